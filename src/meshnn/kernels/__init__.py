@@ -1,0 +1,1 @@
+"""Loops over plain arrays: no objects, no validation, no exceptions. Importing this package imports Numba."""

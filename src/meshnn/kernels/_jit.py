@@ -1,0 +1,79 @@
+"""The one place that decides how kernels are compiled.
+
+* `jit` allows the reorderings that vector code needs. It does not allow the compiler to assume that NaN and infinity
+  do not happen: they must stay visible in the result.
+* `jit_exact` forbids reordering, for the elementary functions, whose accuracy depends on the order of operations.
+  LLVM keeps these permissions per instruction, so an exact function stays exact when inlined into a fast one.
+* Compiled code is cached on disk and belongs to *all* kernel sources: Numba alone would miss a change in a kernel
+  that another file calls.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+import threading
+from contextlib import contextmanager
+from pathlib import Path
+
+from numba import njit
+
+__all__ = ["FAST", "announce", "jit", "jit_exact"]
+
+#: LLVM's permissions without `nnan` and `ninf`.
+FAST = ("reassoc", "nsz", "arcp", "contract", "afn")
+
+
+def _fingerprint():
+    """A stamp of all files the kernels are compiled from."""
+    stamp = hashlib.sha256()
+    here = Path(__file__).parent
+    for path in sorted([*here.glob("*.py"), *(here.parent / "plan").glob("*.py")]):
+        stamp.update(path.name.encode() + path.read_bytes())
+    return stamp.hexdigest(), 0
+
+
+_STAMP = _fingerprint()
+
+
+def _compile(function, fastmath):
+    dispatcher = njit(nogil=True, cache=True, error_model="numpy", fastmath=fastmath)(function)
+    index = getattr(getattr(dispatcher, "_cache", None), "_cache_file", None)
+    if index is not None:  # absent when Numba finds no folder to write to: then nothing is cached
+        index._source_stamp = _STAMP
+    return dispatcher
+
+
+def jit(function):
+    """Compile for speed: sums may be reordered."""
+    return _compile(function, set(FAST))
+
+
+def jit_exact(function):
+    """Compile with the arithmetic as written."""
+    return _compile(function, {"contract"})
+
+
+_compiled: set[tuple] = set()
+
+
+@contextmanager
+def announce(kernel, *key):
+    """Say on screen that a kernel is being compiled, if it takes so long that a person would wonder.
+
+    A kernel loaded from the cache is silent. `MESHNN_QUIET=1` silences the rest.
+    """
+    name = (kernel.__name__, *key)
+    if name in _compiled or os.environ.get("MESHNN_QUIET"):
+        yield
+        return
+    text = f"meshnn: compiling {kernel.__name__} for {', '.join(map(str, key))} (once; later runs load it from disk)"
+    timer = threading.Timer(0.8, lambda: print(text, file=sys.stderr, flush=True))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+    _compiled.add(name)

@@ -1,0 +1,26 @@
+"""Names of activations and losses and the integers that stand for them inside kernels. Imports nothing."""
+
+from __future__ import annotations
+
+__all__ = ["ACTIVATIONS", "LOSSES", "NONZERO_AT_ZERO"]
+
+IDENTITY, RELU, LEAKY_RELU, ELU, SOFTPLUS, SIGMOID, TANH, SIN, GAUSS = range(9)
+
+ACTIVATIONS: dict[str, int] = {
+    "identity": IDENTITY,
+    "relu": RELU,
+    "leaky_relu": LEAKY_RELU,  # slope 0.01 below zero
+    "elu": ELU,
+    "softplus": SOFTPLUS,
+    "sigmoid": SIGMOID,
+    "tanh": TANH,
+    "sin": SIN,
+    "gauss": GAUSS,  # exp(-t * t)
+}
+
+#: Activations with phi(0) != 0: their neurons are awake from the first tick on.
+NONZERO_AT_ZERO = frozenset({SOFTPLUS, SIGMOID, GAUSS})
+
+CROSS_ENTROPY, SQUARED_ERROR = range(2)
+
+LOSSES: dict[str, int] = {"cross_entropy": CROSS_ENTROPY, "squared_error": SQUARED_ERROR}

@@ -1,0 +1,131 @@
+"""The gradient of a loss: the factored forward form and backprop, which are two ends of one scale.
+
+    F_{m,k}[j, o]   influence of the pre-activation of j at tick m on the state of o after tick k
+    v_m[j]          sum over outputs o of F_{m,K}[j, o] dE/dy[o]
+    dE/dA[i, j]     sum over ticks m of s_{m-1}[i] v_m[j]
+
+`v_K` is the gradient by the outputs times phi', and the readout gives v_{K-1}. From there
+
+* factored: every earlier (m, j) is a *tangent*: F_{m,.}[j, .] starts as phi' at (m, j) and is pulled forward, tick by
+  tick, over the lists of its chain; the last hop is contracted with v_{K-1}. Nothing runs backward through time.
+* adjoint: v_m is pulled back from v_{m+1} over the transposed lists (`hops_back` = ticks - 1). No tangents.
+
+Up to two ticks both are the same computation.
+"""
+
+from __future__ import annotations
+
+from meshnn.kernels._jit import jit
+from meshnn.kernels._row import axpy, dot, dot4, fma, load, mul, store, zeros
+from meshnn.kernels.forward import run_ticks
+from meshnn.kernels.losses import loss_chunk
+
+__all__ = ["correlate_row", "gradient_chunks", "gradient_part", "pull_back", "push_tangent"]
+
+
+@jit
+def correlate_row(ops, r, V, j, S, g):
+    """g[p] += v . s over the entries p of row r: row j of V against the states its in-edges read."""
+    v = load(V, j)
+    p = ops.ptr[r]
+    end = ops.ptr[r + 1]
+    while p + 4 <= end:
+        dot4(
+            g, p, v, load(S, ops.col[p]), load(S, ops.col[p + 1]), load(S, ops.col[p + 2]), load(S, ops.col[p + 3])
+        )
+        p += 4
+    while p < end:
+        g[p] += dot(v, load(S, ops.col[p]))
+        p += 1
+
+
+@jit
+def correlate(ops, q, V, S, g):
+    """The gradient of one tick: all rows of list q."""
+    for r in range(ops.start[q], ops.start[q + 1]):
+        correlate_row(ops, r, V, ops.rows[r], S, g)
+
+
+@jit
+def pull_back(ops, q, w, after, D, before):
+    """One transposed hop: before[i] = phi'[i] * sum over the neurons j that i feeds of w[i, j] after[j]."""
+    for r in range(ops.start[q], ops.start[q + 1]):
+        i = ops.rows[r]
+        v = zeros(after)
+        for p in range(ops.ptr[r], ops.ptr[r + 1]):
+            v = axpy(v, w[p], load(after, ops.col[p]))
+        store(before, i, mul(v, load(D, i)))
+
+
+@jit
+def push_tangent(ops, tangents, a, w, D, T, hops):
+    """Carry tangent a through the first `hops` lists of its chain; returns which half of T holds it."""
+    m = tangents.tick[a]
+    j = tangents.neuron[a]
+    half = 0
+    store(T[half], j, load(D[m], j))
+    for h in range(hops):
+        q = tangents.chain[tangents.ptr[a] + h]
+        old, new, phi = T[half], T[1 - half], D[m + 1 + h]
+        for r in range(ops.start[q], ops.start[q + 1]):
+            o = ops.rows[r]
+            f = zeros(old)
+            for p in range(ops.ptr[r], ops.ptr[r + 1]):
+                f = axpy(f, w[p], load(old, ops.col[p]))
+            store(new, o, mul(f, load(phi, o)))
+        half = 1 - half
+    return half
+
+
+@jit
+def gradient_chunks(
+    ops, forward, back, hops_back, gradient_ops, gradient, tangents, w, codes,
+    X, labels, targets, share, loss_code, begin, end, n_inputs, n_clamped, S, D, V, T, G, scratch, g,
+):  # fmt: skip
+    """Sum of losses of the samples begin to end; their gradient is added to g, in the order of the plan's entries."""
+    L = S.shape[2]
+    ticks = forward.shape[0] - 1
+    n_outputs = G.shape[0]
+    first_output = S.shape[1] - n_outputs
+    loss = 0.0
+    for b in range(begin, end, L):
+        stop = min(b + L, end)
+        run_ticks(ops, forward, w, codes, X, b, stop, n_inputs, n_clamped, S, D)
+        loss += loss_chunk(
+            loss_code, S[ticks], first_output, labels, targets, share, b, stop, G, scratch[0], scratch[1]
+        )
+        for o in range(n_outputs):
+            j = first_output + o
+            store(V[ticks & 1], j, mul(load(G, o), load(D[ticks], j)))
+        correlate(gradient_ops, gradient[ticks], V[ticks & 1], S[ticks - 1], g)
+        for k in range(ticks - 1, ticks - 1 - hops_back, -1):
+            pull_back(ops, back[k], w, V[(k + 1) & 1], D[k], V[k & 1])
+            correlate(gradient_ops, gradient[k], V[k & 1], S[k - 1], g)
+        readout = V[(ticks - 1) & 1]
+        for a in range(tangents.tick.shape[0]):
+            hops = tangents.ptr[a + 1] - tangents.ptr[a]
+            half = push_tangent(ops, tangents, a, w, D, T, hops - 1)
+            q = tangents.chain[tangents.ptr[a + 1] - 1]
+            v = zeros(readout)
+            for r in range(ops.start[q], ops.start[q + 1]):
+                f = zeros(readout)
+                for p in range(ops.ptr[r], ops.ptr[r + 1]):
+                    f = axpy(f, w[p], load(T[half], ops.col[p]))
+                v = fma(v, f, load(readout, ops.rows[r]))
+            store(T[1 - half], 0, v)
+            correlate_row(gradient_ops, tangents.row[a], T[1 - half], 0, S[tangents.tick[a] - 1], g)
+    return loss
+
+
+@jit
+def gradient_part(
+    ops, forward, back, hops_back, gradient_ops, gradient, tangents, w, codes,
+    X, labels, targets, share, loss_code, begin, end, n_inputs, n_clamped, S, D, V, T, G, scratch, g,
+):  # fmt: skip
+    """`gradient_chunks` from a gradient of zero."""
+    for p in range(g.shape[0]):
+        g[p] = 0
+    return gradient_chunks(
+        ops, forward, back, hops_back, gradient_ops, gradient, tangents, w, codes,
+        X, labels, targets, share, loss_code, begin, end, n_inputs, n_clamped, S, D, V, T, G, scratch, g,
+    )  # fmt: skip

@@ -1,0 +1,82 @@
+"""dy/dA per sample: sum over ticks m of s_{m-1}[i] F_{m,K}[j, o].
+
+* factored: tangents run all the way to the outputs, so one tangent serves every output.
+* adjoint: backprop from each output in turn.
+
+    C   (n_outputs * n_edges, L)   the Jacobian of one chunk; turned into (batch, n_outputs, n_edges) at its end
+"""
+
+from __future__ import annotations
+
+from meshnn.kernels._jit import jit
+from meshnn.kernels._row import fma, load, store, zeros
+from meshnn.kernels.forward import run_ticks
+from meshnn.kernels.gradient import pull_back, push_tangent
+
+__all__ = ["jacobian_part"]
+
+
+@jit
+def _spread_row(ops, r, v, j, S, C, base):
+    """C[base + edge] += v * s over the entries of row r: the derivative of one output by the in-edges of a neuron."""
+    for p in range(ops.ptr[r], ops.ptr[r + 1]):
+        e = base + ops.eid[p]
+        store(C, e, fma(load(C, e), load(v, j), load(S, ops.col[p])))
+
+
+@jit
+def _spread(ops, q, V, S, C, base):
+    for r in range(ops.start[q], ops.start[q + 1]):
+        _spread_row(ops, r, V, ops.rows[r], S, C, base)
+
+
+@jit
+def _one_hot(D, V, n_outputs, o):
+    """phi' of output o in row o of V, zero for the other outputs."""
+    n = D.shape[0]
+    for other in range(n_outputs):
+        j = n - n_outputs + other
+        if other == o:
+            store(V, j, load(D, j))
+        else:
+            store(V, j, zeros(V))
+
+
+@jit
+def jacobian_part(
+    ops, forward, back, hops_back, gradient, tangents, w, codes,
+    X, begin, end, n_inputs, n_clamped, S, D, V, T, C, J,
+):  # fmt: skip
+    """Derivatives of each output by each edge for the samples begin to end, into J (batch, n_outputs, n_edges)."""
+    L = S.shape[2]
+    n = S.shape[1]
+    ticks = forward.shape[0] - 1
+    n_outputs, n_edges = J.shape[1], J.shape[2]
+    for b in range(begin, end, L):
+        stop = min(b + L, end)
+        run_ticks(ops, forward, w, codes, X, b, stop, n_inputs, n_clamped, S, D)
+        for e in range(n_outputs * n_edges):
+            store(C, e, zeros(C))
+        if hops_back > 0:
+            for o in range(n_outputs):
+                _one_hot(D[ticks], V[ticks & 1], n_outputs, o)
+                _spread(ops, gradient[ticks], V[ticks & 1], S[ticks - 1], C, o * n_edges)
+                for k in range(ticks - 1, 0, -1):
+                    pull_back(ops, back[k], w, V[(k + 1) & 1], D[k], V[k & 1])
+                    _spread(ops, gradient[k], V[k & 1], S[k - 1], C, o * n_edges)
+        else:
+            q = gradient[ticks]
+            for r in range(ops.start[q], ops.start[q + 1]):
+                j = ops.rows[r]
+                _spread_row(ops, r, D[ticks], j, S[ticks - 1], C, (j - (n - n_outputs)) * n_edges)
+            for a in range(tangents.tick.shape[0]):
+                half = push_tangent(ops, tangents, a, w, D, T, tangents.ptr[a + 1] - tangents.ptr[a])
+                q = tangents.chain[tangents.ptr[a + 1] - 1]
+                for r in range(ops.start[q], ops.start[q + 1]):
+                    j = ops.rows[r]
+                    base = (j - (n - n_outputs)) * n_edges
+                    _spread_row(ops, tangents.row[a], T[half], j, S[tangents.tick[a] - 1], C, base)
+        for o in range(n_outputs):
+            for e in range(n_edges):
+                for l in range(stop - b):
+                    J[b + l, o, e] = C[o * n_edges + e, l]

@@ -1,0 +1,423 @@
+"""`Mesh`: a topology with ticks, activations and weights."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from meshnn import checks, engine
+from meshnn.engine import Program
+from meshnn.errors import MemoryLimitError, MeshError
+from meshnn.explanation import Explanation
+from meshnn.kernels.codes import ACTIVATIONS, NONZERO_AT_ZERO
+from meshnn.plan import Decision, compile_plan, decide
+from meshnn.plan.compile import PlanTooLarge
+from meshnn.plan.cost import METHODS
+from meshnn.plan.memory import available_memory, format_bytes
+from meshnn.topology import Topology
+from meshnn.topology.builders import Seed
+
+__all__ = ["Mesh"]
+
+Array = NDArray[Any]
+_CHOICES = ("auto", "forward", *METHODS)
+
+
+class Mesh:
+    """A network: one weight per edge of a topology, run for a number of ticks.
+
+    At every tick each neuron takes the weighted sum of the states its in-edges read one tick earlier and applies its
+    activation; inputs are held at the sample. The outputs are read after the last tick. The paper's `n_t` counts
+    states, so its n_t = 3 is `ticks=2` here.
+
+    Parameters
+    ----------
+    topology : Topology
+    ticks : int, optional
+        By default `topology.default_ticks()`: enough that a layered graph is the feed-forward net and that in any other
+        every edge that can count does.
+    activation : str or sequence of str
+        Of the hidden neurons: one name, or one per neuron. identity, relu, leaky_relu (slope 0.01), elu, softplus,
+        sigmoid, tanh, sin, gauss (exp(-t^2)).
+    output_activation : str
+    weights : array_like (n_edges,), optional
+        Aligned with `topology.src`, `topology.dst`. By default normal with variance 1 / fan-in (2 / fan-in into relu),
+        and 0 on bias edges.
+    dtype : "float32" or "float64"
+    random_state : int, Generator, SeedSequence or None
+        Source of the default weights.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from meshnn import Mesh, Topology
+    >>> m = Mesh(Topology.mesh(2, 5, 2), dtype="float64", random_state=0)
+    >>> X, y = np.array([[0.0, 1.0], [1.0, 0.0]]), np.array([0, 1])
+    >>> m.forward(X).shape, m.ticks
+    ((2, 2), 3)
+    >>> loss, grad = m.gradient(X, y)
+    >>> grad.shape
+    (61,)
+    """
+
+    def __init__(
+        self,
+        topology: Topology,
+        ticks: int | None = None,
+        activation: str | Sequence[str] = "relu",
+        output_activation: str = "identity",
+        weights: ArrayLike | None = None,
+        dtype: Any = "float32",
+        random_state: Seed = None,
+    ) -> None:
+        if not isinstance(topology, Topology):
+            raise MeshError(f"topology must be a Topology, got {type(topology).__name__}; see Topology.from_adjacency")
+        self._topology = topology
+        self._dtype = checks.as_dtype(dtype)
+        self._codes = checks.activation_codes(topology, activation, output_activation)
+        self._programs: dict[tuple[Any, ...], Program] = {}
+        self._decisions: dict[tuple[Any, ...], Decision] = {}
+        self.ticks = topology.default_ticks(self.awake) if ticks is None else ticks
+        if weights is None:
+            weights = self._draw(np.random.default_rng(random_state))
+        self.weights = weights
+
+    @classmethod
+    def from_adjacency(
+        cls,
+        A: Any,
+        n_inputs: int,
+        n_outputs: int,
+        bias: bool = False,
+        *,
+        ticks: int | None = None,
+        activation: str | Sequence[str] = "relu",
+        output_activation: str = "identity",
+        dtype: Any = None,
+    ) -> Mesh:
+        """A mesh with the graph and the weights of a square matrix, dense or scipy.sparse: inverse of `adjacency`.
+
+        The dtype is that of the matrix, if it is float32 or float64 and no other is asked for.
+
+        >>> import numpy as np
+        >>> from meshnn import Mesh
+        >>> Mesh.from_adjacency(np.array([[0, 2.0], [0, 0.5]]), n_inputs=1, n_outputs=1).weights
+        array([2. , 0.5])
+        """
+        from meshnn.topology.convert import adjacency_entries
+
+        topology = Topology.from_adjacency(A, n_inputs, n_outputs, bias=bias)
+        values = adjacency_entries(A)[2]
+        if dtype is None:
+            dtype = values.dtype if values.dtype in (np.float32, np.float64) else "float32"
+        return cls(topology, ticks, activation, output_activation, weights=values, dtype=dtype)
+
+    # -- what it is ----------------------------------------------------------------------------------------------
+
+    @property
+    def topology(self) -> Topology:
+        """The graph; `rewire` changes it."""
+        return self._topology
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """float32 or float64."""
+        return self._dtype
+
+    @property
+    def ticks(self) -> int:
+        """Number of state transitions; may be set."""
+        return self._ticks
+
+    @ticks.setter
+    def ticks(self, ticks: int) -> None:
+        ticks = checks.whole("ticks", ticks)
+        self._topology.check_reachable(ticks)
+        self._ticks = ticks
+
+    @property
+    def weights(self) -> Array:
+        """Weights `(n_edges,)`, aligned with `topology.src` and `topology.dst`; may be set or changed in place."""
+        return self._weights
+
+    @weights.setter
+    def weights(self, weights: ArrayLike) -> None:
+        self._weights = checks.as_weights(weights, self._topology.n_edges, self._dtype)
+
+    @property
+    def activations(self) -> list[str]:
+        """The activation of every neuron that is not clamped: hidden first, then outputs."""
+        names = {code: name for name, code in ACTIVATIONS.items()}
+        return [names[code] for code in self._codes[self._topology.n_clamped :].tolist()]
+
+    @property
+    def awake(self) -> NDArray[np.bool_]:
+        """Neurons whose activation is not 0 at 0: they are non-zero from the first tick on."""
+        awake = np.isin(self._codes, list(NONZERO_AT_ZERO))
+        awake[: self._topology.n_clamped] = False
+        return awake
+
+    def dead_edges(self) -> NDArray[np.bool_]:
+        """Mask of the edges that cannot influence any output with these ticks and activations: zero gradient."""
+        return self._topology.dead_edges(self.ticks, self.awake)
+
+    def adjacency(self) -> Any:
+        """The weights as a `scipy.sparse.csr_array` `(n_neurons, n_neurons)`; edges of weight 0 stay stored."""
+        from scipy import sparse
+
+        t = self._topology
+        return sparse.csr_array((self._weights.copy(), (t.src, t.dst)), shape=(t.n_neurons, t.n_neurons))
+
+    def rewire(self, topology: Topology, weights: ArrayLike | None = None) -> None:
+        """Change the graph in place: same neurons, other edges.
+
+        Without `weights`, edges that stay keep their weight and new ones start at 0.
+        """
+        old = self._topology
+        same = (old.n_inputs, old.n_hidden, old.n_outputs, old.bias)
+        if (topology.n_inputs, topology.n_hidden, topology.n_outputs, topology.bias) != same:
+            raise MeshError(f"rewire keeps the neurons ({old!r}), got {topology!r}; build a new Mesh instead")
+        topology.check_reachable(self.ticks)
+        if weights is None:
+            n = old.n_neurons
+            before, after = old.dst * n + old.src, topology.dst * n + topology.src
+            weights = np.zeros(topology.n_edges, dtype=self._dtype)
+            _, kept_old, kept_new = np.intersect1d(before, after, assume_unique=True, return_indices=True)
+            weights[kept_new] = self._weights[kept_old]
+        fresh = checks.as_weights(weights, topology.n_edges, self._dtype)
+        self._topology, self._weights = topology, fresh
+        self._programs.clear()
+        self._decisions.clear()
+
+    # -- what it does --------------------------------------------------------------------------------------------
+
+    def forward(self, X: ArrayLike, *, n_threads: int | None = None) -> Array:
+        """Outputs after the last tick.
+
+        Parameters
+        ----------
+        X : array_like (batch, n_inputs) or (ticks, batch, n_inputs)
+            One sample a row, held during all ticks; or one input a tick.
+        n_threads : int, optional
+            By default as many as pay. The result does not depend on it.
+
+        Returns
+        -------
+        array (batch, n_outputs)
+        """
+        X = checks.as_inputs(X, self._topology, self.ticks)
+        return engine.predict(self._program("forward_pass"), self._checked_weights(), X, _threads(n_threads))
+
+    def states(self, X: ArrayLike, *, n_threads: int | None = None) -> Array:
+        """States `(ticks + 1, batch, n_neurons)`: before the first tick and after each one.
+
+        The inputs of states[k] are those that tick k + 1 reads; of the last state, those of the last tick.
+        """
+        X = checks.as_inputs(X, self._topology, self.ticks)
+        needed = (self.ticks + 1) * X.shape[1] * self._topology.n_neurons * self._dtype.itemsize
+        _fits(needed, "the states of this batch", "pass fewer samples at a time")
+        return engine.states(self._program("states"), self._checked_weights(), X, _threads(n_threads))
+
+    def gradient(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        loss: str = "cross_entropy",
+        method: str = "auto",
+        sample_weight: ArrayLike | None = None,
+        *,
+        n_threads: int | None = None,
+    ) -> tuple[float, Array]:
+        """The mean loss of a batch and its exact gradient by every weight.
+
+        Parameters
+        ----------
+        X : array_like (batch, n_inputs) or (ticks, batch, n_inputs)
+        y : array_like
+            Labels (batch,) from 0 for cross_entropy (of the softmax of the outputs); values (batch, n_outputs) for
+            squared_error (half the squared distance).
+        loss : "cross_entropy" or "squared_error"
+        method : str
+            "auto", "forward", "factored", "blocks", "tensor" or "adjoint"; `explain` tells what they cost.
+        sample_weight : array_like (batch,), optional
+            The mean is weighted with it.
+
+        Returns
+        -------
+        loss : float
+        grad : array (n_edges,)
+        """
+        X = checks.as_inputs(X, self._topology, self.ticks)
+        t = self._topology
+        targets = checks.as_targets(y, loss, sample_weight, X.shape[1], t.n_outputs, self._dtype)
+        chosen = self._resolve(method, X.shape[1], n_threads)
+        weights = self._checked_weights()
+        if chosen == "tensor":
+            value, grad = engine.tensor_gradient(t, self.ticks, self._codes, weights, X, targets)
+        else:
+            value, grad = engine.gradient(self._program(chosen), weights, X, targets, _threads(n_threads))
+        return value, grad.astype(self._dtype)
+
+    def jacobian(self, X: ArrayLike, method: str = "auto", *, n_threads: int | None = None) -> Array:
+        """Derivative of every output by every weight for every sample, `(batch, n_outputs, n_edges)`."""
+        X = checks.as_inputs(X, self._topology, self.ticks)
+        t = self._topology
+        needed = X.shape[1] * t.n_outputs * t.n_edges * self._dtype.itemsize
+        _fits(needed, "the Jacobian of this batch", "pass fewer samples at a time")
+        chosen = self._resolve(method, X.shape[1], n_threads, jacobian=True)
+        weights = self._checked_weights()
+        if chosen == "tensor":
+            return engine.tensor_jacobian(t, self.ticks, self._codes, weights, X)
+        return engine.jacobian(self._program(chosen, jacobian=True), weights, X, _threads(n_threads))
+
+    def growth_scores(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        loss: str = "cross_entropy",
+        src: ArrayLike = (),
+        dst: ArrayLike = (),
+        method: str = "auto",
+        sample_weight: ArrayLike | None = None,
+        *,
+        n_threads: int | None = None,
+    ) -> Array:
+        """dE/dA for edges that need not exist: the gradient that each would have if it were added with weight 0.
+
+        Parameters
+        ----------
+        src, dst : array_like of int
+            Sources and destinations of the edges in question; they are broadcast against each other.
+
+        Returns
+        -------
+        array, in the shape of src and dst
+
+        Examples
+        --------
+        >>> from meshnn import Mesh, Topology
+        >>> m = Mesh(Topology.layered([2, 1]), random_state=0)             # neurons: 0, 1, bias 2, output 3
+        >>> m.growth_scores([[1.0, 2.0]], [[0.0]], loss="squared_error", src=[3], dst=[3]).tolist()
+        [0.0]
+        """
+        X = checks.as_inputs(X, self._topology, self.ticks)
+        t = self._topology
+        targets = checks.as_targets(y, loss, sample_weight, X.shape[1], t.n_outputs, self._dtype)
+        sources, ends, shape = checks.as_pairs(src, dst, t.n_neurons)
+        chosen = self._resolve(method, X.shape[1], n_threads)
+        weights = self._checked_weights()
+        if chosen == "tensor":
+            _, grad = engine.tensor_gradient(t, self.ticks, self._codes, weights, X, targets, (sources, ends))
+        else:
+            plan = compile_plan(t, self.ticks, self.awake, chosen, candidates=(sources, ends))
+            program = Program(plan, self._dtype, self._codes, work=float(len(plan.ops.col) + len(sources)))
+            _, grad = engine.gradient(program, weights, X, targets, _threads(n_threads))
+        return grad.astype(self._dtype).reshape(shape)
+
+    def explain(self, batch_size: int = 64, *, jacobian: bool = False) -> Explanation:
+        """What each method costs on this mesh, which one `auto` takes and why: print it."""
+        batch_size = checks.whole("batch_size", batch_size)
+        decision = self._decide(batch_size, None, jacobian)
+        dead = int(self.dead_edges().sum())
+        return Explanation(repr(self), batch_size, decision, self._topology.n_edges, dead)
+
+    # -- plans ---------------------------------------------------------------------------------------------------
+
+    def _decide(self, batch: int, n_threads: int | None, jacobian: bool, way_out: bool = True) -> Decision:
+        lanes = 256 // self._dtype.itemsize
+        workers = min(engine.cores() if n_threads is None else n_threads, len(engine.parts_of(batch, lanes)))
+        key = (self.ticks, workers, jacobian, way_out)
+        if key not in self._decisions:
+            self._decisions[key] = decide(
+                self._topology,
+                self.ticks,
+                self.awake,
+                memory=available_memory(),
+                itemsize=self._dtype.itemsize,
+                workers=workers,
+                jacobian=jacobian,
+                way_out=way_out,
+            )
+        return self._decisions[key]
+
+    def _resolve(self, method: str, batch: int, n_threads: int | None, jacobian: bool = False) -> str:
+        """The method to run, once it is known to fit in memory."""
+        checks.known("method", method, _CHOICES)
+        decision = self._decide(batch, n_threads, jacobian, way_out=method != "forward")
+        chosen = decision.chosen if method in ("auto", "forward") else method
+        needed, memory = decision.cost(chosen).bytes, available_memory()
+        if needed > memory:
+            others = [c.method for c in decision.costs if c.bytes <= memory and c.method != "tensor"]
+            advice = f'use method="{others[-1]}"' if others else self._fewer_ticks(memory)
+            raise MemoryLimitError(
+                f'method="{chosen}" at {self.ticks} ticks would need {format_bytes(needed)}, '
+                f"the machine has {format_bytes(memory)}; {advice}"
+            )
+        return chosen
+
+    def _fewer_ticks(self, memory: int) -> str:
+        for ticks in range(self.ticks - 1, 0, -1):
+            costs = decide(self._topology, ticks, self.awake, memory=memory, itemsize=self._dtype.itemsize).costs
+            if min(c.bytes for c in costs) <= memory:
+                return f"{ticks} ticks would fit"
+        return "no method fits at any number of ticks: the graph needs a larger machine"
+
+    def _program(self, method: str, jacobian: bool = False) -> Program:
+        """The compiled plan, from the cache if the graph and the ticks are the same."""
+        key = (method, self.ticks, jacobian)
+        program = self._programs.get(key)
+        if program is None:
+            limit = available_memory() // 2
+            try:
+                plan = compile_plan(
+                    self._topology, self.ticks, self.awake, method, jacobian=jacobian, limit=limit
+                )
+            except PlanTooLarge:
+                raise MemoryLimitError(
+                    f'the plan of method="{method}" at {self.ticks} ticks needs more than {format_bytes(limit)} of '
+                    f'index arrays; use method="adjoint" or fewer ticks'
+                ) from None
+            cost = next((c for d in self._decisions.values() for c in d.costs if c.method == method), None)
+            program = Program(plan, self._dtype, self._codes, cost.predicted if cost else float(len(plan.ops.col)))
+            self._programs[key] = program
+        return program
+
+    def _checked_weights(self) -> Array:
+        checks.check_finite_weights(self._weights)
+        return self._weights
+
+    def _draw(self, rng: np.random.Generator) -> Array:
+        """Default weights: normal, scaled so that the variance of a neuron's sum is about 1 (2 into relu); bias 0."""
+        t = self._topology
+        bias = (t.src == t.n_inputs) if t.bias else np.zeros(t.n_edges, dtype=np.bool_)
+        fan_in = np.maximum(np.bincount(t.dst[~bias], minlength=t.n_neurons), 1)
+        gain = np.where(self._codes == ACTIVATIONS["relu"], np.sqrt(2.0), 1.0)
+        scale = (gain / np.sqrt(fan_in))[t.dst]
+        return np.where(bias, 0.0, rng.standard_normal(t.n_edges) * scale)
+
+    def __repr__(self) -> str:
+        t = self._topology
+        return (
+            f"Mesh({t.n_inputs}-{t.n_hidden}-{t.n_outputs}{' + bias' if t.bias else ''}, {t.n_edges} edges, "
+            f"{self.ticks} ticks, {self._dtype})"
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {k: v for k, v in self.__dict__.items() if k not in ("_programs", "_decisions")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._programs, self._decisions = {}, {}
+
+
+def _threads(n_threads: int | None) -> int | None:
+    return None if n_threads is None else checks.whole("n_threads", n_threads)
+
+
+def _fits(needed: int, what: str, advice: str) -> None:
+    memory = available_memory()
+    if needed > memory:
+        raise MemoryLimitError(f"{what} would need {format_bytes(needed)}, the machine has {format_bytes(memory)}; {advice}")

@@ -1,0 +1,316 @@
+"""From a topology, ticks and a method to a `Plan`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshnn.plan.plan import Blocks, Ops, Plan, Tangents
+from meshnn.topology import Topology
+from meshnn.topology.reach import edges_by_source, edges_leaving
+
+__all__ = ["PlanTooLarge", "Schedule", "compile_plan"]
+
+I64 = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
+_NONE = np.empty(0, dtype=np.int64)
+
+
+class PlanTooLarge(Exception):
+    """The index arrays would pass the limit that was set."""
+
+
+@dataclass
+class OpsBuilder:
+    """Collects lists and lays them end to end."""
+
+    limit: int | None = None
+    _rows: list[I64] = field(default_factory=list)
+    _counts: list[I64] = field(default_factory=list)
+    _cols: list[I64] = field(default_factory=list)
+    _eids: list[I64] = field(default_factory=list)
+    entries: int = 0
+    n_rows: int = 0
+
+    def add(self, rows: I64, counts: I64, col: I64, eid: I64) -> int:
+        """Append a list; its number."""
+        self._rows.append(rows)
+        self._counts.append(counts)
+        self._cols.append(col)
+        self._eids.append(eid)
+        self.entries += len(col)
+        self.n_rows += len(rows)
+        if self.limit is not None and self.entries * 12 + self.n_rows * 8 > self.limit:
+            raise PlanTooLarge
+        return len(self._rows) - 1
+
+    def build(self) -> Ops:
+        """The table."""
+        counts = np.concatenate([*self._counts, _NONE])
+        return Ops(
+            start=_offsets(np.array([len(rows) for rows in self._rows], dtype=np.int64)),
+            rows=np.concatenate([*self._rows, _NONE]).astype(np.uint32),
+            ptr=_offsets(counts),
+            col=np.concatenate([*self._cols, _NONE]).astype(np.uint32),
+            eid=np.concatenate([*self._eids, _NONE]).astype(np.int64),
+        )
+
+
+def _offsets(counts: I64) -> NDArray[np.uint32]:
+    ptr = np.zeros(len(counts) + 1, dtype=np.int64)
+    np.cumsum(counts, out=ptr[1:])
+    return ptr.astype(np.uint32)
+
+
+@dataclass
+class Schedule:
+    """Which neurons matter at which tick: the common ground of all methods.
+
+    `rows[k]` marks the neurons whose state is computed at tick k: those that are needed then and can be non-zero
+    then. With `all_needed` the states of every neuron are wanted; with `sleepers`, neurons that are still zero
+    count too, because an edge that does not exist yet may wake them.
+    """
+
+    topology: Topology
+    ticks: int
+    awake: BoolArray
+    all_needed: bool = False
+    sleepers: bool = False
+
+    def __post_init__(self) -> None:
+        t = self.topology
+        self.src, self.dst = t.src, t.dst
+        self.birth = t.birth_ticks(self.awake)
+        free = np.arange(t.n_neurons) >= t.n_clamped
+        if self.all_needed:
+            need = np.repeat(free[None, :], self.ticks + 1, axis=0)
+        else:
+            need = t.need_sets(self.ticks)
+        self.rows = need
+        for k in range(1, self.ticks + 1):
+            if not self.sleepers:
+                self.rows[k] &= self.birth <= k
+        self.rows[0] = False
+        # Ticks with the same rows share their lists: a number for each distinct set of rows.
+        seen: dict[bytes, int] = {}
+        self.row_set = [seen.setdefault(self.rows[k].tobytes(), k) for k in range(self.ticks + 1)]
+        self.out_ptr, self.out_order = edges_by_source(t.n_neurons, t.src)
+        self._settled = int(self.birth[self.birth <= self.ticks].max(initial=0))
+
+    def live_key(self, k: int) -> tuple[int, int]:
+        """Ticks with equal keys have equal forward lists."""
+        return self.row_set[k], min(k - 1, self._settled)
+
+    def into(self, k: int, src: I64, dst: I64) -> I64:
+        """Numbers of the edges that carry a signal into a row of tick k."""
+        return np.flatnonzero(self.rows[k, dst] & (self.birth[src] < k))
+
+    def pull(self, ops: OpsBuilder, k: int, src: I64, dst: I64) -> int:
+        """The list that computes the rows of tick k from the states of tick k - 1 (edges sorted by destination)."""
+        eid = self.into(k, src, dst)
+        rows = np.flatnonzero(self.rows[k])
+        counts = np.bincount(dst[eid], minlength=self.topology.n_neurons)[rows]
+        return ops.add(rows, counts, src[eid], eid)
+
+    def push(self, ops: OpsBuilder, k: int) -> int:
+        """The transposed list: rows of tick k pull from the rows of tick k + 1 that they feed."""
+        eid = np.flatnonzero(self.rows[k, self.src] & self.rows[k + 1, self.dst])
+        eid = eid[np.argsort(self.src[eid], kind="stable")]
+        rows = np.flatnonzero(self.rows[k])
+        counts = np.bincount(self.src[eid], minlength=self.topology.n_neurons)[rows]
+        return ops.add(rows, counts, self.dst[eid], eid)
+
+    def hop(self, nodes: I64, k: int) -> I64:
+        """Edges from the nodes (rows of tick k - 1) to rows of tick k, sorted by (destination, source)."""
+        eid = edges_leaving(nodes, self.out_ptr, self.out_order)
+        eid = eid[self.rows[k, self.dst[eid]]]
+        eid.sort()
+        return eid
+
+
+def _tangents(
+    schedule: Schedule, ops: OpsBuilder, stop: int, gradient_lists: I64, table: Ops, sample: I64 | None = None
+) -> Tangents:
+    """Chains of lists that carry each (tick m, neuron j) forward to tick `stop`.
+
+    The set of neurons that j influences after some hops is a state of a small automaton: sets that were met before, at a
+    tick with the same rows, share their list. A saturated set is stored once, however many tangents run through it.
+    """
+    memo: dict[tuple[bytes, int], tuple[int, I64]] = {}
+    dst, src = schedule.dst, schedule.src
+
+    def follow(nodes: I64, k: int) -> tuple[int, I64]:
+        key = (nodes.tobytes(), schedule.row_set[k])
+        found = memo.get(key)
+        if found is None:
+            eid = schedule.hop(nodes, k)
+            rows, counts = np.unique(dst[eid], return_counts=True)
+            found = memo[key] = ops.add(rows, counts, src[eid], eid), rows
+        return found
+
+    ticks: list[int] = []
+    neurons: list[int] = []
+    row_of: list[int] = []
+    lengths: list[int] = []
+    chain: list[int] = []
+    for m in range(1, stop):
+        q = int(gradient_lists[m])
+        first, last = int(table.start[q]), int(table.start[q + 1])
+        used = first + np.flatnonzero(np.diff(table.ptr[first : last + 1].astype(np.int64)))
+        for r in used.tolist():
+            nodes = np.array([table.rows[r]], dtype=np.int64)
+            for k in range(m + 1, stop + 1):
+                q, nodes = follow(nodes, k)
+                chain.append(q)
+            ticks.append(m)
+            neurons.append(int(table.rows[r]))
+            row_of.append(r)
+            lengths.append(stop - m)
+    return Tangents(
+        tick=np.array(ticks, dtype=np.int64),
+        neuron=np.array(neurons, dtype=np.int64),
+        row=np.array(row_of, dtype=np.int64),
+        ptr=_offsets(np.array(lengths, dtype=np.int64)).astype(np.int64),
+        chain=np.array(chain, dtype=np.int64),
+    )
+
+
+def _blocks(schedule: Schedule, stop: int, limit: int | None, src: I64, dst: I64) -> tuple[Blocks, Ops]:
+    """Lists for the column blocks up to tick `stop`; `src`, `dst` are the edges that get a gradient."""
+    ops = OpsBuilder(limit)
+    birth = schedule.birth
+    # An edge belongs to a block if at some tick up to `stop` it feeds a row.
+    belongs = np.zeros(len(src), dtype=np.bool_)
+    for k in range(1, stop + 1):
+        belongs[schedule.into(k, src, dst)] = True
+    eid = np.flatnonzero(belongs)
+    eid = eid[np.argsort(dst[eid], kind="stable")]
+    neurons, counts = np.unique(dst[eid], return_counts=True)
+    memo: dict[tuple[bytes, int, int], tuple[int, I64]] = {}
+    chains = np.full((len(neurons), stop + 1), -1, dtype=np.int64)
+    room = np.zeros(len(neurons), dtype=np.int64)
+    first = np.concatenate(([0], np.cumsum(counts)))
+    for b, j in enumerate(neurons.tolist()):
+        nodes = _NONE
+        begin = int(birth[src[eid[first[b] : first[b + 1]]]].min()) + 1
+        for k in range(begin, stop + 1):
+            injects = bool(schedule.rows[k, j])
+            key = (nodes.tobytes(), schedule.row_set[k], j if injects else -1)
+            found = memo.get(key)
+            if found is None:
+                edges = schedule.hop(nodes, k) if nodes.size else _NONE
+                rows = np.unique(schedule.dst[edges])
+                if injects:
+                    rows = np.union1d(rows, [j])
+                per_row = np.bincount(np.searchsorted(rows, schedule.dst[edges]), minlength=len(rows))
+                position = np.searchsorted(nodes, schedule.src[edges])
+                found = memo[key] = ops.add(rows, per_row.astype(np.int64), position, edges), rows
+            chains[b, k], nodes = found
+            room[b] = max(room[b], len(nodes))
+    per_block = counts * room * 2
+    offset = np.concatenate(([0], np.cumsum(per_block)))
+    blocks = Blocks(
+        neuron=neurons,
+        first=first,
+        src=src[eid],
+        eid=eid,
+        birth=birth[src[eid]],
+        room=room,
+        offset=offset[:-1],
+        chain=chains,
+        store_rows=int(offset[-1]),
+    )
+    return blocks, ops.build()
+
+
+def compile_plan(
+    topology: Topology,
+    ticks: int,
+    awake: BoolArray,
+    method: str,
+    *,
+    jacobian: bool = False,
+    candidates: tuple[I64, I64] | None = None,
+    limit: int | None = None,
+) -> Plan:
+    """Compile the index arrays of a method.
+
+    Parameters
+    ----------
+    awake : bool array (n_neurons,)
+        Neurons whose activation is not zero at zero.
+    method : str
+        "forward_pass" (states of the needed neurons only), "states" (all neurons), "factored", "blocks", "tensor"
+        or "adjoint".
+    jacobian : bool
+        Whether the derivative of each output is wanted rather than that of a loss.
+    candidates : pair of int arrays, optional
+        Sources and destinations of the edges that get a gradient, instead of the graph's own.
+    limit : int, optional
+        Bytes of index arrays at which to give up with `PlanTooLarge`.
+    """
+    schedule = Schedule(topology, ticks, awake, all_needed=method == "states", sleepers=candidates is not None)
+    ops = OpsBuilder(limit)
+    memo: dict[tuple[int, int], int] = {}
+    forward = np.zeros(ticks + 1, dtype=np.int64)
+    for k in range(1, ticks + 1):
+        key = schedule.live_key(k)
+        if key not in memo:
+            memo[key] = schedule.pull(ops, k, topology.src, topology.dst)
+        forward[k] = memo[key]
+    entries = ops.entries
+
+    back = np.zeros(ticks + 1, dtype=np.int64)
+    differentiates = method in ("factored", "blocks", "adjoint")
+    hops_back = 0
+    if differentiates:
+        hops_back = ticks - 1 if method == "adjoint" else min(1, ticks - 1) if not jacobian else 0
+    pushed: dict[tuple[int, int], int] = {}
+    for k in range(ticks - 1, ticks - 1 - hops_back, -1):
+        pair = (schedule.row_set[k], schedule.row_set[k + 1])
+        if pair not in pushed:
+            pushed[pair] = schedule.push(ops, k)
+        back[k] = pushed[pair]
+
+    gradient, gradient_ops, n_gradient = forward, None, topology.n_edges
+    src, dst = topology.src, topology.dst
+    if candidates is not None:
+        order = np.lexsort((candidates[0], candidates[1]))
+        src, dst = candidates[0][order], candidates[1][order]
+        wanted = OpsBuilder(limit)
+        gradient = np.array([0] + [schedule.pull(wanted, k, src, dst) for k in range(1, ticks + 1)], dtype=np.int64)
+        entries, n_gradient = wanted.entries, len(src)
+        gradient_ops = wanted.build()
+        gradient_ops = gradient_ops._replace(eid=order[gradient_ops.eid])
+
+    stop = ticks if jacobian else ticks - 1
+    tangents = Tangents(_NONE, _NONE, _NONE, np.zeros(1, dtype=np.int64), _NONE)
+    blocks, block_ops = None, None
+    if method == "factored":
+        tangents = _tangents(schedule, ops, stop, gradient, gradient_ops or ops.build())
+    elif method == "blocks":
+        blocks, block_ops = _blocks(schedule, stop, limit, src, dst)
+        if candidates is not None:
+            blocks = blocks._replace(eid=order[blocks.eid])
+    table = ops.build()
+    return Plan(
+        method=method,
+        ticks=ticks,
+        n=topology.n_neurons,
+        n_inputs=topology.n_inputs,
+        n_clamped=topology.n_clamped,
+        n_outputs=topology.n_outputs,
+        ops=table,
+        forward=forward,
+        back=back,
+        hops_back=hops_back,
+        gradient_ops=gradient_ops if gradient_ops is not None else table,
+        gradient=gradient,
+        n_gradient=n_gradient,
+        gradient_entries=entries,
+        tangents=tangents,
+        blocks=blocks,
+        block_ops=block_ops,
+    )

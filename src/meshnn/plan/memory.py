@@ -1,0 +1,51 @@
+"""How much memory there is."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+__all__ = ["available_memory", "format_bytes"]
+
+
+def _limits() -> list[int]:
+    """Bytes that could still be had, as each authority on this machine sees it."""
+    found: list[int] = []
+    try:
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                found.append(int(line.split()[1]) * 1024)
+    except OSError:
+        pass
+    for limit, used in (
+        ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
+        ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
+    ):
+        try:
+            most = Path(limit).read_text().strip()
+            if most.isdigit():
+                found.append(int(most) - int(Path(used).read_text()))
+        except (OSError, ValueError):
+            pass
+    return found
+
+
+def available_memory() -> int:
+    """Bytes that a computation may take before the machine runs out."""
+    found = _limits()
+    if not found and hasattr(os, "sysconf"):  # neither Linux nor a container: all of the physical memory
+        found = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    return max(min(found, default=2**33), 0)
+
+
+def format_bytes(count: float) -> str:
+    """A byte count for people.
+
+    >>> format_bytes(1536), format_bytes(3 * 2**30)
+    ('1.5 KiB', '3.0 GiB')
+    """
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if count < 1024 or unit == "TiB":
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    raise AssertionError("unreachable")

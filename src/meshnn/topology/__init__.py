@@ -1,0 +1,5 @@
+"""What a network is: a directed graph with inputs, hidden neurons and outputs. No numbers."""
+
+from meshnn.topology.topology import Topology
+
+__all__ = ["Topology"]

@@ -1,0 +1,90 @@
+"""Graphs of other kinds (matrices, networkx, dictionaries) to and from plain edge arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshnn.errors import TopologyError
+
+__all__ = ["adjacency_entries", "check_dict", "networkx_edges"]
+
+IntArray = NDArray[np.int64]
+
+FORMAT = "meshnn.topology"
+VERSION = 1
+
+
+def adjacency_entries(A: Any) -> tuple[int, IntArray, NDArray[Any]]:
+    """`(n, edges, values)` of a square matrix, sorted by (destination, source).
+
+    Of a dense matrix the non-zero entries are edges; of a sparse one the stored entries are, zeros included, so that
+    an edge of weight 0 survives the way to a matrix and back.
+    """
+    if hasattr(A, "tocoo"):
+        coo = A.tocsr().tocoo()  # by way of CSR: entries given twice are summed, as scipy means them
+        shape, src, dst, values = coo.shape, coo.row, coo.col, np.asarray(coo.data)
+    else:
+        dense = np.asarray(A)
+        if dense.dtype == object or not np.issubdtype(dense.dtype, np.number) and dense.dtype != bool:
+            raise TopologyError(f"the adjacency matrix must hold numbers, got dtype {dense.dtype}")
+        if dense.ndim != 2:
+            raise TopologyError(f"the adjacency matrix must be square (n, n), got shape {dense.shape}")
+        src, dst = np.nonzero(dense)
+        shape, values = dense.shape, dense[src, dst]
+    if len(shape) != 2 or shape[0] != shape[1]:
+        raise TopologyError(f"the adjacency matrix must be square (n, n), got shape {tuple(shape)}")
+    order = np.lexsort((src, dst))
+    return shape[0], np.stack([src, dst], axis=1).astype(np.int64)[order], values[order]
+
+
+def networkx_edges(
+    graph: Any, inputs: Sequence[Hashable], outputs: Sequence[Hashable], bias: Hashable | None
+) -> tuple[int, IntArray, bool]:
+    """`(n_hidden, edges, has_bias)` of a directed networkx graph; hidden neurons keep the order of `graph.nodes`."""
+    if not graph.is_directed():
+        raise TopologyError("the graph is undirected; pass G.to_directed() to let every edge run both ways")
+    if graph.is_multigraph():
+        raise TopologyError("the graph is a multigraph; pass nx.DiGraph(G) to merge parallel edges")
+    if bias is None:
+        marked = [node for node, role in graph.nodes(data="role") if role == "bias"]
+        if len(marked) > 1:
+            raise TopologyError(f"at most one node may have the role 'bias', got {marked}")
+        bias = marked[0] if marked else None
+    clamped = [*inputs] if bias is None else [*inputs, bias]
+    chosen = [*clamped, *outputs]
+    for node in chosen:
+        if node not in graph:
+            raise TopologyError(f"{node!r} is not a node of the graph; its nodes are {_some(list(graph.nodes))}")
+    if len(set(chosen)) != len(chosen):
+        twice = sorted({repr(node) for node in chosen if chosen.count(node) > 1})
+        raise TopologyError(f"inputs, outputs and bias must be different nodes; named twice: {', '.join(twice)}")
+    taken = set(chosen)
+    hidden = [node for node in graph.nodes if node not in taken]
+    index = {node: k for k, node in enumerate([*clamped, *hidden, *outputs])}
+    edges = np.array([(index[a], index[b]) for a, b in graph.edges], dtype=np.int64).reshape(-1, 2)
+    return len(hidden), edges, bias is not None
+
+
+def _some(items: list[Any], most: int = 8) -> str:
+    shown = ", ".join(repr(item) for item in items[:most])
+    return shown + (f" and {len(items) - most} more" if len(items) > most else "")
+
+
+def check_dict(d: Any) -> dict[str, Any]:
+    """The same dictionary once its format, version and keys are right."""
+    if not isinstance(d, dict):
+        raise TopologyError(f"expected a dictionary made by Topology.to_dict(), got {type(d).__name__}")
+    if d.get("format") != FORMAT:
+        raise TopologyError(f"expected a dictionary with format {FORMAT!r}, got {d.get('format')!r}")
+    version = d.get("version")
+    if not isinstance(version, int) or not 1 <= version <= VERSION:
+        raise TopologyError(f"this meshnn reads topologies up to version {VERSION}, got {version!r}; update meshnn")
+    wanted = {"format", "version", "n_inputs", "n_hidden", "n_outputs", "bias", "edges"}
+    if set(d) != wanted:
+        missing, extra = sorted(wanted - set(d)), sorted(map(str, set(d) - wanted))
+        raise TopologyError(f"a topology dictionary has the keys {sorted(wanted)}; missing {missing}, unknown {extra}")
+    return d

@@ -1,0 +1,128 @@
+"""Who can influence whom, and when: facts that follow from the graph alone.
+
+Two tick counts per neuron decide everything the engine skips (DESIGN, "three exact savings"):
+
+* `birth[i]`: the first tick at which the state of neuron i can be non-zero. Clamped neurons are born at tick 0.
+  A neuron whose activation is not zero at zero is *awake*: born at tick 1 at the latest.
+* `distance[j]`: the fewest hops from neuron j to an output, through neurons that are not clamped.
+
+With K ticks the edge (i, j) influences an output at tick m iff `birth[i] < m` and an output lies exactly K - m hops
+from j; some such m exists iff `birth[i] + 1 + distance[j] <= K`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = [
+    "NEVER",
+    "birth_ticks",
+    "edges_by_source",
+    "edges_leaving",
+    "fewest_ticks",
+    "longest_path",
+    "need_sets",
+    "output_distance",
+]
+
+#: A tick count that is never reached; far from overflow when two are added.
+NEVER = int(np.iinfo(np.int64).max // 4)
+
+IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
+
+
+def edges_by_source(n: int, src: IntArray) -> tuple[IntArray, IntArray]:
+    """`(ptr, order)`: the edges that leave neuron i are `order[ptr[i]:ptr[i + 1]]`, in order of destination."""
+    order = np.argsort(src, kind="stable").astype(np.int64)
+    ptr = np.zeros(n + 1, dtype=np.int64)
+    np.cumsum(np.bincount(src, minlength=n), out=ptr[1:])
+    return ptr, order
+
+
+def edges_leaving(nodes: IntArray, ptr: IntArray, order: IntArray) -> IntArray:
+    """All edges that leave any of the nodes: the concatenation of their ranges, without a Python loop."""
+    counts = ptr[nodes + 1] - ptr[nodes]
+    starts = ptr[nodes] - np.concatenate(([0], np.cumsum(counts)[:-1]))
+    return order[np.repeat(starts, counts) + np.arange(counts.sum())]
+
+
+def _spread(n: int, start: IntArray, src: IntArray, dst: IntArray) -> IntArray:
+    """Fewest hops from the start values: `level[j] = min(start[j], 1 + level[i])` over the edges (i, j)."""
+    ptr, order = edges_by_source(n, src)
+    level = start.copy()
+    later = {int(v): np.flatnonzero(start == v) for v in np.unique(start[start < NEVER])}
+    frontier = np.empty(0, dtype=np.int64)
+    tick = min(later, default=0)
+    while frontier.size or later:
+        begins = later.pop(tick, np.empty(0, dtype=np.int64))
+        frontier = np.union1d(frontier, begins[level[begins] == tick])
+        reached = dst[edges_leaving(frontier, ptr, order)] if frontier.size else frontier
+        frontier = np.unique(reached[level[reached] > tick + 1])
+        tick += 1
+        level[frontier] = tick
+    return level
+
+
+def birth_ticks(n: int, n_clamped: int, src: IntArray, dst: IntArray, awake: BoolArray | None = None) -> IntArray:
+    """First tick at which each neuron can be non-zero; `NEVER` if it cannot."""
+    start = np.full(n, NEVER, dtype=np.int64)
+    if awake is not None:
+        start[awake] = 1
+    start[:n_clamped] = 0
+    into_free = dst >= n_clamped
+    return _spread(n, start, src[into_free], dst[into_free])
+
+
+def output_distance(n: int, n_clamped: int, n_outputs: int, src: IntArray, dst: IntArray) -> IntArray:
+    """Fewest hops from each neuron to an output; `NEVER` for clamped neurons and those that reach none."""
+    start = np.full(n, NEVER, dtype=np.int64)
+    start[n - n_outputs :] = 0
+    free = (src >= n_clamped) & (dst >= n_clamped)
+    return _spread(n, start, dst[free], src[free])
+
+
+def need_sets(n: int, n_clamped: int, n_outputs: int, src: IntArray, dst: IntArray, ticks: int) -> BoolArray:
+    """`need[k, j]`: the state of neuron j after tick k can reach an output in exactly `ticks - k` hops.
+
+    Shape `(ticks + 1, n)`; row 0 is unused and False, because only clamped neurons matter before tick 1.
+    """
+    need = np.zeros((ticks + 1, n), dtype=np.bool_)
+    need[ticks, n - n_outputs :] = True
+    free = (src >= n_clamped) & (dst >= n_clamped)
+    src, dst = src[free], dst[free]
+    for k in range(ticks - 1, 0, -1):
+        need[k, src[need[k + 1, dst]]] = True
+        if np.array_equal(need[k], need[k + 1]):  # a fixed point: all earlier ticks need the same neurons
+            need[1:k] = need[k]
+            break
+    return need
+
+
+def fewest_ticks(birth: IntArray, distance: IntArray, src: IntArray, dst: IntArray) -> int:
+    """The fewest ticks at which every edge that can ever influence an output does; 0 if there is none."""
+    ticks = birth[src] + 1 + distance[dst]
+    ticks = ticks[ticks < NEVER]
+    return int(ticks.max()) if ticks.size else 0
+
+
+def longest_path(n: int, birth: IntArray, distance: IntArray, src: IntArray, dst: IntArray) -> int | None:
+    """Edges on the longest path from a clamped neuron to an output, or None if such paths hold a cycle."""
+    on_path = (birth[src] < NEVER) & (distance[dst] < NEVER)
+    src, dst = src[on_path], dst[on_path]
+    ptr, order = edges_by_source(n, src)
+    waiting = np.bincount(dst, minlength=n)
+    length = np.zeros(n, dtype=np.int64)
+    ready = np.flatnonzero(waiting == 0)
+    left = len(src)
+    while ready.size:
+        edges = edges_leaving(ready, ptr, order)
+        ends = dst[edges]
+        np.maximum.at(length, ends, length[src[edges]] + 1)
+        np.subtract.at(waiting, ends, 1)
+        left -= len(edges)
+        ready = np.unique(ends[waiting[ends] == 0])
+    if left:
+        return None
+    return int(length[distance == 0].max(initial=0))

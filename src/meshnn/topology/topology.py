@@ -1,0 +1,362 @@
+"""`Topology`: a frozen directed graph in iho order (inputs, bias, hidden, outputs)."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Hashable, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from meshnn.errors import TopologyError
+from meshnn.topology import builders, convert, reach
+
+__all__ = ["Topology"]
+
+IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
+
+
+class Topology:
+    """A directed graph whose nodes are neurons. It holds no weights.
+
+    Neurons are numbered inputs first, then the bias neuron (if any), hidden, outputs. Edges may run anywhere:
+    cycles, self-loops and edges into inputs are allowed (the last are always dead, because inputs are clamped).
+
+    Parameters
+    ----------
+    n_inputs, n_hidden, n_outputs : int
+        Features, hidden neurons, outputs. The bias neuron is not counted in `n_inputs`.
+    edges : array_like of int, shape (n_edges, 2)
+        Pairs (source, destination).
+    bias : bool
+        Whether neuron `n_inputs` is a bias neuron, constantly 1. Its edges are ordinary edges.
+
+    Examples
+    --------
+    >>> from meshnn import Topology
+    >>> t = Topology(1, 1, 1, [(0, 2), (2, 3), (2, 2)])      # x -> h -> y, h feeds itself; neuron 1 is the bias
+    >>> t
+    Topology(1 inputs + bias, 1 hidden, 1 outputs, 3 edges)
+    >>> t.dead_edges(ticks=2).tolist()                       # in order of (destination, source)
+    [False, True, False]
+    """
+
+    def __init__(self, n_inputs: int, n_hidden: int, n_outputs: int, edges: ArrayLike, bias: bool = True) -> None:
+        self.n_inputs = _count("n_inputs", n_inputs, least=1)
+        self.n_hidden = _count("n_hidden", n_hidden, least=0)
+        self.n_outputs = _count("n_outputs", n_outputs, least=1)
+        if not isinstance(bias, (bool, np.bool_)):
+            raise TopologyError(f"bias must be True or False, got {bias!r}")
+        self.bias = bool(bias)
+        pairs = self._checked(edges)
+        order = np.lexsort((pairs[:, 0], pairs[:, 1]))
+        self.src: IntArray = np.ascontiguousarray(pairs[order, 0])
+        self.dst: IntArray = np.ascontiguousarray(pairs[order, 1])
+        same = (np.diff(self.src) == 0) & (np.diff(self.dst) == 0)
+        if same.any():
+            k = int(np.flatnonzero(same)[0])
+            raise TopologyError(
+                f"edge ({self.src[k]}, {self.dst[k]}) is given twice ({int(same.sum())} duplicates in all); "
+                "give each pair once, for example with np.unique(edges, axis=0)"
+            )
+        self.src.setflags(write=False)
+        self.dst.setflags(write=False)
+        self._frozen = True
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if getattr(self, "_frozen", False):
+            raise AttributeError(f"a Topology is frozen, {name!r} cannot be set; build a new one")
+        super().__setattr__(name, value)
+
+    def _checked(self, edges: ArrayLike) -> IntArray:
+        try:
+            raw = np.asarray(edges)
+        except ValueError as error:
+            raise TopologyError(f"edges must be pairs (source, destination): {error}") from None
+        if raw.size == 0:
+            return np.empty((0, 2), dtype=np.int64)
+        if raw.ndim != 2 or raw.shape[1] != 2:
+            raise TopologyError(f"edges must have shape (n_edges, 2), got {raw.shape}")
+        if not np.issubdtype(raw.dtype, np.integer):
+            if not np.issubdtype(raw.dtype, np.floating) or not np.array_equal(raw, np.trunc(raw)):
+                raise TopologyError(f"edges must hold whole neuron numbers, got dtype {raw.dtype}: {_first_bad(raw)}")
+            if np.abs(raw).max() > 2**53:
+                raise TopologyError("edges hold numbers too large to be neurons")
+        outside = (raw < 0) | (raw >= self.n_neurons)
+        if outside.any():
+            k = int(np.flatnonzero(outside.any(axis=1))[0])
+            raise TopologyError(
+                f"edge {k} is ({raw[k, 0]}, {raw[k, 1]}), but this topology has neurons 0 to {self.n_neurons - 1} "
+                f"({self._layout()}); {int(outside.any(axis=1).sum())} edges are out of range"
+            )
+        return raw.astype(np.int64)
+
+    # -- builders ------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def mesh(
+        cls,
+        n_inputs: int,
+        n_hidden: int,
+        n_outputs: int,
+        density: float = 1.0,
+        self_loops: bool = False,
+        feedback: bool = True,
+        bias: bool = True,
+        random_state: builders.Seed = None,
+    ) -> Topology:
+        """The paper's figure: inputs, bias and hidden to hidden and outputs; outputs to hidden when `feedback`.
+
+        `density` keeps exactly `round(density * allowed)` random edges; bias edges are always kept and not counted.
+
+        >>> from meshnn import Topology
+        >>> Topology.mesh(32, 50, 10, density=0.2, self_loops=True, feedback=False, random_state=0).n_edges
+        1044
+        """
+        sizes = _sizes(n_inputs, n_hidden, n_outputs)
+        edges = builders.mesh_edges(
+            *sizes, density=density, self_loops=self_loops, feedback=feedback, bias=bias, random_state=random_state
+        )
+        return cls(*sizes, edges, bias=bias)
+
+    @classmethod
+    def layered(cls, sizes: Sequence[int], bias: bool = True) -> Topology:
+        """A multilayer perceptron: each layer to the next, the bias to all but the inputs.
+
+        >>> from meshnn import Topology
+        >>> Topology.layered([32, 14, 13, 10]).n_edges
+        797
+        """
+        if len(sizes) < 2:
+            raise TopologyError(f"layered needs at least an input and an output layer, got sizes {list(sizes)}")
+        layers = [_count(f"sizes[{k}]", size, least=1) for k, size in enumerate(sizes)]
+        return cls(layers[0], sum(layers[1:-1]), layers[-1], builders.layered_edges(layers, bias), bias=bias)
+
+    @classmethod
+    def cascade(cls, n_inputs: int, n_hidden: int, n_outputs: int, bias: bool = True) -> Topology:
+        """A fully connected cascade: each hidden neuron reads all inputs and all hidden neurons before it.
+
+        >>> from meshnn import Topology
+        >>> Topology.cascade(2, 3, 1).default_ticks()
+        4
+        """
+        sizes = _sizes(n_inputs, n_hidden, n_outputs)
+        return cls(*sizes, builders.cascade_edges(*sizes, bias), bias=bias)
+
+    @classmethod
+    def from_adjacency(cls, A: Any, n_inputs: int, n_outputs: int, bias: bool = False) -> Topology:
+        """The graph of a square matrix, dense (its non-zeros) or scipy.sparse (its stored entries).
+
+        `A[i, j]` is the edge from i to j. If `bias`, the matrix includes the bias neuron, right after the features.
+
+        >>> from meshnn import Topology
+        >>> Topology.from_adjacency([[0, 1, 0], [0, 0, 1], [0, 0, 0]], n_inputs=1, n_outputs=1)
+        Topology(1 inputs, 1 hidden, 1 outputs, 2 edges)
+        """
+        n, edges, _ = convert.adjacency_entries(A)
+        return cls(n_inputs, _hidden_left(n, n_inputs, n_outputs, bias), n_outputs, edges, bias=bias)
+
+    @classmethod
+    def from_networkx(
+        cls, graph: Any, inputs: Sequence[Hashable], outputs: Sequence[Hashable], bias: Hashable | None = None
+    ) -> Topology:
+        """The topology of a `networkx.DiGraph`; every node that is not named is hidden.
+
+        `bias` names the bias node; if it is None, a node with the attribute `role="bias"` is taken.
+        """
+        n_hidden, edges, has_bias = convert.networkx_edges(graph, inputs, outputs, bias)
+        return cls(len(inputs), n_hidden, len(outputs), edges, bias=has_bias)
+
+    def to_networkx(self) -> Any:
+        """A `networkx.DiGraph` with nodes 0 to `n_neurons - 1` and their `role`."""
+        from meshnn.integrations.networkx import build_digraph
+
+        return build_digraph(self._roles(), zip(self.src.tolist(), self.dst.tolist(), strict=True))
+
+    def to_dict(self) -> dict[str, Any]:
+        """A dictionary that JSON can hold; `Topology.from_dict` is its inverse."""
+        return {
+            "format": convert.FORMAT,
+            "version": convert.VERSION,
+            "n_inputs": self.n_inputs,
+            "n_hidden": self.n_hidden,
+            "n_outputs": self.n_outputs,
+            "bias": self.bias,
+            "edges": np.stack([self.src, self.dst], axis=1).tolist(),
+        }
+
+    @classmethod
+    def from_dict(cls, d: dict[str, Any]) -> Topology:
+        """The inverse of `to_dict`.
+
+        >>> from meshnn import Topology
+        >>> t = Topology.cascade(2, 3, 1)
+        >>> Topology.from_dict(t.to_dict()) == t
+        True
+        """
+        d = convert.check_dict(d)
+        return cls(d["n_inputs"], d["n_hidden"], d["n_outputs"], d["edges"], bias=d["bias"])
+
+    # -- facts ---------------------------------------------------------------------------------------------------
+
+    @property
+    def n_clamped(self) -> int:
+        """Neurons whose state is set from outside: the features and the bias."""
+        return self.n_inputs + self.bias
+
+    @property
+    def n_neurons(self) -> int:
+        """All neurons, the bias included."""
+        return self.n_inputs + self.bias + self.n_hidden + self.n_outputs
+
+    @property
+    def n_edges(self) -> int:
+        """Number of edges, dead ones included."""
+        return len(self.src)
+
+    @property
+    def inputs(self) -> IntArray:
+        """Neuron numbers of the features, without the bias."""
+        return np.arange(self.n_inputs, dtype=np.int64)
+
+    @property
+    def hidden(self) -> IntArray:
+        """Neuron numbers of the hidden neurons."""
+        return np.arange(self.n_clamped, self.n_clamped + self.n_hidden, dtype=np.int64)
+
+    @property
+    def outputs(self) -> IntArray:
+        """Neuron numbers of the outputs: the last ones."""
+        return np.arange(self.n_neurons - self.n_outputs, self.n_neurons, dtype=np.int64)
+
+    @cached_property
+    def _distance(self) -> IntArray:
+        return reach.output_distance(self.n_neurons, self.n_clamped, self.n_outputs, self.src, self.dst)
+
+    @cached_property
+    def _birth(self) -> IntArray:
+        return reach.birth_ticks(self.n_neurons, self.n_clamped, self.src, self.dst)
+
+    def birth_ticks(self, awake: BoolArray | None = None) -> IntArray:
+        """First tick at which each neuron can be non-zero; `awake` marks neurons whose activation is not 0 at 0."""
+        if awake is None or not awake.any():
+            return self._birth
+        return reach.birth_ticks(self.n_neurons, self.n_clamped, self.src, self.dst, awake)
+
+    def need_sets(self, ticks: int) -> BoolArray:
+        """`need[k, j]`: an output lies exactly `ticks - k` hops from neuron j. Shape `(ticks + 1, n_neurons)`."""
+        return reach.need_sets(self.n_neurons, self.n_clamped, self.n_outputs, self.src, self.dst, ticks)
+
+    def dead_edges(self, ticks: int, awake: BoolArray | None = None) -> BoolArray:
+        """Mask of the edges that cannot influence any output within `ticks`, if phi(0) = 0 wherever not `awake`.
+
+        >>> from meshnn import Topology
+        >>> t = Topology.mesh(2, 5, 2)
+        >>> int(t.dead_edges(2).sum()), int(t.dead_edges(3).sum()), t.n_edges
+        (30, 0, 61)
+        """
+        ticks = _count("ticks", ticks, least=1)
+        return self.birth_ticks(awake)[self.src] + 1 + self._distance[self.dst] > ticks
+
+    def default_ticks(self, awake: BoolArray | None = None) -> int:
+        """The ticks a mesh takes when none are given.
+
+        For an acyclic graph its longest path from input to output, so that a layered graph is the feed-forward net;
+        otherwise the fewest ticks at which every edge that can ever influence an output does. Cycles that no path
+        from an input to an output can enter, edges into inputs among them, do not count.
+
+        >>> from meshnn import Topology
+        >>> Topology.layered([2, 14, 13, 3]).default_ticks(), Topology.mesh(2, 5, 2).default_ticks()
+        (3, 3)
+        """
+        longest = reach.longest_path(self.n_neurons, self._birth, self._distance, self.src, self.dst)
+        if longest is not None:
+            return max(longest, 1)
+        return max(reach.fewest_ticks(self.birth_ticks(awake), self._distance, self.src, self.dst), 1)
+
+    def check_reachable(self, ticks: int) -> None:
+        """Raise a `TopologyError` if an output is not reached by any input (or the bias) within `ticks`."""
+        birth = self._birth[self.outputs]
+        late = np.flatnonzero(birth > ticks)
+        if late.size == 0:
+            return
+        if self.n_edges == 0:
+            raise TopologyError("the topology has no edges, so no output can ever change; add edges to every output")
+        o = int(late[0])
+        others = f" (and {late.size - 1} more outputs)" if late.size > 1 else ""
+        name = f"output {o} (neuron {self.outputs[o]}){others}"
+        if birth[o] >= reach.NEVER:
+            raise TopologyError(f"no input reaches {name} at any number of ticks; add a path of edges to it")
+        reachable = birth[birth < reach.NEVER].max()
+        raise TopologyError(
+            f"no input reaches {name} within {ticks} ticks; it needs {birth[o]} ticks. "
+            f"Set ticks={reachable} or more, or add a shorter path"
+        )
+
+    # -- identity ------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _digest(self) -> bytes:
+        head = f"{self.n_inputs},{self.n_hidden},{self.n_outputs},{self.bias};".encode()
+        return hashlib.sha256(head + self.src.tobytes() + self.dst.tobytes()).digest()
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Topology):
+            return NotImplemented
+        return self._digest == other._digest
+
+    def __hash__(self) -> int:
+        return hash(self._digest)
+
+    def __repr__(self) -> str:
+        return f"Topology({self._layout()}, {self.n_edges} edges)"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {k: v for k, v in self.__dict__.items() if k not in ("_distance", "_birth", "_digest")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.src.setflags(write=False)
+        self.dst.setflags(write=False)
+
+    def _layout(self) -> str:
+        bias = " + bias" if self.bias else ""
+        return f"{self.n_inputs} inputs{bias}, {self.n_hidden} hidden, {self.n_outputs} outputs"
+
+    def _roles(self) -> list[str]:
+        counts = {"input": self.n_inputs, "bias": int(self.bias), "hidden": self.n_hidden, "output": self.n_outputs}
+        return [role for role, count in counts.items() for _ in range(count)]
+
+
+def _count(name: str, value: Any, least: int) -> int:
+    """A whole number of at least `least`."""
+    whole = isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.bool_))
+    if not whole or value < least:
+        raise TopologyError(f"{name} must be a whole number of at least {least}, got {value!r}")
+    return int(value)
+
+
+def _sizes(n_inputs: int, n_hidden: int, n_outputs: int) -> tuple[int, int, int]:
+    return _count("n_inputs", n_inputs, 1), _count("n_hidden", n_hidden, 0), _count("n_outputs", n_outputs, 1)
+
+
+def _hidden_left(n: int, n_inputs: int, n_outputs: int, bias: bool) -> int:
+    """Hidden neurons of a matrix of n neurons."""
+    left = n - _count("n_inputs", n_inputs, 1) - bool(bias) - _count("n_outputs", n_outputs, 1)
+    if left < 0:
+        extra = " + 1 bias" if bias else ""
+        raise TopologyError(
+            f"the matrix has {n} neurons, fewer than {n_inputs} inputs{extra} + {n_outputs} outputs; "
+            "it must have one row per neuron" + (", the bias included" if bias else "")
+        )
+    return left
+
+
+def _first_bad(raw: NDArray[Any]) -> str:
+    for k, pair in enumerate(raw.tolist()):
+        if not all(isinstance(v, (int, float)) and float(v).is_integer() for v in pair):
+            return f"edge {k} is {tuple(pair)}"
+    return "pass integers"
