@@ -39,12 +39,12 @@ def whole(name: str, value: Any, least: int = 1) -> int:
 def as_dtype(dtype: Any) -> np.dtype[Any]:
     """float32 or float64."""
     try:
-        found = np.dtype(dtype)
+        name = np.dtype(dtype).name
     except TypeError:
-        found = None
-    if found not in (np.dtype(np.float32), np.dtype(np.float64)):
+        name = "unknown"
+    if dtype is None or name not in ("float32", "float64"):
         raise MeshError(f"dtype must be 'float32' or 'float64', got {dtype!r}")
-    return found  # type: ignore[return-value]
+    return np.dtype(name)
 
 
 def activation_codes(topology: Topology, hidden: str | Sequence[str], output: str) -> NDArray[np.int64]:

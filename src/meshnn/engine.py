@@ -282,6 +282,7 @@ def gradient(
             entries += g
             block_edges += ge
     total = np.bincount(plan.gradient_ops.eid[: plan.gradient_entries], weights=entries, minlength=plan.n_gradient)
+    total = total.astype(np.float64, copy=False)  # an empty count comes as integers
     if blocks is not None:
         total[blocks.eid] += block_edges
     return loss, total

@@ -1,6 +1,6 @@
 """The one place that decides how kernels are compiled.
 
-* `jit` allows the reorderings that vector code needs. It does not allow the compiler to assume that NaN and infinity
+* `jit` (and `jit_inner`) allow the reorderings that vector code needs. They do not allow the compiler to assume that NaN and infinity
   do not happen: they must stay visible in the result.
 * `jit_exact` forbids reordering, for the elementary functions, whose accuracy depends on the order of operations.
   LLVM keeps these permissions per instruction, so an exact function stays exact when inlined into a fast one.
@@ -19,7 +19,7 @@ from pathlib import Path
 
 from numba import njit
 
-__all__ = ["FAST", "announce", "jit", "jit_exact"]
+__all__ = ["FAST", "announce", "jit", "jit_exact", "jit_inner"]
 
 #: LLVM's permissions without `nnan` and `ninf`.
 FAST = ("reassoc", "nsz", "arcp", "contract", "afn")
@@ -37,8 +37,16 @@ def _fingerprint():
 _STAMP = _fingerprint()
 
 
-def _compile(function, fastmath):
-    dispatcher = njit(nogil=True, cache=True, error_model="numpy", fastmath=fastmath)(function)
+def _compile(function, fastmath, entry=True):
+    dispatcher = njit(
+        nogil=True,
+        cache=True,
+        error_model="numpy",
+        fastmath=fastmath,
+        # only entry points are called from Python; the wrappers of the others would be compiled for nothing
+        no_cpython_wrapper=not entry,
+        no_cfunc_wrapper=True,
+    )(function)
     index = getattr(getattr(dispatcher, "_cache", None), "_cache_file", None)
     if index is not None:  # absent when Numba finds no folder to write to: then nothing is cached
         index._source_stamp = _STAMP
@@ -46,13 +54,18 @@ def _compile(function, fastmath):
 
 
 def jit(function):
-    """Compile for speed: sums may be reordered."""
+    """Compile an entry point for speed: sums may be reordered."""
     return _compile(function, set(FAST))
 
 
+def jit_inner(function):
+    """The same for a function that only other kernels call."""
+    return _compile(function, set(FAST), entry=False)
+
+
 def jit_exact(function):
-    """Compile with the arithmetic as written."""
-    return _compile(function, {"contract"})
+    """The same with the arithmetic as written."""
+    return _compile(function, {"contract"}, entry=False)
 
 
 _compiled: set[tuple] = set()

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from meshnn.kernels._jit import jit
+from meshnn.kernels._jit import jit, jit_inner
 from meshnn.kernels.codes import ELU, GAUSS, IDENTITY, LEAKY_RELU, RELU, SIGMOID, SIN, SOFTPLUS, TANH
 from meshnn.kernels.elementary import exp, expm1_moderate, log1p_unit
 
 __all__ = ["activate_all", "activate_row"]
 
 
-@jit
+@jit_inner
 def activate_row(code, S, D, j):
     """Row j of S holds t; make it phi(t) and row j of D phi'(t)."""
     one = S.dtype.type(1)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from meshnn.kernels._jit import jit
+from meshnn.kernels._jit import jit, jit_inner
 from meshnn.kernels.gradient import gradient_part
 
 __all__ = ["adam_steps_part"]
 
 
-@jit
+@jit_inner
 def adam_update(w, g, mean, square, t, rate, beta1, beta2, epsilon):
     """One step of Adam in place; t counts from 1."""
     one = w.dtype.type(1)

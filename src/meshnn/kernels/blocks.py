@@ -9,7 +9,7 @@ The rows of J_e are kept compactly, in the order of the list of the tick; two ha
 
 from __future__ import annotations
 
-from meshnn.kernels._jit import jit
+from meshnn.kernels._jit import jit, jit_inner
 from meshnn.kernels._row import axpy, dot, load, mul, store, zeros
 from meshnn.kernels.forward import clamp, run_tick
 from meshnn.kernels.gradient import correlate
@@ -18,7 +18,7 @@ from meshnn.kernels.losses import loss_chunk
 __all__ = ["blocks_gradient_part", "blocks_jacobian_part"]
 
 
-@jit
+@jit_inner
 def _advance(block_ops, blocks, w, k, before, D, store_):
     """Carry all blocks from tick k - 1 to tick k."""
     for b in range(blocks.neuron.shape[0]):
@@ -43,7 +43,7 @@ def _advance(block_ops, blocks, w, k, before, D, store_):
                 store(store_, new + (r - first), mul(f, load(D, o)))
 
 
-@jit
+@jit_inner
 def _run(ops, forward, w, codes, block_ops, blocks, bw, X, begin, end, n_inputs, n_clamped, S, D, store_, stop):
     """Ticks 1 to stop of states and blocks, in two alternating buffers."""
     for k in range(1, stop + 1):

@@ -10,7 +10,7 @@ Functions whose names end in `_part` are the entry points; they run the chunks f
 
 from __future__ import annotations
 
-from meshnn.kernels._jit import jit
+from meshnn.kernels._jit import jit, jit_inner
 from meshnn.kernels._row import axpy, load, ones, relu, step, store, zeros
 from meshnn.kernels.activations import activate_row
 from meshnn.kernels.codes import IDENTITY, RELU
@@ -18,7 +18,7 @@ from meshnn.kernels.codes import IDENTITY, RELU
 __all__ = ["clamp", "predict_part", "run_tick", "run_ticks", "states_part"]
 
 
-@jit
+@jit_inner
 def clamp(X, k, begin, end, n_inputs, n_clamped, S):
     """Set the input rows of S to the samples begin to end of tick k (of tick 0 if X does not change with time)."""
     k = k if X.shape[0] > 1 else 0
@@ -34,7 +34,7 @@ def clamp(X, k, begin, end, n_inputs, n_clamped, S):
             S[i, l] = 1
 
 
-@jit
+@jit_inner
 def run_tick(ops, q, w, before, after, D, codes):
     """One tick over list q: rows of `after` become phi of the weighted sums of rows of `before`."""
     for r in range(ops.start[q], ops.start[q + 1]):
@@ -54,7 +54,7 @@ def run_tick(ops, q, w, before, after, D, codes):
             activate_row(code, after, D, j)
 
 
-@jit
+@jit_inner
 def run_ticks(ops, forward, w, codes, X, begin, end, n_inputs, n_clamped, S, D):
     """All ticks of one chunk."""
     for k in range(1, forward.shape[0]):

@@ -15,15 +15,15 @@ Up to two ticks both are the same computation.
 
 from __future__ import annotations
 
-from meshnn.kernels._jit import jit
+from meshnn.kernels._jit import jit, jit_inner
 from meshnn.kernels._row import axpy, dot, dot4, fma, load, mul, store, zeros
 from meshnn.kernels.forward import run_ticks
 from meshnn.kernels.losses import loss_chunk
 
-__all__ = ["correlate_row", "gradient_chunks", "gradient_part", "pull_back", "push_tangent"]
+__all__ = ["correlate_row", "gradient_part", "pull_back", "push_tangent"]
 
 
-@jit
+@jit_inner
 def correlate_row(ops, r, V, j, S, g):
     """g[p] += v . s over the entries p of row r: row j of V against the states its in-edges read."""
     v = load(V, j)
@@ -39,14 +39,14 @@ def correlate_row(ops, r, V, j, S, g):
         p += 1
 
 
-@jit
+@jit_inner
 def correlate(ops, q, V, S, g):
     """The gradient of one tick: all rows of list q."""
     for r in range(ops.start[q], ops.start[q + 1]):
         correlate_row(ops, r, V, ops.rows[r], S, g)
 
 
-@jit
+@jit_inner
 def pull_back(ops, q, w, after, D, before):
     """One transposed hop: before[i] = phi'[i] * sum over the neurons j that i feeds of w[i, j] after[j]."""
     for r in range(ops.start[q], ops.start[q + 1]):
@@ -57,7 +57,7 @@ def pull_back(ops, q, w, after, D, before):
         store(before, i, mul(v, load(D, i)))
 
 
-@jit
+@jit_inner
 def push_tangent(ops, tangents, a, w, D, T, hops):
     """Carry tangent a through the first `hops` lists of its chain; returns which half of T holds it."""
     m = tangents.tick[a]
@@ -78,11 +78,13 @@ def push_tangent(ops, tangents, a, w, D, T, hops):
 
 
 @jit
-def gradient_chunks(
+def gradient_part(
     ops, forward, back, hops_back, gradient_ops, gradient, tangents, w, codes,
     X, labels, targets, share, loss_code, begin, end, n_inputs, n_clamped, S, D, V, T, G, scratch, g,
 ):  # fmt: skip
-    """Sum of losses of the samples begin to end; their gradient is added to g, in the order of the plan's entries."""
+    """Sum of losses of the samples begin to end; g becomes their gradient, in the order of the plan's entries."""
+    for p in range(g.shape[0]):
+        g[p] = 0
     L = S.shape[2]
     ticks = forward.shape[0] - 1
     n_outputs = G.shape[0]
@@ -115,17 +117,3 @@ def gradient_chunks(
             store(T[1 - half], 0, v)
             correlate_row(gradient_ops, tangents.row[a], T[1 - half], 0, S[tangents.tick[a] - 1], g)
     return loss
-
-
-@jit
-def gradient_part(
-    ops, forward, back, hops_back, gradient_ops, gradient, tangents, w, codes,
-    X, labels, targets, share, loss_code, begin, end, n_inputs, n_clamped, S, D, V, T, G, scratch, g,
-):  # fmt: skip
-    """`gradient_chunks` from a gradient of zero."""
-    for p in range(g.shape[0]):
-        g[p] = 0
-    return gradient_chunks(
-        ops, forward, back, hops_back, gradient_ops, gradient, tangents, w, codes,
-        X, labels, targets, share, loss_code, begin, end, n_inputs, n_clamped, S, D, V, T, G, scratch, g,
-    )  # fmt: skip

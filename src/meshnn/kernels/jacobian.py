@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from meshnn.kernels._jit import jit
+from meshnn.kernels._jit import jit, jit_inner
 from meshnn.kernels._row import fma, load, store, zeros
 from meshnn.kernels.forward import run_ticks
 from meshnn.kernels.gradient import pull_back, push_tangent
@@ -16,7 +16,7 @@ from meshnn.kernels.gradient import pull_back, push_tangent
 __all__ = ["jacobian_part"]
 
 
-@jit
+@jit_inner
 def _spread_row(ops, r, v, j, S, C, base):
     """C[base + edge] += v * s over the entries of row r: the derivative of one output by the in-edges of a neuron."""
     for p in range(ops.ptr[r], ops.ptr[r + 1]):
@@ -24,13 +24,13 @@ def _spread_row(ops, r, v, j, S, C, base):
         store(C, e, fma(load(C, e), load(v, j), load(S, ops.col[p])))
 
 
-@jit
+@jit_inner
 def _spread(ops, q, V, S, C, base):
     for r in range(ops.start[q], ops.start[q + 1]):
         _spread_row(ops, r, V, ops.rows[r], S, C, base)
 
 
-@jit
+@jit_inner
 def _one_hot(D, V, n_outputs, o):
     """phi' of output o in row o of V, zero for the other outputs."""
     n = D.shape[0]

@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from meshnn.kernels._jit import jit
+from meshnn.kernels._jit import jit, jit_inner
 from meshnn.kernels.codes import CROSS_ENTROPY
 from meshnn.kernels.elementary import exp, log
 
@@ -22,7 +22,7 @@ def loss_chunk(code, S, first, labels, targets, share, begin, end, G, top, total
     return _squared_error(S, first, targets, share, begin, end, G)
 
 
-@jit
+@jit_inner
 def _cross_entropy(S, first, labels, share, begin, end, G, top, total):
     """Softmax and cross-entropy: log(sum exp(y)) - y[label]; shifted by the largest output, so it cannot overflow."""
     n_outputs, L = G.shape
@@ -56,7 +56,7 @@ def _cross_entropy(S, first, labels, share, begin, end, G, top, total):
     return loss
 
 
-@jit
+@jit_inner
 def _squared_error(S, first, targets, share, begin, end, G):
     """Half the squared distance."""
     n_outputs, L = G.shape

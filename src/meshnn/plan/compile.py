@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from meshnn.plan.plan import Blocks, Ops, Plan, Tangents
 from meshnn.topology import Topology
-from meshnn.topology.reach import edges_by_source, edges_leaving
+from meshnn.topology.reach import edges_by_source, edges_leaving, need_sets
 
 __all__ = ["PlanTooLarge", "Schedule", "compile_plan"]
 
@@ -69,15 +69,16 @@ class Schedule:
     """Which neurons matter at which tick: the common ground of all methods.
 
     `rows[k]` marks the neurons whose state is computed at tick k: those that are needed then and can be non-zero
-    then. With `all_needed` the states of every neuron are wanted; with `sleepers`, neurons that are still zero
-    count too, because an edge that does not exist yet may wake them.
+    then. With `all_needed` the states of every neuron are wanted. With `candidates` (sources, destinations of edges that
+    may not exist) the states they read are needed too, and neurons that are still zero count, because a candidate
+    may wake them.
     """
 
     topology: Topology
     ticks: int
     awake: BoolArray
     all_needed: bool = False
-    sleepers: bool = False
+    candidates: tuple[I64, I64] | None = None
 
     def __post_init__(self) -> None:
         t = self.topology
@@ -86,13 +87,15 @@ class Schedule:
         free = np.arange(t.n_neurons) >= t.n_clamped
         if self.all_needed:
             need = np.repeat(free[None, :], self.ticks + 1, axis=0)
+        elif self.candidates is not None:
+            src, dst = (np.concatenate(pair) for pair in zip((t.src, t.dst), self.candidates, strict=True))
+            need = need_sets(t.n_neurons, t.n_clamped, t.n_outputs, src, dst, self.ticks)
         else:
-            need = t.need_sets(self.ticks)
+            need = need_sets(t.n_neurons, t.n_clamped, t.n_outputs, t.src, t.dst, self.ticks)
+        if self.candidates is None:
+            need &= self.birth <= np.arange(self.ticks + 1)[:, None]
+        need[0] = False
         self.rows = need
-        for k in range(1, self.ticks + 1):
-            if not self.sleepers:
-                self.rows[k] &= self.birth <= k
-        self.rows[0] = False
         # Ticks with the same rows share their lists: a number for each distinct set of rows.
         seen: dict[bytes, int] = {}
         self.row_set = [seen.setdefault(self.rows[k].tobytes(), k) for k in range(self.ticks + 1)]
@@ -251,7 +254,7 @@ def compile_plan(
     limit : int, optional
         Bytes of index arrays at which to give up with `PlanTooLarge`.
     """
-    schedule = Schedule(topology, ticks, awake, all_needed=method == "states", sleepers=candidates is not None)
+    schedule = Schedule(topology, ticks, awake, all_needed=method == "states", candidates=candidates)
     ops = OpsBuilder(limit)
     memo: dict[tuple[int, int], int] = {}
     forward = np.zeros(ticks + 1, dtype=np.int64)

@@ -246,10 +246,6 @@ class Topology:
             return self._birth
         return reach.birth_ticks(self.n_neurons, self.n_clamped, self.src, self.dst, awake)
 
-    def need_sets(self, ticks: int) -> BoolArray:
-        """`need[k, j]`: an output lies exactly `ticks - k` hops from neuron j. Shape `(ticks + 1, n_neurons)`."""
-        return reach.need_sets(self.n_neurons, self.n_clamped, self.n_outputs, self.src, self.dst, ticks)
-
     def dead_edges(self, ticks: int, awake: BoolArray | None = None) -> BoolArray:
         """Mask of the edges that cannot influence any output within `ticks`, if phi(0) = 0 wherever not `awake`.
 

@@ -1,0 +1,180 @@
+"""Random nets with data, drawn by Hypothesis, and the witnesses that they are compared with."""
+
+from dataclasses import dataclass
+
+import naive
+import numpy as np
+import torch
+from hypothesis import strategies as st
+
+from meshnn import Mesh, Topology
+from meshnn.kernels.codes import ACTIVATIONS
+
+ACTIVATION_NAMES = tuple(ACTIVATIONS)
+LOSS_NAMES = ("cross_entropy", "squared_error")
+ALL_METHODS = ("factored", "blocks", "tensor", "adjoint")
+
+
+@dataclass
+class Case:
+    mesh: Mesh
+    X: np.ndarray
+    y: np.ndarray
+    loss: str
+    sample_weight: np.ndarray | None
+
+    @property
+    def shares(self):
+        w = np.ones(self.X.shape[-2]) if self.sample_weight is None else self.sample_weight
+        return w / w.sum()
+
+    def inputs(self):
+        """(ticks, batch, n_clamped): what the clamped neurons hold at every tick."""
+        t = self.mesh.topology
+        X = self.X if self.X.ndim == 3 else np.repeat(self.X[None], self.mesh.ticks, axis=0)
+        ones = np.ones((*X.shape[:2], int(t.bias)))
+        return np.concatenate([X, ones], axis=2)
+
+    def dense(self):
+        t = self.mesh.topology
+        A = np.zeros((t.n_neurons, t.n_neurons))
+        A[t.src, t.dst] = self.mesh.weights
+        return A
+
+    def names(self):
+        return ["identity"] * self.mesh.topology.n_clamped + self.mesh.activations
+
+
+def repair(n_inputs, n_hidden, n_outputs, bias, pairs, ticks):
+    """Give every output that no input reaches in time an edge from an input."""
+    topology = Topology(n_inputs, n_hidden, n_outputs, pairs, bias=bias)
+    late = topology.outputs[topology.birth_ticks()[topology.outputs] > ticks]
+    extra = [(int(o) % n_inputs, int(o)) for o in late]
+    return Topology(n_inputs, n_hidden, n_outputs, [*pairs, *extra], bias=bias)
+
+
+@st.composite
+def topologies(draw, ticks, most_hidden=5):
+    """Any graph: cycles, self-loops, dead edges, isolated neurons, edges into inputs; outputs are reached in time."""
+    n_inputs = draw(st.integers(1, 3))
+    n_hidden = draw(st.integers(0, most_hidden))
+    n_outputs = draw(st.integers(1, 3))
+    bias = draw(st.booleans())
+    n = n_inputs + bias + n_hidden + n_outputs
+    density = draw(st.sampled_from([0.05, 0.15, 0.3, 0.6, 1.0]))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    pairs = np.argwhere(rng.random((n, n)) < density).tolist()
+    return repair(n_inputs, n_hidden, n_outputs, bias, pairs, ticks)
+
+
+@st.composite
+def cases(draw, dtype="float64", most_hidden=5, most_batch=70, activation=None, loss=None, ticks=None):
+    ticks = draw(st.integers(1, 8)) if ticks is None else ticks
+    topology = draw(topologies(ticks, most_hidden))
+    names = st.sampled_from(ACTIVATION_NAMES)
+    hidden = activation or draw(st.one_of(names, st.lists(names, min_size=topology.n_hidden, max_size=topology.n_hidden)))
+    output = draw(names)
+    loss = loss or draw(st.sampled_from(LOSS_NAMES))
+    batch = draw(st.sampled_from([b for b in (1, 2, 5, 33, 64, 70) if b <= most_batch]))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    fan_in = np.maximum(np.bincount(topology.dst, minlength=topology.n_neurons), 1)[topology.dst]
+    weights = rng.standard_normal(topology.n_edges) * 1.2 / np.sqrt(fan_in)
+    mesh = Mesh(topology, ticks, hidden, output, weights=weights, dtype=dtype)
+    sequence = draw(st.booleans())
+    X = rng.standard_normal((ticks, batch, topology.n_inputs) if sequence else (batch, topology.n_inputs))
+    if loss == "cross_entropy":
+        y = rng.integers(0, topology.n_outputs, batch)
+    else:
+        y = rng.standard_normal((batch, topology.n_outputs))
+    weight = rng.uniform(0.1, 2.0, batch) if draw(st.booleans()) else None
+    return Case(mesh, X, y, loss, weight)
+
+
+# -- witnesses ---------------------------------------------------------------------------------------------------
+
+
+def by_loops(case):
+    """Loss and gradient (n_edges,) by tests/naive.py."""
+    t = case.mesh.topology
+    inputs = case.inputs()
+    batch = [inputs[:, b].tolist() for b in range(inputs.shape[1])]
+    value, grad = naive.gradient(
+        case.dense().tolist(), t.n_clamped, t.n_outputs, case.names(), batch, case.y.tolist(), case.loss, case.shares.tolist()
+    )
+    return value, np.array(grad)[t.src, t.dst]
+
+
+_TORCH = {
+    "identity": lambda t: t,
+    "relu": torch.relu,
+    "leaky_relu": lambda t: torch.nn.functional.leaky_relu(t, 0.01),
+    "elu": torch.nn.functional.elu,
+    "softplus": lambda t: torch.logaddexp(t, torch.zeros_like(t)),
+    "sigmoid": torch.sigmoid,
+    "tanh": torch.tanh,
+    "sin": torch.sin,
+    "gauss": lambda t: torch.exp(-t * t),
+}
+
+
+def torch_outputs(case, A):
+    """Outputs (batch, n_outputs) as torch computes them from a dense float64 matrix."""
+    t = case.mesh.topology
+    inputs = torch.tensor(case.inputs())
+    names = case.names()[t.n_clamped :]
+    s = torch.zeros(inputs.shape[1], t.n_neurons - t.n_clamped, dtype=torch.float64)
+    for k in range(case.mesh.ticks):
+        z = torch.cat([inputs[k], s], dim=1) @ A[:, t.n_clamped :]
+        s = torch.stack([_TORCH[name](z[:, j]) for j, name in enumerate(names)], dim=1)
+    return s[:, -t.n_outputs :]
+
+
+def torch_loss(case, outputs):
+    share = torch.tensor(case.shares)
+    if case.loss == "cross_entropy":
+        each = torch.nn.functional.cross_entropy(outputs, torch.tensor(case.y), reduction="none")
+    else:
+        each = 0.5 * ((outputs - torch.tensor(case.y)) ** 2).sum(dim=1)
+    return (share * each).sum()
+
+
+def by_autograd(case, pairs=None):
+    """Loss and gradient by torch autograd; `pairs` (src, dst) instead of the graph's own edges."""
+    t = case.mesh.topology
+    A = torch.tensor(case.dense(), requires_grad=True)
+    loss = torch_loss(case, torch_outputs(case, A))
+    loss.backward()
+    src, dst = (t.src, t.dst) if pairs is None else pairs
+    return loss.item(), A.grad.numpy()[src, dst]
+
+
+def by_differences(case, step=1e-6):
+    """Gradient by central differences of torch's loss."""
+    t = case.mesh.topology
+    grad = np.zeros(t.n_edges)
+    for e in range(t.n_edges):
+        values = []
+        for sign in (1, -1):
+            A = case.dense()
+            A[t.src[e], t.dst[e]] += sign * step
+            values.append(torch_loss(case, torch_outputs(case, torch.tensor(A))).item())
+        grad[e] = (values[0] - values[1]) / (2 * step)
+    return grad
+
+
+def terms(case):
+    """Size of the terms that a gradient is the sum of: each output's derivative times the numbers its error is made of.
+
+    A residual y - target that happens to be tiny is known to the accuracy of y, not to its own.
+    """
+    outputs = np.abs(case.mesh.forward(case.X))
+    size = np.maximum(1.0, outputs if case.loss == "cross_entropy" else np.maximum(outputs, np.abs(case.y)))
+    return np.einsum("b,bo,boe->e", case.shares, size, np.abs(case.mesh.jacobian(case.X))).max(initial=0.0)
+
+
+def close(got, want, tolerance, scale=0.0):
+    """Relative to the largest entry (or a larger scale): single entries may cancel to nothing."""
+    got, want = np.asarray(got, dtype=np.float64), np.asarray(want, dtype=np.float64)
+    scale = max(np.abs(want).max(initial=0.0), scale)
+    error = np.abs(got - want).max(initial=0.0)
+    assert error <= tolerance * scale + 1e-15, f"off by {error:.3g}, {error / max(scale, 1e-300):.3g} of the largest"

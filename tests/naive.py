@@ -1,0 +1,96 @@
+"""The model in plain loops over Python floats: the oracle. It imports nothing of meshnn and nothing else but math.
+
+A net is `(n, n_clamped, n_outputs, A)` with A a list of lists; `phi` is one name per neuron.
+"""
+
+import math
+
+
+def activate(name, t):
+    """phi(t) and phi'(t)."""
+    if name == "identity":
+        return t, 1.0
+    if name == "relu":
+        return (t, 1.0) if t > 0 else (0.0, 0.0)
+    if name == "leaky_relu":
+        return (t, 1.0) if t > 0 else (0.01 * t, 0.01)
+    if name == "elu":
+        return (t, 1.0) if t > 0 else (math.expm1(t), math.exp(t))
+    if name == "softplus":
+        value = t + math.log1p(math.exp(-t)) if t > 0 else math.log1p(math.exp(t))
+        return value, 1.0 / (1.0 + math.exp(-t))
+    if name == "sigmoid":
+        s = 1.0 / (1.0 + math.exp(-t))
+        return s, s * (1.0 - s)
+    if name == "tanh":
+        s = math.tanh(t)
+        return s, 1.0 - s * s
+    if name == "sin":
+        return math.sin(t), math.cos(t)
+    if name == "gauss":
+        s = math.exp(-t * t)
+        return s, -2.0 * t * s
+    raise KeyError(name)
+
+
+def run(A, n_clamped, n_outputs, phi, inputs):
+    """States after every tick and the derivatives dy[o]/dA[i][j], for one sample.
+
+    `inputs` has one row of clamped values a tick, the bias included. The derivative is the paper's recursion, entry
+    by entry, with the derivatives of clamped neurons set to zero.
+    """
+    n = len(A)
+    s = [0.0] * n
+    states = []
+    P = [[[0.0] * n for _ in range(n)] for _ in range(n)]  # P[i][j][o] = ds[o] / dA[i][j]
+    for x in inputs:
+        for i in range(n_clamped):
+            s[i] = x[i]
+        states.append(list(s))
+        new, slope = [0.0] * n, [0.0] * n
+        for o in range(n_clamped, n):
+            t = sum(s[i] * A[i][o] for i in range(n))
+            new[o], slope[o] = activate(phi[o], t)
+        Q = [[[0.0] * n for _ in range(n)] for _ in range(n)]
+        for i in range(n):
+            for j in range(n):
+                for o in range(n_clamped, n):
+                    total = sum(P[i][j][h] * A[h][o] for h in range(n_clamped, n))
+                    if o == j:
+                        total += s[i]
+                    Q[i][j][o] = slope[o] * total
+        P, s = Q, new
+    for i in range(n_clamped):
+        s[i] = inputs[-1][i]
+    states.append(list(s))
+    first = n - n_outputs
+    jacobian = [[[P[i][j][first + o] for j in range(n)] for i in range(n)] for o in range(n_outputs)]
+    return states, jacobian
+
+
+def loss_and_slope(loss, y, target):
+    """Loss of one sample and its derivative by each output."""
+    if loss == "squared_error":
+        return sum(0.5 * (a - b) ** 2 for a, b in zip(y, target, strict=True)), [a - b for a, b in zip(y, target, strict=True)]
+    top = max(y)
+    total = sum(math.exp(a - top) for a in y)
+    slope = [math.exp(a - top) / total for a in y]
+    slope[target] -= 1.0
+    return top + math.log(total) - y[target], slope
+
+
+def gradient(A, n_clamped, n_outputs, phi, batch, targets, loss, weights):
+    """Weighted mean loss and dE/dA (n, n); `batch` holds the inputs of one sample an item."""
+    n = len(A)
+    total_weight = sum(weights)
+    value = 0.0
+    grad = [[0.0] * n for _ in range(n)]
+    for inputs, target, weight in zip(batch, targets, weights, strict=True):
+        states, jacobian = run(A, n_clamped, n_outputs, phi, inputs)
+        part, slope = loss_and_slope(loss, states[-1][n - n_outputs :], target)
+        value += weight / total_weight * part
+        for o in range(n_outputs):
+            for i in range(n):
+                for j in range(n):
+                    grad[i][j] += weight / total_weight * slope[o] * jacobian[o][i][j]
+    return value, grad

@@ -1,0 +1,97 @@
+"""Elementary functions of the kernels against the C library in extended precision."""
+
+import numpy as np
+import pytest
+
+from meshnn.kernels import elementary
+from meshnn.kernels._jit import jit
+from meshnn.kernels.activations import activate_all
+from meshnn.kernels.codes import ACTIVATIONS
+
+
+@jit
+def _exp(x, out):
+    for k in range(x.shape[0]):
+        out[k] = elementary.exp(x[k])
+
+
+@jit
+def _expm1(x, out):
+    for k in range(x.shape[0]):
+        out[k] = elementary.expm1_moderate(x[k])
+
+
+@jit
+def _log(x, out):
+    for k in range(x.shape[0]):
+        out[k] = elementary.log(x[k])
+
+
+@jit
+def _log1p(x, out):
+    for k in range(x.shape[0]):
+        out[k] = elementary.log1p_unit(x[k])
+
+
+RNG = np.random.default_rng(0)
+SPREAD = np.concatenate([RNG.uniform(-80, 80, 4000), RNG.uniform(-1, 1, 2000) * 10.0 ** RNG.uniform(-12, 0, 2000)])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(
+    ("got", "want", "x"),
+    [
+        (_exp, np.exp, SPREAD),
+        (_expm1, np.expm1, SPREAD),
+        (_log, np.log, np.concatenate([RNG.uniform(1, 3, 3000), 10.0 ** RNG.uniform(-30, 30, 3000)])),
+        (_log1p, np.log1p, np.concatenate([RNG.uniform(0, 1, 3000), 10.0 ** RNG.uniform(-30, 0, 3000)])),
+    ],
+)
+def test_a_few_units_in_the_last_place(got, want, x, dtype):
+    x = x.astype(dtype)
+    out = np.empty_like(x)
+    got(x, out)
+    exact = want(x.astype(np.longdouble))
+    assert np.abs((out - exact) / exact).max() < 3 * np.finfo(dtype).eps
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_ends_of_the_range(dtype):
+    info = np.finfo(dtype)
+    top = np.log(info.max)
+    x = np.array([np.nan, np.inf, -np.inf, 1e30, -1e30, 0, top * 1.001, -top * 1.2], dtype)
+    out = np.empty_like(x)
+    _exp(x, out)
+    np.testing.assert_array_equal(out, np.array([np.nan, np.inf, 0, np.inf, 0, 1, np.inf, 0], dtype))
+    x = np.array([np.nan, np.inf, 1], dtype)
+    out = np.empty_like(x)
+    _log(x, out)
+    np.testing.assert_array_equal(out, np.array([np.nan, np.inf, 0], dtype))
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_activations_at_the_edges(name, dtype):
+    """Right at zero, far out and at infinity, and NaN stays NaN."""
+    import warnings
+
+    import naive
+
+    points = [0.0, 1e-30, -1e-30, 0.3, -0.3, 5.0, -5.0, 30.0, -30.0]
+    S = np.array([points], dtype)
+    D = np.empty_like(S)
+    activate_all(np.array([ACTIVATIONS[name]]), S, D)
+    want = np.array([naive.activate(name, float(dtype(t))) for t in points])
+    eps = np.finfo(dtype).eps
+    np.testing.assert_allclose(S[0], want[:, 0], rtol=8 * eps, atol=eps**2)
+    np.testing.assert_allclose(D[0], want[:, 1], rtol=40 * eps, atol=2 * eps)
+
+    S = np.array([[np.nan, np.inf, -np.inf]], dtype)
+    activate_all(np.array([ACTIVATIONS[name]]), S, np.empty_like(S))
+    ends = {
+        "identity": (np.inf, -np.inf), "relu": (np.inf, 0), "leaky_relu": (np.inf, -np.inf), "elu": (np.inf, -1),
+        "softplus": (np.inf, 0), "sigmoid": (1, 0), "tanh": (1, -1), "sin": (np.nan, np.nan), "gauss": (0, 0),
+    }  # fmt: skip
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        np.testing.assert_array_equal(S[0], np.array([np.nan, *ends[name]], dtype))

@@ -1,0 +1,177 @@
+"""Every method against the loops, torch autograd, central differences and a net worked by hand."""
+
+import math
+
+import numpy as np
+import pytest
+from cases import (
+    ACTIVATION_NAMES,
+    ALL_METHODS,
+    LOSS_NAMES,
+    Case,
+    by_autograd,
+    by_differences,
+    by_loops,
+    cases,
+    close,
+    terms,
+    torch_outputs,
+)
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from meshnn import Mesh, Topology
+
+
+@pytest.mark.parametrize("method", ALL_METHODS)
+@settings(max_examples=120)
+@given(case=cases())
+def test_gradient_equals_autograd(method, case):
+    want_loss, want = by_autograd(case)
+    got_loss, got = case.mesh.gradient(case.X, case.y, case.loss, method, case.sample_weight)
+    assert got_loss == pytest.approx(want_loss, rel=1e-10, abs=1e-14)
+    close(got, want, 1e-10)
+
+
+@pytest.mark.parametrize("loss", LOSS_NAMES)
+@pytest.mark.parametrize("activation", ACTIVATION_NAMES)
+@pytest.mark.parametrize("ticks", range(1, 9))
+@settings(max_examples=4)
+@given(data=st.data())
+def test_every_activation_loss_and_tick(ticks, activation, loss, data):
+    case = data.draw(cases(activation=activation, loss=loss, ticks=ticks))
+    want_loss, want = by_autograd(case)
+    for method in ALL_METHODS:
+        got_loss, got = case.mesh.gradient(case.X, case.y, case.loss, method, case.sample_weight)
+        assert got_loss == pytest.approx(want_loss, rel=1e-10, abs=1e-14)
+        close(got, want, 1e-10)
+
+
+@settings(max_examples=40)
+@given(case=cases(most_hidden=3, most_batch=5))
+def test_gradient_equals_the_loops(case):
+    want_loss, want = by_loops(case)
+    for method in ALL_METHODS:
+        got_loss, got = case.mesh.gradient(case.X, case.y, case.loss, method, case.sample_weight)
+        assert got_loss == pytest.approx(want_loss, rel=1e-10, abs=1e-14)
+        close(got, want, 1e-10)
+
+
+SMOOTH = ("identity", "softplus", "sigmoid", "tanh", "sin", "gauss")
+
+
+@settings(max_examples=60)
+@given(data=st.data(), activation=st.sampled_from(SMOOTH))
+def test_gradient_equals_central_differences(data, activation):
+    case = data.draw(cases(most_hidden=4, most_batch=5, activation=activation))
+    if case.mesh.activations[-1] not in SMOOTH:  # a kink would spoil the difference, not the gradient
+        case.mesh = Mesh(case.mesh.topology, case.mesh.ticks, activation, "tanh", case.mesh.weights, "float64")
+    want = by_differences(case)
+    for method in ALL_METHODS:
+        close(case.mesh.gradient(case.X, case.y, case.loss, method, case.sample_weight)[1], want, 2e-6)
+
+
+@pytest.mark.parametrize("method", ALL_METHODS)
+@settings(max_examples=60)
+@given(case=cases())
+def test_float32_is_near_float64(method, case):
+    wide = case.mesh
+    narrow = Mesh(wide.topology, wide.ticks, wide.activations[: wide.topology.n_hidden], wide.activations[-1],
+                  weights=wide.weights, dtype="float32")  # fmt: skip
+    # compare on the very numbers that float32 holds
+    X, y = case.X.astype(np.float32), case.y if case.loss == "cross_entropy" else case.y.astype(np.float32)
+    rounded = Mesh(wide.topology, wide.ticks, wide.activations[: wide.topology.n_hidden], wide.activations[-1],
+                   weights=narrow.weights, dtype="float64")  # fmt: skip
+    want_loss, want = rounded.gradient(X, y, case.loss, method, case.sample_weight)
+    got_loss, got = narrow.gradient(X, y, case.loss, method, case.sample_weight)
+    assert got.dtype == np.float32
+    assert got_loss == pytest.approx(want_loss, rel=1e-4, abs=1e-6)
+    close(got, want, 1e-4, scale=terms(case))
+
+
+@settings(max_examples=60)
+@given(case=cases(most_batch=33))
+def test_forward_and_states(case):
+    import torch
+
+    want = torch_outputs(case, torch.tensor(case.dense())).numpy()
+    close(case.mesh.forward(case.X), want, 1e-11)
+    states = case.mesh.states(case.X)
+    t = case.mesh.topology
+    assert states.shape == (case.mesh.ticks + 1, want.shape[0], t.n_neurons)
+    close(states[-1][:, t.outputs], want, 1e-11)
+    inputs = case.inputs()
+    for k in range(case.mesh.ticks):
+        np.testing.assert_array_equal(states[k][:, : t.n_clamped], inputs[k])
+    np.testing.assert_array_equal(states[0][:, t.n_clamped :], 0.0)
+
+
+@settings(max_examples=25)
+@given(case=cases(most_hidden=3, most_batch=2))
+def test_states_equal_the_loops(case):
+    import naive
+
+    t = case.mesh.topology
+    inputs = case.inputs()
+    got = case.mesh.states(case.X)
+    for b in range(inputs.shape[1]):
+        want, _ = naive.run(case.dense().tolist(), t.n_clamped, t.n_outputs, case.names(), inputs[:, b].tolist())
+        close(got[:, b], np.array(want), 1e-11)
+
+
+def test_a_net_worked_by_hand():
+    """x -> h -> y with a self-loop on h, tanh, two ticks then three; every number by pen and paper.
+
+    s1 = tanh(a x); two ticks: y = c s1; three ticks: s2 = tanh(a x + b s1), y = c s2.
+    """
+    a, b, c, x, target = 0.5, -0.8, 1.5, 0.7, 0.2
+    t = Topology(1, 1, 1, [(0, 1), (1, 1), (1, 2)], bias=False)  # sorted: x->h, h->h, h->y
+    X, Y = [[x]], [[target]]
+
+    s1 = math.tanh(a * x)
+    y = c * s1
+    want = [(y - target) * c * (1 - s1**2) * x, 0.0, (y - target) * s1]
+    for method in ALL_METHODS:
+        loss, got = Mesh(t, 2, "tanh", weights=[a, b, c], dtype="float64").gradient(X, Y, "squared_error", method)
+        assert loss == pytest.approx(0.5 * (y - target) ** 2, rel=1e-14)
+        np.testing.assert_allclose(got, want, rtol=1e-13, atol=1e-17)
+
+    s2 = math.tanh(a * x + b * s1)
+    y = c * s2
+    d1, d2 = 1 - s1**2, 1 - s2**2
+    want = [(y - target) * c * d2 * (x + b * d1 * x), (y - target) * c * d2 * s1, (y - target) * s2]
+    for method in ALL_METHODS:
+        loss, got = Mesh(t, 3, "tanh", weights=[a, b, c], dtype="float64").gradient(X, Y, "squared_error", method)
+        assert loss == pytest.approx(0.5 * (y - target) ** 2, rel=1e-14)
+        np.testing.assert_allclose(got, want, rtol=1e-13)
+
+
+def test_the_papers_bug_would_be_seen():
+    """Dense A with edges into inputs: without zeroing clamped derivatives the gradient is wrong from 3 ticks on."""
+    rng = np.random.default_rng(0)
+    n, n_inputs, n_outputs, ticks = 18, 5, 3, 3
+    A = rng.standard_normal((n, n)) / np.sqrt(n)
+    mesh = Mesh.from_adjacency(A, n_inputs, n_outputs, ticks=ticks, activation="tanh")
+    case = Case(mesh, rng.standard_normal((10, n_inputs)), rng.integers(0, n_outputs, 10), "cross_entropy", None)
+    _, want = by_autograd(case)
+    _, got = mesh.gradient(case.X, case.y, method="tensor")
+    close(got, want, 1e-12)
+
+    wrong = np.zeros((n, n))  # the paper's Algorithm 1, as printed
+    for x, label in zip(case.X, case.y, strict=True):
+        s, P = np.zeros(n), np.zeros((n, n, n))
+        for _ in range(ticks):
+            s[:n_inputs] = x
+            t = s @ A
+            P = P @ A
+            P[:, np.arange(n), np.arange(n)] += s[:, None]
+            s = np.tanh(t)
+            s[-n_outputs:] = t[-n_outputs:]
+            slope = 1 - np.tanh(t) ** 2
+            slope[-n_outputs:] = 1
+            P *= slope
+        p = np.exp(s[-n_outputs:]) / np.exp(s[-n_outputs:]).sum()
+        p[label] -= 1
+        wrong += P[:, :, -n_outputs:] @ p / 10
+    t = mesh.topology
+    assert np.abs(wrong[t.src, t.dst] - want).max() > 0.01 * np.abs(want).max()

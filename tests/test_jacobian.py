@@ -1,0 +1,72 @@
+"""The Jacobian and the growth scores."""
+
+import numpy as np
+import pytest
+import torch
+from cases import ALL_METHODS, Case, by_autograd, cases, close, torch_outputs
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from meshnn import Mesh, Topology
+
+
+def autograd_jacobian(case):
+    t = case.mesh.topology
+    full = torch.autograd.functional.jacobian(lambda A: torch_outputs(case, A), torch.tensor(case.dense()))
+    return full.numpy()[:, :, t.src, t.dst]
+
+
+@pytest.mark.parametrize("method", ["auto", *ALL_METHODS])
+@settings(max_examples=50)
+@given(case=cases(most_batch=33))
+def test_jacobian_equals_autograd(method, case):
+    want = autograd_jacobian(case)
+    got = case.mesh.jacobian(case.X, method)
+    assert got.shape == want.shape
+    close(got, want, 1e-10)
+
+
+@settings(max_examples=30)
+@given(case=cases(most_batch=5))
+def test_float32_jacobian_is_near(case):
+    wide = case.mesh
+    hidden, output = wide.activations[: wide.topology.n_hidden], wide.activations[-1]
+    narrow = Mesh(wide.topology, wide.ticks, hidden, output, weights=wide.weights, dtype="float32")
+    rounded = Mesh(wide.topology, wide.ticks, hidden, output, weights=narrow.weights, dtype="float64")
+    X = case.X.astype(np.float32)
+    for method in ALL_METHODS:
+        close(narrow.jacobian(X, method), rounded.jacobian(X, method), 1e-4)
+
+
+@pytest.mark.parametrize("method", ["auto", *ALL_METHODS])
+@settings(max_examples=50)
+@given(case=cases(), seed=st.integers(0, 1000))
+def test_growth_scores_equal_the_gradient_of_the_grown_net(method, case, seed):
+    t = case.mesh.topology
+    n = t.n_neurons
+    src, dst = np.divmod(np.random.default_rng(seed).permutation(n * n)[:12], n)
+    scores = case.mesh.growth_scores(case.X, case.y, case.loss, src, dst, method, case.sample_weight)
+    # the same net with the absent edges added at weight 0
+    absent = case.dense()[src, dst] == 0
+    edges = {*zip(t.src.tolist(), t.dst.tolist(), strict=True), *zip(src.tolist(), dst.tolist(), strict=True)}
+    grown = Topology(t.n_inputs, t.n_hidden, t.n_outputs, sorted(edges), bias=t.bias)
+    mesh = Mesh(grown, case.mesh.ticks, case.mesh.activations[: t.n_hidden], case.mesh.activations[-1],
+                weights=case.dense()[grown.src, grown.dst], dtype="float64")  # fmt: skip
+    _, grad = mesh.gradient(case.X, case.y, case.loss, "adjoint", case.sample_weight)
+    of = {pair: g for *pair_, g in zip(grown.src.tolist(), grown.dst.tolist(), grad, strict=True) for pair in [tuple(pair_)]}
+    close(scores, [of[pair] for pair in zip(src.tolist(), dst.tolist(), strict=True)], 1e-10)
+    close(scores, by_autograd(case, (src, dst))[1], 1e-10)
+    assert absent.any() or len(edges) == n * n
+
+
+def test_growth_scores_wake_a_sleeping_chain():
+    """x  h1 -> h2 -> y and x -> y: nothing feeds h1 yet, so every state on the chain is 0, but its score is not."""
+    t = Topology(1, 2, 1, [(1, 2), (2, 3), (0, 3)], bias=False)
+    mesh = Mesh(t, 3, "tanh", weights=[0.5, 2.0, 0.25], dtype="float64")  # sorted: h1->h2, x->y, h2->y
+    case = Case(mesh, np.array([[3.0]]), np.array([[0.0]]), "squared_error", None)
+    w_h1h2, w_xy, w_h2y = mesh.weights
+    want = (w_xy * 3.0) * w_h2y * w_h1h2 * 3.0  # (y - 0) times the product along the chain, all slopes 1 at 0
+    for method in ALL_METHODS:
+        got = mesh.growth_scores(case.X, case.y, "squared_error", src=[0], dst=[1], method=method)
+        assert got == pytest.approx([want], rel=1e-14)
+    assert mesh.growth_scores(case.X, case.y, "squared_error", src=[[0, 1]], dst=[[1], [2]]).shape == (2, 2)
