@@ -5,6 +5,7 @@ import pytest
 
 from meshnn.kernels import elementary
 from meshnn.kernels._jit import jit
+from meshnn.kernels._row import lanes
 from meshnn.kernels.activations import activate_all
 from meshnn.kernels.codes import ACTIVATIONS
 
@@ -69,6 +70,14 @@ def test_ends_of_the_range(dtype):
     np.testing.assert_array_equal(out, np.array([np.nan, np.inf, 0], dtype))
 
 
+def activate(name, points, dtype):
+    S = np.zeros((1, lanes(dtype)), dtype)
+    S[0, : len(points)] = points
+    D = np.empty_like(S)
+    activate_all(np.array([ACTIVATIONS[name]]), S, D)
+    return S[0, : len(points)], D[0, : len(points)]
+
+
 @pytest.mark.parametrize("name", ACTIVATIONS)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_activations_at_the_edges(name, dtype):
@@ -78,20 +87,17 @@ def test_activations_at_the_edges(name, dtype):
     import naive
 
     points = [0.0, 1e-30, -1e-30, 0.3, -0.3, 5.0, -5.0, 30.0, -30.0]
-    S = np.array([points], dtype)
-    D = np.empty_like(S)
-    activate_all(np.array([ACTIVATIONS[name]]), S, D)
+    got, slope = activate(name, points, dtype)
     want = np.array([naive.activate(name, float(dtype(t))) for t in points])
     eps = np.finfo(dtype).eps
-    np.testing.assert_allclose(S[0], want[:, 0], rtol=8 * eps, atol=eps**2)
-    np.testing.assert_allclose(D[0], want[:, 1], rtol=40 * eps, atol=2 * eps)
+    np.testing.assert_allclose(got, want[:, 0], rtol=8 * eps, atol=eps**2)
+    np.testing.assert_allclose(slope, want[:, 1], rtol=40 * eps, atol=2 * eps)
 
-    S = np.array([[np.nan, np.inf, -np.inf]], dtype)
-    activate_all(np.array([ACTIVATIONS[name]]), S, np.empty_like(S))
+    got, _ = activate(name, [np.nan, np.inf, -np.inf], dtype)
     ends = {
         "identity": (np.inf, -np.inf), "relu": (np.inf, 0), "leaky_relu": (np.inf, -np.inf), "elu": (np.inf, -1),
         "softplus": (np.inf, 0), "sigmoid": (1, 0), "tanh": (1, -1), "sin": (np.nan, np.nan), "gauss": (0, 0),
     }  # fmt: skip
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        np.testing.assert_array_equal(S[0], np.array([np.nan, *ends[name]], dtype))
+        np.testing.assert_array_equal(got, np.array([np.nan, *ends[name]], dtype))

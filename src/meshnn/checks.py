@@ -133,7 +133,7 @@ def check_finite_weights(weights: Array) -> None:
 def _share(sample_weight: Any, size: int, dtype: np.dtype[Any]) -> Array:
     """Each sample's share of the mean."""
     if sample_weight is None:
-        return np.full(size, 1.0 / size, dtype=dtype)
+        return np.full((size, 1), 1.0 / size, dtype=dtype)
     weight = _numbers("sample_weight", sample_weight)
     if weight.shape != (size,):
         raise DataError(f"sample_weight must have shape ({size},), one per sample; got {weight.shape}")
@@ -143,16 +143,15 @@ def _share(sample_weight: Any, size: int, dtype: np.dtype[Any]) -> Array:
     total = float(weight.sum(dtype=np.float64))
     if total == 0.0:
         raise DataError("sample_weight is zero for every sample; give at least one sample a weight")
-    return (weight / total).astype(dtype)
+    return (weight / total).astype(dtype)[:, None]
 
 
 def as_targets(y: Any, loss: Any, sample_weight: Any, size: int, n_outputs: int, dtype: np.dtype[Any]) -> Targets:
     """Labels or values for `size` samples."""
     code = LOSSES[known("loss", loss, LOSSES)]
     share = _share(sample_weight, size, dtype)
-    no_labels, no_values = np.zeros(0, dtype=np.int64), np.zeros((0, n_outputs), dtype=dtype)
     if code == CROSS_ENTROPY:
-        return Targets(code, _labels(y, size, n_outputs), no_values, share)
+        return Targets(code, _labels(y, size, n_outputs).astype(dtype)[:, None], share)
     values = _numbers("y", y)
     if values.ndim == 1 and n_outputs == 1:
         values = values[:, None]
@@ -165,10 +164,10 @@ def as_targets(y: Any, loss: Any, sample_weight: Any, size: int, n_outputs: int,
         b, o = np.argwhere(~finite)[0].tolist()
         raise DataError(f"y holds {np.asarray(y).reshape(size, n_outputs)[b, o]} at sample {b}, output {o}, "
                         f"which is not finite in {dtype}; remove or impute it")  # fmt: skip
-    return Targets(code, no_labels, values, share)
+    return Targets(code, values, share)
 
 
-def _labels(y: Any, size: int, n_outputs: int) -> NDArray[np.int64]:
+def _labels(y: Any, size: int, n_outputs: int) -> Array:
     labels = _numbers("y", y)
     if labels.shape != (size,):
         one_hot = "; these look one-hot, pass y.argmax(axis=1)" if labels.shape == (size, n_outputs) else ""
@@ -185,7 +184,7 @@ def _labels(y: Any, size: int, n_outputs: int) -> NDArray[np.int64]:
             f"label of sample {b} is {labels[b]}, but the mesh has {n_outputs} outputs: "
             f"labels must lie between 0 and {n_outputs - 1}"
         )
-    return np.require(labels, np.int64, ["C_CONTIGUOUS", "ALIGNED", "WRITEABLE"])
+    return labels
 
 
 def as_pairs(src: Any, dst: Any, n_neurons: int) -> tuple[NDArray[np.int64], NDArray[np.int64], tuple[int, ...]]:

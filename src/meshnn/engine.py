@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from meshnn.errors import DataError
 from meshnn.plan import Plan
+from meshnn.plan.cost import ROW_BYTES
 from meshnn.topology import Topology
 
 __all__ = [
@@ -99,10 +100,11 @@ class Program:
         plan, L = self.plan, lanes(self.dtype)
         depth = 2 if plan.method in ("forward_pass", "blocks") else plan.ticks + 1
         buffers = {"S": aligned((depth, plan.n, L), self.dtype), "D": aligned((depth, plan.n, L), self.dtype)}
+        buffers["S"][:, plan.n_inputs : plan.n_clamped] = 1  # the bias
         if plan.method in ("factored", "adjoint", "blocks"):
             buffers["V"] = aligned((2, plan.n, L), self.dtype)
             buffers["G"] = aligned((plan.n_outputs, L), self.dtype)
-            buffers["scratch"] = aligned((2, L), self.dtype)
+            buffers["scratch"] = aligned((3, L), self.dtype)
             buffers["T"] = aligned((2, plan.n if plan.method == "factored" else 1, L), self.dtype)
         if plan.blocks is not None:
             buffers["store"] = aligned((max(plan.blocks.store_rows, 1), L), self.dtype)
@@ -111,12 +113,11 @@ class Program:
 
 @dataclass(frozen=True)
 class Targets:
-    """What the outputs are compared with: labels (cross-entropy) or values (squared error), and each sample's share."""
+    """What the outputs are compared with."""
 
     loss_code: int
-    labels: NDArray[np.int64]
-    values: Array
-    share: Array
+    values: Array  # (batch, 1) labels as numbers, or (batch, n_outputs) values
+    share: Array  # (batch, 1) each sample's share of the mean
 
 
 def _slabs(X: Array, dtype: np.dtype[Any]) -> Iterator[tuple[int, int, Array]]:
@@ -141,28 +142,31 @@ def _slabs(X: Array, dtype: np.dtype[Any]) -> Iterator[tuple[int, int, Array]]:
         yield begin, end, slab
 
 
-def parts_of(size: int, lanes: int) -> list[tuple[int, int]]:
-    """A slab of `size` samples as up to `PARTS` runs of whole chunks. Depends on nothing but the size."""
-    chunks = -(-size // lanes)
+def parts_of(size: int, dtype: np.dtype[Any]) -> list[tuple[int, int]]:
+    """A slab of `size` samples as up to `PARTS` runs of chunks. Depends on nothing but the size."""
+    chunks = chunks_of(size, dtype)
     count = min(PARTS, chunks)
-    cuts = [chunks * p // count * lanes for p in range(count + 1)]
-    return [(cuts[p], min(cuts[p + 1], size)) for p in range(count)]
+    return [(chunks * p // count, chunks * (p + 1) // count) for p in range(count)]
 
 
-def _run(
-    program: Program, parts: list[tuple[int, int]], n_threads: int | None, task: Callable[..., Any]
-) -> list[Any]:
-    """`task(buffers, part number, begin, end)` for every part, in threads if that pays; results in order."""
+def chunks_of(size: int, dtype: np.dtype[Any]) -> int:
+    """Rows of samples that a batch fills."""
+    return -(-size * dtype.itemsize // ROW_BYTES)
+
+
+def _run(program: Program, size: int, n_threads: int | None, task: Callable[[Buffers, int, int], Any]) -> list[Any]:
+    """`task(buffers, first chunk, last chunk)` for every part of a slab, in threads if that pays; results in order."""
+    parts = parts_of(size, program.dtype)
 
     def one(p: int) -> Any:
         buffers = program.borrow()
         try:
-            return task(buffers, p, *parts[p])
+            return task(buffers, *parts[p])
         finally:
             program.give_back(buffers)
 
     wanted = cores() if n_threads is None else n_threads
-    worth = (parts[-1][1] - parts[0][0]) * program.work >= WORTH_A_THREAD
+    worth = size * program.work >= WORTH_A_THREAD
     threads = min(wanted, len(parts)) if n_threads is not None or worth else 1
     if threads <= 1:
         return [one(p) for p in range(len(parts))]
@@ -188,60 +192,83 @@ def _run(
     return results
 
 
-def _lanes(program: Program) -> int:
-    from meshnn.kernels._row import lanes
+def _packed(slab: Array) -> Array:
+    """Room for the packed form of samples (T, batch, m)."""
+    from meshnn.kernels._row import aligned, lanes
 
-    return lanes(program.dtype)
+    shape = (slab.shape[0], chunks_of(slab.shape[1], slab.dtype), slab.shape[2], lanes(slab.dtype))
+    return aligned(shape, slab.dtype)
+
+
+def _start(kernel: Any, program: Program) -> Any:
+    from meshnn.kernels._jit import announce
+
+    return announce(kernel, program.dtype)
 
 
 def predict(program: Program, weights: Array, X: Array, n_threads: int | None) -> Array:
     """Outputs `(batch, n_outputs)`."""
-    from meshnn.kernels._jit import announce
-    from meshnn.kernels.forward import predict_part
+    from meshnn.kernels.forward import pack_part, predict_part
 
     plan = program.plan
     w = weights[plan.ops.eid]
-    Y = np.empty((X.shape[1], plan.n_outputs), program.dtype)
-    for first, last, slab in _slabs(X, program.dtype):
+    out = np.empty((X.shape[1], plan.n_outputs), program.dtype)
+    for begin, end, slab in _slabs(X, program.dtype):
+        P, Y = _packed(slab), out[begin:end]
 
-        def task(at: Buffers, p: int, begin: int, end: int, slab: Array = slab, Y: Array = Y[first:last]) -> None:
-            predict_part(
-                plan.ops, plan.forward, w, program.codes, slab, begin, end, plan.n_inputs, plan.n_clamped,
-                at["S"], at["D"], Y,
-            )  # fmt: skip
+        def task(at: Buffers, first: int, last: int, slab: Array = slab, P: Array = P, Y: Array = Y) -> None:
+            pack_part(slab, first, last, P)
+            predict_part(plan.ops, plan.forward, w, program.codes, P, first, last, at["S"], at["D"], Y)
 
-        with announce(predict_part, program.dtype):
-            _run(program, parts_of(last - first, _lanes(program)), n_threads, task)
-    return Y
+        with _start(predict_part, program):
+            _run(program, end - begin, n_threads, task)
+    return out
 
 
 def states(program: Program, weights: Array, X: Array, n_threads: int | None) -> Array:
     """States `(ticks + 1, batch, n_neurons)`."""
-    from meshnn.kernels._jit import announce
-    from meshnn.kernels.forward import states_part
+    from meshnn.kernels.forward import pack_part, states_part
 
     plan = program.plan
     w = weights[plan.ops.eid]
     out = np.empty((plan.ticks + 1, X.shape[1], plan.n), program.dtype)
-    for first, last, slab in _slabs(X, program.dtype):
+    for begin, end, slab in _slabs(X, program.dtype):
+        P = _packed(slab)
 
-        def task(at: Buffers, p: int, begin: int, end: int, slab: Array = slab, first: int = first) -> None:
+        def task(
+            at: Buffers, first: int, last: int, slab: Array = slab, P: Array = P, begin: int = begin, end: int = end
+        ) -> None:
+            pack_part(slab, first, last, P)
             states_part(
-                plan.ops, plan.forward, w, program.codes, slab, begin, end, plan.n_inputs, plan.n_clamped,
-                at["S"], at["D"], out, first,
+                plan.ops, plan.forward, w, program.codes, P, first, last, at["S"], at["D"], out, begin, end
             )  # fmt: skip
 
-        with announce(states_part, program.dtype):
-            _run(program, parts_of(last - first, _lanes(program)), n_threads, task)
+        with _start(states_part, program):
+            _run(program, end - begin, n_threads, task)
     return out
+
+
+def _pack_targets(targets: Targets, begin: int, end: int) -> tuple[Array, Array]:
+    """Packed targets and shares of a slab; samples that fill up the last chunk have no share."""
+    from meshnn.kernels.forward import pack_part
+
+    packed = []
+    for given in (targets.values, targets.share):
+        slab = given[None, begin:end]
+        P = _packed(slab)
+        pack_part(slab, 0, P.shape[1], P)
+        packed.append(P)
+    y, share = packed
+    share.reshape(-1)[end - begin :] = 0
+    return y, share
 
 
 def gradient(
     program: Program, weights: Array, X: Array, targets: Targets, n_threads: int | None
 ) -> tuple[float, NDArray[np.float64]]:
     """Loss and its gradient `(n_gradient,)`, summed over the batch in float64."""
-    from meshnn.kernels._jit import announce
     from meshnn.kernels.blocks import blocks_gradient_part
+    from meshnn.kernels.forward import pack_part
     from meshnn.kernels.gradient import gradient_part
 
     plan, blocks, block_ops = program.plan, program.plan.blocks, program.plan.block_ops
@@ -251,32 +278,32 @@ def gradient(
     entries = np.zeros(plan.gradient_entries)
     block_edges = np.zeros(n_block_edges)
     loss = 0.0
-    for first, last, slab in _slabs(X, program.dtype):
-        labels, values = targets.labels[first:last], targets.values[first:last]
-        share = targets.share[first:last]
+    for begin, end, slab in _slabs(X, program.dtype):
+        P = _packed(slab)
+        y, share = _pack_targets(targets, begin, end)
 
         def task(
-            at: Buffers, p: int, begin: int, end: int,
-            slab: Array = slab, labels: Array = labels, values: Array = values, share: Array = share,
-        ) -> tuple[float, Array, Array]:  # fmt: skip
+            at: Buffers, first: int, last: int, slab: Array = slab, P: Array = P, y: Array = y, share: Array = share
+        ) -> tuple[float, Array, Array]:
+            pack_part(slab, first, last, P)
             g = np.empty(plan.gradient_entries, program.dtype)
             ge = np.empty(n_block_edges, program.dtype)
             if blocks is not None:
                 part = blocks_gradient_part(
                     plan.ops, plan.forward, plan.back, plan.gradient_ops, plan.gradient, block_ops, blocks, w, bw,
-                    program.codes, slab, labels, values, share, targets.loss_code, begin, end, plan.n_inputs,
-                    plan.n_clamped, at["S"], at["D"], at["V"], at["G"], at["scratch"], at["store"], g, ge,
+                    program.codes, P, y, share, targets.loss_code, first, last,
+                    at["S"], at["D"], at["V"], at["G"], at["scratch"], at["store"], g, ge,
                 )  # fmt: skip
             else:
                 part = gradient_part(
                     plan.ops, plan.forward, plan.back, plan.hops_back, plan.gradient_ops, plan.gradient, plan.tangents,
-                    w, program.codes, slab, labels, values, share, targets.loss_code, begin, end, plan.n_inputs,
-                    plan.n_clamped, at["S"], at["D"], at["V"], at["T"], at["G"], at["scratch"], g,
+                    w, program.codes, P, y, share, targets.loss_code, first, last,
+                    at["S"], at["D"], at["V"], at["T"], at["G"], at["scratch"], g,
                 )  # fmt: skip
             return part, g, ge
 
-        with announce(gradient_part if blocks is None else blocks_gradient_part, program.dtype):
-            results = _run(program, parts_of(last - first, _lanes(program)), n_threads, task)
+        with _start(gradient_part if blocks is None else blocks_gradient_part, program):
+            results = _run(program, end - begin, n_threads, task)
         for part_loss, g, ge in results:
             loss += part_loss
             entries += g
@@ -290,40 +317,43 @@ def gradient(
 
 def jacobian(program: Program, weights: Array, X: Array, n_threads: int | None) -> Array:
     """Derivative of each output by each edge, `(batch, n_outputs, n_edges)`."""
-    from meshnn.kernels._jit import announce
-    from meshnn.kernels._row import aligned
+    from meshnn.kernels._row import aligned, lanes
     from meshnn.kernels.blocks import blocks_jacobian_part
+    from meshnn.kernels.forward import pack_part
     from meshnn.kernels.jacobian import jacobian_part
 
     plan, blocks, block_ops = program.plan, program.plan.blocks, program.plan.block_ops
     w = weights[plan.ops.eid]
     bw = weights[block_ops.eid] if block_ops is not None else None
-    J = np.zeros((X.shape[1], plan.n_outputs, plan.n_gradient), program.dtype)
-    for first, last, slab in _slabs(X, program.dtype):
+    out = np.zeros((X.shape[1], plan.n_outputs, plan.n_gradient), program.dtype)
+    for begin, end, slab in _slabs(X, program.dtype):
+        P, J = _packed(slab), out[begin:end]
 
-        def task(at: Buffers, p: int, begin: int, end: int, slab: Array = slab, J: Array = J[first:last]) -> None:
+        def task(at: Buffers, first: int, last: int, slab: Array = slab, P: Array = P, J: Array = J) -> None:
+            pack_part(slab, first, last, P)
             if blocks is not None:
                 blocks_jacobian_part(
-                    plan.ops, plan.forward, block_ops, blocks, w, bw, program.codes, slab, begin, end, plan.n_inputs,
-                    plan.n_clamped, at["S"], at["D"], at["store"], J,
+                    plan.ops, plan.forward, block_ops, blocks, w, bw, program.codes, P, first, last,
+                    at["S"], at["D"], at["store"], J,
                 )  # fmt: skip
                 return
             if "C" not in at:
-                at["C"] = aligned((plan.n_outputs * plan.n_gradient, _lanes(program)), program.dtype)
+                at["C"] = aligned((plan.n_outputs * plan.n_gradient, lanes(program.dtype)), program.dtype)
             jacobian_part(
-                plan.ops, plan.forward, plan.back, plan.hops_back, plan.gradient, plan.tangents, w, program.codes, slab,
-                begin, end, plan.n_inputs, plan.n_clamped, at["S"], at["D"], at["V"], at["T"], at["C"], J,
+                plan.ops, plan.forward, plan.back, plan.hops_back, plan.gradient, plan.tangents, w, program.codes, P,
+                first, last, at["S"], at["D"], at["V"], at["T"], at["C"], J,
             )  # fmt: skip
 
-        with announce(jacobian_part if blocks is None else blocks_jacobian_part, program.dtype):
-            _run(program, parts_of(last - first, _lanes(program)), n_threads, task)
-    return J
+        with _start(jacobian_part if blocks is None else blocks_jacobian_part, program):
+            _run(program, end - begin, n_threads, task)
+    return out
 
 
 def _tensor_samples(
     topology: Topology, ticks: int, codes: NDArray[np.int64], weights: Array, X: Array
 ) -> Iterator[tuple[int, Array, Array]]:
     """`(sample, outputs, tensor of their derivatives (n, n, n_outputs))` by the paper's algorithm."""
+    from meshnn.kernels._row import lanes
     from meshnn.kernels.activations import activate_all
     from meshnn.kernels.tensor import tensor_jacobian as run
 
@@ -332,9 +362,9 @@ def _tensor_samples(
     A[topology.src, topology.dst] = weights
 
     def phi(t: Array) -> tuple[Array, Array]:
-        s, slope = t[:, None].copy(), np.empty((n, 1), dtype)
+        s, slope = np.repeat(t[:, None], lanes(dtype), axis=1), np.empty((n, lanes(dtype)), dtype)
         activate_all(codes, s, slope)
-        return s[:, 0], slope[:, 0]
+        return s[:, 0].copy(), slope[:, 0].copy()
 
     clamped = np.ones((ticks, topology.n_clamped), dtype)
     for first, last, slab in _slabs(X, dtype):
@@ -364,17 +394,19 @@ def tensor_gradient(
     pairs: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None,
 ) -> tuple[float, NDArray[np.float64]]:
     """`gradient` by the paper's algorithm, for the edges of the graph or any other pairs of neurons."""
+    from meshnn.kernels._row import lanes
     from meshnn.kernels.losses import loss_chunk
 
+    L = lanes(weights.dtype)
     src, dst = (topology.src, topology.dst) if pairs is None else pairs
     total = np.zeros(len(src))
     loss = 0.0
-    scratch = np.empty((2, 1), weights.dtype)
-    G = np.empty((topology.n_outputs, 1), weights.dtype)
+    scratch = np.empty((3, L), weights.dtype)
+    G = np.empty((topology.n_outputs, L), weights.dtype)
+    share = np.zeros((1, L), weights.dtype)
     for b, y, P in _tensor_samples(topology, ticks, codes, weights, X):
-        Y = np.ascontiguousarray(y[:, None])
-        loss += loss_chunk(
-            targets.loss_code, Y, 0, targets.labels, targets.values, targets.share, b, b + 1, G, scratch[0], scratch[1]
-        )
+        share[0, 0] = targets.share[b, 0]
+        rows = np.repeat(y[:, None], L, axis=1), np.repeat(targets.values[b][:, None], L, axis=1)
+        loss += loss_chunk(targets.loss_code, *rows, share, G, scratch)
         total += P[src, dst] @ G[:, 0]
     return loss, total

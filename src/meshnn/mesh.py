@@ -327,8 +327,7 @@ class Mesh:
     # -- plans ---------------------------------------------------------------------------------------------------
 
     def _decide(self, batch: int, n_threads: int | None, jacobian: bool, way_out: bool = True) -> Decision:
-        lanes = 256 // self._dtype.itemsize
-        workers = min(engine.cores() if n_threads is None else n_threads, len(engine.parts_of(batch, lanes)))
+        workers = min(engine.cores() if n_threads is None else n_threads, len(engine.parts_of(batch, self._dtype)))
         key = (self.ticks, workers, jacobian, way_out)
         if key not in self._decisions:
             self._decisions[key] = decide(

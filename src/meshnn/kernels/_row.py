@@ -17,7 +17,22 @@ from numba.extending import intrinsic, models, register_model
 
 from meshnn.kernels._jit import FAST
 
-__all__ = ["aligned", "axpy", "dot", "dot4", "fma", "lanes", "load", "mul", "ones", "relu", "step", "store", "zeros"]
+__all__ = [
+    "aligned",
+    "axpy",
+    "dot",
+    "dot4",
+    "fma",
+    "lanes",
+    "load",
+    "mul",
+    "ones",
+    "relu",
+    "step",
+    "store",
+    "width",
+    "zeros",
+]
 
 ROW_BYTES = 256
 _I32 = ir.IntType(32)
@@ -142,25 +157,31 @@ def fma(typingctx, acc, x, y):
 
 @intrinsic
 def step(typingctx, x):
-    """1 where x > 0, else 0: the derivative of relu. A NaN gives NaN, so that it is not lost."""
+    """0 where x <= 0, else 1: the derivative of relu."""
 
     def generate(context, builder, sig, args):
         one, zero = ir.Constant(x.llvm, [1.0] * x.lanes), ir.Constant(x.llvm, None)
-        kept = builder.select(builder.fcmp_ordered("<=", args[0], zero), zero, one)
-        return builder.select(builder.fcmp_unordered("uno", args[0], args[0]), args[0], kept)
+        return builder.select(builder.fcmp_ordered("<=", args[0], zero), zero, one)
 
     return x(x), generate
 
 
 @intrinsic
 def relu(typingctx, x):
-    """x where x > 0, else 0. A NaN stays NaN."""
+    """0 where x < 0, else x: one machine instruction, and a NaN stays NaN."""
 
     def generate(context, builder, sig, args):
         zero = ir.Constant(x.llvm, None)
-        return builder.select(builder.fcmp_ordered("<=", args[0], zero), zero, args[0])
+        return builder.select(builder.fcmp_ordered("<", args[0], zero), zero, args[0])
 
     return x(x), generate
+
+
+@intrinsic
+def width(typingctx, array):
+    """Samples in a row of the array's dtype, as a constant, so that loops over a row have no remainder."""
+    count = ROW_BYTES * 8 // array.dtype.bitwidth
+    return types.intp(array), lambda context, builder, sig, args: context.get_constant(types.intp, count)
 
 
 def _halves(builder, x):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from meshnn.kernels._jit import jit, jit_inner
+from meshnn.kernels._row import width
 from meshnn.kernels.codes import ELU, GAUSS, IDENTITY, LEAKY_RELU, RELU, SIGMOID, SIN, SOFTPLUS, TANH
 from meshnn.kernels.elementary import exp, expm1_moderate, log1p_unit
 
@@ -21,7 +22,7 @@ def activate_row(code, S, D, j):
     two = S.dtype.type(2)
     slope = S.dtype.type(0.01)
     far = S.dtype.type(40)  # beyond it tanh is 1 and expm1 is -1 to the last bit
-    n = S.shape[1]
+    n = width(S)
     if code == TANH:
         for l in range(n):
             t = S[j, l]
@@ -78,6 +79,6 @@ def activate_row(code, S, D, j):
 
 @jit
 def activate_all(codes, S, D):
-    """All neurons at once; S and D are (n, L) with any L."""
+    """All neurons at once; S and D are (n, L)."""
     for j in range(S.shape[0]):
         activate_row(codes[j], S, D, j)

@@ -27,7 +27,7 @@ def adam_update(w, g, mean, square, t, rate, beta1, beta2, epsilon):
 @jit
 def adam_steps_part(
     ops, forward, back, hops_back, gradient_ops, gradient, tangents, weights, w, codes,
-    X, labels, targets, share, loss_code, n_inputs, n_clamped, S, D, V, T, G, scratch, g,
+    X, y, share, loss_code, S, D, V, T, G, scratch, g,
     total, mean, square, done, steps, rate, beta1, beta2, epsilon, losses,
 ):  # fmt: skip
     """Full-batch steps done + 1 to done + steps, in place; losses[k] is the loss before step k."""
@@ -37,7 +37,7 @@ def adam_steps_part(
             w[p] = weights[ops.eid[p]]
         losses[k] = gradient_part(
             ops, forward, back, hops_back, gradient_ops, gradient, tangents, w, codes,
-            X, labels, targets, share, loss_code, 0, X.shape[1], n_inputs, n_clamped, S, D, V, T, G, scratch, g,
+            X, y, share, loss_code, 0, X.shape[1], S, D, V, T, G, scratch, g,
         )  # fmt: skip
         for e in range(n_edges):
             total[e] = 0

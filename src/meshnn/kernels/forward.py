@@ -1,37 +1,47 @@
 """States: s_k = phi(s_{k-1} A) on the rows that a plan asks for, a chunk of samples at a time.
 
+    L   samples in a row; a chunk is L samples, the last one of a batch is filled up with copies of its last sample
+    X   (T, chunks, n_inputs, L)   packed inputs; T is 1 if they do not change from tick to tick, else ticks
     S   (ticks + 1, n, L)   states; S[k, i] is the row of samples of neuron i after tick k
     D   (ticks + 1, n, L)   phi'(t_k)
     w   (entries,)          weights in the order of the plan's entries
-    L   samples in a row; the last chunk of a batch is filled up with copies of its last sample
 
-Functions whose names end in `_part` are the entry points; they run the chunks first to last and release the GIL.
+The row of the bias neuron is set when the buffers are made and never written. Functions whose names end in `_part`
+are entry points; they run the chunks first to last and release the GIL.
 """
 
 from __future__ import annotations
 
 from meshnn.kernels._jit import jit, jit_inner
-from meshnn.kernels._row import axpy, load, ones, relu, step, store, zeros
+from meshnn.kernels._row import axpy, load, ones, relu, step, store, width, zeros
 from meshnn.kernels.activations import activate_row
 from meshnn.kernels.codes import IDENTITY, RELU
 
-__all__ = ["clamp", "predict_part", "run_tick", "run_ticks", "states_part"]
+__all__ = ["clamp", "pack_part", "predict_part", "run_tick", "run_ticks", "states_part"]
+
+
+@jit
+def pack_part(given, first, last, packed):
+    """Samples (T, batch, m) into rows (T, chunks, m, L), for the chunks first to last."""
+    L = width(given)
+    size = given.shape[1]
+    for k in range(given.shape[0]):
+        for c in range(first, last):
+            begin = c * L
+            count = min(L, size - begin)
+            for i in range(given.shape[2]):
+                for l in range(count):
+                    packed[k, c, i, l] = given[k, begin + l, i]
+                for l in range(count, L):
+                    packed[k, c, i, l] = given[k, size - 1, i]
 
 
 @jit_inner
-def clamp(X, k, begin, end, n_inputs, n_clamped, S):
-    """Set the input rows of S to the samples begin to end of tick k (of tick 0 if X does not change with time)."""
-    k = k if X.shape[0] > 1 else 0
-    n = S.shape[1]
-    count = end - begin
-    for i in range(n_inputs):
-        for l in range(count):
-            S[i, l] = X[k, begin + l, i]
-        for l in range(count, n):
-            S[i, l] = S[i, count - 1]
-    for i in range(n_inputs, n_clamped):  # the bias
-        for l in range(n):
-            S[i, l] = 1
+def clamp(X, k, c, S):
+    """Set the input rows of S to chunk c of tick k."""
+    x = X[k if X.shape[0] > 1 else 0, c]
+    for i in range(x.shape[0]):
+        store(S, i, load(x, i))
 
 
 @jit_inner
@@ -55,43 +65,39 @@ def run_tick(ops, q, w, before, after, D, codes):
 
 
 @jit_inner
-def run_ticks(ops, forward, w, codes, X, begin, end, n_inputs, n_clamped, S, D):
+def run_ticks(ops, forward, w, codes, X, c, S, D):
     """All ticks of one chunk."""
     for k in range(1, forward.shape[0]):
-        clamp(X, k - 1, begin, end, n_inputs, n_clamped, S[k - 1])
+        clamp(X, k - 1, c, S[k - 1])
         run_tick(ops, forward[k], w, S[k - 1], S[k], D[k], codes)
 
 
 @jit
-def predict_part(ops, forward, w, codes, X, begin, end, n_inputs, n_clamped, S, D, Y):
-    """Outputs of the samples begin to end, into Y (batch, n_outputs). Two state buffers do: S and D are (2, n, L)."""
-    L = S.shape[2]
+def predict_part(ops, forward, w, codes, X, first, last, S, D, Y):
+    """Outputs of the chunks first to last, into Y (batch, n_outputs). Two state buffers do: S and D are (2, n, L)."""
+    L = width(S)
     n_outputs = Y.shape[1]
     first_output = S.shape[1] - n_outputs
     ticks = forward.shape[0] - 1
-    for b in range(begin, end, L):
-        stop = min(b + L, end)
+    for c in range(first, last):
         for k in range(1, ticks + 1):
             old, new = (k - 1) & 1, k & 1
-            clamp(X, k - 1, b, stop, n_inputs, n_clamped, S[old])
+            clamp(X, k - 1, c, S[old])
             run_tick(ops, forward[k], w, S[old], S[new], D[new], codes)
-        for o in range(n_outputs):
-            for l in range(stop - b):
-                Y[b + l, o] = S[ticks & 1, first_output + o, l]
+        for l in range(min(L, Y.shape[0] - c * L)):
+            for o in range(n_outputs):
+                Y[c * L + l, o] = S[ticks & 1, first_output + o, l]
 
 
 @jit
-def states_part(ops, forward, w, codes, X, begin, end, n_inputs, n_clamped, S, D, out, offset):
-    """States after every tick, into out (ticks + 1, batch, n), from sample `offset` on."""
-    L = S.shape[2]
-    n = S.shape[1]
+def states_part(ops, forward, w, codes, X, first, last, S, D, out, begin, end):
+    """States after every tick, into the samples begin to end of out (ticks + 1, batch, n)."""
+    L = width(S)
     ticks = forward.shape[0] - 1
-    for b in range(begin, end, L):
-        stop = min(b + L, end)
-        run_ticks(ops, forward, w, codes, X, b, stop, n_inputs, n_clamped, S, D)
-        # what the next tick would read: inputs of the last tick stay
-        clamp(X, ticks - 1, b, stop, n_inputs, n_clamped, S[ticks])
+    for c in range(first, last):
+        run_ticks(ops, forward, w, codes, X, c, S, D)
+        clamp(X, ticks - 1, c, S[ticks])  # the inputs of the last tick stay
         for k in range(ticks + 1):
-            for j in range(n):
-                for l in range(stop - b):
-                    out[k, offset + b + l, j] = S[k, j, l]
+            for l in range(min(L, end - begin - c * L)):
+                for j in range(S.shape[1]):
+                    out[k, begin + c * L + l, j] = S[k, j, l]

@@ -80,22 +80,18 @@ def push_tangent(ops, tangents, a, w, D, T, hops):
 @jit
 def gradient_part(
     ops, forward, back, hops_back, gradient_ops, gradient, tangents, w, codes,
-    X, labels, targets, share, loss_code, begin, end, n_inputs, n_clamped, S, D, V, T, G, scratch, g,
+    X, y, share, loss_code, first, last, S, D, V, T, G, scratch, g,
 ):  # fmt: skip
-    """Sum of losses of the samples begin to end; g becomes their gradient, in the order of the plan's entries."""
+    """Sum of losses of the chunks first to last; g becomes their gradient, in the order of the plan's entries."""
     for p in range(g.shape[0]):
         g[p] = 0
-    L = S.shape[2]
     ticks = forward.shape[0] - 1
     n_outputs = G.shape[0]
     first_output = S.shape[1] - n_outputs
     loss = 0.0
-    for b in range(begin, end, L):
-        stop = min(b + L, end)
-        run_ticks(ops, forward, w, codes, X, b, stop, n_inputs, n_clamped, S, D)
-        loss += loss_chunk(
-            loss_code, S[ticks], first_output, labels, targets, share, b, stop, G, scratch[0], scratch[1]
-        )
+    for c in range(first, last):
+        run_ticks(ops, forward, w, codes, X, c, S, D)
+        loss += loss_chunk(loss_code, S[ticks, first_output:], y[0, c], share[0, c], G, scratch)
         for o in range(n_outputs):
             j = first_output + o
             store(V[ticks & 1], j, mul(load(G, o), load(D[ticks], j)))

@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 from meshnn.kernels._jit import jit, jit_inner
-from meshnn.kernels._row import fma, load, store, zeros
+from meshnn.kernels._row import fma, load, store, width, zeros
 from meshnn.kernels.forward import run_ticks
 from meshnn.kernels.gradient import pull_back, push_tangent
 
@@ -45,16 +45,15 @@ def _one_hot(D, V, n_outputs, o):
 @jit
 def jacobian_part(
     ops, forward, back, hops_back, gradient, tangents, w, codes,
-    X, begin, end, n_inputs, n_clamped, S, D, V, T, C, J,
+    X, first, last, S, D, V, T, C, J,
 ):  # fmt: skip
-    """Derivatives of each output by each edge for the samples begin to end, into J (batch, n_outputs, n_edges)."""
-    L = S.shape[2]
+    """Derivatives of each output by each edge for the chunks first to last, into J (batch, n_outputs, n_edges)."""
+    L = width(S)
     n = S.shape[1]
     ticks = forward.shape[0] - 1
     n_outputs, n_edges = J.shape[1], J.shape[2]
-    for b in range(begin, end, L):
-        stop = min(b + L, end)
-        run_ticks(ops, forward, w, codes, X, b, stop, n_inputs, n_clamped, S, D)
+    for c in range(first, last):
+        run_ticks(ops, forward, w, codes, X, c, S, D)
         for e in range(n_outputs * n_edges):
             store(C, e, zeros(C))
         if hops_back > 0:
@@ -78,5 +77,5 @@ def jacobian_part(
                     _spread_row(ops, tangents.row[a], T[half], j, S[tangents.tick[a] - 1], C, base)
         for o in range(n_outputs):
             for e in range(n_edges):
-                for l in range(stop - b):
-                    J[b + l, o, e] = C[o * n_edges + e, l]
+                for l in range(min(L, J.shape[0] - c * L)):
+                    J[c * L + l, o, e] = C[o * n_edges + e, l]

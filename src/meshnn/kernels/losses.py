@@ -1,13 +1,15 @@
 """Losses of a chunk and their gradient by the outputs.
 
-    Y      rows first .. first + n_outputs of S: the outputs
-    G      (n_outputs, L)   dE/dy, already multiplied by each sample's share of the mean; 0 for filled-up samples
-    share  (batch,)         weight of a sample over the sum of all weights
+    Y   (n_outputs, L)   outputs
+    y   (1 or n_outputs, L)   labels as numbers, or target values
+    r   (1, L)           each sample's share of the mean; 0 for filled-up samples
+    G   (n_outputs, L)   becomes dE/dY, shares included
 """
 
 from __future__ import annotations
 
 from meshnn.kernels._jit import jit, jit_inner
+from meshnn.kernels._row import width
 from meshnn.kernels.codes import CROSS_ENTROPY
 from meshnn.kernels.elementary import exp, log
 
@@ -15,58 +17,50 @@ __all__ = ["loss_chunk"]
 
 
 @jit
-def loss_chunk(code, S, first, labels, targets, share, begin, end, G, top, total):
-    """Loss of the samples begin to end (a share of the mean) and its gradient G; top and total are scratch rows."""
+def loss_chunk(code, Y, y, r, G, scratch):
+    """Share of the mean loss; its gradient goes to G. scratch is (3, L)."""
     if code == CROSS_ENTROPY:
-        return _cross_entropy(S, first, labels, share, begin, end, G, top, total)
-    return _squared_error(S, first, targets, share, begin, end, G)
+        return _cross_entropy(Y, y, r, G, scratch)
+    return _squared_error(Y, y, r, G)
 
 
 @jit_inner
-def _cross_entropy(S, first, labels, share, begin, end, G, top, total):
-    """Softmax and cross-entropy: log(sum exp(y)) - y[label]; shifted by the largest output, so it cannot overflow."""
-    n_outputs, L = G.shape
-    count = end - begin
+def _cross_entropy(Y, y, r, G, scratch):
+    """Softmax and cross-entropy: log(sum exp(Y)) - Y[label]; shifted by the largest output, so it cannot overflow."""
+    L = width(Y)
+    n_outputs = G.shape[0]
+    top, total, picked = 0, 1, 2
     for l in range(L):
-        top[l] = S[first, l]
-        total[l] = 0
+        scratch[top, l] = Y[0, l]
+        scratch[total, l] = 0
     for o in range(1, n_outputs):
         for l in range(L):
-            y = S[first + o, l]
-            top[l] = y if y > top[l] else top[l]
+            scratch[top, l] = Y[o, l] if Y[o, l] > scratch[top, l] else scratch[top, l]
     for o in range(n_outputs):
+        label = Y.dtype.type(o)
         for l in range(L):
-            e = exp(S[first + o, l] - top[l])
+            e = exp(Y[o, l] - scratch[top, l])
             G[o, l] = e
-            total[l] += e
-    loss = 0.0
-    for l in range(count):
-        # top becomes the log-sum, total the factor that turns exponentials into shares of the gradient
-        top[l] += log(total[l])
-        total[l] = share[begin + l] / total[l]
-    for l in range(count, L):
-        total[l] = 0
+            scratch[total, l] += e
+            scratch[picked, l] = Y[o, l] if y[0, l] == label else scratch[picked, l]
+    loss = Y.dtype.type(0)
+    for l in range(L):
+        loss += r[0, l] * (scratch[top, l] - scratch[picked, l] + log(scratch[total, l]))
+        scratch[total, l] = r[0, l] / scratch[total, l]
     for o in range(n_outputs):
+        label = Y.dtype.type(o)
         for l in range(L):
-            G[o, l] *= total[l]
-    for l in range(count):
-        o = labels[begin + l]
-        G[o, l] -= share[begin + l]
-        loss += share[begin + l] * (top[l] - S[first + o, l])
+            G[o, l] = G[o, l] * scratch[total, l] - (r[0, l] if y[0, l] == label else Y.dtype.type(0))
     return loss
 
 
 @jit_inner
-def _squared_error(S, first, targets, share, begin, end, G):
+def _squared_error(Y, y, r, G):
     """Half the squared distance."""
-    n_outputs, L = G.shape
-    count = end - begin
-    loss = 0.0
-    for o in range(n_outputs):
-        for l in range(count):
-            d = S[first + o, l] - targets[begin + l, o]
-            G[o, l] = share[begin + l] * d
-            loss += 0.5 * share[begin + l] * d * d
-        for l in range(count, L):
-            G[o, l] = 0
+    loss = Y.dtype.type(0)
+    for o in range(G.shape[0]):
+        for l in range(width(Y)):
+            d = Y[o, l] - y[o, l]
+            G[o, l] = r[0, l] * d
+            loss += Y.dtype.type(0.5) * r[0, l] * d * d
     return loss
