@@ -104,7 +104,7 @@ class Program:
         if plan.method in ("factored", "adjoint", "blocks"):
             buffers["V"] = aligned((2, plan.n, L), self.dtype)
             buffers["G"] = aligned((plan.n_outputs, L), self.dtype)
-            buffers["scratch"] = aligned((3, L), self.dtype)
+            buffers["scratch"] = aligned((1, L), self.dtype)
             buffers["T"] = aligned((2, plan.n if plan.method == "factored" else 1, L), self.dtype)
         if plan.blocks is not None:
             buffers["store"] = aligned((max(plan.blocks.store_rows, 1), L), self.dtype)
@@ -401,7 +401,7 @@ def tensor_gradient(
     src, dst = (topology.src, topology.dst) if pairs is None else pairs
     total = np.zeros(len(src))
     loss = 0.0
-    scratch = np.empty((3, L), weights.dtype)
+    scratch = np.empty((1, L), weights.dtype)
     G = np.empty((topology.n_outputs, L), weights.dtype)
     share = np.zeros((1, L), weights.dtype)
     for b, y, P in _tensor_samples(topology, ticks, codes, weights, X):

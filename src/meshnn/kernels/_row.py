@@ -18,18 +18,23 @@ from numba.extending import intrinsic, models, register_model
 from meshnn.kernels._jit import FAST
 
 __all__ = [
+    "add",
     "aligned",
     "axpy",
+    "div",
     "dot",
     "dot4",
     "fma",
     "lanes",
+    "larger",
     "load",
     "mul",
     "ones",
     "relu",
     "step",
     "store",
+    "sub",
+    "where_equal",
     "width",
     "zeros",
 ]
@@ -153,6 +158,46 @@ def fma(typingctx, acc, x, y):
         return builder.fadd(args[0], builder.fmul(args[1], args[2], flags=FAST), flags=FAST)
 
     return acc(acc, x, y), generate
+
+
+@intrinsic
+def add(typingctx, x, y):
+    """`x + y`."""
+    return x(x, y), lambda context, builder, sig, args: builder.fadd(args[0], args[1], flags=FAST)
+
+
+@intrinsic
+def sub(typingctx, x, y):
+    """`x - y`."""
+    return x(x, y), lambda context, builder, sig, args: builder.fsub(args[0], args[1], flags=FAST)
+
+
+@intrinsic
+def div(typingctx, x, y):
+    """`x / y`."""
+    return x(x, y), lambda context, builder, sig, args: builder.fdiv(args[0], args[1], flags=FAST)
+
+
+@intrinsic
+def larger(typingctx, x, y):
+    """The larger of two rows, sample by sample."""
+
+    def generate(context, builder, sig, args):
+        return builder.select(builder.fcmp_ordered(">", args[1], args[0]), args[1], args[0])
+
+    return x(x, y), generate
+
+
+@intrinsic
+def where_equal(typingctx, labels, value, x, y):
+    """x where the label is the scalar value, y elsewhere."""
+
+    def generate(context, builder, sig, args):
+        scalar = context.cast(builder, args[1], sig.args[1], labels.dtype)
+        same = builder.fcmp_ordered("==", args[0], _splat(builder, scalar, labels.llvm))
+        return builder.select(same, args[2], args[3])
+
+    return x(labels, value, x, y), generate
 
 
 @intrinsic

@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 from meshnn.kernels._jit import jit, jit_inner
-from meshnn.kernels._row import width
+from meshnn.kernels._row import add, div, dot, fma, larger, load, mul, store, sub, where_equal, width, zeros
 from meshnn.kernels.codes import CROSS_ENTROPY
 from meshnn.kernels.elementary import exp, log
 
@@ -18,7 +18,7 @@ __all__ = ["loss_chunk"]
 
 @jit
 def loss_chunk(code, Y, y, r, G, scratch):
-    """Share of the mean loss; its gradient goes to G. scratch is (3, L)."""
+    """Share of the mean loss; its gradient goes to G. scratch is (1, L)."""
     if code == CROSS_ENTROPY:
         return _cross_entropy(Y, y, r, G, scratch)
     return _squared_error(Y, y, r, G)
@@ -27,40 +27,37 @@ def loss_chunk(code, Y, y, r, G, scratch):
 @jit_inner
 def _cross_entropy(Y, y, r, G, scratch):
     """Softmax and cross-entropy: log(sum exp(Y)) - Y[label]; shifted by the largest output, so it cannot overflow."""
-    L = width(Y)
     n_outputs = G.shape[0]
-    top, total, picked = 0, 1, 2
-    for l in range(L):
-        scratch[top, l] = Y[0, l]
-        scratch[total, l] = 0
+    label, share = load(y, 0), load(r, 0)
+    top = load(Y, 0)
+    picked = top
     for o in range(1, n_outputs):
-        for l in range(L):
-            scratch[top, l] = Y[o, l] if Y[o, l] > scratch[top, l] else scratch[top, l]
+        top = larger(top, load(Y, o))
+        picked = where_equal(label, o, load(Y, o), picked)
     for o in range(n_outputs):
-        label = Y.dtype.type(o)
-        for l in range(L):
-            e = exp(Y[o, l] - scratch[top, l])
-            G[o, l] = e
-            scratch[total, l] += e
-            scratch[picked, l] = Y[o, l] if y[0, l] == label else scratch[picked, l]
-    loss = Y.dtype.type(0)
-    for l in range(L):
-        loss += r[0, l] * (scratch[top, l] - scratch[picked, l] + log(scratch[total, l]))
-        scratch[total, l] = r[0, l] / scratch[total, l]
+        store(G, o, sub(load(Y, o), top))
     for o in range(n_outputs):
-        label = Y.dtype.type(o)
-        for l in range(L):
-            G[o, l] = G[o, l] * scratch[total, l] - (r[0, l] if y[0, l] == label else Y.dtype.type(0))
-    return loss
+        for l in range(width(G)):
+            G[o, l] = exp(G[o, l])
+    total = zeros(G)
+    for o in range(n_outputs):
+        total = add(total, load(G, o))
+    store(scratch, 0, total)
+    for l in range(width(scratch)):
+        scratch[0, l] = log(scratch[0, l])
+    factor = div(share, total)
+    for o in range(n_outputs):
+        store(G, o, sub(mul(load(G, o), factor), where_equal(label, o, share, zeros(G))))
+    return dot(share, add(load(scratch, 0), sub(top, picked)))
 
 
 @jit_inner
 def _squared_error(Y, y, r, G):
     """Half the squared distance."""
-    loss = Y.dtype.type(0)
+    share = load(r, 0)
+    total = zeros(G)
     for o in range(G.shape[0]):
-        for l in range(width(Y)):
-            d = Y[o, l] - y[o, l]
-            G[o, l] = r[0, l] * d
-            loss += Y.dtype.type(0.5) * r[0, l] * d * d
-    return loss
+        d = sub(load(Y, o), load(y, o))
+        store(G, o, mul(share, d))
+        total = fma(total, d, d)
+    return Y.dtype.type(0.5) * dot(share, total)
