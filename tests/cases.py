@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 
-import naive
 import numpy as np
 import torch
 from hypothesis import strategies as st
 
+import naive
 from meshnn import Mesh, Topology
 from meshnn.kernels.codes import ACTIVATIONS
 
@@ -72,7 +72,9 @@ def cases(draw, dtype="float64", most_hidden=5, most_batch=70, activation=None, 
     ticks = draw(st.integers(1, 8)) if ticks is None else ticks
     topology = draw(topologies(ticks, most_hidden))
     names = st.sampled_from(ACTIVATION_NAMES)
-    hidden = activation or draw(st.one_of(names, st.lists(names, min_size=topology.n_hidden, max_size=topology.n_hidden)))
+    hidden = activation or draw(
+        st.one_of(names, st.lists(names, min_size=topology.n_hidden, max_size=topology.n_hidden))
+    )
     output = draw(names)
     loss = loss or draw(st.sampled_from(LOSS_NAMES))
     batch = draw(st.sampled_from([b for b in (1, 2, 5, 33, 64, 70) if b <= most_batch]))
@@ -99,7 +101,14 @@ def by_loops(case):
     inputs = case.inputs()
     batch = [inputs[:, b].tolist() for b in range(inputs.shape[1])]
     value, grad = naive.gradient(
-        case.dense().tolist(), t.n_clamped, t.n_outputs, case.names(), batch, case.y.tolist(), case.loss, case.shares.tolist()
+        case.dense().tolist(),
+        t.n_clamped,
+        t.n_outputs,
+        case.names(),
+        batch,
+        case.y.tolist(),
+        case.loss,
+        case.shares.tolist(),
     )
     return value, np.array(grad)[t.src, t.dst]
 

@@ -71,7 +71,9 @@ def run(A, n_clamped, n_outputs, phi, inputs):
 def loss_and_slope(loss, y, target):
     """Loss of one sample and its derivative by each output."""
     if loss == "squared_error":
-        return sum(0.5 * (a - b) ** 2 for a, b in zip(y, target, strict=True)), [a - b for a, b in zip(y, target, strict=True)]
+        return sum(0.5 * (a - b) ** 2 for a, b in zip(y, target, strict=True)), [
+            a - b for a, b in zip(y, target, strict=True)
+        ]
     top = max(y)
     total = sum(math.exp(a - top) for a in y)
     slope = [math.exp(a - top) / total for a in y]

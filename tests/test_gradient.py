@@ -4,6 +4,9 @@ import math
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from cases import (
     ACTIVATION_NAMES,
     ALL_METHODS,
@@ -17,9 +20,6 @@ from cases import (
     terms,
     torch_outputs,
 )
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
 from meshnn import Mesh, Topology
 
 

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 import torch
-from cases import ALL_METHODS, Case, by_autograd, cases, close, torch_outputs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cases import ALL_METHODS, Case, by_autograd, cases, close, torch_outputs
 from meshnn import Mesh, Topology
 
 
@@ -53,7 +53,11 @@ def test_growth_scores_equal_the_gradient_of_the_grown_net(method, case, seed):
     mesh = Mesh(grown, case.mesh.ticks, case.mesh.activations[: t.n_hidden], case.mesh.activations[-1],
                 weights=case.dense()[grown.src, grown.dst], dtype="float64")  # fmt: skip
     _, grad = mesh.gradient(case.X, case.y, case.loss, "adjoint", case.sample_weight)
-    of = {pair: g for *pair_, g in zip(grown.src.tolist(), grown.dst.tolist(), grad, strict=True) for pair in [tuple(pair_)]}
+    of = {
+        pair: g
+        for *pair_, g in zip(grown.src.tolist(), grown.dst.tolist(), grad, strict=True)
+        for pair in [tuple(pair_)]
+    }
     close(scores, [of[pair] for pair in zip(src.tolist(), dst.tolist(), strict=True)], 1e-10)
     close(scores, by_autograd(case, (src, dst))[1], 1e-10)
     assert absent.any() or len(edges) == n * n

@@ -5,11 +5,11 @@ import warnings
 
 import numpy as np
 import pytest
-from cases import ALL_METHODS, cases, close
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
+from cases import ALL_METHODS, cases, close
 from meshnn import Mesh, MeshError, Topology
 from meshnn.errors import MemoryLimitError
 
@@ -33,7 +33,8 @@ def test_defaults(mesh):
     assert (mesh.weights[bias] == 0).all()
     assert (mesh.weights[~bias] != 0).all()
     np.testing.assert_array_equal(
-        Mesh(mesh.topology, random_state=5).weights, Mesh(mesh.topology, random_state=np.random.default_rng(5)).weights
+        Mesh(mesh.topology, random_state=5).weights,
+        Mesh(mesh.topology, random_state=np.random.default_rng(5)).weights,
     )
 
 
@@ -111,7 +112,11 @@ def test_a_batch_equals_its_samples_one_by_one(case):
     for b in range(case.X.shape[-2]):
         X = case.X[..., b : b + 1, :]
         grads.append(m.gradient(X, case.y[b : b + 1], case.loss)[1] * case.shares[b])
-    close(m.gradient(case.X, case.y, case.loss, sample_weight=case.sample_weight)[1], np.sum(grads, axis=0), 1e-12)
+    close(
+        m.gradient(case.X, case.y, case.loss, sample_weight=case.sample_weight)[1],
+        np.sum(grads, axis=0),
+        1e-12,
+    )
 
 
 @settings(max_examples=40)
@@ -164,7 +169,17 @@ def test_live_edges_do_have_an_influence(case):
 
 def test_auto_is_forward_only_at_few_ticks(mesh, batch):
     text = str(mesh.explain(batch_size=64))
-    for word in ("factored", "blocks", "tensor", "adjoint", "exact", "forward-only", "multiply-adds", "bytes", "<- auto"):
+    for word in (
+        "factored",
+        "blocks",
+        "tensor",
+        "adjoint",
+        "exact",
+        "forward-only",
+        "multiply-adds",
+        "bytes",
+        "<- auto",
+    ):
         assert word in text
     assert mesh.explain().chosen == "factored"
     assert "cheapest exact forward-only" in mesh.explain().reason
@@ -203,7 +218,10 @@ def test_costs_count_what_the_plan_holds():
     for ticks in (1, 2, 3, 5):
         m = Mesh(t, ticks=ticks, activation="tanh")
         plan = compile_plan(t, ticks, m.awake, "factored")
-        size = [int(plan.ops.ptr[plan.ops.start[q + 1]]) - int(plan.ops.ptr[plan.ops.start[q]]) for q in range(len(plan.ops.start) - 1)]
+        size = [
+            int(plan.ops.ptr[plan.ops.start[q + 1]]) - int(plan.ops.ptr[plan.ops.start[q]])
+            for q in range(len(plan.ops.start) - 1)
+        ]
         rows = np.diff(plan.ops.start.astype(int))
         total = 2 * sum(size[q] for q in plan.forward[1:]) + (size[plan.back[ticks - 1]] if ticks > 1 else 0)
         for a in range(len(plan.tangents.tick)):
@@ -217,12 +235,14 @@ def test_too_little_memory(mesh, batch, monkeypatch):
 
     monkeypatch.setattr(module, "available_memory", lambda: 200_000)
     m = Mesh(Topology.mesh(3, 100, 2, density=0.1, random_state=0), ticks=6, activation="tanh")
-    with pytest.raises(MemoryLimitError, match=r'method="tensor" at 6 ticks would need .*iB, the machine has 195.3 KiB; '):
+    with pytest.raises(
+        MemoryLimitError, match=r'method="tensor" at 6 ticks would need .*iB, the machine has 195.3 KiB; '
+    ):
         m.gradient(*batch, method="tensor")
-    with pytest.raises(MemoryLimitError, match="ticks would fit|larger machine"):
+    with pytest.raises(MemoryLimitError, match=r"ticks would fit|larger machine"):
         m.gradient(*batch)
     monkeypatch.setattr(module, "available_memory", lambda: 100_000)
-    with pytest.raises(MemoryLimitError, match="the Jacobian of this batch would need .* pass fewer samples"):
+    with pytest.raises(MemoryLimitError, match=r"the Jacobian of this batch would need .* pass fewer samples"):
         Mesh(mesh.topology, dtype="float64").jacobian(batch[0])
 
 
@@ -264,7 +284,12 @@ NAN, INF = float("nan"), float("inf")
         ([[1, 2, 3]], [[1, 0]], {}, r"look one-hot, pass y.argmax\(axis=1\)"),
         ([[1, 2, 3]], [[1.0, INF]], {"loss": "squared_error"}, "y holds inf at sample 0, output 1"),
         ([[1, 2, 3]], [1.0], {"loss": "squared_error"}, r"y must have shape \(1, 2\), got \(1,\)"),
-        ([[1, 2, 3]], [0], {"loss": "cross_entrpy"}, "unknown loss 'cross_entrpy'; did you mean 'cross_entropy'"),
+        (
+            [[1, 2, 3]],
+            [0],
+            {"loss": "cross_entrpy"},
+            "unknown loss 'cross_entrpy'; did you mean 'cross_entropy'",
+        ),
         ([[1, 2, 3]], [0], {"method": "backprop"}, "unknown method 'backprop'"),
         ([[1, 2, 3]], [0], {"sample_weight": [NAN]}, "finite and not negative"),
         ([[1, 2, 3]], [0], {"sample_weight": [-1]}, "finite and not negative"),
@@ -306,7 +331,11 @@ def test_a_wrong_mesh_is_refused(options, message):
 
 def test_weights_spoilt_in_place_are_noticed(mesh, batch):
     mesh.weights[4] = NAN
-    for call in (lambda: mesh.forward(batch[0]), lambda: mesh.gradient(*batch), lambda: mesh.jacobian(batch[0])):
+    for call in (
+        lambda: mesh.forward(batch[0]),
+        lambda: mesh.gradient(*batch),
+        lambda: mesh.jacobian(batch[0]),
+    ):
         with pytest.raises(MeshError, match="weight 4 is nan"):
             call()
 
@@ -325,7 +354,10 @@ def test_an_output_out_of_reach_is_named():
 
 
 def test_growth_scores_refuse_wrong_pairs(mesh, batch):
-    for src, dst, message in [([99], [0], "src must hold neuron numbers from 0 to 11"), ([0, 1], [0, 1, 2], "same shape")]:
+    for src, dst, message in [
+        ([99], [0], "src must hold neuron numbers from 0 to 11"),
+        ([0, 1], [0, 1, 2], "same shape"),
+    ]:
         with pytest.raises(MeshError, match=message):
             mesh.growth_scores(*batch, src=src, dst=dst)
 

@@ -13,7 +13,13 @@ from meshnn import Mesh, Topology
 
 
 def problem(dtype="float32", batch=5000):
-    m = Mesh(Topology.mesh(8, 20, 4, density=0.4, random_state=0), ticks=3, activation="tanh", dtype=dtype, random_state=1)
+    m = Mesh(
+        Topology.mesh(8, 20, 4, density=0.4, random_state=0),
+        ticks=3,
+        activation="tanh",
+        dtype=dtype,
+        random_state=1,
+    )
     rng = np.random.default_rng(2)
     return m, rng.standard_normal((batch, 8)), rng.integers(0, 4, batch)
 
@@ -82,7 +88,9 @@ def test_first_compilation_from_many_threads_at_once(tmp_path):
         print("fine")
     """
     env = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], env=env, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)], env=env, capture_output=True, text=True, timeout=300
+    )
     assert (done.returncode, done.stdout) == (0, "fine\n"), done.stderr
 
 

@@ -3,11 +3,11 @@ import pickle
 import networkx as nx
 import numpy as np
 import pytest
-from cases import topologies
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
+from cases import topologies
 from meshnn import MeshError, Topology
 
 
@@ -86,7 +86,14 @@ def test_a_sparse_mesh_of_many_neurons_is_drawn_without_listing_all_pairs():
 
 def test_cascade():
     t = Topology.cascade(2, 3, 1)
-    want = {(i, j) for i in (0, 1, 2) for j in (3, 4, 5, 6)} | {(3, 4), (3, 5), (4, 5), (3, 6), (4, 6), (5, 6)}
+    want = {(i, j) for i in (0, 1, 2) for j in (3, 4, 5, 6)} | {
+        (3, 4),
+        (3, 5),
+        (4, 5),
+        (3, 6),
+        (4, 6),
+        (5, 6),
+    }
     assert pairs(t) == want
     assert t.default_ticks() == 4
 
@@ -245,7 +252,10 @@ def test_a_wrong_topology_is_refused(arguments, message):
         (lambda: Topology.from_adjacency(np.zeros(4), 1, 1), r"square \(n, n\), got shape \(4,\)"),
         (lambda: Topology.from_adjacency(np.zeros((2, 2)), 2, 1), "fewer than 2 inputs"),
         (lambda: Topology.from_adjacency([["a"]], 1, 1), "must hold numbers"),
-        (lambda: Topology.cascade(2, 2, 1).dead_edges(0), "ticks must be a whole number of at least 1, got 0"),
+        (
+            lambda: Topology.cascade(2, 2, 1).dead_edges(0),
+            "ticks must be a whole number of at least 1, got 0",
+        ),
     ],
 )
 def test_a_wrong_builder_call_is_refused(build, message):

@@ -14,7 +14,16 @@ from meshnn.errors import DataError, MeshError
 from meshnn.kernels.codes import ACTIVATIONS, CROSS_ENTROPY, LOSSES
 from meshnn.topology import Topology
 
-__all__ = ["activation_codes", "as_dtype", "as_inputs", "as_pairs", "as_targets", "as_weights", "known", "whole"]
+__all__ = [
+    "activation_codes",
+    "as_dtype",
+    "as_inputs",
+    "as_pairs",
+    "as_targets",
+    "as_weights",
+    "known",
+    "whole",
+]
 
 Array = NDArray[Any]
 
@@ -39,12 +48,12 @@ def whole(name: str, value: Any, least: int = 1) -> int:
 def as_dtype(dtype: Any) -> np.dtype[Any]:
     """float32 or float64."""
     try:
-        name = np.dtype(dtype).name
+        name = str(np.dtype(dtype).name)
     except TypeError:
         name = "unknown"
     if dtype is None or name not in ("float32", "float64"):
         raise MeshError(f"dtype must be 'float32' or 'float64', got {dtype!r}")
-    return np.dtype(name)
+    return np.dtype(np.float32 if name == "float32" else np.float64)
 
 
 def activation_codes(topology: Topology, hidden: str | Sequence[str], output: str) -> NDArray[np.int64]:

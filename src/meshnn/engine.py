@@ -1,8 +1,8 @@
 """Runs plans over batches: cuts a batch into slabs, slabs into parts, and hands parts to threads.
 
 A batch is cut the same way whatever the number of threads, each part sums its own gradient, and the parts are added in
-order: any number of threads gives the same bits. Threads are Python's own, in kernels that release the GIL, so calls from
-several threads at once are safe (Numba's thread pool is not).
+order: any number of threads gives the same bits. Threads are Python's own, in kernels that release the GIL, so calls
+from several threads at once are safe (Numba's thread pool is not).
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from meshnn.plan.cost import ROW_BYTES
 from meshnn.topology import Topology
 
 __all__ = [
+    "AdamState",
+    "FullBatch",
     "Program",
     "Targets",
     "cores",
@@ -197,7 +199,8 @@ def _packed(slab: Array) -> Array:
     from meshnn.kernels._row import aligned, lanes
 
     shape = (slab.shape[0], chunks_of(slab.shape[1], slab.dtype), slab.shape[2], lanes(slab.dtype))
-    return aligned(shape, slab.dtype)
+    room: Array = aligned(shape, slab.dtype)
+    return room
 
 
 def _start(kernel: Any, program: Program) -> Any:
@@ -236,7 +239,13 @@ def states(program: Program, weights: Array, X: Array, n_threads: int | None) ->
         P = _packed(slab)
 
         def task(
-            at: Buffers, first: int, last: int, slab: Array = slab, P: Array = P, begin: int = begin, end: int = end
+            at: Buffers,
+            first: int,
+            last: int,
+            slab: Array = slab,
+            P: Array = P,
+            begin: int = begin,
+            end: int = end,
         ) -> None:
             pack_part(slab, first, last, P)
             states_part(
@@ -283,7 +292,13 @@ def gradient(
         y, share = _pack_targets(targets, begin, end)
 
         def task(
-            at: Buffers, first: int, last: int, slab: Array = slab, P: Array = P, y: Array = y, share: Array = share
+            at: Buffers,
+            first: int,
+            last: int,
+            slab: Array = slab,
+            P: Array = P,
+            y: Array = y,
+            share: Array = share,
         ) -> tuple[float, Array, Array]:
             pack_part(slab, first, last, P)
             g = np.empty(plan.gradient_entries, program.dtype)
@@ -308,8 +323,8 @@ def gradient(
             loss += part_loss
             entries += g
             block_edges += ge
-    total = np.bincount(plan.gradient_ops.eid[: plan.gradient_entries], weights=entries, minlength=plan.n_gradient)
-    total = total.astype(np.float64, copy=False)  # an empty count comes as integers
+    total = np.zeros(plan.n_gradient)
+    total += np.bincount(plan.gradient_ops.eid[: plan.gradient_entries], entries, plan.n_gradient)
     if blocks is not None:
         total[blocks.eid] += block_edges
     return loss, total
@@ -374,9 +389,7 @@ def _tensor_samples(
             yield first + b, y, P
 
 
-def tensor_jacobian(
-    topology: Topology, ticks: int, codes: NDArray[np.int64], weights: Array, X: Array
-) -> Array:
+def tensor_jacobian(topology: Topology, ticks: int, codes: NDArray[np.int64], weights: Array, X: Array) -> Array:
     """`jacobian` by the paper's algorithm."""
     J = np.empty((X.shape[1], topology.n_outputs, topology.n_edges), weights.dtype)
     for b, _, P in _tensor_samples(topology, ticks, codes, weights, X):
@@ -410,3 +423,60 @@ def tensor_gradient(
         loss += loss_chunk(targets.loss_code, *rows, share, G, scratch)
         total += P[src, dst] @ G[:, 0]
     return loss, total
+
+
+@dataclass
+class AdamState:
+    """What Adam remembers between steps."""
+
+    mean: Array
+    square: Array
+    done: int = 0
+
+    @classmethod
+    def fresh(cls, weights: Array) -> AdamState:
+        """Nothing remembered yet."""
+        return cls(np.zeros_like(weights), np.zeros_like(weights))
+
+
+class FullBatch:
+    """A batch packed once, to take many training steps on inside compiled code."""
+
+    def __init__(self, program: Program, X: Array, targets: Targets) -> None:
+        from meshnn.kernels.forward import pack_part
+
+        slabs = [slab for _, _, slab in _slabs(X, program.dtype)]
+        samples = slabs[0] if len(slabs) == 1 else np.concatenate(slabs, axis=1)
+        self.program = program
+        self.X = _packed(samples)
+        pack_part(samples, 0, self.X.shape[1], self.X)
+        self.y, self.share = _pack_targets(targets, 0, samples.shape[1])
+        self.loss_code = targets.loss_code
+
+    def adam_steps(
+        self,
+        weights: Array,
+        state: AdamState,
+        steps: int,
+        rate: float,
+        betas: tuple[float, float],
+        epsilon: float,
+    ) -> NDArray[np.float64]:
+        """Take steps in place; the loss before each of them."""
+        from meshnn.kernels.adam import adam_steps_part
+
+        plan, at = self.program.plan, self.program.borrow()
+        losses = np.empty(steps)
+        w = np.empty(len(plan.ops.eid), weights.dtype)
+        g = np.empty(plan.gradient_entries, weights.dtype)
+        total = np.empty_like(weights)
+        with _start(adam_steps_part, self.program):
+            adam_steps_part(
+                plan.ops, plan.forward, plan.back, plan.hops_back, plan.gradient_ops, plan.gradient, plan.tangents,
+                weights, w, self.program.codes, self.X, self.y, self.share, self.loss_code,
+                at["S"], at["D"], at["V"], at["T"], at["G"], at["scratch"], g,
+                total, state.mean, state.square, state.done, steps, rate, *betas, epsilon, losses,
+            )  # fmt: skip
+        state.done += steps
+        self.program.give_back(at)
+        return losses

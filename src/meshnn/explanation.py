@@ -68,7 +68,9 @@ class Explanation:
             for row in table
         ]
         rule = "-" * max(map(len, lines))
-        return "\n".join([f"{self.mesh}, batch of {self.batch_size}", rule, lines[0], rule, *lines[1:], rule, self.summary])
+        return "\n".join(
+            [f"{self.mesh}, batch of {self.batch_size}", rule, lines[0], rule, *lines[1:], rule, self.summary]
+        )
 
 
 def _count(value: float) -> str:

@@ -14,7 +14,7 @@ from meshnn.errors import MemoryLimitError, MeshError
 from meshnn.explanation import Explanation
 from meshnn.kernels.codes import ACTIVATIONS, NONZERO_AT_ZERO
 from meshnn.plan import Decision, compile_plan, decide
-from meshnn.plan.compile import PlanTooLarge
+from meshnn.plan.compile import PlanTooLargeError
 from meshnn.plan.cost import METHODS
 from meshnn.plan.memory import available_memory, format_bytes
 from meshnn.topology import Topology
@@ -371,10 +371,8 @@ class Mesh:
         if program is None:
             limit = available_memory() // 2
             try:
-                plan = compile_plan(
-                    self._topology, self.ticks, self.awake, method, jacobian=jacobian, limit=limit
-                )
-            except PlanTooLarge:
+                plan = compile_plan(self._topology, self.ticks, self.awake, method, jacobian=jacobian, limit=limit)
+            except PlanTooLargeError:
                 raise MemoryLimitError(
                     f'the plan of method="{method}" at {self.ticks} ticks needs more than {format_bytes(limit)} of '
                     f'index arrays; use method="adjoint" or fewer ticks'
@@ -383,6 +381,11 @@ class Mesh:
             program = Program(plan, self._dtype, self._codes, cost.predicted if cost else float(len(plan.ops.col)))
             self._programs[key] = program
         return program
+
+    def training_program(self, batch: int) -> Program:
+        """The program that training steps run on: the method of `auto`, if it is one that the training kernel knows."""
+        chosen = self._resolve("auto", batch, 1)
+        return self._program(chosen if chosen in ("factored", "adjoint") else "factored")
 
     def _checked_weights(self) -> Array:
         checks.check_finite_weights(self._weights)
@@ -419,4 +422,6 @@ def _threads(n_threads: int | None) -> int | None:
 def _fits(needed: int, what: str, advice: str) -> None:
     memory = available_memory()
     if needed > memory:
-        raise MemoryLimitError(f"{what} would need {format_bytes(needed)}, the machine has {format_bytes(memory)}; {advice}")
+        raise MemoryLimitError(
+            f"{what} would need {format_bytes(needed)}, the machine has {format_bytes(memory)}; {advice}"
+        )

@@ -1,7 +1,7 @@
 """The one place that decides how kernels are compiled.
 
-* `jit` (and `jit_inner`) allow the reorderings that vector code needs. They do not allow the compiler to assume that NaN and infinity
-  do not happen: they must stay visible in the result.
+* `jit` and `jit_inner` allow the reorderings that vector code needs. They do not allow the compiler to assume that NaN
+  and infinity do not happen: they must stay visible in the result.
 * `jit_exact` forbids reordering, for the elementary functions, whose accuracy depends on the order of operations.
   LLVM keeps these permissions per instruction, so an exact function stays exact when inlined into a fast one.
 * Compiled code is cached on disk and belongs to *all* kernel sources: Numba alone would miss a change in a kernel

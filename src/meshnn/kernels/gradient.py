@@ -31,7 +31,13 @@ def correlate_row(ops, r, V, j, S, g):
     end = ops.ptr[r + 1]
     while p + 4 <= end:
         dot4(
-            g, p, v, load(S, ops.col[p]), load(S, ops.col[p + 1]), load(S, ops.col[p + 2]), load(S, ops.col[p + 3])
+            g,
+            p,
+            v,
+            load(S, ops.col[p]),
+            load(S, ops.col[p + 1]),
+            load(S, ops.col[p + 2]),
+            load(S, ops.col[p + 3]),
         )
         p += 4
     while p < end:

@@ -1,9 +1,9 @@
 """Losses of a chunk and their gradient by the outputs.
 
-    Y   (n_outputs, L)   outputs
-    y   (1 or n_outputs, L)   labels as numbers, or target values
-    r   (1, L)           each sample's share of the mean; 0 for filled-up samples
-    G   (n_outputs, L)   becomes dE/dY, shares included
+Y   (n_outputs, L)   outputs
+y   (1 or n_outputs, L)   labels as numbers, or target values
+r   (1, L)           each sample's share of the mean; 0 for filled-up samples
+G   (n_outputs, L)   becomes dE/dY, shares included
 """
 
 from __future__ import annotations

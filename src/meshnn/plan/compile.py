@@ -11,14 +11,14 @@ from meshnn.plan.plan import Blocks, Ops, Plan, Tangents
 from meshnn.topology import Topology
 from meshnn.topology.reach import edges_by_source, edges_leaving, need_sets
 
-__all__ = ["PlanTooLarge", "Schedule", "compile_plan"]
+__all__ = ["PlanTooLargeError", "Schedule", "compile_plan"]
 
 I64 = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 _NONE = np.empty(0, dtype=np.int64)
 
 
-class PlanTooLarge(Exception):
+class PlanTooLargeError(Exception):
     """The index arrays would pass the limit that was set."""
 
 
@@ -43,7 +43,7 @@ class OpsBuilder:
         self.entries += len(col)
         self.n_rows += len(rows)
         if self.limit is not None and self.entries * 12 + self.n_rows * 8 > self.limit:
-            raise PlanTooLarge
+            raise PlanTooLargeError
         return len(self._rows) - 1
 
     def build(self) -> Ops:
@@ -69,8 +69,8 @@ class Schedule:
     """Which neurons matter at which tick: the common ground of all methods.
 
     `rows[k]` marks the neurons whose state is computed at tick k: those that are needed then and can be non-zero
-    then. With `all_needed` the states of every neuron are wanted. With `candidates` (sources, destinations of edges that
-    may not exist) the states they read are needed too, and neurons that are still zero count, because a candidate
+    then. With `all_needed` the states of every neuron are wanted. With `candidates` (sources, destinations of edges
+    that may not exist) the states they read are needed too, and neurons that are still zero count, because a candidate
     may wake them.
     """
 
@@ -128,9 +128,7 @@ class Schedule:
     def hop(self, nodes: I64, k: int) -> I64:
         """Edges from the nodes (rows of tick k - 1) to rows of tick k, sorted by (destination, source)."""
         eid = edges_leaving(nodes, self.out_ptr, self.out_order)
-        eid = eid[self.rows[k, self.dst[eid]]]
-        eid.sort()
-        return eid
+        return np.sort(eid[self.rows[k, self.dst[eid]]])
 
 
 def _tangents(
@@ -138,8 +136,8 @@ def _tangents(
 ) -> Tangents:
     """Chains of lists that carry each (tick m, neuron j) forward to tick `stop`.
 
-    The set of neurons that j influences after some hops is a state of a small automaton: sets that were met before, at a
-    tick with the same rows, share their list. A saturated set is stored once, however many tangents run through it.
+    The set of neurons that j influences after some hops is a state of a small automaton: sets that were met before, at
+    a tick with the same rows, share their list. A saturated set is stored once, however many tangents run through it.
     """
     memo: dict[tuple[bytes, int], tuple[int, I64]] = {}
     dst, src = schedule.dst, schedule.src
@@ -252,7 +250,7 @@ def compile_plan(
     candidates : pair of int arrays, optional
         Sources and destinations of the edges that get a gradient, instead of the graph's own.
     limit : int, optional
-        Bytes of index arrays at which to give up with `PlanTooLarge`.
+        Bytes of index arrays at which to give up with `PlanTooLargeError`.
     """
     schedule = Schedule(topology, ticks, awake, all_needed=method == "states", candidates=candidates)
     ops = OpsBuilder(limit)

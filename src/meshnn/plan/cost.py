@@ -202,7 +202,12 @@ def decide(
         guessed,
     )
     tensor = Cost(
-        "tensor", True, ticks * float(n) ** 4, ticks * float(n) ** 3 / 64, itemsize * (2.0 * float(n) ** 3 + n**2), False
+        "tensor",
+        True,
+        ticks * float(n) ** 4,
+        ticks * float(n) ** 3 / 64,
+        itemsize * (2.0 * float(n) ** 3 + n**2),
+        False,
     )
     adjoint = Cost(
         "adjoint",
@@ -231,6 +236,9 @@ def _choose(costs: tuple[Cost, ...], memory: int, way_out: bool) -> tuple[str, s
     best = fitting[0]
     ratio = best.predicted / max(adjoint.predicted, 1.0)
     if ratio > DEARER and way_out:
-        return "adjoint", f"forward-only ({best.method}) is predicted {ratio:.0f} times dearer, more than {DEARER:.0f}"
+        return (
+            "adjoint",
+            f"forward-only ({best.method}) is predicted {ratio:.0f} times dearer, more than {DEARER:.0f}",
+        )
     versus = "as cheap as backprop" if ratio < 1.05 else f"{ratio:.1f} times the cost of backprop"
     return best.method, f"the cheapest exact forward-only method, {versus}"

@@ -29,7 +29,7 @@ def adjacency_entries(A: Any) -> tuple[int, IntArray, NDArray[Any]]:
         shape, src, dst, values = coo.shape, coo.row, coo.col, np.asarray(coo.data)
     else:
         dense = np.asarray(A)
-        if dense.dtype == object or not np.issubdtype(dense.dtype, np.number) and dense.dtype != bool:
+        if dense.dtype == object or (not np.issubdtype(dense.dtype, np.number) and dense.dtype != bool):
             raise TopologyError(f"the adjacency matrix must hold numbers, got dtype {dense.dtype}")
         if dense.ndim != 2:
             raise TopologyError(f"the adjacency matrix must be square (n, n), got shape {dense.shape}")

@@ -118,7 +118,12 @@ class Topology:
         """
         sizes = _sizes(n_inputs, n_hidden, n_outputs)
         edges = builders.mesh_edges(
-            *sizes, density=density, self_loops=self_loops, feedback=feedback, bias=bias, random_state=random_state
+            *sizes,
+            density=density,
+            self_loops=self_loops,
+            feedback=feedback,
+            bias=bias,
+            random_state=random_state,
         )
         return cls(*sizes, edges, bias=bias)
 
@@ -323,7 +328,12 @@ class Topology:
         return f"{self.n_inputs} inputs{bias}, {self.n_hidden} hidden, {self.n_outputs} outputs"
 
     def _roles(self) -> list[str]:
-        counts = {"input": self.n_inputs, "bias": int(self.bias), "hidden": self.n_hidden, "output": self.n_outputs}
+        counts = {
+            "input": self.n_inputs,
+            "bias": int(self.bias),
+            "hidden": self.n_hidden,
+            "output": self.n_outputs,
+        }
         return [role for role, count in counts.items() for _ in range(count)]
 
 

@@ -1,0 +1,48 @@
+# Every target creates .venv, installs what it needs (pinned by constraints.txt) and runs; a second call starts at once.
+PYTHON ?= python3.11
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+SOURCES := pyproject.toml constraints.txt
+
+.PHONY: demo test bench lint format clean
+
+demo: $(VENV)/.installed
+	$(BIN)/meshnn demo
+
+test: $(VENV)/.installed-test
+	$(MAKE) --no-print-directory lint
+	$(BIN)/python -m pytest -q
+
+lint: $(VENV)/.installed-test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(VENV)/.installed-bench
+	$(BIN)/python benchmarks/run.py --out results/bench.json
+
+format: $(VENV)/.installed-test
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf $(VENV) results build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV)/.python:
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/.installed: $(VENV)/.python $(SOURCES)
+	$(PIP) -e .
+	@touch $@
+
+$(VENV)/.installed-test: $(VENV)/.python $(SOURCES)
+	$(PIP) -e '.[dev,plots,torch]'
+	@touch $@ $(VENV)/.installed
+
+$(VENV)/.installed-bench: $(VENV)/.python $(SOURCES)
+	$(PIP) -e '.[bench,torch]'
+	@touch $@ $(VENV)/.installed

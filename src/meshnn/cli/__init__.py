@@ -1,0 +1,5 @@
+"""The command line: `meshnn`."""
+
+from meshnn.cli.app import main
+
+__all__ = ["main"]

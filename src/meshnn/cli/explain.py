@@ -1,0 +1,79 @@
+"""`meshnn explain`: what each gradient method would cost on a mesh of given sizes."""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from meshnn.mesh import Mesh
+from meshnn.topology import Topology
+
+__all__ = ["explain"]
+
+
+class Family(StrEnum):
+    """Families of graphs."""
+
+    mesh = "mesh"
+    cascade = "cascade"
+
+
+def explain(
+    inputs: Annotated[int, typer.Option("--inputs", "-i", help="Features.")] = 2,
+    hidden: Annotated[int, typer.Option("--hidden", "-n", help="Hidden neurons.")] = 15,
+    outputs: Annotated[int, typer.Option("--outputs", "-o", help="Outputs.")] = 2,
+    layers: Annotated[
+        str | None, typer.Option("--layers", help="A layered net instead, for example 32,14,13,10.")
+    ] = None,
+    family: Annotated[Family, typer.Option("--family", help="Kind of graph.")] = Family.mesh,
+    density: Annotated[float, typer.Option("--density", help="Share of the allowed edges to keep.")] = 1.0,
+    ticks: Annotated[int | None, typer.Option("--ticks", "-t", help="Ticks; by default as many as count.")] = None,
+    batch: Annotated[int, typer.Option("--batch", "-b", help="Samples in a batch.")] = 64,
+    activation: Annotated[str, typer.Option("--activation", "-a", help="Of the hidden neurons.")] = "relu",
+    jacobian: Annotated[bool, typer.Option("--jacobian", help="Explain the Jacobian instead of the gradient.")] = False,
+    seed: Annotated[int, typer.Option("--seed", help="Of the random edges.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Show what each gradient method would cost, which one is taken and why.
+
+    [bold]Examples[/bold]
+
+      meshnn explain --inputs 32 --hidden 50 --outputs 10 --density 0.2 --ticks 3
+
+      meshnn explain --layers 32,14,13,10
+
+      meshnn explain --inputs 2 --hidden 15 --outputs 2 --ticks 8 --batch 700
+    """
+    if layers is not None:
+        try:
+            sizes = [int(size) for size in layers.split(",")]
+        except ValueError:
+            raise typer.BadParameter(
+                f"expected sizes like 32,14,13,10, got {layers!r}", param_hint="--layers"
+            ) from None
+        topology = Topology.layered(sizes)
+    elif family is Family.cascade:
+        topology = Topology.cascade(inputs, hidden, outputs)
+    else:
+        topology = Topology.mesh(inputs, hidden, outputs, density=density, random_state=seed)
+    mesh = Mesh(topology, ticks, activation)
+    explanation = mesh.explain(batch, jacobian=jacobian)
+    if as_json:
+        rows = [dict(zip(explanation.columns[:-1], row, strict=False)) for row in explanation.rows]
+        typer.echo(json.dumps({"mesh": explanation.mesh, "batch_size": batch, "methods": rows,
+                               "chosen": explanation.chosen, "reason": explanation.reason,
+                               "edges": explanation.n_edges, "dead_edges": explanation.n_dead}, indent=2))  # fmt: skip
+        return
+    table = Table(title=f"{explanation.mesh}, batch of {batch}", title_justify="left")
+    for column in explanation.columns:
+        table.add_column(column, justify="right" if column in ("multiply-adds", "bytes") else "left")
+    for row in explanation.rows:
+        table.add_row(*row, style="bold" if row[0] == explanation.chosen else None)
+    console = Console()
+    console.print(table)
+    console.print(explanation.summary, highlight=False)
