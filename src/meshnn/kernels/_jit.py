@@ -19,7 +19,7 @@ from pathlib import Path
 
 from numba import njit
 
-__all__ = ["FAST", "announce", "jit", "jit_exact", "jit_inner"]
+__all__ = ["FAST", "announce", "jit", "jit_exact", "jit_inline", "jit_inner"]
 
 #: LLVM's permissions without `nnan` and `ninf`.
 FAST = ("reassoc", "nsz", "arcp", "contract", "afn")
@@ -37,19 +37,21 @@ def _fingerprint():
 _STAMP = _fingerprint()
 
 
-def _compile(function, fastmath, entry=True):
-    dispatcher = njit(
-        nogil=True,
-        cache=True,
-        error_model="numpy",
-        fastmath=fastmath,
+def _compile(function, fastmath, entry=True, inline=False):
+    options = {
+        "nogil": True,
+        "error_model": "numpy",
+        "fastmath": fastmath,
         # only entry points are called from Python; the wrappers of the others would be compiled for nothing
-        no_cpython_wrapper=not entry,
-        no_cfunc_wrapper=True,
-    )(function)
-    index = getattr(getattr(dispatcher, "_cache", None), "_cache_file", None)
-    if index is not None:  # absent when Numba finds no folder to write to: then nothing is cached
-        index._source_stamp = _STAMP
+        "no_cpython_wrapper": not entry,
+        "no_cfunc_wrapper": True,
+        "forceinline": inline,
+    }
+    try:
+        dispatcher = njit(cache=True, **options)(function)
+    except RuntimeError:  # no folder that could be written to: compile in every process
+        return njit(**options)(function)
+    dispatcher._cache._cache_file._source_stamp = _STAMP
     return dispatcher
 
 
@@ -61,6 +63,11 @@ def jit(function):
 def jit_inner(function):
     """The same for a function that only other kernels call."""
     return _compile(function, set(FAST), entry=False)
+
+
+def jit_inline(function):
+    """The same, always inlined: a call would pass rows through memory and the fields of all arrays on the stack."""
+    return _compile(function, set(FAST), entry=False, inline=True)
 
 
 def jit_exact(function):

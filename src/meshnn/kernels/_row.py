@@ -229,13 +229,34 @@ def width(typingctx, array):
     return types.intp(array), lambda context, builder, sig, args: context.get_constant(types.intp, count)
 
 
-def _halves(builder, x):
-    """Sums of neighbours: of two vectors side by side, or of one with itself."""
-    first, second = x if isinstance(x, tuple) else (x, x)
-    width = first.type.count * (2 if isinstance(x, tuple) else 1)
-    even = builder.shuffle_vector(first, second, _mask(range(0, width, 2)))
-    odd = builder.shuffle_vector(first, second, _mask(range(1, width, 2)))
-    return builder.fadd(even, odd, flags=FAST)
+def _fold(builder, x):
+    """The lower half of a vector plus its upper half."""
+    half = x.type.count // 2
+    lower = builder.shuffle_vector(x, x, _mask(range(half)))
+    upper = builder.shuffle_vector(x, x, _mask(range(half, 2 * half)))
+    return builder.fadd(lower, upper, flags=FAST)
+
+
+def _add_neighbours(builder, x, y):
+    """Sums of neighbours of x and y, interleaved in groups of 128 bits, as x86 shuffles best."""
+    group = 4 if x.type.element == ir.FloatType() else 2
+    even = []
+    for base in range(0, x.type.count, group):
+        pairs = range(base, base + group, 2)
+        even += [*pairs, *(x.type.count + k for k in pairs)]
+    first = builder.shuffle_vector(x, y, _mask(even))
+    second = builder.shuffle_vector(x, y, _mask(k + 1 for k in even))
+    return builder.fadd(first, second, flags=FAST)
+
+
+def _four_sums(builder, a, b, c, d):
+    """The sums of four vectors as a vector of four."""
+    ab, cd = _add_neighbours(builder, a, b), _add_neighbours(builder, c, d)
+    if ab.type.count == 8:
+        return _fold(builder, _add_neighbours(builder, ab, cd))
+    lower = builder.shuffle_vector(ab, cd, _mask([0, 1, 4, 5]))
+    upper = builder.shuffle_vector(ab, cd, _mask([2, 3, 6, 7]))
+    return builder.fadd(lower, upper, flags=FAST)
 
 
 def _partial(builder, x, y, width):
@@ -255,7 +276,7 @@ def dot(typingctx, x, y):
     def generate(context, builder, sig, args):
         total = _partial(builder, args[0], args[1], 256 // x.dtype.bitwidth)
         while total.type.count > 1:
-            total = _halves(builder, total)
+            total = _fold(builder, total)
         return builder.extract_element(total, _I32(0))
 
     return x.dtype(x, y), generate
@@ -267,10 +288,7 @@ def dot4(typingctx, out, p, v, a, b, c, d):
 
     def generate(context, builder, sig, args):
         width = 256 // v.dtype.bitwidth
-        sums = [_partial(builder, args[2], x, width) for x in args[3:]]
-        total = _halves(builder, (_halves(builder, (sums[0], sums[1])), _halves(builder, (sums[2], sums[3]))))
-        while total.type.count > 4:
-            total = _halves(builder, total)
+        total = _four_sums(builder, *(_partial(builder, args[2], x, width) for x in args[3:]))
         pointer = _pointer(context, builder, sig, args, 1, total.type, 1)
         align = v.dtype.bitwidth // 8
         builder.store(builder.fadd(builder.load(pointer, align=align), total, flags=FAST), pointer, align=align)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from meshnn.kernels._jit import jit, jit_inner
 from meshnn.kernels._row import axpy, dot, fma, load, mul, ones, store, width, zeros
-from meshnn.kernels.forward import clamp, run_tick
+from meshnn.kernels.forward import clamp, run_tick, slope
 from meshnn.kernels.gradient import correlate
 from meshnn.kernels.losses import loss_chunk
 
@@ -19,7 +19,7 @@ __all__ = ["blocks_gradient_part", "blocks_jacobian_part"]
 
 
 @jit_inner
-def _advance(block_ops, blocks, w, k, before, D, store_):
+def _advance(block_ops, blocks, w, codes, k, before, after, D, store_):
     """Carry all blocks from tick k - 1 to tick k."""
     for b in range(blocks.neuron.shape[0]):
         q = blocks.chain[b, k]
@@ -40,7 +40,7 @@ def _advance(block_ops, blocks, w, k, before, D, store_):
                     f = axpy(f, w[p], load(store_, old + block_ops.col[p]))
                 if o == j and blocks.birth[e] < k:
                     f = axpy(f, store_.dtype.type(1), load(before, blocks.src[e]))
-                store(store_, new + (r - first), mul(f, load(D, o)))
+                store(store_, new + (r - first), mul(f, slope(codes[o], after, D, o)))
 
 
 @jit_inner
@@ -50,7 +50,7 @@ def _run(ops, forward, w, codes, block_ops, blocks, bw, X, c, S, D, store_, stop
         before, after = S[(k - 1) & 1], S[k & 1]
         clamp(X, k - 1, c, before)
         run_tick(ops, forward[k], w, before, after, D[k & 1], codes)
-        _advance(block_ops, blocks, bw, k, before, D[k & 1], store_)
+        _advance(block_ops, blocks, bw, codes, k, before, after, D[k & 1], store_)
 
 
 @jit
@@ -75,7 +75,7 @@ def blocks_gradient_part(
         loss += loss_chunk(loss_code, S[new, first_output:], y[0, c], share[0, c], G, scratch)
         for o in range(n_outputs):
             j = first_output + o
-            store(V[0], j, mul(load(G, o), load(D[new], j)))
+            store(V[0], j, mul(load(G, o), slope(codes[j], S[new], D[new], j)))
         correlate(gradient_ops, gradient[ticks], V[0], S[old], g)
         if ticks == 1:
             continue

@@ -3,7 +3,7 @@
     L   samples in a row; a chunk is L samples, the last one of a batch is filled up with copies of its last sample
     X   (T, chunks, n_inputs, L)   packed inputs; T is 1 if they do not change from tick to tick, else ticks
     S   (ticks + 1, n, L)   states; S[k, i] is the row of samples of neuron i after tick k
-    D   (ticks + 1, n, L)   phi'(t_k)
+    D   (ticks + 1, n, L)   phi'(t_k), where the activation is neither identity nor relu: read it with `slope`
     w   (entries,)          weights in the order of the plan's entries
 
 The row of the bias neuron is set when the buffers are made and never written. Functions whose names end in `_part`
@@ -12,12 +12,12 @@ are entry points; they run the chunks first to last and release the GIL.
 
 from __future__ import annotations
 
-from meshnn.kernels._jit import jit, jit_inner
+from meshnn.kernels._jit import jit, jit_inline
 from meshnn.kernels._row import axpy, load, ones, relu, step, store, width, zeros
 from meshnn.kernels.activations import activate_row
 from meshnn.kernels.codes import IDENTITY, RELU
 
-__all__ = ["clamp", "pack_part", "predict_part", "run_tick", "run_ticks", "states_part"]
+__all__ = ["clamp", "pack_part", "predict_part", "run_tick", "run_ticks", "slope", "states_part"]
 
 
 @jit
@@ -36,7 +36,7 @@ def pack_part(given, first, last, packed):
                     packed[k, c, i, l] = given[k, size - 1, i]
 
 
-@jit_inner
+@jit_inline
 def clamp(X, k, c, S):
     """Set the input rows of S to chunk c of tick k."""
     x = X[k if X.shape[0] > 1 else 0, c]
@@ -44,7 +44,7 @@ def clamp(X, k, c, S):
         store(S, i, load(x, i))
 
 
-@jit_inner
+@jit_inline
 def run_tick(ops, q, w, before, after, D, codes):
     """One tick over list q: rows of `after` become phi of the weighted sums of rows of `before`."""
     for r in range(ops.start[q], ops.start[q + 1]):
@@ -55,16 +55,24 @@ def run_tick(ops, q, w, before, after, D, codes):
         code = codes[j]
         if code == IDENTITY:
             store(after, j, t)
-            store(D, j, ones(D))
         elif code == RELU:
             store(after, j, relu(t))
-            store(D, j, step(t))
         else:
             store(after, j, t)
             activate_row(code, after, D, j)
 
 
-@jit_inner
+@jit_inline
+def slope(code, S, D, j):
+    """phi'(t) of row j. Of identity and relu it follows from the state, so it is not stored."""
+    if code == IDENTITY:
+        return ones(S)
+    if code == RELU:
+        return step(load(S, j))
+    return load(D, j)
+
+
+@jit_inline
 def run_ticks(ops, forward, w, codes, X, c, S, D):
     """All ticks of one chunk."""
     for k in range(1, forward.shape[0]):

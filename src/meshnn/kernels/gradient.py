@@ -15,15 +15,15 @@ Up to two ticks both are the same computation.
 
 from __future__ import annotations
 
-from meshnn.kernels._jit import jit, jit_inner
+from meshnn.kernels._jit import jit, jit_inline
 from meshnn.kernels._row import axpy, dot, dot4, fma, load, mul, store, zeros
-from meshnn.kernels.forward import run_ticks
+from meshnn.kernels.forward import run_ticks, slope
 from meshnn.kernels.losses import loss_chunk
 
 __all__ = ["correlate_row", "gradient_part", "pull_back", "push_tangent"]
 
 
-@jit_inner
+@jit_inline
 def correlate_row(ops, r, V, j, S, g):
     """g[p] += v . s over the entries p of row r: row j of V against the states its in-edges read."""
     v = load(V, j)
@@ -45,40 +45,40 @@ def correlate_row(ops, r, V, j, S, g):
         p += 1
 
 
-@jit_inner
+@jit_inline
 def correlate(ops, q, V, S, g):
     """The gradient of one tick: all rows of list q."""
     for r in range(ops.start[q], ops.start[q + 1]):
         correlate_row(ops, r, V, ops.rows[r], S, g)
 
 
-@jit_inner
-def pull_back(ops, q, w, after, D, before):
+@jit_inline
+def pull_back(ops, q, w, codes, after, S, D, before):
     """One transposed hop: before[i] = phi'[i] * sum over the neurons j that i feeds of w[i, j] after[j]."""
     for r in range(ops.start[q], ops.start[q + 1]):
         i = ops.rows[r]
         v = zeros(after)
         for p in range(ops.ptr[r], ops.ptr[r + 1]):
             v = axpy(v, w[p], load(after, ops.col[p]))
-        store(before, i, mul(v, load(D, i)))
+        store(before, i, mul(v, slope(codes[i], S, D, i)))
 
 
-@jit_inner
-def push_tangent(ops, tangents, a, w, D, T, hops):
+@jit_inline
+def push_tangent(ops, tangents, a, w, codes, S, D, T, hops):
     """Carry tangent a through the first `hops` lists of its chain; returns which half of T holds it."""
     m = tangents.tick[a]
     j = tangents.neuron[a]
     half = 0
-    store(T[half], j, load(D[m], j))
+    store(T[half], j, slope(codes[j], S[m], D[m], j))
     for h in range(hops):
         q = tangents.chain[tangents.ptr[a] + h]
-        old, new, phi = T[half], T[1 - half], D[m + 1 + h]
+        old, new, k = T[half], T[1 - half], m + 1 + h
         for r in range(ops.start[q], ops.start[q + 1]):
             o = ops.rows[r]
             f = zeros(old)
             for p in range(ops.ptr[r], ops.ptr[r + 1]):
                 f = axpy(f, w[p], load(old, ops.col[p]))
-            store(new, o, mul(f, load(phi, o)))
+            store(new, o, mul(f, slope(codes[o], S[k], D[k], o)))
         half = 1 - half
     return half
 
@@ -100,15 +100,15 @@ def gradient_part(
         loss += loss_chunk(loss_code, S[ticks, first_output:], y[0, c], share[0, c], G, scratch)
         for o in range(n_outputs):
             j = first_output + o
-            store(V[ticks & 1], j, mul(load(G, o), load(D[ticks], j)))
+            store(V[ticks & 1], j, mul(load(G, o), slope(codes[j], S[ticks], D[ticks], j)))
         correlate(gradient_ops, gradient[ticks], V[ticks & 1], S[ticks - 1], g)
         for k in range(ticks - 1, ticks - 1 - hops_back, -1):
-            pull_back(ops, back[k], w, V[(k + 1) & 1], D[k], V[k & 1])
+            pull_back(ops, back[k], w, codes, V[(k + 1) & 1], S[k], D[k], V[k & 1])
             correlate(gradient_ops, gradient[k], V[k & 1], S[k - 1], g)
         readout = V[(ticks - 1) & 1]
         for a in range(tangents.tick.shape[0]):
             hops = tangents.ptr[a + 1] - tangents.ptr[a]
-            half = push_tangent(ops, tangents, a, w, D, T, hops - 1)
+            half = push_tangent(ops, tangents, a, w, codes, S, D, T, hops - 1)
             q = tangents.chain[tangents.ptr[a + 1] - 1]
             v = zeros(readout)
             for r in range(ops.start[q], ops.start[q + 1]):

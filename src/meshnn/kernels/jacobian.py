@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from meshnn.kernels._jit import jit, jit_inner
 from meshnn.kernels._row import fma, load, store, width, zeros
-from meshnn.kernels.forward import run_ticks
+from meshnn.kernels.forward import run_ticks, slope
 from meshnn.kernels.gradient import pull_back, push_tangent
 
 __all__ = ["jacobian_part"]
@@ -31,13 +31,13 @@ def _spread(ops, q, V, S, C, base):
 
 
 @jit_inner
-def _one_hot(D, V, n_outputs, o):
+def _one_hot(codes, S, D, V, n_outputs, o):
     """phi' of output o in row o of V, zero for the other outputs."""
-    n = D.shape[0]
+    n = S.shape[0]
     for other in range(n_outputs):
         j = n - n_outputs + other
         if other == o:
-            store(V, j, load(D, j))
+            store(V, j, slope(codes[j], S, D, j))
         else:
             store(V, j, zeros(V))
 
@@ -58,18 +58,19 @@ def jacobian_part(
             store(C, e, zeros(C))
         if hops_back > 0:
             for o in range(n_outputs):
-                _one_hot(D[ticks], V[ticks & 1], n_outputs, o)
+                _one_hot(codes, S[ticks], D[ticks], V[ticks & 1], n_outputs, o)
                 _spread(ops, gradient[ticks], V[ticks & 1], S[ticks - 1], C, o * n_edges)
                 for k in range(ticks - 1, 0, -1):
-                    pull_back(ops, back[k], w, V[(k + 1) & 1], D[k], V[k & 1])
+                    pull_back(ops, back[k], w, codes, V[(k + 1) & 1], S[k], D[k], V[k & 1])
                     _spread(ops, gradient[k], V[k & 1], S[k - 1], C, o * n_edges)
         else:
             q = gradient[ticks]
             for r in range(ops.start[q], ops.start[q + 1]):
                 j = ops.rows[r]
-                _spread_row(ops, r, D[ticks], j, S[ticks - 1], C, (j - (n - n_outputs)) * n_edges)
+                store(V[0], j, slope(codes[j], S[ticks], D[ticks], j))
+                _spread_row(ops, r, V[0], j, S[ticks - 1], C, (j - (n - n_outputs)) * n_edges)
             for a in range(tangents.tick.shape[0]):
-                half = push_tangent(ops, tangents, a, w, D, T, tangents.ptr[a + 1] - tangents.ptr[a])
+                half = push_tangent(ops, tangents, a, w, codes, S, D, T, tangents.ptr[a + 1] - tangents.ptr[a])
                 q = tangents.chain[tangents.ptr[a + 1] - 1]
                 for r in range(ops.start[q], ops.start[q + 1]):
                     j = ops.rows[r]

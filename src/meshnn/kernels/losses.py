@@ -8,7 +8,7 @@ G   (n_outputs, L)   becomes dE/dY, shares included
 
 from __future__ import annotations
 
-from meshnn.kernels._jit import jit, jit_inner
+from meshnn.kernels._jit import jit, jit_inline
 from meshnn.kernels._row import add, div, dot, fma, larger, load, mul, store, sub, where_equal, width, zeros
 from meshnn.kernels.codes import CROSS_ENTROPY
 from meshnn.kernels.elementary import exp, log
@@ -24,7 +24,7 @@ def loss_chunk(code, Y, y, r, G, scratch):
     return _squared_error(Y, y, r, G)
 
 
-@jit_inner
+@jit_inline
 def _cross_entropy(Y, y, r, G, scratch):
     """Softmax and cross-entropy: log(sum exp(Y)) - Y[label]; shifted by the largest output, so it cannot overflow."""
     n_outputs = G.shape[0]
@@ -51,7 +51,7 @@ def _cross_entropy(Y, y, r, G, scratch):
     return dot(share, add(load(scratch, 0), sub(top, picked)))
 
 
-@jit_inner
+@jit_inline
 def _squared_error(Y, y, r, G):
     """Half the squared distance."""
     share = load(r, 0)

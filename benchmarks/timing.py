@@ -1,0 +1,23 @@
+"""Timing on noisy machines: contestants take turns, and the best of several rounds counts."""
+
+import resource
+import time
+
+
+def best_of(contestants, rounds=7, warm=True):
+    """`{name: seconds}` of callables; each is called once a round, in turn, so that all see the same noise."""
+    if warm:
+        for call in contestants.values():
+            call()
+    best = dict.fromkeys(contestants, float("inf"))
+    for _ in range(rounds):
+        for name, call in contestants.items():
+            start = time.perf_counter()
+            call()
+            best[name] = min(best[name], time.perf_counter() - start)
+    return best
+
+
+def peak_memory():
+    """Peak resident bytes of this process so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
