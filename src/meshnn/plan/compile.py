@@ -27,32 +27,38 @@ class OpsBuilder:
     """Collects lists and lays them end to end."""
 
     limit: int | None = None
+    n_lists: int = 0
+    entries: int = 0
+    n_rows: int = 0
+    _lengths: list[I64] = field(default_factory=list)
     _rows: list[I64] = field(default_factory=list)
     _counts: list[I64] = field(default_factory=list)
     _cols: list[I64] = field(default_factory=list)
     _eids: list[I64] = field(default_factory=list)
-    entries: int = 0
-    n_rows: int = 0
 
-    def add(self, rows: I64, counts: I64, col: I64, eid: I64) -> int:
-        """Append a list; its number."""
-        self._rows.append(rows)
-        self._counts.append(counts)
-        self._cols.append(col)
-        self._eids.append(eid)
+    def add(self, rows: I64, counts: I64, col: I64, eid: I64, lengths: I64 | None = None) -> int:
+        """Append a list, or as many as there are lengths; the number of the first."""
+        lengths = np.array([len(rows)]) if lengths is None else lengths
+        first = self.n_lists
+        for kept, new in zip(
+            (self._lengths, self._rows, self._counts, self._cols, self._eids),
+            (lengths, rows, counts, col, eid),
+            strict=True,
+        ):
+            kept.append(new)
+        self.n_lists += len(lengths)
         self.entries += len(col)
         self.n_rows += len(rows)
         if self.limit is not None and self.entries * 12 + self.n_rows * 8 > self.limit:
             raise PlanTooLargeError
-        return len(self._rows) - 1
+        return first
 
     def build(self) -> Ops:
         """The table."""
-        counts = np.concatenate([*self._counts, _NONE])
         return Ops(
-            start=_offsets(np.array([len(rows) for rows in self._rows], dtype=np.int64)),
+            start=_offsets(np.concatenate([*self._lengths, _NONE])),
             rows=np.concatenate([*self._rows, _NONE]).astype(np.uint32),
-            ptr=_offsets(counts),
+            ptr=_offsets(np.concatenate([*self._counts, _NONE])),
             col=np.concatenate([*self._cols, _NONE]).astype(np.uint32),
             eid=np.concatenate([*self._eids, _NONE]).astype(np.int64),
         )
@@ -131,50 +137,73 @@ class Schedule:
         return np.sort(eid[self.rows[k, self.dst[eid]]])
 
 
-def _tangents(
-    schedule: Schedule, ops: OpsBuilder, stop: int, gradient_lists: I64, table: Ops, sample: I64 | None = None
-) -> Tangents:
-    """Chains of lists that carry each (tick m, neuron j) forward to tick `stop`.
+class _Automaton:
+    """Lists that carry sets of neurons forward by one tick.
 
     The set of neurons that j influences after some hops is a state of a small automaton: sets that were met before, at
     a tick with the same rows, share their list. A saturated set is stored once, however many tangents run through it.
     """
-    memo: dict[tuple[bytes, int], tuple[int, I64]] = {}
-    dst, src = schedule.dst, schedule.src
 
-    def follow(nodes: I64, k: int) -> tuple[int, I64]:
-        key = (nodes.tobytes(), schedule.row_set[k])
-        found = memo.get(key)
+    def __init__(self, schedule: Schedule, ops: OpsBuilder) -> None:
+        self.schedule = schedule
+        self.ops = ops
+        self._singles: dict[int, tuple[I64, I64, I64]] = {}
+        self._sets: dict[tuple[bytes, int], tuple[int, I64]] = {}
+
+    def singles(self, k: int) -> tuple[I64, I64, I64]:
+        """`(list, ptr, ends)`: for every single neuron at once, its list into tick k and the neurons that reaches."""
+        key = self.schedule.row_set[k]
+        if key not in self._singles:
+            s, n = self.schedule, self.schedule.topology.n_neurons
+            eid = s.out_order[s.rows[k, s.dst[s.out_order]]]  # by source, then destination
+            ptr = np.zeros(n + 1, dtype=np.int64)
+            np.cumsum(np.bincount(s.src[eid], minlength=n), out=ptr[1:])
+            first = self.ops.add(s.dst[eid], np.ones(len(eid), dtype=np.int64), s.src[eid], eid, np.diff(ptr))
+            self._singles[key] = first + np.arange(n), ptr, s.dst[eid]
+        return self._singles[key]
+
+    def follow(self, nodes: I64, k: int) -> tuple[int, I64]:
+        """The list of a set of neurons into tick k, and the set it reaches."""
+        key = (nodes.tobytes(), self.schedule.row_set[k])
+        found = self._sets.get(key)
         if found is None:
-            eid = schedule.hop(nodes, k)
-            rows, counts = np.unique(dst[eid], return_counts=True)
-            found = memo[key] = ops.add(rows, counts, src[eid], eid), rows
+            eid = self.schedule.hop(nodes, k)
+            rows, counts = np.unique(self.schedule.dst[eid], return_counts=True)
+            found = self._sets[key] = self.ops.add(rows, counts, self.schedule.src[eid], eid), rows
         return found
 
-    ticks: list[int] = []
-    neurons: list[int] = []
-    row_of: list[int] = []
-    lengths: list[int] = []
-    chain: list[int] = []
+
+def _tangents(schedule: Schedule, ops: OpsBuilder, stop: int, gradient_lists: I64, table: Ops) -> Tangents:
+    """Chains of lists that carry each (tick m, neuron j) that has a gradient at m forward to tick `stop`."""
+    automaton = _Automaton(schedule, ops)
+    ticks: list[I64] = [_NONE]
+    row_of: list[I64] = [_NONE]
+    lengths: list[I64] = [_NONE]
+    chains: list[I64] = [_NONE]
     for m in range(1, stop):
         q = int(gradient_lists[m])
         first, last = int(table.start[q]), int(table.start[q + 1])
-        used = first + np.flatnonzero(np.diff(table.ptr[first : last + 1].astype(np.int64)))
-        for r in used.tolist():
-            nodes = np.array([table.rows[r]], dtype=np.int64)
-            for k in range(m + 1, stop + 1):
-                q, nodes = follow(nodes, k)
-                chain.append(q)
-            ticks.append(m)
-            neurons.append(int(table.rows[r]))
-            row_of.append(r)
-            lengths.append(stop - m)
+        rows = first + np.flatnonzero(np.diff(table.ptr[first : last + 1].astype(np.int64)))
+        starts = table.rows[rows].astype(np.int64)
+        lists, ptr, ends = automaton.singles(m + 1)
+        chain = np.empty((len(rows), stop - m), dtype=np.int64)
+        chain[:, 0] = lists[starts]
+        if stop > m + 1:
+            for a, j in enumerate(starts.tolist()):
+                nodes = ends[ptr[j] : ptr[j + 1]]
+                for h in range(1, stop - m):
+                    chain[a, h], nodes = automaton.follow(nodes, m + 1 + h)
+        ticks.append(np.full(len(rows), m))
+        row_of.append(rows)
+        lengths.append(np.full(len(rows), stop - m))
+        chains.append(chain.ravel())
+    row = np.concatenate(row_of)
     return Tangents(
-        tick=np.array(ticks, dtype=np.int64),
-        neuron=np.array(neurons, dtype=np.int64),
-        row=np.array(row_of, dtype=np.int64),
-        ptr=_offsets(np.array(lengths, dtype=np.int64)).astype(np.int64),
-        chain=np.array(chain, dtype=np.int64),
+        tick=np.concatenate(ticks),
+        neuron=table.rows[row].astype(np.int64),
+        row=row,
+        ptr=_offsets(np.concatenate(lengths)).astype(np.int64),
+        chain=np.concatenate(chains),
     )
 
 
