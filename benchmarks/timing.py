@@ -4,17 +4,17 @@ import resource
 import time
 
 
-def best_of(contestants, rounds=7, warm=True):
-    """`{name: seconds}` of callables; each is called once a round, in turn, so that all see the same noise."""
-    if warm:
-        for call in contestants.values():
-            call()
+def best_of(contestants, rounds=7, calls=1):
+    """`{name: seconds}` of callables; each is called so many times a round, in turn, so that all see the same noise."""
+    for call in contestants.values():
+        call()
     best = dict.fromkeys(contestants, float("inf"))
     for _ in range(rounds):
         for name, call in contestants.items():
-            start = time.perf_counter()
-            call()
-            best[name] = min(best[name], time.perf_counter() - start)
+            for _ in range(calls):
+                start = time.perf_counter()
+                call()
+                best[name] = min(best[name], time.perf_counter() - start)
     return best
 
 

@@ -80,6 +80,7 @@ class Mesh:
         self._codes = checks.activation_codes(topology, activation, output_activation)
         self._programs: dict[tuple[Any, ...], Program] = {}
         self._decisions: dict[tuple[Any, ...], Decision] = {}
+        self._resolved: dict[tuple[Any, ...], str] = {}
         self.ticks = topology.default_ticks(self.awake) if ticks is None else ticks
         if weights is None:
             weights = self._draw(np.random.default_rng(random_state))
@@ -191,6 +192,7 @@ class Mesh:
         self._topology, self._weights = topology, fresh
         self._programs.clear()
         self._decisions.clear()
+        self._resolved.clear()
 
     # -- what it does --------------------------------------------------------------------------------------------
 
@@ -345,6 +347,9 @@ class Mesh:
     def _resolve(self, method: str, batch: int, n_threads: int | None, jacobian: bool = False) -> str:
         """The method to run, once it is known to fit in memory."""
         checks.known("method", method, _CHOICES)
+        key = (method, self.ticks, jacobian)
+        if key in self._resolved:  # it ran before, so it fits
+            return self._resolved[key]
         decision = self._decide(batch, n_threads, jacobian, way_out=method != "forward")
         chosen = decision.chosen if method in ("auto", "forward") else method
         needed, memory = decision.cost(chosen).bytes, available_memory()
@@ -355,6 +360,7 @@ class Mesh:
                 f'method="{chosen}" at {self.ticks} ticks would need {format_bytes(needed)}, '
                 f"the machine has {format_bytes(memory)}; {advice}"
             )
+        self._resolved[key] = chosen
         return chosen
 
     def _fewer_ticks(self, memory: int) -> str:
@@ -408,11 +414,11 @@ class Mesh:
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        return {k: v for k, v in self.__dict__.items() if k not in ("_programs", "_decisions")}
+        return {k: v for k, v in self.__dict__.items() if k not in ("_programs", "_decisions", "_resolved")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._programs, self._decisions = {}, {}
+        self._programs, self._decisions, self._resolved = {}, {}, {}
 
 
 def _threads(n_threads: int | None) -> int | None:

@@ -10,6 +10,8 @@ Arrays must be C-contiguous with `lanes` columns; `aligned` allocates them so th
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from llvmlite import ir
 from numba import types
@@ -48,11 +50,11 @@ def lanes(dtype) -> int:
     return ROW_BYTES // np.dtype(dtype).itemsize
 
 
-def aligned(shape, dtype):
-    """A zeroed array whose first byte starts a cache line."""
-    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
-    raw = np.zeros(size + 64, np.uint8)
-    start = -raw.ctypes.data % 64
+def aligned(shape, dtype, make=np.zeros):
+    """A zeroed (or, with np.empty, an arbitrary) array whose first byte starts a cache line."""
+    size = math.prod(shape) * np.dtype(dtype).itemsize
+    raw = make(size + 64, np.uint8)
+    start = -raw.__array_interface__["data"][0] % 64
     return raw[start : start + size].view(dtype).reshape(shape)
 
 

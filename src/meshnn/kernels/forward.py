@@ -17,23 +17,7 @@ from meshnn.kernels._row import axpy, load, ones, relu, step, store, width, zero
 from meshnn.kernels.activations import activate_row
 from meshnn.kernels.codes import IDENTITY, RELU
 
-__all__ = ["clamp", "pack_part", "predict_part", "run_tick", "run_ticks", "slope", "states_part"]
-
-
-@jit
-def pack_part(given, first, last, packed):
-    """Samples (T, batch, m) into rows (T, chunks, m, L), for the chunks first to last."""
-    L = width(given)
-    size = given.shape[1]
-    for k in range(given.shape[0]):
-        for c in range(first, last):
-            begin = c * L
-            count = min(L, size - begin)
-            for i in range(given.shape[2]):
-                for l in range(count):
-                    packed[k, c, i, l] = given[k, begin + l, i]
-                for l in range(count, L):
-                    packed[k, c, i, l] = given[k, size - 1, i]
+__all__ = ["clamp", "predict_part", "run_tick", "run_ticks", "slope", "states_part"]
 
 
 @jit_inline

@@ -27,7 +27,9 @@ DEARER = 10.0
 ROW_BYTES = 256
 #: What starting and ending a row costs, in multiply-adds. Fitted to the kernels by benchmarks/ticks.py.
 _ROW = 2.0
-#: Edges that a cost estimate may walk over.
+#: A cost estimate looks at all tangents or blocks if there are this few, else at a random sample of so many ...
+_SAMPLE = 1000
+#: ... or fewer, once it has walked over so many edges.
 _WALK = 3_000_000
 
 
@@ -84,8 +86,8 @@ class _Walk:
 
 
 def _sampled(count: int) -> I64:
-    """The order in which to look at `count` things: all in turn if they are few, a fixed random order if many."""
-    return np.arange(count) if count <= 512 else np.random.default_rng(0).permutation(count)
+    """Which of `count` things to look at: all in turn if they are few, a fixed random sample if they are many."""
+    return np.arange(count) if count <= _SAMPLE else np.random.default_rng(0).choice(count, _SAMPLE, replace=False)
 
 
 def _factored(schedule: Schedule, stop: int, jacobian: bool) -> tuple[float, float, float, bool]:

@@ -1,0 +1,82 @@
+"""A million edges: plan, first and next gradients, memory; and the same graph with a million more, hidden to hidden.
+
+Ours runs in a process of its own, so that its peak memory is its own: `python large.py EXTRA TICKS METHOD` prints JSON.
+"""
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+BATCH = 64
+
+
+def measure():
+    """Rows for the large graph alone and with a million hidden-to-hidden edges at ticks 2 and 3."""
+    rows = [_child(0, 2, "auto"), _child(1_000_000, 2, "auto"), _child(1_000_000, 3, "auto")]
+    rows += [_child(1_000_000, 3, method) for method in ("factored", "adjoint")]
+    return {"rows": rows, "torch": torch_row()}
+
+
+def _child(extra, ticks, method):
+    command = [sys.executable, __file__, str(extra), str(ticks), method]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def torch_row():
+    """PyTorch's best and ours, taking turns in this process, on the graph of a million edges at ticks 2."""
+    import numpy as np
+
+    import peer_torch
+    from meshnn import Mesh
+    from nets import data, initial_weights, large_topology
+    from timing import best_of
+
+    topology = large_topology()
+    X, y = data(topology.n_inputs, topology.n_outputs, BATCH)
+    weights = initial_weights(topology)
+    mesh = Mesh(topology, 2, weights=weights)
+    peer = peer_torch.large_gradient(topology, 2, X, y, weights)
+    want_loss, want = peer()
+    loss, got = mesh.gradient(X, y, n_threads=1)
+    scale = np.abs(want).max()
+    assert abs(loss - want_loss) < 1e-4 * want_loss, (loss, want_loss)
+    assert np.abs(got - want).max() < 1e-4 * scale, "the gradients differ"
+    best = best_of({"meshnn": lambda: mesh.gradient(X, y, n_threads=1), "torch": peer}, rounds=7)
+    return {"milliseconds": {k: v * 1e3 for k, v in best.items()}, "times torch": best["torch"] / best["meshnn"]}
+
+
+def _run(extra, ticks, method):
+    from meshnn import Mesh
+    from nets import data, initial_weights, large_topology
+    from timing import best_of, peak_memory
+
+    topology = large_topology(extra)
+    X, y = data(topology.n_inputs, topology.n_outputs, BATCH)
+    mesh = Mesh(topology, ticks, weights=initial_weights(topology))
+    before = peak_memory()
+    start = time.perf_counter()
+    mesh.gradient(X, y, method=method, n_threads=1)
+    first = time.perf_counter() - start
+    best = best_of({"next": lambda: mesh.gradient(X, y, method=method, n_threads=1)}, rounds=7)["next"]
+    explanation = mesh.explain(BATCH)
+    return {
+        "edges": topology.n_edges,
+        "dead": int(mesh.dead_edges().sum()),
+        "ticks": ticks,
+        "method": method,
+        "chosen": explanation.chosen if method == "auto" else method,
+        "reason": explanation.reason,
+        "methods": [dict(zip(explanation.columns, row, strict=True)) for row in explanation.rows],
+        "plan and first gradient, s": first,
+        "next gradients, ms": best * 1e3,
+        "peak memory over graph and data, MiB": (peak_memory() - before) / 2**20,
+        "peak memory of the process, MiB": peak_memory() / 2**20,
+    }
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).parent))
+    print(json.dumps(_run(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3])))

@@ -1,0 +1,199 @@
+"""All benchmarks in one run on one thread: prints ratios, says where a bar is missed, saves JSON.
+
+python benchmarks/run.py [--out FILE] [--quick] [--only steps,large,ticks,threads,processes]
+"""
+
+import argparse
+import json
+import os
+import platform
+import sys
+import time
+from pathlib import Path
+
+# Before numpy, jax and torch are imported: every contestant gets one thread.
+for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+    os.environ[_name] = "1"
+os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
+os.environ["JAX_PLATFORMS"] = "cpu"
+sys.path.insert(0, str(Path(__file__).parent))
+
+from rich.console import Console  # noqa: E402
+from rich.table import Table  # noqa: E402
+
+SECTIONS = ("steps", "large", "ticks", "threads", "processes")
+console = Console(width=max(Console().width, 120))
+
+
+def bar(value, least=None, most=None):
+    """A figure with its bar and whether it is met."""
+    met = (least is None or value >= least) and (most is None or value <= most)
+    wanted = f">= {least:g}" if least is not None else f"<= {most:g}"
+    return f"{value:.3g} ({wanted})" if met else f"[red]{value:.3g} ({wanted}) MISSED[/red]"
+
+
+def table(title, headings, rows):
+    """Print a table."""
+    drawn = Table(title=title, title_justify="left")
+    for heading in headings:
+        drawn.add_column(heading, justify="left" if heading in ("net", "what", "note") else "right")
+    for row in rows:
+        drawn.add_row(*map(str, row))
+    console.print(drawn)
+
+
+def show_steps(rows):
+    """Six nets."""
+    table(
+        "One training step, ticks 2, microseconds; times faster than the fastest way of each peer",
+        (
+            "net",
+            "live/edges",
+            "meshnn",
+            "jax masked",
+            "jax split",
+            "jax edges",
+            "torch",
+            "x jax",
+            "x jax masked",
+            "x torch",
+        ),
+        [
+            (
+                r["net"],
+                f"{r['live']}/{r['edges']}",
+                *(f"{r['microseconds'][k]:.1f}" for k in ("meshnn", "jax masked", "jax split", "jax edges")),
+                f"{r['microseconds'][r['fastest torch']]:.0f}",
+                bar(r["times jax"], least=25 if "500-" in r["net"] else 3),
+                f"{r['times jax masked']:.1f}",
+                bar(r["times torch"], least=10),
+            )
+            for r in rows
+        ],
+    )
+
+
+def show_large(result):
+    """A million edges."""
+    table(
+        "A million edges, batch 64, one thread",
+        ("ticks", "edges", "dead", "method", "first, s", "next, ms", "adds, MiB", "note"),
+        [
+            (
+                r["ticks"], r["edges"], r["dead"],
+                r["method"] if r["method"] != "auto" else f"auto: {r['chosen']}",
+                bar(r["plan and first gradient, s"], most=15),
+                f"{r['next gradients, ms']:.1f}",
+                bar(r["peak memory over graph and data, MiB"], most=1024),
+                r["reason"] if r["method"] == "auto" else "",
+            )
+            for r in result["rows"]
+        ],
+    )  # fmt: skip
+    t = result["torch"]
+    console.print(
+        f"PyTorch (CSR product, sampled_addmm): {t['milliseconds']['torch']:.0f} ms, "
+        f"meshnn {t['milliseconds']['meshnn']:.1f} ms: times faster {bar(t['times torch'], least=5)}\n"
+    )
+
+
+def show_ticks(rows):
+    """More ticks."""
+    names = ("factored", "blocks", "adjoint", "jax masked", "jax split")
+    table(
+        "Gradient at more ticks, microseconds, one thread",
+        ("net", "ticks", *names, "auto takes", "forward takes", "forward/best", "forward-only/adjoint"),
+        [
+            (
+                r["net"],
+                r["ticks"],
+                *(f"{r['microseconds'][k]:.0f}" if k in r["microseconds"] else "-" for k in names),
+                r["auto takes"],
+                r["forward takes"],
+                bar(r["forward over best forward-only"], most=1.3),
+                f"{r['forward-only over adjoint']:.1f}",
+            )
+            for r in rows
+        ],
+    )
+
+
+def show_threads(rows):
+    """Two threads."""
+    table(
+        "Two threads, ticks 3",
+        ("net", "batch", "1 thread, ms", "2 threads, ms", "speed-up", "same bits"),
+        [
+            (
+                r["net"],
+                r["batch"],
+                *(f"{r['milliseconds'][k]:.2f}" for k in ("1", "2")),
+                bar(r["speed-up"], least=1.6),
+                r["same bits"],
+            )
+            for r in rows
+        ],
+    )
+
+
+def show_processes(r):
+    """Start-up and memory."""
+    table(
+        "In a process of its own",
+        ("what", "figure"),
+        [
+            ("import meshnn, s", bar(r["import, s"], most=0.6)),
+            ("import and first gradient, empty cache, s", bar(r["import and first gradient, empty cache, s"], most=15)),
+            ("meanwhile on screen", r["on screen meanwhile"] or "[red]nothing[/red]"),
+            ("import and first gradient, warm cache, s", bar(r["import and first gradient, warm cache, s"], most=1)),
+            ("gradient of 33-50-10 at batch 1,000,000 adds, MiB", bar(r["batch of 1,000,000"]["adds, MiB"], most=200)),
+        ],
+    )
+
+
+def main():
+    """Measure, print, save."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=None, help="where to save the figures as JSON")
+    parser.add_argument("--quick", action="store_true", help="fewer rounds")
+    parser.add_argument("--only", default=",".join(SECTIONS), help="sections, comma-separated")
+    options = parser.parse_args()
+    chosen = options.only.split(",")
+    unknown = set(chosen) - set(SECTIONS)
+    if unknown:
+        parser.error(f"unknown section {', '.join(sorted(unknown))}; choose from {', '.join(SECTIONS)}")
+
+    import importlib
+
+    import jax
+    import numba
+    import numpy
+    import torch
+
+    torch.set_num_threads(1)
+    results = {
+        "versions": {m.__name__: m.__version__ for m in (jax, numba, numpy, torch)},
+        "machine": {"platform": platform.platform(), "processor": _processor(), "cores": os.cpu_count()},
+        "time": time.strftime("%Y-%m-%dT%H:%M:%S"),
+    }
+    for section in chosen:
+        module = importlib.import_module(section)
+        results[section] = module.measure() if section == "large" else module.measure(options.quick)
+        globals()[f"show_{section}"](results[section])
+        if options.out is not None:  # after every section: an interrupted run keeps what it has
+            options.out.parent.mkdir(parents=True, exist_ok=True)
+            options.out.write_text(json.dumps(results, indent=2) + "\n")
+    if options.out is not None:
+        console.print(f"saved to {options.out}")
+
+
+def _processor():
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), "unknown")
+
+
+if __name__ == "__main__":
+    main()

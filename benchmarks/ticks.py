@@ -1,0 +1,50 @@
+"""More ticks: every method, JAX beside, and whether `forward` picks the best forward-only method."""
+
+from functools import partial
+
+import peer_jax
+from meshnn import Mesh, Topology
+from nets import data, initial_weights, mesh_topology
+from timing import best_of
+
+
+def _graphs():
+    yield "3-15-2, 700", mesh_topology(2, 15, 2, 1.0), 700
+    yield "33-50-10 at 20%, 64", mesh_topology(32, 50, 10, 0.2), 64
+    ring = [(0, 2), *((k, k + 1) for k in range(2, 21)), (21, 2), (21, 22)]
+    yield "ring of 20, 256", Topology(1, 20, 1, [*ring, *((1, k) for k in range(2, 23))]), 256
+
+
+def measure(quick=False):
+    """A row a net and number of ticks: microseconds a gradient."""
+    rows = []
+    for name, topology, batch in _graphs():
+        for ticks in (3, 4, 8) if not name.startswith("ring") else (24, 48):
+            X, y = data(topology.n_inputs, topology.n_outputs, batch)
+            weights = initial_weights(topology)
+            mesh = Mesh(topology, ticks, "tanh", weights=weights)
+            repeats = 20
+            contestants = {
+                method: partial(mesh.gradient, X, y, method=method, n_threads=1)
+                for method in ("factored", "blocks", "adjoint", "auto", "forward")
+            }
+            slow = {"blocks"} if mesh.explain(batch).decision.cost("blocks").multiply_adds * batch > 3e8 else set()
+            contestants = {k: v for k, v in contestants.items() if k not in slow}
+            for way in ("masked", "split"):
+                contestants[f"jax {way}"] = peer_jax.gradient(way, topology, ticks, X, y, weights, repeats)
+            best = best_of(contestants, rounds=5 if quick else 15, calls=5)
+            micro = {k: v * 1e6 / (repeats if k.startswith("jax") else 1) for k, v in best.items()}
+            forward_only = min(micro[k] for k in ("factored", "blocks") if k in micro)
+            rows.append(
+                {
+                    "net": name,
+                    "ticks": ticks,
+                    "microseconds": micro,
+                    "left out": sorted(slow),
+                    "auto takes": mesh.explain(batch).chosen,
+                    "forward takes": mesh._resolve("forward", batch, 1),
+                    "forward over best forward-only": micro["forward"] / forward_only,
+                    "forward-only over adjoint": forward_only / micro["adjoint"],
+                }
+            )
+    return rows

@@ -1,0 +1,81 @@
+"""Samples and targets, cut into slabs and packed into rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshnn.engine.threads import chunks_of
+from meshnn.errors import DataError
+
+__all__ = ["Slab", "Targets", "slabs"]
+
+Array = NDArray[Any]
+
+#: Samples converted and packed at a time: bounds the memory that a large batch adds.
+SLAB = 65536
+
+
+@dataclass(frozen=True)
+class Targets:
+    """What the outputs are compared with."""
+
+    loss_code: int
+    values: Array  # (batch, 1) labels as numbers, or (batch, n_outputs) values
+    share: Array  # (batch, 1) each sample's share of the mean
+
+
+class Slab:
+    """The samples begin to end of a batch, in rows of samples once `pack` has seen their chunks."""
+
+    def __init__(self, X: Array, targets: Targets | None, begin: int, end: int, dtype: np.dtype[Any]) -> None:
+        self.begin, self.end = begin, end
+        self.size = end - begin
+        self._given = X[:, begin:end]
+        with np.errstate(over="ignore"):  # told below, by name
+            # writable, because Numba would compile everything again for a read-only array
+            self._samples = np.require(self._given, dtype, ["C_CONTIGUOUS", "ALIGNED", "WRITEABLE"])
+        self.X = _room(self._samples)
+        if targets is not None:
+            self._values, self._share = targets.values[None, begin:end], targets.share[None, begin:end]
+            self.y, self.share = _room(self._values), _room(self._share)
+
+    def pack(self, first: int, last: int) -> None:
+        """Pack the chunks first to last; refuses samples that are not finite."""
+        from meshnn.kernels.packing import pack_part
+
+        if not pack_part(self._samples, first, last, self.X, True):
+            raise self._not_finite()
+        if hasattr(self, "y"):
+            pack_part(self._values, first, last, self.y, True)
+            pack_part(self._share, first, last, self.share, False)
+
+    def _not_finite(self) -> DataError:
+        bad = ~np.isfinite(self._samples)
+        k, b, i = np.argwhere(bad)[0].tolist()
+        tick = f"tick {k}, " if bad.shape[0] > 1 else ""
+        value = self._given[k, b, i]
+        hint = f"does not fit {self._samples.dtype}" if np.isfinite(value) else "is not finite"
+        return DataError(
+            f"X holds {value} at {tick}sample {self.begin + b}, feature {i}, which {hint} "
+            f"({int(bad.sum())} such values in these {self.size} samples); remove or impute them"
+        )
+
+
+def _room(samples: Array) -> Array:
+    """Where samples (T, batch, m) go once packed: (T, chunks, m, L)."""
+    from meshnn.kernels._row import aligned, lanes
+
+    shape = (samples.shape[0], chunks_of(samples.shape[1], samples.dtype), samples.shape[2], lanes(samples.dtype))
+    room: Array = aligned(shape, samples.dtype, np.empty)
+    return room
+
+
+def slabs(X: Array, targets: Targets | None, dtype: np.dtype[Any], size: int = SLAB) -> Iterator[Slab]:
+    """The batch in pieces."""
+    for begin in range(0, X.shape[1], size):
+        yield Slab(X, targets, begin, min(begin + size, X.shape[1]), dtype)

@@ -1,0 +1,32 @@
+"""Samples into rows of samples, once a batch."""
+
+from __future__ import annotations
+
+from meshnn.kernels._jit import jit
+from meshnn.kernels._row import width
+
+__all__ = ["pack_part"]
+
+
+@jit
+def pack_part(given, first, last, packed, repeat):
+    """Samples (T, batch, m) into rows (T, chunks, m, L), for the chunks first to last; whether all are finite.
+
+    The last chunk is filled up with copies of the last sample (so that a filled-up place never overflows alone), or
+    with zeros if not `repeat`.
+    """
+    L = width(given)
+    size = given.shape[1]
+    spoilt = given.dtype.type(0)
+    for k in range(given.shape[0]):
+        for c in range(first, last):
+            begin = c * L
+            count = min(L, size - begin)
+            for i in range(given.shape[2]):
+                for l in range(count):
+                    x = given[k, begin + l, i]
+                    packed[k, c, i, l] = x
+                    spoilt += x * given.dtype.type(0)  # 0, or NaN for ever
+                for l in range(count, L):
+                    packed[k, c, i, l] = given[k, size - 1, i] if repeat else given.dtype.type(0)
+    return spoilt == 0
