@@ -23,7 +23,9 @@ def measure(quick=False):
             mesh = Mesh(topology, 3, activation, weights=initial_weights(topology))
             one, two = (mesh.gradient(X, y, n_threads=k) for k in (1, 2))
             same = one[0] == two[0] and np.array_equal(one[1], two[1])
-            best = best_of({k: partial(mesh.gradient, X, y, n_threads=k) for k in (1, 2)}, rounds=10 if quick else 40)
+            best = best_of(
+                {k: partial(mesh.gradient, X, y, n_threads=k) for k in (1, 2)}, rounds=5 if quick else 15, calls=10
+            )
             rows.append(
                 {
                     "net": name,

@@ -90,7 +90,7 @@ def _table(report: Report) -> Table:
             str(row.states) if new else "",
             str(row.gradients),
             f"{row.worst:.1e}",
-            "[green]ok[/green]" if row.passed else "[red]FAILED[/red]",
+            "[green]ok[/green]" if row.passed else "[red]FAIL[/red]",
             end_section=row.method == report.rows[-1].method,
         )
     table.add_row("paper", "1, 2", "tensor", *(str(Interval(*PAPER[kind])) for kind in ("states", "gradients")), "", "")

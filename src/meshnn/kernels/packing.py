@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from meshnn.kernels._jit import jit
-from meshnn.kernels._row import width
+from meshnn.kernels._row import axpy, dot, load, width, zeros
 
 __all__ = ["pack_part"]
 
@@ -17,16 +17,19 @@ def pack_part(given, first, last, packed, repeat):
     """
     L = width(given)
     size = given.shape[1]
-    spoilt = given.dtype.type(0)
+    spoilt = zeros(given)
+    nothing = given.dtype.type(0)
     for k in range(given.shape[0]):
         for c in range(first, last):
             begin = c * L
             count = min(L, size - begin)
+            rows = packed[k, c]
+            samples = given[k, begin : begin + count]
+            for l in range(count):
+                for i in range(given.shape[2]):
+                    rows[i, l] = samples[l, i]
             for i in range(given.shape[2]):
-                for l in range(count):
-                    x = given[k, begin + l, i]
-                    packed[k, c, i, l] = x
-                    spoilt += x * given.dtype.type(0)  # 0, or NaN for ever
                 for l in range(count, L):
-                    packed[k, c, i, l] = given[k, size - 1, i] if repeat else given.dtype.type(0)
-    return spoilt == 0
+                    rows[i, l] = given[k, size - 1, i] if repeat else nothing
+                spoilt = axpy(spoilt, nothing, load(rows, i))  # 0, or NaN for ever
+    return dot(spoilt, spoilt) == 0

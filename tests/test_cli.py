@@ -1,0 +1,109 @@
+"""The command line in a real process."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+
+def meshnn(*arguments, timeout=300):
+    return subprocess.run(
+        [sys.executable, "-m", "meshnn", *arguments], capture_output=True, text=True, timeout=timeout, check=False
+    )
+
+
+def test_help_and_version():
+    done = meshnn("--help")
+    assert done.returncode == 0
+    for command in ("demo", "explain", "verify"):
+        assert command in done.stdout
+        shown = meshnn(command, "--help")
+        assert shown.returncode == 0
+        assert "Example" in shown.stdout
+    assert meshnn("--version").stdout.startswith("meshnn 0.")
+    assert "Usage" in meshnn().stdout
+
+
+def test_verify(tmp_path):
+    file = tmp_path / "verify.json"
+    done = meshnn("verify", "--tests", "3", "--json", str(file))
+    assert done.returncode == 0, done.stderr
+    assert "0.00024 ± 4.7e-05" in done.stdout
+    assert "FAIL" not in done.stdout
+    found = json.loads(file.read_text())
+    assert found["passed"] is True
+    assert found["reference"] == "torch"
+    assert len(found["rows"]) == 2 * 5 * 4
+    assert all(row["worst"] <= row["tolerance"] for row in found["rows"])
+    assert {row["ticks"] for row in found["rows"]} == {1, 2, 3, 4, 5}
+    assert found["paper"]["gradients"] == [1.1e-05, 5.3e-06]
+
+
+def test_verify_fails_with_exit_code_1(monkeypatch, capsys):
+    """With a tolerance that rounding cannot meet, the command must say so and fail."""
+    import meshnn.verify as module
+    from meshnn.cli import main
+
+    monkeypatch.setitem(module.TOLERANCE, "float32", 1e-12)
+    with pytest.raises(SystemExit) as stop:
+        main(["verify", "--tests", "2"])
+    assert stop.value.code == 1
+    out = capsys.readouterr()
+    assert "FAIL" in out.out
+    assert "out of tolerance" in out.err
+
+
+def test_references_agree():
+    from meshnn.verify import verify
+
+    for activation in ("relu", "tanh"):
+        *_, (by_torch, _, _) = verify(tests=2, seed=3, activation=activation, reference="torch")
+        *_, (by_numpy, _, _) = verify(tests=2, seed=3, activation=activation, reference="numpy")
+        assert by_torch.passed
+        assert by_numpy.passed
+
+
+def test_explain():
+    done = meshnn("explain", "--inputs", "32", "--hidden", "50", "--outputs", "10", "--density", "0.2", "--ticks", "2")
+    assert done.returncode == 0, done.stderr
+    assert "factored" in done.stdout
+    assert "edges are dead" in done.stdout.replace("\n", " ")
+    found = json.loads(meshnn("explain", "--layers", "32,14,13,10", "--json").stdout)
+    assert found["edges"] == 797
+    assert found["chosen"] == "factored"
+    assert [row["method"] for row in found["methods"]] == ["factored", "blocks", "tensor", "adjoint"]
+
+
+def test_demo():
+    done = meshnn("demo", "--hidden", "8", "--steps", "200")
+    assert done.returncode == 0, done.stderr
+    assert "test accuracy" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["explain", "--hidden", "-3"], "n_hidden must be a whole number of at least 0, got -3"),
+        (["explain", "--density", "2"], "density must lie between 0 and 1"),
+        (["explain", "--activation", "rleu"], "did you mean 'relu'"),
+        (["explain", "--layers", "2,x"], "expected sizes like"),
+        (["explain", "--ticks", "0"], "ticks must be a whole number of at least 1"),
+        (["explain", "--hiden", "3"], "No such option"),
+        (["verify", "--reference", "jax"], "Choose torch or numpy"),
+        (["verify", "--tests", "0"], "at least 1"),
+        (["verify", "--tests", "1", "--json", "/no/such/folder/x.json"], "is not a directory"),
+        (["demo", "--steps", "0"], "steps must be a whole number of at least 1"),
+        (["frobnicate"], "No such command"),
+    ],
+)
+def test_errors_are_one_line_and_exit_code_2(arguments, message):
+    done = meshnn(*arguments)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    assert message in done.stderr.replace("\n", " ").replace("│", "").replace("  ", " ")
+
+
+def test_debug_shows_the_traceback():
+    done = meshnn("--debug", "explain", "--hidden", "-3")
+    assert "Traceback" in done.stderr
