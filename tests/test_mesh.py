@@ -63,7 +63,7 @@ def test_adjacency_round_trip_keeps_zero_weights(mesh):
 
 
 def test_plans_are_cached_until_the_graph_changes(mesh, batch, monkeypatch):
-    import meshnn.mesh as module
+    import meshnn.planner as module
 
     calls = []
     real = module.compile_plan
@@ -231,7 +231,7 @@ def test_costs_count_what_the_plan_holds():
 
 
 def test_too_little_memory(mesh, batch, monkeypatch):
-    import meshnn.mesh as module
+    import meshnn.planner as module
 
     monkeypatch.setattr(module, "available_memory", lambda: 200_000)
     m = Mesh(Topology.mesh(3, 100, 2, density=0.1, random_state=0), ticks=6, activation="tanh")

@@ -9,14 +9,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from meshnn import checks, engine
-from meshnn.engine import Program
-from meshnn.errors import MemoryLimitError, MeshError
+from meshnn.errors import MeshError
 from meshnn.explanation import Explanation
-from meshnn.kernels.codes import ACTIVATIONS, NONZERO_AT_ZERO
-from meshnn.plan import Decision, compile_plan, decide
-from meshnn.plan.compile import PlanTooLargeError
+from meshnn.kernels.codes import ACTIVATIONS
 from meshnn.plan.cost import METHODS
-from meshnn.plan.memory import available_memory, format_bytes
+from meshnn.planner import Planner, check_fits
 from meshnn.topology import Topology
 from meshnn.topology.builders import Seed
 
@@ -78,9 +75,7 @@ class Mesh:
         self._topology = topology
         self._dtype = checks.as_dtype(dtype)
         self._codes = checks.activation_codes(topology, activation, output_activation)
-        self._programs: dict[tuple[Any, ...], Program] = {}
-        self._decisions: dict[tuple[Any, ...], Decision] = {}
-        self._resolved: dict[tuple[Any, ...], str] = {}
+        self._planner = Planner(topology, self._codes, self._dtype)
         self.ticks = topology.default_ticks(self.awake) if ticks is None else ticks
         if weights is None:
             weights = self._draw(np.random.default_rng(random_state))
@@ -157,9 +152,7 @@ class Mesh:
     @property
     def awake(self) -> NDArray[np.bool_]:
         """Neurons whose activation is not 0 at 0: they are non-zero from the first tick on."""
-        awake = np.isin(self._codes, list(NONZERO_AT_ZERO))
-        awake[: self._topology.n_clamped] = False
-        return awake
+        return self._planner.awake.copy()
 
     def dead_edges(self) -> NDArray[np.bool_]:
         """Mask of the edges that cannot influence any output with these ticks and activations: zero gradient."""
@@ -190,9 +183,7 @@ class Mesh:
             weights[kept_new] = self._weights[kept_old]
         fresh = checks.as_weights(weights, topology.n_edges, self._dtype)
         self._topology, self._weights = topology, fresh
-        self._programs.clear()
-        self._decisions.clear()
-        self._resolved.clear()
+        self._planner = Planner(topology, self._codes, self._dtype)
 
     # -- what it does --------------------------------------------------------------------------------------------
 
@@ -211,7 +202,8 @@ class Mesh:
         array (batch, n_outputs)
         """
         X = checks.as_inputs(X, self._topology, self.ticks)
-        return engine.predict(self._program("forward_pass"), self._checked_weights(), X, _threads(n_threads))
+        threads = _threads(n_threads)
+        return engine.predict(self._planner.program("forward_pass", self.ticks), self._checked_weights(), X, threads)
 
     def states(self, X: ArrayLike, *, n_threads: int | None = None) -> Array:
         """States `(ticks + 1, batch, n_neurons)`: before the first tick and after each one.
@@ -220,8 +212,9 @@ class Mesh:
         """
         X = checks.as_inputs(X, self._topology, self.ticks)
         needed = (self.ticks + 1) * X.shape[1] * self._topology.n_neurons * self._dtype.itemsize
-        _fits(needed, "the states of this batch", "pass fewer samples at a time")
-        return engine.states(self._program("states"), self._checked_weights(), X, _threads(n_threads))
+        check_fits(needed, "the states of this batch", "pass fewer samples at a time")
+        threads = _threads(n_threads)
+        return engine.states(self._planner.program("states", self.ticks), self._checked_weights(), X, threads)
 
     def gradient(
         self,
@@ -255,12 +248,13 @@ class Mesh:
         X = checks.as_inputs(X, self._topology, self.ticks)
         t = self._topology
         targets = checks.as_targets(y, loss, sample_weight, X.shape[1], t.n_outputs, self._dtype)
-        chosen = self._resolve(method, X.shape[1], n_threads)
+        threads = _threads(n_threads)
+        chosen = self._resolve(method, X.shape[1], threads)
         weights = self._checked_weights()
         if chosen == "tensor":
             value, grad = engine.tensor_gradient(t, self.ticks, self._codes, weights, X, targets)
         else:
-            value, grad = engine.gradient(self._program(chosen), weights, X, targets, _threads(n_threads))
+            value, grad = engine.gradient(self._planner.program(chosen, self.ticks), weights, X, targets, threads)
         return value, grad.astype(self._dtype)
 
     def jacobian(self, X: ArrayLike, method: str = "auto", *, n_threads: int | None = None) -> Array:
@@ -268,12 +262,13 @@ class Mesh:
         X = checks.as_inputs(X, self._topology, self.ticks)
         t = self._topology
         needed = X.shape[1] * t.n_outputs * t.n_edges * self._dtype.itemsize
-        _fits(needed, "the Jacobian of this batch", "pass fewer samples at a time")
-        chosen = self._resolve(method, X.shape[1], n_threads, jacobian=True)
+        check_fits(needed, "the Jacobian of this batch", "pass fewer samples at a time")
+        threads = _threads(n_threads)
+        chosen = self._resolve(method, X.shape[1], threads, jacobian=True)
         weights = self._checked_weights()
         if chosen == "tensor":
             return engine.tensor_jacobian(t, self.ticks, self._codes, weights, X)
-        return engine.jacobian(self._program(chosen, jacobian=True), weights, X, _threads(n_threads))
+        return engine.jacobian(self._planner.program(chosen, self.ticks, jacobian=True), weights, X, threads)
 
     def growth_scores(
         self,
@@ -309,89 +304,31 @@ class Mesh:
         t = self._topology
         targets = checks.as_targets(y, loss, sample_weight, X.shape[1], t.n_outputs, self._dtype)
         sources, ends, shape = checks.as_pairs(src, dst, t.n_neurons)
-        chosen = self._resolve(method, X.shape[1], n_threads)
+        threads = _threads(n_threads)
+        chosen = self._resolve(method, X.shape[1], threads)
         weights = self._checked_weights()
+        pairs = (sources, ends)
         if chosen == "tensor":
-            _, grad = engine.tensor_gradient(t, self.ticks, self._codes, weights, X, targets, (sources, ends))
+            _, grad = engine.tensor_gradient(t, self.ticks, self._codes, weights, X, targets, pairs)
         else:
-            plan = compile_plan(t, self.ticks, self.awake, chosen, candidates=(sources, ends))
-            program = Program(plan, self._dtype, self._codes, work=float(len(plan.ops.col) + len(sources)))
-            _, grad = engine.gradient(program, weights, X, targets, _threads(n_threads))
+            program = self._planner.program_for(self.ticks, chosen, pairs)
+            _, grad = engine.gradient(program, weights, X, targets, threads)
         return grad.astype(self._dtype).reshape(shape)
 
     def explain(self, batch_size: int = 64, *, jacobian: bool = False) -> Explanation:
         """What each method costs on this mesh, which one `auto` takes and why: print it."""
         batch_size = checks.whole("batch_size", batch_size)
-        decision = self._decide(batch_size, None, jacobian)
+        decision = self._planner.decide(self.ticks, batch_size, None, jacobian)
         dead = int(self.dead_edges().sum())
         return Explanation(repr(self), batch_size, decision, self._topology.n_edges, dead)
 
-    # -- plans ---------------------------------------------------------------------------------------------------
+    def training_program(self, batch: int) -> engine.Program:
+        """The compiled program that training steps on a batch of this size run on."""
+        return self._planner.training_program(self.ticks, batch)
 
-    def _decide(self, batch: int, n_threads: int | None, jacobian: bool, way_out: bool = True) -> Decision:
-        workers = min(engine.cores() if n_threads is None else n_threads, len(engine.parts_of(batch, self._dtype)))
-        key = (self.ticks, workers, jacobian, way_out)
-        if key not in self._decisions:
-            self._decisions[key] = decide(
-                self._topology,
-                self.ticks,
-                self.awake,
-                memory=available_memory(),
-                itemsize=self._dtype.itemsize,
-                workers=workers,
-                jacobian=jacobian,
-                way_out=way_out,
-            )
-        return self._decisions[key]
-
-    def _resolve(self, method: str, batch: int, n_threads: int | None, jacobian: bool = False) -> str:
-        """The method to run, once it is known to fit in memory."""
+    def _resolve(self, method: str, batch: int, threads: int | None, jacobian: bool = False) -> str:
         checks.known("method", method, _CHOICES)
-        key = (method, self.ticks, jacobian)
-        if key in self._resolved:  # it ran before, so it fits
-            return self._resolved[key]
-        decision = self._decide(batch, n_threads, jacobian, way_out=method != "forward")
-        chosen = decision.chosen if method in ("auto", "forward") else method
-        needed, memory = decision.cost(chosen).bytes, available_memory()
-        if needed > memory:
-            others = [c.method for c in decision.costs if c.bytes <= memory and c.method != "tensor"]
-            advice = f'use method="{others[-1]}"' if others else self._fewer_ticks(memory)
-            raise MemoryLimitError(
-                f'method="{chosen}" at {self.ticks} ticks would need {format_bytes(needed)}, '
-                f"the machine has {format_bytes(memory)}; {advice}"
-            )
-        self._resolved[key] = chosen
-        return chosen
-
-    def _fewer_ticks(self, memory: int) -> str:
-        for ticks in range(self.ticks - 1, 0, -1):
-            costs = decide(self._topology, ticks, self.awake, memory=memory, itemsize=self._dtype.itemsize).costs
-            if min(c.bytes for c in costs) <= memory:
-                return f"{ticks} ticks would fit"
-        return "no method fits at any number of ticks: the graph needs a larger machine"
-
-    def _program(self, method: str, jacobian: bool = False) -> Program:
-        """The compiled plan, from the cache if the graph and the ticks are the same."""
-        key = (method, self.ticks, jacobian)
-        program = self._programs.get(key)
-        if program is None:
-            limit = available_memory() // 2
-            try:
-                plan = compile_plan(self._topology, self.ticks, self.awake, method, jacobian=jacobian, limit=limit)
-            except PlanTooLargeError:
-                raise MemoryLimitError(
-                    f'the plan of method="{method}" at {self.ticks} ticks needs more than {format_bytes(limit)} of '
-                    f'index arrays; use method="adjoint" or fewer ticks'
-                ) from None
-            cost = next((c for d in self._decisions.values() for c in d.costs if c.method == method), None)
-            program = Program(plan, self._dtype, self._codes, cost.predicted if cost else float(len(plan.ops.col)))
-            self._programs[key] = program
-        return program
-
-    def training_program(self, batch: int) -> Program:
-        """The program that training steps run on: the method of `auto`, if it is one that the training kernel knows."""
-        chosen = self._resolve("auto", batch, 1)
-        return self._program(chosen if chosen in ("factored", "adjoint") else "factored")
+        return self._planner.resolve(method, self.ticks, batch, threads, jacobian)
 
     def _checked_weights(self) -> Array:
         checks.check_finite_weights(self._weights)
@@ -414,20 +351,12 @@ class Mesh:
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        return {k: v for k, v in self.__dict__.items() if k not in ("_programs", "_decisions", "_resolved")}
+        return {k: v for k, v in self.__dict__.items() if k != "_planner"}  # plans are compiled again
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._programs, self._decisions, self._resolved = {}, {}, {}
+        self._planner = Planner(self._topology, self._codes, self._dtype)
 
 
 def _threads(n_threads: int | None) -> int | None:
     return None if n_threads is None else checks.whole("n_threads", n_threads)
-
-
-def _fits(needed: int, what: str, advice: str) -> None:
-    memory = available_memory()
-    if needed > memory:
-        raise MemoryLimitError(
-            f"{what} would need {format_bytes(needed)}, the machine has {format_bytes(memory)}; {advice}"
-        )

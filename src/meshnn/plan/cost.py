@@ -74,12 +74,13 @@ class _Walk:
         self.stored_rows = 0
 
     def hop(self, nodes: I64, k: int) -> tuple[int, I64]:
+        self.walked += 16
         key = (nodes.tobytes(), self.schedule.row_set[k])
         found = self.memo.get(key)
         if found is None:
             eid = self.schedule.hop(nodes, k)
             found = self.memo[key] = len(eid), np.unique(self.schedule.dst[eid])
-            self.walked += len(eid) + len(nodes) + 16
+            self.walked += len(eid) + len(nodes)
             self.stored_entries += len(eid)
             self.stored_rows += len(found[1])
         return found
