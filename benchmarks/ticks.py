@@ -2,6 +2,8 @@
 
 from functools import partial
 
+import numpy as np
+
 import peer_jax
 from meshnn import Mesh, Topology
 from nets import data, initial_weights, mesh_topology
@@ -11,15 +13,21 @@ from timing import best_of
 def _graphs():
     yield "3-15-2, 700", mesh_topology(2, 15, 2, 1.0), 700
     yield "33-50-10 at 20%, 64", mesh_topology(32, 50, 10, 0.2), 64
-    ring = [(0, 2), *((k, k + 1) for k in range(2, 21)), (21, 2), (21, 22)]
-    yield "ring of 20, 256", Topology(1, 20, 1, [*ring, *((1, k) for k in range(2, 23))]), 256
+    # two random in-edges each and many ticks: the case for blocks
+    rng = np.random.default_rng(0)
+    loose = [(int(i), j) for j in range(2, 22) for i in 2 + rng.choice(20, 2, replace=False)]
+    yield (
+        "fan-in 2, 20 hidden, 256",
+        Topology(1, 20, 2, [*loose, *((0, k) for k in range(2, 7)), (2, 22), (3, 23)]),
+        256,
+    )
 
 
 def measure(quick=False):
     """A row a net and number of ticks: microseconds a gradient."""
     rows = []
     for name, topology, batch in _graphs():
-        for ticks in (3, 4, 8) if not name.startswith("ring") else (24, 48):
+        for ticks in (3, 4, 8) if not name.startswith("fan-in") else (8, 24, 48):
             X, y = data(topology.n_inputs, topology.n_outputs, batch)
             weights = initial_weights(topology)
             mesh = Mesh(topology, ticks, "tanh", weights=weights)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from meshnn.engine import Program, cores, parts_of
 from meshnn.errors import MemoryLimitError
-from meshnn.kernels.codes import NONZERO_AT_ZERO
+from meshnn.kernels.codes import IDENTITY, NONZERO_AT_ZERO, RELU
 from meshnn.plan import Decision, compile_plan, decide
 from meshnn.plan.compile import PlanTooLargeError
 from meshnn.plan.memory import available_memory, format_bytes
@@ -36,6 +36,7 @@ class Planner:
         self.dtype = dtype
         self.awake = np.isin(codes, list(NONZERO_AT_ZERO))
         self.awake[: topology.n_clamped] = False
+        self._activation_cost = np.where(np.isin(codes, (IDENTITY, RELU)), 1.0, 25.0)  # measured, benchmarks/ticks.py
         self._programs: dict[tuple[Any, ...], Program] = {}
         self._decisions: dict[tuple[Any, ...], Decision] = {}
         self._resolved: dict[tuple[Any, ...], str] = {}
@@ -59,6 +60,7 @@ class Planner:
                 workers=workers,
                 jacobian=jacobian,
                 way_out=way_out,
+                activation_cost=self._activation_cost,
             )
         return self._decisions[key]
 

@@ -25,7 +25,7 @@ METHODS = ("factored", "blocks", "tensor", "adjoint")
 DEARER = 10.0
 #: Bytes of a row of samples in the kernels.
 ROW_BYTES = 256
-#: What starting and ending a row costs, in multiply-adds. Fitted to the kernels by benchmarks/ticks.py.
+#: What starting and ending a row costs, in multiply-adds. Fitted to the kernels with benchmarks/ticks.py.
 _ROW = 2.0
 #: A cost estimate looks at all tangents or blocks if there are this few, else at a random sample of so many ...
 _SAMPLE = 1000
@@ -40,14 +40,14 @@ class Cost:
     method: str
     forward_only: bool
     multiply_adds: float  # a sample
-    rows: float  # rows started a sample; each costs about as much as two multiply-adds
+    overhead: float  # rows started and activations, a sample, in multiply-adds
     bytes: float  # working memory: index arrays and the buffers of all workers, without data and results
     estimated: bool  # scaled up from a sample of the graph
 
     @property
     def predicted(self) -> float:
         """Time in units of one multiply-add."""
-        return self.multiply_adds + _ROW * self.rows
+        return self.multiply_adds + self.overhead
 
 
 @dataclass(frozen=True)
@@ -168,8 +168,12 @@ def decide(
     workers: int = 1,
     jacobian: bool = False,
     way_out: bool = True,
+    activation_cost: NDArray[np.float64] | None = None,
 ) -> Decision:
-    """Cost of every method and the choice of `auto` (`forward` if not `way_out`)."""
+    """Cost of every method and the choice of `auto` (`forward` if not `way_out`).
+
+    `activation_cost` is what the activation of each neuron costs, in multiply-adds.
+    """
     schedule = Schedule(topology, ticks, awake)
     n, n_edges, n_outputs = topology.n_neurons, topology.n_edges, topology.n_outputs
     pulls = [len(schedule.into(k, topology.src, topology.dst)) for k in range(1, ticks + 1)]
@@ -177,12 +181,14 @@ def decide(
         int(np.count_nonzero(schedule.rows[k, topology.src] & schedule.rows[k + 1, topology.dst]))
         for k in range(1, ticks)
     ]
-    rows = float(schedule.rows.sum())
+    n_rows = float(schedule.rows.sum())
+    activations = float((schedule.rows @ activation_cost).sum()) if activation_cost is not None else 0.0
+    states = _ROW * n_rows + activations
     forward, gradient = float(sum(pulls)), float(sum(pulls))
     stop = ticks if jacobian else ticks - 1
     readout = float(pushes[-1]) if pushes and not jacobian else 0.0
     copies = float(n_outputs) if jacobian else 1.0
-    table = sum(pulls) * 12.0 + rows * 8
+    table = sum(pulls) * 12.0 + n_rows * 8
     results = n_outputs * n_edges * ROW_BYTES if jacobian else n_edges * itemsize * 2.0
     buffers = (2 * (ticks + 1) + 2) * n * float(ROW_BYTES) + results
 
@@ -191,7 +197,7 @@ def decide(
         "factored",
         True,
         forward + readout + (float(pulls[-1]) if jacobian else gradient) + tangents,
-        rows + tangent_rows,
+        states + _ROW * tangent_rows,
         table + tangent_bytes + workers * (buffers + 2.0 * n * ROW_BYTES),
         guessed,
     )
@@ -200,7 +206,7 @@ def decide(
         "blocks",
         True,
         forward + readout + (0.0 if jacobian else float(pulls[-1])) + block_macs,
-        rows + block_rows,
+        states + _ROW * block_rows,
         table + workers * (block_bytes + 6.0 * n * ROW_BYTES + (0.0 if jacobian else results)),
         guessed,
     )
@@ -216,7 +222,7 @@ def decide(
         "adjoint",
         False,
         forward + copies * (float(sum(pushes)) + gradient),
-        rows * (1 + copies),
+        states + _ROW * n_rows * copies,
         table + sum(pushes) * 12.0 + workers * buffers,
         False,
     )
