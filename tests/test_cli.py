@@ -54,6 +54,22 @@ def test_verify_fails_with_exit_code_1(monkeypatch, capsys):
     assert "out of tolerance" in out.err
 
 
+def test_verify_notices_a_gradient_that_is_not_a_number(monkeypatch):
+    import numpy as np
+
+    from meshnn import Mesh
+    from meshnn.verify import verify
+
+    real = Mesh.gradient
+    monkeypatch.setattr(Mesh, "gradient", lambda self, *a, **k: (real(self, *a, **k)[0], np.full(324, np.nan)))
+    *_, (report, _, _) = verify(tests=2)
+    assert not report.passed
+    monkeypatch.setattr(Mesh, "gradient", real)
+    monkeypatch.setattr(Mesh, "states", lambda self, X: np.full((self.ticks + 1, 10, 18), 7.0))
+    *_, (report, _, _) = verify(tests=2)
+    assert not report.passed
+
+
 def test_references_agree():
     from meshnn.verify import verify
 

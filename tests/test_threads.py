@@ -5,6 +5,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -110,3 +111,60 @@ def test_a_forked_child_can_compute():
     """
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=120)
     assert done.stdout == "0\n", done.stderr
+
+
+def test_an_error_in_a_part_leaves_the_workers_usable():
+    m, X, y = problem(batch=5000)
+    want = m.gradient(X, y, n_threads=1)
+    bad = X.copy()
+    bad[4000, 3] = np.nan
+    for _ in range(5):
+        with pytest.raises(ValueError, match="X holds nan at sample 4000, feature 3"):
+            m.gradient(bad, y, n_threads=2)
+        assert m.gradient(X, y, n_threads=2)[0] == want[0]
+
+
+def test_a_worker_is_free_only_when_it_has_finished(monkeypatch):
+    """The flag that ends the waiting is set before the worker is ready for the next job."""
+    from meshnn.engine import threads
+
+    real = threading.Event.set
+
+    def slow(event):
+        time.sleep(0.05)
+        real(event)
+
+    assert threads.in_threads(4, 2, lambda p: p) == [0, 1, 2, 3]
+    monkeypatch.setattr(threading.Event, "set", slow)
+    for _ in range(3):
+        assert threads.in_threads(4, 2, lambda p: time.sleep(0.01) or p) == [0, 1, 2, 3]
+
+
+def test_an_interrupt_waits_for_the_workers():
+    """Ctrl-C while another thread computes: it is raised, and the next call is right."""
+    from meshnn.engine import threads
+
+    running = []
+
+    def task(p):
+        running.append(p)
+        if threading.current_thread() is threading.main_thread():
+            while len(running) < 2:
+                time.sleep(0.001)
+            raise KeyboardInterrupt
+        time.sleep(0.2)
+        running.clear()
+        return p
+
+    with pytest.raises(KeyboardInterrupt):
+        threads.in_threads(2, 2, task)
+    assert running == []  # the worker had ended
+    assert threads.in_threads(3, 2, lambda p: p) == [0, 1, 2]
+
+
+def test_growth_scores_in_parts():
+    m, X, y = problem("float64", batch=1000)
+    src, dst = [9, 12, 30], [12, 9, 30]
+    got = m.growth_scores(X, y, src=src, dst=dst, n_threads=2)
+    np.testing.assert_array_equal(got, m.growth_scores(X, y, src=src, dst=dst, n_threads=1))
+    np.testing.assert_allclose(got, m.growth_scores(X, y, src=src, dst=dst, method="tensor"), rtol=1e-10, atol=1e-14)

@@ -66,3 +66,44 @@ def test_wrong_settings_are_refused():
     ]:
         with pytest.raises(MeshError, match=message):
             list(train_adam(mesh, [[1.0]], [0], **options))
+
+
+def test_a_graph_changed_during_training_is_noticed():
+    X, y = spirals(100, random_state=0)
+    for change in (lambda m: m.rewire(Topology.mesh(2, 6, 2, self_loops=True)), lambda m: setattr(m, "ticks", 4)):
+        mesh = Mesh(Topology.mesh(2, 6, 2), activation="tanh", random_state=0)
+        rows = train_adam(mesh, X, y, 200, every=100)
+        next(rows)
+        change(mesh)
+        with pytest.raises(MeshError, match="another graph or other ticks"):
+            next(rows)
+
+
+def test_sequences_squared_error_and_float32():
+    t = Topology.mesh(2, 6, 1)
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((4, 90, 2)), rng.standard_normal((90, 1))
+    narrow = Mesh(t, 4, "tanh", random_state=0)
+    wide = Mesh(t, 4, "tanh", weights=narrow.weights, dtype="float64")
+    for mesh in (narrow, wide):
+        (*_, last) = train_adam(mesh, X, y, 30, loss="squared_error")
+        assert last.step == 30
+    np.testing.assert_allclose(narrow.weights, wide.weights, atol=1e-4)
+
+
+def test_training_where_auto_is_blocks():
+    rng = np.random.default_rng(0)
+    loose = [(int(i), j) for j in range(2, 22) for i in 2 + rng.choice(20, 2, replace=False)]  # fan-in two
+    mesh = Mesh(
+        Topology(1, 20, 2, [*loose, *((0, k) for k in range(2, 7)), (2, 22), (3, 23)]), 24, "tanh", random_state=0
+    )
+    assert mesh._resolve("forward", 10, 1) == "blocks"
+    assert mesh.training_program(10).plan.method in ("factored", "adjoint")
+    before = mesh.gradient([[0.5], [-0.5]], [0, 1])[0]
+    list(train_adam(mesh, [[0.5], [-0.5]], [0, 1], 100))
+    assert mesh.gradient([[0.5], [-0.5]], [0, 1])[0] <= before
+
+
+def test_settings_are_checked_before_the_first_row_is_asked_for():
+    with pytest.raises(MeshError, match="steps"):
+        train_adam(Mesh(Topology.mesh(1, 1, 2)), [[1.0]], [0], steps=-1)

@@ -22,7 +22,6 @@ __all__ = [
     "as_targets",
     "as_weights",
     "known",
-    "whole",
 ]
 
 Array = NDArray[Any]
@@ -36,13 +35,6 @@ def known(kind: str, name: Any, names: Iterable[str]) -> str:
     close = difflib.get_close_matches(str(name), names, n=1)
     hint = f"; did you mean {close[0]!r}?" if close else "."
     raise MeshError(f"unknown {kind} {name!r}{hint} Choose one of {', '.join(names)}")
-
-
-def whole(name: str, value: Any, least: int = 1) -> int:
-    """A whole number of at least `least`."""
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)) or value < least:
-        raise MeshError(f"{name} must be a whole number of at least {least}, got {value!r}")
-    return int(value)
 
 
 def as_dtype(dtype: Any) -> np.dtype[Any]:
@@ -149,10 +141,12 @@ def _share(sample_weight: Any, size: int, dtype: np.dtype[Any]) -> Array:
     if not np.isfinite(weight).all() or (weight < 0).any():
         b = int(np.flatnonzero(~(np.isfinite(weight) & (weight >= 0)))[0])
         raise DataError(f"sample_weight[{b}] is {weight[b]}; weights must be finite and not negative")
-    total = float(weight.sum(dtype=np.float64))
-    if total == 0.0:
+    largest = float(weight.max())
+    if largest == 0.0:
         raise DataError("sample_weight is zero for every sample; give at least one sample a weight")
-    return (weight / total).astype(dtype)[:, None]
+    weight = weight.astype(np.float64) / largest  # so that the sum cannot overflow
+    share: Array = (weight / weight.sum()).astype(dtype)[:, None]
+    return share
 
 
 def as_targets(y: Any, loss: Any, sample_weight: Any, size: int, n_outputs: int, dtype: np.dtype[Any]) -> Targets:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from meshnn import checks, engine
-from meshnn.errors import MeshError
+from meshnn.errors import MeshError, whole_number
 from meshnn.explanation import Explanation
 from meshnn.kernels.codes import ACTIVATIONS
 from meshnn.plan.cost import METHODS
@@ -130,7 +130,7 @@ class Mesh:
 
     @ticks.setter
     def ticks(self, ticks: int) -> None:
-        ticks = checks.whole("ticks", ticks)
+        ticks = whole_number("ticks", ticks)
         self._topology.check_reachable(ticks)
         self._ticks = ticks
 
@@ -317,7 +317,7 @@ class Mesh:
 
     def explain(self, batch_size: int = 64, *, jacobian: bool = False) -> Explanation:
         """What each method costs on this mesh, which one `auto` takes and why: print it."""
-        batch_size = checks.whole("batch_size", batch_size)
+        batch_size = whole_number("batch_size", batch_size)
         decision = self._planner.decide(self.ticks, batch_size, None, jacobian)
         dead = int(self.dead_edges().sum())
         return Explanation(repr(self), batch_size, decision, self._topology.n_edges, dead)
@@ -359,4 +359,4 @@ class Mesh:
 
 
 def _threads(n_threads: int | None) -> int | None:
-    return None if n_threads is None else checks.whole("n_threads", n_threads)
+    return None if n_threads is None else whole_number("n_threads", n_threads)

@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 from meshnn.engine import Program, cores, parts_of
 from meshnn.errors import MemoryLimitError
 from meshnn.kernels.codes import IDENTITY, NONZERO_AT_ZERO, RELU
-from meshnn.plan import Decision, compile_plan, decide
+from meshnn.plan import Cost, Decision, Plan, compile_plan, decide, price
 from meshnn.plan.compile import PlanTooLargeError
 from meshnn.plan.memory import available_memory, format_bytes
+from meshnn.plan.plan import ROW_BYTES
 from meshnn.topology import Topology
 
 __all__ = ["Planner", "check_fits"]
@@ -27,6 +28,13 @@ def check_fits(needed: float, what: str, advice: str) -> None:
         )
 
 
+def _too_large(method: str, ticks: int, limit: int) -> MemoryLimitError:
+    return MemoryLimitError(
+        f'the plan of method="{method}" at {ticks} ticks needs more than {format_bytes(limit)} of index arrays; '
+        'use method="adjoint" or fewer ticks'
+    )
+
+
 class Planner:
     """Decides and compiles once per number of ticks, for one graph with its activations."""
 
@@ -38,36 +46,36 @@ class Planner:
         self.awake[: topology.n_clamped] = False
         self._activation_cost = np.where(np.isin(codes, (IDENTITY, RELU)), 1.0, 25.0)  # measured, benchmarks/ticks.py
         self._programs: dict[tuple[Any, ...], Program] = {}
-        self._decisions: dict[tuple[Any, ...], Decision] = {}
+        self._costs: dict[tuple[Any, ...], tuple[Cost, ...]] = {}
         self._resolved: dict[tuple[Any, ...], str] = {}
 
     def _workers(self, batch: int, n_threads: int | None) -> int:
         return min(cores() if n_threads is None else n_threads, len(parts_of(batch, self.dtype)))
 
+    def _price(self, ticks: int, workers: int = 1, jacobian: bool = False) -> tuple[Cost, ...]:
+        key = (ticks, workers, jacobian)
+        if key not in self._costs:
+            self._costs[key] = price(
+                self.topology,
+                ticks,
+                self.awake,
+                itemsize=self.dtype.itemsize,
+                workers=workers,
+                jacobian=jacobian,
+                activation_cost=self._activation_cost,
+            )
+        return self._costs[key]
+
     def decide(
         self, ticks: int, batch: int, n_threads: int | None, jacobian: bool = False, way_out: bool = True
     ) -> Decision:
         """Cost of every method; the choice of `auto`, or of `forward` if there is no way out."""
-        workers = self._workers(batch, n_threads)
-        key = (ticks, workers, jacobian, way_out)
-        if key not in self._decisions:
-            self._decisions[key] = decide(
-                self.topology,
-                ticks,
-                self.awake,
-                memory=available_memory(),
-                itemsize=self.dtype.itemsize,
-                workers=workers,
-                jacobian=jacobian,
-                way_out=way_out,
-                activation_cost=self._activation_cost,
-            )
-        return self._decisions[key]
+        return decide(self._price(ticks, self._workers(batch, n_threads), jacobian), available_memory(), way_out)
 
     def resolve(self, method: str, ticks: int, batch: int, n_threads: int | None, jacobian: bool = False) -> str:
         """The method to run, once it is known to fit in memory."""
         key = (method, ticks, self._workers(batch, n_threads), jacobian)
-        if key in self._resolved:  # it ran before, so it fits
+        if key in self._resolved:  # its buffers are there
             return self._resolved[key]
         decision = self.decide(ticks, batch, n_threads, jacobian, way_out=method != "forward")
         chosen = decision.chosen if method in ("auto", "forward") else method
@@ -80,11 +88,18 @@ class Planner:
         return chosen
 
     def _fewer_ticks(self, ticks: int, memory: int) -> str:
-        for fewer in range(ticks - 1, 0, -1):
-            costs = decide(self.topology, fewer, self.awake, memory=memory, itemsize=self.dtype.itemsize).costs
-            if min(c.bytes for c in costs) <= memory:
-                return f"{fewer} ticks would fit"
-        return "no method fits at any number of ticks: the graph needs a larger machine"
+        """Advice: the most ticks at which some method fits, by bisection."""
+
+        def fits(ticks: int) -> bool:
+            return min(c.bytes for c in self._price(ticks) if c.method != "tensor") <= memory
+
+        least, most = 0, ticks  # fits at least (or nowhere), does not fit at most
+        while most - least > 1:
+            middle = (least + most) // 2
+            least, most = (middle, most) if fits(middle) else (least, middle)
+        if least == 0:
+            return "no method fits at any number of ticks: the graph needs a larger machine"
+        return f"{least} ticks would fit"
 
     def program(self, method: str, ticks: int, jacobian: bool = False) -> Program:
         """The compiled plan of a method; of `forward_pass` (outputs only) and `states` too."""
@@ -94,21 +109,33 @@ class Planner:
             try:
                 plan = compile_plan(self.topology, ticks, self.awake, method, jacobian=jacobian, limit=limit)
             except PlanTooLargeError:
-                raise MemoryLimitError(
-                    f'the plan of method="{method}" at {ticks} ticks needs more than {format_bytes(limit)} of '
-                    f'index arrays; use method="adjoint" or fewer ticks'
-                ) from None
-            costs = [c for (k, *_), d in self._decisions.items() if k == ticks for c in d.costs if c.method == method]
-            work = costs[0].predicted if costs else float(len(plan.ops.col))
-            self._programs[key] = Program(plan, self.dtype, self.codes, work)
+                raise _too_large(method, ticks, limit) from None
+            self._programs[key] = Program(plan, self.dtype, self.codes, self._work(plan, jacobian))
         return self._programs[key]
+
+    def _work(self, plan: Plan, jacobian: bool) -> float:
+        """Multiply-adds a sample, to tell whether threads pay."""
+        priced = [c for c in self._price(plan.ticks, jacobian=jacobian) if c.method == plan.method]
+        if priced:
+            return priced[0].predicted
+        entries = plan.ops.ptr[plan.ops.start].astype(np.int64)
+        return float(np.diff(entries)[plan.forward[1:]].sum())
 
     def program_for(self, ticks: int, method: str, candidates: tuple[NDArray[np.int64], NDArray[np.int64]]) -> Program:
         """A program that gives the gradient of other edges than the graph's own; not kept."""
-        plan = compile_plan(self.topology, ticks, self.awake, method, candidates=candidates)
-        return Program(plan, self.dtype, self.codes, work=float(len(plan.ops.col) + plan.gradient_entries))
+        limit = available_memory() // 2
+        try:
+            plan = compile_plan(self.topology, ticks, self.awake, method, candidates=candidates, limit=limit)
+        except PlanTooLargeError:
+            raise _too_large(method, ticks, limit) from None
+        store = plan.blocks.store_rows * ROW_BYTES if plan.blocks is not None else 0
+        advice = 'ask for fewer edges at a time, or use method="adjoint"'
+        check_fits(plan.nbytes + store, f'method="{method}" for {len(candidates[0])} edges', advice)
+        return Program(plan, self.dtype, self.codes, self._work(plan, False) + plan.gradient_entries)
 
     def training_program(self, ticks: int, batch: int) -> Program:
-        """The program that training steps run on: the method of `auto`, if the training kernel knows it."""
-        chosen = self.resolve("auto", ticks, batch, 1)
-        return self.program(chosen if chosen in ("factored", "adjoint") else "factored", ticks)
+        """The program that training steps run on: as `auto`, but among the two methods the training kernel knows."""
+        costs = tuple(c for c in self._price(ticks) if c.method != "blocks")
+        chosen = decide(costs, available_memory()).chosen
+        self.resolve(chosen, ticks, batch, 1)
+        return self.program(chosen, ticks)

@@ -55,7 +55,7 @@ class Row:
     method: str
     states: Interval  # sums of absolute differences
     gradients: Interval
-    worst: float  # largest relative difference of a gradient
+    worst: float  # largest relative difference of a state or gradient; NaN if one is not a number
     tolerance: float
 
     @property
@@ -126,6 +126,12 @@ def _torch_reference(A: Array, X: Array, y: NDArray[np.int64], ticks: int, activ
     return dense_reference(A, X, y, ticks, N_OUTPUTS, activation)
 
 
+def _differences(got: NDArray[Any], want: Array) -> tuple[float, float]:
+    """Sum of the absolute differences, and the largest relative to the largest entry."""
+    difference = np.abs(got - want)
+    return float(difference.sum()), float(difference.max() / (np.abs(want).max() or 1.0))
+
+
 def references() -> list[str]:
     """References that can be used here, the preferred one first."""
     from importlib.util import find_spec
@@ -172,13 +178,13 @@ def verify(
                 X = rng.standard_normal((BATCH, N_INPUTS)).astype(mesh.dtype).astype(np.float64)
                 y = rng.integers(0, N_OUTPUTS, BATCH)
                 want_states, want = run(A, X, y, ticks, activation)
-                states.append(float(np.abs(mesh.states(X) - want_states).sum()))
-                scale = float(np.abs(want).max()) or 1.0
+                off, of_states = _differences(mesh.states(X), want_states)
+                states.append(off)
                 for method in METHODS:
-                    got = mesh.gradient(X, y, method=method)[1]
-                    difference = np.abs(got - want[t.src, t.dst])
-                    gradients[method].append(float(difference.sum()))
-                    worst[method] = max(worst[method], float(difference.max()) / scale)
+                    off, relative = _differences(mesh.gradient(X, y, method=method)[1], want[t.src, t.dst])
+                    gradients[method].append(off)
+                    # np.maximum, because max() would forget a NaN
+                    worst[method] = float(np.maximum.reduce([worst[method], relative, of_states]))
                 done += 1
                 yield report, done, total
             for method in METHODS:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from enum import StrEnum
 from typing import Annotated
 
@@ -64,7 +65,7 @@ def explain(
     mesh = Mesh(topology, ticks, activation)
     explanation = mesh.explain(batch, jacobian=jacobian)
     if as_json:
-        rows = [dict(zip(explanation.columns[:-1], row, strict=False)) for row in explanation.rows]
+        rows = [asdict(cost) | {"exact": True} for cost in explanation.decision.costs]
         typer.echo(json.dumps({"mesh": explanation.mesh, "batch_size": batch, "methods": rows,
                                "chosen": explanation.chosen, "reason": explanation.reason,
                                "edges": explanation.n_edges, "dead_edges": explanation.n_dead}, indent=2))  # fmt: skip

@@ -70,7 +70,7 @@ def _table(report: Report) -> Table:
     table = Table(
         title=f"Sums of absolute differences to {report.reference} in float64: {report.tests} nets 5-10-3 with a dense "
         f"matrix, {report.activation}; mean and 95% confidence interval",
-        caption=f"worst: largest difference of a gradient, relative to its largest entry; allowed: {tolerances}.\n"
+        caption=f"worst: largest difference of states or gradients over the largest entry; allowed: {tolerances}.\n"
         "The paper's figures are float32, 1 or 2 ticks, edges into inputs left out.",
         box=box.SIMPLE_HEAD,
         padding=(0, 1, 0, 0),

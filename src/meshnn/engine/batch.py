@@ -16,7 +16,7 @@ __all__ = ["Slab", "Targets", "slabs"]
 
 Array = NDArray[Any]
 
-#: Samples converted and packed at a time: bounds the memory that a large batch adds.
+#: Samples (times ticks, in a sequence) converted and packed at a time: bounds the memory that a large batch adds.
 SLAB = 65536
 
 
@@ -75,7 +75,8 @@ def _room(samples: Array) -> Array:
     return room
 
 
-def slabs(X: Array, targets: Targets | None, dtype: np.dtype[Any], size: int = SLAB) -> Iterator[Slab]:
+def slabs(X: Array, targets: Targets | None, dtype: np.dtype[Any], size: int | None = None) -> Iterator[Slab]:
     """The batch in pieces."""
+    size = max(SLAB // X.shape[0], 64) if size is None else size
     for begin in range(0, X.shape[1], size):
         yield Slab(X, targets, begin, min(begin + size, X.shape[1]), dtype)

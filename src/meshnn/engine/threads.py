@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from meshnn.plan.cost import ROW_BYTES
+from meshnn.plan.plan import ROW_BYTES
 
 __all__ = ["PARTS", "chunks_of", "cores", "in_threads", "parts_of"]
 
@@ -64,14 +64,18 @@ class _Worker(threading.Thread):
         self._go[0] = 1
         self._wake.set()
 
-    def join_job(self) -> None:
-        """Wait for the job; raises what it raised."""
+    def join_job(self) -> BaseException | None:
+        """Wait until the job has ended, whatever happens; what it raised, or what interrupted the wait."""
         from meshnn.kernels.waiting import wait_for
 
-        if not wait_for(self._done, SPINS):
-            self._finished.wait()
-        if self._error is not None:
-            raise self._error
+        interrupt: BaseException | None = None
+        while True:
+            try:
+                wait_for(self._done, SPINS)
+                self._finished.wait()  # also after the flag was seen: the worker is free only then
+                return self._error or interrupt
+            except BaseException as error:  # Ctrl-C: kernels end soon, and a worker at work must not be given back
+                interrupt = error
 
     def run(self) -> None:
         from meshnn.kernels.waiting import wait_for
@@ -141,15 +145,17 @@ def in_threads(count: int, threads: int, task: Callable[[int], Any]) -> list[Any
             results[p] = task(p)
 
     workers = _borrow(min(threads, count) - 1)
-    for worker in workers:
-        worker.hand(work)
-    errors: list[BaseException] = []
-    for attempt in (work, *(worker.join_job for worker in workers)):
-        try:
-            attempt()
-        except BaseException as error:  # every worker must have stopped before one error is raised
-            errors.append(error)
-    _give_back(workers)
-    if errors:
-        raise errors[0]
+    handed: list[_Worker] = []
+    errors: list[BaseException | None] = []
+    try:
+        for worker in workers:
+            handed.append(worker)
+            worker.hand(work)
+        work()
+    finally:  # every worker must have stopped before anything is raised or returned
+        errors = [worker.join_job() for worker in handed]
+        _give_back(workers)
+    for error in errors:
+        if error is not None:
+            raise error
     return results

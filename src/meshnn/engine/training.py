@@ -31,7 +31,7 @@ class AdamState:
 
 
 class FullBatch:
-    """A batch packed once, to take many training steps on inside compiled code."""
+    """A batch packed once, to take many training steps on inside compiled code, in one thread."""
 
     def __init__(self, program: Program, X: Array, targets: Targets) -> None:
         self.program = program
@@ -53,6 +53,7 @@ class FullBatch:
         from meshnn.kernels.adam import adam_steps_part
 
         plan, at = self.program.plan, self.program.borrow()
+        assert len(weights) == len(state.mean) == len(state.square) == plan.n_gradient  # kernels trust lengths
         losses = np.empty(steps)
         w = np.empty(len(plan.ops.eid), weights.dtype)
         g = np.empty(plan.gradient_entries, weights.dtype)

@@ -75,25 +75,32 @@ def jit_exact(function):
     return _compile(function, {"contract"}, entry=False)
 
 
-_compiled: set[tuple] = set()
+_seen: set[tuple] = set()
 
 
 @contextmanager
 def announce(kernel, *key):
-    """Say on screen that a kernel is being compiled, if it takes so long that a person would wonder.
+    """Say on screen that a kernel is being compiled, once it takes so long that a person would wonder.
 
-    A kernel loaded from the cache is silent. `MESHNN_QUIET=1` silences the rest.
+    A kernel loaded from the cache is silent, however slow the disk or long the run; so is all with `MESHNN_QUIET=1`.
     """
     name = (kernel.__name__, *key)
-    if name in _compiled or os.environ.get("MESHNN_QUIET"):
+    if name in _seen or os.environ.get("MESHNN_QUIET"):
         yield
         return
     text = f"meshnn: compiling {kernel.__name__} for {', '.join(map(str, key))} (once; later runs load it from disk)"
-    timer = threading.Timer(0.8, lambda: print(text, file=sys.stderr, flush=True))
-    timer.daemon = True
-    timer.start()
+    done = threading.Event()
+    misses = sum(kernel.stats.cache_misses.values())
+
+    def watch():
+        while not done.wait(0.4):
+            if sum(kernel.stats.cache_misses.values()) > misses:
+                print(text, file=sys.stderr, flush=True)
+                return
+
+    threading.Thread(target=watch, daemon=True).start()
     try:
         yield
     finally:
-        timer.cancel()
-    _compiled.add(name)
+        done.set()
+    _seen.add(name)

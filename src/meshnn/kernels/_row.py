@@ -18,6 +18,7 @@ from numba import types
 from numba.extending import intrinsic, models, register_model
 
 from meshnn.kernels._jit import FAST
+from meshnn.plan.plan import ROW_BYTES
 
 __all__ = [
     "add",
@@ -41,7 +42,6 @@ __all__ = [
     "zeros",
 ]
 
-ROW_BYTES = 256
 _I32 = ir.IntType(32)
 
 

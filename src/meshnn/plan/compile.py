@@ -56,18 +56,24 @@ class OpsBuilder:
     def build(self) -> Ops:
         """The table."""
         return Ops(
-            start=_offsets(np.concatenate([*self._lengths, _NONE])),
+            start=_narrow(_offsets(np.concatenate([*self._lengths, _NONE]))),
             rows=np.concatenate([*self._rows, _NONE]).astype(np.uint32),
-            ptr=_offsets(np.concatenate([*self._counts, _NONE])),
+            ptr=_narrow(_offsets(np.concatenate([*self._counts, _NONE]))),
             col=np.concatenate([*self._cols, _NONE]).astype(np.uint32),
             eid=np.concatenate([*self._eids, _NONE]).astype(np.int64),
         )
 
 
-def _offsets(counts: I64) -> NDArray[np.uint32]:
+def _offsets(counts: I64) -> I64:
     ptr = np.zeros(len(counts) + 1, dtype=np.int64)
     np.cumsum(counts, out=ptr[1:])
-    return ptr.astype(np.uint32)
+    return ptr
+
+
+def _narrow(offsets: I64) -> NDArray[np.uint32]:
+    if offsets[-1] >= 2**32:
+        raise PlanTooLargeError
+    return offsets.astype(np.uint32)
 
 
 @dataclass
@@ -116,12 +122,19 @@ class Schedule:
         """Numbers of the edges that carry a signal into a row of tick k."""
         return np.flatnonzero(self.rows[k, dst] & (self.birth[src] < k))
 
-    def pull(self, ops: OpsBuilder, k: int, src: I64, dst: I64) -> int:
-        """The list that computes the rows of tick k from the states of tick k - 1 (edges sorted by destination)."""
-        eid = self.into(k, src, dst)
-        rows = np.flatnonzero(self.rows[k])
-        counts = np.bincount(dst[eid], minlength=self.topology.n_neurons)[rows]
-        return ops.add(rows, counts, src[eid], eid)
+    def pulls(self, ops: OpsBuilder, src: I64, dst: I64) -> I64:
+        """For every tick k the list that pulls its rows from the states of tick k - 1; edges come by (dst, src)."""
+        lists = np.zeros(self.ticks + 1, dtype=np.int64)
+        memo: dict[tuple[int, int], int] = {}
+        for k in range(1, self.ticks + 1):
+            key = self.live_key(k)
+            if key not in memo:
+                eid = self.into(k, src, dst)
+                rows = np.flatnonzero(self.rows[k])
+                counts = np.bincount(dst[eid], minlength=self.topology.n_neurons)[rows]
+                memo[key] = ops.add(rows, counts, src[eid], eid)
+            lists[k] = memo[key]
+        return lists
 
     def push(self, ops: OpsBuilder, k: int) -> int:
         """The transposed list: rows of tick k pull from the rows of tick k + 1 that they feed."""
@@ -202,7 +215,7 @@ def _tangents(schedule: Schedule, ops: OpsBuilder, stop: int, gradient_lists: I6
         tick=np.concatenate(ticks),
         neuron=table.rows[row].astype(np.int64),
         row=row,
-        ptr=_offsets(np.concatenate(lengths)).astype(np.int64),
+        ptr=_offsets(np.concatenate(lengths)),
         chain=np.concatenate(chains),
     )
 
@@ -272,8 +285,7 @@ def compile_plan(
     awake : bool array (n_neurons,)
         Neurons whose activation is not zero at zero.
     method : str
-        "forward_pass" (states of the needed neurons only), "states" (all neurons), "factored", "blocks", "tensor"
-        or "adjoint".
+        "forward_pass" (states of the needed neurons only), "states" (all neurons), "factored", "blocks" or "adjoint".
     jacobian : bool
         Whether the derivative of each output is wanted rather than that of a loss.
     candidates : pair of int arrays, optional
@@ -283,20 +295,15 @@ def compile_plan(
     """
     schedule = Schedule(topology, ticks, awake, all_needed=method == "states", candidates=candidates)
     ops = OpsBuilder(limit)
-    memo: dict[tuple[int, int], int] = {}
-    forward = np.zeros(ticks + 1, dtype=np.int64)
-    for k in range(1, ticks + 1):
-        key = schedule.live_key(k)
-        if key not in memo:
-            memo[key] = schedule.pull(ops, k, topology.src, topology.dst)
-        forward[k] = memo[key]
+    forward = schedule.pulls(ops, topology.src, topology.dst)
     entries = ops.entries
 
     back = np.zeros(ticks + 1, dtype=np.int64)
-    differentiates = method in ("factored", "blocks", "adjoint")
     hops_back = 0
-    if differentiates:
-        hops_back = ticks - 1 if method == "adjoint" else min(1, ticks - 1) if not jacobian else 0
+    if method == "adjoint":
+        hops_back = ticks - 1
+    elif method in ("factored", "blocks") and not jacobian:
+        hops_back = min(1, ticks - 1)  # the readout
     pushed: dict[tuple[int, int], int] = {}
     for k in range(ticks - 1, ticks - 1 - hops_back, -1):
         pair = (schedule.row_set[k], schedule.row_set[k + 1])
@@ -310,7 +317,7 @@ def compile_plan(
         order = np.lexsort((candidates[0], candidates[1]))
         src, dst = candidates[0][order], candidates[1][order]
         wanted = OpsBuilder(limit)
-        gradient = np.array([0] + [schedule.pull(wanted, k, src, dst) for k in range(1, ticks + 1)], dtype=np.int64)
+        gradient = schedule.pulls(wanted, src, dst)
         entries, n_gradient = wanted.entries, len(src)
         gradient_ops = wanted.build()
         gradient_ops = gradient_ops._replace(eid=order[gradient_ops.eid])
@@ -318,7 +325,7 @@ def compile_plan(
     stop = ticks if jacobian else ticks - 1
     tangents = Tangents(_NONE, _NONE, _NONE, np.zeros(1, dtype=np.int64), _NONE)
     blocks, block_ops = None, None
-    if method == "factored":
+    if method == "factored" and stop > 1:
         tangents = _tangents(schedule, ops, stop, gradient, gradient_ops or ops.build())
     elif method == "blocks":
         blocks, block_ops = _blocks(schedule, stop, limit, src, dst)

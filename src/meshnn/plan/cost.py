@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 
 from meshnn.plan.compile import Schedule
 from meshnn.plan.memory import format_bytes
+from meshnn.plan.plan import ROW_BYTES
 from meshnn.topology import Topology
 
-__all__ = ["DEARER", "METHODS", "ROW_BYTES", "Cost", "Decision", "decide"]
+__all__ = ["DEARER", "METHODS", "Cost", "Decision", "decide", "price"]
 
 I64 = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
@@ -23,8 +24,6 @@ BoolArray = NDArray[np.bool_]
 METHODS = ("factored", "blocks", "tensor", "adjoint")
 #: `auto` leaves forward-only when it is predicted to be this many times dearer than the adjoint.
 DEARER = 10.0
-#: Bytes of a row of samples in the kernels.
-ROW_BYTES = 256
 #: What starting and ending a row costs, in multiply-adds. Fitted to the kernels with benchmarks/ticks.py.
 _ROW = 2.0
 #: A cost estimate looks at all tangents or blocks if there are this few, else at a random sample of so many ...
@@ -96,8 +95,13 @@ def _factored(schedule: Schedule, stop: int, jacobian: bool) -> tuple[float, flo
     ticks: list[I64] = []
     neurons: list[I64] = []
     fan_in: list[I64] = []
+    kinds: dict[tuple[int, int], tuple[I64, I64]] = {}
     for m in range(1, stop):
-        found, counts = np.unique(schedule.dst[schedule.into(m, schedule.src, schedule.dst)], return_counts=True)
+        kind = schedule.live_key(m)
+        if kind not in kinds:
+            ends = schedule.dst[schedule.into(m, schedule.src, schedule.dst)]
+            kinds[kind] = np.unique(ends, return_counts=True)
+        found, counts = kinds[kind]
         ticks.append(np.full(len(found), m))
         neurons.append(found)
         fan_in.append(counts)
@@ -158,29 +162,31 @@ def _blocks(schedule: Schedule, stop: int) -> tuple[float, float, float, bool]:
     return macs * scale, rows * scale, index + store * scale, done < len(neurons)
 
 
-def decide(
+def price(
     topology: Topology,
     ticks: int,
     awake: BoolArray,
     *,
-    memory: int,
     itemsize: int = 4,
     workers: int = 1,
     jacobian: bool = False,
-    way_out: bool = True,
     activation_cost: NDArray[np.float64] | None = None,
-) -> Decision:
-    """Cost of every method and the choice of `auto` (`forward` if not `way_out`).
-
-    `activation_cost` is what the activation of each neuron costs, in multiply-adds.
-    """
+) -> tuple[Cost, ...]:
+    """Cost of every method; `activation_cost` is what the activation of each neuron costs, in multiply-adds."""
     schedule = Schedule(topology, ticks, awake)
     n, n_edges, n_outputs = topology.n_neurons, topology.n_edges, topology.n_outputs
-    pulls = [len(schedule.into(k, topology.src, topology.dst)) for k in range(1, ticks + 1)]
-    pushes = [
-        int(np.count_nonzero(schedule.rows[k, topology.src] & schedule.rows[k + 1, topology.dst]))
-        for k in range(1, ticks)
-    ]
+    kinds = [schedule.live_key(k) for k in range(1, ticks + 1)]  # ticks of one kind share their list
+    lists = {
+        kind: len(schedule.into(k, topology.src, topology.dst))
+        for kind, k in dict(zip(reversed(kinds), range(ticks, 0, -1), strict=True)).items()
+    }
+    pulls = [lists[kind] for kind in kinds]
+    pairs = [(schedule.row_set[k], schedule.row_set[k + 1]) for k in range(1, ticks)]
+    hops = {
+        pair: int(np.count_nonzero(schedule.rows[pair[0], topology.src] & schedule.rows[pair[1], topology.dst]))
+        for pair in set(pairs)
+    }
+    pushes = [hops[pair] for pair in pairs]
     n_rows = float(schedule.rows.sum())
     activations = float((schedule.rows @ activation_cost).sum()) if activation_cost is not None else 0.0
     states = _ROW * n_rows + activations
@@ -188,7 +194,7 @@ def decide(
     stop = ticks if jacobian else ticks - 1
     readout = float(pushes[-1]) if pushes and not jacobian else 0.0
     copies = float(n_outputs) if jacobian else 1.0
-    table = sum(pulls) * 12.0 + n_rows * 8
+    table = sum(lists.values()) * 12.0 + len(lists) * n * 8.0
     results = n_outputs * n_edges * ROW_BYTES if jacobian else n_edges * itemsize * 2.0
     buffers = (2 * (ticks + 1) + 2) * n * float(ROW_BYTES) + results
 
@@ -223,16 +229,20 @@ def decide(
         False,
         forward + copies * (float(sum(pushes)) + gradient),
         states + _ROW * n_rows * copies,
-        table + sum(pushes) * 12.0 + workers * buffers,
+        table + sum(hops.values()) * 12.0 + workers * buffers,
         False,
     )
-    costs = (factored, blocks, tensor, adjoint)
+    return factored, blocks, tensor, adjoint
+
+
+def decide(costs: tuple[Cost, ...], memory: int, way_out: bool = True) -> Decision:
+    """The choice of `auto` among the methods (of `forward` if there is no `way_out`), and its reason."""
     return Decision(costs, *_choose(costs, memory, way_out))
 
 
 def _choose(costs: tuple[Cost, ...], memory: int, way_out: bool) -> tuple[str, str]:
-    """Name and reason."""
-    forward_only = sorted((c for c in costs if c.forward_only), key=lambda c: c.predicted)
+    # the tensor is an oracle that runs in Python, one sample at a time: never a choice
+    forward_only = sorted((c for c in costs if c.forward_only and c.method != "tensor"), key=lambda c: c.predicted)
     adjoint = costs[-1]
     fitting = [c for c in forward_only if c.bytes <= memory]
     if not fitting:
@@ -244,7 +254,7 @@ def _choose(costs: tuple[Cost, ...], memory: int, way_out: bool) -> tuple[str, s
         return ("adjoint", why) if way_out else (least.method, why)
     best = fitting[0]
     ratio = best.predicted / max(adjoint.predicted, 1.0)
-    if ratio > DEARER and way_out:
+    if ratio > DEARER and way_out and adjoint.bytes <= memory:
         return (
             "adjoint",
             f"forward-only ({best.method}) is predicted {ratio:.0f} times dearer, more than {DEARER:.0f}",

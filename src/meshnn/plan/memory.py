@@ -8,7 +8,7 @@ from pathlib import Path
 __all__ = ["available_memory", "format_bytes"]
 
 
-def _limits() -> list[int]:
+def _limits(root: Path = Path("/sys/fs/cgroup")) -> list[int]:
     """Bytes that could still be had, as each authority on this machine sees it."""
     found: list[int] = []
     try:
@@ -17,14 +17,16 @@ def _limits() -> list[int]:
                 found.append(int(line.split()[1]) * 1024)
     except OSError:
         pass
-    for limit, used in (
-        ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
-        ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
+    for folder, limit, used in (
+        (root, "memory.max", "memory.current"),
+        (root / "memory", "memory.limit_in_bytes", "memory.usage_in_bytes"),
     ):
         try:
-            most = Path(limit).read_text().strip()
+            most = (folder / limit).read_text().strip()
             if most.isdigit():
-                found.append(int(most) - int(Path(used).read_text()))
+                stat = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
+                cache = int(stat.get("inactive_file", 0))  # files read long ago: given up when memory is asked for
+                found.append(int(most) - int((folder / used).read_text()) + cache)
         except (OSError, ValueError):
             pass
     return found

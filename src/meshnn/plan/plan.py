@@ -12,7 +12,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Blocks", "Ops", "Plan", "Tangents"]
+__all__ = ["ROW_BYTES", "Blocks", "Ops", "Plan", "Tangents"]
+
+#: Bytes of a row of samples: 64 in float32, 32 in float64. Kernels stride by it.
+ROW_BYTES = 256
 
 U32 = NDArray[np.uint32]
 I64 = NDArray[np.int64]
@@ -74,7 +77,7 @@ class Blocks(NamedTuple):
 class Plan:
     """A compiled (topology, ticks, method)."""
 
-    method: str  # "forward_pass", "factored", "blocks", "tensor" or "adjoint"
+    method: str  # "forward_pass", "states", "factored", "blocks" or "adjoint"
     ticks: int
     n: int
     n_inputs: int

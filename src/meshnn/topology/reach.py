@@ -1,6 +1,6 @@
 """Who can influence whom, and when: facts that follow from the graph alone.
 
-Two tick counts per neuron decide everything the engine skips (DESIGN, "three exact savings"):
+Two tick counts per neuron decide everything the engine skips (docs/concepts.md):
 
 * `birth[i]`: the first tick at which the state of neuron i can be non-zero. Clamped neurons are born at tick 0.
   A neuron whose activation is not zero at zero is *awake*: born at tick 1 at the latest.

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from meshnn.errors import TopologyError
+from meshnn.errors import TopologyError, whole_number
 from meshnn.topology import builders, convert, reach
 
 __all__ = ["Topology"]
@@ -45,9 +45,9 @@ class Topology:
     """
 
     def __init__(self, n_inputs: int, n_hidden: int, n_outputs: int, edges: ArrayLike, bias: bool = True) -> None:
-        self.n_inputs = _count("n_inputs", n_inputs, least=1)
-        self.n_hidden = _count("n_hidden", n_hidden, least=0)
-        self.n_outputs = _count("n_outputs", n_outputs, least=1)
+        self.n_inputs = whole_number("n_inputs", n_inputs, least=1)
+        self.n_hidden = whole_number("n_hidden", n_hidden, least=0)
+        self.n_outputs = whole_number("n_outputs", n_outputs, least=1)
         if not isinstance(bias, (bool, np.bool_)):
             raise TopologyError(f"bias must be True or False, got {bias!r}")
         self.bias = bool(bias)
@@ -137,7 +137,7 @@ class Topology:
         """
         if len(sizes) < 2:
             raise TopologyError(f"layered needs at least an input and an output layer, got sizes {list(sizes)}")
-        layers = [_count(f"sizes[{k}]", size, least=1) for k, size in enumerate(sizes)]
+        layers = [whole_number(f"sizes[{k}]", size, least=1) for k, size in enumerate(sizes)]
         return cls(layers[0], sum(layers[1:-1]), layers[-1], builders.layered_edges(layers, bias), bias=bias)
 
     @classmethod
@@ -259,7 +259,7 @@ class Topology:
         >>> int(t.dead_edges(2).sum()), int(t.dead_edges(3).sum()), t.n_edges
         (30, 0, 61)
         """
-        ticks = _count("ticks", ticks, least=1)
+        ticks = whole_number("ticks", ticks, least=1)
         return self.birth_ticks(awake)[self.src] + 1 + self._distance[self.dst] > ticks
 
     def default_ticks(self, awake: BoolArray | None = None) -> int:
@@ -276,7 +276,9 @@ class Topology:
         longest = reach.longest_path(self.n_neurons, self._birth, self._distance, self.src, self.dst)
         if longest is not None:
             return max(longest, 1)
-        return max(reach.fewest_ticks(self.birth_ticks(awake), self._distance, self.src, self.dst), 1)
+        fewest = reach.fewest_ticks(self.birth_ticks(awake), self._distance, self.src, self.dst)
+        reached = self._birth[self.outputs]  # awake neurons may count sooner than an input reaches an output
+        return max(fewest, int(reached[reached < reach.NEVER].max(initial=1)))
 
     def check_reachable(self, ticks: int) -> None:
         """Raise a `TopologyError` if an output is not reached by any input (or the bias) within `ticks`."""
@@ -337,21 +339,17 @@ class Topology:
         return [role for role, count in counts.items() for _ in range(count)]
 
 
-def _count(name: str, value: Any, least: int) -> int:
-    """A whole number of at least `least`."""
-    whole = isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.bool_))
-    if not whole or value < least:
-        raise TopologyError(f"{name} must be a whole number of at least {least}, got {value!r}")
-    return int(value)
-
-
 def _sizes(n_inputs: int, n_hidden: int, n_outputs: int) -> tuple[int, int, int]:
-    return _count("n_inputs", n_inputs, 1), _count("n_hidden", n_hidden, 0), _count("n_outputs", n_outputs, 1)
+    return (
+        whole_number("n_inputs", n_inputs, 1),
+        whole_number("n_hidden", n_hidden, 0),
+        whole_number("n_outputs", n_outputs, 1),
+    )
 
 
 def _hidden_left(n: int, n_inputs: int, n_outputs: int, bias: bool) -> int:
     """Hidden neurons of a matrix of n neurons."""
-    left = n - _count("n_inputs", n_inputs, 1) - bool(bias) - _count("n_outputs", n_outputs, 1)
+    left = n - whole_number("n_inputs", n_inputs, 1) - bool(bias) - whole_number("n_outputs", n_outputs, 1)
     if left < 0:
         extra = " + 1 bias" if bias else ""
         raise TopologyError(

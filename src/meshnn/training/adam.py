@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from numpy.typing import ArrayLike
 
 from meshnn import checks, engine
-from meshnn.errors import MeshError
+from meshnn.errors import MeshError, whole_number
 from meshnn.mesh import Mesh
 
 __all__ = ["HistoryRow", "train_adam"]
@@ -21,7 +21,7 @@ class HistoryRow:
 
     step: int
     loss: float  # before the last of these steps
-    seconds: float  # since the start
+    seconds: float  # spent in steps so far
 
 
 def train_adam(
@@ -36,7 +36,9 @@ def train_adam(
     betas: tuple[float, float] = (0.9, 0.999),
     epsilon: float = 1e-8,
 ) -> Iterator[HistoryRow]:
-    """Train the weights of a mesh in place on a whole batch; yields a row every so many steps.
+    """Train the weights of a mesh in place on a whole batch, in one thread; a row every so many steps.
+
+    The steps are taken as the rows are asked for: iterate over the result.
 
     Examples
     --------
@@ -48,15 +50,31 @@ def train_adam(
     >>> len(rows), rows[-1].loss < 0.1
     (5, True)
     """
-    steps, every = checks.whole("steps", steps), checks.whole("every", every)
+    steps, every = whole_number("steps", steps), whole_number("every", every)
     if not 0 < learning_rate < float("inf"):
         raise MeshError(f"learning_rate must be a positive number, got {learning_rate!r}")
     inputs = checks.as_inputs(X, mesh.topology, mesh.ticks)
     size = inputs.shape[1]
     targets = checks.as_targets(y, loss, None, size, mesh.topology.n_outputs, mesh.dtype)
     batch = engine.FullBatch(mesh.training_program(size), inputs, targets)
+    return _rows(mesh, batch, steps, every, learning_rate, betas, epsilon)
+
+
+def _rows(
+    mesh: Mesh,
+    batch: engine.FullBatch,
+    steps: int,
+    every: int,
+    learning_rate: float,
+    betas: tuple[float, float],
+    epsilon: float,
+) -> Iterator[HistoryRow]:
     state = engine.AdamState.fresh(mesh.weights)
-    start = time.perf_counter()
+    topology, ticks, seconds = mesh.topology, mesh.ticks, 0.0
     while state.done < steps:
+        if mesh.topology is not topology or mesh.ticks != ticks:
+            raise MeshError("the mesh got another graph or other ticks during training; start train_adam again")
+        start = time.perf_counter()
         losses = batch.adam_steps(mesh.weights, state, min(every, steps - state.done), learning_rate, betas, epsilon)
-        yield HistoryRow(state.done, float(losses[-1]), time.perf_counter() - start)
+        seconds += time.perf_counter() - start
+        yield HistoryRow(state.done, float(losses[-1]), seconds)
