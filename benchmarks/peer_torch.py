@@ -4,7 +4,11 @@
 the weights is `sampled_addmm`; plain autograd through a sparse matrix would build a dense gradient of 40 GB.
 """
 
+import warnings
+
 import torch
+
+warnings.filterwarnings("ignore", message="Sparse", category=UserWarning)  # CSR is in beta there
 
 WAYS = ("masked", "split")
 

@@ -77,14 +77,14 @@ def show_large(result):
     """A million edges."""
     table(
         "A million edges, batch 64, one thread",
-        ("ticks", "edges", "dead", "method", "first, s", "next, ms", "adds, MiB", "note"),
+        ("ticks", "edges", "dead", "method", "first, s", "next, ms", "over import, MiB", "note"),
         [
             (
                 r["ticks"], r["edges"], r["dead"],
                 r["method"] if r["method"] != "auto" else f"auto: {r['chosen']}",
                 bar(r["plan and first gradient, s"], most=15),
                 f"{r['next gradients, ms']:.1f}",
-                bar(r["peak memory over graph and data, MiB"], most=1024),
+                bar(r["peak memory over the import, MiB"], most=1024),
                 r["reason"] if r["method"] == "auto" else "",
             )
             for r in result["rows"]
