@@ -1,6 +1,7 @@
 """The command line in a real process."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -91,6 +92,14 @@ def test_explain():
     assert [row["method"] for row in found["methods"]] == ["factored", "blocks", "tensor", "adjoint"]
 
 
+def test_output_that_is_not_utf8():
+    env = os.environ | {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0", "LC_ALL": "C"}
+    command = [sys.executable, "-m", "meshnn", "verify", "--tests", "1"]
+    done = subprocess.run(command, capture_output=True, timeout=300, env=env, check=False)
+    assert done.returncode == 0, done.stderr
+    assert b"0.00024 +- 4.7e-05" in done.stdout
+
+
 def test_demo():
     done = meshnn("demo", "--hidden", "8", "--steps", "200")
     assert done.returncode == 0, done.stderr
@@ -101,7 +110,7 @@ def test_demo():
     ("arguments", "message"),
     [
         (["explain", "--hidden", "-3"], "n_hidden must be a whole number of at least 0, got -3"),
-        (["explain", "--density", "2"], "density must lie between 0 and 1"),
+        (["explain", "--density", "2"], "density must be a number between 0 and 1"),
         (["explain", "--activation", "rleu"], "did you mean 'relu'"),
         (["explain", "--layers", "2,x"], "expected sizes like"),
         (["explain", "--ticks", "0"], "ticks must be a whole number of at least 1"),
@@ -110,6 +119,13 @@ def test_demo():
         (["verify", "--tests", "0"], "at least 1"),
         (["verify", "--tests", "1", "--json", "/no/such/folder/x.json"], "is not a directory"),
         (["demo", "--steps", "0"], "steps must be a whole number of at least 1"),
+        (["demo", "--seed", "-1"], "random_state must be"),
+        (["verify", "--seed", "-1"], "seed must be a whole number of at least 0"),
+        (["verify", "--json", "/tmp"], "is a directory; name a file"),
+        (["verify", "--tests", "1", "--json", "/dev/full"], "cannot write /dev/full: No space left on device"),
+        (["explain", "--layers", "2,3,1", "--hidden", "7"], "leave sizes, density and family out"),
+        (["explain", "--family", "cascade", "--density", "0.5"], "a cascade has all its edges"),
+        (["explain", "--hidden", "1000000"], "edges would need"),
         (["frobnicate"], "No such command"),
     ],
 )

@@ -247,7 +247,7 @@ def test_too_little_memory(mesh, batch, monkeypatch):
     monkeypatch.setattr(module, "available_memory", lambda: int(three) + 1)
     with pytest.raises(MemoryLimitError, match="; 3 ticks would fit"):
         m.gradient(*batch, n_threads=1)
-    monkeypatch.setattr(module, "available_memory", lambda: 100_000)
+    monkeypatch.setattr("meshnn.memory.available_memory", lambda: 100_000)
     with pytest.raises(MemoryLimitError, match=r"the Jacobian of this batch would need .* pass fewer samples"):
         Mesh(mesh.topology, dtype="float64").jacobian(batch[0])
     src, dst = np.divmod(np.arange(105 * 105), 105)
@@ -326,7 +326,7 @@ def test_plan_too_large():
 
 
 def test_memory_in_a_container(tmp_path):
-    from meshnn.plan.memory import _limits
+    from meshnn.memory import _limits
 
     (tmp_path / "memory.max").write_text("1000\n")
     (tmp_path / "memory.current").write_text("900\n")
@@ -417,8 +417,8 @@ def test_float32_overflow_in_the_data_is_refused():
         ({"activation": ["relu"] * 5}, r"one per hidden neuron \(6\), got 5"),
         ({"output_activation": "softmax"}, "unknown output_activation 'softmax'"),
         ({"weights": [1.0]}, r"weights must have shape \(86,\)"),
-        ({"weights": np.full(86, NAN)}, "weight 0 is nan"),
-        ({"weights": np.full(86, 1e300)}, "weight 0 is inf"),
+        ({"weights": np.full(86, NAN)}, "weight 0 is nan, which is not finite; 86 of 86"),
+        ({"weights": np.full(86, 1e300)}, "weight 0 is 1e.300, which does not fit float32"),
         ({"dtype": "float16"}, "dtype must be 'float32' or 'float64', got 'float16'"),
         ({"dtype": "nonsense"}, "dtype must be"),
     ],
@@ -455,7 +455,7 @@ def test_an_output_out_of_reach_is_named():
 def test_growth_scores_refuse_wrong_pairs(mesh, batch):
     for src, dst, message in [
         ([99], [0], "src must hold neuron numbers from 0 to 11"),
-        ([0, 1], [0, 1, 2], "same shape"),
+        ([0, 1], [0, 1, 2], "shapes that broadcast"),
     ]:
         with pytest.raises(MeshError, match=message):
             mesh.growth_scores(*batch, src=src, dst=dst)
@@ -506,3 +506,82 @@ def test_read_only_and_strided_data(mesh, batch):
     np.testing.assert_array_equal(mesh.gradient(strided[::2, ::2], y)[1], want)
     np.testing.assert_array_equal(mesh.gradient(X.tolist(), y.tolist())[1], want)
     np.testing.assert_array_equal(mesh.gradient(np.asfortranarray(X), y)[1], want)
+
+
+# -- odd arguments -----------------------------------------------------------------------------------------------
+
+T = Topology.mesh(2, 5, 2)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: Mesh(T, activation=None), "activation must be a list, got NoneType"),
+        (lambda: Mesh(T, activation=np.tanh), "activation must be a list, got ufunc"),
+        (lambda: Mesh(T, activation={"relu"}), r"activation must be a list, got set; pass list\(...\)"),
+        (lambda: Mesh(T, activation=np.array("tanh")), "an array of shape"),
+        (lambda: Mesh(T, activation="Relu"), "did you mean 'relu'"),
+        (lambda: Mesh(T, random_state=-1), "random_state must be None, a whole number of at least 0"),
+        (lambda: Mesh(T, random_state="x"), "random_state must be None"),
+        (lambda: Mesh(T, ticks=10**9), "ticks must be at most 100,000, got 1000000000"),
+        (lambda: Mesh(T, dtype=None), "dtype must be"),
+        (lambda: Topology.mesh(2, 5, 2, density="0.5"), "density must be a number between 0 and 1, got '0.5'"),
+        (lambda: Topology.mesh(2, 5, 2, self_loops="no"), "self_loops must be True or False, got 'no'"),
+        (lambda: Topology.mesh(2, 5, 2, density=0.5, random_state=1.5), "random_state must be"),
+        (lambda: Topology.mesh(2, 10**7, 2), "a graph of 100,000,050,000,004 edges would need .* lower the density"),
+        (lambda: Topology.cascade(2, 10**30, 2), "edges would need .* take fewer neurons"),
+        (lambda: Topology.layered([10**6, 10**6]), "edges would need .* smaller layers"),
+        (lambda: Topology(10**30, 1, 1, []), "fewer than 2\\*\\*32 neurons"),
+        (lambda: Topology.layered(None), "sizes must be a list, got NoneType"),
+        (lambda: Topology.layered({2, 3}), "sizes must be a list, got set"),
+        (lambda: Topology.layered([2, 2], bias="x"), "bias must be True or False"),
+        (lambda: Topology(1, 1, 1, None), "edges must be an array or list of pairs, got NoneType"),
+        (lambda: Topology(1, 1, 1, iter([(0, 2)])), r"got list_iterator; pass list\(edges\)"),
+        (lambda: Topology(1, 1, 1, np.zeros((2, 0))), r"shape \(n_edges, 2\), got \(2, 0\)"),
+        (lambda: Topology(1, 1, 1, [(0, float("inf"))]), r"edge 0 is \(0.0, inf\)"),
+        (lambda: Topology.from_adjacency([[1], [1, 2]], 1, 1), "must be square"),
+        (lambda: Topology.from_adjacency(np.ma.array(np.eye(3), mask=np.eye(3)), 1, 1), "masked array"),
+        (lambda: Topology.from_networkx(None, [1], [2]), "expected a networkx.DiGraph, got NoneType"),
+        (lambda: Topology.from_networkx(T.to_networkx(), {0, 1}, [8]), "inputs must be a list, got set"),
+        (lambda: T.check_reachable("3"), "ticks must be a whole number"),
+        (lambda: T.dead_edges(3, awake=[1] * 10), "awake must be a mask of shape"),
+        (lambda: Mesh(T).rewire(None), "rewire takes a Topology, got NoneType"),
+        (lambda: Mesh(T).forward([[10**400, 1]]), "X must hold numbers"),
+        (lambda: Mesh(T).forward(np.ma.array([[1.0, 2.0]], mask=[[0, 1]])), "masked array, whose mask would be lost"),
+        (lambda: Mesh(T).growth_scores([[1, 2]], [0], src=[True], dst=[3]), "whole neuron numbers"),
+        (lambda: Mesh(T, weights=np.full(61, 1e300)), r"weight 0 is 1e\+300, which does not fit float32"),
+    ],
+)
+def test_odd_arguments_are_refused(call, message):
+    with pytest.raises(MeshError, match=message):
+        call()
+
+
+def test_weights_reshaped_in_place_are_noticed():
+    m = Mesh(T)
+    m.weights.shape = (61, 1)
+    with pytest.raises(MeshError, match="reshaped in place"):
+        m.forward([[1.0, 2.0]])
+
+
+@pytest.mark.parametrize("B", [1, 63, 64, 65, 128])
+def test_an_overflowing_loss_is_infinite_at_any_batch_size(B):
+    m = Mesh(Topology.layered([1, 1]), weights=[1.0, 0.0])
+    assert m.gradient(np.ones((B, 1)), np.full((B, 1), 1e20), "squared_error")[0] == np.inf
+    m = Mesh(Topology.layered([1, 2]), weights=[3e38, 0, -3e38, 0])
+    assert m.gradient(np.ones((B, 1)), np.ones(B, int))[0] == np.inf
+
+
+def test_samples_without_weight_do_not_count():
+    m = Mesh(Topology.layered([1, 1]), weights=[1.0, 0.0])
+    loss, grad = m.gradient([[1.0], [1.0]], [[1e20], [0.0]], "squared_error", sample_weight=[0, 1])
+    assert loss == 0.5
+    np.testing.assert_allclose(grad, [1.0, 1.0])
+
+
+def test_from_adjacency_keeps_wide_floats():
+    A = np.array([[0, 2.0], [0, 0.5]])
+    assert Mesh.from_adjacency(A.astype(">f8"), 1, 1).dtype == np.float64
+    assert Mesh.from_adjacency(A.astype(np.longdouble), 1, 1).dtype == np.float64
+    assert Mesh.from_adjacency(A.astype(np.float32), 1, 1).dtype == np.float32
+    assert Mesh.from_adjacency(A.astype(int), 1, 1).dtype == np.float32

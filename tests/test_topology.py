@@ -244,8 +244,8 @@ def test_a_wrong_topology_is_refused(arguments, message):
 @pytest.mark.parametrize(
     ("build", "message"),
     [
-        (lambda: Topology.mesh(2, 2, 1, density=1.5), "density must lie between 0 and 1, got 1.5"),
-        (lambda: Topology.mesh(2, 2, 1, density=float("nan")), "density must lie between 0 and 1, got nan"),
+        (lambda: Topology.mesh(2, 2, 1, density=1.5), "density must be a number between 0 and 1, got 1.5"),
+        (lambda: Topology.mesh(2, 2, 1, density=float("nan")), "density must be a number between 0 and 1, got nan"),
         (lambda: Topology.layered([3]), "at least an input and an output layer"),
         (lambda: Topology.layered([3, 0, 1]), r"sizes\[1\] must be a whole number of at least 1"),
         (lambda: Topology.from_adjacency(np.zeros((2, 3)), 1, 1), r"square \(n, n\), got shape \(2, 3\)"),

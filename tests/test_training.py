@@ -53,7 +53,7 @@ def test_spirals_generator():
     gap = np.abs(X[y == 0][:, None] - mirrored[None]).max(axis=2).min()
     assert gap > 1e-9
     assert np.abs(np.diff(y)).sum() > 300  # shuffled
-    with pytest.raises(MeshError, match="at least 2 samples"):
+    with pytest.raises(MeshError, match="n_samples must be a whole number of at least 2"):
         spirals(1)
 
 
@@ -63,6 +63,11 @@ def test_wrong_settings_are_refused():
         ({"steps": 0}, "steps must be a whole number"),
         ({"steps": 5, "learning_rate": -1.0}, "learning_rate must be a positive number"),
         ({"steps": 5, "every": 0}, "every must be a whole number"),
+        ({"steps": 5, "learning_rate": "x"}, "learning_rate must be a positive number, got 'x'"),
+        ({"steps": 5, "betas": (0.9,)}, "betas must be two numbers, got 1"),
+        ({"steps": 5, "betas": (0.9, 1.0)}, r"betas\[1\] must be a number from 0 to below 1, got 1.0"),
+        ({"steps": 5, "betas": None}, "betas must be a list"),
+        ({"steps": 5, "epsilon": float("nan")}, "epsilon must be a number of at least 0"),
     ]:
         with pytest.raises(MeshError, match=message):
             list(train_adam(mesh, [[1.0]], [0], **options))
@@ -107,3 +112,10 @@ def test_training_where_auto_is_blocks():
 def test_settings_are_checked_before_the_first_row_is_asked_for():
     with pytest.raises(MeshError, match="steps"):
         train_adam(Mesh(Topology.mesh(1, 1, 2)), [[1.0]], [0], steps=-1)
+
+
+def test_divergence_is_told():
+    mesh = Mesh(Topology.mesh(2, 6, 2), activation="identity", random_state=0)
+    X, y = spirals(100, random_state=0)
+    with pytest.raises(MeshError, match=r"the loss became (nan|inf) after \d+ steps; lower learning_rate"):
+        list(train_adam(mesh, X, y, 50, learning_rate=1e30))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from meshnn.arguments import as_list
 from meshnn.engine import Targets
 from meshnn.errors import DataError, MeshError
 from meshnn.kernels.codes import ACTIVATIONS, CROSS_ENTROPY, LOSSES
@@ -32,7 +33,7 @@ def known(kind: str, name: Any, names: Iterable[str]) -> str:
     names = list(names)
     if isinstance(name, str) and name in names:
         return name
-    close = difflib.get_close_matches(str(name), names, n=1)
+    close = difflib.get_close_matches(name.lower(), names, n=1) if isinstance(name, str) else []
     hint = f"; did you mean {close[0]!r}?" if close else "."
     raise MeshError(f"unknown {kind} {name!r}{hint} Choose one of {', '.join(names)}")
 
@@ -48,13 +49,15 @@ def as_dtype(dtype: Any) -> np.dtype[Any]:
     return np.dtype(np.float32 if name == "float32" else np.float64)
 
 
-def activation_codes(topology: Topology, hidden: str | Sequence[str], output: str) -> NDArray[np.int64]:
+def activation_codes(topology: Topology, hidden: Any, output: Any) -> NDArray[np.int64]:
     """One code per neuron; inputs are identity."""
     codes = np.full(topology.n_neurons, ACTIVATIONS["identity"], dtype=np.int64)
     if isinstance(hidden, str):
         codes[topology.hidden] = ACTIVATIONS[known("activation", hidden, ACTIVATIONS)]
     else:
-        names = list(hidden)
+        if isinstance(hidden, np.ndarray) and hidden.ndim != 1:
+            raise MeshError(f"activation must be one name or a list of names, got an array of shape {hidden.shape}")
+        names = as_list("activation", hidden)
         if len(names) != topology.n_hidden:
             raise MeshError(
                 f"activation must be one name or one per hidden neuron ({topology.n_hidden}), got {len(names)} names"
@@ -68,6 +71,8 @@ def _numbers(name: str, value: Any) -> Array:
     """An array of real numbers."""
     if hasattr(value, "tocsr"):
         raise DataError(f"{name} is a scipy sparse matrix; pass a dense array, for example {name}.toarray()")
+    if isinstance(value, np.ma.MaskedArray):
+        raise DataError(f"{name} is a masked array, whose mask would be lost; fill it first, with {name}.filled(...)")
     try:
         array = np.asarray(value)
     except ValueError as error:
@@ -75,7 +80,7 @@ def _numbers(name: str, value: Any) -> Array:
     if array.dtype == object:
         try:
             array = array.astype(np.float64)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             raise DataError(f"{name} must hold numbers, got {_example(array)}") from None
     if array.dtype.kind not in "fiub":
         raise DataError(f"{name} must hold real numbers, got dtype {array.dtype}")
@@ -116,18 +121,28 @@ def as_weights(weights: Any, n_edges: int, dtype: np.dtype[Any]) -> Array:
         raise DataError(f"weights must have shape ({n_edges},), one per edge of the topology; got {array.shape}")
     with np.errstate(over="ignore"):
         copy = np.array(array, dtype=dtype, order="C")
-    check_finite_weights(copy)
+    finite = np.isfinite(copy)
+    if not finite.all():
+        e = int(np.flatnonzero(~finite)[0])
+        hint = f"does not fit {dtype}" if np.isfinite(array[e]) else "is not finite"
+        raise DataError(
+            f"weight {e} is {array[e]}, which {hint}; {int((~finite).sum())} of {n_edges} weights are like it"
+        )
     return copy
 
 
-def check_finite_weights(weights: Array) -> None:
-    """Raise if a weight is NaN or infinite."""
+def check_current_weights(weights: Array, n_edges: int) -> None:
+    """Raise if weights that were changed in place cannot be used any more."""
+    if weights.shape != (n_edges,):
+        raise DataError(
+            f"the weights were reshaped in place to {weights.shape}; set mesh.weights to ({n_edges},) numbers"
+        )
     finite = np.isfinite(weights)
     if not finite.all():
         e = int(np.flatnonzero(~finite)[0])
         raise DataError(
-            f"weight {e} is {weights[e]} ({int((~finite).sum())} weights are not finite in {weights.dtype}); "
-            "training may have diverged: restore earlier weights and lower the learning rate"
+            f"weight {e} is {weights[e]} ({int((~finite).sum())} weights are not finite); if training diverged, "
+            "restore earlier weights and lower the learning rate"
         )
 
 
@@ -195,8 +210,8 @@ def as_pairs(src: Any, dst: Any, n_neurons: int) -> tuple[NDArray[np.int64], NDA
     found = []
     for name, value in (("src", src), ("dst", dst)):
         array = _numbers(name, value)
-        if array.dtype.kind == "f" and not np.array_equal(array, np.trunc(array)):
-            raise DataError(f"{name} must hold whole neuron numbers")
+        if array.dtype.kind == "b" or (array.dtype.kind == "f" and not np.array_equal(array, np.trunc(array))):
+            raise DataError(f"{name} must hold whole neuron numbers, got {array.ravel()[:3].tolist()} ...")
         if array.size and (array.min() < 0 or array.max() >= n_neurons):
             raise DataError(f"{name} must hold neuron numbers from 0 to {n_neurons - 1}, "
                             f"got {array.min()} to {array.max()}")  # fmt: skip
@@ -204,5 +219,7 @@ def as_pairs(src: Any, dst: Any, n_neurons: int) -> tuple[NDArray[np.int64], NDA
     try:
         a, b = np.broadcast_arrays(*found)
     except ValueError:
-        raise DataError(f"src and dst must have the same shape, got {found[0].shape} and {found[1].shape}") from None
+        raise DataError(
+            f"src and dst must have shapes that broadcast, got {found[0].shape} and {found[1].shape}"
+        ) from None
     return a.ravel().copy(), b.ravel().copy(), a.shape

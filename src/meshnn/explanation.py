@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from meshnn.memory import format_bytes
 from meshnn.plan.cost import Decision
-from meshnn.plan.memory import format_bytes
 
 __all__ = ["Explanation"]
 

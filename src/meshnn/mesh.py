@@ -9,11 +9,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from meshnn import checks, engine
-from meshnn.errors import MeshError, whole_number
+from meshnn.arguments import as_generator, whole_number
+from meshnn.errors import MeshError
 from meshnn.explanation import Explanation
 from meshnn.kernels.codes import ACTIVATIONS
+from meshnn.memory import check_fits
 from meshnn.plan.cost import METHODS
-from meshnn.planner import Planner, check_fits
+from meshnn.planner import Planner
 from meshnn.topology import Topology
 from meshnn.topology.builders import Seed
 
@@ -21,6 +23,8 @@ __all__ = ["Mesh"]
 
 Array = NDArray[Any]
 _CHOICES = ("auto", "forward", *METHODS)
+#: More than this and deciding how to run would take longer than anybody waits.
+MOST_TICKS = 100_000
 
 
 class Mesh:
@@ -78,7 +82,7 @@ class Mesh:
         self._planner = Planner(topology, self._codes, self._dtype)
         self.ticks = topology.default_ticks(self.awake) if ticks is None else ticks
         if weights is None:
-            weights = self._draw(np.random.default_rng(random_state))
+            weights = self._draw(as_generator(random_state))
         self.weights = weights
 
     @classmethod
@@ -96,7 +100,7 @@ class Mesh:
     ) -> Mesh:
         """A mesh with the graph and the weights of a square matrix, dense or scipy.sparse: inverse of `adjacency`.
 
-        The dtype is that of the matrix, if it is float32 or float64 and no other is asked for.
+        Unless another is asked for, the dtype is float64 for a matrix of float64 (or wider), else float32.
 
         >>> import numpy as np
         >>> from meshnn import Mesh
@@ -108,7 +112,7 @@ class Mesh:
         topology = Topology.from_adjacency(A, n_inputs, n_outputs, bias=bias)
         values = adjacency_entries(A)[2]
         if dtype is None:
-            dtype = values.dtype if values.dtype in (np.float32, np.float64) else "float32"
+            dtype = "float64" if values.dtype.kind == "f" and values.dtype.itemsize >= 8 else "float32"
         return cls(topology, ticks, activation, output_activation, weights=values, dtype=dtype)
 
     # -- what it is ----------------------------------------------------------------------------------------------
@@ -130,8 +134,10 @@ class Mesh:
 
     @ticks.setter
     def ticks(self, ticks: int) -> None:
-        ticks = whole_number("ticks", ticks)
+        ticks = whole_number("ticks", ticks, most=MOST_TICKS)
         self._topology.check_reachable(ticks)
+        advice = "take fewer ticks"
+        check_fits(float(ticks) * self._topology.n_neurons * 4, f"planning {ticks} ticks", advice)
         self._ticks = ticks
 
     @property
@@ -170,6 +176,8 @@ class Mesh:
 
         Without `weights`, edges that stay keep their weight and new ones start at 0.
         """
+        if not isinstance(topology, Topology):
+            raise MeshError(f"rewire takes a Topology, got {type(topology).__name__}; see Topology.from_adjacency")
         old = self._topology
         same = (old.n_inputs, old.n_hidden, old.n_outputs, old.bias)
         if (topology.n_inputs, topology.n_hidden, topology.n_outputs, topology.bias) != same:
@@ -202,6 +210,8 @@ class Mesh:
         array (batch, n_outputs)
         """
         X = checks.as_inputs(X, self._topology, self.ticks)
+        needed = X.shape[1] * self._topology.n_outputs * self._dtype.itemsize
+        check_fits(needed, "the outputs of this batch", "pass fewer samples at a time")
         threads = _threads(n_threads)
         return engine.predict(self._planner.program("forward_pass", self.ticks), self._checked_weights(), X, threads)
 
@@ -284,6 +294,9 @@ class Mesh:
     ) -> Array:
         """dE/dA for edges that need not exist: the gradient that each would have if it were added with weight 0.
 
+        A neuron that nothing feeds yet sits at t = 0. There relu takes its left derivative, 0, so an edge into such a
+        relu neuron scores 0 whatever it could do; with leaky_relu, tanh and the others it does not.
+
         Parameters
         ----------
         src, dst : array_like of int
@@ -331,7 +344,7 @@ class Mesh:
         return self._planner.resolve(method, self.ticks, batch, threads, jacobian)
 
     def _checked_weights(self) -> Array:
-        checks.check_finite_weights(self._weights)
+        checks.check_current_weights(self._weights, self._topology.n_edges)
         return self._weights
 
     def _draw(self, rng: np.random.Generator) -> Array:

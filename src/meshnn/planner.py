@@ -10,22 +10,13 @@ from numpy.typing import NDArray
 from meshnn.engine import Program, cores, parts_of
 from meshnn.errors import MemoryLimitError
 from meshnn.kernels.codes import IDENTITY, NONZERO_AT_ZERO, RELU
+from meshnn.memory import available_memory, check_fits, format_bytes
 from meshnn.plan import Cost, Decision, Plan, compile_plan, decide, price
 from meshnn.plan.compile import PlanTooLargeError
-from meshnn.plan.memory import available_memory, format_bytes
 from meshnn.plan.plan import ROW_BYTES
 from meshnn.topology import Topology
 
-__all__ = ["Planner", "check_fits"]
-
-
-def check_fits(needed: float, what: str, advice: str) -> None:
-    """Raise if something would need more memory than the machine has."""
-    memory = available_memory()
-    if needed > memory:
-        raise MemoryLimitError(
-            f"{what} would need {format_bytes(needed)}, the machine has {format_bytes(memory)}; {advice}"
-        )
+__all__ = ["Planner"]
 
 
 def _too_large(method: str, ticks: int, limit: int) -> MemoryLimitError:
@@ -83,7 +74,7 @@ class Planner:
         if needed > memory:
             others = [c.method for c in decision.costs if c.bytes <= memory and c.method != "tensor"]
             advice = f'use method="{others[-1]}"' if others else self._fewer_ticks(ticks, memory)
-            check_fits(needed, f'method="{chosen}" at {ticks} ticks', advice)
+            check_fits(needed, f'method="{chosen}" at {ticks} ticks', advice, memory)
         self._resolved[key] = chosen
         return chosen
 
@@ -130,7 +121,8 @@ class Planner:
             raise _too_large(method, ticks, limit) from None
         store = plan.blocks.store_rows * ROW_BYTES if plan.blocks is not None else 0
         advice = 'ask for fewer edges at a time, or use method="adjoint"'
-        check_fits(plan.nbytes + store, f'method="{method}" for {len(candidates[0])} edges', advice)
+        needed = plan.nbytes + store
+        check_fits(needed, f'method="{method}" for {len(candidates[0])} edges', advice, available_memory())
         return Program(plan, self.dtype, self.codes, self._work(plan, False) + plan.gradient_entries)
 
     def training_program(self, ticks: int, batch: int) -> Program:

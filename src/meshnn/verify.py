@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from meshnn.arguments import whole_number
 from meshnn.errors import MeshError
 from meshnn.mesh import Mesh
 from meshnn.plan.cost import METHODS
@@ -151,8 +152,7 @@ def verify(
         raise MeshError("PyTorch is not installed; pip install 'meshnn[torch]' brings it, or use the reference numpy")
     if activation not in _NUMPY:
         raise MeshError(f"unknown activation {activation!r}. Choose one of {', '.join(_NUMPY)}")
-    if tests < 1:
-        raise MeshError(f"tests must be a whole number of at least 1, got {tests}")
+    tests, seed = whole_number("tests", tests), whole_number("seed", seed, least=0)
     run = _torch_reference if reference == "torch" else _numpy_reference
     n = N_INPUTS + N_HIDDEN + N_OUTPUTS
     report = Report(tests, seed, activation, reference)

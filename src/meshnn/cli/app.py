@@ -49,9 +49,6 @@ def main(arguments: list[str] | None = None) -> Any:
     arguments = sys.argv[1:] if arguments is None else arguments
     try:
         return app(args=arguments, prog_name="meshnn")
-    except KeyboardInterrupt:
-        Console(stderr=True).print("\nmeshnn: interrupted")
-        sys.exit(130)
     except (MeshError, OSError) as error:
         if "--debug" in arguments:
             raise

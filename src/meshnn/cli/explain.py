@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from meshnn.errors import MeshError
 from meshnn.mesh import Mesh
 from meshnn.topology import Topology
 
@@ -25,14 +26,16 @@ class Family(StrEnum):
 
 
 def explain(
-    inputs: Annotated[int, typer.Option("--inputs", "-i", help="Features.")] = 2,
-    hidden: Annotated[int, typer.Option("--hidden", "-n", help="Hidden neurons.")] = 15,
-    outputs: Annotated[int, typer.Option("--outputs", "-o", help="Outputs.")] = 2,
+    inputs: Annotated[int | None, typer.Option("--inputs", "-i", help="Features; 2 if not given.")] = None,
+    hidden: Annotated[int | None, typer.Option("--hidden", "-n", help="Hidden neurons; 15 if not given.")] = None,
+    outputs: Annotated[int | None, typer.Option("--outputs", "-o", help="Outputs; 2 if not given.")] = None,
     layers: Annotated[
         str | None, typer.Option("--layers", help="A layered net instead, for example 32,14,13,10.")
     ] = None,
     family: Annotated[Family, typer.Option("--family", help="Kind of graph.")] = Family.mesh,
-    density: Annotated[float, typer.Option("--density", help="Share of the allowed edges to keep.")] = 1.0,
+    density: Annotated[
+        float | None, typer.Option("--density", help="Share of the allowed edges of a mesh to keep; all if not given.")
+    ] = None,
     ticks: Annotated[int | None, typer.Option("--ticks", "-t", help="Ticks; by default as many as count.")] = None,
     batch: Annotated[int, typer.Option("--batch", "-b", help="Samples in a batch.")] = 64,
     activation: Annotated[str, typer.Option("--activation", "-a", help="Of the hidden neurons.")] = "relu",
@@ -50,18 +53,20 @@ def explain(
 
       meshnn explain --inputs 2 --hidden 15 --outputs 2 --ticks 8 --batch 700
     """
+    defaults = ((inputs, 2), (hidden, 15), (outputs, 2))
+    n_inputs, n_hidden, n_outputs = (default if given is None else given for given, default in defaults)
     if layers is not None:
-        try:
-            sizes = [int(size) for size in layers.split(",")]
-        except ValueError:
-            raise typer.BadParameter(
-                f"expected sizes like 32,14,13,10, got {layers!r}", param_hint="--layers"
-            ) from None
-        topology = Topology.layered(sizes)
+        if any(value is not None for value in (inputs, hidden, outputs, density)) or family is not Family.mesh:
+            raise MeshError("--layers: the layers say it all: leave sizes, density and family out")
+        topology = _layered(layers)
     elif family is Family.cascade:
-        topology = Topology.cascade(inputs, hidden, outputs)
+        if density is not None:
+            raise MeshError("--density: a cascade has all its edges: leave it out")
+        topology = Topology.cascade(n_inputs, n_hidden, n_outputs)
     else:
-        topology = Topology.mesh(inputs, hidden, outputs, density=density, random_state=seed)
+        topology = Topology.mesh(
+            n_inputs, n_hidden, n_outputs, density=1.0 if density is None else density, random_state=seed
+        )
     mesh = Mesh(topology, ticks, activation)
     explanation = mesh.explain(batch, jacobian=jacobian)
     if as_json:
@@ -78,3 +83,12 @@ def explain(
     console = Console()
     console.print(table)
     console.print(explanation.summary, highlight=False)
+
+
+def _layered(layers: str) -> Topology:
+    try:
+        return Topology.layered([int(size) for size in layers.split(",")])
+    except MeshError:
+        raise
+    except ValueError:
+        raise MeshError(f"--layers: expected sizes like 32,14,13,10, got {layers!r}") from None

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from meshnn.errors import MeshError
 from meshnn.verify import PAPER, TOLERANCE, Interval, Report
 from meshnn.verify import verify as run
 
@@ -42,7 +43,9 @@ def verify(
       meshnn verify --tests 20 --activation tanh --json verify.json
     """
     if out is not None and not out.parent.is_dir():
-        raise typer.BadParameter(f"{out.parent} is not a directory; create it first", param_hint="--json")
+        raise MeshError(f"--json: {out.parent} is not a directory; create it first")
+    if out is not None and out.is_dir():
+        raise MeshError(f"--json: {out} is a directory; name a file")
     errors = Console(stderr=True)
     report: Report | None = None
     columns = (
@@ -57,15 +60,22 @@ def verify(
         for report, done, total in run(tests, seed, activation, reference):  # noqa: B007
             progress.update(task, completed=done, total=total)
     assert report is not None  # the generator yields at least once
-    Console().print(_table(report))
+    console = Console()
+    console.print(_table(report, "±" if console.encoding.lower().startswith("utf") else "+-"))
     if out is not None:
-        out.write_text(json.dumps(report.to_dict() | {"versions": _versions()}, indent=2) + "\n")
+        try:
+            out.write_text(json.dumps(report.to_dict() | {"versions": _versions()}, indent=2) + "\n")
+        except OSError as error:
+            raise MeshError(f"cannot write {out}: {error.strerror}") from None
     if not report.passed:
         errors.print("meshnn: a difference is out of tolerance", style="red")
         raise typer.Exit(1)
 
 
-def _table(report: Report) -> Table:
+def _table(report: Report, plus_minus: str) -> Table:
+    def text(interval: Interval) -> str:
+        return str(interval).replace("±", plus_minus)
+
     tolerances = ", ".join(f"{value:.0e} in {dtype}" for dtype, value in TOLERANCE.items())
     table = Table(
         title=f"Sums of absolute differences to {report.reference} in float64: {report.tests} nets 5-10-3 with a dense "
@@ -87,13 +97,15 @@ def _table(report: Report) -> Table:
             row.dtype if new else "",
             str(row.ticks) if new else "",
             row.method,
-            str(row.states) if new else "",
-            str(row.gradients),
+            text(row.states) if new else "",
+            text(row.gradients),
             f"{row.worst:.1e}",
             "[green]ok[/green]" if row.passed else "[red]FAIL[/red]",
             end_section=row.method == report.rows[-1].method,
         )
-    table.add_row("paper", "1, 2", "tensor", *(str(Interval(*PAPER[kind])) for kind in ("states", "gradients")), "", "")
+    table.add_row(
+        "paper", "1, 2", "tensor", *(text(Interval(*PAPER[kind])) for kind in ("states", "gradients")), "", ""
+    )
     return table
 
 

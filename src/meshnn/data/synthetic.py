@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from meshnn.errors import MeshError
+from meshnn.arguments import as_generator, real_number, whole_number
 
 __all__ = ["spirals"]
 
@@ -30,9 +30,9 @@ def spirals(
     >>> X.shape, int(y.sum())
     ((1000, 2), 500)
     """
-    if n_samples < 2 or not noise >= 0:
-        raise MeshError(f"spirals need at least 2 samples and noise >= 0, got {n_samples!r} and {noise!r}")
-    rng = np.random.default_rng(random_state)
+    n_samples = whole_number("n_samples", n_samples, least=2)
+    noise = real_number("noise", noise, "a number of at least 0", lambda value: value >= 0)
+    rng = as_generator(random_state)
     y = np.arange(n_samples, dtype=np.int64) % 2
     a = np.sqrt(rng.random(n_samples)) * np.deg2rad(780)
     X = np.stack([-a * np.cos(a), a * np.sin(a)], axis=1) + noise * rng.random((n_samples, 2))

@@ -59,10 +59,12 @@ class Slab:
         k, b, i = np.argwhere(bad)[0].tolist()
         tick = f"tick {k}, " if bad.shape[0] > 1 else ""
         value = self._given[k, b, i]
-        hint = f"does not fit {self._samples.dtype}" if np.isfinite(value) else "is not finite"
+        spoilt = not np.isfinite(value)
+        hint = "is not finite" if spoilt else f"does not fit {self._samples.dtype}"
+        advice = "remove or impute them" if spoilt else 'scale the features, or build the mesh with dtype="float64"'
         return DataError(
             f"X holds {value} at {tick}sample {self.begin + b}, feature {i}, which {hint} "
-            f"({int(bad.sum())} such values in these {self.size} samples); remove or impute them"
+            f"({int(bad.sum())} such values in these {self.size} samples); {advice}"
         )
 
 

@@ -25,6 +25,12 @@ def loss_chunk(code, Y, y, r, G, scratch):
 
 
 @jit_inline
+def counted(share, value):
+    """The value where a sample has a share, else 0: an infinite loss times no share would be NaN."""
+    return where_equal(share, 0, sub(share, share), value)
+
+
+@jit_inline
 def _cross_entropy(Y, y, r, G, scratch):
     """Softmax and cross-entropy: log(sum exp(Y)) - Y[label]; shifted by the largest output, so it cannot overflow."""
     n_outputs = G.shape[0]
@@ -48,7 +54,7 @@ def _cross_entropy(Y, y, r, G, scratch):
     factor = div(share, total)
     for o in range(n_outputs):
         store(G, o, sub(mul(load(G, o), factor), where_equal(label, o, share, zeros(G))))
-    return dot(share, add(load(scratch, 0), sub(top, picked)))
+    return dot(share, counted(share, add(load(scratch, 0), sub(top, picked))))
 
 
 @jit_inline
@@ -57,7 +63,7 @@ def _squared_error(Y, y, r, G):
     share = load(r, 0)
     total = zeros(G)
     for o in range(G.shape[0]):
-        d = sub(load(Y, o), load(y, o))
+        d = counted(share, sub(load(Y, o), load(y, o)))
         store(G, o, mul(share, d))
         total = fma(total, d, d)
     return Y.dtype.type(0.5) * dot(share, total)

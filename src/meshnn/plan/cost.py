@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from meshnn.memory import format_bytes
 from meshnn.plan.compile import Schedule
-from meshnn.plan.memory import format_bytes
 from meshnn.plan.plan import ROW_BYTES
 from meshnn.topology import Topology
 
@@ -259,5 +259,5 @@ def _choose(costs: tuple[Cost, ...], memory: int, way_out: bool) -> tuple[str, s
             "adjoint",
             f"forward-only ({best.method}) is predicted {ratio:.0f} times dearer, more than {DEARER:.0f}",
         )
-    versus = "as cheap as backprop" if ratio < 1.05 else f"{ratio:.1f} times the cost of backprop"
+    versus = "predicted as fast as backprop" if ratio < 1.05 else f"predicted {ratio:.1f} times as long as backprop"
     return best.method, f"the cheapest exact forward-only method, {versus}"

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
-from meshnn.errors import TopologyError
+from meshnn.arguments import as_generator, real_number
+from meshnn.memory import check_fits
 
-__all__ = ["cascade_edges", "layered_edges", "mesh_edges"]
+__all__ = ["cascade_edges", "check_edges", "layered_edges", "mesh_edges"]
 
 IntArray = NDArray[np.int64]
 Seed = int | np.random.Generator | np.random.SeedSequence | None
+
+
+def check_edges(count: int, advice: str) -> None:
+    """Refuse a graph that would not fit in memory before its edges are drawn; sorting them takes some copies."""
+    check_fits(count * 16.0 * 6, f"a graph of {count:,} edges", advice)
 
 
 def _pairs(sources: IntArray, targets: IntArray) -> IntArray:
@@ -40,8 +47,7 @@ def mesh_edges(
     The allowed edges are numbered, never listed, so a sparse mesh of a million neurons is drawn in the time of its
     edges. Bias edges are always kept and do not count towards the density.
     """
-    if not 0.0 <= density <= 1.0:
-        raise TopologyError(f"density must lie between 0 and 1, got {density!r}")
+    density = real_number("density", density, "a number between 0 and 1", lambda d: 0.0 <= d <= 1.0)
     first_hidden = n_inputs + bias
     first_output = first_hidden + n_hidden
     n = first_output + n_outputs
@@ -51,10 +57,11 @@ def mesh_edges(
     into_hidden = n_hidden * per_hidden
     allowed = into_hidden + n_outputs * per_output
     kept = round(density * allowed)
+    check_edges(kept, "lower the density")
     if kept == allowed:
         index = np.arange(allowed, dtype=np.int64)
     else:
-        index = np.random.default_rng(random_state).choice(allowed, size=kept, replace=False, shuffle=False)
+        index = as_generator(random_state).choice(allowed, size=kept, replace=False, shuffle=False)
         index = index.astype(np.int64)
 
     hidden = index < into_hidden
@@ -73,6 +80,7 @@ def mesh_edges(
 
 def layered_edges(sizes: Sequence[int], bias: bool) -> IntArray:
     """Each layer to the next, the bias to every neuron behind the inputs."""
+    check_edges(sum(a * b for a, b in pairwise(sizes)), "take smaller layers, or a sparse Topology.mesh")
     first = [0, *np.cumsum([sizes[0] + bias, *sizes[1:]]).tolist()]
     blocks = [
         _pairs(first[k] + np.arange(sizes[k]), first[k + 1] + np.arange(sizes[k + 1])) for k in range(len(sizes) - 1)
@@ -82,6 +90,8 @@ def layered_edges(sizes: Sequence[int], bias: bool) -> IntArray:
 
 def cascade_edges(n_inputs: int, n_hidden: int, n_outputs: int, bias: bool) -> IntArray:
     """Each hidden neuron reads all inputs and all hidden neurons before it; outputs read all of them."""
+    count = (n_hidden + n_outputs) * (n_inputs + bias) + n_hidden * (n_hidden - 1) // 2 + n_hidden * n_outputs
+    check_edges(count, "take fewer neurons")
     first_hidden = n_inputs + bias
     first_output = first_hidden + n_hidden
     n = first_output + n_outputs

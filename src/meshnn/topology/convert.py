@@ -24,11 +24,16 @@ def adjacency_entries(A: Any) -> tuple[int, IntArray, NDArray[Any]]:
     Of a dense matrix the non-zero entries are edges; of a sparse one the stored entries are, zeros included, so that
     an edge of weight 0 survives the way to a matrix and back.
     """
+    if isinstance(A, np.ma.MaskedArray):
+        raise TopologyError("the adjacency matrix is a masked array; fill it first, for example A.filled(0)")
     if hasattr(A, "tocoo"):
         coo = A.tocsr().tocoo()  # by way of CSR: entries given twice are summed, as scipy means them
         shape, src, dst, values = coo.shape, coo.row, coo.col, np.asarray(coo.data)
     else:
-        dense = np.asarray(A)
+        try:
+            dense = np.asarray(A)
+        except ValueError as error:
+            raise TopologyError(f"the adjacency matrix must be square (n, n): {error}") from None
         if dense.dtype == object or (not np.issubdtype(dense.dtype, np.number) and dense.dtype != bool):
             raise TopologyError(f"the adjacency matrix must hold numbers, got dtype {dense.dtype}")
         if dense.ndim != 2:
@@ -45,6 +50,8 @@ def networkx_edges(
     graph: Any, inputs: Sequence[Hashable], outputs: Sequence[Hashable], bias: Hashable | None
 ) -> tuple[int, IntArray, bool]:
     """`(n_hidden, edges, has_bias)` of a directed networkx graph; hidden neurons keep the order of `graph.nodes`."""
+    if not hasattr(graph, "is_directed") or not hasattr(graph, "edges"):
+        raise TopologyError(f"expected a networkx.DiGraph, got {type(graph).__name__}")
     if not graph.is_directed():
         raise TopologyError("the graph is undirected; pass G.to_directed() to let every edge run both ways")
     if graph.is_multigraph():
@@ -81,8 +88,10 @@ def check_dict(d: Any) -> dict[str, Any]:
     if d.get("format") != FORMAT:
         raise TopologyError(f"expected a dictionary with format {FORMAT!r}, got {d.get('format')!r}")
     version = d.get("version")
-    if not isinstance(version, int) or not 1 <= version <= VERSION:
-        raise TopologyError(f"this meshnn reads topologies up to version {VERSION}, got {version!r}; update meshnn")
+    if isinstance(version, bool) or not isinstance(version, int) or version < 1:
+        raise TopologyError(f"the version of a topology is a whole number from 1 on, got {version!r}")
+    if version > VERSION:
+        raise TopologyError(f"this meshnn reads topologies up to version {VERSION}, got {version}; update meshnn")
     wanted = {"format", "version", "n_inputs", "n_hidden", "n_outputs", "bias", "edges"}
     if set(d) != wanted:
         missing, extra = sorted(wanted - set(d)), sorted(map(str, set(d) - wanted))

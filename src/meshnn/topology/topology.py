@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from meshnn.errors import TopologyError, whole_number
+from meshnn.arguments import as_list, switch, whole_number
+from meshnn.errors import TopologyError
+from meshnn.memory import check_fits
 from meshnn.topology import builders, convert, reach
 
 __all__ = ["Topology"]
@@ -48,9 +50,10 @@ class Topology:
         self.n_inputs = whole_number("n_inputs", n_inputs, least=1)
         self.n_hidden = whole_number("n_hidden", n_hidden, least=0)
         self.n_outputs = whole_number("n_outputs", n_outputs, least=1)
-        if not isinstance(bias, (bool, np.bool_)):
-            raise TopologyError(f"bias must be True or False, got {bias!r}")
-        self.bias = bool(bias)
+        self.bias = switch("bias", bias)
+        if self.n_neurons >= 2**32:
+            raise TopologyError(f"a topology has fewer than 2**32 neurons, got {self.n_neurons:,}")
+        check_fits(self.n_neurons * 64.0, f"a graph of {self.n_neurons:,} neurons", "take fewer neurons")
         pairs = self._checked(edges)
         order = np.lexsort((pairs[:, 0], pairs[:, 1]))
         self.src: IntArray = np.ascontiguousarray(pairs[order, 0])
@@ -72,19 +75,23 @@ class Topology:
         super().__setattr__(name, value)
 
     def _checked(self, edges: ArrayLike) -> IntArray:
+        if isinstance(edges, np.ma.MaskedArray) or (not hasattr(edges, "__len__") and not hasattr(edges, "__array__")):
+            raise TopologyError(
+                f"edges must be an array or list of pairs, got {type(edges).__name__}; pass list(edges)"
+            )
         try:
             raw = np.asarray(edges)
         except ValueError as error:
             raise TopologyError(f"edges must be pairs (source, destination): {error}") from None
-        if raw.size == 0:
+        if raw.size == 0 and raw.shape in ((0,), (0, 2)):
             return np.empty((0, 2), dtype=np.int64)
         if raw.ndim != 2 or raw.shape[1] != 2:
-            raise TopologyError(f"edges must have shape (n_edges, 2), got {raw.shape}")
-        if not np.issubdtype(raw.dtype, np.integer):
-            if not np.issubdtype(raw.dtype, np.floating) or not np.array_equal(raw, np.trunc(raw)):
+            raise TopologyError(f"edges must have shape (n_edges, 2), got {raw.shape} from a {type(edges).__name__}")
+        if raw.dtype.kind not in "iu":
+            whole = raw.dtype.kind == "f" and np.isfinite(raw).all() and np.array_equal(raw, np.trunc(raw))
+            if not whole:
                 raise TopologyError(f"edges must hold whole neuron numbers, got dtype {raw.dtype}: {_first_bad(raw)}")
-            if np.abs(raw).max() > 2**53:
-                raise TopologyError("edges hold numbers too large to be neurons")
+            raw = raw.astype(np.float64)
         outside = (raw < 0) | (raw >= self.n_neurons)
         if outside.any():
             k = int(np.flatnonzero(outside.any(axis=1))[0])
@@ -120,9 +127,9 @@ class Topology:
         edges = builders.mesh_edges(
             *sizes,
             density=density,
-            self_loops=self_loops,
-            feedback=feedback,
-            bias=bias,
+            self_loops=switch("self_loops", self_loops),
+            feedback=switch("feedback", feedback),
+            bias=switch("bias", bias),
             random_state=random_state,
         )
         return cls(*sizes, edges, bias=bias)
@@ -135,9 +142,11 @@ class Topology:
         >>> Topology.layered([32, 14, 13, 10]).n_edges
         797
         """
-        if len(sizes) < 2:
-            raise TopologyError(f"layered needs at least an input and an output layer, got sizes {list(sizes)}")
-        layers = [whole_number(f"sizes[{k}]", size, least=1) for k, size in enumerate(sizes)]
+        given = as_list("sizes", sizes)
+        if len(given) < 2:
+            raise TopologyError(f"layered needs at least an input and an output layer, got sizes {given}")
+        layers = [whole_number(f"sizes[{k}]", size, least=1) for k, size in enumerate(given)]
+        bias = switch("bias", bias)
         return cls(layers[0], sum(layers[1:-1]), layers[-1], builders.layered_edges(layers, bias), bias=bias)
 
     @classmethod
@@ -149,7 +158,7 @@ class Topology:
         4
         """
         sizes = _sizes(n_inputs, n_hidden, n_outputs)
-        return cls(*sizes, builders.cascade_edges(*sizes, bias), bias=bias)
+        return cls(*sizes, builders.cascade_edges(*sizes, switch("bias", bias)), bias=bias)
 
     @classmethod
     def from_adjacency(cls, A: Any, n_inputs: int, n_outputs: int, bias: bool = False) -> Topology:
@@ -172,8 +181,9 @@ class Topology:
 
         `bias` names the bias node; if it is None, a node with the attribute `role="bias"` is taken.
         """
-        n_hidden, edges, has_bias = convert.networkx_edges(graph, inputs, outputs, bias)
-        return cls(len(inputs), n_hidden, len(outputs), edges, bias=has_bias)
+        first, last = as_list("inputs", inputs), as_list("outputs", outputs)
+        n_hidden, edges, has_bias = convert.networkx_edges(graph, first, last, bias)
+        return cls(len(first), n_hidden, len(last), edges, bias=has_bias)
 
     def to_networkx(self) -> Any:
         """A `networkx.DiGraph` with nodes 0 to `n_neurons - 1` and their `role`."""
@@ -247,7 +257,14 @@ class Topology:
 
     def birth_ticks(self, awake: BoolArray | None = None) -> IntArray:
         """First tick at which each neuron can be non-zero; `awake` marks neurons whose activation is not 0 at 0."""
-        if awake is None or not awake.any():
+        if awake is None:
+            return self._birth
+        awake = np.asarray(awake)
+        if awake.shape != (self.n_neurons,) or awake.dtype != np.bool_:
+            raise TopologyError(
+                f"awake must be a mask of shape ({self.n_neurons},), got shape {awake.shape} of dtype {awake.dtype}"
+            )
+        if not awake.any():
             return self._birth
         return reach.birth_ticks(self.n_neurons, self.n_clamped, self.src, self.dst, awake)
 
@@ -282,6 +299,7 @@ class Topology:
 
     def check_reachable(self, ticks: int) -> None:
         """Raise a `TopologyError` if an output is not reached by any input (or the bias) within `ticks`."""
+        ticks = whole_number("ticks", ticks)
         birth = self._birth[self.outputs]
         late = np.flatnonzero(birth > ticks)
         if late.size == 0:
@@ -295,7 +313,7 @@ class Topology:
             raise TopologyError(f"no input reaches {name} at any number of ticks; add a path of edges to it")
         reachable = birth[birth < reach.NEVER].max()
         raise TopologyError(
-            f"no input reaches {name} within {ticks} ticks; it needs {birth[o]} ticks. "
+            f"no input reaches {name} within {_ticks(ticks)}; it needs {_ticks(birth[o])}. "
             f"Set ticks={reachable} or more, or add a shorter path"
         )
 
@@ -357,6 +375,10 @@ def _hidden_left(n: int, n_inputs: int, n_outputs: int, bias: bool) -> int:
             "it must have one row per neuron" + (", the bias included" if bias else "")
         )
     return left
+
+
+def _ticks(count: int) -> str:
+    return f"{count} tick" + ("s" if count != 1 else "")
 
 
 def _first_bad(raw: NDArray[Any]) -> str:

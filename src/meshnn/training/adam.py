@@ -6,10 +6,12 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from meshnn import checks, engine
-from meshnn.errors import MeshError, whole_number
+from meshnn.arguments import as_list, real_number, whole_number
+from meshnn.errors import MeshError
 from meshnn.mesh import Mesh
 
 __all__ = ["HistoryRow", "train_adam"]
@@ -51,13 +53,21 @@ def train_adam(
     (5, True)
     """
     steps, every = whole_number("steps", steps), whole_number("every", every)
-    if not 0 < learning_rate < float("inf"):
-        raise MeshError(f"learning_rate must be a positive number, got {learning_rate!r}")
+    if not isinstance(mesh, Mesh):
+        raise MeshError(f"train_adam takes a Mesh, got {type(mesh).__name__}")
+    rate = real_number("learning_rate", learning_rate, "a positive number", lambda r: 0 < r < float("inf"))
+    epsilon = real_number("epsilon", epsilon, "a number of at least 0", lambda e: 0 <= e < float("inf"))
+    decays = [
+        real_number(f"betas[{k}]", beta, "a number from 0 to below 1", lambda b: 0 <= b < 1)
+        for k, beta in enumerate(as_list("betas", betas))
+    ]
+    if len(decays) != 2:
+        raise MeshError(f"betas must be two numbers, got {len(decays)}")
     inputs = checks.as_inputs(X, mesh.topology, mesh.ticks)
     size = inputs.shape[1]
     targets = checks.as_targets(y, loss, None, size, mesh.topology.n_outputs, mesh.dtype)
     batch = engine.FullBatch(mesh.training_program(size), inputs, targets)
-    return _rows(mesh, batch, steps, every, learning_rate, betas, epsilon)
+    return _rows(mesh, batch, steps, every, rate, (decays[0], decays[1]), epsilon)
 
 
 def _rows(
@@ -77,4 +87,9 @@ def _rows(
         start = time.perf_counter()
         losses = batch.adam_steps(mesh.weights, state, min(every, steps - state.done), learning_rate, betas, epsilon)
         seconds += time.perf_counter() - start
+        if not np.isfinite(losses).all():
+            first = state.done - len(losses) + int(np.flatnonzero(~np.isfinite(losses))[0])
+            raise MeshError(
+                f"the loss became {losses[~np.isfinite(losses)][0]} after {first} steps; lower learning_rate"
+            )
         yield HistoryRow(state.done, float(losses[-1]), seconds)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-__all__ = ["available_memory", "format_bytes"]
+from meshnn.errors import MemoryLimitError
+
+__all__ = ["available_memory", "check_fits", "format_bytes"]
 
 
 def _limits(root: Path = Path("/sys/fs/cgroup")) -> list[int]:
@@ -46,8 +48,17 @@ def format_bytes(count: float) -> str:
     >>> format_bytes(1536), format_bytes(3 * 2**30)
     ('1.5 KiB', '3.0 GiB')
     """
-    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
-        if count < 1024 or unit == "TiB":
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"):
+        if count < 1024 or unit == "EiB":
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
         count /= 1024
     raise AssertionError("unreachable")
+
+
+def check_fits(needed: float, what: str, advice: str, memory: int | None = None) -> None:
+    """Raise if something would need more memory than the machine has."""
+    memory = available_memory() if memory is None else memory
+    if needed > memory:
+        raise MemoryLimitError(
+            f"{what} would need {format_bytes(needed)}, the machine has {format_bytes(memory)}; {advice}"
+        )

@@ -1,0 +1,56 @@
+"""Checks of single arguments that topologies, meshes and training share."""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from meshnn.errors import MeshError
+
+__all__ = ["as_generator", "as_list", "real_number", "switch", "whole_number"]
+
+
+def whole_number(name: str, value: Any, least: int = 1, most: int | None = None) -> int:
+    """The value as an int, if it is a whole number (not a bool) in range; the argument is named."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+        raise MeshError(f"{name} must be a whole number of at least {least}, got {value!r}")
+    if most is not None and value > most:
+        raise MeshError(f"{name} must be at most {most:,}, got {value!r}")
+    return int(value)
+
+
+def real_number(name: str, value: Any, what: str, test: Any) -> float:
+    """The value as a float, if it is a number that passes the test; `what` says which numbers do."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not test(value):
+        raise MeshError(f"{name} must be {what}, got {value!r}")
+    return float(value)
+
+
+def switch(name: str, value: Any) -> bool:
+    """True or False."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise MeshError(f"{name} must be True or False, got {value!r}")
+    return bool(value)
+
+
+def as_list(name: str, value: Any) -> list[Any]:
+    """The items of an ordered collection: no string, no set, no dictionary."""
+    ordered = isinstance(value, (Sequence, np.ndarray)) and not isinstance(value, (str, bytes))
+    if not ordered:
+        hint = "; pass list(...) of it, in the order you want" if isinstance(value, Iterable) else ""
+        raise MeshError(f"{name} must be a list, got {type(value).__name__}{hint}")
+    return list(value)
+
+
+def as_generator(random_state: Any) -> np.random.Generator:
+    """A generator of random numbers from a seed, a generator or None."""
+    if random_state is None or isinstance(random_state, (np.random.Generator, np.random.SeedSequence)):
+        return np.random.default_rng(random_state)
+    if isinstance(random_state, (int, np.integer)) and not isinstance(random_state, bool) and random_state >= 0:
+        return np.random.default_rng(int(random_state))
+    raise MeshError(
+        f"random_state must be None, a whole number of at least 0 or a numpy Generator, got {random_state!r}"
+    )
