@@ -146,8 +146,13 @@ class Schedule:
 
     def hop(self, nodes: I64, k: int) -> I64:
         """Edges from the nodes (rows of tick k - 1) to rows of tick k, sorted by (destination, source)."""
+        return np.sort(self.leaving(nodes, k))
+
+    def leaving(self, nodes: I64, k: int) -> I64:
+        """The same edges in no particular order."""
         eid = edges_leaving(nodes, self.out_ptr, self.out_order)
-        return np.sort(eid[self.rows[k, self.dst[eid]]])
+        into_rows: I64 = eid[self.rows[k, self.dst[eid]]]
+        return into_rows
 
 
 class _Automaton:

@@ -77,8 +77,10 @@ class _Walk:
         key = (nodes.tobytes(), self.schedule.row_set[k])
         found = self.memo.get(key)
         if found is None:
-            eid = self.schedule.hop(nodes, k)
-            found = self.memo[key] = len(eid), np.unique(self.schedule.dst[eid])
+            eid = self.schedule.leaving(nodes, k)
+            reached = np.zeros(self.schedule.topology.n_neurons, dtype=np.bool_)
+            reached[self.schedule.dst[eid]] = True
+            found = self.memo[key] = len(eid), np.flatnonzero(reached)
             self.walked += len(eid) + len(nodes)
             self.stored_entries += len(eid)
             self.stored_rows += len(found[1])
@@ -120,7 +122,7 @@ def _factored(schedule: Schedule, stop: int, jacobian: bool) -> tuple[float, flo
         # the contraction with the readout, or one product per output reached and in-edge
         macs += len(nodes) * (int(indegree[a]) if jacobian else 1)
         done += 1
-        if walk.walked > _WALK and done >= 8:
+        if walk.walked > _WALK and done >= 4:
             break
     scale = len(tick) / max(done, 1)
     bytes_ = (walk.stored_entries * 12 + walk.stored_rows * 8) * scale + float(8 * (3 * len(tick) + len(tick) * stop))
@@ -155,7 +157,7 @@ def _blocks(schedule: Schedule, stop: int) -> tuple[float, float, float, bool]:
         macs += width * len(nodes)
         store += 2.0 * width * room * ROW_BYTES
         done += 1
-        if walk.walked > _WALK and done >= 8:
+        if walk.walked > _WALK and done >= 4:
             break
     scale = len(neurons) / max(done, 1)
     index = (walk.stored_entries * 12 + walk.stored_rows * 8) * scale + len(neurons) * (stop + 6) * 8.0
