@@ -54,6 +54,13 @@ class Slab:
             pack_part(self._values, first, last, self.y, True)
             pack_part(self._share, first, last, self.share, False)
 
+    def release(self) -> None:
+        """Keep the rooms for another slab; this one must not be used any more."""
+        _keep(self.X)
+        if hasattr(self, "y"):
+            _keep(self.y)
+            _keep(self.share)
+
     def _not_finite(self) -> DataError:
         bad = ~np.isfinite(self._samples)
         k, b, i = np.argwhere(bad)[0].tolist()
@@ -68,17 +75,38 @@ class Slab:
         )
 
 
+# Rooms of finished slabs, by shape and dtype. New memory has to be mapped by the system page by page, which takes as
+# long as packing into it. Lists are safe to share: pop and append are atomic.
+_rooms: dict[tuple[tuple[int, ...], str], list[Array]] = {}
+_MOST_KINDS, _MOST_OF_A_KIND = 16, 4
+
+
 def _room(samples: Array) -> Array:
     """Where samples (T, batch, m) go once packed: (T, chunks, m, L)."""
     from meshnn.kernels._row import aligned, lanes
 
     shape = (samples.shape[0], chunks_of(samples.shape[1], samples.dtype), samples.shape[2], lanes(samples.dtype))
-    room: Array = aligned(shape, samples.dtype, np.empty)
-    return room
+    try:
+        return _rooms[shape, samples.dtype.char].pop()
+    except (KeyError, IndexError):
+        room: Array = aligned(shape, samples.dtype, np.empty)
+        return room
+
+
+def _keep(room: Array) -> None:
+    if len(_rooms) > _MOST_KINDS:
+        _rooms.clear()
+    kind = _rooms.setdefault((room.shape, room.dtype.char), [])
+    if len(kind) < _MOST_OF_A_KIND:
+        kind.append(room)
 
 
 def slabs(X: Array, targets: Targets | None, dtype: np.dtype[Any], size: int | None = None) -> Iterator[Slab]:
     """The batch in pieces."""
     size = max(SLAB // X.shape[0], 64) if size is None else size
     for begin in range(0, X.shape[1], size):
-        yield Slab(X, targets, begin, min(begin + size, X.shape[1]), dtype)
+        slab = Slab(X, targets, begin, min(begin + size, X.shape[1]), dtype)
+        try:
+            yield slab
+        finally:
+            slab.release()

@@ -25,7 +25,7 @@ def _run(
     program: Program, slab: Slab, n_threads: int | None, task: Callable[[Buffers, int, int], Any], kernel: Any
 ) -> list[Any]:
     """`task(buffers, first chunk, last chunk)` for every part of a slab, in threads if that pays; results in order."""
-    parts = parts_of(slab.size, program.dtype)
+    parts = parts_of(slab.size, program.dtype, program.work)
 
     def one(p: int) -> Any:
         buffers = program.borrow()

@@ -23,6 +23,8 @@ __all__ = ["PARTS", "chunks_of", "cores", "in_threads", "parts_of"]
 PARTS = 8
 #: Fewest chunks that are worth a part of their own.
 FEWEST_CHUNKS = 4
+#: Multiply-adds that are worth a part of their own: a part costs some 40 microseconds of Python.
+LEAST_WORK = 1_500_000
 #: Looks at a flag before a thread goes to sleep: about a tenth of a millisecond.
 SPINS = 100_000
 
@@ -37,10 +39,14 @@ def chunks_of(size: int, dtype: np.dtype[Any]) -> int:
     return -(-size * dtype.itemsize // ROW_BYTES)
 
 
-def parts_of(size: int, dtype: np.dtype[Any]) -> list[tuple[int, int]]:
-    """A slab of `size` samples as up to `PARTS` runs of chunks. Depends on nothing but the size."""
+def parts_of(size: int, dtype: np.dtype[Any], work: float = float("inf")) -> list[tuple[int, int]]:
+    """A slab of `size` samples as up to `PARTS` runs of chunks.
+
+    Depends on nothing but the size and the work a sample makes (in multiply-adds), so that the number of threads does
+    not change a sum.
+    """
     chunks = chunks_of(size, dtype)
-    count = max(1, min(PARTS, chunks // FEWEST_CHUNKS))
+    count = int(max(1, min(PARTS, chunks // FEWEST_CHUNKS, size * work // LEAST_WORK)))
     return [(chunks * p // count, chunks * (p + 1) // count) for p in range(count)]
 
 
