@@ -18,7 +18,7 @@ __all__ = ["gradient", "jacobian", "predict", "states"]
 Array = NDArray[Any]
 
 #: Multiply-adds below which a second thread costs more than it brings.
-WORTH_A_THREAD = 2_000_000
+WORTH_A_THREAD = 4_000_000
 
 
 def _run(
