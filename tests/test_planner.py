@@ -1,0 +1,177 @@
+"""Which method is taken, what it is predicted to cost, and what happens when memory is short."""
+
+import numpy as np
+import pytest
+
+from cases import close
+from meshnn import Mesh, Topology
+from meshnn.errors import MemoryLimitError
+
+
+def test_auto_is_forward_only_at_few_ticks(mesh, batch):
+    text = str(mesh.explain(batch_size=64))
+    for word in (
+        "factored",
+        "blocks",
+        "tensor",
+        "adjoint",
+        "exact",
+        "forward-only",
+        "multiply-adds",
+        "bytes",
+        "<- auto",
+    ):
+        assert word in text
+    assert mesh.explain().chosen == "factored"
+    assert "cheapest exact forward-only" in mesh.explain().reason
+    np.testing.assert_array_equal(mesh.gradient(*batch)[1], mesh.gradient(*batch, method="factored")[1])
+
+
+def test_at_two_ticks_forward_only_costs_what_backprop_costs():
+    m = Mesh(Topology.mesh(32, 50, 10, density=0.2, random_state=0), ticks=2)
+    d = m.explain().decision
+    assert d.cost("factored").multiply_adds == d.cost("adjoint").multiply_adds
+    assert f"{int(m.dead_edges().sum())} of {m.topology.n_edges} edges are dead" in str(m.explain())
+
+
+def test_auto_leaves_forward_only_when_it_is_ten_times_dearer(batch):
+    t = Topology.mesh(3, 60, 2, random_state=0)
+    m = Mesh(t, ticks=8, activation="tanh", random_state=0)
+    assert m.explain().chosen == "adjoint"
+    assert "times dearer" in m.explain().reason
+    X, y = batch
+    assert m._resolve("forward", 100, None) in ("factored", "blocks")
+    close(m.gradient(X, y)[1], m.gradient(X, y, method="forward")[1], 1e-4)
+
+
+def test_blocks_win_where_fan_in_is_small_and_ticks_are_many():
+    ring = Topology(1, 6, 1, [(0, 1), *((k, k % 6 + 1) for k in range(1, 7)), (6, 7)], bias=False)
+    d = Mesh(ring, ticks=30, activation="tanh").explain().decision
+    assert d.cost("blocks").predicted < d.cost("factored").predicted
+
+
+def test_costs_count_what_the_plan_holds():
+    """The predicted multiply-adds of the factored method are the entries that its lists make the kernels visit."""
+    from meshnn.plan import compile_plan
+
+    t = Topology.mesh(4, 12, 3, density=0.4, random_state=3)
+    for ticks in (1, 2, 3, 5):
+        m = Mesh(t, ticks=ticks, activation="tanh")
+        plan = compile_plan(t, ticks, m.awake, "factored")
+        size = [
+            int(plan.ops.ptr[plan.ops.start[q + 1]]) - int(plan.ops.ptr[plan.ops.start[q]])
+            for q in range(len(plan.ops.start) - 1)
+        ]
+        rows = np.diff(plan.ops.start.astype(int))
+        total = 2 * sum(size[q] for q in plan.forward[1:]) + (size[plan.back[ticks - 1]] if ticks > 1 else 0)
+        for a in range(len(plan.tangents.tick)):
+            chain = plan.tangents.chain[plan.tangents.ptr[a] : plan.tangents.ptr[a + 1]]
+            total += sum(size[q] for q in chain) + rows[chain[-1]]
+        assert m.explain().decision.cost("factored").multiply_adds == total
+
+
+def test_too_little_memory(mesh, batch, monkeypatch):
+    import meshnn.planner as module
+
+    m = Mesh(Topology.mesh(3, 100, 2, density=0.1, random_state=0), ticks=6, activation="tanh")
+    costs = m.explain(100).decision
+    between = int((costs.cost("adjoint").bytes + costs.cost("tensor").bytes) / 2)
+    monkeypatch.setattr(module, "available_memory", lambda: between)
+    with pytest.raises(
+        MemoryLimitError, match=r'"tensor" at 6 ticks would need .*iB, .* has .*iB; use method="adjoint"'
+    ):
+        m.gradient(*batch, method="tensor")
+    monkeypatch.setattr(module, "available_memory", lambda: 20_000)
+    with pytest.raises(MemoryLimitError, match="the graph needs a larger machine"):
+        m.gradient(*batch)
+    three = max(c.bytes for c in m._planner._price(3) if c.method == "adjoint")
+    monkeypatch.setattr(module, "available_memory", lambda: int(three) + 1)
+    with pytest.raises(MemoryLimitError, match="; 3 ticks would fit"):
+        m.gradient(*batch, n_threads=1)
+    monkeypatch.setattr("meshnn.memory.available_memory", lambda: 100_000)
+    with pytest.raises(MemoryLimitError, match=r"the Jacobian of this batch would need .* pass fewer samples"):
+        Mesh(mesh.topology, dtype="float64").jacobian(batch[0])
+    src, dst = np.divmod(np.arange(105 * 105), 105)
+    blocks = max(c.bytes for c in m._planner._price(6, workers=2) if c.method == "blocks")
+    monkeypatch.setattr(module, "available_memory", lambda: int(blocks) + 1)
+    with pytest.raises(
+        MemoryLimitError, match=r'"blocks" for 11025 edges would need .*; ask for fewer edges at a time'
+    ):
+        m.growth_scores(*batch, src=src, dst=dst, method="blocks")
+
+
+def test_memory_falls_back_to_the_adjoint_and_back():
+    from meshnn.plan import decide, price
+
+    t = Topology.mesh(3, 40, 2, random_state=0)
+    costs = price(t, 4, Mesh(t).awake)
+    assert decide(costs, 10**12).chosen == "factored"
+    adjoint = next(c for c in costs if c.method == "adjoint")
+    tight = decide(costs, int(adjoint.bytes) + 1)
+    assert tight.chosen == "adjoint"
+    assert "would need" in tight.reason
+    # many ticks: the adjoint is cheaper, but its history does not fit; blocks do
+    t = Topology.mesh(1, 12, 1)
+    costs = price(t, 2000, Mesh(t).awake)
+    blocks, adjoint = costs[1], costs[3]
+    assert blocks.bytes < adjoint.bytes
+    assert decide(costs, int(adjoint.bytes) + 1).chosen == "adjoint"
+    assert decide(costs, int(blocks.bytes) + 1).chosen == "blocks"
+
+
+def test_the_sampled_cost_is_near_the_exact_one(monkeypatch):
+    import meshnn.plan.cost as module
+
+    t = Topology.mesh(10, 400, 5, density=0.02, random_state=0)
+    exact = module.price(t, 4, Mesh(t, ticks=4).awake)
+    monkeypatch.setattr(module, "_SAMPLE", 100)
+    for whole, sampled in zip(exact[:2], module.price(t, 4, Mesh(t, ticks=4).awake)[:2], strict=True):
+        assert not whole.estimated or whole.method == "factored"
+        assert sampled.estimated
+        assert sampled.predicted == pytest.approx(whole.predicted, rel=0.2)
+
+
+@pytest.mark.parametrize("method", ["factored", "blocks", "adjoint"])
+def test_predicted_bytes_are_those_allocated(method):
+    t = Topology.mesh(4, 30, 3, density=0.4, random_state=3)
+    for ticks in (2, 4, 7):
+        planner = Mesh(t, ticks)._planner
+        program = planner.program(method, ticks)
+        allocated = program.plan.nbytes + sum(buffer.nbytes for buffer in program.borrow().values())
+        predicted = next(c for c in planner._price(ticks) if c.method == method).bytes
+        assert 0.7 < allocated / predicted < 1.3
+
+
+def test_many_ticks_are_decided_quickly():
+    m = Mesh(Topology.mesh(2, 15, 2), ticks=3000, activation="tanh", random_state=0)
+    assert m.explain().chosen in ("adjoint", "blocks")
+    assert np.isfinite(m.gradient([[0.1, 0.2]], [1])[1]).all()
+
+
+def test_default_ticks_of_awake_neurons_reach_every_output():
+    edges = [(0, 1), (1, 2), (2, 3), (3, 3), (1, 4), (2, 4), (3, 4), (3, 5)]
+    t = Topology(1, 3, 2, edges, bias=False)
+    assert Mesh(t, activation="sigmoid").ticks == 4
+    assert Mesh(t, activation="tanh").ticks == 5
+
+
+def test_plan_too_large():
+    from meshnn.plan import compile_plan
+    from meshnn.plan.compile import PlanTooLargeError, _narrow
+
+    t = Topology.mesh(4, 12, 3)
+    with pytest.raises(PlanTooLargeError):
+        compile_plan(t, 6, Mesh(t).awake, "factored", limit=1000)
+    with pytest.raises(PlanTooLargeError):
+        _narrow(np.array([0, 2**32]))
+
+
+def test_memory_in_a_container(tmp_path):
+    from meshnn.memory import _limits
+
+    (tmp_path / "memory.max").write_text("1000\n")
+    (tmp_path / "memory.current").write_text("900\n")
+    (tmp_path / "memory.stat").write_text("anon 300\ninactive_file 500\n")
+    assert 600 in _limits(tmp_path)
+    (tmp_path / "memory.max").write_text("max\n")
+    assert 600 not in _limits(tmp_path)
