@@ -24,7 +24,7 @@ PARTS = 8
 #: Fewest chunks that are worth a part of their own.
 FEWEST_CHUNKS = 4
 #: Multiply-adds that are worth a part of their own: a part costs some 40 microseconds of Python.
-LEAST_WORK = 1_500_000
+LEAST_WORK = 3_000_000
 #: Looks at a flag before a thread goes to sleep: about a tenth of a millisecond.
 SPINS = 100_000
 
