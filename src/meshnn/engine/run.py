@@ -121,8 +121,8 @@ def gradient(
             loss += part_loss
             entries += g
             block_edges += ge
-    total = np.zeros(plan.n_gradient)
-    total += np.bincount(plan.gradient_ops.eid[: plan.gradient_entries], entries, plan.n_gradient)
+    eid = plan.gradient_ops.eid[: plan.gradient_entries]
+    total = np.asarray(np.bincount(eid, entries, plan.n_gradient), dtype=np.float64)  # of nothing it counts integers
     if blocks is not None:
         total[blocks.eid] += block_edges
     return loss, total
