@@ -40,9 +40,11 @@ class Slab:
             # writable, because Numba would compile everything again for a read-only array
             self._samples = np.require(self._given, dtype, ["C_CONTIGUOUS", "ALIGNED", "WRITEABLE"])
         self.X = _room(self._samples)
+        self._targets: list[tuple[Array, Array, bool]] = []  # what is given, its room, how the last chunk is filled up
         if targets is not None:
-            self._values, self._share = targets.values[None, begin:end], targets.share[None, begin:end]
-            self.y, self.share = _room(self._values), _room(self._share)
+            values, share = targets.values[None, begin:end], targets.share[None, begin:end]
+            self.y, self.share = _room(values), _room(share)
+            self._targets = [(values, self.y, True), (share, self.share, False)]
 
     def pack(self, first: int, last: int) -> None:
         """Pack the chunks first to last; refuses samples that are not finite."""
@@ -50,16 +52,13 @@ class Slab:
 
         if not pack_part(self._samples, first, last, self.X, True):
             raise self._not_finite()
-        if hasattr(self, "y"):
-            pack_part(self._values, first, last, self.y, True)
-            pack_part(self._share, first, last, self.share, False)
+        for given, room, repeat in self._targets:
+            pack_part(given, first, last, room, repeat)
 
     def release(self) -> None:
         """Keep the rooms for another slab; this one must not be used any more."""
-        _keep(self.X)
-        if hasattr(self, "y"):
-            _keep(self.y)
-            _keep(self.share)
+        for room in (self.X, *(room for _, room, _ in self._targets)):
+            _keep(room)
 
     def _not_finite(self) -> DataError:
         bad = ~np.isfinite(self._samples)
