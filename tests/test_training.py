@@ -1,45 +1,343 @@
+"""The trainer and its first-order solvers, against the same steps written out with NumPy."""
+
 import numpy as np
 import pytest
 
 from meshnn import Mesh, MeshError, Topology
 from meshnn.data.synthetic import spirals
-from meshnn.training import train_adam
+from meshnn.training import History, Settings, Trainer, train
+from meshnn.training.api import as_samples
 
 
-def adam_by_hand(mesh, X, y, steps, rate):
-    w = mesh.weights.astype(np.float64)
-    mean, square = np.zeros_like(w), np.zeros_like(w)
-    losses = []
-    for k in range(1, steps + 1):
-        mesh.weights = w
-        loss, g = mesh.gradient(X, y, method="adjoint")
-        losses.append(loss)
-        mean = 0.9 * mean + 0.1 * g
-        square = 0.999 * square + 0.001 * g * g
-        w = w - rate * (mean / (1 - 0.9**k)) / (np.sqrt(square / (1 - 0.999**k)) + 1e-8)
-    return w, losses
+class ByHand:
+    """Adam and momentum in float64, with the gradient of `Mesh.gradient` (which has witnesses of its own)."""
+
+    def __init__(self, mesh, solver, rate, *, l1=0.0, l2=0.0, momentum=0.9, nesterov=True):
+        self.mesh, self.solver, self.rate = mesh, solver, rate
+        self.l1, self.l2, self.momentum, self.nesterov = l1, l2, momentum, nesterov
+        t = mesh.topology
+        self.counts = np.array([1.0 if not t.bias or s != t.n_inputs else 0.0 for s in t.src])
+        self.a, self.b, self.k = np.zeros(t.n_edges), np.zeros(t.n_edges), 0
+
+    def step(self, X, y, sample_weight=None, loss="cross_entropy"):
+        value, g = self.mesh.gradient(X, y, loss, method="adjoint", sample_weight=sample_weight)
+        w = self.mesh.weights.copy()
+        g = g + self.l2 * self.counts * w
+        self.k += 1
+        if self.solver == "adam":
+            self.a = 0.9 * self.a + 0.1 * g
+            self.b = 0.999 * self.b + 0.001 * g * g
+            each = self.rate / (np.sqrt(self.b / (1 - 0.999**self.k)) + 1e-8)
+            w = w - each * self.a / (1 - 0.9**self.k)
+        else:
+            each = self.rate
+            self.a = self.momentum * self.a - self.rate * g
+            w = w + (self.momentum * self.a - self.rate * g if self.nesterov else self.a)
+        least = each * self.l1 * self.counts
+        self.mesh.weights = np.sign(w) * np.maximum(np.abs(w) - least, 0)
+        return value, float(np.linalg.norm(g))
+
+
+def pair(ticks=3, n_outputs=2, **options):
+    t = Topology.mesh(2, 6, n_outputs)
+    start = np.random.default_rng(0).standard_normal(t.n_edges) * 0.5
+    return [Mesh(t, ticks, "tanh", weights=start, dtype="float64", **options) for _ in range(2)]
 
 
 @pytest.mark.parametrize("ticks", [1, 2, 3, 5])
-def test_adam_in_compiled_code_equals_adam_by_hand(ticks):
-    t = Topology.mesh(2, 6, 2)
+@pytest.mark.parametrize("options", [
+    {"solver": "adam"},
+    {"solver": "adam", "l2": 0.01},
+    {"solver": "adam", "l1": 0.01},
+    {"solver": "sgd"},
+    {"solver": "sgd", "nesterov": False, "momentum": 0.5, "l1": 0.01, "l2": 0.02},
+])  # fmt: skip
+def test_full_batches_equal_steps_by_hand(ticks, options):
+    mesh, other = pair(ticks)
     X, y = spirals(150, random_state=0)
-    start = np.random.default_rng(0).standard_normal(t.n_edges)
-    mesh = Mesh(t, ticks, "tanh", weights=start, dtype="float64")
-    rows = list(train_adam(mesh, X, y, 50, learning_rate=0.01, every=20))
-    want, losses = adam_by_hand(Mesh(t, ticks, "tanh", weights=start, dtype="float64"), X, y, 50, 0.01)
-    np.testing.assert_allclose(mesh.weights, want, rtol=1e-9, atol=1e-12)
-    assert [row.step for row in rows] == [20, 40, 50]
-    assert [row.loss for row in rows] == pytest.approx([losses[19], losses[39], losses[49]], rel=1e-12)
+    X /= 10
+    rows = list(train(mesh, X, y, batch_size=None, schedule="constant", learning_rate=0.02, max_epochs=30, tol=0,
+                      **options))  # fmt: skip
+    hand = ByHand(other, rate=0.02, **options)
+    met = [hand.step(X, y) for _ in range(30)]
+    np.testing.assert_allclose(mesh.weights, other.weights, rtol=1e-9, atol=1e-12)
+    assert [row.epoch for row in rows] == list(range(1, 31))
+    w = other.weights * hand.counts
+    penalty = hand.l1 * np.abs(w).sum() + hand.l2 / 2 * (w**2).sum()
+    assert rows[-1].loss == pytest.approx(other.gradient(X, y)[0] + penalty, rel=1e-9)
+    assert rows[-1].accuracy == pytest.approx(np.mean(other.forward(X).argmax(axis=1) == y))
+    assert rows[-1].gradient_norm == pytest.approx(met[-1][1], rel=1e-7)
+    if options.get("l1"):
+        np.testing.assert_array_equal(mesh.weights == 0, other.weights == 0)
 
 
-def test_spirals_are_learned():
-    X, y = spirals(1000, random_state=0)
-    X = (X - X[:700].mean(axis=0)) / X[:700].std(axis=0)
-    mesh = Mesh(Topology.mesh(2, 15, 2), ticks=3, activation="tanh", random_state=0)
-    mesh.weights *= 2
-    list(train_adam(mesh, X[:700], y[:700], 3000, learning_rate=0.02, every=1000))
-    assert np.mean(mesh.forward(X[700:]).argmax(axis=1) == y[700:]) > 0.95
+def test_l1_makes_exact_zeros_and_spares_the_bias():
+    t = Topology.mesh(2, 6, 2)
+    mesh = Mesh(t, 3, "tanh", random_state=0)
+    X, y = spirals(150, random_state=0)
+    list(train(mesh, X / 10, y, solver="adam", l1=0.05, max_epochs=200, tol=0))
+    bias = t.src == t.n_inputs
+    assert (mesh.weights[~bias] == 0).mean() > 0.5
+    assert (mesh.weights[bias] == 0).mean() < 0.5
+
+
+@pytest.mark.parametrize("size", [1, 7, 32, 33, 64, 149])
+@pytest.mark.parametrize("loss", ["cross_entropy", "squared_error"])
+def test_mini_batches_equal_steps_by_hand(size, loss):
+    mesh, other = pair()
+    X, y = spirals(150, random_state=0)
+    X /= 10
+    weight = np.random.default_rng(5).random(150) + 0.5
+    target = y if loss == "cross_entropy" else np.stack([y, 1.0 - y], axis=1)
+    rng = np.random.default_rng(3)
+    seed = int(np.random.default_rng(3).integers(2**63))
+    rows = list(train(mesh, X, target, loss, solver="adam", batch_size=size, schedule="linear", learning_rate=0.01,
+                      max_epochs=3, tol=0, sample_weight=weight, random_state=rng))  # fmt: skip
+    order, hand = np.random.default_rng(seed), ByHand(other, "adam", 0.01)
+    batches = -(-150 // size)
+    shares = weight / weight.mean()
+    for epoch in range(3):
+        permutation, met, hits = order.permutation(150), 0.0, 0.0
+        for b in range(batches):
+            hand.rate = 0.01 * (1 - (epoch * batches + b) / (3 * batches))
+            at = permutation[b * size : (b + 1) * size]
+            hits += (shares[at] * (other.forward(X[at]).argmax(axis=1) == y[at])).sum() / 150
+            # the mean of a batch is over its samples, with weights whose mean over the whole set is 1
+            scale = shares[at].sum() / len(at)
+            w, a, b_, k = other.weights.copy(), hand.a, hand.b, hand.k
+            value, grad = other.gradient(X[at], target[at], loss, sample_weight=weight[at])
+            met += value * scale * len(at) / 150
+            hand.a, hand.b, hand.k = a, b_, k
+            other.weights = w
+            manual_step(hand, grad * scale)
+        assert rows[epoch].loss == pytest.approx(met, rel=1e-9)
+        if loss == "cross_entropy":
+            assert rows[epoch].accuracy == pytest.approx(hits, rel=1e-9)
+        else:
+            assert np.isnan(rows[epoch].accuracy)
+    np.testing.assert_allclose(mesh.weights, other.weights, rtol=1e-8, atol=1e-11)
+
+
+def manual_step(hand, g):
+    hand.k += 1
+    hand.a = 0.9 * hand.a + 0.1 * g
+    hand.b = 0.999 * hand.b + 0.001 * g * g
+    hand.mesh.weights = hand.mesh.weights - hand.rate * (hand.a / (1 - 0.9**hand.k)) / (
+        np.sqrt(hand.b / (1 - 0.999**hand.k)) + 1e-8
+    )
+
+
+def test_large_batches_run_in_threads_with_the_same_bits():
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((9000, 8)), rng.integers(0, 3, 9000)
+    found = []
+    for n_threads in (1, 2, None):
+        mesh = Mesh(Topology.layered([8, 40, 3]), activation="tanh", random_state=0)
+        trainer = Trainer(mesh, as_samples(mesh, X, y, "cross_entropy"),
+                          Settings(solver="adam", batch_size=None, max_epochs=3, n_threads=n_threads))  # fmt: skip
+        assert not trainer._solver.steps.compiled
+        rows = list(trainer.rows())
+        found.append((mesh.weights, rows[-1].loss))
+    for weights, loss in found[1:]:
+        np.testing.assert_array_equal(weights, found[0][0])
+        assert loss == found[0][1]
+    alike = Mesh(Topology.layered([8, 40, 3]), activation="tanh", random_state=0, dtype="float64")
+    hand = ByHand(alike, "adam", 0.01)
+    for k in range(3):
+        hand.rate = 0.01 * 0.5 * (1 + np.cos(np.pi * k / 3))
+        hand.step(X, y)
+    np.testing.assert_allclose(found[0][0], alike.weights, atol=1e-4)
+
+
+@pytest.mark.parametrize("gradient", ["factored", "adjoint", "blocks", "forward"])
+@pytest.mark.parametrize("size", [None, 40])
+def test_every_gradient_method_trains_alike(gradient, size):
+    mesh, other = pair(4)
+    X, y = spirals(100, random_state=0)
+    for m, method in ((mesh, gradient), (other, "auto")):
+        list(train(m, X / 10, y, solver="adam", gradient=method, batch_size=size, max_epochs=5, random_state=1))
+    np.testing.assert_allclose(mesh.weights, other.weights, rtol=1e-8, atol=1e-11)
+
+
+def test_sequences():
+    t = Topology.mesh(2, 6, 1)
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((4, 90, 2)), rng.standard_normal((90, 1))
+    for size in (None, 20):
+        narrow = Mesh(t, 4, "tanh", random_state=0)
+        wide = Mesh(t, 4, "tanh", weights=narrow.weights, dtype="float64")
+        for mesh in (narrow, wide):
+            (*_, last) = train(mesh, X, y, "squared_error", solver="adam", batch_size=size, max_epochs=30, tol=0,
+                               random_state=0)  # fmt: skip
+            assert last.epoch == 30
+        np.testing.assert_allclose(narrow.weights, wide.weights, atol=1e-4)
+
+
+def test_equal_outputs_are_no_hits_but_for_the_first():
+    """Outputs that have all died predict class 0, whatever the label: no accuracy of 1 from ties."""
+    mesh = Mesh(Topology.layered([1, 3]), weights=np.zeros(6))
+    rows = list(train(mesh, np.ones((90, 1)), np.arange(90) % 3, solver="sgd", learning_rate=1e-12, max_epochs=1))
+    assert rows[0].accuracy == pytest.approx(1 / 3, abs=1e-6)
+
+
+def test_rows_tol_patience_and_schedules():
+    X, y = spirals(100, random_state=0)
+    mesh = Mesh(Topology.mesh(2, 5, 2), activation="tanh", random_state=0)
+    rows = list(train(mesh, X / 10, y, solver="adam", batch_size=None, max_epochs=1050, tol=0))
+    assert [row.epoch for row in rows[:3]] == [10, 20, 30]
+    assert rows[-1].epoch == 1050
+    assert len(rows) == 105
+    mini = list(train(mesh, X / 10, y, solver="adam", batch_size=30, max_epochs=7, tol=0))
+    assert [row.epoch for row in mini] == list(range(1, 8))
+    assert mini[0].learning_rate > mini[-1].learning_rate >= 0
+    constant = list(train(mesh, X / 10, y, solver="adam", batch_size=30, schedule="constant", max_epochs=7, tol=0))
+    assert {row.learning_rate for row in constant} == {0.01}
+    # nothing to learn: stops as soon as patience is over
+    flat = list(train(mesh, X / 10, y, solver="sgd", learning_rate=1e-12, batch_size=30, patience=5, max_epochs=50))
+    assert flat[-1].epoch == 6
+    assert flat[-1].note == "stopped: the loss fell by less than 1e-05 in 5 epochs"
+
+
+def test_validation_keeps_the_best_weights():
+    X, y = spirals(300, random_state=0)
+    X /= 10
+    mesh = Mesh(Topology.mesh(2, 15, 2), 3, "tanh", dtype="float64", random_state=0)
+    held_out = X[200:], y[200:]
+    rows = list(train(mesh, X[:200], y[:200], validation=held_out, solver="lm", max_epochs=60, tol=0))
+    losses = [row.validation for row in rows]
+    assert np.argmin(losses) < len(losses) - 1  # it does overfit
+    value, _ = mesh.gradient(*held_out)
+    assert value == pytest.approx(min(losses), rel=1e-9)
+    best = rows[int(np.argmin(losses))]
+    assert best.accuracy == pytest.approx(np.mean(mesh.forward(held_out[0]).argmax(axis=1) == held_out[1]))
+
+
+def test_restarts_keep_the_best():
+    X, y = spirals(200, random_state=0)
+    mesh = Mesh(Topology.mesh(2, 4, 2), 3, "tanh", dtype="float64", random_state=0)
+    trainer = Trainer(mesh, as_samples(mesh, X / 10, y, "cross_entropy"),
+                      Settings(solver="lm", n_restarts=4, max_epochs=25, tol=0), seed=1)  # fmt: skip
+    rows = list(trainer.rows())
+    ends = [min(row.loss for row in rows if row.restart == r) for r in range(4)]
+    assert len(set(ends)) == 4
+    assert trainer.best_restart == int(np.argmin(ends))
+    assert mesh.gradient(X / 10, y)[0] == pytest.approx(min(ends), rel=1e-9)
+
+
+def test_divergence_takes_back_halves_and_gives_up_with_advice():
+    X, y = spirals(100, random_state=0)
+    mesh = Mesh(Topology.mesh(2, 6, 2), activation="identity", random_state=0)
+    start = mesh.weights.copy()
+    rows = train(mesh, X, y, solver="sgd", learning_rate=1e30, batch_size=None, max_epochs=50)
+    notes = []
+    with pytest.raises(MeshError, match=r"again after each of 5 retries .* Lower learning_rate"):
+        notes.extend(rows)
+    halved = [row for row in notes if "rate halved" in row.note]
+    assert len(halved) == 5
+    assert "back to epoch 0, rate halved to 5e+29" in halved[0].note
+    assert np.isnan(halved[0].loss)
+    np.testing.assert_array_equal(mesh.weights, start)
+    # one that half the rate can save
+    mesh = Mesh(Topology.layered([1, 1]), activation="identity", weights=[1.0, 0.0], dtype="float64")
+    x = np.linspace(-1, 1, 50)[:, None]
+    found = list(train(mesh, x, 3 * x, "squared_error", solver="sgd", momentum=0.0, nesterov=False,
+                       learning_rate=40.0, schedule="constant", max_epochs=500, tol=0))  # fmt: skip
+    assert any("rate halved" in row.note for row in found)
+    assert found[-1].epoch == 500
+    np.testing.assert_allclose(mesh.weights, [3.0, 0.0], atol=1e-6)
+
+
+def test_wrong_settings_are_refused_before_the_first_row():
+    mesh = Mesh(Topology.mesh(1, 1, 2))
+    for options, message in [
+        ({"max_epochs": 0}, "max_epochs must be a whole number"),
+        ({"learning_rate": -1.0}, "learning_rate must be a positive number"),
+        ({"learning_rate": "x"}, "learning_rate must be a positive number, got 'x'"),
+        ({"betas": (0.9,)}, "betas must be two numbers, got 1"),
+        ({"betas": (0.9, 1.0)}, r"betas\[1\] must be a number from 0 to below 1, got 1.0"),
+        ({"epsilon": float("nan")}, "epsilon must be a number of at least 0"),
+        ({"solver": "adamm"}, "unknown solver 'adamm'; did you mean 'adam'"),
+        ({"schedule": "cosin"}, "did you mean 'cosine'"),
+        ({"batch_size": 0}, "batch_size must be a whole number"),
+        ({"batch_size": "all"}, 'batch_size must be "auto", a whole number or None'),
+        ({"gradient": "tensor"}, "unknown gradient 'tensor'"),
+        ({"solver": "lm", "l1": 0.1}, "cannot minimise l1"),
+        ({"momentum": 1.0}, "momentum must be a number from 0 to below 1"),
+        ({"epochs": 3}, "unexpected keyword argument 'epochs'; see meshnn.training.Settings"),
+    ]:
+        with pytest.raises(MeshError, match=message):
+            train(mesh, [[1.0]], [0], **options)
+    with pytest.raises(MeshError, match="train takes a Mesh"):
+        train(Topology.mesh(1, 1, 1), [[1.0]], [0])
+    with pytest.raises(MeshError, match="X holds nan at sample 1, feature 0"):
+        next(train(mesh, [[1.0], [np.nan]] * 3, [0, 1] * 3, solver="adam", batch_size=2))
+
+
+def test_a_graph_changed_during_training_is_noticed():
+    X, y = spirals(100, random_state=0)
+    for change in (lambda m: m.rewire(Topology.mesh(2, 6, 2, self_loops=True)), lambda m: setattr(m, "ticks", 4)):
+        mesh = Mesh(Topology.mesh(2, 6, 2), activation="tanh", random_state=0)
+        rows = train(mesh, X, y, max_epochs=200)
+        next(rows)
+        change(mesh)
+        with pytest.raises(MeshError, match="another graph or other ticks"):
+            next(rows)
+
+
+@pytest.mark.parametrize("options", [
+    {"solver": "adam", "batch_size": 16, "n_restarts": 2},
+    {"solver": "adam", "batch_size": None, "max_epochs": 300},
+    {"solver": "sgd", "batch_size": 50, "validate": True},
+    {"solver": "lm", "n_restarts": 3, "max_epochs": 8},
+    {"solver": "lm", "validate": True, "max_epochs": 12},
+])  # fmt: skip
+def test_a_trainer_goes_on_from_any_row_bit_by_bit(options):
+    X, y = spirals(160, random_state=0)
+    X /= 10
+    options = {"max_epochs": 10, "tol": 0} | options
+    validate = options.pop("validate", False)
+
+    def fresh():
+        mesh = Mesh(Topology.mesh(2, 6, 2), 3, "tanh", dtype="float64", random_state=0)
+        held_out = as_samples(mesh, X[120:], y[120:], "cross_entropy") if validate else None
+        return Trainer(mesh, as_samples(mesh, X[:120], y[:120], "cross_entropy"), Settings(**options), held_out, 5)
+
+    whole = fresh()
+    states = [whole.state()] + [whole.state() for _ in whole.rows()]
+    assert len(states) > 8
+    for k in range(0, len(states), max(1, len(states) // 12)):
+        again = fresh()
+        again.restore(states[k])
+        assert len(list(again.rows())) == len(states) - 1 - k
+        np.testing.assert_array_equal(again.mesh.weights, whole.mesh.weights)
+        assert again.history == whole.history
+        assert again.best_restart == whole.best_restart
+
+
+def test_stop_keeps_the_best_so_far():
+    X, y = spirals(200, random_state=0)
+    mesh = Mesh(Topology.mesh(2, 4, 2), 3, "tanh", dtype="float64", random_state=0)
+    trainer = Trainer(mesh, as_samples(mesh, X / 10, y, "cross_entropy"), Settings(solver="lm", n_restarts=2))
+    for row in trainer.rows():
+        if row.epoch == 7:
+            trainer.stop("enough")
+    assert trainer.history[-1].note == "enough"
+    assert len(trainer.history) == 7
+    assert mesh.gradient(X / 10, y)[0] == pytest.approx(trainer.history[-1].loss, rel=1e-9)
+
+
+def test_history_is_a_table():
+    X, y = spirals(100, random_state=0)
+    mesh = Mesh(Topology.mesh(2, 6, 2), activation="tanh", random_state=0)
+    history = History(train(mesh, X, y, solver="adam", max_epochs=30, tol=0))
+    assert history["epoch"].tolist() == list(range(1, 31))
+    assert history[-1].edges == mesh.topology.n_edges
+    assert len(history[:5]) == 5
+    assert "..." in str(history)
+    assert list(history.to_dict()) == list(type(history[0])._fields)
+    assert history.notes == []
+    with pytest.raises(MeshError, match="no column 'los'"):
+        history["los"]
 
 
 def test_spirals_generator():
@@ -55,67 +353,3 @@ def test_spirals_generator():
     assert np.abs(np.diff(y)).sum() > 300  # shuffled
     with pytest.raises(MeshError, match="n_samples must be a whole number of at least 2"):
         spirals(1)
-
-
-def test_wrong_settings_are_refused():
-    mesh = Mesh(Topology.mesh(1, 1, 2))
-    for options, message in [
-        ({"steps": 0}, "steps must be a whole number"),
-        ({"steps": 5, "learning_rate": -1.0}, "learning_rate must be a positive number"),
-        ({"steps": 5, "every": 0}, "every must be a whole number"),
-        ({"steps": 5, "learning_rate": "x"}, "learning_rate must be a positive number, got 'x'"),
-        ({"steps": 5, "betas": (0.9,)}, "betas must be two numbers, got 1"),
-        ({"steps": 5, "betas": (0.9, 1.0)}, r"betas\[1\] must be a number from 0 to below 1, got 1.0"),
-        ({"steps": 5, "betas": None}, "betas must be a list"),
-        ({"steps": 5, "epsilon": float("nan")}, "epsilon must be a number of at least 0"),
-    ]:
-        with pytest.raises(MeshError, match=message):
-            list(train_adam(mesh, [[1.0]], [0], **options))
-
-
-def test_a_graph_changed_during_training_is_noticed():
-    X, y = spirals(100, random_state=0)
-    for change in (lambda m: m.rewire(Topology.mesh(2, 6, 2, self_loops=True)), lambda m: setattr(m, "ticks", 4)):
-        mesh = Mesh(Topology.mesh(2, 6, 2), activation="tanh", random_state=0)
-        rows = train_adam(mesh, X, y, 200, every=100)
-        next(rows)
-        change(mesh)
-        with pytest.raises(MeshError, match="another graph or other ticks"):
-            next(rows)
-
-
-def test_sequences_squared_error_and_float32():
-    t = Topology.mesh(2, 6, 1)
-    rng = np.random.default_rng(0)
-    X, y = rng.standard_normal((4, 90, 2)), rng.standard_normal((90, 1))
-    narrow = Mesh(t, 4, "tanh", random_state=0)
-    wide = Mesh(t, 4, "tanh", weights=narrow.weights, dtype="float64")
-    for mesh in (narrow, wide):
-        (*_, last) = train_adam(mesh, X, y, 30, loss="squared_error")
-        assert last.step == 30
-    np.testing.assert_allclose(narrow.weights, wide.weights, atol=1e-4)
-
-
-def test_training_where_auto_is_blocks():
-    rng = np.random.default_rng(0)
-    loose = [(int(i), j) for j in range(2, 22) for i in 2 + rng.choice(20, 2, replace=False)]  # fan-in two
-    mesh = Mesh(
-        Topology(1, 20, 2, [*loose, *((0, k) for k in range(2, 7)), (2, 22), (3, 23)]), 24, "tanh", random_state=0
-    )
-    assert mesh._resolve("forward", 10, 1) == "blocks"
-    assert mesh.training_program(10).plan.method in ("factored", "adjoint")
-    before = mesh.gradient([[0.5], [-0.5]], [0, 1])[0]
-    list(train_adam(mesh, [[0.5], [-0.5]], [0, 1], 100))
-    assert mesh.gradient([[0.5], [-0.5]], [0, 1])[0] <= before
-
-
-def test_settings_are_checked_before_the_first_row_is_asked_for():
-    with pytest.raises(MeshError, match="steps"):
-        train_adam(Mesh(Topology.mesh(1, 1, 2)), [[1.0]], [0], steps=-1)
-
-
-def test_divergence_is_told():
-    mesh = Mesh(Topology.mesh(2, 6, 2), activation="identity", random_state=0)
-    X, y = spirals(100, random_state=0)
-    with pytest.raises(MeshError, match=r"the loss became (nan|inf) after \d+ steps; lower learning_rate"):
-        list(train_adam(mesh, X, y, 50, learning_rate=1e30))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
+from os import PathLike
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from meshnn import checks, engine
+from meshnn import checks, engine, storage
 from meshnn.arguments import as_generator, whole_number
 from meshnn.errors import MeshError
 from meshnn.explanation import Explanation
@@ -82,7 +84,7 @@ class Mesh:
         self._planner = Planner(topology, self._codes, self._dtype)
         self.ticks = topology.default_ticks(self.awake) if ticks is None else ticks
         if weights is None:
-            weights = self._draw(as_generator(random_state))
+            weights = self.draw_weights(random_state)
         self.weights = weights
 
     @classmethod
@@ -114,6 +116,40 @@ class Mesh:
         if dtype is None:
             dtype = "float64" if values.dtype.kind == "f" and values.dtype.itemsize >= 8 else "float32"
         return cls(topology, ticks, activation, output_activation, weights=values, dtype=dtype)
+
+    # -- files ---------------------------------------------------------------------------------------------------
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the mesh to a `.mesh` file, whole or not at all; `meshnn.load` reads it."""
+        header, arrays = self.to_parts()
+        storage.write(path, header | {"kind": "mesh"}, arrays)
+
+    def to_parts(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        """The mesh as values that JSON can hold, and arrays."""
+        t = self._topology
+        header = {"n_inputs": t.n_inputs, "n_hidden": t.n_hidden, "n_outputs": t.n_outputs, "bias": t.bias}
+        more = {"ticks": self.ticks, "activations": _run_lengths(self.activations), "dtype": self._dtype.name}
+        return header | more, {"src": t.src, "dst": t.dst, "weights": self._weights.copy()}
+
+    @classmethod
+    def from_parts(cls, header: dict[str, Any], arrays: dict[str, Array]) -> Mesh:
+        """The inverse of `to_parts`."""
+        edges = np.stack([arrays["src"], arrays["dst"]], axis=1)
+        topology = Topology(header["n_inputs"], header["n_hidden"], header["n_outputs"], edges, header["bias"])
+        if not np.array_equal(edges[:, 0], topology.src) or not np.array_equal(edges[:, 1], topology.dst):
+            raise MeshError("the edges are not sorted, so the weights cannot be told apart")
+        most = topology.n_hidden + topology.n_outputs
+        names = [name for name, count in header["activations"] for _ in range(min(count, most + 1))]
+        if len(names) != most:
+            raise MeshError(f"there are {len(names)} activations for {most} neurons")
+        mesh = cls(topology, header["ticks"], names[: topology.n_hidden], weights=arrays["weights"],
+                   dtype=header["dtype"])  # fmt: skip
+        mesh._set_output_activations(names[topology.n_hidden :])
+        return mesh
+
+    def _set_output_activations(self, names: list[str]) -> None:
+        self._codes[self._topology.outputs] = [ACTIVATIONS[checks.known("activation", n, ACTIVATIONS)] for n in names]
+        self._planner = Planner(self._topology, self._codes, self._dtype)
 
     # -- what it is ----------------------------------------------------------------------------------------------
 
@@ -264,7 +300,8 @@ class Mesh:
         if chosen == "tensor":
             value, grad = engine.tensor_gradient(t, self.ticks, self._codes, weights, X, targets)
         else:
-            value, grad = engine.gradient(self._planner.program(chosen, self.ticks), weights, X, targets, threads)
+            found = engine.gradient(self._planner.program(chosen, self.ticks), weights, X, targets, threads)
+            value, grad = found.loss, found.grad
         return value, grad.astype(self._dtype)
 
     def jacobian(self, X: ArrayLike, method: str = "auto", *, n_threads: int | None = None) -> Array:
@@ -325,7 +362,7 @@ class Mesh:
             _, grad = engine.tensor_gradient(t, self.ticks, self._codes, weights, X, targets, pairs)
         else:
             program = self._planner.program_for(self.ticks, chosen, pairs)
-            _, grad = engine.gradient(program, weights, X, targets, threads)
+            grad = engine.gradient(program, weights, X, targets, threads).grad
         return grad.astype(self._dtype).reshape(shape)
 
     def explain(self, batch_size: int = 64, *, jacobian: bool = False) -> Explanation:
@@ -335,9 +372,21 @@ class Mesh:
         dead = int(self.dead_edges().sum())
         return Explanation(repr(self), batch_size, decision, self._topology.n_edges, dead)
 
-    def training_program(self, batch: int) -> engine.Program:
-        """The compiled program that training steps on a batch of this size run on."""
-        return self._planner.training_program(self.ticks, batch)
+    # -- what training runs on -----------------------------------------------------------------------------------
+
+    def training_program(self, batch: int, method: str = "auto") -> engine.Program:
+        """The compiled program of the gradient that training steps on a batch of this size run on."""
+        if method in ("auto", "factored", "adjoint"):
+            return self._planner.training_program(self.ticks, batch, method)
+        return self._planner.program(self._resolve(method, batch, None), self.ticks)
+
+    def jacobian_program(self, batch: int, method: str = "auto") -> engine.Program:
+        """The same for the Jacobian: `factored`, or backprop from each output where that is much cheaper."""
+        return self._planner.training_program(self.ticks, batch, method, jacobian=True)
+
+    def forward_program(self) -> engine.Program:
+        """The program that gives the outputs alone."""
+        return self._planner.program("forward_pass", self.ticks)
 
     def _resolve(self, method: str, batch: int, threads: int | None, jacobian: bool = False) -> str:
         checks.known("method", method, _CHOICES)
@@ -347,9 +396,12 @@ class Mesh:
         checks.check_current_weights(self._weights, self._topology.n_edges)
         return self._weights
 
-    def _draw(self, rng: np.random.Generator) -> Array:
-        """Default weights: normal, scaled so that the variance of a neuron's sum is about 1 (2 into relu); bias 0."""
-        t = self._topology
+    def draw_weights(self, random_state: Seed = None) -> Array:
+        """Fresh random weights, as a new mesh would have; they are returned, not set.
+
+        Normal, scaled so that the variance of a neuron's sum is about 1 (2 into relu); 0 on bias edges.
+        """
+        t, rng = self._topology, as_generator(random_state)
         bias = (t.src == t.n_inputs) if t.bias else np.zeros(t.n_edges, dtype=np.bool_)
         fan_in = np.maximum(np.bincount(t.dst[~bias], minlength=t.n_neurons), 1)
         gain = np.where(self._codes == ACTIVATIONS["relu"], np.sqrt(2.0), 1.0)
@@ -369,6 +421,15 @@ class Mesh:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._planner = Planner(self._topology, self._codes, self._dtype)
+
+
+def _run_lengths(names: list[str]) -> list[list[Any]]:
+    """[["tanh", 16], ["identity", 2]]: activations come in long runs.
+
+    >>> _run_lengths(["tanh", "tanh", "identity"])
+    [['tanh', 2], ['identity', 1]]
+    """
+    return [[name, len(list(run))] for name, run in groupby(names)]
 
 
 def _threads(n_threads: int | None) -> int | None:

@@ -125,9 +125,11 @@ class Planner:
         check_fits(needed, f'method="{method}" for {len(candidates[0])} edges', advice, available_memory())
         return Program(plan, self.dtype, self.codes, self._work(plan, False) + plan.gradient_entries)
 
-    def training_program(self, ticks: int, batch: int) -> Program:
-        """The program that training steps run on: as `auto`, but among the two methods the training kernel knows."""
-        costs = tuple(c for c in self._price(ticks) if c.method != "blocks")
-        chosen = decide(costs, available_memory()).chosen
-        self.resolve(chosen, ticks, batch, 1)
-        return self.program(chosen, ticks)
+    def training_program(self, ticks: int, batch: int, method: str = "auto", jacobian: bool = False) -> Program:
+        """The program that training runs on: as asked for, but among the two methods the training kernels know."""
+        chosen = {"forward": "factored", "blocks": "factored"}.get(method, method)
+        if chosen == "auto":
+            costs = tuple(c for c in self._price(ticks, jacobian=jacobian) if c.method != "blocks")
+            chosen = decide(costs, available_memory()).chosen
+        self.resolve(chosen, ticks, batch, 1, jacobian)
+        return self.program(chosen, ticks, jacobian)

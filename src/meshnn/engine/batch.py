@@ -46,6 +46,15 @@ class Slab:
             self.y, self.share = _room(values), _room(share)
             self._targets = [(values, self.y, True), (share, self.share, False)]
 
+    @classmethod
+    def check(cls, X: Array, dtype: np.dtype[Any]) -> None:
+        """Refuse samples that are not finite, where they are not going to be packed by `pack`."""
+        for begin in range(0, X.shape[1], SLAB):
+            slab = cls(X, None, begin, min(begin + SLAB, X.shape[1]), dtype)
+            if not np.isfinite(slab._samples).all():
+                raise slab._not_finite()
+            slab.release()
+
     def pack(self, first: int, last: int) -> None:
         """Pack the chunks first to last; refuses samples that are not finite."""
         from meshnn.kernels.packing import pack_part

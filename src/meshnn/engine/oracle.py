@@ -67,7 +67,7 @@ def tensor_gradient(
     src, dst = (topology.src, topology.dst) if pairs is None else pairs
     total = np.zeros(len(src))
     loss = 0.0
-    scratch = np.empty((1, L), weights.dtype)
+    scratch = np.zeros((2, L), weights.dtype)
     G = np.empty((topology.n_outputs, L), weights.dtype)
     share = np.zeros((1, L), weights.dtype)
     for b, y, P in _tensor_samples(topology, ticks, codes, weights, X):

@@ -47,10 +47,10 @@ class Program:
         depth = 2 if plan.method in ("forward_pass", "blocks") else plan.ticks + 1
         buffers = {"S": aligned((depth, plan.n, L), self.dtype), "D": aligned((depth, plan.n, L), self.dtype)}
         buffers["S"][:, plan.n_inputs : plan.n_clamped] = 1  # the bias
+        buffers["G"] = aligned((plan.n_outputs, L), self.dtype)
+        buffers["scratch"] = aligned((2, L), self.dtype)
         if plan.method in ("factored", "adjoint", "blocks"):
             buffers["V"] = aligned((2, plan.n, L), self.dtype)
-            buffers["G"] = aligned((plan.n_outputs, L), self.dtype)
-            buffers["scratch"] = aligned((1, L), self.dtype)
             buffers["T"] = aligned((2, plan.n if plan.method == "factored" else 1, L), self.dtype)
         if plan.blocks is not None:
             buffers["store"] = aligned((max(plan.blocks.store_rows, 1), L), self.dtype)

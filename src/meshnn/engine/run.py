@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ from meshnn.engine.batch import Slab, Targets, slabs
 from meshnn.engine.program import Buffers, Program
 from meshnn.engine.threads import cores, in_threads, parts_of
 
-__all__ = ["gradient", "jacobian", "predict", "states"]
+__all__ = ["Gradient", "evaluate", "gradient", "jacobian", "predict", "run_parts", "states"]
 
 Array = NDArray[Any]
 
@@ -21,7 +21,15 @@ Array = NDArray[Any]
 WORTH_A_THREAD = 4_000_000
 
 
-def _run(
+class Gradient(NamedTuple):
+    """A loss and its gradient."""
+
+    loss: float
+    hits: float  # share of samples whose largest output is the label's; 0 for squared_error
+    grad: NDArray[np.float64]  # (n_gradient,)
+
+
+def run_parts(
     program: Program, slab: Slab, n_threads: int | None, task: Callable[[Buffers, int, int], Any], kernel: Any
 ) -> list[Any]:
     """`task(buffers, first chunk, last chunk)` for every part of a slab, in threads if that pays; results in order."""
@@ -60,7 +68,7 @@ def predict(program: Program, weights: Array, X: Array, n_threads: int | None) -
             Y = out[slab.begin : slab.end]
             predict_part(plan.ops, plan.forward, w, program.codes, slab.X, first, last, at["S"], at["D"], Y)
 
-        _run(program, slab, n_threads, task, predict_part)
+        run_parts(program, slab, n_threads, task, predict_part)
     return out
 
 
@@ -79,14 +87,37 @@ def states(program: Program, weights: Array, X: Array, n_threads: int | None) ->
                 out, slab.begin, slab.end,
             )  # fmt: skip
 
-        _run(program, slab, n_threads, task, states_part)
+        run_parts(program, slab, n_threads, task, states_part)
     return out
 
 
-def gradient(
+def evaluate(
     program: Program, weights: Array, X: Array, targets: Targets, n_threads: int | None
-) -> tuple[float, NDArray[np.float64]]:
-    """Loss and its gradient `(n_gradient,)`, summed over the batch in float64."""
+) -> tuple[float, float]:
+    """Loss and share of hits, without a gradient."""
+    from meshnn.kernels.losses import loss_part
+
+    plan = program.plan
+    w = weights[plan.ops.eid]
+    loss = hits = 0.0
+    for slab in slabs(X, targets, program.dtype):
+
+        def task(at: Buffers, first: int, last: int, slab: Slab = slab) -> tuple[float, float]:
+            at["scratch"][1] = 0
+            part = loss_part(
+                plan.ops, plan.forward, w, program.codes, slab.X, slab.y, slab.share, targets.loss_code, first, last,
+                at["S"], at["D"], at["G"], at["scratch"],
+            )  # fmt: skip
+            return part, float(at["scratch"][1].sum())
+
+        for part_loss, part_hits in run_parts(program, slab, n_threads, task, loss_part):
+            loss += part_loss
+            hits += part_hits
+    return loss, hits
+
+
+def gradient(program: Program, weights: Array, X: Array, targets: Targets, n_threads: int | None) -> Gradient:
+    """Loss and its gradient, summed over the batch in float64."""
     from meshnn.kernels.blocks import blocks_gradient_part
     from meshnn.kernels.gradient import gradient_part
 
@@ -96,10 +127,11 @@ def gradient(
     n_block_edges = len(blocks.eid) if blocks is not None else 0
     entries = np.zeros(plan.gradient_entries)
     block_edges = np.zeros(n_block_edges)
-    loss = 0.0
+    loss = hits = 0.0
     for slab in slabs(X, targets, program.dtype):
 
-        def task(at: Buffers, first: int, last: int, slab: Slab = slab) -> tuple[float, Array, Array]:
+        def task(at: Buffers, first: int, last: int, slab: Slab = slab) -> tuple[float, float, Array, Array]:
+            at["scratch"][1] = 0
             g = np.empty(plan.gradient_entries, program.dtype)
             ge = np.empty(n_block_edges, program.dtype)
             if blocks is not None:
@@ -114,18 +146,19 @@ def gradient(
                     w, program.codes, slab.X, slab.y, slab.share, targets.loss_code, first, last,
                     at["S"], at["D"], at["V"], at["T"], at["G"], at["scratch"], g,
                 )  # fmt: skip
-            return part, g, ge
+            return part, float(at["scratch"][1].sum()), g, ge
 
         kernel = gradient_part if blocks is None else blocks_gradient_part
-        for part_loss, g, ge in _run(program, slab, n_threads, task, kernel):
+        for part_loss, part_hits, g, ge in run_parts(program, slab, n_threads, task, kernel):
             loss += part_loss
+            hits += part_hits
             entries += g
             block_edges += ge
     eid = plan.gradient_ops.eid[: plan.gradient_entries]
     total = np.asarray(np.bincount(eid, entries, plan.n_gradient), dtype=np.float64)  # of nothing it counts integers
     if blocks is not None:
         total[blocks.eid] += block_edges
-    return loss, total
+    return Gradient(loss, hits, total)
 
 
 def jacobian(program: Program, weights: Array, X: Array, n_threads: int | None) -> Array:
@@ -155,5 +188,5 @@ def jacobian(program: Program, weights: Array, X: Array, n_threads: int | None) 
                 slab.X, first, last, at["S"], at["D"], at["V"], at["T"], at["C"], J,
             )  # fmt: skip
 
-        _run(program, slab, n_threads, task, jacobian_part if blocks is None else blocks_jacobian_part)
+        run_parts(program, slab, n_threads, task, jacobian_part if blocks is None else blocks_jacobian_part)
     return out

@@ -15,6 +15,7 @@ import math
 import numpy as np
 from llvmlite import ir
 from numba import types
+from numba.core import cgutils
 from numba.extending import intrinsic, models, register_model
 
 from meshnn.kernels._jit import FAST
@@ -34,10 +35,12 @@ __all__ = [
     "mul",
     "ones",
     "relu",
+    "root",
     "step",
     "store",
     "sub",
     "where_equal",
+    "where_same",
     "width",
     "zeros",
 ]
@@ -200,6 +203,28 @@ def where_equal(typingctx, labels, value, x, y):
         return builder.select(same, args[2], args[3])
 
     return x(labels, value, x, y), generate
+
+
+@intrinsic
+def where_same(typingctx, a, b, x, y):
+    """x where two rows are equal, y elsewhere."""
+
+    def generate(context, builder, sig, args):
+        return builder.select(builder.fcmp_ordered("==", args[0], args[1]), args[2], args[3])
+
+    return x(a, b, x, y), generate
+
+
+@intrinsic
+def root(typingctx, x):
+    """The square root, sample by sample."""
+
+    def generate(context, builder, sig, args):
+        name = f"llvm.sqrt.v{x.lanes}f{x.dtype.bitwidth}"
+        function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(x.llvm, [x.llvm]), name)
+        return builder.call(function, [args[0]])
+
+    return x(x), generate
 
 
 @intrinsic

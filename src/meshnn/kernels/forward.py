@@ -17,7 +17,7 @@ from meshnn.kernels._row import axpy, load, ones, relu, step, store, width, zero
 from meshnn.kernels.activations import activate_row
 from meshnn.kernels.codes import IDENTITY, RELU
 
-__all__ = ["clamp", "predict_part", "run_tick", "run_ticks", "slope", "states_part"]
+__all__ = ["clamp", "predict_part", "run_tick", "run_ticks", "run_two", "slope", "states_part"]
 
 
 @jit_inline
@@ -64,6 +64,15 @@ def run_ticks(ops, forward, w, codes, X, c, S, D):
         run_tick(ops, forward[k], w, S[k - 1], S[k], D[k], codes)
 
 
+@jit_inline
+def run_two(ops, forward, w, codes, X, c, S, D):
+    """All ticks of one chunk where nobody asks for the earlier states: S and D are (2, n, L)."""
+    for k in range(1, forward.shape[0]):
+        old, new = (k - 1) & 1, k & 1
+        clamp(X, k - 1, c, S[old])
+        run_tick(ops, forward[k], w, S[old], S[new], D[new], codes)
+
+
 @jit
 def predict_part(ops, forward, w, codes, X, first, last, S, D, Y):
     """Outputs of the chunks first to last, into Y (batch, n_outputs). Two state buffers do: S and D are (2, n, L)."""
@@ -72,10 +81,7 @@ def predict_part(ops, forward, w, codes, X, first, last, S, D, Y):
     first_output = S.shape[1] - n_outputs
     ticks = forward.shape[0] - 1
     for c in range(first, last):
-        for k in range(1, ticks + 1):
-            old, new = (k - 1) & 1, k & 1
-            clamp(X, k - 1, c, S[old])
-            run_tick(ops, forward[k], w, S[old], S[new], D[new], codes)
+        run_two(ops, forward, w, codes, X, c, S, D)
         for l in range(min(L, Y.shape[0] - c * L)):
             for o in range(n_outputs):
                 Y[c * L + l, o] = S[ticks & 1, first_output + o, l]

@@ -13,7 +13,7 @@ from meshnn.kernels._row import fma, load, store, width, zeros
 from meshnn.kernels.forward import run_ticks, slope
 from meshnn.kernels.gradient import pull_back, push_tangent
 
-__all__ = ["jacobian_part"]
+__all__ = ["jacobian_chunk", "jacobian_part"]
 
 
 @jit_inner
@@ -42,6 +42,37 @@ def _one_hot(codes, S, D, V, n_outputs, o):
             store(V, j, zeros(V))
 
 
+@jit_inner
+def jacobian_chunk(ops, forward, back, hops_back, gradient, tangents, w, codes, X, c, S, D, V, T, C, n_outputs):
+    """The Jacobian of chunk c, into C; the states of the chunk stay in S."""
+    n = S.shape[1]
+    ticks = forward.shape[0] - 1
+    n_edges = C.shape[0] // n_outputs
+    run_ticks(ops, forward, w, codes, X, c, S, D)
+    for e in range(n_outputs * n_edges):
+        store(C, e, zeros(C))
+    if hops_back > 0:
+        for o in range(n_outputs):
+            _one_hot(codes, S[ticks], D[ticks], V[ticks & 1], n_outputs, o)
+            _spread(ops, gradient[ticks], V[ticks & 1], S[ticks - 1], C, o * n_edges)
+            for k in range(ticks - 1, 0, -1):
+                pull_back(ops, back[k], w, codes, V[(k + 1) & 1], S[k], D[k], V[k & 1])
+                _spread(ops, gradient[k], V[k & 1], S[k - 1], C, o * n_edges)
+    else:
+        q = gradient[ticks]
+        for r in range(ops.start[q], ops.start[q + 1]):
+            j = ops.rows[r]
+            store(V[0], j, slope(codes[j], S[ticks], D[ticks], j))
+            _spread_row(ops, r, V[0], j, S[ticks - 1], C, (j - (n - n_outputs)) * n_edges)
+        for a in range(tangents.tick.shape[0]):
+            half = push_tangent(ops, tangents, a, w, codes, S, D, T, tangents.ptr[a + 1] - tangents.ptr[a])
+            q = tangents.chain[tangents.ptr[a + 1] - 1]
+            for r in range(ops.start[q], ops.start[q + 1]):
+                j = ops.rows[r]
+                base = (j - (n - n_outputs)) * n_edges
+                _spread_row(ops, tangents.row[a], T[half], j, S[tangents.tick[a] - 1], C, base)
+
+
 @jit
 def jacobian_part(
     ops, forward, back, hops_back, gradient, tangents, w, codes,
@@ -49,33 +80,9 @@ def jacobian_part(
 ):  # fmt: skip
     """Derivatives of each output by each edge for the chunks first to last, into J (batch, n_outputs, n_edges)."""
     L = width(S)
-    n = S.shape[1]
-    ticks = forward.shape[0] - 1
     n_outputs, n_edges = J.shape[1], J.shape[2]
     for c in range(first, last):
-        run_ticks(ops, forward, w, codes, X, c, S, D)
-        for e in range(n_outputs * n_edges):
-            store(C, e, zeros(C))
-        if hops_back > 0:
-            for o in range(n_outputs):
-                _one_hot(codes, S[ticks], D[ticks], V[ticks & 1], n_outputs, o)
-                _spread(ops, gradient[ticks], V[ticks & 1], S[ticks - 1], C, o * n_edges)
-                for k in range(ticks - 1, 0, -1):
-                    pull_back(ops, back[k], w, codes, V[(k + 1) & 1], S[k], D[k], V[k & 1])
-                    _spread(ops, gradient[k], V[k & 1], S[k - 1], C, o * n_edges)
-        else:
-            q = gradient[ticks]
-            for r in range(ops.start[q], ops.start[q + 1]):
-                j = ops.rows[r]
-                store(V[0], j, slope(codes[j], S[ticks], D[ticks], j))
-                _spread_row(ops, r, V[0], j, S[ticks - 1], C, (j - (n - n_outputs)) * n_edges)
-            for a in range(tangents.tick.shape[0]):
-                half = push_tangent(ops, tangents, a, w, codes, S, D, T, tangents.ptr[a + 1] - tangents.ptr[a])
-                q = tangents.chain[tangents.ptr[a + 1] - 1]
-                for r in range(ops.start[q], ops.start[q + 1]):
-                    j = ops.rows[r]
-                    base = (j - (n - n_outputs)) * n_edges
-                    _spread_row(ops, tangents.row[a], T[half], j, S[tangents.tick[a] - 1], C, base)
+        jacobian_chunk(ops, forward, back, hops_back, gradient, tangents, w, codes, X, c, S, D, V, T, C, n_outputs)
         for o in range(n_outputs):
             for e in range(n_edges):
                 for l in range(min(L, J.shape[0] - c * L)):

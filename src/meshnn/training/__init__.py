@@ -1,5 +1,9 @@
 """How a mesh learns."""
 
-from meshnn.training.adam import HistoryRow, train_adam
+from meshnn.training.api import train
+from meshnn.training.checkpoint import Checkpoint
+from meshnn.training.history import History, HistoryRow
+from meshnn.training.settings import Settings
+from meshnn.training.trainer import Trainer
 
-__all__ = ["HistoryRow", "train_adam"]
+__all__ = ["Checkpoint", "History", "HistoryRow", "Settings", "Trainer", "train"]

@@ -1,0 +1,363 @@
+"""What the classifier and the regressor share: data in, topology, training, stopping, saving."""
+
+from __future__ import annotations
+
+import math
+import time
+import warnings
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from os import PathLike
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from meshnn.arguments import real_number, switch, whole_number
+from meshnn.errors import DataError, MeshError
+from meshnn.estimators._scaling import Scaling
+from meshnn.mesh import Mesh
+from meshnn.topology import Topology
+from meshnn.training import History, HistoryRow, Settings, Trainer
+from meshnn.training.api import as_samples
+from meshnn.training.checkpoint import Checkpoint, fingerprint
+from meshnn.training.first_order import FirstOrder
+from meshnn.training.reporting import reporter
+from meshnn.training.settings import choose_solver
+from meshnn.training.solver import Samples, State
+
+__all__ = ["BaseMesh"]
+
+Array = NDArray[Any]
+
+
+def _streams(estimator: Any) -> bool:
+    if estimator.solver == "lm":
+        raise AttributeError('partial_fit needs solver="adam", "sgd" or "auto": lm looks at all samples at once')
+    return True
+
+
+class BaseMesh(BaseEstimator):  # type: ignore[misc]
+    """Everything but what the outputs mean."""
+
+    _loss: str
+    _kind: str
+    _solver_state: State | None
+    mesh_: Mesh
+
+    def __init__(
+        self,
+        hidden: int = 16,
+        topology: Topology | Callable[[int, int], Topology] | None = None,
+        ticks: int | None = None,
+        activation: str = "tanh",
+        output_activation: str = "identity",
+        solver: str = "auto",
+        learning_rate: float = 0.01,
+        schedule: str = "cosine",
+        batch_size: int | str | None = "auto",
+        max_epochs: int = 300,
+        l1: float = 0.0,
+        l2: float = 1e-5,
+        gradient: str = "auto",
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        patience: int = 20,
+        tol: float = 1e-5,
+        n_restarts: int = 1,
+        warm_start: bool = False,
+        callbacks: Any = None,
+        checkpoint: Any = None,
+        n_threads: int | None = None,
+        verbose: int = 0,
+        random_state: Any = None,
+        momentum: float = 0.9,
+        nesterov: bool = True,
+        standardize: bool = True,
+    ) -> None:
+        self.hidden = hidden
+        self.topology = topology
+        self.ticks = ticks
+        self.activation = activation
+        self.output_activation = output_activation
+        self.solver = solver
+        self.learning_rate = learning_rate
+        self.schedule = schedule
+        self.batch_size = batch_size
+        self.max_epochs = max_epochs
+        self.l1 = l1
+        self.l2 = l2
+        self.gradient = gradient
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.patience = patience
+        self.tol = tol
+        self.n_restarts = n_restarts
+        self.warm_start = warm_start
+        self.callbacks = callbacks
+        self.checkpoint = checkpoint
+        self.n_threads = n_threads
+        self.verbose = verbose
+        self.random_state = random_state
+        self.momentum = momentum
+        self.nesterov = nesterov
+        self.standardize = standardize
+
+    # -- what the two kinds fill in ------------------------------------------------------------------------------
+
+    def _targets(self, y: Array, sample_weight: Array | None, first: bool) -> tuple[Array, Array | None, int]:
+        """What the outputs should be, the weights of the samples, and the number of outputs."""
+        raise NotImplementedError
+
+    def _split(self, targets: Array, seed: int) -> tuple[Array, Array]:
+        """Samples to learn from and samples to hold out."""
+        raise NotImplementedError
+
+    # -- fitting -------------------------------------------------------------------------------------------------
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
+        """Learn from samples.
+
+        Parameters
+        ----------
+        X : array_like or DataFrame (n_samples, n_features)
+        y : array_like (n_samples,) or, for regression, (n_samples, n_outputs)
+        sample_weight : array_like (n_samples,), optional
+
+        Returns
+        -------
+        self
+        """
+        settings = self._settings()
+        again = switch("warm_start", self.warm_start) and hasattr(self, "mesh_")
+        X, y, weight = self._checked(X, y, sample_weight, reset=not again)
+        targets, weight, n_outputs = self._targets(y, weight, first=not again)
+        seed = _seed(self.random_state)
+        checkpoint = Checkpoint.of(self.checkpoint)
+        run = None
+        if checkpoint is not None:
+            run = fingerprint(self._run_parameters(), X, targets, weight, self.mesh_.weights if again else None)
+            resumed = checkpoint.begin(run, None if self.random_state is None else seed)
+            if resumed is not None:
+                seed = resumed.values["seed"]
+        seeds = np.random.SeedSequence(seed).generate_state(3)
+        held_out = None
+        if switch("early_stopping", self.early_stopping):
+            kept, held_out = self._split(targets, int(seeds[0]))
+        if not again:
+            rows = slice(None) if held_out is None else kept
+            self._scaling = Scaling.learn(X[rows], targets[rows], None if weight is None else weight[rows],
+                                          switch("standardize", self.standardize), self._loss)  # fmt: skip
+            self.mesh_ = self._build(X.shape[1], n_outputs, len(X[rows]), settings, int(seeds[1]))
+        self._check_same_net(X.shape[1], n_outputs)
+        trainer = self._trainer(X, targets, weight, held_out, settings, int(seeds[2]))
+        self._stream_seed, self._solver_state = int(seeds[2]), None  # where partial_fit would go on
+        if checkpoint is not None and run is not None:
+            if resumed is not None:
+                trainer.restore(resumed.trainer)
+            checkpoint.watch(lambda: self._frozen(trainer, seed, run))
+        self._run(trainer, checkpoint)
+        return self
+
+    def _settings(self) -> Settings:
+        names = Settings.__dataclass_fields__.keys() & self.get_params(deep=False).keys()
+        return Settings(**{name: getattr(self, name) for name in names})
+
+    def _checked(self, X: Any, y: Any, sample_weight: Any, reset: bool) -> tuple[Array, Array, Array | None]:
+        raise NotImplementedError
+
+    def _build(self, n_inputs: int, n_outputs: int, n_samples: int, settings: Settings, seed: int) -> Mesh:
+        if self.topology is None:
+            topology = Topology.mesh(n_inputs, whole_number("hidden", self.hidden, least=0), n_outputs)
+        elif isinstance(self.topology, Topology):
+            topology = self.topology
+        elif callable(self.topology):
+            topology = self.topology(n_inputs, n_outputs)
+            if not isinstance(topology, Topology):
+                raise MeshError(f"topology(n_inputs, n_outputs) must return a Topology, got {type(topology).__name__}")
+        else:
+            raise MeshError(
+                f"topology must be None, a Topology or a callable (n_inputs, n_outputs), "
+                f"got {type(self.topology).__name__}"
+            )
+        if (topology.n_inputs, topology.n_outputs) != (n_inputs, n_outputs):
+            raise MeshError(
+                f"the topology has {topology.n_inputs} inputs and {topology.n_outputs} outputs, but the data have "
+                f"{n_inputs} features and {self._needs(n_outputs)}"
+            )
+        mesh = Mesh(topology, self.ticks, self.activation, self.output_activation, random_state=seed)
+        live = int((~mesh.dead_edges()).sum())
+        columns = n_outputs if self._loss == "squared_error" else n_outputs - 1
+        # second-order steps need the accuracy of float64; the others are twice as fast without it
+        if choose_solver(settings, live, n_samples, columns).solver == "lm":
+            wide = (topology, mesh.ticks, self.activation, self.output_activation)
+            mesh = Mesh(*wide, weights=mesh.draw_weights(seed), dtype="float64")
+        return mesh
+
+    def _needs(self, n_outputs: int) -> str:
+        return f"{n_outputs} outputs"
+
+    def _check_same_net(self, n_inputs: int, n_outputs: int) -> None:
+        t = self.mesh_.topology
+        if (t.n_inputs, t.n_outputs) != (n_inputs, n_outputs):
+            raise DataError(
+                f"the net has {t.n_inputs} inputs and {t.n_outputs} outputs, but the data have {n_inputs} features "
+                f"and {self._needs(n_outputs)}; set warm_start=False to start anew"
+            )
+
+    def _samples(self, X: Array, targets: Array, weight: Array | None) -> Samples:
+        inputs, outputs = self._scaling.inputs(X), self._scaling.targets(targets)
+        return as_samples(self.mesh_, inputs, outputs, self._loss, weight)
+
+    def _trainer(
+        self, X: Array, targets: Array, weight: Array | None, held_out: Array | None, settings: Settings, seed: int
+    ) -> Trainer:
+        if held_out is None:
+            return Trainer(self.mesh_, self._samples(X, targets, weight), settings, None, seed)
+        keep = np.ones(len(X), np.bool_)
+        keep[held_out] = False
+        parts = [
+            self._samples(X[rows], targets[rows], None if weight is None else weight[rows]) for rows in (keep, ~keep)
+        ]
+        return Trainer(self.mesh_, parts[0], settings, parts[1], seed)
+
+    def _run(self, trainer: Trainer, checkpoint: Checkpoint | None) -> None:
+        """Ask for all rows, and hand them to whoever wants to see them."""
+        callbacks = _as_callbacks(self.callbacks)
+        report = reporter(whole_number("verbose", self.verbose, least=0), trainer)
+        self.history_ = trainer.history
+        self.solver_, self.solver_reason_ = trainer.choice.solver, trainer.choice.reason
+        resume = ""
+        try:
+            with report:
+                for row in trainer.rows():
+                    report.show(row)
+                    answers = [callback(row, self.mesh_) for callback in callbacks]  # all of them see the row
+                    if any(answers) and not trainer.finished:
+                        trainer.stop("stopped by a callback")
+                    if checkpoint is not None:
+                        checkpoint.row()
+        except KeyboardInterrupt:
+            if checkpoint is not None:
+                checkpoint.save()  # before the best weights replace those to go on from
+                resume = f"; fit again with checkpoint={str(checkpoint.path)!r} to go on"
+            trainer.stop("interrupted")
+            epoch = trainer.history[-1].epoch if len(trainer.history) else 0
+            message = f"training was interrupted after epoch {epoch}: the best weights so far are kept{resume}"
+            warnings.warn(message, UserWarning, stacklevel=3)
+        else:
+            if checkpoint is not None:
+                checkpoint.save()
+        self.history_ = trainer.history
+        self.best_restart_ = trainer.best_restart
+        epochs = [row.epoch for row in trainer.history if row.restart == trainer.best_restart]
+        self.n_iter_ = epochs[-1] if epochs else 0
+
+    def _run_parameters(self) -> dict[str, Any]:
+        """What decides the course of training, besides data and seed."""
+        unimportant = ("callbacks", "checkpoint", "n_threads", "verbose", "random_state", "topology")
+        named = {k: v for k, v in self.get_params(deep=False).items() if k not in unimportant}
+        topology = self.topology.to_dict() if isinstance(self.topology, Topology) else repr(type(self.topology))
+        return named | {"topology": topology, "kind": self._kind}
+
+    def _frozen(self, trainer: Trainer, seed: int, run: str) -> Any:
+        from meshnn.estimators._storage import freeze
+
+        return freeze(self, trainer, seed, run)
+
+    # -- streams -------------------------------------------------------------------------------------------------
+
+    def _partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
+        """One pass over some samples, with a constant rate; what the optimiser remembers is kept from call to call."""
+        settings = self._settings()
+        first = not hasattr(self, "mesh_")
+        X, y, weight = self._checked(X, y, sample_weight, reset=first)
+        targets, weight, n_outputs = self._targets(y, weight, first=False)
+        solver = "sgd" if settings.solver == "sgd" else "adam"
+        settings = replace(settings, solver=solver, schedule="constant", max_epochs=1)
+        if first:
+            seeds = np.random.SeedSequence(_seed(self.random_state)).generate_state(2)
+            self._scaling = Scaling.learn(X, targets, weight, switch("standardize", self.standardize), self._loss)
+            self.mesh_ = self._build(X.shape[1], n_outputs, len(X), settings, int(seeds[0]))
+            self._stream_seed, self._solver_state = int(seeds[1]), None
+            self.history_, self.n_iter_, self.best_restart_ = History(), 0, 0
+            self.solver_, self.solver_reason_ = solver, "partial_fit takes first-order steps"
+        self._check_same_net(X.shape[1], n_outputs)
+        rng = np.random.default_rng(self._stream_seed)
+        stream = FirstOrder(self.mesh_, self._samples(X, targets, weight), settings, solver, rng)
+        if self._solver_state is not None:
+            stream.take_over(self._solver_state)
+        began = time.perf_counter()
+        before = self.history_[-1].seconds if len(self.history_) else 0.0
+        progress = stream.advance(1)
+        self._solver_state = stream.state()
+        self.n_iter_ += 1
+        self.history_.append(
+            HistoryRow(
+                epoch=self.n_iter_,
+                loss=progress.loss,
+                validation=math.nan,
+                accuracy=progress.hits if self._loss == "cross_entropy" else math.nan,
+                gradient_norm=progress.gradient_norm,
+                learning_rate=progress.rate,
+                seconds=before + time.perf_counter() - began,
+                edges=self.mesh_.topology.n_edges,
+                restart=self.best_restart_,
+                note=progress.note,
+            )
+        )
+        return self
+
+    # -- predicting ----------------------------------------------------------------------------------------------
+
+    def _outputs(self, X: Any) -> Array:
+        """Raw outputs (n_samples, n_outputs)."""
+        check_is_fitted(self, "mesh_")
+        X = validate_data(self, X, reset=False, dtype=np.float64)
+        return self.mesh_.forward(self._scaling.inputs(X), n_threads=self.n_threads)
+
+    def explain(self, batch_size: int = 64) -> str:
+        """What each gradient method costs on the fitted net, and why this solver was taken."""
+        check_is_fitted(self, "mesh_")
+        return f"{self.mesh_.explain(batch_size)}\nsolver {self.solver_}: {self.solver_reason_}."
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the fitted estimator to a `.mesh` file; `meshnn.load` reads it."""
+        from meshnn.estimators._storage import save
+
+        check_is_fitted(self, "mesh_")
+        save(self, path)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "mesh_")
+
+
+def _seed(random_state: Any) -> int:
+    """A number that all randomness of a fit comes from."""
+    if isinstance(random_state, (int, np.integer)) and not isinstance(random_state, bool):
+        if random_state < 0:
+            raise MeshError(f"random_state must not be negative, got {random_state}")
+        return int(random_state)
+    if isinstance(random_state, np.random.Generator):
+        return int(random_state.integers(2**63))
+    if random_state is None:
+        return int(np.random.SeedSequence().generate_state(1, np.uint64)[0])
+    return int(check_random_state(random_state).randint(2**31))
+
+
+def _as_callbacks(callbacks: Any) -> list[Callable[..., Any]]:
+    if callbacks is None:
+        return []
+    found = [callbacks] if callable(callbacks) else list(callbacks) if isinstance(callbacks, Iterable) else [callbacks]
+    for callback in found:
+        if not callable(callback):
+            raise MeshError(f"callbacks must be functions of (row, mesh), got {type(callback).__name__}")
+    return found
+
+
+def validation_share(fraction: Any) -> float:
+    """`validation_fraction`, checked."""
+    return real_number("validation_fraction", fraction, "a number between 0 and 1", lambda v: 0 < v < 1)

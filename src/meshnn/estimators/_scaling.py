@@ -1,0 +1,56 @@
+"""`Scaling`: features (and the targets of regression) brought to mean 0 and variance 1, learned with the weights."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Scaling"]
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """What to subtract and to divide by."""
+
+    x_mean: Array
+    x_scale: Array
+    y_mean: Array
+    y_scale: Array
+
+    @classmethod
+    def learn(cls, X: Array, targets: Array, weight: Array | None, wanted: bool, loss: str) -> Scaling:
+        """From training samples; nothing is scaled unless `wanted`, and labels never are."""
+        n_outputs = targets.shape[1] if targets.ndim == 2 else 1
+        x = _moments(X, weight) if wanted else (np.zeros(X.shape[1]), np.ones(X.shape[1]))
+        y = (np.zeros(n_outputs), np.ones(n_outputs))
+        if wanted and loss == "squared_error":
+            y = _moments(targets, weight)
+        return cls(x[0], x[1], y[0], y[1])
+
+    def inputs(self, X: Array) -> Array:
+        """Features as the net sees them."""
+        return (X - self.x_mean) / self.x_scale
+
+    def targets(self, targets: Array) -> Array:
+        """Targets as the net is to give them; labels as they are."""
+        return targets if targets.ndim == 1 else (targets - self.y_mean) / self.y_scale
+
+    def values(self, outputs: Array) -> Array:
+        """Outputs of the net in the units of the targets."""
+        return outputs * self.y_scale + self.y_mean
+
+
+def _moments(values: Array, weight: Array | None) -> tuple[Array, Array]:
+    """Mean and standard deviation of columns; 1 where a column is constant, to rounding."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean = np.average(values, axis=0, weights=weight)
+        scale = np.sqrt(np.average((values - mean) ** 2, axis=0, weights=weight))
+    usable = np.isfinite(mean) & np.isfinite(scale)  # numbers near the end of the range are left as they are
+    mean = np.where(usable, mean, 0.0)
+    constant = ~usable | (scale <= 10 * np.finfo(np.float64).eps * np.abs(mean))
+    return mean, np.where(constant, 1.0, scale)

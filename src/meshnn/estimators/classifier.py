@@ -1,0 +1,219 @@
+"""`MeshClassifier`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import ClassifierMixin
+from sklearn.model_selection import StratifiedShuffleSplit, train_test_split
+from sklearn.utils import compute_class_weight
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_sample_weight, column_or_1d, validate_data
+
+from meshnn.errors import DataError
+from meshnn.estimators._base import BaseMesh, _streams, validation_share
+
+__all__ = ["MeshClassifier"]
+
+Array = NDArray[Any]
+
+
+class MeshClassifier(ClassifierMixin, BaseMesh):  # type: ignore[misc]
+    """A classifier: a mesh with one output per class, trained with exact gradients computed forward.
+
+    Small nets on small tables are trained with Levenberg-Marquardt, large ones with Adam (`solver="auto"`).
+
+    Parameters
+    ----------
+    hidden : int
+        Hidden neurons of the default topology, `Topology.mesh`: everything feeds everything.
+    topology : None, Topology or callable
+        Any graph instead; a callable gets (n_inputs, n_outputs). One output per class.
+    ticks : int, optional
+        By default as many as the topology needs.
+    activation, output_activation : str
+    solver : "auto", "lm", "adam" or "sgd"
+        `auto` takes lm if edges² x samples fits a budget, else adam; `explain()` says which and why.
+    learning_rate, schedule : float, "cosine" | "linear" | "constant"
+        Of adam and sgd.
+    batch_size : "auto", int or None
+        Of adam and sgd; None is all samples at once, "auto" is all up to 256, else 64.
+    max_epochs : int
+        Passes over the samples; iterations of lm.
+    l1, l2 : float
+        Penalties: `l1 * sum |w| + l2 / 2 * sum w²` is added to the mean loss; bias edges are left out.
+    gradient : "auto", "forward", "factored", "blocks" or "adjoint"
+    early_stopping, validation_fraction : bool, float
+        Hold out samples and keep the weights that do best on them.
+    patience, tol : int, float
+        Stop when the loss has not fallen by `tol` in so many epochs; tol=0 never stops.
+    class_weight : None, "balanced" or dict
+    n_restarts : int
+        Starts from other weights; the best is kept, by validation loss if there is one, else by training loss.
+    warm_start : bool
+        `fit` goes on from the weights it has.
+    callbacks : callable or list of callables
+        Called with (row, mesh) after every history row; a true result stops.
+    checkpoint : path or Checkpoint, optional
+        A file to write the state to now and then. If it is there, `fit` goes on from it.
+    n_threads : int, optional
+    verbose : int
+        1 shows a progress bar, 2 prints every row.
+    random_state : int, RandomState, Generator or None
+    momentum, nesterov : float, bool
+        Of sgd.
+    standardize : bool
+        Bring features to mean 0 and variance 1 first; the net sees them so.
+
+    Attributes
+    ----------
+    mesh_ : Mesh
+    history_ : History
+    classes_, n_iter_, n_features_in_, feature_names_in_, solver_, solver_reason_, best_restart_
+
+    Examples
+    --------
+    >>> from meshnn import MeshClassifier
+    >>> from meshnn.data.synthetic import spirals
+    >>> X, y = spirals(1000, random_state=0)
+    >>> clf = MeshClassifier(hidden=10, random_state=0).fit(X[:700], y[:700])
+    >>> clf.score(X[700:], y[700:]) > 0.98
+    True
+    """
+
+    _loss = "cross_entropy"
+    _kind = "classifier"
+
+    def __init__(
+        self,
+        hidden: int = 16,
+        topology: Any = None,
+        ticks: int | None = None,
+        activation: str = "tanh",
+        output_activation: str = "identity",
+        solver: str = "auto",
+        learning_rate: float = 0.01,
+        schedule: str = "cosine",
+        batch_size: int | str | None = "auto",
+        max_epochs: int = 300,
+        l1: float = 0.0,
+        l2: float = 1e-5,
+        gradient: str = "auto",
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        patience: int = 20,
+        tol: float = 1e-5,
+        class_weight: Any = None,
+        n_restarts: int = 1,
+        warm_start: bool = False,
+        callbacks: Any = None,
+        checkpoint: Any = None,
+        n_threads: int | None = None,
+        verbose: int = 0,
+        random_state: Any = None,
+        momentum: float = 0.9,
+        nesterov: bool = True,
+        standardize: bool = True,
+    ) -> None:
+        super().__init__(
+            hidden=hidden,
+            topology=topology,
+            ticks=ticks,
+            activation=activation,
+            output_activation=output_activation,
+            solver=solver,
+            learning_rate=learning_rate,
+            schedule=schedule,
+            batch_size=batch_size,
+            max_epochs=max_epochs,
+            l1=l1,
+            l2=l2,
+            gradient=gradient,
+            early_stopping=early_stopping,
+            validation_fraction=validation_fraction,
+            patience=patience,
+            tol=tol,
+            n_restarts=n_restarts,
+            warm_start=warm_start,
+            callbacks=callbacks,
+            checkpoint=checkpoint,
+            n_threads=n_threads,
+            verbose=verbose,
+            random_state=random_state,
+            momentum=momentum,
+            nesterov=nesterov,
+            standardize=standardize,
+        )
+        self.class_weight = class_weight
+
+    def _checked(self, X: Any, y: Any, sample_weight: Any, reset: bool) -> tuple[Array, Array, Array | None]:
+        X, y = validate_data(self, X, y, dtype=np.float64, reset=reset)
+        y = column_or_1d(y, warn=True)
+        check_classification_targets(y)
+        return X, y, None if sample_weight is None else _check_sample_weight(sample_weight, X, dtype=np.float64)
+
+    def _targets(self, y: Array, sample_weight: Array | None, first: bool) -> tuple[Array, Array | None, int]:
+        classes = np.unique(y)
+        if first:
+            self.classes_ = classes
+        unknown = np.setdiff1d(classes, self.classes_)
+        if len(unknown):
+            raise DataError(f"y holds the class {unknown[0]!r}, which is not among {list(self.classes_)}")
+        if len(self.classes_) < 2:
+            raise DataError(f"y holds one class only, {classes[0]!r}; a classifier needs at least two classes")
+        labels = np.searchsorted(self.classes_, y)
+        if self.class_weight is not None:
+            balance = compute_class_weight(self.class_weight, classes=self.classes_, y=y)
+            sample_weight = balance[labels] * (1.0 if sample_weight is None else sample_weight)
+        return labels, sample_weight, len(self.classes_)
+
+    def _needs(self, n_outputs: int) -> str:
+        return f"{n_outputs} classes (one output each)"
+
+    def _split(self, targets: Array, seed: int) -> tuple[Array, Array]:
+        share = validation_share(self.validation_fraction)
+        rows = np.arange(len(targets))
+        n_classes = len(self.classes_)
+        counts = np.bincount(targets, minlength=n_classes)
+        stratify = counts.min() >= 2 and round(share * len(rows)) >= n_classes
+        if stratify:
+            split = StratifiedShuffleSplit(1, test_size=share, random_state=seed)
+            kept, held_out = next(split.split(rows, targets))
+            return kept, held_out
+        kept, held_out = train_test_split(rows, test_size=share, random_state=seed)
+        return kept, held_out
+
+    @available_if(_streams)
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> MeshClassifier:
+        """One pass over some samples, for streams; `classes` names all classes at the first call.
+
+        The scaling of the features is that of the first call, unless `fit` came before: make it a large one, or set
+        standardize=False and scale beforehand.
+        """
+        if not hasattr(self, "classes_"):
+            if classes is None:
+                raise DataError("the first call of partial_fit needs all classes: pass classes=np.unique(y_all)")
+            self.classes_ = np.unique(column_or_1d(classes))
+        elif classes is not None and not np.array_equal(np.unique(column_or_1d(classes)), self.classes_):
+            raise DataError(f"classes is {list(classes)}, but it was {list(self.classes_)} before")
+        self._partial_fit(X, y, sample_weight)
+        return self
+
+    def decision_function(self, X: Any) -> Array:
+        """Outputs (n_samples, n_classes); of two classes, how much the second outweighs the first (n_samples,)."""
+        outputs = self._outputs(X)
+        return outputs[:, 1] - outputs[:, 0] if outputs.shape[1] == 2 else outputs
+
+    def predict_proba(self, X: Any) -> Array:
+        """Probabilities (n_samples, n_classes): the softmax of the outputs."""
+        outputs = self._outputs(X).astype(np.float64)
+        powers = np.exp(outputs - outputs.max(axis=1, keepdims=True))
+        return powers / powers.sum(axis=1, keepdims=True)
+
+    def predict(self, X: Any) -> Array:
+        """The likeliest class of every sample."""
+        chosen = self._outputs(X).argmax(axis=1)
+        return self.classes_[chosen]

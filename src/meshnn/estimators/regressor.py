@@ -1,0 +1,74 @@
+"""`MeshRegressor`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import RegressorMixin
+from sklearn.model_selection import train_test_split
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import _check_sample_weight, validate_data
+
+from meshnn.estimators._base import BaseMesh, _streams, validation_share
+
+__all__ = ["MeshRegressor"]
+
+Array = NDArray[Any]
+
+
+class MeshRegressor(RegressorMixin, BaseMesh):  # type: ignore[misc]
+    """A regressor: a mesh with one output per target, trained on the squared error.
+
+    The parameters are those of `MeshClassifier` but for class_weight; with `standardize` the targets are brought to
+    mean 0 and variance 1 too, and predictions are given in their own units.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from meshnn import MeshRegressor
+    >>> x = np.linspace(-3, 3, 100)[:, None]
+    >>> reg = MeshRegressor(hidden=6, random_state=0).fit(x, np.sin(2 * x[:, 0]))
+    >>> reg.score(x, np.sin(2 * x[:, 0])) > 0.999
+    True
+    """
+
+    _loss = "squared_error"
+    _kind = "regressor"
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
+    def _checked(self, X: Any, y: Any, sample_weight: Any, reset: bool) -> tuple[Array, Array, Array | None]:
+        X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True, reset=reset)
+        weight = None if sample_weight is None else _check_sample_weight(sample_weight, X, dtype=np.float64)
+        return X, np.asarray(y, np.float64), weight
+
+    def _targets(self, y: Array, sample_weight: Array | None, first: bool) -> tuple[Array, Array | None, int]:
+        self._flat = y.ndim == 1
+        values = y[:, None] if self._flat else y
+        return values, sample_weight, values.shape[1]
+
+    def _split(self, targets: Array, seed: int) -> tuple[Array, Array]:
+        share = validation_share(self.validation_fraction)
+        kept, held_out = train_test_split(np.arange(len(targets)), test_size=share, random_state=seed)
+        return kept, held_out
+
+    @available_if(_streams)
+    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> MeshRegressor:
+        """One pass over some samples, for streams.
+
+        The scaling of features and targets is that of the first call, unless `fit` came before: make it a large one,
+        or set standardize=False and scale beforehand.
+        """
+        self._partial_fit(X, y, sample_weight)
+        return self
+
+    def predict(self, X: Any) -> Array:
+        """Values (n_samples,), or (n_samples, n_outputs) if y had columns."""
+        outputs = self._outputs(X)
+        values = self._scaling.values(outputs)
+        return values[:, 0] if self._flat else values

@@ -1,0 +1,81 @@
+"""`train`: the weights of a mesh, learned in place, row by row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from numpy.typing import ArrayLike
+
+from meshnn import checks
+from meshnn.arguments import as_generator
+from meshnn.errors import MeshError
+from meshnn.mesh import Mesh
+from meshnn.topology.builders import Seed
+from meshnn.training.history import HistoryRow
+from meshnn.training.settings import Settings
+from meshnn.training.solver import Samples
+from meshnn.training.trainer import Trainer
+
+__all__ = ["as_samples", "train"]
+
+
+def as_samples(mesh: Mesh, X: Any, y: Any, loss: str, sample_weight: Any = None) -> Samples:
+    """Inputs and targets, checked against a mesh."""
+    inputs = checks.as_inputs(X, mesh.topology, mesh.ticks)
+    size = inputs.shape[1]
+    return Samples(inputs, checks.as_targets(y, loss, sample_weight, size, mesh.topology.n_outputs, mesh.dtype))
+
+
+def train(
+    mesh: Mesh,
+    X: ArrayLike,
+    y: ArrayLike,
+    loss: str = "cross_entropy",
+    *,
+    sample_weight: ArrayLike | None = None,
+    validation: tuple[ArrayLike, ArrayLike] | None = None,
+    random_state: Seed = None,
+    **settings: Any,
+) -> Iterator[HistoryRow]:
+    """Train the weights of a mesh in place; the epochs are run as the rows are asked for: iterate over the result.
+
+    Parameters
+    ----------
+    mesh : Mesh
+    X : array_like (batch, n_inputs) or (ticks, batch, n_inputs)
+    y : array_like
+        As for `Mesh.gradient`.
+    loss : "cross_entropy" or "squared_error"
+    sample_weight : array_like (batch,), optional
+    validation : (X, y), optional
+        Held-out samples; the weights with the lowest loss on them are kept.
+    random_state : int, Generator or None
+        Of the order of the samples and of restarts.
+    **settings
+        Those of `Settings`: solver, learning_rate, schedule, batch_size, max_epochs, l1, l2, ...
+
+    Yields
+    ------
+    HistoryRow
+
+    Examples
+    --------
+    >>> from meshnn import Mesh, Topology
+    >>> from meshnn.training import train
+    >>> m = Mesh(Topology.mesh(2, 4, 2), activation="tanh", dtype="float64", random_state=0)
+    >>> X, y = [[0, 0], [0, 1], [1, 0], [1, 1]], [0, 1, 1, 0]
+    >>> *_, last = train(m, X, y, solver="lm", max_epochs=30, l2=1e-6)
+    >>> last.loss < 0.001, last.accuracy
+    (True, 1.0)
+    """
+    if not isinstance(mesh, Mesh):
+        raise MeshError(f"train takes a Mesh, got {type(mesh).__name__}")
+    try:
+        chosen = Settings(**settings)
+    except TypeError as error:
+        raise MeshError(f"{str(error).replace('Settings.__init__()', 'train')}; see meshnn.training.Settings") from None
+    samples = as_samples(mesh, X, y, loss, sample_weight)
+    held_out = None if validation is None else as_samples(mesh, *validation, loss)
+    seed = int(as_generator(random_state).integers(2**63))
+    return Trainer(mesh, samples, chosen, held_out, seed).rows()

@@ -1,0 +1,139 @@
+"""Adam and gradient descent with momentum: epochs in compiled code, and what happens when they diverge."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from meshnn import engine
+from meshnn.errors import MeshError
+from meshnn.mesh import Mesh
+from meshnn.training.settings import Settings
+from meshnn.training.solver import Progress, Samples, State
+
+__all__ = ["RETRIES", "FirstOrder", "penalised_edges"]
+
+#: How often a run that diverged is taken up again with half the rate, before it gives up.
+RETRIES = 5
+#: A loss so many times above the lowest one counts as diverged, though it is finite still.
+ASTRAY = 1e8
+#: Full-batch epochs come in blocks, so that a history has about so many rows.
+ROWS = 100
+
+
+def penalised_edges(mesh: Mesh) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """Mask of the edges that l1 and l2 apply to: all but those of the bias."""
+    t = mesh.topology
+    return np.ones(t.n_edges, np.bool_) if not t.bias else t.src != t.n_inputs
+
+
+class FirstOrder:
+    """`solver="adam"` and `"sgd"`."""
+
+    def __init__(self, mesh: Mesh, samples: Samples, settings: Settings, solver: str, rng: np.random.Generator) -> None:
+        from meshnn.kernels import steps
+
+        self.mesh, self.settings, self.rng = mesh, settings, rng
+        size = settings.batch_of(samples.count)
+        program = mesh.training_program(size, settings.gradient)
+        self.steps = engine.Steps(program, samples.X, samples.targets, size, settings.n_threads)
+        sgd = steps.NESTEROV if settings.nesterov else steps.MOMENTUM
+        self.optimizer = engine.Optimizer(
+            code=steps.ADAM if solver == "adam" else sgd,
+            betas=settings.betas if solver == "adam" else (settings.momentum, 0.0),
+            epsilon=settings.epsilon,
+            l1=settings.l1,
+            l2=settings.l2,
+            penalised=penalised_edges(mesh).astype(mesh.dtype),
+            first=np.zeros_like(mesh.weights),
+            second=np.zeros_like(mesh.weights),
+        )
+        self.epoch = 0
+        self.factor = 1.0  # what divergence has left of the rate
+        self.retries = 0
+        self._safe, self._safe_loss = self._snapshot(), float("inf")  # where the loss was lowest
+        # A small net takes as long to come back to Python as for several epochs of a full batch.
+        self.every = max(1, settings.max_epochs // ROWS) if self.steps.batches == 1 else 1
+
+    def _rates(self, epochs: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+        total = self.settings.max_epochs * self.steps.batches
+        begin = self.epoch * self.steps.batches
+        done = range(begin, begin + epochs * self.steps.batches)
+        rate = self.settings.learning_rate * self.factor
+        return np.array([rate * self.settings.share_of_rate(step / total) for step in done])
+
+    def _order(self, epochs: int) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
+        if self.steps.batches == 1:
+            return np.empty((epochs, 0), np.int64)
+        return np.stack([self.rng.permutation(self.steps.n) for _ in range(epochs)])
+
+    def advance(self, most: int) -> Progress:
+        """Run a row's worth of epochs; a loss that is not finite takes it back and halves the rate."""
+        epochs = min(self.every - self.epoch % self.every, most)
+        before = self._snapshot()
+        rates = self._rates(epochs)
+        record = self.steps.epochs(self.mesh.weights, self.optimizer, self._order(epochs), rates)
+        loss = float(record[-1, 0]) + self.optimizer.penalty(self.mesh.weights)
+        if not (loss < ASTRAY * (1.0 + self._safe_loss) and np.isfinite(self.mesh.weights).all()):
+            return self._take_back(float(record[-1, 0]))
+        self.epoch += epochs
+        if loss <= self._safe_loss:
+            # Not where the loss was last finite: a run that diverges has gone astray long before it overflows. The
+            # loss of mini-batches is that of earlier weights; those they led to are not known to be any good yet.
+            self._safe, self._safe_loss = self._snapshot() if self.steps.batches == 1 else before, loss
+        return Progress(loss, float(record[-1, 1]), float(record[-1, 2]), float(rates[-1]))
+
+    def _take_back(self, loss: float) -> Progress:
+        self._return_to(self._safe)
+        what = f"the loss became {loss:.3g}"
+        if self.retries == RETRIES:
+            raise MeshError(
+                f"{what} after epoch {self.epoch}, and again after each of {RETRIES} retries with half the rate "
+                f"(last {self.settings.learning_rate * self.factor:.2g}); the weights are those of epoch {self.epoch}. "
+                "Lower learning_rate, scale the features, or use bounded activations such as tanh"
+            )
+        self.optimizer.forget()  # moments that led there would lead there again
+        self.retries += 1
+        self.factor *= 0.5
+        rate = self.settings.learning_rate * self.factor
+        note = f"{what}: back to epoch {self.epoch}, rate halved to {rate:.3g}"
+        return Progress(float("nan"), float("nan"), float("nan"), rate, note=note)
+
+    def _snapshot(self) -> State:
+        """Weights, moments, epoch and the random stream: what a step changes."""
+        values = {"epoch": self.epoch, "done": self.optimizer.done, "random": self.rng.bit_generator.state}
+        held = {"weights": self.mesh.weights, "first": self.optimizer.first, "second": self.optimizer.second}
+        return State(values, {name: array.copy() for name, array in held.items()})
+
+    def _return_to(self, snapshot: State) -> None:
+        values, arrays = snapshot
+        self.epoch, self.optimizer.done = values["epoch"], values["done"]
+        self.rng.bit_generator.state = values["random"]
+        self.mesh.weights[:] = arrays["weights"]
+        self.optimizer.first[:] = arrays["first"]
+        self.optimizer.second[:] = arrays["second"]
+
+    def take_over(self, state: State) -> None:
+        """Remember what an earlier stream of samples taught about the gradient, and go on with its random stream."""
+        values, arrays = state
+        self.factor = values["factor"]
+        self.optimizer.done = values["now"]["done"]
+        self.rng.bit_generator.state = values["now"]["random"]
+        self.optimizer.first[:] = arrays["first"]
+        self.optimizer.second[:] = arrays["second"]
+
+    def state(self) -> State:
+        """Where it stands, where it was last safe, and the rate."""
+        now, safe = self._snapshot(), self._safe
+        values = {"now": now.values, "safe": safe.values, "factor": self.factor, "retries": self.retries}
+        values["safe_loss"] = self._safe_loss if np.isfinite(self._safe_loss) else None
+        arrays = now.arrays | {f"safe_{name}": array for name, array in safe.arrays.items()}
+        return State(values, arrays)
+
+    def restore(self, state: State) -> None:
+        """Go on from there."""
+        values, arrays = state
+        self.factor, self.retries = values["factor"], values["retries"]
+        names = ("weights", "first", "second")
+        self._return_to(State(values["now"], {name: arrays[name] for name in names}))
+        self._safe_loss = float("inf") if values["safe_loss"] is None else values["safe_loss"]
+        self._safe = State(values["safe"], {name: arrays[f"safe_{name}"] for name in names})

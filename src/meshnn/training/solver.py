@@ -1,0 +1,63 @@
+"""What every solver is: something that advances the weights of a mesh and can be stopped and taken up again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+from numpy.typing import NDArray
+
+from meshnn.engine import Targets
+
+__all__ = ["Progress", "Samples", "Solver", "State"]
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Inputs `(1 or ticks, n, n_inputs)` and what the outputs should be."""
+
+    X: Array
+    targets: Targets
+
+    @property
+    def count(self) -> int:
+        """Number of samples."""
+        return int(self.X.shape[1])
+
+
+class State(NamedTuple):
+    """Everything needed to go on: JSON-able values, and arrays."""
+
+    values: dict[str, Any]
+    arrays: dict[str, Array]
+
+
+class Progress(NamedTuple):
+    """What one call of `advance` did."""
+
+    loss: float
+    hits: float
+    gradient_norm: float
+    rate: float
+    finished: str = ""  # why there is no point in going on, if there is none
+    note: str = ""
+
+
+class Solver(Protocol):
+    """Advances the weights of a mesh."""
+
+    epoch: int
+
+    def advance(self, most: int) -> Progress:
+        """Run some epochs, at most so many, in place."""
+        ...
+
+    def state(self) -> State:
+        """What `restore` needs to go on, bit by bit."""
+        ...
+
+    def restore(self, state: State) -> None:
+        """Go on from a state."""
+        ...

@@ -1,0 +1,239 @@
+"""`Trainer`: a generator of history rows over restarts, validation, plateaus and best weights.
+
+Between two rows it can be asked for its state, and a trainer made alike and given that state goes on bit by bit.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshnn import engine
+from meshnn.errors import MeshError
+from meshnn.kernels.codes import CROSS_ENTROPY
+from meshnn.mesh import Mesh
+from meshnn.training.first_order import FirstOrder
+from meshnn.training.history import History, HistoryRow
+from meshnn.training.levenberg import LevenbergMarquardt
+from meshnn.training.settings import Choice, Settings, choose_solver
+from meshnn.training.solver import Samples, Solver, State
+
+__all__ = ["Trainer"]
+
+Array = NDArray[Any]
+
+
+class Trainer:
+    """Trains the weights of a mesh in place.
+
+    Parameters
+    ----------
+    mesh : Mesh
+        The first start takes the weights it has; further ones draw new ones.
+    samples : Samples
+    settings : Settings
+    validation : Samples, optional
+        Held-out samples: the weights with the lowest loss on them are kept.
+    seed : int or SeedSequence
+        Of the order of the samples and of the restarts.
+
+    Attributes
+    ----------
+    history : History
+    choice : Choice
+        The solver and why it was taken.
+    best_restart : int
+        The start whose weights are kept.
+    """
+
+    def __init__(
+        self,
+        mesh: Mesh,
+        samples: Samples,
+        settings: Settings,
+        validation: Samples | None = None,
+        seed: int | np.random.SeedSequence = 0,
+    ) -> None:
+        self.mesh, self.samples, self.settings, self.validation = mesh, samples, settings, validation
+        columns = engine.columns_of(samples.targets.loss_code, mesh.topology.n_outputs)
+        n_live = int((~mesh.dead_edges()).sum())
+        self.choice: Choice = choose_solver(settings, n_live, samples.count, columns)
+        self.classifies = samples.targets.loss_code == CROSS_ENTROPY
+        self.history = History()
+        self.best_restart = 0
+        self.seconds = 0.0
+        self.finished = False
+        self._rng = np.random.default_rng(seed)
+        self._topology, self._ticks = mesh.topology, mesh.ticks
+        self._restart = 0
+        self._kept: Array | None = None  # weights of the best restart that has ended
+        self._kept_value = math.inf
+        self._solver = self._begin()
+
+    def _begin(self) -> Solver:
+        self._best_value, self._best_epoch = math.inf, 0  # of this start
+        self._plateau_value = math.inf
+        self._best = self.mesh.weights.copy()
+        if self.choice.solver == "lm":
+            return LevenbergMarquardt(self.mesh, self.samples, self.settings)
+        return FirstOrder(self.mesh, self.samples, self.settings, self.choice.solver, self._rng)
+
+    @property
+    def best_weights(self) -> Array:
+        """The weights that would be kept if training stopped now."""
+        if self._kept is not None and self._kept_value <= self._best_value:
+            return self._kept.copy()
+        return self._best.copy()
+
+    def rows(self) -> Iterator[HistoryRow]:
+        """Train; the weights end as the best ones, whether this runs to its end or `stop` ends it."""
+        while not self.finished:
+            if self.mesh.topology is not self._topology or self.mesh.ticks != self._ticks:
+                raise MeshError("the mesh got another graph or other ticks during training; start again")
+            row = self._advance()
+            self.history.append(row)
+            yield row
+
+    def _advance(self) -> HistoryRow:
+        """One row, and all that follows from it, so that the state between rows is complete."""
+        began = time.perf_counter()
+        solver, settings = self._solver, self.settings
+        progress = solver.advance(settings.max_epochs - solver.epoch)
+        held_out, accuracy = math.nan, progress.hits
+        if self.validation is not None:
+            held_out, accuracy = engine.evaluate(
+                self.mesh.forward_program(), self.mesh.weights, self.validation.X, self.validation.targets,
+                settings.n_threads,
+            )  # fmt: skip
+        value = progress.loss if self.validation is None else held_out
+        note = progress.note or self._judge(value, progress.finished)
+        restart = self._restart
+        if solver.epoch >= settings.max_epochs or self._stopped:
+            self._end_start()
+        self.seconds += time.perf_counter() - began
+        return HistoryRow(
+            epoch=solver.epoch,
+            loss=progress.loss,
+            validation=held_out,
+            accuracy=accuracy if self.classifies else math.nan,
+            gradient_norm=progress.gradient_norm,
+            learning_rate=progress.rate,
+            seconds=self.seconds,
+            edges=self.mesh.topology.n_edges,
+            restart=restart,
+            note=note,
+        )
+
+    _stopped = False
+
+    def _judge(self, value: float, finished: str) -> str:
+        """Remember the best weights; the reason to stop this start, if there is one."""
+        epoch, settings = self._solver.epoch, self.settings
+        if value < self._best_value:
+            self._best_value = value
+            self._best = self.mesh.weights.copy()
+        if value < self._plateau_value - settings.tol:
+            self._plateau_value, self._best_epoch = value, epoch
+        if settings.tol == 0.0:
+            return ""
+        if finished:
+            self._stopped = True
+            return f"stopped: {finished}"
+        if epoch - self._best_epoch >= settings.patience:
+            self._stopped = True
+            which = "loss" if self.validation is None else "validation loss"
+            return f"stopped: the {which} fell by less than {settings.tol:g} in {settings.patience} epochs"
+        return ""
+
+    def _end_start(self) -> None:
+        """Keep the weights of the start that has ended, if they are the best so far, and begin the next one."""
+        self._stopped = False
+        if self._kept is None or self._best_value < self._kept_value:
+            self._kept, self._kept_value, self.best_restart = self._best.copy(), self._best_value, self._restart
+        self._restart += 1
+        if self._restart < self.settings.n_restarts:
+            self.mesh.weights = self.mesh.draw_weights(self._rng)
+            self._solver = self._begin()
+        else:
+            self.finished = True
+            self.mesh.weights[:] = self._kept
+
+    def stop(self, reason: str) -> None:
+        """End here, with the best weights so far."""
+        if not self.finished:
+            self.finished = True
+            self.mesh.weights[:] = self.best_weights
+            if self._best_value < self._kept_value:
+                self.best_restart = self._restart
+        if len(self.history):
+            last = self.history[-1]
+            self.history._rows[-1] = last._replace(note=f"{last.note}; {reason}" if last.note else reason)
+
+    # -- taking up again -----------------------------------------------------------------------------------------
+
+    def state(self) -> State:
+        """Everything needed to go on from between two rows."""
+        solver = self._solver.state()
+        values = {
+            "graph": self._graph(),
+            "solver": solver.values,
+            "restart": self._restart,
+            "best_restart": self.best_restart,
+            "finished": self.finished,
+            "seconds": self.seconds,
+            "random": self._rng.bit_generator.state,
+            "numbers": {
+                name: _encode(getattr(self, f"_{name}"))
+                for name in ("best_value", "plateau_value", "kept_value", "best_epoch")
+            },
+            "notes": [row.note for row in self.history],
+        }
+        arrays = {f"solver.{name}": array for name, array in solver.arrays.items()}
+        arrays |= {"weights": self.mesh.weights.copy(), "best": self._best.copy()}
+        if self._kept is not None:
+            arrays["kept"] = self._kept.copy()
+        for name in HistoryRow._fields[:-1]:
+            arrays[f"history.{name}"] = np.array([getattr(row, name) for row in self.history], dtype=np.float64)
+        return State(values, arrays)
+
+    def _graph(self) -> str:
+        return f"{self._topology._digest.hex()}, {self._ticks} ticks, {self.mesh.dtype}"
+
+    def restore(self, state: State) -> None:
+        """Go on from a state of a trainer made with the same mesh, samples and settings."""
+        values, arrays = state
+        if values["graph"] != self._graph():
+            raise MeshError("the checkpoint was made with another graph; does topology() draw random edges?")
+        self.mesh.weights = arrays["weights"]
+        self._best = arrays["best"].astype(self.mesh.dtype)
+        self._kept = arrays["kept"].astype(self.mesh.dtype) if "kept" in arrays else None
+        self._restart, self.best_restart = values["restart"], values["best_restart"]
+        self.finished, self.seconds = values["finished"], values["seconds"]
+        for name, value in values["numbers"].items():
+            setattr(self, f"_{name}", _decode(value))
+        self._solver.restore(State(values["solver"], {k[7:]: v for k, v in arrays.items() if k.startswith("solver.")}))
+        self._rng.bit_generator.state = values["random"]
+        self.history = History(rows_from(values["notes"], arrays))
+
+
+def rows_from(notes: list[str], arrays: dict[str, Array]) -> list[HistoryRow]:
+    """The rows of a history that was stored as columns."""
+    whole = {"epoch", "edges", "restart"}
+    columns = [
+        [int(v) if name in whole else float(v) for v in arrays[f"history.{name}"]] for name in HistoryRow._fields[:-1]
+    ]
+    return [HistoryRow(*row) for row in zip(*columns, notes, strict=True)]
+
+
+def _encode(value: float) -> float | str:
+    """JSON knows no infinity."""
+    return value if math.isfinite(value) else repr(value)
+
+
+def _decode(value: float | str) -> float:
+    return float(value) if isinstance(value, str) else value

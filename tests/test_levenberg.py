@@ -1,0 +1,224 @@
+"""Levenberg-Marquardt: its matrix against dense Jacobians and autograd, its steps against NumPy, its manners."""
+
+import numpy as np
+import pytest
+
+from meshnn import Mesh, MeshError, Topology, engine
+from meshnn.data.synthetic import spirals
+from meshnn.training import Settings, Trainer, train
+from meshnn.training.api import as_samples
+from meshnn.training.settings import LM_BUDGET, choose_solver
+
+
+def softmax(Y):
+    e = np.exp(Y - Y.max(axis=1, keepdims=True))
+    return e / e.sum(axis=1, keepdims=True)
+
+
+def dense_model(mesh, X, y, loss, share):
+    """Gradient and Gauss-Newton matrix written out: the full Jacobian and the full Hessian of the loss."""
+    J, Y = mesh.jacobian(X), mesh.forward(X)
+    if loss == "cross_entropy":
+        p = softmax(Y)
+        slopes = p - np.eye(Y.shape[1])[y]
+        hessians = np.einsum("bo,op->bop", p, np.eye(Y.shape[1])) - p[:, :, None] * p[:, None]
+    else:
+        slopes, hessians = Y - y, np.broadcast_to(np.eye(Y.shape[1]), (len(Y), Y.shape[1], Y.shape[1]))
+    grad = np.einsum("b,bo,boe->e", share, slopes, J)
+    return grad, np.einsum("b,boe,bop,bpf->ef", share, J, hessians, J)
+
+
+@pytest.mark.parametrize("loss", ["cross_entropy", "squared_error"])
+@pytest.mark.parametrize("n_outputs", [1, 2, 3, 5])
+@pytest.mark.parametrize("ticks", [1, 2, 3, 4])
+@pytest.mark.parametrize("size", [5, 100])
+def test_the_matrix_equals_the_dense_one(loss, n_outputs, ticks, size):
+    rng = np.random.default_rng(ticks)
+    t = Topology.mesh(3, 4, n_outputs, self_loops=True)
+    mesh = Mesh(t, ticks, "tanh", weights=rng.standard_normal(t.n_edges), dtype="float64")
+    X = rng.standard_normal((size, 3))
+    y = rng.integers(0, n_outputs, size) if loss == "cross_entropy" else rng.standard_normal((size, n_outputs))
+    weight = rng.random(size)
+    live = np.flatnonzero(~mesh.dead_edges())
+    samples = as_samples(mesh, X, y, loss, weight)
+    for method in ("factored", "adjoint"):
+        program = mesh.jacobian_program(size, method)
+        model = engine.curvature(program, mesh.weights, samples.X, samples.targets, live, 1)
+        grad, matrix = dense_model(mesh, X, y, loss, weight / weight.sum())
+        np.testing.assert_allclose(model.grad, grad[live], rtol=1e-9, atol=1e-13)
+        np.testing.assert_allclose(model.matrix, matrix[np.ix_(live, live)], rtol=1e-9, atol=1e-13)
+        assert model.loss == pytest.approx(mesh.gradient(X, y, loss, sample_weight=weight)[0], rel=1e-12)
+        outside = np.setdiff1d(np.arange(t.n_edges), live)
+        assert not matrix[outside].any()
+
+
+def test_the_matrix_against_autograd():
+    """The Gauss-Newton matrix is the Hessian of the loss with the outputs replaced by their tangents: torch says so."""
+    torch = pytest.importorskip("torch")
+    rng = np.random.default_rng(0)
+    t = Topology.mesh(2, 3, 3)
+    mesh = Mesh(t, 3, "tanh", dtype="float64", random_state=0)
+    X, y = rng.standard_normal((10, 2)), rng.integers(0, 3, 10)
+    J, Y = (torch.tensor(a) for a in (mesh.jacobian(X), mesh.forward(X)))
+
+    def linearised(step):
+        return torch.nn.functional.cross_entropy(Y + J @ step, torch.tensor(y))
+
+    want = torch.autograd.functional.hessian(linearised, torch.zeros(t.n_edges, dtype=torch.float64)).numpy()
+    samples = as_samples(mesh, X, y, "cross_entropy")
+    live = np.arange(t.n_edges)
+    got = engine.curvature(mesh.jacobian_program(10), mesh.weights, samples.X, samples.targets, live, 1).matrix
+    np.testing.assert_allclose(got, want, rtol=1e-9, atol=1e-13)
+
+
+def test_saturated_outputs_stay_finite():
+    mesh = Mesh(Topology.layered([1, 3]), weights=[1e4, 0, -1e4, 0, 5e3, 0], dtype="float64")
+    samples = as_samples(mesh, [[1.0], [-1.0], [0.0]], [0, 0, 1], "cross_entropy")
+    model = engine.curvature(mesh.jacobian_program(3), mesh.weights, samples.X, samples.targets, np.arange(6), 1)
+    assert np.isfinite(model.matrix).all()
+    assert model.loss == pytest.approx((0 + 2e4 + np.log(3)) / 3)
+
+
+def test_many_samples_in_blocks_and_threads_give_the_same_bits():
+    rng = np.random.default_rng(0)
+    mesh = Mesh(Topology.mesh(4, 8, 3), 3, "tanh", dtype="float64", random_state=0)
+    X, y = rng.standard_normal((20_000, 4)), rng.integers(0, 3, 20_000)
+    samples = as_samples(mesh, X, y, "cross_entropy")
+    live = np.arange(mesh.topology.n_edges)
+    program = mesh.jacobian_program(len(X))
+    one, two = (engine.curvature(program, mesh.weights, samples.X, samples.targets, live, n) for n in (1, 2))
+    np.testing.assert_array_equal(one.matrix, two.matrix)
+    np.testing.assert_array_equal(one.grad, two.grad)
+    grad = mesh.gradient(X, y)[1]
+    np.testing.assert_allclose(one.grad, grad, rtol=1e-9, atol=1e-13)
+
+
+def by_hand(mesh, X, y, loss, l2, iterations):
+    """The algorithm of the module's docstring, on dense matrices."""
+    n = len(X)
+    t = mesh.topology
+    decay = l2 * (t.src != t.n_inputs)
+
+    def value():
+        return mesh.gradient(X, y, loss)[0] + 0.5 * (decay * mesh.weights**2).sum()
+
+    damping, growth, losses = 1e-2, 2.0, []
+    for _ in range(iterations):
+        start, before = mesh.weights.copy(), value()
+        grad, matrix = dense_model(mesh, X, y, loss, np.full(n, 1 / n))
+        grad, matrix = grad + decay * start, matrix + np.diag(decay)
+        scale = np.maximum(np.diag(matrix), 1e-6 * np.diag(matrix).max())
+        while True:
+            step = -np.linalg.solve(matrix + damping * np.diag(scale), grad)
+            mesh.weights = start + step
+            gain = (before - value()) / (-grad @ step - 0.5 * step @ matrix @ step)
+            if gain > 1e-4:
+                damping, growth = damping * max(1 / 3, 1 - (2 * gain - 1) ** 3), 2.0
+                break
+            damping, growth = damping * growth, growth * 2
+        losses.append(value())
+    return losses
+
+
+@pytest.mark.parametrize("loss", ["cross_entropy", "squared_error"])
+def test_iterations_equal_those_by_hand(loss):
+    X, y = spirals(120, random_state=0)
+    X /= 10
+    target = y if loss == "cross_entropy" else np.stack([y, 1.0 - y], axis=1)
+    meshes = [Mesh(Topology.mesh(2, 4, 2), 3, "tanh", dtype="float64", random_state=3) for _ in range(2)]
+    rows = list(train(meshes[0], X, target, loss, solver="lm", l2=1e-4, max_epochs=12, tol=0))
+    want = by_hand(meshes[1], X, target, loss, 1e-4, 12)
+    assert [row.loss for row in rows] == pytest.approx(want, rel=1e-6)
+
+
+def test_a_linear_net_is_solved_in_a_few_iterations():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 3))
+    y = X @ rng.standard_normal((3, 2)) + [0.5, -1.0]
+    mesh = Mesh(Topology.layered([3, 2]), dtype="float64", random_state=0)
+    rows = list(train(mesh, X, y, "squared_error", solver="lm", max_epochs=50))
+    assert rows[-1].loss < 1e-20
+    assert rows[-1].note.startswith("stopped: ")
+    exact = np.linalg.lstsq(np.c_[X, np.ones(60)], y, rcond=None)[0]
+    np.testing.assert_allclose(np.asarray(mesh.adjacency().todense())[:4, 4:], exact, atol=1e-8)
+
+
+@pytest.mark.parametrize("spoil", ["constant", "twice the same feature", "one sample", "dead", "zero", "huge"])
+def test_singular_matrices_never_raise(spoil):
+    X, y = spirals(50, random_state=0)
+    t = Topology.mesh(2, 5, 2)
+    mesh = Mesh(t, 2 if spoil == "dead" else 3, "tanh", dtype="float64", random_state=0)
+    if spoil == "constant":
+        X = np.zeros_like(X)
+    elif spoil == "twice the same feature":
+        X[:, 1] = X[:, 0]
+    elif spoil == "one sample":
+        X, y = X[:1], y[:1]
+    elif spoil == "zero":
+        mesh.weights[:] = 0
+    elif spoil == "huge":
+        X *= 1e8
+    before = mesh.gradient(X, y)[0]
+    rows = list(train(mesh, X, y, solver="lm", max_epochs=40))
+    assert np.isfinite(mesh.weights).all()
+    assert rows[-1].loss <= before
+
+
+def test_a_loss_that_is_infinite_from_the_start_is_told():
+    mesh = Mesh(Topology.layered([1, 1]), weights=[1e200, 0], dtype="float64")
+    with pytest.raises(MeshError, match="the loss is inf at the first weights; scale the features"):
+        list(train(mesh, [[1e100]], [0.0], "squared_error", solver="lm"))
+
+
+def test_tol_zero_runs_exactly_so_many_iterations_even_when_there_is_nothing_left_to_do():
+    mesh = Mesh(Topology.layered([1, 1]), dtype="float64", random_state=0)
+    x = np.linspace(-1, 1, 20)[:, None]
+    rows = list(train(mesh, x, 2 * x, "squared_error", solver="lm", max_epochs=80, tol=0))
+    assert rows[-1].epoch == len(rows) == 80
+    assert len(list(train(mesh, x, 2 * x, "squared_error", solver="lm", max_epochs=80))) < 40
+
+
+def test_spirals_with_five_hidden_neurons():
+    X, y = spirals(1000, random_state=0)
+    X = (X - X[:700].mean(axis=0)) / X[:700].std(axis=0)
+    mesh = Mesh(Topology.mesh(2, 5, 2), 3, "tanh", dtype="float64", random_state=0)
+    list(train(mesh, X[:700], y[:700], solver="lm", l2=1e-5))
+    assert np.mean(mesh.forward(X[700:]).argmax(axis=1) == y[700:]) > 0.95
+
+
+def test_auto_takes_lm_within_its_budget_and_says_why():
+    small = choose_solver(Settings(), 100, 700, 1)
+    assert small.solver == "lm"
+    assert small.reason == "edges² x samples = 100² x 700 = 7e+06 multiply-adds an iteration fit the budget of 1e+09"
+    large = choose_solver(Settings(), 10_000, 700, 9)
+    assert large.solver == "adam"
+    assert "exceed the budget" in large.reason
+    assert choose_solver(Settings(), int(LM_BUDGET**0.5), 1, 1).solver == "lm"
+    assert choose_solver(Settings(), int(LM_BUDGET**0.5) + 1, 1, 1).solver == "adam"
+    assert choose_solver(Settings(l1=0.1), 100, 700, 1).solver == "adam"
+    assert choose_solver(Settings(solver="sgd"), 100, 700, 1).reason == "as asked for"
+
+
+def test_memory_does_not_grow_with_the_batch():
+    import tracemalloc
+
+    rng = np.random.default_rng(0)
+    mesh = Mesh(Topology.mesh(4, 8, 2), 3, "tanh", dtype="float64", random_state=0)
+    live = np.arange(mesh.topology.n_edges)
+    peaks = []
+    for size in (2_000, 200_000):
+        X, y = rng.standard_normal((size, 4)), rng.integers(0, 2, size)
+        samples = as_samples(mesh, X, y, "cross_entropy")
+        program = mesh.jacobian_program(size)
+        engine.curvature(program, mesh.weights, samples.X, samples.targets, live, 1)
+        tracemalloc.start()
+        engine.curvature(program, mesh.weights, samples.X, samples.targets, live, 1)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < peaks[0] + 10_000_000  # one slab of samples; the Jacobian would take 400 MB
+
+
+def test_a_trainer_says_what_it_chose():
+    X, y = spirals(50, random_state=0)
+    mesh = Mesh(Topology.mesh(2, 5, 2), 3, "tanh", dtype="float64", random_state=0)
+    assert Trainer(mesh, as_samples(mesh, X, y, "cross_entropy"), Settings()).choice.solver == "lm"
