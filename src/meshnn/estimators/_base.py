@@ -61,12 +61,12 @@ class BaseMesh(BaseEstimator):  # type: ignore[misc]
         batch_size: int | str | None = "auto",
         max_epochs: int = 300,
         l1: float = 0.0,
-        l2: float = 1e-5,
+        l2: float | str = "auto",
         gradient: str = "auto",
         early_stopping: bool = False,
         validation_fraction: float = 0.1,
         patience: int = 20,
-        tol: float = 1e-5,
+        tol: float = 1e-4,
         n_restarts: int = 1,
         warm_start: bool = False,
         callbacks: Any = None,
@@ -253,6 +253,7 @@ class BaseMesh(BaseEstimator):  # type: ignore[misc]
                 checkpoint.save()
         self.history_ = trainer.history
         self.best_restart_ = trainer.best_restart
+        self.l2_ = trainer.l2
         epochs = [row.epoch for row in trainer.history if row.restart == trainer.best_restart]
         self.n_iter_ = epochs[-1] if epochs else 0
 

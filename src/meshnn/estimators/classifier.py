@@ -43,8 +43,9 @@ class MeshClassifier(ClassifierMixin, BaseMesh):  # type: ignore[misc]
         Of adam and sgd; None is all samples at once, "auto" is all up to 256, else 64.
     max_epochs : int
         Passes over the samples; iterations of lm.
-    l1, l2 : float
-        Penalties: `l1 * sum |w| + l2 / 2 * sum w²` is added to the mean loss; bias edges are left out.
+    l1, l2 : float, float or "auto"
+        Penalties: `l1 * sum |w| + l2 / 2 * sum w²` is added to the mean loss; bias edges are left out. With "auto", lm
+        finds l2 from the evidence of the samples (see `l2_`); adam and sgd take 1e-4.
     gradient : "auto", "forward", "factored", "blocks" or "adjoint"
     early_stopping, validation_fraction : bool, float
         Hold out samples and keep the weights that do best on them.
@@ -100,12 +101,12 @@ class MeshClassifier(ClassifierMixin, BaseMesh):  # type: ignore[misc]
         batch_size: int | str | None = "auto",
         max_epochs: int = 300,
         l1: float = 0.0,
-        l2: float = 1e-5,
+        l2: float | str = "auto",
         gradient: str = "auto",
         early_stopping: bool = False,
         validation_fraction: float = 0.1,
         patience: int = 20,
-        tol: float = 1e-5,
+        tol: float = 1e-4,
         class_weight: Any = None,
         n_restarts: int = 1,
         warm_start: bool = False,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from meshnn import checks
@@ -24,7 +25,8 @@ def as_samples(mesh: Mesh, X: Any, y: Any, loss: str, sample_weight: Any = None)
     """Inputs and targets, checked against a mesh."""
     inputs = checks.as_inputs(X, mesh.topology, mesh.ticks)
     size = inputs.shape[1]
-    return Samples(inputs, checks.as_targets(y, loss, sample_weight, size, mesh.topology.n_outputs, mesh.dtype))
+    targets = checks.as_targets(y, loss, sample_weight, size, mesh.topology.n_outputs, mesh.dtype)
+    return Samples(inputs, targets, float(size if sample_weight is None else np.sum(sample_weight)))
 
 
 def train(

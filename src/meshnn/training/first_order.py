@@ -42,12 +42,12 @@ class FirstOrder:
             betas=settings.betas if solver == "adam" else (settings.momentum, 0.0),
             epsilon=settings.epsilon,
             l1=settings.l1,
-            l2=settings.l2,
+            l2=settings.fixed_l2,
             penalised=penalised_edges(mesh).astype(mesh.dtype),
             first=np.zeros_like(mesh.weights),
             second=np.zeros_like(mesh.weights),
         )
-        self.epoch = 0
+        self.epoch, self.l2 = 0, settings.fixed_l2
         self.factor = 1.0  # what divergence has left of the rate
         self.retries = 0
         self._safe, self._safe_loss = self._snapshot(), float("inf")  # where the loss was lowest

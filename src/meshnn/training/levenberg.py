@@ -7,6 +7,15 @@ With the loss E(w), its gradient g and the Gauss-Newton matrix M = sum of J' H J
 and compares what the step gained with what the quadratic model promised, rho. A step that loses is not taken: mu grows
 ever faster until one gains. After a gain mu shrinks by max(1/3, 1 - (2 rho - 1)^3) (Nielsen, 1999): much if the model
 was right, not at all if it promised twice too much.
+
+With l2="auto" the penalty is found on the way, by the evidence (MacKay, 1992; with Gauss-Newton: Foresee and Hagan,
+1997). Of k weights, gamma = k - l2 tr((M + l2)^-1) are determined by the samples rather than by the penalty. For n
+samples (their weights count) the l2 that makes the penalty as large as gamma says is
+
+    cross_entropy   gamma / (n |w|^2)                   squared_error   2 gamma E / (|w|^2 (n outputs - gamma))
+
+With more weights than samples the second one has another solution, no noise at all and every sample learned by heart.
+It is kept away by never letting gamma pass a share of the numbers to be learned.
 """
 
 from __future__ import annotations
@@ -21,6 +30,7 @@ from numpy.typing import NDArray
 
 from meshnn import engine
 from meshnn.errors import MeshError
+from meshnn.kernels.codes import CROSS_ENTROPY
 from meshnn.memory import check_fits
 from meshnn.mesh import Mesh
 from meshnn.training.first_order import penalised_edges
@@ -33,6 +43,10 @@ FIRST_DAMPING = 1e-2
 LEAST_DAMPING, MOST_DAMPING = 1e-12, 1e16
 #: The smallest entry of S over the largest: an edge that hardly counts still gets a step of bounded length.
 FLOOR = 1e-6
+#: l2="auto": where it starts, how often it is looked at and its bounds.
+FIRST_L2, EVERY, LEAST_L2, MOST_L2 = 1e-4, 3, 1e-8, 10.0
+#: Most weights that the samples may determine, over the numbers to be learned (squared_error). Benchmarks/defaults.py.
+CROWDED = 0.15
 #: Gain over promise below which a step is refused.
 LEAST_GAIN = 1e-4
 
@@ -61,27 +75,30 @@ class LevenbergMarquardt:
         check_fits(needed, f'solver="lm" with {len(self.live)} live edges', 'use solver="adam"')
         self.program = mesh.jacobian_program(samples.count, settings.gradient)
         self.forward = mesh.forward_program()
-        self.decay = settings.l2 * penalised_edges(mesh)[self.live]
+        self.penalised = penalised_edges(mesh)[self.live].astype(np.float64)
+        self.l2 = FIRST_L2 if isinstance(settings.l2, str) else settings.l2
+        self.least_l2 = LEAST_L2
         self.epoch = 0
         self.damping, self.growth = FIRST_DAMPING, 2.0
-        self.loss = float("nan")
+        self.error = float("nan")  # the loss without its penalty
         self.stuck = ""
         self.last: Progress | None = None
 
     def _evaluate(self) -> tuple[float, float]:
-        loss, hits = engine.evaluate(
+        """Loss without penalty, and hits."""
+        return engine.evaluate(
             self.forward, self.mesh.weights, self.samples.X, self.samples.targets, self.settings.n_threads
         )
-        if self.settings.l2 > 0:
-            loss += 0.5 * float(self.decay @ self.mesh.weights[self.live] ** 2)
-        return loss, hits
+
+    def _penalty(self) -> float:
+        return 0.5 * self.l2 * float(self.penalised @ self.mesh.weights[self.live] ** 2) if self.l2 > 0 else 0.0
 
     def advance(self, most: int) -> Progress:
         """One iteration: a step that lowers the loss, or the finding that there is none."""
         if self.stuck:
             assert self.last is not None
             self.epoch += 1
-            return self.last._replace(finished=self.stuck)
+            return self.last._replace(fell=0.0, finished=self.stuck)
         with _one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):  # what overflows is looked at below
             self.last = self._iterate()
         self.epoch += 1
@@ -92,50 +109,83 @@ class LevenbergMarquardt:
             self.program, self.mesh.weights, self.samples.X, self.samples.targets, self.live, self.settings.n_threads
         )
         start = self.mesh.weights[self.live].astype(np.float64)
-        if np.isnan(self.loss):
-            self.loss = self._evaluate()[0]
-            if not np.isfinite(self.loss):
+        if np.isnan(self.error):
+            self.error = self._evaluate()[0]
+            if not np.isfinite(self.error):
                 raise MeshError(
-                    f"the loss is {self.loss} at the first weights; scale the features or use bounded activations"
+                    f"the loss is {self.error} at the first weights; scale the features or use bounded activations"
                 )
-        grad = model.grad + self.decay * start
         matrix = model.matrix
-        matrix[np.diag_indices_from(matrix)] += self.decay
+        if isinstance(self.settings.l2, str) and self.epoch >= EVERY and self.epoch % EVERY == 0:
+            self.l2 = self._evidence(matrix, start)
+        before = self.error + self._penalty()
+        grad = model.grad + self.l2 * self.penalised * start
+        matrix[np.diag_indices_from(matrix)] += self.l2 * self.penalised
         norm = float(np.linalg.norm(grad))
         if not (np.isfinite(norm) and np.isfinite(matrix).all()):
             self.stuck = "the Jacobian overflowed"
-            return Progress(self.loss, model.hits, norm, self.damping)
+            return Progress(before, model.hits, norm, self.damping, 0.0)
         if norm == 0.0:
             self.stuck = "the gradient is zero"
-            return Progress(self.loss, model.hits, norm, self.damping)
+            return Progress(before, model.hits, norm, self.damping, 0.0)
         diagonal = np.diag(matrix).copy()
         scale = np.maximum(diagonal, FLOOR * max(diagonal.max(), np.finfo(np.float64).tiny))
         while self.damping <= MOST_DAMPING:
             step = _solve(matrix, self.damping * scale, grad)
             if step is not None:
                 self.mesh.weights[self.live] = start + step
-                loss, hits = self._evaluate()
+                error, hits = self._evaluate()
+                loss = error + self._penalty()
                 promise = 0.5 * float(self.damping * step @ (scale * step) - grad @ step)
-                gain = (self.loss - loss) / promise if promise > 0 else -1.0
+                gain = (before - loss) / promise if promise > 0 else -1.0
                 if np.isfinite(loss) and gain > LEAST_GAIN:
-                    self.loss = loss
+                    self.error = error
                     self.damping = max(self.damping * max(1 / 3, 1 - (2 * gain - 1) ** 3), LEAST_DAMPING)
                     self.growth = 2.0
-                    return Progress(loss, hits, norm, self.damping)
+                    return Progress(loss, hits, norm, self.damping, before - loss)
             self.damping *= self.growth
             self.growth *= 2.0
         self.mesh.weights[self.live] = start
         self.stuck = "no step lowers the loss any more"
-        return Progress(self.loss, model.hits, norm, self.damping)
+        return Progress(before, model.hits, norm, self.damping, 0.0)
+
+    def _evidence(self, matrix: NDArray[np.float64], weights: NDArray[np.float64]) -> float:
+        """The l2 that the samples speak for, see above; the one there is where they do not say."""
+        from scipy.linalg import LinAlgError, cho_factor
+        from scipy.linalg.lapack import dpotri
+
+        shifted = matrix.copy()
+        # bias weights have no penalty; what rounding leaves of their curvature must not spoil the rest
+        shifted[np.diag_indices_from(shifted)] += self.l2 * self.penalised + 1e-12 * max(
+            matrix.diagonal().max(), 1e-300
+        )
+        try:
+            factor, _ = cho_factor(shifted.T, lower=True, overwrite_a=True, check_finite=False)
+        except LinAlgError:
+            return self.l2
+        inverse, failed = dpotri(factor, lower=1, overwrite_c=1)
+        size = float(self.penalised @ weights**2)
+        if failed or not size > 0:
+            return self.l2
+        determined = float(self.penalised.sum() - self.l2 * (inverse.diagonal() @ self.penalised))
+        if self.samples.targets.loss_code == CROSS_ENTROPY:
+            found = determined / (self.samples.mass * size)
+        else:
+            numbers = self.samples.mass * self.mesh.topology.n_outputs
+            if determined > CROWDED * numbers:
+                self.least_l2 = min(2 * self.l2, MOST_L2)  # and never back, or it would swing to and fro
+            found = 2 * determined * self.error / (size * max(numbers - determined, 1.0))
+        return float(np.clip(found, self.least_l2, MOST_L2)) if np.isfinite(found) else self.l2
 
     def state(self) -> State:
-        """Epoch, damping and loss; the rest follows from the weights."""
+        """Epoch, damping, loss and l2; the rest follows from the weights."""
         last = None if self.last is None else list(self.last)
         values = {
             "epoch": self.epoch,
             "damping": self.damping,
             "growth": self.growth,
-            "loss": None if np.isnan(self.loss) else self.loss,
+            "error": None if np.isnan(self.error) else self.error,
+            "l2": [self.l2, self.least_l2],
             "stuck": self.stuck,
             "last": last,
         }
@@ -145,7 +195,8 @@ class LevenbergMarquardt:
         """Go on from there."""
         values = state.values
         self.epoch, self.damping, self.growth = values["epoch"], values["damping"], values["growth"]
-        self.loss = float("nan") if values["loss"] is None else values["loss"]
+        self.error = float("nan") if values["error"] is None else values["error"]
+        self.l2, self.least_l2 = values["l2"]
         self.stuck = values["stuck"]
         self.last = None if values["last"] is None else Progress(*values["last"])
 

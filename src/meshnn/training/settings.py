@@ -20,6 +20,8 @@ GRADIENTS = ("auto", "forward", "factored", "blocks", "adjoint")
 LM_BUDGET = 1_000_000_000
 #: A batch that `auto` does not split, and the size it splits larger sets into.
 FULL_UP_TO, MINI = 256, 64
+#: What l2="auto" is without the curvature to find it from.
+PLAIN_L2 = 1e-4
 
 
 @dataclass(frozen=True)
@@ -37,8 +39,9 @@ class Settings:
         None is the whole set. "auto" is the whole set up to 256 samples, else 64. `lm` always takes the whole set.
     max_epochs : int
         Passes over the samples; iterations of `lm`.
-    l1, l2 : float
-        The loss grows by `l1 * sum |w| + l2 / 2 * sum w^2`, bias edges left out. `lm` knows no l1.
+    l1, l2 : float, float or "auto"
+        The mean loss grows by `l1 * sum |w| + l2 / 2 * sum w^2`, bias edges left out. `lm` knows no l1. With
+        l2="auto", `lm` finds it from the evidence of the samples, the others take 1e-4.
     gradient : "auto", "forward", "factored", "blocks" or "adjoint"
     patience, tol : int, float
         Stop when the loss (of the held-out samples if there are any) has not fallen by `tol` within `patience`
@@ -53,10 +56,10 @@ class Settings:
     batch_size: int | str | None = "auto"
     max_epochs: int = 300
     l1: float = 0.0
-    l2: float = 0.0
+    l2: float | str = "auto"
     gradient: str = "auto"
     patience: int = 20
-    tol: float = 1e-5
+    tol: float = 1e-4
     n_restarts: int = 1
     momentum: float = 0.9
     nesterov: bool = True
@@ -69,7 +72,9 @@ class Settings:
         known("schedule", self.schedule, SCHEDULES)
         known("gradient", self.gradient, GRADIENTS)
         self._set("learning_rate", "a positive number", lambda v: 0 < v < math.inf)
-        for name in ("l1", "l2", "tol"):
+        if isinstance(self.l2, str) and self.l2 != "auto":
+            raise MeshError(f'l2 must be "auto" or a number of at least 0, got {self.l2!r}')
+        for name in ("l1", "tol") if self.l2 == "auto" else ("l1", "l2", "tol"):
             self._set(name, "a number of at least 0", lambda v: 0 <= v < math.inf)
         self._set("momentum", "a number from 0 to below 1", lambda v: 0 <= v < 1)
         self._set("epsilon", "a number of at least 0", lambda v: 0 <= v < math.inf)
@@ -104,6 +109,11 @@ class Settings:
         if isinstance(self.batch_size, str):
             return n_samples if n_samples <= FULL_UP_TO else MINI
         return min(self.batch_size, n_samples)
+
+    @property
+    def fixed_l2(self) -> float:
+        """The l2 of solvers that cannot find it themselves."""
+        return PLAIN_L2 if isinstance(self.l2, str) else self.l2
 
     def share_of_rate(self, progress: float) -> float:
         """What the schedule leaves of the rate after a share of all steps."""

@@ -20,6 +20,7 @@ class Samples:
 
     X: Array
     targets: Targets
+    mass: float  # sum of the sample weights; the number of samples if there are none
 
     @property
     def count(self) -> int:
@@ -41,6 +42,7 @@ class Progress(NamedTuple):
     hits: float
     gradient_norm: float
     rate: float
+    fell: float | None = None  # how much what is minimised fell, if the penalty was moved meanwhile
     finished: str = ""  # why there is no point in going on, if there is none
     note: str = ""
 
@@ -49,6 +51,7 @@ class Solver(Protocol):
     """Advances the weights of a mesh."""
 
     epoch: int
+    l2: float
 
     def advance(self, most: int) -> Progress:
         """Run some epochs, at most so many, in place."""

@@ -21,7 +21,7 @@ from meshnn.training.first_order import FirstOrder
 from meshnn.training.history import History, HistoryRow
 from meshnn.training.levenberg import LevenbergMarquardt
 from meshnn.training.settings import Choice, Settings, choose_solver
-from meshnn.training.solver import Samples, Solver, State
+from meshnn.training.solver import Progress, Samples, Solver, State
 
 __all__ = ["Trainer"]
 
@@ -78,6 +78,7 @@ class Trainer:
     def _begin(self) -> Solver:
         self._best_value, self._best_epoch = math.inf, 0  # of this start
         self._plateau_value = math.inf
+        self._fallen = 0.0  # what has been gained under whatever penalty there was
         self._best = self.mesh.weights.copy()
         if self.choice.solver == "lm":
             return LevenbergMarquardt(self.mesh, self.samples, self.settings)
@@ -89,6 +90,11 @@ class Trainer:
         if self._kept is not None and self._kept_value <= self._best_value:
             return self._kept.copy()
         return self._best.copy()
+
+    @property
+    def l2(self) -> float:
+        """The penalty, as found or given."""
+        return self._solver.l2
 
     def rows(self) -> Iterator[HistoryRow]:
         """Train; the weights end as the best ones, whether this runs to its end or `stop` ends it."""
@@ -111,7 +117,7 @@ class Trainer:
                 settings.n_threads,
             )  # fmt: skip
         value = progress.loss if self.validation is None else held_out
-        note = progress.note or self._judge(value, progress.finished)
+        note = progress.note or self._judge(value, progress)
         restart = self._restart
         if solver.epoch >= settings.max_epochs or self._stopped:
             self._end_start()
@@ -131,12 +137,15 @@ class Trainer:
 
     _stopped = False
 
-    def _judge(self, value: float, finished: str) -> str:
+    def _judge(self, value: float, progress: Progress) -> str:
         """Remember the best weights; the reason to stop this start, if there is one."""
-        epoch, settings = self._solver.epoch, self.settings
-        if value < self._best_value:
+        epoch, settings, finished = self._solver.epoch, self.settings, progress.finished
+        # every iteration of lm lowers what it minimises, but what that is may change with the penalty: the last is best
+        if value < self._best_value or (self.validation is None and self.choice.solver == "lm"):
             self._best_value = value
             self._best = self.mesh.weights.copy()
+        if self.validation is None and progress.fell is not None:
+            value = self._fallen = self._fallen - progress.fell
         if value < self._plateau_value - settings.tol:
             self._plateau_value, self._best_epoch = value, epoch
         if settings.tol == 0.0:
@@ -189,7 +198,7 @@ class Trainer:
             "random": self._rng.bit_generator.state,
             "numbers": {
                 name: _encode(getattr(self, f"_{name}"))
-                for name in ("best_value", "plateau_value", "kept_value", "best_epoch")
+                for name in ("best_value", "plateau_value", "fallen", "kept_value", "best_epoch")
             },
             "notes": [row.note for row in self.history],
         }

@@ -1,0 +1,20 @@
+"""Pictures of nets. They need matplotlib (the extra `plots`), which is imported when something is drawn."""
+
+from meshnn.plots.curves import draw_history
+from meshnn.plots.graph import draw_graph
+from meshnn.plots.matrix import draw_adjacency
+from meshnn.plots.page import PANELS, plot_model
+from meshnn.plots.regions import Regions, draw_regions
+from meshnn.plots.save import check_figure_path, save_figure
+
+__all__ = [
+    "PANELS",
+    "Regions",
+    "check_figure_path",
+    "draw_adjacency",
+    "draw_graph",
+    "draw_history",
+    "draw_regions",
+    "plot_model",
+    "save_figure",
+]

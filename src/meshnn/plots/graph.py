@@ -1,0 +1,369 @@
+"""The graph of a net: neurons as dots, edges coloured by the sign of their weight."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from meshnn.errors import MeshError
+from meshnn.plots import style
+from meshnn.plots.layout import Places, place_neurons
+from meshnn.topology import Topology
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["dead_mask", "draw_graph"]
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
+
+MOST_EDGES = 5000  # more are a grey cloud
+MOST_NUMBERS = 60  # neurons that get their number
+MOST_ARROWS = 400  # edges that get an arrowhead
+
+_WIDEST = 3.0  # points
+_STEPS = np.linspace(0.0, 1.0, 17)  # points of a curve
+
+
+def draw_graph(
+    ax: Axes,
+    topology: Topology,
+    weights: ArrayLike,
+    *,
+    ticks: int | None = None,
+    dead: ArrayLike | None = None,
+    feature_names: Sequence[object] | None = None,
+    output_names: Sequence[object] | None = None,
+) -> None:
+    """Draw the graph: inputs left, outputs right, hidden neurons between.
+
+    Blue edges have positive weights, orange ones negative; the stronger, the wider. Edges that cannot influence an
+    output are dotted and grey. Of very many edges only the strongest are drawn, and the title says so.
+
+    Parameters
+    ----------
+    ax : matplotlib.axes.Axes
+    topology : Topology
+    weights : array_like (n_edges,)
+    ticks : int, optional
+        Edges dead at so many ticks are drawn as dead.
+    dead : array_like of bool (n_edges,), optional
+        The dead edges, if they are known better than `topology.dead_edges(ticks)`: activations matter.
+    feature_names, output_names : sequences, optional
+        Written beside the inputs and outputs.
+
+    Examples
+    --------
+    >>> from matplotlib.figure import Figure
+    >>> from meshnn import Topology
+    >>> from meshnn.plots import draw_graph
+    >>> ax = Figure().subplots()
+    >>> draw_graph(ax, Topology.layered([2, 1]), [0.5, -1.0, 0.1])
+    >>> ax.get_title(loc="left")
+    'Graph'
+    """
+    style.require_matplotlib()
+    w = style.as_weights(weights, topology.n_edges)
+    off = dead_mask(topology, ticks, dead)
+    features = style.as_names("feature_names", feature_names, topology.n_inputs)
+    outputs = style.as_names("output_names", output_names, topology.n_outputs)
+    wide, high = style.axes_size(ax)
+    beside = 50 + 60 * (features is not None) + 60 * (outputs is not None)  # points that names take
+    places = place_neurons(topology, float(np.clip((wide - beside) / max(high - 60, 1), 1.1, 2.0)))
+    drawn = _strongest(w, off)
+    curves = _curves(topology, places, drawn)
+    _frame(ax, places, curves)
+    points = _points_per_unit(ax, wide, high)
+    _draw_edges(ax, topology, places, drawn, curves, w, off)
+    _draw_neurons(ax, topology, places, points)
+    _draw_names(ax, topology, places, points, features, outputs)
+    _draw_captions(ax, topology, places)
+    _draw_legend(ax, w[drawn], off[drawn], ticks)
+    cut = f": strongest {len(drawn):,} of {topology.n_edges:,} edges" if len(drawn) < topology.n_edges else ""
+    style.panel_title(ax, "Graph" + cut)
+
+
+def dead_mask(topology: Topology, ticks: int | None, dead: ArrayLike | None) -> BoolArray:
+    """The edges to draw as dead `(n_edges,)`: those given, else those of the topology at so many ticks."""
+    if dead is None:
+        none = np.zeros(topology.n_edges, dtype=np.bool_)
+        return none if ticks is None else topology.dead_edges(ticks)
+    mask = np.asarray(dead)
+    if mask.shape != (topology.n_edges,) or mask.dtype != np.bool_:
+        raise MeshError(
+            f"dead must be a mask of shape ({topology.n_edges},), got shape {mask.shape} of dtype {mask.dtype}"
+        )
+    return mask
+
+
+def _strongest(w: FloatArray, dead: BoolArray) -> IntArray:
+    """Edges to draw, weakest first, so that strong ones lie on top. Live ones are taken before dead ones."""
+    rank = np.where(dead, -1.0, np.abs(w))
+    return np.argsort(rank, kind="stable")[-MOST_EDGES:]
+
+
+# -- edges -------------------------------------------------------------------------------------------------------
+
+
+def _curves(topology: Topology, places: Places, edges: IntArray) -> FloatArray:
+    """The path of every edge `(edges, steps, 2)`: straight, bowed where it would hide, a loop at its own neuron."""
+    src, dst = topology.src[edges], topology.dst[edges]
+    n = topology.n_neurons
+    two_way = np.isin(src * n + dst, dst * n + src)
+    upright = np.abs(places.xy[src, 0] - places.xy[dst, 0]) < 1e-9  # within a column
+    bow = np.where(two_way, 0.13, np.where(upright, 0.3, 0.0))
+    if n <= MOST_NUMBERS and len(edges) <= 4 * MOST_ARROWS:
+        bow = _clear_bows(places, src, dst, bow, two_way)
+    curves = _bowed(places.xy[src], places.xy[dst], bow)
+    loops = np.flatnonzero(src == dst)
+    curves[loops] = _loops(places, src[loops])
+    return curves
+
+
+def _bowed(a: FloatArray, b: FloatArray, bow: FloatArray) -> FloatArray:
+    """Parabolas from a to b. A bow is relative to the length and to the right of the way, so opposite edges part."""
+    along = b - a
+    middle = (a + b) / 2 + bow[:, None] * np.stack([along[:, 1], -along[:, 0]], axis=1)
+    t = _STEPS[None, :, None]
+    return np.asarray((1 - t) ** 2 * a[:, None] + 2 * t * (1 - t) * middle[:, None] + t**2 * b[:, None])
+
+
+def _clear_bows(places: Places, src: IntArray, dst: IntArray, bow: FloatArray, two_way: BoolArray) -> FloatArray:
+    """The bows, changed for edges that would pass behind another neuron: the least of some bows that does not."""
+    a, b = places.xy[src], places.xy[dst]
+    best = bow.copy()
+    hidden = _passed(places, src, dst, _bowed(a, b, bow))
+    for more in (0.08, -0.08, 0.16, -0.16, 0.25, -0.25, 0.35, -0.35):
+        retry = np.flatnonzero((hidden > 0) & ((more > 0) | ~two_way))  # opposite edges keep to their own side
+        other = bow[retry] + more
+        passed = _passed(places, src[retry], dst[retry], _bowed(a[retry], b[retry], other))
+        better = passed < hidden[retry]
+        best[retry[better]] = other[better]
+        hidden[retry] = np.minimum(passed, hidden[retry])
+    return best
+
+
+def _passed(places: Places, src: IntArray, dst: IntArray, curves: FloatArray) -> IntArray:
+    """How many neurons each curve passes behind, its own ends apart."""
+    n, steps = len(places.xy), curves.shape[1]
+    near = np.zeros((len(curves), n), dtype=np.bool_)
+    for k in range(steps - 1):  # pieces of curves are so short that only their distance as segments is right
+        start, along = curves[:, k], curves[:, k + 1] - curves[:, k]
+        to = places.xy[None] - start[:, None]
+        length = np.maximum((along**2).sum(axis=1), 1e-12)[:, None]
+        t = np.clip((to * along[:, None]).sum(axis=2) / length, 0.0, 1.0)
+        gap = np.linalg.norm(to - t[..., None] * along[:, None], axis=2)
+        near |= gap < 1.15 * places.radius
+    row = np.arange(len(curves))
+    near[row, src] = near[row, dst] = False
+    return np.asarray(near.sum(axis=1))
+
+
+def _loops(places: Places, neurons: IntArray) -> FloatArray:
+    """Small circles that touch their neuron: away from the middle of a ring, to the upper right in a column."""
+    out = np.tile(np.sqrt([0.5, 0.5]), (len(neurons), 1))
+    if not places.columns:
+        away = places.xy[neurons] - places.centre
+        length = np.linalg.norm(away, axis=1)
+        far = length > 1e-9
+        out[far] = away[far] / length[far, None]
+    r = places.radius[neurons][:, None]
+    middle = places.xy[neurons] + 1.5 * r * out
+    turn = 2 * np.pi * _STEPS
+    circle = np.stack([np.cos(turn), np.sin(turn)], axis=1)
+    return np.asarray(middle[:, None] + 0.85 * r[:, None] * circle[None], dtype=np.float64)
+
+
+def _draw_edges(
+    ax: Axes,
+    topology: Topology,
+    places: Places,
+    edges: IntArray,
+    curves: FloatArray,
+    w: FloatArray,
+    dead: BoolArray,
+) -> None:
+    from matplotlib.collections import LineCollection, PolyCollection
+    from matplotlib.colors import to_rgb
+
+    off = dead[edges]
+    grey = LineCollection(_segments(curves[off]), colors=style.DEAD, linewidths=0.7, linestyles=(0, (1, 2)), zorder=1)
+    grey.set_gid("dead edges")
+    ax.add_collection(grey, autolim=False)
+
+    live, curves = edges[~off], curves[~off]
+    strength = np.abs(w[live])
+    strength = strength / max(float(strength.max(initial=0.0)), 1e-300)
+    crowd = _crowding(len(live))
+    palette = np.array([to_rgb(style.NEGATIVE), to_rgb(style.FAINT), to_rgb(style.POSITIVE)])
+    colours = np.empty((len(live), 4))
+    colours[:, :3] = palette[np.sign(w[live]).astype(np.int64) + 1]
+    colours[:, 3] = 0.4 * crowd + (0.9 - 0.4 * crowd) * strength
+    widths = crowd * (_WIDEST - 2.5 * (1 - strength))
+    lines = LineCollection(_segments(curves), colors=colours, linewidths=widths, zorder=2, capstyle="butt")
+    lines.set_gid("edges")
+    ax.add_collection(lines, autolim=False)
+    if len(live) > MOST_ARROWS:
+        return
+
+    ends = np.flatnonzero(topology.src[live] != topology.dst[live])
+    to = topology.dst[live[ends]]
+    triangles = _arrowheads(curves[ends], places.radius[to], strength[ends])
+    heads = PolyCollection(list(triangles), facecolors=colours[ends], linewidths=0, zorder=2.5)
+    heads.set_gid("arrowheads")
+    ax.add_collection(heads, autolim=False)
+
+
+def _segments(curves: FloatArray) -> list[FloatArray]:
+    """The curves, straight ones as their two ends: files get much smaller."""
+    middle = (curves[:, 0] + curves[:, -1]) / 2
+    bent = np.abs(curves[:, len(_STEPS) // 2] - middle).max(axis=1) > 1e-9
+    return [curve if curved else curve[[0, -1]] for curve, curved in zip(curves, bent, strict=True)]
+
+
+def _crowding(count: int) -> float:
+    """How much thinner and paler so many edges are drawn than few."""
+    return float(np.clip((150 / max(count, 1)) ** 0.35, 0.3, 1.0))
+
+
+def _arrowheads(curves: FloatArray, radius: FloatArray, strength: FloatArray) -> FloatArray:
+    """Triangles `(edges, 3, 2)` whose tips touch the neurons that the curves lead to."""
+    distance = np.linalg.norm(curves - curves[:, -1:], axis=2)
+    near = np.argmax(distance < 1.3 * radius[:, None], axis=1)  # the curve enters the neuron about here
+    before = curves[np.arange(len(curves)), np.maximum(near - 1, 0)]
+    back = before - curves[:, -1]
+    back /= np.maximum(np.linalg.norm(back, axis=1), 1e-12)[:, None]
+    across = np.stack([-back[:, 1], back[:, 0]], axis=1)
+    size = (0.006 + 0.011 * strength)[:, None]
+    tip = curves[:, -1] + radius[:, None] * back
+    return np.stack([tip, tip + 2 * size * back + size * across, tip + 2 * size * back - size * across], axis=1)
+
+
+# -- neurons and what is written ---------------------------------------------------------------------------------
+
+
+def _frame(ax: Axes, places: Places, curves: FloatArray) -> None:
+    """Axes of equal scale around everything; names may stand outside, the layout of the figure makes room."""
+    edge = places.radius.max() * 1.1
+    corners = np.vstack([places.xy - edge, places.xy + edge, curves.reshape(-1, 2), [[0.5, -0.02], [0.5, 1.02]]])
+    low, high = corners.min(axis=0), corners.max(axis=0)
+    ax.set_xlim(low[0] - 0.01, high[0] + 0.01)
+    ax.set_ylim(low[1] - 0.01, high[1] + 0.06)  # the captions stand above
+    ax.set_aspect("equal")
+    ax.set_axis_off()
+
+
+def _points_per_unit(ax: Axes, wide: float, high: float) -> float:
+    (left, right), (bottom, top) = ax.get_xlim(), ax.get_ylim()
+    return 0.7 * min(wide / (right - left), high / (top - bottom))  # titles and names take their part
+
+
+def _draw_neurons(ax: Axes, topology: Topology, places: Places, points: float) -> None:
+    from matplotlib.collections import EllipseCollection, PolyCollection
+
+    t = topology
+    fill = np.full(t.n_neurons, "#ffffff", dtype=object)
+    fill[t.inputs] = "#d9d9d9"
+    fill[t.outputs] = style.INK
+    round_ones = np.ones(t.n_neurons, dtype=np.bool_)
+    if t.bias:
+        b = t.n_inputs
+        round_ones[b] = False
+        corners = places.xy[b] + 0.95 * places.radius[b] * np.array([[-1, -1], [1, -1], [1, 1], [-1, 1]])
+        square = PolyCollection([corners], facecolors="#d9d9d9", edgecolors=style.INK, linewidths=0.9, zorder=3)
+        square.set_gid("bias")
+        ax.add_collection(square, autolim=False)
+    width = 2 * places.radius[round_ones]
+    dots = EllipseCollection(
+        width,
+        width,
+        np.zeros(len(width)),
+        units="xy",
+        offsets=places.xy[round_ones],
+        offset_transform=ax.transData,
+        facecolors=fill[round_ones].tolist(),
+        edgecolors=style.INK,
+        linewidths=float(np.clip(width.min() * points / 12, 0.1, 0.9)),
+        zorder=3,
+    )
+    dots.set_gid("neurons")
+    ax.add_collection(dots, autolim=False)
+
+
+def _draw_names(
+    ax: Axes,
+    topology: Topology,
+    places: Places,
+    points: float,
+    features: list[str] | None,
+    outputs: list[str] | None,
+) -> None:
+    t = topology
+    if t.n_neurons <= MOST_NUMBERS:
+        for k in range(t.n_neurons):
+            size = min(style.SMALL, places.radius[k] * points * 1.2)  # two digits fit into the dot
+            if size >= 4.5:
+                colour = "white" if k >= t.outputs[0] else style.INK
+                x, y = places.xy[k]
+                ax.text(x, y, str(k), ha="center", va="center_baseline", fontsize=size, color=colour, zorder=4)
+    if t.bias and (t.n_neurons <= MOST_NUMBERS or features is not None):
+        _name(ax, places, t.n_inputs, "bias", "right", style.SMALL)
+    for names, neurons, side in ((features, t.inputs, "right"), (outputs, t.outputs, "left")):
+        size = _room_for_names(places.xy[neurons]) * points
+        if names is not None and size >= 5.5:
+            for name, k in zip(names, neurons.tolist(), strict=True):
+                _name(ax, places, k, name, side, min(size, style.SMALL))
+
+
+def _room_for_names(xy: FloatArray) -> float:
+    """The largest type that does not overlap in a column; 0 beside several columns."""
+    if np.ptp(xy[:, 0]) > 1e-9:
+        return 0.0
+    return 1.0 if len(xy) == 1 else 0.9 * float(xy[0, 1] - xy[1, 1])
+
+
+def _name(ax: Axes, places: Places, k: int, name: str, side: str, size: float) -> None:
+    x, y = places.xy[k]
+    beside = (places.radius[k] + 0.012) * (-1 if side == "right" else 1)
+    ax.text(x + beside, y, name, ha=side, va="center", fontsize=size, color=style.INK, parse_math=False, zorder=4)
+
+
+def _draw_captions(ax: Axes, topology: Topology, places: Places) -> None:
+    """How many of each, above them."""
+    t = topology
+    groups = [(t.inputs, "input"), (t.hidden, "hidden"), (t.outputs, "output")]
+    top = ax.get_ylim()[1]
+    for neurons, word in groups:
+        if len(neurons):
+            x = (places.xy[neurons, 0].min() + places.xy[neurons, 0].max()) / 2
+            plural = "s" if word != "hidden" and len(neurons) != 1 else ""
+            text = f"{len(neurons):,} {word}{plural}"
+            ax.text(x, top, text, ha="center", va="top", fontsize=style.SMALL, color=style.FAINT)
+
+
+def _draw_legend(ax: Axes, w: FloatArray, dead: BoolArray, ticks: int | None) -> None:
+    from matplotlib.lines import Line2D
+
+    live = w[~dead]
+    strongest = float(np.abs(live).max(initial=0.0))
+    handles = []
+    if (live > 0).any():
+        handles.append(Line2D([], [], color=style.POSITIVE, lw=2.2, label="positive"))
+    if (live < 0).any():
+        handles.append(Line2D([], [], color=style.NEGATIVE, lw=2.2, label="negative"))
+    if (live == 0).any():
+        handles.append(Line2D([], [], color=style.FAINT, lw=0.8, alpha=0.6, label="zero"))
+    if strongest:
+        widest = _WIDEST * _crowding(len(live))
+        handles.append(Line2D([], [], color=style.FAINT, lw=widest, label=f"|weight| = {strongest:.3g}"))
+    if dead.any():
+        when = "" if ticks is None else f" at {ticks} tick{'' if ticks == 1 else 's'}"
+        handles.append(Line2D([], [], color=style.DEAD, lw=0.9, ls=(0, (1, 2)), label=f"dead{when}"))
+    if handles:
+        place = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.01), "ncols": len(handles)}
+        ax.legend(handles=handles, **style.legend_options(**place))

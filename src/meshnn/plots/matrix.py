@@ -1,0 +1,105 @@
+"""The adjacency matrix of a net as a picture."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from meshnn.plots import style
+from meshnn.topology import Topology
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["draw_adjacency"]
+
+FloatArray = NDArray[np.float64]
+
+MOST_CELLS = 400  # rows and columns; a screen has not many more dots for them
+
+
+def draw_adjacency(ax: Axes, topology: Topology, weights: ArrayLike) -> None:
+    """Draw the matrix A: row i, column j is the edge from neuron i to neuron j. White where there is no edge.
+
+    Of more than 400 neurons several share a cell; it shows the strongest of their weights, and the title says so.
+
+    Parameters
+    ----------
+    ax : matplotlib.axes.Axes
+    topology : Topology
+    weights : array_like (n_edges,)
+
+    Examples
+    --------
+    >>> from matplotlib.figure import Figure
+    >>> from meshnn import Topology
+    >>> from meshnn.plots import draw_adjacency
+    >>> ax = Figure().subplots()
+    >>> draw_adjacency(ax, Topology.layered([1, 1], bias=False), [0.5])
+    >>> ax.images[0].get_array().tolist()
+    [[None, 0.5], [None, None]]
+    """
+    style.require_matplotlib()
+    w = style.as_weights(weights, topology.n_edges)
+    per_cell = -(-topology.n_neurons // MOST_CELLS)
+    cells = _cells(topology, w, per_cell)
+    strongest = float(np.abs(w).max(initial=0.0)) or 1.0
+    image = ax.imshow(
+        np.ma.masked_invalid(cells), cmap=style.diverging(), vmin=-strongest, vmax=strongest, interpolation="nearest"
+    )
+    _draw_groups(ax, topology, per_cell, len(cells))
+    style.colour_bar(ax, image)
+    shared = f": each cell the strongest of {per_cell} by {per_cell}" if per_cell > 1 else ""
+    style.panel_title(ax, "Weights" + shared)
+
+
+def _cells(topology: Topology, w: FloatArray, per_cell: int) -> FloatArray:
+    """The weight of largest size in each cell, NaN where there is none; the matrix itself is never filled."""
+    size = -(-topology.n_neurons // per_cell)
+    at = (topology.src // per_cell) * size + topology.dst // per_cell
+    cells = np.full(size * size, np.nan)
+    order = np.argsort(np.abs(w), kind="stable")
+    cells[at[order]] = w[order]  # the last one written stays: the strongest
+    return cells.reshape(size, size)
+
+
+def _draw_groups(ax: Axes, topology: Topology, per_cell: int, size: int) -> None:
+    """Lines between inputs, bias, hidden neurons and outputs, and their names along both sides."""
+    t = topology
+    counts = [("inputs", t.n_inputs), ("bias", int(t.bias)), ("hidden", t.n_hidden), ("outputs", t.n_outputs)]
+    names = [name for name, count in counts if count]
+    edges = np.concatenate([[0], np.cumsum([count for _, count in counts if count])]) / per_cell - 0.5
+    for at in edges[1:-1]:
+        ax.axhline(at, color=style.INK, lw=0.6)
+        ax.axvline(at, color=style.INK, lw=0.6)
+    ax.set_xlim(edges[0], edges[-1])
+    ax.set_ylim(edges[-1], edges[0])
+    centres = _apart((edges[1:] + edges[:-1]) / 2, 0.075 * size)
+    centres = np.clip(centres, edges[0], edges[-1])
+    ax.set_xticks(centres, names, rotation=45, ha="left", rotation_mode="anchor")
+    ax.set_yticks(centres, names)
+    ax.xaxis.tick_top()
+    ax.xaxis.set_label_position("top")
+    ax.set_xlabel("to", fontsize=style.SMALL, color=style.FAINT, labelpad=1)
+    ax.set_ylabel("from", fontsize=style.SMALL, color=style.FAINT, labelpad=1)
+    ax.tick_params(length=0, labelsize=style.SMALL, labelcolor=style.INK, pad=3)
+    for spine in ax.spines.values():
+        spine.set_color(style.INK)
+        spine.set_linewidth(0.6)
+
+
+def _apart(centres: FloatArray, gap: float) -> FloatArray:
+    """The centres moved as little as it takes to be `gap` apart: neighbours that are too close share the shift."""
+    # Least squares under an order: with the gaps subtracted, it is the isotonic fit (pool adjacent violators).
+    shift = gap * np.arange(len(centres))
+    pools: list[tuple[float, int]] = []
+    for value in (centres - shift).tolist():
+        mean, count = value, 1
+        while pools and pools[-1][0] > mean:
+            before, many = pools.pop()
+            mean, count = (mean * count + before * many) / (count + many), count + many
+        pools.append((mean, count))
+    means = np.repeat([mean for mean, _ in pools], [count for _, count in pools])
+    return np.asarray(means + shift)

@@ -1,0 +1,260 @@
+"""What a net of two features decides, wherever they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from meshnn.errors import MeshError
+from meshnn.plots import style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.image import AxesImage
+
+__all__ = ["Regions", "draw_regions"]
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
+Bounds = tuple[float, float, float, float]
+
+RESOLUTION = 200  # samples along each side
+MOST_POINTS = 2000
+MOST_CLASSES = 10  # in the legend
+
+_VALUES = "cividis"  # the same to every eye
+
+
+@dataclass(frozen=True)
+class Regions:
+    """The arguments of `draw_regions`, for `plot_model`.
+
+    Examples
+    --------
+    >>> from meshnn.plots import Regions
+    >>> Regions(lambda X: X[:, 0], bounds=(0, 1, 0, 1)).bounds
+    (0, 1, 0, 1)
+    """
+
+    decide: Callable[[FloatArray], ArrayLike]
+    bounds: Bounds
+    classes: Sequence[object] | None = None
+    feature_names: Sequence[object] | None = None
+    points: ArrayLike | None = None
+    labels: ArrayLike | None = None
+    test_mask: ArrayLike | None = None
+
+
+def draw_regions(
+    ax: Axes,
+    decide: Callable[[FloatArray], ArrayLike],
+    bounds: Bounds,
+    *,
+    classes: Sequence[object] | None = None,
+    feature_names: Sequence[object] | None = None,
+    points: ArrayLike | None = None,
+    labels: ArrayLike | None = None,
+    test_mask: ArrayLike | None = None,
+) -> None:
+    """Draw which class is decided for every pair of features (the surer, the deeper its colour), or the value.
+
+    Parameters
+    ----------
+    ax : matplotlib.axes.Axes
+    decide : function of an array (m, 2)
+        Gives probabilities (m, k), k = 1 being that of the second of two classes; or values (m,).
+    bounds : (left, right, bottom, top)
+    classes : sequence, optional
+        Names of the classes; 0, 1, ... if there are none.
+    feature_names : sequence of 2 names, optional
+    points : array_like (p, 2), optional
+        Samples to draw on top; at most 2,000 of them are.
+    labels : array_like (p,), optional
+        Their classes, as in `classes`, or as numbers from 0; or their values.
+    test_mask : array_like of bool (p,), optional
+        Points that the net was tested on: drawn as diamonds.
+
+    Examples
+    --------
+    >>> from matplotlib.figure import Figure
+    >>> from meshnn.plots import draw_regions
+    >>> ax = Figure().subplots()
+    >>> draw_regions(ax, lambda X: X[:, 0] * X[:, 1], (-1, 1, -1, 1), feature_names=["a", "b"])
+    >>> ax.get_title(loc="left"), ax.get_xlabel()
+    ('Output', 'a')
+    """
+    style.require_matplotlib()
+    left, right, bottom, top = _checked(bounds)
+    x, y = _middles(left, right), _middles(bottom, top)
+    grid = np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2)
+    answer = _answers(decide, grid)
+    names = style.as_names("feature_names", feature_names, 2) or ["x1", "x2"]
+    samples = _Samples.checked(points, labels, test_mask)
+    style.quiet_axes(ax)
+    if answer.ndim == 1:
+        _draw_values(ax, x, y, answer, (left, right, bottom, top), samples)
+    else:
+        _draw_classes(ax, x, y, answer, (left, right, bottom, top), samples, classes)
+    ax.set_xlim(left, right)
+    ax.set_ylim(bottom, top)
+    ax.set_xlabel(names[0], fontsize=style.SMALL, color=style.INK, parse_math=False)
+    ax.set_ylabel(names[1], fontsize=style.SMALL, color=style.INK, parse_math=False)
+    left_out = "" if samples is None or not samples.thinned else f": {MOST_POINTS:,} of {samples.thinned:,} points"
+    style.panel_title(ax, ("Output" if answer.ndim == 1 else "Decision regions") + left_out)
+
+
+def _checked(bounds: Bounds) -> Bounds:
+    values = np.asarray(bounds, dtype=np.float64)
+    if values.shape != (4,) or not np.isfinite(values).all() or values[0] >= values[1] or values[2] >= values[3]:
+        raise MeshError(f"bounds must be (left, right, bottom, top), left < right and bottom < top, got {bounds!r}")
+    left, right, bottom, top = values.tolist()
+    return left, right, bottom, top
+
+
+def _middles(low: float, high: float) -> FloatArray:
+    """The middles of the cells: a picture of them fills the bounds exactly."""
+    return low + (high - low) * (np.arange(RESOLUTION) + 0.5) / RESOLUTION
+
+
+def _answers(decide: Callable[[FloatArray], ArrayLike], grid: FloatArray) -> FloatArray:
+    answer = np.asarray(decide(grid), dtype=np.float64)
+    if answer.ndim not in (1, 2) or len(answer) != len(grid) or answer.size == 0:
+        raise MeshError(f"decide must give {len(grid)} values or rows of probabilities, got shape {answer.shape}")
+    if not np.isfinite(answer).any():
+        raise MeshError("decide gave no finite number within the bounds, so there is nothing to draw")
+    if answer.ndim == 2 and answer.shape[1] == 1:
+        answer = np.hstack([1 - answer, answer])
+    return answer
+
+
+@dataclass(frozen=True)
+class _Samples:
+    """Points to draw, already thinned."""
+
+    xy: FloatArray
+    labels: NDArray[Any] | None
+    test: BoolArray
+    thinned: int  # how many there were, 0 if all are drawn
+
+    @classmethod
+    def checked(
+        cls, points: ArrayLike | None, labels: ArrayLike | None, test_mask: ArrayLike | None
+    ) -> _Samples | None:
+        if points is None:
+            return None
+        xy = np.asarray(points, dtype=np.float64)
+        if xy.ndim != 2 or xy.shape[1] != 2:
+            raise MeshError(f"points must have shape (p, 2), got {xy.shape}")
+        given = None if labels is None else np.asarray(labels)
+        test = np.zeros(len(xy), dtype=np.bool_) if test_mask is None else np.asarray(test_mask)
+        for name, array in (("labels", given), ("test_mask", test)):
+            if array is not None and array.shape != (len(xy),):
+                raise MeshError(f"{name} must have shape ({len(xy)},), one for each point, got {array.shape}")
+        if test.dtype != np.bool_:
+            raise MeshError(f"test_mask must be a mask, got dtype {test.dtype}")
+        if len(xy) <= MOST_POINTS:
+            return cls(xy, given, test, 0)
+        kept = np.linspace(0, len(xy) - 1, MOST_POINTS).astype(np.int64)
+        return cls(xy[kept], None if given is None else given[kept], test[kept], len(xy))
+
+
+# -- classes -----------------------------------------------------------------------------------------------------
+
+
+def _draw_classes(
+    ax: Axes,
+    x: FloatArray,
+    y: FloatArray,
+    answer: FloatArray,
+    bounds: Bounds,
+    samples: _Samples | None,
+    classes: Sequence[object] | None,
+) -> None:
+    k = answer.shape[1]
+    names = style.as_names("classes", classes, k) or [str(c) for c in range(k)]
+    palette = _palette(k)
+    answer = np.nan_to_num(answer, nan=1 / k, posinf=1.0, neginf=0.0)  # where it is not a number it is not sure
+    winner = answer.argmax(axis=1)
+    sure = np.clip((answer.max(axis=1) - 1 / k) / (1 - 1 / k), 0.0, 1.0)
+    depth = (0.12 + 0.5 * sure)[:, None]
+    picture = 1 - depth * (1 - palette[winner])
+    shape = (RESOLUTION, RESOLUTION)
+    ax.imshow(picture.reshape(*shape, 3), extent=bounds, origin="lower", aspect="auto", interpolation="nearest")
+    # Every boundary parts two classes, so the outlines of all classes but one show them all.
+    for c in np.unique(winner)[1:].tolist():
+        ahead = answer[:, c] - np.delete(answer, c, axis=1).max(axis=1)
+        if (ahead < 0).any():
+            ax.contour(x, y, ahead.reshape(shape), levels=[0.0], colors=style.INK, linewidths=0.9, alpha=0.8)
+    if samples is not None:
+        _draw_points(ax, samples, _class_colours(samples, palette, classes))
+    _draw_legend(ax, names, palette, samples, np.unique(winner))
+
+
+def _palette(k: int) -> FloatArray:
+    from matplotlib.colors import to_rgb
+
+    return np.array([to_rgb(style.CLASSES[c % len(style.CLASSES)]) for c in range(k)])
+
+
+def _class_colours(samples: _Samples, palette: FloatArray, classes: Sequence[object] | None) -> FloatArray:
+    """The colour of each point; dark grey for a label that is none of the classes."""
+    if samples.labels is None:
+        return np.full((len(samples.xy), 3), 0.25)
+    by_number = classes is None or (samples.labels.dtype.kind in "iu" and all(isinstance(c, str) for c in classes))
+    number = {value: c for c, value in enumerate(range(len(palette)) if by_number else classes or ())}
+    index = [number.get(label, -1) for label in samples.labels.tolist()]
+    return np.vstack([0.8 * palette, [[0.25, 0.25, 0.25]]])[index]  # darker than any region
+
+
+def _draw_points(ax: Axes, samples: _Samples, colours: FloatArray) -> None:
+    size = float(np.clip(6000 / max(len(samples.xy), 1), 8.0, 18.0))
+    for chosen, marker, edge, scale in ((~samples.test, "o", "white", 1.0), (samples.test, "D", style.INK, 1.1)):
+        if chosen.any():
+            x, y = samples.xy[chosen].T
+            dots = ax.scatter(x, y, s=scale * size, c=colours[chosen], marker=marker, edgecolors=edge, linewidths=0.45)
+            dots.set_gid("test points" if marker == "D" else "points")
+
+
+def _draw_legend(ax: Axes, names: list[str], palette: FloatArray, samples: _Samples | None, decided: IntArray) -> None:
+    from matplotlib.lines import Line2D
+
+    order = sorted(range(len(names)), key=lambda c: (c not in decided, c))[:MOST_CLASSES]  # what is seen comes first
+    order.sort()
+    handles = [Line2D([], [], ls="", marker="s", ms=6, color=tuple(palette[c])) for c in order]
+    written = [names[c] for c in order]
+    if len(names) > len(order):
+        handles.append(Line2D([], [], ls=""))
+        written.append(f"and {len(names) - len(order)} more")
+    if samples is not None and samples.test.any() and not samples.test.all():
+        for marker, edge, name in (("o", "white", "train"), ("D", style.INK, "test")):
+            handles.append(Line2D([], [], ls="", marker=marker, ms=5, color=style.FAINT, mec=edge, mew=0.6))
+            written.append(name)
+    options = style.legend_options(handletextpad=0.3, handlelength=1.0, labelspacing=0.35)
+    legend = ax.legend(handles, ["x"] * len(handles), loc="upper left", bbox_to_anchor=(1.02, 1.0), **options)
+    style.rename_legend(legend, written)
+
+
+# -- values ------------------------------------------------------------------------------------------------------
+
+
+def _draw_values(
+    ax: Axes, x: FloatArray, y: FloatArray, answer: FloatArray, bounds: Bounds, samples: _Samples | None
+) -> None:
+    values = np.ma.masked_invalid(answer.reshape(RESOLUTION, RESOLUTION))
+    image = ax.imshow(values, extent=bounds, origin="lower", aspect="auto", interpolation="nearest", cmap=_VALUES)
+    if values.min() < values.max():
+        ax.contour(x, y, values, levels=6, colors="white", linestyles="-", linewidths=0.6, alpha=0.6)
+    style.colour_bar(ax, image)
+    if samples is not None:
+        _draw_points(ax, samples, _value_colours(samples, image))
+
+
+def _value_colours(samples: _Samples, image: AxesImage) -> FloatArray:
+    if samples.labels is None:
+        return np.full((len(samples.xy), 3), 0.25)
+    return np.asarray(image.to_rgba(np.asarray(samples.labels, dtype=np.float64)))[:, :3]

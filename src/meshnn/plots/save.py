@@ -1,0 +1,98 @@
+"""Figures to files: the same figure gives the same bytes."""
+
+from __future__ import annotations
+
+import io
+import os
+import uuid
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from meshnn.errors import MeshError
+from meshnn.plots import style
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["check_figure_path", "save_figure"]
+
+#: Metadata that would change from one run to the next, by kind of file; None leaves it out.
+_UNDATED: dict[str, dict[str, None]] = {
+    "svg": {"Date": None},
+    "png": {"Software": None},
+    "pdf": {"CreationDate": None},
+}
+
+
+def check_figure_path(path: str | os.PathLike[str]) -> Path:
+    """The path, if a figure can be written to it; for those who want to know before they draw.
+
+    >>> from meshnn.plots import check_figure_path
+    >>> check_figure_path("net.svg").name
+    'net.svg'
+    """
+    target = Path(path)
+    if target.suffix.lower().removeprefix(".") not in _UNDATED:
+        got = f"ends in {target.suffix!r}" if target.suffix else "has no ending"
+        raise MeshError(f"cannot save a figure to {str(target)!r}, which {got}; use .svg, .png or .pdf")
+    try:
+        is_directory, has_parent = target.is_dir(), target.parent.is_dir()
+    except OSError as error:
+        raise MeshError(f"cannot save a figure to {str(target)!r}: {error.strerror or error}") from error
+    if is_directory:
+        raise MeshError(f"cannot save a figure to {str(target)!r}: it is a directory; name a file in it")
+    if not has_parent:
+        raise MeshError(
+            f"cannot save a figure to {str(target)!r}: there is no directory {str(target.parent)!r}; create it first"
+        )
+    return target
+
+
+def save_figure(figure: Figure, path: str | os.PathLike[str], dpi: float = 150) -> None:
+    """Write a figure as .svg, .png or .pdf. Nothing is left behind, and nothing overwritten, if it fails.
+
+    Text in an SVG is drawn as outlines: it looks the same wherever it is opened, whichever fonts are there.
+
+    Parameters
+    ----------
+    figure : matplotlib.figure.Figure
+    path : path-like
+        Its ending decides the format.
+    dpi : float
+        Dots per inch of a .png.
+
+    Examples
+    --------
+    >>> from matplotlib.figure import Figure
+    >>> from meshnn.plots import save_figure
+    >>> save_figure(Figure(), "net.bmp")
+    Traceback (most recent call last):
+        ...
+    meshnn.errors.MeshError: cannot save a figure to 'net.bmp', which ends in '.bmp'; use .svg, .png or .pdf
+    """
+    style.require_matplotlib()
+    target = check_figure_path(path)
+    kind = target.suffix.lower().removeprefix(".")
+    content = io.BytesIO()
+    with style.clean_style():
+        figure.savefig(content, format=kind, dpi=dpi, metadata=_UNDATED[kind])
+    _write(target, content.getvalue())
+
+
+def _write(target: Path, content: bytes) -> None:
+    """Write beside the target and rename: a reader sees the old file or the new one, never half of one."""
+    beside = None
+    try:
+        real = Path(os.path.realpath(target))  # a link stays a link
+        beside = real.with_name(f".{uuid.uuid4().hex}.tmp")
+        with open(beside, "xb") as file:
+            file.write(content)
+        os.replace(beside, real)
+    except (OSError, ValueError) as error:  # ValueError: a zero byte in the name
+        reason = getattr(error, "strerror", None) or error
+        raise MeshError(f"cannot save a figure to {str(target)!r}: {reason}") from error
+    finally:
+        if beside is not None:
+            with suppress(OSError):
+                beside.unlink(missing_ok=True)

@@ -1,0 +1,212 @@
+"""What the panels share: colours, sizes of type, how names are written, the check that matplotlib is there."""
+
+from __future__ import annotations
+
+import unicodedata
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from meshnn.errors import DataError, MeshError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.colors import Colormap
+    from matplotlib.image import AxesImage
+    from matplotlib.legend import Legend
+
+__all__ = [
+    "CLASSES",
+    "DEAD",
+    "FAINT",
+    "INK",
+    "NEGATIVE",
+    "POSITIVE",
+    "SMALL",
+    "TEXT",
+    "as_names",
+    "as_weights",
+    "axes_size",
+    "clean_style",
+    "colour_bar",
+    "diverging",
+    "empty_panel",
+    "legend_options",
+    "panel_title",
+    "quiet_axes",
+    "rename_legend",
+    "require_matplotlib",
+    "shorten",
+]
+
+POSITIVE = "#1f6fb2"
+NEGATIVE = "#e07b00"
+DEAD = "#9a9a9a"
+INK = "#2b2b2b"
+FAINT = "#8a8a8a"
+
+#: Ten colours that the common forms of colour blindness keep apart (Okabe and Ito's, three of Tol's); then again.
+CLASSES = (
+    "#1f6fb2",
+    "#e69f00",
+    "#009e73",
+    "#cc79a7",
+    "#56b4e9",
+    "#d55e00",
+    "#c9b800",
+    "#7f7f7f",
+    "#882255",
+    "#332288",
+)
+
+TEXT = 9.0  # points: titles of panels are one larger
+SMALL = 8.0
+
+#: Fonts that are taken, if they are installed, for letters that matplotlib's own lacks.
+_FALLBACKS = (
+    "Noto Sans CJK SC",
+    "Noto Sans CJK JP",
+    "Source Han Sans SC",
+    "WenQuanYi Micro Hei",
+    "WenQuanYi Zen Hei",
+    "Droid Sans Fallback",
+    "Microsoft YaHei",
+    "Yu Gothic",
+    "Malgun Gothic",
+    "PingFang SC",
+    "Hiragino Sans",
+    "Arial Unicode MS",
+    "Noto Sans Devanagari",
+    "Noto Sans Thai",
+    "Noto Sans Bengali",
+    "Nirmala UI",
+)
+
+
+def require_matplotlib() -> None:
+    """Raise a `MeshError` that says how to get matplotlib, if it is not there."""
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError as error:
+        raise MeshError("plots need matplotlib; pip install 'meshnn[plots]'") from error
+
+
+@contextmanager
+def clean_style() -> Iterator[None]:
+    """Matplotlib's defaults and our fonts, whatever the user's settings, so that a figure is the same anywhere.
+
+    Letters that no installed font has are drawn as boxes without a warning: a picture with boxes beats none.
+    """
+    import matplotlib
+    from matplotlib import font_manager
+
+    installed = {font.name for font in font_manager.fontManager.ttflist}
+    with matplotlib.rc_context(), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing from", category=UserWarning)
+        warnings.filterwarnings("ignore", message="Matplotlib currently does not support", category=UserWarning)
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update(
+            {
+                "font.family": ["DejaVu Sans", *(name for name in _FALLBACKS if name in installed)],
+                "font.size": TEXT,
+                "svg.hashsalt": "meshnn",
+                "svg.fonttype": "path",  # looks right without our font; text would be set in another, and overlap
+            }
+        )
+        yield
+
+
+def shorten(name: object, width: int = 14) -> str:
+    """A name on one line, cut with an ellipsis to the width; letters of East Asian scripts count twice.
+
+    >>> from meshnn.plots.style import shorten
+    >>> shorten("petal length in centimetres")
+    'petal length …'
+    """
+    line = "".join(c if c.isprintable() else " " for c in str(name)).strip()
+    wide = [2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in line]
+    if sum(wide) <= width:
+        return line
+    kept, room = 0, width - 1
+    while wide[kept] <= room:
+        room -= wide[kept]
+        kept += 1
+    return line[:kept] + "…"
+
+
+def as_names(what: str, names: Sequence[object] | None, count: int) -> list[str] | None:
+    """Shortened names, one for each, or None."""
+    if names is None:
+        return None
+    if len(names) != count:
+        raise MeshError(f"{what} must be {count} names, one each, got {len(names)}")
+    return [shorten(name) for name in names]
+
+
+def as_weights(weights: ArrayLike, n_edges: int) -> NDArray[np.float64]:
+    """Finite weights `(n_edges,)`."""
+    w = np.asarray(weights, dtype=np.float64)
+    if w.shape != (n_edges,):
+        raise DataError(f"weights must have shape ({n_edges},), one per edge of the topology; got {w.shape}")
+    bad = np.flatnonzero(~np.isfinite(w))
+    if bad.size:
+        raise DataError(f"weight {bad[0]} is {w[bad[0]]}, which cannot be drawn; {bad.size} of {n_edges} are like it")
+    return w
+
+
+def diverging() -> Colormap:
+    """Orange for negative, light grey for zero, blue for positive; white where there is nothing."""
+    from matplotlib.colors import LinearSegmentedColormap
+
+    steps = ["#8a3f00", NEGATIVE, "#f2c58c", "#e9e9e9", "#9cc3e4", POSITIVE, "#0b3a66"]
+    return LinearSegmentedColormap.from_list("meshnn", steps).with_extremes(bad="white")
+
+
+def axes_size(ax: Axes) -> tuple[float, float]:
+    """About the width and height of the axes in points: the layout is done later, and usually makes them larger."""
+    box, whole = ax.get_position(original=True), ax.figure.bbox
+    points = 72 / ax.figure.dpi * (1.0 if ax.figure.get_layout_engine() is None else 1.2)
+    return float(box.width * whole.width * points), float(box.height * whole.height * points)
+
+
+def panel_title(ax: Axes, text: str, above: float = 6.0) -> None:
+    """The title of a panel: left, plain, never read as mathematics; so many points above it."""
+    ax.set_title(text, loc="left", pad=above, fontsize=TEXT + 1, color=INK, parse_math=False)
+
+
+def quiet_axes(ax: Axes) -> None:
+    """Thin grey axes and small type; no lines where nothing is read off."""
+    for side, spine in ax.spines.items():
+        spine.set_visible(side in ("left", "bottom"))
+        spine.set_color(FAINT)
+        spine.set_linewidth(0.8)
+    ax.tick_params(colors=FAINT, labelcolor=INK, labelsize=SMALL, width=0.8, length=3)
+
+
+def colour_bar(ax: Axes, image: AxesImage) -> None:
+    """A colour bar that stays close to its picture, whatever the neighbours need."""
+    bar = ax.figure.colorbar(image, cax=ax.inset_axes((1.03, 0.1, 0.035, 0.8)))
+    bar.outline.set_visible(False)
+    bar.ax.tick_params(colors=FAINT, labelcolor=INK, labelsize=SMALL, width=0.8, length=3)
+
+
+def empty_panel(ax: Axes, text: str) -> None:
+    """A panel that only says why there is nothing in it."""
+    ax.set_axis_off()
+    ax.text(0.5, 0.5, text, transform=ax.transAxes, ha="center", va="center", fontsize=TEXT, color=FAINT)
+
+
+def rename_legend(legend: Legend, names: Sequence[str]) -> None:
+    """Write names as they are: a legend would drop those with a leading `_` and typeset those with a `$`."""
+    for text, name in zip(legend.get_texts(), names, strict=True):
+        text.set_parse_math(False)
+        text.set_text(name)
+
+
+def legend_options(**more: Any) -> dict[str, Any]:
+    """How every legend looks: no frame, small type, one row."""
+    return {"frameon": False, "fontsize": SMALL, "labelcolor": INK, "handlelength": 1.6, "borderaxespad": 0.0} | more

@@ -1,0 +1,630 @@
+"""Pictures: what is in them (their artists' data), that they are not blank, and the files they are written to."""
+
+import errno
+import os
+import subprocess
+import sys
+import unicodedata
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from matplotlib.colors import to_hex, to_rgba
+from matplotlib.figure import Figure
+from matplotlib.image import imread
+
+from cases import topologies
+from meshnn import MeshError, Topology
+from meshnn.plots import (
+    PANELS,
+    Regions,
+    check_figure_path,
+    draw_adjacency,
+    draw_graph,
+    draw_history,
+    draw_regions,
+    plot_model,
+    save_figure,
+    style,
+)
+from meshnn.plots.layout import hidden_depths, place_neurons
+
+NETS = {
+    "mesh": Topology.mesh(2, 5, 2),
+    "self-loops": Topology.mesh(2, 5, 2, self_loops=True),
+    "layered": Topology.layered([4, 8, 6, 3]),
+    "cascade": Topology.cascade(2, 6, 1),
+    "digits": Topology.mesh(64, 32, 10, density=0.2, random_state=0),
+    "loops only": Topology(2, 5, 1, [(h, h) for h in range(3, 8)]),
+    "no hidden": Topology.layered([3, 1]),
+    "no edges": Topology(1, 0, 1, [], bias=False),
+    "edges anywhere": Topology(2, 2, 2, [(0, 1), (3, 0), (5, 6), (6, 5), (5, 3), (3, 4), (6, 6), (0, 6)]),
+}
+TICKS = 3
+
+
+@pytest.fixture
+def ax():
+    return Figure(figsize=(6, 5), layout="constrained").subplots()
+
+
+def draw_weights(t, seed=0):
+    return np.random.default_rng(seed).standard_normal(t.n_edges)
+
+
+def part(ax, gid):
+    (found,) = [artist for artist in ax.collections if artist.get_gid() == gid]
+    return found
+
+
+def texts(ax):
+    return [text.get_text() for text in ax.texts]
+
+
+def title(ax):
+    return ax.get_title(loc="left")
+
+
+def softmax(z):
+    e = np.exp(z - z.max(axis=1, keepdims=True))
+    return e / e.sum(axis=1, keepdims=True)
+
+
+def blobs(k):
+    centres = np.random.default_rng(0).uniform(-2, 2, (k, 2))
+    return lambda X: softmax(-3 * ((X[:, None] - centres) ** 2).sum(axis=2))
+
+
+def spiral(X):
+    """Probabilities that look like a classifier of the two spirals."""
+    phase = np.arctan2(X[:, 1], X[:, 0]) + 3 * np.hypot(X[:, 0], X[:, 1])
+    p = 1 / (1 + np.exp(-6 * np.sin(phase)))
+    return np.stack([1 - p, p], axis=1)
+
+
+def history(rows=30):
+    epoch = np.arange(1, rows + 1)
+    loss = np.exp(-epoch / 7)
+    return {
+        "epoch": np.concatenate([epoch, epoch]),
+        "loss": np.concatenate([loss, 2 * loss]),
+        "validation": [None if k % 2 else 1.2 * v for k, v in enumerate([*loss, *loss])],
+        "accuracy": np.concatenate([1 - loss, 1 - loss]),
+        "gradient_norm": np.ones(2 * rows),
+        "restart": [0] * rows + [1] * rows,
+    }
+
+
+def model(**changes):
+    t = NETS["mesh"]
+    points = np.random.default_rng(0).uniform(-2, 2, (60, 2))
+    regions = Regions(spiral, (-2, 2, -2, 2), points=points, labels=np.arange(60) % 2, test_mask=np.arange(60) > 40)
+    arguments = {"topology": t, "weights": draw_weights(t), "ticks": TICKS, "title": "net.mesh"}
+    return plot_model(**arguments | {"history": history(), "chosen": 1, "regions": regions} | changes)
+
+
+# -- where neurons stand -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_neurons_do_not_overlap(name):
+    places = place_neurons(NETS[name])
+    gap = np.linalg.norm(places.xy[:, None] - places.xy[None], axis=2) - places.radius[:, None] - places.radius
+    np.fill_diagonal(gap, 1.0)
+    assert gap.min() > 0
+    assert places.radius.min() > 0.005
+
+
+def test_layers_are_columns():
+    t = NETS["layered"]
+    x = place_neurons(t, width=1.5).xy[:, 0]
+    assert np.unique(x[t.inputs]).tolist() == [0.0]
+    assert np.unique(x[t.outputs]).tolist() == [1.5]
+    assert np.unique(x[t.hidden[:8]]).size == np.unique(x[t.hidden[8:]]).size == 1
+    assert 0 < x[t.hidden[0]] < x[t.hidden[-1]] < 1.5
+
+
+def test_depth_is_the_longest_path():
+    assert hidden_depths(NETS["layered"]).tolist() == [0] * 8 + [1] * 6
+    assert hidden_depths(NETS["cascade"]).tolist() == [0, 1, 2, 3, 4, 5]
+    assert hidden_depths(NETS["loops only"]).tolist() == [0] * 5
+    assert hidden_depths(NETS["mesh"]) is None
+
+
+def test_cyclic_nets_are_round_and_the_bias_is_apart():
+    t = NETS["mesh"]
+    places = place_neurons(t)
+    out = np.linalg.norm((places.xy[t.hidden] - places.centre) / [0.44, 0.48], axis=1)
+    np.testing.assert_allclose(out, 1.0)
+    y = places.xy[: t.n_clamped, 1]
+    assert y[1] - y[2] > 1.5 * (y[0] - y[1]) > 0
+
+
+def test_large_nets_are_placed_within_the_picture():
+    t = Topology.mesh(784, 1000, 50, density=0.001, random_state=0)
+    places = place_neurons(t, width=1.4)
+    assert (places.xy.min(axis=0) > [-0.15, -0.1]).all()
+    assert (places.xy.max(axis=0) < [1.55, 1.1]).all()
+    assert len(np.unique(places.xy.round(6), axis=0)) == t.n_neurons
+
+
+# -- the graph ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_every_edge_is_drawn_once(ax, name):
+    t = NETS[name]
+    dead = t.dead_edges(TICKS)
+    draw_graph(ax, t, draw_weights(t), ticks=TICKS)
+    assert len(part(ax, "edges").get_segments()) == int((~dead).sum())
+    assert len(part(ax, "dead edges").get_segments()) == int(dead.sum())
+    assert len(part(ax, "neurons").get_offsets()) == t.n_neurons - t.bias
+    assert title(ax) == "Graph"
+
+
+@settings(max_examples=25)
+@given(t=topologies(ticks=4))
+def test_any_graph_can_be_drawn(t):
+    ax = Figure().subplots()
+    draw_graph(ax, t, draw_weights(t), ticks=4)
+    drawn = part(ax, "edges").get_segments() + part(ax, "dead edges").get_segments()
+    assert len(drawn) == t.n_edges
+    assert all(np.isfinite(segment).all() for segment in drawn)
+    assert len({segment.round(9).tobytes() for segment in drawn}) == t.n_edges  # none hides another
+
+
+def test_colours_are_signs_and_widths_are_sizes(ax):
+    t = Topology.layered([4, 1], bias=False)
+    draw_graph(ax, t, [0.5, -2.0, 0.0, 1.0])
+    edges = part(ax, "edges")
+    colours = [to_hex(colour) for colour in edges.get_colors()]
+    assert colours == [style.FAINT, style.POSITIVE, style.POSITIVE, style.NEGATIVE]  # weakest first
+    assert (np.diff(edges.get_linewidths()) > 0).all()
+    assert (np.diff(edges.get_colors()[:, 3]) > 0).all()
+    starts = [segment[0].tolist() for segment in edges.get_segments()]
+    want = place_neurons(t).xy  # heights do not depend on the width
+    assert [y for _, y in starts] == pytest.approx(want[[2, 0, 3, 1], 1].tolist())
+
+
+def test_dead_edges_are_grey_and_dotted(ax):
+    t = NETS["mesh"]
+    draw_graph(ax, t, draw_weights(t), ticks=2)
+    dead = part(ax, "dead edges")
+    assert len(dead.get_segments()) == 30
+    assert to_hex(dead.get_colors()[0]) == style.DEAD
+    assert dead.get_linestyle()[0][1] is not None
+    assert "dead at 2 ticks" in [text.get_text() for text in ax.get_legend().get_texts()]
+
+
+def test_a_mask_of_dead_edges_goes_before_the_ticks(ax):
+    t = NETS["mesh"]
+    mask = np.arange(t.n_edges) < 7
+    draw_graph(ax, t, draw_weights(t), ticks=2, dead=mask)
+    assert len(part(ax, "dead edges").get_segments()) == 7
+
+
+def test_two_way_edges_part_and_loops_stay_at_their_neuron(ax):
+    t = Topology(1, 2, 1, [(1, 2), (2, 1), (1, 1), (0, 1), (2, 3)], bias=False)
+    draw_graph(ax, t, [1.0, 2.0, 3.0, 4.0, 5.0])
+    by_edge = dict(zip(zip(t.src.tolist(), t.dst.tolist(), strict=True), part(ax, "edges").get_segments(), strict=True))
+    there, back = by_edge[1, 2], by_edge[2, 1]
+    np.testing.assert_allclose(there[0], back[-1])
+    assert np.linalg.norm(there[len(there) // 2] - back[len(back) // 2]) > 0.1
+    loop = by_edge[1, 1]
+    np.testing.assert_allclose(loop[0], loop[-1])
+    assert np.linalg.norm(loop - by_edge[1, 2][0], axis=1).max() < 0.1
+    assert len(by_edge[0, 1]) == 2  # straight
+
+
+def test_edges_make_a_bow_around_neurons(ax):
+    t = Topology(1, 1, 1, [(0, 1), (1, 2), (0, 2)], bias=False)  # all three on a line
+    draw_graph(ax, t, [1.0, 3.0, 2.0])
+    skip = max(part(ax, "edges").get_segments(), key=lambda segment: np.ptp(segment[:, 0]))
+    places = place_neurons(t)
+    assert abs(skip[len(skip) // 2, 1] - places.xy[1, 1]) > places.radius[1]
+
+
+def test_of_many_edges_the_strongest_are_drawn(ax):
+    t = Topology.layered([120, 60], bias=False)
+    w = np.arange(1.0, t.n_edges + 1)
+    dead = w > 7100  # live ones come first
+    draw_graph(ax, t, w, dead=dead)
+    assert title(ax) == "Graph: strongest 5,000 of 7,200 edges"
+    edges = part(ax, "edges")
+    assert len(edges.get_segments()) == 5000
+    assert len(part(ax, "dead edges").get_segments()) == 0
+    assert "|weight| = 7.1e+03" in [text.get_text() for text in ax.get_legend().get_texts()]
+
+
+def test_numbers_and_names(ax):
+    t = NETS["layered"]
+    draw_graph(ax, t, draw_weights(t), feature_names=["a", "b", "c", "d" * 30], output_names=[1, 2.5, None])
+    shown = texts(ax)
+    assert set(map(str, range(t.n_neurons))) <= set(shown)
+    assert {"a", 13 * "d" + "…", "2.5", "None", "bias", "14 hidden", "4 inputs"} <= set(shown)
+
+
+def test_many_neurons_have_no_numbers(ax):
+    t = NETS["digits"]
+    draw_graph(ax, t, draw_weights(t), output_names=list("abcdefghij"))
+    assert set(texts(ax)) == {"64 inputs", "32 hidden", "10 outputs", *"abcdefghij"}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"weights": [1.0]}, r"shape \(61,\), one per edge of the topology; got \(1,\)"),
+        ({"weights": np.full(61, np.nan)}, "weight 0 is nan, which cannot be drawn; 61 of 61"),
+        ({"dead": np.zeros(61)}, r"dead must be a mask of shape \(61,\), got shape \(61,\) of dtype float64"),
+        ({"feature_names": ["a"]}, "feature_names must be 2 names, one each, got 1"),
+        ({"output_names": list("abc")}, "output_names must be 2 names, one each, got 3"),
+        ({"what": "everything"}, "what must be one of all, graph, adjacency, loss, regions; got 'everything'"),
+        ({"what": "regions", "regions": None}, "a model with exactly two features"),
+    ],
+)
+def test_refusals(change, message):
+    with pytest.raises(MeshError, match=message):
+        model(**change)
+
+
+# -- the adjacency matrix ----------------------------------------------------------------------------------------
+
+
+def test_the_matrix_holds_the_weights(ax):
+    t = NETS["mesh"]
+    w = draw_weights(t)
+    w[:3] = 0.0  # an edge of weight 0 is still an edge
+    draw_adjacency(ax, t, w)
+    got = ax.images[0].get_array()
+    want = np.full((t.n_neurons, t.n_neurons), np.nan)
+    want[t.src, t.dst] = w
+    np.testing.assert_array_equal(got.filled(np.nan), want)
+    low, high = ax.images[0].get_clim()
+    assert -low == high == np.abs(w).max()
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["inputs", "bias", "hidden", "outputs"]
+    lines = [line.get_ydata()[0] for line in ax.lines if line.get_xdata()[0] == 0 and line.get_xdata()[1] == 1]
+    assert lines == [1.5, 2.5, 7.5]
+
+
+def test_no_edge_is_white_and_zero_is_not():
+    colours = style.diverging()
+    assert to_hex(colours(np.ma.masked_invalid([np.nan]))[0]) == "#ffffff"
+    np.testing.assert_allclose(colours(0.5)[:3], 0.91, atol=0.01)
+
+
+def test_a_large_matrix_is_binned(ax):
+    t = Topology.mesh(3, 900, 2, density=0.005, random_state=0)
+    w = draw_weights(t)
+    draw_adjacency(ax, t, w)
+    got = ax.images[0].get_array().filled(np.nan)
+    assert title(ax) == "Weights: each cell the strongest of 3 by 3"
+    assert got.shape == (302, 302)
+    want = {}
+    for i, j, value in zip(t.src.tolist(), t.dst.tolist(), w.tolist(), strict=True):
+        cell = (i // 3, j // 3)
+        want[cell] = max(want.get(cell, 0.0), value, key=abs)
+    assert int(np.isfinite(got).sum()) == len(want)
+    assert all(got[cell] == value for cell, value in want.items())
+
+
+# -- the history -------------------------------------------------------------------------------------------------
+
+
+def test_one_line_a_restart(ax):
+    draw_history(ax, history(), chosen=1)
+    solid = [line for line in ax.lines if line.get_linestyle() == "-"]
+    dashed = [line for line in ax.lines if line.get_linestyle() == "--"]
+    assert len(solid) == len(dashed) == 2
+    assert [line.get_alpha() for line in solid] == [0.25, 1.0]
+    np.testing.assert_array_equal(solid[1].get_ydata(), history()["loss"][30:])
+    assert ax.get_yscale() == "log"
+    (right,) = [other for other in ax.figure.axes if other is not ax]
+    assert right.get_ylim() == (0.0, 1.02)
+    names = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert names == ["loss", "validation", "accuracy", "other runs"]
+
+
+@pytest.mark.parametrize(
+    ("columns", "scale"),
+    [
+        ({"loss": [3.0, 1.0, 0.5]}, "log"),
+        ({"loss": [3.0, 1.0, 0.0]}, "linear"),
+        ({"loss": [1.0, -2.0, None]}, "linear"),
+        ({"loss": [1.0, float("inf"), float("nan")]}, "log"),
+        ({"validation": [1e-12, 1.0]}, "log"),
+        ({"loss": [0.5], "epoch": [1]}, "log"),
+        ({"loss": [0.69, 0.69]}, "log"),
+        ({"accuracy": [0.5, 0.7], "epoch": np.array([10, 20])}, "linear"),
+        ({"loss": [1.0, 0.5], "epoch": [None, None]}, "log"),
+    ],
+)
+def test_gaps_and_scales(ax, columns, scale, tmp_path):
+    draw_history(ax, columns)
+    assert ax.get_yscale() == scale
+    save_figure(ax.figure, tmp_path / "loss.png", dpi=50)  # ticks are made here, and no warning
+
+
+@pytest.mark.parametrize("columns", [{}, {"loss": []}, {"loss": [None, np.nan]}, {"epoch": [1, 2]}])
+def test_no_history(ax, columns):
+    draw_history(ax, columns)
+    assert texts(ax) == ["no history in this file"]
+
+
+def test_history_refusals(ax):
+    with pytest.raises(MeshError, match="the column 'loss' of the history has 1 rows, another has 2"):
+        draw_history(ax, {"epoch": [1, 2], "loss": [1.0]})
+    with pytest.raises(MeshError, match="the column 'loss' of the history must hold numbers"):
+        draw_history(ax, {"loss": ["low"]})
+
+
+# -- decision regions --------------------------------------------------------------------------------------------
+
+
+def test_regions_have_the_colour_of_their_class_and_are_pale_when_unsure(ax):
+    draw_regions(ax, lambda X: np.stack([X[:, 0], 1 - X[:, 0]], axis=1), (0, 1, 0, 1), classes=["left", "right"])
+    picture = ax.images[0].get_array()
+    blue, orange = np.array([to_rgba(colour)[:3] for colour in style.CLASSES[:2]])
+    for pixel, colour in ((picture[50, -1], blue), (picture[50, 0], orange)):
+        depth = (1 - pixel) / (1 - colour)
+        np.testing.assert_allclose(depth, depth[0])
+        assert depth[0] > 0.6
+    assert (picture[50, 99] > 0.85).all()
+    assert len(ax.collections) == 1  # one boundary
+    boundary = np.concatenate([path.vertices for path in ax.collections[0].get_paths()])
+    np.testing.assert_allclose(boundary[:, 0], 0.5, atol=1e-3)
+
+
+def test_one_column_is_the_second_class(ax):
+    draw_regions(ax, lambda X: X[:, :1], (0, 1, 0, 1))
+    other = Figure().subplots()
+    draw_regions(other, lambda X: np.stack([1 - X[:, 0], X[:, 0]], axis=1), (0, 1, 0, 1))
+    np.testing.assert_array_equal(ax.images[0].get_array(), other.images[0].get_array())
+
+
+def test_values(ax):
+    draw_regions(ax, lambda X: X[:, 0] + X[:, 1], (0, 1, 0, 1), points=[[0.5, 0.5]], labels=[1.0])
+    assert title(ax) == "Output"
+    assert ax.images[0].get_array().shape == (200, 200)
+    assert part(ax, "points").get_facecolor().shape == (1, 4)
+
+
+@pytest.mark.parametrize("k", [3, 10, 13])
+def test_many_classes(ax, k):
+    draw_regions(ax, blobs(k), (-3, 3, -3, 3))
+    names = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert len(names) == min(k, 11)
+    assert names[-1] == ("and 3 more" if k == 13 else str(k - 1))
+
+
+def test_one_class_everywhere_and_answers_that_are_not_numbers(ax):
+    def decide(X):
+        answer = np.tile([0.9, 0.1], (len(X), 1))
+        answer[:100] = np.nan
+        return answer
+
+    draw_regions(ax, decide, (0, 1, 0, 1))
+    assert np.isfinite(ax.images[0].get_array()).all()
+
+
+def test_points_of_training_and_test(ax):
+    points, labels = np.random.default_rng(0).random((30, 2)), np.array(["no", "yes", "maybe"] * 10)
+    decide = blobs(2)
+    draw_regions(
+        ax, decide, (0, 1, 0, 1), classes=["no", "yes"], points=points, labels=labels, test_mask=labels == "yes"
+    )
+    assert len(part(ax, "points").get_offsets()) == 20
+    assert len(part(ax, "test points").get_offsets()) == 10
+    colours = {to_hex(colour) for colour in part(ax, "points").get_facecolor()}
+    assert len(colours) == 2
+    assert to_hex((0.25, 0.25, 0.25)) in colours  # "maybe" is no class
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["no", "yes", "train", "test"]
+
+
+@pytest.mark.parametrize("labels", [np.array([0, 1]), np.array(["a", "b"])])
+def test_labels_are_numbers_or_names(ax, labels):
+    draw_regions(ax, spiral, (0, 1, 0, 1), classes=["a", "b"], points=[[0, 0], [1, 1]], labels=labels)
+    want = [tuple(0.8 * v for v in to_rgba(colour)[:3]) for colour in style.CLASSES[:2]]
+    np.testing.assert_allclose(part(ax, "points").get_facecolor()[:, :3], want)
+
+
+def test_too_many_points_are_thinned(ax):
+    draw_regions(ax, spiral, (0, 1, 0, 1), points=np.random.default_rng(0).random((7000, 2)))
+    assert len(part(ax, "points").get_offsets()) == 2000
+    assert title(ax) == "Decision regions: 2,000 of 7,000 points"
+
+
+@pytest.mark.parametrize(
+    ("decide", "bounds", "more", "message"),
+    [
+        (spiral, (1, 0, 0, 1), {}, r"left < right and bottom < top, got \(1, 0, 0, 1\)"),
+        (spiral, (0, np.nan, 0, 1), {}, "bounds must be"),
+        (lambda X: X[:7], (0, 1, 0, 1), {}, r"decide must give 40000 values .* got shape \(7, 2\)"),
+        (lambda X: X[:, 0] * np.nan, (0, 1, 0, 1), {}, "no finite number within the bounds"),
+        (spiral, (0, 1, 0, 1), {"classes": ["one"]}, "classes must be 2 names, one each, got 1"),
+        (spiral, (0, 1, 0, 1), {"points": [[1.0]]}, r"points must have shape \(p, 2\), got \(1, 1\)"),
+        (spiral, (0, 1, 0, 1), {"points": [[1, 1]], "labels": [0, 1]}, r"labels must have shape \(1,\)"),
+        (spiral, (0, 1, 0, 1), {"points": [[1, 1]], "test_mask": [1]}, "test_mask must be a mask, got dtype int64"),
+    ],
+)
+def test_region_refusals(ax, decide, bounds, more, message):
+    with pytest.raises(MeshError, match=message):
+        draw_regions(ax, decide, bounds, **more)
+
+
+# -- names -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "want"),
+    [
+        ("petal length", "petal length"),
+        ("a_rather_long_name", "a_rather_long…"),
+        ("two\nlines\tand\x00more", "two lines and…"),
+        ("幅広い特徴量の名前", "幅広い特徴量…"),
+        ("\ud800", ""),
+        (3, "3"),
+    ],
+)
+def test_names_are_shortened(name, want):
+    got = style.shorten(name)
+    assert got == want
+    assert sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in got) <= 14
+
+
+def test_names_of_any_kind_are_drawn_as_they_are(tmp_path):
+    names = ["$x_1^2$", "größe_µm"], ["_hidden $", "中文 \\frac{"]
+    regions = Regions(spiral, (-2, 2, -2, 2), classes=names[1])
+    figure = model(title="$a_b$ 網.mesh", feature_names=names[0], output_names=names[1], regions=regions)
+    for ending in ("svg", "png", "pdf"):
+        save_figure(figure, tmp_path / f"net.{ending}", dpi=50)  # no warning about letters that the font lacks
+    graph, _, _, decided = figure.axes[:4]
+    assert {*names[0], *names[1]} <= set(texts(graph))
+    assert [decided.get_xlabel(), decided.get_ylabel()] == names[0]
+    assert [text.get_text() for text in decided.get_legend().get_texts()] == names[1]
+    assert not any(text.get_parse_math() for text in graph.texts if text.get_text() in {*names[0], *names[1]})
+
+
+# -- the page ----------------------------------------------------------------------------------------------------
+
+
+def shades(picture, ax):
+    """How much the pixels of a panel vary."""
+    height, width = picture.shape[:2]
+    box = ax.get_position()
+    rows = slice(round((1 - box.y1) * height), round((1 - box.y0) * height))
+    return float(picture[rows, round(box.x0 * width) : round(box.x1 * width), :3].std())
+
+
+@pytest.mark.parametrize("what", PANELS)
+def test_no_panel_is_blank(tmp_path, what):
+    figure = model(what=what)
+    save_figure(figure, tmp_path / "net.png", dpi=50)
+    picture = imread(tmp_path / "net.png")
+    panels = [ax for ax in figure.axes if title(ax)]
+    assert len(panels) == (4 if what == "all" else 1)
+    for panel in panels:
+        assert shades(picture, panel) > 0.05, title(panel)
+
+
+@pytest.mark.parametrize(
+    ("changes", "want"),
+    [
+        ({}, ["Graph", "Training", "Weights", "Decision regions"]),
+        ({"regions": None}, ["Graph", "Weights", "Training"]),
+        ({"history": None}, ["Graph", "Weights", "Decision regions"]),
+        ({"history": None, "regions": None}, ["Graph", "Weights"]),
+    ],
+)
+def test_the_page_has_the_panels_that_apply(changes, want):
+    figure = model(**changes)
+    assert [title(ax) for ax in figure.axes if title(ax)] == want
+    boxes = [ax.get_position() for ax in figure.axes if title(ax) in want]
+    assert sum(a.overlaps(b) for a in boxes for b in boxes) == len(boxes)  # each with itself only
+    assert max(boxes, key=lambda box: box.width * box.height) is boxes[0]
+
+
+def test_the_heading():
+    t = NETS["mesh"]
+    figure = plot_model(topology=t, weights=draw_weights(t), ticks=2, title="net.mesh")
+    assert figure.get_suptitle() == "net.mesh: 2-5-2 + bias, 31 of 61 edges live, 2 ticks"
+
+
+def test_only_the_loss_of_a_model_without_history():
+    figure = model(history=None, what="loss")
+    assert texts(figure.axes[0]) == ["no history in this file"]
+
+
+def test_settings_of_the_user_are_neither_used_nor_changed(tmp_path):
+    import matplotlib
+
+    save_figure(model(what="loss"), tmp_path / "plain.svg")
+    with matplotlib.rc_context({"font.size": 30, "axes.facecolor": "red", "svg.hashsalt": "x", "savefig.dpi": 10}):
+        save_figure(model(what="loss"), tmp_path / "styled.svg")
+        assert matplotlib.rcParams["font.size"] == 30
+    assert (tmp_path / "plain.svg").read_bytes() == (tmp_path / "styled.svg").read_bytes()
+
+
+# -- files -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("what", "ending", "begin"), [("all", "svg", b"<?xml"), ("graph", "pdf", b"%PDF"), ("regions", "PNG", b"\x89PNG")]
+)
+def test_the_same_model_is_the_same_bytes(tmp_path, what, ending, begin):
+    figure, anew = model(what=what), model(what=what)
+    files = [tmp_path / f"{name}.{ending}" for name in ("first", "again", "anew")]
+    for drawn, path in zip((figure, figure, anew), files, strict=True):
+        save_figure(drawn, path, dpi=50)
+    first, again, other = (path.read_bytes() for path in files)
+    assert first == again == other
+    assert first.startswith(begin)
+    assert b"Date" not in first
+    assert b"<text" not in first  # outlines: no font is needed to read an SVG
+    assert sorted(tmp_path.iterdir()) == sorted(files)  # nothing temporary is left
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("net.jpg", "net.jpg', which ends in '.jpg'; use .svg, .png or .pdf"),
+        ("net", "net', which has no ending; use .svg, .png or .pdf"),
+        ("missing/net.svg", "there is no directory '.*missing'; create it first"),
+        ("folder.svg", "it is a directory; name a file in it"),
+        ("x" * 300 + ".svg", "File name too long"),
+        ("a\0b.svg", "null"),
+    ],
+)
+def test_paths_that_are_refused(tmp_path, path, message):
+    (tmp_path / "folder.svg").mkdir()
+    with pytest.raises(MeshError, match=message):
+        save_figure(Figure(), tmp_path / path)
+    assert [path.name for path in tmp_path.iterdir()] == ["folder.svg"]
+
+
+def test_a_full_disk_leaves_the_old_file(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    (tmp_path / "net.svg").write_text("old")
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(MeshError, match=r"cannot save a figure to '.*net.svg': No space left on device"):
+        save_figure(Figure(), tmp_path / "net.svg")
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["old"]
+
+
+def test_a_link_stays_a_link(tmp_path):
+    (tmp_path / "link.svg").symlink_to(tmp_path / "real.svg")
+    save_figure(Figure(), tmp_path / "link.svg")
+    assert (tmp_path / "link.svg").is_symlink()
+    assert (tmp_path / "real.svg").stat().st_size > 0
+
+
+def test_a_path_can_be_checked_before_drawing(tmp_path):
+    assert check_figure_path(str(tmp_path / "net.PDF")) == tmp_path / "net.PDF"
+
+
+# -- without matplotlib ------------------------------------------------------------------------------------------
+
+
+def test_without_matplotlib(monkeypatch, tmp_path):
+    figure = Figure()
+    ax = figure.subplots()
+    t = NETS["no hidden"]
+    w = draw_weights(t)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    for use in (
+        lambda: plot_model(topology=t, weights=w, ticks=1, title="net"),
+        lambda: draw_graph(ax, t, w),
+        lambda: draw_adjacency(ax, t, w),
+        lambda: draw_history(ax, {}),
+        lambda: draw_regions(ax, spiral, (0, 1, 0, 1)),
+        lambda: save_figure(figure, tmp_path / "net.svg"),
+    ):
+        with pytest.raises(MeshError, match=r"^plots need matplotlib; pip install 'meshnn\[plots\]'$"):
+            use()
+
+
+def test_importing_plots_does_not_import_matplotlib():
+    program = "import sys, meshnn.plots; print('matplotlib' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout == "False\n", done.stderr
