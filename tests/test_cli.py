@@ -17,7 +17,7 @@ def meshnn(*arguments, timeout=300):
 def test_help_and_version():
     done = meshnn("--help")
     assert done.returncode == 0
-    for command in ("demo", "explain", "verify"):
+    for command in ("fit", "predict", "info", "explain", "plot", "demo", "verify"):
         assert command in done.stdout
         shown = meshnn(command, "--help")
         assert shown.returncode == 0
@@ -101,7 +101,7 @@ def test_output_that_is_not_utf8():
 
 
 def test_demo():
-    done = meshnn("demo", "--hidden", "8", "--steps", "200")
+    done = meshnn("demo", "--hidden", "8", "--iterations", "40")
     assert done.returncode == 0, done.stderr
     assert "test accuracy" in done.stdout
 
@@ -118,8 +118,8 @@ def test_demo():
         (["verify", "--reference", "jax"], "Choose torch or numpy"),
         (["verify", "--tests", "0"], "at least 1"),
         (["verify", "--tests", "1", "--json", "/no/such/folder/x.json"], "is not a directory"),
-        (["demo", "--steps", "0"], "steps must be a whole number of at least 1"),
-        (["demo", "--seed", "-1"], "random_state must be"),
+        (["demo", "--iterations", "0"], "max_epochs must be a whole number of at least 1"),
+        (["demo", "--seed", "-1"], "--seed must be a whole number of at least 0"),
         (["verify", "--seed", "-1"], "seed must be a whole number of at least 0"),
         (["verify", "--json", "/tmp"], "is a directory; name a file"),
         (["verify", "--tests", "1", "--json", "/dev/full"], "cannot write /dev/full: No space left on device"),

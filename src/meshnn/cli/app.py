@@ -11,6 +11,10 @@ from rich.console import Console
 from meshnn import __version__
 from meshnn.cli.demo import demo
 from meshnn.cli.explain import explain
+from meshnn.cli.fit import fit
+from meshnn.cli.info import info
+from meshnn.cli.plot import plot
+from meshnn.cli.predict import predict
 from meshnn.cli.verify import verify
 from meshnn.errors import MeshError
 
@@ -23,9 +27,8 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command()(demo)
-app.command()(explain)
-app.command()(verify)
+for command in (fit, predict, info, explain, plot, demo, verify):
+    app.command()(command)
 
 
 def _version(wanted: bool) -> None:
@@ -49,7 +52,7 @@ def main(arguments: list[str] | None = None) -> Any:
     arguments = sys.argv[1:] if arguments is None else arguments
     try:
         return app(args=arguments, prog_name="meshnn")
-    except (MeshError, OSError) as error:
+    except (MeshError, OSError, ImportError) as error:
         if "--debug" in arguments:
             raise
         Console(stderr=True).print(f"meshnn: {error}", style="red", markup=False, highlight=False, soft_wrap=True)

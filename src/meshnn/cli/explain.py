@@ -1,19 +1,24 @@
-"""`meshnn explain`: what each gradient method would cost on a mesh of given sizes."""
+"""`meshnn explain`: what each gradient method would cost on a model or on a mesh of given sizes."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import asdict
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
+from meshnn.arguments import whole_number
+from meshnn.engine import columns_of
 from meshnn.errors import MeshError
+from meshnn.kernels.codes import LOSSES
 from meshnn.mesh import Mesh
 from meshnn.topology import Topology
+from meshnn.training.settings import Choice, Settings, choose_solver
 
 __all__ = ["explain"]
 
@@ -26,6 +31,7 @@ class Family(StrEnum):
 
 
 def explain(
+    model: Annotated[Path | None, typer.Argument(help="A .mesh file; or give sizes.", show_default=False)] = None,
     inputs: Annotated[int | None, typer.Option("--inputs", "-i", help="Features; 2 if not given.")] = None,
     hidden: Annotated[int | None, typer.Option("--hidden", "-n", help="Hidden neurons; 15 if not given.")] = None,
     outputs: Annotated[int | None, typer.Option("--outputs", "-o", help="Outputs; 2 if not given.")] = None,
@@ -39,6 +45,9 @@ def explain(
     ticks: Annotated[int | None, typer.Option("--ticks", "-t", help="Ticks; by default as many as count.")] = None,
     batch: Annotated[int, typer.Option("--batch", "-b", help="Samples in a batch.")] = 64,
     activation: Annotated[str, typer.Option("--activation", "-a", help="Of the hidden neurons.")] = "relu",
+    samples: Annotated[
+        int | None, typer.Option("--samples", "-s", help="Rows to train on: says which solver would be taken.")
+    ] = None,
     jacobian: Annotated[bool, typer.Option("--jacobian", help="Explain the Jacobian instead of the gradient.")] = False,
     seed: Annotated[int, typer.Option("--seed", help="Of the random edges.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
@@ -51,29 +60,25 @@ def explain(
 
       meshnn explain --layers 32,14,13,10
 
+      meshnn explain iris.mesh --samples 105
+
       meshnn explain --inputs 2 --hidden 15 --outputs 2 --ticks 8 --batch 700
     """
-    defaults = ((inputs, 2), (hidden, 15), (outputs, 2))
-    n_inputs, n_hidden, n_outputs = (default if given is None else given for given, default in defaults)
-    if layers is not None:
-        if any(value is not None for value in (inputs, hidden, outputs, density)) or family is not Family.mesh:
-            raise MeshError("--layers: the layers say it all: leave sizes, density and family out")
-        topology = _layered(layers)
-    elif family is Family.cascade:
-        if density is not None:
-            raise MeshError("--density: a cascade has all its edges: leave it out")
-        topology = Topology.cascade(n_inputs, n_hidden, n_outputs)
+    given = (inputs, hidden, outputs, layers, density, ticks)
+    if model is not None:
+        if any(value is not None for value in given) or family is not Family.mesh:
+            raise MeshError("a model says it all: leave sizes, layers, density, ticks and family out")
+        mesh, loss = _from_file(model)
     else:
-        topology = Topology.mesh(
-            n_inputs, n_hidden, n_outputs, density=1.0 if density is None else density, random_state=seed
-        )
-    mesh = Mesh(topology, ticks, activation)
+        mesh, loss = Mesh(_topology(inputs, hidden, outputs, layers, family, density, seed), ticks, activation), None
     explanation = mesh.explain(batch, jacobian=jacobian)
+    choice = None if samples is None else _solver(mesh, whole_number("--samples", samples), loss)
     if as_json:
         rows = [asdict(cost) | {"exact": True} for cost in explanation.decision.costs]
         typer.echo(json.dumps({"mesh": explanation.mesh, "batch_size": batch, "methods": rows,
                                "chosen": explanation.chosen, "reason": explanation.reason,
-                               "edges": explanation.n_edges, "dead_edges": explanation.n_dead}, indent=2))  # fmt: skip
+                               "edges": explanation.n_edges, "dead_edges": explanation.n_dead,
+                               "solver": None if choice is None else asdict(choice)}, indent=2))  # fmt: skip
         return
     table = Table(title=f"{explanation.mesh}, batch of {batch}", title_justify="left")
     for column in explanation.columns:
@@ -83,6 +88,47 @@ def explain(
     console = Console()
     console.print(table)
     console.print(explanation.summary, highlight=False)
+    if choice is not None:
+        console.print(f"On {samples} samples the solver is {choice.solver}: {choice.reason}.", highlight=False)
+
+
+def _topology(
+    inputs: int | None,
+    hidden: int | None,
+    outputs: int | None,
+    layers: str | None,
+    family: Family,
+    density: float | None,
+    seed: int,
+) -> Topology:
+    defaults = ((inputs, 2), (hidden, 15), (outputs, 2))
+    n_inputs, n_hidden, n_outputs = (default if given is None else given for given, default in defaults)
+    if layers is not None:
+        if any(value is not None for value in (inputs, hidden, outputs, density)) or family is not Family.mesh:
+            raise MeshError("--layers: the layers say it all: leave sizes, density and family out")
+        return _layered(layers)
+    if family is Family.cascade:
+        if density is not None:
+            raise MeshError("--density: a cascade has all its edges: leave it out")
+        return Topology.cascade(n_inputs, n_hidden, n_outputs)
+    share = 1.0 if density is None else density
+    return Topology.mesh(n_inputs, n_hidden, n_outputs, density=share, random_state=seed)
+
+
+def _from_file(path: Path) -> tuple[Mesh, str | None]:
+    from meshnn.loading import load
+
+    thing = load(path)
+    return (thing, None) if isinstance(thing, Mesh) else (thing.mesh_, thing._loss)
+
+
+def _solver(mesh: Mesh, samples: int, loss: str | None) -> Choice:
+    """What `auto` would take; a net of unknown purpose is taken for a classifier if it has several outputs."""
+    n_outputs = mesh.topology.n_outputs
+    if loss is None:
+        loss = "squared_error" if n_outputs == 1 else "cross_entropy"
+    live = int((~mesh.dead_edges()).sum())
+    return choose_solver(Settings(), live, samples, columns_of(LOSSES[loss], n_outputs))
 
 
 def _layered(layers: str) -> Topology:

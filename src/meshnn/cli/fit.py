@@ -1,0 +1,227 @@
+"""`meshnn fit`: a model from a table."""
+
+from __future__ import annotations
+
+import time
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from rich.console import Console
+
+from meshnn.arguments import real_number, whole_number
+from meshnn.cli.output import check_output, collect_warnings, print_json, say_notes
+from meshnn.cli.report import Report, score_model, show
+from meshnn.errors import DataError, MeshError
+
+__all__ = ["fit"]
+
+
+class Task(StrEnum):
+    """What to learn."""
+
+    auto = "auto"
+    classify = "classify"
+    regress = "regress"
+
+
+class Solver(StrEnum):
+    """How to learn."""
+
+    auto = "auto"
+    lm = "lm"
+    adam = "adam"
+    sgd = "sgd"
+
+
+def fit(
+    data: Annotated[Path, typer.Argument(help="A table: .csv, .tsv (also .gz) or .parquet.", show_default=False)],
+    target: Annotated[str, typer.Option("--target", "-y", help="The column to predict.", show_default=False)],
+    hidden: Annotated[int | None, typer.Option("--hidden", "-n", help="Hidden neurons; 16 if not given.")] = None,
+    topology: Annotated[
+        Path | None, typer.Option("--topology", help="A graph instead: .json, .graphml or .npz.", show_default=False)
+    ] = None,
+    task: Annotated[Task, typer.Option("--task", help="Classes, numbers, or what the column looks like.")] = Task.auto,
+    test: Annotated[float, typer.Option("--test", help="Share of the rows to test on; 0 trains on all.")] = 0.3,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Where to write the model.")] = None,
+    drop: Annotated[list[str] | None, typer.Option("--drop", help="A column to leave out; may be repeated.")] = None,
+    impute: Annotated[bool, typer.Option("--impute", help="Fill missing values in.")] = False,
+    solver: Annotated[Solver, typer.Option("--solver", help="auto: lm on small nets and tables.")] = Solver.auto,
+    ticks: Annotated[int | None, typer.Option("--ticks", "-t", help="Ticks; by default as many as count.")] = None,
+    activation: Annotated[str, typer.Option("--activation", "-a", help="Of the hidden neurons.")] = "tanh",
+    epochs: Annotated[int, typer.Option("--epochs", help="At most; iterations of lm.")] = 300,
+    learning_rate: Annotated[float, typer.Option("--learning-rate", help="Of adam and sgd.")] = 0.01,
+    batch: Annotated[int | None, typer.Option("--batch", help="Samples a step of adam and sgd takes.")] = None,
+    l1: Annotated[float, typer.Option("--l1", help="Penalty that makes weights zero.")] = 0.0,
+    l2: Annotated[float | None, typer.Option("--l2", help="Penalty on squared weights; found by lm.")] = None,
+    tol: Annotated[float, typer.Option("--tol", help="Stop when the loss falls by less; 0 runs all epochs.")] = 1e-4,
+    restarts: Annotated[int, typer.Option("--restarts", help="Starts; the best is kept.")] = 1,
+    early_stopping: Annotated[
+        bool, typer.Option("--early-stopping", help="Hold a tenth of the training rows out to know when to stop.")
+    ] = False,
+    checkpoint: Annotated[
+        Path | None, typer.Option("--checkpoint", help="A file to go on from after an interruption.")
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", help="Of the split and of the weights.")] = 0,
+    threads: Annotated[int | None, typer.Option("--threads", help="By default as many as pay.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
+) -> None:
+    """Train a model on a table, test it on rows it has not seen, and save it.
+
+    Text columns become one feature per value (one-hot); missing values are refused unless --impute is given.
+
+    [bold]Examples[/bold]
+
+      meshnn fit iris.csv --target species --out iris.mesh
+
+      meshnn fit houses.parquet --target price --hidden 8 --test 0.2 --drop id --impute
+
+      meshnn fit data.csv --target y --topology graph.json --solver adam --epochs 1000
+    """
+    from meshnn.data.encoding import Encoder, target_column
+    from meshnn.data.tables import read_table
+
+    share = real_number("--test", test, "a number from 0 to below 1", lambda v: 0 <= v < 1)
+    whole_number("--seed", seed, least=0)
+    if hidden is not None and topology is not None:
+        raise MeshError("--topology says how many hidden neurons there are; leave --hidden out")
+    if out is not None:
+        check_output("--out", out, ".mesh")
+    notes: list[str] = []
+    loaded = read_table(data)
+    goal = target_column(loaded.table, target, task.value)
+    encoder = Encoder.learn(loaded.table, target, drop or (), impute)
+    encoded = encoder.encode(loaded.table)
+    notes += [*loaded.notes, *goal.notes, *encoder.notes, *encoded.notes]
+    train, held = _split(goal.values, goal.task, share, seed)
+    n_outputs = len(np.unique(goal.values)) if goal.task == "classify" else 1
+    options = {
+        "hidden": 16 if hidden is None else hidden,
+        "topology": _graph(topology, encoded.X.shape[1], n_outputs, encoder.feature_names),
+        "ticks": ticks,
+        "activation": activation,
+        "solver": solver.value,
+        "learning_rate": learning_rate,
+        "batch_size": "auto" if batch is None else batch,
+        "max_epochs": epochs,
+        "l1": l1,
+        "l2": "auto" if l2 is None else l2,
+        "tol": tol,
+        "n_restarts": restarts,
+        "early_stopping": early_stopping,
+        "checkpoint": checkpoint,
+        "n_threads": threads,
+        "random_state": seed,
+        "verbose": 0 if as_json else 1,
+    }
+    if not as_json:
+        say_notes(notes)
+        _introduce(data, goal, encoder, train, held)
+    model, seconds, warned = _train(goal.task, options, encoded.X, goal.values, train)
+    model.set_params(verbose=0)
+    model.encoder_, model.target_ = encoder, target
+    report = score_model(model, goal.task, encoded.X[held], goal.values[held], seed) if len(held) else None
+    trained = score_model(model, goal.task, encoded.X[train], goal.values[train], seed)
+    if out is not None:
+        model.save(out)
+    if as_json:
+        print_json(_as_dict(data, target, goal, model, report, trained, seconds, notes + warned, out))
+    else:
+        say_notes(warned)
+        show(Console(), model, report, trained, seconds, out)
+    if any("interrupted" in row.note for row in model.history_):
+        raise typer.Exit(130)
+
+
+def _split(y: Any, task: str, share: float, seed: int) -> tuple[Any, Any]:
+    """Rows to learn from and rows to test on; every class in both if there is enough of each."""
+    from sklearn.model_selection import train_test_split
+
+    rows = np.arange(len(y))
+    if share == 0:
+        return rows, rows[:0]
+    n_test = int(np.ceil(share * len(rows)))
+    if n_test >= len(rows) - 1:
+        raise DataError(f"--test {share:g} leaves {len(rows) - n_test} of {len(rows)} rows to learn from; lower it")
+    stratify = None
+    if task == "classify":
+        _, counts = np.unique(y, return_counts=True)
+        if counts.min() >= 2 and min(n_test, len(rows) - n_test) >= len(counts):
+            stratify = y
+    train, held = train_test_split(rows, test_size=n_test, random_state=seed, stratify=stratify)
+    if task == "classify" and len(np.unique(y[train])) < len(np.unique(y)):
+        missing = np.setdiff1d(np.unique(y), np.unique(y[train]))
+        raise DataError(
+            f"class {missing[0]!s} has too few rows to be both learned and tested; lower --test or add rows"
+        )
+    return np.sort(train), np.sort(held)
+
+
+def _graph(path: Path | None, n_inputs: int, n_outputs: int, names: list[str]) -> Any:
+    if path is None:
+        return None
+    from meshnn.topology.files import read_topology
+
+    topology = read_topology(path, n_inputs, n_outputs)
+    if (topology.n_inputs, topology.n_outputs) != (n_inputs, n_outputs):
+        shown = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
+        raise MeshError(
+            f"--topology: {path.name} has {topology.n_inputs} inputs and {topology.n_outputs} outputs, but the table "
+            f"gives {n_inputs} features ({shown}) and needs {n_outputs} outputs"
+        )
+    return topology
+
+
+def _introduce(data: Path, goal: Any, encoder: Any, train: Any, held: Any) -> None:
+    console = Console(stderr=True)
+    what = f"{len(np.unique(goal.values))} classes" if goal.task == "classify" else "a number"
+    console.print(
+        f"{data.name}: {len(train) + len(held)} rows, {len(encoder.columns)} columns as {len(encoder.feature_names)} "
+        f"features, to predict {what}; {len(train)} rows to learn from, {len(held)} to test on",
+        markup=False, highlight=False, soft_wrap=True,
+    )  # fmt: skip
+    for line in encoder.describe():
+        if "one-hot" in line:
+            console.print(f"  {line}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _train(task: str, options: dict[str, Any], X: Any, y: Any, train: Any) -> tuple[Any, float, list[str]]:
+    from meshnn.estimators import MeshClassifier, MeshRegressor
+
+    model = MeshClassifier(**options) if task == "classify" else MeshRegressor(**options)
+    warned: list[str] = []
+    began = time.perf_counter()
+    with collect_warnings(warned):
+        model.fit(X[train], y[train])
+    return model, time.perf_counter() - began, warned
+
+
+def _as_dict(
+    data: Path, target: str, goal: Any, model: Any, report: Report | None, trained: Report, seconds: float,
+    notes: list[str], out: Path | None,
+) -> dict[str, Any]:  # fmt: skip
+    mesh = model.mesh_
+    dead = int(mesh.dead_edges().sum())
+    return {
+        "data": str(data),
+        "target": target,
+        "task": goal.task,
+        "features": model.encoder_.feature_names,
+        "classes": [str(c) for c in model.classes_] if goal.task == "classify" else None,
+        "test": None if report is None else report.to_dict(),
+        "train": trained.to_dict(),
+        "edges": mesh.topology.n_edges,
+        "live_edges": mesh.topology.n_edges - dead,
+        "ticks": mesh.ticks,
+        "solver": model.solver_,
+        "solver_reason": model.solver_reason_,
+        "l2": model.l2_,
+        "epochs": model.n_iter_,
+        "loss": model.history_[-1].loss if len(model.history_) else None,
+        "history_notes": model.history_.notes,
+        "seconds": seconds,
+        "notes": notes,
+        "model": None if out is None else str(out),
+    }

@@ -1,0 +1,88 @@
+"""`meshnn info`: what is in a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from meshnn.cli.output import print_json
+from meshnn.memory import format_bytes
+
+__all__ = ["info"]
+
+
+def info(
+    model: Annotated[Path, typer.Argument(help="A .mesh file.", show_default=False)],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Show what a .mesh file holds: net, features, classes, how it was trained.
+
+    [bold]Example[/bold]
+
+      meshnn info iris.mesh
+    """
+    from meshnn import storage
+    from meshnn.loading import thaw
+
+    header, arrays = storage.read(model)
+    facts = _facts(model, header, thaw(model, header, arrays))
+    if as_json:
+        print_json(facts)
+        return
+    table = Table(show_header=False, box=None, pad_edge=False)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in facts.items():
+        if value is None or value == []:
+            continue
+        text = "; ".join(map(str, value)) if isinstance(value, list) else str(value)
+        table.add_row(name.replace("_", " "), Text(text))
+    Console().print(table)
+
+
+def _facts(path: Path, header: dict[str, Any], thing: Any) -> dict[str, Any]:
+    mesh = getattr(thing, "mesh_", thing)
+    t = mesh.topology
+    dead = int(mesh.dead_edges().sum())
+    facts: dict[str, Any] = {
+        "file": str(path),
+        "size": format_bytes(path.stat().st_size),
+        "holds": header["kind"],
+        "inputs": t.n_inputs,
+        "bias": t.bias,
+        "hidden": t.n_hidden,
+        "outputs": t.n_outputs,
+        "edges": t.n_edges,
+        "live_edges": t.n_edges - dead,
+        "ticks": mesh.ticks,
+        "activations": sorted(set(mesh.activations)),
+        "dtype": str(mesh.dtype),
+    }
+    if thing is not mesh:
+        encoder = getattr(thing, "encoder_", None)
+        last = thing.history_[-1] if len(thing.history_) else None
+        facts |= {
+            "target": getattr(thing, "target_", None),
+            "classes": [str(c) for c in getattr(thing, "classes_", [])],
+            "columns": encoder.describe() if encoder is not None else None,
+            "features": [str(n) for n in getattr(thing, "feature_names_in_", [])] or None,
+            "solver": f"{thing.solver_} ({thing.solver_reason_})",
+            "epochs": thing.n_iter_ or (last.epoch if last else 0),
+            "loss": None if last is None else last.loss,
+            "training_seconds": None if last is None else last.seconds,
+            "training_notes": thing.history_.notes,
+            "checkpoint": _checkpoint(header),
+        }
+    return facts | {"written_with": header.get("versions")}
+
+
+def _checkpoint(header: dict[str, Any]) -> str | None:
+    training = header.get("training")
+    if not isinstance(training, dict) or not isinstance(training.get("state"), dict):
+        return None
+    return "of a finished run" if training["state"].get("finished") else "of an unfinished run: fit again to go on"

@@ -1,0 +1,124 @@
+"""`meshnn plot`: a model as a picture."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from meshnn.cli.output import print_json, say_notes
+from meshnn.errors import DataError, MeshError
+
+__all__ = ["plot"]
+
+
+class What(StrEnum):
+    """Panels."""
+
+    all = "all"
+    graph = "graph"
+    adjacency = "adjacency"
+    loss = "loss"
+    regions = "regions"
+
+
+def plot(
+    model: Annotated[Path, typer.Argument(help="A .mesh file.", show_default=False)],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The picture: .svg, .png or .pdf.", show_default=False)],
+    what: Annotated[What, typer.Option("--what", help="Which panel; all that apply by default.")] = What.all,
+    data: Annotated[
+        Path | None, typer.Option("--data", help="A table whose rows are drawn over the decision regions.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Draw a model: its graph, its adjacency matrix, its loss and, with two features, its decision regions.
+
+    [bold]Examples[/bold]
+
+      meshnn plot iris.mesh --out net.svg
+
+      meshnn plot spirals.mesh --what regions --data spirals.csv --out regions.png
+    """
+    from meshnn.loading import load
+    from meshnn.plots import check_figure_path, plot_model, save_figure
+
+    check_figure_path(out)
+    thing = load(model)
+    mesh = getattr(thing, "mesh_", thing)
+    fitted = thing is not mesh
+    if data is not None and not (fitted and mesh.topology.n_inputs == 2):
+        raise MeshError("--data: only a fitted model with two features has decision regions; leave it out")
+    names = _feature_names(thing) if fitted else None
+    figure = plot_model(
+        topology=mesh.topology,
+        weights=mesh.weights,
+        ticks=mesh.ticks,
+        dead=mesh.dead_edges(),
+        history=thing.history_.to_dict() if fitted and len(thing.history_) else None,
+        chosen=thing.best_restart_ if fitted else None,
+        regions=_regions(thing, names, data) if fitted and mesh.topology.n_inputs == 2 else None,
+        title=model.stem,
+        feature_names=names,
+        output_names=_output_names(thing) if fitted else None,
+        what=what.value,
+    )
+    save_figure(figure, out)
+    if as_json:
+        print_json({"model": str(model), "picture": str(out), "what": what.value})
+    else:
+        typer.echo(f"picture written to {out}", err=True)
+
+
+def _feature_names(thing: Any) -> list[str] | None:
+    encoder = getattr(thing, "encoder_", None)
+    if encoder is not None:
+        return list(encoder.feature_names)
+    return [str(name) for name in thing.feature_names_in_] if hasattr(thing, "feature_names_in_") else None
+
+
+def _output_names(thing: Any) -> list[str] | None:
+    if hasattr(thing, "classes_"):
+        return [str(name) for name in thing.classes_]
+    return [thing.target_] if hasattr(thing, "target_") else None
+
+
+def _regions(thing: Any, names: list[str] | None, data: Path | None) -> Any:
+    from meshnn.plots import Regions
+
+    points = labels = None
+    if data is not None:
+        points, labels = _points(thing, data)
+    middle, spread = thing._scaling.x_mean, thing._scaling.x_scale
+    low, high = middle - 2.2 * spread, middle + 2.2 * spread
+    if points is not None:
+        margin = 0.05 * (points.max(axis=0) - points.min(axis=0))
+        low, high = np.minimum(low, points.min(axis=0) - margin), np.maximum(high, points.max(axis=0) + margin)
+    classes = [str(name) for name in thing.classes_] if hasattr(thing, "classes_") else None
+    return Regions(
+        decide=thing.predict_proba if classes is not None else thing.predict,
+        bounds=(low[0], high[0], low[1], high[1]),
+        classes=classes,
+        feature_names=names,
+        points=points,
+        labels=labels,
+    )
+
+
+def _points(thing: Any, data: Path) -> tuple[Any, Any]:
+    from meshnn.data.encoding import target_column
+    from meshnn.data.tables import read_table
+
+    if not hasattr(thing, "encoder_"):
+        raise MeshError("--data: the model was not made by `meshnn fit`, so its columns are not known; leave it out")
+    loaded = read_table(data, text=thing.encoder_.text_columns)
+    encoded = thing.encoder_.encode(loaded.table)
+    say_notes([*loaded.notes, *encoded.notes])
+    if thing.target_ not in loaded.table.column_names:
+        raise DataError(f"--data: {data.name} has no column {thing.target_!r} to colour the points by")
+    if not hasattr(thing, "classes_"):
+        return encoded.X, np.asarray(target_column(loaded.table, thing.target_, "regress").values)
+    labels = np.array([str(value) for value in target_column(loaded.table, thing.target_, "classify").values])
+    return encoded.X, labels

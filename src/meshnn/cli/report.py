@@ -1,0 +1,131 @@
+"""How good a model is, with an interval, and how that looks on a screen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+__all__ = ["Report", "score_model", "show", "wilson"]
+
+#: Classes of which a confusion matrix still fits a screen.
+MOST_SHOWN = 12
+#: Resamples behind the interval of R².
+RESAMPLES = 2000
+
+
+@dataclass(frozen=True)
+class Report:
+    """A score with its 95% confidence interval."""
+
+    name: str  # "accuracy" or "R2"
+    score: float
+    low: float
+    high: float
+    rows: int
+    confusion: NDArray[np.int64] | None = None  # [true, predicted]
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        matrix = None if self.confusion is None else self.confusion.tolist()
+        return {self.name: self.score, "low": self.low, "high": self.high, "rows": self.rows, "confusion": matrix}
+
+
+def wilson(hits: int, count: int) -> tuple[float, float]:
+    """The 95% interval of Wilson (1927) for a share; it stays within 0 and 1 and does not vanish at the ends.
+
+    >>> tuple(round(v, 4) for v in wilson(45, 45))
+    (0.9213, 1.0)
+    """
+    z, p = 1.959963984540054, hits / count
+    centre = (p + z * z / (2 * count)) / (1 + z * z / count)
+    half = z / (1 + z * z / count) * np.sqrt(p * (1 - p) / count + z * z / (4 * count * count))
+    return float(max(centre - half, 0.0)), float(min(centre + half, 1.0))
+
+
+def score_model(model: Any, task: str, X: Any, y: Any, seed: int) -> Report:
+    """Accuracy or R² of a model on some rows."""
+    predicted = model.predict(X)
+    if task == "classify":
+        hits = int((predicted == y).sum())
+        count = len(model.classes_)
+        pairs = np.searchsorted(model.classes_, y) * count + np.searchsorted(model.classes_, predicted)
+        confusion = np.bincount(pairs, minlength=count * count).reshape(count, count)
+        return Report("accuracy", hits / len(y), *wilson(hits, len(y)), len(y), confusion)
+    rng = np.random.default_rng(seed)
+    resamples = 0 if len(y) < 2 else RESAMPLES if len(y) <= 5000 else RESAMPLES // 10
+    scores = [_r2(y[rows], predicted[rows]) for rows in (rng.integers(0, len(y), len(y)) for _ in range(resamples))]
+    scores = [score for score in scores if np.isfinite(score)]
+    low, high = np.quantile(scores, [0.025, 0.975]) if scores else (np.nan, np.nan)
+    return Report("R2", _r2(y, predicted), float(low), float(high), len(y))
+
+
+def _r2(y: Any, predicted: Any) -> float:
+    spread = float(((y - y.mean()) ** 2).sum())
+    return 1.0 - float(((y - predicted) ** 2).sum()) / spread if spread > 0 else float("nan")
+
+
+def show(
+    console: Console, model: Any, report: Report | None, trained: Report, seconds: float, out: Path | None
+) -> None:
+    """The report for people."""
+
+    def line(text: str) -> None:
+        console.print(Text(text), soft_wrap=True)
+
+    if report is not None:
+        interval = f" (95% interval {report.low:.3f} to {report.high:.3f})" if np.isfinite(report.low) else ""
+        name = report.name.replace("R2", "R²")
+        console.print(Text(f"test {name} {report.score:.4f}{interval} on {report.rows} rows", style="bold"))
+    line(f"train {trained.name.replace('R2', 'R²')} {trained.score:.4f} on {trained.rows} rows")
+    shown = report if report is not None else trained
+    if shown.confusion is not None:
+        names = [str(c) for c in model.classes_]
+        where = "test" if report is not None else "training"
+        few = len(names) <= MOST_SHOWN
+        line(
+            f"{where} rows, true class down and predicted across:"
+            if few
+            else f"most frequent confusions of {where} rows:"
+        )
+        console.print(_confusion(shown.confusion, names))
+    mesh = model.mesh_
+    dead = int(mesh.dead_edges().sum())
+    t = mesh.topology
+    line(f"{t.n_edges} edges ({t.n_edges - dead} live), {t.n_hidden} hidden neurons, {mesh.ticks} ticks")
+    line(f"solver {model.solver_} ({model.solver_reason_}), {model.n_iter_} epochs, {seconds:.2f} s")
+    for note in model.history_.notes[-3:]:
+        line(note)
+    if out is not None:
+        line(f"model written to {out}")
+    else:
+        line("model not saved; --out model.mesh saves it")
+
+
+def _confusion(matrix: NDArray[np.int64], names: list[str]) -> Table:
+    if len(names) <= MOST_SHOWN:
+        table = Table()
+        for name in ("", *names):
+            table.add_column(Text(name[:14]), justify="right")
+        for k, name in enumerate(names):
+            cells = [
+                Text(str(n), style="bold green" if k == j else "red" if n else "dim") for j, n in enumerate(matrix[k])
+            ]
+            table.add_row(Text(name[:24]), *cells)
+        return table
+    table = Table()
+    for heading in ("true", "predicted", "rows"):
+        table.add_column(heading)
+    wrong = matrix.copy()
+    np.fill_diagonal(wrong, 0)
+    for flat in np.argsort(wrong, axis=None)[::-1][:10]:
+        k, j = divmod(int(flat), len(names))
+        if wrong[k, j]:
+            table.add_row(Text(names[k]), Text(names[j]), str(wrong[k, j]))
+    return table

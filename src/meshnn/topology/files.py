@@ -1,0 +1,90 @@
+"""Topologies from files that people draw or compute: JSON, GraphML and matrices."""
+
+from __future__ import annotations
+
+import json
+import os
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from meshnn.errors import TopologyError
+from meshnn.topology.topology import Topology
+
+__all__ = ["read_topology"]
+
+_ENDINGS = ".json (Topology.to_dict), .graphml (nodes with a role) and .npz (scipy.sparse.save_npz, or an array A)"
+
+
+def read_topology(path: str | os.PathLike[str], n_inputs: int, n_outputs: int) -> Topology:
+    """The graph in a file.
+
+    * `.json`: what `json.dump(topology.to_dict(), file)` wrote.
+    * `.graphml`: a directed graph whose nodes have the attribute `role`: input, bias, hidden or output, each in the
+      order of the file; `nx.write_graphml(topology.to_networkx(), path)` makes one.
+    * `.npz`: a square matrix, A[i, j] the edge from i to j; the first `n_inputs` rows are the features, the last
+      `n_outputs` the outputs. There is no bias neuron in it unless it says `bias=True` beside `A`.
+
+    Raises
+    ------
+    TopologyError
+        If the file cannot be read as one of these.
+    """
+    file = Path(path)
+    if not file.exists():
+        raise TopologyError(f"there is no file {file}; check the path")
+    if not file.is_file():
+        raise TopologyError(f"{file} is not a file; name one of {_ENDINGS}")
+    readers = {".json": _from_json, ".graphml": _from_graphml, ".npz": _from_npz}
+    reader = readers.get(file.suffix.lower())
+    if reader is None:
+        raise TopologyError(f"cannot read a topology from {file.name}; the endings that work are {_ENDINGS}")
+    try:
+        return reader(file, n_inputs, n_outputs)
+    except TopologyError as error:
+        raise TopologyError(f"{file.name}: {error}") from None
+    except (ValueError, KeyError, TypeError, RecursionError, zipfile.BadZipFile, EOFError, ImportError) as error:
+        raise TopologyError(f"{file.name} does not hold a graph: {_first_line(error)}") from None
+    except OSError as error:
+        raise TopologyError(f"cannot read {file}: {error.strerror or _first_line(error)}") from None
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+
+
+def _from_json(file: Path, n_inputs: int, n_outputs: int) -> Topology:
+    return Topology.from_dict(json.loads(file.read_text(encoding="utf-8")))
+
+
+def _from_graphml(file: Path, n_inputs: int, n_outputs: int) -> Topology:
+    from meshnn.integrations.networkx import read_graphml
+
+    graph = read_graphml(str(file))
+    roles = dict(graph.nodes(data="role"))
+    unknown = {str(role) for role in roles.values()} - {"input", "bias", "hidden", "output"}
+    if unknown:
+        raise TopologyError(
+            f"every node needs the attribute role: input, bias, hidden or output; got {', '.join(sorted(unknown)[:4])}"
+        )
+    named = {role: [node for node, found in roles.items() if found == role] for role in ("input", "output")}
+    return Topology.from_networkx(graph, named["input"], named["output"])
+
+
+def _from_npz(file: Path, n_inputs: int, n_outputs: int) -> Topology:
+    with file.open("rb") as opened, np.load(opened, allow_pickle=False) as content:
+        if "format" in content.files:
+            from scipy import sparse
+
+            return Topology.from_adjacency(sparse.load_npz(file), n_inputs, n_outputs)
+        A: Any = content["A"] if "A" in content.files else content[_only(content.files)]
+        bias = bool(content["bias"]) if "bias" in content.files else False
+    return Topology.from_adjacency(A, n_inputs, n_outputs, bias=bias)
+
+
+def _only(names: list[str]) -> str:
+    if len(names) != 1:
+        raise TopologyError(f"expected one matrix or one named A, got the arrays {', '.join(names) or 'none'}")
+    return names[0]

@@ -1,0 +1,321 @@
+"""Models on the command line: in a real process where it matters, in this one for the many refusals."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+
+def meshnn(*arguments, timeout=300):
+    return subprocess.run(
+        [sys.executable, "-m", "meshnn", *arguments], capture_output=True, text=True, timeout=timeout, check=False
+    )
+
+
+@pytest.fixture
+def refused(capsys):
+    """Run a command in this process: it must end with exit code 2 and one line on stderr, which is returned."""
+    from meshnn.cli import main
+
+    def run(*arguments):
+        with pytest.raises(SystemExit) as stop:
+            main([str(argument) for argument in arguments])
+        found = capsys.readouterr()
+        assert stop.value.code == 2, (arguments, found)
+        last = found.err.strip().splitlines()[-1]
+        assert last.startswith("meshnn: "), found.err
+        assert "Traceback" not in found.err
+        return last
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory):
+    """Real files: iris with names, spirals with odd names in an odd place, a table of mixed columns, numbers."""
+    import numpy as np
+    import pandas as pd
+    from sklearn.datasets import load_diabetes, load_iris
+
+    from meshnn.data.synthetic import spirals
+
+    folder = tmp_path_factory.mktemp("with spaces and ü")
+    iris = load_iris(as_frame=True)
+    frame = iris.frame.drop(columns="target").assign(species=[iris.target_names[k] for k in iris.target])
+    frame.to_csv(folder / "iris.csv", index=False)
+    X, y = spirals(800, random_state=0)
+    spiral = pd.DataFrame({"größe x": X[:, 0], "höhe": X[:, 1], "Klasse": np.where(y == 1, "rot", "blau")})
+    spiral.to_csv(folder / "zwei spiralen.csv.gz", index=False)
+    load_diabetes(as_frame=True).frame.to_parquet(folder / "diabetes.parquet")
+    rng = np.random.default_rng(0)
+    mixed = pd.DataFrame({
+        "age": rng.integers(20, 70, 120).astype(float),
+        "city": rng.choice(["Bonn", "Köln", "Rom"], 120),
+        "same": 7,
+        "member": rng.integers(0, 2, 120).astype(bool),
+    })  # fmt: skip
+    mixed["pays"] = np.where((mixed.city == "Rom") ^ (mixed.age > 45), "yes", "no")
+    mixed.to_csv(folder / "mixed.tsv", sep="\t", index=False)
+    holes = mixed.copy()
+    holes.loc[[3, 5], "age"] = np.nan
+    holes.loc[[7], "city"] = None
+    holes.to_csv(folder / "holes.csv", index=False)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def iris_model(tables):
+    done = meshnn("fit", str(tables / "iris.csv"), "--target", "species", "--out", str(tables / "iris.mesh"))
+    assert done.returncode == 0, done.stderr
+    return tables / "iris.mesh", done
+
+
+def test_fit_reports_and_writes(iris_model):
+    path, done = iris_model
+    assert path.exists()
+    assert "test accuracy" in done.stdout
+    assert "95% interval" in done.stdout
+    assert "versicolor" in done.stdout
+    assert "edges (" in done.stdout
+    assert "solver lm (edges² x samples" in done.stdout
+    assert "105 rows to learn from, 45 to test on" in done.stderr
+    assert "\x1b[" not in done.stdout + done.stderr  # no terminal, no colours
+
+
+def test_predict_to_screen_file_and_json(iris_model, tables):
+    path, _ = iris_model
+    done = meshnn("predict", str(path), str(tables / "iris.csv"))
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0] == "prediction"
+    assert len(lines) == 151
+    assert "predictions agree with it" in done.stderr
+    out = tables / "predicted.parquet"
+    again = meshnn("predict", str(path), str(tables / "iris.csv"), "--probabilities", "--out", str(out))
+    assert again.returncode == 0, again.stderr
+    import pandas as pd
+
+    frame = pd.read_parquet(out)
+    assert list(frame) == ["prediction", "P(setosa)", "P(versicolor)", "P(virginica)"]
+    assert frame.prediction.tolist() == lines[1:]
+    assert frame.iloc[:, 1:].sum(axis=1).sub(1).abs().max() < 1e-9
+    found = json.loads(meshnn("predict", str(path), str(tables / "iris.csv"), "--json").stdout)
+    assert found["prediction"] == lines[1:]
+
+
+def test_the_model_in_python_predicts_the_same(iris_model, tables):
+    import pandas as pd
+
+    import meshnn as library
+
+    path, _ = iris_model
+    model = library.load(path)
+    features = pd.read_csv(tables / "iris.csv").drop(columns="species").to_numpy()
+    lines = meshnn("predict", str(path), str(tables / "iris.csv")).stdout.splitlines()
+    assert model.predict(features).tolist() == lines[1:]
+
+
+def test_info_explain_and_plot(iris_model, tables):
+    path, _ = iris_model
+    shown = meshnn("info", str(path))
+    for text in ("classifier", "setosa; versicolor; virginica", "petal width (cm): number", "written with"):
+        assert text in " ".join(shown.stdout.split())
+    facts = json.loads(meshnn("info", str(path), "--json").stdout)
+    assert facts["edges"] == 431
+    assert facts["classes"] == ["setosa", "versicolor", "virginica"]
+    explained = meshnn("explain", str(path), "--samples", "105")
+    assert "On 105 samples the solver is lm" in explained.stdout
+    assert "leave sizes" in meshnn("explain", str(path), "--hidden", "3").stderr
+    for name in ("net.svg", "net.png", "net.pdf"):
+        done = meshnn("plot", str(path), "--out", str(tables / name))
+        assert done.returncode == 0, done.stderr
+        assert (tables / name).stat().st_size > 5000
+    wrong = meshnn("plot", str(path), "--what", "regions", "--out", str(tables / "r.png"))
+    assert wrong.returncode == 2
+    assert "two features" in wrong.stderr
+
+
+def test_names_that_are_not_ascii_and_regions(tables):
+    data, model = str(tables / "zwei spiralen.csv.gz"), str(tables / "zwei spiralen.mesh")
+    done = meshnn("fit", data, "--target", "Klasse", "--hidden", "8", "--out", model, "--json")
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert report["features"] == ["größe x", "höhe"]
+    assert report["test"]["accuracy"] > 0.9
+    assert report["test"]["low"] < report["test"]["accuracy"] < report["test"]["high"]
+    picture = tables / "regionen.png"
+    assert meshnn("plot", model, "--data", data, "--out", str(picture)).returncode == 0
+    import matplotlib.image
+
+    pixels = matplotlib.image.imread(picture)
+    assert pixels.std() > 0.1
+
+
+def test_regression_from_parquet(tables):
+    done = meshnn("fit", str(tables / "diabetes.parquet"), "--target", "target", "--hidden", "4", "--json")
+    report = json.loads(done.stdout)
+    assert report["task"] == "regress"
+    assert 0.2 < report["test"]["R2"] < 0.7
+    assert report["test"]["low"] < report["test"]["R2"] < report["test"]["high"]
+    assert report["model"] is None
+
+
+def test_mixed_columns_and_missing_values(tables):
+    done = meshnn("fit", str(tables / "mixed.tsv"), "--target", "pays", "--json")
+    report = json.loads(done.stdout)
+    assert report["features"] == ["age", "city=Bonn", "city=Köln", "city=Rom", "member"]
+    assert any("same is constant" in note for note in report["notes"])
+    assert report["test"]["accuracy"] > 0.8
+    refused = meshnn("fit", str(tables / "holes.csv"), "--target", "pays")
+    assert refused.returncode == 2
+    assert "2 missing values in age" in refused.stderr
+    assert "1 in city" in refused.stderr
+    assert "--impute" in refused.stderr
+    model = str(tables / "holes.mesh")
+    assert meshnn("fit", str(tables / "holes.csv"), "--target", "pays", "--impute", "--out", model).returncode == 0
+    assert meshnn("predict", model, str(tables / "holes.csv")).returncode == 0
+
+
+def test_topologies_from_files(tables, refused):
+    import networkx as nx
+    import numpy as np
+    from scipy import sparse
+
+    from meshnn import Topology
+
+    t = Topology.layered([4, 6, 3])
+    (tables / "graph.json").write_text(json.dumps(t.to_dict()))
+    nx.write_graphml(t.to_networkx(), tables / "graph.graphml")
+    A = np.zeros((t.n_neurons, t.n_neurons))
+    A[t.src, t.dst] = 1
+    np.savez(tables / "graph.npz", A=A, bias=True)
+    sparse.save_npz(tables / "sparse.npz", sparse.csr_array(np.triu(np.ones((9, 9)), 1)))
+    edges = {"graph.json": 51, "graph.graphml": 51, "graph.npz": 51, "sparse.npz": 36}
+    for name, count in edges.items():
+        done = meshnn("fit", str(tables / "iris.csv"), "--target", "species", "--topology", str(tables / name),
+                      "--epochs", "5", "--json")  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout)["edges"] == count
+    (tables / "small.json").write_text(json.dumps(Topology.layered([2, 3]).to_dict()))
+    (tables / "broken.json").write_text("{")
+    (tables / "broken.graphml").write_text("<graphml>")
+    (tables / "broken.npz").write_bytes(b"PK\x03\x04 nothing")
+    for name, message in [
+        ("small.json", "has 2 inputs and 3 outputs, but the table gives 4 features"),
+        ("broken.json", "does not hold a graph"),
+        ("broken.graphml", "does not hold a graph"),
+        ("broken.npz", "does not hold a graph"),
+        ("iris.csv", "the endings that work are .json"),
+        ("nothing.json", "there is no file"),
+    ]:
+        assert message in refused("fit", tables / "iris.csv", "--target", "species", "--topology", tables / name)
+
+
+def bad_tables(folder):
+    (folder / "empty.csv").write_text("")
+    (folder / "one.csv").write_text("a,b\n1,2\n")
+    (folder / "class.csv").write_text("a,b\n" + "".join(f"{k},x\n" for k in range(30)))
+    (folder / "ids.csv").write_text("a,b\n" + "".join(f"{k},name{k}\n" for k in range(10_000)))
+    (folder / "constant.csv").write_text("a,b\n" + "".join(f"1,{'xy'[k % 2]}\n" for k in range(30)))
+    (folder / "text.parquet").write_text("a,b\n1,2\n")
+    return folder
+
+
+@pytest.mark.parametrize(("name", "target", "message"), [
+    ("empty.csv", "b", "is empty"),
+    ("one.csv", "b", "row"),
+    ("class.csv", "b", "class"),
+    ("ids.csv", "b", "identifier"),
+    ("constant.csv", "b", "constant"),
+    ("text.parquet", "b", "text.parquet"),
+    ("", "b", "directory"),
+    ("missing.csv", "b", "missing.csv"),
+    ("class.csv", "c", "there is no column c; the columns are a, b"),
+])  # fmt: skip
+def test_odd_tables_are_answered_in_one_line(tmp_path, refused, name, target, message):
+    assert message in refused("fit", bad_tables(tmp_path) / name, "--target", target)
+
+
+def test_wrong_files_and_options(iris_model, tables, tmp_path, refused):
+    path, _ = iris_model
+    csv = str(tables / "iris.csv")
+    (tmp_path / "cut.mesh").write_bytes(path.read_bytes()[:-100])
+    spoilt = bytearray(path.read_bytes())
+    spoilt[-50] ^= 1
+    (tmp_path / "spoilt.mesh").write_bytes(spoilt)
+    for arguments, message in [
+        (("predict", str(tmp_path / "cut.mesh"), csv), "damaged"),
+        (("predict", str(tmp_path / "spoilt.mesh"), csv), "checksum"),
+        (("predict", csv, csv), "is not a .mesh file"),
+        (("predict", str(path), str(tables / "mixed.tsv")), "sepal length (cm)"),
+        (("info", str(tmp_path)), "directory"),
+        (("fit", csv, "--target", "species", "--out", str(tmp_path / "no" / "m.mesh")), "does not exist"),
+        (("fit", csv, "--target", "species", "--out", str(tmp_path)), "is a directory"),
+        (("fit", csv, "--target", "species", "--out", str(tmp_path / "m.txt")), "should end in .mesh"),
+        (("fit", csv, "--target", "specie"), "species"),
+        (("fit", csv, "--target", "species", "--test", "1.5"), "--test must be"),
+        (("fit", csv, "--target", "species", "--test", "0.999"), "lower it"),
+        (("fit", csv, "--target", "species", "--hidden", "-3"), "hidden must be a whole number"),
+        (("fit", csv, "--target", "species", "--activation", "tanx"), "did you mean 'tanh'"),
+        (("fit", csv, "--target", "species", "--hidden", "3", "--topology", "x.json"), "leave --hidden out"),
+        (("plot", str(path), "--out", str(tmp_path / "net.bmp")), ".svg"),
+        (("plot", str(path), "--out", str(tmp_path / "n.png"), "--data", csv), "two features"),
+    ]:
+        assert message in refused(*arguments)
+    real = meshnn("predict", csv, csv)
+    assert real.returncode == 2
+    assert real.stderr.startswith("meshnn: ")
+    assert real.stderr.count("\n") == 1
+    assert "Traceback" in meshnn("--debug", "predict", csv, csv).stderr
+
+
+def test_a_full_disk(tables, tmp_path):
+    """Writing more than the limit allows fails as on a full disk; the old model must survive."""
+    import resource
+
+    target = tmp_path / "m.mesh"
+    target.write_bytes(b"old")
+    command = [sys.executable, "-m", "meshnn", "fit", str(tables / "iris.csv"), "--target", "species", "--epochs", "3",
+               "--out", str(target)]  # fmt: skip
+
+    def limit():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, preexec_fn=limit,
+                          env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"})  # fmt: skip
+    assert done.returncode == 2, done.stderr
+    assert "cannot write" in done.stderr
+    assert target.read_bytes() == b"old"
+    assert [p.name for p in tmp_path.iterdir()] == ["m.mesh"]
+
+
+def test_ctrl_c_keeps_the_model_and_a_checkpoint_resumes(tables, tmp_path):
+    import meshnn as library
+
+    def command(model):
+        return [sys.executable, "-m", "meshnn", "fit", str(tables / "zwei spiralen.csv.gz"), "--target", "Klasse",
+                "--solver", "adam", "--epochs", "3000", "--tol", "0", "--out", str(tmp_path / model), "--json",
+                "--checkpoint", str(tmp_path / f"{model}.checkpoint")]  # fmt: skip
+
+    process = subprocess.Popen(command("a.mesh"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    while not (tmp_path / "a.mesh.checkpoint").exists():  # the first row writes it
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    out, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors
+    assert any("interrupted" in note for note in json.loads(out)["notes"])
+    assert any("to go on" in note for note in json.loads(out)["notes"])
+    library.load(tmp_path / "a.mesh")
+    again = subprocess.run(command("a.mesh"), capture_output=True, text=True, timeout=300, check=False)
+    assert again.returncode == 0, again.stderr
+    straight = subprocess.run(command("b.mesh"), capture_output=True, text=True, timeout=300, check=False)
+    assert straight.returncode == 0, straight.stderr
+    resumed, whole = library.load(tmp_path / "a.mesh"), library.load(tmp_path / "b.mesh")
+    assert (resumed.mesh_.weights == whole.mesh_.weights).all()
+    assert resumed.history_ == whole.history_
