@@ -78,6 +78,7 @@ def describe(estimator: BaseMesh, weights: Array | None = None) -> Parts:
         arrays |= {f"stream.{name}": array for name, array in state.arrays.items()}
     if hasattr(estimator, "encoder_"):
         header["table"] = estimator.encoder_.to_dict()
+        header["target"] = estimator.target_
     return header, arrays
 
 
@@ -173,7 +174,10 @@ def _thaw(make: Callable[..., Any], header: dict[str, Any], arrays: dict[str, Ar
     if "table" in header:
         from meshnn.data.encoding import Encoder
 
-        estimator.encoder_ = Encoder.from_dict(header["table"])
+        estimator.encoder_, estimator.target_ = Encoder.from_dict(header["table"]), str(header["target"])
+        if len(estimator.encoder_.feature_names) != t.n_inputs:
+            raise FileError(f"the file's columns give {len(estimator.encoder_.feature_names)} features, "
+                            f"its net has {t.n_inputs} inputs")  # fmt: skip
     return estimator
 
 

@@ -95,8 +95,8 @@ class Checkpoint:
         return Resumed(training, State(training["state"], found))
 
     def watch(self, freeze: Callable[[], Parts]) -> None:
-        """From now on save what `freeze` returns."""
-        self._freeze, self._saved = freeze, time.monotonic()
+        """From now on save what `freeze` returns; the first time soon, so that a place that fails does so at once."""
+        self._freeze, self._saved = freeze, -float("inf")
 
     def row(self) -> None:
         """Save if it is time to."""

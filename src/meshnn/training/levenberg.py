@@ -45,6 +45,8 @@ LEAST_DAMPING, MOST_DAMPING = 1e-12, 1e16
 FLOOR = 1e-6
 #: l2="auto": where it starts, how often it is looked at and its bounds.
 FIRST_L2, EVERY, LEAST_L2, MOST_L2 = 1e-4, 3, 1e-8, 10.0
+#: A change of l2, over l2, that no longer counts.
+SETTLED = 1e-9
 #: Most weights that the samples may determine, over the numbers to be learned (squared_error). Benchmarks/defaults.py.
 CROWDED = 0.15
 #: Gain over promise below which a step is refused.
@@ -76,12 +78,13 @@ class LevenbergMarquardt:
         self.program = mesh.jacobian_program(samples.count, settings.gradient)
         self.forward = mesh.forward_program()
         self.penalised = penalised_edges(mesh)[self.live].astype(np.float64)
+        self.auto = isinstance(settings.l2, str)
         self.l2 = FIRST_L2 if isinstance(settings.l2, str) else settings.l2
         self.least_l2 = LEAST_L2
         self.epoch = 0
         self.damping, self.growth = FIRST_DAMPING, 2.0
         self.error = float("nan")  # the loss without its penalty
-        self.stuck = ""
+        self.stuck, self.final = "", False  # why there is no step, and whether another l2 might change that
         self.last: Progress | None = None
 
     def _evaluate(self) -> tuple[float, float]:
@@ -95,16 +98,17 @@ class LevenbergMarquardt:
 
     def advance(self, most: int) -> Progress:
         """One iteration: a step that lowers the loss, or the finding that there is none."""
-        if self.stuck:
+        look = self.auto and self.epoch >= EVERY and self.epoch % EVERY == 0
+        if self.stuck and (self.final or not look):
             assert self.last is not None
             self.epoch += 1
-            return self.last._replace(fell=0.0, finished=self.stuck)
+            return self.last._replace(fell=0.0, finished=self.stuck if self.final else "")
         with _one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):  # what overflows is looked at below
-            self.last = self._iterate()
+            self.last = self._iterate(look)
         self.epoch += 1
-        return self.last._replace(finished=self.stuck)
+        return self.last._replace(finished=self.stuck if self.final else "")
 
-    def _iterate(self) -> Progress:
+    def _iterate(self, look: bool) -> Progress:
         model = engine.curvature(
             self.program, self.mesh.weights, self.samples.X, self.samples.targets, self.live, self.settings.n_threads
         )
@@ -116,17 +120,23 @@ class LevenbergMarquardt:
                     f"the loss is {self.error} at the first weights; scale the features or use bounded activations"
                 )
         matrix = model.matrix
-        if isinstance(self.settings.l2, str) and self.epoch >= EVERY and self.epoch % EVERY == 0:
-            self.l2 = self._evidence(matrix, start)
+        if look:
+            found = self._evidence(matrix, start)
+            if self.stuck:
+                self.final = abs(found - self.l2) <= SETTLED * self.l2
+                if self.final and self.last is not None:
+                    return self.last._replace(fell=0.0)
+                self.stuck, self.damping, self.growth = "", FIRST_DAMPING, 2.0
+            self.l2 = found
         before = self.error + self._penalty()
         grad = model.grad + self.l2 * self.penalised * start
         matrix[np.diag_indices_from(matrix)] += self.l2 * self.penalised
         norm = float(np.linalg.norm(grad))
         if not (np.isfinite(norm) and np.isfinite(matrix).all()):
-            self.stuck = "the Jacobian overflowed"
+            self.stuck, self.final = "the Jacobian overflowed", True
             return Progress(before, model.hits, norm, self.damping, 0.0)
         if norm == 0.0:
-            self.stuck = "the gradient is zero"
+            self.stuck, self.final = "the gradient is zero", True
             return Progress(before, model.hits, norm, self.damping, 0.0)
         diagonal = np.diag(matrix).copy()
         scale = np.maximum(diagonal, FLOOR * max(diagonal.max(), np.finfo(np.float64).tiny))
@@ -146,7 +156,7 @@ class LevenbergMarquardt:
             self.damping *= self.growth
             self.growth *= 2.0
         self.mesh.weights[self.live] = start
-        self.stuck = "no step lowers the loss any more"
+        self.stuck, self.final = "no step lowers the loss any more", not self.auto
         return Progress(before, model.hits, norm, self.damping, 0.0)
 
     def _evidence(self, matrix: NDArray[np.float64], weights: NDArray[np.float64]) -> float:
@@ -155,10 +165,9 @@ class LevenbergMarquardt:
         from scipy.linalg.lapack import dpotri
 
         shifted = matrix.copy()
-        # bias weights have no penalty; what rounding leaves of their curvature must not spoil the rest
-        shifted[np.diag_indices_from(shifted)] += self.l2 * self.penalised + 1e-12 * max(
-            matrix.diagonal().max(), 1e-300
-        )
+        # Bias weights have no penalty, but what they explain is not known any better: without one they would claim
+        # everything where samples are few, and rounding would decide how much.
+        shifted[np.diag_indices_from(shifted)] += self.l2
         try:
             factor, _ = cho_factor(shifted.T, lower=True, overwrite_a=True, check_finite=False)
         except LinAlgError:
@@ -186,7 +195,7 @@ class LevenbergMarquardt:
             "growth": self.growth,
             "error": None if np.isnan(self.error) else self.error,
             "l2": [self.l2, self.least_l2],
-            "stuck": self.stuck,
+            "stuck": [self.stuck, self.final],
             "last": last,
         }
         return State(values, {})
@@ -197,7 +206,7 @@ class LevenbergMarquardt:
         self.epoch, self.damping, self.growth = values["epoch"], values["damping"], values["growth"]
         self.error = float("nan") if values["error"] is None else values["error"]
         self.l2, self.least_l2 = values["l2"]
-        self.stuck = values["stuck"]
+        self.stuck, self.final = values["stuck"]
         self.last = None if values["last"] is None else Progress(*values["last"])
 
 

@@ -139,7 +139,7 @@ def choose_solver(settings: Settings, n_live: int, n_samples: int, columns: int)
     if settings.gradient == "blocks":
         return Choice("adam", 'lm builds its matrix from the Jacobian of factored or adjoint, not of "blocks"')
     work = float(n_live) ** 2 * n_samples * columns
-    text = f"edges² x samples = {n_live}² x {n_samples}{f' x {columns} outputs' if columns > 1 else ''} = {work:.2g}"
+    text = f"edges² x samples = {n_live}² x {n_samples}{f' x {columns} a sample' if columns > 1 else ''} = {work:.2g}"
     if work <= LM_BUDGET:
         return Choice("lm", f"{text} multiply-adds an iteration fit the budget of {LM_BUDGET:.0e}")
     return Choice("adam", f"{text} multiply-adds an iteration of lm exceed the budget of {LM_BUDGET:.0e}")
