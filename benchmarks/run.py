@@ -1,6 +1,6 @@
 """All benchmarks in one run on one thread: prints ratios, says where a bar is missed, saves JSON.
 
-python benchmarks/run.py [--out FILE] [--quick] [--only steps,large,ticks,threads,processes]
+python benchmarks/run.py [--out FILE] [--quick] [--only steps,large,ticks,threads,processes,estimators]
 """
 
 import argparse
@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from rich.console import Console  # noqa: E402
 from rich.table import Table  # noqa: E402
 
-SECTIONS = ("steps", "large", "ticks", "threads", "processes")
+SECTIONS = ("steps", "large", "ticks", "threads", "processes", "estimators")
 console = Console(width=max(Console().width, 120))
 
 
@@ -151,6 +151,19 @@ def show_processes(r):
     )
 
 
+def show_estimators(parts):
+    """Whole fits."""
+    table(
+        "Estimators: whole fits, one thread",
+        ("what", "figure", "bar", "", "note"),
+        [
+            (r["what"], f"{r['figure']:.4g}", r["bar"], "ok" if r["met"] else "[red]MISSED[/red]", r["beside"])
+            for part in parts.values()
+            for r in part["rows"]
+        ],
+    )
+
+
 def main():
     """Measure, print, save."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -168,11 +181,12 @@ def main():
     import jax
     import numba
     import numpy
+    import sklearn
     import torch
 
     torch.set_num_threads(1)
     results = {
-        "versions": {m.__name__: m.__version__ for m in (jax, numba, numpy, torch)},
+        "versions": {m.__name__: m.__version__ for m in (jax, numba, numpy, sklearn, torch)},
         "machine": {"platform": platform.platform(), "processor": _processor(), "cores": os.cpu_count()},
         "time": time.strftime("%Y-%m-%dT%H:%M:%S"),
     }

@@ -136,7 +136,7 @@ def test_a_linear_net_is_solved_in_a_few_iterations():
     X = rng.standard_normal((60, 3))
     y = X @ rng.standard_normal((3, 2)) + [0.5, -1.0]
     mesh = Mesh(Topology.layered([3, 2]), dtype="float64", random_state=0)
-    rows = list(train(mesh, X, y, "squared_error", solver="lm", max_epochs=50))
+    rows = list(train(mesh, X, y, "squared_error", solver="lm", max_epochs=50, l2=0.0))
     assert rows[-1].loss < 1e-20
     assert rows[-1].note.startswith("stopped: ")
     exact = np.linalg.lstsq(np.c_[X, np.ones(60)], y, rcond=None)[0]
@@ -159,7 +159,7 @@ def test_singular_matrices_never_raise(spoil):
     elif spoil == "huge":
         X *= 1e8
     before = mesh.gradient(X, y)[0]
-    rows = list(train(mesh, X, y, solver="lm", max_epochs=40))
+    rows = list(train(mesh, X, y, solver="lm", max_epochs=40, l2=0.0))
     assert np.isfinite(mesh.weights).all()
     assert rows[-1].loss <= before
 
@@ -173,9 +173,9 @@ def test_a_loss_that_is_infinite_from_the_start_is_told():
 def test_tol_zero_runs_exactly_so_many_iterations_even_when_there_is_nothing_left_to_do():
     mesh = Mesh(Topology.layered([1, 1]), dtype="float64", random_state=0)
     x = np.linspace(-1, 1, 20)[:, None]
-    rows = list(train(mesh, x, 2 * x, "squared_error", solver="lm", max_epochs=80, tol=0))
+    rows = list(train(mesh, x, 2 * x, "squared_error", solver="lm", l2=0.0, max_epochs=80, tol=0))
     assert rows[-1].epoch == len(rows) == 80
-    assert len(list(train(mesh, x, 2 * x, "squared_error", solver="lm", max_epochs=80))) < 40
+    assert len(list(train(mesh, x, 2 * x, "squared_error", solver="lm", l2=0.0, max_epochs=80))) < 40
 
 
 def test_spirals_with_five_hidden_neurons():

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from os import PathLike, fspath
+from os import PathLike, fsdecode
+from textwrap import shorten
 from typing import Any
 
 from meshnn import storage
@@ -35,17 +36,14 @@ def thaw(path: str | PathLike[str], header: dict[str, Any], arrays: dict[str, An
     from meshnn.estimators import MeshClassifier, MeshRegressor
     from meshnn.estimators._storage import thaw as estimator
 
-    kinds = {"classifier": MeshClassifier, "regressor": MeshRegressor}
-    kind = header.get("kind")
-    if isinstance(kind, str) and kind in kinds:
-        return estimator(fspath(path), kinds, header, arrays)
-    if kind == "mesh":
-        try:
-            return Mesh.from_parts(header, arrays)
-        except FileError:
-            raise
-        except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
-            raise FileError(f"{fspath(path)} does not hold a mesh that makes sense ({error}); save it again") from None
-    raise FileError(
-        f"{fspath(path)} holds {str(kind)[:40]!r}, which this version of meshnn does not know; upgrade meshnn"
-    )
+    kinds: dict[str, Any] = {"classifier": MeshClassifier, "regressor": MeshRegressor}
+    kind, name = header.get("kind"), fsdecode(path)
+    shown = name if name.isprintable() else repr(name)
+    if kind != "mesh" and not (isinstance(kind, str) and kind in kinds):
+        raise FileError(f"{shown} holds {str(kind)[:40]!r}, which this version of meshnn does not know; upgrade meshnn")
+    try:
+        return Mesh.from_parts(header, arrays) if kind == "mesh" else estimator(kinds[kind](), header, arrays)
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
+        what = f"{type(error).__name__}: {error}" if not isinstance(error, ValueError) else str(error)
+        what = shorten(what, 300, placeholder=" ...")
+        raise FileError(f"{shown} does not hold a {kind} that makes sense ({what}); save it again") from None

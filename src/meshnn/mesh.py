@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import groupby
 from os import PathLike
 from typing import Any
 
@@ -11,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from meshnn import checks, engine, storage
-from meshnn.arguments import as_generator, whole_number
+from meshnn.arguments import as_generator, as_list, switch, whole_number
 from meshnn.errors import MeshError
 from meshnn.explanation import Explanation
 from meshnn.kernels.codes import ACTIVATIONS
@@ -121,35 +120,40 @@ class Mesh:
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the mesh to a `.mesh` file, whole or not at all; `meshnn.load` reads it."""
+        self._checked_weights()
         header, arrays = self.to_parts()
         storage.write(path, header | {"kind": "mesh"}, arrays)
 
     def to_parts(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """The mesh as values that JSON can hold, and arrays."""
         t = self._topology
+        names = sorted(set(self.activations))
+        # a byte a neuron, though most are alike: a file is then never much smaller than what is made of it
+        kinds = np.zeros(t.n_neurons, np.uint8)
+        kinds[t.n_clamped :] = [names.index(name) for name in self.activations]
         header = {"n_inputs": t.n_inputs, "n_hidden": t.n_hidden, "n_outputs": t.n_outputs, "bias": t.bias}
-        more = {"ticks": self.ticks, "activations": _run_lengths(self.activations), "dtype": self._dtype.name}
-        return header | more, {"src": t.src, "dst": t.dst, "weights": self._weights.copy()}
+        more = {"ticks": self.ticks, "activations": names, "dtype": self._dtype.name}
+        return header | more, {"src": t.src, "dst": t.dst, "weights": self._weights.copy(), "activations": kinds}
 
     @classmethod
     def from_parts(cls, header: dict[str, Any], arrays: dict[str, Array]) -> Mesh:
-        """The inverse of `to_parts`."""
+        """The inverse of `to_parts`, for parts that may come from anywhere."""
+        names = ("n_inputs", "n_hidden", "n_outputs")
+        n_inputs, n_hidden, n_outputs = (whole_number(name, header[name], least=0) for name in names)
+        bias, dtype = switch("bias", header["bias"]), checks.known("dtype", header["dtype"], ("float32", "float64"))
+        kinds, n_neurons = arrays["activations"], n_inputs + bias + n_hidden + n_outputs
+        if kinds.shape != (n_neurons,) or kinds.dtype != np.uint8:
+            raise MeshError(f"there are {kinds.shape} {kinds.dtype} activations for {n_neurons} neurons")
         edges = np.stack([arrays["src"], arrays["dst"]], axis=1)
-        topology = Topology(header["n_inputs"], header["n_hidden"], header["n_outputs"], edges, header["bias"])
+        topology = Topology(n_inputs, n_hidden, n_outputs, edges, bias)
         if not np.array_equal(edges[:, 0], topology.src) or not np.array_equal(edges[:, 1], topology.dst):
             raise MeshError("the edges are not sorted, so the weights cannot be told apart")
-        most = topology.n_hidden + topology.n_outputs
-        names = [name for name, count in header["activations"] for _ in range(min(count, most + 1))]
-        if len(names) != most:
-            raise MeshError(f"there are {len(names)} activations for {most} neurons")
-        mesh = cls(topology, header["ticks"], names[: topology.n_hidden], weights=arrays["weights"],
-                   dtype=header["dtype"])  # fmt: skip
-        mesh._set_output_activations(names[topology.n_hidden :])
+        mesh = cls(topology, whole_number("ticks", header["ticks"]), weights=arrays["weights"], dtype=dtype)
+        known = as_list("activations", header["activations"])
+        codes = np.array([ACTIVATIONS[checks.known("activation", name, ACTIVATIONS)] for name in known], np.int64)
+        mesh._codes[topology.n_clamped :] = codes[kinds[topology.n_clamped :]]
+        mesh._planner = Planner(topology, mesh._codes, mesh._dtype)
         return mesh
-
-    def _set_output_activations(self, names: list[str]) -> None:
-        self._codes[self._topology.outputs] = [ACTIVATIONS[checks.known("activation", n, ACTIVATIONS)] for n in names]
-        self._planner = Planner(self._topology, self._codes, self._dtype)
 
     # -- what it is ----------------------------------------------------------------------------------------------
 
@@ -421,15 +425,6 @@ class Mesh:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._planner = Planner(self._topology, self._codes, self._dtype)
-
-
-def _run_lengths(names: list[str]) -> list[list[Any]]:
-    """[["tanh", 16], ["identity", 2]]: activations come in long runs.
-
-    >>> _run_lengths(["tanh", "tanh", "identity"])
-    [['tanh', 2], ['identity', 1]]
-    """
-    return [[name, len(list(run))] for name, run in groupby(names)]
 
 
 def _threads(n_threads: int | None) -> int | None:

@@ -62,8 +62,8 @@ class Optimizer:
         """What l1 and l2 add to the loss."""
         if self.l1 == 0.0 and self.l2 == 0.0:
             return 0.0
-        w = weights * self.penalised
-        return float(self.l1 * np.abs(w).sum(dtype=np.float64) + 0.5 * self.l2 * np.square(w).sum(dtype=np.float64))
+        w = (weights * self.penalised).astype(np.float64)  # squares of weights gone astray overflow float32
+        return float(self.l1 * np.abs(w).sum() + 0.5 * self.l2 * (w @ w))
 
 
 class Steps:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from os import PathLike
 from typing import Any
@@ -26,12 +27,14 @@ from meshnn.training.api import as_samples
 from meshnn.training.checkpoint import Checkpoint, fingerprint
 from meshnn.training.first_order import FirstOrder
 from meshnn.training.reporting import reporter
-from meshnn.training.settings import choose_solver
+from meshnn.training.settings import FULL_UP_TO, choose_solver
 from meshnn.training.solver import Samples, State
 
 __all__ = ["BaseMesh"]
 
 Array = NDArray[Any]
+#: Edges times samples up to which nobody would notice that float32 is faster.
+SMALL = 100_000
 
 
 def _streams(estimator: Any) -> bool:
@@ -45,7 +48,9 @@ class BaseMesh(BaseEstimator):  # type: ignore[misc]
 
     _loss: str
     _kind: str
-    _solver_state: State | None
+    _solver_state: State | None  # what partial_fit remembers
+    _stream_seed: int
+    _under_way: str  # the weights that a run with a checkpoint began from, until it has come to its end
     mesh_: Mesh
 
     def __init__(
@@ -131,22 +136,38 @@ class BaseMesh(BaseEstimator):  # type: ignore[misc]
         -------
         self
         """
+        with self._as_it_was_if_refused():
+            trainer, checkpoint = self._prepared(X, y, sample_weight)
+        self._run(trainer, checkpoint)
+        return self
+
+    def _prepared(self, X: Any, y: Any, sample_weight: Any) -> tuple[Trainer, Checkpoint | None]:
+        """All that comes before the first epoch."""
         settings = self._settings()
+        _as_callbacks(self.callbacks), whole_number("verbose", self.verbose, least=0)
         again = switch("warm_start", self.warm_start) and hasattr(self, "mesh_")
         X, y, weight = self._checked(X, y, sample_weight, reset=not again)
         targets, weight, n_outputs = self._targets(y, weight, first=not again)
+        _check_weights(weight)
         seed = _seed(self.random_state)
         checkpoint = Checkpoint.of(self.checkpoint)
         run = None
         if checkpoint is not None:
-            run = fingerprint(self._run_parameters(), X, targets, weight, self.mesh_.weights if again else None)
-            resumed = checkpoint.begin(run, None if self.random_state is None else seed)
+            start = self.mesh_.weights if again else None
+            run = fingerprint(self._run_parameters(), {"X": X, "y": targets, "sample_weight": weight, "weights": start})
+            if again and hasattr(self, "_under_way"):
+                run["weights"] = self._under_way  # an interrupted run goes on, whatever weights it has got to
+            self._under_way = run["weights"]
+            seeded = isinstance(self.random_state, (int, np.integer))  # a generator has moved on since
+            resumed = checkpoint.begin(run, seed if seeded else None)
             if resumed is not None:
-                seed = resumed.values["seed"]
+                seed = resumed.seed
         seeds = np.random.SeedSequence(seed).generate_state(3)
         held_out = None
         if switch("early_stopping", self.early_stopping):
             kept, held_out = self._split(targets, int(seeds[0]))
+            if weight is not None and not (weight[kept].any() and weight[held_out].any()):
+                raise DataError("early_stopping needs samples with a weight on both sides; set early_stopping=False")
         if not again:
             rows = slice(None) if held_out is None else kept
             self._scaling = Scaling.learn(X[rows], targets[rows], None if weight is None else weight[rows],
@@ -157,10 +178,20 @@ class BaseMesh(BaseEstimator):  # type: ignore[misc]
         self._stream_seed, self._solver_state = int(seeds[2]), None  # where partial_fit would go on
         if checkpoint is not None and run is not None:
             if resumed is not None:
-                trainer.restore(resumed.trainer)
+                checkpoint.restore(resumed, trainer.restore)
             checkpoint.watch(lambda: self._frozen(trainer, seed, run))
-        self._run(trainer, checkpoint)
-        return self
+        return trainer, checkpoint
+
+    @contextmanager
+    def _as_it_was_if_refused(self) -> Iterator[None]:
+        """Half of what a new fit would have set beside half of the old model would make wrong predictions."""
+        before = dict(self.__dict__)
+        try:
+            yield
+        except BaseException:
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            raise
 
     def _settings(self) -> Settings:
         names = Settings.__dataclass_fields__.keys() & self.get_params(deep=False).keys()
@@ -169,7 +200,8 @@ class BaseMesh(BaseEstimator):  # type: ignore[misc]
     def _checked(self, X: Any, y: Any, sample_weight: Any, reset: bool) -> tuple[Array, Array, Array | None]:
         raise NotImplementedError
 
-    def _build(self, n_inputs: int, n_outputs: int, n_samples: int, settings: Settings, seed: int) -> Mesh:
+    def _build(self, n_inputs: int, n_outputs: int, n_samples: int | None, settings: Settings, seed: int) -> Mesh:
+        """A new net for so many samples; None is for a stream of them."""
         if self.topology is None:
             topology = Topology.mesh(n_inputs, whole_number("hidden", self.hidden, least=0), n_outputs)
         elif isinstance(self.topology, Topology):
@@ -191,8 +223,9 @@ class BaseMesh(BaseEstimator):  # type: ignore[misc]
         mesh = Mesh(topology, self.ticks, self.activation, self.output_activation, random_state=seed)
         live = int((~mesh.dead_edges()).sum())
         columns = n_outputs if self._loss == "squared_error" else n_outputs - 1
-        # second-order steps need the accuracy of float64; the others are twice as fast without it
-        if choose_solver(settings, live, n_samples, columns).solver == "lm":
+        # second-order steps need the accuracy of float64; the others are twice as fast without it, if that counts
+        small = n_samples is not None and n_samples <= FULL_UP_TO and topology.n_edges * n_samples <= SMALL
+        if small or choose_solver(settings, live, n_samples or 0, columns).solver == "lm":
             wide = (topology, mesh.ticks, self.activation, self.output_activation)
             mesh = Mesh(*wide, weights=mesh.draw_weights(seed), dtype="float64")
         return mesh
@@ -228,9 +261,8 @@ class BaseMesh(BaseEstimator):  # type: ignore[misc]
         """Ask for all rows, and hand them to whoever wants to see them."""
         callbacks = _as_callbacks(self.callbacks)
         report = reporter(whole_number("verbose", self.verbose, least=0), trainer)
-        self.history_ = trainer.history
         self.solver_, self.solver_reason_ = trainer.choice.solver, trainer.choice.reason
-        resume = ""
+        self._take_stock(trainer)
         try:
             with report:
                 for row in trainer.rows():
@@ -240,61 +272,74 @@ class BaseMesh(BaseEstimator):  # type: ignore[misc]
                         trainer.stop("stopped by a callback")
                     if checkpoint is not None:
                         checkpoint.row()
-        except KeyboardInterrupt:
             if checkpoint is not None:
-                checkpoint.save()  # before the best weights replace those to go on from
+                checkpoint.save()
+            self.__dict__.pop("_under_way", None)
+        except KeyboardInterrupt:
+            trainer.stop("interrupted", to_go_on=True)
+            resume = ""
+            if checkpoint is not None:
+                checkpoint.save()
                 resume = f"; fit again with checkpoint={str(checkpoint.path)!r} to go on"
-            trainer.stop("interrupted")
             epoch = trainer.history[-1].epoch if len(trainer.history) else 0
             message = f"training was interrupted after epoch {epoch}: the best weights so far are kept{resume}"
             warnings.warn(message, UserWarning, stacklevel=3)
-        else:
-            if checkpoint is not None:
-                checkpoint.save()
-        self.history_ = trainer.history
-        self.best_restart_ = trainer.best_restart
-        self.l2_ = trainer.l2
+        except BaseException:
+            trainer.stop("stopped by an error", to_go_on=True)  # whoever catches it has the best weights so far
+            raise
+        finally:
+            self._take_stock(trainer)
+
+    def _take_stock(self, trainer: Trainer) -> None:
+        """Where training stands."""
+        self.history_, self.l2_, self.best_restart_ = trainer.history, trainer.l2, trainer.best_restart
         epochs = [row.epoch for row in trainer.history if row.restart == trainer.best_restart]
         self.n_iter_ = epochs[-1] if epochs else 0
 
     def _run_parameters(self) -> dict[str, Any]:
         """What decides the course of training, besides data and seed."""
-        unimportant = ("callbacks", "checkpoint", "n_threads", "verbose", "random_state", "topology")
+        unimportant = ("callbacks", "checkpoint", "n_threads", "verbose", "random_state")
         named = {k: v for k, v in self.get_params(deep=False).items() if k not in unimportant}
-        topology = self.topology.to_dict() if isinstance(self.topology, Topology) else repr(type(self.topology))
-        return named | {"topology": topology, "kind": self._kind}
+        if isinstance(self.topology, Topology):
+            named["topology"] = self.topology._digest.hex()
+        elif callable(self.topology):
+            named["topology"] = "a callable"  # what it returned is compared later
+        return named | {"estimator": self._kind}
 
-    def _frozen(self, trainer: Trainer, seed: int, run: str) -> Any:
+    def _frozen(self, trainer: Trainer, seed: int, run: dict[str, str]) -> Any:
         from meshnn.estimators._storage import freeze
 
+        self._take_stock(trainer)
         return freeze(self, trainer, seed, run)
 
     # -- streams -------------------------------------------------------------------------------------------------
 
-    def _partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
-        """One pass over some samples, with a constant rate; what the optimiser remembers is kept from call to call."""
+    def _pass_over(self, X: Any, y: Any, sample_weight: Any) -> None:
+        """Once through some samples, with a constant rate; what the optimiser remembers is kept from call to call."""
         settings = self._settings()
         first = not hasattr(self, "mesh_")
         X, y, weight = self._checked(X, y, sample_weight, reset=first)
         targets, weight, n_outputs = self._targets(y, weight, first=False)
+        _check_weights(weight)
         solver = "sgd" if settings.solver == "sgd" else "adam"
         settings = replace(settings, solver=solver, schedule="constant", max_epochs=1)
         if first:
             seeds = np.random.SeedSequence(_seed(self.random_state)).generate_state(2)
             self._scaling = Scaling.learn(X, targets, weight, switch("standardize", self.standardize), self._loss)
-            self.mesh_ = self._build(X.shape[1], n_outputs, len(X), settings, int(seeds[0]))
+            self.mesh_ = self._build(X.shape[1], n_outputs, None, settings, int(seeds[0]))
             self._stream_seed, self._solver_state = int(seeds[1]), None
             self.history_, self.n_iter_, self.best_restart_ = History(), 0, 0
-            self.solver_, self.solver_reason_ = solver, "partial_fit takes first-order steps"
         self._check_same_net(X.shape[1], n_outputs)
         rng = np.random.default_rng(self._stream_seed)
         stream = FirstOrder(self.mesh_, self._samples(X, targets, weight), settings, solver, rng)
-        if self._solver_state is not None:
+        if self._solver_state is not None and self.solver_ == solver:  # another one's moments mean something else
             stream.take_over(self._solver_state)
+        self.solver_, self.solver_reason_ = solver, "partial_fit takes first-order steps"
         began = time.perf_counter()
         before = self.history_[-1].seconds if len(self.history_) else 0.0
         progress = stream.advance(1)
-        self._solver_state = stream.state()
+        self._solver_state = stream.memory()
+        self.l2_ = stream.l2
         self.n_iter_ += 1
         self.history_.append(
             HistoryRow(
@@ -310,7 +355,6 @@ class BaseMesh(BaseEstimator):  # type: ignore[misc]
                 note=progress.note,
             )
         )
-        return self
 
     # -- predicting ----------------------------------------------------------------------------------------------
 
@@ -346,7 +390,22 @@ def _seed(random_state: Any) -> int:
         return int(random_state.integers(2**63))
     if random_state is None:
         return int(np.random.SeedSequence().generate_state(1, np.uint64)[0])
-    return int(check_random_state(random_state).randint(2**31))
+    if isinstance(random_state, np.random.RandomState) or random_state is np.random:
+        return int(check_random_state(random_state).randint(2**31))
+    raise MeshError(
+        f"random_state must be a whole number, a RandomState, a Generator or None, got {random_state!r}; pass 0, say"
+    )
+
+
+def _check_weights(weight: Array | None) -> None:
+    """Refuse weights that no mean can be taken with."""
+    if weight is None:
+        return
+    if (weight < 0).any():
+        k = int(np.flatnonzero(weight < 0)[0])
+        raise DataError(f"the weight of sample {k} is {weight[k]:g}; weights of samples and classes are never negative")
+    if not weight.any():
+        raise DataError("all samples have the weight 0; give some of them a weight")
 
 
 def _as_callbacks(callbacks: Any) -> list[Callable[..., Any]]:
@@ -362,3 +421,10 @@ def _as_callbacks(callbacks: Any) -> list[Callable[..., Any]]:
 def validation_share(fraction: Any) -> float:
     """`validation_fraction`, checked."""
     return real_number("validation_fraction", fraction, "a number between 0 and 1", lambda v: 0 < v < 1)
+
+
+def held_out_size(share: float, n_samples: int) -> int:
+    """Samples to hold out: a share, but at least one, and one must be left."""
+    if n_samples < 2:
+        raise DataError("early_stopping holds samples out, but there is only one; set early_stopping=False")
+    return min(math.ceil(share * n_samples), n_samples - 1)

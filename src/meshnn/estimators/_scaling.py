@@ -34,7 +34,8 @@ class Scaling:
 
     def inputs(self, X: Array) -> Array:
         """Features as the net sees them."""
-        return (X - self.x_mean) / self.x_scale
+        with np.errstate(over="ignore"):  # what becomes infinite is refused by name
+            return (X - self.x_mean) / self.x_scale
 
     def targets(self, targets: Array) -> Array:
         """Targets as the net is to give them; labels as they are."""

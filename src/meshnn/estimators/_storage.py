@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import math
 import platform
-from collections.abc import Callable, Mapping
+import re
 from os import PathLike
+from reprlib import repr as shorten
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from meshnn import storage
-from meshnn.arguments import whole_number
+from meshnn.arguments import real_number, switch, whole_number
+from meshnn.checks import check_current_weights
 from meshnn.estimators._scaling import Scaling
 from meshnn.mesh import Mesh
 from meshnn.storage import FileError
-from meshnn.topology import Topology
 from meshnn.training import History, Trainer
 from meshnn.training.checkpoint import Parts, with_training
+from meshnn.training.first_order import check_memory
 from meshnn.training.history import HistoryRow
 from meshnn.training.solver import State
 from meshnn.training.trainer import rows_from
@@ -31,6 +33,8 @@ __all__ = ["freeze", "save", "thaw"]
 Array = NDArray[Any]
 #: Parameters that cannot be written down: a loaded estimator has them as None.
 UNSAVED = ("callbacks", "checkpoint")
+#: Letters that the dtype of classes may have to spare.
+WIDEST = 1000
 _SCALING = ("x_mean", "x_scale", "y_mean", "y_scale")
 
 
@@ -39,43 +43,44 @@ def save(estimator: BaseMesh, path: str | PathLike[str]) -> None:
     storage.write(path, *describe(estimator))
 
 
-def freeze(estimator: BaseMesh, trainer: Trainer, seed: int, run: str) -> Parts:
+def freeze(estimator: BaseMesh, trainer: Trainer, seed: int, run: dict[str, str]) -> Parts:
     """A checkpoint: the model with the best weights so far, and all that is needed to go on."""
-    estimator.history_ = trainer.history
     return with_training(describe(estimator, trainer.best_weights), trainer.state(), seed, run)
 
 
 def describe(estimator: BaseMesh, weights: Array | None = None) -> Parts:
-    """Header and arrays of a fitted estimator."""
+    """Header and arrays of a fitted estimator; with other weights than its own, if given."""
     mesh_header, mesh_arrays = estimator.mesh_.to_parts()
     if weights is not None:
         mesh_arrays["weights"] = weights
+    check_current_weights(mesh_arrays["weights"], estimator.mesh_.topology.n_edges)
+    memory = estimator._solver_state
     header: dict[str, Any] = {
         "kind": estimator._kind,
         "versions": versions(),
         "parameters": {name: _plain(name, value) for name, value in estimator.get_params(deep=False).items()},
         "mesh": mesh_header,
         "n_features": int(estimator.n_features_in_),
-        "n_iter": int(getattr(estimator, "n_iter_", 0)),
-        "best_restart": int(getattr(estimator, "best_restart_", 0)),
+        "n_iter": int(estimator.n_iter_),
+        "l2": float(estimator.l2_),
+        "best_restart": int(estimator.best_restart_),
         "solver": [estimator.solver_, estimator.solver_reason_],
         "notes": [row.note for row in estimator.history_],
+        "stream": {"seed": estimator._stream_seed, "memory": None if memory is None else memory.values},
     }
     arrays = {f"mesh.{name}": array for name, array in mesh_arrays.items()}
     for name in _SCALING:
         arrays[f"scaling.{name}"] = getattr(estimator._scaling, name)
     for name in HistoryRow._fields[:-1]:
         arrays[f"history.{name}"] = np.array([getattr(row, name) for row in estimator.history_], dtype=np.float64)
+    if memory is not None:
+        arrays |= {f"stream.{name}": array for name, array in memory.arrays.items()}
     if hasattr(estimator, "feature_names_in_"):
         header["feature_names"] = [str(name) for name in estimator.feature_names_in_]
     if hasattr(estimator, "classes_"):
         header["classes"] = _labels(estimator.classes_, arrays)
     if hasattr(estimator, "_flat"):
         header["flat"] = bool(estimator._flat)
-    state = getattr(estimator, "_solver_state", None)
-    if state is not None:
-        header["stream"] = {"state": state.values, "seed": estimator._stream_seed}
-        arrays |= {f"stream.{name}": array for name, array in state.arrays.items()}
     if hasattr(estimator, "encoder_"):
         header["table"] = estimator.encoder_.to_dict()
         header["target"] = estimator.target_
@@ -93,92 +98,103 @@ def _plain(name: str, value: Any) -> Any:
     """A parameter as JSON can hold it."""
     if name in UNSAVED:
         return None
-    if isinstance(value, Topology) or callable(value):
+    if name == "topology" and value is not None:
         return {"topology": "that of the mesh"}
     if isinstance(value, dict):
-        return {"pairs": [[_scalar(key), float(weight)] for key, weight in value.items()]}
+        return {"pairs": [[_scalar(name, key), _scalar(name, weight)] for key, weight in value.items()]}
     if isinstance(value, (list, tuple, np.ndarray)):
-        return [_scalar(item) for item in value]
+        return [_scalar(name, item) for item in value]
     if name == "random_state" and not isinstance(value, (int, np.integer, type(None))):
         return None  # a generator has moved on; its next numbers are not part of the model
-    return _scalar(value)
+    return _scalar(name, value)
 
 
-def _scalar(value: Any) -> Any:
+def _scalar(what: str, value: Any) -> Any:
     if isinstance(value, np.generic):
         value = value.item()
     if value is None or isinstance(value, (bool, int, str)) or (isinstance(value, float) and math.isfinite(value)):
         return value
-    raise FileError(f"a .mesh file cannot hold {value!r} of type {type(value).__name__}; use plain numbers or strings")
+    shown = f"{shorten(value)} of type {type(value).__name__}"
+    raise FileError(f"{what} holds {shown}, which a .mesh file cannot; use plain numbers or strings")
 
 
 def _labels(classes: Array, arrays: dict[str, Array]) -> Any:
     if classes.dtype.kind in "biuf":
         arrays["classes"] = classes
         return None
-    return {"dtype": classes.dtype.str, "values": [_scalar(label) for label in classes.tolist()]}
+    if classes.dtype.kind not in "UO":
+        raise FileError(f"classes_ has dtype {classes.dtype}, which a .mesh file cannot hold; use numbers or strings")
+    return {"dtype": classes.dtype.str, "values": [_scalar("classes_", label) for label in classes.tolist()]}
 
 
 # -- back ----------------------------------------------------------------------------------------------------------
 
 
-def thaw(path: str, kinds: Mapping[str, Callable[..., Any]], header: dict[str, Any], arrays: dict[str, Array]) -> Any:
-    """The estimator of a header and arrays that may come from anywhere."""
-    try:
-        return _thaw(kinds[header["kind"]], header, arrays)
-    except FileError:
-        raise
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
-        what = f"{type(error).__name__}: {error}" if not isinstance(error, ValueError) else error
-        raise FileError(f"{path} does not hold a model that makes sense ({what}); save it again") from None
+def thaw(estimator: Any, header: dict[str, Any], arrays: dict[str, Array]) -> Any:
+    """The new estimator filled from a header and arrays that may come from anywhere; errors of any kind if it cannot.
 
-
-def _thaw(make: Callable[..., Any], header: dict[str, Any], arrays: dict[str, Array]) -> Any:
+    Parameters are only looked at by the next `fit`, and unknown ones (of a newer version) are left out.
+    """
     mesh = Mesh.from_parts(header["mesh"], _under("mesh.", arrays))
-    given = {name: _value(value, mesh) for name, value in header["parameters"].items()}
-    estimator = make()
     known = estimator.get_params(deep=False)
-    estimator.set_params(**{name: value for name, value in given.items() if name in known})
+    given = {name: _value(value, mesh) for name, value in header["parameters"].items() if name in known}
+    estimator.set_params(**given)
     estimator.mesh_ = mesh
-    t = mesh.topology
     estimator.n_features_in_ = whole_number("n_features", header["n_features"])
+    estimator.l2_ = real_number("l2", header["l2"], "a number of at least 0", lambda v: 0 <= v < math.inf)
     estimator.n_iter_ = whole_number("n_iter", header["n_iter"], least=0)
     estimator.best_restart_ = whole_number("best_restart", header["best_restart"], least=0)
-    estimator.solver_, estimator.solver_reason_ = (str(text) for text in header["solver"])
-    if estimator.n_features_in_ != t.n_inputs:
-        raise FileError(f"the file has {estimator.n_features_in_} features, its net {t.n_inputs} inputs")
-    estimator._scaling = Scaling(*(arrays[f"scaling.{name}"] for name in _SCALING))
-    lengths = {"x_mean": t.n_inputs, "x_scale": t.n_inputs}
-    for name in _SCALING:
-        found = getattr(estimator._scaling, name)
-        wanted = lengths.get(name, t.n_outputs if header["kind"] == "regressor" else 1)
-        if found.shape != (wanted,) or found.dtype != np.float64 or not np.isfinite(found).all():
-            raise FileError(f"the file's {name} is not {wanted} finite numbers")
-    estimator.history_ = History(rows_from([str(note) for note in header["notes"]], arrays))
+    estimator.solver_, estimator.solver_reason_ = _texts("solver", header["solver"], 2)
+    if estimator.n_features_in_ != mesh.topology.n_inputs:
+        raise FileError(f"it has {estimator.n_features_in_} features, its net {mesh.topology.n_inputs} inputs")
+    estimator.history_ = History(rows_from(_texts("notes", header["notes"]), arrays))
+    estimator._scaling = _read_scaling(estimator, arrays)
     if "feature_names" in header:
-        names = np.array([str(name) for name in header["feature_names"]], dtype=object)
-        if names.shape != (t.n_inputs,):
-            raise FileError(f"the file names {len(names)} features, its net has {t.n_inputs} inputs")
-        estimator.feature_names_in_ = names
-    if header["kind"] == "classifier":
-        estimator.classes_ = _read_labels(header["classes"], arrays)
-        if estimator.classes_.shape != (t.n_outputs,):
-            raise FileError(f"the file names {len(estimator.classes_)} classes, its net has {t.n_outputs} outputs")
+        names = _texts("feature_names", header["feature_names"], mesh.topology.n_inputs)
+        estimator.feature_names_in_ = np.array(names, dtype=object)
+    if estimator._kind == "classifier":
+        estimator.classes_ = _read_labels(header["classes"], arrays, mesh.topology.n_outputs)
     else:
-        estimator._flat = bool(header["flat"])
-        if estimator._flat and t.n_outputs != 1:
-            raise FileError(f"the file has one target, its net {t.n_outputs} outputs")
-    if "stream" in header:
-        estimator._stream_seed = whole_number("seed", header["stream"]["seed"], least=0)
-        estimator._solver_state = State(header["stream"]["state"], _under("stream.", arrays))
+        estimator._flat = switch("flat", header["flat"])
+        if estimator._flat and mesh.topology.n_outputs != 1:
+            raise FileError(f"it has one target, its net {mesh.topology.n_outputs} outputs")
+    stream = header["stream"]
+    estimator._stream_seed, estimator._solver_state = whole_number("seed", stream["seed"], least=0), None
+    if stream["memory"] is not None:
+        estimator._solver_state = check_memory(State(stream["memory"], _under("stream.", arrays)), mesh)
     if "table" in header:
-        from meshnn.data.encoding import Encoder
-
-        estimator.encoder_, estimator.target_ = Encoder.from_dict(header["table"]), str(header["target"])
-        if len(estimator.encoder_.feature_names) != t.n_inputs:
-            raise FileError(f"the file's columns give {len(estimator.encoder_.feature_names)} features, "
-                            f"its net has {t.n_inputs} inputs")  # fmt: skip
+        _read_table(estimator, header)
     return estimator
+
+
+def _read_scaling(estimator: Any, arrays: dict[str, Array]) -> Scaling:
+    t = estimator.mesh_.topology
+    found = Scaling(*(arrays[f"scaling.{name}"] for name in _SCALING))
+    for name in _SCALING:
+        numbers = getattr(found, name)
+        wanted = t.n_inputs if name.startswith("x") else t.n_outputs if estimator._kind == "regressor" else 1
+        right = numbers.shape == (wanted,) and numbers.dtype == np.float64 and np.isfinite(numbers).all()
+        if not right or (name.endswith("scale") and not (numbers > 0).all()):
+            raise FileError(f"its {name} is not {wanted} finite numbers{', all positive' if 'scale' in name else ''}")
+    return found
+
+
+def _read_table(estimator: Any, header: dict[str, Any]) -> None:
+    from meshnn.data.encoding import Encoder
+
+    estimator.encoder_ = Encoder.from_dict(header["table"])
+    estimator.target_ = _texts("target", [header["target"]])[0]
+    names, n_inputs = estimator.encoder_.feature_names, estimator.mesh_.topology.n_inputs
+    if len(names) != n_inputs:
+        raise FileError(f"its columns give {len(names)} features, its net has {n_inputs} inputs")
+
+
+def _texts(what: str, values: Any, count: int | None = None) -> list[str]:
+    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+        raise FileError(f"its {what} are not texts")
+    if count is not None and len(values) != count:
+        raise FileError(f"its {what} are {len(values)}, expected {count}")
+    return values
 
 
 def _under(prefix: str, arrays: dict[str, Array]) -> dict[str, Array]:
@@ -191,13 +207,26 @@ def _value(value: Any, mesh: Mesh) -> Any:
     return value
 
 
-def _read_labels(described: Any, arrays: dict[str, Array]) -> Array:
+def _read_labels(described: Any, arrays: dict[str, Array], count: int) -> Array:
     if described is None:
-        return arrays["classes"]
-    dtype = np.dtype(str(described["dtype"]))
-    if dtype.kind not in "UO":
-        raise FileError(f"the file's classes are of dtype {dtype}, expected text")
-    values = [_scalar(value) for value in described["values"]]
-    labels = np.empty(len(values), dtype=dtype)
-    labels[:] = values
+        labels = arrays["classes"]
+    else:
+        values = [_scalar("classes", value) for value in described["values"]]
+        labels = np.empty(len(values), dtype=_text_dtype(described["dtype"], values))
+        labels[:] = values
+    if labels.shape != (count,) or count < 2:
+        raise FileError(f"it names {len(labels)} classes, its net has {count} outputs")
+    if not all(labels[:-1] < labels[1:]):
+        raise FileError("its classes are not in order")
     return labels
+
+
+def _text_dtype(stored: Any, values: list[Any]) -> str:
+    """That of the labels, but no wider than texts are: a few bytes could ask for all memory."""
+    if stored == "|O":
+        return "O"
+    found = re.fullmatch(r"([<>])U([1-9]\d{0,8})", stored)
+    longest = max((len(text) for text in _texts("classes", values)), default=0)
+    if found is None or longest > int(found[2]):
+        raise FileError(f"its classes are of dtype {shorten(stored)}, expected text of {longest} letters")
+    return f"{found[1]}U{min(int(found[2]), max(longest, WIDEST))}"

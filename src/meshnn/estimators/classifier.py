@@ -8,13 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.model_selection import StratifiedShuffleSplit, train_test_split
-from sklearn.utils import compute_class_weight
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, column_or_1d, validate_data
 
-from meshnn.errors import DataError
-from meshnn.estimators._base import BaseMesh, _streams, validation_share
+from meshnn.arguments import real_number
+from meshnn.errors import DataError, MeshError
+from meshnn.estimators._base import BaseMesh, _streams, held_out_size, validation_share
 
 __all__ = ["MeshClassifier"]
 
@@ -153,6 +153,8 @@ class MeshClassifier(ClassifierMixin, BaseMesh):  # type: ignore[misc]
     def _checked(self, X: Any, y: Any, sample_weight: Any, reset: bool) -> tuple[Array, Array, Array | None]:
         X, y = validate_data(self, X, y, dtype=np.float64, reset=reset)
         y = column_or_1d(y, warn=True)
+        if y.dtype == object:
+            _check_sortable(y)
         check_classification_targets(y)
         return X, y, None if sample_weight is None else _check_sample_weight(sample_weight, X, dtype=np.float64)
 
@@ -160,31 +162,44 @@ class MeshClassifier(ClassifierMixin, BaseMesh):  # type: ignore[misc]
         classes = np.unique(y)
         if first:
             self.classes_ = classes
-        unknown = np.setdiff1d(classes, self.classes_)
-        if len(unknown):
-            raise DataError(f"y holds the class {unknown[0]!r}, which is not among {list(self.classes_)}")
-        if len(self.classes_) < 2:
-            raise DataError(f"y holds one class only, {classes[0]!r}; a classifier needs at least two classes")
+        known = self.classes_.tolist()
+        unknown = sorted(set(classes.tolist()) - set(known), key=str)
+        if unknown:
+            advice = "name all classes at the first partial_fit, or fit anew with warm_start=False"
+            raise DataError(f"y holds the class {unknown[0]!r}, which is not among {known}; {advice}")
+        if len(known) < 2:
+            raise DataError(f"y holds one class only, {known[0]!r}; a classifier needs at least two classes")
         labels = np.searchsorted(self.classes_, y)
         if self.class_weight is not None:
-            balance = compute_class_weight(self.class_weight, classes=self.classes_, y=y)
+            balance = self._class_weights(labels, sample_weight, known)
             sample_weight = balance[labels] * (1.0 if sample_weight is None else sample_weight)
-        return labels, sample_weight, len(self.classes_)
+        return labels, sample_weight, len(known)
+
+    def _class_weights(self, labels: Array, sample_weight: Array | None, known: list[Any]) -> Array:
+        """What `class_weight` makes of a sample of each class; "balanced" lets classes have the same sum of weights."""
+        if isinstance(self.class_weight, dict):
+            strange = sorted(set(self.class_weight) - set(known), key=str)
+            if strange and any(label not in self.class_weight for label in known):
+                raise DataError(f"class_weight names the class {strange[0]!r}, which is not among {known}")
+            given = {f"class_weight[{label!r}]": self.class_weight.get(label, 1.0) for label in known}
+            return np.array([real_number(k, v, "a number of at least 0", lambda v: v >= 0) for k, v in given.items()])
+        if not isinstance(self.class_weight, str) or self.class_weight != "balanced":
+            raise MeshError(f'class_weight must be None, "balanced" or a dictionary, got {self.class_weight!r}')
+        sums = np.bincount(labels, sample_weight, minlength=len(known))
+        return np.divide(sums.sum() / np.count_nonzero(sums), sums, out=np.zeros(len(known)), where=sums > 0)
 
     def _needs(self, n_outputs: int) -> str:
         return f"{n_outputs} classes (one output each)"
 
     def _split(self, targets: Array, seed: int) -> tuple[Array, Array]:
         share = validation_share(self.validation_fraction)
-        rows = np.arange(len(targets))
-        n_classes = len(self.classes_)
-        counts = np.bincount(targets, minlength=n_classes)
-        stratify = counts.min() >= 2 and round(share * len(rows)) >= n_classes
-        if stratify:
-            split = StratifiedShuffleSplit(1, test_size=share, random_state=seed)
+        rows, counts = np.arange(len(targets)), np.bincount(targets)
+        present, size = counts[counts > 0], held_out_size(share, len(targets))
+        if present.min() >= 2 and min(size, len(rows) - size) >= len(present):
+            split = StratifiedShuffleSplit(1, test_size=size, random_state=seed)
             kept, held_out = next(split.split(rows, targets))
-            return kept, held_out
-        kept, held_out = train_test_split(rows, test_size=share, random_state=seed)
+        else:  # too few to have some of each class on both sides
+            kept, held_out = train_test_split(rows, test_size=size, random_state=seed)
         return kept, held_out
 
     @available_if(_streams)
@@ -194,13 +209,23 @@ class MeshClassifier(ClassifierMixin, BaseMesh):  # type: ignore[misc]
         The scaling of the features is that of the first call, unless `fit` came before: make it a large one, or set
         standardize=False and scale beforehand.
         """
-        if not hasattr(self, "classes_"):
-            if classes is None:
-                raise DataError("the first call of partial_fit needs all classes: pass classes=np.unique(y_all)")
-            self.classes_ = np.unique(column_or_1d(classes))
-        elif classes is not None and not np.array_equal(np.unique(column_or_1d(classes)), self.classes_):
-            raise DataError(f"classes is {list(classes)}, but it was {list(self.classes_)} before")
-        self._partial_fit(X, y, sample_weight)
+        if isinstance(self.class_weight, str):
+            raise MeshError(
+                f'partial_fit cannot balance samples that it has not seen, but class_weight is "{self.class_weight}"; '
+                "pass a dictionary of weights"
+            )
+        with self._as_it_was_if_refused():
+            named = None if classes is None else np.unique(column_or_1d(classes))
+            if not hasattr(self, "classes_"):
+                if named is None:
+                    raise DataError("the first call of partial_fit needs all classes: pass classes=np.unique(y_all)")
+                self.classes_ = named
+            elif named is not None and not np.array_equal(named, self.classes_):
+                raise DataError(
+                    f"classes is {named.tolist()}, but it was {self.classes_.tolist()} before; leave it out, "
+                    "or start a new estimator"
+                )
+            self._pass_over(X, y, sample_weight)
         return self
 
     def decision_function(self, X: Any) -> Array:
@@ -218,3 +243,11 @@ class MeshClassifier(ClassifierMixin, BaseMesh):  # type: ignore[misc]
         """The likeliest class of every sample."""
         chosen = self._outputs(X).argmax(axis=1)
         return self.classes_[chosen]
+
+
+def _check_sortable(y: Array) -> None:
+    try:
+        np.unique(y)
+    except TypeError:
+        kinds = sorted({type(label).__name__ for label in y})
+        raise DataError(f"y mixes labels of types {', '.join(kinds)}; make them all strings or all numbers") from None

@@ -11,7 +11,8 @@ from sklearn.model_selection import train_test_split
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
-from meshnn.estimators._base import BaseMesh, _streams, validation_share
+from meshnn.errors import DataError
+from meshnn.estimators._base import BaseMesh, _streams, held_out_size, validation_share
 
 __all__ = ["MeshRegressor"]
 
@@ -43,6 +44,8 @@ class MeshRegressor(RegressorMixin, BaseMesh):  # type: ignore[misc]
         return tags
 
     def _checked(self, X: Any, y: Any, sample_weight: Any, reset: bool) -> tuple[Array, Array, Array | None]:
+        if hasattr(y, "tocsr"):
+            raise DataError("y is a scipy sparse matrix; pass a dense array, for example y.toarray()")
         X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True, reset=reset)
         weight = None if sample_weight is None else _check_sample_weight(sample_weight, X, dtype=np.float64)
         return X, np.asarray(y, np.float64), weight
@@ -53,8 +56,8 @@ class MeshRegressor(RegressorMixin, BaseMesh):  # type: ignore[misc]
         return values, sample_weight, values.shape[1]
 
     def _split(self, targets: Array, seed: int) -> tuple[Array, Array]:
-        share = validation_share(self.validation_fraction)
-        kept, held_out = train_test_split(np.arange(len(targets)), test_size=share, random_state=seed)
+        size = held_out_size(validation_share(self.validation_fraction), len(targets))
+        kept, held_out = train_test_split(np.arange(len(targets)), test_size=size, random_state=seed)
         return kept, held_out
 
     @available_if(_streams)
@@ -64,7 +67,8 @@ class MeshRegressor(RegressorMixin, BaseMesh):  # type: ignore[misc]
         The scaling of features and targets is that of the first call, unless `fit` came before: make it a large one,
         or set standardize=False and scale beforehand.
         """
-        self._partial_fit(X, y, sample_weight)
+        with self._as_it_was_if_refused():
+            self._pass_over(X, y, sample_weight)
         return self
 
     def predict(self, X: Any) -> Array:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import time
 from collections.abc import Callable
@@ -14,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshnn import storage
-from meshnn.arguments import real_number
+from meshnn.arguments import real_number, whole_number
 from meshnn.errors import MeshError
 from meshnn.storage import FileError
 from meshnn.training.solver import State
@@ -30,23 +29,23 @@ PREFIX = "training."
 class Resumed(NamedTuple):
     """What a checkpoint holds besides the model."""
 
-    values: dict[str, Any]
-    trainer: State
+    seed: int
+    state: State
 
 
-def fingerprint(parameters: dict[str, Any], *arrays: Array | None) -> str:
-    """A name for a run: the same parameters and the same data give the same one."""
-    stamp = hashlib.sha256(json.dumps(parameters, sort_keys=True, default=repr).encode())
-    for array in arrays:
-        if array is None:
-            stamp.update(b"none;")
-        else:
+def fingerprint(parameters: dict[str, Any], arrays: dict[str, Array | None]) -> dict[str, str]:
+    """A run in words: the same parameters and the same data give the same ones."""
+    found = {name: repr(value.tolist() if hasattr(value, "tolist") else value) for name, value in parameters.items()}
+    for name, array in arrays.items():
+        stamp = hashlib.sha256()
+        if array is not None:
             stamp.update(f"{array.dtype.str}{array.shape};".encode())
             stamp.update(np.ascontiguousarray(array).tobytes())
-    return stamp.hexdigest()
+        found[name] = stamp.hexdigest()
+    return found
 
 
-def with_training(parts: Parts, state: State, seed: int, run: str) -> Parts:
+def with_training(parts: Parts, state: State, seed: int, run: dict[str, str]) -> Parts:
     """The parts of a model and the state of its training, as parts of one file."""
     header, arrays = parts
     training = {"seed": seed, "run": run, "state": state.values}
@@ -73,26 +72,46 @@ class Checkpoint:
 
     @classmethod
     def of(cls, value: Any) -> Checkpoint | None:
-        """A checkpoint from what a user may pass."""
-        return value if value is None or isinstance(value, Checkpoint) else cls(value)
+        """A checkpoint from what a user may pass; one of its own, since it belongs to one run."""
+        if value is None:
+            return None
+        return cls(value.path, value.seconds) if isinstance(value, Checkpoint) else cls(value)
 
-    def begin(self, run: str, seed: int | None) -> Resumed | None:
-        """What an earlier run of the same name left, if it left anything; another run's file is not overwritten."""
-        if not self.path.exists():
+    def begin(self, run: dict[str, str], seed: int | None) -> Resumed | None:
+        """What the same run left, if it left anything; another run's file is not overwritten."""
+        if not os.path.lexists(self.path):
             if not self.path.absolute().parent.is_dir():
                 raise FileError(f"cannot write the checkpoint {self.path}: its directory does not exist; create it")
             return None
         header, arrays = storage.read(self.path)
         training = header.get("training")
-        if not isinstance(training, dict):
+        if training is None:
             raise FileError(f"{self.path} is a model, not a checkpoint; name another file or delete it")
-        if training.get("run") != run or (seed is not None and training.get("seed") != seed):
+        try:
+            known, state = dict(training["run"]), State(training["state"], _under(PREFIX, arrays))
+            resumed = Resumed(whole_number("seed", training["seed"], least=0), state)
+        except (KeyError, TypeError, ValueError) as error:
+            raise self._senseless(error) from None
+        others = [name for name in sorted(run.keys() | known.keys()) if run.get(name) != known.get(name)]
+        if seed is not None and seed != resumed.seed:
+            others.append("random_state")
+        if others:
             raise FileError(
-                f"the checkpoint {self.path} belongs to a run with other data, parameters or random_state; "
+                f"the checkpoint {self.path} belongs to a run with another {', '.join(others)}; "
                 "delete it or name another file"
             )
-        found = {name.removeprefix(PREFIX): a for name, a in arrays.items() if name.startswith(PREFIX)}
-        return Resumed(training, State(training["state"], found))
+        return resumed
+
+    def restore(self, resumed: Resumed, restore: Callable[[State], None]) -> None:
+        """Hand the state to a trainer."""
+        try:
+            restore(resumed.state)
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
+            raise self._senseless(error) from None
+
+    def _senseless(self, error: Exception) -> FileError:
+        what = error if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+        return FileError(f"cannot go on from the checkpoint {self.path} ({what}); delete it to start anew")
 
     def watch(self, freeze: Callable[[], Parts]) -> None:
         """From now on save what `freeze` returns; the first time soon, so that a place that fails does so at once."""
@@ -109,5 +128,9 @@ class Checkpoint:
             storage.write(self.path, *self._freeze())
             self._saved = time.monotonic()
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {"path": self.path, "seconds": self.seconds, "_freeze": None, "_saved": 0.0}
+    def __repr__(self) -> str:
+        return f"Checkpoint({str(self.path)!r}, seconds={self.seconds:g})"
+
+
+def _under(prefix: str, arrays: dict[str, Array]) -> dict[str, Array]:
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from meshnn import engine
+from meshnn.arguments import real_number, whole_number
 from meshnn.errors import MeshError
 from meshnn.mesh import Mesh
 from meshnn.training.settings import Settings
-from meshnn.training.solver import Progress, Samples, State
+from meshnn.training.solver import Progress, Samples, State, decode, encode
 
-__all__ = ["RETRIES", "FirstOrder", "penalised_edges"]
+__all__ = ["RETRIES", "FirstOrder", "check_memory", "penalised_edges"]
 
 #: How often a run that diverged is taken up again with half the rate, before it gives up.
 RETRIES = 5
@@ -88,7 +91,7 @@ class FirstOrder:
         if self.retries == RETRIES:
             raise MeshError(
                 f"{what} after epoch {self.epoch}, and again after each of {RETRIES} retries with half the rate "
-                f"(last {self.settings.learning_rate * self.factor:.2g}); the weights are those of epoch {self.epoch}. "
+                f"(last {self.settings.learning_rate * self.factor:.2g}); the best weights before that are kept. "
                 "Lower learning_rate, scale the features, or use bounded activations such as tanh"
             )
         self.optimizer.forget()  # moments that led there would lead there again
@@ -112,28 +115,70 @@ class FirstOrder:
         self.optimizer.first[:] = arrays["first"]
         self.optimizer.second[:] = arrays["second"]
 
-    def take_over(self, state: State) -> None:
+    def memory(self) -> State:
+        """What `take_over` needs: what is known about the gradient, the random stream, and what is left of the rate."""
+        values = {"factor": self.factor, "done": self.optimizer.done, "random": self.rng.bit_generator.state}
+        return State(values, {"first": self.optimizer.first.copy(), "second": self.optimizer.second.copy()})
+
+    def take_over(self, memory: State) -> None:
         """Remember what an earlier stream of samples taught about the gradient, and go on with its random stream."""
-        values, arrays = state
-        self.factor = values["factor"]
-        self.optimizer.done = values["now"]["done"]
-        self.rng.bit_generator.state = values["now"]["random"]
+        values, arrays = check_memory(memory, self.mesh)
+        self.factor, self.optimizer.done = values["factor"], values["done"]
+        self.rng.bit_generator.state = values["random"]
         self.optimizer.first[:] = arrays["first"]
         self.optimizer.second[:] = arrays["second"]
+        self._safe = self._snapshot()
 
     def state(self) -> State:
         """Where it stands, where it was last safe, and the rate."""
         now, safe = self._snapshot(), self._safe
         values = {"now": now.values, "safe": safe.values, "factor": self.factor, "retries": self.retries}
-        values["safe_loss"] = self._safe_loss if np.isfinite(self._safe_loss) else None
+        values["safe_loss"] = encode(self._safe_loss)
         arrays = now.arrays | {f"safe_{name}": array for name, array in safe.arrays.items()}
         return State(values, arrays)
 
     def restore(self, state: State) -> None:
         """Go on from there."""
         values, arrays = state
-        self.factor, self.retries = values["factor"], values["retries"]
-        names = ("weights", "first", "second")
-        self._return_to(State(values["now"], {name: arrays[name] for name in names}))
-        self._safe_loss = float("inf") if values["safe_loss"] is None else values["safe_loss"]
-        self._safe = State(values["safe"], {name: arrays[f"safe_{name}"] for name in names})
+        most = self.settings.max_epochs
+        self.factor = _share(values["factor"])
+        self.retries = whole_number("retries", values["retries"], least=0, most=RETRIES)
+        self._safe_loss = decode("safe_loss", values["safe_loss"])
+        now, safe = (
+            State(_checked(values[when], most), {name: _like(self.mesh, arrays[f"{prefix}{name}"]) for name in _HELD})
+            for when, prefix in (("now", ""), ("safe", "safe_"))
+        )
+        self._return_to(now)
+        self._safe = safe
+
+
+_HELD = ("weights", "first", "second")
+
+
+def check_memory(memory: State, mesh: Mesh) -> State:
+    """What a stream remembers, if it can be that of such a mesh: it may come from a file."""
+    values, arrays = memory
+    checked = _checked(values | {"epoch": 0}, 0) | {"factor": _share(values["factor"])}
+    return State(checked, {name: _like(mesh, arrays[name]) for name in ("first", "second")})
+
+
+def _checked(values: dict[str, Any], most: int) -> dict[str, Any]:
+    """Epoch, steps and random stream of a snapshot."""
+    try:
+        np.random.PCG64(0).state = values["random"]
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
+        raise MeshError("the stored state of the random stream makes no sense") from None
+    epoch = whole_number("epoch", values["epoch"], least=0, most=most)
+    done = whole_number("done", values["done"], least=0, most=2**53)
+    return {"epoch": epoch, "done": done, "random": values["random"]}
+
+
+def _share(factor: Any) -> float:
+    return real_number("factor", factor, "a number above 0 and up to 1", lambda v: 0 < v <= 1)
+
+
+def _like(mesh: Mesh, array: Any) -> Any:
+    """One number an edge, in the precision of the mesh."""
+    if array.shape != (mesh.topology.n_edges,) or array.dtype.kind != "f":
+        raise MeshError(f"the stored state has {array.dtype} {array.shape} for {mesh.topology.n_edges} edges")
+    return array.astype(mesh.dtype)

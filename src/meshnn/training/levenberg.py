@@ -29,28 +29,34 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshnn import engine
+from meshnn.arguments import switch, whole_number
 from meshnn.errors import MeshError
 from meshnn.kernels.codes import CROSS_ENTROPY
 from meshnn.memory import check_fits
 from meshnn.mesh import Mesh
 from meshnn.training.first_order import penalised_edges
 from meshnn.training.settings import Settings
-from meshnn.training.solver import Progress, Samples, State
+from meshnn.training.solver import Progress, Samples, State, decode, encode
 
 __all__ = ["LevenbergMarquardt"]
 
 FIRST_DAMPING = 1e-2
-LEAST_DAMPING, MOST_DAMPING = 1e-12, 1e16
+LEAST_DAMPING, MOST_DAMPING = 1e-9, 1e16
 #: The smallest entry of S over the largest: an edge that hardly counts still gets a step of bounded length.
 FLOOR = 1e-6
 #: l2="auto": where it starts, how often it is looked at and its bounds.
 FIRST_L2, EVERY, LEAST_L2, MOST_L2 = 1e-4, 3, 1e-8, 10.0
+#: Fall of the loss in an iteration, over the loss, below which l2 is looked at.
+SLOW = 0.003
 #: A change of l2, over l2, that no longer counts.
 SETTLED = 1e-9
 #: Most weights that the samples may determine, over the numbers to be learned (squared_error). Benchmarks/defaults.py.
 CROWDED = 0.15
 #: Gain over promise below which a step is refused.
 LEAST_GAIN = 1e-4
+#: What rounding makes of a loss, over the loss.
+ROUNDING = 4 * float(np.finfo(np.float64).eps)
+NO_STEP = "no step lowers the loss any more"
 
 
 @cache
@@ -83,7 +89,7 @@ class LevenbergMarquardt:
         self.least_l2 = LEAST_L2
         self.epoch = 0
         self.damping, self.growth = FIRST_DAMPING, 2.0
-        self.error = float("nan")  # the loss without its penalty
+        self.error = self.first_error = float("nan")  # the loss without its penalty, now and at the first weights
         self.stuck, self.final = "", False  # why there is no step, and whether another l2 might change that
         self.last: Progress | None = None
 
@@ -98,7 +104,7 @@ class LevenbergMarquardt:
 
     def advance(self, most: int) -> Progress:
         """One iteration: a step that lowers the loss, or the finding that there is none."""
-        look = self.auto and self.epoch >= EVERY and self.epoch % EVERY == 0
+        look = self._time_to_look()
         if self.stuck and (self.final or not look):
             assert self.last is not None
             self.epoch += 1
@@ -108,13 +114,25 @@ class LevenbergMarquardt:
         self.epoch += 1
         return self.last._replace(finished=self.stuck if self.final else "")
 
+    def _time_to_look(self) -> bool:
+        """Whether l2 is looked at now.
+
+        In classification not before half the loss is explained, unless it hardly falls: the evidence of a net that
+        explains nothing yet asks for a penalty that keeps it so.
+        """
+        if not self.auto or self.epoch < EVERY or self.epoch % EVERY:
+            return False
+        if self.samples.targets.loss_code != CROSS_ENTROPY or self.last is None or self.last.fell is None:
+            return True
+        return self.error <= 0.5 * self.first_error or self.last.fell <= SLOW * self.last.loss
+
     def _iterate(self, look: bool) -> Progress:
         model = engine.curvature(
             self.program, self.mesh.weights, self.samples.X, self.samples.targets, self.live, self.settings.n_threads
         )
         start = self.mesh.weights[self.live].astype(np.float64)
         if np.isnan(self.error):
-            self.error = self._evaluate()[0]
+            self.error = self.first_error = self._evaluate()[0]
             if not np.isfinite(self.error):
                 raise MeshError(
                     f"the loss is {self.error} at the first weights; scale the features or use bounded activations"
@@ -148,6 +166,11 @@ class LevenbergMarquardt:
                 loss = error + self._penalty()
                 promise = 0.5 * float(self.damping * step @ (scale * step) - grad @ step)
                 gain = (before - loss) / promise if promise > 0 else -1.0
+                if 0 < promise <= ROUNDING * before and loss <= before * (1 + ROUNDING):
+                    # a difference of losses tells nothing any more, but the gradient does: one last step
+                    self.error = error
+                    self.stuck, self.final = NO_STEP, not self.auto
+                    return Progress(loss, hits, norm, self.damping, before - loss)
                 if np.isfinite(loss) and gain > LEAST_GAIN:
                     self.error = error
                     self.damping = max(self.damping * max(1 / 3, 1 - (2 * gain - 1) ** 3), LEAST_DAMPING)
@@ -156,7 +179,7 @@ class LevenbergMarquardt:
             self.damping *= self.growth
             self.growth *= 2.0
         self.mesh.weights[self.live] = start
-        self.stuck, self.final = "no step lowers the loss any more", not self.auto
+        self.stuck, self.final = NO_STEP, not self.auto
         return Progress(before, model.hits, norm, self.damping, 0.0)
 
     def _evidence(self, matrix: NDArray[np.float64], weights: NDArray[np.float64]) -> float:
@@ -188,12 +211,12 @@ class LevenbergMarquardt:
 
     def state(self) -> State:
         """Epoch, damping, loss and l2; the rest follows from the weights."""
-        last = None if self.last is None else list(self.last)
+        last = None if self.last is None else [encode(v) for v in (*self.last[:4], self.last.fell or 0.0)]
         values = {
             "epoch": self.epoch,
             "damping": self.damping,
             "growth": self.growth,
-            "error": None if np.isnan(self.error) else self.error,
+            "errors": [encode(self.error), encode(self.first_error)],
             "l2": [self.l2, self.least_l2],
             "stuck": [self.stuck, self.final],
             "last": last,
@@ -203,11 +226,15 @@ class LevenbergMarquardt:
     def restore(self, state: State) -> None:
         """Go on from there."""
         values = state.values
-        self.epoch, self.damping, self.growth = values["epoch"], values["damping"], values["growth"]
-        self.error = float("nan") if values["error"] is None else values["error"]
-        self.l2, self.least_l2 = values["l2"]
-        self.stuck, self.final = values["stuck"]
-        self.last = None if values["last"] is None else Progress(*values["last"])
+        self.epoch = whole_number("epoch", values["epoch"], least=0, most=self.settings.max_epochs)
+        self.damping, self.growth = (decode(name, values[name]) for name in ("damping", "growth"))
+        self.error, self.first_error = (decode("error", v) for v in values["errors"])
+        self.l2, self.least_l2 = (decode("l2", v) for v in values["l2"])
+        stuck, final = values["stuck"]
+        self.stuck, self.final = str(stuck), switch("final", final)
+        if values["last"] is not None:
+            loss, hits, norm, rate, fell = (decode("last", v) for v in values["last"])
+            self.last = Progress(loss, hits, norm, rate, fell)
 
 
 def _solve(matrix: NDArray[np.float64], shift: NDArray[np.float64], grad: NDArray[np.float64]) -> Any:

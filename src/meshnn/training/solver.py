@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from numpy.typing import NDArray
 
+from meshnn.arguments import real_number
 from meshnn.engine import Targets
 
-__all__ = ["Progress", "Samples", "Solver", "State"]
+__all__ = ["Progress", "Samples", "Solver", "State", "decode", "encode"]
 
 Array = NDArray[Any]
 
@@ -64,3 +66,23 @@ class Solver(Protocol):
     def restore(self, state: State) -> None:
         """Go on from a state."""
         ...
+
+
+def encode(value: float) -> float | str:
+    """A number as JSON can hold it, which knows no infinity.
+
+    >>> encode(0.5), encode(float("inf"))
+    (0.5, 'inf')
+    """
+    return value if math.isfinite(value) else repr(float(value))
+
+
+def decode(name: str, value: Any) -> float:
+    """The inverse of `encode`, for values that may come from anywhere.
+
+    >>> decode("loss", "-inf")
+    -inf
+    """
+    if isinstance(value, str) and value in ("nan", "inf", "-inf"):
+        return float(value)
+    return real_number(name, value, "a number", math.isfinite)

@@ -1,6 +1,7 @@
 """`Trainer`: a generator of history rows over restarts, validation, plateaus and best weights.
 
-Between two rows it can be asked for its state, and a trainer made alike and given that state goes on bit by bit.
+It can be asked for its state at any moment, even after an interrupt in the middle of a row: the state is that after the
+last whole row, and a trainer made alike and given it goes on bit by bit.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshnn import engine
+from meshnn.arguments import switch, whole_number
+from meshnn.checks import as_weights
 from meshnn.errors import MeshError
 from meshnn.kernels.codes import CROSS_ENTROPY
 from meshnn.mesh import Mesh
@@ -21,11 +24,12 @@ from meshnn.training.first_order import FirstOrder
 from meshnn.training.history import History, HistoryRow
 from meshnn.training.levenberg import LevenbergMarquardt
 from meshnn.training.settings import Choice, Settings, choose_solver
-from meshnn.training.solver import Progress, Samples, Solver, State
+from meshnn.training.solver import Progress, Samples, Solver, State, decode, encode
 
 __all__ = ["Trainer"]
 
 Array = NDArray[Any]
+_NUMBERS = ("best_value", "plateau_value", "fallen", "kept_value", "kept_restart", "kept_l2", "best_epoch")
 
 
 class Trainer:
@@ -47,8 +51,6 @@ class Trainer:
     history : History
     choice : Choice
         The solver and why it was taken.
-    best_restart : int
-        The start whose weights are kept.
     """
 
     def __init__(
@@ -65,15 +67,15 @@ class Trainer:
         self.choice: Choice = choose_solver(settings, n_live, samples.count, columns)
         self.classifies = samples.targets.loss_code == CROSS_ENTROPY
         self.history = History()
-        self.best_restart = 0
         self.seconds = 0.0
         self.finished = False
         self._rng = np.random.default_rng(seed)
         self._topology, self._ticks = mesh.topology, mesh.ticks
         self._restart = 0
-        self._kept: Array | None = None  # weights of the best restart that has ended
-        self._kept_value = math.inf
+        self._kept: Array | None = None  # weights of the best start that has ended
+        self._kept_value, self._kept_restart, self._kept_l2 = math.inf, 0, 0.0
         self._solver = self._begin()
+        self._mark = self._marked()
 
     def _begin(self) -> Solver:
         self._best_value, self._best_epoch = math.inf, 0  # of this start
@@ -84,17 +86,26 @@ class Trainer:
             return LevenbergMarquardt(self.mesh, self.samples, self.settings)
         return FirstOrder(self.mesh, self.samples, self.settings, self.choice.solver, self._rng)
 
+    def _keeps_earlier(self) -> bool:
+        """Whether an earlier start was better than this one is so far."""
+        return self._kept is not None and self._kept_value <= self._best_value
+
     @property
     def best_weights(self) -> Array:
         """The weights that would be kept if training stopped now."""
-        if self._kept is not None and self._kept_value <= self._best_value:
+        if self._kept is not None and self._keeps_earlier():
             return self._kept.copy()
         return self._best.copy()
 
     @property
+    def best_restart(self) -> int:
+        """The start they come from."""
+        return self._kept_restart if self._keeps_earlier() else self._restart
+
+    @property
     def l2(self) -> float:
-        """The penalty, as found or given."""
-        return self._solver.l2
+        """The penalty of that start, as found or given."""
+        return self._kept_l2 if self._keeps_earlier() else self._solver.l2
 
     def rows(self) -> Iterator[HistoryRow]:
         """Train; the weights end as the best ones, whether this runs to its end or `stop` ends it."""
@@ -103,10 +114,11 @@ class Trainer:
                 raise MeshError("the mesh got another graph or other ticks during training; start again")
             row = self._advance()
             self.history.append(row)
+            self._mark = self._marked()
             yield row
 
     def _advance(self) -> HistoryRow:
-        """One row, and all that follows from it, so that the state between rows is complete."""
+        """One row, and all that follows from it."""
         began = time.perf_counter()
         solver, settings = self._solver, self.settings
         progress = solver.advance(settings.max_epochs - solver.epoch)
@@ -163,7 +175,8 @@ class Trainer:
         """Keep the weights of the start that has ended, if they are the best so far, and begin the next one."""
         self._stopped = False
         if self._kept is None or self._best_value < self._kept_value:
-            self._kept, self._kept_value, self.best_restart = self._best.copy(), self._best_value, self._restart
+            self._kept, self._kept_value = self._best.copy(), self._best_value
+            self._kept_restart, self._kept_l2 = self._restart, self._solver.l2
         self._restart += 1
         if self._restart < self.settings.n_restarts:
             self.mesh.weights = self.mesh.draw_weights(self._rng)
@@ -172,43 +185,46 @@ class Trainer:
             self.finished = True
             self.mesh.weights[:] = self._kept
 
-    def stop(self, reason: str) -> None:
-        """End here, with the best weights so far."""
+    def stop(self, reason: str, to_go_on: bool = False) -> None:
+        """End here, with the best weights so far; a state `to_go_on` from stays that after the last whole row."""
         if not self.finished:
             self.finished = True
             self.mesh.weights[:] = self.best_weights
-            if self._best_value < self._kept_value:
-                self.best_restart = self._restart
         if len(self.history):
             last = self.history[-1]
             self.history._rows[-1] = last._replace(note=f"{last.note}; {reason}" if last.note else reason)
+        if not to_go_on:
+            self._mark = self._marked()
 
     # -- taking up again -----------------------------------------------------------------------------------------
 
-    def state(self) -> State:
-        """Everything needed to go on from between two rows."""
+    def _marked(self) -> tuple[State, int, list[HistoryRow]]:
+        """Where training stands between two rows. Arrays that are replaced, not written to, need no copy."""
         solver = self._solver.state()
         values = {
             "graph": self._graph(),
             "solver": solver.values,
             "restart": self._restart,
-            "best_restart": self.best_restart,
             "finished": self.finished,
             "seconds": self.seconds,
             "random": self._rng.bit_generator.state,
-            "numbers": {
-                name: _encode(getattr(self, f"_{name}"))
-                for name in ("best_value", "plateau_value", "fallen", "kept_value", "best_epoch")
-            },
-            "notes": [row.note for row in self.history],
+            "numbers": {name: encode(getattr(self, f"_{name}")) for name in _NUMBERS},
         }
         arrays = {f"solver.{name}": array for name, array in solver.arrays.items()}
-        arrays |= {"weights": self.mesh.weights.copy(), "best": self._best.copy()}
+        arrays |= {"weights": self.mesh.weights.copy(), "best": self._best}
         if self._kept is not None:
-            arrays["kept"] = self._kept.copy()
-        for name in HistoryRow._fields[:-1]:
-            arrays[f"history.{name}"] = np.array([getattr(row, name) for row in self.history], dtype=np.float64)
-        return State(values, arrays)
+            arrays["kept"] = self._kept
+        return State(values, arrays), len(self.history), self.history._rows[-1:]
+
+    def state(self) -> State:
+        """Everything needed to go on from after the last whole row."""
+        (values, arrays), count, last = self._mark
+        rows = self.history._rows[: max(count - 1, 0)] + last  # stopping adds to the note of the last one
+        columns = {
+            f"history.{name}": np.array([getattr(row, name) for row in rows], dtype=np.float64)
+            for name in HistoryRow._fields[:-1]
+        }
+        return State(values | {"notes": [row.note for row in rows]}, arrays | columns)
 
     def _graph(self) -> str:
         return f"{self._topology._digest.hex()}, {self._ticks} ticks, {self.mesh.dtype}"
@@ -218,31 +234,31 @@ class Trainer:
         values, arrays = state
         if values["graph"] != self._graph():
             raise MeshError("the checkpoint was made with another graph; does topology() draw random edges?")
-        self.mesh.weights = arrays["weights"]
-        self._best = arrays["best"].astype(self.mesh.dtype)
-        self._kept = arrays["kept"].astype(self.mesh.dtype) if "kept" in arrays else None
-        self._restart, self.best_restart = values["restart"], values["best_restart"]
-        self.finished, self.seconds = values["finished"], values["seconds"]
-        for name, value in values["numbers"].items():
-            setattr(self, f"_{name}", _decode(value))
-        self._solver.restore(State(values["solver"], {k[7:]: v for k, v in arrays.items() if k.startswith("solver.")}))
-        self._rng.bit_generator.state = values["random"]
         self.history = History(rows_from(values["notes"], arrays))
+        self._best = self._weights_of(arrays["best"])
+        self._kept = self._weights_of(arrays["kept"]) if "kept" in arrays else None
+        self._restart = whole_number("restart", values["restart"], least=0, most=self.settings.n_restarts)
+        self.finished = switch("finished", values["finished"])
+        self.seconds = decode("seconds", values["seconds"])
+        for name in _NUMBERS:
+            setattr(self, f"_{name}", decode(name, values["numbers"][name]))
+        self._kept_restart = int(self._kept_restart)
+        self._solver.restore(State(values["solver"], {k[7:]: v for k, v in arrays.items() if k.startswith("solver.")}))
+        self.mesh.weights = arrays["weights"]
+        self._rng.bit_generator.state = values["random"]
+        self._mark = self._marked()
+
+    def _weights_of(self, stored: Array) -> Array:
+        return as_weights(stored, self.mesh.topology.n_edges, self.mesh.dtype)
 
 
 def rows_from(notes: list[str], arrays: dict[str, Array]) -> list[HistoryRow]:
     """The rows of a history that was stored as columns."""
     whole = {"epoch", "edges", "restart"}
-    columns = [
-        [int(v) if name in whole else float(v) for v in arrays[f"history.{name}"]] for name in HistoryRow._fields[:-1]
-    ]
+    columns = []
+    for name in HistoryRow._fields[:-1]:
+        column = arrays[f"history.{name}"]
+        if column.shape != (len(notes),):
+            raise MeshError(f"the history has {len(notes)} notes, but its {name} is of shape {column.shape}")
+        columns.append([int(v) if name in whole else float(v) for v in column])
     return [HistoryRow(*row) for row in zip(*columns, notes, strict=True)]
-
-
-def _encode(value: float) -> float | str:
-    """JSON knows no infinity."""
-    return value if math.isfinite(value) else repr(value)
-
-
-def _decode(value: float | str) -> float:
-    return float(value) if isinstance(value, str) else value

@@ -1,0 +1,108 @@
+"""The two spirals of Lang and Witbrock (1988): from how many random starts are all 194 points learned?
+
+python benchmarks/two_spirals.py [--starts 100] [--hidden 8 10 12 16] [--jobs 2] [--bias 0.3] [--out FILE]
+
+DOC
+"""
+
+import argparse
+import json
+import os
+import time
+from pathlib import Path
+
+for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):  # before numpy is imported
+    os.environ[_name] = "1"
+
+import numpy as np  # noqa: E402
+from joblib import Parallel, delayed  # noqa: E402
+
+from meshnn import Mesh, Topology  # noqa: E402
+from meshnn.training import train  # noqa: E402
+
+#: hidden: the share to reach
+TARGETS = {8: 0.20, 10: 0.70, 12: 0.90, 16: 0.99}
+TICKS = 3
+SETTINGS = {"solver": "lm", "l2": 1e-4, "max_epochs": 3000, "tol": 0.0, "n_threads": 1}
+
+
+def points():
+    """Features (194, 2) and classes: 97 points of a spiral inwards, and their mirror images."""
+    i = np.arange(97)
+    angle, r = i * np.pi / 16, 6.5 * (104 - i) / 104
+    spiral = np.stack([r * np.sin(angle), r * np.cos(angle)], axis=1)
+    return np.concatenate([spiral, -spiral]), np.repeat([1, 0], 97)
+
+
+def attempt(hidden, start, bias):
+    """One random start: whether it learned all points, its iterations and its seconds."""
+    X, y = points()
+    X /= X.std(axis=0)  # their mean is 0
+    topology = Topology.mesh(2, hidden, 2)
+    rng = np.random.default_rng(start)
+    mesh = Mesh(topology, TICKS, "tanh", dtype="float64", random_state=rng)
+    from_bias = topology.src == topology.n_inputs
+    mesh.weights[from_bias] = bias * rng.standard_normal(from_bias.sum())
+    began = time.perf_counter()
+    for row in train(mesh, X, y, **SETTINGS):
+        if row.accuracy == 1.0:
+            break
+    seconds = time.perf_counter() - began
+    return bool((mesh.forward(X).argmax(axis=1) == y).all()), row.epoch, seconds
+
+
+def measure(hidden, starts, jobs, bias=0.0):
+    """A row: share of starts that succeeded, and what they took."""
+    found = Parallel(n_jobs=jobs)(delayed(attempt)(hidden, start, bias) for start in range(starts))
+    success, iterations, seconds = (np.array(column) for column in zip(*found, strict=True))
+    return {
+        "hidden": hidden,
+        "starts": starts,
+        "share": float(success.mean()),
+        "target": TARGETS.get(hidden),
+        "iterations, median of those that succeeded": float(np.median(iterations[success])) if success.any() else None,
+        "seconds a start, mean": float(seconds.mean()),
+        "seconds a success": float(seconds.sum() / success.sum()) if success.any() else None,
+        "failed": np.flatnonzero(~success).tolist(),
+    }
+
+
+def main():
+    """Measure, print, save."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--starts", type=int, default=100)
+    parser.add_argument("--hidden", type=int, nargs="+", default=list(TARGETS))
+    parser.add_argument("--jobs", type=int, default=1, help="processes; their times suffer from each other")
+    parser.add_argument("--bias", type=float, default=0.0, help="standard deviation of the first bias weights")
+    parser.add_argument("--out", type=Path, default=None, help="where to save the figures as JSON")
+    options = parser.parse_args()
+    attempt(options.hidden[0], 0, 0.0)  # compiled code is cached before processes look for it
+    rows = []
+    print(f"{options.starts} starts, bias {options.bias:g}, {SETTINGS}\n")
+    print("| hidden | learned all 194 | target | | iterations (median) | s a start | s a success |")
+    print("|---|---|---|---|---|---|---|")
+    for hidden in options.hidden:
+        row = measure(hidden, options.starts, options.jobs, options.bias)
+        rows.append(row)
+        if row["target"] is None:
+            target, met = "-", "-"
+        else:
+            target, met = f"{row['target']:.0%}", "ok" if row["share"] >= row["target"] else "MISSED"
+        took = [
+            "-" if value is None else text.format(value)
+            for text, value in (
+                ("{:.0f}", row["iterations, median of those that succeeded"]),
+                ("{:.2f}", row["seconds a start, mean"]),
+                ("{:.2f}", row["seconds a success"]),
+            )
+        ]
+        print(f"| {hidden} | {row['share']:.0%} | {target} | {met} | {' | '.join(took)} |", flush=True)
+        if options.out is not None:  # after every size: an interrupted run keeps what it has
+            options.out.parent.mkdir(parents=True, exist_ok=True)
+            options.out.write_text(
+                json.dumps({"settings": SETTINGS, "bias": options.bias, "rows": rows}, indent=2) + "\n"
+            )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,190 @@
+"""Runs that are killed and go on: bit by bit as if nothing had happened."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+import meshnn
+from meshnn import MeshClassifier, MeshError, storage
+from meshnn.data.synthetic import spirals
+from meshnn.storage import FileError
+from meshnn.training import Checkpoint
+
+PROGRAM = """
+import sys, time
+import meshnn
+from meshnn import MeshClassifier
+from meshnn.data.synthetic import spirals
+from meshnn.training import Checkpoint
+
+options, checkpoint, out = eval(sys.argv[1]), sys.argv[2], sys.argv[3]
+X, y = spirals(200, random_state=0)
+slow = lambda row, mesh: time.sleep(0.01)
+MeshClassifier(5, ticks=3, checkpoint=Checkpoint(checkpoint, seconds=0), callbacks=slow, **options).fit(X, y).save(out)
+"""
+
+RUNS = {
+    "adam": {"solver": "adam", "batch_size": 32, "early_stopping": True, "n_restarts": 2, "max_epochs": 40, "tol": 0,
+             "random_state": 3},
+    "lm": {"solver": "lm", "max_epochs": 60, "tol": 0, "random_state": 3},
+    "full": {"solver": "sgd", "batch_size": None, "max_epochs": 300, "tol": 0, "random_state": 3},
+}  # fmt: skip
+
+
+def start(options, checkpoint, out):
+    command = [sys.executable, "-c", PROGRAM, repr(options), str(checkpoint), str(out)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def end_of(options):
+    X, y = spirals(200, random_state=0)
+    return MeshClassifier(5, ticks=3, **options).fit(X, y)
+
+
+def same(a, b):
+    np.testing.assert_array_equal(a.mesh_.weights, b.mesh_.weights)
+    assert a.history_ == b.history_
+    assert a.best_restart_ == b.best_restart_
+    assert a.n_iter_ == b.n_iter_
+
+
+@pytest.mark.parametrize("name", list(RUNS))
+def test_a_run_killed_again_and_again_ends_with_the_same_bits(name, tmp_path):
+    rng = np.random.default_rng(len(name))
+    checkpoint, out = tmp_path / "run.mesh", tmp_path / "end.mesh"
+    killed = 0
+    for _ in range(60):
+        process = start(RUNS[name], checkpoint, out)
+        while killed < 3 and process.poll() is None and not checkpoint.exists():
+            time.sleep(0.01)
+        if killed < 3:
+            stamp = checkpoint.stat().st_mtime_ns if checkpoint.exists() else 0
+            while process.poll() is None and checkpoint.stat().st_mtime_ns == stamp and killed:
+                time.sleep(0.005)  # until it has got further than the last time
+            time.sleep(float(rng.uniform(0, 0.1)))
+            process.send_signal(signal.SIGKILL)
+        _, errors = process.communicate(timeout=120)
+        if process.returncode == 0:
+            break
+        assert process.returncode == -signal.SIGKILL, errors
+        killed += 1
+    assert killed == 3
+    same(meshnn.load(out), end_of(RUNS[name]))
+
+
+def test_the_seed_of_an_unseeded_run_is_in_the_file(tmp_path):
+    X, y = spirals(100, random_state=0)
+    path = tmp_path / "run.mesh"
+    options = {"solver": "adam", "batch_size": 20, "max_epochs": 8, "tol": 0, "early_stopping": True}
+
+    def stop(row, mesh):
+        if row.epoch == 3:
+            raise KeyboardInterrupt
+
+    with pytest.warns(UserWarning, match="interrupted"):
+        MeshClassifier(4, checkpoint=path, callbacks=stop, **options).fit(X, y)
+    seed = storage.read_header(path)["training"]["seed"]
+    same(
+        MeshClassifier(4, checkpoint=path, **options).fit(X, y),
+        MeshClassifier(4, random_state=seed, **options).fit(X, y),
+    )
+
+
+def test_a_checkpoint_is_a_model_with_the_best_weights_so_far(tmp_path):
+    X, y = spirals(200, random_state=0)
+    path = tmp_path / "run.mesh"
+    found = []
+
+    def look(row, mesh):
+        if row.epoch == 20:
+            found.append((meshnn.load(path), row))
+
+    options = {"solver": "lm", "max_epochs": 25, "tol": 0, "random_state": 0}
+    MeshClassifier(5, ticks=3, checkpoint=Checkpoint(path, seconds=0), callbacks=look, **options).fit(X, y)
+    model, row = found[0]
+    assert len(model.history_) == 19  # the row at hand is saved after the callbacks have seen it
+    assert model.score(X, y) == pytest.approx(model.history_[-1].accuracy)
+    assert row.epoch == 20
+
+
+def test_a_finished_run_is_not_run_again(tmp_path):
+    X, y = spirals(100, random_state=0)
+    path = tmp_path / "run.mesh"
+    options = {"max_epochs": 10, "random_state": 0, "checkpoint": path}
+    first = MeshClassifier(4, **options).fit(X, y)
+    seen = []
+    again = MeshClassifier(4, callbacks=lambda row, mesh: seen.append(row), **options).fit(X, y)
+    assert seen == []
+    same(first, again)
+
+
+def test_another_runs_file_is_refused(tmp_path):
+    X, y = spirals(100, random_state=0)
+    path = tmp_path / "run.mesh"
+    MeshClassifier(4, max_epochs=3, random_state=0, checkpoint=path).fit(X, y)
+    before = path.read_bytes()
+    for options, data in [
+        ({"max_epochs": 4, "random_state": 0}, (X, y)),
+        ({"max_epochs": 3, "random_state": 1}, (X, y)),
+        ({"max_epochs": 3, "random_state": 0, "l2": 0.1}, (X, y)),
+        ({"max_epochs": 3, "random_state": 0}, (X + 1, y)),
+        ({"max_epochs": 3, "random_state": 0}, (X, 1 - y)),
+    ]:
+        with pytest.raises(FileError, match=r"belongs to a run with (an)?other .*; delete it"):
+            MeshClassifier(4, checkpoint=path, **options).fit(*data)
+    assert path.read_bytes() == before
+    model = tmp_path / "model.mesh"
+    MeshClassifier(4, max_epochs=3, random_state=0).fit(X, y).save(model)
+    with pytest.raises(FileError, match="is a model, not a checkpoint"):
+        MeshClassifier(4, max_epochs=3, random_state=0, checkpoint=model).fit(X, y)
+    path.write_bytes(before[:-10])
+    with pytest.raises(FileError, match="damaged"):
+        MeshClassifier(4, max_epochs=3, random_state=0, checkpoint=path).fit(X, y)
+    with pytest.raises(FileError, match="directory"):
+        MeshClassifier(4, max_epochs=3, checkpoint=tmp_path).fit(X, y)
+    with pytest.raises(FileError, match="its directory does not exist"):
+        MeshClassifier(4, max_epochs=3, checkpoint=tmp_path / "no" / "run.mesh").fit(X, y)
+    with pytest.raises(MeshError, match="seconds must be a number of at least 0"):
+        Checkpoint(path, seconds=-1)
+
+
+def test_a_graph_drawn_at_random_must_be_drawn_again_alike(tmp_path):
+    from meshnn import Topology
+
+    X, y = spirals(100, random_state=0)
+    path = tmp_path / "run.mesh"
+    drawn = iter([1, 2])
+
+    def topology(n_in, n_out):
+        return Topology.mesh(n_in, 6, n_out, density=0.5, random_state=next(drawn))
+
+    def stop(row, mesh):
+        raise KeyboardInterrupt
+
+    options = {"topology": topology, "ticks": 3, "max_epochs": 5, "random_state": 0, "checkpoint": path}
+    with pytest.warns(UserWarning, match="interrupted"):
+        MeshClassifier(callbacks=stop, **options).fit(X, y)
+    with pytest.raises(MeshError, match="another graph"):
+        MeshClassifier(**options).fit(X, y)
+
+
+def test_ctrl_c_in_a_process(tmp_path):
+    checkpoint, out = tmp_path / "run.mesh", tmp_path / "end.mesh"
+    process = start(RUNS["adam"], checkpoint, out)
+    while not checkpoint.exists():
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 0, errors
+    assert "the best weights so far are kept; fit again with checkpoint=" in errors
+    os.unlink(out)
+    again = start(RUNS["adam"], checkpoint, out)
+    again.communicate(timeout=120)
+    assert again.returncode == 0
+    same(meshnn.load(out), end_of(RUNS["adam"]))

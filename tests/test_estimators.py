@@ -1,0 +1,507 @@
+"""The estimators as scikit-learn's users know them."""
+
+import io
+import pickle
+
+import joblib
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.compose import ColumnTransformer
+from sklearn.datasets import load_iris, make_regression
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from meshnn import Mesh, MeshClassifier, MeshError, MeshRegressor, Topology
+from meshnn.data.synthetic import spirals
+from meshnn.training import train
+
+
+@parametrize_with_checks(
+    [
+        # four hidden neurons instead of sixteen take 20 s instead of four minutes, and check the same
+        *(make(hidden=4) for make in (MeshClassifier, MeshRegressor)),
+        *(make(hidden=3, solver="adam", max_epochs=100) for make in (MeshClassifier, MeshRegressor)),
+        *(make(hidden=3, solver="sgd", max_epochs=100) for make in (MeshClassifier, MeshRegressor)),
+    ]
+)
+def test_all_checks_of_scikit_learn(estimator, check, monkeypatch):
+    monkeypatch.setenv("SCIPY_ARRAY_API", "1")  # or one check is skipped
+    check(estimator)
+
+
+@pytest.fixture(scope="module")
+def iris():
+    return load_iris(return_X_y=True)
+
+
+def quick(**options):
+    return MeshClassifier(**({"hidden": 4, "max_epochs": 30, "random_state": 0} | options))
+
+
+# -- as a part of larger things --------------------------------------------------------------------------------------
+
+
+def test_pipelines_grids_and_cross_validation(iris):
+    X, y = iris
+    grid = {"meshclassifier__hidden": [2, 4], "meshclassifier__solver": ["lm", "adam"]}
+    search = GridSearchCV(make_pipeline(StandardScaler(), quick()), grid, cv=2)
+    search.fit(X, y)
+    assert search.best_score_ > 0.9
+    scores = cross_val_score(quick(), X, y, cv=3, n_jobs=2)
+    np.testing.assert_array_equal(scores, cross_val_score(quick(), X, y, cv=3))
+    assert scores.mean() > 0.9
+
+
+def test_data_frames_strings_and_set_output():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"size": rng.normal(size=80), "town": rng.choice(["Rom", "Köln"], 80)})
+    y = np.where((frame["town"] == "Rom") ^ (frame["size"] > 0), "yes", "no")
+    columns = ColumnTransformer(
+        [("n", StandardScaler(), ["size"]), ("t", OneHotEncoder(sparse_output=False), ["town"])]
+    )
+    model = make_pipeline(columns, quick()).set_output(transform="pandas").fit(frame, y)
+    assert model.score(frame, y) > 0.95
+    assert list(model[-1].feature_names_in_) == ["n__size", "t__town_Köln", "t__town_Rom"]
+    assert set(model.predict(frame)) == {"yes", "no"}
+    plain = quick().fit(frame[["size"]], y)
+    with pytest.raises(ValueError, match="feature names should match"):
+        plain.predict(frame[["size"]].rename(columns={"size": "sizes"}))
+    two = frame.assign(town=np.arange(80.0))
+    ordered = quick().fit(two, y)
+    with pytest.raises(ValueError, match="same order"):
+        ordered.predict(two[["town", "size"]])
+    named = quick().fit(two, pd.Series(y))  # labels of pandas' own type of text
+    np.testing.assert_array_equal(named.predict(two), ordered.predict(two))
+
+
+@pytest.mark.parametrize("labels", [["b", "a", "c"], [10, 7, -3], [3.0, 1.0, 0.0], np.array(["b", "a", "c"], object)])
+def test_labels_of_any_kind(iris, labels):
+    X, y = iris
+    named = np.asarray(labels)[y]
+    model = quick().fit(X, named)
+    np.testing.assert_array_equal(model.classes_, np.unique(named))
+    assert model.classes_.dtype == named.dtype
+    assert np.mean(model.predict(X) == named) > 0.95
+
+
+def test_labels_that_are_bools_and_labels_that_cannot_be(iris):
+    X, y = iris
+    model = quick().fit(X, y == 1)
+    assert model.classes_.dtype == bool
+    assert (model.predict(X) == (y == 1)).mean() > 0.9
+    for labels, message in [
+        (["a", None] * 75, "mixes labels of types NoneType, str; make them all strings or all numbers"),
+        (["a", 1] * 75, "mixes labels of types int, str"),
+        ([1.5, 2.25] * 75, "continuous"),
+        (["a"] * 150, "holds one class only, 'a'; a classifier needs at least two"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            quick().fit(X, np.array(labels, dtype=object if "mixes" in message else None))
+
+
+def test_outputs_of_two_and_of_more_classes(iris):
+    X, y = iris
+    model = quick().fit(X, y)
+    assert model.decision_function(X).shape == (150, 3)
+    probabilities = model.predict_proba(X)
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1)
+    np.testing.assert_array_equal(probabilities.argmax(axis=1), model.predict(X))
+    two = quick().fit(X[y > 0], y[y > 0])
+    margin = two.decision_function(X[y > 0])
+    np.testing.assert_array_equal(two.predict(X[y > 0]), np.where(margin > 0, 2, 1))
+    np.testing.assert_allclose(two.predict_proba(X[y > 0])[:, 1], 1 / (1 + np.exp(-margin)), rtol=1e-9)
+
+
+def test_the_net_sees_scaled_features_and_the_outputs_follow(iris):
+    X, y = iris
+    model = quick().fit(X, y)
+    outputs = model.mesh_.forward((X - X.mean(axis=0)) / X.std(axis=0))
+    np.testing.assert_allclose(outputs, model.decision_function(X), rtol=1e-9)
+    bare = quick(standardize=False).fit(X, y)
+    np.testing.assert_array_equal(bare.mesh_.forward(X), bare.decision_function(X))
+
+
+def test_regression_of_one_and_several_targets():
+    X, Y = make_regression(120, 4, n_targets=3, noise=0.1, random_state=0)
+    model = MeshRegressor(4, max_epochs=30, random_state=0).fit(X, Y)
+    assert model.predict(X).shape == (120, 3)
+    assert model.score(X, Y) > 0.99
+    flat = MeshRegressor(4, max_epochs=30, random_state=0).fit(X, Y[:, 0])
+    assert flat.predict(X).shape == (120,)
+    column = MeshRegressor(4, max_epochs=30, random_state=0).fit(X, Y[:, :1])
+    assert column.predict(X).shape == (120, 1)
+    np.testing.assert_array_equal(column.predict(X)[:, 0], flat.predict(X))
+    # in the units of the targets, whatever those are
+    shifted = MeshRegressor(4, max_epochs=30, random_state=0).fit(X, 1e6 + 1e-3 * Y[:, 0])
+    np.testing.assert_allclose((shifted.predict(X) - 1e6) * 1e3, flat.predict(X), rtol=1e-3, atol=1e-2)
+
+
+# -- topologies ------------------------------------------------------------------------------------------------------
+
+
+def test_topologies(iris):
+    X, y = iris
+    given = Topology.layered([4, 5, 3])
+    assert quick(topology=given).fit(X, y).mesh_.topology == given
+    made = quick(topology=lambda n_in, n_out: Topology.cascade(n_in, 3, n_out)).fit(X, y)
+    assert made.mesh_.topology == Topology.cascade(4, 3, 3)
+    assert quick(hidden=7).fit(X, y).mesh_.topology == Topology.mesh(4, 7, 3)
+    assert quick(ticks=2).fit(X, y).mesh_.ticks == 2
+    assert quick(activation=["tanh", "relu", "sin", "gauss"]).fit(X, y).mesh_.activations[:2] == ["tanh", "relu"]
+    for wrong, message in [
+        (
+            {"topology": Topology.layered([3, 3])},
+            "has 3 inputs and 3 outputs, but the data have 4 features and 3 classes",
+        ),
+        ({"topology": "mesh"}, "topology must be None, a Topology or a callable"),
+        ({"topology": lambda a, b: 5}, "must return a Topology, got int"),
+        ({"hidden": -1}, "hidden must be a whole number of at least 0"),
+        ({"solver": "newton"}, "unknown solver 'newton'"),
+        ({"early_stopping": "yes"}, "early_stopping must be True or False"),
+        ({"early_stopping": True, "validation_fraction": 1.0}, "validation_fraction must be a number between 0 and 1"),
+        ({"callbacks": 3}, "callbacks must be functions of"),
+        ({"checkpoint": 3}, "checkpoint must be a path or a Checkpoint"),
+        ({"random_state": -1}, "random_state must not be negative"),
+        ({"random_state": "x"}, "random_state must be a whole number, a RandomState, a Generator or None, got 'x'"),
+        ({"random_state": True}, "random_state must be a whole number, a RandomState, a Generator or None, got True"),
+        ({"warm_start": 1}, "warm_start must be True or False"),
+        ({"standardize": None}, "standardize must be True or False"),
+        ({"class_weight": "even"}, "class_weight must be None, \"balanced\" or a dictionary, got 'even'"),
+        ({"class_weight": {0: "x"}}, r"class_weight\[0\] must be a number of at least 0, got 'x'"),
+        ({"class_weight": {"setosa": 2.0}}, r"class_weight names the class 'setosa', which is not among \[0, 1, 2\]"),
+        ({"class_weight": {0: 0, 1: 0, 2: 0}}, "all samples have the weight 0; give some of them a weight"),
+        ({"max_epochs": 2.5}, "max_epochs must be a whole number of at least 1, got 2.5"),
+        ({"solver": 5}, "unknown solver 5"),
+        ({"activation": 5}, "activation must be a list, got int"),
+        ({"ticks": "3"}, "ticks must be a whole number"),
+        ({"verbose": -1}, "verbose must be a whole number"),
+        ({"l2": "much"}, 'l2 must be "auto" or a number'),
+    ]:
+        model = quick(**wrong)
+        with pytest.raises(MeshError, match=message) as refusal:
+            model.fit(X, y)
+        assert "\n" not in str(refusal.value)
+        with pytest.raises(NotFittedError):  # nothing half done is left behind
+            model.predict(X)
+    with pytest.raises(NotFittedError):
+        quick().explain()
+
+
+def test_data_that_cannot_be_used(iris):
+    X, y = iris
+    weights = np.ones(150)
+    weights[7] = -1
+    with pytest.raises(MeshError, match="the weight of sample 7 is -1; weights of samples and classes are never neg"):
+        quick().fit(X, y, sample_weight=weights)
+    with pytest.raises(ValueError, match="zero"):
+        quick().fit(X, y, sample_weight=np.zeros(150))
+    with pytest.raises(ValueError, match=r"sample_weight.shape == \(149,\), expected \(150,\)"):
+        quick().fit(X, y, sample_weight=np.ones(149))
+    with pytest.raises(MeshError, match="y is a scipy sparse matrix; pass a dense array"):
+        MeshRegressor(2).fit(X, sparse.csr_array(X[:, :2]))
+    spoilt = np.where(np.arange(150) == 3, 1e39, X[:, 0])[:, None]
+    with pytest.raises(MeshError, match=r"X holds 1e\+39 at sample 3, feature 0, which does not fit float32"):
+        quick(standardize=False, solver="adam").partial_fit(spoilt, y, classes=[0, 1, 2])
+    far = quick().fit(X, y)
+    with pytest.raises(MeshError, match="X holds inf"):
+        far.predict(np.full((2, 4), 1.7e308))
+
+
+def test_a_refused_fit_leaves_the_model_as_it_was(iris):
+    X, y = iris
+    model = quick().fit(X, y)
+    before, probabilities = set(vars(model)), model.predict_proba(X)
+    for features, labels, options in [
+        (X[:, :2], y, {"topology": Topology.layered([4, 3])}),
+        (X, np.where(y == 0, "a", "b"), {"activation": "none"}),
+        (X, y, {"callbacks": 5}),
+        (np.full_like(X, np.nan), y, {}),
+    ]:
+        model.set_params(topology=None, activation="tanh", callbacks=None).set_params(**options)
+        with pytest.raises(ValueError, match=r"\w"):
+            model.fit(features, labels)
+        assert set(vars(model)) == before
+        np.testing.assert_array_equal(model.predict_proba(X), probabilities)
+        np.testing.assert_array_equal(model.classes_, [0, 1, 2])
+
+
+# -- training --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("solver", ["lm", "adam", "sgd"])
+@pytest.mark.parametrize("size", ["auto", 40, None])
+def test_tol_zero_runs_exactly_max_epochs(iris, solver, size):
+    model = quick(solver=solver, batch_size=size, tol=0, max_epochs=17).fit(*iris)
+    assert model.n_iter_ == 17
+    assert model.history_[-1].epoch == 17
+    assert len(model.history_) == 17
+
+
+def test_small_sets_are_not_worth_the_rounding_of_float32(iris):
+    X, y = iris
+    assert quick(solver="adam", max_epochs=1).fit(X, y).mesh_.dtype == np.float64
+    assert quick(solver="sgd", max_epochs=1).fit(np.tile(X, (2, 1)), np.tile(y, 2)).mesh_.dtype == np.float32
+    assert quick(solver="adam").partial_fit(X, y, classes=[0, 1, 2]).mesh_.dtype == np.float32  # more may come
+
+
+def test_auto_says_why(iris):
+    model = quick().fit(*iris)
+    assert model.solver_ == "lm"
+    assert model.mesh_.dtype == np.float64
+    assert "solver lm: edges² x samples" in model.explain()
+    wide = MeshClassifier(hidden=60, max_epochs=2, random_state=0).fit(np.tile(iris[0], (1, 12)), iris[1])
+    assert wide.solver_ == "adam"
+    assert wide.mesh_.dtype == np.float32
+    assert "exceed the budget" in wide.explain()
+
+
+def test_the_penalty_is_found_where_there_is_noise_and_vanishes_where_there_is_none():
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-3, 3, (150, 1))
+    clean = MeshRegressor(8, random_state=0).fit(x, np.sin(2 * x[:, 0]))
+    noisy = MeshRegressor(8, random_state=0).fit(x, np.sin(2 * x[:, 0]) + 0.5 * rng.standard_normal(150))
+    assert clean.l2_ < noisy.l2_ / 10
+    grid = np.linspace(-3, 3, 200)[:, None]
+    assert clean.score(grid, np.sin(2 * grid[:, 0])) > 0.999
+    assert noisy.score(grid, np.sin(2 * grid[:, 0])) > 0.85
+
+
+def test_more_weights_than_samples_are_not_learned_by_heart():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((100, 10))
+    y = X[:, 0] + 2 * rng.standard_normal(100)
+    model = MeshRegressor(16, random_state=0).fit(X[:60], y[:60])
+    assert model.score(X[:60], y[:60]) < 0.8  # 459 weights could learn all 60
+    assert model.score(X[60:], y[60:]) > -0.5
+
+
+def test_reproducible_whatever_the_threads_and_the_kind_of_seed(iris):
+    X, y = iris
+    first = quick().fit(X, y)
+    for other in (quick(), quick(n_threads=1), quick(n_threads=2), clone(first)):
+        np.testing.assert_array_equal(other.fit(X, y).mesh_.weights, first.mesh_.weights)
+        assert other.history_ == first.history_
+    for make in (lambda: np.random.RandomState(3), lambda: np.random.default_rng(3)):
+        weights = [quick(random_state=make()).fit(X, y).mesh_.weights for _ in range(2)]
+        np.testing.assert_array_equal(*weights)
+    unseeded = [quick(random_state=None).fit(X, y).mesh_.weights for _ in range(2)]
+    assert not np.array_equal(*unseeded)
+
+
+def test_early_stopping_holds_out_for_real(iris):
+    X, y = iris
+    model = quick(early_stopping=True, validation_fraction=0.2, solver="lm", max_epochs=60, tol=0).fit(X, y)
+    validation = model.history_["validation"]
+    assert np.isfinite(validation).all()
+    assert len(model.history_) == 60
+    # the scaling knows the kept samples only: 120 of 150
+    assert not np.allclose(model._scaling.x_mean, X.mean(axis=0))
+    # the weights are those of the best row
+    best = validation.argmin()
+    assert model.history_[int(best)].accuracy == pytest.approx(1, abs=0.2)
+    spoilt = X.copy()
+    _, held_out = model._split(np.searchsorted(model.classes_, y), int(np.random.SeedSequence(0).generate_state(3)[0]))
+    assert len(held_out) == 30
+    assert np.bincount(y[held_out]).tolist() == [10, 10, 10]
+    spoilt[held_out] += 100  # changes nothing that is learned from
+    again = quick(early_stopping=True, validation_fraction=0.2, solver="lm", max_epochs=60, tol=0).fit(spoilt, y)
+    np.testing.assert_array_equal(again.history_["loss"], model.history_["loss"])
+
+
+def test_early_stopping_of_few_samples(iris):
+    X, y = iris
+    one_of_a_kind = np.r_[0:20, 50:70, 100]
+    model = quick(early_stopping=True, max_epochs=5).fit(X[one_of_a_kind], y[one_of_a_kind])
+    assert np.isfinite(model.history_["validation"]).all()
+    assert quick(early_stopping=True, validation_fraction=0.99, max_epochs=3).fit(X[::25], y[::25]).n_iter_ == 3
+    assert MeshRegressor(2, early_stopping=True, max_epochs=3).fit(X[:2], y[:2]).n_iter_ == 3
+    with pytest.raises(MeshError, match="there is only one; set early_stopping=False"):
+        MeshRegressor(2, early_stopping=True).fit(X[:1], y[:1])
+    with pytest.raises(MeshError, match="early_stopping needs samples with a weight on both sides"):
+        quick(early_stopping=True).fit(X, y, sample_weight=np.arange(150) == 3)
+
+
+def test_weights_of_samples_and_classes(iris):
+    X, y = iris
+    counts = np.where(np.arange(150) % 3 == 0, 2, 1)
+    for solver, tolerance in (("lm", 1e-6), ("adam", 1e-4), ("sgd", 1e-4)):
+        options = {"solver": solver, "l2": 1e-3, "batch_size": None}
+        repeated = quick(**options).fit(np.repeat(X, counts, axis=0), np.repeat(y, counts))
+        weighted = quick(**options).fit(X, y, sample_weight=counts)
+        np.testing.assert_allclose(weighted.predict_proba(X), repeated.predict_proba(X), atol=tolerance)
+    few = np.r_[0:50, 50:60, 100:150]
+    for class_weight in ("balanced", {0: 1.0, 1: 5.0, 2: 1.0}):
+        model = quick(class_weight=class_weight, l2=1e-3).fit(X[few], y[few])
+        by_hand = np.where(y[few] == 1, 5.0, 1.0)
+        alike = quick(l2=1e-3).fit(X[few], y[few], sample_weight=by_hand)
+        np.testing.assert_allclose(model.predict_proba(X), alike.predict_proba(X), atol=1e-4)
+    # balance is one of weights, and a label is its own key, though it looks like a number
+    balanced = quick(class_weight="balanced", l2=1e-3).fit(X, y, sample_weight=np.where(y == 1, 0.2, 1.0))
+    np.testing.assert_allclose(balanced.predict_proba(X), quick(l2=1e-3).fit(X, y).predict_proba(X), atol=1e-4)
+    texts = quick(class_weight={"1": 5.0}, l2=1e-3).fit(X, y.astype(str))
+    alike = quick(l2=1e-3).fit(X, y, sample_weight=np.where(y == 1, 5.0, 1.0))
+    np.testing.assert_allclose(texts.predict_proba(X), alike.predict_proba(X), atol=1e-4)
+
+
+def test_the_penalty_that_is_found_counts_weights_as_samples():
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-2, 2, (60, 1))
+    y = np.sin(2 * x[:, 0]) + 0.3 * rng.standard_normal(60)
+    options = {"hidden": 3, "max_epochs": 40, "random_state": 0}
+    weighted = MeshRegressor(**options).fit(x, y, sample_weight=np.full(60, 3.0))
+    repeated = MeshRegressor(**options).fit(np.tile(x, (3, 1)), np.tile(y, 3))
+    assert weighted.l2_ == pytest.approx(repeated.l2_, rel=1e-3)
+    assert weighted.l2_ < 0.9 * MeshRegressor(**options).fit(x, y).l2_
+
+
+def test_restarts(iris):
+    X, y = spirals(200, random_state=0)
+    model = MeshClassifier(3, n_restarts=4, max_epochs=20, tol=0, random_state=0, l2=1e-4).fit(X, y)
+    ends = [model.history_["loss"][model.history_["restart"] == r][-1] for r in range(4)]
+    assert model.best_restart_ == int(np.argmin(ends))
+    assert model.n_iter_ == 20
+    assert len(model.history_) == 80
+
+
+def test_warm_start_goes_on(iris):
+    X, y = iris
+    model = quick(warm_start=True, solver="adam", max_epochs=5, tol=0).fit(X, y)
+    before, mesh = model.history_[-1].loss, model.mesh_
+    model.fit(X, y)
+    assert model.mesh_ is mesh
+    assert model.history_[0].loss < before + 0.05
+    assert model.history_[-1].loss < before
+    with pytest.raises(ValueError, match="features"):
+        model.fit(X[:, :2], y)
+    with pytest.raises(MeshError, match="not among"):
+        model.fit(X, y + 1)
+
+
+def test_partial_fit(iris):
+    X, y = iris
+    model = quick(solver="adam", learning_rate=0.05)
+    with pytest.raises(MeshError, match="needs all classes"):
+        model.partial_fit(X[:50], y[:50])
+    order = np.random.default_rng(0).permutation(150)
+    for _ in range(30):
+        for part in np.array_split(order, 3):
+            model.partial_fit(X[part], y[part], classes=[0, 1, 2])
+    assert model.score(X, y) > 0.93
+    assert model.n_iter_ == len(model.history_) == 90
+    assert model._solver_state.values["done"] == 90  # what Adam remembers is kept from call to call
+    with pytest.raises(MeshError, match="but it was"):
+        model.partial_fit(X, y, classes=[0, 1])
+    assert not hasattr(quick(solver="lm"), "partial_fit")
+    with pytest.raises(MeshError, match="partial_fit cannot balance samples that it has not seen"):
+        quick(class_weight="balanced").partial_fit(X, y, classes=[0, 1, 2])
+    fresh = quick()
+    with pytest.raises(MeshError, match="one class only"):
+        fresh.partial_fit(X[:50], y[:50], classes=[0])
+    fresh.partial_fit(X[:50], y[:50], classes=[0, 1, 2])  # what was refused is forgotten
+    with pytest.raises(MeshError, match=r"holds the class 7, which is not among \[0, 1, 2\]; name all classes at"):
+        fresh.partial_fit(X, np.where(y == 0, 7, y))
+    model.set_params(solver="sgd").partial_fit(X, y)  # what Adam remembers would mislead another solver
+    assert model._solver_state.values["done"] == 1
+    regressor = MeshRegressor(4, random_state=0, learning_rate=0.05)
+    for _ in range(60):
+        regressor.partial_fit(X[:, :3], X[:, 3])
+    assert regressor.score(X[:, :3], X[:, 3]) > 0.9
+
+
+@pytest.mark.parametrize("solver", ["adam", "sgd"])
+def test_two_calls_of_partial_fit_are_two_epochs(iris, solver):
+    X, y = iris
+    model = quick(solver=solver, standardize=False, batch_size=None)
+    for _ in range(2):
+        model.partial_fit(X, y, classes=[0, 1, 2])
+    seed = int(np.random.SeedSequence(0).generate_state(2)[0])
+    mesh = Mesh(Topology.mesh(4, 4, 3), activation="tanh", random_state=seed)
+    rows = list(train(mesh, X, y, solver=solver, batch_size=None, schedule="constant", max_epochs=2, tol=0))
+    np.testing.assert_array_equal(model.mesh_.weights, mesh.weights)
+    assert model.history_["loss"].tolist() == [row.loss for row in rows]
+
+
+def test_callbacks_see_rows_and_stop(iris):
+    seen = []
+
+    def watch(row, mesh):
+        assert isinstance(mesh, Mesh)
+        seen.append(row)
+        return row.epoch == 6
+
+    model = quick(callbacks=[watch, lambda row, mesh: None]).fit(*iris)
+    assert [row.epoch for row in seen] == [1, 2, 3, 4, 5, 6]
+    assert model.history_[-1].note.endswith("stopped by a callback")
+    assert model.n_iter_ == 6
+
+
+def test_an_error_in_a_callback_leaves_the_best_weights_so_far(iris):
+    X, y = iris
+
+    def fail(row, mesh):
+        if row.epoch == 9:
+            raise RuntimeError("no more paper")
+
+    model = quick(callbacks=fail, solver="adam", batch_size=20, learning_rate=0.1)
+    with pytest.raises(RuntimeError, match="no more paper"):
+        model.fit(X, y)
+    assert model.n_iter_ == len(model.history_) == 9
+    assert model.history_[-1].note == "stopped by an error"
+    assert model.score(X, y) > 0.8
+
+
+def test_a_run_that_diverges_leaves_finite_weights_and_advice(iris):
+    X, y = iris
+    model = quick(solver="sgd", learning_rate=1e30, activation="identity", batch_size=None)
+    with pytest.raises(MeshError, match=r"the best weights before that are kept\. Lower learning_rate"):
+        model.fit(X, y)
+    assert np.isfinite(model.predict_proba(X)).all()
+
+
+def test_ctrl_c_keeps_the_best_and_says_so(iris, tmp_path):
+    def interrupt(row, mesh):
+        if row.epoch == 5:
+            raise KeyboardInterrupt
+
+    with pytest.warns(UserWarning, match="interrupted after epoch 5: the best weights so far are kept$"):
+        model = quick(callbacks=interrupt).fit(*iris)
+    assert model.score(*iris) > 0.8
+    assert model.history_[-1].note == "interrupted"
+    path = tmp_path / "run.mesh"
+    with pytest.warns(UserWarning, match=r"fit again with checkpoint='.*run\.mesh' to go on"):
+        quick(callbacks=interrupt, checkpoint=path).fit(*iris)
+    whole, resumed = quick().fit(*iris), quick(checkpoint=path).fit(*iris)
+    np.testing.assert_array_equal(resumed.mesh_.weights, whole.mesh_.weights)
+    assert resumed.history_ == whole.history_
+
+
+def test_what_is_shown(iris, capsys):
+    quick(max_epochs=3).fit(*iris)
+    assert capsys.readouterr() == ("", "")
+    quick(max_epochs=3, verbose=2, tol=0).fit(*iris)
+    out, errors = capsys.readouterr()
+    assert out == ""
+    assert errors.count("epoch ") == 3
+    quick(max_epochs=30, verbose=1).fit(*iris)
+    out, errors = capsys.readouterr()
+    assert out == ""
+    assert len(errors) < 500  # no terminal: no animation
+
+
+@pytest.mark.parametrize("make", [MeshClassifier, MeshRegressor])
+def test_pickle_and_joblib(iris, make):
+    X, y = iris
+    model = make(4, max_epochs=10, random_state=0).fit(X, y)
+    buffer = io.BytesIO()
+    joblib.dump(model, buffer)
+    buffer.seek(0)
+    for again in (pickle.loads(pickle.dumps(model)), joblib.load(buffer)):
+        np.testing.assert_array_equal(again.predict(X), model.predict(X))
+        assert again.history_ == model.history_
+        assert str(again.get_params()) == str(model.get_params())
