@@ -1,5 +1,6 @@
 """Runs that are killed and go on: bit by bit as if nothing had happened."""
 
+import copy
 import os
 import signal
 import subprocess
@@ -10,10 +11,12 @@ import numpy as np
 import pytest
 
 import meshnn
-from meshnn import MeshClassifier, MeshError, storage
+from meshnn import MeshClassifier, MeshError, MeshRegressor, Topology, storage
 from meshnn.data.synthetic import spirals
+from meshnn.engine import Steps
 from meshnn.storage import FileError
 from meshnn.training import Checkpoint
+from meshnn.training.levenberg import LevenbergMarquardt
 
 PROGRAM = """
 import sys, time
@@ -109,7 +112,27 @@ def test_a_checkpoint_is_a_model_with_the_best_weights_so_far(tmp_path):
     model, row = found[0]
     assert len(model.history_) == 19  # the row at hand is saved after the callbacks have seen it
     assert model.score(X, y) == pytest.approx(model.history_[-1].accuracy)
+    assert model.n_iter_ == 19
     assert row.epoch == 20
+
+
+def test_a_checkpoint_of_a_later_start_still_holds_the_best_one(tmp_path):
+    X, y = spirals(200, random_state=0)
+    path = tmp_path / "run.mesh"
+    seen, found = [], []
+
+    def look(row, mesh):
+        seen.append(row)
+        if row.restart == 2 and row.epoch == 2:
+            found.append(meshnn.load(path))
+
+    options = {"solver": "lm", "max_epochs": 15, "tol": 0, "random_state": 0, "n_restarts": 3, "l2": 1e-4}
+    MeshClassifier(3, checkpoint=Checkpoint(path, seconds=0), callbacks=look, **options).fit(X, y)
+    ends = [row for row in seen if row.epoch == 15 and row.restart < 2]
+    best = min(ends, key=lambda row: row.loss)
+    assert found[0].best_restart_ == best.restart
+    assert found[0].score(X, y) == pytest.approx(best.accuracy)
+    assert found[0].n_iter_ == 15
 
 
 def test_a_finished_run_is_not_run_again(tmp_path):
@@ -128,16 +151,24 @@ def test_another_runs_file_is_refused(tmp_path):
     path = tmp_path / "run.mesh"
     MeshClassifier(4, max_epochs=3, random_state=0, checkpoint=path).fit(X, y)
     before = path.read_bytes()
-    for options, data in [
-        ({"max_epochs": 4, "random_state": 0}, (X, y)),
-        ({"max_epochs": 3, "random_state": 1}, (X, y)),
-        ({"max_epochs": 3, "random_state": 0, "l2": 0.1}, (X, y)),
-        ({"max_epochs": 3, "random_state": 0}, (X + 1, y)),
-        ({"max_epochs": 3, "random_state": 0}, (X, 1 - y)),
+    for options, data, names in [
+        ({"max_epochs": 4, "random_state": 0}, (X, y), "max_epochs"),
+        ({"max_epochs": 3, "random_state": 1}, (X, y), "random_state"),
+        ({"max_epochs": 4, "random_state": 0, "l2": 0.1}, (X, y), "l2, max_epochs"),
+        ({"max_epochs": 3, "random_state": 0, "topology": Topology.mesh(2, 3, 2)}, (X, y), "topology"),
+        ({"max_epochs": 3, "random_state": 0, "class_weight": {np.int64(0): 2}}, (X, y), "class_weight, sample_weight"),
+        ({"max_epochs": 3, "random_state": 0}, (X + 1, y), "X"),
+        ({"max_epochs": 3, "random_state": 0}, (X, 1 - y), "y"),
+        ({"max_epochs": 3, "random_state": 0}, (X, y, np.ones(100)), "sample_weight"),
     ]:
-        with pytest.raises(FileError, match=r"belongs to a run with (an)?other .*; delete it"):
+        message = rf"run\.mesh belongs to a run with another {names}; delete it or name another file$"
+        with pytest.raises(FileError, match=message):
             MeshClassifier(4, checkpoint=path, **options).fit(*data)
+    with pytest.raises(FileError, match="class_weight, estimator, y"):
+        MeshRegressor(4, max_epochs=3, random_state=0, checkpoint=path).fit(X, y)
     assert path.read_bytes() == before
+    # what does not change the course of training is not asked for
+    MeshClassifier(4, max_epochs=np.int64(3), n_threads=2, checkpoint=Checkpoint(path, 5), verbose=0).fit(X, y)
     model = tmp_path / "model.mesh"
     MeshClassifier(4, max_epochs=3, random_state=0).fit(X, y).save(model)
     with pytest.raises(FileError, match="is a model, not a checkpoint"):
@@ -149,13 +180,168 @@ def test_another_runs_file_is_refused(tmp_path):
         MeshClassifier(4, max_epochs=3, checkpoint=tmp_path).fit(X, y)
     with pytest.raises(FileError, match="its directory does not exist"):
         MeshClassifier(4, max_epochs=3, checkpoint=tmp_path / "no" / "run.mesh").fit(X, y)
+    with pytest.raises(FileError, match="the name is too long"):
+        MeshClassifier(4, max_epochs=3, checkpoint=tmp_path / ("x" * 300)).fit(X, y)
     with pytest.raises(MeshError, match="seconds must be a number of at least 0"):
         Checkpoint(path, seconds=-1)
+    assert repr(Checkpoint("run.mesh", 5)) == "Checkpoint('run.mesh', seconds=5)"
+
+
+@pytest.mark.parametrize("name", ["adam", "lm"])
+def test_states_that_make_no_sense_are_refused(name, tmp_path):
+    X, y = spirals(200, random_state=0)
+    path = tmp_path / "run.mesh"
+    options = RUNS[name] | {"max_epochs": 6}
+
+    def stop(row, mesh):
+        if row.epoch == 4 and row.restart == options.get("n_restarts", 1) - 1:
+            raise KeyboardInterrupt
+
+    def model(**more):
+        return MeshClassifier(5, ticks=3, checkpoint=path, **options, **more)
+
+    with pytest.warns(UserWarning, match="interrupted"):
+        model(callbacks=stop).fit(X, y)
+    header, arrays = storage.read(path)
+    refused = 0
+    for key in [*places(header["training"]["state"]), None]:
+        for value in (None, "x", -1, [1], 2**80):
+            changed, inside = copy.deepcopy(header), {}
+            if key is None:
+                changed["training"] = value
+            else:
+                inside = changed["training"]["state"]
+                for step in key[:-1]:
+                    inside = inside[step]
+                inside[key[-1]] = value
+            storage.write(path, changed, arrays)
+            try:
+                again = model().fit(X, y)
+                assert np.isfinite(again.mesh_.weights).all()  # a note or a number that could have been
+            except FileError:
+                refused += 1
+    assert refused > 50
+    for key in [key for key in arrays if key.startswith("training.")]:
+        for value in (np.zeros(0), np.zeros(1), np.full(len(arrays[key]), np.nan), arrays[key][None]):
+            storage.write(path, header, arrays | {key: value})
+            try:
+                assert np.isfinite(model().fit(X, y).mesh_.weights).all()
+            except FileError:
+                refused += 1
+    assert refused > 80
+    storage.write(path, header, arrays)
+    same(model().fit(X, y), MeshClassifier(5, ticks=3, **options).fit(X, y))
+
+
+def places(value, path=()):
+    for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+        yield (*path, key)
+        if isinstance(item, (dict, list)):
+            yield from places(item, (*path, key))
+
+
+@pytest.mark.parametrize("name", list(RUNS))
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_ctrl_c_in_the_middle_of_a_row(name, moment, tmp_path, monkeypatch):
+    """The weights have moved on, the count of epochs has not: what is saved is the state after the last whole row."""
+    X, y = spirals(200, random_state=0)
+    path = tmp_path / "run.mesh"
+    options = RUNS[name] | {"max_epochs": 12, "n_restarts": 2}
+    count = 0
+
+    def interrupted(true):
+        def advance(self, *arguments):
+            nonlocal count
+            count += 1
+            if count == 16 and moment == "before":
+                raise KeyboardInterrupt
+            found = true(self, *arguments)
+            if count == 16:
+                raise KeyboardInterrupt
+            return found
+
+        return advance
+
+    with monkeypatch.context() as patch:
+        if name == "lm":
+            patch.setattr(LevenbergMarquardt, "_iterate", interrupted(LevenbergMarquardt._iterate))
+        else:
+            patch.setattr(Steps, "epochs", interrupted(Steps.epochs))
+        with pytest.warns(UserWarning, match="interrupted after epoch 3: the best"):
+            cut = MeshClassifier(5, ticks=3, checkpoint=path, **options).fit(X, y)
+    assert count == 16
+    assert cut.score(X, y) > 0.4
+    assert len(cut.history_) == 15
+    assert storage.read_header(path)["training"]["state"]["restart"] == 1
+    same(
+        MeshClassifier(5, ticks=3, checkpoint=path, **options).fit(X, y),
+        MeshClassifier(5, ticks=3, **options).fit(X, y),
+    )
+
+
+def test_a_full_disk_loses_neither_the_weights_nor_the_last_checkpoint(tmp_path, monkeypatch):
+    X, y = spirals(200, random_state=0)
+    path = tmp_path / "run.mesh"
+    options = {"max_epochs": 12, "tol": 0, "random_state": 0, "solver": "lm"}
+    model = MeshClassifier(5, ticks=3, checkpoint=Checkpoint(path, seconds=0), **options)
+    true, count = storage.write, 0
+
+    def full(*arguments):
+        nonlocal count
+        count += 1
+        if count == 6:
+            raise FileError(f"cannot write {path}: no space left on the disk; free some or choose another place")
+        true(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(storage, "write", full)
+        with pytest.raises(FileError, match="no space left on the disk; free some"):
+            model.fit(X, y)
+    assert model.n_iter_ == 6
+    assert model.score(X, y) == pytest.approx(model.history_[-1].accuracy)
+    assert model.history_[-1].note == "stopped by an error"
+    assert len(meshnn.load(path).history_) == 5
+    same(model.fit(X, y), MeshClassifier(5, ticks=3, **options).fit(X, y))
+
+
+def test_a_generator_that_has_moved_on_does_not_keep_a_run_from_going_on(tmp_path):
+    X, y = spirals(100, random_state=0)
+    options = {"solver": "adam", "batch_size": 20, "max_epochs": 6, "tol": 0}
+
+    def stop(row, mesh):
+        if row.epoch == 3:
+            raise KeyboardInterrupt
+
+    model = MeshClassifier(4, checkpoint=tmp_path / "run.mesh", callbacks=stop, **options)
+    model.set_params(random_state=np.random.default_rng(5))
+    with pytest.warns(UserWarning, match="interrupted"):
+        model.fit(X, y)
+    model.set_params(callbacks=None).fit(X, y)
+    same(model, MeshClassifier(4, random_state=np.random.default_rng(5), **options).fit(X, y))
+
+
+def test_a_warm_start_that_was_interrupted_goes_on_too(tmp_path):
+    X, y = spirals(100, random_state=0)
+    options = {"solver": "adam", "batch_size": 20, "max_epochs": 6, "tol": 0, "random_state": 0, "warm_start": True}
+
+    def stop(row, mesh):
+        if row.epoch == 3:
+            raise KeyboardInterrupt
+
+    whole, cut = (MeshClassifier(4, **options).fit(X, y) for _ in range(2))
+    whole.fit(X, y)
+    for path in (tmp_path / "run.mesh", tmp_path / "first.mesh"):
+        cut.set_params(checkpoint=path, callbacks=stop)
+        with pytest.warns(UserWarning, match="interrupted"):
+            cut.fit(X, y)
+        cut.set_params(callbacks=None).fit(X, y)
+        same(cut, whole)
+        with pytest.raises(FileError, match="another weights"):  # a third round is another run
+            cut.fit(X, y)
+        whole, cut = MeshClassifier(4, **options).fit(X, y), MeshClassifier(4, **options)
 
 
 def test_a_graph_drawn_at_random_must_be_drawn_again_alike(tmp_path):
-    from meshnn import Topology
-
     X, y = spirals(100, random_state=0)
     path = tmp_path / "run.mesh"
     drawn = iter([1, 2])
@@ -183,6 +369,7 @@ def test_ctrl_c_in_a_process(tmp_path):
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 0, errors
     assert "the best weights so far are kept; fit again with checkpoint=" in errors
+    assert errors.count("\n") <= 2  # the warning and its line, no traceback
     os.unlink(out)
     again = start(RUNS["adam"], checkpoint, out)
     again.communicate(timeout=120)

@@ -331,7 +331,7 @@ def test_parameters_are_looked_at_by_the_next_fit(files, iris, tmp_path):
         storage.write(path, header, arrays)
         model = meshnn.load(path)
         with pytest.raises(MeshError, match=message):
-            model.fit(X, y)
+            model.fit(X, np.array(["a", "b", "c"])[y])
     header, arrays = copy.deepcopy(files["classifier"])
     header["parameters"] |= {"warp_drive": True}  # of a later version
     header |= {"training": {"run": 5}, "extra": [1]}

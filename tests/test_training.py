@@ -134,8 +134,11 @@ def test_large_batches_run_in_threads_with_the_same_bits():
     found = []
     for n_threads in (1, 2, None):
         mesh = Mesh(Topology.layered([8, 40, 3]), activation="tanh", random_state=0)
-        trainer = Trainer(mesh, as_samples(mesh, X, y, "cross_entropy"),
-                          Settings(solver="adam", batch_size=None, max_epochs=3, n_threads=n_threads, l2=0.0))  # fmt: skip
+        trainer = Trainer(
+            mesh,
+            as_samples(mesh, X, y, "cross_entropy"),
+            Settings(solver="adam", batch_size=None, max_epochs=3, l2=0.0, n_threads=n_threads),
+        )
         assert not trainer._solver.steps.compiled
         rows = list(trainer.rows())
         found.append((mesh.weights, rows[-1].loss))
