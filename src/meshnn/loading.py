@@ -26,7 +26,7 @@ def load(path: str | PathLike[str]) -> Any:
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     mesh.save(os.path.join(folder, "net.mesh"))
     ...     print(meshnn.load(os.path.join(folder, "net.mesh")))
-    Mesh(2-3-1 + bias, 21 edges, 3 ticks, float32)
+    Mesh(2-3-1 + bias, 24 edges, 3 ticks, float32)
     """
     return thaw(path, *storage.read(path))
 

@@ -143,7 +143,7 @@ class FirstOrder:
         most = self.settings.max_epochs
         self.factor = _share(values["factor"])
         self.retries = whole_number("retries", values["retries"], least=0, most=RETRIES)
-        self._safe_loss = decode("safe_loss", values["safe_loss"])
+        self._safe_loss = decode("safe_loss", values["safe_loss"], least=0.0)
         now, safe = (
             State(_checked(values[when], most), {name: _like(self.mesh, arrays[f"{prefix}{name}"]) for name in _HELD})
             for when, prefix in (("now", ""), ("safe", "safe_"))

@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshnn import engine
-from meshnn.arguments import switch, whole_number
+from meshnn.arguments import real_number, switch, whole_number
 from meshnn.errors import MeshError
 from meshnn.kernels.codes import CROSS_ENTROPY
 from meshnn.memory import check_fits
@@ -227,9 +227,10 @@ class LevenbergMarquardt:
         """Go on from there."""
         values = state.values
         self.epoch = whole_number("epoch", values["epoch"], least=0, most=self.settings.max_epochs)
-        self.damping, self.growth = (decode(name, values[name]) for name in ("damping", "growth"))
+        self.damping = real_number("damping", values["damping"], "a positive number", lambda v: 0 < v < np.inf)
+        self.growth = real_number("growth", values["growth"], "a number of at least 2", lambda v: 2 <= v < np.inf)
         self.error, self.first_error = (decode("error", v) for v in values["errors"])
-        self.l2, self.least_l2 = (decode("l2", v) for v in values["l2"])
+        self.l2, self.least_l2 = (decode("l2", v, least=0.0) for v in values["l2"])
         stuck, final = values["stuck"]
         self.stuck, self.final = str(stuck), switch("final", final)
         if values["last"] is not None:

@@ -77,7 +77,7 @@ def encode(value: float) -> float | str:
     return value if math.isfinite(value) else repr(float(value))
 
 
-def decode(name: str, value: Any) -> float:
+def decode(name: str, value: Any, least: float = -math.inf) -> float:
     """The inverse of `encode`, for values that may come from anywhere.
 
     >>> decode("loss", "-inf")
@@ -85,4 +85,4 @@ def decode(name: str, value: Any) -> float:
     """
     if isinstance(value, str) and value in ("nan", "inf", "-inf"):
         return float(value)
-    return real_number(name, value, "a number", math.isfinite)
+    return real_number(name, value, "a number", lambda v: least <= v < math.inf)
