@@ -1,6 +1,5 @@
 """Runs that are killed and go on: bit by bit as if nothing had happened."""
 
-import copy
 import os
 import signal
 import subprocess
@@ -185,51 +184,6 @@ def test_another_runs_file_is_refused(tmp_path):
     with pytest.raises(MeshError, match="seconds must be a number of at least 0"):
         Checkpoint(path, seconds=-1)
     assert repr(Checkpoint("run.mesh", 5)) == "Checkpoint('run.mesh', seconds=5)"
-
-
-@pytest.mark.parametrize("name", ["adam", "lm"])
-def test_states_that_make_no_sense_are_refused(name, tmp_path):
-    X, y = spirals(200, random_state=0)
-    path = tmp_path / "run.mesh"
-    options = RUNS[name] | {"max_epochs": 6}
-
-    def stop(row, mesh):
-        if row.epoch == 4 and row.restart == options.get("n_restarts", 1) - 1:
-            raise KeyboardInterrupt
-
-    def model(**more):
-        return MeshClassifier(5, ticks=3, checkpoint=path, **options, **more)
-
-    with pytest.warns(UserWarning, match="interrupted"):
-        model(callbacks=stop).fit(X, y)
-    header, arrays = storage.read(path)
-    refused = 0
-    for key in [*places(header["training"]["state"]), None]:
-        for value in (None, "x", -1):
-            changed, inside = copy.deepcopy(header), {}
-            if key is None:
-                changed["training"] = value
-            else:
-                inside = changed["training"]["state"]
-                for step in key[:-1]:
-                    inside = inside[step]
-                inside[key[-1]] = value
-            storage.write(path, changed, arrays)
-            try:  # a note or a number may be another one
-                assert np.isfinite(model().fit(X, y).mesh_.weights).all()
-            except FileError:
-                refused += 1
-    assert refused > 30
-    for key in [key for key in arrays if key.startswith("training.")]:
-        for value in (np.zeros(0), np.zeros(1), np.full(len(arrays[key]), np.nan), arrays[key][None]):
-            storage.write(path, header, arrays | {key: value})
-            try:
-                assert np.isfinite(model().fit(X, y).mesh_.weights).all()
-            except FileError:
-                refused += 1
-    assert refused > 50
-    storage.write(path, header, arrays)
-    same(model().fit(X, y), MeshClassifier(5, ticks=3, **options).fit(X, y))
 
 
 def places(value, path=()):
