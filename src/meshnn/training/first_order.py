@@ -53,7 +53,8 @@ class FirstOrder:
         self.epoch, self.l2 = 0, settings.fixed_l2
         self.factor = 1.0  # what divergence has left of the rate
         self.retries = 0
-        self._safe, self._safe_loss = self._snapshot(), float("inf")  # where the loss was lowest
+        self._now = self._snapshot()  # after the last row
+        self._safe, self._safe_loss = self._now, float("inf")  # where the loss was lowest
         # A small net takes as long to come back to Python as for several epochs of a full batch.
         self.every = max(1, settings.max_epochs // ROWS) if self.steps.batches == 1 else 1
 
@@ -72,17 +73,18 @@ class FirstOrder:
     def advance(self, most: int) -> Progress:
         """Run a row's worth of epochs; a loss that is not finite takes it back and halves the rate."""
         epochs = min(self.every - self.epoch % self.every, most)
-        before = self._snapshot()
+        before = self._now
         rates = self._rates(epochs)
         record = self.steps.epochs(self.mesh.weights, self.optimizer, self._order(epochs), rates)
         loss = float(record[-1, 0]) + self.optimizer.penalty(self.mesh.weights)
         if not (loss < ASTRAY * (1.0 + self._safe_loss) and np.isfinite(self.mesh.weights).all()):
             return self._take_back(float(record[-1, 0]))
         self.epoch += epochs
+        self._now = self._snapshot()
         if loss <= self._safe_loss:
             # Not where the loss was last finite: a run that diverges has gone astray long before it overflows. The
             # loss of mini-batches is that of earlier weights; those they led to are not known to be any good yet.
-            self._safe, self._safe_loss = self._snapshot() if self.steps.batches == 1 else before, loss
+            self._safe, self._safe_loss = self._now if self.steps.batches == 1 else before, loss
         return Progress(loss, float(record[-1, 1]), float(record[-1, 2]), float(rates[-1]))
 
     def _take_back(self, loss: float) -> Progress:
@@ -97,6 +99,7 @@ class FirstOrder:
         self.optimizer.forget()  # moments that led there would lead there again
         self.retries += 1
         self.factor *= 0.5
+        self._now = self._snapshot()
         rate = self.settings.learning_rate * self.factor
         note = f"{what}: back to epoch {self.epoch}, rate halved to {rate:.3g}"
         return Progress(float("nan"), float("nan"), float("nan"), rate, note=note)
@@ -127,11 +130,11 @@ class FirstOrder:
         self.rng.bit_generator.state = values["random"]
         self.optimizer.first[:] = arrays["first"]
         self.optimizer.second[:] = arrays["second"]
-        self._safe = self._snapshot()
+        self._safe = self._now = self._snapshot()
 
     def state(self) -> State:
         """Where it stands, where it was last safe, and the rate."""
-        now, safe = self._snapshot(), self._safe
+        now, safe = self._now, self._safe
         values = {"now": now.values, "safe": safe.values, "factor": self.factor, "retries": self.retries}
         values["safe_loss"] = encode(self._safe_loss)
         arrays = now.arrays | {f"safe_{name}": array for name, array in safe.arrays.items()}
@@ -149,7 +152,7 @@ class FirstOrder:
             for when, prefix in (("now", ""), ("safe", "safe_"))
         )
         self._return_to(now)
-        self._safe = safe
+        self._now, self._safe = now, safe
 
 
 _HELD = ("weights", "first", "second")

@@ -71,6 +71,7 @@ class Trainer:
         self.finished = False
         self._rng = np.random.default_rng(seed)
         self._topology, self._ticks = mesh.topology, mesh.ticks
+        self._graph = f"{mesh.topology._digest.hex()}, {mesh.ticks} ticks, {mesh.dtype}"
         self._restart = 0
         self._kept: Array | None = None  # weights of the best start that has ended
         self._kept_value, self._kept_restart, self._kept_l2 = math.inf, 0, 0.0
@@ -202,7 +203,7 @@ class Trainer:
         """Where training stands between two rows. Arrays that are replaced, not written to, need no copy."""
         solver = self._solver.state()
         values = {
-            "graph": self._graph(),
+            "graph": self._graph,
             "solver": solver.values,
             "restart": self._restart,
             "finished": self.finished,
@@ -226,13 +227,10 @@ class Trainer:
         }
         return State(values | {"notes": [row.note for row in rows]}, arrays | columns)
 
-    def _graph(self) -> str:
-        return f"{self._topology._digest.hex()}, {self._ticks} ticks, {self.mesh.dtype}"
-
     def restore(self, state: State) -> None:
         """Go on from a state of a trainer made with the same mesh, samples and settings."""
         values, arrays = state
-        if values["graph"] != self._graph():
+        if values["graph"] != self._graph:
             raise MeshError("the checkpoint was made with another graph; does topology() draw random edges?")
         self.history = History(rows_from(values["notes"], arrays))
         self._best = self._weights_of(arrays["best"])
