@@ -1,5 +1,6 @@
 """Runs that are killed and go on: bit by bit as if nothing had happened."""
 
+import copy
 import os
 import signal
 import subprocess
@@ -10,12 +11,15 @@ import numpy as np
 import pytest
 
 import meshnn
-from meshnn import MeshClassifier, MeshError, MeshRegressor, Topology, storage
+from meshnn import Mesh, MeshClassifier, MeshError, MeshRegressor, Topology, storage
 from meshnn.data.synthetic import spirals
 from meshnn.engine import Steps
 from meshnn.storage import FileError
-from meshnn.training import Checkpoint
+from meshnn.training import Checkpoint, Settings, Trainer
+from meshnn.training.api import as_samples
+from meshnn.training.checkpoint import Resumed
 from meshnn.training.levenberg import LevenbergMarquardt
+from meshnn.training.solver import State
 
 PROGRAM = """
 import sys, time
@@ -184,6 +188,53 @@ def test_another_runs_file_is_refused(tmp_path):
     with pytest.raises(MeshError, match="seconds must be a number of at least 0"):
         Checkpoint(path, seconds=-1)
     assert repr(Checkpoint("run.mesh", 5)) == "Checkpoint('run.mesh', seconds=5)"
+
+
+@pytest.mark.parametrize("name", ["adam", "lm"])
+def test_states_that_make_no_sense_are_refused(name):
+    """Whatever is put into a state: it is refused with an error that checkpoints know, or training goes on."""
+    X, y = spirals(60, random_state=0)
+    settings = Settings(solver=name, batch_size=16, n_restarts=2, max_epochs=6, tol=0.0)
+
+    def trainer():
+        mesh = Mesh(Topology.mesh(2, 3, 2), ticks=3, activation="tanh", dtype="float64", random_state=0)
+        return Trainer(mesh, as_samples(mesh, X, y, "cross_entropy"), settings, seed=1)
+
+    half = trainer()
+    for _ in zip(range(9), half.rows(), strict=False):  # in the second start
+        pass
+    state = half.state()
+    refused = 0
+
+    def goes_on(values, arrays):
+        nonlocal refused
+        again = trainer()
+        try:
+            Checkpoint("run.mesh").restore(Resumed(1, State(values, arrays)), again.restore)
+        except FileError:
+            refused += 1
+            return None
+        for _ in again.rows():
+            pass
+        assert np.isfinite(again.mesh.weights).all()
+        return again.mesh.weights
+
+    for key in places(state.values):
+        for value in (None, "x", -1):
+            values = copy.deepcopy(state.values)
+            inside = values
+            for step in key[:-1]:
+                inside = inside[step]
+            inside[key[-1]] = value
+            goes_on(values, state.arrays)  # a note or a number may be another one
+    assert refused > 30
+    for key, array in state.arrays.items():
+        for value in (np.zeros(0), np.zeros(1), np.full(len(array), np.nan), array[None]):
+            goes_on(state.values, state.arrays | {key: value})
+    assert refused > 50
+    for _ in half.rows():
+        pass
+    np.testing.assert_array_equal(goes_on(*state), half.mesh.weights)
 
 
 def places(value, path=()):
