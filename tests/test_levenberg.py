@@ -222,3 +222,45 @@ def test_a_trainer_says_what_it_chose():
     X, y = spirals(50, random_state=0)
     mesh = Mesh(Topology.mesh(2, 5, 2), 3, "tanh", dtype="float64", random_state=0)
     assert Trainer(mesh, as_samples(mesh, X, y, "cross_entropy"), Settings()).choice.solver == "lm"
+
+
+@pytest.mark.parametrize("loss", ["cross_entropy", "squared_error"])
+def test_penalties_are_those_the_evidence_asks_for(loss):
+    """At the end the equations hold for every kind of edges, written out with the Jacobian and a plain inverse."""
+    rng = np.random.default_rng(3)
+    X = rng.standard_normal((150, 2))
+    y = (X[:, 0] * X[:, 1] + 0.7 * rng.standard_normal(150) > 0).astype(int)
+    if loss == "squared_error":
+        y = np.stack([X[:, 0] * X[:, 1], X[:, 0]], axis=1) + 0.3 * rng.standard_normal((150, 2))
+    mesh = Mesh(Topology.mesh(2, 3, 2), ticks=3, activation="tanh", dtype="float64", random_state=0)
+    trainer = Trainer(mesh, as_samples(mesh, X, y, loss), Settings(solver="lm", max_epochs=400, tol=0.0))
+    for _ in trainer.rows():
+        pass
+    n, t, w = 150, mesh.topology, mesh.weights
+    outputs, J = mesh.forward(X), mesh.jacobian(X)
+    if loss == "cross_entropy":
+        p = np.exp(outputs) / np.exp(outputs).sum(axis=1, keepdims=True)
+        H = np.einsum("no,op->nop", p, np.eye(2)) - np.einsum("no,np->nop", p, p)
+        error = -np.log(p[np.arange(n), y]).mean()
+    else:
+        H, error = np.broadcast_to(np.eye(2), (n, 2, 2)), 0.5 * ((outputs - y) ** 2).sum(axis=1).mean()
+    M = np.einsum("noe,nop,npf->ef", J, H, J) / n
+    live = ~mesh.dead_edges()
+    penalty = np.zeros(t.n_edges)
+    penalty[live] = trainer._solver.penalties
+    free = live & (t.src == 2)
+    first = t.n_neurons - 2  # of the outputs
+    sources = (t.src < 2, (t.src > 2) & (t.src < first), t.src >= first)
+    kinds = [live & source & target for source in sources for target in (t.dst < first, t.dst >= first)]
+    kinds = [kind for kind in kinds if kind.any()]
+    assert len(kinds) >= 4
+    shifted = M + np.diag(np.where(free, penalty[live & ~free].mean(), penalty))
+    inverse = np.zeros(t.n_edges)
+    inverse[live] = np.diag(np.linalg.inv(shifted[np.ix_(live, live)]))
+    gamma = [kind.sum() - (penalty * inverse)[kind].sum() for kind in kinds]
+    factor = n if loss == "cross_entropy" else (2 * n - sum(gamma)) / (2 * error)
+    common = sum(gamma) / (factor * (w[live & ~free] ** 2).sum())
+    want = [(g + 10) / (factor * (w[kind] ** 2).sum() + 10 / common) for kind, g in zip(kinds, gamma, strict=True)]
+    for kind, value in zip(kinds, want, strict=True):
+        np.testing.assert_allclose(penalty[kind], value, rtol=0.02)
+    assert max(want) > 1.2 * min(want)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import numbers
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 
 from meshnn.errors import MeshError
 
-__all__ = ["as_generator", "as_list", "real_number", "switch", "whole_number"]
+__all__ = ["as_generator", "as_list", "known", "real_number", "switch", "whole_number"]
 
 
 def whole_number(name: str, value: Any, least: int = 1, most: int | None = None) -> int:
@@ -54,3 +55,13 @@ def as_generator(random_state: Any) -> np.random.Generator:
     raise MeshError(
         f"random_state must be None, a whole number of at least 0 or a numpy Generator, got {random_state!r}"
     )
+
+
+def known(kind: str, name: Any, names: Iterable[str]) -> str:
+    """The name, if it is one of the names."""
+    names = list(names)
+    if isinstance(name, str) and name in names:
+        return name
+    close = difflib.get_close_matches(name.lower(), names, n=1) if isinstance(name, str) else []
+    hint = f"; did you mean {close[0]!r}?" if close else "."
+    raise MeshError(f"unknown {kind} {name!r}{hint} Choose one of {', '.join(names)}")

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from meshnn.arguments import as_list
+from meshnn.arguments import as_list, known
 from meshnn.engine import Targets
 from meshnn.errors import DataError, MeshError
 from meshnn.kernels.codes import ACTIVATIONS, CROSS_ENTROPY, LOSSES
@@ -22,20 +20,9 @@ __all__ = [
     "as_pairs",
     "as_targets",
     "as_weights",
-    "known",
 ]
 
 Array = NDArray[Any]
-
-
-def known(kind: str, name: Any, names: Iterable[str]) -> str:
-    """The name, if it is one of the names."""
-    names = list(names)
-    if isinstance(name, str) and name in names:
-        return name
-    close = difflib.get_close_matches(name.lower(), names, n=1) if isinstance(name, str) else []
-    hint = f"; did you mean {close[0]!r}?" if close else "."
-    raise MeshError(f"unknown {kind} {name!r}{hint} Choose one of {', '.join(names)}")
 
 
 def as_dtype(dtype: Any) -> np.dtype[Any]:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from meshnn import checks, engine, storage
-from meshnn.arguments import as_generator, as_list, switch, whole_number
+from meshnn.arguments import as_generator, as_list, known, switch, whole_number
 from meshnn.errors import MeshError
 from meshnn.explanation import Explanation
 from meshnn.kernels.codes import ACTIVATIONS
@@ -140,7 +140,7 @@ class Mesh:
         """The inverse of `to_parts`, for parts that may come from anywhere."""
         names = ("n_inputs", "n_hidden", "n_outputs")
         n_inputs, n_hidden, n_outputs = (whole_number(name, header[name], least=0) for name in names)
-        bias, dtype = switch("bias", header["bias"]), checks.known("dtype", header["dtype"], ("float32", "float64"))
+        bias, dtype = switch("bias", header["bias"]), known("dtype", header["dtype"], ("float32", "float64"))
         kinds, n_neurons = arrays["activations"], n_inputs + bias + n_hidden + n_outputs
         if kinds.shape != (n_neurons,) or kinds.dtype != np.uint8:
             raise MeshError(f"there are {kinds.shape} {kinds.dtype} activations for {n_neurons} neurons")
@@ -149,8 +149,8 @@ class Mesh:
         if not np.array_equal(edges[:, 0], topology.src) or not np.array_equal(edges[:, 1], topology.dst):
             raise MeshError("the edges are not sorted, so the weights cannot be told apart")
         mesh = cls(topology, whole_number("ticks", header["ticks"]), weights=arrays["weights"], dtype=dtype)
-        known = as_list("activations", header["activations"])
-        codes = np.array([ACTIVATIONS[checks.known("activation", name, ACTIVATIONS)] for name in known], np.int64)
+        used = as_list("activations", header["activations"])
+        codes = np.array([ACTIVATIONS[known("activation", name, ACTIVATIONS)] for name in used], np.int64)
         mesh._codes[topology.n_clamped :] = codes[kinds[topology.n_clamped :]]
         mesh._planner = Planner(topology, mesh._codes, mesh._dtype)
         return mesh
@@ -393,7 +393,7 @@ class Mesh:
         return self._planner.program("forward_pass", self.ticks)
 
     def _resolve(self, method: str, batch: int, threads: int | None, jacobian: bool = False) -> str:
-        checks.known("method", method, _CHOICES)
+        known("method", method, _CHOICES)
         return self._planner.resolve(method, self.ticks, batch, threads, jacobian)
 
     def _checked_weights(self) -> Array:

@@ -8,14 +8,7 @@ and compares what the step gained with what the quadratic model promised, rho. A
 ever faster until one gains. After a gain mu shrinks by max(1/3, 1 - (2 rho - 1)^3) (Nielsen, 1999): much if the model
 was right, not at all if it promised twice too much.
 
-With l2="auto" the penalty is found on the way, by the evidence (MacKay, 1992; with Gauss-Newton: Foresee and Hagan,
-1997). Of k weights, gamma = k - l2 tr((M + l2)^-1) are determined by the samples rather than by the penalty. For n
-samples (their weights count) the l2 that makes the penalty as large as gamma says is
-
-    cross_entropy   gamma / (n |w|^2)                   squared_error   2 gamma E / (|w|^2 (n outputs - gamma))
-
-With more weights than samples the second one has another solution, no noise at all and every sample learned by heart.
-It is kept away by never letting gamma pass a share of the numbers to be learned.
+With l2="auto" the penalties are found on the way, from the evidence of the samples (`evidence.py`).
 """
 
 from __future__ import annotations
@@ -34,6 +27,7 @@ from meshnn.errors import MeshError
 from meshnn.kernels.codes import CROSS_ENTROPY
 from meshnn.memory import check_fits
 from meshnn.mesh import Mesh
+from meshnn.training.evidence import Evidence
 from meshnn.training.first_order import penalised_edges
 from meshnn.training.settings import Settings
 from meshnn.training.solver import Progress, Samples, State, decode, encode
@@ -44,14 +38,12 @@ FIRST_DAMPING = 1e-2
 LEAST_DAMPING, MOST_DAMPING = 1e-9, 1e16
 #: The smallest entry of S over the largest: an edge that hardly counts still gets a step of bounded length.
 FLOOR = 1e-6
-#: l2="auto": where it starts, how often it is looked at and its bounds.
-FIRST_L2, EVERY, LEAST_L2, MOST_L2 = 1e-4, 3, 1e-8, 10.0
+#: l2="auto": where it starts and how often it is looked at.
+FIRST_L2, EVERY = 1e-4, 3
 #: Fall of the loss in an iteration, over the loss, below which l2 is looked at.
 SLOW = 0.003
 #: A change of l2, over l2, that no longer counts.
 SETTLED = 1e-9
-#: Most weights that the samples may determine, over the numbers to be learned (squared_error). Benchmarks/defaults.py.
-CROWDED = 0.15
 #: Gain over promise below which a step is refused.
 LEAST_GAIN = 1e-4
 #: What rounding makes of a loss, over the loss.
@@ -85,13 +77,18 @@ class LevenbergMarquardt:
         self.forward = mesh.forward_program()
         self.penalised = penalised_edges(mesh)[self.live].astype(np.float64)
         self.auto = isinstance(settings.l2, str)
-        self.l2 = FIRST_L2 if isinstance(settings.l2, str) else settings.l2
-        self.least_l2 = LEAST_L2
+        self.evidence = Evidence(mesh, samples, self.live, self.penalised)
+        self.penalties = (FIRST_L2 if isinstance(settings.l2, str) else settings.l2) * self.penalised
         self.epoch = 0
         self.damping, self.growth = FIRST_DAMPING, 2.0
         self.error = self.first_error = float("nan")  # the loss without its penalty, now and at the first weights
         self.stuck, self.final = "", False  # why there is no step, and whether another l2 might change that
         self.last: Progress | None = None
+
+    @property
+    def l2(self) -> float:
+        """The penalty, or the mean of those found."""
+        return self.evidence.mean(self.penalties) if self.auto else float(self.settings.l2)
 
     def _evaluate(self) -> tuple[float, float]:
         """Loss without penalty, and hits."""
@@ -100,7 +97,7 @@ class LevenbergMarquardt:
         )
 
     def _penalty(self) -> float:
-        return 0.5 * self.l2 * float(self.penalised @ self.mesh.weights[self.live] ** 2) if self.l2 > 0 else 0.0
+        return 0.5 * float(self.penalties @ self.mesh.weights[self.live] ** 2)
 
     def advance(self, most: int) -> Progress:
         """One iteration: a step that lowers the loss, or the finding that there is none."""
@@ -139,16 +136,16 @@ class LevenbergMarquardt:
                 )
         matrix = model.matrix
         if look:
-            found = self._evidence(matrix, start)
+            found = self.evidence.penalties(matrix, start, self.penalties, self.error)
             if self.stuck:
-                self.final = abs(found - self.l2) <= SETTLED * self.l2
+                self.final = bool((np.abs(found - self.penalties) <= SETTLED * self.penalties).all())
                 if self.final and self.last is not None:
                     return self.last._replace(fell=0.0)
                 self.stuck, self.damping, self.growth = "", FIRST_DAMPING, 2.0
-            self.l2 = found
+            self.penalties = found
         before = self.error + self._penalty()
-        grad = model.grad + self.l2 * self.penalised * start
-        matrix[np.diag_indices_from(matrix)] += self.l2 * self.penalised
+        grad = model.grad + self.penalties * start
+        matrix[np.diag_indices_from(matrix)] += self.penalties
         norm = float(np.linalg.norm(grad))
         if not (np.isfinite(norm) and np.isfinite(matrix).all()):
             self.stuck, self.final = "the Jacobian overflowed", True
@@ -182,46 +179,19 @@ class LevenbergMarquardt:
         self.stuck, self.final = NO_STEP, not self.auto
         return Progress(before, model.hits, norm, self.damping, 0.0)
 
-    def _evidence(self, matrix: NDArray[np.float64], weights: NDArray[np.float64]) -> float:
-        """The l2 that the samples speak for, see above; the one there is where they do not say."""
-        from scipy.linalg import LinAlgError, cho_factor
-        from scipy.linalg.lapack import dpotri
-
-        shifted = matrix.copy()
-        # Bias weights have no penalty, but what they explain is not known any better: without one they would claim
-        # everything where samples are few, and rounding would decide how much.
-        shifted[np.diag_indices_from(shifted)] += self.l2
-        try:
-            factor, _ = cho_factor(shifted.T, lower=True, overwrite_a=True, check_finite=False)
-        except LinAlgError:
-            return self.l2
-        inverse, failed = dpotri(factor, lower=1, overwrite_c=1)
-        size = float(self.penalised @ weights**2)
-        if failed or not size > 0:
-            return self.l2
-        determined = float(self.penalised.sum() - self.l2 * (inverse.diagonal() @ self.penalised))
-        if self.samples.targets.loss_code == CROSS_ENTROPY:
-            found = determined / (self.samples.mass * size)
-        else:
-            numbers = self.samples.mass * self.mesh.topology.n_outputs
-            if determined > CROWDED * numbers:
-                self.least_l2 = min(2 * self.l2, MOST_L2)  # and never back, or it would swing to and fro
-            found = 2 * determined * self.error / (size * max(numbers - determined, 1.0))
-        return float(np.clip(found, self.least_l2, MOST_L2)) if np.isfinite(found) else self.l2
-
     def state(self) -> State:
-        """Epoch, damping, loss and l2; the rest follows from the weights."""
+        """Epoch, damping, loss and penalties; the rest follows from the weights."""
         last = None if self.last is None else [encode(v) for v in (*self.last[:4], self.last.fell or 0.0)]
         values = {
             "epoch": self.epoch,
             "damping": self.damping,
             "growth": self.growth,
             "errors": [encode(self.error), encode(self.first_error)],
-            "l2": [self.l2, self.least_l2],
+            "least": self.evidence.least,
             "stuck": [self.stuck, self.final],
             "last": last,
         }
-        return State(values, {})
+        return State(values, {"penalties": self.penalties})
 
     def restore(self, state: State) -> None:
         """Go on from there."""
@@ -230,7 +200,15 @@ class LevenbergMarquardt:
         self.damping = real_number("damping", values["damping"], "a positive number", lambda v: 0 < v < np.inf)
         self.growth = real_number("growth", values["growth"], "a number of at least 2", lambda v: 2 <= v < np.inf)
         self.error, self.first_error = (decode("error", v) for v in values["errors"])
-        self.l2, self.least_l2 = (decode("l2", v, least=0.0) for v in values["l2"])
+        self.evidence.least = decode("least", values["least"], least=0.0)
+        stored = state.arrays["penalties"]
+        if (
+            stored.shape != self.penalties.shape
+            or stored.dtype != np.float64
+            or not ((stored >= 0) & (stored < np.inf)).all()
+        ):
+            raise MeshError(f"the stored penalties are not {len(self.live)} numbers of at least 0")
+        self.penalties = stored.copy()
         stuck, final = values["stuck"]
         self.stuck, self.final = str(stuck), switch("final", final)
         if values["last"] is not None:

@@ -6,8 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from meshnn.arguments import as_list, real_number, switch, whole_number
-from meshnn.checks import known
+from meshnn.arguments import as_list, known, real_number, switch, whole_number
 from meshnn.errors import MeshError
 
 __all__ = ["SCHEDULES", "SOLVERS", "Choice", "Settings", "choose_solver"]

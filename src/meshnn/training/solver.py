@@ -53,7 +53,11 @@ class Solver(Protocol):
     """Advances the weights of a mesh."""
 
     epoch: int
-    l2: float
+
+    @property
+    def l2(self) -> float:
+        """The penalty; the mean, if there are several."""
+        ...
 
     def advance(self, most: int) -> Progress:
         """Run some epochs, at most so many, in place."""

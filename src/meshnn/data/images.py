@@ -1,0 +1,226 @@
+"""MNIST and Fashion-MNIST from their IDX files: read, verified and, if need be, downloaded.
+
+Files are looked for in a folder (gzipped or not), then in the cache; what is missing there is downloaded to it. Every
+file is verified by its size and by the SHA-256 of its contents before any number of it is used.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import os
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshnn.arguments import known
+from meshnn.data.download import download
+from meshnn.errors import DataError
+
+__all__ = ["DATASETS", "ImageSet", "Source", "cache_folder", "load_images", "read_idx"]
+
+Images = NDArray[np.uint8]
+#: Called with the name of a file, the bytes that are there and the bytes in all (0 if unknown).
+Progress = Callable[[str, int, int], None]
+
+
+class File(NamedTuple):
+    """One IDX file."""
+
+    name: str
+    shape: tuple[int, ...]
+    sha256: str  # of the contents, not of the gzip file around them
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a data set comes from."""
+
+    title: str
+    classes: tuple[str, ...]
+    train_images: File
+    train_labels: File
+    test_images: File
+    test_labels: File
+    mirrors: tuple[str, ...]
+
+    @property
+    def files(self) -> tuple[File, ...]:
+        """All four, in the order of `ImageSet`."""
+        return self.train_images, self.train_labels, self.test_images, self.test_labels
+
+
+class ImageSet(NamedTuple):
+    """Pictures (n, 28, 28) and their classes (n,), one byte each."""
+
+    train_images: Images
+    train_labels: Images
+    test_images: Images
+    test_labels: Images
+
+
+def _files(sums: tuple[str, str, str, str]) -> tuple[File, File, File, File]:
+    train, test = (60_000,), (10_000,)
+    return (
+        File("train-images-idx3-ubyte", (*train, 28, 28), sums[0]),
+        File("train-labels-idx1-ubyte", train, sums[1]),
+        File("t10k-images-idx3-ubyte", (*test, 28, 28), sums[2]),
+        File("t10k-labels-idx1-ubyte", test, sums[3]),
+    )
+
+
+DATASETS = {
+    "mnist": Source(
+        "MNIST",
+        tuple("0123456789"),
+        *_files(
+            (
+                "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
+                "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
+                "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
+                "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
+            )
+        ),
+        mirrors=(
+            "https://ossci-datasets.s3.amazonaws.com/mnist/",
+            "https://storage.googleapis.com/cvdf-datasets/mnist/",
+        ),
+    ),
+    "fashion-mnist": Source(
+        "Fashion-MNIST",
+        ("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"),
+        *_files(
+            (
+                "c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888",
+                "bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9",
+                "5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b",
+                "0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34",
+            )
+        ),
+        mirrors=(
+            "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
+            "https://github.com/zalandoresearch/fashion-mnist/raw/master/data/fashion/",
+        ),
+    ),
+}
+
+
+def cache_folder() -> Path:
+    """Where downloads go: `$XDG_CACHE_HOME/meshnn`, or `~/.cache/meshnn`."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "meshnn"
+
+
+def load_images(
+    name: str, folder: str | os.PathLike[str] | None = None, offline: bool = False, progress: Progress | None = None
+) -> ImageSet:
+    """A data set, from files that are there or from the net.
+
+    Parameters
+    ----------
+    name : "mnist" or "fashion-mnist"
+    folder : path, optional
+        Holds the four files, or a folder of that name that does; gzipped or not. By default `$MESHNN_DATA`. A folder
+        that is named must be complete: nothing is downloaded then.
+    offline : bool
+        Never download.
+    progress : callable, optional
+        Told about downloads.
+
+    Returns
+    -------
+    ImageSet
+        uint8 arrays: pictures (60000, 28, 28) and labels (60000,) to train with, 10000 of each to test.
+    """
+    known("name", name, tuple(DATASETS))
+    source = DATASETS[name]
+    named = folder if folder is not None else os.environ.get("MESHNN_DATA") or None
+    cache = cache_folder() / name
+    if named is not None:
+        root = Path(named)
+        if not root.is_dir():
+            raise DataError(f"the data folder {root} {'is not a folder' if root.exists() else 'does not exist'}")
+        places = [root / name, root]
+    else:
+        places = [cache]
+    found: dict[File, Path | None] = {file: _find(file.name, places) for file in source.files}
+    missing = [file.name for file, path in found.items() if path is None]
+    if missing and (named is not None or offline):
+        raise DataError(_wanted(source, missing, places[0]))
+    for file, path in found.items():
+        if path is None:
+            try:
+                found[file] = download(source.mirrors, f"{file.name}.gz", cache, progress)
+            except OSError as error:
+                raise DataError(f"{_wanted(source, missing, cache)} (downloading failed: {error})") from None
+    return ImageSet(*(_verified(path, file) for file, path in found.items() if path is not None))
+
+
+def _find(name: str, places: list[Path]) -> Path | None:
+    candidates = (place / f"{name}{ending}" for place in places for ending in ("", ".gz"))
+    return next((path for path in candidates if path.is_file()), None)
+
+
+def _wanted(source: Source, missing: list[str], place: Path) -> str:
+    files = ", ".join(f"{name}.gz" for name in missing)
+    return (
+        f"{source.title} is not complete: put {files} (from {source.mirrors[0]}) into {place}, "
+        "or name the folder that has them with --data or MESHNN_DATA"
+    )
+
+
+def _verified(path: Path, file: File) -> Images:
+    array = read_idx(path, file.shape)
+    # the header was compared with the shape, so that the numbers are all there is to look at
+    header = bytes([0, 0, 8, len(file.shape)]) + b"".join(size.to_bytes(4, "big") for size in file.shape)
+    if hashlib.sha256(header + array.tobytes()).hexdigest() != file.sha256:
+        raise DataError(f"{path} is not the original file: its contents were altered; delete it and get it again")
+    return array
+
+
+def read_idx(path: str | os.PathLike[str], shape: tuple[int, ...] | None = None) -> Images:
+    """The array of bytes in an IDX file, gzipped or not; of a certain shape, if one is given.
+
+    The format: two zero bytes, 8 for bytes, the number of axes, each axis as a big-endian 4-byte number, the numbers.
+    """
+    path = Path(path)
+    try:
+        with open(path, "rb") as file:
+            packed = file.read(2) == b"\x1f\x8b"
+            file.seek(0)
+            if packed:
+                with gzip.open(file) as unpacked:
+                    return _parse(unpacked, path, shape)
+            return _parse(file, path, shape)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        what = "ends too early" if isinstance(error, EOFError) else f"is damaged ({error})"
+        raise DataError(f"{path} {what}; delete it and get it again") from None
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror or error}") from None
+
+
+def _parse(file: BinaryIO | gzip.GzipFile, path: Path, shape: tuple[int, ...] | None) -> Images:
+    head = file.read(4)
+    if len(head) < 4 or head[:3] != b"\x00\x00\x08" or not 1 <= head[3] <= 8:
+        raise DataError(f"{path} is not an IDX file of bytes: it begins with {head.hex(' ') or 'nothing'}")
+    sizes = file.read(4 * head[3])
+    if len(sizes) < 4 * head[3]:
+        raise DataError(f"{path} ends within its header; delete it and get it again")
+    found = tuple(int.from_bytes(sizes[k : k + 4], "big") for k in range(0, len(sizes), 4))
+    if shape is not None and found != shape:
+        raise DataError(f"{path} holds an array of {found}, expected {shape}; is it another file under this name?")
+    count = 1
+    for size in found:
+        count *= size
+    numbers = file.read(count)
+    if len(numbers) < count:
+        raise DataError(
+            f"{path} ends too early: {len(numbers):,} of {count:,} bytes are there; delete it and get it again"
+        )
+    if file.read(1):
+        raise DataError(f"{path} goes on after its {count:,} bytes; delete it and get it again")
+    return np.frombuffer(numbers, np.uint8).reshape(found)

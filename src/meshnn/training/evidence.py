@@ -1,0 +1,108 @@
+"""Penalties found from the samples: what `l2="auto"` means to Levenberg-Marquardt.
+
+The evidence (MacKay, 1992; with Gauss-Newton: Foresee and Hagan, 1997) weighs a fit against the volume of weights that
+give it. With the Gauss-Newton matrix M and penalties a on its diagonal, of the k weights of a kind of edges
+
+    gamma = k - a tr_kind((M + a)^-1)
+
+are determined by the samples rather than by the penalty. For n samples (their weights count) the one penalty that is as
+large as gamma says is
+
+    cross_entropy   gamma / (n |w|^2)                   squared_error   2 gamma E / (|w|^2 (n outputs - gamma))
+
+Every kind of edges (from inputs or hidden neurons, to hidden neurons or outputs) has a penalty of its own, so that data
+that ask for a linear map get one: what goes through hidden neurons is then penalised more than what goes past them. A
+kind of which the samples say little follows the others: the common penalty counts as much as PRIOR determined weights.
+
+With more weights than samples the second equation has another solution, no noise at all and every sample learned by
+heart. It is kept away by never letting gamma pass a share of the numbers to be learned.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshnn.kernels.codes import CROSS_ENTROPY
+from meshnn.mesh import Mesh
+from meshnn.training.solver import Samples
+
+__all__ = ["Evidence"]
+
+Vector = NDArray[np.float64]
+LEAST, MOST = 1e-8, 10.0
+#: Determined weights that the common penalty counts as, for each kind. See docs/solvers.md.
+PRIOR = 10.0
+#: Most weights that the samples may determine, over the numbers to be learned (squared_error). Benchmarks/defaults.py.
+CROWDED = 0.15
+
+
+class Evidence:
+    """Finds the penalties of the live edges of a mesh.
+
+    Parameters
+    ----------
+    mesh, samples : Mesh, Samples
+    live : array of int
+        The edges in question.
+    penalised : array of float (n_live,)
+        1 for those that have a penalty, else 0.
+    """
+
+    def __init__(self, mesh: Mesh, samples: Samples, live: NDArray[np.int64], penalised: Vector) -> None:
+        t = mesh.topology
+        borders = [t.n_clamped, t.n_neurons - t.n_outputs]  # of inputs, hidden neurons, outputs
+        kind = 3 * np.digitize(t.src[live], borders) + np.digitize(t.dst[live], borders)
+        kind[penalised == 0] = -1
+        self.kinds = [np.flatnonzero(kind == k) for k in np.unique(kind[kind >= 0])]
+        self.penalised = penalised
+        self.classifies = samples.targets.loss_code == CROSS_ENTROPY
+        self.count = samples.mass if self.classifies else samples.mass * t.n_outputs
+        self.least = LEAST
+
+    def penalties(self, matrix: NDArray[np.float64], weights: Vector, now: Vector, error: float) -> Vector:
+        """Those that the samples speak for, at weights with this loss; those there are `now` where they do not say."""
+        diagonal = self._inverse_diagonal(matrix, now)
+        size = float(self.penalised @ weights**2)
+        if diagonal is None or not size > 0:
+            return now
+        determined = [len(kind) - float(now[kind] @ diagonal[kind]) for kind in self.kinds]
+        total = sum(determined)
+        factor = self.count
+        if not self.classifies:
+            factor = max(self.count - total, 1.0) / max(2 * error, np.finfo(np.float64).tiny)
+            if total > CROWDED * self.count:
+                self.least = min(2 * self.mean(now), MOST)  # and never back, or it would swing to and fro
+        common = total / (factor * size)
+        if not (np.isfinite(common) and common > 0):
+            return now
+        found = now.copy()
+        for kind, known in zip(self.kinds, determined, strict=True):
+            penalty = (known + PRIOR) / (factor * float(weights[kind] @ weights[kind]) + PRIOR / common)
+            found[kind] = np.clip(penalty, self.least, MOST)
+        return found
+
+    def mean(self, penalties: Vector) -> float:
+        """Over the edges that have one: the geometric mean."""
+        having = penalties[self.penalised > 0]
+        return float(np.exp(np.log(having).mean())) if len(having) and (having > 0).all() else 0.0
+
+    def _inverse_diagonal(self, matrix: NDArray[np.float64], now: Vector) -> Any:
+        """That of (matrix + penalties)^-1; None if there is none."""
+        from scipy.linalg import LinAlgError, cho_factor
+        from scipy.linalg.lapack import dpotri
+
+        if not self.kinds:
+            return None
+        shifted = matrix.copy()
+        # Bias weights have no penalty, but what they explain is not known any better: without one they would claim
+        # everything where samples are few, and rounding would decide how much.
+        shifted[np.diag_indices_from(shifted)] += np.where(self.penalised > 0, now, now[self.penalised > 0].mean())
+        try:
+            factor, _ = cho_factor(shifted.T, lower=True, overwrite_a=True, check_finite=False)
+        except LinAlgError:
+            return None
+        inverse, failed = dpotri(factor, lower=1, overwrite_c=1)
+        return None if failed else inverse.diagonal()
