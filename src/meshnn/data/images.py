@@ -216,7 +216,9 @@ def _parse(file: BinaryIO | gzip.GzipFile, path: Path, shape: tuple[int, ...] | 
     count = 1
     for size in found:
         count *= size
-    numbers = file.read(count)
+    numbers = bytearray()
+    while len(numbers) < count and (block := file.read(min(count - len(numbers), 1 << 20))):
+        numbers += block  # never more than the file has, whatever its header says
     if len(numbers) < count:
         raise DataError(
             f"{path} ends too early: {len(numbers):,} of {count:,} bytes are there; delete it and get it again"

@@ -1,0 +1,221 @@
+"""IDX files: read, refused by name when they are damaged, found, downloaded and taken up again."""
+
+import gzip
+import hashlib
+import http.server
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from meshnn import MeshError
+from meshnn.data import download as download_module
+from meshnn.data import images
+from meshnn.data.images import DATASETS, File, cache_folder, load_images, read_idx
+from meshnn.errors import DataError
+
+SHARED = Path(__file__).parents[2] / "shared" / "data"
+
+
+def idx(array):
+    array = np.asarray(array, np.uint8)
+    return bytes([0, 0, 8, array.ndim]) + b"".join(int(n).to_bytes(4, "big") for n in array.shape) + array.tobytes()
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """A data set of a few pictures under the name of MNIST, as bytes of its files."""
+    rng = np.random.default_rng(0)
+    arrays = {
+        "train-images-idx3-ubyte": rng.integers(0, 256, (7, 3, 3)),
+        "train-labels-idx1-ubyte": rng.integers(0, 10, 7),
+        "t10k-images-idx3-ubyte": rng.integers(0, 256, (4, 3, 3)),
+        "t10k-labels-idx1-ubyte": rng.integers(0, 10, 4),
+    }
+    contents = {name: idx(array) for name, array in arrays.items()}
+    files = [File(name, arrays[name].shape, hashlib.sha256(contents[name]).hexdigest()) for name in arrays]
+    names = ("train_images", "train_labels", "test_images", "test_labels")
+    source = replace(DATASETS["mnist"], **dict(zip(names, files, strict=True)))
+    monkeypatch.setitem(images.DATASETS, "mnist", source)
+    monkeypatch.delenv("MESHNN_DATA", raising=False)
+    return arrays, contents
+
+
+@pytest.mark.parametrize("packed", [True, False])
+@pytest.mark.parametrize("nested", [True, False])
+def test_a_folder(small, tmp_path, packed, nested, monkeypatch):
+    arrays, contents = small
+    folder = tmp_path / "mnist" if nested else tmp_path
+    folder.mkdir(exist_ok=True)
+    for name, content in contents.items():
+        path = folder / (f"{name}.gz" if packed else name)
+        path.write_bytes(gzip.compress(content) if packed else content)
+    found = load_images("mnist", tmp_path)
+    for got, want in zip(found, arrays.values(), strict=True):
+        np.testing.assert_array_equal(got, want)
+    monkeypatch.setenv("MESHNN_DATA", str(tmp_path))
+    np.testing.assert_array_equal(load_images("mnist").test_labels, arrays["t10k-labels-idx1-ubyte"])
+
+
+def test_what_is_missing_is_said(small, tmp_path, monkeypatch):
+    contents = small[1]
+    for name in list(contents)[:2]:
+        (tmp_path / f"{name}.gz").write_bytes(gzip.compress(contents[name]))
+    wanted = r"put t10k-images-idx3-ubyte.gz, t10k-labels-idx1-ubyte.gz \(from https.*\) into .*mnist, or name the"
+    with pytest.raises(DataError, match=wanted):
+        load_images("mnist", tmp_path)
+    with pytest.raises(DataError, match=r"the data folder .* does not exist"):
+        load_images("mnist", tmp_path / "no")
+    with pytest.raises(DataError, match="is not a folder"):
+        load_images("mnist", tmp_path / "train-labels-idx1-ubyte.gz")
+    with pytest.raises(MeshError, match="unknown name 'mnits'; did you mean 'mnist'"):
+        load_images("mnits")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert cache_folder() == tmp_path / "cache" / "meshnn"
+    with pytest.raises(DataError, match=r"into .*cache.meshnn.mnist, or"):
+        load_images("mnist", offline=True)
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda c: gzip.compress(c)[:-20], "train-images-idx3-ubyte.gz (ends too early|is damaged)"),
+        (lambda c: gzip.compress(c[:-3]), "train-images-idx3-ubyte.gz ends too early: 60 of 63 bytes"),
+        (lambda c: gzip.compress(c[:9]), "ends within its header"),
+        (lambda c: gzip.compress(c + b"x"), "goes on after its 63 bytes"),
+        (lambda c: gzip.compress(c[:-1] + bytes([c[-1] ^ 1])), "is not the original file: its contents were altered"),
+        (lambda c: gzip.compress(b"hello, I am a text"), "not an IDX file of bytes: it begins with 68 65 6c 6c"),
+        (lambda c: b"", "begins with nothing"),
+        (lambda c: gzip.compress(idx(np.zeros((7, 2, 2)))), r"an array of \(7, 2, 2\), expected \(7, 3, 3\)"),
+        (lambda c: gzip.compress(c)[:30] + b"\xff" * 30, "is damaged|ends too early"),
+    ],
+)
+def test_damaged_files_are_refused_by_name(small, tmp_path, damage, message):
+    for name, content in small[1].items():
+        (tmp_path / f"{name}.gz").write_bytes(gzip.compress(content))
+    path = tmp_path / "train-images-idx3-ubyte.gz"
+    path.write_bytes(damage(small[1]["train-images-idx3-ubyte"]))
+    with pytest.raises(DataError, match=message) as caught:
+        load_images("mnist", tmp_path)
+    assert str(path) in str(caught.value)
+
+
+def test_a_header_cannot_ask_for_memory(tmp_path):
+    path = tmp_path / "huge"
+    path.write_bytes(bytes([0, 0, 8, 3]) + b"\xff" * 12 + b"few")
+    with pytest.raises(DataError, match="huge ends too early: 3 of"):
+        read_idx(path)
+    with pytest.raises(DataError, match=r"cannot read .*No such file"):
+        read_idx(tmp_path / "no")
+
+
+class Server(http.server.ThreadingHTTPServer):
+    """Serves bytes; can break off, know no ranges, or refuse."""
+
+    daemon_threads = True
+
+    def __init__(self, contents):
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.contents, self.asked = contents, []
+        self.break_after, self.ranges, self.refuse = None, True, 0
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+    @property
+    def url(self):
+        return f"http://127.0.0.1:{self.server_port}/"
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        server, name = self.server, self.path.strip("/")
+        wanted = self.headers.get("Range")
+        server.asked.append((name, wanted))
+        if server.refuse or name not in server.contents:
+            self.send_error(server.refuse or 404)
+            return
+        whole = server.contents[name]
+        begin = int(wanted.removeprefix("bytes=").rstrip("-")) if wanted and server.ranges else 0
+        if begin >= len(whole):
+            self.send_error(416)
+            return
+        self.send_response(206 if begin else 200)
+        if begin:
+            self.send_header("Content-Range", f"bytes {begin}-{len(whole) - 1}/{len(whole)}")
+        self.send_header("Content-Length", str(len(whole) - begin))
+        self.end_headers()
+        rest = whole[begin:]
+        if server.break_after is not None:
+            rest, server.break_after = rest[: server.break_after], None
+        self.wfile.write(rest)
+
+    def log_message(self, *arguments):
+        pass
+
+
+@pytest.fixture
+def served(small, tmp_path, monkeypatch):
+    server = Server({f"{name}.gz": gzip.compress(content) for name, content in small[1].items()})
+    monkeypatch.setitem(images.DATASETS, "mnist", replace(images.DATASETS["mnist"], mirrors=(server.url,)))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(download_module, "PAUSE", 0.01)
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+def test_download(served, small, tmp_path):
+    told = []
+    found = load_images("mnist", progress=lambda *words: told.append(words))
+    for got, want in zip(found, small[0].values(), strict=True):
+        np.testing.assert_array_equal(got, want)
+    size = len(served.contents["train-images-idx3-ubyte.gz"])
+    assert ("train-images-idx3-ubyte.gz", size, size) in told
+    served.asked.clear()
+    load_images("mnist")
+    assert served.asked == []  # from the cache
+    assert not list((tmp_path / "cache").rglob("*.part"))
+
+
+@pytest.mark.parametrize("ranges", [True, False])
+def test_a_broken_download_is_taken_up_again(served, small, ranges):
+    served.break_after, served.ranges = 40, ranges
+    found = load_images("mnist")
+    np.testing.assert_array_equal(found.train_images, small[0]["train-images-idx3-ubyte"])
+    first = [wanted for name, wanted in served.asked if name == "train-images-idx3-ubyte.gz"]
+    assert first == [None, "bytes=40-"]
+
+
+def test_a_part_that_is_too_long_is_thrown_away(served, small, tmp_path):
+    folder = tmp_path / "cache" / "meshnn" / "mnist"
+    folder.mkdir(parents=True)
+    (folder / "train-images-idx3-ubyte.gz.part").write_bytes(b"x" * 10_000)
+    np.testing.assert_array_equal(load_images("mnist").train_images, small[0]["train-images-idx3-ubyte"])
+
+
+def test_other_mirrors_are_tried_and_failure_says_where_to_put_files(served, small, monkeypatch, tmp_path):
+    gone = "http://127.0.0.1:9/"
+    source = images.DATASETS["mnist"]
+    monkeypatch.setitem(images.DATASETS, "mnist", replace(source, mirrors=(gone, served.url)))
+    load_images("mnist")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "other"))
+    served.refuse = 403
+    with pytest.raises(DataError, match=r"put train-images.*into .*other.*downloading failed: .*refused.*403"):
+        load_images("mnist")
+    served.refuse = 0
+    served.contents["train-labels-idx1-ubyte.gz"] = gzip.compress(b"<html>no such page</html>")
+    with pytest.raises(DataError, match=r"train-labels-idx1-ubyte.gz is not an IDX file.*begins with 3c 68 74 6d"):
+        load_images("mnist")
+
+
+@pytest.mark.skipif(not SHARED.is_dir(), reason=f"the image data sets are not in {SHARED}")
+@pytest.mark.parametrize("name", list(DATASETS))
+def test_the_real_files(name):
+    found = load_images(name, SHARED)
+    assert found.train_images.shape == (60_000, 28, 28)
+    assert found.test_images.shape == (10_000, 28, 28)
+    counts = np.bincount(found.test_labels)
+    want = [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009] if name == "mnist" else [1000] * 10
+    assert counts.tolist() == want
+    assert len(DATASETS[name].classes) == 10
