@@ -208,7 +208,7 @@ def test_topologies_from_files(tables, refused):
         ("small.json", "has 2 inputs and 3 outputs, but the table gives 4 features"),
         ("broken.json", "does not hold a graph"),
         ("broken.graphml", "does not hold a graph"),
-        ("broken.npz", "does not hold a graph"),
+        ("broken.npz", "this is not an .npz file; write it with np.savez"),
         ("iris.csv", "the endings that work are .json"),
         ("nothing.json", "there is no file"),
     ]:
@@ -319,3 +319,96 @@ def test_ctrl_c_keeps_the_model_and_a_checkpoint_resumes(tables, tmp_path):
     resumed, whole = library.load(tmp_path / "a.mesh"), library.load(tmp_path / "b.mesh")
     assert (resumed.mesh_.weights == whole.mesh_.weights).all()
     assert resumed.history_ == whole.history_
+
+
+def test_usage_errors_are_one_line(refused, tables):
+    iris = tables / "iris.csv"
+    for arguments, message in (
+        (["fit"], "see meshnn fit --help"),
+        (["fit", iris], "Missing option '--target'"),
+        (["fitt"], "No such command 'fitt'. Did you mean 'fit'"),
+        (["fit", iris, "--target", "species", "--hidden", "ten"], "valid integer"),
+        (["fit", iris, "--target", "species", "--solver", "foo"], "is not one of"),
+        (["fit", iris, "--target", "species", "--epochs", "0"], "--epochs must be a whole number of at least 1"),
+        (["fit", iris, "--target", "species", "--restarts", "0"], "--restarts must be"),
+        (["fit", iris, "--target", "species", "--l1", "0.1", "--solver", "lm"], "take --solver adam"),
+        (["fit", iris, "--target", "species", "--seed", str(2**40)], "--seed must be at most"),
+        (["fit", iris, "--target", "species", "--out", "a.mesh", "--checkpoint", "a.mesh"], "name the same file"),
+    ):
+        assert message in refused(*arguments), arguments
+
+
+def test_predict_does_not_overwrite_what_it_reads(iris_model, tables, refused, tmp_path):
+    table = tmp_path / "new.csv"
+    table.write_text((tables / "iris.csv").read_text())
+    assert "is the table, which would be lost" in refused("predict", iris_model[0], table, "--out", table)
+    assert table.read_text() == (tables / "iris.csv").read_text()
+
+
+def test_nothing_of_the_test_rows_is_learned(tmp_path):
+    """The median that fills gaps and the values of a text column are those of the training rows."""
+    import numpy as np
+    import pandas as pd
+
+    import meshnn as library
+
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"a": rng.integers(0, 1000, 60).astype(float), "t": [f"v{k}" for k in range(60)]})
+    frame["y"] = np.where(rng.random(60) < 0.5, "no", "yes")
+    frame.loc[[3, 8, 20], "a"] = np.nan
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    arguments = ("fit", str(tmp_path / "t.csv"), "--target", "y", "--impute", "--hidden", "1", "--epochs", "3")
+    done = meshnn(*arguments, "--json", "--out", str(tmp_path / "t.mesh"))
+    assert done.returncode == 0, done.stderr
+    assert any("18 rows have values of t never seen in training" in note for note in json.loads(done.stdout)["notes"])
+    model = library.load(tmp_path / "t.mesh")
+    column = {c.name: c for c in model.encoder_.columns}
+    seen = frame[frame.t.isin(column["t"].categories)]
+    assert len(seen) == 42
+    assert column["a"].fill == seen.a.median()
+    assert column["a"].fill != frame.a.median()
+
+
+def test_a_model_of_a_table_takes_data_frames(tables, iris_model):
+    """Columns are found by name, whatever their order; text is encoded as in training."""
+    import numpy as np
+    import pandas as pd
+
+    import meshnn as library
+
+    model = library.load(iris_model[0])
+    frame = pd.read_csv(tables / "iris.csv")
+    straight = model.predict_proba(frame.drop(columns="species"))
+    np.testing.assert_array_equal(model.predict_proba(frame[frame.columns[::-1]]), straight)
+    np.testing.assert_array_equal(model.predict_proba(frame.drop(columns="species").to_numpy()), straight)
+    with pytest.raises(ValueError, match="there is no column petal width"):
+        model.predict(frame.drop(columns="petal width (cm)"))
+    done = meshnn(
+        "fit", str(tables / "mixed.tsv"), "--target", "pays", "--out", str(tables / "m.mesh"), "--epochs", "9"
+    )
+    assert done.returncode == 0, done.stderr
+    mixed = pd.read_csv(tables / "mixed.tsv", sep="\t")
+    said = meshnn("predict", str(tables / "m.mesh"), str(tables / "mixed.tsv"), "--json")
+    assert json.loads(said.stdout)["prediction"] == library.load(tables / "m.mesh").predict(mixed).tolist()
+
+
+def test_interrupted_before_the_first_row(tables, tmp_path):
+    """Nothing was learned: exit code 130, and no model that looks as if something had been."""
+    program = f"""
+import sys
+from meshnn.training import trainer
+def interrupt(*arguments): raise KeyboardInterrupt
+trainer.Trainer._advance = interrupt
+from meshnn.cli import main
+main(["fit", {str(tables / "iris.csv")!r}, "--target", "species", "--out", {str(tmp_path / "x.mesh")!r}])
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 130, done.stderr
+    assert "nothing was learned" in done.stderr
+    assert not (tmp_path / "x.mesh").exists()
+
+
+def test_debug_shows_the_traceback(tables):
+    done = meshnn("--debug", "fit", str(tables / "iris.csv"), "--target", "specis")
+    assert done.returncode == 2
+    assert "Traceback" in done.stderr

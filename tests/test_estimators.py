@@ -1,5 +1,6 @@
 """The estimators as scikit-learn's users know them."""
 
+import copy
 import io
 import pickle
 
@@ -10,7 +11,7 @@ import pytest
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
-from sklearn.datasets import load_iris, make_regression
+from sklearn.datasets import load_diabetes, load_iris, make_regression
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
@@ -505,3 +506,30 @@ def test_pickle_and_joblib(iris, make):
         np.testing.assert_array_equal(again.predict(X), model.predict(X))
         assert again.history_ == model.history_
         assert str(again.get_params()) == str(model.get_params())
+
+
+def test_a_warm_start_refuses_another_net():
+    X, y = load_iris(return_X_y=True)
+    model = MeshClassifier(4, warm_start=True, max_epochs=3, random_state=0).fit(X, y)
+    for change in ({"hidden": 3}, {"ticks": 2}, {"activation": "relu"}, {"topology": Topology.mesh(4, 4, 3)}):
+        with pytest.raises(MeshError, match=f"but {next(iter(change))} changed since it was built"):
+            copy.deepcopy(model).set_params(**change).fit(X, y)
+    assert model.fit(X, y).mesh_.topology.n_hidden == 4
+
+
+@pytest.mark.parametrize("factor", [1e-300, 1e-200, 1e160, 1e305])
+def test_numbers_near_the_ends_of_the_range(factor):
+    """Scaling takes them to where the net can see them, and back."""
+    X, y = load_diabetes(return_X_y=True)
+    plain = MeshRegressor(4, max_epochs=20, random_state=0).fit(X, y)
+    power = 2.0 ** np.round(np.log2(factor))  # nothing is rounded on the way
+    model = MeshRegressor(4, max_epochs=20, random_state=0).fit(X * power, y)
+    np.testing.assert_array_equal(model.predict(X * power), plain.predict(X))
+    model = MeshRegressor(4, max_epochs=20, random_state=0).fit(X, y * power)
+    np.testing.assert_allclose(model.predict(X) / power, plain.predict(X), rtol=1e-9)
+
+
+def test_one_huge_number_does_not_spoil_the_others():
+    X, y = load_iris(return_X_y=True)
+    X = np.hstack([X, np.where(np.arange(150) == 7, 1e308, -1e308)[:, None]])
+    assert MeshClassifier(4, max_epochs=30, random_state=0).fit(X, y).score(X, y) > 0.9

@@ -179,7 +179,7 @@ T = Topology.mesh(2, 5, 2)
         (lambda: Topology.mesh(2, 5, 2, density="0.5"), "density must be a number between 0 and 1, got '0.5'"),
         (lambda: Topology.mesh(2, 5, 2, self_loops="no"), "self_loops must be True or False, got 'no'"),
         (lambda: Topology.mesh(2, 5, 2, density=0.5, random_state=1.5), "random_state must be"),
-        (lambda: Topology.mesh(2, 10**7, 2), "a graph of 100,000,050,000,004 edges would need .* lower the density"),
+        (lambda: Topology.mesh(2, 10**7, 2), "a graph of 100,000,050,000,004 edges would need .* take fewer neurons"),
         (lambda: Topology.cascade(2, 10**30, 2), "edges would need .* take fewer neurons"),
         (lambda: Topology.layered([10**6, 10**6]), "edges would need .* smaller layers"),
         (lambda: Topology(10**30, 1, 1, []), "fewer than 2\\*\\*32 neurons"),

@@ -278,7 +278,12 @@ def test_columns_kept_as_text(save):
     file = save(" code ,day,n\n007,2020-01-01,1\n12,2020-01-02,2\n")
     table = read_table(file, text=["code", "day", "not there"]).table
     assert table.to_pydict() == {"code": ["007", "12"], "day": ["2020-01-01", "2020-01-02"], "n": [1, 2]}
-    assert read_table(file).table["code"].to_pylist() == [7, 12]
+    padded = read_table(file)
+    assert padded.table["code"].to_pylist() == ["007", "12"]
+    assert padded.notes == [f"{file}: column code has numbers with leading zeros: kept as text"]
+    plain = read_table(save("a,b\n0,01:30\n-10,2020-01-05\n", "plain.csv"))
+    assert plain.table["a"].to_pylist() == [0, -10]
+    assert plain.notes == []
 
 
 def test_types_across_many_blocks(save):
@@ -675,7 +680,7 @@ def test_texts_that_became_numbers(save):
     encoder = Encoder.learn(training, None)
     assert encoder.columns[0].categories == ("007", "12", "A")
     file = save("code,flag,size\n12,true,1.0\n007,true,2.5\n", "new.csv")
-    by_type = encoder.encode(read_table(file).table)
+    by_type = encoder.encode(pa.table({"code": [12, 7], "flag": [True, True], "size": [1.0, 2.5]}))
     # code, flag (maybe, no, true), size (1.0, 2.5, big): what a number does not tell is how many zeros it had
     np.testing.assert_array_equal(by_type.X, [[0, 1, 0, 0, 0, 1, 1, 0, 0], [0, 0, 0, 0, 0, 1, 0, 1, 0]])
     assert "1 row has a value of code never seen in training, e.g. '7'" in by_type.notes[0]

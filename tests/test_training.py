@@ -357,3 +357,24 @@ def test_spirals_generator():
     assert np.abs(np.diff(y)).sum() > 300  # shuffled
     with pytest.raises(MeshError, match="n_samples must be a whole number of at least 2"):
         spirals(1)
+
+
+def test_blocks_of_epochs_can_be_interrupted():
+    """A row has a bounded amount of work, however many epochs are asked for."""
+    X, y = spirals(200, random_state=0)
+    mesh = Mesh(Topology.mesh(2, 4, 2), activation="tanh", random_state=0)
+    options = {"solver": "adam", "batch_size": None, "tol": 0.0}
+    row = next(iter(train(mesh, X, y, max_epochs=10**8, **options)))
+    assert 100 < row.epoch < 20_000
+    assert next(iter(train(mesh, X, y, max_epochs=1000, **options))).epoch == 10
+
+
+@pytest.mark.parametrize("rate", [1e6, 1e30])
+@pytest.mark.parametrize("size", [None, 16])
+def test_a_first_epoch_that_diverges_is_noticed(rate, size):
+    X, y = spirals(100, random_state=0)
+    mesh = Mesh(Topology.mesh(2, 4, 2), activation="tanh", random_state=0)
+    before = mesh.weights.copy()
+    with pytest.raises(MeshError, match="again after each of 5 retries"):
+        list(train(mesh, X, y, solver="adam", batch_size=size, learning_rate=rate, max_epochs=20, random_state=0))
+    np.testing.assert_array_equal(mesh.weights, before)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
-from typing import Annotated, Any
+import traceback
+from typing import Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
@@ -19,6 +22,9 @@ from meshnn.cli.verify import verify
 from meshnn.errors import MeshError
 
 __all__ = ["app", "main"]
+
+#: Click's, which some versions of typer bring along under a name of their own.
+_UsageError: Any = typer.BadParameter.__base__
 
 app = typer.Typer(
     help="Neural networks of any directed topology, with exact gradients computed forward.",
@@ -47,13 +53,41 @@ def _options(
     pass
 
 
-def main(arguments: list[str] | None = None) -> Any:
+def main(arguments: list[str] | None = None) -> NoReturn:
     """Run the command line."""
     arguments = sys.argv[1:] if arguments is None else arguments
     try:
-        return app(args=arguments, prog_name="meshnn")
-    except (MeshError, OSError, ImportError) as error:
-        if "--debug" in arguments:
-            raise
-        Console(stderr=True).print(f"meshnn: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
-        sys.exit(2)
+        sys.exit(app(args=arguments, prog_name="meshnn", standalone_mode=False) or 0)
+    except _UsageError as error:
+        if not error.format_message():  # nothing was asked for: the help has been shown
+            sys.exit(2)
+        where = error.ctx.command_path if error.ctx is not None else "meshnn"
+        _refuse(f"{error.format_message().rstrip('.')}; see {where} --help", error)
+    except typer.Abort as error:
+        _refuse("interrupted", error, 130)
+    except BrokenPipeError:
+        # whoever read our output has seen enough; Python would complain about it once more when it flushes
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except OSError as error:
+        what = f"{error.filename}: {error.strerror}" if error.filename else error.strerror or str(error)
+        _refuse(f"{what}{_ADVICE.get(error.errno or 0, '')}", error)
+    except (MeshError, ImportError) as error:
+        _refuse(str(error), error)
+
+
+#: What to do about errors of the system, by their number.
+_ADVICE = {
+    errno.ENOSPC: "; free some space or write to another place",
+    errno.EACCES: "; choose another place, or change who may read and write there",
+    errno.EROFS: "; choose another place",
+}
+
+
+def _refuse(text: str, error: BaseException, code: int = 2) -> NoReturn:
+    """One line on stderr, or all there is to know with --debug."""
+    if "--debug" in sys.argv:
+        traceback.print_exception(error)
+    else:
+        Console(stderr=True).print(f"meshnn: {text}", style="red", markup=False, highlight=False, soft_wrap=True)
+    sys.exit(code)

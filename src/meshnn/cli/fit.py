@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from enum import StrEnum
 from pathlib import Path
@@ -12,7 +13,7 @@ import typer
 from rich.console import Console
 
 from meshnn.arguments import real_number, whole_number
-from meshnn.cli.output import check_output, collect_warnings, print_json, say_notes
+from meshnn.cli.output import check_output, collect_warnings, counted, print_json, say_notes
 from meshnn.cli.report import Report, score_model, show
 from meshnn.errors import DataError, MeshError
 
@@ -84,18 +85,26 @@ def fit(
     from meshnn.data.tables import read_table
 
     share = real_number("--test", test, "a number from 0 to below 1", lambda v: 0 <= v < 1)
-    whole_number("--seed", seed, least=0)
+    whole_number("--seed", seed, least=0, most=2**32 - 1)
+    _check_options(epochs=epochs, restarts=restarts, batch=batch, threads=threads, hidden=hidden, ticks=ticks)
+    if l1 > 0 and solver is Solver.lm:
+        raise MeshError("--l1: lm cannot minimise it; take --solver adam or sgd, or --l2 instead")
     if hidden is not None and topology is not None:
         raise MeshError("--topology says how many hidden neurons there are; leave --hidden out")
     if out is not None:
         check_output("--out", out, ".mesh")
+        if checkpoint is not None and checkpoint.absolute() == out.absolute():
+            raise MeshError("--checkpoint and --out name the same file; take another one for the checkpoint")
     notes: list[str] = []
     loaded = read_table(data)
     goal = target_column(loaded.table, target, task.value)
-    encoder = Encoder.learn(loaded.table, target, drop or (), impute)
-    encoded = encoder.encode(loaded.table)
-    notes += [*loaded.notes, *goal.notes, *encoder.notes, *encoded.notes]
     train, held = _split(goal.values, goal.task, share, seed)
+    # The whole table is looked at for what must be refused, in its own row numbers; learned is from training rows only.
+    whole = Encoder.learn(loaded.table, target, drop or (), impute)
+    encoder = Encoder.learn(loaded.table.take(train), target, drop or (), impute)
+    encoded = encoder.encode(loaded.table)
+    constant = [note for note in encoder.notes if note.endswith("left out") and note not in whole.notes]
+    notes += [*loaded.notes, *goal.notes, *whole.notes, *constant, *encoded.notes]
     n_outputs = len(np.unique(goal.values)) if goal.task == "classify" else 1
     options = {
         "hidden": 16 if hidden is None else hidden,
@@ -122,6 +131,10 @@ def fit(
     model, seconds, warned = _train(goal.task, options, encoded.X, goal.values, train)
     model.set_params(verbose=0)
     model.encoder_, model.target_ = encoder, target
+    interrupted = any(word.startswith("training was interrupted") for word in warned)
+    if interrupted and len(model.history_) == 0:
+        say_notes(["interrupted before the first epoch was done: nothing was learned, nothing is written"])
+        raise typer.Exit(130)
     report = score_model(model, goal.task, encoded.X[held], goal.values[held], seed) if len(held) else None
     trained = score_model(model, goal.task, encoded.X[train], goal.values[train], seed)
     if out is not None:
@@ -131,8 +144,15 @@ def fit(
     else:
         say_notes(warned)
         show(Console(), model, report, trained, seconds, out)
-    if any("interrupted" in row.note for row in model.history_):
+    if interrupted:
         raise typer.Exit(130)
+
+
+def _check_options(**given: int | None) -> None:
+    """Refuse numbers in the words of the command line, before anything is read."""
+    for name, value in given.items():
+        if value is not None:
+            whole_number(f"--{name}", value, least=0 if name == "hidden" else 1)
 
 
 def _split(y: Any, task: str, share: float, seed: int) -> tuple[Any, Any]:
@@ -178,8 +198,9 @@ def _introduce(data: Path, goal: Any, encoder: Any, train: Any, held: Any) -> No
     console = Console(stderr=True)
     what = f"{len(np.unique(goal.values))} classes" if goal.task == "classify" else "a number"
     console.print(
-        f"{data.name}: {len(train) + len(held)} rows, {len(encoder.columns)} columns as {len(encoder.feature_names)} "
-        f"features, to predict {what}; {len(train)} rows to learn from, {len(held)} to test on",
+        f"{data.name}: {counted(len(train) + len(held), 'row')}, {counted(len(encoder.columns), 'column')} as "
+        f"{counted(len(encoder.feature_names), 'feature')}, to predict {what}; {counted(len(train), 'row')} to learn "
+        f"from, {len(held):,} to test on",
         markup=False, highlight=False, soft_wrap=True,
     )  # fmt: skip
     for line in encoder.describe():
@@ -195,6 +216,8 @@ def _train(task: str, options: dict[str, Any], X: Any, y: Any, train: Any) -> tu
     began = time.perf_counter()
     with collect_warnings(warned):
         model.fit(X[train], y[train])
+    resume = re.compile("fit again with checkpoint=.* to go on")
+    warned = [resume.sub("run the same command again to go on", word) for word in warned]
     return model, time.perf_counter() - began, warned
 
 

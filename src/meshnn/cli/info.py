@@ -40,9 +40,18 @@ def info(
     for name, value in facts.items():
         if value is None or value == []:
             continue
-        text = "; ".join(map(str, value)) if isinstance(value, list) else str(value)
-        table.add_row(name.replace("_", " "), Text(text))
+        if name == "bytes":
+            name, value = "size", format_bytes(value)
+        table.add_row(name.replace("_", " "), Text(_shown(value)))
     Console().print(table)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, list):
+        return "; ".join(map(str, value))
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {item}" for key, item in value.items())
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 def _facts(path: Path, header: dict[str, Any], thing: Any) -> dict[str, Any]:
@@ -51,7 +60,7 @@ def _facts(path: Path, header: dict[str, Any], thing: Any) -> dict[str, Any]:
     dead = int(mesh.dead_edges().sum())
     facts: dict[str, Any] = {
         "file": str(path),
-        "size": format_bytes(path.stat().st_size),
+        "bytes": path.stat().st_size,
         "holds": header["kind"],
         "inputs": t.n_inputs,
         "bias": t.bias,
@@ -71,7 +80,8 @@ def _facts(path: Path, header: dict[str, Any], thing: Any) -> dict[str, Any]:
             "classes": [str(c) for c in getattr(thing, "classes_", [])],
             "columns": encoder.describe() if encoder is not None else None,
             "features": [str(n) for n in getattr(thing, "feature_names_in_", [])] or None,
-            "solver": f"{thing.solver_} ({thing.solver_reason_})",
+            "solver": thing.solver_,
+            "solver_reason": thing.solver_reason_,
             "epochs": thing.n_iter_ or (last.epoch if last else 0),
             "loss": None if last is None else last.loss,
             "training_seconds": None if last is None else last.seconds,

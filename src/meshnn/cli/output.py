@@ -15,7 +15,16 @@ from rich.console import Console
 
 from meshnn.errors import MeshError
 
-__all__ = ["check_output", "collect_warnings", "print_json", "say_notes"]
+__all__ = ["check_output", "collect_warnings", "counted", "print_json", "say_notes"]
+
+
+def counted(number: int, what: str) -> str:
+    """A number of things.
+
+    >>> counted(1, "row"), counted(2000, "row")
+    ('1 row', '2,000 rows')
+    """
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def print_json(value: Any) -> None:

@@ -38,6 +38,9 @@ def predict(
 
     if out is not None:
         check_output("--out", out)
+        for option, other in (("the table", data), ("the model", model)):
+            if out.exists() and other.exists() and out.samefile(other):
+                raise MeshError(f"--out: {out} is {option}, which would be lost; name another file")
     estimator = load(model)
     if not hasattr(estimator, "predict"):
         raise MeshError(

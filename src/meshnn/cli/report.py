@@ -12,6 +12,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from meshnn.cli.output import counted
+
 __all__ = ["Report", "score_model", "show", "wilson"]
 
 #: Classes of which a confusion matrix still fits a screen.
@@ -67,6 +69,9 @@ def score_model(model: Any, task: str, X: Any, y: Any, seed: int) -> Report:
 
 
 def _r2(y: Any, predicted: Any) -> float:
+    largest = float(np.abs(y).max())
+    if largest > 0:  # squares of very large and very small numbers do not fit
+        y, predicted = y / largest, predicted / largest
     spread = float(((y - y.mean()) ** 2).sum())
     return 1.0 - float(((y - predicted) ** 2).sum()) / spread if spread > 0 else float("nan")
 
@@ -82,8 +87,8 @@ def show(
     if report is not None:
         interval = f" (95% interval {report.low:.3f} to {report.high:.3f})" if np.isfinite(report.low) else ""
         name = report.name.replace("R2", "R²")
-        console.print(Text(f"test {name} {report.score:.4f}{interval} on {report.rows} rows", style="bold"))
-    line(f"train {trained.name.replace('R2', 'R²')} {trained.score:.4f} on {trained.rows} rows")
+        console.print(Text(f"test {name} {report.score:.4f}{interval} on {counted(report.rows, 'row')}", style="bold"))
+    line(f"train {trained.name.replace('R2', 'R²')} {trained.score:.4f} on {counted(trained.rows, 'row')}")
     shown = report if report is not None else trained
     if shown.confusion is not None:
         names = [str(c) for c in model.classes_]
@@ -98,8 +103,9 @@ def show(
     mesh = model.mesh_
     dead = int(mesh.dead_edges().sum())
     t = mesh.topology
-    line(f"{t.n_edges} edges ({t.n_edges - dead} live), {t.n_hidden} hidden neurons, {mesh.ticks} ticks")
-    line(f"solver {model.solver_} ({model.solver_reason_}), {model.n_iter_} epochs, {seconds:.2f} s")
+    sizes = f"{counted(t.n_edges, 'edge')} ({t.n_edges - dead:,} live), {counted(t.n_hidden, 'hidden neuron')}"
+    line(f"{sizes}, {counted(mesh.ticks, 'tick')}")
+    line(f"solver {model.solver_} ({model.solver_reason_}), {counted(model.n_iter_, 'epoch')}, {seconds:.2f} s")
     for note in model.history_.notes[-3:]:
         line(note)
     if out is not None:

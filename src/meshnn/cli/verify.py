@@ -55,7 +55,7 @@ def verify(
         TextColumn("nets"),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=errors, transient=True) as progress:
+    with Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal) as progress:
         task = progress.add_task("verify", total=None)
         for report, done, total in run(tests, seed, activation, reference):  # noqa: B007
             progress.update(task, completed=done, total=total)

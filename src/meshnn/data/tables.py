@@ -184,7 +184,13 @@ def _from_text(data: bytes, name: str, ending: str, text: Collection[str], notes
     except csv.Error as error:
         raise DataError(f"{name}: cannot read the header line ({error}); look for a quote that is not closed") from None
     names = _checked_names(raw, name)
-    table = _parsed(data, name, separator, raw, {k for k, v in zip(raw, names, strict=True) if v in text})
+    wanted = {k for k, v in zip(raw, names, strict=True) if v in text}
+    table = _parsed(data, name, separator, raw, wanted)
+    padded = _padded(data, name, separator, raw, wanted, table)
+    if padded:
+        table = _parsed(data, name, separator, raw, wanted | set(padded))
+        for column in padded:
+            notes.append(f"{name}: column {shown(column.strip())} has numbers with leading zeros: kept as text")
     last = table.column(table.num_columns - 1)
     if table.num_rows and str(last[-1]).endswith(("\n", "\r")):  # as if the end of the file belonged to the value
         _check_quotes(data, name, separator)
@@ -265,6 +271,17 @@ def _parsed(data: bytes, name: str, separator: str, raw: list[str], text: set[st
         f"{name}: row {row.number - 1:,} has {row.actual_columns} values, expected {row.expected_columns} as in the "
         f"header ({shown(row.text)!r}); mend the row, or quote the values that hold {SEPARATORS[separator]}"
     )
+
+
+def _padded(data: bytes, name: str, separator: str, raw: list[str], wanted: set[str], table: Any) -> list[str]:
+    """Columns taken for whole numbers that are written with leading zeros: codes, which as numbers would lose them."""
+    from pyarrow import compute, types
+
+    whole = [k for k, field in zip(raw, table.schema, strict=True) if types.is_integer(field.type)]
+    if not whole or not re.search(rb'[,;\t"\r\n][ ]*[+-]?0\d', data):  # in hardly any file
+        return []
+    texts = _parsed(data, name, separator, raw, wanted | set(whole))
+    return [k for k in whole if compute.any(compute.match_substring_regex(texts.column(k), r"^ *[+-]?0\d")).as_py()]
 
 
 def _reason(error: Exception) -> str:

@@ -50,6 +50,8 @@ class BaseMesh(BaseEstimator):  # type: ignore[misc]
     _kind: str
     _solver_state: State | None  # what partial_fit remembers
     _stream_seed: int
+    encoder_: Any  # of a model that `meshnn fit` made of a table
+    _built: dict[str, Any]
     _under_way: str  # the weights that a run with a checkpoint began from, until it has come to its end
     mesh_: Mesh
 
@@ -174,6 +176,7 @@ class BaseMesh(BaseEstimator):  # type: ignore[misc]
                                           switch("standardize", self.standardize), self._loss)  # fmt: skip
             self.mesh_ = self._build(X.shape[1], n_outputs, len(X[rows]), settings, int(seeds[1]))
         self._check_same_net(X.shape[1], n_outputs)
+        self._check_same_parameters()
         trainer = self._trainer(X, targets, weight, held_out, settings, int(seeds[2]))
         self._stream_seed, self._solver_state = int(seeds[2]), None  # where partial_fit would go on
         if checkpoint is not None and run is not None:
@@ -220,6 +223,7 @@ class BaseMesh(BaseEstimator):  # type: ignore[misc]
                 f"the topology has {topology.n_inputs} inputs and {topology.n_outputs} outputs, but the data have "
                 f"{n_inputs} features and {self._needs(n_outputs)}"
             )
+        self._built = self._net()
         mesh = Mesh(topology, self.ticks, self.activation, self.output_activation, random_state=seed)
         live = int((~mesh.dead_edges()).sum())
         columns = n_outputs if self._loss == "squared_error" else n_outputs - 1
@@ -239,6 +243,24 @@ class BaseMesh(BaseEstimator):  # type: ignore[misc]
             raise DataError(
                 f"the net has {t.n_inputs} inputs and {t.n_outputs} outputs, but the data have {n_inputs} features "
                 f"and {self._needs(n_outputs)}; set warm_start=False to start anew"
+            )
+
+    def _net(self) -> dict[str, Any]:
+        """The parameters that the net was built from, as far as they are compared."""
+        named = {name: getattr(self, name) for name in ("ticks", "activation", "output_activation")}
+        if self.topology is None:
+            return named | {"hidden": self.hidden}
+        graph = self.topology._digest.hex() if isinstance(self.topology, Topology) else "a callable"
+        return named | {"topology": graph}
+
+    def _check_same_parameters(self) -> None:
+        """A warm start cannot build another net: better to refuse than to ignore what was changed."""
+        now = self._net()
+        changed = [name for name in now if name not in self._built or now[name] != self._built[name]]
+        if changed:
+            raise MeshError(
+                f"warm_start goes on with the net there is, but {', '.join(changed)} changed since it was built; "
+                "set warm_start=False to build another"
             )
 
     def _samples(self, X: Array, targets: Array, weight: Array | None) -> Samples:
@@ -330,6 +352,7 @@ class BaseMesh(BaseEstimator):  # type: ignore[misc]
             self._stream_seed, self._solver_state = int(seeds[1]), None
             self.history_, self.n_iter_, self.best_restart_ = History(), 0, 0
         self._check_same_net(X.shape[1], n_outputs)
+        self._check_same_parameters()
         rng = np.random.default_rng(self._stream_seed)
         stream = FirstOrder(self.mesh_, self._samples(X, targets, weight), settings, solver, rng)
         if self._solver_state is not None and self.solver_ == solver:  # another one's moments mean something else
@@ -361,8 +384,23 @@ class BaseMesh(BaseEstimator):  # type: ignore[misc]
     def _outputs(self, X: Any) -> Array:
         """Raw outputs (n_samples, n_outputs)."""
         check_is_fitted(self, "mesh_")
+        if hasattr(self, "encoder_") and hasattr(X, "columns"):
+            X = self._encoded(X)
         X = validate_data(self, X, reset=False, dtype=np.float64)
         return self.mesh_.forward(self._scaling.inputs(X), n_threads=self.n_threads)
+
+    def _encoded(self, frame: Any) -> Array:
+        """Features of a DataFrame, for a model that `meshnn fit` made of a table: its columns are found by name."""
+        import pyarrow as pa
+
+        try:
+            table = pa.Table.from_pandas(frame, preserve_index=False) if hasattr(frame, "iloc") else pa.table(frame)
+        except (pa.ArrowException, TypeError, ValueError) as error:
+            raise DataError(f"cannot read the columns of the {type(frame).__name__}: {error}") from None
+        encoded = self.encoder_.encode(table)
+        for note in encoded.notes:
+            warnings.warn(note, UserWarning, stacklevel=4)
+        return encoded.X
 
     def explain(self, batch_size: int = 64) -> str:
         """What each gradient method costs on the fitted net, and why this solver was taken."""

@@ -34,24 +34,31 @@ class Scaling:
 
     def inputs(self, X: Array) -> Array:
         """Features as the net sees them."""
-        with np.errstate(over="ignore"):  # what becomes infinite is refused by name
-            return (X - self.x_mean) / self.x_scale
+        return _scaled(X, self.x_mean, self.x_scale)
 
     def targets(self, targets: Array) -> Array:
         """Targets as the net is to give them; labels as they are."""
-        return targets if targets.ndim == 1 else (targets - self.y_mean) / self.y_scale
+        return targets if targets.ndim == 1 else _scaled(targets, self.y_mean, self.y_scale)
 
     def values(self, outputs: Array) -> Array:
         """Outputs of the net in the units of the targets."""
         return outputs * self.y_scale + self.y_mean
 
 
+def _scaled(values: Array, mean: Array, scale: Array) -> Array:
+    with np.errstate(over="ignore", invalid="ignore"):  # what becomes infinite is refused by name
+        found = (values - mean) / scale
+        # the difference of two numbers near the end of the range may be infinite, though their quotients are not
+        return np.where(np.isfinite(found), found, values / scale - mean / scale)
+
+
 def _moments(values: Array, weight: Array | None) -> tuple[Array, Array]:
     """Mean and standard deviation of columns; 1 where a column is constant, to rounding."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        mean = np.average(values, axis=0, weights=weight)
-        scale = np.sqrt(np.average((values - mean) ** 2, axis=0, weights=weight))
-    usable = np.isfinite(mean) & np.isfinite(scale)  # numbers near the end of the range are left as they are
-    mean = np.where(usable, mean, 0.0)
-    constant = ~usable | (scale <= 10 * np.finfo(np.float64).eps * np.abs(mean))
-    return mean, np.where(constant, 1.0, scale)
+    # in units of the largest number (a power of 2, so that nothing is rounded): squares overflow and vanish early
+    largest = np.abs(values).max(axis=0)
+    unit = np.ldexp(1.0, np.clip(np.frexp(largest)[1], -1021, 1023))
+    in_units = values / unit
+    mean = np.average(in_units, axis=0, weights=weight)
+    scale = np.sqrt(np.average((in_units - mean) ** 2, axis=0, weights=weight))
+    constant = scale <= 10 * np.finfo(np.float64).eps * np.abs(mean)
+    return mean * unit, np.where(constant, 1.0, scale * unit)

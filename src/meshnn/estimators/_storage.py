@@ -140,6 +140,7 @@ def thaw(estimator: Any, header: dict[str, Any], arrays: dict[str, Array]) -> An
     given = {name: _value(value, mesh) for name, value in header["parameters"].items() if name in known}
     estimator.set_params(**given)
     estimator.mesh_ = mesh
+    estimator._built = estimator._net()
     estimator.n_features_in_ = whole_number("n_features", header["n_features"])
     estimator.l2_ = real_number("l2", header["l2"], "a number of at least 0", lambda v: 0 <= v < math.inf)
     estimator.n_iter_ = whole_number("n_iter", header["n_iter"], least=0)

@@ -57,7 +57,7 @@ def mesh_edges(
     into_hidden = n_hidden * per_hidden
     allowed = into_hidden + n_outputs * per_output
     kept = round(density * allowed)
-    check_edges(kept, "lower the density")
+    check_edges(kept, "take fewer neurons or a lower density")
     if kept == allowed:
         index = np.arange(allowed, dtype=np.int64)
     else:

@@ -42,6 +42,9 @@ def adjacency_entries(A: Any) -> tuple[int, IntArray, NDArray[Any]]:
         shape, values = dense.shape, dense[src, dst]
     if len(shape) != 2 or shape[0] != shape[1]:
         raise TopologyError(f"the adjacency matrix must be square (n, n), got shape {tuple(shape)}")
+    if not np.isfinite(values).all():
+        k = int(np.flatnonzero(~np.isfinite(values))[0])
+        raise TopologyError(f"A[{src[k]}, {dst[k]}] is {values[k]}; an entry is a finite weight, or 0 for no edge")
     order = np.lexsort((src, dst))
     return shape[0], np.stack([src, dst], axis=1).astype(np.int64)[order], values[order]
 

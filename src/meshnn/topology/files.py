@@ -46,7 +46,10 @@ def read_topology(path: str | os.PathLike[str], n_inputs: int, n_outputs: int) -
     except TopologyError as error:
         raise TopologyError(f"{file.name}: {error}") from None
     except (ValueError, KeyError, TypeError, RecursionError, zipfile.BadZipFile, EOFError, ImportError) as error:
-        raise TopologyError(f"{file.name} does not hold a graph: {_first_line(error)}") from None
+        what = _first_line(error)
+        if "pickle" in what:  # NumPy's advice is to run what is in the file
+            what = "it holds Python objects, which are never loaded; save arrays of numbers"
+        raise TopologyError(f"{file.name} does not hold a graph: {what}") from None
     except OSError as error:
         raise TopologyError(f"cannot read {file}: {error.strerror or _first_line(error)}") from None
 
@@ -74,6 +77,8 @@ def _from_graphml(file: Path, n_inputs: int, n_outputs: int) -> Topology:
 
 
 def _from_npz(file: Path, n_inputs: int, n_outputs: int) -> Topology:
+    if not zipfile.is_zipfile(file):
+        raise TopologyError("this is not an .npz file; write it with np.savez(path, A=A) or scipy.sparse.save_npz")
     with file.open("rb") as opened, np.load(opened, allow_pickle=False) as content:
         if "format" in content.files:
             from scipy import sparse

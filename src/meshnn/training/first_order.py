@@ -18,9 +18,12 @@ __all__ = ["RETRIES", "FirstOrder", "check_memory", "penalised_edges"]
 #: How often a run that diverged is taken up again with half the rate, before it gives up.
 RETRIES = 5
 #: A loss so many times above the lowest one counts as diverged, though it is finite still.
-ASTRAY = 1e8
-#: Full-batch epochs come in blocks, so that a history has about so many rows.
-ROWS = 100
+ASTRAY = 1e4
+#: Full-batch epochs come in blocks, so that a history has about so many rows; but a block has at most so many
+#: multiply-adds, some 0.1 s, since nothing can interrupt it. By work, not by time: a run always has the same rows.
+ROWS, BLOCK = 100, 1e9
+#: What an epoch costs besides its multiply-adds, in multiply-adds.
+EPOCH = 5e4
 
 
 def penalised_edges(mesh: Mesh) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
@@ -54,9 +57,11 @@ class FirstOrder:
         self.factor = 1.0  # what divergence has left of the rate
         self.retries = 0
         self._now = self._snapshot()  # after the last row
-        self._safe, self._safe_loss = self._now, float("inf")  # where the loss was lowest
+        first, _ = engine.evaluate(mesh.forward_program(), mesh.weights, samples.X, samples.targets, settings.n_threads)
+        self._safe, self._safe_loss = self._now, first + self.optimizer.penalty(mesh.weights)  # where it was lowest
         # A small net takes as long to come back to Python as for several epochs of a full batch.
-        self.every = max(1, settings.max_epochs // ROWS) if self.steps.batches == 1 else 1
+        block = int(BLOCK / (samples.count * program.work + EPOCH))
+        self.every = max(1, min(settings.max_epochs // ROWS, block)) if self.steps.batches == 1 else 1
 
     def _rates(self, epochs: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
         total = self.settings.max_epochs * self.steps.batches

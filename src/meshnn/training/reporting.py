@@ -48,7 +48,8 @@ class Bar(Silence):
             TimeRemainingColumn(),
         )
         self._epochs = trainer.settings.max_epochs
-        self._progress = Progress(*columns, console=console or Console(stderr=True), transient=True)
+        console = console or Console(stderr=True)
+        self._progress = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
         total = self._epochs * trainer.settings.n_restarts
         self._task = self._progress.add_task("train", total=total, now="")
 
