@@ -36,7 +36,7 @@ $(VENV)/.python:
 	@touch $@
 
 $(VENV)/.installed: $(VENV)/.python $(SOURCES)
-	$(PIP) -e .
+	$(PIP) -e '.[plots]'
 	@touch $@
 
 $(VENV)/.installed-test: $(VENV)/.python $(SOURCES)

@@ -45,14 +45,23 @@ def draw_adjacency(ax: Axes, topology: Topology, weights: ArrayLike) -> None:
     w = style.as_weights(weights, topology.n_edges)
     per_cell = -(-topology.n_neurons // MOST_CELLS)
     cells = _cells(topology, w, per_cell)
-    strongest = float(np.abs(w).max(initial=0.0)) or 1.0
+    strongest = _end_of_scale(np.abs(w))
     image = ax.imshow(
         np.ma.masked_invalid(cells), cmap=style.diverging(), vmin=-strongest, vmax=strongest, interpolation="nearest"
     )
     _draw_groups(ax, topology, per_cell, len(cells))
-    style.colour_bar(ax, image)
+    beyond = bool((np.abs(w) > strongest).any())
+    style.colour_bar(ax, image, extend="both" if beyond else "neither")
     shared = f": each cell the strongest of {per_cell} by {per_cell}" if per_cell > 1 else ""
     style.panel_title(ax, "Weights" + shared)
+
+
+def _end_of_scale(sizes: FloatArray) -> float:
+    """The largest weight, unless it is one of a few that would leave all others grey."""
+    if sizes.size == 0:
+        return 1.0
+    most, usual = float(sizes.max()), float(np.quantile(sizes, 0.98))
+    return (usual if most > 2 * usual > 0 else most) or 1.0
 
 
 def _cells(topology: Topology, w: FloatArray, per_cell: int) -> FloatArray:

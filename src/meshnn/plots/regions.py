@@ -60,6 +60,7 @@ def draw_regions(
     points: ArrayLike | None = None,
     labels: ArrayLike | None = None,
     test_mask: ArrayLike | None = None,
+    grey: bool = False,
 ) -> None:
     """Draw which class is decided for every pair of features (the surer, the deeper its colour), or the value.
 
@@ -77,7 +78,9 @@ def draw_regions(
     labels : array_like (p,), optional
         Their classes, as in `classes`, or as numbers from 0; or their values.
     test_mask : array_like of bool (p,), optional
-        Points that the net was tested on: drawn as diamonds.
+        Points that the net was tested on: drawn as diamonds; in grey, with a dark edge.
+    grey : bool
+        For print: classes are greys, and their points have shapes of their own.
 
     Examples
     --------
@@ -99,7 +102,7 @@ def draw_regions(
     if answer.ndim == 1:
         _draw_values(ax, x, y, answer, (left, right, bottom, top), samples)
     else:
-        _draw_classes(ax, x, y, answer, (left, right, bottom, top), samples, classes)
+        _draw_classes(ax, x, y, answer, (left, right, bottom, top), samples, classes, grey)
     ax.set_xlim(left, right)
     ax.set_ylim(bottom, top)
     ax.set_xlabel(names[0], fontsize=style.SMALL, color=style.INK, parse_math=False)
@@ -174,10 +177,12 @@ def _draw_classes(
     bounds: Bounds,
     samples: _Samples | None,
     classes: Sequence[object] | None,
+    grey: bool,
 ) -> None:
     k = answer.shape[1]
     names = style.as_names("classes", classes, k) or [str(c) for c in range(k)]
-    palette = _palette(k)
+    palette = _greys(k) if grey else _palette(k)
+    markers = _MARKERS if grey else ("s",)
     answer = np.nan_to_num(answer, nan=1 / k, posinf=1.0, neginf=0.0)  # where it is not a number it is not sure
     winner = answer.argmax(axis=1)
     sure = np.clip((answer.max(axis=1) - 1 / k) / (1 - 1 / k), 0.0, 1.0)
@@ -191,8 +196,12 @@ def _draw_classes(
         if (ahead < 0).any():
             ax.contour(x, y, ahead.reshape(shape), levels=[0.0], colors=style.INK, linewidths=0.9, alpha=0.8)
     if samples is not None:
-        _draw_points(ax, samples, _class_colours(samples, palette, classes))
-    _draw_legend(ax, names, palette, samples, np.unique(winner))
+        index = _class_index(samples, k, classes)
+        if grey:
+            _draw_grey_points(ax, samples, index)
+        else:
+            _draw_points(ax, samples, np.vstack([0.8 * palette, [[0.25, 0.25, 0.25]]])[index])  # darker than any region
+    _draw_legend(ax, names, palette, samples, np.unique(winner), markers)
 
 
 def _palette(k: int) -> FloatArray:
@@ -201,14 +210,34 @@ def _palette(k: int) -> FloatArray:
     return np.array([to_rgb(style.CLASSES[c % len(style.CLASSES)]) for c in range(k)])
 
 
-def _class_colours(samples: _Samples, palette: FloatArray, classes: Sequence[object] | None) -> FloatArray:
-    """The colour of each point; dark grey for a label that is none of the classes."""
+def _greys(k: int) -> FloatArray:
+    """From dark to light; the regions are lighter still."""
+    return np.repeat(np.linspace(0.0, 0.85, k)[:, None], 3, axis=1)
+
+
+def _class_index(samples: _Samples, k: int, classes: Sequence[object] | None) -> IntArray:
+    """The number of the class of each point; -1 for a label that is none of the classes, or no label."""
     if samples.labels is None:
-        return np.full((len(samples.xy), 3), 0.25)
+        return np.full(len(samples.xy), -1)
     by_number = classes is None or (samples.labels.dtype.kind in "iu" and all(isinstance(c, str) for c in classes))
-    number = {value: c for c, value in enumerate(range(len(palette)) if by_number else classes or ())}
-    index = [number.get(label, -1) for label in samples.labels.tolist()]
-    return np.vstack([0.8 * palette, [[0.25, 0.25, 0.25]]])[index]  # darker than any region
+    number = {value: c for c, value in enumerate(range(k) if by_number else classes or ())}
+    return np.array([number.get(label, -1) for label in samples.labels.tolist()])
+
+
+#: Of classes in grey; then again.
+_MARKERS = ("o", "s", "^", "v", "P", "X", "<", ">", "p", "h")
+
+
+def _draw_grey_points(ax: Axes, samples: _Samples, index: IntArray) -> None:
+    """Points by shape: white to learn from, dark to test on."""
+    for c in np.unique(index).tolist():
+        for test, fill in ((False, "white"), (True, "black")):
+            chosen = (index == c) & (samples.test == test)
+            if chosen.any():
+                x, y = samples.xy[chosen].T
+                marker = _MARKERS[c % len(_MARKERS)]
+                dots = ax.scatter(x, y, s=10, c=fill, marker=marker, edgecolors="black", linewidths=0.4)
+                dots.set_gid("test points" if test else "points")
 
 
 def _draw_points(ax: Axes, samples: _Samples, colours: FloatArray) -> None:
@@ -220,19 +249,32 @@ def _draw_points(ax: Axes, samples: _Samples, colours: FloatArray) -> None:
             dots.set_gid("test points" if marker == "D" else "points")
 
 
-def _draw_legend(ax: Axes, names: list[str], palette: FloatArray, samples: _Samples | None, decided: IntArray) -> None:
+def _draw_legend(
+    ax: Axes,
+    names: list[str],
+    palette: FloatArray,
+    samples: _Samples | None,
+    decided: IntArray,
+    markers: Sequence[str] = ("s",),
+) -> None:
     from matplotlib.lines import Line2D
 
     order = sorted(range(len(names)), key=lambda c: (c not in decided, c))[:MOST_CLASSES]  # what is seen comes first
     order.sort()
-    handles = [Line2D([], [], ls="", marker="s", ms=6, color=tuple(palette[c])) for c in order]
+    handles = [
+        Line2D([], [], ls="", marker=markers[c % len(markers)], ms=6, color=tuple(palette[c]), mec=style.INK, mew=0.3)
+        for c in order
+    ]
     written = [names[c] for c in order]
     if len(names) > len(order):
         handles.append(Line2D([], [], ls=""))
         written.append(f"and {len(names) - len(order)} more")
     if samples is not None and samples.test.any() and not samples.test.all():
-        for marker, edge, name in (("o", "white", "train"), ("D", style.INK, "test")):
-            handles.append(Line2D([], [], ls="", marker=marker, ms=5, color=style.FAINT, mec=edge, mew=0.6))
+        kinds = (("o", style.FAINT, "white", "train"), ("D", style.FAINT, style.INK, "test"))
+        if len(markers) > 1:  # shapes are taken by classes
+            kinds = (("o", "white", "black", "train"), ("o", "black", "black", "test"))
+        for marker, fill, edge, name in kinds:
+            handles.append(Line2D([], [], ls="", marker=marker, ms=5, color=fill, mec=edge, mew=0.6))
             written.append(name)
     options = style.legend_options(handletextpad=0.3, handlelength=1.0, labelspacing=0.35)
     legend = ax.legend(handles, ["x"] * len(handles), loc="upper left", bbox_to_anchor=(1.02, 1.0), **options)

@@ -15,7 +15,7 @@ from meshnn.plots import style
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["check_figure_path", "save_figure"]
+__all__ = ["check_figure_path", "save_figure", "write_bytes"]
 
 #: Metadata that would change from one run to the next, by kind of file; None leaves it out.
 _UNDATED: dict[str, dict[str, None]] = {
@@ -77,10 +77,10 @@ def save_figure(figure: Figure, path: str | os.PathLike[str], dpi: float = 150) 
     content = io.BytesIO()
     with style.clean_style():
         figure.savefig(content, format=kind, dpi=dpi, metadata=_UNDATED[kind])
-    _write(target, content.getvalue())
+    write_bytes(target, content.getvalue())
 
 
-def _write(target: Path, content: bytes) -> None:
+def write_bytes(target: Path, content: bytes) -> None:
     """Write beside the target and rename: a reader sees the old file or the new one, never half of one."""
     beside = None
     try:

@@ -121,21 +121,29 @@ def clean_style() -> Iterator[None]:
 
 
 def shorten(name: object, width: int = 14) -> str:
-    """A name on one line, cut with an ellipsis to the width; letters of East Asian scripts count twice.
+    """A name on one line, cut in the middle to the width; letters of East Asian scripts count twice.
+
+    Names that begin alike often end differently.
 
     >>> from meshnn.plots.style import shorten
     >>> shorten("petal length in centimetres")
-    'petal length …'
+    'petal l…metres'
     """
     line = "".join(c if c.isprintable() else " " for c in str(name)).strip()
     wide = [2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in line]
     if sum(wide) <= width:
         return line
-    kept, room = 0, width - 1
-    while wide[kept] <= room:
-        room -= wide[kept]
-        kept += 1
-    return line[:kept] + "…"
+    head, tail, room = 0, len(line), width - 1
+    while True:  # a letter from the front, one from the back
+        if wide[head] > room:
+            break
+        room -= wide[head]
+        head += 1
+        if wide[tail - 1] > room:
+            break
+        tail -= 1
+        room -= wide[tail]
+    return f"{line[:head].rstrip()}…{line[tail:].lstrip()}"
 
 
 def as_names(what: str, names: Sequence[object] | None, count: int) -> list[str] | None:
@@ -187,9 +195,9 @@ def quiet_axes(ax: Axes) -> None:
     ax.tick_params(colors=FAINT, labelcolor=INK, labelsize=SMALL, width=0.8, length=3)
 
 
-def colour_bar(ax: Axes, image: AxesImage) -> None:
-    """A colour bar that stays close to its picture, whatever the neighbours need."""
-    bar = ax.figure.colorbar(image, cax=ax.inset_axes((1.03, 0.1, 0.035, 0.8)))
+def colour_bar(ax: Axes, image: AxesImage, extend: str = "neither") -> None:
+    """A colour bar that stays close to its picture, whatever the neighbours need; `extend` marks values beyond it."""
+    bar = ax.figure.colorbar(image, cax=ax.inset_axes((1.03, 0.1, 0.035, 0.8)), extend=extend)
     bar.outline.set_visible(False)
     bar.ax.tick_params(colors=FAINT, labelcolor=INK, labelsize=SMALL, width=0.8, length=3)
 
