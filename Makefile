@@ -8,7 +8,8 @@ SOURCES := pyproject.toml constraints.txt
 .PHONY: demo test bench lint format clean
 
 demo: $(VENV)/.installed
-	$(BIN)/meshnn demo
+	$(BIN)/meshnn reproduce synthetic --quick --out results/demo
+	@$(BIN)/meshnn reproduce report --out results/demo
 
 test: $(VENV)/.installed-test
 	$(MAKE) --no-print-directory lint

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from meshnn.errors import MeshError
 from meshnn.mesh import Mesh
 from meshnn.plan.cost import METHODS
 
-__all__ = ["PAPER", "TOLERANCE", "Interval", "Report", "Row", "references", "verify"]
+__all__ = ["PAPER", "TOLERANCE", "Difference", "Interval", "Report", "Row", "compare", "references", "verify"]
 
 N_INPUTS, N_HIDDEN, N_OUTPUTS, BATCH = 5, 10, 3, 10
 #: 95% confidence intervals that the paper reports, in float32.
@@ -153,50 +153,55 @@ def verify(
     if activation not in _NUMPY:
         raise MeshError(f"unknown activation {activation!r}. Choose one of {', '.join(_NUMPY)}")
     tests, seed = whole_number("tests", tests), whole_number("seed", seed, least=0)
-    run = _torch_reference if reference == "torch" else _numpy_reference
-    n = N_INPUTS + N_HIDDEN + N_OUTPUTS
     report = Report(tests, seed, activation, reference)
     all_ticks = range(1, 6)
     total = tests * len(TOLERANCE) * len(all_ticks)
     done = 0
     for dtype, tolerance in TOLERANCE.items():
         for ticks in all_ticks:
-            rng = np.random.default_rng([seed, ticks])
-            mesh = Mesh.from_adjacency(
-                np.ones((n, n)), N_INPUTS, N_OUTPUTS,
-                ticks=ticks, activation=activation, output_activation=activation, dtype=dtype,
-            )  # fmt: skip
-            t = mesh.topology
-            states: list[float] = []
-            gradients: dict[str, list[float]] = {method: [] for method in METHODS}
-            worst = dict.fromkeys(METHODS, 0.0)
-            for _ in range(tests):
-                mesh.weights = rng.standard_normal(t.n_edges) * np.sqrt(2.0 / n)
-                # the reference gets the very numbers that the mesh holds
-                A = np.zeros((n, n))
-                A[t.src, t.dst] = mesh.weights
-                X = rng.standard_normal((BATCH, N_INPUTS)).astype(mesh.dtype).astype(np.float64)
-                y = rng.integers(0, N_OUTPUTS, BATCH)
-                want_states, want = run(A, X, y, ticks, activation)
-                off, of_states = _differences(mesh.states(X), want_states)
-                states.append(off)
-                for method in METHODS:
-                    off, relative = _differences(mesh.gradient(X, y, method=method)[1], want[t.src, t.dst])
-                    gradients[method].append(off)
-                    # np.maximum, because max() would forget a NaN
-                    worst[method] = float(np.maximum.reduce([worst[method], relative, of_states]))
+            found: list[Difference] = []
+            for one in compare(dtype, ticks, tests, seed, activation, reference):
+                found.append(one)
                 done += 1
                 yield report, done, total
             for method in METHODS:
-                report.rows.append(
-                    Row(
-                        dtype,
-                        ticks,
-                        method,
-                        Interval.of(states),
-                        Interval.of(gradients[method]),
-                        worst[method],
-                        tolerance,
-                    )
-                )
+                gradients = Interval.of([one.gradients[method] for one in found])
+                # np.max, because max() would forget a NaN
+                worst = float(np.max([one.relative[method] for one in found]))
+                states = Interval.of([one.states for one in found])
+                report.rows.append(Row(dtype, ticks, method, states, gradients, worst, tolerance))
     yield report, total, total
+
+
+class Difference(NamedTuple):
+    """Of one net."""
+
+    states: float  # sum of the absolute differences
+    gradients: dict[str, float]  # by method
+    relative: dict[str, float]  # the largest of states and gradients, over the largest entry
+
+
+def compare(dtype: str, ticks: int, tests: int, seed: int, activation: str, reference: str) -> Iterator[Difference]:
+    """Random nets, one after the other."""
+    run = _torch_reference if reference == "torch" else _numpy_reference
+    n = N_INPUTS + N_HIDDEN + N_OUTPUTS
+    rng = np.random.default_rng([seed, ticks])
+    mesh = Mesh.from_adjacency(
+        np.ones((n, n)), N_INPUTS, N_OUTPUTS,
+        ticks=ticks, activation=activation, output_activation=activation, dtype=dtype,
+    )  # fmt: skip
+    t = mesh.topology
+    for _ in range(tests):
+        mesh.weights = rng.standard_normal(t.n_edges) * np.sqrt(2.0 / n)
+        # the reference gets the very numbers that the mesh holds
+        A = np.zeros((n, n))
+        A[t.src, t.dst] = mesh.weights
+        X = rng.standard_normal((BATCH, N_INPUTS)).astype(mesh.dtype).astype(np.float64)
+        y = rng.integers(0, N_OUTPUTS, BATCH)
+        want_states, want = run(A, X, y, ticks, activation)
+        states, of_states = _differences(mesh.states(X), want_states)
+        gradients, relative = {}, {}
+        for method in METHODS:
+            gradients[method], off = _differences(mesh.gradient(X, y, method=method)[1], want[t.src, t.dst])
+            relative[method] = float(np.maximum(off, of_states))
+        yield Difference(states, gradients, relative)

@@ -18,6 +18,7 @@ from meshnn.cli.fit import fit
 from meshnn.cli.info import info
 from meshnn.cli.plot import plot
 from meshnn.cli.predict import predict
+from meshnn.cli.reproduce import reproduce
 from meshnn.cli.verify import verify
 from meshnn.errors import MeshError
 
@@ -33,7 +34,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (fit, predict, info, explain, plot, demo, verify):
+for command in (fit, predict, info, explain, plot, demo, verify, reproduce):
     app.command()(command)
 
 

@@ -1,0 +1,144 @@
+"""`meshnn reproduce`: the experiments of the paper."""
+
+from __future__ import annotations
+
+import os
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from meshnn.arguments import known, whole_number
+from meshnn.cli.output import print_json
+from meshnn.errors import MeshError
+
+__all__ = ["reproduce"]
+
+
+class Protocol(StrEnum):
+    """How data are split and nets are trained."""
+
+    ours = "ours"
+    paper = "paper"
+
+
+#: Experiments of which `all` runs the paper's protocol too; the others have it as a column, or take hours.
+_BOTH = ("synthetic", "iris")
+
+
+def reproduce(
+    name: Annotated[
+        str,
+        typer.Argument(
+            help="equivalence, synthetic, spirals-hidden, iris, images; report; or all of them: all.",
+            show_default=False,
+        ),
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the results.")] = Path("results/paper"),
+    trials: Annotated[int | None, typer.Option("--trials", help="By default as many as in the paper.")] = None,
+    seed: Annotated[int, typer.Option("--seed", help="Of data, splits and weights.")] = 0,
+    jobs: Annotated[int | None, typer.Option("--jobs", "-j", help="Trials at a time; by default one a core.")] = None,
+    protocol: Annotated[
+        Protocol | None, typer.Option("--protocol", help="Ours if not given; all runs both where that is quick.")
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Few trials, to see how it goes.")] = False,
+    backend: Annotated[
+        str, typer.Option("--backend", help="Of joblib: loky, dask or ray; dask:ADDRESS for a cluster that is there.")
+    ] = "loky",
+    data: Annotated[
+        Path | None, typer.Option("--data", help="Folder with the image files; else $MESHNN_DATA, cache, download.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the tables as JSON.")] = False,
+) -> None:
+    """Run the paper's experiments: numbers first, then tables and figures from what was saved.
+
+    Every trial is saved when it is done, and a second run only does what is missing.
+
+    [bold]Examples[/bold]
+
+      meshnn reproduce synthetic --quick
+
+      meshnn reproduce images --data ~/mnist-and-fashion --jobs 4
+
+      meshnn reproduce all --out results/paper
+    """
+    from meshnn.experiments.experiment import Options
+    from meshnn.experiments.registry import EXPERIMENTS
+    from meshnn.experiments.report import write_report
+
+    known("experiment", name, (*EXPERIMENTS, "report", "all"))
+    if trials is not None:
+        whole_number("--trials", trials)
+    whole_number("--seed", seed, least=0, most=2**31)
+    jobs = whole_number("--jobs", jobs) if jobs is not None else os.cpu_count() or 1
+    if out.exists() and not out.is_dir():
+        raise MeshError(f"--out: {out} is a file; name a folder")
+    chosen = [] if name == "report" else list(EXPERIMENTS) if name == "all" else [name]
+    printed, failed = {}, []
+    for one in chosen:
+        both = protocol is None and name == "all" and one in _BOTH
+        for way in ("ours", "paper") if both else (protocol.value if protocol else "ours",):
+            options = Options(trials=trials, seed=seed, protocol=way, quick=quick, data=data)
+            try:
+                outcome = _run(EXPERIMENTS[one], options, out, jobs, backend)
+            except MeshError as error:
+                if name != "all":
+                    raise
+                failed.append(f"{one}: {error}")
+                _say(f"meshnn: {one}: {error}", "red")
+                continue
+            printed[outcome.folder.name] = [table._asdict() for table in outcome.tables]
+            if not as_json:
+                _show(outcome.tables)
+                _say(f"{outcome.folder / 'results.json'}, table.md, {len(outcome.figures)} figures")
+    if as_json:
+        print_json(printed)
+    if name in ("report", "all") and (name == "report" or printed):
+        path = write_report(out)
+        typer.echo(f"report written to {path.resolve()}", err=as_json)
+    if failed:
+        raise typer.Exit(2)
+
+
+def _say(text: str, style: str | None = None) -> None:
+    Console(stderr=True).print(text, style=style, markup=False, highlight=False, soft_wrap=True)
+
+
+def _run(experiment: Any, options: Any, out: Path, jobs: int, backend: str) -> Any:
+    from meshnn.experiments.runner import run
+
+    console = Console(stderr=True)
+    columns = (
+        TextColumn(experiment.name),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[what]}"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task(experiment.name, total=None, what="")
+
+        def tell(done: int, total: int, what: str) -> None:
+            progress.update(task, completed=done, total=total, what=what[:50])
+
+        return run(experiment, options, out, jobs, backend, tell)
+
+
+def _show(tables: Any) -> None:
+    console = Console()
+    if not console.is_terminal:  # a file has no width: lines need not be broken
+        console = Console(width=160)
+    for rows in tables:
+        table = Table(title=rows.title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+        for heading in rows.headings:
+            table.add_column(heading)
+        for row in rows.rows:
+            table.add_row(*row)
+        console.print(table)
+        for note in rows.notes:
+            console.print(note, highlight=False)

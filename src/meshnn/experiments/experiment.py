@@ -1,0 +1,92 @@
+"""`Experiment`: what is tried, how a trial runs, and what is drawn from the results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+__all__ = ["PROTOCOLS", "Experiment", "Figure", "Options", "Rows", "Task"]
+
+PROTOCOLS = ("ours", "paper")
+#: Numbers of one trial: anything that JSON can hold.
+Numbers = dict[str, Any]
+#: A trial as it is kept: "key", "parameters", "numbers", "seconds".
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the user chose. `trials` may grow from run to run; the others make another experiment."""
+
+    trials: int | None = None
+    seed: int = 0
+    protocol: str = "ours"
+    quick: bool = False
+    data: Path | None = None  # a folder with image files
+    cache: Path | None = None  # a folder for what is dear to compute
+    offline: bool = False
+
+    def identity(self) -> dict[str, Any]:
+        """Results that differ in this do not belong into one file."""
+        return {"seed": self.seed, "protocol": self.protocol, "quick": self.quick}
+
+
+class Task(NamedTuple):
+    """One trial: a name that is its own, and what `Experiment.run` needs."""
+
+    key: str
+    parameters: dict[str, Any]
+
+
+class Rows(NamedTuple):
+    """A table: a title, headings, rows of text, and lines below it."""
+
+    title: str
+    headings: tuple[str, ...]
+    rows: Sequence[tuple[str, ...]]
+    notes: tuple[str, ...] = ()
+
+
+class Figure(NamedTuple):
+    """A picture that was drawn: its file and what is to be seen."""
+
+    path: Path
+    caption: str
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One experiment of the paper.
+
+    Parameters
+    ----------
+    name, title : str
+    version : int
+        Grows when the same options no longer give the same numbers.
+    trials, quick_trials : int
+        How many, by default.
+    plan : function of Options
+        The tasks, in order. `Options.trials` is set by then.
+    run : function of (parameters, Options)
+        The numbers of one trial. It may run in another process or on another machine.
+    tables, draw : functions of the records (and a folder to draw into)
+        They see nothing but what was saved.
+    prepare : function of (Options, tell), optional
+        What all trials share and is cached, before any of them; `tell` is given a line of text now and then.
+    conclude : function of the records, optional
+        What the numbers say, in sentences for the report.
+    """
+
+    name: str
+    title: str
+    version: int
+    trials: int
+    quick_trials: int
+    plan: Callable[[Options], list[Task]]
+    run: Callable[[dict[str, Any], Options], Numbers]
+    tables: Callable[[list[Record]], list[Rows]]
+    draw: Callable[[list[Record], Path], list[Figure]]
+    prepare: Callable[[Options, Callable[[str], None]], None] | None = None
+    remarks: tuple[str, ...] = field(default=())

@@ -1,0 +1,109 @@
+"""The features of pictures: an auto-encoder trained once and kept under the hash of all that decides it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import uuid
+import zipfile
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshnn.data.images import DATASETS, cache_folder, load_images
+from meshnn.errors import MeshError
+from meshnn.experiments.experiment import Options
+
+__all__ = ["Features", "features", "prepare_features"]
+
+#: Pictures and epochs that the quick variant takes.
+QUICK_PICTURES, QUICK_EPOCHS, EPOCHS = 30_000, 2, 5
+
+
+class Features(NamedTuple):
+    """32 numbers a picture, and ten test pictures before and after the auto-encoder."""
+
+    X: NDArray[np.float32]
+    y: NDArray[np.int64]
+    test_X: NDArray[np.float32]  # noqa: N815
+    test_y: NDArray[np.int64]
+    pictures: NDArray[np.uint8]
+    reconstructed: NDArray[np.uint8]
+
+
+def _config(name: str, options: Options) -> dict[str, Any]:
+    source = DATASETS[name]
+    return {
+        "set": name,
+        "files": [file.sha256 for file in source.files],
+        "pictures": QUICK_PICTURES if options.quick else None,
+        "epochs": QUICK_EPOCHS if options.quick else EPOCHS,
+        "seed": options.seed,
+        "code": 1,  # grows when the same configuration no longer gives the same features
+    }
+
+
+def _path(name: str, options: Options) -> Path:
+    config = json.dumps(_config(name, options), sort_keys=True)
+    stamp = hashlib.sha256(config.encode()).hexdigest()[:16]
+    return (options.cache or cache_folder() / "features") / f"{name}-{stamp}.npz"
+
+
+def features(name: str, options: Options) -> Features:
+    """Those that `prepare_features` has left."""
+    path = _path(name, options)
+    try:
+        with np.load(path, allow_pickle=False) as held:
+            return Features(*(held[field] for field in Features._fields))
+    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+        raise MeshError(f"cannot read the features {path} ({error}); delete the file to compute them anew") from None
+
+
+def prepare_features(names: tuple[str, ...], options: Options, tell: Callable[[str], None]) -> None:
+    """Train an auto-encoder for each set, unless its features are there."""
+    for name in names:
+        path = _path(name, options)
+        if path.exists():
+            continue
+        if find_spec("torch") is None:
+            raise MeshError("the image experiment needs PyTorch for its auto-encoder; pip install '.[torch]'")
+        _compute(name, options, path, tell)
+
+
+def _compute(name: str, options: Options, path: Path, tell: Callable[[str], None]) -> None:
+    from meshnn.integrations.autoencoder import encode, reconstruct, train_autoencoder
+
+    def downloading(file: str, done: int, total: int) -> None:
+        share = f"{done / total:.0%}" if total else f"{done:,} bytes"
+        tell(f"downloading {file}: {share}")
+
+    tell(f"reading {name}")
+    data = load_images(name, options.data, options.offline, downloading)
+    config = _config(name, options)
+    count = config["pictures"] or len(data.train_images)
+    train, labels = data.train_images[:count], data.train_labels[:count].astype(np.int64)
+    tell(f"training the auto-encoder of {name}")
+    weights = train_autoencoder(
+        train, config["epochs"], options.seed,
+        lambda epoch, error: tell(f"auto-encoder of {name}: epoch {epoch} of {config['epochs']}, error {error:.4f}"),
+    )  # fmt: skip
+    first = [int(np.flatnonzero(data.test_labels == label)[0]) for label in range(10)]  # one of each class
+    shown = data.test_images[first]
+    held = Features(
+        encode(weights, train), labels, encode(weights, data.test_images), data.test_labels.astype(np.int64),
+        shown, reconstruct(weights, shown),
+    )  # fmt: skip
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(f".{uuid.uuid4().hex}.npz")
+    try:
+        np.savez_compressed(beside, **held._asdict())
+        os.replace(beside, path)
+    except OSError as error:
+        raise MeshError(f"cannot write {path}: {error.strerror or error}") from None
+    finally:
+        beside.unlink(missing_ok=True)

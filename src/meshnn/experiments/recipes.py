@@ -1,0 +1,140 @@
+"""How nets are trained: the paper's way and ours, and what is kept of a trained net."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshnn.estimators import MeshClassifier
+from meshnn.experiments.sets import Split
+from meshnn.mesh import Mesh
+from meshnn.topology import Topology
+
+__all__ = ["OURS_ADAM", "OURS_LM", "PAPER", "Watch", "decide", "fitted", "sample"]
+
+#: ReLU on all units, the outputs too; Adam, rate 0.001, 1000 epochs "with batch method", features as they are; three
+#: transitions, as in the reference's notebooks.
+PAPER: dict[str, Any] = {
+    "ticks": 3, "activation": "relu", "output_activation": "relu", "solver": "adam", "learning_rate": 0.001,
+    "schedule": "constant", "batch_size": None, "max_epochs": 1000, "tol": 0.0, "l2": 0.0, "standardize": False,
+}  # fmt: skip
+#: The default estimator at three ticks.
+OURS_LM: dict[str, Any] = {"ticks": 3, "solver": "lm"}
+#: The same with Adam, and epochs enough.
+OURS_ADAM: dict[str, Any] = {
+    "ticks": 3, "solver": "adam", "learning_rate": 0.02, "batch_size": 64, "max_epochs": 600, "tol": 0.0,
+}  # fmt: skip
+#: Frames that are kept of a training, at most.
+FRAMES = 48
+
+
+class Watch:
+    """Keeps rows, weights and test scores of a training, for the figures."""
+
+    def __init__(self, split: Split, scores: bool = False) -> None:
+        self.split, self.scores = split, scores
+        self.model: MeshClassifier | None = None
+        self.rows: list[tuple[int, int, float, float, float]] = []
+        self.weights: list[NDArray[Any]] = []
+
+    def __call__(self, row: Any, mesh: Mesh) -> None:
+        """One row of the history."""
+        score = float("nan")
+        if self.scores and self.model is not None:
+            score = float(self.model.score(self.split.test_X, self.split.test_y))
+        self.rows.append((row.restart, row.epoch, row.loss, row.accuracy, score))
+        self.weights.append(mesh.weights.copy())
+
+    def curve(self) -> dict[str, list[float]]:
+        """Epoch, loss and accuracies of the start that was kept."""
+        assert self.model is not None
+        kept = [row for row in self.rows if row[0] == self.model.best_restart_]
+        names = ("epoch", "loss", "train_accuracy", "test_accuracy")
+        return {name: [_round(row[k + 1]) for row in kept] for k, name in enumerate(names)}
+
+    def frames(self) -> dict[str, Any]:
+        """Weights of the start that was kept, at rows that lie closer in the beginning."""
+        assert self.model is not None
+        kept = [k for k, row in enumerate(self.rows) if row[0] == self.model.best_restart_]
+        chosen = np.unique(np.geomspace(1, len(kept), FRAMES).round().astype(int)) - 1
+        at = [kept[k] for k in chosen]
+        return {
+            "epoch": [self.rows[k][1] for k in at],
+            "loss": [_round(self.rows[k][2]) for k in at],
+            "weights": [[_round(w) for w in self.weights[k]] for k in at],
+        }
+
+
+def _round(value: float) -> float:
+    """Six digits: enough to draw."""
+    return float(f"{value:.6g}")
+
+
+def fitted(split: Split, options: dict[str, Any], watch: Watch | None = None) -> tuple[MeshClassifier, dict[str, Any]]:
+    """A trained classifier, and what every experiment tells of one."""
+    from meshnn.errors import MeshError
+
+    model = MeshClassifier(n_threads=1, **options)
+    if watch is not None:
+        watch.model = model
+        model.set_params(callbacks=watch)
+    note = ""
+    try:
+        model.fit(split.X, split.y)
+    except MeshError as error:  # a net that diverges is a result; its best weights are kept
+        if not hasattr(model, "mesh_"):
+            raise
+        note = str(error)
+    mesh = model.mesh_
+    dead = int(mesh.dead_edges().sum())
+    return model, {
+        "accuracy": float(model.score(split.test_X, split.test_y)),
+        "train_accuracy": float(model.score(split.X, split.y)),
+        "loss": float(model.history_[-1].loss),
+        "epochs": int(model.n_iter_),
+        "solver": model.solver_,
+        "seconds": round(model.history_[-1].seconds, 4),
+        "edges": mesh.topology.n_edges,
+        "live": mesh.topology.n_edges - dead,
+        "note": note,
+    }
+
+
+def sample(model: MeshClassifier, split: Split, watch: Watch) -> dict[str, Any]:
+    """All that is needed to draw the regions of a net of two features, now and while it learned."""
+    mesh, scaling = model.mesh_, model._scaling
+    t = mesh.topology
+    points = np.concatenate([split.X, split.test_X])
+    return {
+        "hidden": t.n_hidden,
+        "outputs": t.n_outputs,
+        "ticks": mesh.ticks,
+        "activation": model.activation,
+        "output_activation": model.output_activation,
+        "weights": mesh.weights.tolist(),
+        "mean": scaling.x_mean.tolist(),
+        "scale": scaling.x_scale.tolist(),
+        "points": [[_round(v) for v in point] for point in points],
+        "labels": np.concatenate([split.y, split.test_y]).tolist(),
+        "n_train": len(split.y),
+        "frames": watch.frames(),
+    }
+
+
+def decide(net: dict[str, Any], weights: list[float] | None = None) -> Callable[[NDArray[np.float64]], Any]:
+    """Probabilities of the classes as a function of two features, from what `sample` kept."""
+    mesh = Mesh(
+        Topology.mesh(2, net["hidden"], net["outputs"]), net["ticks"], net["activation"], net["output_activation"],
+        weights=net["weights"] if weights is None else weights, dtype="float64",
+    )  # fmt: skip
+    mean, scale = np.array(net["mean"]), np.array(net["scale"])
+
+    def probabilities(X: NDArray[np.float64]) -> Any:
+        outputs = mesh.forward((X - mean) / scale)
+        powers = np.exp(outputs - outputs.max(axis=1, keepdims=True))
+        return powers / powers.sum(axis=1, keepdims=True)
+
+    return probabilities

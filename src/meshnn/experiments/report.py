@@ -1,0 +1,139 @@
+"""`report`: one HTML page with all tables and figures, made of what is saved and of nothing else."""
+
+from __future__ import annotations
+
+import base64
+import json
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from meshnn.errors import MeshError
+from meshnn.experiments.experiment import Experiment, Rows
+from meshnn.experiments.registry import EXPERIMENTS
+from meshnn.experiments.results import read_results, write_text
+
+__all__ = ["write_report"]
+
+_STYLE = """
+:root { color-scheme: light dark; --ink: #2b2b2b; --faint: #6b6b6b; --line: #d8d8d8; --back: #ffffff; --card: #f6f7f9; }
+@media (prefers-color-scheme: dark) {
+  :root { --ink: #e6e6e6; --faint: #a5a5a5; --line: #3a3a3a; --back: #16181b; --card: #1f2226; }
+  figure img { background: #ffffff; }
+}
+* { box-sizing: border-box; }
+body { margin: 0; background: var(--back); color: var(--ink); font: 16px/1.55 system-ui, sans-serif; }
+main { max-width: 1080px; margin: 0 auto; padding: 2rem 1.25rem 4rem; }
+h1 { font-size: 1.9rem; line-height: 1.2; margin: 0 0 .4rem; }
+h2 { font-size: 1.35rem; margin: 3rem 0 .3rem; padding-top: 1rem; border-top: 1px solid var(--line); }
+h3 { font-size: 1rem; margin: 1.6rem 0 .4rem; }
+p, li { max-width: 75ch; }
+.faint, figcaption, .note { color: var(--faint); font-size: .9rem; }
+nav a { margin-right: 1rem; }
+.scroll { overflow-x: auto; }
+table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabular-nums; margin: .4rem 0; }
+caption { text-align: left; font-weight: 600; padding: .4rem 0; }
+th, td { text-align: left; padding: .3rem .8rem .3rem 0; border-bottom: 1px solid var(--line); white-space: nowrap; }
+th { color: var(--faint); font-weight: 600; vertical-align: bottom; white-space: normal; }
+.figures { display: grid; grid-template-columns: repeat(auto-fill, minmax(320px, 1fr)); gap: 1.2rem; margin: 1rem 0; }
+figure { margin: 0; padding: .8rem; background: var(--card); border-radius: 8px; }
+figure.wide { grid-column: 1 / -1; }
+figure img { max-width: 100%; height: auto; display: block; margin: 0 auto .5rem; border-radius: 4px; }
+"""
+
+
+def write_report(out: Path) -> Path:
+    """Write `report.html` from the results in a folder; the path of the page."""
+    sections, links, provenance = [], [], None
+    for experiment in EXPERIMENTS.values():
+        found = [
+            (protocol, folder)
+            for protocol, folder in (("ours", out / experiment.name), ("paper", out / f"{experiment.name}-paper"))
+            if (folder / "results.json").exists()
+        ]
+        if not found:
+            continue
+        stored = {protocol: read_results(folder / "results.json") for protocol, folder in found}
+        provenance = provenance or next(iter(stored.values()))
+        links.append(f'<a href="#{experiment.name}">{escape(experiment.title)}</a>')
+        sections.append(_section(experiment, {protocol: (folder, stored[protocol]) for protocol, folder in found}))
+    if provenance is None:
+        known = ", ".join(EXPERIMENTS)
+        raise MeshError(f"{out} holds no results; run meshnn reproduce NAME --out {out} first, NAME one of {known}")
+    page = _page("".join(sections), " ".join(links), provenance)
+    path = out / "report.html"
+    write_text(path, page)
+    return path
+
+
+def _page(body: str, links: str, provenance: dict[str, Any]) -> str:
+    versions = ", ".join(f"{escape(k)} {escape(str(v))}" for k, v in provenance["versions"].items() if v)
+    machine = provenance["machine"]
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Mesh neural networks: the paper, reproduced</title>
+<style>{_STYLE}</style>
+</head>
+<body><main>
+<h1>Mesh neural networks: the paper, reproduced</h1>
+<p>Every table and figure of <em>Formal derivation of Mesh Neural Networks with their Forward-Only gradient
+Propagation</em>, with the paper's numbers beside those measured here, and what differs and why. Every number on this
+page comes from the <code>results.json</code> files beside it.</p>
+<nav>{links}</nav>
+<p class="faint">{escape(str(machine["processor"]))}, {machine["cores"]} cores; {versions}; revision
+{escape(str(provenance.get("git") or "unknown"))}</p>
+{body}
+</main></body></html>
+"""
+
+
+def _section(experiment: Experiment, found: dict[str, tuple[Path, dict[str, Any]]]) -> str:
+    parts = [f'<section id="{experiment.name}"><h2>{escape(experiment.title)}</h2>']
+    if experiment.remarks:
+        parts.append("<ul>" + "".join(f"<li>{escape(remark)}</li>" for remark in experiment.remarks) + "</ul>")
+    for protocol, (folder, stored) in found.items():
+        config = stored["config"]
+        if len(found) > 1 or protocol == "paper":
+            parts.append(
+                f"<h3>{'Our protocol' if protocol == 'ours' else 'The protocol of the paper, as measured'}</h3>"
+            )
+        parts += [_table(rows) for rows in experiment.tables(stored["trials"])]
+        total = sum(record["seconds"] for record in stored["trials"])
+        quick = "; a quick run with fewer trials" if config["quick"] else ""
+        parts.append(
+            f'<p class="note">{len(stored["trials"])} trials, {total:.0f} s of computing; seed {config["seed"]}'
+        )
+        parts.append(f"{quick}. <code>{escape(folder.name)}/results.json</code></p>")
+        parts.append(_figures(folder))
+    return "".join(parts) + "</section>"
+
+
+def _table(rows: Rows) -> str:
+    head = "".join(f"<th>{escape(text)}</th>" for text in rows.headings)
+    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows.rows)
+    notes = "".join(f'<p class="note">{escape(note)}</p>' for note in rows.notes)
+    caption = f"<caption>{escape(rows.title)}</caption>"
+    table = f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return f'<div class="scroll">{table}</div>{notes}'
+
+
+def _figures(folder: Path) -> str:
+    try:
+        listed = json.loads((folder / "figures.json").read_text())
+    except (OSError, ValueError):
+        return ""
+    shown = []
+    for figure in listed:
+        path = folder / Path(str(figure["file"])).name
+        if not path.exists():
+            continue
+        kind = {"gif": "gif", "png": "png"}[path.suffix.removeprefix(".")]
+        data = base64.b64encode(path.read_bytes()).decode()
+        wide = "" if path.name.startswith(("regions", "learning-", "adjacency")) else ' class="wide"'
+        alt = escape(figure["caption"])
+        image = f'<img src="data:image/{kind};base64,{data}" alt="{alt}">'
+        shown.append(f"<figure{wide}>{image}<figcaption>{alt}</figcaption></figure>")
+    return f'<div class="figures">{"".join(shown)}</div>' if shown else ""

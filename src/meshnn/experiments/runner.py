@@ -1,0 +1,150 @@
+"""Runs the trials that are missing, here or in other processes or machines, then draws what is saved."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from meshnn.errors import MeshError
+from meshnn.experiments.experiment import Experiment, Figure, Options, Record, Rows, Task
+from meshnn.experiments.results import Results, read_results, write_text
+from meshnn.experiments.tables import markdown
+
+__all__ = ["BACKENDS", "Outcome", "folder_of", "run"]
+
+BACKENDS = ("loky", "threading", "multiprocessing", "dask", "ray")
+
+
+class Outcome(NamedTuple):
+    """What a run left."""
+
+    folder: Path
+    tables: list[Rows]
+    figures: list[Figure]
+
+
+def folder_of(out: Path, experiment: Experiment, options: Options) -> Path:
+    """Where its results are: a folder for each experiment, and another for the paper's protocol."""
+    return out / (experiment.name if options.protocol == "ours" else f"{experiment.name}-{options.protocol}")
+
+
+def run(
+    experiment: Experiment,
+    options: Options,
+    out: Path,
+    jobs: int = 1,
+    backend: str = "loky",
+    progress: Callable[[int, int, str], None] | None = None,
+) -> Outcome:
+    """Run what is missing and save it trial by trial; then the table and the figures, from what was saved.
+
+    Parameters
+    ----------
+    experiment, options : Experiment, Options
+    out : Path
+        The folder of all experiments.
+    jobs : int
+        Trials at a time.
+    backend : str
+        Of joblib: "loky" (processes), "threading", "multiprocessing", "dask" or "ray"; the last two may be followed by
+        a colon and the address of a cluster.
+    progress : function of (trials done, trials in all, what was done), optional
+    """
+    trials = options.trials or (experiment.quick_trials if options.quick else experiment.trials)
+    options = replace(options, trials=trials)
+    folder = folder_of(out, experiment, options)
+    results = Results(folder, experiment, options)
+    tasks = experiment.plan(options)
+    missing = [task for task in tasks if task.key not in results.records]
+    tell = progress or (lambda done, total, what: None)
+    done = len(tasks) - len(missing)
+    tell(done, len(tasks), "")
+    if missing:
+        if experiment.prepare is not None:
+            experiment.prepare(options, lambda text: tell(done, len(tasks), text))
+        for record in _records(experiment, options, missing, jobs, backend):
+            results.add(record)
+            done += 1
+            tell(done, len(tasks), record["key"])
+        results.order([task.key for task in tasks])
+    # from the file, not from what is remembered: it must say all there is to draw
+    stored = {record["key"]: record for record in read_results(results.path)["trials"]}
+    return conclude(experiment, folder, [stored[task.key] for task in tasks])
+
+
+def conclude(experiment: Experiment, folder: Path, records: list[Record]) -> Outcome:
+    """Table and figures of saved records."""
+    tables = experiment.tables(records)
+    write_text(folder / "table.md", markdown(tables))
+    figures = experiment.draw(records, folder)
+    listed = [{"file": figure.path.name, "caption": figure.caption} for figure in figures]
+    write_text(folder / "figures.json", json.dumps(listed, indent=1) + "\n")
+    return Outcome(folder, tables, figures)
+
+
+def _records(experiment: Experiment, options: Options, tasks: list[Task], jobs: int, backend: str) -> Iterator[Record]:
+    """The records of the tasks, each as soon as it is there."""
+    if jobs == 1 and backend == "loky":
+        for task in tasks:
+            yield _trial(experiment, options, task)
+        return
+    from joblib import Parallel, delayed
+
+    with _backend(backend, jobs):
+        # unordered: a slow trial does not keep those that are done from being saved
+        parallel = Parallel(return_as="generator_unordered", batch_size=1, pre_dispatch="2*n_jobs")
+        yield from parallel(delayed(_trial)(experiment, options, task) for task in tasks)
+
+
+def _trial(experiment: Experiment, options: Options, task: Task) -> Record:
+    began = time.perf_counter()
+    try:
+        numbers = experiment.run(task.parameters, options)
+    except MeshError as error:
+        raise MeshError(f"{experiment.name}, trial {task.key}: {error}") from None
+    seconds = round(time.perf_counter() - began, 4)
+    return {"key": task.key, "parameters": task.parameters, "numbers": numbers, "seconds": seconds}
+
+
+@contextmanager
+def _backend(backend: str, jobs: int) -> Iterator[None]:
+    from joblib import parallel_config
+
+    name, _, address = backend.partition(":")
+    if name not in BACKENDS:
+        raise MeshError(f"unknown backend {name!r}. Choose one of {', '.join(BACKENDS)}")
+    with ExitStack() as stack:
+        if name == "dask":
+            stack.enter_context(_dask(address, jobs))
+        elif name == "ray":
+            _ray(address)
+        stack.enter_context(parallel_config(backend=name, n_jobs=jobs))
+        yield
+
+
+def _dask(address: str, jobs: int) -> Any:
+    try:
+        from distributed import Client
+    except ImportError:
+        raise MeshError("--backend dask needs dask.distributed; pip install 'dask[distributed]'") from None
+    try:
+        if address:
+            return Client(address, set_as_default=True)
+        return Client(n_workers=jobs, threads_per_worker=1, dashboard_address=None, set_as_default=True)
+    except OSError as error:
+        raise MeshError(f"cannot reach the Dask cluster {address}: {error}") from None
+
+
+def _ray(address: str) -> None:
+    try:
+        import ray
+        from ray.util.joblib import register_ray
+    except ImportError:
+        raise MeshError("--backend ray needs Ray; pip install ray") from None
+    ray.init(address=address or None, ignore_reinit_error=True)
+    register_ray()

@@ -1,0 +1,128 @@
+"""The data sets of the paper's synthetic experiments, split: ours, and as the paper's reference code makes them.
+
+Ours are seeded, balanced, shuffled and split 70/30 with every class in both parts. The reference takes the first 70% of
+the rows, whatever their order: of its spirals only points of one class are left to test on, all of them mirror images
+of points it has learned; of its double blobs, only the second group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshnn.data import synthetic
+
+__all__ = ["SETS", "DataSet", "Split", "iris_split", "stratified"]
+
+Floats = NDArray[np.float64]
+Labels = NDArray[np.int64]
+Samples = tuple[Floats, Labels]
+
+
+class Split(NamedTuple):
+    """What to learn from and what to test on."""
+
+    X: Floats
+    y: Labels
+    test_X: Floats  # noqa: N815
+    test_y: Labels
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """A data set of two features."""
+
+    title: str
+    n_classes: int
+    hidden: int  # neurons that our protocol takes
+    ours: Callable[[int], Samples]
+    reference: Callable[[int], Samples]
+    claim: str  # what the paper says
+
+    def split(self, protocol: str, seed: int) -> Split:
+        """Training and test samples of a trial."""
+        if protocol == "ours":
+            return stratified(*self.ours(seed), seed)
+        X, y = self.reference(seed)
+        count = int(0.7 * len(y))
+        return Split(X[:count], y[:count], X[count:], y[count:])
+
+
+def stratified(X: Floats, y: Labels, seed: int) -> Split:
+    """70/30, every class in both parts."""
+    from sklearn.model_selection import train_test_split
+
+    train, test = train_test_split(np.arange(len(y)), test_size=0.3, stratify=y, random_state=seed)
+    return Split(X[train], y[train], X[test], y[test])
+
+
+def iris_split(protocol: str, seed: int, trial: int) -> Split:
+    """105 flowers to learn from, 45 to test on; the reference does not stratify and tests on 40 of the 45."""
+    from sklearn.datasets import load_iris
+    from sklearn.model_selection import StratifiedShuffleSplit
+
+    X, y = load_iris(return_X_y=True)
+    X, y = np.asarray(X, np.float64), np.asarray(y, np.int64)
+    if protocol == "paper":
+        order = np.random.default_rng([seed, trial]).permutation(150)
+        return Split(X[order[:105]], y[order[:105]], X[order[105:145]], y[order[105:145]])
+    splits = StratifiedShuffleSplit(trial + 1, test_size=45, random_state=seed)  # the first ones are always the same
+    train, test = list(splits.split(X, y))[trial]
+    return Split(X[train], y[train], X[test], y[test])
+
+
+def _reference_moons(seed: int) -> Samples:
+    from sklearn.datasets import make_moons
+
+    return make_moons(1000, noise=0.1, random_state=seed)  # type: ignore[no-any-return]
+
+
+def _reference_circles(seed: int) -> Samples:
+    from sklearn.datasets import make_circles
+
+    return make_circles(1000, noise=0.1, factor=0.5, random_state=seed)  # type: ignore[no-any-return]
+
+
+def _reference_spirals(seed: int) -> Samples:
+    rng = np.random.default_rng(seed)
+    a = np.sqrt(rng.random(1000)) * np.deg2rad(780)
+    first = np.stack([-a * np.cos(a), a * np.sin(a)], axis=1) + 0.1 * rng.random((1000, 2))
+    return np.concatenate([first, -first]), np.repeat(np.arange(2), 1000)
+
+
+def _reference_blobs(seed: int) -> Samples:
+    from sklearn.datasets import make_blobs
+
+    X, y = make_blobs(1000, centers=3, cluster_std=[1.0, 2.5, 0.5], random_state=seed)[:2]
+    return X, y.astype(np.int64)
+
+
+def _reference_double_blobs(seed: int) -> Samples:
+    from sklearn.datasets import make_blobs
+
+    groups = [make_blobs(500, centers=3, cluster_std=1.0, random_state=2 * seed + k)[:2] for k in range(2)]
+    return np.concatenate([X for X, _ in groups]), np.concatenate([y for _, y in groups]).astype(np.int64)
+
+
+SETS = {
+    "moons": DataSet(
+        "Moons", 2, 5, lambda seed: synthetic.moons(1000, 0.1, random_state=seed), _reference_moons, "1.00"
+    ),
+    "circles": DataSet(
+        "Circles", 2, 5, lambda seed: synthetic.circles(1000, 0.1, random_state=seed), _reference_circles, "1.00"
+    ),
+    "spirals": DataSet(
+        "Spirals", 2, 10, lambda seed: synthetic.spirals(1000, 0.1, random_state=seed), _reference_spirals, "0.94"
+    ),
+    "blobs": DataSet(
+        "Single blobs", 3, 5, lambda seed: synthetic.blobs(1000, random_state=seed), _reference_blobs, "1.00"
+    ),
+    "double-blobs": DataSet(
+        "Double blobs", 3, 5, lambda seed: synthetic.double_blobs(1000, random_state=seed), _reference_double_blobs,
+        "1.00",
+    ),
+}  # fmt: skip

@@ -1,0 +1,75 @@
+"""Means with their intervals, and tables as Markdown."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from meshnn.experiments.experiment import Record, Rows
+
+__all__ = ["Mean", "grouped", "markdown"]
+
+
+class Mean(NamedTuple):
+    """A mean, half the width of its interval, and the standard deviation of what it is the mean of."""
+
+    value: float
+    half_width: float
+    deviation: float
+    trials: int
+
+    @classmethod
+    def of(cls, values: Iterable[float]) -> Mean:
+        """With the 95% confidence interval of Student's t: ten trials do not know their deviation well.
+
+        >>> Mean.of([1.0, 2.0, 3.0]).value
+        2.0
+        """
+        from scipy.stats import t
+
+        found = np.array(list(values), dtype=np.float64)
+        if len(found) < 2:
+            return cls(float(found.mean()), math.nan, math.nan, len(found))
+        deviation = float(found.std(ddof=1))
+        half = float(t.ppf(0.975, len(found) - 1)) * deviation / math.sqrt(len(found))
+        return cls(float(found.mean()), half, deviation, len(found))
+
+    def __str__(self) -> str:
+        return f"{self.value:.4f}" if math.isnan(self.half_width) else f"{self.value:.4f} ± {self.half_width:.4f}"
+
+
+def grouped(records: Sequence[Record], key: Callable[[Record], Any]) -> dict[Any, list[Record]]:
+    """Records by a key, in the order in which keys first come."""
+    found: dict[Any, list[Record]] = {}
+    for record in records:
+        found.setdefault(key(record), []).append(record)
+    return found
+
+
+def markdown(tables: Iterable[Rows]) -> str:
+    """Tables as Markdown.
+
+    >>> print(markdown([Rows("Title", ("a", "b"), [("1", "2")], ("A note.",))]), end="")
+    **Title**
+    <BLANKLINE>
+    | a | b |
+    |---|---|
+    | 1 | 2 |
+    <BLANKLINE>
+    A note.
+    """
+    texts = []
+    for table in tables:
+        lines = [f"**{table.title}**", "", _line(table.headings), "|" + "---|" * len(table.headings)]
+        lines += [_line(row) for row in table.rows]
+        for note in table.notes:
+            lines += ["", note]
+        texts.append("\n".join(lines) + "\n")
+    return "\n".join(texts)
+
+
+def _line(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"

@@ -1,0 +1,375 @@
+"""The paper's experiments: small runs of each, taken up again, drawn, and told as they were measured."""
+
+import gzip
+import hashlib
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from meshnn import MeshError
+from meshnn.data import images as image_data
+from meshnn.data import synthetic
+from meshnn.data.images import File
+from meshnn.experiments import features as features_module
+from meshnn.experiments.experiment import Options, Rows
+from meshnn.experiments.images import NETS, net_of
+from meshnn.experiments.registry import EXPERIMENTS
+from meshnn.experiments.report import write_report
+from meshnn.experiments.results import revision
+from meshnn.experiments.runner import run
+from meshnn.experiments.sets import SETS, iris_split
+from meshnn.experiments.tables import Mean, markdown
+
+
+def results_of(folder):
+    return json.loads((folder / "results.json").read_text())
+
+
+def numbers_of(folder):
+    """By trial, without what differs from run to run."""
+    return {
+        record["key"]: {k: v for k, v in record["numbers"].items() if k != "seconds"}
+        for record in results_of(folder)["trials"]
+    }
+
+
+def assert_not_blank(folder):
+    from PIL import Image
+
+    pictures = [*folder.glob("*.png"), *folder.glob("*.gif")]
+    assert pictures
+    for path in pictures:
+        with Image.open(path) as image:
+            pixels = np.asarray(image.convert("RGB"), np.float64)
+        assert pixels.std() > 10, path
+        assert len(np.unique(pixels.reshape(-1, 3), axis=0)) > 5, path
+
+
+# -- data ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", list(SETS))
+def test_our_splits_are_balanced_seeded_and_apart(name):
+    split = SETS[name].split("ours", 3)
+    again, other = SETS[name].split("ours", 3), SETS[name].split("ours", 4)
+    for a, b in zip(split, again, strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert not np.array_equal(split.X, other.X)
+    assert len(split.y) == 700
+    assert len(split.test_y) == 300
+    for part in (split.y, split.test_y):
+        counts = np.bincount(part, minlength=SETS[name].n_classes)
+        assert counts.max() - counts.min() <= 2
+    seen = {tuple(point) for point in split.X}
+    assert not seen & {tuple(point) for point in split.test_X}
+    assert not seen & {tuple(-point) for point in split.test_X}  # nor a mirror image
+
+
+def test_the_traps_of_the_reference_are_there_as_described():
+    spirals = SETS["spirals"].split("paper", 0)
+    assert set(spirals.test_y.tolist()) == {1}
+    learned = {tuple(point) for point in spirals.X}
+    assert all(tuple(-point) in learned for point in spirals.test_X)
+    flowers = iris_split("paper", 0, 0)
+    assert (len(flowers.y), len(flowers.test_y)) == (105, 40)
+
+
+def test_iris_splits_do_not_depend_on_how_many_there_are():
+    few, many = iris_split("ours", 0, 1), iris_split("ours", 0, 4)
+    assert (np.bincount(few.y) == 35).all()
+    assert (np.bincount(many.test_y) == 15).all()
+    np.testing.assert_array_equal(few.X, iris_split("ours", 0, 1).X)
+    assert not np.array_equal(few.X, many.X)
+
+
+def test_generators():
+    X, y = synthetic.circles(400, noise=0.0, random_state=0)
+    np.testing.assert_allclose(np.hypot(*X.T), np.where(y == 1, 0.5, 1.0))
+    X, y = synthetic.moons(400, noise=0.0, random_state=0)
+    np.testing.assert_allclose(np.hypot(*X[y == 0].T), 1.0)
+    np.testing.assert_allclose(np.hypot(*(X[y == 1] - [1.0, 0.5]).T), 1.0)
+    X, y = synthetic.blobs(3000, random_state=0)
+    for label, (center, std) in enumerate(zip(synthetic.BLOBS, (1.0, 2.5, 0.5), strict=True)):
+        np.testing.assert_allclose(X[y == label].mean(axis=0), center, atol=0.3)
+        np.testing.assert_allclose(X[y == label].std(axis=0), std, rtol=0.1)
+    a, b = (synthetic.blobs(100, "random", random_state=seed)[0] for seed in (0, 1))
+    assert np.abs(a.mean(axis=0) - b.mean(axis=0)).max() > 0.5
+    X, y = synthetic.double_blobs(600, random_state=0)
+    for label in range(3):  # two clouds, opposite each other
+        assert np.abs(X[y == label].mean(axis=0)).max() < 0.5
+        assert np.hypot(*X[y == label].T).mean() > 7
+    with pytest.raises(MeshError, match="centers must be 3 points"):
+        synthetic.blobs(10, [(0, 0)])
+    with pytest.raises(MeshError, match='centers must be points or "random"'):
+        synthetic.blobs(10, "somewhere")
+
+
+# -- each of them, small ----------------------------------------------------------------------------------------------
+
+
+def test_equivalence(tmp_path):
+    outcome = run(EXPERIMENTS["equivalence"], Options(trials=3), tmp_path)
+    rows = outcome.tables[0].rows
+    assert len(rows) == 2 * 5 * 4 + 1
+    assert {row[-1] for row in rows[:-1]} == {"yes"}
+    assert_not_blank(outcome.folder)
+
+
+def test_synthetic(tmp_path):
+    outcome = run(EXPERIMENTS["synthetic"], Options(trials=1), tmp_path)
+    for record in results_of(outcome.folder)["trials"]:
+        assert record["numbers"]["accuracy"] > 0.95, record["key"]
+    assert_not_blank(outcome.folder)
+    assert len(outcome.figures) == 15
+    for path in outcome.folder.glob("*.gif"):
+        assert path.stat().st_size < 3_000_000
+    grey = next(path for path in outcome.folder.glob("*-grey.png"))
+    from PIL import Image
+
+    with Image.open(grey) as image:
+        red, green, blue = (np.asarray(part, int) for part in image.convert("RGB").split())
+    assert np.abs(red - green).max() <= 30  # letters are a bluish black
+    assert np.abs(red - blue).max() <= 30
+
+
+def test_spirals_hidden_and_its_table(tmp_path):
+    """The numbers of the table are those of the results, computed anew."""
+    few = replace(EXPERIMENTS["spirals-hidden"], plan=_few(EXPERIMENTS["spirals-hidden"].plan, ("paper/", "lm/5")))
+    with pytest.raises(KeyError):  # a table of half the trials is none
+        run(few, Options(trials=2), tmp_path / "half")
+    outcome = run(EXPERIMENTS["spirals-hidden"], Options(trials=2, protocol="paper"), tmp_path)
+    trials = results_of(outcome.folder)["trials"]
+    table = (outcome.folder / "table.md").read_text()
+    for hidden in (5, 7, 10, 13, 15):
+        values = [r["numbers"]["accuracy"] for r in trials if r["parameters"]["hidden"] == hidden]
+        half = 12.706204736 * abs(values[0] - values[1]) / 2  # Student's t with one degree of freedom
+        want = f"{sum(values) / 2:.4f} ± {half:.4f}"
+        assert re.search(rf"\| {hidden} \| [^|]* \| {re.escape(want)} \|", table), (want, table)
+    assert_not_blank(outcome.folder)
+
+
+def _few(plan, beginnings):
+    return lambda options: [task for task in plan(options) if task.key.startswith(beginnings)]
+
+
+def test_iris(tmp_path):
+    for protocol in ("ours", "paper"):
+        outcome = run(EXPERIMENTS["iris"], Options(trials=2, protocol=protocol), tmp_path)
+        assert_not_blank(outcome.folder)
+    curve = results_of(tmp_path / "iris")["trials"][0]["numbers"]["curve"]
+    assert curve["loss"][0] > 3 * curve["loss"][-1]
+    assert len(curve["epoch"]) == len(curve["test_accuracy"])
+
+
+@pytest.fixture
+def small_images(tmp_path, monkeypatch):
+    """Both image sets with few pictures: a bar at a height that depends on the class, and noise."""
+    rng = np.random.default_rng(0)
+    for name in ("mnist", "fashion-mnist"):
+        folder = tmp_path / "data" / name
+        folder.mkdir(parents=True)
+        files = []
+        for part, count in (("train", 900), ("t10k", 200)):
+            labels = np.arange(count) % 10
+            pictures = rng.integers(0, 60, (count, 28, 28))
+            for k, label in enumerate(labels):
+                pictures[k, 2 * label + 3 : 2 * label + 8] = 230
+            for kind, array in (("images-idx3", pictures), ("labels-idx1", labels)):
+                content = bytes([0, 0, 8, array.ndim]) + b"".join(int(n).to_bytes(4, "big") for n in array.shape)
+                content += array.astype(np.uint8).tobytes()
+                (folder / f"{part}-{kind}-ubyte.gz").write_bytes(gzip.compress(content))
+                files.append(File(f"{part}-{kind}-ubyte", array.shape, hashlib.sha256(content).hexdigest()))
+        names = ("train_images", "train_labels", "test_images", "test_labels")
+        source = replace(image_data.DATASETS[name], **dict(zip(names, files, strict=True)))
+        monkeypatch.setitem(image_data.DATASETS, name, source)
+    return Options(trials=1, quick=True, data=tmp_path / "data", cache=tmp_path / "cache")
+
+
+def test_images(small_images, tmp_path, monkeypatch):
+    pytest.importorskip("torch")
+    outcome = run(EXPERIMENTS["images"], small_images, tmp_path / "out")
+    assert_not_blank(outcome.folder)
+    found = numbers_of(outcome.folder)
+    for net, (_, connections, _, _) in NETS.items():
+        assert found[f"mnist/{net}/3/0"]["edges"] == connections
+    assert found["mnist/mesh-1044/2/0"]["live"] < 600 < found["mnist/mesh-1044/3/0"]["live"]
+    for place in ("mnist/mesh-1044/2/0", "fashion-mnist/mesh-1044/3/0", "mnist/mlp-1047/3/0"):
+        same = [found[place]["accuracy"], *(found[f"{place}/{way}"]["accuracy"] for way in ("adjoint", "torch"))]
+        assert max(same) - min(same) <= 0.01, same
+        assert same[0] > 0.3  # of ten classes
+    # the auto-encoder is not trained again, whatever else changes
+    monkeypatch.setattr(features_module, "_compute", None)
+    run(EXPERIMENTS["images"], replace(small_images, protocol="paper"), tmp_path / "out")
+    assert len(list((tmp_path / "cache").glob("*.npz"))) == 2
+    next((tmp_path / "cache").glob("mnist*.npz")).write_bytes(b"not a zip file")
+    with pytest.raises(MeshError, match="delete the file to compute them anew"):
+        run(EXPERIMENTS["images"], small_images, tmp_path / "third")
+
+
+def test_connections_of_the_nets():
+    for net, connections in (("mesh-798", 798), ("mlp-797", 797), ("mesh-1044", 1044), ("mlp-1047", 1047)):
+        assert net_of(net, 0).n_edges == connections
+    assert net_of("mesh-798", 0) != net_of("mesh-798", 1)
+    t = net_of("mesh-1044", 0)
+    hidden_to_hidden = (t.src > 32) & (t.src < 83) & (t.dst < 83)
+    assert t.dead_edges(2)[hidden_to_hidden].all()
+
+
+def test_images_say_which_files_are_missing(tmp_path):
+    (tmp_path / "data").mkdir()
+    options = Options(trials=1, quick=True, data=tmp_path / "data", cache=tmp_path)
+    with pytest.raises(MeshError, match=r"MNIST is not complete: put train-images-idx3-ubyte.gz, .* into .*mnist"):
+        run(EXPERIMENTS["images"], options, tmp_path / "out")
+
+
+# -- processes ---------------------------------------------------------------------------------------------------------
+
+
+def reproduce(*arguments, **more):
+    command = [sys.executable, "-m", "meshnn", "reproduce", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, **more)
+
+
+def test_a_killed_run_goes_on(tmp_path):
+    command = [
+        sys.executable,
+        "-m",
+        "meshnn",
+        "reproduce",
+        "iris",
+        "--trials",
+        "5",
+        "--jobs",
+        "1",
+        "--out",
+        str(tmp_path),
+    ]
+    path = tmp_path / "iris" / "results.json"
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    while process.poll() is None and not path.exists():
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.communicate(timeout=60)
+    first = results_of(tmp_path / "iris")["trials"]
+    assert 1 <= len(first) < 5
+    assert not (tmp_path / "iris" / "table.md").exists()  # numbers first
+    done = reproduce("iris", "--trials", 5, "--jobs", 1, "--out", tmp_path)
+    assert done.returncode == 0, done.stderr
+    both = {record["key"]: record for record in results_of(tmp_path / "iris")["trials"]}
+    assert len(both) == 5
+    assert all(both[record["key"]] == record for record in first)  # not run again
+    run(EXPERIMENTS["iris"], Options(trials=5), tmp_path / "whole")
+    assert numbers_of(tmp_path / "iris") == numbers_of(tmp_path / "whole" / "iris")
+
+
+@pytest.mark.parametrize("backend", ["loky", "dask"])
+def test_other_processes_give_the_same_numbers(backend, tmp_path):
+    if backend == "dask":
+        pytest.importorskip("distributed")
+    here = run(EXPERIMENTS["iris"], Options(trials=3), tmp_path / "here").folder
+    done = reproduce("iris", "--trials", 3, "--jobs", 2, "--backend", backend, "--out", tmp_path / "there")
+    assert done.returncode == 0, done.stderr
+    assert numbers_of(here) == numbers_of(tmp_path / "there" / "iris")
+    keys = [record["key"] for record in results_of(tmp_path / "there" / "iris")["trials"]]
+    assert keys == ["0", "1", "2"]  # as planned, whichever was done first
+
+
+def test_more_trials_keep_those_that_are_there(tmp_path):
+    calls = []
+
+    def counted(done, total, what):
+        calls.append((done, total))
+
+    run(EXPERIMENTS["iris"], Options(trials=1), tmp_path)
+    run(EXPERIMENTS["iris"], Options(trials=3), tmp_path, progress=counted)
+    assert calls == [(1, 3), (2, 3), (3, 3)]
+    calls.clear()
+    outcome = run(EXPERIMENTS["iris"], Options(trials=2), tmp_path, progress=counted)
+    assert calls == [(2, 2)]
+    assert outcome.tables[0].rows[0][0] == "2"
+
+
+def test_what_is_refused(tmp_path):
+    run(EXPERIMENTS["iris"], Options(trials=1), tmp_path)
+    with pytest.raises(MeshError, match=r"holds results of another run \(config .*'seed': 0.*'seed': 1.*another --out"):
+        run(EXPERIMENTS["iris"], Options(trials=1, seed=1), tmp_path)
+    with pytest.raises(MeshError, match="unknown backend 'lokky'"):
+        run(EXPERIMENTS["iris"], Options(trials=2), tmp_path, jobs=2, backend="lokky")
+    path = tmp_path / "iris" / "results.json"
+    path.write_text("{")
+    with pytest.raises(MeshError, match=r"cannot read .*results.json .*delete it"):
+        run(EXPERIMENTS["iris"], Options(trials=1), tmp_path)
+    path.write_text("[]")
+    with pytest.raises(MeshError, match="is not a results file"):
+        run(EXPERIMENTS["iris"], Options(trials=1), tmp_path)
+    with pytest.raises(MeshError, match="holds no results; run meshnn reproduce"):
+        write_report(tmp_path / "nothing")
+    for arguments, message in (
+        (("synthetics",), "unknown experiment 'synthetics'; did you mean 'synthetic'"),
+        (("iris", "--trials", "0"), "--trials must be a whole number of at least 1"),
+        (("iris", "--out", str(path)), "is a file; name a folder"),
+    ):
+        done = reproduce(*arguments)
+        assert done.returncode == 2
+        assert message in done.stderr
+        assert len(done.stderr.strip().splitlines()) == 1
+
+
+# -- report ------------------------------------------------------------------------------------------------------------
+
+
+class Page(HTMLParser):
+    """Collects what a page refers to and whether its tags match."""
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.sources, self.text = [], [], []
+
+    def handle_starttag(self, tag, attributes):
+        if tag not in ("meta", "img"):
+            self.open.append(tag)
+        self.sources += [value for name, value in attributes if name in ("src", "href")]
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+
+def test_the_report_holds_all_there_is_and_needs_nothing_else(tmp_path):
+    run(EXPERIMENTS["iris"], Options(trials=2), tmp_path)
+    run(EXPERIMENTS["iris"], Options(trials=2, protocol="paper"), tmp_path)
+    run(EXPERIMENTS["equivalence"], Options(trials=2), tmp_path)
+    done = reproduce("report", "--out", tmp_path)
+    assert done.returncode == 0, done.stderr
+    path = Path(done.stdout.strip().removeprefix("report written to "))
+    assert path == (tmp_path / "report.html").resolve()
+    page = Page()
+    page.feed(path.read_text())
+    assert page.open == []
+    assert all(source.startswith(("data:image/", "#")) for source in page.sources)
+    assert sum(source.startswith("data:image/") for source in page.sources) == 3
+    text = " ".join(page.text)
+    for folder in ("iris", "iris-paper", "equivalence"):
+        table = (tmp_path / folder / "table.md").read_text()
+        for cell in re.findall(r"(?<=\| )[^|\n]+(?= \|)", table):
+            assert cell in text, cell
+
+
+def test_tables_and_means():
+    mean = Mean.of([0.9, 0.95, 1.0])
+    assert str(mean) == "0.9500 ± 0.1242"  # t = 4.3027 with two degrees of freedom
+    assert str(Mean.of([0.5])) == "0.5000"
+    assert "a \\| b" in markdown([Rows("t", ("x",), [("a | b",)])])
+    found = revision()
+    assert found is None or re.fullmatch(r"[0-9a-f]{40}\+?", found)
