@@ -272,7 +272,7 @@ IMAGES = Experiment(
         "gradients forward-only.",
         "2 ticks are the paper's n_t = 3. At 2 ticks every hidden-to-hidden edge is dead: its effect cannot reach an "
         "output in time, its gradient is exactly zero. At 3 ticks they live.",
-        "At an equal number of connections, random edges lose against layers: the paper's own comparison, repeated "
-        "with enough training for both, comes out the other way.",
+        "The paper finds its meshes ahead of layered nets with as many connections. With enough training for both, "
+        "random edges are behind at 2 ticks, and at 3 about level on MNIST and just behind on Fashion-MNIST.",
     ),
 )
