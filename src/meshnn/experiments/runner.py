@@ -129,13 +129,14 @@ def _backend(backend: str, jobs: int) -> Iterator[None]:
 
 def _dask(address: str, jobs: int) -> Any:
     try:
-        from distributed import Client
+        import distributed
     except ImportError:
         raise MeshError("--backend dask needs dask.distributed; pip install 'dask[distributed]'") from None
+    client: Any = distributed.Client  # it has no types
     try:
         if address:
-            return Client(address, set_as_default=True)
-        return Client(n_workers=jobs, threads_per_worker=1, dashboard_address=None, set_as_default=True)
+            return client(address, set_as_default=True)
+        return client(n_workers=jobs, threads_per_worker=1, dashboard_address=None, set_as_default=True)
     except OSError as error:
         raise MeshError(f"cannot reach the Dask cluster {address}: {error}") from None
 
