@@ -19,6 +19,7 @@ from meshnn.plan.cost import METHODS
 from meshnn.planner import Planner
 from meshnn.topology import Topology
 from meshnn.topology.builders import Seed
+from meshnn.topology.lineage import Lineage
 
 __all__ = ["Mesh"]
 
@@ -78,6 +79,7 @@ class Mesh:
         if not isinstance(topology, Topology):
             raise MeshError(f"topology must be a Topology, got {type(topology).__name__}; see Topology.from_adjacency")
         self._topology = topology
+        self.lineage_: Lineage | None = None  # how training came to this graph, if it changed it
         self._dtype = checks.as_dtype(dtype)
         self._codes = checks.activation_codes(topology, activation, output_activation)
         self._planner = Planner(topology, self._codes, self._dtype)
@@ -132,8 +134,12 @@ class Mesh:
         kinds = np.zeros(t.n_neurons, np.uint8)
         kinds[t.n_clamped :] = [names.index(name) for name in self.activations]
         header = {"n_inputs": t.n_inputs, "n_hidden": t.n_hidden, "n_outputs": t.n_outputs, "bias": t.bias}
-        more = {"ticks": self.ticks, "activations": names, "dtype": self._dtype.name}
-        return header | more, {"src": t.src, "dst": t.dst, "weights": self._weights.copy(), "activations": kinds}
+        more: dict[str, Any] = {"ticks": self.ticks, "activations": names, "dtype": self._dtype.name}
+        arrays: dict[str, Array] = {"src": t.src, "dst": t.dst, "weights": self._weights.copy(), "activations": kinds}
+        if self.lineage_ is not None:
+            more["lineage"], steps = self.lineage_.to_parts()
+            arrays |= {f"lineage.{name}": array for name, array in steps.items()}
+        return header | more, arrays
 
     @classmethod
     def from_parts(cls, header: dict[str, Any], arrays: dict[str, Array]) -> Mesh:
@@ -153,6 +159,9 @@ class Mesh:
         codes = np.array([ACTIVATIONS[known("activation", name, ACTIVATIONS)] for name in used], np.int64)
         mesh._codes[topology.n_clamped :] = codes[kinds[topology.n_clamped :]]
         mesh._planner = Planner(topology, mesh._codes, mesh._dtype)
+        if "lineage" in header:
+            steps = {name.removeprefix("lineage."): a for name, a in arrays.items() if name.startswith("lineage.")}
+            mesh.lineage_ = Lineage.from_parts(header["lineage"], steps, topology)
         return mesh
 
     # -- what it is ----------------------------------------------------------------------------------------------
@@ -222,16 +231,43 @@ class Mesh:
         same = (old.n_inputs, old.n_hidden, old.n_outputs, old.bias)
         if (topology.n_inputs, topology.n_hidden, topology.n_outputs, topology.bias) != same:
             raise MeshError(f"rewire keeps the neurons ({old!r}), got {topology!r}; build a new Mesh instead")
-        topology.check_reachable(self.ticks)
         if weights is None:
             n = old.n_neurons
             before, after = old.dst * n + old.src, topology.dst * n + topology.src
             weights = np.zeros(topology.n_edges, dtype=self._dtype)
             _, kept_old, kept_new = np.intersect1d(before, after, assume_unique=True, return_indices=True)
             weights[kept_new] = self._weights[kept_old]
+        self.become(topology, weights, np.arange(topology.n_hidden))
+
+    def become(self, topology: Topology, weights: ArrayLike, hidden: NDArray[np.int64]) -> None:
+        """Change graph and hidden neurons in place; `hidden` says which neuron each of them was, -1 for new ones.
+
+        New neurons have the activation of the first hidden neuron there was (relu if there was none).
+        """
+        topology.check_reachable(self.ticks)
         fresh = checks.as_weights(weights, topology.n_edges, self._dtype)
+        old, clamped = self._topology, self._topology.n_clamped
+        before = self._codes[old.hidden]
+        new = before[0] if len(before) else ACTIVATIONS["relu"]
+        inside = np.where(hidden < 0, new, before[np.maximum(hidden, 0)]) if len(before) else np.full(len(hidden), new)
+        self._codes = np.concatenate([self._codes[:clamped], inside, self._codes[old.outputs]]).astype(np.int64)
         self._topology, self._weights = topology, fresh
         self._planner = Planner(topology, self._codes, self._dtype)
+
+    def become_as(self, topology: Topology, codes: NDArray[np.int64]) -> None:
+        """Change graph and activations in place to those of an earlier moment; all weights are 0 then."""
+        kinds = np.asarray(codes)
+        if kinds.shape != (topology.n_neurons,) or not np.isin(kinds, list(ACTIVATIONS.values())).all():
+            raise MeshError(f"there must be an activation for each of {topology.n_neurons} neurons")
+        topology.check_reachable(self.ticks)
+        self._topology, self._codes = topology, kinds.astype(np.int64)
+        self._weights = np.zeros(topology.n_edges, self._dtype)
+        self._planner = Planner(topology, self._codes, self._dtype)
+
+    @property
+    def codes(self) -> NDArray[np.int64]:
+        """The activation of every neuron as a number, see `kernels.codes`."""
+        return self._codes.copy()
 
     # -- what it does --------------------------------------------------------------------------------------------
 

@@ -81,6 +81,18 @@ class Steps:
         if self.compiled:
             self._prepare()
 
+    def rewire(self, program: Program) -> None:
+        """Go on with another graph of the same inputs and outputs."""
+        self.program = program
+        was, self.compiled = (
+            self.compiled,
+            program.plan.method in COMPILED and self.size * program.work < WORTH_A_THREAD,
+        )
+        if self.compiled:
+            if not was and self.batches > 1:
+                self.X = np.require(self.X, program.dtype, ["C", "A", "W"])
+            self._prepare()
+
     def _prepare(self) -> None:
         from meshnn.kernels._row import aligned, lanes
 

@@ -29,6 +29,7 @@ from meshnn.training.first_order import FirstOrder
 from meshnn.training.reporting import reporter
 from meshnn.training.settings import FULL_UP_TO, choose_solver
 from meshnn.training.solver import Samples, State
+from meshnn.training.structure import as_policies, first_topology
 
 __all__ = ["BaseMesh"]
 
@@ -84,6 +85,7 @@ class BaseMesh(BaseEstimator):  # type: ignore[misc]
         momentum: float = 0.9,
         nesterov: bool = True,
         standardize: bool = True,
+        structure: Any = None,
     ) -> None:
         self.hidden = hidden
         self.topology = topology
@@ -112,6 +114,7 @@ class BaseMesh(BaseEstimator):  # type: ignore[misc]
         self.momentum = momentum
         self.nesterov = nesterov
         self.standardize = standardize
+        self.structure = structure
 
     # -- what the two kinds fill in ------------------------------------------------------------------------------
 
@@ -223,6 +226,7 @@ class BaseMesh(BaseEstimator):  # type: ignore[misc]
                 f"the topology has {topology.n_inputs} inputs and {topology.n_outputs} outputs, but the data have "
                 f"{n_inputs} features and {self._needs(n_outputs)}"
             )
+        topology = first_topology(as_policies(self.structure), topology)
         self._built = self._net()
         mesh = Mesh(topology, self.ticks, self.activation, self.output_activation, random_state=seed)
         live = int((~mesh.dead_edges()).sum())
@@ -271,13 +275,13 @@ class BaseMesh(BaseEstimator):  # type: ignore[misc]
         self, X: Array, targets: Array, weight: Array | None, held_out: Array | None, settings: Settings, seed: int
     ) -> Trainer:
         if held_out is None:
-            return Trainer(self.mesh_, self._samples(X, targets, weight), settings, None, seed)
+            return Trainer(self.mesh_, self._samples(X, targets, weight), settings, None, seed, self.structure)
         keep = np.ones(len(X), np.bool_)
         keep[held_out] = False
         parts = [
             self._samples(X[rows], targets[rows], None if weight is None else weight[rows]) for rows in (keep, ~keep)
         ]
-        return Trainer(self.mesh_, parts[0], settings, parts[1], seed)
+        return Trainer(self.mesh_, parts[0], settings, parts[1], seed, self.structure)
 
     def _run(self, trainer: Trainer, checkpoint: Checkpoint | None) -> None:
         """Ask for all rows, and hand them to whoever wants to see them."""

@@ -32,7 +32,7 @@ __all__ = ["freeze", "save", "thaw"]
 
 Array = NDArray[Any]
 #: Parameters that cannot be written down: a loaded estimator has them as None.
-UNSAVED = ("callbacks", "checkpoint")
+UNSAVED = ("callbacks", "checkpoint", "structure")
 #: Letters that the dtype of classes may have to spare.
 WIDEST = 1000
 _SCALING = ("x_mean", "x_scale", "y_mean", "y_scale")

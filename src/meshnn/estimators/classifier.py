@@ -68,6 +68,8 @@ class MeshClassifier(ClassifierMixin, BaseMesh):  # type: ignore[misc]
         Of sgd.
     standardize : bool
         Bring features to mean 0 and variance 1 first; the net sees them so.
+    structure : policy or list of policies, optional
+        How the graph changes while it learns: `meshnn.training.structure.Prune`, `Regrow`, `Sparsify`, `Grow`.
 
     Attributes
     ----------
@@ -118,6 +120,7 @@ class MeshClassifier(ClassifierMixin, BaseMesh):  # type: ignore[misc]
         momentum: float = 0.9,
         nesterov: bool = True,
         standardize: bool = True,
+        structure: Any = None,
     ) -> None:
         super().__init__(
             hidden=hidden,
@@ -147,6 +150,7 @@ class MeshClassifier(ClassifierMixin, BaseMesh):  # type: ignore[misc]
             momentum=momentum,
             nesterov=nesterov,
             standardize=standardize,
+            structure=structure,
         )
         self.class_weight = class_weight
 

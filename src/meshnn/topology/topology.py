@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -214,6 +214,33 @@ class Topology:
         """
         d = convert.check_dict(d)
         return cls(d["n_inputs"], d["n_hidden"], d["n_outputs"], d["edges"], bias=d["bias"])
+
+    def prune(
+        self, fraction: float = 0.0, blocks: Mapping[str, float] | None = None, random_state: builders.Seed = None
+    ) -> Topology:
+        """The graph without a share of its edges, chosen at random; exactly that share, rounded.
+
+        Parameters
+        ----------
+        fraction : float
+            Share of the edges to take out, but those of the bias.
+        blocks : dict, optional
+            Other shares for blocks of edges: {"I->H": 0.9} prunes from inputs to hidden neurons. Letters are I
+            (inputs), B (bias), H (hidden) and O (outputs).
+        random_state : int, Generator or None
+
+        Examples
+        --------
+        >>> from meshnn import Topology
+        >>> dense = Topology.mesh(32, 50, 10, self_loops=True, feedback=False)
+        >>> dense.n_edges, dense.prune(0.8, random_state=0).n_edges
+        (4980, 1044)
+        >>> dense.prune(0.5, blocks={"H->H": 1.0}, random_state=0).n_edges        # no edge between hidden neurons
+        1270
+        """
+        from meshnn.topology.pruning import prune
+
+        return prune(self, fraction, blocks, random_state)
 
     # -- facts ---------------------------------------------------------------------------------------------------
 

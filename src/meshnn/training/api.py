@@ -16,6 +16,7 @@ from meshnn.topology.builders import Seed
 from meshnn.training.history import HistoryRow
 from meshnn.training.settings import Settings
 from meshnn.training.solver import Samples
+from meshnn.training.structure.runtime import as_policies, first_topology
 from meshnn.training.trainer import Trainer
 
 __all__ = ["as_samples", "train"]
@@ -38,6 +39,7 @@ def train(
     sample_weight: ArrayLike | None = None,
     validation: tuple[ArrayLike, ArrayLike] | None = None,
     random_state: Seed = None,
+    structure: Any = None,
     **settings: Any,
 ) -> Iterator[HistoryRow]:
     """Train the weights of a mesh in place; the epochs are run as the rows are asked for: iterate over the result.
@@ -54,6 +56,8 @@ def train(
         Held-out samples; the weights with the lowest loss on them are kept.
     random_state : int, Generator or None
         Of the order of the samples and of restarts.
+    structure : policy or list of policies, optional
+        How the graph changes meanwhile, see `meshnn.training.structure`. A dense start gives the mesh new weights.
     **settings
         Those of `Settings`: solver, learning_rate, schedule, batch_size, max_epochs, l1, l2, ...
 
@@ -77,7 +81,11 @@ def train(
         chosen = Settings(**settings)
     except TypeError as error:
         raise MeshError(f"{str(error).replace('Settings.__init__()', 'train')}; see meshnn.training.Settings") from None
+    dense = first_topology(as_policies(structure), mesh.topology)
+    if dense != mesh.topology:
+        mesh.rewire(dense)
+        mesh.weights = mesh.draw_weights(random_state)
     samples = as_samples(mesh, X, y, loss, sample_weight)
     held_out = None if validation is None else as_samples(mesh, *validation, loss)
     seed = int(as_generator(random_state).integers(2**63))
-    return Trainer(mesh, samples, chosen, held_out, seed).rows()
+    return Trainer(mesh, samples, chosen, held_out, seed, structure).rows()

@@ -11,7 +11,7 @@ from meshnn.arguments import real_number, whole_number
 from meshnn.errors import MeshError
 from meshnn.mesh import Mesh
 from meshnn.training.settings import Settings
-from meshnn.training.solver import Progress, Samples, State, decode, encode
+from meshnn.training.solver import Change, Progress, Samples, State, decode, encode
 
 __all__ = ["RETRIES", "FirstOrder", "check_memory", "penalised_edges"]
 
@@ -32,13 +32,18 @@ def penalised_edges(mesh: Mesh) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     return np.ones(t.n_edges, np.bool_) if not t.bias else t.src != t.n_inputs
 
 
+def carried(origin: Any, values: Any) -> Any:
+    """What every edge had before it got its new number; 0 for new edges."""
+    return np.where(origin >= 0, values[np.maximum(origin, 0)], 0).astype(values.dtype)
+
+
 class FirstOrder:
     """`solver="adam"` and `"sgd"`."""
 
     def __init__(self, mesh: Mesh, samples: Samples, settings: Settings, solver: str, rng: np.random.Generator) -> None:
         from meshnn.kernels import steps
 
-        self.mesh, self.settings, self.rng = mesh, settings, rng
+        self.mesh, self.samples, self.settings, self.rng = mesh, samples, settings, rng
         size = settings.batch_of(samples.count)
         program = mesh.training_program(size, settings.gradient)
         self.steps = engine.Steps(program, samples.X, samples.targets, size, settings.n_threads)
@@ -62,6 +67,14 @@ class FirstOrder:
         # A small net takes as long to come back to Python as for several epochs of a full batch.
         block = int(BLOCK / (samples.count * program.work + EPOCH))
         self.every = max(1, min(settings.max_epochs // ROWS, block)) if self.steps.batches == 1 else 1
+
+    def rewire(self, change: Change) -> None:
+        """Go on after the graph has changed: edges that stayed keep what is known about their gradient."""
+        held = self.optimizer
+        held.first, held.second = (carried(change.edges, moment) for moment in (held.first, held.second))
+        held.penalised = penalised_edges(self.mesh).astype(self.mesh.dtype)
+        self.steps.rewire(self.mesh.training_program(self.steps.size, self.settings.gradient))
+        self._safe = self._now = self._snapshot()
 
     def _rates(self, epochs: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
         total = self.settings.max_epochs * self.steps.batches

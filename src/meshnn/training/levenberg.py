@@ -30,7 +30,7 @@ from meshnn.mesh import Mesh
 from meshnn.training.evidence import Evidence
 from meshnn.training.first_order import penalised_edges
 from meshnn.training.settings import Settings
-from meshnn.training.solver import Progress, Samples, State, decode, encode
+from meshnn.training.solver import Change, Progress, Samples, State, decode, encode
 
 __all__ = ["LevenbergMarquardt"]
 
@@ -70,20 +70,37 @@ class LevenbergMarquardt:
 
     def __init__(self, mesh: Mesh, samples: Samples, settings: Settings) -> None:
         self.mesh, self.samples, self.settings = mesh, samples, settings
-        self.live = np.flatnonzero(~mesh.dead_edges())
-        needed = 8.0 * len(self.live) ** 2 * (engine.threads.PARTS + 3)
-        check_fits(needed, f'solver="lm" with {len(self.live)} live edges', 'use solver="adam"')
-        self.program = mesh.jacobian_program(samples.count, settings.gradient)
-        self.forward = mesh.forward_program()
-        self.penalised = penalised_edges(mesh)[self.live].astype(np.float64)
         self.auto = isinstance(settings.l2, str)
-        self.evidence = Evidence(mesh, samples, self.live, self.penalised)
+        self._prepare()
         self.penalties = (FIRST_L2 if isinstance(settings.l2, str) else settings.l2) * self.penalised
         self.epoch = 0
         self.damping, self.growth = FIRST_DAMPING, 2.0
         self.error = self.first_error = float("nan")  # the loss without its penalty, now and at the first weights
         self.stuck, self.final = "", False  # why there is no step, and whether another l2 might change that
         self.last: Progress | None = None
+
+    def _prepare(self) -> None:
+        """All that follows from the graph."""
+        mesh, samples = self.mesh, self.samples
+        self.live = np.flatnonzero(~mesh.dead_edges())
+        self.n_edges = mesh.topology.n_edges
+        needed = 8.0 * len(self.live) ** 2 * (engine.threads.PARTS + 3)
+        check_fits(needed, f'solver="lm" with {len(self.live)} live edges', 'use solver="adam"')
+        self.program = mesh.jacobian_program(samples.count, self.settings.gradient)
+        self.forward = mesh.forward_program()
+        self.penalised = penalised_edges(mesh)[self.live].astype(np.float64)
+        self.evidence = Evidence(mesh, samples, self.live, self.penalised)
+
+    def rewire(self, change: Change) -> None:
+        """Go on after the graph has changed: edges that stayed keep their penalty, new ones get the mean of all."""
+        before, least, mean = np.zeros(self.n_edges), self.evidence.least, self.l2
+        before[self.live] = self.penalties
+        self._prepare()
+        self.evidence.least = least
+        carried = np.where(change.edges >= 0, before[np.maximum(change.edges, 0)], 0.0)[self.live]
+        self.penalties = np.where(carried > 0, carried, mean) * self.penalised
+        self.damping, self.growth, self.stuck, self.final = FIRST_DAMPING, 2.0, "", False
+        self.error = self._evaluate()[0]
 
     @property
     def l2(self) -> float:

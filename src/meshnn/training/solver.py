@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
+import numpy as np
 from numpy.typing import NDArray
 
 from meshnn.arguments import real_number
@@ -49,6 +50,21 @@ class Progress(NamedTuple):
     note: str = ""
 
 
+class Change(NamedTuple):
+    """What has become of the graph of a net."""
+
+    edges: NDArray[np.int64]  # (n_edges,) of each edge, its number before; -1 if it is new
+    hidden: NDArray[np.int64]  # (n_hidden,) of each hidden neuron, its number among those before; -1 if it is new
+
+    def after(self, earlier: Change) -> Change:
+        """Both changes as one."""
+        found = []
+        for mine, before in zip(self, earlier, strict=True):
+            known = before[np.maximum(mine, 0)] if len(before) else mine
+            found.append(np.where(mine >= 0, known, -1))
+        return Change(*found)
+
+
 class Solver(Protocol):
     """Advances the weights of a mesh."""
 
@@ -61,6 +77,10 @@ class Solver(Protocol):
 
     def advance(self, most: int) -> Progress:
         """Run some epochs, at most so many, in place."""
+        ...
+
+    def rewire(self, change: Change) -> None:
+        """Go on after the graph of the mesh has changed."""
         ...
 
     def state(self) -> State:

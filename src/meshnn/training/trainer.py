@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from meshnn.training.history import History, HistoryRow
 from meshnn.training.levenberg import LevenbergMarquardt
 from meshnn.training.settings import Choice, Settings, choose_solver
 from meshnn.training.solver import Progress, Samples, Solver, State, decode, encode
+from meshnn.training.structure.runtime import Structure, as_policies
 
 __all__ = ["Trainer"]
 
@@ -45,6 +47,8 @@ class Trainer:
         Held-out samples: the weights with the lowest loss on them are kept.
     seed : int or SeedSequence
         Of the order of the samples and of the restarts.
+    structure : policy or list of policies, optional
+        How the graph changes meanwhile, see `meshnn.training.structure`.
 
     Attributes
     ----------
@@ -60,7 +64,13 @@ class Trainer:
         settings: Settings,
         validation: Samples | None = None,
         seed: int | np.random.SeedSequence = 0,
+        structure: Any = None,
     ) -> None:
+        policies = as_policies(structure)
+        if policies and settings.n_restarts > 1:
+            raise MeshError("a graph that changes has one start; set n_restarts=1, or fit several times")
+        l1 = max((policy.l1 for policy in policies), default=0.0)
+        settings = replace(settings, l1=max(settings.l1, l1)) if l1 > settings.l1 else settings
         self.mesh, self.samples, self.settings, self.validation = mesh, samples, settings, validation
         columns = engine.columns_of(samples.targets.loss_code, mesh.topology.n_outputs)
         n_live = int((~mesh.dead_edges()).sum())
@@ -70,6 +80,9 @@ class Trainer:
         self.seconds = 0.0
         self.finished = False
         self._rng = np.random.default_rng(seed)
+        entropy = seed.entropy if isinstance(seed, np.random.SeedSequence) else seed
+        own = np.random.default_rng([*np.atleast_1d(np.asarray(entropy, dtype=object)).tolist(), 5])
+        self._structure = Structure(policies, mesh, own) if policies else None
         self._topology, self._ticks = mesh.topology, mesh.ticks
         self._graph = f"{mesh.topology._digest.hex()}, {mesh.ticks} ticks, {mesh.dtype}"
         self._restart = 0
@@ -132,6 +145,8 @@ class Trainer:
         value = progress.loss if self.validation is None else held_out
         note = progress.note or self._judge(value, progress)
         restart = self._restart
+        if self._structure is not None:
+            note = "; ".join([note, *self._edit(progress.loss)] if note else self._edit(progress.loss))
         if solver.epoch >= settings.max_epochs or self._stopped:
             self._end_start()
         self.seconds += time.perf_counter() - began
@@ -148,6 +163,28 @@ class Trainer:
             note=note,
         )
 
+    def _edit(self, loss: float) -> list[str]:
+        """Let the graph change; what was done."""
+        assert self._structure is not None
+        solver = self._solver
+        changes, words = self._structure.edit(self.mesh, self.samples, solver.epoch, self.settings.max_epochs, loss)
+        if changes:
+            whole = changes[0]
+            for change in changes[1:]:
+                whole = change.after(whole)
+            solver.rewire(whole)
+            self._topology = self.mesh.topology
+            # what was best belongs to another graph
+            self._best, self._best_value = self.mesh.weights.copy(), math.inf
+            self._plateau_value, self._best_epoch, self._fallen = math.inf, solver.epoch, 0.0
+        return words
+
+    def _goes_on(self) -> bool:
+        """Whether the graph is not what it is to be yet."""
+        if self._structure is None:
+            return False
+        return self._structure.busy(self.mesh, self.samples, self._solver.epoch, self.settings.max_epochs)
+
     _stopped = False
 
     def _judge(self, value: float, progress: Progress) -> str:
@@ -161,7 +198,7 @@ class Trainer:
             value = self._fallen = self._fallen - progress.fell
         if value < self._plateau_value - settings.tol:
             self._plateau_value, self._best_epoch = value, epoch
-        if settings.tol == 0.0:
+        if settings.tol == 0.0 or self._goes_on():
             return ""
         if finished:
             self._stopped = True
@@ -215,6 +252,9 @@ class Trainer:
         arrays |= {"weights": self.mesh.weights.copy(), "best": self._best}
         if self._kept is not None:
             arrays["kept"] = self._kept
+        if self._structure is not None:
+            values["structure"], held = self._structure.state(self.mesh)
+            arrays |= {f"structure.{name}": array for name, array in held.items()}
         return State(values, arrays), len(self.history), self.history._rows[-1:]
 
     def state(self) -> State:
@@ -232,6 +272,11 @@ class Trainer:
         values, arrays = state
         if values["graph"] != self._graph:
             raise MeshError("the checkpoint was made with another graph; does topology() draw random edges?")
+        if self._structure is not None:
+            held = {k.removeprefix("structure."): v for k, v in arrays.items() if k.startswith("structure.")}
+            self._structure.restore(self.mesh, values["structure"], held)
+            self._topology = self.mesh.topology
+            self._solver = self._begin()
         self.history = History(rows_from(values["notes"], arrays))
         self._best = self._weights_of(arrays["best"])
         self._kept = self._weights_of(arrays["kept"]) if "kept" in arrays else None

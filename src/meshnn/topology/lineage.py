@@ -1,0 +1,156 @@
+"""`Lineage`: how a graph came to be what it is, edit by edit.
+
+Neurons get and lose numbers as hidden ones come and go, so a lineage has names of its own for them: inputs and bias as
+they are numbered, hidden neurons behind them by the order of their birth, outputs -1, -2, ... from the first on.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshnn.arguments import whole_number
+from meshnn.errors import TopologyError
+from meshnn.topology.topology import Topology
+
+__all__ = ["Lineage", "Step"]
+
+IntArray = NDArray[np.int64]
+
+
+class Step(NamedTuple):
+    """One edit: when, which edges came and went (pairs of names), and why."""
+
+    epoch: int
+    added: IntArray
+    removed: IntArray
+    reason: str
+
+
+class Lineage:
+    """The first graph and all edits since.
+
+    Examples
+    --------
+    >>> from meshnn import Topology
+    >>> from meshnn.topology.lineage import Lineage
+    >>> lineage = Lineage(Topology.layered([2, 1]))
+    >>> lineage.edges_over_time()
+    [(0, 3)]
+    """
+
+    def __init__(self, topology: Topology) -> None:
+        self.n_clamped, self.n_outputs = topology.n_clamped, topology.n_outputs
+        self.born = topology.n_hidden  # hidden neurons there ever were
+        self.hidden = np.arange(topology.n_hidden, dtype=np.int64)  # when each of today's was born
+        self.first = self.named(topology)
+        self.steps: list[Step] = []
+
+    def names(self, n_hidden: int) -> IntArray:
+        """The name of every neuron of today's graph."""
+        assert n_hidden == len(self.hidden)
+        outputs = -1 - np.arange(self.n_outputs, dtype=np.int64)
+        return np.concatenate([np.arange(self.n_clamped, dtype=np.int64), self.n_clamped + self.hidden, outputs])
+
+    def named(self, topology: Topology) -> IntArray:
+        """Edges of today's graph as pairs of names."""
+        names = self.names(topology.n_hidden)
+        return np.stack([names[topology.src], names[topology.dst]], axis=1)
+
+    def record(self, epoch: int, before: IntArray, after: Topology, hidden: IntArray, reason: str) -> Step:
+        """Add an edit: the edges there were (named), the graph there is, and where its hidden neurons come from.
+
+        `hidden` holds for each hidden neuron its number among those before, or -1 if it is new.
+        """
+        fresh = hidden < 0
+        born = np.empty(len(hidden), np.int64)
+        born[~fresh] = self.hidden[hidden[~fresh]]
+        born[fresh] = self.born + np.arange(int(fresh.sum()))
+        self.born += int(fresh.sum())
+        self.hidden = born
+        now = self.named(after)
+        step = Step(epoch, _without(now, before), _without(before, now), reason)
+        self.steps.append(step)
+        return step
+
+    def edges_over_time(self) -> list[tuple[int, int]]:
+        """(epoch, number of edges) from the first graph on, once for every edit."""
+        count, found = len(self.first), [(0, len(self.first))]
+        for step in self.steps:
+            count += len(step.added) - len(step.removed)
+            found.append((step.epoch, count))
+        return found
+
+    def to_parts(self) -> tuple[dict[str, Any], dict[str, IntArray]]:
+        """A header and arrays that a file can hold."""
+        added = [step.added for step in self.steps]
+        removed = [step.removed for step in self.steps]
+        empty = np.empty((0, 2), np.int64)
+        header = {
+            "born": self.born,
+            "epochs": [step.epoch for step in self.steps],
+            "reasons": [step.reason for step in self.steps],
+        }
+        arrays = {
+            "hidden": self.hidden,
+            "first": self.first,
+            "added": np.concatenate([empty, *added]),
+            "removed": np.concatenate([empty, *removed]),
+            "counts": np.array([[len(a), len(r)] for a, r in zip(added, removed, strict=True)], np.int64).reshape(
+                -1, 2
+            ),
+        }
+        return header, arrays
+
+    @classmethod
+    def from_parts(cls, header: dict[str, Any], arrays: dict[str, NDArray[Any]], topology: Topology) -> Lineage:
+        """The inverse, for parts that may come from anywhere; it must end in the topology."""
+        self = cls(topology)
+        held = {name: arrays[name] for name in ("hidden", "first", "added", "removed", "counts")}
+        for name, array in held.items():
+            wanted = (topology.n_hidden,) if name == "hidden" else (len(array), 2)
+            if array.dtype != np.int64 or array.shape != wanted:
+                raise TopologyError(f"the lineage has {array.dtype} {array.shape} for {name}")
+        self.born = whole_number("born", header["born"], least=topology.n_hidden)
+        self.hidden, self.first = held["hidden"], held["first"]
+        epochs, reasons, counts = list(header["epochs"]), list(header["reasons"]), held["counts"]
+        right = len(epochs) == len(reasons) == len(counts) and (counts >= 0).all()
+        if not right or (counts.sum(axis=0) != [len(held["added"]), len(held["removed"])]).any():
+            raise TopologyError("the steps of the lineage do not fit together")
+        ends = np.cumsum(counts, axis=0)
+        for k, (epoch, reason) in enumerate(zip(epochs, reasons, strict=True)):
+            if not isinstance(reason, str):
+                raise TopologyError("a reason of the lineage is no text")
+            a, r = (held[name][ends[k, c] - counts[k, c] : ends[k, c]] for c, name in enumerate(("added", "removed")))
+            self.steps.append(Step(whole_number("epoch", epoch, least=0), a, r, reason))
+        if not np.array_equal(_sorted(self.last()), _sorted(self.named(topology))):
+            raise TopologyError("the lineage does not lead to the edges there are")
+        return self
+
+    def last(self) -> IntArray:
+        """The edges that the steps lead to."""
+        edges = self.first
+        for step in self.steps:
+            edges = np.concatenate([_without(edges, step.removed), step.added])
+        return edges
+
+    def graphs(self) -> list[IntArray]:
+        """The edges after every step, the first ones included."""
+        found = [self.first]
+        for step in self.steps:
+            found.append(np.concatenate([_without(found[-1], step.removed), step.added]))
+        return found
+
+
+def _keys(pairs: IntArray) -> IntArray:
+    return (pairs[:, 0] + 2**31) * 2**32 + (pairs[:, 1] + 2**31)
+
+
+def _without(pairs: IntArray, others: IntArray) -> IntArray:
+    return pairs[~np.isin(_keys(pairs), _keys(others))]
+
+
+def _sorted(pairs: IntArray) -> IntArray:
+    return np.sort(_keys(pairs))

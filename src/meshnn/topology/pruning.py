@@ -1,0 +1,55 @@
+"""Random edges taken out, block by block: pruning before training, as in the paper."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshnn.arguments import as_generator, real_number
+from meshnn.errors import TopologyError
+from meshnn.topology.builders import Seed
+from meshnn.topology.topology import Topology
+
+__all__ = ["blocks_of", "prune"]
+
+#: Letters of the kinds of neurons, in their order.
+KINDS = "IBHO"
+
+
+def blocks_of(topology: Topology) -> NDArray[np.str_]:
+    """The block of every edge: "I->H" for one from an input to a hidden neuron; B is the bias, O an output.
+
+    >>> from meshnn import Topology
+    >>> blocks_of(Topology.layered([1, 1])).tolist()
+    ['I->O', 'B->O']
+    """
+    t = topology
+    borders = [t.n_inputs, t.n_clamped, t.n_neurons - t.n_outputs]
+    letters = np.array(list(KINDS))
+    source, target = (letters[np.digitize(ends, borders)] for ends in (t.src, t.dst))
+    return np.char.add(np.char.add(source, "->"), target)
+
+
+def prune(
+    topology: Topology, fraction: float, blocks: Mapping[str, float] | None = None, random_state: Seed = None
+) -> Topology:
+    """See `Topology.prune`."""
+    share = real_number("fraction", fraction, "a number from 0 to 1", lambda v: 0 <= v <= 1)
+    given = dict(blocks or {})
+    names = blocks_of(topology)
+    known = [f"{a}->{b}" for a in KINDS for b in KINDS]
+    for name, value in given.items():
+        if name not in known:
+            raise TopologyError(f"unknown block {name!r}; a block is like 'I->H', letters from I, B (bias), H, O")
+        real_number(f"blocks[{name!r}]", value, "a number from 0 to 1", lambda v: 0 <= v <= 1)
+    rng = as_generator(random_state)
+    keep = np.ones(topology.n_edges, np.bool_)
+    # edges of blocks that are not named go together, so that their number is exact
+    together = ~np.isin(names, list(given)) & (np.char.find(names, "B->") != 0)
+    for chosen, part in [(together, share), *((names == name, float(value)) for name, value in given.items())]:
+        at = np.flatnonzero(chosen)
+        keep[rng.choice(at, size=round(part * len(at)), replace=False)] = False
+    pairs = np.stack([topology.src, topology.dst], axis=1)[keep]
+    return Topology(topology.n_inputs, topology.n_hidden, topology.n_outputs, pairs, bias=topology.bias)

@@ -1,0 +1,7 @@
+"""Topology that learns: edges and neurons that come and go while weights are trained."""
+
+from meshnn.training.structure.criteria import CRITERIA
+from meshnn.training.structure.policies import Grow, Policy, Prune, Regrow, Sparsify
+from meshnn.training.structure.runtime import Structure, as_policies, first_topology
+
+__all__ = ["CRITERIA", "Grow", "Policy", "Prune", "Regrow", "Sparsify", "Structure", "as_policies", "first_topology"]

@@ -1,0 +1,72 @@
+"""How much an edge matters: what pruning goes by."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshnn.kernels.codes import CROSS_ENTROPY
+from meshnn.mesh import Mesh
+from meshnn.training.solver import Samples
+
+__all__ = ["CRITERIA", "importance", "sample_of"]
+
+CRITERIA = ("magnitude", "movement", "saliency")
+#: Samples that gradients and Jacobians of a criterion are taken of, and numbers in a block of a Jacobian.
+SAMPLES, BLOCK = 1024, 4_000_000
+
+
+def sample_of(samples: Samples, rng: np.random.Generator, most: int = SAMPLES) -> tuple[Any, Any, Any]:
+    """Inputs, targets and weights of some of the samples, as `Mesh.gradient` takes them."""
+    count = samples.count
+    rows = np.arange(count) if count <= most else np.sort(rng.choice(count, most, replace=False))
+    X = samples.X[:, rows]
+    share = samples.targets.share[rows, 0].astype(np.float64)
+    return (X[0] if len(X) == 1 else X), samples.targets.values[rows], share / share.sum()
+
+
+def loss_of(samples: Samples) -> str:
+    """The name of the loss."""
+    return "cross_entropy" if samples.targets.loss_code == CROSS_ENTROPY else "squared_error"
+
+
+def importance(by: str, mesh: Mesh, samples: Samples, rng: np.random.Generator) -> NDArray[np.float64]:
+    """One number an edge; the edges with the smallest ones can go.
+
+    magnitude is |w|; movement is |w dE/dw|, what the loss changes by to first order if the edge goes; saliency is
+    w² d²E/dw² / 2, to second order at a minimum, with the Gauss-Newton diagonal (optimal brain damage).
+    """
+    w = mesh.weights.astype(np.float64)
+    if by == "magnitude":
+        return np.abs(w)
+    X, y, share = sample_of(samples, rng, SAMPLES if by == "movement" else SAMPLES // 2)
+    if by == "movement":
+        _, grad = mesh.gradient(X, _targets(y, samples), loss_of(samples), sample_weight=share)
+        return np.abs(w * grad)
+    return 0.5 * w**2 * _curvatures(mesh, X, share, samples)
+
+
+def _targets(y: Any, samples: Samples) -> Any:
+    return y[:, 0].astype(np.int64) if samples.targets.loss_code == CROSS_ENTROPY else y
+
+
+def _curvatures(mesh: Mesh, X: Any, share: Any, samples: Samples) -> NDArray[np.float64]:
+    """The diagonal of the Gauss-Newton matrix, from the forward Jacobian, some samples at a time."""
+    t = mesh.topology
+    total = np.zeros(t.n_edges)
+    n = X.shape[-2]
+    size = max(1, BLOCK // (t.n_edges * t.n_outputs))
+    for k in range(0, n, size):
+        part = X[..., k : k + size, :]
+        J = mesh.jacobian(part).astype(np.float64)  # (samples, outputs, edges)
+        if samples.targets.loss_code == CROSS_ENTROPY:
+            outputs = mesh.forward(part).astype(np.float64)
+            p = np.exp(outputs - outputs.max(axis=1, keepdims=True))
+            p /= p.sum(axis=1, keepdims=True)
+            each = np.einsum("no,noe->ne", p, J**2) - np.einsum("no,noe->ne", p, J) ** 2
+        else:
+            each = (J**2).sum(axis=1)
+        total += share[k : k + size] @ each
+    return total

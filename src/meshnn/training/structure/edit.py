@@ -1,0 +1,57 @@
+"""An edit of a net's graph, and what it does to the net: edges really come and go, nothing is masked."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshnn.mesh import Mesh
+from meshnn.topology import Topology
+from meshnn.training.solver import Change
+
+__all__ = ["Edit", "apply_edit"]
+
+IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
+
+
+class Edit(NamedTuple):
+    """What to change."""
+
+    remove: BoolArray  # (n_edges,) edges that go
+    add: IntArray  # (m, 2) edges that come; new hidden neurons are numbered behind the hidden ones there are
+    weights: NDArray[Any]  # (m,) theirs
+    reason: str
+    neurons: int = 0  # hidden neurons that come
+    drop: bool = False  # whether hidden neurons that are left without an edge go
+
+
+def apply_edit(mesh: Mesh, edit: Edit) -> Change:
+    """Change the mesh in place."""
+    t = mesh.topology
+    shift = np.arange(t.n_neurons)
+    shift[t.outputs] += edit.neurons  # outputs stay the last ones
+    kept = np.flatnonzero(~edit.remove)
+    pairs = np.concatenate([np.stack([shift[t.src[kept]], shift[t.dst[kept]]], axis=1), edit.add])
+    origin = np.concatenate([kept, np.full(len(edit.add), -1)])
+    weights = np.concatenate([mesh.weights[kept], np.asarray(edit.weights, mesh.dtype)])
+    hidden = np.concatenate([np.arange(t.n_hidden), np.full(edit.neurons, -1)])
+    if edit.drop:
+        pairs, hidden = _without_lone_neurons(pairs, hidden, t.n_clamped, t.n_outputs)
+    topology = Topology(t.n_inputs, len(hidden), t.n_outputs, pairs, bias=t.bias)
+    order = np.lexsort((pairs[:, 0], pairs[:, 1]))  # as a topology sorts them
+    mesh.become(topology, weights[order], hidden)
+    return Change(origin[order], hidden)
+
+
+def _without_lone_neurons(
+    pairs: IntArray, hidden: IntArray, n_clamped: int, n_outputs: int
+) -> tuple[IntArray, IntArray]:
+    n = n_clamped + len(hidden) + n_outputs
+    used = np.zeros(n, np.bool_)
+    used[pairs] = True
+    used[:n_clamped] = used[n - n_outputs :] = True
+    number = np.cumsum(used) - 1
+    return number[pairs], hidden[used[n_clamped : n - n_outputs]]

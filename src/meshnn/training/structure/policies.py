@@ -1,0 +1,392 @@
+"""`Prune`, `Regrow`, `Sparsify`, `Grow`: how a graph changes while it learns."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshnn.arguments import known, real_number, switch, whole_number
+from meshnn.errors import MeshError
+from meshnn.training.structure.criteria import CRITERIA, importance, loss_of, sample_of
+from meshnn.training.structure.edit import Edit
+from meshnn.training.structure.view import View
+
+__all__ = ["Grow", "Policy", "Prune", "Regrow", "Sparsify"]
+
+IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
+NO_EDGES = np.empty((0, 2), np.int64)
+NO_WEIGHTS = np.empty(0)
+
+
+def _share(name: str, value: float) -> float:
+    return real_number(name, value, "a number from 0 to 1", lambda v: 0 <= v <= 1)
+
+
+class Policy:
+    """A way to change a graph. `memory` is a dictionary of its own, fit for JSON, kept between the rows of a run."""
+
+    #: Whether the graph it starts from has all allowed edges.
+    dense: bool = False
+    #: Penalty on the sum of absolute weights that it needs.
+    l1: float = 0.0
+    #: Edges that may be there, see `Allowed`; None for what follows from the graph.
+    allowed: Any = None
+    #: Whether it adds edges or neurons: then neurons that are left without edges stay.
+    adds: bool = False
+
+    def busy(self, view: View, memory: dict[str, Any]) -> bool:
+        """Whether it may still change something."""
+        raise NotImplementedError
+
+    def propose(self, view: View, memory: dict[str, Any]) -> Edit | None:
+        """What to change now."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Prune(Policy):
+    """Take edges out until `to` are left.
+
+    Parameters
+    ----------
+    to : int or float
+        Edges to end with, those of the bias included; a share of the first ones if below 1.
+    start : "dense" or "given"
+        Begin with all allowed edges, or with those of the topology.
+    begin, end : float
+        Shares of the training between which edges go: many at first, few at last (a cubic in time).
+    by : "magnitude", "movement" or "saliency"
+        Which edges go. Dead ones go first, whatever their weight.
+    bias : bool
+        Whether edges of the bias may go, too; those that are dead always may.
+
+    Examples
+    --------
+    >>> from meshnn.training import structure
+    >>> structure.Prune(to=1044)
+    Prune(to=1044, start='dense', begin=0.0, end=0.6, by='magnitude', bias=False)
+    """
+
+    to: float
+    start: str = "dense"
+    begin: float = 0.0
+    end: float = 0.6
+    by: str = "magnitude"
+    bias: bool = False
+
+    def __post_init__(self) -> None:
+        if isinstance(self.to, float) and 0 < self.to < 1:
+            pass
+        else:
+            whole_number("to", self.to)
+        known("start", self.start, ("dense", "given"))
+        known("criterion", self.by, CRITERIA)
+        switch("bias", self.bias)
+        if not 0 <= _share("begin", self.begin) < _share("end", self.end):
+            raise MeshError(f"begin must lie before end, got {self.begin} and {self.end}")
+
+    @property
+    def dense(self) -> bool:  # type: ignore[override]
+        """Whether it starts with all allowed edges."""
+        return self.start == "dense"
+
+    def _budget(self, memory: dict[str, Any]) -> int:
+        return round(self.to * memory["first"]) if self.to < 1 else int(self.to)
+
+    def busy(self, view: View, memory: dict[str, Any]) -> bool:
+        """Until the end of its schedule."""
+        return not memory.get("done", False)
+
+    def propose(self, view: View, memory: dict[str, Any]) -> Edit | None:
+        """Down to what the schedule leaves by now."""
+        count = view.mesh.topology.n_edges
+        first = memory.setdefault("first", count)
+        to = self._budget(memory)
+        if to > first:
+            raise MeshError(f"Prune(to={self.to}) cannot end with {to} edges: the net begins with {first}")
+        ratio = min(max((view.progress - self.begin) / (self.end - self.begin), 0.0), 1.0)
+        keep = to + round((first - to) * (1 - ratio) ** 3)
+        if ratio >= 1.0:
+            memory["done"] = True
+        if count <= keep:
+            return None
+        scores = importance(self.by, view.mesh, view.samples, view.rng)
+        remove = weakest(view, scores, count - keep, self.bias)
+        return Edit(remove, NO_EDGES, NO_WEIGHTS, f"pruned by {self.by}", drop=not view.growing)
+
+
+@dataclass(frozen=True)
+class Regrow(Policy):
+    """Swap weak edges for absent ones that would help; the number of edges stays.
+
+    Parameters
+    ----------
+    every : int, optional
+        Epochs between two swaps; a thirtieth of the training by default.
+    fraction : float
+        Share of the edges (but those of the bias) that is swapped, at first.
+    grow : "gradient" or "random"
+        New edges are those whose gradient would be largest, or any.
+    decay : "cosine" or "constant"
+        How the fraction falls until `end`.
+    end : float
+        Share of the training after which nothing is swapped.
+    allowed : mask or Topology, optional
+        See `Allowed`.
+
+    Examples
+    --------
+    >>> from meshnn.training import structure
+    >>> structure.Regrow(fraction=0.2).grow
+    'gradient'
+    """
+
+    every: int | None = None
+    fraction: float = 0.3
+    grow: str = "gradient"
+    decay: str = "cosine"
+    end: float = 0.75
+    allowed: Any = None
+    adds = True
+
+    def __post_init__(self) -> None:
+        if self.every is not None:
+            whole_number("every", self.every)
+        _share("fraction", self.fraction)
+        _share("end", self.end)
+        known("way to grow", self.grow, ("gradient", "random"))
+        known("decay", self.decay, ("cosine", "constant"))
+
+    def busy(self, view: View, memory: dict[str, Any]) -> bool:
+        """Until its end."""
+        return view.progress < self.end
+
+    def propose(self, view: View, memory: dict[str, Any]) -> Edit | None:
+        """Swap some edges, if it is time to."""
+        every = self.every or max(1, view.max_epochs // 30)
+        if view.progress >= self.end or view.epoch - memory.get("last", 0) < every:
+            return None
+        memory["last"] = view.epoch
+        mesh = view.mesh
+        share = self.fraction * (
+            0.5 * (1 + math.cos(math.pi * view.progress / self.end)) if self.decay == "cosine" else 1
+        )
+        absent = view.absent()
+        count = min(round(share * int((~view.from_bias).sum())), len(absent))
+        if count == 0:
+            return None
+        remove = weakest(view, np.abs(mesh.weights.astype(np.float64)), count, bias=False)
+        chosen = strongest(view, absent, int(remove.sum()), self.grow)
+        return Edit(remove, absent[chosen], np.zeros(len(chosen)), f"swapped for edges of {_kind(self.grow)}")
+
+
+def _kind(grow: str) -> str:
+    return "large gradient" if grow == "gradient" else "random choice"
+
+
+@dataclass(frozen=True)
+class Sparsify(Policy):
+    """Let a penalty make weights zero, and take those edges out.
+
+    Parameters
+    ----------
+    l1 : float
+        Of the sum of absolute weights, on top of the mean loss.
+    threshold : float
+        Largest absolute weight that counts as zero.
+    begin : float
+        Share of the training before which nothing goes.
+
+    Examples
+    --------
+    >>> from meshnn.training import structure
+    >>> structure.Sparsify(l1=1e-3).threshold
+    0.0
+    """
+
+    l1: float = 1e-3
+    threshold: float = 0.0
+    begin: float = 0.1
+
+    def __post_init__(self) -> None:
+        for name in ("l1", "threshold"):
+            real_number(name, getattr(self, name), "a number of at least 0", lambda v: 0 <= v < math.inf)
+        _share("begin", self.begin)
+
+    def busy(self, view: View, memory: dict[str, Any]) -> bool:
+        """Whenever weights vanish, but it does not keep a training from stopping."""
+        return False
+
+    def propose(self, view: View, memory: dict[str, Any]) -> Edit | None:
+        """Edges whose weight has vanished."""
+        if view.progress < self.begin:
+            return None
+        vanished = (np.abs(view.mesh.weights) <= self.threshold) & ~view.from_bias
+        vanished &= ~view.protected(np.abs(view.mesh.weights.astype(np.float64)))
+        if not vanished.any():
+            return None
+        return Edit(vanished, NO_EDGES, NO_WEIGHTS, "weights vanished", drop=not view.growing)
+
+
+@dataclass(frozen=True)
+class Grow(Policy):
+    """Add hidden neurons, or edges, whenever learning slows down.
+
+    New neurons read everything with random weights and start with output weights of 0, new edges with a weight of 0:
+    what the net computes does not change. Of several random neurons the one is taken whose output edges would have the
+    largest gradient.
+
+    Parameters
+    ----------
+    to : int
+        Hidden neurons, or edges, to stop at.
+    neurons : bool
+        Grow neurons; else edges.
+    slow : float
+        Fall of the loss within `wait` rows, over the loss, below which learning counts as slow.
+    wait : int
+        Rows between two growths, at least.
+    gain : float
+        Stop when the last growth has lowered the loss by less than this share.
+    candidates : int
+        Random neurons to choose from.
+    allowed : mask or Topology, optional
+
+    Examples
+    --------
+    >>> from meshnn.training import structure
+    >>> structure.Grow(to=20).neurons
+    True
+    """
+
+    to: int
+    neurons: bool = True
+    slow: float = 0.05
+    wait: int = 8
+    gain: float = 0.02
+    candidates: int = 32
+    allowed: Any = None
+    adds = True
+
+    def __post_init__(self) -> None:
+        whole_number("to", self.to)
+        switch("neurons", self.neurons)
+        for name in ("slow", "gain"):
+            _share(name, getattr(self, name))
+        whole_number("wait", self.wait)
+        whole_number("candidates", self.candidates)
+
+    def _size(self, view: View) -> int:
+        t = view.mesh.topology
+        return t.n_hidden if self.neurons else t.n_edges
+
+    def busy(self, view: View, memory: dict[str, Any]) -> bool:
+        """Until it is large enough or growing no longer helps."""
+        return not memory.get("done", False) and self._size(view) < self.to
+
+    def propose(self, view: View, memory: dict[str, Any]) -> Edit | None:
+        """A neuron, or some edges, once the loss hardly falls."""
+        losses = memory.setdefault("losses", [])
+        if math.isfinite(view.loss):
+            losses.append(view.loss)
+        if not self.busy(view, memory) or len(losses) <= self.wait:
+            return None
+        if losses[-1 - self.wait] - losses[-1] > self.slow * abs(losses[-1 - self.wait]):
+            return None
+        before = memory.get("before")
+        if before is not None and before - losses[-1] < self.gain * before:
+            memory["idle"] = memory.get("idle", 0) + 1
+            if memory["idle"] >= 3:  # one neuron in vain may be bad luck
+                memory["done"] = True
+                return None
+        else:
+            memory["idle"] = 0
+        memory["before"] = losses[-1]
+        losses.clear()
+        return self._neuron(view) if self.neurons else self._edges(view)
+
+    def _edges(self, view: View) -> Edit | None:
+        absent = view.absent()
+        count = min(self.to - view.mesh.topology.n_edges, max(1, view.mesh.topology.n_edges // 10), len(absent))
+        if count == 0:
+            return None
+        chosen = strongest(view, absent, count, "gradient")
+        keep = np.zeros(view.mesh.topology.n_edges, np.bool_)
+        return Edit(keep, absent[chosen], np.zeros(count), "grown where the gradient is largest")
+
+    def _neuron(self, view: View) -> Edit:
+        """The best of some random neurons, by the gradient that its output edges would have."""
+        t, rng = view.mesh.topology, view.rng
+        new = t.n_clamped + t.n_hidden  # its number; outputs move up by one
+        outputs = t.outputs + 1
+        sources = np.concatenate([np.arange(t.n_clamped), t.hidden])
+        targets = np.concatenate([t.hidden, outputs])
+        if view.allowed.from_outputs:
+            sources = np.concatenate([sources, outputs])
+        into = np.stack([sources, np.full(len(sources), new)], axis=1)
+        out = np.stack([np.full(len(targets), new), targets], axis=1)
+        pairs = np.concatenate([into, out])
+        if view.allowed.self_loops:
+            pairs = np.concatenate([pairs, [[new, new]]])
+        gain = 1.0 / math.sqrt(max(len(sources), 1))
+        best, chosen = -1.0, np.zeros(len(pairs))
+        keep = np.zeros(t.n_edges, np.bool_)
+        sample = sample_of(view.samples, rng)
+        for _ in range(self.candidates):
+            weights = np.zeros(len(pairs))
+            # twice the usual: a neuron that is to do what the others do not had better not be linear
+            weights[: len(into)] = 2.0 * gain * rng.standard_normal(len(into))
+            score = view.score_of(Edit(keep, pairs, weights, "", neurons=1), sample)
+            if score > best:
+                best, chosen = score, weights
+        return Edit(keep, pairs, chosen, "a neuron grown", neurons=1)
+
+
+# -- choosing --------------------------------------------------------------------------------------------------------
+
+
+def weakest(view: View, scores: NDArray[np.float64], count: int, bias: bool) -> BoolArray:
+    """Mask of `count` edges that can go: dead ones first, then those with the smallest scores.
+
+    An edge may be the last one that keeps others alive, so dead edges are looked for again as edges go. No output loses
+    its last way from an input.
+    """
+    t = view.mesh.topology
+    remove = np.zeros(t.n_edges, np.bool_)
+    safe = view.protected(scores)
+    if not bias:
+        safe |= view.from_bias
+    rounds = 4
+    while (left := count - int(remove.sum())) > 0:
+        dead = view.dead_without(remove) & ~remove
+        if dead.any():
+            at = np.flatnonzero(dead)
+            at = at[np.argsort(scores[at], kind="stable")][:left]
+        else:
+            at = np.flatnonzero(~remove & ~safe)
+            if at.size == 0:
+                break  # nothing else may go
+            some = left if rounds <= 1 else max(1, left // 2)
+            rounds -= 1
+            at = at[np.argsort(scores[at], kind="stable")][:some]
+        remove[at] = True
+    return remove
+
+
+def strongest(view: View, absent: IntArray, count: int, grow: str) -> IntArray:
+    """Which of the absent edges to add."""
+    if grow == "random":
+        return np.sort(view.rng.choice(len(absent), count, replace=False))
+    X, y, share = sample_of(view.samples, view.rng)
+    labels = y[:, 0].astype(np.int64) if loss_of(view.samples) == "cross_entropy" else y
+    scores = np.abs(
+        view.mesh.growth_scores(X, labels, loss_of(view.samples), absent[:, 0], absent[:, 1], sample_weight=share)
+    )
+    # of equal ones (dead edges, all 0) any; the order of neurons means nothing
+    order = np.lexsort((view.rng.random(len(absent)), -scores))
+    return np.sort(order[:count])

@@ -1,0 +1,109 @@
+"""`View`: what a policy sees of a training."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshnn.kernels.codes import CROSS_ENTROPY
+from meshnn.mesh import Mesh
+from meshnn.topology import Topology
+from meshnn.training.solver import Samples
+from meshnn.training.structure.allowed import Allowed
+from meshnn.training.structure.criteria import loss_of
+from meshnn.training.structure.edit import Edit, apply_edit
+
+if TYPE_CHECKING:
+    from meshnn.topology.lineage import Lineage
+
+__all__ = ["View"]
+
+IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
+
+
+class View:
+    """A net between two rows of its history."""
+
+    def __init__(
+        self,
+        mesh: Mesh,
+        samples: Samples,
+        rng: np.random.Generator,
+        allowed: Allowed,
+        lineage: Lineage,
+        growing: bool,
+        epoch: int,
+        max_epochs: int,
+        loss: float,
+    ) -> None:
+        self.mesh, self.samples, self.rng, self.allowed, self.lineage = mesh, samples, rng, allowed, lineage
+        self.growing = growing  # whether some policy adds edges or neurons
+        self.epoch, self.max_epochs, self.loss = epoch, max_epochs, loss
+
+    @property
+    def progress(self) -> float:
+        """The share of the training that is done."""
+        return self.epoch / self.max_epochs
+
+    @property
+    def from_bias(self) -> BoolArray:
+        """Edges of the bias."""
+        t = self.mesh.topology
+        return t.src == t.n_inputs if t.bias else np.zeros(t.n_edges, np.bool_)
+
+    def absent(self) -> IntArray:
+        """Allowed edges that are not there."""
+        return self.allowed.absent(self.mesh.topology, self.lineage.hidden)
+
+    def dead_without(self, removed: BoolArray) -> BoolArray:
+        """Edges that cannot influence an output once those are gone, and those."""
+        t = self.mesh.topology
+        rest = ~removed
+        part = Topology(t.n_inputs, t.n_hidden, t.n_outputs, np.stack([t.src[rest], t.dst[rest]], axis=1), bias=t.bias)
+        dead = np.ones(t.n_edges, np.bool_)
+        dead[rest] = part.dead_edges(self.mesh.ticks, self.mesh.awake)
+        return dead
+
+    def protected(self, scores: NDArray[np.float64]) -> BoolArray:
+        """For every output the edges of a way from an input within the ticks, that with the best weakest edge."""
+        t, ticks = self.mesh.topology, self.mesh.ticks
+        safe = np.zeros(t.n_edges, np.bool_)
+        if t.bias and len(np.intersect1d(t.dst[self.from_bias], t.outputs)) == t.n_outputs:
+            return safe | (self.from_bias & (t.dst >= t.n_neurons - t.n_outputs))  # the bias reaches them all
+        best = np.full(t.n_neurons, -np.inf)
+        best[: t.n_clamped] = np.inf
+        came: list[IntArray] = []
+        usable = t.dst >= t.n_clamped
+        src, dst, at = t.src[usable], t.dst[usable], np.flatnonzero(usable)
+        for _ in range(min(ticks, t.n_neurons)):  # after k rounds, ways of at most k edges
+            value = np.minimum(best[src], scores[at])
+            order = np.lexsort((value, dst))
+            last = np.flatnonzero(np.append(np.diff(dst[order]) != 0, True))
+            step = np.full(t.n_neurons, -1)
+            ends, edges = dst[order][last], order[last]
+            better = value[edges] > best[ends]
+            step[ends[better]] = at[edges[better]]
+            best[ends[better]] = value[edges[better]]
+            came.append(step)
+        for output in t.outputs.tolist():
+            node = output
+            for step in reversed(came):
+                if step[node] >= 0:
+                    safe[step[node]] = True
+                    node = int(t.src[step[node]])
+        return safe
+
+    def score_of(self, edit: Edit, sample: tuple[Any, Any, Any]) -> float:
+        """How large the gradient of the new edges of weight 0 would be."""
+        t = self.mesh.topology
+        trial = Mesh(t, self.mesh.ticks, weights=self.mesh.weights, dtype=self.mesh.dtype)
+        trial._codes = self.mesh._codes
+        apply_edit(trial, edit)
+        X, y, share = sample
+        labels = y[:, 0].astype(np.int64) if self.samples.targets.loss_code == CROSS_ENTROPY else y
+        _, grad = trial.gradient(X, labels, loss_of(self.samples), sample_weight=share)
+        new = trial.topology.src == t.n_clamped + t.n_hidden  # what leaves the new neuron
+        return float(np.linalg.norm(grad[new].astype(np.float64)))
