@@ -23,15 +23,17 @@ class Allowed:
     Parameters
     ----------
     topology : Topology
-        Without a mask, what is allowed follows from it: everything from inputs and hidden neurons; from outputs and
-        from a neuron to itself only if it has such edges.
+        Without a mask, what is allowed follows from it: everything from inputs and hidden neurons; from outputs,
+        between them, and from a neuron to itself only if it has such edges.
     mask : array_like of bool (n_neurons, n_neurons) or Topology, optional
         `mask[i, j]`: the edge from i to j may be there. New hidden neurons may have any edge.
     """
 
     def __init__(self, topology: Topology, mask: Any = None) -> None:
         t = topology
-        self.from_outputs = bool((t.src >= t.n_neurons - t.n_outputs).any())
+        first = t.n_neurons - t.n_outputs
+        self.from_outputs = bool((t.src >= first).any())
+        self.between_outputs = bool(((t.src >= first) & (t.dst >= first)).any())
         self.self_loops = bool((t.src == t.dst).any())
         self.mask: BoolArray | None = None
         self.n_hidden = t.n_hidden  # those that the mask knows
@@ -73,6 +75,8 @@ class Allowed:
         dst, src = np.repeat(targets, len(sources)), np.tile(sources, len(targets))
         if self.mask is None:
             good = np.ones(len(src), np.bool_) if self.self_loops else src != dst
+            if not self.between_outputs:
+                good &= (src < t.outputs[0]) | (dst < t.outputs[0])
             return np.asarray(np.stack([src, dst], axis=1)[good])
         # numbers of the first graph; new neurons have none
         first = np.full(t.n_neurons, -1)

@@ -252,7 +252,7 @@ class Grow(Policy):
     wait : int
         Rows between two growths, at least.
     gain : float
-        Stop when the last growth has lowered the loss by less than this share.
+        Stop when three growths in a row have lowered the loss by less than this share of the first loss.
     candidates : int
         Random neurons to choose from.
     allowed : mask or Topology, optional
@@ -268,7 +268,7 @@ class Grow(Policy):
     neurons: bool = True
     slow: float = 0.05
     wait: int = 8
-    gain: float = 0.02
+    gain: float = 0.005
     candidates: int = 32
     allowed: Any = None
     adds = True
@@ -294,14 +294,15 @@ class Grow(Policy):
         losses = memory.setdefault("losses", [])
         if math.isfinite(view.loss):
             losses.append(view.loss)
+            memory.setdefault("first", view.loss)
         if not self.busy(view, memory) or len(losses) <= self.wait:
             return None
         if losses[-1 - self.wait] - losses[-1] > self.slow * abs(losses[-1 - self.wait]):
             return None
         before = memory.get("before")
-        if before is not None and before - losses[-1] < self.gain * before:
+        if before is not None and before - losses[-1] < self.gain * memory["first"]:
             memory["idle"] = memory.get("idle", 0) + 1
-            if memory["idle"] >= 3:  # one neuron in vain may be bad luck
+            if memory["idle"] >= 3:  # one in vain may be bad luck
                 memory["done"] = True
                 return None
         else:

@@ -1,0 +1,478 @@
+"""Graphs that change while they learn: exact budgets, the same function where nothing should change, resumable."""
+
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sklearn.base import clone
+
+import meshnn
+from meshnn import Mesh, MeshClassifier, MeshError, MeshRegressor, Topology
+from meshnn.data.synthetic import spirals
+from meshnn.storage import FileError
+from meshnn.topology.lineage import Lineage
+from meshnn.topology.pruning import blocks_of
+from meshnn.training import Settings, Trainer, structure, train
+from meshnn.training.api import as_samples
+from meshnn.training.structure.allowed import Allowed
+from meshnn.training.structure.criteria import importance
+from meshnn.training.structure.edit import Edit, apply_edit
+from meshnn.training.structure.policies import weakest
+from meshnn.training.structure.runtime import Structure
+
+X, Y = spirals(120, random_state=0)
+ADAM = {"solver": "adam", "batch_size": 32, "tol": 0.0, "random_state": 0}
+
+
+def new_mesh(hidden=6, ticks=3, density=1.0, **more):
+    topology = Topology.mesh(2, hidden, 2, density=density, random_state=1, **more)
+    return Mesh(topology, ticks=ticks, activation="tanh", dtype="float64", random_state=0)
+
+
+def view_of(mesh, policies=(), loss=1.0, epoch=1, max_epochs=10, y=Y):
+    kind = "cross_entropy" if y.ndim == 1 else "squared_error"
+    own = Structure(tuple(policies), mesh, np.random.default_rng(0))
+    return own._view(mesh, as_samples(mesh, X, y, kind), epoch, max_epochs, loss)
+
+
+# -- edits -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ticks", [2, 3, 4])
+def test_growing_does_not_change_the_function(ticks):
+    mesh = new_mesh(4, ticks, density=0.6)
+    before, weights = mesh.forward(X), mesh.weights.copy()
+    view = view_of(mesh)
+    policy = structure.Grow(to=20)
+    for _ in range(3):
+        apply_edit(mesh, policy._neuron(view_of(mesh)))
+        np.testing.assert_allclose(mesh.forward(X), before, rtol=0, atol=1e-12)
+    assert mesh.topology.n_hidden == 7
+    edges = structure.Grow(to=mesh.topology.n_edges + 5, neurons=False)
+    apply_edit(mesh, edges._edges(view_of(mesh, [edges])))
+    np.testing.assert_allclose(mesh.forward(X), before, rtol=0, atol=1e-12)
+    assert set(weights) <= set(mesh.weights)
+    assert view.mesh is mesh
+    # and the new neurons do learn
+    _, grad = mesh.gradient(X, Y)
+    new = np.isin(mesh.topology.src, mesh.topology.hidden[4:]) & ~mesh.dead_edges()
+    assert np.abs(grad[new]).max() > 0
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_dropping_dead_edges_does_not_change_the_function(seed):
+    topology = Topology.mesh(2, 12, 2, density=0.15, random_state=seed)
+    mesh = Mesh(topology, ticks=3, activation="tanh", dtype="float64", random_state=seed)
+    dead = mesh.dead_edges()
+    assert dead.any()
+    before = mesh.forward(X)
+    change = apply_edit(mesh, Edit(dead, np.empty((0, 2), np.int64), np.empty(0), "dead", drop=True))
+    np.testing.assert_allclose(mesh.forward(X), before, rtol=0, atol=1e-12)
+    assert not mesh.dead_edges().any()
+    assert mesh.topology.n_hidden < 12
+    np.testing.assert_array_equal(change.edges, np.flatnonzero(~dead))
+
+
+def test_dead_edges_go_first_whatever_their_weight():
+    mesh = new_mesh(6, ticks=2)  # all edges between hidden neurons are dead
+    dead = mesh.dead_edges()
+    scores = np.where(dead, 1e6, np.abs(mesh.weights))
+    count = int(dead.sum())
+    np.testing.assert_array_equal(weakest(view_of(mesh), scores, count, bias=False), dead)
+    more = weakest(view_of(mesh), scores, count + 3, bias=False)
+    assert more[dead].all()
+    rest = np.sort(scores[~dead & (mesh.topology.src != 2)])[:3]
+    assert set(scores[more & ~dead]) == set(rest)
+
+
+def test_no_output_is_cut_off():
+    """Without a bias to hold on to, the best way to every output stays."""
+    rng = np.random.default_rng(0)
+    for seed in range(10):
+        topology = Topology.mesh(2, 8, 3, bias=False, random_state=seed)
+        mesh = Mesh(topology, ticks=3, activation="tanh", dtype="float64", random_state=seed)
+        y = rng.integers(0, 3, len(X))
+        view = view_of(mesh, y=y)
+        scores = np.abs(mesh.weights)
+        safe = view.protected(scores)
+        assert 3 <= safe.sum() <= 9
+        remove = weakest(view, scores, topology.n_edges, bias=True)
+        kept = np.stack([topology.src, topology.dst], axis=1)[~remove]
+        Topology(2, 8, 3, kept, bias=False).check_reachable(3)
+        # of all ways, none has a better weakest edge
+        for output in topology.outputs:
+            left = widest(topology, np.where(safe, scores, -np.inf), output, 3)
+            assert left == widest(topology, scores, output, 3) > 0
+
+
+def widest(t, scores, output, ticks):
+    best = np.where(np.arange(t.n_neurons) < t.n_clamped, np.inf, -np.inf)
+    for _ in range(ticks):
+        now = best.copy()
+        for a, b, s in zip(t.src, t.dst, scores, strict=True):
+            now[b] = max(now[b], min(best[a], s))
+        best = now
+    return best[output]
+
+
+def test_criteria():
+    mesh = new_mesh(5)
+    samples = as_samples(mesh, X, Y, "cross_entropy")
+    rng = np.random.default_rng(0)
+    w = mesh.weights
+    np.testing.assert_array_equal(importance("magnitude", mesh, samples, rng), np.abs(w))
+    _, grad = mesh.gradient(X, Y)
+    np.testing.assert_allclose(importance("movement", mesh, samples, rng), np.abs(w * grad), atol=1e-12)
+    outputs = mesh.forward(X)
+    p = np.exp(outputs) / np.exp(outputs).sum(axis=1, keepdims=True)
+    J, want = mesh.jacobian(X), np.zeros(len(w))
+    for n in range(len(X)):
+        H = np.diag(p[n]) - np.outer(p[n], p[n])
+        want += np.diag(J[n].T @ H @ J[n]) / len(X)
+    np.testing.assert_allclose(importance("saliency", mesh, samples, rng), 0.5 * w**2 * want, atol=1e-12)
+    # to second order, that is what the loss changes by at a minimum
+    y = mesh.forward(X)
+    values = as_samples(mesh, X, y, "squared_error")
+    saliency = importance("saliency", mesh, values, rng)
+    for edge in (0, 7, 20):
+        mesh.weights[edge] *= 1 - 1e-3
+        loss, _ = mesh.gradient(X, y, "squared_error")
+        mesh.weights[edge] /= 1 - 1e-3
+        np.testing.assert_allclose(loss, 1e-6 * saliency[edge], rtol=1e-2, atol=1e-18)
+
+
+def test_growth_scores_are_the_gradient_of_edges_that_are_not_there():
+    mesh = new_mesh(5, density=0.4)
+    absent = Allowed(mesh.topology).absent(mesh.topology, np.arange(5))
+    scores = mesh.growth_scores(X, Y, "cross_entropy", absent[:, 0], absent[:, 1])
+    t = mesh.topology
+    pairs = np.concatenate([np.stack([t.src, t.dst], axis=1), absent])
+    for k in range(0, len(absent), 3):
+        losses = []
+        for step in (1e-5, -1e-5):
+            weights = np.concatenate([mesh.weights, np.zeros(len(absent))])
+            weights[t.n_edges + k] = step
+            whole = Topology(2, 5, 2, pairs)
+            order = np.lexsort((pairs[:, 0], pairs[:, 1]))
+            other = Mesh(whole, 3, "tanh", weights=weights[order], dtype="float64")
+            losses.append(other.gradient(X, Y)[0])
+        np.testing.assert_allclose(scores[k], (losses[0] - losses[1]) / 2e-5, atol=1e-8)
+
+
+# -- policies in a training ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("by", structure.CRITERIA)
+@pytest.mark.parametrize("solver", ["adam", "lm"])
+def test_prune_ends_with_the_budget(by, solver):
+    mesh = new_mesh(8)
+    first = mesh.topology.n_edges
+    options = {"solver": solver, "batch_size": 32, "tol": 0.0, "max_epochs": 12, "random_state": 0}
+    rows = list(train(mesh, X, Y, structure=structure.Prune(to=40, by=by, end=0.5), **options))
+    assert mesh.topology.n_edges == 40
+    counts = [row.edges for row in rows]
+    assert counts[0] < first
+    assert counts == sorted(counts, reverse=True)
+    assert all(count == 40 for count in counts[5:])
+    assert (mesh.topology.src == 2).sum() >= 2
+    mesh.topology.check_reachable(3)
+    assert mesh.lineage_.edges_over_time()[-1][1] == 40
+    assert np.isfinite(rows[-1].loss)
+
+
+def test_regrow_keeps_the_number_of_edges_and_finds_the_useful_ones():
+    """Three of forty features matter: regrown edges end up at these."""
+    rng = np.random.default_rng(0)
+    Z = rng.standard_normal((600, 40))
+    y = ((Z[:, 3] + Z[:, 17] * Z[:, 30]) > 0).astype(int)
+    shares = {}
+    for grow in ("gradient", "random"):
+        topology = Topology.mesh(40, 8, 2, density=0.15, random_state=0)
+        mesh = Mesh(topology, ticks=3, activation="tanh", random_state=0)
+        options = ADAM | {"max_epochs": 40, "l2": 1e-3}
+        for row in train(mesh, Z, y, structure=structure.Regrow(every=1, grow=grow), **options):
+            assert row.edges == topology.n_edges
+        size = np.abs(mesh.weights) * (mesh.topology.src < 40)
+        shares[grow] = size[np.isin(mesh.topology.src, (3, 17, 30))].sum() / size.sum()
+        assert mesh.lineage_.steps
+    assert shares["gradient"] > 3 * 3 / 40
+    assert shares["gradient"] > 1.3 * shares["random"]
+
+
+def test_sparsify_takes_out_what_vanishes():
+    mesh = new_mesh(8)
+    rows = list(train(mesh, X, Y, structure=structure.Sparsify(l1=0.02), **ADAM | {"max_epochs": 60}))
+    assert rows[-1].edges < 0.6 * rows[0].edges
+    free = mesh.topology.src != 2
+    assert (mesh.weights[free] != 0).all()
+    with pytest.raises(MeshError, match="lm"):
+        list(train(new_mesh(), X, Y, structure=structure.Sparsify(l1=0.02), solver="lm"))
+
+
+def test_grow_on_the_spirals():
+    Z, y = spirals(1000, random_state=0)
+    model = MeshClassifier(2, ticks=3, structure=structure.Grow(to=16), random_state=0).fit(Z[:700], y[:700])
+    assert model.score(Z[700:], y[700:]) > 0.96
+    assert 4 <= model.mesh_.topology.n_hidden <= 16
+    assert MeshClassifier(2, ticks=3, random_state=0).fit(Z[:700], y[:700]).score(Z[700:], y[700:]) < 0.8
+
+
+def test_policies_in_a_list():
+    """Pruned and regrown at once, to the edge."""
+    mesh = new_mesh(10)
+    both = [structure.Prune(to=60, end=0.5), structure.Regrow(every=2, end=0.8)]
+    rows = list(train(mesh, X, Y, structure=both, **ADAM | {"max_epochs": 20}))
+    assert rows[-1].edges == 60
+    reasons = {step.reason for step in mesh.lineage_.steps}
+    assert reasons == {"pruned by magnitude", "swapped for edges of large gradient"}
+    later = [step for step in mesh.lineage_.steps if step.epoch > 10]
+    assert later
+    assert all(len(step.added) == len(step.removed) for step in later)
+
+
+def test_moments_of_edges_that_stay_are_kept():
+    mesh = new_mesh(8)
+    trainer = Trainer(
+        mesh, as_samples(mesh, X, Y, "cross_entropy"), Settings(solver="adam", batch_size=32, max_epochs=10, tol=0.0),
+        structure=structure.Prune(to=50),
+    )  # fmt: skip
+    seen = []
+    solver = trainer._solver
+    true = solver.rewire
+
+    def watched(change):
+        before = (solver.optimizer.first.copy(), solver.optimizer.second.copy())
+        true(change)
+        after = (solver.optimizer.first, solver.optimizer.second)
+        for old, new in zip(before, after, strict=True):
+            np.testing.assert_array_equal(new, old[change.edges])
+        seen.append(len(change.edges))
+
+    solver.rewire = watched
+    for _ in trainer.rows():
+        pass
+    assert seen[-1] == 50
+    assert len(seen) > 3
+
+
+def test_allowed_edges_only():
+    mask = np.zeros((11, 11), bool)
+    topology = Topology.mesh(2, 6, 2, density=0.3, self_loops=True, feedback=False, random_state=0)
+    mask[topology.src, topology.dst] = True
+    mask[:9, 3:] |= np.random.default_rng(0).random((9, 8)) < 0.4
+    mesh = Mesh(topology, ticks=3, activation="tanh", random_state=0)
+    for row in train(mesh, X, Y, structure=structure.Regrow(every=1, allowed=mask), **ADAM | {"max_epochs": 20}):
+        assert mask[mesh.topology.src, mesh.topology.dst].all(), row.epoch
+    assert mesh.topology != topology
+    with pytest.raises(MeshError, match=r"the net has the edge .* which `allowed` leaves out"):
+        Allowed(topology, np.zeros((11, 11), bool))
+    with pytest.raises(MeshError, match="allowed must be a mask of shape"):
+        Allowed(topology, np.zeros((3, 3), bool))
+
+
+def test_what_is_allowed_follows_from_the_graph():
+    for more in ({}, {"self_loops": True}, {"feedback": False}, {"self_loops": True, "feedback": False}):
+        sparse = Topology.mesh(3, 6, 2, density=0.5, random_state=0, **more)
+        assert Allowed(sparse).dense(sparse) == Topology.mesh(3, 6, 2, **more)
+
+
+policies = st.lists(
+    st.one_of(
+        st.builds(
+            structure.Prune, to=st.sampled_from([30, 45, 0.5]), start=st.just("given"), end=st.sampled_from([0.3, 1.0]),
+            by=st.sampled_from(structure.CRITERIA), bias=st.booleans(),
+        ),
+        st.builds(structure.Regrow, every=st.integers(1, 3), grow=st.sampled_from(["gradient", "random"])),
+        st.builds(structure.Sparsify, l1=st.sampled_from([0.0, 0.02]), threshold=st.sampled_from([0.0, 0.05])),
+        st.builds(structure.Grow, to=st.integers(1, 9), wait=st.integers(1, 2), slow=st.just(1.0),
+                  candidates=st.just(2)),
+    ),
+    min_size=1,
+    max_size=3,
+)  # fmt: skip
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(policies, st.integers(2, 4), st.integers(0, 10), st.booleans())
+def test_invariants_of_any_schedule(chosen, ticks, seed, bias):
+    topology = Topology.mesh(2, 6, 2, bias=bias, random_state=seed)
+    mesh = Mesh(topology, ticks=ticks, activation="tanh", random_state=seed)
+    try:
+        for row in train(mesh, X, Y, structure=chosen, **ADAM | {"max_epochs": 8, "random_state": seed}):
+            t = mesh.topology
+            assert row.edges == t.n_edges == len(mesh.weights)
+            t.check_reachable(ticks)
+            assert (t.dst >= t.n_clamped).all()
+            assert (t.src != t.dst).all()  # the first graph had no self-loops
+            assert len(mesh.activations) == t.n_hidden + t.n_outputs
+            np.testing.assert_array_equal(pairs_of(mesh.lineage_.last()), pairs_of(mesh.lineage_.named(t)))
+    except MeshError as error:  # a budget above what is there is refused
+        if "cannot end with" not in str(error):
+            raise
+        return
+    pruned = [p for p in chosen if isinstance(p, structure.Prune)]
+    if len(chosen) == 1 and pruned and bias:
+        want = round(pruned[0].to * topology.n_edges) if pruned[0].to < 1 else pruned[0].to
+        assert mesh.topology.n_edges == want
+
+
+def pairs_of(edges):
+    return edges[np.lexsort(edges.T)]
+
+
+# -- taking up again, files --------------------------------------------------------------------------------------------
+
+
+RUNS = {
+    "prune": (ADAM, structure.Prune(to=30)),
+    "both": (ADAM, [structure.Prune(to=60, end=0.5), structure.Regrow(every=2)]),
+    "grow": ({"solver": "lm", "tol": 0.0, "random_state": 0}, structure.Grow(to=9, wait=2, slow=0.5)),
+    "sparsify": (ADAM, structure.Sparsify(l1=0.02)),
+}
+
+
+@pytest.mark.parametrize("name", list(RUNS))
+def test_a_run_taken_up_in_mid_schedule_ends_with_the_same_bits(name):
+    options, policy = RUNS[name]
+    options = {k: v for k, v in options.items() if k != "random_state"}
+
+    def trainer():
+        mesh = new_mesh(7)
+        plan = Settings(max_epochs=16, **options)
+        return Trainer(mesh, as_samples(mesh, X, Y, "cross_entropy"), plan, seed=3, structure=policy)
+
+    whole = trainer()
+    states = []
+    for _ in whole.rows():
+        states.append(whole.state())
+    for at in (0, 3, 8, 14):
+        again = trainer()
+        again.restore(states[at])
+        for _ in again.rows():
+            pass
+        assert again.mesh.topology == whole.mesh.topology
+        np.testing.assert_array_equal(again.mesh.weights, whole.mesh.weights)
+        assert again.history == whole.history
+        for a, b in zip(again.mesh.lineage_.steps, whole.mesh.lineage_.steps, strict=True):
+            assert (a.epoch, a.reason) == (b.epoch, b.reason)
+            np.testing.assert_array_equal(a.added, b.added)
+            np.testing.assert_array_equal(a.removed, b.removed)
+
+
+def test_a_checkpoint_of_a_changing_graph(tmp_path):
+    path = tmp_path / "run.mesh"
+    options = {"hidden": 7, "ticks": 3, "max_epochs": 16, "structure": structure.Prune(to=30)} | ADAM
+
+    def stop(row, mesh):
+        if row.epoch == 6:
+            raise KeyboardInterrupt
+
+    with pytest.warns(UserWarning, match="interrupted after epoch 6"):
+        MeshClassifier(**options, checkpoint=path, callbacks=stop).fit(X, Y)
+    half = meshnn.load(path)
+    assert half.mesh_.topology.n_edges > 30
+    again = MeshClassifier(**options, checkpoint=path).fit(X, Y)
+    whole = MeshClassifier(**options).fit(X, Y)
+    np.testing.assert_array_equal(again.mesh_.weights, whole.mesh_.weights)
+    assert again.mesh_.topology == whole.mesh_.topology
+    with pytest.raises(FileError, match="another structure"):
+        MeshClassifier(**options | {"structure": structure.Prune(to=31)}, checkpoint=path).fit(X, Y)
+
+
+def test_the_lineage_is_saved(tmp_path):
+    model = MeshClassifier(6, ticks=3, max_epochs=12, structure=structure.Prune(to=30), **ADAM).fit(X, Y)
+    model.save(tmp_path / "m.mesh")
+    back = meshnn.load(tmp_path / "m.mesh")
+    np.testing.assert_array_equal(back.predict_proba(X), model.predict_proba(X))
+    assert back.mesh_.lineage_.edges_over_time() == model.mesh_.lineage_.edges_over_time()
+    assert [step.reason for step in back.mesh_.lineage_.steps] == [s.reason for s in model.mesh_.lineage_.steps]
+    np.testing.assert_array_equal(back.mesh_.lineage_.hidden, model.mesh_.lineage_.hidden)
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+    assert clone(model).structure == model.structure
+    header, arrays = model.mesh_.to_parts()
+    for change in (
+        {"lineage.first": arrays["lineage.first"][:0]},
+        {"lineage.counts": arrays["lineage.counts"] + 1},
+        {"lineage.hidden": arrays["lineage.hidden"][:-1]},
+        {"lineage.added": arrays["lineage.added"].astype(float)},
+    ):
+        with pytest.raises(MeshError, match="lineage"):
+            Mesh.from_parts(header, arrays | change)
+
+
+def test_lineage_names_neurons_for_good():
+    mesh = new_mesh(2)
+    lineage = Lineage(mesh.topology)
+    before = lineage.named(mesh.topology)
+    grown = structure.Grow(to=5)._neuron(view_of(mesh))
+    change = apply_edit(mesh, grown)
+    step = lineage.record(1, before, mesh.topology, change.hidden, "grown")
+    assert len(step.removed) == 0
+    assert set(step.added.ravel().tolist()) == {0, 1, 2, 3, 4, 5, -1, -2}  # 5 is the new one
+    gone = np.isin(mesh.topology.src, [3]) | np.isin(mesh.topology.dst, [3])
+    before = lineage.named(mesh.topology)
+    change = apply_edit(mesh, Edit(gone, np.empty((0, 2), np.int64), np.empty(0), "", drop=True))
+    lineage.record(2, before, mesh.topology, change.hidden, "dropped")
+    assert lineage.hidden.tolist() == [1, 2]
+    assert lineage.named(mesh.topology).max() == 5
+    np.testing.assert_array_equal(pairs_of(lineage.last()), pairs_of(lineage.named(mesh.topology)))
+
+
+# -- estimators, refusals, offline ------------------------------------------------------------------------------------
+
+
+def test_estimators_with_a_budget():
+    rng = np.random.default_rng(0)
+    Z = rng.standard_normal((200, 5))
+    model = MeshRegressor(8, structure=structure.Prune(to=0.3), max_epochs=60, random_state=0)
+    model.fit(Z, Z[:, 0] * Z[:, 1] + Z[:, 2])
+    dense = Topology.mesh(5, 8, 1).n_edges
+    assert model.mesh_.topology.n_edges == round(0.3 * dense)
+    assert model.score(Z, Z[:, 0] * Z[:, 1] + Z[:, 2]) > 0.8
+    a, b = (
+        MeshClassifier(6, structure=structure.Prune(to=40), max_epochs=8, **ADAM | {"random_state": seed}).fit(X, Y)
+        for seed in (1, 1)
+    )
+    np.testing.assert_array_equal(a.mesh_.weights, b.mesh_.weights)
+    sparse = Topology.mesh(2, 6, 2, density=0.2, random_state=0)
+    first = MeshClassifier(topology=sparse, structure=structure.Prune(to=30), max_epochs=1, **ADAM).fit(X, Y)
+    assert first.mesh_.lineage_.edges_over_time()[0][1] == Topology.mesh(2, 6, 2).n_edges
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: structure.Prune(to=0), "to must be a whole number of at least 1"),
+        (lambda: structure.Prune(to=5, by="size"), "unknown criterion 'size'"),
+        (lambda: structure.Prune(to=5, begin=0.6, end=0.5), "begin must lie before end"),
+        (lambda: structure.Prune(to=5, start="full"), "unknown start 'full'"),
+        (lambda: structure.Regrow(fraction=2), "fraction must be a number from 0 to 1"),
+        (lambda: structure.Regrow(grow="most"), "unknown way to grow 'most'"),
+        (lambda: structure.Sparsify(l1=-1), "l1 must be a number of at least 0"),
+        (lambda: structure.Grow(to=0), "to must be a whole number"),
+        (lambda: MeshClassifier(structure="prune").fit(X, Y), "structure must be one of structure.Prune"),
+        (lambda: MeshClassifier(structure=structure.Prune(to=9), n_restarts=2).fit(X, Y), "set n_restarts=1"),
+        (lambda: MeshClassifier(2, structure=structure.Prune(to=999)).fit(X, Y), "cannot end with 999 edges"),
+        (lambda: Topology.mesh(2, 3, 2).prune(2), "fraction must be a number from 0 to 1"),
+        (lambda: Topology.mesh(2, 3, 2).prune(0.5, {"X->H": 1}), "unknown block 'X->H'"),
+    ],
+)
+def test_refusals(make, message):
+    with pytest.raises(MeshError, match=message):
+        make()
+
+
+def test_pruning_before_training():
+    dense = Topology.mesh(32, 50, 10, self_loops=True, feedback=False)
+    blocks = {"I->H": 0.9, "H->H": 0.75, "H->O": 0.5}
+    pruned = dense.prune(0.0, blocks, random_state=0)
+    before, after = (dict(zip(*np.unique(blocks_of(t), return_counts=True), strict=True)) for t in (dense, pruned))
+    for name in before:
+        assert after[name] == before[name] - round(blocks.get(name, 0.0) * before[name]), name
+    assert dense.prune(0.8, random_state=0) == dense.prune(0.8, random_state=0)
+    assert dense.prune(0.8, random_state=0) != dense.prune(0.8, random_state=1)
+    assert dense.prune(1.0).n_edges == 60  # the bias stays
+    assert dense.prune(1.0, {"B->H": 1.0}).n_edges == 10
