@@ -65,6 +65,12 @@ def fit(
     checkpoint: Annotated[
         Path | None, typer.Option("--checkpoint", help="A file to go on from after an interruption.")
     ] = None,
+    edges: Annotated[
+        int | None, typer.Option("--edges", help="Prune to so many connections while training.", show_default=False)
+    ] = None,
+    grow: Annotated[
+        bool, typer.Option("--grow", help="Start with 2 hidden neurons and add more, up to --hidden, as they help.")
+    ] = False,
     seed: Annotated[int, typer.Option("--seed", help="Of the split and of the weights.")] = 0,
     threads: Annotated[int | None, typer.Option("--threads", help="By default as many as pay.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
@@ -80,13 +86,17 @@ def fit(
       meshnn fit houses.parquet --target price --hidden 8 --test 0.2 --drop id --impute
 
       meshnn fit data.csv --target y --topology graph.json --solver adam --epochs 1000
+
+      meshnn fit data.csv --target y --hidden 30 --edges 200
     """
     from meshnn.data.encoding import Encoder, target_column
     from meshnn.data.tables import read_table
 
     share = real_number("--test", test, "a number from 0 to below 1", lambda v: 0 <= v < 1)
     whole_number("--seed", seed, least=0, most=2**32 - 1)
-    _check_options(epochs=epochs, restarts=restarts, batch=batch, threads=threads, hidden=hidden, ticks=ticks)
+    _check_options(
+        epochs=epochs, restarts=restarts, batch=batch, threads=threads, hidden=hidden, ticks=ticks, edges=edges
+    )
     if l1 > 0 and solver is Solver.lm:
         raise MeshError("--l1: lm cannot minimise it; take --solver adam or sgd, or --l2 instead")
     if hidden is not None and topology is not None:
@@ -124,7 +134,7 @@ def fit(
         "n_threads": threads,
         "random_state": seed,
         "verbose": 0 if as_json else 1,
-    }
+    } | _structure(edges, grow, hidden, topology)
     if not as_json:
         say_notes(notes)
         _introduce(data, goal, encoder, train, held)
@@ -146,6 +156,20 @@ def fit(
         show(Console(), model, report, trained, seconds, out)
     if interrupted:
         raise typer.Exit(130)
+
+
+def _structure(edges: int | None, grow: bool, hidden: int | None, topology: Path | None) -> dict[str, Any]:
+    from meshnn.training import structure
+
+    if grow:
+        if topology is not None:
+            raise MeshError("--grow starts with a net of its own; leave --topology out")
+        most = 16 if hidden is None else hidden
+        policies: list[Any] = [structure.Grow(to=max(most, 1))]
+        if edges is not None:
+            policies.append(structure.Prune(to=edges, start="given", begin=0.5, end=0.9))
+        return {"hidden": min(2, most), "structure": policies}
+    return {} if edges is None else {"structure": structure.Prune(to=edges)}
 
 
 def _check_options(**given: int | None) -> None:
@@ -236,6 +260,7 @@ def _as_dict(
         "test": None if report is None else report.to_dict(),
         "train": trained.to_dict(),
         "edges": mesh.topology.n_edges,
+        "hidden": mesh.topology.n_hidden,
         "live_edges": mesh.topology.n_edges - dead,
         "ticks": mesh.ticks,
         "solver": model.solver_,

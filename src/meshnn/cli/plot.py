@@ -23,11 +23,15 @@ class What(StrEnum):
     adjacency = "adjacency"
     loss = "loss"
     regions = "regions"
+    topology = "topology"
 
 
 def plot(
     model: Annotated[Path, typer.Argument(help="A .mesh file.", show_default=False)],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The picture: .svg, .png or .pdf.", show_default=False)],
+    out: Annotated[
+        Path,
+        typer.Option("--out", "-o", help="The picture: .svg, .png or .pdf; of topology also .gif.", show_default=False),
+    ],
     what: Annotated[What, typer.Option("--what", help="Which panel; all that apply by default.")] = What.all,
     data: Annotated[
         Path | None, typer.Option("--data", help="A table whose rows are drawn over the decision regions.")
@@ -41,13 +45,20 @@ def plot(
       meshnn plot iris.mesh --out net.svg
 
       meshnn plot spirals.mesh --what regions --data spirals.csv --out regions.png
+
+      meshnn plot pruned.mesh --what topology --out pruned.gif
     """
     from meshnn.loading import load
     from meshnn.plots import check_figure_path, plot_model, save_figure
 
-    check_figure_path(out)
+    film = what is What.topology and out.suffix.lower() == ".gif"
+    check_figure_path(out.with_suffix(".png") if film else out)
     thing = load(model)
     mesh = getattr(thing, "mesh_", thing)
+    if what is What.topology:
+        _topology(mesh, out, model.stem, film)
+        _done(model, out, what, as_json)
+        return
     fitted = thing is not mesh
     if data is not None and not (fitted and mesh.topology.n_inputs == 2):
         raise MeshError("--data: only a fitted model with two features has decision regions; leave it out")
@@ -66,6 +77,20 @@ def plot(
         what=what.value,
     )
     save_figure(figure, out)
+    _done(model, out, what, as_json)
+
+
+def _topology(mesh: Any, out: Path, title: str, film: bool) -> None:
+    from meshnn.plots import animate_lineage, plot_lineage, save_figure
+    from meshnn.plots.animation import save_frames
+
+    if film:
+        save_frames(animate_lineage(mesh.lineage_, title), out)
+    else:
+        save_figure(plot_lineage(mesh.lineage_, title), out)
+
+
+def _done(model: Path, out: Path, what: What, as_json: bool) -> None:
     if as_json:
         print_json({"model": str(model), "picture": str(out), "what": what.value})
     else:

@@ -2,6 +2,7 @@
 
 from meshnn.plots.curves import draw_history
 from meshnn.plots.graph import draw_graph
+from meshnn.plots.lineage import animate_lineage, plot_lineage
 from meshnn.plots.matrix import draw_adjacency
 from meshnn.plots.page import PANELS, plot_model
 from meshnn.plots.regions import Regions, draw_regions
@@ -10,11 +11,13 @@ from meshnn.plots.save import check_figure_path, save_figure
 __all__ = [
     "PANELS",
     "Regions",
+    "animate_lineage",
     "check_figure_path",
     "draw_adjacency",
     "draw_graph",
     "draw_history",
     "draw_regions",
+    "plot_lineage",
     "plot_model",
     "save_figure",
 ]

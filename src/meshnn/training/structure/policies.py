@@ -21,6 +21,8 @@ IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 NO_EDGES = np.empty((0, 2), np.int64)
 NO_WEIGHTS = np.empty(0)
+#: Edits of a pruning, at most.
+EDITS = 30
 
 
 def _share(name: str, value: float) -> float:
@@ -113,8 +115,11 @@ class Prune(Policy):
         keep = to + round((first - to) * (1 - ratio) ** 3)
         if ratio >= 1.0:
             memory["done"] = True
-        if count <= keep:
+        # a few dozen edits: every one makes new plans
+        span = (self.end - self.begin) * view.max_epochs / EDITS
+        if count <= keep or (ratio < 1.0 and view.epoch - memory.get("last", -view.max_epochs) < span):
             return None
+        memory["last"] = view.epoch
         scores = importance(self.by, view.mesh, view.samples, view.rng)
         remove = weakest(view, scores, count - keep, self.bias)
         return Edit(remove, NO_EDGES, NO_WEIGHTS, f"pruned by {self.by}", drop=not view.growing)
@@ -376,6 +381,23 @@ def weakest(view: View, scores: NDArray[np.float64], count: int, bias: bool) -> 
             rounds -= 1
             at = at[np.argsort(scores[at], kind="stable")][:some]
         remove[at] = True
+    return _without_dead(view, scores, remove)
+
+
+def _without_dead(view: View, scores: NDArray[np.float64], remove: BoolArray) -> BoolArray:
+    """The same number of edges, but those that died with the last ones go, and better ones stay in their place."""
+    for _ in range(8):
+        dead = np.flatnonzero(view.dead_without(remove) & ~remove)
+        gone = np.flatnonzero(remove)
+        if dead.size == 0 or gone.size == 0:
+            break
+        back = gone[np.argsort(-scores[gone], kind="stable")][: dead.size]
+        other = remove.copy()
+        other[dead[: back.size]] = True
+        other[back] = False
+        if (view.dead_without(other) & ~other).sum() >= dead.size:
+            break  # nothing is won
+        remove = other
     return remove
 
 
