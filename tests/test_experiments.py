@@ -199,8 +199,8 @@ def test_images(small_images, tmp_path, monkeypatch):
     outcome = run(EXPERIMENTS["images"], small_images, tmp_path / "out")
     assert_not_blank(outcome.folder)
     found = numbers_of(outcome.folder)
-    for net, (_, connections, _, _) in NETS.items():
-        assert found[f"mnist/{net}/3/0"]["edges"] == connections
+    for name, net in NETS.items():
+        assert found[f"mnist/{name}/3/0"]["edges"] == net.connections
     assert found["mnist/mesh-1044/2/0"]["live"] < 600 < found["mnist/mesh-1044/3/0"]["live"]
     for place in ("mnist/mesh-1044/2/0", "fashion-mnist/mesh-1044/3/0", "mnist/mlp-1047/3/0"):
         same = [found[place]["accuracy"], *(found[f"{place}/{way}"]["accuracy"] for way in ("adjoint", "torch"))]

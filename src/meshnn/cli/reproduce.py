@@ -35,7 +35,7 @@ def reproduce(
     name: Annotated[
         str,
         typer.Argument(
-            help="equivalence, synthetic, spirals-hidden, iris, images; report; or all of them: all.",
+            help="equivalence, synthetic, spirals-hidden, iris, images, connections; report; or all of them: all.",
             show_default=False,
         ),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from meshnn.experiments.connections import CONNECTIONS
 from meshnn.experiments.equivalence import EQUIVALENCE
 from meshnn.experiments.experiment import Experiment
 from meshnn.experiments.images import IMAGES
@@ -12,5 +13,5 @@ from meshnn.experiments.synthetic import SYNTHETIC
 __all__ = ["EXPERIMENTS"]
 
 EXPERIMENTS: dict[str, Experiment] = {
-    experiment.name: experiment for experiment in (EQUIVALENCE, SYNTHETIC, SPIRALS_HIDDEN, IRIS, IMAGES)
+    experiment.name: experiment for experiment in (EQUIVALENCE, SYNTHETIC, SPIRALS_HIDDEN, IRIS, IMAGES, CONNECTIONS)
 }

@@ -1,0 +1,128 @@
+"""`connections`: test rate against the number of connections, for layers, random, regrown and pruned edges."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from meshnn.data.images import DATASETS
+from meshnn.experiments.experiment import Experiment, Figure, Numbers, Options, Record, Rows, Task
+from meshnn.experiments.features import features, prepare_features
+from meshnn.experiments.images import Net, trial_of
+from meshnn.experiments.tables import Mean, grouped
+
+__all__ = ["CONNECTIONS"]
+
+SIZES = (300, 500, 798, 1044, 1500, 2000, 3000)
+KINDS = {"mlp": "layers", "random": "random edges", "regrown": "regrown", "pruned": "pruned while learning"}
+#: Edges of the mesh: (32 + 50) * 60, and 60 of the bias.
+DENSE = 4920
+
+
+def _plan(options: Options) -> list[Task]:
+    assert options.trials is not None
+    return [
+        Task(f"{name}/{kind}/{size}/{trial}", {"set": name, "kind": kind, "size": size, "trial": trial})
+        for name in DATASETS
+        for kind in KINDS
+        for size in (SIZES[::2] if options.quick else SIZES)
+        for trial in range(options.trials)
+    ]
+
+
+def _net(kind: str, size: int) -> Net:
+    if kind == "mlp":
+        # the largest two equal layers that fit: 33 h + h (h + 1) + 10 (h + 1) connections
+        h = max(h for h in range(1, 200) if 33 * h + h * (h + 1) + 10 * (h + 1) <= size)
+        return Net(f"MLP {h}+{h}", 33 * h + h * (h + 1) + 10 * (h + 1), (h, h))
+    if kind == "pruned":
+        return Net("pruned", size, learned="pruned")
+    return Net(kind, size, density=(size - 60) / DENSE, learned="" if kind == "random" else "regrown")
+
+
+def _run(parameters: dict[str, Any], options: Options) -> Numbers:
+    net = _net(parameters["kind"], parameters["size"])
+    more = {"ticks": 3, "engine": "forward"}
+    numbers = trial_of(net, parameters | more, options, features(parameters["set"], options))
+    return {key: numbers[key] for key in ("accuracy", "edges", "live", "seconds")}
+
+
+def _means(records: list[Record]) -> dict[tuple[str, str], dict[int, tuple[Mean, int]]]:
+    found: dict[tuple[str, str], dict[int, tuple[Mean, int]]] = {}
+    for (name, kind), some in grouped(records, lambda r: (r["parameters"]["set"], r["parameters"]["kind"])).items():
+        sizes = grouped(some, lambda r: r["parameters"]["size"])
+        found[name, kind] = {
+            size: (Mean.of(r["numbers"]["accuracy"] for r in trials), trials[0]["numbers"]["edges"])
+            for size, trials in sizes.items()
+        }
+    return found
+
+
+def _tables(records: list[Record]) -> list[Rows]:
+    means = _means(records)
+    sizes = list(next(iter(means.values())))
+    trials = max(mean.trials for found in means.values() for mean, _ in found.values())
+    tables = []
+    for name in dict.fromkeys(name for name, _ in means):
+        rows = [
+            (str(size), str(means[name, "mlp"][size][1]), *(str(means[name, kind][size][0]) for kind in KINDS))
+            for size in sizes
+        ]
+        title = f"{DATASETS[name].title}: test rate against connections, mean and 95% interval of {trials} trials"
+        tables.append(Rows(title, ("connections", "of the layers", *KINDS.values()), rows))
+    return tables
+
+
+def _draw(records: list[Record], folder: Path) -> list[Figure]:
+    from matplotlib.figure import Figure as Canvas
+
+    from meshnn.plots import save_figure, style
+
+    means = _means(records)
+    names = list(dict.fromkeys(name for name, _ in means))
+    with style.clean_style():
+        figure = Canvas(figsize=(10.5, 4.2), layout="constrained")
+        panels = figure.subplots(1, len(names), squeeze=False)[0]
+        for ax, name in zip(panels, names, strict=True):
+            style.quiet_axes(ax)
+            for k, (kind, label) in enumerate(KINDS.items()):
+                found = means[name, kind].values()
+                edges, values = [edges for _, edges in found], [mean.value for mean, _ in found]
+                halves = [0.0 if mean.trials < 2 else mean.half_width for mean, _ in found]
+                colour, marker = style.CLASSES[k], "sD^o"[k]
+                ax.errorbar(
+                    edges, values, yerr=halves, label=label, color=colour, marker=marker, ms=4, lw=1.4, capsize=2
+                )
+            ax.set_xscale("log")
+            ax.set_xticks([300, 500, 1000, 2000, 3000], ["300", "500", "1000", "2000", "3000"])
+            ax.minorticks_off()
+            ax.set_xlabel("connections", fontsize=style.SMALL, color=style.INK)
+            ax.set_ylabel("test rate", fontsize=style.SMALL, color=style.INK)
+            ax.legend(**style.legend_options(loc="lower right"))
+            style.panel_title(ax, DATASETS[name].title)
+    path = folder / "connections.png"
+    save_figure(figure, path, dpi=110)
+    return [Figure(path, "Test rate against the number of connections, 3 ticks, 95% intervals.")]
+
+
+def _prepare(options: Options, tell: Callable[[str], None]) -> None:
+    prepare_features(tuple(DATASETS), options, tell)
+
+
+CONNECTIONS = Experiment(
+    name="connections",
+    title="Accuracy against connections",
+    version=1,
+    trials=5,
+    quick_trials=2,
+    plan=_plan,
+    run=_run,
+    tables=_tables,
+    draw=_draw,
+    prepare=_prepare,
+    remarks=(
+        "Features, training and budget of epochs as in the image experiment; meshes of 50 hidden neurons at 3 ticks, "
+        "layered nets with two equal hidden layers of at most as many connections.",
+    ),
+)
