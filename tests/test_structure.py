@@ -409,13 +409,13 @@ def test_lineage_names_neurons_for_good():
     before = lineage.named(mesh.topology)
     grown = structure.Grow(to=5)._neuron(view_of(mesh))
     change = apply_edit(mesh, grown)
-    step = lineage.record(1, before, mesh.topology, change.hidden, "grown")
+    step = lineage.record(1, before, mesh.topology, change.edges, change.hidden, "grown")
     assert len(step.removed) == 0
     assert set(step.added.ravel().tolist()) == {0, 1, 2, 3, 4, 5, -1, -2}  # 5 is the new one
     gone = np.isin(mesh.topology.src, [3]) | np.isin(mesh.topology.dst, [3])
     before = lineage.named(mesh.topology)
     change = apply_edit(mesh, Edit(gone, np.empty((0, 2), np.int64), np.empty(0), "", drop=True))
-    lineage.record(2, before, mesh.topology, change.hidden, "dropped")
+    lineage.record(2, before, mesh.topology, change.edges, change.hidden, "dropped")
     assert lineage.hidden.tolist() == [1, 2]
     assert lineage.named(mesh.topology).max() == 5
     np.testing.assert_array_equal(pairs_of(lineage.last()), pairs_of(lineage.named(mesh.topology)))

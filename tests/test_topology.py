@@ -261,3 +261,20 @@ def test_a_wrong_topology_is_refused(arguments, message):
 def test_a_wrong_builder_call_is_refused(build, message):
     with pytest.raises(MeshError, match=message):
         build()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_dead_edges_without_sorting(seed):
+    """The quick way of the structure policies finds what `dead_edges` finds."""
+    from meshnn.topology.reach import dead_within
+
+    rng = np.random.default_rng(seed)
+    n_inputs, n_hidden, n_outputs, bias = rng.integers(1, 4), rng.integers(0, 8), rng.integers(1, 3), bool(seed % 2)
+    n = n_inputs + bias + n_hidden + n_outputs
+    edges = np.argwhere(rng.random((n, n)) < rng.uniform(0.05, 0.5))
+    t = Topology(int(n_inputs), int(n_hidden), int(n_outputs), edges, bias=bias)
+    awake = rng.random(n) < 0.3
+    awake[: t.n_clamped] = False
+    for ticks in (1, 2, 3, 5, 9):
+        got = dead_within(n, t.n_clamped, t.n_outputs, t.src, t.dst, ticks, awake)
+        np.testing.assert_array_equal(got, t.dead_edges(ticks, awake))

@@ -395,7 +395,8 @@ class Mesh:
         targets = checks.as_targets(y, loss, sample_weight, X.shape[1], t.n_outputs, self._dtype)
         sources, ends, shape = checks.as_pairs(src, dst, t.n_neurons)
         threads = _threads(n_threads)
-        chosen = self._resolve(method, X.shape[1], threads)
+        # a method that is named needs no price, and its plan is refused if it does not fit
+        chosen = method if method in ("factored", "adjoint") else self._resolve(method, X.shape[1], threads)
         weights = self._checked_weights()
         pairs = (sources, ends)
         if chosen == "tensor":
@@ -419,6 +420,10 @@ class Mesh:
         if method in ("auto", "factored", "adjoint"):
             return self._planner.training_program(self.ticks, batch, method)
         return self._planner.program(self._resolve(method, batch, None), self.ticks)
+
+    def recompiled_program(self, method: str) -> engine.Program:
+        """The same for a graph that has changed since: the method stays, nothing is priced again."""
+        return self._planner.recompiled(self.ticks, method)
 
     def jacobian_program(self, batch: int, method: str = "auto") -> engine.Program:
         """The same for the Jacobian: `factored`, or backprop from each output where that is much cheaper."""

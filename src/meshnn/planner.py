@@ -26,6 +26,12 @@ def _too_large(method: str, ticks: int, limit: int) -> MemoryLimitError:
     )
 
 
+def _entries(plan: Plan) -> float:
+    """Multiply-adds of the forward pass, a sample."""
+    entries = plan.ops.ptr[plan.ops.start].astype(np.int64)
+    return float(np.diff(entries)[plan.forward[1:]].sum())
+
+
 class Planner:
     """Decides and compiles once per number of ticks, for one graph with its activations."""
 
@@ -109,8 +115,7 @@ class Planner:
         priced = [c for c in self._price(plan.ticks, jacobian=jacobian) if c.method == plan.method]
         if priced:
             return priced[0].predicted
-        entries = plan.ops.ptr[plan.ops.start].astype(np.int64)
-        return float(np.diff(entries)[plan.forward[1:]].sum())
+        return _entries(plan)
 
     def program_for(self, ticks: int, method: str, candidates: tuple[NDArray[np.int64], NDArray[np.int64]]) -> Program:
         """A program that gives the gradient of other edges than the graph's own; not kept."""
@@ -123,7 +128,19 @@ class Planner:
         advice = 'ask for fewer edges at a time, or use method="adjoint"'
         needed = plan.nbytes + store
         check_fits(needed, f'method="{method}" for {len(candidates[0])} edges', advice, available_memory())
-        return Program(plan, self.dtype, self.codes, self._work(plan, False) + plan.gradient_entries)
+        return Program(plan, self.dtype, self.codes, _entries(plan) + plan.gradient_entries)
+
+    def recompiled(self, ticks: int, method: str) -> Program:
+        """The program of a method that is known to do, for a graph that has changed a little: nothing is priced."""
+        key = (method, ticks, False)
+        if key not in self._programs:
+            limit = available_memory() // 2
+            try:
+                plan = compile_plan(self.topology, ticks, self.awake, method, limit=limit)
+            except PlanTooLargeError:
+                raise _too_large(method, ticks, limit) from None
+            self._programs[key] = Program(plan, self.dtype, self.codes, _entries(plan) + plan.gradient_entries)
+        return self._programs[key]
 
     def training_program(self, ticks: int, batch: int, method: str = "auto", jacobian: bool = False) -> Program:
         """The program that training runs on: as asked for, but among the two methods the training kernels know."""

@@ -15,7 +15,13 @@ from meshnn.experiments.tables import Mean, grouped
 __all__ = ["CONNECTIONS"]
 
 SIZES = (300, 500, 798, 1044, 1500, 2000, 3000)
-KINDS = {"mlp": "layers", "random": "random edges", "regrown": "regrown", "pruned": "pruned while learning"}
+KINDS = {
+    "mlp": "layers",
+    "random": "random edges",
+    "regrown": "regrown",
+    "pruned": "pruned while learning",
+    "both": "pruned and regrown",
+}
 #: Edges of the mesh: (32 + 50) * 60, and 60 of the bias.
 DENSE = 4920
 
@@ -36,8 +42,8 @@ def _net(kind: str, size: int) -> Net:
         # the largest two equal layers that fit: 33 h + h (h + 1) + 10 (h + 1) connections
         h = max(h for h in range(1, 200) if 33 * h + h * (h + 1) + 10 * (h + 1) <= size)
         return Net(f"MLP {h}+{h}", 33 * h + h * (h + 1) + 10 * (h + 1), (h, h))
-    if kind == "pruned":
-        return Net("pruned", size, learned="pruned")
+    if kind in ("pruned", "both"):
+        return Net(kind, size, learned=kind)
     return Net(kind, size, density=(size - 60) / DENSE, learned="" if kind == "random" else "regrown")
 
 
@@ -90,7 +96,7 @@ def _draw(records: list[Record], folder: Path) -> list[Figure]:
                 found = means[name, kind].values()
                 edges, values = [edges for _, edges in found], [mean.value for mean, _ in found]
                 halves = [0.0 if mean.trials < 2 else mean.half_width for mean, _ in found]
-                colour, marker = style.CLASSES[k], "sD^o"[k]
+                colour, marker = style.CLASSES[k], "sD^ov"[k]
                 ax.errorbar(
                     edges, values, yerr=halves, label=label, color=colour, marker=marker, ms=4, lw=1.4, capsize=2
                 )

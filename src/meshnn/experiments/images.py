@@ -27,7 +27,7 @@ class Net(NamedTuple):
     connections: int
     layers: tuple[int, int] | None = None  # hidden layers; a mesh of 50 hidden neurons if there are none
     density: float = 1.0  # share of the mesh's edges that it begins with
-    learned: str = ""  # how its edges change: "pruned", "regrown"
+    learned: str = ""  # how its edges change: "pruned", "regrown", "both"
     paper: Mapping[str, tuple[float, float]] = {}  # mean and half width for each set
 
 
@@ -37,11 +37,13 @@ NETS = {
     "mlp-797": Net("MLP 14+13", 797, (14, 13), paper={"mnist": (0.761, 0.065), "fashion-mnist": (0.750, 0.026)}),
     "regrown-798": Net("MNN, regrown", 798, density=0.15, learned="regrown"),
     "pruned-798": Net("MNN, pruned while learning", 798, learned="pruned"),
+    "both-798": Net("MNN, pruned and regrown", 798, learned="both"),
     "mesh-1044": Net("MNN, 80% pruned at random", 1044, density=0.20,
                      paper={"mnist": (0.796, 0.013), "fashion-mnist": (0.771, 0.004)}),
     "mlp-1047": Net("MLP 17+17", 1047, (17, 17), paper={"mnist": (0.789, 0.035), "fashion-mnist": (0.786, 0.013)}),
     "regrown-1044": Net("MNN, regrown", 1044, density=0.20, learned="regrown"),
     "pruned-1044": Net("MNN, pruned while learning", 1044, learned="pruned"),
+    "both-1044": Net("MNN, pruned and regrown", 1044, learned="both"),
 }  # fmt: skip
 WITNESSED = (("mesh-1044", 2), ("mesh-1044", 3), ("mlp-1047", 3))
 RATE, BATCH, EPOCHS, QUICK_EPOCHS = 0.015, 128, 15, 4
@@ -94,7 +96,7 @@ def graph_of(net: Net, seed: int) -> Topology:
     else:
         dense = Topology.mesh(32, 50, 10, self_loops=True, feedback=False)
         topology = dense if net.density == 1.0 else dense.prune(1 - net.density, random_state=seed)
-    if net.learned != "pruned":
+    if net.density < 1.0 or net.layers is not None:
         assert topology.n_edges == net.connections, f"{net.title} has {topology.n_edges} connections"
     return topology
 
@@ -103,6 +105,8 @@ def policy_of(net: Net) -> Any:
     """How its edges change while it learns."""
     if net.learned == "pruned":
         return structure.Prune(to=net.connections)
+    if net.learned == "both":
+        return [structure.Prune(to=net.connections, end=0.5), structure.Regrow(every=1)]
     return structure.Regrow(every=1) if net.learned == "regrown" else None
 
 
@@ -240,7 +244,7 @@ def _draw(records: list[Record], folder: Path) -> list[Figure]:
             _draw_samples(record["numbers"], path)
             caption = f"{DATASETS[name].title}: test pictures, and below what is left of them after 32 features."
             figures.append(Figure(path, caption))
-        elif name == "mnist" and net in ("mesh-1044", "pruned-1044") and "src" in record["numbers"]:
+        elif name == "mnist" and net in ("mesh-1044", "both-1044") and "src" in record["numbers"]:
             path = folder / f"adjacency-{net}-{record['parameters']['ticks']}-ticks.png"
             figures.append(Figure(path, _draw_matrix(record, path)))
     return figures
@@ -291,7 +295,7 @@ def _draw_matrix(record: Record, path: Path) -> str:
         ax.set_ylabel("from", fontsize=style.SMALL)
         ax.set_aspect("equal")
         ax.legend(loc="upper left", markerscale=2.5, **style.legend_options(frameon=True, borderaxespad=0.6))
-        kind = "Learned" if "pruned" in record["parameters"]["net"] else "Random"
+        kind = "Learned" if "both" in record["parameters"]["net"] else "Random"
         style.panel_title(ax, f"{kind} edges, 1044 connections, {ticks} ticks")
     save_figure(figure, path, dpi=110)
     return f"{kind} edges of trial 0: {int(dead.sum())} of 1044 cannot reach an output within {ticks} ticks."
@@ -318,6 +322,7 @@ IMAGES = Experiment(
         "random edges are behind at 2 ticks, and at 3 about level on MNIST and just behind on Fashion-MNIST.",
         "Edges that are learned are ahead of both: pruned means begun with all 4980 edges and brought down to the "
         "budget within the first 60% of the epochs, by the size of weights; regrown means begun with random edges, of "
-        "which the weakest are swapped every epoch for absent ones of large gradient.",
+        "which the weakest are swapped every epoch for absent ones of large gradient; both means both, pruned within "
+        "half of the epochs.",
     ),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -95,7 +96,9 @@ def _records(experiment: Experiment, options: Options, tasks: list[Task], jobs: 
         return
     from joblib import Parallel, delayed
 
-    with _backend(backend, jobs):
+    with _backend(backend, jobs), warnings.catch_warnings():
+        # processes that have grown are replaced, and that is all it says
+        warnings.filterwarnings("ignore", "A worker stopped while some jobs")
         # unordered: a slow trial does not keep those that are done from being saved
         parallel = Parallel(return_as="generator_unordered", batch_size=1, pre_dispatch="2*n_jobs")
         yield from parallel(delayed(_trial)(experiment, options, task) for task in tasks)

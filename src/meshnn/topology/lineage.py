@@ -59,10 +59,12 @@ class Lineage:
         names = self.names(topology.n_hidden)
         return np.stack([names[topology.src], names[topology.dst]], axis=1)
 
-    def record(self, epoch: int, before: IntArray, after: Topology, hidden: IntArray, reason: str) -> Step:
-        """Add an edit: the edges there were (named), the graph there is, and where its hidden neurons come from.
+    def record(
+        self, epoch: int, before: IntArray, after: Topology, edges: IntArray, hidden: IntArray, reason: str
+    ) -> Step:
+        """Add an edit: the edges there were (named), the graph there is, and where its edges and neurons come from.
 
-        `hidden` holds for each hidden neuron its number among those before, or -1 if it is new.
+        `edges` and `hidden` hold for each edge and hidden neuron its number among those before, or -1 if it is new.
         """
         fresh = hidden < 0
         born = np.empty(len(hidden), np.int64)
@@ -70,8 +72,9 @@ class Lineage:
         born[fresh] = self.born + np.arange(int(fresh.sum()))
         self.born += int(fresh.sum())
         self.hidden = born
-        now = self.named(after)
-        step = Step(epoch, _without(now, before), _without(before, now), reason)
+        gone = np.ones(len(before), np.bool_)
+        gone[edges[edges >= 0]] = False
+        step = Step(epoch, self.named(after)[edges < 0], before[gone], reason)
         self.steps.append(step)
         return step
 

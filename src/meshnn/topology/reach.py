@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 __all__ = [
     "NEVER",
     "birth_ticks",
+    "dead_within",
     "edges_by_source",
     "edges_leaving",
     "fewest_ticks",
@@ -81,6 +82,33 @@ def output_distance(n: int, n_clamped: int, n_outputs: int, src: IntArray, dst: 
     start[n - n_outputs :] = 0
     free = (src >= n_clamped) & (dst >= n_clamped)
     return _spread(n, start, dst[free], src[free])
+
+
+def dead_within(
+    n: int, n_clamped: int, n_outputs: int, src: IntArray, dst: IntArray, ticks: int, awake: BoolArray
+) -> BoolArray:
+    """Mask of the edges that cannot influence an output within so many ticks, as `Topology.dead_edges` has it.
+
+    Without sorting anything: a pass over the edges for each tick, until nothing changes. For few ticks, and for graphs
+    that are looked at once.
+    """
+    birth = np.where(awake, 1, NEVER)
+    birth[:n_clamped] = 0
+    distance = np.full(n, NEVER, dtype=np.int64)
+    distance[n - n_outputs :] = 0
+    free = dst >= n_clamped
+    inner = free & (src >= n_clamped)
+    for level, start, end, a, b in (
+        (birth, 0, ticks, src[free], dst[free]),
+        (distance, 0, ticks, dst[inner], src[inner]),
+    ):
+        for k in range(start, end):
+            reached = b[level[a] == k]
+            reached = reached[level[reached] > k + 1]
+            if reached.size == 0 and not (level == k + 1).any():
+                break
+            level[reached] = k + 1
+    return birth[src] + 1 + distance[dst] > ticks
 
 
 def need_sets(n: int, n_clamped: int, n_outputs: int, src: IntArray, dst: IntArray, ticks: int) -> BoolArray:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from meshnn import engine
-from meshnn.arguments import real_number, whole_number
+from meshnn.arguments import known, real_number, whole_number
 from meshnn.errors import MeshError
 from meshnn.mesh import Mesh
 from meshnn.training.settings import Settings
@@ -59,6 +59,7 @@ class FirstOrder:
             second=np.zeros_like(mesh.weights),
         )
         self.epoch, self.l2 = 0, settings.fixed_l2
+        self.edited = ""  # the method that goes on since the graph has changed
         self.factor = 1.0  # what divergence has left of the rate
         self.retries = 0
         self._now = self._snapshot()  # after the last row
@@ -73,8 +74,12 @@ class FirstOrder:
         held = self.optimizer
         held.first, held.second = (carried(change.edges, moment) for moment in (held.first, held.second))
         held.penalised = penalised_edges(self.mesh).astype(self.mesh.dtype)
-        self.steps.rewire(self.mesh.training_program(self.steps.size, self.settings.gradient))
+        self._recompile(self.steps.program.plan.method)
         self._safe = self._now = self._snapshot()
+
+    def _recompile(self, method: str) -> None:
+        self.edited = method
+        self.steps.rewire(self.mesh.recompiled_program(method))
 
     def _rates(self, epochs: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
         total = self.settings.max_epochs * self.steps.batches
@@ -155,12 +160,15 @@ class FirstOrder:
         now, safe = self._now, self._safe
         values = {"now": now.values, "safe": safe.values, "factor": self.factor, "retries": self.retries}
         values["safe_loss"] = encode(self._safe_loss)
+        values["edited"] = self.edited
         arrays = now.arrays | {f"safe_{name}": array for name, array in safe.arrays.items()}
         return State(values, arrays)
 
     def restore(self, state: State) -> None:
         """Go on from there."""
         values, arrays = state
+        if values["edited"]:  # another start would choose anew, and round otherwise
+            self._recompile(known("method", values["edited"], engine.training.COMPILED))
         most = self.settings.max_epochs
         self.factor = _share(values["factor"])
         self.retries = whole_number("retries", values["retries"], least=0, most=RETRIES)

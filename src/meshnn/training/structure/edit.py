@@ -40,8 +40,9 @@ def apply_edit(mesh: Mesh, edit: Edit) -> Change:
     hidden = np.concatenate([np.arange(t.n_hidden), np.full(edit.neurons, -1)])
     if edit.drop:
         pairs, hidden = _without_lone_neurons(pairs, hidden, t.n_clamped, t.n_outputs)
-    topology = Topology(t.n_inputs, len(hidden), t.n_outputs, pairs, bias=t.bias)
-    order = np.lexsort((pairs[:, 0], pairs[:, 1]))  # as a topology sorts them
+    # as a topology sorts them; what was kept is sorted already
+    order = np.argsort(pairs[:, 1] * np.int64(t.n_clamped + len(hidden) + t.n_outputs) + pairs[:, 0], kind="stable")
+    topology = Topology(t.n_inputs, len(hidden), t.n_outputs, pairs[order], bias=t.bias)
     mesh.become(topology, weights[order], hidden)
     return Change(origin[order], hidden)
 

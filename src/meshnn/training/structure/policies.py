@@ -23,6 +23,8 @@ NO_EDGES = np.empty((0, 2), np.int64)
 NO_WEIGHTS = np.empty(0)
 #: Edits of a pruning, at most.
 EDITS = 30
+#: Absent edges that are looked at, and scores of single samples among them, at most.
+MOST_CANDIDATES, SCORED = 50_000, 2_000_000
 
 
 def _share(name: str, value: float) -> float:
@@ -359,29 +361,27 @@ class Grow(Policy):
 def weakest(view: View, scores: NDArray[np.float64], count: int, bias: bool) -> BoolArray:
     """Mask of `count` edges that can go: dead ones first, then those with the smallest scores.
 
-    An edge may be the last one that keeps others alive, so dead edges are looked for again as edges go. No output loses
-    its last way from an input.
+    An edge may be the last one that keeps others alive: those that die with it go as well, and better ones stay. No
+    output loses its last way from an input.
     """
     t = view.mesh.topology
     remove = np.zeros(t.n_edges, np.bool_)
-    safe = view.protected(scores)
-    if not bias:
-        safe |= view.from_bias
-    rounds = 4
-    while (left := count - int(remove.sum())) > 0:
-        dead = view.dead_without(remove) & ~remove
-        if dead.any():
-            at = np.flatnonzero(dead)
-            at = at[np.argsort(scores[at], kind="stable")][:left]
-        else:
-            at = np.flatnonzero(~remove & ~safe)
-            if at.size == 0:
-                break  # nothing else may go
-            some = left if rounds <= 1 else max(1, left // 2)
-            rounds -= 1
-            at = at[np.argsort(scores[at], kind="stable")][:some]
-        remove[at] = True
+    at = np.flatnonzero(view.dead_without(remove))
+    remove[_lowest(scores, at, count)] = True
+    left = count - int(remove.sum())
+    if left > 0:
+        safe = view.protected(scores)
+        if not bias:
+            safe |= view.from_bias
+        remove[_lowest(scores, np.flatnonzero(~remove & ~safe), left)] = True
     return _without_dead(view, scores, remove)
+
+
+def _lowest(scores: NDArray[np.float64], at: IntArray, count: int) -> IntArray:
+    """Those of some edges with the smallest scores."""
+    if count >= len(at):
+        return at
+    return at[np.argpartition(scores[at], count - 1)[:count]] if count > 0 else at[:0]
 
 
 def _without_dead(view: View, scores: NDArray[np.float64], remove: BoolArray) -> BoolArray:
@@ -391,7 +391,7 @@ def _without_dead(view: View, scores: NDArray[np.float64], remove: BoolArray) ->
         gone = np.flatnonzero(remove)
         if dead.size == 0 or gone.size == 0:
             break
-        back = gone[np.argsort(-scores[gone], kind="stable")][: dead.size]
+        back = _lowest(-scores, gone, dead.size)
         other = remove.copy()
         other[dead[: back.size]] = True
         other[back] = False
@@ -405,10 +405,15 @@ def strongest(view: View, absent: IntArray, count: int, grow: str) -> IntArray:
     """Which of the absent edges to add."""
     if grow == "random":
         return np.sort(view.rng.choice(len(absent), count, replace=False))
-    X, y, share = sample_of(view.samples, view.rng)
+    if len(absent) > MOST_CANDIDATES + 2 * count:  # any of very many will do
+        some = np.sort(view.rng.choice(len(absent), MOST_CANDIDATES + 2 * count, replace=False))
+        return some[strongest(view, absent[some], count, grow)]
+    X, y, share = sample_of(view.samples, view.rng, int(np.clip(SCORED // max(len(absent), 1), 64, 1024)))
     labels = y[:, 0].astype(np.int64) if loss_of(view.samples) == "cross_entropy" else y
     scores = np.abs(
-        view.mesh.growth_scores(X, labels, loss_of(view.samples), absent[:, 0], absent[:, 1], sample_weight=share)
+        view.mesh.growth_scores(
+            X, labels, loss_of(view.samples), absent[:, 0], absent[:, 1], method=view.method, sample_weight=share
+        )
     )
     # of equal ones (dead edges, all 0) any; the order of neurons means nothing
     order = np.lexsort((view.rng.random(len(absent)), -scores))

@@ -77,7 +77,7 @@ class Structure:
                 continue
             before = self.lineage.named(mesh.topology)
             change = apply_edit(mesh, proposed)
-            step = self.lineage.record(epoch, before, mesh.topology, change.hidden, proposed.reason)
+            step = self.lineage.record(epoch, before, mesh.topology, change.edges, change.hidden, proposed.reason)
             changes.append(change)
             words.append(f"{proposed.reason}: {_counts(len(step.added), len(step.removed))}")
         return changes, words

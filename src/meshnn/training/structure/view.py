@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from meshnn.kernels.codes import CROSS_ENTROPY
 from meshnn.mesh import Mesh
-from meshnn.topology import Topology
+from meshnn.topology import reach
 from meshnn.training.solver import Samples
 from meshnn.training.structure.allowed import Allowed
 from meshnn.training.structure.criteria import loss_of
@@ -40,6 +40,7 @@ class View:
         loss: float,
     ) -> None:
         self.mesh, self.samples, self.rng, self.allowed, self.lineage = mesh, samples, rng, allowed, lineage
+        self.method = "adjoint"  # a single gradient now and then, of many edges: the cheapest way to it
         self.growing = growing  # whether some policy adds edges or neurons
         self.epoch, self.max_epochs, self.loss = epoch, max_epochs, loss
 
@@ -62,9 +63,9 @@ class View:
         """Edges that cannot influence an output once those are gone, and those."""
         t = self.mesh.topology
         rest = ~removed
-        part = Topology(t.n_inputs, t.n_hidden, t.n_outputs, np.stack([t.src[rest], t.dst[rest]], axis=1), bias=t.bias)
         dead = np.ones(t.n_edges, np.bool_)
-        dead[rest] = part.dead_edges(self.mesh.ticks, self.mesh.awake)
+        sizes = (t.n_neurons, t.n_clamped, t.n_outputs)
+        dead[rest] = reach.dead_within(*sizes, t.src[rest], t.dst[rest], self.mesh.ticks, self.mesh.awake)
         return dead
 
     def protected(self, scores: NDArray[np.float64]) -> BoolArray:
