@@ -373,3 +373,13 @@ def test_tables_and_means():
     assert "a \\| b" in markdown([Rows("t", ("x",), [("a | b",)])])
     found = revision()
     assert found is None or re.fullmatch(r"[0-9a-f]{40}\+?", found)
+
+
+def test_connections(small_images, tmp_path):
+    pytest.importorskip("torch")
+    outcome = run(EXPERIMENTS["connections"], small_images, tmp_path / "out")
+    assert_not_blank(outcome.folder)
+    for record in results_of(outcome.folder)["trials"]:
+        size, edges = record["parameters"]["size"], record["numbers"]["edges"]
+        assert edges == size if record["parameters"]["kind"] != "mlp" else 0.8 * size < edges <= size
+    assert [len(table.rows) for table in outcome.tables] == [4, 4]
