@@ -30,7 +30,7 @@ def test_verify(tmp_path):
     file = tmp_path / "verify.json"
     done = meshnn("verify", "--tests", "3", "--json", str(file))
     assert done.returncode == 0, done.stderr
-    assert "0.00024 ± 4.7e-05" in done.stdout
+    assert "2.4e-04 ± 4.7e-05" in done.stdout
     assert "FAIL" not in done.stdout
     found = json.loads(file.read_text())
     assert found["passed"] is True
@@ -97,7 +97,7 @@ def test_output_that_is_not_utf8():
     command = [sys.executable, "-m", "meshnn", "verify", "--tests", "1"]
     done = subprocess.run(command, capture_output=True, timeout=300, env=env, check=False)
     assert done.returncode == 0, done.stderr
-    assert b"0.00024 +- 4.7e-05" in done.stdout
+    assert b"2.4e-04 +- 4.7e-05" in done.stdout
 
 
 def test_demo():

@@ -144,7 +144,7 @@ def test_synthetic(tmp_path):
 def test_spirals_hidden_and_its_table(tmp_path):
     """The numbers of the table are those of the results, computed anew."""
     few = replace(EXPERIMENTS["spirals-hidden"], plan=_few(EXPERIMENTS["spirals-hidden"].plan, ("paper/", "lm/5")))
-    with pytest.raises(KeyError):  # a table of half the trials is none
+    with pytest.raises(MeshError, match=r"results.json is damaged \(KeyError"):  # a table of half the trials is none
         run(few, Options(trials=2), tmp_path / "half")
     outcome = run(EXPERIMENTS["spirals-hidden"], Options(trials=2, protocol="paper"), tmp_path)
     trials = results_of(outcome.folder)["trials"]
@@ -300,7 +300,7 @@ def test_more_trials_keep_those_that_are_there(tmp_path):
 
 def test_what_is_refused(tmp_path):
     run(EXPERIMENTS["iris"], Options(trials=1), tmp_path)
-    with pytest.raises(MeshError, match=r"holds results of another run \(config .*'seed': 0.*'seed': 1.*another --out"):
+    with pytest.raises(MeshError, match=r"holds results of another run \(config seed 0,.* now seed 1,.*another --out"):
         run(EXPERIMENTS["iris"], Options(trials=1, seed=1), tmp_path)
     with pytest.raises(MeshError, match="unknown backend 'lokky'"):
         run(EXPERIMENTS["iris"], Options(trials=2), tmp_path, jobs=2, backend="lokky")
@@ -383,3 +383,96 @@ def test_connections(small_images, tmp_path):
         size, edges = record["parameters"]["size"], record["numbers"]["edges"]
         assert edges == size if record["parameters"]["kind"] != "mlp" else 0.8 * size < edges <= size
     assert [len(table.rows) for table in outcome.tables] == [4, 4]
+
+
+def test_an_interrupted_trial_is_not_a_result(tmp_path):
+    """Ctrl-C stops the run with exit code 130; what is saved is whole, and the run goes on from there."""
+    words = ["reproduce", "spirals-hidden", "--protocol", "paper", "--trials", "2", "--jobs", "1"]
+    words += ["--out", str(tmp_path)]
+    program = f"""
+import meshnn.training.trainer as module
+true, count = module.Trainer._advance, [0]
+def advance(self):
+    count[0] += 1
+    if count[0] == 250:  # in the middle of the third trial, which has a hundred rows
+        raise KeyboardInterrupt
+    return true(self)
+module.Trainer._advance = advance
+from meshnn.cli import main
+main({words!r})
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 130, done.stderr
+    assert done.stderr.strip().splitlines()[-1].startswith("meshnn: interrupted; the trials that were done are saved")
+    folder = tmp_path / "spirals-hidden-paper"
+    assert len(results_of(folder)["trials"]) == 2
+    with_note = write_report(tmp_path).read_text()
+    assert "Unfinished: 2 trials are there" in with_note
+    assert reproduce(*words[1:]).returncode == 0
+    run(EXPERIMENTS["spirals-hidden"], Options(trials=2, protocol="paper"), tmp_path / "whole")
+    assert numbers_of(folder) == numbers_of(tmp_path / "whole" / "spirals-hidden-paper")
+
+
+def test_one_run_at_a_time(tmp_path):
+    from meshnn.experiments.results import locked
+
+    with locked(tmp_path / "iris"), pytest.raises(MeshError, match="another run is writing to"):
+        run(EXPERIMENTS["iris"], Options(trials=1), tmp_path)
+    run(EXPERIMENTS["iris"], Options(trials=1), tmp_path)
+
+
+def test_tables_figures_and_report_show_the_same_trials(tmp_path):
+    run(EXPERIMENTS["iris"], Options(trials=3), tmp_path)
+    run(EXPERIMENTS["iris"], Options(trials=2), tmp_path)
+    assert len(results_of(tmp_path / "iris")["trials"]) == 3  # none is thrown away
+    page = write_report(tmp_path).read_text()
+    table = (tmp_path / "iris" / "table.md").read_text()
+    for cell in re.findall(r"(?<=\| )[^|\n]+(?= \|)", table):
+        assert f">{cell}<" in page
+    one = run(EXPERIMENTS["iris"], Options(trials=1), tmp_path).tables[0].rows[0]
+    assert not any("nan" in cell for cell in one)
+    two = run(EXPERIMENTS["equivalence"], Options(trials=2), tmp_path).tables[0].title
+    three = run(EXPERIMENTS["equivalence"], Options(trials=3), tmp_path).tables[0].title
+    assert "2 nets" in two
+    assert "3 nets" in three
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda d: d["trials"][0].pop("numbers"), "trial 0 in .* is damaged"),
+        (lambda d: d["trials"].append(5), "trial 1 in .* is damaged"),
+        (lambda d: d["trials"][0]["numbers"].update(accuracy=None), "is damaged"),
+        (lambda d: d.pop("config"), "lacks its config"),
+        (lambda d: d.update(experiment="synthetic"), "another run"),
+    ],
+)
+def test_damaged_results_are_refused_by_name(change, message, tmp_path):
+    run(EXPERIMENTS["iris"], Options(trials=1), tmp_path)
+    path = tmp_path / "iris" / "results.json"
+    document = json.loads(path.read_text())
+    change(document)
+    path.write_text(json.dumps(document))
+    with pytest.raises(MeshError, match=message):
+        run(EXPERIMENTS["iris"], Options(trials=1), tmp_path)
+
+
+def test_damaged_lists_of_figures(tmp_path):
+    run(EXPERIMENTS["iris"], Options(trials=1), tmp_path)
+    for content in ('[{"x": 1}]', '{"a": 1}', "[", '[{"file": "x.svg", "caption": "c"}]'):
+        (tmp_path / "iris" / "figures.json").write_text(content)
+        assert "Figures are missing" in write_report(tmp_path).read_text()
+
+
+def test_the_last_frame_of_a_film_is_the_net_that_was_kept(tmp_path):
+    """Also when a later start was worse."""
+    from meshnn.experiments import recipes
+
+    split = SETS["moons"].split("ours", 0)
+    for seed in range(4):
+        watch = recipes.Watch(split)
+        how = recipes.OURS_LM | {"hidden": 3, "n_restarts": 3, "max_epochs": 15, "random_state": seed}
+        model, numbers = recipes.fitted(split, how, watch)
+        net = recipes.sample(model, split, watch)
+        np.testing.assert_allclose(net["frames"]["weights"][-1], model.mesh_.weights, rtol=1e-5, atol=1e-8)
+        assert abs(numbers["loss"] - net["frames"]["loss"][-1]) < 1e-5

@@ -378,3 +378,14 @@ def test_a_first_epoch_that_diverges_is_noticed(rate, size):
     with pytest.raises(MeshError, match="again after each of 5 retries"):
         list(train(mesh, X, y, solver="adam", batch_size=size, learning_rate=rate, max_epochs=20, random_state=0))
     np.testing.assert_array_equal(mesh.weights, before)
+
+
+@pytest.mark.parametrize("solver", ["adam", "lm"])
+def test_callers_see_the_weights_that_a_row_is_about(solver):
+    """Also at the last row of a start, before the next one begins."""
+    X, y = spirals(100, random_state=0)
+    mesh = Mesh(Topology.mesh(2, 4, 2), activation="tanh", dtype="float64", random_state=0)
+    options = {"solver": solver, "n_restarts": 3, "max_epochs": 4, "batch_size": None, "tol": 0.0, "l2": 0.0}
+    for row in train(mesh, X, y, random_state=0, **options):
+        if row.restart < 2:
+            np.testing.assert_allclose(mesh.gradient(X, y)[0], row.loss, rtol=1e-9)

@@ -40,11 +40,11 @@ class Interval:
     @classmethod
     def of(cls, values: list[float]) -> Interval:
         """From one value a test."""
-        spread = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
+        spread = float(np.std(values, ddof=1)) if len(values) > 1 else float("nan")
         return cls(float(np.mean(values)), 1.96 * spread / float(np.sqrt(len(values))))
 
     def __str__(self) -> str:
-        return f"{self.mean:.2g} ± {self.half_width:.2g}"
+        return f"{self.mean:.1e}" if np.isnan(self.half_width) else f"{self.mean:.1e} ± {self.half_width:.1e}"
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,10 @@ def reproduce(
             show_default=False,
         ),
     ],
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the results.")] = Path("results/paper"),
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="Folder of the results; results/paper, or results/quick.", show_default=False),
+    ] = None,
     trials: Annotated[int | None, typer.Option("--trials", help="By default as many as in the paper.")] = None,
     seed: Annotated[int, typer.Option("--seed", help="Of data, splits and weights.")] = 0,
     jobs: Annotated[int | None, typer.Option("--jobs", "-j", help="Trials at a time; by default one a core.")] = None,
@@ -76,6 +79,7 @@ def reproduce(
         whole_number("--trials", trials)
     whole_number("--seed", seed, least=0, most=2**31)
     jobs = whole_number("--jobs", jobs) if jobs is not None else os.cpu_count() or 1
+    out = out or Path("results/quick" if quick else "results/paper")
     if out.exists() and not out.is_dir():
         raise MeshError(f"--out: {out} is a file; name a folder")
     chosen = [] if name == "report" else list(EXPERIMENTS) if name == "all" else [name]
@@ -86,6 +90,9 @@ def reproduce(
             options = Options(trials=trials, seed=seed, protocol=way, quick=quick, data=data)
             try:
                 outcome = _run(EXPERIMENTS[one], options, out, jobs, backend)
+            except KeyboardInterrupt:
+                _say("meshnn: interrupted; the trials that were done are saved, run the same command to go on", "red")
+                raise typer.Exit(130) from None
             except MeshError as error:
                 if name != "all":
                     raise

@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import os
+import tempfile
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -112,7 +113,11 @@ DATASETS = {
 
 def cache_folder() -> Path:
     """Where downloads go: `$XDG_CACHE_HOME/meshnn`, or `~/.cache/meshnn`."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "meshnn"
+    try:
+        home = Path.home()
+    except RuntimeError:  # a user without a home, as in some containers
+        home = Path(tempfile.gettempdir()) / f"meshnn-{os.getuid() if hasattr(os, 'getuid') else 'cache'}"
+    return Path(os.environ.get("XDG_CACHE_HOME") or home / ".cache") / "meshnn"
 
 
 def load_images(
@@ -143,7 +148,8 @@ def load_images(
     if named is not None:
         root = Path(named)
         if not root.is_dir():
-            raise DataError(f"the data folder {root} {'is not a folder' if root.exists() else 'does not exist'}")
+            what = "is not a folder" if root.exists() else "does not exist"
+            raise DataError(f"the data folder {root} {what}; check --data or MESHNN_DATA")
         places = [root / name, root]
     else:
         places = [cache]
@@ -154,9 +160,14 @@ def load_images(
     for file, path in found.items():
         if path is None:
             try:
-                found[file] = download(source.mirrors, f"{file.name}.gz", cache, progress)
+                found[file] = fresh = download(source.mirrors, f"{file.name}.gz", cache, progress)
             except OSError as error:
                 raise DataError(f"{_wanted(source, missing, cache)} (downloading failed: {error})") from None
+            try:
+                _verified(fresh, file)
+            except DataError:
+                fresh.unlink(missing_ok=True)  # or it would be found there the next time
+                raise
     return ImageSet(*(_verified(path, file) for file, path in found.items() if path is not None))
 
 
@@ -206,7 +217,8 @@ def read_idx(path: str | os.PathLike[str], shape: tuple[int, ...] | None = None)
 def _parse(file: BinaryIO | gzip.GzipFile, path: Path, shape: tuple[int, ...] | None) -> Images:
     head = file.read(4)
     if len(head) < 4 or head[:3] != b"\x00\x00\x08" or not 1 <= head[3] <= 8:
-        raise DataError(f"{path} is not an IDX file of bytes: it begins with {head.hex(' ') or 'nothing'}")
+        begins = head.hex(" ") or "nothing"
+        raise DataError(f"{path} is not an IDX file of bytes: it begins with {begins}; get it again")
     sizes = file.read(4 * head[3])
     if len(sizes) < 4 * head[3]:
         raise DataError(f"{path} ends within its header; delete it and get it again")

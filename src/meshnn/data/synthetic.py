@@ -108,7 +108,8 @@ def blobs(
     [334, 333, 333]
     """
     n_samples, _, rng = _checked(n_samples, 0.0, random_state)
-    widths = [real_number("std", value, "a number of at least 0", lambda v: v >= 0) for value in as_list("std", std)]
+    what = "a finite number of at least 0"
+    widths = [real_number("std", value, what, lambda v: 0 <= v < np.inf) for value in as_list("std", std)]
     middles = _centers(centers, len(widths), rng)
     y = np.arange(n_samples, dtype=np.int64) % len(middles)
     X = middles[y] + np.array(widths)[y, None] * rng.standard_normal((n_samples, 2))
@@ -132,7 +133,7 @@ def double_blobs(
 
 
 def _checked(n_samples: int, noise: float, random_state: Seed) -> tuple[int, float, np.random.Generator]:
-    noise = real_number("noise", noise, "a number of at least 0", lambda value: value >= 0)
+    noise = real_number("noise", noise, "a finite number of at least 0", lambda value: 0 <= value < np.inf)
     return whole_number("n_samples", n_samples, least=2), noise, as_generator(random_state)
 
 
@@ -141,9 +142,12 @@ def _centers(centers: Sequence[Sequence[float]] | str, count: int, rng: np.rando
         if centers != "random":
             raise MeshError(f'centers must be points or "random", got {centers!r}')
         return rng.uniform(-10, 10, (count, 2))
-    found = np.array(as_list("centers", centers), dtype=np.float64)
-    if found.shape != (count, 2):
-        raise MeshError(f"centers must be {count} points of 2 numbers, one for each std, got shape {found.shape}")
+    try:
+        found = np.array(as_list("centers", centers), dtype=np.float64)
+    except (TypeError, ValueError):
+        found = np.empty(0)
+    if found.shape != (count, 2) or not np.isfinite(found).all():
+        raise MeshError(f"centers must be {count} points of 2 finite numbers, one for each std")
     return found
 
 

@@ -127,6 +127,8 @@ CONNECTIONS = Experiment(
     tables=_tables,
     draw=_draw,
     prepare=_prepare,
+    needs=("torch",),
+    quick_note="30,000 pictures, 2 epochs of the auto-encoder and 4 of the nets",
     remarks=(
         "Features, training and budget of epochs as in the image experiment; meshes of 50 hidden neurons at 3 ticks, "
         "layered nets with two equal hidden layers of at most as many connections.",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -75,8 +75,12 @@ class Experiment:
         They see nothing but what was saved.
     prepare : function of (Options, tell), optional
         What all trials share and is cached, before any of them; `tell` is given a line of text now and then.
-    conclude : function of the records, optional
-        What the numbers say, in sentences for the report.
+    needs : names of packages
+        Optional ones that it cannot do without, besides matplotlib.
+    remarks : sentences
+        How it is done in full, what differs from the paper and why, for the report.
+    quick_note : str
+        What a quick run leaves out besides trials.
     """
 
     name: str
@@ -89,4 +93,6 @@ class Experiment:
     tables: Callable[[list[Record]], list[Rows]]
     draw: Callable[[list[Record], Path], list[Figure]]
     prepare: Callable[[Options, Callable[[str], None]], None] | None = None
-    remarks: tuple[str, ...] = field(default=())
+    needs: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
+    quick_note: str = ""

@@ -8,14 +8,13 @@ import os
 import uuid
 import zipfile
 from collections.abc import Callable
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from meshnn.data.images import DATASETS, cache_folder, load_images
+from meshnn.data.images import DATASETS, ImageSet, cache_folder, load_images
 from meshnn.errors import MeshError
 from meshnn.experiments.experiment import Options
 
@@ -59,31 +58,45 @@ def features(name: str, options: Options) -> Features:
     path = _path(name, options)
     try:
         with np.load(path, allow_pickle=False) as held:
-            return Features(*(held[field] for field in Features._fields))
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+            found = Features(*(held[field] for field in Features._fields))
+        for X, y in ((found.X, found.y), (found.test_X, found.test_y)):
+            if X.shape != (len(y), 32) or y.ndim != 1 or len(y) == 0:
+                raise ValueError(f"features of shape {X.shape} for {len(y)} pictures")
+        return found
+    except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
         raise MeshError(f"cannot read the features {path} ({error}); delete the file to compute them anew") from None
 
 
 def prepare_features(names: tuple[str, ...], options: Options, tell: Callable[[str], None]) -> None:
     """Train an auto-encoder for each set, unless its features are there."""
-    for name in names:
-        path = _path(name, options)
-        if path.exists():
-            continue
-        if find_spec("torch") is None:
-            raise MeshError("the image experiment needs PyTorch for its auto-encoder; pip install '.[torch]'")
-        _compute(name, options, path, tell)
-
-
-def _compute(name: str, options: Options, path: Path, tell: Callable[[str], None]) -> None:
-    from meshnn.integrations.autoencoder import encode, reconstruct, train_autoencoder
+    paths = {name: _path(name, options) for name in names if not _path(name, options).exists()}
+    if not paths:
+        return
 
     def downloading(file: str, done: int, total: int) -> None:
         share = f"{done / total:.0%}" if total else f"{done:,} bytes"
         tell(f"downloading {file}: {share}")
 
-    tell(f"reading {name}")
-    data = load_images(name, options.data, options.offline, downloading)
+    # all that could be missing, before anybody waits for an auto-encoder
+    for path in paths.values():
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            (probe := path.with_name(f".{uuid.uuid4().hex}")).touch()
+            probe.unlink()
+        except OSError as error:
+            what = f"cannot write to the cache {path.parent}: {error.strerror or error}"
+            raise MeshError(f"{what}; set XDG_CACHE_HOME to another folder") from None
+    data = {}
+    for name in paths:
+        tell(f"reading {name}")
+        data[name] = load_images(name, options.data, options.offline, downloading)
+    for name, path in paths.items():
+        _compute(name, data[name], options, path, tell)
+
+
+def _compute(name: str, data: ImageSet, options: Options, path: Path, tell: Callable[[str], None]) -> None:
+    from meshnn.integrations.autoencoder import encode, reconstruct, train_autoencoder
+
     config = _config(name, options)
     count = config["pictures"] or len(data.train_images)
     train, labels = data.train_images[:count], data.train_labels[:count].astype(np.int64)
@@ -98,7 +111,6 @@ def _compute(name: str, options: Options, path: Path, tell: Callable[[str], None
         encode(weights, train), labels, encode(weights, data.test_images), data.test_labels.astype(np.int64),
         shown, reconstruct(weights, shown),
     )  # fmt: skip
-    path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f".{uuid.uuid4().hex}.npz")
     try:
         np.savez_compressed(beside, **held._asdict())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +14,7 @@ from meshnn.experiments.sets import Split
 from meshnn.mesh import Mesh
 from meshnn.topology import Topology
 
-__all__ = ["OURS_ADAM", "OURS_LM", "PAPER", "Watch", "decide", "fitted", "sample"]
+__all__ = ["OURS_ADAM", "OURS_LM", "PAPER", "Watch", "decide", "fit_whole", "fitted", "sample"]
 
 #: ReLU on all units, the outputs too; Adam, rate 0.001, 1000 epochs "with batch method", features as they are; three
 #: transitions, as in the reference's notebooks.
@@ -73,6 +74,16 @@ def _round(value: float) -> float:
     return float(f"{value:.6g}")
 
 
+def fit_whole(model: MeshClassifier, X: Any, y: Any) -> None:
+    """Fit; an interruption is one, not a net that has learned a little less."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", "training was interrupted", UserWarning)
+        try:
+            model.fit(X, y)
+        except UserWarning:
+            raise KeyboardInterrupt from None
+
+
 def fitted(split: Split, options: dict[str, Any], watch: Watch | None = None) -> tuple[MeshClassifier, dict[str, Any]]:
     """A trained classifier, and what every experiment tells of one."""
     from meshnn.errors import MeshError
@@ -83,7 +94,7 @@ def fitted(split: Split, options: dict[str, Any], watch: Watch | None = None) ->
         model.set_params(callbacks=watch)
     note = ""
     try:
-        model.fit(split.X, split.y)
+        fit_whole(model, split.X, split.y)
     except MeshError as error:  # a net that diverges is a result; its best weights are kept
         if not hasattr(model, "mesh_"):
             raise
@@ -93,7 +104,7 @@ def fitted(split: Split, options: dict[str, Any], watch: Watch | None = None) ->
     return model, {
         "accuracy": float(model.score(split.test_X, split.test_y)),
         "train_accuracy": float(model.score(split.X, split.y)),
-        "loss": float(model.history_[-1].loss),
+        "loss": float([row.loss for row in model.history_ if row.restart == model.best_restart_][-1]),
         "epochs": int(model.n_iter_),
         "solver": model.solver_,
         "seconds": round(model.history_[-1].seconds, 4),

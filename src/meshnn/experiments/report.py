@@ -11,7 +11,7 @@ from typing import Any
 from meshnn.errors import MeshError
 from meshnn.experiments.experiment import Experiment, Rows
 from meshnn.experiments.registry import EXPERIMENTS
-from meshnn.experiments.results import read_results, write_text
+from meshnn.experiments.results import planned_records, read_results, tables_of, write_text
 
 __all__ = ["write_report"]
 
@@ -30,6 +30,7 @@ h3 { font-size: 1rem; margin: 1.6rem 0 .4rem; }
 p, li { max-width: 75ch; }
 .faint, figcaption, .note { color: var(--faint); font-size: .9rem; }
 nav a { margin-right: 1rem; }
+.faint { overflow-wrap: anywhere; }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabular-nums; margin: .4rem 0; }
 caption { text-align: left; font-weight: 600; padding: .4rem 0; }
@@ -80,8 +81,8 @@ def _page(body: str, links: str, provenance: dict[str, Any]) -> str:
 <body><main>
 <h1>Mesh neural networks: the paper, reproduced</h1>
 <p>Every table and figure of <em>Formal derivation of Mesh Neural Networks with their Forward-Only gradient
-Propagation</em>, with the paper's numbers beside those measured here, and what differs and why. Every number on this
-page comes from the <code>results.json</code> files beside it.</p>
+Propagation</em>, with the paper's numbers beside those measured here, and what differs and why. Every number in the
+tables comes from the <code>results.json</code> files beside it.</p>
 <nav>{links}</nav>
 <p class="faint">{escape(str(machine["processor"]))}, {machine["cores"]} cores; {versions}; revision
 {escape(str(provenance.get("git") or "unknown"))}</p>
@@ -93,16 +94,26 @@ page comes from the <code>results.json</code> files beside it.</p>
 def _section(experiment: Experiment, found: dict[str, tuple[Path, dict[str, Any]]]) -> str:
     parts = [f'<section id="{experiment.name}"><h2>{escape(experiment.title)}</h2>']
     if experiment.remarks:
-        parts.append("<ul>" + "".join(f"<li>{escape(remark)}</li>" for remark in experiment.remarks) + "</ul>")
+        parts.append("<p>In full, it is done like this:</p><ul>")
+        parts += [f"<li>{escape(remark)}</li>" for remark in experiment.remarks]
+        parts.append("</ul>")
     for protocol, (folder, stored) in found.items():
         config = stored["config"]
         if len(found) > 1 or protocol == "paper":
             parts.append(
                 f"<h3>{'Our protocol' if protocol == 'ours' else 'The protocol of the paper, as measured'}</h3>"
             )
-        parts += [_table(rows) for rows in experiment.tables(stored["trials"])]
-        total = sum(record["seconds"] for record in stored["trials"])
-        quick = "; a quick run with fewer trials" if config["quick"] else ""
+        records = planned_records(stored)
+        if records is None:
+            there = len(stored["trials"])
+            parts.append(f'<p class="note">Unfinished: {there} trials are there; run it again to go on.</p>')
+            continue
+        parts += [_table(rows) for rows in tables_of(experiment, records, folder)]
+        total = sum(record["seconds"] for record in records)
+        quick = ""
+        if config.get("quick"):
+            left_out = f": {experiment.quick_note}" if experiment.quick_note else ""
+            quick = f"; a quick run with fewer trials{left_out}"
         parts.append(
             f'<p class="note">{len(stored["trials"])} trials, {total:.0f} s of computing; seed {config["seed"]}'
         )
@@ -121,19 +132,21 @@ def _table(rows: Rows) -> str:
 
 
 def _figures(folder: Path) -> str:
+    missing = '<p class="note">Figures are missing; run it again to draw them.</p>'
     try:
-        listed = json.loads((folder / "figures.json").read_text())
-    except (OSError, ValueError):
-        return ""
-    shown = []
-    for figure in listed:
-        path = folder / Path(str(figure["file"])).name
-        if not path.exists():
+        found = json.loads((folder / "figures.json").read_text())
+        listed = [(str(item["file"]), str(item["caption"])) for item in found]
+    except (OSError, ValueError, KeyError, TypeError):
+        return missing
+    shown, lost = [], False
+    for name, caption in listed:
+        path, alt = folder / Path(name).name, escape(caption)
+        kind = path.suffix.removeprefix(".")
+        if kind not in ("gif", "png") or not path.is_file():
+            lost = True
             continue
-        kind = {"gif": "gif", "png": "png"}[path.suffix.removeprefix(".")]
         data = base64.b64encode(path.read_bytes()).decode()
         wide = "" if path.name.startswith(("regions", "learning-", "adjacency")) else ' class="wide"'
-        alt = escape(figure["caption"])
         image = f'<img src="data:image/{kind};base64,{data}" alt="{alt}">'
         shown.append(f"<figure{wide}>{image}<figcaption>{alt}</figcaption></figure>")
-    return f'<div class="figures">{"".join(shown)}</div>' if shown else ""
+    return f'<div class="figures">{"".join(shown)}</div>' + (missing if lost else "")

@@ -8,15 +8,16 @@ import os
 import platform
 import subprocess
 import uuid
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from meshnn.errors import MeshError
-from meshnn.experiments.experiment import Experiment, Options, Record
+from meshnn.experiments.experiment import Experiment, Options, Record, Rows
 
-__all__ = ["Results", "read_results", "write_text"]
+__all__ = ["Results", "locked", "planned_records", "read_results", "tables_of", "write_text"]
 
 FORMAT = 1
 
@@ -45,13 +46,18 @@ class Results:
 
     def _take_up(self) -> None:
         stored = read_results(self.path)
-        for name, now in (("version", self.header["version"]), ("config", self.header["config"])):
-            if stored.get(name) != now:
+        for name in ("experiment", "version", "config"):
+            was, now = _words(stored.get(name)), _words(self.header[name])
+            if was != now:
                 raise MeshError(
-                    f"{self.path} holds results of another run ({name} {stored.get(name)}, now {now}); "
+                    f"{self.path} holds results of another run ({name} {was}, now {now}); "
                     "choose another --out or delete it"
                 )
         self.records = {record["key"]: record for record in stored["trials"]}
+
+    def planned(self, keys: list[str]) -> None:
+        """What the run is to hold when it is done."""
+        self.header["planned"] = keys
 
     def add(self, record: Record) -> None:
         """Keep the numbers of one more trial, on disk too."""
@@ -79,7 +85,56 @@ def read_results(path: Path) -> dict[str, Any]:
         raise MeshError(f"cannot read {path} ({error}); delete it to start anew") from None
     if not isinstance(stored, dict) or stored.get("format") != FORMAT or not isinstance(stored.get("trials"), list):
         raise MeshError(f"{path} is not a results file of this version; choose another --out or delete it")
+    wanted: dict[str, Any] = {"key": str, "parameters": dict, "numbers": dict, "seconds": (int, float)}
+    for k, record in enumerate(stored["trials"]):
+        if not isinstance(record, dict) or not all(isinstance(record.get(n), kind) for n, kind in wanted.items()):
+            raise MeshError(f"trial {k} in {path} is damaged; delete the file to start anew")
+    for name in ("config", "versions", "machine"):
+        if not isinstance(stored.get(name), dict):
+            raise MeshError(f"{path} lacks its {name}; delete the file to start anew")
     return stored
+
+
+def planned_records(stored: dict[str, Any]) -> list[Record] | None:
+    """The trials that the last run was to have, in their order; None if some are missing."""
+    records = {record["key"]: record for record in stored["trials"]}
+    keys = stored.get("planned")
+    if not isinstance(keys, list) or not keys or any(key not in records for key in keys):
+        return None
+    return [records[key] for key in keys]
+
+
+def tables_of(experiment: Experiment, records: list[Record], folder: Path) -> list[Rows]:
+    """The tables; an error that names the file if its numbers are not those that the experiment writes."""
+    try:
+        return experiment.tables(records)
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+        what = f"{type(error).__name__}: {error}"
+        raise MeshError(f"{folder / 'results.json'} is damaged ({what}); delete it to start anew") from None
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Alone in a folder: a second run there would overwrite what the first one saves."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = (folder / ".lock").open("w")
+    except OSError as error:
+        raise MeshError(f"cannot write to {folder}: {error.strerror or error}; choose another --out") from None
+    with file:
+        try:
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # ends with the process, however it ends
+        except ImportError:  # not on this system
+            pass
+        except OSError:
+            raise MeshError(f"another run is writing to {folder}; wait for it or choose another --out") from None
+        yield
+
+
+def _words(value: Any) -> str:
+    return ", ".join(f"{k} {v}" for k, v in value.items()) if isinstance(value, dict) else str(value)
 
 
 def finite(value: Any) -> Any:
@@ -101,7 +156,7 @@ def write_text(path: Path, text: str) -> None:
             os.fsync(file.fileno())
         os.replace(beside, path)
     except OSError as error:
-        raise MeshError(f"cannot write {path}: {error.strerror or error}") from None
+        raise MeshError(f"cannot write {path}: {error.strerror or error}; choose another --out, or make room") from None
     finally:
         with suppress(OSError):
             beside.unlink(missing_ok=True)

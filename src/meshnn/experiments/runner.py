@@ -8,17 +8,19 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from meshnn.arguments import known
 from meshnn.errors import MeshError
 from meshnn.experiments.experiment import Experiment, Figure, Options, Record, Rows, Task
-from meshnn.experiments.results import Results, read_results, write_text
+from meshnn.experiments.results import Results, locked, planned_records, read_results, tables_of, write_text
 from meshnn.experiments.tables import markdown
 
 __all__ = ["BACKENDS", "Outcome", "folder_of", "run"]
 
-BACKENDS = ("loky", "threading", "multiprocessing", "dask", "ray")
+BACKENDS = ("loky", "threading", "dask", "ray")
 
 
 class Outcome(NamedTuple):
@@ -52,35 +54,45 @@ def run(
     jobs : int
         Trials at a time.
     backend : str
-        Of joblib: "loky" (processes), "threading", "multiprocessing", "dask" or "ray"; the last two may be followed by
-        a colon and the address of a cluster.
+        Of joblib: "loky" (processes), "threading", "dask" or "ray"; the last two may be followed by a colon and the
+        address of a cluster.
     progress : function of (trials done, trials in all, what was done), optional
     """
     trials = options.trials or (experiment.quick_trials if options.quick else experiment.trials)
     options = replace(options, trials=trials)
+    check_backend(backend)
+    _check_packages(experiment)
     folder = folder_of(out, experiment, options)
-    results = Results(folder, experiment, options)
-    tasks = experiment.plan(options)
-    missing = [task for task in tasks if task.key not in results.records]
-    tell = progress or (lambda done, total, what: None)
-    done = len(tasks) - len(missing)
-    tell(done, len(tasks), "")
-    if missing:
-        if experiment.prepare is not None:
-            experiment.prepare(options, lambda text: tell(done, len(tasks), text))
-        for record in _records(experiment, options, missing, jobs, backend):
-            results.add(record)
-            done += 1
-            tell(done, len(tasks), record["key"])
+    with locked(folder):
+        results = Results(folder, experiment, options)
+        tasks = experiment.plan(options)
+        results.planned([task.key for task in tasks])
+        missing = [task for task in tasks if task.key not in results.records]
+        tell = progress or (lambda done, total, what: None)
+        done = len(tasks) - len(missing)
+        tell(done, len(tasks), "")
+        if missing:
+            if experiment.prepare is not None:
+                experiment.prepare(options, lambda text: tell(done, len(tasks), text))
+            for record in _records(experiment, options, missing, jobs, backend):
+                results.add(record)
+                done += 1
+                tell(done, len(tasks), record["key"])
         results.order([task.key for task in tasks])
-    # from the file, not from what is remembered: it must say all there is to draw
-    stored = {record["key"]: record for record in read_results(results.path)["trials"]}
-    return conclude(experiment, folder, [stored[task.key] for task in tasks])
+        # from the file, not from what is remembered: it must say all there is to draw
+        return conclude(experiment, folder, planned_records(read_results(results.path)) or [])
+
+
+def _check_packages(experiment: Experiment) -> None:
+    extras = {"matplotlib": "plots", "torch": "torch"}
+    for name in ("matplotlib", *experiment.needs):
+        if find_spec(name) is None:
+            raise MeshError(f"reproduce {experiment.name} needs {name}; pip install 'meshnn[{extras[name]}]'")
 
 
 def conclude(experiment: Experiment, folder: Path, records: list[Record]) -> Outcome:
     """Table and figures of saved records."""
-    tables = experiment.tables(records)
+    tables = tables_of(experiment, records, folder)
     write_text(folder / "table.md", markdown(tables))
     figures = experiment.draw(records, folder)
     listed = [{"file": figure.path.name, "caption": figure.caption} for figure in figures]
@@ -114,13 +126,20 @@ def _trial(experiment: Experiment, options: Options, task: Task) -> Record:
     return {"key": task.key, "parameters": task.parameters, "numbers": numbers, "seconds": seconds}
 
 
+def check_backend(backend: str) -> tuple[str, str]:
+    """Name and address."""
+    name, _, address = backend.partition(":")
+    known("backend", name, BACKENDS)
+    if address and name not in ("dask", "ray"):
+        raise MeshError(f"backend {name} has no address, got {backend!r}; leave out what follows the colon")
+    return name, address
+
+
 @contextmanager
 def _backend(backend: str, jobs: int) -> Iterator[None]:
     from joblib import parallel_config
 
-    name, _, address = backend.partition(":")
-    if name not in BACKENDS:
-        raise MeshError(f"unknown backend {name!r}. Choose one of {', '.join(BACKENDS)}")
+    name, address = check_backend(backend)
     with ExitStack() as stack:
         if name == "dask":
             stack.enter_context(_dask(address, jobs))
@@ -140,8 +159,8 @@ def _dask(address: str, jobs: int) -> Any:
         if address:
             return client(address, set_as_default=True)
         return client(n_workers=jobs, threads_per_worker=1, dashboard_address=None, set_as_default=True)
-    except OSError as error:
-        raise MeshError(f"cannot reach the Dask cluster {address}: {error}") from None
+    except (OSError, ValueError) as error:
+        raise MeshError(f"cannot reach the Dask cluster {address}: {error}; check the address") from None
 
 
 def _ray(address: str) -> None:

@@ -75,7 +75,11 @@ def _draw(records: list[Record], folder: Path) -> list[Figure]:
         colours = (style.FAINT, *style.CLASSES)
         for k, (name, found) in enumerate(lines.items()):
             hidden = sorted(found)
-            values, halves = [found[h].value for h in hidden], [found[h].half_width for h in hidden]
+            values = [found[h].value for h in hidden]
+            halves = [
+                [min(found[h].half_width, found[h].value) for h in hidden],
+                [min(found[h].half_width, 1 - found[h].value) for h in hidden],
+            ]  # no accuracy is below 0 or above 1
             marker = "osD^"[k % 4]
             shifted = [h + 0.12 * (k - 1.5) for h in hidden]  # intervals side by side
             ax.errorbar(
@@ -84,7 +88,7 @@ def _draw(records: list[Record], folder: Path) -> list[Figure]:
         ax.set_xticks(sorted(PAPER))
         ax.set_xlabel("hidden neurons", fontsize=style.SMALL, color=style.INK)
         ax.set_ylabel("test accuracy", fontsize=style.SMALL, color=style.INK)
-        ax.set_ylim(top=1.01)
+        ax.set_ylim(-0.02, 1.02)
         ax.legend(**style.legend_options(loc="center right", bbox_to_anchor=(1.0, 0.45)))
         style.panel_title(ax, "Spirals: accuracy against hidden neurons, 95% intervals")
     path = folder / "accuracy.png"

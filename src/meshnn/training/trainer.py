@@ -85,7 +85,7 @@ class Trainer:
         self._structure = Structure(policies, mesh, own) if policies else None
         self._topology, self._ticks = mesh.topology, mesh.ticks
         self._graph = f"{mesh.topology._digest.hex()}, {mesh.ticks} ticks, {mesh.dtype}"
-        self._restart = 0
+        self._restart, self._ended = 0, False  # the start, and whether the next row belongs to another one
         self._kept: Array | None = None  # weights of the best start that has ended
         self._kept_value, self._kept_restart, self._kept_l2 = math.inf, 0, 0.0
         self._solver = self._begin()
@@ -134,6 +134,8 @@ class Trainer:
     def _advance(self) -> HistoryRow:
         """One row, and all that follows from it."""
         began = time.perf_counter()
+        if self._ended:
+            self._next_start()
         solver, settings = self._solver, self.settings
         progress = solver.advance(settings.max_epochs - solver.epoch)
         held_out, accuracy = math.nan, progress.hits
@@ -210,18 +212,25 @@ class Trainer:
         return ""
 
     def _end_start(self) -> None:
-        """Keep the weights of the start that has ended, if they are the best so far, and begin the next one."""
+        """Keep the weights of the start that has ended, if they are the best so far.
+
+        The next one begins with the next row: whoever looks at the mesh after this one sees the weights it is about.
+        """
         self._stopped = False
         if self._kept is None or self._best_value < self._kept_value:
             self._kept, self._kept_value = self._best.copy(), self._best_value
             self._kept_restart, self._kept_l2 = self._restart, self._solver.l2
-        self._restart += 1
-        if self._restart < self.settings.n_restarts:
-            self.mesh.weights = self.mesh.draw_weights(self._rng)
-            self._solver = self._begin()
+        if self._restart + 1 < self.settings.n_restarts:
+            self._ended = True
         else:
             self.finished = True
             self.mesh.weights[:] = self._kept
+
+    def _next_start(self) -> None:
+        self._ended = False
+        self._restart += 1
+        self.mesh.weights = self.mesh.draw_weights(self._rng)
+        self._solver = self._begin()
 
     def stop(self, reason: str, to_go_on: bool = False) -> None:
         """End here, with the best weights so far; a state `to_go_on` from stays that after the last whole row."""
@@ -244,6 +253,7 @@ class Trainer:
             "solver": solver.values,
             "restart": self._restart,
             "finished": self.finished,
+            "ended": self._ended,
             "seconds": self.seconds,
             "random": self._rng.bit_generator.state,
             "numbers": {name: encode(getattr(self, f"_{name}")) for name in _NUMBERS},
@@ -282,6 +292,7 @@ class Trainer:
         self._kept = self._weights_of(arrays["kept"]) if "kept" in arrays else None
         self._restart = whole_number("restart", values["restart"], least=0, most=self.settings.n_restarts)
         self.finished = switch("finished", values["finished"])
+        self._ended = switch("ended", values["ended"])
         self.seconds = decode("seconds", values["seconds"])
         for name in _NUMBERS:
             setattr(self, f"_{name}", decode(name, values["numbers"][name]))
