@@ -275,7 +275,13 @@ def test_allowed_edges_only():
 def test_what_is_allowed_follows_from_the_graph():
     for more in ({}, {"self_loops": True}, {"feedback": False}, {"self_loops": True, "feedback": False}):
         sparse = Topology.mesh(3, 6, 2, density=0.5, random_state=0, **more)
-        assert Allowed(sparse).dense(sparse) == Topology.mesh(3, 6, 2, **more)
+        allowed = Allowed(sparse)
+        assert allowed.dense(sparse) == Topology.mesh(3, 6, 2, **more)
+        quick = allowed.absent(sparse, np.arange(6))
+        pairs = {tuple(pair) for pair in allowed.pairs(sparse, np.arange(6)).tolist()}
+        there = set(zip(sparse.src.tolist(), sparse.dst.tolist(), strict=True))
+        assert {tuple(pair) for pair in quick.tolist()} == pairs - there
+        assert len(quick) == len(pairs - there)
 
 
 policies = st.lists(

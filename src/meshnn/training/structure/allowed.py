@@ -13,6 +13,9 @@ from meshnn.topology import Topology
 
 __all__ = ["Allowed"]
 
+#: Cells of a matrix that may be filled to find absent edges.
+SQUARE = 50_000_000
+
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 
@@ -91,9 +94,20 @@ class Allowed:
 
     def absent(self, topology: Topology, hidden: IntArray) -> IntArray:
         """Allowed edges that are not there."""
-        pairs, n = self.pairs(topology, hidden), topology.n_neurons
-        there = topology.dst * n + topology.src
-        return pairs[~np.isin(pairs[:, 1] * n + pairs[:, 0], there)]
+        t, n = topology, topology.n_neurons
+        if self.mask is None and n * n <= SQUARE:  # much faster than to compare lists
+            free = np.zeros((n, n), np.bool_)  # [to, from]
+            last = n if self.from_outputs else n - t.n_outputs
+            free[t.n_clamped :, : t.n_inputs] = True
+            free[t.n_clamped :, t.n_clamped : last] = True
+            if not self.between_outputs:
+                free[n - t.n_outputs :, n - t.n_outputs :] = False
+            if not self.self_loops:
+                np.fill_diagonal(free, False)
+            free[t.dst, t.src] = False
+            return np.argwhere(free)[:, ::-1]
+        pairs = self.pairs(topology, hidden)
+        return pairs[~np.isin(pairs[:, 1] * n + pairs[:, 0], t.dst * n + t.src)]
 
     def dense(self, topology: Topology) -> Topology:
         """The graph with all allowed edges, and the edges of its bias to all of them."""

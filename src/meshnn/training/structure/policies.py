@@ -22,7 +22,7 @@ BoolArray = NDArray[np.bool_]
 NO_EDGES = np.empty((0, 2), np.int64)
 NO_WEIGHTS = np.empty(0)
 #: Edits of a pruning, at most.
-EDITS = 30
+EDITS = 25
 #: Absent edges that are looked at, and scores of single samples among them, at most.
 MOST_CANDIDATES, SCORED = 50_000, 2_000_000
 
@@ -117,11 +117,9 @@ class Prune(Policy):
         keep = to + round((first - to) * (1 - ratio) ** 3)
         if ratio >= 1.0:
             memory["done"] = True
-        # a few dozen edits: every one makes new plans
-        span = (self.end - self.begin) * view.max_epochs / EDITS
-        if count <= keep or (ratio < 1.0 and view.epoch - memory.get("last", -view.max_epochs) < span):
+        # a few edits that are worth it: every one makes new plans
+        if count <= keep or (ratio < 1.0 and count - keep < (first - to) / EDITS):
             return None
-        memory["last"] = view.epoch
         scores = importance(self.by, view.mesh, view.samples, view.rng)
         remove = weakest(view, scores, count - keep, self.bias)
         return Edit(remove, NO_EDGES, NO_WEIGHTS, f"pruned by {self.by}", drop=not view.growing)
@@ -134,7 +132,7 @@ class Regrow(Policy):
     Parameters
     ----------
     every : int, optional
-        Epochs between two swaps; a thirtieth of the training by default.
+        Epochs between two swaps; by default a twentieth of the training, a fifth of one of less than 50 epochs.
     fraction : float
         Share of the edges (but those of the bias) that is swapped, at first.
     grow : "gradient" or "random"
@@ -175,7 +173,7 @@ class Regrow(Policy):
 
     def propose(self, view: View, memory: dict[str, Any]) -> Edit | None:
         """Swap some edges, if it is time to."""
-        every = self.every or max(1, view.max_epochs // 30)
+        every = self.every or max(1, view.max_epochs // 5 if view.max_epochs < 50 else view.max_epochs // 20)
         if view.progress >= self.end or view.epoch - memory.get("last", 0) < every:
             return None
         memory["last"] = view.epoch
