@@ -412,3 +412,27 @@ def test_debug_shows_the_traceback(tables):
     done = meshnn("--debug", "fit", str(tables / "iris.csv"), "--target", "specis")
     assert done.returncode == 2
     assert "Traceback" in done.stderr
+
+
+def test_a_budget_of_edges_and_growth(tables, tmp_path, refused, iris_model):
+    iris = str(tables / "iris.csv")
+    arguments = ("fit", iris, "--target", "species", "--json", "--seed", "1")
+    done = meshnn(*arguments, "--hidden", "12", "--edges", "50", "--out", str(tmp_path / "small.mesh"))
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert report["edges"] == 50
+    assert report["test"]["accuracy"] > 0.85
+    for name in ("a.png", "a.gif"):
+        drawn = meshnn("plot", str(tmp_path / "small.mesh"), "--what", "topology", "--out", str(tmp_path / name))
+        assert drawn.returncode == 0, drawn.stderr
+        assert (tmp_path / name).stat().st_size > 5000
+    done = meshnn(*arguments, "--hidden", "6", "--grow", "--out", str(tmp_path / "grown.mesh"))
+    assert done.returncode == 0, done.stderr
+    assert 2 <= json.loads(done.stdout)["hidden"] <= 6
+    assert "leave --topology out" in refused(
+        "fit", iris, "--target", "species", "--grow", "--topology", tmp_path / "g.json"
+    )
+    assert "did not change in training" in refused(
+        "plot", iris_model[0], "--what", "topology", "--out", tmp_path / "b.png"
+    )
+    assert "cannot end with 9999 edges" in refused("fit", iris, "--target", "species", "--edges", "9999")

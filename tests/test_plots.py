@@ -628,3 +628,30 @@ def test_importing_plots_does_not_import_matplotlib():
     program = "import sys, meshnn.plots; print('matplotlib' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
     assert done.stdout == "False\n", done.stderr
+
+
+def test_lineages_are_drawn(tmp_path):
+    from PIL import Image
+
+    from meshnn import Mesh
+    from meshnn.data.synthetic import spirals
+    from meshnn.plots import animate_lineage, plot_lineage, save_figure
+    from meshnn.plots.animation import save_frames
+    from meshnn.training import structure, train
+
+    X, y = spirals(80, random_state=0)
+    mesh = Mesh(Topology.mesh(2, 6, 2), ticks=3, activation="tanh", random_state=0)
+    both = [structure.Prune(to=40), structure.Regrow(every=2)]
+    for _ in train(mesh, X, y, structure=both, solver="adam", max_epochs=12, tol=0.0, random_state=0):
+        pass
+    figure = plot_lineage(mesh.lineage_, "net")
+    titles = [ax.get_title(loc="left") for ax in figure.axes]
+    assert titles == ["Before: 78 edges", "After: 40 edges", f"Edges over time: {len(mesh.lineage_.steps)} edits"]
+    save_figure(figure, tmp_path / "a.png")
+    with Image.open(tmp_path / "a.png") as image:
+        assert np.asarray(image.convert("RGB")).std() > 10
+    pictures = animate_lineage(mesh.lineage_, "net")
+    assert len(pictures) == len(mesh.lineage_.steps) + 1
+    assert save_frames(pictures, tmp_path / "a.gif")[0].stat().st_size > 1000
+    with pytest.raises(MeshError, match="did not change in training"):
+        plot_lineage(None)

@@ -101,6 +101,8 @@ def fit(
         raise MeshError("--l1: lm cannot minimise it; take --solver adam or sgd, or --l2 instead")
     if hidden is not None and topology is not None:
         raise MeshError("--topology says how many hidden neurons there are; leave --hidden out")
+    if grow and topology is not None:
+        raise MeshError("--grow starts with a net of its own; leave --topology out")
     if out is not None:
         check_output("--out", out, ".mesh")
         if checkpoint is not None and checkpoint.absolute() == out.absolute():
@@ -134,7 +136,7 @@ def fit(
         "n_threads": threads,
         "random_state": seed,
         "verbose": 0 if as_json else 1,
-    } | _structure(edges, grow, hidden, topology)
+    } | _structure(edges, grow, hidden)
     if not as_json:
         say_notes(notes)
         _introduce(data, goal, encoder, train, held)
@@ -158,12 +160,10 @@ def fit(
         raise typer.Exit(130)
 
 
-def _structure(edges: int | None, grow: bool, hidden: int | None, topology: Path | None) -> dict[str, Any]:
+def _structure(edges: int | None, grow: bool, hidden: int | None) -> dict[str, Any]:
     from meshnn.training import structure
 
     if grow:
-        if topology is not None:
-            raise MeshError("--grow starts with a net of its own; leave --topology out")
         most = 16 if hidden is None else hidden
         policies: list[Any] = [structure.Grow(to=max(most, 1))]
         if edges is not None:
