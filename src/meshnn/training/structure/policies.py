@@ -21,8 +21,8 @@ IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 NO_EDGES = np.empty((0, 2), np.int64)
 NO_WEIGHTS = np.empty(0)
-#: Edits of a pruning, at most.
-EDITS = 25
+#: Share of the edges there are that an edit of a pruning takes out, at least.
+WORTH = 0.05
 #: Absent edges that are looked at, and scores of single samples among them, at most.
 MOST_CANDIDATES, SCORED = 50_000, 2_000_000
 
@@ -117,8 +117,8 @@ class Prune(Policy):
         keep = to + round((first - to) * (1 - ratio) ** 3)
         if ratio >= 1.0:
             memory["done"] = True
-        # a few edits that are worth it: every one makes new plans
-        if count <= keep or (ratio < 1.0 and count - keep < (first - to) / EDITS):
+        # only edits that are worth it, since every one makes new plans; but no large one at the end, which would hurt
+        if count <= keep or (ratio < 1.0 and count - keep < WORTH * count):
             return None
         scores = importance(self.by, view.mesh, view.samples, view.rng)
         remove = weakest(view, scores, count - keep, self.bias)

@@ -72,8 +72,9 @@ class View:
         """For every output the edges of a way from an input within the ticks, that with the best weakest edge."""
         t, ticks = self.mesh.topology, self.mesh.ticks
         safe = np.zeros(t.n_edges, np.bool_)
-        if t.bias and len(np.intersect1d(t.dst[self.from_bias], t.outputs)) == t.n_outputs:
-            return safe | (self.from_bias & (t.dst >= t.n_neurons - t.n_outputs))  # the bias reaches them all
+        to_outputs = self.from_bias & (t.dst >= t.n_neurons - t.n_outputs)
+        if int(to_outputs.sum()) == t.n_outputs:  # the bias reaches them all
+            return to_outputs
         best = np.full(t.n_neurons, -np.inf)
         best[: t.n_clamped] = np.inf
         came: list[IntArray] = []
