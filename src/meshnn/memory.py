@@ -37,9 +37,9 @@ def _limits(root: Path = Path("/sys/fs/cgroup")) -> list[int]:
 
 
 def available_memory() -> int:
-    """Bytes that a computation may take before the machine runs out, as of a tenth of a second ago at most."""
+    """Bytes that a computation may take before the machine runs out, as of half a second ago at most."""
     # asking takes 0.3 ms, and preparing a net asks several times
-    return _available(time.monotonic_ns() // 100_000_000)
+    return _available(time.monotonic_ns() // 500_000_000)
 
 
 @lru_cache(maxsize=1)
