@@ -416,8 +416,8 @@ def test_debug_shows_the_traceback(tables):
 
 def test_a_budget_of_edges_and_growth(tables, tmp_path, refused, iris_model):
     iris = str(tables / "iris.csv")
-    arguments = ("fit", iris, "--target", "species", "--json", "--seed", "1")
-    done = meshnn(*arguments, "--hidden", "12", "--edges", "50", "--out", str(tmp_path / "small.mesh"))
+    arguments = ("fit", iris, "--target", "species", "--json", "--seed", "1", "--epochs", "60")
+    done = meshnn(*arguments, "--hidden", "8", "--edges", "50", "--out", str(tmp_path / "small.mesh"))
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
     assert report["edges"] == 50

@@ -17,9 +17,9 @@ from meshnn.topology.pruning import blocks_of
 from meshnn.training import Settings, Trainer, structure, train
 from meshnn.training.api import as_samples
 from meshnn.training.structure.allowed import Allowed
+from meshnn.training.structure.choosing import weakest
 from meshnn.training.structure.criteria import importance
 from meshnn.training.structure.edit import Edit, apply_edit
-from meshnn.training.structure.policies import weakest
 from meshnn.training.structure.runtime import Structure
 
 X, Y = spirals(120, random_state=0)
@@ -300,7 +300,7 @@ policies = st.lists(
 )  # fmt: skip
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(policies, st.integers(2, 4), st.integers(0, 10), st.booleans())
 def test_invariants_of_any_schedule(chosen, ticks, seed, bias):
     topology = Topology.mesh(2, 6, 2, bias=bias, random_state=seed)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from meshnn.data.images import DATASETS
 from meshnn.experiments.experiment import Experiment, Figure, Numbers, Options, Record, Rows, Task
-from meshnn.experiments.features import features, prepare_features
-from meshnn.experiments.images import Net, trial_of
+from meshnn.experiments.features import features
+from meshnn.experiments.images import Net, prepare_pictures, trial_of
 from meshnn.experiments.tables import Mean, grouped
 
 __all__ = ["CONNECTIONS"]
@@ -112,10 +111,6 @@ def _draw(records: list[Record], folder: Path) -> list[Figure]:
     return [Figure(path, "Test rate against the number of connections, 3 ticks, 95% intervals.")]
 
 
-def _prepare(options: Options, tell: Callable[[str], None]) -> None:
-    prepare_features(tuple(DATASETS), options, tell)
-
-
 CONNECTIONS = Experiment(
     name="connections",
     title="Accuracy against connections",
@@ -126,7 +121,7 @@ CONNECTIONS = Experiment(
     run=_run,
     tables=_tables,
     draw=_draw,
-    prepare=_prepare,
+    prepare=prepare_pictures,
     needs=("torch",),
     quick_note="30,000 pictures, 2 epochs of the auto-encoder and 4 of the nets",
     remarks=(

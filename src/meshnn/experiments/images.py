@@ -18,7 +18,7 @@ from meshnn.experiments.tables import Mean, grouped
 from meshnn.topology import Topology
 from meshnn.training import structure
 
-__all__ = ["IMAGES", "NETS", "net_of"]
+__all__ = ["IMAGES", "NETS", "Net", "net_of", "prepare_pictures", "trial_of"]
 
 
 class Net(NamedTuple):
@@ -71,7 +71,8 @@ def _plan(options: Options) -> list[Task]:
     return tasks
 
 
-def _prepare(options: Options, tell: Callable[[str], None]) -> None:
+def prepare_pictures(options: Options, tell: Callable[[str], None]) -> None:
+    """Features of both sets, if they are not there."""
     prepare_features(tuple(DATASETS), options, tell)
 
 
@@ -314,7 +315,7 @@ IMAGES = Experiment(
     run=_run,
     tables=_tables,
     draw=_draw,
-    prepare=_prepare,
+    prepare=prepare_pictures,
     needs=("torch",),
     quick_note="30,000 pictures, 2 epochs of the auto-encoder and 4 of the nets: too few to compare with the paper",
     remarks=(

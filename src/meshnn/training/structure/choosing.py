@@ -1,0 +1,78 @@
+"""Which edges go, and which come."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshnn.training.structure.criteria import loss_of, sample_of
+from meshnn.training.structure.view import View
+
+__all__ = ["strongest", "weakest"]
+
+IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
+#: Absent edges that are looked at, and scores of single samples among them, at most.
+MOST_CANDIDATES, SCORED = 50_000, 2_000_000
+
+
+def weakest(view: View, scores: NDArray[np.float64], count: int, bias: bool) -> BoolArray:
+    """Mask of `count` edges that can go: dead ones first, then those with the smallest scores.
+
+    An edge may be the last one that keeps others alive: those that die with it go as well, and better ones stay. No
+    output loses its last way from an input.
+    """
+    t = view.mesh.topology
+    remove = np.zeros(t.n_edges, np.bool_)
+    at = np.flatnonzero(view.dead_without(remove))
+    remove[_lowest(scores, at, count)] = True
+    left = count - int(remove.sum())
+    if left > 0:
+        safe = view.protected(scores)
+        if not bias:
+            safe |= view.from_bias
+        remove[_lowest(scores, np.flatnonzero(~remove & ~safe), left)] = True
+    return _without_dead(view, scores, remove)
+
+
+def _lowest(scores: NDArray[np.float64], at: IntArray, count: int) -> IntArray:
+    """Those of some edges with the smallest scores."""
+    if count >= len(at):
+        return at
+    return at[np.argpartition(scores[at], count - 1)[:count]] if count > 0 else at[:0]
+
+
+def _without_dead(view: View, scores: NDArray[np.float64], remove: BoolArray) -> BoolArray:
+    """The same number of edges, but those that died with the last ones go, and better ones stay in their place."""
+    for _ in range(8):
+        dead = np.flatnonzero(view.dead_without(remove) & ~remove)
+        gone = np.flatnonzero(remove)
+        if dead.size == 0 or gone.size == 0:
+            break
+        back = _lowest(-scores, gone, dead.size)
+        other = remove.copy()
+        other[dead[: back.size]] = True
+        other[back] = False
+        if (view.dead_without(other) & ~other).sum() >= dead.size:
+            break  # nothing is won
+        remove = other
+    return remove
+
+
+def strongest(view: View, absent: IntArray, count: int, grow: str) -> IntArray:
+    """Which of the absent edges to add."""
+    if grow == "random":
+        return np.sort(view.rng.choice(len(absent), count, replace=False))
+    if len(absent) > MOST_CANDIDATES + 2 * count:  # any of very many will do
+        some = np.sort(view.rng.choice(len(absent), MOST_CANDIDATES + 2 * count, replace=False))
+        return some[strongest(view, absent[some], count, grow)]
+    X, y, share = sample_of(view.samples, view.rng, int(np.clip(SCORED // max(len(absent), 1), 64, 1024)))
+    labels = y[:, 0].astype(np.int64) if loss_of(view.samples) == "cross_entropy" else y
+    scores = np.abs(
+        view.mesh.growth_scores(
+            X, labels, loss_of(view.samples), absent[:, 0], absent[:, 1], method=view.method, sample_weight=share
+        )
+    )
+    # of equal ones (dead edges, all 0) any; the order of neurons means nothing
+    order = np.lexsort((view.rng.random(len(absent)), -scores))
+    return np.sort(order[:count])
