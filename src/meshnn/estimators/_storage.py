@@ -19,7 +19,7 @@ from meshnn.estimators._scaling import Scaling
 from meshnn.mesh import Mesh
 from meshnn.storage import FileError
 from meshnn.training import History, Trainer
-from meshnn.training.checkpoint import Parts, with_training
+from meshnn.training.checkpoint import Parts, under, with_training
 from meshnn.training.first_order import check_memory
 from meshnn.training.history import HistoryRow
 from meshnn.training.solver import State
@@ -135,7 +135,7 @@ def thaw(estimator: Any, header: dict[str, Any], arrays: dict[str, Array]) -> An
 
     Parameters are only looked at by the next `fit`, and unknown ones (of a newer version) are left out.
     """
-    mesh = Mesh.from_parts(header["mesh"], _under("mesh.", arrays))
+    mesh = Mesh.from_parts(header["mesh"], under("mesh.", arrays))
     known = estimator.get_params(deep=False)
     given = {name: _value(value, mesh) for name, value in header["parameters"].items() if name in known}
     estimator.set_params(**given)
@@ -162,7 +162,7 @@ def thaw(estimator: Any, header: dict[str, Any], arrays: dict[str, Array]) -> An
     stream = header["stream"]
     estimator._stream_seed, estimator._solver_state = whole_number("seed", stream["seed"], least=0), None
     if stream["memory"] is not None:
-        estimator._solver_state = check_memory(State(stream["memory"], _under("stream.", arrays)), mesh)
+        estimator._solver_state = check_memory(State(stream["memory"], under("stream.", arrays)), mesh)
     if "table" in header:
         _read_table(estimator, header)
     return estimator
@@ -196,10 +196,6 @@ def _texts(what: str, values: Any, count: int | None = None) -> list[str]:
     if count is not None and len(values) != count:
         raise FileError(f"its {what} are {len(values)}, expected {count}")
     return values
-
-
-def _under(prefix: str, arrays: dict[str, Array]) -> dict[str, Array]:
-    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
 
 
 def _value(value: Any, mesh: Mesh) -> Any:

@@ -18,7 +18,7 @@ from meshnn.errors import MeshError
 from meshnn.storage import FileError
 from meshnn.training.solver import State
 
-__all__ = ["Checkpoint", "Resumed", "fingerprint", "with_training"]
+__all__ = ["Checkpoint", "Resumed", "fingerprint", "under", "with_training"]
 
 Array = NDArray[Any]
 Parts = tuple[dict[str, Any], dict[str, Array]]
@@ -88,7 +88,7 @@ class Checkpoint:
         if training is None:
             raise FileError(f"{self.path} is a model, not a checkpoint; name another file or delete it")
         try:
-            known, state = dict(training["run"]), State(training["state"], _under(PREFIX, arrays))
+            known, state = dict(training["run"]), State(training["state"], under(PREFIX, arrays))
             resumed = Resumed(whole_number("seed", training["seed"], least=0), state)
         except (KeyError, TypeError, ValueError) as error:
             raise self._senseless(error) from None
@@ -132,5 +132,6 @@ class Checkpoint:
         return f"Checkpoint({str(self.path)!r}, seconds={self.seconds:g})"
 
 
-def _under(prefix: str, arrays: dict[str, Array]) -> dict[str, Array]:
+def under(prefix: str, arrays: dict[str, Array]) -> dict[str, Array]:
+    """Those whose name begins so, by the rest of their name."""
     return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
