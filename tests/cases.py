@@ -8,11 +8,13 @@ from hypothesis import strategies as st
 
 import naive
 from meshnn import Mesh, Topology
-from meshnn.kernels.codes import ACTIVATIONS
+from meshnn.codes import ACTIVATIONS
+from meshnn.losses import LOSSES
+from meshnn.methods import METHODS
 
 ACTIVATION_NAMES = tuple(ACTIVATIONS)
-LOSS_NAMES = ("cross_entropy", "squared_error")
-ALL_METHODS = ("factored", "blocks", "tensor", "adjoint")
+LOSS_NAMES = tuple(LOSSES)
+ALL_METHODS = tuple(METHODS)
 
 
 @dataclass
@@ -67,6 +69,14 @@ def topologies(draw, ticks, most_hidden=5):
     return repair(n_inputs, n_hidden, n_outputs, bias, pairs, ticks)
 
 
+def targets_for(loss, rng, batch, n_outputs):
+    if LOSSES[loss].classifies:
+        return rng.integers(0, n_outputs, batch)
+    if loss == "poisson":
+        return rng.poisson(2.0, (batch, n_outputs)).astype(float)
+    return (3.0 if loss == "huber" else 1.0) * rng.standard_normal((batch, n_outputs))  # some beyond the width of huber
+
+
 @st.composite
 def cases(draw, dtype="float64", most_hidden=5, most_batch=70, activation=None, loss=None, ticks=None):
     ticks = draw(st.integers(1, 8)) if ticks is None else ticks
@@ -84,10 +94,7 @@ def cases(draw, dtype="float64", most_hidden=5, most_batch=70, activation=None, 
     mesh = Mesh(topology, ticks, hidden, output, weights=weights, dtype=dtype)
     sequence = draw(st.booleans())
     X = rng.standard_normal((ticks, batch, topology.n_inputs) if sequence else (batch, topology.n_inputs))
-    if loss == "cross_entropy":
-        y = rng.integers(0, topology.n_outputs, batch)
-    else:
-        y = rng.standard_normal((batch, topology.n_outputs))
+    y = targets_for(loss, rng, batch, topology.n_outputs)
     weight = rng.uniform(0.1, 2.0, batch) if draw(st.booleans()) else None
     return Case(mesh, X, y, loss, weight)
 
@@ -138,13 +145,19 @@ def torch_outputs(case, A):
     return s[:, -t.n_outputs :]
 
 
+_F = torch.nn.functional
+_TORCH_LOSSES = {
+    "cross_entropy": lambda z, y: _F.cross_entropy(z, y, reduction="none"),
+    "squared_error": lambda z, y: 0.5 * ((z - y) ** 2).sum(dim=1),
+    "huber": lambda z, y: _F.huber_loss(z, y, reduction="none", delta=1.0).sum(dim=1),
+    # torch leaves out what does not depend on z; half the deviance has it
+    "poisson": lambda z, y: (_F.poisson_nll_loss(z, y, reduction="none") + torch.special.xlogy(y, y) - y).sum(dim=1),
+}
+
+
 def torch_loss(case, outputs):
     share = torch.tensor(case.shares)
-    if case.loss == "cross_entropy":
-        each = torch.nn.functional.cross_entropy(outputs, torch.tensor(case.y), reduction="none")
-    else:
-        each = 0.5 * ((outputs - torch.tensor(case.y)) ** 2).sum(dim=1)
-    return (share * each).sum()
+    return (share * _TORCH_LOSSES[case.loss](outputs, torch.tensor(case.y))).sum()
 
 
 def by_autograd(case, pairs=None):

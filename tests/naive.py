@@ -21,10 +21,10 @@ def activate(name, t):
         return value, 1.0 / (1.0 + math.exp(-t))
     if name == "sigmoid":
         s = 1.0 / (1.0 + math.exp(-t))
-        return s, s * (1.0 - s)
+        return s, 1.0 / (2.0 * math.cosh(0.5 * t)) ** 2
     if name == "tanh":
         s = math.tanh(t)
-        return s, 1.0 - s * s
+        return s, 1.0 / math.cosh(t) ** 2
     if name == "sin":
         return math.sin(t), math.cos(t)
     if name == "gauss":
@@ -74,6 +74,13 @@ def loss_and_slope(loss, y, target):
         return sum(0.5 * (a - b) ** 2 for a, b in zip(y, target, strict=True)), [
             a - b for a, b in zip(y, target, strict=True)
         ]
+    if loss == "huber":
+        errors = [a - b for a, b in zip(y, target, strict=True)]
+        value = sum(0.5 * d * d if abs(d) <= 1.0 else abs(d) - 0.5 for d in errors)
+        return value, [max(-1.0, min(1.0, d)) for d in errors]
+    if loss == "poisson":
+        value = sum(math.exp(a) - b * a + (b * math.log(b) - b if b > 0 else 0.0) for a, b in zip(y, target, strict=True))
+        return value, [math.exp(a) - b for a, b in zip(y, target, strict=True)]
     top = max(y)
     total = sum(math.exp(a - top) for a in y)
     slope = [math.exp(a - top) / total for a in y]

@@ -13,7 +13,7 @@ import pytest
 import meshnn
 from meshnn import Mesh, MeshClassifier, MeshError, MeshRegressor, Topology, storage
 from meshnn.data.synthetic import spirals
-from meshnn.engine import Steps
+from meshnn.program import Steps
 from meshnn.storage import FileError
 from meshnn.training import Checkpoint, Settings, Trainer
 from meshnn.training.api import as_samples

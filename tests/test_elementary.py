@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
+from meshnn.codes import ACTIVATIONS
 from meshnn.kernels import elementary
 from meshnn.kernels._jit import jit
 from meshnn.kernels._row import lanes
 from meshnn.kernels.activations import activate_all
-from meshnn.kernels.codes import ACTIVATIONS
 
 
 @jit

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from meshnn import Mesh, MeshError, Topology, engine
+from meshnn import Mesh, MeshError, Topology
 from meshnn.data.synthetic import spirals
 from meshnn.training import Settings, Trainer, train
 from meshnn.training.api import as_samples
@@ -42,8 +42,8 @@ def test_the_matrix_equals_the_dense_one(loss, n_outputs, ticks, size):
     live = np.flatnonzero(~mesh.dead_edges())
     samples = as_samples(mesh, X, y, loss, weight)
     for method in ("factored", "adjoint"):
-        program = mesh.jacobian_program(size, method)
-        model = engine.curvature(program, mesh.weights, samples.X, samples.targets, live, 1)
+        program = mesh.program("curvature", method, size)
+        model = program.curvature(mesh.values, samples.X, samples.targets, live, 1)
         grad, matrix = dense_model(mesh, X, y, loss, weight / weight.sum())
         np.testing.assert_allclose(model.grad, grad[live], rtol=1e-9, atol=1e-13)
         np.testing.assert_allclose(model.matrix, matrix[np.ix_(live, live)], rtol=1e-9, atol=1e-13)
@@ -67,14 +67,14 @@ def test_the_matrix_against_autograd():
     want = torch.autograd.functional.hessian(linearised, torch.zeros(t.n_edges, dtype=torch.float64)).numpy()
     samples = as_samples(mesh, X, y, "cross_entropy")
     live = np.arange(t.n_edges)
-    got = engine.curvature(mesh.jacobian_program(10), mesh.weights, samples.X, samples.targets, live, 1).matrix
+    got = mesh.program("curvature", batch=10).curvature(mesh.values, samples.X, samples.targets, live, 1).matrix
     np.testing.assert_allclose(got, want, rtol=1e-9, atol=1e-13)
 
 
 def test_saturated_outputs_stay_finite():
     mesh = Mesh(Topology.layered([1, 3]), weights=[1e4, 0, -1e4, 0, 5e3, 0], dtype="float64")
     samples = as_samples(mesh, [[1.0], [-1.0], [0.0]], [0, 0, 1], "cross_entropy")
-    model = engine.curvature(mesh.jacobian_program(3), mesh.weights, samples.X, samples.targets, np.arange(6), 1)
+    model = mesh.program("curvature", batch=3).curvature(mesh.values, samples.X, samples.targets, np.arange(6), 1)
     assert np.isfinite(model.matrix).all()
     assert model.loss == pytest.approx((0 + 2e4 + np.log(3)) / 3)
 
@@ -85,8 +85,8 @@ def test_many_samples_in_blocks_and_threads_give_the_same_bits():
     X, y = rng.standard_normal((20_000, 4)), rng.integers(0, 3, 20_000)
     samples = as_samples(mesh, X, y, "cross_entropy")
     live = np.arange(mesh.topology.n_edges)
-    program = mesh.jacobian_program(len(X))
-    one, two = (engine.curvature(program, mesh.weights, samples.X, samples.targets, live, n) for n in (1, 2))
+    program = mesh.program("curvature", batch=len(X))
+    one, two = (program.curvature(mesh.values, samples.X, samples.targets, live, n) for n in (1, 2))
     np.testing.assert_array_equal(one.matrix, two.matrix)
     np.testing.assert_array_equal(one.grad, two.grad)
     grad = mesh.gradient(X, y)[1]
@@ -209,10 +209,10 @@ def test_memory_does_not_grow_with_the_batch():
     for size in (2_000, 200_000):
         X, y = rng.standard_normal((size, 4)), rng.integers(0, 2, size)
         samples = as_samples(mesh, X, y, "cross_entropy")
-        program = mesh.jacobian_program(size)
-        engine.curvature(program, mesh.weights, samples.X, samples.targets, live, 1)
+        program = mesh.program("curvature", batch=size)
+        program.curvature(mesh.values, samples.X, samples.targets, live, 1)
         tracemalloc.start()
-        engine.curvature(program, mesh.weights, samples.X, samples.targets, live, 1)
+        program.curvature(mesh.values, samples.X, samples.targets, live, 1)
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     assert peaks[1] < peaks[0] + 10_000_000  # one slab of samples; the Jacobian would take 400 MB

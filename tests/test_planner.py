@@ -6,6 +6,7 @@ import pytest
 from cases import close
 from meshnn import Mesh, Topology
 from meshnn.errors import MemoryLimitError
+from meshnn.methods import METHODS
 
 
 def test_auto_is_forward_only_at_few_ticks(mesh, batch):
@@ -40,7 +41,7 @@ def test_auto_leaves_forward_only_when_it_is_ten_times_dearer(batch):
     assert m.explain().chosen == "adjoint"
     assert "times dearer" in m.explain().reason
     X, y = batch
-    assert m._resolve("forward", 100, None) in ("factored", "blocks")
+    assert m.program("gradient", "forward", 100).plan.method.name in ("factored", "blocks")
     close(m.gradient(X, y)[1], m.gradient(X, y, method="forward")[1], 1e-4)
 
 
@@ -52,12 +53,11 @@ def test_blocks_win_where_fan_in_is_small_and_ticks_are_many():
 
 def test_costs_count_what_the_plan_holds():
     """The predicted multiply-adds of the factored method are the entries that its lists make the kernels visit."""
-    from meshnn.plan import compile_plan
-
     t = Topology.mesh(4, 12, 3, density=0.4, random_state=3)
     for ticks in (1, 2, 3, 5):
         m = Mesh(t, ticks=ticks, activation="tanh")
-        plan = compile_plan(t, ticks, m.awake, "factored")
+        program = m.program("gradient", "factored")
+        plan = program.plan.course
         size = [
             int(plan.ops.ptr[plan.ops.start[q + 1]]) - int(plan.ops.ptr[plan.ops.start[q]])
             for q in range(len(plan.ops.start) - 1)
@@ -68,10 +68,11 @@ def test_costs_count_what_the_plan_holds():
             chain = plan.tangents.chain[plan.tangents.ptr[a] : plan.tangents.ptr[a + 1]]
             total += sum(size[q] for q in chain) + rows[chain[-1]]
         assert m.explain().decision.cost("factored").multiply_adds == total
+        assert program.plan.cost.multiply_adds == total
 
 
 def test_too_little_memory(mesh, batch, monkeypatch):
-    import meshnn.planner as module
+    import meshnn.program.programs as module
 
     m = Mesh(Topology.mesh(3, 100, 2, density=0.1, random_state=0), ticks=6, activation="tanh")
     costs = m.explain(100).decision
@@ -84,7 +85,7 @@ def test_too_little_memory(mesh, batch, monkeypatch):
     monkeypatch.setattr(module, "available_memory", lambda: 20_000)
     with pytest.raises(MemoryLimitError, match="the graph needs a larger machine"):
         m.gradient(*batch)
-    three = max(c.bytes for c in m._planner._price(3) if c.method == "adjoint")
+    three = max(c.bytes for c in m._programs.costs(3) if c.method == "adjoint")
     monkeypatch.setattr(module, "available_memory", lambda: int(three) + 1)
     with pytest.raises(MemoryLimitError, match="; 3 ticks would fit"):
         m.gradient(*batch, n_threads=1)
@@ -92,7 +93,7 @@ def test_too_little_memory(mesh, batch, monkeypatch):
     with pytest.raises(MemoryLimitError, match=r"the Jacobian of this batch would need .* pass fewer samples"):
         Mesh(mesh.topology, dtype="float64").jacobian(batch[0])
     src, dst = np.divmod(np.arange(105 * 105), 105)
-    blocks = max(c.bytes for c in m._planner._price(6, workers=2) if c.method == "blocks")
+    blocks = max(c.bytes for c in m._programs.costs(6, workers=2) if c.method == "blocks")
     monkeypatch.setattr(module, "available_memory", lambda: int(blocks) + 1)
     with pytest.raises(
         MemoryLimitError, match=r'"blocks" for 11025 edges would need .*; ask for fewer edges at a time'
@@ -101,10 +102,14 @@ def test_too_little_memory(mesh, batch, monkeypatch):
 
 
 def test_memory_falls_back_to_the_adjoint_and_back():
-    from meshnn.plan import decide, price
+    from meshnn.methods import METHODS
+    from meshnn.methods import decide as choose
+
+    def decide(costs, memory):
+        return choose(costs, [name for name, method in METHODS.items() if method.automatic], memory)
 
     t = Topology.mesh(3, 40, 2, random_state=0)
-    costs = price(t, 4, Mesh(t).awake)
+    costs = Mesh(t)._programs.costs(4)
     assert decide(costs, 10**12).chosen == "factored"
     adjoint = next(c for c in costs if c.method == "adjoint")
     tight = decide(costs, int(adjoint.bytes) + 1)
@@ -112,7 +117,7 @@ def test_memory_falls_back_to_the_adjoint_and_back():
     assert "would need" in tight.reason
     # many ticks: the adjoint is cheaper, but its history does not fit; blocks do
     t = Topology.mesh(1, 12, 1)
-    costs = price(t, 2000, Mesh(t).awake)
+    costs = Mesh(t)._programs.costs(2000)
     blocks, adjoint = costs[1], costs[3]
     assert blocks.bytes < adjoint.bytes
     assert decide(costs, int(adjoint.bytes) + 1).chosen == "adjoint"
@@ -120,12 +125,12 @@ def test_memory_falls_back_to_the_adjoint_and_back():
 
 
 def test_the_sampled_cost_is_near_the_exact_one(monkeypatch):
-    import meshnn.plan.cost as module
+    import meshnn.methods.method as module
 
     t = Topology.mesh(10, 400, 5, density=0.02, random_state=0)
-    exact = module.price(t, 4, Mesh(t, ticks=4).awake)
-    monkeypatch.setattr(module, "_SAMPLE", 100)
-    for whole, sampled in zip(exact[:2], module.price(t, 4, Mesh(t, ticks=4).awake)[:2], strict=True):
+    exact = Mesh(t)._programs.costs(4)
+    monkeypatch.setattr(module, "SAMPLE", 100)
+    for whole, sampled in zip(exact[:2], Mesh(t)._programs.costs(4)[:2], strict=True):
         assert not whole.estimated
         assert sampled.estimated
         assert sampled.predicted == pytest.approx(whole.predicted, rel=0.2)
@@ -135,11 +140,28 @@ def test_the_sampled_cost_is_near_the_exact_one(monkeypatch):
 def test_predicted_bytes_are_those_allocated(method):
     t = Topology.mesh(4, 30, 3, density=0.4, random_state=3)
     for ticks in (2, 4, 7):
-        planner = Mesh(t, ticks)._planner
-        program = planner.program(method, ticks)
-        allocated = program.plan.nbytes + sum(buffer.nbytes for buffer in program.borrow().values())
-        predicted = next(c for c in planner._price(ticks) if c.method == method).bytes
-        assert 0.7 < allocated / predicted < 1.3
+        m = Mesh(t, ticks)
+        program = m.program("gradient", method)
+        arrays = {id(a): a.nbytes for a in leaves((program.plan.course, program.borrow().room))}
+        predicted = next(c for c in m._programs.costs(ticks) if c.method == method).bytes
+        assert 0.8 < sum(arrays.values()) / predicted < 1.2
+        assert predicted == pytest.approx(program.plan.cost.bytes, rel=1e-6)  # one walk counts and emits
+
+
+def leaves(tree):
+    """All arrays in nested tuples."""
+    return [tree] if isinstance(tree, np.ndarray) else [a for x in tree if isinstance(x, (tuple, np.ndarray)) for a in leaves(x)]
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("jacobian", [False, True])
+def test_what_is_counted_is_what_is_compiled(method, jacobian):
+    """The price of a method and the plan that it makes come from one walk."""
+    need = "jacobian" if jacobian else "gradient"
+    for ticks in (1, 2, 3, 6):
+        m = Mesh(Topology.mesh(3, 14, 2, density=0.3, random_state=1), ticks, activation="tanh")
+        counted = next(c for c in m._programs.costs(ticks, jacobian=jacobian) if c.method == method)
+        assert m.program(need, method).plan.cost == counted
 
 
 def test_many_ticks_are_decided_quickly():
@@ -156,14 +178,14 @@ def test_default_ticks_of_awake_neurons_reach_every_output():
 
 
 def test_plan_too_large():
-    from meshnn.plan import compile_plan
-    from meshnn.plan.compile import PlanTooLargeError, _narrow
+    from meshnn.schedule import ListBuilder, PlanTooLargeError, Schedule
+    from meshnn.schedule.lists import narrow
 
     t = Topology.mesh(4, 12, 3)
     with pytest.raises(PlanTooLargeError):
-        compile_plan(t, 6, Mesh(t).awake, "factored", limit=1000)
+        Schedule(t, 6, Mesh(t).awake).pulls(ListBuilder(limit=1000), t.src, t.dst)
     with pytest.raises(PlanTooLargeError):
-        _narrow(np.array([0, 2**32]))
+        narrow(np.array([0, 2**32]))
 
 
 def test_memory_in_a_container(tmp_path):

@@ -129,7 +129,7 @@ def test_an_error_in_a_part_leaves_the_workers_usable():
 
 def test_a_worker_is_free_only_when_it_has_finished(monkeypatch):
     """The flag that ends the waiting is set before the worker is ready for the next job."""
-    from meshnn.engine import threads
+    from meshnn.program import threads
 
     real = threading.Event.set
 
@@ -145,7 +145,7 @@ def test_a_worker_is_free_only_when_it_has_finished(monkeypatch):
 
 def test_an_interrupt_waits_for_the_workers():
     """Ctrl-C while another thread computes: it is raised, and the next call is right."""
-    from meshnn.engine import threads
+    from meshnn.program import threads
 
     running = []
 

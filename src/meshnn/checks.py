@@ -8,9 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshnn.arguments import as_list, known
-from meshnn.engine import Targets
+from meshnn.codes import ACTIVATIONS
 from meshnn.errors import DataError, MeshError
-from meshnn.kernels.codes import ACTIVATIONS, CROSS_ENTROPY, LOSSES
 from meshnn.topology import Topology
 
 __all__ = [
@@ -18,8 +17,11 @@ __all__ = [
     "as_dtype",
     "as_inputs",
     "as_pairs",
-    "as_targets",
     "as_weights",
+    "check_current_weights",
+    "labels",
+    "numbers",
+    "shares",
 ]
 
 Array = NDArray[Any]
@@ -54,7 +56,7 @@ def activation_codes(topology: Topology, hidden: Any, output: Any) -> NDArray[np
     return codes
 
 
-def _numbers(name: str, value: Any) -> Array:
+def numbers(name: str, value: Any) -> Array:
     """An array of real numbers."""
     if hasattr(value, "tocsr"):
         raise DataError(f"{name} is a scipy sparse matrix; pass a dense array, for example {name}.toarray()")
@@ -83,7 +85,7 @@ def _example(array: Array) -> str:
 
 def as_inputs(X: Any, topology: Topology, ticks: int) -> Array:
     """`(1, batch, n_inputs)` for static inputs, `(ticks, batch, n_inputs)` for one input a tick. Not copied."""
-    array = _numbers("X", X)
+    array = numbers("X", X)
     wanted = f"(batch, {topology.n_inputs}) or ({ticks}, batch, {topology.n_inputs}), one input a tick"
     if array.ndim == 2:
         array = array[None]
@@ -101,11 +103,12 @@ def as_inputs(X: Any, topology: Topology, ticks: int) -> Array:
     return array
 
 
-def as_weights(weights: Any, n_edges: int, dtype: np.dtype[Any]) -> Array:
-    """A finite copy `(n_edges,)`."""
-    array = _numbers("weights", weights)
-    if array.shape != (n_edges,):
-        raise DataError(f"weights must have shape ({n_edges},), one per edge of the topology; got {array.shape}")
+def as_weights(weights: Any, count: int, dtype: np.dtype[Any], what: str = "weight") -> Array:
+    """A finite copy `(count,)`."""
+    array = numbers(f"{what}s", weights)
+    if array.shape != (count,):
+        per = "one per edge of the topology" if what == "weight" else "one per parameter of the mesh"
+        raise DataError(f"{what}s must have shape ({count},), {per}; got {array.shape}")
     with np.errstate(over="ignore"):
         copy = np.array(array, dtype=dtype, order="C")
     finite = np.isfinite(copy)
@@ -113,7 +116,7 @@ def as_weights(weights: Any, n_edges: int, dtype: np.dtype[Any]) -> Array:
         e = int(np.flatnonzero(~finite)[0])
         hint = f"does not fit {dtype}" if np.isfinite(array[e]) else "is not finite"
         raise DataError(
-            f"weight {e} is {array[e]}, which {hint}; {int((~finite).sum())} of {n_edges} weights are like it"
+            f"{what} {e} is {array[e]}, which {hint}; {int((~finite).sum())} of {count} {what}s are like it"
         )
     return copy
 
@@ -133,11 +136,11 @@ def check_current_weights(weights: Array, n_edges: int) -> None:
         )
 
 
-def _share(sample_weight: Any, size: int, dtype: np.dtype[Any]) -> Array:
+def shares(sample_weight: Any, size: int, dtype: np.dtype[Any]) -> Array:
     """Each sample's share of the mean."""
     if sample_weight is None:
         return np.full((size, 1), 1.0 / size, dtype=dtype)
-    weight = _numbers("sample_weight", sample_weight)
+    weight = numbers("sample_weight", sample_weight)
     if weight.shape != (size,):
         raise DataError(f"sample_weight must have shape ({size},), one per sample; got {weight.shape}")
     if not np.isfinite(weight).all() or (weight < 0).any():
@@ -151,52 +154,31 @@ def _share(sample_weight: Any, size: int, dtype: np.dtype[Any]) -> Array:
     return share
 
 
-def as_targets(y: Any, loss: Any, sample_weight: Any, size: int, n_outputs: int, dtype: np.dtype[Any]) -> Targets:
-    """Labels or values for `size` samples."""
-    code = LOSSES[known("loss", loss, LOSSES)]
-    share = _share(sample_weight, size, dtype)
-    if code == CROSS_ENTROPY:
-        return Targets(code, _labels(y, size, n_outputs).astype(dtype)[:, None], share)
-    values = _numbers("y", y)
-    if values.ndim == 1 and n_outputs == 1:
-        values = values[:, None]
-    if values.shape != (size, n_outputs):
-        raise DataError(f"for squared_error y must have shape ({size}, {n_outputs}), got {np.shape(y)}")
-    with np.errstate(over="ignore"):
-        values = np.require(values, dtype, ["C_CONTIGUOUS", "ALIGNED", "WRITEABLE"])
-    finite = np.isfinite(values)
-    if not finite.all():
-        b, o = np.argwhere(~finite)[0].tolist()
-        raise DataError(f"y holds {np.asarray(y).reshape(size, n_outputs)[b, o]} at sample {b}, output {o}, "
-                        f"which is not finite in {dtype}; remove or impute it")  # fmt: skip
-    return Targets(code, values, share)
-
-
-def _labels(y: Any, size: int, n_outputs: int) -> Array:
-    labels = _numbers("y", y)
-    if labels.shape != (size,):
-        one_hot = "; these look one-hot, pass y.argmax(axis=1)" if labels.shape == (size, n_outputs) else ""
-        raise DataError(f"for cross_entropy y must be labels of shape ({size},), got {labels.shape}{one_hot}")
-    if labels.dtype.kind == "f":
-        whole_ = np.isfinite(labels) & (labels == np.trunc(labels))
-        if not whole_.all():
-            b = int(np.flatnonzero(~whole_)[0])
-            raise DataError(f"label of sample {b} is {labels[b]}; labels are whole numbers 0 to {n_outputs - 1}")
-    low, high = labels.min(), labels.max()
-    if low < 0 or high >= n_outputs:
-        b = int(np.flatnonzero((labels < 0) | (labels >= n_outputs))[0])
+def labels(y: Any, size: int, n_outputs: int) -> Array:
+    """Labels `(size,)`, from 0, one for each output."""
+    found = numbers("y", y)
+    if found.shape != (size,):
+        one_hot = "; these look one-hot, pass y.argmax(axis=1)" if found.shape == (size, n_outputs) else ""
+        raise DataError(f"for cross_entropy y must be labels of shape ({size},), got {found.shape}{one_hot}")
+    if found.dtype.kind == "f":
+        whole = np.isfinite(found) & (found == np.trunc(found))
+        if not whole.all():
+            b = int(np.flatnonzero(~whole)[0])
+            raise DataError(f"label of sample {b} is {found[b]}; labels are whole numbers 0 to {n_outputs - 1}")
+    if found.min() < 0 or found.max() >= n_outputs:
+        b = int(np.flatnonzero((found < 0) | (found >= n_outputs))[0])
         raise DataError(
-            f"label of sample {b} is {labels[b]}, but the mesh has {n_outputs} outputs: "
+            f"label of sample {b} is {found[b]}, but the mesh has {n_outputs} outputs: "
             f"labels must lie between 0 and {n_outputs - 1}"
         )
-    return labels
+    return found
 
 
 def as_pairs(src: Any, dst: Any, n_neurons: int) -> tuple[NDArray[np.int64], NDArray[np.int64], tuple[int, ...]]:
     """Sources and destinations as flat arrays, and the shape they were broadcast to."""
     found = []
     for name, value in (("src", src), ("dst", dst)):
-        array = _numbers(name, value)
+        array = numbers(name, value)
         if array.dtype.kind == "b" or (array.dtype.kind == "f" and not np.array_equal(array, np.trunc(array))):
             raise DataError(f"{name} must hold whole neuron numbers, got {array.ravel()[:3].tolist()} ...")
         if array.size and (array.min() < 0 or array.max() >= n_neurons):

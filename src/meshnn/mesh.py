@@ -9,14 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from meshnn import checks, engine, storage
+from meshnn import checks, storage
 from meshnn.arguments import as_generator, as_list, known, switch, whole_number
+from meshnn.codes import ACTIVATIONS
 from meshnn.errors import MeshError
-from meshnn.explanation import Explanation
-from meshnn.kernels.codes import ACTIVATIONS
+from meshnn.losses import Targets, loss_named
 from meshnn.memory import check_fits
-from meshnn.plan.cost import METHODS
-from meshnn.planner import Planner
+from meshnn.methods import Explanation
+from meshnn.parameters import Ties
+from meshnn.program import Program, Programs
 from meshnn.topology import Topology
 from meshnn.topology.builders import Seed
 from meshnn.topology.lineage import Lineage
@@ -24,7 +25,6 @@ from meshnn.topology.lineage import Lineage
 __all__ = ["Mesh"]
 
 Array = NDArray[Any]
-_CHOICES = ("auto", "forward", *METHODS)
 #: More than this and deciding how to run would take longer than anybody waits.
 MOST_TICKS = 100_000
 
@@ -52,6 +52,9 @@ class Mesh:
     dtype : "float32" or "float64"
     random_state : int, Generator, SeedSequence or None
         Source of the default weights.
+    parameter : array_like of int (n_edges,), optional
+        Which parameter each edge takes its weight from: edges with the same number are *tied* and learn one weight, -1
+        is an edge whose weight is *fixed* and never learned. By default each edge has its own.
 
     Examples
     --------
@@ -75,6 +78,7 @@ class Mesh:
         weights: ArrayLike | None = None,
         dtype: Any = "float32",
         random_state: Seed = None,
+        parameter: ArrayLike | None = None,
     ) -> None:
         if not isinstance(topology, Topology):
             raise MeshError(f"topology must be a Topology, got {type(topology).__name__}; see Topology.from_adjacency")
@@ -82,11 +86,11 @@ class Mesh:
         self.lineage_: Lineage | None = None  # how training came to this graph, if it changed it
         self._dtype = checks.as_dtype(dtype)
         self._codes = checks.activation_codes(topology, activation, output_activation)
-        self._planner = Planner(topology, self._codes, self._dtype)
+        self._ties = Ties(topology.n_edges, parameter)
+        self._programs = self._new_programs()
         self.ticks = topology.default_ticks(self.awake) if ticks is None else ticks
-        if weights is None:
-            weights = self.draw_weights(random_state)
-        self.weights = weights
+        self._values: Array | None = None
+        self.weights = self.draw_weights(random_state) if weights is None else weights
 
     @classmethod
     def from_adjacency(
@@ -122,7 +126,7 @@ class Mesh:
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the mesh to a `.mesh` file, whole or not at all; `meshnn.load` reads it."""
-        self._checked_weights()
+        self._checked()
         header, arrays = self.to_parts()
         storage.write(path, header | {"kind": "mesh"}, arrays)
 
@@ -135,7 +139,7 @@ class Mesh:
         kinds[t.n_clamped :] = [names.index(name) for name in self.activations]
         header = {"n_inputs": t.n_inputs, "n_hidden": t.n_hidden, "n_outputs": t.n_outputs, "bias": t.bias}
         more: dict[str, Any] = {"ticks": self.ticks, "activations": names, "dtype": self._dtype.name}
-        arrays: dict[str, Array] = {"src": t.src, "dst": t.dst, "weights": self._weights.copy(), "activations": kinds}
+        arrays: dict[str, Array] = {"src": t.src, "dst": t.dst, "weights": self.weights.copy(), "activations": kinds}
         if self.lineage_ is not None:
             more["lineage"], steps = self.lineage_.to_parts()
             arrays |= {f"lineage.{name}": array for name, array in steps.items()}
@@ -158,7 +162,7 @@ class Mesh:
         used = as_list("activations", header["activations"])
         codes = np.array([ACTIVATIONS[known("activation", name, ACTIVATIONS)] for name in used], np.int64)
         mesh._codes[topology.n_clamped :] = codes[kinds[topology.n_clamped :]]
-        mesh._planner = Planner(topology, mesh._codes, mesh._dtype)
+        mesh._programs = mesh._new_programs()
         if "lineage" in header:
             steps = {name.removeprefix("lineage."): a for name, a in arrays.items() if name.startswith("lineage.")}
             mesh.lineage_ = Lineage.from_parts(header["lineage"], steps, topology)
@@ -191,12 +195,49 @@ class Mesh:
 
     @property
     def weights(self) -> Array:
-        """Weights `(n_edges,)`, aligned with `topology.src` and `topology.dst`; may be set or changed in place."""
-        return self._weights
+        """What the edges carry `(n_edges,)`, aligned with `topology.src` and `topology.dst`; may be set.
+
+        It may be changed in place, too, unless edges are tied or fixed: then it is a copy that cannot be written to.
+        """
+        if self._ties.plain:
+            return self.values
+        weights = self.values[self._ties.number]
+        weights.flags.writeable = False
+        return weights
 
     @weights.setter
     def weights(self, weights: ArrayLike) -> None:
-        self._weights = checks.as_weights(weights, self._topology.n_edges, self._dtype)
+        self._values = self._ties.numbers(checks.as_weights(weights, self._topology.n_edges, self._dtype))
+
+    @property
+    def parameters(self) -> Array:
+        """What is learned `(n_parameters,)`; may be set or changed in place. Without ties, the weights."""
+        return self.values[: self.n_parameters]
+
+    @parameters.setter
+    def parameters(self, parameters: ArrayLike) -> None:
+        self.values[: self.n_parameters] = checks.as_weights(parameters, self.n_parameters, self._dtype, "parameter")
+
+    @property
+    def parameter(self) -> NDArray[np.int64]:
+        """Of each edge its parameter, -1 if its weight is fixed."""
+        return self._ties.parameter
+
+    @property
+    def n_parameters(self) -> int:
+        """Numbers that are learned."""
+        return self._ties.n_parameters
+
+    @property
+    def ties(self) -> Ties:
+        """Which number each edge takes its weight from."""
+        return self._ties
+
+    @property
+    def values(self) -> Array:
+        """The numbers that edges take their weights from: the parameters, then the weights of fixed edges."""
+        assert self._values is not None
+        return self._values
 
     @property
     def activations(self) -> list[str]:
@@ -207,7 +248,7 @@ class Mesh:
     @property
     def awake(self) -> NDArray[np.bool_]:
         """Neurons whose activation is not 0 at 0: they are non-zero from the first tick on."""
-        return self._planner.awake.copy()
+        return self._programs.awake.copy()
 
     def dead_edges(self) -> NDArray[np.bool_]:
         """Mask of the edges that cannot influence any output with these ticks and activations: zero gradient."""
@@ -218,7 +259,7 @@ class Mesh:
         from scipy import sparse
 
         t = self._topology
-        return sparse.csr_array((self._weights.copy(), (t.src, t.dst)), shape=(t.n_neurons, t.n_neurons))
+        return sparse.csr_array((self.weights.copy(), (t.src, t.dst)), shape=(t.n_neurons, t.n_neurons))
 
     def rewire(self, topology: Topology, weights: ArrayLike | None = None) -> None:
         """Change the graph in place: same neurons, other edges.
@@ -236,7 +277,7 @@ class Mesh:
             before, after = old.dst * n + old.src, topology.dst * n + topology.src
             weights = np.zeros(topology.n_edges, dtype=self._dtype)
             _, kept_old, kept_new = np.intersect1d(before, after, assume_unique=True, return_indices=True)
-            weights[kept_new] = self._weights[kept_old]
+            weights[kept_new] = self.weights[kept_old]
         self.become(topology, weights, np.arange(topology.n_hidden))
 
     def become(self, topology: Topology, weights: ArrayLike, hidden: NDArray[np.int64]) -> None:
@@ -251,8 +292,8 @@ class Mesh:
         new = before[0] if len(before) else ACTIVATIONS["relu"]
         inside = np.where(hidden < 0, new, before[np.maximum(hidden, 0)]) if len(before) else np.full(len(hidden), new)
         self._codes = np.concatenate([self._codes[:clamped], inside, self._codes[old.outputs]]).astype(np.int64)
-        self._topology, self._weights = topology, fresh
-        self._planner = Planner(topology, self._codes, self._dtype)
+        self._topology, self._ties, self._values = topology, Ties(topology.n_edges), fresh
+        self._programs = self._new_programs()
 
     def become_as(self, topology: Topology, codes: NDArray[np.int64]) -> None:
         """Change graph and activations in place to those of an earlier moment; all weights are 0 then."""
@@ -261,8 +302,8 @@ class Mesh:
             raise MeshError(f"there must be an activation for each of {topology.n_neurons} neurons")
         topology.check_reachable(self.ticks)
         self._topology, self._codes = topology, kinds.astype(np.int64)
-        self._weights = np.zeros(topology.n_edges, self._dtype)
-        self._planner = Planner(topology, self._codes, self._dtype)
+        self._ties, self._values = Ties(topology.n_edges), np.zeros(topology.n_edges, self._dtype)
+        self._programs = self._new_programs()
 
     @property
     def codes(self) -> NDArray[np.int64]:
@@ -288,8 +329,7 @@ class Mesh:
         X = checks.as_inputs(X, self._topology, self.ticks)
         needed = X.shape[1] * self._topology.n_outputs * self._dtype.itemsize
         check_fits(needed, "the outputs of this batch", "pass fewer samples at a time")
-        threads = _threads(n_threads)
-        return engine.predict(self._planner.program("forward_pass", self.ticks), self._checked_weights(), X, threads)
+        return self._programs.outputs(self.ticks).predict(self._checked(), X, _threads(n_threads))
 
     def states(self, X: ArrayLike, *, n_threads: int | None = None) -> Array:
         """States `(ticks + 1, batch, n_neurons)`: before the first tick and after each one.
@@ -299,8 +339,7 @@ class Mesh:
         X = checks.as_inputs(X, self._topology, self.ticks)
         needed = (self.ticks + 1) * X.shape[1] * self._topology.n_neurons * self._dtype.itemsize
         check_fits(needed, "the states of this batch", "pass fewer samples at a time")
-        threads = _threads(n_threads)
-        return engine.states(self._planner.program("states", self.ticks), self._checked_weights(), X, threads)
+        return self._programs.states(self.ticks).states(self._checked(), X, _threads(n_threads))
 
     def gradient(
         self,
@@ -312,15 +351,16 @@ class Mesh:
         *,
         n_threads: int | None = None,
     ) -> tuple[float, Array]:
-        """The mean loss of a batch and its exact gradient by every weight.
+        """The mean loss of a batch and its exact gradient by every parameter.
 
         Parameters
         ----------
         X : array_like (batch, n_inputs) or (ticks, batch, n_inputs)
         y : array_like
-            Labels (batch,) from 0 for cross_entropy (of the softmax of the outputs); values (batch, n_outputs) for
-            squared_error (half the squared distance).
-        loss : "cross_entropy" or "squared_error"
+            Labels (batch,) from 0 for cross_entropy; values (batch, n_outputs) for the others.
+        loss : "cross_entropy", "squared_error", "huber" or "poisson"
+            Of the softmax of the outputs; half the squared distance; the same up to errors of 1, beyond it by their
+            size; half the deviance of counts whose rate is exp(output).
         method : str
             "auto", "forward", "factored", "blocks", "tensor" or "adjoint"; `explain` tells what they cost.
         sample_weight : array_like (batch,), optional
@@ -329,33 +369,23 @@ class Mesh:
         Returns
         -------
         loss : float
-        grad : array (n_edges,)
+        grad : array (n_parameters,)
         """
-        X = checks.as_inputs(X, self._topology, self.ticks)
-        t = self._topology
-        targets = checks.as_targets(y, loss, sample_weight, X.shape[1], t.n_outputs, self._dtype)
+        X, targets = self._samples(X, y, loss, sample_weight)
         threads = _threads(n_threads)
-        chosen = self._resolve(method, X.shape[1], threads)
-        weights = self._checked_weights()
-        if chosen == "tensor":
-            value, grad = engine.tensor_gradient(t, self.ticks, self._codes, weights, X, targets)
-        else:
-            found = engine.gradient(self._planner.program(chosen, self.ticks), weights, X, targets, threads)
-            value, grad = found.loss, found.grad
-        return value, grad.astype(self._dtype)
+        program = self.program("gradient", method, X.shape[1], n_threads=threads)
+        found = program.gradient(self._checked(), X, targets, threads)
+        return found.loss, found.grad[: self.n_parameters].astype(self._dtype)
 
     def jacobian(self, X: ArrayLike, method: str = "auto", *, n_threads: int | None = None) -> Array:
-        """Derivative of every output by every weight for every sample, `(batch, n_outputs, n_edges)`."""
+        """Derivative of every output by every parameter for every sample, `(batch, n_outputs, n_parameters)`."""
         X = checks.as_inputs(X, self._topology, self.ticks)
         t = self._topology
         needed = X.shape[1] * t.n_outputs * t.n_edges * self._dtype.itemsize
         check_fits(needed, "the Jacobian of this batch", "pass fewer samples at a time")
         threads = _threads(n_threads)
-        chosen = self._resolve(method, X.shape[1], threads, jacobian=True)
-        weights = self._checked_weights()
-        if chosen == "tensor":
-            return engine.tensor_jacobian(t, self.ticks, self._codes, weights, X)
-        return engine.jacobian(self._planner.program(chosen, self.ticks, jacobian=True), weights, X, threads)
+        program = self.program("jacobian", method, X.shape[1], n_threads=threads)
+        return program.jacobian(self._checked(), X, threads)[:, :, : self.n_parameters]
 
     def growth_scores(
         self,
@@ -390,59 +420,53 @@ class Mesh:
         >>> m.growth_scores([[1.0, 2.0]], [[0.0]], loss="squared_error", src=[3], dst=[3]).tolist()
         [0.0]
         """
-        X = checks.as_inputs(X, self._topology, self.ticks)
-        t = self._topology
-        targets = checks.as_targets(y, loss, sample_weight, X.shape[1], t.n_outputs, self._dtype)
-        sources, ends, shape = checks.as_pairs(src, dst, t.n_neurons)
+        X, targets = self._samples(X, y, loss, sample_weight)
+        sources, ends, shape = checks.as_pairs(src, dst, self._topology.n_neurons)
         threads = _threads(n_threads)
-        # a method that is named needs no price, and its plan is refused if it does not fit
-        chosen = method if method in ("factored", "adjoint") else self._resolve(method, X.shape[1], threads)
-        weights = self._checked_weights()
-        pairs = (sources, ends)
-        if chosen == "tensor":
-            _, grad = engine.tensor_gradient(t, self.ticks, self._codes, weights, X, targets, pairs)
-        else:
-            program = self._planner.program_for(self.ticks, chosen, pairs)
-            grad = engine.gradient(program, weights, X, targets, threads).grad
-        return grad.astype(self._dtype).reshape(shape)
+        program = self._programs.candidates(method, self.ticks, (sources, ends), X.shape[1], threads)
+        return program.gradient(self._checked(), X, targets, threads).grad.astype(self._dtype).reshape(shape)
 
     def explain(self, batch_size: int = 64, *, jacobian: bool = False) -> Explanation:
         """What each method costs on this mesh, which one `auto` takes and why: print it."""
         batch_size = whole_number("batch_size", batch_size)
-        decision = self._planner.decide(self.ticks, batch_size, None, jacobian)
+        decision = self._programs.decide(self.ticks, batch_size, jacobian=jacobian)
         dead = int(self.dead_edges().sum())
         return Explanation(repr(self), batch_size, decision, self._topology.n_edges, dead)
 
-    # -- what training runs on -----------------------------------------------------------------------------------
+    def program(
+        self, need: str = "outputs", method: str = "auto", batch: int = 64, *, n_threads: int | None = None,
+        again: bool = False,
+    ) -> Program:  # fmt: skip
+        """The compiled program for a need, to be run on `values`: what training runs on.
 
-    def training_program(self, batch: int, method: str = "auto") -> engine.Program:
-        """The compiled program of the gradient that training steps on a batch of this size run on."""
-        if method in ("auto", "factored", "adjoint"):
-            return self._planner.training_program(self.ticks, batch, method)
-        return self._planner.program(self._resolve(method, batch, None), self.ticks)
+        Parameters
+        ----------
+        need : "outputs", "gradient", "epochs", "jacobian" or "curvature"
+        method : str
+            As for `gradient`. With "auto" epochs run on a method that knows compiled ones, and curvature on one that
+            gives it.
+        batch : int
+            Samples that it will see at a time.
+        again : bool
+            The method is known to do, for a graph that has changed a little since: nothing is priced again.
+        """
+        if need == "outputs":
+            return self._programs.outputs(self.ticks)
+        return self._programs.find(need, method, self.ticks, batch, n_threads, again)
 
-    def recompiled_program(self, method: str) -> engine.Program:
-        """The same for a graph that has changed since: the method stays, nothing is priced again."""
-        return self._planner.recompiled(self.ticks, method)
+    def _samples(self, X: Any, y: Any, loss: str, sample_weight: Any) -> tuple[Array, Targets]:
+        X, t = checks.as_inputs(X, self._topology, self.ticks), self._topology
+        return X, Targets.make(loss_named(loss), y, sample_weight, X.shape[1], t.n_outputs, self._dtype)
 
-    def jacobian_program(self, batch: int, method: str = "auto") -> engine.Program:
-        """The same for the Jacobian: `factored`, or backprop from each output where that is much cheaper."""
-        return self._planner.training_program(self.ticks, batch, method, jacobian=True)
+    def _checked(self) -> Array:
+        checks.check_current_weights(self.values, self._ties.n_numbers)
+        return self.values
 
-    def forward_program(self) -> engine.Program:
-        """The program that gives the outputs alone."""
-        return self._planner.program("forward_pass", self.ticks)
-
-    def _resolve(self, method: str, batch: int, threads: int | None, jacobian: bool = False) -> str:
-        known("method", method, _CHOICES)
-        return self._planner.resolve(method, self.ticks, batch, threads, jacobian)
-
-    def _checked_weights(self) -> Array:
-        checks.check_current_weights(self._weights, self._topology.n_edges)
-        return self._weights
+    def _new_programs(self) -> Programs:
+        return Programs(self._topology, self._codes, self._dtype, self._ties.number, self._ties.n_numbers)
 
     def draw_weights(self, random_state: Seed = None) -> Array:
-        """Fresh random weights, as a new mesh would have; they are returned, not set.
+        """Fresh random weights, as a new mesh would have; they are returned, not set. Fixed edges keep theirs.
 
         Normal, scaled so that the variance of a neuron's sum is about 1 (2 into relu); 0 on bias edges.
         """
@@ -451,7 +475,11 @@ class Mesh:
         fan_in = np.maximum(np.bincount(t.dst[~bias], minlength=t.n_neurons), 1)
         gain = np.where(self._codes == ACTIVATIONS["relu"], np.sqrt(2.0), 1.0)
         scale = (gain / np.sqrt(fan_in))[t.dst]
-        return np.where(bias, 0.0, rng.standard_normal(t.n_edges) * scale)
+        weights = np.where(bias, 0.0, rng.standard_normal(t.n_edges) * scale)
+        if self._ties.plain:
+            return weights
+        weights = weights[self._ties.first][self._ties.number]
+        return weights if self._values is None else np.where(self._ties.fixed, self.weights, weights)
 
     def __repr__(self) -> str:
         t = self._topology
@@ -461,11 +489,11 @@ class Mesh:
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        return {k: v for k, v in self.__dict__.items() if k != "_planner"}  # plans are compiled again
+        return {k: v for k, v in self.__dict__.items() if k != "_programs"}  # plans are compiled again
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._planner = Planner(self._topology, self._codes, self._dtype)
+        self._programs = self._new_programs()
 
 
 def _threads(n_threads: int | None) -> int | None:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from meshnn.arguments import whole_number
 from meshnn.errors import MeshError
 from meshnn.mesh import Mesh
-from meshnn.plan.cost import METHODS
+from meshnn.methods import METHODS
 
 __all__ = ["PAPER", "TOLERANCE", "Difference", "Interval", "Report", "Row", "compare", "references", "verify"]
 

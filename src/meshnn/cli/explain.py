@@ -13,9 +13,8 @@ from rich.console import Console
 from rich.table import Table
 
 from meshnn.arguments import whole_number
-from meshnn.engine import columns_of
 from meshnn.errors import MeshError
-from meshnn.kernels.codes import LOSSES
+from meshnn.losses import loss_named
 from meshnn.mesh import Mesh
 from meshnn.topology import Topology
 from meshnn.training.settings import Choice, Settings, choose_solver
@@ -128,7 +127,7 @@ def _solver(mesh: Mesh, samples: int, loss: str | None) -> Choice:
     if loss is None:
         loss = "squared_error" if n_outputs == 1 else "cross_entropy"
     live = int((~mesh.dead_edges()).sum())
-    return choose_solver(Settings(), live, samples, columns_of(LOSSES[loss], n_outputs))
+    return choose_solver(Settings(), live, samples, loss_named(loss).columns(n_outputs))
 
 
 def _layered(layers: str) -> Topology:

@@ -20,6 +20,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from meshnn.arguments import real_number, switch, whole_number
 from meshnn.errors import DataError, MeshError
 from meshnn.estimators._scaling import Scaling
+from meshnn.losses import loss_named
 from meshnn.mesh import Mesh
 from meshnn.topology import Topology
 from meshnn.training import History, HistoryRow, Settings, Trainer
@@ -176,7 +177,7 @@ class BaseMesh(BaseEstimator):  # type: ignore[misc]
         if not again:
             rows = slice(None) if held_out is None else kept
             self._scaling = Scaling.learn(X[rows], targets[rows], None if weight is None else weight[rows],
-                                          switch("standardize", self.standardize), self._loss)  # fmt: skip
+                                          switch("standardize", self.standardize), loss_named(self._loss))  # fmt: skip
             self.mesh_ = self._build(X.shape[1], n_outputs, len(X[rows]), settings, int(seeds[1]))
         self._check_same_net(X.shape[1], n_outputs)
         self._check_same_parameters()
@@ -230,7 +231,7 @@ class BaseMesh(BaseEstimator):  # type: ignore[misc]
         self._built = self._net()
         mesh = Mesh(topology, self.ticks, self.activation, self.output_activation, random_state=seed)
         live = int((~mesh.dead_edges()).sum())
-        columns = n_outputs if self._loss == "squared_error" else n_outputs - 1
+        columns = loss_named(self._loss).columns(n_outputs)
         # second-order steps need the accuracy of float64; the others are twice as fast without it, if that counts
         small = n_samples is not None and n_samples <= FULL_UP_TO and topology.n_edges * n_samples <= SMALL
         if small or choose_solver(settings, live, n_samples or 0, columns).solver == "lm":
@@ -351,7 +352,7 @@ class BaseMesh(BaseEstimator):  # type: ignore[misc]
         settings = replace(settings, solver=solver, schedule="constant", max_epochs=1)
         if first:
             seeds = np.random.SeedSequence(_seed(self.random_state)).generate_state(2)
-            self._scaling = Scaling.learn(X, targets, weight, switch("standardize", self.standardize), self._loss)
+            self._scaling = Scaling.learn(X, targets, weight, switch("standardize", self.standardize), loss_named(self._loss))
             self.mesh_ = self._build(X.shape[1], n_outputs, None, settings, int(seeds[0]))
             self._stream_seed, self._solver_state = int(seeds[1]), None
             self.history_, self.n_iter_, self.best_restart_ = History(), 0, 0
@@ -373,7 +374,7 @@ class BaseMesh(BaseEstimator):  # type: ignore[misc]
                 epoch=self.n_iter_,
                 loss=progress.loss,
                 validation=math.nan,
-                accuracy=progress.hits if self._loss == "cross_entropy" else math.nan,
+                accuracy=progress.hits if loss_named(self._loss).classifies else math.nan,
                 gradient_norm=progress.gradient_norm,
                 learning_rate=progress.rate,
                 seconds=before + time.perf_counter() - began,

@@ -8,6 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from meshnn.losses import Loss
+from meshnn.losses.moments import moments
+
 __all__ = ["Scaling"]
 
 Array = NDArray[Any]
@@ -23,13 +26,11 @@ class Scaling:
     y_scale: Array
 
     @classmethod
-    def learn(cls, X: Array, targets: Array, weight: Array | None, wanted: bool, loss: str) -> Scaling:
-        """From training samples; nothing is scaled unless `wanted`, and labels never are."""
+    def learn(cls, X: Array, targets: Array, weight: Array | None, wanted: bool, loss: Loss) -> Scaling:
+        """From training samples; nothing is scaled unless `wanted`, and targets as their loss has it."""
         n_outputs = targets.shape[1] if targets.ndim == 2 else 1
-        x = _moments(X, weight) if wanted else (np.zeros(X.shape[1]), np.ones(X.shape[1]))
-        y = (np.zeros(n_outputs), np.ones(n_outputs))
-        if wanted and loss == "squared_error":
-            y = _moments(targets, weight)
+        x = moments(X, weight) if wanted else (np.zeros(X.shape[1]), np.ones(X.shape[1]))
+        y = loss.scaling(targets, weight) if wanted else (np.zeros(n_outputs), np.ones(n_outputs))
         return cls(x[0], x[1], y[0], y[1])
 
     def inputs(self, X: Array) -> Array:
@@ -50,15 +51,3 @@ def _scaled(values: Array, mean: Array, scale: Array) -> Array:
         found = (values - mean) / scale
         # the difference of two numbers near the end of the range may be infinite, though their quotients are not
         return np.where(np.isfinite(found), found, values / scale - mean / scale)
-
-
-def _moments(values: Array, weight: Array | None) -> tuple[Array, Array]:
-    """Mean and standard deviation of columns; 1 where a column is constant, to rounding."""
-    # in units of the largest number (a power of 2, so that nothing is rounded): squares overflow and vanish early
-    largest = np.abs(values).max(axis=0)
-    unit = np.ldexp(1.0, np.clip(np.frexp(largest)[1], -1021, 1023))
-    in_units = values / unit
-    mean = np.average(in_units, axis=0, weights=weight)
-    scale = np.sqrt(np.average((in_units - mean) ** 2, axis=0, weights=weight))
-    constant = scale <= 10 * np.finfo(np.float64).eps * np.abs(mean)
-    return mean * unit, np.where(constant, 1.0, scale * unit)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from meshnn.experiments.experiment import Experiment, Figure, Numbers, Options, Record, Rows, Task
-from meshnn.plan.cost import METHODS
+from meshnn.methods import METHODS
 from meshnn.verify import PAPER, TOLERANCE, Interval, compare, references
 
 __all__ = ["EQUIVALENCE"]

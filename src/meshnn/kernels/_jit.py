@@ -29,7 +29,7 @@ def _fingerprint():
     """A stamp of all files the kernels are compiled from."""
     stamp = hashlib.sha256()
     here = Path(__file__).parent
-    for path in sorted([*here.glob("*.py"), here.parent / "plan" / "plan.py"]):
+    for path in sorted([*here.rglob("*.py"), here.parent / "schedule" / "lists.py", here.parent / "codes.py"]):
         stamp.update(path.name.encode() + path.read_bytes())
     return stamp.hexdigest(), 0
 

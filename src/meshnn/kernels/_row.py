@@ -19,7 +19,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic, models, register_model
 
 from meshnn.kernels._jit import FAST
-from meshnn.plan.plan import ROW_BYTES
+from meshnn.schedule.lists import ROW_BYTES
 
 __all__ = [
     "add",

@@ -9,35 +9,39 @@ import numpy as np
 
 from meshnn.kernels._jit import jit, jit_inner
 from meshnn.kernels._row import width
-from meshnn.kernels.codes import ELU, GAUSS, IDENTITY, LEAKY_RELU, RELU, SIGMOID, SIN, SOFTPLUS, TANH
+from meshnn.codes import ELU, GAUSS, IDENTITY, LEAKY_RELU, RELU, SIGMOID, SIN, SOFTPLUS, TANH
 from meshnn.kernels.elementary import exp, expm1_moderate, log1p_unit
 
 __all__ = ["activate_all", "activate_row"]
+
+#: Exponent up to which expm1 is finite in float32; beyond it tanh is 1, elu -1 and their slopes 0, in float64 too but
+#: for slopes below 1e-37.
+FAR = 87.0
 
 
 @jit_inner
 def activate_row(code, S, D, j):
     """Row j of S holds t; make it phi(t) and row j of D phi'(t)."""
-    one = S.dtype.type(1)
-    two = S.dtype.type(2)
+    zero, one, two, four = S.dtype.type(0), S.dtype.type(1), S.dtype.type(2), S.dtype.type(4)
     slope = S.dtype.type(0.01)
-    far = S.dtype.type(40)  # beyond it tanh is 1 and expm1 is -1 to the last bit
+    far = S.dtype.type(FAR)
     n = width(S)
+    # Slopes are made of x = exp(-|t|) or so, never of 1 - s: where a neuron is saturated that difference is all rounding.
     if code == TANH:
         for l in range(n):
             t = S[j, l]
             size = abs(t) * two
-            size = far if size > far else size
-            e = expm1_moderate(size)
+            e = expm1_moderate(far if size > far else size)
             s = e / (e + two)
-            s = -s if t < 0 else s
-            S[j, l] = s
-            D[j, l] = one - s * s
+            S[j, l] = -s if t < 0 else s
+            x = one / (e + one)  # exp(-2 |t|)
+            D[j, l] = zero if size > far else four * x / ((one + x) * (one + x))
     elif code == SIGMOID:
         for l in range(n):
-            s = one / (one + exp(-S[j, l]))
-            S[j, l] = s
-            D[j, l] = s * (one - s)
+            t = S[j, l]
+            x = exp(-abs(t))
+            S[j, l] = (x if t < 0 else one) / (one + x)
+            D[j, l] = x / ((one + x) * (one + x))
     elif code == LEAKY_RELU:
         for l in range(n):
             t = S[j, l]
@@ -46,15 +50,16 @@ def activate_row(code, S, D, j):
     elif code == ELU:
         for l in range(n):
             t = S[j, l]
-            below = -far if t < -far else (t if t < 0 else S.dtype.type(0))
-            e = expm1_moderate(below)
-            S[j, l] = e if t <= 0 else t
-            D[j, l] = e + one if t <= 0 else one
+            size = far if t < -far else (-t if t < 0 else zero)
+            e = expm1_moderate(size)
+            x = one / (e + one)  # exp(t)
+            S[j, l] = (x - one if size > one else -e * x) if t <= 0 else t
+            D[j, l] = (zero if t < -far else x) if t <= 0 else one
     elif code == SOFTPLUS:
         for l in range(n):
             t = S[j, l]
             e = exp(-abs(t))
-            S[j, l] = (S.dtype.type(0) if t < 0 else t) + log1p_unit(e)
+            S[j, l] = (zero if t < 0 else t) + log1p_unit(e)
             D[j, l] = (e if t < 0 else one) / (one + e)
     elif code == SIN:
         for l in range(n):
@@ -64,14 +69,15 @@ def activate_row(code, S, D, j):
     elif code == GAUSS:
         for l in range(n):
             t = S[j, l]
+            t = far if t > far else (-far if t < -far else t)  # beyond it both are 0, and nothing overflows
             s = exp(-t * t)
             S[j, l] = s
-            D[j, l] = -two * (t * s)  # t * t may overflow, t * s cannot: there s is 0
+            D[j, l] = -two * t * s
     elif code == RELU:
         for l in range(n):
             t = S[j, l]
-            S[j, l] = S.dtype.type(0) if t <= 0 else t
-            D[j, l] = S.dtype.type(0) if t <= 0 else one
+            S[j, l] = zero if t <= 0 else t
+            D[j, l] = zero if t <= 0 else one
     elif code == IDENTITY:
         for l in range(n):
             D[j, l] = one

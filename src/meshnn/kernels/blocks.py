@@ -44,43 +44,43 @@ def _advance(block_ops, blocks, w, codes, k, before, after, D, store_):
 
 
 @jit_inner
-def _run(ops, forward, w, codes, block_ops, blocks, bw, X, c, S, D, store_, stop):
+def _run(course, net, batch, c, room, stop):
     """Ticks 1 to stop of states and blocks, in two alternating buffers."""
+    S, D = room.S, room.D
+    of_blocks = net.w[course.ops.eid.shape[0] :]
     for k in range(1, stop + 1):
         before, after = S[(k - 1) & 1], S[k & 1]
-        clamp(X, k - 1, c, before)
-        run_tick(ops, forward[k], w, before, after, D[k & 1], codes)
-        _advance(block_ops, blocks, bw, codes, k, before, after, D[k & 1], store_)
+        clamp(batch, k - 1, c, before)
+        run_tick(course.ops, course.forward[k], net.w, before, after, D[k & 1], net.codes)
+        _advance(course.block_ops, course.blocks, of_blocks, net.codes, k, before, after, D[k & 1], room.store)
 
 
 @jit
-def blocks_gradient_part(
-    ops, forward, back, gradient_ops, gradient, block_ops, blocks, w, bw, codes,
-    X, y, share, loss_code, first, last, S, D, V, G, scratch, store_, g, ge,
-):  # fmt: skip
-    """Loss of the chunks first to last; g gets the gradient of the last tick, ge that of the edges of the blocks."""
+def blocks_gradient_part(course, net, batch, room, first, last, g):
+    """Loss of the chunks first to last; g gets the gradient of the last tick, then that of the edges of the blocks."""
+    ops, block_ops, blocks = course.ops, course.block_ops, course.blocks
+    w, S, D, V, G, store_ = net.w, room.S, room.D, room.V, room.G, room.store
     for p in range(g.shape[0]):
         g[p] = 0
-    for e in range(ge.shape[0]):
-        ge[e] = 0
-    ticks = forward.shape[0] - 1
+    of_blocks = g[g.shape[0] - blocks.src.shape[0] :]
+    ticks = course.forward.shape[0] - 1
     n_outputs = G.shape[0]
     first_output = S.shape[1] - n_outputs
     loss = 0.0
     new, old = ticks & 1, (ticks - 1) & 1
     for c in range(first, last):
-        _run(ops, forward, w, codes, block_ops, blocks, bw, X, c, S, D, store_, ticks - 1)
-        clamp(X, ticks - 1, c, S[old])
-        run_tick(ops, forward[ticks], w, S[old], S[new], D[new], codes)
-        loss += loss_chunk(loss_code, S[new, first_output:], y[0, c], share[0, c], G, scratch)
+        _run(course, net, batch, c, room, ticks - 1)
+        clamp(batch, ticks - 1, c, S[old])
+        run_tick(ops, course.forward[ticks], w, S[old], S[new], D[new], net.codes)
+        loss += loss_chunk(batch.loss, S[new, first_output:], batch.y[0, c], batch.share[0, c], G, room.scratch)
         for o in range(n_outputs):
             j = first_output + o
-            store(V[0], j, mul(load(G, o), slope(codes[j], S[new], D[new], j)))
-        correlate(gradient_ops, gradient[ticks], V[0], S[old], g)
+            store(V[0], j, mul(load(G, o), slope(net.codes[j], S[new], D[new], j)))
+        correlate(course.gradient_ops, course.gradient[ticks], V[0], S[old], g)
         if ticks == 1:
             continue
         # the readout: dE/ds before the last tick, without phi', which the blocks carry already
-        q = back[ticks - 1]
+        q = course.back[ticks - 1]
         for r in range(ops.start[q], ops.start[q + 1]):
             v = zeros(V[0])
             for p in range(ops.ptr[r], ops.ptr[r + 1]):
@@ -90,34 +90,35 @@ def blocks_gradient_part(
             q = blocks.chain[b, ticks - 1]
             if q < 0:
                 continue
-            room = blocks.room[b]
+            rows = blocks.room[b]
             top = block_ops.start[q]
             for e in range(blocks.first[b], blocks.first[b + 1]):
-                at = blocks.offset[b] + 2 * room * (e - blocks.first[b]) + room * old
+                at = blocks.offset[b] + 2 * rows * (e - blocks.first[b]) + rows * old
                 v = zeros(V[0])
                 for r in range(top, block_ops.start[q + 1]):
                     v = fma(v, load(store_, at + (r - top)), load(V[1], block_ops.rows[r]))
-                ge[e] += dot(v, ones(V[0]))
+                of_blocks[e] += dot(v, ones(V[0]))
     return loss
 
 
 @jit
-def blocks_jacobian_part(ops, forward, block_ops, blocks, w, bw, codes, X, first, last, S, D, store_, J):
-    """Derivatives of each output by each edge, into J (batch, n_outputs, n_edges), which comes zeroed."""
+def blocks_jacobian_part(course, net, batch, room, first, last, J):
+    """Derivatives of each output, into J (batch, n_outputs, n_gradient), which comes zeroed."""
+    block_ops, blocks, S, store_ = course.block_ops, course.blocks, room.S, room.store
     L = width(S)
     first_output = S.shape[1] - J.shape[1]
-    ticks = forward.shape[0] - 1
+    ticks = course.forward.shape[0] - 1
     for c in range(first, last):
-        _run(ops, forward, w, codes, block_ops, blocks, bw, X, c, S, D, store_, ticks)
+        _run(course, net, batch, c, room, ticks)
         for b in range(blocks.neuron.shape[0]):
             q = blocks.chain[b, ticks]
             if q < 0:
                 continue
-            room = blocks.room[b]
+            rows = blocks.room[b]
             top = block_ops.start[q]
             for e in range(blocks.first[b], blocks.first[b + 1]):
-                at = blocks.offset[b] + 2 * room * (e - blocks.first[b]) + room * (ticks & 1)
+                at = blocks.offset[b] + 2 * rows * (e - blocks.first[b]) + rows * (ticks & 1)
                 for r in range(top, block_ops.start[q + 1]):
                     o = block_ops.rows[r] - first_output
                     for l in range(min(L, J.shape[0] - c * L)):
-                        J[c * L + l, o, blocks.eid[e]] = store_[at + (r - top), l]
+                        J[c * L + l, o, blocks.eid[e]] += store_[at + (r - top), l]

@@ -177,7 +177,7 @@ def exp(x):
 
 
 def expm1_moderate(x):
-    """e to the x, minus 1, for x between -80 and 80."""
+    """e to the x, minus 1, for x between -87 and 87."""
     raise NotImplementedError("inside kernels only")
 
 

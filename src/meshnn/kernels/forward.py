@@ -1,31 +1,37 @@
 """States: s_k = phi(s_{k-1} A) on the rows that a plan asks for, a chunk of samples at a time.
 
-    L   samples in a row; a chunk is L samples, the last one of a batch is filled up with copies of its last sample
-    X   (T, chunks, n_inputs, L)   packed inputs; T is 1 if they do not change from tick to tick, else ticks
-    S   (ticks + 1, n, L)   states; S[k, i] is the row of samples of neuron i after tick k
-    D   (ticks + 1, n, L)   phi'(t_k), where the activation is neither identity nor relu: read it with `slope`
-    w   (entries,)          weights in the order of the plan's entries
-
-The row of the bias neuron is set when the buffers are made and never written. Functions whose names end in `_part`
-are entry points; they run the chunks first to last and release the GIL.
+Functions whose names end in `_part` are entry points; they take the tuples of `tuples.py`, run the chunks first to last
+of a batch and release the GIL.
 """
 
 from __future__ import annotations
 
-from meshnn.kernels._jit import jit, jit_inline
+from meshnn.kernels._jit import jit, jit_inline, jit_inner
 from meshnn.kernels._row import axpy, load, ones, relu, step, store, width, zeros
 from meshnn.kernels.activations import activate_row
-from meshnn.kernels.codes import IDENTITY, RELU
+from meshnn.codes import IDENTITY, RELU
 
 __all__ = ["clamp", "predict_part", "run_tick", "run_ticks", "run_two", "slope", "states_part"]
 
 
+@jit_inner
+def _pack(x, c, S):
+    """Chunk c of the samples x (batch, n_inputs) into the first rows of S."""
+    last = x.shape[0] - 1
+    for l in range(width(S)):
+        for i in range(x.shape[1]):
+            S[i, l] = x[min(c * width(S) + l, last), i]
+
+
 @jit_inline
-def clamp(X, k, c, S):
+def clamp(batch, k, c, S):
     """Set the input rows of S to chunk c of tick k."""
-    x = X[k if X.shape[0] > 1 else 0, c]
-    for i in range(x.shape[0]):
-        store(S, i, load(x, i))
+    if batch.X.shape[1] > 0:
+        x = batch.X[k if batch.X.shape[0] > 1 else 0, c]
+        for i in range(x.shape[0]):
+            store(S, i, load(x, i))
+    else:  # a packed copy of a long sequence of few samples would be many times as large as the sequence
+        _pack(batch.raw[k], c, S)
 
 
 @jit_inline
@@ -57,44 +63,46 @@ def slope(code, S, D, j):
 
 
 @jit_inline
-def run_ticks(ops, forward, w, codes, X, c, S, D):
+def run_ticks(course, net, batch, c, S, D):
     """All ticks of one chunk."""
-    for k in range(1, forward.shape[0]):
-        clamp(X, k - 1, c, S[k - 1])
-        run_tick(ops, forward[k], w, S[k - 1], S[k], D[k], codes)
+    for k in range(1, course.forward.shape[0]):
+        clamp(batch, k - 1, c, S[k - 1])
+        run_tick(course.ops, course.forward[k], net.w, S[k - 1], S[k], D[k], net.codes)
 
 
 @jit_inline
-def run_two(ops, forward, w, codes, X, c, S, D):
+def run_two(course, net, batch, c, S, D):
     """All ticks of one chunk where nobody asks for the earlier states: S and D are (2, n, L)."""
-    for k in range(1, forward.shape[0]):
+    for k in range(1, course.forward.shape[0]):
         old, new = (k - 1) & 1, k & 1
-        clamp(X, k - 1, c, S[old])
-        run_tick(ops, forward[k], w, S[old], S[new], D[new], codes)
+        clamp(batch, k - 1, c, S[old])
+        run_tick(course.ops, course.forward[k], net.w, S[old], S[new], D[new], net.codes)
 
 
 @jit
-def predict_part(ops, forward, w, codes, X, first, last, S, D, Y):
+def predict_part(course, net, batch, room, first, last, Y):
     """Outputs of the chunks first to last, into Y (batch, n_outputs). Two state buffers do: S and D are (2, n, L)."""
+    S, D = room.S, room.D
     L = width(S)
     n_outputs = Y.shape[1]
     first_output = S.shape[1] - n_outputs
-    ticks = forward.shape[0] - 1
+    ticks = course.forward.shape[0] - 1
     for c in range(first, last):
-        run_two(ops, forward, w, codes, X, c, S, D)
+        run_two(course, net, batch, c, S, D)
         for l in range(min(L, Y.shape[0] - c * L)):
             for o in range(n_outputs):
                 Y[c * L + l, o] = S[ticks & 1, first_output + o, l]
 
 
 @jit
-def states_part(ops, forward, w, codes, X, first, last, S, D, out, begin, end):
+def states_part(course, net, batch, room, first, last, out, begin, end):
     """States after every tick, into the samples begin to end of out (ticks + 1, batch, n)."""
+    S, D = room.S, room.D
     L = width(S)
-    ticks = forward.shape[0] - 1
+    ticks = course.forward.shape[0] - 1
     for c in range(first, last):
-        run_ticks(ops, forward, w, codes, X, c, S, D)
-        clamp(X, ticks - 1, c, S[ticks])  # the inputs of the last tick stay
+        run_ticks(course, net, batch, c, S, D)
+        clamp(batch, ticks - 1, c, S[ticks])  # the inputs of the last tick stay
         for k in range(ticks + 1):
             for l in range(min(L, end - begin - c * L)):
                 for j in range(S.shape[1]):

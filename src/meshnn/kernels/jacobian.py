@@ -3,7 +3,7 @@
 * factored: tangents run all the way to the outputs, so one tangent serves every output.
 * adjoint: backprop from each output in turn.
 
-    C   (n_outputs * n_edges, L)   the Jacobian of one chunk; turned into (batch, n_outputs, n_edges) at its end
+Entries add to the number they are derived by, `ops.eid`: edges that share a parameter add up.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["jacobian_chunk", "jacobian_part"]
 
 @jit_inner
 def _spread_row(ops, r, v, j, S, C, base):
-    """C[base + edge] += v * s over the entries of row r: the derivative of one output by the in-edges of a neuron."""
+    """C[base + number] += v * s over the entries of row r: the derivative of one output by the in-edges of a neuron."""
     for p in range(ops.ptr[r], ops.ptr[r + 1]):
         e = base + ops.eid[p]
         store(C, e, fma(load(C, e), load(v, j), load(S, ops.col[p])))
@@ -43,47 +43,46 @@ def _one_hot(codes, S, D, V, n_outputs, o):
 
 
 @jit_inner
-def jacobian_chunk(ops, forward, back, hops_back, gradient, tangents, w, codes, X, c, S, D, V, T, C, n_outputs):
+def jacobian_chunk(course, net, batch, c, room, n_outputs):
     """The Jacobian of chunk c, into C; the states of the chunk stay in S."""
+    ops, gradient, tangents = course.ops, course.gradient, course.tangents
+    w, codes, S, D, V, T, C = net.w, net.codes, room.S, room.D, room.V, room.T, room.C
     n = S.shape[1]
-    ticks = forward.shape[0] - 1
-    n_edges = C.shape[0] // n_outputs
-    run_ticks(ops, forward, w, codes, X, c, S, D)
-    for e in range(n_outputs * n_edges):
+    ticks = course.forward.shape[0] - 1
+    count = C.shape[0] // n_outputs
+    run_ticks(course, net, batch, c, S, D)
+    for e in range(n_outputs * count):
         store(C, e, zeros(C))
-    if hops_back > 0:
+    if course.hops_back > 0:
         for o in range(n_outputs):
             _one_hot(codes, S[ticks], D[ticks], V[ticks & 1], n_outputs, o)
-            _spread(ops, gradient[ticks], V[ticks & 1], S[ticks - 1], C, o * n_edges)
+            _spread(ops, gradient[ticks], V[ticks & 1], S[ticks - 1], C, o * count)
             for k in range(ticks - 1, 0, -1):
-                pull_back(ops, back[k], w, codes, V[(k + 1) & 1], S[k], D[k], V[k & 1])
-                _spread(ops, gradient[k], V[k & 1], S[k - 1], C, o * n_edges)
+                pull_back(ops, course.back[k], w, codes, V[(k + 1) & 1], S[k], D[k], V[k & 1])
+                _spread(ops, gradient[k], V[k & 1], S[k - 1], C, o * count)
     else:
         q = gradient[ticks]
         for r in range(ops.start[q], ops.start[q + 1]):
             j = ops.rows[r]
             store(V[0], j, slope(codes[j], S[ticks], D[ticks], j))
-            _spread_row(ops, r, V[0], j, S[ticks - 1], C, (j - (n - n_outputs)) * n_edges)
+            _spread_row(ops, r, V[0], j, S[ticks - 1], C, (j - (n - n_outputs)) * count)
         for a in range(tangents.tick.shape[0]):
             half = push_tangent(ops, tangents, a, w, codes, S, D, T, tangents.ptr[a + 1] - tangents.ptr[a])
             q = tangents.chain[tangents.ptr[a + 1] - 1]
             for r in range(ops.start[q], ops.start[q + 1]):
                 j = ops.rows[r]
-                base = (j - (n - n_outputs)) * n_edges
+                base = (j - (n - n_outputs)) * count
                 _spread_row(ops, tangents.row[a], T[half], j, S[tangents.tick[a] - 1], C, base)
 
 
 @jit
-def jacobian_part(
-    ops, forward, back, hops_back, gradient, tangents, w, codes,
-    X, first, last, S, D, V, T, C, J,
-):  # fmt: skip
-    """Derivatives of each output by each edge for the chunks first to last, into J (batch, n_outputs, n_edges)."""
-    L = width(S)
-    n_outputs, n_edges = J.shape[1], J.shape[2]
+def jacobian_part(course, net, batch, room, first, last, J):
+    """Derivatives of each output for the chunks first to last, into J (batch, n_outputs, n_gradient)."""
+    L = width(room.S)
+    n_outputs, count = J.shape[1], J.shape[2]
     for c in range(first, last):
-        jacobian_chunk(ops, forward, back, hops_back, gradient, tangents, w, codes, X, c, S, D, V, T, C, n_outputs)
+        jacobian_chunk(course, net, batch, c, room, n_outputs)
         for o in range(n_outputs):
-            for e in range(n_edges):
+            for e in range(count):
                 for l in range(min(L, J.shape[0] - c * L)):
-                    J[c * L + l, o, e] = C[o * n_edges + e, l]
+                    J[c * L + l, o, e] = room.C[o * count + e, l]

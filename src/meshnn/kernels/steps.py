@@ -1,10 +1,10 @@
 """Training steps inside compiled code: gradient of a batch, then Adam (Kingma and Ba, 2015) or momentum.
 
-samples (T, n, n_inputs), values (1, n, m), weight (1, n, 1)   the training set as it came; weights have mean 1
+values  (n_values,)    what the edges carry: first the parameters, which are learned, then what is fixed
+reads   (entries,)     the value that each weight of the course is
+gives   (entries,)     the value that each entry of the gradient belongs to
 order   (epochs, n)    the order of the samples in each epoch, where batches are smaller than the whole
-X, y, share            one batch in rows of samples: packed anew for every batch, or once if it is the whole
-penalised (n_edges,)   1 where l1 and l2 apply, else 0
-first, second          what the optimiser remembers: mean and mean square of the gradient; velocity and nothing
+batch                  packed anew for every batch, or once if it is the whole set
 record  (epochs, 3)    becomes mean loss, share of hits, norm of the last gradient; where a batch is the whole set,
                        the last row has the loss and the hits after all steps
 """
@@ -13,14 +13,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from meshnn.codes import ADAM, NESTEROV
 from meshnn.kernels._jit import jit, jit_inner
 from meshnn.kernels._row import width
+from meshnn.kernels.evaluate import loss_part
 from meshnn.kernels.gradient import gradient_part
-from meshnn.kernels.losses import loss_part
 
-__all__ = ["ADAM", "MOMENTUM", "NESTEROV", "epochs_part", "update_part"]
-
-ADAM, MOMENTUM, NESTEROV = 0, 1, 2
+__all__ = ["epochs_part", "update_part"]
 
 
 @jit_inner
@@ -57,17 +56,17 @@ def _momentum(w, g, velocity, rate, momentum, nesterov, l1, penalised):
 
 
 @jit
-def update_part(weights, total, first, second, solver, t, rate, beta1, beta2, epsilon, l1, l2, penalised):
-    """Add the penalty to the gradient `total` and take step t (from 1); the norm of the gradient."""
-    decay = weights.dtype.type(l2)
+def update_part(w, total, m, t, rate):
+    """Add the penalty to the gradient `total` and take step t (from 1); the norm of the gradient. m: `Moments`."""
+    decay = w.dtype.type(m.l2)
     norm = 0.0
-    for e in range(weights.shape[0]):
-        total[e] += decay * penalised[e] * weights[e]
+    for e in range(w.shape[0]):
+        total[e] += decay * m.penalised[e] * w[e]
         norm += np.float64(total[e]) * np.float64(total[e])
-    if solver == ADAM:
-        _adam(weights, total, first, second, t, rate, beta1, beta2, epsilon, l1, penalised)
+    if m.solver == ADAM:
+        _adam(w, total, m.first, m.second, t, rate, m.beta1, m.beta2, m.epsilon, m.l1, m.penalised)
     else:
-        _momentum(weights, total, first, rate, beta1, solver == NESTEROV, l1, penalised)
+        _momentum(w, total, m.first, rate, m.beta1, m.solver == NESTEROV, m.l1, m.penalised)
     return np.sqrt(norm)
 
 
@@ -87,59 +86,55 @@ def _gather(given, order, begin, end, packed, repeat, scale):
                     packed[k, c, i, l] = factor * given[k, source, i]
 
 
+@jit_inner
+def _read(values, reads, w, scratch):
+    """Weights of the course, and no hits yet."""
+    for p in range(reads.shape[0]):
+        w[p] = values[reads[p]]
+    for l in range(width(scratch)):
+        scratch[1, l] = 0
+
+
+@jit_inner
+def _hits(scratch):
+    total = 0.0
+    for l in range(width(scratch)):
+        total += np.float64(scratch[1, l])
+    return total
+
+
 @jit
-def epochs_part(
-    ops, forward, back, hops_back, gradient_ops, gradient, tangents, weights, w, codes,
-    samples, values, weight, order, size, X, y, share, loss_code, S, D, V, T, G, scratch, g,
-    total, first, second, solver, done, rates, beta1, beta2, epsilon, l1, l2, penalised, record,
-):  # fmt: skip
+def epochs_part(course, net, batch, room, values, reads, gives, given, order, size, moments, done, rates, g, total, record):
     """Epochs of steps done + 1, done + 2, ... in place; how many were begun before a loss that is not finite."""
-    L = width(S)
-    n = samples.shape[1]
-    n_edges = weights.shape[0]
-    one = weights.dtype.type(1)
+    L = width(room.S)
+    n = given.samples.shape[1]
+    parameters = values[: moments.first.shape[0]]
+    one = values.dtype.type(1)
     step = 0
     for k in range(record.shape[0]):
         loss, hits, norm = 0.0, 0.0, 0.0
         for begin in range(0, n, size):
             count = min(size, n - begin)
             if size < n:
-                _gather(samples, order[k], begin, begin + count, X, True, one)
-                _gather(values, order[k], begin, begin + count, y, True, one)
-                _gather(weight, order[k], begin, begin + count, share, False, one / count)
-            for p in range(ops.eid.shape[0]):
-                w[p] = weights[ops.eid[p]]
-            for l in range(L):
-                scratch[1, l] = 0
-            part = gradient_part(
-                ops, forward, back, hops_back, gradient_ops, gradient, tangents, w, codes,
-                X, y, share, loss_code, 0, (count + L - 1) // L, S, D, V, T, G, scratch, g,
-            )  # fmt: skip
+                _gather(given.samples, order[k], begin, begin + count, batch.X, True, one)
+                _gather(given.values, order[k], begin, begin + count, batch.y, True, one)
+                _gather(given.weight, order[k], begin, begin + count, batch.share, False, one / count)
+            _read(values, reads, net.w, room.scratch)
+            part = gradient_part(course, net, batch, room, 0, (count + L - 1) // L, g)
             loss += part * count / n
-            for l in range(L):
-                hits += np.float64(scratch[1, l]) * count / n
-            for e in range(n_edges):
+            hits += _hits(room.scratch) * count / n
+            for e in range(total.shape[0]):
                 total[e] = 0
             for p in range(g.shape[0]):
-                total[ops.eid[p]] += g[p]
-            norm = update_part(
-                weights, total, first, second, solver, done + step + 1, rates[step], beta1, beta2, epsilon,
-                l1, l2, penalised,
-            )  # fmt: skip
+                total[gives[p]] += g[p]
+            norm = update_part(parameters, total, moments, done + step + 1, rates[step])
             step += 1
         record[k, 0], record[k, 1], record[k, 2] = loss, hits, norm
         if not np.isfinite(loss):
             return k
     if size >= n:  # one pass more tells where the last step has led
-        for p in range(ops.eid.shape[0]):
-            w[p] = weights[ops.eid[p]]
-        for l in range(L):
-            scratch[1, l] = 0
+        _read(values, reads, net.w, room.scratch)
         last = record.shape[0] - 1
-        record[last, 0] = loss_part(
-            ops, forward, w, codes, X, y, share, loss_code, 0, X.shape[1], S, D, G, scratch
-        )  # fmt: skip
-        record[last, 1] = 0
-        for l in range(L):
-            record[last, 1] += scratch[1, l]
+        record[last, 0] = loss_part(course, net, batch, room, 0, batch.X.shape[1])
+        record[last, 1] = _hits(room.scratch)
     return record.shape[0]

@@ -3,14 +3,57 @@
     P_k = phi'(t_k) (.) (P_{k-1} A + S~_{k-1})   on the neurons that are not clamped,   P_k = 0 on the clamped ones
 
 The second half is the correction: the paper overwrites the states of the inputs at every tick but keeps their
-derivatives. It costs ticks * n^4 and n^3 numbers a sample: an oracle and a lesson, never the product.
+derivatives. It costs ticks * n^4 and n^3 numbers a sample: an oracle and a lesson, never the product. In NumPy, but
+called like the other kernels.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["tensor_jacobian"]
+from meshnn.kernels._row import lanes
+from meshnn.kernels.activations import activate_all
+from meshnn.kernels.losses import loss_chunk
+
+__all__ = ["tensor_gradient_part", "tensor_jacobian_part"]
+
+
+def tensor_gradient_part(course, net, batch, room, first, last, g):
+    """Sum of losses of the chunks first to last; g becomes their gradient, edge by edge."""
+    total = np.zeros(len(g))
+    L, loss = lanes(net.w.dtype), 0.0
+    for sample, y, P in _samples(course, net, batch, first, last):
+        c, l = divmod(sample, L)
+        share = np.zeros((1, L), net.w.dtype)
+        share[0, 0] = batch.share[0, c, 0, l]
+        outputs, wanted = (np.repeat(v[:, None], L, axis=1) for v in (y, batch.y[0, c, :, l]))
+        loss += loss_chunk(batch.loss, outputs, wanted, share, room.G, room.scratch)
+        total += P[course.to_src, course.to_dst] @ room.G[:, 0]
+    g[:] = total
+    return loss
+
+
+def tensor_jacobian_part(course, net, batch, room, first, last, J):
+    """Derivatives of each output, into J (batch, n_outputs, n_gradient), which comes zeroed."""
+    for sample, _, P in _samples(course, net, batch, first, last):
+        np.add.at(J[sample].T, course.number, P[course.to_src, course.to_dst])
+
+
+def _samples(course, net, batch, first, last):
+    """`(sample, outputs, tensor of their derivatives (n, n, n_outputs))`, one after the other."""
+    L, size = lanes(net.w.dtype), batch.raw.shape[1]
+    A = np.zeros((course.n, course.n), net.w.dtype)
+    A[course.src, course.dst] = net.w
+
+    def phi(t):
+        s, slope = np.repeat(t[:, None], L, axis=1), np.empty((course.n, L), A.dtype)
+        activate_all(net.codes, s, slope)
+        return s[:, 0].copy(), slope[:, 0].copy()
+
+    x = np.ones((course.ticks, course.n_clamped), A.dtype)
+    for sample in range(first * L, min(last * L, size)):
+        x[:, : course.n_inputs] = batch.raw[:, sample]
+        yield sample, *tensor_jacobian(A, x, course.ticks, course.n_clamped, course.n_outputs, phi)
 
 
 def tensor_jacobian(A, x, ticks, n_clamped, n_outputs, phi):

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from meshnn import checks
 from meshnn.arguments import as_generator
 from meshnn.errors import MeshError
+from meshnn.losses import Targets, loss_named
 from meshnn.mesh import Mesh
 from meshnn.topology.builders import Seed
 from meshnn.training.history import HistoryRow
@@ -26,7 +27,10 @@ def as_samples(mesh: Mesh, X: Any, y: Any, loss: str, sample_weight: Any = None)
     """Inputs and targets, checked against a mesh."""
     inputs = checks.as_inputs(X, mesh.topology, mesh.ticks)
     size = inputs.shape[1]
-    targets = checks.as_targets(y, loss, sample_weight, size, mesh.topology.n_outputs, mesh.dtype)
+    targets = Targets.make(loss_named(loss), y, sample_weight, size, mesh.topology.n_outputs, mesh.dtype)
+    rows = targets.counting
+    if rows is not None:  # a sample of weight 0 is none
+        inputs, targets = inputs[:, rows], targets.of(rows)
     return Samples(inputs, targets, float(size if sample_weight is None else np.sum(sample_weight)))
 
 
@@ -50,7 +54,7 @@ def train(
     X : array_like (batch, n_inputs) or (ticks, batch, n_inputs)
     y : array_like
         As for `Mesh.gradient`.
-    loss : "cross_entropy" or "squared_error"
+    loss : "cross_entropy", "squared_error", "huber" or "poisson"
     sample_weight : array_like (batch,), optional
     validation : (X, y), optional
         Held-out samples; the weights with the lowest loss on them are kept.

@@ -25,7 +25,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from meshnn.kernels.codes import CROSS_ENTROPY
 from meshnn.mesh import Mesh
 from meshnn.training.solver import Samples
 
@@ -58,8 +57,8 @@ class Evidence:
         kind[penalised == 0] = -1
         self.kinds = [np.flatnonzero(kind == k) for k in np.unique(kind[kind >= 0])]
         self.penalised = penalised
-        self.classifies = samples.targets.loss_code == CROSS_ENTROPY
-        self.count = samples.mass if self.classifies else samples.mass * t.n_outputs
+        self.likelihood = samples.targets.loss.likelihood
+        self.count = samples.mass if self.likelihood else samples.mass * t.n_outputs
         self.least = LEAST
 
     def penalties(self, matrix: NDArray[np.float64], weights: Vector, now: Vector, error: float) -> Vector:
@@ -71,7 +70,7 @@ class Evidence:
         determined = [len(kind) - float(now[kind] @ diagonal[kind]) for kind in self.kinds]
         total = sum(determined)
         factor = self.count
-        if not self.classifies:
+        if not self.likelihood:
             factor = max(self.count - total, 1.0) / max(2 * error, np.finfo(np.float64).tiny)
             if total > CROWDED * self.count:
                 self.least = min(2 * self.mean(now), MOST)  # and never back, or it would swing to and fro

@@ -6,10 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from meshnn import engine
 from meshnn.arguments import known, real_number, whole_number
 from meshnn.errors import MeshError
+from meshnn.codes import ADAM, MOMENTUM, NESTEROV
 from meshnn.mesh import Mesh
+from meshnn.methods import METHODS
+from meshnn.program import Optimizer, Steps
 from meshnn.training.settings import Settings
 from meshnn.training.solver import Change, Progress, Samples, State, decode, encode
 
@@ -41,15 +43,13 @@ class FirstOrder:
     """`solver="adam"` and `"sgd"`."""
 
     def __init__(self, mesh: Mesh, samples: Samples, settings: Settings, solver: str, rng: np.random.Generator) -> None:
-        from meshnn.kernels import steps
-
         self.mesh, self.samples, self.settings, self.rng = mesh, samples, settings, rng
         size = settings.batch_of(samples.count)
-        program = mesh.training_program(size, settings.gradient)
-        self.steps = engine.Steps(program, samples.X, samples.targets, size, settings.n_threads)
-        sgd = steps.NESTEROV if settings.nesterov else steps.MOMENTUM
-        self.optimizer = engine.Optimizer(
-            code=steps.ADAM if solver == "adam" else sgd,
+        program = mesh.program("epochs", settings.gradient, size)
+        self.steps = Steps(program, samples.X, samples.targets, size, settings.n_threads)
+        sgd = NESTEROV if settings.nesterov else MOMENTUM
+        self.optimizer = Optimizer(
+            code=ADAM if solver == "adam" else sgd,
             betas=settings.betas if solver == "adam" else (settings.momentum, 0.0),
             epsilon=settings.epsilon,
             l1=settings.l1,
@@ -63,7 +63,7 @@ class FirstOrder:
         self.factor = 1.0  # what divergence has left of the rate
         self.retries = 0
         self._now = self._snapshot()  # after the last row
-        first, _ = engine.evaluate(mesh.forward_program(), mesh.weights, samples.X, samples.targets, settings.n_threads)
+        first, _ = mesh.program().evaluate(mesh.values, samples.X, samples.targets, settings.n_threads)
         self._safe, self._safe_loss = self._now, first + self.optimizer.penalty(mesh.weights)  # where it was lowest
         # A small net takes as long to come back to Python as for several epochs of a full batch.
         block = int(BLOCK / (samples.count * program.work + EPOCH))
@@ -74,12 +74,12 @@ class FirstOrder:
         held = self.optimizer
         held.first, held.second = (carried(change.edges, moment) for moment in (held.first, held.second))
         held.penalised = penalised_edges(self.mesh).astype(self.mesh.dtype)
-        self._recompile(self.steps.program.plan.method)
+        self._recompile(self.steps.program.plan.method.name)
         self._safe = self._now = self._snapshot()
 
     def _recompile(self, method: str) -> None:
         self.edited = method
-        self.steps.rewire(self.mesh.recompiled_program(method))
+        self.steps.rewire(self.mesh.program("epochs", method, again=True))
 
     def _rates(self, epochs: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
         total = self.settings.max_epochs * self.steps.batches
@@ -98,7 +98,7 @@ class FirstOrder:
         epochs = min(self.every - self.epoch % self.every, most)
         before = self._now
         rates = self._rates(epochs)
-        record = self.steps.epochs(self.mesh.weights, self.optimizer, self._order(epochs), rates)
+        record = self.steps.epochs(self.mesh.values, self.optimizer, self._order(epochs), rates)
         loss = float(record[-1, 0]) + self.optimizer.penalty(self.mesh.weights)
         if not (loss < ASTRAY * (1.0 + self._safe_loss) and np.isfinite(self.mesh.weights).all()):
             return self._take_back(float(record[-1, 0]))
@@ -168,7 +168,7 @@ class FirstOrder:
         """Go on from there."""
         values, arrays = state
         if values["edited"]:  # another start would choose anew, and round otherwise
-            self._recompile(known("method", values["edited"], engine.training.COMPILED))
+            self._recompile(known("method", values["edited"], METHODS))
         most = self.settings.max_epochs
         self.factor = _share(values["factor"])
         self.retries = whole_number("retries", values["retries"], least=0, most=RETRIES)

@@ -21,12 +21,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from meshnn import engine
 from meshnn.arguments import real_number, switch, whole_number
 from meshnn.errors import MeshError
-from meshnn.kernels.codes import CROSS_ENTROPY
 from meshnn.memory import check_fits
 from meshnn.mesh import Mesh
+from meshnn.program import PARTS
 from meshnn.training.evidence import Evidence
 from meshnn.training.first_order import penalised_edges
 from meshnn.training.settings import Settings
@@ -84,10 +83,10 @@ class LevenbergMarquardt:
         mesh, samples = self.mesh, self.samples
         self.live = np.flatnonzero(~mesh.dead_edges())
         self.n_edges = mesh.topology.n_edges
-        needed = 8.0 * len(self.live) ** 2 * (engine.threads.PARTS + 3)
+        needed = 8.0 * len(self.live) ** 2 * (PARTS + 3)
         check_fits(needed, f'solver="lm" with {len(self.live)} live edges', 'use solver="adam"')
-        self.program = mesh.jacobian_program(samples.count, self.settings.gradient)
-        self.forward = mesh.forward_program()
+        self.program = mesh.program("curvature", self.settings.gradient, samples.count)
+        self.forward = mesh.program()
         self.penalised = penalised_edges(mesh)[self.live].astype(np.float64)
         self.evidence = Evidence(mesh, samples, self.live, self.penalised)
 
@@ -109,8 +108,8 @@ class LevenbergMarquardt:
 
     def _evaluate(self) -> tuple[float, float]:
         """Loss without penalty, and hits."""
-        return engine.evaluate(
-            self.forward, self.mesh.weights, self.samples.X, self.samples.targets, self.settings.n_threads
+        return self.forward.evaluate(
+            self.mesh.values, self.samples.X, self.samples.targets, self.settings.n_threads
         )
 
     def _penalty(self) -> float:
@@ -136,13 +135,13 @@ class LevenbergMarquardt:
         """
         if not self.auto or self.epoch < EVERY or self.epoch % EVERY:
             return False
-        if self.samples.targets.loss_code != CROSS_ENTROPY or self.last is None or self.last.fell is None:
+        if not self.samples.targets.loss.likelihood or self.last is None or self.last.fell is None:
             return True
         return self.error <= 0.5 * self.first_error or self.last.fell <= SLOW * self.last.loss
 
     def _iterate(self, look: bool) -> Progress:
-        model = engine.curvature(
-            self.program, self.mesh.weights, self.samples.X, self.samples.targets, self.live, self.settings.n_threads
+        model = self.program.curvature(
+            self.mesh.values, self.samples.X, self.samples.targets, self.live, self.settings.n_threads
         )
         start = self.mesh.weights[self.live].astype(np.float64)
         if np.isnan(self.error):

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshnn.arguments import real_number
-from meshnn.engine import Targets
+from meshnn.losses import Targets
 
 __all__ = ["Progress", "Samples", "Solver", "State", "decode", "encode"]
 

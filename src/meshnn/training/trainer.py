@@ -15,11 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from meshnn import engine
 from meshnn.arguments import switch, whole_number
 from meshnn.checks import as_weights
 from meshnn.errors import MeshError
-from meshnn.kernels.codes import CROSS_ENTROPY
 from meshnn.mesh import Mesh
 from meshnn.training.first_order import FirstOrder
 from meshnn.training.history import History, HistoryRow
@@ -72,10 +70,10 @@ class Trainer:
         l1 = max((policy.l1 for policy in policies), default=0.0)
         settings = replace(settings, l1=max(settings.l1, l1)) if l1 > settings.l1 else settings
         self.mesh, self.samples, self.settings, self.validation = mesh, samples, settings, validation
-        columns = engine.columns_of(samples.targets.loss_code, mesh.topology.n_outputs)
+        columns = samples.targets.loss.columns(mesh.topology.n_outputs)
         n_live = int((~mesh.dead_edges()).sum())
         self.choice: Choice = choose_solver(settings, n_live, samples.count, columns)
-        self.classifies = samples.targets.loss_code == CROSS_ENTROPY
+        self.classifies = samples.targets.loss.classifies
         self.history = History()
         self.seconds = 0.0
         self.finished = False
@@ -140,10 +138,9 @@ class Trainer:
         progress = solver.advance(settings.max_epochs - solver.epoch)
         held_out, accuracy = math.nan, progress.hits
         if self.validation is not None:
-            held_out, accuracy = engine.evaluate(
-                self.mesh.forward_program(), self.mesh.weights, self.validation.X, self.validation.targets,
-                settings.n_threads,
-            )  # fmt: skip
+            held_out, accuracy = self.mesh.program().evaluate(
+                self.mesh.values, self.validation.X, self.validation.targets, settings.n_threads
+            )
         value = progress.loss if self.validation is None else held_out
         note = progress.note or self._judge(value, progress)
         restart = self._restart

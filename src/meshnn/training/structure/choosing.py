@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from meshnn.training.structure.criteria import loss_of, sample_of
+from meshnn.training.structure.criteria import sample_of
 from meshnn.training.structure.view import View
 
 __all__ = ["strongest", "weakest"]
@@ -67,10 +67,9 @@ def strongest(view: View, absent: IntArray, count: int, grow: str) -> IntArray:
         some = np.sort(view.rng.choice(len(absent), MOST_CANDIDATES + 2 * count, replace=False))
         return some[strongest(view, absent[some], count, grow)]
     X, y, share = sample_of(view.samples, view.rng, int(np.clip(SCORED // max(len(absent), 1), 64, 1024)))
-    labels = y[:, 0].astype(np.int64) if loss_of(view.samples) == "cross_entropy" else y
     scores = np.abs(
         view.mesh.growth_scores(
-            X, labels, loss_of(view.samples), absent[:, 0], absent[:, 1], method=view.method, sample_weight=share
+            X, y, view.samples.targets.loss.name, absent[:, 0], absent[:, 1], method=view.method, sample_weight=share
         )
     )
     # of equal ones (dead edges, all 0) any; the order of neurons means nothing

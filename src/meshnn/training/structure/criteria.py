@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from meshnn.kernels.codes import CROSS_ENTROPY
+from meshnn.losses import Loss
 from meshnn.mesh import Mesh
 from meshnn.training.solver import Samples
 
@@ -24,12 +24,7 @@ def sample_of(samples: Samples, rng: np.random.Generator, most: int = SAMPLES) -
     rows = np.arange(count) if count <= most else np.sort(rng.choice(count, most, replace=False))
     X = samples.X[:, rows]
     share = samples.targets.share[rows, 0].astype(np.float64)
-    return (X[0] if len(X) == 1 else X), samples.targets.values[rows], share / share.sum()
-
-
-def loss_of(samples: Samples) -> str:
-    """The name of the loss."""
-    return "cross_entropy" if samples.targets.loss_code == CROSS_ENTROPY else "squared_error"
+    return (X[0] if len(X) == 1 else X), samples.targets.loss.given(samples.targets.values[rows]), share / share.sum()
 
 
 def importance(by: str, mesh: Mesh, samples: Samples, rng: np.random.Generator) -> NDArray[np.float64]:
@@ -43,16 +38,12 @@ def importance(by: str, mesh: Mesh, samples: Samples, rng: np.random.Generator) 
         return np.abs(w)
     X, y, share = sample_of(samples, rng, SAMPLES if by == "movement" else SAMPLES // 2)
     if by == "movement":
-        _, grad = mesh.gradient(X, _targets(y, samples), loss_of(samples), sample_weight=share)
+        _, grad = mesh.gradient(X, y, samples.targets.loss.name, sample_weight=share)
         return np.abs(w * grad)
-    return 0.5 * w**2 * _curvatures(mesh, X, share, samples)
+    return 0.5 * w**2 * _curvatures(mesh, X, y, share, samples.targets.loss)
 
 
-def _targets(y: Any, samples: Samples) -> Any:
-    return y[:, 0].astype(np.int64) if samples.targets.loss_code == CROSS_ENTROPY else y
-
-
-def _curvatures(mesh: Mesh, X: Any, share: Any, samples: Samples) -> NDArray[np.float64]:
+def _curvatures(mesh: Mesh, X: Any, y: Any, share: Any, loss: Loss) -> NDArray[np.float64]:
     """The diagonal of the Gauss-Newton matrix, from the forward Jacobian, some samples at a time."""
     t = mesh.topology
     total = np.zeros(t.n_edges)
@@ -61,12 +52,6 @@ def _curvatures(mesh: Mesh, X: Any, share: Any, samples: Samples) -> NDArray[np.
     for k in range(0, n, size):
         part = X[..., k : k + size, :]
         J = mesh.jacobian(part).astype(np.float64)  # (samples, outputs, edges)
-        if samples.targets.loss_code == CROSS_ENTROPY:
-            outputs = mesh.forward(part).astype(np.float64)
-            p = np.exp(outputs - outputs.max(axis=1, keepdims=True))
-            p /= p.sum(axis=1, keepdims=True)
-            each = np.einsum("no,noe->ne", p, J**2) - np.einsum("no,noe->ne", p, J) ** 2
-        else:
-            each = (J**2).sum(axis=1)
+        each = loss.curvature(mesh.forward(part).astype(np.float64), y[k : k + size], J)
         total += share[k : k + size] @ each
     return total

@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from meshnn.kernels.codes import CROSS_ENTROPY
 from meshnn.mesh import Mesh
 from meshnn.topology import reach
 from meshnn.training.solver import Samples
 from meshnn.training.structure.allowed import Allowed
-from meshnn.training.structure.criteria import loss_of
 from meshnn.training.structure.edit import Edit, apply_edit
 
 if TYPE_CHECKING:
@@ -105,7 +103,6 @@ class View:
         trial._codes = self.mesh._codes
         apply_edit(trial, edit)
         X, y, share = sample
-        labels = y[:, 0].astype(np.int64) if self.samples.targets.loss_code == CROSS_ENTROPY else y
-        _, grad = trial.gradient(X, labels, loss_of(self.samples), sample_weight=share)
+        _, grad = trial.gradient(X, y, self.samples.targets.loss.name, sample_weight=share)
         new = trial.topology.src == t.n_clamped + t.n_hidden  # what leaves the new neuron
         return float(np.linalg.norm(grad[new].astype(np.float64)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from meshnn.memory import format_bytes
-from meshnn.plan.cost import Decision
+from meshnn.methods.choice import Decision
 
 __all__ = ["Explanation"]
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from meshnn.plan.plan import ROW_BYTES
+from meshnn.schedule import ROW_BYTES
 
 __all__ = ["PARTS", "chunks_of", "cores", "in_threads", "parts_of"]
 

@@ -1,8 +1,8 @@
-"""Names of activations and losses and the integers that stand for them inside kernels. Imports nothing."""
+"""The integers that stand for activations, losses and optimisers inside kernels. Imports nothing."""
 
 from __future__ import annotations
 
-__all__ = ["ACTIVATIONS", "LOSSES", "NONZERO_AT_ZERO"]
+__all__ = ["ACTIVATIONS", "HUBER_WIDTH", "NONZERO_AT_ZERO"]
 
 IDENTITY, RELU, LEAKY_RELU, ELU, SOFTPLUS, SIGMOID, TANH, SIN, GAUSS = range(9)
 
@@ -21,6 +21,9 @@ ACTIVATIONS: dict[str, int] = {
 #: Activations with phi(0) != 0: their neurons are awake from the first tick on.
 NONZERO_AT_ZERO = frozenset({SOFTPLUS, SIGMOID, GAUSS})
 
-CROSS_ENTROPY, SQUARED_ERROR = range(2)
+CROSS_ENTROPY, SQUARED_ERROR, HUBER, POISSON = range(4)
 
-LOSSES: dict[str, int] = {"cross_entropy": CROSS_ENTROPY, "squared_error": SQUARED_ERROR}
+#: Largest error that `huber` squares; beyond it the error counts by its size.
+HUBER_WIDTH = 1.0
+
+ADAM, MOMENTUM, NESTEROV = range(3)

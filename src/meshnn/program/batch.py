@@ -3,30 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from meshnn.engine.threads import chunks_of
 from meshnn.errors import DataError
+from meshnn.kernels.tuples import Batch
+from meshnn.losses import Targets
+from meshnn.program.threads import chunks_of
 
-__all__ = ["Slab", "Targets", "slabs"]
+__all__ = ["Slab", "slabs"]
 
 Array = NDArray[Any]
 
 #: Samples (times ticks, in a sequence) converted and packed at a time: bounds the memory that a large batch adds.
 SLAB = 65536
-
-
-@dataclass(frozen=True)
-class Targets:
-    """What the outputs are compared with."""
-
-    loss_code: int
-    values: Array  # (batch, 1) labels as numbers, or (batch, n_outputs) values
-    share: Array  # (batch, 1) each sample's share of the mean
 
 
 class Slab:
@@ -39,34 +31,38 @@ class Slab:
         with np.errstate(over="ignore"):  # told below, by name
             # writable, because Numba would compile everything again for a read-only array
             self._samples = np.require(self._given, dtype, ["C_CONTIGUOUS", "ALIGNED", "WRITEABLE"])
-        self.X = _room(self._samples)
-        self._targets: list[tuple[Array, Array, bool]] = []  # what is given, its room, how the last chunk is filled up
+        # a sequence is packed tick by tick, by the kernels; so it is looked at here
+        static = len(X) == 1
+        if not static and not np.isfinite(self._samples).all():
+            raise self._not_finite()
+        none = np.empty((1, 0, 1, 1), dtype)
+        self.X = _room(self._samples) if static else none
+        self._rooms = [(self._samples, self.X, True)] * static  # what is given, its room, whether to fill up with copies
+        self.y, self.share = none, none
         if targets is not None:
             values, share = targets.values[None, begin:end], targets.share[None, begin:end]
             self.y, self.share = _room(values), _room(share)
-            self._targets = [(values, self.y, True), (share, self.share, False)]
+            self._rooms += [(values, self.y, True), (share, self.share, False)]
+        self.batch = Batch(self.X, self._samples, self.y, self.share, 0 if targets is None else targets.loss.code)
 
     @classmethod
     def check(cls, X: Array, dtype: np.dtype[Any]) -> None:
         """Refuse samples that are not finite, where they are not going to be packed by `pack`."""
-        for begin in range(0, X.shape[1], SLAB):
-            slab = cls(X, None, begin, min(begin + SLAB, X.shape[1]), dtype)
+        for slab in slabs(X, None, dtype):
             if not np.isfinite(slab._samples).all():
                 raise slab._not_finite()
-            slab.release()
 
     def pack(self, first: int, last: int) -> None:
         """Pack the chunks first to last; refuses samples that are not finite."""
         from meshnn.kernels.packing import pack_part
 
-        if not pack_part(self._samples, first, last, self.X, True):
-            raise self._not_finite()
-        for given, room, repeat in self._targets:
-            pack_part(given, first, last, room, repeat)
+        for given, room, repeat in self._rooms:
+            if not pack_part(given, first, last, room, repeat):
+                raise self._not_finite()
 
     def release(self) -> None:
         """Keep the rooms for another slab; this one must not be used any more."""
-        for room in (self.X, *(room for _, room, _ in self._targets)):
+        for _, room, _ in self._rooms:
             _keep(room)
 
     def _not_finite(self) -> DataError:

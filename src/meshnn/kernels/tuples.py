@@ -1,0 +1,141 @@
+"""What kernels are handed: a few named tuples of arrays. Imports no Numba.
+
+    course   where to go: lists of rows and edges for every tick     (a method makes it, once a graph)
+    net      weights in the order of the course's entries, activations
+    batch    samples and targets in rows of samples
+    room     where to put what is computed on the way: one for each worker
+
+Kernels stride by rows of `ROW_BYTES`: L samples of a dtype.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshnn.schedule.lists import Ops
+
+__all__ = ["Batch", "BlockCourse", "Blocks", "Course", "Moments", "Net", "Room", "Set", "Tangents", "TensorCourse"]
+
+I64 = NDArray[np.int64]
+Array = NDArray[Any]
+
+
+class Tangents(NamedTuple):
+    """Influences F[m, .][j, .] to push forward, one per (tick m, neuron j)."""
+
+    tick: I64  # (T,) m
+    neuron: I64  # (T,) j
+    row: I64  # (T,) the row of j in the gradient list of tick m
+    ptr: I64  # (T + 1,) into chain
+    chain: I64  # lists to apply at ticks m + 1, m + 2, ...
+
+
+class Blocks(NamedTuple):
+    """Column blocks: all in-edges of one neuron share the lists that carry their influence on.
+
+    Rows are stored compactly: at tick k the influence of block b lies in the rows of list `chain[b, k]`, in order.
+    """
+
+    neuron: I64  # (N,) j
+    first: I64  # (N + 1,) edges of block b are first[b] to first[b + 1]
+    src: I64  # (edges,) source of each edge
+    eid: I64  # (edges,) the number it is derived by
+    birth: I64  # (edges,) first tick at which the source can be non-zero
+    room: I64  # (N,) rows to keep per edge
+    offset: I64  # (N,) first row of block b in the store
+    chain: I64  # (N, stop + 1) list at tick k; -1 while the block is empty
+
+
+class Course(NamedTuple):
+    """States, and a gradient by tangents (factored), by pulling back (adjoint), or none."""
+
+    ops: Ops
+    forward: I64  # (ticks + 1,) list that computes the states of tick k
+    back: I64  # (ticks + 1,) list that pulls the adjoint from tick k + 1 to k, where `hops_back` asks for it
+    hops_back: int  # 1: readout only (forward-only); ticks - 1: all the way (backprop); 0: none (Jacobian)
+    gradient_ops: Ops  # the same table, unless other edges than the graph's are asked for
+    gradient: I64  # (ticks + 1,) list whose entries get a gradient at tick k
+    tangents: Tangents
+
+
+class BlockCourse(NamedTuple):
+    """States and column blocks side by side."""
+
+    ops: Ops
+    forward: I64
+    back: I64
+    gradient_ops: Ops
+    gradient: I64
+    block_ops: Ops
+    blocks: Blocks
+
+
+class TensorCourse(NamedTuple):
+    """A graph as it is."""
+
+    ticks: int
+    n: int
+    n_inputs: int
+    n_clamped: int
+    n_outputs: int
+    src: I64  # (n_edges,)
+    dst: I64
+    to_src: I64  # of the edges that get a gradient
+    to_dst: I64
+    number: I64  # the number that each of those is derived by
+
+
+class Net(NamedTuple):
+    """A net with weights."""
+
+    w: Array  # (entries,) weights in the order of the course's entries; those of the blocks behind the others
+    codes: I64  # (n,) activation of every neuron
+
+
+class Batch(NamedTuple):
+    """Samples in rows of samples; c counts chunks of L samples, the last one is filled up with its last sample."""
+
+    X: Array  # (T, chunks, n_inputs, L) packed inputs; T is 1 if they do not change from tick to tick. No chunks: see raw
+    raw: Array  # (T, batch, n_inputs) the same as they came: sequences are packed tick by tick
+    y: Array  # (1, chunks, m, L) labels as numbers (m = 1), or values
+    share: Array  # (1, chunks, 1, L) each sample's share of the mean; 0 for filled-up samples
+    loss: int  # code of the loss
+
+
+class Room(NamedTuple):
+    """Buffers of one worker; those that a method does not use have one row."""
+
+    S: Array  # (ticks + 1 or 2, n, L) states; S[k, i] is the row of neuron i after tick k. The bias is set for good
+    D: Array  # (the same) phi'(t_k), where the activation is neither identity nor relu: read it with `slope`
+    V: Array  # (2, n, L) dE/dt of a tick and the next
+    T: Array  # (2, n, L) a tangent before and after a hop
+    G: Array  # (n_outputs, L) dE/dy
+    scratch: Array  # (2, L) row 1 gathers the shares of samples whose largest output is the label's
+    store: Array  # (rows, L) column blocks
+    C: Array  # (n_outputs * n_gradient, L) the Jacobian of a chunk
+    P: Array  # (n_outputs, L) what the curvature of the loss needs to know of the outputs
+
+
+class Set(NamedTuple):
+    """A training set as it came."""
+
+    samples: Array  # (T, n, n_inputs)
+    values: Array  # (1, n, m) targets
+    weight: Array  # (1, n, 1) of the samples, with mean 1
+
+
+class Moments(NamedTuple):
+    """What an optimiser is and remembers."""
+
+    solver: int  # ADAM, MOMENTUM or NESTEROV
+    first: Array  # (n_parameters,) mean of the gradient; velocity
+    second: Array  # (n_parameters,) mean square of the gradient; nothing
+    penalised: Array  # (n_parameters,) how many times l1 and l2 count for each parameter
+    beta1: float  # the momentum, if not of Adam
+    beta2: float
+    epsilon: float
+    l1: float
+    l2: float

@@ -1,0 +1,18 @@
+"""Losses: one object each, with its facts, its targets and its curvature. A new one: its file, its kernel, and here."""
+
+from meshnn.arguments import known
+from meshnn.losses.cross_entropy import CrossEntropy
+from meshnn.losses.huber import Huber
+from meshnn.losses.loss import Loss
+from meshnn.losses.poisson import Poisson
+from meshnn.losses.squared_error import SquaredError
+from meshnn.losses.targets import Targets
+
+__all__ = ["LOSSES", "Loss", "Targets", "loss_named"]
+
+LOSSES: dict[str, Loss] = {loss.name: loss for loss in (CrossEntropy(), SquaredError(), Huber(), Poisson())}
+
+
+def loss_named(name: str) -> Loss:
+    """The loss of a name."""
+    return LOSSES[known("loss", name, LOSSES)]

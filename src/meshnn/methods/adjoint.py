@@ -1,0 +1,58 @@
+"""Backprop through the ticks on the same lists, transposed: the honest baseline, and the only method that runs back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshnn.methods.method import ROW, Draft, Method
+from meshnn.methods.plain import as_course
+
+__all__ = ["Adjoint", "ChunkMethod"]
+
+I64 = NDArray[np.int64]
+
+
+class ChunkMethod(Method):
+    """What backprop and the factored form share: a `Course`, its kernels, and the states of all ticks."""
+
+    compiled = True
+    curvature = True
+
+    def course(self, draft: Draft, drawn: Any) -> tuple[Any, I64, I64]:
+        """Without tangents."""
+        return as_course(draft)
+
+    def rows(self, draft: Draft, drawn: Any) -> dict[str, tuple[int, ...]]:
+        """The adjoint of two ticks; the Jacobian of a chunk."""
+        t = draft.schedule.topology
+        more = {"C": (t.n_outputs * draft.n_gradient,)} if draft.jacobian else {}
+        return {"V": (2, t.n_neurons)} | more
+
+    def gradient_kernel(self) -> Any:
+        """One kernel: readout and backprop are hops of one kind."""
+        from meshnn.kernels.gradient import gradient_part
+
+        return gradient_part
+
+    def jacobian_kernel(self) -> Any:
+        """The same for every output."""
+        from meshnn.kernels.jacobian import jacobian_part
+
+        return jacobian_part
+
+
+class Adjoint(ChunkMethod):
+    """`method="adjoint"`."""
+
+    name = "adjoint"
+    forward_only = False
+
+    def draw(self, draft: Draft) -> None:
+        """A hop back for every tick but the last, from all outputs at once or from each."""
+        passes = draft.schedule.topology.n_outputs if draft.jacobian else 1
+        draft.pull_back(draft.ticks - 1, passes)
+        draft.multiply_adds += passes * float(draft.correlated.sum())
+        draft.overhead += ROW * passes * float(draft.schedule.rows.sum())

@@ -1,0 +1,53 @@
+"""Which method `auto` takes, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from meshnn.memory import format_bytes
+from meshnn.methods.method import Cost
+
+__all__ = ["DEARER", "Decision", "decide"]
+
+#: `auto` leaves forward-only when it is predicted to be this many times dearer than backprop.
+DEARER = 10.0
+
+
+@dataclass(frozen=True)
+class Decision:
+    """The cost of every method, what was chosen and why."""
+
+    costs: tuple[Cost, ...]
+    chosen: str
+    reason: str
+
+    def cost(self, method: str) -> Cost:
+        """The row of one method."""
+        return next(cost for cost in self.costs if cost.method == method)
+
+
+def decide(costs: Sequence[Cost], among: Sequence[str], memory: int, way_out: bool = True) -> Decision:
+    """The choice among the named methods, forward-only unless that is much dearer and there is a `way_out`."""
+    return Decision(tuple(costs), *_choose([c for c in costs if c.method in among], memory, way_out))
+
+
+def _choose(costs: list[Cost], memory: int, way_out: bool) -> tuple[str, str]:
+    def by_time(cost: Cost) -> float:
+        return cost.predicted
+
+    forward_only = sorted((c for c in costs if c.forward_only), key=by_time)
+    others = sorted((c for c in costs if not c.forward_only), key=by_time) if way_out else []
+    fitting = [c for c in forward_only if c.bytes <= memory]
+    if not fitting:
+        least = min(forward_only, key=lambda c: c.bytes)
+        needs = f"forward-only would need {format_bytes(least.bytes)} ({least.method})"
+        return (others[0] if others else least).method, f"{needs}, the machine has {format_bytes(memory)}"
+    best = fitting[0]
+    backprop = min((by_time(c) for c in costs if not c.forward_only), default=float("inf"))
+    ratio = best.predicted / max(backprop, 1.0)
+    if ratio > DEARER and others and others[0].bytes <= memory:
+        why = f"forward-only ({best.method}) is predicted {ratio:.0f} times dearer, more than {DEARER:.0f}"
+        return others[0].method, why
+    versus = "predicted as fast as backprop" if ratio < 1.05 else f"predicted {ratio:.1f} times as long as backprop"
+    return best.method, f"the cheapest exact forward-only method, {versus}"

@@ -1,0 +1,100 @@
+"""The factored forward form: the influence of every (tick, neuron) is carried forward, contracted with the readout.
+
+    P_k[i, j, o] = sum over m of s_{m-1}[i] F_{m,k}[j, o]
+
+F_{m,.}[j, .] is a *tangent*: it starts at neuron j in tick m and hops on. Its chain of lists follows from the graph.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshnn.kernels.tuples import Tangents
+from meshnn.methods.adjoint import ChunkMethod
+from meshnn.methods.method import ROW, Draft
+from meshnn.methods.plain import NO_TANGENTS, as_course
+from meshnn.schedule import Walk
+from meshnn.schedule.lists import offsets
+
+__all__ = ["Factored"]
+
+I64 = NDArray[np.int64]
+
+
+class Factored(ChunkMethod):
+    """`method="factored"`."""
+
+    name = "factored"
+
+    def draw(self, draft: Draft) -> Tangents:
+        """The readout, the last hop, is contracted with the loss at once; all that comes before is pushed to it."""
+        if draft.jacobian:
+            draft.multiply_adds += float(draft.correlated[-1])
+        else:
+            draft.pull_back(min(1, draft.ticks - 1))
+            draft.multiply_adds += float(draft.correlated.sum())
+        return _tangents(draft) if draft.last > 1 else NO_TANGENTS
+
+    def course(self, draft: Draft, drawn: Tangents) -> tuple[Any, I64, I64]:
+        """With tangents."""
+        return as_course(draft, drawn)
+
+    def rows(self, draft: Draft, drawn: Tangents) -> dict[str, tuple[int, ...]]:
+        """A tangent before and after a hop."""
+        return super().rows(draft, drawn) | {"T": (2, draft.schedule.topology.n_neurons)}
+
+
+def _tangents(draft: Draft) -> Tangents:
+    """Chains of lists that carry each (tick m, neuron j) that has a gradient at m forward to the last tick."""
+    tick, neuron, row, fan_in = _starts(draft)
+    hops = draft.last - tick
+    ptr = offsets(hops)
+    chain = np.empty(ptr[-1], dtype=np.int64)
+    walk = Walk(draft.schedule, draft.lists)
+    # the first hop of all of them at once
+    reached = np.zeros(len(tick), dtype=np.int64)
+    for m in range(1, draft.last):
+        singles, here = walk.singles(m + 1), tick == m
+        chain[ptr[:-1][here]] = singles.number[neuron[here]]
+        reached[here] = np.diff(singles.ptr)[neuron[here]]
+    first_hops = float(reached.sum())
+    far = np.flatnonzero(hops > 1)
+    picked, done = far[draft.sample(len(far))], 0
+    before, entries, ends = draft.lists.nbytes, 0, 0
+    for a in picked.tolist():
+        k, j = int(tick[a]) + 1, int(neuron[a])
+        singles = walk.singles(k)
+        nodes = singles.ends[singles.ptr[j] : singles.ptr[j + 1]]
+        for h in range(1, int(hops[a])):
+            step = walk.follow(nodes, k + h)
+            chain[ptr[a] + h], nodes = step.number, step.nodes
+            entries += step.entries
+            ends += len(nodes)
+        reached[a] = len(nodes)
+        done += 1
+        if draft.enough(walk.walked, done):
+            break
+    scale = draft.scaled(done, len(far), draft.lists, before)
+    # at its end a tangent is contracted with the readout, or with every in-edge for each output it has reached
+    ended = reached * (fan_in if draft.jacobian else 1)
+    draft.multiply_adds += first_hops + float(ended[hops == 1].sum()) + scale * (entries + float(ended[picked[:done]].sum()))
+    draft.overhead += ROW * (first_hops + scale * ends)
+    draft.extra_bytes += 8.0 * (4 * len(tick) + len(chain))
+    return Tangents(tick, neuron, row, ptr, chain)
+
+
+def _starts(draft: Draft) -> tuple[I64, I64, I64, I64]:
+    """Tick, neuron, row in the gradient list and fan-in of every tangent."""
+    s, found, memo = draft.schedule, [], {}
+    for m in range(1, draft.last):
+        kind = s.live_key(m)
+        if kind not in memo:
+            ends, counts = np.unique(draft.dst[s.into(m, draft.src, draft.dst)], return_counts=True)
+            rows = draft.gradient_lists.first_row[int(draft.gradient[m])] + np.searchsorted(np.flatnonzero(s.rows[m]), ends)
+            memo[kind] = ends, rows, counts
+        found.append((np.full(len(memo[kind][0]), m), *memo[kind]))
+    tick, neuron, row, fan_in = (np.concatenate(column) for column in zip(*found, strict=True))
+    return tick, neuron, row, fan_in

@@ -1,0 +1,57 @@
+"""States without a gradient: the outputs alone, or every neuron at every tick."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshnn.kernels.tuples import Course, Tangents
+from meshnn.methods.method import Draft, Method
+from meshnn.schedule import ListBuilder
+
+__all__ = ["NO_TANGENTS", "AllStates", "ForwardPass", "as_course"]
+
+I64 = NDArray[np.int64]
+_NONE = np.empty(0, dtype=np.int64)
+NO_TANGENTS = Tangents(_NONE, _NONE, _NONE, np.zeros(1, dtype=np.int64), _NONE)
+
+
+def as_course(draft: Draft, tangents: Tangents = NO_TANGENTS) -> tuple[Course, I64, I64]:
+    """The course of a draft, where its weights are read from, and where its gradient goes."""
+    assert isinstance(draft.lists, ListBuilder)
+    assert isinstance(draft.gradient_lists, ListBuilder)
+    ops = gradient_ops = draft.lists.build(draft.number)
+    if draft.gradient_lists is not draft.lists:
+        gradient_ops = draft.gradient_lists.build(draft.order)
+    course = Course(ops, draft.forward, draft.back, draft.hops_back, gradient_ops, draft.gradient, tangents)
+    return course, ops.eid, gradient_ops.eid[: draft.entries]
+
+
+class AllStates(Method):
+    """Of every neuron, after every tick."""
+
+    name = "states"
+
+    def draw(self, draft: Draft) -> None:
+        """The lists of the states are there."""
+
+    def course(self, draft: Draft, drawn: Any) -> tuple[Any, I64, I64]:
+        """States alone."""
+        return as_course(draft)
+
+    def rows(self, draft: Draft, drawn: Any) -> dict[str, tuple[int, ...]]:
+        """States alone."""
+        return {}
+
+
+class ForwardPass(AllStates):
+    """Of the neurons that the outputs depend on; those of earlier ticks are forgotten."""
+
+    name = "forward_pass"
+
+    def rows(self, draft: Draft, drawn: Any) -> dict[str, tuple[int, ...]]:
+        """Two ticks take turns."""
+        two = (2, draft.schedule.topology.n_neurons)
+        return {"S": two, "D": two}

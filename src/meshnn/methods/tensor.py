@@ -1,0 +1,54 @@
+"""The paper's algorithm, corrected: the whole tensor dS/dA, one sample at a time. An oracle, never a choice."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshnn.kernels.tuples import TensorCourse
+from meshnn.methods.method import Draft, Method
+
+__all__ = ["Tensor"]
+
+I64 = NDArray[np.int64]
+
+
+class Tensor(Method):
+    """`method="tensor"`."""
+
+    name = "tensor"
+    automatic = False
+
+    def draw(self, draft: Draft) -> None:
+        """Nothing is skipped and nothing shared."""
+        n = float(draft.schedule.topology.n_neurons)
+        draft.multiply_adds, draft.overhead = draft.ticks * n**4, draft.ticks * n**3 / 64
+        draft.extra_bytes = 8.0 * (2.0 * n**3 + n**2)
+
+    def course(self, draft: Draft, drawn: Any) -> tuple[Any, I64, I64]:
+        """Weights in the order of edges, gradients in the order of the edges that get one."""
+        t, candidates = draft.schedule.topology, draft.schedule.candidates
+        sizes = (draft.ticks, t.n_neurons, t.n_inputs, t.n_clamped, t.n_outputs)
+        if candidates is None:
+            return TensorCourse(*sizes, t.src, t.dst, t.src, t.dst, draft.number), draft.number, draft.number
+        every = np.arange(len(candidates[0]))
+        return TensorCourse(*sizes, t.src, t.dst, *candidates, every), draft.number, every
+
+    def rows(self, draft: Draft, drawn: Any) -> dict[str, tuple[int, ...]]:
+        """Its tensors are its own."""
+        one = (1, draft.schedule.topology.n_neurons)
+        return {"S": one, "D": one}
+
+    def gradient_kernel(self) -> Any:
+        """In NumPy."""
+        from meshnn.kernels.tensor import tensor_gradient_part
+
+        return tensor_gradient_part
+
+    def jacobian_kernel(self) -> Any:
+        """In NumPy."""
+        from meshnn.kernels.tensor import tensor_jacobian_part
+
+        return tensor_jacobian_part

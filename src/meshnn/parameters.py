@@ -1,0 +1,130 @@
+"""`Ties`: which number each edge takes its weight from.
+
+An edge has a weight; where it comes from is a map `parameter: (n_edges,) -> {-1, 0 .. n_parameters - 1}`. -1 is *fixed* (a
+delay line, a reservoir, a wire), several edges with one parameter are *tied* (a convolution, a symmetry). The numbers
+that edges take their weights from are the parameters, which are learned, and behind them one number per fixed edge.
+Without ties that is the list of weights itself, and nothing costs anything.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshnn import checks
+from meshnn.errors import DataError
+
+__all__ = ["Ties"]
+
+I64 = NDArray[np.int64]
+Array = NDArray[Any]
+
+
+class Ties:
+    """Of each edge, the number it takes its weight from.
+
+    Parameters
+    ----------
+    n_edges : int
+    parameter : array_like of int (n_edges,), optional
+        Of each edge its parameter, -1 if its weight is fixed; by default each edge has its own.
+
+    Examples
+    --------
+    >>> from meshnn.parameters import Ties
+    >>> ties = Ties(4, [0, 1, 0, -1])
+    >>> ties.n_parameters, ties.n_numbers, ties.number.tolist()
+    (2, 3, [0, 1, 0, 2])
+    """
+
+    def __init__(self, n_edges: int, parameter: Any = None) -> None:
+        given = None if parameter is None else _checked(parameter, n_edges)
+        #: Whether every edge has a parameter of its own, in the order of edges.
+        self.plain = given is None or bool(np.array_equal(given, np.arange(n_edges)))
+        if given is None or self.plain:
+            self.number, self.n_parameters, self.n_numbers = np.arange(n_edges), n_edges, n_edges
+            return
+        fixed = given < 0
+        self.n_parameters = int(given.max(initial=-1)) + 1
+        self.number = np.where(fixed, self.n_parameters + np.cumsum(fixed) - 1, given)
+        self.n_numbers = self.n_parameters + int(fixed.sum())
+
+    @property
+    def parameter(self) -> I64:
+        """Of each edge its parameter, or -1."""
+        return np.where(self.fixed, -1, self.number)
+
+    @property
+    def fixed(self) -> NDArray[np.bool_]:
+        """Mask of the edges whose weight is fixed."""
+        found: NDArray[np.bool_] = self.number >= self.n_parameters
+        return found
+
+    @property
+    def first(self) -> I64:
+        """The first edge of each number."""
+        found = np.empty(self.n_numbers, np.int64)
+        found[self.number[::-1]] = np.arange(len(self.number))[::-1]
+        return found
+
+    def total(self, values: Any) -> Any:
+        """Sums over the edges of each parameter of something that edges have."""
+        return values if self.plain else np.bincount(self.number, values, self.n_numbers)[: self.n_parameters]
+
+    def mean(self, values: Any) -> Any:
+        """Of each edge the mean of something over all edges it is tied to."""
+        if self.plain:
+            return values
+        return (np.bincount(self.number, values) / np.bincount(self.number))[self.number]
+
+    def numbers(self, weights: Array) -> Array:
+        """From weights of edges, which must agree where edges are tied."""
+        if self.plain:
+            return weights
+        found = weights[self.first]
+        wrong = np.flatnonzero(found[self.number] != weights)
+        if wrong.size:
+            e, p = int(wrong[0]), int(self.number[wrong[0]])
+            other = int(self.first[p])
+            raise DataError(
+                f"edges {other} and {e} share parameter {p}, but their weights are {weights[other]} and {weights[e]}; "
+                "give tied edges one weight, or set mesh.parameters"
+            )
+        return found
+
+    def edited(self, origin: I64) -> tuple[Ties, I64]:
+        """The ties of a graph whose edges come from those here (-1: new), and where its parameters come from."""
+        if self.plain:
+            return Ties(len(origin)), origin
+        kept, new = origin >= 0, origin < 0
+        before = np.where(kept, self.parameter[np.maximum(origin, 0)], -1)
+        used = np.unique(before[before >= 0])
+        parameter = np.where(before >= 0, np.searchsorted(used, before), -1)
+        parameter[new] = len(used) + np.arange(int(new.sum()))
+        return Ties(len(origin), parameter), np.concatenate([used, np.full(int(new.sum()), -1)])
+
+    def whole(self, edges: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Those edges all of whose tied edges are among them; none that is fixed."""
+        if self.plain:
+            return edges
+        every = np.ones(self.n_numbers, np.bool_)
+        np.logical_and.at(every, self.number, edges)
+        found: NDArray[np.bool_] = every[self.number] & ~self.fixed
+        return found
+
+
+def _checked(parameter: Any, n_edges: int) -> I64:
+    """A map onto 0 to n_parameters - 1, and -1."""
+    given = checks.numbers("parameter", parameter)
+    if given.shape != (n_edges,):
+        raise DataError(f"parameter must have shape ({n_edges},), one number per edge; got {given.shape}")
+    if given.dtype.kind == "b" or not np.array_equal(given, np.trunc(given)) or (given < -1).any():
+        raise DataError("parameter must hold whole numbers: -1 for a fixed edge, else from 0 on")
+    found = given.astype(np.int64)
+    missing = np.setdiff1d(np.arange(found.max(initial=-1) + 1 if found.max(initial=-1) < n_edges else 0), found)
+    if missing.size or found.max(initial=-1) >= n_edges:
+        which = int(missing[0]) if missing.size else n_edges
+        raise DataError(f"parameter leaves number {which} out; number the parameters from 0 without gaps")
+    return found

@@ -1,0 +1,159 @@
+"""`Programs`: which method a mesh runs, and the compiled programs it runs on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshnn.arguments import known
+from meshnn.codes import IDENTITY, NONZERO_AT_ZERO, RELU
+from meshnn.errors import MemoryLimitError
+from meshnn.memory import available_memory, check_fits, format_bytes
+from meshnn.methods import FORWARD_PASS, METHODS, STATES, Cost, Decision, Draft, Method, decide
+from meshnn.program.program import Program
+from meshnn.program.threads import cores, parts_of
+from meshnn.schedule import PlanTooLargeError, Schedule
+from meshnn.topology import Topology
+
+__all__ = ["Programs"]
+
+I64 = NDArray[np.int64]
+#: What an activation costs, in multiply-adds; identity and relu cost 1. Measured, benchmarks/ticks.py.
+ACTIVATION = 25.0
+#: What a program can be asked for besides outputs and states, and which methods `auto` then takes.
+NEEDS = {
+    "gradient": lambda m: m.automatic,
+    "epochs": lambda m: m.automatic and m.compiled,
+    "jacobian": lambda m: m.automatic,
+    "curvature": lambda m: m.automatic and m.curvature,
+}
+
+
+class Programs:
+    """Decides and compiles once per number of ticks, for one graph with its activations.
+
+    Parameters
+    ----------
+    topology : Topology
+    codes : int array (n_neurons,)
+        Activations.
+    dtype : dtype
+    number : int array (n_edges,)
+        Of each edge, the number it takes its weight from.
+    n_numbers : int
+    """
+
+    def __init__(
+        self, topology: Topology, codes: I64, dtype: np.dtype[Any], number: I64, n_numbers: int
+    ) -> None:
+        self.topology, self.codes, self.dtype, self.number, self.n_numbers = topology, codes, dtype, number, n_numbers
+        self.awake = np.isin(codes, list(NONZERO_AT_ZERO))
+        self.awake[: topology.n_clamped] = False
+        self._activation_cost = np.where(np.isin(codes, (IDENTITY, RELU)), 1.0, ACTIVATION)
+        self._programs: dict[tuple[Any, ...], Program] = {}
+        self._costs: dict[tuple[Any, ...], tuple[Cost, ...]] = {}
+        self._resolved: dict[tuple[Any, ...], Method] = {}
+
+    # -- what it would cost ----------------------------------------------------------------------------------------
+
+    def costs(self, ticks: int, workers: int = 1, jacobian: bool = False) -> tuple[Cost, ...]:
+        """That of every method."""
+        key = (ticks, workers, jacobian)
+        if key not in self._costs:
+            schedule = Schedule(self.topology, ticks, self.awake)
+            self._costs[key] = tuple(
+                method.cost(self._draft(schedule, jacobian, emits=False), workers, self.dtype.itemsize)
+                for method in METHODS.values()
+            )
+        return self._costs[key]
+
+    def _draft(self, schedule: Schedule, jacobian: bool, emits: bool, limit: int | None = None) -> Draft:
+        return Draft(schedule, jacobian, self.number, self.n_numbers, self._activation_cost, emits, limit)
+
+    def _workers(self, batch: int, n_threads: int | None) -> int:
+        return min(cores() if n_threads is None else n_threads, len(parts_of(batch, self.dtype)))
+
+    def decide(self, ticks: int, batch: int, n_threads: int | None = None, jacobian: bool = False) -> Decision:
+        """Cost of every method and the choice of `auto`."""
+        among = [name for name, method in METHODS.items() if method.automatic]
+        return decide(self.costs(ticks, self._workers(batch, n_threads), jacobian), among, available_memory())
+
+    def resolve(self, need: str, method: str, ticks: int, batch: int, n_threads: int | None = None) -> Method:
+        """The method to run, once it is known to fit in memory."""
+        key = (need, method, ticks, self._workers(batch, n_threads))
+        if key not in self._resolved:  # else its buffers are there
+            costs = self.costs(ticks, key[-1], jacobian=need in ("jacobian", "curvature"))
+            memory = available_memory()
+            named = METHODS.get(known("method", method, ("auto", "forward", *METHODS)))
+            able = [name for name, m in METHODS.items() if NEEDS[need](m)]
+            if named is not None and (named.name in able or need != "curvature"):
+                decision = Decision(costs, named.name, "as asked for")
+            else:  # a method that cannot do it stands for its kind
+                decision = decide(costs, able, memory, way_out=method == "auto" or not getattr(named, "forward_only", True))
+            needed = decision.cost(decision.chosen).bytes
+            if needed > memory:
+                others = [c.method for c in costs if c.bytes <= memory and METHODS[c.method].automatic]
+                advice = f'use method="{others[-1]}"' if others else self._fewer_ticks(ticks, memory)
+                check_fits(needed, f'method="{decision.chosen}" at {ticks} ticks', advice, memory)
+            self._resolved[key] = METHODS[decision.chosen]
+        return self._resolved[key]
+
+    def _fewer_ticks(self, ticks: int, memory: int) -> str:
+        """Advice: the most ticks at which some method fits, by bisection."""
+
+        def fits(ticks: int) -> bool:
+            return min(c.bytes for c in self.costs(ticks) if METHODS[c.method].automatic) <= memory
+
+        least, most = 0, ticks  # fits at least (or nowhere), does not fit at most
+        while most - least > 1:
+            middle = (least + most) // 2
+            least, most = (middle, most) if fits(middle) else (least, middle)
+        if least == 0:
+            return "no method fits at any number of ticks: the graph needs a larger machine"
+        return f"{least} ticks would fit"
+
+    # -- programs --------------------------------------------------------------------------------------------------
+
+    def outputs(self, ticks: int) -> Program:
+        """The program that gives the outputs alone."""
+        return self._compiled(FORWARD_PASS, ticks)
+
+    def states(self, ticks: int) -> Program:
+        """The program that gives the states of all neurons."""
+        return self._compiled(STATES, ticks)
+
+    def find(
+        self, need: str, method: str, ticks: int, batch: int, n_threads: int | None = None, again: bool = False
+    ) -> Program:
+        """The program for a need, see `NEEDS`; `again` after a small change of the graph: nothing is priced."""
+        chosen = METHODS[method] if again else self.resolve(need, method, ticks, batch, n_threads)
+        return self._compiled(chosen, ticks, jacobian=need in ("jacobian", "curvature"))
+
+    def candidates(self, method: str, ticks: int, pairs: tuple[I64, I64], batch: int, n_threads: int | None) -> Program:
+        """A program that gives the gradient of other edges than the graph's own; not kept."""
+        # a method that is named needs no price, and its plan is refused if it does not fit
+        chosen = METHODS.get(method) or self.resolve("gradient", method, ticks, batch, n_threads)
+        program = self._compile(chosen, Schedule(self.topology, ticks, self.awake, candidates=pairs), False)
+        advice = 'ask for fewer edges at a time, or use method="adjoint"'
+        check_fits(program.plan.cost.bytes, f'method="{chosen.name}" for {len(pairs[0])} edges', advice, available_memory())
+        return program
+
+    def _compiled(self, method: Method, ticks: int, jacobian: bool = False) -> Program:
+        key = (method.name, ticks, jacobian)
+        if key not in self._programs:
+            schedule = Schedule(self.topology, ticks, self.awake, all_needed=method is STATES)
+            self._programs[key] = self._compile(method, schedule, jacobian)
+        return self._programs[key]
+
+    def _compile(self, method: Method, schedule: Schedule, jacobian: bool) -> Program:
+        limit = available_memory() // 2
+        try:
+            plan = method.plan(self._draft(schedule, jacobian, emits=True, limit=limit), self.dtype.itemsize)
+        except PlanTooLargeError:
+            raise MemoryLimitError(
+                f'the plan of method="{method.name}" at {schedule.ticks} ticks needs more than {format_bytes(limit)} of '
+                'index arrays; use method="adjoint" or fewer ticks'
+            ) from None
+        return Program(plan, self.dtype, self.codes)
