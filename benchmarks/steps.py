@@ -4,8 +4,9 @@ import numpy as np
 
 import peer_jax
 import peer_torch
-from meshnn import Mesh, engine
-from meshnn.kernels.steps import ADAM
+from meshnn import Mesh
+from meshnn.codes import ADAM
+from meshnn.program import Optimizer, Steps
 from meshnn.training.api import as_samples
 from nets import SIX, data, initial_weights, mesh_topology
 from timing import best_of
@@ -17,14 +18,14 @@ def ours(topology, X, y, weights, steps):
     """A function that takes `steps` steps of Adam in compiled code and returns the loss after them."""
     mesh = Mesh(topology, TICKS)
     samples = as_samples(mesh, X, y, "cross_entropy")
-    batch = engine.Steps(mesh.training_program(len(X)), samples.X, samples.targets, len(X), n_threads=1)
+    batch = Steps(mesh.program("epochs", batch=len(X)), samples.X, samples.targets, len(X), n_threads=1)
     order, rates = np.empty((steps, 0), np.int64), np.full(steps, 1e-3)
     zeros = np.zeros_like(mesh.weights)
 
     def run():
         mesh.weights = weights
-        adam = engine.Optimizer(ADAM, (0.9, 0.999), 1e-8, 0.0, 0.0, zeros, zeros.copy(), zeros.copy())
-        return batch.epochs(mesh.weights, adam, order, rates)[-1, 0]
+        adam = Optimizer(ADAM, (0.9, 0.999), 1e-8, 0.0, 0.0, zeros, zeros.copy(), zeros.copy())
+        return batch.epochs(mesh.values, adam, order, rates)[-1, 0]
 
     return run
 

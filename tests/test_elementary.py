@@ -101,3 +101,35 @@ def test_activations_at_the_edges(name, dtype):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         np.testing.assert_array_equal(got, np.array([np.nan, *ends[name]], dtype))
+
+
+SATURATED = np.concatenate([np.linspace(-36, 36, 400), RNG.uniform(-8, 8, 400)])
+SLOPES = {  # in extended precision, without a difference of nearly equal numbers
+    "tanh": lambda t: 1 / np.cosh(t) ** 2,
+    "sigmoid": lambda t: 1 / (2 * np.cosh(t / 2)) ** 2,
+    "elu": lambda t: np.where(t <= 0, np.exp(np.minimum(t, 0)), 1),
+    "softplus": lambda t: 1 / (1 + np.exp(-t)),
+    "gauss": lambda t: -2 * t * np.exp(-t * t),
+}
+
+
+@pytest.mark.parametrize("name", SLOPES)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_slopes_are_accurate_where_neurons_saturate(name, dtype):
+    info = np.finfo(dtype)
+    points = SATURATED.astype(dtype)
+    slopes = np.concatenate([activate(name, part, dtype)[1] for part in np.split(points, len(points) // 16)])
+    want = SLOPES[name](points.astype(np.longdouble))
+    # gauss: the rounding of t * t counts as often as t * t is large
+    allowed = 6 * (1 + points.astype(float) ** 2 if name == "gauss" else 1.0) * 0.5 * info.eps
+    normal = np.abs(want) > info.tiny / info.eps  # beyond it there are fewer digits to be right
+    assert (np.abs(slopes - want)[normal] <= (allowed * np.abs(want))[normal]).all()
+    assert (np.abs(slopes[~normal]) <= 2 * info.tiny / info.eps).all()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_gauss_far_out_has_a_slope(dtype):
+    top = float(np.finfo(dtype).max)
+    got, slope = activate("gauss", [0.9 * top, -0.9 * top, np.inf, -np.inf, 1e10], dtype)
+    np.testing.assert_array_equal(got, 0)
+    np.testing.assert_array_equal(slope, 0)

@@ -17,6 +17,7 @@ from cases import (
     by_loops,
     cases,
     close,
+    targets_for,
     terms,
     torch_outputs,
 )
@@ -175,3 +176,39 @@ def test_the_papers_bug_would_be_seen():
         wrong += P[:, :, -n_outputs:] @ p / 10
     t = mesh.topology
     assert np.abs(wrong[t.src, t.dst] - want).max() > 0.01 * np.abs(want).max()
+
+
+@pytest.mark.parametrize("method", ALL_METHODS)
+@pytest.mark.parametrize("loss", LOSS_NAMES)
+def test_a_sample_without_weight_is_not_looked_at(method, loss):
+    """It may overflow: infinity times no share would be NaN in every sum."""
+    rng = np.random.default_rng(0)
+    m = Mesh(Topology.mesh(2, 4, 2), 3, "relu", dtype="float32", random_state=0)
+    X, y = rng.standard_normal((90, 2)), targets_for(loss, rng, 90, 2)
+    weight = np.ones(90)
+    far = X.copy()
+    far[[3, 89]] = 3e38
+    weight[[3, 89]] = 0.0
+    kept = weight > 0
+    want = m.gradient(X[kept], y[kept], loss, method)
+    for inputs in (far, np.repeat(far[None], 3, axis=0)):
+        got = m.gradient(inputs, y, loss, method, weight)
+        assert got[0] == want[0]
+        np.testing.assert_array_equal(got[1], want[1])
+
+
+def test_a_long_sequence_takes_little_memory():
+    """What the column blocks keep does not grow with time, and neither does a packed copy of the inputs."""
+    import tracemalloc
+
+    ticks = 20_000
+    X = np.random.default_rng(0).standard_normal((ticks, 1, 4)).astype(np.float32)
+    m = Mesh(Topology(4, 1, 1, [(0, 4), (1, 4), (4, 4), (4, 5)], bias=False), ticks, "tanh", random_state=0)
+    m.gradient(X, [[1.0]], "squared_error", "blocks")
+    tracemalloc.start()
+    try:
+        m.gradient(X, [[1.0]], "squared_error", "blocks")
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 2 * X.nbytes  # rows of samples would take 64 times as much

@@ -150,7 +150,11 @@ def test_predicted_bytes_are_those_allocated(method):
 
 def leaves(tree):
     """All arrays in nested tuples."""
-    return [tree] if isinstance(tree, np.ndarray) else [a for x in tree if isinstance(x, (tuple, np.ndarray)) for a in leaves(x)]
+    return (
+        [tree]
+        if isinstance(tree, np.ndarray)
+        else [a for x in tree if isinstance(x, (tuple, np.ndarray)) for a in leaves(x)]
+    )
 
 
 @pytest.mark.parametrize("method", METHODS)

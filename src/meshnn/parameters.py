@@ -1,9 +1,9 @@
 """`Ties`: which number each edge takes its weight from.
 
-An edge has a weight; where it comes from is a map `parameter: (n_edges,) -> {-1, 0 .. n_parameters - 1}`. -1 is *fixed* (a
-delay line, a reservoir, a wire), several edges with one parameter are *tied* (a convolution, a symmetry). The numbers
-that edges take their weights from are the parameters, which are learned, and behind them one number per fixed edge.
-Without ties that is the list of weights itself, and nothing costs anything.
+An edge has a weight; where it comes from is a map `parameter: (n_edges,) -> {-1, 0 .. n_parameters - 1}`. -1 is
+*fixed* (a delay line, a reservoir, a wire), several edges with one parameter are *tied* (a convolution, a symmetry).
+The numbers that edges take their weights from are the parameters, which are learned, and behind them one number per
+fixed edge. Without ties that is the list of weights itself, and nothing costs anything.
 """
 
 from __future__ import annotations

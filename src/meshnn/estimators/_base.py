@@ -352,7 +352,9 @@ class BaseMesh(BaseEstimator):  # type: ignore[misc]
         settings = replace(settings, solver=solver, schedule="constant", max_epochs=1)
         if first:
             seeds = np.random.SeedSequence(_seed(self.random_state)).generate_state(2)
-            self._scaling = Scaling.learn(X, targets, weight, switch("standardize", self.standardize), loss_named(self._loss))
+            self._scaling = Scaling.learn(
+                X, targets, weight, switch("standardize", self.standardize), loss_named(self._loss)
+            )
             self.mesh_ = self._build(X.shape[1], n_outputs, None, settings, int(seeds[0]))
             self._stream_seed, self._solver_state = int(seeds[1]), None
             self.history_, self.n_iter_, self.best_restart_ = History(), 0, 0

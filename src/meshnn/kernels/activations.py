@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from meshnn.codes import ELU, GAUSS, IDENTITY, LEAKY_RELU, RELU, SIGMOID, SIN, SOFTPLUS, TANH
 from meshnn.kernels._jit import jit, jit_inner
 from meshnn.kernels._row import width
-from meshnn.codes import ELU, GAUSS, IDENTITY, LEAKY_RELU, RELU, SIGMOID, SIN, SOFTPLUS, TANH
 from meshnn.kernels.elementary import exp, expm1_moderate, log1p_unit
 
 __all__ = ["activate_all", "activate_row"]
@@ -26,7 +26,7 @@ def activate_row(code, S, D, j):
     slope = S.dtype.type(0.01)
     far = S.dtype.type(FAR)
     n = width(S)
-    # Slopes are made of x = exp(-|t|) or so, never of 1 - s: where a neuron is saturated that difference is all rounding.
+    # Slopes are made of x = exp(-|t|) or so, never of 1 - s, which is all rounding where a neuron is saturated.
     if code == TANH:
         for l in range(n):
             t = S[j, l]

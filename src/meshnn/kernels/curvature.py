@@ -1,8 +1,8 @@
 """Gauss-Newton: the gradient of a loss and a square root of its curvature, from the Jacobian of one chunk at a time.
 
-    live (n_live,)          the parameters that can count at all
-    g    (n_live,)          the gradient by them
-    R    (n_live, columns)  R R' is the sum of J' H J over samples, H the Hessian of the loss by the outputs
+live (n_live,)          the parameters that can count at all
+g    (n_live,)          the gradient by them
+R    (n_live, columns)  R R' is the sum of J' H J over samples, H the Hessian of the loss by the outputs
 """
 
 from __future__ import annotations

@@ -6,10 +6,10 @@ of a batch and release the GIL.
 
 from __future__ import annotations
 
+from meshnn.codes import IDENTITY, RELU
 from meshnn.kernels._jit import jit, jit_inline, jit_inner
 from meshnn.kernels._row import axpy, load, ones, relu, step, store, width, zeros
 from meshnn.kernels.activations import activate_row
-from meshnn.codes import IDENTITY, RELU
 
 __all__ = ["clamp", "predict_part", "run_tick", "run_ticks", "run_two", "slope", "states_part"]
 

@@ -1,12 +1,6 @@
 """Training steps inside compiled code: gradient of a batch, then Adam (Kingma and Ba, 2015) or momentum.
 
-values  (n_values,)    what the edges carry: first the parameters, which are learned, then what is fixed
-reads   (entries,)     the value that each weight of the course is
-gives   (entries,)     the value that each entry of the gradient belongs to
-order   (epochs, n)    the order of the samples in each epoch, where batches are smaller than the whole
-batch                  packed anew for every batch, or once if it is the whole set
-record  (epochs, 3)    becomes mean loss, share of hits, norm of the last gradient; where a batch is the whole set,
-                       the last row has the loss and the hits after all steps
+The batch is packed anew for every step, or once if it is the whole set.
 """
 
 from __future__ import annotations
@@ -104,8 +98,13 @@ def _hits(scratch):
 
 
 @jit
-def epochs_part(course, net, batch, room, values, reads, gives, given, order, size, moments, done, rates, g, total, record):
-    """Epochs of steps done + 1, done + 2, ... in place; how many were begun before a loss that is not finite."""
+def epochs_part(course, net, batch, room, given, ledger, moments, pace, record):
+    """Epochs of steps done + 1, done + 2, ... in place; how many were begun before a loss that is not finite.
+
+    record (epochs, 3) becomes mean loss, share of hits and norm of the last gradient; where a batch is the whole set,
+    the last row has the loss and the hits after all steps.
+    """
+    values, total, g, order, size = ledger.values, ledger.total, ledger.entries, pace.order, pace.size
     L = width(room.S)
     n = given.samples.shape[1]
     parameters = values[: moments.first.shape[0]]
@@ -119,21 +118,21 @@ def epochs_part(course, net, batch, room, values, reads, gives, given, order, si
                 _gather(given.samples, order[k], begin, begin + count, batch.X, True, one)
                 _gather(given.values, order[k], begin, begin + count, batch.y, True, one)
                 _gather(given.weight, order[k], begin, begin + count, batch.share, False, one / count)
-            _read(values, reads, net.w, room.scratch)
+            _read(values, ledger.reads, net.w, room.scratch)
             part = gradient_part(course, net, batch, room, 0, (count + L - 1) // L, g)
             loss += part * count / n
             hits += _hits(room.scratch) * count / n
             for e in range(total.shape[0]):
                 total[e] = 0
             for p in range(g.shape[0]):
-                total[gives[p]] += g[p]
-            norm = update_part(parameters, total, moments, done + step + 1, rates[step])
+                total[ledger.gives[p]] += g[p]
+            norm = update_part(parameters, total, moments, pace.done + step + 1, pace.rates[step])
             step += 1
         record[k, 0], record[k, 1], record[k, 2] = loss, hits, norm
         if not np.isfinite(loss):
             return k
     if size >= n:  # one pass more tells where the last step has led
-        _read(values, reads, net.w, room.scratch)
+        _read(values, ledger.reads, net.w, room.scratch)
         last = record.shape[0] - 1
         record[last, 0] = loss_part(course, net, batch, room, 0, batch.X.shape[1])
         record[last, 1] = _hits(room.scratch)

@@ -17,7 +17,20 @@ from numpy.typing import NDArray
 
 from meshnn.schedule.lists import Ops
 
-__all__ = ["Batch", "BlockCourse", "Blocks", "Course", "Moments", "Net", "Room", "Set", "Tangents", "TensorCourse"]
+__all__ = [
+    "Batch",
+    "BlockCourse",
+    "Blocks",
+    "Course",
+    "Ledger",
+    "Moments",
+    "Net",
+    "Pace",
+    "Room",
+    "Set",
+    "Tangents",
+    "TensorCourse",
+]
 
 I64 = NDArray[np.int64]
 Array = NDArray[Any]
@@ -98,8 +111,8 @@ class Net(NamedTuple):
 class Batch(NamedTuple):
     """Samples in rows of samples; c counts chunks of L samples, the last one is filled up with its last sample."""
 
-    X: Array  # (T, chunks, n_inputs, L) packed inputs; T is 1 if they do not change from tick to tick. No chunks: see raw
-    raw: Array  # (T, batch, n_inputs) the same as they came: sequences are packed tick by tick
+    X: Array  # (T, chunks, n_inputs, L) packed inputs; T is 1 if they do not change from tick to tick
+    raw: Array  # (T, batch, n_inputs) the same as they came; looked at if X has no chunks
     y: Array  # (1, chunks, m, L) labels as numbers (m = 1), or values
     share: Array  # (1, chunks, 1, L) each sample's share of the mean; 0 for filled-up samples
     loss: int  # code of the loss
@@ -125,6 +138,25 @@ class Set(NamedTuple):
     samples: Array  # (T, n, n_inputs)
     values: Array  # (1, n, m) targets
     weight: Array  # (1, n, 1) of the samples, with mean 1
+
+
+class Ledger(NamedTuple):
+    """What is learned, and room for its gradient."""
+
+    values: Array  # (n_values,) what the edges carry: first the parameters, which are learned, then what is fixed
+    reads: I64  # (entries,) the value that each weight of the course is
+    gives: I64  # (entries,) the value that each entry of the gradient belongs to
+    entries: Array  # (entries,) the gradient as kernels give it
+    total: Array  # (n_values,) the gradient by the values
+
+
+class Pace(NamedTuple):
+    """Which steps to take."""
+
+    order: I64  # (epochs, n) the order of the samples in each epoch, where batches are smaller than the whole
+    size: int  # samples in a batch
+    done: int  # steps taken before
+    rates: NDArray[np.float64]  # of every step
 
 
 class Moments(NamedTuple):

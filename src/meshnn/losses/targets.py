@@ -25,9 +25,7 @@ class Targets:
     share: Array  # (batch, 1) each sample's share of the mean
 
     @classmethod
-    def make(
-        cls, loss: Loss, y: Any, sample_weight: Any, size: int, n_outputs: int, dtype: np.dtype[Any]
-    ) -> Targets:
+    def make(cls, loss: Loss, y: Any, sample_weight: Any, size: int, n_outputs: int, dtype: np.dtype[Any]) -> Targets:
         """From what is handed in for `size` samples, checked."""
         share = checks.shares(sample_weight, size, dtype)
         return cls(loss, loss.targets(y, size, n_outputs, dtype), share)

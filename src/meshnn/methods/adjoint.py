@@ -28,8 +28,10 @@ class ChunkMethod(Method):
     def rows(self, draft: Draft, drawn: Any) -> dict[str, tuple[int, ...]]:
         """The adjoint of two ticks; the Jacobian of a chunk."""
         t = draft.schedule.topology
-        more = {"C": (t.n_outputs * draft.n_gradient,)} if draft.jacobian else {}
-        return {"V": (2, t.n_neurons)} | more
+        found: dict[str, tuple[int, ...]] = {"V": (2, t.n_neurons)}
+        if draft.jacobian:
+            found["C"] = (t.n_outputs * draft.n_gradient,)
+        return found
 
     def gradient_kernel(self) -> Any:
         """One kernel: readout and backprop are hops of one kind."""

@@ -1,6 +1,7 @@
 """Column blocks: the influence of every edge is carried along with the states, so that memory does not grow with time.
 
-All in-edges of a neuron j share one propagation, J_j <- (J_j A) diag(phi') + e_j (x) s_prev, over the lists of j's reach.
+All in-edges of a neuron j share one propagation, J_j <- (J_j A) diag(phi') + e_j (x) s_prev, over the lists of its
+reach.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from meshnn.kernels.tuples import Tangents
 from meshnn.methods.adjoint import ChunkMethod
 from meshnn.methods.method import ROW, Draft
 from meshnn.methods.plain import NO_TANGENTS, as_course
-from meshnn.schedule import Walk
+from meshnn.schedule import PlanTooLargeError, Walk
 from meshnn.schedule.lists import offsets
 
 __all__ = ["Factored"]
@@ -52,27 +52,34 @@ def _tangents(draft: Draft) -> Tangents:
     tick, neuron, row, fan_in = _starts(draft)
     hops = draft.last - tick
     ptr = offsets(hops)
-    chain = np.empty(ptr[-1], dtype=np.int64)
+    draft.extra_bytes += 8.0 * (4 * len(tick) + float(ptr[-1]))
+    if draft.limit is not None and draft.extra_bytes > draft.limit:
+        raise PlanTooLargeError
+    chain = np.empty(ptr[-1] if draft.emits else 0, dtype=np.int64)
     walk = Walk(draft.schedule, draft.lists)
     # the first hop of all of them at once
     reached = np.zeros(len(tick), dtype=np.int64)
-    for m in range(1, draft.last):
-        singles, here = walk.singles(m + 1), tick == m
-        chain[ptr[:-1][here]] = singles.number[neuron[here]]
-        reached[here] = np.diff(singles.ptr)[neuron[here]]
+    ends = np.searchsorted(tick, np.arange(1, draft.last + 1))  # they come by tick
+    for m, here in enumerate(map(slice, ends[:-1].tolist(), ends[1:].tolist()), start=1):
+        singles = walk.singles(m + 1)
+        reached[here] = singles.ptr[neuron[here] + 1] - singles.ptr[neuron[here]]
+        if draft.emits:
+            chain[ptr[:-1][here]] = singles.number[neuron[here]]
     first_hops = float(reached.sum())
     far = np.flatnonzero(hops > 1)
     picked, done = far[draft.sample(len(far))], 0
-    before, entries, ends = draft.lists.nbytes, 0, 0
+    before, entries, rows = draft.lists.nbytes, 0, 0
     for a in picked.tolist():
         k, j = int(tick[a]) + 1, int(neuron[a])
         singles = walk.singles(k)
         nodes = singles.ends[singles.ptr[j] : singles.ptr[j + 1]]
         for h in range(1, int(hops[a])):
             step = walk.follow(nodes, k + h)
-            chain[ptr[a] + h], nodes = step.number, step.nodes
+            if draft.emits:
+                chain[ptr[a] + h] = step.number
+            nodes = step.nodes
             entries += step.entries
-            ends += len(nodes)
+            rows += len(nodes)
         reached[a] = len(nodes)
         done += 1
         if draft.enough(walk.walked, done):
@@ -80,9 +87,10 @@ def _tangents(draft: Draft) -> Tangents:
     scale = draft.scaled(done, len(far), draft.lists, before)
     # at its end a tangent is contracted with the readout, or with every in-edge for each output it has reached
     ended = reached * (fan_in if draft.jacobian else 1)
-    draft.multiply_adds += first_hops + float(ended[hops == 1].sum()) + scale * (entries + float(ended[picked[:done]].sum()))
-    draft.overhead += ROW * (first_hops + scale * ends)
-    draft.extra_bytes += 8.0 * (4 * len(tick) + len(chain))
+    draft.multiply_adds += (
+        first_hops + float(ended[hops == 1].sum()) + scale * (entries + float(ended[picked[:done]].sum()))
+    )
+    draft.overhead += ROW * (first_hops + scale * rows)
     return Tangents(tick, neuron, row, ptr, chain)
 
 
@@ -93,7 +101,9 @@ def _starts(draft: Draft) -> tuple[I64, I64, I64, I64]:
         kind = s.live_key(m)
         if kind not in memo:
             ends, counts = np.unique(draft.dst[s.into(m, draft.src, draft.dst)], return_counts=True)
-            rows = draft.gradient_lists.first_row[int(draft.gradient[m])] + np.searchsorted(np.flatnonzero(s.rows[m]), ends)
+            rows = draft.gradient_lists.first_row[int(draft.gradient[m])] + np.searchsorted(
+                np.flatnonzero(s.rows[m]), ends
+            )
             memo[kind] = ends, rows, counts
         found.append((np.full(len(memo[kind][0]), m), *memo[kind]))
     tick, neuron, row, fan_in = (np.concatenate(column) for column in zip(*found, strict=True))

@@ -37,7 +37,9 @@ class Slab:
             raise self._not_finite()
         none = np.empty((1, 0, 1, 1), dtype)
         self.X = _room(self._samples) if static else none
-        self._rooms = [(self._samples, self.X, True)] * static  # what is given, its room, whether to fill up with copies
+        self._rooms = [
+            (self._samples, self.X, True)
+        ] * static  # what is given, its room, whether to fill up with copies
         self.y, self.share = none, none
         if targets is not None:
             values, share = targets.values[None, begin:end], targets.share[None, begin:end]

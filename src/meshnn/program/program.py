@@ -96,9 +96,7 @@ class Program:
             self._run(states_part, slab, n_threads, self._task(states_part, net, slab, out, slab.begin, slab.end))
         return out
 
-    def evaluate(
-        self, values: Array, X: Array, targets: Targets, n_threads: int | None = None
-    ) -> tuple[float, float]:
+    def evaluate(self, values: Array, X: Array, targets: Targets, n_threads: int | None = None) -> tuple[float, float]:
         """Loss and share of hits, without a gradient."""
         from meshnn.kernels.evaluate import loss_part
 
@@ -106,10 +104,13 @@ class Program:
         net = self._net(values)
         loss = hits = 0.0
         for slab in slabs(X, targets, self.dtype):
-            task = self._task(loss_part, net, slab)
-            for one in self._run(loss_part, slab, n_threads, lambda at, p, q, task=task: (task(at, p, q), at.hits())):
-                loss += one[0]
-                hits += one[1]
+
+            def task(at: Worker, first: int, last: int, slab: Slab = slab) -> tuple[float, float]:
+                return loss_part(self.plan.course, net, slab.batch, at.room, first, last), at.hits()
+
+            for part_loss, part_hits in self._run(loss_part, slab, n_threads, task):
+                loss += part_loss
+                hits += part_hits
         return loss, hits
 
     def gradient(self, values: Array, X: Array, targets: Targets, n_threads: int | None = None) -> Gradient:
@@ -187,7 +188,9 @@ class Program:
         course = self.plan.course
         return lambda at, first, last: kernel(course, net, slab.batch, at.room, first, last, *into)
 
-    def _run(self, kernel: Any, slab: Slab, n_threads: int | None, task: Callable[[Worker, int, int], Any]) -> list[Any]:
+    def _run(
+        self, kernel: Any, slab: Slab, n_threads: int | None, task: Callable[[Worker, int, int], Any]
+    ) -> list[Any]:
         """`task(worker, first chunk, last chunk)` for every part of a slab, in threads if that pays; in order."""
         parts = parts_of(slab.size, self.dtype, self.work)
 

@@ -45,9 +45,7 @@ class Programs:
     n_numbers : int
     """
 
-    def __init__(
-        self, topology: Topology, codes: I64, dtype: np.dtype[Any], number: I64, n_numbers: int
-    ) -> None:
+    def __init__(self, topology: Topology, codes: I64, dtype: np.dtype[Any], number: I64, n_numbers: int) -> None:
         self.topology, self.codes, self.dtype, self.number, self.n_numbers = topology, codes, dtype, number, n_numbers
         self.awake = np.isin(codes, list(NONZERO_AT_ZERO))
         self.awake[: topology.n_clamped] = False
@@ -91,7 +89,8 @@ class Programs:
             if named is not None and (named.name in able or need != "curvature"):
                 decision = Decision(costs, named.name, "as asked for")
             else:  # a method that cannot do it stands for its kind
-                decision = decide(costs, able, memory, way_out=method == "auto" or not getattr(named, "forward_only", True))
+                way_out = method == "auto" or (named is not None and not named.forward_only)
+                decision = decide(costs, able, memory, way_out)
             needed = decision.cost(decision.chosen).bytes
             if needed > memory:
                 others = [c.method for c in costs if c.bytes <= memory and METHODS[c.method].automatic]
@@ -137,7 +136,9 @@ class Programs:
         chosen = METHODS.get(method) or self.resolve("gradient", method, ticks, batch, n_threads)
         program = self._compile(chosen, Schedule(self.topology, ticks, self.awake, candidates=pairs), False)
         advice = 'ask for fewer edges at a time, or use method="adjoint"'
-        check_fits(program.plan.cost.bytes, f'method="{chosen.name}" for {len(pairs[0])} edges', advice, available_memory())
+        check_fits(
+            program.plan.cost.bytes, f'method="{chosen.name}" for {len(pairs[0])} edges', advice, available_memory()
+        )
         return program
 
     def _compiled(self, method: Method, ticks: int, jacobian: bool = False) -> Program:
@@ -153,7 +154,7 @@ class Programs:
             plan = method.plan(self._draft(schedule, jacobian, emits=True, limit=limit), self.dtype.itemsize)
         except PlanTooLargeError:
             raise MemoryLimitError(
-                f'the plan of method="{method.name}" at {schedule.ticks} ticks needs more than {format_bytes(limit)} of '
-                'index arrays; use method="adjoint" or fewer ticks'
+                f'the plan of method="{method.name}" at {schedule.ticks} ticks needs more than {format_bytes(limit)} '
+                'of index arrays; use method="adjoint" or fewer ticks'
             ) from None
         return Program(plan, self.dtype, self.codes)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from meshnn.kernels.tuples import Batch, Moments, Net, Set
+from meshnn.kernels.tuples import Batch, Ledger, Moments, Net, Pace, Set
 from meshnn.losses import Targets
 from meshnn.program.batch import Slab
 from meshnn.program.program import WORTH_A_THREAD, Program, announced
@@ -130,8 +130,9 @@ class Steps:
         record = np.zeros((count, 3))
         with announced(epochs_part, self.program.dtype):
             done = epochs_part(
-                plan.course, self._net, self._batch, worker.room, values, plan.reads, plan.gives, self._set, order,
-                self.size, optimizer.moments, optimizer.done, rates, *self._room, record,
+                plan.course, self._net, self._batch, worker.room, self._set,
+                Ledger(values, plan.reads, plan.gives, *self._room), optimizer.moments,
+                Pace(order, self.size, optimizer.done, rates), record,
             )  # fmt: skip
         self.program.give_back(worker)
         optimizer.done += len(rates)

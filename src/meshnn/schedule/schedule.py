@@ -90,7 +90,9 @@ class Schedule:
         for k in range(self.ticks - 1, self.ticks - 1 - hops, -1):
             key = (self.row_set[k], self.row_set[k + 1])
             if key not in memo:
-                eid = self.out_order[self.rows[k, self.src[self.out_order]] & self.rows[k + 1, self.dst[self.out_order]]]
+                eid = self.out_order[
+                    self.rows[k, self.src[self.out_order]] & self.rows[k + 1, self.dst[self.out_order]]
+                ]
                 rows = np.flatnonzero(self.rows[k])
                 counts = np.bincount(self.src[eid], minlength=self.topology.n_neurons)[rows]
                 one = np.array([len(rows)])  # as they come: by source, then destination

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from meshnn.arguments import known, real_number, whole_number
-from meshnn.errors import MeshError
 from meshnn.codes import ADAM, MOMENTUM, NESTEROV
+from meshnn.errors import MeshError
 from meshnn.mesh import Mesh
 from meshnn.methods import METHODS
 from meshnn.program import Optimizer, Steps

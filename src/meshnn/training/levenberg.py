@@ -108,9 +108,7 @@ class LevenbergMarquardt:
 
     def _evaluate(self) -> tuple[float, float]:
         """Loss without penalty, and hits."""
-        return self.forward.evaluate(
-            self.mesh.values, self.samples.X, self.samples.targets, self.settings.n_threads
-        )
+        return self.forward.evaluate(self.mesh.values, self.samples.X, self.samples.targets, self.settings.n_threads)
 
     def _penalty(self) -> float:
         return 0.5 * float(self.penalties @ self.mesh.weights[self.live] ** 2)

@@ -7,8 +7,8 @@
     P   (n_outputs, L)        what the columns of the curvature need to know of the outputs
     scratch (2, L)            row 1 gathers the shares of the samples whose largest output is the label's
 
-A file has `loss(Y, y, r, G, scratch)`, which returns the loss, and `curve(Y, y, P)`. Where the Hessian by the outputs is
-diagonal, P becomes that diagonal, and `diagonal.py` makes columns of it.
+A file has `loss(Y, y, r, G, scratch)`, which returns the loss, and `curve(Y, y, P)`. Where the Hessian by the outputs
+is diagonal, P becomes that diagonal, and `diagonal.py` makes columns of it.
 """
 
 from __future__ import annotations

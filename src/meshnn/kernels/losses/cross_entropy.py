@@ -1,8 +1,8 @@
 """Softmax and cross-entropy: log(sum exp(Y)) - Y[label]; shifted by the largest output, so it cannot overflow.
 
-The Hessian by the outputs, diag(p) - p p', has rank n_outputs - 1. It is L D L' in closed form (Tanabe and Sagae, 1992):
-with q_i = p_{i+1} + ... + p_last, column i is sqrt(share p_i q_i / q_{i-1}) (J_i - sum_{k>i} p_k J_k / q_i), so one
-column less than outputs is enough: a classifier of two classes costs as much as one output.
+The Hessian by the outputs, diag(p) - p p', has rank n_outputs - 1. It is L D L' in closed form (Tanabe and Sagae,
+1992): with q_i = p_{i+1} + ... + p_last, column i is sqrt(share p_i q_i / q_{i-1}) (J_i - sum_{k>i} p_k J_k / q_i), so
+one column less than outputs is enough: a classifier of two classes costs as much as one output.
 """
 
 from __future__ import annotations
