@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from meshnn.kernels._jit import jit, jit_inner
 from meshnn.kernels._row import axpy, dot, fma, load, mul, ones, store, width, zeros
-from meshnn.kernels.forward import clamp, run_tick, slope
+from meshnn.kernels.forward import clamp, run_tick, slope, unpacked
 from meshnn.kernels.gradient import correlate
 from meshnn.kernels.losses import loss_chunk
 
@@ -46,37 +46,40 @@ def _advance(block_ops, blocks, w, codes, k, before, after, D, store_):
 @jit_inner
 def _run(course, net, batch, c, room, stop):
     """Ticks 1 to stop of states and blocks, in two alternating buffers."""
-    S, D = room.S, room.D
-    of_blocks = net.w[course.ops.eid.shape[0] :]
+    ops, forward, w, codes, X, raw, S, D = unpacked(course, net, batch, room)
+    block_ops, blocks, store_ = course.block_ops, course.blocks, room.store
+    of_blocks = w[ops.eid.shape[0] :]
     for k in range(1, stop + 1):
         before, after = S[(k - 1) & 1], S[k & 1]
-        clamp(batch, k - 1, c, before)
-        run_tick(course.ops, course.forward[k], net.w, before, after, D[k & 1], net.codes)
-        _advance(course.block_ops, course.blocks, of_blocks, net.codes, k, before, after, D[k & 1], room.store)
+        clamp(X, raw, k - 1, c, before)
+        run_tick(ops, forward[k], w, before, after, D[k & 1], codes)
+        _advance(block_ops, blocks, of_blocks, codes, k, before, after, D[k & 1], store_)
 
 
 @jit
 def blocks_gradient_part(course, net, batch, room, first, last, g):
     """Loss of the chunks first to last; g gets the gradient of the last tick, then that of the edges of the blocks."""
-    ops, block_ops, blocks = course.ops, course.block_ops, course.blocks
-    w, S, D, V, G, store_ = net.w, room.S, room.D, room.V, room.G, room.store
+    ops, forward, w, codes, X, raw, S, D = unpacked(course, net, batch, room)
+    block_ops, blocks, gradient_ops, gradient = course.block_ops, course.blocks, course.gradient_ops, course.gradient
+    V, G, scratch, store_ = room.V, room.G, room.scratch, room.store
+    code, y, share = batch.loss, batch.y[0], batch.share[0]
     for p in range(g.shape[0]):
         g[p] = 0
     of_blocks = g[g.shape[0] - blocks.src.shape[0] :]
-    ticks = course.forward.shape[0] - 1
+    ticks = forward.shape[0] - 1
     n_outputs = G.shape[0]
     first_output = S.shape[1] - n_outputs
     loss = 0.0
     new, old = ticks & 1, (ticks - 1) & 1
     for c in range(first, last):
         _run(course, net, batch, c, room, ticks - 1)
-        clamp(batch, ticks - 1, c, S[old])
-        run_tick(ops, course.forward[ticks], w, S[old], S[new], D[new], net.codes)
-        loss += loss_chunk(batch.loss, S[new, first_output:], batch.y[0, c], batch.share[0, c], G, room.scratch)
+        clamp(X, raw, ticks - 1, c, S[old])
+        run_tick(ops, forward[ticks], w, S[old], S[new], D[new], codes)
+        loss += loss_chunk(code, S[new, first_output:], y[c], share[c], G, scratch)
         for o in range(n_outputs):
             j = first_output + o
-            store(V[0], j, mul(load(G, o), slope(net.codes[j], S[new], D[new], j)))
-        correlate(course.gradient_ops, course.gradient[ticks], V[0], S[old], g)
+            store(V[0], j, mul(load(G, o), slope(codes[j], S[new], D[new], j)))
+        correlate(gradient_ops, gradient[ticks], V[0], S[old], g)
         if ticks == 1:
             continue
         # the readout: dE/ds before the last tick, without phi', which the blocks carry already

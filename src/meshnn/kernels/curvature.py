@@ -18,7 +18,8 @@ __all__ = ["curvature_part"]
 @jit
 def curvature_part(course, net, batch, room, first, last, live, g, R):
     """Sum of losses of the chunks first to last; g grows by their gradient, R gets their columns."""
-    S, G, C = room.S, room.G, room.C
+    S, G, C, P, scratch, code = room.S, room.G, room.C, room.P, room.scratch, batch.loss
+    targets, shares = batch.y[0], batch.share[0]
     ticks = course.forward.shape[0] - 1
     n_outputs = G.shape[0]
     count = C.shape[0] // n_outputs
@@ -26,12 +27,12 @@ def curvature_part(course, net, batch, room, first, last, live, g, R):
     loss = 0.0
     for c in range(first, last):
         jacobian_chunk(course, net, batch, c, room, n_outputs)
-        Y, y, share = S[ticks, S.shape[1] - n_outputs :], batch.y[0, c], batch.share[0, c]
-        loss += loss_chunk(batch.loss, Y, y, share, G, room.scratch)
+        Y, y, share = S[ticks, S.shape[1] - n_outputs :], targets[c], shares[c]
+        loss += loss_chunk(code, Y, y, share, G, scratch)
         for e in range(live.shape[0]):
             total = zeros(C)
             for o in range(n_outputs):
                 total = fma(total, load(G, o), load(C, o * count + live[e]))
             g[e] += dot(total, ones(C))
-        column = write_columns(batch.loss, Y, y, share, C, live, room.P, R, column)
+        column = write_columns(code, Y, y, share, C, live, P, R, column)
     return loss

@@ -11,7 +11,7 @@ from meshnn.kernels._jit import jit, jit_inline, jit_inner
 from meshnn.kernels._row import axpy, load, ones, relu, step, store, width, zeros
 from meshnn.kernels.activations import activate_row
 
-__all__ = ["clamp", "predict_part", "run_tick", "run_ticks", "run_two", "slope", "states_part"]
+__all__ = ["clamp", "predict_part", "run_tick", "run_ticks", "run_two", "slope", "states_part", "unpacked"]
 
 
 @jit_inner
@@ -24,14 +24,14 @@ def _pack(x, c, S):
 
 
 @jit_inline
-def clamp(batch, k, c, S):
+def clamp(X, raw, k, c, S):
     """Set the input rows of S to chunk c of tick k."""
-    if batch.X.shape[1] > 0:
-        x = batch.X[k if batch.X.shape[0] > 1 else 0, c]
+    if X.shape[1] > 0:
+        x = X[k if X.shape[0] > 1 else 0, c]
         for i in range(x.shape[0]):
             store(S, i, load(x, i))
     else:  # a packed copy of a long sequence of few samples would be many times as large as the sequence
-        _pack(batch.raw[k], c, S)
+        _pack(raw[k], c, S)
 
 
 @jit_inline
@@ -63,32 +63,38 @@ def slope(code, S, D, j):
 
 
 @jit_inline
-def run_ticks(course, net, batch, c, S, D):
+def run_ticks(ops, forward, w, codes, X, raw, c, S, D):
     """All ticks of one chunk."""
-    for k in range(1, course.forward.shape[0]):
-        clamp(batch, k - 1, c, S[k - 1])
-        run_tick(course.ops, course.forward[k], net.w, S[k - 1], S[k], D[k], net.codes)
+    for k in range(1, forward.shape[0]):
+        clamp(X, raw, k - 1, c, S[k - 1])
+        run_tick(ops, forward[k], w, S[k - 1], S[k], D[k], codes)
 
 
 @jit_inline
-def run_two(course, net, batch, c, S, D):
+def run_two(ops, forward, w, codes, X, raw, c, S, D):
     """All ticks of one chunk where nobody asks for the earlier states: S and D are (2, n, L)."""
-    for k in range(1, course.forward.shape[0]):
+    for k in range(1, forward.shape[0]):
         old, new = (k - 1) & 1, k & 1
-        clamp(batch, k - 1, c, S[old])
-        run_tick(course.ops, course.forward[k], net.w, S[old], S[new], D[new], net.codes)
+        clamp(X, raw, k - 1, c, S[old])
+        run_tick(ops, forward[k], w, S[old], S[new], D[new], codes)
+
+
+@jit_inline
+def unpacked(course, net, batch, room):
+    """What states are made of. Taken out of the tuples once: in a loop every look into one would count references."""
+    return course.ops, course.forward, net.w, net.codes, batch.X, batch.raw, room.S, room.D
 
 
 @jit
 def predict_part(course, net, batch, room, first, last, Y):
     """Outputs of the chunks first to last, into Y (batch, n_outputs). Two state buffers do: S and D are (2, n, L)."""
-    S, D = room.S, room.D
+    ops, forward, w, codes, X, raw, S, D = unpacked(course, net, batch, room)
     L = width(S)
     n_outputs = Y.shape[1]
     first_output = S.shape[1] - n_outputs
     ticks = course.forward.shape[0] - 1
     for c in range(first, last):
-        run_two(course, net, batch, c, S, D)
+        run_two(ops, forward, w, codes, X, raw, c, S, D)
         for l in range(min(L, Y.shape[0] - c * L)):
             for o in range(n_outputs):
                 Y[c * L + l, o] = S[ticks & 1, first_output + o, l]
@@ -97,12 +103,12 @@ def predict_part(course, net, batch, room, first, last, Y):
 @jit
 def states_part(course, net, batch, room, first, last, out, begin, end):
     """States after every tick, into the samples begin to end of out (ticks + 1, batch, n)."""
-    S, D = room.S, room.D
+    ops, forward, w, codes, X, raw, S, D = unpacked(course, net, batch, room)
     L = width(S)
-    ticks = course.forward.shape[0] - 1
+    ticks = forward.shape[0] - 1
     for c in range(first, last):
-        run_ticks(course, net, batch, c, S, D)
-        clamp(batch, ticks - 1, c, S[ticks])  # the inputs of the last tick stay
+        run_ticks(ops, forward, w, codes, X, raw, c, S, D)
+        clamp(X, raw, ticks - 1, c, S[ticks])  # the inputs of the last tick stay
         for k in range(ticks + 1):
             for l in range(min(L, end - begin - c * L)):
                 for j in range(S.shape[1]):

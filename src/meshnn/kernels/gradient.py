@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from meshnn.kernels._jit import jit, jit_inline
 from meshnn.kernels._row import axpy, dot, dot4, fma, load, mul, store, zeros
-from meshnn.kernels.forward import run_ticks, slope
+from meshnn.kernels.forward import run_ticks, slope, unpacked
 from meshnn.kernels.losses import loss_chunk
 
 __all__ = ["correlate_row", "gradient_part", "pull_back", "push_tangent"]
@@ -86,23 +86,25 @@ def push_tangent(ops, tangents, a, w, codes, S, D, T, hops):
 @jit
 def gradient_part(course, net, batch, room, first, last, g):
     """Sum of losses of the chunks first to last; g becomes their gradient, in the order of the plan's entries."""
-    ops, gradient_ops, gradient, tangents = course.ops, course.gradient_ops, course.gradient, course.tangents
-    w, codes, S, D, V, T, G = net.w, net.codes, room.S, room.D, room.V, room.T, room.G
+    ops, forward, w, codes, X, raw, S, D = unpacked(course, net, batch, room)
+    code, y, share, V, T, G, scratch = batch.loss, batch.y[0], batch.share[0], room.V, room.T, room.G, room.scratch
+    back, hops_back, gradient_ops, gradient = course.back, course.hops_back, course.gradient_ops, course.gradient
+    tangents = course.tangents
     for p in range(g.shape[0]):
         g[p] = 0
-    ticks = course.forward.shape[0] - 1
+    ticks = forward.shape[0] - 1
     n_outputs = G.shape[0]
     first_output = S.shape[1] - n_outputs
     loss = 0.0
     for c in range(first, last):
-        run_ticks(course, net, batch, c, S, D)
-        loss += loss_chunk(batch.loss, S[ticks, first_output:], batch.y[0, c], batch.share[0, c], G, room.scratch)
+        run_ticks(ops, forward, w, codes, X, raw, c, S, D)
+        loss += loss_chunk(code, S[ticks, first_output:], y[c], share[c], G, scratch)
         for o in range(n_outputs):
             j = first_output + o
             store(V[ticks & 1], j, mul(load(G, o), slope(codes[j], S[ticks], D[ticks], j)))
         correlate(gradient_ops, gradient[ticks], V[ticks & 1], S[ticks - 1], g)
-        for k in range(ticks - 1, ticks - 1 - course.hops_back, -1):
-            pull_back(ops, course.back[k], w, codes, V[(k + 1) & 1], S[k], D[k], V[k & 1])
+        for k in range(ticks - 1, ticks - 1 - hops_back, -1):
+            pull_back(ops, back[k], w, codes, V[(k + 1) & 1], S[k], D[k], V[k & 1])
             correlate(gradient_ops, gradient[k], V[k & 1], S[k - 1], g)
         readout = V[(ticks - 1) & 1]
         for a in range(tangents.tick.shape[0]):

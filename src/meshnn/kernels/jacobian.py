@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from meshnn.kernels._jit import jit, jit_inner
 from meshnn.kernels._row import fma, load, store, width, zeros
-from meshnn.kernels.forward import run_ticks, slope
+from meshnn.kernels.forward import run_ticks, slope, unpacked
 from meshnn.kernels.gradient import pull_back, push_tangent
 
 __all__ = ["jacobian_chunk", "jacobian_part"]
@@ -45,12 +45,12 @@ def _one_hot(codes, S, D, V, n_outputs, o):
 @jit_inner
 def jacobian_chunk(course, net, batch, c, room, n_outputs):
     """The Jacobian of chunk c, into C; the states of the chunk stay in S."""
-    ops, gradient, tangents = course.ops, course.gradient, course.tangents
-    w, codes, S, D, V, T, C = net.w, net.codes, room.S, room.D, room.V, room.T, room.C
+    ops, forward, w, codes, X, raw, S, D = unpacked(course, net, batch, room)
+    gradient, tangents, back, V, T, C = course.gradient, course.tangents, course.back, room.V, room.T, room.C
     n = S.shape[1]
-    ticks = course.forward.shape[0] - 1
+    ticks = forward.shape[0] - 1
     count = C.shape[0] // n_outputs
-    run_ticks(course, net, batch, c, S, D)
+    run_ticks(ops, forward, w, codes, X, raw, c, S, D)
     for e in range(n_outputs * count):
         store(C, e, zeros(C))
     if course.hops_back > 0:
@@ -58,7 +58,7 @@ def jacobian_chunk(course, net, batch, c, room, n_outputs):
             _one_hot(codes, S[ticks], D[ticks], V[ticks & 1], n_outputs, o)
             _spread(ops, gradient[ticks], V[ticks & 1], S[ticks - 1], C, o * count)
             for k in range(ticks - 1, 0, -1):
-                pull_back(ops, course.back[k], w, codes, V[(k + 1) & 1], S[k], D[k], V[k & 1])
+                pull_back(ops, back[k], w, codes, V[(k + 1) & 1], S[k], D[k], V[k & 1])
                 _spread(ops, gradient[k], V[k & 1], S[k - 1], C, o * count)
     else:
         q = gradient[ticks]
@@ -78,11 +78,12 @@ def jacobian_chunk(course, net, batch, c, room, n_outputs):
 @jit
 def jacobian_part(course, net, batch, room, first, last, J):
     """Derivatives of each output for the chunks first to last, into J (batch, n_outputs, n_gradient)."""
-    L = width(room.S)
+    C = room.C
+    L = width(C)
     n_outputs, count = J.shape[1], J.shape[2]
     for c in range(first, last):
         jacobian_chunk(course, net, batch, c, room, n_outputs)
         for o in range(n_outputs):
             for e in range(count):
                 for l in range(min(L, J.shape[0] - c * L)):
-                    J[c * L + l, o, e] = room.C[o * count + e, l]
+                    J[c * L + l, o, e] = C[o * count + e, l]

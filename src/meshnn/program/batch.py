@@ -42,6 +42,7 @@ class Slab:
         ] * static  # what is given, its room, whether to fill up with copies
         self.y, self.share = none, none
         if targets is not None:
+            assert targets.values.dtype == targets.share.dtype == dtype  # kernels do not ask
             values, share = targets.values[None, begin:end], targets.share[None, begin:end]
             self.y, self.share = _room(values), _room(share)
             self._rooms += [(values, self.y, True), (share, self.share, False)]

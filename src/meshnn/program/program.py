@@ -65,6 +65,7 @@ class Program:
     plan: Plan
     dtype: np.dtype[Any]
     codes: NDArray[np.int64]
+    _entries: dict[Any, Callable[..., Any]] = field(default_factory=dict)
     _free: list[Worker] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -106,7 +107,7 @@ class Program:
         for slab in slabs(X, targets, self.dtype):
 
             def task(at: Worker, first: int, last: int, slab: Slab = slab) -> tuple[float, float]:
-                return loss_part(self.plan.course, net, slab.batch, at.room, first, last), at.hits()
+                return self.call(loss_part, net, slab.batch, at.room, first, last), at.hits()
 
             for part_loss, part_hits in self._run(loss_part, slab, n_threads, task):
                 loss += part_loss
@@ -123,7 +124,7 @@ class Program:
 
             def task(at: Worker, first: int, last: int, slab: Slab = slab) -> tuple[float, float, Array]:
                 g = np.empty(len(plan.gives), self.dtype)
-                return kernel(plan.course, net, slab.batch, at.room, first, last, g), at.hits(), g
+                return self.call(kernel, net, slab.batch, at.room, first, last, g), at.hits(), g
 
             for part_loss, part_hits, g in self._run(kernel, slab, n_threads, task):
                 loss += part_loss
@@ -168,7 +169,7 @@ class Program:
                     end = min(begin + block, last)
                     if end - begin < block:
                         R[:] = 0  # columns that this block leaves unwritten
-                    part += curvature_part(plan.course, net, slab.batch, at.room, begin, end, live, g, R)
+                    part += self.call(curvature_part, net, slab.batch, at.room, begin, end, live, g, R)
                     M += R @ R.T
                 return part, at.hits(), g, M
 
@@ -185,8 +186,20 @@ class Program:
         return Net(values[self.plan.reads], self.codes)
 
     def _task(self, kernel: Any, net: Net, slab: Slab, *into: Any) -> Callable[[Worker, int, int], Any]:
-        course = self.plan.course
-        return lambda at, first, last: kernel(course, net, slab.batch, at.room, first, last, *into)
+        return lambda at, first, last: self.call(kernel, net, slab.batch, at.room, first, last, *into)
+
+    def call(self, kernel: Any, *arguments: Any) -> Any:
+        """Run a kernel on the course of the plan.
+
+        The types of a kernel's arguments are always the same in one program. Numba would look at them at every call,
+        which takes longer than a small gradient (38 us against 5), so they are looked at once.
+        """
+        entry = self._entries.get(kernel)
+        if entry is not None:
+            return entry(self.plan.course, *arguments)
+        result = kernel(self.plan.course, *arguments)
+        self._entries[kernel] = _entry(kernel, (self.plan.course, *arguments))
+        return result
 
     def _run(
         self, kernel: Any, slab: Slab, n_threads: int | None, task: Callable[[Worker, int, int], Any]
@@ -224,6 +237,15 @@ class Program:
         """Keep the buffers for the next call."""
         with self._lock:
             self._free.append(worker)
+
+
+def _entry(kernel: Any, arguments: tuple[Any, ...]) -> Any:
+    """The machine code of a kernel for arguments of these types; one in NumPy is its own."""
+    if not hasattr(kernel, "overloads"):
+        return kernel
+    from numba import typeof
+
+    return kernel.overloads[tuple(typeof(argument) for argument in arguments)].entry_point
 
 
 def announced(kernel: Any, dtype: np.dtype[Any]) -> Any:

@@ -129,8 +129,8 @@ class Steps:
         worker = self.program.borrow()
         record = np.zeros((count, 3))
         with announced(epochs_part, self.program.dtype):
-            done = epochs_part(
-                plan.course, self._net, self._batch, worker.room, self._set,
+            done = self.program.call(
+                epochs_part, self._net, self._batch, worker.room, self._set,
                 Ledger(values, plan.reads, plan.gives, *self._room), optimizer.moments,
                 Pace(order, self.size, optimizer.done, rates), record,
             )  # fmt: skip
