@@ -16,15 +16,12 @@ Files are not trusted: sizes are checked before memory is taken, and nothing in 
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 import math
 import os
 import re
-import secrets
 import stat
-from contextlib import suppress
 from io import BufferedReader
 from reprlib import repr as shorten
 from typing import Any
@@ -32,7 +29,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from meshnn.errors import MemoryLimitError, MeshError
+from meshnn.errors import FileError, MemoryLimitError
+from meshnn.files import as_path, explained, write_whole
 from meshnn.memory import check_fits
 
 __all__ = ["FORMAT", "VERSION", "FileError", "read", "read_header", "write"]
@@ -64,29 +62,6 @@ _GROWTH = 64  # bytes of Python objects that one byte of JSON can become; nested
 _REPAIR = "restore it from a backup or save it again"
 _FOREIGN = "is not a .mesh file, or a badly damaged one; name a file that meshnn saved"
 
-_CANNOT_READ = {
-    errno.ENOENT: "there is no such file; check the path",
-    errno.EISDIR: "it is a directory; name a file",
-    errno.EACCES: "permission denied; ask its owner for the right to read it",
-    errno.ENAMETOOLONG: "the name is too long; check the path",
-}
-_CANNOT_WRITE = {
-    errno.ENOENT: "its directory does not exist; create it first",
-    errno.ENOTDIR: "what should be its directory is a file; name another directory",
-    errno.EISDIR: "it is a directory; name a file",
-    errno.EACCES: "permission denied; choose a place you may write to",
-    errno.EPERM: "permission denied; choose a place you may write to",
-    errno.EROFS: "the file system is read-only; choose another place",
-    errno.ENOSPC: "no space left on the disk; free some or choose another place",
-    errno.EDQUOT: "your share of the disk is used up; free some or choose another place",
-    errno.EFBIG: "the file would be larger than the system allows; choose another place",
-    errno.ENAMETOOLONG: "the name is too long; shorten it",
-}
-
-
-class FileError(MeshError):
-    """A file cannot be read or written."""
-
 
 def write(path: str | os.PathLike[str], header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
     """Save a header and arrays: all of it, or the old file stays as it was.
@@ -108,14 +83,7 @@ def write(path: str | os.PathLike[str], header: dict[str, Any], arrays: dict[str
     ...     read(path)
     ({'ticks': 3}, {'weights': array([1., 1.])})
     """
-    text, shown = _as_path(path)
-    chunks = _pack(shown, header, arrays)
-    if text.endswith(os.sep):
-        raise FileError(f"cannot write {shown}: {_CANNOT_WRITE[errno.EISDIR]}")
-    try:
-        _replace(os.path.realpath(text), shown, chunks)
-    except OSError as error:
-        raise _failure("write", shown, error, _CANNOT_WRITE) from None
+    write_whole(path, _pack(as_path(path)[1], header, arrays))
 
 
 def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
@@ -126,12 +94,10 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, NDArra
     header : dict
     arrays : dict of writable arrays, sorted by name
     """
-    text, shown = _as_path(path)
+    text, shown = as_path(path)
     try:
-        with open(text, "rb", opener=_open_without_waiting) as file:
+        with explained("read", shown), open(text, "rb", opener=_open_without_waiting) as file:
             return _unpack(file, shown)
-    except OSError as error:
-        raise _failure("read", shown, error, _CANNOT_READ) from None
     except MemoryError:
         raise MemoryLimitError(f"reading {shown} took more memory than there is; free some") from None
 
@@ -139,29 +105,6 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, NDArra
 def read_header(path: str | os.PathLike[str]) -> dict[str, Any]:
     """The header alone. The arrays are read too: the checksum covers them."""
     return read(path)[0]
-
-
-def _as_path(path: Any) -> tuple[str, str]:
-    """The path as text for the system and as text for people."""
-    if not isinstance(path, (str, os.PathLike)):
-        raise FileError(f"path must be a string or a Path, got {path!r}")
-    text = os.fsdecode(path)
-    shown = text if text.isprintable() else repr(text)
-    if not text:
-        raise FileError("the path is empty; name a file")
-    try:
-        possible = b"\0" not in os.fsencode(text)
-    except UnicodeEncodeError:
-        possible = False
-    if not possible:
-        raise FileError(f"{shown} cannot be the name of a file; name another")
-    return text, shown
-
-
-def _failure(verb: str, shown: str, error: OSError, reasons: dict[int, str]) -> FileError:
-    """What the system said, with what to do where that is known."""
-    reason = reasons.get(error.errno or 0) or error.strerror or error
-    return FileError(f"cannot {verb} {shown}: {reason}")
 
 
 # Writing
@@ -216,53 +159,6 @@ def _as_little_endian(shown: str, name: Any, array: Any) -> NDArray[Any]:
     if not _has_clean_bools(plain):
         raise FileError(f"cannot write {shown}: array {name!r} is bool but holds bytes other than 0 and 1")
     return plain
-
-
-def _replace(target: str, shown: str, chunks: list[Any]) -> None:
-    """Put the chunks in the place of the target, which is never seen half written."""
-    mode = _mode_to_keep(target, shown)
-    folder = os.path.dirname(target)
-    temporary = os.path.join(folder, f".{secrets.token_hex(8)}.tmp")  # short: fits wherever the target's name does
-    try:
-        with open(temporary, "xb", opener=None if mode is None else _open_private) as file:
-            if mode is not None:
-                with suppress(OSError):  # some file systems know no permissions
-                    os.chmod(temporary, mode)
-            for chunk in chunks:
-                file.write(chunk)
-            file.flush()
-            os.fsync(file.fileno())  # or a power cut could leave the new name on old bytes
-        os.replace(temporary, target)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(temporary)
-        raise
-    with suppress(OSError):  # not every system can do that to a directory
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-
-
-def _mode_to_keep(target: str, shown: str) -> int | None:
-    """The permissions of the file that will be replaced; None if there is none."""
-    try:
-        status = os.stat(target)
-    except FileNotFoundError:
-        return None
-    if stat.S_ISDIR(status.st_mode):
-        raise IsADirectoryError(errno.EISDIR, "is a directory")
-    if not stat.S_ISREG(status.st_mode):  # replacing /dev/null would be a bad surprise
-        raise FileError(f"cannot write {shown}: it is a device or a pipe; name a file")
-    if not os.access(target, os.W_OK):  # replacing needs no right to the file itself, but its owner meant it
-        raise PermissionError(errno.EACCES, "is write-protected")
-    return stat.S_IMODE(status.st_mode)
-
-
-def _open_private(path: str, flags: int) -> int:
-    """Nobody else may look in until the permissions are set."""
-    return os.open(path, flags, 0o600)
 
 
 # Reading
