@@ -398,15 +398,16 @@ def test_the_lineage_is_saved(tmp_path):
     again = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(again.predict(X), model.predict(X))
     assert clone(model).structure == model.structure
-    header, arrays = model.mesh_.to_parts()
+    tree = model.mesh_.to_tree()
+    lineage = tree["lineage"]
     for change in (
-        {"lineage.first": arrays["lineage.first"][:0]},
-        {"lineage.counts": arrays["lineage.counts"] + 1},
-        {"lineage.hidden": arrays["lineage.hidden"][:-1]},
-        {"lineage.added": arrays["lineage.added"].astype(float)},
+        {"first": lineage["first"][:0]},
+        {"counts": lineage["counts"] + 1},
+        {"hidden": lineage["hidden"][:-1]},
+        {"added": lineage["added"].astype(float)},
     ):
         with pytest.raises(MeshError, match="lineage"):
-            Mesh.from_parts(header, arrays | change)
+            Mesh.from_tree(tree | {"lineage": lineage | change})
 
 
 def test_lineage_names_neurons_for_good():
