@@ -1,6 +1,21 @@
-"""The errors of meshnn: every one is a `ValueError` that says what it got, what it expected and what to do."""
+"""The errors of meshnn: every one is a `ValueError` that says what it got, what it expected and what to do.
 
-__all__ = ["DataError", "FileError", "MemoryLimitError", "MeshError", "TopologyError"]
+And its warnings that somebody may want to tell apart from others.
+"""
+
+from __future__ import annotations
+
+from os import PathLike
+
+__all__ = [
+    "CheckpointWarning",
+    "DataError",
+    "FileError",
+    "MemoryLimitError",
+    "MeshError",
+    "TopologyError",
+    "TrainingInterrupted",
+]
 
 
 class MeshError(ValueError):
@@ -21,3 +36,23 @@ class FileError(MeshError):
 
 class MemoryLimitError(MeshError):
     """The computation would need more memory than the machine has."""
+
+
+class CheckpointWarning(UserWarning):
+    """A checkpoint could not be written; training went on."""
+
+
+class TrainingInterrupted(UserWarning):
+    """Training was stopped by Ctrl-C; the model has the best weights so far.
+
+    Attributes
+    ----------
+    epoch : int
+        The last whole one.
+    checkpoint : path or None
+        The file to go on from, if there is one.
+    """
+
+    def __init__(self, message: str, epoch: int = 0, checkpoint: str | PathLike[str] | None = None) -> None:
+        super().__init__(message)
+        self.epoch, self.checkpoint = epoch, checkpoint

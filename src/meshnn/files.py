@@ -12,7 +12,7 @@ from typing import IO, Any
 
 from meshnn.errors import FileError
 
-__all__ = ["as_path", "explained", "reason", "replacing", "write_whole"]
+__all__ = ["Lock", "as_path", "explained", "reason", "replacing", "write_whole"]
 
 _REASONS = {
     errno.ENOENT: "its directory does not exist; create it first",
@@ -139,3 +139,68 @@ def _mode_to_keep(target: str, shown: str) -> int | None:
 def _open_private(path: str, flags: int) -> int:
     """Nobody else may look in until the permissions are set."""
     return os.open(path, flags, 0o600)
+
+
+class Lock:
+    """A path that one run holds until `release`, or until its process ends, however it ends.
+
+    What is locked is a file beside it, which is gone afterwards; one that a killed process left is no obstacle. Where
+    the system knows no locks, or no file can be made, nothing is held: writing will tell.
+
+    Parameters
+    ----------
+    path : path-like
+        FileError if another run holds it.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        text, shown = as_path(path)
+        folder, name = os.path.split(os.path.realpath(text))
+        self._beside = os.path.join(folder, f".{name}.lock")
+        self._handle: int | None = None
+        with suppress(ImportError, OSError):
+            import fcntl
+
+            while self._handle is None:
+                handle = os.open(self._beside, os.O_RDWR | os.O_CREAT, 0o666)
+                try:
+                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    raise FileError(
+                        f"{shown} is in use by {_holder(handle)}; wait for it or name another file"
+                    ) from None
+                else:
+                    if self._is_there(handle):  # or else its holder took it away meanwhile
+                        self._handle, handle = handle, -1
+                finally:
+                    if handle >= 0:
+                        os.close(handle)
+            os.truncate(self._handle, 0)
+            os.write(self._handle, str(os.getpid()).encode())
+
+    def _is_there(self, handle: int) -> bool:
+        try:
+            return os.path.samestat(os.fstat(handle), os.stat(self._beside))
+        except FileNotFoundError:
+            return False
+
+    def release(self) -> None:
+        """Let others have it."""
+        handle, self._handle = self._handle, None
+        if handle is not None:
+            import fcntl
+
+            with suppress(OSError):
+                os.unlink(self._beside)  # while it is held, or it might be another's
+            with suppress(OSError):
+                fcntl.flock(handle, fcntl.LOCK_UN)  # a forked process may have the handle, too
+            os.close(handle)
+
+    def __del__(self) -> None:
+        with suppress(Exception):
+            self.release()
+
+
+def _holder(handle: int) -> str:
+    pid = os.read(handle, 20).decode(errors="replace")
+    return f"process {pid}" if pid.isdigit() else "another process"

@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from meshnn import storage
 from meshnn.arguments import real_number, switch, whole_number
-from meshnn.errors import DataError, MeshError
+from meshnn.errors import DataError, MeshError, TrainingInterrupted
 from meshnn.estimators._scaling import Scaling
 from meshnn.mesh import Mesh
 from meshnn.storage import Tree
@@ -145,12 +145,17 @@ class BaseMesh(BaseEstimator):  # type: ignore[misc]
         -------
         self
         """
-        with self._as_it_was_if_refused():
-            trainer, checkpoint = self._prepared(X, y, sample_weight)
-        self._run(trainer, checkpoint)
+        checkpoint = Checkpoint.of(self.checkpoint)
+        try:
+            with self._as_it_was_if_refused():
+                trainer = self._prepared(X, y, sample_weight, checkpoint)
+            self._run(trainer, checkpoint)
+        finally:
+            if checkpoint is not None:
+                checkpoint.end()
         return self
 
-    def _prepared(self, X: Any, y: Any, sample_weight: Any) -> tuple[Trainer, Checkpoint | None]:
+    def _prepared(self, X: Any, y: Any, sample_weight: Any, checkpoint: Checkpoint | None) -> Trainer:
         """All that comes before the first epoch."""
         settings = self._settings()
         _as_callbacks(self.callbacks), whole_number("verbose", self.verbose, least=0)
@@ -159,7 +164,6 @@ class BaseMesh(BaseEstimator):  # type: ignore[misc]
         targets, weight, n_outputs = self._targets(y, weight, first=not again)
         _check_weights(weight)
         seed = _seed(self.random_state)
-        checkpoint = Checkpoint.of(self.checkpoint)
         run = None
         if checkpoint is not None:
             start = self.mesh_.weights if again else None
@@ -191,7 +195,7 @@ class BaseMesh(BaseEstimator):  # type: ignore[misc]
             if resumed is not None:
                 checkpoint.restore(resumed, trainer.restore)
             checkpoint.watch(lambda: self._tree(trainer, seed, run))
-        return trainer, checkpoint
+        return trainer
 
     @contextmanager
     def _as_it_was_if_refused(self) -> Iterator[None]:
@@ -313,13 +317,15 @@ class BaseMesh(BaseEstimator):  # type: ignore[misc]
             self.__dict__.pop("_under_way", None)
         except KeyboardInterrupt:
             trainer.stop("interrupted", to_go_on=True)
-            resume = ""
+            resume, path = "", None
             if checkpoint is not None:
                 checkpoint.save()
-                resume = f"; fit again with checkpoint={str(checkpoint.path)!r} to go on"
+                if checkpoint.exists:
+                    path = checkpoint.path
+                    resume = f"; fit again with checkpoint={str(path)!r} to go on"
             epoch = trainer.history[-1].epoch if len(trainer.history) else 0
             message = f"training was interrupted after epoch {epoch}: the best weights so far are kept{resume}"
-            warnings.warn(message, UserWarning, stacklevel=3)
+            warnings.warn(TrainingInterrupted(message, epoch, path), stacklevel=3)
         except BaseException:
             trainer.stop("stopped by an error", to_go_on=True)  # whoever catches it has the best weights so far
             raise

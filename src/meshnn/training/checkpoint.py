@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,7 +15,8 @@ from numpy.typing import NDArray
 
 from meshnn import storage
 from meshnn.arguments import real_number, whole_number
-from meshnn.errors import MeshError
+from meshnn.errors import CheckpointWarning, MeshError
+from meshnn.files import Lock
 from meshnn.storage import FileError, Tree
 
 __all__ = ["Checkpoint", "Resumed", "fingerprint"]
@@ -58,6 +60,8 @@ class Checkpoint:
         self.seconds = real_number("seconds", seconds, "a number of at least 0", lambda s: s >= 0)
         self._tree: Callable[[], Tree] | None = None
         self._saved = time.monotonic()
+        self._written = self._warned = False
+        self._lock: Lock | None = None
 
     @classmethod
     def of(cls, value: Any) -> Checkpoint | None:
@@ -67,7 +71,8 @@ class Checkpoint:
         return cls(value.path, value.seconds) if isinstance(value, Checkpoint) else cls(value)
 
     def begin(self, run: dict[str, str], seed: int | None) -> Resumed | None:
-        """What the same run left, if it left anything; another run's file is not overwritten."""
+        """What the same run left, if it left anything; another run's file is not overwritten, now or later."""
+        self._lock = Lock(self.path)
         if not os.path.lexists(self.path):
             if not self.path.absolute().parent.is_dir():
                 raise FileError(f"cannot write the checkpoint {self.path}: its directory does not exist; create it")
@@ -106,15 +111,42 @@ class Checkpoint:
         self._tree, self._saved = tree, -float("inf")
 
     def row(self) -> None:
-        """Save if it is time to."""
-        if time.monotonic() - self._saved >= self.seconds:
-            self.save()
+        """Save if it is time to. Where the first save fails nothing is lost yet: an error; later training goes on."""
+        if self._tree is None or time.monotonic() - self._saved < self.seconds:
+            return
+        self._saved = time.monotonic()
+        try:
+            storage.write(self.path, self._tree())
+        except FileError as error:
+            if not self._written:
+                raise
+            if not self._warned:
+                message = f"the checkpoint is not up to date: {error}. Training goes on and tries again"
+                warnings.warn(CheckpointWarning(message), stacklevel=4)
+            self._warned = True
+        else:
+            self._written = True
 
     def save(self) -> None:
-        """Save now."""
-        if self._tree is not None:
+        """Save now, for the last time; a failure is a warning, since the model is there."""
+        if self._tree is None:
+            return
+        try:
             storage.write(self.path, self._tree())
-            self._saved = time.monotonic()
+        except FileError as error:
+            what = "holds an earlier state" if self.exists else "does not exist"
+            message = f"the end of training is not in the checkpoint, which {what}: {error}. Save the model elsewhere"
+            warnings.warn(CheckpointWarning(message), stacklevel=4)
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is a file to go on from."""
+        return self.path.is_file()
+
+    def end(self) -> None:
+        """Let other runs have the file."""
+        if self._lock is not None:
+            self._lock.release()
 
     def __repr__(self) -> str:
         return f"Checkpoint({str(self.path)!r}, seconds={self.seconds:g})"
