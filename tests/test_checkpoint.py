@@ -140,6 +140,19 @@ def test_a_checkpoint_of_a_later_start_still_holds_the_best_one(tmp_path):
     assert found[0].n_iter_ == 15
 
 
+def test_a_parameter_that_the_file_does_not_know_had_its_default(tmp_path):
+    X, y = spirals(100, random_state=0)
+    path = tmp_path / "run.mesh"
+    options = {"max_epochs": 3, "random_state": 0, "checkpoint": path}
+    MeshClassifier(4, **options).fit(X, y)
+    tree = storage.read(path)
+    del tree["training"]["run"]["nesterov"]
+    storage.write(path, tree)
+    with pytest.raises(FileError, match="another nesterov"):
+        MeshClassifier(4, nesterov=False, **options).fit(X, y)
+    MeshClassifier(4, **options).fit(X, y)
+
+
 def test_a_finished_run_is_not_run_again(tmp_path):
     X, y = spirals(100, random_state=0)
     path = tmp_path / "run.mesh"

@@ -172,7 +172,8 @@ class BaseMesh(BaseEstimator):  # type: ignore[misc]
                 run["weights"] = self._under_way  # an interrupted run goes on, whatever weights it has got to
             self._under_way = run["weights"]
             seeded = isinstance(self.random_state, (int, np.integer))  # a generator has moved on since
-            resumed = checkpoint.begin(run, seed if seeded else None)
+            defaults = fingerprint(type(self)()._run_parameters(), {})
+            resumed = checkpoint.begin(run, seed if seeded else None, defaults)
             if resumed is not None:
                 seed = resumed.seed
         seeds = np.random.SeedSequence(seed).generate_state(3)

@@ -70,8 +70,11 @@ class Checkpoint:
             return None
         return cls(value.path, value.seconds) if isinstance(value, Checkpoint) else cls(value)
 
-    def begin(self, run: dict[str, str], seed: int | None) -> Resumed | None:
-        """What the same run left, if it left anything; another run's file is not overwritten, now or later."""
+    def begin(self, run: dict[str, str], seed: int | None, defaults: dict[str, str]) -> Resumed | None:
+        """What the same run left, if it left anything; another run's file is not overwritten, now or later.
+
+        What the file does not mention, since its version did not know it, had its default.
+        """
         self._lock = Lock(self.path)
         if not os.path.lexists(self.path):
             if not self.path.absolute().parent.is_dir():
@@ -85,7 +88,7 @@ class Checkpoint:
             resumed = Resumed(whole_number("seed", training["seed"], least=0), training["state"])
         except (KeyError, TypeError, ValueError) as error:
             raise self._senseless(error) from None
-        others = [name for name in sorted(run.keys() | known.keys()) if run.get(name) != known.get(name)]
+        others = [name for name in sorted(run.keys() | known.keys()) if run.get(name) != (defaults | known).get(name)]
         if seed is not None and seed != resumed.seed:
             others.append("random_state")
         if others:
