@@ -2,6 +2,7 @@
 
 import copy
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -13,13 +14,14 @@ import pytest
 import meshnn
 from meshnn import Mesh, MeshClassifier, MeshError, MeshRegressor, Topology, storage
 from meshnn.data.synthetic import spirals
+from meshnn.errors import CheckpointWarning, TrainingInterrupted
+from meshnn.files import Lock
 from meshnn.program import Steps
 from meshnn.storage import FileError
 from meshnn.training import Checkpoint, Settings, Trainer
 from meshnn.training.api import as_samples
 from meshnn.training.checkpoint import Resumed
 from meshnn.training.levenberg import LevenbergMarquardt
-from meshnn.training.solver import State
 
 PROGRAM = """
 import sys, time
@@ -94,7 +96,7 @@ def test_the_seed_of_an_unseeded_run_is_in_the_file(tmp_path):
 
     with pytest.warns(UserWarning, match="interrupted"):
         MeshClassifier(4, checkpoint=path, callbacks=stop, **options).fit(X, y)
-    seed = storage.read_header(path)["training"]["seed"]
+    seed = storage.read(path)["training"]["seed"]
     same(
         MeshClassifier(4, checkpoint=path, **options).fit(X, y),
         MeshClassifier(4, random_state=seed, **options).fit(X, y),
@@ -136,6 +138,19 @@ def test_a_checkpoint_of_a_later_start_still_holds_the_best_one(tmp_path):
     assert found[0].best_restart_ == best.restart
     assert found[0].score(X, y) == pytest.approx(best.accuracy)
     assert found[0].n_iter_ == 15
+
+
+def test_a_parameter_that_the_file_does_not_know_had_its_default(tmp_path):
+    X, y = spirals(100, random_state=0)
+    path = tmp_path / "run.mesh"
+    options = {"max_epochs": 3, "random_state": 0, "checkpoint": path}
+    MeshClassifier(4, **options).fit(X, y)
+    tree = storage.read(path)
+    del tree["training"]["run"]["nesterov"]
+    storage.write(path, tree)
+    with pytest.raises(FileError, match="another nesterov"):
+        MeshClassifier(4, nesterov=False, **options).fit(X, y)
+    MeshClassifier(4, **options).fit(X, y)
 
 
 def test_a_finished_run_is_not_run_again(tmp_path):
@@ -206,11 +221,11 @@ def test_states_that_make_no_sense_are_refused(name):
     state = half.state()
     refused = 0
 
-    def goes_on(values, arrays):
+    def goes_on(tree):
         nonlocal refused
         again = trainer()
         try:
-            Checkpoint("run.mesh").restore(Resumed(1, State(values, arrays)), again.restore)
+            Checkpoint("run.mesh").restore(Resumed(1, tree), again.restore)
         except FileError:
             refused += 1
             return None
@@ -219,22 +234,20 @@ def test_states_that_make_no_sense_are_refused(name):
         assert np.isfinite(again.mesh.weights).all()
         return again.mesh.weights
 
-    for key in places(state.values):
-        for value in (None, "x", -1):
-            values = copy.deepcopy(state.values)
-            inside = values
-            for step in key[:-1]:
-                inside = inside[step]
+    for key in places(state):
+        tree = copy.deepcopy(state)
+        inside = tree
+        for step in key[:-1]:
+            inside = inside[step]
+        was = inside[key[-1]]
+        wrong = (np.zeros(0), np.zeros(1), np.full(len(was), np.nan), was[None]) if isinstance(was, np.ndarray) else ()
+        for value in (None, "x", -1, *wrong):
             inside[key[-1]] = value
-            goes_on(values, state.arrays)  # a note or a number may be another one
-    assert refused > 30
-    for key, array in state.arrays.items():
-        for value in (np.zeros(0), np.zeros(1), np.full(len(array), np.nan), array[None]):
-            goes_on(state.values, state.arrays | {key: value})
-    assert refused > 50
+            goes_on(tree)  # a note or a number may be another one
+    assert refused > 80
     for _ in half.rows():
         pass
-    np.testing.assert_array_equal(goes_on(*state), half.mesh.weights)
+    np.testing.assert_array_equal(goes_on(state), half.mesh.weights)
 
 
 def places(value, path=()):
@@ -276,36 +289,164 @@ def test_ctrl_c_in_the_middle_of_a_row(name, moment, tmp_path, monkeypatch):
     assert count == 16
     assert cut.score(X, y) > 0.4
     assert len(cut.history_) == 15
-    assert storage.read_header(path)["training"]["state"]["restart"] == 1
+    assert storage.read(path)["training"]["state"]["restart"] == 1
     same(
         MeshClassifier(5, ticks=3, checkpoint=path, **options).fit(X, y),
         MeshClassifier(5, ticks=3, **options).fit(X, y),
     )
 
 
-def test_a_full_disk_loses_neither_the_weights_nor_the_last_checkpoint(tmp_path, monkeypatch):
-    X, y = spirals(200, random_state=0)
-    path = tmp_path / "run.mesh"
-    options = {"max_epochs": 12, "tol": 0, "random_state": 0, "solver": "lm"}
-    model = MeshClassifier(5, ticks=3, checkpoint=Checkpoint(path, seconds=0), **options)
+def refuse_writing(monkeypatch, path, when):
+    """Let the disk be full at some of the writings, counted from 1."""
     true, count = storage.write, 0
 
     def full(*arguments):
         nonlocal count
         count += 1
-        if count == 6:
+        if when(count):
             raise FileError(f"cannot write {path}: no space left on the disk; free some or choose another place")
         true(*arguments)
 
+    monkeypatch.setattr(storage, "write", full)
+
+
+def test_a_full_disk_does_not_end_training(tmp_path, monkeypatch):
+    X, y = spirals(200, random_state=0)
+    path = tmp_path / "run.mesh"
+    options = {"max_epochs": 12, "tol": 0, "random_state": 0, "solver": "lm"}
+    whole = MeshClassifier(5, ticks=3, **options).fit(X, y)
+    model = MeshClassifier(5, ticks=3, checkpoint=Checkpoint(path, seconds=0), **options)
+    lengths = []
+    model.set_params(
+        callbacks=lambda row, mesh: lengths.append(len(meshnn.load(path).history_) if row.epoch > 1 else 0)
+    )
     with monkeypatch.context() as patch:
-        patch.setattr(storage, "write", full)
-        with pytest.raises(FileError, match="no space left on the disk; free some"):
+        refuse_writing(patch, path, lambda count: 6 <= count <= 8)
+        with pytest.warns(CheckpointWarning, match="no space left on the disk.* goes on and tries again") as caught:
             model.fit(X, y)
-    assert model.n_iter_ == 6
-    assert model.score(X, y) == pytest.approx(model.history_[-1].accuracy)
-    assert model.history_[-1].note == "stopped by an error"
+    assert len(caught) == 1  # not once for each
+    same(model, whole)
+    assert lengths == [0, 1, 2, 3, 4, 5, 5, 5, 5, 9, 10, 11]
+    same(meshnn.load(path), whole)
+
+
+def test_a_disk_that_stays_full(tmp_path, monkeypatch):
+    X, y = spirals(200, random_state=0)
+    path = tmp_path / "run.mesh"
+    options = {"max_epochs": 12, "tol": 0, "random_state": 0, "solver": "lm"}
+    whole = MeshClassifier(5, ticks=3, **options).fit(X, y)
+    model = MeshClassifier(5, ticks=3, checkpoint=Checkpoint(path, seconds=0), **options)
+    with monkeypatch.context() as patch:
+        refuse_writing(patch, path, lambda count: count >= 6)
+        with pytest.warns(CheckpointWarning) as caught:
+            model.fit(X, y)
+    assert len(caught) == 2
+    assert "the end of training is not in the checkpoint, which holds an earlier state" in str(caught[1].message)
+    same(model, whole)
     assert len(meshnn.load(path).history_) == 5
-    same(model.fit(X, y), MeshClassifier(5, ticks=3, **options).fit(X, y))
+    same(MeshClassifier(5, ticks=3, checkpoint=path, **options).fit(X, y), whole)
+    other = tmp_path / "other.mesh"
+    with monkeypatch.context() as patch:
+        refuse_writing(patch, other, lambda count: True)
+        with pytest.raises(FileError, match="no space left"):  # nothing is lost yet
+            MeshClassifier(5, ticks=3, checkpoint=other, **options).fit(X, y)
+
+        def interrupt(*_):
+            raise KeyboardInterrupt
+
+        patch.setattr(Steps, "epochs", interrupt)  # before the first row
+        interrupted = MeshClassifier(5, checkpoint=other, **options | {"solver": "adam"})
+        with pytest.warns(UserWarning) as caught:  # noqa: PT030
+            interrupted.fit(X, y)
+    kinds = {type(warning.message): warning.message for warning in caught}
+    assert "which does not exist" in str(kinds[CheckpointWarning])
+    assert kinds[TrainingInterrupted].checkpoint is None
+
+
+HOLDER = """
+import sys
+from meshnn import MeshClassifier
+from meshnn.data.synthetic import spirals
+
+def wait(row, mesh):
+    if row.epoch == 3:
+        print("holding", flush=True)
+        sys.stdin.readline()
+
+X, y = spirals(100, random_state=0)
+MeshClassifier(4, solver="lm", max_epochs=6, tol=0, random_state=0, checkpoint=sys.argv[1], callbacks=wait).fit(X, y)
+"""
+
+
+@pytest.mark.parametrize("end", ["killed", "finished"])
+def test_two_runs_do_not_share_a_checkpoint(end, tmp_path):
+    X, y = spirals(100, random_state=0)
+    path, link = tmp_path / "run.mesh", tmp_path / "link.mesh"
+    link.symlink_to(path)
+    options = {"solver": "lm", "max_epochs": 6, "tol": 0, "random_state": 0}
+    command = [sys.executable, "-c", HOLDER, str(path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout.readline() == "holding\n"
+        for name in (path, link):
+            with pytest.raises(FileError, match=rf"in use by process {holder.pid}; wait for it or name another file$"):
+                MeshClassifier(4, checkpoint=name, **options).fit(X, y)
+        assert len(meshnn.load(path).history_) >= 1  # whoever only reads may
+        if end == "killed":
+            holder.kill()
+            holder.wait()
+            assert (tmp_path / ".run.mesh.lock").exists()  # which is no obstacle
+        else:
+            holder.communicate("\n")
+            assert holder.returncode == 0
+    model = MeshClassifier(4, checkpoint=path, **options).fit(X, y)
+    same(model, MeshClassifier(4, **options).fit(X, y))
+    assert sorted(os.listdir(tmp_path)) == ["link.mesh", "run.mesh"]
+
+
+def test_a_lock_ends_with_the_run_however_it_ends(tmp_path, monkeypatch):
+    X, y = spirals(100, random_state=0)
+    path = tmp_path / "run.mesh"
+
+    def fail(row, mesh):
+        with pytest.raises(FileError, match=f"in use by process {os.getpid()}"):
+            Lock(path)
+        raise error
+
+    for error in (KeyboardInterrupt(), RuntimeError("odd")):
+        with pytest.raises(RuntimeError) if isinstance(error, RuntimeError) else pytest.warns(TrainingInterrupted):
+            MeshClassifier(4, max_epochs=3, random_state=0, checkpoint=path, callbacks=fail).fit(X, y)
+        assert not (tmp_path / ".run.mesh.lock").exists()
+    with pytest.raises(FileError, match="another max_epochs"):
+        MeshClassifier(4, max_epochs=4, random_state=0, checkpoint=path).fit(X, y)
+    assert os.listdir(tmp_path) == ["run.mesh"]
+    # somebody else's lock that came in between opening and locking is not taken for ours
+    first, real = Lock(path), os.path.samestat
+    answers = [False, True]
+    monkeypatch.setattr(os.path, "samestat", lambda a, b: answers.pop(0) and real(a, b))
+    first.release()
+    second = Lock(path)
+    assert answers == []
+    second.release()
+    second.release()
+    monkeypatch.setitem(sys.modules, "fcntl", None)  # a system without it
+    Lock(path).release()
+    assert os.listdir(tmp_path) == ["run.mesh"]
+
+
+def test_an_interruption_says_what_it_means(tmp_path):
+    X, y = spirals(100, random_state=0)
+
+    def stop(row, mesh):
+        if row.epoch == 2:
+            raise KeyboardInterrupt
+
+    for path in (None, tmp_path / "run.mesh"):
+        with pytest.warns(TrainingInterrupted, match="training was interrupted after epoch 2: the best") as caught:
+            MeshClassifier(4, solver="lm", max_epochs=5, tol=0, callbacks=stop, checkpoint=path).fit(X, y)
+        message = caught[0].message
+        assert (message.epoch, message.checkpoint) == (2, path)
+        again = pickle.loads(pickle.dumps(message))
+        assert (str(again), again.epoch, again.checkpoint) == (str(message), 2, path)
 
 
 def test_a_generator_that_has_moved_on_does_not_keep_a_run_from_going_on(tmp_path):

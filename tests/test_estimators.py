@@ -395,7 +395,7 @@ def test_partial_fit(iris):
             model.partial_fit(X[part], y[part], classes=[0, 1, 2])
     assert model.score(X, y) > 0.93
     assert model.n_iter_ == len(model.history_) == 90
-    assert model._solver_state.values["done"] == 90  # what Adam remembers is kept from call to call
+    assert model._solver_state["done"] == 90  # what Adam remembers is kept from call to call
     with pytest.raises(MeshError, match="but it was"):
         model.partial_fit(X, y, classes=[0, 1])
     assert not hasattr(quick(solver="lm"), "partial_fit")
@@ -408,7 +408,7 @@ def test_partial_fit(iris):
     with pytest.raises(MeshError, match=r"holds the class 7, which is not among \[0, 1, 2\]; name all classes at"):
         fresh.partial_fit(X, np.where(y == 0, 7, y))
     model.set_params(solver="sgd").partial_fit(X, y)  # what Adam remembers would mislead another solver
-    assert model._solver_state.values["done"] == 1
+    assert model._solver_state["done"] == 1
     regressor = MeshRegressor(4, random_state=0, learning_rate=0.05)
     for _ in range(60):
         regressor.partial_fit(X[:, :3], X[:, 3])

@@ -7,7 +7,8 @@ from meshnn import Mesh, MeshError, Topology
 from meshnn.data.synthetic import spirals
 from meshnn.training import Settings, Trainer, train
 from meshnn.training.api import as_samples
-from meshnn.training.settings import LM_BUDGET, choose_solver
+from meshnn.training.levenberg import LM_BUDGET
+from meshnn.training.solvers import choose_solver
 
 
 def softmax(Y):

@@ -570,8 +570,8 @@ def test_the_same_model_is_the_same_bytes(tmp_path, what, ending, begin):
         ("net", "net', which has no ending; use .svg, .png or .pdf"),
         ("missing/net.svg", "there is no directory '.*missing'; create it first"),
         ("folder.svg", "it is a directory; name a file in it"),
-        ("x" * 300 + ".svg", "File name too long"),
-        ("a\0b.svg", "null"),
+        ("x" * 300 + ".svg", "the name is too long"),
+        ("a\0b.svg", "cannot be the name of a file"),
     ],
 )
 def test_paths_that_are_refused(tmp_path, path, message):
@@ -587,7 +587,7 @@ def test_a_full_disk_leaves_the_old_file(tmp_path, monkeypatch):
 
     (tmp_path / "net.svg").write_text("old")
     monkeypatch.setattr(os, "replace", full)
-    with pytest.raises(MeshError, match=r"cannot save a figure to '.*net.svg': No space left on device"):
+    with pytest.raises(MeshError, match=r"cannot write .*net.svg: no space left on the disk"):
         save_figure(Figure(), tmp_path / "net.svg")
     assert [path.read_text() for path in tmp_path.iterdir()] == ["old"]
 

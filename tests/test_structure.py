@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 
 import meshnn
-from meshnn import Mesh, MeshClassifier, MeshError, MeshRegressor, Topology
+from meshnn import Mesh, MeshClassifier, MeshError, MeshRegressor, Topology, storage
 from meshnn.data.synthetic import spirals
 from meshnn.storage import FileError
 from meshnn.topology.lineage import Lineage
@@ -398,15 +398,16 @@ def test_the_lineage_is_saved(tmp_path):
     again = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(again.predict(X), model.predict(X))
     assert clone(model).structure == model.structure
-    header, arrays = model.mesh_.to_parts()
+    tree = model.mesh_.to_tree()
+    lineage = tree["lineage"]
     for change in (
-        {"lineage.first": arrays["lineage.first"][:0]},
-        {"lineage.counts": arrays["lineage.counts"] + 1},
-        {"lineage.hidden": arrays["lineage.hidden"][:-1]},
-        {"lineage.added": arrays["lineage.added"].astype(float)},
+        {"first": lineage["first"][:0]},
+        {"counts": lineage["counts"] + 1},
+        {"hidden": lineage["hidden"][:-1]},
+        {"added": lineage["added"].astype(float)},
     ):
         with pytest.raises(MeshError, match="lineage"):
-            Mesh.from_parts(header, arrays | change)
+            Mesh.from_tree(tree | {"lineage": lineage | change})
 
 
 def test_lineage_names_neurons_for_good():
@@ -482,3 +483,38 @@ def test_pruning_before_training():
     assert dense.prune(0.8, random_state=0) != dense.prune(0.8, random_state=1)
     assert dense.prune(1.0).n_edges == 60  # the bias stays
     assert dense.prune(1.0, {"B->H": 1.0}).n_edges == 10
+
+
+def test_sparsify_and_its_penalty_train_alike():
+    """The solver is chosen once, with the penalty of the policies in mind: net and trainer agree."""
+    many, labels = np.resize(X, (300, 2)) + np.linspace(0, 1, 300)[:, None], np.resize(Y, 300)
+    options = {"hidden": 4, "ticks": 3, "max_epochs": 2, "random_state": 0}
+    asked = MeshClassifier(**options, l1=0.02).fit(many, labels)
+    policy = MeshClassifier(**options, structure=structure.Sparsify(l1=0.02)).fit(many, labels)
+    plain = MeshClassifier(**options).fit(many, labels)
+    assert (policy.solver_, policy.solver_reason_) == (asked.solver_, asked.solver_reason_)
+    assert policy.solver_ == "adam"
+    assert policy.mesh_.dtype == asked.mesh_.dtype == np.float32
+    assert plain.solver_ == "lm"
+    assert plain.mesh_.dtype == np.float64
+    with pytest.raises(MeshError, match='solver="lm" cannot minimise l1'):
+        MeshClassifier(**options, solver="lm", structure=structure.Sparsify(l1=0.02)).fit(many, labels)
+
+
+@pytest.mark.parametrize("gradient", ["factored", "blocks", "adjoint"])
+def test_a_changing_graph_goes_on_with_any_method(gradient, tmp_path):
+    path = tmp_path / "run.mesh"
+    options = {"hidden": 5, "ticks": 3, "max_epochs": 12, "structure": structure.Prune(to=30)} | ADAM
+    options["gradient"] = gradient
+
+    def stop(row, mesh):
+        if row.epoch == 6:
+            raise KeyboardInterrupt
+
+    with pytest.warns(UserWarning, match="interrupted after epoch 6"):
+        MeshClassifier(**options, checkpoint=path, callbacks=stop).fit(X, Y)
+    assert storage.read(path)["training"]["state"]["solver"]["edited"] == gradient
+    again = MeshClassifier(**options, checkpoint=path).fit(X, Y)
+    whole = MeshClassifier(**options).fit(X, Y)
+    np.testing.assert_array_equal(again.mesh_.weights, whole.mesh_.weights)
+    assert again.history_ == whole.history_

@@ -24,7 +24,7 @@ import meshnn.data.tables
 import meshnn.memory
 from meshnn.data.encoding import Column, Encoder, target_column
 from meshnn.data.tables import read_table, write_predictions
-from meshnn.errors import DataError, MemoryLimitError, MeshError
+from meshnn.errors import DataError, FileError, MemoryLimitError, MeshError
 
 
 @pytest.fixture
@@ -40,8 +40,8 @@ def save(tmp_path):
 
 
 def refused(call, *words):
-    """The call raises a DataError of one line that holds all the words."""
-    with pytest.raises(DataError) as caught:
+    """The call raises a DataError or FileError of one line that holds all the words."""
+    with pytest.raises((DataError, FileError)) as caught:
         call()
     message = str(caught.value)
     assert "\n" not in message
@@ -957,11 +957,11 @@ def test_predictions_that_cannot_be_written(tmp_path, monkeypatch):
         return lambda: write_predictions(tmp_path / name, TWO_ROWS, columns)
 
     (tmp_path / "folder.csv").mkdir()
-    refused(write("folder.csv"), "cannot write", "folder.csv: it is a directory; name a file in it")
-    refused(write("no/such/out.csv"), "cannot write", "No such file or directory; create its directory first")
+    refused(write("folder.csv"), "cannot write", "folder.csv: it is a directory; name a file")
+    refused(write("no/such/out.csv"), "cannot write", "its directory does not exist; create it first")
     refused(write("out.xlsx"), "out.xlsx has an unknown ending; meshnn writes .csv")
     os.mkfifo(tmp_path / "pipe.csv")
-    refused(write("pipe.csv"), "pipe.csv: it is a pipe or a device")
+    refused(write("pipe.csv"), "pipe.csv: it is a device or a pipe")
     assert stat.S_ISFIFO((tmp_path / "pipe.csv").stat().st_mode)
     refused(lambda: write_predictions("/dev/null", TWO_ROWS, PREDICTED), "/dev/null")
     refused(write("out.csv", {}), "there are no columns to write")
@@ -970,14 +970,14 @@ def test_predictions_that_cannot_be_written(tmp_path, monkeypatch):
     (tmp_path / "old.csv").write_text("old")
     with monkeypatch.context() as patch:
         patch.setattr(os, "access", lambda file, mode: False)  # root may write everywhere
-        refused(write("old.csv"), "old.csv: Permission denied; ask for the right to write there")
+        refused(write("old.csv"), "old.csv: permission denied; choose a place you may write to")
 
     def closed(*arguments):
         raise PermissionError(errno.EACCES, "Permission denied")
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "open", closed)
-        refused(write("old.csv"), "old.csv: Permission denied; ask for the right to write there")
+        refused(write("old.csv"), "old.csv: permission denied; choose a place you may write to")
     assert (tmp_path / "old.csv").read_text() == "old"
     assert sorted(os.listdir(tmp_path)) == ["folder.csv", "old.csv", "pipe.csv"]
 
@@ -993,11 +993,13 @@ def test_a_full_disk_leaves_the_old_file(tmp_path, monkeypatch, name):
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full)
-        refused(lambda: write_predictions(tmp_path / name, rows, columns), "No space left on device; free some space")
+        refused(lambda: write_predictions(tmp_path / name, rows, columns), "no space left on the disk; free some")
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))  # the kernel itself refuses the rest of the file
     try:
-        refused(lambda: write_predictions(tmp_path / name, rows, columns), "cannot write", "File too large")
+        refused(
+            lambda: write_predictions(tmp_path / name, rows, columns), "cannot write", "larger than the system allows"
+        )
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert (tmp_path / name).read_text() == "old"

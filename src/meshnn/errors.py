@@ -1,6 +1,21 @@
-"""The errors of meshnn: every one is a `ValueError` that says what it got, what it expected and what to do."""
+"""The errors of meshnn: every one is a `ValueError` that says what it got, what it expected and what to do.
 
-__all__ = ["DataError", "MemoryLimitError", "MeshError", "TopologyError"]
+And its warnings that somebody may want to tell apart from others.
+"""
+
+from __future__ import annotations
+
+from os import PathLike
+
+__all__ = [
+    "CheckpointWarning",
+    "DataError",
+    "FileError",
+    "MemoryLimitError",
+    "MeshError",
+    "TopologyError",
+    "TrainingInterrupted",
+]
 
 
 class MeshError(ValueError):
@@ -15,5 +30,29 @@ class DataError(MeshError):
     """The numbers handed in (samples, targets, weights) cannot be used."""
 
 
+class FileError(MeshError):
+    """A file cannot be read or written."""
+
+
 class MemoryLimitError(MeshError):
     """The computation would need more memory than the machine has."""
+
+
+class CheckpointWarning(UserWarning):
+    """A checkpoint could not be written; training went on."""
+
+
+class TrainingInterrupted(UserWarning):
+    """Training was stopped by Ctrl-C; the model has the best weights so far.
+
+    Attributes
+    ----------
+    epoch : int
+        The last whole one.
+    checkpoint : path or None
+        The file to go on from, if there is one.
+    """
+
+    def __init__(self, message: str, epoch: int = 0, checkpoint: str | PathLike[str] | None = None) -> None:
+        super().__init__(message)
+        self.epoch, self.checkpoint = epoch, checkpoint

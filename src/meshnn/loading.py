@@ -10,7 +10,7 @@ from meshnn import storage
 from meshnn.mesh import Mesh
 from meshnn.storage import FileError
 
-__all__ = ["load", "thaw"]
+__all__ = ["from_tree", "load"]
 
 
 def load(path: str | PathLike[str]) -> Any:
@@ -28,21 +28,21 @@ def load(path: str | PathLike[str]) -> Any:
     ...     print(meshnn.load(os.path.join(folder, "net.mesh")))
     Mesh(2-3-1 + bias, 24 edges, 3 ticks, float32)
     """
-    return thaw(path, *storage.read(path))
+    return from_tree(path, storage.read(path))
 
 
-def thaw(path: str | PathLike[str], header: dict[str, Any], arrays: dict[str, Any]) -> Any:
+def from_tree(path: str | PathLike[str], tree: storage.Tree) -> Any:
     """The object of a file that has been read."""
     from meshnn.estimators import MeshClassifier, MeshRegressor
-    from meshnn.estimators._storage import thaw as estimator
+    from meshnn.estimators._storage import from_tree as estimator
 
     kinds: dict[str, Any] = {"classifier": MeshClassifier, "regressor": MeshRegressor}
-    kind, name = header.get("kind"), fsdecode(path)
+    kind, name = tree.get("kind"), fsdecode(path)
     shown = name if name.isprintable() else repr(name)
-    if kind != "mesh" and not (isinstance(kind, str) and kind in kinds):
+    if not isinstance(kind, str) or kind not in ("mesh", *kinds):
         raise FileError(f"{shown} holds {str(kind)[:40]!r}, which this version of meshnn does not know; upgrade meshnn")
     try:
-        return Mesh.from_parts(header, arrays) if kind == "mesh" else estimator(kinds[kind](), header, arrays)
+        return Mesh.from_tree(tree) if kind == "mesh" else estimator(kinds[kind](), tree)
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
         what = f"{type(error).__name__}: {error}" if not isinstance(error, ValueError) else str(error)
         what = shorten(what, 300, placeholder=" ...")

@@ -127,45 +127,43 @@ class Mesh:
     def save(self, path: str | PathLike[str]) -> None:
         """Write the mesh to a `.mesh` file, whole or not at all; `meshnn.load` reads it."""
         self._checked()
-        header, arrays = self.to_parts()
-        storage.write(path, header | {"kind": "mesh"}, arrays)
+        storage.write(path, self.to_tree() | {"kind": "mesh"})
 
-    def to_parts(self) -> tuple[dict[str, Any], dict[str, Array]]:
-        """The mesh as values that JSON can hold, and arrays."""
+    def to_tree(self) -> storage.Tree:
+        """The mesh as plain values and arrays."""
         t = self._topology
         names = sorted(set(self.activations))
         # a byte a neuron, though most are alike: a file is then never much smaller than what is made of it
         kinds = np.zeros(t.n_neurons, np.uint8)
         kinds[t.n_clamped :] = [names.index(name) for name in self.activations]
-        header = {"n_inputs": t.n_inputs, "n_hidden": t.n_hidden, "n_outputs": t.n_outputs, "bias": t.bias}
-        more: dict[str, Any] = {"ticks": self.ticks, "activations": names, "dtype": self._dtype.name}
-        arrays: dict[str, Array] = {"src": t.src, "dst": t.dst, "weights": self.weights.copy(), "activations": kinds}
-        if self.lineage_ is not None:
-            more["lineage"], steps = self.lineage_.to_parts()
-            arrays |= {f"lineage.{name}": array for name, array in steps.items()}
-        return header | more, arrays
+        tree = {"n_inputs": t.n_inputs, "n_hidden": t.n_hidden, "n_outputs": t.n_outputs, "bias": t.bias,
+                "src": t.src, "dst": t.dst, "weights": self.weights.copy(), "dtype": self._dtype.name,
+                "ticks": self.ticks, "activations": names, "kinds": kinds}  # fmt: skip
+        if not self._ties.plain:
+            tree["parameter"] = self.parameter
+        return tree if self.lineage_ is None else tree | {"lineage": self.lineage_.to_tree()}
 
     @classmethod
-    def from_parts(cls, header: dict[str, Any], arrays: dict[str, Array]) -> Mesh:
-        """The inverse of `to_parts`, for parts that may come from anywhere."""
+    def from_tree(cls, tree: storage.Tree) -> Mesh:
+        """The inverse of `to_tree`, for trees that may come from anywhere."""
         names = ("n_inputs", "n_hidden", "n_outputs")
-        n_inputs, n_hidden, n_outputs = (whole_number(name, header[name], least=0) for name in names)
-        bias, dtype = switch("bias", header["bias"]), known("dtype", header["dtype"], ("float32", "float64"))
-        kinds, n_neurons = arrays["activations"], n_inputs + bias + n_hidden + n_outputs
+        n_inputs, n_hidden, n_outputs = (whole_number(name, tree[name], least=0) for name in names)
+        bias, dtype = switch("bias", tree["bias"]), known("dtype", tree["dtype"], ("float32", "float64"))
+        kinds, n_neurons = tree["kinds"], n_inputs + bias + n_hidden + n_outputs
         if kinds.shape != (n_neurons,) or kinds.dtype != np.uint8:
             raise MeshError(f"there are {kinds.shape} {kinds.dtype} activations for {n_neurons} neurons")
-        edges = np.stack([arrays["src"], arrays["dst"]], axis=1)
+        edges = np.stack([tree["src"], tree["dst"]], axis=1)
         topology = Topology(n_inputs, n_hidden, n_outputs, edges, bias)
         if not np.array_equal(edges[:, 0], topology.src) or not np.array_equal(edges[:, 1], topology.dst):
             raise MeshError("the edges are not sorted, so the weights cannot be told apart")
-        mesh = cls(topology, whole_number("ticks", header["ticks"]), weights=arrays["weights"], dtype=dtype)
-        used = as_list("activations", header["activations"])
+        mesh = cls(topology, whole_number("ticks", tree["ticks"]), weights=tree["weights"], dtype=dtype,
+                   parameter=tree.get("parameter"))  # fmt: skip
+        used = as_list("activations", tree["activations"])
         codes = np.array([ACTIVATIONS[known("activation", name, ACTIVATIONS)] for name in used], np.int64)
-        mesh._codes[topology.n_clamped :] = codes[kinds[topology.n_clamped :]]
-        mesh._programs = mesh._new_programs()
-        if "lineage" in header:
-            steps = {name.removeprefix("lineage."): a for name, a in arrays.items() if name.startswith("lineage.")}
-            mesh.lineage_ = Lineage.from_parts(header["lineage"], steps, topology)
+        free = np.arange(n_neurons) >= topology.n_clamped
+        mesh.replace(topology, mesh.weights, np.where(free, codes[kinds], mesh.codes), mesh.ties)
+        if "lineage" in tree:
+            mesh.lineage_ = Lineage.from_tree(tree["lineage"], topology)
         return mesh
 
     # -- what it is ----------------------------------------------------------------------------------------------
@@ -264,7 +262,8 @@ class Mesh:
     def rewire(self, topology: Topology, weights: ArrayLike | None = None) -> None:
         """Change the graph in place: same neurons, other edges.
 
-        Without `weights`, edges that stay keep their weight and new ones start at 0.
+        Without `weights`, edges that stay keep their weight and new ones start at 0. Edges that stay keep their
+        parameter, too.
         """
         if not isinstance(topology, Topology):
             raise MeshError(f"rewire takes a Topology, got {type(topology).__name__}; see Topology.from_adjacency")
@@ -272,42 +271,32 @@ class Mesh:
         same = (old.n_inputs, old.n_hidden, old.n_outputs, old.bias)
         if (topology.n_inputs, topology.n_hidden, topology.n_outputs, topology.bias) != same:
             raise MeshError(f"rewire keeps the neurons ({old!r}), got {topology!r}; build a new Mesh instead")
+        n = old.n_neurons
+        before, after = old.dst * n + old.src, topology.dst * n + topology.src
+        _, kept_old, kept_new = np.intersect1d(before, after, assume_unique=True, return_indices=True)
+        origin = np.full(topology.n_edges, -1)
+        origin[kept_new] = kept_old
         if weights is None:
-            n = old.n_neurons
-            before, after = old.dst * n + old.src, topology.dst * n + topology.src
-            weights = np.zeros(topology.n_edges, dtype=self._dtype)
-            _, kept_old, kept_new = np.intersect1d(before, after, assume_unique=True, return_indices=True)
-            weights[kept_new] = self.weights[kept_old]
-        self.become(topology, weights, np.arange(topology.n_hidden))
+            weights = np.where(origin >= 0, self.weights[origin], 0.0)
+        self.replace(topology, weights, self._codes, self._ties.edited(origin)[0])
 
-    def become(self, topology: Topology, weights: ArrayLike, hidden: NDArray[np.int64]) -> None:
-        """Change graph and hidden neurons in place; `hidden` says which neuron each of them was, -1 for new ones.
+    def replace(self, topology: Topology, weights: ArrayLike, codes: ArrayLike, ties: Ties | None = None) -> None:
+        """Change graph, weights, activations (see `codes`) and ties in place; if one is refused, nothing is changed.
 
-        New neurons have the activation of the first hidden neuron there was (relu if there was none).
+        What the inputs are, the bias and the ticks stay. Without `ties` every edge has a parameter of its own.
         """
-        topology.check_reachable(self.ticks)
-        fresh = checks.as_weights(weights, topology.n_edges, self._dtype)
-        old, clamped = self._topology, self._topology.n_clamped
-        before = self._codes[old.hidden]
-        new = before[0] if len(before) else ACTIVATIONS["relu"]
-        inside = np.where(hidden < 0, new, before[np.maximum(hidden, 0)]) if len(before) else np.full(len(hidden), new)
-        self._codes = np.concatenate([self._codes[:clamped], inside, self._codes[old.outputs]]).astype(np.int64)
-        self._topology, self._ties, self._values = topology, Ties(topology.n_edges), fresh
-        self._programs = self._new_programs()
-
-    def become_as(self, topology: Topology, codes: NDArray[np.int64]) -> None:
-        """Change graph and activations in place to those of an earlier moment; all weights are 0 then."""
         kinds = np.asarray(codes)
         if kinds.shape != (topology.n_neurons,) or not np.isin(kinds, list(ACTIVATIONS.values())).all():
             raise MeshError(f"there must be an activation for each of {topology.n_neurons} neurons")
         topology.check_reachable(self.ticks)
-        self._topology, self._codes = topology, kinds.astype(np.int64)
-        self._ties, self._values = Ties(topology.n_edges), np.zeros(topology.n_edges, self._dtype)
+        ties = Ties(topology.n_edges) if ties is None else ties
+        self._values = ties.numbers(checks.as_weights(weights, topology.n_edges, self._dtype))
+        self._topology, self._ties, self._codes = topology, ties, kinds.astype(np.int64)
         self._programs = self._new_programs()
 
     @property
     def codes(self) -> NDArray[np.int64]:
-        """The activation of every neuron as a number, see `kernels.codes`."""
+        """The activation of every neuron as a number, see `meshnn.codes`."""
         return self._codes.copy()
 
     # -- what it does --------------------------------------------------------------------------------------------

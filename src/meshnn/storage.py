@@ -1,30 +1,28 @@
-"""The container under a `.mesh` file: a header and named arrays in one safetensors file.
+"""The `.mesh` file: one tree of plain values and arrays in one safetensors file.
 
     8 bytes    n, little endian
     n bytes    JSON, padded with spaces: dtype, shape and data_offsets of every array, and `__metadata__`, which holds
                    format    "meshnn"
-                   version   "1"
-                   header    the header, itself JSON
-                   sha256    over version, header, and every array's name, dtype, shape and bytes
+                   version   "2"
+                   tree      the tree as JSON: {"$array": name} stands for an array, {"$float": "nan"} (inf, -inf) for
+                             numbers that JSON does not know; keys that begin with $ have one more in front
+                   sha256    over version, tree, and every array's name, dtype, shape and bytes
     the rest   the bytes of the arrays, little endian, without gaps
 
-Any safetensors tool opens it. The bytes are read and written here and not by that library, which holds every array
-twice, forgets what the system said about a full disk, and keeps the metadata of bytes to itself.
+Any safetensors tool opens it, and that library takes files apart here: it believes no offset, shape or length. The
+front is put together here, because the library orders metadata by chance, and the same tree shall give the same file.
 
 Files are not trusted: sizes are checked before memory is taken, and nothing in a file is ever run.
 """
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 import math
 import os
 import re
-import secrets
 import stat
-from contextlib import suppress
 from io import BufferedReader
 from reprlib import repr as shorten
 from typing import Any
@@ -32,70 +30,42 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from meshnn.errors import MemoryLimitError, MeshError
+from meshnn.errors import FileError, MemoryLimitError
+from meshnn.files import as_path, explained, write_whole
 from meshnn.memory import check_fits
+from meshnn.upgrade import tree_of_version_1
 
-__all__ = ["FORMAT", "VERSION", "FileError", "read", "read_header", "write"]
+__all__ = ["FORMAT", "VERSION", "FileError", "Tree", "read", "write"]
 
 FORMAT = "meshnn"
-VERSION = 1
+VERSION = 2
+
+#: Nested dictionaries and lists of str, int, float, bool, None and arrays.
+Tree = dict[str, Any]
+Array = NDArray[Any]
 
 # safetensors' name of a dtype -> numpy's
-_DTYPES = {
-    "BOOL": "|b1",
-    "I8": "|i1",
-    "I16": "<i2",
-    "I32": "<i4",
-    "I64": "<i8",
-    "U8": "|u1",
-    "U16": "<u2",
-    "U32": "<u4",
-    "U64": "<u8",
-    "F32": "<f4",
-    "F64": "<f8",
-}
+_DTYPES = {"BOOL": "|b1", "I8": "|i1", "I16": "<i2", "I32": "<i4", "I64": "<i8", "U8": "|u1", "U16": "<u2",
+           "U32": "<u4", "U64": "<u8", "F32": "<f4", "F64": "<f8"}  # fmt: skip
 _CODES = {numpy: code for code, numpy in _DTYPES.items()}
 _KNOWN = "bool, int8 to int64, uint8 to uint64, float32, float64"
 
 _LONGEST = 100_000_000  # bytes of JSON that safetensors tools accept
-_DEEPEST = 32  # levels of a header; Python's own limit depends on who calls
+_DEEPEST = 32  # levels of a tree; Python's own limit depends on who calls
 _GROWTH = 64  # bytes of Python objects that one byte of JSON can become; nested lists reach 44
 
 _REPAIR = "restore it from a backup or save it again"
 _FOREIGN = "is not a .mesh file, or a badly damaged one; name a file that meshnn saved"
 
-_CANNOT_READ = {
-    errno.ENOENT: "there is no such file; check the path",
-    errno.EISDIR: "it is a directory; name a file",
-    errno.EACCES: "permission denied; ask its owner for the right to read it",
-    errno.ENAMETOOLONG: "the name is too long; check the path",
-}
-_CANNOT_WRITE = {
-    errno.ENOENT: "its directory does not exist; create it first",
-    errno.ENOTDIR: "what should be its directory is a file; name another directory",
-    errno.EISDIR: "it is a directory; name a file",
-    errno.EACCES: "permission denied; choose a place you may write to",
-    errno.EPERM: "permission denied; choose a place you may write to",
-    errno.EROFS: "the file system is read-only; choose another place",
-    errno.ENOSPC: "no space left on the disk; free some or choose another place",
-    errno.EDQUOT: "your share of the disk is used up; free some or choose another place",
-    errno.EFBIG: "the file would be larger than the system allows; choose another place",
-    errno.ENAMETOOLONG: "the name is too long; shorten it",
-}
 
-
-class FileError(MeshError):
-    """A file cannot be read or written."""
-
-
-def write(path: str | os.PathLike[str], header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-    """Save a header and arrays: all of it, or the old file stays as it was.
+def write(path: str | os.PathLike[str], tree: Tree) -> None:
+    """Save a tree: all of it, or the old file stays as it was.
 
     Parameters
     ----------
     path : where to save; a link is followed, the permissions of an existing file are kept
-    header : what JSON can hold exactly: str keys, finite numbers, no tuples; the order of keys is lost
-    arrays : arrays of any shape, of bool, int8 to int64, uint8 to uint64, float32 or float64
+    tree : dictionaries with str keys and lists, of str, int, float, bool, None and arrays of bool, int8 to int64, uint8
+        to uint64, float32 or float64; the order of keys is lost
 
     Examples
     --------
@@ -104,165 +74,113 @@ def write(path: str | os.PathLike[str], header: dict[str, Any], arrays: dict[str
     >>> from meshnn.storage import read, write
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = os.path.join(folder, "a.mesh")
-    ...     write(path, {"ticks": 3}, {"weights": np.ones(2)})
+    ...     write(path, {"ticks": 3, "net": {"weights": np.ones(2)}})
     ...     read(path)
-    ({'ticks': 3}, {'weights': array([1., 1.])})
+    {'net': {'weights': array([1., 1.])}, 'ticks': 3}
     """
-    text, shown = _as_path(path)
-    chunks = _pack(shown, header, arrays)
-    if text.endswith(os.sep):
-        raise FileError(f"cannot write {shown}: {_CANNOT_WRITE[errno.EISDIR]}")
+    shown = as_path(path)[1]
     try:
-        _replace(os.path.realpath(text), shown, chunks)
-    except OSError as error:
-        raise _failure("write", shown, error, _CANNOT_WRITE) from None
+        chunks = _pack(tree)
+    except _FaultError as fault:
+        raise FileError(f"cannot write {shown}: {fault}") from None
+    write_whole(path, chunks)
 
 
-def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Load what `write` saved, bit for bit; anything else is refused.
-
-    Returns
-    -------
-    header : dict
-    arrays : dict of writable arrays, sorted by name
-    """
-    text, shown = _as_path(path)
+def read(path: str | os.PathLike[str]) -> Tree:
+    """Load what `write` saved, bit for bit; anything else is refused. Arrays are writable."""
+    text, shown = as_path(path)
     try:
-        with open(text, "rb", opener=_open_without_waiting) as file:
-            return _unpack(file, shown)
-    except OSError as error:
-        raise _failure("read", shown, error, _CANNOT_READ) from None
+        with explained("read", shown), open(text, "rb", opener=_open_without_waiting) as file:
+            return _unpack(_content(file, shown), shown)
+    except _FaultError as fault:
+        raise FileError(f"{shown} is damaged: {fault}; {_REPAIR}") from None
     except MemoryError:
         raise MemoryLimitError(f"reading {shown} took more memory than there is; free some") from None
 
 
-def read_header(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """The header alone. The arrays are read too: the checksum covers them."""
-    return read(path)[0]
-
-
-def _as_path(path: Any) -> tuple[str, str]:
-    """The path as text for the system and as text for people."""
-    if not isinstance(path, (str, os.PathLike)):
-        raise FileError(f"path must be a string or a Path, got {path!r}")
-    text = os.fsdecode(path)
-    shown = text if text.isprintable() else repr(text)
-    if not text:
-        raise FileError("the path is empty; name a file")
-    try:
-        possible = b"\0" not in os.fsencode(text)
-    except UnicodeEncodeError:
-        possible = False
-    if not possible:
-        raise FileError(f"{shown} cannot be the name of a file; name another")
-    return text, shown
-
-
-def _failure(verb: str, shown: str, error: OSError, reasons: dict[int, str]) -> FileError:
-    """What the system said, with what to do where that is known."""
-    reason = reasons.get(error.errno or 0) or error.strerror or error
-    return FileError(f"cannot {verb} {shown}: {reason}")
+class _FaultError(ValueError):
+    """What is wrong, in words that follow the name of the file."""
 
 
 # Writing
 
 
-def _pack(shown: str, header: Any, arrays: Any) -> list[Any]:
+def _pack(tree: Tree) -> list[Any]:
     """The file as buffers to be written one after the other."""
-    if not isinstance(header, dict):
-        raise FileError(f"cannot write {shown}: the header must be a dictionary, got {type(header).__name__}")
-    if fault := _fault(header):
-        raise FileError(f"cannot write {shown}: header{fault}")
+    if not isinstance(tree, dict):
+        raise _FaultError(f"what is saved must be a dictionary, got {type(tree).__name__}")
+    arrays: dict[str, Array] = {}
+    flat = _flatten(tree, (), arrays)
     try:
-        text = _dump(header)
+        text = _dump(flat)
     except ValueError as error:  # an integer of thousands of digits
-        raise FileError(f"cannot write {shown}: the header cannot be written as JSON: {error}") from None
-
-    plain = {name: _as_little_endian(shown, name, array) for name, array in arrays.items()}
-    digest = _digest(str(VERSION), text, plain)
-    entries: dict[str, Any] = {
-        "__metadata__": {"format": FORMAT, "version": str(VERSION), "header": text, "sha256": digest}
-    }
-    order = sorted(plain, key=lambda name: (-plain[name].itemsize, name))  # wide ones first: all lie aligned
+        raise _FaultError(f"the tree cannot be written as JSON: {error}") from None
+    digest = _digest(str(VERSION), text, arrays)
+    entries: Tree = {"__metadata__": {"format": FORMAT, "version": str(VERSION), "tree": text, "sha256": digest}}
+    order = sorted(arrays, key=lambda name: (-arrays[name].itemsize, name))  # wide ones first: all lie aligned
     end = 0
     for name in order:
-        array = plain[name]
-        begin, end = end, end + array.nbytes
-        entries[name] = {
-            "dtype": _CODES[array.dtype.str],
-            "shape": list(array.shape),
-            "data_offsets": [begin, end],
-        }
+        a = arrays[name]
+        begin, end = end, end + a.nbytes
+        entries[name] = {"dtype": _CODES[a.dtype.str], "shape": list(a.shape), "data_offsets": [begin, end]}
     front = _dump(entries, sort_keys=False).encode()
     front += b" " * (-len(front) % 8)
     if len(front) > _LONGEST:
-        raise FileError(
-            f"cannot write {shown}: its header takes {len(front):,} bytes, at most {_LONGEST:,} can be read again; "
-            "move numbers from the header into arrays"
+        raise _FaultError(
+            f"all but its arrays takes {len(front):,} bytes, at most {_LONGEST:,} can be read again; "
+            "move numbers into arrays"
         )
-    return [len(front).to_bytes(8, "little"), front, *(_bytes(plain[name]) for name in order)]
+    return [len(front).to_bytes(8, "little"), front, *(_bytes(arrays[name]) for name in order)]
 
 
-def _as_little_endian(shown: str, name: Any, array: Any) -> NDArray[Any]:
+def _flatten(value: Any, place: tuple[Any, ...], arrays: dict[str, Array]) -> Any:
+    """What JSON can hold, with a mark for every array, which is put aside under the path to it."""
+    if len(place) >= _DEEPEST and isinstance(value, (dict, list)):
+        raise _FaultError(f"{_named(place[:3])}... is nested more than {_DEEPEST} deep; flatten it")
+    if isinstance(value, dict):
+        for key in value:
+            if not isinstance(key, str) or not _is_unicode(key):
+                raise _FaultError(f"{_named(place)} has the key {shorten(key)}; use plain strings as keys")
+        return {_escaped(key): _flatten(item, (*place, key), arrays) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_flatten(item, (*place, k), arrays) for k, item in enumerate(value)]
+    if isinstance(value, np.ndarray):
+        name = ".".join(map(str, place))
+        while name in arrays or name == "__metadata__":  # a key with a dot in it
+            name += "'"
+        arrays[name] = _as_little_endian(value, place)
+        return {"$array": name}
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"$float": repr(float(value))}
+    if isinstance(value, str) and not _is_unicode(value):
+        raise _FaultError(
+            f"{_named(place)} is {shorten(value)}, which is not valid Unicode; replace the lone surrogates"
+        )
+    if value is not None and not isinstance(value, (str, int, float)):
+        kinds = "dict, list, str, int, float, bool, None or an array"
+        raise _FaultError(f"{_named(place)} is of type {type(value).__name__}; use {kinds}")
+    return value
+
+
+def _as_little_endian(array: Array, place: tuple[Any, ...]) -> Array:
     """The array as it will lie in the file."""
-    if not isinstance(name, str) or name == "__metadata__" or _fault(name):
-        raise FileError(f"cannot write {shown}: {name!r} cannot be the name of an array; choose a plain string")
-    if not isinstance(array, np.ndarray) or isinstance(array, np.ma.MaskedArray):
-        raise FileError(f"cannot write {shown}: array {name!r} must be a plain numpy array, got {type(array).__name__}")
+    if isinstance(array, np.ma.MaskedArray):
+        raise _FaultError(f"{_named(place)} must be a plain numpy array, got {type(array).__name__}")
     dtype = array.dtype.newbyteorder("<")
     if dtype.str not in _CODES:
-        raise FileError(f"cannot write {shown}: array {name!r} has dtype {array.dtype}, expected one of {_KNOWN}")
-    plain: NDArray[Any] = np.asarray(array, dtype=dtype, order="C")
+        raise _FaultError(f"{_named(place)} has dtype {array.dtype}, expected one of {_KNOWN}")
+    plain: Array = np.asarray(array, dtype=dtype, order="C")
     if not _has_clean_bools(plain):
-        raise FileError(f"cannot write {shown}: array {name!r} is bool but holds bytes other than 0 and 1")
+        raise _FaultError(f"{_named(place)} is bool but holds bytes other than 0 and 1")
     return plain
 
 
-def _replace(target: str, shown: str, chunks: list[Any]) -> None:
-    """Put the chunks in the place of the target, which is never seen half written."""
-    mode = _mode_to_keep(target, shown)
-    folder = os.path.dirname(target)
-    temporary = os.path.join(folder, f".{secrets.token_hex(8)}.tmp")  # short: fits wherever the target's name does
-    try:
-        with open(temporary, "xb", opener=None if mode is None else _open_private) as file:
-            if mode is not None:
-                with suppress(OSError):  # some file systems know no permissions
-                    os.chmod(temporary, mode)
-            for chunk in chunks:
-                file.write(chunk)
-            file.flush()
-            os.fsync(file.fileno())  # or a power cut could leave the new name on old bytes
-        os.replace(temporary, target)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(temporary)
-        raise
-    with suppress(OSError):  # not every system can do that to a directory
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+def _named(place: tuple[Any, ...]) -> str:
+    return "tree" + "".join(f"[{shorten(key)}]" for key in place)
 
 
-def _mode_to_keep(target: str, shown: str) -> int | None:
-    """The permissions of the file that will be replaced; None if there is none."""
-    try:
-        status = os.stat(target)
-    except FileNotFoundError:
-        return None
-    if stat.S_ISDIR(status.st_mode):
-        raise IsADirectoryError(errno.EISDIR, "is a directory")
-    if not stat.S_ISREG(status.st_mode):  # replacing /dev/null would be a bad surprise
-        raise FileError(f"cannot write {shown}: it is a device or a pipe; name a file")
-    if not os.access(target, os.W_OK):  # replacing needs no right to the file itself, but its owner meant it
-        raise PermissionError(errno.EACCES, "is write-protected")
-    return stat.S_IMODE(status.st_mode)
-
-
-def _open_private(path: str, flags: int) -> int:
-    """Nobody else may look in until the permissions are set."""
-    return os.open(path, flags, 0o600)
+def _escaped(key: str) -> str:
+    return f"${key}" if key.startswith("$") else key
 
 
 # Reading
@@ -273,111 +191,121 @@ def _open_without_waiting(path: str, flags: int) -> int:
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
-def _unpack(file: BufferedReader, shown: str) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Header and arrays of an open file."""
+def _content(file: BufferedReader, shown: str) -> bytes:
+    """All bytes of a file whose size can be believed and fits."""
     status = os.fstat(file.fileno())
     size = status.st_size
     if not stat.S_ISREG(status.st_mode):
         raise FileError(f"cannot read {shown}: it is a device or a pipe; name a file")
     if size == 0:
         raise FileError(f"{shown} is empty; {_REPAIR}")
-    n = int.from_bytes(file.read(8), "little")
+    first = file.read(8)
+    n = int.from_bytes(first, "little")
     if n > min(size - 8, _LONGEST):
         raise FileError(f"{shown} {_FOREIGN}")
-    check_fits(size + _GROWTH * n, f"reading {shown}", "free some memory or read it on a larger machine")
+    # the bytes, the arrays made of them, and what JSON becomes
+    check_fits(2 * size + _GROWTH * n, f"reading {shown}", "free some memory or read it on a larger machine")
+    return first + file.read(size - 8)
 
+
+def _unpack(content: bytes, shown: str) -> Tree:
+    """The tree in the bytes of a file."""
+    n = int.from_bytes(content[:8], "little")
     try:
-        entries = _parse(file.read(n).decode())
+        front = _parse(content[8 : 8 + n].decode())
     except (ValueError, RecursionError):
-        raise FileError(f"{shown} {_FOREIGN}") from None
-    if not isinstance(entries, dict):
+        front = None
+    if not isinstance(front, dict):
         raise FileError(f"{shown} {_FOREIGN}")
-    version, text, checksum = _metadata(shown, entries.pop("__metadata__", None))
-
-    arrays: dict[str, NDArray[Any]] = {}
-    for name, dtype, shape in _layout(shown, entries, size - 8 - n):
-        try:
-            arrays[name] = np.empty(shape, dtype)
-        except ValueError:  # no elements, yet too many of them for numpy
-            raise FileError(f"{shown} is damaged: array {shorten(name)} has an impossible shape; {_REPAIR}") from None
-        if file.readinto(_bytes(arrays[name])) != arrays[name].nbytes:
-            raise FileError(f"{shown} is damaged: it became shorter while it was read; {_REPAIR}")
+    version, text, checksum = _metadata(shown, front.get("__metadata__"))
+    arrays = _arrays(content)
     if _digest(version, text, arrays) != checksum:
-        raise FileError(f"{shown} is damaged: its checksum does not match; {_REPAIR}")
+        raise _FaultError("its checksum does not match")
     for name, array in arrays.items():
         if not _has_clean_bools(array):
-            raise FileError(f"{shown} is damaged: bool array {shorten(name)} holds more than 0 and 1; {_REPAIR}")
-
-    header = _header(shown, text)
-    return header, {
-        name: arrays[name].astype(arrays[name].dtype.newbyteorder("="), copy=False) for name in sorted(arrays)
-    }
+            raise _FaultError(f"bool array {shorten(name)} holds more than 0 and 1")
+    native = {name: array.astype(array.dtype.newbyteorder("="), copy=False) for name, array in arrays.items()}
+    try:
+        flat = _parse(text)
+    except (ValueError, RecursionError):
+        raise _FaultError("its tree is not valid JSON") from None
+    if not isinstance(flat, dict):
+        raise _FaultError("its tree is not a dictionary")
+    if int(version) == 1:
+        return _upgraded(flat, native)
+    tree: Tree = _unflatten(flat, (), native)
+    if native:
+        raise _FaultError(f"array {shorten(min(native))} belongs nowhere")
+    return tree
 
 
 def _metadata(shown: str, metadata: Any) -> tuple[str, str, str]:
-    """Version, header and checksum, if the file is one of ours that we can read."""
+    """Version, tree and checksum, if the file is one of ours that we can read."""
     if not isinstance(metadata, dict) or metadata.get("format") != FORMAT:
         raise FileError(f"{shown} is a safetensors file, but not a .mesh file; name a file that meshnn saved")
     version = metadata.get("version")
     if not isinstance(version, str) or not re.fullmatch("[1-9][0-9]{0,8}", version):
-        raise FileError(f"{shown} is damaged: its version is {shorten(version)}, not a number; {_REPAIR}")
+        raise _FaultError(f"its version is {shorten(version)}, not a number")
     if int(version) > VERSION:
         raise FileError(
             f"{shown} was written by a newer meshnn (file format {version}, this one reads up to {VERSION}); "
             "upgrade meshnn"
         )
-    text, checksum = metadata.get("header"), metadata.get("sha256")
-    for key, value in (("header", text), ("checksum", checksum)):
+    text, checksum = metadata.get("header" if version == "1" else "tree"), metadata.get("sha256")
+    for key, value in (("tree", text), ("checksum", checksum)):
         if not isinstance(value, str):
-            raise FileError(f"{shown} is damaged: it has no {key}; {_REPAIR}")
+            raise _FaultError(f"it has no {key}")
     return version, str(text), str(checksum)
 
 
-def _layout(shown: str, entries: dict[str, Any], room: int) -> list[tuple[str, np.dtype[Any], tuple[int, ...]]]:
-    """Name, dtype and shape of every array in the order of their bytes, which fill the room exactly."""
-    found = []
-    for name, entry in entries.items():
-        match entry:
-            case {"dtype": str(code), "shape": [*shape], "data_offsets": [begin, end]} if len(entry) == 3:
-                if code not in _DTYPES:
-                    raise FileError(
-                        f"{shown}: array {shorten(name)} has dtype {shorten(code)}, expected one of {_KNOWN}"
-                    )
-                dtype = np.dtype(_DTYPES[code])
-                sizes = [*shape, begin, end]
-                # the bounds come first: a product of long integers could take hours
-                if (
-                    not _fault(name)
-                    and len(shape) <= 64
-                    and all(type(size) is int and 0 <= size < 2**63 for size in sizes)
-                    and math.prod(shape) * dtype.itemsize == end - begin
-                ):
-                    found.append((begin, end, name, dtype, tuple(shape)))
-                    continue
-        raise FileError(f"{shown} is damaged: its entry for array {shorten(name)} makes no sense; {_REPAIR}")
+def _arrays(content: bytes) -> dict[str, Array]:
+    from safetensors import SafetensorError, deserialize
 
-    found.sort(key=lambda item: item[:3])
-    at = 0
-    for begin, end, name, _, _ in found:
-        if begin != at:
-            raise FileError(f"{shown} is damaged: array {shorten(name)} is not where it should be; {_REPAIR}")
-        at = end
-    if at != room:
-        raise FileError(f"{shown} is damaged: it holds {room:,} bytes of arrays, expected {at:,}; {_REPAIR}")
-    return [(name, dtype, shape) for _, _, name, dtype, shape in found]
-
-
-def _header(shown: str, text: str) -> dict[str, Any]:
-    """The header from its JSON."""
     try:
-        header = _parse(text)
-    except (ValueError, RecursionError):
-        raise FileError(f"{shown} is damaged: its header is not valid JSON; {_REPAIR}") from None
-    if not isinstance(header, dict):
-        raise FileError(f"{shown} is damaged: its header is not a dictionary; {_REPAIR}")
-    if fault := _fault(header):
-        raise FileError(f"{shown} is damaged: header{fault}")
-    return header
+        entries = deserialize(content)
+    except SafetensorError as error:
+        raise _FaultError(" ".join(str(error).split())[:200]) from None
+    found: dict[str, Array] = {}
+    for name, entry in entries:
+        if entry["dtype"] not in _DTYPES:
+            raise _FaultError(f"array {shorten(name)} has dtype {entry['dtype']}, expected one of {_KNOWN}")
+        try:
+            found[name] = np.ndarray(entry["shape"], _DTYPES[entry["dtype"]], buffer=entry["data"])
+        except (ValueError, OverflowError):  # no elements, yet too many of them for numpy
+            raise _FaultError(f"array {shorten(name)} has an impossible shape") from None
+    return found
+
+
+def _unflatten(value: Any, place: tuple[Any, ...], arrays: dict[str, Array]) -> Any:
+    """The inverse of `_flatten`; arrays are taken out of those there are."""
+    if len(place) >= _DEEPEST and isinstance(value, (dict, list)):
+        raise _FaultError(f"it is nested more than {_DEEPEST} deep")
+    if isinstance(value, list):
+        return [_unflatten(item, (*place, k), arrays) for k, item in enumerate(value)]
+    if not isinstance(value, dict):
+        if isinstance(value, str) and not _is_unicode(value):
+            raise _FaultError(f"{_named(place)} is not valid Unicode")
+        return value
+    match value:
+        case {"$array": str(name)} if len(value) == 1 and name in arrays:
+            return arrays.pop(name)
+        case {"$float": "nan" | "inf" | "-inf" as number} if len(value) == 1:
+            return float(number)
+    found = {}
+    for key, item in value.items():
+        if not _is_unicode(key) or (key.startswith("$") and not key.startswith("$$")):
+            raise _FaultError(f"{_named(place)} has the key {shorten(key)}")
+        found[key[1:] if key.startswith("$") else key] = _unflatten(item, (*place, key), arrays)
+    return found
+
+
+def _upgraded(header: Tree, arrays: dict[str, Array]) -> Tree:
+    try:
+        tree = tree_of_version_1(header, arrays)
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise _FaultError(f"it is no file of version 1 ({type(error).__name__}: {shorten(str(error))})") from None
+    _flatten(tree, (), {})  # what could not be written now is not believed either
+    return tree
 
 
 # Both
@@ -390,7 +318,7 @@ def _dump(value: Any, sort_keys: bool = True) -> str:
 
 def _parse(text: str) -> Any:
     """The value of a JSON text; a key that comes twice is refused, as readers disagree on which one counts."""
-    return json.loads(text, object_pairs_hook=_without_doubles)
+    return json.loads(text, object_pairs_hook=_without_doubles, parse_constant=_refuse)
 
 
 def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -400,44 +328,33 @@ def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _fault(value: Any, depth: int = 0) -> str:
-    """What would not come back from JSON as it was, and where; empty if all does."""
-    if isinstance(value, (dict, list)):
-        if depth == _DEEPEST:
-            return f" is nested more than {_DEEPEST} deep; flatten it"
-        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
-            if isinstance(value, dict) and (not isinstance(key, str) or _fault(key)):
-                return f" has the key {shorten(key)}; use plain strings as keys"
-            if fault := _fault(item, depth + 1):
-                return f"[{shorten(key)}]{fault}"
-    elif isinstance(value, str):
-        try:
-            value.encode()
-        except UnicodeEncodeError:
-            return f" is {shorten(value)}, which is not valid Unicode; replace the lone surrogates"
-    elif isinstance(value, float):
-        if not math.isfinite(value):
-            return f" is {float(value)!r}, which JSON cannot hold; write it as a string or into an array"
-    elif value is not None and not isinstance(value, int):
-        return f" is of type {type(value).__name__}; use dict, list, str, int, float, bool or None"
-    return ""
+def _refuse(constant: str) -> Any:
+    raise ValueError(f"{constant} is no JSON")
 
 
-def _digest(version: str, header: str, arrays: dict[str, NDArray[Any]]) -> str:
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _digest(version: str, tree: str, arrays: dict[str, Array]) -> str:
     """The checksum: a JSON list of all but the numbers, then the numbers, arrays sorted by name."""
     names = sorted(arrays)
-    front = [version, header, [[name, arrays[name].dtype.str, list(arrays[name].shape)] for name in names]]
+    front = [version, tree, [[name, arrays[name].dtype.str, list(arrays[name].shape)] for name in names]]
     digest = hashlib.sha256(_dump(front).encode())
     for name in names:
         digest.update(_bytes(arrays[name]))
     return digest.hexdigest()
 
 
-def _bytes(array: NDArray[Any]) -> memoryview:
+def _bytes(array: Array) -> memoryview:
     """The memory of a contiguous array."""
     return array.reshape(-1).view(np.uint8).data
 
 
-def _has_clean_bools(array: NDArray[Any]) -> bool:
+def _has_clean_bools(array: Array) -> bool:
     """Whether every bool is 0 or 1: compiled code is free to do anything with another byte."""
     return array.dtype.kind != "b" or bool(array.view(np.uint8).max(initial=0) < 2)

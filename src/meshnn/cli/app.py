@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import sys
 import traceback
@@ -21,6 +20,7 @@ from meshnn.cli.predict import predict
 from meshnn.cli.reproduce import reproduce
 from meshnn.cli.verify import verify
 from meshnn.errors import MeshError
+from meshnn.files import reason
 
 __all__ = ["app", "main"]
 
@@ -71,18 +71,10 @@ def main(arguments: list[str] | None = None) -> NoReturn:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except OSError as error:
-        what = f"{error.filename}: {error.strerror}" if error.filename else error.strerror or str(error)
-        _refuse(f"{what}{_ADVICE.get(error.errno or 0, '')}", error)
+        what = f"{error.filename}: {reason(error)}" if error.filename else reason(error)
+        _refuse(what, error)
     except (MeshError, ImportError) as error:
         _refuse(str(error), error)
-
-
-#: What to do about errors of the system, by their number.
-_ADVICE = {
-    errno.ENOSPC: "; free some space or write to another place",
-    errno.EACCES: "; choose another place, or change who may read and write there",
-    errno.EROFS: "; choose another place",
-}
 
 
 def _refuse(text: str, error: BaseException, code: int = 2) -> NoReturn:

@@ -27,10 +27,10 @@ def info(
       meshnn info iris.mesh
     """
     from meshnn import storage
-    from meshnn.loading import thaw
+    from meshnn.loading import from_tree
 
-    header, arrays = storage.read(model)
-    facts = _facts(model, header, thaw(model, header, arrays))
+    tree = storage.read(model)
+    facts = _facts(model, tree, from_tree(model, tree))
     if as_json:
         print_json(facts)
         return

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import codecs
 import csv
-import errno
 import gzip
 import io
 import itertools
 import os
 import re
-import secrets
 import stat
 import zlib
 from collections.abc import Collection, Mapping
@@ -22,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshnn.errors import DataError
+from meshnn.files import replacing
 from meshnn.memory import check_fits
 
 __all__ = ["Loaded", "read_table", "shown", "source", "write_predictions"]
@@ -377,44 +376,10 @@ def write_predictions(
         text = io.StringIO()
         _write_rows(text, names, arrays, ",")
         return text.getvalue()
-    file = Path(os.path.realpath(path))  # behind a link: the link stays
-    name = shown(str(path), most=4096)
-    ending = _ending(file, name, "writes")
-    try:
-        _replace(file, name, ending, names, arrays)
-    except OSError as error:
-        advice = {
-            errno.ENOSPC: "free some space or write elsewhere",
-            errno.EACCES: "ask for the right to write there or write elsewhere",
-            errno.ENOENT: "create its directory first",
-        }
-        raise DataError(
-            f"cannot write {name}: {error.strerror or error}; {advice.get(error.errno or 0, 'write elsewhere')}"
-        ) from None
+    ending = _ending(Path(os.path.realpath(path)), shown(str(path), most=4096), "writes")
+    with replacing(path) as stream:
+        _write_file(stream, ending, names, arrays)
     return None
-
-
-def _replace(file: Path, name: str, ending: str, names: list[str], arrays: list[NDArray[Any]]) -> None:
-    """Write a new file beside the old one, then let it take its name."""
-    if file.is_dir():
-        raise DataError(f"cannot write {name}: it is a directory; name a file in it")
-    if file.exists() and not file.is_file():  # replacing would remove the device
-        raise DataError(
-            f"cannot write {name}: it is a pipe or a device, expected a file; leave it out for plain output"
-        )
-    if file.exists() and not os.access(file, os.W_OK):  # replacing would get past the protection
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-    fresh = file.parent / f".meshnn-{secrets.token_hex(6)}.tmp"
-    handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            _write_file(stream, ending, names, arrays)
-            stream.flush()
-            os.fsync(stream.fileno())  # some disks say only now that they are full
-        os.replace(fresh, file)
-    except BaseException:  # also when interrupted: nothing half-written stays behind
-        fresh.unlink(missing_ok=True)
-        raise
 
 
 def _write_file(stream: IO[bytes], ending: str, names: list[str], arrays: list[NDArray[Any]]) -> None:

@@ -17,20 +17,22 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from meshnn import storage
 from meshnn.arguments import real_number, switch, whole_number
-from meshnn.errors import DataError, MeshError
+from meshnn.errors import DataError, MeshError, TrainingInterrupted
 from meshnn.estimators._scaling import Scaling
 from meshnn.losses import loss_named
 from meshnn.mesh import Mesh
+from meshnn.storage import Tree
 from meshnn.topology import Topology
 from meshnn.training import History, HistoryRow, Settings, Trainer
 from meshnn.training.api import as_samples
 from meshnn.training.checkpoint import Checkpoint, fingerprint
-from meshnn.training.first_order import FirstOrder
 from meshnn.training.reporting import reporter
-from meshnn.training.settings import FULL_UP_TO, choose_solver
-from meshnn.training.solver import Samples, State
-from meshnn.training.structure import as_policies, first_topology
+from meshnn.training.settings import FULL_UP_TO
+from meshnn.training.solver import Samples
+from meshnn.training.solvers import SOLVERS, Choice, choose_solver, streaming_solver
+from meshnn.training.structure.runtime import as_policies, first_topology, with_penalties
 
 __all__ = ["BaseMesh"]
 
@@ -40,8 +42,10 @@ SMALL = 100_000
 
 
 def _streams(estimator: Any) -> bool:
-    if estimator.solver == "lm":
-        raise AttributeError('partial_fit needs solver="adam", "sgd" or "auto": lm looks at all samples at once')
+    for kind in SOLVERS:
+        if kind.name == estimator.solver and not kind.streams:
+            able = ", ".join(f'"{other.name}"' for other in SOLVERS if other.streams)
+            raise AttributeError(f'partial_fit needs solver={able} or "auto": {kind.name} looks at all samples at once')
     return True
 
 
@@ -50,7 +54,7 @@ class BaseMesh(BaseEstimator):  # type: ignore[misc]
 
     _loss: str
     _kind: str
-    _solver_state: State | None  # what partial_fit remembers
+    _solver_state: Tree | None  # what partial_fit remembers
     _stream_seed: int
     encoder_: Any  # of a model that `meshnn fit` made of a table
     _built: dict[str, Any]
@@ -142,12 +146,17 @@ class BaseMesh(BaseEstimator):  # type: ignore[misc]
         -------
         self
         """
-        with self._as_it_was_if_refused():
-            trainer, checkpoint = self._prepared(X, y, sample_weight)
-        self._run(trainer, checkpoint)
+        checkpoint = Checkpoint.of(self.checkpoint)
+        try:
+            with self._as_it_was_if_refused():
+                trainer = self._prepared(X, y, sample_weight, checkpoint)
+            self._run(trainer, checkpoint)
+        finally:
+            if checkpoint is not None:
+                checkpoint.end()
         return self
 
-    def _prepared(self, X: Any, y: Any, sample_weight: Any) -> tuple[Trainer, Checkpoint | None]:
+    def _prepared(self, X: Any, y: Any, sample_weight: Any, checkpoint: Checkpoint | None) -> Trainer:
         """All that comes before the first epoch."""
         settings = self._settings()
         _as_callbacks(self.callbacks), whole_number("verbose", self.verbose, least=0)
@@ -156,7 +165,6 @@ class BaseMesh(BaseEstimator):  # type: ignore[misc]
         targets, weight, n_outputs = self._targets(y, weight, first=not again)
         _check_weights(weight)
         seed = _seed(self.random_state)
-        checkpoint = Checkpoint.of(self.checkpoint)
         run = None
         if checkpoint is not None:
             start = self.mesh_.weights if again else None
@@ -165,7 +173,8 @@ class BaseMesh(BaseEstimator):  # type: ignore[misc]
                 run["weights"] = self._under_way  # an interrupted run goes on, whatever weights it has got to
             self._under_way = run["weights"]
             seeded = isinstance(self.random_state, (int, np.integer))  # a generator has moved on since
-            resumed = checkpoint.begin(run, seed if seeded else None)
+            defaults = fingerprint(type(self)()._run_parameters(), {})
+            resumed = checkpoint.begin(run, seed if seeded else None, defaults)
             if resumed is not None:
                 seed = resumed.seed
         seeds = np.random.SeedSequence(seed).generate_state(3)
@@ -174,20 +183,21 @@ class BaseMesh(BaseEstimator):  # type: ignore[misc]
             kept, held_out = self._split(targets, int(seeds[0]))
             if weight is not None and not (weight[kept].any() and weight[held_out].any()):
                 raise DataError("early_stopping needs samples with a weight on both sides; set early_stopping=False")
+        choice = None  # of a net there is already, the trainer decides
         if not again:
             rows = slice(None) if held_out is None else kept
             self._scaling = Scaling.learn(X[rows], targets[rows], None if weight is None else weight[rows],
                                           switch("standardize", self.standardize), loss_named(self._loss))  # fmt: skip
-            self.mesh_ = self._build(X.shape[1], n_outputs, len(X[rows]), settings, int(seeds[1]))
+            self.mesh_, choice = self._build(X.shape[1], n_outputs, len(X[rows]), settings, int(seeds[1]))
         self._check_same_net(X.shape[1], n_outputs)
         self._check_same_parameters()
-        trainer = self._trainer(X, targets, weight, held_out, settings, int(seeds[2]))
+        trainer = self._trainer(X, targets, weight, held_out, settings, int(seeds[2]), choice)
         self._stream_seed, self._solver_state = int(seeds[2]), None  # where partial_fit would go on
         if checkpoint is not None and run is not None:
             if resumed is not None:
                 checkpoint.restore(resumed, trainer.restore)
-            checkpoint.watch(lambda: self._frozen(trainer, seed, run))
-        return trainer, checkpoint
+            checkpoint.watch(lambda: self._tree(trainer, seed, run))
+        return trainer
 
     @contextmanager
     def _as_it_was_if_refused(self) -> Iterator[None]:
@@ -202,13 +212,16 @@ class BaseMesh(BaseEstimator):  # type: ignore[misc]
 
     def _settings(self) -> Settings:
         names = Settings.__dataclass_fields__.keys() & self.get_params(deep=False).keys()
-        return Settings(**{name: getattr(self, name) for name in names})
+        given = Settings(**{name: getattr(self, name) for name in names})
+        return with_penalties(given, as_policies(self.structure))
 
     def _checked(self, X: Any, y: Any, sample_weight: Any, reset: bool) -> tuple[Array, Array, Array | None]:
         raise NotImplementedError
 
-    def _build(self, n_inputs: int, n_outputs: int, n_samples: int | None, settings: Settings, seed: int) -> Mesh:
-        """A new net for so many samples; None is for a stream of them."""
+    def _build(
+        self, n_inputs: int, n_outputs: int, n_samples: int | None, settings: Settings, seed: int
+    ) -> tuple[Mesh, Choice]:
+        """A new net for so many samples and the solver for it; None is for a stream of them."""
         if self.topology is None:
             topology = Topology.mesh(n_inputs, whole_number("hidden", self.hidden, least=0), n_outputs)
         elif isinstance(self.topology, Topology):
@@ -234,10 +247,11 @@ class BaseMesh(BaseEstimator):  # type: ignore[misc]
         columns = loss_named(self._loss).columns(n_outputs)
         # second-order steps need the accuracy of float64; the others are twice as fast without it, if that counts
         small = n_samples is not None and n_samples <= FULL_UP_TO and topology.n_edges * n_samples <= SMALL
-        if small or choose_solver(settings, live, n_samples or 0, columns).solver == "lm":
+        choice = choose_solver(settings, live, n_samples or 0, columns)
+        if small or choice.kind.wants_float64:
             wide = (topology, mesh.ticks, self.activation, self.output_activation)
             mesh = Mesh(*wide, weights=mesh.draw_weights(seed), dtype="float64")
-        return mesh
+        return mesh, choice
 
     def _needs(self, n_outputs: int) -> str:
         return f"{n_outputs} outputs"
@@ -273,16 +287,17 @@ class BaseMesh(BaseEstimator):  # type: ignore[misc]
         return as_samples(self.mesh_, inputs, outputs, self._loss, weight)
 
     def _trainer(
-        self, X: Array, targets: Array, weight: Array | None, held_out: Array | None, settings: Settings, seed: int
-    ) -> Trainer:
+        self, X: Array, targets: Array, weight: Array | None, held_out: Array | None, settings: Settings, seed: int,
+        choice: Choice | None,
+    ) -> Trainer:  # fmt: skip
         if held_out is None:
-            return Trainer(self.mesh_, self._samples(X, targets, weight), settings, None, seed, self.structure)
+            return Trainer(self.mesh_, self._samples(X, targets, weight), settings, None, seed, self.structure, choice)
         keep = np.ones(len(X), np.bool_)
         keep[held_out] = False
         parts = [
             self._samples(X[rows], targets[rows], None if weight is None else weight[rows]) for rows in (keep, ~keep)
         ]
-        return Trainer(self.mesh_, parts[0], settings, parts[1], seed, self.structure)
+        return Trainer(self.mesh_, parts[0], settings, parts[1], seed, self.structure, choice)
 
     def _run(self, trainer: Trainer, checkpoint: Checkpoint | None) -> None:
         """Ask for all rows, and hand them to whoever wants to see them."""
@@ -304,13 +319,15 @@ class BaseMesh(BaseEstimator):  # type: ignore[misc]
             self.__dict__.pop("_under_way", None)
         except KeyboardInterrupt:
             trainer.stop("interrupted", to_go_on=True)
-            resume = ""
+            resume, path = "", None
             if checkpoint is not None:
                 checkpoint.save()
-                resume = f"; fit again with checkpoint={str(checkpoint.path)!r} to go on"
+                if checkpoint.exists:
+                    path = checkpoint.path
+                    resume = f"; fit again with checkpoint={str(path)!r} to go on"
             epoch = trainer.history[-1].epoch if len(trainer.history) else 0
             message = f"training was interrupted after epoch {epoch}: the best weights so far are kept{resume}"
-            warnings.warn(message, UserWarning, stacklevel=3)
+            warnings.warn(TrainingInterrupted(message, epoch, path), stacklevel=3)
         except BaseException:
             trainer.stop("stopped by an error", to_go_on=True)  # whoever catches it has the best weights so far
             raise
@@ -333,11 +350,12 @@ class BaseMesh(BaseEstimator):  # type: ignore[misc]
             named["topology"] = "a callable"  # what it returned is compared later
         return named | {"estimator": self._kind}
 
-    def _frozen(self, trainer: Trainer, seed: int, run: dict[str, str]) -> Any:
-        from meshnn.estimators._storage import freeze
+    def _tree(self, trainer: Trainer, seed: int, run: dict[str, str]) -> Tree:
+        """A checkpoint: the model with the best weights so far, and all that is needed to go on."""
+        from meshnn.estimators._storage import to_tree
 
         self._take_stock(trainer)
-        return freeze(self, trainer, seed, run)
+        return to_tree(self, trainer.best_weights) | {"training": {"seed": seed, "run": run, "state": trainer.state()}}
 
     # -- streams -------------------------------------------------------------------------------------------------
 
@@ -348,27 +366,27 @@ class BaseMesh(BaseEstimator):  # type: ignore[misc]
         X, y, weight = self._checked(X, y, sample_weight, reset=first)
         targets, weight, n_outputs = self._targets(y, weight, first=False)
         _check_weights(weight)
-        solver = "sgd" if settings.solver == "sgd" else "adam"
-        settings = replace(settings, solver=solver, schedule="constant", max_epochs=1)
+        kind = streaming_solver(settings.solver)
+        settings = replace(settings, solver=kind.name, schedule="constant", max_epochs=1)
         if first:
             seeds = np.random.SeedSequence(_seed(self.random_state)).generate_state(2)
             self._scaling = Scaling.learn(
                 X, targets, weight, switch("standardize", self.standardize), loss_named(self._loss)
             )
-            self.mesh_ = self._build(X.shape[1], n_outputs, None, settings, int(seeds[0]))
+            self.mesh_, _ = self._build(X.shape[1], n_outputs, None, settings, int(seeds[0]))
             self._stream_seed, self._solver_state = int(seeds[1]), None
             self.history_, self.n_iter_, self.best_restart_ = History(), 0, 0
         self._check_same_net(X.shape[1], n_outputs)
         self._check_same_parameters()
         rng = np.random.default_rng(self._stream_seed)
-        stream = FirstOrder(self.mesh_, self._samples(X, targets, weight), settings, solver, rng)
-        if self._solver_state is not None and self.solver_ == solver:  # another one's moments mean something else
-            stream.take_over(self._solver_state)
-        self.solver_, self.solver_reason_ = solver, "partial_fit takes first-order steps"
+        stream = kind(self.mesh_, self._samples(X, targets, weight), settings, rng)
+        if self._solver_state is not None and self.solver_ == kind.name:  # another one's memory means something else
+            stream.restore(self._solver_state, stream=True)
+        self.solver_, self.solver_reason_ = kind.name, "partial_fit takes first-order steps"
         began = time.perf_counter()
         before = self.history_[-1].seconds if len(self.history_) else 0.0
         progress = stream.advance(1)
-        self._solver_state = stream.memory()
+        self._solver_state = stream.state(stream=True)
         self.l2_ = stream.l2
         self.n_iter_ += 1
         self.history_.append(
@@ -416,10 +434,10 @@ class BaseMesh(BaseEstimator):  # type: ignore[misc]
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the fitted estimator to a `.mesh` file; `meshnn.load` reads it."""
-        from meshnn.estimators._storage import save
+        from meshnn.estimators._storage import to_tree
 
         check_is_fitted(self, "mesh_")
-        save(self, path)
+        storage.write(path, to_tree(self))
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "mesh_")

@@ -1,34 +1,28 @@
-"""Estimators as headers and arrays, and back: everything by name, nothing that could run."""
+"""Estimators as trees, and back: everything by name, nothing that could run."""
 
 from __future__ import annotations
 
 import math
 import platform
 import re
-from os import PathLike
 from reprlib import repr as shorten
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from meshnn import storage
 from meshnn.arguments import real_number, switch, whole_number
 from meshnn.checks import check_current_weights
 from meshnn.estimators._scaling import Scaling
 from meshnn.mesh import Mesh
-from meshnn.storage import FileError
-from meshnn.training import History, Trainer
-from meshnn.training.checkpoint import Parts, under, with_training
-from meshnn.training.first_order import check_memory
-from meshnn.training.history import HistoryRow
-from meshnn.training.solver import State
-from meshnn.training.trainer import rows_from
+from meshnn.storage import FileError, Tree
+from meshnn.training import History
+from meshnn.training.solvers import solver_named
 
 if TYPE_CHECKING:
     from meshnn.estimators._base import BaseMesh
 
-__all__ = ["freeze", "save", "thaw"]
+__all__ = ["from_tree", "to_tree"]
 
 Array = NDArray[Any]
 #: Parameters that cannot be written down: a loaded estimator has them as None.
@@ -38,53 +32,36 @@ WIDEST = 1000
 _SCALING = ("x_mean", "x_scale", "y_mean", "y_scale")
 
 
-def save(estimator: BaseMesh, path: str | PathLike[str]) -> None:
-    """Write a fitted estimator."""
-    storage.write(path, *describe(estimator))
-
-
-def freeze(estimator: BaseMesh, trainer: Trainer, seed: int, run: dict[str, str]) -> Parts:
-    """A checkpoint: the model with the best weights so far, and all that is needed to go on."""
-    return with_training(describe(estimator, trainer.best_weights), trainer.state(), seed, run)
-
-
-def describe(estimator: BaseMesh, weights: Array | None = None) -> Parts:
-    """Header and arrays of a fitted estimator; with other weights than its own, if given."""
-    mesh_header, mesh_arrays = estimator.mesh_.to_parts()
+def to_tree(estimator: BaseMesh, weights: Array | None = None) -> Tree:
+    """A fitted estimator as plain values and arrays; with other weights than its own, if given."""
+    mesh = estimator.mesh_.to_tree()
     if weights is not None:
-        mesh_arrays["weights"] = weights
-    check_current_weights(mesh_arrays["weights"], estimator.mesh_.topology.n_edges)
-    memory = estimator._solver_state
-    header: dict[str, Any] = {
+        mesh["weights"] = weights
+    check_current_weights(mesh["weights"], estimator.mesh_.topology.n_edges)
+    tree: Tree = {
         "kind": estimator._kind,
         "versions": versions(),
         "parameters": {name: _plain(name, value) for name, value in estimator.get_params(deep=False).items()},
-        "mesh": mesh_header,
+        "mesh": mesh,
         "n_features": int(estimator.n_features_in_),
         "n_iter": int(estimator.n_iter_),
         "l2": float(estimator.l2_),
         "best_restart": int(estimator.best_restart_),
         "solver": [estimator.solver_, estimator.solver_reason_],
-        "notes": [row.note for row in estimator.history_],
-        "stream": {"seed": estimator._stream_seed, "memory": None if memory is None else memory.values},
+        "history": estimator.history_.to_tree(),
+        "scaling": {name: getattr(estimator._scaling, name) for name in _SCALING},
+        "stream": {"seed": estimator._stream_seed, "memory": estimator._solver_state},
     }
-    arrays = {f"mesh.{name}": array for name, array in mesh_arrays.items()}
-    for name in _SCALING:
-        arrays[f"scaling.{name}"] = getattr(estimator._scaling, name)
-    for name in HistoryRow._fields[:-1]:
-        arrays[f"history.{name}"] = np.array([getattr(row, name) for row in estimator.history_], dtype=np.float64)
-    if memory is not None:
-        arrays |= {f"stream.{name}": array for name, array in memory.arrays.items()}
     if hasattr(estimator, "feature_names_in_"):
-        header["feature_names"] = [str(name) for name in estimator.feature_names_in_]
+        tree["feature_names"] = [str(name) for name in estimator.feature_names_in_]
     if hasattr(estimator, "classes_"):
-        header["classes"] = _labels(estimator.classes_, arrays)
+        tree["classes"] = _labels(estimator.classes_)
     if hasattr(estimator, "_flat"):
-        header["flat"] = bool(estimator._flat)
+        tree["flat"] = bool(estimator._flat)
     if hasattr(estimator, "encoder_"):
-        header["table"] = estimator.encoder_.to_dict()
-        header["target"] = estimator.target_
-    return header, arrays
+        tree["table"] = estimator.encoder_.to_dict()
+        tree["target"] = estimator.target_
+    return tree
 
 
 def versions() -> dict[str, str]:
@@ -118,10 +95,9 @@ def _scalar(what: str, value: Any) -> Any:
     raise FileError(f"{what} holds {shown}, which a .mesh file cannot; use plain numbers or strings")
 
 
-def _labels(classes: Array, arrays: dict[str, Array]) -> Any:
+def _labels(classes: Array) -> Any:
     if classes.dtype.kind in "biuf":
-        arrays["classes"] = classes
-        return None
+        return classes
     if classes.dtype.kind not in "UO":
         raise FileError(f"classes_ has dtype {classes.dtype}, which a .mesh file cannot hold; use numbers or strings")
     return {"dtype": classes.dtype.str, "values": [_scalar("classes_", label) for label in classes.tolist()]}
@@ -130,47 +106,47 @@ def _labels(classes: Array, arrays: dict[str, Array]) -> Any:
 # -- back ----------------------------------------------------------------------------------------------------------
 
 
-def thaw(estimator: Any, header: dict[str, Any], arrays: dict[str, Array]) -> Any:
-    """The new estimator filled from a header and arrays that may come from anywhere; errors of any kind if it cannot.
+def from_tree(estimator: Any, tree: Tree) -> Any:
+    """The new estimator filled from a tree that may come from anywhere; errors of any kind if it cannot.
 
     Parameters are only looked at by the next `fit`, and unknown ones (of a newer version) are left out.
     """
-    mesh = Mesh.from_parts(header["mesh"], under("mesh.", arrays))
+    mesh = Mesh.from_tree(tree["mesh"])
     known = estimator.get_params(deep=False)
-    given = {name: _value(value, mesh) for name, value in header["parameters"].items() if name in known}
+    given = {name: _value(value, mesh) for name, value in tree["parameters"].items() if name in known}
     estimator.set_params(**given)
     estimator.mesh_ = mesh
     estimator._built = estimator._net()
-    estimator.n_features_in_ = whole_number("n_features", header["n_features"])
-    estimator.l2_ = real_number("l2", header["l2"], "a number of at least 0", lambda v: 0 <= v < math.inf)
-    estimator.n_iter_ = whole_number("n_iter", header["n_iter"], least=0)
-    estimator.best_restart_ = whole_number("best_restart", header["best_restart"], least=0)
-    estimator.solver_, estimator.solver_reason_ = _texts("solver", header["solver"], 2)
+    estimator.n_features_in_ = whole_number("n_features", tree["n_features"])
+    estimator.l2_ = real_number("l2", tree["l2"], "a number of at least 0", lambda v: 0 <= v < math.inf)
+    estimator.n_iter_ = whole_number("n_iter", tree["n_iter"], least=0)
+    estimator.best_restart_ = whole_number("best_restart", tree["best_restart"], least=0)
+    estimator.solver_, estimator.solver_reason_ = _texts("solver", tree["solver"], 2)
     if estimator.n_features_in_ != mesh.topology.n_inputs:
         raise FileError(f"it has {estimator.n_features_in_} features, its net {mesh.topology.n_inputs} inputs")
-    estimator.history_ = History(rows_from(_texts("notes", header["notes"]), arrays))
-    estimator._scaling = _read_scaling(estimator, arrays)
-    if "feature_names" in header:
-        names = _texts("feature_names", header["feature_names"], mesh.topology.n_inputs)
+    estimator.history_ = History.from_tree(tree["history"])
+    estimator._scaling = _read_scaling(estimator, tree["scaling"])
+    if "feature_names" in tree:
+        names = _texts("feature_names", tree["feature_names"], mesh.topology.n_inputs)
         estimator.feature_names_in_ = np.array(names, dtype=object)
     if estimator._kind == "classifier":
-        estimator.classes_ = _read_labels(header["classes"], arrays, mesh.topology.n_outputs)
+        estimator.classes_ = _read_labels(tree["classes"], mesh.topology.n_outputs)
     else:
-        estimator._flat = switch("flat", header["flat"])
+        estimator._flat = switch("flat", tree["flat"])
         if estimator._flat and mesh.topology.n_outputs != 1:
             raise FileError(f"it has one target, its net {mesh.topology.n_outputs} outputs")
-    stream = header["stream"]
-    estimator._stream_seed, estimator._solver_state = whole_number("seed", stream["seed"], least=0), None
-    if stream["memory"] is not None:
-        estimator._solver_state = check_memory(State(stream["memory"], under("stream.", arrays)), mesh)
-    if "table" in header:
-        _read_table(estimator, header)
+    seed, memory = tree["stream"]["seed"], tree["stream"]["memory"]
+    estimator._stream_seed, estimator._solver_state = whole_number("seed", seed, least=0), None
+    if memory is not None:
+        estimator._solver_state = solver_named(estimator.solver_).check_stream(memory, mesh)
+    if "table" in tree:
+        _read_table(estimator, tree)
     return estimator
 
 
-def _read_scaling(estimator: Any, arrays: dict[str, Array]) -> Scaling:
+def _read_scaling(estimator: Any, stored: Tree) -> Scaling:
     t = estimator.mesh_.topology
-    found = Scaling(*(arrays[f"scaling.{name}"] for name in _SCALING))
+    found = Scaling(*(stored[name] for name in _SCALING))
     for name in _SCALING:
         numbers = getattr(found, name)
         wanted = t.n_inputs if name.startswith("x") else t.n_outputs if estimator._kind == "regressor" else 1
@@ -180,11 +156,11 @@ def _read_scaling(estimator: Any, arrays: dict[str, Array]) -> Scaling:
     return found
 
 
-def _read_table(estimator: Any, header: dict[str, Any]) -> None:
+def _read_table(estimator: Any, tree: Tree) -> None:
     from meshnn.data.encoding import Encoder
 
-    estimator.encoder_ = Encoder.from_dict(header["table"])
-    estimator.target_ = _texts("target", [header["target"]])[0]
+    estimator.encoder_ = Encoder.from_dict(tree["table"])
+    estimator.target_ = _texts("target", [tree["target"]])[0]
     names, n_inputs = estimator.encoder_.feature_names, estimator.mesh_.topology.n_inputs
     if len(names) != n_inputs:
         raise FileError(f"its columns give {len(names)} features, its net has {n_inputs} inputs")
@@ -199,14 +175,16 @@ def _texts(what: str, values: Any, count: int | None = None) -> list[str]:
 
 
 def _value(value: Any, mesh: Mesh) -> Any:
+    if isinstance(value, np.ndarray):
+        raise FileError("a parameter is an array")
     if isinstance(value, dict):
         return mesh.topology if "topology" in value else dict(value["pairs"])
     return value
 
 
-def _read_labels(described: Any, arrays: dict[str, Array], count: int) -> Array:
-    if described is None:
-        labels = arrays["classes"]
+def _read_labels(described: Any, count: int) -> Array:
+    if isinstance(described, np.ndarray):
+        labels = described
     else:
         values = [_scalar("classes", value) for value in described["values"]]
         labels = np.empty(len(values), dtype=_text_dtype(described["dtype"], values))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import uuid
 import zipfile
 from collections.abc import Callable
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 from meshnn.data.images import DATASETS, ImageSet, cache_folder, load_images
 from meshnn.errors import MeshError
 from meshnn.experiments.experiment import Options
+from meshnn.files import replacing
 
 __all__ = ["Features", "features", "prepare_features"]
 
@@ -111,11 +111,5 @@ def _compute(name: str, data: ImageSet, options: Options, path: Path, tell: Call
         encode(weights, train), labels, encode(weights, data.test_images), data.test_labels.astype(np.int64),
         shown, reconstruct(weights, shown),
     )  # fmt: skip
-    beside = path.with_name(f".{uuid.uuid4().hex}.npz")
-    try:
-        np.savez_compressed(beside, **held._asdict())
-        os.replace(beside, path)
-    except OSError as error:
-        raise MeshError(f"cannot write {path}: {error.strerror or error}") from None
-    finally:
-        beside.unlink(missing_ok=True)
+    with replacing(path) as file:
+        np.savez_compressed(file, **held._asdict())

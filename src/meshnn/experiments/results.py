@@ -7,7 +7,6 @@ import math
 import os
 import platform
 import subprocess
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, version
@@ -16,6 +15,7 @@ from typing import Any
 
 from meshnn.errors import MeshError
 from meshnn.experiments.experiment import Experiment, Options, Record, Rows
+from meshnn.files import write_whole
 
 __all__ = ["Results", "locked", "planned_records", "read_results", "tables_of", "write_text"]
 
@@ -147,19 +147,8 @@ def finite(value: Any) -> Any:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write beside and rename; `text` is on disk when this returns."""
-    beside = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-    try:
-        with open(beside, "x", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, path)
-    except OSError as error:
-        raise MeshError(f"cannot write {path}: {error.strerror or error}; choose another --out, or make room") from None
-    finally:
-        with suppress(OSError):
-            beside.unlink(missing_ok=True)
+    """`text` is on disk when this returns, whole or not at all."""
+    write_whole(path, [text.encode()])
 
 
 def versions() -> dict[str, str | None]:

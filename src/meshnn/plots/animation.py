@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from meshnn.files import write_whole
 from meshnn.plots import style
-from meshnn.plots.save import write_bytes
 
 __all__ = ["animate_regions", "save_frames"]
 
@@ -94,7 +94,7 @@ def save_frames(pictures: Sequence[NDArray[np.uint8]], path: Path) -> list[Path]
     durations = [DURATION] * (len(frames) - 1) + [LAST]
     options: dict[str, Any] = {"append_images": frames[1:], "duration": durations, "loop": 0, "optimize": True}
     frames[0].save(content, format="GIF", save_all=True, **options)
-    write_bytes(path, content.getvalue())
+    write_whole(path, [content.getvalue()])
     film = path.with_suffix(".mp4")
     return [path, film] if _save_film(pictures, film) else [path]
 

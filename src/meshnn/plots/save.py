@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import io
 import os
-import uuid
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from meshnn.errors import MeshError
+from meshnn.files import reason, write_whole
 from meshnn.plots import style
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["check_figure_path", "save_figure", "write_bytes"]
+__all__ = ["check_figure_path", "save_figure"]
 
 #: Metadata that would change from one run to the next, by kind of file; None leaves it out.
 _UNDATED: dict[str, dict[str, None]] = {
@@ -39,7 +38,7 @@ def check_figure_path(path: str | os.PathLike[str]) -> Path:
     try:
         is_directory, has_parent = target.is_dir(), target.parent.is_dir()
     except OSError as error:
-        raise MeshError(f"cannot save a figure to {str(target)!r}: {error.strerror or error}") from error
+        raise MeshError(f"cannot save a figure to {str(target)!r}: {reason(error)}") from error
     if is_directory:
         raise MeshError(f"cannot save a figure to {str(target)!r}: it is a directory; name a file in it")
     if not has_parent:
@@ -77,22 +76,4 @@ def save_figure(figure: Figure, path: str | os.PathLike[str], dpi: float = 150) 
     content = io.BytesIO()
     with style.clean_style():
         figure.savefig(content, format=kind, dpi=dpi, metadata=_UNDATED[kind])
-    write_bytes(target, content.getvalue())
-
-
-def write_bytes(target: Path, content: bytes) -> None:
-    """Write beside the target and rename: a reader sees the old file or the new one, never half of one."""
-    beside = None
-    try:
-        real = Path(os.path.realpath(target))  # a link stays a link
-        beside = real.with_name(f".{uuid.uuid4().hex}.tmp")
-        with open(beside, "xb") as file:
-            file.write(content)
-        os.replace(beside, real)
-    except (OSError, ValueError) as error:  # ValueError: a zero byte in the name
-        reason = getattr(error, "strerror", None) or error
-        raise MeshError(f"cannot save a figure to {str(target)!r}: {reason}") from error
-    finally:
-        if beside is not None:
-            with suppress(OSError):
-                beside.unlink(missing_ok=True)
+    write_whole(target, [content.getvalue()])

@@ -86,39 +86,35 @@ class Lineage:
             found.append((step.epoch, count))
         return found
 
-    def to_parts(self) -> tuple[dict[str, Any], dict[str, IntArray]]:
-        """A header and arrays that a file can hold."""
+    def to_tree(self) -> dict[str, Any]:
+        """Plain values and arrays; those of all steps one after the other."""
         added = [step.added for step in self.steps]
         removed = [step.removed for step in self.steps]
         empty = np.empty((0, 2), np.int64)
-        header = {
+        counts = [[len(a), len(r)] for a, r in zip(added, removed, strict=True)]
+        return {
             "born": self.born,
             "epochs": [step.epoch for step in self.steps],
             "reasons": [step.reason for step in self.steps],
-        }
-        arrays = {
             "hidden": self.hidden,
             "first": self.first,
             "added": np.concatenate([empty, *added]),
             "removed": np.concatenate([empty, *removed]),
-            "counts": np.array([[len(a), len(r)] for a, r in zip(added, removed, strict=True)], np.int64).reshape(
-                -1, 2
-            ),
+            "counts": np.array(counts, np.int64).reshape(-1, 2),
         }
-        return header, arrays
 
     @classmethod
-    def from_parts(cls, header: dict[str, Any], arrays: dict[str, NDArray[Any]], topology: Topology) -> Lineage:
-        """The inverse, for parts that may come from anywhere; it must end in the topology."""
+    def from_tree(cls, tree: dict[str, Any], topology: Topology) -> Lineage:
+        """The inverse, for a tree that may come from anywhere; it must end in the topology."""
         self = cls(topology)
-        held = {name: arrays[name] for name in ("hidden", "first", "added", "removed", "counts")}
+        held = {name: tree[name] for name in ("hidden", "first", "added", "removed", "counts")}
         for name, array in held.items():
             wanted = (topology.n_hidden,) if name == "hidden" else (len(array), 2)
             if array.dtype != np.int64 or array.shape != wanted:
                 raise TopologyError(f"the lineage has {array.dtype} {array.shape} for {name}")
-        self.born = whole_number("born", header["born"], least=topology.n_hidden)
+        self.born = whole_number("born", tree["born"], least=topology.n_hidden)
         self.hidden, self.first = held["hidden"], held["first"]
-        epochs, reasons, counts = list(header["epochs"]), list(header["reasons"]), held["counts"]
+        epochs, reasons, counts = list(tree["epochs"]), list(tree["reasons"]), held["counts"]
         right = len(epochs) == len(reasons) == len(counts) and (counts >= 0).all()
         if not right or (counts.sum(axis=0) != [len(held["added"]), len(held["removed"])]).any():
             raise TopologyError("the steps of the lineage do not fit together")

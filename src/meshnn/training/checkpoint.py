@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,23 +15,20 @@ from numpy.typing import NDArray
 
 from meshnn import storage
 from meshnn.arguments import real_number, whole_number
-from meshnn.errors import MeshError
-from meshnn.storage import FileError
-from meshnn.training.solver import State
+from meshnn.errors import CheckpointWarning, MeshError
+from meshnn.files import Lock
+from meshnn.storage import FileError, Tree
 
-__all__ = ["Checkpoint", "Resumed", "fingerprint", "under", "with_training"]
+__all__ = ["Checkpoint", "Resumed", "fingerprint"]
 
 Array = NDArray[Any]
-Parts = tuple[dict[str, Any], dict[str, Array]]
-#: Names of the arrays that belong to the state of training.
-PREFIX = "training."
 
 
 class Resumed(NamedTuple):
     """What a checkpoint holds besides the model."""
 
     seed: int
-    state: State
+    state: Tree
 
 
 def fingerprint(parameters: dict[str, Any], arrays: dict[str, Array | None]) -> dict[str, str]:
@@ -43,13 +41,6 @@ def fingerprint(parameters: dict[str, Any], arrays: dict[str, Array | None]) -> 
             stamp.update(np.ascontiguousarray(array).tobytes())
         found[name] = stamp.hexdigest()
     return found
-
-
-def with_training(parts: Parts, state: State, seed: int, run: dict[str, str]) -> Parts:
-    """The parts of a model and the state of its training, as parts of one file."""
-    header, arrays = parts
-    training = {"seed": seed, "run": run, "state": state.values}
-    return header | {"training": training}, arrays | {f"{PREFIX}{name}": a for name, a in state.arrays.items()}
 
 
 class Checkpoint:
@@ -67,8 +58,10 @@ class Checkpoint:
             raise MeshError(f"checkpoint must be a path or a Checkpoint, got {type(path).__name__}")
         self.path = Path(path)
         self.seconds = real_number("seconds", seconds, "a number of at least 0", lambda s: s >= 0)
-        self._freeze: Callable[[], Parts] | None = None
+        self._tree: Callable[[], Tree] | None = None
         self._saved = time.monotonic()
+        self._written = self._warned = False
+        self._lock: Lock | None = None
 
     @classmethod
     def of(cls, value: Any) -> Checkpoint | None:
@@ -77,22 +70,25 @@ class Checkpoint:
             return None
         return cls(value.path, value.seconds) if isinstance(value, Checkpoint) else cls(value)
 
-    def begin(self, run: dict[str, str], seed: int | None) -> Resumed | None:
-        """What the same run left, if it left anything; another run's file is not overwritten."""
+    def begin(self, run: dict[str, str], seed: int | None, defaults: dict[str, str]) -> Resumed | None:
+        """What the same run left, if it left anything; another run's file is not overwritten, now or later.
+
+        What the file does not mention, since its version did not know it, had its default.
+        """
+        self._lock = Lock(self.path)
         if not os.path.lexists(self.path):
             if not self.path.absolute().parent.is_dir():
                 raise FileError(f"cannot write the checkpoint {self.path}: its directory does not exist; create it")
             return None
-        header, arrays = storage.read(self.path)
-        training = header.get("training")
+        training = storage.read(self.path).get("training")
         if training is None:
             raise FileError(f"{self.path} is a model, not a checkpoint; name another file or delete it")
         try:
-            known, state = dict(training["run"]), State(training["state"], under(PREFIX, arrays))
-            resumed = Resumed(whole_number("seed", training["seed"], least=0), state)
+            known = dict(training["run"])
+            resumed = Resumed(whole_number("seed", training["seed"], least=0), training["state"])
         except (KeyError, TypeError, ValueError) as error:
             raise self._senseless(error) from None
-        others = [name for name in sorted(run.keys() | known.keys()) if run.get(name) != known.get(name)]
+        others = [name for name in sorted(run.keys() | known.keys()) if run.get(name) != (defaults | known).get(name)]
         if seed is not None and seed != resumed.seed:
             others.append("random_state")
         if others:
@@ -102,7 +98,7 @@ class Checkpoint:
             )
         return resumed
 
-    def restore(self, resumed: Resumed, restore: Callable[[State], None]) -> None:
+    def restore(self, resumed: Resumed, restore: Callable[[Tree], None]) -> None:
         """Hand the state to a trainer."""
         try:
             restore(resumed.state)
@@ -113,25 +109,47 @@ class Checkpoint:
         what = error if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
         return FileError(f"cannot go on from the checkpoint {self.path} ({what}); delete it to start anew")
 
-    def watch(self, freeze: Callable[[], Parts]) -> None:
-        """From now on save what `freeze` returns; the first time soon, so that a place that fails does so at once."""
-        self._freeze, self._saved = freeze, -float("inf")
+    def watch(self, tree: Callable[[], Tree]) -> None:
+        """From now on save what `tree` returns; the first time soon, so that a place that fails does so at once."""
+        self._tree, self._saved = tree, -float("inf")
 
     def row(self) -> None:
-        """Save if it is time to."""
-        if time.monotonic() - self._saved >= self.seconds:
-            self.save()
+        """Save if it is time to. Where the first save fails nothing is lost yet: an error; later training goes on."""
+        if self._tree is None or time.monotonic() - self._saved < self.seconds:
+            return
+        self._saved = time.monotonic()
+        try:
+            storage.write(self.path, self._tree())
+        except FileError as error:
+            if not self._written:
+                raise
+            if not self._warned:
+                message = f"the checkpoint is not up to date: {error}. Training goes on and tries again"
+                warnings.warn(CheckpointWarning(message), stacklevel=4)
+            self._warned = True
+        else:
+            self._written = True
 
     def save(self) -> None:
-        """Save now."""
-        if self._freeze is not None:
-            storage.write(self.path, *self._freeze())
-            self._saved = time.monotonic()
+        """Save now, for the last time; a failure is a warning, since the model is there."""
+        if self._tree is None:
+            return
+        try:
+            storage.write(self.path, self._tree())
+        except FileError as error:
+            what = "holds an earlier state" if self.exists else "does not exist"
+            message = f"the end of training is not in the checkpoint, which {what}: {error}. Save the model elsewhere"
+            warnings.warn(CheckpointWarning(message), stacklevel=4)
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is a file to go on from."""
+        return self.path.is_file()
+
+    def end(self) -> None:
+        """Let other runs have the file."""
+        if self._lock is not None:
+            self._lock.release()
 
     def __repr__(self) -> str:
         return f"Checkpoint({str(self.path)!r}, seconds={self.seconds:g})"
-
-
-def under(prefix: str, arrays: dict[str, Array]) -> dict[str, Array]:
-    """Those whose name begins so, by the rest of their name."""
-    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,10 +13,13 @@ from meshnn.errors import MeshError
 from meshnn.mesh import Mesh
 from meshnn.methods import METHODS
 from meshnn.program import Optimizer, Steps
-from meshnn.training.settings import Settings
-from meshnn.training.solver import Change, Progress, Samples, State, decode, encode
+from meshnn.storage import Tree
+from meshnn.training.solver import Change, Progress, Samples, Solver, any_number
 
-__all__ = ["RETRIES", "FirstOrder", "check_memory", "penalised_edges"]
+if TYPE_CHECKING:
+    from meshnn.training.settings import Settings
+
+__all__ = ["RETRIES", "Adam", "FirstOrder", "Sgd", "penalised_edges"]
 
 #: How often a run that diverged is taken up again with half the rate, before it gives up.
 RETRIES = 5
@@ -39,18 +43,21 @@ def carried(origin: Any, values: Any) -> Any:
     return np.where(origin >= 0, values[np.maximum(origin, 0)], 0).astype(values.dtype)
 
 
-class FirstOrder:
-    """`solver="adam"` and `"sgd"`."""
+class FirstOrder(Solver):
+    """Steps along the gradient of a batch; how far is for `_rule` to say."""
 
-    def __init__(self, mesh: Mesh, samples: Samples, settings: Settings, solver: str, rng: np.random.Generator) -> None:
+    streams = True
+    l2 = 0.0
+
+    def __init__(self, mesh: Mesh, samples: Samples, settings: Settings, rng: np.random.Generator) -> None:
         self.mesh, self.samples, self.settings, self.rng = mesh, samples, settings, rng
         size = settings.batch_of(samples.count)
         program = mesh.program("epochs", settings.gradient, size)
         self.steps = Steps(program, samples.X, samples.targets, size, settings.n_threads)
-        sgd = NESTEROV if settings.nesterov else MOMENTUM
+        code, betas = self._rule()
         self.optimizer = Optimizer(
-            code=ADAM if solver == "adam" else sgd,
-            betas=settings.betas if solver == "adam" else (settings.momentum, 0.0),
+            code=code,
+            betas=betas,
             epsilon=settings.epsilon,
             l1=settings.l1,
             l2=settings.fixed_l2,
@@ -68,6 +75,10 @@ class FirstOrder:
         # A small net takes as long to come back to Python as for several epochs of a full batch.
         block = int(BLOCK / (samples.count * program.work + EPOCH))
         self.every = max(1, min(settings.max_epochs // ROWS, block)) if self.steps.batches == 1 else 1
+
+    @abstractmethod
+    def _rule(self) -> tuple[int, tuple[float, float]]:
+        """Code and constants of a step, see `meshnn.codes`."""
 
     def rewire(self, change: Change) -> None:
         """Go on after the graph has changed: edges that stayed keep what is known about their gradient."""
@@ -127,79 +138,91 @@ class FirstOrder:
         note = f"{what}: back to epoch {self.epoch}, rate halved to {rate:.3g}"
         return Progress(float("nan"), float("nan"), float("nan"), rate, note=note)
 
-    def _snapshot(self) -> State:
-        """Weights, moments, epoch and the random stream: what a step changes."""
-        values = {"epoch": self.epoch, "done": self.optimizer.done, "random": self.rng.bit_generator.state}
-        held = {"weights": self.mesh.weights, "first": self.optimizer.first, "second": self.optimizer.second}
-        return State(values, {name: array.copy() for name, array in held.items()})
+    def _snapshot(self) -> Tree:
+        """Weights, epoch and memory: what a step changes."""
+        return self._memory() | {"epoch": self.epoch, "weights": self.mesh.weights.copy()}
 
-    def _return_to(self, snapshot: State) -> None:
-        values, arrays = snapshot
-        self.epoch, self.optimizer.done = values["epoch"], values["done"]
-        self.rng.bit_generator.state = values["random"]
-        self.mesh.weights[:] = arrays["weights"]
-        self.optimizer.first[:] = arrays["first"]
-        self.optimizer.second[:] = arrays["second"]
+    def _memory(self) -> Tree:
+        """What is known about the gradient, and the random stream."""
+        held = self.optimizer
+        random = self.rng.bit_generator.state
+        return {"done": held.done, "random": random, "first": held.first.copy(), "second": held.second.copy()}
 
-    def memory(self) -> State:
-        """What `take_over` needs: what is known about the gradient, the random stream, and what is left of the rate."""
-        values = {"factor": self.factor, "done": self.optimizer.done, "random": self.rng.bit_generator.state}
-        return State(values, {"first": self.optimizer.first.copy(), "second": self.optimizer.second.copy()})
+    def _remember(self, memory: Tree) -> None:
+        held = self.optimizer
+        held.done, self.rng.bit_generator.state = memory["done"], memory["random"]
+        held.first[:], held.second[:] = memory["first"], memory["second"]
 
-    def take_over(self, memory: State) -> None:
-        """Remember what an earlier stream of samples taught about the gradient, and go on with its random stream."""
-        values, arrays = check_memory(memory, self.mesh)
-        self.factor, self.optimizer.done = values["factor"], values["done"]
-        self.rng.bit_generator.state = values["random"]
-        self.optimizer.first[:] = arrays["first"]
-        self.optimizer.second[:] = arrays["second"]
-        self._safe = self._now = self._snapshot()
+    def _return_to(self, snapshot: Tree) -> None:
+        self._remember(snapshot)
+        self.epoch, self.mesh.weights[:] = snapshot["epoch"], snapshot["weights"]
 
-    def state(self) -> State:
-        """Where it stands, where it was last safe, and the rate."""
-        now, safe = self._now, self._safe
-        values = {"now": now.values, "safe": safe.values, "factor": self.factor, "retries": self.retries}
-        values["safe_loss"] = encode(self._safe_loss)
-        values["edited"] = self.edited
-        arrays = now.arrays | {f"safe_{name}": array for name, array in safe.arrays.items()}
-        return State(values, arrays)
+    def state(self, stream: bool = False) -> Tree:
+        """Where it stands, where it was last safe, and the rate; of a stream, its memory and the rate."""
+        if stream:
+            return self._memory() | {"factor": self.factor}
+        return {
+            "now": self._now,
+            "safe": self._safe,
+            "factor": self.factor,
+            "retries": self.retries,
+            "safe_loss": self._safe_loss,
+            "edited": self.edited,
+        }
 
-    def restore(self, state: State) -> None:
+    def restore(self, state: Tree, stream: bool = False) -> None:
         """Go on from there."""
-        values, arrays = state
-        if values["edited"]:  # another start would choose anew, and round otherwise
-            self._recompile(known("method", values["edited"], METHODS))
-        most = self.settings.max_epochs
-        self.factor = _share(values["factor"])
-        self.retries = whole_number("retries", values["retries"], least=0, most=RETRIES)
-        self._safe_loss = decode("safe_loss", values["safe_loss"], least=0.0)
-        now, safe = (
-            State(_checked(values[when], most), {name: _like(self.mesh, arrays[f"{prefix}{name}"]) for name in _HELD})
-            for when, prefix in (("now", ""), ("safe", "safe_"))
-        )
-        self._return_to(now)
-        self._now, self._safe = now, safe
+        if stream:
+            checked = self.check_stream(state, self.mesh)
+            self._remember(checked)
+            self.factor = checked["factor"]
+            self._safe = self._now = self._snapshot()
+            return
+        if state["edited"]:  # another start would choose anew, and round otherwise
+            self._recompile(known("method", state["edited"], METHODS))
+        self.factor = _share(state["factor"])
+        self.retries = whole_number("retries", state["retries"], least=0, most=RETRIES)
+        self._safe_loss = any_number("safe_loss", state["safe_loss"], least=0.0)
+        self._now, self._safe = (self._checked(state[when]) for when in ("now", "safe"))
+        self._return_to(self._now)
+
+    def _checked(self, snapshot: Tree) -> Tree:
+        epoch = whole_number("epoch", snapshot["epoch"], least=0, most=self.settings.max_epochs)
+        return _memory(snapshot, self.mesh) | {"epoch": epoch, "weights": _like(self.mesh, snapshot["weights"])}
+
+    @classmethod
+    def check_stream(cls, state: Tree, mesh: Mesh) -> Tree:
+        """What a stream remembers, if it can be that of such a mesh."""
+        return _memory(state, mesh) | {"factor": _share(state["factor"])}
 
 
-_HELD = ("weights", "first", "second")
+class Adam(FirstOrder):
+    """`solver="adam"`."""
+
+    name = "adam"
+
+    def _rule(self) -> tuple[int, tuple[float, float]]:
+        return ADAM, self.settings.betas
 
 
-def check_memory(memory: State, mesh: Mesh) -> State:
-    """What a stream remembers, if it can be that of such a mesh: it may come from a file."""
-    values, arrays = memory
-    checked = _checked(values | {"epoch": 0}, 0) | {"factor": _share(values["factor"])}
-    return State(checked, {name: _like(mesh, arrays[name]) for name in ("first", "second")})
+class Sgd(FirstOrder):
+    """`solver="sgd"`: gradient descent with momentum."""
+
+    name = "sgd"
+
+    def _rule(self) -> tuple[int, tuple[float, float]]:
+        return NESTEROV if self.settings.nesterov else MOMENTUM, (self.settings.momentum, 0.0)
 
 
-def _checked(values: dict[str, Any], most: int) -> dict[str, Any]:
-    """Epoch, steps and random stream of a snapshot."""
+def _memory(stored: Tree, mesh: Mesh) -> Tree:
+    """What is known about the gradient, if it can be that of such a mesh: it may come from a file."""
     try:
-        np.random.PCG64(0).state = values["random"]
+        np.random.PCG64(0).state = stored["random"]
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
         raise MeshError("the stored state of the random stream makes no sense") from None
-    epoch = whole_number("epoch", values["epoch"], least=0, most=most)
-    done = whole_number("done", values["done"], least=0, most=2**53)
-    return {"epoch": epoch, "done": done, "random": values["random"]}
+    done = whole_number("done", stored["done"], least=0, most=2**53)
+    moments = {name: _like(mesh, stored[name]) for name in ("first", "second")}
+    return {"done": done, "random": stored["random"]} | moments
 
 
 def _share(factor: Any) -> float:

@@ -40,6 +40,9 @@ class HistoryRow(NamedTuple):
         )
 
 
+_NUMBERS = HistoryRow._fields[:-1]
+
+
 class History(Sequence[HistoryRow]):
     """A table of rows: `history[-1].loss` is a row's entry, `history["loss"]` a column.
 
@@ -91,6 +94,25 @@ class History(Sequence[HistoryRow]):
     def notes(self) -> list[str]:
         """What was noted, with the epoch it was noted at."""
         return [f"epoch {row.epoch}: {row.note}" for row in self._rows if row.note]
+
+    def to_tree(self) -> dict[str, Any]:
+        """Columns that a file can hold: arrays of numbers, and the notes."""
+        numbers = {name: np.array([getattr(row, name) for row in self._rows], np.float64) for name in _NUMBERS}
+        return numbers | {"note": [row.note for row in self._rows]}
+
+    @classmethod
+    def from_tree(cls, tree: dict[str, Any]) -> History:
+        """The inverse, for a tree that may come from anywhere."""
+        notes = tree["note"]
+        if not isinstance(notes, list) or not all(isinstance(note, str) for note in notes):
+            raise MeshError("the notes of the history are not texts")
+        columns = []
+        for name in _NUMBERS:
+            column = tree[name]
+            if column.shape != (len(notes),):
+                raise MeshError(f"the history has {len(notes)} notes, but its {name} is of shape {column.shape}")
+            columns.append([int(v) if name in ("epoch", "edges", "restart") else float(v) for v in column])
+        return cls(HistoryRow(*row) for row in zip(*columns, notes, strict=True))
 
     def to_dict(self) -> dict[str, list[Any]]:
         """Columns by name, for `pandas.DataFrame(history.to_dict())`."""

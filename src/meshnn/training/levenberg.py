@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,13 +26,18 @@ from meshnn.errors import MeshError
 from meshnn.memory import check_fits
 from meshnn.mesh import Mesh
 from meshnn.program import PARTS
+from meshnn.storage import Tree
 from meshnn.training.evidence import Evidence
 from meshnn.training.first_order import penalised_edges
-from meshnn.training.settings import Settings
-from meshnn.training.solver import Change, Progress, Samples, State, decode, encode
+from meshnn.training.solver import Change, Progress, Samples, Solver, any_number
 
-__all__ = ["LevenbergMarquardt"]
+if TYPE_CHECKING:
+    from meshnn.training.settings import Settings
 
+__all__ = ["LM_BUDGET", "LevenbergMarquardt"]
+
+#: `auto` takes it up to so many multiply-adds an iteration, some 50 ms on one core.
+LM_BUDGET = 1_000_000_000
 FIRST_DAMPING = 1e-2
 LEAST_DAMPING, MOST_DAMPING = 1e-9, 1e16
 #: The smallest entry of S over the largest: an edge that hardly counts still gets a step of bounded length.
@@ -64,10 +69,29 @@ def _one_blas_thread() -> Iterator[None]:
         yield
 
 
-class LevenbergMarquardt:
+class LevenbergMarquardt(Solver):
     """`solver="lm"`."""
 
-    def __init__(self, mesh: Mesh, samples: Samples, settings: Settings) -> None:
+    name = "lm"
+    wants_float64 = True
+    minimises_l1 = False
+    last_is_best = True  # what is minimised changes with l2
+
+    @classmethod
+    def suits(cls, settings: Settings, n_live: int, n_samples: int, columns: int) -> tuple[bool, str]:
+        """If an iteration fits the budget."""
+        if settings.l1 > 0:
+            return False, "l1 is asked for, which lm cannot minimise"
+        if settings.gradient == "blocks":
+            return False, 'lm builds its matrix from the Jacobian of factored or adjoint, not of "blocks"'
+        work = float(n_live) ** 2 * n_samples * columns
+        each = f" x {columns} a sample" if columns > 1 else ""
+        text = f"edges² x samples = {n_live}² x {n_samples}{each} = {work:.2g}"
+        if work <= LM_BUDGET:
+            return True, f"{text} multiply-adds an iteration fit the budget of {LM_BUDGET:.0e}"
+        return False, f"{text} multiply-adds an iteration of lm exceed the budget of {LM_BUDGET:.0e}"
+
+    def __init__(self, mesh: Mesh, samples: Samples, settings: Settings, rng: np.random.Generator) -> None:
         self.mesh, self.samples, self.settings = mesh, samples, settings
         self.auto = isinstance(settings.l2, str)
         self._prepare()
@@ -193,29 +217,27 @@ class LevenbergMarquardt:
         self.stuck, self.final = NO_STEP, not self.auto
         return Progress(before, model.hits, norm, self.damping, 0.0)
 
-    def state(self) -> State:
+    def state(self, stream: bool = False) -> Tree:
         """Epoch, damping, loss and penalties; the rest follows from the weights."""
-        last = None if self.last is None else [encode(v) for v in (*self.last[:4], self.last.fell or 0.0)]
-        values = {
+        return {
             "epoch": self.epoch,
             "damping": self.damping,
             "growth": self.growth,
-            "errors": [encode(self.error), encode(self.first_error)],
+            "errors": [self.error, self.first_error],
             "least": self.evidence.least,
             "stuck": [self.stuck, self.final],
-            "last": last,
+            "last": None if self.last is None else [*self.last[:4], self.last.fell or 0.0],
+            "penalties": self.penalties,
         }
-        return State(values, {"penalties": self.penalties})
 
-    def restore(self, state: State) -> None:
+    def restore(self, state: Tree, stream: bool = False) -> None:
         """Go on from there."""
-        values = state.values
-        self.epoch = whole_number("epoch", values["epoch"], least=0, most=self.settings.max_epochs)
-        self.damping = real_number("damping", values["damping"], "a positive number", lambda v: 0 < v < np.inf)
-        self.growth = real_number("growth", values["growth"], "a number of at least 2", lambda v: 2 <= v < np.inf)
-        self.error, self.first_error = (decode("error", v) for v in values["errors"])
-        self.evidence.least = decode("least", values["least"], least=0.0)
-        stored = state.arrays["penalties"]
+        self.epoch = whole_number("epoch", state["epoch"], least=0, most=self.settings.max_epochs)
+        self.damping = real_number("damping", state["damping"], "a positive number", lambda v: 0 < v < np.inf)
+        self.growth = real_number("growth", state["growth"], "a number of at least 2", lambda v: 2 <= v < np.inf)
+        self.error, self.first_error = (any_number("error", v) for v in state["errors"])
+        self.evidence.least = any_number("least", state["least"], least=0.0)
+        stored = state["penalties"]
         if (
             stored.shape != self.penalties.shape
             or stored.dtype != np.float64
@@ -223,10 +245,10 @@ class LevenbergMarquardt:
         ):
             raise MeshError(f"the stored penalties are not {len(self.live)} numbers of at least 0")
         self.penalties = stored.copy()
-        stuck, final = values["stuck"]
+        stuck, final = state["stuck"]
         self.stuck, self.final = str(stuck), switch("final", final)
-        if values["last"] is not None:
-            loss, hits, norm, rate, fell = (decode("last", v) for v in values["last"])
+        if state["last"] is not None:
+            loss, hits, norm, rate, fell = (any_number("last", v) for v in state["last"])
             self.last = Progress(loss, hits, norm, rate, fell)
 
 

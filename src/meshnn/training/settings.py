@@ -8,15 +8,13 @@ from typing import Any
 
 from meshnn.arguments import as_list, known, real_number, switch, whole_number
 from meshnn.errors import MeshError
+from meshnn.methods import METHODS
+from meshnn.training.solvers import Choice, check_solver, choose_solver
 
-__all__ = ["SCHEDULES", "SOLVERS", "Choice", "Settings", "choose_solver"]
+__all__ = ["SCHEDULES", "Choice", "Settings", "choose_solver"]
 
-SOLVERS = ("auto", "adam", "sgd", "lm")
 SCHEDULES = ("cosine", "linear", "constant")
-#: Gradient methods one can train with; the paper's tensor is an oracle.
-GRADIENTS = ("auto", "forward", "factored", "blocks", "adjoint")
-#: `auto` takes Levenberg-Marquardt up to so many multiply-adds an iteration, some 50 ms on one core.
-LM_BUDGET = 1_000_000_000
+GRADIENTS = ("auto", "forward", *(name for name, method in METHODS.items() if method.automatic))
 #: A batch that `auto` does not split, and the size it splits larger sets into.
 FULL_UP_TO, MINI = 256, 64
 #: What l2="auto" is without the curvature to find it from.
@@ -67,7 +65,6 @@ class Settings:
     n_threads: int | None = None
 
     def __post_init__(self) -> None:
-        known("solver", self.solver, SOLVERS)
         known("schedule", self.schedule, SCHEDULES)
         known("gradient", self.gradient, GRADIENTS)
         self._set("learning_rate", "a positive number", lambda v: 0 < v < math.inf)
@@ -95,8 +92,7 @@ class Settings:
                 raise MeshError(f'batch_size must be "auto", a whole number or None, got {self.batch_size!r}')
         elif self.batch_size is not None:
             object.__setattr__(self, "batch_size", whole_number("batch_size", self.batch_size))
-        if self.solver == "lm" and self.l1 > 0:
-            raise MeshError('solver="lm" cannot minimise l1; use solver="adam" or "sgd", or l2 instead')
+        check_solver(self.solver, self.l1)
 
     def _set(self, name: str, what: str, test: Any) -> None:
         object.__setattr__(self, name, real_number(name, getattr(self, name), what, test))
@@ -119,26 +115,3 @@ class Settings:
         if self.schedule == "cosine":
             return 0.5 * (1.0 + math.cos(math.pi * progress))
         return 1.0 - progress if self.schedule == "linear" else 1.0
-
-
-@dataclass(frozen=True)
-class Choice:
-    """A solver and why it was taken."""
-
-    solver: str
-    reason: str
-
-
-def choose_solver(settings: Settings, n_live: int, n_samples: int, columns: int) -> Choice:
-    """The solver to run, for so many live edges, samples and columns a sample (see `engine.columns_of`)."""
-    if settings.solver != "auto":
-        return Choice(settings.solver, "as asked for")
-    if settings.l1 > 0:
-        return Choice("adam", "l1 is asked for, which lm cannot minimise")
-    if settings.gradient == "blocks":
-        return Choice("adam", 'lm builds its matrix from the Jacobian of factored or adjoint, not of "blocks"')
-    work = float(n_live) ** 2 * n_samples * columns
-    text = f"edges² x samples = {n_live}² x {n_samples}{f' x {columns} a sample' if columns > 1 else ''} = {work:.2g}"
-    if work <= LM_BUDGET:
-        return Choice("lm", f"{text} multiply-adds an iteration fit the budget of {LM_BUDGET:.0e}")
-    return Choice("adam", f"{text} multiply-adds an iteration of lm exceed the budget of {LM_BUDGET:.0e}")

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from meshnn.arguments import real_number
+from meshnn.errors import MeshError
 from meshnn.losses import Targets
+from meshnn.mesh import Mesh
+from meshnn.storage import Tree
 
-__all__ = ["Progress", "Samples", "Solver", "State", "decode", "encode"]
+if TYPE_CHECKING:
+    from meshnn.training.settings import Settings
+
+__all__ = ["Change", "Progress", "Samples", "Solver", "any_number"]
 
 Array = NDArray[Any]
 
@@ -29,13 +36,6 @@ class Samples:
     def count(self) -> int:
         """Number of samples."""
         return int(self.X.shape[1])
-
-
-class State(NamedTuple):
-    """Everything needed to go on: JSON-able values, and arrays."""
-
-    values: dict[str, Any]
-    arrays: dict[str, Array]
 
 
 class Progress(NamedTuple):
@@ -65,48 +65,57 @@ class Change(NamedTuple):
         return Change(*found)
 
 
-class Solver(Protocol):
-    """Advances the weights of a mesh."""
+class Solver(ABC):
+    """Advances the weights of a mesh, and says about itself what those who use it need to know."""
+
+    #: What users call it.
+    name: ClassVar[str]
+    #: Whether its steps need the accuracy of float64.
+    wants_float64: ClassVar[bool] = False
+    minimises_l1: ClassVar[bool] = True
+    #: Whether every row lowers what is minimised, though that itself may change: then the last weights are the best.
+    last_is_best: ClassVar[bool] = False
+    #: Whether it can go on with other samples: `state(stream=True)` and `restore(..., stream=True)`.
+    streams: ClassVar[bool] = False
 
     epoch: int
 
+    @abstractmethod
+    def __init__(self, mesh: Mesh, samples: Samples, settings: Settings, rng: np.random.Generator) -> None: ...
+
+    @classmethod
+    def suits(cls, settings: Settings, n_live: int, n_samples: int, columns: int) -> tuple[bool, str]:
+        """Whether it is a good choice for so many live edges, samples and columns a sample; and why, if there is more
+        to say than that those before it are not."""
+        return True, ""
+
     @property
+    @abstractmethod
     def l2(self) -> float:
         """The penalty; the mean, if there are several."""
-        ...
 
+    @abstractmethod
     def advance(self, most: int) -> Progress:
         """Run some epochs, at most so many, in place."""
-        ...
 
+    @abstractmethod
     def rewire(self, change: Change) -> None:
         """Go on after the graph of the mesh has changed."""
-        ...
 
-    def state(self) -> State:
-        """What `restore` needs to go on, bit by bit."""
-        ...
+    @abstractmethod
+    def state(self, stream: bool = False) -> Tree:
+        """What `restore` needs to go on, bit by bit; of a stream, what outlives the samples."""
 
-    def restore(self, state: State) -> None:
-        """Go on from a state."""
-        ...
+    @abstractmethod
+    def restore(self, state: Tree, stream: bool = False) -> None:
+        """Go on from a state, which may come from anywhere."""
 
-
-def encode(value: float) -> float | str:
-    """A number as JSON can hold it, which knows no infinity.
-
-    >>> encode(0.5), encode(float("inf"))
-    (0.5, 'inf')
-    """
-    return value if math.isfinite(value) else repr(float(value))
+    @classmethod
+    def check_stream(cls, state: Tree, mesh: Mesh) -> Tree:
+        """The state of a stream, if it can be one on such a mesh."""
+        raise MeshError(f"{cls.name} remembers nothing of a stream")
 
 
-def decode(name: str, value: Any, least: float = -math.inf) -> float:
-    """The inverse of `encode`, for values that may come from anywhere.
-
-    >>> decode("loss", "-inf")
-    -inf
-    """
-    if isinstance(value, str) and value in ("nan", "inf", "-inf"):
-        return float(value)
-    return real_number(name, value, "a number", lambda v: least <= v < math.inf)
+def any_number(name: str, value: Any, least: float = -math.inf) -> float:
+    """A number that may be infinite or NaN, from anywhere."""
+    return real_number(name, value, f"a number of at least {least:g}", lambda v: not v < least)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,12 +18,12 @@ from meshnn.arguments import switch, whole_number
 from meshnn.checks import as_weights
 from meshnn.errors import MeshError
 from meshnn.mesh import Mesh
-from meshnn.training.first_order import FirstOrder
+from meshnn.storage import Tree
 from meshnn.training.history import History, HistoryRow
-from meshnn.training.levenberg import LevenbergMarquardt
-from meshnn.training.settings import Choice, Settings, choose_solver
-from meshnn.training.solver import Progress, Samples, Solver, State, decode, encode
-from meshnn.training.structure.runtime import Structure, as_policies
+from meshnn.training.settings import Settings
+from meshnn.training.solver import Progress, Samples, Solver, any_number
+from meshnn.training.solvers import Choice, choose_solver
+from meshnn.training.structure.runtime import Structure, as_policies, with_penalties
 
 __all__ = ["Trainer"]
 
@@ -47,6 +46,8 @@ class Trainer:
         Of the order of the samples and of the restarts.
     structure : policy or list of policies, optional
         How the graph changes meanwhile, see `meshnn.training.structure`.
+    choice : Choice, optional
+        The solver, if it has been chosen already: with `structure.with_penalties`, or the choice means other settings.
 
     Attributes
     ----------
@@ -63,16 +64,17 @@ class Trainer:
         validation: Samples | None = None,
         seed: int | np.random.SeedSequence = 0,
         structure: Any = None,
+        choice: Choice | None = None,
     ) -> None:
         policies = as_policies(structure)
         if policies and settings.n_restarts > 1:
             raise MeshError("a graph that changes has one start; set n_restarts=1, or fit several times")
-        l1 = max((policy.l1 for policy in policies), default=0.0)
-        settings = replace(settings, l1=max(settings.l1, l1)) if l1 > settings.l1 else settings
+        settings = with_penalties(settings, policies)
         self.mesh, self.samples, self.settings, self.validation = mesh, samples, settings, validation
-        columns = samples.targets.loss.columns(mesh.topology.n_outputs)
-        n_live = int((~mesh.dead_edges()).sum())
-        self.choice: Choice = choose_solver(settings, n_live, samples.count, columns)
+        if choice is None:
+            columns = samples.targets.loss.columns(mesh.topology.n_outputs)
+            choice = choose_solver(settings, int((~mesh.dead_edges()).sum()), samples.count, columns)
+        self.choice = choice
         self.classifies = samples.targets.loss.classifies
         self.history = History()
         self.seconds = 0.0
@@ -94,9 +96,7 @@ class Trainer:
         self._plateau_value = math.inf
         self._fallen = 0.0  # what has been gained under whatever penalty there was
         self._best = self.mesh.weights.copy()
-        if self.choice.solver == "lm":
-            return LevenbergMarquardt(self.mesh, self.samples, self.settings)
-        return FirstOrder(self.mesh, self.samples, self.settings, self.choice.solver, self._rng)
+        return self.choice.kind(self.mesh, self.samples, self.settings, self._rng)
 
     def _keeps_earlier(self) -> bool:
         """Whether an earlier start was better than this one is so far."""
@@ -189,8 +189,7 @@ class Trainer:
     def _judge(self, value: float, progress: Progress) -> str:
         """Remember the best weights; the reason to stop this start, if there is one."""
         epoch, settings, finished = self._solver.epoch, self.settings, progress.finished
-        # every iteration of lm lowers what it minimises, but what that is may change with the penalty: the last is best
-        if value < self._best_value or (self.validation is None and self.choice.solver == "lm"):
+        if value < self._best_value or (self.validation is None and self.choice.kind.last_is_best):
             self._best_value = value
             self._best = self.mesh.weights.copy()
         if self.validation is None and progress.fell is not None:
@@ -242,74 +241,52 @@ class Trainer:
 
     # -- taking up again -----------------------------------------------------------------------------------------
 
-    def _marked(self) -> tuple[State, int, list[HistoryRow]]:
+    def _marked(self) -> tuple[Tree, int, list[HistoryRow]]:
         """Where training stands between two rows. Arrays that are replaced, not written to, need no copy."""
-        solver = self._solver.state()
-        values = {
+        tree = {
             "graph": self._graph,
-            "solver": solver.values,
+            "solver": self._solver.state(),
             "restart": self._restart,
             "finished": self.finished,
             "ended": self._ended,
             "seconds": self.seconds,
             "random": self._rng.bit_generator.state,
-            "numbers": {name: encode(getattr(self, f"_{name}")) for name in _NUMBERS},
+            "numbers": {name: getattr(self, f"_{name}") for name in _NUMBERS},
+            "weights": self.mesh.weights.copy(),
+            "best": self._best,
+            "kept": self._kept,
+            "structure": None if self._structure is None else self._structure.state(self.mesh),
         }
-        arrays = {f"solver.{name}": array for name, array in solver.arrays.items()}
-        arrays |= {"weights": self.mesh.weights.copy(), "best": self._best}
-        if self._kept is not None:
-            arrays["kept"] = self._kept
-        if self._structure is not None:
-            values["structure"], held = self._structure.state(self.mesh)
-            arrays |= {f"structure.{name}": array for name, array in held.items()}
-        return State(values, arrays), len(self.history), self.history._rows[-1:]
+        return tree, len(self.history), self.history._rows[-1:]
 
-    def state(self) -> State:
+    def state(self) -> Tree:
         """Everything needed to go on from after the last whole row."""
-        (values, arrays), count, last = self._mark
+        tree, count, last = self._mark
         rows = self.history._rows[: max(count - 1, 0)] + last  # stopping adds to the note of the last one
-        columns = {
-            f"history.{name}": np.array([getattr(row, name) for row in rows], dtype=np.float64)
-            for name in HistoryRow._fields[:-1]
-        }
-        return State(values | {"notes": [row.note for row in rows]}, arrays | columns)
+        return tree | {"history": History(rows).to_tree()}
 
-    def restore(self, state: State) -> None:
+    def restore(self, state: Tree) -> None:
         """Go on from a state of a trainer made with the same mesh, samples and settings."""
-        values, arrays = state
-        if values["graph"] != self._graph:
+        if state["graph"] != self._graph:
             raise MeshError("the checkpoint was made with another graph; does topology() draw random edges?")
         if self._structure is not None:
-            held = {k.removeprefix("structure."): v for k, v in arrays.items() if k.startswith("structure.")}
-            self._structure.restore(self.mesh, values["structure"], held)
+            self._structure.restore(self.mesh, state["structure"])
             self._topology = self.mesh.topology
             self._solver = self._begin()
-        self.history = History(rows_from(values["notes"], arrays))
-        self._best = self._weights_of(arrays["best"])
-        self._kept = self._weights_of(arrays["kept"]) if "kept" in arrays else None
-        self._restart = whole_number("restart", values["restart"], least=0, most=self.settings.n_restarts)
-        self.finished = switch("finished", values["finished"])
-        self._ended = switch("ended", values["ended"])
-        self.seconds = decode("seconds", values["seconds"])
+        self.history = History.from_tree(state["history"])
+        self._best = self._weights_of(state["best"])
+        self._kept = None if state["kept"] is None else self._weights_of(state["kept"])
+        self._restart = whole_number("restart", state["restart"], least=0, most=self.settings.n_restarts)
+        self.finished = switch("finished", state["finished"])
+        self._ended = switch("ended", state["ended"])
+        self.seconds = any_number("seconds", state["seconds"])
         for name in _NUMBERS:
-            setattr(self, f"_{name}", decode(name, values["numbers"][name]))
+            setattr(self, f"_{name}", any_number(name, state["numbers"][name]))
         self._kept_restart = int(self._kept_restart)
-        self._solver.restore(State(values["solver"], {k[7:]: v for k, v in arrays.items() if k.startswith("solver.")}))
-        self.mesh.weights = arrays["weights"]
-        self._rng.bit_generator.state = values["random"]
+        self._solver.restore(state["solver"])
+        self.mesh.weights = state["weights"]
+        self._rng.bit_generator.state = state["random"]
         self._mark = self._marked()
 
     def _weights_of(self, stored: Array) -> Array:
         return as_weights(stored, self.mesh.topology.n_edges, self.mesh.dtype)
-
-
-def rows_from(notes: list[str], arrays: dict[str, Array]) -> list[HistoryRow]:
-    """The rows of a history that was stored as columns."""
-    whole = {"epoch", "edges", "restart"}
-    columns = []
-    for name in HistoryRow._fields[:-1]:
-        column = arrays[f"history.{name}"]
-        if column.shape != (len(notes),):
-            raise MeshError(f"the history has {len(notes)} notes, but its {name} is of shape {column.shape}")
-        columns.append([int(v) if name in whole else float(v) for v in column])
-    return [HistoryRow(*row) for row in zip(*columns, notes, strict=True)]

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from meshnn.codes import ACTIVATIONS
 from meshnn.mesh import Mesh
 from meshnn.topology import Topology
 from meshnn.training.solver import Change
@@ -43,8 +44,15 @@ def apply_edit(mesh: Mesh, edit: Edit) -> Change:
     # as a topology sorts them; what was kept is sorted already
     order = np.argsort(pairs[:, 1] * np.int64(t.n_clamped + len(hidden) + t.n_outputs) + pairs[:, 0], kind="stable")
     topology = Topology(t.n_inputs, len(hidden), t.n_outputs, pairs[order], bias=t.bias)
-    mesh.become(topology, weights[order], hidden)
+    mesh.replace(topology, weights[order], _codes(mesh, hidden))
     return Change(origin[order], hidden)
+
+
+def _codes(mesh: Mesh, hidden: IntArray) -> IntArray:
+    """Activations of neurons of which `hidden` stayed; new ones take that of the first there was, or else relu."""
+    t, codes = mesh.topology, mesh.codes
+    before = codes[t.hidden] if t.n_hidden else np.array([ACTIVATIONS["relu"]])
+    return np.concatenate([codes[: t.n_clamped], before[np.maximum(hidden, 0)], codes[t.outputs]])
 
 
 def _without_lone_neurons(

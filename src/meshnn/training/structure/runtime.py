@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import deepcopy
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from meshnn.errors import MeshError
 from meshnn.mesh import Mesh
 from meshnn.topology import Topology
 from meshnn.topology.lineage import Lineage
+from meshnn.training.settings import Settings
 from meshnn.training.solver import Change, Samples
 from meshnn.training.structure.allowed import Allowed
 from meshnn.training.structure.edit import apply_edit
 from meshnn.training.structure.policies import Policy
 from meshnn.training.structure.view import View
 
-__all__ = ["Structure", "as_policies", "first_topology"]
+__all__ = ["Structure", "as_policies", "first_topology", "with_penalties"]
 
 
 def as_policies(structure: Any) -> tuple[Policy, ...]:
@@ -44,6 +46,12 @@ def first_topology(policies: tuple[Policy, ...], topology: Topology) -> Topology
     if not any(policy.dense for policy in policies):
         return topology
     return Allowed(topology, _mask(policies)).dense(topology)
+
+
+def with_penalties(settings: Settings, policies: tuple[Policy, ...]) -> Settings:
+    """The settings with the penalty that policies need."""
+    l1 = max((policy.l1 for policy in policies), default=0.0)
+    return replace(settings, l1=l1) if l1 > settings.l1 else settings
 
 
 class Structure:
@@ -84,37 +92,32 @@ class Structure:
 
     # -- taking up again -----------------------------------------------------------------------------------------
 
-    def state(self, mesh: Mesh) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    def state(self, mesh: Mesh) -> dict[str, Any]:
         """Everything but the policies; the graph of the mesh included."""
-        header, arrays = self.lineage.to_parts()
         t = mesh.topology
-        values = {
+        return {
             "n_hidden": t.n_hidden,
-            "lineage": header,
-            "memories": [_copied(memory) for memory in self.memories],
+            "src": t.src,
+            "dst": t.dst,
+            "codes": mesh.codes,
+            "lineage": self.lineage.to_tree(),
+            "memories": deepcopy(self.memories),
             "random": self.rng.bit_generator.state,
         }
-        held = {f"lineage.{name}": array for name, array in arrays.items()}
-        return values, held | {"src": t.src, "dst": t.dst, "codes": mesh.codes}
 
-    def restore(self, mesh: Mesh, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+    def restore(self, mesh: Mesh, state: dict[str, Any]) -> None:
         """Bring the mesh to the graph it had (its weights are set later), and go on from there."""
         t = mesh.topology
-        pairs = np.stack([arrays["src"], arrays["dst"]], axis=1)
-        topology = Topology(t.n_inputs, values["n_hidden"], t.n_outputs, pairs, bias=t.bias)
-        lineage = {name.removeprefix("lineage."): a for name, a in arrays.items() if name.startswith("lineage.")}
-        self.lineage = Lineage.from_parts(values["lineage"], lineage, topology)
-        memories = values["memories"]
+        pairs = np.stack([state["src"], state["dst"]], axis=1)
+        topology = Topology(t.n_inputs, state["n_hidden"], t.n_outputs, pairs, bias=t.bias)
+        self.lineage = Lineage.from_tree(state["lineage"], topology)
+        memories = state["memories"]
         if len(memories) != len(self.policies) or not all(isinstance(memory, dict) for memory in memories):
             raise MeshError("the stored state belongs to other policies")
-        self.memories = [_copied(memory) for memory in memories]
-        mesh.become_as(topology, arrays["codes"])
+        self.memories = deepcopy(memories)
+        mesh.replace(topology, np.zeros(topology.n_edges), state["codes"])
         mesh.lineage_ = self.lineage
-        self.rng.bit_generator.state = values["random"]
-
-
-def _copied(memory: dict[str, Any]) -> dict[str, Any]:
-    return {key: list(value) if isinstance(value, list) else value for key, value in memory.items()}
+        self.rng.bit_generator.state = state["random"]
 
 
 def _counts(added: int, removed: int) -> str:

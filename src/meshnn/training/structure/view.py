@@ -100,7 +100,7 @@ class View:
         """How large the gradient of the new edges of weight 0 would be."""
         t = self.mesh.topology
         trial = Mesh(t, self.mesh.ticks, weights=self.mesh.weights, dtype=self.mesh.dtype)
-        trial._codes = self.mesh._codes
+        trial.replace(t, self.mesh.weights, self.mesh.codes)
         apply_edit(trial, edit)
         X, y, share = sample
         _, grad = trial.gradient(X, y, self.samples.targets.loss.name, sample_weight=share)

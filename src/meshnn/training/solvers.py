@@ -1,0 +1,65 @@
+"""The solvers there are, and which one is taken: decided once, for the net and its training."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from meshnn.arguments import known
+from meshnn.errors import MeshError
+from meshnn.training.first_order import Adam, Sgd
+from meshnn.training.levenberg import LevenbergMarquardt
+from meshnn.training.solver import Solver
+
+if TYPE_CHECKING:
+    from meshnn.training.settings import Settings
+
+__all__ = ["SOLVERS", "Choice", "check_solver", "choose_solver", "solver_named", "streaming_solver"]
+
+#: `auto` takes the first one that suits.
+SOLVERS: tuple[type[Solver], ...] = (LevenbergMarquardt, Adam, Sgd)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A solver and why it was taken."""
+
+    kind: type[Solver]
+    reason: str
+
+    @property
+    def solver(self) -> str:
+        """Its name."""
+        return self.kind.name
+
+
+def solver_named(name: str) -> type[Solver]:
+    """The solver of a name."""
+    known("solver", name, [kind.name for kind in SOLVERS])
+    return next(kind for kind in SOLVERS if kind.name == name)
+
+
+def check_solver(name: str, l1: float) -> None:
+    """Refuse a solver that does not exist or cannot do what it is asked for."""
+    known("solver", name, ["auto", *(kind.name for kind in SOLVERS)])
+    if l1 > 0 and name != "auto" and not solver_named(name).minimises_l1:
+        others = " or ".join(f'"{kind.name}"' for kind in SOLVERS if kind.minimises_l1)
+        raise MeshError(f'solver="{name}" cannot minimise l1; use solver={others}, or l2 instead')
+
+
+def choose_solver(settings: Settings, n_live: int, n_samples: int, columns: int) -> Choice:
+    """The solver to run, for so many live edges, samples and columns a sample (see `Loss.columns`)."""
+    if settings.solver != "auto":
+        return Choice(solver_named(settings.solver), "as asked for")
+    reasons: list[str] = []
+    for kind in SOLVERS:
+        suits, reason = kind.suits(settings, n_live, n_samples, columns)
+        if suits:
+            return Choice(kind, reason or "; ".join(reasons))
+        reasons.append(reason)
+    raise AssertionError("some solver suits everybody")
+
+
+def streaming_solver(name: str) -> type[Solver]:
+    """The solver that goes on with samples as they come: the one named, or the first that can."""
+    return next(kind for kind in SOLVERS if kind.streams and name in ("auto", kind.name))

@@ -1,0 +1,269 @@
+"""Files are written whole or not at all, and a failed save harms nothing."""
+
+import errno
+import os
+import resource
+import stat
+import subprocess
+import sys
+
+import pytest
+
+from meshnn.errors import FileError
+from meshnn.files import write_whole
+
+
+@pytest.fixture
+def path(tmp_path):
+    """An old file, alone in its directory."""
+    path = tmp_path / "net.mesh"
+    path.write_bytes(b"old")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("place", "message"),
+    [
+        ("none/f.mesh", "none/f.mesh: its directory does not exist; create it first"),
+        ("net.mesh/f.mesh", "f.mesh: what should be its directory is a file"),
+        (".", "it is a directory; name a file"),
+        ("new/", "new/: it is a directory; name a file"),
+        ("x" * 256, "the name is too long; shorten it"),
+        ("loop", "loop: Too many levels of symbolic links"),
+        ("pipe", "pipe: it is a device or a pipe; name a file"),
+    ],
+)
+def test_places_that_cannot_be_written(path, place, message):
+    (path.parent / "loop").symlink_to("loop")
+    os.mkfifo(path.parent / "pipe")
+    before = sorted(os.listdir(path.parent))
+    with pytest.raises(FileError, match=f"cannot write .*{message}"):
+        write_whole(f"{path.parent}/{place}", [])
+    assert sorted(os.listdir(path.parent)) == before
+    assert stat.S_ISFIFO(os.stat(path.parent / "pipe").st_mode)
+
+
+def test_a_name_as_long_as_can_be(tmp_path):
+    write_whole(tmp_path / ("x" * 255), [b"new"])
+    assert (tmp_path / ("x" * 255)).read_bytes() == b"new"
+
+
+def test_a_write_protected_file_is_left_alone(path, monkeypatch):
+    monkeypatch.setattr(os, "access", lambda *_: False)  # root may write to anything
+    with pytest.raises(FileError, match="permission denied; choose a place you may write to"):
+        write_whole(path, [])
+    assert path.read_bytes() == b"old"
+
+
+# All or nothing
+
+
+def unharmed(path):
+    return path.read_bytes() == b"old" and os.listdir(path.parent) == [path.name]
+
+
+@pytest.mark.parametrize("function", ["fsync", "replace"])
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), "no space left on the disk; free some"),
+        (OSError(errno.EDQUOT, "Disk quota exceeded"), "your share of the disk is used up"),
+        (OSError(errno.EROFS, "Read-only file system"), "the file system is read-only; choose another place"),
+        (PermissionError(errno.EPERM, "Operation not permitted"), "permission denied; choose a place"),
+        (OSError(errno.EIO, "Input/output error"), "Input/output error"),
+        (OSError("odd"), "odd"),
+        (KeyboardInterrupt(), None),
+        (SystemExit(), None),
+    ],
+)
+def test_a_failed_save_leaves_the_old_file(path, monkeypatch, function, error, message):
+    def fail(*_):
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, function, fail)
+        if message is None:
+            with pytest.raises(type(error)):
+                write_whole(path, [])
+        else:
+            with pytest.raises(FileError, match=rf"cannot write .*net.mesh: {message}"):
+                write_whole(path, [])
+            with pytest.raises(FileError, match=message):
+                write_whole(path.with_name("new.mesh"), [])
+    assert unharmed(path)
+
+
+def test_a_directory_without_the_right_to_write(path, monkeypatch):
+    real = os.open
+
+    def refuse(place, flags, *mode):
+        if flags & os.O_CREAT:
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return real(place, flags, *mode)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", refuse)
+        with pytest.raises(FileError, match="permission denied; choose a place you may write to"):
+            write_whole(path, [])
+    assert unharmed(path)
+
+
+def test_a_full_disk(path, monkeypatch):
+    """The kernel's own refusal, in the midst of writing."""
+    real = os.open
+
+    def full(place, flags, *mode):
+        handle = real(place, flags, *mode)
+        if flags & os.O_CREAT:
+            os.close(handle)
+            handle = real("/dev/full", os.O_WRONLY)
+        return handle
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", full)
+        for size in (1, 10**6):
+            with pytest.raises(FileError, match=r"cannot write .*net.mesh: no space left on the disk"):
+                write_whole(path, [bytes(size)])
+    assert unharmed(path)
+
+
+def test_a_limit_on_file_sizes(path):
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, before[1]))
+    try:
+        with pytest.raises(FileError, match="the file would be larger than the system allows"):
+            write_whole(path, [bytes(10**6)])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert unharmed(path)
+
+
+def test_bytes_reach_the_disk_before_the_name_does(path, monkeypatch):
+    """The order that survives a power cut: the file, its name, the directory."""
+    calls = []
+    real_fsync, real_replace = os.fsync, os.replace
+
+    def fsync(handle):
+        status = os.fstat(handle)
+        calls.append("directory" if stat.S_ISDIR(status.st_mode) else f"file of {status.st_size}")
+        real_fsync(handle)
+
+    def replace(source, target):
+        assert os.path.dirname(source) == os.path.dirname(target) == str(path.parent)
+        assert os.path.basename(source).startswith(".")
+        assert source.endswith(".tmp")
+        calls.append("name")
+        real_replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(os, "replace", replace)
+    write_whole(path, [b"abc", b"de"])
+    assert calls == ["file of 5", "name", "directory"]
+
+
+def test_no_two_writers_share_a_temporary_file(path, monkeypatch):
+    """Nor does one stumble over what a killed one left behind."""
+    used = []
+    monkeypatch.setattr(os, "replace", lambda source, target: used.append(source))
+    write_whole(path, [])
+    write_whole(path, [])
+    assert len(set(used)) == 2
+
+
+@pytest.mark.parametrize("function", ["open", "fsync"])
+def test_a_directory_that_cannot_be_synced(path, monkeypatch, function):
+    real = getattr(os, function)
+
+    def refuse(place, *more):
+        if stat.S_ISDIR(os.stat(place).st_mode if os.path.exists(place) else 0):
+            raise OSError(errno.EINVAL, "Invalid argument")
+        return real(place, *more)
+
+    monkeypatch.setattr(os, function, refuse)
+    write_whole(path, [b"new"])
+    assert path.read_bytes() == b"new"
+
+
+WRITER = """
+import sys
+from meshnn.files import write_whole
+k = 0
+while True:
+    k += 1
+    write_whole(sys.argv[1], [str(k).zfill(8).encode()] * 500_000)
+    print(k, flush=True)
+"""
+
+
+def is_whole(content):
+    return content == content[:8] * 500_000
+
+
+def test_a_killed_writer_leaves_a_whole_file(tmp_path):
+    """Killed at another moment every time; two writers at once, which must not get in each other's way."""
+    path = tmp_path / "f.mesh"
+    for attempt in range(5):
+        command = [sys.executable, "-c", WRITER, str(path)]
+        writers = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(2)]
+        try:
+            for writer in writers:
+                writer.stdout.readline()
+            for _ in range(attempt):  # watched while they work, too
+                assert is_whole(path.read_bytes())
+        finally:
+            for writer in writers:
+                writer.kill()
+                writer.wait()
+                writer.stdout.close()
+        assert is_whole(path.read_bytes())
+
+
+# Permissions and links
+
+
+@pytest.mark.parametrize("umask", [0o022, 0o027, 0o077])
+def test_a_new_file_has_the_usual_permissions(tmp_path, umask):
+    before = os.umask(umask)
+    try:
+        write_whole(tmp_path / "f.mesh", [])
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(os.stat(tmp_path / "f.mesh").st_mode) == 0o666 & ~umask
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o666, 0o755])
+def test_an_old_file_keeps_its_permissions(path, monkeypatch, mode):
+    os.chmod(path, mode)
+    real, seen = os.chmod, []
+
+    def chmod(place, mode):
+        seen.append(stat.S_IMODE(os.stat(place).st_mode))
+        real(place, mode)
+
+    monkeypatch.setattr(os, "chmod", chmod)
+    write_whole(path, [])
+    assert stat.S_IMODE(os.stat(path).st_mode) == mode
+    assert seen == [0o600]  # never open to more people than before
+
+
+def test_permissions_that_cannot_be_kept_do_not_stop_a_save(path, monkeypatch):
+    def refuse(*_):
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "chmod", refuse)
+    write_whole(path, [b"new"])
+    assert path.read_bytes() == b"new"
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_a_link_stays_a_link(tmp_path, exists):
+    (tmp_path / "there").mkdir()
+    target, link = tmp_path / "there" / "f.mesh", tmp_path / "link.mesh"
+    link.symlink_to("there/f.mesh")
+    if exists:
+        write_whole(target, [])
+    write_whole(link, [b"new"])
+    assert link.is_symlink()
+    assert not target.is_symlink()
+    assert target.read_bytes() == b"new"
+    assert os.listdir(target.parent) == ["f.mesh"]
