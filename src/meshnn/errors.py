@@ -1,6 +1,6 @@
 """The errors of meshnn: every one is a `ValueError` that says what it got, what it expected and what to do."""
 
-__all__ = ["DataError", "MemoryLimitError", "MeshError", "TopologyError"]
+__all__ = ["DataError", "FileError", "MemoryLimitError", "MeshError", "TopologyError"]
 
 
 class MeshError(ValueError):
@@ -13,6 +13,10 @@ class TopologyError(MeshError):
 
 class DataError(MeshError):
     """The numbers handed in (samples, targets, weights) cannot be used."""
+
+
+class FileError(MeshError):
+    """A file cannot be read or written."""
 
 
 class MemoryLimitError(MeshError):

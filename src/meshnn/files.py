@@ -1,0 +1,141 @@
+"""Files: written whole or not at all, held by one process at a time, and what to do when the system refuses."""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import stat
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from typing import IO, Any
+
+from meshnn.errors import FileError
+
+__all__ = ["as_path", "explained", "reason", "replacing", "write_whole"]
+
+_REASONS = {
+    errno.ENOENT: "its directory does not exist; create it first",
+    errno.ENOTDIR: "what should be its directory is a file; name another directory",
+    errno.EISDIR: "it is a directory; name a file",
+    errno.EACCES: "permission denied; choose a place you may write to",
+    errno.EPERM: "permission denied; choose a place you may write to",
+    errno.EROFS: "the file system is read-only; choose another place",
+    errno.ENOSPC: "no space left on the disk; free some or choose another place",
+    errno.EDQUOT: "your share of the disk is used up; free some or choose another place",
+    errno.EFBIG: "the file would be larger than the system allows; choose another place",
+    errno.ENAMETOOLONG: "the name is too long; shorten it",
+}
+_REASONS_READING = _REASONS | {
+    errno.ENOENT: "there is no such file; check the path",
+    errno.EACCES: "permission denied; ask its owner for the right to read it",
+    errno.ENAMETOOLONG: "the name is too long; check the path",
+}
+
+
+def reason(error: OSError, reading: bool = False) -> str:
+    """What the system said, with what to do where that is known.
+
+    >>> reason(OSError(errno.ENOSPC, "No space left on device"))
+    'no space left on the disk; free some or choose another place'
+    """
+    known = _REASONS_READING if reading else _REASONS
+    return known.get(error.errno or 0) or error.strerror or str(error)
+
+
+@contextmanager
+def explained(verb: str, shown: str) -> Iterator[None]:
+    """Refusals of the system as a `FileError`: cannot `verb` the file, why, and what to do."""
+    try:
+        yield
+    except OSError as error:
+        raise FileError(f"cannot {verb} {shown}: {reason(error, verb == 'read')}") from None
+
+
+def as_path(path: Any) -> tuple[str, str]:
+    """The path as text for the system and as text for people."""
+    if not isinstance(path, (str, os.PathLike)):
+        raise FileError(f"path must be a string or a Path, got {path!r}")
+    text = os.fsdecode(path)
+    shown = text if text.isprintable() else repr(text)
+    if not text:
+        raise FileError("the path is empty; name a file")
+    try:
+        possible = b"\0" not in os.fsencode(text)
+    except UnicodeEncodeError:
+        possible = False
+    if not possible:
+        raise FileError(f"{shown} cannot be the name of a file; name another")
+    return text, shown
+
+
+def write_whole(path: str | os.PathLike[str], chunks: Iterable[Any]) -> None:
+    """Write bytes one after the other: all of them, or the old file stays as it was."""
+    with replacing(path) as file:
+        for chunk in chunks:
+            file.write(chunk)
+
+
+@contextmanager
+def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
+    """A new file that takes the place of `path` when the block ends, and never existed if it fails.
+
+    A link is followed, the permissions of an existing file are kept, and the bytes are on the disk afterwards.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> from meshnn.files import replacing
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with replacing(os.path.join(folder, "a.txt")) as file:
+    ...         _ = file.write(b"whole")
+    ...     os.listdir(folder)
+    ['a.txt']
+    """
+    text, shown = as_path(path)
+    with explained("write", shown):
+        if text.endswith(os.sep):
+            raise IsADirectoryError(errno.EISDIR, "is a directory")
+        target = os.path.realpath(text)
+        mode = _mode_to_keep(target, shown)
+        folder = os.path.dirname(target)
+        temporary = os.path.join(folder, f".{secrets.token_hex(8)}.tmp")  # short: fits wherever the target's name does
+        try:
+            with open(temporary, "xb", opener=None if mode is None else _open_private) as file:
+                if mode is not None:
+                    with suppress(OSError):  # some file systems know no permissions
+                        os.chmod(temporary, mode)
+                yield file
+                file.flush()
+                os.fsync(file.fileno())  # or a power cut could leave the new name on old bytes
+            os.replace(temporary, target)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(temporary)
+            raise
+        with suppress(OSError):  # not every system can do that to a directory
+            handle = os.open(folder, os.O_RDONLY)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+
+
+def _mode_to_keep(target: str, shown: str) -> int | None:
+    """The permissions of the file that will be replaced; None if there is none."""
+    try:
+        status = os.stat(target)
+    except FileNotFoundError:
+        return None
+    if stat.S_ISDIR(status.st_mode):
+        raise IsADirectoryError(errno.EISDIR, "is a directory")
+    if not stat.S_ISREG(status.st_mode):  # replacing /dev/null would be a bad surprise
+        raise FileError(f"cannot write {shown}: it is a device or a pipe; name a file")
+    if not os.access(target, os.W_OK):  # replacing needs no right to the file itself, but its owner meant it
+        raise PermissionError(errno.EACCES, "is write-protected")
+    return stat.S_IMODE(status.st_mode)
+
+
+def _open_private(path: str, flags: int) -> int:
+    """Nobody else may look in until the permissions are set."""
+    return os.open(path, flags, 0o600)
