@@ -55,6 +55,11 @@ class Cells:
         mask: NDArray[np.bool_] = compute.is_null(self.values, nan_is_null=True).to_numpy()
         return mask
 
+    @property
+    def missing(self) -> int:
+        """How many values are missing."""
+        return int(self.gaps.sum())
+
     @cached_property
     def numbers(self) -> Floats:
         """As floats, NaN where missing; infinite ones are refused."""
@@ -98,17 +103,15 @@ def learned(cells: Cells, most: int, notes: dict[str, str]) -> Column | str:
     """The column as an encoder needs it, with what fills its gaps; or why it is of no use."""
     if cells.gaps.all():
         return "has no values"
-    return (
-        _learned_texts(cells, most, notes) if cells.packed or cells.kind == "categorical" else _learned_numbers(cells)
-    )
-
-
-def _learned_numbers(cells: Cells) -> Column | str:
+    if cells.packed or cells.kind == "categorical":
+        return _learned_texts(cells, most, notes)
     ordered = np.sort(cells.numbers[~cells.gaps])
-    median = float(ordered[(len(ordered) - 1) // 2] / 2 + ordered[len(ordered) // 2] / 2)  # no sum that overflows
+    # halved first: the sum of two large numbers may be infinite
+    median = float(ordered[(len(ordered) - 1) // 2] / 2 + ordered[len(ordered) // 2] / 2)
+    fill = median > 0.5 if cells.kind == "boolean" else median
     if ordered[0] == ordered[-1]:
-        return f"is constant ({plain(median > 0.5 if cells.kind == 'boolean' else float(ordered[0]))})"
-    return Column(cells.name, cells.kind, fill=median > 0.5 if cells.kind == "boolean" else median)
+        return f"is constant ({plain(fill)})"
+    return Column(cells.name, cells.kind, fill=fill)
 
 
 def _learned_texts(cells: Cells, most: int, notes: dict[str, str]) -> Column | str:
@@ -141,7 +144,7 @@ def fill_in(part: Floats, column: Column, table: Any, notes: list[str]) -> int:
         _fill_in_texts(part, column, cells, notes)
     else:
         _fill_in_numbers(part, column, cells)
-    return int(cells.gaps.sum())
+    return cells.missing
 
 
 def _fill_in_numbers(part: Floats, column: Column, cells: Cells) -> None:
@@ -173,8 +176,8 @@ def _fill_in_texts(part: Floats, column: Column, cells: Cells, notes: list[str])
 
 def quoted(cell: Any) -> str:
     """A cell of text as it goes into a message."""
-    value = cell.as_py()
-    return repr(value if len(value) <= 60 else value[:57] + "...")
+    text = cell.as_py()
+    return repr(text if len(text) <= 60 else text[:57] + "...")
 
 
 def first(mask: NDArray[np.bool_]) -> int:

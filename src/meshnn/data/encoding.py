@@ -33,16 +33,6 @@ class Column:
     categories: tuple[str, ...] = ()  # sorted; only of categorical columns
     fill: float | bool | str | None = None  # stands for missing values; None: they are refused
 
-    def is_sound(self, impute: bool) -> bool:
-        """Whether a column like this could have been learned."""
-        several, fill = self.kind == "categorical", self.fill
-        in_order = self.categories == tuple(sorted(set(self.categories)))
-        fits = (
-            len(self.categories) > 1 and (fill is None or fill in self.categories) if several else not self.categories
-        )
-        right = type(fill) is FILLS[self.kind] if impute else fill is None
-        return self.name != "" and self.kind in FILLS and in_order and fits and right
-
 
 @dataclass(frozen=True)
 class Encoded:
@@ -94,35 +84,31 @@ class Encoder:
 
         drop, impute = as_list("drop", drop), switch("impute", impute)
         most_categories = whole_number("most_categories", most_categories, least=2)
+        where = source(table)
         _check_names(table, drop if target is None else [target, *drop])
         if target in drop:
-            raise DataError(f"{source(table)}the target {shown(str(target))} is also to be dropped; choose one of both")
+            raise DataError(f"{where}the target {shown(str(target))} is also to be dropped; choose one of the two")
         encoder = cls((), impute, {})
-        columns: list[Column] = []
+        columns: dict[str, Column] = {}
         missing: dict[str, int] = {}
         for name in table.column_names:
-            if name == target:
-                continue
             if name in drop:
                 encoder.left_out[name] = "dropped on request"
-                continue
-            cells = cells_of(table, name, f"or drop the column with --drop {shown(name)}")
-            found = learned(cells, most_categories, encoder.notes)
-            if isinstance(found, str):
-                encoder.left_out[name] = found
-                encoder.notes[name] = f"{cells.called} {found}: left out"
-            else:
-                columns.append(found if impute else replace(found, fill=None))
-                missing[name] = int(cells.gaps.sum())
-        if not impute:
-            advice = "pass --impute to fill them with the median or the most frequent value, or drop the columns"
-            _refuse_missing(table, missing, advice)
+            elif name != target:
+                cells = cells_of(table, name, f"or drop the column with --drop {shown(name)}")
+                found = learned(cells, most_categories, encoder.notes)
+                if isinstance(found, Column):
+                    columns[name] = found if impute else replace(found, fill=None)
+                    missing[name] = cells.missing
+                else:
+                    encoder.left_out[name] = found
+                    encoder.notes[name] = f"{cells.called} {found}: left out"
+        advice = "pass --impute to fill them with the median or the most frequent value, or drop the columns"
+        _check_missing(table, {} if impute else missing, advice)
         if not columns:
             reasons = [f"{shown(name)} {why}" for name, why in encoder.left_out.items()][:10] or ["there is none"]
-            raise DataError(
-                f"{source(table)}no column is left to learn from ({', '.join(reasons)}); add some that vary"
-            )
-        return replace(encoder, columns=tuple(columns))
+            raise DataError(f"{where}no column is left to learn from ({', '.join(reasons)}); add some that vary")
+        return replace(encoder, columns=tuple(columns.values()))
 
     @property
     def text_columns(self) -> list[str]:
@@ -148,23 +134,21 @@ class Encoder:
 
         _check_names(table, [column.name for column in self.columns], ", which the model was trained with")
         widths = [max(1, len(column.categories)) for column in self.columns]
-        size = table.num_rows, sum(widths)
-        check_fits(8.0 * size[0] * size[1], f"{size[0]:,} rows of features", "take fewer rows")
-        encoded = Encoded(np.zeros(size), [])
-        parts = np.split(encoded.X, np.cumsum(widths)[:-1], axis=1)
-        columns = zip(self.columns, parts, strict=True)
-        missing = {column.name: fill_in(part, column, table, encoded.notes) for column, part in columns}
-        if not self.impute:
-            _refuse_missing(table, missing, "fill them, or train the model with --impute")
+        rows, width = table.num_rows, sum(widths)
+        check_fits(8.0 * rows * width, f"{rows:,} rows of features", "take fewer rows")
+        encoded = Encoded(np.zeros((rows, width)), [])
+        parts = zip(self.columns, np.split(encoded.X, np.cumsum(widths)[:-1], axis=1), strict=True)
+        missing = {column.name: fill_in(part, column, table, encoded.notes) for column, part in parts}
+        _check_missing(table, {} if self.impute else missing, "fill them, or train the model with --impute")
         return encoded
 
     def describe(self) -> list[str]:
         """One line for each column, for people."""
         lines = []
         for column in self.columns:
-            line = {"numeric": "number", "boolean": "true or false"}.get(column.kind, "")
-            if column.kind == "categorical":
-                line = f"one-hot of {len(column.categories)} values ({_listed(column.categories, most=3)})"
+            line = {"numeric": "number", "boolean": "true or false", "categorical": "one-hot of "}[column.kind]
+            if column.categories:
+                line += f"{len(column.categories)} values ({_listed(column.categories, most=3)})"
             if column.fill is not None:
                 line += f", {plain(column.fill)} where missing"
             lines.append(f"{shown(column.name)}: {line}")
@@ -182,23 +166,25 @@ class Encoder:
             json.dumps(stored, ensure_ascii=False, allow_nan=False).encode()  # finite, and no halves of characters
             columns = tuple(Column(**item | {"categories": tuple(item["categories"])}) for item in stored["columns"])
             encoder = cls(columns, stored["impute"], dict(stored["left_out"]))
-            if encoder.to_dict() == stored and encoder._is_sound():
+            if encoder.to_dict() == stored and _is_sound(encoder):
                 return encoder
         except (TypeError, ValueError, LookupError, RecursionError):
             pass
         raise DataError("the encoder stored in the model is damaged: it makes no sense; save the model again")
 
-    def _is_sound(self) -> bool:
-        """Whether it could have been learned."""
-        names = [column.name for column in self.columns] + list(self.left_out)
-        texts = [*names, *self.left_out.values(), *(text for column in self.columns for text in column.categories)]
-        return (
-            type(self.impute) is bool
-            and len(self.columns) > 0
-            and len(names) == len(set(names))
-            and all(type(text) is str for text in texts)
-            and all(column.is_sound(self.impute) for column in self.columns)
-        )
+
+def _is_sound(encoder: Encoder) -> bool:
+    """Whether it could have been learned."""
+    names = [column.name for column in encoder.columns] + list(encoder.left_out)
+    texts = [*names, *encoder.left_out.values(), *(text for column in encoder.columns for text in column.categories)]
+    sound = len(encoder.columns) > 0 and type(encoder.impute) is bool and len(names) == len(set(names))
+    for column in encoder.columns:
+        fill, categories, several = column.fill, column.categories, column.kind == "categorical"
+        sound &= column.name != "" and categories == tuple(sorted(set(categories)))
+        sound &= len(categories) > 1 if several else column.kind in FILLS and not categories
+        sound &= type(fill) is FILLS[column.kind] if encoder.impute else fill is None
+        sound &= not several or fill is None or fill in categories
+    return sound and all(type(text) is str for text in texts)
 
 
 def _check_names(table: Any, names: Sequence[Any], why: str = "") -> None:
@@ -211,11 +197,11 @@ def _check_names(table: Any, names: Sequence[Any], why: str = "") -> None:
         raise DataError(f"{source(table)}{what}; the columns are {_listed(known)}")
 
 
-def _refuse_missing(table: Any, missing: dict[str, int], advice: str) -> None:
-    if counts := [(f"{count:,}", f" in {shown(name)}") for name, count in missing.items() if count]:
-        noun = " missing value" + "s" * (sum(missing.values()) > 1)  # said once
-        counted = ", ".join("".join(pair) for pair in [(counts[0][0] + noun, counts[0][1]), *counts[1:]])
-        raise DataError(f"{source(table)}{counted}; {advice}")
+def _check_missing(table: Any, missing: dict[str, int], advice: str) -> None:
+    if counted := [f"{count:,} in {shown(name)}" for name, count in missing.items() if count]:
+        noun = "missing values" if sum(missing.values()) > 1 else "missing value"
+        counted[0] = counted[0].replace(" in ", f" {noun} in ", 1)
+        raise DataError(f"{source(table)}{', '.join(counted)}; {advice}")
 
 
 def _listed(names: Sequence[str], most: int = 20) -> str:
@@ -257,7 +243,7 @@ def target_column(table: Any, target: str, task: str = "auto") -> Target:
     >>> target_column(pa.table({"y": [0.5, 1.5]}), "y").task
     'regress'
     """
-    from meshnn.data.columns import cells_of, first, quoted
+    from meshnn.data.columns import cells_of, first
 
     if task not in TASKS:
         raise DataError(f"unknown task {task!r}; expected one of {', '.join(TASKS)}")
@@ -266,22 +252,16 @@ def target_column(table: Any, target: str, task: str = "auto") -> Target:
     if rows < 2:
         raise DataError(f"{name} has {rows} row{'s' * (rows != 1)}, expected at least 2 rows to learn from; add rows")
     cells = cells_of(table, target, "or choose another target")
-    text = cells.kind == "categorical"
-    numbers = np.zeros(0) if text else cells.numbers
-    if count := int(cells.gaps.sum()):
-        words = f"{count:,} missing value{'s' * (count > 1)}, the first in row {first(cells.gaps) + 1:,}"
+    if cells.missing:
+        words = (
+            f"{cells.missing:,} missing value{'s' * (cells.missing > 1)}, the first in row {first(cells.gaps) + 1:,}"
+        )
         raise DataError(f"{name} has {words}; fill them or remove these rows")
     notes: list[str] = []
     if task == "auto":
         task, reason = _decided(cells)
         notes.append(f"{name}: {reason}")
-    if task == "classify":
-        return Target(_labels(name, cells), task, notes)
-    if text:
-        raise DataError(f"{name} is text ({quoted(cells.values[0])} in row 1), expected numbers; pass --task classify")
-    if numbers.min() == numbers.max():
-        raise DataError(f"{name} is {plain(float(numbers[0]))} in every row: nothing to learn; choose another")
-    return Target(numbers.copy(), task, notes)
+    return Target(_labels(name, cells) if task == "classify" else _amounts(name, cells), task, notes)
 
 
 def _decided(cells: Any) -> tuple[str, str]:
@@ -297,28 +277,34 @@ def _decided(cells: Any) -> tuple[str, str]:
     return "regress", f"{what}, taken as amounts; --task classify takes them as classes"
 
 
+def _amounts(name: str, cells: Any) -> NDArray[Any]:
+    from meshnn.data.columns import quoted
+
+    if cells.kind == "categorical":
+        raise DataError(f"{name} is text ({quoted(cells.values[0])} in row 1), expected numbers; pass --task classify")
+    if cells.numbers.min() == cells.numbers.max():
+        raise DataError(f"{name} is {plain(float(cells.numbers[0]))} in every row: nothing to learn; choose another")
+    return np.array(cells.numbers)
+
+
 def _labels(name: str, cells: Any) -> NDArray[Any]:
     from meshnn.data.columns import first
 
-    labels: NDArray[Any]
-    rows, advice = len(cells.values), ""
+    values, rows = cells.values, len(cells.values)
     if cells.kind == "numeric":
-        numbers = cells.numbers
-        if (at := first((numbers % 1 != 0) | (np.abs(numbers) >= 2.0**63))) >= 0:
+        if (at := first((cells.numbers % 1 != 0) | (np.abs(cells.numbers) >= 2.0**63))) >= 0:
             expected = "expected text or whole numbers of at most 18 digits as classes"
-            raise DataError(f"{name} holds {numbers[at]} in row {at + 1:,}, {expected}; pass --task regress")
-        labels = cells.values.cast("int64").to_numpy()  # not by way of floats: they merge integers beyond 2**53
-        advice = "pass --task regress or "
-    else:
-        labels = cells.values.to_numpy()
-    if cells.kind == "categorical":
-        widest = max(map(len, cells.values.unique().to_pylist()))
-        check_fits(4.0 * rows * widest, f"{name}: {rows:,} texts", "shorten the texts of the classes")
-        labels = labels.astype(str)
+            raise DataError(f"{name} holds {cells.numbers[at]} in row {at + 1:,}, {expected}; pass --task regress")
+        values = values.cast("int64")  # not by way of floats: they merge integers beyond 2**53
+    elif cells.kind == "categorical":
+        size = 4.0 * rows * max(map(len, values.unique().to_pylist()))
+        check_fits(size, f"{name}: {rows:,} texts", "shorten the texts of the classes")
+    labels = np.array(values.to_numpy(), dtype=str if cells.kind == "categorical" else None)
     classes = np.unique(labels)
     if len(classes) == 1:
         raise DataError(f"{name} has the one class {classes[0].item()!r}, expected at least 2; choose another target")
     if len(classes) > MOST_CLASSES or (rows > 20 and len(classes) > rows / 2):
         what = f"{len(classes):,} classes in {rows:,} rows: it looks like an identifier or a number"
-        raise DataError(f"{name} has {what}; {advice}choose another target")
-    return labels.copy()
+        advice = "pass --task regress or choose another target" if cells.kind == "numeric" else "choose another target"
+        raise DataError(f"{name} has {what}; {advice}")
+    return labels

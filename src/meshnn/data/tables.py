@@ -81,7 +81,12 @@ def read_table(path: str | os.PathLike[str], text: Collection[str] = ()) -> Load
     """
     file, name, notes = Path(path), as_path(path)[1], list[str]()
     with explained("read", name):
-        ending = _ending(file, name)
+        mode = file.stat().st_mode
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if not stat.S_ISREG(mode):
+            raise DataError(f"{name} is a pipe or a device, expected a file; save the data to a file first")
+        ending = _ending(file, name, "reads")
         if separator := ENDINGS[ending]:
             table = _from_text(_content(file, name, ending.endswith(".gz")), name, separator, text, notes)
         else:
@@ -94,17 +99,7 @@ def read_table(path: str | os.PathLike[str], text: Collection[str] = ()) -> Load
     return Loaded(table.replace_schema_metadata({SOURCE: name.encode()}), notes)
 
 
-def _ending(file: Path, name: str) -> str:
-    """The ending of a file to read, which has to be one with an end."""
-    mode = file.stat().st_mode
-    if stat.S_ISDIR(mode):
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-    if not stat.S_ISREG(mode):
-        raise DataError(f"{name} is a pipe or a device, expected a file; save the data to a file first")
-    return _known_ending(file, name, "reads")
-
-
-def _known_ending(file: Path, name: str, does: str) -> str:
+def _ending(file: Path, name: str, does: str) -> str:
     for ending in ENDINGS:
         if file.name.lower().endswith(ending):
             return ending
@@ -259,7 +254,7 @@ def _check_decimal_commas(name: str, column: str, values: Any) -> None:
 
 def _from_parquet(file: Path, name: str) -> Any:
     import pyarrow as pa
-    from pyarrow import parquet
+    from pyarrow import parquet, types
 
     if file.stat().st_size == 0:
         raise DataError(f"{name} is empty, expected a Parquet file; check how the file was written")
@@ -275,7 +270,9 @@ def _from_parquet(file: Path, name: str) -> Any:
             raise
         advice = "write it again, or give the file its right ending"
         raise DataError(f"{name} is not a Parquet file that can be read ({_reason(error)}); {advice}") from None
-    return table.rename_columns(_checked_names(names, name))
+    names = _checked_names(names, name)
+    held = [pa.string() if types.is_string_view(kind) else kind for kind in table.schema.types]
+    return table.rename_columns(names).cast(pa.schema(list(zip(names, held, strict=True))))  # of views, no row is taken
 
 
 def _without_index(table: Any, name: str, notes: list[str]) -> Any:
@@ -312,9 +309,8 @@ def write_predictions(
         raise DataError(f"cannot write predictions of these shapes: {shapes}; {expected}; pass one-dimensional arrays")
     if path is None:
         return _as_text(arrays, ",")
-    ending = _known_ending(Path(path), as_path(path)[1], "writes")
-    separator = ENDINGS[ending]
-    content = _as_text(arrays, separator).encode() if separator else _as_parquet(arrays)
+    ending = _ending(Path(path), as_path(path)[1], "writes")
+    content = _as_text(arrays, ENDINGS[ending]).encode() if ENDINGS[ending] else _as_parquet(arrays)
     if ending.endswith(".gz"):
         content = gzip.compress(content, mtime=0)  # no clock: same predictions, same bytes
     write_whole(path, [content])
