@@ -157,6 +157,7 @@ def test_texts_with_a_note(save, content, name, want, note):
         ("a, a\n1,2\n", ["two columns are called a"]),
         ("a,,c\n1,2,3\n", ["data.csv: column 2 of 3 has no name", "name it in the header"]),
         ("a,b, \n1,2,3\n", ["column 3 of 3 has no name"]),
+        ("a,b,\n1,2\n", ["column 3 of 3 has no name"]),  # that, not that every row is too short
         *[(f",x\n{one},7\n{two},8\n", ["no name and does not count the rows", "index=False"])
           for one, two in (("2", "3"), ("0", "2"), ("1", "0"), ("a", "b"), ("", ""), ("0", ""))],
         ('""\n0\n1\n', ["data.csv has no columns"]),

@@ -216,17 +216,21 @@ def _check_encoding(data: bytes, name: str) -> None:
 
 
 def _check_quotes(data: bytes, name: str, separator: str) -> None:
-    """Refuse a quote that is never closed: pyarrow takes the rest of the file for one value."""
+    """Refuse a quote that is never closed (pyarrow takes the rest of the file for one value), then wrong names."""
     lines = io.TextIOWrapper(io.BytesIO(data + b"end"), encoding="utf-8", newline="")
     most = csv.field_size_limit(2**31 - 1)
     try:
-        for count, row in enumerate(filter(None, csv.reader(lines, delimiter=separator))):  # noqa: B007
+        rows = filter(None, csv.reader(lines, delimiter=separator))
+        header = last = next(rows)
+        count = 0
+        for count, last in enumerate(rows, start=1):  # noqa: B007
             pass
     finally:
         csv.field_size_limit(most)
-    if row != ["end"]:
+    if last != ["end"]:
         where = f"row {count:,}" if count else "the header line"
         raise DataError(f"{name}: a quote opened in {where} is never closed; close it, or double it inside a value")
+    _checked_names(header, name)
 
 
 def _checked_names(raw: list[str], name: str) -> list[str]:
