@@ -369,6 +369,26 @@ def test_nothing_of_the_test_rows_is_learned(tmp_path):
     assert column["a"].fill != frame.a.median()
 
 
+def test_columns_that_are_constant_in_the_training_rows_alone(tmp_path):
+    """Said once, like those that are constant everywhere."""
+    import numpy as np
+    import pandas as pd
+
+    from meshnn.cli.fit import _split
+
+    y = np.array(["no", "yes"] * 15)
+    _, held = _split(y, "classify", 0.3, 0)
+    odd = np.isin(np.arange(30), held[:1]).astype(int)
+    slip = np.where(odd == 0, np.arange(30).astype(str), "?")
+    pd.DataFrame({"a": np.arange(30), "c": odd, "d": 7, "s": slip, "y": y}).to_csv(tmp_path / "t.csv", index=False)
+    arguments = ("--target", "y", "--test", "0.3", "--seed", "0", "--hidden", "1", "--epochs", "3", "--json")
+    done = meshnn("fit", str(tmp_path / "t.csv"), *arguments)
+    assert done.returncode == 0, done.stderr
+    notes = [note.split("t.csv: ")[1] for note in json.loads(done.stdout)["notes"] if "t.csv: column" in note]
+    assert sorted(notes)[:2] == ["column c is constant (0): left out", "column d is constant (7): left out"]
+    assert [note.split(":")[0] for note in sorted(notes)[2:]] == ["column s is taken as text"]
+
+
 def test_a_model_of_a_table_takes_data_frames(tables, iris_model):
     """Columns are found by name, whatever their order; text is encoded as in training."""
     import numpy as np

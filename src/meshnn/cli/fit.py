@@ -115,8 +115,8 @@ def fit(
     whole = Encoder.learn(loaded.table, target, drop or (), impute)
     encoder = Encoder.learn(loaded.table.take(train), target, drop or (), impute)
     encoded = encoder.encode(loaded.table)
-    constant = [note for note in encoder.notes if note.endswith("left out") and note not in whole.notes]
-    notes += [*loaded.notes, *goal.notes, *whole.notes, *constant, *encoded.notes]
+    constant = [note for name, note in encoder.notes.items() if name in encoder.left_out and name not in whole.left_out]
+    notes += [*loaded.notes, *goal.notes, *whole.notes.values(), *constant, *encoded.notes]
     n_outputs = len(np.unique(goal.values)) if goal.task == "classify" else 1
     options = {
         "hidden": 16 if hidden is None else hidden,

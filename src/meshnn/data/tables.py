@@ -1,12 +1,11 @@
-"""Tables on disk: CSV, TSV and Parquet are read with care, predictions are written whole or not at all."""
+"""Tables on disk: pyarrow reads CSV, TSV and Parquet; what it cannot read or would misread is refused by name."""
 
 from __future__ import annotations
 
-import codecs
 import csv
+import errno
 import gzip
 import io
-import itertools
 import os
 import re
 import stat
@@ -14,18 +13,18 @@ import zlib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from meshnn.errors import DataError
-from meshnn.files import replacing
+from meshnn.files import as_path, explained, write_whole
 from meshnn.memory import check_fits
 
 __all__ = ["Loaded", "read_table", "shown", "source", "write_predictions"]
 
-ENDINGS = {".csv": ",", ".csv.gz": ",", ".tsv": "\t", ".tsv.gz": "\t", ".parquet": None, ".pq": None}
+ENDINGS = {".csv": ",", ".csv.gz": ",", ".tsv": "\t", ".tsv.gz": "\t", ".parquet": "", ".pq": ""}
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs"}
 MISSING = ["", "NA", "N/A", "n/a", "#N/A", "nan", "NaN", "null", "NULL", "None"]
 BINARY = {b"\x89PNG": "a PNG image", b"PK\x03\x04": "a zip or Excel file", b"\x1f\x8b": "compressed with gzip"}
@@ -80,39 +79,24 @@ def read_table(path: str | os.PathLike[str], text: Collection[str] = ()) -> Load
     ...     read_table(file.name).table.to_pydict()
     {'age': [31, None], 'city': ['Bonn', 'Ulm']}
     """
-    file, name = _regular_file(path)
-    ending = _ending(file, name, "reads")
-    notes: list[str] = []
-    try:
-        if ENDINGS[ending] is None:
-            table = _from_parquet(file, name)
+    file, name, notes = Path(path), as_path(path)[1], list[str]()
+    with explained("read", name):
+        mode = file.stat().st_mode
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if not stat.S_ISREG(mode):
+            raise DataError(f"{name} is a pipe or a device, expected a file; save the data to a file first")
+        ending = _ending(file, name, "reads")
+        if separator := ENDINGS[ending]:
+            table = _from_text(_content(file, name, ending.endswith(".gz")), name, separator, text, notes)
         else:
-            table = _from_text(_content(file, name, ending.endswith(".gz")), name, ending, text, notes)
-    except OSError as error:
-        raise DataError(f"cannot read {name}: {error.strerror or error}; check the file and its disk") from None
+            table = _from_parquet(file, name)
     if table.num_columns and table.num_rows == 0:
         raise DataError(f"{name} has no rows below its header, expected at least one; check how the file was written")
     table = _without_index(table, name, notes)
     if table.num_columns == 0:
         raise DataError(f"{name} has no columns, expected at least one; check how the file was written")
     return Loaded(table.replace_schema_metadata({SOURCE: name.encode()}), notes)
-
-
-def _regular_file(path: str | os.PathLike[str]) -> tuple[Path, str]:
-    """The path and how to name it in messages, if it is a file that can be read twice and has an end."""
-    file = Path(path)
-    name = shown(str(file), most=4096)
-    try:
-        mode = file.stat().st_mode
-    except FileNotFoundError:
-        raise DataError(f"there is no file {name}; check the path") from None
-    except (OSError, ValueError) as error:  # ValueError: a zero character in the path
-        raise DataError(f"cannot read {name}: {getattr(error, 'strerror', None) or error}; check the path") from None
-    if stat.S_ISDIR(mode):
-        raise DataError(f"{name} is a directory; name a file in it")
-    if not stat.S_ISREG(mode):
-        raise DataError(f"{name} is a pipe or a device, expected a file; save the data to a file first")
-    return file, name
 
 
 def _ending(file: Path, name: str, does: str) -> str:
@@ -124,188 +108,157 @@ def _ending(file: Path, name: str, does: str) -> str:
 
 
 def _content(file: Path, name: str, zipped: bool) -> bytes:
-    """All bytes of a text file, unpacked."""
+    """The text of a file, unpacked, without byte order mark and leading blank lines, with a line end at its end."""
     parts: list[bytes] = []
-    size = 0
-    with gzip.open(file, "rb") if zipped else file.open("rb") as stream:
-        while True:
-            try:
-                part = stream.read(2**24)
-            except gzip.BadGzipFile:
-                raise DataError(f"{name} is not compressed with gzip; drop the .gz of its name") from None
-            except (EOFError, zlib.error):
-                raise DataError(f"{name} is cut off or damaged; copy or compress it again") from None
-            if not part:
-                return b"".join(parts)
-            parts.append(part)
-            size += len(part)  # counted as it comes: a small .gz can hold terabytes
-            check_fits(2.0 * size, f"reading {name}", "take a part of the file")
-
-
-def _checked_text(data: bytes, name: str) -> bytes:
-    """The same text without byte order mark and leading blank lines, with a line end at its end; UTF-8 for sure."""
+    with gzip.open(file) if zipped else file.open("rb") as stream:
+        try:
+            while part := stream.read(2**24):
+                parts.append(part)  # counted as it comes: a small .gz can hold terabytes
+                check_fits(2.0 * sum(map(len, parts)), f"reading {name}", "take a part of the file")
+        except (gzip.BadGzipFile, EOFError, zlib.error):
+            advice = "copy or compress it again, or drop the .gz of its name if it is plain text"
+            raise DataError(f"{name} is not compressed with gzip, or damaged; {advice}") from None
+    data = b"".join(parts)
     for magic, what in BINARY.items():
         if data.startswith(magic):
-            advice = "save it as UTF-8" if "UTF" in what else "export it as CSV, or give the file its right ending"
-            raise DataError(f"{name} is {what}, expected text in UTF-8; {advice}")
+            raise DataError(f"{name} is {what}, expected text in UTF-8; save it as CSV in UTF-8")
     if (at := data.find(b"\0")) >= 0:
         raise DataError(f"{name} holds a zero byte (byte {at + 1:,}), expected text in UTF-8; save it as UTF-8")
-    decoder = codecs.getincrementaldecoder("utf-8")()
-    view = memoryview(data)
-    for start in range(0, len(data) + 1, 2**20):  # in pieces: the whole as a string would take four times the room
-        behind = len(decoder.getstate()[0])  # bytes of a character that the last piece cut in two
-        try:
-            decoder.decode(view[start : start + 2**20], start + 2**20 > len(data))
-        except UnicodeDecodeError as error:
-            at = start - behind + error.start
-            line = data.count(b"\n", 0, at) + 1
-            raise DataError(
-                f"{name} is not UTF-8 text (byte 0x{data[at]:02x} in line {line:,}); save it as UTF-8"
-            ) from None
-    data = data.removeprefix(codecs.BOM_UTF8).lstrip(b"\r\n")
-    if not data.strip():
+    data = data.removeprefix(b"\xef\xbb\xbf").lstrip(b"\r\n")
+    if not data or data.isspace():
         raise DataError(f"{name} is empty, expected a header line and rows; check how the file was written")
     return data if data.endswith((b"\n", b"\r")) else data + b"\n"
 
 
-def _from_text(data: bytes, name: str, ending: str, text: Collection[str], notes: list[str]) -> Any:
-    data = _checked_text(data, name)
-    usual = ENDINGS[ending] or ","
-    header = re.split(rb"[\r\n]", re.sub(rb'"[^"]*"', b"", data[: 2**20]), maxsplit=1)[0].decode(errors="ignore")
-    separator = usual
-    if usual not in header:
-        separator = next((other for other in (";", "\t", ",") if other in header), usual)
+def _from_text(data: bytes, name: str, usual: str, text: Collection[str], notes: list[str]) -> Any:
+    from pyarrow import compute, types
+
+    start = re.sub(rb'(^|[,;\t])"([^"]|"")*"', rb"\1", data[: 2**20])  # without quoted names
+    header = re.split(rb"[\r\n]", start, maxsplit=1)[0].decode(errors="ignore")
+    separator = next((other for other in (usual, ";", "\t", ",") if other in header), usual)
     if separator != usual:
         notes.append(f"{name}: values are taken to be separated by {SEPARATORS[separator]}, as in the header line")
-    rows = csv.reader(io.TextIOWrapper(io.BytesIO(data), encoding="utf-8", newline=""), delimiter=separator)
-    try:
-        raw = next(rows)
-    except csv.Error as error:
-        raise DataError(f"{name}: cannot read the header line ({error}); look for a quote that is not closed") from None
+    single = separator not in header  # then a blank line is a missing value
+    table = _parsed(data, name, separator, single)
+    raw = table.column_names
     names = _checked_names(raw, name)
-    wanted = {k for k, v in zip(raw, names, strict=True) if v in text}
-    table = _parsed(data, name, separator, raw, wanted)
-    padded = _padded(data, name, separator, raw, wanted, table)
-    if padded:
-        table = _parsed(data, name, separator, raw, wanted | set(padded))
-        for column in padded:
-            notes.append(f"{name}: column {shown(column.strip())} has numbers with leading zeros: kept as text")
-    last = table.column(table.num_columns - 1)
-    if table.num_rows and str(last[-1]).endswith(("\n", "\r")):  # as if the end of the file belonged to the value
-        _check_quotes(data, name, separator)
+    held = dict(zip(raw, table.schema.types, strict=True))
+    wanted = [k for k, column in zip(raw, names, strict=True) if column in text and not types.is_string(held[k])]
+    whole = [k for k in raw if types.is_integer(held[k]) and k not in wanted]
+    if wanted or whole:  # as they are written: numbers with leading zeros are codes, which would lose them
+        texts = _parsed(data, name, separator, single, wanted + whole)
+        padded = [k for k in whole if compute.any(compute.match_substring_regex(texts[k], r"^ *[+-]?0\d")).as_py()]
+        for k in wanted + padded:
+            table = table.set_column(raw.index(k), k, texts[k])
+        notes += [f"{name}: column {shown(k.strip())} has numbers with leading zeros: kept as text" for k in padded]
+    if table.num_rows and str(table.column(-1)[-1]).endswith(("\n", "\r")):
+        _check_quotes(data, name, separator)  # the end of the file became part of the value
     table = table.rename_columns(names)
-    if separator != ",":
-        _check_decimal_commas(table, name, text)
+    for column in names if separator != "," else ():
+        if column not in text and types.is_string(table[column].type):
+            _check_decimal_commas(name, column, table[column])
     return table
 
 
-def _checked_names(raw: list[str], name: str) -> list[str]:
-    """Column names without spaces around them; only the first may be empty (it may be an index)."""
-    names = [column.strip() for column in raw]
-    seen: dict[str, int] = {}
-    for k, column in enumerate(names, start=1):
-        if not column and k > 1:
-            raise DataError(f"{name}: column {k} of {len(names)} has no name; name it in the header or remove it")
-        if (first := seen.setdefault(column, k)) < k:
-            raise DataError(
-                f"{name}: two columns are called {shown(column)} (columns {first} and {k}); rename one of them"
-            )
-    return names
-
-
-def _check_quotes(data: bytes, name: str, separator: str) -> None:
-    """Refuse a quote that is never closed: pyarrow would take the rest of the file for one value."""
-    lines = io.TextIOWrapper(io.BytesIO(data), encoding="utf-8", newline="")
-    count, last = -1, [""]
-    try:
-        for row in csv.reader(itertools.chain(lines, ["end"]), delimiter=separator):
-            if row:
-                count, last = count + 1, row
-    except csv.Error:  # a value of more than 128 KiB
-        count += 1
-    if last != ["end"]:
-        where = f"row {count:,}" if count else "the header line"
-        raise DataError(f"{name}: a quote opened in {where} is never closed; close it, or double it inside a value")
-
-
-def _parsed(data: bytes, name: str, separator: str, raw: list[str], text: set[str]) -> Any:
+def _parsed(data: bytes, name: str, separator: str, single: bool, text: list[str] | None = None) -> Any:
+    """All columns in the types that pyarrow finds, or those of `text` as they are written."""
     import pyarrow as pa
     from pyarrow import csv as arrow
+    from pyarrow import types
 
     ragged: list[Any] = []
+    nulls = [space + word for space in ("", " ") for word in MISSING]
+    strings = dict.fromkeys(text or (), pa.string())
+    conversion = arrow.ConvertOptions(
+        column_types=strings, include_columns=text, null_values=nulls, strings_can_be_null=True
+    )
+
+    def parse(handler: Any = None, **how: Any) -> Any:
+        layout = arrow.ParseOptions(
+            delimiter=separator, newlines_in_values=True, ignore_empty_lines=not single, invalid_row_handler=handler
+        )
+        return arrow.read_csv(pa.BufferReader(data), arrow.ReadOptions(**how), layout, conversion)
 
     def note(row: Any) -> str:
         ragged.append(row)
         return "error"
 
-    def parse(block: int | None, threads: bool) -> Any:
-        return arrow.read_csv(
-            pa.BufferReader(data),
-            arrow.ReadOptions(block_size=block, use_threads=threads),
-            arrow.ParseOptions(
-                delimiter=separator,
-                newlines_in_values=True,
-                ignore_empty_lines=len(raw) > 1,  # with one column, a blank line is a missing value
-                invalid_row_handler=note,
-            ),
-            arrow.ConvertOptions(
-                column_types=dict.fromkeys(text, pa.string()),
-                null_values=[space + word for space in ("", " ") for word in MISSING],
-                strings_can_be_null=True,
-            ),
-        )
-
     try:
-        return parse(None, True)
-    except pa.ArrowInvalid:
-        ragged.clear()
+        table = parse()
+        if table.column_names and not any(map(types.is_binary, table.schema.types)):
+            return table
+    except (pa.ArrowInvalid, UnicodeDecodeError):
+        pass
+    _check_encoding(data, name)
     try:  # in one piece: a row may be longer than a block, and only without threads are rows numbered
-        return parse(min(len(data) + 1, 2**31 - 1), False)
+        return parse(note, block_size=min(len(data) + 1, 2**31 - 1), use_threads=False)
     except pa.ArrowInvalid as error:
         _check_quotes(data, name, separator)
         if not ragged:
             raise DataError(f"{name} cannot be read ({_reason(error)}); check how the file was written") from None
     row = ragged[0]
-    raise DataError(
-        f"{name}: row {row.number - 1:,} has {row.actual_columns} values, expected {row.expected_columns} as in the "
-        f"header ({shown(row.text)!r}); mend the row, or quote the values that hold {SEPARATORS[separator]}"
-    )
-
-
-def _padded(data: bytes, name: str, separator: str, raw: list[str], wanted: set[str], table: Any) -> list[str]:
-    """Columns taken for whole numbers that are written with leading zeros: codes, which as numbers would lose them."""
-    from pyarrow import compute, types
-
-    whole = [k for k, field in zip(raw, table.schema, strict=True) if types.is_integer(field.type)]
-    if not whole or not re.search(rb'[,;\t"\r\n][ ]*[+-]?0\d', data):  # in hardly any file
-        return []
-    texts = _parsed(data, name, separator, raw, wanted | set(whole))
-    return [k for k in whole if compute.any(compute.match_substring_regex(texts.column(k), r"^ *[+-]?0\d")).as_py()]
+    what = f"{row.actual_columns} values, expected {row.expected_columns} as in the header ({shown(row.text)!r})"
+    advice = f"mend the row, or quote the values that hold {SEPARATORS[separator]}"
+    raise DataError(f"{name}: row {row.number - 1:,} has {what}; {advice}")
 
 
 def _reason(error: Exception) -> str:
     return " ".join(str(error).split())[:200]
 
 
-def _check_decimal_commas(table: Any, name: str, text: Collection[str]) -> None:
-    from pyarrow import compute, types
+def _check_encoding(data: bytes, name: str) -> None:
+    for number, line in enumerate(io.BytesIO(data), start=1):
+        try:
+            line.decode()
+        except UnicodeDecodeError as error:
+            what = f"byte 0x{line[error.start]:02x} in line {number:,}"
+            raise DataError(f"{name} is not UTF-8 text ({what}); save it as UTF-8") from None
 
-    for column in table.column_names:
-        values = table.column(column)
-        if column in text or not types.is_string(values.type):
-            continue
-        fits = compute.all(compute.match_substring_regex(values, r"^ *[+-]?\d[\d.]*(,\d+)? *$")).as_py()
-        commas = compute.match_substring(values, ",")
-        if fits and (at := compute.index(commas, True).as_py()) >= 0:
-            raise DataError(
-                f"{name}: column {shown(column)} has decimal commas ({values[at].as_py()!r} in row {at + 1:,}), "
-                "expected decimal points; export the file with points"
-            )
+
+def _check_quotes(data: bytes, name: str, separator: str) -> None:
+    """Refuse a quote that is never closed (pyarrow takes the rest of the file for one value), then wrong names."""
+    lines = io.TextIOWrapper(io.BytesIO(data + b"end"), encoding="utf-8", newline="")
+    most = csv.field_size_limit(2**31 - 1)
+    try:
+        rows = filter(None, csv.reader(lines, delimiter=separator))
+        header = last = next(rows)
+        count = 0
+        for count, last in enumerate(rows, start=1):  # noqa: B007
+            pass
+    finally:
+        csv.field_size_limit(most)
+    if last != ["end"]:
+        where = f"row {count:,}" if count else "the header line"
+        raise DataError(f"{name}: a quote opened in {where} is never closed; close it, or double it inside a value")
+    _checked_names(header, name)
+
+
+def _checked_names(raw: list[str], name: str) -> list[str]:
+    """Column names without spaces around them; only the first may be empty (it may be an index)."""
+    names = [column.strip() for column in raw]
+    for k, column in enumerate(names):
+        if not column and k:
+            raise DataError(f"{name}: column {k + 1} of {len(names)} has no name; name it in the header or remove it")
+        if (first := names.index(column)) < k:
+            both = f"columns {first + 1} and {k + 1}"
+            raise DataError(f"{name}: two columns are called {shown(column)} ({both}); rename one of them")
+    return names
+
+
+def _check_decimal_commas(name: str, column: str, values: Any) -> None:
+    from pyarrow import compute
+
+    fits = compute.all(compute.match_substring_regex(values, r"^ *[+-]?\d[\d.]*(,\d+)? *$")).as_py()
+    if fits and (at := compute.index(compute.match_substring(values, ","), True).as_py()) >= 0:
+        raise DataError(
+            f"{name}: column {shown(column)} has decimal commas ({values[at].as_py()!r} in row {at + 1:,}), "
+            "expected decimal points; export the file with points"
+        )
 
 
 def _from_parquet(file: Path, name: str) -> Any:
     import pyarrow as pa
-    from pyarrow import parquet
+    from pyarrow import parquet, types
 
     if file.stat().st_size == 0:
         raise DataError(f"{name} is empty, expected a Parquet file; check how the file was written")
@@ -319,11 +272,11 @@ def _from_parquet(file: Path, name: str) -> Any:
     except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:  # of the disk; pyarrow's own have no number
             raise
-        raise DataError(
-            f"{name} is not a Parquet file that can be read ({_reason(error)}); write it again, or give the file its "
-            "right ending"
-        ) from None
-    return table.rename_columns(_checked_names(names, name))
+        advice = "write it again, or give the file its right ending"
+        raise DataError(f"{name} is not a Parquet file that can be read ({_reason(error)}); {advice}") from None
+    names = _checked_names(names, name)
+    held = [pa.string() if types.is_string_view(kind) else kind for kind in table.schema.types]
+    return table.rename_columns(names).cast(pa.schema(list(zip(names, held, strict=True))))  # of views, no row is taken
 
 
 def _without_index(table: Any, name: str, notes: list[str]) -> Any:
@@ -331,27 +284,18 @@ def _without_index(table: Any, name: str, notes: list[str]) -> Any:
     for column in [column for column in table.column_names if re.fullmatch(r"__index_level_\d+__", column)]:
         notes.append(f"{name}: column {column} is the index of pandas: left out")
         table = table.drop_columns([column])
-    if table.num_columns == 0 or table.column_names[0] not in ("", "Unnamed: 0"):
+    first = table.column_names[0] if table.num_columns else "data"
+    if first not in ("", "Unnamed: 0"):
         return table
-    if _counts_rows(table.column(0)):
-        what = "has no name" if table.column_names[0] == "" else "is called Unnamed: 0"
+    values = table.column(0).to_numpy()  # floats or objects if some are missing
+    if values.dtype.kind in "iu" and values[0] in (0, 1) and np.array_equal(values - values[0], np.arange(len(values))):
+        what = "is called Unnamed: 0" if first else "has no name"
         notes.append(f"{name}: the first column {what} and counts the rows: left out")
         return table.remove_column(0)
-    if table.column_names[0] == "":
-        raise DataError(
-            f"{name}: the first column has no name and does not count the rows; name it in the header, or write the "
-            "file without it (pandas: index=False)"
-        )
+    if first == "":
+        advice = "name it in the header, or write the file without it (pandas: index=False)"
+        raise DataError(f"{name}: the first column has no name and does not count the rows; {advice}")
     return table
-
-
-def _counts_rows(column: Any) -> bool:
-    from pyarrow import types
-
-    if not types.is_integer(column.type) or column.null_count:
-        return False
-    values = column.to_numpy()
-    return values[0] in (0, 1) and np.array_equal(values, np.arange(len(values)) + int(values[0]))
 
 
 def write_predictions(
@@ -362,50 +306,35 @@ def write_predictions(
     The file appears complete or not at all. Without a path, the CSV text is returned. A column called prediction
     comes first, the others follow in their order.
     """
-    names = sorted(columns, key=lambda column: column != "prediction")
-    arrays = [np.asarray(columns[column]) for column in names]
-    if not names:
-        raise DataError("there are no columns to write, expected at least one; pass the predictions")
-    for column, array in zip(names, arrays, strict=True):
-        if array.shape != (table.num_rows,):
-            raise DataError(
-                f"column {shown(column)} of the predictions has shape {array.shape}, expected ({table.num_rows},): "
-                "one value for each row of the table"
-            )
+    arrays = {name: np.asarray(columns[name]) for name in sorted(columns, key=lambda name: name != "prediction")}
+    if not arrays or any(array.shape != (table.num_rows,) for array in arrays.values()):
+        shapes = ", ".join(f"{shown(column)} {array.shape}" for column, array in arrays.items()) or "none"
+        expected = f"expected one value for each of {table.num_rows} rows"
+        raise DataError(f"cannot write predictions of these shapes: {shapes}; {expected}; pass one-dimensional arrays")
     if path is None:
-        text = io.StringIO()
-        _write_rows(text, names, arrays, ",")
-        return text.getvalue()
-    ending = _ending(Path(os.path.realpath(path)), shown(str(path), most=4096), "writes")
-    with replacing(path) as stream:
-        _write_file(stream, ending, names, arrays)
+        return _as_text(arrays, ",")
+    ending = _ending(Path(path), as_path(path)[1], "writes")
+    content = _as_text(arrays, ENDINGS[ending]).encode() if ENDINGS[ending] else _as_parquet(arrays)
+    if ending.endswith(".gz"):
+        content = gzip.compress(content, mtime=0)  # no clock: same predictions, same bytes
+    write_whole(path, [content])
     return None
 
 
-def _write_file(stream: IO[bytes], ending: str, names: list[str], arrays: list[NDArray[Any]]) -> None:
-    separator = ENDINGS[ending]
-    if separator is None:
-        import pyarrow as pa
-        from pyarrow import parquet
-
-        parquet.write_table(pa.table(dict(zip(names, map(pa.array, arrays), strict=True))), stream)
-        return
-    if not ending.endswith(".gz"):
-        text = io.TextIOWrapper(stream, encoding="utf-8", newline="")
-        _write_rows(text, names, arrays, separator)
-        text.detach()  # writes what is left and does not close the stream
-        return
-    with gzip.GzipFile("", "wb", fileobj=stream, mtime=0) as zipped:  # no clock: same predictions, same bytes
-        text = io.TextIOWrapper(cast("IO[bytes]", zipped), encoding="utf-8", newline="")
-        _write_rows(text, names, arrays, separator)
-        text.detach()
+def _as_text(arrays: dict[str, NDArray[Any]], separator: str) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, delimiter=separator, lineterminator="\n")
+    writer.writerow(arrays)
+    # float32 digit by digit as it is: as a Python float, 0.1 would become 0.10000000149011612
+    cells = [map(str, array) if array.dtype in ("f4", "f2") else array.tolist() for array in arrays.values()]
+    writer.writerows(zip(*cells, strict=True))
+    return text.getvalue()
 
 
-def _write_rows(stream: IO[str], names: list[str], arrays: list[NDArray[Any]], separator: str) -> None:
-    writer = csv.writer(stream, delimiter=separator, lineterminator="\n")
-    writer.writerow(names)
-    for start in range(0, len(arrays[0]), 2**16):
-        parts = [array[start : start + 2**16] for array in arrays]
-        # float32 digit by digit as it is: as a Python float, 0.1 would become 0.10000000149011612
-        cells = [map(str, part) if part.dtype in ("f4", "f2") else part.tolist() for part in parts]
-        writer.writerows(zip(*cells, strict=True))
+def _as_parquet(arrays: dict[str, NDArray[Any]]) -> bytes:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    content = io.BytesIO()
+    parquet.write_table(pa.table({name: pa.array(array) for name, array in arrays.items()}), content)
+    return content.getvalue()

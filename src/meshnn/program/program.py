@@ -243,9 +243,9 @@ def _entry(kernel: Any, arguments: tuple[Any, ...]) -> Any:
     """The machine code of a kernel for arguments of these types; one in NumPy is its own."""
     if not hasattr(kernel, "overloads"):
         return kernel
-    from numba import typeof
+    import numba
 
-    return kernel.overloads[tuple(typeof(argument) for argument in arguments)].entry_point
+    return kernel.overloads[tuple(map(numba.typeof, arguments))].entry_point
 
 
 def announced(kernel: Any, dtype: np.dtype[Any]) -> Any:
