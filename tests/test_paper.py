@@ -16,18 +16,18 @@ import numpy as np
 import pytest
 
 from meshnn import MeshError
-from meshnn.data import images as image_data
 from meshnn.data import synthetic
-from meshnn.data.images import File
-from meshnn.experiments import features as features_module
-from meshnn.experiments.experiment import Options, Rows
-from meshnn.experiments.images import NETS, net_of
-from meshnn.experiments.registry import EXPERIMENTS
-from meshnn.experiments.report import write_report
-from meshnn.experiments.results import revision
-from meshnn.experiments.runner import run
-from meshnn.experiments.sets import SETS, iris_split
-from meshnn.experiments.tables import Mean, markdown
+from meshnn.paper import features as features_module
+from meshnn.paper import mnist as image_data
+from meshnn.paper.experiment import Options, Rows
+from meshnn.paper.images import NETS, net_of
+from meshnn.paper.mnist import File
+from meshnn.paper.registry import EXPERIMENTS
+from meshnn.paper.report import write_report
+from meshnn.paper.results import revision
+from meshnn.paper.runner import run
+from meshnn.paper.sets import SETS, iris_split
+from meshnn.paper.tables import Mean, markdown
 
 
 def results_of(folder):
@@ -414,7 +414,7 @@ main({words!r})
 
 
 def test_one_run_at_a_time(tmp_path):
-    from meshnn.experiments.results import locked
+    from meshnn.paper.results import locked
 
     with locked(tmp_path / "iris"), pytest.raises(MeshError, match="another run is writing to"):
         run(EXPERIMENTS["iris"], Options(trials=1), tmp_path)
@@ -466,7 +466,7 @@ def test_damaged_lists_of_figures(tmp_path):
 
 def test_the_last_frame_of_a_film_is_the_net_that_was_kept(tmp_path):
     """Also when a later start was worse."""
-    from meshnn.experiments import recipes
+    from meshnn.paper import recipes
 
     split = SETS["moons"].split("ours", 0)
     for seed in range(4):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from meshnn.experiments import recipes
-from meshnn.experiments.experiment import Experiment, Figure, Numbers, Options, Record, Rows, Task
-from meshnn.experiments.sets import SETS
-from meshnn.experiments.tables import Mean, grouped
+from meshnn.paper import recipes
+from meshnn.paper.experiment import Experiment, Figure, Numbers, Options, Record, Rows, Task
+from meshnn.paper.sets import SETS
+from meshnn.paper.tables import Mean, grouped
 
 __all__ = ["SPIRALS_HIDDEN"]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from meshnn.experiments.experiment import Experiment, Figure, Numbers, Options, Record, Rows, Task
+from meshnn.paper.experiment import Experiment, Figure, Numbers, Options, Record, Rows, Task
 from meshnn.plan.cost import METHODS
 from meshnn.verify import PAPER, TOLERANCE, Interval, compare, references
 

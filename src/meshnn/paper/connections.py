@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from meshnn.data.images import DATASETS
-from meshnn.experiments.experiment import Experiment, Figure, Numbers, Options, Record, Rows, Task
-from meshnn.experiments.features import features
-from meshnn.experiments.images import Net, prepare_pictures, trial_of
-from meshnn.experiments.tables import Mean, grouped
+from meshnn.paper.experiment import Experiment, Figure, Numbers, Options, Record, Rows, Task
+from meshnn.paper.features import features
+from meshnn.paper.images import Net, prepare_pictures, trial_of
+from meshnn.paper.mnist import DATASETS
+from meshnn.paper.tables import Mean, grouped
 
 __all__ = ["CONNECTIONS"]
 

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from meshnn.data.images import DATASETS, ImageSet, cache_folder, load_images
 from meshnn.errors import MeshError
-from meshnn.experiments.experiment import Options
+from meshnn.paper.experiment import Options
+from meshnn.paper.mnist import DATASETS, ImageSet, cache_folder, load_images
 
 __all__ = ["Features", "features", "prepare_features"]
 
@@ -95,7 +95,7 @@ def prepare_features(names: tuple[str, ...], options: Options, tell: Callable[[s
 
 
 def _compute(name: str, data: ImageSet, options: Options, path: Path, tell: Callable[[str], None]) -> None:
-    from meshnn.integrations.autoencoder import encode, reconstruct, train_autoencoder
+    from meshnn.paper.autoencoder import encode, reconstruct, train_autoencoder
 
     config = _config(name, options)
     count = config["pictures"] or len(data.train_images)

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from meshnn.experiments import recipes
-from meshnn.experiments.experiment import Experiment, Figure, Numbers, Options, Record, Rows, Task
-from meshnn.experiments.sets import SETS
-from meshnn.experiments.tables import Mean, grouped
+from meshnn.paper import recipes
+from meshnn.paper.experiment import Experiment, Figure, Numbers, Options, Record, Rows, Task
+from meshnn.paper.sets import SETS
+from meshnn.paper.tables import Mean, grouped
 
 __all__ = ["SYNTHETIC"]
 

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshnn.estimators import MeshClassifier
-from meshnn.experiments.sets import Split
 from meshnn.mesh import Mesh
+from meshnn.paper.sets import Split
 from meshnn.topology import Topology
 
 __all__ = ["OURS_ADAM", "OURS_LM", "PAPER", "Watch", "decide", "fit_whole", "fitted", "sample"]

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from meshnn.experiments.experiment import Record, Rows
+from meshnn.paper.experiment import Record, Rows
 
 __all__ = ["Mean", "grouped", "markdown"]
 

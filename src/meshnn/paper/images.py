@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from meshnn.data.images import DATASETS
 from meshnn.estimators import MeshClassifier
-from meshnn.experiments.experiment import Experiment, Figure, Numbers, Options, Record, Rows, Task
-from meshnn.experiments.features import Features, features, prepare_features
-from meshnn.experiments.recipes import fit_whole
-from meshnn.experiments.tables import Mean, grouped
+from meshnn.paper.experiment import Experiment, Figure, Numbers, Options, Record, Rows, Task
+from meshnn.paper.features import Features, features, prepare_features
+from meshnn.paper.mnist import DATASETS
+from meshnn.paper.recipes import fit_whole
+from meshnn.paper.tables import Mean, grouped
 from meshnn.topology import Topology
 from meshnn.training import structure
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from meshnn.errors import MeshError
-from meshnn.experiments.experiment import Experiment, Options, Record, Rows
+from meshnn.paper.experiment import Experiment, Options, Record, Rows
 
 __all__ = ["Results", "locked", "planned_records", "read_results", "tables_of", "write_text"]
 

@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshnn.arguments import known
-from meshnn.data.download import download
 from meshnn.errors import DataError
+from meshnn.paper.download import download
 
 __all__ = ["DATASETS", "ImageSet", "Source", "cache_folder", "load_images", "read_idx"]
 

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from meshnn import MeshError
-from meshnn.data import download as download_module
-from meshnn.data import images
-from meshnn.data.images import DATASETS, File, cache_folder, load_images, read_idx
 from meshnn.errors import DataError
+from meshnn.paper import download as download_module
+from meshnn.paper import mnist as images
+from meshnn.paper.mnist import DATASETS, File, cache_folder, load_images, read_idx
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"
 
