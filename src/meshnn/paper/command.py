@@ -87,7 +87,7 @@ def reproduce(
     for one in chosen:
         both = protocol is None and name == "all" and one in _BOTH
         for way in ("ours", "paper") if both else (protocol.value if protocol else "ours",):
-            options = Options(trials=trials, seed=seed, protocol=way, quick=quick, data=data)
+            options = Options(trials=trials or 0, seed=seed, protocol=way, quick=quick, data=data)
             try:
                 outcome = _run(EXPERIMENTS[one], options, out, jobs, backend)
             except KeyboardInterrupt:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
-import os
 import uuid
 import zipfile
 from collections.abc import Callable
@@ -15,8 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshnn.errors import MeshError
+from meshnn.paper.autoencoder import encode, reconstruct, train_autoencoder
 from meshnn.paper.experiment import Options
 from meshnn.paper.mnist import DATASETS, ImageSet, cache_folder, load_images
+from meshnn.paper.results import write_bytes
 
 __all__ = ["Features", "features", "prepare_features"]
 
@@ -95,8 +97,6 @@ def prepare_features(names: tuple[str, ...], options: Options, tell: Callable[[s
 
 
 def _compute(name: str, data: ImageSet, options: Options, path: Path, tell: Callable[[str], None]) -> None:
-    from meshnn.paper.autoencoder import encode, reconstruct, train_autoencoder
-
     config = _config(name, options)
     count = config["pictures"] or len(data.train_images)
     train, labels = data.train_images[:count], data.train_labels[:count].astype(np.int64)
@@ -111,11 +111,6 @@ def _compute(name: str, data: ImageSet, options: Options, path: Path, tell: Call
         encode(weights, train), labels, encode(weights, data.test_images), data.test_labels.astype(np.int64),
         shown, reconstruct(weights, shown),
     )  # fmt: skip
-    beside = path.with_name(f".{uuid.uuid4().hex}.npz")
-    try:
-        np.savez_compressed(beside, **held._asdict())
-        os.replace(beside, path)
-    except OSError as error:
-        raise MeshError(f"cannot write {path}: {error.strerror or error}") from None
-    finally:
-        beside.unlink(missing_ok=True)
+    content = io.BytesIO()
+    np.savez_compressed(content, **held._asdict())
+    write_bytes(path, content.getvalue())

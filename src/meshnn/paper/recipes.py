@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from meshnn.errors import MeshError
 from meshnn.estimators import MeshClassifier
 from meshnn.mesh import Mesh
 from meshnn.paper.sets import Split
@@ -86,8 +87,6 @@ def fit_whole(model: MeshClassifier, X: Any, y: Any) -> None:
 
 def fitted(split: Split, options: dict[str, Any], watch: Watch | None = None) -> tuple[MeshClassifier, dict[str, Any]]:
     """A trained classifier, and what every experiment tells of one."""
-    from meshnn.errors import MeshError
-
     model = MeshClassifier(n_threads=1, **options)
     if watch is not None:
         watch.model = model

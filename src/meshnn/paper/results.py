@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import platform
 import subprocess
@@ -14,10 +13,11 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from meshnn.cli.output import finite
 from meshnn.errors import MeshError
 from meshnn.paper.experiment import Experiment, Options, Record, Rows
 
-__all__ = ["Results", "locked", "planned_records", "read_results", "tables_of", "write_text"]
+__all__ = ["Results", "locked", "planned_records", "read_results", "tables_of", "write_bytes", "write_text"]
 
 FORMAT = 1
 
@@ -137,21 +137,17 @@ def _words(value: Any) -> str:
     return ", ".join(f"{k} {v}" for k, v in value.items()) if isinstance(value, dict) else str(value)
 
 
-def finite(value: Any) -> Any:
-    """The same with None for numbers that are not finite, which JSON does not know."""
-    if isinstance(value, dict):
-        return {key: finite(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
 def write_text(path: Path, text: str) -> None:
-    """Write beside and rename; `text` is on disk when this returns."""
+    """Write a text whole."""
+    write_bytes(path, text.encode())
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write beside and rename; the content is on disk when this returns."""
     beside = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
-        with open(beside, "x", encoding="utf-8") as file:
-            file.write(text)
+        with open(beside, "xb") as file:
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
         os.replace(beside, path)
