@@ -4,13 +4,12 @@ import gzip
 import hashlib
 import json
 import re
-import signal
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,6 +18,7 @@ from meshnn import MeshError
 from meshnn.data import synthetic
 from meshnn.paper import features as features_module
 from meshnn.paper import mnist as image_data
+from meshnn.paper import recipes
 from meshnn.paper.experiment import Options, Rows
 from meshnn.paper.images import NETS, net_of
 from meshnn.paper.mnist import File
@@ -116,6 +116,7 @@ def test_generators():
 # -- each of them, small ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_equivalence(tmp_path):
     outcome = run(EXPERIMENTS["equivalence"], Options(trials=3), tmp_path)
     rows = outcome.tables[0].rows
@@ -124,10 +125,14 @@ def test_equivalence(tmp_path):
     assert_not_blank(outcome.folder)
 
 
+@pytest.mark.slow
 def test_synthetic(tmp_path):
     outcome = run(EXPERIMENTS["synthetic"], Options(trials=1), tmp_path)
     for record in results_of(outcome.folder)["trials"]:
-        assert record["numbers"]["accuracy"] > 0.95, record["key"]
+        net, n = record["numbers"]["net"], record["numbers"]["net"]["n_train"]
+        right = recipes.decide(net)(np.array(net["points"][n:])).argmax(axis=1) == net["labels"][n:]
+        # the figures show the net that the table speaks of, but for points on a border
+        assert abs(right.mean() - record["numbers"]["accuracy"]) < 0.05, record["key"]
     assert_not_blank(outcome.folder)
     assert len(outcome.figures) == 15
     for path in outcome.folder.glob("*.gif"):
@@ -141,6 +146,7 @@ def test_synthetic(tmp_path):
     assert np.abs(red - blue).max() <= 30
 
 
+@pytest.mark.slow
 def test_spirals_hidden_and_its_table(tmp_path):
     """The numbers of the table are those of the results, computed anew."""
     few = replace(EXPERIMENTS["spirals-hidden"], plan=_few(EXPERIMENTS["spirals-hidden"].plan, ("paper/", "lm/5")))
@@ -161,13 +167,16 @@ def _few(plan, beginnings):
     return lambda options: [task for task in plan(options) if task.key.startswith(beginnings)]
 
 
+@pytest.mark.slow
 def test_iris(tmp_path):
     for protocol in ("ours", "paper"):
         outcome = run(EXPERIMENTS["iris"], Options(trials=2, protocol=protocol), tmp_path)
         assert_not_blank(outcome.folder)
-    curve = results_of(tmp_path / "iris")["trials"][0]["numbers"]["curve"]
-    assert curve["loss"][0] > 3 * curve["loss"][-1]
-    assert len(curve["epoch"]) == len(curve["test_accuracy"])
+    numbers = results_of(tmp_path / "iris")["trials"][0]["numbers"]
+    curve = numbers["curve"]
+    assert curve["epoch"] == list(range(1, numbers["epochs"] + 1))
+    assert curve["loss"][-1] == pytest.approx(numbers["loss"], rel=1e-5)
+    assert {len(values) for values in curve.values()} == {numbers["epochs"]}
 
 
 @pytest.fixture
@@ -194,6 +203,7 @@ def small_images(tmp_path, monkeypatch):
     return Options(trials=1, quick=True, data=tmp_path / "data", cache=tmp_path / "cache")
 
 
+@pytest.mark.slow
 def test_images(small_images, tmp_path, monkeypatch):
     pytest.importorskip("torch")
     outcome = run(EXPERIMENTS["images"], small_images, tmp_path / "out")
@@ -234,33 +244,39 @@ def test_images_say_which_files_are_missing(tmp_path):
 # -- processes ---------------------------------------------------------------------------------------------------------
 
 
-def reproduce(*arguments, **more):
-    command = [sys.executable, "-m", "meshnn", "reproduce", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, **more)
+def python(*words):
+    command = [sys.executable, *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=1800, check=False)
 
 
+def reproduce(*arguments):
+    return python("-m", "meshnn", "reproduce", *arguments)
+
+
+@pytest.mark.slow
 def test_a_killed_run_goes_on(tmp_path):
-    command = [
-        sys.executable,
-        "-m",
-        "meshnn",
-        "reproduce",
-        "iris",
-        "--trials",
-        "5",
-        "--jobs",
-        "1",
-        "--out",
-        str(tmp_path),
-    ]
-    path = tmp_path / "iris" / "results.json"
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    while process.poll() is None and not path.exists():
-        time.sleep(0.01)
-    process.send_signal(signal.SIGKILL)
-    process.communicate(timeout=60)
+    """It is killed within its third trial, where it waits for that."""
+    words = ["reproduce", "iris", "--trials", "5", "--jobs", "1", "--out", str(tmp_path)]
+    program = f"""
+import sys
+from meshnn.cli import main
+from meshnn.paper import runner
+true = runner._trial
+def trial(experiment, options, task):
+    if task.key == "2":
+        print("here", flush=True)
+        sys.stdin.read()
+    return true(experiment, options, task)
+runner._trial = trial
+main({words!r})
+"""
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    with subprocess.Popen([sys.executable, "-c", program], text=True, **pipes) as process:
+        said = process.stdout.readline()
+        process.kill()
+        assert said == "here\n", process.stderr.read()
     first = results_of(tmp_path / "iris")["trials"]
-    assert 1 <= len(first) < 5
+    assert [record["key"] for record in first] == ["0", "1"]
     assert not (tmp_path / "iris" / "table.md").exists()  # numbers first
     done = reproduce("iris", "--trials", 5, "--jobs", 1, "--out", tmp_path)
     assert done.returncode == 0, done.stderr
@@ -271,6 +287,7 @@ def test_a_killed_run_goes_on(tmp_path):
     assert numbers_of(tmp_path / "iris") == numbers_of(tmp_path / "whole" / "iris")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["loky", "dask"])
 def test_other_processes_give_the_same_numbers(backend, tmp_path):
     if backend == "dask":
@@ -283,6 +300,7 @@ def test_other_processes_give_the_same_numbers(backend, tmp_path):
     assert keys == ["0", "1", "2"]  # as planned, whichever was done first
 
 
+@pytest.mark.slow
 def test_more_trials_keep_those_that_are_there(tmp_path):
     calls = []
 
@@ -298,6 +316,7 @@ def test_more_trials_keep_those_that_are_there(tmp_path):
     assert outcome.tables[0].rows[0][0] == "2"
 
 
+@pytest.mark.slow
 def test_what_is_refused(tmp_path):
     run(EXPERIMENTS["iris"], Options(trials=1), tmp_path)
     with pytest.raises(MeshError, match=r"holds results of another run \(config seed 0,.* now seed 1,.*another --out"):
@@ -346,6 +365,7 @@ class Page(HTMLParser):
         self.text.append(data)
 
 
+@pytest.mark.slow
 def test_the_report_holds_all_there_is_and_needs_nothing_else(tmp_path):
     run(EXPERIMENTS["iris"], Options(trials=2), tmp_path)
     run(EXPERIMENTS["iris"], Options(trials=2, protocol="paper"), tmp_path)
@@ -375,6 +395,7 @@ def test_tables_and_means():
     assert found is None or re.fullmatch(r"[0-9a-f]{40}\+?", found)
 
 
+@pytest.mark.slow
 def test_connections(small_images, tmp_path):
     pytest.importorskip("torch")
     outcome = run(EXPERIMENTS["connections"], small_images, tmp_path / "out")
@@ -385,23 +406,25 @@ def test_connections(small_images, tmp_path):
     assert [len(table.rows) for table in outcome.tables] == [4, 4]
 
 
+@pytest.mark.slow
 def test_an_interrupted_trial_is_not_a_result(tmp_path):
     """Ctrl-C stops the run with exit code 130; what is saved is whole, and the run goes on from there."""
     words = ["reproduce", "spirals-hidden", "--protocol", "paper", "--trials", "2", "--jobs", "1"]
     words += ["--out", str(tmp_path)]
     program = f"""
-import meshnn.training.trainer as module
-true, count = module.Trainer._advance, [0]
-def advance(self):
-    count[0] += 1
-    if count[0] == 250:  # in the middle of the third trial, which has a hundred rows
-        raise KeyboardInterrupt
-    return true(self)
-module.Trainer._advance = advance
 from meshnn.cli import main
+from meshnn.training.trainer import Trainer
+true, trainings = Trainer.rows, []
+def rows(self):
+    trainings.append(self)
+    for k, row in enumerate(true(self)):
+        if len(trainings) == 3 and k == 5:
+            raise KeyboardInterrupt  # as from a key that is pressed within the third trial
+        yield row
+Trainer.rows = rows
 main({words!r})
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300, check=False)
+    done = python("-c", program)
     assert done.returncode == 130, done.stderr
     assert done.stderr.strip().splitlines()[-1].startswith("meshnn: interrupted; the trials that were done are saved")
     folder = tmp_path / "spirals-hidden-paper"
@@ -421,6 +444,7 @@ def test_one_run_at_a_time(tmp_path):
     run(EXPERIMENTS["iris"], Options(trials=1), tmp_path)
 
 
+@pytest.mark.slow
 def test_tables_figures_and_report_show_the_same_trials(tmp_path):
     run(EXPERIMENTS["iris"], Options(trials=3), tmp_path)
     run(EXPERIMENTS["iris"], Options(trials=2), tmp_path)
@@ -464,15 +488,27 @@ def test_damaged_lists_of_figures(tmp_path):
         assert "Figures are missing" in write_report(tmp_path).read_text()
 
 
-def test_the_last_frame_of_a_film_is_the_net_that_was_kept(tmp_path):
-    """Also when a later start was worse."""
-    from meshnn.paper import recipes
+def test_the_last_frame_of_a_film_is_the_net_that_was_kept():
+    """Here of the second of three starts."""
+    watch = recipes.Watch(SETS["moons"].split("ours", 0))
+    watch.model = SimpleNamespace(best_restart_=1)
+    for restart in range(3):
+        for epoch in range(1, 100):
+            row = SimpleNamespace(restart=restart, epoch=epoch, loss=1 / epoch, accuracy=0.5)
+            watch(row, SimpleNamespace(weights=np.array([restart, epoch])))
+    frames = watch.frames()
+    assert frames["weights"][0] == [1, 1]
+    assert frames["weights"][-1] == [1, 99]
+    assert frames["epoch"][-1] == watch.curve()["epoch"][-1] == 99
+    assert frames["loss"][-1] == watch.curve()["loss"][-1] == 0.010101
+    assert len(frames["epoch"]) <= recipes.FRAMES
 
+
+def test_a_film_ends_with_the_weights_of_the_model():
     split = SETS["moons"].split("ours", 0)
-    for seed in range(4):
-        watch = recipes.Watch(split)
-        how = recipes.OURS_LM | {"hidden": 3, "n_restarts": 3, "max_epochs": 15, "random_state": seed}
-        model, numbers = recipes.fitted(split, how, watch)
-        net = recipes.sample(model, split, watch)
-        np.testing.assert_allclose(net["frames"]["weights"][-1], model.mesh_.weights, rtol=1e-5, atol=1e-8)
-        assert abs(numbers["loss"] - net["frames"]["loss"][-1]) < 1e-5
+    watch = recipes.Watch(split)
+    how = recipes.OURS_LM | {"hidden": 3, "n_restarts": 3, "max_epochs": 15, "random_state": 0}
+    model, numbers = recipes.fitted(split, how, watch)
+    net = recipes.sample(model, split, watch)
+    np.testing.assert_allclose(net["frames"]["weights"][-1], model.mesh_.weights, rtol=1e-5, atol=1e-8)
+    assert net["frames"]["loss"][-1] == pytest.approx(numbers["loss"], rel=1e-5)

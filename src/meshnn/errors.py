@@ -1,6 +1,6 @@
 """The errors of meshnn: every one is a `ValueError` that says what it got, what it expected and what to do."""
 
-__all__ = ["DataError", "MemoryLimitError", "MeshError", "TopologyError"]
+__all__ = ["DataError", "InterruptionWarning", "MemoryLimitError", "MeshError", "TopologyError"]
 
 
 class MeshError(ValueError):
@@ -17,3 +17,7 @@ class DataError(MeshError):
 
 class MemoryLimitError(MeshError):
     """The computation would need more memory than the machine has."""
+
+
+class InterruptionWarning(UserWarning):
+    """Training was interrupted and what it has learned so far is kept."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import json
+import os
 import uuid
 import zipfile
 from collections.abc import Callable
@@ -18,7 +18,6 @@ from meshnn.errors import MeshError
 from meshnn.paper.autoencoder import encode, reconstruct, train_autoencoder
 from meshnn.paper.experiment import Options
 from meshnn.paper.mnist import DATASETS, ImageSet, cache_folder, load_images
-from meshnn.paper.results import write_bytes
 
 __all__ = ["Features", "features", "prepare_features"]
 
@@ -111,6 +110,11 @@ def _compute(name: str, data: ImageSet, options: Options, path: Path, tell: Call
         encode(weights, train), labels, encode(weights, data.test_images), data.test_labels.astype(np.int64),
         shown, reconstruct(weights, shown),
     )  # fmt: skip
-    content = io.BytesIO()
-    np.savez_compressed(content, **held._asdict())
-    write_bytes(path, content.getvalue())
+    beside = path.with_name(f".{uuid.uuid4().hex}.npz")
+    try:
+        np.savez_compressed(beside, **held._asdict())
+        os.replace(beside, path)
+    except OSError as error:
+        raise MeshError(f"cannot write {path}: {error.strerror or error}") from None
+    finally:
+        beside.unlink(missing_ok=True)

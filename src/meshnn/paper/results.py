@@ -17,7 +17,7 @@ from meshnn.cli.output import finite
 from meshnn.errors import MeshError
 from meshnn.paper.experiment import Experiment, Options, Record, Rows
 
-__all__ = ["Results", "locked", "planned_records", "read_results", "tables_of", "write_bytes", "write_text"]
+__all__ = ["Results", "locked", "planned_records", "read_results", "tables_of", "write_text"]
 
 FORMAT = 1
 
@@ -138,16 +138,11 @@ def _words(value: Any) -> str:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text whole."""
-    write_bytes(path, text.encode())
-
-
-def write_bytes(path: Path, content: bytes) -> None:
-    """Write beside and rename; the content is on disk when this returns."""
+    """Write beside and rename; `text` is on disk when this returns."""
     beside = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
-        with open(beside, "xb") as file:
-            file.write(content)
+        with open(beside, "x", encoding="utf-8") as file:
+            file.write(text)
             file.flush()
             os.fsync(file.fileno())
         os.replace(beside, path)
