@@ -15,19 +15,21 @@ import numpy as np
 import pytest
 
 from meshnn import MeshError
+from meshnn.cli import main
 from meshnn.data import synthetic
 from meshnn.paper import features as features_module
 from meshnn.paper import mnist as image_data
 from meshnn.paper import recipes
-from meshnn.paper.experiment import Options, Rows
+from meshnn.paper.drawing import canvas
+from meshnn.paper.experiment import Experiment, Figure, Options, Rows, grid
 from meshnn.paper.images import NETS, net_of
 from meshnn.paper.mnist import File
 from meshnn.paper.registry import EXPERIMENTS
 from meshnn.paper.report import write_report
-from meshnn.paper.results import revision
+from meshnn.paper.results import locked, revision
 from meshnn.paper.runner import run
 from meshnn.paper.sets import SETS, iris_split
-from meshnn.paper.tables import Mean, markdown
+from meshnn.paper.tables import Mean, accuracy, markdown
 
 
 def results_of(folder):
@@ -52,6 +54,30 @@ def assert_not_blank(folder):
             pixels = np.asarray(image.convert("RGB"), np.float64)
         assert pixels.std() > 10, path
         assert len(np.unique(pixels.reshape(-1, 3), axis=0)) > 5, path
+
+
+def toy_draw(records, folder):
+    path = folder / "toy.png"
+    with canvas(path, (2.0, 2.0)) as panels:
+        panels[0, 0].plot([record["numbers"]["accuracy"] for record in records])
+    return [Figure(path, "Toy")]
+
+
+TOY = Experiment(
+    "toy",
+    "A toy",
+    plan=lambda options: grid(trial=range(options.trials)),
+    run=lambda parameters, options: {"accuracy": 1 / (2 + parameters["trial"])},
+    tables=lambda records: [Rows("Toy", ("trials", "rate"), [(str(len(records)), str(accuracy(records)))])],
+    draw=toy_draw,
+)
+
+
+@pytest.fixture
+def toy(monkeypatch):
+    """An experiment that takes no time."""
+    monkeypatch.setitem(EXPERIMENTS, "toy", TOY)
+    return TOY
 
 
 # -- data ----------------------------------------------------------------------------------------------------------
@@ -300,47 +326,92 @@ def test_other_processes_give_the_same_numbers(backend, tmp_path):
     assert keys == ["0", "1", "2"]  # as planned, whichever was done first
 
 
-@pytest.mark.slow
-def test_more_trials_keep_those_that_are_there(tmp_path):
+def test_more_trials_keep_those_that_are_there(toy, tmp_path):
     calls = []
 
     def counted(done, total, what):
         calls.append((done, total))
 
-    run(EXPERIMENTS["iris"], Options(trials=1), tmp_path)
-    run(EXPERIMENTS["iris"], Options(trials=3), tmp_path, progress=counted)
+    run(toy, Options(trials=1), tmp_path)
+    run(toy, Options(trials=3), tmp_path, progress=counted)
     assert calls == [(1, 3), (2, 3), (3, 3)]
     calls.clear()
-    outcome = run(EXPERIMENTS["iris"], Options(trials=2), tmp_path, progress=counted)
+    outcome = run(toy, Options(trials=2), tmp_path, progress=counted)
     assert calls == [(2, 2)]
     assert outcome.tables[0].rows[0][0] == "2"
 
 
-@pytest.mark.slow
-def test_what_is_refused(tmp_path):
-    run(EXPERIMENTS["iris"], Options(trials=1), tmp_path)
+def test_trials_by_default(toy, tmp_path):
+    for quick, count in ((False, 10), (True, 2)):
+        outcome = run(toy, Options(quick=quick), tmp_path / str(quick))
+        assert outcome.tables[0].rows[0][0] == str(count)
+
+
+def test_what_is_refused(toy, tmp_path):
+    run(toy, Options(trials=1), tmp_path)
     with pytest.raises(MeshError, match=r"holds results of another run \(config seed 0,.* now seed 1,.*another --out"):
-        run(EXPERIMENTS["iris"], Options(trials=1, seed=1), tmp_path)
+        run(toy, Options(trials=1, seed=1), tmp_path)
     with pytest.raises(MeshError, match="unknown backend 'lokky'"):
-        run(EXPERIMENTS["iris"], Options(trials=2), tmp_path, jobs=2, backend="lokky")
-    path = tmp_path / "iris" / "results.json"
+        run(toy, Options(trials=2), tmp_path, jobs=2, backend="lokky")
+    path = tmp_path / "toy" / "results.json"
     path.write_text("{")
     with pytest.raises(MeshError, match=r"cannot read .*results.json .*delete it"):
-        run(EXPERIMENTS["iris"], Options(trials=1), tmp_path)
+        run(toy, Options(trials=1), tmp_path)
     path.write_text("[]")
     with pytest.raises(MeshError, match="is not a results file"):
-        run(EXPERIMENTS["iris"], Options(trials=1), tmp_path)
+        run(toy, Options(trials=1), tmp_path)
     with pytest.raises(MeshError, match="holds no results; run meshnn reproduce"):
         write_report(tmp_path / "nothing")
-    for arguments, message in (
-        (("synthetics",), "unknown experiment 'synthetics'; did you mean 'synthetic'"),
-        (("iris", "--trials", "0"), "--trials must be a whole number of at least 1"),
-        (("iris", "--out", str(path)), "is a file; name a folder"),
-    ):
-        done = reproduce(*arguments)
-        assert done.returncode == 2
-        assert message in done.stderr
-        assert len(done.stderr.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["synthetics"], "unknown experiment 'synthetics'; did you mean 'synthetic'"),
+        (["iris", "--trials", "0"], "--trials must be a whole number of at least 1"),
+        (["iris", "--out", __file__], "is a file; name a folder"),
+        (["iris", "--backend", "lokky"], "unknown backend 'lokky'; did you mean 'loky'"),
+    ],
+)
+def test_what_the_command_refuses(arguments, message, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as stop:
+        main(["reproduce", *arguments])
+    assert stop.value.code == 2
+    shown = capsys.readouterr().err
+    assert message in shown
+    assert len(shown.strip().splitlines()) == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_command_runs_trials_and_shows_tables(toy, capsys, tmp_path):
+    with pytest.raises(SystemExit) as stop:
+        main(["reproduce", "toy", "--trials", "2", "--jobs", "1", "--json", "--out", str(tmp_path)])
+    assert stop.value.code == 0
+    assert json.loads(capsys.readouterr().out)["toy"][0]["rows"] == [["2", "0.4167 ± 1.0589"]]
+    with pytest.raises(SystemExit):
+        main(["reproduce", "report", "--out", str(tmp_path)])
+    assert capsys.readouterr().out == f"report written to {tmp_path / 'report.html'}\n"
+
+
+def test_an_interrupted_run_says_how_to_go_on(toy, capsys, tmp_path, monkeypatch):
+    def press(parameters, options):
+        if parameters["trial"] == 1:
+            raise KeyboardInterrupt
+        return TOY.run(parameters, options)
+
+    words = ["reproduce", "toy", "--trials", "3", "--jobs", "1", "--out", str(tmp_path)]
+    monkeypatch.setitem(EXPERIMENTS, "toy", replace(TOY, run=press))
+    with pytest.raises(SystemExit) as stop:
+        main(words)
+    assert stop.value.code == 130
+    assert capsys.readouterr().err.startswith("meshnn: interrupted; the trials that were done are saved")
+    assert list(numbers_of(tmp_path / "toy")) == ["0"]
+    monkeypatch.setitem(EXPERIMENTS, "toy", TOY)
+    with pytest.raises(SystemExit) as stop:
+        main(words)
+    assert stop.value.code == 0
+    assert list(numbers_of(tmp_path / "toy")) == ["0", "1", "2"]
 
 
 # -- report ------------------------------------------------------------------------------------------------------------
@@ -436,23 +507,23 @@ main({words!r})
     assert numbers_of(folder) == numbers_of(tmp_path / "whole" / "spirals-hidden-paper")
 
 
-def test_one_run_at_a_time(tmp_path):
-    from meshnn.paper.results import locked
+def test_one_run_at_a_time(toy, tmp_path):
+    with locked(tmp_path / "toy"), pytest.raises(MeshError, match="another run is writing to"):
+        run(toy, Options(trials=1), tmp_path)
+    run(toy, Options(trials=1), tmp_path)
 
-    with locked(tmp_path / "iris"), pytest.raises(MeshError, match="another run is writing to"):
-        run(EXPERIMENTS["iris"], Options(trials=1), tmp_path)
-    run(EXPERIMENTS["iris"], Options(trials=1), tmp_path)
+
+def test_tables_figures_and_report_show_the_same_trials(toy, tmp_path):
+    run(toy, Options(trials=3), tmp_path)
+    run(toy, Options(trials=2), tmp_path)
+    assert len(results_of(tmp_path / "toy")["trials"]) == 3  # none is thrown away
+    page = write_report(tmp_path).read_text()
+    assert ">0.4167 ± 1.0589<" in page  # of 1/2 and 1/3
+    assert "0.4167 ± 1.0589" in (tmp_path / "toy" / "table.md").read_text()
 
 
 @pytest.mark.slow
-def test_tables_figures_and_report_show_the_same_trials(tmp_path):
-    run(EXPERIMENTS["iris"], Options(trials=3), tmp_path)
-    run(EXPERIMENTS["iris"], Options(trials=2), tmp_path)
-    assert len(results_of(tmp_path / "iris")["trials"]) == 3  # none is thrown away
-    page = write_report(tmp_path).read_text()
-    table = (tmp_path / "iris" / "table.md").read_text()
-    for cell in re.findall(r"(?<=\| )[^|\n]+(?= \|)", table):
-        assert f">{cell}<" in page
+def test_one_trial_has_no_interval(tmp_path):
     one = run(EXPERIMENTS["iris"], Options(trials=1), tmp_path).tables[0].rows[0]
     assert not any("nan" in cell for cell in one)
     two = run(EXPERIMENTS["equivalence"], Options(trials=2), tmp_path).tables[0].title
@@ -471,20 +542,20 @@ def test_tables_figures_and_report_show_the_same_trials(tmp_path):
         (lambda d: d.update(experiment="synthetic"), "another run"),
     ],
 )
-def test_damaged_results_are_refused_by_name(change, message, tmp_path):
-    run(EXPERIMENTS["iris"], Options(trials=1), tmp_path)
-    path = tmp_path / "iris" / "results.json"
+def test_damaged_results_are_refused_by_name(change, message, toy, tmp_path):
+    run(toy, Options(trials=1), tmp_path)
+    path = tmp_path / "toy" / "results.json"
     document = json.loads(path.read_text())
     change(document)
     path.write_text(json.dumps(document))
     with pytest.raises(MeshError, match=message):
-        run(EXPERIMENTS["iris"], Options(trials=1), tmp_path)
+        run(toy, Options(trials=1), tmp_path)
 
 
-def test_damaged_lists_of_figures(tmp_path):
-    run(EXPERIMENTS["iris"], Options(trials=1), tmp_path)
+def test_damaged_lists_of_figures(toy, tmp_path):
+    run(toy, Options(trials=1), tmp_path)
     for content in ('[{"x": 1}]', '{"a": 1}', "[", '[{"file": "x.svg", "caption": "c"}]'):
-        (tmp_path / "iris" / "figures.json").write_text(content)
+        (tmp_path / "toy" / "figures.json").write_text(content)
         assert "Figures are missing" in write_report(tmp_path).read_text()
 
 

@@ -30,7 +30,7 @@ class Mean(NamedTuple):
         """
         from scipy.stats import t
 
-        found = np.array(list(values), dtype=np.float64)
+        found = np.array([float(value) for value in values])
         if len(found) < 2:
             return cls(float(found.mean()), math.nan, math.nan, len(found))
         deviation = float(found.std(ddof=1))
