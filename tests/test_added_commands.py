@@ -49,7 +49,7 @@ def meshnn(polite, capsys):
 def test_commands_of_packages_are_there(meshnn):
     code, shown, _ = meshnn("--help")
     assert code == 0
-    for words in ("Say hello.", "Run the paper's experiments", "lost"):
+    for words in ("Say hello.", "Run the paper's experiments", "lost", "Show what a .mesh file holds"):
         assert words in shown
     assert "meshnn greet [OPTIONS]" in meshnn("greet", "-h")[1]
     assert meshnn("greet", "Ada") == (0, "hello Ada\n", "")
