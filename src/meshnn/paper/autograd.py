@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from meshnn.estimators import MeshClassifier
@@ -54,8 +55,6 @@ def _train_dense(
     X has a column for every clamped neuron, the bias included. Hidden neurons are ReLU, outputs are sums; entries of A
     that are 0 stay so.
     """
-    import torch
-
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # many trainings may run beside each other
     try:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from meshnn.estimators import MeshClassifier
-from meshnn.paper.autograd import score_by_autograd
 from meshnn.paper.drawing import canvas, label
 from meshnn.paper.experiment import Experiment, Figure, Numbers, Options, Record, Rows, Task, grid
 from meshnn.paper.features import Features, features, prepare_features
@@ -21,7 +20,7 @@ from meshnn.plots import style
 from meshnn.topology import Topology
 from meshnn.training import structure
 
-__all__ = ["IMAGES", "NETS", "Net", "net_of", "prepare_pictures", "trial_of"]
+__all__ = ["IMAGES", "NETS", "Net", "net_of", "trial_of"]
 
 
 class Net(NamedTuple):
@@ -64,11 +63,6 @@ def _plan(options: Options) -> list[Task]:
         for net, ticks in WITNESSED if ours else ():
             tasks += grid(set=[name], net=[net], ticks=[ticks], trial=[0], engine=["adjoint", "torch"])
     return tasks
-
-
-def prepare_pictures(options: Options, tell: Callable[[str], None]) -> None:
-    """Features of both sets, if they are not there."""
-    prepare_features(tuple(DATASETS), options, tell)
 
 
 def _ticks(net: Net, options: Options) -> tuple[int, ...]:
@@ -131,6 +125,8 @@ def trial_of(net: Net, parameters: dict[str, Any], options: Options, data: Featu
         structure=policy_of(net), **_options(options),
     )  # fmt: skip
     if parameters["engine"] == "torch":
+        from meshnn.paper.autograd import score_by_autograd
+
         return {"accuracy": score_by_autograd(model, data, BATCH, RATE), "edges": model.mesh_.topology.n_edges}
     fit_whole(model, data.X, data.y)
     topology = model.mesh_.topology
@@ -252,7 +248,7 @@ IMAGES = Experiment(
     run=_run,
     tables=_tables,
     draw=_draw,
-    prepare=prepare_pictures,
+    prepare=prepare_features,
     needs=("torch",),
     quick_note="30,000 pictures, 2 epochs of the auto-encoder and 4 of the nets: too few to compare with the paper",
     remarks=(
