@@ -1,6 +1,6 @@
 """The errors of meshnn: every one is a `ValueError` that says what it got, what it expected and what to do."""
 
-__all__ = ["DataError", "InterruptionWarning", "MemoryLimitError", "MeshError", "TopologyError"]
+__all__ = ["DataError", "MemoryLimitError", "MeshError", "TopologyError", "TrainingInterrupted"]
 
 
 class MeshError(ValueError):
@@ -19,5 +19,5 @@ class MemoryLimitError(MeshError):
     """The computation would need more memory than the machine has."""
 
 
-class InterruptionWarning(UserWarning):
+class TrainingInterrupted(UserWarning):  # a warning: the best weights so far are kept
     """Training was interrupted and what it has learned so far is kept."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from meshnn.errors import InterruptionWarning, MeshError
+from meshnn.errors import MeshError, TrainingInterrupted
 from meshnn.estimators import MeshClassifier
 from meshnn.mesh import Mesh
 from meshnn.paper.sets import Split
@@ -78,10 +78,10 @@ def _round(value: float) -> float:
 def fit_whole(model: MeshClassifier, X: Any, y: Any) -> None:
     """Fit; an interruption is one, not a net that has learned a little less."""
     with warnings.catch_warnings():
-        warnings.simplefilter("error", InterruptionWarning)
+        warnings.simplefilter("error", TrainingInterrupted)
         try:
             model.fit(X, y)
-        except InterruptionWarning:
+        except TrainingInterrupted:
             raise KeyboardInterrupt from None
 
 
