@@ -14,7 +14,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from meshnn import MeshError
+from meshnn import MeshClassifier, MeshError
 from meshnn.cli import main
 from meshnn.data import synthetic
 from meshnn.paper import features as features_module
@@ -22,6 +22,7 @@ from meshnn.paper import mnist as image_data
 from meshnn.paper import recipes
 from meshnn.paper.drawing import canvas
 from meshnn.paper.experiment import Experiment, Figure, Options, Rows, grid
+from meshnn.paper.features import Features
 from meshnn.paper.images import NETS, net_of
 from meshnn.paper.mnist import File
 from meshnn.paper.registry import EXPERIMENTS
@@ -240,7 +241,7 @@ def test_images(small_images, tmp_path, monkeypatch):
     assert found["mnist/mesh-1044/2/0"]["live"] < 600 < found["mnist/mesh-1044/3/0"]["live"]
     for place in ("mnist/mesh-1044/2/0", "fashion-mnist/mesh-1044/3/0", "mnist/mlp-1047/3/0"):
         same = [found[place]["accuracy"], *(found[f"{place}/{way}"]["accuracy"] for way in ("adjoint", "torch"))]
-        assert max(same) - min(same) <= 0.01, same
+        assert max(same) - min(same) <= 0.05, same  # roundings may flip a few pictures on a border
         assert same[0] > 0.3  # of ten classes
     # the auto-encoder is not trained again, whatever else changes
     monkeypatch.setattr(features_module, "_compute", None)
@@ -249,6 +250,21 @@ def test_images(small_images, tmp_path, monkeypatch):
     next((tmp_path / "cache").glob("mnist*.npz")).write_bytes(b"not a zip file")
     with pytest.raises(MeshError, match="delete the file to compute them anew"):
         run(EXPERIMENTS["images"], small_images, tmp_path / "third")
+
+
+@pytest.mark.slow
+def test_autograd_takes_the_same_steps():
+    pytest.importorskip("torch")
+    from meshnn.paper.autograd import score_by_autograd
+
+    X, y = np.random.default_rng(0).standard_normal((300, 32)).astype(np.float32), np.arange(300) % 10
+    how = {"topology": net_of("mesh-1044", 0), "ticks": 3, "activation": "relu", "solver": "adam", "random_state": 0}
+    how |= {"batch_size": 100, "learning_rate": 0.015, "max_epochs": 2, "tol": 0.0, "l2": 0.0}
+    ours, theirs = MeshClassifier(**how).fit(X, y), MeshClassifier(**how)
+    score_by_autograd(theirs, Features(X, y, X, y, X, X), 100, 0.015)
+    got, want = ours.mesh_.weights, theirs.mesh_.weights
+    moved = np.abs(want - ours.mesh_.draw_weights(int(np.random.SeedSequence(0).generate_state(3)[1])))
+    assert np.median(np.abs(got - want)) < 0.01 * np.median(moved[moved > 0])
 
 
 def test_connections_of_the_nets():
