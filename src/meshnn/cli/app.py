@@ -11,13 +11,13 @@ import typer
 from rich.console import Console
 
 from meshnn import __version__
+from meshnn.cli.added import Commands
 from meshnn.cli.demo import demo
 from meshnn.cli.explain import explain
 from meshnn.cli.fit import fit
 from meshnn.cli.info import info
 from meshnn.cli.plot import plot
 from meshnn.cli.predict import predict
-from meshnn.cli.reproduce import reproduce
 from meshnn.cli.verify import verify
 from meshnn.errors import MeshError
 from meshnn.files import reason
@@ -28,13 +28,14 @@ __all__ = ["app", "main"]
 _UsageError: Any = typer.BadParameter.__base__
 
 app = typer.Typer(
+    cls=Commands,
     help="Neural networks of any directed topology, with exact gradients computed forward.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (fit, predict, info, explain, plot, demo, verify, reproduce):
+for command in (fit, predict, info, explain, plot, demo, verify):
     app.command()(command)
 
 

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from meshnn.errors import MeshError
 
-__all__ = ["check_output", "collect_warnings", "counted", "print_json", "say_notes"]
+__all__ = ["check_output", "collect_warnings", "counted", "finite", "print_json", "say_notes"]
 
 
 def counted(number: int, what: str) -> str:
@@ -29,14 +29,15 @@ def counted(number: int, what: str) -> str:
 
 def print_json(value: Any) -> None:
     """One JSON document on stdout; numbers that are not finite become null."""
-    typer.echo(json.dumps(_finite(value), indent=2, ensure_ascii=False))
+    typer.echo(json.dumps(finite(value), indent=2, ensure_ascii=False))
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
+    """The same with plain numbers, and None for those that are not finite, which JSON does not know."""
     if isinstance(value, dict):
-        return {str(key): _finite(item) for key, item in value.items()}
+        return {str(key): finite(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_finite(item) for item in value]
+        return [finite(item) for item in value]
     if hasattr(value, "item") and not isinstance(value, (str, bytes)):
         value = value.item()
     if isinstance(value, float) and value - value != 0.0:

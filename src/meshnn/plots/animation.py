@@ -1,85 +1,23 @@
-"""Decision regions while a net learns, as a GIF and, where ffmpeg is installed, an MP4."""
+"""Pictures one after the other, as a GIF and, where ffmpeg is installed, an MP4."""
 
 from __future__ import annotations
 
 import io
 import shutil
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from meshnn.files import write_whole
-from meshnn.plots import style
 
-__all__ = ["animate_regions", "save_frames"]
+__all__ = ["save_frames"]
 
-Bounds = tuple[float, float, float, float]
-#: Cells along each side, colours of a GIF, and milliseconds of a frame and of the last one.
-RESOLUTION, COLOURS, DURATION, LAST = 120, 48, 90, 1800
-
-
-def animate_regions(
-    frames: Sequence[tuple[Callable[[NDArray[np.float64]], ArrayLike], str]],
-    bounds: Bounds,
-    points: ArrayLike,
-    labels: ArrayLike,
-    size: float = 4.0,
-    dpi: int = 80,
-) -> list[NDArray[np.uint8]]:
-    """Pictures (height, width, 3) of what each net decides, with the points on top.
-
-    Parameters
-    ----------
-    frames : sequence of (decide, title)
-        `decide` gives probabilities (m, k) of m pairs of features.
-    bounds : (left, right, bottom, top)
-    points, labels : array_like (p, 2), (p,)
-        Labels are numbers from 0.
-    size, dpi : float, int
-        Inches along each side and dots in an inch.
-    """
-    style.require_matplotlib()
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.colors import to_rgb
-    from matplotlib.figure import Figure
-
-    xy, y = np.asarray(points, np.float64), np.asarray(labels, np.int64)
-    left, right, bottom, top = bounds
-    across = left + (right - left) * (np.arange(RESOLUTION) + 0.5) / RESOLUTION
-    up = bottom + (top - bottom) * (np.arange(RESOLUTION) + 0.5) / RESOLUTION
-    grid = np.stack(np.meshgrid(across, up), axis=-1).reshape(-1, 2)
-    palette = np.array([to_rgb(colour) for colour in style.CLASSES])
-    with style.clean_style():
-        figure = Figure(figsize=(size, size + 0.3), dpi=dpi)
-        canvas: Any = FigureCanvasAgg(figure)
-        ax = figure.add_axes((0.02, 0.02, 0.96, 0.96 * size / (size + 0.3)))
-        ax.set_axis_off()
-        image = ax.imshow(np.ones((RESOLUTION, RESOLUTION, 3)), extent=bounds, origin="lower", aspect="auto")
-        ax.scatter(xy[:, 0], xy[:, 1], s=9, c=0.75 * palette[y % len(palette)], edgecolors="white", linewidths=0.3)
-        ax.set_xlim(left, right)
-        ax.set_ylim(bottom, top)
-        title = figure.text(0.02, 0.985, "", ha="left", va="top", fontsize=style.TEXT, color=style.INK)
-        pictures = []
-        for decide, text in frames:
-            image.set_data(_colours(np.asarray(decide(grid), np.float64), palette))
-            title.set_text(text)
-            canvas.draw()
-            pictures.append(np.asarray(canvas.buffer_rgba())[:, :, :3].copy())
-    return pictures
-
-
-def _colours(answer: NDArray[np.float64], palette: NDArray[np.float64]) -> NDArray[np.float64]:
-    k = answer.shape[1]
-    answer = np.nan_to_num(answer, nan=1 / k)
-    sure = np.clip((answer.max(axis=1) - 1 / k) / (1 - 1 / k), 0, 1)
-    # few steps of depth: neighbours of the same colour make a GIF small
-    depth = (0.15 + 0.45 * np.round(4 * sure) / 4)[:, None]
-    picture = 1 - depth * (1 - palette[answer.argmax(axis=1) % len(palette)])
-    return np.asarray(picture.reshape(RESOLUTION, RESOLUTION, 3))
+#: Colours of a GIF, and milliseconds of a frame and of the last one.
+COLOURS, DURATION, LAST = 48, 90, 1800
 
 
 def save_frames(pictures: Sequence[NDArray[np.uint8]], path: Path) -> list[Path]:

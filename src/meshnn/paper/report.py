@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from meshnn.errors import MeshError
-from meshnn.experiments.experiment import Experiment, Rows
-from meshnn.experiments.registry import EXPERIMENTS
-from meshnn.experiments.results import planned_records, read_results, tables_of, write_text
+from meshnn.paper.experiment import Experiment, Rows
+from meshnn.paper.registry import EXPERIMENTS
+from meshnn.paper.results import planned_records, read_results, tables_of, write_text
 
 __all__ = ["write_report"]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import math
 import os
 import tempfile
 import zlib
@@ -20,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshnn.arguments import known
-from meshnn.data.download import download
 from meshnn.errors import DataError
+from meshnn.paper.download import download
 
 __all__ = ["DATASETS", "ImageSet", "Source", "cache_folder", "load_images", "read_idx"]
 
@@ -193,8 +194,8 @@ def _verified(path: Path, file: File) -> Images:
     return array
 
 
-def read_idx(path: str | os.PathLike[str], shape: tuple[int, ...] | None = None) -> Images:
-    """The array of bytes in an IDX file, gzipped or not; of a certain shape, if one is given.
+def read_idx(path: str | os.PathLike[str], shape: tuple[int, ...]) -> Images:
+    """The array of bytes in an IDX file, gzipped or not, which must have this shape.
 
     The format: two zero bytes, 8 for bytes, the number of axes, each axis as a big-endian 4-byte number, the numbers.
     """
@@ -214,7 +215,7 @@ def read_idx(path: str | os.PathLike[str], shape: tuple[int, ...] | None = None)
         raise DataError(f"cannot read {path}: {error.strerror or error}") from None
 
 
-def _parse(file: BinaryIO | gzip.GzipFile, path: Path, shape: tuple[int, ...] | None) -> Images:
+def _parse(file: BinaryIO | gzip.GzipFile, path: Path, shape: tuple[int, ...]) -> Images:
     head = file.read(4)
     if len(head) < 4 or head[:3] != b"\x00\x00\x08" or not 1 <= head[3] <= 8:
         begins = head.hex(" ") or "nothing"
@@ -223,18 +224,14 @@ def _parse(file: BinaryIO | gzip.GzipFile, path: Path, shape: tuple[int, ...] | 
     if len(sizes) < 4 * head[3]:
         raise DataError(f"{path} ends within its header; delete it and get it again")
     found = tuple(int.from_bytes(sizes[k : k + 4], "big") for k in range(0, len(sizes), 4))
-    if shape is not None and found != shape:
+    if found != shape:
         raise DataError(f"{path} holds an array of {found}, expected {shape}; is it another file under this name?")
-    count = 1
-    for size in found:
-        count *= size
-    numbers = bytearray()
-    while len(numbers) < count and (block := file.read(min(count - len(numbers), 1 << 20))):
-        numbers += block  # never more than the file has, whatever its header says
+    count = math.prod(shape)
+    numbers = file.read(count + 1)
     if len(numbers) < count:
         raise DataError(
             f"{path} ends too early: {len(numbers):,} of {count:,} bytes are there; delete it and get it again"
         )
-    if file.read(1):
+    if len(numbers) > count:
         raise DataError(f"{path} goes on after its {count:,} bytes; delete it and get it again")
     return np.frombuffer(numbers, np.uint8).reshape(found)

@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.datasets import load_iris, make_blobs, make_circles, make_moons
+from sklearn.model_selection import StratifiedShuffleSplit, train_test_split
 
 from meshnn.data import synthetic
 
@@ -41,7 +43,7 @@ class DataSet:
     hidden: int  # neurons that our protocol takes
     ours: Callable[[int], Samples]
     reference: Callable[[int], Samples]
-    claim: str  # what the paper says
+    claim: str = "1.00"  # what the paper says
 
     def split(self, protocol: str, seed: int) -> Split:
         """Training and test samples of a trial."""
@@ -54,17 +56,12 @@ class DataSet:
 
 def stratified(X: Floats, y: Labels, seed: int) -> Split:
     """70/30, every class in both parts."""
-    from sklearn.model_selection import train_test_split
-
     train, test = train_test_split(np.arange(len(y)), test_size=0.3, stratify=y, random_state=seed)
     return Split(X[train], y[train], X[test], y[test])
 
 
 def iris_split(protocol: str, seed: int, trial: int) -> Split:
     """105 flowers to learn from, 45 to test on; the reference does not stratify and tests on 40 of the 45."""
-    from sklearn.datasets import load_iris
-    from sklearn.model_selection import StratifiedShuffleSplit
-
     X, y = load_iris(return_X_y=True)
     X, y = np.asarray(X, np.float64), np.asarray(y, np.int64)
     if protocol == "paper":
@@ -75,18 +72,6 @@ def iris_split(protocol: str, seed: int, trial: int) -> Split:
     return Split(X[train], y[train], X[test], y[test])
 
 
-def _reference_moons(seed: int) -> Samples:
-    from sklearn.datasets import make_moons
-
-    return make_moons(1000, noise=0.1, random_state=seed)  # type: ignore[no-any-return]
-
-
-def _reference_circles(seed: int) -> Samples:
-    from sklearn.datasets import make_circles
-
-    return make_circles(1000, noise=0.1, factor=0.5, random_state=seed)  # type: ignore[no-any-return]
-
-
 def _reference_spirals(seed: int) -> Samples:
     rng = np.random.default_rng(seed)
     a = np.sqrt(rng.random(1000)) * np.deg2rad(780)
@@ -95,34 +80,29 @@ def _reference_spirals(seed: int) -> Samples:
 
 
 def _reference_blobs(seed: int) -> Samples:
-    from sklearn.datasets import make_blobs
-
     X, y = make_blobs(1000, centers=3, cluster_std=[1.0, 2.5, 0.5], random_state=seed)[:2]
     return X, y.astype(np.int64)
 
 
 def _reference_double_blobs(seed: int) -> Samples:
-    from sklearn.datasets import make_blobs
-
     groups = [make_blobs(500, centers=3, cluster_std=1.0, random_state=2 * seed + k)[:2] for k in range(2)]
     return np.concatenate([X for X, _ in groups]), np.concatenate([y for _, y in groups]).astype(np.int64)
 
 
 SETS = {
     "moons": DataSet(
-        "Moons", 2, 5, lambda seed: synthetic.moons(1000, 0.1, random_state=seed), _reference_moons, "1.00"
+        "Moons", 2, 5, lambda seed: synthetic.moons(1000, 0.1, random_state=seed),
+        lambda seed: make_moons(1000, noise=0.1, random_state=seed),
     ),
     "circles": DataSet(
-        "Circles", 2, 5, lambda seed: synthetic.circles(1000, 0.1, random_state=seed), _reference_circles, "1.00"
+        "Circles", 2, 5, lambda seed: synthetic.circles(1000, 0.1, random_state=seed),
+        lambda seed: make_circles(1000, noise=0.1, factor=0.5, random_state=seed),
     ),
     "spirals": DataSet(
         "Spirals", 2, 10, lambda seed: synthetic.spirals(1000, 0.1, random_state=seed), _reference_spirals, "0.94"
     ),
-    "blobs": DataSet(
-        "Single blobs", 3, 5, lambda seed: synthetic.blobs(1000, random_state=seed), _reference_blobs, "1.00"
-    ),
+    "blobs": DataSet("Single blobs", 3, 5, lambda seed: synthetic.blobs(1000, random_state=seed), _reference_blobs),
     "double-blobs": DataSet(
-        "Double blobs", 3, 5, lambda seed: synthetic.double_blobs(1000, random_state=seed), _reference_double_blobs,
-        "1.00",
+        "Double blobs", 3, 5, lambda seed: synthetic.double_blobs(1000, random_state=seed), _reference_double_blobs
     ),
 }  # fmt: skip

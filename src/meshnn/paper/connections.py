@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from meshnn.data.images import DATASETS
-from meshnn.experiments.experiment import Experiment, Figure, Numbers, Options, Record, Rows, Task
-from meshnn.experiments.features import features
-from meshnn.experiments.images import Net, prepare_pictures, trial_of
-from meshnn.experiments.tables import Mean, grouped
+from meshnn.paper.drawing import canvas, draw_means, label
+from meshnn.paper.experiment import Figure, Numbers, Options, Record, Rows, Task, grid
+from meshnn.paper.features import features
+from meshnn.paper.images import IMAGES, Net, trial_of
+from meshnn.paper.mnist import DATASETS
+from meshnn.paper.tables import Mean, accuracy, grouped
+from meshnn.plots import style
 
 __all__ = ["CONNECTIONS"]
 
@@ -26,14 +29,8 @@ DENSE = 4920
 
 
 def _plan(options: Options) -> list[Task]:
-    assert options.trials is not None
-    return [
-        Task(f"{name}/{kind}/{size}/{trial}", {"set": name, "kind": kind, "size": size, "trial": trial})
-        for name in DATASETS
-        for kind in KINDS
-        for size in (SIZES[::2] if options.quick else SIZES)
-        for trial in range(options.trials)
-    ]
+    sizes = SIZES[::2] if options.quick else SIZES
+    return grid(set=DATASETS, kind=KINDS, size=sizes, trial=range(options.trials))
 
 
 def _net(kind: str, size: int) -> Net:
@@ -54,14 +51,13 @@ def _run(parameters: dict[str, Any], options: Options) -> Numbers:
 
 
 def _means(records: list[Record]) -> dict[tuple[str, str], dict[int, tuple[Mean, int]]]:
-    found: dict[tuple[str, str], dict[int, tuple[Mean, int]]] = {}
-    for (name, kind), some in grouped(records, lambda r: (r["parameters"]["set"], r["parameters"]["kind"])).items():
-        sizes = grouped(some, lambda r: r["parameters"]["size"])
-        found[name, kind] = {
-            size: (Mean.of(r["numbers"]["accuracy"] for r in trials), trials[0]["numbers"]["edges"])
-            for size, trials in sizes.items()
+    """By set and kind, then size: the test rate and the connections there are."""
+    return {
+        place: {
+            size: (accuracy(trials), trials[0]["numbers"]["edges"]) for size, trials in grouped(found, "size").items()
         }
-    return found
+        for place, found in grouped(records, "set", "kind").items()
+    }
 
 
 def _tables(records: list[Record]) -> list[Rows]:
@@ -80,50 +76,32 @@ def _tables(records: list[Record]) -> list[Rows]:
 
 
 def _draw(records: list[Record], folder: Path) -> list[Figure]:
-    from matplotlib.figure import Figure as Canvas
-
-    from meshnn.plots import save_figure, style
-
-    means = _means(records)
+    means, path = _means(records), folder / "connections.png"
     names = list(dict.fromkeys(name for name, _ in means))
-    with style.clean_style():
-        figure = Canvas(figsize=(10.5, 4.2), layout="constrained")
-        panels = figure.subplots(1, len(names), squeeze=False)[0]
-        for ax, name in zip(panels, names, strict=True):
+    with canvas(path, (10.5, 4.2), columns=len(names)) as panels:
+        for ax, name in zip(panels[0], names, strict=True):
             style.quiet_axes(ax)
-            for k, (kind, label) in enumerate(KINDS.items()):
-                found = means[name, kind].values()
-                edges, values = [edges for _, edges in found], [mean.value for mean, _ in found]
-                halves = [0.0 if mean.trials < 2 else mean.half_width for mean, _ in found]
-                colour, marker = style.CLASSES[k], "sD^ov"[k]
-                ax.errorbar(
-                    edges, values, yerr=halves, label=label, color=colour, marker=marker, ms=4, lw=1.4, capsize=2
-                )
+            for k, (kind, shown) in enumerate(KINDS.items()):
+                found, edges = zip(*means[name, kind].values(), strict=True)
+                look = {"color": style.CLASSES[k], "marker": "sD^ov"[k], "ms": 4, "lw": 1.4, "capsize": 2}
+                draw_means(ax, edges, found, label=shown, **look)
             ax.set_xscale("log")
             ax.set_xticks([300, 500, 1000, 2000, 3000], ["300", "500", "1000", "2000", "3000"])
             ax.minorticks_off()
-            ax.set_xlabel("connections", fontsize=style.SMALL, color=style.INK)
-            ax.set_ylabel("test rate", fontsize=style.SMALL, color=style.INK)
-            ax.legend(**style.legend_options(loc="lower right"))
-            style.panel_title(ax, DATASETS[name].title)
-    path = folder / "connections.png"
-    save_figure(figure, path, dpi=110)
+            label(ax, DATASETS[name].title, "connections", "test rate", loc="lower right")
     return [Figure(path, "Test rate against the number of connections, 3 ticks, 95% intervals.")]
 
 
-CONNECTIONS = Experiment(
+CONNECTIONS = replace(  # it needs and prepares the same
+    IMAGES,
     name="connections",
     title="Accuracy against connections",
     version=1,
     trials=5,
-    quick_trials=2,
     plan=_plan,
     run=_run,
     tables=_tables,
     draw=_draw,
-    prepare=prepare_pictures,
-    needs=("torch",),
-    quick_note="30,000 pictures, 2 epochs of the auto-encoder and 4 of the nets",
     remarks=(
         "Features, training and budget of epochs as in the image experiment; meshes of 50 hidden neurons at 3 ticks, "
         "layered nets with two equal hidden layers of at most as many connections.",

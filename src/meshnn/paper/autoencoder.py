@@ -11,7 +11,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import nn
 
 __all__ = ["encode", "reconstruct", "train_autoencoder"]
 
@@ -21,8 +23,6 @@ BATCH = 128
 
 
 def _nets() -> tuple[Any, Any]:
-    from torch import nn
-
     encoder = nn.Sequential(
         nn.Conv2d(1, 16, 3, stride=3, padding=1), nn.ReLU(), nn.MaxPool2d(2, 2),
         nn.Conv2d(16, 8, 3, stride=2, padding=1), nn.ReLU(), nn.MaxPool2d(2, stride=1),
@@ -37,14 +37,10 @@ def _nets() -> tuple[Any, Any]:
 
 def _tensor(pictures: Pictures) -> Any:
     """From -1 to 1, one channel."""
-    import torch
-
     return torch.tensor(pictures.astype(np.float32) / 127.5 - 1).unsqueeze(1)
 
 
 def _load(weights: dict[str, Floats]) -> tuple[Any, Any]:
-    import torch
-
     encoder, decoder = _nets()
     for name, net in (("encoder", encoder), ("decoder", decoder)):
         prefix = f"{name}."
@@ -57,8 +53,6 @@ def train_autoencoder(
     pictures: Pictures, epochs: int, seed: int, tell: Callable[[int, float], None] | None = None
 ) -> dict[str, Floats]:
     """Weights by name, after so many passes with Adam; `tell` is given the epoch and its mean squared error."""
-    import torch
-
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         encoder, decoder = _nets()
@@ -83,8 +77,6 @@ def train_autoencoder(
 
 def encode(weights: dict[str, Floats], pictures: Pictures) -> Floats:
     """Features (n, 32)."""
-    import torch
-
     encoder, _ = _load(weights)
     with torch.no_grad():
         parts = [encoder(_tensor(pictures[k : k + 5000])).flatten(1).numpy() for k in range(0, len(pictures), 5000)]
@@ -93,8 +85,6 @@ def encode(weights: dict[str, Floats], pictures: Pictures) -> Floats:
 
 def reconstruct(weights: dict[str, Floats], pictures: Pictures) -> Pictures:
     """What the decoder makes of the features."""
-    import torch
-
     encoder, decoder = _load(weights)
     with torch.no_grad():
         back = decoder(encoder(_tensor(pictures)))[:, 0].numpy()

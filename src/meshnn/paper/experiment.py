@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
-__all__ = ["PROTOCOLS", "Experiment", "Figure", "Options", "Rows", "Task"]
+__all__ = ["Experiment", "Figure", "Options", "Rows", "Task", "grid"]
 
-PROTOCOLS = ("ours", "paper")
 #: Numbers of one trial: anything that JSON can hold.
 Numbers = dict[str, Any]
 #: A trial as it is kept: "key", "parameters", "numbers", "seconds".
@@ -20,7 +20,7 @@ Record = dict[str, Any]
 class Options:
     """What the user chose. `trials` may grow from run to run; the others make another experiment."""
 
-    trials: int | None = None
+    trials: int = 0  # as many as the experiment has by default
     seed: int = 0
     protocol: str = "ours"
     quick: bool = False
@@ -38,6 +38,17 @@ class Task(NamedTuple):
 
     key: str
     parameters: dict[str, Any]
+
+
+def grid(**axes: Iterable[Any]) -> list[Task]:
+    """A task for every combination of values, named after them.
+
+    >>> [task.key for task in grid(set=["moons", "blobs"], trial=range(2))]
+    ['moons/0', 'moons/1', 'blobs/0', 'blobs/1']
+    """
+    return [
+        Task("/".join(map(str, values)), dict(zip(axes, values, strict=True))) for values in product(*axes.values())
+    ]
 
 
 class Rows(NamedTuple):
@@ -63,16 +74,16 @@ class Experiment:
     Parameters
     ----------
     name, title : str
-    version : int
-        Grows when the same options no longer give the same numbers.
-    trials, quick_trials : int
-        How many, by default.
     plan : function of Options
         The tasks, in order. `Options.trials` is set by then.
     run : function of (parameters, Options)
         The numbers of one trial. It may run in another process or on another machine.
     tables, draw : functions of the records (and a folder to draw into)
         They see nothing but what was saved.
+    version : int
+        Grows when the same options no longer give the same numbers.
+    trials, quick_trials : int
+        How many, by default.
     prepare : function of (Options, tell), optional
         What all trials share and is cached, before any of them; `tell` is given a line of text now and then.
     needs : names of packages
@@ -85,13 +96,13 @@ class Experiment:
 
     name: str
     title: str
-    version: int
-    trials: int
-    quick_trials: int
     plan: Callable[[Options], list[Task]]
     run: Callable[[dict[str, Any], Options], Numbers]
     tables: Callable[[list[Record]], list[Rows]]
     draw: Callable[[list[Record], Path], list[Figure]]
+    version: int = 1
+    trials: int = 10
+    quick_trials: int = 2
     prepare: Callable[[Options, Callable[[str], None]], None] | None = None
     needs: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()

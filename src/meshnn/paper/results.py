@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import platform
 import subprocess
@@ -13,9 +12,10 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from meshnn.cli.output import finite
 from meshnn.errors import MeshError
-from meshnn.experiments.experiment import Experiment, Options, Record, Rows
 from meshnn.files import write_whole
+from meshnn.paper.experiment import Experiment, Options, Record, Rows
 
 __all__ = ["Results", "locked", "planned_records", "read_results", "tables_of", "write_text"]
 
@@ -135,15 +135,6 @@ def locked(folder: Path) -> Iterator[None]:
 
 def _words(value: Any) -> str:
     return ", ".join(f"{k} {v}" for k, v in value.items()) if isinstance(value, dict) else str(value)
-
-
-def finite(value: Any) -> Any:
-    """The same with None for numbers that are not finite, which JSON does not know."""
-    if isinstance(value, dict):
-        return {key: finite(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def write_text(path: Path, text: str) -> None:

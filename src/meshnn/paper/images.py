@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from meshnn.data.images import DATASETS
 from meshnn.estimators import MeshClassifier
-from meshnn.experiments.experiment import Experiment, Figure, Numbers, Options, Record, Rows, Task
-from meshnn.experiments.features import Features, features, prepare_features
-from meshnn.experiments.recipes import fit_whole
-from meshnn.experiments.tables import Mean, grouped
+from meshnn.paper.drawing import canvas, label
+from meshnn.paper.experiment import Experiment, Figure, Numbers, Options, Record, Rows, Task, grid
+from meshnn.paper.features import Features, features, prepare_features
+from meshnn.paper.mnist import DATASETS
+from meshnn.paper.recipes import fit_whole
+from meshnn.paper.tables import accuracy, grouped
+from meshnn.plots import style
 from meshnn.topology import Topology
 from meshnn.training import structure
 
-__all__ = ["IMAGES", "NETS", "Net", "net_of", "prepare_pictures", "trial_of"]
+__all__ = ["IMAGES", "NETS", "Net", "net_of", "trial_of"]
 
 
 class Net(NamedTuple):
@@ -51,37 +53,20 @@ RATE, BATCH, EPOCHS, QUICK_EPOCHS = 0.015, 128, 15, 4
 
 
 def _plan(options: Options) -> list[Task]:
-    assert options.trials is not None
+    ours = options.protocol == "ours"
     tasks = []
-    nets = [net for net in NETS if options.protocol == "ours" or NETS[net].paper]
     for name in DATASETS:
         tasks.append(Task(f"{name}/samples", {"set": name, "net": "samples"}))
-        for net in nets:
-            for ticks in _ticks(net, options):
-                tasks += [
-                    Task(f"{name}/{net}/{ticks}/{trial}", _parameters(name, net, ticks, trial, "forward"))
-                    for trial in range(options.trials)
-                ]
-        if options.protocol == "ours":
-            tasks += [
-                Task(f"{name}/{net}/{ticks}/0/{engine}", _parameters(name, net, ticks, 0, engine))
-                for net, ticks in WITNESSED
-                for engine in ("adjoint", "torch")
-            ]
+        for net in (net for net in NETS if ours or NETS[net].paper):
+            found = grid(set=[name], net=[net], ticks=_ticks(NETS[net], options), trial=range(options.trials))
+            tasks += [Task(task.key, task.parameters | {"engine": "forward"}) for task in found]
+        for net, ticks in WITNESSED if ours else ():
+            tasks += grid(set=[name], net=[net], ticks=[ticks], trial=[0], engine=["adjoint", "torch"])
     return tasks
 
 
-def prepare_pictures(options: Options, tell: Callable[[str], None]) -> None:
-    """Features of both sets, if they are not there."""
-    prepare_features(tuple(DATASETS), options, tell)
-
-
-def _parameters(name: str, net: str, ticks: int, trial: int, engine: str) -> dict[str, Any]:
-    return {"set": name, "net": net, "ticks": ticks, "trial": trial, "engine": engine}
-
-
-def _ticks(net: str, options: Options) -> tuple[int, ...]:
-    if NETS[net].layers is not None or NETS[net].learned:
+def _ticks(net: Net, options: Options) -> tuple[int, ...]:
+    if net.layers is not None or net.learned:
         return (3,)  # two hidden layers: three transitions
     return (2, 3) if options.protocol == "ours" else (2,)
 
@@ -140,8 +125,9 @@ def trial_of(net: Net, parameters: dict[str, Any], options: Options, data: Featu
         structure=policy_of(net), **_options(options),
     )  # fmt: skip
     if parameters["engine"] == "torch":
-        accuracy = _by_autograd(model, data, options)
-        return {"accuracy": accuracy, "edges": model.mesh_.topology.n_edges}
+        from meshnn.paper.autograd import score_by_autograd
+
+        return {"accuracy": score_by_autograd(model, data, BATCH, RATE), "edges": model.mesh_.topology.n_edges}
     fit_whole(model, data.X, data.y)
     topology = model.mesh_.topology
     assert topology.n_edges == net.connections, f"{net.title} has {topology.n_edges} connections"
@@ -159,54 +145,22 @@ def trial_of(net: Net, parameters: dict[str, Any], options: Options, data: Featu
     return numbers
 
 
-def _by_autograd(model: MeshClassifier, data: Features, options: Options) -> float:
-    """Accuracy of the same net from the same first weights on the same batches, trained by PyTorch."""
-    from meshnn.integrations.torch import train_dense
-
-    epochs = model.max_epochs
-    seeds = np.random.SeedSequence(model.random_state).generate_state(3)
-    # one epoch builds the net and learns the scaling; its first weights are those of a mesh of this seed
-    fit_whole(model.set_params(max_epochs=1), data.X, data.y)
-    mesh, scaling = model.mesh_, model._scaling
-    t, first = mesh.topology, mesh.draw_weights(int(seeds[1])).astype(np.float32)
-    # PyTorch's mask takes an entry of exactly 0 for no edge; so small a weight is none to the sums
-    first[first == 0] = np.float32(1e-30)
-    A = np.zeros((t.n_neurons, t.n_neurons), np.float32)
-    A[t.src, t.dst] = first
-    X = scaling.inputs(data.X).astype(np.float32)
-    with_bias = np.hstack([X, np.ones((len(X), 1), np.float32)])
-    rng, n = np.random.default_rng(int(seeds[2])), len(X)
-    steps = -(-n // BATCH)
-
-    def batches() -> Any:
-        for epoch in range(epochs):
-            order = rng.permutation(n)
-            for step in range(steps):
-                done = (epoch * steps + step) / (epochs * steps)
-                yield order[step * BATCH : (step + 1) * BATCH], RATE * 0.5 * (1 + np.cos(np.pi * done))
-
-    A = train_dense(A, with_bias, data.y, mesh.ticks, t.n_outputs, batches())
-    mesh.weights = A[t.src, t.dst]
-    return float(model.score(data.test_X, data.test_y))
-
-
 # -- tables ----------------------------------------------------------------------------------------------------------
 
 
 def _tables(records: list[Record]) -> list[Rows]:
     trained = [r for r in records if r["parameters"]["net"] != "samples"]
     forward = [r for r in trained if r["parameters"]["engine"] == "forward"]
-    by_row = grouped(forward, lambda r: (r["parameters"]["net"], r["parameters"]["ticks"]))
     rows = []
-    for (net, ticks), found in by_row.items():
+    for (net, ticks), found in grouped(forward, "net", "ticks").items():
         title, connections, paper = NETS[net].title, NETS[net].connections, NETS[net].paper
         live = round(float(np.mean([r["numbers"]["live"] for r in found])))
         cells = [title, str(ticks), f"{live} / {connections}"]
         for name in DATASETS:
-            mine = [r["numbers"]["accuracy"] for r in found if r["parameters"]["set"] == name]
+            mine = accuracy(r for r in found if r["parameters"]["set"] == name)
             # the paper's n_t = 3 is two ticks
             said = paper.get(name) if ticks == 2 or NETS[net].layers is not None else None
-            cells += [str(Mean.of(mine)), f"{said[0]:.3f} ± {said[1]:.3f}" if said else ""]
+            cells += [str(mine), f"{said[0]:.3f} ± {said[1]:.3f}" if said else ""]
         rows.append(tuple(cells))
     trials = max(r["parameters"]["trial"] for r in forward) + 1
     headings = ["net", "ticks", "live / all connections"]
@@ -221,15 +175,12 @@ def _tables(records: list[Record]) -> list[Rows]:
 
 def _witness_table(trained: list[Record], witnesses: list[Record]) -> Rows:
     keys = ("set", "net", "ticks")
+    firsts = grouped((r for r in trained if r["parameters"]["trial"] == 0), *keys)
     rows = []
-    for place in grouped(witnesses, lambda r: tuple(r["parameters"][k] for k in keys)):
-        same = {
-            r["parameters"]["engine"]: r["numbers"]["accuracy"]
-            for r in trained
-            if r["parameters"]["trial"] == 0 and tuple(r["parameters"][k] for k in keys) == place
-        }
+    for name, net, ticks in grouped(witnesses, *keys):
+        same = {r["parameters"]["engine"]: r["numbers"]["accuracy"] for r in firsts[name, net, ticks]}
         cells = (f"{same[engine]:.4f}" for engine in ("forward", "adjoint", "torch"))
-        rows.append((DATASETS[place[0]].title, NETS[place[1]].title, str(place[2]), *cells))
+        rows.append((DATASETS[name].title, NETS[net].title, str(ticks), *cells))
     title = "The same run, trial 0, with three ways to the gradient: test rate"
     note = "Same first weights, same batches, same rates, float32: sums are rounded in another order, and that is all."
     headings = ("set", "net", "ticks", "forward-only", "adjoint", "PyTorch autograd")
@@ -255,37 +206,25 @@ def _draw(records: list[Record], folder: Path) -> list[Figure]:
 
 
 def _draw_samples(numbers: Numbers, path: Path) -> None:
-    from matplotlib.figure import Figure as Canvas
-
-    from meshnn.plots import save_figure, style
-
-    with style.clean_style():
-        figure = Canvas(figsize=(9.0, 2.0), layout="constrained")
-        panels = figure.subplots(2, 10)
-        for row, field in enumerate(("pictures", "reconstructed")):
+    with canvas(path, (9.0, 2.0), rows=2, columns=10) as panels:
+        for row, field in zip(panels, ("pictures", "reconstructed"), strict=True):
             held = np.frombuffer(base64.b64decode(numbers[field]), np.uint8).reshape(10, 28, 28)
-            for k in range(10):
-                panels[row, k].imshow(held[k], cmap="gray_r", vmin=0, vmax=255)
-                panels[row, k].set_axis_off()
-    save_figure(figure, path, dpi=110)
+            for ax, picture in zip(row, held, strict=True):
+                ax.imshow(picture, cmap="gray_r", vmin=0, vmax=255)
+                ax.set_axis_off()
 
 
 def _draw_matrix(record: Record, path: Path) -> str:
-    from matplotlib.figure import Figure as Canvas
-
-    from meshnn.plots import save_figure, style
-
-    ticks = record["parameters"]["ticks"]
-    src, dst = np.array(record["numbers"]["src"]), np.array(record["numbers"]["dst"])
-    topology = Topology(32, 50, 10, np.stack([src, dst], axis=1), bias=True)
+    ticks, numbers = record["parameters"]["ticks"], record["numbers"]
+    topology = Topology(32, 50, 10, np.stack([numbers["src"], numbers["dst"]], axis=1), bias=True)
     dead = topology.dead_edges(ticks)
-    with style.clean_style():
-        figure = Canvas(figsize=(5.6, 5.4), layout="constrained")
-        ax = figure.add_subplot()
-        for chosen, colour, label in ((~dead, style.POSITIVE, "live"), (dead, style.DEAD, "dead")):
+    kind = "Learned" if "both" in record["parameters"]["net"] else "Random"
+    with canvas(path, (5.6, 5.4)) as panels:
+        ax = panels[0, 0]
+        for chosen, colour, name in ((~dead, style.POSITIVE, "live"), (dead, style.DEAD, "dead")):
             if chosen.any():
                 across, down = topology.dst[chosen], topology.src[chosen]
-                ax.scatter(across, down, s=5, c=colour, marker="s", lw=0, label=f"{label}: {len(down)}")
+                ax.scatter(across, down, s=5, c=colour, marker="s", lw=0, label=f"{name}: {len(down)}")
         for border in (32.5, 82.5):
             ax.axhline(border, color=style.INK, lw=0.6)
             ax.axvline(border, color=style.INK, lw=0.6)
@@ -295,13 +234,9 @@ def _draw_matrix(record: Record, path: Path) -> str:
         ax.set_xticks(middles, names)
         ax.set_yticks(middles, names, rotation=90, va="center")
         ax.tick_params(length=0, labelsize=style.SMALL)
-        ax.set_xlabel("to", fontsize=style.SMALL)
-        ax.set_ylabel("from", fontsize=style.SMALL)
         ax.set_aspect("equal")
-        ax.legend(loc="upper left", markerscale=2.5, **style.legend_options(frameon=True, borderaxespad=0.6))
-        kind = "Learned" if "both" in record["parameters"]["net"] else "Random"
-        style.panel_title(ax, f"{kind} edges, 1044 connections, {ticks} ticks")
-    save_figure(figure, path, dpi=110)
+        look = {"loc": "upper left", "markerscale": 2.5, "frameon": True, "borderaxespad": 0.6}
+        label(ax, f"{kind} edges, 1044 connections, {ticks} ticks", "to", "from", **look)
     return f"{kind} edges of trial 0: {int(dead.sum())} of 1044 cannot reach an output within {ticks} ticks."
 
 
@@ -309,13 +244,11 @@ IMAGES = Experiment(
     name="images",
     title="MNIST and Fashion-MNIST",
     version=2,
-    trials=10,
-    quick_trials=2,
     plan=_plan,
     run=_run,
     tables=_tables,
     draw=_draw,
-    prepare=prepare_pictures,
+    prepare=prepare_features,
     needs=("torch",),
     quick_note="30,000 pictures, 2 epochs of the auto-encoder and 4 of the nets: too few to compare with the paper",
     remarks=(

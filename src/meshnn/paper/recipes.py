@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from meshnn.errors import MeshError, TrainingInterrupted
 from meshnn.estimators import MeshClassifier
-from meshnn.experiments.sets import Split
 from meshnn.mesh import Mesh
+from meshnn.paper.sets import Split
 from meshnn.topology import Topology
 
 __all__ = ["OURS_ADAM", "OURS_LM", "PAPER", "Watch", "decide", "fit_whole", "fitted", "sample"]
@@ -77,17 +78,15 @@ def _round(value: float) -> float:
 def fit_whole(model: MeshClassifier, X: Any, y: Any) -> None:
     """Fit; an interruption is one, not a net that has learned a little less."""
     with warnings.catch_warnings():
-        warnings.filterwarnings("error", "training was interrupted", UserWarning)
+        warnings.simplefilter("error", TrainingInterrupted)
         try:
             model.fit(X, y)
-        except UserWarning:
+        except TrainingInterrupted:
             raise KeyboardInterrupt from None
 
 
 def fitted(split: Split, options: dict[str, Any], watch: Watch | None = None) -> tuple[MeshClassifier, dict[str, Any]]:
     """A trained classifier, and what every experiment tells of one."""
-    from meshnn.errors import MeshError
-
     model = MeshClassifier(n_threads=1, **options)
     if watch is not None:
         watch.model = model

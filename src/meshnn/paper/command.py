@@ -70,9 +70,9 @@ def reproduce(
 
       meshnn reproduce all --out results/paper
     """
-    from meshnn.experiments.experiment import Options
-    from meshnn.experiments.registry import EXPERIMENTS
-    from meshnn.experiments.report import write_report
+    from meshnn.paper.experiment import Options
+    from meshnn.paper.registry import EXPERIMENTS
+    from meshnn.paper.report import write_report
 
     known("experiment", name, (*EXPERIMENTS, "report", "all"))
     if trials is not None:
@@ -87,7 +87,7 @@ def reproduce(
     for one in chosen:
         both = protocol is None and name == "all" and one in _BOTH
         for way in ("ours", "paper") if both else (protocol.value if protocol else "ours",):
-            options = Options(trials=trials, seed=seed, protocol=way, quick=quick, data=data)
+            options = Options(trials=trials or 0, seed=seed, protocol=way, quick=quick, data=data)
             try:
                 outcome = _run(EXPERIMENTS[one], options, out, jobs, backend)
             except KeyboardInterrupt:
@@ -117,7 +117,7 @@ def _say(text: str, style: str | None = None) -> None:
 
 
 def _run(experiment: Any, options: Any, out: Path, jobs: int, backend: str) -> Any:
-    from meshnn.experiments.runner import run
+    from meshnn.paper.runner import run
 
     console = Console(stderr=True)
     columns = (

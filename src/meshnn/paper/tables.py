@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from meshnn.experiments.experiment import Record, Rows
+from meshnn.paper.experiment import Record, Rows
 
-__all__ = ["Mean", "grouped", "markdown"]
+__all__ = ["Mean", "accuracy", "grouped", "markdown"]
 
 
 class Mean(NamedTuple):
@@ -30,7 +30,7 @@ class Mean(NamedTuple):
         """
         from scipy.stats import t
 
-        found = np.array(list(values), dtype=np.float64)
+        found = np.array([float(value) for value in values])
         if len(found) < 2:
             return cls(float(found.mean()), math.nan, math.nan, len(found))
         deviation = float(found.std(ddof=1))
@@ -41,12 +41,18 @@ class Mean(NamedTuple):
         return f"{self.value:.4f}" if math.isnan(self.half_width) else f"{self.value:.4f} ± {self.half_width:.4f}"
 
 
-def grouped(records: Sequence[Record], key: Callable[[Record], Any]) -> dict[Any, list[Record]]:
-    """Records by a key, in the order in which keys first come."""
+def grouped(records: Iterable[Record], *names: str) -> dict[Any, list[Record]]:
+    """Records by a parameter, or by tuples of several, in the order in which values first come."""
     found: dict[Any, list[Record]] = {}
     for record in records:
-        found.setdefault(key(record), []).append(record)
+        values = tuple(record["parameters"][name] for name in names)
+        found.setdefault(values if len(names) > 1 else values[0], []).append(record)
     return found
+
+
+def accuracy(records: Iterable[Record]) -> Mean:
+    """The mean over trials."""
+    return Mean.of(record["numbers"]["accuracy"] for record in records)
 
 
 def markdown(tables: Iterable[Rows]) -> str:

@@ -7,10 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from meshnn.experiments import recipes
-from meshnn.experiments.experiment import Experiment, Figure, Numbers, Options, Record, Rows, Task
-from meshnn.experiments.sets import SETS
-from meshnn.experiments.tables import Mean, grouped
+from meshnn.paper import recipes
+from meshnn.paper.drawing import Bounds, canvas, film
+from meshnn.paper.experiment import Experiment, Figure, Numbers, Options, Record, Rows, Task, grid
+from meshnn.paper.sets import SETS
+from meshnn.paper.tables import accuracy, grouped
+from meshnn.plots import draw_regions, style
+from meshnn.plots.animation import save_frames
 
 __all__ = ["SYNTHETIC"]
 
@@ -19,8 +22,7 @@ RESTARTS = 3
 
 
 def _plan(options: Options) -> list[Task]:
-    assert options.trials is not None
-    return [Task(f"{name}/{trial}", {"set": name, "trial": trial}) for name in SETS for trial in range(options.trials)]
+    return grid(set=SETS, trial=range(options.trials))
 
 
 def _run(parameters: dict[str, Any], options: Options) -> Numbers:
@@ -39,25 +41,18 @@ def _run(parameters: dict[str, Any], options: Options) -> Numbers:
 
 def _tables(records: list[Record]) -> list[Rows]:
     rows = []
-    for name, found in grouped(records, lambda r: r["parameters"]["set"]).items():
-        accuracy = [r["numbers"]["accuracy"] for r in found]
-        mean = Mean.of(accuracy)
-        first = found[0]["numbers"]
+    for name, found in grouped(records, "set").items():
+        worst = min(r["numbers"]["accuracy"] for r in found)
         seconds = float(np.median([r["numbers"]["seconds"] for r in found]))
-        cells = (SETS[name].title, str(first["live"]), str(mean), f"{min(accuracy):.4f}", SETS[name].claim)
-        rows.append((*cells, f"{seconds:.2f}"))
-    title = f"Synthetic sets: test accuracy, mean and 95% interval of {_most(records)} trials"
+        live, chosen = found[0]["numbers"]["live"], SETS[name]
+        rows.append((chosen.title, str(live), str(accuracy(found)), f"{worst:.4f}", chosen.claim, f"{seconds:.2f}"))
+    trials = max(r["parameters"]["trial"] for r in records) + 1
+    title = f"Synthetic sets: test accuracy, mean and 95% interval of {trials} trials"
     headings = ("set", "live edges", "test accuracy", "worst", "paper", "seconds a fit (median)")
     return [Rows(title, headings, rows)]
 
 
-def _most(records: list[Record]) -> int:
-    return max((r["parameters"]["trial"] for r in records), default=-1) + 1
-
-
 def _draw(records: list[Record], folder: Path) -> list[Figure]:
-    from meshnn.plots.animation import animate_regions, save_frames
-
     figures = []
     for record in records:
         net = record["numbers"].get("net")
@@ -70,58 +65,41 @@ def _draw(records: list[Record], folder: Path) -> list[Figure]:
             _draw_regions(net, title, path, grey)
             shown = ", as printed" if grey else ""
             figures.append(Figure(path, f"{title}. Decision regions, training and test points{shown}."))
-        frames = net["frames"]
-        pictures = animate_regions(
-            [
-                (recipes.decide(net, weights), f"{SETS[name].title}, epoch {epoch}, loss {loss:.3g}")
-                for epoch, loss, weights in zip(frames["epoch"], frames["loss"], frames["weights"], strict=True)
-            ],
-            bounds(net),
-            net["points"][: net["n_train"]],
-            net["labels"][: net["n_train"]],
-        )
-        path = save_frames(pictures, folder / f"learning-{name}.gif")[0]
+        path = folder / f"learning-{name}.gif"
+        _draw_film(net, SETS[name].title, path)
         figures.append(Figure(path, f"{SETS[name].title}: the regions while the net learns."))
     return figures
 
 
 def _draw_regions(net: dict[str, Any], title: str, path: Path, grey: bool) -> None:
-    from matplotlib.figure import Figure as Canvas
-
-    from meshnn.plots import draw_regions, save_figure, style
-
-    points = np.array(net["points"])
-    with style.clean_style():
-        figure = Canvas(figsize=(6.4, 5.0), layout="constrained")
-        ax = figure.add_subplot()
-        test = np.arange(len(points)) >= net["n_train"]
-        draw_regions(
-            ax, recipes.decide(net), bounds(net), points=points, labels=np.array(net["labels"]), test_mask=test,
-            grey=grey,
-        )  # fmt: skip
+    points, labels = np.array(net["points"]), np.array(net["labels"])
+    test = np.arange(len(points)) >= net["n_train"]
+    with canvas(path, (6.4, 5.0)) as panels:
+        ax, decide = panels[0, 0], recipes.decide(net)
+        draw_regions(ax, decide, _bounds(net), points=points, labels=labels, test_mask=test, grey=grey)
         style.panel_title(ax, title)
-    save_figure(figure, path, dpi=110)
 
 
-def bounds(net: dict[str, Any]) -> tuple[float, float, float, float]:
+def _draw_film(net: dict[str, Any], title: str, path: Path) -> None:
+    kept, n = net["frames"], net["n_train"]
+    frames = [
+        (recipes.decide(net, weights), f"{title}, epoch {epoch}, loss {loss:.3g}")
+        for epoch, loss, weights in zip(kept["epoch"], kept["loss"], kept["weights"], strict=True)
+    ]
+    save_frames(film(frames, _bounds(net), net["points"][:n], net["labels"][:n]), path)
+
+
+def _bounds(net: dict[str, Any]) -> Bounds:
     """All points, and some room around them."""
     points = np.array(net["points"])
-    low, high = points.min(axis=0), points.max(axis=0)
-    room = 0.06 * (high - low)
-    return (
-        float(low[0] - room[0]),
-        float(high[0] + room[0]),
-        float(low[1] - room[1]),
-        float(high[1] + room[1]),
-    )
+    room = 0.06 * np.ptp(points, axis=0)
+    (left, bottom), (right, top) = (points.min(axis=0) - room).tolist(), (points.max(axis=0) + room).tolist()
+    return left, right, bottom, top
 
 
 SYNTHETIC = Experiment(
     name="synthetic",
     title="Synthetic data sets",
-    version=1,
-    trials=10,
-    quick_trials=2,
     plan=_plan,
     run=_run,
     tables=_tables,

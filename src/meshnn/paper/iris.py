@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from meshnn.experiments import recipes
-from meshnn.experiments.experiment import Experiment, Figure, Numbers, Options, Record, Rows, Task
-from meshnn.experiments.sets import iris_split
-from meshnn.experiments.tables import Mean
+from meshnn.paper import recipes
+from meshnn.paper.drawing import canvas, label
+from meshnn.paper.experiment import Experiment, Figure, Numbers, Options, Record, Rows, Task, grid
+from meshnn.paper.sets import iris_split
+from meshnn.paper.tables import accuracy
+from meshnn.plots import style
 
 __all__ = ["IRIS"]
 
@@ -18,8 +20,7 @@ PAPER = "0.9700 ± 0.0162"
 
 
 def _plan(options: Options) -> list[Task]:
-    assert options.trials is not None
-    return [Task(str(trial), {"trial": trial}) for trial in range(options.trials)]
+    return grid(trial=range(options.trials))
 
 
 def _run(parameters: dict[str, Any], options: Options) -> Numbers:
@@ -32,46 +33,28 @@ def _run(parameters: dict[str, Any], options: Options) -> Numbers:
 
 
 def _tables(records: list[Record]) -> list[Rows]:
-    mean = Mean.of(r["numbers"]["accuracy"] for r in records)
+    mean = accuracy(records)
     three = 3 * mean.deviation / np.sqrt(mean.trials)
-    row = (
-        str(mean.trials),
-        str(Mean(mean.value, float(three), mean.deviation, mean.trials)),
-        str(mean),
-        f"{min(r['numbers']['accuracy'] for r in records):.4f}",
-        PAPER,
-    )
+    worst = min(r["numbers"]["accuracy"] for r in records)
+    row = (str(mean.trials), str(mean._replace(half_width=float(three))), str(mean), f"{worst:.4f}", PAPER)
     headings = ("runs", "test accuracy, 3-sigma interval", "95% interval", "worst", "paper (3 sigma)")
     return [Rows("Iris, 10 hidden neurons", headings, [row])]
 
 
 def _draw(records: list[Record], folder: Path) -> list[Figure]:
-    from matplotlib.figure import Figure as Canvas
-
-    from meshnn.plots import save_figure, style
-
-    with style.clean_style():
-        figure = Canvas(figsize=(9.0, 3.8), layout="constrained")
-        panels = figure.subplots(1, 2)
-        for ax, names, title in (
-            (panels[0], (("loss", style.POSITIVE, "training loss"),), "Loss"),
-            (
-                panels[1],
-                (("train_accuracy", style.POSITIVE, "training"), ("test_accuracy", style.NEGATIVE, "test")),
-                "Accuracy",
-            ),
-        ):
+    path = folder / "learning.png"
+    losses = {"loss": ("training loss", style.POSITIVE)}
+    rates = {"train_accuracy": ("training", style.POSITIVE), "test_accuracy": ("test", style.NEGATIVE)}
+    across = "iterations" if records[0]["numbers"]["solver"] == "lm" else "epochs"
+    with canvas(path, (9.0, 3.8), columns=2) as panels:
+        for ax, title, curves in zip(panels[0], ("Loss", "Accuracy"), (losses, rates), strict=True):
             style.quiet_axes(ax)
-            for name, colour, label in names:
+            for name, (shown, colour) in curves.items():
                 epochs, low, middle, high = _band(records, name)
                 ax.fill_between(epochs, low, high, color=colour, alpha=0.18, lw=0)
-                ax.plot(epochs, middle, color=colour, lw=1.6, label=label)
-            ax.set_xlabel("iterations" if records[0]["numbers"]["solver"] == "lm" else "epochs", fontsize=style.SMALL)
-            ax.legend(**style.legend_options(loc="best"))
-            style.panel_title(ax, f"{title}: mean of {len(records)} runs, 3-sigma interval of the mean")
-        panels[0].set_yscale("log")
-    path = folder / "learning.png"
-    save_figure(figure, path, dpi=110)
+                ax.plot(epochs, middle, color=colour, lw=1.6, label=shown)
+            label(ax, f"{title}: mean of {len(records)} runs, 3-sigma interval of the mean", across, "", loc="best")
+        panels[0, 0].set_yscale("log")
     return [Figure(path, "Iris: loss and accuracy while learning; a run that has stopped keeps its last values.")]
 
 
@@ -86,20 +69,15 @@ def _band(records: list[Record], name: str) -> tuple[Any, Any, Any, Any]:
     stacked = np.array(values)
     middle = stacked.mean(axis=0)
     half = 3 * stacked.std(axis=0, ddof=1) / np.sqrt(len(stacked)) if len(stacked) > 1 else 0 * middle
-    low = middle - half
-    if name == "loss":
-        low = np.maximum(low, stacked.min(axis=0) / 2)  # the scale is logarithmic
-    high = middle + half
-    if name != "loss":
-        low, high = np.maximum(low, 0.0), np.minimum(high, 1.0)
-    return epochs, low, middle, high
+    low, high = middle - half, middle + half
+    if name == "loss":  # its scale is logarithmic
+        return epochs, np.maximum(low, stacked.min(axis=0) / 2), middle, high
+    return epochs, np.maximum(low, 0.0), middle, np.minimum(high, 1.0)
 
 
 IRIS = Experiment(
     name="iris",
     title="Iris",
-    version=1,
-    trials=10,
     quick_trials=3,
     plan=_plan,
     run=_run,

@@ -7,8 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from meshnn.experiments.experiment import Experiment, Figure, Numbers, Options, Record, Rows, Task
 from meshnn.methods import METHODS
+from meshnn.paper.drawing import canvas, label
+from meshnn.paper.experiment import Experiment, Figure, Numbers, Options, Record, Rows, Task, grid
+from meshnn.paper.tables import grouped
+from meshnn.plots import style
 from meshnn.verify import PAPER, TOLERANCE, Interval, compare, references
 
 __all__ = ["EQUIVALENCE"]
@@ -17,15 +20,7 @@ TICKS = range(1, 6)
 
 
 def _plan(options: Options) -> list[Task]:
-    tests, reference = options.trials, references()[0]
-    return [
-        Task(
-            f"{reference}/{dtype}/{ticks}/{tests}",
-            {"dtype": dtype, "ticks": ticks, "tests": tests, "reference": reference},
-        )
-        for dtype in TOLERANCE
-        for ticks in TICKS
-    ]
+    return grid(reference=references()[:1], dtype=TOLERANCE, ticks=TICKS, tests=[options.trials])
 
 
 def _run(parameters: dict[str, Any], options: Options) -> Numbers:
@@ -61,38 +56,22 @@ def _tables(records: list[Record]) -> list[Rows]:
 
 
 def _draw(records: list[Record], folder: Path) -> list[Figure]:
-    from matplotlib.figure import Figure as Canvas
-
-    from meshnn.plots import save_figure, style
-
-    with style.clean_style():
-        figure = Canvas(figsize=(9.0, 3.8), layout="constrained")
-        panels = figure.subplots(1, 2)
-        for ax, dtype in zip(panels, TOLERANCE, strict=True):
+    path = folder / "differences.png"
+    with canvas(path, (9.0, 3.8), columns=2) as panels:
+        for ax, (dtype, found) in zip(panels[0], grouped(records, "dtype").items(), strict=True):
             style.quiet_axes(ax)
-            chosen = [r for r in records if r["parameters"]["dtype"] == dtype]
-            for name, colour, values in (
-                ("states", style.FAINT, [v for r in chosen for v in r["numbers"]["states"]]),
-                (
-                    "gradients",
-                    style.POSITIVE,
-                    [v for r in chosen for vs in r["numbers"]["gradients"].values() for v in vs],
-                ),
-            ):
+            states = [v for r in found for v in r["numbers"]["states"]]
+            gradients = [v for r in found for vs in r["numbers"]["gradients"].values() for v in vs]
+            for name, colour, values in (("states", style.FAINT, states), ("gradients", style.POSITIVE, gradients)):
                 shown = np.log10(np.maximum(np.array(values, dtype=np.float64), 1e-18))
                 ax.hist(shown, bins=40, color=colour, alpha=0.65, label=f"{name}: {len(values):,} differences")
             if dtype == "float32":
-                ax.axvline(
-                    np.log10(PAPER["gradients"][0]), color=style.NEGATIVE, lw=1.2, ls="--", label="paper, gradients"
-                )
-                ax.axvline(np.log10(PAPER["states"][0]), color=style.NEGATIVE, lw=1.2, ls=":", label="paper, states")
-            ax.set_xlabel("log10 of the sum of absolute differences", fontsize=style.SMALL)
-            ax.set_ylabel("how often", fontsize=style.SMALL)
+                for name, dashes in (("gradients", "--"), ("states", ":")):
+                    look = {"color": style.NEGATIVE, "lw": 1.2, "ls": dashes, "label": f"paper, {name}"}
+                    ax.axvline(np.log10(PAPER[name][0]), **look)
             ax.set_ylim(top=1.3 * ax.get_ylim()[1])  # room for the legend
-            ax.legend(**style.legend_options(loc="upper left"))
-            style.panel_title(ax, f"{dtype} against float64, ticks 1 to {TICKS[-1]}, all methods")
-    path = folder / "differences.png"
-    save_figure(figure, path, dpi=110)
+            title = f"{dtype} against float64, ticks 1 to {TICKS[-1]}, all methods"
+            label(ax, title, "log10 of the sum of absolute differences", "how often", loc="upper left")
     return [Figure(path, "Differences of states and gradients to the reference.")]
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from meshnn.experiments import recipes
-from meshnn.experiments.experiment import Experiment, Figure, Numbers, Options, Record, Rows, Task
-from meshnn.experiments.sets import SETS
-from meshnn.experiments.tables import Mean, grouped
+from meshnn.paper import recipes
+from meshnn.paper.drawing import canvas, draw_means, label
+from meshnn.paper.experiment import Experiment, Figure, Numbers, Options, Record, Rows, Task, grid
+from meshnn.paper.sets import SETS
+from meshnn.paper.tables import Mean, accuracy, grouped
+from meshnn.plots import style
 
 __all__ = ["SPIRALS_HIDDEN"]
 
@@ -22,13 +24,8 @@ WAYS = {
 
 
 def _plan(options: Options) -> list[Task]:
-    assert options.trials is not None
-    return [
-        Task(f"{way}/{hidden}/{trial}", {"way": way, "hidden": hidden, "trial": trial})
-        for way in (WAYS if options.protocol == "ours" else ("paper",))
-        for hidden in PAPER
-        for trial in range(options.trials)
-    ]
+    ways = WAYS if options.protocol == "ours" else ("paper",)
+    return grid(way=ways, hidden=PAPER, trial=range(options.trials))
 
 
 def _run(parameters: dict[str, Any], options: Options) -> Numbers:
@@ -39,13 +36,9 @@ def _run(parameters: dict[str, Any], options: Options) -> Numbers:
 
 
 def _means(records: list[Record]) -> dict[str, dict[int, Mean]]:
-    ways = grouped(records, lambda r: r["parameters"]["way"])
     return {
-        way: {
-            hidden: Mean.of(r["numbers"]["accuracy"] for r in trials)
-            for hidden, trials in grouped(found, lambda r: r["parameters"]["hidden"]).items()
-        }
-        for way, found in ways.items()
+        way: {hidden: accuracy(trials) for hidden, trials in grouped(found, "hidden").items()}
+        for way, found in grouped(records, "way").items()
     }
 
 
@@ -61,47 +54,28 @@ def _tables(records: list[Record]) -> list[Rows]:
 
 
 def _draw(records: list[Record], folder: Path) -> list[Figure]:
-    from matplotlib.figure import Figure as Canvas
-
-    from meshnn.plots import save_figure, style
-
-    means = _means(records)
-    with style.clean_style():
-        figure = Canvas(figsize=(7.0, 4.2), layout="constrained")
-        ax = figure.add_subplot()
+    path = folder / "accuracy.png"
+    lines = {"paper's table": {h: Mean(v, half, 0.0, 10) for h, (v, half) in PAPER.items()}}
+    lines |= {WAYS[way][0]: found for way, found in _means(records).items()}
+    with canvas(path, (7.0, 4.2)) as panels:
+        ax = panels[0, 0]
         style.quiet_axes(ax)
-        lines = {"paper's table": {h: Mean(v, half, 0.0, 10) for h, (v, half) in PAPER.items()}}
-        lines |= {WAYS[way][0]: found for way, found in means.items()}
-        colours = (style.FAINT, *style.CLASSES)
         for k, (name, found) in enumerate(lines.items()):
             hidden = sorted(found)
-            values = [found[h].value for h in hidden]
-            halves = [
-                [min(found[h].half_width, found[h].value) for h in hidden],
-                [min(found[h].half_width, 1 - found[h].value) for h in hidden],
-            ]  # no accuracy is below 0 or above 1
-            marker = "osD^"[k % 4]
             shifted = [h + 0.12 * (k - 1.5) for h in hidden]  # intervals side by side
-            ax.errorbar(
-                shifted, values, yerr=halves, label=name, color=colours[k], marker=marker, ms=5, lw=1.3, capsize=3
-            )
+            look = {"color": (style.FAINT, *style.CLASSES)[k], "marker": "osD^"[k], "ms": 5, "lw": 1.3, "capsize": 3}
+            draw_means(ax, shifted, [found[h] for h in hidden], label=name, **look)
         ax.set_xticks(sorted(PAPER))
-        ax.set_xlabel("hidden neurons", fontsize=style.SMALL, color=style.INK)
-        ax.set_ylabel("test accuracy", fontsize=style.SMALL, color=style.INK)
         ax.set_ylim(-0.02, 1.02)
-        ax.legend(**style.legend_options(loc="center right", bbox_to_anchor=(1.0, 0.45)))
-        style.panel_title(ax, "Spirals: accuracy against hidden neurons, 95% intervals")
-    path = folder / "accuracy.png"
-    save_figure(figure, path, dpi=110)
+        place = {"loc": "center right", "bbox_to_anchor": (1.0, 0.45)}
+        title = "Spirals: accuracy against hidden neurons, 95% intervals"
+        label(ax, title, "hidden neurons", "test accuracy", **place)
     return [Figure(path, "Test accuracy against hidden neurons.")]
 
 
 SPIRALS_HIDDEN = Experiment(
     name="spirals-hidden",
     title="Spirals against hidden neurons",
-    version=1,
-    trials=10,
-    quick_trials=2,
     plan=_plan,
     run=_run,
     tables=_tables,

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from meshnn.data.images import DATASETS, ImageSet, cache_folder, load_images
 from meshnn.errors import MeshError
-from meshnn.experiments.experiment import Options
 from meshnn.files import replacing
+from meshnn.paper.experiment import Options
+from meshnn.paper.mnist import DATASETS, ImageSet, cache_folder, load_images
 
 __all__ = ["Features", "features", "prepare_features"]
 
@@ -67,9 +67,9 @@ def features(name: str, options: Options) -> Features:
         raise MeshError(f"cannot read the features {path} ({error}); delete the file to compute them anew") from None
 
 
-def prepare_features(names: tuple[str, ...], options: Options, tell: Callable[[str], None]) -> None:
+def prepare_features(options: Options, tell: Callable[[str], None]) -> None:
     """Train an auto-encoder for each set, unless its features are there."""
-    paths = {name: _path(name, options) for name in names if not _path(name, options).exists()}
+    paths = {name: path for name in DATASETS if not (path := _path(name, options)).exists()}
     if not paths:
         return
 
@@ -95,7 +95,7 @@ def prepare_features(names: tuple[str, ...], options: Options, tell: Callable[[s
 
 
 def _compute(name: str, data: ImageSet, options: Options, path: Path, tell: Callable[[str], None]) -> None:
-    from meshnn.integrations.autoencoder import encode, reconstruct, train_autoencoder
+    from meshnn.paper.autoencoder import encode, reconstruct, train_autoencoder
 
     config = _config(name, options)
     count = config["pictures"] or len(data.train_images)

@@ -3,6 +3,7 @@
 import gzip
 import hashlib
 import http.server
+import socket
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -11,10 +12,10 @@ import numpy as np
 import pytest
 
 from meshnn import MeshError
-from meshnn.data import download as download_module
-from meshnn.data import images
-from meshnn.data.images import DATASETS, File, cache_folder, load_images, read_idx
 from meshnn.errors import DataError
+from meshnn.paper import download as download_module
+from meshnn.paper import mnist as images
+from meshnn.paper.mnist import DATASETS, File, cache_folder, load_images, read_idx
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"
 
@@ -105,10 +106,10 @@ def test_damaged_files_are_refused_by_name(small, tmp_path, damage, message):
 def test_a_header_cannot_ask_for_memory(tmp_path):
     path = tmp_path / "huge"
     path.write_bytes(bytes([0, 0, 8, 3]) + b"\xff" * 12 + b"few")
-    with pytest.raises(DataError, match="huge ends too early: 3 of"):
-        read_idx(path)
+    with pytest.raises(DataError, match=r"huge holds an array of \(4294967295, .*expected \(3, 3, 3\)"):
+        read_idx(path, (3, 3, 3))
     with pytest.raises(DataError, match=r"cannot read .*No such file"):
-        read_idx(tmp_path / "no")
+        read_idx(tmp_path / "no", (3,))
 
 
 class Server(http.server.ThreadingHTTPServer):
@@ -120,7 +121,7 @@ class Server(http.server.ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.contents, self.asked = contents, []
         self.break_after, self.ranges, self.refuse = None, True, 0
-        threading.Thread(target=self.serve_forever, daemon=True).start()
+        threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
 
     @property
     def url(self):
@@ -159,6 +160,7 @@ def served(small, tmp_path, monkeypatch):
     server = Server({f"{name}.gz": gzip.compress(content) for name, content in small[1].items()})
     monkeypatch.setitem(images.DATASETS, "mnist", replace(images.DATASETS["mnist"], mirrors=(server.url,)))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
     monkeypatch.setattr(download_module, "PAUSE", 0.01)
     yield server
     server.shutdown()
@@ -194,9 +196,12 @@ def test_a_part_that_is_too_long_is_thrown_away(served, small, tmp_path):
     np.testing.assert_array_equal(load_images("mnist").train_images, small[0]["train-images-idx3-ubyte"])
 
 
-def test_other_mirrors_are_tried_and_failure_says_where_to_put_files(served, small, monkeypatch, tmp_path):
-    gone = "http://127.0.0.1:9/"
+def test_other_mirrors_are_tried_and_failure_says_where_to_put_files(served, small, monkeypatch, tmp_path, request):
     source = images.DATASETS["mnist"]
+    taken = socket.socket()  # a port that nobody listens to, nor can begin to
+    request.addfinalizer(taken.close)
+    taken.bind(("127.0.0.1", 0))
+    gone = f"http://127.0.0.1:{taken.getsockname()[1]}/"
     monkeypatch.setitem(images.DATASETS, "mnist", replace(source, mirrors=(gone, served.url)))
     load_images("mnist")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "other"))

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 from meshnn.arguments import known
 from meshnn.errors import MeshError
-from meshnn.experiments.experiment import Experiment, Figure, Options, Record, Rows, Task
-from meshnn.experiments.results import Results, locked, planned_records, read_results, tables_of, write_text
-from meshnn.experiments.tables import markdown
+from meshnn.paper.experiment import Experiment, Figure, Options, Record, Rows, Task
+from meshnn.paper.results import Results, locked, planned_records, read_results, tables_of, write_text
+from meshnn.paper.tables import markdown
 
 __all__ = ["BACKENDS", "Outcome", "folder_of", "run"]
 

@@ -1,1 +1,0 @@
-"""The paper's experiments: each declares its trials; results are saved first, figures drawn from what was saved."""
