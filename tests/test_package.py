@@ -93,15 +93,6 @@ m.forward(np.zeros((5, 2)))
     assert quiet.stderr == ""
 
 
-def test_a_change_in_any_kernel_file_is_noticed():
-    """Numba looks at the file of the function only; our stamp is that of all kernel files."""
-    from meshnn.kernels import _jit
-    from meshnn.kernels.forward import predict_part
-
-    assert predict_part._cache._cache_file._source_stamp == _jit._STAMP
-    assert _jit._fingerprint() == _jit._STAMP
-
-
 def test_no_folder_to_cache_in(tmp_path):
     """A place where nothing can be written must not keep anybody from computing."""
     program = """
