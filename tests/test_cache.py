@@ -125,7 +125,7 @@ def test_data_of_other_sources_are_not_taken(tiny, monkeypatch):
     was_loaded(tiny())
     (old,) = files(tiny(), ".nbc")
     kept = old.read_bytes()
-    monkeypatch.setattr(_cache, "_STAMP", "other")
+    monkeypatch.setattr(_cache, "fingerprint", lambda kernel: "other")
     assert not was_loaded(tiny())
     old.write_bytes(kept)
     assert not was_loaded(tiny())
@@ -142,11 +142,11 @@ def test_a_change_in_any_source_is_noticed(tmp_path):
     (package / "shapes" / "kinds.py").write_text("def f():\n    import meshnn.far\n")
 
     def stamp():
-        return _cache.fingerprint(package / "kernels", package)
+        return _cache.fingerprint.__wrapped__(None, package / "kernels", package)
 
     before = stamp()
     assert stamp() == before
-    found = [path.relative_to(package).as_posix() for path in _cache.sources(package / "kernels", package)]
+    found = [path.relative_to(package).as_posix() for path in _cache.sources(None, package / "kernels", package)]
     assert {"kernels/forward.py", "kernels/deep/more.py", "shapes/__init__.py", "shapes/kinds.py", "far.py"} < {*found}
     assert "unrelated.py" not in found
     for name in found:
@@ -158,9 +158,20 @@ def test_a_change_in_any_source_is_noticed(tmp_path):
     assert stamp() != before
 
 
+def test_the_file_of_a_kernel_and_what_it_imports_count(tmp_path):
+    kernel = tmp_path / "kernel.py"
+    kernel.write_text("from meshnn.topology import reach\n")
+    found = _cache.sources(kernel)
+    assert kernel in found
+    assert _cache._PACKAGE / "topology" / "reach.py" in found
+    before = _cache.fingerprint.__wrapped__(kernel)
+    kernel.write_text("from meshnn.topology import reach\n\n")
+    assert _cache.fingerprint.__wrapped__(kernel) != before
+
+
 def test_the_cache_of_other_sources_is_not_used(tiny, monkeypatch, capsys):
     was_loaded(tiny())
-    monkeypatch.setattr(_cache, "_STAMP", "other")
+    monkeypatch.setattr(_cache, "fingerprint", lambda kernel: "other")
     assert not was_loaded(tiny())
     assert was_loaded(tiny())
     assert capsys.readouterr().err == ""
@@ -186,4 +197,4 @@ def test_kernels_use_this_cache():
     from meshnn.kernels.forward import predict_part
 
     assert isinstance(predict_part._cache, _cache.KernelCache)
-    assert predict_part._cache._cache_file._source_stamp[0] == _cache.fingerprint()
+    assert predict_part._cache._cache_file._source_stamp == _cache.fingerprint()

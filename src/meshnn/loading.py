@@ -10,7 +10,7 @@ from meshnn import storage
 from meshnn.mesh import Mesh
 from meshnn.storage import FileError
 
-__all__ = ["load", "thaw"]
+__all__ = ["load", "load_fitted", "thaw"]
 
 
 def load(path: str | PathLike[str]) -> Any:
@@ -31,12 +31,24 @@ def load(path: str | PathLike[str]) -> Any:
     return thaw(path, *storage.read(path))
 
 
-def thaw(path: str | PathLike[str], header: dict[str, Any], arrays: dict[str, Any]) -> Any:
-    """The object of a file that has been read."""
-    from meshnn.estimators import MeshClassifier, MeshRegressor
+def load_fitted(path: str | PathLike[str]) -> Any:
+    """The same without scikit-learn: an estimator is no more than what is needed to look at it and to predict."""
+    return thaw(path, *storage.read(path), fitted=True)
+
+
+def thaw(path: str | PathLike[str], header: dict[str, Any], arrays: dict[str, Any], fitted: bool = False) -> Any:
+    """The object of a file that has been read; `fitted` as in `load_fitted`."""
     from meshnn.estimators._storage import thaw as estimator
 
-    kinds: dict[str, Any] = {"classifier": MeshClassifier, "regressor": MeshRegressor}
+    kinds: dict[str, Any]
+    if fitted:
+        from meshnn.estimators._fitted import FittedClassifier, FittedRegressor
+
+        kinds = {"classifier": FittedClassifier, "regressor": FittedRegressor}
+    else:
+        from meshnn.estimators import MeshClassifier, MeshRegressor
+
+        kinds = {"classifier": MeshClassifier, "regressor": MeshRegressor}
     kind, name = header.get("kind"), fsdecode(path)
     shown = name if name.isprintable() else repr(name)
     if kind != "mesh" and not (isinstance(kind, str) and kind in kinds):

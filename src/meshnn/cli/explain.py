@@ -116,9 +116,9 @@ def _topology(
 
 
 def _from_file(path: Path) -> tuple[Mesh, str | None]:
-    from meshnn.loading import load
+    from meshnn.loading import load_fitted
 
-    thing = load(path)
+    thing = load_fitted(path)
     return (thing, None) if isinstance(thing, Mesh) else (thing.mesh_, thing._loss)
 
 

@@ -30,7 +30,7 @@ def info(
     from meshnn.loading import thaw
 
     header, arrays = storage.read(model)
-    facts = _facts(model, header, thaw(model, header, arrays))
+    facts = _facts(model, header, thaw(model, header, arrays, fitted=True))
     if as_json:
         print_json(facts)
         return

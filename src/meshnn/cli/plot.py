@@ -48,12 +48,12 @@ def plot(
 
       meshnn plot pruned.mesh --what topology --out pruned.gif
     """
-    from meshnn.loading import load
+    from meshnn.loading import load_fitted
     from meshnn.plots import check_figure_path, plot_model, save_figure
 
     film = what is What.topology and out.suffix.lower() == ".gif"
     check_figure_path(out.with_suffix(".png") if film else out)
-    thing = load(model)
+    thing = load_fitted(model)
     mesh = getattr(thing, "mesh_", thing)
     if what is What.topology:
         _topology(mesh, out, model.stem, film)

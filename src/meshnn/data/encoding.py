@@ -272,7 +272,9 @@ def _numbers(where: str, name: str, values: Any) -> Floats:
     """As floats, NaN where missing; infinite ones are refused."""
     import pyarrow as pa
 
-    numbers: Floats = values.cast(pa.float64(), safe=False).to_numpy()
+    whole = values.cast(pa.float64(), safe=False).combine_chunks()
+    # to_numpy() imports pandas, if it is installed, which takes longer than to predict a small table
+    numbers = np.asarray(whole.to_numpy(zero_copy_only=False) if whole.null_count else np.from_dlpack(whole), float)
     if (at := _first(np.isinf(numbers))) >= 0:
         raise DataError(
             f"{where}column {shown(name)} holds {numbers[at]} in row {at + 1:,}, expected finite numbers; mend the cell"

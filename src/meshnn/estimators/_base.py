@@ -18,7 +18,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from meshnn.arguments import real_number, switch, whole_number
-from meshnn.errors import DataError, MeshError
+from meshnn.errors import DataError, MeshError, TrainingInterrupted
 from meshnn.estimators._scaling import Scaling
 from meshnn.mesh import Mesh
 from meshnn.topology import Topology
@@ -309,7 +309,8 @@ class BaseMesh(BaseEstimator):  # type: ignore[misc]
                 resume = f"; fit again with checkpoint={str(checkpoint.path)!r} to go on"
             epoch = trainer.history[-1].epoch if len(trainer.history) else 0
             message = f"training was interrupted after epoch {epoch}: the best weights so far are kept{resume}"
-            warnings.warn(message, UserWarning, stacklevel=3)
+            path = None if checkpoint is None else str(checkpoint.path)
+            warnings.warn(TrainingInterrupted(message, epoch, path), stacklevel=3)
         except BaseException:
             trainer.stop("stopped by an error", to_go_on=True)  # whoever catches it has the best weights so far
             raise

@@ -14,10 +14,12 @@ import pickle
 import re
 import sys
 from contextlib import suppress
+from functools import lru_cache
 from itertools import count
 from pathlib import Path
 
 from numba.core import caching, config
+from numba.core.runtime import rtsys
 
 __all__ = ["KernelCache", "cached_files", "clear_cache", "folder_in_use", "sources"]
 
@@ -29,9 +31,9 @@ _PACKAGE = _KERNELS.parent
 _IMPORT = re.compile(rf"^\s*(?:from|import)\s+({_PACKAGE.name}[.\w]*)(?:\s+import\s+\(?([\w,\s]*))?", re.MULTILINE)
 
 
-def sources(kernels=_KERNELS, package=_PACKAGE):
-    """All files that kernels are made of: those of their folder, and what they import of the package."""
-    todo, found = list(kernels.rglob("*.py")), set()
+def sources(kernel=None, kernels=_KERNELS, package=_PACKAGE):
+    """All files a kernel is made of: those of this folder, its own, and what they import of the package."""
+    todo, found = [*kernels.rglob("*.py"), *([kernel] if kernel else [])], set()
     while todo:
         path = todo.pop()
         if path not in found:
@@ -49,15 +51,13 @@ def _imported(path, package):
                 yield from (file for file in (place.with_suffix(".py"), place / "__init__.py") if file.is_file())
 
 
-def fingerprint(kernels=_KERNELS, package=_PACKAGE):
-    """A stamp of all files the kernels are compiled from."""
+@lru_cache
+def fingerprint(kernel=None, kernels=_KERNELS, package=_PACKAGE):
+    """A stamp of all files that a kernel is compiled from."""
     stamp = hashlib.sha256()
-    for path in sources(kernels, package):
-        stamp.update(str(path.relative_to(package)).encode() + b"\0" + path.read_bytes())
+    for path in sources(kernel, kernels, package):
+        stamp.update(os.path.relpath(path, package).encode() + b"\0" + path.read_bytes())
     return stamp.hexdigest()
-
-
-_STAMP = fingerprint()
 
 
 class DamagedCacheError(Exception):
@@ -126,8 +126,9 @@ class KernelCache(caching.FunctionCache):
 
     def __init__(self, py_func):
         super().__init__(py_func)
-        own = self._impl.locator.get_source_stamp()  # the kernel may stand in a file that is not among the sources
-        self._cache_file = _Files(self._cache_path, self._impl.filename_base, (_STAMP, own))
+        file = Path(py_func.__code__.co_filename)
+        stamp = fingerprint(None if _KERNELS in file.parents else file)
+        self._cache_file = _Files(self._cache_path, self._impl.filename_base, stamp)
 
     def _index_key(self, sig, codegen):
         return *super()._index_key(sig, codegen), _fields(sig)
@@ -135,7 +136,9 @@ class KernelCache(caching.FunctionCache):
     def load_overload(self, sig, target_context):
         """The kernel for these types; None, and it is compiled, if it is not there or cannot be used."""
         try:
-            return super().load_overload(sig, target_context)
+            # Numba would first import all it takes to compile anything: longer than to load and run a kernel
+            rtsys.initialize(target_context)
+            return self._load_overload(sig, target_context)
         except MemoryError:
             raise
         except Exception as error:  # whatever bytes that are not ours may lead to
@@ -192,7 +195,7 @@ def cached_files():
     kinds = [caching.InTreeCacheLocator, caching.UserWideCacheLocator]
     if config.CACHE_DIR:
         kinds.insert(0, caching.UserProvidedCacheLocator)
-    folders = {path.parent for path in sources()}
+    folders = {path.parent for path in _PACKAGE.rglob("*.py")}
     places = {kind(_place, str(folder / "x.py")).get_cache_path() for kind in kinds for folder in folders}
     return sorted(path for place in places for path in Path(place).glob(f"{PREFIX}*.nb[ci]*") if path.is_file())
 
