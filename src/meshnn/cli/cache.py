@@ -35,5 +35,5 @@ def cache(
         print_json({"folders": folders, "files": len(found), "bytes": sum(sizes), "cleared": clear})
         return
     for folder in folders or ["no folder can be written to: kernels are compiled in every run"]:
-        typer.echo(folder)
-    typer.echo(f"{counted(len(found), 'file')}, {format_bytes(sum(sizes))}{' deleted' if clear else ''}")
+        print(folder)
+    print(f"{counted(len(found), 'file')}, {format_bytes(sum(sizes))}{' deleted' if clear else ''}")

@@ -89,7 +89,7 @@ app = typer.Typer(
 
 def _version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"meshnn {__version__}")
+        print(f"meshnn {__version__}")
         raise typer.Exit
 
 

@@ -75,7 +75,7 @@ def explain(
     choice = None if samples is None else _solver(mesh, whole_number("--samples", samples), loss)
     if as_json:
         rows = [asdict(cost) | {"exact": True} for cost in explanation.decision.costs]
-        typer.echo(json.dumps({"mesh": explanation.mesh, "batch_size": batch, "methods": rows,
+        print(json.dumps({"mesh": explanation.mesh, "batch_size": batch, "methods": rows,
                                "chosen": explanation.chosen, "reason": explanation.reason,
                                "edges": explanation.n_edges, "dead_edges": explanation.n_dead,
                                "solver": None if choice is None else asdict(choice)}, indent=2))  # fmt: skip

@@ -13,8 +13,6 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-import typer
-
 from meshnn.errors import MeshError
 
 __all__ = ["check_output", "collect_warnings", "counted", "print_json", "print_text", "save_somewhere", "say_notes"]
@@ -32,14 +30,14 @@ def counted(number: int, what: str) -> str:
 def print_json(value: Any) -> None:
     """One JSON document on stdout; numbers that are not finite become null."""
     text = json.dumps(_finite(value), indent=2, ensure_ascii=False)
-    typer.echo(text if _can_show(text) else json.dumps(_finite(value), indent=2))
+    print(text if _can_show(text) else json.dumps(_finite(value), indent=2))
 
 
 def print_text(text: str) -> None:
     """Lines on stdout, and a note if some of their characters cannot be shown."""
     if not _can_show(text):
         say_notes([f"stdout is {sys.stdout.encoding}: characters it lacks are shown as ?; --out or --json keep them"])
-    typer.echo(text, nl=False)
+    print(text, end="")
 
 
 def _can_show(text: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -94,7 +95,7 @@ def _done(model: Path, out: Path, what: What, as_json: bool) -> None:
     if as_json:
         print_json({"model": str(model), "picture": str(out), "what": what.value})
     else:
-        typer.echo(f"picture written to {out}", err=True)
+        print(f"picture written to {out}", file=sys.stderr)
 
 
 def _feature_names(thing: Any) -> list[str] | None:

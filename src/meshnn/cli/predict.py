@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -70,7 +71,7 @@ def predict(
     if text is not None:
         print_text(text)
     elif not as_json:
-        typer.echo(f"{len(X)} predictions written to {out}", err=True)
+        print(f"{len(X)} predictions written to {out}", file=sys.stderr)
 
 
 def _plain_columns(estimator: Any, table: Any) -> Any:
