@@ -1,8 +1,10 @@
 """Compiled kernels on disk: noticed when stale or damaged, and never in the way."""
 
 import importlib.util
+import json
 import os
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 from typing import NamedTuple
@@ -198,3 +200,31 @@ def test_kernels_use_this_cache():
 
     assert isinstance(predict_part._cache, _cache.KernelCache)
     assert predict_part._cache._cache_file._source_stamp == _cache.fingerprint()
+
+
+def test_the_command(tmp_path):
+    def meshnn(*arguments):
+        return subprocess.run([sys.executable, "-m", "meshnn", *arguments], capture_output=True, text=True, timeout=300,
+                              check=False, env=os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)})  # fmt: skip
+
+    before = json.loads(meshnn("cache", "--json").stdout)
+    (folder,) = tmp_path.iterdir()
+    assert str(folder) in before["folders"]
+    (folder / f"{_cache.PREFIX}x.nbi").write_bytes(b"12")
+    after = json.loads(meshnn("cache", "--json").stdout)
+    assert (after["files"], after["bytes"]) == (before["files"] + 1, before["bytes"] + 2)
+    assert str(folder) in meshnn("cache").stdout.splitlines()
+
+
+def test_clearing_deletes_only_our_files(tmp_path, monkeypatch):
+    from numba.core import caching, config
+
+    monkeypatch.setattr(config, "CACHE_DIR", str(tmp_path))
+    for kind in (caching.InTreeCacheLocator, caching.UserWideCacheLocator):  # those of other tests stay
+        monkeypatch.setattr(kind, "get_cache_path", lambda self: str(tmp_path / "none"))
+    folder = _cache.folder_in_use()
+    for name in ("meshnn-x.nbi", "meshnn-x.1.nbc", "meshnn-x.1.nbc.tmp.ab", "other.nbi", "meshnn-notes.txt"):
+        (folder / name).write_bytes(b"12")
+    assert _cache.clear_cache() == (3, 6)
+    assert sorted(path.name for path in folder.iterdir()) == ["meshnn-notes.txt", "other.nbi"]
+    assert _cache.clear_cache() == (0, 0)
