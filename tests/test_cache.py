@@ -179,6 +179,13 @@ def test_the_cache_of_other_sources_is_not_used(tiny, monkeypatch, capsys):
     assert capsys.readouterr().err == ""
 
 
+def test_the_cache_of_another_numba_is_not_used(tiny, monkeypatch, capsys):
+    was_loaded(tiny())
+    monkeypatch.setattr("numba.__version__", "0.0")
+    assert not was_loaded(tiny())
+    assert capsys.readouterr().err == ""
+
+
 def test_names_within_tuples_belong_to_the_key():
     """Numba compares classes and types only: were two fields swapped, old code would take one for the other."""
     from numba import typeof

@@ -225,6 +225,7 @@ def test_any_error_in_a_command_is_one_line(error, monkeypatch, files):
         return
     assert err.startswith("meshnn: ")
     assert err.count("\n") == 1
+    assert "\\n" not in err
     expected = {KeyboardInterrupt: 130, MemoryError: 2, OSError: 2, ImportError: 2}.get(type(error), 1)
     assert code == expected
     assert ("--debug" in err) == (expected == 1)

@@ -50,7 +50,8 @@ def test_blocks_of_the_pages(page, tmp_path, monkeypatch):
 
 def test_import_loads_nothing_optional_and_no_compiler():
     program = """
-import sys, meshnn
+import sys
+from meshnn import Mesh, MeshError, Topology, load
 heavy = {"numba", "llvmlite", "torch", "jax", "matplotlib", "networkx", "sklearn", "scipy", "rich", "typer", "pyarrow",
          "safetensors", "pandas"}
 print(sorted(heavy & set(sys.modules)))
