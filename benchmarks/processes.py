@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -10,7 +11,7 @@ import textwrap
 IMPORT = """
 import time
 start = time.perf_counter()
-import meshnn
+from meshnn import Mesh, Topology, load
 print(time.perf_counter() - start)
 """
 
@@ -41,6 +42,39 @@ print(json.dumps({"adds, MiB": field("VmHWM") - before, "data, MiB": (X.nbytes +
 """
 
 
+FIT = """
+import sys
+from meshnn.cli import main
+main(["fit", sys.argv[1], "--target", "species", "--epochs", "2", "--json", "--out", sys.argv[2]])
+"""
+
+IRIS = os.path.join(os.path.dirname(__file__), "..", "examples", "iris.csv")
+
+
+def start_up(rounds=10):
+    """Seconds of processor time of whole processes, best of some; scikit-learn alone for comparison."""
+    with tempfile.TemporaryDirectory() as folder:
+        model = os.path.join(folder, "iris.mesh")
+        subprocess.run([sys.executable, "-c", FIT, IRIS, model], capture_output=True, check=True)
+        commands = {
+            "meshnn info": ["-m", "meshnn", "info", model],
+            "meshnn predict, 150 rows": ["-m", "meshnn", "predict", model, IRIS],
+            "from meshnn import MeshClassifier": ["-c", "from meshnn import MeshClassifier"],
+            "import sklearn.base": ["-c", "import sklearn.base"],
+        }
+        return {name: min(_processor_time(command) for _ in range(rounds)) for name, command in commands.items()}
+
+
+def _processor_time(arguments):
+    def spent():
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return used.ru_utime + used.ru_stime
+
+    before = spent()
+    subprocess.run([sys.executable, *arguments], capture_output=True, check=True)
+    return spent() - before
+
+
 def _child(program, **environment):
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(program)],
@@ -60,5 +94,6 @@ def measure(quick=False):
         "import and first gradient, empty cache, s": float(cold),
         "on screen meanwhile": said.strip(),
         "import and first gradient, warm cache, s": warm,
+        "start-up, warm cache": start_up(3 if quick else 10),
         "batch of 1,000,000": json.loads(_child(MEMORY)[0]),
     }

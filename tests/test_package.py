@@ -50,13 +50,87 @@ def test_blocks_of_the_pages(page, tmp_path, monkeypatch):
 
 def test_import_loads_nothing_optional_and_no_compiler():
     program = """
-import sys, meshnn
+import sys
+from meshnn import Mesh, MeshError, Topology, load
 heavy = {"numba", "llvmlite", "torch", "jax", "matplotlib", "networkx", "sklearn", "scipy", "rich", "typer", "pyarrow",
          "safetensors", "pandas"}
 print(sorted(heavy & set(sys.modules)))
 """
     done = python(program)
     assert done.stdout == "[]\n", done.stderr
+
+
+HEAVY = {"numba", "torch", "matplotlib", "networkx", "sklearn", "scipy.linalg", "scipy.sparse", "pyarrow", "pandas"}
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    """A model of a table, and the table."""
+    folder = tmp_path_factory.mktemp("startup")
+    (folder / "t.csv").write_text("a,b,c\n" + "".join(f"{k},{k * k % 7},{'xy'[k % 2]}\n" for k in range(30)))
+    fit = f"main(['fit', {str(folder / 't.csv')!r}, '-y', 'c', '--epochs', '2', '-o', {str(folder / 'm.mesh')!r}])"
+    done = python(f"from meshnn.cli import main; {fit}")
+    assert done.returncode == 0, done.stderr
+    return folder / "m.mesh", folder / "t.csv"
+
+
+@pytest.mark.parametrize(("arguments", "needed"), [
+    (["--version"], set()),
+    (["--help"], set()),
+    (["info", "m.mesh"], set()),
+    (["explain", "m.mesh"], set()),
+    (["predict", "m.mesh", "t.csv"], {"numba", "pyarrow"}),
+    (["cache"], {"numba"}),
+])  # fmt: skip
+def test_commands_import_what_they_need(model, arguments, needed):
+    program = f"""
+import os, sys
+os.chdir({str(model[0].parent)!r})
+from meshnn.cli import main
+try:
+    main({arguments!r})
+except SystemExit as stop:
+    print(stop.code, *sorted({HEAVY!r} & set(sys.modules)), file=sys.stderr)
+"""
+    python(program)  # compiles what is not compiled yet, which takes more
+    assert python(program).stderr.splitlines()[-1].split() == ["0", *sorted(needed)]
+
+
+def test_a_model_without_scikit_learn_is_the_same(model):
+    import numpy as np
+
+    from meshnn import MeshClassifier, MeshRegressor, load
+    from meshnn.loading import load_fitted
+
+    X = np.random.default_rng(0).standard_normal((20, 2))
+    whole, fitted = load(model[0]), load_fitted(model[0])
+    assert isinstance(whole, MeshClassifier)
+    assert type(fitted).__name__ == "FittedClassifier"
+    np.testing.assert_array_equal(whole.predict_proba(X), fitted.predict_proba(X))
+    np.testing.assert_array_equal(whole.predict(X), fitted.predict(X))
+    for y in (X, X[:, 0]):
+        MeshRegressor(2, max_epochs=2, random_state=0).fit(X, y).save(model[0].parent / "r.mesh")
+        whole, fitted = load(model[0].parent / "r.mesh"), load_fitted(model[0].parent / "r.mesh")
+        np.testing.assert_array_equal(whole.predict(X), fitted.predict(X))
+        assert fitted.predict(X).shape == y.shape
+
+
+def test_commands_of_other_packages(tmp_path):
+    """An entry point is a command; it is loaded when it is called, and its line is in the help."""
+    folder = tmp_path / "other-1.0.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: other\nVersion: 1.0\n")
+    (folder / "entry_points.txt").write_text("[meshnn.commands]\ngreet = other_commands:greet\n")
+    (tmp_path / "other_commands.py").write_text(
+        'def greet(name: str) -> None:\n    """Say hello."""\n    print("hello", name)\n'
+    )
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    for arguments, wanted in ((["greet", "you"], "hello you\n"), (["--help"], "Say hello.")):
+        done = python(f"from meshnn.cli import main; main({arguments!r})", PYTHONPATH=path)
+        assert done.returncode == 0, done.stderr
+        assert wanted in done.stdout
+    done = python("from meshnn.cli import main; main(['gret'])", PYTHONPATH=path)
+    assert done.stderr.startswith("meshnn: No such command 'gret'. Did you mean 'greet'")
 
 
 def test_public_names():
@@ -91,15 +165,6 @@ m.forward(np.zeros((5, 2)))
     assert warm.stderr == ""
     quiet = python(program, NUMBA_CACHE_DIR=str(tmp_path / "other"), MESHNN_QUIET="1")
     assert quiet.stderr == ""
-
-
-def test_a_change_in_any_kernel_file_is_noticed():
-    """Numba looks at the file of the function only; our stamp is that of all kernel files."""
-    from meshnn.kernels import _jit
-    from meshnn.kernels.forward import predict_part
-
-    assert predict_part._cache._cache_file._source_stamp == _jit._STAMP
-    assert _jit._fingerprint() == _jit._STAMP
 
 
 def test_no_folder_to_cache_in(tmp_path):

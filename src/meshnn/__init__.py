@@ -1,26 +1,34 @@
 """Neural networks of any directed topology, trained with exact gradients computed forward, never backward."""
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from meshnn.errors import MeshError
-from meshnn.loading import load
-from meshnn.mesh import Mesh
-from meshnn.topology import Topology
-
 if TYPE_CHECKING:
+    from meshnn.errors import MeshError
     from meshnn.estimators import MeshClassifier, MeshRegressor
+    from meshnn.loading import load
+    from meshnn.mesh import Mesh
+    from meshnn.topology import Topology
 
 __all__ = ["Mesh", "MeshClassifier", "MeshError", "MeshRegressor", "Topology", "load"]
 __version__ = "0.1.0"
 
+_HOMES = {
+    "Mesh": "mesh",
+    "MeshClassifier": "estimators",
+    "MeshError": "errors",
+    "MeshRegressor": "estimators",
+    "Topology": "topology",
+    "load": "loading",
+}
+
 
 def __getattr__(name: str) -> Any:
-    """Estimators on first use: scikit-learn takes longer to import than all the rest."""
-    if name in ("MeshClassifier", "MeshRegressor"):
-        from meshnn import estimators
-
-        return getattr(estimators, name)
-    raise AttributeError(f"module 'meshnn' has no attribute {name!r}")
+    """Everything on first use: scikit-learn takes longer to import than all the rest, and few programs need all."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'meshnn' has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(f"meshnn.{_HOMES[name]}"), name)
+    return value
 
 
 def __dir__() -> list[str]:

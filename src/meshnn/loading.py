@@ -10,7 +10,7 @@ from meshnn import storage
 from meshnn.mesh import Mesh
 from meshnn.storage import FileError
 
-__all__ = ["from_tree", "load"]
+__all__ = ["from_tree", "load", "load_fitted"]
 
 
 def load(path: str | PathLike[str]) -> Any:
@@ -31,12 +31,24 @@ def load(path: str | PathLike[str]) -> Any:
     return from_tree(path, storage.read(path))
 
 
-def from_tree(path: str | PathLike[str], tree: storage.Tree) -> Any:
-    """The object of a file that has been read."""
-    from meshnn.estimators import MeshClassifier, MeshRegressor
+def load_fitted(path: str | PathLike[str]) -> Any:
+    """The same without scikit-learn: an estimator is no more than what is needed to look at it and to predict."""
+    return from_tree(path, storage.read(path), fitted=True)
+
+
+def from_tree(path: str | PathLike[str], tree: storage.Tree, fitted: bool = False) -> Any:
+    """The object of a file that has been read; `fitted` as in `load_fitted`."""
     from meshnn.estimators._storage import from_tree as estimator
 
-    kinds: dict[str, Any] = {"classifier": MeshClassifier, "regressor": MeshRegressor}
+    kinds: dict[str, Any]
+    if fitted:
+        from meshnn.estimators._fitted import FittedClassifier, FittedRegressor
+
+        kinds = {"classifier": FittedClassifier, "regressor": FittedRegressor}
+    else:
+        from meshnn.estimators import MeshClassifier, MeshRegressor
+
+        kinds = {"classifier": MeshClassifier, "regressor": MeshRegressor}
     kind, name = tree.get("kind"), fsdecode(path)
     shown = name if name.isprintable() else repr(name)
     if not isinstance(kind, str) or kind not in ("mesh", *kinds):

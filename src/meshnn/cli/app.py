@@ -1,87 +1,100 @@
-"""The commands, and how errors look: one line on stderr and exit code 2; a traceback only with --debug."""
+"""The command line from outside: whatever goes wrong comes out as one line on stderr and an exit code.
+
+0 is success, 2 something about the command, its files or the machine that the user can change, 1 a bug (and a failed
+`verify`), 130 an interruption. Little is imported here: errors of imports are caught too.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
 import traceback
-from typing import Annotated, Any, NoReturn
+import warnings
+from contextlib import suppress
+from typing import Any, NoReturn
 
-import typer
-from rich.console import Console
-
-from meshnn import __version__
-from meshnn.cli.added import Commands
-from meshnn.cli.demo import demo
-from meshnn.cli.explain import explain
-from meshnn.cli.fit import fit
-from meshnn.cli.info import info
-from meshnn.cli.plot import plot
-from meshnn.cli.predict import predict
-from meshnn.cli.verify import verify
 from meshnn.errors import MeshError
 from meshnn.files import reason
 
-__all__ = ["app", "main"]
-
-#: Click's, which some versions of typer bring along under a name of their own.
-_UsageError: Any = typer.BadParameter.__base__
-
-app = typer.Typer(
-    cls=Commands,
-    help="Neural networks of any directed topology, with exact gradients computed forward.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode="rich",
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-for command in (fit, predict, info, explain, plot, demo, verify):
-    app.command()(command)
-
-
-def _version(wanted: bool) -> None:
-    if wanted:
-        typer.echo(f"meshnn {__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def _options(
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
-    ] = False,
-) -> None:
-    pass
+__all__ = ["main"]
 
 
 def main(arguments: list[str] | None = None) -> NoReturn:
     """Run the command line."""
     arguments = sys.argv[1:] if arguments is None else arguments
-    try:
-        sys.exit(app(args=arguments, prog_name="meshnn", standalone_mode=False) or 0)
-    except _UsageError as error:
-        if not error.format_message():  # nothing was asked for: the help has been shown
-            sys.exit(2)
-        where = error.ctx.command_path if error.ctx is not None else "meshnn"
-        _refuse(f"{error.format_message().rstrip('.')}; see {where} --help", error)
-    except typer.Abort as error:
-        _refuse("interrupted", error, 130)
-    except BrokenPipeError:
-        # whoever read our output has seen enough; Python would complain about it once more when it flushes
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
-    except OSError as error:
-        what = f"{error.filename}: {reason(error)}" if error.filename else reason(error)
-        _refuse(what, error)
-    except (MeshError, ImportError) as error:
-        _refuse(str(error), error)
+    _prepare_streams()
+    with warnings.catch_warnings():
+        warnings.showwarning = _show_warning
+        try:
+            from meshnn.cli.commands import run
 
-
-def _refuse(text: str, error: BaseException, code: int = 2) -> NoReturn:
-    """One line on stderr, or all there is to know with --debug."""
-    if "--debug" in sys.argv:
-        traceback.print_exception(error)
-    else:
-        Console(stderr=True).print(f"meshnn: {text}", style="red", markup=False, highlight=False, soft_wrap=True)
+            code = run(arguments)
+            sys.stdout.flush()
+        except SystemExit:
+            raise
+        except BaseException as error:
+            code = _fail(error, "--debug" in arguments)
     sys.exit(code)
+
+
+def _prepare_streams() -> None:
+    """Output never fails for a character that it cannot show, nor for a stream that was closed."""
+    for name in ("stdout", "stderr"):
+        stream: Any = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
+        elif hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
+
+
+def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    """In one line, without the line of code that gave it."""
+    _write(f"note: {_one_line(str(message))}", colour=33)
+
+
+def _fail(error: BaseException, debug: bool) -> int:
+    """Say what happened; the exit code."""
+    text, code = _explained(error)
+    if isinstance(error, OSError):
+        _let_go_of_output()
+    if debug:
+        traceback.print_exception(error)
+    elif text:
+        _write(f"meshnn: {_one_line(text)}", colour=31)
+    return code
+
+
+def _explained(error: BaseException) -> tuple[str, int]:
+    """What to say about an error, and the exit code."""
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted", 130
+    if isinstance(error, BrokenPipeError):  # whoever read our output has seen enough
+        return "", 1
+    if isinstance(error, OSError):
+        return f"{error.filename}: {reason(error)}" if error.filename else reason(error), 2
+    if isinstance(error, (MeshError, ImportError)):
+        return str(error), 2
+    if isinstance(error, MemoryError):
+        return "this takes more memory than there is; free some, or take fewer rows or a smaller net", 2
+    where = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    return f"{where[:300]} (a bug: meshnn --debug ... shows where; please report it)", 1
+
+
+def _one_line(text: str) -> str:
+    """Without line ends and what would control a terminal: both can stand in the name of a file."""
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in " ".join(text.split()))
+
+
+def _write(line: str, colour: int) -> None:
+    if sys.stderr.isatty() and "NO_COLOR" not in os.environ:
+        line = f"\x1b[{colour}m{line}\x1b[0m"
+    with suppress(OSError):  # nobody is left to tell
+        print(line, file=sys.stderr, flush=True)
+
+
+def _let_go_of_output() -> None:
+    """What could not be written would be tried again at the end, with an error of its own."""
+    try:
+        sys.stdout.flush()
+    except (OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -9,7 +9,9 @@ from rich.console import Console
 from rich.table import Table
 
 from meshnn.arguments import whole_number
+from meshnn.cli.output import collect_warnings, say_notes
 from meshnn.data.synthetic import spirals
+from meshnn.errors import TrainingInterrupted
 from meshnn.mesh import Mesh
 from meshnn.training import HistoryRow
 
@@ -41,7 +43,13 @@ def demo(
         if row.epoch in (1, 2, 5, 10, 20, 50, 100, 200, iterations):
             shown.append((row, model.score(X[test], y[test])))
 
-    model.set_params(callbacks=watch).fit(X[train], y[train])
+    caught: list[Warning] = []
+    with collect_warnings(caught):
+        model.set_params(callbacks=watch).fit(X[train], y[train])
+    say_notes([str(warning) for warning in caught])
+    interrupted = any(isinstance(warning, TrainingInterrupted) for warning in caught)
+    if not len(model.history_):
+        raise typer.Exit(130)
     if not shown or shown[-1][0].epoch != model.history_[-1].epoch:
         shown.append((model.history_[-1], model.score(X[test], y[test])))
     table = Table(title=f"{model.mesh_!r}, solver {model.solver_}", title_justify="left")
@@ -55,3 +63,5 @@ def demo(
         "The paper reports 0.75 with 5, 0.95 with 7, 0.94 with 10.",
         highlight=False,
     )
+    if interrupted:
+        raise typer.Exit(130)

@@ -74,7 +74,7 @@ def explain(
     choice = None if samples is None else _solver(mesh, whole_number("--samples", samples), loss)
     if as_json:
         rows = [asdict(cost) | {"exact": True} for cost in explanation.decision.costs]
-        typer.echo(json.dumps({"mesh": explanation.mesh, "batch_size": batch, "methods": rows,
+        print(json.dumps({"mesh": explanation.mesh, "batch_size": batch, "methods": rows,
                                "chosen": explanation.chosen, "reason": explanation.reason,
                                "edges": explanation.n_edges, "dead_edges": explanation.n_dead,
                                "solver": None if choice is None else asdict(choice)}, indent=2))  # fmt: skip
@@ -115,9 +115,9 @@ def _topology(
 
 
 def _from_file(path: Path) -> tuple[Mesh, str | None]:
-    from meshnn.loading import load
+    from meshnn.loading import load_fitted
 
-    thing = load(path)
+    thing = load_fitted(path)
     return (thing, None) if isinstance(thing, Mesh) else (thing.mesh_, thing._loss)
 
 

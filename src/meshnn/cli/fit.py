@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from enum import StrEnum
 from pathlib import Path
@@ -13,9 +12,9 @@ import typer
 from rich.console import Console
 
 from meshnn.arguments import real_number, whole_number
-from meshnn.cli.output import check_output, collect_warnings, counted, print_json, say_notes
+from meshnn.cli.output import check_output, collect_warnings, counted, print_json, save_somewhere, say_notes
 from meshnn.cli.report import Report, score_model, show
-from meshnn.errors import DataError, MeshError
+from meshnn.errors import DataError, MeshError, TrainingInterrupted
 
 __all__ = ["fit"]
 
@@ -140,22 +139,24 @@ def fit(
     if not as_json:
         say_notes(notes)
         _introduce(data, goal, encoder, train, held)
-    model, seconds, warned = _train(goal.task, options, encoded.X, goal.values, train)
+    model, seconds, warned, interrupted = _train(goal.task, options, encoded.X, goal.values, train)
     model.set_params(verbose=0)
     model.encoder_, model.target_ = encoder, target
-    interrupted = any(word.startswith("training was interrupted") for word in warned)
     if interrupted and len(model.history_) == 0:
         say_notes(["interrupted before the first epoch was done: nothing was learned, nothing is written"])
         raise typer.Exit(130)
     report = score_model(model, goal.task, encoded.X[held], goal.values[held], seed) if len(held) else None
     trained = score_model(model, goal.task, encoded.X[train], goal.values[train], seed)
+    failure: OSError | MeshError | None = None
     if out is not None:
-        model.save(out)
+        out, failure = save_somewhere(model, out)
     if as_json:
         print_json(_as_dict(data, target, goal, model, report, trained, seconds, notes + warned, out))
     else:
         say_notes(warned)
         show(Console(), model, report, trained, seconds, out)
+    if failure is not None:
+        raise MeshError(f"{failure}; the model was written to {out} instead")
     if interrupted:
         raise typer.Exit(130)
 
@@ -232,17 +233,22 @@ def _introduce(data: Path, goal: Any, encoder: Any, train: Any, held: Any) -> No
             console.print(f"  {line}", markup=False, highlight=False, soft_wrap=True)
 
 
-def _train(task: str, options: dict[str, Any], X: Any, y: Any, train: Any) -> tuple[Any, float, list[str]]:
+def _train(task: str, options: dict[str, Any], X: Any, y: Any, train: Any) -> tuple[Any, float, list[str], bool]:
+    """The model, its seconds, what the user should know, and whether training was interrupted."""
     from meshnn.estimators import MeshClassifier, MeshRegressor
 
     model = MeshClassifier(**options) if task == "classify" else MeshRegressor(**options)
-    warned: list[str] = []
+    caught: list[Warning] = []
     began = time.perf_counter()
-    with collect_warnings(warned):
+    with collect_warnings(caught):
         model.fit(X[train], y[train])
-    resume = re.compile("fit again with checkpoint=.* to go on")
-    warned = [resume.sub("run the same command again to go on", word) for word in warned]
-    return model, time.perf_counter() - began, warned
+    seconds = time.perf_counter() - began
+    stopped = [warning for warning in caught if isinstance(warning, TrainingInterrupted)]
+    notes = [str(warning) for warning in caught if warning not in stopped]
+    for warning in stopped:
+        further = "" if warning.checkpoint is None else "; run the same command again to go on"
+        notes.append(f"interrupted after epoch {warning.epoch}: the best weights so far are kept{further}")
+    return model, seconds, notes, bool(stopped)
 
 
 def _as_dict(

@@ -30,7 +30,7 @@ def info(
     from meshnn.loading import from_tree
 
     tree = storage.read(model)
-    facts = _facts(model, tree, from_tree(model, tree))
+    facts = _facts(model, tree, from_tree(model, tree, fitted=True))
     if as_json:
         print_json(facts)
         return

@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import json
 import os
+import sys
+import tempfile
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from itertools import count
 from pathlib import Path
 from typing import Any
 
-import typer
-from rich.console import Console
-
 from meshnn.errors import MeshError
 
-__all__ = ["check_output", "collect_warnings", "counted", "finite", "print_json", "say_notes"]
+__all__ = [
+    "check_output",
+    "collect_warnings",
+    "counted",
+    "finite",
+    "print_json",
+    "print_text",
+    "save_somewhere",
+    "say_notes",
+]
 
 
 def counted(number: int, what: str) -> str:
@@ -29,7 +38,23 @@ def counted(number: int, what: str) -> str:
 
 def print_json(value: Any) -> None:
     """One JSON document on stdout; numbers that are not finite become null."""
-    typer.echo(json.dumps(finite(value), indent=2, ensure_ascii=False))
+    text = json.dumps(finite(value), indent=2, ensure_ascii=False)
+    print(text if _can_show(text) else json.dumps(finite(value), indent=2))
+
+
+def print_text(text: str) -> None:
+    """Lines on stdout, and a note if some of their characters cannot be shown."""
+    if not _can_show(text):
+        say_notes([f"stdout is {sys.stdout.encoding}: characters it lacks are shown as ?; --out or --json keep them"])
+    print(text, end="")
+
+
+def _can_show(text: str) -> bool:
+    try:
+        text.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeError:
+        return False
+    return True
 
 
 def finite(value: Any) -> Any:
@@ -47,18 +72,20 @@ def finite(value: Any) -> Any:
 
 def say_notes(notes: list[str]) -> None:
     """What the user should know, on stderr, one line each."""
+    from rich.console import Console
+
     console = Console(stderr=True, soft_wrap=True)
     for note in notes:
         console.print(f"note: {note}", style="yellow", markup=False, highlight=False)
 
 
 @contextmanager
-def collect_warnings(into: list[str]) -> Iterator[None]:
-    """Warnings of the library as notes."""
+def collect_warnings(into: list[Warning]) -> Iterator[None]:
+    """Warnings of the library, to become notes."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         yield
-    into.extend(str(warning.message) for warning in caught)
+    into.extend(warning.message for warning in caught if isinstance(warning.message, Warning))
 
 
 def check_output(option: str, path: Path, ending: str | None = None) -> None:
@@ -71,3 +98,38 @@ def check_output(option: str, path: Path, ending: str | None = None) -> None:
         raise MeshError(f"{option}: no permission to write {path}; choose another place")
     if ending is not None and path.suffix.lower() != ending:
         raise MeshError(f"{option}: {path.name} should end in {ending}")
+
+
+def save_somewhere(model: Any, path: Path) -> tuple[Path, OSError | MeshError | None]:
+    """Save a model that took long to train: in another place if it cannot be where it should.
+
+    Returns
+    -------
+    path : where it is
+    failure : why it is not where it should be, if so
+    """
+    try:
+        model.save(path)
+        return path, None
+    except (OSError, MeshError) as error:
+        failure = error
+    for folder in _other_places():
+        place = _free_name(folder, path)
+        try:
+            model.save(place)
+            return place, failure
+        except (OSError, MeshError):
+            continue
+    raise failure
+
+
+def _other_places() -> Iterator[Path]:
+    """The system's temporary directory, home, here; each may be missing."""
+    for find in (tempfile.gettempdir, Path.home, Path.cwd):
+        with suppress(OSError, RuntimeError):
+            yield Path(find())
+
+
+def _free_name(folder: Path, path: Path) -> Path:
+    names = (folder / f"{path.stem}{f'-{k}' if k else ''}{path.suffix}" for k in count())
+    return next(name for name in names if not name.exists())

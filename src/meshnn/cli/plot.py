@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -48,12 +49,12 @@ def plot(
 
       meshnn plot pruned.mesh --what topology --out pruned.gif
     """
-    from meshnn.loading import load
+    from meshnn.loading import load_fitted
     from meshnn.plots import check_figure_path, plot_model, save_figure
 
     film = what is What.topology and out.suffix.lower() == ".gif"
     check_figure_path(out.with_suffix(".png") if film else out)
-    thing = load(model)
+    thing = load_fitted(model)
     mesh = getattr(thing, "mesh_", thing)
     if what is What.topology:
         _topology(mesh, out, model.stem, film)
@@ -94,7 +95,7 @@ def _done(model: Path, out: Path, what: What, as_json: bool) -> None:
     if as_json:
         print_json({"model": str(model), "picture": str(out), "what": what.value})
     else:
-        typer.echo(f"picture written to {out}", err=True)
+        print(f"picture written to {out}", file=sys.stderr)
 
 
 def _feature_names(thing: Any) -> list[str] | None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import typer
 
-from meshnn.cli.output import check_output, print_json, say_notes
+from meshnn.cli.output import check_output, print_json, print_text, say_notes
 from meshnn.errors import DataError, MeshError
 
 __all__ = ["predict"]
@@ -34,14 +35,14 @@ def predict(
       meshnn predict iris.mesh new.csv --probabilities --out predictions.csv
     """
     from meshnn.data.tables import read_table, write_predictions
-    from meshnn.loading import load
+    from meshnn.loading import load_fitted
 
     if out is not None:
         check_output("--out", out)
         for option, other in (("the table", data), ("the model", model)):
             if out.exists() and other.exists() and out.samefile(other):
                 raise MeshError(f"--out: {out} is {option}, which would be lost; name another file")
-    estimator = load(model)
+    estimator = load_fitted(model)
     if not hasattr(estimator, "predict"):
         raise MeshError(
             f"{model} holds a bare net, which does not know what its outputs mean; use a model of `meshnn fit`"
@@ -68,9 +69,9 @@ def predict(
             return
     text = write_predictions(out, loaded.table, columns)
     if text is not None:
-        typer.echo(text, nl=False)
+        print_text(text)
     elif not as_json:
-        typer.echo(f"{len(X)} predictions written to {out}", err=True)
+        print(f"{len(X)} predictions written to {out}", file=sys.stderr)
 
 
 def _plain_columns(estimator: Any, table: Any) -> Any:
@@ -84,9 +85,15 @@ def _plain_columns(estimator: Any, table: Any) -> Any:
             f"the model takes {estimator.n_features_in_} features, the table has {len(names)} columns; leave others out"
         )
     try:
-        return np.stack([np.asarray(table[name], dtype=np.float64) for name in names], axis=1)
+        X = np.stack([np.asarray(table[name], dtype=np.float64) for name in names], axis=1)
     except (ValueError, TypeError):
         raise DataError("the model was fitted on numbers, but the table holds text; encode it as in training") from None
+    wrong = np.argwhere(~np.isfinite(X))
+    if len(wrong):
+        row, k = wrong[0]
+        held = "no number" if np.isnan(X[row, k]) else str(X[row, k])
+        raise DataError(f"column {names[k]} holds {held} in row {row + 1:,}, expected finite numbers; mend the cell")
+    return X
 
 
 def _compare(estimator: Any, table: Any, columns: dict[str, Any]) -> list[str]:

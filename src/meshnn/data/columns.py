@@ -52,6 +52,9 @@ class Cells:
     @cached_property
     def gaps(self) -> NDArray[np.bool_]:
         """Where values are missing."""
+        if self.values.null_count == 0:
+            numeric = types.is_floating(self.values.type)
+            return np.isnan(_floats(self.values)) if numeric else np.zeros(len(self.values), np.bool_)
         mask: NDArray[np.bool_] = compute.is_null(self.values, nan_is_null=True).to_numpy()
         return mask
 
@@ -63,7 +66,7 @@ class Cells:
     @cached_property
     def numbers(self) -> Floats:
         """As floats, NaN where missing; infinite ones are refused."""
-        numbers: Floats = self.values.cast("float64", safe=False).to_numpy()
+        numbers = _floats(self.values)
         if (at := first(np.isinf(numbers))) >= 0:
             self.refuse(at, str(numbers[at]), "finite numbers")
         return numbers
@@ -82,6 +85,14 @@ class Cells:
     def refuse(self, at: int, value: str, expected: str) -> NoReturn:
         """Refuse what a cell holds."""
         raise DataError(f"{self.called} holds {value} in row {at + 1:,}, expected {expected}; mend the cell")
+
+
+def _floats(values: Any) -> Floats:
+    """As floats, NaN where missing."""
+    whole = values.cast("float64", safe=False).combine_chunks()
+    # to_numpy() imports pandas, if it is installed, which takes longer than to predict a small table
+    numbers: Floats = whole.to_numpy(zero_copy_only=False) if whole.null_count else np.from_dlpack(whole).copy()
+    return numbers
 
 
 def cells_of(table: Any, name: str, advice: str) -> Cells:

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
-from sklearn.model_selection import StratifiedShuffleSplit, train_test_split
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, column_or_1d, validate_data
@@ -15,13 +14,14 @@ from sklearn.utils.validation import _check_sample_weight, column_or_1d, validat
 from meshnn.arguments import real_number
 from meshnn.errors import DataError, MeshError
 from meshnn.estimators._base import BaseMesh, _streams, held_out_size, validation_share
+from meshnn.estimators._fitted import Classifies
 
 __all__ = ["MeshClassifier"]
 
 Array = NDArray[Any]
 
 
-class MeshClassifier(ClassifierMixin, BaseMesh):  # type: ignore[misc]
+class MeshClassifier(ClassifierMixin, BaseMesh, Classifies):  # type: ignore[misc]
     """A classifier: a mesh with one output per class, trained with exact gradients computed forward.
 
     Small nets on small tables are trained with Levenberg-Marquardt, large ones with Adam (`solver="auto"`).
@@ -86,9 +86,6 @@ class MeshClassifier(ClassifierMixin, BaseMesh):  # type: ignore[misc]
     >>> clf.score(X[700:], y[700:]) > 0.97
     True
     """
-
-    _loss = "cross_entropy"
-    _kind = "classifier"
 
     def __init__(
         self,
@@ -196,6 +193,8 @@ class MeshClassifier(ClassifierMixin, BaseMesh):  # type: ignore[misc]
         return f"{n_outputs} classes (one output each)"
 
     def _split(self, targets: Array, seed: int) -> tuple[Array, Array]:
+        from sklearn.model_selection import StratifiedShuffleSplit, train_test_split
+
         share = validation_share(self.validation_fraction)
         rows, counts = np.arange(len(targets)), np.bincount(targets)
         present, size = counts[counts > 0], held_out_size(share, len(targets))
@@ -231,22 +230,6 @@ class MeshClassifier(ClassifierMixin, BaseMesh):  # type: ignore[misc]
                 )
             self._pass_over(X, y, sample_weight)
         return self
-
-    def decision_function(self, X: Any) -> Array:
-        """Outputs (n_samples, n_classes); of two classes, how much the second outweighs the first (n_samples,)."""
-        outputs = self._outputs(X)
-        return outputs[:, 1] - outputs[:, 0] if outputs.shape[1] == 2 else outputs
-
-    def predict_proba(self, X: Any) -> Array:
-        """Probabilities (n_samples, n_classes): the softmax of the outputs."""
-        outputs = self._outputs(X).astype(np.float64)
-        powers = np.exp(outputs - outputs.max(axis=1, keepdims=True))
-        return powers / powers.sum(axis=1, keepdims=True)
-
-    def predict(self, X: Any) -> Array:
-        """The likeliest class of every sample."""
-        chosen = self._outputs(X).argmax(axis=1)
-        return self.classes_[chosen]
 
 
 def _check_sortable(y: Array) -> None:

@@ -7,19 +7,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
-from sklearn.model_selection import train_test_split
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from meshnn.errors import DataError
 from meshnn.estimators._base import BaseMesh, _streams, held_out_size, validation_share
+from meshnn.estimators._fitted import Regresses
 
 __all__ = ["MeshRegressor"]
 
 Array = NDArray[Any]
 
 
-class MeshRegressor(RegressorMixin, BaseMesh):  # type: ignore[misc]
+class MeshRegressor(RegressorMixin, BaseMesh, Regresses):  # type: ignore[misc]
     """A regressor: a mesh with one output per target, trained on the squared error.
 
     The parameters are those of `MeshClassifier` but for class_weight; with `standardize` the targets are brought to
@@ -34,9 +34,6 @@ class MeshRegressor(RegressorMixin, BaseMesh):  # type: ignore[misc]
     >>> reg.score(x, np.sin(2 * x[:, 0])) > 0.999
     True
     """
-
-    _loss = "squared_error"
-    _kind = "regressor"
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -56,6 +53,8 @@ class MeshRegressor(RegressorMixin, BaseMesh):  # type: ignore[misc]
         return values, sample_weight, values.shape[1]
 
     def _split(self, targets: Array, seed: int) -> tuple[Array, Array]:
+        from sklearn.model_selection import train_test_split
+
         size = held_out_size(validation_share(self.validation_fraction), len(targets))
         kept, held_out = train_test_split(np.arange(len(targets)), test_size=size, random_state=seed)
         return kept, held_out
@@ -70,9 +69,3 @@ class MeshRegressor(RegressorMixin, BaseMesh):  # type: ignore[misc]
         with self._as_it_was_if_refused():
             self._pass_over(X, y, sample_weight)
         return self
-
-    def predict(self, X: Any) -> Array:
-        """Values (n_samples,), or (n_samples, n_outputs) if y had columns."""
-        outputs = self._outputs(X)
-        values = self._scaling.values(outputs)
-        return values[:, 0] if self._flat else values

@@ -4,37 +4,24 @@
   and infinity do not happen: they must stay visible in the result.
 * `jit_exact` forbids reordering, for the elementary functions, whose accuracy depends on the order of operations.
   LLVM keeps these permissions per instruction, so an exact function stays exact when inlined into a fast one.
-* Compiled code is cached on disk and belongs to *all* kernel sources: Numba alone would miss a change in a kernel
-  that another file calls.
+* Compiled code is cached on disk (`_cache.py`).
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
 import sys
 import threading
-from contextlib import contextmanager
-from pathlib import Path
+from contextlib import contextmanager, suppress
 
 from numba import njit
+
+from meshnn.kernels._cache import KernelCache
 
 __all__ = ["FAST", "announce", "jit", "jit_exact", "jit_inline", "jit_inner"]
 
 #: LLVM's permissions without `nnan` and `ninf`.
 FAST = ("reassoc", "nsz", "arcp", "contract", "afn")
-
-
-def _fingerprint():
-    """A stamp of all files the kernels are compiled from."""
-    stamp = hashlib.sha256()
-    here = Path(__file__).parent
-    for path in sorted([*here.rglob("*.py"), here.parent / "schedule" / "lists.py", here.parent / "codes.py"]):
-        stamp.update(path.name.encode() + path.read_bytes())
-    return stamp.hexdigest(), 0
-
-
-_STAMP = _fingerprint()
 
 
 def _compile(function, fastmath, entry=True, inline=False):
@@ -47,11 +34,9 @@ def _compile(function, fastmath, entry=True, inline=False):
         "no_cfunc_wrapper": True,
         "forceinline": inline,
     }
-    try:
-        dispatcher = njit(cache=True, **options)(function)
-    except RuntimeError:  # no folder that could be written to: compile in every process
-        return njit(**options)(function)
-    dispatcher._cache._cache_file._source_stamp = _STAMP
+    dispatcher = njit(**options)(function)
+    with suppress(RuntimeError):  # no folder that could be written to: compile in every process
+        dispatcher._cache = KernelCache(function)
     return dispatcher
 
 

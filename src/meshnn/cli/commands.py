@@ -1,0 +1,133 @@
+"""The commands, each loaded when it is asked for.
+
+A package can add its own by an entry point in the group `meshnn.commands`: its name and a function that Typer takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from importlib import import_module
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+from typer.main import get_command
+
+from meshnn import __version__
+from meshnn.errors import MeshError
+
+__all__ = ["COMMANDS", "run"]
+
+#: Each is a function of its name in the module of its name; help shows them in this order.
+COMMANDS = ("fit", "predict", "info", "explain", "plot", "demo", "verify", "cache")
+GROUP = "meshnn.commands"
+#: Click's, which some versions of typer bring along under a name of their own.
+_UsageError: Any = typer.BadParameter.__base__
+
+
+class _Commands(Mapping[str, Any]):
+    """Commands by name; looking at names loads none of them."""
+
+    def __init__(self) -> None:
+        self._loaded: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._loaded:
+            command = typer.Typer(add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False)
+            command.command(name)(self._function(name))
+            self._loaded[name] = get_command(command)
+        return self._loaded[name]
+
+    def _function(self, name: str) -> Callable[..., None]:
+        function: Callable[..., None]
+        if name in COMMANDS:
+            function = getattr(import_module(f"meshnn.cli.{name}"), name)
+        else:
+            function = _loaded(self._others()[name])
+        return function
+
+    def _others(self) -> dict[str, Any]:
+        from importlib.metadata import entry_points
+
+        return {point.name: point for point in entry_points(group=GROUP) if point.name not in COMMANDS}
+
+    def __iter__(self) -> Iterator[str]:
+        yield from (*COMMANDS, *sorted(self._others()))
+
+    def __len__(self) -> int:
+        return len(list(iter(self)))
+
+
+def _loaded(point: Any) -> Callable[..., None]:
+    """Its function; of a broken package one that says so, since help and other commands need not suffer."""
+    try:
+        function: Callable[..., None] = point.load()
+        return function
+    except Exception as error:
+        what = f"the command {point.name} ({point.value}) cannot be loaded: {error}"
+
+    def broken() -> None:
+        """(cannot be loaded)"""
+        raise MeshError(f"{what}; mend or remove the package that brings it")
+
+    return broken
+
+
+class _Group(TyperGroup):
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands = _Commands()  # type: ignore[assignment]  # typer only reads it
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(self.commands)
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except (EOFError, KeyboardInterrupt) as error:  # of which typer would make something else
+            raise _WrappedError(error) from error
+
+
+class _WrappedError(Exception):
+    pass
+
+
+app = typer.Typer(
+    cls=_Group,
+    help="Neural networks of any directed topology, with exact gradients computed forward.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"meshnn {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    pass
+
+
+def run(arguments: list[str]) -> int:
+    """Run a command; its exit code, or an error."""
+    try:
+        return int(app(args=arguments, prog_name="meshnn", standalone_mode=False) or 0)
+    except _UsageError as error:
+        if not error.format_message():  # nothing was asked for: the help has been shown
+            return 2
+        where = error.ctx.command_path if error.ctx is not None else "meshnn"
+        raise MeshError(f"{error.format_message().rstrip('.')}; see {where} --help") from error
+    except typer.Abort:
+        raise KeyboardInterrupt from None
+    except _WrappedError as error:
+        raise error.args[0] from None

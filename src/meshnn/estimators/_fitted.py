@@ -1,0 +1,93 @@
+"""Fitted models without scikit-learn, which takes longer to import than the rest of a `meshnn predict` together.
+
+What the outputs of a net mean is said here once, for these and for the estimators.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshnn.estimators._scaling import Scaling
+from meshnn.losses import loss_named
+from meshnn.mesh import Mesh
+
+__all__ = ["Classifies", "FittedClassifier", "FittedRegressor", "Regresses"]
+
+Array = NDArray[Any]
+
+
+class Classifies:
+    """Outputs are classes."""
+
+    _loss = "cross_entropy"
+    _kind = "classifier"
+    classes_: Array
+
+    def _outputs(self, X: Any) -> Array:
+        """Raw outputs (n_samples, n_outputs)."""
+        raise NotImplementedError
+
+    def decision_function(self, X: Any) -> Array:
+        """Outputs (n_samples, n_classes); of two classes, how much the second outweighs the first (n_samples,)."""
+        outputs = self._outputs(X)
+        return outputs[:, 1] - outputs[:, 0] if outputs.shape[1] == 2 else outputs
+
+    def predict_proba(self, X: Any) -> Array:
+        """Probabilities (n_samples, n_classes): the softmax of the outputs."""
+        return loss_named(self._loss).predicted(self._outputs(X).astype(np.float64))
+
+    def predict(self, X: Any) -> Array:
+        """The likeliest class of every sample."""
+        chosen = self._outputs(X).argmax(axis=1)
+        return np.asarray(self.classes_[chosen])
+
+
+class Regresses:
+    """Outputs are values."""
+
+    _loss = "squared_error"
+    _kind = "regressor"
+    _scaling: Scaling
+    _flat: bool
+
+    def _outputs(self, X: Any) -> Array:
+        """Raw outputs (n_samples, n_outputs)."""
+        raise NotImplementedError
+
+    def predict(self, X: Any) -> Array:
+        """Values (n_samples,), or (n_samples, n_outputs) if y had columns."""
+        values = self._scaling.values(loss_named(self._loss).predicted(self._outputs(X)))
+        return values[:, 0] if self._flat else values
+
+
+class _Fitted:
+    """What a file holds of an estimator; features come as an array (n_samples, n_features)."""
+
+    mesh_: Mesh
+    _scaling: Scaling
+    n_threads: int | None = None
+
+    def get_params(self, deep: bool = False) -> dict[str, Any]:
+        """The parameters that matter for predicting."""
+        return {"n_threads": self.n_threads}
+
+    def set_params(self, **given: Any) -> None:
+        """Set them."""
+        self.__dict__.update(given)
+
+    def _net(self) -> dict[str, Any]:
+        return {}
+
+    def _outputs(self, X: Any) -> Array:
+        return self.mesh_.forward(self._scaling.inputs(X), n_threads=self.n_threads)
+
+
+class FittedClassifier(_Fitted, Classifies):
+    """A classifier that only predicts."""
+
+
+class FittedRegressor(_Fitted, Regresses):
+    """A regressor that only predicts."""

@@ -1,0 +1,408 @@
+"""Whatever is asked of the command line, one line and an exit code is all that may go wrong."""
+
+import io
+import json
+import os
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from meshnn.cli.app import main
+from meshnn.cli.commands import COMMANDS
+
+ALLOWED = {0, 1, 2, 130}  # 1 only as verify's answer: see below
+NUMBERS = (
+    "nan",
+    "inf",
+    "-inf",
+    "-1",
+    "0",
+    "1",
+    "2",
+    "1e400",
+    "1e-400",
+    "3.5",
+    "99999999999999999999",
+    "",
+    "ü",
+    "\x00",
+    "x",
+)
+
+
+class Stream(io.TextIOWrapper):
+    """A pipe's end in memory; strict, so that a character that cannot be shown would be an error."""
+
+    def __init__(self, encoding):
+        super().__init__(io.BytesIO(), encoding=encoding)
+
+    def text(self):
+        self.flush()
+        return self.buffer.getvalue().decode(self.encoding)
+
+
+def run(arguments, encoding="utf-8"):
+    """Exit code, stdout and stderr of a command in this process."""
+    before = sys.stdout, sys.stderr
+    out, err = streams = Stream(encoding), Stream(encoding)
+    sys.stdout, sys.stderr = streams
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("default")  # as in a process of its own
+            main([str(argument) for argument in arguments])
+    except SystemExit as stop:
+        return stop.code, out.text(), err.text()
+    finally:
+        sys.stdout, sys.stderr = before
+
+
+def check(arguments, code, out, err):
+    """What holds of every run."""
+    shown = f"{arguments} -> {code}\n{out[-500:]}\n{err[-2000:]}"
+    assert code in ALLOWED, shown
+    assert "Traceback" not in out + err, shown
+    assert "(a bug:" not in err, shown
+    said = [line for line in err.splitlines() if line.startswith("meshnn:")]
+    if code == 2 and "--help" not in err + out and "Usage:" not in out:
+        assert len(said) == 1, shown
+        assert err.splitlines()[-1] == said[0], shown
+    if code == 1:
+        assert arguments[0] == "verify", shown
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """Good files and bad ones of every kind, by name."""
+    from meshnn import Mesh, MeshClassifier, MeshRegressor, Topology
+
+    folder = tmp_path_factory.mktemp("fuzz ü")
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((40, 2)), np.arange(40) % 2
+    rows = "\n".join(f"{a:.3f},{b:.3f},{'no' if c else 'yes'}" for (a, b), c in zip(X, y, strict=True))
+    (folder / "good.csv").write_text(f"a,b,c\n{rows}\n")
+    (folder / "zwei.csv").write_text("a,ü\n" + "\n".join(f"{k / 7},{'äß'[k % 2]}" for k in range(40)))
+    settings = {"max_epochs": 2, "solver": "adam", "random_state": 0}
+    MeshClassifier(2, **settings).fit(X, y).save(folder / "python.mesh")
+    MeshRegressor(2, **settings).fit(X, X).save(folder / "two.mesh")
+    Mesh(Topology.mesh(2, 2, 2), random_state=0).save(folder / "bare.mesh")
+    assert run(["fit", folder / "good.csv", "-y", "c", "-n", 2, "--epochs", 2, "-o", folder / "table.mesh"])[0] == 0
+    assert run(["fit", folder / "zwei.csv", "-y", "ü", "-n", 2, "--epochs", 2, "-o", folder / "ü.mesh"])[0] == 0
+    whole = (folder / "table.mesh").read_bytes()
+    (folder / "cut.mesh").write_bytes(whole[: len(whole) // 2])
+    (folder / "altered.mesh").write_bytes(whole[:-40] + bytes(40))
+    (folder / "nan.csv").write_text("a,b\n1,2\n,nan\n3,inf\n")
+    (folder / "empty.csv").write_text("")
+    (folder / "empty.mesh").write_text("")
+    (folder / "binary.csv").write_bytes(bytes(range(256)) * 9)
+    (folder / "binary.mesh").write_bytes(rng.bytes(3000))
+    (folder / "deep.json").write_text("[" * 100_000)
+    (folder / "wrong.json").write_text(json.dumps({"n_inputs": "x", "edges": [[1e400, None]]}))
+    (folder / "graph.json").write_text(json.dumps(Topology.layered([2, 3, 2]).to_dict()))
+    (folder / "wrong.graphml").write_text("<graphml")
+    (folder / "table.parquet").write_bytes(b"PAR1" + rng.bytes(500) + b"PAR1")
+    (folder / "huge.npz").write_bytes(huge_npz())
+    (folder / "a folder").mkdir()
+    (folder / "locked.csv").write_text("a,b\n1,2\n")
+    (folder / "locked.csv").chmod(0)
+    (folder / b"\xff.csv".decode("utf-8", "surrogateescape")).write_text("a,b,c\n1,2,no\n")
+    return folder
+
+
+def huge_npz():
+    """An archive whose header says that an array of a million by a million follows."""
+    import zipfile
+
+    array = io.BytesIO()
+    np.lib.format.write_array_header_1_0(array, {"descr": "<f8", "fortran_order": False, "shape": (10**6, 10**6)})
+    whole = io.BytesIO()
+    with zipfile.ZipFile(whole, "w") as archive:
+        archive.writestr("A.npy", array.getvalue() + bytes(80))
+    return whole.getvalue()
+
+
+#: What every command is tried with: sizes are kept small, so that what does run is quick.
+SMALL = {
+    "fit": ["--epochs", "2", "--solver", "adam", "--hidden", "2"],
+    "predict": [],
+    "info": [],
+    "explain": [],
+    "plot": [],
+    "demo": ["--iterations", "1", "--hidden", "1"],
+    "verify": ["--tests", "1", "--reference", "numpy"],
+    "cache": [],
+    "reproduce": ["--quick", "--trials", "0"],  # refused: the experiments have tests of their own
+}
+
+
+#: Options that would make a run long, or delete what other tests need.
+LEFT_OUT = ("--clear", "--epochs", "--restarts", "--iterations", "--tests", "--trials")
+
+
+def options_of(command):
+    """The options of a command, and whether each takes a value."""
+    from typer.main import get_command
+
+    from meshnn.cli.commands import app
+
+    found = get_command(app).commands[command].params
+    flags = {name: getattr(p, "is_flag", False) for p in found for name in p.opts if name.startswith("-")}
+    return {name: flag for name, flag in flags.items() if name not in LEFT_OUT}
+
+
+def random_arguments(command, rng, files):
+    names = sorted(os.listdir(files))
+    values = [
+        *(str(files / name) for name in names),
+        *NUMBERS,
+        str(files / "new.mesh"),
+        str(files / "new.png"),
+        "c",
+        "a",
+    ]
+    places = {"fit": 1, "predict": 2, "info": 1, "explain": 1, "plot": 1, "reproduce": 1}.get(command, 0)
+    arguments = [command, *SMALL[command]]
+    good = {"fit": ["good.csv"], "predict": ["table.mesh", "good.csv"], "info": ["table.mesh"], "plot": ["table.mesh"]}
+    few = max(places - 1, 0)
+    for k in range(rng.choice([few, few, places] if command == "explain" else [places] * 5 + [few, places + 1])):
+        usual = good.get(command, [])
+        arguments.append(str(files / usual[k]) if k < len(usual) and rng.random() < 0.7 else rng.choice(values))
+    if command == "fit" and rng.random() < 0.8:
+        arguments += ["--target", "c"]
+    if command == "plot" and rng.random() < 0.8:
+        arguments += ["--out", str(files / "new.svg")]
+    options = sorted(options_of(command).items())
+    for name, flag in rng.sample(options, min(rng.choice([0, 1, 1, 2, 3]), len(options))):
+        arguments += [name] if flag else [name, rng.choice(NUMBERS if rng.random() < 0.5 else values)]
+    if rng.random() < 0.05:
+        arguments.insert(rng.randrange(len(arguments) + 1), rng.choice(["--frobnicate", "-", "--", "-\udcff"]))
+    return arguments
+
+
+TRIES = {"demo": 10, "verify": 8, "cache": 8, "reproduce": 20, "plot": 25}  # else 50
+
+
+def test_every_command_is_tried():
+    assert set(SMALL) == set(COMMANDS)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
+@pytest.mark.parametrize("command", COMMANDS)
+def test_nothing_but_one_line(command, encoding, files, tmp_path, monkeypatch):
+    own = tmp_path / "own"  # commands may write over what they find there
+    shutil.copytree(files, own, ignore=shutil.ignore_patterns("locked*"))
+    (own / "locked.csv").touch(mode=0)
+    monkeypatch.chdir(own)
+    rng = random.Random(f"{command} {encoding}")
+    for _ in range(TRIES.get(command, 50)):
+        arguments = random_arguments(command, rng, own)
+        check(arguments, *run(arguments, encoding))
+
+
+@pytest.mark.parametrize("error", [
+    MemoryError(), RecursionError("too deep"), KeyboardInterrupt(), EOFError(), ZeroDivisionError("a\nb"),
+    OSError(28, "No space left on device"), ImportError("no module"), UnicodeEncodeError("ascii", "ü", 0, 1, "no"),
+    AssertionError(), BrokenPipeError(32, "Broken pipe"), StopIteration(), GeneratorExit(),
+])  # fmt: skip
+def test_any_error_in_a_command_is_one_line(error, monkeypatch, files):
+    from meshnn import storage
+
+    def fail(path):
+        raise error
+
+    monkeypatch.setattr(storage, "read", fail)
+    code, out, err = run(["info", files / "table.mesh"])
+    assert "Traceback" not in out + err
+    if isinstance(error, BrokenPipeError):
+        assert (code, err) == (1, "")
+        return
+    assert err.startswith("meshnn: ")
+    assert err.count("\n") == 1
+    assert "\\n" not in err
+    expected = {KeyboardInterrupt: 130, MemoryError: 2, OSError: 2, ImportError: 2}.get(type(error), 1)
+    assert code == expected
+    assert ("--debug" in err) == (expected == 1)
+
+
+def test_debug_shows_all_of_it(files):
+    code, _, err = run(["--debug", "info", files / "cut.mesh"])
+    assert code == 2
+    assert "Traceback" in err
+
+
+def test_names_that_would_control_a_terminal(tmp_path):
+    code, _, err = run(["info", tmp_path / "a\n\x1b[31mb.mesh"])
+    assert code == 2
+    assert err.count("\n") == 1
+    assert "\x1b" not in err
+
+
+@pytest.mark.parametrize(("cells", "message"), [
+    ("1,2\n,3", "column a holds no number in row 2"),
+    ("1,2\n3,nan", "column b holds no number in row 2"),
+    ("inf,2\n3,4", "column a holds inf in row 1"),
+    ("1,2\n3,x", "the table holds text"),
+])  # fmt: skip
+def test_a_model_from_python_and_cells_that_are_no_numbers(files, tmp_path, cells, message):
+    (tmp_path / "t.csv").write_text(f"a,b\n{cells}\n")
+    code, _, err = run(["predict", files / "python.mesh", tmp_path / "t.csv"])
+    assert code == 2
+    assert message in err
+    assert err.count("\n") == 1
+
+
+def test_a_graph_that_says_it_is_huge(files):
+    code, _, err = run(["fit", files / "good.csv", "-y", "c", "--topology", files / "huge.npz"])
+    assert code == 2
+    assert err.splitlines()[-1].startswith("meshnn: ")
+
+
+def test_interrupted_before_the_first_epoch(monkeypatch):
+    from meshnn.training import trainer
+
+    def interrupt(*arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(trainer.Trainer, "_advance", interrupt)
+    code, _, err = run(["demo", "--hidden", "1"])
+    assert code == 130
+    assert "interrupted after epoch 0" in err
+    assert "Traceback" not in err
+
+
+def test_characters_that_cannot_be_shown(files):
+    model, table = files / "ü.mesh", files / "zwei.csv"
+    code, out, err = run(["predict", model, table], "ascii")
+    assert code == 0
+    assert set(out.split()) <= {"prediction", "?"}
+    assert "stdout is ascii" in err
+    code, out, err = run(["predict", model, table, "--json"], "ascii")
+    assert set(json.loads(out)["prediction"]) <= {"ä", "ß"}
+    for arguments in (
+        ["info", model],
+        ["info", model, "--json"],
+        ["fit", table, "-y", "ü", "-n", "2", "--epochs", "2"],
+    ):
+        assert run(arguments, "ascii")[0] == 0
+
+
+# -- in processes ----------------------------------------------------------------------------------------------------
+
+
+def process(*arguments, before=None, cwd=None, **environment):
+    command = [sys.executable, "-m", "meshnn", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, preexec_fn=before, cwd=cwd,
+                          env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"} | environment)  # fmt: skip
+
+
+@pytest.mark.parametrize("arguments", [
+    ["info", "binary.mesh"], ["predict", "python.mesh", "nan.csv"], ["fit", "binary.csv", "-y", "c"],
+    ["plot", "table.mesh", "--out", "a folder"], ["explain", "--hidden", "nan"],
+])  # fmt: skip
+def test_in_a_process(files, arguments):
+    done = process(*arguments, cwd=files, PYTHONIOENCODING="ascii:strict", PYTHONUTF8="0", LC_ALL="C")
+    assert done.returncode == 2
+    assert done.stderr.startswith("meshnn: ")
+    assert done.stderr.count("\n") == 1
+    assert done.stdout == ""
+
+
+def test_little_memory(files):
+    """However little there is: a line, or a killed process, but no traceback."""
+    for size in (150, 400):
+
+        def limit(size=size):
+            resource.setrlimit(resource.RLIMIT_AS, (size * 2**20, size * 2**20))
+
+        done = process("info", files / "table.mesh", before=limit, OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1")
+        assert "Traceback" not in done.stderr, done.stderr
+        assert done.returncode in (0, 2, -signal.SIGSEGV, -signal.SIGABRT), done.stderr
+
+
+def test_stdout_that_takes_nothing(files):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([sys.executable, "-m", "meshnn", "info", str(files / "table.mesh")], stdout=full,
+                              stderr=subprocess.PIPE, text=True, timeout=300, check=False)  # fmt: skip
+    assert done.returncode == 2
+    assert done.stderr == "meshnn: No space left on device; free some space or write to another place\n"
+    closed = process("info", files / "table.mesh", before=lambda: os.close(1))
+    assert (closed.returncode, closed.stderr) == (0, "")
+
+
+# -- work that would be lost -----------------------------------------------------------------------------------------
+
+
+def test_a_model_is_kept_when_the_disk_is_full(files, tmp_path):
+    """Neither the folder of --out nor the temporary one has room; home has, but for a file of that name."""
+    import meshnn
+
+    program = f"""
+import os, sys
+from meshnn import storage
+whole = storage._replace
+def full(target, *rest):
+    if not target.startswith({str(tmp_path / "home")!r}):
+        raise OSError(28, "No space left on device")
+    whole(target, *rest)
+storage._replace = full
+from meshnn.cli import main
+fit = ["fit", {str(files / "good.csv")!r}, "-y", "c", "-n", "2", "--epochs", "2", "--json"]
+main([*fit, "-o", {str(tmp_path / "m.mesh")!r}])
+"""
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "m.mesh").write_text("another's")
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300, check=False,
+                          env=os.environ | {"HOME": str(tmp_path / "home")})  # fmt: skip
+    place = tmp_path / "home" / "m-1.mesh"
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.endswith(f"; the model was written to {place} instead\n")
+    assert "no space left" in done.stderr
+    assert json.loads(done.stdout)["model"] == str(place)
+    assert meshnn.load(place).mesh_.topology.n_hidden == 2
+    assert not (tmp_path / "m.mesh").exists()
+    assert (tmp_path / "home" / "m.mesh").read_text() == "another's"
+
+
+def test_a_model_is_kept_when_its_folder_vanishes(files, tmp_path, monkeypatch):
+    import tempfile
+
+    from meshnn import MeshClassifier, load
+
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    fit = MeshClassifier.fit
+
+    def and_vanish(self, *arguments):
+        gone.rmdir()
+        return fit(self, *arguments)
+
+    monkeypatch.setattr(MeshClassifier, "fit", and_vanish)
+    code, out, err = run(["fit", files / "good.csv", "-y", "c", "-n", "2", "--epochs", "2", "-o", gone / "m.mesh"])
+    place = tmp_path / "temporary" / "m.mesh"
+    assert code == 2
+    assert err.endswith(f"; the model was written to {place} instead\n")
+    assert f"model written to {place}" in out.replace("\n", "")
+    assert load(place).n_features_in_ == 2
+
+
+def test_no_place_at_all(files, tmp_path, monkeypatch):
+    """The disk is full wherever one looks: the reason, not a traceback."""
+    from meshnn import storage
+
+    def full(*arguments):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(storage, "_replace", full)
+    code, _, err = run(["fit", files / "good.csv", "-y", "c", "-n", "2", "--epochs", "2", "-o", tmp_path / "m.mesh"])
+    assert code == 2
+    assert "no space left" in err.splitlines()[-1]
+    assert not list(Path(tmp_path).iterdir())
