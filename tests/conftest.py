@@ -1,4 +1,6 @@
 import os
+import sys
+import threading
 
 import numpy as np
 import pytest
@@ -24,3 +26,38 @@ def mesh():
 def batch():
     rng = np.random.default_rng(1)
     return rng.standard_normal((100, 3)), rng.integers(0, 2, 100)
+
+
+@pytest.fixture
+def parts(monkeypatch):
+    """Split every batch of more than one row into parts, and see who works on them.
+
+    A list of `(number of parts, number of threads that worked)`, one for each time that work was split. Where several
+    threads may work, each of them does: they wait for each other at their first part.
+    """
+    from meshnn.engine import threads
+
+    monkeypatch.setattr(threads, "LEAST_WORK", 1)
+    monkeypatch.setattr(threads, "FEWEST_CHUNKS", 1)
+    real, seen, guard = threads.in_threads, [], threading.Lock()
+
+    def watched(count, n_threads, task):
+        workers = min(count, n_threads)
+        meet, who = threading.Barrier(workers, timeout=60), set()
+
+        def one(p):
+            with guard:
+                first = threading.get_ident() not in who
+                who.add(threading.get_ident())
+            if first and workers > 1:
+                meet.wait()
+            return task(p)
+
+        found = real(count, n_threads, one)
+        seen.append((count, len(who)))
+        return found
+
+    for name, module in list(sys.modules.items()):
+        if name.startswith("meshnn.") and getattr(module, "in_threads", None) is real:
+            monkeypatch.setattr(module, "in_threads", watched)
+    return seen

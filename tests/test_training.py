@@ -5,6 +5,7 @@ import pytest
 
 from meshnn import Mesh, MeshError, Topology
 from meshnn.data.synthetic import spirals
+from meshnn.engine.threads import cores
 from meshnn.training import History, Settings, Trainer, train
 from meshnn.training.api import as_samples
 
@@ -129,7 +130,7 @@ def manual_step(hand, g):
     )
 
 
-def test_large_batches_run_in_threads_with_the_same_bits():
+def test_large_batches_run_in_threads_with_the_same_bits(parts):
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((9000, 8)), rng.integers(0, 3, 9000)
     found = []
@@ -143,6 +144,9 @@ def test_large_batches_run_in_threads_with_the_same_bits():
         assert not trainer._solver.steps.compiled
         rows = list(trainer.rows())
         found.append((mesh.weights, rows[-1].loss))
+        assert {count for count, _ in parts} == {8}
+        assert {workers for _, workers in parts} == {n_threads or min(cores(), 8)}
+        parts.clear()
     for weights, loss in found[1:]:
         np.testing.assert_array_equal(weights, found[0][0])
         assert loss == found[0][1]
@@ -349,7 +353,9 @@ def test_a_trainer_goes_on_from_any_row_bit_by_bit(options):
 def test_stop_keeps_the_best_so_far():
     X, y = spirals(200, random_state=0)
     mesh = Mesh(Topology.mesh(2, 4, 2), 3, "tanh", dtype="float64", random_state=0)
-    trainer = Trainer(mesh, as_samples(mesh, X / 10, y, "cross_entropy"), Settings(solver="lm", n_restarts=2, l2=0.0, tol=0))
+    trainer = Trainer(
+        mesh, as_samples(mesh, X / 10, y, "cross_entropy"), Settings(solver="lm", n_restarts=2, l2=0.0, tol=0)
+    )
     for row in trainer.rows():
         if row.epoch == 7:
             trainer.stop("enough")
