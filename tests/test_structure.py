@@ -183,19 +183,17 @@ def test_prune_ends_with_the_budget(by, solver):
 
 
 def test_regrow_swaps_the_smallest_weights_for_the_largest_gradients():
-    mesh = new_mesh(8, density=0.7)
-    topology, size = mesh.topology, np.abs(mesh.weights)
+    mesh = new_mesh(8, density=0.55)
     view = view_of(mesh, max_epochs=100)
     absent = view.absent()
-    edit = structure.Regrow(every=1, fraction=0.5, decay="constant").propose(view, {})
+    edit = structure.Regrow(every=1, fraction=0.45, decay="constant").propose(view, {})
     scores = np.abs(mesh.growth_scores(X, Y, "cross_entropy", absent[:, 0], absent[:, 1]))
     grown = {tuple(pair) for pair in edit.add.tolist()}
-    assert len(grown) == edit.remove.sum() == round(0.5 * (topology.src != 2).sum())
+    assert len(grown) == edit.remove.sum() == round(0.45 * (mesh.topology.src != 2).sum())
     taken = np.array([tuple(pair) in grown for pair in absent.tolist()])
     assert scores[taken].min() >= scores[~taken].max()
-    stays = ~edit.remove & ~view.from_bias & ~view.protected(size) & ~mesh.dead_edges()
-    assert size[edit.remove & ~mesh.dead_edges()].max() <= size[stays].min()
-    drawn = structure.Regrow(every=1, fraction=0.5, decay="constant", grow="random").propose(view, {})
+    np.testing.assert_array_equal(edit.remove, weakest(view, np.abs(mesh.weights), len(grown), bias=False))
+    drawn = structure.Regrow(every=1, fraction=0.45, decay="constant", grow="random").propose(view, {})
     assert len(drawn.add) == len(edit.add)
     assert {tuple(pair) for pair in drawn.add.tolist()} != grown
 
