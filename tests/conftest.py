@@ -4,7 +4,7 @@ import threading
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 from meshnn import Mesh, Topology
 
@@ -14,7 +14,34 @@ os.environ.setdefault("MESHNN_QUIET", "1")
 settings.register_profile(
     "meshnn", derandomize=True, deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
 )
+# The first failure as it is, for who only wants to know whether there is one.
+settings.register_profile("first", settings.get_profile("meshnn"), phases=[Phase.explicit, Phase.generate])
 settings.load_profile("meshnn")
+
+
+def pytest_addoption(parser):
+    parser.addoption("--reversed-sums", action="store_true", help="let every row sum its entries in reverse order")
+
+
+def pytest_configure(config):
+    if config.getoption("--reversed-sums"):
+        reverse_sums()
+
+
+def reverse_sums():
+    """Another order of all sums over edges: what a test expects must not depend on it."""
+    from meshnn.plan.compile import OpsBuilder
+
+    build = OpsBuilder.build
+
+    def reversed_build(self):
+        ops = build(self)
+        ptr = ops.ptr.astype(np.int64)
+        row = np.repeat(np.arange(len(ptr) - 1), np.diff(ptr))
+        order = ptr[row] + ptr[row + 1] - 1 - np.arange(len(row))
+        return ops._replace(col=ops.col[order], eid=ops.eid[order])
+
+    OpsBuilder.build = reversed_build
 
 
 @pytest.fixture

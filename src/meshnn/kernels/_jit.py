@@ -19,6 +19,8 @@ from pathlib import Path
 
 from numba import njit
 
+from meshnn.plan.plan import ROW_BYTES
+
 __all__ = ["FAST", "announce", "jit", "jit_exact", "jit_inline", "jit_inner"]
 
 #: LLVM's permissions without `nnan` and `ninf`.
@@ -27,7 +29,7 @@ FAST = ("reassoc", "nsz", "arcp", "contract", "afn")
 
 def _fingerprint():
     """A stamp of all files the kernels are compiled from."""
-    stamp = hashlib.sha256()
+    stamp = hashlib.sha256(str(ROW_BYTES).encode())
     here = Path(__file__).parent
     for path in sorted([*here.glob("*.py"), here.parent / "plan" / "plan.py"]):
         stamp.update(path.name.encode() + path.read_bytes())
