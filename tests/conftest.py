@@ -1,6 +1,8 @@
 import os
+import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -26,6 +28,14 @@ def pytest_addoption(parser):
 def pytest_configure(config):
     if config.getoption("--reversed-sums"):
         reverse_sums()
+
+
+def pytest_sessionstart(session):
+    """Workers of pytest-xdist find compiled kernels; this runs before they are started."""
+    if session.config.getoption("numprocesses", None):
+        program = str(Path(__file__).parent / "warm.py")
+        for process in [subprocess.Popen([sys.executable, program, dtype]) for dtype in ("float32", "float64")]:
+            process.wait()  # should it fail, the tests will say so better
 
 
 def reverse_sums():

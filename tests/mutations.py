@@ -43,6 +43,18 @@ EQUIVALENT = [
     (r".", r"MemoryError|PlanTooLarge|limit|nbytes", "limits of memory are tested in test_planner with their own bars"),
 ]
 
+#: One of each sort for every day: kind and source line (regular expression), wherever it stands.
+SAMPLE = [
+    ("call", r"store\(G, o, sub\(mul\("),
+    ("arithmetic", r"mean\[e\] = b1 \* mean"),
+    ("comparison", r"self\.birth\[src\] < k"),
+    ("statement dropped", r"self\.factor \*= 0\.5"),
+    ("arithmetic", r"grad = model\.grad \+"),
+    ("range", r"for o in range\(n_outputs\)"),
+    ("condition", r"if loss <= self\._safe_loss"),
+    ("first round only", r"for c in range\(first, last\)"),
+]
+
 
 @dataclass(frozen=True)
 class Mutant:
@@ -62,6 +74,9 @@ class Mutant:
     def change(self):
         """The lines before and after, without indentation."""
         old, new = self.path.read_text(), self.source()
+        if self.begin == self.end:  # a loop that got an end
+            header = old.splitlines()[self.line - 1].strip()
+            return header, f"{header} ... {self.text.strip()}"
         first = old.rfind("\n", 0, self.begin) + 1
         before = old[first : old.find("\n", self.end)]
         after = new[first : new.find("\n", self.begin + len(self.text))]
@@ -173,10 +188,19 @@ def explained(mutant):
 def all_mutants(only=None):
     for target in TARGETS:
         place = ROOT / "src" / "meshnn" / target
-        if only and not any(target.startswith(name) for name in only):
-            continue
         for path in sorted(place.glob("*.py")) if place.is_dir() else [place] if place.exists() else []:
-            yield from mutants_of(path)
+            if not only or any(str(path.relative_to(ROOT / "src" / "meshnn")).startswith(name) for name in only):
+                yield from mutants_of(path)
+
+
+def sample():
+    """The mutants of `SAMPLE`."""
+    found = list(all_mutants())
+    for kind, line in SAMPLE:
+        match = next((m for m in found if m.kind == kind and re.search(line, m.change()[0])), None)
+        if match is None:
+            sys.exit(f"no mutant of the kind {kind!r} on a line like {line!r}; put another one into SAMPLE")
+        yield match
 
 
 # -- running -----------------------------------------------------------------------------------------------------------
@@ -239,13 +263,14 @@ def main():
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", nargs="+", help="of " + ", ".join(TARGETS))
     parser.add_argument("--kind", nargs="+", help='such as "arithmetic", "call", "range"')
+    parser.add_argument("--sample", action="store_true", help="eight that every test run must notice")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--list", action="store_true", help="show the mutants instead of trying them")
     parser.add_argument("--out", default="results/mutants.json")
     given = parser.parse_args()
     found = [m for m in all_mutants(given.only) if not given.kind or m.kind in given.kind]
     open_ = [m for m in found if explained(m) is None]
-    chosen = random.Random(given.seed).sample(open_, min(given.count, len(open_)))
+    chosen = list(sample()) if given.sample else random.Random(given.seed).sample(open_, min(given.count, len(open_)))
     print(f"{len(chosen)} of {len(open_)} mutants; {len(found) - len(open_)} more are explained", flush=True)
     if given.list:
         for mutant in chosen:

@@ -77,6 +77,7 @@ def test_the_oracle_is_independent():
     assert not any(isinstance(node, ast.ImportFrom) for node in ast.walk(tree))
 
 
+@pytest.mark.slow
 def test_compiling_is_said_on_screen_once(tmp_path):
     program = """
 import numpy as np
@@ -102,6 +103,7 @@ def test_a_change_in_any_kernel_file_is_noticed():
     assert _jit._fingerprint() == _jit._STAMP
 
 
+@pytest.mark.slow
 def test_no_folder_to_cache_in(tmp_path):
     """A place where nothing can be written must not keep anybody from computing."""
     program = """

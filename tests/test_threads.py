@@ -116,6 +116,7 @@ def test_calls_from_many_threads_at_once(monkeypatch):
     assert wrong == []
 
 
+@pytest.mark.slow
 def test_first_compilation_from_many_threads_at_once(tmp_path):
     """Threads that meet before anything is compiled, in a new process with an empty cache."""
     program = """
