@@ -80,7 +80,7 @@ def parts(monkeypatch):
 
     def watched(count, n_threads, task):
         workers = min(count, n_threads)
-        meet, who = threading.Barrier(workers, timeout=60), set()
+        meet, who = threading.Barrier(workers, timeout=600), set()
 
         def one(p):
             with guard:

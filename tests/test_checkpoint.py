@@ -22,7 +22,8 @@ from meshnn.training.levenberg import LevenbergMarquardt
 from meshnn.training.solver import State
 
 PROGRAM = """
-import sys, time
+import signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell has jobs in the background ignore it
 import meshnn
 from meshnn import MeshClassifier
 from meshnn.data.synthetic import spirals
@@ -82,10 +83,10 @@ def test_a_run_killed_again_and_again_ends_with_the_same_bits(name, tmp_path):
         assert process.stdout.readline(), process.communicate()
         time.sleep(float(rng.uniform(0, 0.1)))
         process.send_signal(signal.SIGKILL)
-        process.communicate(timeout=120)
+        process.communicate(timeout=600)
         assert process.returncode == -signal.SIGKILL
     process = start(RUNS[name], checkpoint, out)
-    rows, errors = process.communicate(timeout=120)
+    rows, errors = process.communicate(timeout=600)
     assert process.returncode == 0, errors
     assert rows.splitlines()[-1] == "{} {}".format(*last_row(RUNS[name]))
     same(meshnn.load(out), end_of(RUNS[name]))
@@ -378,13 +379,13 @@ def test_ctrl_c_in_a_process(tmp_path):
         if line == "1 7\n":
             break
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=600)
     assert process.returncode == 0, errors
     assert "the best weights so far are kept; fit again with checkpoint=" in errors
     assert errors.count("\n") <= 2  # the warning and its line, no traceback
     os.unlink(out)
     again = start(RUNS["adam"], checkpoint, out)
-    rows, errors = again.communicate(timeout=120)
+    rows, errors = again.communicate(timeout=600)
     assert again.returncode == 0, errors
     assert rows.splitlines()[0] == "1 8"
     same(meshnn.load(out), end_of(RUNS["adam"]))

@@ -291,7 +291,8 @@ def test_a_full_disk(tables, tmp_path):
 
 
 WAITING = """
-import sys
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell has jobs in the background ignore it
 from pathlib import Path
 from meshnn.training.trainer import Trainer
 rows = Trainer.rows
@@ -323,7 +324,7 @@ def test_ctrl_c_keeps_the_model_and_a_checkpoint_resumes(tables, tmp_path):
         assert process.poll() is None, process.communicate()
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)
-    out, errors = process.communicate(timeout=60)
+    out, errors = process.communicate(timeout=600)
     assert process.returncode == 130, errors
     assert any("interrupted" in note for note in json.loads(out)["notes"])
     assert any("to go on" in note for note in json.loads(out)["notes"])
