@@ -9,6 +9,7 @@ from meshnn import Mesh, MeshError, Topology, engine
 from meshnn.data.synthetic import spirals
 from meshnn.training import Settings, Trainer, train
 from meshnn.training.api import as_samples
+from meshnn.training.evidence import Evidence
 from meshnn.training.settings import LM_BUDGET, choose_solver
 
 
@@ -270,3 +271,57 @@ def test_penalties_are_those_the_evidence_asks_for(loss):
     for kind, value in zip(kinds, want, strict=True):
         np.testing.assert_allclose(penalty[kind], value, rtol=0.02)
     assert max(want) > 1.2 * min(want)
+
+
+@pytest.mark.parametrize("loss", ["cross_entropy", "squared_error"])
+@pytest.mark.parametrize("scale", [1e-4, 1.0, 1e6])
+def test_penalties_of_a_given_matrix(loss, scale):
+    """The equations of the evidence written out, for a matrix and weights that are made up."""
+    rng = np.random.default_rng(1)
+    mesh = Mesh(Topology.mesh(2, 4, 2), 3, "tanh", dtype="float64", random_state=0)
+    t, live = mesh.topology, np.flatnonzero(~mesh.dead_edges())
+    y = rng.integers(0, 2, 30) if loss == "cross_entropy" else rng.standard_normal((30, 2))
+    samples = as_samples(mesh, rng.standard_normal((30, 2)), y, loss, rng.uniform(0.5, 3.0, 30))
+    penalised = (t.src[live] != 2).astype(float)
+    half = rng.standard_normal((len(live), 2 * len(live)))
+    matrix, w, error = scale * half @ half.T / len(live), 0.1 * rng.standard_normal(len(live)), 0.3
+    now = rng.uniform(0.5, 2.0, len(live)) * penalised * 1e-3
+    evidence = Evidence(mesh, samples, live, penalised)
+    found = evidence.penalties(matrix, w, now, error)
+
+    layer = [np.searchsorted([3, 7], end[live], side="right") for end in (t.src, t.dst)]
+    having = penalised > 0
+    inverse = np.diag(np.linalg.inv(matrix + np.diag(np.where(having, now, now[having].mean()))))
+    kinds = [np.flatnonzero(having & (layer[0] == a) & (layer[1] == b)) for a in range(3) for b in range(3)]
+    kinds = [kind for kind in kinds if len(kind)]
+    gamma = [sum(1 - now[e] * inverse[e] for e in kind) for kind in kinds]
+    factor, least = samples.mass, 1e-8
+    mean = np.exp(np.log(now[having]).mean())
+    if loss == "squared_error":
+        factor = max(2 * samples.mass - sum(gamma), 1.0) / (2 * error)
+        crowded = sum(gamma) > 0.15 * 2 * samples.mass
+        least = 2 * mean if crowded else least
+    common = sum(gamma) / (factor * sum(w[e] ** 2 for kind in kinds for e in kind))
+    want = np.zeros(len(live))
+    for kind, known in zip(kinds, gamma, strict=True):
+        want[kind] = min(max((known + 10) / (factor * (w[kind] ** 2).sum() + 10 / common), least), 10.0)
+    np.testing.assert_allclose(found, want, rtol=1e-8)
+    assert evidence.mean(now) == pytest.approx(mean, rel=1e-12)
+    assert evidence.mean(np.zeros(len(live))) == 0.0
+    assert not found[~having].any()
+
+
+def test_penalties_stay_where_the_samples_say_nothing():
+    mesh = Mesh(Topology.mesh(2, 4, 2), 3, "tanh", dtype="float64", random_state=0)
+    live = np.flatnonzero(~mesh.dead_edges())
+    samples = as_samples(mesh, np.ones((5, 2)), np.arange(5) % 2, "cross_entropy")
+    n = len(live)
+    now = np.full(n, 1e-3)
+    for matrix, weights, penalised in [
+        (np.eye(n), np.zeros(n), np.ones(n)),  # no weights
+        (-np.eye(n), np.ones(n), np.ones(n)),  # no minimum
+        (np.eye(n), np.ones(n), np.zeros(n)),  # nothing to penalise
+        (np.zeros((n, n)), np.ones(n), np.ones(n)),  # nothing is determined
+    ]:
+        evidence = Evidence(mesh, samples, live, penalised)
+        np.testing.assert_array_equal(evidence.penalties(matrix, weights, now, 1.0), now)
