@@ -30,7 +30,7 @@ ROOT = Path(__file__).parent.parent
 TARGETS = ["kernels", "plan", "schedule", "methods", "training/first_order.py", "training/levenberg.py",
            "training/evidence.py"]  # fmt: skip
 #: Tests that can notice, those that notice most within seconds first.
-NUMBERS = ["gradient", "jacobian", "elementary", "mesh", "levenberg", "training", "threads", "planner", "refusals",
+NUMBERS = ["small", "gradient", "jacobian", "elementary", "mesh", "levenberg", "training", "threads", "planner", "refusals",
            "structure"]  # fmt: skip
 TRAINING = ["levenberg", "training", "structure", "checkpoint", "estimators"]
 #: Limits of a run: of the processor (the machine may be busy), of the clock, of memory.
