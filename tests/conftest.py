@@ -21,37 +21,12 @@ settings.register_profile("first", settings.get_profile("meshnn"), phases=[Phase
 settings.load_profile("meshnn")
 
 
-def pytest_addoption(parser):
-    parser.addoption("--reversed-sums", action="store_true", help="let every row sum its entries in reverse order")
-
-
-def pytest_configure(config):
-    if config.getoption("--reversed-sums"):
-        reverse_sums()
-
-
 def pytest_sessionstart(session):
     """Workers of pytest-xdist find compiled kernels; this runs before they are started."""
     if session.config.getoption("numprocesses", None):
         program = str(Path(__file__).parent / "warm.py")
         for process in [subprocess.Popen([sys.executable, program, dtype]) for dtype in ("float32", "float64")]:
             process.wait()  # should it fail, the tests will say so better
-
-
-def reverse_sums():
-    """Another order of all sums over edges: what a test expects must not depend on it."""
-    from meshnn.plan.compile import OpsBuilder
-
-    build = OpsBuilder.build
-
-    def reversed_build(self):
-        ops = build(self)
-        ptr = ops.ptr.astype(np.int64)
-        row = np.repeat(np.arange(len(ptr) - 1), np.diff(ptr))
-        order = ptr[row] + ptr[row + 1] - 1 - np.arange(len(row))
-        return ops._replace(col=ops.col[order], eid=ops.eid[order])
-
-    OpsBuilder.build = reversed_build
 
 
 @pytest.fixture

@@ -61,6 +61,7 @@ class Mutant:
     """A change of the text from `begin` to `end` of a file."""
 
     path: Path
+    old: str  # the file as it was, whatever is edited meanwhile
     line: int
     kind: str
     begin: int
@@ -68,12 +69,11 @@ class Mutant:
     text: str
 
     def source(self):
-        old = self.path.read_text()
-        return old[: self.begin] + self.text + old[self.end :]
+        return self.old[: self.begin] + self.text + self.old[self.end :]
 
     def change(self):
         """The lines before and after, without indentation."""
-        old, new = self.path.read_text(), self.source()
+        old, new = self.old, self.source()
         if self.begin == self.end:  # a loop that got an end
             header = old.splitlines()[self.line - 1].strip()
             return header, f"{header} ... {self.text.strip()}"
@@ -166,21 +166,21 @@ def mutants_of(path):
         begin, end = place(node.lineno, node.col_offset), place(node.end_lineno, node.end_col_offset)
         for kind, other in changes(node):
             new = ast.unparse(ast.fix_missing_locations(other))
-            yield Mutant(path, node.lineno, kind, begin, end, f"({new})" if isinstance(node, ast.expr) else new)
+            yield Mutant(path, text, node.lineno, kind, begin, end, f"({new})" if isinstance(node, ast.expr) else new)
         if isinstance(node, ast.If | ast.While):
             test = node.test
             begin, end = place(test.lineno, test.col_offset), place(test.end_lineno, test.end_col_offset)
-            yield Mutant(path, test.lineno, "condition", begin, end, f"not ({text[begin:end]})")
+            yield Mutant(path, text, test.lineno, "condition", begin, end, f"not ({text[begin:end]})")
         if isinstance(node, ast.For):
             last = node.body[-1]
             at = place(last.end_lineno, last.end_col_offset)
-            yield Mutant(path, node.lineno, "first round only", at, at, "\n" + " " * last.col_offset + "break")
+            yield Mutant(path, text, node.lineno, "first round only", at, at, "\n" + " " * last.col_offset + "break")
 
 
 def explained(mutant):
     """Why nobody could notice, if somebody has said so."""
     name = str(mutant.path.relative_to(ROOT))
-    lines = mutant.path.read_text().splitlines()
+    lines = mutant.old.splitlines()
     return next((why for file, line, why in EQUIVALENT
                  if re.search(file, name) and re.search(line, lines[mutant.line - 1])), None)  # fmt: skip
 
@@ -253,7 +253,7 @@ class Room:
             fresh = "kernels" in mutant.path.parts or "plan.py" in mutant.path.name
             code, text = self.run([f"tests/test_{name}.py" for name in names], fresh)
         finally:
-            shutil.copy(mutant.path, here)
+            here.write_text(mutant.old)
         if code is None or code == -signal.SIGKILL:
             return "time limit"
         if code == 0:

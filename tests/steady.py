@@ -22,28 +22,28 @@ BUSY = 4
 
 
 def variants():
-    """Name: (environment, arguments of pytest, processors, whether others keep the machine busy)."""
+    """Name: (environment, processors, whether others keep the machine busy)."""
     cores = sorted(os.sched_getaffinity(0))
     return {
-        "as it is": ({}, [], cores, False),
-        "rows of 128 bytes": ({"MESHNN_ROW_BYTES": "128"}, [], cores, False),
-        "rows of 512 bytes": ({"MESHNN_ROW_BYTES": "512"}, [], cores, False),
-        "reversed sums": ({}, ["--reversed-sums"], cores, False),
+        "as it is": ({}, cores, False),
+        "rows of 128 bytes": ({"MESHNN_ROW_BYTES": "128"}, cores, False),
+        "rows of 512 bytes": ({"MESHNN_ROW_BYTES": "512"}, cores, False),
+        "reversed sums": ({"MESHNN_SUMS": "reversed"}, cores, False),
         # BLAS chooses its code by the processor, as the compiler of the kernels does
-        "generic": ({"NUMBA_CPU_NAME": "generic", "OPENBLAS_CORETYPE": "Prescott"}, [], cores, False),
-        "haswell": ({"NUMBA_CPU_NAME": "haswell", "OPENBLAS_CORETYPE": "Haswell"}, [], cores, False),
-        "one thread": ({}, [], cores[:1], False),
-        "two threads": ({}, [], cores[:2], False),
-        "under load": ({}, [], cores, True),
+        "generic": ({"NUMBA_CPU_NAME": "generic", "OPENBLAS_CORETYPE": "Prescott"}, cores, False),
+        "haswell": ({"NUMBA_CPU_NAME": "haswell", "OPENBLAS_CORETYPE": "Haswell"}, cores, False),
+        "one thread": ({}, cores[:1], False),
+        "two threads": ({}, cores[:2], False),
+        "under load": ({}, cores, True),
     }
 
 
 def run(name, variant, caches, arguments):
     """Tests passed and failed, the seconds they took, and what pytest printed."""
-    environment, options, cores, load = variant
+    environment, cores, load = variant
     folder = Path(caches) / (name.replace(" ", "-") if environment else "plain")
     own = os.environ | {"NUMBA_CACHE_DIR": str(folder), "PYTHONPATH": str(ROOT / "src")} | environment
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not slow", *options, *arguments]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not slow", *arguments]
     spin = [sys.executable, "-c", "while True: pass"]
     busy = [subprocess.Popen(spin) for _ in range(BUSY)] if load else []
     begin = time.monotonic()
