@@ -30,9 +30,9 @@ ROOT = Path(__file__).parent.parent
 TARGETS = ["kernels", "plan", "schedule", "methods", "training/first_order.py", "training/levenberg.py",
            "training/evidence.py"]  # fmt: skip
 #: Tests that can notice, those that notice most within seconds first.
-NUMBERS = ["small", "gradient", "jacobian", "elementary", "mesh", "levenberg", "training", "threads", "planner",
-           "refusals", "structure"]  # fmt: skip
-TRAINING = ["levenberg", "training", "structure", "checkpoint", "estimators"]
+NUMBERS = ["small", "planner", "elementary", "refusals", "mesh", "levenberg", "training", "threads", "jacobian",
+           "gradient", "structure"]  # fmt: skip
+TRAINING = ["training", "levenberg", "structure", "checkpoint", "estimators"]
 #: Limits of a run: of the processor (the machine may be busy), of the clock, of memory.
 WORK, SECONDS, MEMORY = 300, 1800, 12 << 30
 

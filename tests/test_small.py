@@ -142,17 +142,21 @@ def test_steps(solver, size, gradient):
                           **options)))  # fmt: skip
     seed = int(np.random.default_rng(0).integers(2**63))
     order = np.arange(33) if size is None else np.random.default_rng(seed).permutation(33)
-    first, second, total = np.zeros(len(twin.weights)), np.zeros(len(twin.weights)), 0.0
+    first, second, total, hits = np.zeros(len(twin.weights)), np.zeros(len(twin.weights)), 0.0, 0.0
     for k, begin in enumerate(range(0, 33, size or 33), start=1):
         at = order[begin : begin + (size or 33)]
         states, J = by_loops(twin, X[:, at])
         each, slope = slopes("cross_entropy", states[-1][:, -2:], labels[at])
         total += each.sum() / 33
+        hits += (states[-1][:, -2:].argmax(axis=1) == labels[at]).sum() / 33
         g = np.einsum("bo,boe->e", slope, J) / len(at)
         first, second = 0.9 * first + 0.1 * g, 0.999 * second + 0.001 * g**2
         if solver == "adam":
             g = first / (1 - 0.9**k) / (np.sqrt(second / (1 - 0.999**k)) + 1e-8)
         twin.weights = twin.weights - 0.1 * g
     close(mesh.weights, twin.weights)
-    after = slopes("cross_entropy", by_loops(twin, X)[0][-1][:, -2:], labels)[0].mean()
-    assert row.loss == pytest.approx(after if size is None else total, rel=1e-9)
+    outputs = by_loops(twin, X)[0][-1][:, -2:]
+    if size is None:  # the loss after the step
+        total, hits = slopes("cross_entropy", outputs, labels)[0].mean(), (outputs.argmax(axis=1) == labels).mean()
+    assert row.loss == pytest.approx(total, rel=1e-9)
+    assert row.accuracy == pytest.approx(hits, rel=1e-9)

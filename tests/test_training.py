@@ -84,6 +84,21 @@ def test_l1_makes_exact_zeros_and_spares_the_bias():
     assert (mesh.weights[bias & (t.dst >= t.n_neurons - t.n_outputs)] != 0).all()
 
 
+@pytest.mark.parametrize("bias", [False, True])
+def test_penalties_apply_to_all_edges_but_those_of_the_bias(bias):
+    t = Topology.mesh(2, 4, 2, bias=bias)
+    mesh = Mesh(t, 3, "tanh", weights=np.linspace(-1, 1, t.n_edges), dtype="float64")
+    X, y = spirals(40, random_state=0)
+    _, grad = mesh.gradient(X, y)
+    counts = (t.src != 2) | (not bias)
+    want = mesh.weights - 0.1 * (grad + 0.5 * counts * mesh.weights)
+    options = {"solver": "sgd", "momentum": 0.0, "nesterov": False, "schedule": "constant", "batch_size": None}
+    rows = train(mesh, X, y, l2=0.5, learning_rate=0.1, max_epochs=2, tol=0, **options)
+    row = next(iter(rows))
+    np.testing.assert_allclose(mesh.weights, want, rtol=1e-9, atol=1e-13)
+    assert row.loss == pytest.approx(mesh.gradient(X, y)[0] + 0.25 * (counts * want**2).sum(), rel=1e-9)
+
+
 @pytest.mark.parametrize("size", [1, 7, 32, 33, 64, 149])
 @pytest.mark.parametrize("loss", ["cross_entropy", "squared_error"])
 def test_mini_batches_equal_steps_by_hand(size, loss):
