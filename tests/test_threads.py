@@ -97,7 +97,7 @@ def test_calls_from_many_threads_at_once(monkeypatch):
     """Numba's workqueue layer ends the process here; ours must not, and must be right."""
     monkeypatch.setattr(threads_of_meshnn, "LEAST_WORK", 1)
     m, X, y = problem(batch=3000)
-    assert len(parts_of(3000, m.dtype, work=1.0)) == 8
+    assert len(parts_of(3000, m.dtype, work=1.0)) > 1
     want = m.gradient(X, y, n_threads=1)
     wrong = []
 
