@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 SOURCES := pyproject.toml constraints.txt
 
-.PHONY: demo test bench lint format clean
+.PHONY: demo test test-all steady mutants bench lint format clean
 
 demo: $(VENV)/.installed
 	$(BIN)/meshnn reproduce synthetic --quick --out results/demo
@@ -13,7 +13,19 @@ demo: $(VENV)/.installed
 
 test: $(VENV)/.installed-test
 	$(MAKE) --no-print-directory lint
-	$(BIN)/python -m pytest -q -n 2
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not slow"
+
+# Everything: then what takes long or starts many processes, and a sample of mutants, which all must be noticed.
+test-all: test
+	$(BIN)/python -m pytest -q -m slow
+	$(BIN)/python tests/mutations.py --sample --out results/sample.json
+
+# The tests that depend on numbers, with sums in another order, on other processors and under load: an hour and more.
+steady: $(VENV)/.installed-test
+	$(BIN)/python tests/steady.py --times 3
+
+mutants: $(VENV)/.installed-test
+	$(BIN)/python tests/mutations.py --count 100
 
 lint: $(VENV)/.installed-test
 	$(BIN)/ruff check .

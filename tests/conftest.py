@@ -1,8 +1,12 @@
 import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 from meshnn import Mesh, Topology
 
@@ -12,7 +16,17 @@ os.environ.setdefault("MESHNN_QUIET", "1")
 settings.register_profile(
     "meshnn", derandomize=True, deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
 )
+# The first failure as it is, for who only wants to know whether there is one.
+settings.register_profile("first", settings.get_profile("meshnn"), phases=[Phase.explicit, Phase.generate])
 settings.load_profile("meshnn")
+
+
+def pytest_sessionstart(session):
+    """Workers of pytest-xdist find compiled kernels; this runs before they are started."""
+    if session.config.getoption("numprocesses", None):
+        program = str(Path(__file__).parent / "warm.py")
+        for process in [subprocess.Popen([sys.executable, program, dtype]) for dtype in ("float32", "float64")]:
+            process.wait()  # should it fail, the tests will say so better
 
 
 @pytest.fixture
@@ -24,3 +38,38 @@ def mesh():
 def batch():
     rng = np.random.default_rng(1)
     return rng.standard_normal((100, 3)), rng.integers(0, 2, 100)
+
+
+@pytest.fixture
+def parts(monkeypatch):
+    """Split every batch of more than one row into parts, and see who works on them.
+
+    A list of `(number of parts, number of threads that worked)`, one for each time that work was split. Where several
+    threads may work, each of them does: they wait for each other at their first part.
+    """
+    from meshnn.program import threads
+
+    monkeypatch.setattr(threads, "LEAST_WORK", 1)
+    monkeypatch.setattr(threads, "FEWEST_CHUNKS", 1)
+    real, seen, guard = threads.in_threads, [], threading.Lock()
+
+    def watched(count, n_threads, task):
+        workers = min(count, n_threads)
+        meet, who = threading.Barrier(workers, timeout=600), set()
+
+        def one(p):
+            with guard:
+                first = threading.get_ident() not in who
+                who.add(threading.get_ident())
+            if first and workers > 1:
+                meet.wait()
+            return task(p)
+
+        found = real(count, n_threads, one)
+        seen.append((count, len(who)))
+        return found
+
+    for name, module in list(sys.modules.items()):
+        if name.startswith("meshnn.") and getattr(module, "in_threads", None) is real:
+            monkeypatch.setattr(module, "in_threads", watched)
+    return seen

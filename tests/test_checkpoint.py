@@ -24,16 +24,23 @@ from meshnn.training.checkpoint import Resumed
 from meshnn.training.levenberg import LevenbergMarquardt
 
 PROGRAM = """
-import sys, time
+import signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell has jobs in the background ignore it
 import meshnn
 from meshnn import MeshClassifier
 from meshnn.data.synthetic import spirals
 from meshnn.training import Checkpoint
 
-options, checkpoint, out = eval(sys.argv[1]), sys.argv[2], sys.argv[3]
+options, checkpoint, out, wait_at = eval(sys.argv[1]), sys.argv[2], sys.argv[3], eval(sys.argv[4])
 X, y = spirals(200, random_state=0)
-slow = lambda row, mesh: time.sleep(0.01)
-MeshClassifier(5, ticks=3, checkpoint=Checkpoint(checkpoint, seconds=0), callbacks=slow, **options).fit(X, y).save(out)
+
+def tell(row, mesh):
+    print(row.restart, row.epoch, flush=True)
+    if (row.restart, row.epoch) == wait_at:
+        sys.stdin.readline()  # until it is told to go on, killed or interrupted
+    time.sleep(0.01)
+
+MeshClassifier(5, ticks=3, checkpoint=Checkpoint(checkpoint, seconds=0), callbacks=tell, **options).fit(X, y).save(out)
 """
 
 RUNS = {
@@ -44,9 +51,15 @@ RUNS = {
 }  # fmt: skip
 
 
-def start(options, checkpoint, out):
-    command = [sys.executable, "-c", PROGRAM, repr(options), str(checkpoint), str(out)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+def start(options, checkpoint, out, wait_at=None):
+    """A run in a process of its own, which says every row and goes no further than the row `wait_at` by itself."""
+    command = [sys.executable, "-c", PROGRAM, repr(options), str(checkpoint), str(out), repr(wait_at)]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+
+
+def last_row(options):
+    return options.get("n_restarts", 1) - 1, options["max_epochs"]
 
 
 def end_of(options):
@@ -61,27 +74,23 @@ def same(a, b):
     assert a.n_iter_ == b.n_iter_
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", list(RUNS))
 def test_a_run_killed_again_and_again_ends_with_the_same_bits(name, tmp_path):
+    """Killed at any moment, also while it writes; it cannot have ended, since it waits at its last row."""
     rng = np.random.default_rng(len(name))
     checkpoint, out = tmp_path / "run.mesh", tmp_path / "end.mesh"
-    killed = 0
-    for _ in range(60):
-        process = start(RUNS[name], checkpoint, out)
-        while killed < 3 and process.poll() is None and not checkpoint.exists():
-            time.sleep(0.01)
-        if killed < 3:
-            stamp = checkpoint.stat().st_mtime_ns if checkpoint.exists() else 0
-            while process.poll() is None and checkpoint.stat().st_mtime_ns == stamp and killed:
-                time.sleep(0.005)  # until it has got further than the last time
-            time.sleep(float(rng.uniform(0, 0.1)))
-            process.send_signal(signal.SIGKILL)
-        _, errors = process.communicate(timeout=120)
-        if process.returncode == 0:
-            break
-        assert process.returncode == -signal.SIGKILL, errors
-        killed += 1
-    assert killed == 3
+    for _ in range(3):
+        process = start(RUNS[name], checkpoint, out, wait_at=last_row(RUNS[name]))
+        assert process.stdout.readline(), process.communicate()
+        time.sleep(float(rng.uniform(0, 0.1)))
+        process.send_signal(signal.SIGKILL)
+        process.communicate(timeout=600)
+        assert process.returncode == -signal.SIGKILL
+    process = start(RUNS[name], checkpoint, out)
+    rows, errors = process.communicate(timeout=600)
+    assert process.returncode == 0, errors
+    assert rows.splitlines()[-1] == "{} {}".format(*last_row(RUNS[name]))
     same(meshnn.load(out), end_of(RUNS[name]))
 
 
@@ -506,17 +515,18 @@ def test_a_graph_drawn_at_random_must_be_drawn_again_alike(tmp_path):
 
 def test_ctrl_c_in_a_process(tmp_path):
     checkpoint, out = tmp_path / "run.mesh", tmp_path / "end.mesh"
-    process = start(RUNS["adam"], checkpoint, out)
-    while not checkpoint.exists():
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.02)
+    process = start(RUNS["adam"], checkpoint, out, wait_at=(1, 7))
+    for line in process.stdout:
+        if line == "1 7\n":
+            break
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=600)
     assert process.returncode == 0, errors
     assert "the best weights so far are kept; fit again with checkpoint=" in errors
     assert errors.count("\n") <= 2  # the warning and its line, no traceback
     os.unlink(out)
     again = start(RUNS["adam"], checkpoint, out)
-    again.communicate(timeout=120)
-    assert again.returncode == 0
+    rows, errors = again.communicate(timeout=600)
+    assert again.returncode == 0, errors
+    assert rows.splitlines()[0] == "1 8"
     same(meshnn.load(out), end_of(RUNS["adam"]))

@@ -7,11 +7,7 @@ import sys
 
 import pytest
 
-
-def meshnn(*arguments, timeout=300):
-    return subprocess.run(
-        [sys.executable, "-m", "meshnn", *arguments], capture_output=True, text=True, timeout=timeout, check=False
-    )
+from commands import in_a_process, meshnn
 
 
 def test_help_and_version():
@@ -22,13 +18,13 @@ def test_help_and_version():
         shown = meshnn(command, "--help")
         assert shown.returncode == 0
         assert "Example" in shown.stdout
-    assert meshnn("--version").stdout.startswith("meshnn 0.")
+    assert in_a_process("--version").stdout.startswith("meshnn 0.")
     assert "Usage" in meshnn().stdout
 
 
 def test_verify(tmp_path):
     file = tmp_path / "verify.json"
-    done = meshnn("verify", "--tests", "3", "--json", str(file))
+    done = in_a_process("verify", "--tests", "3", "--json", str(file))
     assert done.returncode == 0, done.stderr
     assert "2.4e-04 ± 4.7e-05" in done.stdout
     assert "FAIL" not in done.stdout
@@ -137,5 +133,5 @@ def test_errors_are_one_line_and_exit_code_2(arguments, message):
 
 
 def test_debug_shows_the_traceback():
-    done = meshnn("--debug", "explain", "--hidden", "-3")
+    done = in_a_process("--debug", "explain", "--hidden", "-3")
     assert "Traceback" in done.stderr

@@ -5,6 +5,7 @@ import pytest
 
 from meshnn import Mesh, MeshError, Topology
 from meshnn.data.synthetic import spirals
+from meshnn.program import cores
 from meshnn.training import History, Settings, Trainer, train
 from meshnn.training.api import as_samples
 
@@ -76,10 +77,26 @@ def test_l1_makes_exact_zeros_and_spares_the_bias():
     t = Topology.mesh(2, 6, 2)
     mesh = Mesh(t, 3, "tanh", random_state=0)
     X, y = spirals(150, random_state=0)
-    list(train(mesh, X / 10, y, solver="adam", l1=0.05, max_epochs=200, tol=0))
+    y[:30] = 0  # the classes are not of one size, so the biases of the outputs have something to learn
+    list(train(mesh, X / 10, y, solver="adam", l1=10.0, max_epochs=200, tol=0))  # above any gradient there is
     bias = t.src == t.n_inputs
-    assert (mesh.weights[~bias] == 0).mean() > 0.5
-    assert (mesh.weights[bias] == 0).mean() < 0.5
+    assert (mesh.weights[~bias] == 0).all()
+    assert (mesh.weights[bias & (t.dst >= t.n_neurons - t.n_outputs)] != 0).all()
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_penalties_apply_to_all_edges_but_those_of_the_bias(bias):
+    t = Topology.mesh(2, 4, 2, bias=bias)
+    mesh = Mesh(t, 3, "tanh", weights=np.linspace(-1, 1, t.n_edges), dtype="float64")
+    X, y = spirals(40, random_state=0)
+    _, grad = mesh.gradient(X, y)
+    counts = (t.src != 2) | (not bias)
+    want = mesh.weights - 0.1 * (grad + 0.5 * counts * mesh.weights)
+    options = {"solver": "sgd", "momentum": 0.0, "nesterov": False, "schedule": "constant", "batch_size": None}
+    rows = train(mesh, X, y, l2=0.5, learning_rate=0.1, max_epochs=2, tol=0, **options)
+    row = next(iter(rows))
+    np.testing.assert_allclose(mesh.weights, want, rtol=1e-9, atol=1e-13)
+    assert row.loss == pytest.approx(mesh.gradient(X, y)[0] + 0.25 * (counts * want**2).sum(), rel=1e-9)
 
 
 @pytest.mark.parametrize("size", [1, 7, 32, 33, 64, 149])
@@ -128,7 +145,7 @@ def manual_step(hand, g):
     )
 
 
-def test_large_batches_run_in_threads_with_the_same_bits():
+def test_large_batches_run_in_threads_with_the_same_bits(parts):
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((9000, 8)), rng.integers(0, 3, 9000)
     found = []
@@ -137,20 +154,25 @@ def test_large_batches_run_in_threads_with_the_same_bits():
         trainer = Trainer(
             mesh,
             as_samples(mesh, X, y, "cross_entropy"),
-            Settings(solver="adam", batch_size=None, max_epochs=3, l2=0.0, n_threads=n_threads),
+            Settings(solver="sgd", learning_rate=0.2, batch_size=None, max_epochs=3, l2=0.0, n_threads=n_threads),
         )
         assert not trainer._solver.steps.compiled
         rows = list(trainer.rows())
         found.append((mesh.weights, rows[-1].loss))
+        assert {count for count, _ in parts} == {8}
+        assert {workers for _, workers in parts} == {n_threads or min(cores(), 8)}
+        parts.clear()
     for weights, loss in found[1:]:
         np.testing.assert_array_equal(weights, found[0][0])
         assert loss == found[0][1]
     alike = Mesh(Topology.layered([8, 40, 3]), activation="tanh", random_state=0, dtype="float64")
-    hand = ByHand(alike, "adam", 0.01)
+    start = alike.weights.copy()
+    hand = ByHand(alike, "sgd", 0.2)
     for k in range(3):
-        hand.rate = 0.01 * 0.5 * (1 + np.cos(np.pi * k / 3))
+        hand.rate = 0.1 * (1 + np.cos(np.pi * k / 3))
         hand.step(X, y)
-    np.testing.assert_allclose(found[0][0], alike.weights, atol=1e-4)
+    np.testing.assert_allclose(found[0][0], alike.weights, atol=1e-5)
+    assert np.abs(start - alike.weights).max() > 1e-2
 
 
 @pytest.mark.parametrize("gradient", ["factored", "adjoint", "blocks", "forward"])
@@ -171,10 +193,12 @@ def test_sequences():
         narrow = Mesh(t, 4, "tanh", random_state=0)
         wide = Mesh(t, 4, "tanh", weights=narrow.weights, dtype="float64")
         for mesh in (narrow, wide):
-            (*_, last) = train(mesh, X, y, "squared_error", solver="adam", batch_size=size, max_epochs=30, tol=0,
+            # not Adam: the sign of a gradient that is nearly nothing would be one of rounding
+            (*_, last) = train(mesh, X, y, "squared_error", solver="sgd", batch_size=size, max_epochs=10, tol=0,
                                random_state=0)  # fmt: skip
-            assert last.epoch == 30
+            assert last.epoch == 10
         np.testing.assert_allclose(narrow.weights, wide.weights, atol=1e-4)
+        assert not np.allclose(wide.weights, Mesh(t, 4, "tanh", random_state=0).weights, atol=1e-2)
 
 
 def test_equal_outputs_are_no_hits_but_for_the_first():
@@ -202,18 +226,41 @@ def test_rows_tol_patience_and_schedules():
     assert flat[-1].note == "stopped: the loss fell by less than 0.0001 in 5 epochs"
 
 
-def test_validation_keeps_the_best_weights():
-    X, y = spirals(300, random_state=0)
-    X /= 10
-    mesh = Mesh(Topology.mesh(2, 15, 2), 3, "tanh", dtype="float64", random_state=0)
-    held_out = X[200:], y[200:]
-    rows = list(train(mesh, X[:200], y[:200], validation=held_out, solver="lm", max_epochs=60, tol=0, l2=0.0))
+@pytest.mark.parametrize("options", [{"solver": "lm"}, {"solver": "adam", "batch_size": 8}, {"solver": "sgd"}])
+def test_validation_keeps_the_best_weights(options):
+    """The labels held out are the opposite of those to learn: what is gained on one side is lost on the other."""
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((40, 2)), rng.integers(0, 2, 40)
+    mesh = Mesh(Topology.mesh(2, 10, 2), 3, "tanh", dtype="float64", random_state=0)
+    seen, rows = [], []
+    for row in train(mesh, X, y, validation=(X, 1 - y), max_epochs=40, tol=0, l2=0.0, random_state=0, **options):
+        rows.append(row)
+        seen.append(mesh.weights.copy())
     losses = [row.validation for row in rows]
-    assert np.argmin(losses) < len(losses) - 1  # it does overfit
-    value, _ = mesh.gradient(*held_out)
-    assert value == pytest.approx(min(losses), rel=1e-9)
-    best = rows[int(np.argmin(losses))]
-    assert best.accuracy == pytest.approx(np.mean(mesh.forward(held_out[0]).argmax(axis=1) == held_out[1]))
+    best = int(np.argmin(losses))
+    assert best < len(rows) - 1  # the last row would be kept by one who does not look
+    kept, accuracy = mesh.gradient(X, 1 - y)[0], np.mean(mesh.forward(X).argmax(axis=1) == 1 - y)
+    assert kept == pytest.approx(losses[best], rel=1e-9)
+    assert accuracy == pytest.approx(rows[best].accuracy)
+    np.testing.assert_array_equal(mesh.weights, seen[best])
+
+
+def test_a_row_in_the_middle_is_kept():
+    """All labels to learn are 1, of those held out seven in ten: the margin grows past log(7 / 3), which is best."""
+    mesh = Mesh(Topology.layered([1, 2], bias=False), weights=[2.0, -2.0], dtype="float64")
+    held_out = np.ones((10, 1)), np.arange(10) // 3 > 0
+    options = {"solver": "sgd", "momentum": 0.0, "nesterov": False, "learning_rate": 0.5, "schedule": "constant"}
+    margins, losses = [], []
+    for row in train(mesh, np.ones((5, 1)), np.ones(5, int), validation=held_out, max_epochs=60, tol=0, l2=0.0,
+                     **options):  # fmt: skip
+        margins.append(mesh.weights[1] - mesh.weights[0])
+        losses.append(row.validation)
+    margins.pop()  # at the last row the best weights are back
+    assert margins == sorted(margins)
+    best = int(np.argmin(losses))
+    assert margins[best] == pytest.approx(np.log(7 / 3), abs=0.5)
+    assert 0 < best < 50
+    assert mesh.weights[1] - mesh.weights[0] == margins[best]
 
 
 def test_restarts_keep_the_best():
@@ -242,13 +289,13 @@ def test_divergence_takes_back_halves_and_gives_up_with_advice():
     assert np.isnan(halved[0].loss)
     np.testing.assert_array_equal(mesh.weights, start)
     # one that half the rate can save
-    mesh = Mesh(Topology.layered([1, 1]), activation="identity", weights=[1.0, 0.0], dtype="float64")
-    x = np.linspace(-1, 1, 50)[:, None]
+    mesh = Mesh(Topology.layered([1, 1], bias=False), activation="identity", weights=[1.0], dtype="float64")
+    x = np.array([[-1.0], [1.0]])  # (w - 3)^2 / 2: a step of rate r makes w - 3 (1 - r) times as large
     found = list(train(mesh, x, 3 * x, "squared_error", solver="sgd", momentum=0.0, nesterov=False,
-                       learning_rate=40.0, schedule="constant", max_epochs=500, tol=0, l2=0.0))  # fmt: skip
-    assert any("rate halved" in row.note for row in found)
+                       learning_rate=3.0, schedule="constant", max_epochs=500, tol=0, l2=0.0))  # fmt: skip
+    assert [row.note.split("rate ")[1] for row in found if row.note] == ["halved to 1.5"]
     assert found[-1].epoch == 500
-    np.testing.assert_allclose(mesh.weights, [3.0, 0.0], atol=1e-6)
+    np.testing.assert_allclose(mesh.weights, [3.0], atol=1e-6)
 
 
 def test_wrong_settings_are_refused_before_the_first_row():
@@ -321,7 +368,9 @@ def test_a_trainer_goes_on_from_any_row_bit_by_bit(options):
 def test_stop_keeps_the_best_so_far():
     X, y = spirals(200, random_state=0)
     mesh = Mesh(Topology.mesh(2, 4, 2), 3, "tanh", dtype="float64", random_state=0)
-    trainer = Trainer(mesh, as_samples(mesh, X / 10, y, "cross_entropy"), Settings(solver="lm", n_restarts=2, l2=0.0))
+    trainer = Trainer(
+        mesh, as_samples(mesh, X / 10, y, "cross_entropy"), Settings(solver="lm", n_restarts=2, l2=0.0, tol=0)
+    )
     for row in trainer.rows():
         if row.epoch == 7:
             trainer.stop("enough")
@@ -369,7 +418,7 @@ def test_blocks_of_epochs_can_be_interrupted():
     assert next(iter(train(mesh, X, y, max_epochs=1000, **options))).epoch == 10
 
 
-@pytest.mark.parametrize("rate", [1e6, 1e30])
+@pytest.mark.parametrize("rate", [1e8, 1e30])
 @pytest.mark.parametrize("size", [None, 16])
 def test_a_first_epoch_that_diverges_is_noticed(rate, size):
     X, y = spirals(100, random_state=0)

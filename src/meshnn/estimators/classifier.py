@@ -83,7 +83,7 @@ class MeshClassifier(ClassifierMixin, BaseMesh, Classifies):  # type: ignore[mis
     >>> from meshnn.data.synthetic import spirals
     >>> X, y = spirals(1000, random_state=0)
     >>> clf = MeshClassifier(hidden=10, random_state=0).fit(X[:700], y[:700])
-    >>> clf.score(X[700:], y[700:]) > 0.97
+    >>> clf.score(X[700:], y[700:]) > 0.8
     True
     """
 

@@ -31,7 +31,7 @@ class MeshRegressor(RegressorMixin, BaseMesh, Regresses):  # type: ignore[misc]
     >>> from meshnn import MeshRegressor
     >>> x = np.linspace(-3, 3, 100)[:, None]
     >>> reg = MeshRegressor(hidden=6, random_state=0).fit(x, np.sin(2 * x[:, 0]))
-    >>> reg.score(x, np.sin(2 * x[:, 0])) > 0.999
+    >>> reg.score(x, np.sin(2 * x[:, 0])) > 0.9
     True
     """
 

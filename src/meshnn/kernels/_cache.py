@@ -21,6 +21,8 @@ from pathlib import Path
 from numba.core import caching, config
 from numba.core.runtime import rtsys
 
+from meshnn.schedule.lists import ROW_BYTES
+
 __all__ = ["KernelCache", "cached_files", "clear_cache", "folder_in_use", "sources"]
 
 #: All our files begin so.
@@ -54,7 +56,7 @@ def _imported(path, package):
 @lru_cache
 def fingerprint(kernel=None, kernels=_KERNELS, package=_PACKAGE):
     """A stamp of all files that a kernel is compiled from."""
-    stamp = hashlib.sha256()
+    stamp = hashlib.sha256(str(ROW_BYTES).encode())
     for path in sources(kernel, kernels, package):
         stamp.update(os.path.relpath(path, package).encode() + b"\0" + path.read_bytes())
     return stamp.hexdigest()

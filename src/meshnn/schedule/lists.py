@@ -9,6 +9,7 @@ keeps them too: what a plan would cost and what it is are found by the same walk
 
 from __future__ import annotations
 
+import os
 from typing import NamedTuple
 
 import numpy as np
@@ -16,8 +17,9 @@ from numpy.typing import NDArray
 
 __all__ = ["ROW_BYTES", "ListBuilder", "ListCounter", "Ops", "PlanTooLargeError"]
 
-#: Bytes of a row of samples: 64 in float32, 32 in float64. Kernels stride by it.
-ROW_BYTES = 256
+#: Bytes of a row of samples: 64 in float32, 32 in float64. Kernels stride by it. Another width sums in another order,
+#: which tests/steady.py asks for.
+ROW_BYTES = int(os.environ.get("MESHNN_ROW_BYTES", "256"))
 
 U32 = NDArray[np.uint32]
 I64 = NDArray[np.int64]
@@ -116,13 +118,22 @@ class ListBuilder(ListCounter):
         lengths, rows, counts, col, eid = (
             np.concatenate([none, *columns]) for columns in (zip(*self._kept, strict=True) if self._kept else [()] * 5)
         )
-        return Ops(
+        ops = Ops(
             start=narrow(offsets(lengths)),
             rows=rows.astype(np.uint32),
             ptr=narrow(offsets(counts)),
             col=col.astype(np.uint32),
             eid=eid if number is None else number[eid],
         )
+        return _reversed(ops) if os.environ.get("MESHNN_SUMS") == "reversed" else ops
+
+
+def _reversed(ops: Ops) -> Ops:
+    """The same sums in another order, which tests/steady.py asks for: no test may depend on it."""
+    ptr = ops.ptr.astype(np.int64)
+    row = np.repeat(np.arange(len(ptr) - 1), np.diff(ptr))
+    order = ptr[row] + ptr[row + 1] - 1 - np.arange(len(row))
+    return ops._replace(col=ops.col[order], eid=ops.eid[order])
 
 
 def offsets(counts: I64) -> I64:

@@ -1,0 +1,88 @@
+"""Run the tests that depend on numbers with sums in another order, on another processor and under load.
+
+    python tests/steady.py [--times 3] [--only NAME ...] [-k EXPRESSION] [FILE ...]
+
+No test may depend on the last digits of a sum, on how many threads there are or on who is faster. Each variant changes
+one of these; a table shows what passed, and the exit code is 1 if anything failed.
+"""
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+FILES = ["gradient", "jacobian", "mesh", "elementary", "levenberg", "training", "structure", "threads", "checkpoint",
+         "estimators", "package", "cli_models"]  # fmt: skip
+BUSY = 4
+
+
+def variants():
+    """Name: (environment, processors, whether others keep the machine busy)."""
+    cores = sorted(os.sched_getaffinity(0))
+    return {
+        "as it is": ({}, cores, False),
+        "rows of 128 bytes": ({"MESHNN_ROW_BYTES": "128"}, cores, False),
+        "rows of 512 bytes": ({"MESHNN_ROW_BYTES": "512"}, cores, False),
+        "reversed sums": ({"MESHNN_SUMS": "reversed"}, cores, False),
+        # BLAS chooses its code by the processor, as the compiler of the kernels does
+        "generic": ({"NUMBA_CPU_NAME": "generic", "OPENBLAS_CORETYPE": "Prescott"}, cores, False),
+        "haswell": ({"NUMBA_CPU_NAME": "haswell", "OPENBLAS_CORETYPE": "Haswell"}, cores, False),
+        "one thread": ({}, cores[:1], False),
+        "two threads": ({}, cores[:2], False),
+        "under load": ({}, cores, True),
+    }
+
+
+def run(name, variant, caches, arguments):
+    """Tests passed and failed, the seconds they took, and what pytest printed."""
+    environment, cores, load = variant
+    folder = Path(caches) / (name.replace(" ", "-") if environment else "plain")
+    own = os.environ | {"NUMBA_CACHE_DIR": str(folder), "PYTHONPATH": str(ROOT / "src")} | environment
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not slow", *arguments]
+    spin = [sys.executable, "-c", "while True: pass"]
+    busy = [subprocess.Popen(spin) for _ in range(BUSY)] if load else []
+    begin = time.monotonic()
+    try:
+        done = subprocess.run(command, cwd=ROOT, env=own, capture_output=True, text=True, check=False,
+                              preexec_fn=lambda: os.sched_setaffinity(0, cores))  # fmt: skip
+    finally:
+        for process in busy:
+            process.kill()
+            process.wait()
+    found = {word: int(count) for count, word in re.findall(r"(\d+) (passed|failed|error)", done.stdout)}
+    failed = found.get("failed", 0) + found.get("error", 0)
+    if done.returncode and not failed:
+        failed = 1  # it did not even begin
+    return found.get("passed", 0), failed, time.monotonic() - begin, done.stdout + done.stderr
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--times", type=int, default=1, help="runs of each variant")
+    parser.add_argument("--only", nargs="+", choices=list(variants()), help="some of the variants")
+    parser.add_argument("-k", help="some of the tests, as for pytest")
+    parser.add_argument("--caches", help="folder of the compiled kernels; to keep them for the next time")
+    parser.add_argument("files", nargs="*", help="files of tests instead of those that depend on numbers")
+    given = parser.parse_args()
+    files = given.files or [str(ROOT / "tests" / f"test_{name}.py") for name in FILES]
+    arguments = [*files, *(["-k", given.k] if given.k else [])]
+    broken = 0
+    with tempfile.TemporaryDirectory() as temporary:
+        print(f"{'variant':<20} {'run':>3} {'passed':>7} {'failed':>7} {'seconds':>8}")
+        for name in given.only or variants():
+            for count in range(1, given.times + 1):
+                passed, failed, seconds, text = run(name, variants()[name], given.caches or temporary, arguments)
+                print(f"{name:<20} {count:>3} {passed:>7} {failed:>7} {seconds:>8.0f}", flush=True)
+                broken += failed
+                if failed:
+                    print("\n".join(line for line in text.splitlines() if line.startswith(("FAILED", "ERROR", "E  "))))
+    sys.exit(1 if broken else 0)
+
+
+if __name__ == "__main__":
+    main()
