@@ -91,8 +91,7 @@ def _floats(values: Any) -> Floats:
     """As floats, NaN where missing."""
     whole = values.cast("float64", safe=False).combine_chunks()
     # to_numpy() imports pandas, if it is installed, which takes longer than to predict a small table
-    numbers: Floats = whole.to_numpy(zero_copy_only=False) if whole.null_count else np.from_dlpack(whole).copy()
-    return numbers
+    return np.array(whole.to_numpy(zero_copy_only=False) if whole.null_count else np.from_dlpack(whole), np.float64)
 
 
 def cells_of(table: Any, name: str, advice: str) -> Cells:
