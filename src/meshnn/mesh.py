@@ -252,6 +252,14 @@ class Mesh:
         """Mask of the edges that cannot influence any output with these ticks and activations: zero gradient."""
         return self._topology.dead_edges(self.ticks, self.awake)
 
+    def live_parameters(self) -> NDArray[np.int64]:
+        """The parameters that can influence an output: those with an edge that is not dead."""
+        return np.flatnonzero(self._ties.total(~self.dead_edges()))
+
+    def weights_of(self, parameters: Array) -> Array:
+        """What the edges would carry with these parameters."""
+        return np.concatenate([parameters, self.values[self.n_parameters :]])[self._ties.number]
+
     def adjacency(self) -> Any:
         """The weights as a `scipy.sparse.csr_array` `(n_neurons, n_neurons)`; edges of weight 0 stay stored."""
         from scipy import sparse

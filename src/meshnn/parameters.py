@@ -73,11 +73,12 @@ class Ties:
         """Sums over the edges of each parameter of something that edges have."""
         return values if self.plain else np.bincount(self.number, values, self.n_numbers)[: self.n_parameters]
 
-    def mean(self, values: Any) -> Any:
-        """Of each edge the mean of something over all edges it is tied to."""
+    def spread(self, values: Any) -> Any:
+        """Of each edge its share of something that parameters have; 0 for fixed edges."""
         if self.plain:
             return values
-        return (np.bincount(self.number, values) / np.bincount(self.number))[self.number]
+        shares = values / np.bincount(self.number)[: self.n_parameters]
+        return np.concatenate([shares, np.zeros(self.n_numbers - self.n_parameters)])[self.number]
 
     def numbers(self, weights: Array) -> Array:
         """From weights of edges, which must agree where edges are tied."""
@@ -104,6 +105,14 @@ class Ties:
         parameter = np.where(before >= 0, np.searchsorted(used, before), -1)
         parameter[new] = len(used) + np.arange(int(new.sum()))
         return Ties(len(origin), parameter), np.concatenate([used, np.full(int(new.sum()), -1)])
+
+    def together(self, edges: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Those edges and all that are tied to one of them."""
+        if self.plain:
+            return edges
+        some = np.zeros(self.n_numbers, np.bool_)
+        some[self.number[edges]] = True
+        return some[self.number]
 
     def whole(self, edges: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Those edges all of whose tied edges are among them; none that is fixed."""

@@ -118,7 +118,7 @@ def _from_file(path: Path) -> tuple[Mesh, str | None]:
     from meshnn.loading import load_fitted
 
     thing = load_fitted(path)
-    return (thing, None) if isinstance(thing, Mesh) else (thing.mesh_, thing._loss)
+    return (thing, None) if isinstance(thing, Mesh) else (thing.mesh_, thing._loss.name)
 
 
 def _solver(mesh: Mesh, samples: int, loss: str | None) -> Choice:
@@ -126,8 +126,7 @@ def _solver(mesh: Mesh, samples: int, loss: str | None) -> Choice:
     n_outputs = mesh.topology.n_outputs
     if loss is None:
         loss = "squared_error" if n_outputs == 1 else "cross_entropy"
-    live = int((~mesh.dead_edges()).sum())
-    return choose_solver(Settings(), live, samples, loss_named(loss).columns(n_outputs))
+    return choose_solver(Settings(), len(mesh.live_parameters()), samples, loss_named(loss).columns(n_outputs))
 
 
 def _layered(layers: str) -> Topology:

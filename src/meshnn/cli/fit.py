@@ -36,6 +36,14 @@ class Solver(StrEnum):
     sgd = "sgd"
 
 
+class Loss(StrEnum):
+    """What to minimise."""
+
+    squared_error = "squared_error"
+    huber = "huber"
+    poisson = "poisson"
+
+
 def fit(
     data: Annotated[Path, typer.Argument(help="A table: .csv, .tsv (also .gz) or .parquet.", show_default=False)],
     target: Annotated[str, typer.Option("--target", "-y", help="The column to predict.", show_default=False)],
@@ -70,6 +78,10 @@ def fit(
     grow: Annotated[
         bool, typer.Option("--grow", help="Start with 2 hidden neurons and add more, up to --hidden, as they help.")
     ] = False,
+    loss: Annotated[
+        Loss | None,
+        typer.Option("--loss", help="Of numbers; huber if there are outliers, poisson of counts."),
+    ] = None,
     seed: Annotated[int, typer.Option("--seed", help="Of the split and of the weights.")] = 0,
     threads: Annotated[int | None, typer.Option("--threads", help="By default as many as pay.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
@@ -87,6 +99,8 @@ def fit(
       meshnn fit data.csv --target y --topology graph.json --solver adam --epochs 1000
 
       meshnn fit data.csv --target y --hidden 30 --edges 200
+
+      meshnn fit claims.csv --target count --loss poisson
     """
     from meshnn.data.encoding import Encoder, target_column
     from meshnn.data.tables import read_table
@@ -135,6 +149,7 @@ def fit(
         "n_threads": threads,
         "random_state": seed,
         "verbose": 0 if as_json else 1,
+        "loss": _loss(loss, goal.task),
     } | _structure(edges, grow, hidden)
     if not as_json:
         say_notes(notes)
@@ -159,6 +174,14 @@ def fit(
         raise MeshError(f"{failure}; the model was written to {out} instead")
     if interrupted:
         raise typer.Exit(130)
+
+
+def _loss(loss: Loss | None, task: str) -> str | None:
+    if loss is not None and task == "classify":
+        raise MeshError(
+            f"--loss {loss.value} is one of numbers, but the target is classes; leave it out, or --task regress"
+        )
+    return None if loss is None else loss.value
 
 
 def _structure(edges: int | None, grow: bool, hidden: int | None) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from meshnn import storage
 from meshnn.arguments import real_number, switch, whole_number
 from meshnn.errors import DataError, MeshError, TrainingInterrupted
 from meshnn.estimators._scaling import Scaling
-from meshnn.losses import loss_named
+from meshnn.losses import Loss
 from meshnn.mesh import Mesh
 from meshnn.storage import Tree
 from meshnn.topology import Topology
@@ -52,7 +52,7 @@ def _streams(estimator: Any) -> bool:
 class BaseMesh(BaseEstimator):  # type: ignore[misc]
     """Everything but what the outputs mean."""
 
-    _loss: str
+    _loss: Loss
     _kind: str
     _solver_state: Tree | None  # what partial_fit remembers
     _stream_seed: int
@@ -91,6 +91,9 @@ class BaseMesh(BaseEstimator):  # type: ignore[misc]
         nesterov: bool = True,
         standardize: bool = True,
         structure: Any = None,
+        loss: str | None = None,
+        parameter: Any = None,
+        weights: Any = None,
     ) -> None:
         self.hidden = hidden
         self.topology = topology
@@ -120,6 +123,9 @@ class BaseMesh(BaseEstimator):  # type: ignore[misc]
         self.nesterov = nesterov
         self.standardize = standardize
         self.structure = structure
+        self.loss = loss
+        self.parameter = parameter
+        self.weights = weights
 
     # -- what the two kinds fill in ------------------------------------------------------------------------------
 
@@ -187,7 +193,7 @@ class BaseMesh(BaseEstimator):  # type: ignore[misc]
         if not again:
             rows = slice(None) if held_out is None else kept
             self._scaling = Scaling.learn(X[rows], targets[rows], None if weight is None else weight[rows],
-                                          switch("standardize", self.standardize), loss_named(self._loss))  # fmt: skip
+                                          switch("standardize", self.standardize), self._loss)  # fmt: skip
             self.mesh_, choice = self._build(X.shape[1], n_outputs, len(X[rows]), settings, int(seeds[1]))
         self._check_same_net(X.shape[1], n_outputs)
         self._check_same_parameters()
@@ -240,18 +246,24 @@ class BaseMesh(BaseEstimator):  # type: ignore[misc]
                 f"the topology has {topology.n_inputs} inputs and {topology.n_outputs} outputs, but the data have "
                 f"{n_inputs} features and {self._needs(n_outputs)}"
             )
-        topology = first_topology(as_policies(self.structure), topology)
         self._built = self._net()
-        mesh = Mesh(topology, self.ticks, self.activation, self.output_activation, random_state=seed)
-        live = int((~mesh.dead_edges()).sum())
-        columns = loss_named(self._loss).columns(n_outputs)
+        given = {name: _for_edges(getattr(self, name), topology) for name in ("parameter", "weights")}
+        dense = first_topology(as_policies(self.structure), topology)
+
+        def build(dtype: str) -> Mesh:
+            mesh = Mesh(
+                topology, self.ticks, self.activation, self.output_activation, dtype=dtype, random_state=seed, **given
+            )
+            if dense != topology:
+                mesh.rewire(dense)
+                mesh.weights = mesh.draw_weights(seed)
+            return mesh
+
+        mesh = build("float32")
         # second-order steps need the accuracy of float64; the others are twice as fast without it, if that counts
-        small = n_samples is not None and n_samples <= FULL_UP_TO and topology.n_edges * n_samples <= SMALL
-        choice = choose_solver(settings, live, n_samples or 0, columns)
-        if small or choice.kind.wants_float64:
-            wide = (topology, mesh.ticks, self.activation, self.output_activation)
-            mesh = Mesh(*wide, weights=mesh.draw_weights(seed), dtype="float64")
-        return mesh, choice
+        small = n_samples is not None and n_samples <= FULL_UP_TO and dense.n_edges * n_samples <= SMALL
+        choice = choose_solver(settings, len(mesh.live_parameters()), n_samples or 0, self._loss.columns(n_outputs))
+        return (build("float64") if small or choice.kind.wants_float64 else mesh), choice
 
     def _needs(self, n_outputs: int) -> str:
         return f"{n_outputs} outputs"
@@ -266,7 +278,8 @@ class BaseMesh(BaseEstimator):  # type: ignore[misc]
 
     def _net(self) -> dict[str, Any]:
         """The parameters that the net was built from, as far as they are compared."""
-        named = {name: getattr(self, name) for name in ("ticks", "activation", "output_activation")}
+        named = {name: getattr(self, name) for name in ("ticks", "activation", "output_activation", "loss")}
+        named |= {name: _told_apart(getattr(self, name)) for name in ("parameter", "weights")}
         if self.topology is None:
             return named | {"hidden": self.hidden}
         graph = self.topology._digest.hex() if isinstance(self.topology, Topology) else "a callable"
@@ -284,7 +297,7 @@ class BaseMesh(BaseEstimator):  # type: ignore[misc]
 
     def _samples(self, X: Array, targets: Array, weight: Array | None) -> Samples:
         inputs, outputs = self._scaling.inputs(X), self._scaling.targets(targets)
-        return as_samples(self.mesh_, inputs, outputs, self._loss, weight)
+        return as_samples(self.mesh_, inputs, outputs, self._loss.name, weight)
 
     def _trainer(
         self, X: Array, targets: Array, weight: Array | None, held_out: Array | None, settings: Settings, seed: int,
@@ -348,6 +361,7 @@ class BaseMesh(BaseEstimator):  # type: ignore[misc]
             named["topology"] = self.topology._digest.hex()
         elif callable(self.topology):
             named["topology"] = "a callable"  # what it returned is compared later
+        named |= {name: _told_apart(getattr(self, name)) for name in ("parameter", "weights")}
         return named | {"estimator": self._kind}
 
     def _tree(self, trainer: Trainer, seed: int, run: dict[str, str]) -> Tree:
@@ -355,7 +369,9 @@ class BaseMesh(BaseEstimator):  # type: ignore[misc]
         from meshnn.estimators._storage import to_tree
 
         self._take_stock(trainer)
-        return to_tree(self, trainer.best_weights) | {"training": {"seed": seed, "run": run, "state": trainer.state()}}
+        return to_tree(self, trainer.best_parameters) | {
+            "training": {"seed": seed, "run": run, "state": trainer.state()}
+        }
 
     # -- streams -------------------------------------------------------------------------------------------------
 
@@ -370,9 +386,7 @@ class BaseMesh(BaseEstimator):  # type: ignore[misc]
         settings = replace(settings, solver=kind.name, schedule="constant", max_epochs=1)
         if first:
             seeds = np.random.SeedSequence(_seed(self.random_state)).generate_state(2)
-            self._scaling = Scaling.learn(
-                X, targets, weight, switch("standardize", self.standardize), loss_named(self._loss)
-            )
+            self._scaling = Scaling.learn(X, targets, weight, switch("standardize", self.standardize), self._loss)
             self.mesh_, _ = self._build(X.shape[1], n_outputs, None, settings, int(seeds[0]))
             self._stream_seed, self._solver_state = int(seeds[1]), None
             self.history_, self.n_iter_, self.best_restart_ = History(), 0, 0
@@ -394,7 +408,7 @@ class BaseMesh(BaseEstimator):  # type: ignore[misc]
                 epoch=self.n_iter_,
                 loss=progress.loss,
                 validation=math.nan,
-                accuracy=progress.hits if loss_named(self._loss).classifies else math.nan,
+                accuracy=progress.hits if self._loss.classifies else math.nan,
                 gradient_norm=progress.gradient_norm,
                 learning_rate=progress.rate,
                 seconds=before + time.perf_counter() - began,
@@ -458,6 +472,16 @@ def _seed(random_state: Any) -> int:
     raise MeshError(
         f"random_state must be a whole number, a RandomState, a Generator or None, got {random_state!r}; pass 0, say"
     )
+
+
+def _for_edges(value: Any, topology: Topology) -> Any:
+    """`parameter` or `weights`: numbers for the edges of a topology, or a callable that makes them."""
+    return value(topology) if callable(value) else value
+
+
+def _told_apart(value: Any) -> str | None:
+    """The same, as far as it is compared."""
+    return None if value is None else "a callable" if callable(value) else repr(np.asarray(value).tolist())
 
 
 def _check_weights(weight: Array | None) -> None:

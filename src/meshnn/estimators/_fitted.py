@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from meshnn.arguments import known
 from meshnn.estimators._scaling import Scaling
-from meshnn.losses import loss_named
+from meshnn.losses import LOSSES, Loss, loss_named
 from meshnn.mesh import Mesh
 
 __all__ = ["Classifies", "FittedClassifier", "FittedRegressor", "Regresses"]
@@ -19,10 +20,27 @@ __all__ = ["Classifies", "FittedClassifier", "FittedRegressor", "Regresses"]
 Array = NDArray[Any]
 
 
-class Classifies:
+class _Meaning:
+    """What the outputs of a net mean, by its loss."""
+
+    _kind: str
+    _default_loss: str
+    loss: str | None = None
+
+    @property
+    def _loss(self) -> Loss:
+        """The loss, if it is one of this kind."""
+        name = self._default_loss if self.loss is None else self.loss
+        mine = [
+            other.name for other in LOSSES.values() if other.classifies == loss_named(self._default_loss).classifies
+        ]
+        return LOSSES[known(f"loss of a {self._kind}", name, mine)]
+
+
+class Classifies(_Meaning):
     """Outputs are classes."""
 
-    _loss = "cross_entropy"
+    _default_loss = "cross_entropy"
     _kind = "classifier"
     classes_: Array
 
@@ -37,7 +55,7 @@ class Classifies:
 
     def predict_proba(self, X: Any) -> Array:
         """Probabilities (n_samples, n_classes): the softmax of the outputs."""
-        return loss_named(self._loss).predicted(self._outputs(X).astype(np.float64))
+        return self._loss.predicted(self._outputs(X).astype(np.float64))
 
     def predict(self, X: Any) -> Array:
         """The likeliest class of every sample."""
@@ -45,10 +63,10 @@ class Classifies:
         return np.asarray(self.classes_[chosen])
 
 
-class Regresses:
+class Regresses(_Meaning):
     """Outputs are values."""
 
-    _loss = "squared_error"
+    _default_loss = "squared_error"
     _kind = "regressor"
     _scaling: Scaling
     _flat: bool
@@ -59,7 +77,7 @@ class Regresses:
 
     def predict(self, X: Any) -> Array:
         """Values (n_samples,), or (n_samples, n_outputs) if y had columns."""
-        values = self._scaling.values(loss_named(self._loss).predicted(self._outputs(X)))
+        values = self._scaling.values(self._loss.predicted(self._outputs(X)))
         return values[:, 0] if self._flat else values
 
 
@@ -72,7 +90,7 @@ class _Fitted:
 
     def get_params(self, deep: bool = False) -> dict[str, Any]:
         """The parameters that matter for predicting."""
-        return {"n_threads": self.n_threads}
+        return {"n_threads": self.n_threads, "loss": None}
 
     def set_params(self, **given: Any) -> None:
         """Set them."""

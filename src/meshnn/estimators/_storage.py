@@ -27,16 +27,18 @@ __all__ = ["from_tree", "to_tree"]
 Array = NDArray[Any]
 #: Parameters that cannot be written down: a loaded estimator has them as None.
 UNSAVED = ("callbacks", "checkpoint", "structure")
+#: Parameters that the mesh has: a loaded estimator takes them from it.
+OF_THE_MESH = ("topology", "parameter", "weights")
 #: Letters that the dtype of classes may have to spare.
 WIDEST = 1000
 _SCALING = ("x_mean", "x_scale", "y_mean", "y_scale")
 
 
-def to_tree(estimator: BaseMesh, weights: Array | None = None) -> Tree:
-    """A fitted estimator as plain values and arrays; with other weights than its own, if given."""
+def to_tree(estimator: BaseMesh, parameters: Array | None = None) -> Tree:
+    """A fitted estimator as plain values and arrays; with other parameters of its net than it has, if given."""
     mesh = estimator.mesh_.to_tree()
-    if weights is not None:
-        mesh["weights"] = weights
+    if parameters is not None:
+        mesh["weights"] = estimator.mesh_.weights_of(parameters)
     check_current_weights(mesh["weights"], estimator.mesh_.topology.n_edges)
     tree: Tree = {
         "kind": estimator._kind,
@@ -75,8 +77,8 @@ def _plain(name: str, value: Any) -> Any:
     """A parameter as JSON can hold it."""
     if name in UNSAVED:
         return None
-    if name == "topology" and value is not None:
-        return {"topology": "that of the mesh"}
+    if name in OF_THE_MESH and value is not None:
+        return {name: "that of the mesh"}
     if isinstance(value, dict):
         return {"pairs": [[_scalar(name, key), _scalar(name, weight)] for key, weight in value.items()]}
     if isinstance(value, (list, tuple, np.ndarray)):
@@ -178,7 +180,8 @@ def _value(value: Any, mesh: Mesh) -> Any:
     if isinstance(value, np.ndarray):
         raise FileError("a parameter is an array")
     if isinstance(value, dict):
-        return mesh.topology if "topology" in value else dict(value["pairs"])
+        named = next((name for name in OF_THE_MESH if name in value), None)
+        return dict(value["pairs"]) if named is None else getattr(mesh, named)
     return value
 
 

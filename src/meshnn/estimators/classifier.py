@@ -70,6 +70,12 @@ class MeshClassifier(ClassifierMixin, BaseMesh, Classifies):  # type: ignore[mis
         Bring features to mean 0 and variance 1 first; the net sees them so.
     structure : policy or list of policies, optional
         How the graph changes while it learns: `meshnn.training.structure.Prune`, `Regrow`, `Sparsify`, `Grow`.
+    loss : str, optional
+        "cross_entropy"; of a regressor "squared_error" (the default), "huber" or "poisson".
+    parameter : array_like of int (n_edges,) or callable, optional
+        Which edges are tied (share a number) and which are fixed (-1), see `Mesh`; a callable gets the topology.
+    weights : array_like (n_edges,) or callable, optional
+        Weights to begin with, and those of fixed edges; a callable gets the topology. By default they are drawn.
 
     Attributes
     ----------
@@ -118,6 +124,9 @@ class MeshClassifier(ClassifierMixin, BaseMesh, Classifies):  # type: ignore[mis
         nesterov: bool = True,
         standardize: bool = True,
         structure: Any = None,
+        loss: str | None = None,
+        parameter: Any = None,
+        weights: Any = None,
     ) -> None:
         super().__init__(
             hidden=hidden,
@@ -148,6 +157,9 @@ class MeshClassifier(ClassifierMixin, BaseMesh, Classifies):  # type: ignore[mis
             nesterov=nesterov,
             standardize=standardize,
             structure=structure,
+            loss=loss,
+            parameter=parameter,
+            weights=weights,
         )
         self.class_weight = class_weight
 

@@ -20,10 +20,15 @@ Array = NDArray[Any]
 
 
 class MeshRegressor(RegressorMixin, BaseMesh, Regresses):  # type: ignore[misc]
-    """A regressor: a mesh with one output per target, trained on the squared error.
+    """A regressor: a mesh with one output per target, trained on the squared error or another loss of values.
 
-    The parameters are those of `MeshClassifier` but for class_weight; with `standardize` the targets are brought to
-    mean 0 and variance 1 too, and predictions are given in their own units.
+    The parameters are those of `MeshClassifier` but for class_weight. `loss` is one of
+
+    * "squared_error": with `standardize` the targets are brought to mean 0 and variance 1 too, and predictions are
+      given in their own units;
+    * "huber": errors beyond the targets' usual spread (found from their median, so that outliers do not count) are
+      counted by their size, not their square;
+    * "poisson": counts, or rates of them; predictions are rates and never negative.
 
     Examples
     --------

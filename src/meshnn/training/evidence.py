@@ -39,13 +39,13 @@ CROWDED = 0.15
 
 
 class Evidence:
-    """Finds the penalties of the live edges of a mesh.
+    """Finds the penalties of the live parameters of a mesh; one that edges share is of the kind of the first of them.
 
     Parameters
     ----------
     mesh, samples : Mesh, Samples
     live : array of int
-        The edges in question.
+        The parameters in question.
     penalised : array of float (n_live,)
         1 for those that have a penalty, else 0.
     """
@@ -53,7 +53,8 @@ class Evidence:
     def __init__(self, mesh: Mesh, samples: Samples, live: NDArray[np.int64], penalised: Vector) -> None:
         t = mesh.topology
         borders = [t.n_clamped, t.n_neurons - t.n_outputs]  # of inputs, hidden neurons, outputs
-        kind = 3 * np.digitize(t.src[live], borders) + np.digitize(t.dst[live], borders)
+        edge = mesh.ties.first[live]
+        kind = 3 * np.digitize(t.src[edge], borders) + np.digitize(t.dst[edge], borders)
         kind[penalised == 0] = -1
         self.kinds = [np.flatnonzero(kind == k) for k in np.unique(kind[kind >= 0])]
         self.penalised = penalised

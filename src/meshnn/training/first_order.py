@@ -19,7 +19,7 @@ from meshnn.training.solver import Change, Progress, Samples, Solver, any_number
 if TYPE_CHECKING:
     from meshnn.training.settings import Settings
 
-__all__ = ["RETRIES", "Adam", "FirstOrder", "Sgd", "penalised_edges"]
+__all__ = ["RETRIES", "Adam", "FirstOrder", "Sgd", "penalised_parameters"]
 
 #: How often a run that diverged is taken up again with half the rate, before it gives up.
 RETRIES = 5
@@ -32,14 +32,16 @@ ROWS, BLOCK = 100, 1e9
 EPOCH = 5e4
 
 
-def penalised_edges(mesh: Mesh) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Mask of the edges that l1 and l2 apply to: all but those of the bias."""
+def penalised_parameters(mesh: Mesh) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """Mask of the parameters that l1 and l2 apply to: all but those of the bias."""
     t = mesh.topology
-    return np.ones(t.n_edges, np.bool_) if not t.bias else t.src != t.n_inputs
+    edges = np.ones(t.n_edges, np.bool_) if not t.bias else t.src != t.n_inputs
+    found: np.ndarray[tuple[int], np.dtype[np.bool_]] = mesh.ties.total(edges) > 0
+    return found
 
 
 def carried(origin: Any, values: Any) -> Any:
-    """What every edge had before it got its new number; 0 for new edges."""
+    """What every parameter had before it got its new number; 0 for new ones."""
     return np.where(origin >= 0, values[np.maximum(origin, 0)], 0).astype(values.dtype)
 
 
@@ -61,9 +63,9 @@ class FirstOrder(Solver):
             epsilon=settings.epsilon,
             l1=settings.l1,
             l2=settings.fixed_l2,
-            penalised=penalised_edges(mesh).astype(mesh.dtype),
-            first=np.zeros_like(mesh.weights),
-            second=np.zeros_like(mesh.weights),
+            penalised=penalised_parameters(mesh).astype(mesh.dtype),
+            first=np.zeros_like(mesh.parameters),
+            second=np.zeros_like(mesh.parameters),
         )
         self.epoch, self.l2 = 0, settings.fixed_l2
         self.edited = ""  # the method that goes on since the graph has changed
@@ -71,7 +73,7 @@ class FirstOrder(Solver):
         self.retries = 0
         self._now = self._snapshot()  # after the last row
         first, _ = mesh.program().evaluate(mesh.values, samples.X, samples.targets, settings.n_threads)
-        self._safe, self._safe_loss = self._now, first + self.optimizer.penalty(mesh.weights)  # where it was lowest
+        self._safe, self._safe_loss = self._now, first + self.optimizer.penalty(mesh.parameters)  # where it was lowest
         # A small net takes as long to come back to Python as for several epochs of a full batch.
         block = int(BLOCK / (samples.count * program.work + EPOCH))
         self.every = max(1, min(settings.max_epochs // ROWS, block)) if self.steps.batches == 1 else 1
@@ -81,10 +83,10 @@ class FirstOrder(Solver):
         """Code and constants of a step, see `meshnn.codes`."""
 
     def rewire(self, change: Change) -> None:
-        """Go on after the graph has changed: edges that stayed keep what is known about their gradient."""
+        """Go on after the graph has changed: parameters that stayed keep what is known of them."""
         held = self.optimizer
-        held.first, held.second = (carried(change.edges, moment) for moment in (held.first, held.second))
-        held.penalised = penalised_edges(self.mesh).astype(self.mesh.dtype)
+        held.first, held.second = (carried(change.parameters, moment) for moment in (held.first, held.second))
+        held.penalised = penalised_parameters(self.mesh).astype(self.mesh.dtype)
         self._recompile(self.steps.program.plan.method.name)
         self._safe = self._now = self._snapshot()
 
@@ -110,8 +112,8 @@ class FirstOrder(Solver):
         before = self._now
         rates = self._rates(epochs)
         record = self.steps.epochs(self.mesh.values, self.optimizer, self._order(epochs), rates)
-        loss = float(record[-1, 0]) + self.optimizer.penalty(self.mesh.weights)
-        if not (loss < ASTRAY * (1.0 + self._safe_loss) and np.isfinite(self.mesh.weights).all()):
+        loss = float(record[-1, 0]) + self.optimizer.penalty(self.mesh.parameters)
+        if not (loss < ASTRAY * (1.0 + self._safe_loss) and np.isfinite(self.mesh.parameters).all()):
             return self._take_back(float(record[-1, 0]))
         self.epoch += epochs
         self._now = self._snapshot()
@@ -140,7 +142,7 @@ class FirstOrder(Solver):
 
     def _snapshot(self) -> Tree:
         """Weights, epoch and memory: what a step changes."""
-        return self._memory() | {"epoch": self.epoch, "weights": self.mesh.weights.copy()}
+        return self._memory() | {"epoch": self.epoch, "weights": self.mesh.parameters.copy()}
 
     def _memory(self) -> Tree:
         """What is known about the gradient, and the random stream."""
@@ -155,7 +157,7 @@ class FirstOrder(Solver):
 
     def _return_to(self, snapshot: Tree) -> None:
         self._remember(snapshot)
-        self.epoch, self.mesh.weights[:] = snapshot["epoch"], snapshot["weights"]
+        self.epoch, self.mesh.parameters[:] = snapshot["epoch"], snapshot["weights"]
 
     def state(self, stream: bool = False) -> Tree:
         """Where it stands, where it was last safe, and the rate; of a stream, its memory and the rate."""
@@ -230,7 +232,7 @@ def _share(factor: Any) -> float:
 
 
 def _like(mesh: Mesh, array: Any) -> Any:
-    """One number an edge, in the precision of the mesh."""
-    if array.shape != (mesh.topology.n_edges,) or array.dtype.kind != "f":
-        raise MeshError(f"the stored state has {array.dtype} {array.shape} for {mesh.topology.n_edges} edges")
+    """One number a parameter, in the precision of the mesh."""
+    if array.shape != (mesh.n_parameters,) or array.dtype.kind != "f":
+        raise MeshError(f"the stored state has {array.dtype} {array.shape} for {mesh.n_parameters} parameters")
     return array.astype(mesh.dtype)

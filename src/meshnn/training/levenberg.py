@@ -28,7 +28,7 @@ from meshnn.mesh import Mesh
 from meshnn.program import PARTS
 from meshnn.storage import Tree
 from meshnn.training.evidence import Evidence
-from meshnn.training.first_order import penalised_edges
+from meshnn.training.first_order import carried, penalised_parameters
 from meshnn.training.solver import Change, Progress, Samples, Solver, any_number
 
 if TYPE_CHECKING:
@@ -105,23 +105,23 @@ class LevenbergMarquardt(Solver):
     def _prepare(self) -> None:
         """All that follows from the graph."""
         mesh, samples = self.mesh, self.samples
-        self.live = np.flatnonzero(~mesh.dead_edges())
-        self.n_edges = mesh.topology.n_edges
+        self.live = mesh.live_parameters()
+        self.count = mesh.n_parameters
         needed = 8.0 * len(self.live) ** 2 * (PARTS + 3)
-        check_fits(needed, f'solver="lm" with {len(self.live)} live edges', 'use solver="adam"')
+        check_fits(needed, f'solver="lm" with {len(self.live)} live parameters', 'use solver="adam"')
         self.program = mesh.program("curvature", self.settings.gradient, samples.count)
         self.forward = mesh.program()
-        self.penalised = penalised_edges(mesh)[self.live].astype(np.float64)
+        self.penalised = penalised_parameters(mesh)[self.live].astype(np.float64)
         self.evidence = Evidence(mesh, samples, self.live, self.penalised)
 
     def rewire(self, change: Change) -> None:
-        """Go on after the graph has changed: edges that stayed keep their penalty, new ones get the mean of all."""
-        before, least, mean = np.zeros(self.n_edges), self.evidence.least, self.l2
+        """Go on after the graph has changed: what stayed keeps its penalty, new parameters get the mean of all."""
+        before, least, mean = np.zeros(self.count), self.evidence.least, self.l2
         before[self.live] = self.penalties
         self._prepare()
         self.evidence.least = least
-        carried = np.where(change.edges >= 0, before[np.maximum(change.edges, 0)], 0.0)[self.live]
-        self.penalties = np.where(carried > 0, carried, mean) * self.penalised
+        kept = carried(change.parameters, before)[self.live]
+        self.penalties = np.where(kept > 0, kept, mean) * self.penalised
         self.damping, self.growth, self.stuck, self.final = FIRST_DAMPING, 2.0, "", False
         self.error = self._evaluate()[0]
 
@@ -135,7 +135,7 @@ class LevenbergMarquardt(Solver):
         return self.forward.evaluate(self.mesh.values, self.samples.X, self.samples.targets, self.settings.n_threads)
 
     def _penalty(self) -> float:
-        return 0.5 * float(self.penalties @ self.mesh.weights[self.live] ** 2)
+        return 0.5 * float(self.penalties @ self.mesh.parameters[self.live] ** 2)
 
     def advance(self, most: int) -> Progress:
         """One iteration: a step that lowers the loss, or the finding that there is none."""
@@ -165,7 +165,7 @@ class LevenbergMarquardt(Solver):
         model = self.program.curvature(
             self.mesh.values, self.samples.X, self.samples.targets, self.live, self.settings.n_threads
         )
-        start = self.mesh.weights[self.live].astype(np.float64)
+        start = self.mesh.parameters[self.live].astype(np.float64)
         if np.isnan(self.error):
             self.error = self.first_error = self._evaluate()[0]
             if not np.isfinite(self.error):
@@ -196,7 +196,7 @@ class LevenbergMarquardt(Solver):
         while self.damping <= MOST_DAMPING:
             step = _solve(matrix, self.damping * scale, grad)
             if step is not None:
-                self.mesh.weights[self.live] = start + step
+                self.mesh.parameters[self.live] = start + step
                 error, hits = self._evaluate()
                 loss = error + self._penalty()
                 promise = 0.5 * float(self.damping * step @ (scale * step) - grad @ step)
@@ -213,7 +213,7 @@ class LevenbergMarquardt(Solver):
                     return Progress(loss, hits, norm, self.damping, before - loss)
             self.damping *= self.growth
             self.growth *= 2.0
-        self.mesh.weights[self.live] = start
+        self.mesh.parameters[self.live] = start
         self.stuck, self.final = NO_STEP, not self.auto
         return Progress(before, model.hits, norm, self.damping, 0.0)
 

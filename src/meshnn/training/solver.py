@@ -55,6 +55,7 @@ class Change(NamedTuple):
 
     edges: NDArray[np.int64]  # (n_edges,) of each edge, its number before; -1 if it is new
     hidden: NDArray[np.int64]  # (n_hidden,) of each hidden neuron, its number among those before; -1 if it is new
+    parameters: NDArray[np.int64]  # (n_parameters,) of each parameter, its number before; -1 if it is new
 
     def after(self, earlier: Change) -> Change:
         """Both changes as one."""

@@ -73,7 +73,7 @@ class Trainer:
         self.mesh, self.samples, self.settings, self.validation = mesh, samples, settings, validation
         if choice is None:
             columns = samples.targets.loss.columns(mesh.topology.n_outputs)
-            choice = choose_solver(settings, int((~mesh.dead_edges()).sum()), samples.count, columns)
+            choice = choose_solver(settings, len(mesh.live_parameters()), samples.count, columns)
         self.choice = choice
         self.classifies = samples.targets.loss.classifies
         self.history = History()
@@ -86,7 +86,7 @@ class Trainer:
         self._topology, self._ticks = mesh.topology, mesh.ticks
         self._graph = f"{mesh.topology._digest.hex()}, {mesh.ticks} ticks, {mesh.dtype}"
         self._restart, self._ended = 0, False  # the start, and whether the next row belongs to another one
-        self._kept: Array | None = None  # weights of the best start that has ended
+        self._kept: Array | None = None  # parameters of the best start that has ended
         self._kept_value, self._kept_restart, self._kept_l2 = math.inf, 0, 0.0
         self._solver = self._begin()
         self._mark = self._marked()
@@ -95,7 +95,7 @@ class Trainer:
         self._best_value, self._best_epoch = math.inf, 0  # of this start
         self._plateau_value = math.inf
         self._fallen = 0.0  # what has been gained under whatever penalty there was
-        self._best = self.mesh.weights.copy()
+        self._best = self.mesh.parameters.copy()
         return self.choice.kind(self.mesh, self.samples, self.settings, self._rng)
 
     def _keeps_earlier(self) -> bool:
@@ -103,8 +103,8 @@ class Trainer:
         return self._kept is not None and self._kept_value <= self._best_value
 
     @property
-    def best_weights(self) -> Array:
-        """The weights that would be kept if training stopped now."""
+    def best_parameters(self) -> Array:
+        """Those that would be kept if training stopped now."""
         if self._kept is not None and self._keeps_earlier():
             return self._kept.copy()
         return self._best.copy()
@@ -174,7 +174,7 @@ class Trainer:
             solver.rewire(whole)
             self._topology = self.mesh.topology
             # what was best belongs to another graph
-            self._best, self._best_value = self.mesh.weights.copy(), math.inf
+            self._best, self._best_value = self.mesh.parameters.copy(), math.inf
             self._plateau_value, self._best_epoch, self._fallen = math.inf, solver.epoch, 0.0
         return words
 
@@ -191,7 +191,7 @@ class Trainer:
         epoch, settings, finished = self._solver.epoch, self.settings, progress.finished
         if value < self._best_value or (self.validation is None and self.choice.kind.last_is_best):
             self._best_value = value
-            self._best = self.mesh.weights.copy()
+            self._best = self.mesh.parameters.copy()
         if self.validation is None and progress.fell is not None:
             value = self._fallen = self._fallen - progress.fell
         if value < self._plateau_value - settings.tol:
@@ -220,7 +220,7 @@ class Trainer:
             self._ended = True
         else:
             self.finished = True
-            self.mesh.weights[:] = self._kept
+            self.mesh.parameters[:] = self._kept
 
     def _next_start(self) -> None:
         self._ended = False
@@ -232,7 +232,7 @@ class Trainer:
         """End here, with the best weights so far; a state `to_go_on` from stays that after the last whole row."""
         if not self.finished:
             self.finished = True
-            self.mesh.weights[:] = self.best_weights
+            self.mesh.parameters[:] = self.best_parameters
         if len(self.history):
             last = self.history[-1]
             self.history._rows[-1] = last._replace(note=f"{last.note}; {reason}" if last.note else reason)
@@ -252,7 +252,7 @@ class Trainer:
             "seconds": self.seconds,
             "random": self._rng.bit_generator.state,
             "numbers": {name: getattr(self, f"_{name}") for name in _NUMBERS},
-            "weights": self.mesh.weights.copy(),
+            "weights": self.mesh.values.copy(),
             "best": self._best,
             "kept": self._kept,
             "structure": None if self._structure is None else self._structure.state(self.mesh),
@@ -274,8 +274,9 @@ class Trainer:
             self._topology = self.mesh.topology
             self._solver = self._begin()
         self.history = History.from_tree(state["history"])
-        self._best = self._weights_of(state["best"])
-        self._kept = None if state["kept"] is None else self._weights_of(state["kept"])
+        count = self.mesh.n_parameters
+        self._best = as_weights(state["best"], count, self.mesh.dtype)
+        self._kept = None if state["kept"] is None else as_weights(state["kept"], count, self.mesh.dtype)
         self._restart = whole_number("restart", state["restart"], least=0, most=self.settings.n_restarts)
         self.finished = switch("finished", state["finished"])
         self._ended = switch("ended", state["ended"])
@@ -284,9 +285,6 @@ class Trainer:
             setattr(self, f"_{name}", any_number(name, state["numbers"][name]))
         self._kept_restart = int(self._kept_restart)
         self._solver.restore(state["solver"])
-        self.mesh.weights = state["weights"]
+        self.mesh.values[:] = as_weights(state["weights"], len(self.mesh.values), self.mesh.dtype)
         self._rng.bit_generator.state = state["random"]
         self._mark = self._marked()
-
-    def _weights_of(self, stored: Array) -> Array:
-        return as_weights(stored, self.mesh.topology.n_edges, self.mesh.dtype)

@@ -20,19 +20,22 @@ def weakest(view: View, scores: NDArray[np.float64], count: int, bias: bool) -> 
     """Mask of `count` edges that can go: dead ones first, then those with the smallest scores.
 
     An edge may be the last one that keeps others alive: those that die with it go as well, and better ones stay. No
-    output loses its last way from an input.
+    output loses its last way from an input. A fixed edge never goes, and tied ones go together: the last ones stay if
+    not all of them would go.
     """
     t = view.mesh.topology
     remove = np.zeros(t.n_edges, np.bool_)
-    at = np.flatnonzero(view.dead_without(remove))
+    fixed = view.mesh.ties.fixed
+    at = np.flatnonzero(view.dead_without(remove) & ~fixed)
     remove[_lowest(scores, at, count)] = True
     left = count - int(remove.sum())
     if left > 0:
-        safe = view.protected(scores)
+        safe = view.protected(scores) | fixed
         if not bias:
             safe |= view.from_bias
+        safe = view.mesh.ties.together(safe)
         remove[_lowest(scores, np.flatnonzero(~remove & ~safe), left)] = True
-    return _without_dead(view, scores, remove)
+    return view.mesh.ties.whole(_without_dead(view, scores, remove))
 
 
 def _lowest(scores: NDArray[np.float64], at: IntArray, count: int) -> IntArray:
@@ -45,7 +48,7 @@ def _lowest(scores: NDArray[np.float64], at: IntArray, count: int) -> IntArray:
 def _without_dead(view: View, scores: NDArray[np.float64], remove: BoolArray) -> BoolArray:
     """The same number of edges, but those that died with the last ones go, and better ones stay in their place."""
     for _ in range(8):
-        dead = np.flatnonzero(view.dead_without(remove) & ~remove)
+        dead = np.flatnonzero(view.dead_without(remove) & ~remove & ~view.mesh.ties.fixed)
         gone = np.flatnonzero(remove)
         if dead.size == 0 or gone.size == 0:
             break

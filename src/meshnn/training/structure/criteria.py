@@ -31,24 +31,24 @@ def importance(by: str, mesh: Mesh, samples: Samples, rng: np.random.Generator) 
     """One number an edge; the edges with the smallest ones can go.
 
     magnitude is |w|; movement is |w dE/dw|, what the loss changes by to first order if the edge goes; saliency is
-    w² d²E/dw² / 2, to second order at a minimum, with the Gauss-Newton diagonal (optimal brain damage).
+    w² d²E/dw² / 2, to second order at a minimum, with the Gauss-Newton diagonal (optimal brain damage). What tied edges
+    matter together is shared out among them.
     """
-    w = mesh.weights.astype(np.float64)
     if by == "magnitude":
-        return np.abs(w)
+        return np.abs(mesh.weights.astype(np.float64))
+    w = mesh.parameters.astype(np.float64)
     X, y, share = sample_of(samples, rng, SAMPLES if by == "movement" else SAMPLES // 2)
     if by == "movement":
         _, grad = mesh.gradient(X, y, samples.targets.loss.name, sample_weight=share)
-        return np.abs(w * grad)
-    return 0.5 * w**2 * _curvatures(mesh, X, y, share, samples.targets.loss)
+        return np.asarray(mesh.ties.spread(np.abs(w * grad)))
+    return np.asarray(mesh.ties.spread(0.5 * w**2 * _curvatures(mesh, X, y, share, samples.targets.loss)))
 
 
 def _curvatures(mesh: Mesh, X: Any, y: Any, share: Any, loss: Loss) -> NDArray[np.float64]:
     """The diagonal of the Gauss-Newton matrix, from the forward Jacobian, some samples at a time."""
-    t = mesh.topology
-    total = np.zeros(t.n_edges)
+    total = np.zeros(mesh.n_parameters)
     n = X.shape[-2]
-    size = max(1, BLOCK // (t.n_edges * t.n_outputs))
+    size = max(1, BLOCK // (mesh.topology.n_edges * mesh.topology.n_outputs))
     for k in range(0, n, size):
         part = X[..., k : k + size, :]
         J = mesh.jacobian(part).astype(np.float64)  # (samples, outputs, edges)

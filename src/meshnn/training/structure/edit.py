@@ -44,8 +44,9 @@ def apply_edit(mesh: Mesh, edit: Edit) -> Change:
     # as a topology sorts them; what was kept is sorted already
     order = np.argsort(pairs[:, 1] * np.int64(t.n_clamped + len(hidden) + t.n_outputs) + pairs[:, 0], kind="stable")
     topology = Topology(t.n_inputs, len(hidden), t.n_outputs, pairs[order], bias=t.bias)
-    mesh.replace(topology, weights[order], _codes(mesh, hidden))
-    return Change(origin[order], hidden)
+    ties, parameters = mesh.ties.edited(origin[order])
+    mesh.replace(topology, weights[order], _codes(mesh, hidden), ties)
+    return Change(origin[order], hidden, parameters)
 
 
 def _codes(mesh: Mesh, hidden: IntArray) -> IntArray:

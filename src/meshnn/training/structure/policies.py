@@ -232,6 +232,7 @@ class Sparsify(Policy):
             return None
         vanished = (np.abs(view.mesh.weights) <= self.threshold) & ~view.from_bias
         vanished &= ~view.protected(np.abs(view.mesh.weights.astype(np.float64)))
+        vanished = view.mesh.ties.whole(vanished)
         if not vanished.any():
             return None
         return Edit(vanished, NO_EDGES, NO_WEIGHTS, "weights vanished", drop=not view.growing)

@@ -11,6 +11,7 @@ import numpy as np
 
 from meshnn.errors import MeshError
 from meshnn.mesh import Mesh
+from meshnn.parameters import Ties
 from meshnn.topology import Topology
 from meshnn.topology.lineage import Lineage
 from meshnn.training.settings import Settings
@@ -100,6 +101,7 @@ class Structure:
             "src": t.src,
             "dst": t.dst,
             "codes": mesh.codes,
+            "parameter": None if mesh.ties.plain else mesh.parameter,
             "lineage": self.lineage.to_tree(),
             "memories": deepcopy(self.memories),
             "random": self.rng.bit_generator.state,
@@ -115,7 +117,8 @@ class Structure:
         if len(memories) != len(self.policies) or not all(isinstance(memory, dict) for memory in memories):
             raise MeshError("the stored state belongs to other policies")
         self.memories = deepcopy(memories)
-        mesh.replace(topology, np.zeros(topology.n_edges), state["codes"])
+        ties = Ties(topology.n_edges, state.get("parameter"))
+        mesh.replace(topology, np.zeros(topology.n_edges), state["codes"], ties)
         mesh.lineage_ = self.lineage
         self.rng.bit_generator.state = state["random"]
 

@@ -1,0 +1,206 @@
+"""Tied and fixed edges while a net learns: every solver, penalties, structure, files, estimators, checkpoints."""
+
+import numpy as np
+import pytest
+
+import meshnn
+from meshnn import Mesh, MeshClassifier, MeshRegressor, Topology
+from meshnn.training import structure, train
+from meshnn.training.api import as_samples
+from meshnn.training.evidence import Evidence
+
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((60, 3))
+Y = np.tanh(X[:, :1] - 0.5 * X[:, 1:2])
+
+
+def ties(topology):
+    """Edges by threes share a parameter, but those of the bias have their own; every seventh is fixed."""
+    parameter = np.arange(topology.n_edges) // 3
+    bias = topology.src == topology.n_inputs
+    parameter[bias] = topology.n_edges + np.arange(int(bias.sum()))
+    parameter[::7] = -1
+    used = np.unique(parameter[parameter >= 0])
+    return np.where(parameter >= 0, np.searchsorted(used, parameter), -1)
+
+
+def net(dtype="float64", parameter=ties):
+    t = Topology.mesh(3, 4, 1)
+    return Mesh(t, 3, "tanh", dtype=dtype, random_state=1, parameter=None if parameter is None else parameter(t))
+
+
+@pytest.mark.parametrize("solver", ["lm", "adam", "sgd"])
+@pytest.mark.parametrize("batch_size", [None, 16])
+def test_every_solver_moves_parameters_and_nothing_else(solver, batch_size):
+    mesh = net()
+    fixed, before = mesh.weights[mesh.parameter < 0], mesh.parameters.copy()
+    first = mesh.gradient(X, Y, "squared_error")[0]
+    rows = list(train(mesh, X, Y, "squared_error", solver=solver, max_epochs=20, batch_size=batch_size, tol=0,
+                      learning_rate=0.003, l2=0.0))  # fmt: skip
+    np.testing.assert_array_equal(mesh.weights[mesh.parameter < 0], fixed)
+    tied = mesh.parameter >= 0
+    np.testing.assert_array_equal(mesh.weights[tied], mesh.parameters[mesh.parameter[tied]])
+    assert not np.array_equal(mesh.parameters, before)
+    assert min(row.loss for row in rows) < first
+
+
+@pytest.mark.parametrize("solver", ["adam", "sgd"])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_steps_of_a_tied_net_are_those_by_hand(solver, threads, monkeypatch):
+    """One full-batch step, compiled and in parts, from the gradient by the parameters."""
+    if threads == 2:
+        monkeypatch.setattr("meshnn.program.steps.WORTH_A_THREAD", 0)
+    mesh, l2, rate = net(), 0.1, 0.01
+    penalised = np.array([np.any(mesh.topology.src[mesh.parameter == p] != 3) for p in range(mesh.n_parameters)])
+    grad = mesh.gradient(X, Y, "squared_error")[1] + l2 * penalised * mesh.parameters
+    step = rate * grad / (np.abs(grad) + 1e-8) if solver == "adam" else rate * grad
+    want = mesh.parameters - step
+    list(train(mesh, X, Y, "squared_error", solver=solver, max_epochs=1, batch_size=None, schedule="constant", l2=l2,
+               learning_rate=rate, nesterov=False, n_threads=threads))  # fmt: skip
+    np.testing.assert_allclose(mesh.parameters, want, rtol=1e-9, atol=1e-12)
+
+
+def test_lm_on_a_linear_tied_net_finds_the_least_squares():
+    """y = a (x0 + x1) + 2 x2 + b: one iteration of an undamped lm is the solution of two normal equations."""
+    t = Topology(3, 0, 1, [(0, 4), (1, 4), (2, 4), (3, 4)])
+    mesh = Mesh(t, 1, weights=[0.3, 0.3, 2.0, 0.0], parameter=[0, 0, -1, 1], dtype="float64")
+    y = RNG.standard_normal(60)
+    list(train(mesh, X, y, "squared_error", solver="lm", max_epochs=60, l2=0.0, tol=0))
+    design = np.stack([X[:, 0] + X[:, 1], np.ones(60)], axis=1)
+    want = np.linalg.lstsq(design, y - 2.0 * X[:, 2], rcond=None)[0]
+    np.testing.assert_allclose(mesh.parameters, want, rtol=1e-6)
+    assert mesh.weights[2] == 2.0
+
+
+def test_a_restart_draws_parameters_and_keeps_what_is_fixed():
+    mesh = net()
+    fixed = mesh.weights[mesh.parameter < 0]
+    rows = list(train(mesh, X, Y, "squared_error", solver="adam", max_epochs=2, n_restarts=3, tol=0, random_state=0))
+    assert {row.restart for row in rows} == {0, 1, 2}
+    np.testing.assert_array_equal(mesh.weights[mesh.parameter < 0], fixed)
+
+
+def test_the_evidence_counts_parameters():
+    mesh = net()
+    live = mesh.live_parameters()
+    evidence = Evidence(mesh, as_samples(mesh, X, Y, "squared_error"), live, np.ones(len(live)))
+    assert sorted(np.concatenate(evidence.kinds).tolist()) == list(range(len(live)))
+
+
+def groups(mesh):
+    """The edges of every parameter."""
+    pairs = np.stack([mesh.topology.src, mesh.topology.dst], axis=1)
+    return [frozenset(map(tuple, pairs[mesh.parameter == p].tolist())) for p in range(mesh.n_parameters)]
+
+
+@pytest.mark.parametrize("solver", ["lm", "adam"])
+@pytest.mark.parametrize("by", ["magnitude", "movement", "saliency"])
+def test_a_tied_group_goes_whole_and_a_fixed_edge_never(solver, by):
+    mesh = net()
+    before = groups(mesh)
+    t, fixed = mesh.topology, mesh.parameter < 0
+    wires = set(zip(t.src[fixed].tolist(), t.dst[fixed].tolist(), strict=True))
+    values = dict(zip(zip(t.src.tolist(), t.dst.tolist(), strict=True), mesh.weights.tolist(), strict=True))
+    policy = structure.Prune(to=20, start="given", by=by)
+    list(train(mesh, X, Y, "squared_error", solver=solver, max_epochs=30, structure=policy, tol=0, random_state=0))
+    t, fixed = mesh.topology, mesh.parameter < 0
+    assert 20 <= t.n_edges < 36  # it ends where no whole group is left to go
+    left = dict(zip(zip(t.src.tolist(), t.dst.tolist(), strict=True), mesh.weights.tolist(), strict=True))
+    assert all(left[wire] == values[wire] for wire in wires)
+    assert set(zip(t.src[fixed].tolist(), t.dst[fixed].tolist(), strict=True)) == wires
+    assert set(groups(mesh)) <= set(before)
+
+
+def test_sparsify_takes_whole_groups():
+    mesh = net("float32")
+    before = groups(mesh)
+    policy = structure.Sparsify(l1=0.3, threshold=1e-3, begin=0.0)
+    list(train(mesh, X, Y, "squared_error", solver="adam", max_epochs=60, structure=policy, tol=0, random_state=0))
+    assert set(groups(mesh)) <= set(before)
+    assert len(groups(mesh)) < len(before)
+
+
+def test_new_edges_have_parameters_of_their_own():
+    mesh = net()
+    before = groups(mesh)
+    policies = [structure.Grow(to=mesh.topology.n_hidden + 1, slow=1.0, wait=1)]
+    list(train(mesh, X, Y, "squared_error", solver="lm", max_epochs=12, structure=policies, tol=0, random_state=0))
+    assert mesh.topology.n_hidden == 5
+    new = [group for group in groups(mesh) if len(group) == 1 and any(7 + 1 in pair for pair in group)]
+    assert new
+    assert mesh.n_parameters > len(before)
+
+
+def test_rewire_keeps_ties():
+    mesh = net()
+    t = mesh.topology
+    pairs = np.stack([t.src, t.dst], axis=1)
+    weights = dict(zip(map(tuple, pairs.tolist()), mesh.weights.tolist(), strict=True))
+    mesh.rewire(Topology(3, 4, 1, pairs[5:]))
+    for pair, weight in zip(zip(mesh.topology.src, mesh.topology.dst, strict=True), mesh.weights, strict=True):
+        assert weights[pair] == weight
+    assert not mesh.ties.plain
+
+
+def test_files_keep_ties(tmp_path):
+    mesh = net()
+    mesh.save(tmp_path / "a.mesh")
+    again = meshnn.load(tmp_path / "a.mesh")
+    np.testing.assert_array_equal(again.parameter, mesh.parameter)
+    np.testing.assert_array_equal(again.values, mesh.values)
+    np.testing.assert_array_equal(again.forward(X), mesh.forward(X))
+
+
+@pytest.mark.parametrize("solver", ["lm", "adam", "sgd"])
+def test_estimators_learn_tied_nets(solver, tmp_path):
+    wires = {}
+
+    def weights(topology):
+        wires["weights"] = np.where(ties(topology) < 0, 0.25, 0.1)
+        return wires["weights"]
+
+    model = MeshRegressor(hidden=4, parameter=ties, weights=weights, solver=solver, max_epochs=10, random_state=0)
+    model.fit(X, Y[:, 0])
+    mesh = model.mesh_
+    np.testing.assert_allclose(mesh.weights[mesh.parameter < 0], 0.25)
+    tied = mesh.parameter >= 0
+    np.testing.assert_array_equal(mesh.weights[tied], mesh.parameters[mesh.parameter[tied]])
+    model.save(tmp_path / "m.mesh")
+    again = meshnn.load(tmp_path / "m.mesh")
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+    np.testing.assert_array_equal(again.parameter, mesh.parameter)
+    again.set_params(max_epochs=2).fit(X, Y[:, 0])
+    np.testing.assert_allclose(again.mesh_.weights[mesh.parameter < 0], 0.25)
+
+
+def test_partial_fit_of_a_tied_classifier():
+    model = MeshClassifier(hidden=4, parameter=ties, random_state=0)
+    y = (Y[:, 0] > 0).astype(int)
+    for _ in range(3):
+        model.partial_fit(X, y, classes=[0, 1])
+    mesh = model.mesh_
+    tied = mesh.parameter >= 0
+    np.testing.assert_array_equal(mesh.weights[tied], mesh.parameters[mesh.parameter[tied]])
+
+
+@pytest.mark.parametrize("policies", [None, structure.Prune(to=20, start="given")])
+@pytest.mark.parametrize("solver", ["lm", "adam"])
+def test_a_checkpoint_of_a_tied_net_is_taken_up_bit_by_bit(policies, solver, tmp_path):
+    path = tmp_path / "c.mesh"
+    how = {"hidden": 4, "parameter": ties, "solver": solver, "max_epochs": 8, "tol": 0, "random_state": 0,
+           "structure": policies}  # fmt: skip
+    whole = MeshRegressor(**how).fit(X, Y[:, 0])
+    with pytest.warns(UserWarning, match="interrupted"):
+        MeshRegressor(**how, checkpoint=path, callbacks=_interrupt_at(4)).fit(X, Y[:, 0])
+    resumed = MeshRegressor(**how, checkpoint=path).fit(X, Y[:, 0])
+    np.testing.assert_array_equal(resumed.mesh_.values, whole.mesh_.values)
+    np.testing.assert_array_equal(resumed.mesh_.parameter, whole.mesh_.parameter)
+    assert resumed.history_ == whole.history_
+
+
+def _interrupt_at(epoch):
+    def callback(row, mesh):
+        if row.epoch >= epoch:
+            raise KeyboardInterrupt
+
+    return callback
