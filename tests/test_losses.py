@@ -1,0 +1,93 @@
+"""Losses as users meet them: estimators, command line, refusals; their exactness is in test_gradient.py."""
+
+import json
+
+import numpy as np
+import pytest
+from sklearn.linear_model import PoissonRegressor
+
+import meshnn
+from commands import meshnn as run
+from meshnn import Mesh, MeshClassifier, MeshError, MeshRegressor, Topology
+from meshnn.losses import LOSSES
+from meshnn.training import train
+
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((200, 2))
+LINE = 2.0 * X[:, 0] - X[:, 1] + 0.5
+COUNTS = RNG.poisson(np.exp(0.5 * X[:, 0] - 0.3 * X[:, 1] + 0.2)).astype(float)
+LINEAR = {"hidden": 0, "l2": 0.0, "tol": 0, "max_epochs": 100, "random_state": 0}
+
+
+def test_poisson_without_hidden_neurons_is_poisson_regression():
+    """A convex problem: both must end in its one minimum."""
+    got = MeshRegressor(loss="poisson", solver="lm", **LINEAR).fit(X, COUNTS)
+    want = PoissonRegressor(alpha=0, tol=1e-10, max_iter=1000).fit(X, COUNTS)
+    np.testing.assert_allclose(got.predict(X), want.predict(X), rtol=1e-5)
+    assert (got.predict(X * 100) >= 0).all()
+
+
+def test_huber_does_not_mind_outliers():
+    """A line with a tenth of the values far off, all to one side."""
+    y = LINE.copy()
+    y[::10] += 1e4
+    robust = MeshRegressor(loss="huber", **LINEAR).fit(X, y)
+    plain = MeshRegressor(**LINEAR).fit(X, y)
+    assert np.abs(robust.predict(X) - LINE).max() < 1.0
+    assert np.abs(plain.predict(X) - LINE).min() > 100.0
+    flat = np.full(200, 3.0)  # no spread to be found
+    flat[0] = 50.0
+    assert np.median(MeshRegressor(loss="huber", **LINEAR).fit(X, flat).predict(X)) == pytest.approx(3.0, abs=1.0)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("solver", ["lm", "adam", "sgd"])
+def test_every_solver_lowers_every_loss(loss, solver):
+    """From one point of a convex problem, with steps that are small enough."""
+    mesh = Mesh(Topology.mesh(2, 0, 2), 1, dtype="float64", weights=np.full(6, 0.1))
+    y = (COUNTS > 1).astype(int) if LOSSES[loss].classifies else np.stack([COUNTS, COUNTS[::-1]], axis=1)
+    first = mesh.gradient(X, y, loss)[0]
+    rows = list(
+        train(mesh, X, y, loss, solver=solver, max_epochs=5, learning_rate=1e-3, batch_size=None, l2=0.0, tol=0)
+    )
+    losses = [first, *(row.loss for row in rows)]
+    assert all(after < before for before, after in zip(losses, losses[1:], strict=False))
+    assert np.isnan(rows[-1].accuracy) != LOSSES[loss].classifies
+
+
+@pytest.mark.parametrize("loss", ["huber", "poisson"])
+def test_files_know_the_loss(loss, tmp_path):
+    model = MeshRegressor(hidden=3, loss=loss, max_epochs=5, random_state=0).fit(X, COUNTS)
+    model.save(tmp_path / "m.mesh")
+    again = meshnn.load(tmp_path / "m.mesh")
+    assert again.loss == loss
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+    from meshnn.loading import load_fitted
+
+    np.testing.assert_array_equal(load_fitted(tmp_path / "m.mesh").predict(X), model.predict(X))
+
+
+def test_losses_that_do_not_fit_are_refused():
+    with pytest.raises(MeshError, match="unknown loss of a classifier 'huber'"):
+        MeshClassifier(loss="huber").fit(X, COUNTS > 1)
+    with pytest.raises(MeshError, match="unknown loss of a regressor 'hubert'; did you mean 'huber'"):
+        MeshRegressor(loss="hubert").fit(X, LINE)
+    with pytest.raises(MeshError, match=r"for poisson y must not be negative, got -.* at sample"):
+        MeshRegressor(loss="poisson").fit(X, LINE)
+
+
+def test_on_the_command_line(tmp_path):
+    table = tmp_path / "claims.csv"
+    rows = "\n".join(f"{a},{b},{int(c)}" for (a, b), c in zip(X.tolist(), COUNTS, strict=True))
+    table.write_text(f"a,b,count\n{rows}\n")
+    out = tmp_path / "m.mesh"
+    options = ["--target", "count", "--task", "regress", "--loss", "poisson", "--epochs", "5", "--out", str(out)]
+    done = run("fit", str(table), *options, "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)
+    assert meshnn.load(out).loss == "poisson"
+    done = run("predict", str(out), str(table))
+    assert done.returncode == 0, done.stderr
+    done = run("fit", str(table), "--target", "count", "--task", "classify", "--loss", "poisson")
+    assert done.returncode == 2
+    assert "--loss poisson is one of numbers" in done.stderr
