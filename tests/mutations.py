@@ -41,6 +41,8 @@ EQUIVALENT = [
     (r"kernels/_jit\.py", r".", "how kernels are compiled and cached: tests/test_package.py runs it in processes"),
     (r"kernels/waiting\.py", r".", "how long a thread looks before it sleeps: a matter of speed"),
     (r".", r"offset=offset\[:-1\]", "the last entry is not read; a view of one entry less lies in the same memory"),
+    (r".", r"if count <= _SAMPLE else", "a sample of all there are is all of them, in another order"),
+    (r"activations\.py", r"if t < 0 else t\) \+ log1p", "softplus: at t = 0 both branches are 0"),
     (r".", r"MemoryError|PlanTooLarge|limit|nbytes", "limits of memory are tested in test_planner with their own bars"),
 ]
 

@@ -12,6 +12,7 @@ from meshnn.training.api import as_samples
 from meshnn.training.evidence import Evidence
 from meshnn.training.levenberg import LM_BUDGET
 from meshnn.training.solvers import choose_solver
+from meshnn.training.structure.edit import Edit, apply_edit
 
 
 def softmax(Y):
@@ -334,3 +335,25 @@ def test_a_matrix_that_does_not_fit_is_refused(monkeypatch):
     monkeypatch.setattr("meshnn.memory.available_memory", lambda: 10_000)
     with pytest.raises(MeshError, match=r'solver="lm" with \d+ live edges would need .*use solver="adam"'):
         list(train(mesh, X, y, solver="lm"))
+
+
+def test_edges_that_stay_keep_their_penalty():
+    X, y = spirals(50, random_state=0)
+    mesh = Mesh(Topology.mesh(2, 4, 2, density=0.8, random_state=3), 3, "tanh", dtype="float64", random_state=0)
+    solver = Trainer(mesh, as_samples(mesh, X, y, "cross_entropy"), Settings(solver="lm"))._solver
+    t, old = mesh.topology, solver.live
+    solver.penalties = np.random.default_rng(0).uniform(0.1, 1.0, len(old)) * (t.src[old] != 2)
+    solver.damping = 5.0
+    of = dict(zip(zip(t.src[old].tolist(), t.dst[old].tolist(), strict=True), solver.penalties, strict=True))
+    mean = np.exp(np.log([value for value in of.values() if value > 0]).mean())
+    there = set(zip(t.src.tolist(), t.dst.tolist(), strict=True))
+    new = next((a, b) for a in (0, 1) for b in t.hidden.tolist() if (a, b) not in there)
+    remove = np.arange(t.n_edges) == old[3]
+    solver.rewire(apply_edit(mesh, Edit(remove, np.array([new]), np.ones(1), "")))
+    t = mesh.topology
+    pairs = list(zip(t.src[solver.live].tolist(), t.dst[solver.live].tolist(), strict=True))
+    assert new in pairs
+    assert pairs[0] in of
+    np.testing.assert_allclose(solver.penalties, [0 if a == 2 else of.get((a, b), mean) for a, b in pairs], rtol=1e-12)
+    assert solver.damping == 1e-2  # steps are found anew
+    assert solver.error == pytest.approx(mesh.gradient(X, y)[0], rel=1e-12)

@@ -1,6 +1,7 @@
 """Losses as users meet them: estimators, command line, refusals; their exactness is in test_gradient.py."""
 
 import json
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -51,7 +52,7 @@ def test_every_solver_lowers_every_loss(loss, solver):
         train(mesh, X, y, loss, solver=solver, max_epochs=5, learning_rate=1e-3, batch_size=None, l2=0.0, tol=0)
     )
     losses = [first, *(row.loss for row in rows)]
-    assert all(after < before for before, after in zip(losses, losses[1:], strict=False))
+    assert all(after < before for before, after in pairwise(losses))
     assert np.isnan(rows[-1].accuracy) != LOSSES[loss].classifies
 
 
