@@ -333,7 +333,7 @@ def test_a_matrix_that_does_not_fit_is_refused(monkeypatch):
     X, y = spirals(50, random_state=0)
     mesh = Mesh(Topology.mesh(2, 5, 2), 3, "tanh", dtype="float64", random_state=0)
     monkeypatch.setattr("meshnn.memory.available_memory", lambda: 10_000)
-    with pytest.raises(MeshError, match=r'solver="lm" with \d+ live edges would need .*use solver="adam"'):
+    with pytest.raises(MeshError, match=r'solver="lm" with \d+ live parameters would need .*use solver="adam"'):
         list(train(mesh, X, y, solver="lm"))
 
 
