@@ -91,4 +91,4 @@ def test_on_the_command_line(tmp_path):
     assert done.returncode == 0, done.stderr
     done = run("fit", str(table), "--target", "count", "--task", "classify", "--loss", "poisson")
     assert done.returncode == 2
-    assert "--loss poisson is one of numbers" in done.stderr
+    assert "unknown loss of a classifier 'poisson'" in done.stderr

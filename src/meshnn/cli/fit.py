@@ -36,14 +36,6 @@ class Solver(StrEnum):
     sgd = "sgd"
 
 
-class Loss(StrEnum):
-    """What to minimise."""
-
-    squared_error = "squared_error"
-    huber = "huber"
-    poisson = "poisson"
-
-
 def fit(
     data: Annotated[Path, typer.Argument(help="A table: .csv, .tsv (also .gz) or .parquet.", show_default=False)],
     target: Annotated[str, typer.Option("--target", "-y", help="The column to predict.", show_default=False)],
@@ -79,8 +71,7 @@ def fit(
         bool, typer.Option("--grow", help="Start with 2 hidden neurons and add more, up to --hidden, as they help.")
     ] = False,
     loss: Annotated[
-        Loss | None,
-        typer.Option("--loss", help="Of numbers; huber if there are outliers, poisson of counts."),
+        str | None, typer.Option("--loss", help="Of numbers: squared_error, huber (outliers) or poisson (counts).")
     ] = None,
     seed: Annotated[int, typer.Option("--seed", help="Of the split and of the weights.")] = 0,
     threads: Annotated[int | None, typer.Option("--threads", help="By default as many as pay.")] = None,
@@ -149,7 +140,7 @@ def fit(
         "n_threads": threads,
         "random_state": seed,
         "verbose": 0 if as_json else 1,
-        "loss": _loss(loss, goal.task),
+        "loss": loss,
     } | _structure(edges, grow, hidden)
     if not as_json:
         say_notes(notes)
@@ -174,14 +165,6 @@ def fit(
         raise MeshError(f"{failure}; the model was written to {out} instead")
     if interrupted:
         raise typer.Exit(130)
-
-
-def _loss(loss: Loss | None, task: str) -> str | None:
-    if loss is not None and task == "classify":
-        raise MeshError(
-            f"--loss {loss.value} is one of numbers, but the target is classes; leave it out, or --task regress"
-        )
-    return None if loss is None else loss.value
 
 
 def _structure(edges: int | None, grow: bool, hidden: int | None) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from meshnn.arguments import real_number, switch, whole_number
 from meshnn.errors import MeshError
 from meshnn.memory import check_fits
 from meshnn.mesh import Mesh
+from meshnn.methods import METHODS
 from meshnn.program import PARTS
 from meshnn.storage import Tree
 from meshnn.training.evidence import Evidence
@@ -82,8 +83,9 @@ class LevenbergMarquardt(Solver):
         """If an iteration fits the budget."""
         if settings.l1 > 0:
             return False, "l1 is asked for, which lm cannot minimise"
-        if settings.gradient == "blocks":
-            return False, 'lm builds its matrix from the Jacobian of factored or adjoint, not of "blocks"'
+        method = METHODS.get(settings.gradient)
+        if method is not None and not method.curvature:
+            return False, f'lm builds its matrix from a Jacobian chunk by chunk, which "{method.name}" does not give'
         work = float(n_live) ** 2 * n_samples * columns
         each = f" x {columns} a sample" if columns > 1 else ""
         text = f"edges² x samples = {n_live}² x {n_samples}{each} = {work:.2g}"
