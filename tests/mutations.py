@@ -27,12 +27,13 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 #: Folders and files under src/meshnn; those that are missing are skipped.
-TARGETS = ["kernels", "plan", "schedule", "methods", "training/first_order.py", "training/levenberg.py",
-           "training/evidence.py"]  # fmt: skip
+TARGETS = ["kernels", "schedule", "methods", "losses", "program", "parameters.py", "training/first_order.py",
+           "training/levenberg.py", "training/evidence.py"]  # fmt: skip
 #: Tests that can notice, those that notice most within seconds first.
-NUMBERS = ["small", "planner", "elementary", "refusals", "mesh", "levenberg", "training", "threads", "jacobian",
-           "gradient", "structure"]  # fmt: skip
-TRAINING = ["training", "levenberg", "structure", "checkpoint", "estimators"]
+NUMBERS = ["small", "parameters", "planner", "elementary", "losses", "refusals", "mesh", "levenberg", "training",
+           "threads", "jacobian", "gradient", "structure"]  # fmt: skip
+TRAINING = ["ties_learned", "training", "levenberg", "structure", "checkpoint", "estimators"]
+OTHERS = {"_cache.py": ["cache", "package"], "explanation.py": ["planner", "cli"]}
 #: Limits of a run: of the processor (the machine may be busy), of the clock, of memory.
 WORK, SECONDS, MEMORY = 300, 1800, 12 << 30
 
@@ -41,7 +42,8 @@ EQUIVALENT = [
     (r"kernels/_jit\.py", r".", "how kernels are compiled and cached: tests/test_package.py runs it in processes"),
     (r"kernels/waiting\.py", r".", "how long a thread looks before it sleeps: a matter of speed"),
     (r".", r"offset=offset\[:-1\]", "the last entry is not read; a view of one entry less lies in the same memory"),
-    (r".", r"if count <= _SAMPLE else", "a sample of all there are is all of them, in another order"),
+    (r".", r"count <= SAMPLE", "a sample of all there are is all of them, in another order"),
+    (r".", r"strict=True", "lists of one length"),
     (r"activations\.py", r"if t < 0 else t\) \+ log1p", "softplus: at t = 0 both branches are 0"),
     (r".", r"MemoryError|PlanTooLarge|limit|nbytes", "limits of memory are tested in test_planner with their own bars"),
 ]
@@ -191,7 +193,7 @@ def explained(mutant):
 def all_mutants(only=None):
     for target in TARGETS:
         place = ROOT / "src" / "meshnn" / target
-        for path in sorted(place.glob("*.py")) if place.is_dir() else [place] if place.exists() else []:
+        for path in sorted(place.rglob("*.py")) if place.is_dir() else [place] if place.exists() else []:
             if not only or any(str(path.relative_to(ROOT / "src" / "meshnn")).startswith(name) for name in only):
                 yield from mutants_of(path)
 
@@ -244,7 +246,7 @@ class Room:
 
     def try_mutant(self, mutant):
         """Who killed it; "" if nobody did."""
-        names = TRAINING if "training" in mutant.path.parts else NUMBERS
+        names = OTHERS.get(mutant.path.name) or (TRAINING if "training" in mutant.path.parts else NUMBERS)
         here = self.folder / mutant.path.relative_to(ROOT)
         source = mutant.source()
         try:
@@ -253,7 +255,7 @@ class Room:
             return "not Python"
         here.write_text(source)
         try:
-            fresh = "kernels" in mutant.path.parts or "plan.py" in mutant.path.name
+            fresh = "kernels" in mutant.path.parts or mutant.path.name in ("lists.py", "codes.py")
             code, text = self.run([f"tests/test_{name}.py" for name in names], fresh)
         finally:
             here.write_text(mutant.old)
