@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from meshnn.cli.app import main
-from meshnn.cli.commands import COMMANDS
+from meshnn.cli.commands import _Commands
 
 ALLOWED = {0, 1, 2, 130}  # 1 only as verify's answer: see below
 NUMBERS = (
@@ -190,11 +190,11 @@ TRIES = {"demo": 10, "verify": 8, "cache": 8, "reproduce": 20, "plot": 25}  # el
 
 
 def test_every_command_is_tried():
-    assert set(SMALL) == set(COMMANDS)
+    assert set(SMALL) == set(_Commands())  # those of other packages, too
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", list(_Commands()))
 def test_nothing_but_one_line(command, encoding, files, tmp_path, monkeypatch):
     own = tmp_path / "own"  # commands may write over what they find there
     shutil.copytree(files, own, ignore=shutil.ignore_patterns("locked*"))
@@ -331,7 +331,7 @@ def test_stdout_that_takes_nothing(files):
         done = subprocess.run([sys.executable, "-m", "meshnn", "info", str(files / "table.mesh")], stdout=full,
                               stderr=subprocess.PIPE, text=True, timeout=300, check=False)  # fmt: skip
     assert done.returncode == 2
-    assert done.stderr == "meshnn: No space left on device; free some space or write to another place\n"
+    assert done.stderr == "meshnn: no space left on the disk; free some or choose another place\n"
     closed = process("info", files / "table.mesh", before=lambda: os.close(1))
     assert (closed.returncode, closed.stderr) == (0, "")
 
@@ -345,13 +345,12 @@ def test_a_model_is_kept_when_the_disk_is_full(files, tmp_path):
 
     program = f"""
 import os, sys
-from meshnn import storage
-whole = storage._replace
-def full(target, *rest):
+whole = os.replace
+def full(here, target):
     if not target.startswith({str(tmp_path / "home")!r}):
         raise OSError(28, "No space left on device")
-    whole(target, *rest)
-storage._replace = full
+    whole(here, target)
+os.replace = full
 from meshnn.cli import main
 fit = ["fit", {str(files / "good.csv")!r}, "-y", "c", "-n", "2", "--epochs", "2", "--json"]
 main([*fit, "-o", {str(tmp_path / "m.mesh")!r}])
@@ -396,12 +395,11 @@ def test_a_model_is_kept_when_its_folder_vanishes(files, tmp_path, monkeypatch):
 
 def test_no_place_at_all(files, tmp_path, monkeypatch):
     """The disk is full wherever one looks: the reason, not a traceback."""
-    from meshnn import storage
 
     def full(*arguments):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(storage, "_replace", full)
+    monkeypatch.setattr("meshnn.files.os.replace", full)
     code, _, err = run(["fit", files / "good.csv", "-y", "c", "-n", "2", "--epochs", "2", "-o", tmp_path / "m.mesh"])
     assert code == 2
     assert "no space left" in err.splitlines()[-1]

@@ -93,6 +93,8 @@ class Steps:
         from meshnn.kernels._row import aligned, lanes
 
         dtype, targets = self.program.dtype, self.targets
+        if self.batches == 1:  # else they have been looked at
+            Slab.check(self.X, dtype)
         self.X, values, weight = (
             np.require(a, dtype, ["C", "A", "W"]) for a in (self.X, targets.values[None], targets.share[None] * self.n)
         )
@@ -103,7 +105,6 @@ class Steps:
         if self.batches == 1:
             from meshnn.kernels.packing import pack_part
 
-            Slab.check(self.X, dtype)
             for given, packed, repeat in ((self.X, X, True), (values, y, True), (targets.share[None], share, False)):
                 pack_part(np.require(given, dtype, ["C", "A", "W"]), 0, chunks, packed, repeat)
 
