@@ -51,24 +51,52 @@ def test_blocks_win_where_fan_in_is_small_and_ticks_are_many():
     assert d.cost("blocks").predicted < d.cost("factored").predicted
 
 
-def test_costs_count_what_the_plan_holds():
-    """The predicted multiply-adds of the factored method are the entries that its lists make the kernels visit."""
-    t = Topology.mesh(4, 12, 3, density=0.4, random_state=3)
-    for ticks in (1, 2, 3, 5):
-        m = Mesh(t, ticks=ticks, activation="tanh")
-        program = m.program("gradient", "factored")
-        plan = program.plan.course
-        size = [
-            int(plan.ops.ptr[plan.ops.start[q + 1]]) - int(plan.ops.ptr[plan.ops.start[q]])
-            for q in range(len(plan.ops.start) - 1)
-        ]
-        rows = np.diff(plan.ops.start.astype(int))
-        total = 2 * sum(size[q] for q in plan.forward[1:]) + (size[plan.back[ticks - 1]] if ticks > 1 else 0)
-        for a in range(len(plan.tangents.tick)):
-            chain = plan.tangents.chain[plan.tangents.ptr[a] : plan.tangents.ptr[a + 1]]
-            total += sum(size[q] for q in chain) + rows[chain[-1]]
-        assert m.explain().decision.cost("factored").multiply_adds == total
-        assert program.plan.cost.multiply_adds == total
+def sizes(ops):
+    """Entries and rows of every list of a table."""
+    ends = ops.ptr[ops.start].astype(int)
+    return np.diff(ends), np.diff(ops.start.astype(int))
+
+
+@pytest.mark.parametrize("jacobian", [False, True])
+@pytest.mark.parametrize("method", ["factored", "blocks", "adjoint"])
+@pytest.mark.parametrize("ticks", [1, 2, 3, 5])
+def test_costs_count_what_kernels_visit(method, ticks, jacobian):
+    """Predicted multiply-adds are the entries that the lists of a plan make kernels visit; overhead its rows."""
+    m = Mesh(Topology.mesh(4, 12, 3, density=0.4, random_state=3), ticks, activation="tanh")
+    program = m.program("jacobian" if jacobian else "gradient", method)
+    c = program.plan.course
+    entries, rows = sizes(c.ops)
+    visited = states = int(entries[c.forward[1:]].sum())
+    started = n_states = int(rows[c.forward[1:]].sum())
+    last = int(entries[c.gradient[ticks]])
+    readout = int(entries[c.back[ticks - 1]]) if ticks > 1 and not jacobian else 0
+    if method == "adjoint":
+        passes = 3 if jacobian else 1
+        visited += passes * (states + sum(int(entries[c.back[k]]) for k in range(1, ticks)))
+        started += passes * n_states
+    elif method == "factored":
+        visited += readout + (last if jacobian else states)
+        fan_in = np.diff(c.gradient_ops.ptr.astype(int))
+        for a in range(len(c.tangents.tick)):
+            chain = c.tangents.chain[c.tangents.ptr[a] : c.tangents.ptr[a + 1]]
+            visited += int(entries[chain].sum()) + int(rows[chain[-1]]) * (fan_in[c.tangents.row[a]] if jacobian else 1)
+            started += int(rows[chain].sum())
+    else:
+        visited += readout + (0 if jacobian else last)
+        block_entries, block_rows = sizes(c.block_ops)
+        for b in range(len(c.blocks.neuron)):
+            width, chain = int(c.blocks.first[b + 1] - c.blocks.first[b]), c.blocks.chain[b]
+            held = int(block_rows[chain[-1]]) if chain[-1] >= 0 else 0
+            visited += width * (int(block_entries[chain[chain >= 0]].sum()) + held)
+            started += width * int(block_rows[chain[chain >= 0]].sum())
+    cost = program.plan.cost
+    assert cost.multiply_adds == visited
+    activations = sum(25 if int(j) < 17 else 1 for k in range(1, ticks + 1) for j in rows_of(c.ops, c.forward[k]))
+    assert cost.overhead == 2 * started + activations
+
+
+def rows_of(ops, q):
+    return ops.rows[ops.start[q] : ops.start[q + 1]]
 
 
 def test_too_little_memory(mesh, batch, monkeypatch):

@@ -73,8 +73,7 @@ class Steps:
         self.n = X.shape[1]
         self.size = min(size, self.n)
         self.batches = -(-self.n // self.size)
-        if self.batches > 1:  # else they are packed, and looked at, as a whole
-            Slab.check(X, program.dtype)
+        Slab.check(X, program.dtype)
         self._batch: Batch | None = None
         self.rewire(program)
 
@@ -93,8 +92,6 @@ class Steps:
         from meshnn.kernels._row import aligned, lanes
 
         dtype, targets = self.program.dtype, self.targets
-        if self.batches == 1:  # else they have been looked at
-            Slab.check(self.X, dtype)
         self.X, values, weight = (
             np.require(a, dtype, ["C", "A", "W"]) for a in (self.X, targets.values[None], targets.share[None] * self.n)
         )
