@@ -33,7 +33,7 @@ TARGETS = ["kernels", "schedule", "methods", "losses", "program", "parameters.py
 NUMBERS = ["small", "parameters", "planner", "elementary", "losses", "refusals", "mesh", "levenberg", "training",
            "threads", "jacobian", "gradient", "structure"]  # fmt: skip
 TRAINING = ["ties_learned", "training", "levenberg", "structure", "checkpoint", "estimators"]
-OTHERS = {"_cache.py": ["cache", "package"], "explanation.py": ["planner", "cli"]}
+OTHERS = {"_cache.py": ["cache", "package"]}
 #: Limits of a run: of the processor (the machine may be busy), of the clock, of memory.
 WORK, SECONDS, MEMORY = 300, 1800, 12 << 30
 
@@ -44,6 +44,9 @@ EQUIVALENT = [
     (r".", r"offset=offset\[:-1\]", "the last entry is not read; a view of one entry less lies in the same memory"),
     (r".", r"count <= SAMPLE", "a sample of all there are is all of them, in another order"),
     (r".", r"strict=True", "lists of one length"),
+    (r"methods/", r'"scratch": |unused = |one = \(1', "more room than is needed does no harm"),
+    (r"methods/explanation\.py", r".", "words and columns: its doctests and those of the command line look at them"),
+    (r"program/programs\.py", r"jacobian: bool = False\) -> Program", "states are the same whatever they are for"),
     (r"activations\.py", r"if t < 0 else t\) \+ log1p", "softplus: at t = 0 both branches are 0"),
     (r".", r"MemoryError|PlanTooLarge|limit|nbytes", "limits of memory are tested in test_planner with their own bars"),
 ]
