@@ -44,6 +44,12 @@ EQUIVALENT = [
     (r".", r"offset=offset\[:-1\]", "the last entry is not read; a view of one entry less lies in the same memory"),
     (r".", r"count <= SAMPLE", "a sample of all there are is all of them, in another order"),
     (r".", r"strict=True", "lists of one length"),
+    (
+        r".",
+        r"^[A-Z][A-Z0-9_, ]+ = [0-9]",
+        "a constant that was tuned by measurements: another one is as right, but slower",
+    ),
+    (r"lists\.py", r"n_lists \* 4", "4 bytes of thousands: prices are estimates"),
     (r"methods/", r'"scratch": |unused = |one = \(1', "more room than is needed does no harm"),
     (r"methods/explanation\.py", r".", "words and columns: its doctests and those of the command line look at them"),
     (r"program/programs\.py", r"jacobian: bool = False\) -> Program", "states are the same whatever they are for"),
