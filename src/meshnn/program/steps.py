@@ -32,7 +32,7 @@ class Optimizer:
     epsilon: float
     l1: float
     l2: float
-    penalised: Array  # (n_parameters,) how many edges of it l1 and l2 count
+    penalised: Array  # (n_parameters,) 1 where l1 and l2 count, else 0
     first: Array  # (n_parameters,)
     second: Array  # (n_parameters,)
     done: int = 0  # steps taken
