@@ -7,7 +7,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from os import PathLike
 from typing import Any
 
@@ -49,7 +49,44 @@ def _streams(estimator: Any) -> bool:
     return True
 
 
-class BaseMesh(BaseEstimator):  # type: ignore[misc]
+@dataclass(eq=False, repr=False)
+class Parameters(BaseEstimator):  # type: ignore[misc]
+    """What both kinds take; as fields, so that `__init__` only assigns. `MeshClassifier` says what they mean."""
+
+    hidden: int = 16
+    topology: Topology | Callable[[int, int], Topology] | None = None
+    ticks: int | None = None
+    activation: str = "tanh"
+    output_activation: str = "identity"
+    solver: str = "auto"
+    learning_rate: float = 0.01
+    schedule: str = "cosine"
+    batch_size: int | str | None = "auto"
+    max_epochs: int = 300
+    l1: float = 0.0
+    l2: float | str = "auto"
+    gradient: str = "auto"
+    early_stopping: bool = False
+    validation_fraction: float = 0.1
+    patience: int = 20
+    tol: float = 1e-4
+    n_restarts: int = 1
+    warm_start: bool = False
+    callbacks: Any = None
+    checkpoint: Any = None
+    n_threads: int | None = None
+    verbose: int = 0
+    random_state: Any = None
+    momentum: float = 0.9
+    nesterov: bool = True
+    standardize: bool = True
+    structure: Any = None
+    loss: str | None = None
+    parameter: Any = None
+    weights: Any = None
+
+
+class BaseMesh(Parameters):
     """Everything but what the outputs mean."""
 
     _loss: Loss
@@ -60,72 +97,6 @@ class BaseMesh(BaseEstimator):  # type: ignore[misc]
     _built: dict[str, Any]
     _under_way: str  # the weights that a run with a checkpoint began from, until it has come to its end
     mesh_: Mesh
-
-    def __init__(
-        self,
-        hidden: int = 16,
-        topology: Topology | Callable[[int, int], Topology] | None = None,
-        ticks: int | None = None,
-        activation: str = "tanh",
-        output_activation: str = "identity",
-        solver: str = "auto",
-        learning_rate: float = 0.01,
-        schedule: str = "cosine",
-        batch_size: int | str | None = "auto",
-        max_epochs: int = 300,
-        l1: float = 0.0,
-        l2: float | str = "auto",
-        gradient: str = "auto",
-        early_stopping: bool = False,
-        validation_fraction: float = 0.1,
-        patience: int = 20,
-        tol: float = 1e-4,
-        n_restarts: int = 1,
-        warm_start: bool = False,
-        callbacks: Any = None,
-        checkpoint: Any = None,
-        n_threads: int | None = None,
-        verbose: int = 0,
-        random_state: Any = None,
-        momentum: float = 0.9,
-        nesterov: bool = True,
-        standardize: bool = True,
-        structure: Any = None,
-        loss: str | None = None,
-        parameter: Any = None,
-        weights: Any = None,
-    ) -> None:
-        self.hidden = hidden
-        self.topology = topology
-        self.ticks = ticks
-        self.activation = activation
-        self.output_activation = output_activation
-        self.solver = solver
-        self.learning_rate = learning_rate
-        self.schedule = schedule
-        self.batch_size = batch_size
-        self.max_epochs = max_epochs
-        self.l1 = l1
-        self.l2 = l2
-        self.gradient = gradient
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.patience = patience
-        self.tol = tol
-        self.n_restarts = n_restarts
-        self.warm_start = warm_start
-        self.callbacks = callbacks
-        self.checkpoint = checkpoint
-        self.n_threads = n_threads
-        self.verbose = verbose
-        self.random_state = random_state
-        self.momentum = momentum
-        self.nesterov = nesterov
-        self.standardize = standardize
-        self.structure = structure
-        self.loss = loss
-        self.parameter = parameter
-        self.weights = weights
 
     # -- what the two kinds fill in ------------------------------------------------------------------------------
 
@@ -315,13 +286,13 @@ class BaseMesh(BaseEstimator):  # type: ignore[misc]
     def _run(self, trainer: Trainer, checkpoint: Checkpoint | None) -> None:
         """Ask for all rows, and hand them to whoever wants to see them."""
         callbacks = _as_callbacks(self.callbacks)
-        report = reporter(whole_number("verbose", self.verbose, least=0), trainer)
+        report = reporter(self.verbose, trainer)
         self.solver_, self.solver_reason_ = trainer.choice.solver, trainer.choice.reason
         self._take_stock(trainer)
         try:
-            with report:
+            with report as show:
                 for row in trainer.rows():
-                    report.show(row)
+                    show(row)
                     answers = [callback(row, self.mesh_) for callback in callbacks]  # all of them see the row
                     if any(answers) and not trainer.finished:
                         trainer.stop("stopped by a callback")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ __all__ = ["MeshClassifier"]
 Array = NDArray[Any]
 
 
+@dataclass(eq=False, repr=False)
 class MeshClassifier(ClassifierMixin, BaseMesh, Classifies):  # type: ignore[misc]
     """A classifier: a mesh with one output per class, trained with exact gradients computed forward.
 
@@ -93,75 +95,7 @@ class MeshClassifier(ClassifierMixin, BaseMesh, Classifies):  # type: ignore[mis
     True
     """
 
-    def __init__(
-        self,
-        hidden: int = 16,
-        topology: Any = None,
-        ticks: int | None = None,
-        activation: str = "tanh",
-        output_activation: str = "identity",
-        solver: str = "auto",
-        learning_rate: float = 0.01,
-        schedule: str = "cosine",
-        batch_size: int | str | None = "auto",
-        max_epochs: int = 300,
-        l1: float = 0.0,
-        l2: float | str = "auto",
-        gradient: str = "auto",
-        early_stopping: bool = False,
-        validation_fraction: float = 0.1,
-        patience: int = 20,
-        tol: float = 1e-4,
-        class_weight: Any = None,
-        n_restarts: int = 1,
-        warm_start: bool = False,
-        callbacks: Any = None,
-        checkpoint: Any = None,
-        n_threads: int | None = None,
-        verbose: int = 0,
-        random_state: Any = None,
-        momentum: float = 0.9,
-        nesterov: bool = True,
-        standardize: bool = True,
-        structure: Any = None,
-        loss: str | None = None,
-        parameter: Any = None,
-        weights: Any = None,
-    ) -> None:
-        super().__init__(
-            hidden=hidden,
-            topology=topology,
-            ticks=ticks,
-            activation=activation,
-            output_activation=output_activation,
-            solver=solver,
-            learning_rate=learning_rate,
-            schedule=schedule,
-            batch_size=batch_size,
-            max_epochs=max_epochs,
-            l1=l1,
-            l2=l2,
-            gradient=gradient,
-            early_stopping=early_stopping,
-            validation_fraction=validation_fraction,
-            patience=patience,
-            tol=tol,
-            n_restarts=n_restarts,
-            warm_start=warm_start,
-            callbacks=callbacks,
-            checkpoint=checkpoint,
-            n_threads=n_threads,
-            verbose=verbose,
-            random_state=random_state,
-            momentum=momentum,
-            nesterov=nesterov,
-            standardize=standardize,
-            structure=structure,
-            loss=loss,
-            parameter=parameter,
-            weights=weights,
-        )
-        self.class_weight = class_weight
+    class_weight: Any = None
 
     def _checked(self, X: Any, y: Any, sample_weight: Any, reset: bool) -> tuple[Array, Array, Array | None]:
         X, y = validate_data(self, X, y, dtype=np.float64, reset=reset)
