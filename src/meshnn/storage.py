@@ -28,8 +28,8 @@ from reprlib import repr as shorten
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from meshnn.arrays import Array
 from meshnn.errors import FileError, MemoryLimitError
 from meshnn.files import as_path, explained, write_whole
 from meshnn.memory import check_fits
@@ -42,7 +42,6 @@ VERSION = 2
 
 #: Nested dictionaries and lists of str, int, float, bool, None and arrays.
 Tree = dict[str, Any]
-Array = NDArray[Any]
 
 # safetensors' name of a dtype -> numpy's
 _DTYPES = {"BOOL": "|b1", "I8": "|i1", "I16": "<i2", "I32": "<i4", "I64": "<i8", "U8": "|u1", "U16": "<u2",

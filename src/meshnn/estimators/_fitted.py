@@ -8,16 +8,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from meshnn.arguments import known
+from meshnn.arrays import Array
 from meshnn.estimators._scaling import Scaling
 from meshnn.losses import LOSSES, Loss, loss_named
 from meshnn.mesh import Mesh
 
 __all__ = ["Classifies", "FittedClassifier", "FittedRegressor", "Regresses"]
-
-Array = NDArray[Any]
 
 
 class _Meaning:

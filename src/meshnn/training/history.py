@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, overload
 
 import numpy as np
-from numpy.typing import NDArray
 
+from meshnn.arrays import Array
 from meshnn.errors import MeshError
 
 __all__ = ["History", "HistoryRow"]
@@ -66,8 +66,8 @@ class History(Sequence[HistoryRow]):
     @overload
     def __getitem__(self, key: slice) -> History: ...
     @overload
-    def __getitem__(self, key: str) -> NDArray[Any]: ...
-    def __getitem__(self, key: int | slice | str) -> HistoryRow | History | NDArray[Any]:
+    def __getitem__(self, key: str) -> Array: ...
+    def __getitem__(self, key: int | slice | str) -> HistoryRow | History | Array:
         if isinstance(key, str):
             if key not in HistoryRow._fields:
                 raise MeshError(f"a history has no column {key!r}; it has {', '.join(HistoryRow._fields)}")
