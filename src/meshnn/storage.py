@@ -140,7 +140,10 @@ def _flatten(value: Any, place: tuple[Any, ...], arrays: dict[str, Array]) -> An
         for key in value:
             if not isinstance(key, str) or not _is_unicode(key):
                 raise _FaultError(f"{_named(place)} has the key {shorten(key)}; use plain strings as keys")
-        return {_escaped(key): _flatten(item, (*place, key), arrays) for key, item in value.items()}
+        return {
+            f"${key}" if key.startswith("$") else key: _flatten(item, (*place, key), arrays)
+            for key, item in value.items()
+        }
     if isinstance(value, list):
         return [_flatten(item, (*place, k), arrays) for k, item in enumerate(value)]
     if isinstance(value, np.ndarray):
@@ -176,10 +179,6 @@ def _as_little_endian(array: Array, place: tuple[Any, ...]) -> Array:
 
 def _named(place: tuple[Any, ...]) -> str:
     return "tree" + "".join(f"[{shorten(key)}]" for key in place)
-
-
-def _escaped(key: str) -> str:
-    return f"${key}" if key.startswith("$") else key
 
 
 # Reading

@@ -243,7 +243,8 @@ class BaseMesh(Parameters):
                 f"{n_inputs} features and {self._needs(n_outputs)}"
             )
         self._built = self._net()
-        given = {name: _for_edges(getattr(self, name), topology) for name in ("parameter", "weights")}
+        given = {"parameter": self.parameter, "weights": self.weights}  # of the edges, or a callable that makes them
+        given = {name: value(topology) if callable(value) else value for name, value in given.items()}
         dense = first_topology(as_policies(self.structure), topology)
 
         def build(dtype: str) -> Mesh:
@@ -285,11 +286,14 @@ class BaseMesh(Parameters):
     def _net(self) -> dict[str, Any]:
         """The parameters that the net was built from, as far as they are compared."""
         named = {name: getattr(self, name) for name in ("ticks", "activation", "output_activation", "loss")}
-        named |= {name: _told_apart(getattr(self, name)) for name in ("parameter", "weights")}
-        if self.topology is None:
-            return named | {"hidden": self.hidden}
-        graph = self.topology._digest.hex() if isinstance(self.topology, Topology) else "a callable"
-        return named | {"topology": graph}
+        return named | self._told_apart() | ({"hidden": self.hidden} if self.topology is None else {})
+
+    def _told_apart(self) -> dict[str, str | None]:
+        """What has no value to compare, as far as it is compared: what a callable returned is not."""
+        graph = self.topology._digest.hex() if isinstance(self.topology, Topology) else self.topology
+        edges = {name: getattr(self, name) for name in ("parameter", "weights")}
+        found = {name: v if v is None or callable(v) else repr(np.asarray(v).tolist()) for name, v in edges.items()}
+        return {name: "a callable" if callable(v) else v for name, v in ({"topology": graph} | found).items()}
 
     def _samples(self, X: Array, targets: Array, weight: Array | None) -> Samples:
         inputs, outputs = self._scaling.inputs(X), self._scaling.targets(targets)
@@ -340,12 +344,7 @@ class BaseMesh(Parameters):
         """What decides the course of training, besides data and seed."""
         unimportant = ("callbacks", "checkpoint", "n_threads", "verbose", "random_state")
         named = {k: v for k, v in self.get_params(deep=False).items() if k not in unimportant}
-        if isinstance(self.topology, Topology):
-            named["topology"] = self.topology._digest.hex()
-        elif callable(self.topology):
-            named["topology"] = "a callable"  # what it returned is compared later
-        named |= {name: _told_apart(getattr(self, name)) for name in ("parameter", "weights")}
-        return named | {"estimator": self._kind}
+        return named | self._told_apart() | {"estimator": self._kind}
 
     def _tree(self, trainer: Trainer, seed: int, run: dict[str, str]) -> Tree:
         """A checkpoint: the model with the best weights so far, and all that is needed to go on."""
@@ -453,20 +452,10 @@ def _seed(random_state: Any) -> int:
     )
 
 
-def _for_edges(value: Any, topology: Topology) -> Any:
-    """`parameter` or `weights`: numbers for the edges of a topology, or a callable that makes them."""
-    return value(topology) if callable(value) else value
-
-
-def _told_apart(value: Any) -> str | None:
-    """The same, as far as it is compared."""
-    return None if value is None else "a callable" if callable(value) else repr(np.asarray(value).tolist())
-
-
 def _as_callbacks(callbacks: Any) -> list[Callable[..., Any]]:
     if callbacks is None:
         return []
-    found = [callbacks] if callable(callbacks) else list(callbacks) if isinstance(callbacks, Iterable) else [callbacks]
+    found = list(callbacks) if isinstance(callbacks, Iterable) and not callable(callbacks) else [callbacks]
     for callback in found:
         if not callable(callback):
             raise MeshError(f"callbacks must be functions of (row, mesh), got {type(callback).__name__}")

@@ -289,9 +289,7 @@ class Topology:
 
     def birth_ticks(self, awake: BoolArray | None = None) -> IntArray:
         """First tick at which each neuron can be non-zero; `awake` marks neurons whose activation is not 0 at 0."""
-        if awake is None:
-            return self._birth
-        awake = np.asarray(awake)
+        awake = np.zeros(self.n_neurons, np.bool_) if awake is None else np.asarray(awake)
         if awake.shape != (self.n_neurons,) or awake.dtype != np.bool_:
             raise TopologyError(
                 f"awake must be a mask of shape ({self.n_neurons},), got shape {awake.shape} of dtype {awake.dtype}"
@@ -380,13 +378,8 @@ class Topology:
         return f"{self.n_inputs} inputs{bias}, {self.n_hidden} hidden, {self.n_outputs} outputs"
 
     def _roles(self) -> list[str]:
-        counts = {
-            "input": self.n_inputs,
-            "bias": int(self.bias),
-            "hidden": self.n_hidden,
-            "output": self.n_outputs,
-        }
-        return [role for role, count in counts.items() for _ in range(count)]
+        counts = [self.n_inputs, self.bias, self.n_hidden, self.n_outputs]
+        return [str(role) for role in np.repeat(["input", "bias", "hidden", "output"], counts)]
 
 
 def _sizes(n_inputs: int, n_hidden: int, n_outputs: int) -> tuple[int, int, int]:

@@ -13,8 +13,6 @@ With l2="auto" the penalties are found on the way, from the evidence of the samp
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -60,13 +58,6 @@ def _blas() -> Any:
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()
-
-
-@contextmanager
-def _one_blas_thread() -> Iterator[None]:
-    """BLAS sums in another order with another number of threads; we split the work ourselves."""
-    with _blas().limit(limits=1, user_api="blas"):
-        yield
 
 
 class LevenbergMarquardt(Solver):
@@ -144,7 +135,8 @@ class LevenbergMarquardt(Solver):
             assert self.last is not None
             self.epoch += 1
             return self.last._replace(fell=0.0, finished=self.stuck if self.final else "")
-        with _one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):  # what overflows is looked at below
+        # BLAS sums in another order with more threads (we split the work ourselves); what overflows is looked at below
+        with _blas().limit(limits=1, user_api="blas"), np.errstate(over="ignore", invalid="ignore"):
             self.last = self._iterate(look)
         self.epoch += 1
         return self.last._replace(finished=self.stuck if self.final else "")

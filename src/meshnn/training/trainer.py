@@ -217,7 +217,7 @@ class Trainer:
             self.mesh.parameters[:] = self.best_parameters
         if len(self.history):
             last = self.history[-1]
-            self.history._rows[-1] = last._replace(note=f"{last.note}; {reason}" if last.note else reason)
+            self.history[-1] = last._replace(note=f"{last.note}; {reason}" if last.note else reason)
         if not to_go_on:
             self._mark = self._marked()
 
@@ -239,12 +239,12 @@ class Trainer:
             "kept": self._kept,
             "structure": None if self._structure is None else self._structure.state(),
         }
-        return tree, len(self.history), self.history._rows[-1:]
+        return tree, len(self.history), self.history.data[-1:]
 
     def state(self) -> Tree:
         """Everything needed to go on from after the last whole row."""
         tree, count, last = self._mark
-        rows = self.history._rows[: max(count - 1, 0)] + last  # stopping adds to the note of the last one
+        rows = self.history.data[: max(count - 1, 0)] + last  # stopping adds to the note of the last one
         return tree | {"history": History(rows).to_tree()}
 
     def restore(self, state: Tree) -> None:
