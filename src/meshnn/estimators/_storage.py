@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from meshnn.arguments import real_number, switch, whole_number
+from meshnn.arguments import FROM_0, real_number, switch, whole_number
 from meshnn.arrays import Array
 from meshnn.checks import check_current_weights
 from meshnn.estimators._scaling import Scaling
@@ -54,7 +54,7 @@ def to_tree(estimator: BaseMesh, parameters: Array | None = None) -> Tree:
         "best_restart": int(estimator.best_restart_),
         "solver": [estimator.solver_, estimator.solver_reason_],
         "history": estimator.history_.to_tree(),
-        "scaling": {name: getattr(estimator._scaling, name) for name in _SCALING},
+        "scaling": dict(vars(estimator._scaling)),
         "stream": {"seed": estimator._stream_seed, "memory": estimator._solver_state},
     }
     if hasattr(estimator, "feature_names_in_"):
@@ -116,7 +116,7 @@ def from_tree(estimator: Any, tree: Tree) -> Any:
     estimator.mesh_ = mesh
     estimator._built = estimator._net()
     estimator.n_features_in_ = whole_number("n_features", tree["n_features"])
-    estimator.l2_ = real_number("l2", tree["l2"], "a number of at least 0", lambda v: 0 <= v < math.inf)
+    estimator.l2_ = real_number("l2", tree["l2"], *FROM_0)
     estimator.n_iter_ = whole_number("n_iter", tree["n_iter"], least=0)
     estimator.best_restart_ = whole_number("best_restart", tree["best_restart"], least=0)
     estimator.solver_, estimator.solver_reason_ = _texts("solver", tree["solver"], 2)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from meshnn.arguments import real_number, switch, whole_number
+from meshnn.arguments import POSITIVE, real_number, switch, whole_number
 from meshnn.errors import MeshError
 from meshnn.memory import check_fits
 from meshnn.mesh import Mesh
@@ -225,7 +225,7 @@ class LevenbergMarquardt(Solver):
     def restore(self, state: Tree, stream: bool = False) -> None:
         """Go on from there."""
         self.epoch = whole_number("epoch", state["epoch"], least=0, most=self.settings.max_epochs)
-        self.damping = real_number("damping", state["damping"], "a positive number", lambda v: 0 < v < np.inf)
+        self.damping = real_number("damping", state["damping"], *POSITIVE)
         self.growth = real_number("growth", state["growth"], "a number of at least 2", lambda v: 2 <= v < np.inf)
         self.error, self.first_error = (any_number("error", v) for v in state["errors"])
         self.evidence.least = any_number("least", state["least"], least=0.0)
