@@ -69,7 +69,7 @@ class Regresses(_Meaning):
 
     def predict(self, X: Any) -> Array:
         """Values (n_samples,), or (n_samples, n_outputs) if y had columns."""
-        outputs = self._outputs(X)  # first, as it refuses what is not fitted
+        outputs = self._outputs(X)
         values = self._scaling.values(self._loss.predicted(outputs))
         return values[:, 0] if self._flat else values
 
