@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import difflib
+import math
 import numbers
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from meshnn.errors import MeshError
 
-__all__ = ["as_generator", "as_list", "known", "real_number", "switch", "whole_number"]
+__all__ = ["BELOW_1", "FROM_0", "POSITIVE", "SHARE", "as_generator", "as_list", "known", "real_number", "switch",
+           "whole_number"]  # fmt: skip
+
+#: Ranges of numbers for `real_number`: in words, and a test.
+Range = tuple[str, Callable[[Any], bool]]
+POSITIVE: Range = ("a positive number", lambda v: 0 < v < math.inf)
+FROM_0: Range = ("a number of at least 0", lambda v: 0 <= v < math.inf)
+SHARE: Range = ("a number from 0 to 1", lambda v: 0 <= v <= 1)
+BELOW_1: Range = ("a number from 0 to below 1", lambda v: 0 <= v < 1)
 
 
 def whole_number(name: str, value: Any, least: int = 1, most: int | None = None) -> int:

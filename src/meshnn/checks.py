@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from meshnn.arguments import as_list, known
+from meshnn.arrays import Array, IntArray
 from meshnn.codes import ACTIVATIONS
 from meshnn.errors import DataError, MeshError
 from meshnn.topology import Topology
@@ -24,8 +24,6 @@ __all__ = [
     "shares",
 ]
 
-Array = NDArray[Any]
-
 
 def as_dtype(dtype: Any) -> np.dtype[Any]:
     """float32 or float64."""
@@ -38,7 +36,7 @@ def as_dtype(dtype: Any) -> np.dtype[Any]:
     return np.dtype(np.float32 if name == "float32" else np.float64)
 
 
-def activation_codes(topology: Topology, hidden: Any, output: Any) -> NDArray[np.int64]:
+def activation_codes(topology: Topology, hidden: Any, output: Any) -> IntArray:
     """One code per neuron; inputs are identity."""
     codes = np.full(topology.n_neurons, ACTIVATIONS["identity"], dtype=np.int64)
     if isinstance(hidden, str):
@@ -174,7 +172,7 @@ def labels(y: Any, size: int, n_outputs: int) -> Array:
     return found
 
 
-def as_pairs(src: Any, dst: Any, n_neurons: int) -> tuple[NDArray[np.int64], NDArray[np.int64], tuple[int, ...]]:
+def as_pairs(src: Any, dst: Any, n_neurons: int) -> tuple[IntArray, IntArray, tuple[int, ...]]:
     """Sources and destinations as flat arrays, and the shape they were broadcast to."""
     found = []
     for name, value in (("src", src), ("dst", dst)):

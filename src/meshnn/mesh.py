@@ -7,10 +7,11 @@ from os import PathLike
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from meshnn import checks, storage
 from meshnn.arguments import as_generator, as_list, known, switch, whole_number
+from meshnn.arrays import Array, BoolArray, IntArray
 from meshnn.codes import ACTIVATIONS
 from meshnn.errors import MeshError
 from meshnn.losses import Targets, loss_named
@@ -24,7 +25,6 @@ from meshnn.topology.lineage import Lineage
 
 __all__ = ["Mesh"]
 
-Array = NDArray[Any]
 #: More than this and deciding how to run would take longer than anybody waits.
 MOST_TICKS = 100_000
 
@@ -217,7 +217,7 @@ class Mesh:
         self.values[: self.n_parameters] = checks.as_weights(parameters, self.n_parameters, self._dtype, "parameter")
 
     @property
-    def parameter(self) -> NDArray[np.int64]:
+    def parameter(self) -> IntArray:
         """Of each edge its parameter, -1 if its weight is fixed."""
         return self._ties.parameter
 
@@ -244,15 +244,15 @@ class Mesh:
         return [names[code] for code in self._codes[self._topology.n_clamped :].tolist()]
 
     @property
-    def awake(self) -> NDArray[np.bool_]:
+    def awake(self) -> BoolArray:
         """Neurons whose activation is not 0 at 0: they are non-zero from the first tick on."""
         return self._programs.awake.copy()
 
-    def dead_edges(self) -> NDArray[np.bool_]:
+    def dead_edges(self) -> BoolArray:
         """Mask of the edges that cannot influence any output with these ticks and activations: zero gradient."""
         return self._topology.dead_edges(self.ticks, self.awake)
 
-    def live_parameters(self) -> NDArray[np.int64]:
+    def live_parameters(self) -> IntArray:
         """The parameters that can influence an output: those with an edge that is not dead."""
         return np.flatnonzero(self._ties.total(~self.dead_edges()))
 
@@ -276,8 +276,7 @@ class Mesh:
         if not isinstance(topology, Topology):
             raise MeshError(f"rewire takes a Topology, got {type(topology).__name__}; see Topology.from_adjacency")
         old = self._topology
-        same = (old.n_inputs, old.n_hidden, old.n_outputs, old.bias)
-        if (topology.n_inputs, topology.n_hidden, topology.n_outputs, topology.bias) != same:
+        if topology._shape != old._shape:
             raise MeshError(f"rewire keeps the neurons ({old!r}), got {topology!r}; build a new Mesh instead")
         n = old.n_neurons
         before, after = old.dst * n + old.src, topology.dst * n + topology.src
@@ -303,7 +302,7 @@ class Mesh:
         self._programs = self._new_programs()
 
     @property
-    def codes(self) -> NDArray[np.int64]:
+    def codes(self) -> IntArray:
         """The activation of every neuron as a number, see `meshnn.codes`."""
         return self._codes.copy()
 

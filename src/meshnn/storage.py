@@ -28,8 +28,8 @@ from reprlib import repr as shorten
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from meshnn.arrays import Array
 from meshnn.errors import FileError, MemoryLimitError
 from meshnn.files import as_path, explained, write_whole
 from meshnn.memory import check_fits
@@ -42,7 +42,6 @@ VERSION = 2
 
 #: Nested dictionaries and lists of str, int, float, bool, None and arrays.
 Tree = dict[str, Any]
-Array = NDArray[Any]
 
 # safetensors' name of a dtype -> numpy's
 _DTYPES = {"BOOL": "|b1", "I8": "|i1", "I16": "<i2", "I32": "<i4", "I64": "<i8", "U8": "|u1", "U16": "<u2",
@@ -141,7 +140,10 @@ def _flatten(value: Any, place: tuple[Any, ...], arrays: dict[str, Array]) -> An
         for key in value:
             if not isinstance(key, str) or not _is_unicode(key):
                 raise _FaultError(f"{_named(place)} has the key {shorten(key)}; use plain strings as keys")
-        return {_escaped(key): _flatten(item, (*place, key), arrays) for key, item in value.items()}
+        return {
+            f"${key}" if key.startswith("$") else key: _flatten(item, (*place, key), arrays)
+            for key, item in value.items()
+        }
     if isinstance(value, list):
         return [_flatten(item, (*place, k), arrays) for k, item in enumerate(value)]
     if isinstance(value, np.ndarray):
@@ -177,10 +179,6 @@ def _as_little_endian(array: Array, place: tuple[Any, ...]) -> Array:
 
 def _named(place: tuple[Any, ...]) -> str:
     return "tree" + "".join(f"[{shorten(key)}]" for key in place)
-
-
-def _escaped(key: str) -> str:
-    return f"${key}" if key.startswith("$") else key
 
 
 # Reading

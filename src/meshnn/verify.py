@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from meshnn.arguments import whole_number
+from meshnn.arguments import known, whole_number
 from meshnn.errors import MeshError
 from meshnn.mesh import Mesh
 from meshnn.methods import METHODS
@@ -150,8 +150,7 @@ def verify(
         raise MeshError(f"unknown reference {reference!r}. Choose torch or numpy")
     if reference not in available:
         raise MeshError("PyTorch is not installed; pip install 'meshnn[torch]' brings it, or use the reference numpy")
-    if activation not in _NUMPY:
-        raise MeshError(f"unknown activation {activation!r}. Choose one of {', '.join(_NUMPY)}")
+    known("activation", activation, _NUMPY)
     tests, seed = whole_number("tests", tests), whole_number("seed", seed, least=0)
     report = Report(tests, seed, activation, reference)
     all_ticks = range(1, 6)

@@ -17,7 +17,8 @@ from meshnn.errors import MeshError
 from meshnn.losses import loss_named
 from meshnn.mesh import Mesh
 from meshnn.topology import Topology
-from meshnn.training.settings import Choice, Settings, choose_solver
+from meshnn.training.settings import Settings
+from meshnn.training.solvers import Choice, choose_solver
 
 __all__ = ["explain"]
 

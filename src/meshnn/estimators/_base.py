@@ -7,18 +7,18 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from os import PathLike
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from meshnn import storage
 from meshnn.arguments import real_number, switch, whole_number
+from meshnn.arrays import Array
 from meshnn.errors import DataError, MeshError, TrainingInterrupted
 from meshnn.estimators._scaling import Scaling
 from meshnn.losses import Loss
@@ -36,7 +36,6 @@ from meshnn.training.structure.runtime import as_policies, first_topology, with_
 
 __all__ = ["BaseMesh"]
 
-Array = NDArray[Any]
 #: Edges times samples up to which nobody would notice that float32 is faster.
 SMALL = 100_000
 
@@ -49,7 +48,44 @@ def _streams(estimator: Any) -> bool:
     return True
 
 
-class BaseMesh(BaseEstimator):  # type: ignore[misc]
+@dataclass(eq=False, repr=False)
+class Parameters(BaseEstimator):  # type: ignore[misc]
+    """What both kinds take; as fields, so that `__init__` only assigns. `MeshClassifier` says what they mean."""
+
+    hidden: int = 16
+    topology: Topology | Callable[[int, int], Topology] | None = None
+    ticks: int | None = None
+    activation: str = "tanh"
+    output_activation: str = "identity"
+    solver: str = "auto"
+    learning_rate: float = 0.01
+    schedule: str = "cosine"
+    batch_size: int | str | None = "auto"
+    max_epochs: int = 300
+    l1: float = 0.0
+    l2: float | str = "auto"
+    gradient: str = "auto"
+    early_stopping: bool = False
+    validation_fraction: float = 0.1
+    patience: int = 20
+    tol: float = 1e-4
+    n_restarts: int = 1
+    warm_start: bool = False
+    callbacks: Any = None
+    checkpoint: Any = None
+    n_threads: int | None = None
+    verbose: int = 0
+    random_state: Any = None
+    momentum: float = 0.9
+    nesterov: bool = True
+    standardize: bool = True
+    structure: Any = None
+    loss: str | None = None
+    parameter: Any = None
+    weights: Any = None
+
+
+class BaseMesh(Parameters):
     """Everything but what the outputs mean."""
 
     _loss: Loss
@@ -61,80 +97,14 @@ class BaseMesh(BaseEstimator):  # type: ignore[misc]
     _under_way: str  # the weights that a run with a checkpoint began from, until it has come to its end
     mesh_: Mesh
 
-    def __init__(
-        self,
-        hidden: int = 16,
-        topology: Topology | Callable[[int, int], Topology] | None = None,
-        ticks: int | None = None,
-        activation: str = "tanh",
-        output_activation: str = "identity",
-        solver: str = "auto",
-        learning_rate: float = 0.01,
-        schedule: str = "cosine",
-        batch_size: int | str | None = "auto",
-        max_epochs: int = 300,
-        l1: float = 0.0,
-        l2: float | str = "auto",
-        gradient: str = "auto",
-        early_stopping: bool = False,
-        validation_fraction: float = 0.1,
-        patience: int = 20,
-        tol: float = 1e-4,
-        n_restarts: int = 1,
-        warm_start: bool = False,
-        callbacks: Any = None,
-        checkpoint: Any = None,
-        n_threads: int | None = None,
-        verbose: int = 0,
-        random_state: Any = None,
-        momentum: float = 0.9,
-        nesterov: bool = True,
-        standardize: bool = True,
-        structure: Any = None,
-        loss: str | None = None,
-        parameter: Any = None,
-        weights: Any = None,
-    ) -> None:
-        self.hidden = hidden
-        self.topology = topology
-        self.ticks = ticks
-        self.activation = activation
-        self.output_activation = output_activation
-        self.solver = solver
-        self.learning_rate = learning_rate
-        self.schedule = schedule
-        self.batch_size = batch_size
-        self.max_epochs = max_epochs
-        self.l1 = l1
-        self.l2 = l2
-        self.gradient = gradient
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.patience = patience
-        self.tol = tol
-        self.n_restarts = n_restarts
-        self.warm_start = warm_start
-        self.callbacks = callbacks
-        self.checkpoint = checkpoint
-        self.n_threads = n_threads
-        self.verbose = verbose
-        self.random_state = random_state
-        self.momentum = momentum
-        self.nesterov = nesterov
-        self.standardize = standardize
-        self.structure = structure
-        self.loss = loss
-        self.parameter = parameter
-        self.weights = weights
-
     # -- what the two kinds fill in ------------------------------------------------------------------------------
+
+    def _validated(self, X: Any, y: Any, reset: bool) -> tuple[Array, Array]:
+        """Samples as scikit-learn checks them."""
+        raise NotImplementedError
 
     def _targets(self, y: Array, sample_weight: Array | None, first: bool) -> tuple[Array, Array | None, int]:
         """What the outputs should be, the weights of the samples, and the number of outputs."""
-        raise NotImplementedError
-
-    def _split(self, targets: Array, seed: int) -> tuple[Array, Array]:
-        """Samples to learn from and samples to hold out."""
         raise NotImplementedError
 
     # -- fitting -------------------------------------------------------------------------------------------------
@@ -167,11 +137,9 @@ class BaseMesh(BaseEstimator):  # type: ignore[misc]
         settings = self._settings()
         _as_callbacks(self.callbacks), whole_number("verbose", self.verbose, least=0)
         again = switch("warm_start", self.warm_start) and hasattr(self, "mesh_")
-        X, y, weight = self._checked(X, y, sample_weight, reset=not again)
-        targets, weight, n_outputs = self._targets(y, weight, first=not again)
-        _check_weights(weight)
+        X, targets, weight, n_outputs = self._checked(X, y, sample_weight, reset=not again, first=not again)
         seed = _seed(self.random_state)
-        run = None
+        run, resumed = None, None
         if checkpoint is not None:
             start = self.mesh_.weights if again else None
             run = fingerprint(self._run_parameters(), {"X": X, "y": targets, "sample_weight": weight, "weights": start})
@@ -181,24 +149,21 @@ class BaseMesh(BaseEstimator):  # type: ignore[misc]
             seeded = isinstance(self.random_state, (int, np.integer))  # a generator has moved on since
             defaults = fingerprint(type(self)()._run_parameters(), {})
             resumed = checkpoint.begin(run, seed if seeded else None, defaults)
-            if resumed is not None:
-                seed = resumed.seed
-        seeds = np.random.SeedSequence(seed).generate_state(3)
-        held_out = None
+            seed = seed if resumed is None else resumed.seed
+        seeds = [int(s) for s in np.random.SeedSequence(seed).generate_state(3)]
+        parts: list[Any] = [slice(None)]  # samples to learn from, and those held out
         if switch("early_stopping", self.early_stopping):
-            kept, held_out = self._split(targets, int(seeds[0]))
-            if weight is not None and not (weight[kept].any() and weight[held_out].any()):
+            parts = list(self._split(targets, seeds[0]))
+            if weight is not None and not all(weight[rows].any() for rows in parts):
                 raise DataError("early_stopping needs samples with a weight on both sides; set early_stopping=False")
-        choice = None  # of a net there is already, the trainer decides
-        if not again:
-            rows = slice(None) if held_out is None else kept
-            self._scaling = Scaling.learn(X[rows], targets[rows], None if weight is None else weight[rows],
-                                          switch("standardize", self.standardize), self._loss)  # fmt: skip
-            self.mesh_, choice = self._build(X.shape[1], n_outputs, len(X[rows]), settings, int(seeds[1]))
+        data = [(X[rows], targets[rows], None if weight is None else weight[rows]) for rows in parts]
+        # of a net there is already, the trainer decides
+        choice = None if again else self._build(*data[0], n_outputs, settings, seeds[1])
         self._check_same_net(X.shape[1], n_outputs)
-        self._check_same_parameters()
-        trainer = self._trainer(X, targets, weight, held_out, settings, int(seeds[2]), choice)
-        self._stream_seed, self._solver_state = int(seeds[2]), None  # where partial_fit would go on
+        samples, *held_out = (self._samples(*part) for part in data)
+        validation = held_out[0] if held_out else None
+        trainer = Trainer(self.mesh_, samples, settings, validation, seeds[2], self.structure, choice)
+        self._stream_seed, self._solver_state = seeds[2], None  # where partial_fit would go on
         if checkpoint is not None and run is not None:
             if resumed is not None:
                 checkpoint.restore(resumed, trainer.restore)
@@ -221,13 +186,44 @@ class BaseMesh(BaseEstimator):  # type: ignore[misc]
         given = Settings(**{name: getattr(self, name) for name in names})
         return with_penalties(given, as_policies(self.structure))
 
-    def _checked(self, X: Any, y: Any, sample_weight: Any, reset: bool) -> tuple[Array, Array, Array | None]:
-        raise NotImplementedError
+    def _checked(
+        self, X: Any, y: Any, sample_weight: Any, reset: bool, first: bool
+    ) -> tuple[Array, Array, Array | None, int]:
+        """Features, targets, weights and the number of outputs."""
+        X, y = self._validated(X, y, reset)
+        weight = None if sample_weight is None else _check_sample_weight(sample_weight, X, dtype=np.float64)
+        targets, weight, n_outputs = self._targets(y, weight, first)
+        if weight is not None and (weight < 0).any():
+            k = int(np.flatnonzero(weight < 0)[0])
+            what = "weights of samples and classes are never negative"
+            raise DataError(f"the weight of sample {k} is {weight[k]:g}; {what}")
+        if weight is not None and not weight.any():
+            raise DataError("all samples have the weight 0; give some of them a weight")
+        return X, targets, weight, n_outputs
+
+    def _split(self, targets: Array, seed: int) -> tuple[Array, Array]:
+        """Samples to learn from and samples to hold out: a share, but at least one, and one must be left."""
+        from sklearn.model_selection import train_test_split
+
+        allowed = ("a number between 0 and 1", lambda v: 0 < v < 1)
+        share, n = real_number("validation_fraction", self.validation_fraction, *allowed), len(targets)
+        if n < 2:
+            raise DataError("early_stopping holds samples out, but there is only one; set early_stopping=False")
+        size, stratify = min(math.ceil(share * n), n - 1), None
+        if self._loss.classifies:
+            counts = np.unique(targets, return_counts=True)[1]
+            if counts.min() >= 2 and min(size, n - size) >= len(counts):  # some of each class on both sides
+                stratify = targets
+        kept, held_out = train_test_split(np.arange(n), test_size=size, random_state=seed, stratify=stratify)
+        return np.sort(kept), np.sort(held_out)
 
     def _build(
-        self, n_inputs: int, n_outputs: int, n_samples: int | None, settings: Settings, seed: int
-    ) -> tuple[Mesh, Choice]:
-        """A new net for so many samples and the solver for it; None is for a stream of them."""
+        self, X: Array, targets: Array, weight: Array | None, n_outputs: int, settings: Settings, seed: int,
+        stream: bool = False,
+    ) -> Choice:  # fmt: skip
+        """A new net and the scaling for samples, or for a stream that begins with them; the solver for it."""
+        self._scaling = Scaling.learn(X, targets, weight, switch("standardize", self.standardize), self._loss)
+        n_samples, n_inputs = X.shape
         if self.topology is None:
             topology = Topology.mesh(n_inputs, whole_number("hidden", self.hidden, least=0), n_outputs)
         elif isinstance(self.topology, Topology):
@@ -247,7 +243,8 @@ class BaseMesh(BaseEstimator):  # type: ignore[misc]
                 f"{n_inputs} features and {self._needs(n_outputs)}"
             )
         self._built = self._net()
-        given = {name: _for_edges(getattr(self, name), topology) for name in ("parameter", "weights")}
+        given = {"parameter": self.parameter, "weights": self.weights}  # of the edges, or a callable that makes them
+        given = {name: value(topology) if callable(value) else value for name, value in given.items()}
         dense = first_topology(as_policies(self.structure), topology)
 
         def build(dtype: str) -> Mesh:
@@ -261,32 +258,23 @@ class BaseMesh(BaseEstimator):  # type: ignore[misc]
 
         mesh = build("float32")
         # second-order steps need the accuracy of float64; the others are twice as fast without it, if that counts
-        small = n_samples is not None and n_samples <= FULL_UP_TO and dense.n_edges * n_samples <= SMALL
-        choice = choose_solver(settings, len(mesh.live_parameters()), n_samples or 0, self._loss.columns(n_outputs))
-        return (build("float64") if small or choice.kind.wants_float64 else mesh), choice
+        small = not stream and n_samples <= FULL_UP_TO and dense.n_edges * n_samples <= SMALL
+        columns = self._loss.columns(n_outputs)
+        choice = choose_solver(settings, len(mesh.live_parameters()), 0 if stream else n_samples, columns)
+        self.mesh_ = build("float64") if small or choice.kind.wants_float64 else mesh
+        return choice
 
     def _needs(self, n_outputs: int) -> str:
-        return f"{n_outputs} outputs"
+        return f"{n_outputs} {'classes (one output each)' if self._loss.classifies else 'outputs'}"
 
     def _check_same_net(self, n_inputs: int, n_outputs: int) -> None:
+        """A warm start cannot build another net: better to refuse than to ignore what was changed."""
         t = self.mesh_.topology
         if (t.n_inputs, t.n_outputs) != (n_inputs, n_outputs):
             raise DataError(
                 f"the net has {t.n_inputs} inputs and {t.n_outputs} outputs, but the data have {n_inputs} features "
                 f"and {self._needs(n_outputs)}; set warm_start=False to start anew"
             )
-
-    def _net(self) -> dict[str, Any]:
-        """The parameters that the net was built from, as far as they are compared."""
-        named = {name: getattr(self, name) for name in ("ticks", "activation", "output_activation", "loss")}
-        named |= {name: _told_apart(getattr(self, name)) for name in ("parameter", "weights")}
-        if self.topology is None:
-            return named | {"hidden": self.hidden}
-        graph = self.topology._digest.hex() if isinstance(self.topology, Topology) else "a callable"
-        return named | {"topology": graph}
-
-    def _check_same_parameters(self) -> None:
-        """A warm start cannot build another net: better to refuse than to ignore what was changed."""
         now = self._net()
         changed = [name for name in now if name not in self._built or now[name] != self._built[name]]
         if changed:
@@ -295,33 +283,32 @@ class BaseMesh(BaseEstimator):  # type: ignore[misc]
                 "set warm_start=False to build another"
             )
 
+    def _net(self) -> dict[str, Any]:
+        """The parameters that the net was built from, as far as they are compared."""
+        named = {name: getattr(self, name) for name in ("ticks", "activation", "output_activation", "loss")}
+        return named | self._told_apart() | ({"hidden": self.hidden} if self.topology is None else {})
+
+    def _told_apart(self) -> dict[str, str | None]:
+        """What has no value to compare, as far as it is compared: what a callable returned is not."""
+        graph = self.topology._digest.hex() if isinstance(self.topology, Topology) else self.topology
+        edges = {name: getattr(self, name) for name in ("parameter", "weights")}
+        found = {name: v if v is None or callable(v) else repr(np.asarray(v).tolist()) for name, v in edges.items()}
+        return {name: "a callable" if callable(v) else v for name, v in ({"topology": graph} | found).items()}
+
     def _samples(self, X: Array, targets: Array, weight: Array | None) -> Samples:
         inputs, outputs = self._scaling.inputs(X), self._scaling.targets(targets)
         return as_samples(self.mesh_, inputs, outputs, self._loss.name, weight)
 
-    def _trainer(
-        self, X: Array, targets: Array, weight: Array | None, held_out: Array | None, settings: Settings, seed: int,
-        choice: Choice | None,
-    ) -> Trainer:  # fmt: skip
-        if held_out is None:
-            return Trainer(self.mesh_, self._samples(X, targets, weight), settings, None, seed, self.structure, choice)
-        keep = np.ones(len(X), np.bool_)
-        keep[held_out] = False
-        parts = [
-            self._samples(X[rows], targets[rows], None if weight is None else weight[rows]) for rows in (keep, ~keep)
-        ]
-        return Trainer(self.mesh_, parts[0], settings, parts[1], seed, self.structure, choice)
-
     def _run(self, trainer: Trainer, checkpoint: Checkpoint | None) -> None:
         """Ask for all rows, and hand them to whoever wants to see them."""
         callbacks = _as_callbacks(self.callbacks)
-        report = reporter(whole_number("verbose", self.verbose, least=0), trainer)
+        report = reporter(self.verbose, trainer)
         self.solver_, self.solver_reason_ = trainer.choice.solver, trainer.choice.reason
         self._take_stock(trainer)
         try:
-            with report:
+            with report as show:
                 for row in trainer.rows():
-                    report.show(row)
+                    show(row)
                     answers = [callback(row, self.mesh_) for callback in callbacks]  # all of them see the row
                     if any(answers) and not trainer.finished:
                         trainer.stop("stopped by a callback")
@@ -357,12 +344,7 @@ class BaseMesh(BaseEstimator):  # type: ignore[misc]
         """What decides the course of training, besides data and seed."""
         unimportant = ("callbacks", "checkpoint", "n_threads", "verbose", "random_state")
         named = {k: v for k, v in self.get_params(deep=False).items() if k not in unimportant}
-        if isinstance(self.topology, Topology):
-            named["topology"] = self.topology._digest.hex()
-        elif callable(self.topology):
-            named["topology"] = "a callable"  # what it returned is compared later
-        named |= {name: _told_apart(getattr(self, name)) for name in ("parameter", "weights")}
-        return named | {"estimator": self._kind}
+        return named | self._told_apart() | {"estimator": self._kind}
 
     def _tree(self, trainer: Trainer, seed: int, run: dict[str, str]) -> Tree:
         """A checkpoint: the model with the best weights so far, and all that is needed to go on."""
@@ -379,19 +361,15 @@ class BaseMesh(BaseEstimator):  # type: ignore[misc]
         """Once through some samples, with a constant rate; what the optimiser remembers is kept from call to call."""
         settings = self._settings()
         first = not hasattr(self, "mesh_")
-        X, y, weight = self._checked(X, y, sample_weight, reset=first)
-        targets, weight, n_outputs = self._targets(y, weight, first=False)
-        _check_weights(weight)
+        X, targets, weight, n_outputs = self._checked(X, y, sample_weight, reset=first, first=False)
         kind = streaming_solver(settings.solver)
         settings = replace(settings, solver=kind.name, schedule="constant", max_epochs=1)
         if first:
             seeds = np.random.SeedSequence(_seed(self.random_state)).generate_state(2)
-            self._scaling = Scaling.learn(X, targets, weight, switch("standardize", self.standardize), self._loss)
-            self.mesh_, _ = self._build(X.shape[1], n_outputs, None, settings, int(seeds[0]))
+            self._build(X, targets, weight, n_outputs, settings, int(seeds[0]), stream=True)
             self._stream_seed, self._solver_state = int(seeds[1]), None
             self.history_, self.n_iter_, self.best_restart_ = History(), 0, 0
         self._check_same_net(X.shape[1], n_outputs)
-        self._check_same_parameters()
         rng = np.random.default_rng(self._stream_seed)
         stream = kind(self.mesh_, self._samples(X, targets, weight), settings, rng)
         if self._solver_state is not None and self.solver_ == kind.name:  # another one's memory means something else
@@ -474,44 +452,11 @@ def _seed(random_state: Any) -> int:
     )
 
 
-def _for_edges(value: Any, topology: Topology) -> Any:
-    """`parameter` or `weights`: numbers for the edges of a topology, or a callable that makes them."""
-    return value(topology) if callable(value) else value
-
-
-def _told_apart(value: Any) -> str | None:
-    """The same, as far as it is compared."""
-    return None if value is None else "a callable" if callable(value) else repr(np.asarray(value).tolist())
-
-
-def _check_weights(weight: Array | None) -> None:
-    """Refuse weights that no mean can be taken with."""
-    if weight is None:
-        return
-    if (weight < 0).any():
-        k = int(np.flatnonzero(weight < 0)[0])
-        raise DataError(f"the weight of sample {k} is {weight[k]:g}; weights of samples and classes are never negative")
-    if not weight.any():
-        raise DataError("all samples have the weight 0; give some of them a weight")
-
-
 def _as_callbacks(callbacks: Any) -> list[Callable[..., Any]]:
     if callbacks is None:
         return []
-    found = [callbacks] if callable(callbacks) else list(callbacks) if isinstance(callbacks, Iterable) else [callbacks]
+    found = list(callbacks) if isinstance(callbacks, Iterable) and not callable(callbacks) else [callbacks]
     for callback in found:
         if not callable(callback):
             raise MeshError(f"callbacks must be functions of (row, mesh), got {type(callback).__name__}")
     return found
-
-
-def validation_share(fraction: Any) -> float:
-    """`validation_fraction`, checked."""
-    return real_number("validation_fraction", fraction, "a number between 0 and 1", lambda v: 0 < v < 1)
-
-
-def held_out_size(share: float, n_samples: int) -> int:
-    """Samples to hold out: a share, but at least one, and one must be left."""
-    if n_samples < 2:
-        raise DataError("early_stopping holds samples out, but there is only one; set early_stopping=False")
-    return min(math.ceil(share * n_samples), n_samples - 1)

@@ -8,16 +8,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from meshnn.arguments import known
+from meshnn.arrays import Array
 from meshnn.estimators._scaling import Scaling
-from meshnn.losses import LOSSES, Loss, loss_named
+from meshnn.losses import LOSSES, Loss
 from meshnn.mesh import Mesh
 
 __all__ = ["Classifies", "FittedClassifier", "FittedRegressor", "Regresses"]
-
-Array = NDArray[Any]
 
 
 class _Meaning:
@@ -30,11 +28,13 @@ class _Meaning:
     @property
     def _loss(self) -> Loss:
         """The loss, if it is one of this kind."""
-        name = self._default_loss if self.loss is None else self.loss
-        mine = [
-            other.name for other in LOSSES.values() if other.classifies == loss_named(self._default_loss).classifies
-        ]
-        return LOSSES[known(f"loss of a {self._kind}", name, mine)]
+        usual = LOSSES[self._default_loss]
+        mine = [name for name, other in LOSSES.items() if other.classifies == usual.classifies]
+        return usual if self.loss is None else LOSSES[known(f"loss of a {self._kind}", self.loss, mine)]
+
+    def _outputs(self, X: Any) -> Array:
+        """Raw outputs (n_samples, n_outputs)."""
+        raise NotImplementedError
 
 
 class Classifies(_Meaning):
@@ -43,10 +43,6 @@ class Classifies(_Meaning):
     _default_loss = "cross_entropy"
     _kind = "classifier"
     classes_: Array
-
-    def _outputs(self, X: Any) -> Array:
-        """Raw outputs (n_samples, n_outputs)."""
-        raise NotImplementedError
 
     def decision_function(self, X: Any) -> Array:
         """Outputs (n_samples, n_classes); of two classes, how much the second outweighs the first (n_samples,)."""
@@ -70,10 +66,6 @@ class Regresses(_Meaning):
     _kind = "regressor"
     _scaling: Scaling
     _flat: bool
-
-    def _outputs(self, X: Any) -> Array:
-        """Raw outputs (n_samples, n_outputs)."""
-        raise NotImplementedError
 
     def predict(self, X: Any) -> Array:
         """Values (n_samples,), or (n_samples, n_outputs) if y had columns."""

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from meshnn.arrays import Array
 from meshnn.losses import Loss
 from meshnn.losses.moments import moments
 
 __all__ = ["Scaling"]
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ from reprlib import repr as shorten
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from meshnn.arguments import real_number, switch, whole_number
+from meshnn.arguments import FROM_0, real_number, switch, whole_number
+from meshnn.arrays import Array
 from meshnn.checks import check_current_weights
 from meshnn.estimators._scaling import Scaling
 from meshnn.mesh import Mesh
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 __all__ = ["from_tree", "to_tree"]
 
-Array = NDArray[Any]
 #: Parameters that cannot be written down: a loaded estimator has them as None.
 UNSAVED = ("callbacks", "checkpoint", "structure")
 #: Parameters that the mesh has: a loaded estimator takes them from it.
@@ -32,17 +31,21 @@ OF_THE_MESH = ("topology", "parameter", "weights")
 #: Letters that the dtype of classes may have to spare.
 WIDEST = 1000
 _SCALING = ("x_mean", "x_scale", "y_mean", "y_scale")
+#: What the file was written with.
+_WRITERS = ("meshnn", "numpy", "scikit-learn")
 
 
 def to_tree(estimator: BaseMesh, parameters: Array | None = None) -> Tree:
     """A fitted estimator as plain values and arrays; with other parameters of its net than it has, if given."""
+    from importlib.metadata import version
+
     mesh = estimator.mesh_.to_tree()
     if parameters is not None:
         mesh["weights"] = estimator.mesh_.weights_of(parameters)
     check_current_weights(mesh["weights"], estimator.mesh_.topology.n_edges)
     tree: Tree = {
         "kind": estimator._kind,
-        "versions": versions(),
+        "versions": {"python": platform.python_version()} | {name: version(name) for name in _WRITERS},
         "parameters": {name: _plain(name, value) for name, value in estimator.get_params(deep=False).items()},
         "mesh": mesh,
         "n_features": int(estimator.n_features_in_),
@@ -51,7 +54,7 @@ def to_tree(estimator: BaseMesh, parameters: Array | None = None) -> Tree:
         "best_restart": int(estimator.best_restart_),
         "solver": [estimator.solver_, estimator.solver_reason_],
         "history": estimator.history_.to_tree(),
-        "scaling": {name: getattr(estimator._scaling, name) for name in _SCALING},
+        "scaling": dict(vars(estimator._scaling)),
         "stream": {"seed": estimator._stream_seed, "memory": estimator._solver_state},
     }
     if hasattr(estimator, "feature_names_in_"):
@@ -64,13 +67,6 @@ def to_tree(estimator: BaseMesh, parameters: Array | None = None) -> Tree:
         tree["table"] = estimator.encoder_.to_dict()
         tree["target"] = estimator.target_
     return tree
-
-
-def versions() -> dict[str, str]:
-    """What the file was written with."""
-    from importlib.metadata import version
-
-    return {"python": platform.python_version()} | {name: version(name) for name in ("meshnn", "numpy", "scikit-learn")}
 
 
 def _plain(name: str, value: Any) -> Any:
@@ -120,7 +116,7 @@ def from_tree(estimator: Any, tree: Tree) -> Any:
     estimator.mesh_ = mesh
     estimator._built = estimator._net()
     estimator.n_features_in_ = whole_number("n_features", tree["n_features"])
-    estimator.l2_ = real_number("l2", tree["l2"], "a number of at least 0", lambda v: 0 <= v < math.inf)
+    estimator.l2_ = real_number("l2", tree["l2"], *FROM_0)
     estimator.n_iter_ = whole_number("n_iter", tree["n_iter"], least=0)
     estimator.best_restart_ = whole_number("best_restart", tree["best_restart"], least=0)
     estimator.solver_, estimator.solver_reason_ = _texts("solver", tree["solver"], 2)

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, column_or_1d, validate_data
+from sklearn.utils.validation import column_or_1d, validate_data
 
 from meshnn.arguments import real_number
+from meshnn.arrays import Array
 from meshnn.errors import DataError, MeshError
-from meshnn.estimators._base import BaseMesh, _streams, held_out_size, validation_share
+from meshnn.estimators._base import BaseMesh, _streams
 from meshnn.estimators._fitted import Classifies
 
 __all__ = ["MeshClassifier"]
 
-Array = NDArray[Any]
 
-
+@dataclass(eq=False, repr=False)
 class MeshClassifier(ClassifierMixin, BaseMesh, Classifies):  # type: ignore[misc]
     """A classifier: a mesh with one output per class, trained with exact gradients computed forward.
 
@@ -93,83 +93,15 @@ class MeshClassifier(ClassifierMixin, BaseMesh, Classifies):  # type: ignore[mis
     True
     """
 
-    def __init__(
-        self,
-        hidden: int = 16,
-        topology: Any = None,
-        ticks: int | None = None,
-        activation: str = "tanh",
-        output_activation: str = "identity",
-        solver: str = "auto",
-        learning_rate: float = 0.01,
-        schedule: str = "cosine",
-        batch_size: int | str | None = "auto",
-        max_epochs: int = 300,
-        l1: float = 0.0,
-        l2: float | str = "auto",
-        gradient: str = "auto",
-        early_stopping: bool = False,
-        validation_fraction: float = 0.1,
-        patience: int = 20,
-        tol: float = 1e-4,
-        class_weight: Any = None,
-        n_restarts: int = 1,
-        warm_start: bool = False,
-        callbacks: Any = None,
-        checkpoint: Any = None,
-        n_threads: int | None = None,
-        verbose: int = 0,
-        random_state: Any = None,
-        momentum: float = 0.9,
-        nesterov: bool = True,
-        standardize: bool = True,
-        structure: Any = None,
-        loss: str | None = None,
-        parameter: Any = None,
-        weights: Any = None,
-    ) -> None:
-        super().__init__(
-            hidden=hidden,
-            topology=topology,
-            ticks=ticks,
-            activation=activation,
-            output_activation=output_activation,
-            solver=solver,
-            learning_rate=learning_rate,
-            schedule=schedule,
-            batch_size=batch_size,
-            max_epochs=max_epochs,
-            l1=l1,
-            l2=l2,
-            gradient=gradient,
-            early_stopping=early_stopping,
-            validation_fraction=validation_fraction,
-            patience=patience,
-            tol=tol,
-            n_restarts=n_restarts,
-            warm_start=warm_start,
-            callbacks=callbacks,
-            checkpoint=checkpoint,
-            n_threads=n_threads,
-            verbose=verbose,
-            random_state=random_state,
-            momentum=momentum,
-            nesterov=nesterov,
-            standardize=standardize,
-            structure=structure,
-            loss=loss,
-            parameter=parameter,
-            weights=weights,
-        )
-        self.class_weight = class_weight
+    class_weight: Any = None
 
-    def _checked(self, X: Any, y: Any, sample_weight: Any, reset: bool) -> tuple[Array, Array, Array | None]:
+    def _validated(self, X: Any, y: Any, reset: bool) -> tuple[Array, Array]:
         X, y = validate_data(self, X, y, dtype=np.float64, reset=reset)
         y = column_or_1d(y, warn=True)
         if y.dtype == object:
             _check_sortable(y)
         check_classification_targets(y)
-        return X, y, None if sample_weight is None else _check_sample_weight(sample_weight, X, dtype=np.float64)
+        return X, y
 
     def _targets(self, y: Array, sample_weight: Array | None, first: bool) -> tuple[Array, Array | None, int]:
         classes = np.unique(y)
@@ -200,22 +132,6 @@ class MeshClassifier(ClassifierMixin, BaseMesh, Classifies):  # type: ignore[mis
             raise MeshError(f'class_weight must be None, "balanced" or a dictionary, got {self.class_weight!r}')
         sums = np.bincount(labels, sample_weight, minlength=len(known))
         return np.divide(sums.sum() / np.count_nonzero(sums), sums, out=np.zeros(len(known)), where=sums > 0)
-
-    def _needs(self, n_outputs: int) -> str:
-        return f"{n_outputs} classes (one output each)"
-
-    def _split(self, targets: Array, seed: int) -> tuple[Array, Array]:
-        from sklearn.model_selection import StratifiedShuffleSplit, train_test_split
-
-        share = validation_share(self.validation_fraction)
-        rows, counts = np.arange(len(targets)), np.bincount(targets)
-        present, size = counts[counts > 0], held_out_size(share, len(targets))
-        if present.min() >= 2 and min(size, len(rows) - size) >= len(present):
-            split = StratifiedShuffleSplit(1, test_size=size, random_state=seed)
-            kept, held_out = next(split.split(rows, targets))
-        else:  # too few to have some of each class on both sides
-            kept, held_out = train_test_split(rows, test_size=size, random_state=seed)
-        return kept, held_out
 
     @available_if(_streams)
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> MeshClassifier:

@@ -5,18 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import _check_sample_weight, validate_data
+from sklearn.utils.validation import validate_data
 
+from meshnn.arrays import Array
 from meshnn.errors import DataError
-from meshnn.estimators._base import BaseMesh, _streams, held_out_size, validation_share
+from meshnn.estimators._base import BaseMesh, _streams
 from meshnn.estimators._fitted import Regresses
 
 __all__ = ["MeshRegressor"]
-
-Array = NDArray[Any]
 
 
 class MeshRegressor(RegressorMixin, BaseMesh, Regresses):  # type: ignore[misc]
@@ -45,24 +43,16 @@ class MeshRegressor(RegressorMixin, BaseMesh, Regresses):  # type: ignore[misc]
         tags.target_tags.multi_output = True
         return tags
 
-    def _checked(self, X: Any, y: Any, sample_weight: Any, reset: bool) -> tuple[Array, Array, Array | None]:
+    def _validated(self, X: Any, y: Any, reset: bool) -> tuple[Array, Array]:
         if hasattr(y, "tocsr"):
             raise DataError("y is a scipy sparse matrix; pass a dense array, for example y.toarray()")
         X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True, reset=reset)
-        weight = None if sample_weight is None else _check_sample_weight(sample_weight, X, dtype=np.float64)
-        return X, np.asarray(y, np.float64), weight
+        return X, np.asarray(y, np.float64)
 
     def _targets(self, y: Array, sample_weight: Array | None, first: bool) -> tuple[Array, Array | None, int]:
         self._flat = y.ndim == 1
         values = y[:, None] if self._flat else y
         return values, sample_weight, values.shape[1]
-
-    def _split(self, targets: Array, seed: int) -> tuple[Array, Array]:
-        from sklearn.model_selection import train_test_split
-
-        size = held_out_size(validation_share(self.validation_fraction), len(targets))
-        kept, held_out = train_test_split(np.arange(len(targets)), test_size=size, random_state=seed)
-        return kept, held_out
 
     @available_if(_streams)
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> MeshRegressor:

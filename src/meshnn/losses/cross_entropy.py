@@ -5,14 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from meshnn import checks, codes
+from meshnn.arrays import Array
 from meshnn.losses.loss import Loss
 
 __all__ = ["CrossEntropy"]
-
-Array = NDArray[Any]
 
 
 class CrossEntropy(Loss):

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
 from meshnn import codes
+from meshnn.arrays import Array
 from meshnn.losses.loss import ValueLoss
 from meshnn.losses.moments import moments
 
 __all__ = ["Huber"]
 
-Array = NDArray[Any]
 #: The median distance from the median of a normal distribution, in standard deviations.
 MEDIAN_DISTANCE = 0.6744897501960817
 

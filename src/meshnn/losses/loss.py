@@ -5,14 +5,12 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from meshnn import checks
+from meshnn.arrays import Array
 from meshnn.errors import DataError
 
 __all__ = ["Loss", "ValueLoss"]
-
-Array = NDArray[Any]
 
 
 class Loss:

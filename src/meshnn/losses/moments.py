@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
+
+from meshnn.arrays import Array
 
 __all__ = ["moments"]
-
-Array = NDArray[Any]
 
 
 def moments(values: Array, weight: Array | None) -> tuple[Array, Array]:

@@ -5,15 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from meshnn import codes
+from meshnn.arrays import Array
 from meshnn.errors import DataError
 from meshnn.losses.loss import ValueLoss
 
 __all__ = ["Poisson"]
-
-Array = NDArray[Any]
 
 
 class Poisson(ValueLoss):

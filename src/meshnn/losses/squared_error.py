@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
 from meshnn import codes
+from meshnn.arrays import Array
 from meshnn.losses.loss import ValueLoss
 from meshnn.losses.moments import moments
 
 __all__ = ["SquaredError"]
-
-Array = NDArray[Any]
 
 
 class SquaredError(ValueLoss):

@@ -6,14 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from meshnn import checks
+from meshnn.arrays import Array, BoolArray
 from meshnn.losses.loss import Loss
 
 __all__ = ["Targets"]
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -35,10 +33,10 @@ class Targets:
         return Targets(self.loss, self.values[rows], self.share[rows] * self.share.dtype.type(scale))
 
     @property
-    def counting(self) -> NDArray[np.bool_] | None:
+    def counting(self) -> BoolArray | None:
         """Mask of the samples that count at all; None if all do.
 
         The others must not be looked at: one that overflows, times no share, would make every sum NaN.
         """
-        found: NDArray[np.bool_] = self.share[:, 0] != 0
+        found: BoolArray = self.share[:, 0] != 0
         return None if found.all() else found

@@ -6,14 +6,13 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
 from meshnn.arguments import as_generator, real_number
+from meshnn.arrays import IntArray
 from meshnn.memory import check_fits
 
 __all__ = ["cascade_edges", "check_edges", "layered_edges", "mesh_edges"]
 
-IntArray = NDArray[np.int64]
 Seed = int | np.random.Generator | np.random.SeedSequence | None
 
 

@@ -6,19 +6,18 @@ from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from meshnn.arrays import Array, IntArray
 from meshnn.errors import TopologyError
 
 __all__ = ["adjacency_entries", "check_dict", "networkx_edges"]
 
-IntArray = NDArray[np.int64]
 
 FORMAT = "meshnn.topology"
 VERSION = 1
 
 
-def adjacency_entries(A: Any) -> tuple[int, IntArray, NDArray[Any]]:
+def adjacency_entries(A: Any) -> tuple[int, IntArray, Array]:
     """`(n, edges, values)` of a square matrix, sorted by (destination, source).
 
     Of a dense matrix the non-zero entries are edges; of a sparse one the stored entries are, zeros included, so that

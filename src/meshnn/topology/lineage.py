@@ -6,18 +6,18 @@ they are numbered, hidden neurons behind them by the order of their birth, outpu
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from meshnn.arguments import whole_number
+from meshnn.arrays import IntArray
 from meshnn.errors import TopologyError
 from meshnn.topology.topology import Topology
 
 __all__ = ["Lineage", "Step"]
-
-IntArray = NDArray[np.int64]
 
 
 class Step(NamedTuple):
@@ -48,15 +48,11 @@ class Lineage:
         self.first = self.named(topology)
         self.steps: list[Step] = []
 
-    def names(self, n_hidden: int) -> IntArray:
-        """The name of every neuron of today's graph."""
-        assert n_hidden == len(self.hidden)
-        outputs = -1 - np.arange(self.n_outputs, dtype=np.int64)
-        return np.concatenate([np.arange(self.n_clamped, dtype=np.int64), self.n_clamped + self.hidden, outputs])
-
     def named(self, topology: Topology) -> IntArray:
         """Edges of today's graph as pairs of names."""
-        names = self.names(topology.n_hidden)
+        assert topology.n_hidden == len(self.hidden)
+        outputs = -1 - np.arange(self.n_outputs)
+        names = np.concatenate([np.arange(self.n_clamped), self.n_clamped + self.hidden, outputs])
         return np.stack([names[topology.src], names[topology.dst]], axis=1)
 
     def record(
@@ -67,39 +63,32 @@ class Lineage:
         `edges` and `hidden` hold for each edge and hidden neuron its number among those before, or -1 if it is new.
         """
         fresh = hidden < 0
-        born = np.empty(len(hidden), np.int64)
-        born[~fresh] = self.hidden[hidden[~fresh]]
-        born[fresh] = self.born + np.arange(int(fresh.sum()))
+        self.hidden = np.append(self.hidden, 0)[hidden]  # -1 is a new one
+        self.hidden[fresh] = self.born + np.arange(fresh.sum())
         self.born += int(fresh.sum())
-        self.hidden = born
-        gone = np.ones(len(before), np.bool_)
-        gone[edges[edges >= 0]] = False
-        step = Step(epoch, self.named(after)[edges < 0], before[gone], reason)
+        gone = np.delete(before, edges[edges >= 0], axis=0)
+        step = Step(epoch, self.named(after)[edges < 0], gone, reason)
         self.steps.append(step)
         return step
 
     def edges_over_time(self) -> list[tuple[int, int]]:
         """(epoch, number of edges) from the first graph on, once for every edit."""
-        count, found = len(self.first), [(0, len(self.first))]
-        for step in self.steps:
-            count += len(step.added) - len(step.removed)
-            found.append((step.epoch, count))
-        return found
+        changes = [len(step.added) - len(step.removed) for step in self.steps]
+        counts = accumulate(changes, initial=len(self.first))
+        return list(zip([0, *(step.epoch for step in self.steps)], counts, strict=True))
 
     def to_tree(self) -> dict[str, Any]:
         """Plain values and arrays; those of all steps one after the other."""
-        added = [step.added for step in self.steps]
-        removed = [step.removed for step in self.steps]
         empty = np.empty((0, 2), np.int64)
-        counts = [[len(a), len(r)] for a, r in zip(added, removed, strict=True)]
+        counts = [[len(step.added), len(step.removed)] for step in self.steps]
         return {
             "born": self.born,
             "epochs": [step.epoch for step in self.steps],
             "reasons": [step.reason for step in self.steps],
             "hidden": self.hidden,
             "first": self.first,
-            "added": np.concatenate([empty, *added]),
-            "removed": np.concatenate([empty, *removed]),
+            "added": np.concatenate([empty, *(step.added for step in self.steps)]),
+            "removed": np.concatenate([empty, *(step.removed for step in self.steps)]),
             "counts": np.array(counts, np.int64).reshape(-1, 2),
         }
 
@@ -124,32 +113,26 @@ class Lineage:
                 raise TopologyError("a reason of the lineage is no text")
             a, r = (held[name][ends[k, c] - counts[k, c] : ends[k, c]] for c, name in enumerate(("added", "removed")))
             self.steps.append(Step(whole_number("epoch", epoch, least=0), a, r, reason))
-        if not np.array_equal(_sorted(self.last()), _sorted(self.named(topology))):
+        if not np.array_equal(np.sort(_keys(self.last())), np.sort(_keys(self.named(topology)))):
             raise TopologyError("the lineage does not lead to the edges there are")
         return self
 
     def last(self) -> IntArray:
         """The edges that the steps lead to."""
-        edges = self.first
-        for step in self.steps:
-            edges = np.concatenate([_without(edges, step.removed), step.added])
-        return edges
+        *_, last = self._graphs()
+        return last
 
     def graphs(self) -> list[IntArray]:
         """The edges after every step, the first ones included."""
-        found = [self.first]
+        return list(self._graphs())
+
+    def _graphs(self) -> Iterator[IntArray]:
+        edges = self.first
+        yield edges
         for step in self.steps:
-            found.append(np.concatenate([_without(found[-1], step.removed), step.added]))
-        return found
+            edges = np.concatenate([edges[~np.isin(_keys(edges), _keys(step.removed))], step.added])
+            yield edges
 
 
 def _keys(pairs: IntArray) -> IntArray:
     return (pairs[:, 0] + 2**31) * 2**32 + (pairs[:, 1] + 2**31)
-
-
-def _without(pairs: IntArray, others: IntArray) -> IntArray:
-    return pairs[~np.isin(_keys(pairs), _keys(others))]
-
-
-def _sorted(pairs: IntArray) -> IntArray:
-    return np.sort(_keys(pairs))

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from meshnn.arguments import as_generator, real_number
+from meshnn.arguments import SHARE, as_generator, real_number
 from meshnn.errors import TopologyError
 from meshnn.topology.builders import Seed
 from meshnn.topology.topology import Topology
@@ -36,14 +36,14 @@ def prune(
     topology: Topology, fraction: float, blocks: Mapping[str, float] | None = None, random_state: Seed = None
 ) -> Topology:
     """See `Topology.prune`."""
-    share = real_number("fraction", fraction, "a number from 0 to 1", lambda v: 0 <= v <= 1)
+    share = real_number("fraction", fraction, *SHARE)
     given = dict(blocks or {})
     names = blocks_of(topology)
     known = [f"{a}->{b}" for a in KINDS for b in KINDS]
     for name, value in given.items():
         if name not in known:
             raise TopologyError(f"unknown block {name!r}; a block is like 'I->H', letters from I, B (bias), H, O")
-        real_number(f"blocks[{name!r}]", value, "a number from 0 to 1", lambda v: 0 <= v <= 1)
+        real_number(f"blocks[{name!r}]", value, *SHARE)
     rng = as_generator(random_state)
     keep = np.ones(topology.n_edges, np.bool_)
     # edges of blocks that are not named go together, so that their number is exact

@@ -13,7 +13,8 @@ from j; some such m exists iff `birth[i] + 1 + distance[j] <= K`.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
+
+from meshnn.arrays import BoolArray, IntArray
 
 __all__ = [
     "NEVER",
@@ -29,9 +30,6 @@ __all__ = [
 
 #: A tick count that is never reached; far from overflow when two are added.
 NEVER = int(np.iinfo(np.int64).max // 4)
-
-IntArray = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
 
 
 def edges_by_source(n: int, src: IntArray) -> tuple[IntArray, IntArray]:
@@ -98,11 +96,8 @@ def dead_within(
     distance[n - n_outputs :] = 0
     free = dst >= n_clamped
     inner = free & (src >= n_clamped)
-    for level, start, end, a, b in (
-        (birth, 0, ticks, src[free], dst[free]),
-        (distance, 0, ticks, dst[inner], src[inner]),
-    ):
-        for k in range(start, end):
+    for level, a, b in ((birth, src[free], dst[free]), (distance, dst[inner], src[inner])):
+        for k in range(ticks):
             reached = b[level[a] == k]
             reached = reached[level[reached] > k + 1]
             if reached.size == 0 and not (level == k + 1).any():

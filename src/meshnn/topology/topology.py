@@ -8,17 +8,15 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from meshnn.arguments import as_list, switch, whole_number
+from meshnn.arrays import Array, BoolArray, IntArray
 from meshnn.errors import TopologyError
 from meshnn.memory import check_fits
 from meshnn.topology import builders, convert, reach
 
 __all__ = ["Topology"]
-
-IntArray = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
 
 
 class Topology:
@@ -262,6 +260,11 @@ class Topology:
         return len(self.src)
 
     @property
+    def _shape(self) -> tuple[int, int, int, bool]:
+        """What graphs of the same neurons have in common."""
+        return self.n_inputs, self.n_hidden, self.n_outputs, self.bias
+
+    @property
     def inputs(self) -> IntArray:
         """Neuron numbers of the features, without the bias."""
         return np.arange(self.n_inputs, dtype=np.int64)
@@ -286,9 +289,7 @@ class Topology:
 
     def birth_ticks(self, awake: BoolArray | None = None) -> IntArray:
         """First tick at which each neuron can be non-zero; `awake` marks neurons whose activation is not 0 at 0."""
-        if awake is None:
-            return self._birth
-        awake = np.asarray(awake)
+        awake = np.zeros(self.n_neurons, np.bool_) if awake is None else np.asarray(awake)
         if awake.shape != (self.n_neurons,) or awake.dtype != np.bool_:
             raise TopologyError(
                 f"awake must be a mask of shape ({self.n_neurons},), got shape {awake.shape} of dtype {awake.dtype}"
@@ -350,7 +351,7 @@ class Topology:
 
     @cached_property
     def _digest(self) -> bytes:
-        head = f"{self.n_inputs},{self.n_hidden},{self.n_outputs},{self.bias};".encode()
+        head = ",".join(map(str, self._shape)).encode() + b";"
         return hashlib.sha256(head + self.src.tobytes() + self.dst.tobytes()).digest()
 
     def __eq__(self, other: object) -> bool:
@@ -377,13 +378,8 @@ class Topology:
         return f"{self.n_inputs} inputs{bias}, {self.n_hidden} hidden, {self.n_outputs} outputs"
 
     def _roles(self) -> list[str]:
-        counts = {
-            "input": self.n_inputs,
-            "bias": int(self.bias),
-            "hidden": self.n_hidden,
-            "output": self.n_outputs,
-        }
-        return [role for role, count in counts.items() for _ in range(count)]
+        counts = [self.n_inputs, self.bias, self.n_hidden, self.n_outputs]
+        return [str(role) for role in np.repeat(["input", "bias", "hidden", "output"], counts)]
 
 
 def _sizes(n_inputs: int, n_hidden: int, n_outputs: int) -> tuple[int, int, int]:
@@ -410,7 +406,7 @@ def _ticks(count: int) -> str:
     return f"{count} tick" + ("s" if count != 1 else "")
 
 
-def _first_bad(raw: NDArray[Any]) -> str:
+def _first_bad(raw: Array) -> str:
     for k, pair in enumerate(raw.tolist()):
         if not all(isinstance(v, (int, float)) and float(v).is_integer() for v in pair):
             return f"edge {k} is {tuple(pair)}"

@@ -11,17 +11,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from meshnn import storage
 from meshnn.arguments import real_number, whole_number
+from meshnn.arrays import Array
 from meshnn.errors import CheckpointWarning, MeshError
 from meshnn.files import Lock
 from meshnn.storage import FileError, Tree
 
 __all__ = ["Checkpoint", "Resumed", "fingerprint"]
-
-Array = NDArray[Any]
 
 
 class Resumed(NamedTuple):

@@ -23,14 +23,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from meshnn.arrays import FloatArray, IntArray
 from meshnn.mesh import Mesh
 from meshnn.training.solver import Samples
 
 __all__ = ["Evidence"]
 
-Vector = NDArray[np.float64]
 LEAST, MOST = 1e-8, 10.0
 #: Determined weights that the common penalty counts as, for each kind. See docs/solvers.md.
 PRIOR = 10.0
@@ -50,7 +49,7 @@ class Evidence:
         1 for those that have a penalty, else 0.
     """
 
-    def __init__(self, mesh: Mesh, samples: Samples, live: NDArray[np.int64], penalised: Vector) -> None:
+    def __init__(self, mesh: Mesh, samples: Samples, live: IntArray, penalised: FloatArray) -> None:
         t = mesh.topology
         borders = [t.n_clamped, t.n_neurons - t.n_outputs]  # of inputs, hidden neurons, outputs
         edge = mesh.ties.first[live]
@@ -62,7 +61,7 @@ class Evidence:
         self.count = samples.mass if self.likelihood else samples.mass * t.n_outputs
         self.least = LEAST
 
-    def penalties(self, matrix: NDArray[np.float64], weights: Vector, now: Vector, error: float) -> Vector:
+    def penalties(self, matrix: FloatArray, weights: FloatArray, now: FloatArray, error: float) -> FloatArray:
         """Those that the samples speak for, at weights with this loss; those there are `now` where they do not say."""
         diagonal = self._inverse_diagonal(matrix, now)
         size = float(self.penalised @ weights**2)
@@ -84,12 +83,12 @@ class Evidence:
             found[kind] = np.clip(penalty, self.least, MOST)
         return found
 
-    def mean(self, penalties: Vector) -> float:
+    def mean(self, penalties: FloatArray) -> float:
         """Over the edges that have one: the geometric mean."""
         having = penalties[self.penalised > 0]
         return float(np.exp(np.log(having).mean())) if len(having) and (having > 0).all() else 0.0
 
-    def _inverse_diagonal(self, matrix: NDArray[np.float64], now: Vector) -> Any:
+    def _inverse_diagonal(self, matrix: FloatArray, now: FloatArray) -> Any:
         """That of (matrix + penalties)^-1; None if there is none."""
         from scipy.linalg import LinAlgError, cho_factor
         from scipy.linalg.lapack import dpotri

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, overload
+from collections import UserList
+from typing import Any, NamedTuple, SupportsIndex, overload
 
 import numpy as np
-from numpy.typing import NDArray
 
+from meshnn.arrays import Array
 from meshnn.errors import MeshError
 
 __all__ = ["History", "HistoryRow"]
@@ -31,19 +30,11 @@ class HistoryRow(NamedTuple):
     restart: int  # which start this is, from 0
     note: str = ""  # why it stopped, or what was mended
 
-    def same(self, other: HistoryRow) -> bool:
-        """Whether two rows are equal in everything but the time it took."""
-        mine, others = self._replace(seconds=0.0), other._replace(seconds=0.0)
-        return all(
-            a == b or (isinstance(a, float) and isinstance(b, float) and math.isnan(a) and math.isnan(b))
-            for a, b in zip(mine, others, strict=True)
-        )
-
 
 _NUMBERS = HistoryRow._fields[:-1]
 
 
-class History(Sequence[HistoryRow]):
+class History(UserList[HistoryRow]):
     """A table of rows: `history[-1].loss` is a row's entry, `history["loss"]` a column.
 
     Examples
@@ -54,51 +45,37 @@ class History(Sequence[HistoryRow]):
     (1, 0.7, [0.5])
     """
 
-    def __init__(self, rows: Iterable[HistoryRow] = ()) -> None:
-        self._rows = list(rows)
-
-    def append(self, row: HistoryRow) -> None:
-        """Add a row at the end."""
-        self._rows.append(row)
-
     @overload
-    def __getitem__(self, key: int) -> HistoryRow: ...
+    def __getitem__(self, key: SupportsIndex) -> HistoryRow: ...
     @overload
     def __getitem__(self, key: slice) -> History: ...
     @overload
-    def __getitem__(self, key: str) -> NDArray[Any]: ...
-    def __getitem__(self, key: int | slice | str) -> HistoryRow | History | NDArray[Any]:
-        if isinstance(key, str):
-            if key not in HistoryRow._fields:
-                raise MeshError(f"a history has no column {key!r}; it has {', '.join(HistoryRow._fields)}")
-            return np.array([getattr(row, key) for row in self._rows])
-        if isinstance(key, slice):
-            return History(self._rows[key])
-        return self._rows[key]
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def __iter__(self) -> Iterator[HistoryRow]:
-        return iter(self._rows)
+    def __getitem__(self, key: str) -> Array: ...
+    def __getitem__(self, key: SupportsIndex | slice | str) -> HistoryRow | History | Array:
+        if not isinstance(key, str):
+            return super().__getitem__(key)
+        if key not in HistoryRow._fields:
+            raise MeshError(f"a history has no column {key!r}; it has {', '.join(HistoryRow._fields)}")
+        return np.array([getattr(row, key) for row in self.data])
 
     def __eq__(self, other: object) -> bool:
         """Equal rows, whatever time they took."""
         if not isinstance(other, History):
             return NotImplemented
-        return len(self) == len(other) and all(a.same(b) for a, b in zip(self, other, strict=True))
-
-    __hash__ = None  # type: ignore[assignment]
+        columns = [name for name in _NUMBERS if name != "seconds"]
+        return self["note"].tolist() == other["note"].tolist() and all(
+            np.array_equal(self[name], other[name], equal_nan=True) for name in columns
+        )
 
     @property
     def notes(self) -> list[str]:
         """What was noted, with the epoch it was noted at."""
-        return [f"epoch {row.epoch}: {row.note}" for row in self._rows if row.note]
+        return [f"epoch {row.epoch}: {row.note}" for row in self.data if row.note]
 
     def to_tree(self) -> dict[str, Any]:
         """Columns that a file can hold: arrays of numbers, and the notes."""
-        numbers = {name: np.array([getattr(row, name) for row in self._rows], np.float64) for name in _NUMBERS}
-        return numbers | {"note": [row.note for row in self._rows]}
+        numbers = {name: self[name].astype(np.float64) for name in _NUMBERS}
+        return numbers | {"note": [row.note for row in self.data]}
 
     @classmethod
     def from_tree(cls, tree: dict[str, Any]) -> History:
@@ -116,20 +93,17 @@ class History(Sequence[HistoryRow]):
 
     def to_dict(self) -> dict[str, list[Any]]:
         """Columns by name, for `pandas.DataFrame(history.to_dict())`."""
-        return {name: [getattr(row, name) for row in self._rows] for name in HistoryRow._fields}
+        return {name: [getattr(row, name) for row in self.data] for name in HistoryRow._fields}
 
     def __repr__(self) -> str:
         return f"History({len(self)} rows)"
 
     def __str__(self) -> str:
-        shown = self._rows if len(self) <= 20 else [*self._rows[:10], None, *self._rows[-10:]]
-        lines = [" epoch       loss validation accuracy   gradient       rate  seconds"]
-        for row in shown:
-            if row is None:
-                lines.append("   ...")
-                continue
-            lines.append(
-                f"{row.epoch:6d} {row.loss:10.4g} {row.validation:10.4g} {row.accuracy:8.4f} {row.gradient_norm:10.3g} "
-                f"{row.learning_rate:10.3g} {row.seconds:8.3f}  {row.note}".rstrip()
-            )
-        return "\n".join(lines)
+        lines = [
+            f"{row.epoch:6d} {row.loss:10.4g} {row.validation:10.4g} {row.accuracy:8.4f} {row.gradient_norm:10.3g} "
+            f"{row.learning_rate:10.3g} {row.seconds:8.3f}  {row.note}".rstrip()
+            for row in self.data
+        ]
+        if len(lines) > 20:
+            lines[10:-10] = ["   ..."]
+        return "\n".join([" epoch       loss validation accuracy   gradient       rate  seconds", *lines])

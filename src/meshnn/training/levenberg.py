@@ -13,15 +13,13 @@ With l2="auto" the penalties are found on the way, from the evidence of the samp
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from meshnn.arguments import real_number, switch, whole_number
+from meshnn.arguments import POSITIVE, real_number, switch, whole_number
 from meshnn.errors import MeshError
 from meshnn.memory import check_fits
 from meshnn.mesh import Mesh
@@ -61,13 +59,6 @@ def _blas() -> Any:
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()
-
-
-@contextmanager
-def _one_blas_thread() -> Iterator[None]:
-    """BLAS sums in another order with another number of threads; we split the work ourselves."""
-    with _blas().limit(limits=1, user_api="blas"):
-        yield
 
 
 class LevenbergMarquardt(Solver):
@@ -146,7 +137,8 @@ class LevenbergMarquardt(Solver):
             assert self.last is not None
             self.epoch += 1
             return self.last._replace(fell=0.0, finished=self.stuck if self.final else "")
-        with _one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):  # what overflows is looked at below
+        # BLAS sums in another order with more threads (we split the work ourselves); what overflows is looked at below
+        with _blas().limit(limits=1, user_api="blas"), np.errstate(over="ignore", invalid="ignore"):
             self.last = self._iterate(look)
         self.epoch += 1
         return self.last._replace(finished=self.stuck if self.final else "")
@@ -235,7 +227,7 @@ class LevenbergMarquardt(Solver):
     def restore(self, state: Tree, stream: bool = False) -> None:
         """Go on from there."""
         self.epoch = whole_number("epoch", state["epoch"], least=0, most=self.settings.max_epochs)
-        self.damping = real_number("damping", state["damping"], "a positive number", lambda v: 0 < v < np.inf)
+        self.damping = real_number("damping", state["damping"], *POSITIVE)
         self.growth = real_number("growth", state["growth"], "a number of at least 2", lambda v: 2 <= v < np.inf)
         self.error, self.first_error = (any_number("error", v) for v in state["errors"])
         self.evidence.least = any_number("least", state["least"], least=0.0)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from types import NoneType
 
-from meshnn.arguments import as_list, known, real_number, switch, whole_number
+from meshnn.arguments import BELOW_1, FROM_0, POSITIVE, as_list, known, real_number, switch, whole_number
 from meshnn.errors import MeshError
 from meshnn.methods import METHODS
-from meshnn.training.solvers import Choice, check_solver, choose_solver
+from meshnn.training.solvers import check_solver
 
-__all__ = ["SCHEDULES", "Choice", "Settings", "choose_solver"]
+__all__ = ["SCHEDULES", "Settings"]
 
 SCHEDULES = ("cosine", "linear", "constant")
 GRADIENTS = ("auto", "forward", *(name for name, method in METHODS.items() if method.automatic))
@@ -19,6 +19,8 @@ GRADIENTS = ("auto", "forward", *(name for name, method in METHODS.items() if me
 FULL_UP_TO, MINI = 256, 64
 #: What l2="auto" is without the curvature to find it from.
 PLAIN_L2 = 1e-4
+_NUMBERS = {"learning_rate": POSITIVE, "l1": FROM_0, "tol": FROM_0, "momentum": BELOW_1, "epsilon": FROM_0}
+_COUNTS = ("max_epochs", "patience", "n_restarts")
 
 
 @dataclass(frozen=True)
@@ -67,35 +69,26 @@ class Settings:
     def __post_init__(self) -> None:
         known("schedule", self.schedule, SCHEDULES)
         known("gradient", self.gradient, GRADIENTS)
-        self._set("learning_rate", "a positive number", lambda v: 0 < v < math.inf)
-        if isinstance(self.l2, str) and self.l2 != "auto":
+        numbers, counts, betas = dict(_NUMBERS), list(_COUNTS), as_list("betas", self.betas)
+        if not isinstance(self.l2, str):
+            numbers["l2"] = FROM_0
+        elif self.l2 != "auto":
             raise MeshError(f'l2 must be "auto" or a number of at least 0, got {self.l2!r}')
-        for name in ("l1", "tol") if self.l2 == "auto" else ("l1", "l2", "tol"):
-            self._set(name, "a number of at least 0", lambda v: 0 <= v < math.inf)
-        self._set("momentum", "a number from 0 to below 1", lambda v: 0 <= v < 1)
-        self._set("epsilon", "a number of at least 0", lambda v: 0 <= v < math.inf)
-        for name in ("max_epochs", "patience", "n_restarts"):
-            object.__setattr__(self, name, whole_number(name, getattr(self, name)))
-        object.__setattr__(self, "nesterov", switch("nesterov", self.nesterov))
-        betas = as_list("betas", self.betas)
+        if self.n_threads is not None:
+            counts.append("n_threads")
+        if not isinstance(self.batch_size, (str, NoneType)):
+            counts.append("batch_size")
+        elif self.batch_size not in ("auto", None):
+            raise MeshError(f'batch_size must be "auto", a whole number or None, got {self.batch_size!r}')
         if len(betas) != 2:
             raise MeshError(f"betas must be two numbers, got {len(betas)}")
-        checked = [
-            real_number(f"betas[{k}]", b, "a number from 0 to below 1", lambda v: 0 <= v < 1)
-            for k, b in enumerate(betas)
-        ]
-        object.__setattr__(self, "betas", tuple(checked))
-        if self.n_threads is not None:
-            object.__setattr__(self, "n_threads", whole_number("n_threads", self.n_threads))
-        if isinstance(self.batch_size, str):
-            if self.batch_size != "auto":
-                raise MeshError(f'batch_size must be "auto", a whole number or None, got {self.batch_size!r}')
-        elif self.batch_size is not None:
-            object.__setattr__(self, "batch_size", whole_number("batch_size", self.batch_size))
+        self.__dict__.update(
+            {name: real_number(name, getattr(self, name), *allowed) for name, allowed in numbers.items()},
+            **{name: whole_number(name, getattr(self, name)) for name in counts},
+            betas=tuple(real_number(f"betas[{k}]", b, *BELOW_1) for k, b in enumerate(betas)),
+            nesterov=switch("nesterov", self.nesterov),
+        )
         check_solver(self.solver, self.l1)
-
-    def _set(self, name: str, what: str, test: Any) -> None:
-        object.__setattr__(self, name, real_number(name, getattr(self, name), what, test))
 
     def batch_of(self, n_samples: int) -> int:
         """Samples in a batch."""

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from meshnn.arguments import real_number
+from meshnn.arrays import Array, IntArray
 from meshnn.errors import MeshError
 from meshnn.losses import Targets
 from meshnn.mesh import Mesh
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from meshnn.training.settings import Settings
 
 __all__ = ["Change", "Progress", "Samples", "Solver", "any_number"]
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -53,9 +51,9 @@ class Progress(NamedTuple):
 class Change(NamedTuple):
     """What has become of the graph of a net."""
 
-    edges: NDArray[np.int64]  # (n_edges,) of each edge, its number before; -1 if it is new
-    hidden: NDArray[np.int64]  # (n_hidden,) of each hidden neuron, its number among those before; -1 if it is new
-    parameters: NDArray[np.int64]  # (n_parameters,) of each parameter, its number before; -1 if it is new
+    edges: IntArray  # (n_edges,) of each edge, its number before; -1 if it is new
+    hidden: IntArray  # (n_hidden,) of each hidden neuron, its number among those before; -1 if it is new
+    parameters: IntArray  # (n_parameters,) of each parameter, its number before; -1 if it is new
 
     def after(self, earlier: Change) -> Change:
         """Both changes as one."""

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from meshnn.arguments import switch, whole_number
+from meshnn.arrays import Array
 from meshnn.checks import as_weights
 from meshnn.errors import MeshError
 from meshnn.mesh import Mesh
@@ -27,7 +27,6 @@ from meshnn.training.structure.runtime import Structure, as_policies, with_penal
 
 __all__ = ["Trainer"]
 
-Array = NDArray[Any]
 _NUMBERS = ("best_value", "plateau_value", "fallen", "kept_value", "kept_restart", "kept_l2", "best_epoch")
 
 
@@ -82,7 +81,7 @@ class Trainer:
         self._rng = np.random.default_rng(seed)
         entropy = seed.entropy if isinstance(seed, np.random.SeedSequence) else seed
         own = np.random.default_rng([*np.atleast_1d(np.asarray(entropy, dtype=object)).tolist(), 5])
-        self._structure = Structure(policies, mesh, own) if policies else None
+        self._structure = Structure(policies, mesh, samples, settings.max_epochs, own) if policies else None
         self._topology, self._ticks = mesh.topology, mesh.ticks
         self._graph = f"{mesh.topology._digest.hex()}, {mesh.ticks} ticks, {mesh.dtype}"
         self._restart, self._ended = 0, False  # the start, and whether the next row belongs to another one
@@ -142,11 +141,11 @@ class Trainer:
                 self.mesh.values, self.validation.X, self.validation.targets, settings.n_threads
             )
         value = progress.loss if self.validation is None else held_out
-        note = progress.note or self._judge(value, progress)
-        restart = self._restart
+        stopped = "" if progress.note else self._judge(value, progress)
+        note, restart = progress.note or stopped, self._restart
         if self._structure is not None:
-            note = "; ".join([note, *self._edit(progress.loss)] if note else self._edit(progress.loss))
-        if solver.epoch >= settings.max_epochs or self._stopped:
+            note = "; ".join([note] * bool(note) + self._edit(self._structure, progress.loss))
+        if solver.epoch >= settings.max_epochs or stopped:
             self._end_start()
         self.seconds += time.perf_counter() - began
         return HistoryRow(
@@ -162,29 +161,17 @@ class Trainer:
             note=note,
         )
 
-    def _edit(self, loss: float) -> list[str]:
+    def _edit(self, structure: Structure, loss: float) -> list[str]:
         """Let the graph change; what was done."""
-        assert self._structure is not None
         solver = self._solver
-        changes, words = self._structure.edit(self.mesh, self.samples, solver.epoch, self.settings.max_epochs, loss)
-        if changes:
-            whole = changes[0]
-            for change in changes[1:]:
-                whole = change.after(whole)
-            solver.rewire(whole)
+        change, words = structure.edit(solver.epoch, loss)
+        if change is not None:
+            solver.rewire(change)
             self._topology = self.mesh.topology
             # what was best belongs to another graph
             self._best, self._best_value = self.mesh.parameters.copy(), math.inf
             self._plateau_value, self._best_epoch, self._fallen = math.inf, solver.epoch, 0.0
         return words
-
-    def _goes_on(self) -> bool:
-        """Whether the graph is not what it is to be yet."""
-        if self._structure is None:
-            return False
-        return self._structure.busy(self.mesh, self.samples, self._solver.epoch, self.settings.max_epochs)
-
-    _stopped = False
 
     def _judge(self, value: float, progress: Progress) -> str:
         """Remember the best weights; the reason to stop this start, if there is one."""
@@ -196,23 +183,18 @@ class Trainer:
             value = self._fallen = self._fallen - progress.fell
         if value < self._plateau_value - settings.tol:
             self._plateau_value, self._best_epoch = value, epoch
-        if settings.tol == 0.0 or self._goes_on():
-            return ""
-        if finished:
-            self._stopped = True
-            return f"stopped: {finished}"
-        if epoch - self._best_epoch >= settings.patience:
-            self._stopped = True
+        if settings.tol == 0.0 or (self._structure is not None and self._structure.busy(epoch)):
+            return ""  # asked to go on, or the graph is not what it is to be yet
+        if not finished and epoch - self._best_epoch >= settings.patience:
             which = "loss" if self.validation is None else "validation loss"
-            return f"stopped: the {which} fell by less than {settings.tol:g} in {settings.patience} epochs"
-        return ""
+            finished = f"the {which} fell by less than {settings.tol:g} in {settings.patience} epochs"
+        return f"stopped: {finished}" if finished else ""
 
     def _end_start(self) -> None:
         """Keep the weights of the start that has ended, if they are the best so far.
 
         The next one begins with the next row: whoever looks at the mesh after this one sees the weights it is about.
         """
-        self._stopped = False
         if self._kept is None or self._best_value < self._kept_value:
             self._kept, self._kept_value = self._best.copy(), self._best_value
             self._kept_restart, self._kept_l2 = self._restart, self._solver.l2
@@ -235,7 +217,7 @@ class Trainer:
             self.mesh.parameters[:] = self.best_parameters
         if len(self.history):
             last = self.history[-1]
-            self.history._rows[-1] = last._replace(note=f"{last.note}; {reason}" if last.note else reason)
+            self.history[-1] = last._replace(note=f"{last.note}; {reason}" if last.note else reason)
         if not to_go_on:
             self._mark = self._marked()
 
@@ -255,14 +237,14 @@ class Trainer:
             "weights": self.mesh.values.copy(),
             "best": self._best,
             "kept": self._kept,
-            "structure": None if self._structure is None else self._structure.state(self.mesh),
+            "structure": None if self._structure is None else self._structure.state(),
         }
-        return tree, len(self.history), self.history._rows[-1:]
+        return tree, len(self.history), self.history.data[-1:]
 
     def state(self) -> Tree:
         """Everything needed to go on from after the last whole row."""
         tree, count, last = self._mark
-        rows = self.history._rows[: max(count - 1, 0)] + last  # stopping adds to the note of the last one
+        rows = self.history.data[: max(count - 1, 0)] + last  # stopping adds to the note of the last one
         return tree | {"history": History(rows).to_tree()}
 
     def restore(self, state: Tree) -> None:
@@ -270,7 +252,7 @@ class Trainer:
         if state["graph"] != self._graph:
             raise MeshError("the checkpoint was made with another graph; does topology() draw random edges?")
         if self._structure is not None:
-            self._structure.restore(self.mesh, state["structure"])
+            self._structure.restore(state["structure"])
             self._topology = self.mesh.topology
             self._solver = self._begin()
         self.history = History.from_tree(state["history"])

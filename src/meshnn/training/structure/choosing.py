@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from meshnn.arrays import BoolArray, FloatArray, IntArray
 from meshnn.training.structure.criteria import sample_of
 from meshnn.training.structure.view import View
 
 __all__ = ["strongest", "weakest"]
 
-IntArray = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
 #: Absent edges that are looked at, and scores of single samples among them, at most.
 MOST_CANDIDATES, SCORED = 50_000, 2_000_000
 
 
-def weakest(view: View, scores: NDArray[np.float64], count: int, bias: bool) -> BoolArray:
+def weakest(view: View, scores: FloatArray, count: int, bias: bool) -> BoolArray:
     """Mask of `count` edges that can go: dead ones first, then those with the smallest scores.
 
     An edge may be the last one that keeps others alive: those that die with it go as well, and better ones stay. No
@@ -38,14 +36,14 @@ def weakest(view: View, scores: NDArray[np.float64], count: int, bias: bool) -> 
     return view.mesh.ties.whole(_without_dead(view, scores, remove))
 
 
-def _lowest(scores: NDArray[np.float64], at: IntArray, count: int) -> IntArray:
+def _lowest(scores: FloatArray, at: IntArray, count: int) -> IntArray:
     """Those of some edges with the smallest scores."""
     if count >= len(at):
         return at
     return at[np.argpartition(scores[at], count - 1)[:count]] if count > 0 else at[:0]
 
 
-def _without_dead(view: View, scores: NDArray[np.float64], remove: BoolArray) -> BoolArray:
+def _without_dead(view: View, scores: FloatArray, remove: BoolArray) -> BoolArray:
     """The same number of edges, but those that died with the last ones go, and better ones stay in their place."""
     for _ in range(8):
         dead = np.flatnonzero(view.dead_without(remove) & ~remove & ~view.mesh.ties.fixed)
@@ -70,9 +68,9 @@ def strongest(view: View, absent: IntArray, count: int, grow: str) -> IntArray:
         some = np.sort(view.rng.choice(len(absent), MOST_CANDIDATES + 2 * count, replace=False))
         return some[strongest(view, absent[some], count, grow)]
     X, y, share = sample_of(view.samples, view.rng, int(np.clip(SCORED // max(len(absent), 1), 64, 1024)))
-    scores = np.abs(
+    scores = np.abs(  # a single gradient of many edges: the adjoint is the cheapest way to it
         view.mesh.growth_scores(
-            X, y, view.samples.targets.loss.name, absent[:, 0], absent[:, 1], method=view.method, sample_weight=share
+            X, y, view.samples.targets.loss.name, absent[:, 0], absent[:, 1], method="adjoint", sample_weight=share
         )
     )
     # of equal ones (dead edges, all 0) any; the order of neurons means nothing

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from meshnn.arrays import FloatArray
 from meshnn.losses import Loss
 from meshnn.mesh import Mesh
 from meshnn.training.solver import Samples
@@ -27,7 +27,7 @@ def sample_of(samples: Samples, rng: np.random.Generator, most: int = SAMPLES) -
     return (X[0] if len(X) == 1 else X), samples.targets.loss.given(samples.targets.values[rows]), share / share.sum()
 
 
-def importance(by: str, mesh: Mesh, samples: Samples, rng: np.random.Generator) -> NDArray[np.float64]:
+def importance(by: str, mesh: Mesh, samples: Samples, rng: np.random.Generator) -> FloatArray:
     """One number an edge; the edges with the smallest ones can go.
 
     magnitude is |w|; movement is |w dE/dw|, what the loss changes by to first order if the edge goes; saliency is
@@ -44,7 +44,7 @@ def importance(by: str, mesh: Mesh, samples: Samples, rng: np.random.Generator) 
     return np.asarray(mesh.ties.spread(0.5 * w**2 * _curvatures(mesh, X, y, share, samples.targets.loss)))
 
 
-def _curvatures(mesh: Mesh, X: Any, y: Any, share: Any, loss: Loss) -> NDArray[np.float64]:
+def _curvatures(mesh: Mesh, X: Any, y: Any, share: Any, loss: Loss) -> FloatArray:
     """The diagonal of the Gauss-Newton matrix, from the forward Jacobian, some samples at a time."""
     total = np.zeros(mesh.n_parameters)
     n = X.shape[-2]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from meshnn.arrays import Array, BoolArray, IntArray
 from meshnn.codes import ACTIVATIONS
 from meshnn.mesh import Mesh
 from meshnn.topology import Topology
@@ -14,16 +14,13 @@ from meshnn.training.solver import Change
 
 __all__ = ["Edit", "apply_edit"]
 
-IntArray = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
-
 
 class Edit(NamedTuple):
     """What to change."""
 
     remove: BoolArray  # (n_edges,) edges that go
     add: IntArray  # (m, 2) edges that come; new hidden neurons are numbered behind the hidden ones there are
-    weights: NDArray[Any]  # (m,) theirs
+    weights: Array  # (m,) theirs
     reason: str
     neurons: int = 0  # hidden neurons that come
     drop: bool = False  # whether hidden neurons that are left without an edge go

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from meshnn.arguments import known, real_number, switch, whole_number
+from meshnn.arguments import FROM_0, SHARE, known, real_number, switch, whole_number
 from meshnn.errors import MeshError
 from meshnn.training.structure.choosing import strongest, weakest
 from meshnn.training.structure.criteria import CRITERIA, importance, sample_of
@@ -18,16 +17,10 @@ from meshnn.training.structure.view import View
 
 __all__ = ["Grow", "Policy", "Prune", "Regrow", "Sparsify"]
 
-IntArray = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
 NO_EDGES = np.empty((0, 2), np.int64)
 NO_WEIGHTS = np.empty(0)
 #: Share of the edges there are that an edit of a pruning takes out, at least.
 WORTH = 0.05
-
-
-def _share(name: str, value: float) -> float:
-    return real_number(name, value, "a number from 0 to 1", lambda v: 0 <= v <= 1)
 
 
 class Policy:
@@ -83,23 +76,18 @@ class Prune(Policy):
     bias: bool = False
 
     def __post_init__(self) -> None:
-        if isinstance(self.to, float) and 0 < self.to < 1:
-            pass
-        else:
+        if not isinstance(self.to, float) or not 0 < self.to < 1:
             whole_number("to", self.to)
         known("start", self.start, ("dense", "given"))
         known("criterion", self.by, CRITERIA)
         switch("bias", self.bias)
-        if not 0 <= _share("begin", self.begin) < _share("end", self.end):
+        if not real_number("begin", self.begin, *SHARE) < real_number("end", self.end, *SHARE):
             raise MeshError(f"begin must lie before end, got {self.begin} and {self.end}")
 
     @property
     def dense(self) -> bool:  # type: ignore[override]
         """Whether it starts with all allowed edges."""
         return self.start == "dense"
-
-    def _budget(self, memory: dict[str, Any]) -> int:
-        return round(self.to * memory["first"]) if self.to < 1 else int(self.to)
 
     def busy(self, view: View, memory: dict[str, Any]) -> bool:
         """Until the end of its schedule."""
@@ -109,7 +97,7 @@ class Prune(Policy):
         """Down to what the schedule leaves by now."""
         count = view.mesh.topology.n_edges
         first = memory.setdefault("first", count)
-        to = self._budget(memory)
+        to = round(self.to * first) if self.to < 1 else int(self.to)
         if to > first:
             raise MeshError(f"Prune(to={self.to}) cannot end with {to} edges: the net begins with {first}")
         ratio = min(max((view.progress - self.begin) / (self.end - self.begin), 0.0), 1.0)
@@ -161,8 +149,8 @@ class Regrow(Policy):
     def __post_init__(self) -> None:
         if self.every is not None:
             whole_number("every", self.every)
-        _share("fraction", self.fraction)
-        _share("end", self.end)
+        real_number("fraction", self.fraction, *SHARE)
+        real_number("end", self.end, *SHARE)
         known("way to grow", self.grow, ("gradient", "random"))
         known("decay", self.decay, ("cosine", "constant"))
 
@@ -186,11 +174,8 @@ class Regrow(Policy):
             return None
         remove = weakest(view, np.abs(mesh.weights.astype(np.float64)), count, bias=False)
         chosen = strongest(view, absent, int(remove.sum()), self.grow)
-        return Edit(remove, absent[chosen], np.zeros(len(chosen)), f"swapped for edges of {_kind(self.grow)}")
-
-
-def _kind(grow: str) -> str:
-    return "large gradient" if grow == "gradient" else "random choice"
+        kind = "large gradient" if self.grow == "gradient" else "random choice"
+        return Edit(remove, absent[chosen], np.zeros(len(chosen)), f"swapped for edges of {kind}")
 
 
 @dataclass(frozen=True)
@@ -218,9 +203,8 @@ class Sparsify(Policy):
     begin: float = 0.1
 
     def __post_init__(self) -> None:
-        for name in ("l1", "threshold"):
-            real_number(name, getattr(self, name), "a number of at least 0", lambda v: 0 <= v < math.inf)
-        _share("begin", self.begin)
+        for name, allowed in (("l1", FROM_0), ("threshold", FROM_0), ("begin", SHARE)):
+            real_number(name, getattr(self, name), *allowed)
 
     def busy(self, view: View, memory: dict[str, Any]) -> bool:
         """Whenever weights vanish, but it does not keep a training from stopping."""
@@ -279,20 +263,16 @@ class Grow(Policy):
     adds = True
 
     def __post_init__(self) -> None:
-        whole_number("to", self.to)
         switch("neurons", self.neurons)
         for name in ("slow", "gain"):
-            _share(name, getattr(self, name))
-        whole_number("wait", self.wait)
-        whole_number("candidates", self.candidates)
-
-    def _size(self, view: View) -> int:
-        t = view.mesh.topology
-        return t.n_hidden if self.neurons else t.n_edges
+            real_number(name, getattr(self, name), *SHARE)
+        for name in ("to", "wait", "candidates"):
+            whole_number(name, getattr(self, name))
 
     def busy(self, view: View, memory: dict[str, Any]) -> bool:
         """Until it is large enough or growing no longer helps."""
-        return not memory.get("done", False) and self._size(view) < self.to
+        t = view.mesh.topology
+        return not memory.get("done", False) and (t.n_hidden if self.neurons else t.n_edges) < self.to
 
     def propose(self, view: View, memory: dict[str, Any]) -> Edit | None:
         """A neuron, or some edges, once the loss hardly falls."""
@@ -330,15 +310,11 @@ class Grow(Policy):
         t, rng = view.mesh.topology, view.rng
         new = t.n_clamped + t.n_hidden  # its number; outputs move up by one
         outputs = t.outputs + 1
-        sources = np.concatenate([np.arange(t.n_clamped), t.hidden])
+        sources = np.concatenate([np.arange(new), outputs if view.allowed.from_outputs else []]).astype(np.int64)
         targets = np.concatenate([t.hidden, outputs])
-        if view.allowed.from_outputs:
-            sources = np.concatenate([sources, outputs])
         into = np.stack([sources, np.full(len(sources), new)], axis=1)
         out = np.stack([np.full(len(targets), new), targets], axis=1)
-        pairs = np.concatenate([into, out])
-        if view.allowed.self_loops:
-            pairs = np.concatenate([pairs, [[new, new]]])
+        pairs = np.concatenate([into, out, *([[[new, new]]] if view.allowed.self_loops else [])])
         gain = 1.0 / math.sqrt(max(len(sources), 1))
         best, chosen = -1.0, np.zeros(len(pairs))
         keep = np.zeros(t.n_edges, np.bool_)

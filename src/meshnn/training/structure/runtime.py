@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import replace
@@ -37,16 +38,15 @@ def as_policies(structure: Any) -> tuple[Policy, ...]:
     return tuple(found)
 
 
-def _mask(policies: tuple[Policy, ...]) -> Any:
-    given = [p.allowed for p in policies if getattr(p, "allowed", None) is not None]
-    return given[0] if given else None
+def _allowed(policies: tuple[Policy, ...], topology: Topology) -> Allowed:
+    return Allowed(topology, next((policy.allowed for policy in policies if policy.allowed is not None), None))
 
 
 def first_topology(policies: tuple[Policy, ...], topology: Topology) -> Topology:
     """The graph to begin with."""
     if not any(policy.dense for policy in policies):
         return topology
-    return Allowed(topology, _mask(policies)).dense(topology)
+    return _allowed(policies, topology).dense(topology)
 
 
 def with_penalties(settings: Settings, policies: tuple[Policy, ...]) -> Settings:
@@ -58,44 +58,44 @@ def with_penalties(settings: Settings, policies: tuple[Policy, ...]) -> Settings
 class Structure:
     """Edits a mesh between the rows of its training."""
 
-    def __init__(self, policies: tuple[Policy, ...], mesh: Mesh, rng: np.random.Generator) -> None:
-        self.policies, self.rng = policies, rng
-        self.allowed = Allowed(mesh.topology, _mask(policies))
-        self.lineage = Lineage(mesh.topology)
+    def __init__(
+        self, policies: tuple[Policy, ...], mesh: Mesh, samples: Samples, max_epochs: int, rng: np.random.Generator
+    ) -> None:
+        self.policies, self.mesh, self.samples, self.max_epochs, self.rng = policies, mesh, samples, max_epochs, rng
+        self.allowed = _allowed(policies, mesh.topology)
+        self.lineage = mesh.lineage_ = Lineage(mesh.topology)
         self.memories: list[dict[str, Any]] = [{} for _ in policies]
-        mesh.lineage_ = self.lineage
 
-    def _view(self, mesh: Mesh, samples: Samples, epoch: int, max_epochs: int, loss: float) -> View:
+    def _view(self, epoch: int, loss: float = math.nan) -> View:
         growing = any(policy.adds for policy in self.policies)
-        return View(mesh, samples, self.rng, self.allowed, self.lineage, growing, epoch, max_epochs, loss)
+        return View(
+            self.mesh, self.samples, self.rng, self.allowed, self.lineage, growing, epoch, self.max_epochs, loss
+        )
 
-    def busy(self, mesh: Mesh, samples: Samples, epoch: int, max_epochs: int) -> bool:
+    def busy(self, epoch: int) -> bool:
         """Whether the graph may still change: then training is not over."""
-        view = self._view(mesh, samples, epoch, max_epochs, float("nan"))
+        view = self._view(epoch)
         return any(policy.busy(view, memory) for policy, memory in zip(self.policies, self.memories, strict=True))
 
-    def edit(
-        self, mesh: Mesh, samples: Samples, epoch: int, max_epochs: int, loss: float
-    ) -> tuple[list[Change], list[str]]:
-        """Let every policy change the mesh; what was changed, one after the other, and in words."""
-        changes, words = [], []
+    def edit(self, epoch: int, loss: float) -> tuple[Change | None, list[str]]:
+        """Let every policy change the mesh, one after the other; what was changed, and in words."""
+        mesh, whole, words = self.mesh, None, []
         for policy, memory in zip(self.policies, self.memories, strict=True):
-            view = self._view(mesh, samples, epoch, max_epochs, loss)
-            proposed = policy.propose(view, memory)
+            proposed = policy.propose(self._view(epoch, loss), memory)
             if proposed is None or not (proposed.remove.any() or len(proposed.add)):
                 continue
             before = self.lineage.named(mesh.topology)
             change = apply_edit(mesh, proposed)
             step = self.lineage.record(epoch, before, mesh.topology, change.edges, change.hidden, proposed.reason)
-            changes.append(change)
+            whole = change if whole is None else change.after(whole)
             words.append(f"{proposed.reason}: {_counts(len(step.added), len(step.removed))}")
-        return changes, words
+        return whole, words
 
     # -- taking up again -----------------------------------------------------------------------------------------
 
-    def state(self, mesh: Mesh) -> dict[str, Any]:
+    def state(self) -> dict[str, Any]:
         """Everything but the policies; the graph of the mesh included."""
-        t = mesh.topology
+        mesh, t = self.mesh, self.mesh.topology
         return {
             "n_hidden": t.n_hidden,
             "src": t.src,
@@ -107,19 +107,19 @@ class Structure:
             "random": self.rng.bit_generator.state,
         }
 
-    def restore(self, mesh: Mesh, state: dict[str, Any]) -> None:
+    def restore(self, state: dict[str, Any]) -> None:
         """Bring the mesh to the graph it had (its weights are set later), and go on from there."""
-        t = mesh.topology
+        t = self.mesh.topology
         pairs = np.stack([state["src"], state["dst"]], axis=1)
         topology = Topology(t.n_inputs, state["n_hidden"], t.n_outputs, pairs, bias=t.bias)
-        self.lineage = Lineage.from_tree(state["lineage"], topology)
+        lineage = Lineage.from_tree(state["lineage"], topology)
         memories = state["memories"]
         if len(memories) != len(self.policies) or not all(isinstance(memory, dict) for memory in memories):
             raise MeshError("the stored state belongs to other policies")
         self.memories = deepcopy(memories)
         ties = Ties(topology.n_edges, state.get("parameter"))
-        mesh.replace(topology, np.zeros(topology.n_edges), state["codes"], ties)
-        mesh.lineage_ = self.lineage
+        self.mesh.replace(topology, np.zeros(topology.n_edges), state["codes"], ties)
+        self.lineage = self.mesh.lineage_ = lineage
         self.rng.bit_generator.state = state["random"]
 
 

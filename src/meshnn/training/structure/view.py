@@ -2,45 +2,36 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import math
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from meshnn.arrays import BoolArray, FloatArray, IntArray
 from meshnn.mesh import Mesh
 from meshnn.topology import reach
+from meshnn.topology.lineage import Lineage
 from meshnn.training.solver import Samples
 from meshnn.training.structure.allowed import Allowed
 from meshnn.training.structure.edit import Edit, apply_edit
 
-if TYPE_CHECKING:
-    from meshnn.topology.lineage import Lineage
-
 __all__ = ["View"]
 
-IntArray = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
 
-
+@dataclass(frozen=True)
 class View:
     """A net between two rows of its history."""
 
-    def __init__(
-        self,
-        mesh: Mesh,
-        samples: Samples,
-        rng: np.random.Generator,
-        allowed: Allowed,
-        lineage: Lineage,
-        growing: bool,
-        epoch: int,
-        max_epochs: int,
-        loss: float,
-    ) -> None:
-        self.mesh, self.samples, self.rng, self.allowed, self.lineage = mesh, samples, rng, allowed, lineage
-        self.method = "adjoint"  # a single gradient now and then, of many edges: the cheapest way to it
-        self.growing = growing  # whether some policy adds edges or neurons
-        self.epoch, self.max_epochs, self.loss = epoch, max_epochs, loss
+    mesh: Mesh
+    samples: Samples
+    rng: np.random.Generator
+    allowed: Allowed
+    lineage: Lineage
+    growing: bool  # whether some policy adds edges or neurons
+    epoch: int
+    max_epochs: int
+    loss: float = math.nan
 
     @property
     def progress(self) -> float:
@@ -66,7 +57,7 @@ class View:
         dead[rest] = reach.dead_within(*sizes, t.src[rest], t.dst[rest], self.mesh.ticks, self.mesh.awake)
         return dead
 
-    def protected(self, scores: NDArray[np.float64]) -> BoolArray:
+    def protected(self, scores: FloatArray) -> BoolArray:
         """For every output the edges of a way from an input within the ticks, that with the best weakest edge."""
         t, ticks = self.mesh.topology, self.mesh.ticks
         safe = np.zeros(t.n_edges, np.bool_)

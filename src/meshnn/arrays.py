@@ -1,0 +1,13 @@
+"""The kinds of arrays that signatures speak of."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Array", "BoolArray", "FloatArray", "IntArray"]
+
+Array = NDArray[Any]
+BoolArray = NDArray[np.bool_]
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
