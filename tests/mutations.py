@@ -40,7 +40,6 @@ WORK, SECONDS, MEMORY = 300, 1800, 12 << 30
 #: Mutants that no test can or need notice: file (regular expression), source line (regular expression), why.
 EQUIVALENT = [
     (r"kernels/_jit\.py", r".", "how kernels are compiled and cached: tests/test_package.py runs it in processes"),
-    (r"kernels/waiting\.py", r".", "how long a thread looks before it sleeps: a matter of speed"),
     (r".", r"offset=offset\[:-1\]", "the last entry is not read; a view of one entry less lies in the same memory"),
     (r".", r"count <= SAMPLE", "a sample of all there are is all of them, in another order"),
     (r".", r"strict=True", "lists of one length"),

@@ -149,11 +149,11 @@ def test_a_forked_child_can_compute():
         m = Mesh(Topology.mesh(3, 5, 2), random_state=0)
         X, y = np.ones((2000, 3)), np.zeros(2000, int)
         want = m.gradient(X, y, n_threads=2)[0]
-        assert len(threads._idle) == 1
+        assert threads._pool is not None
         pid = os.fork()
         if pid == 0:
-            lone = not threads._idle
-            os._exit(0 if m.gradient(X, y, n_threads=2)[0] == want and lone and len(threads._idle) == 1 else 1)
+            lone = threads._pool is None
+            os._exit(0 if m.gradient(X, y, n_threads=2)[0] == want and lone and threads._pool is not None else 1)
         print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
     """
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=600)
@@ -171,20 +171,18 @@ def test_an_error_in_a_part_leaves_the_workers_usable(parts):
         assert m.gradient(X, y, n_threads=2)[0] == want[0]
 
 
-def test_a_worker_is_free_only_when_it_has_finished(monkeypatch):
-    """The flag that ends the waiting is set before the worker is ready for the next job."""
+def test_nobody_waits_for_busy_workers():
+    """All workers are held up until the call has returned."""
     from meshnn.program import threads
 
-    real = threading.Event.set
-
-    def slow(event):
-        time.sleep(0.05)
-        real(event)
-
-    assert threads.in_threads(4, 2, lambda p: p) == [0, 1, 2, 3]
-    monkeypatch.setattr(threading.Event, "set", slow)
-    for _ in range(3):
-        assert threads.in_threads(4, 2, lambda p: time.sleep(0.01) or p) == [0, 1, 2, 3]
+    go_on = threading.Event()
+    pool = threads._workers()
+    held = [pool.submit(go_on.wait) for _ in range(pool._max_workers)]
+    try:
+        assert threads.in_threads(4, 3, lambda p: p) == [0, 1, 2, 3]
+    finally:
+        go_on.set()
+    assert all(one.result() for one in held)
 
 
 def test_an_interrupt_waits_for_the_workers():
