@@ -17,11 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["check_figure_path", "save_figure"]
 
 #: Metadata that would change from one run to the next, by kind of file; None leaves it out.
-_UNDATED: dict[str, dict[str, None]] = {
-    "svg": {"Date": None},
-    "png": {"Software": None},
-    "pdf": {"CreationDate": None},
-}
+_UNDATED = {"svg": {"Date": None}, "png": {"Software": None}, "pdf": {"CreationDate": None}}
 
 
 def check_figure_path(path: str | os.PathLike[str]) -> Path:
@@ -35,16 +31,14 @@ def check_figure_path(path: str | os.PathLike[str]) -> Path:
     if target.suffix.lower().removeprefix(".") not in _UNDATED:
         got = f"ends in {target.suffix!r}" if target.suffix else "has no ending"
         raise MeshError(f"cannot save a figure to {str(target)!r}, which {got}; use .svg, .png or .pdf")
+    shown = f"cannot save a figure to {str(target)!r}"
     try:
-        is_directory, has_parent = target.is_dir(), target.parent.is_dir()
+        if target.is_dir():
+            raise MeshError(f"{shown}: it is a directory; name a file in it")
+        if not target.parent.is_dir():
+            raise MeshError(f"{shown}: there is no directory {str(target.parent)!r}; create it first")
     except OSError as error:
-        raise MeshError(f"cannot save a figure to {str(target)!r}: {reason(error)}") from error
-    if is_directory:
-        raise MeshError(f"cannot save a figure to {str(target)!r}: it is a directory; name a file in it")
-    if not has_parent:
-        raise MeshError(
-            f"cannot save a figure to {str(target)!r}: there is no directory {str(target.parent)!r}; create it first"
-        )
+        raise MeshError(f"{shown}: {reason(error)}") from error
     return target
 
 
