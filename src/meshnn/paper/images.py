@@ -10,13 +10,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from meshnn.estimators import MeshClassifier
-from meshnn.paper.drawing import canvas, label
+from meshnn.paper.drawing import canvas
 from meshnn.paper.experiment import Experiment, Figure, Numbers, Options, Record, Rows, Task, grid
 from meshnn.paper.features import Features, features, prepare_features
 from meshnn.paper.mnist import DATASETS
 from meshnn.paper.recipes import fit_whole
 from meshnn.paper.tables import accuracy, grouped
 from meshnn.plots import style
+from meshnn.plots.matrix import scatter_edges
 from meshnn.topology import Topology
 from meshnn.training import structure
 
@@ -219,24 +220,12 @@ def _draw_matrix(record: Record, path: Path) -> str:
     topology = Topology(32, 50, 10, np.stack([numbers["src"], numbers["dst"]], axis=1), bias=True)
     dead = topology.dead_edges(ticks)
     kind = "Learned" if "both" in record["parameters"]["net"] else "Random"
-    with canvas(path, (5.6, 5.4)) as panels:
+    edges, groups = np.stack([topology.src, topology.dst], axis=1), {"inputs, bias": 33, "hidden": 50, "outputs": 10}
+    with canvas(path, (5.6, 5.6)) as panels:
         ax = panels[0, 0]
-        for chosen, colour, name in ((~dead, style.POSITIVE, "live"), (dead, style.DEAD, "dead")):
-            if chosen.any():
-                across, down = topology.dst[chosen], topology.src[chosen]
-                ax.scatter(across, down, s=5, c=colour, marker="s", lw=0, label=f"{name}: {len(down)}")
-        for border in (32.5, 82.5):
-            ax.axhline(border, color=style.INK, lw=0.6)
-            ax.axvline(border, color=style.INK, lw=0.6)
-        ax.set_xlim(-0.5, 92.5)
-        ax.set_ylim(92.5, -0.5)
-        middles, names = (16, 57.5, 87.5), ("inputs, bias", "hidden", "outputs")
-        ax.set_xticks(middles, names)
-        ax.set_yticks(middles, names, rotation=90, va="center")
-        ax.tick_params(length=0, labelsize=style.SMALL)
-        ax.set_aspect("equal")
-        look = {"loc": "upper left", "markerscale": 2.5, "frameon": True, "borderaxespad": 0.6}
-        label(ax, f"{kind} edges, 1044 connections, {ticks} ticks", "to", "from", **look)
+        parts = [(edges[~dead], style.POSITIVE, "live"), (edges[dead], style.DEAD, "dead")]
+        scatter_edges(ax, groups, [(shown, colour, f"{name}: {len(shown)}") for shown, colour, name in parts])
+        style.panel_title(ax, f"{kind} edges, 1044 connections, {ticks} ticks")
     return f"{kind} edges of trial 0: {int(dead.sum())} of 1044 cannot reach an output within {ticks} ticks."
 
 

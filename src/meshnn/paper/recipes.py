@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import softmax
 
 from meshnn.errors import MeshError, TrainingInterrupted
 from meshnn.estimators import MeshClassifier
@@ -142,9 +143,4 @@ def decide(net: dict[str, Any], weights: list[float] | None = None) -> Callable[
     )  # fmt: skip
     mean, scale = np.array(net["mean"]), np.array(net["scale"])
 
-    def probabilities(X: NDArray[np.float64]) -> Any:
-        outputs = mesh.forward((X - mean) / scale)
-        powers = np.exp(outputs - outputs.max(axis=1, keepdims=True))
-        return powers / powers.sum(axis=1, keepdims=True)
-
-    return probabilities
+    return lambda X: softmax(mesh.forward((X - mean) / scale), axis=1)

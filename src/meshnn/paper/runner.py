@@ -6,7 +6,7 @@ import json
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,7 +18,7 @@ from meshnn.paper.experiment import Experiment, Figure, Options, Record, Rows, T
 from meshnn.paper.results import Results, locked, planned_records, read_results, tables_of, write_text
 from meshnn.paper.tables import markdown
 
-__all__ = ["BACKENDS", "Outcome", "folder_of", "run"]
+__all__ = ["Outcome", "run"]
 
 BACKENDS = ("loky", "threading", "dask", "ray")
 
@@ -31,18 +31,13 @@ class Outcome(NamedTuple):
     figures: list[Figure]
 
 
-def folder_of(out: Path, experiment: Experiment, options: Options) -> Path:
-    """Where its results are: a folder for each experiment, and another for the paper's protocol."""
-    return out / (experiment.name if options.protocol == "ours" else f"{experiment.name}-{options.protocol}")
-
-
 def run(
     experiment: Experiment,
     options: Options,
     out: Path,
     jobs: int = 1,
     backend: str = "loky",
-    progress: Callable[[int, int, str], None] | None = None,
+    tell: Callable[[int, int, str], None] = lambda done, total, what: None,
 ) -> Outcome:
     """Run what is missing and save it trial by trial; then the table and the figures, from what was saved.
 
@@ -56,19 +51,18 @@ def run(
     backend : str
         Of joblib: "loky" (processes), "threading", "dask" or "ray"; the last two may be followed by a colon and the
         address of a cluster.
-    progress : function of (trials done, trials in all, what was done), optional
+    tell : function of (trials done, trials in all, what was done), optional
     """
     trials = options.trials or (experiment.quick_trials if options.quick else experiment.trials)
     options = replace(options, trials=trials)
     check_backend(backend)
     _check_packages(experiment)
-    folder = folder_of(out, experiment, options)
+    folder = out / (experiment.name if options.protocol == "ours" else f"{experiment.name}-{options.protocol}")
     with locked(folder):
         results = Results(folder, experiment, options)
         tasks = experiment.plan(options)
         results.planned([task.key for task in tasks])
         missing = [task for task in tasks if task.key not in results.records]
-        tell = progress or (lambda done, total, what: None)
         done = len(tasks) - len(missing)
         tell(done, len(tasks), "")
         if missing:
@@ -140,25 +134,22 @@ def _backend(backend: str, jobs: int) -> Iterator[None]:
     from joblib import parallel_config
 
     name, address = check_backend(backend)
-    with ExitStack() as stack:
-        if name == "dask":
-            stack.enter_context(_dask(address, jobs))
-        elif name == "ray":
-            _ray(address)
-        stack.enter_context(parallel_config(backend=name, n_jobs=jobs))
+    if name == "ray":
+        _ray(address)
+    with _dask(address, jobs) if name == "dask" else nullcontext(), parallel_config(backend=name, n_jobs=jobs):
         yield
 
 
 def _dask(address: str, jobs: int) -> Any:
     try:
         import distributed
-    except ImportError:
-        raise MeshError("--backend dask needs dask.distributed; pip install 'dask[distributed]'") from None
-    client: Any = distributed.Client  # it has no types
-    try:
+
+        client: Any = distributed.Client  # it has no types
         if address:
             return client(address, set_as_default=True)
         return client(n_workers=jobs, threads_per_worker=1, dashboard_address=None, set_as_default=True)
+    except ImportError:
+        raise MeshError("--backend dask needs dask.distributed; pip install 'dask[distributed]'") from None
     except (OSError, ValueError) as error:
         raise MeshError(f"cannot reach the Dask cluster {address}: {error}; check the address") from None
 

@@ -83,7 +83,7 @@ def scatter_edges(ax: Axes, groups: dict[str, int], parts: Sequence[tuple[IntArr
 
     `groups` says how many neurons of which kind there are, in order.
     """
-    area = float(np.clip(24000 / sum(groups.values()) ** 2, 0.4, 60))
+    area = float(np.clip(40000 / sum(groups.values()) ** 2, 0.4, 60))
     for edges, colour, name in parts:
         ax.scatter(edges[:, 1], edges[:, 0], s=area, c=colour, marker="s", lw=0, label=name or None)
     _draw_groups(ax, groups)
