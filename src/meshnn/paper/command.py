@@ -115,9 +115,8 @@ def _show(tables: Any) -> None:
     if not console.is_terminal:  # a file has no width: lines need not be broken
         console = Console(width=160)
     for rows in tables:
-        table = Table(title=rows.title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-        for heading in rows.headings:
-            table.add_column(heading)
+        look: dict[str, Any] = {"title_justify": "left", "box": box.SIMPLE_HEAD, "padding": (0, 1, 0, 0)}
+        table = Table(*rows.headings, title=rows.title, **look)
         for row in rows.rows:
             table.add_row(*row)
         console.print(table)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from meshnn.paper.drawing import canvas, draw_means, label
-from meshnn.paper.experiment import Figure, Numbers, Options, Record, Rows, Task, grid
+from meshnn.paper.experiment import Figure, Numbers, Options, Parameters, Record, Rows, grid
 from meshnn.paper.features import features
 from meshnn.paper.images import IMAGES, Net, trial_of
 from meshnn.paper.mnist import DATASETS
@@ -28,7 +27,7 @@ KINDS = {
 DENSE = 4920
 
 
-def _plan(options: Options) -> list[Task]:
+def _plan(options: Options) -> list[Parameters]:
     sizes = SIZES[::2] if options.quick else SIZES
     return grid(set=DATASETS, kind=KINDS, size=sizes, trial=range(options.trials))
 
@@ -43,10 +42,9 @@ def _net(kind: str, size: int) -> Net:
     return Net(kind, size, density=(size - 60) / DENSE, learned="" if kind == "random" else "regrown")
 
 
-def _run(parameters: dict[str, Any], options: Options) -> Numbers:
+def _run(parameters: Parameters, options: Options) -> Numbers:
     net = _net(parameters["kind"], parameters["size"])
-    more = {"ticks": 3, "engine": "forward"}
-    numbers = trial_of(net, parameters | more, options, features(parameters["set"], options))
+    numbers = trial_of(net, parameters | {"ticks": 3}, options, features(parameters["set"], options))
     return {key: numbers[key] for key in ("accuracy", "edges", "live", "seconds")}
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from meshnn.estimators import MeshClassifier
 from meshnn.paper.drawing import canvas
-from meshnn.paper.experiment import Experiment, Figure, Numbers, Options, Record, Rows, Task, grid
+from meshnn.paper.experiment import Experiment, Figure, Numbers, Options, Parameters, Record, Rows, grid
 from meshnn.paper.features import Features, features, prepare_features
 from meshnn.paper.mnist import DATASETS
 from meshnn.paper.recipes import fit_whole
@@ -53,17 +53,20 @@ WITNESSED = (("mesh-1044", 2), ("mesh-1044", 3), ("mlp-1047", 3))
 RATE, BATCH, EPOCHS, QUICK_EPOCHS = 0.015, 128, 15, 4
 
 
-def _plan(options: Options) -> list[Task]:
+def _plan(options: Options) -> list[Parameters]:
     ours = options.protocol == "ours"
-    tasks = []
+    trials: list[Parameters] = []
     for name in DATASETS:
-        tasks.append(Task(f"{name}/samples", {"set": name, "net": "samples"}))
+        trials.append({"set": name, "net": "samples"})
         for net in (net for net in NETS if ours or NETS[net].paper):
-            found = grid(set=[name], net=[net], ticks=_ticks(NETS[net], options), trial=range(options.trials))
-            tasks += [Task(task.key, task.parameters | {"engine": "forward"}) for task in found]
+            trials += grid(set=[name], net=[net], ticks=_ticks(NETS[net], options), trial=range(options.trials))
         for net, ticks in WITNESSED if ours else ():
-            tasks += grid(set=[name], net=[net], ticks=[ticks], trial=[0], engine=["adjoint", "torch"])
-    return tasks
+            trials += grid(set=[name], net=[net], ticks=[ticks], trial=[0], engine=["adjoint", "torch"])
+    return trials
+
+
+def _engine(parameters: Parameters) -> str:
+    return str(parameters.get("engine", "forward"))
 
 
 def _ticks(net: Net, options: Options) -> tuple[int, ...]:
@@ -109,7 +112,7 @@ def _options(options: Options) -> dict[str, Any]:
     return shared | {"learning_rate": RATE}
 
 
-def _run(parameters: dict[str, Any], options: Options) -> Numbers:
+def _run(parameters: Parameters, options: Options) -> Numbers:
     data = features(parameters["set"], options)
     if parameters["net"] == "samples":
         shown = {"pictures": data.pictures, "reconstructed": data.reconstructed}
@@ -117,15 +120,16 @@ def _run(parameters: dict[str, Any], options: Options) -> Numbers:
     return trial_of(NETS[parameters["net"]], parameters, options, data)
 
 
-def trial_of(net: Net, parameters: dict[str, Any], options: Options, data: Features) -> Numbers:
+def trial_of(net: Net, parameters: Parameters, options: Options, data: Features) -> Numbers:
     """Train and test one net."""
     seed = options.seed + parameters["trial"]
-    gradient = "adjoint" if parameters["engine"] == "adjoint" else "forward"
+    engine = _engine(parameters)
+    gradient = "adjoint" if engine == "adjoint" else "forward"
     model = MeshClassifier(
         topology=graph_of(net, seed), ticks=parameters["ticks"], gradient=gradient, random_state=seed,
         structure=policy_of(net), **_options(options),
     )  # fmt: skip
-    if parameters["engine"] == "torch":
+    if engine == "torch":
         from meshnn.paper.autograd import score_by_autograd
 
         return {"accuracy": score_by_autograd(model, data, BATCH, RATE), "edges": model.mesh_.topology.n_edges}
@@ -141,7 +145,7 @@ def trial_of(net: Net, parameters: dict[str, Any], options: Options, data: Featu
         "loss": float(model.history_[-1].loss),
         "seconds": round(model.history_[-1].seconds, 3),
     }
-    if parameters["trial"] == 0 and parameters["engine"] == "forward" and topology.n_hidden == 50:
+    if parameters["trial"] == 0 and engine == "forward" and topology.n_hidden == 50:
         numbers["src"], numbers["dst"] = topology.src.tolist(), topology.dst.tolist()
     return numbers
 
@@ -151,7 +155,7 @@ def trial_of(net: Net, parameters: dict[str, Any], options: Options, data: Featu
 
 def _tables(records: list[Record]) -> list[Rows]:
     trained = [r for r in records if r["parameters"]["net"] != "samples"]
-    forward = [r for r in trained if r["parameters"]["engine"] == "forward"]
+    forward = [r for r in trained if _engine(r["parameters"]) == "forward"]
     rows = []
     for (net, ticks), found in grouped(forward, "net", "ticks").items():
         title, connections, paper = NETS[net].title, NETS[net].connections, NETS[net].paper
@@ -168,7 +172,7 @@ def _tables(records: list[Record]) -> list[Rows]:
     for source in DATASETS.values():
         headings += [source.title, f"paper, {source.title}"]
     tables = [Rows(f"Images: test rate, mean and 95% interval of {trials} trials", tuple(headings), rows)]
-    witnesses = [r for r in trained if r["parameters"]["engine"] != "forward"]
+    witnesses = [r for r in trained if _engine(r["parameters"]) != "forward"]
     if witnesses:
         tables.append(_witness_table(trained, witnesses))
     return tables
@@ -179,7 +183,7 @@ def _witness_table(trained: list[Record], witnesses: list[Record]) -> Rows:
     firsts = grouped((r for r in trained if r["parameters"]["trial"] == 0), *keys)
     rows = []
     for name, net, ticks in grouped(witnesses, *keys):
-        same = {r["parameters"]["engine"]: r["numbers"]["accuracy"] for r in firsts[name, net, ticks]}
+        same = {_engine(r["parameters"]): r["numbers"]["accuracy"] for r in firsts[name, net, ticks]}
         cells = (f"{same[engine]:.4f}" for engine in ("forward", "adjoint", "torch"))
         rows.append((DATASETS[name].title, NETS[net].title, str(ticks), *cells))
     title = "The same run, trial 0, with three ways to the gradient: test rate"

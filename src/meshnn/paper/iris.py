@@ -9,7 +9,7 @@ import numpy as np
 
 from meshnn.paper import recipes
 from meshnn.paper.drawing import canvas, label
-from meshnn.paper.experiment import Experiment, Figure, Numbers, Options, Record, Rows, Task, grid
+from meshnn.paper.experiment import Experiment, Figure, Numbers, Options, Parameters, Record, Rows, grid
 from meshnn.paper.sets import iris_split
 from meshnn.paper.tables import accuracy
 from meshnn.plots import style
@@ -19,11 +19,11 @@ __all__ = ["IRIS"]
 PAPER = "0.9700 ± 0.0162"
 
 
-def _plan(options: Options) -> list[Task]:
+def _plan(options: Options) -> list[Parameters]:
     return grid(trial=range(options.trials))
 
 
-def _run(parameters: dict[str, Any], options: Options) -> Numbers:
+def _run(parameters: Parameters, options: Options) -> Numbers:
     trial = parameters["trial"]
     split = iris_split(options.protocol, options.seed, trial)
     how = recipes.PAPER if options.protocol == "paper" else recipes.OURS_LM

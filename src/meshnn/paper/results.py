@@ -30,18 +30,18 @@ class Results:
         By the key of their trial.
     """
 
-    def __init__(self, folder: Path, experiment: Experiment, options: Options) -> None:
+    def __init__(self, folder: Path, experiment: Experiment, options: Options, planned: list[str]) -> None:
         self.path = folder / "results.json"
         self.header: dict[str, Any] = {
             "format": FORMAT,
             "experiment": experiment.name,
             "version": experiment.version,
-            "config": options.identity(),
+            "config": {"seed": options.seed, "protocol": options.protocol, "quick": options.quick},
         }
         self.records: dict[str, Record] = {}
         if self.path.exists():
             self._take_up()
-        self.header |= {"versions": versions(), "machine": machine(), "git": revision()}
+        self.header |= {"versions": versions(), "machine": machine(), "git": revision(), "planned": planned}
 
     def _take_up(self) -> None:
         stored = read_results(self.path)
@@ -54,19 +54,14 @@ class Results:
                 )
         self.records = {record["key"]: record for record in stored["trials"]}
 
-    def planned(self, keys: list[str]) -> None:
-        """What the run is to hold when it is done."""
-        self.header["planned"] = keys
-
     def add(self, record: Record) -> None:
         """Keep the numbers of one more trial, on disk too."""
         self.records[record["key"]] = record | {"git": self.header["git"]}
         self.save()
 
-    def order(self, keys: list[str]) -> None:
+    def order(self) -> None:
         """Trials as planned, whichever was done first; those of earlier runs with more trials stay behind them."""
-        rest = [key for key in self.records if key not in set(keys)]
-        self.records = {key: self.records[key] for key in (*keys, *rest)}
+        self.records = {key: self.records[key] for key in self.header["planned"]} | self.records
         self.save()
 
     def save(self) -> None:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from meshnn.paper import recipes
 from meshnn.paper.drawing import canvas, draw_means, label
-from meshnn.paper.experiment import Experiment, Figure, Numbers, Options, Record, Rows, Task, grid
+from meshnn.paper.experiment import Experiment, Figure, Numbers, Options, Parameters, Record, Rows, grid
 from meshnn.paper.sets import SETS
 from meshnn.paper.tables import Mean, accuracy, grouped
 from meshnn.plots import style
@@ -23,12 +22,12 @@ WAYS = {
 }
 
 
-def _plan(options: Options) -> list[Task]:
+def _plan(options: Options) -> list[Parameters]:
     ways = WAYS if options.protocol == "ours" else ("paper",)
     return grid(way=ways, hidden=PAPER, trial=range(options.trials))
 
 
-def _run(parameters: dict[str, Any], options: Options) -> Numbers:
+def _run(parameters: Parameters, options: Options) -> Numbers:
     seed, way = options.seed + parameters["trial"], parameters["way"]
     split = SETS["spirals"].split("paper" if way == "paper" else "ours", seed)
     how = WAYS[way][1] | {"hidden": parameters["hidden"], "random_state": seed}

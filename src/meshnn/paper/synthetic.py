@@ -9,7 +9,7 @@ import numpy as np
 
 from meshnn.paper import recipes
 from meshnn.paper.drawing import Bounds, canvas, film
-from meshnn.paper.experiment import Experiment, Figure, Numbers, Options, Record, Rows, Task, grid
+from meshnn.paper.experiment import Experiment, Figure, Numbers, Options, Parameters, Record, Rows, grid
 from meshnn.paper.sets import SETS
 from meshnn.paper.tables import accuracy, grouped
 from meshnn.plots import draw_regions, style
@@ -21,11 +21,11 @@ __all__ = ["SYNTHETIC"]
 RESTARTS = 3
 
 
-def _plan(options: Options) -> list[Task]:
+def _plan(options: Options) -> list[Parameters]:
     return grid(set=SETS, trial=range(options.trials))
 
 
-def _run(parameters: dict[str, Any], options: Options) -> Numbers:
+def _run(parameters: Parameters, options: Options) -> Numbers:
     chosen, seed = SETS[parameters["set"]], options.seed + parameters["trial"]
     split = chosen.split(options.protocol, seed)
     if options.protocol == "paper":
