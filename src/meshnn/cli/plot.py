@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import typer
 
-from meshnn.cli.output import print_json, say_notes
+from meshnn.cli.output import check_output, print_json, say_notes
 from meshnn.errors import DataError, MeshError
 
 __all__ = ["plot"]
@@ -46,6 +46,7 @@ def plot(
 
     film = what == "topology" and out.suffix.lower() == ".gif"
     check_figure_path(out.with_suffix(".png") if film else out)
+    check_output("--out", out)
     thing = load_fitted(model)
     mesh = getattr(thing, "mesh_", thing)
     fitted = thing is not mesh

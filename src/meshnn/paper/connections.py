@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 from meshnn.paper.drawing import canvas, draw_means, label
-from meshnn.paper.experiment import Figure, Numbers, Options, Parameters, Record, Rows, grid
+from meshnn.paper.experiment import Experiment, Figure, Numbers, Options, Parameters, Record, Rows, grid
 from meshnn.paper.features import features
-from meshnn.paper.images import IMAGES, Net, trial_of
+from meshnn.paper.images import ON_FEATURES, Net, trial_of
 from meshnn.paper.mnist import DATASETS
 from meshnn.paper.tables import Mean, accuracy, grouped
 from meshnn.plots import style
@@ -90,18 +89,10 @@ def _draw(records: list[Record], folder: Path) -> list[Figure]:
     return [Figure(path, "Test rate against the number of connections, 3 ticks, 95% intervals.")]
 
 
-CONNECTIONS = replace(  # it needs and prepares the same
-    IMAGES,
-    name="connections",
-    title="Accuracy against connections",
-    version=1,
-    trials=5,
-    plan=_plan,
-    run=_run,
-    tables=_tables,
-    draw=_draw,
-    remarks=(
-        "Features, training and budget of epochs as in the image experiment; meshes of 50 hidden neurons at 3 ticks, "
-        "layered nets with two equal hidden layers of at most as many connections.",
-    ),
+REMARKS = (
+    "Features, training and budget of epochs as in the image experiment; meshes of 50 hidden neurons at 3 ticks, "
+    "layered nets with two equal hidden layers of at most as many connections.",
+)
+CONNECTIONS = Experiment(
+    "connections", "Accuracy against connections", _plan, _run, _tables, _draw, trials=5, remarks=REMARKS, **ON_FEATURES
 )

@@ -74,19 +74,20 @@ def _draw(records: list[Record], folder: Path) -> list[Figure]:
     return [Figure(path, "Differences of states and gradients to the reference.")]
 
 
+REMARKS = (
+    "The paper compares nets without the edges into inputs and at 1 or 2 ticks, where its algorithm is right. Here "
+    "the matrix is dense, with edges into inputs, self-loops and cycles, up to 5 ticks: the derivatives of clamped "
+    "neurons must be zeroed, or gradients are wrong from 3 ticks on.",
+)
 EQUIVALENCE = Experiment(
-    name="equivalence",
-    title="Numerical equivalence",
+    "equivalence",
+    "Numerical equivalence",
+    _plan,
+    _run,
+    _tables,
+    _draw,
     version=2,
     trials=100,
     quick_trials=10,
-    plan=_plan,
-    run=_run,
-    tables=_tables,
-    draw=_draw,
-    remarks=(
-        "The paper compares nets without the edges into inputs and at 1 or 2 ticks, where its algorithm is right. Here "
-        "the matrix is dense, with edges into inputs, self-loops and cycles, up to 5 ticks: the derivatives of clamped "
-        "neurons must be zeroed, or gradients are wrong from 3 ticks on.",
-    ),
+    remarks=REMARKS,
 )

@@ -14,14 +14,14 @@ from meshnn.paper.drawing import canvas
 from meshnn.paper.experiment import Experiment, Figure, Numbers, Options, Parameters, Record, Rows, grid
 from meshnn.paper.features import Features, features, prepare_features
 from meshnn.paper.mnist import DATASETS
-from meshnn.paper.recipes import fit_whole
+from meshnn.paper.recipes import fit_whole, numbers_of
 from meshnn.paper.tables import accuracy, grouped
 from meshnn.plots import style
 from meshnn.plots.matrix import scatter_edges
 from meshnn.topology import Topology
 from meshnn.training import structure
 
-__all__ = ["IMAGES", "NETS", "Net", "net_of", "trial_of"]
+__all__ = ["IMAGES", "NETS", "ON_FEATURES", "Net", "net_of", "trial_of"]
 
 
 class Net(NamedTuple):
@@ -136,15 +136,7 @@ def trial_of(net: Net, parameters: Parameters, options: Options, data: Features)
     fit_whole(model, data.X, data.y)
     topology = model.mesh_.topology
     assert topology.n_edges == net.connections, f"{net.title} has {topology.n_edges} connections"
-    dead = int(topology.dead_edges(parameters["ticks"]).sum())
-    numbers: Numbers = {
-        "edges": topology.n_edges,
-        "live": topology.n_edges - dead,
-        "accuracy": float(model.score(data.test_X, data.test_y)),
-        "train_accuracy": float(model.score(data.X, data.y)),
-        "loss": float(model.history_[-1].loss),
-        "seconds": round(model.history_[-1].seconds, 3),
-    }
+    numbers = numbers_of(model, data)
     if parameters["trial"] == 0 and engine == "forward" and topology.n_hidden == 50:
         numbers["src"], numbers["dst"] = topology.src.tolist(), topology.dst.tolist()
     return numbers
@@ -233,28 +225,25 @@ def _draw_matrix(record: Record, path: Path) -> str:
     return f"{kind} edges of trial 0: {int(dead.sum())} of 1044 cannot reach an output within {ticks} ticks."
 
 
+#: What experiments on features of pictures need and prepare.
+ON_FEATURES: dict[str, Any] = {
+    "prepare": prepare_features,
+    "needs": ("torch",),
+    "quick_note": "30,000 pictures, 2 epochs of the auto-encoder and 4 of the nets: too few to compare with the paper",
+}
+REMARKS = (
+    "32 features of a convolutional auto-encoder (5 epochs), standardised; Adam with a cosine rate from 0.015, "
+    f"batches of {BATCH}, {EPOCHS} epochs, ReLU hidden neurons, identity outputs; new random edges in every trial; "
+    "gradients forward-only.",
+    "2 ticks are the paper's n_t = 3. At 2 ticks every hidden-to-hidden edge is dead: its effect cannot reach an "
+    "output in time, its gradient is exactly zero. At 3 ticks they live.",
+    "The paper finds its meshes ahead of layered nets with as many connections. With enough training for both, in "
+    "a full run, random edges are behind; only 1044 of them at 3 ticks are level with the layers on MNIST.",
+    "Edges that are learned are ahead of both in a full run. Pruned: begun with all 4980 edges, brought down to "
+    "the budget within the first 60% of the epochs by the size of weights. Regrown: begun with random edges, of "
+    "which the weakest are swapped every epoch for absent ones of large gradient. Both: pruned within half of the "
+    "epochs and regrown.",
+)
 IMAGES = Experiment(
-    name="images",
-    title="MNIST and Fashion-MNIST",
-    version=2,
-    plan=_plan,
-    run=_run,
-    tables=_tables,
-    draw=_draw,
-    prepare=prepare_features,
-    needs=("torch",),
-    quick_note="30,000 pictures, 2 epochs of the auto-encoder and 4 of the nets: too few to compare with the paper",
-    remarks=(
-        "32 features of a convolutional auto-encoder (5 epochs), standardised; Adam with a cosine rate from 0.015, "
-        f"batches of {BATCH}, {EPOCHS} epochs, ReLU hidden neurons, identity outputs; new random edges in every trial; "
-        "gradients forward-only.",
-        "2 ticks are the paper's n_t = 3. At 2 ticks every hidden-to-hidden edge is dead: its effect cannot reach an "
-        "output in time, its gradient is exactly zero. At 3 ticks they live.",
-        "The paper finds its meshes ahead of layered nets with as many connections. With enough training for both, in "
-        "a full run, random edges are behind; only 1044 of them at 3 ticks are level with the layers on MNIST.",
-        "Edges that are learned are ahead of both in a full run. Pruned: begun with all 4980 edges, brought down to "
-        "the budget within the first 60% of the epochs by the size of weights. Regrown: begun with random edges, of "
-        "which the weakest are swapped every epoch for absent ones of large gradient. Both: pruned within half of the "
-        "epochs and regrown.",
-    ),
+    "images", "MNIST and Fashion-MNIST", _plan, _run, _tables, _draw, version=2, remarks=REMARKS, **ON_FEATURES
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -104,17 +104,10 @@ def _arranged(what: str, history: bool, regions: bool) -> tuple[Figure, dict[str
     if what != "all":
         figure = Figure(figsize=_SIZES[what], layout="constrained")
         return figure, {what: figure.add_subplot()}
-    right = ["adjacency"] + ["regions"] * regions
-    below: list[str] = []
-    if history:
-        (below if regions else right).append("loss")
+    right: Any = [["adjacency"], ["regions"] if regions else ["loss"]][: 1 + (regions or history)]
+    left: Any = [["graph"]] * 5 + [["loss"]] * (2 * (history and regions))
     figure = Figure(figsize=(13.5, 8.2) if len(right) > 1 else (13.0, 6.0), layout="constrained")
-    outer = figure.add_gridspec(1, 2, width_ratios=[1.6, 1.0], wspace=0.04)
-    left = outer[0].subgridspec(1 + len(below), 1, height_ratios=[2.6, 1.0][: 1 + len(below)])
-    side = outer[1].subgridspec(len(right), 1)
-    axes = {name: figure.add_subplot(left[k]) for k, name in enumerate(["graph", *below])}
-    axes |= {name: figure.add_subplot(side[k]) for k, name in enumerate(right)}
-    return figure, axes
+    return figure, figure.subplot_mosaic([[left, right]], width_ratios=[1.6, 1.0], gridspec_kw={"wspace": 0.04})
 
 
 def _settle(figure: Figure) -> None:

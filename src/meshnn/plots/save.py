@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from meshnn.errors import MeshError
-from meshnn.files import reason, write_whole
+from meshnn.files import write_whole
 from meshnn.plots import style
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ _UNDATED = {"svg": {"Date": None}, "png": {"Software": None}, "pdf": {"CreationD
 
 
 def check_figure_path(path: str | os.PathLike[str]) -> Path:
-    """The path, if a figure can be written to it; for those who want to know before they draw.
+    """The path, if a figure can be written to a file of that ending; for those who want to know before they draw.
 
     >>> from meshnn.plots import check_figure_path
     >>> check_figure_path("net.svg").name
@@ -31,14 +31,6 @@ def check_figure_path(path: str | os.PathLike[str]) -> Path:
     if target.suffix.lower().removeprefix(".") not in _UNDATED:
         got = f"ends in {target.suffix!r}" if target.suffix else "has no ending"
         raise MeshError(f"cannot save a figure to {str(target)!r}, which {got}; use .svg, .png or .pdf")
-    shown = f"cannot save a figure to {str(target)!r}"
-    try:
-        if target.is_dir():
-            raise MeshError(f"{shown}: it is a directory; name a file in it")
-        if not target.parent.is_dir():
-            raise MeshError(f"{shown}: there is no directory {str(target.parent)!r}; create it first")
-    except OSError as error:
-        raise MeshError(f"{shown}: {reason(error)}") from error
     return target
 
 
