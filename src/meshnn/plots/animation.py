@@ -19,7 +19,7 @@ __all__ = ["Picture", "as_picture", "save_frames"]
 
 Picture = NDArray[np.uint8]
 #: Colours of a GIF, and milliseconds of a frame and of the last one.
-COLOURS, DURATION, LAST = 48, 90, 1800
+COLOURS, DURATION, LAST = 96, 90, 1800
 
 
 def as_picture(figure: Figure) -> Picture:
