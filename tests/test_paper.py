@@ -23,7 +23,7 @@ from meshnn.paper import recipes
 from meshnn.paper.drawing import canvas
 from meshnn.paper.experiment import Experiment, Figure, Options, Rows, grid, key_of
 from meshnn.paper.features import Features
-from meshnn.paper.images import NETS, net_of
+from meshnn.paper.images import NETS, graph_of
 from meshnn.paper.mnist import File
 from meshnn.paper.registry import EXPERIMENTS
 from meshnn.paper.report import write_report
@@ -257,7 +257,13 @@ def test_autograd_takes_the_same_steps():
     from meshnn.paper.autograd import score_by_autograd
 
     X, y = np.random.default_rng(0).standard_normal((300, 32)).astype(np.float32), np.arange(300) % 10
-    how = {"topology": net_of("mesh-1044", 0), "ticks": 3, "activation": "relu", "solver": "adam", "random_state": 0}
+    how = {
+        "topology": graph_of(NETS["mesh-1044"], 0),
+        "ticks": 3,
+        "activation": "relu",
+        "solver": "adam",
+        "random_state": 0,
+    }
     how |= {"batch_size": 100, "learning_rate": 0.015, "max_epochs": 2, "tol": 0.0, "l2": 0.0}
     ours, theirs = MeshClassifier(**how).fit(X, y), MeshClassifier(**how)
     score_by_autograd(theirs, Features(X, y, X, y, X, X), 100, 0.015)
@@ -268,9 +274,9 @@ def test_autograd_takes_the_same_steps():
 
 def test_connections_of_the_nets():
     for net, connections in (("mesh-798", 798), ("mlp-797", 797), ("mesh-1044", 1044), ("mlp-1047", 1047)):
-        assert net_of(net, 0).n_edges == connections
-    assert net_of("mesh-798", 0) != net_of("mesh-798", 1)
-    t = net_of("mesh-1044", 0)
+        assert graph_of(NETS[net], 0).n_edges == connections
+    assert graph_of(NETS["mesh-798"], 0) != graph_of(NETS["mesh-798"], 1)
+    t = graph_of(NETS["mesh-1044"], 0)
     hidden_to_hidden = (t.src > 32) & (t.src < 83) & (t.dst < 83)
     assert t.dead_edges(2)[hidden_to_hidden].all()
 

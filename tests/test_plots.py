@@ -254,7 +254,7 @@ def test_many_neurons_have_no_numbers(ax):
     ("change", "message"),
     [
         ({"weights": [1.0]}, r"shape \(61,\), one per edge of the topology; got \(1,\)"),
-        ({"weights": np.full(61, np.nan)}, "weight 0 is nan, which cannot be drawn; 61 of 61"),
+        ({"weights": np.full(61, np.nan)}, "weight 0 is nan, which is not finite; 61 of 61"),
         ({"dead": np.zeros(61)}, r"dead must be a mask of shape \(61,\), got shape \(61,\) of dtype float64"),
         ({"feature_names": ["a"]}, "feature_names must be 2 names, one each, got 1"),
         ({"output_names": list("abc")}, "output_names must be 2 names, one each, got 3"),

@@ -28,7 +28,6 @@ class Options:
     quick: bool = False
     data: Path | None = None  # a folder with image files
     cache: Path | None = None  # a folder for what is dear to compute
-    offline: bool = False
 
 
 def grid(**axes: Iterable[Any]) -> list[Parameters]:

@@ -81,7 +81,7 @@ def prepare_features(options: Options, tell: Callable[[str], None]) -> None:
     data = {}
     for name in paths:
         tell(f"reading {name}")
-        data[name] = load_images(name, options.data, options.offline, downloading)
+        data[name] = load_images(name, options.data, progress=downloading)
     for name, path in paths.items():
         _compute(name, data[name], options, path, tell)
 

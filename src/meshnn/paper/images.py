@@ -21,7 +21,7 @@ from meshnn.plots.matrix import scatter_edges
 from meshnn.topology import Topology
 from meshnn.training import structure
 
-__all__ = ["IMAGES", "NETS", "ON_FEATURES", "Net", "net_of", "trial_of"]
+__all__ = ["IMAGES", "NETS", "ON_FEATURES", "Net", "graph_of", "trial_of"]
 
 
 class Net(NamedTuple):
@@ -75,13 +75,8 @@ def _ticks(net: Net, options: Options) -> tuple[int, ...]:
     return (2, 3) if options.protocol == "ours" else (2,)
 
 
-def net_of(net: str, seed: int) -> Topology:
-    """The graph that a net begins with; new random edges for every seed."""
-    return graph_of(NETS[net], seed)
-
-
 def graph_of(net: Net, seed: int) -> Topology:
-    """The same for any row."""
+    """The graph that a net begins with; new random edges for every seed."""
     if net.layers is not None:
         topology = Topology.layered([32, *net.layers, 10])
     else:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from meshnn.checks import as_weights
 from meshnn.errors import MeshError
 from meshnn.plots import style
 from meshnn.plots.layout import Places, place_neurons
@@ -68,7 +69,7 @@ def draw_graph(
     'Graph'
     """
     style.require_matplotlib()
-    w = style.as_weights(weights, topology.n_edges)
+    w = as_weights(weights, topology.n_edges, np.dtype(np.float64))
     off = dead_mask(topology, ticks, dead)
     features = style.as_names("feature_names", feature_names, topology.n_inputs)
     outputs = style.as_names("output_names", output_names, topology.n_outputs)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from meshnn.checks import as_weights
 from meshnn.plots import style
 from meshnn.topology import Topology
 
@@ -44,7 +45,7 @@ def draw_adjacency(ax: Axes, topology: Topology, weights: ArrayLike) -> None:
     [[None, 0.5], [None, None]]
     """
     style.require_matplotlib()
-    w = style.as_weights(weights, topology.n_edges)
+    w = as_weights(weights, topology.n_edges, np.dtype(np.float64))
     per_cell = -(-topology.n_neurons // MOST_CELLS)
     cells = _cells(topology, w, per_cell)
     strongest = _end_of_scale(np.abs(w))

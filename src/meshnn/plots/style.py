@@ -7,11 +7,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
 from rich.cells import cell_len, set_cell_size
 
-from meshnn.errors import DataError, MeshError
+from meshnn.errors import MeshError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -99,17 +97,6 @@ def as_names(what: str, names: Sequence[object] | None, count: int) -> list[str]
     if len(names) != count:
         raise MeshError(f"{what} must be {count} names, one each, got {len(names)}")
     return [shorten(name) for name in names]
-
-
-def as_weights(weights: ArrayLike, n_edges: int) -> NDArray[np.float64]:
-    """Finite weights `(n_edges,)`."""
-    w = np.asarray(weights, dtype=np.float64)
-    if w.shape != (n_edges,):
-        raise DataError(f"weights must have shape ({n_edges},), one per edge of the topology; got {w.shape}")
-    bad = np.flatnonzero(~np.isfinite(w))
-    if bad.size:
-        raise DataError(f"weight {bad[0]} is {w[bad[0]]}, which cannot be drawn; {bad.size} of {n_edges} are like it")
-    return w
 
 
 def diverging() -> Colormap:
