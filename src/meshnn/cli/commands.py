@@ -28,23 +28,12 @@ _UsageError: Any = typer.BadParameter.__base__
 class _Commands(Mapping[str, Any]):
     """Commands by name; looking at names loads none of them."""
 
-    def __init__(self) -> None:
-        self._loaded: dict[str, Any] = {}
-
     def __getitem__(self, name: str) -> Any:
-        if name not in self._loaded:
-            command = typer.Typer(add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False)
-            command.command(name)(self._function(name))
-            self._loaded[name] = get_command(command)
-        return self._loaded[name]
-
-    def _function(self, name: str) -> Callable[..., None]:
-        function: Callable[..., None]
-        if name in COMMANDS:
-            function = getattr(import_module(f"meshnn.cli.{name}"), name)
-        else:
-            function = _loaded(self._others()[name])
-        return function
+        ours = name in COMMANDS
+        function = getattr(import_module(f"meshnn.cli.{name}"), name) if ours else _loaded(self._others()[name])
+        command = typer.Typer(add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False)
+        command.command(name)(function)
+        return get_command(command)
 
     def _others(self) -> dict[str, Any]:
         from importlib.metadata import entry_points
@@ -52,10 +41,10 @@ class _Commands(Mapping[str, Any]):
         return {point.name: point for point in entry_points(group=GROUP) if point.name not in COMMANDS}
 
     def __iter__(self) -> Iterator[str]:
-        yield from (*COMMANDS, *sorted(self._others()))
+        return iter((*COMMANDS, *sorted(self._others())))
 
     def __len__(self) -> int:
-        return len(list(iter(self)))
+        return sum(1 for _ in self)
 
 
 def _loaded(point: Any) -> Callable[..., None]:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from meshnn.arguments import whole_number
 from meshnn.cli.output import collect_warnings, say_notes
@@ -52,9 +52,10 @@ def demo(
         raise typer.Exit(130)
     if not shown or shown[-1][0].epoch != model.history_[-1].epoch:
         shown.append((model.history_[-1], model.score(X[test], y[test])))
-    table = Table(title=f"{model.mesh_!r}, solver {model.solver_}", title_justify="left")
-    for heading in ("iteration", "loss", "train accuracy", "test accuracy", "seconds"):
-        table.add_column(heading, justify="right")
+    headings = (
+        Column(name, justify="right") for name in ("iteration", "loss", "train accuracy", "test accuracy", "seconds")
+    )
+    table = Table(*headings, title=f"{model.mesh_!r}, solver {model.solver_}", title_justify="left")
     for row, unseen in shown:
         table.add_row(str(row.epoch), f"{row.loss:.5f}", f"{row.accuracy:.3f}", f"{unseen:.3f}", f"{row.seconds:.2f}")
     console.print(table)

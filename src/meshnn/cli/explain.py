@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
 from meshnn.arguments import whole_number
+from meshnn.cli.output import print_json
 from meshnn.errors import MeshError
 from meshnn.losses import loss_named
 from meshnn.mesh import Mesh
@@ -23,11 +22,7 @@ from meshnn.training.solvers import Choice, choose_solver
 __all__ = ["explain"]
 
 
-class Family(StrEnum):
-    """Families of graphs."""
-
-    mesh = "mesh"
-    cascade = "cascade"
+Family = Literal["mesh", "cascade"]
 
 
 def explain(
@@ -38,7 +33,7 @@ def explain(
     layers: Annotated[
         str | None, typer.Option("--layers", help="A layered net instead, for example 32,14,13,10.")
     ] = None,
-    family: Annotated[Family, typer.Option("--family", help="Kind of graph.")] = Family.mesh,
+    family: Annotated[Family, typer.Option("--family", help="Kind of graph.")] = "mesh",
     density: Annotated[
         float | None, typer.Option("--density", help="Share of the allowed edges of a mesh to keep; all if not given.")
     ] = None,
@@ -66,7 +61,7 @@ def explain(
     """
     given = (inputs, hidden, outputs, layers, density, ticks)
     if model is not None:
-        if any(value is not None for value in given) or family is not Family.mesh:
+        if any(value is not None for value in given) or family != "mesh":
             raise MeshError("a model says it all: leave sizes, layers, density, ticks and family out")
         mesh, loss = _from_file(model)
     else:
@@ -75,10 +70,10 @@ def explain(
     choice = None if samples is None else _solver(mesh, whole_number("--samples", samples), loss)
     if as_json:
         rows = [asdict(cost) | {"exact": True} for cost in explanation.decision.costs]
-        print(json.dumps({"mesh": explanation.mesh, "batch_size": batch, "methods": rows,
-                               "chosen": explanation.chosen, "reason": explanation.reason,
-                               "edges": explanation.n_edges, "dead_edges": explanation.n_dead,
-                               "solver": None if choice is None else asdict(choice)}, indent=2))  # fmt: skip
+        print_json({"mesh": explanation.mesh, "batch_size": batch, "methods": rows,
+                    "chosen": explanation.chosen, "reason": explanation.reason,
+                    "edges": explanation.n_edges, "dead_edges": explanation.n_dead,
+                    "solver": None if choice is None else asdict(choice)})  # fmt: skip
         return
     table = Table(title=f"{explanation.mesh}, batch of {batch}", title_justify="left")
     for column in explanation.columns:
@@ -93,26 +88,22 @@ def explain(
 
 
 def _topology(
-    inputs: int | None,
-    hidden: int | None,
-    outputs: int | None,
-    layers: str | None,
-    family: Family,
-    density: float | None,
-    seed: int,
-) -> Topology:
-    defaults = ((inputs, 2), (hidden, 15), (outputs, 2))
-    n_inputs, n_hidden, n_outputs = (default if given is None else given for given, default in defaults)
+    inputs: int | None, hidden: int | None, outputs: int | None, layers: str | None, family: Family,
+    density: float | None, seed: int,
+) -> Topology:  # fmt: skip
     if layers is not None:
-        if any(value is not None for value in (inputs, hidden, outputs, density)) or family is not Family.mesh:
+        if any(value is not None for value in (inputs, hidden, outputs, density)) or family != "mesh":
             raise MeshError("--layers: the layers say it all: leave sizes, density and family out")
-        return _layered(layers)
-    if family is Family.cascade:
+        if not all(size.strip().isdecimal() for size in layers.split(",")):
+            raise MeshError(f"--layers: expected sizes like 32,14,13,10, got {layers!r}")
+        return Topology.layered([int(size) for size in layers.split(",")])
+    defaults = ((inputs, 2), (hidden, 15), (outputs, 2))
+    i, h, o = (default if given is None else given for given, default in defaults)
+    if family == "cascade":
         if density is not None:
             raise MeshError("--density: a cascade has all its edges: leave it out")
-        return Topology.cascade(n_inputs, n_hidden, n_outputs)
-    share = 1.0 if density is None else density
-    return Topology.mesh(n_inputs, n_hidden, n_outputs, density=share, random_state=seed)
+        return Topology.cascade(i, h, o)
+    return Topology.mesh(i, h, o, density=1.0 if density is None else density, random_state=seed)
 
 
 def _from_file(path: Path) -> tuple[Mesh, str | None]:
@@ -128,12 +119,3 @@ def _solver(mesh: Mesh, samples: int, loss: str | None) -> Choice:
     if loss is None:
         loss = "squared_error" if n_outputs == 1 else "cross_entropy"
     return choose_solver(Settings(), len(mesh.live_parameters()), samples, loss_named(loss).columns(n_outputs))
-
-
-def _layered(layers: str) -> Topology:
-    try:
-        return Topology.layered([int(size) for size in layers.split(",")])
-    except MeshError:
-        raise
-    except ValueError:
-        raise MeshError(f"--layers: expected sizes like 32,14,13,10, got {layers!r}") from None

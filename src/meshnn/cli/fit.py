@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import time
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import typer
@@ -19,21 +18,8 @@ from meshnn.errors import DataError, MeshError, TrainingInterrupted
 __all__ = ["fit"]
 
 
-class Task(StrEnum):
-    """What to learn."""
-
-    auto = "auto"
-    classify = "classify"
-    regress = "regress"
-
-
-class Solver(StrEnum):
-    """How to learn."""
-
-    auto = "auto"
-    lm = "lm"
-    adam = "adam"
-    sgd = "sgd"
+Task = Literal["auto", "classify", "regress"]
+Solver = Literal["auto", "lm", "adam", "sgd"]
 
 
 def fit(
@@ -43,12 +29,12 @@ def fit(
     topology: Annotated[
         Path | None, typer.Option("--topology", help="A graph instead: .json, .graphml or .npz.", show_default=False)
     ] = None,
-    task: Annotated[Task, typer.Option("--task", help="Classes, numbers, or what the column looks like.")] = Task.auto,
+    task: Annotated[Task, typer.Option("--task", help="Classes, numbers, or what the column looks like.")] = "auto",
     test: Annotated[float, typer.Option("--test", help="Share of the rows to test on; 0 trains on all.")] = 0.3,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Where to write the model.")] = None,
     drop: Annotated[list[str] | None, typer.Option("--drop", help="A column to leave out; may be repeated.")] = None,
     impute: Annotated[bool, typer.Option("--impute", help="Fill missing values in.")] = False,
-    solver: Annotated[Solver, typer.Option("--solver", help="auto: lm on small nets and tables.")] = Solver.auto,
+    solver: Annotated[Solver, typer.Option("--solver", help="auto: lm on small nets and tables.")] = "auto",
     ticks: Annotated[int | None, typer.Option("--ticks", "-t", help="Ticks; by default as many as count.")] = None,
     activation: Annotated[str, typer.Option("--activation", "-a", help="Of the hidden neurons.")] = "tanh",
     epochs: Annotated[int, typer.Option("--epochs", help="At most; iterations of lm.")] = 300,
@@ -98,10 +84,19 @@ def fit(
 
     share = real_number("--test", test, "a number from 0 to below 1", lambda v: 0 <= v < 1)
     whole_number("--seed", seed, least=0, most=2**32 - 1)
-    _check_options(
-        epochs=epochs, restarts=restarts, batch=batch, threads=threads, hidden=hidden, ticks=ticks, edges=edges
-    )
-    if l1 > 0 and solver is Solver.lm:
+    counts = {
+        "epochs": epochs,
+        "restarts": restarts,
+        "batch": batch,
+        "threads": threads,
+        "ticks": ticks,
+        "edges": edges,
+    }
+    for name, count in counts.items():  # in the words of the command line, before anything is read
+        if count is not None:
+            whole_number(f"--{name}", count)
+    size = 16 if hidden is None else whole_number("--hidden", hidden, least=0)
+    if l1 > 0 and solver == "lm":
         raise MeshError("--l1: lm cannot minimise it; take --solver adam or sgd, or --l2 instead")
     if hidden is not None and topology is not None:
         raise MeshError("--topology says how many hidden neurons there are; leave --hidden out")
@@ -111,23 +106,24 @@ def fit(
         check_output("--out", out, ".mesh")
         if checkpoint is not None and checkpoint.absolute() == out.absolute():
             raise MeshError("--checkpoint and --out name the same file; take another one for the checkpoint")
-    notes: list[str] = []
     loaded = read_table(data)
-    goal = target_column(loaded.table, target, task.value)
+    goal = target_column(loaded.table, target, task)
+    if loss is not None and goal.task == "classify":
+        raise MeshError(f"--loss {loss} is one of numbers, but the target is classes; leave it out, or --task regress")
     train, held = _split(goal.values, goal.task, share, seed)
     # The whole table is looked at for what must be refused, in its own row numbers; learned is from training rows only.
     whole = Encoder.learn(loaded.table, target, drop or (), impute)
     encoder = Encoder.learn(loaded.table.take(train), target, drop or (), impute)
     encoded = encoder.encode(loaded.table)
     constant = [note for name, note in encoder.notes.items() if name in encoder.left_out and name not in whole.left_out]
-    notes += [*loaded.notes, *goal.notes, *whole.notes.values(), *constant, *encoded.notes]
+    notes = [*loaded.notes, *goal.notes, *whole.notes.values(), *constant, *encoded.notes]
     n_outputs = len(np.unique(goal.values)) if goal.task == "classify" else 1
     options = {
-        "hidden": 16 if hidden is None else hidden,
+        "hidden": size,
         "topology": _graph(topology, encoded.X.shape[1], n_outputs, encoder.feature_names),
         "ticks": ticks,
         "activation": activation,
-        "solver": solver.value,
+        "solver": solver,
         "learning_rate": learning_rate,
         "batch_size": "auto" if batch is None else batch,
         "max_epochs": epochs,
@@ -141,7 +137,7 @@ def fit(
         "random_state": seed,
         "verbose": 0 if as_json else 1,
         "loss": loss,
-    } | _structure(edges, grow, hidden)
+    } | _structure(edges, grow, size)
     if not as_json:
         say_notes(notes)
         _introduce(data, goal, encoder, train, held)
@@ -167,23 +163,15 @@ def fit(
         raise typer.Exit(130)
 
 
-def _structure(edges: int | None, grow: bool, hidden: int | None) -> dict[str, Any]:
+def _structure(edges: int | None, grow: bool, hidden: int) -> dict[str, Any]:
     from meshnn.training import structure
 
-    if grow:
-        most = 16 if hidden is None else hidden
-        policies: list[Any] = [structure.Grow(to=max(most, 1))]
-        if edges is not None:
-            policies.append(structure.Prune(to=edges, start="given", begin=0.5, end=0.9))
-        return {"hidden": min(2, most), "structure": policies}
-    return {} if edges is None else {"structure": structure.Prune(to=edges)}
-
-
-def _check_options(**given: int | None) -> None:
-    """Refuse numbers in the words of the command line, before anything is read."""
-    for name, value in given.items():
-        if value is not None:
-            whole_number(f"--{name}", value, least=0 if name == "hidden" else 1)
+    if not grow:
+        return {} if edges is None else {"structure": structure.Prune(to=edges)}
+    policies: list[Any] = [structure.Grow(to=max(hidden, 1))]
+    if edges is not None:
+        policies.append(structure.Prune(to=edges, start="given", begin=0.5, end=0.9))
+    return {"hidden": min(2, hidden), "structure": policies}
 
 
 def _split(y: Any, task: str, share: float, seed: int) -> tuple[Any, Any]:
@@ -202,8 +190,7 @@ def _split(y: Any, task: str, share: float, seed: int) -> tuple[Any, Any]:
         if counts.min() >= 2 and min(n_test, len(rows) - n_test) >= len(counts):
             stratify = y
     train, held = train_test_split(rows, test_size=n_test, random_state=seed, stratify=stratify)
-    if task == "classify" and len(np.unique(y[train])) < len(np.unique(y)):
-        missing = np.setdiff1d(np.unique(y), np.unique(y[train]))
+    if task == "classify" and (missing := np.setdiff1d(y, y[train])).size:
         raise DataError(
             f"class {missing[0]!s} has too few rows to be both learned and tested; lower --test or add rows"
         )
@@ -226,17 +213,14 @@ def _graph(path: Path | None, n_inputs: int, n_outputs: int, names: list[str]) -
 
 
 def _introduce(data: Path, goal: Any, encoder: Any, train: Any, held: Any) -> None:
-    console = Console(stderr=True)
     what = f"{len(np.unique(goal.values))} classes" if goal.task == "classify" else "a number"
-    console.print(
+    lines = [
         f"{data.name}: {counted(len(train) + len(held), 'row')}, {counted(len(encoder.columns), 'column')} as "
         f"{counted(len(encoder.feature_names), 'feature')}, to predict {what}; {counted(len(train), 'row')} to learn "
-        f"from, {len(held):,} to test on",
-        markup=False, highlight=False, soft_wrap=True,
-    )  # fmt: skip
-    for line in encoder.describe():
-        if "one-hot" in line:
-            console.print(f"  {line}", markup=False, highlight=False, soft_wrap=True)
+        f"from, {len(held):,} to test on"
+    ]
+    lines += [f"  {line}" for line in encoder.describe() if "one-hot" in line]
+    Console(stderr=True).print(*lines, sep="\n", markup=False, highlight=False, soft_wrap=True)
 
 
 def _train(task: str, options: dict[str, Any], X: Any, y: Any, train: Any) -> tuple[Any, float, list[str], bool]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from importlib.metadata import PackageNotFoundError, version
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -22,8 +24,10 @@ __all__ = [
     "finite",
     "print_json",
     "print_text",
+    "progress",
     "save_somewhere",
     "say_notes",
+    "versions",
 ]
 
 
@@ -68,6 +72,29 @@ def finite(value: Any) -> Any:
     if isinstance(value, float) and value - value != 0.0:
         return None
     return value
+
+
+def versions() -> dict[str, str | None]:
+    """Of what takes part in a computation; None of what is not installed."""
+    names = ("meshnn", "numpy", "scipy", "numba", "scikit-learn", "torch", "matplotlib")
+    found: dict[str, str | None] = {"python": platform.python_version()} | dict.fromkeys(names)
+    for name in names:
+        with suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
+
+
+@contextmanager
+def progress(title: str) -> Iterator[Callable[[int, int, str], None]]:
+    """A bar on stderr, if that is a terminal; it is told how many are done, of how many, and what was done last."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console, doing = Console(stderr=True), TextColumn("{task.fields[what]}")
+    columns = (TextColumn(title), BarColumn(), MofNCompleteColumn(), doing, TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task(title, total=None, what="")
+        yield lambda done, total, what: bar.update(task, completed=done, total=total, what=what[:50])
 
 
 def say_notes(notes: list[str]) -> None:

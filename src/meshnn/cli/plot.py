@@ -3,28 +3,19 @@
 from __future__ import annotations
 
 import sys
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import typer
 
-from meshnn.cli.output import print_json, say_notes
+from meshnn.cli.output import check_output, print_json, say_notes
 from meshnn.errors import DataError, MeshError
 
 __all__ = ["plot"]
 
 
-class What(StrEnum):
-    """Panels."""
-
-    all = "all"
-    graph = "graph"
-    adjacency = "adjacency"
-    loss = "loss"
-    regions = "regions"
-    topology = "topology"
+What = Literal["all", "graph", "adjacency", "loss", "regions", "topology"]
 
 
 def plot(
@@ -33,7 +24,7 @@ def plot(
         Path,
         typer.Option("--out", "-o", help="The picture: .svg, .png or .pdf; of topology also .gif.", show_default=False),
     ],
-    what: Annotated[What, typer.Option("--what", help="Which panel; all that apply by default.")] = What.all,
+    what: Annotated[What, typer.Option("--what", help="Which panel; all that apply by default.")] = "all",
     data: Annotated[
         Path | None, typer.Option("--data", help="A table whose rows are drawn over the decision regions.")
     ] = None,
@@ -50,50 +41,40 @@ def plot(
       meshnn plot pruned.mesh --what topology --out pruned.gif
     """
     from meshnn.loading import load_fitted
-    from meshnn.plots import check_figure_path, plot_model, save_figure
-
-    film = what is What.topology and out.suffix.lower() == ".gif"
-    check_figure_path(out.with_suffix(".png") if film else out)
-    thing = load_fitted(model)
-    mesh = getattr(thing, "mesh_", thing)
-    if what is What.topology:
-        _topology(mesh, out, model.stem, film)
-        _done(model, out, what, as_json)
-        return
-    fitted = thing is not mesh
-    if data is not None and not (fitted and mesh.topology.n_inputs == 2):
-        raise MeshError("--data: only a fitted model with two features has decision regions; leave it out")
-    names = _feature_names(thing) if fitted else None
-    figure = plot_model(
-        topology=mesh.topology,
-        weights=mesh.weights,
-        ticks=mesh.ticks,
-        dead=mesh.dead_edges(),
-        history=thing.history_.to_dict() if fitted and len(thing.history_) else None,
-        chosen=thing.best_restart_ if fitted else None,
-        regions=_regions(thing, names, data) if fitted and mesh.topology.n_inputs == 2 else None,
-        title=model.stem,
-        feature_names=names,
-        output_names=_output_names(thing) if fitted else None,
-        what=what.value,
-    )
-    save_figure(figure, out)
-    _done(model, out, what, as_json)
-
-
-def _topology(mesh: Any, out: Path, title: str, film: bool) -> None:
-    from meshnn.plots import animate_lineage, plot_lineage, save_figure
+    from meshnn.plots import animate_lineage, check_figure_path, plot_lineage, plot_model, save_figure
     from meshnn.plots.animation import save_frames
 
+    film = what == "topology" and out.suffix.lower() == ".gif"
+    check_figure_path(out.with_suffix(".png") if film else out)
+    check_output("--out", out)
+    thing = load_fitted(model)
+    mesh = getattr(thing, "mesh_", thing)
+    fitted = thing is not mesh
+    two = fitted and mesh.topology.n_inputs == 2
+    if data is not None and what != "topology" and not two:
+        raise MeshError("--data: only a fitted model with two features has decision regions; leave it out")
     if film:
-        save_frames(animate_lineage(mesh.lineage_, title), out)
+        save_frames(animate_lineage(mesh.lineage_, model.stem), out)
+    elif what == "topology":
+        save_figure(plot_lineage(mesh.lineage_, model.stem), out)
     else:
-        save_figure(plot_lineage(mesh.lineage_, title), out)
-
-
-def _done(model: Path, out: Path, what: What, as_json: bool) -> None:
+        names = _feature_names(thing) if fitted else None
+        figure = plot_model(
+            topology=mesh.topology,
+            weights=mesh.weights,
+            ticks=mesh.ticks,
+            dead=mesh.dead_edges(),
+            history=thing.history_.to_dict() if fitted and len(thing.history_) else None,
+            chosen=thing.best_restart_ if fitted else None,
+            regions=_regions(thing, names, data) if two else None,
+            title=model.stem,
+            feature_names=names,
+            output_names=_output_names(thing) if fitted else None,
+            what=what,
+        )
+        save_figure(figure, out)
     if as_json:
-        print_json({"model": str(model), "picture": str(out), "what": what.value})
+        print_json({"model": str(model), "picture": str(out), "what": what})
     else:
         print(f"picture written to {out}", file=sys.stderr)
 
@@ -114,9 +95,7 @@ def _output_names(thing: Any) -> list[str] | None:
 def _regions(thing: Any, names: list[str] | None, data: Path | None) -> Any:
     from meshnn.plots import Regions
 
-    points = labels = None
-    if data is not None:
-        points, labels = _points(thing, data)
+    points, labels = (None, None) if data is None else _points(thing, data)
     middle, spread = thing._scaling.x_mean, thing._scaling.x_scale
     low, high = middle - 2.2 * spread, middle + 2.2 * spread
     if points is not None:
@@ -144,7 +123,6 @@ def _points(thing: Any, data: Path) -> tuple[Any, Any]:
     say_notes([*loaded.notes, *encoded.notes])
     if thing.target_ not in loaded.table.column_names:
         raise DataError(f"--data: {data.name} has no column {thing.target_!r} to colour the points by")
-    if not hasattr(thing, "classes_"):
-        return encoded.X, np.asarray(target_column(loaded.table, thing.target_, "regress").values)
-    labels = np.array([str(value) for value in target_column(loaded.table, thing.target_, "classify").values])
-    return encoded.X, labels
+    classes = hasattr(thing, "classes_")
+    values = target_column(loaded.table, thing.target_, "classify" if classes else "regress").values
+    return encoded.X, values.astype(str) if classes else values

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from meshnn.cli.output import counted
@@ -81,54 +81,37 @@ def show(
 ) -> None:
     """The report for people."""
 
-    def line(text: str) -> None:
-        console.print(Text(text), soft_wrap=True)
+    def line(text: str, style: str = "") -> None:
+        console.print(Text(text, style=style), soft_wrap=True)
 
+    name = trained.name.replace("R2", "R²")
     if report is not None:
         interval = f" (95% interval {report.low:.3f} to {report.high:.3f})" if np.isfinite(report.low) else ""
-        name = report.name.replace("R2", "R²")
-        console.print(Text(f"test {name} {report.score:.4f}{interval} on {counted(report.rows, 'row')}", style="bold"))
-    line(f"train {trained.name.replace('R2', 'R²')} {trained.score:.4f} on {counted(trained.rows, 'row')}")
-    shown = report if report is not None else trained
+        line(f"test {name} {report.score:.4f}{interval} on {counted(report.rows, 'row')}", "bold")
+    line(f"train {name} {trained.score:.4f} on {counted(trained.rows, 'row')}")
+    shown, where = (trained, "training") if report is None else (report, "test")
     if shown.confusion is not None:
-        names = [str(c) for c in model.classes_]
-        where = "test" if report is not None else "training"
-        few = len(names) <= MOST_SHOWN
-        line(
-            f"{where} rows, true class down and predicted across:"
-            if few
-            else f"most frequent confusions of {where} rows:"
-        )
-        console.print(_confusion(shown.confusion, names))
-    mesh = model.mesh_
-    dead = int(mesh.dead_edges().sum())
-    t = mesh.topology
-    sizes = f"{counted(t.n_edges, 'edge')} ({t.n_edges - dead:,} live), {counted(t.n_hidden, 'hidden neuron')}"
+        few = f"{where} rows, true class down and predicted across:"
+        line(few if len(model.classes_) <= MOST_SHOWN else f"most frequent confusions of {where} rows:")
+        console.print(_confusion(shown.confusion, [str(c) for c in model.classes_]))
+    mesh, t = model.mesh_, model.mesh_.topology
+    live = t.n_edges - int(mesh.dead_edges().sum())
+    sizes = f"{counted(t.n_edges, 'edge')} ({live:,} live), {counted(t.n_hidden, 'hidden neuron')}"
     line(f"{sizes}, {counted(mesh.ticks, 'tick')}")
     line(f"solver {model.solver_} ({model.solver_reason_}), {counted(model.n_iter_, 'epoch')}, {seconds:.2f} s")
     for note in model.history_.notes[-3:]:
         line(note)
-    if out is not None:
-        line(f"model written to {out}")
-    else:
-        line("model not saved; --out model.mesh saves it")
+    line("model not saved; --out model.mesh saves it" if out is None else f"model written to {out}")
 
 
 def _confusion(matrix: NDArray[np.int64], names: list[str]) -> Table:
     if len(names) <= MOST_SHOWN:
-        table = Table()
-        for name in ("", *names):
-            table.add_column(Text(name[:14]), justify="right")
+        table = Table(*(Column(Text(name[:14]), justify="right") for name in ("", *names)))
         for k, name in enumerate(names):
-            cells = [
-                Text(str(n), style="bold green" if k == j else "red" if n else "dim") for j, n in enumerate(matrix[k])
-            ]
-            table.add_row(Text(name[:24]), *cells)
+            looks = ("bold green" if k == j else "red" if n else "dim" for j, n in enumerate(matrix[k]))
+            table.add_row(Text(name[:24]), *map(Text, map(str, matrix[k]), looks))
         return table
-    table = Table()
-    for heading in ("true", "predicted", "rows"):
-        table.add_column(heading)
-    wrong = matrix.copy()
+    table, wrong = Table("true", "predicted", "rows"), matrix.copy()
     np.fill_diagonal(wrong, 0)
     for flat in np.argsort(wrong, axis=None)[::-1][:10]:
         k, j = divmod(int(flat), len(names))

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich import box
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from meshnn.errors import MeshError
+from meshnn.cli.output import check_output, progress, versions
+from meshnn.files import explained
 from meshnn.verify import PAPER, TOLERANCE, Interval, Report
 from meshnn.verify import verify as run
 
@@ -42,33 +42,20 @@ def verify(
 
       meshnn verify --tests 20 --activation tanh --json verify.json
     """
-    if out is not None and not out.parent.is_dir():
-        raise MeshError(f"--json: {out.parent} is not a directory; create it first")
-    if out is not None and out.is_dir():
-        raise MeshError(f"--json: {out} is a directory; name a file")
-    errors = Console(stderr=True)
+    if out is not None:
+        check_output("--json", out)
     report: Report | None = None
-    columns = (
-        TextColumn("verifying"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("nets"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal) as progress:
-        task = progress.add_task("verify", total=None)
+    with progress("verifying") as tell:
         for report, done, total in run(tests, seed, activation, reference):  # noqa: B007
-            progress.update(task, completed=done, total=total)
+            tell(done, total, "nets")
     assert report is not None  # the generator yields at least once
     console = Console()
     console.print(_table(report, "±" if console.encoding.lower().startswith("utf") else "+-"))
     if out is not None:
-        try:
-            out.write_text(json.dumps(report.to_dict() | {"versions": _versions()}, indent=2) + "\n")
-        except OSError as error:
-            raise MeshError(f"cannot write {out}: {error.strerror}") from None
+        with explained("write", str(out)):
+            out.write_text(json.dumps(report.to_dict() | {"versions": versions()}, indent=2) + "\n")
     if not report.passed:
-        errors.print("meshnn: a difference is out of tolerance", style="red")
+        Console(stderr=True).print("meshnn: a difference is out of tolerance", style="red")
         raise typer.Exit(1)
 
 
@@ -89,33 +76,13 @@ def _table(report: Report, plus_minus: str) -> Table:
     )
     for heading in ("dtype", "ticks", "method", "states", "gradients", "worst", ""):
         table.add_column(heading, justify="right" if heading in ("ticks", "worst") else "left", no_wrap=True)
-    last = ("", 0)
+    first, last = report.rows[0].method, report.rows[-1].method
     for row in report.rows:
-        new = (row.dtype, row.ticks) != last
-        last = (row.dtype, row.ticks)
-        table.add_row(
-            row.dtype if new else "",
-            str(row.ticks) if new else "",
-            row.method,
-            text(row.states) if new else "",
-            text(row.gradients),
-            f"{row.worst:.1e}",
-            "[green]ok[/green]" if row.passed else "[red]FAIL[/red]",
-            end_section=row.method == report.rows[-1].method,
-        )
-    table.add_row(
-        "paper", "1, 2", "tensor", *(text(Interval(*PAPER[kind])) for kind in ("states", "gradients")), "", ""
-    )
+        begin = [row.dtype, str(row.ticks), row.method, text(row.states)]
+        if row.method != first:  # the others of these ticks
+            begin = ["", "", row.method, ""]
+        passed = "[green]ok[/green]" if row.passed else "[red]FAIL[/red]"
+        table.add_row(*begin, text(row.gradients), f"{row.worst:.1e}", passed, end_section=row.method == last)
+    paper = (text(Interval(*PAPER[kind])) for kind in ("states", "gradients"))
+    table.add_row("paper", "1, 2", "tensor", *paper)
     return table
-
-
-def _versions() -> dict[str, Any]:
-    from importlib.metadata import PackageNotFoundError, version
-
-    found: dict[str, str | None] = {}
-    for name in ("meshnn", "numpy", "numba", "torch"):
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            found[name] = None
-    return found

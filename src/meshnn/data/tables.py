@@ -207,12 +207,12 @@ def _reason(error: Exception) -> str:
 
 
 def _check_encoding(data: bytes, name: str) -> None:
-    for number, line in enumerate(io.BytesIO(data), start=1):
-        try:
-            line.decode()
-        except UnicodeDecodeError as error:
-            what = f"byte 0x{line[error.start]:02x} in line {number:,}"
-            raise DataError(f"{name} is not UTF-8 text ({what}); save it as UTF-8") from None
+    try:
+        data.decode()
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        what = f"byte 0x{data[error.start]:02x} in line {line:,}"
+        raise DataError(f"{name} is not UTF-8 text ({what}); save it as UTF-8") from None
 
 
 def _check_quotes(data: bytes, name: str, separator: str) -> None:

@@ -203,8 +203,6 @@ def cached_files():
 
 
 def clear_cache():
-    """Delete all files of ours; how many there were, and their bytes."""
-    found = [(path, path.stat().st_size) for path in cached_files()]
-    for path, _ in found:
+    """Delete all files of ours."""
+    for path in cached_files():
         path.unlink(missing_ok=True)
-    return len(found), sum(size for _, size in found)

@@ -18,11 +18,11 @@ from torch import nn
 __all__ = ["encode", "reconstruct", "train_autoencoder"]
 
 Pictures = NDArray[np.uint8]
-Floats = NDArray[np.float32]
 BATCH = 128
 
 
-def _nets() -> tuple[Any, Any]:
+def _net() -> Any:
+    """Encoder and decoder, one after the other."""
     encoder = nn.Sequential(
         nn.Conv2d(1, 16, 3, stride=3, padding=1), nn.ReLU(), nn.MaxPool2d(2, 2),
         nn.Conv2d(16, 8, 3, stride=2, padding=1), nn.ReLU(), nn.MaxPool2d(2, stride=1),
@@ -32,7 +32,7 @@ def _nets() -> tuple[Any, Any]:
         nn.ConvTranspose2d(16, 8, 5, stride=3, padding=1), nn.ReLU(),
         nn.ConvTranspose2d(8, 1, 2, stride=2, padding=1), nn.Tanh(),
     )  # fmt: skip
-    return encoder, decoder
+    return nn.Sequential(encoder, decoder)
 
 
 def _tensor(pictures: Pictures) -> Any:
@@ -40,23 +40,11 @@ def _tensor(pictures: Pictures) -> Any:
     return torch.tensor(pictures.astype(np.float32) / 127.5 - 1).unsqueeze(1)
 
 
-def _load(weights: dict[str, Floats]) -> tuple[Any, Any]:
-    encoder, decoder = _nets()
-    for name, net in (("encoder", encoder), ("decoder", decoder)):
-        prefix = f"{name}."
-        held = {k.removeprefix(prefix): torch.tensor(v) for k, v in weights.items() if k.startswith(prefix)}
-        net.load_state_dict(held)
-    return encoder, decoder
-
-
-def train_autoencoder(
-    pictures: Pictures, epochs: int, seed: int, tell: Callable[[int, float], None] | None = None
-) -> dict[str, Floats]:
-    """Weights by name, after so many passes with Adam; `tell` is given the epoch and its mean squared error."""
+def train_autoencoder(pictures: Pictures, epochs: int, seed: int, tell: Callable[[int, float], None]) -> Any:
+    """A net after so many passes with Adam; `tell` is given the epoch and its mean squared error."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        encoder, decoder = _nets()
-        net = torch.nn.Sequential(encoder, decoder)
+        net = _net()
         optimizer = torch.optim.Adam(net.parameters(), lr=1e-3, weight_decay=1e-5)
         x = _tensor(pictures)
         for epoch in range(1, epochs + 1):
@@ -69,23 +57,18 @@ def train_autoencoder(
                 loss.backward()
                 optimizer.step()
                 total += float(loss.detach()) * len(rows)
-            if tell is not None:
-                tell(epoch, total / len(x))
-    named = {"encoder": encoder, "decoder": decoder}
-    return {f"{k}.{name}": value.numpy() for k, part in named.items() for name, value in part.state_dict().items()}
+            tell(epoch, total / len(x))
+    return net
 
 
-def encode(weights: dict[str, Floats], pictures: Pictures) -> Floats:
+@torch.no_grad()
+def encode(net: Any, pictures: Pictures) -> NDArray[np.float32]:
     """Features (n, 32)."""
-    encoder, _ = _load(weights)
-    with torch.no_grad():
-        parts = [encoder(_tensor(pictures[k : k + 5000])).flatten(1).numpy() for k in range(0, len(pictures), 5000)]
-    return np.concatenate(parts)
+    return np.concatenate([net[0](part).flatten(1).numpy() for part in _tensor(pictures).split(5000)])
 
 
-def reconstruct(weights: dict[str, Floats], pictures: Pictures) -> Pictures:
+@torch.no_grad()
+def reconstruct(net: Any, pictures: Pictures) -> Pictures:
     """What the decoder makes of the features."""
-    encoder, decoder = _load(weights)
-    with torch.no_grad():
-        back = decoder(encoder(_tensor(pictures)))[:, 0].numpy()
+    back = net(_tensor(pictures))[:, 0].numpy()
     return np.asarray(np.clip((back + 1) * 127.5, 0, 255).round(), np.uint8)

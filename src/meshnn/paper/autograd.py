@@ -55,27 +55,22 @@ def _train_dense(
     X has a column for every clamped neuron, the bias included. Hidden neurons are ReLU, outputs are sums; entries of A
     that are 0 stay so.
     """
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # many trainings may run beside each other
-    try:
-        matrix = torch.tensor(A, requires_grad=True)
-        mask = torch.tensor(A != 0)
-        n_clamped, free = X.shape[1], A.shape[0] - X.shape[1]
-        samples, labels = torch.tensor(X), torch.tensor(y)
-        optimizer = torch.optim.Adam([matrix], lr=0.0, eps=1e-8)
-        for rows, rate in batches:
-            x, target = samples[rows], labels[rows]
-            s = torch.cat([x, torch.zeros(len(x), free)], dim=1)
-            for _ in range(ticks):
-                sums = (s @ matrix)[:, n_clamped:]
-                s = torch.cat([x, torch.relu(sums[:, :-n_outputs]), sums[:, -n_outputs:]], dim=1)
-            loss = torch.nn.functional.cross_entropy(s[:, -n_outputs:], target)
-            optimizer.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
-            assert matrix.grad is not None
-            matrix.grad.mul_(mask)
-            optimizer.param_groups[0]["lr"] = rate
-            optimizer.step()
-        return matrix.detach().numpy()
-    finally:
-        torch.set_num_threads(threads)
+    matrix = torch.tensor(A, requires_grad=True)
+    mask = torch.tensor(A != 0)
+    n_clamped, free = X.shape[1], A.shape[0] - X.shape[1]
+    samples, labels = torch.tensor(X), torch.tensor(y)
+    optimizer = torch.optim.Adam([matrix], lr=0.0, eps=1e-8)
+    for rows, rate in batches:
+        x, target = samples[rows], labels[rows]
+        s = torch.cat([x, torch.zeros(len(x), free)], dim=1)
+        for _ in range(ticks):
+            sums = (s @ matrix)[:, n_clamped:]
+            s = torch.cat([x, torch.relu(sums[:, :-n_outputs]), sums[:, -n_outputs:]], dim=1)
+        loss = torch.nn.functional.cross_entropy(s[:, -n_outputs:], target)
+        optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        assert matrix.grad is not None
+        matrix.grad.mul_(mask)
+        optimizer.param_groups[0]["lr"] = rate
+        optimizer.step()
+    return matrix.detach().numpy()

@@ -3,28 +3,19 @@
 from __future__ import annotations
 
 import os
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from rich import box
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from meshnn.arguments import known, whole_number
-from meshnn.cli.output import print_json
+from meshnn.cli.output import print_json, progress
 from meshnn.errors import MeshError
 
 __all__ = ["reproduce"]
-
-
-class Protocol(StrEnum):
-    """How data are split and nets are trained."""
-
-    ours = "ours"
-    paper = "paper"
 
 
 #: Experiments of which `all` runs the paper's protocol too; the others have it as a column, or take hours.
@@ -47,7 +38,8 @@ def reproduce(
     seed: Annotated[int, typer.Option("--seed", help="Of data, splits and weights.")] = 0,
     jobs: Annotated[int | None, typer.Option("--jobs", "-j", help="Trials at a time; by default one a core.")] = None,
     protocol: Annotated[
-        Protocol | None, typer.Option("--protocol", help="Ours if not given; all runs both where that is quick.")
+        Literal["ours", "paper"] | None,
+        typer.Option("--protocol", help="Ours if not given; all runs both where that is quick."),
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Few trials, to see how it goes.")] = False,
     backend: Annotated[
@@ -73,6 +65,7 @@ def reproduce(
     from meshnn.paper.experiment import Options
     from meshnn.paper.registry import EXPERIMENTS
     from meshnn.paper.report import write_report
+    from meshnn.paper.runner import run
 
     known("experiment", name, (*EXPERIMENTS, "report", "all"))
     if trials is not None:
@@ -86,10 +79,11 @@ def reproduce(
     printed, failed = {}, []
     for one in chosen:
         both = protocol is None and name == "all" and one in _BOTH
-        for way in ("ours", "paper") if both else (protocol.value if protocol else "ours",):
+        for way in ("ours", "paper") if both else (protocol or "ours",):
             options = Options(trials=trials or 0, seed=seed, protocol=way, quick=quick, data=data)
             try:
-                outcome = _run(EXPERIMENTS[one], options, out, jobs, backend)
+                with progress(one) as tell:
+                    outcome = run(EXPERIMENTS[one], options, out, jobs, backend, tell)
             except KeyboardInterrupt:
                 _say("meshnn: interrupted; the trials that were done are saved, run the same command to go on", "red")
                 raise typer.Exit(130) from None
@@ -116,34 +110,13 @@ def _say(text: str, style: str | None = None) -> None:
     Console(stderr=True).print(text, style=style, markup=False, highlight=False, soft_wrap=True)
 
 
-def _run(experiment: Any, options: Any, out: Path, jobs: int, backend: str) -> Any:
-    from meshnn.paper.runner import run
-
-    console = Console(stderr=True)
-    columns = (
-        TextColumn(experiment.name),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[what]}"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task(experiment.name, total=None, what="")
-
-        def tell(done: int, total: int, what: str) -> None:
-            progress.update(task, completed=done, total=total, what=what[:50])
-
-        return run(experiment, options, out, jobs, backend, tell)
-
-
 def _show(tables: Any) -> None:
     console = Console()
     if not console.is_terminal:  # a file has no width: lines need not be broken
         console = Console(width=160)
     for rows in tables:
-        table = Table(title=rows.title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-        for heading in rows.headings:
-            table.add_column(heading)
+        look: dict[str, Any] = {"title_justify": "left", "box": box.SIMPLE_HEAD, "padding": (0, 1, 0, 0)}
+        table = Table(*rows.headings, title=rows.title, **look)
         for row in rows.rows:
             table.add_row(*row)
         console.print(table)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from meshnn.paper.drawing import canvas, draw_means, label
-from meshnn.paper.experiment import Figure, Numbers, Options, Record, Rows, Task, grid
+from meshnn.paper.experiment import Experiment, Figure, Numbers, Options, Parameters, Record, Rows, grid
 from meshnn.paper.features import features
-from meshnn.paper.images import IMAGES, Net, trial_of
+from meshnn.paper.images import ON_FEATURES, Net, trial_of
 from meshnn.paper.mnist import DATASETS
 from meshnn.paper.tables import Mean, accuracy, grouped
 from meshnn.plots import style
@@ -28,7 +26,7 @@ KINDS = {
 DENSE = 4920
 
 
-def _plan(options: Options) -> list[Task]:
+def _plan(options: Options) -> list[Parameters]:
     sizes = SIZES[::2] if options.quick else SIZES
     return grid(set=DATASETS, kind=KINDS, size=sizes, trial=range(options.trials))
 
@@ -43,10 +41,9 @@ def _net(kind: str, size: int) -> Net:
     return Net(kind, size, density=(size - 60) / DENSE, learned="" if kind == "random" else "regrown")
 
 
-def _run(parameters: dict[str, Any], options: Options) -> Numbers:
+def _run(parameters: Parameters, options: Options) -> Numbers:
     net = _net(parameters["kind"], parameters["size"])
-    more = {"ticks": 3, "engine": "forward"}
-    numbers = trial_of(net, parameters | more, options, features(parameters["set"], options))
+    numbers = trial_of(net, parameters | {"ticks": 3}, options, features(parameters["set"], options))
     return {key: numbers[key] for key in ("accuracy", "edges", "live", "seconds")}
 
 
@@ -92,18 +89,10 @@ def _draw(records: list[Record], folder: Path) -> list[Figure]:
     return [Figure(path, "Test rate against the number of connections, 3 ticks, 95% intervals.")]
 
 
-CONNECTIONS = replace(  # it needs and prepares the same
-    IMAGES,
-    name="connections",
-    title="Accuracy against connections",
-    version=1,
-    trials=5,
-    plan=_plan,
-    run=_run,
-    tables=_tables,
-    draw=_draw,
-    remarks=(
-        "Features, training and budget of epochs as in the image experiment; meshes of 50 hidden neurons at 3 ticks, "
-        "layered nets with two equal hidden layers of at most as many connections.",
-    ),
+REMARKS = (
+    "Features, training and budget of epochs as in the image experiment; meshes of 50 hidden neurons at 3 ticks, "
+    "layered nets with two equal hidden layers of at most as many connections.",
+)
+CONNECTIONS = Experiment(
+    "connections", "Accuracy against connections", _plan, _run, _tables, _draw, trials=5, remarks=REMARKS, **ON_FEATURES
 )

@@ -7,6 +7,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Sequence
+from functools import partial
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ TIMEOUT, TRIES, PAUSE = 30.0, 3, 1.0
 BLOCK = 1 << 16
 
 
-def download(mirrors: Sequence[str], name: str, folder: Path, progress: Progress | None = None) -> Path:
+def download(mirrors: Sequence[str], name: str, folder: Path, progress: Progress) -> Path:
     """Get a file into a folder; OSError if no mirror has it.
 
     It is written under another name (`.part`) until it is whole. A part that is there already is gone on from, if the
@@ -33,7 +34,7 @@ def download(mirrors: Sequence[str], name: str, folder: Path, progress: Progress
             if attempt:
                 time.sleep(PAUSE)
             try:
-                _fetch(mirror + name, part, lambda done, total: progress and progress(name, done, total))
+                _fetch(mirror + name, part, partial(progress, name))
                 os.replace(part, target)
                 return target
             except urllib.error.HTTPError as error:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from meshnn.methods import METHODS
 from meshnn.paper.drawing import canvas, label
-from meshnn.paper.experiment import Experiment, Figure, Numbers, Options, Record, Rows, Task, grid
+from meshnn.paper.experiment import Experiment, Figure, Numbers, Options, Parameters, Record, Rows, grid
 from meshnn.paper.tables import grouped
 from meshnn.plots import style
 from meshnn.verify import PAPER, TOLERANCE, Interval, compare, references
@@ -19,11 +18,11 @@ __all__ = ["EQUIVALENCE"]
 TICKS = range(1, 6)
 
 
-def _plan(options: Options) -> list[Task]:
+def _plan(options: Options) -> list[Parameters]:
     return grid(reference=references()[:1], dtype=TOLERANCE, ticks=TICKS, tests=[options.trials])
 
 
-def _run(parameters: dict[str, Any], options: Options) -> Numbers:
+def _run(parameters: Parameters, options: Options) -> Numbers:
     dtype, ticks, tests = parameters["dtype"], parameters["ticks"], parameters["tests"]
     found = list(compare(dtype, ticks, tests, options.seed, "relu", parameters["reference"]))
     return {
@@ -75,19 +74,20 @@ def _draw(records: list[Record], folder: Path) -> list[Figure]:
     return [Figure(path, "Differences of states and gradients to the reference.")]
 
 
+REMARKS = (
+    "The paper compares nets without the edges into inputs and at 1 or 2 ticks, where its algorithm is right. Here "
+    "the matrix is dense, with edges into inputs, self-loops and cycles, up to 5 ticks: the derivatives of clamped "
+    "neurons must be zeroed, or gradients are wrong from 3 ticks on.",
+)
 EQUIVALENCE = Experiment(
-    name="equivalence",
-    title="Numerical equivalence",
+    "equivalence",
+    "Numerical equivalence",
+    _plan,
+    _run,
+    _tables,
+    _draw,
     version=2,
     trials=100,
     quick_trials=10,
-    plan=_plan,
-    run=_run,
-    tables=_tables,
-    draw=_draw,
-    remarks=(
-        "The paper compares nets without the edges into inputs and at 1 or 2 ticks, where its algorithm is right. Here "
-        "the matrix is dense, with edges into inputs, self-loops and cycles, up to 5 ticks: the derivatives of clamped "
-        "neurons must be zeroed, or gradients are wrong from 3 ticks on.",
-    ),
+    remarks=REMARKS,
 )

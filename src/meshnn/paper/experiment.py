@@ -8,8 +8,10 @@ from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
-__all__ = ["Experiment", "Figure", "Options", "Rows", "Task", "grid"]
+__all__ = ["Experiment", "Figure", "Options", "Rows", "grid", "key_of"]
 
+#: What one trial is.
+Parameters = dict[str, Any]
 #: Numbers of one trial: anything that JSON can hold.
 Numbers = dict[str, Any]
 #: A trial as it is kept: "key", "parameters", "numbers", "seconds".
@@ -26,29 +28,20 @@ class Options:
     quick: bool = False
     data: Path | None = None  # a folder with image files
     cache: Path | None = None  # a folder for what is dear to compute
-    offline: bool = False
-
-    def identity(self) -> dict[str, Any]:
-        """Results that differ in this do not belong into one file."""
-        return {"seed": self.seed, "protocol": self.protocol, "quick": self.quick}
 
 
-class Task(NamedTuple):
-    """One trial: a name that is its own, and what `Experiment.run` needs."""
+def grid(**axes: Iterable[Any]) -> list[Parameters]:
+    """The parameters of a trial for every combination of values.
 
-    key: str
-    parameters: dict[str, Any]
-
-
-def grid(**axes: Iterable[Any]) -> list[Task]:
-    """A task for every combination of values, named after them.
-
-    >>> [task.key for task in grid(set=["moons", "blobs"], trial=range(2))]
+    >>> [key_of(parameters) for parameters in grid(set=["moons", "blobs"], trial=range(2))]
     ['moons/0', 'moons/1', 'blobs/0', 'blobs/1']
     """
-    return [
-        Task("/".join(map(str, values)), dict(zip(axes, values, strict=True))) for values in product(*axes.values())
-    ]
+    return [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
+
+
+def key_of(parameters: Parameters) -> str:
+    """The name of a trial: the values of its parameters."""
+    return "/".join(map(str, parameters.values()))
 
 
 class Rows(NamedTuple):
@@ -75,7 +68,7 @@ class Experiment:
     ----------
     name, title : str
     plan : function of Options
-        The tasks, in order. `Options.trials` is set by then.
+        The parameters of the trials, in order. `Options.trials` is set by then.
     run : function of (parameters, Options)
         The numbers of one trial. It may run in another process or on another machine.
     tables, draw : functions of the records (and a folder to draw into)
@@ -96,8 +89,8 @@ class Experiment:
 
     name: str
     title: str
-    plan: Callable[[Options], list[Task]]
-    run: Callable[[dict[str, Any], Options], Numbers]
+    plan: Callable[[Options], list[Parameters]]
+    run: Callable[[Parameters, Options], Numbers]
     tables: Callable[[list[Record]], list[Rows]]
     draw: Callable[[list[Record], Path], list[Figure]]
     version: int = 1

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import uuid
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -13,8 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from meshnn.cli.output import check_output
 from meshnn.errors import MeshError
-from meshnn.files import replacing
+from meshnn.files import explained, replacing
 from meshnn.paper.experiment import Options
 from meshnn.paper.mnist import DATASETS, ImageSet, cache_folder, load_images
 
@@ -58,11 +58,7 @@ def features(name: str, options: Options) -> Features:
     path = _path(name, options)
     try:
         with np.load(path, allow_pickle=False) as held:
-            found = Features(*(held[field] for field in Features._fields))
-        for X, y in ((found.X, found.y), (found.test_X, found.test_y)):
-            if X.shape != (len(y), 32) or y.ndim != 1 or len(y) == 0:
-                raise ValueError(f"features of shape {X.shape} for {len(y)} pictures")
-        return found
+            return Features(*(held[field] for field in Features._fields))
     except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
         raise MeshError(f"cannot read the features {path} ({error}); delete the file to compute them anew") from None
 
@@ -79,17 +75,13 @@ def prepare_features(options: Options, tell: Callable[[str], None]) -> None:
 
     # all that could be missing, before anybody waits for an auto-encoder
     for path in paths.values():
-        try:
+        with explained("write", f"the cache {path.parent} (XDG_CACHE_HOME sets another)"):
             path.parent.mkdir(parents=True, exist_ok=True)
-            (probe := path.with_name(f".{uuid.uuid4().hex}")).touch()
-            probe.unlink()
-        except OSError as error:
-            what = f"cannot write to the cache {path.parent}: {error.strerror or error}"
-            raise MeshError(f"{what}; set XDG_CACHE_HOME to another folder") from None
+        check_output("cache", path)
     data = {}
     for name in paths:
         tell(f"reading {name}")
-        data[name] = load_images(name, options.data, options.offline, downloading)
+        data[name] = load_images(name, options.data, progress=downloading)
     for name, path in paths.items():
         _compute(name, data[name], options, path, tell)
 
@@ -101,15 +93,15 @@ def _compute(name: str, data: ImageSet, options: Options, path: Path, tell: Call
     count = config["pictures"] or len(data.train_images)
     train, labels = data.train_images[:count], data.train_labels[:count].astype(np.int64)
     tell(f"training the auto-encoder of {name}")
-    weights = train_autoencoder(
+    net = train_autoencoder(
         train, config["epochs"], options.seed,
         lambda epoch, error: tell(f"auto-encoder of {name}: epoch {epoch} of {config['epochs']}, error {error:.4f}"),
     )  # fmt: skip
     first = [int(np.flatnonzero(data.test_labels == label)[0]) for label in range(10)]  # one of each class
     shown = data.test_images[first]
     held = Features(
-        encode(weights, train), labels, encode(weights, data.test_images), data.test_labels.astype(np.int64),
-        shown, reconstruct(weights, shown),
+        encode(net, train), labels, encode(net, data.test_images), data.test_labels.astype(np.int64),
+        shown, reconstruct(net, shown),
     )  # fmt: skip
     with replacing(path) as file:
         np.savez_compressed(file, **held._asdict())

@@ -10,17 +10,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from meshnn.estimators import MeshClassifier
-from meshnn.paper.drawing import canvas, label
-from meshnn.paper.experiment import Experiment, Figure, Numbers, Options, Record, Rows, Task, grid
+from meshnn.paper.drawing import canvas
+from meshnn.paper.experiment import Experiment, Figure, Numbers, Options, Parameters, Record, Rows, grid
 from meshnn.paper.features import Features, features, prepare_features
 from meshnn.paper.mnist import DATASETS
-from meshnn.paper.recipes import fit_whole
+from meshnn.paper.recipes import fit_whole, numbers_of
 from meshnn.paper.tables import accuracy, grouped
 from meshnn.plots import style
+from meshnn.plots.matrix import scatter_edges
 from meshnn.topology import Topology
 from meshnn.training import structure
 
-__all__ = ["IMAGES", "NETS", "Net", "net_of", "trial_of"]
+__all__ = ["IMAGES", "NETS", "ON_FEATURES", "Net", "graph_of", "trial_of"]
 
 
 class Net(NamedTuple):
@@ -52,17 +53,20 @@ WITNESSED = (("mesh-1044", 2), ("mesh-1044", 3), ("mlp-1047", 3))
 RATE, BATCH, EPOCHS, QUICK_EPOCHS = 0.015, 128, 15, 4
 
 
-def _plan(options: Options) -> list[Task]:
+def _plan(options: Options) -> list[Parameters]:
     ours = options.protocol == "ours"
-    tasks = []
+    trials: list[Parameters] = []
     for name in DATASETS:
-        tasks.append(Task(f"{name}/samples", {"set": name, "net": "samples"}))
+        trials.append({"set": name, "net": "samples"})
         for net in (net for net in NETS if ours or NETS[net].paper):
-            found = grid(set=[name], net=[net], ticks=_ticks(NETS[net], options), trial=range(options.trials))
-            tasks += [Task(task.key, task.parameters | {"engine": "forward"}) for task in found]
+            trials += grid(set=[name], net=[net], ticks=_ticks(NETS[net], options), trial=range(options.trials))
         for net, ticks in WITNESSED if ours else ():
-            tasks += grid(set=[name], net=[net], ticks=[ticks], trial=[0], engine=["adjoint", "torch"])
-    return tasks
+            trials += grid(set=[name], net=[net], ticks=[ticks], trial=[0], engine=["adjoint", "torch"])
+    return trials
+
+
+def _engine(parameters: Parameters) -> str:
+    return str(parameters.get("engine", "forward"))
 
 
 def _ticks(net: Net, options: Options) -> tuple[int, ...]:
@@ -71,13 +75,8 @@ def _ticks(net: Net, options: Options) -> tuple[int, ...]:
     return (2, 3) if options.protocol == "ours" else (2,)
 
 
-def net_of(net: str, seed: int) -> Topology:
-    """The graph that a net begins with; new random edges for every seed."""
-    return graph_of(NETS[net], seed)
-
-
 def graph_of(net: Net, seed: int) -> Topology:
-    """The same for any row."""
+    """The graph that a net begins with; new random edges for every seed."""
     if net.layers is not None:
         topology = Topology.layered([32, *net.layers, 10])
     else:
@@ -108,7 +107,7 @@ def _options(options: Options) -> dict[str, Any]:
     return shared | {"learning_rate": RATE}
 
 
-def _run(parameters: dict[str, Any], options: Options) -> Numbers:
+def _run(parameters: Parameters, options: Options) -> Numbers:
     data = features(parameters["set"], options)
     if parameters["net"] == "samples":
         shown = {"pictures": data.pictures, "reconstructed": data.reconstructed}
@@ -116,31 +115,24 @@ def _run(parameters: dict[str, Any], options: Options) -> Numbers:
     return trial_of(NETS[parameters["net"]], parameters, options, data)
 
 
-def trial_of(net: Net, parameters: dict[str, Any], options: Options, data: Features) -> Numbers:
+def trial_of(net: Net, parameters: Parameters, options: Options, data: Features) -> Numbers:
     """Train and test one net."""
     seed = options.seed + parameters["trial"]
-    gradient = "adjoint" if parameters["engine"] == "adjoint" else "forward"
+    engine = _engine(parameters)
+    gradient = "adjoint" if engine == "adjoint" else "forward"
     model = MeshClassifier(
         topology=graph_of(net, seed), ticks=parameters["ticks"], gradient=gradient, random_state=seed,
         structure=policy_of(net), **_options(options),
     )  # fmt: skip
-    if parameters["engine"] == "torch":
+    if engine == "torch":
         from meshnn.paper.autograd import score_by_autograd
 
         return {"accuracy": score_by_autograd(model, data, BATCH, RATE), "edges": model.mesh_.topology.n_edges}
     fit_whole(model, data.X, data.y)
     topology = model.mesh_.topology
     assert topology.n_edges == net.connections, f"{net.title} has {topology.n_edges} connections"
-    dead = int(topology.dead_edges(parameters["ticks"]).sum())
-    numbers: Numbers = {
-        "edges": topology.n_edges,
-        "live": topology.n_edges - dead,
-        "accuracy": float(model.score(data.test_X, data.test_y)),
-        "train_accuracy": float(model.score(data.X, data.y)),
-        "loss": float(model.history_[-1].loss),
-        "seconds": round(model.history_[-1].seconds, 3),
-    }
-    if parameters["trial"] == 0 and parameters["engine"] == "forward" and topology.n_hidden == 50:
+    numbers = numbers_of(model, data)
+    if parameters["trial"] == 0 and engine == "forward" and topology.n_hidden == 50:
         numbers["src"], numbers["dst"] = topology.src.tolist(), topology.dst.tolist()
     return numbers
 
@@ -150,7 +142,7 @@ def trial_of(net: Net, parameters: dict[str, Any], options: Options, data: Featu
 
 def _tables(records: list[Record]) -> list[Rows]:
     trained = [r for r in records if r["parameters"]["net"] != "samples"]
-    forward = [r for r in trained if r["parameters"]["engine"] == "forward"]
+    forward = [r for r in trained if _engine(r["parameters"]) == "forward"]
     rows = []
     for (net, ticks), found in grouped(forward, "net", "ticks").items():
         title, connections, paper = NETS[net].title, NETS[net].connections, NETS[net].paper
@@ -167,7 +159,7 @@ def _tables(records: list[Record]) -> list[Rows]:
     for source in DATASETS.values():
         headings += [source.title, f"paper, {source.title}"]
     tables = [Rows(f"Images: test rate, mean and 95% interval of {trials} trials", tuple(headings), rows)]
-    witnesses = [r for r in trained if r["parameters"]["engine"] != "forward"]
+    witnesses = [r for r in trained if _engine(r["parameters"]) != "forward"]
     if witnesses:
         tables.append(_witness_table(trained, witnesses))
     return tables
@@ -178,7 +170,7 @@ def _witness_table(trained: list[Record], witnesses: list[Record]) -> Rows:
     firsts = grouped((r for r in trained if r["parameters"]["trial"] == 0), *keys)
     rows = []
     for name, net, ticks in grouped(witnesses, *keys):
-        same = {r["parameters"]["engine"]: r["numbers"]["accuracy"] for r in firsts[name, net, ticks]}
+        same = {_engine(r["parameters"]): r["numbers"]["accuracy"] for r in firsts[name, net, ticks]}
         cells = (f"{same[engine]:.4f}" for engine in ("forward", "adjoint", "torch"))
         rows.append((DATASETS[name].title, NETS[net].title, str(ticks), *cells))
     title = "The same run, trial 0, with three ways to the gradient: test rate"
@@ -219,49 +211,34 @@ def _draw_matrix(record: Record, path: Path) -> str:
     topology = Topology(32, 50, 10, np.stack([numbers["src"], numbers["dst"]], axis=1), bias=True)
     dead = topology.dead_edges(ticks)
     kind = "Learned" if "both" in record["parameters"]["net"] else "Random"
-    with canvas(path, (5.6, 5.4)) as panels:
+    edges, groups = np.stack([topology.src, topology.dst], axis=1), {"inputs, bias": 33, "hidden": 50, "outputs": 10}
+    with canvas(path, (5.6, 5.6)) as panels:
         ax = panels[0, 0]
-        for chosen, colour, name in ((~dead, style.POSITIVE, "live"), (dead, style.DEAD, "dead")):
-            if chosen.any():
-                across, down = topology.dst[chosen], topology.src[chosen]
-                ax.scatter(across, down, s=5, c=colour, marker="s", lw=0, label=f"{name}: {len(down)}")
-        for border in (32.5, 82.5):
-            ax.axhline(border, color=style.INK, lw=0.6)
-            ax.axvline(border, color=style.INK, lw=0.6)
-        ax.set_xlim(-0.5, 92.5)
-        ax.set_ylim(92.5, -0.5)
-        middles, names = (16, 57.5, 87.5), ("inputs, bias", "hidden", "outputs")
-        ax.set_xticks(middles, names)
-        ax.set_yticks(middles, names, rotation=90, va="center")
-        ax.tick_params(length=0, labelsize=style.SMALL)
-        ax.set_aspect("equal")
-        look = {"loc": "upper left", "markerscale": 2.5, "frameon": True, "borderaxespad": 0.6}
-        label(ax, f"{kind} edges, 1044 connections, {ticks} ticks", "to", "from", **look)
+        parts = [(edges[~dead], style.POSITIVE, "live"), (edges[dead], style.DEAD, "dead")]
+        scatter_edges(ax, groups, [(shown, colour, f"{name}: {len(shown)}") for shown, colour, name in parts])
+        style.panel_title(ax, f"{kind} edges, 1044 connections, {ticks} ticks")
     return f"{kind} edges of trial 0: {int(dead.sum())} of 1044 cannot reach an output within {ticks} ticks."
 
 
+#: What experiments on features of pictures need and prepare.
+ON_FEATURES: dict[str, Any] = {
+    "prepare": prepare_features,
+    "needs": ("torch",),
+    "quick_note": "30,000 pictures, 2 epochs of the auto-encoder and 4 of the nets: too few to compare with the paper",
+}
+REMARKS = (
+    "32 features of a convolutional auto-encoder (5 epochs), standardised; Adam with a cosine rate from 0.015, "
+    f"batches of {BATCH}, {EPOCHS} epochs, ReLU hidden neurons, identity outputs; new random edges in every trial; "
+    "gradients forward-only.",
+    "2 ticks are the paper's n_t = 3. At 2 ticks every hidden-to-hidden edge is dead: its effect cannot reach an "
+    "output in time, its gradient is exactly zero. At 3 ticks they live.",
+    "The paper finds its meshes ahead of layered nets with as many connections. With enough training for both, in "
+    "a full run, random edges are behind; only 1044 of them at 3 ticks are level with the layers on MNIST.",
+    "Edges that are learned are ahead of both in a full run. Pruned: begun with all 4980 edges, brought down to "
+    "the budget within the first 60% of the epochs by the size of weights. Regrown: begun with random edges, of "
+    "which the weakest are swapped every epoch for absent ones of large gradient. Both: pruned within half of the "
+    "epochs and regrown.",
+)
 IMAGES = Experiment(
-    name="images",
-    title="MNIST and Fashion-MNIST",
-    version=2,
-    plan=_plan,
-    run=_run,
-    tables=_tables,
-    draw=_draw,
-    prepare=prepare_features,
-    needs=("torch",),
-    quick_note="30,000 pictures, 2 epochs of the auto-encoder and 4 of the nets: too few to compare with the paper",
-    remarks=(
-        "32 features of a convolutional auto-encoder (5 epochs), standardised; Adam with a cosine rate from 0.015, "
-        f"batches of {BATCH}, {EPOCHS} epochs, ReLU hidden neurons, identity outputs; new random edges in every trial; "
-        "gradients forward-only.",
-        "2 ticks are the paper's n_t = 3. At 2 ticks every hidden-to-hidden edge is dead: its effect cannot reach an "
-        "output in time, its gradient is exactly zero. At 3 ticks they live.",
-        "The paper finds its meshes ahead of layered nets with as many connections. With enough training for both, in "
-        "a full run, random edges are behind; only 1044 of them at 3 ticks are level with the layers on MNIST.",
-        "Edges that are learned are ahead of both in a full run. Pruned: begun with all 4980 edges, brought down to "
-        "the budget within the first 60% of the epochs by the size of weights. Regrown: begun with random edges, of "
-        "which the weakest are swapped every epoch for absent ones of large gradient. Both: pruned within half of the "
-        "epochs and regrown.",
-    ),
+    "images", "MNIST and Fashion-MNIST", _plan, _run, _tables, _draw, version=2, remarks=REMARKS, **ON_FEATURES
 )

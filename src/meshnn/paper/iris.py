@@ -9,7 +9,7 @@ import numpy as np
 
 from meshnn.paper import recipes
 from meshnn.paper.drawing import canvas, label
-from meshnn.paper.experiment import Experiment, Figure, Numbers, Options, Record, Rows, Task, grid
+from meshnn.paper.experiment import Experiment, Figure, Numbers, Options, Parameters, Record, Rows, grid
 from meshnn.paper.sets import iris_split
 from meshnn.paper.tables import accuracy
 from meshnn.plots import style
@@ -19,11 +19,11 @@ __all__ = ["IRIS"]
 PAPER = "0.9700 ± 0.0162"
 
 
-def _plan(options: Options) -> list[Task]:
+def _plan(options: Options) -> list[Parameters]:
     return grid(trial=range(options.trials))
 
 
-def _run(parameters: dict[str, Any], options: Options) -> Numbers:
+def _run(parameters: Parameters, options: Options) -> Numbers:
     trial = parameters["trial"]
     split = iris_split(options.protocol, options.seed, trial)
     how = recipes.PAPER if options.protocol == "paper" else recipes.OURS_LM
@@ -75,18 +75,10 @@ def _band(records: list[Record], name: str) -> tuple[Any, Any, Any, Any]:
     return epochs, np.maximum(low, 0.0), middle, np.minimum(high, 1.0)
 
 
-IRIS = Experiment(
-    name="iris",
-    title="Iris",
-    quick_trials=3,
-    plan=_plan,
-    run=_run,
-    tables=_tables,
-    draw=_draw,
-    remarks=(
-        "Ours: the default estimator with 10 hidden neurons and 3 ticks on the first splits of "
-        "StratifiedShuffleSplit (105 flowers to learn from, 45 to test on). How hard ten splits are differs by more "
-        "than methods do: see the benchmarks page for other draws.",
-        "The paper's protocol trains with ReLU outputs, which die, and tests on 40 of 45 flowers like its reference.",
-    ),
+REMARKS = (
+    "Ours: the default estimator with 10 hidden neurons and 3 ticks on the first splits of "
+    "StratifiedShuffleSplit (105 flowers to learn from, 45 to test on). How hard ten splits are differs by more "
+    "than methods do: see the benchmarks page for other draws.",
+    "The paper's protocol trains with ReLU outputs, which die, and tests on 40 of 45 flowers like its reference.",
 )
+IRIS = Experiment("iris", "Iris", _plan, _run, _tables, _draw, quick_trials=3, remarks=REMARKS)

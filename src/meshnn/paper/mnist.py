@@ -44,17 +44,8 @@ class Source:
     """Where a data set comes from."""
 
     title: str
-    classes: tuple[str, ...]
-    train_images: File
-    train_labels: File
-    test_images: File
-    test_labels: File
+    files: tuple[File, ...]  # in the order of `ImageSet`
     mirrors: tuple[str, ...]
-
-    @property
-    def files(self) -> tuple[File, ...]:
-        """All four, in the order of `ImageSet`."""
-        return self.train_images, self.train_labels, self.test_images, self.test_labels
 
 
 class ImageSet(NamedTuple):
@@ -66,45 +57,36 @@ class ImageSet(NamedTuple):
     test_labels: Images
 
 
-def _files(sums: tuple[str, str, str, str]) -> tuple[File, File, File, File]:
-    train, test = (60_000,), (10_000,)
-    return (
-        File("train-images-idx3-ubyte", (*train, 28, 28), sums[0]),
-        File("train-labels-idx1-ubyte", train, sums[1]),
-        File("t10k-images-idx3-ubyte", (*test, 28, 28), sums[2]),
-        File("t10k-labels-idx1-ubyte", test, sums[3]),
-    )
+def _files(*sums: str) -> tuple[File, ...]:
+    shapes = {
+        "train-images-idx3-ubyte": (60_000, 28, 28),
+        "train-labels-idx1-ubyte": (60_000,),
+        "t10k-images-idx3-ubyte": (10_000, 28, 28),
+        "t10k-labels-idx1-ubyte": (10_000,),
+    }
+    return tuple(File(name, shape, digest) for (name, shape), digest in zip(shapes.items(), sums, strict=True))
 
 
 DATASETS = {
     "mnist": Source(
         "MNIST",
-        tuple("0123456789"),
-        *_files(
-            (
-                "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
-                "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
-                "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
-                "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
-            )
+        _files(
+            "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
+            "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
+            "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
+            "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
         ),
-        mirrors=(
-            "https://ossci-datasets.s3.amazonaws.com/mnist/",
-            "https://storage.googleapis.com/cvdf-datasets/mnist/",
-        ),
+        ("https://ossci-datasets.s3.amazonaws.com/mnist/", "https://storage.googleapis.com/cvdf-datasets/mnist/"),
     ),
     "fashion-mnist": Source(
         "Fashion-MNIST",
-        ("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"),
-        *_files(
-            (
-                "c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888",
-                "bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9",
-                "5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b",
-                "0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34",
-            )
+        _files(
+            "c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888",
+            "bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9",
+            "5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b",
+            "0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34",
         ),
-        mirrors=(
+        (
             "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
             "https://github.com/zalandoresearch/fashion-mnist/raw/master/data/fashion/",
         ),
@@ -122,7 +104,7 @@ def cache_folder() -> Path:
 
 
 def load_images(
-    name: str, folder: str | os.PathLike[str] | None = None, offline: bool = False, progress: Progress | None = None
+    name: str, folder: str | os.PathLike[str] | None = None, offline: bool = False, progress: Progress = lambda *_: None
 ) -> ImageSet:
     """A data set, from files that are there or from the net.
 
@@ -146,15 +128,11 @@ def load_images(
     source = DATASETS[name]
     named = folder if folder is not None else os.environ.get("MESHNN_DATA") or None
     cache = cache_folder() / name
-    if named is not None:
-        root = Path(named)
-        if not root.is_dir():
-            what = "is not a folder" if root.exists() else "does not exist"
-            raise DataError(f"the data folder {root} {what}; check --data or MESHNN_DATA")
-        places = [root / name, root]
-    else:
-        places = [cache]
-    found: dict[File, Path | None] = {file: _find(file.name, places) for file in source.files}
+    places = [cache] if named is None else [Path(named) / name, Path(named)]
+    if named is not None and not places[1].is_dir():
+        what = "is not a folder" if places[1].exists() else "does not exist"
+        raise DataError(f"the data folder {named} {what}; check --data or MESHNN_DATA")
+    found = {file: _find(file.name, places) for file in source.files}
     missing = [file.name for file, path in found.items() if path is None]
     if missing and (named is not None or offline):
         raise DataError(_wanted(source, missing, places[0]))
@@ -194,19 +172,15 @@ def _verified(path: Path, file: File) -> Images:
     return array
 
 
-def read_idx(path: str | os.PathLike[str], shape: tuple[int, ...]) -> Images:
+def read_idx(path: Path, shape: tuple[int, ...]) -> Images:
     """The array of bytes in an IDX file, gzipped or not, which must have this shape.
 
     The format: two zero bytes, 8 for bytes, the number of axes, each axis as a big-endian 4-byte number, the numbers.
     """
-    path = Path(path)
     try:
         with open(path, "rb") as file:
             packed = file.read(2) == b"\x1f\x8b"
-            file.seek(0)
-            if packed:
-                with gzip.open(file) as unpacked:
-                    return _parse(unpacked, path, shape)
+        with gzip.open(path) if packed else open(path, "rb") as file:
             return _parse(file, path, shape)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         what = "ends too early" if isinstance(error, EOFError) else f"is damaged ({error})"
@@ -228,10 +202,8 @@ def _parse(file: BinaryIO | gzip.GzipFile, path: Path, shape: tuple[int, ...]) -
         raise DataError(f"{path} holds an array of {found}, expected {shape}; is it another file under this name?")
     count = math.prod(shape)
     numbers = file.read(count + 1)
-    if len(numbers) < count:
-        raise DataError(
-            f"{path} ends too early: {len(numbers):,} of {count:,} bytes are there; delete it and get it again"
-        )
-    if len(numbers) > count:
-        raise DataError(f"{path} goes on after its {count:,} bytes; delete it and get it again")
+    if len(numbers) != count:
+        short = f"ends too early: {len(numbers):,} of {count:,} bytes are there"
+        what = short if len(numbers) < count else f"goes on after its {count:,} bytes"
+        raise DataError(f"{path} {what}; delete it and get it again")
     return np.frombuffer(numbers, np.uint8).reshape(found)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import softmax
 
 from meshnn.errors import MeshError, TrainingInterrupted
 from meshnn.estimators import MeshClassifier
@@ -15,7 +16,7 @@ from meshnn.mesh import Mesh
 from meshnn.paper.sets import Split
 from meshnn.topology import Topology
 
-__all__ = ["OURS_ADAM", "OURS_LM", "PAPER", "Watch", "decide", "fit_whole", "fitted", "sample"]
+__all__ = ["OURS_ADAM", "OURS_LM", "PAPER", "Watch", "decide", "fit_whole", "fitted", "numbers_of", "sample"]
 
 #: ReLU on all units, the outputs too; Adam, rate 0.001, 1000 epochs "with batch method", features as they are; three
 #: transitions, as in the reference's notebooks.
@@ -98,18 +99,19 @@ def fitted(split: Split, options: dict[str, Any], watch: Watch | None = None) ->
         if not hasattr(model, "mesh_"):
             raise
         note = str(error)
-    mesh = model.mesh_
-    dead = int(mesh.dead_edges().sum())
-    return model, {
-        "accuracy": float(model.score(split.test_X, split.test_y)),
-        "train_accuracy": float(model.score(split.X, split.y)),
+    return model, numbers_of(model, split) | {"epochs": int(model.n_iter_), "solver": model.solver_, "note": note}
+
+
+def numbers_of(model: MeshClassifier, data: Any) -> dict[str, Any]:
+    """What is told of every trained net; data have X, y, test_X and test_y."""
+    n_edges = model.mesh_.topology.n_edges
+    return {
+        "accuracy": float(model.score(data.test_X, data.test_y)),
+        "train_accuracy": float(model.score(data.X, data.y)),
         "loss": float([row.loss for row in model.history_ if row.restart == model.best_restart_][-1]),
-        "epochs": int(model.n_iter_),
-        "solver": model.solver_,
         "seconds": round(model.history_[-1].seconds, 4),
-        "edges": mesh.topology.n_edges,
-        "live": mesh.topology.n_edges - dead,
-        "note": note,
+        "edges": n_edges,
+        "live": n_edges - int(model.mesh_.dead_edges().sum()),
     }
 
 
@@ -142,9 +144,4 @@ def decide(net: dict[str, Any], weights: list[float] | None = None) -> Callable[
     )  # fmt: skip
     mean, scale = np.array(net["mean"]), np.array(net["scale"])
 
-    def probabilities(X: NDArray[np.float64]) -> Any:
-        outputs = mesh.forward((X - mean) / scale)
-        powers = np.exp(outputs - outputs.max(axis=1, keepdims=True))
-        return powers / powers.sum(axis=1, keepdims=True)
-
-    return probabilities
+    return lambda X: softmax(mesh.forward((X - mean) / scale), axis=1)

@@ -45,25 +45,19 @@ figure img { max-width: 100%; height: auto; display: block; margin: 0 auto .5rem
 
 def write_report(out: Path) -> Path:
     """Write `report.html` from the results in a folder; the path of the page."""
-    sections, links, provenance = [], [], None
+    sections, links, provenance = list[str](), list[str](), dict[str, Any]()
     for experiment in EXPERIMENTS.values():
-        found = [
-            (protocol, folder)
-            for protocol, folder in (("ours", out / experiment.name), ("paper", out / f"{experiment.name}-paper"))
-            if (folder / "results.json").exists()
-        ]
-        if not found:
-            continue
-        stored = {protocol: read_results(folder / "results.json") for protocol, folder in found}
-        provenance = provenance or next(iter(stored.values()))
-        links.append(f'<a href="#{experiment.name}">{escape(experiment.title)}</a>')
-        sections.append(_section(experiment, {protocol: (folder, stored[protocol]) for protocol, folder in found}))
-    if provenance is None:
+        places = {"ours": out / experiment.name, "paper": out / f"{experiment.name}-paper"}
+        files = {protocol: folder / "results.json" for protocol, folder in places.items()}
+        if found := {protocol: (path.parent, read_results(path)) for protocol, path in files.items() if path.exists()}:
+            links.append(f'<a href="#{experiment.name}">{escape(experiment.title)}</a>')
+            sections.append(_section(experiment, found))
+            provenance = provenance or next(iter(found.values()))[1]
+    if not provenance:
         known = ", ".join(EXPERIMENTS)
         raise MeshError(f"{out} holds no results; run meshnn reproduce NAME --out {out} first, NAME one of {known}")
-    page = _page("".join(sections), " ".join(links), provenance)
     path = out / "report.html"
-    write_text(path, page)
+    write_text(path, _page("".join(sections), " ".join(links), provenance))
     return path
 
 
@@ -93,31 +87,25 @@ tables comes from the <code>results.json</code> files beside it.</p>
 
 def _section(experiment: Experiment, found: dict[str, tuple[Path, dict[str, Any]]]) -> str:
     parts = [f'<section id="{experiment.name}"><h2>{escape(experiment.title)}</h2>']
-    if experiment.remarks:
-        parts.append("<p>In full, it is done like this:</p><ul>")
-        parts += [f"<li>{escape(remark)}</li>" for remark in experiment.remarks]
-        parts.append("</ul>")
+    parts.append("<p>In full, it is done like this:</p><ul>")
+    parts += [f"<li>{escape(remark)}</li>" for remark in experiment.remarks]
+    parts.append("</ul>")
     for protocol, (folder, stored) in found.items():
         config = stored["config"]
         if len(found) > 1 or protocol == "paper":
-            parts.append(
-                f"<h3>{'Our protocol' if protocol == 'ours' else 'The protocol of the paper, as measured'}</h3>"
-            )
+            heading = "Our protocol" if protocol == "ours" else "The protocol of the paper, as measured"
+            parts.append(f"<h3>{heading}</h3>")
         records = planned_records(stored)
         if records is None:
             there = len(stored["trials"])
             parts.append(f'<p class="note">Unfinished: {there} trials are there; run it again to go on.</p>')
             continue
         parts += [_table(rows) for rows in tables_of(experiment, records, folder)]
-        total = sum(record["seconds"] for record in records)
-        quick = ""
+        total, quick = sum(record["seconds"] for record in records), ""
         if config.get("quick"):
-            left_out = f": {experiment.quick_note}" if experiment.quick_note else ""
-            quick = f"; a quick run with fewer trials{left_out}"
-        parts.append(
-            f'<p class="note">{len(stored["trials"])} trials, {total:.0f} s of computing; seed {config["seed"]}'
-        )
-        parts.append(f"{quick}. <code>{escape(folder.name)}/results.json</code></p>")
+            quick = "; a quick run with fewer trials" + (experiment.quick_note and f": {experiment.quick_note}")
+        what = f"{len(stored['trials'])} trials, {total:.0f} s of computing; seed {config['seed']}{quick}"
+        parts.append(f'<p class="note">{what}. <code>{escape(folder.name)}/results.json</code></p>')
         parts.append(_figures(folder))
     return "".join(parts) + "</section>"
 
@@ -135,18 +123,15 @@ def _figures(folder: Path) -> str:
     missing = '<p class="note">Figures are missing; run it again to draw them.</p>'
     try:
         found = json.loads((folder / "figures.json").read_text())
-        listed = [(str(item["file"]), str(item["caption"])) for item in found]
+        listed = {folder / Path(item["file"]).name: escape(item["caption"]) for item in found}
     except (OSError, ValueError, KeyError, TypeError):
         return missing
-    shown, lost = [], False
-    for name, caption in listed:
-        path, alt = folder / Path(name).name, escape(caption)
+    shown = []
+    for path, caption in listed.items():
         kind = path.suffix.removeprefix(".")
-        if kind not in ("gif", "png") or not path.is_file():
-            lost = True
-            continue
-        data = base64.b64encode(path.read_bytes()).decode()
-        wide = "" if path.name.startswith(("regions", "learning-", "adjacency")) else ' class="wide"'
-        image = f'<img src="data:image/{kind};base64,{data}" alt="{alt}">'
-        shown.append(f"<figure{wide}>{image}<figcaption>{alt}</figcaption></figure>")
-    return f'<div class="figures">{"".join(shown)}</div>' + (missing if lost else "")
+        if kind in ("gif", "png") and path.is_file():
+            data = base64.b64encode(path.read_bytes()).decode()
+            wide = "" if path.name.startswith(("regions", "learning-", "adjacency")) else ' class="wide"'
+            image = f'<img src="data:image/{kind};base64,{data}" alt="{caption}">'
+            shown.append(f"<figure{wide}>{image}<figcaption>{caption}</figcaption></figure>")
+    return f'<div class="figures">{"".join(shown)}</div>' + (missing if len(shown) < len(listed) else "")

@@ -8,13 +8,12 @@ import platform
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from meshnn.cli.output import finite
+from meshnn.cli.output import finite, versions
 from meshnn.errors import MeshError
-from meshnn.files import write_whole
+from meshnn.files import Lock, explained, write_whole
 from meshnn.paper.experiment import Experiment, Options, Record, Rows
 
 __all__ = ["Results", "locked", "planned_records", "read_results", "tables_of", "write_text"]
@@ -31,18 +30,18 @@ class Results:
         By the key of their trial.
     """
 
-    def __init__(self, folder: Path, experiment: Experiment, options: Options) -> None:
+    def __init__(self, folder: Path, experiment: Experiment, options: Options, planned: list[str]) -> None:
         self.path = folder / "results.json"
         self.header: dict[str, Any] = {
             "format": FORMAT,
             "experiment": experiment.name,
             "version": experiment.version,
-            "config": options.identity(),
+            "config": {"seed": options.seed, "protocol": options.protocol, "quick": options.quick},
         }
         self.records: dict[str, Record] = {}
         if self.path.exists():
             self._take_up()
-        self.header |= {"versions": versions(), "machine": machine(), "git": revision()}
+        self.header |= {"versions": versions(), "machine": machine(), "git": revision(), "planned": planned}
 
     def _take_up(self) -> None:
         stored = read_results(self.path)
@@ -55,19 +54,14 @@ class Results:
                 )
         self.records = {record["key"]: record for record in stored["trials"]}
 
-    def planned(self, keys: list[str]) -> None:
-        """What the run is to hold when it is done."""
-        self.header["planned"] = keys
-
     def add(self, record: Record) -> None:
         """Keep the numbers of one more trial, on disk too."""
         self.records[record["key"]] = record | {"git": self.header["git"]}
         self.save()
 
-    def order(self, keys: list[str]) -> None:
+    def order(self) -> None:
         """Trials as planned, whichever was done first; those of earlier runs with more trials stay behind them."""
-        rest = [key for key in self.records if key not in set(keys)]
-        self.records = {key: self.records[key] for key in (*keys, *rest)}
+        self.records = {key: self.records[key] for key in self.header["planned"]} | self.records
         self.save()
 
     def save(self) -> None:
@@ -116,21 +110,13 @@ def tables_of(experiment: Experiment, records: list[Record], folder: Path) -> li
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Alone in a folder: a second run there would overwrite what the first one saves."""
-    try:
+    with explained("write", f"{folder}, the folder of --out"):
         folder.mkdir(parents=True, exist_ok=True)
-        file = (folder / ".lock").open("w")
-    except OSError as error:
-        raise MeshError(f"cannot write to {folder}: {error.strerror or error}; choose another --out") from None
-    with file:
-        try:
-            import fcntl
-
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # ends with the process, however it ends
-        except ImportError:  # not on this system
-            pass
-        except OSError:
-            raise MeshError(f"another run is writing to {folder}; wait for it or choose another --out") from None
+    lock = Lock(folder / "results.json")
+    try:
         yield
+    finally:
+        lock.release()
 
 
 def _words(value: Any) -> str:
@@ -140,17 +126,6 @@ def _words(value: Any) -> str:
 def write_text(path: Path, text: str) -> None:
     """`text` is on disk when this returns, whole or not at all."""
     write_whole(path, [text.encode()])
-
-
-def versions() -> dict[str, str | None]:
-    """Of what took part."""
-    found: dict[str, str | None] = {"python": platform.python_version()}
-    for name in ("meshnn", "numpy", "scipy", "numba", "scikit-learn", "torch", "matplotlib"):
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            found[name] = None
-    return found
 
 
 def machine() -> dict[str, Any]:

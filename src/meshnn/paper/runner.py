@@ -6,7 +6,7 @@ import json
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 
 from meshnn.arguments import known
 from meshnn.errors import MeshError
-from meshnn.paper.experiment import Experiment, Figure, Options, Record, Rows, Task
+from meshnn.paper.experiment import Experiment, Figure, Options, Parameters, Record, Rows, key_of
 from meshnn.paper.results import Results, locked, planned_records, read_results, tables_of, write_text
 from meshnn.paper.tables import markdown
 
-__all__ = ["BACKENDS", "Outcome", "folder_of", "run"]
+__all__ = ["Outcome", "run"]
 
 BACKENDS = ("loky", "threading", "dask", "ray")
 
@@ -31,18 +31,13 @@ class Outcome(NamedTuple):
     figures: list[Figure]
 
 
-def folder_of(out: Path, experiment: Experiment, options: Options) -> Path:
-    """Where its results are: a folder for each experiment, and another for the paper's protocol."""
-    return out / (experiment.name if options.protocol == "ours" else f"{experiment.name}-{options.protocol}")
-
-
 def run(
     experiment: Experiment,
     options: Options,
     out: Path,
     jobs: int = 1,
     backend: str = "loky",
-    progress: Callable[[int, int, str], None] | None = None,
+    tell: Callable[[int, int, str], None] = lambda done, total, what: None,
 ) -> Outcome:
     """Run what is missing and save it trial by trial; then the table and the figures, from what was saved.
 
@@ -56,29 +51,27 @@ def run(
     backend : str
         Of joblib: "loky" (processes), "threading", "dask" or "ray"; the last two may be followed by a colon and the
         address of a cluster.
-    progress : function of (trials done, trials in all, what was done), optional
+    tell : function of (trials done, trials in all, what was done), optional
     """
     trials = options.trials or (experiment.quick_trials if options.quick else experiment.trials)
     options = replace(options, trials=trials)
     check_backend(backend)
     _check_packages(experiment)
-    folder = folder_of(out, experiment, options)
+    folder = out / (experiment.name if options.protocol == "ours" else f"{experiment.name}-{options.protocol}")
     with locked(folder):
-        results = Results(folder, experiment, options)
-        tasks = experiment.plan(options)
-        results.planned([task.key for task in tasks])
-        missing = [task for task in tasks if task.key not in results.records]
-        tell = progress or (lambda done, total, what: None)
-        done = len(tasks) - len(missing)
-        tell(done, len(tasks), "")
+        planned = {key_of(parameters): parameters for parameters in experiment.plan(options)}
+        results = Results(folder, experiment, options, list(planned))
+        missing = [parameters for key, parameters in planned.items() if key not in results.records]
+        done = len(planned) - len(missing)
+        tell(done, len(planned), "")
         if missing:
             if experiment.prepare is not None:
-                experiment.prepare(options, lambda text: tell(done, len(tasks), text))
+                experiment.prepare(options, lambda text: tell(done, len(planned), text))
             for record in _records(experiment, options, missing, jobs, backend):
                 results.add(record)
                 done += 1
-                tell(done, len(tasks), record["key"])
-        results.order([task.key for task in tasks])
+                tell(done, len(planned), record["key"])
+        results.order()
         # from the file, not from what is remembered: it must say all there is to draw
         return conclude(experiment, folder, planned_records(read_results(results.path)) or [])
 
@@ -100,11 +93,13 @@ def conclude(experiment: Experiment, folder: Path, records: list[Record]) -> Out
     return Outcome(folder, tables, figures)
 
 
-def _records(experiment: Experiment, options: Options, tasks: list[Task], jobs: int, backend: str) -> Iterator[Record]:
-    """The records of the tasks, each as soon as it is there."""
+def _records(
+    experiment: Experiment, options: Options, trials: list[Parameters], jobs: int, backend: str
+) -> Iterator[Record]:
+    """The records of trials, each as soon as it is there."""
     if jobs == 1 and backend == "loky":
-        for task in tasks:
-            yield _trial(experiment, options, task)
+        for parameters in trials:
+            yield _trial(experiment, options, parameters)
         return
     from joblib import Parallel, delayed
 
@@ -113,17 +108,17 @@ def _records(experiment: Experiment, options: Options, tasks: list[Task], jobs: 
         warnings.filterwarnings("ignore", "A worker stopped while some jobs")
         # unordered: a slow trial does not keep those that are done from being saved
         parallel = Parallel(return_as="generator_unordered", batch_size=1, pre_dispatch="2*n_jobs")
-        yield from parallel(delayed(_trial)(experiment, options, task) for task in tasks)
+        yield from parallel(delayed(_trial)(experiment, options, parameters) for parameters in trials)
 
 
-def _trial(experiment: Experiment, options: Options, task: Task) -> Record:
-    began = time.perf_counter()
+def _trial(experiment: Experiment, options: Options, parameters: Parameters) -> Record:
+    key, began = key_of(parameters), time.perf_counter()
     try:
-        numbers = experiment.run(task.parameters, options)
+        numbers = experiment.run(parameters, options)
     except MeshError as error:
-        raise MeshError(f"{experiment.name}, trial {task.key}: {error}") from None
+        raise MeshError(f"{experiment.name}, trial {key}: {error}") from None
     seconds = round(time.perf_counter() - began, 4)
-    return {"key": task.key, "parameters": task.parameters, "numbers": numbers, "seconds": seconds}
+    return {"key": key, "parameters": parameters, "numbers": numbers, "seconds": seconds}
 
 
 def check_backend(backend: str) -> tuple[str, str]:
@@ -140,25 +135,22 @@ def _backend(backend: str, jobs: int) -> Iterator[None]:
     from joblib import parallel_config
 
     name, address = check_backend(backend)
-    with ExitStack() as stack:
-        if name == "dask":
-            stack.enter_context(_dask(address, jobs))
-        elif name == "ray":
-            _ray(address)
-        stack.enter_context(parallel_config(backend=name, n_jobs=jobs))
+    if name == "ray":
+        _ray(address)
+    with _dask(address, jobs) if name == "dask" else nullcontext(), parallel_config(backend=name, n_jobs=jobs):
         yield
 
 
 def _dask(address: str, jobs: int) -> Any:
     try:
         import distributed
-    except ImportError:
-        raise MeshError("--backend dask needs dask.distributed; pip install 'dask[distributed]'") from None
-    client: Any = distributed.Client  # it has no types
-    try:
+
+        client: Any = distributed.Client  # it has no types
         if address:
             return client(address, set_as_default=True)
         return client(n_workers=jobs, threads_per_worker=1, dashboard_address=None, set_as_default=True)
+    except ImportError:
+        raise MeshError("--backend dask needs dask.distributed; pip install 'dask[distributed]'") from None
     except (OSError, ValueError) as error:
         raise MeshError(f"cannot reach the Dask cluster {address}: {error}; check the address") from None
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -18,7 +19,7 @@ from sklearn.model_selection import StratifiedShuffleSplit, train_test_split
 
 from meshnn.data import synthetic
 
-__all__ = ["SETS", "DataSet", "Split", "iris_split", "stratified"]
+__all__ = ["SETS", "DataSet", "Split", "iris_split"]
 
 Floats = NDArray[np.float64]
 Labels = NDArray[np.int64]
@@ -39,25 +40,20 @@ class DataSet:
     """A data set of two features."""
 
     title: str
-    n_classes: int
     hidden: int  # neurons that our protocol takes
-    ours: Callable[[int], Samples]
-    reference: Callable[[int], Samples]
+    ours: Callable[..., Samples]  # of random_state
+    reference: Callable[..., Samples]
     claim: str = "1.00"  # what the paper says
 
     def split(self, protocol: str, seed: int) -> Split:
         """Training and test samples of a trial."""
         if protocol == "ours":
-            return stratified(*self.ours(seed), seed)
-        X, y = self.reference(seed)
+            X, y = self.ours(random_state=seed)
+            X, test_X, y, test_y = train_test_split(X, y, test_size=0.3, stratify=y, random_state=seed)
+            return Split(X, y, test_X, test_y)
+        X, y = self.reference(random_state=seed)
         count = int(0.7 * len(y))
         return Split(X[:count], y[:count], X[count:], y[count:])
-
-
-def stratified(X: Floats, y: Labels, seed: int) -> Split:
-    """70/30, every class in both parts."""
-    train, test = train_test_split(np.arange(len(y)), test_size=0.3, stratify=y, random_state=seed)
-    return Split(X[train], y[train], X[test], y[test])
 
 
 def iris_split(protocol: str, seed: int, trial: int) -> Split:
@@ -72,37 +68,27 @@ def iris_split(protocol: str, seed: int, trial: int) -> Split:
     return Split(X[train], y[train], X[test], y[test])
 
 
-def _reference_spirals(seed: int) -> Samples:
-    rng = np.random.default_rng(seed)
+def _reference_spirals(random_state: int) -> Samples:
+    rng = np.random.default_rng(random_state)
     a = np.sqrt(rng.random(1000)) * np.deg2rad(780)
     first = np.stack([-a * np.cos(a), a * np.sin(a)], axis=1) + 0.1 * rng.random((1000, 2))
     return np.concatenate([first, -first]), np.repeat(np.arange(2), 1000)
 
 
-def _reference_blobs(seed: int) -> Samples:
-    X, y = make_blobs(1000, centers=3, cluster_std=[1.0, 2.5, 0.5], random_state=seed)[:2]
+def _reference_blobs(random_state: int) -> Samples:
+    X, y = make_blobs(1000, centers=3, cluster_std=[1.0, 2.5, 0.5], random_state=random_state)[:2]
     return X, y.astype(np.int64)
 
 
-def _reference_double_blobs(seed: int) -> Samples:
-    groups = [make_blobs(500, centers=3, cluster_std=1.0, random_state=2 * seed + k)[:2] for k in range(2)]
+def _reference_double_blobs(random_state: int) -> Samples:
+    groups = [make_blobs(500, centers=3, cluster_std=1.0, random_state=2 * random_state + k)[:2] for k in range(2)]
     return np.concatenate([X for X, _ in groups]), np.concatenate([y for _, y in groups]).astype(np.int64)
 
 
 SETS = {
-    "moons": DataSet(
-        "Moons", 2, 5, lambda seed: synthetic.moons(1000, 0.1, random_state=seed),
-        lambda seed: make_moons(1000, noise=0.1, random_state=seed),
-    ),
-    "circles": DataSet(
-        "Circles", 2, 5, lambda seed: synthetic.circles(1000, 0.1, random_state=seed),
-        lambda seed: make_circles(1000, noise=0.1, factor=0.5, random_state=seed),
-    ),
-    "spirals": DataSet(
-        "Spirals", 2, 10, lambda seed: synthetic.spirals(1000, 0.1, random_state=seed), _reference_spirals, "0.94"
-    ),
-    "blobs": DataSet("Single blobs", 3, 5, lambda seed: synthetic.blobs(1000, random_state=seed), _reference_blobs),
-    "double-blobs": DataSet(
-        "Double blobs", 3, 5, lambda seed: synthetic.double_blobs(1000, random_state=seed), _reference_double_blobs
-    ),
-}  # fmt: skip
+    "moons": DataSet("Moons", 5, synthetic.moons, partial(make_moons, 1000, noise=0.1)),
+    "circles": DataSet("Circles", 5, synthetic.circles, partial(make_circles, 1000, noise=0.1, factor=0.5)),
+    "spirals": DataSet("Spirals", 10, synthetic.spirals, _reference_spirals, "0.94"),
+    "blobs": DataSet("Single blobs", 5, synthetic.blobs, _reference_blobs),
+    "double-blobs": DataSet("Double blobs", 5, synthetic.double_blobs, _reference_double_blobs),
+}

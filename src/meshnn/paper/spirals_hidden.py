@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from meshnn.paper import recipes
 from meshnn.paper.drawing import canvas, draw_means, label
-from meshnn.paper.experiment import Experiment, Figure, Numbers, Options, Record, Rows, Task, grid
+from meshnn.paper.experiment import Experiment, Figure, Numbers, Options, Parameters, Record, Rows, grid
 from meshnn.paper.sets import SETS
 from meshnn.paper.tables import Mean, accuracy, grouped
 from meshnn.plots import style
@@ -23,12 +22,12 @@ WAYS = {
 }
 
 
-def _plan(options: Options) -> list[Task]:
+def _plan(options: Options) -> list[Parameters]:
     ways = WAYS if options.protocol == "ours" else ("paper",)
     return grid(way=ways, hidden=PAPER, trial=range(options.trials))
 
 
-def _run(parameters: dict[str, Any], options: Options) -> Numbers:
+def _run(parameters: Parameters, options: Options) -> Numbers:
     seed, way = options.seed + parameters["trial"], parameters["way"]
     split = SETS["spirals"].split("paper" if way == "paper" else "ours", seed)
     how = WAYS[way][1] | {"hidden": parameters["hidden"], "random_state": seed}
@@ -73,18 +72,13 @@ def _draw(records: list[Record], folder: Path) -> list[Figure]:
     return [Figure(path, "Test accuracy against hidden neurons.")]
 
 
+REMARKS = (
+    "The paper's protocol: ReLU everywhere, Adam at 0.001, 1000 full-batch epochs, 3 ticks as in the reference, "
+    "and the reference's split, which tests on points of one class only. Its numbers are printed as measured; they "
+    "do not come near the paper's table, most of all since the class it tests is the one it has seen least of.",
+    "Ours: tanh, identity outputs, shuffled and stratified split, standardised features; Adam with mini-batches of "
+    "64 and a cosine rate from 0.02 for 600 epochs, or the default Levenberg-Marquardt.",
+)
 SPIRALS_HIDDEN = Experiment(
-    name="spirals-hidden",
-    title="Spirals against hidden neurons",
-    plan=_plan,
-    run=_run,
-    tables=_tables,
-    draw=_draw,
-    remarks=(
-        "The paper's protocol: ReLU everywhere, Adam at 0.001, 1000 full-batch epochs, 3 ticks as in the reference, "
-        "and the reference's split, which tests on points of one class only. Its numbers are printed as measured; they "
-        "do not come near the paper's table, most of all since the class it tests is the one it has seen least of.",
-        "Ours: tanh, identity outputs, shuffled and stratified split, standardised features; Adam with mini-batches of "
-        "64 and a cosine rate from 0.02 for 600 epochs, or the default Levenberg-Marquardt.",
-    ),
+    "spirals-hidden", "Spirals against hidden neurons", _plan, _run, _tables, _draw, remarks=REMARKS
 )

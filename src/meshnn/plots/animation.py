@@ -1,27 +1,38 @@
-"""Pictures one after the other, as a GIF and, where ffmpeg is installed, an MP4."""
+"""Pictures one after the other, as a GIF."""
 
 from __future__ import annotations
 
 import io
-import shutil
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from meshnn.files import write_whole
 
-__all__ = ["save_frames"]
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
+__all__ = ["Picture", "as_picture", "save_frames"]
+
+Picture = NDArray[np.uint8]
 #: Colours of a GIF, and milliseconds of a frame and of the last one.
-COLOURS, DURATION, LAST = 48, 90, 1800
+COLOURS, DURATION, LAST = 96, 90, 1800
 
 
-def save_frames(pictures: Sequence[NDArray[np.uint8]], path: Path) -> list[Path]:
-    """Write a .gif, and an .mp4 beside it if ffmpeg is there; the paths that were written."""
+def as_picture(figure: Figure) -> Picture:
+    """The pixels (height, width, 3) of a figure."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    canvas: Any = FigureCanvasAgg(figure)
+    canvas.draw()
+    return np.asarray(canvas.buffer_rgba())[:, :, :3].copy()
+
+
+def save_frames(pictures: Sequence[Picture], path: Path) -> None:
+    """Write a .gif."""
     from PIL import Image
 
     content = io.BytesIO()
@@ -33,27 +44,3 @@ def save_frames(pictures: Sequence[NDArray[np.uint8]], path: Path) -> list[Path]
     options: dict[str, Any] = {"append_images": frames[1:], "duration": durations, "loop": 0, "optimize": True}
     frames[0].save(content, format="GIF", save_all=True, **options)
     write_whole(path, [content.getvalue()])
-    film = path.with_suffix(".mp4")
-    return [path, film] if _save_film(pictures, film) else [path]
-
-
-def _save_film(pictures: Sequence[NDArray[np.uint8]], path: Path) -> bool:
-    """Whether ffmpeg is there and could write it."""
-    program = shutil.which("ffmpeg")
-    if program is None:
-        return False
-    even = [p[: p.shape[0] // 2 * 2, : p.shape[1] // 2 * 2] for p in pictures]  # the codec wants even sides
-    even += [even[-1]] * (LAST // DURATION)
-    height, width = even[0].shape[:2]
-    rate, size = f"{1000 / DURATION:.3f}", f"{width}x{height}"
-    source = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", size, "-r", rate, "-i", "-"]
-    target = ["-an", "-c:v", "libx264", "-pix_fmt", "yuv420p", "-movflags", "+faststart", str(path)]
-    command = [program, "-y", "-loglevel", "error", *source, *target]
-    data = b"".join(np.ascontiguousarray(p).tobytes() for p in even)
-    try:
-        done = subprocess.run(command, input=data, capture_output=True, timeout=120, check=False)
-    except (OSError, subprocess.SubprocessError):
-        return False
-    if done.returncode != 0:
-        path.unlink(missing_ok=True)
-    return done.returncode == 0

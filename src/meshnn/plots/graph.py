@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from meshnn.checks import as_weights
 from meshnn.errors import MeshError
 from meshnn.plots import style
 from meshnn.plots.layout import Places, place_neurons
@@ -68,7 +69,7 @@ def draw_graph(
     'Graph'
     """
     style.require_matplotlib()
-    w = style.as_weights(weights, topology.n_edges)
+    w = as_weights(weights, topology.n_edges, np.dtype(np.float64))
     off = dead_mask(topology, ticks, dead)
     features = style.as_names("feature_names", feature_names, topology.n_inputs)
     outputs = style.as_names("output_names", output_names, topology.n_outputs)
@@ -264,33 +265,17 @@ def _points_per_unit(ax: Axes, wide: float, high: float) -> float:
 
 
 def _draw_neurons(ax: Axes, topology: Topology, places: Places, points: float) -> None:
-    from matplotlib.collections import EllipseCollection, PolyCollection
+    from matplotlib.collections import EllipseCollection
 
-    t = topology
-    fill = np.full(t.n_neurons, "#ffffff", dtype=object)
-    fill[t.inputs] = "#d9d9d9"
-    fill[t.outputs] = style.INK
-    round_ones = np.ones(t.n_neurons, dtype=np.bool_)
-    if t.bias:
-        b = t.n_inputs
-        round_ones[b] = False
-        corners = places.xy[b] + 0.95 * places.radius[b] * np.array([[-1, -1], [1, -1], [1, 1], [-1, 1]])
-        square = PolyCollection([corners], facecolors="#d9d9d9", edgecolors=style.INK, linewidths=0.9, zorder=3)
-        square.set_gid("bias")
-        ax.add_collection(square, autolim=False)
-    width = 2 * places.radius[round_ones]
+    fill = np.full(topology.n_neurons, "#ffffff", dtype=object)
+    fill[: topology.n_clamped] = "#d9d9d9"
+    fill[topology.outputs] = style.INK
+    width = 2 * places.radius
     dots = EllipseCollection(
-        width,
-        width,
-        np.zeros(len(width)),
-        units="xy",
-        offsets=places.xy[round_ones],
-        offset_transform=ax.transData,
-        facecolors=fill[round_ones].tolist(),
-        edgecolors=style.INK,
+        width, width, np.zeros(len(width)), units="xy", offsets=places.xy, offset_transform=ax.transData,
+        facecolors=fill.tolist(), edgecolors=style.INK, zorder=3,
         linewidths=float(np.clip(width.min() * points / 12, 0.1, 0.9)),
-        zorder=3,
-    )
+    )  # fmt: skip
     dots.set_gid("neurons")
     ax.add_collection(dots, autolim=False)
 
@@ -335,15 +320,12 @@ def _name(ax: Axes, places: Places, k: int, name: str, side: str, size: float) -
 
 def _draw_captions(ax: Axes, topology: Topology, places: Places) -> None:
     """How many of each, above them."""
-    t = topology
-    groups = [(t.inputs, "input"), (t.hidden, "hidden"), (t.outputs, "output")]
-    top = ax.get_ylim()[1]
-    for neurons, word in groups:
+    for neurons, word in ((topology.inputs, "input"), (topology.hidden, "hidden"), (topology.outputs, "output")):
         if len(neurons):
             x = (places.xy[neurons, 0].min() + places.xy[neurons, 0].max()) / 2
             plural = "s" if word != "hidden" and len(neurons) != 1 else ""
             text = f"{len(neurons):,} {word}{plural}"
-            ax.text(x, top, text, ha="center", va="top", fontsize=style.SMALL, color=style.FAINT)
+            ax.text(x, ax.get_ylim()[1], text, ha="center", va="top", fontsize=style.SMALL, color=style.FAINT)
 
 
 def _draw_legend(ax: Axes, w: FloatArray, dead: BoolArray, ticks: int | None) -> None:
@@ -351,19 +333,16 @@ def _draw_legend(ax: Axes, w: FloatArray, dead: BoolArray, ticks: int | None) ->
 
     live = w[~dead]
     strongest = float(np.abs(live).max(initial=0.0))
-    handles = []
-    if (live > 0).any():
-        handles.append(Line2D([], [], color=style.POSITIVE, lw=2.2, label="positive"))
-    if (live < 0).any():
-        handles.append(Line2D([], [], color=style.NEGATIVE, lw=2.2, label="negative"))
-    if (live == 0).any():
-        handles.append(Line2D([], [], color=style.FAINT, lw=0.8, alpha=0.6, label="zero"))
-    if strongest:
-        widest = _WIDEST * _crowding(len(live))
-        handles.append(Line2D([], [], color=style.FAINT, lw=widest, label=f"|weight| = {strongest:.3g}"))
-    if dead.any():
-        when = "" if ticks is None else f" at {ticks} tick{'' if ticks == 1 else 's'}"
-        handles.append(Line2D([], [], color=style.DEAD, lw=0.9, ls=(0, (1, 2)), label=f"dead{when}"))
+    widest = _WIDEST * _crowding(len(live))
+    when = "" if ticks is None else f" at {ticks} tick{'' if ticks == 1 else 's'}"
+    lines = [
+        ((live > 0).any(), style.POSITIVE, 2.2, "-", "positive"),
+        ((live < 0).any(), style.NEGATIVE, 2.2, "-", "negative"),
+        ((live == 0).any(), style.FAINT, 0.8, "-", "zero"),
+        (strongest > 0, style.FAINT, widest, "-", f"|weight| = {strongest:.3g}"),
+        (dead.any(), style.DEAD, 0.9, (0, (1, 2)), f"dead{when}"),
+    ]
+    handles = [Line2D([], [], color=colour, lw=lw, ls=ls, label=name) for there, colour, lw, ls, name in lines if there]
     if handles:
         place = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.01), "ncols": len(handles)}
         ax.legend(handles=handles, **style.legend_options(**place))

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshnn.topology import Topology
-from meshnn.topology.reach import edges_by_source, edges_leaving
+from meshnn.topology.reach import longest_paths
 
 __all__ = ["Places", "hidden_depths", "place_neurons"]
 
@@ -41,23 +41,15 @@ def hidden_depths(topology: Topology) -> IntArray | None:
 
     Self-loops do not count: they are drawn at their neuron wherever it stands.
     """
-    first, m = topology.n_clamped, topology.n_hidden
-    src, dst = topology.src - first, topology.dst - first
-    inner = (src >= 0) & (src < m) & (dst >= 0) & (dst < m) & (src != dst)
-    src, dst = src[inner], dst[inner]
-    ptr, order = edges_by_source(m, src)
-    waiting = np.bincount(dst, minlength=m)
-    depth = np.zeros(m, dtype=np.int64)
-    ready = np.flatnonzero(waiting == 0)
-    left = len(src)
-    while ready.size:
-        edges = edges_leaving(ready, ptr, order)
-        ends = dst[edges]
-        np.maximum.at(depth, ends, depth[src[edges]] + 1)
-        np.subtract.at(waiting, ends, 1)
-        left -= len(edges)
-        ready = np.unique(ends[waiting[ends] == 0])
-    return None if left else depth
+    src, dst = _inner(topology)
+    return longest_paths(topology.n_hidden, src[src != dst], dst[src != dst])
+
+
+def _inner(t: Topology) -> tuple[IntArray, IntArray]:
+    """The ends of edges between hidden neurons, which are numbered from 0."""
+    src, dst = t.src - t.n_clamped, t.dst - t.n_clamped
+    inner = (src >= 0) & (src < t.n_hidden) & (dst >= 0) & (dst < t.n_hidden)
+    return src[inner], dst[inner]
 
 
 def place_neurons(topology: Topology, width: float = 1.4) -> Places:
@@ -110,10 +102,8 @@ def _clamped(t: Topology) -> tuple[FloatArray, float, float]:
 
 def _skips(t: Topology, depth: IntArray) -> bool:
     """Whether a hidden neuron reads one that is not in the column before it."""
-    first, m = t.n_clamped, t.n_hidden
-    src, dst = t.src - first, t.dst - first
-    inner = (src >= 0) & (src < m) & (dst >= 0) & (dst < m)
-    return bool((depth[dst[inner]] - depth[src[inner]] > 1).any())
+    src, dst = _inner(t)
+    return bool((depth[dst] - depth[src] > 1).any())
 
 
 def _by_depth(depth: IntArray, width: float, arched: bool) -> tuple[FloatArray, FloatArray]:

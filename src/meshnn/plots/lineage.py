@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from meshnn.errors import MeshError
 from meshnn.plots import style
+from meshnn.plots.animation import Picture, as_picture
+from meshnn.plots.matrix import scatter_edges
 from meshnn.topology.lineage import Lineage
 
 if TYPE_CHECKING:
@@ -35,53 +37,45 @@ def plot_lineage(lineage: Lineage | None, title: str = "") -> Figure:
     """
     style.require_matplotlib()
     from matplotlib.figure import Figure as Canvas
-    from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     lineage = _given(lineage)
     first, last = lineage.first, lineage.last()
     with style.clean_style():
-        figure = Canvas(figsize=(13.5, 5.0), layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.1))
+        figure = Canvas(figsize=(13.5, 5.0), layout="constrained")
         before, after, time = figure.subplots(1, 3)
-        _draw_matrix(before, lineage, [(first, style.POSITIVE, "")])
+        groups = _groups(lineage)
+        scatter_edges(before, groups, [(_rows(first, groups), style.POSITIVE, "")])
         style.panel_title(before, f"Before: {len(first):,} edges")
-        stayed, came = _split(last, first)
+        stayed, came = _split(last, first, groups)
         parts = [(stayed, style.POSITIVE, f"from the beginning: {len(stayed):,}")]
         if len(came):
             parts.append((came, style.NEGATIVE, f"grown: {len(came):,}"))
-        _draw_matrix(after, lineage, parts)
+        scatter_edges(after, groups, parts)
         style.panel_title(after, f"After: {len(last):,} edges")
-        if len(came):
-            options = style.legend_options(loc="upper center", ncols=2, markerscale=(24 / _dots(lineage)) ** 0.5)
-            after.legend(bbox_to_anchor=(0.5, -0.06), **options)
         _draw_time(time, lineage)
-        if title:
-            figure.suptitle(title, x=0.01, ha="left", fontsize=style.TEXT + 3, color=style.INK, parse_math=False)
+        style.page_title(figure, title)
     return figure
 
 
-def animate_lineage(lineage: Lineage | None, title: str = "", size: float = 4.4, dpi: int = 90) -> list[Any]:
+def animate_lineage(lineage: Lineage | None, title: str = "", size: float = 4.4, dpi: int = 90) -> list[Picture]:
     """Pictures (height, width, 3) of the matrix after every edit, at most 60 of them; see `save_frames`."""
     style.require_matplotlib()
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure as Canvas
 
     lineage = _given(lineage)
-    graphs, epochs = lineage.graphs(), [0, *(step.epoch for step in lineage.steps)]
+    graphs, epochs, groups = lineage.graphs(), [0, *(step.epoch for step in lineage.steps)], _groups(lineage)
     chosen = np.unique(np.linspace(0, len(graphs) - 1, min(FRAMES, len(graphs))).round().astype(int))
     pictures = []
     with style.clean_style():
         figure = Canvas(figsize=(size, size + 0.3), dpi=dpi)
-        canvas: Any = FigureCanvasAgg(figure)
         for k in chosen.tolist():
             figure.clear()
-            ax = figure.add_axes((0.13, 0.03, 0.84, 0.78))
-            before = graphs[k - 1] if k else graphs[0]
-            stayed, came = _split(graphs[k], before)
-            _draw_matrix(ax, lineage, [(stayed, style.POSITIVE, ""), (came, style.NEGATIVE, "")])
+            ax = figure.add_axes((0.16, 0.03, 0.8, 0.74))
+            stayed, came = _split(graphs[k], graphs[max(k - 1, 0)], groups)
+            scatter_edges(ax, groups, [(stayed, style.POSITIVE, ""), (came, style.NEGATIVE, "")])
             text = f"{title}{': ' if title else ''}epoch {epochs[k]}, {len(graphs[k]):,} edges"
             figure.text(0.02, 0.985, text, va="top", fontsize=style.TEXT, color=style.INK, parse_math=False)
-            canvas.draw()
-            pictures.append(np.asarray(canvas.buffer_rgba())[:, :, :3].copy())
+            pictures.append(as_picture(figure))
     return pictures
 
 
@@ -91,51 +85,32 @@ def _given(lineage: Lineage | None) -> Lineage:
     return lineage
 
 
-def _split(edges: IntArray, others: IntArray) -> tuple[IntArray, IntArray]:
-    """Edges that are among others, and those that are not."""
+def _groups(lineage: Lineage) -> dict[str, int]:
+    """All neurons that ever were, by kind."""
+    return {"inputs": lineage.n_clamped, "hidden": lineage.born, "outputs": lineage.n_outputs}
+
+
+def _rows(edges: IntArray, groups: dict[str, int]) -> IntArray:
+    """Their places in the matrix: outputs are numbered -1, -2, ... since hidden neurons come and go before them."""
+    return np.where(edges < 0, groups["inputs"] + groups["hidden"] - 1 - edges, edges)
+
+
+def _split(edges: IntArray, others: IntArray, groups: dict[str, int]) -> tuple[IntArray, IntArray]:
+    """The places of edges that are among others, and of those that are not."""
     there = {tuple(pair) for pair in others.tolist()}
     known = np.array([tuple(pair) in there for pair in edges.tolist()], dtype=np.bool_)
-    return edges[known], edges[~known]
-
-
-def _dots(lineage: Lineage) -> float:
-    """The area of an edge, in square points."""
-    n = lineage.n_clamped + lineage.born + lineage.n_outputs
-    return float(np.clip(24000 / n**2, 0.4, 60))
-
-
-def _draw_matrix(ax: Axes, lineage: Lineage, parts: list[tuple[IntArray, str, str]]) -> None:
-    n = lineage.n_clamped + lineage.born + lineage.n_outputs
-    dots = _dots(lineage)
-    for edges, colour, label in parts:
-        rows = np.where(edges < 0, n - lineage.n_outputs - 1 - edges, edges)
-        ax.scatter(rows[:, 1], rows[:, 0], s=dots, c=colour, marker="s", lw=0, label=label or None)
-    borders = [0, lineage.n_clamped, lineage.n_clamped + lineage.born, n]
-    names = ["inputs", "hidden", "outputs"]
-    shown = [k for k in range(3) if borders[k + 1] > borders[k]]
-    for border in borders[1:-1]:
-        ax.axhline(border - 0.5, color=style.INK, lw=0.6)
-        ax.axvline(border - 0.5, color=style.INK, lw=0.6)
-    ax.set_xlim(-0.5, n - 0.5)
-    ax.set_ylim(n - 0.5, -0.5)
-    middles = [(borders[k] + borders[k + 1] - 1) / 2 for k in shown]
-    ax.set_xticks(middles, [names[k] for k in shown])
-    ax.set_yticks(middles, [names[k] for k in shown], rotation=90, va="center")
-    ax.xaxis.tick_top()
-    ax.tick_params(length=0, labelsize=style.SMALL, labelcolor=style.INK)
-    ax.set_aspect("equal")
+    return _rows(edges[known], groups), _rows(edges[~known], groups)
 
 
 def _draw_time(ax: Axes, lineage: Lineage) -> None:
     style.quiet_axes(ax)
-    epochs, counts = zip(*lineage.edges_over_time(), strict=True)
-    ax.step(epochs, counts, where="post", color=style.POSITIVE, lw=1.6)
-    after = lineage.edges_over_time()[1:]
-    swapped = [point for step, point in zip(lineage.steps, after, strict=True) if len(step.added)]
-    if swapped:
-        x, y = zip(*swapped, strict=True)
+    points = np.array(lineage.edges_over_time())
+    ax.step(*points.T, where="post", color=style.POSITIVE, lw=1.6)
+    swapped = [len(step.added) > 0 for step in lineage.steps]
+    if any(swapped):
+        x, y = points[1:][swapped].T
         ax.plot(x, y, ls="", marker="o", ms=3, color=style.NEGATIVE, label="edges came")
         ax.legend(**style.legend_options(loc="best"))
     ax.set_ylim(bottom=0)
-    ax.set_xlabel("epoch", fontsize=style.SMALL, color=style.INK)
+    style.axis_names(ax, "epoch", "")
     style.panel_title(ax, f"Edges over time: {len(lineage.steps)} edits")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from meshnn.arguments import known
 from meshnn.errors import MeshError
 from meshnn.plots import style
 from meshnn.plots.curves import Columns, draw_history
@@ -73,8 +74,7 @@ def plot_model(
     'or.mesh: 2-0-1 + bias, 3 edges, 1 tick'
     """
     style.require_matplotlib()
-    if what not in PANELS:
-        raise MeshError(f"what must be one of {', '.join(PANELS)}; got {what!r}")
+    known("panel", what, PANELS)
     if what == "regions" and regions is None:
         raise MeshError("regions can only be drawn of a model with exactly two features")
     off = dead_mask(topology, ticks, dead)
@@ -92,8 +92,7 @@ def plot_model(
             draw_history(axes["loss"], history or {}, chosen=chosen)
         if "regions" in axes and regions is not None:
             draw_regions(axes["regions"], **vars(regions))
-        heading = figure.suptitle(_heading(title, topology, off, ticks), x=0.01, ha="left")
-        heading.set(fontsize=style.TEXT + 3, color=style.INK, parse_math=False)
+        style.page_title(figure, _heading(title, topology, off, ticks))
         _settle(figure)
     return figure
 
@@ -103,25 +102,12 @@ def _arranged(what: str, history: bool, regions: bool) -> tuple[Figure, dict[str
     from matplotlib.figure import Figure
 
     if what != "all":
-        figure = Figure(figsize=_SIZES[what], layout=_layout())
+        figure = Figure(figsize=_SIZES[what], layout="constrained")
         return figure, {what: figure.add_subplot()}
-    right = ["adjacency"] + ["regions"] * regions
-    below: list[str] = []
-    if history:
-        (below if regions else right).append("loss")
-    figure = Figure(figsize=(13.5, 8.2) if len(right) > 1 else (13.0, 6.0), layout=_layout())
-    outer = figure.add_gridspec(1, 2, width_ratios=[1.6, 1.0], wspace=0.04)
-    left = outer[0].subgridspec(1 + len(below), 1, height_ratios=[2.6, 1.0][: 1 + len(below)])
-    side = outer[1].subgridspec(len(right), 1)
-    axes = {name: figure.add_subplot(left[k]) for k, name in enumerate(["graph", *below])}
-    axes |= {name: figure.add_subplot(side[k]) for k, name in enumerate(right)}
-    return figure, axes
-
-
-def _layout() -> Any:
-    from matplotlib.layout_engine import ConstrainedLayoutEngine
-
-    return ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.1)  # inches: names do not touch the edge
+    right: Any = [["adjacency"], ["regions"] if regions else ["loss"]][: 1 + (regions or history)]
+    left: Any = [["graph"]] * 5 + [["loss"]] * (2 * (history and regions))
+    figure = Figure(figsize=(13.5, 8.2) if len(right) > 1 else (13.0, 6.0), layout="constrained")
+    return figure, figure.subplot_mosaic([[left, right]], width_ratios=[1.6, 1.0], gridspec_kw={"wspace": 0.04})
 
 
 def _settle(figure: Figure) -> None:

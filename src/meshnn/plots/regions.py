@@ -14,7 +14,6 @@ from meshnn.plots import style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.image import AxesImage
 
 __all__ = ["Regions", "draw_regions"]
 
@@ -28,6 +27,7 @@ MOST_POINTS = 2000
 MOST_CLASSES = 10  # in the legend
 
 _VALUES = "cividis"  # the same to every eye
+_MARKERS = "os^vPX<>ph"  # of classes in grey; then again
 
 
 @dataclass(frozen=True)
@@ -105,8 +105,7 @@ def draw_regions(
         _draw_classes(ax, x, y, answer, (left, right, bottom, top), samples, classes, grey)
     ax.set_xlim(left, right)
     ax.set_ylim(bottom, top)
-    ax.set_xlabel(names[0], fontsize=style.SMALL, color=style.INK, parse_math=False)
-    ax.set_ylabel(names[1], fontsize=style.SMALL, color=style.INK, parse_math=False)
+    style.axis_names(ax, *names)
     left_out = "" if samples is None or not samples.thinned else f": {MOST_POINTS:,} of {samples.thinned:,} points"
     style.panel_title(ax, ("Output" if answer.ndim == 1 else "Decision regions") + left_out)
 
@@ -181,8 +180,7 @@ def _draw_classes(
 ) -> None:
     k = answer.shape[1]
     names = style.as_names("classes", classes, k) or [str(c) for c in range(k)]
-    palette = _greys(k) if grey else _palette(k)
-    markers = _MARKERS if grey else ("s",)
+    palette = _palette(k, grey)
     answer = np.nan_to_num(answer, nan=1 / k, posinf=1.0, neginf=0.0)  # where it is not a number it is not sure
     winner = answer.argmax(axis=1)
     sure = np.clip((answer.max(axis=1) - 1 / k) / (1 - 1 / k), 0.0, 1.0)
@@ -197,22 +195,22 @@ def _draw_classes(
             ax.contour(x, y, ahead.reshape(shape), levels=[0.0], colors=style.INK, linewidths=0.9, alpha=0.8)
     if samples is not None:
         index = _class_index(samples, k, classes)
-        if grey:
-            _draw_grey_points(ax, samples, index)
+        if grey:  # by shape: white to learn from, dark to test on
+            for c in np.unique(index).tolist():
+                look = {"s": 10, "marker": _MARKERS[c % len(_MARKERS)], "edgecolors": "black", "linewidths": 0.4}
+                _scatter(ax, samples, (index == c) & ~samples.test, c="white", **look)
+                _scatter(ax, samples, (index == c) & samples.test, c="black", **look)
         else:
             _draw_points(ax, samples, np.vstack([0.8 * palette, [[0.25, 0.25, 0.25]]])[index])  # darker than any region
-    _draw_legend(ax, names, palette, samples, np.unique(winner), markers)
+    _draw_legend(ax, names, palette, samples, np.unique(winner), grey)
 
 
-def _palette(k: int) -> FloatArray:
+def _palette(k: int, grey: bool) -> FloatArray:
     from matplotlib.colors import to_rgb
 
+    if grey:  # from dark to light; the regions are lighter still
+        return np.repeat(np.linspace(0.0, 0.85, k)[:, None], 3, axis=1)
     return np.array([to_rgb(style.CLASSES[c % len(style.CLASSES)]) for c in range(k)])
-
-
-def _greys(k: int) -> FloatArray:
-    """From dark to light; the regions are lighter still."""
-    return np.repeat(np.linspace(0.0, 0.85, k)[:, None], 3, axis=1)
 
 
 def _class_index(samples: _Samples, k: int, classes: Sequence[object] | None) -> IntArray:
@@ -224,61 +222,39 @@ def _class_index(samples: _Samples, k: int, classes: Sequence[object] | None) ->
     return np.array([number.get(label, -1) for label in samples.labels.tolist()])
 
 
-#: Of classes in grey; then again.
-_MARKERS = ("o", "s", "^", "v", "P", "X", "<", ">", "p", "h")
-
-
-def _draw_grey_points(ax: Axes, samples: _Samples, index: IntArray) -> None:
-    """Points by shape: white to learn from, dark to test on."""
-    for c in np.unique(index).tolist():
-        for test, fill in ((False, "white"), (True, "black")):
-            chosen = (index == c) & (samples.test == test)
-            if chosen.any():
-                x, y = samples.xy[chosen].T
-                marker = _MARKERS[c % len(_MARKERS)]
-                dots = ax.scatter(x, y, s=10, c=fill, marker=marker, edgecolors="black", linewidths=0.4)
-                dots.set_gid("test points" if test else "points")
-
-
 def _draw_points(ax: Axes, samples: _Samples, colours: FloatArray) -> None:
     size = float(np.clip(6000 / max(len(samples.xy), 1), 8.0, 18.0))
     for chosen, marker, edge, scale in ((~samples.test, "o", "white", 1.0), (samples.test, "D", style.INK, 1.1)):
-        if chosen.any():
-            x, y = samples.xy[chosen].T
-            dots = ax.scatter(x, y, s=scale * size, c=colours[chosen], marker=marker, edgecolors=edge, linewidths=0.45)
-            dots.set_gid("test points" if marker == "D" else "points")
+        look = {"s": scale * size, "marker": marker, "edgecolors": edge, "linewidths": 0.45}
+        _scatter(ax, samples, chosen, c=colours[chosen], **look)
+
+
+def _scatter(ax: Axes, samples: _Samples, chosen: BoolArray, **look: Any) -> None:
+    if chosen.any():
+        dots = ax.scatter(*samples.xy[chosen].T, **look)
+        dots.set_gid("test points" if samples.test[chosen][0] else "points")
 
 
 def _draw_legend(
-    ax: Axes,
-    names: list[str],
-    palette: FloatArray,
-    samples: _Samples | None,
-    decided: IntArray,
-    markers: Sequence[str] = ("s",),
+    ax: Axes, names: list[str], palette: FloatArray, samples: _Samples | None, decided: IntArray, grey: bool
 ) -> None:
     from matplotlib.lines import Line2D
 
     order = sorted(range(len(names)), key=lambda c: (c not in decided, c))[:MOST_CLASSES]  # what is seen comes first
-    order.sort()
-    handles = [
-        Line2D([], [], ls="", marker=markers[c % len(markers)], ms=6, color=tuple(palette[c]), mec=style.INK, mew=0.3)
-        for c in order
+    looks: list[Any] = [
+        (names[c], _MARKERS[c % len(_MARKERS)] if grey else "s", tuple(palette[c]), style.INK) for c in sorted(order)
     ]
-    written = [names[c] for c in order]
     if len(names) > len(order):
-        handles.append(Line2D([], [], ls=""))
-        written.append(f"and {len(names) - len(order)} more")
+        looks.append((f"and {len(names) - len(order)} more", "", "white", "white"))
     if samples is not None and samples.test.any() and not samples.test.all():
-        kinds = (("o", style.FAINT, "white", "train"), ("D", style.FAINT, style.INK, "test"))
-        if len(markers) > 1:  # shapes are taken by classes
-            kinds = (("o", "white", "black", "train"), ("o", "black", "black", "test"))
-        for marker, fill, edge, name in kinds:
-            handles.append(Line2D([], [], ls="", marker=marker, ms=5, color=fill, mec=edge, mew=0.6))
-            written.append(name)
+        plain = [("train", "o", style.FAINT, "white"), ("test", "D", style.FAINT, style.INK)]
+        looks += [("train", "o", "white", "black"), ("test", "o", "black", "black")] if grey else plain
+    handles = [Line2D([], [], ls="", marker=m, ms=6, color=fill, mec=edge, mew=0.4) for _, m, fill, edge in looks]
     options = style.legend_options(handletextpad=0.3, handlelength=1.0, labelspacing=0.35)
     legend = ax.legend(handles, ["x"] * len(handles), loc="upper left", bbox_to_anchor=(1.02, 1.0), **options)
-    style.rename_legend(legend, written)
+    for text, (name, *_) in zip(legend.get_texts(), looks, strict=True):
+        text.set_parse_math(False)  # as they are: a legend drops names with a leading _ and typesets those with a $
+        text.set_text(name)
 
 
 # -- values ------------------------------------------------------------------------------------------------------
@@ -293,10 +269,7 @@ def _draw_values(
         ax.contour(x, y, values, levels=6, colors="white", linestyles="-", linewidths=0.6, alpha=0.6)
     style.colour_bar(ax, image)
     if samples is not None:
-        _draw_points(ax, samples, _value_colours(samples, image))
-
-
-def _value_colours(samples: _Samples, image: AxesImage) -> FloatArray:
-    if samples.labels is None:
-        return np.full((len(samples.xy), 3), 0.25)
-    return np.asarray(image.to_rgba(np.asarray(samples.labels, dtype=np.float64)))[:, :3]
+        colours = np.full((len(samples.xy), 4), 0.25)
+        if samples.labels is not None:
+            colours = np.asarray(image.to_rgba(np.asarray(samples.labels, dtype=np.float64)))
+        _draw_points(ax, samples, colours[:, :3])

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from meshnn.errors import MeshError
-from meshnn.files import reason, write_whole
+from meshnn.files import write_whole
 from meshnn.plots import style
 
 if TYPE_CHECKING:
@@ -17,15 +17,11 @@ if TYPE_CHECKING:
 __all__ = ["check_figure_path", "save_figure"]
 
 #: Metadata that would change from one run to the next, by kind of file; None leaves it out.
-_UNDATED: dict[str, dict[str, None]] = {
-    "svg": {"Date": None},
-    "png": {"Software": None},
-    "pdf": {"CreationDate": None},
-}
+_UNDATED = {"svg": {"Date": None}, "png": {"Software": None}, "pdf": {"CreationDate": None}}
 
 
 def check_figure_path(path: str | os.PathLike[str]) -> Path:
-    """The path, if a figure can be written to it; for those who want to know before they draw.
+    """The path, if a figure can be written to a file of that ending; for those who want to know before they draw.
 
     >>> from meshnn.plots import check_figure_path
     >>> check_figure_path("net.svg").name
@@ -35,16 +31,6 @@ def check_figure_path(path: str | os.PathLike[str]) -> Path:
     if target.suffix.lower().removeprefix(".") not in _UNDATED:
         got = f"ends in {target.suffix!r}" if target.suffix else "has no ending"
         raise MeshError(f"cannot save a figure to {str(target)!r}, which {got}; use .svg, .png or .pdf")
-    try:
-        is_directory, has_parent = target.is_dir(), target.parent.is_dir()
-    except OSError as error:
-        raise MeshError(f"cannot save a figure to {str(target)!r}: {reason(error)}") from error
-    if is_directory:
-        raise MeshError(f"cannot save a figure to {str(target)!r}: it is a directory; name a file in it")
-    if not has_parent:
-        raise MeshError(
-            f"cannot save a figure to {str(target)!r}: there is no directory {str(target.parent)!r}; create it first"
-        )
     return target
 
 

@@ -2,46 +2,20 @@
 
 from __future__ import annotations
 
-import unicodedata
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from rich.cells import cell_len, set_cell_size
 
-from meshnn.errors import DataError, MeshError
+from meshnn.errors import MeshError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.colors import Colormap
+    from matplotlib.figure import Figure
     from matplotlib.image import AxesImage
-    from matplotlib.legend import Legend
-
-__all__ = [
-    "CLASSES",
-    "DEAD",
-    "FAINT",
-    "INK",
-    "NEGATIVE",
-    "POSITIVE",
-    "SMALL",
-    "TEXT",
-    "as_names",
-    "as_weights",
-    "axes_size",
-    "clean_style",
-    "colour_bar",
-    "diverging",
-    "empty_panel",
-    "legend_options",
-    "panel_title",
-    "quiet_axes",
-    "rename_legend",
-    "require_matplotlib",
-    "shorten",
-]
 
 POSITIVE = "#1f6fb2"
 NEGATIVE = "#e07b00"
@@ -51,40 +25,18 @@ FAINT = "#8a8a8a"
 
 #: Ten colours that the common forms of colour blindness keep apart (Okabe and Ito's, three of Tol's); then again.
 CLASSES = (
-    "#1f6fb2",
-    "#e69f00",
-    "#009e73",
-    "#cc79a7",
-    "#56b4e9",
-    "#d55e00",
-    "#c9b800",
-    "#7f7f7f",
-    "#882255",
-    "#332288",
-)
+    "#1f6fb2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#c9b800", "#7f7f7f", "#882255", "#332288",
+)  # fmt: skip
 
 TEXT = 9.0  # points: titles of panels are one larger
 SMALL = 8.0
 
 #: Fonts that are taken, if they are installed, for letters that matplotlib's own lacks.
 _FALLBACKS = (
-    "Noto Sans CJK SC",
-    "Noto Sans CJK JP",
-    "Source Han Sans SC",
-    "WenQuanYi Micro Hei",
-    "WenQuanYi Zen Hei",
-    "Droid Sans Fallback",
-    "Microsoft YaHei",
-    "Yu Gothic",
-    "Malgun Gothic",
-    "PingFang SC",
-    "Hiragino Sans",
-    "Arial Unicode MS",
-    "Noto Sans Devanagari",
-    "Noto Sans Thai",
-    "Noto Sans Bengali",
-    "Nirmala UI",
-)
+    "Noto Sans CJK SC", "Source Han Sans SC", "WenQuanYi Micro Hei", "WenQuanYi Zen Hei", "Droid Sans Fallback",
+    "Microsoft YaHei", "Yu Gothic", "Malgun Gothic", "PingFang SC", "Hiragino Sans", "Arial Unicode MS",
+    "Noto Sans Devanagari", "Noto Sans Thai", "Noto Sans Bengali", "Nirmala UI",
+)  # fmt: skip
 
 
 def require_matplotlib() -> None:
@@ -113,6 +65,8 @@ def clean_style() -> Iterator[None]:
             {
                 "font.family": ["DejaVu Sans", *(name for name in _FALLBACKS if name in installed)],
                 "font.size": TEXT,
+                "figure.constrained_layout.w_pad": 0.1,  # inches: names do not touch the edge
+                "figure.constrained_layout.h_pad": 0.1,
                 "svg.hashsalt": "meshnn",
                 "svg.fonttype": "path",  # looks right without our font; text would be set in another, and overlap
             }
@@ -130,20 +84,10 @@ def shorten(name: object, width: int = 14) -> str:
     'petal l…metres'
     """
     line = "".join(c if c.isprintable() else " " for c in str(name)).strip()
-    wide = [2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in line]
-    if sum(wide) <= width:
+    if cell_len(line) <= width:
         return line
-    head, tail, room = 0, len(line), width - 1
-    while True:  # a letter from the front, one from the back
-        if wide[head] > room:
-            break
-        room -= wide[head]
-        head += 1
-        if wide[tail - 1] > room:
-            break
-        tail -= 1
-        room -= wide[tail]
-    return f"{line[:head].rstrip()}…{line[tail:].lstrip()}"
+    head, tail = set_cell_size(line, width // 2), set_cell_size(line[::-1], (width - 1) // 2)[::-1]
+    return f"{head.rstrip()}…{tail.lstrip()}"
 
 
 def as_names(what: str, names: Sequence[object] | None, count: int) -> list[str] | None:
@@ -153,17 +97,6 @@ def as_names(what: str, names: Sequence[object] | None, count: int) -> list[str]
     if len(names) != count:
         raise MeshError(f"{what} must be {count} names, one each, got {len(names)}")
     return [shorten(name) for name in names]
-
-
-def as_weights(weights: ArrayLike, n_edges: int) -> NDArray[np.float64]:
-    """Finite weights `(n_edges,)`."""
-    w = np.asarray(weights, dtype=np.float64)
-    if w.shape != (n_edges,):
-        raise DataError(f"weights must have shape ({n_edges},), one per edge of the topology; got {w.shape}")
-    bad = np.flatnonzero(~np.isfinite(w))
-    if bad.size:
-        raise DataError(f"weight {bad[0]} is {w[bad[0]]}, which cannot be drawn; {bad.size} of {n_edges} are like it")
-    return w
 
 
 def diverging() -> Colormap:
@@ -181,6 +114,11 @@ def axes_size(ax: Axes) -> tuple[float, float]:
     return float(box.width * whole.width * points), float(box.height * whole.height * points)
 
 
+def page_title(figure: Figure, text: str) -> None:
+    """The title of a whole figure."""
+    figure.suptitle(text, x=0.01, ha="left", fontsize=TEXT + 3, color=INK, parse_math=False)
+
+
 def panel_title(ax: Axes, text: str, above: float = 6.0) -> None:
     """The title of a panel: left, plain, never read as mathematics; so many points above it."""
     ax.set_title(text, loc="left", pad=above, fontsize=TEXT + 1, color=INK, parse_math=False)
@@ -195,6 +133,12 @@ def quiet_axes(ax: Axes) -> None:
     ax.tick_params(colors=FAINT, labelcolor=INK, labelsize=SMALL, width=0.8, length=3)
 
 
+def axis_names(ax: Axes, across: str, up: str) -> None:
+    """What the axes are, in small type, never read as mathematics."""
+    ax.set_xlabel(across, fontsize=SMALL, color=INK, parse_math=False)
+    ax.set_ylabel(up, fontsize=SMALL, color=INK, parse_math=False)
+
+
 def colour_bar(ax: Axes, image: AxesImage, extend: str = "neither") -> None:
     """A colour bar that stays close to its picture, whatever the neighbours need; `extend` marks values beyond it."""
     bar = ax.figure.colorbar(image, cax=ax.inset_axes((1.03, 0.1, 0.035, 0.8)), extend=extend)
@@ -206,13 +150,6 @@ def empty_panel(ax: Axes, text: str) -> None:
     """A panel that only says why there is nothing in it."""
     ax.set_axis_off()
     ax.text(0.5, 0.5, text, transform=ax.transAxes, ha="center", va="center", fontsize=TEXT, color=FAINT)
-
-
-def rename_legend(legend: Legend, names: Sequence[str]) -> None:
-    """Write names as they are: a legend would drop those with a leading `_` and typeset those with a `$`."""
-    for text, name in zip(legend.get_texts(), names, strict=True):
-        text.set_parse_math(False)
-        text.set_text(name)
 
 
 def legend_options(**more: Any) -> dict[str, Any]:

@@ -24,6 +24,7 @@ __all__ = [
     "edges_leaving",
     "fewest_ticks",
     "longest_path",
+    "longest_paths",
     "need_sets",
     "output_distance",
 ]
@@ -133,7 +134,12 @@ def fewest_ticks(birth: IntArray, distance: IntArray, src: IntArray, dst: IntArr
 def longest_path(n: int, birth: IntArray, distance: IntArray, src: IntArray, dst: IntArray) -> int | None:
     """Edges on the longest path from a clamped neuron to an output, or None if such paths hold a cycle."""
     on_path = (birth[src] < NEVER) & (distance[dst] < NEVER)
-    src, dst = src[on_path], dst[on_path]
+    length = longest_paths(n, src[on_path], dst[on_path])
+    return None if length is None else int(length[distance == 0].max(initial=0))
+
+
+def longest_paths(n: int, src: IntArray, dst: IntArray) -> IntArray | None:
+    """Edges on the longest path to each of n neurons, or None if there is a cycle."""
     ptr, order = edges_by_source(n, src)
     waiting = np.bincount(dst, minlength=n)
     length = np.zeros(n, dtype=np.int64)
@@ -146,6 +152,4 @@ def longest_path(n: int, birth: IntArray, distance: IntArray, src: IntArray, dst
         np.subtract.at(waiting, ends, 1)
         left -= len(edges)
         ready = np.unique(ends[waiting[ends] == 0])
-    if left:
-        return None
-    return int(length[distance == 0].max(initial=0))
+    return None if left else length
