@@ -108,8 +108,6 @@ def fit(
             raise MeshError("--checkpoint and --out name the same file; take another one for the checkpoint")
     loaded = read_table(data)
     goal = target_column(loaded.table, target, task)
-    if loss is not None and goal.task == "classify":
-        raise MeshError(f"--loss {loss} is one of numbers, but the target is classes; leave it out, or --task regress")
     train, held = _split(goal.values, goal.task, share, seed)
     # The whole table is looked at for what must be refused, in its own row numbers; learned is from training rows only.
     whole = Encoder.learn(loaded.table, target, drop or (), impute)
