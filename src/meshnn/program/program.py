@@ -218,7 +218,7 @@ class Program:
 
         worth = slab.size * self.work >= WORTH_A_THREAD
         threads = n_threads if n_threads is not None else cores() if worth else 1
-        with announced(kernel, self.dtype):
+        with nullcontext() if kernel in self._entries else announced(kernel, self.dtype):
             return in_threads(len(parts), threads, one)
 
     def borrow(self) -> Worker:
