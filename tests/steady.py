@@ -16,8 +16,8 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-FILES = ["gradient", "jacobian", "mesh", "elementary", "levenberg", "training", "structure", "threads", "checkpoint",
-         "estimators", "package", "cli_models"]  # fmt: skip
+FILES = ["small", "gradient", "jacobian", "parameters", "mesh", "elementary", "losses", "levenberg", "training",
+         "ties_learned", "structure", "threads", "checkpoint", "versions", "estimators", "package", "cli_models"]  # fmt: skip
 BUSY = 4
 
 
