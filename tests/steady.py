@@ -17,7 +17,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 FILES = ["small", "gradient", "jacobian", "parameters", "mesh", "elementary", "losses", "levenberg", "training",
-         "ties_learned", "structure", "threads", "checkpoint", "versions", "estimators", "package", "cli_models"]  # fmt: skip
+         "ties_learned", "structure", "threads", "checkpoint", "versions", "estimators", "package",
+         "cli_models"]  # fmt: skip
 BUSY = 4
 
 
