@@ -169,6 +169,7 @@ def test_estimators_learn_tied_nets(solver, tmp_path):
     again = meshnn.load(tmp_path / "m.mesh")
     np.testing.assert_array_equal(again.predict(X), model.predict(X))
     np.testing.assert_array_equal(again.parameter, mesh.parameter)
+    np.testing.assert_array_equal(meshnn.load(tmp_path / "m.mesh").weights, mesh.weights)  # a callable is not saved
     again.set_params(max_epochs=2).fit(X, Y[:, 0])
     np.testing.assert_allclose(again.mesh_.weights[mesh.parameter < 0], 0.25)
 
@@ -204,3 +205,24 @@ def _interrupt_at(epoch):
             raise KeyboardInterrupt
 
     return callback
+
+
+def test_weights_that_are_given_are_saved_as_given(tmp_path):
+    t = Topology(3, 0, 1, [(0, 3), (1, 3), (2, 3)], bias=False)
+    model = MeshRegressor(topology=t, weights=[0.1, 0.1, 2.0], parameter=[0, 0, -1], max_epochs=3).fit(X, Y[:, 0])
+    model.save(tmp_path / "m.mesh")
+    again = meshnn.load(tmp_path / "m.mesh")
+    assert again.weights.tolist() == [0.1, 0.1, 2.0]
+    assert again.parameter.tolist() == [0, 0, -1]
+
+
+def test_groups_fill_a_budget_as_far_as_they_fit():
+    """Of groups of 3, 2 and 1 edges with rising scores, 4 edges are the first and the last."""
+    from meshnn.parameters import Ties
+    from meshnn.training.structure.choosing import _weakest_groups
+
+    ties = Ties(7, [0, 0, 0, 1, 1, 2, -1])
+    scores = np.array([1.0, 1, 1, 2, 2, 3, 0])
+    safe = np.array([False] * 6 + [True])
+    assert _weakest_groups(ties, scores, 4, safe).tolist() == [True, True, True, False, False, True, False]
+    assert _weakest_groups(ties, scores, 2, safe).tolist() == [False, False, False, True, True, False, False]

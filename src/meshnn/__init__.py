@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from meshnn.topology import Topology
 
 __all__ = ["Mesh", "MeshClassifier", "MeshError", "MeshRegressor", "Topology", "load"]
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 
 _HOMES = {
     "Mesh": "mesh",

@@ -29,6 +29,7 @@ def tree_of_version_1(header: dict[str, Any], arrays: dict[str, Any]) -> dict[st
     if header.get("kind") == "mesh":
         return header
     header["history"]["note"] = header.pop("notes")
+    header["loss"] = "cross_entropy" if header.get("kind") == "classifier" else "squared_error"  # there was no choice
     if "training" in header:
         _upgrade_state(header["training"]["state"])
     return header

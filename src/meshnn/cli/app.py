@@ -72,12 +72,25 @@ def _explained(error: BaseException) -> tuple[str, int]:
         return "", 1
     if isinstance(error, OSError):
         return f"{error.filename}: {reason(error)}" if error.filename else reason(error), 2
+    if isinstance(error, ImportError) and _limited():
+        return f"{error}; memory is limited (ulimit -v), perhaps to too little", 2
     if isinstance(error, (MeshError, ImportError)):
         return str(error), 2
     if isinstance(error, MemoryError):
         return "this takes more memory than there is; free some, or take fewer rows or a smaller net", 2
+    if _limited():
+        return f"{type(error).__name__}: {error}; memory is limited (ulimit -v), perhaps to too little"[:400], 2
     where = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     return f"{where[:300]} (a bug: meshnn --debug ... shows where; please report it)", 1
+
+
+def _limited() -> bool:
+    """Whether a limit on memory may be why something cannot be loaded or started."""
+    try:
+        import resource
+    except ImportError:
+        return False
+    return resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
 
 
 def _one_line(text: str) -> str:

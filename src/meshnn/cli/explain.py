@@ -61,8 +61,8 @@ def explain(
     """
     given = (inputs, hidden, outputs, layers, density, ticks)
     if model is not None:
-        if any(value is not None for value in given) or family != "mesh":
-            raise MeshError("a model says it all: leave sizes, layers, density, ticks and family out")
+        if any(value is not None for value in given) or family != "mesh" or activation != "relu":
+            raise MeshError("a model says it all: leave sizes, layers, density, ticks, family and activation out")
         mesh, loss = _from_file(model)
     else:
         mesh, loss = Mesh(_topology(inputs, hidden, outputs, layers, family, density, seed), ticks, activation), None
@@ -110,7 +110,7 @@ def _from_file(path: Path) -> tuple[Mesh, str | None]:
     from meshnn.loading import load_fitted
 
     thing = load_fitted(path)
-    return (thing, None) if isinstance(thing, Mesh) else (thing.mesh_, thing._loss.name)
+    return (thing, None) if isinstance(thing, Mesh) else (thing.mesh_, thing.loss_)
 
 
 def _solver(mesh: Mesh, samples: int, loss: str | None) -> Choice:

@@ -106,6 +106,10 @@ def fit(
         check_output("--out", out, ".mesh")
         if checkpoint is not None and checkpoint.absolute() == out.absolute():
             raise MeshError("--checkpoint and --out name the same file; take another one for the checkpoint")
+    if loss is not None and task == "auto":
+        from meshnn.losses import loss_named
+
+        task = "classify" if loss_named(loss).classifies else "regress"
     loaded = read_table(data)
     goal = target_column(loaded.table, target, task)
     train, held = _split(goal.values, goal.task, share, seed)

@@ -223,6 +223,7 @@ class BaseMesh(Parameters):
     ) -> Choice:  # fmt: skip
         """A new net and the scaling for samples, or for a stream that begins with them; the solver for it."""
         self._scaling = Scaling.learn(X, targets, weight, switch("standardize", self.standardize), self._loss)
+        self.loss_ = self._loss.name
         n_samples, n_inputs = X.shape
         if self.topology is None:
             topology = Topology.mesh(n_inputs, whole_number("hidden", self.hidden, least=0), n_outputs)
@@ -279,8 +280,8 @@ class BaseMesh(Parameters):
         changed = [name for name in now if name not in self._built or now[name] != self._built[name]]
         if changed:
             raise MeshError(
-                f"warm_start goes on with the net there is, but {', '.join(changed)} changed since it was built; "
-                "set warm_start=False to build another"
+                f"the net there is would be trained on, but {', '.join(changed)} changed since it was built; "
+                "fit with warm_start=False to build another"
             )
 
     def _net(self) -> dict[str, Any]:

@@ -24,10 +24,11 @@ class _Meaning:
     _kind: str
     _default_loss: str
     loss: str | None = None
+    loss_: str  # that of the net, whatever `loss` has been set to since
 
     @property
     def _loss(self) -> Loss:
-        """The loss, if it is one of this kind."""
+        """The loss to fit with, if it is one of this kind."""
         usual = LOSSES[self._default_loss]
         mine = [name for name, other in LOSSES.items() if other.classifies == usual.classifies]
         return usual if self.loss is None else LOSSES[known(f"loss of a {self._kind}", self.loss, mine)]
@@ -51,7 +52,7 @@ class Classifies(_Meaning):
 
     def predict_proba(self, X: Any) -> Array:
         """Probabilities (n_samples, n_classes): the softmax of the outputs."""
-        return self._loss.predicted(self._outputs(X).astype(np.float64))
+        return LOSSES[self.loss_].predicted(self._outputs(X).astype(np.float64))
 
     def predict(self, X: Any) -> Array:
         """The likeliest class of every sample."""
@@ -70,7 +71,7 @@ class Regresses(_Meaning):
     def predict(self, X: Any) -> Array:
         """Values (n_samples,), or (n_samples, n_outputs) if y had columns."""
         outputs = self._outputs(X)
-        values = self._scaling.values(self._loss.predicted(outputs))
+        values = self._scaling.values(LOSSES[self.loss_].predicted(outputs))
         return values[:, 0] if self._flat else values
 
 
@@ -83,7 +84,7 @@ class _Fitted:
 
     def get_params(self, deep: bool = False) -> dict[str, Any]:
         """The parameters that matter for predicting."""
-        return {"n_threads": self.n_threads, "loss": None}
+        return {"n_threads": self.n_threads}
 
     def set_params(self, **given: Any) -> None:
         """Set them."""

@@ -14,6 +14,7 @@ from meshnn.arguments import FROM_0, real_number, switch, whole_number
 from meshnn.arrays import Array
 from meshnn.checks import check_current_weights
 from meshnn.estimators._scaling import Scaling
+from meshnn.losses import loss_named
 from meshnn.mesh import Mesh
 from meshnn.storage import FileError, Tree
 from meshnn.training import History
@@ -26,7 +27,7 @@ __all__ = ["from_tree", "to_tree"]
 
 #: Parameters that cannot be written down: a loaded estimator has them as None.
 UNSAVED = ("callbacks", "checkpoint", "structure")
-#: Parameters that the mesh has: a loaded estimator takes them from it.
+#: Parameters that the mesh has: a loaded estimator takes them from it, if they cannot be written down.
 OF_THE_MESH = ("topology", "parameter", "weights")
 #: Letters that the dtype of classes may have to spare.
 WIDEST = 1000
@@ -52,6 +53,7 @@ def to_tree(estimator: BaseMesh, parameters: Array | None = None) -> Tree:
         "n_iter": int(estimator.n_iter_),
         "l2": float(estimator.l2_),
         "best_restart": int(estimator.best_restart_),
+        "loss": estimator.loss_,
         "solver": [estimator.solver_, estimator.solver_reason_],
         "history": estimator.history_.to_tree(),
         "scaling": dict(vars(estimator._scaling)),
@@ -73,6 +75,8 @@ def _plain(name: str, value: Any) -> Any:
     """A parameter as JSON can hold it."""
     if name in UNSAVED:
         return None
+    if name in ("parameter", "weights") and value is not None and not callable(value):
+        return np.asarray(value)
     if name in OF_THE_MESH and value is not None:
         return {name: "that of the mesh"}
     if isinstance(value, dict):
@@ -115,6 +119,7 @@ def from_tree(estimator: Any, tree: Tree) -> Any:
     estimator.set_params(**given)
     estimator.mesh_ = mesh
     estimator._built = estimator._net()
+    estimator.loss_ = loss_named(tree["loss"]).name
     estimator.n_features_in_ = whole_number("n_features", tree["n_features"])
     estimator.l2_ = real_number("l2", tree["l2"], *FROM_0)
     estimator.n_iter_ = whole_number("n_iter", tree["n_iter"], least=0)
@@ -173,8 +178,8 @@ def _texts(what: str, values: Any, count: int | None = None) -> list[str]:
 
 
 def _value(value: Any, mesh: Mesh) -> Any:
-    if isinstance(value, np.ndarray):
-        raise FileError("a parameter is an array")
+    if isinstance(value, np.ndarray):  # numbers of edges; a graph that has changed has others
+        return value if value.shape == (mesh.topology.n_edges,) else None
     if isinstance(value, dict):
         named = next((name for name in OF_THE_MESH if name in value), None)
         return dict(value["pairs"]) if named is None else getattr(mesh, named)

@@ -30,9 +30,14 @@ class Huber(ValueLoss):
         """Median and what it says about the spread: outliers must not set the scale that they are measured with."""
         middle, usual = moments(targets, weight)
         for c in range(targets.shape[1]):
-            kept = targets[:, c] if weight is None else targets[weight > 0, c]
-            median = float(np.median(kept))
-            spread = float(np.median(np.abs(kept - median))) / MEDIAN_DISTANCE
+            median = _median(targets[:, c], weight)
+            spread = _median(np.abs(targets[:, c] - median), weight) / MEDIAN_DISTANCE
             if np.isfinite(median) and 0 < spread < np.inf:
                 middle[c], usual[c] = median, spread
         return middle, usual
+
+
+def _median(values: Array, weight: Array | None) -> float:
+    """Where half of the weight lies below."""
+    weight = np.ones(len(values)) if weight is None else weight
+    return float(np.quantile(values, 0.5, weights=weight, method="inverted_cdf"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from meshnn.arrays import BoolArray, FloatArray, IntArray
+from meshnn.parameters import Ties
 from meshnn.training.structure.criteria import sample_of
 from meshnn.training.structure.view import View
 
@@ -18,22 +19,35 @@ def weakest(view: View, scores: FloatArray, count: int, bias: bool) -> BoolArray
     """Mask of `count` edges that can go: dead ones first, then those with the smallest scores.
 
     An edge may be the last one that keeps others alive: those that die with it go as well, and better ones stay. No
-    output loses its last way from an input. A fixed edge never goes, and tied ones go together: the last ones stay if
-    not all of them would go.
+    output loses its last way from an input. A fixed edge never goes, and tied ones go together: fewer go
+    than asked for if no group is small enough.
     """
-    t = view.mesh.topology
-    remove = np.zeros(t.n_edges, np.bool_)
-    fixed = view.mesh.ties.fixed
-    at = np.flatnonzero(view.dead_without(remove) & ~fixed)
-    remove[_lowest(scores, at, count)] = True
+    ties = view.mesh.ties
+    remove = np.zeros(view.mesh.topology.n_edges, np.bool_)
+    dead = ties.whole(view.dead_without(remove))
+    safe = view.protected(scores) | ties.fixed
+    if not bias:
+        safe |= view.from_bias
+    if not ties.plain:
+        return _weakest_groups(ties, np.where(dead, -np.inf, scores), count, ~dead & ties.together(safe))
+    remove[_lowest(scores, np.flatnonzero(dead), count)] = True
     left = count - int(remove.sum())
     if left > 0:
-        safe = view.protected(scores) | fixed
-        if not bias:
-            safe |= view.from_bias
-        safe = view.mesh.ties.together(safe)
         remove[_lowest(scores, np.flatnonzero(~remove & ~safe), left)] = True
-    return view.mesh.ties.whole(_without_dead(view, scores, remove))
+    return _without_dead(view, scores, remove)
+
+
+def _weakest_groups(ties: Ties, scores: FloatArray, count: int, safe: BoolArray) -> BoolArray:
+    """Mask of at most `count` edges: parameter by parameter, those with the smallest scores first, if they fit."""
+    size = np.bincount(ties.number, minlength=ties.n_numbers)
+    mean = np.bincount(ties.number, scores, ties.n_numbers) / size
+    mean[ties.number[safe]] = np.inf
+    gone = np.zeros(ties.n_numbers, np.bool_)
+    for p in np.argsort(mean, kind="stable")[: int((mean < np.inf).sum())].tolist():
+        if size[p] <= count:
+            gone[p] = True
+            count -= int(size[p])
+    return gone[ties.number]
 
 
 def _lowest(scores: FloatArray, at: IntArray, count: int) -> IntArray:
@@ -46,7 +60,7 @@ def _lowest(scores: FloatArray, at: IntArray, count: int) -> IntArray:
 def _without_dead(view: View, scores: FloatArray, remove: BoolArray) -> BoolArray:
     """The same number of edges, but those that died with the last ones go, and better ones stay in their place."""
     for _ in range(8):
-        dead = np.flatnonzero(view.dead_without(remove) & ~remove & ~view.mesh.ties.fixed)
+        dead = np.flatnonzero(view.dead_without(remove) & ~remove)
         gone = np.flatnonzero(remove)
         if dead.size == 0 or gone.size == 0:
             break
