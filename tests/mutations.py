@@ -43,6 +43,9 @@ EQUIVALENT = [
     (r".", r"offset=offset\[:-1\]", "the last entry is not read; a view of one entry less lies in the same memory"),
     (r".", r"count <= SAMPLE", "a sample of all there are is all of them, in another order"),
     (r".", r"strict=True", "lists of one length"),
+    (r"elementary\.py", r" if x [<>] ", "at the limit itself both sides are the same number"),
+    (r"levenberg\.py", r"loss <= before \* \(1 \+ ROUNDING\)", "equal to the last bit: a matter of luck"),
+    (r"schedule\.py", r"min\(k - 1, self\._settled\)", "fewer ticks share a list, which is the same list"),
     (
         r".",
         r"^[A-Z][A-Z0-9_, ]+ = [0-9]",

@@ -229,3 +229,10 @@ def test_memory_in_a_container(tmp_path):
     assert 600 in _limits(tmp_path)
     (tmp_path / "memory.max").write_text("max\n")
     assert 600 not in _limits(tmp_path)
+
+
+def test_the_tensor_costs_what_the_paper_says():
+    m = Mesh(Topology.mesh(2, 5, 1), 4)
+    cost, n = m.explain().decision.cost("tensor"), m.topology.n_neurons
+    assert (cost.multiply_adds, cost.overhead) == (4 * n**4, 4 * n**3 / 64)
+    assert cost.bytes > 2 * 8 * n**3  # two tensors
