@@ -52,7 +52,8 @@ class Classifies(_Meaning):
 
     def predict_proba(self, X: Any) -> Array:
         """Probabilities (n_samples, n_classes): the softmax of the outputs."""
-        return LOSSES[self.loss_].predicted(self._outputs(X).astype(np.float64))
+        outputs = self._outputs(X).astype(np.float64)
+        return LOSSES[self.loss_].predicted(outputs)
 
     def predict(self, X: Any) -> Array:
         """The likeliest class of every sample."""
