@@ -1,13 +1,15 @@
 """The default estimators on many tables (noise, outliers, few rows, many columns, rare classes) beside peers' defaults.
 
-python benchmarks/tables.py --jobs 2                           # all; peers' results are kept in results/tables-peers.json
-python benchmarks/tables.py --models meshnn --tuning           # meshnn alone, peers from the cache
+python benchmarks/tables.py --jobs 2                    # all; peers' results are kept in results/tables-peers.json
+python benchmarks/tables.py --models meshnn --tuning    # meshnn alone, peers from the cache
 python benchmarks/tables.py --models meshnn --params '{"l2": 0.01}' --only noise,wine --seeds 1
 
 Five folds (stratified for classes), shuffled by each seed, the same for all models; a figure is taken over the
 predictions of all folds of a seed, then averaged over seeds. Everything has one thread. Seconds are processor time of
 one `fit`. A model that fails is named and counts as the worst.
 """
+
+# ruff: noqa: E402 - threads are set before NumPy is imported
 
 import os
 
@@ -174,6 +176,7 @@ def run(names, models, seeds, jobs, params, cache_path):
                     found[name, model, seed] = known
                 elif model in models:
                     wanted.append((name, model, seed))
+    wanted.sort(key=_cost)
     new, begin = {}, time.perf_counter()
     for done, (what, result) in enumerate(_results(wanted, jobs, params), 1):
         found[what] = result
@@ -182,6 +185,12 @@ def run(names, models, seeds, jobs, params, cache_path):
             write_cache(cache_path, new)
         _progress(done, len(wanted), begin, what, result)
     return found
+
+
+def _cost(what):
+    """The first seed first, small tables before large, and the widest at the very end."""
+    size = table_sets.load(what[0]).X.size
+    return size > 1_000_000, what[2], size
 
 
 def _results(wanted, jobs, params):
@@ -207,7 +216,7 @@ def _progress(done, total, begin, what, result):
 
 
 def summary(found, names, seeds):
-    """By table and model: means over seeds. A failure in any seed is a failure; a model with a seed missing is left out."""
+    """By table and model: means over seeds. A failure in any seed is one; a model with a seed missing is left out."""
     rows = {}
     for name in names:
         rows[name] = {}
@@ -240,8 +249,8 @@ def ranks(rows, names, figure):
     for name in names:
         have = {m: v for m, row in rows[name].items() if (v := _figure(row, figure)) is not None}
         sign = -1 if FIGURES[figure][0] else 1
-        for model, place in zip(have, rankdata([sign * round(v, 6) if np.isfinite(v) else np.inf for v in have.values()]),
-                                strict=True):  # fmt: skip
+        order = rankdata([np.round(sign * v, 6) for v in have.values()])
+        for model, place in zip(have, order, strict=True):
             places[model].append(float(place))
     return {model: (float(np.mean(p)), len(p)) for model, p in places.items() if p}
 
