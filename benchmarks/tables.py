@@ -210,6 +210,8 @@ def _progress(done, total, begin, what, result):
         print(f"*** FAILED {line}: {result['error']}", file=sys.stderr)
     elif sys.stderr.isatty():
         print(f"\r{line:<90}", end="" if done < total else "\n", file=sys.stderr)
+    elif done % 50 == 0 or done == total:
+        print(line, file=sys.stderr)
 
 
 # --- summary -------------------------------------------------------------------------------------------------------
