@@ -29,7 +29,6 @@ from meshnn.training import History, HistoryRow, Settings, Trainer
 from meshnn.training.api import as_samples
 from meshnn.training.checkpoint import Checkpoint, fingerprint
 from meshnn.training.reporting import reporter
-from meshnn.training.settings import FULL_UP_TO
 from meshnn.training.solver import Samples
 from meshnn.training.solvers import SOLVERS, Choice, choose_solver, streaming_solver
 from meshnn.training.structure.runtime import as_policies, first_topology, with_penalties
@@ -52,16 +51,16 @@ def _streams(estimator: Any) -> bool:
 class Parameters(BaseEstimator):  # type: ignore[misc]
     """What both kinds take; as fields, so that `__init__` only assigns. `MeshClassifier` says what they mean."""
 
-    hidden: int = 16
+    hidden: int | str = "auto"
     topology: Topology | Callable[[int, int], Topology] | None = None
     ticks: int | None = None
-    activation: str = "tanh"
+    activation: Any = "auto"
     output_activation: str = "identity"
     solver: str = "auto"
-    learning_rate: float = 0.01
+    learning_rate: float = 0.007
     schedule: str = "cosine"
     batch_size: int | str | None = "auto"
-    max_epochs: int = 300
+    max_epochs: int | str = "auto"
     l1: float = 0.0
     l2: float | str = "auto"
     gradient: str = "auto"

@@ -25,10 +25,10 @@ __all__ = ["RETRIES", "Adam", "FirstOrder", "Sgd", "penalised_parameters"]
 RETRIES = 5
 #: A loss so many times above the lowest one counts as diverged, though it is finite still.
 ASTRAY = 1e4
-#: Full-batch epochs come in blocks, so that a history has about so many rows; but a block has at most so many
-#: multiply-adds, some 0.1 s, since nothing can interrupt it. By work, not by time: a run always has the same rows.
+#: Epochs come in blocks, so that a history has about so many rows; but a block has at most so many multiply-adds, some
+#: 0.1 s, since nothing can interrupt it. By work, not by time: a run always has the same rows.
 ROWS, BLOCK = 100, 1e9
-#: What an epoch costs besides its multiply-adds, in multiply-adds.
+#: What a step costs besides its multiply-adds, in multiply-adds.
 EPOCH = 5e4
 
 
@@ -68,15 +68,16 @@ class FirstOrder(Solver):
             second=np.zeros_like(mesh.parameters),
         )
         self.epoch, self.l2 = 0, settings.fixed_l2
+        self.epochs = settings.epochs_of(samples.count, by_steps=True)
         self.edited = ""  # the method that goes on since the graph has changed
         self.factor = 1.0  # what divergence has left of the rate
         self.retries = 0
         self._now = self._snapshot()  # after the last row
         first, _ = mesh.program().evaluate(mesh.values, samples.X, samples.targets, settings.n_threads)
         self._safe, self._safe_loss = self._now, first + self.optimizer.penalty(mesh.parameters)  # where it was lowest
-        # A small net takes as long to come back to Python as for several epochs of a full batch.
-        block = int(BLOCK / (samples.count * program.work + EPOCH))
-        self.every = max(1, min(settings.max_epochs // ROWS, block)) if self.steps.batches == 1 else 1
+        # A small net takes as long to come back to Python as for several epochs.
+        block = int(BLOCK / (samples.count * program.work + self.steps.batches * EPOCH))
+        self.every = max(1, min(self.epochs // ROWS, block))
 
     @abstractmethod
     def _rule(self) -> tuple[int, tuple[float, float]]:
@@ -95,7 +96,7 @@ class FirstOrder(Solver):
         self.steps.rewire(self.mesh.program("epochs", method, again=True))
 
     def _rates(self, epochs: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-        total = self.settings.max_epochs * self.steps.batches
+        total = self.epochs * self.steps.batches
         begin = self.epoch * self.steps.batches
         done = range(begin, begin + epochs * self.steps.batches)
         rate = self.settings.learning_rate * self.factor
@@ -189,7 +190,7 @@ class FirstOrder(Solver):
         self._return_to(self._now)
 
     def _checked(self, snapshot: Tree) -> Tree:
-        epoch = whole_number("epoch", snapshot["epoch"], least=0, most=self.settings.max_epochs)
+        epoch = whole_number("epoch", snapshot["epoch"], least=0, most=self.epochs)
         return _memory(snapshot, self.mesh) | {"epoch": epoch, "weights": _like(self.mesh, snapshot["weights"])}
 
     @classmethod

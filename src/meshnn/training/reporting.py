@@ -22,7 +22,7 @@ def reporter(verbose: int, trainer: Trainer) -> Iterator[Callable[[HistoryRow], 
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-    console, epochs = Console(stderr=True), trainer.settings.max_epochs
+    console, epochs = Console(stderr=True), trainer.epochs
     now = TextColumn("epoch {task.completed:.0f} of {task.total:.0f}  {task.fields[now]}")
     columns = (TextColumn("training"), BarColumn(), now, TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:

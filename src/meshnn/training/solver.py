@@ -78,14 +78,17 @@ class Solver(ABC):
     streams: ClassVar[bool] = False
 
     epoch: int
+    epochs: int  # at most
 
     @abstractmethod
     def __init__(self, mesh: Mesh, samples: Samples, settings: Settings, rng: np.random.Generator) -> None: ...
 
     @classmethod
-    def suits(cls, settings: Settings, n_live: int, n_samples: int, columns: int) -> tuple[bool, str]:
+    def suits(
+        cls, settings: Settings, n_live: int, n_samples: int, columns: int, noisy: bool = False
+    ) -> tuple[bool, str]:
         """Whether it is a good choice for so many live edges, samples and columns a sample; and why, if there is more
-        to say than that those before it are not."""
+        to say than that those before it are not. Of targets that are `noisy`, whether it is worth a trial."""
         return True, ""
 
     @property

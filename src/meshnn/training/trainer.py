@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,9 +21,10 @@ from meshnn.errors import MeshError
 from meshnn.mesh import Mesh
 from meshnn.storage import Tree
 from meshnn.training.history import History, HistoryRow
+from meshnn.training.search import search
 from meshnn.training.settings import Settings
 from meshnn.training.solver import Progress, Samples, Solver, any_number
-from meshnn.training.solvers import Choice, choose_solver
+from meshnn.training.solvers import Choice, choose_solver, solver_named
 from meshnn.training.structure.runtime import Structure, as_policies, with_penalties
 
 __all__ = ["Trainer"]
@@ -71,23 +73,27 @@ class Trainer:
         settings = with_penalties(settings, policies)
         self.mesh, self.samples, self.settings, self.validation = mesh, samples, settings, validation
         if choice is None:
-            columns = samples.targets.loss.columns(mesh.topology.n_outputs)
-            choice = choose_solver(settings, len(mesh.live_parameters()), samples.count, columns)
+            loss = samples.targets.loss
+            noisy, columns = loss.classifies and not policies, loss.columns(mesh.topology.n_outputs)
+            choice = choose_solver(settings, len(mesh.live_parameters()), samples.count, columns, noisy)
         self.choice = choice
         self.classifies = samples.targets.loss.classifies
         self.history = History()
         self.seconds = 0.0
         self.finished = False
         self._rng = np.random.default_rng(seed)
+        # penalties are tried before the first row
+        self._searches = settings.l2 == "auto" and not policies
         entropy = seed.entropy if isinstance(seed, np.random.SeedSequence) else seed
-        own = np.random.default_rng([*np.atleast_1d(np.asarray(entropy, dtype=object)).tolist(), 5])
-        self._structure = Structure(policies, mesh, samples, settings.max_epochs, own) if policies else None
+        self._entropy = np.atleast_1d(np.asarray(entropy, dtype=object)).tolist()
+        own = np.random.default_rng([*self._entropy, 5])
         self._topology, self._ticks = mesh.topology, mesh.ticks
         self._graph = f"{mesh.topology._digest.hex()}, {mesh.ticks} ticks, {mesh.dtype}"
         self._restart, self._ended = 0, False  # the start, and whether the next row belongs to another one
         self._kept: Array | None = None  # parameters of the best start that has ended
         self._kept_value, self._kept_restart, self._kept_l2 = math.inf, 0, 0.0
         self._solver = self._begin()
+        self._structure = Structure(policies, mesh, samples, self._solver.epochs, own) if policies else None
         self._mark = self._marked()
 
     def _begin(self) -> Solver:
@@ -118,6 +124,11 @@ class Trainer:
         """The penalty of that start, as found or given."""
         return self._kept_l2 if self._keeps_earlier() else self._solver.l2
 
+    @property
+    def epochs(self) -> int:
+        """Those of one start, at most."""
+        return self._solver.epochs
+
     def rows(self) -> Iterator[HistoryRow]:
         """Train; the weights end as the best ones, whether this runs to its end or `stop` ends it."""
         while not self.finished:
@@ -131,10 +142,11 @@ class Trainer:
     def _advance(self) -> HistoryRow:
         """One row, and all that follows from it."""
         began = time.perf_counter()
+        words = self._search() if self._searches else ""
         if self._ended:
             self._next_start()
         solver, settings = self._solver, self.settings
-        progress = solver.advance(settings.max_epochs - solver.epoch)
+        progress = solver.advance(solver.epochs - solver.epoch)
         held_out, accuracy = math.nan, progress.hits
         if self.validation is not None:
             held_out, accuracy = self.mesh.program().evaluate(
@@ -142,10 +154,10 @@ class Trainer:
             )
         value = progress.loss if self.validation is None else held_out
         stopped = "" if progress.note else self._judge(value, progress)
-        note, restart = progress.note or stopped, self._restart
+        note, restart = "; ".join(filter(None, (words, progress.note or stopped))), self._restart
         if self._structure is not None:
             note = "; ".join([note] * bool(note) + self._edit(self._structure, progress.loss))
-        if solver.epoch >= settings.max_epochs or stopped:
+        if solver.epoch >= solver.epochs or stopped:
             self._end_start()
         self.seconds += time.perf_counter() - began
         return HistoryRow(
@@ -160,6 +172,24 @@ class Trainer:
             restart=restart,
             note=note,
         )
+
+    def _search(self) -> str:
+        """Find the penalty and the solver by trying; what was found, in words."""
+        self._searches = False
+        seed = int(np.random.default_rng([*self._entropy, 6]).integers(2**63))
+        found = search(
+            self.mesh, self.samples, self.settings, self.choice.kind, self.choice.rival, seed, self.validation
+        )
+        if found is None:
+            return ""
+        self._take(found.kind, found.l2, f"{self.choice.reason}; {found.words}")
+        return found.words
+
+    def _take(self, kind: type[Solver], l2: float | str, reason: str) -> None:
+        """Go on with what was found."""
+        self.choice = Choice(kind, reason)
+        self.settings = replace(self.settings, l2=l2)
+        self._solver = self._begin()
 
     def _edit(self, structure: Structure, loss: float) -> list[str]:
         """Let the graph change; what was done."""
@@ -185,9 +215,12 @@ class Trainer:
             self._plateau_value, self._best_epoch = value, epoch
         if settings.tol == 0.0 or (self._structure is not None and self._structure.busy(epoch)):
             return ""  # asked to go on, or the graph is not what it is to be yet
-        if not finished and epoch - self._best_epoch >= settings.patience:
+        patience = settings.patience
+        if settings.max_epochs == "auto":  # epochs of few samples are short
+            patience = max(patience, self._solver.epochs // 4)
+        if not finished and epoch - self._best_epoch >= patience:
             which = "loss" if self.validation is None else "validation loss"
-            finished = f"the {which} fell by less than {settings.tol:g} in {settings.patience} epochs"
+            finished = f"the {which} fell by less than {settings.tol:g} in {patience} epochs"
         return f"stopped: {finished}" if finished else ""
 
     def _end_start(self) -> None:
@@ -238,6 +271,7 @@ class Trainer:
             "best": self._best,
             "kept": self._kept,
             "structure": None if self._structure is None else self._structure.state(),
+            "found": None if self._searches else [self.choice.solver, self.settings.l2, self.choice.reason],
         }
         return tree, len(self.history), self.history.data[-1:]
 
@@ -255,6 +289,10 @@ class Trainer:
             self._structure.restore(state["structure"])
             self._topology = self.mesh.topology
             self._solver = self._begin()
+        if state["found"] is not None:
+            name, l2, reason = state["found"]
+            self._searches = False
+            self._take(solver_named(name), replace(self.settings, l2=l2).l2, str(reason))
         self.history = History.from_tree(state["history"])
         count = self.mesh.n_parameters
         self._best = as_weights(state["best"], count, self.mesh.dtype)
