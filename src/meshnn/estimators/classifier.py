@@ -14,8 +14,9 @@ from sklearn.utils.validation import column_or_1d, validate_data
 from meshnn.arguments import real_number
 from meshnn.arrays import Array
 from meshnn.errors import DataError, MeshError
-from meshnn.estimators._base import BaseMesh, _streams
+from meshnn.estimators._base import BaseMesh
 from meshnn.estimators._fitted import Classifies
+from meshnn.estimators._streaming import streams
 
 __all__ = ["MeshClassifier"]
 
@@ -133,7 +134,7 @@ class MeshClassifier(ClassifierMixin, BaseMesh, Classifies):  # type: ignore[mis
         sums = np.bincount(labels, sample_weight, minlength=len(known))
         return np.divide(sums.sum() / np.count_nonzero(sums), sums, out=np.zeros(len(known)), where=sums > 0)
 
-    @available_if(_streams)
+    @available_if(streams)
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> MeshClassifier:
         """One pass over some samples, for streams; `classes` names all classes at the first call.
 

@@ -11,8 +11,9 @@ from sklearn.utils.validation import validate_data
 
 from meshnn.arrays import Array
 from meshnn.errors import DataError
-from meshnn.estimators._base import BaseMesh, _streams
+from meshnn.estimators._base import BaseMesh
 from meshnn.estimators._fitted import Regresses
+from meshnn.estimators._streaming import streams
 
 __all__ = ["MeshRegressor"]
 
@@ -54,7 +55,7 @@ class MeshRegressor(RegressorMixin, BaseMesh, Regresses):  # type: ignore[misc]
         values = y[:, None] if self._flat else y
         return values, sample_weight, values.shape[1]
 
-    @available_if(_streams)
+    @available_if(streams)
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> MeshRegressor:
         """One pass over some samples, for streams.
 

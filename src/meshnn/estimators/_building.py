@@ -1,0 +1,139 @@
+"""The net: its graph, its precision, its scaling, and whether a net there is can go on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.utils import check_random_state
+
+from meshnn.arguments import switch, whole_number
+from meshnn.arrays import Array
+from meshnn.errors import DataError, MeshError
+from meshnn.estimators._samples import TakesSamples
+from meshnn.estimators._scaling import Scaling
+from meshnn.mesh import Mesh
+from meshnn.topology import Topology
+from meshnn.training import Settings
+from meshnn.training.api import as_samples
+from meshnn.training.settings import FULL_UP_TO
+from meshnn.training.solver import Samples
+from meshnn.training.solvers import Choice, choose_solver
+from meshnn.training.structure.runtime import as_policies, first_topology, with_penalties
+
+__all__ = ["BuildsNets", "seed_of"]
+
+#: Edges times samples up to which nobody would notice that float32 is faster.
+SMALL = 100_000
+
+
+class BuildsNets(TakesSamples):
+    """From parameters and samples to a net."""
+
+    _built: dict[str, Any]
+    mesh_: Mesh
+
+    def _settings(self) -> Settings:
+        names = Settings.__dataclass_fields__.keys() & self.get_params(deep=False).keys()
+        given = Settings(**{name: getattr(self, name) for name in names})
+        return with_penalties(given, as_policies(self.structure))
+
+    def _build(
+        self, X: Array, targets: Array, weight: Array | None, n_outputs: int, settings: Settings, seed: int,
+        stream: bool = False,
+    ) -> Choice:  # fmt: skip
+        """A new net and the scaling for samples, or for a stream that begins with them; the solver for it."""
+        self._scaling = Scaling.learn(X, targets, weight, switch("standardize", self.standardize), self._loss)
+        self.loss_ = self._loss.name
+        n_samples, n_inputs = X.shape
+        if self.topology is None:
+            topology = Topology.mesh(n_inputs, whole_number("hidden", self.hidden, least=0), n_outputs)
+        elif isinstance(self.topology, Topology):
+            topology = self.topology
+        elif callable(self.topology):
+            topology = self.topology(n_inputs, n_outputs)
+            if not isinstance(topology, Topology):
+                raise MeshError(f"topology(n_inputs, n_outputs) must return a Topology, got {type(topology).__name__}")
+        else:
+            raise MeshError(
+                f"topology must be None, a Topology or a callable (n_inputs, n_outputs), "
+                f"got {type(self.topology).__name__}"
+            )
+        if (topology.n_inputs, topology.n_outputs) != (n_inputs, n_outputs):
+            raise MeshError(
+                f"the topology has {topology.n_inputs} inputs and {topology.n_outputs} outputs, but the data have "
+                f"{n_inputs} features and {self._needs(n_outputs)}"
+            )
+        self._built = self._net()
+        given = {"parameter": self.parameter, "weights": self.weights}  # of the edges, or a callable that makes them
+        given = {name: value(topology) if callable(value) else value for name, value in given.items()}
+        dense = first_topology(as_policies(self.structure), topology)
+
+        def build(dtype: str) -> Mesh:
+            mesh = Mesh(
+                topology, self.ticks, self.activation, self.output_activation, dtype=dtype, random_state=seed, **given
+            )
+            if dense != topology:
+                mesh.rewire(dense)
+                mesh.weights = mesh.draw_weights(seed)
+            return mesh
+
+        mesh = build("float32")
+        # second-order steps need the accuracy of float64; the others are twice as fast without it, if that counts
+        small = not stream and n_samples <= FULL_UP_TO and dense.n_edges * n_samples <= SMALL
+        columns = self._loss.columns(n_outputs)
+        choice = choose_solver(settings, len(mesh.live_parameters()), 0 if stream else n_samples, columns)
+        self.mesh_ = build("float64") if small or choice.kind.wants_float64 else mesh
+        return choice
+
+    def _needs(self, n_outputs: int) -> str:
+        return f"{n_outputs} {'classes (one output each)' if self._loss.classifies else 'outputs'}"
+
+    def _check_same_net(self, n_inputs: int, n_outputs: int) -> None:
+        """A warm start cannot build another net: better to refuse than to ignore what was changed."""
+        t = self.mesh_.topology
+        if (t.n_inputs, t.n_outputs) != (n_inputs, n_outputs):
+            raise DataError(
+                f"the net has {t.n_inputs} inputs and {t.n_outputs} outputs, but the data have {n_inputs} features "
+                f"and {self._needs(n_outputs)}; set warm_start=False to start anew"
+            )
+        now = self._net()
+        changed = [name for name in now if name not in self._built or now[name] != self._built[name]]
+        if changed:
+            raise MeshError(
+                f"the net there is would be trained on, but {', '.join(changed)} changed since it was built; "
+                "fit with warm_start=False to build another"
+            )
+
+    def _net(self) -> dict[str, Any]:
+        """The parameters that the net was built from, as far as they are compared."""
+        named = {name: getattr(self, name) for name in ("ticks", "activation", "output_activation", "loss")}
+        return named | self._told_apart() | ({"hidden": self.hidden} if self.topology is None else {})
+
+    def _told_apart(self) -> dict[str, str | None]:
+        """What has no value to compare, as far as it is compared: what a callable returned is not."""
+        graph = self.topology._digest.hex() if isinstance(self.topology, Topology) else self.topology
+        edges = {name: getattr(self, name) for name in ("parameter", "weights")}
+        found = {name: v if v is None or callable(v) else repr(np.asarray(v).tolist()) for name, v in edges.items()}
+        return {name: "a callable" if callable(v) else v for name, v in ({"topology": graph} | found).items()}
+
+    def _samples(self, X: Array, targets: Array, weight: Array | None) -> Samples:
+        inputs, outputs = self._scaling.inputs(X), self._scaling.targets(targets)
+        return as_samples(self.mesh_, inputs, outputs, self._loss.name, weight)
+
+
+def seed_of(random_state: Any) -> int:
+    """A number that all randomness of a fit comes from."""
+    if isinstance(random_state, (int, np.integer)) and not isinstance(random_state, bool):
+        if random_state < 0:
+            raise MeshError(f"random_state must not be negative, got {random_state}")
+        return int(random_state)
+    if isinstance(random_state, np.random.Generator):
+        return int(random_state.integers(2**63))
+    if random_state is None:
+        return int(np.random.SeedSequence().generate_state(1, np.uint64)[0])
+    if isinstance(random_state, np.random.RandomState) or random_state is np.random:
+        return int(check_random_state(random_state).randint(2**31))
+    raise MeshError(
+        f"random_state must be a whole number, a RandomState, a Generator or None, got {random_state!r}; pass 0, say"
+    )
