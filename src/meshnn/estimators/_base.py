@@ -16,6 +16,7 @@ from meshnn.arguments import switch, whole_number
 from meshnn.arrays import Array
 from meshnn.errors import DataError, MeshError, TrainingInterrupted
 from meshnn.estimators._building import seed_of
+from meshnn.estimators._scaling import is_sparse, row_blocks
 from meshnn.estimators._streaming import Streams
 from meshnn.storage import Tree
 from meshnn.training import Trainer
@@ -38,7 +39,7 @@ class BaseMesh(Streams):
 
         Parameters
         ----------
-        X : array_like or DataFrame (n_samples, n_features)
+        X : array_like, DataFrame or scipy.sparse matrix (n_samples, n_features)
         y : array_like (n_samples,) or, for regression, (n_samples, n_outputs)
         sample_weight : array_like (n_samples,), optional
 
@@ -168,8 +169,11 @@ class BaseMesh(Streams):
         check_is_fitted(self, "mesh_")
         if hasattr(self, "encoder_") and hasattr(X, "columns"):
             X = self._encoded(X)
-        X = validate_data(self, X, reset=False, dtype=np.float64)
-        return self.mesh_.forward(self._scaling.inputs(X), n_threads=self.n_threads)
+        X = validate_data(self, X, reset=False, dtype=np.float64, accept_sparse="csr")
+        if not is_sparse(X):
+            return self.mesh_.forward(self._scaling.inputs(X), n_threads=self.n_threads)
+        parts = (self._scaling.inputs(X[rows], self.mesh_.dtype) for rows in row_blocks(*X.shape))  # one at a time
+        return np.concatenate([self.mesh_.forward(part, n_threads=self.n_threads) for part in parts])
 
     def explain(self, batch_size: int = 64) -> str:
         """What each gradient method costs on the fitted net, and why this solver was taken."""
@@ -182,6 +186,11 @@ class BaseMesh(Streams):
 
         check_is_fitted(self, "mesh_")
         storage.write(path, to_tree(self))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "mesh_")

@@ -118,7 +118,7 @@ class BuildsNets(TakesSamples):
         return {name: "a callable" if callable(v) else v for name, v in ({"topology": graph} | found).items()}
 
     def _samples(self, X: Array, targets: Array, weight: Array | None) -> Samples:
-        inputs, outputs = self._scaling.inputs(X), self._scaling.targets(targets)
+        inputs, outputs = self._scaling.inputs(X, self.mesh_.dtype), self._scaling.targets(targets)
         return as_samples(self.mesh_, inputs, outputs, self._loss.name, weight)
 
 

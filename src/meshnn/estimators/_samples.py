@@ -13,6 +13,7 @@ from meshnn.arguments import real_number
 from meshnn.arrays import Array
 from meshnn.errors import DataError
 from meshnn.estimators._parameters import Parameters
+from meshnn.estimators._scaling import check_written_out
 from meshnn.losses import Loss
 
 __all__ = ["TakesSamples"]
@@ -41,6 +42,7 @@ class TakesSamples(Parameters):
     ) -> tuple[Array, Array, Array | None, int]:
         """Features, targets, weights and the number of outputs."""
         X, y = self._validated(X, y, reset)
+        check_written_out(X)
         weight = None if sample_weight is None else _check_sample_weight(sample_weight, X, dtype=np.float64)
         targets, weight, n_outputs = self._targets(y, weight, first)
         if weight is not None and (weight < 0).any():

@@ -97,7 +97,7 @@ class MeshClassifier(ClassifierMixin, BaseMesh, Classifies):  # type: ignore[mis
     class_weight: Any = None
 
     def _validated(self, X: Any, y: Any, reset: bool) -> tuple[Array, Array]:
-        X, y = validate_data(self, X, y, dtype=np.float64, reset=reset)
+        X, y = validate_data(self, X, y, dtype=np.float64, accept_sparse="csr", reset=reset)
         y = column_or_1d(y, warn=True)
         if y.dtype == object:
             _check_sortable(y)

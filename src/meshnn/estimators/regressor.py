@@ -47,7 +47,9 @@ class MeshRegressor(RegressorMixin, BaseMesh, Regresses):  # type: ignore[misc]
     def _validated(self, X: Any, y: Any, reset: bool) -> tuple[Array, Array]:
         if hasattr(y, "tocsr"):
             raise DataError("y is a scipy sparse matrix; pass a dense array, for example y.toarray()")
-        X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True, reset=reset)
+        X, y = validate_data(
+            self, X, y, dtype=np.float64, accept_sparse="csr", multi_output=True, y_numeric=True, reset=reset
+        )
         return X, np.asarray(y, np.float64)
 
     def _targets(self, y: Array, sample_weight: Array | None, first: bool) -> tuple[Array, Array | None, int]:
