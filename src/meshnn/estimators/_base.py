@@ -40,7 +40,7 @@ class BaseMesh(Streams):
         Parameters
         ----------
         X : array_like, DataFrame or scipy.sparse matrix (n_samples, n_features)
-        y : array_like (n_samples,) or, for regression, (n_samples, n_outputs)
+        y : array_like (n_samples,), or (n_samples, n_outputs) for regression and for several labels a sample
         sample_weight : array_like (n_samples,), optional
 
         Returns

@@ -87,7 +87,8 @@ class BuildsNets(TakesSamples):
         return choice
 
     def _needs(self, n_outputs: int) -> str:
-        return f"{n_outputs} {'classes (one output each)' if self._loss.classifies else 'outputs'}"
+        what = "labels" if self._loss.several else "classes"
+        return f"{n_outputs} {f'{what} (one output each)' if self._loss.classifies else 'outputs'}"
 
     def _check_same_net(self, n_inputs: int, n_outputs: int) -> None:
         """A warm start cannot build another net: better to refuse than to ignore what was changed."""

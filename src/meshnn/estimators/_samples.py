@@ -62,7 +62,7 @@ class TakesSamples(Parameters):
         if n < 2:
             raise DataError("early_stopping holds samples out, but there is only one; set early_stopping=False")
         size, stratify = min(math.ceil(share * n), n - 1), None
-        if self._loss.classifies:
+        if self._loss.classifies and targets.ndim == 1:
             counts = np.unique(targets, return_counts=True)[1]
             if counts.min() >= 2 and min(size, n - size) >= len(counts):  # some of each class on both sides
                 stratify = targets

@@ -133,6 +133,7 @@ def from_tree(estimator: Any, tree: Tree) -> Any:
         names = _texts("feature_names", tree["feature_names"], mesh.topology.n_inputs)
         estimator.feature_names_in_ = np.array(names, dtype=object)
     if estimator._kind == "classifier":
+        estimator._several = loss_named(estimator.loss_).several
         estimator.classes_ = _read_labels(tree["classes"], mesh.topology.n_outputs)
     else:
         estimator._flat = switch("flat", tree["flat"])
@@ -148,11 +149,11 @@ def from_tree(estimator: Any, tree: Tree) -> Any:
 
 
 def _read_scaling(estimator: Any, stored: Tree) -> Scaling:
-    t = estimator.mesh_.topology
+    t, loss = estimator.mesh_.topology, loss_named(estimator.loss_)
     found = Scaling(*(stored[name] for name in _SCALING))
     for name in _SCALING:
         numbers = getattr(found, name)
-        wanted = t.n_inputs if name.startswith("x") else t.n_outputs if estimator._kind == "regressor" else 1
+        wanted = t.n_inputs if name.startswith("x") else t.n_outputs if not loss.classifies or loss.several else 1
         right = numbers.shape == (wanted,) and numbers.dtype == np.float64 and np.isfinite(numbers).all()
         if not right or (name.endswith("scale") and not (numbers > 0).all()):
             raise FileError(f"its {name} is not {wanted} finite numbers{', all positive' if 'scale' in name else ''}")

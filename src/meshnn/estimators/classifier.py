@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import column_or_1d, validate_data
 
 from meshnn.arguments import real_number
@@ -16,6 +16,7 @@ from meshnn.arrays import Array
 from meshnn.errors import DataError, MeshError
 from meshnn.estimators._base import BaseMesh
 from meshnn.estimators._fitted import Classifies
+from meshnn.estimators._scaling import is_sparse
 from meshnn.estimators._streaming import streams
 
 __all__ = ["MeshClassifier"]
@@ -24,6 +25,9 @@ __all__ = ["MeshClassifier"]
 @dataclass(eq=False, repr=False)
 class MeshClassifier(ClassifierMixin, BaseMesh, Classifies):  # type: ignore[misc]
     """A classifier: a mesh with one output per class, trained with exact gradients computed forward.
+
+    If y is an indicator matrix (n_samples, n_labels) of 0 and 1, a sample may have several labels: there is one output
+    a label, each with a sigmoid of its own, and `predict` gives such a matrix.
 
     Small nets on small tables are trained with Levenberg-Marquardt, large ones with Adam (`solver="auto"`).
 
@@ -72,7 +76,8 @@ class MeshClassifier(ClassifierMixin, BaseMesh, Classifies):  # type: ignore[mis
     structure : policy or list of policies, optional
         How the graph changes while it learns: `meshnn.training.structure.Prune`, `Regrow`, `Sparsify`, `Grow`.
     loss : str, optional
-        "cross_entropy"; of a regressor "squared_error" (the default), "huber" or "poisson".
+        "cross_entropy", for an indicator matrix "binary_cross_entropy"; of a regressor "squared_error" (the default),
+        "huber" or "poisson".
     parameter : array_like of int (n_edges,) or callable, optional
         Which edges are tied (share a number) and which are fixed (-1), see `Mesh`; a callable gets the topology.
     weights : array_like (n_edges,) or callable, optional
@@ -96,7 +101,20 @@ class MeshClassifier(ClassifierMixin, BaseMesh, Classifies):  # type: ignore[mis
 
     class_weight: Any = None
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_label = True
+        return tags
+
     def _validated(self, X: Any, y: Any, reset: bool) -> tuple[Array, Array]:
+        if _has_columns(y):
+            if type_of_target(y, input_name="y") != "multilabel-indicator":
+                what = "labels as columns must be 0 and 1; for one class a sample pass a y with one column"
+                raise DataError(f"y has {y.shape[1] if hasattr(y, 'shape') else len(y[0])} columns, but {what}")
+            X, y = validate_data(
+                self, X, y, dtype=np.float64, accept_sparse="csr", multi_output=True, y_numeric=True, reset=reset
+            )
+            return X, np.asarray(y.toarray() if is_sparse(y) else y, np.float64)
         X, y = validate_data(self, X, y, dtype=np.float64, accept_sparse="csr", reset=reset)
         y = column_or_1d(y, warn=True)
         if y.dtype == object:
@@ -105,6 +123,13 @@ class MeshClassifier(ClassifierMixin, BaseMesh, Classifies):  # type: ignore[mis
         return X, y
 
     def _targets(self, y: Array, sample_weight: Array | None, first: bool) -> tuple[Array, Array | None, int]:
+        several = y.ndim == 2
+        if not first and hasattr(self, "mesh_") and several != self._several:
+            was = "a matrix of labels" if self._several else "one class a sample"
+            raise DataError(f"y was {was} before, and now it is not; start a new estimator, or set warm_start=False")
+        self._several = several
+        if several:
+            return self._labels(y, sample_weight, first)
         classes = np.unique(y)
         if first:
             self.classes_ = classes
@@ -121,6 +146,19 @@ class MeshClassifier(ClassifierMixin, BaseMesh, Classifies):  # type: ignore[mis
             sample_weight = balance[labels] * (1.0 if sample_weight is None else sample_weight)
         return labels, sample_weight, len(known)
 
+    def _labels(self, y: Array, sample_weight: Array | None, first: bool) -> tuple[Array, Array | None, int]:
+        """Of a matrix that says which labels a sample has."""
+        if self.class_weight is not None:
+            raise MeshError("class_weight is for one class a sample, and y is a matrix of labels; use sample_weight")
+        wrong = np.unique(y[(y != 0) & (y != 1)])
+        if len(wrong):
+            raise DataError(f"y is a matrix of labels, which are 0 or 1, but it holds {wrong[0]:g}")
+        if first:
+            self.classes_ = np.arange(y.shape[1])
+        if y.shape[1] != len(self.classes_):
+            raise DataError(f"y has {y.shape[1]} labels, but it had {len(self.classes_)} before")
+        return y, sample_weight, y.shape[1]
+
     def _class_weights(self, labels: Array, sample_weight: Array | None, known: list[Any]) -> Array:
         """What `class_weight` makes of a sample of each class; "balanced" lets classes have the same sum of weights."""
         if isinstance(self.class_weight, dict):
@@ -136,7 +174,8 @@ class MeshClassifier(ClassifierMixin, BaseMesh, Classifies):  # type: ignore[mis
 
     @available_if(streams)
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> MeshClassifier:
-        """One pass over some samples, for streams; `classes` names all classes at the first call.
+        """One pass over some samples, for streams; `classes` names all classes at the first call (not those of labels
+        in columns, which are all there).
 
         The scaling of the features is that of the first call, unless `fit` came before: make it a large one, or set
         standardize=False and scale beforehand.
@@ -148,6 +187,8 @@ class MeshClassifier(ClassifierMixin, BaseMesh, Classifies):  # type: ignore[mis
             )
         with self._as_it_was_if_refused():
             named = None if classes is None else np.unique(column_or_1d(classes))
+            if named is None and _has_columns(y):
+                named = np.arange(np.shape(y)[1])  # all labels are there
             if not hasattr(self, "classes_"):
                 if named is None:
                     raise DataError("the first call of partial_fit needs all classes: pass classes=np.unique(y_all)")
@@ -159,6 +200,15 @@ class MeshClassifier(ClassifierMixin, BaseMesh, Classifies):  # type: ignore[mis
                 )
             self._pass_over(X, y, sample_weight)
         return self
+
+
+def _has_columns(y: Any) -> bool:
+    """Whether y has several columns: then it is to say which labels a sample has."""
+    try:
+        shape = np.shape(y) if not hasattr(y, "shape") else y.shape
+    except ValueError:  # lists of different lengths; they are refused elsewhere
+        return False
+    return len(shape) == 2 and shape[1] > 1
 
 
 def _check_sortable(y: Array) -> None:

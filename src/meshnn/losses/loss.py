@@ -20,6 +20,8 @@ class Loss:
     code: ClassVar[int]  # in kernels
     #: Whether targets are labels, so that one can count hits.
     classifies: ClassVar[bool] = False
+    #: Whether each output is a label of its own, which a sample has or has not.
+    several: ClassVar[bool] = False
     #: Whether it is the negative logarithm of a probability, so that there is no noise left to be estimated.
     likelihood: ClassVar[bool] = False
 
