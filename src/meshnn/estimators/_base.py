@@ -62,6 +62,7 @@ class BaseMesh(Streams):
         settings = self._settings()
         _as_callbacks(self.callbacks), whole_number("verbose", self.verbose, least=0)
         again = switch("warm_start", self.warm_start) and hasattr(self, "mesh_")
+        given = X
         X, targets, weight, n_outputs = self._checked(X, y, sample_weight, reset=not again, first=not again)
         seed = seed_of(self.random_state)
         run, resumed = None, None
@@ -81,6 +82,8 @@ class BaseMesh(Streams):
             parts = list(self._split(targets, seeds[0]))
             if weight is not None and not all(weight[rows].any() for rows in parts):
                 raise DataError("early_stopping needs samples with a weight on both sides; set early_stopping=False")
+            if hasattr(self, "encoder_") and not again:
+                X = self._learn_encoder(given, parts[0])  # of what is held out nothing is learned
         data = [(X[rows], targets[rows], None if weight is None else weight[rows]) for rows in parts]
         # of a net there is already, the trainer decides
         choice = None if again else self._build(*data[0], n_outputs, settings, seeds[1])
@@ -167,9 +170,11 @@ class BaseMesh(Streams):
     def _outputs(self, X: Any) -> Array:
         """Raw outputs (n_samples, n_outputs)."""
         check_is_fitted(self, "mesh_")
-        if hasattr(self, "encoder_") and hasattr(X, "columns"):
-            X = self._encoded(X)
-        X = validate_data(self, X, reset=False, dtype=np.float64, accept_sparse="csr")
+        encoded = self._encoded(X)
+        if encoded is not None:
+            X = encoded
+        else:
+            X = validate_data(self, X, reset=False, dtype=np.float64, accept_sparse="csr")
         if not is_sparse(X):
             return self.mesh_.forward(self._scaling.inputs(X), n_threads=self.n_threads)
         parts = (self._scaling.inputs(X[rows], self.mesh_.dtype) for rows in row_blocks(*X.shape))  # one at a time

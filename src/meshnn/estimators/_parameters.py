@@ -48,3 +48,4 @@ class Parameters(BaseEstimator):  # type: ignore[misc]
     loss: str | None = None
     parameter: Any = None
     weights: Any = None
+    encode: str | None = "auto"

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import _check_sample_weight
+from sklearn.utils.validation import _check_sample_weight, check_X_y, validate_data
 
-from meshnn.arguments import real_number
+from meshnn.arguments import known, real_number
 from meshnn.arrays import Array
+from meshnn.data.encoding import Encoder
+from meshnn.data.tables import shown
 from meshnn.errors import DataError
+from meshnn.estimators._frames import as_table, is_frame, needs_encoding
 from meshnn.estimators._parameters import Parameters
 from meshnn.estimators._scaling import check_written_out
 from meshnn.losses import Loss
@@ -23,7 +27,9 @@ class TakesSamples(Parameters):
     """What becomes of X and y before a net sees them."""
 
     _loss: Loss
-    encoder_: Any  # of a model that `meshnn fit` made of a table
+    encoder_: Encoder  # of a model that learned from a table
+    n_features_in_: int
+    feature_names_in_: Any
 
     # -- what the two kinds fill in ------------------------------------------------------------------------------
 
@@ -69,15 +75,49 @@ class TakesSamples(Parameters):
         kept, held_out = train_test_split(np.arange(n), test_size=size, random_state=seed, stratify=stratify)
         return np.sort(kept), np.sort(held_out)
 
-    def _encoded(self, frame: Any) -> Array:
-        """Features of a DataFrame, for a model that `meshnn fit` made of a table: its columns are found by name."""
-        import pyarrow as pa
+    # -- tables --------------------------------------------------------------------------------------------------
 
-        try:
-            table = pa.Table.from_pandas(frame, preserve_index=False) if hasattr(frame, "iloc") else pa.table(frame)
-        except (pa.ArrowException, TypeError, ValueError) as error:
-            raise DataError(f"cannot read the columns of the {type(frame).__name__}: {error}") from None
+    def _validate(self, X: Any, y: Any, reset: bool, **options: Any) -> tuple[Any, Any]:
+        """X and y as scikit-learn checks them; a table that is to be encoded is, before."""
+        options = {"dtype": np.float64, "accept_sparse": "csr"} | options
+        if reset:
+            for name in ("encoder_", "target_"):  # of an earlier fit
+                self.__dict__.pop(name, None)
+            if self.encode is not None:
+                known("encode", self.encode, ["auto"])
+                if is_frame(X) and needs_encoding(X):
+                    return check_X_y(self._learn_encoder(X), y, **options)
+        encoded = self._encoded(X)
+        if encoded is None:
+            return validate_data(self, X, y, reset=reset, **options)
+        return check_X_y(encoded, y, **options)
+
+    def _learn_encoder(self, frame: Any, rows: Any = None) -> Array:
+        """Learn from some rows of a table (or all) how to encode its columns; the features of all."""
+        table = as_table(frame)
+        self.encoder_ = Encoder.learn(table if rows is None else table.take(rows), None, impute=True, python=True)
+        self.n_features_in_, self.feature_names_in_ = len(table.column_names), np.array(table.column_names, object)
+        if rows is None:
+            _warn(self.encoder_.notes.values())
+        return self._encode(table)
+
+    def _encode(self, table: Any) -> Array:
         encoded = self.encoder_.encode(table)
-        for note in encoded.notes:
-            warnings.warn(note, UserWarning, stacklevel=4)
+        _warn(encoded.notes)
         return encoded.X
+
+    def _encoded(self, X: Any) -> Array | None:
+        """Features of a DataFrame for a model that learned from a table: columns are found by name. None of others."""
+        if not hasattr(self, "encoder_"):
+            return None
+        if is_frame(X):
+            return self._encode(as_table(X))
+        if hasattr(self, "feature_names_in_"):  # else `meshnn fit` has encoded the table, and hands in features
+            names = ", ".join(map(shown, self.feature_names_in_[:20]))
+            raise DataError(f"the model learned from a DataFrame; pass one with the columns {names}")
+        return None
+
+
+def _warn(notes: Iterable[str]) -> None:
+    for note in notes:
+        warnings.warn(note, UserWarning, stacklevel=6)

@@ -67,7 +67,8 @@ def to_tree(estimator: BaseMesh, parameters: Array | None = None) -> Tree:
         tree["flat"] = bool(estimator._flat)
     if hasattr(estimator, "encoder_"):
         tree["table"] = estimator.encoder_.to_dict()
-        tree["target"] = estimator.target_
+        if hasattr(estimator, "target_"):  # of `meshnn fit`
+            tree["target"] = estimator.target_
     return tree
 
 
@@ -125,12 +126,13 @@ def from_tree(estimator: Any, tree: Tree) -> Any:
     estimator.n_iter_ = whole_number("n_iter", tree["n_iter"], least=0)
     estimator.best_restart_ = whole_number("best_restart", tree["best_restart"], least=0)
     estimator.solver_, estimator.solver_reason_ = _texts("solver", tree["solver"], 2)
-    if estimator.n_features_in_ != mesh.topology.n_inputs:
+    by_name = "table" in tree and "feature_names" in tree  # columns of a DataFrame, which become other features
+    if estimator.n_features_in_ != mesh.topology.n_inputs and not by_name:
         raise FileError(f"it has {estimator.n_features_in_} features, its net {mesh.topology.n_inputs} inputs")
     estimator.history_ = History.from_tree(tree["history"])
     estimator._scaling = _read_scaling(estimator, tree["scaling"])
     if "feature_names" in tree:
-        names = _texts("feature_names", tree["feature_names"], mesh.topology.n_inputs)
+        names = _texts("feature_names", tree["feature_names"], estimator.n_features_in_)
         estimator.feature_names_in_ = np.array(names, dtype=object)
     if estimator._kind == "classifier":
         estimator._several = loss_named(estimator.loss_).several
@@ -164,10 +166,15 @@ def _read_table(estimator: Any, tree: Tree) -> None:
     from meshnn.data.encoding import Encoder
 
     estimator.encoder_ = Encoder.from_dict(tree["table"])
-    estimator.target_ = _texts("target", [tree["target"]])[0]
+    if "target" in tree:
+        estimator.target_ = _texts("target", [tree["target"]])[0]
     names, n_inputs = estimator.encoder_.feature_names, estimator.mesh_.topology.n_inputs
     if len(names) != n_inputs:
         raise FileError(f"its columns give {len(names)} features, its net has {n_inputs} inputs")
+    if hasattr(estimator, "feature_names_in_"):
+        stored = sorted([column.name for column in estimator.encoder_.columns] + list(estimator.encoder_.left_out))
+        if stored != sorted(estimator.feature_names_in_):
+            raise FileError("its columns are not those of the table it learned from")
 
 
 def _texts(what: str, values: Any, count: int | None = None) -> list[str]:

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
-from sklearn.utils.validation import column_or_1d, validate_data
+from sklearn.utils.validation import column_or_1d
 
 from meshnn.arguments import real_number
 from meshnn.arrays import Array
@@ -82,11 +82,17 @@ class MeshClassifier(ClassifierMixin, BaseMesh, Classifies):  # type: ignore[mis
         Which edges are tied (share a number) and which are fixed (-1), see `Mesh`; a callable gets the topology.
     weights : array_like (n_edges,) or callable, optional
         Weights to begin with, and those of fixed edges; a callable gets the topology. By default they are drawn.
+    encode : "auto" or None
+        What becomes of a DataFrame with text, categories or missing values: texts become one feature for each value
+        seen, gaps are filled with the median or the most frequent value, as `meshnn fit` does it (see `encoder_`).
+        `predict` then finds columns by name. None takes numbers only.
 
     Attributes
     ----------
     mesh_ : Mesh
     history_ : History
+    encoder_ : meshnn.data.encoding.Encoder
+        How a DataFrame becomes features, if it had to.
     classes_, n_iter_, n_features_in_, feature_names_in_, solver_, solver_reason_, best_restart_
 
     Examples
@@ -111,11 +117,9 @@ class MeshClassifier(ClassifierMixin, BaseMesh, Classifies):  # type: ignore[mis
             if type_of_target(y, input_name="y") != "multilabel-indicator":
                 what = "labels as columns must be 0 and 1; for one class a sample pass a y with one column"
                 raise DataError(f"y has {y.shape[1] if hasattr(y, 'shape') else len(y[0])} columns, but {what}")
-            X, y = validate_data(
-                self, X, y, dtype=np.float64, accept_sparse="csr", multi_output=True, y_numeric=True, reset=reset
-            )
+            X, y = self._validate(X, y, reset, multi_output=True, y_numeric=True)
             return X, np.asarray(y.toarray() if is_sparse(y) else y, np.float64)
-        X, y = validate_data(self, X, y, dtype=np.float64, accept_sparse="csr", reset=reset)
+        X, y = self._validate(X, y, reset)
         y = column_or_1d(y, warn=True)
         if y.dtype == object:
             _check_sortable(y)

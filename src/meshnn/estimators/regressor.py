@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import validate_data
 
 from meshnn.arrays import Array
 from meshnn.errors import DataError
@@ -47,9 +46,7 @@ class MeshRegressor(RegressorMixin, BaseMesh, Regresses):  # type: ignore[misc]
     def _validated(self, X: Any, y: Any, reset: bool) -> tuple[Array, Array]:
         if hasattr(y, "tocsr"):
             raise DataError("y is a scipy sparse matrix; pass a dense array, for example y.toarray()")
-        X, y = validate_data(
-            self, X, y, dtype=np.float64, accept_sparse="csr", multi_output=True, y_numeric=True, reset=reset
-        )
+        X, y = self._validate(X, y, reset, multi_output=True, y_numeric=True)
         return X, np.asarray(y, np.float64)
 
     def _targets(self, y: Array, sample_weight: Array | None, first: bool) -> tuple[Array, Array | None, int]:
