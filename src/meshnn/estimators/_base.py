@@ -16,6 +16,7 @@ from meshnn.arguments import switch, whole_number
 from meshnn.arrays import Array
 from meshnn.errors import DataError, MeshError, TrainingInterrupted
 from meshnn.estimators._building import seed_of
+from meshnn.estimators._samples import Part
 from meshnn.estimators._scaling import is_sparse, row_blocks
 from meshnn.estimators._streaming import Streams
 from meshnn.storage import Tree
@@ -34,7 +35,7 @@ class BaseMesh(Streams):
 
     # -- fitting -------------------------------------------------------------------------------------------------
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, X_val: Any = None, y_val: Any = None) -> Any:
         """Learn from samples.
 
         Parameters
@@ -42,6 +43,8 @@ class BaseMesh(Streams):
         X : array_like, DataFrame or scipy.sparse matrix (n_samples, n_features)
         y : array_like (n_samples,), or (n_samples, n_outputs) for regression and for several labels a sample
         sample_weight : array_like (n_samples,), optional
+        X_val, y_val : array_like, optional
+            Samples to hold out: the weights that do best on them are kept, and training stops when they do no better.
 
         Returns
         -------
@@ -50,25 +53,35 @@ class BaseMesh(Streams):
         checkpoint = Checkpoint.of(self.checkpoint)
         try:
             with self._as_it_was_if_refused():
-                trainer = self._prepared(X, y, sample_weight, checkpoint)
+                trainer = self._prepared(X, y, sample_weight, X_val, y_val, checkpoint)
             self._run(trainer, checkpoint)
         finally:
             if checkpoint is not None:
                 checkpoint.end()
         return self
 
-    def _prepared(self, X: Any, y: Any, sample_weight: Any, checkpoint: Checkpoint | None) -> Trainer:
+    def _prepared(
+        self, X: Any, y: Any, sample_weight: Any, X_val: Any, y_val: Any, checkpoint: Checkpoint | None
+    ) -> Trainer:
         """All that comes before the first epoch."""
         settings = self._settings()
         _as_callbacks(self.callbacks), whole_number("verbose", self.verbose, least=0)
         again = switch("warm_start", self.warm_start) and hasattr(self, "mesh_")
         given = X
         X, targets, weight, n_outputs = self._checked(X, y, sample_weight, reset=not again, first=not again)
+        held_out: Part | None = None
+        if X_val is not None or y_val is not None:
+            if X_val is None or y_val is None:
+                raise DataError("X_val and y_val go together; pass both, or neither")
+            held_out = self._held_out(X_val, y_val, targets)
         seed = seed_of(self.random_state)
         run, resumed = None, None
         if checkpoint is not None:
             start = self.mesh_.weights if again else None
-            run = fingerprint(self._run_parameters(), {"X": X, "y": targets, "sample_weight": weight, "weights": start})
+            data = {"X": X, "y": targets, "sample_weight": weight, "weights": start}
+            if held_out is not None:
+                data |= {"X_val": held_out[0], "y_val": held_out[1]}
+            run = fingerprint(self._run_parameters(), data)
             if again and hasattr(self, "_under_way"):
                 run["weights"] = self._under_way  # an interrupted run goes on, whatever weights it has got to
             self._under_way = run["weights"]
@@ -77,20 +90,26 @@ class BaseMesh(Streams):
             resumed = checkpoint.begin(run, seed if seeded else None, defaults)
             seed = seed if resumed is None else resumed.seed
         seeds = [int(s) for s in np.random.SeedSequence(seed).generate_state(3)]
-        parts: list[Any] = [slice(None)]  # samples to learn from, and those held out
-        if switch("early_stopping", self.early_stopping):
-            parts = list(self._split(targets, seeds[0]))
+        kept: Part = (X, targets, weight)
+        if switch("early_stopping", self.early_stopping) and held_out is None:
+            parts = self._split(targets, seeds[0])
             if weight is not None and not all(weight[rows].any() for rows in parts):
                 raise DataError("early_stopping needs samples with a weight on both sides; set early_stopping=False")
             if hasattr(self, "encoder_") and not again:
                 X = self._learn_encoder(given, parts[0])  # of what is held out nothing is learned
-        data = [(X[rows], targets[rows], None if weight is None else weight[rows]) for rows in parts]
+            kept, held_out = ((X[rows], targets[rows], None if weight is None else weight[rows]) for rows in parts)
         # of a net there is already, the trainer decides
-        choice = None if again else self._build(*data[0], n_outputs, settings, seeds[1])
+        choice = None if again else self._build(*kept, n_outputs, settings, seeds[1])
         self._check_same_net(X.shape[1], n_outputs)
-        samples, *held_out = (self._samples(*part) for part in data)
-        validation = held_out[0] if held_out else None
-        trainer = Trainer(self.mesh_, samples, settings, validation, seeds[2], self.structure, choice)
+        validation = None if held_out is None else self._samples(*held_out)
+        score = None
+        if self.scoring is not None:
+            if held_out is None:
+                raise MeshError("scoring needs held-out samples; set early_stopping=True, or fit with X_val and y_val")
+            score = self._scorer(*held_out[:2])
+        trainer = Trainer(
+            self.mesh_, self._samples(*kept), settings, validation, seeds[2], self.structure, choice, score
+        )
         self._stream_seed, self._solver_state = seeds[2], None  # where partial_fit would go on
         if checkpoint is not None and run is not None:
             if resumed is not None:
@@ -154,7 +173,8 @@ class BaseMesh(Streams):
         """What decides the course of training, besides data and seed."""
         unimportant = ("callbacks", "checkpoint", "n_threads", "verbose", "random_state")
         named = {k: v for k, v in self.get_params(deep=False).items() if k not in unimportant}
-        return named | self._told_apart() | {"estimator": self._kind}
+        scored = {"scoring": "a callable"} if callable(self.scoring) else {}
+        return named | self._told_apart() | scored | {"estimator": self._kind}
 
     def _tree(self, trainer: Trainer, seed: int, run: dict[str, str]) -> Tree:
         """A checkpoint: the model with the best weights so far, and all that is needed to go on."""

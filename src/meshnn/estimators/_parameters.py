@@ -49,3 +49,4 @@ class Parameters(BaseEstimator):  # type: ignore[misc]
     parameter: Any = None
     weights: Any = None
     encode: str | None = "auto"
+    scoring: Any = None

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -14,13 +15,16 @@ from meshnn.arguments import known, real_number
 from meshnn.arrays import Array
 from meshnn.data.encoding import Encoder
 from meshnn.data.tables import shown
-from meshnn.errors import DataError
+from meshnn.errors import DataError, MeshError
 from meshnn.estimators._frames import as_table, is_frame, needs_encoding
 from meshnn.estimators._parameters import Parameters
 from meshnn.estimators._scaling import check_written_out
 from meshnn.losses import Loss
 
-__all__ = ["TakesSamples"]
+__all__ = ["Part", "TakesSamples"]
+
+#: Features, targets and weights of some samples.
+Part = tuple[Any, Array, Array | None]
 
 
 class TakesSamples(Parameters):
@@ -41,6 +45,10 @@ class TakesSamples(Parameters):
         """What the outputs should be, the weights of the samples, and the number of outputs."""
         raise NotImplementedError
 
+    def _answers(self, targets: Array) -> Array:
+        """The inverse of `_targets`: y as `predict` gives it."""
+        raise NotImplementedError
+
     # -- what they share -----------------------------------------------------------------------------------------
 
     def _checked(
@@ -58,6 +66,34 @@ class TakesSamples(Parameters):
         if weight is not None and not weight.any():
             raise DataError("all samples have the weight 0; give some of them a weight")
         return X, targets, weight, n_outputs
+
+    def _held_out(self, X: Any, y: Any, learned: Array) -> Part:
+        """Samples that the user holds out, as those to learn from have been checked."""
+        before = dict(self.__dict__)
+        found, targets, weight, _ = self._checked(X, y, None, reset=False, first=False)
+        self.__dict__.update(before)  # what y looks like is for those to learn from to say
+        if targets.shape[1:] != learned.shape[1:]:
+            raise DataError("y_val and y do not have the same columns; pass answers of one kind")
+        return found, targets, weight
+
+    def _scorer(self, X: Any, targets: Array) -> Callable[[], float]:
+        """What scores the net there is, at any time, on held-out samples."""
+        from sklearn.metrics import check_scoring
+
+        if not (isinstance(self.scoring, str) or callable(self.scoring)):
+            raise MeshError(f"scoring must be the name of a scorer or a callable, got {type(self.scoring).__name__}")
+        model, y = copy(self), self._answers(targets)
+        for name in ("encoder_", "feature_names_in_"):  # features come as numbers
+            model.__dict__.pop(name, None)
+        model.n_features_in_ = X.shape[1]
+        scorer = check_scoring(model, self.scoring)
+
+        def score() -> float:
+            return real_number(
+                "the result of scoring", scorer(model, X, y), "a finite number", lambda v: abs(v) < math.inf
+            )
+
+        return score
 
     def _split(self, targets: Array, seed: int) -> tuple[Array, Array]:
         """Samples to learn from and samples to hold out: a share, but at least one, and one must be left."""

@@ -74,7 +74,7 @@ def to_tree(estimator: BaseMesh, parameters: Array | None = None) -> Tree:
 
 def _plain(name: str, value: Any) -> Any:
     """A parameter as JSON can hold it."""
-    if name in UNSAVED:
+    if name in UNSAVED or (name == "scoring" and callable(value)):
         return None
     if name in ("parameter", "weights") and value is not None and not callable(value):
         return np.asarray(value)

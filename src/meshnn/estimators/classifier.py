@@ -53,7 +53,7 @@ class MeshClassifier(ClassifierMixin, BaseMesh, Classifies):  # type: ignore[mis
         finds l2 from the evidence of the samples (see `l2_`); adam and sgd take 1e-4.
     gradient : "auto", "forward", "factored", "blocks" or "adjoint"
     early_stopping, validation_fraction : bool, float
-        Hold out samples and keep the weights that do best on them.
+        Hold out samples and keep the weights that do best on them; those passed to `fit` as `X_val, y_val`, if any.
     patience, tol : int, float
         Stop when the loss has not fallen by `tol` in so many epochs; tol=0 never stops.
     class_weight : None, "balanced" or dict
@@ -86,6 +86,9 @@ class MeshClassifier(ClassifierMixin, BaseMesh, Classifies):  # type: ignore[mis
         What becomes of a DataFrame with text, categories or missing values: texts become one feature for each value
         seen, gaps are filled with the median or the most frequent value, as `meshnn fit` does it (see `encoder_`).
         `predict` then finds columns by name. None takes numbers only.
+    scoring : str or callable, optional
+        What held-out samples are judged by instead of the loss: a scorer of scikit-learn by name, or a function of
+        (estimator, X, y), where X is as the net takes it, before scaling. It is the `validation` of the history.
 
     Attributes
     ----------
@@ -113,10 +116,10 @@ class MeshClassifier(ClassifierMixin, BaseMesh, Classifies):  # type: ignore[mis
         return tags
 
     def _validated(self, X: Any, y: Any, reset: bool) -> tuple[Array, Array]:
-        if _has_columns(y):
+        if _columns(y) > 1:
             if type_of_target(y, input_name="y") != "multilabel-indicator":
                 what = "labels as columns must be 0 and 1; for one class a sample pass a y with one column"
-                raise DataError(f"y has {y.shape[1] if hasattr(y, 'shape') else len(y[0])} columns, but {what}")
+                raise DataError(f"y has {_columns(y)} columns, but {what}")
             X, y = self._validate(X, y, reset, multi_output=True, y_numeric=True)
             return X, np.asarray(y.toarray() if is_sparse(y) else y, np.float64)
         X, y = self._validate(X, y, reset)
@@ -163,6 +166,9 @@ class MeshClassifier(ClassifierMixin, BaseMesh, Classifies):  # type: ignore[mis
             raise DataError(f"y has {y.shape[1]} labels, but it had {len(self.classes_)} before")
         return y, sample_weight, y.shape[1]
 
+    def _answers(self, targets: Array) -> Array:
+        return targets.astype(np.int64) if self._several else np.asarray(self.classes_[targets])
+
     def _class_weights(self, labels: Array, sample_weight: Array | None, known: list[Any]) -> Array:
         """What `class_weight` makes of a sample of each class; "balanced" lets classes have the same sum of weights."""
         if isinstance(self.class_weight, dict):
@@ -191,8 +197,8 @@ class MeshClassifier(ClassifierMixin, BaseMesh, Classifies):  # type: ignore[mis
             )
         with self._as_it_was_if_refused():
             named = None if classes is None else np.unique(column_or_1d(classes))
-            if named is None and _has_columns(y):
-                named = np.arange(np.shape(y)[1])  # all labels are there
+            if named is None and _columns(y) > 1:
+                named = np.arange(_columns(y))  # all labels are there
             if not hasattr(self, "classes_"):
                 if named is None:
                     raise DataError("the first call of partial_fit needs all classes: pass classes=np.unique(y_all)")
@@ -206,13 +212,13 @@ class MeshClassifier(ClassifierMixin, BaseMesh, Classifies):  # type: ignore[mis
         return self
 
 
-def _has_columns(y: Any) -> bool:
-    """Whether y has several columns: then it is to say which labels a sample has."""
+def _columns(y: Any) -> int:
+    """Columns of y; several are to say which labels a sample has."""
     try:
-        shape = np.shape(y) if not hasattr(y, "shape") else y.shape
+        shape = y.shape if hasattr(y, "shape") else np.asarray(y).shape
     except ValueError:  # lists of different lengths; they are refused elsewhere
-        return False
-    return len(shape) == 2 and shape[1] > 1
+        return 1
+    return int(shape[1]) if len(shape) == 2 else 1
 
 
 def _check_sortable(y: Array) -> None:

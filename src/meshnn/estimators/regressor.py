@@ -54,6 +54,9 @@ class MeshRegressor(RegressorMixin, BaseMesh, Regresses):  # type: ignore[misc]
         values = y[:, None] if self._flat else y
         return values, sample_weight, values.shape[1]
 
+    def _answers(self, targets: Array) -> Array:
+        return targets[:, 0] if self._flat else targets
+
     @available_if(streams)
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> MeshRegressor:
         """One pass over some samples, for streams.

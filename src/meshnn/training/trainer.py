@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -47,6 +47,8 @@ class Trainer:
         How the graph changes meanwhile, see `meshnn.training.structure`.
     choice : Choice, optional
         The solver, if it has been chosen already: with `structure.with_penalties`, or the choice means other settings.
+    score : callable, optional
+        Judges the held-out samples instead of the loss: the weights with the highest score are kept.
 
     Attributes
     ----------
@@ -64,6 +66,7 @@ class Trainer:
         seed: int | np.random.SeedSequence = 0,
         structure: Any = None,
         choice: Choice | None = None,
+        score: Callable[[], float] | None = None,
     ) -> None:
         policies = as_policies(structure)
         if policies and settings.n_restarts > 1:
@@ -73,7 +76,7 @@ class Trainer:
         if choice is None:
             columns = samples.targets.loss.columns(mesh.topology.n_outputs)
             choice = choose_solver(settings, len(mesh.live_parameters()), samples.count, columns)
-        self.choice = choice
+        self.choice, self.score = choice, score
         self.classifies = samples.targets.loss.classifies
         self.history = History()
         self.seconds = 0.0
@@ -141,6 +144,9 @@ class Trainer:
                 self.mesh.values, self.validation.X, self.validation.targets, settings.n_threads
             )
         value = progress.loss if self.validation is None else held_out
+        if self.score is not None:
+            held_out = self.score()
+            value = -held_out
         stopped = "" if progress.note else self._judge(value, progress)
         note, restart = progress.note or stopped, self._restart
         if self._structure is not None:
@@ -186,8 +192,9 @@ class Trainer:
         if settings.tol == 0.0 or (self._structure is not None and self._structure.busy(epoch)):
             return ""  # asked to go on, or the graph is not what it is to be yet
         if not finished and epoch - self._best_epoch >= settings.patience:
-            which = "loss" if self.validation is None else "validation loss"
-            finished = f"the {which} fell by less than {settings.tol:g} in {settings.patience} epochs"
+            which = "loss fell" if self.validation is None else "validation loss fell"
+            which = which if self.score is None else "score of the held-out samples rose"
+            finished = f"the {which} by less than {settings.tol:g} in {settings.patience} epochs"
         return f"stopped: {finished}" if finished else ""
 
     def _end_start(self) -> None:
