@@ -236,7 +236,7 @@ def _train(task: str, options: dict[str, Any], X: Any, y: Any, train: Any) -> tu
         model.fit(X[train], y[train])
     seconds = time.perf_counter() - began
     stopped = [warning for warning in caught if isinstance(warning, TrainingInterrupted)]
-    notes = [str(warning) for warning in caught if warning not in stopped]
+    notes = [str(warning).replace("max_epochs", "--epochs") for warning in caught if warning not in stopped]
     for warning in stopped:
         further = "" if warning.checkpoint is None else "; run the same command again to go on"
         notes.append(f"interrupted after epoch {warning.epoch}: the best weights so far are kept{further}")

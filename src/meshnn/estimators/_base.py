@@ -9,6 +9,7 @@ from os import PathLike
 from typing import Any
 
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from meshnn import storage
@@ -146,6 +147,9 @@ class BaseMesh(Streams):
             if checkpoint is not None:
                 checkpoint.save()
             self.__dict__.pop("_under_way", None)
+            if fall := trainer.fall_at_end():
+                what = f"training ended after {trainer.settings.max_epochs} epochs, but the loss still fell by"
+                warnings.warn(ConvergenceWarning(f"{what} {fall:.2g} an epoch; raise max_epochs"), stacklevel=3)
         except KeyboardInterrupt:
             trainer.stop("interrupted", to_go_on=True)
             resume, path = "", None
@@ -171,7 +175,7 @@ class BaseMesh(Streams):
 
     def _run_parameters(self) -> dict[str, Any]:
         """What decides the course of training, besides data and seed."""
-        unimportant = ("callbacks", "checkpoint", "n_threads", "verbose", "random_state")
+        unimportant = ("callbacks", "checkpoint", "max_seconds", "n_threads", "verbose", "random_state")
         named = {k: v for k, v in self.get_params(deep=False).items() if k not in unimportant}
         scored = {"scoring": "a callable"} if callable(self.scoring) else {}
         return named | self._told_apart() | scored | {"estimator": self._kind}

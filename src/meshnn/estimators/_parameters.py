@@ -50,3 +50,4 @@ class Parameters(BaseEstimator):  # type: ignore[misc]
     weights: Any = None
     encode: str | None = "auto"
     scoring: Any = None
+    max_seconds: float | None = None

@@ -90,6 +90,10 @@ class MeshClassifier(ClassifierMixin, BaseMesh, Classifies):  # type: ignore[mis
         What held-out samples are judged by instead of the loss: a scorer of scikit-learn by name, or a function of
         (estimator, X, y), where X is as the net takes it, before scaling. It is the `validation` of the history.
 
+    max_seconds : float, optional
+        Stop after the row in which so many seconds of training are used up, and keep the best weights so far. With a
+        checkpoint, a later `fit` with more seconds goes on; those of earlier runs count.
+
     Attributes
     ----------
     mesh_ : Mesh

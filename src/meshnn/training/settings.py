@@ -47,6 +47,8 @@ class Settings:
         epochs; tol=0 never stops.
     n_restarts : int
         Starts from other random weights; the one with the lowest loss is kept.
+    max_seconds : float, optional
+        Stop after the row in which so many seconds of training are used up, all restarts together.
     """
 
     solver: str = "auto"
@@ -65,6 +67,7 @@ class Settings:
     betas: tuple[float, float] = (0.9, 0.999)
     epsilon: float = 1e-8
     n_threads: int | None = None
+    max_seconds: float | None = None
 
     def __post_init__(self) -> None:
         known("schedule", self.schedule, SCHEDULES)
@@ -74,6 +77,8 @@ class Settings:
             numbers["l2"] = FROM_0
         elif self.l2 != "auto":
             raise MeshError(f'l2 must be "auto" or a number of at least 0, got {self.l2!r}')
+        if self.max_seconds is not None:
+            numbers["max_seconds"] = POSITIVE
         if self.n_threads is not None:
             counts.append("n_threads")
         if not isinstance(self.batch_size, (str, NoneType)):

@@ -30,6 +30,10 @@ __all__ = ["Trainer"]
 _NUMBERS = ("best_value", "plateau_value", "fallen", "kept_value", "kept_restart", "kept_l2", "best_epoch")
 
 
+#: Rows that are looked at to see whether the loss still falls, twice.
+AT_END = 10
+
+
 class Trainer:
     """Trains the weights of a mesh in place.
 
@@ -126,10 +130,37 @@ class Trainer:
         while not self.finished:
             if self.mesh.topology is not self._topology or self.mesh.ticks != self._ticks:
                 raise MeshError("the mesh got another graph or other ticks during training; start again")
-            row = self._advance()
-            self.history.append(row)
-            self._mark = self._marked()
-            yield row
+            there_is_time = not self._out_of_time()
+            if there_is_time:
+                self.history.append(self._advance())
+                self._mark = self._marked()
+            if not self.finished and self._out_of_time():
+                # whoever has more time goes on from this row
+                self.stop(f"stopped: {self.settings.max_seconds:g} seconds are used up", to_go_on=True)
+            if there_is_time:
+                yield self.history[-1]
+
+    def _out_of_time(self) -> bool:
+        return self.settings.max_seconds is not None and self.seconds >= self.settings.max_seconds
+
+    def fall_at_end(self) -> float:
+        """How much the loss fell an epoch where the start that is kept ran out of epochs; 0 if it had come to rest.
+
+        It had if its rate had come down to 0, or if the loss fell by no more than `tol` an epoch.
+        """
+        settings = self.settings
+        rows = [row for row in self.history if row.restart == self.best_restart and not math.isnan(row.loss)]
+        at_rest = self.choice.kind.scheduled and settings.schedule != "constant"
+        if at_rest or settings.tol == 0.0 or self._structure is not None:
+            return 0.0
+        if len(rows) < 2 or rows[-1].epoch < settings.max_epochs or "stopped" in rows[-1].note:
+            return 0.0
+        # the mean of some rows against that of those before: the loss of mini-batches goes up and down
+        width = min(AT_END, len(rows) // 2)
+        before, last = rows[-2 * width : -width], rows[-width:]
+        fell = sum(row.loss for row in before) / width - sum(row.loss for row in last) / width
+        fall = fell / (last[-1].epoch - before[-1].epoch)
+        return fall if fall > settings.tol else 0.0
 
     def _advance(self) -> HistoryRow:
         """One row, and all that follows from it."""
