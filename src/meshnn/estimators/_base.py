@@ -66,7 +66,7 @@ class BaseMesh(Streams):
     ) -> Trainer:
         """All that comes before the first epoch."""
         settings = self._settings()
-        _as_callbacks(self.callbacks), whole_number("verbose", self.verbose, least=0)
+        _as_callbacks(self.callbacks), self._verbose()
         again = switch("warm_start", self.warm_start) and hasattr(self, "mesh_")
         given = X
         X, targets, weight, n_outputs = self._checked(X, y, sample_weight, reset=not again, first=not again)
@@ -132,7 +132,7 @@ class BaseMesh(Streams):
     def _run(self, trainer: Trainer, checkpoint: Checkpoint | None) -> None:
         """Ask for all rows, and hand them to whoever wants to see them."""
         callbacks = _as_callbacks(self.callbacks)
-        report = reporter(self.verbose, trainer)
+        report = reporter(self._verbose(), trainer)
         self.solver_, self.solver_reason_ = trainer.choice.solver, trainer.choice.reason
         self._take_stock(trainer)
         try:
@@ -167,6 +167,10 @@ class BaseMesh(Streams):
         finally:
             self._take_stock(trainer)
 
+    def _verbose(self) -> int:
+        verbose = int(self.verbose) if isinstance(self.verbose, (bool, np.bool_)) else self.verbose
+        return whole_number("verbose", verbose, least=0)
+
     def _take_stock(self, trainer: Trainer) -> None:
         """Where training stands."""
         self.history_, self.l2_, self.best_restart_ = trainer.history, trainer.l2, trainer.best_restart
@@ -178,7 +182,7 @@ class BaseMesh(Streams):
         unimportant = ("callbacks", "checkpoint", "max_seconds", "n_threads", "verbose", "random_state")
         named = {k: v for k, v in self.get_params(deep=False).items() if k not in unimportant}
         scored = {"scoring": "a callable"} if callable(self.scoring) else {}
-        return named | self._told_apart() | scored | {"estimator": self._kind}
+        return named | self._told_apart() | scored | {"hidden": self._hidden} | {"estimator": self._kind}
 
     def _tree(self, trainer: Trainer, seed: int, run: dict[str, str]) -> Tree:
         """A checkpoint: the model with the best weights so far, and all that is needed to go on."""

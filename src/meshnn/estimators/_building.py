@@ -21,7 +21,7 @@ from meshnn.training.solver import Samples
 from meshnn.training.solvers import Choice, choose_solver
 from meshnn.training.structure.runtime import as_policies, first_topology, with_penalties
 
-__all__ = ["BuildsNets", "seed_of"]
+__all__ = ["BuildsNets", "default_topology", "seed_of"]
 
 #: Edges times samples up to which nobody would notice that float32 is faster.
 SMALL = 100_000
@@ -47,7 +47,7 @@ class BuildsNets(TakesSamples):
         self.loss_ = self._loss.name
         n_samples, n_inputs = X.shape
         if self.topology is None:
-            topology = Topology.mesh(n_inputs, whole_number("hidden", self.hidden, least=0), n_outputs)
+            topology = default_topology(self.hidden, n_inputs, n_outputs)
         elif isinstance(self.topology, Topology):
             topology = self.topology
         elif callable(self.topology):
@@ -109,7 +109,13 @@ class BuildsNets(TakesSamples):
     def _net(self) -> dict[str, Any]:
         """The parameters that the net was built from, as far as they are compared."""
         named = {name: getattr(self, name) for name in ("ticks", "activation", "output_activation", "loss")}
-        return named | self._told_apart() | ({"hidden": self.hidden} if self.topology is None else {})
+        return named | self._told_apart() | ({"hidden": self._hidden} if self.topology is None else {})
+
+    @property
+    def _hidden(self) -> Any:
+        """`hidden`, the same for lists and tuples."""
+        layers = isinstance(self.hidden, (list, tuple, np.ndarray))
+        return tuple(np.asarray(self.hidden).tolist()) if layers else self.hidden
 
     def _told_apart(self) -> dict[str, str | None]:
         """What has no value to compare, as far as it is compared: what a callable returned is not."""
@@ -121,6 +127,14 @@ class BuildsNets(TakesSamples):
     def _samples(self, X: Array, targets: Array, weight: Array | None) -> Samples:
         inputs, outputs = self._scaling.inputs(X, self.mesh_.dtype), self._scaling.targets(targets)
         return as_samples(self.mesh_, inputs, outputs, self._loss.name, weight)
+
+
+def default_topology(hidden: Any, n_inputs: int, n_outputs: int) -> Topology:
+    """What `hidden` means: so many neurons that all feed each other, or layers of so many, each feeding the next."""
+    if isinstance(hidden, (list, tuple, np.ndarray)):
+        sizes = [whole_number(f"hidden[{k}]", size) for k, size in enumerate(np.asarray(hidden).tolist())]
+        return Topology.layered([n_inputs, *sizes, n_outputs])
+    return Topology.mesh(n_inputs, whole_number("hidden", hidden, least=0), n_outputs)
 
 
 def seed_of(random_state: Any) -> int:

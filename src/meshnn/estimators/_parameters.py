@@ -17,7 +17,7 @@ __all__ = ["Parameters"]
 class Parameters(BaseEstimator):  # type: ignore[misc]
     """What both kinds take; as fields, so that `__init__` only assigns. `MeshClassifier` says what they mean."""
 
-    hidden: int = 16
+    hidden: int | tuple[int, ...] = 16
     topology: Topology | Callable[[int, int], Topology] | None = None
     ticks: int | None = None
     activation: str = "tanh"
@@ -39,7 +39,7 @@ class Parameters(BaseEstimator):  # type: ignore[misc]
     callbacks: Any = None
     checkpoint: Any = None
     n_threads: int | None = None
-    verbose: int = 0
+    verbose: int | bool = 0
     random_state: Any = None
     momentum: float = 0.9
     nesterov: bool = True

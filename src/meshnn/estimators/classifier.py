@@ -33,8 +33,9 @@ class MeshClassifier(ClassifierMixin, BaseMesh, Classifies):  # type: ignore[mis
 
     Parameters
     ----------
-    hidden : int
-        Hidden neurons of the default topology, `Topology.mesh`: everything feeds everything.
+    hidden : int or tuple of int
+        Hidden neurons of the default topology, `Topology.mesh`: everything feeds everything. Several numbers are the
+        sizes of layers, each of which feeds the next: `Topology.layered`.
     topology : None, Topology or callable
         Any graph instead; a callable gets (n_inputs, n_outputs). One output per class.
     ticks : int, optional
@@ -66,7 +67,8 @@ class MeshClassifier(ClassifierMixin, BaseMesh, Classifies):  # type: ignore[mis
     checkpoint : path or Checkpoint, optional
         A file to write the state to now and then. If it is there, `fit` goes on from it.
     n_threads : int, optional
-    verbose : int
+        By default as many as pay; -1 is all cores, -2 all but one.
+    verbose : int or bool
         1 shows a progress bar, 2 prints every row.
     random_state : int, RandomState, Generator or None
     momentum, nesterov : float, bool
