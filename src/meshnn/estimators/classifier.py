@@ -69,7 +69,7 @@ class MeshClassifier(ClassifierMixin, BaseMesh, Classifies):  # type: ignore[mis
     n_threads : int, optional
         By default as many as pay; -1 is all cores, -2 all but one.
     verbose : int or bool
-        1 shows a progress bar, 2 prints every row.
+        1 shows a progress bar (in a log, a line now and then), 2 prints every row.
     random_state : int, RandomState, Generator or None
     momentum, nesterov : float, bool
         Of sgd.
