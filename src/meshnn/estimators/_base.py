@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from os import PathLike
 from typing import Any
@@ -13,13 +13,14 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from meshnn import storage
-from meshnn.arguments import switch, whole_number
+from meshnn.arguments import switch
 from meshnn.arrays import Array
 from meshnn.errors import DataError, MeshError, TrainingInterrupted
 from meshnn.estimators._building import seed_of
 from meshnn.estimators._samples import Part
 from meshnn.estimators._scaling import is_sparse, row_blocks
 from meshnn.estimators._streaming import Streams
+from meshnn.estimators._watching import as_callbacks, verbosity
 from meshnn.storage import Tree
 from meshnn.training import Trainer
 from meshnn.training.checkpoint import Checkpoint, fingerprint
@@ -66,7 +67,7 @@ class BaseMesh(Streams):
     ) -> Trainer:
         """All that comes before the first epoch."""
         settings = self._settings()
-        _as_callbacks(self.callbacks), self._verbose()
+        as_callbacks(self.callbacks), verbosity(self.verbose)
         again = switch("warm_start", self.warm_start) and hasattr(self, "mesh_")
         given = X
         X, targets, weight, n_outputs = self._checked(X, y, sample_weight, reset=not again, first=not again)
@@ -112,6 +113,8 @@ class BaseMesh(Streams):
             self.mesh_, self._samples(*kept), settings, validation, seeds[2], self.structure, choice, score
         )
         self._stream_seed, self._solver_state = seeds[2], None  # where partial_fit would go on
+        self._seen = 0.0
+        self.__dict__.pop("_structure", None)
         if checkpoint is not None and run is not None:
             if resumed is not None:
                 checkpoint.restore(resumed, trainer.restore)
@@ -131,8 +134,8 @@ class BaseMesh(Streams):
 
     def _run(self, trainer: Trainer, checkpoint: Checkpoint | None) -> None:
         """Ask for all rows, and hand them to whoever wants to see them."""
-        callbacks = _as_callbacks(self.callbacks)
-        report = reporter(self._verbose(), trainer)
+        callbacks = as_callbacks(self.callbacks)
+        report = reporter(verbosity(self.verbose), trainer)
         self.solver_, self.solver_reason_ = trainer.choice.solver, trainer.choice.reason
         self._take_stock(trainer)
         try:
@@ -166,10 +169,6 @@ class BaseMesh(Streams):
             raise
         finally:
             self._take_stock(trainer)
-
-    def _verbose(self) -> int:
-        verbose = int(self.verbose) if isinstance(self.verbose, (bool, np.bool_)) else self.verbose
-        return whole_number("verbose", verbose, least=0)
 
     def _take_stock(self, trainer: Trainer) -> None:
         """Where training stands."""
@@ -227,13 +226,3 @@ class BaseMesh(Streams):
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "mesh_")
-
-
-def _as_callbacks(callbacks: Any) -> list[Callable[..., Any]]:
-    if callbacks is None:
-        return []
-    found = list(callbacks) if isinstance(callbacks, Iterable) and not callable(callbacks) else [callbacks]
-    for callback in found:
-        if not callable(callback):
-            raise MeshError(f"callbacks must be functions of (row, mesh), got {type(callback).__name__}")
-    return found

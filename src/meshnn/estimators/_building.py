@@ -32,6 +32,7 @@ class BuildsNets(TakesSamples):
 
     _built: dict[str, Any]
     mesh_: Mesh
+    _scaling: Scaling
 
     def _settings(self) -> Settings:
         names = Settings.__dataclass_fields__.keys() & self.get_params(deep=False).keys()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import platform
 import re
+from dataclasses import replace
 from reprlib import repr as shorten
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,7 @@ OF_THE_MESH = ("topology", "parameter", "weights")
 #: Letters that the dtype of classes may have to spare.
 WIDEST = 1000
 _SCALING = ("x_mean", "x_scale", "y_mean", "y_scale")
+_CONSTANT = ("x_constant", "y_constant")
 #: What the file was written with.
 _WRITERS = ("meshnn", "numpy", "scikit-learn")
 
@@ -56,8 +58,8 @@ def to_tree(estimator: BaseMesh, parameters: Array | None = None) -> Tree:
         "loss": estimator.loss_,
         "solver": [estimator.solver_, estimator.solver_reason_],
         "history": estimator.history_.to_tree(),
-        "scaling": dict(vars(estimator._scaling)),
-        "stream": {"seed": estimator._stream_seed, "memory": estimator._solver_state},
+        "scaling": {name: value for name, value in vars(estimator._scaling).items() if value is not None},
+        "stream": {"seed": estimator._stream_seed, "memory": estimator._solver_state, "seen": estimator._seen},
     }
     if hasattr(estimator, "feature_names_in_"):
         tree["feature_names"] = [str(name) for name in estimator.feature_names_in_]
@@ -143,6 +145,7 @@ def from_tree(estimator: Any, tree: Tree) -> Any:
             raise FileError(f"it has one target, its net {mesh.topology.n_outputs} outputs")
     seed, memory = tree["stream"]["seed"], tree["stream"]["memory"]
     estimator._stream_seed, estimator._solver_state = whole_number("seed", seed, least=0), None
+    estimator._seen = real_number("seen", tree["stream"].get("seen", 0.0), *FROM_0)
     if memory is not None:
         estimator._solver_state = solver_named(estimator.solver_).check_stream(memory, mesh)
     if "table" in tree:
@@ -159,7 +162,11 @@ def _read_scaling(estimator: Any, stored: Tree) -> Scaling:
         right = numbers.shape == (wanted,) and numbers.dtype == np.float64 and np.isfinite(numbers).all()
         if not right or (name.endswith("scale") and not (numbers > 0).all()):
             raise FileError(f"its {name} is not {wanted} finite numbers{', all positive' if 'scale' in name else ''}")
-    return found
+    known = {name: stored[name] for name in _CONSTANT if name in stored}
+    for name, mask in known.items():
+        if mask.dtype != np.bool_ or mask.shape != getattr(found, name.replace("constant", "mean")).shape:
+            raise FileError(f"its {name} does not say which columns were constant")
+    return replace(found, **known)
 
 
 def _read_table(estimator: Any, tree: Tree) -> None:

@@ -193,8 +193,8 @@ class MeshClassifier(ClassifierMixin, BaseMesh, Classifies):  # type: ignore[mis
         """One pass over some samples, for streams; `classes` names all classes at the first call (not those of labels
         in columns, which are all there).
 
-        The scaling of the features is that of the first call, unless `fit` came before: make it a large one, or set
-        standardize=False and scale beforehand.
+        The scaling of the features follows mean and spread of all samples so far; if `fit` came before, it stays that
+        of `fit`. Callbacks see every call; `structure` takes a call for an epoch.
         """
         if isinstance(self.class_weight, str):
             raise MeshError(
@@ -215,6 +215,7 @@ class MeshClassifier(ClassifierMixin, BaseMesh, Classifies):  # type: ignore[mis
                     "or start a new estimator"
                 )
             self._pass_over(X, y, sample_weight)
+        self._tell()
         return self
 
 

@@ -61,9 +61,11 @@ class MeshRegressor(RegressorMixin, BaseMesh, Regresses):  # type: ignore[misc]
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> MeshRegressor:
         """One pass over some samples, for streams.
 
-        The scaling of features and targets is that of the first call, unless `fit` came before: make it a large one,
-        or set standardize=False and scale beforehand.
+        The scaling of features and targets follows mean and spread of all samples so far (targets of "huber" keep the
+        median and the spread of the first call); if `fit` came before, it stays that of `fit`. Callbacks see every
+        call; `structure` takes a call for an epoch.
         """
         with self._as_it_was_if_refused():
             self._pass_over(X, y, sample_weight)
+        self._tell()
         return self

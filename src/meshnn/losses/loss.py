@@ -22,6 +22,8 @@ class Loss:
     classifies: ClassVar[bool] = False
     #: Whether each output is a label of its own, which a sample has or has not.
     several: ClassVar[bool] = False
+    #: Whether targets are scaled by their mean and standard deviation.
+    by_moments: ClassVar[bool] = False
     #: Whether it is the negative logarithm of a probability, so that there is no noise left to be estimated.
     likelihood: ClassVar[bool] = False
 

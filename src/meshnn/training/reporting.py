@@ -13,7 +13,7 @@ from typing import Any
 from meshnn.training.history import HistoryRow
 from meshnn.training.trainer import Trainer
 
-__all__ = ["reporter"]
+__all__ = ["print_row", "reporter"]
 
 #: In a log: a line after so many seconds at the latest; if a tenth more is done, after so many.
 LATEST, SOONEST, TENTH = 5.0, 1.0, 0.1
@@ -25,7 +25,7 @@ Show = Callable[[HistoryRow], None]
 def reporter(verbose: int, trainer: Trainer) -> Iterator[Show]:
     """What shows a row on stderr: with 0 nothing, with 1 a progress bar, or lines now and then, with 2 all rows."""
     if verbose != 1:
-        yield _print if verbose else lambda row: None
+        yield print_row if verbose else lambda row: None
         return
     from rich.console import Console
 
@@ -65,16 +65,17 @@ def _lines(trainer: Trainer) -> Iterator[Show]:
         unsaid = not (passed >= LATEST or (passed >= SOONEST and done - said_done >= TENTH * total))
         if not unsaid:
             said_at, said_done = time.monotonic(), done
-            _print(row, epochs)
+            print_row(row, epochs)
 
     try:
         yield show
     finally:
         if unsaid:
-            _print(trainer.history[-1], epochs)
+            print_row(trainer.history[-1], epochs)
 
 
-def _print(row: HistoryRow, epochs: int | None = None) -> None:
+def print_row(row: HistoryRow, epochs: int | None = None) -> None:
+    """One line on stderr."""
     epoch = f"{row.epoch:5d}" if epochs is None else f"{row.epoch} of {epochs}"
     start = f"start {row.restart + 1}, " if row.restart else ""
     print(f"{start}epoch {epoch}  {_describe(row)}  {row.seconds:.2f} s  {row.note}".rstrip(), file=sys.stderr)
