@@ -5,10 +5,12 @@ import json
 import numpy as np
 import pytest
 from sklearn.datasets import load_iris
+from sklearn.exceptions import NotFittedError
 
 import meshnn
 from commands import meshnn as run
 from meshnn import MeshClassifier, MeshError, MeshRegressor, Topology
+from meshnn.losses import LOSSES
 from meshnn.program import cores
 from meshnn.program.threads import thread_count
 from meshnn.training import Settings
@@ -85,3 +87,26 @@ def test_verbose_may_be_true():
     MeshClassifier(2, verbose=False, **OPTIONS).fit(X, Y)
     with pytest.raises(MeshError, match="verbose must be a whole number"):
         MeshClassifier(2, verbose="yes", **OPTIONS).fit(X, Y)
+
+
+def test_logarithms_of_probabilities():
+    model = MeshClassifier(3, **OPTIONS).fit(X, Y)
+    np.testing.assert_allclose(model.predict_log_proba(X), np.log(model.predict_proba(X)), rtol=1e-12, atol=1e-14)
+    labels = MeshClassifier(3, **OPTIONS).fit(X, np.stack([Y > 0, Y > 1], axis=1).astype(int))
+    np.testing.assert_allclose(labels.predict_log_proba(X), np.log(labels.predict_proba(X)), rtol=1e-12, atol=1e-14)
+    sure = np.array([[0.0, 2000.0, -3000.0]])  # a probability of exp(-2000) is 0, its logarithm is not
+    np.testing.assert_array_equal(LOSSES["cross_entropy"].log_predicted(sure), [[-2000.0, 0.0, -5000.0]])
+    np.testing.assert_array_equal(LOSSES["binary_cross_entropy"].log_predicted(sure), [[-np.log(2), 0.0, -3000.0]])
+
+
+def test_curves():
+    model = MeshClassifier(3, **OPTIONS, tol=0).fit(X, Y)
+    assert model.loss_curve_ == model.history_["loss"].tolist()
+    assert not hasattr(model, "validation_scores_")
+    model = MeshClassifier(3, **OPTIONS, tol=0, early_stopping=True, n_restarts=3).fit(X, Y)
+    kept = model.history_["restart"] == model.best_restart_
+    assert model.loss_curve_ == model.history_["loss"][kept].tolist()
+    assert model.validation_scores_ == model.history_["validation"][kept].tolist()
+    assert len(model.loss_curve_) == 5
+    with pytest.raises(NotFittedError):
+        MeshClassifier().loss_curve_  # noqa: B018

@@ -22,7 +22,7 @@ from meshnn.estimators._scaling import is_sparse, row_blocks
 from meshnn.estimators._streaming import Streams
 from meshnn.estimators._watching import as_callbacks, verbosity
 from meshnn.storage import Tree
-from meshnn.training import Trainer
+from meshnn.training import HistoryRow, Trainer
 from meshnn.training.checkpoint import Checkpoint, fingerprint
 from meshnn.training.reporting import reporter
 
@@ -206,6 +206,23 @@ class BaseMesh(Streams):
             return self.mesh_.forward(self._scaling.inputs(X), n_threads=self.n_threads)
         parts = (self._scaling.inputs(X[rows], self.mesh_.dtype) for rows in row_blocks(*X.shape))  # one at a time
         return np.concatenate([self.mesh_.forward(part, n_threads=self.n_threads) for part in parts])
+
+    @property
+    def loss_curve_(self) -> list[float]:
+        """The training loss of every row of the history; of several starts, those of the one that is kept."""
+        return [row.loss for row in self._rows_kept()]
+
+    @property
+    def validation_scores_(self) -> list[float]:
+        """The loss of held-out samples, or their score if there is `scoring`, row by row; there must be some."""
+        scores = [row.validation for row in self._rows_kept()]
+        if not any(score == score for score in scores):
+            raise AttributeError("validation_scores_: no samples were held out; set early_stopping=True, or pass X_val")
+        return scores
+
+    def _rows_kept(self) -> list[HistoryRow]:
+        check_is_fitted(self, "mesh_")
+        return [row for row in self.history_ if row.restart == self.best_restart_]
 
     def explain(self, batch_size: int = 64) -> str:
         """What each gradient method costs on the fitted net, and why this solver was taken."""

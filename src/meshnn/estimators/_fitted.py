@@ -62,6 +62,10 @@ class Classifies(_Meaning):
         outputs = self._outputs(X).astype(np.float64)
         return LOSSES[self.loss_].predicted(outputs)
 
+    def predict_log_proba(self, X: Any) -> Array:
+        """Logarithms of the probabilities, also of those that are too small for a float."""
+        return LOSSES[self.loss_].log_predicted(self._outputs(X).astype(np.float64))
+
     def predict(self, X: Any) -> Array:
         """The likeliest class of every sample; of several labels an indicator matrix (n_samples, n_labels)."""
         outputs = self._outputs(X)

@@ -102,6 +102,8 @@ class MeshClassifier(ClassifierMixin, BaseMesh, Classifies):  # type: ignore[mis
     history_ : History
     encoder_ : meshnn.data.encoding.Encoder
         How a DataFrame becomes features, if it had to.
+    loss_curve_, validation_scores_ : list of float
+        Columns of the history, of the start that is kept.
     classes_, n_iter_, n_features_in_, feature_names_in_, solver_, solver_reason_, best_restart_
 
     Examples

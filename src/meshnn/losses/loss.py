@@ -52,6 +52,10 @@ class Loss:
         """The target that outputs stand for."""
         return outputs
 
+    def log_predicted(self, outputs: Array) -> Array:
+        """Logarithms of the probabilities that outputs stand for."""
+        raise NotImplementedError
+
     def __repr__(self) -> str:
         return f"<loss {self.name}>"
 
