@@ -30,8 +30,10 @@ class _Meaning:
     def _loss(self) -> Loss:
         """The loss to fit with, if it is one of this kind."""
         usual = LOSSES[self._default_loss]
-        mine = [name for name, other in LOSSES.items() if other.classifies == usual.classifies]
-        return usual if self.loss is None else LOSSES[known(f"loss of a {self._kind}", self.loss, mine)]
+        kind = (usual.classifies, usual.several)
+        mine = [name for name, other in LOSSES.items() if (other.classifies, other.several) == kind]
+        what = f"loss of a {self._kind}{' of several labels' * usual.several}"
+        return usual if self.loss is None else LOSSES[known(what, self.loss, mine)]
 
     def _outputs(self, X: Any) -> Array:
         """Raw outputs (n_samples, n_outputs)."""
@@ -39,26 +41,37 @@ class _Meaning:
 
 
 class Classifies(_Meaning):
-    """Outputs are classes."""
+    """Outputs are classes, or labels that a sample may have several of."""
 
-    _default_loss = "cross_entropy"
     _kind = "classifier"
+    _several = False  # whether y was an indicator matrix at the last fit
     classes_: Array
+
+    @property
+    def _default_loss(self) -> str:  # type: ignore[override]
+        return "binary_cross_entropy" if self._several else "cross_entropy"
 
     def decision_function(self, X: Any) -> Array:
         """Outputs (n_samples, n_classes); of two classes, how much the second outweighs the first (n_samples,)."""
         outputs = self._outputs(X)
-        return outputs[:, 1] - outputs[:, 0] if outputs.shape[1] == 2 else outputs
+        one = outputs.shape[1] == 2 and not LOSSES[self.loss_].several
+        return outputs[:, 1] - outputs[:, 0] if one else outputs
 
     def predict_proba(self, X: Any) -> Array:
-        """Probabilities (n_samples, n_classes): the softmax of the outputs."""
+        """Probabilities (n_samples, n_classes): the softmax of the outputs; of several labels the sigmoid of each."""
         outputs = self._outputs(X).astype(np.float64)
         return LOSSES[self.loss_].predicted(outputs)
 
+    def predict_log_proba(self, X: Any) -> Array:
+        """Logarithms of the probabilities, also of those that are too small for a float."""
+        return LOSSES[self.loss_].log_predicted(self._outputs(X).astype(np.float64))
+
     def predict(self, X: Any) -> Array:
-        """The likeliest class of every sample."""
-        chosen = self._outputs(X).argmax(axis=1)
-        return np.asarray(self.classes_[chosen])
+        """The likeliest class of every sample; of several labels an indicator matrix (n_samples, n_labels)."""
+        outputs = self._outputs(X)
+        if LOSSES[self.loss_].several:
+            return (outputs > 0).astype(np.int64)
+        return np.asarray(self.classes_[outputs.argmax(axis=1)])
 
 
 class Regresses(_Meaning):

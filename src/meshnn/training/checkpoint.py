@@ -14,7 +14,6 @@ import numpy as np
 
 from meshnn import storage
 from meshnn.arguments import real_number, whole_number
-from meshnn.arrays import Array
 from meshnn.errors import CheckpointWarning, MeshError
 from meshnn.files import Lock
 from meshnn.storage import FileError, Tree
@@ -29,14 +28,15 @@ class Resumed(NamedTuple):
     state: Tree
 
 
-def fingerprint(parameters: dict[str, Any], arrays: dict[str, Array | None]) -> dict[str, str]:
+def fingerprint(parameters: dict[str, Any], arrays: dict[str, Any]) -> dict[str, str]:
     """A run in words: the same parameters and the same data give the same ones."""
     found = {name: repr(value.tolist() if hasattr(value, "tolist") else value) for name, value in parameters.items()}
     for name, array in arrays.items():
         stamp = hashlib.sha256()
         if array is not None:
             stamp.update(f"{array.dtype.str}{array.shape};".encode())
-            stamp.update(np.ascontiguousarray(array).tobytes())
+            for part in (array.indptr, array.indices, array.data) if hasattr(array, "indptr") else (array,):
+                stamp.update(np.ascontiguousarray(part).tobytes())
         found[name] = stamp.hexdigest()
     return found
 

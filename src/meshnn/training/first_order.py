@@ -48,7 +48,7 @@ def carried(origin: Any, values: Any) -> Any:
 class FirstOrder(Solver):
     """Steps along the gradient of a batch; how far is for `_rule` to say."""
 
-    streams = True
+    streams = scheduled = True
     l2 = 0.0
 
     def __init__(self, mesh: Mesh, samples: Samples, settings: Settings, rng: np.random.Generator) -> None:

@@ -9,6 +9,7 @@ from types import NoneType
 from meshnn.arguments import BELOW_1, FROM_0, POSITIVE, as_list, known, real_number, switch, whole_number
 from meshnn.errors import MeshError
 from meshnn.methods import METHODS
+from meshnn.program.threads import thread_count
 from meshnn.training.solvers import check_solver
 
 __all__ = ["SCHEDULES", "Settings"]
@@ -52,6 +53,10 @@ class Settings:
         epochs; tol=0 never stops.
     n_restarts : int
         Starts from other random weights; the one with the lowest loss is kept.
+    n_threads : int, optional
+        By default as many as pay; -1 is all cores, -2 all but one.
+    max_seconds : float, optional
+        Stop after the row in which so many seconds of training are used up, all restarts together.
     """
 
     solver: str = "auto"
@@ -70,6 +75,7 @@ class Settings:
     betas: tuple[float, float] = (0.9, 0.999)
     epsilon: float = 1e-8
     n_threads: int | None = None
+    max_seconds: float | None = None
 
     def __post_init__(self) -> None:
         known("schedule", self.schedule, SCHEDULES)
@@ -79,12 +85,12 @@ class Settings:
             numbers["l2"] = FROM_0
         elif self.l2 != "auto":
             raise MeshError(f'l2 must be "auto" or a number of at least 0, got {self.l2!r}')
-        if self.n_threads is not None:
-            counts.append("n_threads")
         if not isinstance(self.max_epochs, str):
             counts.append("max_epochs")
         elif self.max_epochs != "auto":
             raise MeshError(f'max_epochs must be "auto" or a whole number of at least 1, got {self.max_epochs!r}')
+        if self.max_seconds is not None:
+            numbers["max_seconds"] = POSITIVE
         if not isinstance(self.batch_size, (str, NoneType)):
             counts.append("batch_size")
         elif self.batch_size not in ("auto", None):
@@ -96,6 +102,7 @@ class Settings:
             **{name: whole_number(name, getattr(self, name)) for name in counts},
             betas=tuple(real_number(f"betas[{k}]", b, *BELOW_1) for k, b in enumerate(betas)),
             nesterov=switch("nesterov", self.nesterov),
+            n_threads=thread_count("n_threads", self.n_threads),
         )
         check_solver(self.solver, self.l1)
 

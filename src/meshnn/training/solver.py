@@ -72,6 +72,8 @@ class Solver(ABC):
     #: Whether its steps need the accuracy of float64.
     wants_float64: ClassVar[bool] = False
     minimises_l1: ClassVar[bool] = True
+    #: Whether its rate follows `schedule`.
+    scheduled: ClassVar[bool] = False
     #: Whether every row lowers what is minimised, though that itself may change: then the last weights are the best.
     last_is_best: ClassVar[bool] = False
     #: Whether it can go on with other samples: `state(stream=True)` and `restore(..., stream=True)`.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -32,6 +32,10 @@ __all__ = ["Trainer"]
 _NUMBERS = ("best_value", "plateau_value", "fallen", "kept_value", "kept_restart", "kept_l2", "best_epoch")
 
 
+#: Rows that are looked at to see whether the loss still falls, twice.
+AT_END = 10
+
+
 class Trainer:
     """Trains the weights of a mesh in place.
 
@@ -49,6 +53,8 @@ class Trainer:
         How the graph changes meanwhile, see `meshnn.training.structure`.
     choice : Choice, optional
         The solver, if it has been chosen already: with `structure.with_penalties`, or the choice means other settings.
+    score : callable, optional
+        Judges the held-out samples instead of the loss: the weights with the highest score are kept.
 
     Attributes
     ----------
@@ -66,6 +72,7 @@ class Trainer:
         seed: int | np.random.SeedSequence = 0,
         structure: Any = None,
         choice: Choice | None = None,
+        score: Callable[[], float] | None = None,
     ) -> None:
         policies = as_policies(structure)
         if policies and settings.n_restarts > 1:
@@ -76,7 +83,7 @@ class Trainer:
             loss = samples.targets.loss
             noisy, columns = loss.classifies and not policies, loss.columns(mesh.topology.n_outputs)
             choice = choose_solver(settings, len(mesh.live_parameters()), samples.count, columns, noisy)
-        self.choice = choice
+        self.choice, self.score = choice, score
         self.classifies = samples.targets.loss.classifies
         self.history = History()
         self.seconds = 0.0
@@ -134,10 +141,37 @@ class Trainer:
         while not self.finished:
             if self.mesh.topology is not self._topology or self.mesh.ticks != self._ticks:
                 raise MeshError("the mesh got another graph or other ticks during training; start again")
-            row = self._advance()
-            self.history.append(row)
-            self._mark = self._marked()
-            yield row
+            there_is_time = not self._out_of_time()
+            if there_is_time:
+                self.history.append(self._advance())
+                self._mark = self._marked()
+            if not self.finished and self._out_of_time():
+                # whoever has more time goes on from this row
+                self.stop(f"stopped: {self.settings.max_seconds:g} seconds are used up", to_go_on=True)
+            if there_is_time:
+                yield self.history[-1]
+
+    def _out_of_time(self) -> bool:
+        return self.settings.max_seconds is not None and self.seconds >= self.settings.max_seconds
+
+    def fall_at_end(self) -> float:
+        """How much the loss fell an epoch where the start that is kept ran out of epochs; 0 if it had come to rest.
+
+        It had if its rate had come down to 0, or if the loss fell by no more than `tol` an epoch.
+        """
+        settings = self.settings
+        rows = [row for row in self.history if row.restart == self.best_restart and not math.isnan(row.loss)]
+        at_rest = self.choice.kind.scheduled and settings.schedule != "constant"
+        if at_rest or settings.tol == 0.0 or self._structure is not None:
+            return 0.0
+        if len(rows) < 2 or rows[-1].epoch < self.epochs or "stopped" in rows[-1].note:
+            return 0.0
+        # the mean of some rows against that of those before: the loss of mini-batches goes up and down
+        width = min(AT_END, len(rows) // 2)
+        before, last = rows[-2 * width : -width], rows[-width:]
+        fell = sum(row.loss for row in before) / width - sum(row.loss for row in last) / width
+        fall = fell / (last[-1].epoch - before[-1].epoch)
+        return fall if fall > settings.tol else 0.0
 
     def _advance(self) -> HistoryRow:
         """One row, and all that follows from it."""
@@ -153,6 +187,9 @@ class Trainer:
                 self.mesh.values, self.validation.X, self.validation.targets, settings.n_threads
             )
         value = progress.loss if self.validation is None else held_out
+        if self.score is not None:
+            held_out = self.score()
+            value = -held_out
         stopped = "" if progress.note else self._judge(value, progress)
         note, restart = "; ".join(filter(None, (words, progress.note or stopped))), self._restart
         if self._structure is not None:
@@ -219,8 +256,9 @@ class Trainer:
         if settings.max_epochs == "auto":  # epochs of few samples are short
             patience = max(patience, self._solver.epochs // 4)
         if not finished and epoch - self._best_epoch >= patience:
-            which = "loss" if self.validation is None else "validation loss"
-            finished = f"the {which} fell by less than {settings.tol:g} in {patience} epochs"
+            which = "loss fell" if self.validation is None else "validation loss fell"
+            which = which if self.score is None else "score of the held-out samples rose"
+            finished = f"the {which} by less than {settings.tol:g} in {patience} epochs"
         return f"stopped: {finished}" if finished else ""
 
     def _end_start(self) -> None:
