@@ -32,8 +32,8 @@ class ByHand:
             w = w - each * self.a / (1 - 0.9**self.k)
         else:
             each = self.rate
-            self.a = self.momentum * self.a - self.rate * g
-            w = w + (self.momentum * self.a - self.rate * g if self.nesterov else self.a)
+            self.a = self.momentum * self.a + g
+            w = w - self.rate * (g + self.momentum * self.a if self.nesterov else self.a)
         least = each * self.l1 * self.counts
         self.mesh.weights = np.sign(w) * np.maximum(np.abs(w) - least, 0)
         return value, float(np.linalg.norm(g))
@@ -71,6 +71,29 @@ def test_full_batches_equal_steps_by_hand(ticks, options):
     assert rows[-1].gradient_norm == pytest.approx(met[-1][1], rel=1e-7)
     if options.get("l1"):
         np.testing.assert_array_equal(mesh.weights == 0, other.weights == 0)
+
+
+@pytest.mark.parametrize("schedule", ["cosine", "linear"])
+@pytest.mark.parametrize("nesterov", [True, False])
+def test_momentum_under_a_schedule_is_that_of_torch(nesterov, schedule):
+    import torch
+
+    steps, rate = 50, 0.1
+    mesh, other = pair()
+    X, y = spirals(150, random_state=0)
+    X /= 10
+    list(train(mesh, X, y, solver="sgd", nesterov=nesterov, schedule=schedule, batch_size=None, learning_rate=rate,
+               max_epochs=steps, l2=0.0, tol=0))  # fmt: skip
+    w = torch.tensor(other.weights.copy(), requires_grad=True)
+    rule = torch.optim.SGD([w], lr=rate, momentum=0.9, nesterov=nesterov)
+    shares = {"cosine": lambda k: 0.5 * (1 + np.cos(np.pi * k / steps)), "linear": lambda k: 1 - k / steps}
+    schedule = torch.optim.lr_scheduler.LambdaLR(rule, shares[schedule])
+    for _ in range(steps):
+        other.weights = w.detach().numpy()
+        w.grad = torch.tensor(other.gradient(X, y)[1])
+        rule.step()
+        schedule.step()
+    np.testing.assert_allclose(mesh.weights, w.detach().numpy(), rtol=0, atol=1e-12)
 
 
 def test_l1_makes_exact_zeros_and_spares_the_bias():
