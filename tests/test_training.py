@@ -244,9 +244,49 @@ def test_rows_tol_patience_and_schedules():
     constant = list(train(mesh, X / 10, y, solver="adam", batch_size=30, schedule="constant", max_epochs=7, tol=0))
     assert {row.learning_rate for row in constant} == {0.01}
     # nothing to learn: stops as soon as patience is over
-    flat = list(train(mesh, X / 10, y, solver="sgd", learning_rate=1e-12, batch_size=30, patience=5, max_epochs=50))
+    flat = list(train(mesh, X / 10, y, solver="sgd", learning_rate=1e-12, batch_size=30, patience=5, max_epochs=50,
+                      schedule="constant"))  # fmt: skip
     assert flat[-1].epoch == 6
     assert flat[-1].note == "stopped: the loss fell by less than 0.0001 in 5 epochs"
+
+
+@pytest.mark.parametrize("schedule", ["cosine", "linear"])
+@pytest.mark.parametrize(("size", "patience", "most", "epochs"), [(30, 5, 200, 5), (30, 60, 200, 12), (None, 5, 400, 5),
+                                                                  (30, 5, 9, 3)])  # fmt: skip
+def test_the_rate_comes_down_before_patience_ends_a_run(schedule, size, patience, most, epochs):
+    """Nothing can be learned at such a rate, so that patience runs out at once."""
+    X, y = spirals(100, random_state=0)
+    mesh = Mesh(Topology.mesh(2, 5, 2), activation="tanh", random_state=0)
+    rows = list(train(mesh, X / 10, y, solver="adam", learning_rate=1e-12, schedule=schedule, batch_size=size,
+                      patience=patience, max_epochs=most, random_state=0))  # fmt: skip
+    said = [(row.epoch, row.note) for row in rows if row.note]
+    reason = f"the loss fell by less than 0.0001 in {patience} epochs"
+    first = said[0][0]
+    assert said == [(first, f"{reason}: the rate is brought down over {epochs} epochs"),
+                    (first + epochs, f"stopped: {reason}")]  # fmt: skip
+    before = Settings(schedule=schedule).share_of_rate(first / most)
+    batches = 1 if size is None else 4
+    for row in rows:
+        if row.epoch > first:
+            last = Settings(schedule=schedule).share_of_rate((row.epoch - first - 1 / batches) / epochs)
+            assert row.learning_rate == pytest.approx(1e-12 * before * last)
+
+
+def test_the_rate_comes_down_from_the_best_weights():
+    """The held-out labels are the opposite of those to learn: the weights there are have gone astray."""
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((40, 2)), rng.integers(0, 2, 40)
+    mesh = Mesh(Topology.mesh(2, 10, 2), 3, "tanh", dtype="float64", random_state=0)
+    samples, held_out = (as_samples(mesh, X, labels, "cross_entropy") for labels in (y, 1 - y))
+    settings = Settings(solver="adam", batch_size=8, patience=5, max_epochs=40, l2=0.0)
+    trainer = Trainer(mesh, samples, settings, held_out, 0)
+    for row in trainer.rows():
+        if "brought down" in row.note:
+            assert not np.array_equal(mesh.weights, trainer.best_parameters)  # the weights that the row is about
+            mesh.weights[:] = np.nan
+    assert row.epoch == 11
+    assert np.isfinite(mesh.weights).all()
+    assert trainer.history["validation"].argmin() == 0
 
 
 @pytest.mark.parametrize("options", [{"solver": "lm"}, {"solver": "adam", "batch_size": 8}, {"solver": "sgd"}])
@@ -361,6 +401,7 @@ def test_a_graph_changed_during_training_is_noticed():
 @pytest.mark.parametrize("options", [
     {"solver": "adam", "batch_size": 16, "n_restarts": 2},
     {"solver": "adam", "batch_size": None, "max_epochs": 300},
+    {"solver": "adam", "batch_size": 16, "tol": 0.5, "patience": 3, "max_epochs": 30, "n_restarts": 2},
     {"solver": "sgd", "batch_size": 50, "validate": True},
     {"solver": "lm", "n_restarts": 3, "max_epochs": 8},
     {"solver": "lm", "validate": True, "max_epochs": 12},

@@ -50,7 +50,8 @@ class MeshClassifier(ClassifierMixin, BaseMesh, Classifies):  # type: ignore[mis
     early_stopping, validation_fraction : bool, float
         Hold out samples and keep the weights that do best on them.
     patience, tol : int, float
-        Stop when the loss has not fallen by `tol` in so many epochs; tol=0 never stops.
+        Stop when the loss has not fallen by `tol` in so many epochs; tol=0 never stops. adam and sgd bring their rate
+        down first, over a fifth of the epochs there were (at least 5), unless it is constant.
     class_weight : None, "balanced" or dict
     n_restarts : int
         Starts from other weights; the best is kept, by validation loss if there is one, else by training loss.

@@ -78,6 +78,8 @@ class Solver(ABC):
     streams: ClassVar[bool] = False
 
     epoch: int
+    #: Why the rate is being brought down, if it is: then it ends of its own accord.
+    landed: str = ""
 
     @abstractmethod
     def __init__(self, mesh: Mesh, samples: Samples, settings: Settings, rng: np.random.Generator) -> None: ...
@@ -96,6 +98,15 @@ class Solver(ABC):
     @abstractmethod
     def advance(self, most: int) -> Progress:
         """Run some epochs, at most so many, in place."""
+
+    def land(self, reason: str) -> int:
+        """Begin to end, for this reason, if that takes some epochs: how many; 0 if one may stop at once."""
+        return 0
+
+    @property
+    def lands(self) -> bool:
+        """Whether the next row is the first of these: it begins with the best weights."""
+        return False
 
     @abstractmethod
     def rewire(self, change: Change) -> None:

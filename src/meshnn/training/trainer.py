@@ -134,6 +134,8 @@ class Trainer:
         if self._ended:
             self._next_start()
         solver, settings = self._solver, self.settings
+        if solver.lands:
+            self.mesh.parameters[:] = self._best
         progress = solver.advance(settings.max_epochs - solver.epoch)
         held_out, accuracy = math.nan, progress.hits
         if self.validation is not None:
@@ -141,8 +143,8 @@ class Trainer:
                 self.mesh.values, self.validation.X, self.validation.targets, settings.n_threads
             )
         value = progress.loss if self.validation is None else held_out
-        stopped = "" if progress.note else self._judge(value, progress)
-        note, restart = progress.note or stopped, self._restart
+        note, stopped = (progress.note, False) if progress.note else self._judge(value, progress)
+        restart = self._restart
         if self._structure is not None:
             note = "; ".join([note] * bool(note) + self._edit(self._structure, progress.loss))
         if solver.epoch >= settings.max_epochs or stopped:
@@ -173,8 +175,8 @@ class Trainer:
             self._plateau_value, self._best_epoch, self._fallen = math.inf, solver.epoch, 0.0
         return words
 
-    def _judge(self, value: float, progress: Progress) -> str:
-        """Remember the best weights; the reason to stop this start, if there is one."""
+    def _judge(self, value: float, progress: Progress) -> tuple[str, bool]:
+        """Remember the best weights; what there is to say, and whether this start ends here."""
         epoch, settings, finished = self._solver.epoch, self.settings, progress.finished
         if value < self._best_value or (self.validation is None and self.choice.kind.last_is_best):
             self._best_value = value
@@ -184,11 +186,13 @@ class Trainer:
         if value < self._plateau_value - settings.tol:
             self._plateau_value, self._best_epoch = value, epoch
         if settings.tol == 0.0 or (self._structure is not None and self._structure.busy(epoch)):
-            return ""  # asked to go on, or the graph is not what it is to be yet
-        if not finished and epoch - self._best_epoch >= settings.patience:
+            return "", False  # asked to go on, or the graph is not what it is to be yet
+        if not finished and not self._solver.landed and epoch - self._best_epoch >= settings.patience:
             which = "loss" if self.validation is None else "validation loss"
             finished = f"the {which} fell by less than {settings.tol:g} in {settings.patience} epochs"
-        return f"stopped: {finished}" if finished else ""
+            if (left := self._solver.land(finished)) > 0:
+                return f"{finished}: the rate is brought down over {left} epochs", False
+        return f"stopped: {finished}" if finished else "", bool(finished)
 
     def _end_start(self) -> None:
         """Keep the weights of the start that has ended, if they are the best so far.
