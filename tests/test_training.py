@@ -427,6 +427,29 @@ def test_a_trainer_goes_on_from_any_row_bit_by_bit(options):
         np.testing.assert_array_equal(again.mesh.weights, whole.mesh.weights)
         assert again.history == whole.history
         assert again.best_restart == whole.best_restart
+        np.testing.assert_array_equal(again.penalties, whole.penalties)
+
+
+def test_the_penalties_of_the_best_start_are_kept():
+    X, y = spirals(100, random_state=0)
+
+    def fresh():
+        mesh = Mesh(Topology.mesh(2, 4, 2), 3, "tanh", dtype="float64", random_state=0)
+        samples = as_samples(mesh, X / 10, y, "cross_entropy")
+        return Trainer(mesh, samples, Settings(solver="lm", n_restarts=2, max_epochs=8, tol=0))
+
+    trainer = fresh()
+    for row in trainer.rows():
+        if row.epoch == 8:
+            break
+    first, state = trainer.penalties.copy(), trainer.state()
+    state["numbers"] = state["numbers"] | {"kept_value": -1.0}  # no other start can be as good
+    again = fresh()
+    again.restore(state)
+    list(again.rows())
+    assert again.best_restart == 0
+    assert not np.array_equal(again._solver.penalties, first)
+    np.testing.assert_array_equal(again.penalties, first)
 
 
 def test_stop_keeps_the_best_so_far():

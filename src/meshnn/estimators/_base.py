@@ -18,7 +18,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from meshnn import storage
 from meshnn.arguments import real_number, switch, whole_number
-from meshnn.arrays import Array
+from meshnn.arrays import Array, FloatArray
 from meshnn.errors import DataError, MeshError, TrainingInterrupted
 from meshnn.estimators._scaling import Scaling
 from meshnn.losses import Loss
@@ -28,7 +28,9 @@ from meshnn.topology import Topology
 from meshnn.training import History, HistoryRow, Settings, Trainer
 from meshnn.training.api import as_samples
 from meshnn.training.checkpoint import Checkpoint, fingerprint
+from meshnn.training.laplace import Laplace, affordable
 from meshnn.training.reporting import reporter
+from meshnn.training.sensitivity import importances
 from meshnn.training.settings import FULL_UP_TO
 from meshnn.training.solver import Samples
 from meshnn.training.solvers import SOLVERS, Choice, choose_solver, streaming_solver
@@ -96,6 +98,8 @@ class BaseMesh(Parameters):
     _built: dict[str, Any]
     _under_way: str  # the weights that a run with a checkpoint began from, until it has come to its end
     mesh_: Mesh
+    feature_importances_: FloatArray
+    _laplace: Laplace | str  # or why there is none
 
     # -- what the two kinds fill in ------------------------------------------------------------------------------
 
@@ -306,6 +310,7 @@ class BaseMesh(Parameters):
         report = reporter(self.verbose, trainer)
         self.solver_, self.solver_reason_ = trainer.choice.solver, trainer.choice.reason
         self._take_stock(trainer)
+        self._forget_conclusions("the fit did not come to its end; fit again")
         try:
             with report as show:
                 for row in trainer.rows():
@@ -315,6 +320,7 @@ class BaseMesh(Parameters):
                         trainer.stop("stopped by a callback")
                     if checkpoint is not None:
                         checkpoint.row()
+            self._conclude(trainer)
             if checkpoint is not None:
                 checkpoint.save()
             self.__dict__.pop("_under_way", None)
@@ -340,6 +346,24 @@ class BaseMesh(Parameters):
         self.history_, self.l2_, self.best_restart_ = trainer.history, trainer.l2, trainer.best_restart
         epochs = [row.epoch for row in trainer.history if row.restart == trainer.best_restart]
         self.n_iter_ = epochs[-1] if epochs else 0
+
+    def _conclude(self, trainer: Trainer) -> None:
+        """What only the samples tell about the net, as they are not kept."""
+        mesh, samples = self.mesh_, trainer.samples
+        try:
+            found = importances(mesh, samples)
+            if found is not None:
+                self.feature_importances_ = found
+            if not self._loss.classifies:
+                refused = affordable(mesh, samples, trainer.choice.kind.wants_float64)
+                self._laplace = refused or Laplace.of(mesh, samples, trainer.penalties)
+        except MeshError as error:  # the net is fitted, whatever is not known about it
+            self._laplace = str(error)
+
+    def _forget_conclusions(self, reason: str) -> None:
+        """They belong to other weights."""
+        self.__dict__.pop("feature_importances_", None)
+        self._laplace = reason
 
     def _run_parameters(self) -> dict[str, Any]:
         """What decides the course of training, besides data and seed."""
@@ -378,6 +402,7 @@ class BaseMesh(Parameters):
         self.solver_, self.solver_reason_ = kind.name, "partial_fit takes first-order steps"
         began = time.perf_counter()
         before = self.history_[-1].seconds if len(self.history_) else 0.0
+        self._forget_conclusions("partial_fit has not seen all samples; use fit")
         progress = stream.advance(1)
         self._solver_state = stream.state(stream=True)
         self.l2_ = stream.l2
@@ -399,13 +424,13 @@ class BaseMesh(Parameters):
 
     # -- predicting ----------------------------------------------------------------------------------------------
 
-    def _outputs(self, X: Any) -> Array:
-        """Raw outputs (n_samples, n_outputs)."""
+    def _inputs(self, X: Any) -> Array:
+        """Features as the net sees them."""
         check_is_fitted(self, "mesh_")
         if hasattr(self, "encoder_") and hasattr(X, "columns"):
             X = self._encoded(X)
         X = validate_data(self, X, reset=False, dtype=np.float64)
-        return self.mesh_.forward(self._scaling.inputs(X), n_threads=self.n_threads)
+        return self._scaling.inputs(X)
 
     def _encoded(self, frame: Any) -> Array:
         """Features of a DataFrame, for a model that `meshnn fit` made of a table: its columns are found by name."""

@@ -82,6 +82,10 @@ class MeshClassifier(ClassifierMixin, BaseMesh, Classifies):  # type: ignore[mis
     ----------
     mesh_ : Mesh
     history_ : History
+    feature_importances_ : array (n_features,)
+        Mean absolute derivative of the outputs by each feature, times the feature's spread, as shares of 1; over up to
+        1000 training samples. It tells what the fitted net follows, not what causes what, and two features that say the
+        same share it. There is none after `partial_fit`.
     classes_, n_iter_, n_features_in_, feature_names_in_, solver_, solver_reason_, best_restart_
 
     Examples

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from meshnn.arguments import known, real_number, whole_number
+from meshnn.arrays import FloatArray
 from meshnn.codes import ADAM, MOMENTUM, NESTEROV
 from meshnn.errors import MeshError
 from meshnn.mesh import Mesh
@@ -70,6 +71,7 @@ class FirstOrder(Solver):
             second=np.zeros_like(mesh.parameters),
         )
         self.epoch, self.l2 = 0, settings.fixed_l2
+        self.penalties = self._penalties()
         self.edited = ""  # the method that goes on since the graph has changed
         self.factor = 1.0  # what divergence has left of the rate
         self.landing = (settings.max_epochs, settings.max_epochs)  # epochs between which the rate is brought down early
@@ -91,8 +93,12 @@ class FirstOrder(Solver):
         held = self.optimizer
         held.first, held.second = (carried(change.parameters, moment) for moment in (held.first, held.second))
         held.penalised = penalised_parameters(self.mesh).astype(self.mesh.dtype)
+        self.penalties = self._penalties()
         self._recompile(self.steps.program.plan.method.name)
         self._safe = self._now = self._snapshot()
+
+    def _penalties(self) -> FloatArray:
+        return self.l2 * self.optimizer.penalised[self.mesh.live_parameters()].astype(np.float64)
 
     def _recompile(self, method: str) -> None:
         self.edited = method

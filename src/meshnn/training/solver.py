@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 
 from meshnn.arguments import real_number
-from meshnn.arrays import Array, IntArray
+from meshnn.arrays import Array, FloatArray, IntArray
 from meshnn.errors import MeshError
 from meshnn.losses import Targets
 from meshnn.mesh import Mesh
@@ -78,6 +78,8 @@ class Solver(ABC):
     streams: ClassVar[bool] = False
 
     epoch: int
+    #: Of the live parameters, one each.
+    penalties: FloatArray
     #: Why the rate is being brought down, if it is: then it ends of its own accord.
     landed: str = ""
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from meshnn.arguments import switch, whole_number
-from meshnn.arrays import Array
+from meshnn.arrays import Array, FloatArray
 from meshnn.checks import as_weights
 from meshnn.errors import MeshError
 from meshnn.mesh import Mesh
@@ -87,6 +87,7 @@ class Trainer:
         self._restart, self._ended = 0, False  # the start, and whether the next row belongs to another one
         self._kept: Array | None = None  # parameters of the best start that has ended
         self._kept_value, self._kept_restart, self._kept_l2 = math.inf, 0, 0.0
+        self._kept_penalties: FloatArray | None = None
         self._solver = self._begin()
         self._mark = self._marked()
 
@@ -117,6 +118,12 @@ class Trainer:
     def l2(self) -> float:
         """The penalty of that start, as found or given."""
         return self._kept_l2 if self._keeps_earlier() else self._solver.l2
+
+    @property
+    def penalties(self) -> FloatArray:
+        """Those of that start, of the live parameters."""
+        found = self._kept_penalties if self._keeps_earlier() else None
+        return self._solver.penalties if found is None else found
 
     def rows(self) -> Iterator[HistoryRow]:
         """Train; the weights end as the best ones, whether this runs to its end or `stop` ends it."""
@@ -202,6 +209,7 @@ class Trainer:
         if self._kept is None or self._best_value < self._kept_value:
             self._kept, self._kept_value = self._best.copy(), self._best_value
             self._kept_restart, self._kept_l2 = self._restart, self._solver.l2
+            self._kept_penalties = self._solver.penalties.copy()
         if self._restart + 1 < self.settings.n_restarts:
             self._ended = True
         else:
@@ -241,6 +249,7 @@ class Trainer:
             "weights": self.mesh.values.copy(),
             "best": self._best,
             "kept": self._kept,
+            "kept_penalties": self._kept_penalties,
             "structure": None if self._structure is None else self._structure.state(),
         }
         return tree, len(self.history), self.history.data[-1:]
@@ -263,6 +272,9 @@ class Trainer:
         count = self.mesh.n_parameters
         self._best = as_weights(state["best"], count, self.mesh.dtype)
         self._kept = None if state["kept"] is None else as_weights(state["kept"], count, self.mesh.dtype)
+        kept = state.get("kept_penalties")  # files of 0.1 have none: those of the last start do for them
+        if kept is not None:
+            self._kept_penalties = as_weights(kept, len(self.mesh.live_parameters()), np.dtype(np.float64), "penalty")
         self._restart = whole_number("restart", state["restart"], least=0, most=self.settings.n_restarts)
         self.finished = switch("finished", state["finished"])
         self._ended = switch("ended", state["ended"])
