@@ -442,7 +442,9 @@ def test_the_penalties_of_the_best_start_are_kept():
     for row in trainer.rows():
         if row.epoch == 8:
             break
-    first, state = trainer.penalties.copy(), trainer.state()
+    state = trainer.state()
+    np.testing.assert_array_equal(state["kept_penalties"], trainer.penalties)
+    first = state["kept_penalties"] = trainer.penalties + 1.0
     state["numbers"] = state["numbers"] | {"kept_value": -1.0}  # no other start can be as good
     again = fresh()
     again.restore(state)
