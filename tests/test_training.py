@@ -8,6 +8,7 @@ from meshnn.data.synthetic import spirals
 from meshnn.program import cores
 from meshnn.training import History, Settings, Trainer, train
 from meshnn.training.api import as_samples
+from meshnn.training.first_order import Adam
 
 
 class ByHand:
@@ -270,6 +271,23 @@ def test_the_rate_comes_down_before_patience_ends_a_run(schedule, size, patience
         if row.epoch > first:
             last = Settings(schedule=schedule).share_of_rate((row.epoch - first - 1 / batches) / epochs)
             assert row.learning_rate == pytest.approx(1e-12 * before * last)
+
+
+def test_what_goes_on_after_the_rate_has_come_down_stays_where_it_is():
+    """A graph that is still to change may ask for more epochs."""
+    X, y = spirals(100, random_state=0)
+    mesh = Mesh(Topology.mesh(2, 5, 2), activation="tanh", random_state=0)
+    samples, settings = as_samples(mesh, X / 10, y, "cross_entropy"), Settings(solver="adam", batch_size=None)
+    solver = Adam(mesh, samples, settings, np.random.default_rng(0))
+    solver.advance(3)
+    assert solver.land("enough") == 5
+    while not solver.advance(300 - solver.epoch).finished:
+        assert solver.epoch < 8
+    assert solver.epoch == 8
+    weights = mesh.weights.copy()
+    assert solver.advance(300 - 8).finished == "enough"
+    assert solver.epoch > 8
+    np.testing.assert_array_equal(mesh.weights, weights)
 
 
 def test_the_rate_comes_down_from_the_best_weights():
