@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from meshnn import storage
 from meshnn.arguments import switch
-from meshnn.arrays import Array
+from meshnn.arrays import Array, FloatArray
 from meshnn.errors import DataError, MeshError, TrainingInterrupted
 from meshnn.estimators._building import seed_of
 from meshnn.estimators._samples import Part
@@ -24,7 +24,9 @@ from meshnn.estimators._watching import as_callbacks, verbosity
 from meshnn.storage import Tree
 from meshnn.training import HistoryRow, Trainer
 from meshnn.training.checkpoint import Checkpoint, fingerprint
+from meshnn.training.laplace import Laplace, affordable
 from meshnn.training.reporting import reporter
+from meshnn.training.sensitivity import importances
 
 __all__ = ["BaseMesh"]
 
@@ -34,6 +36,8 @@ class BaseMesh(Streams):
 
     _kind: str
     _under_way: str  # the weights that a run with a checkpoint began from, until it has come to its end
+    feature_importances_: FloatArray
+    _laplace: Laplace | str  # or why there is none
 
     # -- fitting -------------------------------------------------------------------------------------------------
 
@@ -137,6 +141,7 @@ class BaseMesh(Streams):
         callbacks = as_callbacks(self.callbacks)
         report = reporter(verbosity(self.verbose), trainer)
         self._take_stock(trainer)
+        self._forget_conclusions("the fit did not come to its end; fit again")
         try:
             with report as show:
                 for row in trainer.rows():
@@ -146,6 +151,7 @@ class BaseMesh(Streams):
                         trainer.stop("stopped by a callback")
                     if checkpoint is not None:
                         checkpoint.row()
+            self._conclude(trainer)
             if checkpoint is not None:
                 checkpoint.save()
             self.__dict__.pop("_under_way", None)
@@ -176,6 +182,19 @@ class BaseMesh(Streams):
         epochs = [row.epoch for row in trainer.history if row.restart == trainer.best_restart]
         self.n_iter_ = epochs[-1] if epochs else 0
 
+    def _conclude(self, trainer: Trainer) -> None:
+        """What only the samples tell about the net, as they are not kept."""
+        mesh, samples = self.mesh_, trainer.samples
+        try:
+            found = importances(mesh, samples)
+            if found is not None:
+                self.feature_importances_ = found
+            if not self._loss.classifies:
+                refused = affordable(mesh, samples, trainer.choice.kind.wants_float64)
+                self._laplace = refused or Laplace.of(mesh, samples, trainer.penalties)
+        except MeshError as error:  # the net is fitted, whatever is not known about it
+            self._laplace = str(error)
+
     def _run_parameters(self) -> dict[str, Any]:
         """What decides the course of training, besides data and seed."""
         unimportant = ("callbacks", "checkpoint", "max_seconds", "n_threads", "verbose", "random_state")
@@ -194,14 +213,19 @@ class BaseMesh(Streams):
 
     # -- predicting ----------------------------------------------------------------------------------------------
 
-    def _outputs(self, X: Any) -> Array:
-        """Raw outputs (n_samples, n_outputs)."""
+    def _features(self, X: Any) -> Any:
+        """Features as `fit` has seen them."""
         check_is_fitted(self, "mesh_")
         encoded = self._encoded(X)
         if encoded is not None:
-            X = encoded
-        else:
-            X = validate_data(self, X, reset=False, dtype=np.float64, accept_sparse="csr")
+            return encoded
+        return validate_data(self, X, reset=False, dtype=np.float64, accept_sparse="csr")
+
+    def _inputs(self, X: Any) -> Array:
+        return self._scaling.inputs(self._features(X), self.mesh_.dtype)
+
+    def _outputs(self, X: Any) -> Array:
+        X = self._features(X)
         if not is_sparse(X):
             return self.mesh_.forward(self._scaling.inputs(X), n_threads=self.n_threads)
         parts = (self._scaling.inputs(X[rows], self.mesh_.dtype) for rows in row_blocks(*X.shape))  # one at a time

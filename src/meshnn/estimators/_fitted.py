@@ -11,9 +11,11 @@ import numpy as np
 
 from meshnn.arguments import known
 from meshnn.arrays import Array
+from meshnn.errors import MeshError
 from meshnn.estimators._scaling import Scaling
 from meshnn.losses import LOSSES, Loss
 from meshnn.mesh import Mesh
+from meshnn.training.laplace import Laplace
 
 __all__ = ["Classifies", "FittedClassifier", "FittedRegressor", "Regresses"]
 
@@ -25,6 +27,8 @@ class _Meaning:
     _default_loss: str
     loss: str | None = None
     loss_: str  # that of the net, whatever `loss` has been set to since
+    mesh_: Mesh
+    n_threads: int | None
 
     @property
     def _loss(self) -> Loss:
@@ -35,9 +39,14 @@ class _Meaning:
         what = f"loss of a {self._kind}{' of several labels' * usual.several}"
         return usual if self.loss is None else LOSSES[known(what, self.loss, mine)]
 
+    def _inputs(self, X: Any) -> Array:
+        """Features as the net sees them."""
+        raise NotImplementedError
+
     def _outputs(self, X: Any) -> Array:
         """Raw outputs (n_samples, n_outputs)."""
-        raise NotImplementedError
+        inputs = self._inputs(X)  # refused before there is a net
+        return self.mesh_.forward(inputs, n_threads=self.n_threads)
 
 
 class Classifies(_Meaning):
@@ -81,12 +90,23 @@ class Regresses(_Meaning):
     _kind = "regressor"
     _scaling: Scaling
     _flat: bool
+    _laplace: Laplace | str  # or why there is none
 
-    def predict(self, X: Any) -> Array:
-        """Values (n_samples,), or (n_samples, n_outputs) if y had columns."""
-        outputs = self._outputs(X)
-        values = self._scaling.values(LOSSES[self.loss_].predicted(outputs))
-        return values[:, 0] if self._flat else values
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        """Values (n_samples,), or (n_samples, n_outputs) if y had columns.
+
+        With `return_std` also the standard deviation of a target around its prediction, of the same shape: noise, and
+        what the samples leave open about the weights (Laplace's approximation, see docs/solvers.md). For the squared
+        error, and nets of at most 1000 live parameters.
+        """
+        values = self._scaling.values(LOSSES[self.loss_].predicted(self._outputs(X)))
+        values = values[:, 0] if self._flat else values
+        if not return_std:
+            return values
+        if isinstance(self._laplace, str):
+            raise MeshError(f"there is no standard deviation of predictions: {self._laplace}")
+        std = np.sqrt(self._laplace.variance(self.mesh_, self._inputs(X))) * self._scaling.y_scale
+        return values, std[:, 0] if self._flat else std
 
 
 class _Fitted:
@@ -107,8 +127,8 @@ class _Fitted:
     def _net(self) -> dict[str, Any]:
         return {}
 
-    def _outputs(self, X: Any) -> Array:
-        return self.mesh_.forward(self._scaling.inputs(X), n_threads=self.n_threads)
+    def _inputs(self, X: Any) -> Array:
+        return self._scaling.inputs(X)
 
 
 class FittedClassifier(_Fitted, Classifies):

@@ -19,6 +19,7 @@ from meshnn.losses import loss_named
 from meshnn.mesh import Mesh
 from meshnn.storage import FileError, Tree
 from meshnn.training import History
+from meshnn.training.laplace import LIMIT, Laplace
 from meshnn.training.solvers import solver_named
 
 if TYPE_CHECKING:
@@ -67,11 +68,22 @@ def to_tree(estimator: BaseMesh, parameters: Array | None = None) -> Tree:
         tree["classes"] = _labels(estimator.classes_)
     if hasattr(estimator, "_flat"):
         tree["flat"] = bool(estimator._flat)
+    if hasattr(estimator, "feature_importances_"):
+        tree["importances"] = estimator.feature_importances_
+    if estimator._kind == "regressor":
+        tree["laplace"] = _certainty(estimator._laplace)
     if hasattr(estimator, "encoder_"):
         tree["table"] = estimator.encoder_.to_dict()
         if hasattr(estimator, "target_"):  # of `meshnn fit`
             tree["target"] = estimator.target_
     return tree
+
+
+def _certainty(known: Laplace | str) -> Any:
+    """The triangle row by row, in float32: six digits of a standard deviation are enough."""
+    if isinstance(known, str):
+        return known
+    return {"root": known.root[np.tril_indices(len(known.root))].astype(np.float32), "noise": known.noise}
 
 
 def _plain(name: str, value: Any) -> Any:
@@ -141,8 +153,11 @@ def from_tree(estimator: Any, tree: Tree) -> Any:
         estimator.classes_ = _read_labels(tree["classes"], mesh.topology.n_outputs)
     else:
         estimator._flat = switch("flat", tree["flat"])
+        estimator._laplace = _read_certainty(tree.get("laplace", "an earlier version of meshnn saved the model"), mesh)
         if estimator._flat and mesh.topology.n_outputs != 1:
             raise FileError(f"it has one target, its net {mesh.topology.n_outputs} outputs")
+    if "importances" in tree:
+        estimator.feature_importances_ = _numbers("importances", tree["importances"], mesh.topology.n_inputs)
     seed, memory = tree["stream"]["seed"], tree["stream"]["memory"]
     estimator._stream_seed, estimator._solver_state = whole_number("seed", seed, least=0), None
     estimator._seen = real_number("seen", tree["stream"].get("seen", 0.0), *FROM_0)
@@ -167,6 +182,24 @@ def _read_scaling(estimator: Any, stored: Tree) -> Scaling:
         if mask.dtype != np.bool_ or mask.shape != getattr(found, name.replace("constant", "mean")).shape:
             raise FileError(f"its {name} does not say which columns were constant")
     return replace(found, **known)
+
+
+def _read_certainty(stored: Any, mesh: Mesh) -> Laplace | str:
+    if isinstance(stored, str):
+        return stored
+    live = mesh.live_parameters()
+    if len(live) > LIMIT:
+        raise FileError(f"it is sure of {len(live)} weights, at most {LIMIT} are expected")
+    root = np.zeros((len(live), len(live)))
+    root[np.tril_indices(len(live))] = _numbers("root", stored["root"], len(live) * (len(live) + 1) // 2, -np.inf)
+    return Laplace(live, root, _numbers("noise", stored["noise"], mesh.topology.n_outputs))
+
+
+def _numbers(what: str, stored: Any, count: int, least: float = 0.0) -> Array:
+    right = stored.shape == (count,) and stored.dtype.kind == "f" and np.isfinite(stored).all()
+    if not right or not (stored >= least).all():
+        raise FileError(f"its {what} are not {count} finite numbers of at least {least:g}")
+    return np.asarray(stored, np.float64)
 
 
 def _read_table(estimator: Any, tree: Tree) -> None:

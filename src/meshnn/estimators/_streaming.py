@@ -80,6 +80,11 @@ class Streams(BuildsNets):
         del held.samples
         return words
 
+    def _forget_conclusions(self, reason: str) -> None:
+        """What was found out about other weights."""
+        self.__dict__.pop("feature_importances_", None)
+        self._laplace = reason
+
     def _tell(self) -> None:
         """Show the last row to whoever wants to see it."""
         row = self.history_[-1]
@@ -110,6 +115,7 @@ class Streams(BuildsNets):
         self.solver_, self.solver_reason_ = kind.name, "partial_fit takes first-order steps"
         began = time.perf_counter()
         spent = self.history_[-1].seconds if len(self.history_) else 0.0
+        self._forget_conclusions("partial_fit has not seen all samples; use fit")
         progress = stream.advance(1)
         note = "; ".join([*[progress.note] * bool(progress.note), *self._edit(stream, samples, progress.loss)])
         self._solver_state = stream.state(stream=True)

@@ -56,7 +56,8 @@ class MeshClassifier(ClassifierMixin, BaseMesh, Classifies):  # type: ignore[mis
     early_stopping, validation_fraction : bool, float
         Hold out samples and keep the weights that do best on them; those passed to `fit` as `X_val, y_val`, if any.
     patience, tol : int, float
-        Stop when the loss has not fallen by `tol` in so many epochs; tol=0 never stops.
+        Stop when the loss has not fallen by `tol` in so many epochs; tol=0 never stops. adam and sgd bring their rate
+        down first, over a fifth of the epochs there were (at least 5), unless it is constant.
     class_weight : None, "balanced" or dict
     n_restarts : int
         Starts from other weights; the best is kept, by validation loss if there is one, else by training loss.
@@ -104,6 +105,10 @@ class MeshClassifier(ClassifierMixin, BaseMesh, Classifies):  # type: ignore[mis
         How a DataFrame becomes features, if it had to.
     loss_curve_, validation_scores_ : list of float
         Columns of the history, of the start that is kept.
+    feature_importances_ : array (n_features,)
+        Mean absolute derivative of the outputs by each feature, times the feature's spread, as shares of 1; over up to
+        1000 training samples. It tells what the fitted net follows, not what causes what, and two features that say the
+        same share it. There is none after `partial_fit`.
     classes_, n_iter_, n_features_in_, feature_names_in_, solver_, solver_reason_, best_restart_
 
     Examples

@@ -28,6 +28,8 @@ class MeshRegressor(RegressorMixin, BaseMesh, Regresses):  # type: ignore[misc]
       counted by their size, not their square;
     * "poisson": counts, or rates of them; predictions are rates and never negative.
 
+    `predict(X, return_std=True)` also gives the standard deviation of a target around its prediction.
+
     Examples
     --------
     >>> import numpy as np
@@ -35,6 +37,9 @@ class MeshRegressor(RegressorMixin, BaseMesh, Regresses):  # type: ignore[misc]
     >>> x = np.linspace(-3, 3, 100)[:, None]
     >>> reg = MeshRegressor(hidden=6, random_state=0).fit(x, np.sin(2 * x[:, 0]))
     >>> reg.score(x, np.sin(2 * x[:, 0])) > 0.9
+    True
+    >>> value, std = reg.predict([[0.0], [30.0]], return_std=True)
+    >>> bool(std[1] > std[0])  # no sample lies near the second one
     True
     """
 

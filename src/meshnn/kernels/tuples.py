@@ -163,7 +163,7 @@ class Moments(NamedTuple):
     """What an optimiser is and remembers."""
 
     solver: int  # ADAM, MOMENTUM or NESTEROV
-    first: Array  # (n_parameters,) mean of the gradient; velocity
+    first: Array  # (n_parameters,) mean of the gradient; velocity (of gradients, not of weights)
     second: Array  # (n_parameters,) mean square of the gradient; nothing
     penalised: Array  # (n_parameters,) how many times l1 and l2 count for each parameter
     beta1: float  # the momentum, if not of Adam

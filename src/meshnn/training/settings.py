@@ -50,7 +50,8 @@ class Settings:
     gradient : "auto", "forward", "factored", "blocks" or "adjoint"
     patience, tol : int, float
         Stop when the loss (of the held-out samples if there are any) has not fallen by `tol` within `patience`
-        epochs; tol=0 never stops.
+        epochs; tol=0 never stops. A rate that follows a schedule is brought down first, over a fifth of the epochs
+        there were (at least 5).
     n_restarts : int
         Starts from other random weights; the one with the lowest loss is kept.
     n_threads : int, optional

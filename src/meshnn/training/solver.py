@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 
 from meshnn.arguments import real_number
-from meshnn.arrays import Array, IntArray
+from meshnn.arrays import Array, FloatArray, IntArray
 from meshnn.errors import MeshError
 from meshnn.losses import Targets
 from meshnn.mesh import Mesh
@@ -81,6 +81,10 @@ class Solver(ABC):
 
     epoch: int
     epochs: int  # at most
+    #: Of the live parameters, one each.
+    penalties: FloatArray
+    #: Why the rate is being brought down, if it is: then it ends of its own accord.
+    landed: str = ""
 
     @abstractmethod
     def __init__(self, mesh: Mesh, samples: Samples, settings: Settings, rng: np.random.Generator) -> None: ...
@@ -101,6 +105,15 @@ class Solver(ABC):
     @abstractmethod
     def advance(self, most: int) -> Progress:
         """Run some epochs, at most so many, in place."""
+
+    def land(self, reason: str) -> int:
+        """Begin to end, for this reason, if that takes some epochs: how many; 0 if one may stop at once."""
+        return 0
+
+    @property
+    def lands(self) -> bool:
+        """Whether the next row is the first of these: it begins with the best weights."""
+        return False
 
     @abstractmethod
     def rewire(self, change: Change) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from meshnn.arguments import switch, whole_number
-from meshnn.arrays import Array
+from meshnn.arrays import Array, FloatArray
 from meshnn.checks import as_weights
 from meshnn.errors import MeshError
 from meshnn.mesh import Mesh
@@ -99,6 +99,7 @@ class Trainer:
         self._restart, self._ended = 0, False  # the start, and whether the next row belongs to another one
         self._kept: Array | None = None  # parameters of the best start that has ended
         self._kept_value, self._kept_restart, self._kept_l2 = math.inf, 0, 0.0
+        self._kept_penalties: FloatArray | None = None
         self._solver = self._begin()
         self._structure = Structure(policies, mesh, samples, self._solver.epochs, own) if policies else None
         self._mark = self._marked()
@@ -135,6 +136,12 @@ class Trainer:
     def epochs(self) -> int:
         """Those of one start, at most."""
         return self._solver.epochs
+
+    @property
+    def penalties(self) -> FloatArray:
+        """Those of that start, of the live parameters."""
+        found = self._kept_penalties if self._keeps_earlier() else None
+        return self._solver.penalties if found is None else found
 
     def rows(self) -> Iterator[HistoryRow]:
         """Train; the weights end as the best ones, whether this runs to its end or `stop` ends it."""
@@ -180,6 +187,8 @@ class Trainer:
         if self._ended:
             self._next_start()
         solver, settings = self._solver, self.settings
+        if solver.lands:
+            self.mesh.parameters[:] = self._best
         progress = solver.advance(solver.epochs - solver.epoch)
         held_out, accuracy = math.nan, progress.hits
         if self.validation is not None:
@@ -190,8 +199,8 @@ class Trainer:
         if self.score is not None:
             held_out = self.score()
             value = -held_out
-        stopped = "" if progress.note else self._judge(value, progress)
-        note, restart = "; ".join(filter(None, (words, progress.note or stopped))), self._restart
+        note, stopped = (progress.note, False) if progress.note else self._judge(value, progress)
+        note, restart = "; ".join(filter(None, (words, note))), self._restart
         if self._structure is not None:
             note = "; ".join([note] * bool(note) + self._edit(self._structure, progress.loss))
         if solver.epoch >= solver.epochs or stopped:
@@ -240,8 +249,8 @@ class Trainer:
             self._plateau_value, self._best_epoch, self._fallen = math.inf, solver.epoch, 0.0
         return words
 
-    def _judge(self, value: float, progress: Progress) -> str:
-        """Remember the best weights; the reason to stop this start, if there is one."""
+    def _judge(self, value: float, progress: Progress) -> tuple[str, bool]:
+        """Remember the best weights; what there is to say, and whether this start ends here."""
         epoch, settings, finished = self._solver.epoch, self.settings, progress.finished
         if value < self._best_value or (self.validation is None and self.choice.kind.last_is_best):
             self._best_value = value
@@ -251,15 +260,17 @@ class Trainer:
         if value < self._plateau_value - settings.tol:
             self._plateau_value, self._best_epoch = value, epoch
         if settings.tol == 0.0 or (self._structure is not None and self._structure.busy(epoch)):
-            return ""  # asked to go on, or the graph is not what it is to be yet
+            return "", False  # asked to go on, or the graph is not what it is to be yet
         patience = settings.patience
-        if settings.max_epochs == "auto":  # epochs of few samples are short
+        if settings.max_epochs == "auto" and not self.choice.kind.last_is_best:  # epochs of few samples are short
             patience = max(patience, self._solver.epochs // 4)
-        if not finished and epoch - self._best_epoch >= patience:
+        if not finished and not self._solver.landed and epoch - self._best_epoch >= patience:
             which = "loss fell" if self.validation is None else "validation loss fell"
             which = which if self.score is None else "score of the held-out samples rose"
             finished = f"the {which} by less than {settings.tol:g} in {patience} epochs"
-        return f"stopped: {finished}" if finished else ""
+            if (left := self._solver.land(finished)) > 0:
+                return f"{finished}: the rate is brought down over {left} epochs", False
+        return f"stopped: {finished}" if finished else "", bool(finished)
 
     def _end_start(self) -> None:
         """Keep the weights of the start that has ended, if they are the best so far.
@@ -269,6 +280,7 @@ class Trainer:
         if self._kept is None or self._best_value < self._kept_value:
             self._kept, self._kept_value = self._best.copy(), self._best_value
             self._kept_restart, self._kept_l2 = self._restart, self._solver.l2
+            self._kept_penalties = self._solver.penalties.copy()
         if self._restart + 1 < self.settings.n_restarts:
             self._ended = True
         else:
@@ -308,6 +320,7 @@ class Trainer:
             "weights": self.mesh.values.copy(),
             "best": self._best,
             "kept": self._kept,
+            "kept_penalties": self._kept_penalties,
             "structure": None if self._structure is None else self._structure.state(),
             "found": None if self._searches else [self.choice.solver, self.settings.l2, self.choice.reason],
         }
@@ -335,6 +348,9 @@ class Trainer:
         count = self.mesh.n_parameters
         self._best = as_weights(state["best"], count, self.mesh.dtype)
         self._kept = None if state["kept"] is None else as_weights(state["kept"], count, self.mesh.dtype)
+        kept = state.get("kept_penalties")  # files of 0.1 have none: those of the last start do for them
+        if kept is not None:
+            self._kept_penalties = as_weights(kept, len(self.mesh.live_parameters()), np.dtype(np.float64), "penalty")
         self._restart = whole_number("restart", state["restart"], least=0, most=self.settings.n_restarts)
         self.finished = switch("finished", state["finished"])
         self._ended = switch("ended", state["ended"])
