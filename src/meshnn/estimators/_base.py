@@ -174,6 +174,8 @@ class BaseMesh(Streams):
             raise
         finally:
             self._take_stock(trainer)
+            if self._rotation is not None:
+                self.mesh_, self._rotation = self._rotation.undone(self.mesh_), None
 
     def _take_stock(self, trainer: Trainer) -> None:
         """Where training stands."""
@@ -186,11 +188,13 @@ class BaseMesh(Streams):
         """What only the samples tell about the net, as they are not kept."""
         mesh, samples = self.mesh_, trainer.samples
         try:
-            found = importances(mesh, samples)
+            found = importances(mesh, samples, None if self._rotation is None else self._rotation.axes)
             if found is not None:
                 self.feature_importances_ = found
             if not self._loss.classifies:
                 refused = affordable(mesh, samples, trainer.choice.kind.wants_float64)
+                if self._rotation is not None:
+                    refused = "there are more columns than rows"
                 self._laplace = refused or Laplace.of(mesh, samples, trainer.penalties)
         except MeshError as error:  # the net is fitted, whatever is not known about it
             self._laplace = str(error)

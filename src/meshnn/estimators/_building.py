@@ -14,6 +14,7 @@ from meshnn.errors import DataError, MeshError
 from meshnn.estimators._samples import TakesSamples
 from meshnn.estimators._scaling import Scaling
 from meshnn.estimators._sizing import SMOOTH, activation_of, hidden_of
+from meshnn.estimators._wide import Rotation
 from meshnn.mesh import Mesh
 from meshnn.topology import Topology
 from meshnn.training import Settings
@@ -24,14 +25,15 @@ from meshnn.training.structure.runtime import as_policies, first_topology, with_
 
 __all__ = ["BuildsNets", "default_topology", "seed_of"]
 
-#: Samples, and edges times samples, up to which nobody would notice that float32 is faster.
-FEW, SMALL = 256, 100_000
+#: Columns that are never too many.
+NARROW = 100
 
 
 class BuildsNets(TakesSamples):
     """From parameters and samples to a net."""
 
     _built: dict[str, Any]
+    _rotation: Rotation | None = None  # while it learns
     mesh_: Mesh
     _scaling: Scaling
 
@@ -48,17 +50,18 @@ class BuildsNets(TakesSamples):
         self._scaling = Scaling.learn(X, targets, weight, switch("standardize", self.standardize), self._loss)
         self.loss_ = self._loss.name
         self._built = self._net()
-        for hidden in self._sizes(X, settings, stream):
-            make = self._maker(hidden, X.shape[1], n_outputs, seed)
+        self._rotation = Rotation.of(self._scaling.inputs(X)) if self._wide(X, stream) else None
+        n_inputs = X.shape[1] if self._rotation is None else self._rotation.rank
+        for hidden in self._sizes(X.shape[0], n_inputs, settings, stream):
+            make = self._maker(hidden, n_inputs, n_outputs, seed)
             plain = isinstance(self.activation, str) and self.activation == "auto"
             mesh = make("float32", "tanh" if plain else self.activation)
-            # second-order steps need the accuracy of float64; the others are twice as fast without it, if that counts
+            # second-order steps need the accuracy of float64; the others are twice as fast without it
             live, columns = len(mesh.live_parameters()), self._loss.columns(n_outputs)
             choice = choose_solver(settings, live, 0 if stream else X.shape[0], columns, self._noisy)
             if choice.kind.wants_float64:
                 break
-        small = not stream and X.shape[0] <= FEW and mesh.topology.n_edges * X.shape[0] <= SMALL
-        dtype = "float64" if small or choice.wants_float64 else "float32"
+        dtype = "float64" if choice.wants_float64 else "float32"
         self.mesh_ = make(dtype, activation_of(self.activation, mesh, choice))
         return choice
 
@@ -67,13 +70,19 @@ class BuildsNets(TakesSamples):
         """Whether steps with a penalty that has been tried come first, see `choose_solver`."""
         return self._loss.classifies and self.structure is None
 
-    def _sizes(self, X: Array, settings: Settings, stream: bool) -> list[Any]:
+    def _wide(self, X: Array, stream: bool) -> bool:
+        """Whether the net is to learn in the space that the rows span; one that is looked at meanwhile is not."""
+        watched = (self.topology, self.structure, self.parameter, self.weights, self.callbacks, self.checkpoint)
+        plain = all(given is None for given in (*watched, self.scoring)) and self.l1 == 0.0
+        return not stream and plain and bool(self.standardize) and X.shape[1] > max(X.shape[0], NARROW)
+
+    def _sizes(self, n_samples: int, n_inputs: int, settings: Settings, stream: bool) -> list[Any]:
         """Hidden neurons; of the first number for which second-order steps are taken, else of the last."""
         if self.topology is not None or not isinstance(self.hidden, str):
             return [self.hidden]
         if self.hidden != "auto":
             raise MeshError(f'hidden must be "auto", a whole number or numbers for layers, got {self.hidden!r}')
-        size = hidden_of(0 if stream else X.shape[0], X.shape[1])
+        size = hidden_of(0 if stream else n_samples, n_inputs)
         return [size] if stream or (self._noisy and settings.solver != "lm") else [SMOOTH, size]
 
     def _maker(self, hidden: Any, n_inputs: int, n_outputs: int, seed: int) -> Callable[[str, Any], Mesh]:
@@ -120,9 +129,10 @@ class BuildsNets(TakesSamples):
     def _check_same_net(self, n_inputs: int, n_outputs: int) -> None:
         """A warm start cannot build another net: better to refuse than to ignore what was changed."""
         t = self.mesh_.topology
-        if (t.n_inputs, t.n_outputs) != (n_inputs, n_outputs):
+        known = t.n_inputs if self._rotation is None else len(self._rotation.axes)
+        if (known, t.n_outputs) != (n_inputs, n_outputs):
             raise DataError(
-                f"the net has {t.n_inputs} inputs and {t.n_outputs} outputs, but the data have {n_inputs} features "
+                f"the net has {known} inputs and {t.n_outputs} outputs, but the data have {n_inputs} features "
                 f"and {self._needs(n_outputs)}; set warm_start=False to start anew"
             )
         now = self._net()
@@ -153,6 +163,8 @@ class BuildsNets(TakesSamples):
 
     def _samples(self, X: Array, targets: Array, weight: Array | None) -> Samples:
         inputs, outputs = self._scaling.inputs(X, self.mesh_.dtype), self._scaling.targets(targets)
+        if self._rotation is not None:
+            inputs = self._rotation.inputs(inputs)
         return as_samples(self.mesh_, inputs, outputs, self._loss.name, weight)
 
 

@@ -82,8 +82,8 @@ class FirstOrder(Solver):
         first, _ = mesh.program().evaluate(mesh.values, samples.X, samples.targets, settings.n_threads)
         self._safe, self._safe_loss = self._now, first + self.optimizer.penalty(mesh.parameters)  # where it was lowest
         # A small net takes as long to come back to Python as for several epochs.
-        block = int(BLOCK / (samples.count * program.work + self.steps.batches * EPOCH))
-        self.every = max(1, min(self.epochs // ROWS, block))
+        self.most = max(1, int(BLOCK / (samples.count * program.work + self.steps.batches * EPOCH)))
+        self.every = max(1, min(self.epochs // ROWS, self.most))
 
     @abstractmethod
     def _rule(self) -> tuple[int, tuple[float, float]]:

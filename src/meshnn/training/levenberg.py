@@ -79,6 +79,8 @@ class LevenbergMarquardt(Solver):
         method = METHODS.get(settings.gradient)
         if method is not None and not method.curvature:
             return False, f'lm builds its matrix from a Jacobian chunk by chunk, which "{method.name}" does not give'
+        if noisy and n_live > n_samples:
+            return False, f"{n_live} edges would learn {n_samples} noisy samples by heart"
         work, budget = float(n_live) ** 2 * n_samples * columns, TRIAL_BUDGET if noisy else LM_BUDGET
         each = f" x {columns} a sample" if columns > 1 else ""
         text = f"edges² x samples = {n_live}² x {n_samples}{each} = {work:.2g}"

@@ -38,6 +38,8 @@ GRID = (1.0, 0.3, 0.1, 0.03, 0.01, 3e-3, 1e-3, 3e-4, 1e-4, 3e-5)
 FIRST, ROUNDS, TRIALS = (0.1, 0.01, 1e-3), 4, 6
 #: Folds, and up to how many samples; with more samples a share is held out once.
 FOLDS, HELD_OUT = ((5, 500), (3, 1_500)), 0.25
+#: Fewest samples of a class to hold out, else there are folds.
+RARE = 20
 #: Samples that decide, at most; and so few that nothing is held out of them.
 ROWS, FEWEST = 5_000, 8
 #: Steps of a trial; fewer if the search would take more multiply-adds than WORK, some seconds, but not fewer than these.
@@ -48,7 +50,7 @@ BEHIND = 1.2
 CLEARLY = 0.5
 #: Iterations of a trial of lm; how often it is looked at, and idle iterations until it ends; samples from which on it is
 #: tried once only; a fall of the loss, over the loss, that is none.
-ITERATIONS, PATIENCE, MANY, IDLE = 150, 10, 200, 1e-4
+ITERATIONS, PATIENCE, MANY, IDLE = 75, 10, 64, 1e-3
 
 
 @dataclass(frozen=True)
@@ -89,9 +91,13 @@ def _folds(samples: Samples, seed: int) -> list[tuple[Samples, Samples]]:
     rows = rng.permutation(samples.count)[:ROWS]
     if len(rows) < FEWEST:
         return []
-    if samples.targets.loss.classifies:
+    if samples.targets.loss.classifies and not samples.targets.loss.several:
         rows = rows[np.argsort(samples.targets.values[rows, 0], kind="stable")]
     count = next((folds for folds, most in FOLDS if len(rows) <= most), 0)
+    if samples.targets.loss.classifies and not samples.targets.loss.several:
+        labels, counts = np.unique(samples.targets.values[rows, 0], return_counts=True)
+        if HELD_OUT * counts.min() < RARE and len(labels) > 1:
+            count = max(count, FOLDS[-1][0])  # a few samples of a class decide nothing
     deal = np.arange(len(rows)) % (count or round(1 / HELD_OUT))
     found = [(np.sort(rows[deal != k]), np.sort(rows[deal == k])) for k in range(count or 1)]
     return [(_part(samples, a), _part(samples, b)) for a, b in found]
@@ -135,7 +141,7 @@ class _Search:
             return Found(second, "auto", words)
         return Found(second if usual is second and rival is None else steps, l2, words)
 
-    def _penalty(self, kind: type[Solver]) -> float:
+    def _penalty(self, kind: type[FirstOrder]) -> float:
         """That of the grid with the lowest loss of samples held out."""
         for l2 in FIRST:
             self._try(kind, l2)
@@ -157,7 +163,7 @@ class _Search:
         complete = {l2: losses for l2, losses in self.tried.items() if len(losses) == len(self.folds)}
         return min(complete, key=lambda l2: (float(np.mean(complete[l2])), -l2))
 
-    def _try(self, kind: type[Solver], l2: float) -> None:
+    def _try(self, kind: type[FirstOrder], l2: float) -> None:
         """All folds, or as many as show that it is clearly behind."""
         if l2 in self.tried:
             return
@@ -169,13 +175,14 @@ class _Search:
                 break
         self.tried[l2] = losses
 
-    def _trial(self, kind: type[Solver], l2: float, fold: int) -> float:
+    def _trial(self, kind: type[FirstOrder], l2: float, fold: int) -> float:
         """The loss of samples held out after steps with a penalty."""
         learned, held_out = self.folds[fold]
         self.mesh.values[:] = self.first
         rng = np.random.default_rng([self.seed, 2, fold])
         try:
             solver = kind(self.mesh, learned, replace(self.settings, l2=l2), rng)
+            solver.every = solver.most  # nobody looks on
             while solver.epoch < solver.epochs:
                 solver.advance(solver.epochs - solver.epoch)
         except MeshError:  # it diverged

@@ -74,11 +74,12 @@ def _with_biases(mesh: Mesh, neurons: IntArray) -> tuple[Mesh, IntArray]:
     return probe, bias[np.searchsorted(topology.dst[bias], ends)]
 
 
-def importances(mesh: Mesh, samples: Samples) -> FloatArray | None:
+def importances(mesh: Mesh, samples: Samples, axes: FloatArray | None = None) -> FloatArray | None:
     """Of each input its share of what moves the outputs: mean |d output / d input| times the spread of the input.
 
     Over all outputs and up to 1000 of the samples, evenly spaced; None for sequences and where it overflows. What all
-    outputs of a classifier have in common changes no probability and is left out.
+    outputs of a classifier have in common changes no probability and is left out. With `axes` (n_features, n_inputs) it
+    is that of features of spread 1, of which the inputs are sums.
     """
     t, n = mesh.topology, samples.count
     if len(samples.X) > 1:
@@ -91,6 +92,8 @@ def importances(mesh: Mesh, samples: Samples) -> FloatArray | None:
     share = samples.targets.share[:, 0].astype(np.float64)
     mean = np.average(samples.X[0].astype(np.float64), axis=0, weights=share)
     spread = np.sqrt(np.average((samples.X[0] - mean) ** 2, axis=0, weights=share))
+    if axes is not None:
+        slopes, spread = slopes @ axes.T, np.ones(len(axes))
     found: FloatArray = np.average(np.abs(slopes).mean(axis=1), axis=0, weights=share[chosen]) * spread
     total = float(found.sum())
     if not np.isfinite(total):
