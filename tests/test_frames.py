@@ -69,6 +69,11 @@ def test_frames_of_numbers_are_what_they_were():
         model.predict(numbers[["sold", "size"]])
     nullable = numbers.astype({"size": "Float64", "sold": "boolean"})
     np.testing.assert_array_equal(fit(nullable).mesh_.weights, model.mesh_.weights)
+    filled = fit(GAPS[["size"]])  # numbers, but some are missing
+    assert filled.encoder_.columns[0].fill == GAPS["size"].median()
+    np.testing.assert_array_equal(
+        filled.predict(pd.DataFrame({"size": [np.nan]})), filled.predict(GAPS[["size"]].median().to_frame().T)
+    )
     for frame in (FRAME, GAPS[["size"]]):
         with pytest.raises(ValueError, match=r"could not convert string|NaN"):
             fit(frame, encode=None)
@@ -138,6 +143,11 @@ def test_pickles_clones_and_files(tmp_path):
     assert done.returncode == 0, done.stderr
     assert [line.split(",")[-1] for line in done.stdout.splitlines()[1:]] == want.tolist()
     assert run("info", tmp_path / "m.mesh").returncode == 0
+    tree = meshnn.storage.read(tmp_path / "m.mesh")
+    tree["feature_names"][0] = "sizes"
+    meshnn.storage.write(tmp_path / "odd.mesh", tree)
+    with pytest.raises(MeshError, match="its columns are not those of the table it learned from"):
+        meshnn.load(tmp_path / "odd.mesh")
 
 
 def test_cross_validation_and_advice_in_words_of_python():

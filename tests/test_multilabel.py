@@ -57,6 +57,9 @@ def test_every_kind_of_matrix(make):
 def test_files_early_stopping_and_cross_validation(tmp_path):
     model = MeshClassifier(3, random_state=0, max_epochs=5, early_stopping=True).fit(X, LABELS)
     assert np.isfinite(model.history_["validation"]).all()
+    lone = LABELS.copy()
+    lone[0] = [1, 0, 1]  # a row of labels that there is only one of
+    assert MeshClassifier(3, random_state=0, max_epochs=2, early_stopping=True).fit(X, lone).n_iter_ == 2
     model.save(tmp_path / "m.mesh")
     for again in (meshnn.load(tmp_path / "m.mesh"), load_fitted(tmp_path / "m.mesh")):
         np.testing.assert_array_equal(again.predict(X), model.predict(X))
