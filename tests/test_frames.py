@@ -118,6 +118,25 @@ def test_every_fit_has_its_own_encoder():
     assert warm.encoder_ is encoder
 
 
+def test_a_model_of_the_command_line_learns_anew(tmp_path):
+    FRAME.assign(y=Y).to_csv(tmp_path / "t.csv", index=False)
+    done = run(
+        "fit", tmp_path / "t.csv", "--target", "y", "--epochs", "3", "--hidden", "2", "--out", tmp_path / "m.mesh"
+    )
+    assert done.returncode == 0, done.stderr
+    model = meshnn.load(tmp_path / "m.mesh")
+    want = model.predict(FRAME)
+    np.testing.assert_array_equal(model.predict(model.encoder_.encode(pa.Table.from_pandas(FRAME)).X), want)
+    model.partial_fit(FRAME[["town", "sold", "size"]], Y)  # the columns are known
+    model.fit(FRAME[["town"]], Y)
+    assert [column.name for column in model.encoder_.columns] == ["town"]
+    assert not hasattr(model, "target_")
+    model.fit(SIZE[:, None], Y)
+    assert not hasattr(model, "encoder_")
+    model.save(tmp_path / "m.mesh")
+    assert meshnn.load(tmp_path / "m.mesh").predict(SIZE[:, None]).shape == (120,)
+
+
 def test_streams_go_on_with_the_first_encoder():
     model = MeshClassifier(hidden=3, random_state=0, solver="adam")
     model.partial_fit(GAPS, Y, classes=["no", "yes"])
