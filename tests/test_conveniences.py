@@ -42,6 +42,7 @@ def test_layers_of_other_kinds():
     for hidden, message in [
         ((5, 0), r"hidden\[1\] must be"),
         (("a",), r"hidden\[0\]"),
+        ([[1], [1, 2]], r"hidden\[0\]"),
         ("5", "hidden must"),
         (2.5, "hidden must"),
     ]:

@@ -69,6 +69,11 @@ def test_frames_of_numbers_are_what_they_were():
         model.predict(numbers[["sold", "size"]])
     nullable = numbers.astype({"size": "Float64", "sold": "boolean"})
     np.testing.assert_array_equal(fit(nullable).mesh_.weights, model.mesh_.weights)
+    filled = fit(GAPS[["size"]])  # numbers, but some are missing
+    assert filled.encoder_.columns[0].fill == GAPS["size"].median()
+    np.testing.assert_array_equal(
+        filled.predict(pd.DataFrame({"size": [np.nan]})), filled.predict(GAPS[["size"]].median().to_frame().T)
+    )
     for frame in (FRAME, GAPS[["size"]]):
         with pytest.raises(ValueError, match=r"could not convert string|NaN"):
             fit(frame, encode=None)
@@ -113,6 +118,25 @@ def test_every_fit_has_its_own_encoder():
     assert warm.encoder_ is encoder
 
 
+def test_a_model_of_the_command_line_learns_anew(tmp_path):
+    FRAME.assign(y=Y).to_csv(tmp_path / "t.csv", index=False)
+    done = run(
+        "fit", tmp_path / "t.csv", "--target", "y", "--epochs", "3", "--hidden", "2", "--out", tmp_path / "m.mesh"
+    )
+    assert done.returncode == 0, done.stderr
+    model = meshnn.load(tmp_path / "m.mesh")
+    want = model.predict(FRAME)
+    np.testing.assert_array_equal(model.predict(model.encoder_.encode(pa.Table.from_pandas(FRAME)).X), want)
+    model.partial_fit(FRAME[["town", "sold", "size"]], Y)  # the columns are known
+    model.fit(FRAME[["town"]], Y)
+    assert [column.name for column in model.encoder_.columns] == ["town"]
+    assert not hasattr(model, "target_")
+    model.fit(SIZE[:, None], Y)
+    assert not hasattr(model, "encoder_")
+    model.save(tmp_path / "m.mesh")
+    assert meshnn.load(tmp_path / "m.mesh").predict(SIZE[:, None]).shape == (120,)
+
+
 def test_streams_go_on_with_the_first_encoder():
     model = MeshClassifier(hidden=3, random_state=0, solver="adam")
     model.partial_fit(GAPS, Y, classes=["no", "yes"])
@@ -138,6 +162,11 @@ def test_pickles_clones_and_files(tmp_path):
     assert done.returncode == 0, done.stderr
     assert [line.split(",")[-1] for line in done.stdout.splitlines()[1:]] == want.tolist()
     assert run("info", tmp_path / "m.mesh").returncode == 0
+    tree = meshnn.storage.read(tmp_path / "m.mesh")
+    tree["feature_names"][0] = "sizes"
+    meshnn.storage.write(tmp_path / "odd.mesh", tree)
+    with pytest.raises(MeshError, match="its columns are not those of the table it learned from"):
+        meshnn.load(tmp_path / "odd.mesh")
 
 
 def test_cross_validation_and_advice_in_words_of_python():

@@ -10,8 +10,9 @@ from sklearn.metrics import accuracy_score
 from sklearn.model_selection import cross_val_score
 
 import meshnn
-from meshnn import MeshClassifier, MeshError
+from meshnn import Mesh, MeshClassifier, MeshError, Topology
 from meshnn.loading import load_fitted
+from meshnn.training.api import as_samples
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((200, 3))
@@ -46,6 +47,19 @@ def test_outputs_of_labels(solver):
     assert two.decision_function(X).shape == (200, 2)
 
 
+def test_a_hit_has_all_its_labels():
+    """Outputs are the features; one of exactly 0 is no label, as `predict` has it."""
+    mesh = Mesh(Topology(2, 0, 2, [[0, 2], [1, 3]], bias=False), 1, dtype="float64", weights=[1.0, 1.0])
+    outputs = np.array([[1.0, -1.0], [1.0, 1.0], [-1.0, -1.0], [0.0, 1.0], [0.0, 1.0], [-2.0, 3.0]])
+    labels = [[1, 0], [1, 0], [0, 1], [0, 1], [1, 1], [0, 1]]
+    for k, hit in enumerate([1, 0, 0, 1, 0, 1]):
+        found = as_samples(mesh, outputs[k : k + 1], labels[k : k + 1], "binary_cross_entropy")
+        assert mesh.program().evaluate(mesh.values, found.X, found.targets)[1] == hit
+    weight = np.array([1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
+    found = as_samples(mesh, outputs, labels, "binary_cross_entropy", weight)
+    assert mesh.program().evaluate(mesh.values, found.X, found.targets)[1] == pytest.approx(11 / 21, rel=1e-12)
+
+
 @pytest.mark.parametrize("make", [pd.DataFrame, sparse.csr_array, np.ndarray.tolist, lambda y: y > 0, np.float64])
 def test_every_kind_of_matrix(make):
     model = MeshClassifier(2, random_state=0, max_epochs=5)
@@ -57,6 +71,9 @@ def test_every_kind_of_matrix(make):
 def test_files_early_stopping_and_cross_validation(tmp_path):
     model = MeshClassifier(3, random_state=0, max_epochs=5, early_stopping=True).fit(X, LABELS)
     assert np.isfinite(model.history_["validation"]).all()
+    lone = LABELS.copy()
+    lone[0] = [1, 0, 1]  # a row of labels that there is only one of
+    assert MeshClassifier(3, random_state=0, max_epochs=2, early_stopping=True).fit(X, lone).n_iter_ == 2
     model.save(tmp_path / "m.mesh")
     for again in (meshnn.load(tmp_path / "m.mesh"), load_fitted(tmp_path / "m.mesh")):
         np.testing.assert_array_equal(again.predict(X), model.predict(X))

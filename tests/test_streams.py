@@ -112,7 +112,7 @@ def test_files_and_pickles_go_on_alike(tmp_path):
             np.testing.assert_array_equal(other.mesh_.weights, model.mesh_.weights)
             np.testing.assert_array_equal(other._scaling.x_scale, model._scaling.x_scale)
     tree = meshnn.storage.read(tmp_path / "m.mesh")
-    tree["scaling"]["x_constant"] = np.zeros(2, bool)
+    tree["stream"]["scaled"]["x_constant"] = np.zeros(2, bool)
     meshnn.storage.write(tmp_path / "bad.mesh", tree)
     with pytest.raises(MeshError, match="does not say which columns were constant"):
         meshnn.load(tmp_path / "bad.mesh")
@@ -164,6 +164,17 @@ def test_the_graph_changes_on_the_way():
         again.partial_fit(X + 1, Y)
         model.partial_fit(X + 1, Y)
     np.testing.assert_array_equal(again.mesh_.weights, model.mesh_.weights)
+    assert not hasattr(model._structure, "samples")  # a model does not carry samples about
+    seen = []
+
+    class Look(structure.Policy):
+        def propose(self, view, memory):
+            seen.append((view.epoch, view.max_epochs))
+
+    looked = MeshClassifier(2, random_state=0, solver="adam", structure=Look(), max_epochs=7)
+    for _ in range(3):
+        looked.partial_fit(X, Y, classes=[0, 1, 2])
+    assert seen == [(1, 7), (2, 7), (3, 7)]
     grown = MeshRegressor(
         2, random_state=0, solver="adam", structure=structure.Grow(to=4, slow=1.0, wait=2), max_epochs=12
     )

@@ -78,6 +78,8 @@ def test_tables_sparse_matrices_and_labels():
     labels = np.stack([Y > 0, Y > 1], axis=1).astype(int)
     model = fit(y=labels, **options)
     assert model.history_["validation"].max() == model.score(X[HOLD], labels[HOLD])
+    column = MeshRegressor(**OPTIONS | {"max_epochs": 2}).fit(X[LEARN], Y[LEARN], X_val=X[HOLD], y_val=Y[HOLD][:, None])
+    assert column.predict(X).shape == (150,)  # as y has it
     diabetes, values = load_diabetes(return_X_y=True)
     pair = np.stack([values, -values], axis=1)
     options = OPTIONS | {"max_epochs": 4, "scoring": "r2"}
@@ -98,6 +100,9 @@ def test_checkpoints_and_files(tmp_path):
         fit(max_epochs=6, checkpoint=path)
     whole.save(path)
     assert meshnn.load(path).scoring == "accuracy"
+    run = tmp_path / "callable.mesh"
+    for _ in range(2):  # another function each time; whether it does the same nobody can know
+        fit(scoring=lambda model, X, y: 0.0, max_epochs=2, checkpoint=run)
     fit(scoring=lambda model, X, y: 0.0, max_epochs=2).save(path)
     assert meshnn.load(path).scoring is None
 

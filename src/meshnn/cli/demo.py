@@ -46,7 +46,7 @@ def demo(
     caught: list[Warning] = []
     with collect_warnings(caught):
         model.set_params(callbacks=watch).fit(X[train], y[train])
-    say_notes([str(warning) for warning in caught])
+    say_notes([str(warning).replace("max_epochs", "--iterations") for warning in caught])
     interrupted = any(isinstance(warning, TrainingInterrupted) for warning in caught)
     if not len(model.history_):
         raise typer.Exit(130)

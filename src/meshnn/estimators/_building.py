@@ -151,8 +151,10 @@ class BuildsNets(TakesSamples):
     @property
     def _hidden(self) -> Any:
         """`hidden`, the same for lists and tuples."""
-        layers = isinstance(self.hidden, (list, tuple, np.ndarray))
-        return tuple(np.asarray(self.hidden).tolist()) if layers else self.hidden
+        hidden: Any = self.hidden
+        if not isinstance(hidden, (list, tuple, np.ndarray)):
+            return hidden
+        return tuple(int(n) if isinstance(n, np.integer) else n for n in hidden)
 
     def _told_apart(self) -> dict[str, str | None]:
         """What has no value to compare, as far as it is compared: what a callable returned is not."""
@@ -171,7 +173,7 @@ class BuildsNets(TakesSamples):
 def default_topology(hidden: Any, n_inputs: int, n_outputs: int) -> Topology:
     """What `hidden` means: so many neurons that all feed each other, or layers of so many, each feeding the next."""
     if isinstance(hidden, (list, tuple, np.ndarray)):
-        sizes = [whole_number(f"hidden[{k}]", size) for k, size in enumerate(np.asarray(hidden).tolist())]
+        sizes = [whole_number(f"hidden[{k}]", size) for k, size in enumerate(hidden)]
         return Topology.layered([n_inputs, *sizes, n_outputs])
     return Topology.mesh(n_inputs, whole_number("hidden", hidden, least=0), n_outputs)
 

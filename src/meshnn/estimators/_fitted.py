@@ -73,7 +73,8 @@ class Classifies(_Meaning):
 
     def predict_log_proba(self, X: Any) -> Array:
         """Logarithms of the probabilities, also of those that are too small for a float."""
-        return LOSSES[self.loss_].log_predicted(self._outputs(X).astype(np.float64))
+        outputs = self._outputs(X).astype(np.float64)
+        return LOSSES[self.loss_].log_predicted(outputs)
 
     def predict(self, X: Any) -> Array:
         """The likeliest class of every sample; of several labels an indicator matrix (n_samples, n_labels)."""

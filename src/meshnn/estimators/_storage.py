@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from meshnn.arguments import FROM_0, real_number, switch, whole_number
+from meshnn.arguments import FROM_0, POSITIVE, real_number, switch, whole_number
 from meshnn.arrays import Array
 from meshnn.checks import check_current_weights
 from meshnn.estimators._scaling import Scaling
@@ -59,9 +59,12 @@ def to_tree(estimator: BaseMesh, parameters: Array | None = None) -> Tree:
         "loss": estimator.loss_,
         "solver": [estimator.solver_, estimator.solver_reason_],
         "history": estimator.history_.to_tree(),
-        "scaling": {name: value for name, value in vars(estimator._scaling).items() if value is not None},
-        "stream": {"seed": estimator._stream_seed, "memory": estimator._solver_state, "seen": estimator._seen},
+        "scaling": {name: getattr(estimator._scaling, name) for name in _SCALING},
+        "stream": {"seed": estimator._stream_seed, "memory": estimator._solver_state},
     }
+    if estimator._seen > 0:  # the scaling follows the stream
+        constant = {name: getattr(estimator._scaling, name) for name in _CONSTANT}
+        tree["stream"]["scaled"] = constant | {"seen": float(estimator._seen)}
     if hasattr(estimator, "feature_names_in_"):
         tree["feature_names"] = [str(name) for name in estimator.feature_names_in_]
     if hasattr(estimator, "classes_"):
@@ -160,7 +163,10 @@ def from_tree(estimator: Any, tree: Tree) -> Any:
         estimator.feature_importances_ = _numbers("importances", tree["importances"], mesh.topology.n_inputs)
     seed, memory = tree["stream"]["seed"], tree["stream"]["memory"]
     estimator._stream_seed, estimator._solver_state = whole_number("seed", seed, least=0), None
-    estimator._seen = real_number("seen", tree["stream"].get("seen", 0.0), *FROM_0)
+    if "scaled" in tree["stream"]:
+        scaled = tree["stream"]["scaled"]
+        estimator._seen = real_number("seen", scaled["seen"], *POSITIVE)
+        estimator._scaling = _read_constant(estimator._scaling, scaled)
     if memory is not None:
         estimator._solver_state = solver_named(estimator.solver_).check_stream(memory, mesh)
     if "table" in tree:
@@ -177,11 +183,16 @@ def _read_scaling(estimator: Any, stored: Tree) -> Scaling:
         right = numbers.shape == (wanted,) and numbers.dtype == np.float64 and np.isfinite(numbers).all()
         if not right or (name.endswith("scale") and not (numbers > 0).all()):
             raise FileError(f"its {name} is not {wanted} finite numbers{', all positive' if 'scale' in name else ''}")
-    known = {name: stored[name] for name in _CONSTANT if name in stored}
-    for name, mask in known.items():
-        if mask.dtype != np.bool_ or mask.shape != getattr(found, name.replace("constant", "mean")).shape:
+    return found
+
+
+def _read_constant(scaling: Scaling, stored: Tree) -> Scaling:
+    masks = {name: stored[name] for name in _CONSTANT}
+    for name, mask in masks.items():
+        shape = getattr(scaling, name.replace("constant", "mean")).shape
+        if not (name == "y_constant" and mask is None) and (mask.dtype != np.bool_ or mask.shape != shape):
             raise FileError(f"its {name} does not say which columns were constant")
-    return replace(found, **known)
+    return replace(scaling, **masks)
 
 
 def _read_certainty(stored: Any, mesh: Mesh) -> Laplace | str:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import softmax
+from sklearn.exceptions import ConvergenceWarning
 
 from meshnn.errors import MeshError, TrainingInterrupted
 from meshnn.estimators import MeshClassifier
@@ -80,6 +81,7 @@ def fit_whole(model: MeshClassifier, X: Any, y: Any) -> None:
     """Fit; an interruption is one, not a net that has learned a little less."""
     with warnings.catch_warnings():
         warnings.simplefilter("error", TrainingInterrupted)
+        warnings.simplefilter("ignore", ConvergenceWarning)  # epochs are part of the recipe
         try:
             model.fit(X, y)
         except TrainingInterrupted:

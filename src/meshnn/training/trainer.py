@@ -171,7 +171,7 @@ class Trainer:
         at_rest = self.choice.kind.scheduled and settings.schedule != "constant"
         if at_rest or settings.tol == 0.0 or self._structure is not None:
             return 0.0
-        if len(rows) < 2 or rows[-1].epoch < self.epochs or "stopped" in rows[-1].note:
+        if len(rows) < 2 or rows[-1].epoch < self.epochs:
             return 0.0
         # the mean of some rows against that of those before: the loss of mini-batches goes up and down
         width = min(AT_END, len(rows) // 2)
