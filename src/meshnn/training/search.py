@@ -42,10 +42,15 @@ FOLDS, HELD_OUT = ((5, 500), (3, 1_500)), 0.25
 RARE = 20
 #: Samples that decide, at most; and so few that nothing is held out of them.
 ROWS, FEWEST = 5_000, 8
-#: Steps of a trial; fewer if the search would take more multiply-adds than WORK, some seconds, but not fewer than these.
-STEPS, LEAST_STEPS, WORK = 1_500, 200, 1.5e11
+#: Steps of a trial; fewer if the search would take more multiply-adds than WORK, some 2 s, but not fewer than these.
+#: Strong penalties settle sooner: from STRONG on a share of the steps will do.
+STEPS, LEAST_STEPS, WORK = 1_500, 300, 1.2e10
+STRONG, SETTLED = 0.3, 0.4
 #: Losses so many times that of the best are clearly behind.
 BEHIND = 1.2
+#: Penalties times samples that are expected before anything is tried, and within how many powers of ten: a few samples
+#: held out tell little.
+USUAL, DECADES = 5.0, 1.0
 #: What the evidence must bring the loss down to, over that of the best penalty, where first-order steps are usual.
 CLEARLY = 0.5
 #: Iterations of a trial of lm; how often it is looked at, and idle iterations until it ends; samples from which on it is
@@ -117,11 +122,12 @@ class _Search:
         learned, held_out = folds[0]
         whole = learned.count if len(folds) == 1 and learned.count == n_samples else learned.count + held_out.count
         self.share = min(whole / n_samples, 1.0)
+        self.likelihood, self.count = learned.targets.loss.likelihood, whole
         size = settings.batch_of(learned.count)
         work = mesh.program("epochs", settings.gradient, size).work
         affordable = int(WORK / (len(folds) * TRIALS * size * max(work, 1.0)))
-        epochs = max(1, round(max(min(STEPS, affordable), LEAST_STEPS) * size / learned.count))
-        self.settings = replace(settings, max_epochs=epochs, tol=0.0, n_restarts=1)
+        self.epochs = max(1, round(max(min(STEPS, affordable), LEAST_STEPS) * size / learned.count))
+        self.settings = replace(settings, tol=0.0, n_restarts=1)
         self.tried: dict[float, list[float]] = {}
 
     def run(self, usual: type[Solver], rival: type[Solver] | None) -> Found:
@@ -160,8 +166,13 @@ class _Search:
         return ", ".join(f"{other * self.share:.2g}: {np.mean(self.tried[other]):.3g}" for other in shown)
 
     def _best(self) -> float:
-        complete = {l2: losses for l2, losses in self.tried.items() if len(losses) == len(self.folds)}
-        return min(complete, key=lambda l2: (float(np.mean(complete[l2])), -l2))
+        """The likeliest penalty, given the losses and what was known before; the strongest of several."""
+        means = {l2: float(np.mean(losses)) for l2, losses in self.tried.items() if len(losses) == len(self.folds)}
+        if not math.isfinite(min(means.values())):
+            return max(means)
+        # a loss that is no likelihood is one in units of its noise
+        unit = (1.0 if self.likelihood else 2.0 * min(means.values())) / self.count
+        return min(means, key=lambda l2: means[l2] + 0.5 * unit * (math.log10(l2 * self.count / USUAL) / DECADES) ** 2)
 
     def _try(self, kind: type[FirstOrder], l2: float) -> None:
         """All folds, or as many as show that it is clearly behind."""
@@ -181,7 +192,8 @@ class _Search:
         self.mesh.values[:] = self.first
         rng = np.random.default_rng([self.seed, 2, fold])
         try:
-            solver = kind(self.mesh, learned, replace(self.settings, l2=l2), rng)
+            epochs = self.epochs if l2 < STRONG else max(1, round(SETTLED * self.epochs))
+            solver = kind(self.mesh, learned, replace(self.settings, l2=l2, max_epochs=epochs), rng)
             solver.every = solver.most  # nobody looks on
             while solver.epoch < solver.epochs:
                 solver.advance(solver.epochs - solver.epoch)
