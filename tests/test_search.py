@@ -1,0 +1,225 @@
+"""Penalties and solvers tried on samples held out."""
+
+import math
+
+import numpy as np
+import pytest
+
+from meshnn import Mesh, MeshClassifier, MeshRegressor, Topology
+from meshnn.training import Settings, search
+from meshnn.training.api import as_samples
+from meshnn.training.first_order import Adam, Sgd
+from meshnn.training.levenberg import LevenbergMarquardt
+from meshnn.training.trainer import Trainer
+
+
+def net(n_outputs=2, dtype="float32"):
+    return Mesh(Topology.mesh(3, 4, n_outputs), activation="tanh", dtype=dtype, random_state=0)
+
+
+def classes(n, shares=(0.5, 0.5), seed=0):
+    rng = np.random.default_rng(seed)
+    y = np.repeat(np.arange(len(shares)), [round(n * s) for s in shares])
+    return rng.normal(size=(len(y), 3)), rng.permutation(y)
+
+
+def samples_of(n, shares=(0.5, 0.5), weight=None):
+    X, y = classes(n, shares)
+    return as_samples(net(len(shares)), X, y, "cross_entropy", weight)
+
+
+@pytest.mark.parametrize(("n", "folds"), [(60, 5), (500, 5), (502, 3), (1500, 3), (1600, 1), (9000, 1)])
+def test_folds_hold_out_every_class_evenly(n, folds):
+    samples = samples_of(n, (0.7, 0.3))
+    found = search._folds(samples, 0)
+    assert len(found) == folds
+    for learned, held_out in found:
+        assert learned.count + held_out.count == min(samples.count, search.ROWS)
+        assert np.isclose(learned.targets.share.sum(), 1, atol=1e-3)
+        assert np.isclose(held_out.targets.share.sum(), 1, atol=1e-3)
+        assert abs(held_out.targets.values.mean() - 0.3) < 0.1
+        both = np.concatenate((learned.X[0], held_out.X[0]))
+        assert len(np.unique(both, axis=0)) == len(both)
+    if folds > 1:
+        everything = np.concatenate([held_out.X[0] for _, held_out in found])
+        assert np.array_equal(np.sort(everything[:, 0]), np.sort(samples.X[0][:, 0]))
+
+
+def test_rare_classes_get_folds_where_many_samples_would_not():
+    assert len(search._folds(samples_of(3000, (0.5, 0.5)), 0)) == 1
+    assert len(search._folds(samples_of(3000, (0.98, 0.02)), 0)) == 3
+
+
+def test_nothing_is_held_out_of_very_few():
+    samples = samples_of(6)
+    assert search.search(net(), samples, Settings(), Adam, None, 0) is None
+    model = MeshClassifier(hidden=2, solver="adam", max_epochs=2, random_state=0).fit(samples.X[0], [0, 1] * 3)
+    assert model.l2_ == 1e-4
+
+
+class Told(search._Search):
+    """A search whose losses are made up."""
+
+    def __init__(self, loss, alone=math.inf, n=400, n_samples=None, trained=None):
+        samples = samples_of(n)
+        self.asked = []
+        self._told, self._lm = loss, alone
+        super().__init__(net(), Settings(), search._folds(samples, 0), n_samples or n, 0)
+
+    def _trial(self, kind, l2, fold):
+        self.asked.append((l2, fold))
+        return self._told(l2, fold)
+
+    def _alone(self, kind, fold, beat):
+        return self._lm
+
+
+def valley(best):
+    return lambda l2, fold: 1.0 + abs(math.log10(l2 / best)) ** 2
+
+
+@pytest.mark.parametrize("best", search.GRID)
+def test_the_lowest_loss_is_found_wherever_it_is(best):
+    found = Told(valley(best)).run(Adam, None)
+    assert (found.kind, found.l2) == (Adam, best)
+
+
+def test_what_is_clearly_behind_is_not_tried_on_all_folds():
+    told = Told(lambda l2, fold: 1.0 if l2 == 0.1 else 10.0)
+    assert told.run(Adam, None).l2 == 0.1
+    assert [fold for l2, fold in told.asked if l2 == 0.1] == [0, 1, 2, 3, 4]
+    assert [fold for l2, fold in told.asked if l2 == 0.01] == [0, 1]
+
+
+def test_few_samples_are_believed_less_than_many():
+    slightly = lambda l2, fold: 1.0 - 0.002 * (l2 == 1.0)  # noqa: E731
+    assert Told(slightly, n=40).run(Adam, None).l2 != 1.0  # 5 / 40 is usual
+    clearly = lambda l2, fold: 2.0 + math.log10(1 / l2)  # noqa: E731
+    assert Told(clearly, n=40).run(Adam, None).l2 == 1.0
+
+
+def test_a_part_of_the_samples_decides_about_a_smaller_penalty():
+    found = Told(valley(0.01), n=5000, n_samples=50_000).run(Adam, None)
+    assert np.isclose(found.l2, 0.001)
+
+
+def test_a_net_that_diverges_everywhere_gets_the_strongest_penalty():
+    assert Told(lambda l2, fold: math.inf).run(Adam, None).l2 == max(search.GRID)
+
+
+@pytest.mark.parametrize(
+    ("usual", "rival", "alone", "kind", "l2"),
+    [
+        (Adam, LevenbergMarquardt, 0.9, Adam, 0.01),  # better, but not clearly
+        (Adam, LevenbergMarquardt, 0.4, LevenbergMarquardt, "auto"),
+        (LevenbergMarquardt, Adam, 0.9, LevenbergMarquardt, "auto"),
+        (LevenbergMarquardt, Adam, 1.1, Adam, 0.01),
+        (LevenbergMarquardt, None, 0.9, LevenbergMarquardt, "auto"),
+        (LevenbergMarquardt, None, 1.1, LevenbergMarquardt, 0.01),  # asked for, with the penalty that did better
+        (Sgd, None, 0.0, Sgd, 0.01),
+    ],
+)
+def test_the_better_solver_is_taken(usual, rival, alone, kind, l2):
+    found = Told(valley(0.01), alone).run(usual, rival)
+    assert (found.kind, found.l2) == (kind, l2)
+
+
+def test_a_trial_learns_from_its_fold_and_forgets_it():
+    X = np.random.default_rng(0).normal(size=(90, 3))
+    y = (X[:, 0] > 0).astype(int)
+    mesh = net()
+    before = mesh.values.copy()
+    samples = as_samples(mesh, X, y, "cross_entropy")
+    found = search.search(mesh, samples, Settings(), Adam, None, 3)
+    assert np.array_equal(mesh.values, before)
+    again = search.search(mesh, samples, Settings(), Adam, None, 3)
+    assert found == again
+    tried = search._Search(mesh, Settings(), search._folds(samples, 3), samples.count, 3)
+    loss = tried._trial(Adam, 1e-3, 0)
+    assert loss < 0.5 * math.log(2)  # it learns; and from the first weights again
+    assert tried._trial(Adam, 1e-3, 0) == loss
+
+
+def test_held_out_samples_of_the_user_decide():
+    X, y = classes(80)
+    mesh = net()
+    learned, held_out = as_samples(mesh, X[:60], y[:60], "cross_entropy"), as_samples(mesh, X[60:], y[60:], "cross_entropy")
+    seen = []
+
+    class Watched(search._Search):
+        def _loss(self, part):
+            seen.append(part)
+            return super()._loss(part)
+
+    Watched(mesh, Settings(), [(learned, held_out)], 60, 0).run(Adam, None)
+    assert all(part is held_out for part in seen)
+
+
+def test_lm_that_falls_behind_is_given_up(monkeypatch):
+    """Noise: what it learns by heart makes held-out samples worse from the first look on."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(60, 3)), rng.integers(0, 2, 60)
+    mesh = net(dtype="float64")
+    samples = as_samples(mesh, X, y, "cross_entropy")
+    looked = _search_of(mesh, samples)
+    losses = iter(np.arange(1.0, 100.0))
+    monkeypatch.setattr(looked, "_loss", lambda part: next(losses))
+    assert looked._alone(LevenbergMarquardt, 0, beat=0.5) == 2.0  # the second look: behind, and no better than before
+
+
+def _search_of(mesh, samples):
+    return search._Search(mesh, Settings(), search._folds(samples, 0), samples.count, 0)
+
+
+def test_a_trainer_says_what_was_found_and_goes_on_with_it():
+    X, y = classes(60)
+    model = MeshClassifier(hidden=3, solver="adam", random_state=0).fit(X, y)
+    assert model.history_[0].note.startswith("l2 ")
+    assert "held-out loss" in model.solver_reason_
+    assert model.l2_ in search.GRID
+    fixed = MeshClassifier(hidden=3, solver="adam", l2=model.l2_, random_state=0).fit(X, y)
+    assert np.array_equal(fixed.mesh_.weights, model.mesh_.weights)
+    assert "held-out" not in fixed.solver_reason_
+
+
+def test_a_resumed_trainer_does_not_search_again(monkeypatch):
+    X, y = classes(60)
+
+    def trainer():
+        mesh = net()
+        return Trainer(mesh, as_samples(mesh, X, y, "cross_entropy"), Settings(solver="adam", max_epochs=30), seed=0)
+
+    whole = trainer()
+    rows = list(whole.rows())
+    part = trainer()
+    for row in part.rows():
+        if row.epoch == rows[4].epoch:
+            break
+    state = part.state()
+    monkeypatch.setattr("meshnn.training.trainer.search", None)
+    resumed = trainer()
+    resumed.restore(state)
+    assert [row.loss for row in resumed.rows()] == [row.loss for row in rows[5:]]
+    assert np.array_equal(resumed.mesh.weights, whole.mesh.weights)
+    assert resumed.choice == whole.choice
+
+
+def test_values_with_little_noise_are_for_lm_and_classes_for_adam():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, size=(120, 2))
+    smooth = MeshRegressor(hidden=4, random_state=0).fit(X, np.sin(3 * X[:, 0]) * X[:, 1])
+    assert smooth.mesh_.dtype == "float64"  # both can run on it
+    assert smooth.solver_ in ("lm", "adam")
+    noise = MeshClassifier(hidden=30, random_state=0).fit(X, rng.integers(0, 2, 120))
+    assert (noise.solver_, noise.mesh_.dtype) == ("adam", "float32")
+
+
+def test_epochs_follow_from_steps():
+    settings = Settings()
+    assert settings.epochs_of(100, by_steps=True) == 1280  # batches of 32
+    assert settings.epochs_of(10_000, by_steps=True) == 26  # of 64
+    assert settings.epochs_of(10_000_000, by_steps=True) == 15
+    assert settings.epochs_of(10_000, by_steps=False) == 300
+    assert Settings(max_epochs=7).epochs_of(100, by_steps=True) == 7
+    with pytest.raises(Exception, match='max_epochs must be "auto" or a whole number'):
+        Settings(max_epochs="many")

@@ -1,0 +1,85 @@
+"""How large nets are by default, and tables with more columns than rows."""
+
+import numpy as np
+import pytest
+
+import meshnn
+from meshnn import Mesh, MeshClassifier, MeshRegressor, Topology
+from meshnn.estimators._sizing import EDGES, hidden_of
+from meshnn.estimators._wide import Rotation
+
+
+@pytest.mark.parametrize("n_inputs", [1, 10, 50, 300, 5000])
+@pytest.mark.parametrize("n_samples", [20, 300, 5000, 10**6])
+def test_more_samples_get_more_neurons_and_more_columns_fewer(n_samples, n_inputs):
+    count = hidden_of(n_samples, n_inputs)
+    assert 4 <= count <= 64
+    assert hidden_of(2 * n_samples, n_inputs) >= count >= hidden_of(n_samples, 2 * n_inputs)
+    if n_samples <= 5000 and count > 4:
+        assert count * (n_inputs + 1 + count) <= EDGES
+
+
+def test_hidden_and_activation_by_default():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(150, 2)), rng.integers(0, 2, 150)
+    model = MeshClassifier(max_epochs=1, l2=0.01, random_state=0).fit(X, y)
+    assert model.mesh_.topology.n_hidden == hidden_of(150, 2) == 32
+    assert model.mesh_.activations[:4] == ["relu", "elu", "relu", "elu"]
+    few = MeshClassifier(hidden=5, max_epochs=1, l2=0.01, random_state=0).fit(X, y)
+    assert set(few.mesh_.activations[:5]) == {"tanh"}
+    values = MeshRegressor(max_epochs=1, l2=0.01, random_state=0).fit(X, X[:, 0])
+    assert (values.solver_, values.mesh_.topology.n_hidden, values.mesh_.activations[0]) == ("lm", 16, "tanh")
+    chosen = MeshClassifier(activation="sin", max_epochs=1, l2=0.01, random_state=0).fit(X, y)
+    assert set(chosen.mesh_.activations[:32]) == {"sin"}
+    with pytest.raises(Exception, match='hidden must be "auto", a whole number'):
+        MeshClassifier(hidden="many").fit(X, y)
+
+
+@pytest.mark.parametrize("ticks", [2, 3])
+def test_a_rotation_is_undone_exactly(ticks):
+    rng = np.random.default_rng(0)
+    X, new = rng.normal(size=(6, 11)), rng.normal(size=(20, 11))
+    X -= X.mean(axis=0)
+    turn = Rotation.of(X)
+    assert turn.rank == 5  # of 6 rows with mean 0
+    turned = turn.inputs(X)
+    assert np.isclose(np.mean(turned**2), 1)
+    assert np.allclose(turned.T @ turned, np.diag(np.diag(turned.T @ turned)), atol=1e-9)  # principal axes
+    ratio = np.linalg.norm(X[0] - X[1]) / np.linalg.norm(turned[0] - turned[1])
+    assert np.isclose(np.linalg.norm(X[2] - X[4]), ratio * np.linalg.norm(turned[2] - turned[4]))  # nothing is lost
+    small = Mesh(Topology.mesh(5, 3, 2), ticks, ["relu", "elu", "tanh"], dtype="float64", random_state=1)
+    large = turn.undone(small)
+    assert large.topology.n_inputs == 11
+    assert np.allclose(large.forward(new), small.forward(turn.inputs(new)), rtol=1e-12, atol=1e-12)
+
+
+def test_rows_that_are_all_the_same_have_an_axis_still():
+    turn = Rotation.of(np.zeros((3, 7)))
+    assert turn.rank == 1
+    assert np.isfinite(turn.axes).all()
+
+
+@pytest.mark.parametrize("kind", [MeshClassifier, MeshRegressor])
+def test_a_wide_table_is_learned_and_kept(kind, tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(24, 150)) * 3 + 5
+    target = X[:, :40].sum(axis=1)
+    y = (target > np.median(target)).astype(int) if kind is MeshClassifier else target
+    model = kind(random_state=0, max_epochs=40).fit(X, y)
+    assert model.mesh_.topology.n_inputs == model.n_features_in_ == 150
+    assert model.score(X, y) > 0.9  # 24 points in 150 dimensions can be told apart
+    assert model.feature_importances_.shape == (150,)
+    model.save(tmp_path / "wide.mesh")
+    assert np.allclose(meshnn.load(tmp_path / "wide.mesh").predict(X), model.predict(X))
+    again = kind(random_state=0, max_epochs=40).fit(X, y)
+    assert np.array_equal(again.predict(X), model.predict(X))
+    model.set_params(warm_start=True, max_epochs=1).fit(X, y)
+    assert model.mesh_.topology.n_inputs == 150
+
+
+def test_a_net_that_is_looked_at_has_all_inputs():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(20, 120)), rng.integers(0, 2, 20)
+    seen = []
+    MeshClassifier(hidden=2, max_epochs=2, l2=0.1, callbacks=lambda row, mesh: seen.append(mesh.topology.n_inputs)).fit(X, y)
+    assert set(seen) == {120}
