@@ -38,6 +38,8 @@ __all__ = ["BaseMesh"]
 
 #: Edges times samples up to which nobody would notice that float32 is faster.
 SMALL = 100_000
+#: What only a model that `meshnn fit` made of a table has.
+_OF_A_TABLE = ("encoder_", "target_")
 
 
 def _streams(estimator: Any) -> bool:
@@ -190,6 +192,11 @@ class BaseMesh(Parameters):
         self, X: Any, y: Any, sample_weight: Any, reset: bool, first: bool
     ) -> tuple[Array, Array, Array | None, int]:
         """Features, targets, weights and the number of outputs."""
+        if reset:  # how another table became features says nothing about these
+            for name in _OF_A_TABLE:
+                self.__dict__.pop(name, None)
+        elif hasattr(self, "encoder_") and hasattr(X, "columns"):
+            X = self._encoded(X)
         X, y = self._validated(X, y, reset)
         weight = None if sample_weight is None else _check_sample_weight(sample_weight, X, dtype=np.float64)
         targets, weight, n_outputs = self._targets(y, weight, first)
