@@ -1,11 +1,12 @@
 """Models that are fitted again: nothing of the old one stays that does not fit, nothing is lost that should stay."""
 
-import pandas as pd
+import numpy as np
 import pytest
-from sklearn.datasets import load_iris
+from sklearn.datasets import load_diabetes, load_iris
 
 import meshnn
 from commands import meshnn as command
+from meshnn import MeshClassifier, MeshError, MeshRegressor, storage
 
 
 @pytest.fixture(scope="module")
@@ -54,3 +55,57 @@ def test_what_goes_on_sees_the_features_that_predicting_sees(from_a_table):
         by_name, in_order = (go_on(meshnn.load(path), features) for features in (X, X[X.columns[::-1]].to_numpy()))
         assert by_name.encoder_.feature_names == list(frame.columns[:-1])
         assert (by_name.mesh_.weights == in_order.mesh_.weights).all()
+
+
+# -- what the solver knew ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [MeshRegressor, MeshClassifier])
+def test_short_fits_that_go_on_are_one_long_fit(kind, tmp_path):
+    """Also through a file; the penalties are found on the way, though no single fit is long enough to look at them."""
+    X, y = load_diabetes(return_X_y=True) if kind is MeshRegressor else load_iris(return_X_y=True)
+    options = {"hidden": 4, "solver": "lm", "tol": 0, "random_state": 0}
+    whole = kind(max_epochs=24, **options).fit(X[::3], y[::3])
+    model = kind(max_epochs=2, warm_start=True, **options)
+    for k in range(12):
+        model.fit(X[::3], y[::3])
+        if k == 5:
+            model.save(tmp_path / "half.mesh")
+            model = meshnn.load(tmp_path / "half.mesh")
+    assert model.l2_ == whole.l2_ != 1e-4
+    assert (model.mesh_.weights == whole.mesh_.weights).all()
+
+
+def test_a_warm_start_with_a_penalty_of_its_own_another_solver_or_restarts(tmp_path):
+    X, y = load_diabetes(return_X_y=True)
+    model = MeshRegressor(4, max_epochs=8, warm_start=True, tol=0, random_state=0).fit(X, y)
+    assert model.set_params(l2=0.5).fit(X, y).l2_ == 0.5
+    given = model._solver_state
+    assert given["penalties"] is None  # nothing was found, and nothing found is handed on
+    assert model.set_params(l2="auto", max_epochs=1).fit(X, y).l2_ == pytest.approx(1e-4)
+    model.set_params(solver="adam").fit(X, y)
+    assert model._solver_state is None
+    model.set_params(solver="lm", n_restarts=3, max_epochs=6).fit(X, y)
+    found = model._solver_state["penalties"]
+    assert model.l2_ == pytest.approx(np.exp(np.log(found[found > 0]).mean()))  # those of the start that was kept
+    tree = storage.read(_saved(model, tmp_path))
+    tree["stream"]["memory"]["penalties"][0] = -1.0
+    storage.write(tmp_path / "wrong.mesh", tree)
+    with pytest.raises(MeshError, match="penalties are not .* numbers of at least 0"):
+        meshnn.load(tmp_path / "wrong.mesh")
+
+
+def _saved(model, folder):
+    model.save(folder / "model.mesh")
+    return folder / "model.mesh"
+
+
+def test_other_samples_begin_with_a_loss_of_their_own():
+    X, y = load_diabetes(return_X_y=True)
+    model = MeshRegressor(4, solver="lm", max_epochs=30, warm_start=True, tol=0, random_state=0).fit(X[:200], y[:200])
+    model.set_params(max_epochs=1).fit(X[200:], y[200:])
+    samples = model._samples(X[200:], y[200:, None], None)
+    loss, _ = model.mesh_.program().evaluate(model.mesh_.values, samples.X, samples.targets)
+    penalties = model._solver_state["penalties"]
+    weights = model.mesh_.parameters[model.mesh_.live_parameters()]
+    assert model.history_[-1].loss == pytest.approx(loss + 0.5 * penalties @ weights**2, rel=1e-12)

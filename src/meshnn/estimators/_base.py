@@ -92,7 +92,7 @@ class BaseMesh(Parameters):
 
     _loss: Loss
     _kind: str
-    _solver_state: Tree | None  # what partial_fit remembers
+    _solver_state: Tree | None  # what partial_fit or a warm start goes on with
     _stream_seed: int
     encoder_: Any  # of a model that `meshnn fit` made of a table
     _built: dict[str, Any]
@@ -164,7 +164,8 @@ class BaseMesh(Parameters):
         self._check_same_net(X.shape[1], n_outputs)
         samples, *held_out = (self._samples(*part) for part in data)
         validation = held_out[0] if held_out else None
-        trainer = Trainer(self.mesh_, samples, settings, validation, seeds[2], self.structure, choice)
+        memory = (self.solver_, self._solver_state) if again else ("", None)
+        trainer = Trainer(self.mesh_, samples, settings, validation, seeds[2], self.structure, choice, memory)
         self._stream_seed, self._solver_state = seeds[2], None  # where partial_fit would go on
         if checkpoint is not None and run is not None:
             if resumed is not None:
@@ -344,6 +345,7 @@ class BaseMesh(Parameters):
 
     def _take_stock(self, trainer: Trainer) -> None:
         """Where training stands."""
+        self._solver_state = trainer.memory
         self.history_, self.l2_, self.best_restart_ = trainer.history, trainer.l2, trainer.best_restart
         epochs = [row.epoch for row in trainer.history if row.restart == trainer.best_restart]
         self.n_iter_ = epochs[-1] if epochs else 0

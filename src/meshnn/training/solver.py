@@ -76,6 +76,8 @@ class Solver(ABC):
     last_is_best: ClassVar[bool] = False
     #: Whether it can go on with other samples: `state(stream=True)` and `restore(..., stream=True)`.
     streams: ClassVar[bool] = False
+    #: Whether a warm start is given what the last fit knew, by the same two.
+    warms: ClassVar[bool] = False
 
     epoch: int
 

@@ -47,6 +47,8 @@ class Trainer:
         How the graph changes meanwhile, see `meshnn.training.structure`.
     choice : Choice, optional
         The solver, if it has been chosen already: with `structure.with_penalties`, or the choice means other settings.
+    memory : (str, Tree), optional
+        A solver and what it knew at the end of an earlier fit of this net; the same one goes on with it.
 
     Attributes
     ----------
@@ -64,6 +66,7 @@ class Trainer:
         seed: int | np.random.SeedSequence = 0,
         structure: Any = None,
         choice: Choice | None = None,
+        memory: tuple[str, Tree | None] = ("", None),
     ) -> None:
         policies = as_policies(structure)
         if policies and settings.n_restarts > 1:
@@ -87,7 +90,10 @@ class Trainer:
         self._restart, self._ended = 0, False  # the start, and whether the next row belongs to another one
         self._kept: Array | None = None  # parameters of the best start that has ended
         self._kept_value, self._kept_restart, self._kept_l2 = math.inf, 0, 0.0
+        self._kept_memory: Tree | None = None
         self._solver = self._begin()
+        if memory[1] is not None and memory[0] == choice.solver and choice.kind.warms:
+            self._solver.restore(memory[1], stream=True)
         self._mark = self._marked()
 
     def _begin(self) -> Solver:
@@ -117,6 +123,13 @@ class Trainer:
     def l2(self) -> float:
         """The penalty of that start, as found or given."""
         return self._kept_l2 if self._keeps_earlier() else self._solver.l2
+
+    @property
+    def memory(self) -> Tree | None:
+        """What the solver of that start would go on with in a warm start, if there is anything."""
+        if self._keeps_earlier():
+            return self._kept_memory
+        return self._solver.state(stream=True) if self.choice.kind.warms else None
 
     def rows(self) -> Iterator[HistoryRow]:
         """Train; the weights end as the best ones, whether this runs to its end or `stop` ends it."""
@@ -198,6 +211,7 @@ class Trainer:
         if self._kept is None or self._best_value < self._kept_value:
             self._kept, self._kept_value = self._best.copy(), self._best_value
             self._kept_restart, self._kept_l2 = self._restart, self._solver.l2
+            self._kept_memory = self._solver.state(stream=True) if self.choice.kind.warms else None
         if self._restart + 1 < self.settings.n_restarts:
             self._ended = True
         else:
@@ -237,6 +251,7 @@ class Trainer:
             "weights": self.mesh.values.copy(),
             "best": self._best,
             "kept": self._kept,
+            "kept_memory": self._kept_memory,
             "structure": None if self._structure is None else self._structure.state(),
         }
         return tree, len(self.history), self.history.data[-1:]
@@ -259,6 +274,9 @@ class Trainer:
         count = self.mesh.n_parameters
         self._best = as_weights(state["best"], count, self.mesh.dtype)
         self._kept = None if state["kept"] is None else as_weights(state["kept"], count, self.mesh.dtype)
+        self._kept_memory = state.get("kept_memory")
+        if self._kept_memory is not None:
+            self._kept_memory = self.choice.kind.check_stream(self._kept_memory, self.mesh)
         self._restart = whole_number("restart", state["restart"], least=0, most=self.settings.n_restarts)
         self.finished = switch("finished", state["finished"])
         self._ended = switch("ended", state["ended"])
