@@ -6,7 +6,8 @@ from sklearn.datasets import load_diabetes, load_iris
 
 import meshnn
 from commands import meshnn as command
-from meshnn import MeshClassifier, MeshError, MeshRegressor, storage
+from meshnn import MeshClassifier, MeshError, MeshRegressor, Topology, storage
+from meshnn.training import structure
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +92,7 @@ def test_a_warm_start_with_a_penalty_of_its_own_another_solver_or_restarts(tmp_p
     tree = storage.read(_saved(model, tmp_path))
     tree["stream"]["memory"]["penalties"][0] = -1.0
     storage.write(tmp_path / "wrong.mesh", tree)
-    with pytest.raises(MeshError, match="penalties are not .* numbers of at least 0"):
+    with pytest.raises(MeshError, match=r"penalties are not .* numbers of at least 0"):
         meshnn.load(tmp_path / "wrong.mesh")
 
 
@@ -109,3 +110,66 @@ def test_other_samples_begin_with_a_loss_of_their_own():
     penalties = model._solver_state["penalties"]
     weights = model.mesh_.parameters[model.mesh_.live_parameters()]
     assert model.history_[-1].loss == pytest.approx(loss + 0.5 * penalties @ weights**2, rel=1e-12)
+
+
+# -- how the graph changes -----------------------------------------------------------------------------------------
+
+
+class Own(structure.Policy):
+    """A policy that no file can hold."""
+
+    def busy(self, view, memory):
+        return False
+
+    def propose(self, view, memory):
+        return None
+
+
+@pytest.mark.parametrize("policies", [
+    structure.Prune(to=30, by="movement"), structure.Prune(to=0.4, start="given"), [structure.Prune(np.int64(30))],
+    structure.Regrow(fraction=np.float64(0.2)), structure.Sparsify(l1=0.01, threshold=0.01),
+    [structure.Grow(to=5, wait=1), structure.Prune(to=20, start="given", begin=0.5, end=0.9)],
+])  # fmt: skip
+def test_a_loaded_model_changes_its_graph_again(policies, tmp_path):
+    X, y = load_iris(return_X_y=True)
+    given = Topology.mesh(4, 3, 3, density=0.8, random_state=0)
+    for topology in (None, given):
+        options = {"hidden": 3, "topology": topology, "structure": policies, "max_epochs": 6, "tol": 0}
+        model = MeshClassifier(solver="adam", random_state=0, **options).fit(X, y)
+        again = meshnn.load(_saved(model, tmp_path))
+        assert again.structure == policies
+        assert again.topology == topology
+        assert again.fit(X, y).mesh_.topology == model.mesh_.topology
+        assert (again.mesh_.weights == model.mesh_.weights).all()
+
+
+def test_masks_of_edges_that_may_be_there(tmp_path):
+    X, y = load_iris(return_X_y=True)
+    graph = Topology.mesh(4, 3, 3)
+    mask = np.zeros((graph.n_neurons,) * 2, bool)
+    mask[graph.src, graph.dst] = True
+    for allowed in (mask, graph):
+        model = MeshClassifier(3, structure=structure.Regrow(allowed=allowed), max_epochs=2, random_state=0).fit(X, y)
+        found = meshnn.load(_saved(model, tmp_path)).structure.allowed
+        assert found == allowed if allowed is graph else (found == mask).all()
+
+
+def test_a_policy_that_a_file_cannot_hold_is_asked_for(tmp_path):
+    X, y = load_iris(return_X_y=True)
+    for policies in (Own(), [structure.Prune(to=20), Own()]):
+        model = MeshClassifier(3, structure=policies, solver="adam", max_epochs=2, random_state=0).fit(X, y)
+        again = meshnn.load(_saved(model, tmp_path))
+        again = meshnn.load(_saved(again, tmp_path))  # nor is it lost by and by
+        assert (again.predict(X) == model.predict(X)).all()
+        with pytest.raises(MeshError, match=r"was trained with Own, which its file does not hold; set_params\(struct"):
+            again.fit(X, y)
+        assert again.set_params(structure=None).fit(X, y).mesh_.topology.n_edges == Topology.mesh(4, 3, 3).n_edges
+    tree = storage.read(_saved(model, tmp_path))
+    tree["parameters"]["structure"] = None  # as older versions wrote it
+    storage.write(tmp_path / "old.mesh", tree)
+    with pytest.raises(MeshError, match="was trained with structure=, which its file"):
+        meshnn.load(tmp_path / "old.mesh").fit(X, y)
+    tree["parameters"]["structure"] = {"single": True, "policies": [{"kind": "Prune", "to": -3}]}
+    storage.write(tmp_path / "old.mesh", tree)
+    with pytest.raises(MeshError, match="does not hold a classifier that makes sense"):
+        meshnn.load(tmp_path / "old.mesh")

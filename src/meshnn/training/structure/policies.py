@@ -34,6 +34,8 @@ class Policy:
     allowed: Any = None
     #: Whether it adds edges or neurons: then neurons that are left without edges stay.
     adds: bool = False
+    #: Why nothing can be fitted with it, if so.
+    refusal: str = ""
 
     def busy(self, view: View, memory: dict[str, Any]) -> bool:
         """Whether it may still change something."""
