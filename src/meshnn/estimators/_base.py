@@ -20,7 +20,7 @@ from meshnn import storage
 from meshnn.arguments import real_number, switch, whole_number
 from meshnn.arrays import Array
 from meshnn.errors import DataError, MeshError, TrainingInterrupted
-from meshnn.estimators._scaling import Scaling
+from meshnn.estimators._scaling import Scaling, check_activation
 from meshnn.losses import Loss
 from meshnn.mesh import Mesh
 from meshnn.storage import Tree
@@ -230,7 +230,9 @@ class BaseMesh(Parameters):
         stream: bool = False,
     ) -> Choice:  # fmt: skip
         """A new net and the scaling for samples, or for a stream that begins with them; the solver for it."""
-        self._scaling = Scaling.learn(X, targets, weight, switch("standardize", self.standardize), self._loss)
+        check_activation(self.output_activation, self._loss, n_outputs)
+        scaled = switch("standardize", self.standardize)
+        self._scaling = Scaling.learn(X, targets, weight, scaled, self._loss, self.output_activation)
         self.loss_ = self._loss.name
         n_samples, n_inputs = X.shape
         if self.topology is None:
