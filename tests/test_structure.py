@@ -541,3 +541,18 @@ def test_a_changing_graph_goes_on_with_any_method(gradient, tmp_path):
     whole = MeshClassifier(**options).fit(X, Y)
     np.testing.assert_array_equal(again.mesh_.weights, whole.mesh_.weights)
     assert again.history_ == whole.history_
+
+
+def test_a_budget_that_cannot_be_met_is_said():
+    """Every output keeps a way from an input, so three outputs keep three edges; the bias keeps its own."""
+    Z = np.random.default_rng(0).standard_normal((60, 4))
+    labels = np.arange(60) % 3
+    options = {"max_epochs": 10, "random_state": 0, "solver": "adam", "tol": 0}
+    with pytest.warns(UserWarning, match=r"^Prune\(to=2\) ends with 3 edges instead of 2: it keeps a way from") as said:
+        model = MeshClassifier(2, structure=structure.Prune(to=2, bias=True), **options).fit(Z, labels)
+    assert model.mesh_.topology.n_edges == 3
+    assert len(said) == 1
+    with pytest.warns(UserWarning, match=r"instead of 2: .* every output, the edges of the bias$"):
+        MeshClassifier(2, structure=structure.Prune(to=2), **options).fit(Z, labels)
+    MeshClassifier(2, structure=structure.Prune(to=20), **options).fit(Z, labels)  # no word
+    MeshClassifier(2, structure=structure.Prune(to=2), callbacks=lambda *_: True, **options).fit(Z, labels)

@@ -438,3 +438,24 @@ def test_callers_see_the_weights_that_a_row_is_about(solver):
     for row in train(mesh, X, y, random_state=0, **options):
         if row.restart < 2:
             np.testing.assert_allclose(mesh.gradient(X, y)[0], row.loss, rtol=1e-9)
+
+
+@pytest.mark.parametrize("settings", [
+    {"solver": "lm"}, {"solver": "adam"}, {"solver": "adam", "batch_size": 7},
+    {"solver": "adam", "early_stopping": True, "validation_fraction": 0.3},
+])  # fmt: skip
+def test_accuracies_are_whole_numbers_of_samples(settings):
+    """Sums of shares of 1/n are not."""
+    from meshnn import MeshClassifier
+
+    X = np.linspace(-1, 1, 149)[:, None]
+    model = MeshClassifier(1, max_epochs=30, tol=0, random_state=0, **settings)
+    model.fit(X, X[:, 0] > 0)
+    if settings["solver"] == "adam":
+        model.partial_fit(X, X[:, 0] > 0)
+    count = 45 if "early_stopping" in settings else 149
+    for accuracy in model.history_["accuracy"][: len(model.history_) - ("early_stopping" in settings)]:
+        assert accuracy == round(accuracy * count) / count
+    weight = np.linspace(1, 2, 149, dtype=np.float32)
+    weighted = model.fit(X, X[:, 0] > 0, sample_weight=weight).history_["accuracy"]
+    assert weighted.max() <= 1

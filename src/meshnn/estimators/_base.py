@@ -383,7 +383,8 @@ class BaseMesh(Parameters):
             self.history_, self.n_iter_, self.best_restart_ = History(), 0, 0
         self._check_same_net(X.shape[1], n_outputs)
         rng = np.random.default_rng(self._stream_seed)
-        stream = kind(self.mesh_, self._samples(X, targets, weight), settings, rng)
+        samples = self._samples(X, targets, weight)
+        stream = kind(self.mesh_, samples, settings, rng)
         if self._solver_state is not None and self.solver_ == kind.name:  # another one's memory means something else
             stream.restore(self._solver_state, stream=True)
         self.solver_, self.solver_reason_ = kind.name, "partial_fit takes first-order steps"
@@ -398,7 +399,7 @@ class BaseMesh(Parameters):
                 epoch=self.n_iter_,
                 loss=progress.loss,
                 validation=math.nan,
-                accuracy=progress.hits if self._loss.classifies else math.nan,
+                accuracy=samples.accuracy(progress.hits) if self._loss.classifies else math.nan,
                 gradient_norm=progress.gradient_norm,
                 learning_rate=progress.rate,
                 seconds=before + time.perf_counter() - began,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -34,6 +35,17 @@ class Samples:
     def count(self) -> int:
         """Number of samples."""
         return int(self.X.shape[1])
+
+    @cached_property
+    def _alike(self) -> bool:
+        share = self.targets.share
+        return bool((share == share[0]).all())
+
+    def accuracy(self, hits: float) -> float:
+        """What share of the samples was met, from a sum of rounded shares: a whole number of them if all count alike."""
+        if not math.isfinite(hits):
+            return hits
+        return min(round(hits * self.count) / self.count if self._alike else hits, 1.0)
 
 
 class Progress(NamedTuple):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import time
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -148,11 +149,12 @@ class Trainer:
             self._next_start()
         solver, settings = self._solver, self.settings
         progress = solver.advance(settings.max_epochs - solver.epoch)
-        held_out, accuracy = math.nan, progress.hits
+        held_out, accuracy = math.nan, self.samples.accuracy(progress.hits)
         if self.validation is not None:
-            held_out, accuracy = self.mesh.program().evaluate(
+            held_out, hits = self.mesh.program().evaluate(
                 self.mesh.values, self.validation.X, self.validation.targets, settings.n_threads
             )
+            accuracy = self.validation.accuracy(hits)
         value = progress.loss if self.validation is None else held_out
         stopped = "" if progress.note else self._judge(value, progress)
         note, restart = progress.note or stopped, self._restart
@@ -160,6 +162,8 @@ class Trainer:
             note = "; ".join([note] * bool(note) + self._edit(self._structure, progress.loss))
         if solver.epoch >= settings.max_epochs or stopped:
             self._end_start()
+            for words in () if self._structure is None else self._structure.unmet(solver.epoch):
+                warnings.warn(words, UserWarning, stacklevel=4)
         self.seconds += time.perf_counter() - began
         return HistoryRow(
             epoch=solver.epoch,

@@ -93,6 +93,12 @@ class Structure:
             words.append(f"{proposed.reason}: {_counts(len(step.added), len(step.removed))}")
         return whole, words
 
+    def unmet(self, epoch: int) -> list[str]:
+        """What policies were to reach and have not, at the end."""
+        view = self._view(epoch)
+        found = (policy.unmet(view, memory) for policy, memory in zip(self.policies, self.memories, strict=True))
+        return [words for words in found if words]
+
     # -- taking up again -----------------------------------------------------------------------------------------
 
     def state(self) -> dict[str, Any]:
