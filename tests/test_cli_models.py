@@ -393,7 +393,7 @@ def test_columns_that_are_constant_in_the_training_rows_alone(tmp_path):
     from meshnn.cli.fit import _split
 
     y = np.array(["no", "yes"] * 15)
-    _, held = _split(y, "classify", 0.3, 0)
+    _, held, _ = _split(y, "classify", 0.3, 0)
     odd = np.isin(np.arange(30), held[:1]).astype(int)
     slip = np.where(odd == 0, np.arange(30).astype(str), "?")
     pd.DataFrame({"a": np.arange(30), "c": odd, "d": 7, "s": slip, "y": y}).to_csv(tmp_path / "t.csv", index=False)

@@ -10,9 +10,10 @@ import numpy as np
 import typer
 from rich.console import Console
 
-from meshnn.arguments import real_number, whole_number
+from meshnn.arguments import FROM_0, POSITIVE, known, real_number, whole_number
 from meshnn.cli.output import check_output, collect_warnings, counted, print_json, save_somewhere, say_notes
 from meshnn.cli.report import Report, score_model, show
+from meshnn.codes import ACTIVATIONS
 from meshnn.errors import DataError, MeshError, TrainingInterrupted
 
 __all__ = ["fit"]
@@ -20,10 +21,16 @@ __all__ = ["fit"]
 
 Task = Literal["auto", "classify", "regress"]
 Solver = Literal["auto", "lm", "adam", "sgd"]
+ClassWeight = Literal["balanced"]
+#: Text columns that are listed with their values before training.
+MOST_LISTED = 8
 
 
 def fit(
-    data: Annotated[Path, typer.Argument(help="A table: .csv, .tsv (also .gz) or .parquet.", show_default=False)],
+    data: Annotated[
+        Path,
+        typer.Argument(help="A table: .csv, .tsv (also .gz) or .parquet; - is standard input.", show_default=False),
+    ],
     target: Annotated[str, typer.Option("--target", "-y", help="The column to predict.", show_default=False)],
     hidden: Annotated[int | None, typer.Option("--hidden", "-n", help="Hidden neurons; 16 if not given.")] = None,
     topology: Annotated[
@@ -59,6 +66,10 @@ def fit(
     loss: Annotated[
         str | None, typer.Option("--loss", help="Of numbers: squared_error, huber (outliers) or poisson (counts).")
     ] = None,
+    class_weight: Annotated[
+        ClassWeight | None,
+        typer.Option("--class-weight", help="Rows of rare classes count more, of frequent ones less."),
+    ] = None,
     seed: Annotated[int, typer.Option("--seed", help="Of the split and of the weights.")] = 0,
     threads: Annotated[int | None, typer.Option("--threads", help="By default as many as pay.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
@@ -78,9 +89,12 @@ def fit(
       meshnn fit data.csv --target y --hidden 30 --edges 200
 
       meshnn fit claims.csv --target count --loss poisson
+
+      zcat big.csv.gz | meshnn fit - --target y --class-weight balanced
     """
     from meshnn.data.encoding import Encoder, target_column
     from meshnn.data.tables import read_table
+    from meshnn.topology.files import check_topology
 
     share = real_number("--test", test, "a number from 0 to below 1", lambda v: 0 <= v < 1)
     whole_number("--seed", seed, least=0, most=2**32 - 1)
@@ -106,19 +120,31 @@ def fit(
         check_output("--out", out, ".mesh")
         if checkpoint is not None and checkpoint.absolute() == out.absolute():
             raise MeshError("--checkpoint and --out name the same file; take another one for the checkpoint")
-    if loss is not None and task == "auto":
-        from meshnn.losses import loss_named
-
-        task = "classify" if loss_named(loss).classifies else "regress"
+    numbers = {"--learning-rate": (learning_rate, POSITIVE), "--l1": (l1, FROM_0), "--tol": (tol, FROM_0)}
+    for name, (value, allowed) in numbers.items():
+        real_number(name, value, *allowed)
+    if l2 is not None:
+        real_number("--l2", l2, *FROM_0)
+    known("--activation", activation, ACTIVATIONS)
+    if (edges is not None or grow) and restarts > 1:
+        raise MeshError("--restarts: a graph that changes (--edges, --grow) has one start; leave one of them out")
+    if drop and target in drop:
+        raise MeshError(f"--drop: {target} is the target; choose one of the two")
+    if topology is not None:
+        check_topology(topology)
+    if checkpoint is not None:
+        check_output("--checkpoint", checkpoint)
+    task = _task(task, loss, class_weight)
     loaded = read_table(data)
     goal = target_column(loaded.table, target, task)
-    train, held = _split(goal.values, goal.task, share, seed)
+    if class_weight is not None and goal.task == "regress":
+        raise MeshError("--class-weight: the target is an amount; leave it out, or pass --task classify")
+    train, held, untested = _split(goal.values, goal.task, share, seed)
     # The whole table is looked at for what must be refused, in its own row numbers; learned is from training rows only.
     whole = Encoder.learn(loaded.table, target, drop or (), impute)
     encoder = Encoder.learn(loaded.table.take(train), target, drop or (), impute)
     encoded = encoder.encode(loaded.table)
-    constant = [note for name, note in encoder.notes.items() if name in encoder.left_out and name not in whole.left_out]
-    notes = [*loaded.notes, *goal.notes, *whole.notes.values(), *constant, *encoded.notes]
+    notes = [*loaded.notes, *goal.notes, *whole.noted(encoder), *encoded.notes, *untested]
     n_outputs = len(np.unique(goal.values)) if goal.task == "classify" else 1
     options = {
         "hidden": size,
@@ -140,6 +166,8 @@ def fit(
         "verbose": 0 if as_json else 1,
         "loss": loss,
     } | _structure(edges, grow, size)
+    if goal.task == "classify":
+        options["class_weight"] = class_weight
     if not as_json:
         say_notes(notes)
         _introduce(data, goal, encoder, train, held)
@@ -176,27 +204,36 @@ def _structure(edges: int | None, grow: bool, hidden: int) -> dict[str, Any]:
     return {"hidden": min(2, hidden), "structure": policies}
 
 
-def _split(y: Any, task: str, share: float, seed: int) -> tuple[Any, Any]:
-    """Rows to learn from and rows to test on; every class in both if there is enough of each."""
-    from sklearn.model_selection import train_test_split
+def _task(task: Task, loss: str | None, class_weight: str | None) -> Task:
+    """What loss and class weights leave of the choice."""
+    if loss is not None:
+        from meshnn.losses import LOSSES
+
+        meant: Task = "classify" if LOSSES[known("--loss", loss, LOSSES)].classifies else "regress"
+        if task not in ("auto", meant):
+            raise MeshError(f"--loss {loss} is for --task {meant}; leave one of them out")
+        task = meant
+    if class_weight is not None and task == "regress":
+        raise MeshError("--class-weight: there are no classes in a regression; leave it out")
+    return task
+
+
+def _split(y: Any, task: str, share: float, seed: int) -> tuple[Any, Any, list[str]]:
+    """Rows to learn from and rows to test on; every class in both if there is enough of each. And notes about it."""
+    from meshnn.estimators._splitting import hold_out
 
     rows = np.arange(len(y))
     if share == 0:
-        return rows, rows[:0]
+        return rows, rows[:0], []
     n_test = int(np.ceil(share * len(rows)))
     if n_test >= len(rows) - 1:
         raise DataError(f"--test {share:g} leaves {len(rows) - n_test} of {len(rows)} rows to learn from; lower it")
-    stratify = None
-    if task == "classify":
-        _, counts = np.unique(y, return_counts=True)
-        if counts.min() >= 2 and min(n_test, len(rows) - n_test) >= len(counts):
-            stratify = y
-    train, held = train_test_split(rows, test_size=n_test, random_state=seed, stratify=stratify)
-    if task == "classify" and (missing := np.setdiff1d(y, y[train])).size:
-        raise DataError(
-            f"class {missing[0]!s} has too few rows to be both learned and tested; lower --test or add rows"
-        )
-    return np.sort(train), np.sort(held)
+    train, held = hold_out(len(rows), n_test, seed, y if task == "classify" else None)
+    if len(held) == 0:
+        raise DataError("every class has one row: there is nothing to test on; add rows, or pass --test 0")
+    missing = [str(label) for label in np.setdiff1d(y, y[held])] if task == "classify" else []
+    named = ", ".join(missing[:5]) + (", ..." if len(missing) > 5 else "")
+    return train, held, [f"too few rows to test all classes: {named} can only be learned"] * bool(missing)
 
 
 def _graph(path: Path | None, n_inputs: int, n_outputs: int, names: list[str]) -> Any:
@@ -215,13 +252,15 @@ def _graph(path: Path | None, n_inputs: int, n_outputs: int, names: list[str]) -
 
 
 def _introduce(data: Path, goal: Any, encoder: Any, train: Any, held: Any) -> None:
+    name = "standard input" if str(data) == "-" else data.name
     what = f"{len(np.unique(goal.values))} classes" if goal.task == "classify" else "a number"
     lines = [
-        f"{data.name}: {counted(len(train) + len(held), 'row')}, {counted(len(encoder.columns), 'column')} as "
+        f"{name}: {counted(len(train) + len(held), 'row')}, {counted(len(encoder.columns), 'column')} as "
         f"{counted(len(encoder.feature_names), 'feature')}, to predict {what}; {counted(len(train), 'row')} to learn "
         f"from, {len(held):,} to test on"
     ]
-    lines += [f"  {line}" for line in encoder.describe() if "one-hot" in line]
+    texts = [f"  {line}" for line in encoder.describe() if "one-hot" in line]
+    lines += texts if len(texts) <= MOST_LISTED else [*texts[:MOST_LISTED], f"  ... {len(texts):,} columns of text"]
     Console(stderr=True).print(*lines, sep="\n", markup=False, highlight=False, soft_wrap=True)
 
 

@@ -21,6 +21,7 @@ from meshnn.arguments import real_number, switch, whole_number
 from meshnn.arrays import Array
 from meshnn.errors import DataError, MeshError, TrainingInterrupted
 from meshnn.estimators._scaling import Scaling, check_activation
+from meshnn.estimators._splitting import hold_out
 from meshnn.losses import Loss
 from meshnn.mesh import Mesh
 from meshnn.storage import Tree
@@ -211,19 +212,15 @@ class BaseMesh(Parameters):
 
     def _split(self, targets: Array, seed: int) -> tuple[Array, Array]:
         """Samples to learn from and samples to hold out: a share, but at least one, and one must be left."""
-        from sklearn.model_selection import train_test_split
-
         allowed = ("a number between 0 and 1", lambda v: 0 < v < 1)
         share, n = real_number("validation_fraction", self.validation_fraction, *allowed), len(targets)
         if n < 2:
             raise DataError("early_stopping holds samples out, but there is only one; set early_stopping=False")
-        size, stratify = min(math.ceil(share * n), n - 1), None
-        if self._loss.classifies:
-            counts = np.unique(targets, return_counts=True)[1]
-            if counts.min() >= 2 and min(size, n - size) >= len(counts):  # some of each class on both sides
-                stratify = targets
-        kept, held_out = train_test_split(np.arange(n), test_size=size, random_state=seed, stratify=stratify)
-        return np.sort(kept), np.sort(held_out)
+        size = min(math.ceil(share * n), n - 1)
+        kept, held_out = hold_out(n, size, seed, targets if self._loss.classifies else None)
+        if len(held_out) == 0:
+            raise DataError("early_stopping holds samples out, but each class has one only; set early_stopping=False")
+        return kept, held_out
 
     def _build(
         self, X: Array, targets: Array, weight: Array | None, n_outputs: int, settings: Settings, seed: int,

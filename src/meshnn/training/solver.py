@@ -42,7 +42,7 @@ class Samples:
         return bool((share == share[0]).all())
 
     def accuracy(self, hits: float) -> float:
-        """What share of the samples was met, from a sum of rounded shares: a whole number of them if all count alike."""
+        """The share of samples that were met, from a sum of rounded ones; a whole number of them if all are alike."""
         if not math.isfinite(hits):
             return hits
         return min(round(hits * self.count) / self.count if self._alike else hits, 1.0)
