@@ -308,7 +308,8 @@ main(sys.argv[2:])
 """
 
 
-def test_ctrl_c_keeps_the_model_and_a_checkpoint_resumes(tables, tmp_path):
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_ctrl_c_keeps_the_model_and_a_checkpoint_resumes(tables, tmp_path, number, code):
     """The process waits after its seventh epoch until the signal comes."""
     import meshnn as library
 
@@ -323,9 +324,9 @@ def test_ctrl_c_keeps_the_model_and_a_checkpoint_resumes(tables, tmp_path):
     while not (tmp_path / "here").exists():
         assert process.poll() is None, process.communicate()
         time.sleep(0.02)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     out, errors = process.communicate(timeout=600)
-    assert process.returncode == 130, errors
+    assert process.returncode == code, errors
     assert any("interrupted" in note for note in json.loads(out)["notes"])
     assert any("to go on" in note for note in json.loads(out)["notes"])
     assert len(library.load(tmp_path / "a.mesh").history_) == 7
@@ -335,6 +336,10 @@ def test_ctrl_c_keeps_the_model_and_a_checkpoint_resumes(tables, tmp_path):
     resumed, whole = library.load(tmp_path / "a.mesh"), library.load(tmp_path / "b.mesh")
     assert (resumed.mesh_.weights == whole.mesh_.weights).all()
     assert resumed.history_ == whole.history_
+    longer = meshnn(*arguments("a.mesh"), "--epochs", "62")
+    assert longer.returncode == 0, longer.stderr
+    assert json.loads(longer.stdout)["epochs"] == 62
+    assert any("max_epochs was 60" in note for note in json.loads(longer.stdout)["notes"])
 
 
 def test_usage_errors_are_one_line(refused, tables):

@@ -485,12 +485,13 @@ def test_ctrl_c_keeps_the_best_and_says_so(iris, tmp_path):
         if row.epoch == 5:
             raise KeyboardInterrupt
 
-    with pytest.warns(UserWarning, match="interrupted after epoch 5: the best weights so far are kept$"):
-        model = quick(callbacks=interrupt).fit(*iris)
+    model = quick(callbacks=interrupt)
+    with pytest.raises(KeyboardInterrupt, match=r"interrupted after epoch 5: the best weights so far are kept$"):
+        model.fit(*iris)
     assert model.score(*iris) > 0.5
     assert model.history_[-1].note == "interrupted"
     path = tmp_path / "run.mesh"
-    with pytest.warns(UserWarning, match=r"fit again with checkpoint='.*run\.mesh' to go on"):
+    with pytest.raises(KeyboardInterrupt, match=r"fit again with checkpoint='.*run\.mesh' to go on"):
         quick(callbacks=interrupt, checkpoint=path).fit(*iris)
     whole, resumed = quick().fit(*iris), quick(checkpoint=path).fit(*iris)
     np.testing.assert_array_equal(resumed.mesh_.weights, whole.mesh_.weights)

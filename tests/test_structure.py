@@ -398,7 +398,7 @@ def test_a_checkpoint_of_a_changing_graph(tmp_path):
         if row.epoch == 6:
             raise KeyboardInterrupt
 
-    with pytest.warns(UserWarning, match="interrupted after epoch 6"):
+    with pytest.raises(KeyboardInterrupt, match="interrupted after epoch 6"):
         MeshClassifier(**options, checkpoint=path, callbacks=stop).fit(X, Y)
     half = meshnn.load(path)
     assert half.mesh_.topology.n_edges > 30
@@ -534,7 +534,7 @@ def test_a_changing_graph_goes_on_with_any_method(gradient, tmp_path):
         if row.epoch == 6:
             raise KeyboardInterrupt
 
-    with pytest.warns(UserWarning, match="interrupted after epoch 6"):
+    with pytest.raises(KeyboardInterrupt, match="interrupted after epoch 6"):
         MeshClassifier(**options, checkpoint=path, callbacks=stop).fit(X, Y)
     assert storage.read(path)["training"]["state"]["solver"]["edited"] == gradient
     again = MeshClassifier(**options, checkpoint=path).fit(X, Y)

@@ -22,6 +22,8 @@ __all__ = ["fit"]
 Task = Literal["auto", "classify", "regress"]
 Solver = Literal["auto", "lm", "adam", "sgd"]
 ClassWeight = Literal["balanced"]
+#: Exit codes after Ctrl-C and after SIGTERM.
+INTERRUPTED, TERMINATED = 130, 143
 #: Text columns that are listed with their values before training.
 MOST_LISTED = 8
 
@@ -171,12 +173,12 @@ def fit(
     if not as_json:
         say_notes(notes)
         _introduce(data, goal, encoder, train, held)
-    model, seconds, warned, interrupted = _train(goal.task, options, encoded.X, goal.values, train)
+    model, seconds, warned, code = _train(goal.task, options, encoded.X, goal.values, train)
     model.set_params(verbose=0)
     model.encoder_, model.target_ = encoder, target
-    if interrupted and len(model.history_) == 0:
+    if code and len(model.history_) == 0:
         say_notes(["interrupted before the first epoch was done: nothing was learned, nothing is written"])
-        raise typer.Exit(130)
+        raise typer.Exit(code)
     report = score_model(model, goal.task, encoded.X[held], goal.values[held], seed) if len(held) else None
     trained = score_model(model, goal.task, encoded.X[train], goal.values[train], seed)
     failure: OSError | MeshError | None = None
@@ -189,8 +191,8 @@ def fit(
         show(Console(), model, report, trained, seconds, out)
     if failure is not None:
         raise MeshError(f"{failure}; the model was written to {out} instead")
-    if interrupted:
-        raise typer.Exit(130)
+    if code:
+        raise typer.Exit(code)
 
 
 def _structure(edges: int | None, grow: bool, hidden: int) -> dict[str, Any]:
@@ -264,22 +266,26 @@ def _introduce(data: Path, goal: Any, encoder: Any, train: Any, held: Any) -> No
     Console(stderr=True).print(*lines, sep="\n", markup=False, highlight=False, soft_wrap=True)
 
 
-def _train(task: str, options: dict[str, Any], X: Any, y: Any, train: Any) -> tuple[Any, float, list[str], bool]:
-    """The model, its seconds, what the user should know, and whether training was interrupted."""
+def _train(task: str, options: dict[str, Any], X: Any, y: Any, train: Any) -> tuple[Any, float, list[str], int]:
+    """The model, its seconds, what the user should know, and the exit code if training was interrupted, else 0."""
     from meshnn.estimators import MeshClassifier, MeshRegressor
+    from meshnn.training.signals import sigterm_interrupts
 
     model = MeshClassifier(**options) if task == "classify" else MeshRegressor(**options)
     caught: list[Warning] = []
-    began = time.perf_counter()
+    said: list[str] = []
+    terminated: list[int] = []
+    began, code = time.perf_counter(), 0
     with collect_warnings(caught):
-        model.fit(X[train], y[train])
+        try:
+            with sigterm_interrupts(terminated):
+                model.fit(X[train], y[train])
+        except TrainingInterrupted as stop:
+            further = "" if stop.checkpoint is None else "; run the same command again to go on"
+            said.append(f"interrupted after epoch {stop.epoch}: the best weights so far are kept{further}")
+            code = TERMINATED if terminated else INTERRUPTED
     seconds = time.perf_counter() - began
-    stopped = [warning for warning in caught if isinstance(warning, TrainingInterrupted)]
-    notes = [str(warning) for warning in caught if warning not in stopped]
-    for warning in stopped:
-        further = "" if warning.checkpoint is None else "; run the same command again to go on"
-        notes.append(f"interrupted after epoch {warning.epoch}: the best weights so far are kept{further}")
-    return model, seconds, notes, bool(stopped)
+    return model, seconds, [str(warning) for warning in caught] + said, code
 
 
 def _as_dict(

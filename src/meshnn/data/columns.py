@@ -194,8 +194,8 @@ def class_numbers(cells: Cells, classes: NDArray[Any]) -> NDArray[np.int64]:
         at = np.minimum(np.searchsorted(known, numbers), len(known) - 1)
         return np.where(known[at] == numbers, at, -1)
     names = [str(label) for label in classes.tolist()]
-    found = compute.index_in(cells.texts(names), pa.array(names, "large_string")).fill_null(-1).to_numpy()
-    return np.where(cells.gaps, -1, found).astype(np.int64)
+    found = compute.index_in(cells.texts(names), pa.array(names, "large_string"))
+    return np.array([-1 if at is None else at for at in found.to_pylist()], np.int64)  # to_numpy() imports pandas
 
 
 def _found(known: dict[Any, int], cells: Cells, convert: Any) -> NDArray[np.int64]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import signal
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -31,6 +32,7 @@ from meshnn.training.api import as_samples
 from meshnn.training.checkpoint import Checkpoint, fingerprint
 from meshnn.training.reporting import reporter
 from meshnn.training.settings import FULL_UP_TO
+from meshnn.training.signals import sigterm_interrupts
 from meshnn.training.solver import Samples
 from meshnn.training.solvers import SOLVERS, Choice, choose_solver, streaming_solver
 from meshnn.training.structure.runtime import as_policies, first_topology, with_penalties
@@ -124,15 +126,26 @@ class BaseMesh(Parameters):
         Returns
         -------
         self
+
+        Raises
+        ------
+        TrainingInterrupted
+            By Ctrl-C: a KeyboardInterrupt that says after which epoch. The estimator is fitted then, with the best
+            weights so far, and its checkpoint is up to date. SIGTERM saves the checkpoint, if there is one, and ends
+            the process.
         """
         checkpoint = Checkpoint.of(self.checkpoint)
+        terminated: list[int] = []
         try:
             with self._as_it_was_if_refused():
                 trainer = self._prepared(X, y, sample_weight, checkpoint)
-            self._run(trainer, checkpoint)
+            with sigterm_interrupts(terminated, wanted=checkpoint is not None):
+                self._run(trainer, checkpoint)
         finally:
             if checkpoint is not None:
                 checkpoint.end()
+            if terminated:  # all is saved: now the process ends as it was told to
+                signal.raise_signal(signal.SIGTERM)
         return self
 
     def _prepared(self, X: Any, y: Any, sample_weight: Any, checkpoint: Checkpoint | None) -> Trainer:
@@ -171,6 +184,8 @@ class BaseMesh(Parameters):
         if checkpoint is not None and run is not None:
             if resumed is not None:
                 checkpoint.restore(resumed, trainer.restore)
+                if resumed.epochs < settings.max_epochs:
+                    _say_it_is_longer(resumed.epochs, trainer)
             checkpoint.watch(lambda: self._tree(trainer, seed, run))
         return trainer
 
@@ -335,7 +350,7 @@ class BaseMesh(Parameters):
                     resume = f"; fit again with checkpoint={str(path)!r} to go on"
             epoch = trainer.history[-1].epoch if len(trainer.history) else 0
             message = f"training was interrupted after epoch {epoch}: the best weights so far are kept{resume}"
-            warnings.warn(TrainingInterrupted(message, epoch, path), stacklevel=3)
+            raise TrainingInterrupted(message, epoch, path) from None
         except BaseException:
             trainer.stop("stopped by an error", to_go_on=True)  # whoever catches it has the best weights so far
             raise
@@ -443,6 +458,23 @@ class BaseMesh(Parameters):
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "mesh_")
+
+
+def _say_it_is_longer(before: int, trainer: Trainer) -> None:
+    """A run with more epochs than it was begun with is not always the run that it would have been."""
+    settings = trainer.settings
+    what = f"max_epochs was {before} when this run began and is {settings.max_epochs} now"
+    if trainer.finished:
+        why = trainer.history[-1].note if len(trainer.history) else ""
+        advice = "delete the checkpoint to start anew"
+        warnings.warn(f"{what}, but the run had come to its end ({why}): {advice}", UserWarning, stacklevel=5)
+        return
+    scheduled = trainer.choice.kind.streams and settings.schedule != "constant"
+    moved = [f"the {settings.schedule} schedule of the rate"] * scheduled + ["policies"] * trainer.changes
+    if moved:
+        take = "take" if trainer.changes else "takes"
+        message = f"{what}: {' and '.join(moved)} {take} the rest as that of a run of {settings.max_epochs} epochs"
+        warnings.warn(message, UserWarning, stacklevel=5)
 
 
 def _seed(random_state: Any) -> int:

@@ -89,6 +89,7 @@ class Trainer:
         self._topology, self._ticks = mesh.topology, mesh.ticks
         self._graph = f"{mesh.topology._digest.hex()}, {mesh.ticks} ticks, {mesh.dtype}"
         self._restart, self._ended = 0, False  # the start, and whether the next row belongs to another one
+        self._ran_out, self._last = False, mesh.values  # whether epochs were all that ended it, and the last weights
         self._kept: Array | None = None  # parameters of the best start that has ended
         self._kept_value, self._kept_restart, self._kept_l2 = math.inf, 0, 0.0
         self._kept_memory: Tree | None = None
@@ -114,6 +115,11 @@ class Trainer:
         if self._kept is not None and self._keeps_earlier():
             return self._kept.copy()
         return self._best.copy()
+
+    @property
+    def changes(self) -> bool:
+        """Whether policies change the graph."""
+        return self._structure is not None
 
     @property
     def best_restart(self) -> int:
@@ -161,6 +167,7 @@ class Trainer:
         if self._structure is not None:
             note = "; ".join([note] * bool(note) + self._edit(self._structure, progress.loss))
         if solver.epoch >= settings.max_epochs or stopped:
+            self._ran_out, self._last = not stopped, self.mesh.values.copy()
             self._end_start()
             for words in () if self._structure is None else self._structure.unmet(solver.epoch):
                 warnings.warn(words, UserWarning, stacklevel=4)
@@ -256,6 +263,8 @@ class Trainer:
             "best": self._best,
             "kept": self._kept,
             "kept_memory": self._kept_memory,
+            "ran_out": self._ran_out,
+            "last": self._last if self.finished else None,
             "structure": None if self._structure is None else self._structure.state(),
         }
         return tree, len(self.history), self.history.data[-1:]
@@ -267,7 +276,7 @@ class Trainer:
         return tree | {"history": History(rows).to_tree()}
 
     def restore(self, state: Tree) -> None:
-        """Go on from a state of a trainer made with the same mesh, samples and settings."""
+        """Go on from a state of a trainer made with the same mesh, samples and settings, but perhaps more epochs."""
         if state["graph"] != self._graph:
             raise MeshError("the checkpoint was made with another graph; does topology() draw random edges?")
         if self._structure is not None:
@@ -291,4 +300,13 @@ class Trainer:
         self._solver.restore(state["solver"])
         self.mesh.values[:] = as_weights(state["weights"], len(self.mesh.values), self.mesh.dtype)
         self._rng.bit_generator.state = state["random"]
+        more = self._solver.epoch < self.settings.max_epochs
+        if self.finished and more and switch("ran_out", state.get("ran_out", False)):
+            self._reopen(state["last"])
         self._mark = self._marked()
+
+    def _reopen(self, last: Array) -> None:
+        """Go on after what was the last epoch, from the last weights, which need not be the best."""
+        self.finished, self._kept, self._kept_value = False, None, math.inf
+        self._kept_restart, self._kept_l2, self._kept_memory = 0, 0.0, None
+        self.mesh.values[:] = as_weights(last, len(self.mesh.values), self.mesh.dtype)
