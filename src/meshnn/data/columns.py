@@ -190,12 +190,12 @@ def class_numbers(cells: Cells, classes: NDArray[Any]) -> NDArray[np.int64]:
             return _found({_number(text): k for k, text in enumerate(classes.tolist())}, cells, _number)
         if types.is_integer(cells.values.type) and classes.dtype.kind in "iu":  # beyond 2**53 floats merge them
             return _found({label: k for k, label in enumerate(classes.tolist())}, cells, int)
-        numbers, known = cells.numbers, classes.astype(np.float64)
-        at = np.minimum(np.searchsorted(known, numbers), len(known) - 1)
-        return np.where(known[at] == numbers, at, -1)
+        numbers, values = cells.numbers, classes.astype(np.float64)
+        at = np.minimum(np.searchsorted(values, numbers), len(values) - 1)
+        return np.where(values[at] == numbers, at, -1)
     names = [str(label) for label in classes.tolist()]
-    found = compute.index_in(cells.texts(names), pa.array(names, "large_string"))
-    return np.array([-1 if at is None else at for at in found.to_pylist()], np.int64)  # to_numpy() imports pandas
+    known = {name: k for k, name in enumerate(names)}  # pa.array() and to_numpy() import pandas, which takes long
+    return np.array([known.get(text, -1) for text in cells.texts(names).to_pylist()], np.int64)
 
 
 def _found(known: dict[Any, int], cells: Cells, convert: Any) -> NDArray[np.int64]:
