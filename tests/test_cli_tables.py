@@ -373,3 +373,16 @@ def test_class_weights(flats, tmp_path):
     assert counts[()] < 0.3 < counts["--class-weight", "balanced"]  # without anything to tell them by: 0.1 and 0.5
     done = fit(flats / "flats.csv", "-y", "rent", "--drop", "id", "--class-weight", "balanced")
     assert "--class-weight: the target is an amount" in done.stderr
+
+
+def test_classes_are_read_as_they_were(tmp_path):
+    """A text in training is a text, though all that are there now look like numbers."""
+    rows = [f"{k},{'low' if k < 20 else '1.50'}" for k in range(40)]
+    (tmp_path / "t.csv").write_text("a,c\n" + "\n".join(rows) + "\n")
+    assert fit(tmp_path / "t.csv", "-y", "c", "-o", tmp_path / "m.mesh").returncode == 0
+    (tmp_path / "t.csv").write_text("a,c\n" + "\n".join(rows[20:]) + "\n")
+    found = json.loads(meshnn("evaluate", tmp_path / "m.mesh", tmp_path / "t.csv", "--json").stdout)
+    assert np.sum(found["confusion"]) == 20
+    (tmp_path / "t.csv").write_text("a,c\n3,1.5\n4,1.50\n")  # 1.5 is another class than 1.50
+    found = json.loads(meshnn("evaluate", tmp_path / "m.mesh", tmp_path / "t.csv", "--json").stdout)
+    assert np.sum(found["confusion"]) == 1

@@ -112,6 +112,16 @@ def test_other_samples_begin_with_a_loss_of_their_own():
     assert model.history_[-1].loss == pytest.approx(loss + 0.5 * penalties @ weights**2, rel=1e-12)
 
 
+def test_a_fit_that_had_come_to_rest_moves_on_with_other_targets():
+    """The damping that no step was small enough for belongs to the old ones."""
+    X = np.linspace(-1, 1, 50)[:, None]
+    options = {"solver": "lm", "l2": 0.0, "tol": 0, "warm_start": True, "random_state": 0, "standardize": False}
+    model = MeshRegressor(0, max_epochs=40, **options).fit(X, X[:, 0])
+    assert model.history_[-1].learning_rate > 1  # it grew until nothing was left to be gained
+    model.set_params(max_epochs=20).fit(X, 3 - X[:, 0])
+    np.testing.assert_allclose(model.predict(X), 3 - X[:, 0], atol=1e-6)
+
+
 # -- how the graph changes -----------------------------------------------------------------------------------------
 
 
