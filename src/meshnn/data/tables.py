@@ -31,6 +31,7 @@ MISSING = ["", "NA", "N/A", "n/a", "#N/A", "nan", "NaN", "null", "NULL", "None"]
 BINARY = {b"\x89PNG": "a PNG image", b"PK\x03\x04": "a zip or Excel file", b"\x1f\x8b": "compressed with gzip"}
 BINARY |= {b"PAR1": "a Parquet file", b"%PDF": "a PDF file", b"\xff\xfe": "UTF-16 text", b"\xfe\xff": "UTF-16 text"}
 NUMBER = r"^ *[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)? *$"
+NUMERIC = r"^[\d.,%eE+ -]*$"
 THOUSANDS = r"^ *[+-]?\d{1,3}(,\d{3})+(\.\d*)? *$"
 PERCENT = r"^ *[+-]?(\d+\.?\d*|\.\d+) *% *$"
 DECIMAL_COMMA = r"^ *[+-]?\d[\d.]*(,\d+)? *$"
@@ -285,6 +286,8 @@ def _with_numbers(table: Any, name: str, separator: str, text: Collection[str], 
     for k, column in enumerate(table.column_names):
         values = table.column(k)
         if column in text or not types.is_string(values.type) or values.null_count == len(values):
+            continue
+        if not compute.all(compute.match_substring_regex(values[:100], NUMERIC)).as_py():  # most texts: quickly passed
             continue
         grouped = compute.match_substring_regex(values, THOUSANDS)
         several = separator == "," or compute.any(compute.match_substring_regex(values, r",\d{3},")).as_py()
