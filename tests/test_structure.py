@@ -556,8 +556,3 @@ def test_a_budget_that_cannot_be_met_is_said():
         MeshClassifier(2, structure=structure.Prune(to=2), **options).fit(Z, labels)
     MeshClassifier(2, structure=structure.Prune(to=20), **options).fit(Z, labels)  # no word
     MeshClassifier(2, structure=structure.Prune(to=2), callbacks=lambda *_: True, **options).fit(Z, labels)
-    grown = [structure.Prune(to=15, end=0.1), structure.Grow(to=4, wait=1, slow=1.0)]
-    with pytest.warns(
-        UserWarning, match=r"Prune\(to=15\) ends with \d+ edges instead of 15: another policy adds some$"
-    ):
-        MeshClassifier(2, structure=grown, **options).fit(Z, labels)

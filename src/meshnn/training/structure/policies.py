@@ -122,8 +122,6 @@ class Prune(Policy):
         count, to = view.mesh.topology.n_edges, self._goal(memory["first"]) if "first" in memory else 0
         if not memory.get("done", False) or count <= to:
             return ""
-        if view.growing:
-            return f"Prune(to={self.to}) ends with {count:,} edges instead of {to:,}: another policy adds some"
         kept = ["a way from an input to every output"]
         kept += ["the edges of the bias"] * (not self.bias and bool(view.from_bias.any()))
         kept += ["fixed edges, and groups of tied ones"] * (not view.mesh.ties.plain)
