@@ -574,6 +574,8 @@ def test_more_epochs_go_on_from_a_checkpoint(options, finished, tmp_path):
     same(longer.fit(X, y), MeshClassifier(4, max_epochs=20, **settings).fit(X, y))
     assert seen[0].epoch == (9 if finished else 6)
     same(MeshClassifier(4, max_epochs=20, checkpoint=path, **settings).fit(X, y), longer)
+    again = MeshClassifier(4, max_epochs=22, checkpoint=path, **settings).fit(X, y)  # and longer still
+    same(again, MeshClassifier(4, max_epochs=22, **settings).fit(X, y))
     with pytest.raises(FileError, match="another max_epochs"):
         short.fit(X, y)
 

@@ -236,8 +236,10 @@ class LevenbergMarquardt(Solver):
 
     def restore(self, state: Tree, stream: bool = False) -> None:
         """Go on from there."""
-        if stream:  # the loss is that of these samples
-            fresh = {"epoch": 0, "stuck": ["", False], "errors": [self._evaluate()[0], state["first_error"]]}
+        if stream:  # the loss is that of these samples; one that is not finite is found to be so at the first step
+            error = self._evaluate()[0]
+            error = error if np.isfinite(error) else float("nan")
+            fresh = {"epoch": 0, "stuck": ["", False], "errors": [error, state["first_error"]]}
             state = self.check_stream(state, self.mesh) | fresh
             if not (self.auto and state["penalties"] is not None):  # they were given, or are now
                 state["penalties"] = self.penalties

@@ -300,13 +300,15 @@ class Trainer:
         self._solver.restore(state["solver"])
         self.mesh.values[:] = as_weights(state["weights"], len(self.mesh.values), self.mesh.dtype)
         self._rng.bit_generator.state = state["random"]
-        more = self._solver.epoch < self.settings.max_epochs
-        if self.finished and more and switch("ran_out", state.get("ran_out", False)):
-            self._reopen(state["last"])
+        self._ran_out, self._last = switch("ran_out", state.get("ran_out", False)), self.mesh.values.copy()
+        if self._ran_out and self.finished:
+            self._last = as_weights(state["last"], len(self.mesh.values), self.mesh.dtype)
+            if self._solver.epoch < self.settings.max_epochs:
+                self._reopen()
         self._mark = self._marked()
 
-    def _reopen(self, last: Array) -> None:
+    def _reopen(self) -> None:
         """Go on after what was the last epoch, from the last weights, which need not be the best."""
         self.finished, self._kept, self._kept_value = False, None, math.inf
         self._kept_restart, self._kept_l2, self._kept_memory = 0, 0.0, None
-        self.mesh.values[:] = as_weights(last, len(self.mesh.values), self.mesh.dtype)
+        self.mesh.values[:] = self._last
