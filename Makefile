@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 SOURCES := pyproject.toml constraints.txt
 
-.PHONY: demo test test-all steady mutants bench lint format clean
+.PHONY: demo test test-all steady mutants bench tables lint format clean
 
 demo: $(VENV)/.installed
 	$(BIN)/meshnn reproduce synthetic --quick --out results/demo
@@ -35,6 +35,10 @@ lint: $(VENV)/.installed-test
 
 bench: $(VENV)/.installed-bench
 	$(BIN)/python benchmarks/run.py --out results/bench.json
+
+# The default estimators on 65 tables beside scikit-learn's: long the first time, then peers come from a cache.
+tables: $(VENV)/.installed-bench
+	$(BIN)/python benchmarks/tables.py --jobs 2 --json results/tables.json
 
 format: $(VENV)/.installed-test
 	$(BIN)/ruff check --fix .

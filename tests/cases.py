@@ -70,8 +70,10 @@ def topologies(draw, ticks, most_hidden=5):
 
 
 def targets_for(loss, rng, batch, n_outputs):
-    if LOSSES[loss].classifies:
+    if loss == "cross_entropy":
         return rng.integers(0, n_outputs, batch)
+    if loss == "binary_cross_entropy":
+        return rng.integers(0, 2, (batch, n_outputs)).astype(float)
     if loss == "poisson":
         return rng.poisson(2.0, (batch, n_outputs)).astype(float)
     return (3.0 if loss == "huber" else 1.0) * rng.standard_normal((batch, n_outputs))  # some beyond the width of huber
@@ -148,6 +150,7 @@ def torch_outputs(case, A):
 _F = torch.nn.functional
 _TORCH_LOSSES = {
     "cross_entropy": lambda z, y: _F.cross_entropy(z, y, reduction="none"),
+    "binary_cross_entropy": lambda z, y: _F.binary_cross_entropy_with_logits(z, y, reduction="none").sum(dim=1),
     "squared_error": lambda z, y: 0.5 * ((z - y) ** 2).sum(dim=1),
     "huber": lambda z, y: _F.huber_loss(z, y, reduction="none", delta=1.0).sum(dim=1),
     # torch leaves out what does not depend on z; half the deviance has it

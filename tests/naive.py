@@ -78,6 +78,9 @@ def loss_and_slope(loss, y, target):
         errors = [a - b for a, b in zip(y, target, strict=True)]
         value = sum(0.5 * d * d if abs(d) <= 1.0 else abs(d) - 0.5 for d in errors)
         return value, [max(-1.0, min(1.0, d)) for d in errors]
+    if loss == "binary_cross_entropy":
+        value = sum(math.log1p(math.exp(-abs(a))) + max(a, 0.0) - b * a for a, b in zip(y, target, strict=True))
+        return value, [1.0 / (1.0 + math.exp(-a)) - b for a, b in zip(y, target, strict=True)]
     if loss == "poisson":
         value = sum(
             math.exp(a) - b * a + (b * math.log(b) - b if b > 0 else 0.0) for a, b in zip(y, target, strict=True)

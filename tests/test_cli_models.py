@@ -348,7 +348,10 @@ def test_usage_errors_are_one_line(refused, tables):
         (["fit"], "see meshnn fit --help"),
         (["fit", iris], "Missing option '--target'"),
         (["fitt"], "No such command 'fitt'. Did you mean 'fit'"),
-        (["fit", iris, "--target", "species", "--hidden", "ten"], "valid integer"),
+        (
+            ["fit", iris, "--target", "species", "--hidden", "ten"],
+            "--hidden must be a whole number, or sizes of layers like 10,5",
+        ),
         (["fit", iris, "--target", "species", "--solver", "foo"], "is not one of"),
         (["fit", iris, "--target", "species", "--epochs", "0"], "--epochs must be a whole number of at least 1"),
         (["fit", iris, "--target", "species", "--restarts", "0"], "--restarts must be"),

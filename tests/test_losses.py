@@ -46,7 +46,9 @@ def test_huber_does_not_mind_outliers():
 def test_every_solver_lowers_every_loss(loss, solver):
     """From one point of a convex problem, with steps that are small enough."""
     mesh = Mesh(Topology.mesh(2, 0, 2), 1, dtype="float64", weights=np.full(6, 0.1))
-    y = (COUNTS > 1).astype(int) if LOSSES[loss].classifies else np.stack([COUNTS, COUNTS[::-1]], axis=1)
+    y = np.stack([COUNTS, COUNTS[::-1]], axis=1)
+    if LOSSES[loss].classifies:
+        y = (y > 1) if LOSSES[loss].several else (COUNTS > 1).astype(int)
     first = mesh.gradient(X, y, loss)[0]
     rows = list(
         train(mesh, X, y, loss, solver=solver, max_epochs=5, learning_rate=1e-3, batch_size=None, l2=0.0, tol=0)
@@ -67,6 +69,29 @@ def test_files_know_the_loss(loss, tmp_path):
     from meshnn.loading import load_fitted
 
     np.testing.assert_array_equal(load_fitted(tmp_path / "m.mesh").predict(X), model.predict(X))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_binary_cross_entropy_of_outputs_that_are_sure(dtype):
+    """An output is its weight times 1: loss and slope down to the last digits, and no overflow."""
+    eps = np.finfo(dtype).eps
+    for output in (0.0, 0.3, 8.0, 30.0, 80.0, 1e4):
+        tail = float(np.exp(-np.float64(output)))
+        for label, z, loss, slope in (
+            (0, -output, np.log1p(tail), tail / (1 + tail)),
+            (1, output, np.log1p(tail), -tail / (1 + tail)),
+            (0, output, output + np.log1p(tail), 1 / (1 + tail)),
+            (1, -output, output + np.log1p(tail), -1 / (1 + tail)),
+            (0.5, output, output / 2 + np.log1p(tail), 0.5 - tail / (1 + tail)),
+        ):
+            mesh = Mesh(Topology(1, 0, 1, [[0, 1]], bias=False), 1, dtype=dtype, weights=[z])
+            got = mesh.gradient([[1.0]], [[label]], "binary_cross_entropy")
+            np.testing.assert_allclose(got[0], loss, rtol=8 * eps, atol=1e-37)
+            np.testing.assert_allclose(got[1], [slope], rtol=8 * eps, atol=1e-37)
+    with pytest.raises(
+        MeshError, match=r"for binary_cross_entropy y must be from 0 to 1, got 2\.0 at sample 0, output 0"
+    ):
+        mesh.gradient([[1.0]], [[2]], "binary_cross_entropy")
 
 
 def test_losses_that_do_not_fit_are_refused():

@@ -72,13 +72,14 @@ def test_jacobian_by_parameters_equals_autograd(case):
         close(got, want, 1e-10)
 
 
-@pytest.mark.parametrize("loss", ["squared_error", "cross_entropy", "huber", "poisson"])
+@pytest.mark.parametrize("loss", ["squared_error", "cross_entropy", "huber", "poisson", "binary_cross_entropy"])
 def test_curvature_by_parameters(loss):
     """J' H J of the tied net, from its own Jacobian and the Hessian of the loss by the outputs, sample by sample."""
     rng = np.random.default_rng(0)
     mesh = tie(Mesh(Topology.mesh(3, 5, 3), 3, "tanh", dtype="float64", random_state=1), rng, 9, 0.3)
     X = rng.standard_normal((70, 3))
     y = rng.integers(0, 3, 70) if loss == "cross_entropy" else 3.0 * np.abs(rng.standard_normal((70, 3)))
+    y = (y > 2.0).astype(float) if loss == "binary_cross_entropy" else y
     samples = as_samples(mesh, X, y, loss)
     live = np.arange(mesh.n_parameters)
     outputs, J = mesh.forward(X), mesh.jacobian(X)
@@ -97,6 +98,9 @@ def hessian(loss, outputs, target):
         return np.diag(p) - np.outer(p, p)
     if loss == "huber":
         return np.diag(1 / np.maximum(np.abs(outputs - target), 1.0))
+    if loss == "binary_cross_entropy":
+        p = 1 / (1 + np.exp(-outputs))
+        return np.diag(p * (1 - p))
     return np.diag(np.exp(outputs)) if loss == "poisson" else np.eye(len(outputs))
 
 

@@ -87,6 +87,67 @@ def test_dead_edges_go_first_whatever_their_weight():
     assert set(scores[more & ~dead]) == set(rest)
 
 
+def layered(sizes, activation, starved, seed=0):
+    """Layers in which only the bias feeds some hidden neurons (or, in deeper layers, such neurons)."""
+    whole = Topology.layered(sizes)
+    at = np.asarray(starved) + whole.n_clamped
+    cut = np.isin(whole.dst, at) & ~np.isin(whole.src, [*at, whole.n_inputs])
+    t = Topology(whole.n_inputs, whole.n_hidden, whole.n_outputs, np.stack([whole.src, whole.dst], axis=1)[~cut])
+    weights = np.random.default_rng(seed).standard_normal(t.n_edges)
+    return Mesh(t, activation=activation, weights=weights, dtype="float64")
+
+
+@pytest.mark.parametrize("activation", ["tanh", "relu", "sigmoid", "gauss", "identity"])
+@pytest.mark.parametrize(("sizes", "starved", "idle"), [([2, 4, 2], [1, 2], 6), ([2, 4, 3, 2], [0, 5], 1 + 3 + 1 + 2)])
+def test_constants_go_into_the_bias_of_what_they_feed(activation, sizes, starved, idle):
+    mesh = layered(sizes, activation, starved)
+    t, before = mesh.topology, mesh.forward(X)
+    view = view_of(mesh)
+    remove = weakest(view, np.abs(mesh.weights), idle, bias=False)
+    at = np.asarray(starved) + t.n_clamped
+    np.testing.assert_array_equal(remove, np.isin(t.src, at) | np.isin(t.dst, at))
+    edit = Edit(remove, np.empty((0, 2), np.int64), np.empty(0), "", drop=True, shift=view.folded(remove))
+    apply_edit(mesh, edit)
+    assert mesh.topology.n_hidden == t.n_hidden - len(starved)
+    np.testing.assert_allclose(mesh.forward(X), before, rtol=0, atol=1e-12)
+    # some of the edges only: what a constant gives before what feeds it
+    mesh = layered(sizes, activation, starved)
+    some = weakest(view_of(mesh), np.abs(mesh.weights), idle - 2, bias=False)
+    apply_edit(mesh, edit._replace(remove=some, shift=view_of(mesh).folded(some)))
+    np.testing.assert_allclose(mesh.forward(X), before, rtol=0, atol=1e-12)
+
+
+def test_constants_stay_where_no_bias_can_take_their_part_or_they_may_get_more_edges():
+    whole = layered([2, 4, 2], "tanh", [1])
+    t = whole.topology
+    pairs = np.stack([t.src, t.dst], axis=1)
+    no_bias = Topology(2, 4, 2, pairs[~((t.src == 2) & (t.dst >= t.outputs[0]))])
+    for mesh, policies in (
+        (Mesh(no_bias, activation="tanh", dtype="float64", random_state=0), ()),
+        (whole, [structure.Regrow()]),
+    ):
+        view = view_of(mesh, policies)
+        idle, constant = view.idle_without(np.zeros(mesh.topology.n_edges, np.bool_))
+        assert not idle.any()
+        assert not constant.any()
+
+
+def test_a_budget_is_not_spent_on_constants():
+    """Whatever the weights become: of the graph that is left no edge is dead, and something varies in every neuron."""
+    spent = 0
+    for seed in range(20):
+        mesh = Mesh(Topology.mesh(2, 6, 2), 3, "tanh", dtype="float64", random_state=seed)
+        rng, to = np.random.default_rng(seed), 18 + seed
+        own = Structure((structure.Prune(to=to),), mesh, as_samples(mesh, X, Y, "cross_entropy"), 40, rng)
+        for epoch in range(1, 41):
+            own.edit(epoch, 1.0)
+            mesh.weights = rng.standard_normal(mesh.topology.n_edges)
+        t = mesh.topology
+        assert t.n_edges == to
+        spent += int(mesh.dead_edges().sum()) + int((~np.isin(t.hidden, t.dst[t.src != 2])).sum())
+    assert spent == 0
+
+
 def test_no_output_is_cut_off():
     """Without a bias to hold on to, the best way to every output stays."""
     rng = np.random.default_rng(0)

@@ -8,6 +8,7 @@ from meshnn.data.synthetic import spirals
 from meshnn.program import cores
 from meshnn.training import History, Settings, Trainer, train
 from meshnn.training.api import as_samples
+from meshnn.training.first_order import Adam
 
 
 class ByHand:
@@ -32,8 +33,8 @@ class ByHand:
             w = w - each * self.a / (1 - 0.9**self.k)
         else:
             each = self.rate
-            self.a = self.momentum * self.a - self.rate * g
-            w = w + (self.momentum * self.a - self.rate * g if self.nesterov else self.a)
+            self.a = self.momentum * self.a + g
+            w = w - self.rate * (g + self.momentum * self.a if self.nesterov else self.a)
         least = each * self.l1 * self.counts
         self.mesh.weights = np.sign(w) * np.maximum(np.abs(w) - least, 0)
         return value, float(np.linalg.norm(g))
@@ -71,6 +72,29 @@ def test_full_batches_equal_steps_by_hand(ticks, options):
     assert rows[-1].gradient_norm == pytest.approx(met[-1][1], rel=1e-7)
     if options.get("l1"):
         np.testing.assert_array_equal(mesh.weights == 0, other.weights == 0)
+
+
+@pytest.mark.parametrize("schedule", ["cosine", "linear"])
+@pytest.mark.parametrize("nesterov", [True, False])
+def test_momentum_under_a_schedule_is_that_of_torch(nesterov, schedule):
+    import torch
+
+    steps, rate = 50, 0.1
+    mesh, other = pair()
+    X, y = spirals(150, random_state=0)
+    X /= 10
+    list(train(mesh, X, y, solver="sgd", nesterov=nesterov, schedule=schedule, batch_size=None, learning_rate=rate,
+               max_epochs=steps, l2=0.0, tol=0))  # fmt: skip
+    w = torch.tensor(other.weights.copy(), requires_grad=True)
+    rule = torch.optim.SGD([w], lr=rate, momentum=0.9, nesterov=nesterov)
+    shares = {"cosine": lambda k: 0.5 * (1 + np.cos(np.pi * k / steps)), "linear": lambda k: 1 - k / steps}
+    schedule = torch.optim.lr_scheduler.LambdaLR(rule, shares[schedule])
+    for _ in range(steps):
+        other.weights = w.detach().numpy()
+        w.grad = torch.tensor(other.gradient(X, y)[1])
+        rule.step()
+        schedule.step()
+    np.testing.assert_allclose(mesh.weights, w.detach().numpy(), rtol=0, atol=1e-12)
 
 
 def test_l1_makes_exact_zeros_and_spares_the_bias():
@@ -221,9 +245,66 @@ def test_rows_tol_patience_and_schedules():
     constant = list(train(mesh, X / 10, y, solver="adam", batch_size=30, schedule="constant", max_epochs=7, tol=0))
     assert {row.learning_rate for row in constant} == {0.01}
     # nothing to learn: stops as soon as patience is over
-    flat = list(train(mesh, X / 10, y, solver="sgd", learning_rate=1e-12, batch_size=30, patience=5, max_epochs=50))
+    flat = list(train(mesh, X / 10, y, solver="sgd", learning_rate=1e-12, batch_size=30, patience=5, max_epochs=50,
+                      schedule="constant"))  # fmt: skip
     assert flat[-1].epoch == 6
     assert flat[-1].note == "stopped: the loss fell by less than 0.0001 in 5 epochs"
+
+
+@pytest.mark.parametrize("schedule", ["cosine", "linear"])
+@pytest.mark.parametrize(("size", "patience", "most", "epochs"), [(30, 5, 200, 5), (30, 60, 200, 12), (None, 5, 400, 5),
+                                                                  (30, 5, 9, 3)])  # fmt: skip
+def test_the_rate_comes_down_before_patience_ends_a_run(schedule, size, patience, most, epochs):
+    """Nothing can be learned at such a rate, so that patience runs out at once."""
+    X, y = spirals(100, random_state=0)
+    mesh = Mesh(Topology.mesh(2, 5, 2), activation="tanh", random_state=0)
+    rows = list(train(mesh, X / 10, y, solver="adam", learning_rate=1e-12, schedule=schedule, batch_size=size,
+                      patience=patience, max_epochs=most, random_state=0))  # fmt: skip
+    said = [(row.epoch, row.note) for row in rows if row.note]
+    reason = f"the loss fell by less than 0.0001 in {patience} epochs"
+    first = said[0][0]
+    assert said == [(first, f"{reason}: the rate is brought down over {epochs} epochs"),
+                    (first + epochs, f"stopped: {reason}")]  # fmt: skip
+    before = Settings(schedule=schedule).share_of_rate(first / most)
+    batches = 1 if size is None else 4
+    for row in rows:
+        if row.epoch > first:
+            last = Settings(schedule=schedule).share_of_rate((row.epoch - first - 1 / batches) / epochs)
+            assert row.learning_rate == pytest.approx(1e-12 * before * last)
+
+
+def test_what_goes_on_after_the_rate_has_come_down_stays_where_it_is():
+    """A graph that is still to change may ask for more epochs."""
+    X, y = spirals(100, random_state=0)
+    mesh = Mesh(Topology.mesh(2, 5, 2), activation="tanh", random_state=0)
+    samples, settings = as_samples(mesh, X / 10, y, "cross_entropy"), Settings(solver="adam", batch_size=None)
+    solver = Adam(mesh, samples, settings, np.random.default_rng(0))
+    solver.advance(3)
+    assert solver.land("enough") == 5
+    while not solver.advance(300 - solver.epoch).finished:
+        assert solver.epoch < 8
+    assert solver.epoch == 8
+    weights = mesh.weights.copy()
+    assert solver.advance(300 - 8).finished == "enough"
+    assert solver.epoch > 8
+    np.testing.assert_array_equal(mesh.weights, weights)
+
+
+def test_the_rate_comes_down_from_the_best_weights():
+    """The held-out labels are the opposite of those to learn: the weights there are have gone astray."""
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((40, 2)), rng.integers(0, 2, 40)
+    mesh = Mesh(Topology.mesh(2, 10, 2), 3, "tanh", dtype="float64", random_state=0)
+    samples, held_out = (as_samples(mesh, X, labels, "cross_entropy") for labels in (y, 1 - y))
+    settings = Settings(solver="adam", batch_size=8, patience=5, max_epochs=40, l2=0.0)
+    trainer = Trainer(mesh, samples, settings, held_out, 0)
+    for row in trainer.rows():
+        if "brought down" in row.note:
+            assert not np.array_equal(mesh.weights, trainer.best_parameters)  # the weights that the row is about
+            mesh.weights[:] = np.nan
+    assert row.epoch == 11
+    assert np.isfinite(trainer.history["loss"]).all()  # nothing had to be taken back
+    assert trainer.history["validation"].argmin() == 0
 
 
 @pytest.mark.parametrize("options", [{"solver": "lm"}, {"solver": "adam", "batch_size": 8}, {"solver": "sgd"}])
@@ -338,6 +419,7 @@ def test_a_graph_changed_during_training_is_noticed():
 @pytest.mark.parametrize("options", [
     {"solver": "adam", "batch_size": 16, "n_restarts": 2},
     {"solver": "adam", "batch_size": None, "max_epochs": 300},
+    {"solver": "adam", "batch_size": 16, "tol": 0.5, "patience": 3, "max_epochs": 30, "n_restarts": 2},
     {"solver": "sgd", "batch_size": 50, "validate": True},
     {"solver": "lm", "n_restarts": 3, "max_epochs": 8},
     {"solver": "lm", "validate": True, "max_epochs": 12},
@@ -363,6 +445,31 @@ def test_a_trainer_goes_on_from_any_row_bit_by_bit(options):
         np.testing.assert_array_equal(again.mesh.weights, whole.mesh.weights)
         assert again.history == whole.history
         assert again.best_restart == whole.best_restart
+        np.testing.assert_array_equal(again.penalties, whole.penalties)
+
+
+def test_the_penalties_of_the_best_start_are_kept():
+    X, y = spirals(100, random_state=0)
+
+    def fresh():
+        mesh = Mesh(Topology.mesh(2, 4, 2), 3, "tanh", dtype="float64", random_state=0)
+        samples = as_samples(mesh, X / 10, y, "cross_entropy")
+        return Trainer(mesh, samples, Settings(solver="lm", n_restarts=2, max_epochs=8, tol=0))
+
+    trainer = fresh()
+    for row in trainer.rows():
+        if row.epoch == 8:
+            break
+    state = trainer.state()
+    np.testing.assert_array_equal(state["kept_penalties"], trainer.penalties)
+    first = state["kept_penalties"] = trainer.penalties + 1.0
+    state["numbers"] = state["numbers"] | {"kept_value": -1.0}  # no other start can be as good
+    again = fresh()
+    again.restore(state)
+    list(again.rows())
+    assert again.best_restart == 0
+    assert not np.array_equal(again._solver.penalties, first)
+    np.testing.assert_array_equal(again.penalties, first)
 
 
 def test_stop_keeps_the_best_so_far():

@@ -70,6 +70,22 @@ def test_unfinished_runs_of_0_1_go_on(name, tmp_path):
     assert storage.read(path)["training"]["state"]["finished"]
 
 
+def test_the_momentum_of_0_1_leads_to_the_same_step():
+    """Its velocities had the rate in them, and stepped by m v - rate g."""
+    velocity, gradient, m = np.array([0.3, -0.2]), np.array([1.0, 2.0]), 0.9
+    header = {
+        "kind": "classifier", "notes": [], "history": {}, "solver": ["sgd", ""], "parameters": {"learning_rate": 0.1},
+        "stream": {"seed": 0, "memory": {"factor": 0.5}},
+        "training": {"state": {"notes": [], "history": {}, "numbers": {}, "solver": {"safe_loss": 1.0}}},
+    }  # fmt: skip
+    arrays = {f"training.solver.{name}": velocity.copy() for name in ("first", "safe_first")}
+    arrays |= {"stream.first": velocity.copy(), "training.history.learning_rate": np.array([0.1, 0.02, np.nan])}
+    tree = tree_of_version_1(header, arrays)
+    solver = tree["training"]["state"]["solver"]
+    for held, rate in ((tree["stream"]["memory"], 0.05), (solver["now"], 0.02), (solver["safe"], 0.02)):
+        np.testing.assert_allclose(-rate * (m * held["first"] + gradient), m * velocity - rate * gradient)
+
+
 @pytest.mark.parametrize("name", ["mesh", "stream", "unfinished-adam", "unfinished-lm"])
 def test_damaged_files_of_0_1_are_refused(name, tmp_path):
     content = (FOLDER / f"{name}.mesh").read_bytes()

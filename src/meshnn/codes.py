@@ -32,7 +32,7 @@ RANGES: dict[str, tuple[float, float]] = {
 #: Activations with phi(0) != 0: their neurons are awake from the first tick on.
 NONZERO_AT_ZERO = frozenset({SOFTPLUS, SIGMOID, GAUSS})
 
-CROSS_ENTROPY, SQUARED_ERROR, HUBER, POISSON = range(4)
+CROSS_ENTROPY, SQUARED_ERROR, HUBER, POISSON, BINARY_CROSS_ENTROPY = range(5)
 
 #: Largest error that `huber` squares; beyond it the error counts by its size.
 HUBER_WIDTH = 1.0

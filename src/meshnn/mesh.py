@@ -19,6 +19,7 @@ from meshnn.memory import check_fits
 from meshnn.methods import Explanation
 from meshnn.parameters import Ties
 from meshnn.program import Program, Programs
+from meshnn.program.threads import thread_count
 from meshnn.topology import Topology
 from meshnn.topology.builders import Seed
 from meshnn.topology.lineage import Lineage
@@ -316,7 +317,7 @@ class Mesh:
         X : array_like (batch, n_inputs) or (ticks, batch, n_inputs)
             One sample a row, held during all ticks; or one input a tick.
         n_threads : int, optional
-            By default as many as pay. The result does not depend on it.
+            By default as many as pay; -1 is all cores. The result does not depend on it.
 
         Returns
         -------
@@ -354,7 +355,7 @@ class Mesh:
         X : array_like (batch, n_inputs) or (ticks, batch, n_inputs)
         y : array_like
             Labels (batch,) from 0 for cross_entropy; values (batch, n_outputs) for the others.
-        loss : "cross_entropy", "squared_error", "huber" or "poisson"
+        loss : "cross_entropy", "binary_cross_entropy", "squared_error", "huber" or "poisson"
             Of the softmax of the outputs; half the squared distance; the same up to errors of 1, beyond it by their
             size; half the deviance of counts whose rate is exp(output).
         method : str
@@ -493,4 +494,4 @@ class Mesh:
 
 
 def _threads(n_threads: int | None) -> int | None:
-    return None if n_threads is None else whole_number("n_threads", n_threads)
+    return thread_count("n_threads", n_threads)

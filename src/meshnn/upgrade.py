@@ -32,6 +32,8 @@ def tree_of_version_1(header: dict[str, Any], arrays: dict[str, Any]) -> dict[st
     header["loss"] = "cross_entropy" if header.get("kind") == "classifier" else "squared_error"  # there was no choice
     if "training" in header:
         _upgrade_state(header["training"]["state"])
+    if header["solver"][0] == "sgd":
+        _upgrade_velocities(header)
     return header
 
 
@@ -46,6 +48,23 @@ def _upgrade_state(state: dict[str, Any]) -> None:
     else:
         solver["errors"] = [_number(value) for value in solver["errors"]]
         solver["last"] = solver["last"] and [_number(value) for value in solver["last"]]
+
+
+def _upgrade_velocities(header: dict[str, Any]) -> None:
+    """They were steps, rates included; now they are sums of gradients. At the rate there was, both lead to one step."""
+    memory = header["stream"].get("memory")
+    if memory is not None:
+        _as_gradients([memory], header["parameters"]["learning_rate"] * memory["factor"])
+    if "training" in header:
+        state = header["training"]["state"]
+        rates = [rate for rate in state["history"]["learning_rate"].tolist() if rate > 0]
+        _as_gradients([state["solver"]["now"], state["solver"]["safe"]], rates[-1] if rates else 0.0)
+
+
+def _as_gradients(moments: list[dict[str, Any]], rate: float) -> None:
+    for held in moments:
+        velocity = held["first"]
+        held["first"] = velocity / -rate if rate > 0 else velocity * 0
 
 
 def _number(value: Any) -> Any:

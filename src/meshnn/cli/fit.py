@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -34,7 +35,9 @@ def fit(
         typer.Argument(help="A table: .csv, .tsv (also .gz) or .parquet; - is standard input.", show_default=False),
     ],
     target: Annotated[str, typer.Option("--target", "-y", help="The column to predict.", show_default=False)],
-    hidden: Annotated[int | None, typer.Option("--hidden", "-n", help="Hidden neurons; 16 if not given.")] = None,
+    hidden: Annotated[
+        str | None, typer.Option("--hidden", "-n", help="Hidden neurons, 16 if not given; or layers: 10,5.")
+    ] = None,
     topology: Annotated[
         Path | None, typer.Option("--topology", help="A graph instead: .json, .graphml or .npz.", show_default=False)
     ] = None,
@@ -73,7 +76,7 @@ def fit(
         typer.Option("--class-weight", help="Rows of rare classes count more, of frequent ones less."),
     ] = None,
     seed: Annotated[int, typer.Option("--seed", help="Of the split and of the weights.")] = 0,
-    threads: Annotated[int | None, typer.Option("--threads", help="By default as many as pay.")] = None,
+    threads: Annotated[int | None, typer.Option("--threads", help="By default as many as pay; -1: all cores.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
 ) -> None:
     """Train a model on a table, test it on rows it has not seen, and save it.
@@ -90,12 +93,15 @@ def fit(
 
       meshnn fit data.csv --target y --hidden 30 --edges 200
 
+      meshnn fit data.csv --target y --hidden 10,5
+
       meshnn fit claims.csv --target count --loss poisson
 
       zcat big.csv.gz | meshnn fit - --target y --class-weight balanced
     """
     from meshnn.data.encoding import Encoder, target_column
     from meshnn.data.tables import read_table
+    from meshnn.program.threads import thread_count
     from meshnn.topology.files import check_topology
 
     share = real_number("--test", test, "a number from 0 to below 1", lambda v: 0 <= v < 1)
@@ -104,18 +110,20 @@ def fit(
         "epochs": epochs,
         "restarts": restarts,
         "batch": batch,
-        "threads": threads,
         "ticks": ticks,
         "edges": edges,
     }
     for name, count in counts.items():  # in the words of the command line, before anything is read
         if count is not None:
             whole_number(f"--{name}", count)
-    size = 16 if hidden is None else whole_number("--hidden", hidden, least=0)
+    thread_count("--threads", threads)
+    size = 16 if hidden is None else _hidden(hidden)
     if l1 > 0 and solver == "lm":
         raise MeshError("--l1: lm cannot minimise it; take --solver adam or sgd, or --l2 instead")
     if hidden is not None and topology is not None:
         raise MeshError("--topology says how many hidden neurons there are; leave --hidden out")
+    if grow and isinstance(size, tuple):
+        raise MeshError("--grow adds neurons that may be connected with all others; give --hidden one number")
     if grow and topology is not None:
         raise MeshError("--grow starts with a net of its own; leave --topology out")
     if out is not None:
@@ -195,10 +203,20 @@ def fit(
         raise typer.Exit(code)
 
 
-def _structure(edges: int | None, grow: bool, hidden: int) -> dict[str, Any]:
+def _hidden(text: str) -> int | tuple[int, ...]:
+    """A number of neurons, or sizes of layers."""
+    sizes = [size.strip() for size in text.split(",")]
+    if not all(re.fullmatch(r"-?[0-9]{1,18}", size) for size in sizes):
+        raise MeshError(f"--hidden must be a whole number, or sizes of layers like 10,5, got {text!r}")
+    if len(sizes) == 1:
+        return whole_number("--hidden", int(sizes[0]), least=0)
+    return tuple(whole_number("--hidden", int(size)) for size in sizes)
+
+
+def _structure(edges: int | None, grow: bool, hidden: int | tuple[int, ...]) -> dict[str, Any]:
     from meshnn.training import structure
 
-    if not grow:
+    if not grow or isinstance(hidden, tuple):
         return {} if edges is None else {"structure": structure.Prune(to=edges)}
     policies: list[Any] = [structure.Grow(to=max(hidden, 1))]
     if edges is not None:
@@ -285,7 +303,8 @@ def _train(task: str, options: dict[str, Any], X: Any, y: Any, train: Any) -> tu
             said.append(f"interrupted after epoch {stop.epoch}: the best weights so far are kept{further}")
             code = TERMINATED if terminated else INTERRUPTED
     seconds = time.perf_counter() - began
-    return model, seconds, [str(warning) for warning in caught] + said, code
+    notes = [str(warning).replace("max_epochs", "--epochs") for warning in caught]
+    return model, seconds, notes + said, code
 
 
 def _as_dict(

@@ -15,6 +15,9 @@ from meshnn.memory import format_bytes
 
 __all__ = ["info"]
 
+#: Features whose importance is shown.
+MOST_SHOWN = 8
+
 
 def info(
     model: Annotated[Path, typer.Argument(help="A .mesh file.", show_default=False)],
@@ -81,6 +84,7 @@ def _facts(path: Path, header: dict[str, Any], thing: Any) -> dict[str, Any]:
             "classes": [str(c) for c in getattr(thing, "classes_", [])],
             "columns": encoder.describe() if encoder is not None else None,
             "features": [str(n) for n in getattr(thing, "feature_names_in_", [])] or None,
+            "importances": _importances(thing, encoder),
             "solver": thing.solver_,
             "solver_reason": thing.solver_reason_,
             "epochs": thing.n_iter_ or (last.epoch if last else 0),
@@ -91,6 +95,17 @@ def _facts(path: Path, header: dict[str, Any], thing: Any) -> dict[str, Any]:
             "checkpoint": _checkpoint(header),
         }
     return facts | {"written_with": header.get("versions")}
+
+
+def _importances(thing: Any, encoder: Any) -> dict[str, float] | None:
+    """The features that move the outputs most."""
+    shares = getattr(thing, "feature_importances_", None)
+    if shares is None:
+        return None
+    named = encoder.feature_names if encoder is not None else getattr(thing, "feature_names_in_", None)
+    names = [f"feature {k}" for k in range(len(shares))] if named is None else [str(name) for name in named]
+    first = sorted(range(len(shares)), key=lambda k: -shares[k])[:MOST_SHOWN]
+    return {names[k]: round(float(shares[k]), 3) for k in first}
 
 
 def _checkpoint(header: dict[str, Any]) -> str | None:

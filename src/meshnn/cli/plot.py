@@ -116,7 +116,7 @@ def _points(thing: Any, data: Path) -> tuple[Any, Any]:
     from meshnn.data.encoding import target_column
     from meshnn.data.tables import read_table
 
-    if not hasattr(thing, "encoder_"):
+    if not hasattr(thing, "target_"):
         raise MeshError("--data: the model was not made by `meshnn fit`, so its columns are not known; leave it out")
     loaded = read_table(data, text=thing.encoder_.text_columns)
     encoded = thing.encoder_.encode(loaded.table)

@@ -108,12 +108,12 @@ def cells_of(table: Any, name: str, advice: str) -> Cells:
     raise DataError(f"{source(table)}column {shown(name)} holds {what}, {advice}")
 
 
-def learned(cells: Cells, most: int, notes: dict[str, str]) -> Column | str:
-    """The column as an encoder needs it, with what fills its gaps; or why it is of no use."""
+def learned(cells: Cells, most: int, notes: dict[str, str], advice: str) -> Column | str:
+    """The column as an encoder needs it, with what fills its gaps; or why it is of no use. Advice is for free text."""
     if cells.gaps.all():
         return "has no values"
     if cells.packed or cells.kind == "categorical":
-        return _learned_texts(cells, most, notes)
+        return _learned_texts(cells, most, notes, advice)
     ordered = np.sort(cells.numbers[~cells.gaps])
     # halved first: the sum of two large numbers may be infinite
     median = float(ordered[(len(ordered) - 1) // 2] / 2 + ordered[len(ordered) // 2] / 2)
@@ -123,7 +123,7 @@ def learned(cells: Cells, most: int, notes: dict[str, str]) -> Column | str:
     return Column(cells.name, cells.kind, fill=fill)
 
 
-def _learned_texts(cells: Cells, most: int, notes: dict[str, str]) -> Column | str:
+def _learned_texts(cells: Cells, most: int, notes: dict[str, str], advice: str) -> Column | str:
     texts = cells.texts()
     values, counts = texts.drop_null().value_counts().flatten()
     if len(values) == 1:
@@ -139,7 +139,7 @@ def _learned_texts(cells: Cells, most: int, notes: dict[str, str]) -> Column | s
             f"has {len(values):,} different texts, expected at most {most:,}: it looks like an identifier or free text;"
         )
         why = f"is text: {hint}; mend or empty that cell, or" if hint else why
-        raise DataError(f"{cells.called} {why} drop it with --drop {shown(cells.name)}")
+        raise DataError(f"{cells.called} {why} {advice}")
     frequency = dict(zip(values.to_pylist(), counts.to_pylist(), strict=True))
     categories = sorted(frequency)
     fill = max(categories, key=frequency.__getitem__)  # of several, the first in order

@@ -78,9 +78,18 @@ class Encoder:
 
     @classmethod
     def learn(
-        cls, table: Any, target: str | None, drop: Sequence[str] = (), impute: bool = False, most_categories: int = 100
+        cls,
+        table: Any,
+        target: str | None,
+        drop: Sequence[str] = (),
+        impute: bool = False,
+        most_categories: int = 100,
+        python: bool = False,
     ) -> Encoder:
-        """Learn from the training table how to encode its columns, all but the target and those to drop."""
+        """Learn from the training table how to encode its columns, all but the target and those to drop.
+
+        Advice is given in words of the command line, or of Python.
+        """
         from meshnn.data.columns import cells_of, learned
 
         drop, impute = as_list("drop", drop), switch("impute", impute)
@@ -96,8 +105,9 @@ class Encoder:
             if name in drop:
                 encoder.left_out[name] = "dropped on request"
             elif name != target:
-                cells = cells_of(table, name, f"or drop the column with --drop {shown(name)}")
-                found = learned(cells, most_categories, encoder.notes)
+                how = f"X.drop(columns={name!r})" if python else f"--drop {shown(name)}"
+                cells = cells_of(table, name, f"or drop the column with {how}")
+                found = learned(cells, most_categories, encoder.notes, f"drop it with {how}")
                 if isinstance(found, Column):
                     columns[name] = found if impute else replace(found, fill=None)
                     missing[name] = cells.missing

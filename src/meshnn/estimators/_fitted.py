@@ -11,9 +11,11 @@ import numpy as np
 
 from meshnn.arguments import known
 from meshnn.arrays import Array
+from meshnn.errors import MeshError
 from meshnn.estimators._scaling import Scaling
 from meshnn.losses import LOSSES, Loss
 from meshnn.mesh import Mesh
+from meshnn.training.laplace import Laplace
 
 __all__ = ["Classifies", "FittedClassifier", "FittedRegressor", "Regresses"]
 
@@ -25,40 +27,60 @@ class _Meaning:
     _default_loss: str
     loss: str | None = None
     loss_: str  # that of the net, whatever `loss` has been set to since
+    mesh_: Mesh
+    n_threads: int | None
 
     @property
     def _loss(self) -> Loss:
         """The loss to fit with, if it is one of this kind."""
         usual = LOSSES[self._default_loss]
-        mine = [name for name, other in LOSSES.items() if other.classifies == usual.classifies]
-        return usual if self.loss is None else LOSSES[known(f"loss of a {self._kind}", self.loss, mine)]
+        kind = (usual.classifies, usual.several)
+        mine = [name for name, other in LOSSES.items() if (other.classifies, other.several) == kind]
+        what = f"loss of a {self._kind}{' of several labels' * usual.several}"
+        return usual if self.loss is None else LOSSES[known(what, self.loss, mine)]
+
+    def _inputs(self, X: Any) -> Array:
+        """Features as the net sees them."""
+        raise NotImplementedError
 
     def _outputs(self, X: Any) -> Array:
         """Raw outputs (n_samples, n_outputs)."""
-        raise NotImplementedError
+        inputs = self._inputs(X)  # refused before there is a net
+        return self.mesh_.forward(inputs, n_threads=self.n_threads)
 
 
 class Classifies(_Meaning):
-    """Outputs are classes."""
+    """Outputs are classes, or labels that a sample may have several of."""
 
-    _default_loss = "cross_entropy"
     _kind = "classifier"
+    _several = False  # whether y was an indicator matrix at the last fit
     classes_: Array
+
+    @property
+    def _default_loss(self) -> str:  # type: ignore[override]
+        return "binary_cross_entropy" if self._several else "cross_entropy"
 
     def decision_function(self, X: Any) -> Array:
         """Outputs (n_samples, n_classes); of two classes, how much the second outweighs the first (n_samples,)."""
         outputs = self._outputs(X)
-        return outputs[:, 1] - outputs[:, 0] if outputs.shape[1] == 2 else outputs
+        one = outputs.shape[1] == 2 and not LOSSES[self.loss_].several
+        return outputs[:, 1] - outputs[:, 0] if one else outputs
 
     def predict_proba(self, X: Any) -> Array:
-        """Probabilities (n_samples, n_classes): the softmax of the outputs."""
+        """Probabilities (n_samples, n_classes): the softmax of the outputs; of several labels the sigmoid of each."""
         outputs = self._outputs(X).astype(np.float64)
         return LOSSES[self.loss_].predicted(outputs)
 
+    def predict_log_proba(self, X: Any) -> Array:
+        """Logarithms of the probabilities, also of those that are too small for a float."""
+        return LOSSES[self.loss_].log_predicted(self._outputs(X).astype(np.float64))
+
     def predict(self, X: Any) -> Array:
-        """The likeliest class of every sample."""
-        chosen = self._outputs(X).argmax(axis=1)
-        return np.asarray(self.classes_[chosen])
+        """The likeliest class of every sample; of several labels an indicator matrix (n_samples, n_labels)."""
+        outputs = self._outputs(X)
+        if LOSSES[self.loss_].several:
+            return (outputs > 0).astype(np.int64)
+        return np.asarray(self.classes_[outputs.argmax(axis=1)])
 
 
 class Regresses(_Meaning):
@@ -68,12 +90,23 @@ class Regresses(_Meaning):
     _kind = "regressor"
     _scaling: Scaling
     _flat: bool
+    _laplace: Laplace | str  # or why there is none
 
-    def predict(self, X: Any) -> Array:
-        """Values (n_samples,), or (n_samples, n_outputs) if y had columns."""
-        outputs = self._outputs(X)
-        values = self._scaling.values(LOSSES[self.loss_].predicted(outputs))
-        return values[:, 0] if self._flat else values
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        """Values (n_samples,), or (n_samples, n_outputs) if y had columns.
+
+        With `return_std` also the standard deviation of a target around its prediction, of the same shape: noise, and
+        what the samples leave open about the weights (Laplace's approximation, see docs/solvers.md). For the squared
+        error, and nets of at most 1000 live parameters.
+        """
+        values = self._scaling.values(LOSSES[self.loss_].predicted(self._outputs(X)))
+        values = values[:, 0] if self._flat else values
+        if not return_std:
+            return values
+        if isinstance(self._laplace, str):
+            raise MeshError(f"there is no standard deviation of predictions: {self._laplace}")
+        std = np.sqrt(self._laplace.variance(self.mesh_, self._inputs(X))) * self._scaling.y_scale
+        return values, std[:, 0] if self._flat else std
 
 
 class _Fitted:
@@ -94,8 +127,8 @@ class _Fitted:
     def _net(self) -> dict[str, Any]:
         return {}
 
-    def _outputs(self, X: Any) -> Array:
-        return self.mesh_.forward(self._scaling.inputs(X), n_threads=self.n_threads)
+    def _inputs(self, X: Any) -> Array:
+        return self._scaling.inputs(X)
 
 
 class FittedClassifier(_Fitted, Classifies):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import platform
 import re
+from dataclasses import replace
 from reprlib import repr as shorten
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from meshnn.mesh import Mesh
 from meshnn.storage import FileError, Tree
 from meshnn.topology import Topology
 from meshnn.training import History
+from meshnn.training.laplace import LIMIT, Laplace
 from meshnn.training.solvers import solver_named
 from meshnn.training.structure.storing import (
     Lost,
@@ -40,6 +42,7 @@ OF_THE_MESH = ("topology", "parameter", "weights")
 #: Letters that the dtype of classes may have to spare.
 WIDEST = 1000
 _SCALING = ("x_mean", "x_scale", "y_mean", "y_scale")
+_CONSTANT = ("x_constant", "y_constant")
 #: What the file was written with.
 _WRITERS = ("meshnn", "numpy", "scikit-learn")
 
@@ -67,8 +70,8 @@ def to_tree(estimator: BaseMesh, parameters: Array | None = None) -> Tree:
         "loss": estimator.loss_,
         "solver": [estimator.solver_, estimator.solver_reason_],
         "history": estimator.history_.to_tree(),
-        "scaling": dict(vars(estimator._scaling)),
-        "stream": {"seed": estimator._stream_seed, "memory": estimator._solver_state},
+        "scaling": {name: value for name, value in vars(estimator._scaling).items() if value is not None},
+        "stream": {"seed": estimator._stream_seed, "memory": estimator._solver_state, "seen": estimator._seen},
     }
     if hasattr(estimator, "feature_names_in_"):
         tree["feature_names"] = [str(name) for name in estimator.feature_names_in_]
@@ -76,15 +79,27 @@ def to_tree(estimator: BaseMesh, parameters: Array | None = None) -> Tree:
         tree["classes"] = _labels(estimator.classes_)
     if hasattr(estimator, "_flat"):
         tree["flat"] = bool(estimator._flat)
+    if hasattr(estimator, "feature_importances_"):
+        tree["importances"] = estimator.feature_importances_
+    if estimator._kind == "regressor":
+        tree["laplace"] = _certainty(estimator._laplace)
     if hasattr(estimator, "encoder_"):
         tree["table"] = estimator.encoder_.to_dict()
-        tree["target"] = estimator.target_
+        if hasattr(estimator, "target_"):  # of `meshnn fit`
+            tree["target"] = estimator.target_
     return tree
+
+
+def _certainty(known: Laplace | str) -> Any:
+    """The triangle row by row, in float32: six digits of a standard deviation are enough."""
+    if isinstance(known, str):
+        return known
+    return {"root": known.root[np.tril_indices(len(known.root))].astype(np.float32), "noise": known.noise}
 
 
 def _plain(name: str, value: Any, graph: Topology) -> Any:
     """A parameter as a file can hold it, for a mesh of this graph."""
-    if name in UNSAVED:
+    if name in UNSAVED or (name == "scoring" and callable(value)):
         return None
     if name == "structure":
         return structure_to_tree(value)
@@ -148,21 +163,27 @@ def from_tree(estimator: Any, tree: Tree) -> Any:
     estimator.n_iter_ = whole_number("n_iter", tree["n_iter"], least=0)
     estimator.best_restart_ = whole_number("best_restart", tree["best_restart"], least=0)
     estimator.solver_, estimator.solver_reason_ = _texts("solver", tree["solver"], 2)
-    if estimator.n_features_in_ != mesh.topology.n_inputs:
+    by_name = "table" in tree and "feature_names" in tree  # columns of a DataFrame, which become other features
+    if estimator.n_features_in_ != mesh.topology.n_inputs and not by_name:
         raise FileError(f"it has {estimator.n_features_in_} features, its net {mesh.topology.n_inputs} inputs")
     estimator.history_ = History.from_tree(tree["history"])
     estimator._scaling = _read_scaling(estimator, tree["scaling"])
     if "feature_names" in tree:
-        names = _texts("feature_names", tree["feature_names"], mesh.topology.n_inputs)
+        names = _texts("feature_names", tree["feature_names"], estimator.n_features_in_)
         estimator.feature_names_in_ = np.array(names, dtype=object)
     if estimator._kind == "classifier":
+        estimator._several = loss_named(estimator.loss_).several
         estimator.classes_ = _read_labels(tree["classes"], mesh.topology.n_outputs)
     else:
         estimator._flat = switch("flat", tree["flat"])
+        estimator._laplace = _read_certainty(tree.get("laplace", "an earlier version of meshnn saved the model"), mesh)
         if estimator._flat and mesh.topology.n_outputs != 1:
             raise FileError(f"it has one target, its net {mesh.topology.n_outputs} outputs")
+    if "importances" in tree:
+        estimator.feature_importances_ = _numbers("importances", tree["importances"], mesh.topology.n_inputs)
     seed, memory = tree["stream"]["seed"], tree["stream"]["memory"]
     estimator._stream_seed, estimator._solver_state = whole_number("seed", seed, least=0), None
+    estimator._seen = real_number("seen", tree["stream"].get("seen", 0.0), *FROM_0)
     if memory is not None:
         estimator._solver_state = solver_named(estimator.solver_).check_stream(memory, mesh)
     if "table" in tree:
@@ -171,25 +192,52 @@ def from_tree(estimator: Any, tree: Tree) -> Any:
 
 
 def _read_scaling(estimator: Any, stored: Tree) -> Scaling:
-    t = estimator.mesh_.topology
+    t, loss = estimator.mesh_.topology, loss_named(estimator.loss_)
     found = Scaling(*(stored[name] for name in _SCALING))
     for name in _SCALING:
         numbers = getattr(found, name)
-        wanted = t.n_inputs if name.startswith("x") else t.n_outputs if estimator._kind == "regressor" else 1
+        wanted = t.n_inputs if name.startswith("x") else t.n_outputs if not loss.classifies or loss.several else 1
         right = numbers.shape == (wanted,) and numbers.dtype == np.float64 and np.isfinite(numbers).all()
         if not right or (name.endswith("scale") and not (numbers > 0).all()):
             raise FileError(f"its {name} is not {wanted} finite numbers{', all positive' if 'scale' in name else ''}")
-    return found
+    known = {name: stored[name] for name in _CONSTANT if name in stored}
+    for name, mask in known.items():
+        if mask.dtype != np.bool_ or mask.shape != getattr(found, name.replace("constant", "mean")).shape:
+            raise FileError(f"its {name} does not say which columns were constant")
+    return replace(found, **known)
+
+
+def _read_certainty(stored: Any, mesh: Mesh) -> Laplace | str:
+    if isinstance(stored, str):
+        return stored
+    live = mesh.live_parameters()
+    if len(live) > LIMIT:
+        raise FileError(f"it is sure of {len(live)} weights, at most {LIMIT} are expected")
+    root = np.zeros((len(live), len(live)))
+    root[np.tril_indices(len(live))] = _numbers("root", stored["root"], len(live) * (len(live) + 1) // 2, -np.inf)
+    return Laplace(live, root, _numbers("noise", stored["noise"], mesh.topology.n_outputs))
+
+
+def _numbers(what: str, stored: Any, count: int, least: float = 0.0) -> Array:
+    right = stored.shape == (count,) and stored.dtype.kind == "f" and np.isfinite(stored).all()
+    if not right or not (stored >= least).all():
+        raise FileError(f"its {what} are not {count} finite numbers of at least {least:g}")
+    return np.asarray(stored, np.float64)
 
 
 def _read_table(estimator: Any, tree: Tree) -> None:
     from meshnn.data.encoding import Encoder
 
     estimator.encoder_ = Encoder.from_dict(tree["table"])
-    estimator.target_ = _texts("target", [tree["target"]])[0]
+    if "target" in tree:
+        estimator.target_ = _texts("target", [tree["target"]])[0]
     names, n_inputs = estimator.encoder_.feature_names, estimator.mesh_.topology.n_inputs
     if len(names) != n_inputs:
         raise FileError(f"its columns give {len(names)} features, its net has {n_inputs} inputs")
+    if hasattr(estimator, "feature_names_in_"):
+        stored = sorted([column.name for column in estimator.encoder_.columns] + list(estimator.encoder_.left_out))
+        if stored != sorted(estimator.feature_names_in_):
+            raise FileError("its columns are not those of the table it learned from")
 
 
 def _texts(what: str, values: Any, count: int | None = None) -> list[str]:

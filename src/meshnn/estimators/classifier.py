@@ -8,14 +8,16 @@ from typing import Any
 import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import column_or_1d, validate_data
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.validation import column_or_1d
 
 from meshnn.arguments import real_number
 from meshnn.arrays import Array
 from meshnn.errors import DataError, MeshError
-from meshnn.estimators._base import BaseMesh, _streams
+from meshnn.estimators._base import BaseMesh
 from meshnn.estimators._fitted import Classifies
+from meshnn.estimators._scaling import is_sparse
+from meshnn.estimators._streaming import streams
 
 __all__ = ["MeshClassifier"]
 
@@ -24,12 +26,16 @@ __all__ = ["MeshClassifier"]
 class MeshClassifier(ClassifierMixin, BaseMesh, Classifies):  # type: ignore[misc]
     """A classifier: a mesh with one output per class, trained with exact gradients computed forward.
 
+    If y is an indicator matrix (n_samples, n_labels) of 0 and 1, a sample may have several labels: there is one output
+    a label, each with a sigmoid of its own, and `predict` gives such a matrix.
+
     Small nets on small tables are trained with Levenberg-Marquardt, large ones with Adam (`solver="auto"`).
 
     Parameters
     ----------
-    hidden : int
-        Hidden neurons of the default topology, `Topology.mesh`: everything feeds everything.
+    hidden : int or tuple of int
+        Hidden neurons of the default topology, `Topology.mesh`: everything feeds everything. Several numbers are the
+        sizes of layers, each of which feeds the next: `Topology.layered`.
     topology : None, Topology or callable
         Any graph instead; a callable gets (n_inputs, n_outputs). One output per class.
     ticks : int, optional
@@ -50,9 +56,10 @@ class MeshClassifier(ClassifierMixin, BaseMesh, Classifies):  # type: ignore[mis
         finds l2 from the evidence of the samples (see `l2_`); adam and sgd take 1e-4.
     gradient : "auto", "forward", "factored", "blocks" or "adjoint"
     early_stopping, validation_fraction : bool, float
-        Hold out samples and keep the weights that do best on them.
+        Hold out samples and keep the weights that do best on them; those passed to `fit` as `X_val, y_val`, if any.
     patience, tol : int, float
-        Stop when the loss has not fallen by `tol` in so many epochs; tol=0 never stops.
+        Stop when the loss has not fallen by `tol` in so many epochs; tol=0 never stops. adam and sgd bring their rate
+        down first, over a fifth of the epochs there were (at least 5), unless it is constant.
     class_weight : None, "balanced" or dict
     n_restarts : int
         Starts from other weights; the best is kept, by validation loss if there is one, else by training loss.
@@ -63,8 +70,9 @@ class MeshClassifier(ClassifierMixin, BaseMesh, Classifies):  # type: ignore[mis
     checkpoint : path or Checkpoint, optional
         A file to write the state to now and then. If it is there, `fit` goes on from it.
     n_threads : int, optional
-    verbose : int
-        1 shows a progress bar, 2 prints every row.
+        By default as many as pay; -1 is all cores, -2 all but one.
+    verbose : int or bool
+        1 shows a progress bar (in a log, a line now and then), 2 prints every row.
     random_state : int, RandomState, Generator or None
     momentum, nesterov : float, bool
         Of sgd.
@@ -73,16 +81,36 @@ class MeshClassifier(ClassifierMixin, BaseMesh, Classifies):  # type: ignore[mis
     structure : policy or list of policies, optional
         How the graph changes while it learns: `meshnn.training.structure.Prune`, `Regrow`, `Sparsify`, `Grow`.
     loss : str, optional
-        "cross_entropy"; of a regressor "squared_error" (the default), "huber" or "poisson".
+        "cross_entropy", for an indicator matrix "binary_cross_entropy"; of a regressor "squared_error" (the default),
+        "huber" or "poisson".
     parameter : array_like of int (n_edges,) or callable, optional
         Which edges are tied (share a number) and which are fixed (-1), see `Mesh`; a callable gets the topology.
     weights : array_like (n_edges,) or callable, optional
         Weights to begin with, and those of fixed edges; a callable gets the topology. By default they are drawn.
+    encode : "auto" or None
+        What becomes of a DataFrame with text, categories or missing values: texts become one feature for each value
+        seen, gaps are filled with the median or the most frequent value, as `meshnn fit` does it (see `encoder_`).
+        `predict` then finds columns by name. None takes numbers only.
+    scoring : str or callable, optional
+        What held-out samples are judged by instead of the loss: a scorer of scikit-learn by name, or a function of
+        (estimator, X, y), where X is as the net takes it, before scaling. It is the `validation` of the history.
+
+    max_seconds : float, optional
+        Stop after the row in which so many seconds of training are used up, and keep the best weights so far. With a
+        checkpoint, a later `fit` with more seconds goes on; those of earlier runs count.
 
     Attributes
     ----------
     mesh_ : Mesh
     history_ : History
+    encoder_ : meshnn.data.encoding.Encoder
+        How a DataFrame becomes features, if it had to.
+    loss_curve_, validation_scores_ : list of float
+        Columns of the history, of the start that is kept.
+    feature_importances_ : array (n_features,)
+        Mean absolute derivative of the outputs by each feature, times the feature's spread, as shares of 1; over up to
+        1000 training samples. It tells what the fitted net follows, not what causes what, and two features that say the
+        same share it. There is none after `partial_fit`.
     classes_, n_iter_, n_features_in_, feature_names_in_, solver_, solver_reason_, best_restart_
 
     Examples
@@ -97,8 +125,19 @@ class MeshClassifier(ClassifierMixin, BaseMesh, Classifies):  # type: ignore[mis
 
     class_weight: Any = None
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_label = True
+        return tags
+
     def _validated(self, X: Any, y: Any, reset: bool) -> tuple[Array, Array]:
-        X, y = validate_data(self, X, y, dtype=np.float64, reset=reset)
+        if _columns(y) > 1:
+            if type_of_target(y, input_name="y") != "multilabel-indicator":
+                what = "labels as columns must be 0 and 1; for one class a sample pass a y with one column"
+                raise DataError(f"y has {_columns(y)} columns, but {what}")
+            X, y = self._validate(X, y, reset, multi_output=True, y_numeric=True)
+            return X, np.asarray(y.toarray() if is_sparse(y) else y, np.float64)
+        X, y = self._validate(X, y, reset)
         y = column_or_1d(y, warn=True)
         if y.dtype == object:
             _check_sortable(y)
@@ -106,6 +145,13 @@ class MeshClassifier(ClassifierMixin, BaseMesh, Classifies):  # type: ignore[mis
         return X, y
 
     def _targets(self, y: Array, sample_weight: Array | None, first: bool) -> tuple[Array, Array | None, int]:
+        several = y.ndim == 2
+        if not first and hasattr(self, "mesh_") and several != self._several:
+            was = "a matrix of labels" if self._several else "one class a sample"
+            raise DataError(f"y was {was} before, and now it is not; start a new estimator, or set warm_start=False")
+        self._several = several
+        if several:
+            return self._labels(y, sample_weight, first)
         classes = np.unique(y)
         if first:
             self.classes_ = classes
@@ -122,6 +168,22 @@ class MeshClassifier(ClassifierMixin, BaseMesh, Classifies):  # type: ignore[mis
             sample_weight = balance[labels] * (1.0 if sample_weight is None else sample_weight)
         return labels, sample_weight, len(known)
 
+    def _labels(self, y: Array, sample_weight: Array | None, first: bool) -> tuple[Array, Array | None, int]:
+        """Of a matrix that says which labels a sample has."""
+        if self.class_weight is not None:
+            raise MeshError("class_weight is for one class a sample, and y is a matrix of labels; use sample_weight")
+        wrong = np.unique(y[(y != 0) & (y != 1)])
+        if len(wrong):
+            raise DataError(f"y is a matrix of labels, which are 0 or 1, but it holds {wrong[0]:g}")
+        if first:
+            self.classes_ = np.arange(y.shape[1])
+        if y.shape[1] != len(self.classes_):
+            raise DataError(f"y has {y.shape[1]} labels, but it had {len(self.classes_)} before")
+        return y, sample_weight, y.shape[1]
+
+    def _answers(self, targets: Array) -> Array:
+        return targets.astype(np.int64) if self._several else np.asarray(self.classes_[targets])
+
     def _class_weights(self, labels: Array, sample_weight: Array | None, known: list[Any]) -> Array:
         """What `class_weight` makes of a sample of each class; "balanced" lets classes have the same sum of weights."""
         if isinstance(self.class_weight, dict):
@@ -135,12 +197,13 @@ class MeshClassifier(ClassifierMixin, BaseMesh, Classifies):  # type: ignore[mis
         sums = np.bincount(labels, sample_weight, minlength=len(known))
         return np.divide(sums.sum() / np.count_nonzero(sums), sums, out=np.zeros(len(known)), where=sums > 0)
 
-    @available_if(_streams)
+    @available_if(streams)
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> MeshClassifier:
-        """One pass over some samples, for streams; `classes` names all classes at the first call.
+        """One pass over some samples, for streams; `classes` names all classes at the first call (not those of labels
+        in columns, which are all there).
 
-        The scaling of the features is that of the first call, unless `fit` came before: make it a large one, or set
-        standardize=False and scale beforehand.
+        The scaling of the features follows mean and spread of all samples so far; if `fit` came before, it stays that
+        of `fit`. Callbacks see every call; `structure` takes a call for an epoch.
         """
         if isinstance(self.class_weight, str):
             raise MeshError(
@@ -149,6 +212,8 @@ class MeshClassifier(ClassifierMixin, BaseMesh, Classifies):  # type: ignore[mis
             )
         with self._as_it_was_if_refused():
             named = None if classes is None else np.unique(column_or_1d(classes))
+            if named is None and _columns(y) > 1:
+                named = np.arange(_columns(y))  # all labels are there
             if not hasattr(self, "classes_"):
                 if named is None:
                     raise DataError("the first call of partial_fit needs all classes: pass classes=np.unique(y_all)")
@@ -159,7 +224,17 @@ class MeshClassifier(ClassifierMixin, BaseMesh, Classifies):  # type: ignore[mis
                     "or start a new estimator"
                 )
             self._pass_over(X, y, sample_weight)
+        self._tell()
         return self
+
+
+def _columns(y: Any) -> int:
+    """Columns of y; several are to say which labels a sample has."""
+    try:
+        shape = y.shape if hasattr(y, "shape") else np.asarray(y).shape
+    except ValueError:  # lists of different lengths; they are refused elsewhere
+        return 1
+    return int(shape[1]) if len(shape) == 2 else 1
 
 
 def _check_sortable(y: Array) -> None:

@@ -37,12 +37,12 @@ def _adam(w, g, mean, square, t, rate, beta1, beta2, epsilon, l1, penalised):
 
 @jit_inner
 def _momentum(w, g, velocity, rate, momentum, nesterov, l1, penalised):
-    """One step in place."""
+    """One step in place. The velocity is one of gradients, without the rate: one that falls slows it down at once."""
     zero = w.dtype.type(0)
     r, m, shrink = w.dtype.type(rate), w.dtype.type(momentum), w.dtype.type(l1 * rate)
     for e in range(w.shape[0]):
-        velocity[e] = m * velocity[e] - r * g[e]
-        w[e] += m * velocity[e] - r * g[e] if nesterov else velocity[e]
+        velocity[e] = m * velocity[e] + g[e]
+        w[e] -= r * (g[e] + m * velocity[e] if nesterov else velocity[e])
     if l1 > 0:
         for e in range(w.shape[0]):
             size = max(abs(w[e]) - shrink * penalised[e], zero)

@@ -126,7 +126,7 @@ class Room(NamedTuple):
     V: Array  # (2, n, L) dE/dt of a tick and the next
     T: Array  # (2, n, L) a tangent before and after a hop
     G: Array  # (n_outputs, L) dE/dy
-    scratch: Array  # (2, L) row 1 gathers the shares of samples whose largest output is the label's
+    scratch: Array  # (2, L) row 1 gathers the shares of samples that are classified rightly
     store: Array  # (rows, L) column blocks
     C: Array  # (n_outputs * n_gradient, L) the Jacobian of a chunk
     P: Array  # (n_outputs, L) what the curvature of the loss needs to know of the outputs
@@ -163,7 +163,7 @@ class Moments(NamedTuple):
     """What an optimiser is and remembers."""
 
     solver: int  # ADAM, MOMENTUM or NESTEROV
-    first: Array  # (n_parameters,) mean of the gradient; velocity
+    first: Array  # (n_parameters,) mean of the gradient; velocity (of gradients, not of weights)
     second: Array  # (n_parameters,) mean square of the gradient; nothing
     penalised: Array  # (n_parameters,) how many times l1 and l2 count for each parameter
     beta1: float  # the momentum, if not of Adam

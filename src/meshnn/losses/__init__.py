@@ -1,6 +1,7 @@
 """Losses: one object each, with its facts, its targets and its curvature. A new one: its file, its kernel, and here."""
 
 from meshnn.arguments import known
+from meshnn.losses.binary_cross_entropy import BinaryCrossEntropy
 from meshnn.losses.cross_entropy import CrossEntropy
 from meshnn.losses.huber import Huber
 from meshnn.losses.loss import Loss
@@ -10,7 +11,9 @@ from meshnn.losses.targets import Targets
 
 __all__ = ["LOSSES", "Loss", "Targets", "loss_named"]
 
-LOSSES: dict[str, Loss] = {loss.name: loss for loss in (CrossEntropy(), SquaredError(), Huber(), Poisson())}
+LOSSES: dict[str, Loss] = {
+    loss.name: loss for loss in (CrossEntropy(), BinaryCrossEntropy(), SquaredError(), Huber(), Poisson())
+}
 
 
 def loss_named(name: str) -> Loss:

@@ -20,6 +20,10 @@ class Loss:
     code: ClassVar[int]  # in kernels
     #: Whether targets are labels, so that one can count hits.
     classifies: ClassVar[bool] = False
+    #: Whether each output is a label of its own, which a sample has or has not.
+    several: ClassVar[bool] = False
+    #: Whether targets are scaled by their mean and standard deviation.
+    by_moments: ClassVar[bool] = False
     #: Whether it is the negative logarithm of a probability, so that there is no noise left to be estimated.
     likelihood: ClassVar[bool] = False
     #: Whether an output is the logarithm of what it stands for, so that it must be free to be any number.
@@ -49,6 +53,10 @@ class Loss:
     def predicted(self, outputs: Array) -> Array:
         """The target that outputs stand for."""
         return outputs
+
+    def log_predicted(self, outputs: Array) -> Array:
+        """Logarithms of the probabilities that outputs stand for."""
+        raise NotImplementedError
 
     def __repr__(self) -> str:
         return f"<loss {self.name}>"

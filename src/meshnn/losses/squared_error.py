@@ -17,6 +17,7 @@ class SquaredError(ValueLoss):
 
     name = "squared_error"
     code = codes.SQUARED_ERROR
+    by_moments = True
 
     def hessian(self, outputs: Array, targets: Array) -> Array:
         """1."""

@@ -16,9 +16,10 @@ from typing import Any
 
 import numpy as np
 
+from meshnn.errors import MeshError
 from meshnn.schedule import ROW_BYTES
 
-__all__ = ["PARTS", "chunks_of", "cores", "in_threads", "parts_of"]
+__all__ = ["PARTS", "chunks_of", "cores", "in_threads", "parts_of", "thread_count"]
 
 #: Most parts of a slab, and so most threads that work on it.
 PARTS = 8
@@ -31,6 +32,15 @@ LEAST_WORK = 3_000_000
 def cores() -> int:
     """Processors this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def thread_count(name: str, value: Any) -> int | None:
+    """So many threads, or None for as many as pay; -1 is all cores, -2 all but one, as joblib has it."""
+    if isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value < 0:
+        return max(cores() + 1 + int(value), 1)
+    if value is not None and (isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1):
+        raise MeshError(f"{name} must be a whole number of at least 1, or -1 for all cores, got {value!r}")
+    return None if value is None else int(value)
 
 
 def chunks_of(size: int, dtype: np.dtype[Any]) -> int:

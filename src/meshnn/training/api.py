@@ -54,7 +54,7 @@ def train(
     X : array_like (batch, n_inputs) or (ticks, batch, n_inputs)
     y : array_like
         As for `Mesh.gradient`.
-    loss : "cross_entropy", "squared_error", "huber" or "poisson"
+    loss : "cross_entropy", "binary_cross_entropy", "squared_error", "huber" or "poisson"
     sample_weight : array_like (batch,), optional
     validation : (X, y), optional
         Held-out samples; the weights with the lowest loss on them are kept.

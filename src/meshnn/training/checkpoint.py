@@ -14,7 +14,6 @@ import numpy as np
 
 from meshnn import storage
 from meshnn.arguments import real_number, whole_number
-from meshnn.arrays import Array
 from meshnn.errors import CheckpointWarning, MeshError
 from meshnn.files import Lock
 from meshnn.storage import FileError, Tree
@@ -30,14 +29,15 @@ class Resumed(NamedTuple):
     epochs: int  # those that the run was begun with, at most
 
 
-def fingerprint(parameters: dict[str, Any], arrays: dict[str, Array | None]) -> dict[str, str]:
+def fingerprint(parameters: dict[str, Any], arrays: dict[str, Any]) -> dict[str, str]:
     """A run in words: the same parameters and the same data give the same ones."""
     found = {name: repr(value.tolist() if hasattr(value, "tolist") else value) for name, value in parameters.items()}
     for name, array in arrays.items():
         stamp = hashlib.sha256()
         if array is not None:
             stamp.update(f"{array.dtype.str}{array.shape};".encode())
-            stamp.update(np.ascontiguousarray(array).tobytes())
+            for part in (array.indptr, array.indices, array.data) if hasattr(array, "indptr") else (array,):
+                stamp.update(np.ascontiguousarray(part).tobytes())
         found[name] = stamp.hexdigest()
     return found
 
@@ -86,12 +86,12 @@ class Checkpoint:
         try:
             known, state = dict(training["run"]), training["state"]
             single = run.get("n_restarts", "1") == "1" and (not state["finished"] or "last" in state)
-            epochs = int((defaults | known)["max_epochs"])
+            epochs = whole_number("epochs", state.get("epochs") or int((defaults | known)["max_epochs"]))
             resumed = Resumed(whole_number("seed", training["seed"], least=0), state, epochs)
         except (KeyError, TypeError, ValueError) as error:
             raise self._senseless(error) from None
         others = [name for name in sorted(run.keys() | known.keys()) if run.get(name) != (defaults | known).get(name)]
-        if "max_epochs" in others and single and epochs < int(run["max_epochs"]):
+        if "max_epochs" in others and single and run["max_epochs"].isdigit() and epochs < int(run["max_epochs"]):
             others.remove("max_epochs")
         if seed is not None and seed != resumed.seed:
             others.append("random_state")

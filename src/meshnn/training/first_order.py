@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from meshnn.arguments import known, real_number, whole_number
+from meshnn.arrays import FloatArray
 from meshnn.codes import ADAM, MOMENTUM, NESTEROV
 from meshnn.errors import MeshError
 from meshnn.mesh import Mesh
@@ -25,10 +26,12 @@ __all__ = ["RETRIES", "Adam", "FirstOrder", "Sgd", "penalised_parameters"]
 RETRIES = 5
 #: A loss so many times above the lowest one counts as diverged, though it is finite still.
 ASTRAY = 1e4
-#: Full-batch epochs come in blocks, so that a history has about so many rows; but a block has at most so many
-#: multiply-adds, some 0.1 s, since nothing can interrupt it. By work, not by time: a run always has the same rows.
+#: Epochs come in blocks, so that a history has about so many rows; but a block has at most so many multiply-adds, some
+#: 0.1 s, since nothing can interrupt it. By work, not by time: a run always has the same rows.
 ROWS, BLOCK = 100, 1e9
-#: What an epoch costs besides its multiply-adds, in multiply-adds.
+#: Once patience has run out, the rate is brought down over such a share of the epochs there were, and at least so many.
+LANDING, SHORTEST = 0.2, 5
+#: What a step costs besides its multiply-adds, in multiply-adds.
 EPOCH = 5e4
 
 
@@ -48,7 +51,7 @@ def carried(origin: Any, values: Any) -> Any:
 class FirstOrder(Solver):
     """Steps along the gradient of a batch; how far is for `_rule` to say."""
 
-    streams = True
+    streams = scheduled = True
     l2 = 0.0
 
     def __init__(self, mesh: Mesh, samples: Samples, settings: Settings, rng: np.random.Generator) -> None:
@@ -68,15 +71,19 @@ class FirstOrder(Solver):
             second=np.zeros_like(mesh.parameters),
         )
         self.epoch, self.l2 = 0, settings.fixed_l2
+        self.epochs = settings.epochs_of(samples.count, by_steps=True)
+        self.penalties = self._penalties()
         self.edited = ""  # the method that goes on since the graph has changed
         self.factor = 1.0  # what divergence has left of the rate
+        self.landing = (self.epochs, self.epochs)  # epochs between which the rate is brought down early
+        self.landed = ""
         self.retries = 0
         self._now = self._snapshot()  # after the last row
         first, _ = mesh.program().evaluate(mesh.values, samples.X, samples.targets, settings.n_threads)
         self._safe, self._safe_loss = self._now, first + self.optimizer.penalty(mesh.parameters)  # where it was lowest
-        # A small net takes as long to come back to Python as for several epochs of a full batch.
-        block = int(BLOCK / (samples.count * program.work + EPOCH))
-        self.every = max(1, min(settings.max_epochs // ROWS, block)) if self.steps.batches == 1 else 1
+        # A small net takes as long to come back to Python as for several epochs.
+        block = int(BLOCK / (samples.count * program.work + self.steps.batches * EPOCH))
+        self.every = max(1, min(self.epochs // ROWS, block))
 
     @abstractmethod
     def _rule(self) -> tuple[int, tuple[float, float]]:
@@ -87,19 +94,38 @@ class FirstOrder(Solver):
         held = self.optimizer
         held.first, held.second = (carried(change.parameters, moment) for moment in (held.first, held.second))
         held.penalised = penalised_parameters(self.mesh).astype(self.mesh.dtype)
+        self.penalties = self._penalties()
         self._recompile(self.steps.program.plan.method.name)
         self._safe = self._now = self._snapshot()
+
+    def _penalties(self) -> FloatArray:
+        return self.l2 * self.optimizer.penalised[self.mesh.live_parameters()].astype(np.float64)
 
     def _recompile(self, method: str) -> None:
         self.edited = method
         self.steps.rewire(self.mesh.program("epochs", method, again=True))
 
     def _rates(self, epochs: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-        total = self.settings.max_epochs * self.steps.batches
-        begin = self.epoch * self.steps.batches
-        done = range(begin, begin + epochs * self.steps.batches)
-        rate = self.settings.learning_rate * self.factor
-        return np.array([rate * self.settings.share_of_rate(step / total) for step in done])
+        settings, batches = self.settings, self.steps.batches
+        done = np.arange(self.epoch * batches, (self.epoch + epochs) * batches)
+        first, last = (epoch * batches for epoch in self.landing)
+        progress = np.minimum(done, first) / (self.epochs * batches)
+        down = np.clip((done - first) / max(last - first, 1), 0.0, 1.0)  # over the rest, if it is to end early
+        shares = [settings.share_of_rate(p) * settings.share_of_rate(d) for p, d in zip(progress, down, strict=True)]
+        return settings.learning_rate * self.factor * np.array(shares)
+
+    def land(self, reason: str) -> int:
+        """Bring the rate down to 0 along the schedule, faster: the noise of a high rate hides what was learned."""
+        last = min(self.epoch + max(round(LANDING * self.epoch), SHORTEST), self.epochs)
+        if self.settings.schedule == "constant" or last == self.epoch:
+            return 0
+        self.landing, self.landed = (self.epoch, last), reason
+        return last - self.epoch
+
+    @property
+    def lands(self) -> bool:
+        """Whether the next row is the first one with a rate brought down early."""
+        return bool(self.landed) and self.epoch == self.landing[0]
 
     def _order(self, epochs: int) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
         if self.steps.batches == 1:
@@ -108,7 +134,8 @@ class FirstOrder(Solver):
 
     def advance(self, most: int) -> Progress:
         """Run a row's worth of epochs; a loss that is not finite takes it back and halves the rate."""
-        epochs = min(self.every - self.epoch % self.every, most)
+        left = self.landing[1] - self.epoch
+        epochs = min(self.every - self.epoch % self.every, most, left if left > 0 else most)
         before = self._now
         rates = self._rates(epochs)
         record = self.steps.epochs(self.mesh.values, self.optimizer, self._order(epochs), rates)
@@ -121,7 +148,8 @@ class FirstOrder(Solver):
             # Not where the loss was last finite: a run that diverges has gone astray long before it overflows. The
             # loss of mini-batches is that of earlier weights; those they led to are not known to be any good yet.
             self._safe, self._safe_loss = self._now if self.steps.batches == 1 else before, loss
-        return Progress(loss, float(record[-1, 1]), float(record[-1, 2]), float(rates[-1]))
+        finished = self.landed if self.epoch >= self.landing[1] else ""
+        return Progress(loss, float(record[-1, 1]), float(record[-1, 2]), float(rates[-1]), finished=finished)
 
     def _take_back(self, loss: float) -> Progress:
         self._return_to(self._safe)
@@ -170,6 +198,7 @@ class FirstOrder(Solver):
             "retries": self.retries,
             "safe_loss": self._safe_loss,
             "edited": self.edited,
+            "landing": [*self.landing, self.landed],
         }
 
     def restore(self, state: Tree, stream: bool = False) -> None:
@@ -184,12 +213,18 @@ class FirstOrder(Solver):
             self._recompile(known("method", state["edited"], METHODS))
         self.factor = _share(state["factor"])
         self.retries = whole_number("retries", state["retries"], least=0, most=RETRIES)
+        if "landing" in state:  # files of 0.1 know of none
+            first, last, self.landed = state["landing"]
+            whole_number("landing", last, least=whole_number("landing", first, least=0), most=self.epochs)
+            self.landed = str(self.landed)
+            if self.landed:  # else it ends with the last epoch, of which there may be more now
+                self.landing = (first, last)
         self._safe_loss = any_number("safe_loss", state["safe_loss"], least=0.0)
         self._now, self._safe = (self._checked(state[when]) for when in ("now", "safe"))
         self._return_to(self._now)
 
     def _checked(self, snapshot: Tree) -> Tree:
-        epoch = whole_number("epoch", snapshot["epoch"], least=0, most=self.settings.max_epochs)
+        epoch = whole_number("epoch", snapshot["epoch"], least=0, most=self.epochs)
         return _memory(snapshot, self.mesh) | {"epoch": epoch, "weights": _like(self.mesh, snapshot["weights"])}
 
     @classmethod

@@ -21,7 +21,7 @@ class HistoryRow(NamedTuple):
 
     epoch: int  # epochs done, in this restart
     loss: float  # training loss with its penalties: what is minimised
-    validation: float  # loss of the held-out samples; NaN if there are none
+    validation: float  # loss of the held-out samples, or their score if that is asked for; NaN if there are none
     accuracy: float  # of the held-out samples if there are any, else of the training samples; NaN in regression
     gradient_norm: float
     learning_rate: float  # of `lm`: the damping

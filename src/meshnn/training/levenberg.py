@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 __all__ = ["LM_BUDGET", "LevenbergMarquardt"]
 
-#: `auto` takes it up to so many multiply-adds an iteration, some 50 ms on one core.
-LM_BUDGET = 1_000_000_000
+#: `auto` takes it up to so many multiply-adds an iteration, some 20 ms on one core; and tries it for noisy targets.
+LM_BUDGET, TRIAL_BUDGET = 400_000_000, 100_000_000
 FIRST_DAMPING = 1e-2
 LEAST_DAMPING, MOST_DAMPING = 1e-9, 1e16
 #: The smallest entry of S over the largest: an edge that hardly counts still gets a step of bounded length.
@@ -73,26 +73,29 @@ class LevenbergMarquardt(Solver):
     warms = True
 
     @classmethod
-    def suits(cls, settings: Settings, n_live: int, n_samples: int, columns: int) -> tuple[bool, str]:
+    def suits(
+        cls, settings: Settings, n_live: int, n_samples: int, columns: int, noisy: bool = False
+    ) -> tuple[bool, str]:
         """If an iteration fits the budget."""
         if settings.l1 > 0:
             return False, "l1 is asked for, which lm cannot minimise"
         method = METHODS.get(settings.gradient)
         if method is not None and not method.curvature:
             return False, f'lm builds its matrix from a Jacobian chunk by chunk, which "{method.name}" does not give'
-        work = float(n_live) ** 2 * n_samples * columns
+        work, budget = float(n_live) ** 2 * n_samples * columns, TRIAL_BUDGET if noisy else LM_BUDGET
         each = f" x {columns} a sample" if columns > 1 else ""
         text = f"edges² x samples = {n_live}² x {n_samples}{each} = {work:.2g}"
-        if work <= LM_BUDGET:
-            return True, f"{text} multiply-adds an iteration fit the budget of {LM_BUDGET:.0e}"
-        return False, f"{text} multiply-adds an iteration of lm exceed the budget of {LM_BUDGET:.0e}"
+        if work <= budget:
+            return True, f"{text} multiply-adds an iteration fit the budget of {budget:.0e}"
+        return False, f"{text} multiply-adds an iteration of lm exceed the budget of {budget:.0e}"
 
     def __init__(self, mesh: Mesh, samples: Samples, settings: Settings, rng: np.random.Generator) -> None:
         self.mesh, self.samples, self.settings = mesh, samples, settings
         self.auto = isinstance(settings.l2, str)
         self._prepare()
         self.penalties = (FIRST_L2 if isinstance(settings.l2, str) else settings.l2) * self.penalised
-        self.epoch, self.before = 0, 0  # iterations of this fit, and of those that it goes on from
+        self.epoch, self.epochs = 0, settings.epochs_of(samples.count, by_steps=False)
+        self.before = 0  # iterations of fits that it goes on from
         self.damping, self.growth = FIRST_DAMPING, 2.0
         self.error = self.first_error = float("nan")  # the loss without its penalty, now and at the first weights
         self.stuck, self.final = "", False  # why there is no step, and whether another l2 might change that
@@ -243,7 +246,7 @@ class LevenbergMarquardt(Solver):
             state = self.check_stream(state, self.mesh) | fresh
             if not (self.auto and state["penalties"] is not None):  # they were given, or are now
                 state["penalties"] = self.penalties
-        self.epoch = whole_number("epoch", state["epoch"], least=0, most=self.settings.max_epochs)
+        self.epoch = whole_number("epoch", state["epoch"], least=0, most=self.epochs)
         self.before = whole_number("before", state.get("before", 0), least=0, most=2**53)
         self.damping = real_number("damping", state["damping"], *POSITIVE)
         self.growth = real_number("growth", state["growth"], "a number of at least 2", lambda v: 2 <= v < np.inf)

@@ -9,18 +9,21 @@ from types import NoneType
 from meshnn.arguments import BELOW_1, FROM_0, POSITIVE, as_list, known, real_number, switch, whole_number
 from meshnn.errors import MeshError
 from meshnn.methods import METHODS
+from meshnn.program.threads import thread_count
 from meshnn.training.solvers import check_solver
 
 __all__ = ["SCHEDULES", "Settings"]
 
 SCHEDULES = ("cosine", "linear", "constant")
 GRADIENTS = ("auto", "forward", *(name for name, method in METHODS.items() if method.automatic))
-#: A batch that `auto` does not split, and the size it splits larger sets into.
-FULL_UP_TO, MINI = 256, 64
-#: What l2="auto" is without the curvature to find it from.
+#: Sizes of batches that `auto` takes, and up to how many samples: small ones find better weights, large ones are faster.
+BATCHES = ((32, 2_500), (64, 50_000), (256, math.inf))
+#: Steps that first-order solvers take with max_epochs="auto", and the fewest epochs; iterations of lm.
+STEPS, LEAST_EPOCHS, ITERATIONS = 4_000, 15, 300
+#: What l2="auto" is where nothing can be held out to find it.
 PLAIN_L2 = 1e-4
 _NUMBERS = {"learning_rate": POSITIVE, "l1": FROM_0, "tol": FROM_0, "momentum": BELOW_1, "epsilon": FROM_0}
-_COUNTS = ("max_epochs", "patience", "n_restarts")
+_COUNTS = ("patience", "n_restarts")
 
 
 @dataclass(frozen=True)
@@ -35,25 +38,33 @@ class Settings:
     schedule : "cosine", "linear" or "constant"
         How the rate falls to 0 over `max_epochs`, or does not.
     batch_size : "auto", int or None
-        None is the whole set. "auto" is the whole set up to 256 samples, else 64. `lm` always takes the whole set.
-    max_epochs : int
-        Passes over the samples; iterations of `lm`.
+        None is the whole set. "auto" is 32 up to 2,500 samples, 64 up to 50,000, else 256. `lm` always takes the
+        whole set.
+    max_epochs : int or "auto"
+        Passes over the samples; iterations of `lm`. "auto" is 300 iterations, or as many epochs as make 4,000 steps,
+        at least 15.
     l1, l2 : float, float or "auto"
         The mean loss grows by `l1 * sum |w| + l2 / 2 * sum w^2`, bias edges left out. `lm` knows no l1. With
-        l2="auto", `lm` finds it from the evidence of the samples, the others take 1e-4.
+        l2="auto" penalties are tried on samples held out (see `search.py`); `lm` also takes what the evidence of the
+        samples says, where that does better.
     gradient : "auto", "forward", "factored", "blocks" or "adjoint"
     patience, tol : int, float
         Stop when the loss (of the held-out samples if there are any) has not fallen by `tol` within `patience`
-        epochs; tol=0 never stops.
+        epochs; tol=0 never stops. A rate that follows a schedule is brought down first, over a fifth of the epochs
+        there were (at least 5).
     n_restarts : int
         Starts from other random weights; the one with the lowest loss is kept.
+    n_threads : int, optional
+        By default as many as pay; -1 is all cores, -2 all but one.
+    max_seconds : float, optional
+        Stop after the row in which so many seconds of training are used up, all restarts together.
     """
 
     solver: str = "auto"
-    learning_rate: float = 0.01
+    learning_rate: float = 0.007
     schedule: str = "cosine"
     batch_size: int | str | None = "auto"
-    max_epochs: int = 300
+    max_epochs: int | str = "auto"
     l1: float = 0.0
     l2: float | str = "auto"
     gradient: str = "auto"
@@ -65,6 +76,7 @@ class Settings:
     betas: tuple[float, float] = (0.9, 0.999)
     epsilon: float = 1e-8
     n_threads: int | None = None
+    max_seconds: float | None = None
 
     def __post_init__(self) -> None:
         known("schedule", self.schedule, SCHEDULES)
@@ -74,8 +86,12 @@ class Settings:
             numbers["l2"] = FROM_0
         elif self.l2 != "auto":
             raise MeshError(f'l2 must be "auto" or a number of at least 0, got {self.l2!r}')
-        if self.n_threads is not None:
-            counts.append("n_threads")
+        if not isinstance(self.max_epochs, str):
+            counts.append("max_epochs")
+        elif self.max_epochs != "auto":
+            raise MeshError(f'max_epochs must be "auto" or a whole number of at least 1, got {self.max_epochs!r}')
+        if self.max_seconds is not None:
+            numbers["max_seconds"] = POSITIVE
         if not isinstance(self.batch_size, (str, NoneType)):
             counts.append("batch_size")
         elif self.batch_size not in ("auto", None):
@@ -87,6 +103,7 @@ class Settings:
             **{name: whole_number(name, getattr(self, name)) for name in counts},
             betas=tuple(real_number(f"betas[{k}]", b, *BELOW_1) for k, b in enumerate(betas)),
             nesterov=switch("nesterov", self.nesterov),
+            n_threads=thread_count("n_threads", self.n_threads),
         )
         check_solver(self.solver, self.l1)
 
@@ -95,8 +112,14 @@ class Settings:
         if self.batch_size is None:
             return n_samples
         if isinstance(self.batch_size, str):
-            return n_samples if n_samples <= FULL_UP_TO else MINI
+            return min(next(size for size, most in BATCHES if n_samples <= most), n_samples)
         return min(self.batch_size, n_samples)
+
+    def epochs_of(self, n_samples: int, by_steps: bool) -> int:
+        """Epochs of a solver that takes several steps each, or iterations of one that does not."""
+        if not isinstance(self.max_epochs, str):
+            return self.max_epochs
+        return max(LEAST_EPOCHS, -(-STEPS * self.batch_of(n_samples) // max(n_samples, 1))) if by_steps else ITERATIONS
 
     @property
     def fixed_l2(self) -> float:

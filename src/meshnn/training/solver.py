@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 
 from meshnn.arguments import real_number
-from meshnn.arrays import Array, IntArray
+from meshnn.arrays import Array, FloatArray, IntArray
 from meshnn.errors import MeshError
 from meshnn.losses import Targets
 from meshnn.mesh import Mesh
@@ -84,6 +84,8 @@ class Solver(ABC):
     #: Whether its steps need the accuracy of float64.
     wants_float64: ClassVar[bool] = False
     minimises_l1: ClassVar[bool] = True
+    #: Whether its rate follows `schedule`.
+    scheduled: ClassVar[bool] = False
     #: Whether every row lowers what is minimised, though that itself may change: then the last weights are the best.
     last_is_best: ClassVar[bool] = False
     #: Whether it can go on with other samples: `state(stream=True)` and `restore(..., stream=True)`.
@@ -92,14 +94,21 @@ class Solver(ABC):
     warms: ClassVar[bool] = False
 
     epoch: int
+    epochs: int  # at most
+    #: Of the live parameters, one each.
+    penalties: FloatArray
+    #: Why the rate is being brought down, if it is: then it ends of its own accord.
+    landed: str = ""
 
     @abstractmethod
     def __init__(self, mesh: Mesh, samples: Samples, settings: Settings, rng: np.random.Generator) -> None: ...
 
     @classmethod
-    def suits(cls, settings: Settings, n_live: int, n_samples: int, columns: int) -> tuple[bool, str]:
+    def suits(
+        cls, settings: Settings, n_live: int, n_samples: int, columns: int, noisy: bool = False
+    ) -> tuple[bool, str]:
         """Whether it is a good choice for so many live edges, samples and columns a sample; and why, if there is more
-        to say than that those before it are not."""
+        to say than that those before it are not. Of targets that are `noisy`, whether it is worth a trial."""
         return True, ""
 
     @property
@@ -110,6 +119,15 @@ class Solver(ABC):
     @abstractmethod
     def advance(self, most: int) -> Progress:
         """Run some epochs, at most so many, in place."""
+
+    def land(self, reason: str) -> int:
+        """Begin to end, for this reason, if that takes some epochs: how many; 0 if one may stop at once."""
+        return 0
+
+    @property
+    def lands(self) -> bool:
+        """Whether the next row is the first of these: it begins with the best weights."""
+        return False
 
     @abstractmethod
     def rewire(self, change: Change) -> None:

@@ -22,15 +22,21 @@ SOLVERS: tuple[type[Solver], ...] = (LevenbergMarquardt, Adam, Sgd)
 
 @dataclass(frozen=True)
 class Choice:
-    """A solver and why it was taken."""
+    """A solver and why it was taken; another one that might do better on the samples, which is to be tried."""
 
     kind: type[Solver]
     reason: str
+    rival: type[Solver] | None = None
 
     @property
     def solver(self) -> str:
         """Its name."""
         return self.kind.name
+
+    @property
+    def wants_float64(self) -> bool:
+        """Whether one of them needs it."""
+        return any(kind is not None and kind.wants_float64 for kind in (self.kind, self.rival))
 
 
 def solver_named(name: str) -> type[Solver]:
@@ -47,15 +53,23 @@ def check_solver(name: str, l1: float) -> None:
         raise MeshError(f'solver="{name}" cannot minimise l1; use solver={others}, or l2 instead')
 
 
-def choose_solver(settings: Settings, n_live: int, n_samples: int, columns: int) -> Choice:
-    """The solver to run, for so many live edges, samples and columns a sample (see `Loss.columns`)."""
+def choose_solver(settings: Settings, n_live: int, n_samples: int, columns: int, noisy: bool = False) -> Choice:
+    """The solver to run, for so many live edges, samples and columns a sample (see `Loss.columns`).
+
+    Classes are `noisy`: labels say less than values, and what fits them best is rarely what predicts them best. Steps
+    with a penalty that was tried on samples held out then come first, see benchmarks/tables.py.
+    """
     if settings.solver != "auto":
         return Choice(solver_named(settings.solver), "as asked for")
     reasons: list[str] = []
     for kind in SOLVERS:
-        suits, reason = kind.suits(settings, n_live, n_samples, columns)
+        suits, reason = kind.suits(settings, n_live, n_samples, columns, noisy)
         if suits:
-            return Choice(kind, reason or "; ".join(reasons))
+            # penalties are found by trying, and so is which solver is the better one
+            rival = None if isinstance(settings.l2, float) or reasons else next(o for o in SOLVERS if o is not kind)
+            if noisy and rival is not None:
+                return Choice(rival, f"of classes, unless {kind.name} does much better", kind)
+            return Choice(kind, reason or "; ".join(reasons), rival)
         reasons.append(reason)
     raise AssertionError("some solver suits everybody")
 

@@ -13,28 +13,45 @@ __all__ = ["strongest", "weakest"]
 
 #: Absent edges that are looked at, and scores of single samples among them, at most.
 MOST_CANDIDATES, SCORED = 50_000, 2_000_000
+#: How often edges that a choice would leave behind are swapped for others, and how often another choice is made.
+ROUNDS, ATTEMPTS = 8, 12
 
 
-def weakest(view: View, scores: FloatArray, count: int, bias: bool) -> BoolArray:
-    """Mask of `count` edges that can go: dead ones first, then those with the smallest scores.
+def weakest(view: View, scores: FloatArray, count: int, bias: bool, spare: int = 0) -> BoolArray:
+    """Mask of `count` edges that can go: dead ones and those of constants first, then those with the smallest scores.
 
-    An edge may be the last one that keeps others alive: those that die with it go as well, and better ones stay. No
-    output loses its last way from an input. A fixed edge never goes, and tied ones go together: fewer go
+    An edge may be the last one that keeps others alive: those that die with it go as well, and better ones stay. So do
+    those of neurons that only the bias feeds without it (see `constants`). Up to `spare` more go rather than stay for
+    nothing. No output loses its last way from an input. A fixed edge never goes, and tied ones go together: fewer go
     than asked for if no group is small enough.
     """
     ties = view.mesh.ties
     remove = np.zeros(view.mesh.topology.n_edges, np.bool_)
-    dead = ties.whole(view.dead_without(remove))
+    idle, constant = view.idle_without(remove)
+    dead = ties.whole(idle)
     safe = view.protected(scores) | ties.fixed
     if not bias:
         safe |= view.from_bias
     if not ties.plain:
         return _weakest_groups(ties, np.where(dead, -np.inf, scores), count, ~dead & ties.together(safe))
-    remove[_lowest(scores, np.flatnonzero(dead), count)] = True
-    left = count - int(remove.sum())
-    if left > 0:
-        remove[_lowest(scores, np.flatnonzero(~remove & ~safe), left)] = True
-    return _without_dead(view, scores, remove)
+    # what a constant gives before what feeds it: the bias can take its part only as long as it is one
+    remove[_lowest(np.where(constant, -np.inf, scores), np.flatnonzero(dead), count)] = True
+    best, fewest = remove, len(remove) + 1
+    for _ in range(1 if view.growing else ATTEMPTS):
+        chosen = remove.copy()
+        chosen[_lowest(scores, np.flatnonzero(~remove & ~safe), count - int(remove.sum()))] = True
+        found, left = _without_dead(view, scores, chosen)
+        if found.sum() < best.sum():
+            break  # too many are safe by now
+        if left.sum() <= spare:
+            return found | left
+        if left.sum() < fewest:
+            best, fewest = found, int(left.sum())
+        around = _around(view, left) & chosen & ~remove  # those that leave edges behind for which there is no room
+        if not around.any():
+            break
+        safe |= around
+    return best
 
 
 def _weakest_groups(ties: Ties, scores: FloatArray, count: int, safe: BoolArray) -> BoolArray:
@@ -57,21 +74,39 @@ def _lowest(scores: FloatArray, at: IntArray, count: int) -> IntArray:
     return at[np.argpartition(scores[at], count - 1)[:count]] if count > 0 else at[:0]
 
 
-def _without_dead(view: View, scores: FloatArray, remove: BoolArray) -> BoolArray:
-    """The same number of edges, but those that died with the last ones go, and better ones stay in their place."""
-    for _ in range(8):
-        dead = np.flatnonzero(view.dead_without(remove) & ~remove)
-        gone = np.flatnonzero(remove)
-        if dead.size == 0 or gone.size == 0:
+def _without_dead(view: View, scores: FloatArray, remove: BoolArray) -> tuple[BoolArray, BoolArray]:
+    """The same number of edges, but those that died with the last ones go, and better ones stay in their place.
+
+    And what is dead, or a constant's, and still there.
+    """
+    idle, constant = view.idle_without(remove)
+    best, fewest = remove, idle & ~remove
+    lost = view.idle_without(np.zeros_like(remove))[0]  # none of them comes back
+    for _ in range(ROUNDS):
+        left = idle & ~remove
+        if left.sum() < fewest.sum():
+            best, fewest = remove, left
+        gone = np.flatnonzero(remove & ~lost)
+        if not left.any() or gone.size == 0:
             break
+        dead = np.flatnonzero(left)
         back = _lowest(-scores, gone, dead.size)
-        other = remove.copy()
-        other[dead[: back.size]] = True
-        other[back] = False
-        if (view.dead_without(other) & ~other).sum() >= dead.size:
-            break  # nothing is won
-        remove = other
-    return remove
+        dead = dead[np.argsort(~constant[dead], kind="stable")][: back.size]
+        remove = remove.copy()
+        remove[dead] = lost[dead] = True
+        remove[back] = False
+        idle, constant = view.idle_without(remove)
+    return best, fewest
+
+
+def _around(view: View, edges: BoolArray) -> BoolArray:
+    """Edges of the hidden neurons that some edges belong to."""
+    t = view.mesh.topology
+    touched = np.zeros(t.n_neurons, np.bool_)
+    touched[t.src[edges]] = touched[t.dst[edges]] = True
+    touched[: t.n_clamped] = touched[t.n_neurons - t.n_outputs :] = False
+    found: BoolArray = touched[t.src] | touched[t.dst]
+    return found
 
 
 def strongest(view: View, absent: IntArray, count: int, grow: str) -> IntArray:

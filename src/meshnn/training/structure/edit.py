@@ -24,6 +24,7 @@ class Edit(NamedTuple):
     reason: str
     neurons: int = 0  # hidden neurons that come
     drop: bool = False  # whether hidden neurons that are left without an edge go
+    shift: Array | None = None  # (n_edges,) what the weights there are grow by
 
 
 def apply_edit(mesh: Mesh, edit: Edit) -> Change:
@@ -34,7 +35,8 @@ def apply_edit(mesh: Mesh, edit: Edit) -> Change:
     kept = np.flatnonzero(~edit.remove)
     pairs = np.concatenate([np.stack([shift[t.src[kept]], shift[t.dst[kept]]], axis=1), edit.add])
     origin = np.concatenate([kept, np.full(len(edit.add), -1)])
-    weights = np.concatenate([mesh.weights[kept], np.asarray(edit.weights, mesh.dtype)])
+    before = mesh.weights if edit.shift is None else (mesh.weights + edit.shift).astype(mesh.dtype)
+    weights = np.concatenate([before[kept], np.asarray(edit.weights, mesh.dtype)])
     hidden = np.concatenate([np.arange(t.n_hidden), np.full(edit.neurons, -1)])
     if edit.drop:
         pairs, hidden = _without_lone_neurons(pairs, hidden, t.n_clamped, t.n_outputs)

@@ -114,8 +114,10 @@ class Prune(Policy):
         if count <= keep or (ratio < 1.0 and count - keep < WORTH * count):
             return None
         scores = importance(self.by, view.mesh, view.samples, view.rng)
-        remove = weakest(view, scores, count - keep, self.bias)
-        return Edit(remove, NO_EDGES, NO_WEIGHTS, f"pruned by {self.by}", drop=not view.growing)
+        remove = weakest(view, scores, count - keep, self.bias, spare=keep - to)
+        return Edit(
+            remove, NO_EDGES, NO_WEIGHTS, f"pruned by {self.by}", drop=not view.growing, shift=view.folded(remove)
+        )
 
     def unmet(self, view: View, memory: dict[str, Any]) -> str:
         """More edges than asked for, because some may not go."""
@@ -238,7 +240,11 @@ class Sparsify(Policy):
         vanished = view.mesh.ties.whole(vanished)
         if not vanished.any():
             return None
-        return Edit(vanished, NO_EDGES, NO_WEIGHTS, "weights vanished", drop=not view.growing)
+        if view.mesh.ties.plain and not view.growing:
+            vanished = view.idle_without(vanished)[0]
+        return Edit(
+            vanished, NO_EDGES, NO_WEIGHTS, "weights vanished", drop=not view.growing, shift=view.folded(vanished)
+        )
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from meshnn.arrays import BoolArray, FloatArray, IntArray
+from meshnn.arrays import Array, BoolArray, FloatArray, IntArray
 from meshnn.mesh import Mesh
 from meshnn.topology import reach
 from meshnn.topology.lineage import Lineage
 from meshnn.training.solver import Samples
 from meshnn.training.structure.allowed import Allowed
+from meshnn.training.structure.constants import folded, spent
 from meshnn.training.structure.edit import Edit, apply_edit
 
 __all__ = ["View"]
@@ -56,6 +57,20 @@ class View:
         sizes = (t.n_neurons, t.n_clamped, t.n_outputs)
         dead[rest] = reach.dead_within(*sizes, t.src[rest], t.dst[rest], self.mesh.ticks, self.mesh.awake)
         return dead
+
+    def idle_without(self, removed: BoolArray) -> tuple[BoolArray, BoolArray]:
+        """Edges that are dead or do no more than a bias could once those are gone, and those; and the second kind.
+
+        As long as edges may come, or where some are tied, a neuron keeps what it gives.
+        """
+        constant = np.zeros_like(removed)
+        if not self.growing and self.mesh.ties.plain:
+            constant = spent(self.mesh.topology, removed)
+        return self.dead_without(removed | constant), constant
+
+    def folded(self, removed: BoolArray) -> Array | None:
+        """What bias edges take over from constant neurons as those edges go, see `constants`."""
+        return folded(self.mesh, removed) if not self.growing and self.mesh.ties.plain else None
 
     def protected(self, scores: FloatArray) -> BoolArray:
         """For every output the edges of a way from an input within the ticks, that with the best weakest edge."""

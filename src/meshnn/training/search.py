@@ -1,0 +1,214 @@
+"""`search`: penalties and solvers tried on samples held out, what `l2="auto"` means.
+
+A net of some hundred edges learns a few hundred samples in milliseconds, so there is no need to estimate how well it
+would do on samples it has not seen: it is tried. First-order steps are taken with a few penalties, each from the same
+first weights (a net that a strong penalty has made linear stays so), and judged by the mean loss of samples held out:
+five folds of few samples, three of some more, a fifth of many. The first three penalties span the range; then it is
+narrowed down around the best, and a penalty that is clearly behind is not tried on all folds.
+
+Levenberg-Marquardt with penalties from the evidence (`evidence.py`) finds better weights where there is little noise and
+learns noise by heart where there is much. Where it is affordable it is tried too, on the same samples.
+
+With more than ROWS samples a part of them decides. What a penalty must hold against, the noise of the gradient, falls
+with their number, so the penalty found is made smaller by the share of the samples it was found on.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from meshnn.arrays import Array
+from meshnn.errors import MeshError
+from meshnn.mesh import Mesh
+from meshnn.training.first_order import Adam, FirstOrder
+from meshnn.training.solver import Samples, Solver
+
+if TYPE_CHECKING:
+    from meshnn.training.settings import Settings
+
+__all__ = ["Found", "search"]
+
+#: Penalties that may be tried, those that are tried first, rounds of looking at the neighbours of the best, and how many
+#: trials that makes as a rule.
+GRID = (1.0, 0.3, 0.1, 0.03, 0.01, 3e-3, 1e-3, 3e-4, 1e-4, 3e-5)
+FIRST, ROUNDS, TRIALS = (0.1, 0.01, 1e-3), 4, 6
+#: Folds, and up to how many samples; with more samples a share is held out once.
+FOLDS, HELD_OUT = ((5, 500), (3, 1_500)), 0.25
+#: Samples that decide, at most; and so few that nothing is held out of them.
+ROWS, FEWEST = 5_000, 8
+#: Steps of a trial; fewer if the search would take more multiply-adds than WORK, some seconds, but not fewer than these.
+STEPS, LEAST_STEPS, WORK = 1_500, 200, 1.5e11
+#: Losses so many times that of the best are clearly behind.
+BEHIND = 1.2
+#: What the evidence must bring the loss down to, over that of the best penalty, where first-order steps are usual.
+CLEARLY = 0.5
+#: Iterations of a trial of lm; how often it is looked at, and idle iterations until it ends; samples from which on it is
+#: tried once only; a fall of the loss, over the loss, that is none.
+ITERATIONS, PATIENCE, MANY, IDLE = 150, 10, 200, 1e-4
+
+
+@dataclass(frozen=True)
+class Found:
+    """What is to be run, and what was tried."""
+
+    kind: type[Solver]
+    l2: float | str
+    words: str
+
+
+def search(
+    mesh: Mesh,
+    samples: Samples,
+    settings: Settings,
+    usual: type[Solver],
+    rival: type[Solver] | None,
+    seed: int,
+    validation: Samples | None = None,
+) -> Found | None:
+    """The penalty, and the better of a solver and its rival; None if there are too few samples to hold any out.
+
+    The mesh is left with the weights it came with.
+    """
+    before = mesh.values.copy()
+    folds = [(samples, validation)] if validation is not None else _folds(samples, seed)
+    if not folds:
+        return None
+    try:
+        return _Search(mesh, settings, folds, samples.count, seed).run(usual, rival)
+    finally:
+        mesh.values[:] = before
+
+
+def _folds(samples: Samples, seed: int) -> list[tuple[Samples, Samples]]:
+    """Samples to learn from and samples held out; those of a class, or of similar targets, are dealt out evenly."""
+    rng = np.random.default_rng([seed, 1])
+    rows = rng.permutation(samples.count)[:ROWS]
+    if len(rows) < FEWEST:
+        return []
+    if samples.targets.loss.classifies:
+        rows = rows[np.argsort(samples.targets.values[rows, 0], kind="stable")]
+    count = next((folds for folds, most in FOLDS if len(rows) <= most), 0)
+    deal = np.arange(len(rows)) % (count or round(1 / HELD_OUT))
+    found = [(np.sort(rows[deal != k]), np.sort(rows[deal == k])) for k in range(count or 1)]
+    return [(_part(samples, a), _part(samples, b)) for a, b in found]
+
+
+def _part(samples: Samples, rows: Array) -> Samples:
+    share = float(samples.targets.share[rows].sum(dtype=np.float64))
+    return Samples(samples.X[:, rows], samples.targets.of(rows, 1.0 / share), samples.mass * share)
+
+
+class _Search:
+    def __init__(
+        self, mesh: Mesh, settings: Settings, folds: list[tuple[Samples, Samples]], n_samples: int, seed: int
+    ) -> None:
+        self.mesh, self.folds, self.seed = mesh, folds, seed
+        self.first = mesh.values.copy()
+        learned, held_out = folds[0]
+        whole = learned.count if len(folds) == 1 and learned.count == n_samples else learned.count + held_out.count
+        self.share = min(whole / n_samples, 1.0)
+        size = settings.batch_of(learned.count)
+        work = mesh.program("epochs", settings.gradient, size).work
+        affordable = int(WORK / (len(folds) * TRIALS * size * max(work, 1.0)))
+        epochs = max(1, round(max(min(STEPS, affordable), LEAST_STEPS) * size / learned.count))
+        self.settings = replace(settings, max_epochs=epochs, tol=0.0, n_restarts=1)
+        self.tried: dict[float, list[float]] = {}
+
+    def run(self, usual: type[Solver], rival: type[Solver] | None) -> Found:
+        """Try penalties with a first-order solver, then the other one, if there is one."""
+        kinds = [kind for kind in (usual, rival) if kind is not None]
+        steps = next((kind for kind in kinds if issubclass(kind, FirstOrder)), Adam)
+        second = next((kind for kind in kinds if not issubclass(kind, FirstOrder)), None)
+        best = self._penalty(steps)
+        l2, words = best * self.share, f"l2 {best * self.share:.2g} (held-out loss {self._of(best)})"
+        if second is None:
+            return Found(steps, l2, words)
+        folds = len(self.folds) if self.folds[0][0].count <= MANY else 1
+        beat = float(np.mean(self.tried[best][:folds]))
+        loss = self._evidence(second, folds, beat)
+        words = f"{words}, {second.name} with penalties from the evidence {loss:.3g}"
+        if loss < beat * (CLEARLY if usual is steps else 1.0):
+            return Found(second, "auto", words)
+        return Found(second if usual is second and rival is None else steps, l2, words)
+
+    def _penalty(self, kind: type[Solver]) -> float:
+        """That of the grid with the lowest loss of samples held out."""
+        for l2 in FIRST:
+            self._try(kind, l2)
+        for _ in range(ROUNDS):
+            k, known = GRID.index(self._best()), len(self.tried)
+            for l2 in GRID[max(k - 1, 0) : k + 2]:
+                self._try(kind, l2)
+            if len(self.tried) == known:
+                break
+        return self._best()
+
+    def _of(self, l2: float) -> str:
+        """Losses of the penalties around the best."""
+        k = GRID.index(l2)
+        shown = [other for other in GRID[max(k - 1, 0) : k + 2] if other in self.tried]
+        return ", ".join(f"{other * self.share:.2g}: {np.mean(self.tried[other]):.3g}" for other in shown)
+
+    def _best(self) -> float:
+        complete = {l2: losses for l2, losses in self.tried.items() if len(losses) == len(self.folds)}
+        return min(complete, key=lambda l2: (float(np.mean(complete[l2])), -l2))
+
+    def _try(self, kind: type[Solver], l2: float) -> None:
+        """All folds, or as many as show that it is clearly behind."""
+        if l2 in self.tried:
+            return
+        losses: list[float] = []
+        best = self.tried[self._best()] if self.tried else None
+        for k in range(len(self.folds)):
+            losses.append(self._trial(kind, l2, k))
+            if best is not None and k >= 1 and sum(losses) > BEHIND * sum(best[: k + 1]):
+                break
+        self.tried[l2] = losses
+
+    def _trial(self, kind: type[Solver], l2: float, fold: int) -> float:
+        """The loss of samples held out after steps with a penalty."""
+        learned, held_out = self.folds[fold]
+        self.mesh.values[:] = self.first
+        rng = np.random.default_rng([self.seed, 2, fold])
+        try:
+            solver = kind(self.mesh, learned, replace(self.settings, l2=l2), rng)
+            while solver.epoch < solver.epochs:
+                solver.advance(solver.epochs - solver.epoch)
+        except MeshError:  # it diverged
+            return math.inf
+        return self._loss(held_out)
+
+    def _evidence(self, kind: type[Solver], folds: int, beat: float) -> float:
+        """The loss of samples held out of a solver that finds penalties itself; above what is to beat if hopeless."""
+        total = 0.0
+        for k in range(folds):
+            total += self._alone(kind, k, beat)
+            if total > BEHIND * beat * folds:  # losses are never negative
+                break
+        return total / folds
+
+    def _alone(self, kind: type[Solver], fold: int, beat: float) -> float:
+        learned, held_out = self.folds[fold]
+        self.mesh.values[:] = self.first
+        settings = replace(self.settings, l2="auto", max_epochs=ITERATIONS)
+        solver = kind(self.mesh, learned, settings, np.random.default_rng([self.seed, 3, fold]))
+        before, idle = math.inf, 0
+        while solver.epoch < solver.epochs:
+            progress = solver.advance(1)
+            idle = 0 if progress.fell is None or progress.fell > IDLE * progress.loss else idle + 1
+            if progress.finished or idle >= PATIENCE:
+                break
+            if solver.epoch % PATIENCE == 0:
+                now = self._loss(held_out)
+                if now > BEHIND * beat and now >= before:
+                    return now
+                before = now
+        return self._loss(held_out)
+
+    def _loss(self, part: Samples) -> float:
+        found, _ = self.mesh.program().evaluate(self.mesh.values, part.X, part.targets, self.settings.n_threads)
+        return found if math.isfinite(found) else math.inf

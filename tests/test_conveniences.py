@@ -1,0 +1,112 @@
+"""Small things that users of scikit-learn are used to."""
+
+import json
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_iris
+from sklearn.exceptions import NotFittedError
+
+import meshnn
+from commands import meshnn as run
+from meshnn import MeshClassifier, MeshError, MeshRegressor, Topology
+from meshnn.losses import LOSSES
+from meshnn.program import cores
+from meshnn.program.threads import thread_count
+from meshnn.training import Settings
+
+X, Y = load_iris(return_X_y=True)
+OPTIONS = {"max_epochs": 5, "random_state": 0}
+
+
+@pytest.mark.parametrize("hidden", [(5, 3), [5, 3], np.array([5, 3])])
+def test_layers(hidden, tmp_path):
+    model = MeshClassifier(hidden, **OPTIONS).fit(X, Y)
+    assert model.mesh_.topology == Topology.layered([4, 5, 3, 3])
+    assert model.mesh_.ticks == 3
+    model.save(tmp_path / "m.mesh")
+    again = meshnn.load(tmp_path / "m.mesh").set_params(warm_start=True)
+    assert again.fit(X, Y).mesh_.topology == model.mesh_.topology
+    again.set_params(hidden=(5, 3)).fit(X, Y)
+    with pytest.raises(MeshError, match="but hidden changed since it was built"):
+        again.set_params(hidden=(5, 4)).fit(X, Y)
+    path = tmp_path / "run.mesh"
+    MeshClassifier(hidden, **OPTIONS, checkpoint=path).fit(X, Y)
+    MeshClassifier((5, 3), **OPTIONS, checkpoint=path).fit(X, Y)
+
+
+def test_layers_of_other_kinds():
+    assert MeshRegressor((), **OPTIONS).fit(X, Y).mesh_.topology == Topology.layered([4, 1])
+    assert MeshRegressor((3,), **OPTIONS).fit(X, Y).mesh_.topology == Topology.layered([4, 3, 1])
+    assert MeshRegressor(3, **OPTIONS).fit(X, Y).mesh_.topology == Topology.mesh(4, 3, 1)
+    for hidden, message in [
+        ((5, 0), r"hidden\[1\] must be"),
+        (("a",), r"hidden\[0\]"),
+        ("5", "hidden must"),
+        (2.5, "hidden must"),
+    ]:
+        with pytest.raises(MeshError, match=message):
+            MeshRegressor(hidden).fit(X, Y)
+
+
+def test_layers_on_the_command_line(tmp_path):
+    table = tmp_path / "t.csv"
+    rows = "\n".join(f"{a},{b},{c}" for (a, b), c in zip(X[:, :2], Y, strict=True))
+    table.write_text(f"a,b,y\n{rows}\n")
+    options = ("--target", "y", "--task", "classify", "--epochs", "3", "--threads", "-1", "--json")
+    done = run("fit", table, "--hidden", "4,2", *options, "--out", tmp_path / "m.mesh")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["hidden"] == 6
+    assert meshnn.load(tmp_path / "m.mesh").mesh_.topology == Topology.layered([2, 4, 2, 3])
+    for arguments, message in [
+        (("--hidden", "4,"), "--hidden must be a whole number, or sizes of layers like 10,5"),
+        (("--hidden", "4,0"), "--hidden must be a whole number of at least 1"),
+        (("--hidden", "4,2", "--grow"), "give --hidden one number"),
+        (("--threads", "0"), "--threads must be a whole number of at least 1, or -1 for all cores"),
+    ]:
+        done = run("fit", table, *options, *arguments)
+        assert done.returncode != 0
+        assert message in done.stderr
+
+
+def test_negative_numbers_of_threads_count_from_all_cores(monkeypatch):
+    assert thread_count("n", -1) == cores()
+    monkeypatch.setattr("meshnn.program.threads.cores", lambda: 8)
+    assert [thread_count("n", n) for n in (-1, -2, -8, -100, 3, None)] == [8, 7, 1, 1, 3, None]
+    assert Settings(n_threads=-2).n_threads == 7
+    model = MeshClassifier(3, n_threads=-1, **OPTIONS).fit(X, Y)
+    assert model.n_threads == -1
+    np.testing.assert_array_equal(model.predict(X), MeshClassifier(3, **OPTIONS).fit(X, Y).predict(X))
+    for wrong in (0, True, 1.5, "2"):
+        with pytest.raises(MeshError, match="n_threads must be a whole number of at least 1, or -1 for all cores"):
+            MeshClassifier(n_threads=wrong).fit(X, Y)
+
+
+def test_verbose_may_be_true():
+    MeshClassifier(2, verbose=True, **OPTIONS).fit(X, Y)
+    MeshClassifier(2, verbose=False, **OPTIONS).fit(X, Y)
+    with pytest.raises(MeshError, match="verbose must be a whole number"):
+        MeshClassifier(2, verbose="yes", **OPTIONS).fit(X, Y)
+
+
+def test_logarithms_of_probabilities():
+    model = MeshClassifier(3, **OPTIONS).fit(X, Y)
+    np.testing.assert_allclose(model.predict_log_proba(X), np.log(model.predict_proba(X)), rtol=1e-12, atol=1e-14)
+    labels = MeshClassifier(3, **OPTIONS).fit(X, np.stack([Y > 0, Y > 1], axis=1).astype(int))
+    np.testing.assert_allclose(labels.predict_log_proba(X), np.log(labels.predict_proba(X)), rtol=1e-12, atol=1e-14)
+    sure = np.array([[0.0, 2000.0, -3000.0]])  # a probability of exp(-2000) is 0, its logarithm is not
+    np.testing.assert_array_equal(LOSSES["cross_entropy"].log_predicted(sure), [[-2000.0, 0.0, -5000.0]])
+    np.testing.assert_array_equal(LOSSES["binary_cross_entropy"].log_predicted(sure), [[-np.log(2), 0.0, -3000.0]])
+
+
+def test_curves():
+    model = MeshClassifier(3, **OPTIONS, tol=0).fit(X, Y)
+    assert model.loss_curve_ == model.history_["loss"].tolist()
+    assert not hasattr(model, "validation_scores_")
+    model = MeshClassifier(3, **OPTIONS, tol=0, early_stopping=True, n_restarts=3).fit(X, Y)
+    kept = model.history_["restart"] == model.best_restart_
+    assert model.loss_curve_ == model.history_["loss"][kept].tolist()
+    assert model.validation_scores_ == model.history_["validation"][kept].tolist()
+    assert len(model.loss_curve_) == 5
+    with pytest.raises(NotFittedError):
+        MeshClassifier().loss_curve_  # noqa: B018

@@ -1,0 +1,154 @@
+"""DataFrames with text, categories and gaps: encoded as `meshnn fit` does it."""
+
+import pickle
+import warnings
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from sklearn.base import clone
+from sklearn.model_selection import cross_val_score
+
+import meshnn
+from commands import meshnn as run
+from meshnn import MeshClassifier, MeshError, MeshRegressor
+from meshnn.data.encoding import Encoder
+
+RNG = np.random.default_rng(0)
+SIZE = RNG.normal(size=120)
+TOWN = RNG.choice(["Rom", "Köln", "Oslo"], 120)
+FRAME = pd.DataFrame({"size": SIZE, "town": TOWN, "sold": RNG.normal(size=120) < SIZE})
+Y = np.where((TOWN == "Rom") ^ (SIZE > 0), "yes", "no")
+GAPS = FRAME.mask(RNG.random(FRAME.shape) < 0.1)
+OPTIONS = {"hidden": 3, "max_epochs": 20, "random_state": 0}
+
+
+def fit(frame, make=MeshClassifier, **options):
+    return make(**OPTIONS | options).fit(frame, Y if make is MeshClassifier else SIZE)
+
+
+@pytest.mark.parametrize("frame", [FRAME, GAPS, FRAME.astype({"town": "category"})])
+@pytest.mark.parametrize("make", [MeshClassifier, MeshRegressor])
+def test_a_table_is_encoded_as_the_command_line_does_it(frame, make):
+    model = fit(frame, make)
+    encoder = Encoder.learn(pa.Table.from_pandas(frame), None, impute=True)
+    assert model.encoder_ == encoder
+    by_hand = make(**OPTIONS).fit(encoder.encode(pa.Table.from_pandas(frame)).X, Y if make is MeshClassifier else SIZE)
+    np.testing.assert_array_equal(model.mesh_.weights, by_hand.mesh_.weights)
+    np.testing.assert_array_equal(model.predict(frame), by_hand.predict(encoder.encode(pa.Table.from_pandas(frame)).X))
+    assert model.n_features_in_ == 3
+    assert model.feature_names_in_.tolist() == ["size", "town", "sold"]
+    assert model.mesh_.topology.n_inputs == 5
+
+
+def test_columns_are_found_by_name():
+    model = fit(GAPS)
+    want = model.predict_proba(GAPS)
+    shuffled = GAPS.assign(more=1)[["sold", "more", "town", "size"]]
+    np.testing.assert_array_equal(model.predict_proba(shuffled), want)
+    np.testing.assert_array_equal(model.predict_proba(pa.Table.from_pandas(GAPS)), want)
+    np.testing.assert_array_equal(
+        MeshClassifier(**OPTIONS).fit(pa.Table.from_pandas(GAPS), Y).predict_proba(GAPS), want
+    )
+    with pytest.raises(MeshError, match="there is no column town, which the model was trained with"):
+        model.predict(GAPS[["size", "sold"]])
+    with pytest.raises(MeshError, match="learned from a DataFrame; pass one with the columns size, town, sold"):
+        model.predict(np.zeros((2, 5)))
+    with pytest.warns(UserWarning, match="values of town never seen in training, e.g. 'Bonn'"):
+        model.predict(GAPS.assign(town="Bonn"))
+
+
+def test_frames_of_numbers_are_what_they_were():
+    numbers = FRAME[["size", "sold"]]
+    model = fit(numbers)
+    assert not hasattr(model, "encoder_")
+    np.testing.assert_array_equal(model.mesh_.weights, fit(numbers, encode=None).mesh_.weights)
+    assert not hasattr(fit(pa.Table.from_pandas(numbers)), "encoder_")
+    with pytest.raises(ValueError, match="same order"):
+        model.predict(numbers[["sold", "size"]])
+    nullable = numbers.astype({"size": "Float64", "sold": "boolean"})
+    np.testing.assert_array_equal(fit(nullable).mesh_.weights, model.mesh_.weights)
+    for frame in (FRAME, GAPS[["size"]]):
+        with pytest.raises(ValueError, match=r"could not convert string|NaN"):
+            fit(frame, encode=None)
+    with pytest.raises(ValueError, match="NaN"):
+        model.predict(GAPS[["size", "sold"]].astype(float))
+    with pytest.raises(MeshError, match="unknown encode 'one-hot'"):
+        fit(FRAME, encode="one-hot")
+
+
+def test_nothing_is_learned_from_what_is_held_out():
+    model = fit(GAPS, early_stopping=True)
+    seed = int(np.random.SeedSequence(0).generate_state(3)[0])
+    kept, held_out = model._split(np.searchsorted(model.classes_, Y), seed)
+    assert model.encoder_ == Encoder.learn(pa.Table.from_pandas(GAPS).take(kept), None, impute=True)
+    odd = GAPS.copy()
+    odd.iloc[held_out, 0] = 1e6
+    odd.iloc[held_out[0], 1] = "Bonn"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        again = fit(odd, early_stopping=True)
+    assert again.encoder_ == model.encoder_
+    np.testing.assert_array_equal(again.history_["loss"][:3], model.history_["loss"][:3])
+
+
+def test_every_fit_has_its_own_encoder():
+    model = fit(FRAME)
+    X = np.stack([SIZE, SIZE**2], axis=1)
+    model.fit(X, Y)
+    assert not hasattr(model, "encoder_")
+    assert not hasattr(model, "feature_names_in_")
+    assert model.n_features_in_ == 2
+    assert model.predict(X).shape == (120,)
+    model.fit(FRAME[["town"]], Y)
+    assert [column.name for column in model.encoder_.columns] == ["town"]
+    with pytest.raises(MeshError, match="no column is left to learn from"):
+        model.fit(FRAME.assign(town="x")[["town"]], Y)
+    assert model.predict(FRAME).shape == (120,)  # what was refused has changed nothing
+    warm = fit(FRAME, warm_start=True)
+    encoder = warm.encoder_
+    with pytest.warns(UserWarning, match="never seen"):
+        warm.fit(FRAME.replace("Oslo", "Bonn"), Y)
+    assert warm.encoder_ is encoder
+
+
+def test_streams_go_on_with_the_first_encoder():
+    model = MeshClassifier(hidden=3, random_state=0, solver="adam")
+    model.partial_fit(GAPS, Y, classes=["no", "yes"])
+    encoder = model.encoder_
+    model.partial_fit(GAPS[["town", "sold", "size"]], Y)
+    assert model.encoder_ is encoder
+    assert model.n_iter_ == 2
+
+
+def test_pickles_clones_and_files(tmp_path):
+    model = fit(GAPS)
+    want = model.predict(GAPS)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).predict(GAPS), want)
+    assert not hasattr(clone(model), "encoder_")
+    model.save(tmp_path / "m.mesh")
+    again = meshnn.load(tmp_path / "m.mesh")
+    np.testing.assert_array_equal(again.predict(GAPS[["town", "sold", "size"]]), want)
+    assert again.encode == "auto"
+    assert again.encoder_ == model.encoder_
+    assert again.feature_names_in_.tolist() == ["size", "town", "sold"]
+    GAPS.to_parquet(tmp_path / "t.parquet")
+    done = run("predict", tmp_path / "m.mesh", tmp_path / "t.parquet")
+    assert done.returncode == 0, done.stderr
+    assert [line.split(",")[-1] for line in done.stdout.splitlines()[1:]] == want.tolist()
+    assert run("info", tmp_path / "m.mesh").returncode == 0
+
+
+def test_cross_validation_and_advice_in_words_of_python():
+    assert cross_val_score(MeshClassifier(**OPTIONS), GAPS, Y, cv=3).mean() > 0.5
+    names = pd.DataFrame({"name": [f"n{k}" for k in range(120)], "size": SIZE})
+    with pytest.raises(MeshError, match=r"120 different texts.*drop it with X\.drop\(columns='name'\)"):
+        fit(names)
+    when = pd.DataFrame({"when": pd.date_range("2020-01-01", periods=120), "size": SIZE})
+    with pytest.raises(MeshError, match=r"dates or times.*X\.drop\(columns='when'\)"):
+        fit(when)
+    with pytest.raises(ValueError, match="cannot read the columns of the DataFrame"):
+        fit(pd.DataFrame({"mixed": [1, "a"] * 60}))
+    with pytest.warns(UserWarning, match="column flat is constant"):
+        assert fit(FRAME.assign(flat="x")).n_features_in_ == 4

@@ -1,0 +1,211 @@
+"""How sure predictions are and what features do, against formulas and finite differences."""
+
+import json
+
+import numpy as np
+import pytest
+from sklearn.datasets import make_regression
+
+import meshnn
+from commands import meshnn as meshnn_command
+from meshnn import Mesh, MeshClassifier, MeshError, MeshRegressor, Topology, storage
+from meshnn.storage import FileError
+from meshnn.training import laplace, structure
+from meshnn.training.sensitivity import input_jacobian
+
+
+def data(n=60, m=3, n_targets=1, seed=0):
+    X, y = make_regression(n, m, n_targets=n_targets, noise=20.0, random_state=seed)
+    return X, y
+
+
+def bayes(X, y, weight, l2, new):
+    """Bayesian linear regression of standardised columns, flat in the intercept, penalty l2 on the mean loss."""
+    n = weight.sum()
+    share = weight / n
+    Z, Zn, t = X, new, y
+    mean, t_mean = share @ Z, share @ t
+    scale, t_scale = np.sqrt(share @ (Z - mean) ** 2), np.sqrt(share @ (t - t_mean) ** 2)
+    Z, Zn = (np.column_stack([(a - mean) / scale, np.ones(len(a))]) for a in (Z, Zn))
+    t = (t - t_mean) / t_scale
+    A = Z.T @ (share[:, None] * Z) + np.diag([l2] * X.shape[1] + [0.0])
+    w = np.linalg.solve(A, Z.T @ (share * t))
+    gamma = np.trace(np.linalg.solve(A, Z.T @ (share[:, None] * Z)))
+    noise = n * (share @ (t - Z @ w) ** 2) / (n - gamma)
+    std = np.sqrt(noise * (1 + np.einsum("bi,ij,bj->b", Zn, np.linalg.inv(A), Zn) / n))
+    return t_mean + t_scale * (Zn @ w), t_scale * std
+
+
+@pytest.mark.parametrize("l2", [0.0, 0.03, 0.5])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_without_hidden_neurons_it_is_bayesian_linear_regression(l2, weighted):
+    X, Y = data(n_targets=2)
+    new = 2 * X[:10] + 1
+    weight = np.random.default_rng(1).integers(0, 4, len(X)).astype(float) if weighted else None
+    model = MeshRegressor(hidden=0, solver="lm", l2=l2, random_state=0).fit(X, Y, sample_weight=weight)
+    values, std = model.predict(new, return_std=True)
+    np.testing.assert_array_equal(values, model.predict(new))
+    for k in range(2):
+        expected = bayes(X, Y[:, k], np.ones(len(X)) if weight is None else weight, l2, new)
+        np.testing.assert_allclose(values[:, k], expected[0], rtol=1e-8)
+        np.testing.assert_allclose(std[:, k], expected[1], rtol=1e-8)
+    one = MeshRegressor(hidden=0, solver="lm", l2=l2, random_state=0).fit(X, Y[:, 0], sample_weight=weight)
+    np.testing.assert_allclose(one.predict(new, return_std=True)[1], std[:, 0], rtol=1e-8)
+
+
+@pytest.mark.parametrize("options", [
+    {"solver": "lm", "n_restarts": 3}, {"solver": "adam", "batch_size": None, "l2": 0.01},
+    {"solver": "adam", "structure": structure.Prune(to=15)},
+])  # fmt: skip
+def test_it_is_what_the_jacobian_and_the_penalties_say(options):
+    X, y = data()
+    model = MeshRegressor(3, ticks=3, max_epochs=20, random_state=0, **options).fit(X, y)
+    mesh, inputs = model.mesh_, model._scaling.inputs(X)
+    live = mesh.live_parameters()
+    J = mesh.jacobian(inputs)[:, 0, live].astype(np.float64)
+    t = mesh.topology
+    found = model._laplace
+    A = np.linalg.inv(found.root.T @ found.root * len(X))
+    penalties = np.diag(A) - (J**2).mean(axis=0)
+    np.testing.assert_allclose(A, J.T @ J / len(X) + np.diag(penalties), atol=1e-5)
+    np.testing.assert_allclose(penalties[(t.src == t.n_inputs)[live]], 0, atol=1e-5)
+    rest = penalties[(t.src != t.n_inputs)[live]]
+    if options["solver"] == "lm":
+        assert np.exp(np.log(rest).mean()) == pytest.approx(model.l2_, rel=1e-4)
+    else:
+        np.testing.assert_allclose(rest, model.l2_, atol=1e-5)
+
+
+def test_a_neuron_that_never_fires_does_not_spoil_it():
+    """Its bias has no penalty, and no sample speaks of it: the matrix is singular."""
+    X, y = data()
+    t = Topology.layered([3, 2, 1])
+    weights = np.where((t.dst == 4) & (t.src == 3), -1e3, 0.1)
+    model = MeshRegressor(topology=t, activation="relu", solver="lm", l2=0.1, weights=weights, max_epochs=5).fit(X, y)
+    assert (model.mesh_.jacobian(model._scaling.inputs(X))[:, 0, t.dst == 4] == 0).all()
+    assert np.isfinite(model.predict(X, return_std=True)[1]).all()
+    none = MeshRegressor(topology=t, activation="relu", solver="lm", l2=0.0, weights=weights, max_epochs=5).fit(X, y)
+    with pytest.raises(MeshError, match="neither samples nor penalties determine the weights: fit with an l2 above 0"):
+        none.predict(X, return_std=True)
+
+
+def test_it_is_saved(tmp_path):
+    X, Y = data(n_targets=2)
+    model = MeshRegressor(3, max_epochs=20, random_state=0).fit(X, Y)
+    model.save(tmp_path / "a.mesh")
+    again, fitted = meshnn.load(tmp_path / "a.mesh"), meshnn.loading.load_fitted(tmp_path / "a.mesh")
+    std = model.predict(X, return_std=True)[1]
+    for other in (again, fitted):
+        np.testing.assert_allclose(other.predict(X, return_std=True)[1], std, rtol=1e-4)
+        np.testing.assert_array_equal(other.feature_importances_, model.feature_importances_)
+    again.save(tmp_path / "b.mesh")
+    assert (tmp_path / "a.mesh").read_bytes() == (tmp_path / "b.mesh").read_bytes()
+    tree = storage.read(tmp_path / "a.mesh")
+    root, noise, shares = tree["laplace"]["root"], tree["laplace"]["noise"], tree["importances"]
+    for part, name, lies in (
+        (tree["laplace"], "root", (root[1:], root * np.nan, root.astype(int), root[None])),
+        (tree["laplace"], "noise", (noise[1:], -noise, noise * np.inf)),
+        (tree, "importances", (shares[1:], -shares, shares * np.nan)),
+        (tree, "laplace", (None, 5, {}, {"root": root})),
+    ):
+        for lie in (*lies, None):
+            truth, part[name] = part[name], lie
+            storage.write(tmp_path / "a.mesh", tree)
+            with pytest.raises(FileError, match="does not hold a regressor that makes sense"):
+                meshnn.load(tmp_path / "a.mesh")
+            part[name] = truth
+    del tree["laplace"], tree["importances"]
+    storage.write(tmp_path / "a.mesh", tree)
+    old = meshnn.load(tmp_path / "a.mesh")
+    assert not hasattr(old, "feature_importances_")
+    with pytest.raises(MeshError, match="earlier version"):
+        old.predict(X, return_std=True)
+
+
+def test_where_there_is_none_it_is_said_why(monkeypatch):
+    X, y = data()
+    for loss in ("huber", "poisson"):
+        model = MeshRegressor(2, loss=loss, max_epochs=3, random_state=0).fit(X, np.abs(y))
+        with pytest.raises(MeshError, match=f'loss="{loss}" has no noise of one size; fit with loss="squared_error"'):
+            model.predict(X, return_std=True)
+    stream = MeshRegressor(2, max_epochs=3, random_state=0).fit(X, y)
+    stream.predict(X, return_std=True)
+    stream.set_params(solver="adam").partial_fit(X, y)
+    assert not hasattr(stream, "feature_importances_")
+    with pytest.raises(MeshError, match="partial_fit has not seen all samples"):
+        stream.predict(X, return_std=True)
+    monkeypatch.setattr(laplace, "BUDGET", 10)
+    MeshRegressor(2, max_epochs=3, solver="lm", random_state=0).fit(X, y).predict(X, return_std=True)
+    with pytest.raises(MeshError, match=r'exceed 1e\+01, .* fit with solver="lm"'):
+        MeshRegressor(2, max_epochs=3, solver="adam").fit(X, y).predict(X, return_std=True)
+    monkeypatch.setattr(laplace, "LIMIT", 5)
+    with pytest.raises(MeshError, match="live parameters, more than 5"):
+        MeshRegressor(2, max_epochs=3).fit(X, y).predict(X, return_std=True)
+
+
+# -- features --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("density", [1.0, 0.4])
+@pytest.mark.parametrize("ticks", [1, 2, 4])
+def test_the_derivative_by_inputs(bias, density, ticks):
+    t = Topology.mesh(3, 6, 2, bias=bias, density=density, random_state=1)
+    kinds = ["tanh", "gauss", "sigmoid", "sin", "identity", "softplus"]
+    mesh = Mesh(t, ticks, kinds, "sigmoid", dtype="float64", random_state=0)
+    X, h = np.random.default_rng(0).standard_normal((40, 3)), 1e-5
+    expected = np.stack([(mesh.forward(X + h * e) - mesh.forward(X - h * e)) / (2 * h) for e in np.eye(3)], axis=2)
+    assert np.abs(expected).max() > 0.1
+    np.testing.assert_allclose(input_jacobian(mesh, X), expected, rtol=0, atol=1e-8)
+    tied = Mesh(
+        t, ticks, kinds, "sigmoid", dtype="float64", parameter=np.zeros(t.n_edges), weights=np.full(t.n_edges, 0.3)
+    )
+    expected = np.stack([(tied.forward(X + h * e) - tied.forward(X - h * e)) / (2 * h) for e in np.eye(3)], axis=2)
+    np.testing.assert_allclose(input_jacobian(tied, X), expected, rtol=0, atol=1e-8)
+
+
+@pytest.mark.parametrize("standardize", [True, False])
+def test_importances_of_a_linear_map_are_its_coefficients_times_spreads(standardize):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((200, 4)) * [1.0, 5.0, 0.1, 1.0]
+    y = 3 * X[:, 0] - 2 * X[:, 1]
+    model = MeshRegressor(hidden=0, solver="lm", l2=0.0, standardize=standardize, random_state=0).fit(X, y)
+    expected = np.array([3, 2, 0, 0]) * X.std(axis=0)
+    np.testing.assert_allclose(model.feature_importances_, expected / expected.sum(), atol=1e-9)
+
+
+def test_what_all_classes_have_in_common_does_not_count():
+    """Outputs that all follow feature 0, and only their difference follows feature 1."""
+    X = np.random.default_rng(0).standard_normal((100, 2))
+    t = Topology.layered([2, 2])
+    model = MeshClassifier(topology=t, weights=[5.0, 1.0, 0.0, 5.0, -1.0, 0.0], parameter=[-1] * 6, standardize=False)
+    model.set_params(solver="adam", max_epochs=1).fit(X, (X[:, 1] > 0).astype(int))
+    np.testing.assert_allclose(model.feature_importances_, [0, 1], atol=1e-7)
+
+
+def test_info_shows_the_features_that_matter_most(tmp_path):
+    X = np.random.default_rng(0).standard_normal((100, 12))
+    model = MeshRegressor(hidden=0, solver="lm", l2=0.0, random_state=0).fit(X, X[:, 3] + 3 * X[:, 7] / X[:, 7].std())
+    model.save(tmp_path / "a.mesh")
+    shown = json.loads(meshnn_command("info", tmp_path / "a.mesh", "--json").stdout)["importances"]
+    assert len(shown) == 8
+    assert sorted(shown, key=shown.get)[-2:] == ["feature 3", "feature 7"]
+    assert shown["feature 7"] == round(model.feature_importances_[7], 3)
+    assert "importances" in meshnn_command("info", tmp_path / "a.mesh").stdout
+
+
+def test_rows_are_evenly_spaced_and_weighted(monkeypatch):
+    from meshnn.training import sensitivity
+    from meshnn.training.api import as_samples
+
+    rng = np.random.default_rng(0)
+    X, y, weight = rng.standard_normal((90, 2)), rng.standard_normal((90, 1)), rng.random(90) + 0.1
+    mesh = Mesh(Topology.mesh(2, 3, 1), 3, "tanh", dtype="float64", random_state=0)
+    monkeypatch.setattr(sensitivity, "MOST", 45)
+    found = sensitivity.importances(mesh, as_samples(mesh, X, y, "squared_error", weight))
+    mean = np.average(X, axis=0, weights=weight)
+    spread = np.sqrt(np.average((X - mean) ** 2, axis=0, weights=weight))
+    expected = np.average(np.abs(input_jacobian(mesh, X[::2])[:, 0]), axis=0, weights=weight[::2]) * spread
+    np.testing.assert_allclose(found, expected / expected.sum(), rtol=1e-9)
+    X3 = np.broadcast_to(X, (3, *X.shape))
+    assert sensitivity.importances(mesh, as_samples(mesh, X3, y, "squared_error")) is None  # a sequence

@@ -1,0 +1,97 @@
+"""Several labels a sample: y is a matrix of 0 and 1."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import accuracy_score
+from sklearn.model_selection import cross_val_score
+
+import meshnn
+from meshnn import MeshClassifier, MeshError
+from meshnn.loading import load_fitted
+
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((200, 3))
+LABELS = np.stack([X[:, 0] > 0.3, X[:, 1] * X[:, 2] > 0, np.zeros(200, bool)], axis=1).astype(int)
+NOISY = (X @ RNG.standard_normal((3, 2)) + RNG.logistic(size=(200, 2)) > 0).astype(int)
+
+
+def test_without_hidden_neurons_it_is_a_logistic_regression_of_each_label():
+    """A convex problem: all must end in its one minimum."""
+    model = MeshClassifier(0, l2=1e-3, tol=0, max_epochs=60, solver="lm", standardize=False).fit(X, NOISY)
+    want = []
+    for label in NOISY.T:
+        regression = LogisticRegression(C=1 / (1e-3 * len(X)), tol=1e-10, max_iter=1000).fit(X, label)
+        want.append(regression.predict_proba(X)[:, 1])
+    np.testing.assert_allclose(model.predict_proba(X), np.stack(want, axis=1), rtol=1e-5)
+
+
+@pytest.mark.parametrize("solver", ["lm", "adam"])
+def test_outputs_of_labels(solver):
+    model = MeshClassifier(6, random_state=0, solver=solver, max_epochs=100).fit(X, LABELS)
+    margins, probabilities, predicted = model.decision_function(X), model.predict_proba(X), model.predict(X)
+    assert margins.shape == probabilities.shape == predicted.shape == (200, 3)
+    np.testing.assert_array_equal(predicted, margins > 0)
+    np.testing.assert_allclose(probabilities, 1 / (1 + np.exp(-margins.astype(float))), rtol=1e-9)
+    assert predicted.dtype.kind == "i"
+    assert model.score(X, LABELS) == accuracy_score(LABELS, predicted) > 0.5
+    assert model.classes_.tolist() == [0, 1, 2]
+    assert model.loss_ == "binary_cross_entropy"
+    if solver == "lm":  # the history has the accuracy after each row: of whole rows of labels, as in score
+        assert model.history_[-1].accuracy == pytest.approx(model.score(X, LABELS))
+    two = MeshClassifier(2, random_state=0, max_epochs=5).fit(X, LABELS[:, :2])
+    assert two.decision_function(X).shape == (200, 2)
+
+
+@pytest.mark.parametrize("make", [pd.DataFrame, sparse.csr_array, np.ndarray.tolist, lambda y: y > 0, np.float64])
+def test_every_kind_of_matrix(make):
+    model = MeshClassifier(2, random_state=0, max_epochs=5)
+    want = clone(model).fit(X, LABELS).predict_proba(X)
+    np.testing.assert_array_equal(model.fit(X, make(LABELS)).predict_proba(X), want)
+    assert model.score(X, make(LABELS)) > 0
+
+
+def test_files_early_stopping_and_cross_validation(tmp_path):
+    model = MeshClassifier(3, random_state=0, max_epochs=5, early_stopping=True).fit(X, LABELS)
+    assert np.isfinite(model.history_["validation"]).all()
+    model.save(tmp_path / "m.mesh")
+    for again in (meshnn.load(tmp_path / "m.mesh"), load_fitted(tmp_path / "m.mesh")):
+        np.testing.assert_array_equal(again.predict(X), model.predict(X))
+        np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
+        np.testing.assert_array_equal(again.decision_function(X), model.decision_function(X))
+    again = meshnn.load(tmp_path / "m.mesh").set_params(warm_start=True)
+    assert again.fit(X, LABELS).loss_ == "binary_cross_entropy"
+    assert cross_val_score(MeshClassifier(3, random_state=0, max_epochs=30), X, LABELS, cv=2).mean() > 0.4
+
+
+def test_streams_of_labels():
+    model = MeshClassifier(3, random_state=0, solver="adam", learning_rate=0.05)
+    first = model.partial_fit(X, LABELS).history_[-1].loss
+    for _ in range(40):
+        model.partial_fit(X, LABELS)
+    assert model.history_[-1].loss < first
+    with pytest.raises(MeshError, match="y was a matrix of labels before"):
+        model.partial_fit(X, LABELS[:, 0])
+    with pytest.raises(MeshError, match="classes is"):
+        model.partial_fit(X, LABELS[:, :2])
+    assert MeshClassifier(2).partial_fit(X, LABELS, classes=[0, 1, 2]).predict(X).shape == (200, 3)
+
+
+def test_what_is_refused():
+    for y, options, message in [
+        (LABELS + 1, {}, "it holds 2"),
+        (LABELS * 3.5, {}, "y has 3 columns, but labels as columns must be 0 and 1"),
+        (RNG.integers(0, 4, (200, 2)), {}, "y has 2 columns, but labels as columns must be 0 and 1"),
+        (LABELS, {"class_weight": "balanced"}, "class_weight is for one class a sample"),
+        (LABELS, {"loss": "cross_entropy"}, "unknown loss of a classifier of several labels 'cross_entropy'"),
+        (LABELS[:, 0], {"loss": "binary_cross_entropy"}, "unknown loss of a classifier 'binary_cross_entropy'"),
+    ]:
+        with pytest.raises(MeshError, match=message):
+            MeshClassifier(2, **options).fit(X, y)
+    model = MeshClassifier(2, max_epochs=3, random_state=0).fit(X, LABELS)
+    assert model.fit(X, LABELS[:, 0]).predict(X).shape == (200,)  # a new fit is a new net
+    with pytest.raises(MeshError, match="y was one class a sample before"):
+        model.set_params(warm_start=True).fit(X, LABELS)

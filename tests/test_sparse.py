@@ -1,0 +1,81 @@
+"""Sparse features: what a OneHotEncoder gives by default."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.datasets import load_iris
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
+
+from meshnn import MeshClassifier, MeshError, MeshRegressor
+from meshnn.estimators import _scaling
+from meshnn.losses import LOSSES
+
+RNG = np.random.default_rng(0)
+X, Y = load_iris(return_X_y=True)
+THIN = np.where(RNG.random(X.shape) < 0.5, 0.0, X)
+FORMATS = [sparse.csr_array, sparse.csc_array, sparse.csr_matrix, sparse.coo_matrix]
+
+
+@pytest.mark.parametrize("make", FORMATS)
+@pytest.mark.parametrize("estimator", [MeshClassifier, MeshRegressor])
+def test_a_sparse_matrix_is_what_it_holds(make, estimator):
+    options = {"hidden": 3, "max_epochs": 3, "random_state": 0}
+    dense, thin = estimator(**options).fit(THIN, Y), estimator(**options).fit(make(THIN), Y)
+    # means are sums in another order
+    np.testing.assert_allclose(thin.mesh_.weights, dense.mesh_.weights, rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(thin._outputs(make(THIN)), dense._outputs(THIN), rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(thin._outputs(THIN), thin._outputs(make(THIN)), rtol=1e-12)
+    assert thin.n_features_in_ == 4
+
+
+def test_block_by_block_nothing_changes(monkeypatch):
+    monkeypatch.setattr(_scaling, "BLOCK", 7 * 4)  # rows and columns do not come out even
+    weight = RNG.random(150)
+    scaling = _scaling.Scaling.learn(sparse.csr_array(THIN), Y[:, None], weight, True, LOSSES["squared_error"])
+    mean = np.average(THIN, axis=0, weights=weight)
+    np.testing.assert_allclose(scaling.x_mean, mean)
+    np.testing.assert_allclose(scaling.x_scale, np.sqrt(np.average((THIN - mean) ** 2, axis=0, weights=weight)))
+    for dtype in (np.float32, np.float64):
+        found = scaling.inputs(sparse.csr_array(THIN), dtype)
+        assert found.dtype == dtype
+        np.testing.assert_array_equal(found, scaling.inputs(THIN).astype(dtype))
+    model = MeshClassifier(hidden=3, max_epochs=3, random_state=0).fit(X, Y)
+    calls = []
+    forward = model.mesh_.forward
+    monkeypatch.setattr(
+        type(model.mesh_), "forward", lambda mesh, X, **more: calls.append(len(X)) or forward(X, **more)
+    )
+    assert model.predict_proba(sparse.csr_array(X)).shape == (150, 3)
+    assert calls == [7] * 21 + [3]  # never more than a block is written out
+
+
+def test_the_default_encoder_in_a_pipeline():
+    towns = RNG.choice(["Rom", "Köln", "Oslo"], (90, 1))
+    answers = np.where(towns[:, 0] == "Rom", "yes", "no")
+    model = make_pipeline(OneHotEncoder(), MeshClassifier(hidden=2, max_epochs=20, random_state=0))
+    assert model.fit(towns, answers).score(towns, answers) == 1.0
+
+
+def test_streams_early_stopping_and_checkpoints(tmp_path):
+    thin = sparse.csr_array(THIN)
+    model = MeshClassifier(hidden=3, random_state=0, solver="adam")
+    for rows in (slice(0, 75), slice(75, 150)):
+        model.partial_fit(thin[rows], Y[rows], classes=[0, 1, 2])
+    assert model.mesh_.dtype == np.float32
+    options = {"hidden": 3, "max_epochs": 4, "random_state": 0, "early_stopping": True}
+    whole = MeshClassifier(**options).fit(thin, Y)
+    assert np.isfinite(whole.history_["validation"]).all()
+    again = [MeshClassifier(**options, checkpoint=tmp_path / "c.mesh").fit(thin, Y) for _ in range(2)]
+    assert [other.history_ for other in again] == [whole.history_] * 2
+    other = thin.copy()
+    other.indices = other.indices[::-1].copy()  # the same numbers elsewhere
+    other.has_sorted_indices = False
+    with pytest.raises(MeshError, match="another X"):
+        MeshClassifier(**options, checkpoint=tmp_path / "c.mesh").fit(other, Y)
+
+
+def test_what_does_not_fit_into_memory_is_refused_with_numbers():
+    wide = sparse.csr_array((150, 10**12))
+    with pytest.raises(MeshError, match=r"a sparse X of 150 x 1,000,000,000,000, written out, would need 545\.7 TiB"):
+        MeshRegressor(hidden=0).fit(wide, Y)

@@ -1,0 +1,88 @@
+"""When training ends: out of time, or out of epochs while the loss still falls."""
+
+import itertools
+import warnings
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_iris
+from sklearn.exceptions import ConvergenceWarning
+
+from meshnn import MeshClassifier, MeshError
+from meshnn.training import trainer
+
+X, Y = load_iris(return_X_y=True)
+OPTIONS = {"hidden": 4, "random_state": 0, "max_epochs": 30, "tol": 0}
+ADAM = {"solver": "adam", "batch_size": 30}
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A row takes one second, whatever the machine does."""
+    ticks = itertools.count()
+    monkeypatch.setattr(trainer, "time", SimpleNamespace(perf_counter=lambda: float(next(ticks))))
+
+
+@pytest.mark.parametrize("more", [{"solver": "lm"}, ADAM, {"early_stopping": True}, {"n_restarts": 5, "max_epochs": 3}])
+def test_out_of_time(clock, more):
+    model = MeshClassifier(**OPTIONS | more, max_seconds=7).fit(X, Y)
+    assert len(model.history_) == 7
+    assert model.history_[-1].note == "stopped: 7 seconds are used up"
+    assert [row.note for row in model.history_[:-1]] == [""] * 6
+    whole = MeshClassifier(**OPTIONS | more).fit(X, Y)
+    np.testing.assert_array_equal(whole.history_["loss"][:7], model.history_["loss"])
+    rows = itertools.count(1)
+    by_hand = MeshClassifier(**OPTIONS | more, callbacks=lambda row, mesh: next(rows) == 7).fit(X, Y)
+    np.testing.assert_array_equal(model.mesh_.weights, by_hand.mesh_.weights)  # the best weights so far
+
+
+def test_whoever_has_more_time_goes_on(clock, tmp_path):
+    path = tmp_path / "run.mesh"
+    whole = MeshClassifier(**OPTIONS, **ADAM).fit(X, Y)
+    for seconds, rows, fresh in ((5, 5, 5), (5, 5, 0), (12, 12, 7), (100, 30, 18), (3, 30, 0)):
+        seen = []
+        part = MeshClassifier(
+            **OPTIONS,
+            **ADAM,
+            checkpoint=path,
+            max_seconds=seconds,
+            callbacks=lambda row, mesh, seen=seen: seen.append(row),
+        )
+        part.fit(X, Y)
+        assert len(part.history_) == rows
+        np.testing.assert_array_equal(part.history_["loss"], whole.history_["loss"][:rows])
+        assert len(seen) == fresh
+    np.testing.assert_array_equal(part.mesh_.weights, whole.mesh_.weights)
+    assert part.history_ == whole.history_
+
+
+def test_seconds_that_are_none():
+    for seconds in (0, -1, float("nan"), "10", True):
+        with pytest.raises(MeshError, match="max_seconds must be a positive number"):
+            MeshClassifier(max_seconds=seconds).fit(X, Y)
+
+
+def warned(**options):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        MeshClassifier(**{"hidden": 4, "random_state": 0} | options).fit(X, Y)
+    return [str(warning.message) for warning in caught if warning.category is ConvergenceWarning]
+
+
+def test_out_of_epochs():
+    (message,) = warned(max_epochs=5, solver="lm")
+    assert message.startswith("training ended after 5 epochs, but the loss still fell by 0.")
+    assert message.endswith("an epoch; raise max_epochs")
+    constant = {"schedule": "constant", "batch_size": None, "learning_rate": 0.01, "max_epochs": 20}
+    assert len(warned(solver="adam", **constant)) == 1
+    assert len(warned(solver="sgd", early_stopping=True, **constant)) == 1
+
+
+def test_no_warning_where_training_came_to_its_end():
+    assert warned() == []  # the default
+    assert warned(max_epochs=5, solver="lm", tol=0) == []  # asked for all epochs
+    assert warned(max_epochs=5, solver="lm", tol=10.0) == []  # falls by less than that
+    assert warned(max_epochs=20, solver="adam") == []  # the rate has come down to 0
+    assert warned(max_epochs=1, solver="lm") == []  # nothing to compare with
+    assert warned(max_epochs=5, solver="lm", callbacks=lambda row, mesh: row.epoch == 4) == []

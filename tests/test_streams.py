@@ -1,0 +1,172 @@
+"""`partial_fit`: a scaling that follows the stream, callbacks, structure."""
+
+import pickle
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_diabetes, load_iris
+
+import meshnn
+from meshnn import MeshClassifier, MeshError, MeshRegressor
+from meshnn.training import structure
+
+X, Y = load_iris(return_X_y=True)
+D, T = load_diabetes(return_X_y=True)
+RNG = np.random.default_rng(0)
+
+
+def drifting(n_calls=6, size=40):
+    """A stream whose features and targets go up and spread."""
+    for k in range(n_calls):
+        x = RNG.standard_normal((size, 3)) * (1 + k) + 10 * k
+        yield x, x @ [1.0, -2.0, 0.5] + 100 * k
+
+
+@pytest.mark.parametrize("make", [MeshClassifier, MeshRegressor])
+def test_the_scaling_is_that_of_all_samples_so_far(make):
+    model = make(4, random_state=0, solver="adam")
+    xs, ys = zip(*drifting(), strict=True)
+    weights = [RNG.random(len(x)) for x in xs]
+    for x, y, w in zip(xs, ys, weights, strict=True):
+        known = {"classes": [False, True]} if make is MeshClassifier else {}
+        model.partial_fit(x, y > np.median(y) if known else y, sample_weight=w, **known)
+    x, y, w = np.concatenate(xs), np.concatenate(ys), np.concatenate(weights)
+    mean = np.average(x, axis=0, weights=w)
+    np.testing.assert_allclose(model._scaling.x_mean, mean)
+    np.testing.assert_allclose(model._scaling.x_scale, np.sqrt(np.average((x - mean) ** 2, axis=0, weights=w)))
+    if make is MeshRegressor:
+        np.testing.assert_allclose(model._scaling.y_mean, np.average(y, weights=w))
+        np.testing.assert_allclose(
+            model._scaling.y_scale, np.sqrt(np.average((y - model._scaling.y_mean) ** 2, weights=w))
+        )
+
+
+def test_what_stays():
+    model = MeshRegressor(4, random_state=0).fit(D, T)
+    scaling = model._scaling
+    assert model.partial_fit(D + 5, T * 3 + 7)._scaling is scaling  # that of fit
+    still = MeshRegressor(4, random_state=0, loss="huber", solver="adam").partial_fit(D, T)
+    before = still._scaling
+    still.partial_fit(D + 1, T + 100)
+    np.testing.assert_array_equal(still._scaling.y_mean, before.y_mean)  # medians cannot be kept up to date
+    assert (still._scaling.x_mean > before.x_mean).all()
+    bare = MeshRegressor(4, random_state=0, standardize=False, solver="adam").partial_fit(D, T).partial_fit(D + 5, T)
+    assert not bare._scaling.x_mean.any()
+    stream = MeshRegressor(4, random_state=0, solver="adam", warm_start=True, max_epochs=2).partial_fit(D, T)
+    scaling = stream.fit(D, T)._scaling
+    assert stream.partial_fit(D + 5, T)._scaling is scaling
+
+
+def test_a_feature_that_was_constant_for_a_while():
+    x = np.hstack([X[:, :1], np.full((150, 1), 3.0)])
+    model = MeshClassifier(3, random_state=0, solver="adam").partial_fit(x, Y, classes=[0, 1, 2])
+    assert model._scaling.x_constant.tolist() == [False, True]
+    assert model._scaling.x_scale[1] == 1.0
+    more = np.hstack([X[:, :1], RNG.normal(3, 1e-6, (150, 1))])
+    model.partial_fit(more, Y)
+    assert model._scaling.x_constant.tolist() == [False, False]
+    np.testing.assert_allclose(model._scaling.x_scale, np.concatenate([x, more]).std(axis=0))
+    one = MeshRegressor(2, random_state=0, solver="adam").partial_fit(D[:1], T[:1])  # everything is constant
+    assert one._scaling.x_constant.all()
+    assert one._scaling.y_constant.all()
+    one.partial_fit(D[1:], T[1:])
+    np.testing.assert_allclose(one._scaling.x_scale, D.std(axis=0))
+    np.testing.assert_allclose(one._scaling.y_scale, T.std())
+
+
+@pytest.mark.parametrize("factor", [1e-300, 1e-200, 1e160, 1e305])
+def test_streams_near_the_ends_of_the_range(factor):
+    power = 2.0 ** np.round(np.log2(factor))
+    models = [MeshRegressor(2, random_state=0, solver="adam") for _ in range(2)]
+    for x, y in drifting(4):
+        x = x / 100
+        models[0].partial_fit(x, y)
+        models[1].partial_fit(x * power, y)
+    np.testing.assert_allclose(models[1]._scaling.x_mean / power, models[0]._scaling.x_mean, rtol=1e-12)
+    np.testing.assert_allclose(models[1]._scaling.x_scale / power, models[0]._scaling.x_scale, rtol=1e-12)
+
+
+def test_an_unlucky_first_call_does_not_spoil_a_stream():
+    """All of one kind first: whatever its spread is, the net sees what comes later in units of its spread."""
+    order = np.argsort(D[:, 2])
+    model = MeshRegressor(6, random_state=0, solver="adam", learning_rate=0.02)
+    for _ in range(40):
+        for part in np.array_split(order, 6):
+            model.partial_fit(D[part], T[part])
+    inputs = model._scaling.inputs(D)
+    np.testing.assert_allclose(inputs.std(axis=0), 1.0, rtol=1e-6)
+    assert model.score(D, T) > 0.3
+
+
+def test_files_and_pickles_go_on_alike(tmp_path):
+    model = MeshRegressor(3, random_state=0, solver="adam")
+    stream = list(drifting())
+    for x, y in stream[:3]:
+        model.partial_fit(x, y)
+    model.save(tmp_path / "m.mesh")
+    others = [meshnn.load(tmp_path / "m.mesh"), pickle.loads(pickle.dumps(model))]
+    for x, y in stream[3:]:
+        model.partial_fit(x, y)
+        for other in others:
+            other.partial_fit(x, y)
+            np.testing.assert_array_equal(other.mesh_.weights, model.mesh_.weights)
+            np.testing.assert_array_equal(other._scaling.x_scale, model._scaling.x_scale)
+    tree = meshnn.storage.read(tmp_path / "m.mesh")
+    tree["scaling"]["x_constant"] = np.zeros(2, bool)
+    meshnn.storage.write(tmp_path / "bad.mesh", tree)
+    with pytest.raises(MeshError, match="does not say which columns were constant"):
+        meshnn.load(tmp_path / "bad.mesh")
+
+
+def test_what_is_refused_changes_nothing():
+    model = MeshRegressor(3, random_state=0, solver="adam").partial_fit(D[:, :2], T)
+    weights, scaling = model.mesh_.weights.copy(), model._scaling
+    with pytest.raises(ValueError, match="inconsistent"):
+        model.partial_fit(D[:5, :2], T[:4])
+    assert model._scaling is scaling
+
+    def fail(self, X, targets, weight):
+        raise MeshError("no")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(MeshRegressor, "_samples", fail)
+        with pytest.raises(MeshError, match="no"):
+            model.partial_fit(D[:, :2] + 9, T)
+    np.testing.assert_array_equal(model.mesh_.weights, weights)
+    assert model._scaling is scaling
+
+
+def test_callbacks_and_lines(capsys):
+    seen = []
+    model = MeshClassifier(3, random_state=0, solver="adam", verbose=2, callbacks=lambda row, mesh: seen.append(row))
+    for _ in range(3):
+        model.partial_fit(X, Y, classes=[0, 1, 2])
+    assert [row.epoch for row in seen] == [1, 2, 3]
+    assert seen == model.history_.data
+    assert capsys.readouterr().err.count("epoch ") == 3
+    with pytest.raises(MeshError, match="callbacks must be functions"):
+        model.set_params(callbacks=3).partial_fit(X, Y)
+
+
+def test_the_graph_changes_on_the_way():
+    policy = structure.Prune(to=30, start="given", begin=0.2, end=0.8)
+    model = MeshClassifier(6, random_state=0, solver="adam", structure=policy, max_epochs=10)
+    edges = []
+    for _ in range(10):
+        model.partial_fit(X, Y, classes=[0, 1, 2])
+        edges.append(model.mesh_.topology.n_edges)
+        assert model.history_[-1].edges == edges[-1]
+    assert edges[0] > edges[5] > edges[-1] == 30
+    assert edges == sorted(edges, reverse=True)
+    assert any("edges" in note for note in model.history_.notes)
+    again = pickle.loads(pickle.dumps(model))
+    for _ in range(2):
+        again.partial_fit(X + 1, Y)
+        model.partial_fit(X + 1, Y)
+    np.testing.assert_array_equal(again.mesh_.weights, model.mesh_.weights)
+    grown = MeshRegressor(
+        2, random_state=0, solver="adam", structure=structure.Grow(to=4, slow=1.0, wait=2), max_epochs=12
+    )
+    for _ in range(12):
+        grown.partial_fit(D, T)
+    assert grown.mesh_.topology.n_hidden > 2

@@ -1,0 +1,121 @@
+"""Held-out samples of the user, and scores instead of the loss."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+from sklearn.datasets import load_diabetes, load_iris
+from sklearn.metrics import balanced_accuracy_score, mean_absolute_error
+
+import meshnn
+from meshnn import MeshClassifier, MeshError, MeshRegressor
+
+X, Y = load_iris(return_X_y=True)
+ORDER = np.random.default_rng(0).permutation(150)
+LEARN, HOLD = ORDER[:100], ORDER[100:]
+OPTIONS = {"hidden": 4, "random_state": 0, "max_epochs": 30, "solver": "lm", "tol": 0}
+
+
+def fit(make=MeshClassifier, hold=HOLD, y=Y, **options):
+    return make(**OPTIONS | options).fit(X[LEARN], y[LEARN], X_val=X[hold], y_val=y[hold])
+
+
+def held_out_loss(model):
+    margins = model.decision_function(X[HOLD])
+    return -(margins - np.logaddexp.reduce(margins, axis=1, keepdims=True))[np.arange(50), Y[HOLD]].mean()
+
+
+def test_the_weights_that_do_best_on_given_samples_are_kept():
+    model = fit()
+    validation = model.history_["validation"]
+    assert len(validation) == 30
+    assert held_out_loss(model) == pytest.approx(validation.min(), rel=1e-9)
+    # all samples are learned from
+    np.testing.assert_allclose(model._scaling.x_mean, X[LEARN].mean(axis=0))
+    plain = MeshClassifier(**OPTIONS).fit(X[LEARN], Y[LEARN])
+    np.testing.assert_array_equal(model.history_["loss"], plain.history_["loss"])
+    both = fit(early_stopping=True)  # nothing else is held out
+    np.testing.assert_array_equal(both.mesh_.weights, model.mesh_.weights)
+    stopped = fit(tol=1e-4, patience=3, max_epochs=200)
+    assert "validation loss fell by less than" in stopped.history_[-1].note
+
+
+def test_scores_instead_of_the_loss():
+    model = fit(scoring="balanced_accuracy")
+    scores = model.history_["validation"]
+    assert balanced_accuracy_score(Y[HOLD], model.predict(X[HOLD])) == scores.max()
+    seen = []
+
+    def scorer(estimator, features, answers):
+        seen.append((features, answers))
+        return -mean_absolute_error(answers, estimator.predict(features))
+
+    again = fit(MeshRegressor, scoring=scorer)
+    assert len(seen) == 30
+    np.testing.assert_array_equal(seen[0][0], X[HOLD])
+    np.testing.assert_array_equal(seen[0][1], Y[HOLD])
+    assert -mean_absolute_error(Y[HOLD], again.predict(X[HOLD])) == again.history_["validation"].max()
+    stopped = fit(scoring="accuracy", tol=1e-4, patience=3, max_epochs=200)
+    assert "the score of the held-out samples rose by less than" in stopped.history_[-1].note
+
+
+@pytest.mark.parametrize("scoring", ["accuracy", "roc_auc_ovr", "neg_log_loss"])
+def test_early_stopping_by_score(scoring):
+    labels = np.array(["a", "b", "c"])[Y]
+    model = MeshClassifier(**OPTIONS, early_stopping=True, scoring=scoring).fit(X, labels)
+    assert np.isfinite(model.history_["validation"]).all()
+
+
+def test_tables_sparse_matrices_and_labels():
+    frame = pd.DataFrame(X, columns=list("abcd")).assign(e=np.array(["x", "y"])[ORDER % 2])
+    options = OPTIONS | {"max_epochs": 4, "scoring": "accuracy"}
+    model = MeshClassifier(**options).fit(frame.iloc[LEARN], Y[LEARN], X_val=frame.iloc[HOLD, ::-1], y_val=Y[HOLD])
+    assert model.history_["validation"].max() == model.score(frame.iloc[HOLD], Y[HOLD])
+    assert model.feature_names_in_.tolist() == list("abcde")
+    thin = sparse.csr_array(X)
+    model = MeshClassifier(**options).fit(thin[LEARN], Y[LEARN], X_val=thin[HOLD], y_val=Y[HOLD])
+    assert model.history_["validation"].max() == model.score(thin[HOLD], Y[HOLD])
+    labels = np.stack([Y > 0, Y > 1], axis=1).astype(int)
+    model = fit(y=labels, **options)
+    assert model.history_["validation"].max() == model.score(X[HOLD], labels[HOLD])
+    diabetes, values = load_diabetes(return_X_y=True)
+    pair = np.stack([values, -values], axis=1)
+    options = OPTIONS | {"max_epochs": 4, "scoring": "r2"}
+    model = MeshRegressor(**options).fit(diabetes[:300], pair[:300], X_val=diabetes[300:], y_val=pair[300:])
+    assert model.history_["validation"].max() == model.score(diabetes[300:], pair[300:])
+
+
+def test_checkpoints_and_files(tmp_path):
+    path = tmp_path / "run.mesh"
+    whole = fit(scoring="accuracy", max_epochs=6)
+    np.testing.assert_array_equal(
+        fit(scoring="accuracy", max_epochs=6, checkpoint=path).mesh_.weights, whole.mesh_.weights
+    )
+    assert fit(scoring="accuracy", max_epochs=6, checkpoint=path).history_ == whole.history_
+    with pytest.raises(MeshError, match="another X_val, y_val"):
+        fit(hold=HOLD[1:], scoring="accuracy", max_epochs=6, checkpoint=path)
+    with pytest.raises(MeshError, match="another scoring"):
+        fit(max_epochs=6, checkpoint=path)
+    whole.save(path)
+    assert meshnn.load(path).scoring == "accuracy"
+    fit(scoring=lambda model, X, y: 0.0, max_epochs=2).save(path)
+    assert meshnn.load(path).scoring is None
+
+
+def test_what_is_refused():
+    with pytest.raises(MeshError, match="X_val and y_val go together"):
+        MeshClassifier(**OPTIONS).fit(X, Y, X_val=X)
+    with pytest.raises(ValueError, match="features"):
+        MeshClassifier(**OPTIONS).fit(X, Y, X_val=X[:, :2], y_val=Y)
+    with pytest.raises(MeshError, match="the class 7, which is not among"):
+        MeshClassifier(**OPTIONS).fit(X, Y, X_val=X, y_val=np.full(150, 7))
+    with pytest.raises(MeshError, match="do not have the same columns"):
+        MeshRegressor(**OPTIONS).fit(X, Y, X_val=X, y_val=X)
+    with pytest.raises(MeshError, match="scoring needs held-out samples"):
+        MeshClassifier(**OPTIONS, scoring="accuracy").fit(X, Y)
+    with pytest.raises(ValueError, match="accurracy"):
+        fit(scoring="accurracy")
+    with pytest.raises(MeshError, match="scoring must be the name of a scorer or a callable, got list"):
+        fit(scoring=["accuracy"])
+    with pytest.raises(MeshError, match="the result of scoring must be a finite number, got nan"):
+        fit(scoring=lambda model, X, y: float("nan"))
