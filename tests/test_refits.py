@@ -77,7 +77,13 @@ def test_short_fits_that_go_on_are_one_long_fit(kind, tmp_path):
     assert (model.mesh_.weights == whole.mesh_.weights).all()
 
 
-def test_a_warm_start_with_a_penalty_of_its_own_another_solver_or_restarts(tmp_path):
+@pytest.fixture
+def evidence_only(monkeypatch):
+    """Penalties from the evidence alone, as if there were too few samples to hold some out."""
+    monkeypatch.setattr("meshnn.training.trainer.search", lambda *args: None)
+
+
+def test_a_warm_start_with_a_penalty_of_its_own_another_solver_or_restarts(tmp_path, evidence_only):
     X, y = load_diabetes(return_X_y=True)
     model = MeshRegressor(4, max_epochs=8, warm_start=True, tol=0, random_state=0).fit(X, y)
     assert model.set_params(l2=0.5).fit(X, y).l2_ == 0.5
@@ -86,7 +92,7 @@ def test_a_warm_start_with_a_penalty_of_its_own_another_solver_or_restarts(tmp_p
     assert model.set_params(l2="auto", max_epochs=1).fit(X, y).l2_ == pytest.approx(1e-4)
     model.set_params(solver="adam").fit(X, y)
     assert model._solver_state is None
-    model.set_params(solver="lm", n_restarts=3, max_epochs=6).fit(X, y)
+    model = MeshRegressor(4, solver="lm", n_restarts=3, max_epochs=6, tol=0, random_state=0).fit(X, y)
     found = model._solver_state["penalties"]
     assert model.l2_ == pytest.approx(np.exp(np.log(found[found > 0]).mean()))  # those of the start that was kept
     tree = storage.read(_saved(model, tmp_path))
@@ -101,7 +107,7 @@ def _saved(model, folder):
     return folder / "model.mesh"
 
 
-def test_other_samples_begin_with_a_loss_of_their_own():
+def test_other_samples_begin_with_a_loss_of_their_own(evidence_only):
     X, y = load_diabetes(return_X_y=True)
     model = MeshRegressor(4, solver="lm", max_epochs=30, warm_start=True, tol=0, random_state=0).fit(X[:200], y[:200])
     model.set_params(max_epochs=1).fit(X[200:], y[200:])
@@ -110,6 +116,24 @@ def test_other_samples_begin_with_a_loss_of_their_own():
     penalties = model._solver_state["penalties"]
     weights = model.mesh_.parameters[model.mesh_.live_parameters()]
     assert model.history_[-1].loss == pytest.approx(loss + 0.5 * penalties @ weights**2, rel=1e-12)
+
+
+@pytest.mark.parametrize("solver", ["auto", "adam", "lm"])
+def test_a_warm_start_keeps_what_was_found_by_trying(solver, tmp_path, monkeypatch):
+    """Samples that the net has learned from cannot be held out any more."""
+    X, y = load_diabetes(return_X_y=True)
+    model = MeshRegressor(4, solver=solver, max_epochs=3, warm_start=True, tol=0, random_state=0)
+    model.fit(X[:100], y[:100])
+    assert "held-out loss" in model.solver_reason_
+    before, found = model.solver_, model.l2_
+    monkeypatch.setattr("meshnn.training.trainer.search", lambda *args: pytest.fail("searched again"))
+    for again in (model, meshnn.load(_saved(model, tmp_path))):
+        again.fit(X[:100], y[:100])
+        assert again.solver_ == before
+        if before == "adam" or again._solver_state["penalties"] is None:
+            assert again.l2_ == found
+    model.set_params(solver="sgd").fit(X[:100], y[:100])
+    assert model.solver_ == "sgd"
 
 
 def test_a_fit_that_had_come_to_rest_moves_on_with_other_targets():

@@ -41,7 +41,6 @@ class BaseMesh(Streams):
     _kind: str
     _under_way: str  # the weights that a run with a checkpoint began from, until it has come to its end
     feature_importances_: FloatArray
-    _laplace: Laplace | str  # or why there is none
 
     # -- fitting -------------------------------------------------------------------------------------------------
 
@@ -121,8 +120,7 @@ class BaseMesh(Streams):
             kept, held_out = ((X[rows], targets[rows], None if weight is None else weight[rows]) for rows in parts)
         memory: tuple[str, Tree | None] = ("", None)
         if again:
-            memory = (self.solver_, self._solver_state)
-            choice, settings = self._as_before(settings)
+            choice, settings, memory = self._as_before(settings)
         else:
             choice = self._build(*kept, n_outputs, settings, seeds[1])
         self._check_same_net(X.shape[1], n_outputs)
@@ -146,17 +144,20 @@ class BaseMesh(Streams):
             checkpoint.watch(lambda: self._tree(trainer, seed, run))
         return trainer
 
-    def _as_before(self, settings: Settings) -> tuple[Choice, Settings]:
-        """The solver and the penalty of the fit that a warm start goes on from, where they are not given.
+    def _as_before(self, settings: Settings) -> tuple[Choice, Settings, tuple[str, Tree | None]]:
+        """The solver, the penalty and the memory of the fit that a warm start goes on from, where they are not given.
 
         To try others on samples held out would tell little: the net has learned from all of them.
         """
         asked = settings.solver != "auto"
         kind = solver_named(settings.solver if asked else self.solver_)
-        knows = kind.name == self.solver_ and kind.warms and (self._solver_state or {}).get("penalties") is not None
-        if settings.l2 == "auto" and not knows:
+        choice = Choice(kind, "as asked for" if asked else "that of the fit before")
+        state = self._solver_state if kind.warms and kind.name == self.solver_ else None
+        if settings.l2 == "auto" and not self._l2_found:  # it was given before, and is to be found now
+            return choice, settings, ("", None)
+        if settings.l2 == "auto" and (state is None or state["penalties"] is None):
             settings = replace(settings, l2=float(self.l2_))
-        return Choice(kind, "as asked for" if asked else "that of the fit before"), settings
+        return choice, settings, (kind.name, state)
 
     @contextmanager
     def _as_it_was_if_refused(self) -> Iterator[None]:
@@ -210,7 +211,7 @@ class BaseMesh(Streams):
 
     def _take_stock(self, trainer: Trainer) -> None:
         """Where training stands."""
-        self._solver_state = trainer.memory
+        self._solver_state, self._l2_found = trainer.memory, self.l2 == "auto"
         self.solver_, self.solver_reason_ = trainer.choice.solver, trainer.choice.reason
         self.history_, self.l2_, self.best_restart_ = trainer.history, trainer.l2, trainer.best_restart
         epochs = [row.epoch for row in trainer.history if row.restart == trainer.best_restart]

@@ -86,7 +86,9 @@ class BuildsNets(TakesSamples):
         dense = first_topology(as_policies(self.structure), topology)
 
         def make(dtype: str, activation: Any) -> Mesh:
-            mesh = Mesh(topology, self.ticks, activation, self.output_activation, dtype=dtype, random_state=seed, **given)
+            mesh = Mesh(
+                topology, self.ticks, activation, self.output_activation, dtype=dtype, random_state=seed, **given
+            )
             if dense != topology:
                 mesh.rewire(dense)
                 mesh.weights = mesh.draw_weights(seed)

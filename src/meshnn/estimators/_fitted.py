@@ -73,7 +73,8 @@ class Classifies(_Meaning):
 
     def predict_log_proba(self, X: Any) -> Array:
         """Logarithms of the probabilities, also of those that are too small for a float."""
-        return LOSSES[self.loss_].log_predicted(self._outputs(X).astype(np.float64))
+        outputs = self._outputs(X).astype(np.float64)
+        return LOSSES[self.loss_].log_predicted(outputs)
 
     def predict(self, X: Any) -> Array:
         """The likeliest class of every sample; of several labels an indicator matrix (n_samples, n_labels)."""
@@ -99,7 +100,8 @@ class Regresses(_Meaning):
         what the samples leave open about the weights (Laplace's approximation, see docs/solvers.md). For the squared
         error, and nets of at most 1000 live parameters.
         """
-        values = self._scaling.values(LOSSES[self.loss_].predicted(self._outputs(X)))
+        outputs = self._outputs(X)
+        values = self._scaling.values(LOSSES[self.loss_].predicted(outputs))
         values = values[:, 0] if self._flat else values
         if not return_std:
             return values

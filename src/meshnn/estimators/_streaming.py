@@ -16,6 +16,7 @@ from meshnn.estimators._scaling import Scaling
 from meshnn.estimators._watching import as_callbacks, verbosity
 from meshnn.storage import Tree
 from meshnn.training import History, HistoryRow
+from meshnn.training.laplace import Laplace
 from meshnn.training.reporting import print_row
 from meshnn.training.solver import Samples, Solver
 from meshnn.training.solvers import SOLVERS, streaming_solver
@@ -43,6 +44,8 @@ class Streams(BuildsNets):
     n_iter_: int
     best_restart_: int
     l2_: float
+    _l2_found: bool  # not given
+    _laplace: Laplace | str  # or why there is none
 
     def _adapt(self, X: Any, targets: Array, weight: Array | None, first: bool) -> None:
         """Have the scaling take in some more samples: it is that of all samples of the stream so far.
@@ -120,7 +123,7 @@ class Streams(BuildsNets):
         progress = stream.advance(1)
         note = "; ".join([*[progress.note] * bool(progress.note), *self._edit(stream, samples, progress.loss)])
         self._solver_state = stream.state(stream=True)
-        self.l2_ = stream.l2
+        self.l2_, self._l2_found = stream.l2, self.l2 == "auto"
         self.n_iter_ += 1
         self.history_.append(
             HistoryRow(
