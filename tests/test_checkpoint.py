@@ -279,6 +279,7 @@ def test_ctrl_c_in_the_middle_of_a_row(name, moment, tmp_path, monkeypatch):
     X, y = spirals(200, random_state=0)
     path = tmp_path / "run.mesh"
     options = RUNS[name] | {"max_epochs": 12, "n_restarts": 2}
+    monkeypatch.setattr("meshnn.training.trainer.search", lambda *args: None)  # steps that are counted, not trials
     count = 0
 
     def interrupted(true):
@@ -582,7 +583,7 @@ def test_more_epochs_go_on_from_a_checkpoint(options, finished, tmp_path):
 
 def test_what_is_said_of_runs_that_get_longer(tmp_path):
     X, y = spirals(100, random_state=0)
-    options = {"solver": "adam", "batch_size": 20, "random_state": 0}
+    options = {"solver": "adam", "batch_size": 20, "learning_rate": 0.01, "random_state": 0}
     path = tmp_path / "run.mesh"
     MeshClassifier(4, max_epochs=3, tol=0, checkpoint=path, **options).fit(X, y)
     model = MeshClassifier(4, max_epochs=6, tol=0, checkpoint=path, **options)
