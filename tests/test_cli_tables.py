@@ -363,7 +363,7 @@ def test_class_weights(flats, tmp_path):
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"a": rng.standard_normal(100), "c": ["few"] * 10 + ["many"] * 90})
     frame.to_csv(tmp_path / "t.csv", index=False)
-    arguments = (tmp_path / "t.csv", "-y", "c", "-o", tmp_path / "m.mesh", "--test", "0")
+    arguments = (tmp_path / "t.csv", "-y", "c", "-o", tmp_path / "m.mesh", "--test", "0", "--solver", "lm")
     counts = {}
     for more in ((), ("--class-weight", "balanced")):
         assert fit(*arguments, *more).returncode == 0

@@ -572,7 +572,7 @@ def test_pruning_before_training():
 def test_sparsify_and_its_penalty_train_alike():
     """The solver is chosen once, with the penalty of the policies in mind: net and trainer agree."""
     many, labels = np.resize(X, (300, 2)) + np.linspace(0, 1, 300)[:, None], np.resize(Y, 300)
-    options = {"hidden": 4, "ticks": 3, "max_epochs": 2, "random_state": 0}
+    options = {"hidden": 4, "ticks": 3, "max_epochs": 2, "l2": 1e-4, "random_state": 0}
     asked = MeshClassifier(**options, l1=0.02).fit(many, labels)
     policy = MeshClassifier(**options, structure=structure.Sparsify(l1=0.02)).fit(many, labels)
     plain = MeshClassifier(**options).fit(many, labels)

@@ -370,7 +370,9 @@ class Trainer:
             self._structure.restore(state["structure"])
             self._topology = self.mesh.topology
             self._solver = self._begin()
-        if state["found"] is not None:
+        if "found" not in state:  # files of 0.1, which tried nothing
+            self._searches = False
+        elif state["found"] is not None:
             name, l2, reason = state["found"]
             self._searches = False
             self._take(solver_named(name), replace(self.settings, l2=l2).l2, str(reason))
