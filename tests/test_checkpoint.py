@@ -6,10 +6,12 @@ import pickle
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import numpy as np
 import pytest
+from sklearn.model_selection import cross_val_score
 
 import meshnn
 from meshnn import Mesh, MeshClassifier, MeshError, MeshRegressor, Topology, storage
@@ -32,6 +34,7 @@ from meshnn.data.synthetic import spirals
 from meshnn.training import Checkpoint
 
 options, checkpoint, out, wait_at = eval(sys.argv[1]), sys.argv[2], sys.argv[3], eval(sys.argv[4])
+saver = Checkpoint(checkpoint, seconds=float(sys.argv[5]))
 X, y = spirals(200, random_state=0)
 
 def tell(row, mesh):
@@ -40,7 +43,7 @@ def tell(row, mesh):
         sys.stdin.readline()  # until it is told to go on, killed or interrupted
     time.sleep(0.01)
 
-MeshClassifier(5, ticks=3, checkpoint=Checkpoint(checkpoint, seconds=0), callbacks=tell, **options).fit(X, y).save(out)
+MeshClassifier(5, ticks=3, checkpoint=saver, callbacks=tell, **options).fit(X, y).save(out)
 """
 
 RUNS = {
@@ -51,9 +54,9 @@ RUNS = {
 }  # fmt: skip
 
 
-def start(options, checkpoint, out, wait_at=None):
+def start(options, checkpoint, out, wait_at=None, seconds=0):
     """A run in a process of its own, which says every row and goes no further than the row `wait_at` by itself."""
-    command = [sys.executable, "-c", PROGRAM, repr(options), str(checkpoint), str(out), repr(wait_at)]
+    command = [sys.executable, "-c", PROGRAM, repr(options), str(checkpoint), str(out), repr(wait_at), str(seconds)]
     pipe = subprocess.PIPE
     return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
 
@@ -103,7 +106,7 @@ def test_the_seed_of_an_unseeded_run_is_in_the_file(tmp_path):
         if row.epoch == 3:
             raise KeyboardInterrupt
 
-    with pytest.warns(UserWarning, match="interrupted"):
+    with pytest.raises(TrainingInterrupted):
         MeshClassifier(4, checkpoint=path, callbacks=stop, **options).fit(X, y)
     seed = storage.read(path)["training"]["seed"]
     same(
@@ -179,9 +182,12 @@ def test_another_runs_file_is_refused(tmp_path):
     MeshClassifier(4, max_epochs=3, random_state=0, checkpoint=path).fit(X, y)
     before = path.read_bytes()
     for options, data, names in [
-        ({"max_epochs": 4, "random_state": 0}, (X, y), "max_epochs"),
+        ({"max_epochs": 2, "random_state": 0}, (X, y), "max_epochs"),
+        ({"max_epochs": 4, "random_state": 1}, (X, y), "random_state"),
         ({"max_epochs": 3, "random_state": 1}, (X, y), "random_state"),
-        ({"max_epochs": 4, "random_state": 0, "l2": 0.1}, (X, y), "l2, max_epochs"),
+        ({"max_epochs": 2, "random_state": 0, "l2": 0.1}, (X, y), "l2, max_epochs"),
+        ({"max_epochs": 4, "random_state": 0, "l2": 0.1}, (X, y), "l2"),
+        ({"max_epochs": 4, "random_state": 0, "n_restarts": 2}, (X, y), "max_epochs, n_restarts"),
         ({"max_epochs": 3, "random_state": 0, "topology": Topology.mesh(2, 3, 2)}, (X, y), "topology"),
         ({"max_epochs": 3, "random_state": 0, "class_weight": {np.int64(0): 2}}, (X, y), "class_weight, sample_weight"),
         ({"max_epochs": 3, "random_state": 0}, (X + 1, y), "X"),
@@ -234,7 +240,7 @@ def test_states_that_make_no_sense_are_refused(name):
         nonlocal refused
         again = trainer()
         try:
-            Checkpoint("run.mesh").restore(Resumed(1, tree), again.restore)
+            Checkpoint("run.mesh").restore(Resumed(1, tree, 12), again.restore)
         except FileError:
             refused += 1
             return None
@@ -273,6 +279,7 @@ def test_ctrl_c_in_the_middle_of_a_row(name, moment, tmp_path, monkeypatch):
     X, y = spirals(200, random_state=0)
     path = tmp_path / "run.mesh"
     options = RUNS[name] | {"max_epochs": 12, "n_restarts": 2}
+    monkeypatch.setattr("meshnn.training.trainer.search", lambda *args: None)  # steps that are counted, not trials
     count = 0
 
     def interrupted(true):
@@ -293,8 +300,9 @@ def test_ctrl_c_in_the_middle_of_a_row(name, moment, tmp_path, monkeypatch):
             patch.setattr(LevenbergMarquardt, "_iterate", interrupted(LevenbergMarquardt._iterate))
         else:
             patch.setattr(Steps, "epochs", interrupted(Steps.epochs))
-        with pytest.warns(UserWarning, match="interrupted after epoch 3: the best"):
-            cut = MeshClassifier(5, ticks=3, checkpoint=path, **options).fit(X, y)
+        cut = MeshClassifier(5, ticks=3, checkpoint=path, **options)
+        with pytest.raises(TrainingInterrupted, match="interrupted after epoch 3: the best"):
+            cut.fit(X, y)
     assert count == 16
     assert cut.score(X, y) > 0.4
     assert len(cut.history_) == 15
@@ -365,11 +373,12 @@ def test_a_disk_that_stays_full(tmp_path, monkeypatch):
 
         patch.setattr(Steps, "epochs", interrupt)  # before the first row
         interrupted = MeshClassifier(5, checkpoint=other, **options | {"solver": "adam"})
-        with pytest.warns(UserWarning) as caught:  # noqa: PT030
+        with (
+            pytest.warns(CheckpointWarning, match="which does not exist"),
+            pytest.raises(TrainingInterrupted) as stopped,
+        ):
             interrupted.fit(X, y)
-    kinds = {type(warning.message): warning.message for warning in caught}
-    assert "which does not exist" in str(kinds[CheckpointWarning])
-    assert kinds[TrainingInterrupted].checkpoint is None
+    assert stopped.value.checkpoint is None
 
 
 HOLDER = """
@@ -422,11 +431,11 @@ def test_a_lock_ends_with_the_run_however_it_ends(tmp_path, monkeypatch):
         raise error
 
     for error in (KeyboardInterrupt(), RuntimeError("odd")):
-        with pytest.raises(RuntimeError) if isinstance(error, RuntimeError) else pytest.warns(TrainingInterrupted):
+        with pytest.raises(RuntimeError if isinstance(error, RuntimeError) else TrainingInterrupted):
             MeshClassifier(4, max_epochs=3, random_state=0, checkpoint=path, callbacks=fail).fit(X, y)
         assert not (tmp_path / ".run.mesh.lock").exists()
     with pytest.raises(FileError, match="another max_epochs"):
-        MeshClassifier(4, max_epochs=4, random_state=0, checkpoint=path).fit(X, y)
+        MeshClassifier(4, max_epochs=2, random_state=0, checkpoint=path).fit(X, y)
     assert os.listdir(tmp_path) == ["run.mesh"]
     # somebody else's lock that came in between opening and locking is not taken for ours
     first, real = Lock(path), os.path.samestat
@@ -450,9 +459,13 @@ def test_an_interruption_says_what_it_means(tmp_path):
             raise KeyboardInterrupt
 
     for path in (None, tmp_path / "run.mesh"):
-        with pytest.warns(TrainingInterrupted, match="training was interrupted after epoch 2: the best") as caught:
-            MeshClassifier(4, solver="lm", max_epochs=5, tol=0, callbacks=stop, checkpoint=path).fit(X, y)
-        message = caught[0].message
+        model = MeshClassifier(4, solver="lm", max_epochs=5, tol=0, callbacks=stop, checkpoint=path)
+        with pytest.raises(KeyboardInterrupt, match="training was interrupted after epoch 2: the best") as caught:
+            model.fit(X, y)
+        assert model.n_iter_ == 2  # it is fitted
+        assert model.predict(X).shape == y.shape
+        message = caught.value
+        assert isinstance(message, TrainingInterrupted)
         assert (message.epoch, message.checkpoint) == (2, path)
         again = pickle.loads(pickle.dumps(message))
         assert (str(again), again.epoch, again.checkpoint) == (str(message), 2, path)
@@ -468,7 +481,7 @@ def test_a_generator_that_has_moved_on_does_not_keep_a_run_from_going_on(tmp_pat
 
     model = MeshClassifier(4, checkpoint=tmp_path / "run.mesh", callbacks=stop, **options)
     model.set_params(random_state=np.random.default_rng(5))
-    with pytest.warns(UserWarning, match="interrupted"):
+    with pytest.raises(TrainingInterrupted):
         model.fit(X, y)
     model.set_params(callbacks=None).fit(X, y)
     same(model, MeshClassifier(4, random_state=np.random.default_rng(5), **options).fit(X, y))
@@ -486,7 +499,7 @@ def test_a_warm_start_that_was_interrupted_goes_on_too(tmp_path):
     whole.fit(X, y)
     for path in (tmp_path / "run.mesh", tmp_path / "first.mesh"):
         cut.set_params(checkpoint=path, callbacks=stop)
-        with pytest.warns(UserWarning, match="interrupted"):
+        with pytest.raises(TrainingInterrupted):
             cut.fit(X, y)
         cut.set_params(callbacks=None).fit(X, y)
         same(cut, whole)
@@ -507,7 +520,7 @@ def test_a_graph_drawn_at_random_must_be_drawn_again_alike(tmp_path):
         raise KeyboardInterrupt
 
     options = {"topology": topology, "ticks": 3, "max_epochs": 5, "random_state": 0, "checkpoint": path}
-    with pytest.warns(UserWarning, match="interrupted"):
+    with pytest.raises(TrainingInterrupted):
         MeshClassifier(callbacks=stop, **options).fit(X, y)
     with pytest.raises(MeshError, match="another graph"):
         MeshClassifier(**options).fit(X, y)
@@ -521,12 +534,132 @@ def test_ctrl_c_in_a_process(tmp_path):
             break
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=600)
-    assert process.returncode == 0, errors
-    assert "the best weights so far are kept; fit again with checkpoint=" in errors
-    assert errors.count("\n") <= 2  # the warning and its line, no traceback
-    os.unlink(out)
+    assert process.returncode != 0, errors  # the script around it has stopped, too
+    assert "the best weights so far are kept; fit again with checkpoint=" in errors.splitlines()[-1]
+    assert not out.exists()
     again = start(RUNS["adam"], checkpoint, out)
     rows, errors = again.communicate(timeout=600)
     assert again.returncode == 0, errors
     assert rows.splitlines()[0] == "1 8"
     same(meshnn.load(out), end_of(RUNS["adam"]))
+
+
+# -- runs that get longer, and signals -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", [
+    {"solver": "lm"},
+    {"solver": "lm", "early_stopping": True},
+    {"solver": "adam", "schedule": "constant", "batch_size": 20},
+    {"solver": "sgd", "schedule": "constant", "early_stopping": True, "learning_rate": 0.1},
+], ids=str)  # fmt: skip
+@pytest.mark.parametrize("finished", [True, False])
+def test_more_epochs_go_on_from_a_checkpoint(options, finished, tmp_path):
+    """A run of 8 epochs that is given 20 is that of 20, whether it had come to its end or not."""
+    X, y = spirals(100, random_state=0)
+    path = tmp_path / "run.mesh"
+    settings = options | {"tol": 0, "random_state": 0}
+
+    def stop(row, mesh):
+        if row.epoch == 5 and not finished:
+            raise KeyboardInterrupt
+
+    short = MeshClassifier(4, max_epochs=8, checkpoint=path, callbacks=stop, **settings)
+    if finished:
+        short.fit(X, y)
+    else:
+        with pytest.raises(TrainingInterrupted):
+            short.fit(X, y)
+    seen = []
+    longer = MeshClassifier(4, max_epochs=20, checkpoint=path, callbacks=lambda row, _: seen.append(row), **settings)
+    same(longer.fit(X, y), MeshClassifier(4, max_epochs=20, **settings).fit(X, y))
+    assert seen[0].epoch == (9 if finished else 6)
+    same(MeshClassifier(4, max_epochs=20, checkpoint=path, **settings).fit(X, y), longer)
+    again = MeshClassifier(4, max_epochs=22, checkpoint=path, **settings).fit(X, y)  # and longer still
+    same(again, MeshClassifier(4, max_epochs=22, **settings).fit(X, y))
+    with pytest.raises(FileError, match="another max_epochs"):
+        short.fit(X, y)
+
+
+def test_what_is_said_of_runs_that_get_longer(tmp_path):
+    X, y = spirals(100, random_state=0)
+    options = {"solver": "adam", "batch_size": 20, "learning_rate": 0.01, "random_state": 0}
+    path = tmp_path / "run.mesh"
+    MeshClassifier(4, max_epochs=3, tol=0, checkpoint=path, **options).fit(X, y)
+    model = MeshClassifier(4, max_epochs=6, tol=0, checkpoint=path, **options)
+    with pytest.warns(UserWarning, match=r"was 3 .* is 6 now: the cosine schedule of the rate takes the rest as that"):
+        model.fit(X, y)
+    rates = [0.005 * (1 + np.cos(np.pi * (5 * epoch - 1) / 30)) for epoch in (4, 5, 6)]  # 5 steps an epoch
+    np.testing.assert_allclose(model.history_["learning_rate"][3:], rates)
+    path = tmp_path / "stopped.mesh"
+    options |= {"solver": "lm", "tol": 1e3, "patience": 2, "checkpoint": path}
+    stopped = MeshClassifier(4, max_epochs=9, **options).fit(X, y)
+    with pytest.warns(UserWarning, match=r"had come to its end \(stopped: the loss fell by less"):
+        again = MeshClassifier(4, max_epochs=12, **options).fit(X, y)
+    same(again, stopped)
+    tree = storage.read(tmp_path / "run.mesh")
+    del tree["training"]["state"]["last"]  # as older versions wrote it
+    storage.write(tmp_path / "old.mesh", tree)
+    options |= {"solver": "adam", "tol": 0, "checkpoint": tmp_path / "old.mesh", "patience": 20}
+    with pytest.raises(FileError, match="another max_epochs;"):
+        MeshClassifier(4, max_epochs=9, **options).fit(X, y)
+
+
+def test_ctrl_c_stops_what_is_around_a_fit():
+    X, y = spirals(60, random_state=0)
+    fits = []
+
+    def stop(row, mesh):
+        fits.append(row)
+        if len(fits) == 5:
+            raise KeyboardInterrupt
+
+    model = MeshClassifier(2, max_epochs=3, tol=0, solver="lm", callbacks=stop, random_state=0)
+    with pytest.raises(KeyboardInterrupt):
+        cross_val_score(model, X, y, cv=4)
+    assert len(fits) == 5  # in the second fold; there is no third one
+
+
+def test_sigterm_in_a_process(tmp_path):
+    """The checkpoint is that of the moment, though it is not due for long; then the process ends by the signal."""
+    checkpoint, out = tmp_path / "run.mesh", tmp_path / "end.mesh"
+    process = start(RUNS["lm"], checkpoint, out, wait_at=(0, 7), seconds=1e9)
+    for line in process.stdout:
+        if line == "0 7\n":
+            break
+    process.send_signal(signal.SIGTERM)
+    _, errors = process.communicate(timeout=600)
+    assert process.returncode == -signal.SIGTERM, errors
+    assert len(meshnn.load(checkpoint).history_) == 7
+    assert os.listdir(tmp_path) == ["run.mesh"]
+    again = start(RUNS["lm"], checkpoint, out)
+    rows, errors = again.communicate(timeout=600)
+    assert again.returncode == 0, errors
+    assert rows.splitlines()[0] == "0 8"
+    same(meshnn.load(out), end_of(RUNS["lm"]))
+
+
+def test_sigterm_is_left_to_others(tmp_path):
+    X, y = spirals(60, random_state=0)
+    seen = []
+
+    def look(row, mesh):
+        seen.append(signal.getsignal(signal.SIGTERM))
+
+    options = {"max_epochs": 1, "solver": "lm", "callbacks": look, "random_state": 0}
+    model = MeshClassifier(2, checkpoint=tmp_path / "a.mesh", **options)
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        model.fit(X, y)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        MeshClassifier(2, **options).fit(X, y)  # without a checkpoint there is nothing to save
+        thread = threading.Thread(target=MeshClassifier(2, checkpoint=tmp_path / "b.mesh", **options).fit, args=(X, y))
+        thread.start()
+        thread.join()
+        MeshClassifier(2, checkpoint=tmp_path / "c.mesh", **options).fit(X, y)
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert seen[:3] == [signal.SIG_IGN, signal.SIG_DFL, signal.SIG_DFL]
+    assert callable(seen[3])

@@ -132,6 +132,7 @@ def huge_npz():
 SMALL = {
     "fit": ["--epochs", "2", "--solver", "adam", "--hidden", "2"],
     "predict": [],
+    "evaluate": [],
     "info": [],
     "explain": [],
     "plot": [],
@@ -167,9 +168,10 @@ def random_arguments(command, rng, files):
         "c",
         "a",
     ]
-    places = {"fit": 1, "predict": 2, "info": 1, "explain": 1, "plot": 1, "reproduce": 1}.get(command, 0)
+    places = {"fit": 1, "predict": 2, "evaluate": 2, "info": 1, "explain": 1, "plot": 1, "reproduce": 1}.get(command, 0)
     arguments = [command, *SMALL[command]]
-    good = {"fit": ["good.csv"], "predict": ["table.mesh", "good.csv"], "info": ["table.mesh"], "plot": ["table.mesh"]}
+    both = ["table.mesh", "good.csv"]
+    good = {"fit": both[1:], "predict": both, "evaluate": both, "info": both[:1], "plot": both[:1]}
     few = max(places - 1, 0)
     for k in range(rng.choice([few, few, places] if command == "explain" else [places] * 5 + [few, places + 1])):
         usual = good.get(command, [])

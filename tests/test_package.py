@@ -80,6 +80,7 @@ def model(tmp_path_factory):
     (["info", "m.mesh"], set()),
     (["explain", "m.mesh"], set()),
     (["predict", "m.mesh", "t.csv"], {"numba", "pyarrow"}),
+    (["evaluate", "m.mesh", "t.csv"], {"numba", "pyarrow"}),
     (["cache"], {"numba"}),
 ])  # fmt: skip
 def test_commands_import_what_they_need(model, arguments, needed):

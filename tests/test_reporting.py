@@ -18,7 +18,7 @@ def row(epoch, restart=0, note=""):
 def said(monkeypatch, capsys, times, epochs, restarts=1):
     """The lines of a run whose rows come at given times; epochs are 1, 2, ..."""
     settings = SimpleNamespace(max_epochs=epochs, n_restarts=restarts)
-    trainer = SimpleNamespace(settings=settings, history=History())
+    trainer = SimpleNamespace(settings=settings, history=History(), epochs=epochs)
     clock = SimpleNamespace(now=0.0)
     monkeypatch.setattr(reporting, "time", SimpleNamespace(monotonic=lambda: clock.now))
     with reporting._lines(trainer) as show:

@@ -143,7 +143,10 @@ def test_a_trial_learns_from_its_fold_and_forgets_it():
 def test_held_out_samples_of_the_user_decide():
     X, y = classes(80)
     mesh = net()
-    learned, held_out = as_samples(mesh, X[:60], y[:60], "cross_entropy"), as_samples(mesh, X[60:], y[60:], "cross_entropy")
+    learned, held_out = (
+        as_samples(mesh, X[:60], y[:60], "cross_entropy"),
+        as_samples(mesh, X[60:], y[60:], "cross_entropy"),
+    )
     seen = []
 
     class Watched(search._Search):

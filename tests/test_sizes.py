@@ -81,5 +81,7 @@ def test_a_net_that_is_looked_at_has_all_inputs():
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(20, 120)), rng.integers(0, 2, 20)
     seen = []
-    MeshClassifier(hidden=2, max_epochs=2, l2=0.1, callbacks=lambda row, mesh: seen.append(mesh.topology.n_inputs)).fit(X, y)
+    MeshClassifier(hidden=2, max_epochs=2, l2=0.1, callbacks=lambda row, mesh: seen.append(mesh.topology.n_inputs)).fit(
+        X, y
+    )
     assert set(seen) == {120}

@@ -459,7 +459,7 @@ def test_a_checkpoint_of_a_changing_graph(tmp_path):
         if row.epoch == 6:
             raise KeyboardInterrupt
 
-    with pytest.warns(UserWarning, match="interrupted after epoch 6"):
+    with pytest.raises(KeyboardInterrupt, match="interrupted after epoch 6"):
         MeshClassifier(**options, checkpoint=path, callbacks=stop).fit(X, Y)
     half = meshnn.load(path)
     assert half.mesh_.topology.n_edges > 30
@@ -572,7 +572,7 @@ def test_pruning_before_training():
 def test_sparsify_and_its_penalty_train_alike():
     """The solver is chosen once, with the penalty of the policies in mind: net and trainer agree."""
     many, labels = np.resize(X, (300, 2)) + np.linspace(0, 1, 300)[:, None], np.resize(Y, 300)
-    options = {"hidden": 4, "ticks": 3, "max_epochs": 2, "random_state": 0}
+    options = {"hidden": 4, "ticks": 3, "max_epochs": 2, "l2": 1e-4, "random_state": 0}
     asked = MeshClassifier(**options, l1=0.02).fit(many, labels)
     policy = MeshClassifier(**options, structure=structure.Sparsify(l1=0.02)).fit(many, labels)
     plain = MeshClassifier(**options).fit(many, labels)
@@ -595,10 +595,25 @@ def test_a_changing_graph_goes_on_with_any_method(gradient, tmp_path):
         if row.epoch == 6:
             raise KeyboardInterrupt
 
-    with pytest.warns(UserWarning, match="interrupted after epoch 6"):
+    with pytest.raises(KeyboardInterrupt, match="interrupted after epoch 6"):
         MeshClassifier(**options, checkpoint=path, callbacks=stop).fit(X, Y)
     assert storage.read(path)["training"]["state"]["solver"]["edited"] == gradient
     again = MeshClassifier(**options, checkpoint=path).fit(X, Y)
     whole = MeshClassifier(**options).fit(X, Y)
     np.testing.assert_array_equal(again.mesh_.weights, whole.mesh_.weights)
     assert again.history_ == whole.history_
+
+
+def test_a_budget_that_cannot_be_met_is_said():
+    """Every output keeps a way from an input, so three outputs keep three edges; the bias keeps its own."""
+    Z = np.random.default_rng(0).standard_normal((60, 4))
+    labels = np.arange(60) % 3
+    options = {"max_epochs": 10, "random_state": 0, "solver": "adam", "tol": 0}
+    with pytest.warns(UserWarning, match=r"^Prune\(to=2\) ends with 3 edges instead of 2: it keeps a way from") as said:
+        model = MeshClassifier(2, structure=structure.Prune(to=2, bias=True), **options).fit(Z, labels)
+    assert model.mesh_.topology.n_edges == 3
+    assert len(said) == 1
+    with pytest.warns(UserWarning, match=r"instead of 2: .* every output, the edges of the bias$"):
+        MeshClassifier(2, structure=structure.Prune(to=2), **options).fit(Z, labels)
+    MeshClassifier(2, structure=structure.Prune(to=20), **options).fit(Z, labels)  # no word
+    MeshClassifier(2, structure=structure.Prune(to=2), callbacks=lambda *_: True, **options).fit(Z, labels)

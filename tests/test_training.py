@@ -228,7 +228,8 @@ def test_sequences():
 def test_equal_outputs_are_no_hits_but_for_the_first():
     """Outputs that have all died predict class 0, whatever the label: no accuracy of 1 from ties."""
     mesh = Mesh(Topology.layered([1, 3]), weights=np.zeros(6))
-    rows = list(train(mesh, np.ones((90, 1)), np.arange(90) % 3, solver="sgd", learning_rate=1e-12, max_epochs=1))
+    options = {"solver": "sgd", "learning_rate": 1e-12, "batch_size": None, "max_epochs": 1, "l2": 0.0}
+    rows = list(train(mesh, np.ones((90, 1)), np.arange(90) % 3, **options))
     assert rows[0].accuracy == pytest.approx(1 / 3, abs=1e-6)
 
 
@@ -243,7 +244,7 @@ def test_rows_tol_patience_and_schedules():
     assert [row.epoch for row in mini] == list(range(1, 8))
     assert mini[0].learning_rate > mini[-1].learning_rate >= 0
     constant = list(train(mesh, X / 10, y, solver="adam", batch_size=30, schedule="constant", max_epochs=7, tol=0))
-    assert {row.learning_rate for row in constant} == {0.01}
+    assert {row.learning_rate for row in constant} == {Settings().learning_rate}
     # nothing to learn: stops as soon as patience is over
     flat = list(train(mesh, X / 10, y, solver="sgd", learning_rate=1e-12, batch_size=30, patience=5, max_epochs=50,
                       schedule="constant"))  # fmt: skip
@@ -259,7 +260,7 @@ def test_the_rate_comes_down_before_patience_ends_a_run(schedule, size, patience
     X, y = spirals(100, random_state=0)
     mesh = Mesh(Topology.mesh(2, 5, 2), activation="tanh", random_state=0)
     rows = list(train(mesh, X / 10, y, solver="adam", learning_rate=1e-12, schedule=schedule, batch_size=size,
-                      patience=patience, max_epochs=most, random_state=0))  # fmt: skip
+                      patience=patience, max_epochs=most, l2=0.0, random_state=0))  # fmt: skip
     said = [(row.epoch, row.note) for row in rows if row.note]
     reason = f"the loss fell by less than 0.0001 in {patience} epochs"
     first = said[0][0]
@@ -489,7 +490,7 @@ def test_stop_keeps_the_best_so_far():
 def test_history_is_a_table():
     X, y = spirals(100, random_state=0)
     mesh = Mesh(Topology.mesh(2, 6, 2), activation="tanh", random_state=0)
-    history = History(train(mesh, X, y, solver="adam", max_epochs=30, tol=0))
+    history = History(train(mesh, X, y, solver="adam", max_epochs=30, tol=0, l2=0.0))
     assert history["epoch"].tolist() == list(range(1, 31))
     assert history[-1].edges == mesh.topology.n_edges
     assert len(history[:5]) == 5
@@ -545,3 +546,24 @@ def test_callers_see_the_weights_that_a_row_is_about(solver):
     for row in train(mesh, X, y, random_state=0, **options):
         if row.restart < 2:
             np.testing.assert_allclose(mesh.gradient(X, y)[0], row.loss, rtol=1e-9)
+
+
+@pytest.mark.parametrize("settings", [
+    {"solver": "lm"}, {"solver": "adam"}, {"solver": "adam", "batch_size": 7},
+    {"solver": "adam", "early_stopping": True, "validation_fraction": 0.3},
+])  # fmt: skip
+def test_accuracies_are_whole_numbers_of_samples(settings):
+    """Sums of shares of 1/n are not."""
+    from meshnn import MeshClassifier
+
+    X = np.linspace(-1, 1, 149)[:, None]
+    model = MeshClassifier(1, max_epochs=30, tol=0, random_state=0, **settings)
+    model.fit(X, X[:, 0] > 0)
+    if settings["solver"] == "adam":
+        model.partial_fit(X, X[:, 0] > 0)
+    count = 45 if "early_stopping" in settings else 149
+    for accuracy in model.history_["accuracy"][: len(model.history_) - ("early_stopping" in settings)]:
+        assert accuracy == round(accuracy * count) / count
+    weight = np.linspace(1, 2, 149, dtype=np.float32)
+    weighted = model.fit(X, X[:, 0] > 0, sample_weight=weight).history_["accuracy"]
+    assert weighted.max() <= 1

@@ -26,15 +26,15 @@ def held_out_loss(model):
 
 
 def test_the_weights_that_do_best_on_given_samples_are_kept():
-    model = fit()
+    model = fit(l2=1e-3)
     validation = model.history_["validation"]
     assert len(validation) == 30
     assert held_out_loss(model) == pytest.approx(validation.min(), rel=1e-9)
     # all samples are learned from
     np.testing.assert_allclose(model._scaling.x_mean, X[LEARN].mean(axis=0))
-    plain = MeshClassifier(**OPTIONS).fit(X[LEARN], Y[LEARN])
+    plain = MeshClassifier(**OPTIONS, l2=1e-3).fit(X[LEARN], Y[LEARN])
     np.testing.assert_array_equal(model.history_["loss"], plain.history_["loss"])
-    both = fit(early_stopping=True)  # nothing else is held out
+    both = fit(early_stopping=True, l2=1e-3)  # nothing else is held out
     np.testing.assert_array_equal(both.mesh_.weights, model.mesh_.weights)
     stopped = fit(tol=1e-4, patience=3, max_epochs=200)
     assert "validation loss fell by less than" in stopped.history_[-1].note

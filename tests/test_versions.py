@@ -61,7 +61,8 @@ def test_unfinished_runs_of_0_1_go_on(name, tmp_path):
     half = storage.read(path)
     count = len(half["history"]["note"])
     seen = []
-    model = MeshClassifier(checkpoint=path, callbacks=lambda row, mesh: seen.append(row), **make.RUNS[name])
+    options = {"activation": "tanh", "learning_rate": 0.01} | make.RUNS[name]  # defaults of 0.1
+    model = MeshClassifier(checkpoint=path, callbacks=lambda row, mesh: seen.append(row), **options)
     model.fit(make.X, make.Y)
     last = 12 * make.RUNS[name].get("n_restarts", 1)
     assert len(seen) == last - count > 0

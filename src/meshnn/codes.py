@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["ACTIVATIONS", "HUBER_WIDTH", "NONZERO_AT_ZERO"]
+__all__ = ["ACTIVATIONS", "HUBER_WIDTH", "NONZERO_AT_ZERO", "RANGES"]
 
 IDENTITY, RELU, LEAKY_RELU, ELU, SOFTPLUS, SIGMOID, TANH, SIN, GAUSS = range(9)
 
@@ -16,6 +16,17 @@ ACTIVATIONS: dict[str, int] = {
     "tanh": TANH,
     "sin": SIN,
     "gauss": GAUSS,  # exp(-t * t)
+}
+
+#: Between which numbers the values of an activation lie, if not between all.
+RANGES: dict[str, tuple[float, float]] = {
+    "relu": (0.0, float("inf")),
+    "elu": (-1.0, float("inf")),
+    "softplus": (0.0, float("inf")),
+    "sigmoid": (0.0, 1.0),
+    "tanh": (-1.0, 1.0),
+    "sin": (-1.0, 1.0),
+    "gauss": (0.0, 1.0),
 }
 
 #: Activations with phi(0) != 0: their neurons are awake from the first tick on.

@@ -42,8 +42,10 @@ class CheckpointWarning(UserWarning):
     """A checkpoint could not be written; training went on."""
 
 
-class TrainingInterrupted(UserWarning):
-    """Training was stopped by Ctrl-C; the model has the best weights so far.
+class TrainingInterrupted(KeyboardInterrupt):
+    """Training was stopped by Ctrl-C; the estimator is fitted, with the best weights so far.
+
+    It is a `KeyboardInterrupt`, so that what is around the fit stops, too: a search, a cross-validation, a script.
 
     Attributes
     ----------

@@ -1,7 +1,7 @@
 """The command line from outside: whatever goes wrong comes out as one line on stderr and an exit code.
 
 0 is success, 2 something about the command, its files or the machine that the user can change, 1 a bug (and a failed
-`verify`), 130 an interruption. Little is imported here: errors of imports are caught too.
+`verify`), 130 an interruption, 143 one by SIGTERM. Little is imported here: errors of imports are caught too.
 """
 
 from __future__ import annotations

@@ -44,10 +44,14 @@ def demo(
             shown.append((row, model.score(X[test], y[test])))
 
     caught: list[Warning] = []
+    interrupted = False
     with collect_warnings(caught):
-        model.set_params(callbacks=watch).fit(X[train], y[train])
+        try:
+            model.set_params(callbacks=watch).fit(X[train], y[train])
+        except TrainingInterrupted as stop:
+            interrupted = True
+            say_notes([str(stop)])
     say_notes([str(warning).replace("max_epochs", "--iterations") for warning in caught])
-    interrupted = any(isinstance(warning, TrainingInterrupted) for warning in caught)
     if not len(model.history_):
         raise typer.Exit(130)
     if not shown or shown[-1][0].epoch != model.history_[-1].epoch:

@@ -11,9 +11,10 @@ import numpy as np
 import typer
 from rich.console import Console
 
-from meshnn.arguments import real_number, whole_number
+from meshnn.arguments import FROM_0, POSITIVE, known, real_number, whole_number
 from meshnn.cli.output import check_output, collect_warnings, counted, print_json, save_somewhere, say_notes
 from meshnn.cli.report import Report, score_model, show
+from meshnn.codes import ACTIVATIONS
 from meshnn.errors import DataError, MeshError, TrainingInterrupted
 
 __all__ = ["fit"]
@@ -21,10 +22,18 @@ __all__ = ["fit"]
 
 Task = Literal["auto", "classify", "regress"]
 Solver = Literal["auto", "lm", "adam", "sgd"]
+ClassWeight = Literal["balanced"]
+#: Exit codes after Ctrl-C and after SIGTERM.
+INTERRUPTED, TERMINATED = 130, 143
+#: Text columns that are listed with their values before training.
+MOST_LISTED = 8
 
 
 def fit(
-    data: Annotated[Path, typer.Argument(help="A table: .csv, .tsv (also .gz) or .parquet.", show_default=False)],
+    data: Annotated[
+        Path,
+        typer.Argument(help="A table: .csv, .tsv (also .gz) or .parquet; - is standard input.", show_default=False),
+    ],
     target: Annotated[str, typer.Option("--target", "-y", help="The column to predict.", show_default=False)],
     hidden: Annotated[
         str | None, typer.Option("--hidden", "-n", help="Hidden neurons, 16 if not given; or layers: 10,5.")
@@ -62,6 +71,10 @@ def fit(
     loss: Annotated[
         str | None, typer.Option("--loss", help="Of numbers: squared_error, huber (outliers) or poisson (counts).")
     ] = None,
+    class_weight: Annotated[
+        ClassWeight | None,
+        typer.Option("--class-weight", help="Rows of rare classes count more, of frequent ones less."),
+    ] = None,
     seed: Annotated[int, typer.Option("--seed", help="Of the split and of the weights.")] = 0,
     threads: Annotated[int | None, typer.Option("--threads", help="By default as many as pay; -1: all cores.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
@@ -83,10 +96,13 @@ def fit(
       meshnn fit data.csv --target y --hidden 10,5
 
       meshnn fit claims.csv --target count --loss poisson
+
+      zcat big.csv.gz | meshnn fit - --target y --class-weight balanced
     """
     from meshnn.data.encoding import Encoder, target_column
     from meshnn.data.tables import read_table
     from meshnn.program.threads import thread_count
+    from meshnn.topology.files import check_topology
 
     share = real_number("--test", test, "a number from 0 to below 1", lambda v: 0 <= v < 1)
     whole_number("--seed", seed, least=0, most=2**32 - 1)
@@ -114,19 +130,31 @@ def fit(
         check_output("--out", out, ".mesh")
         if checkpoint is not None and checkpoint.absolute() == out.absolute():
             raise MeshError("--checkpoint and --out name the same file; take another one for the checkpoint")
-    if loss is not None and task == "auto":
-        from meshnn.losses import loss_named
-
-        task = "classify" if loss_named(loss).classifies else "regress"
+    numbers = {"--learning-rate": (learning_rate, POSITIVE), "--l1": (l1, FROM_0), "--tol": (tol, FROM_0)}
+    for name, (value, allowed) in numbers.items():
+        real_number(name, value, *allowed)
+    if l2 is not None:
+        real_number("--l2", l2, *FROM_0)
+    known("--activation", activation, ACTIVATIONS)
+    if (edges is not None or grow) and restarts > 1:
+        raise MeshError("--restarts: a graph that changes (--edges, --grow) has one start; leave one of them out")
+    if drop and target in drop:
+        raise MeshError(f"--drop: {target} is the target; choose one of the two")
+    if topology is not None:
+        check_topology(topology)
+    if checkpoint is not None:
+        check_output("--checkpoint", checkpoint)
+    task = _task(task, loss, class_weight)
     loaded = read_table(data)
     goal = target_column(loaded.table, target, task)
-    train, held = _split(goal.values, goal.task, share, seed)
+    if class_weight is not None and goal.task == "regress":
+        raise MeshError("--class-weight: the target is an amount; leave it out, or pass --task classify")
+    train, held, untested = _split(goal.values, goal.task, share, seed)
     # The whole table is looked at for what must be refused, in its own row numbers; learned is from training rows only.
     whole = Encoder.learn(loaded.table, target, drop or (), impute)
     encoder = Encoder.learn(loaded.table.take(train), target, drop or (), impute)
     encoded = encoder.encode(loaded.table)
-    constant = [note for name, note in encoder.notes.items() if name in encoder.left_out and name not in whole.left_out]
-    notes = [*loaded.notes, *goal.notes, *whole.notes.values(), *constant, *encoded.notes]
+    notes = [*loaded.notes, *goal.notes, *whole.noted(encoder), *encoded.notes, *untested]
     n_outputs = len(np.unique(goal.values)) if goal.task == "classify" else 1
     options = {
         "hidden": size,
@@ -148,15 +176,17 @@ def fit(
         "verbose": 0 if as_json else 1,
         "loss": loss,
     } | _structure(edges, grow, size)
+    if goal.task == "classify":
+        options["class_weight"] = class_weight
     if not as_json:
         say_notes(notes)
         _introduce(data, goal, encoder, train, held)
-    model, seconds, warned, interrupted = _train(goal.task, options, encoded.X, goal.values, train)
+    model, seconds, warned, code = _train(goal.task, options, encoded.X, goal.values, train)
     model.set_params(verbose=0)
     model.encoder_, model.target_ = encoder, target
-    if interrupted and len(model.history_) == 0:
+    if code and len(model.history_) == 0:
         say_notes(["interrupted before the first epoch was done: nothing was learned, nothing is written"])
-        raise typer.Exit(130)
+        raise typer.Exit(code)
     report = score_model(model, goal.task, encoded.X[held], goal.values[held], seed) if len(held) else None
     trained = score_model(model, goal.task, encoded.X[train], goal.values[train], seed)
     failure: OSError | MeshError | None = None
@@ -169,8 +199,8 @@ def fit(
         show(Console(), model, report, trained, seconds, out)
     if failure is not None:
         raise MeshError(f"{failure}; the model was written to {out} instead")
-    if interrupted:
-        raise typer.Exit(130)
+    if code:
+        raise typer.Exit(code)
 
 
 def _hidden(text: str) -> int | tuple[int, ...]:
@@ -194,27 +224,36 @@ def _structure(edges: int | None, grow: bool, hidden: int | tuple[int, ...]) -> 
     return {"hidden": min(2, hidden), "structure": policies}
 
 
-def _split(y: Any, task: str, share: float, seed: int) -> tuple[Any, Any]:
-    """Rows to learn from and rows to test on; every class in both if there is enough of each."""
-    from sklearn.model_selection import train_test_split
+def _task(task: Task, loss: str | None, class_weight: str | None) -> Task:
+    """What loss and class weights leave of the choice."""
+    if loss is not None:
+        from meshnn.losses import LOSSES
+
+        meant: Task = "classify" if LOSSES[known("--loss", loss, LOSSES)].classifies else "regress"
+        if task not in ("auto", meant):
+            raise MeshError(f"--loss {loss} is for --task {meant}; leave one of them out")
+        task = meant
+    if class_weight is not None and task == "regress":
+        raise MeshError("--class-weight: there are no classes in a regression; leave it out")
+    return task
+
+
+def _split(y: Any, task: str, share: float, seed: int) -> tuple[Any, Any, list[str]]:
+    """Rows to learn from and rows to test on; every class in both if there is enough of each. And notes about it."""
+    from meshnn.estimators._splitting import hold_out
 
     rows = np.arange(len(y))
     if share == 0:
-        return rows, rows[:0]
+        return rows, rows[:0], []
     n_test = int(np.ceil(share * len(rows)))
     if n_test >= len(rows) - 1:
         raise DataError(f"--test {share:g} leaves {len(rows) - n_test} of {len(rows)} rows to learn from; lower it")
-    stratify = None
-    if task == "classify":
-        _, counts = np.unique(y, return_counts=True)
-        if counts.min() >= 2 and min(n_test, len(rows) - n_test) >= len(counts):
-            stratify = y
-    train, held = train_test_split(rows, test_size=n_test, random_state=seed, stratify=stratify)
-    if task == "classify" and (missing := np.setdiff1d(y, y[train])).size:
-        raise DataError(
-            f"class {missing[0]!s} has too few rows to be both learned and tested; lower --test or add rows"
-        )
-    return np.sort(train), np.sort(held)
+    train, held = hold_out(len(rows), n_test, seed, y if task == "classify" else None)
+    if len(held) == 0:
+        raise DataError("every class has one row: there is nothing to test on; add rows, or pass --test 0")
+    missing = [str(label) for label in np.setdiff1d(y, y[held])] if task == "classify" else []
+    named = ", ".join(missing[:5]) + (", ..." if len(missing) > 5 else "")
+    return train, held, [f"too few rows to test all classes: {named} can only be learned"] * bool(missing)
 
 
 def _graph(path: Path | None, n_inputs: int, n_outputs: int, names: list[str]) -> Any:
@@ -233,32 +272,39 @@ def _graph(path: Path | None, n_inputs: int, n_outputs: int, names: list[str]) -
 
 
 def _introduce(data: Path, goal: Any, encoder: Any, train: Any, held: Any) -> None:
+    name = "standard input" if str(data) == "-" else data.name
     what = f"{len(np.unique(goal.values))} classes" if goal.task == "classify" else "a number"
     lines = [
-        f"{data.name}: {counted(len(train) + len(held), 'row')}, {counted(len(encoder.columns), 'column')} as "
+        f"{name}: {counted(len(train) + len(held), 'row')}, {counted(len(encoder.columns), 'column')} as "
         f"{counted(len(encoder.feature_names), 'feature')}, to predict {what}; {counted(len(train), 'row')} to learn "
         f"from, {len(held):,} to test on"
     ]
-    lines += [f"  {line}" for line in encoder.describe() if "one-hot" in line]
+    texts = [f"  {line}" for line in encoder.describe() if "one-hot" in line]
+    lines += texts if len(texts) <= MOST_LISTED else [*texts[:MOST_LISTED], f"  ... {len(texts):,} columns of text"]
     Console(stderr=True).print(*lines, sep="\n", markup=False, highlight=False, soft_wrap=True)
 
 
-def _train(task: str, options: dict[str, Any], X: Any, y: Any, train: Any) -> tuple[Any, float, list[str], bool]:
-    """The model, its seconds, what the user should know, and whether training was interrupted."""
+def _train(task: str, options: dict[str, Any], X: Any, y: Any, train: Any) -> tuple[Any, float, list[str], int]:
+    """The model, its seconds, what the user should know, and the exit code if training was interrupted, else 0."""
     from meshnn.estimators import MeshClassifier, MeshRegressor
+    from meshnn.training.signals import sigterm_interrupts
 
     model = MeshClassifier(**options) if task == "classify" else MeshRegressor(**options)
     caught: list[Warning] = []
-    began = time.perf_counter()
+    said: list[str] = []
+    terminated: list[int] = []
+    began, code = time.perf_counter(), 0
     with collect_warnings(caught):
-        model.fit(X[train], y[train])
+        try:
+            with sigterm_interrupts(terminated):
+                model.fit(X[train], y[train])
+        except TrainingInterrupted as stop:
+            further = "" if stop.checkpoint is None else "; run the same command again to go on"
+            said.append(f"interrupted after epoch {stop.epoch}: the best weights so far are kept{further}")
+            code = TERMINATED if terminated else INTERRUPTED
     seconds = time.perf_counter() - began
-    stopped = [warning for warning in caught if isinstance(warning, TrainingInterrupted)]
-    notes = [str(warning).replace("max_epochs", "--epochs") for warning in caught if warning not in stopped]
-    for warning in stopped:
-        further = "" if warning.checkpoint is None else "; run the same command again to go on"
-        notes.append(f"interrupted after epoch {warning.epoch}: the best weights so far are kept{further}")
-    return model, seconds, notes, bool(stopped)
+    notes = [str(warning).replace("max_epochs", "--epochs") for warning in caught]
+    return model, seconds, notes + said, code
 
 
 def _as_dict(

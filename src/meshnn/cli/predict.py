@@ -10,20 +10,26 @@ import numpy as np
 import typer
 
 from meshnn.cli.output import check_output, print_json, print_text, say_notes
-from meshnn.errors import DataError, MeshError
+from meshnn.cli.rows import Rows, check_columns, load_model
+from meshnn.errors import MeshError
 
 __all__ = ["predict"]
 
 
 def predict(
     model: Annotated[Path, typer.Argument(help="A model that `meshnn fit` wrote.", show_default=False)],
-    data: Annotated[Path, typer.Argument(help="A table with the same columns.", show_default=False)],
+    data: Annotated[
+        Path, typer.Argument(help="A table with the same columns; - is standard input (CSV).", show_default=False)
+    ],
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Where to write: .csv, .tsv or .parquet; else to the screen.")
     ] = None,
     probabilities: Annotated[
         bool, typer.Option("--probabilities", "-p", help="A column per class with its probability.")
     ] = False,
+    keep: Annotated[
+        list[str] | None, typer.Option("--keep", help="Columns of the table to copy, as id,name; may be repeated.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Predict the target of every row of a table.
@@ -33,77 +39,52 @@ def predict(
       meshnn predict iris.mesh new.csv
 
       meshnn predict iris.mesh new.csv --probabilities --out predictions.csv
+
+      meshnn predict iris.mesh - --keep id,name < new.csv
     """
-    from meshnn.data.tables import read_table, write_predictions
-    from meshnn.loading import load_fitted
+    from meshnn.data.tables import write_predictions
 
     if out is not None:
         check_output("--out", out)
         for option, other in (("the table", data), ("the model", model)):
             if out.exists() and other.exists() and out.samefile(other):
                 raise MeshError(f"--out: {out} is {option}, which would be lost; name another file")
-    estimator = load_fitted(model)
-    if not hasattr(estimator, "predict"):
-        raise MeshError(
-            f"{model} holds a bare net, which does not know what its outputs mean; use a model of `meshnn fit`"
-        )
-    encoder = getattr(estimator, "encoder_", None)
-    loaded = read_table(data, text=encoder.text_columns if encoder is not None else ())
-    if encoder is not None:
-        encoded = encoder.encode(loaded.table)
-        X, notes = encoded.X, [*loaded.notes, *encoded.notes]
-    else:
-        X, notes = _plain_columns(estimator, loaded.table), list(loaded.notes)
-    columns: dict[str, Any] = {"prediction": estimator.predict(X)}
+    estimator = load_model(model)
+    if probabilities and not hasattr(estimator, "predict_proba"):
+        raise MeshError("--probabilities: the model predicts numbers, not classes; leave it out")
+    kept = list(dict.fromkeys(name.strip() for names in keep or () for name in names.split(",")))
+    rows = Rows(estimator, data, keep=kept)
+    check_columns("--keep", rows.table, kept)
+    columns: dict[str, Any] = {"prediction": estimator.predict(rows.X)}
     if columns["prediction"].ndim == 2:
         columns = {f"prediction {k}": column for k, column in enumerate(columns["prediction"].T)}
     if probabilities:
-        if not hasattr(estimator, "predict_proba"):
-            raise MeshError("--probabilities: the model predicts numbers, not classes; leave it out")
-        for name, column in zip(estimator.classes_, estimator.predict_proba(X).T, strict=True):
+        for name, column in zip(estimator.classes_, estimator.predict_proba(rows.X).T, strict=True):
             columns[f"P({name})"] = column
-    say_notes(notes + _compare(estimator, loaded.table, columns))
+    if twice := [name for name in kept if name in columns]:
+        raise MeshError(f"--keep: {twice[0]} is a column of the predictions, too; rename it in the table")
+    say_notes(rows.notes + _compare(rows, columns))
     if as_json:
-        print_json({name: np.asarray(column).tolist() for name, column in columns.items()})
+        copied = {name: [_plain(value) for value in rows.table[name].to_pylist()] for name in kept}
+        print_json(copied | {name: np.asarray(column).tolist() for name, column in columns.items()})
         if out is None:
             return
-    text = write_predictions(out, loaded.table, columns)
+    text = write_predictions(out, rows.table, columns, kept)
     if text is not None:
         print_text(text)
     elif not as_json:
-        print(f"{len(X)} predictions written to {out}", file=sys.stderr)
+        print(f"{len(rows.X)} predictions written to {out}", file=sys.stderr)
 
 
-def _plain_columns(estimator: Any, table: Any) -> Any:
-    """The features of a model that was fitted in Python: by name if it knows them, else all columns in order."""
-    names = list(getattr(estimator, "feature_names_in_", table.column_names))
-    missing = [name for name in names if name not in table.column_names]
-    if missing:
-        raise DataError(f"the table has no column {missing[0]!r}; it has {', '.join(table.column_names[:20])}")
-    if len(names) != estimator.n_features_in_:
-        raise DataError(
-            f"the model takes {estimator.n_features_in_} features, the table has {len(names)} columns; leave others out"
-        )
-    try:
-        X = np.stack([np.asarray(table[name], dtype=np.float64) for name in names], axis=1)
-    except (ValueError, TypeError):
-        raise DataError("the model was fitted on numbers, but the table holds text; encode it as in training") from None
-    wrong = np.argwhere(~np.isfinite(X))
-    if len(wrong):
-        row, k = wrong[0]
-        held = "no number" if np.isnan(X[row, k]) else str(X[row, k])
-        raise DataError(f"column {names[k]} holds {held} in row {row + 1:,}, expected finite numbers; mend the cell")
-    return X
+def _plain(value: Any) -> Any:
+    """As JSON can hold it."""
+    return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)
 
 
-def _compare(estimator: Any, table: Any, columns: dict[str, Any]) -> list[str]:
+def _compare(rows: Rows, columns: dict[str, Any]) -> list[str]:
     """If the true answers are there, how many are met."""
-    target = getattr(estimator, "target_", None)
-    if target is None or target not in table.column_names or "prediction" not in columns:
+    if not hasattr(rows.estimator, "classes_") or (truth := rows.labels()) is None or not (truth > -2).any():
         return []
-    truth = table[target].to_pylist()
-    known = [k for k, value in enumerate(truth) if value is not None]
-    if not known or not hasattr(estimator, "classes_"):
-        return []
-    met = sum(str(truth[k]) == str(columns["prediction"][k]) for k in known)
-    return [f"the table has the column {target}: {met} of {len(known)} predictions agree with it"]
+    met = int((rows.estimator.classes_[truth] == columns["prediction"])[truth >= 0].sum())
+    known = int((truth > -2).sum())
+    return [f"the table has the column {rows.target}: {met} of {known} predictions agree with it"]

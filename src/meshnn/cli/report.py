@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,16 @@ from rich.text import Text
 
 from meshnn.cli.output import counted
 
-__all__ = ["Report", "score_model", "show", "wilson"]
+__all__ = [
+    "Report",
+    "headline",
+    "score_classes",
+    "score_model",
+    "score_values",
+    "show",
+    "show_confusion",
+    "wilson",
+]
 
 #: Classes of which a confusion matrix still fits a screen.
 MOST_SHOWN = 12
@@ -32,11 +41,13 @@ class Report:
     high: float
     rows: int
     confusion: NDArray[np.int64] | None = None  # [true, predicted]
+    others: dict[str, float] = field(default_factory=dict)  # further scores
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
         matrix = None if self.confusion is None else self.confusion.tolist()
-        return {self.name: self.score, "low": self.low, "high": self.high, "rows": self.rows, "confusion": matrix}
+        found = {self.name: self.score, "low": self.low, "high": self.high, "rows": self.rows, "confusion": matrix}
+        return found | {name.replace(" ", "_"): value for name, value in self.others.items()}
 
 
 def wilson(hits: int, count: int) -> tuple[float, float]:
@@ -55,17 +66,38 @@ def score_model(model: Any, task: str, X: Any, y: Any, seed: int) -> Report:
     """Accuracy or R² of a model on some rows."""
     predicted = model.predict(X)
     if task == "classify":
-        hits = int((predicted == y).sum())
-        count = len(model.classes_)
-        pairs = np.searchsorted(model.classes_, y) * count + np.searchsorted(model.classes_, predicted)
-        confusion = np.bincount(pairs, minlength=count * count).reshape(count, count)
-        return Report("accuracy", hits / len(y), *wilson(hits, len(y)), len(y), confusion)
+        return score_classes(model.classes_, np.searchsorted(model.classes_, y), predicted)
+    return score_values(y, predicted, seed)
+
+
+def score_classes(classes: Any, truth: NDArray[np.int64], predicted: Any, P: Any = None) -> Report:
+    """Accuracy, confusions and, with probabilities P, log loss, given the number of each true class; -1 if unknown.
+
+    An unknown class is always missed. It has no place in the matrix, nor a probability.
+    """
+    count, seen = len(classes), truth >= 0
+    pairs = truth[seen] * count + np.searchsorted(classes, predicted[seen])
+    confusion = np.bincount(pairs, minlength=count * count).reshape(count, count)
+    hits, others = int(np.trace(confusion)), dict[str, float]()
+    if P is not None:
+        right = P[seen, truth[seen]]
+        others["log loss"] = (
+            float(-np.log(np.maximum(right, np.finfo(np.float64).eps)).mean()) if seen.any() else np.nan
+        )
+    return Report("accuracy", hits / len(truth), *wilson(hits, len(truth)), len(truth), confusion, others)
+
+
+def score_values(y: Any, predicted: Any, seed: int) -> Report:
+    """R² and the sizes of errors."""
     rng = np.random.default_rng(seed)
     resamples = 0 if len(y) < 2 else RESAMPLES if len(y) <= 5000 else RESAMPLES // 10
     scores = [_r2(y[rows], predicted[rows]) for rows in (rng.integers(0, len(y), len(y)) for _ in range(resamples))]
     scores = [score for score in scores if np.isfinite(score)]
     low, high = np.quantile(scores, [0.025, 0.975]) if scores else (np.nan, np.nan)
-    return Report("R2", _r2(y, predicted), float(low), float(high), len(y))
+    errors = np.abs(y - predicted)
+    largest = max(float(errors.max()), np.finfo(np.float64).tiny)  # squares of very large and small numbers do not fit
+    others = {"RMSE": largest * float(np.sqrt(((errors / largest) ** 2).mean())), "MAE": float(errors.mean())}
+    return Report("R2", _r2(y, predicted), float(low), float(high), len(y), None, others)
 
 
 def _r2(y: Any, predicted: Any) -> float:
@@ -86,14 +118,11 @@ def show(
 
     name = trained.name.replace("R2", "R²")
     if report is not None:
-        interval = f" (95% interval {report.low:.3f} to {report.high:.3f})" if np.isfinite(report.low) else ""
-        line(f"test {name} {report.score:.4f}{interval} on {counted(report.rows, 'row')}", "bold")
+        line(f"test {headline(report)}", "bold")
     line(f"train {name} {trained.score:.4f} on {counted(trained.rows, 'row')}")
     shown, where = (trained, "training") if report is None else (report, "test")
     if shown.confusion is not None:
-        few = f"{where} rows, true class down and predicted across:"
-        line(few if len(model.classes_) <= MOST_SHOWN else f"most frequent confusions of {where} rows:")
-        console.print(_confusion(shown.confusion, [str(c) for c in model.classes_]))
+        show_confusion(console, shown.confusion, [str(c) for c in model.classes_], f"{where} rows")
     mesh, t = model.mesh_, model.mesh_.topology
     live = t.n_edges - int(mesh.dead_edges().sum())
     sizes = f"{counted(t.n_edges, 'edge')} ({live:,} live), {counted(t.n_hidden, 'hidden neuron')}"
@@ -102,6 +131,20 @@ def show(
     for note in model.history_.notes[-3:]:
         line(note)
     line("model not saved; --out model.mesh saves it" if out is None else f"model written to {out}")
+
+
+def headline(report: Report) -> str:
+    """The score in one line."""
+    interval = f" (95% interval {report.low:.3f} to {report.high:.3f})" if np.isfinite(report.low) else ""
+    return f"{report.name.replace('R2', 'R²')} {report.score:.4f}{interval} on {counted(report.rows, 'row')}"
+
+
+def show_confusion(console: Console, matrix: NDArray[np.int64], names: list[str], what: str) -> None:
+    """Which classes were taken for which."""
+    few = f"{what}, true class down and predicted across:"
+    text = few if len(names) <= MOST_SHOWN else f"most frequent confusions of {what}:"
+    console.print(Text(text), soft_wrap=True)
+    console.print(_confusion(matrix, names))
 
 
 def _confusion(matrix: NDArray[np.int64], names: list[str]) -> Table:

@@ -16,14 +16,13 @@ from numpy.typing import NDArray
 from pyarrow import compute, types
 
 from meshnn.data.encoding import Column, plain
-from meshnn.data.tables import shown, source
+from meshnn.data.tables import NUMBER, shown, source
 from meshnn.errors import DataError
 
-__all__ = ["Cells", "cells_of", "fill_in", "first", "learned", "quoted"]
+__all__ = ["Cells", "cells_of", "class_numbers", "fill_in", "first", "learned", "quoted"]
 
 Floats = NDArray[np.float64]
 WANTED = {"numeric": "a number", "boolean": "true or false", "categorical": "text"}
-NUMBER = r"^ *[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)? *$"
 WORDS = (("true", "false"), ("True", "False"), ("TRUE", "FALSE"))
 TRUTH = f"^({'|'.join(word for pair in WORDS for word in pair)}|0|1)$"
 KINDS = {
@@ -182,6 +181,37 @@ def _fill_in_texts(part: Floats, column: Column, cells: Cells, notes: list[str])
         at[cells.gaps] = column.categories.index(str(column.fill))
     rows = np.flatnonzero(at >= 0)
     part[rows, at[rows]] = 1.0
+
+
+def class_numbers(cells: Cells, classes: NDArray[Any]) -> NDArray[np.int64]:
+    """Which of the classes (sorted) each cell is, by value: 0.0 is 0, whatever it looks like; -1 for none of them."""
+    if classes.dtype.kind in "biuf":
+        if cells.kind == "categorical":
+            return _found({_number(text): k for k, text in enumerate(classes.tolist())}, cells, _number)
+        if types.is_integer(cells.values.type) and classes.dtype.kind in "iu":  # beyond 2**53 floats merge them
+            return _found({label: k for k, label in enumerate(classes.tolist())}, cells, int)
+        numbers, values = cells.numbers, classes.astype(np.float64)
+        at = np.minimum(np.searchsorted(values, numbers), len(values) - 1)
+        return np.where(values[at] == numbers, at, -1)
+    names = [str(label) for label in classes.tolist()]
+    known = {name: k for k, name in enumerate(names)}  # pa.array() and to_numpy() import pandas, which takes long
+    return np.array([known.get(text, -1) for text in cells.texts(names).to_pylist()], np.int64)
+
+
+def _found(known: dict[Any, int], cells: Cells, convert: Any) -> NDArray[np.int64]:
+    values = cells.values.to_pylist()
+    return np.array([-1 if value is None else known.get(convert(value), -1) for value in values], np.int64)
+
+
+def _number(value: Any) -> float | None:
+    """A number or a truth value that may be text; None if it is neither."""
+    words = {"true": 1.0, "false": 0.0}
+    if isinstance(value, str) and value.strip().lower() in words:
+        return words[value.strip().lower()]
+    try:
+        return float(value)
+    except ValueError:
+        return None
 
 
 def quoted(cell: Any) -> str:

@@ -21,6 +21,7 @@ __all__ = ["Column", "Encoded", "Encoder", "Target", "plain", "target_column"]
 FILLS = {"numeric": float, "boolean": bool, "categorical": str}  # kinds of columns, and what fills their gaps
 TASKS = ("auto", "classify", "regress")
 MOST_CLASSES = 1000
+MOST_LEFT_OUT = 3  # columns that are left out get a note each, if there are no more
 FEW_CLASSES = 20  # so many different whole numbers may be classes
 
 
@@ -163,6 +164,18 @@ class Encoder:
                 line += f", {plain(column.fill)} where missing"
             lines.append(f"{shown(column.name)}: {line}")
         return lines + [f"{shown(name)}: left out ({why})" for name, why in self.left_out.items()]
+
+    def noted(self, training: Encoder | None = None) -> list[str]:
+        """The notes, with those of many columns left out in one line; also what `training` rows alone leave out."""
+        notes = dict(self.notes)
+        if training is not None:
+            notes |= {name: training.notes[name] for name in training.left_out if name in training.notes} | notes
+        left = [name for name in notes if name in self.left_out or (training and name in training.left_out)]
+        if len(left) <= MOST_LEFT_OUT:
+            return list(notes.values())
+        where = notes[left[0]].partition("column ")[0]
+        line = f"{where}{len(left):,} columns are constant or have no values: left out ({_listed(left, MOST_LEFT_OUT)})"
+        return [line] + [note for name, note in notes.items() if name not in set(left)]
 
     def to_dict(self) -> dict[str, Any]:
         """Everything that `encode` needs, fit for JSON."""

@@ -9,8 +9,9 @@ import io
 import os
 import re
 import stat
+import sys
 import zlib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,11 @@ SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs"}
 MISSING = ["", "NA", "N/A", "n/a", "#N/A", "nan", "NaN", "null", "NULL", "None"]
 BINARY = {b"\x89PNG": "a PNG image", b"PK\x03\x04": "a zip or Excel file", b"\x1f\x8b": "compressed with gzip"}
 BINARY |= {b"PAR1": "a Parquet file", b"%PDF": "a PDF file", b"\xff\xfe": "UTF-16 text", b"\xfe\xff": "UTF-16 text"}
+NUMBER = r"^ *[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)? *$"
+NUMERIC = r"^[\d.,%eE+ -]*$"
+THOUSANDS = r"^ *[+-]?\d{1,3}(,\d{3})+(\.\d*)? *$"
+PERCENT = r"^ *[+-]?(\d+\.?\d*|\.\d+) *% *$"
+DECIMAL_COMMA = r"^ *[+-]?\d[\d.]*(,\d+)? *$"
 SOURCE = b"meshnn.file"  # key of the table's metadata, so that later refusals can name the file
 
 
@@ -57,10 +63,11 @@ def source(table: Any) -> str:
 
 
 def read_table(path: str | os.PathLike[str], text: Collection[str] = ()) -> Loaded:
-    """Read a table from a .csv, .tsv (both also .gz), .parquet or .pq file.
+    """Read a table from a .csv, .tsv (both also .gz), .parquet or .pq file; - is CSV from standard input.
 
     Text is UTF-8 with a header line. Cells that are empty, NA, N/A, nan, null or None are missing. A first column
-    without a name that counts the rows (pandas writes one) is left out, with a note; semicolons are noticed.
+    without a name that counts the rows (pandas writes one) is left out, with a note; semicolons are noticed. Columns of
+    numbers like 1,234 or 5% are numbers, with a note.
 
     Parameters
     ----------
@@ -80,6 +87,11 @@ def read_table(path: str | os.PathLike[str], text: Collection[str] = ()) -> Load
     {'age': [31, None], 'city': ['Bonn', 'Ulm']}
     """
     file, name, notes = Path(path), as_path(path)[1], list[str]()
+    if name == "-":
+        name = "standard input"
+        with explained("read", name):
+            table = _from_text(_input(name), name, ",", text, notes)
+        return _finished(table, name, notes)
     with explained("read", name):
         mode = file.stat().st_mode
         if stat.S_ISDIR(mode):
@@ -91,6 +103,10 @@ def read_table(path: str | os.PathLike[str], text: Collection[str] = ()) -> Load
             table = _from_text(_content(file, name, ending.endswith(".gz")), name, separator, text, notes)
         else:
             table = _from_parquet(file, name)
+    return _finished(table, name, notes)
+
+
+def _finished(table: Any, name: str, notes: list[str]) -> Loaded:
     if table.num_columns and table.num_rows == 0:
         raise DataError(f"{name} has no rows below its header, expected at least one; check how the file was written")
     table = _without_index(table, name, notes)
@@ -108,17 +124,33 @@ def _ending(file: Path, name: str, does: str) -> str:
 
 
 def _content(file: Path, name: str, zipped: bool) -> bytes:
-    """The text of a file, unpacked, without byte order mark and leading blank lines, with a line end at its end."""
-    parts: list[bytes] = []
+    """The text of a file, unpacked."""
     with gzip.open(file) if zipped else file.open("rb") as stream:
         try:
-            while part := stream.read(2**24):
-                parts.append(part)  # counted as it comes: a small .gz can hold terabytes
-                check_fits(2.0 * sum(map(len, parts)), f"reading {name}", "take a part of the file")
+            return _checked_text(_all_of(stream, name), name)
         except (gzip.BadGzipFile, EOFError, zlib.error):
             advice = "copy or compress it again, or drop the .gz of its name if it is plain text"
             raise DataError(f"{name} is not compressed with gzip, or damaged; {advice}") from None
-    data = b"".join(parts)
+
+
+def _input(name: str) -> bytes:
+    """The text that is piped in."""
+    stream = getattr(sys.stdin, "buffer", None)
+    if stream is None:
+        raise DataError(f"{name} is closed; pipe a table into the command, or name a file")
+    return _checked_text(_all_of(stream, name), name)
+
+
+def _all_of(stream: Any, name: str) -> bytes:
+    parts: list[bytes] = []
+    while part := stream.read(2**24):
+        parts.append(part)  # counted as it comes: a small .gz can hold terabytes
+        check_fits(2.0 * sum(map(len, parts)), f"reading {name}", "take a part of the file")
+    return b"".join(parts)
+
+
+def _checked_text(data: bytes, name: str) -> bytes:
+    """The same without byte order mark and leading blank lines, with a line end at its end."""
     for magic, what in BINARY.items():
         if data.startswith(magic):
             raise DataError(f"{name} is {what}, expected text in UTF-8; save it as CSV in UTF-8")
@@ -154,6 +186,7 @@ def _from_text(data: bytes, name: str, usual: str, text: Collection[str], notes:
     if table.num_rows and str(table.column(-1)[-1]).endswith(("\n", "\r")):
         _check_quotes(data, name, separator)  # the end of the file became part of the value
     table = table.rename_columns(names)
+    table = _with_numbers(table, name, separator, text, notes)
     for column in names if separator != "," else ():
         if column not in text and types.is_string(table[column].type):
             _check_decimal_commas(name, column, table[column])
@@ -245,10 +278,72 @@ def _checked_names(raw: list[str], name: str) -> list[str]:
     return names
 
 
+def _with_numbers(table: Any, name: str, separator: str, text: Collection[str], notes: list[str]) -> Any:
+    """Texts that are numbers to people: 1,234 and 5%. Not 1,5, which is something else in other countries."""
+    from pyarrow import compute, types
+
+    done: dict[str, list[str]] = {}
+    for k, column in enumerate(table.column_names):
+        values = table.column(k)
+        if column in text or not types.is_string(values.type) or values.null_count == len(values):
+            continue
+        if not compute.all(compute.match_substring_regex(values[:100], NUMERIC)).as_py():  # most texts: quickly passed
+            continue
+        grouped = compute.match_substring_regex(values, THOUSANDS)
+        several = separator == "," or compute.any(compute.match_substring_regex(values, r",\d{3},")).as_py()
+        if several and compute.any(grouped).as_py():
+            plain = compute.match_substring_regex(values, NUMBER)
+            if compute.all(compute.or_(grouped, plain)).as_py() and not _padded(values):
+                what = "commas between thousands are left out"
+                table = table.set_column(k, column, _parsed_numbers(compute.replace_substring(values, ",", "")))
+                done.setdefault(what, []).append(f"{shown(column)} ({_example(values, grouped)})")
+                continue
+        percent = compute.match_substring_regex(values, PERCENT)
+        if compute.all(percent).as_py():
+            what = "percent signs are left out"
+            table = table.set_column(k, column, _parsed_numbers(compute.replace_substring(values, "%", "")))
+            done.setdefault(what, []).append(f"{shown(column)} ({_example(values, percent)})")
+            continue
+        commas = compute.and_not(compute.match_substring(values, ","), grouped)
+        decimal = separator == "," and compute.all(compute.match_substring_regex(values, DECIMAL_COMMA)).as_py()
+        if decimal and compute.any(commas).as_py():
+            what = "decimal commas are not read, so it is text; export with points for numbers"
+            done.setdefault(what, []).append(f"{shown(column)} ({_example(values, commas)})")
+    for what, columns in done.items():
+        few = ", ".join(columns[:3]) + (", ..." if len(columns) > 3 else "")
+        many = f"{len(columns):,} columns" if len(columns) > 1 else "column"
+        notes.append(f"{name}: {many} {few}: {what}")
+    return table
+
+
+def _parsed_numbers(values: Any) -> Any:
+    import pyarrow as pa
+    from pyarrow import compute
+
+    trimmed = compute.replace_substring_regex(values, r"^ *\+?| *$", "")
+    try:
+        return trimmed.cast("int64")
+    except pa.ArrowInvalid:
+        return trimmed.cast("float64")
+
+
+def _padded(values: Any) -> bool:
+    """Whether some are codes, as leading zeros tell."""
+    from pyarrow import compute
+
+    return bool(compute.any(compute.match_substring_regex(values, r"^ *[+-]?0\d")).as_py())
+
+
+def _example(values: Any, mask: Any) -> str:
+    from pyarrow import compute
+
+    return repr(values[compute.index(mask, True).as_py()].as_py().strip()[:30])
+
+
 def _check_decimal_commas(name: str, column: str, values: Any) -> None:
     from pyarrow import compute
 
-    fits = compute.all(compute.match_substring_regex(values, r"^ *[+-]?\d[\d.]*(,\d+)? *$")).as_py()
+    fits = compute.all(compute.match_substring_regex(values, DECIMAL_COMMA)).as_py()
     if fits and (at := compute.index(compute.match_substring(values, ","), True).as_py()) >= 0:
         raise DataError(
             f"{name}: column {shown(column)} has decimal commas ({values[at].as_py()!r} in row {at + 1:,}), "
@@ -299,42 +394,44 @@ def _without_index(table: Any, name: str, notes: list[str]) -> Any:
 
 
 def write_predictions(
-    path: str | os.PathLike[str] | None, table: Any, columns: Mapping[str, NDArray[Any]]
+    path: str | os.PathLike[str] | None, table: Any, columns: Mapping[str, NDArray[Any]], keep: Sequence[str] = ()
 ) -> str | None:
     """Write columns of predictions, one row for each row of the table, in the form that the ending of the path names.
 
-    The file appears complete or not at all. Without a path, the CSV text is returned. A column called prediction
-    comes first, the others follow in their order.
+    The file appears complete or not at all. Without a path, the CSV text is returned. Columns of the table to keep come
+    first, then a column called prediction; the others follow in their order.
     """
     arrays = {name: np.asarray(columns[name]) for name in sorted(columns, key=lambda name: name != "prediction")}
     if not arrays or any(array.shape != (table.num_rows,) for array in arrays.values()):
         shapes = ", ".join(f"{shown(column)} {array.shape}" for column, array in arrays.items()) or "none"
         expected = f"expected one value for each of {table.num_rows} rows"
         raise DataError(f"cannot write predictions of these shapes: {shapes}; {expected}; pass one-dimensional arrays")
+    kept = {name: table[name] for name in keep}
     if path is None:
-        return _as_text(arrays, ",")
+        return _as_text(kept, arrays, ",")
     ending = _ending(Path(path), as_path(path)[1], "writes")
-    content = _as_text(arrays, ENDINGS[ending]).encode() if ENDINGS[ending] else _as_parquet(arrays)
+    content = _as_text(kept, arrays, ENDINGS[ending]).encode() if ENDINGS[ending] else _as_parquet(kept | arrays)
     if ending.endswith(".gz"):
         content = gzip.compress(content, mtime=0)  # no clock: same predictions, same bytes
     write_whole(path, [content])
     return None
 
 
-def _as_text(arrays: dict[str, NDArray[Any]], separator: str) -> str:
+def _as_text(kept: dict[str, Any], arrays: dict[str, NDArray[Any]], separator: str) -> str:
     text = io.StringIO()
     writer = csv.writer(text, delimiter=separator, lineterminator="\n")
-    writer.writerow(arrays)
+    writer.writerow([*kept, *arrays])
     # float32 digit by digit as it is: as a Python float, 0.1 would become 0.10000000149011612
     cells = [map(str, array) if array.dtype in ("f4", "f2") else array.tolist() for array in arrays.values()]
-    writer.writerows(zip(*cells, strict=True))
+    writer.writerows(zip(*(column.to_pylist() for column in kept.values()), *cells, strict=True))
     return text.getvalue()
 
 
-def _as_parquet(arrays: dict[str, NDArray[Any]]) -> bytes:
+def _as_parquet(columns: dict[str, Any]) -> bytes:
     import pyarrow as pa
     from pyarrow import parquet
 
     content = io.BytesIO()
-    parquet.write_table(pa.table({name: pa.array(array) for name, array in arrays.items()}), content)
+    made = {name: pa.array(column) if isinstance(column, np.ndarray) else column for name, column in columns.items()}
+    parquet.write_table(pa.table(made), content)
     return content.getvalue()

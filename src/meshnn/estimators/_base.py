@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from os import PathLike
 from typing import Any
 
@@ -22,11 +24,13 @@ from meshnn.estimators._scaling import is_sparse, row_blocks
 from meshnn.estimators._streaming import Streams
 from meshnn.estimators._watching import as_callbacks, verbosity
 from meshnn.storage import Tree
-from meshnn.training import HistoryRow, Trainer
+from meshnn.training import HistoryRow, Settings, Trainer
 from meshnn.training.checkpoint import Checkpoint, fingerprint
 from meshnn.training.laplace import Laplace, affordable
 from meshnn.training.reporting import reporter
 from meshnn.training.sensitivity import importances
+from meshnn.training.signals import sigterm_interrupts
+from meshnn.training.solvers import Choice, solver_named
 
 __all__ = ["BaseMesh"]
 
@@ -37,7 +41,6 @@ class BaseMesh(Streams):
     _kind: str
     _under_way: str  # the weights that a run with a checkpoint began from, until it has come to its end
     feature_importances_: FloatArray
-    _laplace: Laplace | str  # or why there is none
 
     # -- fitting -------------------------------------------------------------------------------------------------
 
@@ -55,15 +58,26 @@ class BaseMesh(Streams):
         Returns
         -------
         self
+
+        Raises
+        ------
+        TrainingInterrupted
+            By Ctrl-C: a KeyboardInterrupt that says after which epoch. The estimator is fitted then, with the best
+            weights so far, and its checkpoint is up to date. SIGTERM saves the checkpoint, if there is one, and ends
+            the process.
         """
         checkpoint = Checkpoint.of(self.checkpoint)
+        terminated: list[int] = []
         try:
             with self._as_it_was_if_refused():
                 trainer = self._prepared(X, y, sample_weight, X_val, y_val, checkpoint)
-            self._run(trainer, checkpoint)
+            with sigterm_interrupts(terminated, wanted=checkpoint is not None):
+                self._run(trainer, checkpoint)
         finally:
             if checkpoint is not None:
                 checkpoint.end()
+            if terminated:  # all is saved: now the process ends as it was told to
+                signal.raise_signal(signal.SIGTERM)
         return self
 
     def _prepared(
@@ -104,8 +118,11 @@ class BaseMesh(Streams):
             if hasattr(self, "encoder_") and not again:
                 X = self._learn_encoder(given, parts[0])  # of what is held out nothing is learned
             kept, held_out = ((X[rows], targets[rows], None if weight is None else weight[rows]) for rows in parts)
-        # of a net there is already, the trainer decides
-        choice = None if again else self._build(*kept, n_outputs, settings, seeds[1])
+        memory: tuple[str, Tree | None] = ("", None)
+        if again:
+            choice, settings, memory = self._as_before(settings)
+        else:
+            choice = self._build(*kept, n_outputs, settings, seeds[1])
         self._check_same_net(X.shape[1], n_outputs)
         validation = None if held_out is None else self._samples(*held_out)
         score = None
@@ -114,7 +131,7 @@ class BaseMesh(Streams):
                 raise MeshError("scoring needs held-out samples; set early_stopping=True, or fit with X_val and y_val")
             score = self._scorer(*held_out[:2])
         trainer = Trainer(
-            self.mesh_, self._samples(*kept), settings, validation, seeds[2], self.structure, choice, score
+            self.mesh_, self._samples(*kept), settings, validation, seeds[2], self.structure, choice, score, memory
         )
         self._stream_seed, self._solver_state = seeds[2], None  # where partial_fit would go on
         self._seen = 0.0
@@ -122,8 +139,25 @@ class BaseMesh(Streams):
         if checkpoint is not None and run is not None:
             if resumed is not None:
                 checkpoint.restore(resumed, trainer.restore)
+                if resumed.epochs < trainer.epochs:
+                    _say_it_is_longer(resumed.epochs, trainer)
             checkpoint.watch(lambda: self._tree(trainer, seed, run))
         return trainer
+
+    def _as_before(self, settings: Settings) -> tuple[Choice, Settings, tuple[str, Tree | None]]:
+        """The solver, the penalty and the memory of the fit that a warm start goes on from, where they are not given.
+
+        To try others on samples held out would tell little: the net has learned from all of them.
+        """
+        asked = settings.solver != "auto"
+        kind = solver_named(settings.solver if asked else self.solver_)
+        choice = Choice(kind, "as asked for" if asked else "that of the fit before")
+        state = self._solver_state if kind.warms and kind.name == self.solver_ else None
+        if settings.l2 == "auto" and not self._l2_found:  # it was given before, and is to be found now
+            return choice, settings, ("", None)
+        if settings.l2 == "auto" and (state is None or state["penalties"] is None):
+            settings = replace(settings, l2=float(self.l2_))
+        return choice, settings, (kind.name, state)
 
     @contextmanager
     def _as_it_was_if_refused(self) -> Iterator[None]:
@@ -168,7 +202,7 @@ class BaseMesh(Streams):
                     resume = f"; fit again with checkpoint={str(path)!r} to go on"
             epoch = trainer.history[-1].epoch if len(trainer.history) else 0
             message = f"training was interrupted after epoch {epoch}: the best weights so far are kept{resume}"
-            warnings.warn(TrainingInterrupted(message, epoch, path), stacklevel=3)
+            raise TrainingInterrupted(message, epoch, path) from None
         except BaseException:
             trainer.stop("stopped by an error", to_go_on=True)  # whoever catches it has the best weights so far
             raise
@@ -179,6 +213,7 @@ class BaseMesh(Streams):
 
     def _take_stock(self, trainer: Trainer) -> None:
         """Where training stands."""
+        self._solver_state, self._l2_found = trainer.memory, self.l2 == "auto"
         self.solver_, self.solver_reason_ = trainer.choice.solver, trainer.choice.reason
         self.history_, self.l2_, self.best_restart_ = trainer.history, trainer.l2, trainer.best_restart
         epochs = [row.epoch for row in trainer.history if row.restart == trainer.best_restart]
@@ -271,3 +306,20 @@ class BaseMesh(Streams):
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "mesh_")
+
+
+def _say_it_is_longer(before: int, trainer: Trainer) -> None:
+    """A run with more epochs than it was begun with is not always the run that it would have been."""
+    settings, epochs = trainer.settings, trainer.epochs
+    what = f"max_epochs was {before} when this run began and is {epochs} now"
+    if trainer.finished:
+        why = trainer.history[-1].note if len(trainer.history) else ""
+        advice = "delete the checkpoint to start anew"
+        warnings.warn(f"{what}, but the run had come to its end ({why}): {advice}", UserWarning, stacklevel=4)
+        return
+    scheduled = trainer.choice.kind.scheduled and settings.schedule != "constant"
+    moved = [f"the {settings.schedule} schedule of the rate"] * scheduled + ["policies"] * trainer.changes
+    if moved:
+        take = "take" if trainer.changes else "takes"
+        message = f"{what}: {' and '.join(moved)} {take} the rest as that of a run of {epochs} epochs"
+        warnings.warn(message, UserWarning, stacklevel=4)

@@ -12,7 +12,7 @@ from meshnn.arguments import switch, whole_number
 from meshnn.arrays import Array
 from meshnn.errors import DataError, MeshError
 from meshnn.estimators._samples import TakesSamples
-from meshnn.estimators._scaling import Scaling
+from meshnn.estimators._scaling import Scaling, check_activation
 from meshnn.estimators._sizing import SMOOTH, activation_of, hidden_of
 from meshnn.estimators._wide import Rotation
 from meshnn.mesh import Mesh
@@ -47,7 +47,9 @@ class BuildsNets(TakesSamples):
         stream: bool = False,
     ) -> Choice:  # fmt: skip
         """A new net and the scaling for samples, or for a stream that begins with them; the solver for it."""
-        self._scaling = Scaling.learn(X, targets, weight, switch("standardize", self.standardize), self._loss)
+        check_activation(self.output_activation, self._loss, n_outputs)
+        scaled = switch("standardize", self.standardize)
+        self._scaling = Scaling.learn(X, targets, weight, scaled, self._loss, self.output_activation)
         self.loss_ = self._loss.name
         self._built = self._net()
         self._rotation = Rotation.of(self._scaling.inputs(X)) if self._wide(X, stream) else None
@@ -93,7 +95,9 @@ class BuildsNets(TakesSamples):
         dense = first_topology(as_policies(self.structure), topology)
 
         def make(dtype: str, activation: Any) -> Mesh:
-            mesh = Mesh(topology, self.ticks, activation, self.output_activation, dtype=dtype, random_state=seed, **given)
+            mesh = Mesh(
+                topology, self.ticks, activation, self.output_activation, dtype=dtype, random_state=seed, **given
+            )
             if dense != topology:
                 mesh.rewire(dense)
                 mesh.weights = mesh.draw_weights(seed)

@@ -100,7 +100,8 @@ class Regresses(_Meaning):
         what the samples leave open about the weights (Laplace's approximation, see docs/solvers.md). For the squared
         error, and nets of at most 1000 live parameters.
         """
-        values = self._scaling.values(LOSSES[self.loss_].predicted(self._outputs(X)))
+        outputs = self._outputs(X)
+        values = self._scaling.values(LOSSES[self.loss_].predicted(outputs))
         values = values[:, 0] if self._flat else values
         if not return_std:
             return values

@@ -19,6 +19,7 @@ from meshnn.errors import DataError, MeshError
 from meshnn.estimators._frames import as_table, is_frame, needs_encoding
 from meshnn.estimators._parameters import Parameters
 from meshnn.estimators._scaling import check_written_out
+from meshnn.estimators._splitting import hold_out
 from meshnn.losses import Loss
 
 __all__ = ["Part", "TakesSamples"]
@@ -97,19 +98,15 @@ class TakesSamples(Parameters):
 
     def _split(self, targets: Array, seed: int) -> tuple[Array, Array]:
         """Samples to learn from and samples to hold out: a share, but at least one, and one must be left."""
-        from sklearn.model_selection import train_test_split
-
         allowed = ("a number between 0 and 1", lambda v: 0 < v < 1)
         share, n = real_number("validation_fraction", self.validation_fraction, *allowed), len(targets)
         if n < 2:
             raise DataError("early_stopping holds samples out, but there is only one; set early_stopping=False")
-        size, stratify = min(math.ceil(share * n), n - 1), None
-        if self._loss.classifies and targets.ndim == 1:
-            counts = np.unique(targets, return_counts=True)[1]
-            if counts.min() >= 2 and min(size, n - size) >= len(counts):  # some of each class on both sides
-                stratify = targets
-        kept, held_out = train_test_split(np.arange(n), test_size=size, random_state=seed, stratify=stratify)
-        return np.sort(kept), np.sort(held_out)
+        size = min(math.ceil(share * n), n - 1)
+        kept, held_out = hold_out(n, size, seed, targets if targets.ndim == 1 else None)
+        if len(held_out) == 0:
+            raise DataError("early_stopping holds samples out, but each class has one only; set early_stopping=False")
+        return kept, held_out
 
     # -- tables --------------------------------------------------------------------------------------------------
 

@@ -1,4 +1,7 @@
-"""`Scaling`: features (and the targets of regression) brought to mean 0 and variance 1, learned with the weights."""
+"""`Scaling`: features (and the targets of regression) brought to mean 0 and variance 1, learned with the weights.
+
+Where the outputs have an activation with bounds, targets are brought to where it can reach them.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +12,20 @@ from typing import Any
 
 import numpy as np
 
+from meshnn.arguments import known
 from meshnn.arrays import Array
+from meshnn.codes import ACTIVATIONS, RANGES
+from meshnn.errors import DataError, MeshError
 from meshnn.losses import Loss
 from meshnn.losses.moments import is_constant, mean_and_spread
 from meshnn.memory import check_fits
 
-__all__ = ["Scaling", "check_written_out", "is_sparse", "row_blocks"]
+__all__ = ["Scaling", "check_activation", "check_written_out", "is_sparse", "row_blocks"]
 
+#: Between bounds, targets fill all but this share at either end.
+MARGIN = 0.1
+#: Targets between the bounds stay as they are if their standard deviation is at least this share of the distance.
+WIDE = 0.05
 #: Numbers of a sparse matrix that are written out at a time: bounds the memory that this adds.
 BLOCK = 2**21
 
@@ -52,15 +62,23 @@ class Scaling:
     y_constant: Array | None = None
 
     @classmethod
-    def learn(cls, X: Any, targets: Array, weight: Array | None, wanted: bool, loss: Loss) -> Scaling:
-        """From training samples; nothing is scaled unless `wanted`, and targets as their loss has it."""
+    def learn(
+        cls, X: Any, targets: Array, weight: Array | None, wanted: bool, loss: Loss, activation: str = "identity"
+    ) -> Scaling:
+        """From training samples; nothing is scaled unless `wanted`, and targets as loss and activation have it."""
         n_outputs = targets.shape[1] if targets.ndim == 2 else 1
-        if not wanted:
-            return cls(np.zeros(X.shape[1]), np.ones(X.shape[1]), np.zeros(n_outputs), np.ones(n_outputs))
-        mean, spread = _moments(X, weight)
-        y_mean, y_scale = loss.scaling(targets, weight)
-        y_constant = mean_and_spread(targets, weight)[1] == 0.0 if loss.by_moments else None
-        return cls(mean, np.where(spread == 0.0, 1.0, spread), y_mean, y_scale, spread == 0.0, y_constant)
+        x_mean, x_scale, x_constant = np.zeros(X.shape[1]), np.ones(X.shape[1]), None
+        y, y_constant = (np.zeros(n_outputs), np.ones(n_outputs)), None
+        if wanted:
+            x_mean, spread = _moments(X, weight)
+            x_constant = spread == 0.0
+            x_scale = np.where(x_constant, 1.0, spread)
+            y = loss.scaling(targets, weight)
+            y_constant = mean_and_spread(targets, weight)[1] == 0.0 if loss.by_moments else None
+        if activation in RANGES and not loss.classifies:
+            y = _within_reach(activation, targets if weight is None else targets[weight > 0], y, wanted)
+            y_constant = None  # no moments: other samples do not move it
+        return cls(x_mean, x_scale, y[0], y[1], x_constant, y_constant)
 
     def joined(self, more: Scaling, share: float) -> Scaling:
         """That of all samples, if others are a share of them; of targets, if it is known which were constant."""
@@ -86,6 +104,55 @@ class Scaling:
     def values(self, outputs: Array) -> Array:
         """Outputs of the net in the units of the targets."""
         return outputs * self.y_scale + self.y_mean
+
+
+def check_activation(activation: str, loss: Loss, n_outputs: int) -> None:
+    """Refuse an activation that keeps the outputs from being what the loss takes them for."""
+    low, high = RANGES.get(known("output_activation", activation, ACTIVATIONS), (-np.inf, np.inf))
+    named = f'output_activation="{activation}"'
+    if loss.several and np.isfinite([low, high]).any():
+        raise MeshError(
+            f"{named} gives numbers from {low:g} to {high:g}, so that the probability of a label, their sigmoid, "
+            'could not be any; use output_activation="identity"'
+        )
+    if loss.classifies and np.isfinite(high):
+        most = 1 / (1 + (n_outputs - 1) * np.exp(low - high))
+        raise MeshError(
+            f"{named} keeps the outputs between {low:g} and {high:g}, and their softmax below {most:.3f}: "
+            'no class could have a higher probability; use output_activation="identity"'
+        )
+    if loss.logarithmic and np.isfinite(low):
+        raise MeshError(
+            f"{named} keeps the outputs above {low:g}, but with loss={loss.name!r} they are logarithms of rates; "
+            'use output_activation="identity"'
+        )
+
+
+def _within_reach(activation: str, targets: Array, usual: tuple[Array, Array], wanted: bool) -> tuple[Array, Array]:
+    """What to subtract and to divide by, so that the targets lie where outputs can be."""
+    (low, high), (mean, scale) = RANGES[activation], usual
+    least, most = targets.min(axis=0), targets.max(axis=0)
+    inside = (least >= low) & (most <= high)
+    positive = low == 0 and np.isinf(high)  # asked for so that predictions are: their 0 stays where it is
+    if not inside.all() and (positive or not wanted):
+        column = int(np.argmin(inside))
+        wrong = least[column] if least[column] < low else most[column]
+        advice = "" if positive else " or standardize=True"
+        raise DataError(
+            f'output_activation="{activation}" gives numbers from {low:g} to {high:g}, but y holds {wrong:g}; '
+            f'use output_activation="identity"{advice}'
+        )
+    if not wanted:
+        return usual
+    if positive:
+        return np.zeros_like(mean), scale
+    if np.isinf(high):  # no more than the least target needs
+        return np.minimum(mean, least - (1 - MARGIN) * low * scale), scale
+    width = high - low
+    fits = inside & (scale >= WIDE * width)
+    filling = (most / 2 - least / 2) / ((0.5 - MARGIN) * width)
+    filling = np.where(filling > 0, filling, scale)  # of a constant
+    return np.where(fits, 0.0, most / 2 + least / 2 - filling * (low + high) / 2), np.where(fits, 1.0, filling)
 
 
 def _joined(

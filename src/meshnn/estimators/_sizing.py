@@ -13,7 +13,7 @@ __all__ = ["activation_of", "hidden_of"]
 SMOOTH = 16
 #: Hidden neurons otherwise, and up to how many samples; see benchmarks/tables.py.
 NEURONS = ((16, 100), (32, 500), (48, 20_000), (64, float("inf")))
-#: Edges of the hidden neurons up to so many samples, so that a fit takes some 2 s; they grow with the cube root of more.
+#: Edges of the hidden neurons up to so many samples, so that a fit takes some 2 s; with the cube root of more, more.
 EDGES, SAMPLES = 3_000, 5_000
 LEAST = 4
 #: The fewest hidden neurons that share out: fewer have to be smooth ones.

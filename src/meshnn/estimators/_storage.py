@@ -18,9 +18,17 @@ from meshnn.estimators._scaling import Scaling
 from meshnn.losses import loss_named
 from meshnn.mesh import Mesh
 from meshnn.storage import FileError, Tree
+from meshnn.topology import Topology
 from meshnn.training import History
 from meshnn.training.laplace import LIMIT, Laplace
 from meshnn.training.solvers import solver_named
+from meshnn.training.structure.storing import (
+    Lost,
+    graph_from_tree,
+    graph_to_tree,
+    structure_from_tree,
+    structure_to_tree,
+)
 
 if TYPE_CHECKING:
     from meshnn.estimators._base import BaseMesh
@@ -28,7 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["from_tree", "to_tree"]
 
 #: Parameters that cannot be written down: a loaded estimator has them as None.
-UNSAVED = ("callbacks", "checkpoint", "structure")
+UNSAVED = ("callbacks", "checkpoint")
 #: Parameters that the mesh has: a loaded estimator takes them from it, if they cannot be written down.
 OF_THE_MESH = ("topology", "parameter", "weights")
 #: Letters that the dtype of classes may have to spare.
@@ -50,7 +58,10 @@ def to_tree(estimator: BaseMesh, parameters: Array | None = None) -> Tree:
     tree: Tree = {
         "kind": estimator._kind,
         "versions": {"python": platform.python_version()} | {name: version(name) for name in _WRITERS},
-        "parameters": {name: _plain(name, value) for name, value in estimator.get_params(deep=False).items()},
+        "parameters": {
+            name: _plain(name, value, estimator.mesh_.topology)
+            for name, value in estimator.get_params(deep=False).items()
+        },
         "mesh": mesh,
         "n_features": int(estimator.n_features_in_),
         "n_iter": int(estimator.n_iter_),
@@ -89,10 +100,14 @@ def _certainty(known: Laplace | str) -> Any:
     return {"root": known.root[np.tril_indices(len(known.root))].astype(np.float32), "noise": known.noise}
 
 
-def _plain(name: str, value: Any) -> Any:
-    """A parameter as JSON can hold it."""
+def _plain(name: str, value: Any, graph: Topology) -> Any:
+    """A parameter as a file can hold it, for a mesh of this graph."""
     if name in UNSAVED or (name == "scoring" and callable(value)):
         return None
+    if name == "structure":
+        return structure_to_tree(value)
+    if name == "topology" and isinstance(value, Topology) and value != graph:  # it has changed while it learned
+        return {name: graph_to_tree(value)}
     if name in ("parameter", "weights") and value is not None and not callable(value):
         return np.asarray(value)
     if name in OF_THE_MESH and value is not None:
@@ -133,13 +148,22 @@ def from_tree(estimator: Any, tree: Tree) -> Any:
     """
     mesh = Mesh.from_tree(tree["mesh"])
     known = estimator.get_params(deep=False)
-    given = {name: _value(value, mesh) for name, value in tree["parameters"].items() if name in known}
+    stored = {name: value for name, value in tree["parameters"].items() if name in known}
+    given = {name: _value(value, mesh) for name, value in stored.items() if name != "structure"}
+    graph = given.get("topology")
+    for name in ("parameter", "weights"):  # numbers of edges: of no use to another graph
+        numbers = given.get(name)
+        if graph is not None and isinstance(numbers, np.ndarray) and numbers.shape != (graph.n_edges,):
+            given[name] = None
+    if "structure" in stored:
+        given["structure"] = _read_structure(stored["structure"], mesh)
     estimator.set_params(**given)
     estimator.mesh_ = mesh
     estimator._built = estimator._net()
     estimator.loss_ = loss_named(tree["loss"]).name
     estimator.n_features_in_ = whole_number("n_features", tree["n_features"])
     estimator.l2_ = real_number("l2", tree["l2"], *FROM_0)
+    estimator._l2_found = tree["parameters"].get("l2") == "auto"
     estimator.n_iter_ = whole_number("n_iter", tree["n_iter"], least=0)
     estimator.best_restart_ = whole_number("best_restart", tree["best_restart"], least=0)
     estimator.solver_, estimator.solver_reason_ = _texts("solver", tree["solver"], 2)
@@ -237,12 +261,21 @@ def _texts(what: str, values: Any, count: int | None = None) -> list[str]:
 
 
 def _value(value: Any, mesh: Mesh) -> Any:
-    if isinstance(value, np.ndarray):  # numbers of edges; a graph that has changed has others
-        return value if value.shape == (mesh.topology.n_edges,) else None
+    if isinstance(value, np.ndarray):
+        return value if value.ndim == 1 else None
     if isinstance(value, dict):
         named = next((name for name in OF_THE_MESH if name in value), None)
+        if named == "topology" and isinstance(value[named], dict):
+            return graph_from_tree(value[named])
         return dict(value["pairs"]) if named is None else getattr(mesh, named)
     return value
+
+
+def _read_structure(stored: Any, mesh: Mesh) -> Any:
+    if stored is not None:
+        return structure_from_tree(stored)
+    # a version that did not save policies; that there were some is seen from what they did
+    return None if mesh.lineage_ is None else Lost("structure=")
 
 
 def _read_labels(described: Any, count: int) -> Array:

@@ -16,6 +16,7 @@ from meshnn.estimators._scaling import Scaling
 from meshnn.estimators._watching import as_callbacks, verbosity
 from meshnn.storage import Tree
 from meshnn.training import History, HistoryRow
+from meshnn.training.laplace import Laplace
 from meshnn.training.reporting import print_row
 from meshnn.training.solver import Samples, Solver
 from meshnn.training.solvers import SOLVERS, streaming_solver
@@ -35,13 +36,16 @@ def streams(estimator: Any) -> bool:
 class Streams(BuildsNets):
     """A pass over some samples, from wherever the net is."""
 
-    _solver_state: Tree | None  # what partial_fit remembers
+    _solver_state: Tree | None  # what partial_fit or a warm start goes on with
     _stream_seed: int
     _seen = 0.0  # samples of the stream that the scaling was learned from; 0: it comes from `fit` and stays
     solver_: str
     history_: History
     n_iter_: int
     best_restart_: int
+    l2_: float
+    _l2_found: bool  # not given
+    _laplace: Laplace | str  # or why there is none
 
     def _adapt(self, X: Any, targets: Array, weight: Array | None, first: bool) -> None:
         """Have the scaling take in some more samples: it is that of all samples of the stream so far.
@@ -57,7 +61,7 @@ class Streams(BuildsNets):
             return
         mass = float(X.shape[0] if weight is None else weight.sum())
         if not first:
-            more = Scaling.learn(X, targets, weight, True, self._loss)
+            more = Scaling.learn(X, targets, weight, True, self._loss, self.output_activation)
             self._scaling = self._scaling.joined(more, mass / (self._seen + mass))
         self._seen += mass
 
@@ -119,14 +123,14 @@ class Streams(BuildsNets):
         progress = stream.advance(1)
         note = "; ".join([*[progress.note] * bool(progress.note), *self._edit(stream, samples, progress.loss)])
         self._solver_state = stream.state(stream=True)
-        self.l2_ = stream.l2
+        self.l2_, self._l2_found = stream.l2, self.l2 == "auto"
         self.n_iter_ += 1
         self.history_.append(
             HistoryRow(
                 epoch=self.n_iter_,
                 loss=progress.loss,
                 validation=math.nan,
-                accuracy=progress.hits if self._loss.classifies else math.nan,
+                accuracy=samples.accuracy(progress.hits) if self._loss.classifies else math.nan,
                 gradient_norm=progress.gradient_norm,
                 learning_rate=progress.rate,
                 seconds=spent + time.perf_counter() - began,

@@ -41,6 +41,8 @@ class MeshClassifier(ClassifierMixin, BaseMesh, Classifies):  # type: ignore[mis
     ticks : int, optional
         By default as many as the topology needs.
     activation, output_activation : str
+        Of hidden neurons and of outputs. The outputs of a classifier go into a softmax: "identity", or one without an
+        upper bound.
     solver : "auto", "lm", "adam" or "sgd"
         `auto` takes lm if edges² x samples fits a budget, else adam; `explain()` says which and why.
     learning_rate, schedule : float, "cosine" | "linear" | "constant"

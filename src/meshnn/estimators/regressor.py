@@ -28,6 +28,10 @@ class MeshRegressor(RegressorMixin, BaseMesh, Regresses):  # type: ignore[misc]
       counted by their size, not their square;
     * "poisson": counts, or rates of them; predictions are rates and never negative.
 
+    With an `output_activation` that has bounds, `standardize` brings targets to where it reaches: with "relu" and
+    "softplus" they are divided only, so that predictions are never negative; between the bounds of "sigmoid", "tanh",
+    "sin" and "gauss" they stay as they are if they fit, else they are brought into them.
+
     `predict(X, return_std=True)` also gives the standard deviation of a target around its prediction.
 
     Examples

@@ -26,6 +26,8 @@ class Loss:
     by_moments: ClassVar[bool] = False
     #: Whether it is the negative logarithm of a probability, so that there is no noise left to be estimated.
     likelihood: ClassVar[bool] = False
+    #: Whether an output is the logarithm of what it stands for, so that it must be free to be any number.
+    logarithmic: ClassVar[bool] = False
 
     def columns(self, n_outputs: int) -> int:
         """Columns of a square root of the curvature that a sample fills."""

@@ -20,6 +20,7 @@ class Poisson(ValueLoss):
     name = "poisson"
     code = codes.POISSON
     likelihood = True
+    logarithmic = True
 
     def targets(self, y: Any, size: int, n_outputs: int, dtype: np.dtype[Any]) -> Array:
         """Counts, or what is counted like them: no number below 0."""

@@ -17,7 +17,7 @@ __all__ = ["score_by_autograd"]
 
 def score_by_autograd(model: MeshClassifier, data: Features, size: int, rate: float) -> float:
     """Accuracy of the same net from the same first weights on the same batches of a size, trained by PyTorch."""
-    epochs, seeds = model.max_epochs, np.random.SeedSequence(model.random_state).generate_state(3)
+    epochs, seeds = int(model.max_epochs), np.random.SeedSequence(model.random_state).generate_state(3)
     # one epoch builds the net and learns the scaling; its first weights are those of a mesh of this seed
     fit_whole(model.set_params(max_epochs=1), data.X, data.y)
     mesh, scaling = model.mesh_, model._scaling

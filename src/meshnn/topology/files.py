@@ -13,7 +13,7 @@ import numpy as np
 from meshnn.errors import TopologyError
 from meshnn.topology.topology import Topology
 
-__all__ = ["read_topology"]
+__all__ = ["check_topology", "read_topology"]
 
 _ENDINGS = ".json (Topology.to_dict), .graphml (nodes with a role) and .npz (scipy.sparse.save_npz, or an array A)"
 
@@ -33,16 +33,10 @@ def read_topology(path: str | os.PathLike[str], n_inputs: int, n_outputs: int) -
         If the file cannot be read as one of these.
     """
     file = Path(path)
-    if not file.exists():
-        raise TopologyError(f"there is no file {file}; check the path")
-    if not file.is_file():
-        raise TopologyError(f"{file} is not a file; name one of {_ENDINGS}")
+    check_topology(file)
     readers = {".json": _from_json, ".graphml": _from_graphml, ".npz": _from_npz}
-    reader = readers.get(file.suffix.lower())
-    if reader is None:
-        raise TopologyError(f"cannot read a topology from {file.name}; the endings that work are {_ENDINGS}")
     try:
-        return reader(file, n_inputs, n_outputs)
+        return readers[file.suffix.lower()](file, n_inputs, n_outputs)
     except TopologyError as error:
         raise TopologyError(f"{file.name}: {error}") from None
     except (ValueError, KeyError, TypeError, RecursionError, zipfile.BadZipFile, EOFError, ImportError) as error:
@@ -52,6 +46,16 @@ def read_topology(path: str | os.PathLike[str], n_inputs: int, n_outputs: int) -
         raise TopologyError(f"{file.name} does not hold a graph: {what}") from None
     except OSError as error:
         raise TopologyError(f"cannot read {file}: {error.strerror or _first_line(error)}") from None
+
+
+def check_topology(file: Path) -> None:
+    """Refuse what cannot be a file with a graph, without reading it."""
+    if not file.exists():
+        raise TopologyError(f"there is no file {file}; check the path")
+    if not file.is_file():
+        raise TopologyError(f"{file} is not a file; name one of {_ENDINGS}")
+    if file.suffix.lower() not in (".json", ".graphml", ".npz"):
+        raise TopologyError(f"cannot read a topology from {file.name}; the endings that work are {_ENDINGS}")
 
 
 def _first_line(error: Exception) -> str:

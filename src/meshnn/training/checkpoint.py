@@ -26,6 +26,7 @@ class Resumed(NamedTuple):
 
     seed: int
     state: Tree
+    epochs: int  # those that the run was begun with, at most
 
 
 def fingerprint(parameters: dict[str, Any], arrays: dict[str, Any]) -> dict[str, str]:
@@ -71,7 +72,8 @@ class Checkpoint:
     def begin(self, run: dict[str, str], seed: int | None, defaults: dict[str, str]) -> Resumed | None:
         """What the same run left, if it left anything; another run's file is not overwritten, now or later.
 
-        What the file does not mention, since its version did not know it, had its default.
+        What the file does not mention, since its version did not know it, had its default. A run may be given more
+        epochs than it was begun with, if it has one start.
         """
         self._lock = Lock(self.path)
         if not os.path.lexists(self.path):
@@ -82,11 +84,15 @@ class Checkpoint:
         if training is None:
             raise FileError(f"{self.path} is a model, not a checkpoint; name another file or delete it")
         try:
-            known = dict(training["run"])
-            resumed = Resumed(whole_number("seed", training["seed"], least=0), training["state"])
+            known, state = dict(training["run"]), training["state"]
+            single = run.get("n_restarts", "1") == "1" and (not state["finished"] or "last" in state)
+            epochs = whole_number("epochs", state.get("epochs") or int((defaults | known)["max_epochs"]))
+            resumed = Resumed(whole_number("seed", training["seed"], least=0), state, epochs)
         except (KeyError, TypeError, ValueError) as error:
             raise self._senseless(error) from None
         others = [name for name in sorted(run.keys() | known.keys()) if run.get(name) != (defaults | known).get(name)]
+        if "max_epochs" in others and single and run["max_epochs"].isdigit() and epochs < int(run["max_epochs"]):
+            others.remove("max_epochs")
         if seed is not None and seed != resumed.seed:
             others.append("random_state")
         if others:

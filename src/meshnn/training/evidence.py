@@ -15,7 +15,8 @@ that ask for a linear map get one: what goes through hidden neurons is then pena
 kind of which the samples say little follows the others: the common penalty counts as much as PRIOR determined weights.
 
 With more weights than samples the second equation has another solution, no noise at all and every sample learned by
-heart. It is kept away by never letting gamma pass a share of the numbers to be learned.
+heart. It is kept away by never letting gamma pass a share of the numbers to be learned. With fewer weights than samples
+there is no such solution, and no bound.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ class Evidence:
         factor = self.count
         if not self.likelihood:
             factor = max(self.count - total, 1.0) / max(2 * error, np.finfo(np.float64).tiny)
-            if total > CROWDED * self.count:
+            if len(self.penalised) > self.count and total > CROWDED * self.count:
                 self.least = min(2 * self.mean(now), MOST)  # and never back, or it would swing to and fro
         common = total / (factor * size)
         if not (np.isfinite(common) and common > 0):

@@ -216,7 +216,9 @@ class FirstOrder(Solver):
         if "landing" in state:  # files of 0.1 know of none
             first, last, self.landed = state["landing"]
             whole_number("landing", last, least=whole_number("landing", first, least=0), most=self.epochs)
-            self.landing, self.landed = (first, last), str(self.landed)
+            self.landed = str(self.landed)
+            if self.landed:  # else it ends with the last epoch, of which there may be more now
+                self.landing = (first, last)
         self._safe_loss = any_number("safe_loss", state["safe_loss"], least=0.0)
         self._now, self._safe = (self._checked(state[when]) for when in ("now", "safe"))
         self._return_to(self._now)

@@ -51,6 +51,8 @@ SETTLED = 1e-9
 LEAST_GAIN = 1e-4
 #: What rounding makes of a loss, over the loss.
 ROUNDING = 4 * float(np.finfo(np.float64).eps)
+#: Numbers that a warm start takes over, besides penalties and the last step.
+_OUTLIVING = ("before", "damping", "growth", "first_error", "least")
 NO_STEP = "no step lowers the loss any more"
 
 
@@ -68,6 +70,7 @@ class LevenbergMarquardt(Solver):
     wants_float64 = True
     minimises_l1 = False
     last_is_best = True  # what is minimised changes with l2
+    warms = True
 
     @classmethod
     def suits(
@@ -94,6 +97,7 @@ class LevenbergMarquardt(Solver):
         self._prepare()
         self.penalties = (FIRST_L2 if isinstance(settings.l2, str) else settings.l2) * self.penalised
         self.epoch, self.epochs = 0, settings.epochs_of(samples.count, by_steps=False)
+        self.before = 0  # iterations of fits that it goes on from
         self.damping, self.growth = FIRST_DAMPING, 2.0
         self.error = self.first_error = float("nan")  # the loss without its penalty, now and at the first weights
         self.stuck, self.final = "", False  # why there is no step, and whether another l2 might change that
@@ -153,7 +157,8 @@ class LevenbergMarquardt(Solver):
         In classification not before half the loss is explained, unless it hardly falls: the evidence of a net that
         explains nothing yet asks for a penalty that keeps it so.
         """
-        if not self.auto or self.epoch < EVERY or self.epoch % EVERY:
+        done = self.before + self.epoch
+        if not self.auto or done < EVERY or done % EVERY:
             return False
         if not self.samples.targets.loss.likelihood or self.last is None or self.last.fell is None:
             return True
@@ -216,9 +221,15 @@ class LevenbergMarquardt(Solver):
         return Progress(before, model.hits, norm, self.damping, 0.0)
 
     def state(self, stream: bool = False) -> Tree:
-        """Epoch, damping, loss and penalties; the rest follows from the weights."""
+        """Epoch, damping, loss and penalties; the rest follows from the weights. Of a warm start, what outlives it."""
+        if stream:
+            damping = {"damping": FIRST_DAMPING, "growth": 2.0} if self.stuck else {}
+            now = self.state() | damping | {"before": self.before + self.epoch, "first_error": self.first_error}
+            found = {name: now[name] for name in (*_OUTLIVING, "last")}
+            return found | {"penalties": self.penalties.copy() if self.auto else None}
         return {
             "epoch": self.epoch,
+            "before": self.before,
             "damping": self.damping,
             "growth": self.growth,
             "errors": [self.error, self.first_error],
@@ -230,24 +241,45 @@ class LevenbergMarquardt(Solver):
 
     def restore(self, state: Tree, stream: bool = False) -> None:
         """Go on from there."""
+        if stream:  # the loss is that of these samples; one that is not finite is found to be so at the first step
+            error = self._evaluate()[0]
+            error = error if np.isfinite(error) else float("nan")
+            fresh = {"epoch": 0, "stuck": ["", False], "errors": [error, state["first_error"]]}
+            state = self.check_stream(state, self.mesh) | fresh
+            if not (self.auto and state["penalties"] is not None):  # they were given, or are now
+                state["penalties"] = self.penalties
         self.epoch = whole_number("epoch", state["epoch"], least=0, most=self.epochs)
+        self.before = whole_number("before", state.get("before", 0), least=0, most=2**53)
         self.damping = real_number("damping", state["damping"], *POSITIVE)
         self.growth = real_number("growth", state["growth"], "a number of at least 2", lambda v: 2 <= v < np.inf)
         self.error, self.first_error = (any_number("error", v) for v in state["errors"])
         self.evidence.least = any_number("least", state["least"], least=0.0)
         stored = state["penalties"]
-        if (
-            stored.shape != self.penalties.shape
-            or stored.dtype != np.float64
-            or not ((stored >= 0) & (stored < np.inf)).all()
-        ):
-            raise MeshError(f"the stored penalties are not {len(self.live)} numbers of at least 0")
-        self.penalties = stored.copy()
+        self.penalties = _checked_penalties(stored, len(self.live))
         stuck, final = state["stuck"]
         self.stuck, self.final = str(stuck), switch("final", final)
         if state["last"] is not None:
             loss, hits, norm, rate, fell = (any_number("last", v) for v in state["last"])
             self.last = Progress(loss, hits, norm, rate, fell)
+
+    @classmethod
+    def check_stream(cls, state: Tree, mesh: Mesh) -> Tree:
+        """What outlives a fit, if it can be that of such a mesh."""
+        found: Tree = {name: any_number(name, state[name]) for name in _OUTLIVING}
+        found["before"] = whole_number("before", state["before"], least=0, most=2**53)
+        last, penalties = state["last"], state["penalties"]
+        found["last"] = None if last is None else [any_number("last", last[k]) for k in range(5)]
+        if penalties is not None:
+            penalties = _checked_penalties(penalties, len(mesh.live_parameters()))
+        return found | {"penalties": penalties}
+
+
+def _checked_penalties(stored: Any, count: int) -> NDArray[np.float64]:
+    right = stored.shape == (count,) and stored.dtype == np.float64
+    if not right or not ((stored >= 0) & (stored < np.inf)).all():
+        raise MeshError(f"the stored penalties are not {count} numbers of at least 0")
+    found: NDArray[np.float64] = stored.copy()
+    return found
 
 
 def _solve(matrix: NDArray[np.float64], shift: NDArray[np.float64], grad: NDArray[np.float64]) -> Any:

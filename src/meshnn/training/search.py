@@ -6,8 +6,8 @@ first weights (a net that a strong penalty has made linear stays so), and judged
 five folds of few samples, three of some more, a fifth of many. The first three penalties span the range; then it is
 narrowed down around the best, and a penalty that is clearly behind is not tried on all folds.
 
-Levenberg-Marquardt with penalties from the evidence (`evidence.py`) finds better weights where there is little noise and
-learns noise by heart where there is much. Where it is affordable it is tried too, on the same samples.
+Levenberg-Marquardt with penalties from the evidence (`evidence.py`) finds better weights where there is little noise
+and learns noise by heart where there is much. Where it is affordable it is tried too, on the same samples.
 
 With more than ROWS samples a part of them decides. What a penalty must hold against, the noise of the gradient, falls
 with their number, so the penalty found is made smaller by the share of the samples it was found on.
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Found", "search"]
 
-#: Penalties that may be tried, those that are tried first, rounds of looking at the neighbours of the best, and how many
-#: trials that makes as a rule.
+#: Penalties that may be tried, those that are tried first, rounds of looking at the neighbours of the best, and how
+#: many trials that makes as a rule.
 GRID = (1.0, 0.3, 0.1, 0.03, 0.01, 3e-3, 1e-3, 3e-4, 1e-4, 3e-5)
 FIRST, ROUNDS, TRIALS = (0.1, 0.01, 1e-3), 4, 6
 #: Folds, and up to how many samples; with more samples a share is held out once.
@@ -53,8 +53,8 @@ BEHIND = 1.2
 USUAL, DECADES = 5.0, 1.0
 #: What the evidence must bring the loss down to, over that of the best penalty, where first-order steps are usual.
 CLEARLY = 0.5
-#: Iterations of a trial of lm; how often it is looked at, and idle iterations until it ends; samples from which on it is
-#: tried once only; a fall of the loss, over the loss, that is none.
+#: Iterations of a trial of lm; how often it is looked at, and idle iterations until it ends; samples from which on it
+#: is tried once only; a fall of the loss, over the loss, that is none.
 ITERATIONS, PATIENCE, MANY, IDLE = 75, 10, 64, 1e-3
 
 

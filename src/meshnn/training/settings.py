@@ -16,7 +16,7 @@ __all__ = ["SCHEDULES", "Settings"]
 
 SCHEDULES = ("cosine", "linear", "constant")
 GRADIENTS = ("auto", "forward", *(name for name, method in METHODS.items() if method.automatic))
-#: Sizes of batches that `auto` takes, and up to how many samples: small ones find better weights, large ones are faster.
+#: Sizes of batches that `auto` takes, and up to how many samples: small ones find better weights, large are faster.
 BATCHES = ((32, 2_500), (64, 50_000), (256, math.inf))
 #: Steps that first-order solvers take with max_epochs="auto", and the fewest epochs; iterations of lm.
 STEPS, LEAST_EPOCHS, ITERATIONS = 4_000, 15, 300
@@ -46,7 +46,7 @@ class Settings:
     l1, l2 : float, float or "auto"
         The mean loss grows by `l1 * sum |w| + l2 / 2 * sum w^2`, bias edges left out. `lm` knows no l1. With
         l2="auto" penalties are tried on samples held out (see `search.py`); `lm` also takes what the evidence of the
-        samples says, where that does better.
+        samples says, where that does better. "evidence" is that alone.
     gradient : "auto", "forward", "factored", "blocks" or "adjoint"
     patience, tol : int, float
         Stop when the loss (of the held-out samples if there are any) has not fallen by `tol` within `patience`
@@ -84,8 +84,10 @@ class Settings:
         numbers, counts, betas = dict(_NUMBERS), list(_COUNTS), as_list("betas", self.betas)
         if not isinstance(self.l2, str):
             numbers["l2"] = FROM_0
-        elif self.l2 != "auto":
-            raise MeshError(f'l2 must be "auto" or a number of at least 0, got {self.l2!r}')
+        elif self.l2 not in ("auto", "evidence"):
+            raise MeshError(f'l2 must be "auto", "evidence" or a number of at least 0, got {self.l2!r}')
+        elif self.l2 == "evidence" and self.solver != "lm":
+            raise MeshError(f'l2="evidence" is for solver="lm", got solver={self.solver!r}; use l2="auto"')
         if not isinstance(self.max_epochs, str):
             counts.append("max_epochs")
         elif self.max_epochs != "auto":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -34,6 +35,17 @@ class Samples:
     def count(self) -> int:
         """Number of samples."""
         return int(self.X.shape[1])
+
+    @cached_property
+    def _alike(self) -> bool:
+        share = self.targets.share
+        return bool((share == share[0]).all())
+
+    def accuracy(self, hits: float) -> float:
+        """The share of samples that were met, from a sum of rounded ones; a whole number of them if all are alike."""
+        if not math.isfinite(hits):
+            return hits
+        return min(round(hits * self.count) / self.count if self._alike else hits, 1.0)
 
 
 class Progress(NamedTuple):
@@ -78,6 +90,8 @@ class Solver(ABC):
     last_is_best: ClassVar[bool] = False
     #: Whether it can go on with other samples: `state(stream=True)` and `restore(..., stream=True)`.
     streams: ClassVar[bool] = False
+    #: Whether a warm start is given what the last fit knew, by the same two.
+    warms: ClassVar[bool] = False
 
     epoch: int
     epochs: int  # at most

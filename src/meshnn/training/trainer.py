@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -55,6 +56,8 @@ class Trainer:
         The solver, if it has been chosen already: with `structure.with_penalties`, or the choice means other settings.
     score : callable, optional
         Judges the held-out samples instead of the loss: the weights with the highest score are kept.
+    memory : (str, Tree), optional
+        A solver and what it knew at the end of an earlier fit of this net; the same one goes on with it.
 
     Attributes
     ----------
@@ -73,6 +76,7 @@ class Trainer:
         structure: Any = None,
         choice: Choice | None = None,
         score: Callable[[], float] | None = None,
+        memory: tuple[str, Tree | None] = ("", None),
     ) -> None:
         policies = as_policies(structure)
         if policies and settings.n_restarts > 1:
@@ -89,18 +93,23 @@ class Trainer:
         self.seconds = 0.0
         self.finished = False
         self._rng = np.random.default_rng(seed)
-        # penalties are tried before the first row
-        self._searches = settings.l2 == "auto" and not policies
+        goes_on = memory[1] is not None and memory[0] == choice.solver and choice.kind.warms
+        # penalties are tried before the first row, unless they are known
+        self._searches = settings.l2 == "auto" and not policies and not goes_on
         entropy = seed.entropy if isinstance(seed, np.random.SeedSequence) else seed
         self._entropy = np.atleast_1d(np.asarray(entropy, dtype=object)).tolist()
         own = np.random.default_rng([*self._entropy, 5])
         self._topology, self._ticks = mesh.topology, mesh.ticks
         self._graph = f"{mesh.topology._digest.hex()}, {mesh.ticks} ticks, {mesh.dtype}"
         self._restart, self._ended = 0, False  # the start, and whether the next row belongs to another one
+        self._ran_out, self._last = False, mesh.values  # whether epochs were all that ended it, and the last weights
         self._kept: Array | None = None  # parameters of the best start that has ended
         self._kept_value, self._kept_restart, self._kept_l2 = math.inf, 0, 0.0
+        self._kept_memory: Tree | None = None
         self._kept_penalties: FloatArray | None = None
         self._solver = self._begin()
+        if goes_on and memory[1] is not None:
+            self._solver.restore(memory[1], stream=True)
         self._structure = Structure(policies, mesh, samples, self._solver.epochs, own) if policies else None
         self._mark = self._marked()
 
@@ -123,6 +132,11 @@ class Trainer:
         return self._best.copy()
 
     @property
+    def changes(self) -> bool:
+        """Whether policies change the graph."""
+        return self._structure is not None
+
+    @property
     def best_restart(self) -> int:
         """The start they come from."""
         return self._kept_restart if self._keeps_earlier() else self._restart
@@ -131,6 +145,13 @@ class Trainer:
     def l2(self) -> float:
         """The penalty of that start, as found or given."""
         return self._kept_l2 if self._keeps_earlier() else self._solver.l2
+
+    @property
+    def memory(self) -> Tree | None:
+        """What the solver of that start would go on with in a warm start, if there is anything."""
+        if self._keeps_earlier():
+            return self._kept_memory
+        return self._solver.state(stream=True) if self.choice.kind.warms else None
 
     @property
     def epochs(self) -> int:
@@ -190,11 +211,12 @@ class Trainer:
         if solver.lands:
             self.mesh.parameters[:] = self._best
         progress = solver.advance(solver.epochs - solver.epoch)
-        held_out, accuracy = math.nan, progress.hits
+        held_out, accuracy = math.nan, self.samples.accuracy(progress.hits)
         if self.validation is not None:
-            held_out, accuracy = self.mesh.program().evaluate(
+            held_out, hits = self.mesh.program().evaluate(
                 self.mesh.values, self.validation.X, self.validation.targets, settings.n_threads
             )
+            accuracy = self.validation.accuracy(hits)
         value = progress.loss if self.validation is None else held_out
         if self.score is not None:
             held_out = self.score()
@@ -204,7 +226,10 @@ class Trainer:
         if self._structure is not None:
             note = "; ".join([note] * bool(note) + self._edit(self._structure, progress.loss))
         if solver.epoch >= solver.epochs or stopped:
+            self._ran_out, self._last = not stopped, self.mesh.values.copy()
             self._end_start()
+            for unmet in () if self._structure is None else self._structure.unmet(solver.epoch):
+                warnings.warn(unmet, UserWarning, stacklevel=4)
         self.seconds += time.perf_counter() - began
         return HistoryRow(
             epoch=solver.epoch,
@@ -280,6 +305,7 @@ class Trainer:
         if self._kept is None or self._best_value < self._kept_value:
             self._kept, self._kept_value = self._best.copy(), self._best_value
             self._kept_restart, self._kept_l2 = self._restart, self._solver.l2
+            self._kept_memory = self._solver.state(stream=True) if self.choice.kind.warms else None
             self._kept_penalties = self._solver.penalties.copy()
         if self._restart + 1 < self.settings.n_restarts:
             self._ended = True
@@ -314,12 +340,16 @@ class Trainer:
             "restart": self._restart,
             "finished": self.finished,
             "ended": self._ended,
+            "epochs": self.epochs,
             "seconds": self.seconds,
             "random": self._rng.bit_generator.state,
             "numbers": {name: getattr(self, f"_{name}") for name in _NUMBERS},
             "weights": self.mesh.values.copy(),
             "best": self._best,
             "kept": self._kept,
+            "kept_memory": self._kept_memory,
+            "ran_out": self._ran_out,
+            "last": self._last if self.finished else None,
             "kept_penalties": self._kept_penalties,
             "structure": None if self._structure is None else self._structure.state(),
             "found": None if self._searches else [self.choice.solver, self.settings.l2, self.choice.reason],
@@ -333,14 +363,16 @@ class Trainer:
         return tree | {"history": History(rows).to_tree()}
 
     def restore(self, state: Tree) -> None:
-        """Go on from a state of a trainer made with the same mesh, samples and settings."""
+        """Go on from a state of a trainer made with the same mesh, samples and settings, but perhaps more epochs."""
         if state["graph"] != self._graph:
             raise MeshError("the checkpoint was made with another graph; does topology() draw random edges?")
         if self._structure is not None:
             self._structure.restore(state["structure"])
             self._topology = self.mesh.topology
             self._solver = self._begin()
-        if state["found"] is not None:
+        if "found" not in state:  # files of 0.1, which tried nothing
+            self._searches = False
+        elif state["found"] is not None:
             name, l2, reason = state["found"]
             self._searches = False
             self._take(solver_named(name), replace(self.settings, l2=l2).l2, str(reason))
@@ -348,6 +380,9 @@ class Trainer:
         count = self.mesh.n_parameters
         self._best = as_weights(state["best"], count, self.mesh.dtype)
         self._kept = None if state["kept"] is None else as_weights(state["kept"], count, self.mesh.dtype)
+        self._kept_memory = state.get("kept_memory")
+        if self._kept_memory is not None:
+            self._kept_memory = self.choice.kind.check_stream(self._kept_memory, self.mesh)
         kept = state.get("kept_penalties")  # files of 0.1 have none: those of the last start do for them
         if kept is not None:
             self._kept_penalties = as_weights(kept, len(self.mesh.live_parameters()), np.dtype(np.float64), "penalty")
@@ -361,4 +396,15 @@ class Trainer:
         self._solver.restore(state["solver"])
         self.mesh.values[:] = as_weights(state["weights"], len(self.mesh.values), self.mesh.dtype)
         self._rng.bit_generator.state = state["random"]
+        self._ran_out, self._last = switch("ran_out", state.get("ran_out", False)), self.mesh.values.copy()
+        if self._ran_out and self.finished:
+            self._last = as_weights(state["last"], len(self.mesh.values), self.mesh.dtype)
+            if self._solver.epoch < self.epochs:
+                self._reopen()
         self._mark = self._marked()
+
+    def _reopen(self) -> None:
+        """Go on after what was the last epoch, from the last weights, which need not be the best."""
+        self.finished, self._kept, self._kept_value = False, None, math.inf
+        self._kept_restart, self._kept_l2, self._kept_memory, self._kept_penalties = 0, 0.0, None, None
+        self.mesh.values[:] = self._last

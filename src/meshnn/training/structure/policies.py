@@ -34,6 +34,8 @@ class Policy:
     allowed: Any = None
     #: Whether it adds edges or neurons: then neurons that are left without edges stay.
     adds: bool = False
+    #: Why nothing can be fitted with it, if so.
+    refusal: str = ""
 
     def busy(self, view: View, memory: dict[str, Any]) -> bool:
         """Whether it may still change something."""
@@ -42,6 +44,10 @@ class Policy:
     def propose(self, view: View, memory: dict[str, Any]) -> Edit | None:
         """What to change now."""
         raise NotImplementedError
+
+    def unmet(self, view: View, memory: dict[str, Any]) -> str:
+        """What it was to reach and has not, at the end of a training."""
+        return ""
 
 
 @dataclass(frozen=True)
@@ -97,7 +103,7 @@ class Prune(Policy):
         """Down to what the schedule leaves by now."""
         count = view.mesh.topology.n_edges
         first = memory.setdefault("first", count)
-        to = round(self.to * first) if self.to < 1 else int(self.to)
+        to = self._goal(first)
         if to > first:
             raise MeshError(f"Prune(to={self.to}) cannot end with {to} edges: the net begins with {first}")
         ratio = min(max((view.progress - self.begin) / (self.end - self.begin), 0.0), 1.0)
@@ -112,6 +118,19 @@ class Prune(Policy):
         return Edit(
             remove, NO_EDGES, NO_WEIGHTS, f"pruned by {self.by}", drop=not view.growing, shift=view.folded(remove)
         )
+
+    def unmet(self, view: View, memory: dict[str, Any]) -> str:
+        """More edges than asked for, because some may not go."""
+        count, to = view.mesh.topology.n_edges, self._goal(memory["first"]) if "first" in memory else 0
+        if not memory.get("done", False) or count <= to:
+            return ""
+        kept = ["a way from an input to every output"]
+        kept += ["the edges of the bias"] * (not self.bias and bool(view.from_bias.any()))
+        kept += ["fixed edges, and groups of tied ones"] * (not view.mesh.ties.plain)
+        return f"Prune(to={self.to}) ends with {count:,} edges instead of {to:,}: it keeps {', '.join(kept)}"
+
+    def _goal(self, first: int) -> int:
+        return round(self.to * first) if self.to < 1 else int(self.to)
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from meshnn.training.structure.view import View
 __all__ = ["Structure", "as_policies", "first_topology", "with_penalties"]
 
 
-def as_policies(structure: Any) -> tuple[Policy, ...]:
+def as_policies(structure: Any, to_use: bool = True) -> tuple[Policy, ...]:
     """What a user may pass, checked."""
     if structure is None:
         return ()
@@ -35,6 +35,8 @@ def as_policies(structure: Any) -> tuple[Policy, ...]:
             "structure must be one of structure.Prune, Regrow, Sparsify, Grow, or a list of them, "
             f"got {type(structure).__name__}"
         )
+    if to_use and (refusal := next((policy.refusal for policy in found if policy.refusal), "")):
+        raise MeshError(refusal)
     return tuple(found)
 
 
@@ -90,6 +92,12 @@ class Structure:
             whole = change if whole is None else change.after(whole)
             words.append(f"{proposed.reason}: {_counts(len(step.added), len(step.removed))}")
         return whole, words
+
+    def unmet(self, epoch: int) -> list[str]:
+        """What policies were to reach and have not, at the end."""
+        view = self._view(epoch)
+        found = (policy.unmet(view, memory) for policy, memory in zip(self.policies, self.memories, strict=True))
+        return [words for words in found if words]
 
     # -- taking up again -----------------------------------------------------------------------------------------
 

@@ -1,0 +1,209 @@
+"""Models that are fitted again: nothing of the old one stays that does not fit, nothing is lost that should stay."""
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_diabetes, load_iris
+
+import meshnn
+from commands import meshnn as command
+from meshnn import MeshClassifier, MeshError, MeshRegressor, Topology, storage
+from meshnn.training import structure
+
+
+@pytest.fixture(scope="module")
+def from_a_table(tmp_path_factory):
+    """Iris, and the file of a model that `meshnn fit` made of it."""
+    folder = tmp_path_factory.mktemp("refits")
+    iris = load_iris(as_frame=True)
+    frame = iris.frame.drop(columns="target").assign(species=iris.target_names[iris.target])
+    frame.to_csv(folder / "iris.csv", index=False)
+    done = command("fit", folder / "iris.csv", "-y", "species", "-n", 3, "--epochs", 20, "-o", folder / "iris.mesh")
+    assert done.returncode == 0, done.stderr
+    return frame, folder / "iris.mesh"
+
+
+# -- what a table became -------------------------------------------------------------------------------------------
+
+
+def test_another_fit_forgets_how_the_table_became_features(from_a_table, tmp_path):
+    frame, path = from_a_table
+    X, y = frame.drop(columns="species"), frame.species
+    for columns in (X.columns[::-1], X.columns[:2]):
+        model = meshnn.load(path).fit(X[columns], y)
+        assert not hasattr(model, "encoder_")
+        assert not hasattr(model, "target_")
+        assert model.score(X[columns], y) > 0.7
+        model.save(tmp_path / "again.mesh")
+        assert (meshnn.load(tmp_path / "again.mesh").predict(X[columns]) == model.predict(X[columns])).all()
+    model = meshnn.load(path)
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        model.fit(X, y[:3])
+    assert (model.predict(X) == meshnn.load(path).predict(X)).all()  # a fit that is refused changes nothing
+
+
+def test_what_goes_on_sees_the_features_that_predicting_sees(from_a_table):
+    frame, path = from_a_table
+    mixed = frame[frame.columns[::-1]]
+    X, y = mixed.drop(columns="species"), mixed.species
+
+    def warm(model, X):
+        return model.set_params(warm_start=True, max_epochs=1).fit(X, y)
+
+    def stream(model, X):
+        return model.set_params(solver="adam").partial_fit(X, y)
+
+    for go_on in (warm, stream):
+        by_name, in_order = (go_on(meshnn.load(path), features) for features in (X, X[X.columns[::-1]].to_numpy()))
+        assert by_name.encoder_.feature_names == list(frame.columns[:-1])
+        assert (by_name.mesh_.weights == in_order.mesh_.weights).all()
+
+
+# -- what the solver knew ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [MeshRegressor, MeshClassifier])
+def test_short_fits_that_go_on_are_one_long_fit(kind, tmp_path):
+    """Also through a file; the penalties are found on the way, though no single fit is long enough to look at them."""
+    X, y = load_diabetes(return_X_y=True) if kind is MeshRegressor else load_iris(return_X_y=True)
+    options = {"hidden": 4, "solver": "lm", "tol": 0, "random_state": 0}
+    whole = kind(max_epochs=24, **options).fit(X[::3], y[::3])
+    model = kind(max_epochs=2, warm_start=True, **options)
+    for k in range(12):
+        model.fit(X[::3], y[::3])
+        if k == 5:
+            model.save(tmp_path / "half.mesh")
+            model = meshnn.load(tmp_path / "half.mesh")
+    assert model.l2_ == whole.l2_ != 1e-4
+    assert (model.mesh_.weights == whole.mesh_.weights).all()
+
+
+@pytest.fixture
+def evidence_only(monkeypatch):
+    """Penalties from the evidence alone, as if there were too few samples to hold some out."""
+    monkeypatch.setattr("meshnn.training.trainer.search", lambda *args: None)
+
+
+def test_a_warm_start_with_a_penalty_of_its_own_another_solver_or_restarts(tmp_path, evidence_only):
+    X, y = load_diabetes(return_X_y=True)
+    model = MeshRegressor(4, max_epochs=8, warm_start=True, tol=0, random_state=0).fit(X, y)
+    assert model.set_params(l2=0.5).fit(X, y).l2_ == 0.5
+    given = model._solver_state
+    assert given["penalties"] is None  # nothing was found, and nothing found is handed on
+    assert model.set_params(l2="auto", max_epochs=1).fit(X, y).l2_ == pytest.approx(1e-4)
+    model.set_params(solver="adam").fit(X, y)
+    assert model._solver_state is None
+    model = MeshRegressor(4, solver="lm", n_restarts=3, max_epochs=6, tol=0, random_state=0).fit(X, y)
+    found = model._solver_state["penalties"]
+    assert model.l2_ == pytest.approx(np.exp(np.log(found[found > 0]).mean()))  # those of the start that was kept
+    tree = storage.read(_saved(model, tmp_path))
+    tree["stream"]["memory"]["penalties"][0] = -1.0
+    storage.write(tmp_path / "wrong.mesh", tree)
+    with pytest.raises(MeshError, match=r"penalties are not .* numbers of at least 0"):
+        meshnn.load(tmp_path / "wrong.mesh")
+
+
+def _saved(model, folder):
+    model.save(folder / "model.mesh")
+    return folder / "model.mesh"
+
+
+def test_other_samples_begin_with_a_loss_of_their_own(evidence_only):
+    X, y = load_diabetes(return_X_y=True)
+    model = MeshRegressor(4, solver="lm", max_epochs=30, warm_start=True, tol=0, random_state=0).fit(X[:200], y[:200])
+    model.set_params(max_epochs=1).fit(X[200:], y[200:])
+    samples = model._samples(X[200:], y[200:, None], None)
+    loss, _ = model.mesh_.program().evaluate(model.mesh_.values, samples.X, samples.targets)
+    penalties = model._solver_state["penalties"]
+    weights = model.mesh_.parameters[model.mesh_.live_parameters()]
+    assert model.history_[-1].loss == pytest.approx(loss + 0.5 * penalties @ weights**2, rel=1e-12)
+
+
+@pytest.mark.parametrize("solver", ["auto", "adam", "lm"])
+def test_a_warm_start_keeps_what_was_found_by_trying(solver, tmp_path, monkeypatch):
+    """Samples that the net has learned from cannot be held out any more."""
+    X, y = load_diabetes(return_X_y=True)
+    model = MeshRegressor(4, solver=solver, max_epochs=3, warm_start=True, tol=0, random_state=0)
+    model.fit(X[:100], y[:100])
+    assert "held-out loss" in model.solver_reason_
+    before, found = model.solver_, model.l2_
+    monkeypatch.setattr("meshnn.training.trainer.search", lambda *args: pytest.fail("searched again"))
+    for again in (model, meshnn.load(_saved(model, tmp_path))):
+        again.fit(X[:100], y[:100])
+        assert again.solver_ == before
+        if before == "adam" or again._solver_state["penalties"] is None:
+            assert again.l2_ == found
+    model.set_params(solver="sgd").fit(X[:100], y[:100])
+    assert model.solver_ == "sgd"
+
+
+def test_a_fit_that_had_come_to_rest_moves_on_with_other_targets():
+    """The damping that no step was small enough for belongs to the old ones."""
+    X = np.linspace(-1, 1, 50)[:, None]
+    options = {"solver": "lm", "l2": 0.0, "tol": 0, "warm_start": True, "random_state": 0, "standardize": False}
+    model = MeshRegressor(0, max_epochs=40, **options).fit(X, X[:, 0])
+    assert model.history_[-1].learning_rate > 1  # it grew until nothing was left to be gained
+    model.set_params(max_epochs=20).fit(X, 3 - X[:, 0])
+    np.testing.assert_allclose(model.predict(X), 3 - X[:, 0], atol=1e-6)
+
+
+# -- how the graph changes -----------------------------------------------------------------------------------------
+
+
+class Own(structure.Policy):
+    """A policy that no file can hold."""
+
+    def busy(self, view, memory):
+        return False
+
+    def propose(self, view, memory):
+        return None
+
+
+@pytest.mark.parametrize("policies", [
+    structure.Prune(to=30, by="movement"), structure.Prune(to=0.4, start="given"), [structure.Prune(np.int64(30))],
+    structure.Regrow(fraction=np.float64(0.2)), structure.Sparsify(l1=0.01, threshold=0.01),
+    [structure.Grow(to=5, wait=1), structure.Prune(to=20, start="given", begin=0.5, end=0.9)],
+])  # fmt: skip
+def test_a_loaded_model_changes_its_graph_again(policies, tmp_path):
+    X, y = load_iris(return_X_y=True)
+    given = Topology.mesh(4, 3, 3, density=0.8, random_state=0)
+    for topology in (None, given):
+        options = {"hidden": 3, "topology": topology, "structure": policies, "max_epochs": 6, "tol": 0}
+        model = MeshClassifier(solver="adam", random_state=0, **options).fit(X, y)
+        again = meshnn.load(_saved(model, tmp_path))
+        assert again.structure == policies
+        assert again.topology == topology
+        assert again.fit(X, y).mesh_.topology == model.mesh_.topology
+        assert (again.mesh_.weights == model.mesh_.weights).all()
+
+
+def test_masks_of_edges_that_may_be_there(tmp_path):
+    X, y = load_iris(return_X_y=True)
+    graph = Topology.mesh(4, 3, 3)
+    mask = np.zeros((graph.n_neurons,) * 2, bool)
+    mask[graph.src, graph.dst] = True
+    for allowed in (mask, graph):
+        model = MeshClassifier(3, structure=structure.Regrow(allowed=allowed), max_epochs=2, random_state=0).fit(X, y)
+        found = meshnn.load(_saved(model, tmp_path)).structure.allowed
+        assert found == allowed if allowed is graph else (found == mask).all()
+
+
+def test_a_policy_that_a_file_cannot_hold_is_asked_for(tmp_path):
+    X, y = load_iris(return_X_y=True)
+    for policies in (Own(), [structure.Prune(to=20), Own()]):
+        model = MeshClassifier(3, structure=policies, solver="adam", max_epochs=2, random_state=0).fit(X, y)
+        again = meshnn.load(_saved(model, tmp_path))
+        again = meshnn.load(_saved(again, tmp_path))  # nor is it lost by and by
+        assert (again.predict(X) == model.predict(X)).all()
+        with pytest.raises(MeshError, match=r"was trained with Own, which its file does not hold; set_params\(struct"):
+            again.fit(X, y)
+        assert again.set_params(structure=None).fit(X, y).mesh_.topology.n_edges == Topology.mesh(4, 3, 3).n_edges
+    tree = storage.read(_saved(model, tmp_path))
+    tree["parameters"]["structure"] = None  # as older versions wrote it
+    storage.write(tmp_path / "old.mesh", tree)
+    with pytest.raises(MeshError, match="was trained with structure=, which its file"):
+        meshnn.load(tmp_path / "old.mesh").fit(X, y)
+    tree["parameters"]["structure"] = {"single": True, "policies": [{"kind": "Prune", "to": -3}]}
+    storage.write(tmp_path / "old.mesh", tree)
+    with pytest.raises(MeshError, match="does not hold a classifier that makes sense"):
+        meshnn.load(tmp_path / "old.mesh")
