@@ -117,7 +117,7 @@ def test_on_the_command_line(tmp_path):
     assert done.returncode == 0, done.stderr
     done = run("fit", str(table), "--target", "count", "--task", "classify", "--loss", "poisson")
     assert done.returncode == 2
-    assert "unknown loss of a classifier 'poisson'" in done.stderr
+    assert "--loss poisson is for --task regress" in done.stderr
 
 
 def test_counts_need_no_task_on_the_command_line(tmp_path):

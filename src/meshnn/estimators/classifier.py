@@ -64,7 +64,7 @@ class MeshClassifier(ClassifierMixin, BaseMesh, Classifies):  # type: ignore[mis
     n_restarts : int
         Starts from other weights; the best is kept, by validation loss if there is one, else by training loss.
     warm_start : bool
-        `fit` goes on from the weights it has.
+        `fit` goes on from the weights it has, with the solver and the penalties found before where they are "auto".
     callbacks : callable or list of callables
         Called with (row, mesh) after every history row; a true result stops.
     checkpoint : path or Checkpoint, optional
