@@ -20,7 +20,9 @@ __all__ = ["demo"]
 
 def demo(
     hidden: Annotated[int, typer.Option("--hidden", "-n", help="Hidden neurons.")] = 10,
-    iterations: Annotated[int, typer.Option("--iterations", help="Of Levenberg-Marquardt, at most.")] = 300,
+    iterations: Annotated[
+        int | None, typer.Option("--iterations", help="At most; by default enough.", show_default=False)
+    ] = None,
     seed: Annotated[int, typer.Option("--seed", help="Of data and weights.")] = 0,
 ) -> None:
     """Train a mesh on the two spirals with exact derivatives computed forward.
@@ -37,10 +39,11 @@ def demo(
     train, test = slice(0, 700), slice(700, None)  # shuffled and balanced, so a plain cut is a fair split
     console.print("Two spirals, 700 points to learn from, 300 to test on.", highlight=False)
     shown: list[tuple[HistoryRow, float]] = []
-    model = MeshClassifier(hidden, ticks=3, max_epochs=iterations, verbose=1, random_state=seed)
+    epochs: int | str = "auto" if iterations is None else whole_number("--iterations", iterations)
+    model = MeshClassifier(hidden, ticks=3, max_epochs=epochs, verbose=1, random_state=seed)
 
     def watch(row: HistoryRow, mesh: Mesh) -> None:
-        if row.epoch in (1, 2, 5, 10, 20, 50, 100, 200, iterations):
+        if not shown or row.epoch >= 2 * shown[-1][0].epoch:
             shown.append((row, model.score(X[test], y[test])))
 
     caught: list[Warning] = []

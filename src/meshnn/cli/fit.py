@@ -36,7 +36,7 @@ def fit(
     ],
     target: Annotated[str, typer.Option("--target", "-y", help="The column to predict.", show_default=False)],
     hidden: Annotated[
-        str | None, typer.Option("--hidden", "-n", help="Hidden neurons, 16 if not given; or layers: 10,5.")
+        str | None, typer.Option("--hidden", "-n", help="Hidden neurons, by default as suits the table; or layers: 10,5.")
     ] = None,
     topology: Annotated[
         Path | None, typer.Option("--topology", help="A graph instead: .json, .graphml or .npz.", show_default=False)
@@ -46,14 +46,16 @@ def fit(
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Where to write the model.")] = None,
     drop: Annotated[list[str] | None, typer.Option("--drop", help="A column to leave out; may be repeated.")] = None,
     impute: Annotated[bool, typer.Option("--impute", help="Fill missing values in.")] = False,
-    solver: Annotated[Solver, typer.Option("--solver", help="auto: lm on small nets and tables.")] = "auto",
+    solver: Annotated[Solver, typer.Option("--solver", help="auto: adam for classes, lm for numbers in small tables.")] = "auto",
     ticks: Annotated[int | None, typer.Option("--ticks", "-t", help="Ticks; by default as many as count.")] = None,
-    activation: Annotated[str, typer.Option("--activation", "-a", help="Of the hidden neurons.")] = "tanh",
-    epochs: Annotated[int, typer.Option("--epochs", help="At most; iterations of lm.")] = 300,
-    learning_rate: Annotated[float, typer.Option("--learning-rate", help="Of adam and sgd.")] = 0.01,
+    activation: Annotated[str, typer.Option("--activation", "-a", help="Of the hidden neurons.")] = "auto",
+    epochs: Annotated[
+        int | None, typer.Option("--epochs", help="At most, by default enough; iterations of lm.", show_default=False)
+    ] = None,
+    learning_rate: Annotated[float, typer.Option("--learning-rate", help="Of adam and sgd.")] = 0.007,
     batch: Annotated[int | None, typer.Option("--batch", help="Samples a step of adam and sgd takes.")] = None,
     l1: Annotated[float, typer.Option("--l1", help="Penalty that makes weights zero.")] = 0.0,
-    l2: Annotated[float | None, typer.Option("--l2", help="Penalty on squared weights; found by lm.")] = None,
+    l2: Annotated[float | None, typer.Option("--l2", help="Penalty on squared weights; found by trying.")] = None,
     tol: Annotated[float, typer.Option("--tol", help="Stop when the loss falls by less; 0 runs all epochs.")] = 1e-4,
     restarts: Annotated[int, typer.Option("--restarts", help="Starts; the best is kept.")] = 1,
     early_stopping: Annotated[
@@ -101,6 +103,7 @@ def fit(
     """
     from meshnn.data.encoding import Encoder, target_column
     from meshnn.data.tables import read_table
+    from meshnn.estimators._sizing import SMOOTH
     from meshnn.program.threads import thread_count
     from meshnn.topology.files import check_topology
 
@@ -117,7 +120,7 @@ def fit(
         if count is not None:
             whole_number(f"--{name}", count)
     thread_count("--threads", threads)
-    size = 16 if hidden is None else _hidden(hidden)
+    size: Any = _hidden(hidden) if hidden is not None else SMOOTH if grow else "auto"
     if l1 > 0 and solver == "lm":
         raise MeshError("--l1: lm cannot minimise it; take --solver adam or sgd, or --l2 instead")
     if hidden is not None and topology is not None:
@@ -135,7 +138,7 @@ def fit(
         real_number(name, value, *allowed)
     if l2 is not None:
         real_number("--l2", l2, *FROM_0)
-    known("--activation", activation, ACTIVATIONS)
+    known("--activation", activation, ["auto", *ACTIVATIONS])
     if (edges is not None or grow) and restarts > 1:
         raise MeshError("--restarts: a graph that changes (--edges, --grow) has one start; leave one of them out")
     if drop and target in drop:
@@ -164,7 +167,7 @@ def fit(
         "solver": solver,
         "learning_rate": learning_rate,
         "batch_size": "auto" if batch is None else batch,
-        "max_epochs": epochs,
+        "max_epochs": "auto" if epochs is None else epochs,
         "l1": l1,
         "l2": "auto" if l2 is None else l2,
         "tol": tol,

@@ -64,13 +64,15 @@ def choose_solver(settings: Settings, n_live: int, n_samples: int, columns: int,
     reasons: list[str] = []
     for kind in SOLVERS:
         suits, reason = kind.suits(settings, n_live, n_samples, columns, noisy)
-        if suits:
-            # penalties are found by trying, and so is which solver is the better one
-            rival = None if isinstance(settings.l2, float) or reasons else next(o for o in SOLVERS if o is not kind)
-            if noisy and rival is not None:
-                return Choice(rival, f"of classes, unless {kind.name} does much better", kind)
-            return Choice(kind, reason or "; ".join(reasons), rival)
-        reasons.append(reason)
+        if not suits:
+            reasons.append(reason)
+            continue
+        other = next(other for other in SOLVERS if other is not kind)
+        tried = settings.l2 == "auto" and not reasons  # as penalties are, and so is which solver does better
+        if noisy and not reasons:
+            also = f"; {kind.name} is tried, too" if tried else ""
+            return Choice(other, f"classes are learned by steps{also}", kind if tried else None)
+        return Choice(kind, reason or "; ".join(reasons), other if tried else None)
     raise AssertionError("some solver suits everybody")
 
 
