@@ -70,7 +70,7 @@ class Told(search._Search):
         self.asked.append((l2, fold))
         return self._told(l2, fold)
 
-    def _alone(self, kind, fold, beat):
+    def _alone(self, kind, fold, beat, most):
         return self._lm
 
 
@@ -167,7 +167,7 @@ def test_lm_that_falls_behind_is_given_up(monkeypatch):
     looked = _search_of(mesh, samples)
     losses = iter(np.arange(1.0, 100.0))
     monkeypatch.setattr(looked, "_loss", lambda part: next(losses))
-    assert looked._alone(LevenbergMarquardt, 0, beat=0.5) == 2.0  # the second look: behind, and no better than before
+    assert looked._alone(LevenbergMarquardt, 0, 0.5, search.LONG) == 2.0  # the second look: behind, and no better than before
 
 
 def _search_of(mesh, samples):

@@ -53,9 +53,11 @@ BEHIND = 1.2
 USUAL, DECADES = 5.0, 1.0
 #: What the evidence must bring the loss down to, over that of the best penalty, where first-order steps are usual.
 CLEARLY = 0.5
-#: Iterations of a trial of lm; how often it is looked at, and idle iterations until it ends; samples from which on it
-#: is tried once only; a fall of the loss, over the loss, that is none.
-ITERATIONS, PATIENCE, MANY, IDLE = 75, 10, 64, 1e-3
+#: A trial of lm: iterations at most, those without a fall of the loss (over the loss) until it ends; as it is where it
+#: is usual, and where it would have to be much better, on a net with fewer edges than samples.
+SHORT, LONG = (75, 10, 1e-3), (200, 30, 1e-5)
+#: Iterations after which it is looked at; samples from which on it is tried once only.
+LOOK, MANY = 10, 64
 
 
 @dataclass(frozen=True)
@@ -141,7 +143,7 @@ class _Search:
             return Found(steps, l2, words)
         folds = len(self.folds) if self.folds[0][0].count <= MANY else 1
         beat = float(np.mean(self.tried[best][:folds]))
-        loss = self._evidence(second, folds, beat)
+        loss = self._evidence(second, folds, beat, LONG if usual is steps else SHORT)
         words = f"{words}, {second.name} with penalties from the evidence {loss:.3g}"
         if loss < beat * (CLEARLY if usual is steps else 1.0):
             return Found(second, "auto", words)
@@ -201,27 +203,28 @@ class _Search:
             return math.inf
         return self._loss(held_out)
 
-    def _evidence(self, kind: type[Solver], folds: int, beat: float) -> float:
+    def _evidence(self, kind: type[Solver], folds: int, beat: float, most: tuple[int, int, float]) -> float:
         """The loss of samples held out of a solver that finds penalties itself; above what is to beat if hopeless."""
         total = 0.0
         for k in range(folds):
-            total += self._alone(kind, k, beat)
+            total += self._alone(kind, k, beat, most)
             if total > BEHIND * beat * folds:  # losses are never negative
                 break
         return total / folds
 
-    def _alone(self, kind: type[Solver], fold: int, beat: float) -> float:
+    def _alone(self, kind: type[Solver], fold: int, beat: float, most: tuple[int, int, float]) -> float:
         learned, held_out = self.folds[fold]
+        iterations, patience, least = most
         self.mesh.values[:] = self.first
-        settings = replace(self.settings, l2="auto", max_epochs=ITERATIONS)
+        settings = replace(self.settings, l2="auto", max_epochs=iterations)
         solver = kind(self.mesh, learned, settings, np.random.default_rng([self.seed, 3, fold]))
         before, idle = math.inf, 0
         while solver.epoch < solver.epochs:
             progress = solver.advance(1)
-            idle = 0 if progress.fell is None or progress.fell > IDLE * progress.loss else idle + 1
-            if progress.finished or idle >= PATIENCE:
+            idle = 0 if progress.fell is None or progress.fell > least * progress.loss else idle + 1
+            if progress.finished or idle >= patience:
                 break
-            if solver.epoch % PATIENCE == 0:
+            if solver.epoch % LOOK == 0:
                 now = self._loss(held_out)
                 if now > BEHIND * beat and now >= before:
                     return now
