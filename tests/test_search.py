@@ -64,7 +64,7 @@ class Told(search._Search):
         samples = samples_of(n)
         self.asked = []
         self._told, self._lm = loss, alone
-        super().__init__(net(), Settings(), search._folds(samples, 0), n_samples or n, 0)
+        super().__init__(net(), Settings(), search._folds(samples, 0), n, n / (n_samples or n), 0)
 
     def _trial(self, kind, l2, fold):
         self.asked.append((l2, fold))
@@ -134,7 +134,7 @@ def test_a_trial_learns_from_its_fold_and_forgets_it():
     assert np.array_equal(mesh.values, before)
     again = search.search(mesh, samples, Settings(), Adam, None, 3)
     assert found == again
-    tried = search._Search(mesh, Settings(), search._folds(samples, 3), samples.count, 3)
+    tried = search._Search(mesh, Settings(), search._folds(samples, 3), samples.count, 1.0, 3)
     loss = tried._trial(Adam, 1e-3, 0)
     assert loss < 0.5 * math.log(2)  # it learns; and from the first weights again
     assert tried._trial(Adam, 1e-3, 0) == loss
@@ -154,7 +154,7 @@ def test_held_out_samples_of_the_user_decide():
             seen.append(part)
             return super()._loss(part)
 
-    Watched(mesh, Settings(), [(learned, held_out)], 60, 0).run(Adam, None)
+    Watched(mesh, Settings(), [(learned, held_out)], 60, 1.0, 0).run(Adam, None)
     assert all(part is held_out for part in seen)
 
 
@@ -167,11 +167,11 @@ def test_lm_that_falls_behind_is_given_up(monkeypatch):
     looked = _search_of(mesh, samples)
     losses = iter(np.arange(1.0, 100.0))
     monkeypatch.setattr(looked, "_loss", lambda part: next(losses))
-    assert looked._alone(LevenbergMarquardt, 0, 0.5, search.LONG) == 2.0  # the second look: behind, and no better than before
+    assert looked._alone(LevenbergMarquardt, 0, 0.5, search.LONG) == 2.0  # behind, and no better than before
 
 
 def _search_of(mesh, samples):
-    return search._Search(mesh, Settings(), search._folds(samples, 0), samples.count, 0)
+    return search._Search(mesh, Settings(), search._folds(samples, 0), samples.count, 1.0, 0)
 
 
 def test_a_trainer_says_what_was_found_and_goes_on_with_it():
@@ -219,9 +219,11 @@ def test_values_with_little_noise_are_for_lm_and_classes_for_adam():
 
 def test_epochs_follow_from_steps():
     settings = Settings()
-    assert settings.epochs_of(100, by_steps=True) == 1280  # batches of 32
+    assert settings.epochs_of(100, by_steps=True) == 1000  # batches of 32, four of them
     assert settings.epochs_of(10_000, by_steps=True) == 26  # of 64
-    assert settings.epochs_of(10_000_000, by_steps=True) == 15
+    assert settings.epochs_of(100_000, by_steps=True) == 15  # of 256
+    assert settings.epochs_of(1_000_000, by_steps=True) == 5
+    assert settings.epochs_of(100_000_000, by_steps=True) == 2
     assert settings.epochs_of(10_000, by_steps=False) == 300
     assert Settings(max_epochs=7).epochs_of(100, by_steps=True) == 7
     with pytest.raises(Exception, match='max_epochs must be "auto" or a whole number'):

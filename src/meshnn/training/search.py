@@ -83,11 +83,12 @@ def search(
     The mesh is left with the weights it came with.
     """
     before = mesh.values.copy()
-    folds = [(samples, validation)] if validation is not None else _folds(samples, seed)
+    folds = _folds(samples, seed) if validation is None else [(_some(samples, seed), validation)]
     if not folds:
         return None
+    decisive = folds[0][0].count + (folds[0][1].count if validation is None else 0)
     try:
-        return _Search(mesh, settings, folds, samples.count, seed).run(usual, rival)
+        return _Search(mesh, settings, folds, decisive, decisive / samples.count, seed).run(usual, rival)
     finally:
         mesh.values[:] = before
 
@@ -110,6 +111,12 @@ def _folds(samples: Samples, seed: int) -> list[tuple[Samples, Samples]]:
     return [(_part(samples, a), _part(samples, b)) for a, b in found]
 
 
+def _some(samples: Samples, seed: int) -> Samples:
+    """As many as are to decide."""
+    rows = np.random.default_rng([seed, 1]).permutation(samples.count)[:ROWS]
+    return samples if len(rows) == samples.count else _part(samples, np.sort(rows))
+
+
 def _part(samples: Samples, rows: Array) -> Samples:
     share = float(samples.targets.share[rows].sum(dtype=np.float64))
     return Samples(samples.X[:, rows], samples.targets.of(rows, 1.0 / share), samples.mass * share)
@@ -117,14 +124,12 @@ def _part(samples: Samples, rows: Array) -> Samples:
 
 class _Search:
     def __init__(
-        self, mesh: Mesh, settings: Settings, folds: list[tuple[Samples, Samples]], n_samples: int, seed: int
+        self, mesh: Mesh, settings: Settings, folds: list[tuple[Samples, Samples]], count: int, share: float, seed: int
     ) -> None:
         self.mesh, self.folds, self.seed = mesh, folds, seed
         self.first = mesh.values.copy()
-        learned, held_out = folds[0]
-        whole = learned.count if len(folds) == 1 and learned.count == n_samples else learned.count + held_out.count
-        self.share = min(whole / n_samples, 1.0)
-        self.likelihood, self.count = learned.targets.loss.likelihood, whole
+        learned = folds[0][0]
+        self.likelihood, self.count, self.share = learned.targets.loss.likelihood, count, share
         size = settings.batch_of(learned.count)
         work = mesh.program("epochs", settings.gradient, size).work
         affordable = int(WORK / (len(folds) * TRIALS * size * max(work, 1.0)))

@@ -18,8 +18,9 @@ SCHEDULES = ("cosine", "linear", "constant")
 GRADIENTS = ("auto", "forward", *(name for name, method in METHODS.items() if method.automatic))
 #: Sizes of batches that `auto` takes, and up to how many samples: small ones find better weights, large are faster.
 BATCHES = ((32, 2_500), (64, 50_000), (256, math.inf))
-#: Steps that first-order solvers take with max_epochs="auto", and the fewest epochs; iterations of lm.
-STEPS, LEAST_EPOCHS, ITERATIONS = 4_000, 15, 300
+#: Steps that first-order solvers take with max_epochs="auto", but so many epochs, unless that makes too many steps, and
+#: at least two; iterations of lm.
+STEPS, USUAL_EPOCHS, MOST_STEPS, FEWEST_EPOCHS, ITERATIONS = 4_000, 15, 20_000, 2, 300
 #: What l2="auto" is where nothing can be held out to find it.
 PLAIN_L2 = 1e-4
 _NUMBERS = {"learning_rate": POSITIVE, "l1": FROM_0, "tol": FROM_0, "momentum": BELOW_1, "epsilon": FROM_0}
@@ -41,8 +42,8 @@ class Settings:
         None is the whole set. "auto" is 32 up to 2,500 samples, 64 up to 50,000, else 256. `lm` always takes the
         whole set.
     max_epochs : int or "auto"
-        Passes over the samples; iterations of `lm`. "auto" is 300 iterations, or as many epochs as make 4,000 steps,
-        at least 15.
+        Passes over the samples; iterations of `lm`. "auto" is 300 iterations, or as many epochs as make 4,000 steps;
+        of large sets 15, fewer where that would be more than 20,000 steps.
     l1, l2 : float, float or "auto"
         The mean loss grows by `l1 * sum |w| + l2 / 2 * sum w^2`, bias edges left out. `lm` knows no l1. With
         l2="auto" penalties are tried on samples held out (see `search.py`); `lm` also takes what the evidence of the
@@ -121,7 +122,10 @@ class Settings:
         """Epochs of a solver that takes several steps each, or iterations of one that does not."""
         if not isinstance(self.max_epochs, str):
             return self.max_epochs
-        return max(LEAST_EPOCHS, -(-STEPS * self.batch_of(n_samples) // max(n_samples, 1))) if by_steps else ITERATIONS
+        if not by_steps:
+            return ITERATIONS
+        steps = -(-max(n_samples, 1) // max(self.batch_of(n_samples), 1))  # an epoch
+        return max(-(-STEPS // steps), min(USUAL_EPOCHS, MOST_STEPS // steps), FEWEST_EPOCHS)
 
     @property
     def fixed_l2(self) -> float:
