@@ -175,17 +175,17 @@ def test_the_net_sees_scaled_features_and_the_outputs_follow(iris):
 
 def test_regression_of_one_and_several_targets():
     X, Y = make_regression(120, 4, n_targets=3, noise=0.1, random_state=0)
-    model = MeshRegressor(4, max_epochs=30, random_state=0).fit(X, Y)
+    model = MeshRegressor(4, l2=1e-3, max_epochs=30, random_state=0).fit(X, Y)
     assert model.predict(X).shape == (120, 3)
     assert model.score(X, Y) > 0.9
-    flat = MeshRegressor(4, max_epochs=30, random_state=0).fit(X, Y[:, 0])
+    flat = MeshRegressor(4, l2=1e-3, max_epochs=30, random_state=0).fit(X, Y[:, 0])
     assert flat.predict(X).shape == (120,)
-    column = MeshRegressor(4, max_epochs=30, random_state=0).fit(X, Y[:, :1])
+    column = MeshRegressor(4, l2=1e-3, max_epochs=30, random_state=0).fit(X, Y[:, :1])
     assert column.predict(X).shape == (120, 1)
     np.testing.assert_array_equal(column.predict(X)[:, 0], flat.predict(X))
     # in the units of the targets, whatever those are; few epochs, since targets of other units round otherwise
     flat, shifted = (
-        MeshRegressor(4, max_epochs=3, random_state=0).fit(X, target) for target in (Y[:, 0], 1e6 + 1e-3 * Y[:, 0])
+        MeshRegressor(4, l2=1e-3, max_epochs=3, random_state=0).fit(X, target) for target in (Y[:, 0], 1e6 + 1e-3 * Y[:, 0])
     )
     np.testing.assert_allclose((shifted.predict(X) - 1e6) * 1e3, flat.predict(X), rtol=1e-3, atol=1e-2)
 
@@ -563,7 +563,7 @@ def test_what_is_shown(iris, capsys):
 @pytest.mark.parametrize("make", [MeshClassifier, MeshRegressor])
 def test_pickle_and_joblib(iris, make):
     X, y = iris
-    model = make(4, max_epochs=10, random_state=0).fit(X, y)
+    model = make(4, l2=1e-3, max_epochs=10, random_state=0).fit(X, y)
     buffer = io.BytesIO()
     joblib.dump(model, buffer)
     buffer.seek(0)
@@ -575,7 +575,7 @@ def test_pickle_and_joblib(iris, make):
 
 def test_a_warm_start_refuses_another_net():
     X, y = load_iris(return_X_y=True)
-    model = MeshClassifier(4, warm_start=True, max_epochs=3, random_state=0).fit(X, y)
+    model = quick(warm_start=True, max_epochs=3).fit(X, y)
     for change in ({"hidden": 3}, {"ticks": 2}, {"activation": "relu"}, {"topology": Topology.mesh(4, 4, 3)}):
         with pytest.raises(MeshError, match=f"but {next(iter(change))} changed since it was built"):
             copy.deepcopy(model).set_params(**change).fit(X, y)
@@ -586,15 +586,15 @@ def test_a_warm_start_refuses_another_net():
 def test_numbers_near_the_ends_of_the_range(factor):
     """Scaling takes them to where the net can see them, and back."""
     X, y = load_diabetes(return_X_y=True)
-    plain = MeshRegressor(4, max_epochs=20, random_state=0).fit(X, y)
+    plain = MeshRegressor(4, l2=1e-3, max_epochs=20, random_state=0).fit(X, y)
     power = 2.0 ** np.round(np.log2(factor))  # nothing is rounded on the way
-    model = MeshRegressor(4, max_epochs=20, random_state=0).fit(X * power, y)
+    model = MeshRegressor(4, l2=1e-3, max_epochs=20, random_state=0).fit(X * power, y)
     np.testing.assert_array_equal(model.predict(X * power), plain.predict(X))
-    model = MeshRegressor(4, max_epochs=20, random_state=0).fit(X, y * power)
+    model = MeshRegressor(4, l2=1e-3, max_epochs=20, random_state=0).fit(X, y * power)
     np.testing.assert_allclose(model.predict(X) / power, plain.predict(X), rtol=1e-9)
 
 
 def test_one_huge_number_does_not_spoil_the_others():
     X, y = load_iris(return_X_y=True)
     X = np.hstack([X, np.where(np.arange(150) == 7, 1e308, -1e308)[:, None]])
-    assert MeshClassifier(4, max_epochs=30, random_state=0).fit(X, y).score(X, y) > 0.6
+    assert quick().fit(X, y).score(X, y) > 0.6

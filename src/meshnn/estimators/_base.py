@@ -122,7 +122,8 @@ class BaseMesh(Streams):
         if again:
             choice, settings, memory = self._as_before(settings)
         else:
-            choice = self._build(*kept, n_outputs, settings, seeds[1])
+            dtype = None if resumed is None else resumed.dtype
+            choice = self._build(*kept, n_outputs, settings, seeds[1], dtype=dtype)
         self._check_same_net(X.shape[1], n_outputs)
         validation = None if held_out is None else self._samples(*held_out)
         score = None
