@@ -23,7 +23,6 @@ from meshnn.data.synthetic import spirals
 from meshnn.training import train
 from meshnn.training.solvers import SOLVERS
 
-
 #: What a default estimator is checked for every day; the rest of the checks with it take minutes, as each of hundreds
 #: of fits tries penalties first.
 EVERY_DAY = {
@@ -185,7 +184,8 @@ def test_regression_of_one_and_several_targets():
     np.testing.assert_array_equal(column.predict(X)[:, 0], flat.predict(X))
     # in the units of the targets, whatever those are; few epochs, since targets of other units round otherwise
     flat, shifted = (
-        MeshRegressor(4, l2=1e-3, max_epochs=3, random_state=0).fit(X, target) for target in (Y[:, 0], 1e6 + 1e-3 * Y[:, 0])
+        MeshRegressor(4, l2=1e-3, max_epochs=3, random_state=0).fit(X, target)
+        for target in (Y[:, 0], 1e6 + 1e-3 * Y[:, 0])
     )
     np.testing.assert_allclose((shifted.predict(X) - 1e6) * 1e3, flat.predict(X), rtol=1e-3, atol=1e-2)
 

@@ -209,7 +209,9 @@ def test_auto_takes_lm_within_its_budget_and_says_why():
     assert choose_solver(Settings(l2=0.1), 100, 700, 1).rival is None
     classes = choose_solver(Settings(), 100, 700, 1, noisy=True)
     assert (classes.solver, classes.rival.name) == ("adam", "lm")
-    assert choose_solver(Settings(), 701, 700, 1, noisy=True).reason == "701 edges would learn 700 noisy samples by heart"
+    assert (
+        choose_solver(Settings(), 701, 700, 1, noisy=True).reason == "701 edges would learn 700 noisy samples by heart"
+    )
     assert choose_solver(Settings(solver="sgd"), 100, 700, 1).reason == "as asked for"
 
 
