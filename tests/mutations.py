@@ -28,12 +28,12 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 #: Folders and files under src/meshnn; those that are missing are skipped.
 TARGETS = ["kernels", "schedule", "methods", "losses", "program", "parameters.py", "training/first_order.py",
-           "training/levenberg.py", "training/evidence.py"]  # fmt: skip
+           "training/levenberg.py", "training/evidence.py", "training/search.py"]  # fmt: skip
 #: Tests that can notice, those that notice most within seconds first.
 NUMBERS = ["small", "parameters", "planner", "elementary", "losses", "multilabel", "refusals", "mesh", "levenberg",
            "training", "threads", "jacobian", "gradient", "structure"]  # fmt: skip
 TRAINING = ["ties_learned", "training", "levenberg", "structure", "checkpoint", "estimators"]
-OTHERS = {"_cache.py": ["cache", "package"]}
+OTHERS = {"_cache.py": ["cache", "package"], "search.py": ["search"]}
 #: Limits of a run: of the processor (the machine may be busy), of the clock, of memory.
 WORK, SECONDS, MEMORY = 300, 1800, 12 << 30
 
@@ -73,6 +73,8 @@ SAMPLE = [
     ("range", r"for o in range\(n_outputs\)"),
     ("condition", r"if loss <= self\._safe_loss"),
     ("first round only", r"for c in range\(first, last\)"),
+    ("call", r"return min\(means, key="),
+    ("arithmetic", r"loss < beat \* \(CLEARLY"),
 ]
 
 
@@ -288,7 +290,7 @@ def main():
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", nargs="+", help="of " + ", ".join(TARGETS))
     parser.add_argument("--kind", nargs="+", help='such as "arithmetic", "call", "range"')
-    parser.add_argument("--sample", action="store_true", help="eight that every test run must notice")
+    parser.add_argument("--sample", action="store_true", help="ten that every test run must notice")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--list", action="store_true", help="show the mutants instead of trying them")
     parser.add_argument("--out", default="results/mutants.json")

@@ -114,7 +114,7 @@ def test_demo():
         (["verify", "--reference", "jax"], "Choose torch or numpy"),
         (["verify", "--tests", "0"], "at least 1"),
         (["verify", "--tests", "1", "--json", "/no/such/folder/x.json"], "does not exist; create it first"),
-        (["demo", "--iterations", "0"], "max_epochs must be a whole number of at least 1"),
+        (["demo", "--iterations", "0"], "--iterations must be a whole number of at least 1"),
         (["demo", "--seed", "-1"], "--seed must be a whole number of at least 0"),
         (["verify", "--seed", "-1"], "seed must be a whole number of at least 0"),
         (["verify", "--json", "/tmp"], "is a directory; name a file"),

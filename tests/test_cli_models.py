@@ -11,6 +11,7 @@ import time
 import pytest
 
 from commands import in_a_process, meshnn
+from meshnn import Topology
 
 
 @pytest.fixture
@@ -78,7 +79,7 @@ def test_fit_reports_and_writes(iris_model):
     assert "95% interval" in done.stdout
     assert "versicolor" in done.stdout
     assert "edges (" in done.stdout
-    assert re.search(r"solver (adam|lm) \(of classes, .* \(held-out loss", done.stdout)
+    assert re.search(r"solver adam \(\d+ edges would learn 105 noisy samples by heart; l2 .* \(held-out", done.stdout)
     assert "105 rows to learn from, 45 to test on" in done.stderr
     assert "\x1b[" not in done.stdout + done.stderr  # no terminal, no colours
 
@@ -122,10 +123,12 @@ def test_info_explain_and_plot(iris_model, tables):
     for text in ("classifier", "setosa; versicolor; virginica", "petal width (cm): number", "written with"):
         assert text in " ".join(shown.stdout.split())
     facts = json.loads(meshnn("info", str(path), "--json").stdout)
-    assert facts["edges"] == 431
+    assert facts["edges"] == Topology.mesh(4, 32, 3).n_edges
     assert facts["classes"] == ["setosa", "versicolor", "virginica"]
     explained = meshnn("explain", str(path), "--samples", "105")
-    assert "On 105 samples the solver is lm" in explained.stdout
+    assert re.search(r"On 105 samples the solver is adam: \d+ edges would learn 105 noisy samples", explained.stdout)
+    explained = meshnn("explain", "--hidden", "3", "--samples", "500").stdout
+    assert "On 500 samples the solver is adam: classes are learned by steps; lm is tried" in explained
     assert "leave sizes" in meshnn("explain", str(path), "--hidden", "3").stderr
     for name in ("net.svg", "net.png", "net.pdf"):
         done = meshnn("plot", str(path), "--out", str(tables / name))

@@ -35,7 +35,8 @@ def flats(tmp_path_factory):
     frame.to_csv(folder / "flats.csv", index=False)
     for target, other in (("let", "rent"), ("rent", "let")):
         drop = ("--drop", "id", "--drop", other)
-        done = fit(folder / "flats.csv", "-y", target, *drop, "-o", folder / f"{target}.mesh")
+        options = ("-n", "2", "--solver", "lm", "--epochs", "30", "--json")
+        done = meshnn("fit", folder / "flats.csv", "-y", target, *drop, *options, "-o", folder / f"{target}.mesh")
         assert done.returncode == 0, done.stderr
     return folder
 

@@ -198,13 +198,20 @@ def test_no_iteration_raises_the_loss():
 def test_auto_takes_lm_within_its_budget_and_says_why():
     small = choose_solver(Settings(), 100, 700, 1)
     assert small.solver == "lm"
-    assert small.reason == "edges² x samples = 100² x 700 = 7e+06 multiply-adds an iteration fit the budget of 1e+09"
+    assert small.reason == "edges² x samples = 100² x 700 = 7e+06 multiply-adds an iteration fit the budget of 4e+08"
     large = choose_solver(Settings(), 10_000, 700, 9)
     assert large.solver == "adam"
     assert "exceed the budget" in large.reason
     assert choose_solver(Settings(), int(LM_BUDGET**0.5), 1, 1).solver == "lm"
     assert choose_solver(Settings(), int(LM_BUDGET**0.5) + 1, 1, 1).solver == "adam"
     assert choose_solver(Settings(l1=0.1), 100, 700, 1).solver == "adam"
+    assert small.rival.name == "adam"  # which is tried, as penalties are
+    assert choose_solver(Settings(l2=0.1), 100, 700, 1).rival is None
+    classes = choose_solver(Settings(), 100, 700, 1, noisy=True)
+    assert (classes.solver, classes.rival.name) == ("adam", "lm")
+    assert (
+        choose_solver(Settings(), 701, 700, 1, noisy=True).reason == "701 edges would learn 700 noisy samples by heart"
+    )
     assert choose_solver(Settings(solver="sgd"), 100, 700, 1).reason == "as asked for"
 
 
@@ -230,7 +237,9 @@ def test_memory_does_not_grow_with_the_batch():
 def test_a_trainer_says_what_it_chose():
     X, y = spirals(50, random_state=0)
     mesh = Mesh(Topology.mesh(2, 5, 2), 3, "tanh", dtype="float64", random_state=0)
-    assert Trainer(mesh, as_samples(mesh, X, y, "cross_entropy"), Settings()).choice.solver == "lm"
+    trainer = Trainer(mesh, as_samples(mesh, X, y, "cross_entropy"), Settings())
+    assert trainer.choice.reason == "61 edges would learn 50 noisy samples by heart"
+    assert Trainer(mesh, as_samples(mesh, X, X, "squared_error"), Settings()).choice.solver == "lm"
 
 
 @pytest.mark.parametrize("loss", ["cross_entropy", "squared_error"])
@@ -242,7 +251,7 @@ def test_penalties_are_those_the_evidence_asks_for(loss):
     if loss == "squared_error":
         y = np.stack([X[:, 0] * X[:, 1], X[:, 0]], axis=1) + 0.3 * rng.standard_normal((150, 2))
     mesh = Mesh(Topology.mesh(2, 3, 2), ticks=3, activation="tanh", dtype="float64", random_state=0)
-    trainer = Trainer(mesh, as_samples(mesh, X, y, loss), Settings(solver="lm", max_epochs=400, tol=0.0))
+    trainer = Trainer(mesh, as_samples(mesh, X, y, loss), Settings(solver="lm", l2="evidence", max_epochs=400, tol=0))
     for _ in trainer.rows():
         pass
     n, t, w = 150, mesh.topology, mesh.weights

@@ -29,9 +29,9 @@ def test_the_ten_lines_of_the_readme(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     exec(compile(block, "README.md", "exec"), {})
     out = capsys.readouterr().out
-    assert float(out.splitlines()[0]) > 0.8  # lm is chaotic: another processor rounds otherwise and ends elsewhere
+    assert float(out.splitlines()[0]) > 0.8  # another processor rounds otherwise and ends elsewhere
     assert "<- auto" in out
-    assert "solver lm: " in out
+    assert "solver adam: " in out
     assert (tmp_path / "spirals.mesh").exists()
 
 

@@ -65,7 +65,7 @@ def test_what_goes_on_sees_the_features_that_predicting_sees(from_a_table):
 def test_short_fits_that_go_on_are_one_long_fit(kind, tmp_path):
     """Also through a file; the penalties are found on the way, though no single fit is long enough to look at them."""
     X, y = load_diabetes(return_X_y=True) if kind is MeshRegressor else load_iris(return_X_y=True)
-    options = {"hidden": 4, "solver": "lm", "tol": 0, "random_state": 0}
+    options = {"hidden": 4, "solver": "lm", "l2": "evidence", "tol": 0, "random_state": 0}
     whole = kind(max_epochs=24, **options).fit(X[::3], y[::3])
     model = kind(max_epochs=2, warm_start=True, **options)
     for k in range(12):
@@ -116,6 +116,22 @@ def test_other_samples_begin_with_a_loss_of_their_own(evidence_only):
     penalties = model._solver_state["penalties"]
     weights = model.mesh_.parameters[model.mesh_.live_parameters()]
     assert model.history_[-1].loss == pytest.approx(loss + 0.5 * penalties @ weights**2, rel=1e-12)
+
+
+def test_penalties_from_the_evidence_and_penalties_given_by_turns(tmp_path):
+    X, y = load_diabetes(return_X_y=True)
+    options = {"hidden": 4, "solver": "lm", "max_epochs": 7, "tol": 0, "random_state": 0}
+    model = MeshRegressor(l2="evidence", warm_start=True, **options).fit(X[:100], y[:100])
+    found = model._solver_state["penalties"]
+    assert model.l2_ != 1e-4
+    for again in (model, meshnn.load(_saved(model, tmp_path))):
+        for l2 in ("auto", "evidence"):  # found is found; they are looked at before iterations 4, 7 and 10
+            again.set_params(l2=l2, max_epochs=1).fit(X[:100], y[:100])
+            np.testing.assert_array_equal(again._solver_state["penalties"], found)
+        again.set_params(l2=0.5).fit(X[:100], y[:100])
+        again.set_params(l2="evidence").fit(X[:100], y[:100])
+        assert again.l2_ == pytest.approx(1e-4)  # what was given is not taken for found
+        assert again._solver_state["before"] == 1  # nor is what was learned under it gone on with
 
 
 @pytest.mark.parametrize("solver", ["auto", "adam", "lm"])

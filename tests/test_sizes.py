@@ -59,19 +59,19 @@ def test_rows_that_are_all_the_same_have_an_axis_still():
     assert np.isfinite(turn.axes).all()
 
 
-@pytest.mark.parametrize("kind", [MeshClassifier, MeshRegressor])
-def test_a_wide_table_is_learned_and_kept(kind, tmp_path):
+@pytest.mark.parametrize(("kind", "options"), [(MeshClassifier, {}), (MeshRegressor, {"hidden": 4, "l2": 0.01})])
+def test_a_wide_table_is_learned_and_kept(kind, options, tmp_path):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(24, 150)) * 3 + 5
     target = X[:, :40].sum(axis=1)
     y = (target > np.median(target)).astype(int) if kind is MeshClassifier else target
-    model = kind(random_state=0, max_epochs=40).fit(X, y)
+    model = kind(**options, max_epochs=40, random_state=0).fit(X, y)
     assert model.mesh_.topology.n_inputs == model.n_features_in_ == 150
     assert model.score(X, y) > 0.9  # 24 points in 150 dimensions can be told apart
     assert model.feature_importances_.shape == (150,)
     model.save(tmp_path / "wide.mesh")
     assert np.allclose(meshnn.load(tmp_path / "wide.mesh").predict(X), model.predict(X))
-    again = kind(random_state=0, max_epochs=40).fit(X, y)
+    again = kind(**options, max_epochs=40, random_state=0).fit(X, y)
     assert np.array_equal(again.predict(X), model.predict(X))
     model.set_params(warm_start=True, max_epochs=1).fit(X, y)
     assert model.mesh_.topology.n_inputs == 150

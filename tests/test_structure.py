@@ -575,7 +575,7 @@ def test_sparsify_and_its_penalty_train_alike():
     options = {"hidden": 4, "ticks": 3, "max_epochs": 2, "l2": 1e-4, "random_state": 0}
     asked = MeshClassifier(**options, l1=0.02).fit(many, labels)
     policy = MeshClassifier(**options, structure=structure.Sparsify(l1=0.02)).fit(many, labels)
-    plain = MeshClassifier(**options).fit(many, labels)
+    plain = MeshClassifier(**options, structure=structure.Prune(to=20)).fit(many, labels)
     assert (policy.solver_, policy.solver_reason_) == (asked.solver_, asked.solver_reason_)
     assert policy.solver_ == "adam"
     assert policy.mesh_.dtype == asked.mesh_.dtype == np.float32

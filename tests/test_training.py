@@ -204,8 +204,9 @@ def test_large_batches_run_in_threads_with_the_same_bits(parts):
 def test_every_gradient_method_trains_alike(gradient, size):
     mesh, other = pair(4)
     X, y = spirals(100, random_state=0)
+    options = {"solver": "adam", "batch_size": size, "l2": 1e-3, "max_epochs": 5, "random_state": 1}
     for m, method in ((mesh, gradient), (other, "auto")):
-        list(train(m, X / 10, y, solver="adam", gradient=method, batch_size=size, max_epochs=5, random_state=1))
+        list(train(m, X / 10, y, gradient=method, **options))
     np.testing.assert_allclose(mesh.weights, other.weights, rtol=1e-8, atol=1e-11)
 
 

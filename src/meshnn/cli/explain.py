@@ -116,6 +116,6 @@ def _from_file(path: Path) -> tuple[Mesh, str | None]:
 def _solver(mesh: Mesh, samples: int, loss: str | None) -> Choice:
     """What `auto` would take; a net of unknown purpose is taken for a classifier if it has several outputs."""
     n_outputs = mesh.topology.n_outputs
-    if loss is None:
-        loss = "squared_error" if n_outputs == 1 else "cross_entropy"
-    return choose_solver(Settings(), len(mesh.live_parameters()), samples, loss_named(loss).columns(n_outputs))
+    found = loss_named(loss or ("squared_error" if n_outputs == 1 else "cross_entropy"))
+    live, columns = len(mesh.live_parameters()), found.columns(n_outputs)
+    return choose_solver(Settings(), live, samples, columns, noisy=found.classifies)

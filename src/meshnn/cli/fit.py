@@ -36,7 +36,8 @@ def fit(
     ],
     target: Annotated[str, typer.Option("--target", "-y", help="The column to predict.", show_default=False)],
     hidden: Annotated[
-        str | None, typer.Option("--hidden", "-n", help="Hidden neurons, by default as suits the table; or 10,5.")
+        str | None,
+        typer.Option("--hidden", "-n", help="Hidden neurons, by default as suits the table; or layers: 10,5."),
     ] = None,
     topology: Annotated[
         Path | None, typer.Option("--topology", help="A graph instead: .json, .graphml or .npz.", show_default=False)
@@ -46,7 +47,9 @@ def fit(
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Where to write the model.")] = None,
     drop: Annotated[list[str] | None, typer.Option("--drop", help="A column to leave out; may be repeated.")] = None,
     impute: Annotated[bool, typer.Option("--impute", help="Fill missing values in.")] = False,
-    solver: Annotated[Solver, typer.Option("--solver", help="auto: adam for classes, lm for small tables.")] = "auto",
+    solver: Annotated[
+        Solver, typer.Option("--solver", help="auto: adam for classes, lm for numbers in small tables.")
+    ] = "auto",
     ticks: Annotated[int | None, typer.Option("--ticks", "-t", help="Ticks; by default as many as count.")] = None,
     activation: Annotated[str, typer.Option("--activation", "-a", help="Of the hidden neurons.")] = "auto",
     epochs: Annotated[

@@ -59,7 +59,8 @@ def wilson(hits: int, count: int) -> tuple[float, float]:
     z, p = 1.959963984540054, hits / count
     centre = (p + z * z / (2 * count)) / (1 + z * z / count)
     half = z / (1 + z * z / count) * np.sqrt(p * (1 - p) / count + z * z / (4 * count * count))
-    return float(max(centre - half, 0.0)), float(min(centre + half, 1.0))
+    # at the ends one limit is the share itself, whatever is rounded
+    return float(min(max(centre - half, 0.0), p)), float(max(min(centre + half, 1.0), p))
 
 
 def score_model(model: Any, task: str, X: Any, y: Any, seed: int) -> Report:

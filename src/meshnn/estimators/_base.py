@@ -122,7 +122,8 @@ class BaseMesh(Streams):
         if again:
             choice, settings, memory = self._as_before(settings)
         else:
-            choice = self._build(*kept, n_outputs, settings, seeds[1])
+            dtype = None if resumed is None else resumed.dtype
+            choice = self._build(*kept, n_outputs, settings, seeds[1], dtype=dtype)
         self._check_same_net(X.shape[1], n_outputs)
         validation = None if held_out is None else self._samples(*held_out)
         score = None
@@ -153,7 +154,7 @@ class BaseMesh(Streams):
         kind = solver_named(settings.solver if asked else self.solver_)
         choice = Choice(kind, "as asked for" if asked else "that of the fit before")
         state = self._solver_state if kind.warms and kind.name == self.solver_ else None
-        if settings.l2 == "auto" and not self._l2_found:  # it was given before, and is to be found now
+        if isinstance(settings.l2, str) and not self._l2_found:  # it was given before, and is to be found now
             return choice, settings, ("", None)
         if settings.l2 == "auto" and (state is None or state["penalties"] is None):
             settings = replace(settings, l2=float(self.l2_))
@@ -213,7 +214,7 @@ class BaseMesh(Streams):
 
     def _take_stock(self, trainer: Trainer) -> None:
         """Where training stands."""
-        self._solver_state, self._l2_found = trainer.memory, self.l2 == "auto"
+        self._solver_state, self._l2_found = trainer.memory, isinstance(self.l2, str)
         self.solver_, self.solver_reason_ = trainer.choice.solver, trainer.choice.reason
         self.history_, self.l2_, self.best_restart_ = trainer.history, trainer.l2, trainer.best_restart
         epochs = [row.epoch for row in trainer.history if row.restart == trainer.best_restart]

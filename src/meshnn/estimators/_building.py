@@ -44,7 +44,7 @@ class BuildsNets(TakesSamples):
 
     def _build(
         self, X: Array, targets: Array, weight: Array | None, n_outputs: int, settings: Settings, seed: int,
-        stream: bool = False,
+        stream: bool = False, dtype: str | None = None,
     ) -> Choice:  # fmt: skip
         """A new net and the scaling for samples, or for a stream that begins with them; the solver for it."""
         check_activation(self.output_activation, self._loss, n_outputs)
@@ -63,8 +63,8 @@ class BuildsNets(TakesSamples):
             choice = choose_solver(settings, live, 0 if stream else X.shape[0], columns, self._noisy)
             if choice.kind.wants_float64:
                 break
-        dtype = "float64" if choice.wants_float64 else "float32"
-        self.mesh_ = make(dtype, activation_of(self.activation, mesh, choice))
+        fitting = "float64" if choice.wants_float64 else "float32"
+        self.mesh_ = make(dtype or fitting, activation_of(self.activation, mesh, choice))
         return choice
 
     @property

@@ -163,7 +163,7 @@ def from_tree(estimator: Any, tree: Tree) -> Any:
     estimator.loss_ = loss_named(tree["loss"]).name
     estimator.n_features_in_ = whole_number("n_features", tree["n_features"])
     estimator.l2_ = real_number("l2", tree["l2"], *FROM_0)
-    estimator._l2_found = tree["parameters"].get("l2") == "auto"
+    estimator._l2_found = isinstance(tree["parameters"].get("l2"), str)
     estimator.n_iter_ = whole_number("n_iter", tree["n_iter"], least=0)
     estimator.best_restart_ = whole_number("best_restart", tree["best_restart"], least=0)
     estimator.solver_, estimator.solver_reason_ = _texts("solver", tree["solver"], 2)

@@ -123,7 +123,7 @@ class Streams(BuildsNets):
         progress = stream.advance(1)
         note = "; ".join([*[progress.note] * bool(progress.note), *self._edit(stream, samples, progress.loss)])
         self._solver_state = stream.state(stream=True)
-        self.l2_, self._l2_found = stream.l2, self.l2 == "auto"
+        self.l2_, self._l2_found = stream.l2, isinstance(self.l2, str)
         self.n_iter_ += 1
         self.history_.append(
             HistoryRow(

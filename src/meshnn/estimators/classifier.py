@@ -29,42 +29,52 @@ class MeshClassifier(ClassifierMixin, BaseMesh, Classifies):  # type: ignore[mis
     If y is an indicator matrix (n_samples, n_labels) of 0 and 1, a sample may have several labels: there is one output
     a label, each with a sigmoid of its own, and `predict` gives such a matrix.
 
-    Small nets on small tables are trained with Levenberg-Marquardt, large ones with Adam (`solver="auto"`).
+    Size, neurons, solver and penalty are found from the samples unless they are given: by default a fit first tries
+    penalties, and where it is affordable both kinds of solvers, on samples held out, then learns from all.
 
     Parameters
     ----------
-    hidden : int or tuple of int
+    hidden : "auto", int or tuple of int
         Hidden neurons of the default topology, `Topology.mesh`: everything feeds everything. Several numbers are the
-        sizes of layers, each of which feeds the next: `Topology.layered`.
+        sizes of layers, each of which feeds the next: `Topology.layered`. "auto" is 16 up to 100 samples, 32 up to
+        500, 48 up to 20,000, else 64, fewer if there are many features; 16 where lm comes first.
     topology : None, Topology or callable
         Any graph instead; a callable gets (n_inputs, n_outputs). One output per class.
     ticks : int, optional
         By default as many as the topology needs.
-    activation, output_activation : str
-        Of hidden neurons and of outputs. The outputs of a classifier go into a softmax: "identity", or one without an
-        upper bound.
+    activation, output_activation : str, or list of str for the hidden neurons
+        Of hidden neurons and of outputs. "auto" is relu and elu by turns from 17 hidden neurons on if lm is neither
+        taken nor tried, else tanh. The outputs of a classifier go into a softmax: "identity", or one without an upper
+        bound.
     solver : "auto", "lm", "adam" or "sgd"
-        `auto` takes lm if edges² x samples fits a budget, else adam; `explain()` says which and why.
+        `auto` learns classes by adam, and values by lm if edges² x samples fits a budget, else by adam. With
+        l2="auto" both are tried on samples held out where lm fits its budget: values are learned by the better one,
+        classes by lm only if it is better by far. `explain()` says which and why.
     learning_rate, schedule : float, "cosine" | "linear" | "constant"
-        Of adam and sgd.
+        Of adam and sgd; 0.007, down to 0 along a cosine, by default.
     batch_size : "auto", int or None
-        Of adam and sgd; None is all samples at once, "auto" is all up to 256, else 64.
-    max_epochs : int
-        Passes over the samples; iterations of lm.
-    l1, l2 : float, float or "auto"
-        Penalties: `l1 * sum |w| + l2 / 2 * sum w²` is added to the mean loss; bias edges are left out. With "auto", lm
-        finds l2 from the evidence of the samples (see `l2_`); adam and sgd take 1e-4.
+        Of adam and sgd; None is all samples at once, "auto" is 32 up to 2,500 samples, 64 up to 50,000, else 256.
+    max_epochs : "auto" or int
+        Passes over the samples; iterations of lm. "auto" is as many passes as make 4,000 steps, at least 15; 300
+        iterations.
+    l1, l2 : float, float, "auto" or "evidence"
+        Penalties: `l1 * sum |w| + l2 / 2 * sum w²` is added to the mean loss; bias edges are left out. With "auto",
+        l2 is what does best on samples held out (`X_val`, or those of early_stopping, if there are any, else folds of
+        the samples), see `l2_`; after that all samples are learned from. Nothing is tried with `structure`, in
+        `partial_fit` and with fewer than 8 samples: adam and sgd then take 1e-4. "evidence" is for solver="lm", which
+        then finds penalties on the way without holding anything out.
     gradient : "auto", "forward", "factored", "blocks" or "adjoint"
     early_stopping, validation_fraction : bool, float
         Hold out samples and keep the weights that do best on them; those passed to `fit` as `X_val, y_val`, if any.
     patience, tol : int, float
         Stop when the loss has not fallen by `tol` in so many epochs; tol=0 never stops. adam and sgd bring their rate
-        down first, over a fifth of the epochs there were (at least 5), unless it is constant.
+        down first, over a fifth of the epochs there were (at least 5), unless it is constant, and with
+        max_epochs="auto" wait for a quarter of all epochs at least.
     class_weight : None, "balanced" or dict
     n_restarts : int
         Starts from other weights; the best is kept, by validation loss if there is one, else by training loss.
     warm_start : bool
-        `fit` goes on from the weights it has, with the solver and the penalties found before where they are "auto".
+        `fit` goes on from the weights it has, with the solver and the penalties found before where they are not given.
     callbacks : callable or list of callables
         Called with (row, mesh) after every history row; a true result stops.
     checkpoint : path or Checkpoint, optional
@@ -118,7 +128,7 @@ class MeshClassifier(ClassifierMixin, BaseMesh, Classifies):  # type: ignore[mis
     >>> from meshnn import MeshClassifier
     >>> from meshnn.data.synthetic import spirals
     >>> X, y = spirals(1000, random_state=0)
-    >>> clf = MeshClassifier(hidden=10, random_state=0).fit(X[:700], y[:700])
+    >>> clf = MeshClassifier(random_state=0).fit(X[:700], y[:700])
     >>> clf.score(X[700:], y[700:]) > 0.8
     True
     """

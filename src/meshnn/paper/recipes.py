@@ -26,7 +26,7 @@ PAPER: dict[str, Any] = {
     "schedule": "constant", "batch_size": None, "max_epochs": 1000, "tol": 0.0, "l2": 0.0, "standardize": False,
 }  # fmt: skip
 #: Second-order steps with penalties from the evidence, for sets with little noise.
-OURS_LM: dict[str, Any] = {"ticks": 3, "solver": "lm", "l2": "evidence"}
+OURS_LM: dict[str, Any] = {"ticks": 3, "activation": "tanh", "solver": "lm", "l2": "evidence"}
 #: First-order steps, and epochs enough.
 OURS_ADAM: dict[str, Any] = {
     "ticks": 3, "activation": "tanh", "solver": "adam", "learning_rate": 0.02, "batch_size": 64, "max_epochs": 600,

@@ -28,6 +28,12 @@ class Resumed(NamedTuple):
     state: Tree
     epochs: int  # those that the run was begun with, at most
 
+    @property
+    def dtype(self) -> str | None:
+        """That of the net: 0.1 took float64 where the same run would have float32 now. None if it makes no sense."""
+        found = str(self.state.get("graph")).rsplit(", ", 1)[-1]
+        return found if found in ("float32", "float64") else None
+
 
 def fingerprint(parameters: dict[str, Any], arrays: dict[str, Any]) -> dict[str, str]:
     """A run in words: the same parameters and the same data give the same ones."""
