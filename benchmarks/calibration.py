@@ -6,8 +6,6 @@ python benchmarks/calibration.py --figure docs/pictures/reliability.svg
 Noisy tables of table_sets.py, five folds, all models with their defaults; samples of all tables count alike.
 """
 
-# ruff: noqa: E402 - threads are set before NumPy is imported
-
 import os
 
 os.environ["OMP_NUM_THREADS"] = "1"
@@ -86,7 +84,8 @@ def draw(found, path):
         axes.plot(*zip(*many, strict=True), marker="o", markersize=5 if strong else 3.5, color=colours[model],
                   linewidth=2.2 if strong else 1.2, zorder=3 if strong else 2,
                   label=f"{model}, error {error:.3f}")  # fmt: skip
-    axes.set(xlabel="probability of the likeliest class", ylabel="how often it is right", xlim=(0.2, 1.0), ylim=(0.2, 1.0))
+    axes.set(xlabel="probability of the likeliest class", ylabel="how often it is right")
+    axes.set(xlim=(0.2, 1.0), ylim=(0.2, 1.0))
     axes.grid(color="0.92")
     axes.legend(frameon=False, loc="upper left")
     for side in ("top", "right"):
