@@ -15,8 +15,8 @@ that ask for a linear map get one: what goes through hidden neurons is then pena
 kind of which the samples say little follows the others: the common penalty counts as much as PRIOR determined weights.
 
 With more weights than samples the second equation has another solution, no noise at all and every sample learned by
-heart. It is kept away by never letting gamma pass a share of the numbers to be learned. With fewer weights than samples
-there is no such solution, and no bound.
+heart. It is kept away by never letting gamma pass a share of the numbers to be learned. Edges straight from inputs to
+outputs, if there are fewer of them than samples, are not counted: they cannot learn by heart.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ from meshnn.training.solver import Samples
 __all__ = ["Evidence"]
 
 LEAST, MOST = 1e-8, 10.0
+#: The kind of edges from inputs (0) to outputs (2).
+STRAIGHT = 2
 #: Determined weights that the common penalty counts as, for each kind. See docs/solvers.md.
 PRIOR = 10.0
 #: Most weights that the samples may determine, over the numbers to be learned (squared_error). Benchmarks/defaults.py.
@@ -56,11 +58,14 @@ class Evidence:
         edge = mesh.ties.first[live]
         kind = 3 * np.digitize(t.src[edge], borders) + np.digitize(t.dst[edge], borders)
         kind[penalised == 0] = -1
-        self.kinds = [np.flatnonzero(kind == k) for k in np.unique(kind[kind >= 0])]
+        found = np.unique(kind[kind >= 0])
+        self.kinds = [np.flatnonzero(kind == k) for k in found]
         self.penalised = penalised
         self.likelihood = samples.targets.loss.likelihood
         self.count = samples.mass if self.likelihood else samples.mass * t.n_outputs
         self.least = LEAST
+        # straight from inputs to outputs: fewer than samples cannot learn them by heart
+        self.bent = [k != STRAIGHT or len(of) > self.count for k, of in zip(found, self.kinds, strict=True)]
 
     def penalties(self, matrix: FloatArray, weights: FloatArray, now: FloatArray, error: float) -> FloatArray:
         """Those that the samples speak for, at weights with this loss; those there are `now` where they do not say."""
@@ -73,7 +78,8 @@ class Evidence:
         factor = self.count
         if not self.likelihood:
             factor = max(self.count - total, 1.0) / max(2 * error, np.finfo(np.float64).tiny)
-            if len(self.penalised) > self.count and total > CROWDED * self.count:
+            bent = sum(known for known, counts in zip(determined, self.bent, strict=True) if counts)
+            if bent > CROWDED * self.count:
                 self.least = min(2 * self.mean(now), MOST)  # and never back, or it would swing to and fro
         common = total / (factor * size)
         if not (np.isfinite(common) and common > 0):
