@@ -49,8 +49,8 @@ MeshClassifier(5, ticks=3, checkpoint=saver, callbacks=tell, **options).fit(X, y
 RUNS = {
     "adam": {"solver": "adam", "batch_size": 32, "early_stopping": True, "n_restarts": 2, "max_epochs": 40, "tol": 0,
              "random_state": 3},
-    "lm": {"solver": "lm", "max_epochs": 60, "tol": 0, "random_state": 3},
-    "full": {"solver": "sgd", "batch_size": None, "max_epochs": 300, "tol": 0, "random_state": 3},
+    "lm": {"solver": "lm", "l2": "evidence", "max_epochs": 60, "tol": 0, "random_state": 3},
+    "full": {"solver": "sgd", "batch_size": None, "max_epochs": 300, "l2": 1e-4, "tol": 0, "random_state": 3},
 }  # fmt: skip
 
 
@@ -549,9 +549,9 @@ def test_ctrl_c_in_a_process(tmp_path):
 
 @pytest.mark.parametrize("options", [
     {"solver": "lm"},
-    {"solver": "lm", "early_stopping": True},
+    {"solver": "lm", "l2": "evidence", "early_stopping": True},
     {"solver": "adam", "schedule": "constant", "batch_size": 20},
-    {"solver": "sgd", "schedule": "constant", "early_stopping": True, "learning_rate": 0.1},
+    {"solver": "sgd", "l2": 1e-4, "schedule": "constant", "early_stopping": True, "learning_rate": 0.1},
 ], ids=str)  # fmt: skip
 @pytest.mark.parametrize("finished", [True, False])
 def test_more_epochs_go_on_from_a_checkpoint(options, finished, tmp_path):

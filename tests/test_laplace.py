@@ -125,22 +125,22 @@ def test_it_is_saved(tmp_path):
 def test_where_there_is_none_it_is_said_why(monkeypatch):
     X, y = data()
     for loss in ("huber", "poisson"):
-        model = MeshRegressor(2, loss=loss, max_epochs=3, random_state=0).fit(X, np.abs(y))
+        model = MeshRegressor(2, loss=loss, l2=0.01, max_epochs=3, random_state=0).fit(X, np.abs(y))
         with pytest.raises(MeshError, match=f'loss="{loss}" has no noise of one size; fit with loss="squared_error"'):
             model.predict(X, return_std=True)
-    stream = MeshRegressor(2, max_epochs=3, random_state=0).fit(X, y)
+    stream = MeshRegressor(2, l2=0.01, max_epochs=3, random_state=0).fit(X, y)
     stream.predict(X, return_std=True)
     stream.set_params(solver="adam").partial_fit(X, y)
     assert not hasattr(stream, "feature_importances_")
     with pytest.raises(MeshError, match="partial_fit has not seen all samples"):
         stream.predict(X, return_std=True)
     monkeypatch.setattr(laplace, "BUDGET", 10)
-    MeshRegressor(2, max_epochs=3, solver="lm", random_state=0).fit(X, y).predict(X, return_std=True)
+    MeshRegressor(2, l2=0.01, max_epochs=3, solver="lm", random_state=0).fit(X, y).predict(X, return_std=True)
     with pytest.raises(MeshError, match=r'exceed 1e\+01, .* fit with solver="lm"'):
-        MeshRegressor(2, max_epochs=3, solver="adam").fit(X, y).predict(X, return_std=True)
+        MeshRegressor(2, l2=0.01, max_epochs=3, solver="adam").fit(X, y).predict(X, return_std=True)
     monkeypatch.setattr(laplace, "LIMIT", 5)
     with pytest.raises(MeshError, match="live parameters, more than 5"):
-        MeshRegressor(2, max_epochs=3).fit(X, y).predict(X, return_std=True)
+        MeshRegressor(2, l2=0.01, max_epochs=3).fit(X, y).predict(X, return_std=True)
 
 
 # -- features --------------------------------------------------------------------------------------------------------
