@@ -27,6 +27,8 @@ __all__ = ["BuildsNets", "default_topology", "seed_of"]
 
 #: Columns that are never too many.
 NARROW = 100
+#: Samples, and edges times samples, up to which nobody would notice that float32 is faster.
+FEW, SMALL = 256, 100_000
 
 
 class BuildsNets(TakesSamples):
@@ -58,12 +60,13 @@ class BuildsNets(TakesSamples):
             make = self._maker(hidden, n_inputs, n_outputs, seed)
             plain = isinstance(self.activation, str) and self.activation == "auto"
             mesh = make("float32", "tanh" if plain else self.activation)
-            # second-order steps need the accuracy of float64; the others are twice as fast without it
+            # second-order steps need the accuracy of float64; the others are twice as fast without it, if that counts
             live, columns = len(mesh.live_parameters()), self._loss.columns(n_outputs)
             choice = choose_solver(settings, live, 0 if stream else X.shape[0], columns, self._noisy)
             if choice.kind.wants_float64:
                 break
-        fitting = "float64" if choice.wants_float64 else "float32"
+        small = not stream and X.shape[0] <= FEW and mesh.topology.n_edges * X.shape[0] <= SMALL
+        fitting = "float64" if small or choice.wants_float64 else "float32"
         self.mesh_ = make(dtype or fitting, activation_of(self.activation, mesh, choice))
         return choice
 
