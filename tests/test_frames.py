@@ -181,3 +181,16 @@ def test_cross_validation_and_advice_in_words_of_python():
         fit(pd.DataFrame({"mixed": [1, "a"] * 60}))
     with pytest.warns(UserWarning, match="column flat is constant"):
         assert fit(FRAME.assign(flat="x")).n_features_in_ == 4
+
+
+def test_importances_are_those_of_the_columns():
+    import pandas as pd
+
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"text": rng.choice(["a", "b", "c"], 100), "same": 1.0, "number": rng.normal(size=100)})
+    with pytest.warns(UserWarning, match="constant"):
+        model = MeshClassifier(hidden=3, l2=0.01, max_epochs=30, random_state=0).fit(frame, frame["number"] > 0)
+    assert model.feature_importances_.shape == (3,) == model.feature_names_in_.shape
+    assert model.feature_importances_[1] == 0
+    assert model.feature_importances_.argmax() == 2
+    assert np.isclose(model.feature_importances_.sum(), 1)

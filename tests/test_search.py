@@ -52,9 +52,25 @@ def test_rare_classes_get_folds_where_many_samples_would_not():
 
 def test_nothing_is_held_out_of_very_few():
     samples = samples_of(6)
-    assert search.search(net(), samples, Settings(), Adam, None, 0) is None
+    assert search.search(net(), samples, Settings(), LevenbergMarquardt, None, 0) is None
     model = MeshClassifier(hidden=2, solver="adam", max_epochs=2, random_state=0).fit(samples.X[0], [0, 1] * 3)
-    assert model.l2_ == 1e-4
+    assert np.isclose(model.l2_, search.USUAL / 6)
+
+
+def test_copies_of_a_sample_are_held_out_together():
+    X, y = classes(40)
+    samples = as_samples(net(), np.tile(X, (5, 1)), np.tile(y, 5), "cross_entropy")
+    for learned, held_out in search._folds(samples, 0):
+        assert not set(map(tuple, learned.X[0])) & set(map(tuple, held_out.X[0]))
+    digits = np.random.default_rng(0).integers(0, 2, size=(200, 3)).astype(float)  # alike, but no copies
+    assert len(np.unique(search._copies(digits[None]))) == 200
+
+
+def test_trials_end_with_half_of_the_seconds():
+    told = Told(lambda l2, fold: 1.0)
+    told.until = 0.0  # long ago
+    assert told.run(Adam, LevenbergMarquardt).l2 == search.FIRST[0]
+    assert {l2 for l2, _ in told.asked} == {search.FIRST[0]}
 
 
 class Told(search._Search):

@@ -77,6 +77,17 @@ def test_a_wide_table_is_learned_and_kept(kind, options, tmp_path):
     assert model.mesh_.topology.n_inputs == 150
 
 
+def test_rows_of_a_wide_table_that_do_not_count_are_not_there():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(24, 130)), rng.integers(0, 2, 24)
+    more = np.concatenate((X, np.full((4, 130), 1e6)))
+    weight = np.repeat([1.0, 0.0], [24, 4])
+    options = {"l2": 0.1, "max_epochs": 20, "random_state": 0}
+    alone = MeshClassifier(**options).fit(X, y, sample_weight=np.ones(24))
+    beside = MeshClassifier(**options).fit(more, np.concatenate((y, [0] * 4)), sample_weight=weight)
+    assert np.allclose(alone.predict_proba(X), beside.predict_proba(X), atol=1e-5)
+
+
 def test_a_net_that_is_looked_at_has_all_inputs():
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(20, 120)), rng.integers(0, 2, 20)

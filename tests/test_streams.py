@@ -181,3 +181,12 @@ def test_the_graph_changes_on_the_way():
     for _ in range(12):
         grown.partial_fit(D, T)
     assert grown.mesh_.topology.n_hidden > 2
+
+
+def test_a_stream_after_a_fit_goes_on_with_the_penalty_that_was_found():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(60, 3)), rng.integers(0, 2, 60)
+    model = MeshClassifier(hidden=3, random_state=0).fit(X, y)
+    found = model.l2_
+    assert found != 1e-4
+    assert model.partial_fit(X, y).l2_ == found

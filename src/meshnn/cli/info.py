@@ -102,7 +102,9 @@ def _importances(thing: Any, encoder: Any) -> dict[str, float] | None:
     shares = getattr(thing, "feature_importances_", None)
     if shares is None:
         return None
-    named = encoder.feature_names if encoder is not None else getattr(thing, "feature_names_in_", None)
+    named = getattr(thing, "feature_names_in_", None)
+    if named is None and encoder is not None:
+        named = encoder.feature_names
     names = [f"feature {k}" for k in range(len(shares))] if named is None else [str(name) for name in named]
     first = sorted(range(len(shares)), key=lambda k: -shares[k])[:MOST_SHOWN]
     return {names[k]: round(float(shares[k]), 3) for k in first}

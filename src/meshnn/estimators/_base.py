@@ -202,7 +202,8 @@ class BaseMesh(Streams):
                     path = checkpoint.path
                     resume = f"; fit again with checkpoint={str(path)!r} to go on"
             epoch = trainer.history[-1].epoch if len(trainer.history) else 0
-            message = f"training was interrupted after epoch {epoch}: the best weights so far are kept{resume}"
+            kept = f"after epoch {epoch}: the best weights so far are kept" if epoch else "before its first epoch"
+            message = f"training was interrupted {kept}{resume}"
             raise TrainingInterrupted(message, epoch, path) from None
         except BaseException:
             trainer.stop("stopped by an error", to_go_on=True)  # whoever catches it has the best weights so far
@@ -226,7 +227,7 @@ class BaseMesh(Streams):
         try:
             found = importances(mesh, samples, None if self._rotation is None else self._rotation.axes)
             if found is not None:
-                self.feature_importances_ = found
+                self.feature_importances_ = self._by_column(found)
             if not self._loss.classifies:
                 refused = affordable(mesh, samples, trainer.choice.kind.wants_float64)
                 if self._rotation is not None:

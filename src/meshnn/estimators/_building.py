@@ -54,6 +54,8 @@ class BuildsNets(TakesSamples):
         self._scaling = Scaling.learn(X, targets, weight, scaled, self._loss, self.output_activation)
         self.loss_ = self._loss.name
         self._built = self._net()
+        if weight is not None and not stream:
+            X = X[weight > 0]  # the others are not there
         self._rotation = Rotation.of(self._scaling.inputs(X)) if self._wide(X, stream) else None
         n_inputs = X.shape[1] if self._rotation is None else self._rotation.rank
         for hidden in self._sizes(X.shape[0], n_inputs, settings, stream):

@@ -134,6 +134,14 @@ class TakesSamples(Parameters):
             _warn(self.encoder_.notes.values())
         return self._encode(table)
 
+    def _by_column(self, shares: Array) -> Array:
+        """Of each column of a DataFrame the sum over the features it became; of features as they are."""
+        if not (hasattr(self, "encoder_") and hasattr(self, "feature_names_in_")):
+            return shares
+        names = self.feature_names_in_.tolist()
+        of = [names.index(column.name) for column in self.encoder_.columns for _ in column.categories or [None]]
+        return np.bincount(of, shares, minlength=len(names))
+
     def _encode(self, table: Any) -> Array:
         encoded = self.encoder_.encode(table)
         _warn(encoded.notes)

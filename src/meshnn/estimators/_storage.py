@@ -94,10 +94,10 @@ def to_tree(estimator: BaseMesh, parameters: Array | None = None) -> Tree:
 
 
 def _certainty(known: Laplace | str) -> Any:
-    """The triangle row by row, in float32: six digits of a standard deviation are enough."""
+    """The triangle row by row; in full, since rounded ones make other variances."""
     if isinstance(known, str):
         return known
-    return {"root": known.root[np.tril_indices(len(known.root))].astype(np.float32), "noise": known.noise}
+    return {"root": known.root[np.tril_indices(len(known.root))], "noise": known.noise}
 
 
 def _plain(name: str, value: Any, graph: Topology) -> Any:
@@ -184,7 +184,7 @@ def from_tree(estimator: Any, tree: Tree) -> Any:
         if estimator._flat and mesh.topology.n_outputs != 1:
             raise FileError(f"it has one target, its net {mesh.topology.n_outputs} outputs")
     if "importances" in tree:
-        estimator.feature_importances_ = _numbers("importances", tree["importances"], mesh.topology.n_inputs)
+        estimator.feature_importances_ = _numbers("importances", tree["importances"], estimator.n_features_in_)
     seed, memory = tree["stream"]["seed"], tree["stream"]["memory"]
     estimator._stream_seed, estimator._solver_state = whole_number("seed", seed, least=0), None
     if "scaled" in tree["stream"]:

@@ -104,7 +104,9 @@ class Streams(BuildsNets):
         first = not hasattr(self, "mesh_")
         X, targets, weight, n_outputs = self._checked(X, y, sample_weight, reset=first, first=False)
         kind = streaming_solver(settings.solver)
-        settings = replace(settings, solver=kind.name, schedule="constant", max_epochs=1)
+        # a penalty that was found stays; of a stream nothing can be held out
+        l2 = self.l2_ if isinstance(settings.l2, str) and not first else settings.fixed_l2
+        settings = replace(settings, solver=kind.name, schedule="constant", max_epochs=1, l2=l2)
         if first:
             seeds = np.random.SeedSequence(seed_of(self.random_state)).generate_state(2)
             self._build(X, targets, weight, n_outputs, settings, int(seeds[0]), stream=True)

@@ -84,9 +84,9 @@ class LevenbergMarquardt(Solver):
             return False, f'lm builds its matrix from a Jacobian chunk by chunk, which "{method.name}" does not give'
         if noisy and n_live > n_samples:
             return False, f"{n_live} edges would learn {n_samples} noisy samples by heart"
-        work, budget = float(n_live) ** 2 * n_samples * columns, TRIAL_BUDGET if noisy else LM_BUDGET
+        work, budget = n_live**2 * (float(n_samples) * columns + n_live / 3), TRIAL_BUDGET if noisy else LM_BUDGET
         each = f" x {columns} a sample" if columns > 1 else ""
-        text = f"edges² x samples = {n_live}² x {n_samples}{each} = {work:.2g}"
+        text = f"edges² x (samples + edges / 3) = {n_live}² x ({n_samples}{each} + {n_live} / 3) = {work:.2g}"
         if work <= budget:
             return True, f"{text} multiply-adds an iteration fit the budget of {budget:.0e}"
         return False, f"{text} multiply-adds an iteration of lm exceed the budget of {budget:.0e}"

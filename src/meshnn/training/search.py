@@ -16,6 +16,7 @@ with their number, so the penalty found is made smaller by the share of the samp
 from __future__ import annotations
 
 import math
+import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -40,6 +41,8 @@ FIRST, ROUNDS, TRIALS = (0.1, 0.01, 1e-3), 4, 6
 FOLDS, HELD_OUT = ((5, 500), (3, 1_500)), 0.25
 #: Fewest samples of a class to hold out, else there are folds.
 RARE = 20
+#: Different samples, at least, where copies are looked for.
+DISTINCT = 20
 #: Samples that decide, at most; and so few that nothing is held out of them.
 ROWS, FEWEST = 5_000, 8
 #: Steps of a trial; fewer if the search would take more multiply-adds than WORK, some 2 s, but not fewer than these.
@@ -78,14 +81,19 @@ def search(
     seed: int,
     validation: Samples | None = None,
 ) -> Found | None:
-    """The penalty, and the better of a solver and its rival; None if there are too few samples to hold any out.
+    """The penalty, and the better of a solver and its rival.
+
+    With too few samples to hold any out it is the usual penalty; None for a solver that finds its own.
 
     The mesh is left with the weights it came with.
     """
     before = mesh.values.copy()
     folds = _folds(samples, seed) if validation is None else [(_some(samples, seed), validation)]
     if not folds:
-        return None
+        if not issubclass(usual, FirstOrder):
+            return None
+        l2 = USUAL / max(samples.count, 1)
+        return Found(usual, l2, f"l2 {l2:.2g}, as usual: there are too few samples to hold any out")
     decisive = folds[0][0].count + (folds[0][1].count if validation is None else 0)
     try:
         return _Search(mesh, settings, folds, decisive, decisive / samples.count, seed).run(usual, rival)
@@ -106,9 +114,27 @@ def _folds(samples: Samples, seed: int) -> list[tuple[Samples, Samples]]:
         labels, counts = np.unique(samples.targets.values[rows, 0], return_counts=True)
         if HELD_OUT * counts.min() < RARE and len(labels) > 1:
             count = max(count, FOLDS[-1][0])  # a few samples of a class decide nothing
-    deal = np.arange(len(rows)) % (count or round(1 / HELD_OUT))
+    group = _copies(samples.X[:, rows])
+    _, first, place = np.unique(group, return_index=True, return_inverse=True)
+    deal = (np.argsort(np.argsort(first)) % (count or round(1 / HELD_OUT)))[place]  # copies go together
     found = [(np.sort(rows[deal != k]), np.sort(rows[deal == k])) for k in range(count or 1)]
     return [(_part(samples, a), _part(samples, b)) for a, b in found]
+
+
+def _copies(X: Array) -> Array:
+    """Of each sample the number of its group: copies of one are one, or a net would know what is held out.
+
+    Where there are few different samples, or inputs have few values, they may well be alike without being copies: then
+    each is a group of its own.
+    """
+    flat = np.ascontiguousarray(X.transpose(1, 0, 2).reshape(X.shape[1], -1))
+    _, group = np.unique(flat.view(f"V{flat.itemsize * flat.shape[1]}").ravel(), return_inverse=True)
+    distinct = int(group.max()) + 1
+    if distinct == len(group) or distinct < DISTINCT:
+        return np.arange(len(group))
+    if not any(len(np.unique(column)) > distinct / 2 for column in flat.T):
+        return np.arange(len(group))
+    return np.asarray(group)
 
 
 def _some(samples: Samples, seed: int) -> Samples:
@@ -136,6 +162,7 @@ class _Search:
         self.epochs = max(1, round(max(min(STEPS, affordable), LEAST_STEPS) * size / learned.count))
         self.settings = replace(settings, tol=0.0, n_restarts=1)
         self.tried: dict[float, list[float]] = {}
+        self.until = None if settings.max_seconds is None else time.perf_counter() + 0.5 * settings.max_seconds
 
     def run(self, usual: type[Solver], rival: type[Solver] | None) -> Found:
         """Try penalties with a first-order solver, then the other one, if there is one."""
@@ -144,12 +171,13 @@ class _Search:
         second = next((kind for kind in kinds if not issubclass(kind, FirstOrder)), None)
         best = self._penalty(steps)
         l2, words = best * self.share, f"l2 {best * self.share:.2g} (held-out loss {self._of(best)})"
-        if second is None:
+        if second is None or (self._late() and usual is steps):
             return Found(steps, l2, words)
         folds = len(self.folds) if self.folds[0][0].count <= MANY else 1
         beat = float(np.mean(self.tried[best][:folds]))
         loss = self._evidence(second, folds, beat, LONG if usual is steps else SHORT)
-        words = f"{words}, {second.name} with penalties from the evidence {loss:.3g}"
+        where = "" if folds == len(self.folds) else f", {beat:.3g} on the first fold"
+        words = f"{words}{where}, {second.name} with penalties from the evidence {loss:.3g}"
         if loss < beat * (CLEARLY if usual is steps else 1.0):
             return Found(second, "auto", words)
         return Found(second if usual is second and rival is None else steps, l2, words)
@@ -159,6 +187,8 @@ class _Search:
         for l2 in FIRST:
             self._try(kind, l2)
         for _ in range(ROUNDS):
+            if self._late():
+                break
             k, known = GRID.index(self._best()), len(self.tried)
             for l2 in GRID[max(k - 1, 0) : k + 2]:
                 self._try(kind, l2)
@@ -181,9 +211,13 @@ class _Search:
         unit = (1.0 if self.likelihood else 2.0 * min(means.values())) / self.count
         return min(means, key=lambda l2: means[l2] + 0.5 * unit * (math.log10(l2 * self.count / USUAL) / DECADES) ** 2)
 
+    def _late(self) -> bool:
+        """Whether half of the seconds there are have gone."""
+        return self.until is not None and time.perf_counter() > self.until
+
     def _try(self, kind: type[FirstOrder], l2: float) -> None:
         """All folds, or as many as show that it is clearly behind."""
-        if l2 in self.tried:
+        if l2 in self.tried or (self.tried and self._late()):
             return
         losses: list[float] = []
         best = self.tried[self._best()] if self.tried else None
@@ -227,7 +261,7 @@ class _Search:
         while solver.epoch < solver.epochs:
             progress = solver.advance(1)
             idle = 0 if progress.fell is None or progress.fell > least * progress.loss else idle + 1
-            if progress.finished or idle >= patience:
+            if progress.finished or idle >= patience or self._late():
                 break
             if solver.epoch % LOOK == 0:
                 now = self._loss(held_out)
