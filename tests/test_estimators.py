@@ -303,7 +303,7 @@ def test_auto_says_why(iris):
     values = MeshRegressor(4, max_epochs=2, l2=1e-3, random_state=0).fit(X[:, :3], X[:, 3])
     assert values.solver_ == "lm"
     assert values.mesh_.dtype == np.float64
-    assert "solver lm: edges² x samples" in values.explain()
+    assert "solver lm: edges² x (samples" in values.explain()
     assert quick(max_epochs=2).fit(X, y).explain().endswith("solver adam: classes are learned by steps.")
     assert "classes are learned by steps; lm is tried, too" in quick(max_epochs=2, l2="auto").fit(X, y).explain()
     wide = MeshRegressor(60, max_epochs=2, l2=1e-3, random_state=0).fit(np.tile(X, (1, 12)), y)

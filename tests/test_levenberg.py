@@ -198,12 +198,15 @@ def test_no_iteration_raises_the_loss():
 def test_auto_takes_lm_within_its_budget_and_says_why():
     small = choose_solver(Settings(), 100, 700, 1)
     assert small.solver == "lm"
-    assert small.reason == "edges² x samples = 100² x 700 = 7e+06 multiply-adds an iteration fit the budget of 4e+08"
+    price = "edges² x (samples + edges / 3) = 100² x (700 + 100 / 3) = 7.3e+06 multiply-adds an iteration"
+    assert small.reason == f"{price} fit the budget of 4e+08"
     large = choose_solver(Settings(), 10_000, 700, 9)
     assert large.solver == "adam"
     assert "exceed the budget" in large.reason
-    assert choose_solver(Settings(), int(LM_BUDGET**0.5), 1, 1).solver == "lm"
-    assert choose_solver(Settings(), int(LM_BUDGET**0.5) + 1, 1, 1).solver == "adam"
+    samples = LM_BUDGET // 10**4 - 34  # 100 edges
+    assert choose_solver(Settings(), 100, samples, 1).solver == "lm"
+    assert choose_solver(Settings(), 100, samples + 1, 1).solver == "adam"
+    assert choose_solver(Settings(), int((3 * LM_BUDGET) ** (1 / 3)) + 1, 1, 1).solver == "adam"  # the factorisation
     assert choose_solver(Settings(l1=0.1), 100, 700, 1).solver == "adam"
     assert small.rival.name == "adam"  # which is tried, as penalties are
     assert choose_solver(Settings(l2=0.1), 100, 700, 1).rival is None
