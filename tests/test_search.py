@@ -128,7 +128,8 @@ def test_a_net_that_diverges_everywhere_gets_the_strongest_penalty():
     [
         (Adam, LevenbergMarquardt, 0.9, Adam, 0.01),  # better, but not clearly
         (Adam, LevenbergMarquardt, 0.4, LevenbergMarquardt, "auto"),
-        (LevenbergMarquardt, Adam, 0.9, LevenbergMarquardt, "auto"),
+        (LevenbergMarquardt, Adam, 0.85, LevenbergMarquardt, "auto"),
+        (LevenbergMarquardt, Adam, 0.95, Adam, 0.01),  # too little to tell
         (LevenbergMarquardt, Adam, 1.1, Adam, 0.01),
         (LevenbergMarquardt, None, 0.9, LevenbergMarquardt, "auto"),
         (LevenbergMarquardt, None, 1.1, LevenbergMarquardt, 0.01),  # asked for, with the penalty that did better

@@ -54,8 +54,9 @@ BEHIND = 1.2
 #: Penalties times samples that are expected before anything is tried, and within how many powers of ten: a few samples
 #: held out tell little.
 USUAL, DECADES = 5.0, 1.0
-#: What the evidence must bring the loss down to, over that of the best penalty, where first-order steps are usual.
-CLEARLY = 0.5
+#: What the evidence must bring the loss down to, over that of the best penalty: where first-order steps are usual, and
+#: where they are not but can be taken. Few samples held out may err, and steps with a penalty err less.
+CLEARLY, RATHER = 0.5, 0.9
 #: A trial of lm: iterations at most, those without a fall of the loss (over the loss) until it ends; as it is where it
 #: is usual, and where it would have to be much better, on a net with fewer edges than samples.
 SHORT, LONG = (75, 10, 1e-3), (200, 30, 1e-5)
@@ -178,7 +179,7 @@ class _Search:
         loss = self._evidence(second, folds, beat, LONG if usual is steps else SHORT)
         where = "" if folds == len(self.folds) else f", {beat:.3g} on the first fold"
         words = f"{words}{where}, {second.name} with penalties from the evidence {loss:.3g}"
-        if loss < beat * (CLEARLY if usual is steps else 1.0):
+        if loss < beat * (CLEARLY if usual is steps else 1.0 if rival is None else RATHER):
             return Found(second, "auto", words)
         return Found(second if usual is second and rival is None else steps, l2, words)
 
