@@ -275,7 +275,7 @@ def test_interrupted_before_the_first_epoch(monkeypatch):
     monkeypatch.setattr(trainer.Trainer, "_advance", interrupt)
     code, _, err = run(["demo", "--hidden", "1"])
     assert code == 130
-    assert "interrupted after epoch 0" in err
+    assert "interrupted before its first epoch" in err
     assert "Traceback" not in err
 
 
