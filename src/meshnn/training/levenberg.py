@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["LM_BUDGET", "LevenbergMarquardt"]
 
 #: `auto` takes it up to so many multiply-adds an iteration, some 20 ms on one core; and tries it for noisy targets.
-LM_BUDGET, TRIAL_BUDGET = 400_000_000, 100_000_000
+LM_BUDGET, TRIAL_BUDGET = 400_000_000, 200_000_000
 FIRST_DAMPING = 1e-2
 LEAST_DAMPING, MOST_DAMPING = 1e-9, 1e16
 #: The smallest entry of S over the largest: an edge that hardly counts still gets a step of bounded length.
