@@ -25,6 +25,12 @@ def test_hidden_and_activation_by_default():
     model = MeshClassifier(max_epochs=1, l2=0.01, random_state=0).fit(X, y)
     assert model.mesh_.topology.n_hidden == hidden_of(150, 2) == 32
     assert model.mesh_.activations[:4] == ["relu", "elu", "relu", "elu"]
+    some = MeshClassifier(hidden=16, max_epochs=1, l2=0.01, random_state=0).fit(X, y)
+    assert some.mesh_.activations[:2] == ["relu", "elu"]
+    tried = MeshClassifier(hidden=8, max_epochs=1, random_state=0).fit(X, y)
+    assert set(tried.mesh_.activations[:8]) == {"tanh"}  # lm might do better, and kinks are not for it
+    tiny = MeshClassifier(max_epochs=1, l2=0.01, random_state=0).fit(X[:60], y[:60])
+    assert (tiny.mesh_.topology.n_hidden, set(tiny.mesh_.activations[:16])) == (16, {"tanh"})
     few = MeshClassifier(hidden=5, max_epochs=1, l2=0.01, random_state=0).fit(X, y)
     assert set(few.mesh_.activations[:5]) == {"tanh"}
     values = MeshRegressor(max_epochs=1, l2=0.01, random_state=0).fit(X, X[:, 0])

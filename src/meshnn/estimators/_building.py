@@ -69,7 +69,7 @@ class BuildsNets(TakesSamples):
                 break
         small = not stream and X.shape[0] <= FEW and mesh.topology.n_edges * X.shape[0] <= SMALL
         fitting = "float64" if small or choice.wants_float64 else "float32"
-        self.mesh_ = make(dtype or fitting, activation_of(self.activation, mesh, choice))
+        self.mesh_ = make(dtype or fitting, activation_of(self.activation, mesh, choice, 0 if stream else X.shape[0]))
         return choice
 
     @property

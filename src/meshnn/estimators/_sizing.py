@@ -16,8 +16,9 @@ NEURONS = ((16, 100), (32, 500), (48, 20_000), (64, float("inf")))
 #: Edges of the hidden neurons up to so many samples, so that a fit takes some 2 s; with the cube root of more, more.
 EDGES, SAMPLES = 3_000, 5_000
 LEAST = 4
-#: The fewest hidden neurons that share out: fewer have to be smooth ones.
-SHARING = 17
+#: The fewest hidden neurons that share out, and the samples up to which none do: what is linear beyond the few samples
+#: there are errs far beyond them.
+SHARING, FEW = 8, 100
 SHARED = ("relu", "elu")
 
 
@@ -31,8 +32,8 @@ def hidden_of(n_samples: int, n_inputs: int) -> int:
     return max(LEAST, min(most, affordable))
 
 
-def activation_of(given: Any, mesh: Mesh, choice: Choice) -> Any:
-    """Of each hidden neuron: tanh, or by turns relu and elu where many learn by first-order steps.
+def activation_of(given: Any, mesh: Mesh, choice: Choice, n_samples: int) -> Any:
+    """Of each hidden neuron: tanh, or by turns relu and elu where several learn by first-order steps alone.
 
     Many neurons with kinks and without learn most things, a square among them, which tanh, being odd, finds hard. With
     few of them, kinks cost more than they bring, and second-order steps mind them.
@@ -40,6 +41,6 @@ def activation_of(given: Any, mesh: Mesh, choice: Choice) -> Any:
     if not isinstance(given, str) or given != "auto":
         return given
     count = mesh.topology.n_hidden
-    if choice.kind.wants_float64 or count < SHARING:
+    if choice.wants_float64 or count < SHARING or n_samples <= FEW:
         return "tanh"
     return [SHARED[k % len(SHARED)] for k in range(count)]

@@ -43,9 +43,9 @@ class MeshClassifier(ClassifierMixin, BaseMesh, Classifies):  # type: ignore[mis
     ticks : int, optional
         By default as many as the topology needs.
     activation, output_activation : str, or list of str for the hidden neurons
-        Of hidden neurons and of outputs. "auto" is relu and elu by turns from 17 hidden neurons on if lm is neither
-        taken nor tried, else tanh. The outputs of a classifier go into a softmax: "identity", or one without an upper
-        bound.
+        Of hidden neurons and of outputs. "auto" is relu and elu by turns from 8 hidden neurons and 100 samples on if
+        lm is neither taken nor tried, else tanh. The outputs of a classifier go into a softmax: "identity", or one
+        without an upper bound.
     solver : "auto", "lm", "adam" or "sgd"
         `auto` learns classes by adam, and values by lm if edges² x samples fits a budget, else by adam. With
         l2="auto" both are tried on samples held out where lm fits its budget: values are learned by the better one,

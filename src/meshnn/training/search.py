@@ -3,8 +3,8 @@
 A net of some hundred edges learns a few hundred samples in milliseconds, so there is no need to estimate how well it
 would do on samples it has not seen: it is tried. First-order steps are taken with a few penalties, each from the same
 first weights (a net that a strong penalty has made linear stays so), and judged by the mean loss of samples held out:
-five folds of few samples, three of some more, a fifth of many. The first three penalties span the range; then it is
-narrowed down around the best, and a penalty that is clearly behind is not tried on all folds.
+five folds of few samples, three of some more, a quarter of many, once. The first three penalties span the range; then
+it is narrowed down around the best, and a penalty that is clearly behind is not tried on all folds.
 
 Levenberg-Marquardt with penalties from the evidence (`evidence.py`) finds better weights where there is little noise
 and learns noise by heart where there is much. Where it is affordable it is tried too, on the same samples.
@@ -103,21 +103,20 @@ def search(
 
 
 def _folds(samples: Samples, seed: int) -> list[tuple[Samples, Samples]]:
-    """Samples to learn from and samples held out; those of a class, or of similar targets, are dealt out evenly."""
+    """Samples to learn from and samples held out; those of a class are dealt out evenly, and copies go together."""
     rng = np.random.default_rng([seed, 1])
     rows = rng.permutation(samples.count)[:ROWS]
     if len(rows) < FEWEST:
         return []
-    if samples.targets.loss.classifies and not samples.targets.loss.several:
-        rows = rows[np.argsort(samples.targets.values[rows, 0], kind="stable")]
     count = next((folds for folds, most in FOLDS if len(rows) <= most), 0)
-    if samples.targets.loss.classifies and not samples.targets.loss.several:
-        labels, counts = np.unique(samples.targets.values[rows, 0], return_counts=True)
-        if HELD_OUT * counts.min() < RARE and len(labels) > 1:
+    loss, labels = samples.targets.loss, samples.targets.values[rows, 0]
+    if loss.classifies and not loss.several:
+        if HELD_OUT * np.unique(labels, return_counts=True)[1].min() < RARE:
             count = max(count, FOLDS[-1][0])  # a few samples of a class decide nothing
+        rows = rows[np.argsort(labels, kind="stable")]
     group = _copies(samples.X[:, rows])
     _, first, place = np.unique(group, return_index=True, return_inverse=True)
-    deal = (np.argsort(np.argsort(first)) % (count or round(1 / HELD_OUT)))[place]  # copies go together
+    deal = (np.argsort(np.argsort(first)) % (count or round(1 / HELD_OUT)))[place]
     found = [(np.sort(rows[deal != k]), np.sort(rows[deal == k])) for k in range(count or 1)]
     return [(_part(samples, a), _part(samples, b)) for a, b in found]
 
