@@ -20,7 +20,7 @@ from meshnn.topology import Topology
 from meshnn.training import Settings
 from meshnn.training.api import as_samples
 from meshnn.training.solver import Samples
-from meshnn.training.solvers import Choice, choose_solver
+from meshnn.training.solvers import Choice, choose_solver, is_noisy
 from meshnn.training.structure.runtime import as_policies, first_topology, with_penalties
 
 __all__ = ["BuildsNets", "default_topology", "seed_of"]
@@ -58,24 +58,20 @@ class BuildsNets(TakesSamples):
             X = X[weight > 0]  # the others are not there
         self._rotation = Rotation.of(self._scaling.inputs(X)) if self._wide(X, stream) else None
         n_inputs = X.shape[1] if self._rotation is None else self._rotation.rank
+        noisy = is_noisy(self._loss, self.structure)
         for hidden in self._sizes(X.shape[0], n_inputs, settings, stream):
             make = self._maker(hidden, n_inputs, n_outputs, seed)
             plain = isinstance(self.activation, str) and self.activation == "auto"
             mesh = make("float32", "tanh" if plain else self.activation)
             # second-order steps need the accuracy of float64; the others are twice as fast without it, if that counts
             live, columns = len(mesh.live_parameters()), self._loss.columns(n_outputs)
-            choice = choose_solver(settings, live, 0 if stream else X.shape[0], columns, self._noisy)
+            choice = choose_solver(settings, live, 0 if stream else X.shape[0], columns, noisy)
             if choice.kind.wants_float64:
                 break
         small = not stream and X.shape[0] <= FEW and mesh.topology.n_edges * X.shape[0] <= SMALL
         fitting = "float64" if small or choice.wants_float64 else "float32"
         self.mesh_ = make(dtype or fitting, activation_of(self.activation, mesh, choice, 0 if stream else X.shape[0]))
         return choice
-
-    @property
-    def _noisy(self) -> bool:
-        """Whether steps with a penalty that has been tried come first, see `choose_solver`."""
-        return self._loss.classifies and self.structure is None
 
     def _wide(self, X: Array, stream: bool) -> bool:
         """Whether the net is to learn in the space that the rows span; one that is looked at meanwhile is not."""
@@ -90,7 +86,9 @@ class BuildsNets(TakesSamples):
         if self.hidden != "auto":
             raise MeshError(f'hidden must be "auto", a whole number or numbers for layers, got {self.hidden!r}')
         size = hidden_of(0 if stream else n_samples, n_inputs)
-        return [size] if stream or (self._noisy and settings.solver != "lm") else [SMOOTH, size]
+        return (
+            [size] if stream or (is_noisy(self._loss, self.structure) and settings.solver != "lm") else [SMOOTH, size]
+        )
 
     def _maker(self, hidden: Any, n_inputs: int, n_outputs: int, seed: int) -> Callable[[str, Any], Mesh]:
         """What makes a net with so many hidden neurons, of some precision and activation."""

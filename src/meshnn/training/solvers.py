@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from meshnn.arguments import known
 from meshnn.errors import MeshError
+from meshnn.losses import Loss
 from meshnn.training.first_order import Adam, Sgd
 from meshnn.training.levenberg import LevenbergMarquardt
 from meshnn.training.solver import Solver
@@ -14,7 +15,7 @@ from meshnn.training.solver import Solver
 if TYPE_CHECKING:
     from meshnn.training.settings import Settings
 
-__all__ = ["SOLVERS", "Choice", "check_solver", "choose_solver", "solver_named", "streaming_solver"]
+__all__ = ["SOLVERS", "Choice", "check_solver", "choose_solver", "is_noisy", "solver_named", "streaming_solver"]
 
 #: `auto` takes the first one that suits.
 SOLVERS: tuple[type[Solver], ...] = (LevenbergMarquardt, Adam, Sgd)
@@ -51,6 +52,11 @@ def check_solver(name: str, l1: float) -> None:
     if l1 > 0 and name != "auto" and not solver_named(name).minimises_l1:
         others = " or ".join(f'"{kind.name}"' for kind in SOLVERS if kind.minimises_l1)
         raise MeshError(f'solver="{name}" cannot minimise l1; use solver={others}, or l2 instead')
+
+
+def is_noisy(loss: Loss, structure: Any) -> bool:
+    """Whether targets are taken for noisy: classes are, but a graph that changes has other means against noise."""
+    return loss.classifies and not structure
 
 
 def choose_solver(settings: Settings, n_live: int, n_samples: int, columns: int, noisy: bool = False) -> Choice:

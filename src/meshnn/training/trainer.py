@@ -25,7 +25,7 @@ from meshnn.training.history import History, HistoryRow
 from meshnn.training.search import search
 from meshnn.training.settings import Settings
 from meshnn.training.solver import Progress, Samples, Solver, any_number
-from meshnn.training.solvers import Choice, choose_solver, solver_named
+from meshnn.training.solvers import Choice, choose_solver, is_noisy, solver_named
 from meshnn.training.structure.runtime import Structure, as_policies, with_penalties
 
 __all__ = ["Trainer"]
@@ -85,7 +85,7 @@ class Trainer:
         self.mesh, self.samples, self.settings, self.validation = mesh, samples, settings, validation
         if choice is None:
             loss = samples.targets.loss
-            noisy, columns = loss.classifies and not policies, loss.columns(mesh.topology.n_outputs)
+            noisy, columns = is_noisy(loss, policies), loss.columns(mesh.topology.n_outputs)
             choice = choose_solver(settings, len(mesh.live_parameters()), samples.count, columns, noisy)
         self.choice, self.score = choice, score
         self.classifies = samples.targets.loss.classifies
