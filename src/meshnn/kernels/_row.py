@@ -5,6 +5,8 @@ float64. Here such a row is a Numba type that LLVM holds in vector registers, so
 eight fused multiply-adds on an AVX2 machine, the accumulator never leaves the registers and nothing depends on what an
 auto-vectoriser finds. All functions are inlined; rows live inside one kernel and are never passed between kernels.
 
+Tiles, which hold several rows at once, take *pieces* of rows, so that all of them stay in registers.
+
 Arrays must be C-contiguous with `lanes` columns; `aligned` allocates them so that no load straddles a cache line.
 """
 
@@ -13,9 +15,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from llvmlite import ir
+from llvmlite import binding, ir
 from numba import types
-from numba.core import cgutils
+from numba.core import cgutils, config
 from numba.extending import intrinsic, models, register_model
 
 from meshnn.kernels._jit import FAST
@@ -23,8 +25,10 @@ from meshnn.schedule.lists import ROW_BYTES
 
 __all__ = [
     "add",
+    "add_first",
     "aligned",
     "axpy",
+    "block_width",
     "div",
     "dot",
     "dot4",
@@ -32,20 +36,44 @@ __all__ = [
     "lanes",
     "larger",
     "load",
+    "load_at",
+    "load_piece",
     "mul",
     "ones",
+    "piece_width",
     "relu",
     "root",
     "step",
     "store",
+    "store_piece",
     "sub",
+    "transpose",
+    "vector_width",
     "where_equal",
     "where_same",
     "width",
     "zeros",
+    "zeros_block",
+    "zeros_piece",
+    "zeros_vector",
 ]
 
 _I32 = ir.IntType(32)
+
+
+def _wide_registers() -> bool:
+    """Whether kernels are compiled for 32 registers of 64 bytes."""
+    if config.CPU_NAME:  # another processor than this one
+        return "+avx512f" in (config.CPU_FEATURES or "")
+    return bool(binding.get_host_cpu_features().get("avx512f", False))
+
+
+#: Bytes of a row that a tile holds of each of its four rows: as much as there are registers for.
+PIECE_BYTES = min(128 if _wide_registers() else 64, ROW_BYTES)
+#: Bytes of a block of a panel, see `transpose`: two pieces and four sums of each must stay in registers, too.
+BLOCK_BYTES = 256 if _wide_registers() else 64
+#: Bytes of one register, or of what is handled like one.
+VECTOR_BYTES = 64
 
 
 def lanes(dtype) -> int:
@@ -64,10 +92,10 @@ def aligned(shape, dtype, make=np.zeros):
 class Row(types.Type):
     """The Numba type of a row of samples."""
 
-    def __init__(self, dtype):
+    def __init__(self, dtype, size=ROW_BYTES):
         self.dtype = dtype
-        self.lanes = ROW_BYTES * 8 // dtype.bitwidth
-        super().__init__(name=f"Row({dtype})")
+        self.lanes = size * 8 // dtype.bitwidth
+        super().__init__(name=f"Row({dtype}, {self.lanes})")
 
     @property
     def llvm(self):
@@ -322,3 +350,152 @@ def dot4(typingctx, out, p, v, a, b, c, d):
         return context.get_dummy_value()
 
     return types.void(out, p, v, a, b, c, d), generate
+
+
+# -- pieces of rows, for tiles ---------------------------------------------------------------------------------------
+
+
+def _constant_width(size):
+    @intrinsic
+    def constant(typingctx, array):
+        count = size * 8 // array.dtype.bitwidth
+        return types.intp(array), lambda context, builder, sig, args: context.get_constant(types.intp, count)
+
+    return constant
+
+
+#: Samples in a piece of a row.
+piece_width = _constant_width(PIECE_BYTES)
+#: Numbers in a block of a panel.
+block_width = _constant_width(BLOCK_BYTES)
+#: Numbers in a vector, to whose multiple panels are filled up.
+vector_width = _constant_width(VECTOR_BYTES)
+
+
+def _zeros_of(size):
+    @intrinsic
+    def zeros_of(typingctx, array):
+        row = Row(array.dtype, size)
+        return row(array), lambda context, builder, sig, args: ir.Constant(row.llvm, None)
+
+    return zeros_of
+
+
+zeros_piece = _zeros_of(PIECE_BYTES)
+zeros_block = _zeros_of(BLOCK_BYTES)
+zeros_vector = _zeros_of(VECTOR_BYTES)
+
+
+def _at(context, builder, sig, args, places, row):
+    """Pointer to element sum of `args[position] * stride` of the array `args[0]`, as a vector of type `row`."""
+    array = context.make_array(sig.args[0])(context, builder, args[0])
+    total = context.get_constant(types.uintp, 0)
+    for position, stride in places:
+        index = context.cast(builder, args[position], sig.args[position], types.uintp)
+        total = builder.add(total, builder.mul(index, context.get_constant(types.uintp, stride)))
+    return builder.bitcast(builder.gep(array.data, [total]), row.as_pointer())
+
+
+@intrinsic
+def load_piece(typingctx, array, i, lane):
+    """The piece of row i of a 2-D array that begins at a lane."""
+    row, whole = Row(array.dtype, PIECE_BYTES), Row(array.dtype)
+
+    def generate(context, builder, sig, args):
+        pointer = _at(context, builder, sig, args, [(1, whole.lanes), (2, 1)], row.llvm)
+        return builder.load(pointer, align=array.dtype.bitwidth // 8)
+
+    return row(array, i, lane), generate
+
+
+@intrinsic
+def store_piece(typingctx, array, i, lane, row):
+    """Write a piece of row i of a 2-D array."""
+    whole = Row(array.dtype)
+
+    def generate(context, builder, sig, args):
+        pointer = _at(context, builder, sig, args, [(1, whole.lanes), (2, 1)], row.llvm)
+        builder.store(args[3], pointer, align=array.dtype.bitwidth // 8)
+        return context.get_dummy_value()
+
+    return types.void(array, i, lane, row), generate
+
+
+@intrinsic
+def load_at(typingctx, array, p, like):
+    """As many numbers of a 1-D array, from p on, as `like` has."""
+
+    def generate(context, builder, sig, args):
+        return builder.load(_at(context, builder, sig, args, [(1, 1)], like.llvm), align=like.dtype.bitwidth // 8)
+
+    return like(array, p, like), generate
+
+
+@intrinsic
+def add_first(typingctx, array, p, row, count):
+    """`array[p:p + count] += row[:count]` of a 1-D array; nothing behind it is touched."""
+
+    def generate(context, builder, sig, args):
+        vector, align = row.llvm, ir.Constant(_I32, row.dtype.bitwidth // 8)
+        pointer = _at(context, builder, sig, args, [(1, 1)], vector)
+        limit = builder.trunc(context.cast(builder, args[3], sig.args[3], types.intp), _I32)
+        lanes = ir.VectorType(_I32, vector.count)
+        mask = builder.icmp_signed("<", _mask(range(vector.count)), _splat(builder, limit, lanes))
+        kind = f"v{vector.count}f{row.dtype.bitwidth}"
+        types_ = (pointer.type, _I32, mask.type, vector)
+        read = cgutils.get_or_insert_function(
+            builder.module, ir.FunctionType(vector, types_), f"llvm.masked.load.{kind}.p0"
+        )
+        write = cgutils.get_or_insert_function(
+            builder.module,
+            ir.FunctionType(ir.VoidType(), (vector, pointer.type, _I32, mask.type)),
+            f"llvm.masked.store.{kind}.p0",
+        )
+        old = builder.call(read, [pointer, align, mask, ir.Constant(vector, None)])
+        builder.call(write, [builder.fadd(old, args[2], flags=FAST), pointer, align, mask])
+        return context.get_dummy_value()
+
+    return types.void(array, p, row, count), generate
+
+
+@intrinsic
+def transpose(typingctx, array, col, p, lane, panel, at, stride):
+    """Rows `col[p], col[p + 1], ...` of an array, from a lane on, as columns of a panel: a square of one vector a side.
+
+    `panel[at + l * stride + i]` becomes `array[col[p + i], lane + l]`.
+    """
+    side = VECTOR_BYTES * 8 // array.dtype.bitwidth
+    vector, whole = Row(array.dtype, VECTOR_BYTES).llvm, Row(array.dtype)
+    bytes_each = array.dtype.bitwidth // 8
+
+    def generate(context, builder, sig, args):
+        source = context.make_array(sig.args[0])(context, builder, args[0])
+        columns = context.make_array(sig.args[1])(context, builder, args[1])
+        target = context.make_array(sig.args[4])(context, builder, args[4])
+        first, lane, at, stride = (
+            context.cast(builder, args[k], sig.args[k], types.uintp) for k in (2, 3, 5, 6)
+        )
+        rows = []
+        for i in range(side):
+            place = builder.gep(columns.data, [builder.add(first, context.get_constant(types.uintp, i))])
+            neuron = context.cast(builder, builder.load(place), col.dtype, types.uintp)
+            offset = builder.add(builder.mul(neuron, context.get_constant(types.uintp, whole.lanes)), lane)
+            pointer = builder.bitcast(builder.gep(source.data, [offset]), vector.as_pointer())
+            rows.append(builder.load(pointer, align=bytes_each))
+        step = side // 2
+        while step:  # exchange the off-diagonal squares, of half the side at first, then of a quarter ...
+            lower = [k if not k & step else side + k - step for k in range(side)]
+            upper = [k + step if not k & step else side + k for k in range(side)]
+            for i in range(side):
+                if not i & step:
+                    a, b = rows[i], rows[i + step]
+                    rows[i] = builder.shuffle_vector(a, b, _mask(lower))
+                    rows[i + step] = builder.shuffle_vector(a, b, _mask(upper))
+            step //= 2
+        for row in rows:
+            pointer = builder.bitcast(builder.gep(target.data, [at]), vector.as_pointer())
+            builder.store(row, pointer, align=bytes_each)
+            at = builder.add(at, stride)
+        return context.get_dummy_value()
+
+    return types.void(array, col, p, lane, panel, at, stride), generate

@@ -11,9 +11,11 @@ from __future__ import annotations
 
 from meshnn.kernels._jit import jit, jit_inner
 from meshnn.kernels._row import axpy, dot, fma, load, mul, ones, store, width, zeros
-from meshnn.kernels.forward import clamp, run_tick, slope, unpacked
-from meshnn.kernels.gradient import correlate
+from meshnn.kernels.correlate import correlate
+from meshnn.kernels.flush import flush_denormals, restore
+from meshnn.kernels.forward import clamp, unpacked
 from meshnn.kernels.losses import loss_chunk
+from meshnn.kernels.pull import run_tick, slope
 
 __all__ = ["blocks_gradient_part", "blocks_jacobian_part"]
 
@@ -46,21 +48,23 @@ def _advance(block_ops, blocks, w, codes, k, before, after, D, store_):
 @jit_inner
 def _run(course, net, batch, c, room, stop):
     """Ticks 1 to stop of states and blocks, in two alternating buffers."""
-    ops, forward, w, codes, X, raw, S, D = unpacked(course, net, batch, room)
-    block_ops, blocks, store_ = course.block_ops, course.blocks, room.store
+    w, codes, X, raw, S, D, U = unpacked(net, batch, room)
+    ops, forward, block_ops, blocks, store_ = course.ops, course.forward, course.block_ops, course.blocks, room.store
     of_blocks = w[ops.eid.shape[0] :]
     for k in range(1, stop + 1):
         before, after = S[(k - 1) & 1], S[k & 1]
         clamp(X, raw, k - 1, c, before)
-        run_tick(ops, forward[k], w, before, after, D[k & 1], codes)
+        run_tick(ops, forward[k], w, before, U, False, after, D[k & 1], codes, width(S), False)
         _advance(block_ops, blocks, of_blocks, codes, k, before, after, D[k & 1], store_)
 
 
 @jit
 def blocks_gradient_part(course, net, batch, room, first, last, g):
     """Loss of the chunks first to last; g gets the gradient of the last tick, then that of the edges of the blocks."""
-    ops, forward, w, codes, X, raw, S, D = unpacked(course, net, batch, room)
-    block_ops, blocks, gradient_ops, gradient = course.block_ops, course.blocks, course.gradient_ops, course.gradient
+    mode = flush_denormals()
+    w, codes, X, raw, S, D, U = unpacked(net, batch, room)
+    ops, forward, block_ops, blocks = course.ops, course.forward, course.block_ops, course.blocks
+    gradient_ops, gradient, panel = course.gradient_ops, course.gradient, room.panel
     V, G, scratch, store_ = room.V, room.G, room.scratch, room.store
     code, y, share = batch.loss, batch.y[0], batch.share[0]
     for p in range(g.shape[0]):
@@ -74,12 +78,12 @@ def blocks_gradient_part(course, net, batch, room, first, last, g):
     for c in range(first, last):
         _run(course, net, batch, c, room, ticks - 1)
         clamp(X, raw, ticks - 1, c, S[old])
-        run_tick(ops, forward[ticks], w, S[old], S[new], D[new], codes)
+        run_tick(ops, forward[ticks], w, S[old], U, False, S[new], D[new], codes, width(S), False)
         loss += loss_chunk(code, S[new, first_output:], y[c], share[c], G, scratch)
         for o in range(n_outputs):
             j = first_output + o
             store(V[0], j, mul(load(G, o), slope(codes[j], S[new], D[new], j)))
-        correlate(gradient_ops, gradient[ticks], V[0], S[old], g)
+        correlate(gradient_ops, gradient[ticks], V[0], S[old], g, panel, width(S))
         if ticks == 1:
             continue
         # the readout: dE/ds before the last tick, without phi', which the blocks carry already
@@ -101,12 +105,17 @@ def blocks_gradient_part(course, net, batch, room, first, last, g):
                 for r in range(top, block_ops.start[q + 1]):
                     v = fma(v, load(store_, at + (r - top)), load(V[1], block_ops.rows[r]))
                 of_blocks[e] += dot(v, ones(V[0]))
+    for h in range(gradient_ops.holes.shape[0]):
+        if gradient_ops.holes[h] < g.shape[0] - blocks.src.shape[0]:
+            g[gradient_ops.holes[h]] = 0
+    restore(mode)
     return loss
 
 
 @jit
 def blocks_jacobian_part(course, net, batch, room, first, last, J):
     """Derivatives of each output, into J (batch, n_outputs, n_gradient), which comes zeroed."""
+    mode = flush_denormals()
     block_ops, blocks, S, store_ = course.block_ops, course.blocks, room.S, room.store
     L = width(S)
     first_output = S.shape[1] - J.shape[1]
@@ -125,3 +134,4 @@ def blocks_jacobian_part(course, net, batch, room, first, last, J):
                     o = block_ops.rows[r] - first_output
                     for l in range(min(L, J.shape[0] - c * L)):
                         J[c * L + l, o, blocks.eid[e]] += store_[at + (r - top), l]
+    restore(mode)

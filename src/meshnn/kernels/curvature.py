@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from meshnn.kernels._jit import jit
 from meshnn.kernels._row import dot, fma, load, ones, zeros
+from meshnn.kernels.flush import flush_denormals, restore
 from meshnn.kernels.jacobian import jacobian_chunk
 from meshnn.kernels.losses import loss_chunk, write_columns
 
@@ -18,6 +19,7 @@ __all__ = ["curvature_part"]
 @jit
 def curvature_part(course, net, batch, room, first, last, live, g, R):
     """Sum of losses of the chunks first to last; g grows by their gradient, R gets their columns."""
+    mode = flush_denormals()
     S, G, C, P, scratch, code = room.S, room.G, room.C, room.P, room.scratch, batch.loss
     targets, shares = batch.y[0], batch.share[0]
     ticks = course.forward.shape[0] - 1
@@ -35,4 +37,5 @@ def curvature_part(course, net, batch, room, first, last, live, g, R):
                 total = fma(total, load(G, o), load(C, o * count + live[e]))
             g[e] += dot(total, ones(C))
         column = write_columns(code, Y, y, share, C, live, P, R, column)
+    restore(mode)
     return loss

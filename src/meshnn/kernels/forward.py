@@ -6,12 +6,12 @@ of a batch and release the GIL.
 
 from __future__ import annotations
 
-from meshnn.codes import IDENTITY, RELU
 from meshnn.kernels._jit import jit, jit_inline, jit_inner
-from meshnn.kernels._row import axpy, load, ones, relu, step, store, width, zeros
-from meshnn.kernels.activations import activate_row
+from meshnn.kernels._row import load, store, width
+from meshnn.kernels.flush import flush_denormals, restore
+from meshnn.kernels.pull import run_tick
 
-__all__ = ["clamp", "predict_part", "run_tick", "run_ticks", "run_two", "slope", "states_part", "unpacked"]
+__all__ = ["clamp", "lanes_of", "predict_part", "run_ticks", "states_part", "unpacked"]
 
 
 @jit_inner
@@ -35,81 +35,65 @@ def clamp(X, raw, k, c, S):
 
 
 @jit_inline
-def run_tick(ops, q, w, before, after, D, codes):
-    """One tick over list q: rows of `after` become phi of the weighted sums of rows of `before`."""
-    for r in range(ops.start[q], ops.start[q + 1]):
-        j = ops.rows[r]
-        t = zeros(before)
-        for p in range(ops.ptr[r], ops.ptr[r + 1]):
-            t = axpy(t, w[p], load(before, ops.col[p]))
-        code = codes[j]
-        if code == IDENTITY:
-            store(after, j, t)
-        elif code == RELU:
-            store(after, j, relu(t))
-        else:
-            store(after, j, t)
-            activate_row(code, after, D, j)
+def lanes_of(S, size, c):
+    """How many samples of chunk c tiles should compute: all of a row, or half."""
+    whole = width(S)
+    return whole if 2 * (size - c * whole) > whole else whole // 2
 
 
 @jit_inline
-def slope(code, S, D, j):
-    """phi'(t) of row j. Of identity and relu it follows from the state, so it is not stored."""
-    if code == IDENTITY:
-        return ones(S)
-    if code == RELU:
-        return step(load(S, j))
-    return load(D, j)
+def run_ticks(course, w, codes, X, raw, c, S, D, U, lanes):
+    """All ticks of one chunk. S and D have room for all of them, or for fewer, which take turns.
+
+    If the course has a list `drive`, what the clamped neurons give, which is the same at every tick, is computed before
+    the first one, into U.
+    """
+    ops, forward, drive, clamps = course.ops, course.forward, course.drive, course.clamps
+    turns = S.shape[0]
+    driven = drive >= 0
+    for k in range(0 if driven else 1, forward.shape[0]):
+        old, new = max(k - 1, 0) % turns, k % turns
+        if clamps[k]:
+            clamp(X, raw, max(k - 1, 0), c, S[old])
+        q, after = (drive, U) if k == 0 else (forward[k], S[new])  # one call: its code is long
+        run_tick(ops, q, w, S[old], U, driven and k > 0, after, D[new], codes, lanes, k == 0)
 
 
 @jit_inline
-def run_ticks(ops, forward, w, codes, X, raw, c, S, D):
-    """All ticks of one chunk."""
-    for k in range(1, forward.shape[0]):
-        clamp(X, raw, k - 1, c, S[k - 1])
-        run_tick(ops, forward[k], w, S[k - 1], S[k], D[k], codes)
-
-
-@jit_inline
-def run_two(ops, forward, w, codes, X, raw, c, S, D):
-    """All ticks of one chunk where nobody asks for the earlier states: S and D are (2, n, L)."""
-    for k in range(1, forward.shape[0]):
-        old, new = (k - 1) & 1, k & 1
-        clamp(X, raw, k - 1, c, S[old])
-        run_tick(ops, forward[k], w, S[old], S[new], D[new], codes)
-
-
-@jit_inline
-def unpacked(course, net, batch, room):
+def unpacked(net, batch, room):
     """What states are made of. Taken out of the tuples once: in a loop every look into one would count references."""
-    return course.ops, course.forward, net.w, net.codes, batch.X, batch.raw, room.S, room.D
+    return net.w, net.codes, batch.X, batch.raw, room.S, room.D, room.U
 
 
 @jit
 def predict_part(course, net, batch, room, first, last, Y):
-    """Outputs of the chunks first to last, into Y (batch, n_outputs). Two state buffers do: S and D are (2, n, L)."""
-    ops, forward, w, codes, X, raw, S, D = unpacked(course, net, batch, room)
+    """Outputs of the chunks first to last, into Y (batch, n_outputs)."""
+    mode = flush_denormals()
+    w, codes, X, raw, S, D, U = unpacked(net, batch, room)
     L = width(S)
     n_outputs = Y.shape[1]
     first_output = S.shape[1] - n_outputs
-    ticks = course.forward.shape[0] - 1
+    end = (course.forward.shape[0] - 1) % S.shape[0]
     for c in range(first, last):
-        run_two(ops, forward, w, codes, X, raw, c, S, D)
+        run_ticks(course, w, codes, X, raw, c, S, D, U, lanes_of(S, Y.shape[0], c))
         for l in range(min(L, Y.shape[0] - c * L)):
             for o in range(n_outputs):
-                Y[c * L + l, o] = S[ticks & 1, first_output + o, l]
+                Y[c * L + l, o] = S[end, first_output + o, l]
+    restore(mode)
 
 
 @jit
 def states_part(course, net, batch, room, first, last, out, begin, end):
     """States after every tick, into the samples begin to end of out (ticks + 1, batch, n)."""
-    ops, forward, w, codes, X, raw, S, D = unpacked(course, net, batch, room)
+    mode = flush_denormals()
+    w, codes, X, raw, S, D, U = unpacked(net, batch, room)
     L = width(S)
-    ticks = forward.shape[0] - 1
+    ticks = course.forward.shape[0] - 1
     for c in range(first, last):
-        run_ticks(ops, forward, w, codes, X, raw, c, S, D)
+        run_ticks(course, w, codes, X, raw, c, S, D, U, L)
         clamp(X, raw, ticks - 1, c, S[ticks])  # the inputs of the last tick stay
         for k in range(ticks + 1):
             for l in range(min(L, end - begin - c * L)):
                 for j in range(S.shape[1]):
                     out[k, begin + c * L + l, j] = S[k, j, l]
+    restore(mode)

@@ -6,117 +6,124 @@
 
 `v_K` is the gradient by the outputs times phi', and the readout gives v_{K-1}. From there
 
-* factored: every earlier (m, j) is a *tangent*: F_{m,.}[j, .] starts as phi' at (m, j) and is pulled forward, tick by
-  tick, over the lists of its chain; the last hop is contracted with v_{K-1}. Nothing runs backward through time.
-* adjoint: v_m is pulled back from v_{m+1} over the transposed lists (`hops_back` = ticks - 1). No tangents.
+* factored: F_{K-2,K-1}[j, o], one hop, is phi'[j] A[j, o] phi'[o]: a product with v_{K-1} needs no more than the edges.
+  Every earlier (m, j) is a *tangent*: F_{m,.}[j, .] starts as phi' at (m, j) and is pulled forward, tick by tick, over
+  the lists of its chain; the last hop is contracted with v_{K-1}. Nothing runs backward through time.
+* adjoint: v_m is pulled back from v_{m+1} over the transposed lists (`hops_back` = ticks - 1). No tangents. In a
+  *sweep*, where all that counts has settled, there is one pass forward and one back, in one place for all ticks.
 
-Up to two ticks both are the same computation.
+Up to three ticks both are the same computation.
 """
 
 from __future__ import annotations
 
 from meshnn.kernels._jit import jit, jit_inline
-from meshnn.kernels._row import axpy, dot, dot4, fma, load, mul, store, zeros
-from meshnn.kernels.forward import run_ticks, slope, unpacked
+from meshnn.kernels._row import add, axpy, fma, load, mul, store, zeros
+from meshnn.kernels.correlate import correlate
+from meshnn.kernels.flush import flush_denormals, restore
+from meshnn.kernels.forward import lanes_of, run_ticks, unpacked
 from meshnn.kernels.losses import loss_chunk
+from meshnn.kernels.pull import hop, slope
 
-__all__ = ["correlate_row", "gradient_part", "pull_back", "push_tangent"]
-
-
-@jit_inline
-def correlate_row(ops, r, V, j, S, g):
-    """g[p] += v . s over the entries p of row r: row j of V against the states its in-edges read."""
-    v = load(V, j)
-    p = ops.ptr[r]
-    end = ops.ptr[r + 1]
-    while p + 4 <= end:
-        dot4(
-            g,
-            p,
-            v,
-            load(S, ops.col[p]),
-            load(S, ops.col[p + 1]),
-            load(S, ops.col[p + 2]),
-            load(S, ops.col[p + 3]),
-        )
-        p += 4
-    while p < end:
-        g[p] += dot(v, load(S, ops.col[p]))
-        p += 1
+__all__ = ["gradient_part", "push_tangent"]
 
 
 @jit_inline
-def correlate(ops, q, V, S, g):
-    """The gradient of one tick: all rows of list q."""
-    for r in range(ops.start[q], ops.start[q + 1]):
-        correlate_row(ops, r, V, ops.rows[r], S, g)
-
-
-@jit_inline
-def pull_back(ops, q, w, codes, after, S, D, before):
-    """One transposed hop: before[i] = phi'[i] * sum over the neurons j that i feeds of w[i, j] after[j]."""
-    for r in range(ops.start[q], ops.start[q + 1]):
-        i = ops.rows[r]
-        v = zeros(after)
-        for p in range(ops.ptr[r], ops.ptr[r + 1]):
-            v = axpy(v, w[p], load(after, ops.col[p]))
-        store(before, i, mul(v, slope(codes[i], S, D, i)))
-
-
-@jit_inline
-def push_tangent(ops, tangents, a, w, codes, S, D, T, hops):
+def push_tangent(ops, tangents, a, w, codes, S, D, T, hops, lanes):
     """Carry tangent a through the first `hops` lists of its chain; returns which half of T holds it."""
     m = tangents.tick[a]
     j = tangents.neuron[a]
     half = 0
     store(T[half], j, slope(codes[j], S[m], D[m], j))
     for h in range(hops):
-        q = tangents.chain[tangents.ptr[a] + h]
-        old, new, k = T[half], T[1 - half], m + 1 + h
-        for r in range(ops.start[q], ops.start[q + 1]):
-            o = ops.rows[r]
-            f = zeros(old)
-            for p in range(ops.ptr[r], ops.ptr[r + 1]):
-                f = axpy(f, w[p], load(old, ops.col[p]))
-            store(new, o, mul(f, slope(codes[o], S[k], D[k], o)))
+        k = m + 1 + h
+        hop(ops, tangents.chain[tangents.ptr[a] + h], w, T[half], T[half], False, T[1 - half], codes, S[k], D[k], lanes)
         half = 1 - half
     return half
+
+
+@jit_inline
+def _contracted(ops, q, w, tangent, readout):
+    """The last hop of a tangent, over list q, contracted with the readout at once."""
+    v = zeros(readout)
+    for r in range(ops.start[q], ops.start[q + 1]):
+        f = zeros(readout)
+        for p in range(ops.ptr[r], ops.ptr[r + 1]):
+            f = axpy(f, w[p], load(tangent, ops.col[p]))
+        v = fma(v, f, load(readout, ops.rows[r]))
+    return v
+
+
+@jit_inline
+def _seed_outputs(codes, G, S, D, V, whole):
+    """dE/dt of the outputs; dE/ds, and 0 of all other neurons, where `whole` neurons are still to be pulled."""
+    first = V.shape[0] - G.shape[0]
+    if whole:
+        for j in range(first):
+            store(V, j, zeros(V))
+    for o in range(G.shape[0]):
+        j = first + o
+        if whole:
+            store(V, j, load(G, o))
+        else:
+            store(V, j, mul(load(G, o), slope(codes[j], S, D, j)))
+
+
+@jit_inline
+def _tick_gradient(course, k, V, S, g, total, panel, lanes):
+    """The gradient that tick k gives; what concerns clamped neurons is only added up, in `total`, if there is a drive."""
+    ops, q = course.gradient_ops, course.gradient[k]
+    if course.drive >= 0:
+        for r in range(ops.start[q], ops.start[q + 1]):
+            j = ops.rows[r]
+            store(total, j, add(load(total, j), load(V, j)))
+    correlate(ops, q, V, S, g, panel, lanes)
 
 
 @jit
 def gradient_part(course, net, batch, room, first, last, g):
     """Sum of losses of the chunks first to last; g becomes their gradient, in the order of the plan's entries."""
-    ops, forward, w, codes, X, raw, S, D = unpacked(course, net, batch, room)
+    mode = flush_denormals()
+    w, codes, X, raw, S, D, U = unpacked(net, batch, room)
     code, y, share, V, T, G, scratch = batch.loss, batch.y[0], batch.share[0], room.V, room.T, room.G, room.scratch
-    back, hops_back, gradient_ops, gradient = course.back, course.hops_back, course.gradient_ops, course.gradient
-    tangents = course.tangents
+    ops, back, hops_back, tangents, sweep = course.ops, course.back, course.hops_back, course.tangents, course.sweep
+    total, panel, gradient_ops, drive = room.W, room.panel, course.gradient_ops, course.drive
     for p in range(g.shape[0]):
         g[p] = 0
-    ticks = forward.shape[0] - 1
-    n_outputs = G.shape[0]
-    first_output = S.shape[1] - n_outputs
+    turns = S.shape[0]  # one, if it is a sweep
+    ticks = course.forward.shape[0] - 1
     loss = 0.0
     for c in range(first, last):
-        run_ticks(ops, forward, w, codes, X, raw, c, S, D)
-        loss += loss_chunk(code, S[ticks, first_output:], y[c], share[c], G, scratch)
-        for o in range(n_outputs):
-            j = first_output + o
-            store(V[ticks & 1], j, mul(load(G, o), slope(codes[j], S[ticks], D[ticks], j)))
-        correlate(gradient_ops, gradient[ticks], V[ticks & 1], S[ticks - 1], g)
-        for k in range(ticks - 1, ticks - 1 - hops_back, -1):
-            pull_back(ops, back[k], w, codes, V[(k + 1) & 1], S[k], D[k], V[k & 1])
-            correlate(gradient_ops, gradient[k], V[k & 1], S[k - 1], g)
-        readout = V[(ticks - 1) & 1]
-        for a in range(tangents.tick.shape[0]):
-            hops = tangents.ptr[a + 1] - tangents.ptr[a]
-            half = push_tangent(ops, tangents, a, w, codes, S, D, T, hops - 1)
-            q = tangents.chain[tangents.ptr[a + 1] - 1]
-            v = zeros(readout)
-            for r in range(ops.start[q], ops.start[q + 1]):
-                f = zeros(readout)
-                for p in range(ops.ptr[r], ops.ptr[r + 1]):
-                    f = axpy(f, w[p], load(T[half], ops.col[p]))
-                v = fma(v, f, load(readout, ops.rows[r]))
-            store(T[1 - half], 0, v)
-            correlate_row(gradient_ops, tangents.row[a], T[1 - half], 0, S[tangents.tick[a] - 1], g)
+        lanes = lanes_of(S, batch.size, c)
+        run_ticks(course, w, codes, X, raw, c, S, D, U, lanes)
+        loss += loss_chunk(code, S[ticks % turns, S.shape[1] - G.shape[0] :], y[c], share[c], G, scratch)
+        if drive >= 0:
+            for r in range(ops.start[drive], ops.start[drive + 1]):
+                store(total, ops.rows[r], zeros(total))
+        a = 0
+        # outputs, hops back, then the ticks that tangents begin at
+        for h in range(hops_back + 1):
+            k = ticks - h
+            at = k % turns
+            new, old = (0, 0) if sweep else (k & 1, (k + 1) & 1)
+            if h == 0:
+                _seed_outputs(codes, G, S[at], D[at], V[new], sweep)
+            if h > 0 or sweep:
+                hop(ops, back[k], w, V[old], V[new], sweep, V[new], codes, S[at], D[at], lanes)
+            _tick_gradient(course, k, V[new], S[(k - 1) % turns], g, total, panel, lanes)
+        while a < tangents.tick.shape[0]:
+            m = tangents.tick[a]
+            while a < tangents.tick.shape[0] and tangents.tick[a] == m:
+                hops = tangents.ptr[a + 1] - tangents.ptr[a]
+                half = push_tangent(ops, tangents, a, w, codes, S, D, T, hops - 1, lanes)
+                v = _contracted(ops, tangents.chain[tangents.ptr[a + 1] - 1], w, T[half], V[(ticks - 1) & 1])
+                store(V[2], tangents.neuron[a], v)
+                a += 1
+            _tick_gradient(course, m, V[2], S[m - 1], g, total, panel, lanes)
+        if drive >= 0:
+            correlate(gradient_ops, drive, total, S[0], g, panel, lanes)
+    for h in range(gradient_ops.holes.shape[0]):
+        if gradient_ops.holes[h] < g.shape[0]:
+            g[gradient_ops.holes[h]] = 0
+    restore(mode)
     return loss

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from meshnn.kernels._jit import jit, jit_inner
 from meshnn.kernels._row import fma, load, store, width, zeros
-from meshnn.kernels.forward import run_ticks, slope, unpacked
-from meshnn.kernels.gradient import pull_back, push_tangent
+from meshnn.kernels.flush import flush_denormals, restore
+from meshnn.kernels.forward import run_ticks, unpacked
+from meshnn.kernels.gradient import push_tangent
+from meshnn.kernels.pull import hop, slope
 
 __all__ = ["jacobian_chunk", "jacobian_part"]
 
@@ -45,12 +47,13 @@ def _one_hot(codes, S, D, V, n_outputs, o):
 @jit_inner
 def jacobian_chunk(course, net, batch, c, room, n_outputs):
     """The Jacobian of chunk c, into C; the states of the chunk stay in S."""
-    ops, forward, w, codes, X, raw, S, D = unpacked(course, net, batch, room)
-    gradient, tangents, back, V, T, C = course.gradient, course.tangents, course.back, room.V, room.T, room.C
+    w, codes, X, raw, S, D, U = unpacked(net, batch, room)
+    ops, gradient, tangents, back, V, T, C = course.ops, course.gradient, course.tangents, course.back, room.V, room.T, room.C
     n = S.shape[1]
-    ticks = forward.shape[0] - 1
+    L = width(S)
+    ticks = course.forward.shape[0] - 1
     count = C.shape[0] // n_outputs
-    run_ticks(ops, forward, w, codes, X, raw, c, S, D)
+    run_ticks(course, w, codes, X, raw, c, S, D, U, L)
     for e in range(n_outputs * count):
         store(C, e, zeros(C))
     if course.hops_back > 0:
@@ -58,7 +61,8 @@ def jacobian_chunk(course, net, batch, c, room, n_outputs):
             _one_hot(codes, S[ticks], D[ticks], V[ticks & 1], n_outputs, o)
             _spread(ops, gradient[ticks], V[ticks & 1], S[ticks - 1], C, o * count)
             for k in range(ticks - 1, 0, -1):
-                pull_back(ops, back[k], w, codes, V[(k + 1) & 1], S[k], D[k], V[k & 1])
+                old, new = V[(k + 1) & 1], V[k & 1]
+                hop(ops, back[k], w, old, old, False, new, codes, S[k], D[k], L)
                 _spread(ops, gradient[k], V[k & 1], S[k - 1], C, o * count)
     else:
         q = gradient[ticks]
@@ -67,7 +71,7 @@ def jacobian_chunk(course, net, batch, c, room, n_outputs):
             store(V[0], j, slope(codes[j], S[ticks], D[ticks], j))
             _spread_row(ops, r, V[0], j, S[ticks - 1], C, (j - (n - n_outputs)) * count)
         for a in range(tangents.tick.shape[0]):
-            half = push_tangent(ops, tangents, a, w, codes, S, D, T, tangents.ptr[a + 1] - tangents.ptr[a])
+            half = push_tangent(ops, tangents, a, w, codes, S, D, T, tangents.ptr[a + 1] - tangents.ptr[a], L)
             q = tangents.chain[tangents.ptr[a + 1] - 1]
             for r in range(ops.start[q], ops.start[q + 1]):
                 j = ops.rows[r]
@@ -78,6 +82,7 @@ def jacobian_chunk(course, net, batch, c, room, n_outputs):
 @jit
 def jacobian_part(course, net, batch, room, first, last, J):
     """Derivatives of each output for the chunks first to last, into J (batch, n_outputs, n_gradient)."""
+    mode = flush_denormals()
     C = room.C
     L = width(C)
     n_outputs, count = J.shape[1], J.shape[2]
@@ -87,3 +92,4 @@ def jacobian_part(course, net, batch, room, first, last, J):
             for e in range(count):
                 for l in range(min(L, J.shape[0] - c * L)):
                     J[c * L + l, o, e] = C[o * count + e, l]
+    restore(mode)

@@ -11,7 +11,9 @@ from meshnn.codes import ADAM, NESTEROV
 from meshnn.kernels._jit import jit, jit_inner
 from meshnn.kernels._row import width
 from meshnn.kernels.evaluate import loss_part
+from meshnn.kernels.flush import flush_denormals, restore
 from meshnn.kernels.gradient import gradient_part
+from meshnn.kernels.tuples import Batch
 
 __all__ = ["epochs_part", "update_part"]
 
@@ -52,6 +54,7 @@ def _momentum(w, g, velocity, rate, momentum, nesterov, l1, penalised):
 @jit
 def update_part(w, total, m, t, rate):
     """Add the penalty to the gradient `total` and take step t (from 1); the norm of the gradient. m: `Moments`."""
+    mode = flush_denormals()
     decay = w.dtype.type(m.l2)
     norm = 0.0
     for e in range(w.shape[0]):
@@ -61,6 +64,7 @@ def update_part(w, total, m, t, rate):
         _adam(w, total, m.first, m.second, t, rate, m.beta1, m.beta2, m.epsilon, m.l1, m.penalised)
     else:
         _momentum(w, total, m.first, rate, m.beta1, m.solver == NESTEROV, m.l1, m.penalised)
+    restore(mode)
     return np.sqrt(norm)
 
 
@@ -81,10 +85,12 @@ def _gather(given, order, begin, end, packed, repeat, scale):
 
 
 @jit_inner
-def _read(values, reads, w, scratch):
+def _read(values, reads, holes, w, scratch):
     """Weights of the course, and no hits yet."""
     for p in range(reads.shape[0]):
         w[p] = values[reads[p]]
+    for h in range(holes.shape[0]):
+        w[holes[h]] = 0
     for l in range(width(scratch)):
         scratch[1, l] = 0
 
@@ -118,8 +124,9 @@ def epochs_part(course, net, batch, room, given, ledger, moments, pace, record):
                 _gather(given.samples, order[k], begin, begin + count, batch.X, True, one)
                 _gather(given.values, order[k], begin, begin + count, batch.y, True, one)
                 _gather(given.weight, order[k], begin, begin + count, batch.share, False, one / count)
-            _read(values, ledger.reads, net.w, room.scratch)
-            part = gradient_part(course, net, batch, room, 0, (count + L - 1) // L, g)
+            _read(values, ledger.reads, course.ops.holes, net.w, room.scratch)
+            some = Batch(batch.X, batch.raw, batch.y, batch.share, batch.loss, count)
+            part = gradient_part(course, net, some, room, 0, (count + L - 1) // L, g)
             loss += part * count / n
             hits += _hits(room.scratch) * count / n
             for e in range(total.shape[0]):
@@ -132,7 +139,7 @@ def epochs_part(course, net, batch, room, given, ledger, moments, pace, record):
         if not np.isfinite(loss):
             return k
     if size >= n:  # one pass more tells where the last step has led
-        _read(values, ledger.reads, net.w, room.scratch)
+        _read(values, ledger.reads, course.ops.holes, net.w, room.scratch)
         last = record.shape[0] - 1
         record[last, 0] = loss_part(course, net, batch, room, 0, batch.X.shape[1])
         record[last, 1] = _hits(room.scratch)

@@ -68,10 +68,13 @@ class Course(NamedTuple):
     ops: Ops
     forward: I64  # (ticks + 1,) list that computes the states of tick k
     back: I64  # (ticks + 1,) list that pulls the adjoint from tick k + 1 to k, where `hops_back` asks for it
-    hops_back: int  # 1: readout only (forward-only); ticks - 1: all the way (backprop); 0: none (Jacobian)
+    hops_back: int  # up to 2: readout and one hop more (forward-only); ticks - 1: all the way (backprop)
     gradient_ops: Ops  # the same table, unless other edges than the graph's are asked for
     gradient: I64  # (ticks + 1,) list whose entries get a gradient at tick k
     tangents: Tangents
+    drive: int  # list of what the clamped neurons give at every tick, if the others leave them out; else -1
+    sweep: bool  # one list computes all neurons in topological order, in one place: `ticks` is 1
+    clamps: I64  # (ticks + 1,) 1 where a list of tick k reads inputs
 
 
 class BlockCourse(NamedTuple):
@@ -116,14 +119,18 @@ class Batch(NamedTuple):
     y: Array  # (1, chunks, m, L) labels as numbers (m = 1), or values
     share: Array  # (1, chunks, 1, L) each sample's share of the mean; 0 for filled-up samples
     loss: int  # code of the loss
+    size: int  # samples
 
 
 class Room(NamedTuple):
     """Buffers of one worker; those that a method does not use have one row."""
 
-    S: Array  # (ticks + 1 or 2, n, L) states; S[k, i] is the row of neuron i after tick k. The bias is set for good
+    S: Array  # (ticks + 1, n, L) states, or fewer ticks, which take turns; S[k, i] is the row of neuron i after tick k. The bias is set for good
     D: Array  # (the same) phi'(t_k), where the activation is neither identity nor relu: read it with `slope`
-    V: Array  # (2, n, L) dE/dt of a tick and the next
+    V: Array  # (3, n, L) dE/dt of a tick and the next, and of a tick that tangents begin at
+    W: Array  # (n, L) dE/dt of all ticks added up, for the edges from clamped neurons
+    U: Array  # (n, L) what clamped neurons give, the same at every tick
+    panel: Array  # (columns, L) states of a run of rows, transposed
     T: Array  # (2, n, L) a tangent before and after a hop
     G: Array  # (n_outputs, L) dE/dy
     scratch: Array  # (2, L) row 1 gathers the shares of samples that are classified rightly

@@ -20,15 +20,16 @@ class ChunkMethod(Method):
 
     compiled = True
     curvature = True
+    driven = True
 
     def course(self, draft: Draft, drawn: Any) -> tuple[Any, I64, I64]:
         """Without tangents."""
         return as_course(draft)
 
     def rows(self, draft: Draft, drawn: Any) -> dict[str, tuple[int, ...]]:
-        """The adjoint of two ticks; the Jacobian of a chunk."""
+        """The adjoint of a tick, the next and one that tangents begin at; the Jacobian of a chunk."""
         t = draft.schedule.topology
-        found: dict[str, tuple[int, ...]] = {"V": (2, t.n_neurons)}
+        found: dict[str, tuple[int, ...]] = {"V": (3, t.n_neurons)}
         if draft.jacobian:
             found["C"] = (t.n_outputs * draft.n_gradient,)
         return found
@@ -51,10 +52,12 @@ class Adjoint(ChunkMethod):
 
     name = "adjoint"
     forward_only = False
+    sweeps = True
 
     def draw(self, draft: Draft) -> None:
         """A hop back for every tick but the last, from all outputs at once or from each."""
         passes = draft.schedule.topology.n_outputs if draft.jacobian else 1
         draft.pull_back(draft.ticks - 1, passes)
         draft.multiply_adds += passes * float(draft.correlated.sum())
-        draft.overhead += ROW * passes * float(draft.schedule.rows.sum())
+        rows = draft.schedule.rows.sum() if draft.order is None else len(draft.order)
+        draft.overhead += ROW * passes * float(rows)

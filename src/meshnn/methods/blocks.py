@@ -47,7 +47,7 @@ class ColumnBlocks(Method):
         assert isinstance(drawn.lists, ListBuilder)
         plain, reads, gives = as_course(draft)
         block_ops = drawn.lists.build(draft.number)
-        derived = draft.number if draft.schedule.candidates is None else draft.order
+        derived = draft.number if draft.schedule.candidates is None else draft.asked
         blocks = drawn.blocks._replace(eid=derived[drawn.blocks.eid])
         lists = (plain.ops, plain.forward, plain.back, plain.gradient_ops, plain.gradient)
         course = BlockCourse(*lists, block_ops, blocks)

@@ -3,6 +3,8 @@
     P_k[i, j, o] = sum over m of s_{m-1}[i] F_{m,k}[j, o]
 
 F_{m,.}[j, .] is a *tangent*: it starts at neuron j in tick m and hops on. Its chain of lists follows from the graph.
+An influence of a single hop is phi' A phi': the edges themselves, so it is contracted without being formed, and up to
+three ticks nothing has to be carried at all.
 """
 
 from __future__ import annotations
@@ -34,9 +36,10 @@ class Factored(ChunkMethod):
         if draft.jacobian:
             draft.multiply_adds += float(draft.correlated[-1])
         else:
-            draft.pull_back(min(1, draft.ticks - 1))
+            draft.pull_back(min(2, draft.ticks - 1))
             draft.multiply_adds += float(draft.correlated.sum())
-        return _tangents(draft) if draft.last > 1 else NO_TANGENTS
+            draft.overhead += ROW * float(draft.schedule.rows[-2:].sum())
+        return _tangents(draft) if draft.last > (1 if draft.jacobian else 2) else NO_TANGENTS
 
     def course(self, draft: Draft, drawn: Tangents) -> tuple[Any, I64, I64]:
         """With tangents."""
@@ -97,7 +100,7 @@ def _tangents(draft: Draft) -> Tangents:
 def _starts(draft: Draft) -> tuple[I64, I64, I64, I64]:
     """Tick, neuron, row in the gradient list and fan-in of every tangent."""
     s, found, memo = draft.schedule, [], {}
-    for m in range(1, draft.last):
+    for m in range(1, draft.last if draft.jacobian else draft.last - 1):
         kind = s.live_key(m)
         if kind not in memo:
             ends, counts = np.unique(draft.dst[s.into(m, draft.src, draft.dst)], return_counts=True)

@@ -21,6 +21,22 @@ SAMPLE = 1000
 WALK = 3_000_000
 
 
+#: Columns by which a panel is filled up, at most: those of a vector.
+PANEL = 16
+#: Products with clamped neurons that must be saved, a row, before it pays to keep them apart.
+DRIVE = 2.0
+
+
+def _worth_it(schedule: Schedule, order: I64 | None) -> I64 | None:
+    """The order of a sweep, if there is one and it computes fewer rows than tick after tick would."""
+    return order if order is not None and len(order) < int(schedule.rows.sum()) else None
+
+
+def _one(number: int, entries: int) -> tuple[I64, I64]:
+    """The list of the one pass of a sweep, and its entries, as if it were a tick."""
+    return np.array([0, number]), np.array([0, entries])
+
+
 @dataclass(frozen=True)
 class Cost:
     """Predicted cost of one method."""
@@ -55,6 +71,9 @@ class Draft:
         Whether lists are kept; else things are counted, on large graphs for a sample of them.
     limit : int, optional
         Bytes of lists at which to give up with `PlanTooLargeError`.
+    driven, sweeps : bool
+        Whether the method can make use of inputs that are held: with what clamped neurons give computed once, and with
+        one pass over the neurons of a graph that settles.
     """
 
     def __init__(
@@ -66,38 +85,71 @@ class Draft:
         activation_cost: NDArray[np.float64],
         emits: bool,
         limit: int | None = None,
+        driven: bool = False,
+        sweeps: bool = False,
     ) -> None:
         self.schedule, self.jacobian, self.number, self.n_numbers = schedule, jacobian, number, n_numbers
         self.emits, self.limit = emits, limit
         t, self.ticks = schedule.topology, schedule.ticks
         self.src, self.dst = t.src, t.dst  # edges that get a gradient
         self.lists = self.gradient_lists = self.new_lists()
-        self.forward, self.pulled = schedule.pulls(self.lists, t.src, t.dst)
+        self.drive, self.order, rows = -1, None, schedule.rows
+        plain = schedule.candidates is None and not jacobian
+        if sweeps and plain and schedule.held:
+            self.order = _worth_it(schedule, schedule.sweep())
+        if self.order is not None:
+            self.forward, self.pulled = _one(*schedule.sweep_lists(self.lists, self.order, back=False))
+            rows = rows.any(axis=0)[None]
+        else:
+            fixed = 0
+            if driven and plain and schedule.held and schedule.saved_by_drive() > DRIVE * rows.sum():
+                self.drive, fixed = schedule.drive(self.lists)
+            self.forward, self.pulled = schedule.pulls(self.lists, t.src, t.dst, moving=self.drive >= 0)
+            self.pulled[0] = fixed
         self.gradient, self.correlated, self.entries = self.forward, self.pulled, self.lists.entries
         self.n_gradient = n_numbers
         if schedule.candidates is not None:
-            self.order = np.lexsort((schedule.candidates[0], schedule.candidates[1]))
-            self.src, self.dst = (ends[self.order] for ends in schedule.candidates)
+            self.asked = np.lexsort((schedule.candidates[0], schedule.candidates[1]))
+            self.src, self.dst = (ends[self.asked] for ends in schedule.candidates)
             self.gradient_lists = self.new_lists()
             self.gradient, self.correlated = schedule.pulls(self.gradient_lists, self.src, self.dst)
             self.entries, self.n_gradient = self.gradient_lists.entries, len(self.src)
-        self.back, self.hops_back = np.zeros(self.ticks + 1, dtype=np.int64), 0
+        self.back, self.hops_back = np.zeros(len(self.forward), dtype=np.int64), 0
         self.last = self.ticks if jacobian else self.ticks - 1  # tick that influences are carried to
         self.multiply_adds = float(self.pulled.sum())
-        self.overhead = ROW * float(schedule.rows.sum()) + float((schedule.rows @ activation_cost).sum())
+        self.overhead = ROW * float(rows.sum()) + float((rows @ activation_cost).sum())
         self.extra_bytes = 0.0  # of index arrays, besides lists
         self.estimated = False
 
     def new_lists(self) -> ListCounter:
         """A table more."""
-        return ListBuilder(self.limit) if self.emits else ListCounter()
+        # a Jacobian has a place for each edge, and none for holes
+        fill = not self.jacobian
+        return ListBuilder(self.limit, fill) if self.emits else ListCounter(fill)
 
     def pull_back(self, hops: int, times: int = 1) -> float:
         """Lay down the transposed lists of the last so many hops; multiply-adds of each of so many passes."""
-        self.back, pushed = self.schedule.pushes(self.lists, hops)
-        self.hops_back = hops
+        if self.order is not None:
+            self.back, pushed = _one(*self.schedule.sweep_lists(self.lists, self.order, back=True))
+        else:
+            self.back, pushed = self.schedule.pushes(self.lists, hops)
+            self.hops_back = hops
         self.multiply_adds += times * float(pushed.sum())
         return float(pushed.sum())
+
+    @property
+    def clamps(self) -> I64:
+        """1 for every tick whose lists read inputs; all, if all states are asked for."""
+        s, found = self.schedule, np.zeros(len(self.forward), dtype=np.int64)
+        if self.drive >= 0 or self.order is not None:
+            found[0 if self.drive >= 0 else 1] = 1
+            return found
+        t = s.topology
+        fed = np.zeros(t.n_neurons, dtype=np.bool_)
+        for src, dst in ((t.src, t.dst), (self.src, self.dst)):
+            fed[dst[src < t.n_inputs]] = True
+        found[:] = s.rows[:, fed].any(axis=1) | s.all_needed
+        return found
 
     def sample(self, count: int) -> I64:
         """Which of so many things to walk: all in turn if they are few or kept, else a fixed random sample."""
@@ -134,6 +186,13 @@ class Plan:
     gives: I64  # the place in the gradient that each entry of the kernels' gradient adds to
     rows: dict[str, tuple[int, ...]]  # shapes of the buffers of a worker, in rows of samples
     cost: Cost
+    held: bool  # whether inputs must be the same at every tick
+
+    @property
+    def holes(self) -> NDArray[np.uint32]:
+        """The weights that are 0, whatever `reads` says."""
+        ops = getattr(self.course, "ops", None)
+        return np.empty(0, np.uint32) if ops is None else ops.holes
 
 
 class Method:
@@ -148,6 +207,10 @@ class Method:
     compiled: ClassVar[bool] = False
     #: Whether it gives the Jacobian of a chunk, which curvature is made of.
     curvature: ClassVar[bool] = False
+
+    #: Whether what clamped neurons give, and a graph that settles, can be computed once while inputs are held.
+    driven: ClassVar[bool] = False
+    sweeps: ClassVar[bool] = False
 
     def draw(self, draft: Draft) -> Any:
         """The walk: lay down, or count, what the method needs; the result is handed to `course`."""
@@ -182,14 +245,19 @@ class Method:
         t, rows = draft.schedule.topology, self._rows(draft, drawn)
         cost = self._cost(draft, rows, 1, itemsize)
         sizes = (draft.ticks, t.n_neurons, t.n_inputs, t.n_clamped, t.n_outputs, draft.n_numbers, draft.n_gradient)
-        return Plan(self, *sizes, *self.course(draft, drawn), rows, cost)
+        held = draft.drive >= 0 or draft.order is not None
+        return Plan(self, *sizes, *self.course(draft, drawn), rows, cost, held)
 
     def _rows(self, draft: Draft, drawn: Any) -> dict[str, tuple[int, ...]]:
         n, n_outputs = draft.schedule.topology.n_neurons, draft.schedule.topology.n_outputs
-        states = (draft.ticks + 1, n)
+        states = (1 if draft.order is not None else draft.ticks + 1, n)
         shared = {"S": states, "D": states, "G": (n_outputs,), "P": (n_outputs,), "scratch": (2,)}
-        unused = {"V": (1, 1), "T": (1, 1), "store": (1,), "C": (1,)}
-        return unused | shared | self.rows(draft, drawn)
+        unused = {"V": (1, 1), "W": (1,), "U": (1,), "T": (1, 1), "store": (1,), "C": (1,), "panel": (1,)}
+        if draft.drive >= 0:
+            shared |= {"U": (n,), "W": (n,)}
+        found = unused | shared | self.rows(draft, drawn)
+        widest = max(draft.lists.widest, draft.gradient_lists.widest)
+        return found | {"panel": (widest + PANEL,)} if found["V"] != (1, 1) and widest else found
 
     def _cost(self, draft: Draft, rows: dict[str, tuple[int, ...]], workers: int, itemsize: int) -> Cost:
         index = draft.lists.nbytes + draft.extra_bytes

@@ -24,8 +24,9 @@ def as_course(draft: Draft, tangents: Tangents = NO_TANGENTS) -> tuple[Course, I
     assert isinstance(draft.gradient_lists, ListBuilder)
     ops = gradient_ops = draft.lists.build(draft.number)
     if draft.gradient_lists is not draft.lists:
-        gradient_ops = draft.gradient_lists.build(draft.order)
-    course = Course(ops, draft.forward, draft.back, draft.hops_back, gradient_ops, draft.gradient, tangents)
+        gradient_ops = draft.gradient_lists.build(draft.asked)
+    lists = (ops, draft.forward, draft.back, draft.hops_back, gradient_ops, draft.gradient, tangents)
+    course = Course(*lists, draft.drive, draft.order is not None, draft.clamps)
     return course, ops.eid, gradient_ops.eid[: draft.entries]
 
 
@@ -50,8 +51,10 @@ class ForwardPass(AllStates):
     """Of the neurons that the outputs depend on; those of earlier ticks are forgotten."""
 
     name = "forward_pass"
+    driven = True
+    sweeps = True
 
     def rows(self, draft: Draft, drawn: Any) -> dict[str, tuple[int, ...]]:
-        """Two ticks take turns."""
-        two = (2, draft.schedule.topology.n_neurons)
+        """Two ticks take turns; a sweep needs one place."""
+        two = (1 if draft.order is not None else 2, draft.schedule.topology.n_neurons)
         return {"S": two, "D": two}

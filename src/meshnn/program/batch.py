@@ -46,7 +46,8 @@ class Slab:
             values, share = targets.values[None, begin:end], targets.share[None, begin:end]
             self.y, self.share = _room(values), _room(share)
             self._rooms += [(values, self.y, True), (share, self.share, False)]
-        self.batch = Batch(self.X, self._samples, self.y, self.share, 0 if targets is None else targets.loss.code)
+        code = 0 if targets is None else targets.loss.code
+        self.batch = Batch(self.X, self._samples, self.y, self.share, code, self.size)
 
     @classmethod
     def check(cls, X: Array, dtype: np.dtype[Any]) -> None:

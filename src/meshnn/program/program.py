@@ -65,6 +65,7 @@ class Program:
     plan: Plan
     dtype: np.dtype[Any]
     codes: NDArray[np.int64]
+    of_sequences: Callable[[], Program] | None = None  # the same for inputs that change, if this is for held ones only
     _entries: dict[Any, Callable[..., Any]] = field(default_factory=dict)
     _free: list[Worker] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -80,6 +81,8 @@ class Program:
         """Outputs `(batch, n_outputs)`."""
         from meshnn.kernels.forward import predict_part
 
+        if (other := self.suiting(X)) is not self:
+            return other.predict(values, X, n_threads)
         out = np.empty((X.shape[1], self.plan.n_outputs), self.dtype)
         net = self._net(values)
         for slab in slabs(X, None, self.dtype):
@@ -101,6 +104,8 @@ class Program:
         """Loss and share of hits, without a gradient."""
         from meshnn.kernels.evaluate import loss_part
 
+        if (other := self.suiting(X)) is not self:
+            return other.evaluate(values, X, targets, n_threads)
         X, targets = _counting(X, targets)
         net = self._net(values)
         loss = hits = 0.0
@@ -116,6 +121,8 @@ class Program:
 
     def gradient(self, values: Array, X: Array, targets: Targets, n_threads: int | None = None) -> Gradient:
         """Loss and its gradient, summed over the batch in float64."""
+        if (other := self.suiting(X)) is not self:
+            return other.gradient(values, X, targets, n_threads)
         X, targets = _counting(X, targets)
         plan, net, kernel = self.plan, self._net(values), self.plan.method.gradient_kernel()
         entries = np.zeros(len(plan.gives))
@@ -183,7 +190,13 @@ class Program:
     # -- how it runs -----------------------------------------------------------------------------------------------
 
     def _net(self, values: Array) -> Net:
-        return Net(values[self.plan.reads], self.codes)
+        w = values[self.plan.reads]
+        w[self.plan.holes] = 0
+        return Net(w, self.codes)
+
+    def suiting(self, X: Array) -> Program:
+        """The program for these samples: itself, or one for inputs that change from tick to tick."""
+        return self if len(X) == 1 or self.of_sequences is None else self.of_sequences()
 
     def _task(self, kernel: Any, net: Net, slab: Slab, *into: Any) -> Callable[[Worker, int, int], Any]:
         return lambda at, first, last: self.call(kernel, net, slab.batch, at.room, first, last, *into)

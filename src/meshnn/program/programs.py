@@ -60,15 +60,18 @@ class Programs:
         """That of every method."""
         key = (ticks, workers, jacobian)
         if key not in self._costs:
-            schedule = Schedule(self.topology, ticks, self.awake)
+            schedule = Schedule(self.topology, ticks, self.awake, held=True)
             self._costs[key] = tuple(
-                method.cost(self._draft(schedule, jacobian, emits=False), workers, self.dtype.itemsize)
+                method.cost(self._draft(method, schedule, jacobian, emits=False), workers, self.dtype.itemsize)
                 for method in METHODS.values()
             )
         return self._costs[key]
 
-    def _draft(self, schedule: Schedule, jacobian: bool, emits: bool, limit: int | None = None) -> Draft:
-        return Draft(schedule, jacobian, self.number, self.n_numbers, self._activation_cost, emits, limit)
+    def _draft(
+        self, method: Method, schedule: Schedule, jacobian: bool, emits: bool, limit: int | None = None
+    ) -> Draft:
+        edges = (self.number, self.n_numbers, self._activation_cost)
+        return Draft(schedule, jacobian, *edges, emits, limit, method.driven, method.sweeps)
 
     def _workers(self, batch: int, n_threads: int | None) -> int:
         return min(cores() if n_threads is None else n_threads, len(parts_of(batch, self.dtype)))
@@ -141,17 +144,19 @@ class Programs:
         )
         return program
 
-    def _compiled(self, method: Method, ticks: int, jacobian: bool = False) -> Program:
-        key = (method.name, ticks, jacobian)
+    def _compiled(self, method: Method, ticks: int, jacobian: bool = False, held: bool = True) -> Program:
+        key = (method.name, ticks, jacobian, held)
         if key not in self._programs:
-            schedule = Schedule(self.topology, ticks, self.awake, all_needed=method is STATES)
-            self._programs[key] = self._compile(method, schedule, jacobian)
+            schedule = Schedule(self.topology, ticks, self.awake, all_needed=method is STATES, held=held)
+            program = self._programs[key] = self._compile(method, schedule, jacobian)
+            if program.plan.held:
+                program.of_sequences = lambda: self._compiled(method, ticks, jacobian, held=False)
         return self._programs[key]
 
     def _compile(self, method: Method, schedule: Schedule, jacobian: bool) -> Program:
         limit = available_memory() // 2
         try:
-            plan = method.plan(self._draft(schedule, jacobian, emits=True, limit=limit), self.dtype.itemsize)
+            plan = method.plan(self._draft(method, schedule, jacobian, emits=True, limit=limit), self.dtype.itemsize)
         except PlanTooLargeError:
             raise MemoryLimitError(
                 f'the plan of method="{method.name}" at {schedule.ticks} ticks needs more than {format_bytes(limit)} '

@@ -79,7 +79,8 @@ class Steps:
 
     def rewire(self, program: Program) -> None:
         """Go on with another graph of the same inputs and outputs."""
-        self.program, plan = program, program.plan
+        self.program = program = program.suiting(self.X)
+        plan = program.plan
         self.compiled = plan.method.compiled and self.size * program.work < WORTH_A_THREAD
         if self.compiled:
             if self._batch is None:
@@ -98,7 +99,7 @@ class Steps:
         self._set = Set(self.X, values, weight)
         chunks, L = chunks_of(self.size, dtype), lanes(dtype)
         X, y, share = (aligned((a.shape[0], chunks, a.shape[2], L), dtype) for a in self._set)
-        self._batch = Batch(X, self.X, y, share, targets.loss.code)
+        self._batch = Batch(X, self.X, y, share, targets.loss.code, self.size)
         if self.batches == 1:
             from meshnn.kernels.packing import pack_part
 

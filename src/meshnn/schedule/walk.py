@@ -65,8 +65,9 @@ class Walk:
         if found is None:
             eid = self.schedule.leaving(nodes, k)
             rows, counts = self._ends(eid, joins)
+            before = self.lists.entries
             number = self.lists.add(rows, counts, eid, self.schedule.src, within=nodes if positions else None)
-            found = self._sets[key] = Step(number, len(eid), rows)
+            found = self._sets[key] = Step(number, self.lists.entries - before, rows)
             self.walked += len(eid) + len(nodes)
         return found
 

@@ -138,11 +138,11 @@ def longest_path(n: int, birth: IntArray, distance: IntArray, src: IntArray, dst
     return None if length is None else int(length[distance == 0].max(initial=0))
 
 
-def longest_paths(n: int, src: IntArray, dst: IntArray) -> IntArray | None:
-    """Edges on the longest path to each of n neurons, or None if there is a cycle."""
+def longest_paths(n: int, src: IntArray, dst: IntArray, start: IntArray | None = None) -> IntArray | None:
+    """Edges on the longest path to each of n neurons, or None if there is a cycle; at least the start values."""
     ptr, order = edges_by_source(n, src)
     waiting = np.bincount(dst, minlength=n)
-    length = np.zeros(n, dtype=np.int64)
+    length = np.zeros(n, dtype=np.int64) if start is None else start.copy()
     ready = np.flatnonzero(waiting == 0)
     left = len(src)
     while ready.size:

@@ -1,0 +1,99 @@
+"""Correlate: the gradient of an edge is the scalar product, over the samples, of two rows.
+
+Of a run (see `schedule/tiles.py`) these are a product of two matrices. The rows that its entries read are transposed
+into a *panel*, samples outermost; then four rows of the run and a block of columns are summed up in registers over the
+samples, and nothing has to be added up across a register.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from meshnn.kernels._jit import jit_inline, jit_inner
+from meshnn.kernels._row import (
+    add_first,
+    axpy,
+    block_width,
+    dot,
+    dot4,
+    load,
+    load_at,
+    transpose,
+    vector_width,
+    zeros_block,
+    zeros_vector,
+)
+
+__all__ = ["correlate", "correlate_row"]
+
+
+@jit_inline
+def correlate_row(ops, r, V, j, S, g):
+    """g[p] += v . s over the entries p of row r: row j of V against the states its in-edges read."""
+    v = load(V, j)
+    p = ops.ptr[r]
+    end = ops.ptr[r + 1]
+    while p + 4 <= end:
+        dot4(
+            g,
+            p,
+            v,
+            load(S, ops.col[p]),
+            load(S, ops.col[p + 1]),
+            load(S, ops.col[p + 2]),
+            load(S, ops.col[p + 3]),
+        )
+        p += 4
+    while p < end:
+        g[p] += dot(v, load(S, ops.col[p]))
+        p += 1
+
+
+@jit_inline
+def _block(panel, i, stride, V, rows, r, ptr, lanes, g, count, zero):
+    """g of four rows and as many columns, from i on, as `zero` has."""
+    j0, j1, j2, j3 = rows[r], rows[r + 1], rows[r + 2], rows[r + 3]
+    a0, a1, a2, a3 = zero, zero, zero, zero
+    for l in range(lanes):
+        s = load_at(panel, l * stride + i, zero)
+        a0 = axpy(a0, V[j0, l], s)
+        a1 = axpy(a1, V[j1, l], s)
+        a2 = axpy(a2, V[j2, l], s)
+        a3 = axpy(a3, V[j3, l], s)
+    add_first(g, ptr[r] + i, a0, count - i)
+    add_first(g, ptr[r + 1] + i, a1, count - i)
+    add_first(g, ptr[r + 2] + i, a2, count - i)
+    add_first(g, ptr[r + 3] + i, a3, count - i)
+
+
+@jit_inner
+def _correlate_run(rows, ptr, col, first, last, V, S, g, panel, lanes):
+    """Rows first to last of a run."""
+    begin, count = ptr[first], np.int64(ptr[first + 1]) - np.int64(ptr[first])
+    side = vector_width(S)
+    stride = (count + side - 1) // side * side
+    for i in range(0, stride, side):
+        for l in range(0, lanes, side):
+            transpose(S, col, begin + i, l, panel, l * stride + i, stride)
+    i = 0
+    while i + block_width(S) <= stride:
+        for r in range(first, last, 4):
+            _block(panel, i, stride, V, rows, np.uint64(r), ptr, np.uint64(lanes), g, count, zeros_block(S))
+        i += block_width(S)
+    while i < stride:
+        for r in range(first, last, 4):
+            _block(panel, i, stride, V, rows, np.uint64(r), ptr, np.uint64(lanes), g, count, zeros_vector(S))
+        i += side
+
+
+@jit_inline
+def correlate(ops, q, V, S, g, panel, lanes):
+    """The gradient of one tick: all rows of list q."""
+    r, end = np.uint64(ops.start[q]), np.uint64(ops.start[q + 1])
+    while r < end:
+        if ops.run[r] > 0:
+            _correlate_run(ops.rows, ops.ptr, ops.col, r, r + ops.run[r], V, S, g, panel, lanes)
+            r += np.uint64(ops.run[r])
+        else:
+            correlate_row(ops, r, V, ops.rows[r], S, g)
+            r += np.uint64(1)

@@ -1,0 +1,131 @@
+"""Pull: rows become weighted sums of other rows, over one list.
+
+Rows of a run (see `schedule/tiles.py`) are computed four at a time, a piece of their samples after the other: what is
+loaded of a source serves all four, and the sums stay in registers. Other rows are computed one by one.
+
+`lanes` is how many samples of a row count. In tiles the others become 0, whatever the sources hold; single rows are
+computed whole, which is as fast.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from meshnn.codes import IDENTITY, RELU
+from meshnn.kernels._jit import jit_inline
+from meshnn.kernels._row import (
+    axpy,
+    load,
+    load_piece,
+    mul,
+    ones,
+    piece_width,
+    relu,
+    step,
+    store,
+    store_piece,
+    width,
+    zeros,
+    zeros_piece,
+)
+from meshnn.kernels.activations import activate_row
+
+__all__ = ["hop", "run_tick", "slope"]
+
+
+@jit_inline
+def slope(code, S, D, j):
+    """phi'(t) of row j. Of identity and relu it follows from the state, so it is not stored."""
+    if code == IDENTITY:
+        return ones(S)
+    if code == RELU:
+        return step(load(S, j))
+    return load(D, j)
+
+
+@jit_inline
+def _pull_tile(ops, r, w, source, seeds, seeded, target, lanes):
+    """Rows r to r + 3 of a run; each begins with its row of `seeds`, if seeded."""
+    p0, p1 = np.uint64(ops.ptr[r]), np.uint64(ops.ptr[r + 1])
+    p2, p3 = np.uint64(ops.ptr[r + 2]), np.uint64(ops.ptr[r + 3])
+    j0, j1, j2, j3 = ops.rows[r], ops.rows[r + 1], ops.rows[r + 2], ops.rows[r + 3]
+    for lane in range(0, lanes, piece_width(source)):
+        a0, a1, a2, a3 = zeros_piece(source), zeros_piece(source), zeros_piece(source), zeros_piece(source)
+        if seeded:
+            a0, a1 = load_piece(seeds, j0, lane), load_piece(seeds, j1, lane)
+            a2, a3 = load_piece(seeds, j2, lane), load_piece(seeds, j3, lane)
+        for k in range(p1 - p0):
+            s = load_piece(source, ops.col[p0 + k], lane)
+            a0 = axpy(a0, w[p0 + k], s)
+            a1 = axpy(a1, w[p1 + k], s)
+            a2 = axpy(a2, w[p2 + k], s)
+            a3 = axpy(a3, w[p3 + k], s)
+        store_piece(target, j0, lane, a0)
+        store_piece(target, j1, lane, a1)
+        store_piece(target, j2, lane, a2)
+        store_piece(target, j3, lane, a3)
+    for lane in range(lanes, width(source), piece_width(source)):
+        for b in range(r, r + 4):
+            store_piece(target, ops.rows[b], lane, zeros_piece(source))
+
+
+@jit_inline
+def _pull_row(ops, r, w, source, seeds, seeded):
+    """A row that stands alone."""
+    t = zeros(source)
+    if seeded:
+        t = load(seeds, ops.rows[r])
+    for p in range(ops.ptr[r], ops.ptr[r + 1]):
+        t = axpy(t, w[p], load(source, ops.col[p]))
+    return t
+
+
+@jit_inline
+def run_tick(ops, q, w, before, seeds, seeded, after, D, codes, lanes, plain):
+    """One tick over list q: rows of `after` become phi of the weighted sums of rows of `before`; the sums, if plain."""
+    r, end = np.uint64(ops.start[q]), np.uint64(ops.start[q + 1])
+    while r < end:
+        if ops.run[r] > 0:
+            stop = r + ops.run[r]
+            while r < stop:
+                _pull_tile(ops, r, w, before, seeds, seeded, after, lanes)
+                for b in range(r, r + np.uint64(4)):
+                    j = ops.rows[b]
+                    code = IDENTITY if plain else codes[j]
+                    if code == RELU:
+                        store(after, j, relu(load(after, j)))
+                    elif code != IDENTITY:
+                        activate_row(code, after, D, j)
+                r += np.uint64(4)
+        else:
+            j = ops.rows[r]
+            t = _pull_row(ops, r, w, before, seeds, seeded)
+            code = IDENTITY if plain else codes[j]
+            if code == IDENTITY:
+                store(after, j, t)
+            elif code == RELU:
+                store(after, j, relu(t))
+            else:
+                store(after, j, t)
+                activate_row(code, after, D, j)
+            r += np.uint64(1)
+
+
+@jit_inline
+def hop(ops, q, w, source, seeds, seeded, target, codes, S, D, lanes):
+    """Weighted sums over list q, each times phi' of its row."""
+    r, end = np.uint64(ops.start[q]), np.uint64(ops.start[q + 1])
+    while r < end:
+        if ops.run[r] > 0:
+            stop = r + ops.run[r]
+            while r < stop:
+                _pull_tile(ops, r, w, source, seeds, seeded, target, lanes)
+                for b in range(r, r + np.uint64(4)):
+                    j = ops.rows[b]
+                    store(target, j, mul(load(target, j), slope(codes[j], S, D, j)))
+                r += np.uint64(4)
+        else:
+            j = ops.rows[r]
+            t = _pull_row(ops, r, w, source, seeds, seeded)
+            store(target, j, mul(t, slope(codes[j], S, D, j)))
+            r += np.uint64(1)
