@@ -8,13 +8,12 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from meshnn.methods.prices import DEFAULT, Prices, Work
 from meshnn.schedule import ROW_BYTES, ListBuilder, ListCounter, Schedule
 
 __all__ = ["Cost", "Draft", "Method", "Plan"]
 
 I64 = NDArray[np.int64]
-#: What starting and ending a row costs, in multiply-adds. Fitted to the kernels with benchmarks/ticks.py.
-ROW = 2.0
 #: A count looks at all tangents or blocks if there are this few, else at a random sample of so many ...
 SAMPLE = 1000
 #: ... or fewer, once it has walked over so many edges.
@@ -27,15 +26,24 @@ class Cost:
 
     method: str
     forward_only: bool
-    multiply_adds: float  # a sample
-    overhead: float  # rows started and activations, a sample, in multiply-adds
+    work: Work  # for a row of samples
+    lanes: int  # samples in a row; 1 where they go one by one
     bytes: float  # working memory: index arrays and the buffers of all workers, without data and results
     estimated: bool  # scaled up from a sample of the graph
 
     @property
+    def multiply_adds(self) -> float:
+        """Of a sample."""
+        return self.work.multiply_adds
+
+    @property
     def predicted(self) -> float:
-        """Time in units of one multiply-add."""
-        return self.multiply_adds + self.overhead
+        """Time of a sample in units of one multiply-add in float32, by fixed prices; without what a call costs."""
+        return DEFAULT.chunk(self.work) / DEFAULT.pulled * (ROW_BYTES // 4) / self.lanes
+
+    def seconds(self, batch: int, prices: Prices = DEFAULT) -> float:
+        """Time of a gradient of so many samples on one thread."""
+        return prices.seconds(self.work, -(-batch // self.lanes))
 
 
 class Draft:
@@ -49,8 +57,8 @@ class Draft:
     number : int array (n_edges,)
         Of each edge, the number (parameter) it takes its weight from.
     n_numbers : int
-    activation_cost : float array (n_neurons,)
-        What the activation of each neuron costs, in multiply-adds.
+    dear : bool array (n_neurons,)
+        Whose activation takes more than an instruction or two.
     emits : bool
         Whether lists are kept; else things are counted, on large graphs for a sample of them.
     limit : int, optional
@@ -63,7 +71,7 @@ class Draft:
         jacobian: bool,
         number: I64,
         n_numbers: int,
-        activation_cost: NDArray[np.float64],
+        dear: NDArray[np.bool_],
         emits: bool,
         limit: int | None = None,
     ) -> None:
@@ -83,8 +91,13 @@ class Draft:
             self.entries, self.n_gradient = self.gradient_lists.entries, len(self.src)
         self.back, self.hops_back = np.zeros(self.ticks + 1, dtype=np.int64), 0
         self.last = self.ticks if jacobian else self.ticks - 1  # tick that influences are carried to
-        self.multiply_adds = float(self.pulled.sum())
-        self.overhead = ROW * float(schedule.rows.sum()) + float((schedule.rows @ activation_cost).sum())
+        rows, costly = float(schedule.rows.sum()), float((schedule.rows & dear).sum())
+        inputs = float(self.ticks * t.n_inputs)
+        self.work = Work(pulled=float(self.pulled.sum()), rows=rows, cheap=rows - costly, dear=costly)
+        self.work.inputs, self.work.outputs = inputs, 0.0 if jacobian else float(t.n_outputs)
+        widest = float(schedule.rows.sum(axis=1).max(initial=0)) + t.n_clamped
+        self.work.near = 2.0 * ROW_BYTES * widest
+        self.work.room = ROW_BYTES * (rows + costly + inputs)
         self.extra_bytes = 0.0  # of index arrays, besides lists
         self.estimated = False
 
@@ -96,7 +109,7 @@ class Draft:
         """Lay down the transposed lists of the last so many hops; multiply-adds of each of so many passes."""
         self.back, pushed = self.schedule.pushes(self.lists, hops)
         self.hops_back = hops
-        self.multiply_adds += times * float(pushed.sum())
+        self.work.pulled += times * float(pushed.sum())
         return float(pushed.sum())
 
     def sample(self, count: int) -> I64:
@@ -197,4 +210,9 @@ class Method:
             index += draft.gradient_lists.nbytes
         room = sum(float(np.prod(shape, dtype=np.float64)) for shape in rows.values()) * ROW_BYTES
         needed = index + workers * (room + 2.0 * draft.n_gradient * itemsize)
-        return Cost(self.name, self.forward_only, draft.multiply_adds, draft.overhead, needed, draft.estimated)
+        work, lanes = draft.work, 1 if draft.work.samples else ROW_BYTES // itemsize
+        work.lists = index
+        # a table of its own, that of blocks, is gathered too; all of them are if nothing says otherwise
+        work.reads = work.reads or float(draft.lists.entries)
+        work.gives = work.gives or float(draft.entries)
+        return Cost(self.name, self.forward_only, work, lanes, needed, draft.estimated)
