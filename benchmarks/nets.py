@@ -1,17 +1,41 @@
 """The nets that are measured. A size 33 of inputs counts the bias, as in the paper: 32 features and the bias."""
 
+from typing import NamedTuple
+
 import numpy as np
 
 from meshnn import Topology
 
-#: name, features, hidden, outputs, density, batch; all at 2 ticks
-SIX = [
-    ("3-5-2, 700", 2, 5, 2, 1.0, 700),
-    ("3-15-2, 700", 2, 15, 2, 1.0, 700),
-    ("5-10-3, 105", 4, 10, 3, 1.0, 105),
-    ("33-50-10 at 20%, 64", 32, 50, 10, 0.2, 64),
-    ("33-50-10 at 20%, 512", 32, 50, 10, 0.2, 512),
-    ("33-500-10 at 2%, 512", 32, 500, 10, 0.02, 512),
+
+class Net(NamedTuple):
+    """A row of the table of training steps."""
+
+    name: str
+    features: int
+    hidden: int
+    outputs: int
+    density: float
+    batch: int
+    few: float  # times faster than the fastest JAX at 2 and 3 ticks
+    more: float | None  # at 4 and 8 ticks; None: not measured there
+    dense: bool = False
+
+    @property
+    def topology(self):
+        """Its graph."""
+        return mesh_topology(self.features, self.hidden, self.outputs, self.density)
+
+
+NETS = [
+    Net("3-5-2, 700", 2, 5, 2, 1.0, 700, 4.0, 1.5),
+    Net("3-15-2, 700", 2, 15, 2, 1.0, 700, 4.0, 1.5),
+    Net("5-10-3, 105", 4, 10, 3, 1.0, 105, 4.0, 1.5),
+    Net("33-50-10 at 20%, 64", 32, 50, 10, 0.2, 64, 4.0, 1.5),
+    Net("33-50-10 at 20%, 512", 32, 50, 10, 0.2, 512, 4.0, 1.5),
+    Net("33-50-10 dense, 64", 32, 50, 10, 1.0, 64, 1.5, 1.5, True),
+    Net("33-50-10 dense, 512", 32, 50, 10, 1.0, 512, 1.5, 1.5, True),
+    Net("65-200-10 dense, 256", 64, 200, 10, 1.0, 256, 1.0, 1.0, True),
+    Net("33-500-10 at 2%, 512", 32, 500, 10, 0.02, 512, 25.0, None),
 ]
 
 

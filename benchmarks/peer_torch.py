@@ -29,8 +29,8 @@ def _outputs(way, t, ticks, A, x, zeros):
     return z[:, -o:]
 
 
-def trainer(way, topology, ticks, X, y, weights, steps, rate=1e-3):
-    """A function that takes `steps` steps of Adam and returns the losses."""
+def trainer(way, topology, ticks, X, y, weights, steps, rate=1e-3, compiled=False):
+    """A function that takes `steps` steps of Adam and returns the losses; `compiled` by torch.compile."""
     t = topology
     x = torch.cat([torch.tensor(X), torch.ones(len(X), int(t.bias))], dim=1)
     labels = torch.tensor(y)
@@ -38,6 +38,12 @@ def trainer(way, topology, ticks, X, y, weights, steps, rate=1e-3):
     mask = torch.zeros(t.n_neurons, t.n_neurons)
     src, dst = torch.tensor(t.src.copy()), torch.tensor(t.dst.copy())
     mask[src, dst] = 1.0
+
+    def loss_of(A):
+        return torch.nn.functional.cross_entropy(_outputs(way, t, ticks, A * mask, x, zeros), labels)
+
+    if compiled:
+        loss_of = torch.compile(loss_of)
 
     def run():
         A = torch.zeros(t.n_neurons, t.n_neurons)
@@ -47,7 +53,7 @@ def trainer(way, topology, ticks, X, y, weights, steps, rate=1e-3):
         losses = []
         for _ in range(steps):
             adam.zero_grad()
-            loss = torch.nn.functional.cross_entropy(_outputs(way, t, ticks, A * mask, x, zeros), labels)
+            loss = loss_of(A)
             loss.backward()
             adam.step()
             losses.append(loss.detach())

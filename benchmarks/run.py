@@ -1,6 +1,7 @@
 """All benchmarks in one run on one thread: prints ratios, says where a bar is missed, saves JSON.
 
-python benchmarks/run.py [--out FILE] [--quick] [--only steps,large,ticks,threads,processes,estimators]
+python benchmarks/run.py [--out FILE] [--quick] [--only steps,mnist,large,ticks,threads,processes,estimators]
+python benchmarks/run.py --quick --nets "65-200" --ticks 2       # one row of the training steps, some seconds
 """
 
 import argparse
@@ -23,8 +24,8 @@ from rich.table import Table  # noqa: E402
 
 #: Seconds of processor time that a process may take with a warm cache.
 START_UP = {"meshnn info": 0.5, "meshnn predict, 150 rows": 0.9, "from meshnn import MeshClassifier": 0.7}
-SECTIONS = ("steps", "large", "ticks", "threads", "processes", "estimators")
-console = Console(width=max(Console().width, 120))
+SECTIONS = ("steps", "mnist", "large", "ticks", "threads", "processes", "estimators")
+console = Console(width=max(Console().width, 170))
 
 
 def bar(value, least=None, most=None):
@@ -38,40 +39,65 @@ def table(title, headings, rows):
     """Print a table."""
     drawn = Table(title=title, title_justify="left")
     for heading in headings:
-        drawn.add_column(heading, justify="left" if heading in ("net", "what", "note") else "right")
+        drawn.add_column(heading, justify="left" if heading in ("net", "what", "note", "method") else "right")
     for row in rows:
         drawn.add_row(*map(str, row))
     console.print(drawn)
 
 
-def show_steps(rows):
-    """Six nets."""
+def show_steps(result):
+    """Nets x ticks, then the shares of what the machine can do."""
+    peak, rows = result["peak"], result["rows"]
+    ways = ("jax masked", "jax split", "jax edges", "torch compiled")
     table(
-        "One training step, ticks 2, microseconds; times faster than the fastest way of each peer",
-        (
-            "net",
-            "live/edges",
-            "meshnn",
-            "jax masked",
-            "jax split",
-            "jax edges",
-            "torch",
-            "x jax",
-            "x jax masked",
-            "x torch",
-        ),
+        "One training step with Adam, microseconds, one thread; times faster than the fastest peer",
+        ("net", "ticks", "live/edges", "method", "meshnn", *ways, "torch", "x peer", "x torch"),
         [
             (
                 r["net"],
+                r["ticks"],
                 f"{r['live']}/{r['edges']}",
-                *(f"{r['microseconds'][k]:.1f}" for k in ("meshnn", "jax masked", "jax split", "jax edges")),
-                f"{r['microseconds'][r['fastest torch']]:.0f}",
-                bar(r["times jax"], least=25 if "500-" in r["net"] else 3),
-                f"{r['times jax masked']:.1f}",
-                bar(r["times torch"], least=10),
+                r["method"],
+                *(f"{r['microseconds'][k]:.1f}" if k in r["microseconds"] else "-" for k in ("meshnn", *ways)),
+                f"{r['microseconds']['meshnn'] * r['times torch']:.0f}" if r["times torch"] else "-",
+                bar(r["times"], least=r["bar"]),
+                f"{r['times torch']:.0f}" if r["times torch"] else "-",
             )
             for r in rows
         ],
+    )
+    table(
+        f"Roofline: one thread multiplies matrices at {peak['GFLOP/s']:.0f} GFLOP/s and copies at "
+        f"{peak['GB/s']:.0f} GB/s",
+        ("net", "ticks", "GFLOP/s", "of sgemm", "GB/s", "of copy"),
+        [
+            (
+                r["net"],
+                r["ticks"],
+                f"{r['roofline']['GFLOP/s']:.1f}",
+                bar(r["roofline"]["of sgemm"], least=r["of sgemm bar"])
+                if r["of sgemm bar"]
+                else f"{r['roofline']['of sgemm']:.2f}",
+                f"{r['roofline']['GB/s']:.1f}",
+                f"{r['roofline']['of copy']:.2f}",
+            )
+            for r in rows
+        ],
+    )
+
+
+def show_mnist(result):
+    """A layered net on pictures."""
+    rows, epochs = result["rows"], result["epochs"]
+    table(
+        f"784-128-10, relu, Adam, batches of 64 of {result['samples']} rows of {result['data']}",
+        ("what", "s an epoch", f"test accuracy after {epochs}", "note"),
+        [(name, f"{r['seconds']:.3f}", f"{r['accuracy']:.3f}", r["note"]) for name, r in rows.items()],
+    )
+    console.print(
+        f"times faster than the faster peer {bar(result['times peer'], least=2)}, "
+        f"two threads {bar(result['times one thread'], least=1.7)}, "
+        f"accuracy less than the worst peer's {bar(result['behind'], most=0.01)}\n"
     )
 
 
@@ -176,8 +202,12 @@ def main():
     parser.add_argument("--out", type=Path, default=None, help="where to save the figures as JSON")
     parser.add_argument("--quick", action="store_true", help="fewer rounds")
     parser.add_argument("--only", default=",".join(SECTIONS), help="sections, comma-separated")
+    parser.add_argument("--nets", default="", help="training steps of these alone: parts of names, separated by ;")
+    parser.add_argument("--ticks", default="2,3,4,8", help="training steps at these ticks alone")
     options = parser.parse_args()
     chosen = options.only.split(",")
+    if options.nets and options.only == ",".join(SECTIONS):
+        chosen = ["steps"]
     unknown = set(chosen) - set(SECTIONS)
     if unknown:
         parser.error(f"unknown section {', '.join(sorted(unknown))}; choose from {', '.join(SECTIONS)}")
@@ -198,13 +228,20 @@ def main():
     }
     for section in chosen:
         module = importlib.import_module(section)
-        results[section] = module.measure() if section == "large" else module.measure(options.quick)
+        results[section] = measured(section, module, options)
         globals()[f"show_{section}"](results[section])
         if options.out is not None:  # after every section: an interrupted run keeps what it has
             options.out.parent.mkdir(parents=True, exist_ok=True)
             options.out.write_text(json.dumps(results, indent=2) + "\n")
     if options.out is not None:
         console.print(f"saved to {options.out}")
+
+
+def measured(section, module, options):
+    """The figures of a section."""
+    if section == "steps":
+        return module.measure(options.quick, options.nets, [int(k) for k in options.ticks.split(",")])
+    return module.measure() if section == "large" else module.measure(options.quick)
 
 
 def _processor():

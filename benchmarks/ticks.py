@@ -1,10 +1,13 @@
-"""More ticks: every method, JAX beside, and whether `forward` picks the best forward-only method."""
+"""More ticks: every method, JAX beside, and whether `forward` picks the best forward-only method.
 
+python benchmarks/ticks.py --fit     # times the kernels and prints what DEFAULT in methods/prices.py should be
+"""
+
+import argparse
 from functools import partial
 
 import numpy as np
 
-import peer_jax
 from meshnn import Mesh, Topology
 from nets import data, initial_weights, mesh_topology
 from timing import best_of
@@ -25,6 +28,8 @@ def _graphs():
 
 def measure(quick=False):
     """A row a net and number of ticks: microseconds a gradient."""
+    import peer_jax
+
     rows = []
     for name, topology, batch in _graphs():
         for ticks in (3, 4, 8) if not name.startswith("fan-in") else (8, 24, 48):
@@ -56,3 +61,41 @@ def measure(quick=False):
                 }
             )
     return rows
+
+
+def fit(rounds=3):
+    """The prices of this machine as source, and how far predictions by them and by those in the source are off."""
+    from meshnn.calibration import cases, fit_prices, ratios, time_case
+    from meshnn.methods.prices import DEFAULT, NAMES
+
+    best = {}
+    for k in range(rounds):  # rounds lie apart, so that other work on the machine does not hit one case every time
+        for case in cases():
+            timing = time_case(case)
+            if case.name not in best or timing.seconds < best[case.name].seconds:
+                best[case.name] = timing
+        print(f"round {k + 1} of {rounds}", flush=True)
+    timings = list(best.values())
+    prices = fit_prices(timings)
+    before, after = ratios(timings, DEFAULT), ratios(timings, prices)
+    print(f"\n{'predicted over measured':<60}{'measured, us':>14}{'source':>9}{'fitted':>9}")
+    for timing in timings:
+        name = timing.name
+        print(f"{name:<60}{timing.seconds * 1e6:>14.0f}{before[name]:>9.2f}{after[name]:>9.2f}")
+    for name, found in (("source", before), ("fitted", after)):
+        logs = np.log(list(found.values()))
+        print(f"{name}: spread {np.exp(np.std(logs)):.2f}, worst {np.exp(np.abs(logs).max()):.2f}")
+    print("\nDEFAULT = Prices(")
+    for name, value in zip(NAMES, prices.values, strict=True):
+        print(f"    {name}={value:.3g},")
+    print(f"    caches={prices.caches},\n)")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--fit", action="store_true", help="fit the prices")
+    parser.add_argument("--rounds", type=int, default=3)
+    options = parser.parse_args()
+    if not options.fit:
+        parser.error("run benchmarks/run.py --only ticks, or give --fit")
+    fit(options.rounds)

@@ -17,6 +17,7 @@ from meshnn.errors import MeshError
 from meshnn.losses import Targets, loss_named
 from meshnn.memory import check_fits
 from meshnn.methods import Explanation
+from meshnn.methods.prices import DEFAULT
 from meshnn.parameters import Ties
 from meshnn.program import Program, Programs
 from meshnn.program.threads import thread_count
@@ -424,11 +425,17 @@ class Mesh:
         return program.gradient(self._checked(), X, targets, threads).grad.astype(self._dtype).reshape(shape)
 
     def explain(self, batch_size: int = 64, *, jacobian: bool = False) -> Explanation:
-        """What each method costs on this mesh, which one `auto` takes and why: print it."""
-        batch_size = whole_number("batch_size", batch_size)
+        """What each method costs on this mesh, which one `auto` takes and why: print it.
+
+        Milliseconds are those of this machine once `meshnn.calibration.calibrate` has timed it.
+        """
+        from meshnn.methods.machine import known_prices
+
+        batch_size, prices = whole_number("batch_size", batch_size), known_prices()
         decision = self._programs.decide(self.ticks, batch_size, jacobian=jacobian)
         dead = int(self.dead_edges().sum())
-        return Explanation(repr(self), batch_size, decision, self._topology.n_edges, dead)
+        measured = prices is not None
+        return Explanation(repr(self), batch_size, decision, self._topology.n_edges, dead, prices or DEFAULT, measured)
 
     def program(
         self, need: str = "outputs", method: str = "auto", batch: int = 64, *, n_threads: int | None = None,

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from meshnn.methods.method import ROW, Draft, Method
+from meshnn.methods.method import Draft, Method
 from meshnn.methods.plain import as_course
 
 __all__ = ["Adjoint", "ChunkMethod"]
@@ -58,6 +58,6 @@ class Adjoint(ChunkMethod):
         """A hop back for every tick but the last, from all outputs at once or from each."""
         passes = draft.schedule.topology.n_outputs if draft.jacobian else 1
         draft.pull_back(draft.ticks - 1, passes)
-        draft.multiply_adds += passes * float(draft.correlated.sum())
+        draft.correlate(passes)
         rows = draft.schedule.rows.sum() if draft.order is None else len(draft.order)
-        draft.overhead += ROW * passes * float(rows)
+        draft.work.rows += passes * float(rows)

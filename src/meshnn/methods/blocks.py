@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshnn.kernels.tuples import BlockCourse, Blocks
-from meshnn.methods.method import ROW, Draft, Method
+from meshnn.methods.method import Draft, Method
 from meshnn.methods.plain import as_course
-from meshnn.schedule import ListBuilder, ListCounter, Walk
+from meshnn.schedule import ROW_BYTES, ListBuilder, ListCounter, Walk
 from meshnn.schedule.lists import offsets
 
 __all__ = ["ColumnBlocks"]
@@ -39,7 +39,7 @@ class ColumnBlocks(Method):
         """Blocks up to the readout, whose gradient is that of the last tick; of the Jacobian, up to the outputs."""
         if not draft.jacobian:
             draft.pull_back(min(1, draft.ticks - 1))
-            draft.multiply_adds += float(draft.correlated[-1])
+            draft.correlate(ticks=slice(-1, None))
         return _blocks(draft)
 
     def course(self, draft: Draft, drawn: Drawn) -> tuple[Any, I64, I64]:
@@ -85,7 +85,7 @@ def _blocks(draft: Draft) -> Drawn:
     walk = Walk(s, draft.new_lists())
     chain = np.full((len(neurons) if draft.emits else 0, stop + 1), -1, dtype=np.int64)
     room = np.zeros(len(neurons), dtype=np.int64)
-    done, entries, rows = 0, 0, 0
+    done, entries, rows, hops = 0, 0, 0, 0
     picked = draft.sample(len(neurons))
     for b in picked.tolist():
         j, width, nodes = int(neurons[b]), int(counts[b]), neurons[:0]
@@ -96,6 +96,7 @@ def _blocks(draft: Draft) -> Drawn:
                 chain[b, k] = step.number
             entries += width * step.entries
             rows += width * len(nodes)
+            hops += width
             room[b] = max(room[b], len(nodes))
         entries += width * len(nodes)  # contracted with the readout
         done += 1
@@ -103,8 +104,13 @@ def _blocks(draft: Draft) -> Drawn:
             break
     scale = draft.scaled(done, len(neurons), walk.lists, 0.0)
     offset = offsets(counts * room * 2)
-    draft.multiply_adds += scale * entries
-    draft.overhead += ROW * scale * rows
+    draft.work.carried += scale * entries
+    draft.work.rows += scale * rows
+    draft.work.hops += scale * hops
+    draft.work.held = scale * float(offset[-1]) * ROW_BYTES
+    draft.work.room = max(draft.work.near, draft.work.held)  # almost all rows are those of blocks
+    draft.work.reads = float(draft.lists.entries) + scale * walk.lists.entries
+    draft.work.gives = float(draft.entries + len(eid))
     draft.extra_bytes += walk.lists.nbytes + 8.0 * (len(neurons) * (stop + 6) + 3 * len(eid))
     blocks = Blocks(neurons, first, src[eid], eid, s.birth[src[eid]], room, offset[:-1], chain)
     return Drawn(blocks, walk.lists, scale * float(offset[-1]))

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from meshnn.memory import format_bytes
 from meshnn.methods.choice import Decision
+from meshnn.methods.prices import DEFAULT, Prices
 
 __all__ = ["Explanation"]
 
@@ -19,6 +20,12 @@ class Explanation:
     decision: Decision
     n_edges: int
     n_dead: int
+    prices: Prices = DEFAULT
+    measured: bool = False  # whether the prices are of this machine
+
+    def milliseconds(self, method: str) -> float:
+        """Predicted time of a gradient of the batch on one thread."""
+        return self.decision.cost(method).seconds(self.batch_size, self.prices) * 1e3
 
     @property
     def chosen(self) -> str:
@@ -33,7 +40,7 @@ class Explanation:
     @property
     def columns(self) -> tuple[str, ...]:
         """Headings of `rows`."""
-        return ("method", "exact", "forward-only", "multiply-adds", "bytes", "")
+        return ("method", "exact", "forward-only", "multiply-adds", "milliseconds", "bytes", "")
 
     @property
     def rows(self) -> list[tuple[str, ...]]:
@@ -44,6 +51,7 @@ class Explanation:
                 "yes",
                 "yes" if cost.forward_only else "no (backprop)",
                 ("~" if cost.estimated else "") + _count(cost.multiply_adds * self.batch_size),
+                ("~" if cost.estimated else "") + _time(self.milliseconds(cost.method)),
                 ("~" if cost.estimated else "") + format_bytes(cost.bytes),
                 "<- auto" if cost.method == self.chosen else "",
             )
@@ -52,14 +60,17 @@ class Explanation:
 
     @property
     def summary(self) -> str:
-        """The choice and its reason in a sentence, and the edges that are dead."""
+        """The choice and its reason in a sentence, the edges that are dead, and whose milliseconds these are."""
+        whose = "this machine's" if self.measured else "those of a Xeon with AVX-512, not measured here"
         dead = f"{self.n_dead} of {self.n_edges} edges are dead: no gradient, no cost." if self.n_dead else ""
-        return f"auto takes {self.chosen}: {self.reason}. {dead}".strip()
+        return " ".join(filter(None, [
+            f"auto takes {self.chosen}: {self.reason}.", dead, f"Milliseconds a batch on one thread are {whose}.",
+        ]))  # fmt: skip
 
     def __str__(self) -> str:
         table = [self.columns, *self.rows]
         widths = [max(len(row[c]) for row in table) for c in range(len(self.columns))]
-        numeric = (3, 4)
+        numeric = (3, 4, 5)
         lines = [
             "  ".join(
                 cell.rjust(width) if c in numeric else cell.ljust(width)
@@ -71,6 +82,15 @@ class Explanation:
         return "\n".join(
             [f"{self.mesh}, batch of {self.batch_size}", rule, lines[0], rule, *lines[1:], rule, self.summary]
         )
+
+
+def _time(milliseconds: float) -> str:
+    """Two digits at least.
+
+    >>> _time(0.01234), _time(12.34), _time(1234.5)
+    ('0.012', '12', '1234')
+    """
+    return f"{milliseconds:.0f}" if milliseconds >= 10 else f"{milliseconds:.2g}"
 
 
 def _count(value: float) -> str:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from meshnn.kernels.tuples import Tangents
 from meshnn.methods.adjoint import ChunkMethod
-from meshnn.methods.method import ROW, Draft
+from meshnn.methods.method import Draft
 from meshnn.methods.plain import NO_TANGENTS, as_course
 from meshnn.schedule import PlanTooLargeError, Walk
 from meshnn.schedule.lists import offsets
@@ -34,11 +34,11 @@ class Factored(ChunkMethod):
     def draw(self, draft: Draft) -> Tangents:
         """The readout, the last hop, is contracted with the loss at once; all that comes before is pushed to it."""
         if draft.jacobian:
-            draft.multiply_adds += float(draft.correlated[-1])
+            draft.correlate(ticks=slice(-1, None))
         else:
             draft.pull_back(min(2, draft.ticks - 1))
-            draft.multiply_adds += float(draft.correlated.sum())
-            draft.overhead += ROW * float(draft.schedule.rows[-2:].sum())
+            draft.correlate()
+            draft.work.rows += float(draft.schedule.rows[-2:].sum())
         return _tangents(draft) if draft.last > (1 if draft.jacobian else 2) else NO_TANGENTS
 
     def course(self, draft: Draft, drawn: Tangents) -> tuple[Any, I64, I64]:
@@ -90,10 +90,12 @@ def _tangents(draft: Draft) -> Tangents:
     scale = draft.scaled(done, len(far), draft.lists, before)
     # at its end a tangent is contracted with the readout, or with every in-edge for each output it has reached
     ended = reached * (fan_in if draft.jacobian else 1)
-    draft.multiply_adds += (
+    draft.work.carried += (
         first_hops + float(ended[hops == 1].sum()) + scale * (entries + float(ended[picked[:done]].sum()))
     )
-    draft.overhead += ROW * (first_hops + scale * rows)
+    draft.work.rows += first_hops + scale * rows
+    draft.work.hops += float(ptr[-1])
+    draft.work.held = draft.work.near
     return Tangents(tick, neuron, row, ptr, chain)
 
 

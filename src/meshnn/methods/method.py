@@ -8,13 +8,12 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from meshnn.methods.prices import DEFAULT, Prices, Work
 from meshnn.schedule import ROW_BYTES, ListBuilder, ListCounter, Schedule
 
 __all__ = ["Cost", "Draft", "Method", "Plan"]
 
 I64 = NDArray[np.int64]
-#: What starting and ending a row costs, in multiply-adds. Fitted to the kernels with benchmarks/ticks.py.
-ROW = 2.0
 #: A count looks at all tangents or blocks if there are this few, else at a random sample of so many ...
 SAMPLE = 1000
 #: ... or fewer, once it has walked over so many edges.
@@ -32,9 +31,9 @@ def _worth_it(schedule: Schedule, order: I64 | None) -> I64 | None:
     return order if order is not None and len(order) < int(schedule.rows.sum()) else None
 
 
-def _one(number: int, entries: int) -> tuple[I64, I64]:
+def _one(number: int, entries: int, tiled: int) -> tuple[I64, I64]:
     """The list of the one pass of a sweep, and its entries, as if it were a tick."""
-    return np.array([0, number]), np.array([0, entries])
+    return np.array([0, number]), np.array([[0, entries], [0, tiled]])
 
 
 @dataclass(frozen=True)
@@ -43,15 +42,24 @@ class Cost:
 
     method: str
     forward_only: bool
-    multiply_adds: float  # a sample
-    overhead: float  # rows started and activations, a sample, in multiply-adds
+    work: Work  # for a row of samples
+    lanes: int  # samples in a row; 1 where they go one by one
     bytes: float  # working memory: index arrays and the buffers of all workers, without data and results
     estimated: bool  # scaled up from a sample of the graph
 
     @property
+    def multiply_adds(self) -> float:
+        """Of a sample."""
+        return self.work.multiply_adds
+
+    @property
     def predicted(self) -> float:
-        """Time in units of one multiply-add."""
-        return self.multiply_adds + self.overhead
+        """Time of a sample in units of one multiply-add in float32, by fixed prices; without what a call costs."""
+        return DEFAULT.chunk(self.work) / DEFAULT.pulled * (ROW_BYTES // 4) / self.lanes
+
+    def seconds(self, batch: int, prices: Prices = DEFAULT) -> float:
+        """Time of a gradient of so many samples on one thread."""
+        return prices.seconds(self.work, -(-batch // self.lanes))
 
 
 class Draft:
@@ -65,8 +73,8 @@ class Draft:
     number : int array (n_edges,)
         Of each edge, the number (parameter) it takes its weight from.
     n_numbers : int
-    activation_cost : float array (n_neurons,)
-        What the activation of each neuron costs, in multiply-adds.
+    dear : bool array (n_neurons,)
+        Whose activation takes more than an instruction or two.
     emits : bool
         Whether lists are kept; else things are counted, on large graphs for a sample of them.
     limit : int, optional
@@ -82,7 +90,7 @@ class Draft:
         jacobian: bool,
         number: I64,
         n_numbers: int,
-        activation_cost: NDArray[np.float64],
+        dear: NDArray[np.bool_],
         emits: bool,
         limit: int | None = None,
         driven: bool = False,
@@ -101,11 +109,11 @@ class Draft:
             self.forward, self.pulled = _one(*schedule.sweep_lists(self.lists, self.order, back=False))
             rows = rows.any(axis=0)[None]
         else:
-            fixed = 0
+            fixed = [0, 0]
             if driven and plain and schedule.held and schedule.saved_by_drive() > DRIVE * rows.sum():
-                self.drive, fixed = schedule.drive(self.lists)
+                self.drive, *fixed = schedule.drive(self.lists)
             self.forward, self.pulled = schedule.pulls(self.lists, t.src, t.dst, moving=self.drive >= 0)
-            self.pulled[0] = fixed
+            self.pulled[:, 0] = fixed
         self.gradient, self.correlated, self.entries = self.forward, self.pulled, self.lists.entries
         self.n_gradient = n_numbers
         if schedule.candidates is not None:
@@ -116,8 +124,14 @@ class Draft:
             self.entries, self.n_gradient = self.gradient_lists.entries, len(self.src)
         self.back, self.hops_back = np.zeros(len(self.forward), dtype=np.int64), 0
         self.last = self.ticks if jacobian else self.ticks - 1  # tick that influences are carried to
-        self.multiply_adds = float(self.pulled.sum())
-        self.overhead = ROW * float(rows.sum()) + float((rows @ activation_cost).sum())
+        count, costly = float(rows.sum()), float((rows & dear).sum())
+        inputs = float(self.clamps.sum() * t.n_inputs)
+        self.work = Work(rows=count, cheap=count - costly, dear=costly)
+        self._pull(self.pulled)
+        self.work.inputs, self.work.outputs = inputs, 0.0 if jacobian else float(t.n_outputs)
+        widest = float(rows.sum(axis=1).max(initial=0)) + t.n_clamped
+        self.work.near = 2.0 * ROW_BYTES * widest
+        self.work.room = ROW_BYTES * (count + costly + inputs)
         self.extra_bytes = 0.0  # of index arrays, besides lists
         self.estimated = False
 
@@ -127,15 +141,26 @@ class Draft:
         fill = not self.jacobian
         return ListBuilder(self.limit, fill) if self.emits else ListCounter(fill)
 
-    def pull_back(self, hops: int, times: int = 1) -> float:
-        """Lay down the transposed lists of the last so many hops; multiply-adds of each of so many passes."""
+    def pull_back(self, hops: int, times: int = 1) -> None:
+        """Lay down the transposed lists of the last so many hops, and count as many passes over them."""
         if self.order is not None:
             self.back, pushed = _one(*self.schedule.sweep_lists(self.lists, self.order, back=True))
         else:
             self.back, pushed = self.schedule.pushes(self.lists, hops)
             self.hops_back = hops
-        self.multiply_adds += times * float(pushed.sum())
-        return float(pushed.sum())
+        self._pull(times * pushed)
+
+    def _pull(self, entries: I64) -> None:
+        every, tiled = entries.sum(axis=1).tolist()
+        self.work.pulled += every - tiled
+        self.work.tiled += tiled
+
+    def correlate(self, times: int = 1, ticks: slice = slice(None)) -> None:
+        """Count the scalar products of some ticks, each so many times."""
+        every, tiled = (times * self.correlated[:, ticks].sum(axis=1)).tolist()
+        tiled = 0 if self.jacobian else tiled  # whose entries have a place each
+        self.work.correlated += every - tiled
+        self.work.outer += tiled
 
     @property
     def clamps(self) -> I64:
@@ -265,4 +290,9 @@ class Method:
             index += draft.gradient_lists.nbytes
         room = sum(float(np.prod(shape, dtype=np.float64)) for shape in rows.values()) * ROW_BYTES
         needed = index + workers * (room + 2.0 * draft.n_gradient * itemsize)
-        return Cost(self.name, self.forward_only, draft.multiply_adds, draft.overhead, needed, draft.estimated)
+        work, lanes = draft.work, 1 if draft.work.samples else ROW_BYTES // itemsize
+        work.lists = index
+        # a table of its own, that of blocks, is gathered too; all of them are if nothing says otherwise
+        work.reads = work.reads or float(draft.lists.entries)
+        work.gives = work.gives or float(draft.entries)
+        return Cost(self.name, self.forward_only, work, lanes, needed, draft.estimated)

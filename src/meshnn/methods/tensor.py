@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from meshnn.kernels.tuples import TensorCourse
 from meshnn.methods.method import Draft, Method
+from meshnn.methods.prices import Work
 
 __all__ = ["Tensor"]
 
@@ -24,7 +25,7 @@ class Tensor(Method):
     def draw(self, draft: Draft) -> None:
         """Nothing is skipped and nothing shared."""
         n = float(draft.schedule.topology.n_neurons)
-        draft.multiply_adds, draft.overhead = draft.ticks * n**4, draft.ticks * n**3 / 64
+        draft.work = Work(tensor=draft.ticks * n**4, cells=draft.ticks * n**3, samples=1.0)
         draft.extra_bytes = 8.0 * (2.0 * n**3 + n**2)
 
     def course(self, draft: Draft, drawn: Any) -> tuple[Any, I64, I64]:

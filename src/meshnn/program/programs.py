@@ -13,15 +13,13 @@ from meshnn.errors import MemoryLimitError
 from meshnn.memory import available_memory, check_fits, format_bytes
 from meshnn.methods import FORWARD_PASS, METHODS, STATES, Cost, Decision, Draft, Method, decide
 from meshnn.program.program import Program
-from meshnn.program.threads import cores, parts_of
+from meshnn.program.threads import chunks_of, cores, parts_of
 from meshnn.schedule import PlanTooLargeError, Schedule
 from meshnn.topology import Topology
 
 __all__ = ["Programs"]
 
 I64 = NDArray[np.int64]
-#: What an activation costs, in multiply-adds; identity and relu cost 1. Measured, benchmarks/ticks.py.
-ACTIVATION = 25.0
 #: What a program can be asked for besides outputs and states, and which methods `auto` then takes.
 NEEDS = {
     "gradient": lambda m: m.automatic,
@@ -49,7 +47,7 @@ class Programs:
         self.topology, self.codes, self.dtype, self.number, self.n_numbers = topology, codes, dtype, number, n_numbers
         self.awake = np.isin(codes, list(NONZERO_AT_ZERO))
         self.awake[: topology.n_clamped] = False
-        self._activation_cost = np.where(np.isin(codes, (IDENTITY, RELU)), 1.0, ACTIVATION)
+        self._dear = ~np.isin(codes, (IDENTITY, RELU))
         self._programs: dict[tuple[Any, ...], Program] = {}
         self._costs: dict[tuple[Any, ...], tuple[Cost, ...]] = {}
         self._resolved: dict[tuple[Any, ...], Method] = {}
@@ -70,7 +68,7 @@ class Programs:
     def _draft(
         self, method: Method, schedule: Schedule, jacobian: bool, emits: bool, limit: int | None = None
     ) -> Draft:
-        edges = (self.number, self.n_numbers, self._activation_cost)
+        edges = (self.number, self.n_numbers, self._dear)
         return Draft(schedule, jacobian, *edges, emits, limit, method.driven, method.sweeps)
 
     def _workers(self, batch: int, n_threads: int | None) -> int:
@@ -79,11 +77,11 @@ class Programs:
     def decide(self, ticks: int, batch: int, n_threads: int | None = None, jacobian: bool = False) -> Decision:
         """Cost of every method and the choice of `auto`."""
         among = [name for name, method in METHODS.items() if method.automatic]
-        return decide(self.costs(ticks, self._workers(batch, n_threads), jacobian), among, available_memory())
+        return decide(self.costs(ticks, self._workers(batch, n_threads), jacobian), among, available_memory(), batch)
 
     def resolve(self, need: str, method: str, ticks: int, batch: int, n_threads: int | None = None) -> Method:
         """The method to run, once it is known to fit in memory."""
-        key = (need, method, ticks, self._workers(batch, n_threads))
+        key = (need, method, ticks, chunks_of(batch, self.dtype), self._workers(batch, n_threads))
         if key not in self._resolved:  # else its buffers are there
             costs = self.costs(ticks, key[-1], jacobian=need in ("jacobian", "curvature"))
             memory = available_memory()
@@ -93,7 +91,7 @@ class Programs:
                 decision = Decision(costs, named.name, "as asked for")
             else:  # a method that cannot do it stands for its kind
                 way_out = method == "auto" or (named is not None and not named.forward_only)
-                decision = decide(costs, able, memory, way_out)
+                decision = decide(costs, able, memory, batch, way_out)
             needed = decision.cost(decision.chosen).bytes
             if needed > memory:
                 others = [c.method for c in costs if c.bytes <= memory and METHODS[c.method].automatic]

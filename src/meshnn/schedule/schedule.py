@@ -73,10 +73,10 @@ class Schedule:
     def pulls(self, lists: ListCounter, src: I64, dst: I64, moving: bool = False) -> tuple[I64, I64]:
         """For every tick k the list that pulls its rows from the states of tick k - 1, and how many entries it has.
 
-        Of `moving` neurons only: those that are not clamped.
+        These are `(2, ticks + 1)`: all of them, and those in tiles. Of `moving` neurons only: those that are not clamped.
         """
-        found = np.zeros((2, self.ticks + 1), dtype=np.int64)
-        memo: dict[tuple[int, int], tuple[int, int]] = {}
+        found = np.zeros((3, self.ticks + 1), dtype=np.int64)
+        memo: dict[tuple[int, int], tuple[int, int, int]] = {}
         for k in range(1, self.ticks + 1):
             key = self.live_key(k)
             if key not in memo:
@@ -87,9 +87,9 @@ class Schedule:
                 counts = np.bincount(dst[eid], minlength=self.topology.n_neurons)[rows]
                 memo[key] = _added(lists, rows, counts, eid, src)
             found[:, k] = memo[key]
-        return found[0], found[1]
+        return found[0], found[1:]
 
-    def drive(self, lists: ListCounter) -> tuple[int, int]:
+    def drive(self, lists: ListCounter) -> tuple[int, int, int]:
         """The list that pulls from clamped neurons alone, for all rows there are at some tick, and its entries."""
         t, some = self.topology, self.rows.any(axis=0)
         eid = np.flatnonzero(some[self.dst] & (self.src < t.n_clamped))
@@ -104,8 +104,8 @@ class Schedule:
 
     def pushes(self, lists: ListCounter, hops: int) -> tuple[I64, I64]:
         """For the last `hops` ticks k but one the transposed list: rows of tick k pull from those of tick k + 1."""
-        found = np.zeros((2, self.ticks + 1), dtype=np.int64)
-        memo: dict[tuple[int, int], tuple[int, int]] = {}
+        found = np.zeros((3, self.ticks + 1), dtype=np.int64)
+        memo: dict[tuple[int, int], tuple[int, int, int]] = {}
         for k in range(self.ticks - 1, self.ticks - 1 - hops, -1):
             key = (self.row_set[k], self.row_set[k + 1])
             if key not in memo:
@@ -117,7 +117,7 @@ class Schedule:
                 one = np.array([len(rows)])  # as they come: by source, then destination
                 memo[key] = _added(lists, rows, counts, eid, self.dst, lengths=one)
             found[:, k] = memo[key]
-        return found[0], found[1]
+        return found[0], found[1:]
 
     def sweep(self) -> I64 | None:
         """All rows in topological order, if a single pass over them gives all that matters; else None.
@@ -140,7 +140,7 @@ class Schedule:
         order: I64 = rows[np.argsort(settled[rows], kind="stable")]
         return order
 
-    def sweep_lists(self, lists: ListCounter, order: I64, back: bool) -> tuple[int, int]:
+    def sweep_lists(self, lists: ListCounter, order: I64, back: bool) -> tuple[int, int, int]:
         """The list that computes all rows in that order, or the transposed one in the opposite; its entries."""
         t, place = self.topology, np.full(self.topology.n_neurons, -1, dtype=np.int64)
         place[order] = np.arange(len(order))
@@ -156,7 +156,8 @@ class Schedule:
 
 def _added(
     lists: ListCounter, *given: I64, lengths: I64 | None = None, ordered: bool = False
-) -> tuple[int, int]:
-    """The number of a new list and how many entries it has, holes included."""
-    before = lists.entries
-    return lists.add(*given, lengths=lengths, ordered=ordered), lists.entries - before
+) -> tuple[int, int, int]:
+    """The number of a new list, how many entries it has, holes included, and how many of them are in tiles."""
+    entries, tiled = lists.entries, lists.tiled
+    number = lists.add(*given, lengths=lengths, ordered=ordered)
+    return number, lists.entries - entries, lists.tiled - tiled

@@ -1,0 +1,104 @@
+"""784-128-10 on pictures of digits, batches of 64: seconds an epoch of torch.nn, MLPClassifier and meshnn.
+
+Pictures come from ../shared/data/mnist or $MESHNN_DATA; without them from random pixels of the same shape, which says
+nothing about accuracy, and the table says so.
+"""
+
+import os
+import time
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import torch
+from sklearn.neural_network import MLPClassifier
+
+from meshnn import Mesh, Topology
+from meshnn.training import train
+
+HIDDEN, BATCH, RATE, ROWS = 128, 64, 1e-3, 20_000
+
+
+def pictures():
+    """Training and test rows, and what they are."""
+    from meshnn.paper.mnist import load_images
+
+    here = Path(__file__).resolve().parents[1]
+    for folder in (os.environ.get("MESHNN_DATA", ""), here.parent / "shared" / "data", "/work/shared/data"):
+        if folder and (Path(folder) / "mnist").is_dir():
+            found = load_images("mnist", folder)
+            X, test = (np.ascontiguousarray(x.reshape(len(x), -1) / 255.0, np.float32) for x in (found[0], found[2]))
+            y, test_y = (labels.astype(np.int64) for labels in (found[1], found[3]))
+            return X[:ROWS], y[:ROWS], test, test_y, "MNIST"
+    rng = np.random.default_rng(0)
+    X, y = rng.random((ROWS + 2000, 784), np.float32), rng.integers(0, 10, ROWS + 2000)
+    return X[:ROWS], y[:ROWS], X[ROWS:], y[ROWS:], "RANDOM PIXELS, no MNIST found"
+
+
+def by_torch(X, y, test, epochs):
+    """torch.nn in its plainest fast form: tensors indexed by a permutation, no data loader; fused Adam."""
+    torch.manual_seed(0)
+    X, y, test = map(torch.from_numpy, (X, y, test))
+    model = torch.nn.Sequential(torch.nn.Linear(784, HIDDEN), torch.nn.ReLU(), torch.nn.Linear(HIDDEN, 10))
+    adam = torch.optim.Adam(model.parameters(), lr=RATE, fused=True)
+    start = time.perf_counter()
+    for _ in range(epochs):
+        for rows in torch.randperm(len(X)).split(BATCH):
+            adam.zero_grad()
+            torch.nn.functional.cross_entropy(model(X[rows]), y[rows]).backward()
+            adam.step()
+    seconds = time.perf_counter() - start
+    with torch.no_grad():
+        return seconds, model(test).argmax(1).numpy()
+
+
+def by_sklearn(X, y, test, epochs):
+    """MLPClassifier, an epoch a call, since it would look for convergence."""
+    model = MLPClassifier((HIDDEN,), batch_size=BATCH, learning_rate_init=RATE, alpha=0.0, random_state=0)
+    start = time.perf_counter()
+    for _ in range(epochs):
+        model.partial_fit(X, y, classes=np.arange(10))
+    return time.perf_counter() - start, model.predict(test)
+
+
+def by_meshnn(X, y, test, epochs, n_threads):
+    """`train` with everything said, so that nothing is tried before."""
+    mesh = Mesh(Topology.layered([784, HIDDEN, 10]), 2, "relu", random_state=0)
+    start = time.perf_counter()
+    for _ in train(mesh, X, y, solver="adam", learning_rate=RATE, schedule="constant", batch_size=BATCH, l2=0.0,
+                   max_epochs=epochs, tol=0.0, n_threads=n_threads, random_state=0):  # fmt: skip
+        pass
+    return time.perf_counter() - start, mesh.forward(test).argmax(1)
+
+
+def measure(quick=False):
+    """Seconds an epoch and test accuracy of all; the best of some rounds, in turn."""
+    X, y, test, test_y, what = pictures()
+    epochs, rounds = (2, 2) if quick else (5, 3)
+    contestants = {
+        "torch.nn": by_torch,
+        "MLPClassifier": by_sklearn,
+        "meshnn, 1 thread": partial(by_meshnn, n_threads=1),
+        "meshnn, 2 threads": partial(by_meshnn, n_threads=2),
+    }
+    by_meshnn(X[:BATCH], y[:BATCH], test[:BATCH], 1, 1)  # compiles
+    rows = {name: {"seconds": float("inf"), "note": ""} for name in contestants}
+    for _ in range(rounds):
+        for name, run in contestants.items():
+            seconds, guess = run(X, y, test, epochs)
+            rows[name]["seconds"] = min(rows[name]["seconds"], seconds / epochs)
+            rows[name]["accuracy"] = float((guess == test_y).mean())
+    seconds, accuracy = ({name: row[key] for name, row in rows.items()} for key in ("seconds", "accuracy"))
+    peer = min(seconds["torch.nn"], seconds["MLPClassifier"])
+    multiply_adds = 2 * 784 * HIDDEN + 3 * HIDDEN * 10  # forward, correlation, and one hop back over the readout
+    for row in rows.values():
+        row["note"] = f"{2e-9 * multiply_adds * len(X) / row['seconds']:.0f} GFLOP/s"
+    return {
+        "data": what,
+        "samples": len(X),
+        "epochs": epochs,
+        "rows": rows,
+        "times peer": peer / seconds["meshnn, 1 thread"],
+        "times one thread": seconds["meshnn, 1 thread"] / seconds["meshnn, 2 threads"],
+        "behind": min(accuracy["torch.nn"], accuracy["MLPClassifier"]) - accuracy["meshnn, 1 thread"],
+    }

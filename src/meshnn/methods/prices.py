@@ -1,0 +1,138 @@
+"""What the work of a method costs: counts by kind, and the price of each kind in seconds.
+
+`auto` decides by `DEFAULT`, which is the same everywhere and always, so that a choice never depends on how a timing
+went. What `meshnn.calibration` measures on a machine is for `explain` and for the study, which speak of milliseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from typing import Any
+
+__all__ = ["DEFAULT", "NAMES", "Prices", "Work", "amounts", "as_prices"]
+
+#: Bytes of a list that go by with an entry: where it reads, its weight.
+ENTRY = 8.0
+
+
+@dataclass
+class Work:
+    """What kernels do for one row of samples, by kind; `reads`, `gives` are of a call."""
+
+    pulled: float = 0.0  # entries that single rows pull: states, and what is pulled back
+    tiled: float = 0.0  # entries that rows pull together, which share their sources
+    carried: float = 0.0  # entries that tangents and blocks pull, and their contractions
+    correlated: float = 0.0  # entries whose gradient is a scalar product
+    outer: float = 0.0  # entries whose gradient comes out of a tile
+    rows: float = 0.0  # rows begun
+    hops: float = 0.0  # lists begun by tangents and blocks
+    cheap: float = 0.0  # activations: identity and relu
+    dear: float = 0.0  # all others
+    outputs: float = 0.0  # rows of the loss
+    inputs: float = 0.0  # rows of samples that are packed and clamped
+    tensor: float = 0.0  # multiply-adds of the paper's tensor
+    cells: float = 0.0  # numbers of the tensor that are gone through
+    samples: float = 0.0  # samples that Python goes through one by one
+    reads: float = 0.0  # weights gathered, a call
+    gives: float = 0.0  # entries of the gradient summed, a call
+    near: float = 0.0  # bytes that pulls read from at random: the states of a tick
+    held: float = 0.0  # bytes that tangents or blocks are kept in
+    room: float = 0.0  # bytes of all states: correlations and slopes read them
+    lists: float = 0.0  # bytes of the lists that go by
+
+    @property
+    def multiply_adds(self) -> float:
+        """Of a sample."""
+        return self.pulled + self.tiled + self.carried + self.correlated + self.outer + self.tensor
+
+
+@dataclass(frozen=True)
+class Prices:
+    """Seconds of each kind of work.
+
+    `near`, `middle` and `far` come on top of an entry that is not in the first, second or third cache, `stream` and
+    `trickle` on top of a byte of lists that is not in the second or third.
+    """
+
+    pulled: float
+    tiled: float
+    carried: float
+    correlated: float
+    outer: float
+    rows: float
+    hops: float
+    cheap: float
+    dear: float
+    outputs: float
+    inputs: float
+    tensor: float
+    cells: float
+    samples: float
+    reads: float
+    gives: float
+    call: float
+    near: float
+    middle: float
+    far: float
+    stream: float
+    trickle: float
+    caches: tuple[float, float, float]  # bytes
+
+    @property
+    def values(self) -> tuple[float, ...]:
+        """All of them in order, without the caches."""
+        return tuple(getattr(self, name) for name in NAMES)
+
+    def with_values(self, values: Iterable[float]) -> Prices:
+        """Others, for the same caches."""
+        return Prices(**dict(zip(NAMES, values, strict=True)), caches=self.caches)
+
+    def chunk(self, work: Work) -> float:
+        """Seconds a row of samples."""
+        return sum(price * count for price, count in zip(self.values, amounts(work, self.caches)[0], strict=True))
+
+    def seconds(self, work: Work, chunks: float) -> float:
+        """Seconds a batch of so many rows of samples, on one thread."""
+        each, once = amounts(work, self.caches)
+        return sum(p * (chunks * a + b) for p, a, b in zip(self.values, each, once, strict=True))
+
+
+#: The prices by name, in order.
+NAMES = tuple(field.name for field in fields(Prices) if field.name != "caches")
+_KINDS = NAMES[: NAMES.index("reads")]
+
+
+def amounts(work: Work, caches: tuple[float, float, float]) -> tuple[list[float], list[float]]:
+    """How often each price is paid, in the order of `Prices`: for a row of samples, and once a call."""
+    w = work
+    pulls = w.pulled + w.tiled / 4.0  # a tile loads a source once for several rows
+    products = w.correlated + w.outer / 4.0
+    misses = [
+        pulls * _beyond(w.near, c) + w.carried * _beyond(w.held, c) + (products + w.rows) * _beyond(w.room, c)
+        for c in caches
+    ]
+    passing = ENTRY * (w.multiply_adds - w.tensor)
+    streams = [passing * _beyond(w.lists, c) for c in caches[1:]]
+    kinds = [getattr(w, name) for name in _KINDS]
+    return [*kinds, 0.0, 0.0, 0.0, *misses, *streams], [0.0] * len(kinds) + [w.reads, w.gives, 1.0] + [0.0] * 5
+
+
+def _beyond(size: float, cache: float) -> float:
+    """The share of so many bytes that a cache does not hold."""
+    return 0.0 if size <= cache else 1.0 - cache / size
+
+
+#: Fitted with `python benchmarks/ticks.py --fit` on a Xeon with AVX-512 (48 KiB, 2 MiB, 260 MiB of caches).
+DEFAULT = Prices(
+    pulled=1.58e-9, tiled=0.8e-9, carried=0.51e-9, correlated=2.17e-9, outer=0.8e-9, rows=8.2e-9, hops=2.8e-9,
+    cheap=1.2e-9, dear=77e-9, outputs=44e-9, inputs=13e-9, tensor=1.5e-11, cells=0.76e-9, samples=52e-6, reads=1.6e-9,
+    gives=1.5e-9, call=75e-6, near=0.75e-9, middle=3.6e-9, far=2e-9, stream=0.11e-9, trickle=0.08e-9,
+    caches=(48e3, 2e6, 64e6),
+)  # fmt: skip
+
+
+def as_prices(values: dict[str, Any]) -> Prices:
+    """From what was saved."""
+    first, second, third = map(float, values["caches"])
+    return Prices(**{name: float(values[name]) for name in NAMES}, caches=(first, second, third))
