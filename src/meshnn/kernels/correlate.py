@@ -24,28 +24,28 @@ from meshnn.kernels._row import (
     zeros_vector,
 )
 
-__all__ = ["correlate", "correlate_row"]
+__all__ = ["correlate"]
 
 
 @jit_inline
-def correlate_row(ops, r, V, j, S, g):
+def _correlate_row(ptr, col, r, V, j, S, g):
     """g[p] += v . s over the entries p of row r: row j of V against the states its in-edges read."""
     v = load(V, j)
-    p = ops.ptr[r]
-    end = ops.ptr[r + 1]
+    p = ptr[r]
+    end = ptr[r + 1]
     while p + 4 <= end:
         dot4(
             g,
             p,
             v,
-            load(S, ops.col[p]),
-            load(S, ops.col[p + 1]),
-            load(S, ops.col[p + 2]),
-            load(S, ops.col[p + 3]),
+            load(S, col[p]),
+            load(S, col[p + 1]),
+            load(S, col[p + 2]),
+            load(S, col[p + 3]),
         )
         p += 4
     while p < end:
-        g[p] += dot(v, load(S, ops.col[p]))
+        g[p] += dot(v, load(S, col[p]))
         p += 1
 
 
@@ -89,11 +89,12 @@ def _correlate_run(rows, ptr, col, first, last, V, S, g, panel, lanes):
 @jit_inline
 def correlate(ops, q, V, S, g, panel, lanes):
     """The gradient of one tick: all rows of list q."""
+    rows, ptr, col, run = ops.rows, ops.ptr, ops.col, ops.run
     r, end = np.uint64(ops.start[q]), np.uint64(ops.start[q + 1])
     while r < end:
-        if ops.run[r] > 0:
-            _correlate_run(ops.rows, ops.ptr, ops.col, r, r + ops.run[r], V, S, g, panel, lanes)
-            r += np.uint64(ops.run[r])
+        if run[r] > 0:
+            _correlate_run(rows, ptr, col, r, r + run[r], V, S, g, panel, lanes)
+            r += np.uint64(run[r])
         else:
-            correlate_row(ops, r, V, ops.rows[r], S, g)
+            _correlate_row(ptr, col, r, V, rows[r], S, g)
             r += np.uint64(1)

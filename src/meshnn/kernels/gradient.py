@@ -45,12 +45,13 @@ def push_tangent(ops, tangents, a, w, codes, S, D, T, hops, lanes):
 @jit_inline
 def _contracted(ops, q, w, tangent, readout):
     """The last hop of a tangent, over list q, contracted with the readout at once."""
+    rows, ptr, col = ops.rows, ops.ptr, ops.col
     v = zeros(readout)
     for r in range(ops.start[q], ops.start[q + 1]):
         f = zeros(readout)
-        for p in range(ops.ptr[r], ops.ptr[r + 1]):
-            f = axpy(f, w[p], load(tangent, ops.col[p]))
-        v = fma(v, f, load(readout, ops.rows[r]))
+        for p in range(ptr[r], ptr[r + 1]):
+            f = axpy(f, w[p], load(tangent, col[p]))
+        v = fma(v, f, load(readout, rows[r]))
     return v
 
 
@@ -74,8 +75,9 @@ def _tick_gradient(course, k, V, S, g, total, panel, lanes):
     """The gradient that tick k gives; what concerns clamped neurons is only added up, in `total`, if there is a drive."""
     ops, q = course.gradient_ops, course.gradient[k]
     if course.drive >= 0:
+        rows = ops.rows
         for r in range(ops.start[q], ops.start[q + 1]):
-            j = ops.rows[r]
+            j = rows[r]
             store(total, j, add(load(total, j), load(V, j)))
     correlate(ops, q, V, S, g, panel, lanes)
 

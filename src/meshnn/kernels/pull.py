@@ -44,18 +44,18 @@ def slope(code, S, D, j):
 
 
 @jit_inline
-def _pull_tile(ops, r, w, source, seeds, seeded, target, lanes):
+def _pull_tile(rows, ptr, col, r, w, source, seeds, seeded, target, lanes):
     """Rows r to r + 3 of a run; each begins with its row of `seeds`, if seeded."""
-    p0, p1 = np.uint64(ops.ptr[r]), np.uint64(ops.ptr[r + 1])
-    p2, p3 = np.uint64(ops.ptr[r + 2]), np.uint64(ops.ptr[r + 3])
-    j0, j1, j2, j3 = ops.rows[r], ops.rows[r + 1], ops.rows[r + 2], ops.rows[r + 3]
+    p0, p1 = np.uint64(ptr[r]), np.uint64(ptr[r + 1])
+    p2, p3 = np.uint64(ptr[r + 2]), np.uint64(ptr[r + 3])
+    j0, j1, j2, j3 = rows[r], rows[r + 1], rows[r + 2], rows[r + 3]
     for lane in range(0, lanes, piece_width(source)):
         a0, a1, a2, a3 = zeros_piece(source), zeros_piece(source), zeros_piece(source), zeros_piece(source)
         if seeded:
             a0, a1 = load_piece(seeds, j0, lane), load_piece(seeds, j1, lane)
             a2, a3 = load_piece(seeds, j2, lane), load_piece(seeds, j3, lane)
         for k in range(p1 - p0):
-            s = load_piece(source, ops.col[p0 + k], lane)
+            s = load_piece(source, col[p0 + k], lane)
             a0 = axpy(a0, w[p0 + k], s)
             a1 = axpy(a1, w[p1 + k], s)
             a2 = axpy(a2, w[p2 + k], s)
@@ -66,31 +66,33 @@ def _pull_tile(ops, r, w, source, seeds, seeded, target, lanes):
         store_piece(target, j3, lane, a3)
     for lane in range(lanes, width(source), piece_width(source)):
         for b in range(r, r + 4):
-            store_piece(target, ops.rows[b], lane, zeros_piece(source))
+            store_piece(target, rows[b], lane, zeros_piece(source))
 
 
 @jit_inline
-def _pull_row(ops, r, w, source, seeds, seeded):
+def _pull_row(rows, ptr, col, r, w, source, seeds, seeded):
     """A row that stands alone."""
     t = zeros(source)
     if seeded:
-        t = load(seeds, ops.rows[r])
-    for p in range(ops.ptr[r], ops.ptr[r + 1]):
-        t = axpy(t, w[p], load(source, ops.col[p]))
+        t = load(seeds, rows[r])
+    for p in range(ptr[r], ptr[r + 1]):
+        t = axpy(t, w[p], load(source, col[p]))
     return t
 
 
 @jit_inline
 def run_tick(ops, q, w, before, seeds, seeded, after, D, codes, lanes, plain):
     """One tick over list q: rows of `after` become phi of the weighted sums of rows of `before`; the sums, if plain."""
+    # a look into a tuple counts references: not in a loop
+    rows, ptr, col, run = ops.rows, ops.ptr, ops.col, ops.run
     r, end = np.uint64(ops.start[q]), np.uint64(ops.start[q + 1])
     while r < end:
-        if ops.run[r] > 0:
-            stop = r + ops.run[r]
+        if run[r] > 0:
+            stop = r + run[r]
             while r < stop:
-                _pull_tile(ops, r, w, before, seeds, seeded, after, lanes)
+                _pull_tile(rows, ptr, col, r, w, before, seeds, seeded, after, lanes)
                 for b in range(r, r + np.uint64(4)):
-                    j = ops.rows[b]
+                    j = rows[b]
                     code = IDENTITY if plain else codes[j]
                     if code == RELU:
                         store(after, j, relu(load(after, j)))
@@ -98,8 +100,8 @@ def run_tick(ops, q, w, before, seeds, seeded, after, D, codes, lanes, plain):
                         activate_row(code, after, D, j)
                 r += np.uint64(4)
         else:
-            j = ops.rows[r]
-            t = _pull_row(ops, r, w, before, seeds, seeded)
+            j = rows[r]
+            t = _pull_row(rows, ptr, col, r, w, before, seeds, seeded)
             code = IDENTITY if plain else codes[j]
             if code == IDENTITY:
                 store(after, j, t)
@@ -114,18 +116,20 @@ def run_tick(ops, q, w, before, seeds, seeded, after, D, codes, lanes, plain):
 @jit_inline
 def hop(ops, q, w, source, seeds, seeded, target, codes, S, D, lanes):
     """Weighted sums over list q, each times phi' of its row."""
+    # a look into a tuple counts references: not in a loop
+    rows, ptr, col, run = ops.rows, ops.ptr, ops.col, ops.run
     r, end = np.uint64(ops.start[q]), np.uint64(ops.start[q + 1])
     while r < end:
-        if ops.run[r] > 0:
-            stop = r + ops.run[r]
+        if run[r] > 0:
+            stop = r + run[r]
             while r < stop:
-                _pull_tile(ops, r, w, source, seeds, seeded, target, lanes)
+                _pull_tile(rows, ptr, col, r, w, source, seeds, seeded, target, lanes)
                 for b in range(r, r + np.uint64(4)):
-                    j = ops.rows[b]
+                    j = rows[b]
                     store(target, j, mul(load(target, j), slope(codes[j], S, D, j)))
                 r += np.uint64(4)
         else:
-            j = ops.rows[r]
-            t = _pull_row(ops, r, w, source, seeds, seeded)
+            j = rows[r]
+            t = _pull_row(rows, ptr, col, r, w, source, seeds, seeded)
             store(target, j, mul(t, slope(codes[j], S, D, j)))
             r += np.uint64(1)
