@@ -51,9 +51,11 @@ __all__ = [
     "vector_width",
     "where_equal",
     "where_same",
+    "whole_rows",
     "width",
     "zeros",
     "zeros_block",
+    "zeros_pair",
     "zeros_piece",
     "zeros_vector",
 ]
@@ -68,10 +70,10 @@ def _wide_registers() -> bool:
     return bool(binding.get_host_cpu_features().get("avx512f", False))
 
 
-#: Bytes of a row that a tile holds of each of its four rows: as much as there are registers for.
+#: Bytes of a row that a tile may hold of each of its four rows: as much as there are registers for.
+WIDEST = 256 if _wide_registers() else 64
+#: Bytes that it takes of a row at a time, where half a row may do.
 PIECE_BYTES = min(128 if _wide_registers() else 64, ROW_BYTES)
-#: Bytes of a block of a panel, see `transpose`: two pieces and four sums of each must stay in registers, too.
-BLOCK_BYTES = 256 if _wide_registers() else 64
 #: Bytes of one register, or of what is handled like one.
 VECTOR_BYTES = 64
 
@@ -367,9 +369,16 @@ def _constant_width(size):
 #: Samples in a piece of a row.
 piece_width = _constant_width(PIECE_BYTES)
 #: Numbers in a block of a panel.
-block_width = _constant_width(BLOCK_BYTES)
+block_width = _constant_width(WIDEST)
 #: Numbers in a vector, to whose multiple panels are filled up.
 vector_width = _constant_width(VECTOR_BYTES)
+
+
+@intrinsic
+def whole_rows(typingctx):
+    """Whether four whole rows fit into the registers, as a constant."""
+    fits = WIDEST >= ROW_BYTES
+    return types.boolean(), lambda context, builder, sig, args: context.get_constant(types.boolean, fits)
 
 
 def _zeros_of(size):
@@ -382,8 +391,9 @@ def _zeros_of(size):
 
 
 zeros_piece = _zeros_of(PIECE_BYTES)
-zeros_block = _zeros_of(BLOCK_BYTES)
+zeros_block = _zeros_of(WIDEST)
 zeros_vector = _zeros_of(VECTOR_BYTES)
+zeros_pair = _zeros_of(2 * VECTOR_BYTES)
 
 
 def _at(context, builder, sig, args, places, row):

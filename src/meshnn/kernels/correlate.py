@@ -21,10 +21,14 @@ from meshnn.kernels._row import (
     transpose,
     vector_width,
     zeros_block,
+    zeros_pair,
     zeros_vector,
 )
 
 __all__ = ["correlate"]
+
+#: Columns that are left over and taken one by one: the bias often is.
+FEW = 3
 
 
 @jit_inline
@@ -69,21 +73,30 @@ def _block(panel, i, stride, V, rows, r, ptr, lanes, g, count, zero):
 @jit_inner
 def _correlate_run(rows, ptr, col, first, last, V, S, g, panel, lanes):
     """Rows first to last of a run."""
-    begin, count = ptr[first], np.int64(ptr[first + 1]) - np.int64(ptr[first])
+    begin, count = np.int64(ptr[first]), np.int64(ptr[first + 1]) - np.int64(ptr[first])
     side = vector_width(S)
-    stride = (count + side - 1) // side * side
+    whole = count - count % side if count % side <= FEW else count  # what is left is not worth a block
+    stride = (whole + side - 1) // side * side
     for i in range(0, stride, side):
         for l in range(0, lanes, side):
             transpose(S, col, begin + i, l, panel, l * stride + i, stride)
     i = 0
     while i + block_width(S) <= stride:
         for r in range(first, last, 4):
-            _block(panel, i, stride, V, rows, np.uint64(r), ptr, np.uint64(lanes), g, count, zeros_block(S))
+            _block(panel, i, stride, V, rows, np.uint64(r), ptr, np.uint64(lanes), g, whole, zeros_block(S))
         i += block_width(S)
+    while i + 2 * side <= stride:
+        for r in range(first, last, 4):
+            _block(panel, i, stride, V, rows, np.uint64(r), ptr, np.uint64(lanes), g, whole, zeros_pair(S))
+        i += 2 * side
     while i < stride:
         for r in range(first, last, 4):
-            _block(panel, i, stride, V, rows, np.uint64(r), ptr, np.uint64(lanes), g, count, zeros_vector(S))
+            _block(panel, i, stride, V, rows, np.uint64(r), ptr, np.uint64(lanes), g, whole, zeros_vector(S))
         i += side
+    for i in range(whole, count):
+        s = load(S, col[begin + i])
+        for r in range(first, last):
+            g[ptr[r] + i] += dot(load(V, rows[r]), s)
 
 
 @jit_inline

@@ -24,6 +24,7 @@ from meshnn.kernels._row import (
     step,
     store,
     store_piece,
+    whole_rows,
     width,
     zeros,
     zeros_piece,
@@ -46,9 +47,23 @@ def slope(code, S, D, j):
 @jit_inline
 def _pull_tile(rows, ptr, col, r, w, source, seeds, seeded, target, lanes):
     """Rows r to r + 3 of a run; each begins with its row of `seeds`, if seeded."""
-    p0, p1 = np.uint64(ptr[r]), np.uint64(ptr[r + 1])
-    p2, p3 = np.uint64(ptr[r + 2]), np.uint64(ptr[r + 3])
+    p0, p1, p2, p3 = np.uint64(ptr[r]), np.uint64(ptr[r + 1]), np.uint64(ptr[r + 2]), np.uint64(ptr[r + 3])
     j0, j1, j2, j3 = rows[r], rows[r + 1], rows[r + 2], rows[r + 3]
+    if whole_rows() and lanes == width(source):
+        b0, b1, b2, b3 = zeros(source), zeros(source), zeros(source), zeros(source)
+        if seeded:
+            b0, b1, b2, b3 = load(seeds, j0), load(seeds, j1), load(seeds, j2), load(seeds, j3)
+        for k in range(p1 - p0):
+            x = load(source, col[p0 + k])
+            b0 = axpy(b0, w[p0 + k], x)
+            b1 = axpy(b1, w[p1 + k], x)
+            b2 = axpy(b2, w[p2 + k], x)
+            b3 = axpy(b3, w[p3 + k], x)
+        store(target, j0, b0)
+        store(target, j1, b1)
+        store(target, j2, b2)
+        store(target, j3, b3)
+        return
     for lane in range(0, lanes, piece_width(source)):
         a0, a1, a2, a3 = zeros_piece(source), zeros_piece(source), zeros_piece(source), zeros_piece(source)
         if seeded:
@@ -65,7 +80,7 @@ def _pull_tile(rows, ptr, col, r, w, source, seeds, seeded, target, lanes):
         store_piece(target, j2, lane, a2)
         store_piece(target, j3, lane, a3)
     for lane in range(lanes, width(source), piece_width(source)):
-        for b in range(r, r + 4):
+        for b in range(r, r + np.uint64(4)):
             store_piece(target, rows[b], lane, zeros_piece(source))
 
 
