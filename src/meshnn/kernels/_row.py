@@ -469,27 +469,27 @@ def add_first(typingctx, array, p, row, count):
 
 
 @intrinsic
-def transpose(typingctx, array, col, p, lane, panel, at, stride):
+def transpose(typingctx, array, wide, col, p, lane, panel, at, stride):
     """Rows `col[p], col[p + 1], ...` of an array, from a lane on, as columns of a panel: a square of one vector a side.
 
-    `panel[at + l * stride + i]` becomes `array[col[p + i], lane + l]`.
+    The rows are so `wide`; `panel[at + l * stride + i]` becomes `array[col[p + i], lane + l]`.
     """
     side = VECTOR_BYTES * 8 // array.dtype.bitwidth
-    vector, whole = Row(array.dtype, VECTOR_BYTES).llvm, Row(array.dtype)
+    vector = Row(array.dtype, VECTOR_BYTES).llvm
     bytes_each = array.dtype.bitwidth // 8
 
     def generate(context, builder, sig, args):
         source = context.make_array(sig.args[0])(context, builder, args[0])
-        columns = context.make_array(sig.args[1])(context, builder, args[1])
-        target = context.make_array(sig.args[4])(context, builder, args[4])
-        first, lane, at, stride = (
-            context.cast(builder, args[k], sig.args[k], types.uintp) for k in (2, 3, 5, 6)
+        columns = context.make_array(sig.args[2])(context, builder, args[2])
+        target = context.make_array(sig.args[5])(context, builder, args[5])
+        wide, first, lane, at, stride = (
+            context.cast(builder, args[k], sig.args[k], types.uintp) for k in (1, 3, 4, 6, 7)
         )
         rows = []
         for i in range(side):
             place = builder.gep(columns.data, [builder.add(first, context.get_constant(types.uintp, i))])
             neuron = context.cast(builder, builder.load(place), col.dtype, types.uintp)
-            offset = builder.add(builder.mul(neuron, context.get_constant(types.uintp, whole.lanes)), lane)
+            offset = builder.add(builder.mul(neuron, wide), lane)
             pointer = builder.bitcast(builder.gep(source.data, [offset]), vector.as_pointer())
             rows.append(builder.load(pointer, align=bytes_each))
         step = side // 2
@@ -508,4 +508,4 @@ def transpose(typingctx, array, col, p, lane, panel, at, stride):
             at = builder.add(at, stride)
         return context.get_dummy_value()
 
-    return types.void(array, col, p, lane, panel, at, stride), generate
+    return types.void(array, wide, col, p, lane, panel, at, stride), generate

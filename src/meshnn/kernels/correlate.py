@@ -20,6 +20,7 @@ from meshnn.kernels._row import (
     load_at,
     transpose,
     vector_width,
+    width,
     zeros_block,
     zeros_pair,
     zeros_vector,
@@ -79,7 +80,7 @@ def _correlate_run(rows, ptr, col, first, last, V, S, g, panel, lanes):
     stride = (whole + side - 1) // side * side
     for i in range(0, stride, side):
         for l in range(0, lanes, side):
-            transpose(S, col, begin + i, l, panel, l * stride + i, stride)
+            transpose(S, width(S), col, begin + i, l, panel, l * stride + i, stride)
     i = 0
     while i + block_width(S) <= stride:
         for r in range(first, last, 4):

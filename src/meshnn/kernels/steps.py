@@ -1,6 +1,7 @@
 """Training steps inside compiled code: gradient of a batch, then Adam (Kingma and Ba, 2015) or momentum.
 
-The batch is packed anew for every step, or once if it is the whole set.
+The batch is packed anew for every step, or once if it is the whole set. Large batches are cut into parts, whose
+gradients are added in order; a team of threads shares the parts, and the parameters to be updated.
 """
 
 from __future__ import annotations
@@ -9,11 +10,12 @@ import numpy as np
 
 from meshnn.codes import ADAM, NESTEROV
 from meshnn.kernels._jit import jit, jit_inner
-from meshnn.kernels._row import width
+from meshnn.kernels._row import transpose, vector_width, width
+from meshnn.kernels.barrier import abandoned, meet
 from meshnn.kernels.evaluate import loss_part
 from meshnn.kernels.flush import flush_denormals, restore
 from meshnn.kernels.gradient import gradient_part
-from meshnn.kernels.tuples import Batch
+from meshnn.kernels.tuples import BLOCK, Batch
 
 __all__ = ["epochs_part", "update_part"]
 
@@ -51,48 +53,68 @@ def _momentum(w, g, velocity, rate, momentum, nesterov, l1, penalised):
             w[e] = size if w[e] > 0 else -size
 
 
+@jit_inner
+def update_block(values, total, m, t, rate, first, last):
+    """Parameters first to last: add the penalty to the gradient `total` and take step t; its squared norm."""
+    w, g, penalised = values[first:last], total[first:last], m.penalised[first:last]
+    decay = w.dtype.type(m.l2)
+    norm = 0.0
+    for e in range(w.shape[0]):
+        g[e] += decay * penalised[e] * w[e]
+        norm += np.float64(g[e]) * np.float64(g[e])
+    mean = m.first[first:last]
+    if m.solver == ADAM:
+        square = m.second[first:last]
+        _adam(w, g, mean, square, t, rate, m.beta1, m.beta2, m.epsilon, m.l1, penalised)
+    else:
+        _momentum(w, g, mean, rate, m.beta1, m.solver == NESTEROV, m.l1, penalised)
+    return norm
+
+
 @jit
 def update_part(w, total, m, t, rate):
     """Add the penalty to the gradient `total` and take step t (from 1); the norm of the gradient. m: `Moments`."""
     mode = flush_denormals()
-    decay = w.dtype.type(m.l2)
     norm = 0.0
-    for e in range(w.shape[0]):
-        total[e] += decay * m.penalised[e] * w[e]
-        norm += np.float64(total[e]) * np.float64(total[e])
-    if m.solver == ADAM:
-        _adam(w, total, m.first, m.second, t, rate, m.beta1, m.beta2, m.epsilon, m.l1, m.penalised)
-    else:
-        _momentum(w, total, m.first, rate, m.beta1, m.solver == NESTEROV, m.l1, m.penalised)
+    for e in range(0, w.shape[0], BLOCK):
+        norm += update_block(w, total, m, t, rate, e, min(e + BLOCK, w.shape[0]))
     restore(mode)
     return np.sqrt(norm)
 
 
 @jit_inner
-def _gather(given, order, begin, end, packed, repeat, scale):
-    """Samples order[begin:end] of given (T, n, m) into rows (T, chunks, m, L), times scale; filled up as in packing."""
-    L = width(given)
-    count = end - begin
-    chunks = (count + L - 1) // L
+def _gather(given, order, begin, end, first, last, packed, repeat, scale):
+    """Chunks first to last of the samples order[begin:end] of given (T, n, m) into rows (T, chunks, m, L), times scale.
+
+    They are filled up as in packing.
+    """
+    L, side = width(given), vector_width(given)
+    features = given.shape[2]
+    square = features - features % side  # features that are moved in squares
     for k in range(given.shape[0]):
-        for c in range(chunks):
+        for c in range(first, last):
+            at, whole = begin + c * L, packed[k, c]
+            done = 0
+            if square > 0 and at + L <= end and scale == 1:
+                done = square
+                for i in range(0, square, side):
+                    for l in range(0, L, side):
+                        transpose(given[k], features, order, at + l, i, whole, i * L + l, L)
             for l in range(L):
-                at = c * L + l
-                source = order[begin + min(at, count - 1)]
-                factor = scale if at < count or repeat else given.dtype.type(0)
-                for i in range(given.shape[2]):
-                    packed[k, c, i, l] = factor * given[k, source, i]
+                source = order[min(at + l, end - 1)]
+                factor = scale if at + l < end or repeat else given.dtype.type(0)
+                for i in range(done, features):
+                    whole[i, l] = factor * given[k, source, i]
 
 
 @jit_inner
-def _read(values, reads, holes, w, scratch):
-    """Weights of the course, and no hits yet."""
-    for p in range(reads.shape[0]):
+def _read(values, reads, holes, w, first, last):
+    """Weights first to last of the course."""
+    for p in range(first, last):
         w[p] = values[reads[p]]
     for h in range(holes.shape[0]):
-        w[holes[h]] = 0
-    for l in range(width(scratch)):
-        scratch[1, l] = 0
+        if first <= holes[h] < last:
+            w[holes[h]] = 0
 
 
 @jit_inner
@@ -100,47 +122,117 @@ def _hits(scratch):
     total = 0.0
     for l in range(width(scratch)):
         total += np.float64(scratch[1, l])
+        scratch[1, l] = 0
     return total
 
 
+@jit_inner
+def _share(count, team):
+    """Which of so many things a thread takes, all but the last in blocks of `BLOCK`."""
+    blocks = (count + BLOCK - 1) // BLOCK
+    return min(blocks * team.me // team.count * BLOCK, count), min(blocks * (team.me + 1) // team.count * BLOCK, count)
+
+
+@jit_inner
+def _add_parts(entries, parts, first, last):
+    """The gradients of all parts, in their order, into that of the first."""
+    for q in range(1, parts):
+        for p in range(first, last):
+            entries[0, p] += entries[q, p]
+
+
+@jit_inner
+def _sum_up(ledger, first, last):
+    """The gradient by the values first to last."""
+    total, takes, g, gives = ledger.total, ledger.takes, ledger.entries[0], ledger.gives
+    for e in range(first, last):
+        total[e] = 0
+    for m in range(takes.shape[0]):
+        for e in range(first, last):
+            total[e] += g[takes[m, e]]
+    if takes.shape[0] == 0 and first == 0:  # a number that many edges share: by one thread
+        for p in range(gives.shape[0]):
+            total[gives[p]] += g[p]
+
+
 @jit
-def epochs_part(course, net, batch, room, given, ledger, moments, pace, record):
+def epochs_part(course, net, batch, room, given, ledger, moments, pace, record, team):
     """Epochs of steps done + 1, done + 2, ... in place; how many were begun before a loss that is not finite.
 
     record (epochs, 3) becomes mean loss, share of hits and norm of the last gradient; where a batch is the whole set,
-    the last row has the loss and the hits after all steps.
+    the last row has the loss and the hits after all steps. A team of threads calls this with the same arrays, but for
+    their rooms; what is added up, and in which order, does not depend on how many there are.
     """
-    values, total, g, order, size = ledger.values, ledger.total, ledger.entries, pace.order, pace.size
+    meet(team.gate, team.count)
+    if abandoned(team.gate):  # before anything is changed; whoever is in here does not leave
+        return 0
+    mode = flush_denormals()
+    values, order, size, reads, found = ledger.values, pace.order, pace.size, ledger.reads, team.found
     L = width(room.S)
     n = given.samples.shape[1]
-    parameters = values[: moments.first.shape[0]]
+    learned = moments.first.shape[0]
     one = values.dtype.type(1)
     step = 0
     for k in range(record.shape[0]):
         loss, hits, norm = 0.0, 0.0, 0.0
         for begin in range(0, n, size):
             count = min(size, n - begin)
-            if size < n:
-                _gather(given.samples, order[k], begin, begin + count, batch.X, True, one)
-                _gather(given.values, order[k], begin, begin + count, batch.y, True, one)
-                _gather(given.weight, order[k], begin, begin + count, batch.share, False, one / count)
-            _read(values, ledger.reads, course.ops.holes, net.w, room.scratch)
+            chunks, parts = (count + L - 1) // L, team.parts[0 if count == size else 1]
             some = Batch(batch.X, batch.raw, batch.y, batch.share, batch.loss, count)
-            part = gradient_part(course, net, some, room, 0, (count + L - 1) // L, g)
-            loss += part * count / n
-            hits += _hits(room.scratch) * count / n
-            for e in range(total.shape[0]):
-                total[e] = 0
-            for p in range(g.shape[0]):
-                total[ledger.gives[p]] += g[p]
-            norm = update_part(parameters, total, moments, pace.done + step + 1, pace.rates[step])
+            first, last = _share(reads.shape[0], team)
+            _read(values, reads, course.ops.holes, net.w, first, last)
+            meet(team.gate, team.count)
+            for q in range(team.me, parts, team.count):
+                first, last = chunks * q // parts, chunks * (q + 1) // parts
+                if size < n:
+                    end = begin + count
+                    _gather(given.samples, order[k], begin, end, first, last, batch.X, True, one)
+                    _gather(given.values, order[k], begin, end, first, last, batch.y, True, one)
+                    _gather(given.weight, order[k], begin, end, first, last, batch.share, False, one / count)
+                found[q, 0] = gradient_part(course, net, some, room, first, last, ledger.entries[q, :-1])
+                found[q, 1] = _hits(room.scratch)
+            meet(team.gate, team.count)
+            if parts > 1:
+                first, last = _share(ledger.entries.shape[1], team)
+                _add_parts(ledger.entries, parts, first, last)
+                meet(team.gate, team.count)
+            first, last = _share(values.shape[0], team)
+            if ledger.takes.shape[0] > 0 or team.me == 0:
+                _sum_up(ledger, first, last if ledger.takes.shape[0] > 0 else values.shape[0])
+            if ledger.takes.shape[0] == 0:
+                meet(team.gate, team.count)
+            for e in range(first, min(last, learned), BLOCK):
+                end = min(e + BLOCK, learned)
+                team.norms[e // BLOCK] = update_block(
+                    values, ledger.total, moments, pace.done + step + 1, pace.rates[step], e, end
+                )
+            meet(team.gate, team.count)
+            for q in range(parts):
+                loss += found[q, 0] * count / n
+                hits += found[q, 1] * count / n
+            norm = 0.0
+            for e in range(0, learned, BLOCK):
+                norm += team.norms[e // BLOCK]
             step += 1
-        record[k, 0], record[k, 1], record[k, 2] = loss, hits, norm
+        if team.me == 0:
+            record[k, 0], record[k, 1], record[k, 2] = loss, hits, np.sqrt(norm)
         if not np.isfinite(loss):
+            restore(mode)
             return k
     if size >= n:  # one pass more tells where the last step has led
-        _read(values, ledger.reads, course.ops.holes, net.w, room.scratch)
-        last = record.shape[0] - 1
-        record[last, 0] = loss_part(course, net, batch, room, 0, batch.X.shape[1])
-        record[last, 1] = _hits(room.scratch)
+        first, last = _share(reads.shape[0], team)
+        _read(values, reads, course.ops.holes, net.w, first, last)
+        meet(team.gate, team.count)
+        chunks, parts = batch.X.shape[1], team.parts[0]
+        for q in range(team.me, parts, team.count):
+            found[q, 0] = loss_part(course, net, batch, room, chunks * q // parts, chunks * (q + 1) // parts)
+            found[q, 1] = _hits(room.scratch)
+        meet(team.gate, team.count)
+        if team.me == 0:
+            k = record.shape[0] - 1
+            record[k, 0], record[k, 1] = 0.0, 0.0
+            for q in range(parts):
+                record[k, 0] += found[q, 0]
+                record[k, 1] += found[q, 1]
+    restore(mode)
     return record.shape[0]

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from meshnn.schedule.lists import Ops
 
 __all__ = [
+    "BLOCK",
     "Batch",
     "BlockCourse",
     "Blocks",
@@ -29,11 +30,15 @@ __all__ = [
     "Room",
     "Set",
     "Tangents",
+    "Team",
     "TensorCourse",
 ]
 
 I64 = NDArray[np.int64]
+U32 = NDArray[np.uint32]
 Array = NDArray[Any]
+#: Parameters, or entries, that are a thread's at a time: whoever takes them, the same are handled together.
+BLOCK = 4096
 
 
 class Tangents(NamedTuple):
@@ -152,9 +157,21 @@ class Ledger(NamedTuple):
 
     values: Array  # (n_values,) what the edges carry: first the parameters, which are learned, then what is fixed
     reads: I64  # (entries,) the value that each weight of the course is
-    gives: I64  # (entries,) the value that each entry of the gradient belongs to
-    entries: Array  # (entries,) the gradient as kernels give it
+    gives: I64  # (entries,) the value that each entry of the gradient belongs to; looked at if there are no `takes`
+    takes: U32  # (m, n_values) the entries that belong to each value; `entries` where there are fewer than m
+    entries: Array  # (parts, entries + 1) the gradient of each part as kernels give it; the last one of each is 0
     total: Array  # (n_values,) the gradient by the values
+
+
+class Team(NamedTuple):
+    """Threads that take steps together, each with a room of its own."""
+
+    me: int
+    count: int
+    gate: I64  # where they meet, see `barrier.py`
+    parts: I64  # (2,) parts of a batch, and of the last batch of an epoch
+    found: NDArray[np.float64]  # (most parts, 2) loss and hits of each part
+    norms: NDArray[np.float64]  # of the gradient, squared, for each block of parameters
 
 
 class Pace(NamedTuple):

@@ -1,7 +1,7 @@
-"""First-order training on one set of samples: epochs inside compiled code, or step by step in threads.
+"""First-order training on one set of samples: epochs inside compiled code, by a team of threads if that pays.
 
-Which of the two depends on the work of a batch alone, not on the number of threads, so that any number gives the same
-bits: small batches run in one thread without leaving compiled code, large ones are cut into parts.
+Large batches are cut into parts, into how many depends on their work alone, not on the number of threads, so that any
+number gives the same bits. Methods without compiled epochs go step by step.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from meshnn.kernels.tuples import Batch, Ledger, Moments, Net, Pace, Set
+from meshnn.kernels.tuples import BLOCK, Batch, Ledger, Moments, Net, Pace, Set, Team
 from meshnn.losses import Targets
 from meshnn.program.batch import Slab
 from meshnn.program.program import WORTH_A_THREAD, Program, announced
-from meshnn.program.threads import chunks_of
+from meshnn.program.threads import chunks_of, cores, team_parts, together
 
 __all__ = ["Optimizer", "Steps"]
 
@@ -81,12 +81,18 @@ class Steps:
         """Go on with another graph of the same inputs and outputs."""
         self.program = program = program.suiting(self.X)
         plan = program.plan
-        self.compiled = plan.method.compiled and self.size * program.work < WORTH_A_THREAD
+        self.compiled = plan.method.compiled
         if self.compiled:
             if self._batch is None:
                 self._prepare()
+            last = self.n - (self.batches - 1) * self.size
+            self._parts = np.array([len(team_parts(size, program.dtype, program.work)) for size in (self.size, last)])
+            most = int(self._parts.max())
             self._net = Net(np.empty(len(plan.reads), program.dtype), program.codes)
-            self._room = (np.empty(len(plan.gives), program.dtype), np.empty(plan.n_gradient, program.dtype))
+            self._takes = _takes(plan.gives, plan.n_gradient)
+            entries = np.zeros((most, len(plan.gives) + 1), program.dtype)
+            self._room = (entries, np.empty(plan.n_gradient, program.dtype))
+            self._found = (np.empty((most, 2)), np.empty(-(-plan.n_gradient // BLOCK)))
 
     def _prepare(self) -> None:
         """The set and a batch of it as kernels take them."""
@@ -123,17 +129,34 @@ class Steps:
         assert len(values) == plan.n_numbers == plan.n_gradient
         if not self.compiled:
             return self._step_by_step(values, optimizer, order, rates)
+        from meshnn.kernels.barrier import ABANDONED, GATE
         from meshnn.kernels.steps import epochs_part
 
-        worker = self.program.borrow()
-        record = np.zeros((count, 3))
+        record, gate, room = np.zeros((count, 3)), np.zeros(GATE, np.int64), self._room
+        ledger = Ledger(values, plan.reads, plan.gives, self._takes, *room)
+        moments, pace = optimizer.moments, Pace(order, self.size, optimizer.done, rates)
+
+        def task(me: int, team: int) -> int:
+            worker = self.program.borrow()
+            worker.room.scratch[1] = 0
+            try:
+                found: int = self.program.call(
+                    epochs_part, self._net, self._batch, worker.room, self._set, ledger, moments, pace, record,
+                    Team(me, team, gate, self._parts, *self._found),
+                )  # fmt: skip
+                return found
+            finally:
+                self.program.give_back(worker)
+
+        def abandon() -> None:
+            gate[ABANDONED] = 1
+
+        worth = self.size * self.program.work >= WORTH_A_THREAD
+        threads = self.n_threads if self.n_threads is not None else cores() if worth else 1
+        if epochs_part not in self.program._entries:  # compiled by one
+            threads = 1
         with announced(epochs_part, self.program.dtype):
-            done = self.program.call(
-                epochs_part, self._net, self._batch, worker.room, self._set,
-                Ledger(values, plan.reads, plan.gives, *self._room), optimizer.moments,
-                Pace(order, self.size, optimizer.done, rates), record,
-            )  # fmt: skip
-        self.program.give_back(worker)
+            done = together(min(threads, int(self._parts.max())), task, abandon)
         optimizer.done += len(rates)
         return record[: done + 1]
 
@@ -162,3 +185,21 @@ class Steps:
             return self.X, self.targets
         chosen = order[b * self.size : (b + 1) * self.size]
         return self.X[:, chosen], self.targets.of(chosen, self.n / len(chosen))
+
+
+#: Entries that a value may have before they are added one after the other instead of all values side by side.
+MOST_TAKEN = 4
+
+
+def _takes(gives: NDArray[Any], n: int) -> NDArray[np.uint32]:
+    """`(m, n)` which entries belong to each of n values, filled up with the number of entries; (0, n) if m is large."""
+    counts = np.bincount(gives, minlength=n)
+    most = int(counts.max(initial=0))
+    if most > MOST_TAKEN:
+        return np.empty((0, n), np.uint32)
+    found = np.full((most, n), len(gives), dtype=np.uint32)
+    order = np.argsort(gives, kind="stable")
+    value = gives[order]
+    place = np.arange(len(gives)) - np.repeat(np.cumsum(counts) - counts, counts)
+    found[place, value] = order
+    return found

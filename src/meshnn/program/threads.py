@@ -19,7 +19,7 @@ import numpy as np
 from meshnn.errors import MeshError
 from meshnn.schedule import ROW_BYTES
 
-__all__ = ["PARTS", "chunks_of", "cores", "in_threads", "parts_of", "thread_count"]
+__all__ = ["PARTS", "chunks_of", "cores", "in_threads", "parts_of", "team_parts", "thread_count", "together"]
 
 #: Most parts of a slab, and so most threads that work on it.
 PARTS = 8
@@ -27,6 +27,11 @@ PARTS = 8
 FEWEST_CHUNKS = 4
 #: Multiply-adds that are worth a part of their own: a part costs some 40 microseconds of Python.
 LEAST_WORK = 3_000_000
+#: The same for a team: each part has a gradient of its own, and all of them are added up.
+FEWEST_TEAM_CHUNKS = 2
+LEAST_TEAM_WORK = 1_000_000
+#: Seconds that a team waits for those who were called.
+PATIENCE = 0.05
 
 
 def cores() -> int:
@@ -56,6 +61,13 @@ def parts_of(size: int, dtype: np.dtype[Any], work: float = float("inf")) -> lis
     """
     chunks = chunks_of(size, dtype)
     count = int(max(1, min(PARTS, chunks // FEWEST_CHUNKS, size * work // LEAST_WORK)))
+    return [(chunks * p // count, chunks * (p + 1) // count) for p in range(count)]
+
+
+def team_parts(size: int, dtype: np.dtype[Any], work: float) -> list[tuple[int, int]]:
+    """The same for a team that takes steps together: parts may be smaller, because they meet in compiled code."""
+    chunks = chunks_of(size, dtype)
+    count = int(max(1, min(PARTS, chunks // FEWEST_TEAM_CHUNKS, size * work // LEAST_TEAM_WORK)))
     return [(chunks * p // count, chunks * (p + 1) // count) for p in range(count)]
 
 
@@ -105,6 +117,54 @@ def in_threads(count: int, threads: int, task: Callable[[int], Any]) -> list[Any
     if interrupts:
         raise interrupts[0]
     return results
+
+
+def together(threads: int, task: Callable[[int, int], Any], abandon: Callable[[], None]) -> Any:
+    """`task(me, count)` in `count` threads at the same time, up to so many; what the first, the caller, returns.
+
+    Tasks wait for each other in compiled code, so nobody may begin before it is known who is there: workers that are
+    busy elsewhere do not come. If one fails, or the caller is interrupted, before it has got so far, `abandon` sends the
+    others home.
+    """
+    if threads <= 1:
+        return task(0, 1)
+    guard, known, count = threading.Condition(), threading.Event(), [1]
+
+    def safely(me: int) -> Any:
+        try:
+            return task(me, count[0])
+        except BaseException:
+            abandon()
+            raise
+
+    def work() -> None:
+        with guard:
+            if known.is_set():  # too late
+                return
+            me = count[0]
+            count[0] += 1
+            guard.notify()
+        known.wait()
+        safely(me)
+
+    helpers = [_workers().submit(work) for _ in range(threads - 1)]
+    try:
+        with guard:
+            guard.wait_for(lambda: count[0] == threads, PATIENCE)
+            known.set()
+        result = safely(0)
+    except BaseException:
+        abandon()
+        raise
+    finally:
+        known.set()
+        interrupts = [interrupt for helper in helpers if (interrupt := _end(helper)) is not None]
+    for helper in helpers:
+        if not helper.cancelled():
+            helper.result()
+    if interrupts:
+        raise interrupts[0]
+    return result
 
 
 def _end(helper: Future[None]) -> BaseException | None:
