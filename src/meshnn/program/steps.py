@@ -74,7 +74,7 @@ class Steps:
         self.size = min(size, self.n)
         self.batches = -(-self.n // self.size)
         Slab.check(X, program.dtype)
-        self._batch: Batch | None = None
+        self._batch: Any = None
         self.rewire(program)
 
     def rewire(self, program: Program) -> None:
@@ -85,11 +85,14 @@ class Steps:
         if self.compiled:
             if self._batch is None:
                 self._prepare()
-            self._net = Net(np.empty(len(plan.reads), program.dtype), program.codes)
+            from meshnn.kernels._kept import Kept
+
+            self._net = Kept(Net(np.empty(len(plan.reads), program.dtype), program.codes))
             self._room = (np.empty(len(plan.gives), program.dtype), np.empty(plan.n_gradient, program.dtype))
 
     def _prepare(self) -> None:
         """The set and a batch of it as kernels take them."""
+        from meshnn.kernels._kept import Kept
         from meshnn.kernels._row import aligned, lanes
 
         dtype, targets = self.program.dtype, self.targets
@@ -99,7 +102,7 @@ class Steps:
         self._set = Set(self.X, values, weight)
         chunks, L = chunks_of(self.size, dtype), lanes(dtype)
         X, y, share = (aligned((a.shape[0], chunks, a.shape[2], L), dtype) for a in self._set)
-        self._batch = Batch(X, self.X, y, share, targets.loss.code, self.size)
+        self._batch = Kept(Batch(X, self.X, y, share, targets.loss.code, self.size))
         if self.batches == 1:
             from meshnn.kernels.packing import pack_part
 
@@ -129,7 +132,7 @@ class Steps:
         record = np.zeros((count, 3))
         with announced(epochs_part, self.program.dtype):
             done = self.program.call(
-                epochs_part, self._net, self._batch, worker.room, self._set,
+                epochs_part, self._net, self._batch, worker.kept, self._set,
                 Ledger(values, plan.reads, plan.gives, *self._room), optimizer.moments,
                 Pace(order, self.size, optimizer.done, rates), record,
             )  # fmt: skip
