@@ -215,13 +215,15 @@ def test_a_copy_of_a_kept_tuple_is_its_own():
         assert other._image[4] == other.given.w.ctypes.data != kept.given.w.ctypes.data
 
 
-@pytest.mark.parametrize("wrong", [True, "text", None, np.float32(1), [1]])
+@pytest.mark.parametrize("wrong", ["text", None, np.float32(1), [1], np.True_])
 def test_what_cannot_be_kept(wrong):
     from meshnn.kernels._kept import Kept
     from meshnn.kernels.tuples import Net
 
     with pytest.raises(TypeError, match="a kept tuple holds arrays"):
         Kept(Net(np.ones(3), wrong))
+    with pytest.raises(TypeError, match="two truth values side by side"):
+        Kept(Net(True, False))
 
 
 # -- estimators --------------------------------------------------------------------------------------------------------

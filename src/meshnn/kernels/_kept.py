@@ -7,6 +7,8 @@ compiled code holds them, and a call hands over one address. Kernels see the sam
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 from numba import typeof, types
 from numba.core.datamodel.models import TupleModel
@@ -16,7 +18,7 @@ __all__ = ["Kept"]
 
 
 class Kept(int):
-    """A named tuple of arrays, whole numbers, floats and such tuples, by the address of its image.
+    """A named tuple of arrays, numbers, truth values and such tuples, by the address of its image.
 
     The arrays may be written to, but must not be resized.
     """
@@ -59,12 +61,14 @@ def _words(value):
         # neither owner nor Python object: references are not counted, `Kept.given` holds the array
         return [0, 0, value.size, value.itemsize, _address(value), *value.shape, *value.strides]
     if isinstance(value, tuple):
+        if any(isinstance(a, bool) and isinstance(b, bool) for a, b in pairwise(value)):
+            raise TypeError("two truth values side by side would share a word; put something between them")
         return [word for field in value for word in _words(field)]
     if isinstance(value, (float, np.float64)):
         return [int(np.float64(value).view(np.int64))]
-    if isinstance(value, (int, np.int64)) and not isinstance(value, bool):
-        return [int(value)]
-    raise TypeError(f"a kept tuple holds arrays, whole numbers and floats, not {type(value).__name__}")
+    if isinstance(value, (int, np.int64)):
+        return [int(value)]  # a truth value is the first byte of its word
+    raise TypeError(f"a kept tuple holds arrays, whole numbers, floats and truth values, not {type(value).__name__}")
 
 
 def _address(array):
