@@ -44,7 +44,8 @@ def test_the_same_bits_with_any_number_of_threads(method, batch, parts):
     for n_threads in (2, 3, 8):
         parts.clear()
         again = m.gradient(X, y, method=method, n_threads=n_threads)
-        assert parts == [(chunk, min(chunk, n_threads)) for chunk in chunks]
+        # once it is known how to call the kernel, a batch of one part does not ask for threads
+        assert parts == [(chunk, min(chunk, n_threads)) for chunk in chunks if chunks != [1]]
         assert again[0] == loss
         np.testing.assert_array_equal(again[1], grad)
     np.testing.assert_array_equal(m.forward(X, n_threads=2), straight)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from meshnn.topology import Topology
 
 __all__ = [
     "activation_codes",
+    "all_finite",
     "as_dtype",
     "as_inputs",
     "as_pairs",
@@ -54,8 +56,15 @@ def activation_codes(topology: Topology, hidden: Any, output: Any) -> IntArray:
     return codes
 
 
+def all_finite(array: Array) -> bool:
+    """Whether all numbers are finite."""
+    return int(np.count_nonzero(np.isfinite(array))) == array.size  # of few numbers, in half the time of `all`
+
+
 def numbers(name: str, value: Any) -> Array:
     """An array of real numbers."""
+    if type(value) is np.ndarray and value.dtype.kind in "fiub":
+        return value
     if hasattr(value, "tocsr"):
         raise DataError(f"{name} is a scipy sparse matrix; pass a dense array, for example {name}.toarray()")
     if isinstance(value, np.ma.MaskedArray):
@@ -84,6 +93,8 @@ def _example(array: Array) -> str:
 def as_inputs(X: Any, topology: Topology, ticks: int) -> Array:
     """`(1, batch, n_inputs)` for static inputs, `(ticks, batch, n_inputs)` for one input a tick. Not copied."""
     array = numbers("X", X)
+    if array.ndim == 2 and array.shape[1] == topology.n_inputs and len(array):
+        return array[None]
     wanted = f"(batch, {topology.n_inputs}) or ({ticks}, batch, {topology.n_inputs}), one input a tick"
     if array.ndim == 2:
         array = array[None]
@@ -125,8 +136,8 @@ def check_current_weights(weights: Array, n_edges: int) -> None:
         raise DataError(
             f"the weights were reshaped in place to {weights.shape}; set mesh.weights to ({n_edges},) numbers"
         )
-    finite = np.isfinite(weights)
-    if not finite.all():
+    if not all_finite(weights):
+        finite = np.isfinite(weights)
         e = int(np.flatnonzero(~finite)[0])
         raise DataError(
             f"weight {e} is {weights[e]} ({int((~finite).sum())} weights are not finite); if training diverged, "
@@ -137,7 +148,7 @@ def check_current_weights(weights: Array, n_edges: int) -> None:
 def shares(sample_weight: Any, size: int, dtype: np.dtype[Any]) -> Array:
     """Each sample's share of the mean."""
     if sample_weight is None:
-        return np.full((size, 1), 1.0 / size, dtype=dtype)
+        return _equal_shares(size, dtype) if size <= 4096 else np.full((size, 1), 1.0 / size, dtype=dtype)
     weight = numbers("sample_weight", sample_weight)
     if weight.shape != (size,):
         raise DataError(f"sample_weight must have shape ({size},), one per sample; got {weight.shape}")
@@ -152,6 +163,12 @@ def shares(sample_weight: Any, size: int, dtype: np.dtype[Any]) -> Array:
     return share
 
 
+@lru_cache(maxsize=16)
+def _equal_shares(size: int, dtype: np.dtype[Any]) -> Array:
+    """Kept, because steps on batches of one size ask for the same again and again; nobody writes to shares."""
+    return np.full((size, 1), 1.0 / size, dtype=dtype)
+
+
 def labels(y: Any, size: int, n_outputs: int) -> Array:
     """Labels `(size,)`, from 0, one for each output."""
     found = numbers("y", y)
@@ -163,13 +180,19 @@ def labels(y: Any, size: int, n_outputs: int) -> Array:
         if not whole.all():
             b = int(np.flatnonzero(~whole)[0])
             raise DataError(f"label of sample {b} is {found[b]}; labels are whole numbers 0 to {n_outputs - 1}")
-    if found.min() < 0 or found.max() >= n_outputs:
+    if _out_of_range(found, n_outputs):
         b = int(np.flatnonzero((found < 0) | (found >= n_outputs))[0])
         raise DataError(
             f"label of sample {b} is {found[b]}, but the mesh has {n_outputs} outputs: "
             f"labels must lie between 0 and {n_outputs - 1}"
         )
     return found
+
+
+def _out_of_range(found: Array, n_outputs: int) -> bool:
+    if found.dtype == np.int64:  # one pass: taken for an unsigned number, a negative one is larger than any label
+        return bool(np.maximum.reduce(found.view(np.uint64)) >= n_outputs)
+    return bool(found.min() < 0 or found.max() >= n_outputs)
 
 
 def as_pairs(src: Any, dst: Any, n_neurons: int) -> tuple[IntArray, IntArray, tuple[int, ...]]:

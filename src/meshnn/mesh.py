@@ -501,4 +501,4 @@ class Mesh:
 
 
 def _threads(n_threads: int | None) -> int | None:
-    return thread_count("n_threads", n_threads)
+    return None if n_threads is None else thread_count("n_threads", n_threads)

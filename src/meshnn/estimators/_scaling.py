@@ -14,6 +14,7 @@ import numpy as np
 
 from meshnn.arguments import known
 from meshnn.arrays import Array
+from meshnn.checks import all_finite
 from meshnn.codes import ACTIVATIONS, RANGES
 from meshnn.errors import DataError, MeshError
 from meshnn.losses import Loss
@@ -189,5 +190,7 @@ def _moments(X: Any, weight: Array | None) -> tuple[Array, Array]:
 def _scaled(values: Array, mean: Array, scale: Array) -> Array:
     with np.errstate(over="ignore", invalid="ignore"):  # what becomes infinite is refused by name
         found = (values - mean) / scale
+        if all_finite(found):
+            return found
         # the difference of two numbers near the end of the range may be infinite, though their quotients are not
         return np.where(np.isfinite(found), found, values / scale - mean / scale)

@@ -21,6 +21,7 @@ from pathlib import Path
 from numba.core import caching, config
 from numba.core.runtime import rtsys
 
+from meshnn.kernels._compiler import KIND, Loading
 from meshnn.schedule.lists import ROW_BYTES
 
 __all__ = ["KernelCache", "cached_files", "clear_cache", "folder_in_use", "sources"]
@@ -69,6 +70,11 @@ class DamagedCacheError(Exception):
 class _Impl(caching.CompileResultCacheImpl):
     def get_filename_base(self, fullname, abiflags):
         return PREFIX + super().get_filename_base(fullname, abiflags)
+
+    def rebuild(self, target_context, payload):
+        kind = payload[0][1]
+        found = super().rebuild(Loading(target_context) if kind == KIND else target_context, payload)
+        return found._replace(target_context=target_context)
 
 
 class _Files(caching.IndexDataCacheFile):

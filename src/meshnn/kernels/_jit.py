@@ -17,6 +17,7 @@ from contextlib import contextmanager, suppress
 from numba import njit
 
 from meshnn.kernels._cache import KernelCache
+from meshnn.kernels._compiler import EntryCompiler, InnerCompiler
 
 __all__ = ["FAST", "announce", "jit", "jit_exact", "jit_inline", "jit_inner"]
 
@@ -37,7 +38,7 @@ def _compile(function, fastmath, entry=True, inline=False):
         # at every look into a tuple and every view, also in loops, which made small nets up to three times slower.
         "_nrt": False,
     }
-    dispatcher = njit(**options)(function)
+    dispatcher = njit(**options, pipeline_class=EntryCompiler if entry else InnerCompiler)(function)
     with suppress(RuntimeError):  # no folder that could be written to: compile in every process
         dispatcher._cache = KernelCache(function)
     return dispatcher

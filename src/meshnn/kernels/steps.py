@@ -15,7 +15,7 @@ from meshnn.kernels.barrier import abandoned, meet
 from meshnn.kernels.evaluate import loss_part
 from meshnn.kernels.flush import flush_denormals, restore
 from meshnn.kernels.gradient import gradient_part
-from meshnn.kernels.tuples import BLOCK, Batch
+from meshnn.kernels.tuples import BLOCK
 
 __all__ = ["epochs_part", "update_part"]
 
@@ -156,11 +156,12 @@ def _sum_up(ledger, first, last):
 
 
 @jit
-def epochs_part(course, net, batch, room, given, ledger, moments, pace, record, team):
+def epochs_part(course, net, batch, rest, room, given, ledger, moments, pace, record, team):
     """Epochs of steps done + 1, done + 2, ... in place; how many were begun before a loss that is not finite.
 
     record (epochs, 3) becomes mean loss, share of hits and norm of the last gradient; where a batch is the whole set,
-    the last row has the loss and the hits after all steps. A team of threads calls this with the same arrays, but for
+    the last row has the loss and the hits after all steps. `rest` is the batch of fewer samples that ends an epoch, in
+    the same rows. A team of threads calls this with the same arrays, but for
     their rooms; what is added up, and in which order, does not depend on how many there are.
     """
     meet(team.gate, team.count)
@@ -178,7 +179,7 @@ def epochs_part(course, net, batch, room, given, ledger, moments, pace, record, 
         for begin in range(0, n, size):
             count = min(size, n - begin)
             chunks, parts = (count + L - 1) // L, team.parts[0 if count == size else 1]
-            some = Batch(batch.X, batch.raw, batch.y, batch.share, batch.loss, count)
+            some = batch if count == size else rest
             first, last = _share(reads.shape[0], team)
             _read(values, reads, course.ops.holes, net.w, first, last)
             meet(team.gate, team.count)

@@ -1,4 +1,4 @@
-"""Samples and targets, cut into slabs and packed into rows."""
+"""Samples and targets, packed into rows: large batches cut into slabs, small ones into rooms that are kept."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from meshnn.kernels.tuples import Batch
 from meshnn.losses import Targets
 from meshnn.program.threads import chunks_of
 
-__all__ = ["Slab", "slabs"]
+__all__ = ["Frame", "Slab", "slabs"]
 
 Array = NDArray[Any]
 
@@ -25,12 +25,12 @@ class Slab:
     """The samples begin to end of a batch, in rows of samples once `pack` has seen their chunks."""
 
     def __init__(self, X: Array, targets: Targets | None, begin: int, end: int, dtype: np.dtype[Any]) -> None:
+        from meshnn.kernels._kept import Kept
+
         self.begin, self.end = begin, end
         self.size = end - begin
         self._given = X[:, begin:end]
-        with np.errstate(over="ignore"):  # told below, by name
-            # writable, because Numba would compile everything again for a read-only array
-            self._samples = np.require(self._given, dtype, ["C_CONTIGUOUS", "ALIGNED", "WRITEABLE"])
+        self._samples = _converted(self._given, dtype)
         # a sequence is packed tick by tick, by the kernels; so it is looked at here
         static = len(X) == 1
         if not static and not np.isfinite(self._samples).all():
@@ -47,7 +47,7 @@ class Slab:
             self.y, self.share = _room(values), _room(share)
             self._rooms += [(values, self.y, True), (share, self.share, False)]
         code = 0 if targets is None else targets.loss.code
-        self.batch = Batch(self.X, self._samples, self.y, self.share, code, self.size)
+        self.batch = Kept(Batch(self.X, self._samples, self.y, self.share, code, self.size))
 
     @classmethod
     def check(cls, X: Array, dtype: np.dtype[Any]) -> None:
@@ -70,17 +70,71 @@ class Slab:
             _keep(room)
 
     def _not_finite(self) -> DataError:
-        bad = ~np.isfinite(self._samples)
-        k, b, i = np.argwhere(bad)[0].tolist()
-        tick = f"tick {k}, " if bad.shape[0] > 1 else ""
-        value = self._given[k, b, i]
-        spoilt = not np.isfinite(value)
-        hint = "is not finite" if spoilt else f"does not fit {self._samples.dtype}"
-        advice = "remove or impute them" if spoilt else 'scale the features, or build the mesh with dtype="float64"'
-        return DataError(
-            f"X holds {value} at {tick}sample {self.begin + b}, feature {i}, which {hint} "
-            f"({int(bad.sum())} such values in these {self.size} samples); {advice}"
-        )
+        return _not_finite(self._given, self._samples, self.begin)
+
+
+class Frame:
+    """Rooms for small batches of one size and loss, that a worker keeps: most calls are like the one before.
+
+    Inputs must not change from tick to tick: `raw` is not filled.
+    """
+
+    def __init__(self, size: int, n_inputs: int, targets: Targets | None, dtype: np.dtype[Any]) -> None:
+        from meshnn.kernels._kept import Kept
+        from meshnn.kernels._row import aligned, lanes
+        from meshnn.kernels.packing import pack_part
+
+        self.dtype, self.size, self.chunks, self._pack = dtype, size, chunks_of(size, dtype), pack_part
+        shape, L = (1, self.chunks), lanes(dtype)
+        self.X = aligned((*shape, n_inputs, L), dtype)
+        y = share = np.empty((1, 0, 1, 1), dtype)
+        if targets is not None:
+            y, share = aligned((*shape, targets.values.shape[1], L), dtype), aligned((*shape, 1, L), dtype)
+        self.y, self.share, self.loss = y, share, None if targets is None else targets.loss
+        self._even = False  # whether equal shares were packed last
+        raw = np.empty((1, 0, n_inputs), dtype)
+        self.batch = Kept(Batch(self.X, raw, y, share, 0 if targets is None else targets.loss.code, size))
+
+    def fits(self, size: int, targets: Targets | None) -> bool:
+        """Whether a batch of this size can go in."""
+        return self.size == size and self.loss is (None if targets is None else targets.loss)
+
+    def pack(self, X: Array, targets: Targets | None) -> None:
+        """A whole batch; refuses samples that are not finite."""
+        samples = _converted(X, self.dtype)
+        if not self._pack(samples, 0, self.chunks, self.X, True):
+            raise _not_finite(X, samples, 0)
+        if targets is None:
+            return
+        assert targets.values.dtype == targets.share.dtype == self.dtype  # kernels do not ask
+        self._pack(targets.values[None], 0, self.chunks, self.y, True)
+        if not (targets.even and self._even):
+            self._pack(targets.share[None], 0, self.chunks, self.share, False)
+            self._even = targets.even
+
+
+def _converted(X: Array, dtype: np.dtype[Any]) -> Array:
+    """As kernels take samples."""
+    if X.dtype == dtype and X.flags.carray:
+        return X
+    with np.errstate(over="ignore"):  # told by name
+        # writable, because Numba would compile everything again for a read-only array
+        return np.require(X, dtype, ["C_CONTIGUOUS", "ALIGNED", "WRITEABLE"])
+
+
+def _not_finite(given: Array, samples: Array, begin: int) -> DataError:
+    """What is wrong with samples, of which the first has the number `begin`."""
+    bad = ~np.isfinite(samples)
+    k, b, i = np.argwhere(bad)[0].tolist()
+    tick = f"tick {k}, " if bad.shape[0] > 1 else ""
+    value = given[k, b, i]
+    spoilt = not np.isfinite(value)
+    hint = "is not finite" if spoilt else f"does not fit {samples.dtype}"
+    advice = "remove or impute them" if spoilt else 'scale the features, or build the mesh with dtype="float64"'
+    return DataError(
+        f"X holds {value} at {tick}sample {begin + b}, feature {i}, which {hint} "
+        f"({int(bad.sum())} such values in these {samples.shape[1]} samples); {advice}"
+    )
 
 
 # Rooms of finished slabs, by shape and dtype. New memory has to be mapped by the system page by page, which takes as

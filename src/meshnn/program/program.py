@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from meshnn.kernels.tuples import Net, Room
 from meshnn.losses import Targets
 from meshnn.methods import Plan
-from meshnn.program.batch import Slab, slabs
-from meshnn.program.threads import cores, in_threads, parts_of
+from meshnn.program.batch import SLAB, Frame, slabs
+from meshnn.program.threads import cores, in_threads, parts_of, samples_of_one_part
 
 __all__ = ["Curvature", "Gradient", "Program", "Worker"]
 
@@ -24,6 +24,10 @@ Array = NDArray[Any]
 WORTH_A_THREAD = 4_000_000
 #: Columns of R that one product of matrices takes at a time: enough to keep it busy, few enough to stay in the cache.
 COLUMNS = 768
+#: Weights and inputs of a net for which workers keep weights and samples from call to call ...
+SMALL = 2**14
+#: ... and numbers in a batch of more than some rows of samples.
+MOST_KEPT = 2**18
 
 
 class Gradient(NamedTuple):
@@ -48,11 +52,26 @@ class Worker:
     """The buffers of whoever runs a part."""
 
     room: Room
+    kept: Any  # the room as kernels take it
+    net: Any = None  # kept weights of a small net
+    frame: Frame | None = None  # of its last small batch
     columns: Array | None = None  # of a curvature
+
+    def __post_init__(self) -> None:
+        self._gathered = self.room.scratch[1]
+        self._ones = np.ones_like(self._gathered)
+
+    def forget_hits(self) -> None:
+        """Before a part."""
+        self._gathered.fill(0)
 
     def hits(self) -> float:
         """What the last part has gathered."""
-        return float(self.room.scratch[1].sum())
+        return float(self._gathered.dot(self._ones))  # half the time of a sum
+
+
+#: Runs a part: `task(worker, first sample, last sample of the slab, net, batch, room, first chunk, last chunk)`.
+Task = Callable[..., Any]
 
 
 @dataclass(eq=False)
@@ -68,7 +87,6 @@ class Program:
     of_sequences: Callable[[], Program] | None = None  # the same for inputs that change, if this is for held ones only
     _entries: dict[Any, Callable[..., Any]] = field(default_factory=dict)
     _free: list[Worker] = field(default_factory=list)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
     def work(self) -> float:
@@ -79,15 +97,15 @@ class Program:
 
     def predict(self, values: Array, X: Array, n_threads: int | None = None) -> Array:
         """Outputs `(batch, n_outputs)`."""
-        from meshnn.kernels.forward import predict_part
-
         if (other := self.suiting(X)) is not self:
             return other.predict(values, X, n_threads)
-        out = np.empty((X.shape[1], self.plan.n_outputs), self.dtype)
-        net = self._net(values)
-        for slab in slabs(X, None, self.dtype):
-            Y = out[slab.begin : slab.end]
-            self._run(predict_part, slab, n_threads, self._task(predict_part, net, slab, Y))
+        kernel, out = self._predict_part, np.empty((X.shape[1], self.plan.n_outputs), self.dtype)
+
+        def task(at: Worker, begin: int, end: int, *part: Any) -> None:
+            self.call(kernel, *part, out[begin:end])
+
+        for _ in self._run(kernel, values, X, None, n_threads, task):
+            pass
         return out
 
     def states(self, values: Array, X: Array, n_threads: int | None = None) -> Array:
@@ -95,28 +113,29 @@ class Program:
         from meshnn.kernels.forward import states_part
 
         out = np.empty((self.plan.ticks + 1, X.shape[1], self.plan.n), self.dtype)
-        net = self._net(values)
-        for slab in slabs(X, None, self.dtype):
-            self._run(states_part, slab, n_threads, self._task(states_part, net, slab, out, slab.begin, slab.end))
+
+        def task(at: Worker, begin: int, end: int, *part: Any) -> None:
+            self.call(states_part, *part, out, begin, end)
+
+        for _ in self._run(states_part, values, X, None, n_threads, task):
+            pass
         return out
 
     def evaluate(self, values: Array, X: Array, targets: Targets, n_threads: int | None = None) -> tuple[float, float]:
         """Loss and share of hits, without a gradient."""
-        from meshnn.kernels.evaluate import loss_part
-
         if (other := self.suiting(X)) is not self:
             return other.evaluate(values, X, targets, n_threads)
+        from meshnn.kernels.evaluate import loss_part
+
         X, targets = _counting(X, targets)
-        net = self._net(values)
         loss = hits = 0.0
-        for slab in slabs(X, targets, self.dtype):
 
-            def task(at: Worker, first: int, last: int, slab: Slab = slab) -> tuple[float, float]:
-                return self.call(loss_part, net, slab.batch, at.room, first, last), at.hits()
+        def task(at: Worker, begin: int, end: int, *part: Any) -> tuple[float, float]:
+            return self.call(loss_part, *part), at.hits()
 
-            for part_loss, part_hits in self._run(loss_part, slab, n_threads, task):
-                loss += part_loss
-                hits += part_hits
+        for part_loss, part_hits in self._run(loss_part, values, X, targets, n_threads, task):
+            loss += part_loss
+            hits += part_hits
         return loss, hits
 
     def gradient(self, values: Array, X: Array, targets: Targets, n_threads: int | None = None) -> Gradient:
@@ -124,28 +143,36 @@ class Program:
         if (other := self.suiting(X)) is not self:
             return other.gradient(values, X, targets, n_threads)
         X, targets = _counting(X, targets)
-        plan, net, kernel = self.plan, self._net(values), self.plan.method.gradient_kernel()
-        entries = np.zeros(len(plan.gives))
+        plan, kernel = self.plan, self._gradient_part
+        entries: Array | None = None
         loss = hits = 0.0
-        for slab in slabs(X, targets, self.dtype):
 
-            def task(at: Worker, first: int, last: int, slab: Slab = slab) -> tuple[float, float, Array]:
-                g = np.empty(len(plan.gives), self.dtype)
-                return self.call(kernel, net, slab.batch, at.room, first, last, g), at.hits(), g
+        def task(at: Worker, begin: int, end: int, *part: Any) -> tuple[float, float, Array]:
+            g = np.empty(len(plan.gives), self.dtype)
+            return self.call(kernel, *part, g), at.hits(), g
 
-            for part_loss, part_hits, g in self._run(kernel, slab, n_threads, task):
-                loss += part_loss
-                hits += part_hits
+        for part_loss, part_hits, g in self._run(kernel, values, X, targets, n_threads, task):
+            loss += part_loss
+            hits += part_hits
+            if entries is None:
+                entries = g
+            elif entries.dtype == np.float64:
                 entries += g
+            else:
+                entries = np.add(entries, g, dtype=np.float64)
         # of nothing bincount counts integers
         return Gradient(loss, hits, np.bincount(plan.gives, entries, plan.n_gradient).astype(np.float64, copy=False))
 
     def jacobian(self, values: Array, X: Array, n_threads: int | None = None) -> Array:
         """Derivative of each output by each number, `(batch, n_outputs, n_gradient)`; the plan is one of a Jacobian."""
-        kernel, net = self.plan.method.jacobian_kernel(), self._net(values)
+        kernel = self.plan.method.jacobian_kernel()
         out = np.zeros((X.shape[1], self.plan.n_outputs, self.plan.n_gradient), self.dtype)
-        for slab in slabs(X, None, self.dtype):
-            self._run(kernel, slab, n_threads, self._task(kernel, net, slab, out[slab.begin : slab.end]))
+
+        def task(at: Worker, begin: int, end: int, *part: Any) -> None:
+            self.call(kernel, *part, out[begin:end])
+
+        for _ in self._run(kernel, values, X, None, n_threads, task):
+            pass
         return out
 
     def curvature(
@@ -159,106 +186,158 @@ class Program:
         from meshnn.kernels.curvature import curvature_part
 
         X, targets = _counting(X, targets)
-        plan, net = self.plan, self._net(values)
-        per_chunk = targets.loss.columns(plan.n_outputs) * lanes(self.dtype)
+        per_chunk = targets.loss.columns(self.plan.n_outputs) * lanes(self.dtype)
         block = max(1, COLUMNS // per_chunk)  # chunks
         shape = (len(live), block * per_chunk)
         grad, matrix = np.zeros(len(live)), np.zeros((len(live), len(live)))
         loss = hits = 0.0
-        for slab in slabs(X, targets, self.dtype):
 
-            def task(at: Worker, first: int, last: int, slab: Slab = slab) -> tuple[float, float, Array, Array]:
-                if at.columns is None or at.columns.shape != shape:
-                    at.columns = aligned(shape, self.dtype)
-                R = at.columns
-                g, M, part = np.zeros(len(live), self.dtype), np.zeros((len(live), len(live)), self.dtype), 0.0
-                for begin in range(first, last, block):
-                    end = min(begin + block, last)
-                    if end - begin < block:
-                        R[:] = 0  # columns that this block leaves unwritten
-                    part += self.call(curvature_part, net, slab.batch, at.room, begin, end, live, g, R)
-                    M += R @ R.T
-                return part, at.hits(), g, M
+        def task(
+            at: Worker, begin: int, end: int, net: Any, batch: Any, room: Any, first: int, last: int
+        ) -> tuple[float, float, Array, Array]:
+            if at.columns is None or at.columns.shape != shape:
+                at.columns = aligned(shape, self.dtype)
+            R = at.columns
+            g, M, part = np.zeros(len(live), self.dtype), np.zeros((len(live), len(live)), self.dtype), 0.0
+            for start in range(first, last, block):
+                stop = min(start + block, last)
+                if stop - start < block:
+                    R[:] = 0  # columns that this block leaves unwritten
+                part += self.call(curvature_part, net, batch, room, start, stop, live, g, R)
+                M += R @ R.T
+            return part, at.hits(), g, M
 
-            for part_loss, part_hits, g, M in self._run(curvature_part, slab, n_threads, task):
-                loss += part_loss
-                hits += part_hits
-                grad += g
-                matrix += M
+        for part_loss, part_hits, g, M in self._run(curvature_part, values, X, targets, n_threads, task):
+            loss += part_loss
+            hits += part_hits
+            grad += g
+            matrix += M
         return Curvature(loss, hits, grad, matrix)
 
     # -- how it runs -----------------------------------------------------------------------------------------------
-
-    def _net(self, values: Array) -> Net:
-        w = values[self.plan.reads]
-        w[self.plan.holes] = 0
-        return Net(w, self.codes)
 
     def suiting(self, X: Array) -> Program:
         """The program for these samples: itself, or one for inputs that change from tick to tick."""
         return self if len(X) == 1 or self.of_sequences is None else self.of_sequences()
 
-    def _task(self, kernel: Any, net: Net, slab: Slab, *into: Any) -> Callable[[Worker, int, int], Any]:
-        return lambda at, first, last: self.call(kernel, net, slab.batch, at.room, first, last, *into)
-
     def call(self, kernel: Any, *arguments: Any) -> Any:
         """Run a kernel on the course of the plan.
 
         The types of a kernel's arguments are always the same in one program. Numba would look at them at every call,
-        which takes longer than a small gradient (38 us against 5), so they are looked at once.
+        which takes longer than a small gradient, so they are looked at once.
         """
         entry = self._entries.get(kernel)
         if entry is not None:
-            return entry(self.plan.course, *arguments)
-        result = kernel(self.plan.course, *arguments)
-        self._entries[kernel] = _entry(kernel, (self.plan.course, *arguments))
+            return entry(self._course, *arguments)
+        if not hasattr(kernel, "overloads"):  # in NumPy
+            return kernel(self.plan.course, *(getattr(argument, "given", argument) for argument in arguments))
+        import numba
+
+        result = kernel(self._course, *arguments)
+        kinds = tuple(map(numba.typeof, (self._course, *arguments)))
+        self._entries[kernel] = kernel.overloads[kinds].entry_point
         return result
 
     def _run(
-        self, kernel: Any, slab: Slab, n_threads: int | None, task: Callable[[Worker, int, int], Any]
-    ) -> list[Any]:
-        """`task(worker, first chunk, last chunk)` for every part of a slab, in threads if that pays; in order."""
-        parts = parts_of(slab.size, self.dtype, self.work)
+        self, kernel: Any, values: Array, X: Array, targets: Targets | None, n_threads: int | None, task: Task
+    ) -> Iterable[Any]:
+        """What a task returns for every part of a batch, in order."""
+        if kernel in self._entries and X.shape[1] <= self._at_once and len(X) == 1:
+            return (self._run_at_once(values, X, targets, task),)
+        return self._run_in_parts(kernel, values, X, targets, n_threads, task)
 
-        def one(p: int) -> Any:
-            worker = self.borrow()
-            worker.room.scratch[1] = 0
-            try:
-                slab.pack(*parts[p])
-                return task(worker, *parts[p])
-            finally:
-                self.give_back(worker)
+    def _run_in_parts(
+        self, kernel: Any, values: Array, X: Array, targets: Targets | None, n_threads: int | None, task: Task
+    ) -> Iterator[Any]:
+        """The same for any batch, in threads if that pays."""
+        from meshnn.kernels._kept import Kept
 
-        worth = slab.size * self.work >= WORTH_A_THREAD
-        threads = n_threads if n_threads is not None else cores() if worth else 1
-        with nullcontext() if kernel in self._entries else announced(kernel, self.dtype):
-            return in_threads(len(parts), threads, one)
+        w = values[self.plan.reads]
+        w[self.plan.holes] = 0
+        net = Kept(Net(w, self.codes))
+        for slab in slabs(X, targets, self.dtype):
+            parts = parts_of(slab.size, self.dtype, self.work)
+
+            def one(p: int, slab: Any = slab, parts: list[tuple[int, int]] = parts) -> Any:
+                worker = self.borrow()
+                worker.forget_hits()
+                try:
+                    slab.pack(*parts[p])
+                    return task(worker, slab.begin, slab.end, net, slab.batch, worker.kept, *parts[p])
+                finally:
+                    self.give_back(worker)
+
+            worth = slab.size * self.work >= WORTH_A_THREAD
+            threads = n_threads if n_threads is not None else cores() if worth else 1
+            with nullcontext() if kernel in self._entries else announced(kernel, self.dtype):
+                found = in_threads(len(parts), threads, one)
+            yield from found
+
+    def _run_at_once(self, values: Array, X: Array, targets: Targets | None, task: Task) -> Any:
+        """The same for a small batch of a small net, which is one part: what can be is kept from call to call."""
+        worker, size = self.borrow(), X.shape[1]
+        try:
+            if worker.net is None:
+                from meshnn.kernels._kept import Kept
+
+                worker.net = Kept(Net(np.empty(len(self.plan.reads), self.dtype), self.codes))
+            w = worker.net.given.w
+            values.take(self.plan.reads, out=w, mode="clip")  # "raise" would take a buffer more
+            if len(self.plan.holes):
+                w[self.plan.holes] = 0
+            frame = worker.frame
+            if frame is None or not frame.fits(size, targets):
+                frame = worker.frame = Frame(size, self.plan.n_inputs, targets, self.dtype)
+            frame.pack(X, targets)
+            if targets is not None:
+                worker.forget_hits()
+            return task(worker, 0, size, worker.net, frame.batch, worker.kept, 0, frame.chunks)
+        finally:
+            self.give_back(worker)
+
+    @cached_property
+    def _at_once(self) -> int:
+        """Samples up to which a batch is one part and its rooms are kept; 0 for large nets."""
+        plan = self.plan
+        if len(plan.reads) + plan.n_inputs > SMALL:
+            return 0
+        most = max(MOST_KEPT // (plan.n_inputs + plan.n_outputs + 1), samples_of_one_part(self.dtype))
+        return min(most, samples_of_one_part(self.dtype, self.work), SLAB)
+
+    @cached_property
+    def _course(self) -> Any:
+        """As kernels take it."""
+        from meshnn.kernels._kept import Kept
+
+        return Kept(self.plan.course)
+
+    @cached_property
+    def _predict_part(self) -> Any:
+        from meshnn.kernels.forward import predict_part
+
+        return predict_part
+
+    @cached_property
+    def _gradient_part(self) -> Any:
+        return self.plan.method.gradient_kernel()
 
     def borrow(self) -> Worker:
         """Buffers for one worker; give them back with `give_back`."""
-        with self._lock:
-            if self._free:
-                return self._free.pop()
+        try:
+            return self._free.pop()  # atomic, as append is: threads may share a program
+        except IndexError:
+            pass
+        from meshnn.kernels._kept import Kept
         from meshnn.kernels._row import aligned, lanes
 
         L = lanes(self.dtype)
         room = Room(**{name: aligned((*self.plan.rows[name], L), self.dtype) for name in Room._fields})
         room.S[:, self.plan.n_inputs : self.plan.n_clamped] = 1  # the bias
-        return Worker(room)
+        return Worker(room, Kept(room))
 
     def give_back(self, worker: Worker) -> None:
         """Keep the buffers for the next call."""
-        with self._lock:
-            self._free.append(worker)
-
-
-def _entry(kernel: Any, arguments: tuple[Any, ...]) -> Any:
-    """The machine code of a kernel for arguments of these types; one in NumPy is its own."""
-    if not hasattr(kernel, "overloads"):
-        return kernel
-    import numba
-
-    return kernel.overloads[tuple(map(numba.typeof, arguments))].entry_point
+        self._free.append(worker)
 
 
 def announced(kernel: Any, dtype: np.dtype[Any]) -> Any:

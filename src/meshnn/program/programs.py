@@ -72,7 +72,8 @@ class Programs:
         return Draft(schedule, jacobian, *edges, emits, limit, method.driven, method.sweeps)
 
     def _workers(self, batch: int, n_threads: int | None) -> int:
-        return min(cores() if n_threads is None else n_threads, len(parts_of(batch, self.dtype)))
+        parts = len(parts_of(batch, self.dtype))
+        return 1 if parts == 1 else min(cores() if n_threads is None else n_threads, parts)
 
     def decide(self, ticks: int, batch: int, n_threads: int | None = None, jacobian: bool = False) -> Decision:
         """Cost of every method and the choice of `auto`."""

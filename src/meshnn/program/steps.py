@@ -74,7 +74,7 @@ class Steps:
         self.size = min(size, self.n)
         self.batches = -(-self.n // self.size)
         Slab.check(X, program.dtype)
-        self._batch: Batch | None = None
+        self._batch: Any = None
         self.rewire(program)
 
     def rewire(self, program: Program) -> None:
@@ -85,10 +85,12 @@ class Steps:
         if self.compiled:
             if self._batch is None:
                 self._prepare()
+            from meshnn.kernels._kept import Kept
+
             last = self.n - (self.batches - 1) * self.size
             self._parts = np.array([len(team_parts(size, program.dtype, program.work)) for size in (self.size, last)])
             most = int(self._parts.max())
-            self._net = Net(np.empty(len(plan.reads), program.dtype), program.codes)
+            self._net = Kept(Net(np.empty(len(plan.reads), program.dtype), program.codes))
             self._takes = _takes(plan.gives, plan.n_gradient)
             entries = np.zeros((most, len(plan.gives) + 1), program.dtype)
             self._room = (entries, np.empty(plan.n_gradient, program.dtype))
@@ -96,6 +98,7 @@ class Steps:
 
     def _prepare(self) -> None:
         """The set and a batch of it as kernels take them."""
+        from meshnn.kernels._kept import Kept
         from meshnn.kernels._row import aligned, lanes
 
         dtype, targets = self.program.dtype, self.targets
@@ -105,7 +108,10 @@ class Steps:
         self._set = Set(self.X, values, weight)
         chunks, L = chunks_of(self.size, dtype), lanes(dtype)
         X, y, share = (aligned((a.shape[0], chunks, a.shape[2], L), dtype) for a in self._set)
-        self._batch = Batch(X, self.X, y, share, targets.loss.code, self.size)
+        rest = self.n - (self.batches - 1) * self.size
+        self._batch, self._rest = (
+            Kept(Batch(X, self.X, y, share, targets.loss.code, size)) for size in (self.size, rest)
+        )
         if self.batches == 1:
             from meshnn.kernels.packing import pack_part
 
@@ -138,10 +144,10 @@ class Steps:
 
         def task(me: int, team: int) -> int:
             worker = self.program.borrow()
-            worker.room.scratch[1] = 0
+            worker.forget_hits()
             try:
                 found: int = self.program.call(
-                    epochs_part, self._net, self._batch, worker.room, self._set, ledger, moments, pace, record,
+                    epochs_part, self._net, self._batch, self._rest, worker.kept, self._set, ledger, moments, pace, record,
                     Team(me, team, gate, self._parts, *self._found),
                 )  # fmt: skip
                 return found

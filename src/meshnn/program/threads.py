@@ -19,7 +19,17 @@ import numpy as np
 from meshnn.errors import MeshError
 from meshnn.schedule import ROW_BYTES
 
-__all__ = ["PARTS", "chunks_of", "cores", "in_threads", "parts_of", "team_parts", "thread_count", "together"]
+__all__ = [
+    "PARTS",
+    "chunks_of",
+    "cores",
+    "in_threads",
+    "parts_of",
+    "samples_of_one_part",
+    "team_parts",
+    "thread_count",
+    "together",
+]
 
 #: Most parts of a slab, and so most threads that work on it.
 PARTS = 8
@@ -53,6 +63,11 @@ def chunks_of(size: int, dtype: np.dtype[Any]) -> int:
     return -(-size * dtype.itemsize // ROW_BYTES)
 
 
+def samples_of_one_part(dtype: np.dtype[Any], work: float = float("inf")) -> int:
+    """Up to so many samples, each of which makes so much work, are one part."""
+    return max((2 * FEWEST_CHUNKS - 1) * ROW_BYTES // dtype.itemsize, int(2 * LEAST_WORK / work) - 1)
+
+
 def parts_of(size: int, dtype: np.dtype[Any], work: float = float("inf")) -> list[tuple[int, int]]:
     """A slab of `size` samples as up to `PARTS` runs of chunks.
 
@@ -60,6 +75,8 @@ def parts_of(size: int, dtype: np.dtype[Any], work: float = float("inf")) -> lis
     not change a sum.
     """
     chunks = chunks_of(size, dtype)
+    if size <= samples_of_one_part(dtype):
+        return [(0, chunks)]
     count = int(max(1, min(PARTS, chunks // FEWEST_CHUNKS, size * work // LEAST_WORK)))
     return [(chunks * p // count, chunks * (p + 1) // count) for p in range(count)]
 

@@ -1,0 +1,337 @@
+"""Small calls keep things from one to the next: they give the bits, and the refusals, of calls that keep nothing."""
+
+import copy
+import pickle
+import threading
+import warnings
+
+import numpy as np
+import pytest
+
+from meshnn import Mesh, MeshClassifier, MeshRegressor, Topology
+from meshnn.estimators._base import BaseMesh
+from meshnn.program.threads import parts_of
+
+METHODS = ["factored", "adjoint", "blocks"]
+
+
+def net(dtype="float32"):
+    topology = Topology.mesh(3, 6, 2, density=0.7, self_loops=True, random_state=0)
+    return Mesh(topology, 3, "tanh", dtype=dtype, random_state=1)
+
+
+def keeps_nothing(monkeypatch, dtype="float32"):
+    """The same net, every call of which goes the way of large batches."""
+    mesh = net(dtype)
+    programs = [mesh.program(need, method) for need in ("gradient", "jacobian") for method in METHODS]
+    with monkeypatch.context() as patch:
+        patch.setattr("meshnn.program.program.SMALL", -1)
+        for program in (mesh.program(), mesh._programs.states(mesh.ticks), *programs):
+            assert program._at_once == 0
+    return mesh
+
+
+@pytest.fixture
+def watched(monkeypatch):
+    """Which calls went the short way."""
+    from meshnn.program import Program
+
+    seen, real = [], Program._run_at_once
+    monkeypatch.setattr(Program, "_run_at_once", lambda *given: (seen.append(given[2].shape[1]), real(*given))[1])
+    return seen
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("method", METHODS)
+def test_the_same_bits_whatever_was_called_before(method, dtype, monkeypatch, watched):
+    """Sizes, losses, shares and weights change from call to call, and rooms are filled again."""
+    plain, mesh, rng = keeps_nothing(monkeypatch, dtype), net(dtype), np.random.default_rng(0)
+    program = mesh.program("gradient", method)
+    most = program._at_once
+    assert len(parts_of(most, mesh.dtype, program.work)) == 1
+    mesh.gradient(np.zeros((1, 3)), [0], method=method)
+    calls = [(64, None), (64, "uneven"), (64, None), (63, None), (1, None), (most, None), (most + 1, None), (64, "some"),
+             (64, None), (2, "uneven"), (2, None)]  # fmt: skip
+    for size, weighted in calls:
+        X, values = rng.standard_normal((size, 3)), rng.standard_normal((size, 2))
+        mesh.weights[:] = plain.weights[:] = rng.standard_normal(mesh.topology.n_edges)
+        weight = {None: None, "uneven": rng.uniform(1, 2, size), "some": np.arange(size) % 3}[weighted]
+        for loss, y in (("cross_entropy", rng.integers(0, 2, size)), ("squared_error", values), ("huber", values)):
+            got, want = (m.gradient(X, y, loss, method, weight) for m in (mesh, plain))
+            assert got[0] == want[0]
+            np.testing.assert_array_equal(got[1], want[1])
+    assert len(watched) == 3 * 10  # all but the one that is too large
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_outputs_states_and_jacobians_are_the_same(dtype, monkeypatch, watched):
+    plain, mesh, rng = keeps_nothing(monkeypatch, dtype), net(dtype), np.random.default_rng(0)
+    for size in (1, 1, 5, 64, 65, 1):
+        X = rng.standard_normal((size, 3))
+        for run in (Mesh.forward, Mesh.states, Mesh.jacobian):
+            np.testing.assert_array_equal(run(mesh, X), run(plain, X))
+    assert len(watched) == 3 * 5  # the first call of each kernel looks at types
+
+
+def test_results_are_the_callers(watched):
+    mesh, X = net(), np.ones((4, 3), np.float32)
+    first = mesh.forward(X)
+    kept, grad = first.copy(), mesh.gradient(X, [0, 1, 0, 1])[1]
+    saved = grad.copy()
+    for _ in range(3):
+        mesh.forward(-X)
+        mesh.gradient(-X, [1, 1, 0, 1])
+    assert len(watched) == 6
+    np.testing.assert_array_equal(first, kept)
+    np.testing.assert_array_equal(grad, saved)
+    np.testing.assert_array_equal(X, np.ones((4, 3)))
+
+
+def test_a_sequence_is_not_kept(watched):
+    mesh, X = net(), np.random.default_rng(0).standard_normal((3, 5, 3))
+    mesh.forward(X[0])
+    assert not np.array_equal(mesh.forward(X), mesh.forward(X[0]))
+    np.testing.assert_array_equal(mesh.forward(np.repeat(X[:1], 3, axis=0)), mesh.forward(X[0]))
+    assert watched == [5, 5]
+
+
+def test_weights_changed_in_place_count_at_once():
+    mesh, X = net(), np.ones((1, 3), np.float32)
+    for _ in range(2):
+        mesh.forward(X)
+    mesh.weights *= 2
+    np.testing.assert_array_equal(mesh.forward(X), Mesh(mesh.topology, 3, "tanh", weights=mesh.weights).forward(X))
+    mesh.weights[:] = 1e30  # whose squares are too large for float32: not refused, and no warning
+    with np.errstate(all="raise"):
+        assert np.isfinite(mesh.forward(X)).all()
+    for wrong in (np.nan, np.inf, -np.inf):
+        mesh.weights[7] = wrong
+        for call in (mesh.forward, mesh.states, lambda X: mesh.gradient(X, [0])):
+            with pytest.raises(ValueError, match=rf"weight 7 is {wrong} \(1 weights are not finite\)"):
+                call(X)
+    mesh.weights[:] = 0
+    assert not mesh.forward(X).any()
+
+
+SAMPLES = {
+    "a NaN": np.array([[1.0, np.nan, 2.0]]),
+    "an infinity": np.array([[1.0, 1.0, 2.0], [1.0, -np.inf, 2.0]]),
+    "too large for float32": np.array([[1.0, 1e300, 2.0]]),
+    "one column less": np.ones((2, 2)),
+    "one column more": np.ones((2, 4)),
+    "no samples": np.ones((0, 3)),
+    "flat": np.ones(3),
+    "a number": np.float64(1),
+    "text": np.array([["a", "b", "c"]]),
+    "objects": np.array([[1, 2, "c"]], dtype=object),
+    "complex": np.ones((1, 3), complex),
+    "dates": np.zeros((1, 3), "datetime64[s]"),
+    "masked": np.ma.masked_array(np.ones((1, 3)), [[0, 1, 0]]),
+    "ragged": [[1.0, 2.0, 3.0], [1.0]],
+    "other ticks": np.ones((2, 1, 3)),
+    "nothing": None,
+}
+
+
+@pytest.mark.parametrize("bad", SAMPLES.values(), ids=SAMPLES)
+def test_a_mesh_refuses_at_any_call_what_it_refuses_at_the_first(bad):
+    warm, y = net(), [0, 1]
+    for _ in range(2):
+        warm.forward(np.ones((2, 3)))
+        warm.gradient(np.ones((2, 3)), y)
+    for run in (Mesh.forward, lambda m, X: m.gradient(X, y[: max(len(np.shape(X)) and len(X), 1)])):
+        with pytest.raises(Exception) as first:  # noqa: PT011 - whatever a new net says
+            run(net(), bad)
+        with pytest.raises(type(first.value)) as later:
+            run(warm, bad)
+        assert str(later.value) == str(first.value)
+    assert warm.forward(np.ones((2, 3))).shape == (2, 2)
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.int32, np.int8, np.uint8, ">i8", ">i2", np.float32, np.float64, bool])
+def test_labels_of_any_type(dtype):
+    mesh, X = net(), np.random.default_rng(0).standard_normal((4, 3))
+    want = mesh.gradient(X, [0, 1, 1, 0])
+    got = mesh.gradient(X, np.array([0, 1, 1, 0], dtype))
+    assert got[0] == want[0]
+    if dtype is not bool:
+        with pytest.raises(ValueError, match=r"label of sample 2 is 2(\.0)?, but the mesh has 2 outputs"):
+            mesh.gradient(X, np.array([0, 1, 2, 0], dtype))
+        if np.dtype(dtype).kind != "u":
+            with pytest.raises(ValueError, match=r"label of sample 1 is -1(\.0)?, but the mesh has 2 outputs"):
+                mesh.gradient(X, np.array([0, -1, 1, 0], dtype))
+
+
+def test_many_threads_and_one_mesh(watched):
+    """Each has its own samples; a room that two shared would mix them up."""
+    mesh, rng = net(), np.random.default_rng(0)
+    jobs = [(rng.standard_normal((size, 3)), rng.integers(0, 2, size)) for size in (1, 2, 33, 64, 65, 200)]
+    want = [(mesh.forward(X), *mesh.gradient(X, y)) for X, y in jobs]
+    wrong = []
+
+    def work(job):
+        X, y = jobs[job]
+        for _ in range(200):
+            got = (mesh.forward(X), *mesh.gradient(X, y))
+            if not all(np.array_equal(a, b) for a, b in zip(got, want[job], strict=True)):
+                wrong.append(job)
+
+    threads = [threading.Thread(target=work, args=(job,)) for job in range(len(jobs))]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join(timeout=600)
+    assert not any(t.is_alive() for t in threads)
+    assert wrong == []
+    assert len(watched) > 6 * 2 * 200
+
+
+# -- tuples by address -------------------------------------------------------------------------------------------------
+
+
+def test_a_kept_tuple_is_laid_out_as_compiled_code_holds_it():
+    import numba
+    from numba.core.registry import cpu_target
+
+    from meshnn.kernels._kept import Kept
+
+    mesh = net()
+    context = cpu_target.target_context
+    for method in METHODS:
+        program = mesh.program("gradient", method)
+        for kept in (Kept(program.plan.course), program.borrow().kept):
+            size = context.get_abi_sizeof(context.get_value_type(numba.typeof(kept)))
+            assert kept._image.nbytes == size
+            assert int(kept) == kept._image.ctypes.data
+
+
+def test_a_copy_of_a_kept_tuple_is_its_own():
+    from meshnn.kernels._kept import Kept
+    from meshnn.kernels.tuples import Net
+
+    kept = Kept(Net(np.ones(3), np.arange(3)))
+    for other in (pickle.loads(pickle.dumps(kept)), copy.deepcopy(kept)):
+        assert int(other) != int(kept)
+        assert other._image[4] == other.given.w.ctypes.data != kept.given.w.ctypes.data
+
+
+@pytest.mark.parametrize("wrong", ["text", None, np.float32(1), [1], np.True_])
+def test_what_cannot_be_kept(wrong):
+    from meshnn.kernels._kept import Kept
+    from meshnn.kernels.tuples import Net
+
+    with pytest.raises(TypeError, match="a kept tuple holds arrays"):
+        Kept(Net(np.ones(3), wrong))
+    with pytest.raises(TypeError, match="two truth values side by side"):
+        Kept(Net(True, False))
+
+
+# -- estimators --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def models():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 3)) * [1, 100, 0.01] + [0, 5, 3]
+    options = {"hidden": 4, "max_epochs": 3, "l2": 1e-3, "solver": "adam", "random_state": 0}
+    labels = (np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]) > 0)[rng.integers(0, 3, 60)].astype(int)
+    return {
+        "two classes": MeshClassifier(**options).fit(X, X[:, 0] > 0),
+        "three classes": MeshClassifier(**options).fit(X, np.array(["a", "b", "c"])[rng.integers(0, 3, 60)]),
+        "labels": MeshClassifier(**options).fit(X, labels),
+        "one value": MeshRegressor(**options).fit(X, X[:, 0]),
+        "two values": MeshRegressor(**options).fit(X, X[:, :2]),
+    }
+
+
+def answers(model, X):
+    """All that a model says about X, with its warnings, or how it refuses."""
+    found = []
+    for name in ("predict", "predict_proba", "predict_log_proba", "decision_function"):
+        if hasattr(model, name):
+            with warnings.catch_warnings(record=True) as seen:
+                warnings.simplefilter("always")
+                try:
+                    found.append(getattr(model, name)(X))
+                except Exception as error:
+                    found.append((type(error), str(error)))
+            found.append([str(one.message) for one in seen])
+    return found
+
+
+def same(model, X, monkeypatch):
+    """What is said with and without scikit-learn's checks."""
+    got = answers(model, X)
+    with monkeypatch.context() as patch:
+        patch.setattr(BaseMesh, "_needs_no_check", lambda self, X: False)
+        want = answers(model, X)
+    for a, b in zip(got, want, strict=True):
+        assert type(a) is type(b)
+        if isinstance(a, np.ndarray):
+            assert a.dtype == b.dtype
+            np.testing.assert_array_equal(a, b)
+        else:
+            assert a == b
+    return got
+
+
+KINDS = ["two classes", "three classes", "labels", "one value", "two values"]
+ROW = np.array([[0.3, 7.0, 3.01]])
+FORMS = {
+    "one row": ROW,
+    "rows": np.repeat(ROW, 5, axis=0) * np.arange(5)[:, None],
+    "columns first": np.asfortranarray(np.repeat(ROW, 5, axis=0)),
+    "every second": np.repeat(ROW, 10, axis=0)[::2],
+    "backwards": ROW[:, ::-1],
+    "float32": ROW.astype(np.float32),
+    "whole numbers": ROW.astype(np.int64),
+    "other bytes": ROW.astype(">f8"),
+    "a list": ROW.tolist(),
+    "objects": ROW.astype(object),
+    "a matrix": np.ma.masked_array(ROW),
+    "very large": ROW * 1e200,
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+def test_predictions_are_those_of_checked_samples(kind, form, models, monkeypatch):
+    same(models[kind], form, monkeypatch)
+
+
+def test_samples_that_may_not_be_written_to(models, monkeypatch):
+    X = ROW.copy()
+    X.flags.writeable = False
+    assert isinstance(same(models["two classes"], X, monkeypatch)[0], np.ndarray)
+
+
+@pytest.mark.parametrize("kind", ["two classes", "one value"])
+@pytest.mark.parametrize("bad", SAMPLES.values(), ids=SAMPLES)
+def test_estimators_refuse_as_ever(kind, bad, models, monkeypatch):
+    same(models[kind], bad, monkeypatch)
+
+
+def test_columns_with_names_are_looked_at(monkeypatch):
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame(np.random.default_rng(0).standard_normal((40, 3)), columns=["a", "b", "c"])
+    model = MeshClassifier(4, max_epochs=2, l2=1e-3, solver="adam", random_state=0).fit(frame, frame["a"] > 0)
+    array = frame.to_numpy()
+    assert "does not have valid feature names" in same(model, array[:1], monkeypatch)[1][0]
+    assert same(model, frame[:1], monkeypatch)[1] == []
+    assert issubclass(same(model, frame[["b", "a", "c"]], monkeypatch)[0][0], ValueError)
+    assert "does not have valid feature names" in same(model, array[:, :2], monkeypatch)[1][0]
+
+
+def test_a_model_that_is_not_fitted_says_so(monkeypatch):
+    assert "not fitted yet" in same(MeshClassifier(), ROW, monkeypatch)[0][1]
+    assert "not fitted yet" in same(MeshRegressor(), ROW, monkeypatch)[0][1]
+
+
+def test_one_row_is_not_checked_again(models, monkeypatch):
+    """The point of it: scikit-learn is asked about what it could refuse, and only then."""
+    asked = []
+    monkeypatch.setattr("meshnn.estimators._base.validate_data", lambda model, X, **_: asked.append(X) or np.asarray(X))
+    models["two classes"].predict(ROW)
+    assert asked == []
+    models["two classes"].predict(ROW.tolist())
+    assert len(asked) == 1
