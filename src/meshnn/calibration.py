@@ -60,7 +60,7 @@ def random_graph(inputs: int, hidden: int, outputs: int, fan_in: int, inner: int
     rng = np.random.default_rng(seed)
     into = inputs + np.arange(hidden)
     edges = [np.stack([_different(rng, inputs, hidden, fan_in).ravel(), np.repeat(into, fan_in)], axis=1)]
-    edges.append(np.stack([into, inputs + hidden + rng.integers(0, outputs, hidden)], axis=1))
+    edges.append(np.stack([into, inputs + hidden + rng.permutation(hidden) % outputs], axis=1))
     if inner:
         sources = inputs + _different(rng, hidden, hidden, inner).ravel()
         edges.append(np.stack([sources, np.repeat(into, inner)], axis=1))
