@@ -76,7 +76,7 @@ def agreement(records: dict[str, Record], prices: Prices) -> Agreement:
 
 def winners(sweep: Sweep, records: dict[str, Record]) -> list[tuple[str, ...]]:
     """A row a net: the fastest, what `auto` takes and its time, and what forward-only costs beside backprop."""
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for x, graph, ticks, batch in sweep.nets:
         here = {c: records.get(Point(sweep.name, x, graph, ticks, batch, c).key, {}) for c in sweep.contestants}
         times = {c: float(r["seconds"]) for c, r in here.items() if r.get("status") == "done"}

@@ -37,6 +37,7 @@ def draw_sweep(sweep: Sweep, curves: Sequence[Curve], out: Path) -> list[Path]:
             _line(right, curve.contestant, curve.x, curve.memory, curve.status)
             if curve.contestant in OURS:
                 _prediction(left, curve.contestant, curve.x, curve.predicted)
+                _prediction(right, curve.contestant, curve.x, curve.predicted_memory)
         for ax, what, up in ((left, "Time of a gradient", "seconds"), (right, "Peak memory of a gradient", "bytes")):
             ax.set_xscale("log")
             ax.set_yscale("log")

@@ -54,10 +54,12 @@ def markdown(chosen: Sequence[Sweep], records: dict[str, Record], prices: Prices
     absent = missing_peers([point.contestant for point in points_of(tuple(chosen))])
     lines += [f"**Not measured: {CONTESTANTS[name]} ({how}).**" for name, how in absent.items()]
     lines += [
-        f"The cost model predicts {len(found.ratios)} gradients: predicted over measured is between "
-        f"{found.least:.2f} and {found.most:.2f}, {found.within:.0%} are within 1.5, the typical factor is {found.spread:.2f}.", "",
-        f"![predicted and measured]({pictures}/scaling-predictions.svg)", "",
-    ]  # fmt: skip
+        f"The cost model predicts {len(found.ratios)} gradients: predicted over measured is between {found.least:.2f} "
+        f"and {found.most:.2f}, {found.within:.0%} are within 1.5, the typical factor is {found.spread:.2f}.",
+        "",
+        f"![predicted and measured]({pictures}/scaling-predictions.svg)",
+        "",
+    ]
     for sweep in chosen:
         wrong = disagreements(sweep, records)
         if wrong:
@@ -81,11 +83,10 @@ def _ends(sweep: Sweep, records: dict[str, Record]) -> list[str]:
             status = record.get("status")
             if point.contestant != contestant or status not in ("did not fit", "too slow", "failed"):
                 continue
-            needs = f"; it is predicted to need {format_bytes(record['bytes'])}" if "bytes" in record else ""
             note = record.get("note", "")
-            said.append(
-                f"{CONTESTANTS[contestant]} {status} at {point.x:,g} ({note}{needs if contestant in OURS else ''})."
-            )
+            if "bytes" in record:
+                note += f"; it is predicted to need {format_bytes(record['bytes'])}"
+            said.append(f"{CONTESTANTS[contestant]} {status} at {point.x:,g} ({note}).")
             break
     return [" ".join(said), ""] if said else []
 

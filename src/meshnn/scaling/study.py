@@ -99,7 +99,7 @@ class Sweep:
 
 
 _ALL = ("factored", "blocks", "adjoint", "tensor", "torch dense", "torch sparse", "jax dense", "jax edges")
-_FEW = ("factored", "adjoint", "torch dense", "jax edges")
+_FEW = ("factored", "adjoint", "torch sparse", "jax edges")
 
 
 def _neurons(hidden: int) -> Graph:
@@ -121,11 +121,12 @@ def sweeps(quick: bool = False) -> tuple[Sweep, ...]:
     found = [
         Sweep(
             "neurons", "Neurons: each reads 4 inputs and 4 hidden neurons, 3 ticks, batch 64", "hidden neurons",
-            tuple((h, _neurons(h), 3, 64) for h in hidden), (*_FEW, "torch sparse") if quick else _ALL,
+            tuple((h, _neurons(h), 3, 64) for h in hidden), _FEW if quick else _ALL,
         ),
         Sweep(
             "ticks", "Ticks: 10-50-5, a fifth of the edges, batch 64", "ticks",
-            tuple((k, Graph("mesh", 10, 50, 5, 0.2), k, 64) for k in ticks), _FEW if quick else _ALL,
+            tuple((k, Graph("mesh", 10, 50, 5, 0.2), k, 64) for k in ticks),
+            ("factored", "adjoint", "jax dense") if quick else _ALL,
         ),
         Sweep(
             "layered", "Layers: 784-h-10, 2 ticks, batch 64", "hidden neurons",
