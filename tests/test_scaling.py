@@ -3,7 +3,6 @@
 import json
 import sys
 from dataclasses import asdict
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -231,7 +230,7 @@ def test_who_wins():
 
 def test_agreement_is_predicted_over_measured():
     sweep = sweep_of("factored", "torch dense", values=(2, 3, 4))
-    says = DEFAULT.seconds(point_work(), 1)
+    says = DEFAULT.seconds(point_work(), 5, 64)
     records = made_up(sweep, {"factored": [says, says / 2, "did not fit"], "torch dense": [1.0, 1.0, 1.0]})
     found = agreement(records, DEFAULT)
     assert sorted(found.ratios.values()) == pytest.approx([1.0, 2.0])

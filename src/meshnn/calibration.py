@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from meshnn.mesh import Mesh
 from meshnn.methods.machine import cache_sizes, save_prices
 from meshnn.methods.method import Cost
-from meshnn.methods.prices import DEFAULT, Prices, amounts
+from meshnn.methods.prices import DEFAULT, Prices, totals
 from meshnn.topology import Topology
 
 __all__ = ["Case", "Timing", "calibrate", "cases", "fit_prices", "random_graph", "ratios", "time_case"]
@@ -137,11 +137,10 @@ def fit_prices(timings: Iterable[Timing], prior: Prices = DEFAULT, faith: float 
 
     found = list(timings)
     old = np.array(prior.values)
-    rows = []
-    for timing in found:
-        each, once = amounts(timing.cost.work, prior.caches)
-        chunks = -(-timing.batch // timing.cost.lanes)
-        rows.append((chunks * np.array(each) + np.array(once)) / timing.seconds)
+    rows = [
+        np.array(totals(timing.cost.work, timing.batch, timing.cost.lanes, prior.caches)) / timing.seconds
+        for timing in found
+    ]
     matrix = np.array(rows) * old  # in units of the old prices
     scale = np.sqrt(faith)
     new = np.ones(len(old))

@@ -41,8 +41,7 @@ def prediction(record: Record, prices: Prices) -> float | None:
     """Seconds that the cost model says, from the counts in the record."""
     if "work" not in record:
         return None
-    batch = int(record["point"]["batch"])
-    return prices.seconds(Work(**record["work"]), -(-batch // int(record["lanes"])))
+    return prices.seconds(Work(**record["work"]), int(record["point"]["batch"]), int(record["lanes"]))
 
 
 def curves(sweep: Sweep, records: dict[str, Record], prices: Prices) -> list[Curve]:
