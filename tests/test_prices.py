@@ -164,7 +164,7 @@ def test_calibration_runs_the_kernels(own_cache, monkeypatch):
     prices = calibrate(lambda *what: told.append(what))
     assert isinstance(prices, Prices)
     assert machine.known_prices() == prices
-    assert [done for done, _, _ in told] == [0, 1, 2]
+    assert [done for done, _, _ in told] == [0, 1, 2, 3, 4]
     assert Mesh(Topology.mesh(2, 5, 2), 2).explain().measured
 
 
@@ -172,7 +172,7 @@ def test_cases_name_every_kind_of_work():
     """Whatever has a price is paid in some case, tiles where there are any."""
     paid = set()
     for case in cases():
-        if case.batch <= 700 and "20000" not in case.name and "150000" not in case.name:
+        if "000-5" not in case.name:
             mesh = Mesh(case.graph(), case.ticks, case.activation)
             work = mesh.explain(case.batch).decision.cost(case.method).work
             paid |= {name for name in NAMES if getattr(work, name, 0) > 0}
