@@ -4,6 +4,7 @@ python benchmarks/ticks.py --fit     # times the kernels and prints what DEFAULT
 """
 
 import argparse
+import sys
 from functools import partial
 
 import numpy as np
@@ -65,17 +66,10 @@ def measure(quick=False):
 
 def fit(rounds=3):
     """The prices of this machine as source, and how far predictions by them and by those in the source are off."""
-    from meshnn.calibration import cases, fit_prices, ratios, time_case
+    from meshnn.calibration import fit_prices, ratios, time_cases
     from meshnn.methods.prices import DEFAULT, NAMES
 
-    best = {}
-    for k in range(rounds):  # rounds lie apart, so that other work on the machine does not hit one case every time
-        for case in cases():
-            timing = time_case(case)
-            if case.name not in best or timing.seconds < best[case.name].seconds:
-                best[case.name] = timing
-        print(f"round {k + 1} of {rounds}", flush=True)
-    timings = list(best.values())
+    timings = time_cases(lambda done, total, what: print(f"{done}/{total} {what}", file=sys.stderr), rounds)
     prices = fit_prices(timings)
     before, after = ratios(timings, DEFAULT), ratios(timings, prices)
     print(f"\n{'predicted over measured':<60}{'measured, us':>14}{'source':>9}{'fitted':>9}")

@@ -59,7 +59,7 @@ class Cost:
 
     def seconds(self, batch: int, prices: Prices = DEFAULT) -> float:
         """Time of a gradient of so many samples on one thread."""
-        return prices.seconds(self.work, -(-batch // self.lanes))
+        return prices.seconds(self.work, batch, self.lanes)
 
 
 class Draft:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Any
 
-__all__ = ["DEFAULT", "NAMES", "Prices", "Work", "amounts", "as_prices"]
+__all__ = ["DEFAULT", "NAMES", "Prices", "Work", "amounts", "as_prices", "totals"]
 
 #: Bytes of a list that go by with an entry: where it reads, its weight.
 ENTRY = 8.0
@@ -92,15 +92,15 @@ class Prices:
         """Seconds a row of samples."""
         return sum(price * count for price, count in zip(self.values, amounts(work, self.caches)[0], strict=True))
 
-    def seconds(self, work: Work, chunks: float) -> float:
-        """Seconds a batch of so many rows of samples, on one thread."""
-        each, once = amounts(work, self.caches)
-        return sum(p * (chunks * a + b) for p, a, b in zip(self.values, each, once, strict=True))
+    def seconds(self, work: Work, batch: int, lanes: int) -> float:
+        """Seconds a batch in rows of so many samples, on one thread."""
+        return sum(p * count for p, count in zip(self.values, totals(work, batch, lanes, self.caches), strict=True))
 
 
 #: The prices by name, in order.
 NAMES = tuple(field.name for field in fields(Prices) if field.name != "caches")
 _KINDS = NAMES[: NAMES.index("reads")]
+_IN_TILES = ("tiled", "outer")
 
 
 def amounts(work: Work, caches: tuple[float, float, float]) -> tuple[list[float], list[float]]:
@@ -116,6 +116,16 @@ def amounts(work: Work, caches: tuple[float, float, float]) -> tuple[list[float]
     streams = [passing * _beyond(w.lists, c) for c in caches[1:]]
     kinds = [getattr(w, name) for name in _KINDS]
     return [*kinds, 0.0, 0.0, 0.0, *misses, *streams], [0.0] * len(kinds) + [w.reads, w.gives, 1.0] + [0.0] * 5
+
+
+def totals(work: Work, batch: int, lanes: int, caches: tuple[float, float, float]) -> list[float]:
+    """How often each price is paid for a batch. Of a last row with few samples tiles compute half."""
+    each, once = amounts(work, caches)
+    chunks = -(-batch // lanes)
+    half = 0.5 if 2 * (batch - (chunks - 1) * lanes) <= lanes and lanes > 1 else 0.0
+    return [
+        (chunks - half if name in _IN_TILES else chunks) * a + b for name, a, b in zip(NAMES, each, once, strict=True)
+    ]
 
 
 def _beyond(size: float, cache: float) -> float:

@@ -1,0 +1,129 @@
+"""What the records say: curves, how good the predictions are, and who wins where."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from meshnn.methods.prices import Prices, Work
+from meshnn.scaling.study import CONTESTANTS, OURS, Point, Sweep
+
+__all__ = ["Agreement", "Curve", "agreement", "curves", "disagreements", "prediction", "winners"]
+
+Record = dict[str, Any]
+
+
+class Curve(NamedTuple):
+    """One contestant along a sweep; None where there is nothing."""
+
+    contestant: str
+    x: list[float]
+    seconds: list[float | None]
+    memory: list[float | None]
+    predicted: list[float | None]
+    predicted_memory: list[float | None]
+    status: list[str]
+
+
+class Agreement(NamedTuple):
+    """Predicted over measured, of all points of ours."""
+
+    ratios: dict[str, float]  # by key
+    within: float  # share within 1.5 either way
+    spread: float  # a typical factor
+    least: float
+    most: float
+
+
+def prediction(record: Record, prices: Prices) -> float | None:
+    """Seconds that the cost model says, from the counts in the record."""
+    if "work" not in record:
+        return None
+    return prices.seconds(Work(**record["work"]), int(record["point"]["batch"]), int(record["lanes"]))
+
+
+def curves(sweep: Sweep, records: dict[str, Record], prices: Prices) -> list[Curve]:
+    """The contestants of a sweep that have anything to show."""
+    found = []
+    for contestant in sweep.contestants:
+        points = [p for p in sweep.points() if p.contestant == contestant]
+        rows = [records.get(p.key, {"status": "missing"}) for p in points]
+        curve = Curve(
+            contestant, [p.x for p in points], [r.get("seconds") for r in rows], [r.get("memory") for r in rows],
+            [prediction(r | {"point": {"batch": p.batch}}, prices) for p, r in zip(points, rows, strict=True)],
+            [r.get("bytes") for r in rows], [r["status"] for r in rows],
+        )  # fmt: skip
+        if set(curve.status) != {"missing"}:
+            found.append(curve)
+    return found
+
+
+def agreement(records: dict[str, Record], prices: Prices) -> Agreement:
+    """How predictions compare with measurements."""
+    ratios = {}
+    for key, record in records.items():
+        predicted = prediction(record, prices)
+        if predicted is not None and record["status"] == "done":
+            ratios[key] = predicted / record["seconds"]
+    logs = np.log(list(ratios.values()) or [0.0])
+    within = float(np.mean(np.abs(logs) <= np.log(1.5)))
+    return Agreement(ratios, within, float(np.exp(np.sqrt(np.mean(logs**2)))),
+                     float(np.exp(logs.min())), float(np.exp(logs.max())))  # fmt: skip
+
+
+def winners(sweep: Sweep, records: dict[str, Record]) -> list[tuple[str, ...]]:
+    """A row a net: the fastest, what `auto` takes and its time, and what forward-only costs beside backprop."""
+    rows: list[tuple[str, ...]] = []
+    for x, graph, ticks, batch in sweep.nets:
+        here = {c: records.get(Point(sweep.name, x, graph, ticks, batch, c).key, {}) for c in sweep.contestants}
+        times = {c: float(r["seconds"]) for c, r in here.items() if r.get("status") == "done"}
+        if not times:
+            continue
+        fastest = min(times, key=lambda c: times[c])
+        others = {c: s for c, s in times.items() if c not in OURS}
+        peer = min(others, key=lambda c: others[c]) if others else None
+        chosen = next((str(r["chosen"]) for r in here.values() if "chosen" in r), None)
+        auto = times.get(chosen) if chosen else None
+        forward = min((times[c] for c in ("factored", "blocks") if c in times), default=None)
+        back = times.get("adjoint")
+        rows.append((
+            f"{x:,g}", CONTESTANTS[fastest], f"{chosen}, {duration(auto)}" if auto else "-",
+            f"{CONTESTANTS[peer]}, {duration(others[peer])}" if peer else "-",
+            f"{others[peer] / auto:.2g}" if peer and auto else "-",
+            f"{forward / back:.2g}" if forward and back else "-",
+        ))  # fmt: skip
+    return rows
+
+
+def disagreements(sweep: Sweep, records: dict[str, Record], tolerance: float = 1e-3) -> list[str]:
+    """Nets on which contestants do not compute the same loss: then a timing says nothing."""
+    found = []
+    for x, graph, ticks, batch in sweep.nets:
+        here = {c: records.get(Point(sweep.name, x, graph, ticks, batch, c).key, {}) for c in sweep.contestants}
+        losses = {c: float(r["loss"]) for c, r in here.items() if r.get("loss") is not None}
+        if losses and max(losses.values()) - min(losses.values()) > tolerance * max(1.0, abs(min(losses.values()))):
+            found.append(f"{sweep.name} {x:g}: " + ", ".join(f"{c} {v:.6g}" for c, v in losses.items()))
+    return found
+
+
+def duration(seconds: float) -> str:
+    """A time for people.
+
+    >>> duration(0.0000123), duration(0.0123), duration(12.3)
+    ('12 us', '12 ms', '12 s')
+    """
+    for factor, unit in ((1e6, "us"), (1e3, "ms")):
+        if seconds * factor < 999.5:
+            return f"{_short(seconds * factor)} {unit}"
+    return f"{_short(seconds)} s"
+
+
+def _short(value: float) -> str:
+    return f"{value:.0f}" if value >= 9.95 else f"{value:.1f}"
+
+
+def sizes(values: Sequence[float | None]) -> list[float]:
+    """Those that are there."""
+    return [value for value in values if value is not None and value > 0]

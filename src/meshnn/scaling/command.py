@@ -1,0 +1,108 @@
+"""`meshnn scaling`: who wins where, and whether the cost model can be believed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from meshnn.arguments import known
+from meshnn.cli.output import print_json, progress
+from meshnn.errors import MeshError
+
+if TYPE_CHECKING:
+    from meshnn.methods.prices import Prices
+    from meshnn.scaling.study import Sweep
+
+__all__ = ["scaling"]
+
+
+def scaling(
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Folder of the results; results/scaling, or -quick.")
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Few points, in less than two minutes.")] = False,
+    only: Annotated[str | None, typer.Option("--only", help="Sweeps, separated by commas; all if not given.")] = None,
+    seconds: Annotated[float | None, typer.Option("--seconds", help="Most a point may take; 60, or 10.")] = None,
+    memory: Annotated[float, typer.Option("--memory", help="GiB that a point may take.")] = 8.0,
+    page: Annotated[
+        Path | None, typer.Option("--page", help="A Markdown page to put tables and figures into.", hidden=True)
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print all records as JSON.")] = False,
+) -> None:
+    """Measure time and memory of a gradient against neurons, edges, density, ticks, outputs and batch.
+
+    Our methods, the paper's tensor algorithm, PyTorch, JAX and MLPClassifier. Every point runs in a process of its own
+    with limits; what does not fit is a result. A second run only does what is missing.
+
+    [bold]Examples[/bold]
+
+      meshnn scaling --quick
+
+      meshnn scaling --out results/scaling
+
+      meshnn scaling --only ticks,dense --seconds 30
+    """
+    from meshnn.calibration import calibrate
+    from meshnn.methods.machine import known_prices
+    from meshnn.plots.style import require_matplotlib
+    from meshnn.scaling.report import markdown, put_into, write_report
+    from meshnn.scaling.runner import Limits, missing_peers, run
+    from meshnn.scaling.study import CONTESTANTS, points_of, sweeps
+
+    require_matplotlib()
+    chosen = sweeps(quick)
+    if only is not None:
+        names = [known("sweep", name.strip(), [sweep.name for sweep in chosen]) for name in only.split(",")]
+        chosen = tuple(sweep for sweep in chosen if sweep.name in names)
+    if (seconds is not None and seconds <= 0) or memory <= 0:
+        raise MeshError("--seconds and --memory must be greater than 0")
+    out = out or Path("results/scaling-quick" if quick else "results/scaling")
+    if out.exists() and not out.is_dir():
+        raise MeshError(f"--out: {out} is a file; name a folder")
+    points, console = points_of(chosen), Console(stderr=True)
+    for name, how in missing_peers([point.contestant for point in points]).items():
+        console.print(f"[bold red]NOT MEASURED: {escape(CONTESTANTS[name])}[/bold red]: {escape(how)}", soft_wrap=True)
+    limits = Limits.of(seconds or (10.0 if quick else 60.0), memory)
+    try:
+        prices = known_prices()
+        if prices is None:
+            with progress("timing this machine") as tell:
+                prices = calibrate(tell)
+        with progress("scaling") as tell:
+            records = run(points, out, limits, tell)
+    except KeyboardInterrupt:
+        console.print("meshnn: interrupted; what was measured is saved, run the same command to go on", style="red")
+        raise typer.Exit(130) from None
+    write_report(chosen, records, prices, out)
+    if page is not None:
+        pictures = page.parent / "pictures"
+        write_report(chosen, records, prices, out, pictures)
+        put_into(page, markdown(chosen, records, prices, pictures.name))
+    if as_json:
+        print_json(records)
+        return
+    _show(chosen, records, prices)
+    print(f"{(out / 'report.md').resolve()}")
+
+
+def _show(chosen: tuple[Sweep, ...], records: dict[str, Any], prices: Prices) -> None:
+    from meshnn.scaling.analysis import agreement, winners
+
+    console = Console()
+    for sweep in chosen:
+        table = Table(title=sweep.title, title_justify="left")
+        for heading in (sweep.axis, "fastest", "meshnn auto", "fastest peer", "peer / auto", "forward-only / backprop"):
+            table.add_column(heading)
+        for row in winners(sweep, records):
+            table.add_row(*map(escape, row))
+        console.print(table)
+    found = agreement(records, prices)
+    console.print(
+        f"predicted over measured: {found.least:.2f} to {found.most:.2f}, {found.within:.0%} within 1.5",
+        highlight=False,
+    )

@@ -1,0 +1,123 @@
+"""Curves on logarithmic axes: measured, and for ours what the cost model says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from meshnn.plots import style
+from meshnn.plots.save import save_figure
+from meshnn.scaling.analysis import Agreement, Curve, sizes
+from meshnn.scaling.study import CONTESTANTS, OURS, Sweep
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["draw_agreement", "draw_sweep"]
+
+#: Colours by contestant: ours strong, others' lighter.
+LOOKS = {
+    "factored": (style.CLASSES[0], "o"), "blocks": (style.CLASSES[2], "s"), "adjoint": (style.CLASSES[5], "D"),
+    "tensor": (style.CLASSES[8], "^"), "torch dense": (style.CLASSES[1], "v"), "torch sparse": (style.CLASSES[6], "<"),
+    "jax dense": (style.CLASSES[3], "P"), "jax edges": (style.CLASSES[4], "X"), "sklearn": (style.CLASSES[7], "*"),
+}  # fmt: skip
+
+
+def draw_sweep(sweep: Sweep, curves: Sequence[Curve], out: Path) -> list[Path]:
+    """Time and memory of a sweep, as SVG and PNG."""
+    from matplotlib.figure import Figure
+
+    with style.clean_style():
+        figure = Figure(figsize=(11.0, 4.4), layout="constrained")
+        left, right = figure.subplots(1, 2)
+        for curve in curves:
+            _line(left, curve.contestant, curve.x, curve.seconds, curve.status)
+            _line(right, curve.contestant, curve.x, curve.memory, curve.status)
+            if curve.contestant in OURS:
+                _prediction(left, curve.contestant, curve.x, curve.predicted)
+                _prediction(right, curve.contestant, curve.x, curve.predicted_memory)
+        for ax, what, up in ((left, "Time of a gradient", "seconds"), (right, "Peak memory of a gradient", "bytes")):
+            ax.set_xscale("log")
+            ax.set_yscale("log")
+            style.quiet_axes(ax)
+            style.panel_title(ax, what)
+            style.axis_names(ax, sweep.axis, up)
+            ax.grid(True, which="major", color="#eeeeee", linewidth=0.8)
+            ax.set_axisbelow(True)
+            _whole(ax, [net[0] for net in sweep.nets])
+        left.plot([], [], color=style.INK, linestyle=(0, (3, 2)), linewidth=1.0, label="predicted by the cost model")
+        left.plot([], [], color=style.FAINT, linestyle="", marker="x", label="did not fit, or too slow, from here on")
+        handles, labels = left.get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside right center", **style.legend_options(labelspacing=0.9))
+        style.page_title(figure, sweep.title)
+        return _saved(figure, out, f"scaling-{sweep.name}")
+
+
+def _line(ax: Axes, contestant: str, x: Sequence[float], y: Sequence[float | None], status: Sequence[str]) -> None:
+    colour, marker = LOOKS[contestant]
+    strong = contestant in OURS
+    there = [(a, b) for a, b in zip(x, y, strict=True) if b is not None and b > 0]
+    ax.plot(
+        [a for a, _ in there], [b for _, b in there], color=colour, marker=marker, markersize=5 if strong else 4,
+        linewidth=1.8 if strong else 1.0, alpha=1.0 if strong else 0.85, label=CONTESTANTS[contestant],
+        zorder=3 if strong else 2,
+    )  # fmt: skip
+    gave_up = next((a for a, s in zip(x, status, strict=True) if s in ("did not fit", "too slow")), None)
+    if gave_up is not None:  # at the upper edge, where the line would have left the picture
+        ax.plot([gave_up], [0.97], color=colour, marker="x", markersize=7, markeredgewidth=2, linestyle="",
+                transform=ax.get_xaxis_transform(), zorder=4)  # fmt: skip
+
+
+def _prediction(ax: Axes, contestant: str, x: Sequence[float], y: Sequence[float | None]) -> None:
+    there = [(a, b) for a, b in zip(x, y, strict=True) if b is not None]
+    ax.plot([a for a, _ in there], [b for _, b in there], color=LOOKS[contestant][0], linestyle=(0, (3, 2)),
+            linewidth=1.0, zorder=4)  # fmt: skip
+
+
+def _whole(ax: Axes, x: Sequence[float]) -> None:
+    """Room on both sides; few values are named one by one, since powers of ten would name one or two of them."""
+    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+    ax.set_xlim(min(x) / 1.3, max(x) * 1.3)
+    if max(x) / min(x) < 300:
+        ax.xaxis.set_major_locator(FixedLocator(list(x)))
+        ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        ax.xaxis.set_minor_locator(NullLocator())
+
+
+def draw_agreement(found: Agreement, pairs: Sequence[tuple[str, float, float]], out: Path) -> list[Path]:
+    """Predicted against measured; pairs of (contestant, measured, predicted)."""
+    from matplotlib.figure import Figure
+
+    with style.clean_style():
+        figure = Figure(figsize=(5.6, 5.0), layout="constrained")
+        ax = figure.subplots()
+        every = sizes([value for _, *both in pairs for value in both]) or [1e-4, 1.0]
+        low, high = min(every) / 2, max(every) * 2
+        ax.plot([low, high], [low, high], color=style.FAINT, linewidth=1.0)
+        ax.fill_between([low, high], [low / 1.5, high / 1.5], [low * 1.5, high * 1.5], color="#e9e9e9", linewidth=0,
+                        label="within 1.5")  # fmt: skip
+        for contestant in OURS:
+            mine = [(m, p) for c, m, p in pairs if c == contestant]
+            if mine:
+                colour, marker = LOOKS[contestant]
+                ax.plot([m for m, _ in mine], [p for _, p in mine], color=colour, marker=marker, markersize=4.5,
+                        linestyle="", alpha=0.8, label=CONTESTANTS[contestant])  # fmt: skip
+        ax.set_xscale("log")
+        ax.set_yscale("log")
+        ax.set_xlim(low, high)
+        ax.set_ylim(low, high)
+        style.quiet_axes(ax)
+        style.axis_names(ax, "measured, seconds", "predicted, seconds")
+        style.panel_title(ax, f"{len(pairs)} gradients: {found.within:.0%} within 1.5, typically {found.spread:.2f}")
+        ax.legend(loc="upper left", **style.legend_options())
+        return _saved(figure, out, "scaling-predictions")
+
+
+def _saved(figure: Figure, out: Path, name: str) -> list[Path]:
+    paths = [out / f"{name}.svg", out / f"{name}.png"]
+    for path in paths:
+        save_figure(figure, path)
+    return paths

@@ -1,0 +1,125 @@
+"""One point in a process of its own: `python -m meshnn.scaling.point POINT.json RESULT.json`.
+
+What the cost model says is written before anything is run, so that it is there also for what does not fit.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshnn.errors import MemoryLimitError
+from meshnn.files import write_whole
+from meshnn.mesh import Mesh
+from meshnn.scaling.peers import PEERS, warm_up
+from meshnn.scaling.study import OURS, Graph, Point
+from meshnn.topology import Topology
+
+__all__ = ["measure", "prediction_file", "weights_of"]
+
+#: Seconds for the calls of a point, and the most calls.
+BUDGET, MOST = 0.5, 1000
+#: Longer ones are not repeated.
+LONG = 4.0
+
+
+def prediction_file(result: Path) -> Path:
+    """Where the prediction of a point waits for its result."""
+    return result.with_suffix(".prediction")
+
+
+def weights_of(t: Topology) -> NDArray[np.float32]:
+    """The same for all; small enough to keep states in bounds over many ticks."""
+    spread = 1.0 / np.sqrt(max(t.n_edges / max(t.n_neurons - t.n_clamped, 1), 1.0))
+    found: NDArray[np.float32] = np.random.default_rng(1).standard_normal(t.n_edges, np.float32) * np.float32(spread)
+    return found
+
+
+def _ours(mesh: Mesh, X: Any, y: Any, method: str) -> Callable[[], float | None]:
+    def step() -> float:
+        return float(mesh.gradient(X, y, method=method, n_threads=1)[0])
+
+    return step
+
+
+def measure(point: Point, result: Path | None = None) -> dict[str, Any]:
+    """Seconds and bytes of a gradient, and what was predicted."""
+    ours = point.contestant in OURS
+    if ours:  # loads, or compiles, the kernels
+        small = Mesh(Graph("mesh", 2, 3, 2).build(), 2, random_state=0)
+        small.gradient(np.zeros((2, 2)), [0, 1], method=point.contestant, n_threads=1)
+    else:
+        warm_up(point.contestant)
+    topology, rng = point.graph.build(), np.random.default_rng(0)
+    X = rng.standard_normal((point.batch, topology.n_inputs), np.float32)
+    y = rng.integers(0, topology.n_outputs, point.batch)
+    y[: topology.n_outputs] = np.arange(topology.n_outputs)[: point.batch]
+    weights = weights_of(topology)
+    found: dict[str, Any] = {
+        "status": "done", "neurons": topology.n_neurons, "edges": topology.n_edges,
+    }  # fmt: skip
+    _forget_peak()
+    before, start = _memory("VmRSS"), time.perf_counter()
+    if ours:
+        mesh = Mesh(topology, point.ticks, "relu", weights=weights)
+        decision = mesh._programs.decide(point.ticks, point.batch, n_threads=1)
+        cost = decision.cost(point.contestant)
+        found |= {"work": asdict(cost.work), "lanes": cost.lanes, "bytes": cost.bytes, "chosen": decision.chosen}
+        if result is not None:
+            write_whole(prediction_file(result), [json.dumps(found).encode()])
+        step = _ours(mesh, X, y, point.contestant)
+    else:
+        step = PEERS[point.contestant](
+            topology, point.graph.kind == "layered", point.ticks, X, y, weights
+        )  # fmt: skip
+    loss = step()
+    first = time.perf_counter() - start
+    best, spent, calls = float("inf"), 0.0, 0
+    while calls < MOST and (calls < 3 or spent < BUDGET) and spent < LONG:
+        start = time.perf_counter()
+        step()
+        took = time.perf_counter() - start
+        best, spent, calls = min(best, took), spent + took, calls + 1
+    found |= {"seconds": best, "first": first, "calls": calls, "loss": loss}
+    return found | {"memory": max(_memory("VmHWM") - before, 0)}
+
+
+def _memory(field: str) -> int:
+    """Bytes of this process, as Linux says; 0 elsewhere."""
+    with suppress(OSError, StopIteration), open("/proc/self/status") as lines:
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(field))
+    return 0
+
+
+def _forget_peak() -> None:
+    with suppress(OSError), open("/proc/self/clear_refs", "w") as switch:
+        switch.write("5")
+
+
+def main(arguments: list[str]) -> None:
+    """Measure and write, whatever happens."""
+    given, result = map(Path, arguments)
+    point = Point.of(json.loads(given.read_text()))
+    try:
+        found = measure(point, result)
+    except (MemoryError, MemoryLimitError) as error:
+        found = {"status": "did not fit", "note": str(error) or "out of memory"}
+    except Exception as error:
+        # torch and jax have errors of their own for memory that is not there
+        words = " ".join(str(error).split())
+        short = any(sign in words.lower() for sign in ("out of memory", "can't allocate", "resource_exhausted"))
+        found = {"status": "did not fit" if short else "failed", "note": f"{type(error).__name__}: {words[:300]}"}
+    write_whole(result, [json.dumps(found).encode()])
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

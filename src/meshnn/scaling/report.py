@@ -1,0 +1,104 @@
+"""`report.md`: tables and figures of the study, made of what is saved; and the same inside a page that has text."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from meshnn.cli.output import versions
+from meshnn.errors import MeshError
+from meshnn.files import explained, write_whole
+from meshnn.memory import format_bytes
+from meshnn.methods.machine import processor
+from meshnn.methods.prices import Prices
+from meshnn.scaling.analysis import agreement, curves, disagreements, prediction, winners
+from meshnn.scaling.figures import draw_agreement, draw_sweep
+from meshnn.scaling.runner import missing_peers
+from meshnn.scaling.study import CONTESTANTS, Sweep, points_of
+
+__all__ = ["markdown", "put_into", "write_report"]
+
+Record = dict[str, Any]
+_HEADINGS = ("", "fastest", "meshnn auto", "fastest peer", "peer / auto", "forward-only / backprop")
+_MARKS = ("<!-- study -->", "<!-- end of study -->")
+
+
+def write_report(
+    chosen: Sequence[Sweep], records: dict[str, Record], prices: Prices, out: Path, pictures: Path | None = None
+) -> str:
+    """Draw all figures into `pictures` (the folder of the report, if not given) and write `report.md`; its text."""
+    pictures = pictures or out
+    with explained("write to", str(pictures)):
+        pictures.mkdir(parents=True, exist_ok=True)
+    for sweep in chosen:
+        draw_sweep(sweep, curves(sweep, records, prices), pictures)
+    pairs = []
+    for record in records.values():
+        predicted = prediction(record, prices)
+        if predicted is not None and record["status"] == "done":
+            pairs.append((record["point"]["contestant"], float(record["seconds"]), predicted))
+    draw_agreement(agreement(records, prices), pairs, pictures)
+    text = f"# Who wins where\n\n{markdown(chosen, records, prices, os.path.relpath(pictures, out))}"
+    write_whole(out / "report.md", [text.encode()])
+    return text
+
+
+def markdown(chosen: Sequence[Sweep], records: dict[str, Record], prices: Prices, pictures: str = ".") -> str:
+    """Tables and figures; `pictures` is the folder of the figures as seen from the page."""
+    found = agreement(records, prices)
+    library = ", ".join(f"{name} {number}" for name, number in versions().items() if number)
+    lines = [f"{processor()}, one thread. {library}.", ""]
+    absent = missing_peers([point.contestant for point in points_of(tuple(chosen))])
+    lines += [f"**Not measured: {CONTESTANTS[name]} ({how}).**" for name, how in absent.items()]
+    lines += [
+        f"The cost model predicts {len(found.ratios)} gradients: predicted over measured is between {found.least:.2f} "
+        f"and {found.most:.2f}, {found.within:.0%} are within 1.5, the typical factor is {found.spread:.2f}.",
+        "",
+        f"![predicted and measured]({pictures}/scaling-predictions.svg)",
+        "",
+    ]
+    for sweep in chosen:
+        wrong = disagreements(sweep, records)
+        if wrong:
+            raise MeshError(
+                "contestants do not compute the same loss, so the timings mean nothing: " + "; ".join(wrong)
+            )
+        lines += [f"## {sweep.title}", "", f"![{sweep.title}]({pictures}/scaling-{sweep.name}.svg)", ""]
+        headings = (sweep.axis, *_HEADINGS[1:])
+        lines += ["| " + " | ".join(headings) + " |", "|" + "---|" * len(headings)]
+        lines += ["| " + " | ".join(row) + " |" for row in winners(sweep, records)]
+        lines += ["", *_ends(sweep, records)]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _ends(sweep: Sweep, records: dict[str, Record]) -> list[str]:
+    """Who gave up where, and why; failures in full."""
+    said: list[str] = []
+    for contestant in sweep.contestants:
+        for point in sweep.points():
+            record = records.get(point.key, {})
+            status = record.get("status")
+            if point.contestant != contestant or status not in ("did not fit", "too slow", "failed"):
+                continue
+            note = record.get("note", "")
+            if "bytes" in record:
+                note += f"; it is predicted to need {format_bytes(record['bytes'])}"
+            said.append(f"{CONTESTANTS[contestant]} {status} at {point.x:,g} ({note}).")
+            break
+    return [" ".join(said), ""] if said else []
+
+
+def put_into(page: Path, text: str) -> None:
+    """Replace what lies between the marks of a page."""
+    try:
+        whole = page.read_text()
+    except OSError as error:
+        raise MeshError(f"cannot read {page}: {error}") from None
+    begin, end = _MARKS
+    if begin not in whole or end not in whole:
+        raise MeshError(f"{page} has no place for the study: put {begin} and {end} where it belongs")
+    new = re.sub(f"{re.escape(begin)}.*{re.escape(end)}", lambda _: f"{begin}\n\n{text}\n{end}", whole, flags=re.DOTALL)
+    write_whole(page, [new.encode()])
