@@ -24,6 +24,7 @@ from meshnn.program.threads import thread_count
 from meshnn.topology import Topology
 from meshnn.topology.builders import Seed
 from meshnn.topology.lineage import Lineage
+from meshnn.topology.reach import BLOCK, counted
 
 __all__ = ["Mesh"]
 
@@ -139,7 +140,7 @@ class Mesh:
         kinds = np.zeros(t.n_neurons, np.uint8)
         kinds[t.n_clamped :] = [names.index(name) for name in self.activations]
         tree = {"n_inputs": t.n_inputs, "n_hidden": t.n_hidden, "n_outputs": t.n_outputs, "bias": t.bias,
-                "src": t.src, "dst": t.dst, "weights": self.weights.copy(), "dtype": self._dtype.name,
+                "src": t.src.astype(np.int64), "dst": t.dst.astype(np.int64), "weights": self.weights.copy(), "dtype": self._dtype.name,
                 "ticks": self.ticks, "activations": names, "kinds": kinds}  # fmt: skip
         if not self._ties.plain:
             tree["parameter"] = self.parameter
@@ -281,7 +282,7 @@ class Mesh:
         if topology._shape != old._shape:
             raise MeshError(f"rewire keeps the neurons ({old!r}), got {topology!r}; build a new Mesh instead")
         n = old.n_neurons
-        before, after = old.dst * n + old.src, topology.dst * n + topology.src
+        before, after = (g.dst * np.int64(n) + g.src for g in (old, topology))
         _, kept_old, kept_new = np.intersect1d(before, after, assume_unique=True, return_indices=True)
         origin = np.full(topology.n_edges, -1)
         origin[kept_new] = kept_old
@@ -467,7 +468,8 @@ class Mesh:
         return self.values
 
     def _new_programs(self) -> Programs:
-        return Programs(self._topology, self._codes, self._dtype, self._ties.number, self._ties.n_numbers)
+        number = None if self._ties.plain else self._ties.number
+        return Programs(self._topology, self._codes, self._dtype, number, self._ties.n_numbers)
 
     def draw_weights(self, random_state: Seed = None) -> Array:
         """Fresh random weights, as a new mesh would have; they are returned, not set. Fixed edges keep theirs.
@@ -476,10 +478,13 @@ class Mesh:
         """
         t, rng = self._topology, as_generator(random_state)
         bias = (t.src == t.n_inputs) if t.bias else np.zeros(t.n_edges, dtype=np.bool_)
-        fan_in = np.maximum(np.bincount(t.dst[~bias], minlength=t.n_neurons), 1)
+        fan_in = np.maximum(counted(t.n_neurons, t.dst) - counted(t.n_neurons, t.dst[bias]), 1)
         gain = np.where(self._codes == ACTIVATIONS["relu"], np.sqrt(2.0), 1.0)
-        scale = (gain / np.sqrt(fan_in))[t.dst]
-        weights = np.where(bias, 0.0, rng.standard_normal(t.n_edges) * scale)
+        scale = gain / np.sqrt(fan_in)
+        weights: Array = rng.standard_normal(t.n_edges)
+        for begin in range(0, t.n_edges, BLOCK):
+            weights[begin : begin + BLOCK] *= scale[t.dst[begin : begin + BLOCK]]
+        weights[bias] = 0.0
         if self._ties.plain:
             return weights
         weights = weights[self._ties.first][self._ties.number]

@@ -41,15 +41,22 @@ class Ties:
 
     def __init__(self, n_edges: int, parameter: Any = None) -> None:
         given = None if parameter is None else _checked(parameter, n_edges)
+        self.n_edges = n_edges
+        self._number: I64 | None = None  # as they are numbered
         #: Whether every edge has a parameter of its own, in the order of edges.
         self.plain = given is None or bool(np.array_equal(given, np.arange(n_edges)))
         if given is None or self.plain:
-            self.number, self.n_parameters, self.n_numbers = np.arange(n_edges), n_edges, n_edges
+            self.n_parameters = self.n_numbers = n_edges
             return
         fixed = given < 0
         self.n_parameters = int(given.max(initial=-1)) + 1
-        self.number = np.where(fixed, self.n_parameters + np.cumsum(fixed) - 1, given)
+        self._number = np.where(fixed, self.n_parameters + np.cumsum(fixed) - 1, given)
         self.n_numbers = self.n_parameters + int(fixed.sum())
+
+    @property
+    def number(self) -> I64:
+        """Of each edge, the number it takes its weight from."""
+        return np.arange(self.n_edges) if self._number is None else self._number
 
     @property
     def parameter(self) -> I64:

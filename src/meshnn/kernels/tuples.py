@@ -35,6 +35,7 @@ __all__ = [
 ]
 
 I64 = NDArray[np.int64]
+I32 = NDArray[np.int32]
 U32 = NDArray[np.uint32]
 Array = NDArray[Any]
 #: Parameters, or entries, that are a thread's at a time: whoever takes them, the same are handled together.
@@ -48,7 +49,7 @@ class Tangents(NamedTuple):
     neuron: I64  # (T,) j
     row: I64  # (T,) the row of j in the gradient list of tick m
     ptr: I64  # (T + 1,) into chain
-    chain: I64  # lists to apply at ticks m + 1, m + 2, ...
+    chain: U32  # lists to apply at ticks m + 1, m + 2, ...
 
 
 class Blocks(NamedTuple):
@@ -59,12 +60,12 @@ class Blocks(NamedTuple):
 
     neuron: I64  # (N,) j
     first: I64  # (N + 1,) edges of block b are first[b] to first[b + 1]
-    src: I64  # (edges,) source of each edge
-    eid: I64  # (edges,) the number it is derived by
-    birth: I64  # (edges,) first tick at which the source can be non-zero
+    src: I32  # (edges,) source of each edge
+    eid: U32  # (edges,) the number it is derived by
+    birth: I32  # (edges,) first tick at which the source can be non-zero
     room: I64  # (N,) rows to keep per edge
     offset: I64  # (N,) first row of block b in the store
-    chain: I64  # (N, stop + 1) list at tick k; -1 while the block is empty
+    chain: I32  # (N, stop + 1) list at tick k; -1 while the block is empty
 
 
 class Course(NamedTuple):
@@ -102,11 +103,11 @@ class TensorCourse(NamedTuple):
     n_inputs: int
     n_clamped: int
     n_outputs: int
-    src: I64  # (n_edges,)
-    dst: I64
-    to_src: I64  # of the edges that get a gradient
-    to_dst: I64
-    number: I64  # the number that each of those is derived by
+    src: Array  # (n_edges,)
+    dst: Array
+    to_src: Array  # of the edges that get a gradient
+    to_dst: Array
+    number: U32  # the number that each of those is derived by
 
 
 class Net(NamedTuple):
@@ -156,8 +157,8 @@ class Ledger(NamedTuple):
     """What is learned, and room for its gradient."""
 
     values: Array  # (n_values,) what the edges carry: first the parameters, which are learned, then what is fixed
-    reads: I64  # (entries,) the value that each weight of the course is
-    gives: I64  # (entries,) the value that each entry of the gradient belongs to; looked at if there are no `takes`
+    reads: U32  # (entries,) the value that each weight of the course is
+    gives: U32  # (entries,) the value that each entry of the gradient belongs to; looked at if there are no `takes`
     takes: U32  # (m, n_values) the entries that belong to each value; `entries` where there are fewer than m
     entries: Array  # (parts, entries + 1) the gradient of each part as kernels give it; the last one of each is 0
     total: Array  # (n_values,) the gradient by the values

@@ -13,6 +13,7 @@ from meshnn.methods.plain import as_course
 __all__ = ["Adjoint", "ChunkMethod"]
 
 I64 = NDArray[np.int64]
+U32 = NDArray[np.uint32]
 
 
 class ChunkMethod(Method):
@@ -22,7 +23,7 @@ class ChunkMethod(Method):
     curvature = True
     driven = True
 
-    def course(self, draft: Draft, drawn: Any) -> tuple[Any, I64, I64]:
+    def course(self, draft: Draft, drawn: Any) -> tuple[Any, U32, U32]:
         """Without tangents."""
         return as_course(draft)
 

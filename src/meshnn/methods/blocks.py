@@ -20,6 +20,7 @@ from meshnn.schedule.lists import offsets
 __all__ = ["ColumnBlocks"]
 
 I64 = NDArray[np.int64]
+U32 = NDArray[np.uint32]
 
 
 class Drawn(NamedTuple):
@@ -42,13 +43,15 @@ class ColumnBlocks(Method):
             draft.correlate(ticks=slice(-1, None))
         return _blocks(draft)
 
-    def course(self, draft: Draft, drawn: Drawn) -> tuple[Any, I64, I64]:
+    def course(self, draft: Draft, drawn: Drawn) -> tuple[Any, U32, U32]:
         """Weights of the blocks' lists come behind the others, and so do the gradients of their edges."""
         assert isinstance(drawn.lists, ListBuilder)
         plain, reads, gives = as_course(draft)
         block_ops = drawn.lists.build(draft.number)
         derived = draft.number if draft.schedule.candidates is None else draft.asked
-        blocks = drawn.blocks._replace(eid=derived[drawn.blocks.eid])
+        blocks = drawn.blocks
+        if derived is not None:
+            blocks = blocks._replace(eid=derived[blocks.eid].astype(np.uint32))
         lists = (plain.ops, plain.forward, plain.back, plain.gradient_ops, plain.gradient)
         course = BlockCourse(*lists, block_ops, blocks)
         return course, np.concatenate([reads, block_ops.eid]), np.concatenate([gives, blocks.eid])
@@ -74,21 +77,21 @@ class ColumnBlocks(Method):
 def _blocks(draft: Draft) -> Drawn:
     """A block per neuron that has in-edges which feed a row at some tick up to the last."""
     s, src, dst, stop = draft.schedule, draft.src, draft.dst, draft.last
-    belongs = np.zeros(len(src), dtype=np.bool_)
+    # the last tick at which each neuron is a row: an edge counts if its source is born before it
+    latest = np.zeros(s.topology.n_neurons, dtype=np.int64)
     for k in range(1, stop + 1):
-        belongs[s.into(k, src, dst)] = True
-    eid = np.flatnonzero(belongs)
-    neurons, counts = np.unique(dst[eid], return_counts=True)  # edges come by destination
+        latest[s.rows[k]] = k
+    eid = np.flatnonzero(s.birth[src] < latest[dst])
+    neurons, first, counts = np.unique(dst[eid], return_index=True, return_counts=True)  # edges come by destination
+    birth = s.birth[src[eid]].astype(np.int32)
+    begin = np.minimum.reduceat(birth, first) + 1 if len(first) else first
     first = offsets(counts)
-    begin = np.full(len(neurons), stop + 1)
-    np.minimum.at(begin, np.repeat(np.arange(len(neurons)), counts), s.birth[src[eid]] + 1)
     walk = Walk(s, draft.new_lists())
-    chain = np.full((len(neurons) if draft.emits else 0, stop + 1), -1, dtype=np.int64)
+    chain = np.full((len(neurons) if draft.emits else 0, stop + 1), -1, dtype=np.int32)
     room = np.zeros(len(neurons), dtype=np.int64)
-    done, entries, rows, hops = 0, 0, 0, 0
-    picked = draft.sample(len(neurons))
-    for b in picked.tolist():
-        j, width, nodes = int(neurons[b]), int(counts[b]), neurons[:0]
+    done, entries, rows, hops, unseen = 0, 0, 0, 0, 0.0
+    for b in draft.watched(draft.sample(len(neurons)), "blocks"):
+        j, width, nodes = int(neurons[b]), int(counts[b]), np.empty(0, dtype=np.uint32)
         for k in range(int(begin[b]), stop + 1):
             step = walk.follow(nodes, k, j if s.rows[k, j] else -1, positions=True)
             nodes = step.nodes
@@ -98,11 +101,16 @@ def _blocks(draft: Draft) -> Drawn:
             rows += width * len(nodes)
             hops += width
             room[b] = max(room[b], len(nodes))
+            if draft.exhausted(walk.walked):  # the rest as this one
+                entries += (stop - k) * width * step.entries
+                rows += (stop - k) * width * len(nodes)
+                unseen += (stop - k) * 8.0 * (step.entries + len(nodes))
+                break
         entries += width * len(nodes)  # contracted with the readout
         done += 1
         if draft.enough(walk.walked, done):
             break
-    scale = draft.scaled(done, len(neurons), walk.lists, 0.0)
+    scale = draft.scaled(done, len(neurons), walk.lists, 0.0, unseen)
     offset = offsets(counts * room * 2)
     draft.work.carried += scale * entries
     draft.work.rows += scale * rows
@@ -111,6 +119,7 @@ def _blocks(draft: Draft) -> Drawn:
     draft.work.room = max(draft.work.near, draft.work.held)  # almost all rows are those of blocks
     draft.work.reads = float(draft.lists.entries) + scale * walk.lists.entries
     draft.work.gives = float(draft.entries + len(eid))
-    draft.extra_bytes += walk.lists.nbytes + 8.0 * (len(neurons) * (stop + 6) + 3 * len(eid))
-    blocks = Blocks(neurons, first, src[eid], eid, s.birth[src[eid]], room, offset[:-1], chain)
+    draft.extra_bytes += walk.lists.nbytes + len(neurons) * (4.0 * (stop + 1) + 32.0) + 12.0 * len(eid)
+    held = (src[eid].astype(np.int32), eid.astype(np.uint32), birth)
+    blocks = Blocks(neurons.astype(np.int64), first, *held, room, offset[:-1], chain)
     return Drawn(blocks, walk.lists, scale * float(offset[-1]))

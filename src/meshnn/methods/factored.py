@@ -24,6 +24,7 @@ from meshnn.schedule.lists import offsets
 __all__ = ["Factored"]
 
 I64 = NDArray[np.int64]
+U32 = NDArray[np.uint32]
 
 
 class Factored(ChunkMethod):
@@ -41,7 +42,7 @@ class Factored(ChunkMethod):
             draft.work.rows += float(draft.schedule.rows[-2:].sum())
         return _tangents(draft) if draft.last > (1 if draft.jacobian else 2) else NO_TANGENTS
 
-    def course(self, draft: Draft, drawn: Tangents) -> tuple[Any, I64, I64]:
+    def course(self, draft: Draft, drawn: Tangents) -> tuple[Any, U32, U32]:
         """With tangents."""
         return as_course(draft, drawn)
 
@@ -55,39 +56,47 @@ def _tangents(draft: Draft) -> Tangents:
     tick, neuron, row, fan_in = _starts(draft)
     hops = draft.last - tick
     ptr = offsets(hops)
-    draft.extra_bytes += 8.0 * (4 * len(tick) + float(ptr[-1]))
+    draft.extra_bytes += 8.0 * 4 * len(tick) + 4.0 * float(ptr[-1])
     if draft.limit is not None and draft.extra_bytes > draft.limit:
         raise PlanTooLargeError
-    chain = np.empty(ptr[-1] if draft.emits else 0, dtype=np.int64)
+    chain = np.empty(ptr[-1] if draft.emits else 0, dtype=np.uint32)
     walk = Walk(draft.schedule, draft.lists)
     # the first hop of all of them at once
     reached = np.zeros(len(tick), dtype=np.int64)
     ends = np.searchsorted(tick, np.arange(1, draft.last + 1))  # they come by tick
     for m, here in enumerate(map(slice, ends[:-1].tolist(), ends[1:].tolist()), start=1):
-        singles = walk.singles(m + 1)
-        reached[here] = singles.ptr[neuron[here] + 1] - singles.ptr[neuron[here]]
+        if here.start == here.stop:
+            continue
         if draft.emits:
+            singles = walk.singles(m + 1)
+            reached[here] = np.diff(singles.ptr)[neuron[here]]
             chain[ptr[:-1][here]] = singles.number[neuron[here]]
+        else:
+            reached[here] = walk.count_singles(m + 1)[neuron[here]]
     first_hops = float(reached.sum())
     far = np.flatnonzero(hops > 1)
     picked, done = far[draft.sample(len(far))], 0
-    before, entries, rows = draft.lists.nbytes, 0, 0
-    for a in picked.tolist():
-        k, j = int(tick[a]) + 1, int(neuron[a])
-        singles = walk.singles(k)
-        nodes = singles.ends[singles.ptr[j] : singles.ptr[j + 1]]
-        for h in range(1, int(hops[a])):
+    before, entries, rows, unseen = draft.lists.nbytes, 0, 0, 0.0
+    for a in draft.watched(picked, "tangents"):
+        k, j, last = int(tick[a]) + 1, int(neuron[a]), int(hops[a])
+        nodes = walk.ends(j, k)
+        for h in range(1, last):
             step = walk.follow(nodes, k + h)
             if draft.emits:
                 chain[ptr[a] + h] = step.number
             nodes = step.nodes
             entries += step.entries
             rows += len(nodes)
+            if draft.exhausted(walk.walked):  # the rest as this one
+                entries += (last - 1 - h) * step.entries
+                rows += (last - 1 - h) * len(nodes)
+                unseen += (last - 1 - h) * 8.0 * (step.entries + len(nodes))
+                break
         reached[a] = len(nodes)
         done += 1
         if draft.enough(walk.walked, done):
             break
-    scale = draft.scaled(done, len(far), draft.lists, before)
+    scale = draft.scaled(done, len(far), draft.lists, before, unseen)
     # at its end a tangent is contracted with the readout, or with every in-edge for each output it has reached
     ended = reached * (fan_in if draft.jacobian else 1)
     draft.work.carried += (
@@ -102,14 +111,14 @@ def _tangents(draft: Draft) -> Tangents:
 def _starts(draft: Draft) -> tuple[I64, I64, I64, I64]:
     """Tick, neuron, row in the gradient list and fan-in of every tangent."""
     s, found, memo = draft.schedule, [], {}
-    for m in range(1, draft.last if draft.jacobian else draft.last - 1):
+    ticks = range(1, draft.last if draft.jacobian else draft.last - 1)
+    for m, fed in zip(ticks, s.degrees(draft.src, draft.dst), strict=False):
         kind = s.live_key(m)
         if kind not in memo:
-            ends, counts = np.unique(draft.dst[s.into(m, draft.src, draft.dst)], return_counts=True)
-            rows = draft.gradient_lists.first_row[int(draft.gradient[m])] + np.searchsorted(
-                np.flatnonzero(s.rows[m]), ends
-            )
-            memo[kind] = ends, rows, counts
+            rows = np.flatnonzero(s.rows[m])
+            fan_in = fed[rows]
+            at = np.flatnonzero(fan_in)
+            memo[kind] = rows[at], draft.gradient_lists.first_row[int(draft.gradient[m])] + at, fan_in[at]
         found.append((np.full(len(memo[kind][0]), m), *memo[kind]))
     tick, neuron, row, fan_in = (np.concatenate(column) for column in zip(*found, strict=True))
     return tick, neuron, row, fan_in

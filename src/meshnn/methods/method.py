@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -10,25 +11,22 @@ from numpy.typing import NDArray
 
 from meshnn.methods.prices import DEFAULT, Prices, Work
 from meshnn.schedule import ROW_BYTES, ListBuilder, ListCounter, Schedule
+from meshnn.topology.reach import counted
 
 __all__ = ["Cost", "Draft", "Method", "Plan"]
 
 I64 = NDArray[np.int64]
+U32 = NDArray[np.uint32]
 #: A count looks at all tangents or blocks if there are this few, else at a random sample of so many ...
 SAMPLE = 1000
-#: ... or fewer, once it has walked over so many edges.
-WALK = 3_000_000
+#: ... or fewer, once it has walked over so many edges; at so many, it stops where it is.
+WALK, MOST = 3_000_000, 8_000_000
 
 
 #: Columns by which a panel is filled up, at most: those of a vector.
 PANEL = 16
 #: Products with clamped neurons that must be saved, a row, before it pays to keep them apart.
 DRIVE = 2.0
-
-
-def _worth_it(schedule: Schedule, order: I64 | None) -> I64 | None:
-    """The order of a sweep, if there is one and it computes fewer rows than tick after tick would."""
-    return order if order is not None and len(order) < int(schedule.rows.sum()) else None
 
 
 def _one(number: int, entries: int, tiled: int) -> tuple[I64, I64]:
@@ -70,8 +68,8 @@ class Draft:
     schedule : Schedule
     jacobian : bool
         Whether the derivative of each output is wanted rather than that of a loss.
-    number : int array (n_edges,)
-        Of each edge, the number (parameter) it takes its weight from.
+    number : int array (n_edges,), optional
+        Of each edge, the number (parameter) it takes its weight from, if not its own.
     n_numbers : int
     dear : bool array (n_neurons,)
         Whose activation takes more than an instruction or two.
@@ -88,7 +86,7 @@ class Draft:
         self,
         schedule: Schedule,
         jacobian: bool,
-        number: I64,
+        number: I64 | None,
         n_numbers: int,
         dear: NDArray[np.bool_],
         emits: bool,
@@ -104,10 +102,10 @@ class Draft:
         self.drive, self.order, rows = -1, None, schedule.rows
         plain = schedule.candidates is None and not jacobian
         if sweeps and plain and schedule.held:
-            self.order = _worth_it(schedule, schedule.sweep())
+            self.order = schedule.sweep()
         if self.order is not None:
             self.forward, self.pulled = _one(*schedule.sweep_lists(self.lists, self.order, back=False))
-            rows = rows.any(axis=0)[None]
+            rows = np.any(rows, axis=0, keepdims=True)
         else:
             fixed = [0, 0]
             if driven and plain and schedule.held and schedule.saved_by_drive() > DRIVE * rows.sum():
@@ -171,8 +169,8 @@ class Draft:
             return found
         t = s.topology
         fed = np.zeros(t.n_neurons, dtype=np.bool_)
-        for src, dst in ((t.src, t.dst), (self.src, self.dst)):
-            fed[dst[src < t.n_inputs]] = True
+        for src, dst in ((t.src, t.dst), (self.src, self.dst))[: 1 + (self.src is not t.src)]:
+            fed |= counted(t.n_neurons, dst[src < t.n_inputs]) > 0
         found[:] = s.rows[:, fed].any(axis=1) | s.all_needed
         return found
 
@@ -184,12 +182,21 @@ class Draft:
 
     def enough(self, walked: int, done: int) -> bool:
         """Whether a count has seen enough to be scaled up."""
-        return not self.emits and walked > WALK and done >= 4
+        return not self.emits and ((walked > WALK and done >= 4) or walked > MOST)
 
-    def scaled(self, done: int, count: int, lists: ListCounter, before: float) -> float:
-        """What to multiply counts by, of which so many were walked; the lists met since are scaled up here."""
+    def exhausted(self, walked: int) -> bool:
+        """Whether a count must end in the middle of a thing, which is too long to be walked."""
+        self.estimated = self.estimated or (not self.emits and walked > MOST)
+        return not self.emits and walked > MOST
+
+    def watched(self, numbers: I64, what: str) -> Iterator[int]:
+        """The numbers one by one; what is kept may take long, and is shown."""
+        return iter(numbers.tolist())
+
+    def scaled(self, done: int, count: int, lists: ListCounter, before: float, unseen: float) -> float:
+        """What to multiply counts by, of which so many were walked; lists met since, and bytes left out, are scaled up."""
         scale = count / max(done, 1)
-        self.extra_bytes += (scale - 1.0) * (lists.nbytes - before)
+        self.extra_bytes += (scale - 1.0) * (lists.nbytes - before) + scale * unseen
         self.estimated = self.estimated or done < count
         return scale
 
@@ -207,8 +214,8 @@ class Plan:
     n_numbers: int  # values that weights are taken from
     n_gradient: int  # length of the gradient
     course: Any  # see kernels.tuples
-    reads: I64  # the value that each of the kernels' weights is
-    gives: I64  # the place in the gradient that each entry of the kernels' gradient adds to
+    reads: U32  # the value that each of the kernels' weights is
+    gives: U32  # the place in the gradient that each entry of the kernels' gradient adds to
     rows: dict[str, tuple[int, ...]]  # shapes of the buffers of a worker, in rows of samples
     cost: Cost
     held: bool  # whether inputs must be the same at every tick
@@ -241,7 +248,7 @@ class Method:
         """The walk: lay down, or count, what the method needs; the result is handed to `course`."""
         raise NotImplementedError
 
-    def course(self, draft: Draft, drawn: Any) -> tuple[Any, I64, I64]:
+    def course(self, draft: Draft, drawn: Any) -> tuple[Any, U32, U32]:
         """What the kernels run on, where weights are read from, and where gradients go."""
         raise NotImplementedError
 
@@ -295,4 +302,4 @@ class Method:
         # a table of its own, that of blocks, is gathered too; all of them are if nothing says otherwise
         work.reads = work.reads or float(draft.lists.entries)
         work.gives = work.gives or float(draft.entries)
-        return Cost(self.name, self.forward_only, work, lanes, needed, draft.estimated)
+        return Cost(self.name, self.forward_only, work, lanes, needed, draft.estimated or draft.lists.estimated)

@@ -14,11 +14,12 @@ from meshnn.schedule import ListBuilder
 __all__ = ["NO_TANGENTS", "AllStates", "ForwardPass", "as_course"]
 
 I64 = NDArray[np.int64]
+U32 = NDArray[np.uint32]
 _NONE = np.empty(0, dtype=np.int64)
-NO_TANGENTS = Tangents(_NONE, _NONE, _NONE, np.zeros(1, dtype=np.int64), _NONE)
+NO_TANGENTS = Tangents(_NONE, _NONE, _NONE, np.zeros(1, dtype=np.int64), np.empty(0, dtype=np.uint32))
 
 
-def as_course(draft: Draft, tangents: Tangents = NO_TANGENTS) -> tuple[Course, I64, I64]:
+def as_course(draft: Draft, tangents: Tangents = NO_TANGENTS) -> tuple[Course, U32, U32]:
     """The course of a draft, where its weights are read from, and where its gradient goes."""
     assert isinstance(draft.lists, ListBuilder)
     assert isinstance(draft.gradient_lists, ListBuilder)
@@ -38,7 +39,7 @@ class AllStates(Method):
     def draw(self, draft: Draft) -> None:
         """The lists of the states are there."""
 
-    def course(self, draft: Draft, drawn: Any) -> tuple[Any, I64, I64]:
+    def course(self, draft: Draft, drawn: Any) -> tuple[Any, U32, U32]:
         """States alone."""
         return as_course(draft)
 

@@ -14,6 +14,7 @@ from meshnn.methods.prices import Work
 __all__ = ["Tensor"]
 
 I64 = NDArray[np.int64]
+U32 = NDArray[np.uint32]
 
 
 class Tensor(Method):
@@ -28,14 +29,15 @@ class Tensor(Method):
         draft.work = Work(tensor=draft.ticks * n**4, cells=draft.ticks * n**3, samples=1.0)
         draft.extra_bytes = 8.0 * (2.0 * n**3 + n**2)
 
-    def course(self, draft: Draft, drawn: Any) -> tuple[Any, I64, I64]:
+    def course(self, draft: Draft, drawn: Any) -> tuple[Any, U32, U32]:
         """Weights in the order of edges, gradients in the order of the edges that get one."""
         t, candidates = draft.schedule.topology, draft.schedule.candidates
+        number = np.arange(t.n_edges, dtype=np.uint32) if draft.number is None else draft.number.astype(np.uint32)
         sizes = (draft.ticks, t.n_neurons, t.n_inputs, t.n_clamped, t.n_outputs)
         if candidates is None:
-            return TensorCourse(*sizes, t.src, t.dst, t.src, t.dst, draft.number), draft.number, draft.number
-        every = np.arange(len(candidates[0]))
-        return TensorCourse(*sizes, t.src, t.dst, *candidates, every), draft.number, every
+            return TensorCourse(*sizes, t.src, t.dst, t.src, t.dst, number), number, number
+        every = np.arange(len(candidates[0]), dtype=np.uint32)
+        return TensorCourse(*sizes, t.src, t.dst, *candidates, every), number, every
 
     def rows(self, draft: Draft, drawn: Any) -> dict[str, tuple[int, ...]]:
         """Its tensors are its own."""

@@ -38,12 +38,12 @@ class Programs:
     codes : int array (n_neurons,)
         Activations.
     dtype : dtype
-    number : int array (n_edges,)
-        Of each edge, the number it takes its weight from.
+    number : int array (n_edges,), optional
+        Of each edge, the number it takes its weight from; by default its own.
     n_numbers : int
     """
 
-    def __init__(self, topology: Topology, codes: I64, dtype: np.dtype[Any], number: I64, n_numbers: int) -> None:
+    def __init__(self, topology: Topology, codes: I64, dtype: np.dtype[Any], number: I64 | None, n_numbers: int) -> None:
         self.topology, self.codes, self.dtype, self.number, self.n_numbers = topology, codes, dtype, number, n_numbers
         self.awake = np.isin(codes, list(NONZERO_AT_ZERO))
         self.awake[: topology.n_clamped] = False

@@ -10,7 +10,7 @@ keeps them too: what a plan would cost and what it is are found by the same walk
 from __future__ import annotations
 
 import os
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,9 +25,16 @@ ROW_BYTES = int(os.environ.get("MESHNN_ROW_BYTES", "256"))
 
 #: Entries behind the last one that may be looked at, though nothing is made of them.
 BEYOND = 64
+#: Entries of lists that are gathered before they are laid into a table, which then grows.
+GATHERED = 1 << 20
+#: Entries of a list in which a count looks for tiles; of more, it looks at so many in the middle.
+LOOKED_AT = 1 << 18
 
 U32 = NDArray[np.uint32]
 I64 = NDArray[np.int64]
+Array = NDArray[Any]
+#: Numbers of edges: an array, or a run of them.
+Edges = Array | slice
 
 
 class PlanTooLargeError(Exception):
@@ -41,7 +48,7 @@ class Ops(NamedTuple):
     rows: U32  # (rows,) the neuron each row is
     ptr: U32  # (rows + 1,) its entries
     col: U32  # (entries,) where an entry reads: a neuron (in blocks: a position in the set of the tick before)
-    eid: I64  # (entries,) the number whose weight it takes: the parameter of its edge
+    eid: U32  # (entries,) the number whose weight it takes: the parameter of its edge
     run: U32  # (rows,) how many rows from this one on have the same columns and are computed in tiles; else 0
     holes: U32  # (holes,) entries whose weight is 0, whatever `eid` says, and that have no gradient
 
@@ -62,7 +69,8 @@ class ListCounter:
 
     def __init__(self, fill: bool = True) -> None:
         self.fill = fill
-        self.n_lists = self.n_rows = self.entries = 0
+        self.n_lists = self.n_rows = self.entries = self.holes = 0
+        self.estimated = False  # where tiles were looked for in a part of a list only
         self.tiled = 0  # entries in tiles
         self.widest = 0  # most columns of a tile
         self.first_row: dict[int, int] = {}  # of each list that came alone
@@ -70,11 +78,22 @@ class ListCounter:
     @property
     def nbytes(self) -> float:
         """Bytes of the table that the lists would make."""
-        return self.entries * 12.0 + self.n_rows * 12.0 + self.n_lists * 4.0
+        return self.entries * 8.0 + self.holes * 4.0 + self.n_rows * 12.0 + self.n_lists * 4.0
+
+    def count(self, n_rows: int, entries: int, n_lists: int = 1, tiled: int = 0) -> int:
+        """Count a list, or several; the number of the first."""
+        first = self.n_lists
+        if n_lists == 1:
+            self.first_row[first] = self.n_rows
+        self.n_lists += n_lists
+        self.n_rows += n_rows
+        self.entries += entries
+        self.tiled += tiled
+        return first
 
     def add(
-        self, rows: I64, counts: I64, eid: I64, src: I64, *, within: I64 | None = None, lengths: I64 | None = None,
-        ordered: bool = False,
+        self, rows: Array, counts: Array, eid: Edges, src: Array, *, within: Array | None = None,
+        lengths: Array | None = None, ordered: bool = False,
     ) -> int:  # fmt: skip
         """Append a list, or as many as there are lengths; the number of the first.
 
@@ -84,8 +103,8 @@ class ListCounter:
             The neuron each row is, in increasing order within a list.
         counts : int array
             Entries of each row.
-        eid : int array
-            The edge of every entry; without `lengths` in any order: edges are numbered by (destination, source).
+        eid : int array or slice
+            The edge of every entry. Edges are numbered by (destination, source).
         src : int array
             The source of every edge there is.
         within : int array, optional
@@ -95,30 +114,40 @@ class ListCounter:
         ordered : bool
             Whether rows are read by later ones of the same list, so that only equal rows may be computed together.
         """
-        return self._add(rows, counts, eid, src, within, lengths, ordered)[0]
+        size = _length(eid)
+        if size <= LOOKED_AT or within is not None or not _single(lengths):
+            return self._add(rows, counts, eid, src, within, lengths, ordered)[0]
+        # as many whole rows in the middle as make so many entries
+        ends = offsets(counts)
+        first = int(np.searchsorted(ends, (size - LOOKED_AT) // 2))
+        last = max(int(np.searchsorted(ends, ends[first] + LOOKED_AT, side="right")) - 1, min(first + 1, len(rows)))
+        begin = (eid.start if isinstance(eid, slice) else 0) + int(ends[first])
+        part = slice(begin, begin + int(ends[last] - ends[first]))
+        edges = np.arange(part.start, part.stop) if isinstance(eid, slice) else eid[part]
+        found = tile(counts[first:last], _u32(src[edges]), _u32(edges), self.fill and not ordered)
+        scale = size / max(len(edges), 1)
+        self.widest, self.estimated = max(self.widest, found.widest), True
+        filled = round((len(found.eid) - len(edges)) * scale)
+        self.holes += filled
+        return self.count(len(rows), size + filled, tiled=round(found.tiled * scale))
 
     def _add(
-        self, rows: I64, counts: I64, eid: I64, src: I64, within: I64 | None, lengths: I64 | None, ordered: bool
-    ) -> tuple[int, Tiled]:
-        first = self.n_lists
-        if lengths is None:
-            self.first_row[first] = self.n_rows
-            eid = np.sort(eid)
-        col = src[eid] if within is None else np.searchsorted(within, src[eid])
-        if within is None and (lengths is None or len(lengths) == 1):
-            found = tile(counts, col, eid, self.fill and not ordered)
+        self, rows: Array, counts: Array, eid: Edges, src: Array, within: Array | None, lengths: Array | None,
+        ordered: bool,
+    ) -> tuple[int, Tiled]:  # fmt: skip
+        col = _u32(src[eid] if within is None else np.searchsorted(within, src[eid]))
+        edges = np.arange(eid.start, eid.stop, dtype=np.uint32) if isinstance(eid, slice) else _u32(eid)
+        if within is None and _single(lengths):
+            found = tile(counts, col, edges, self.fill and not ordered)
         else:  # rows of blocks have an influence each; those of many lists are short
-            found = Tiled(np.zeros(len(rows), dtype=np.int64), counts, col, eid, 0, 0)
-        self.n_lists += 1 if lengths is None else len(lengths)
-        self.n_rows += len(rows)
-        self.entries += len(found.eid)
-        self.tiled += found.tiled
-        self.widest = max(self.widest, found.widest)
+            found = Tiled(np.zeros(len(rows), dtype=np.int64), counts, col, edges, 0, 0)
+        self.widest, self.holes = max(self.widest, found.widest), self.holes + len(found.eid) - len(edges)
+        first = self.count(len(rows), len(found.eid), 1 if lengths is None else len(lengths), found.tiled)
         return first, found
 
 
 class ListBuilder(ListCounter):
-    """Keeps lists and lays them end to end.
+    """Keeps lists and lays them end to end, in 32 bits and once: a large table is never there twice.
 
     Parameters
     ----------
@@ -131,45 +160,95 @@ class ListBuilder(ListCounter):
     def __init__(self, limit: int | None = None, fill: bool = True) -> None:
         super().__init__(fill)
         self.limit = limit
-        self._kept: list[tuple[I64, I64, I64, I64, I64, I64]] = []
+        self._table = tuple(_Column() for _ in range(6))  # lengths, rows, counts, run, col, eid
+        self._gathered = 0
 
     def add(
-        self, rows: I64, counts: I64, eid: I64, src: I64, *, within: I64 | None = None, lengths: I64 | None = None,
-        ordered: bool = False,
+        self, rows: Array, counts: Array, eid: Edges, src: Array, *, within: Array | None = None,
+        lengths: Array | None = None, ordered: bool = False,
     ) -> int:  # fmt: skip
         """Append a list, or as many as there are lengths; the number of the first."""
-        first, found = self._add(rows, counts, eid, src, within, lengths, ordered)
-        if self.limit is not None and self.nbytes > self.limit:
+        if self.entries + _length(eid) >= 2**32 or self._passes(len(rows), _length(eid)):
             raise PlanTooLargeError
+        first, found = self._add(rows, counts, eid, src, within, lengths, ordered)
         if lengths is None:
             lengths = np.array([len(rows)])
-        self._kept.append((lengths, rows, found.counts, found.col, found.eid, found.run))
+        for column, values in zip(
+            self._table, (lengths, rows, found.counts, found.run, found.col, found.eid), strict=True
+        ):
+            column.pieces.append(_u32(values))
+        self._gathered += len(found.col)
+        if self._gathered > GATHERED:
+            del found
+            for column in self._table:
+                column.lay()
+            self._gathered = 0
         return first
 
-    def build(self, number: I64 | None = None) -> Ops:
-        """The table; `number` says which parameter each edge takes its weight from, if not its own."""
-        none = np.empty(0, dtype=np.int64)
-        lengths, rows, counts, col, eid, run = (
-            np.concatenate([none, *columns]) for columns in (zip(*self._kept, strict=True) if self._kept else [()] * 6)
-        )
-        ops = Ops(
-            start=narrow(offsets(lengths)),
-            rows=rows.astype(np.uint32),
-            ptr=narrow(offsets(counts)),
-            col=col.astype(np.uint32),
-            eid=eid,
-            run=run.astype(np.uint32),
-            holes=none.astype(np.uint32),
-        )
+    def _passes(self, rows: int, entries: int) -> bool:
+        return self.limit is not None and self.nbytes + 8.0 * entries + 12.0 * rows > self.limit
+
+    def build(self, number: Array | None = None) -> Ops:
+        """The table; `number` says which parameter each edge takes its weight from, if not its own. Call it once."""
+        lengths, rows, counts, run = (column.whole() for column in self._table[:4])
+        # kernels look a few columns beyond a row
+        col, eid = self._table[4].whole(BEYOND), self._table[5].whole()
+        ops = Ops(narrow(offsets(lengths)), rows, narrow(offsets(counts)), col, eid, run, np.empty(0, dtype=np.uint32))
         if os.environ.get("MESHNN_SUMS") == "reversed":
             ops = _reversed(ops)
-        holes = np.flatnonzero(ops.eid == HOLE)
-        eid = np.where(ops.eid == HOLE, 0, ops.eid)
-        # kernels look a few columns beyond a row
-        col = np.concatenate([ops.col, np.zeros(BEYOND, dtype=np.uint32)])[: len(ops.col)]
-        return ops._replace(
-            col=col, eid=eid if number is None else number[eid], holes=holes.astype(np.uint32)
-        )
+        if self.holes:
+            holes = np.flatnonzero(ops.eid == HOLE)
+            ops.eid[holes] = 0
+            ops = ops._replace(holes=_u32(holes))
+        if number is not None:
+            for begin in range(0, len(eid), GATHERED):
+                some = ops.eid[begin : begin + GATHERED]
+                some[:] = number[some]
+        return ops
+
+
+class _Column:
+    """One array of a table that grows: pieces are gathered, then laid behind what is there."""
+
+    def __init__(self) -> None:
+        self.pieces: list[U32] = []
+        self.laid: U32 | None = None
+        self.size = 0  # of what is laid; room behind it is left for more
+
+    def lay(self) -> None:
+        """Put the pieces behind what is laid. The system moves a large array without copying it, where it can."""
+        size = self.size + sum(map(len, self.pieces))
+        if self.laid is None:
+            self.laid = np.empty(size, dtype=np.uint32)
+        elif size > len(self.laid):
+            self.laid.resize(size + size // 8, refcheck=False)
+        for piece in self.pieces:
+            self.laid[self.size : self.size + len(piece)] = piece
+            self.size += len(piece)
+        self.pieces.clear()
+
+    def whole(self, beyond: int = 0) -> U32:
+        """All of it; so many zeros may be read behind it."""
+        self.pieces.append(np.zeros(beyond, dtype=np.uint32))
+        if self.laid is None:
+            return np.concatenate(self.pieces)[: -beyond or None]
+        self.lay()
+        whole, self.laid = self.laid, None
+        whole.resize(self.size, refcheck=False)
+        return whole[: -beyond or None]
+
+
+def _length(eid: Edges) -> int:
+    return int(eid.stop - eid.start) if isinstance(eid, slice) else len(eid)
+
+
+def _single(lengths: Array | None) -> bool:
+    return lengths is None or len(lengths) == 1
+
+
+def _u32(numbers: Array) -> U32:
+    """The same in 32 bits; those of ends of edges are not copied."""
+    return numbers.view(np.uint32) if numbers.dtype == np.int32 else numbers.astype(np.uint32, copy=False)
 
 
 def _reversed(ops: Ops) -> Ops:
@@ -177,10 +256,11 @@ def _reversed(ops: Ops) -> Ops:
     ptr = ops.ptr.astype(np.int64)
     row = np.repeat(np.arange(len(ptr) - 1), np.diff(ptr))
     order = ptr[row] + ptr[row + 1] - 1 - np.arange(len(row))
-    return ops._replace(col=ops.col[order], eid=ops.eid[order])
+    col = np.concatenate([ops.col[order], np.zeros(BEYOND, dtype=np.uint32)])[: len(order)]
+    return ops._replace(col=col, eid=ops.eid[order])
 
 
-def offsets(counts: I64) -> I64:
+def offsets(counts: Array) -> I64:
     """Where each of several runs of things begins, and where the last one ends."""
     ptr = np.zeros(len(counts) + 1, dtype=np.int64)
     np.cumsum(counts, out=ptr[1:])

@@ -2,19 +2,37 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from meshnn.schedule.lists import ListCounter
+from meshnn.schedule.lists import ROW_BYTES, Edges, ListBuilder, ListCounter, offsets
 from meshnn.topology import Topology
-from meshnn.topology.reach import edges_by_source, edges_leaving, longest_paths, need_sets
+from meshnn.topology.reach import (
+    counted,
+    edges_by_source,
+    edges_leaving,
+    in_ranges,
+    longest_paths,
+    need_sets,
+    pointers,
+    taken,
+)
 
-__all__ = ["Schedule"]
+__all__ = ["Schedule", "fingerprint"]
 
+Array = NDArray[Any]
 I64 = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
+#: Entries of lists that a count makes to find tiles in them; those of the rest are taken to have as many.
+LISTED = 1 << 21
+#: Bytes of states of all ticks from which on it is worth while to keep each neuron in one place instead.
+SPREAD = 1 << 26
 
 
 @dataclass
@@ -52,75 +70,138 @@ class Schedule:
         self.rows = need
         # Ticks with the same rows share their lists: a number for each distinct set of rows.
         seen: dict[bytes, int] = {}
-        self.row_set = [seen.setdefault(self.rows[k].tobytes(), k) for k in range(self.ticks + 1)]
-        self.out_ptr, self.out_order = edges_by_source(t.n_neurons, t.src)
+        self.row_set = [seen.setdefault(fingerprint(self.rows[k]), k) for k in range(self.ticks + 1)]
         self._settled = int(self.birth[self.birth <= self.ticks].max(initial=0))
+
+    @cached_property
+    def in_ptr(self) -> I64:
+        """The edges into neuron j are numbers in_ptr[j] to in_ptr[j + 1]."""
+        return pointers(self.topology.n_neurons, self.dst)
+
+    @cached_property
+    def _by_source(self) -> tuple[I64, Array]:
+        return edges_by_source(self.topology.n_neurons, self.src)
+
+    @property
+    def out_ptr(self) -> I64:
+        """The edges that leave neuron i are out_order[out_ptr[i]:out_ptr[i + 1]], by destination."""
+        return self._by_source[0]
+
+    @property
+    def out_order(self) -> Array:
+        """Edges by source, then destination."""
+        return self._by_source[1]
 
     def live_key(self, k: int) -> tuple[int, int]:
         """Ticks with equal keys have equal forward lists."""
         return self.row_set[k], min(k - 1, self._settled)
 
-    def into(self, k: int, src: I64, dst: I64) -> I64:
-        """Numbers of the edges that carry a signal into a row of tick k."""
-        return np.flatnonzero(self.rows[k, dst] & (self.birth[src] < k))
+    def into(self, k: int, src: Array, ptr: I64) -> tuple[I64, I64, Edges]:
+        """Rows of tick k, how many edges carry a signal into each, and which edges; `ptr` as `in_ptr`, of these."""
+        rows = np.flatnonzero(self.rows[k])
+        counts = ptr[rows + 1] - ptr[rows]
+        solid = len(rows) > 0 and rows[-1] - rows[0] + 1 == len(rows)  # without a gap: a run of edges
+        eid: Edges = slice(int(ptr[rows[0]]), int(ptr[rows[-1] + 1])) if solid else in_ranges(rows, ptr)
+        return rows, *_kept(taken(self.birth < k, src[eid]), counts, eid)
 
-    def leaving(self, nodes: I64, k: int) -> I64:
+    def leaving(self, nodes: Array, k: int) -> Array:
         """Edges from the nodes (rows of tick k - 1) to rows of tick k, in no particular order."""
         eid = edges_leaving(nodes, self.out_ptr, self.out_order)
-        into_rows: I64 = eid[self.rows[k, self.dst[eid]]]
+        into_rows: Array = eid[self.rows[k][self.dst[eid]]]
         return into_rows
 
-    def pulls(self, lists: ListCounter, src: I64, dst: I64, moving: bool = False) -> tuple[I64, I64]:
+    def degrees(self, src: Array, dst: Array) -> Iterator[I64]:
+        """For every tick from 1 on, of each neuron how many edges could carry a signal into it; one array, changed.
+
+        Every edge is looked at once, when its source is born.
+        """
+        fed = np.zeros(self.topology.n_neurons, dtype=np.int64)
+        levels = range(self._settled + 1)
+        if self._settled > 8:  # ticks
+            born = self.birth[src]
+            order = np.argsort(born, kind="stable")
+            ends = np.searchsorted(born[order], np.arange(self._settled + 2))
+        for k in range(1, self.ticks + 1):
+            if k - 1 in levels:
+                more = dst[order[ends[k - 1] : ends[k]]] if self._settled > 8 else dst[taken(self.birth == k - 1, src)]
+                if 8 * len(more) < len(fed):
+                    np.add.at(fed, more, 1)
+                else:
+                    fed += counted(len(fed), more)
+            yield fed
+
+    @cached_property
+    def _tally(self) -> I64:
+        """For every tick, how many edges carry a signal into its rows: all of them, and those from inputs and bias."""
+        found = np.zeros((2, self.ticks + 1), dtype=np.int64)
+        memo: dict[tuple[int, int], int] = {}
+        clamped: I64 | None = None
+        for k, fed in enumerate(self.degrees(self.src, self.dst), start=1):
+            clamped = fed.copy() if clamped is None else clamped  # born at tick 0
+            same = memo.setdefault(self.live_key(k), k)
+            found[:, k] = found[:, same] if same < k else (fed[self.rows[k]].sum(), clamped[self.rows[k]].sum())
+        return found
+
+    def pulls(self, lists: ListCounter, src: Array, dst: Array, moving: bool = False) -> tuple[I64, I64]:
         """For every tick k the list that pulls its rows from the states of tick k - 1, and how many entries it has.
 
         These are `(2, ticks + 1)`: all of them, and those in tiles. Of `moving` neurons only: those that are not clamped.
         """
         found = np.zeros((3, self.ticks + 1), dtype=np.int64)
         memo: dict[tuple[int, int], tuple[int, int, int]] = {}
+        guess = None if isinstance(lists, ListBuilder) or src is not self.src else _Guess(lists)
+        ptr = self.in_ptr if dst is self.dst else pointers(self.topology.n_neurons, dst)
         for k in range(1, self.ticks + 1):
             key = self.live_key(k)
-            if key not in memo:
-                eid = self.into(k, src, dst)
+            if key not in memo and guess is not None and guess.ready:
+                entries = int(self._tally[0, k] - moving * self._tally[1, k])
+                memo[key] = guess.added(int(self.rows[k].sum()), entries)
+            elif key not in memo:
+                rows, counts, eid = self.into(k, src, ptr)
                 if moving:
-                    eid = eid[src[eid] >= self.topology.n_clamped]
-                rows = np.flatnonzero(self.rows[k])
-                counts = np.bincount(dst[eid], minlength=self.topology.n_neurons)[rows]
+                    counts, eid = _kept(src[eid] >= self.topology.n_clamped, counts, eid)
                 memo[key] = _added(lists, rows, counts, eid, src)
             found[:, k] = memo[key]
         return found[0], found[1:]
 
     def drive(self, lists: ListCounter) -> tuple[int, int, int]:
         """The list that pulls from clamped neurons alone, for all rows there are at some tick, and its entries."""
-        t, some = self.topology, self.rows.any(axis=0)
-        eid = np.flatnonzero(some[self.dst] & (self.src < t.n_clamped))
-        rows = np.flatnonzero(some)
-        counts = np.bincount(self.dst[eid], minlength=t.n_neurons)[rows]
-        return _added(lists, rows, counts, eid, self.src)
+        rows = np.flatnonzero(self.rows.any(axis=0))
+        eid = in_ranges(rows, self.in_ptr)
+        counts, edges = _kept(self.src[eid] < self.topology.n_clamped, self.in_ptr[rows + 1] - self.in_ptr[rows], eid)
+        return _added(lists, rows, counts, edges, self.src)
 
     def saved_by_drive(self) -> int:
         """Products with clamped neurons that repeat themselves from tick to tick while the inputs are held."""
-        fan_in = np.bincount(self.dst[self.src < self.topology.n_clamped], minlength=self.topology.n_neurons)
-        return int(((self.rows.sum(axis=0) - 1).clip(0) * fan_in).sum())
+        repeats = (self.rows.sum(axis=0) - 1).clip(0)
+        if not repeats.any():
+            return 0
+        fan_in = counted(self.topology.n_neurons, self.dst[self.src < self.topology.n_clamped])
+        return int((repeats * fan_in).sum())
 
     def pushes(self, lists: ListCounter, hops: int) -> tuple[I64, I64]:
         """For the last `hops` ticks k but one the transposed list: rows of tick k pull from those of tick k + 1."""
         found = np.zeros((3, self.ticks + 1), dtype=np.int64)
         memo: dict[tuple[int, int], tuple[int, int, int]] = {}
+        guess = None if isinstance(lists, ListBuilder) or self.candidates is not None else _Guess(lists)
         for k in range(self.ticks - 1, self.ticks - 1 - hops, -1):
             key = (self.row_set[k], self.row_set[k + 1])
-            if key not in memo:
-                eid = self.out_order[
-                    self.rows[k, self.src[self.out_order]] & self.rows[k + 1, self.dst[self.out_order]]
-                ]
+            if key not in memo and guess is not None and guess.ready:
+                # the pulls of tick k + 1 the other way round: who feeds a row that is needed is needed
+                entries = int(self._tally[0, k + 1] - self._tally[1, k + 1])
+                memo[key] = guess.added(int(self.rows[k].sum()), entries)
+            elif key not in memo:
                 rows = np.flatnonzero(self.rows[k])
-                counts = np.bincount(self.src[eid], minlength=self.topology.n_neurons)[rows]
+                eid = edges_leaving(rows, self.out_ptr, self.out_order)
+                counts = self.out_ptr[rows + 1] - self.out_ptr[rows]
+                counts, edges = _kept(taken(self.rows[k + 1], self.dst[eid]), counts, eid)
                 one = np.array([len(rows)])  # as they come: by source, then destination
-                memo[key] = _added(lists, rows, counts, eid, self.dst, lengths=one)
+                memo[key] = _added(lists, rows, counts, edges, self.dst, lengths=one)
             found[:, k] = memo[key]
         return found[0], found[1:]
 
     def sweep(self) -> I64 | None:
-        """All rows in topological order, if a single pass over them gives all that matters; else None.
+        """All rows in topological order, if a single pass over them gives all that matters and is cheaper; else None.
 
         With inputs that are held, the state of a neuron that no cycle feeds settles after as many ticks as the longest
         path to it has edges. A path from an edge (i, j) to an output has, behind j, as many edges as there are ticks
@@ -128,8 +209,14 @@ class Schedule:
         """
         if not self.held or self.candidates is not None or self.all_needed:
             return None
-        t, some = self.topology, self.rows.any(axis=0)
-        reads = some[self.dst] & (some[self.src] | (self.src < t.n_clamped))
+        t = self.topology
+        some: BoolArray = np.any(self.rows, axis=0)
+        twice = int(some.sum()) < int(self.rows.sum())
+        if not twice and (self.ticks < 4 or self.rows.size * ROW_BYTES < SPREAD):  # nothing to save
+            return None
+        feeds = some.copy()
+        feeds[: t.n_clamped] = True
+        reads = taken(some, self.dst) & taken(feeds, self.src)
         # a neuron that nothing feeds, but that is not zero at zero, is so from tick 1 on
         settled = longest_paths(t.n_neurons, self.src[reads], self.dst[reads], some.astype(np.int64))
         if settled is None:
@@ -142,22 +229,51 @@ class Schedule:
 
     def sweep_lists(self, lists: ListCounter, order: I64, back: bool) -> tuple[int, int, int]:
         """The list that computes all rows in that order, or the transposed one in the opposite; its entries."""
-        t, place = self.topology, np.full(self.topology.n_neurons, -1, dtype=np.int64)
-        place[order] = np.arange(len(order))
+        t, some = self.topology, np.zeros(self.topology.n_neurons, dtype=np.bool_)
+        some[order] = True
         rows = order[::-1] if back else order
-        ends, others = (self.src, self.dst) if back else (self.dst, self.src)
-        clamped = others < t.n_clamped if not back else np.zeros(len(others), dtype=np.bool_)
-        eid = np.flatnonzero((place[ends] >= 0) & (clamped | (place[others] >= 0)))
-        key = -place[ends[eid]] if back else place[ends[eid]]
-        eid = eid[np.lexsort((others[eid], key))]
-        counts = np.bincount(ends[eid], minlength=t.n_neurons)[rows]
-        return _added(lists, rows, counts, eid, others, lengths=np.array([len(rows)]), ordered=True)
+        ptr, others = (self.out_ptr, self.dst) if back else (self.in_ptr, self.src)
+        some[: t.n_clamped] = not back
+        eid: Array = edges_leaving(rows, ptr, self.out_order) if back else in_ranges(rows, ptr)
+        counts, edges = _kept(taken(some, others[eid]), ptr[rows + 1] - ptr[rows], eid)
+        return _added(lists, rows, counts, edges, others, lengths=np.array([len(rows)]), ordered=True)
+
+
+class _Guess:
+    """Lists that are counted without being made, once so many are: as many of their entries are in tiles."""
+
+    def __init__(self, lists: ListCounter) -> None:
+        self.lists, self.entries, self.tiled = lists, lists.entries, lists.tiled
+
+    @property
+    def ready(self) -> bool:
+        """Whether enough lists were made."""
+        return self.lists.entries - self.entries > LISTED
+
+    def added(self, n_rows: int, entries: int) -> tuple[int, int, int]:
+        """As `_added`."""
+        self.lists.estimated = True
+        tiled = round(entries * (self.lists.tiled - self.tiled) / (self.lists.entries - self.entries))
+        return self.lists.count(n_rows, entries, tiled=tiled), entries, tiled
+
+
+def _kept(mask: BoolArray, counts: I64, eid: Edges) -> tuple[I64, Edges]:
+    """The edges of a mask, and how many each row has of them."""
+    if mask.all():
+        return counts, eid
+    left = np.diff(np.concatenate(([0], np.cumsum(mask)))[offsets(counts)])
+    return left, eid.start + np.flatnonzero(mask) if isinstance(eid, slice) else eid[mask]
 
 
 def _added(
-    lists: ListCounter, *given: I64, lengths: I64 | None = None, ordered: bool = False
+    lists: ListCounter, *given: Any, lengths: I64 | None = None, ordered: bool = False
 ) -> tuple[int, int, int]:
     """The number of a new list, how many entries it has, holes included, and how many of them are in tiles."""
     entries, tiled = lists.entries, lists.tiled
     number = lists.add(*given, lengths=lengths, ordered=ordered)
     return number, lists.entries - entries, lists.tiled - tiled
+
+
+def fingerprint(array: Array) -> bytes:
+    """What tells arrays apart that are met by the thousand, without keeping them."""
+    return hashlib.blake2b(array.data, digest_size=16).digest()

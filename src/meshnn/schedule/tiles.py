@@ -15,11 +15,12 @@ from numpy.typing import NDArray
 __all__ = ["HOLE", "SIDE", "Tiled", "tile"]
 
 I64 = NDArray[np.int64]
+U32 = NDArray[np.uint32]
 
 #: Rows that are computed together.
 SIDE = 4
 #: The edge of an entry that is none.
-HOLE = -1
+HOLE = 2**32 - 1
 #: Fewest columns of a run: below, a row at a time is as fast.
 FEWEST = 3
 #: Rows are filled up with holes if they have so many entries at least, and the run becomes so many times as large at
@@ -32,13 +33,13 @@ class Tiled(NamedTuple):
 
     run: I64  # (rows,) rows of the run that begins with a row; 0 elsewhere
     counts: I64  # (rows,) entries of each row
-    col: I64
-    eid: I64  # HOLE where an entry is none
+    col: U32
+    eid: U32  # HOLE where an entry is none
     widest: int  # most columns of a run; 0 without one
     tiled: int  # entries in runs, holes included
 
 
-def tile(counts: I64, col: I64, eid: I64, fill: bool) -> Tiled:
+def tile(counts: I64, col: U32, eid: U32, fill: bool) -> Tiled:
     """Find the runs of a list of rows of so many entries each.
 
     Equal neighbours are found first, whatever they read; then, to be filled up, rows that read most of the columns of a
@@ -46,12 +47,13 @@ def tile(counts: I64, col: I64, eid: I64, fill: bool) -> Tiled:
     """
     counts = np.asarray(counts, dtype=np.int64)
     run = np.zeros(len(counts), dtype=np.int64)
-    if len(counts) < SIDE or len(col) < SIDE * FEWEST:
+    most = int(counts.max(initial=0))
+    if len(counts) < SIDE or len(col) < SIDE * FEWEST or most < FEWEST:
         return Tiled(run, counts, col, eid, 0, 0)
     ptr = np.concatenate(([0], np.cumsum(counts)))
     for first, rows in _equal_runs(counts, ptr, col):
         run[first] = rows
-    windows = _windows(counts, ptr, col, run) if fill else []
+    windows = _windows(counts, ptr, col, run) if fill and most >= FEWEST_FILLED else []
     if windows:
         counts, col, eid = _filled(windows, counts, ptr, col, eid)
         for first, rows in windows:
@@ -61,7 +63,7 @@ def tile(counts: I64, col: I64, eid: I64, fill: bool) -> Tiled:
     return Tiled(run, counts, col, eid, int(counts[heads].max(initial=0)), tiled)
 
 
-def _equal_runs(counts: I64, ptr: I64, col: I64) -> list[tuple[int, int]]:
+def _equal_runs(counts: I64, ptr: I64, col: U32) -> list[tuple[int, int]]:
     """First row and number of rows of every run of equal neighbours."""
     first, last = col[np.minimum(ptr[:-1], len(col) - 1)], col[np.maximum(ptr[1:] - 1, 0)]
     # most neighbours of a sparse graph differ in their number of entries, the first or the last of them
@@ -82,7 +84,7 @@ def _equal_runs(counts: I64, ptr: I64, col: I64) -> list[tuple[int, int]]:
     return [(int(a), int(b)) for a, b in zip(begins, lengths, strict=True) if b]
 
 
-def _windows(counts: I64, ptr: I64, col: I64, run: I64) -> list[tuple[int, int]]:
+def _windows(counts: I64, ptr: I64, col: U32, run: I64) -> list[tuple[int, int]]:
     """Runs of rows, not in a run yet, that are worth filling up: they read most of the columns of their window."""
     taken = np.zeros(len(counts) + 1, dtype=np.int64)
     heads = np.flatnonzero(run)
@@ -110,7 +112,7 @@ def _windows(counts: I64, ptr: I64, col: I64, run: I64) -> list[tuple[int, int]]
     return [(begin, rows // SIDE * SIDE) for begin, rows in found if begin >= 0 and rows >= SIDE]
 
 
-def _filled(windows: list[tuple[int, int]], counts: I64, ptr: I64, col: I64, eid: I64) -> tuple[I64, I64, I64]:
+def _filled(windows: list[tuple[int, int]], counts: I64, ptr: I64, col: U32, eid: U32) -> tuple[I64, U32, U32]:
     """Counts, columns and edges with holes, so that all rows of a window have all columns that one of them reads."""
     counts, columns, edges, done = counts.copy(), [], [], 0
     for first, rows in windows:

@@ -6,17 +6,21 @@ at a tick with the same rows, share their list. A saturated set is stored once, 
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from meshnn.schedule.lists import ListCounter
-from meshnn.schedule.schedule import Schedule
+from meshnn.schedule.schedule import Schedule, fingerprint
+from meshnn.topology.reach import counted, in_ranges, taken
 
 __all__ = ["Singles", "Step", "Walk"]
 
 I64 = NDArray[np.int64]
+Array = NDArray[Any]
+#: What a step costs besides the edges it looks at, in edges.
+FOLLOW = 64
 
 
 class Step(NamedTuple):
@@ -24,15 +28,19 @@ class Step(NamedTuple):
 
     number: int  # of its list
     entries: int
-    nodes: I64  # the set that it leads to
+    nodes: Array  # the set that it leads to
 
 
 class Singles(NamedTuple):
     """One hop of every single neuron at once."""
 
-    number: I64  # (n,) of the list of each
+    number: I64  # (n,) of the list of each that is not clamped
     ptr: I64  # (n + 1,) ends[ptr[j]:ptr[j + 1]] are the neurons that j leads to
-    ends: I64
+    ends: Array
+
+
+_NONE = np.empty(0, dtype=np.int64)
+NO_SINGLES = Singles(_NONE, _NONE, _NONE)  # counted, not kept
 
 
 class Walk:
@@ -40,49 +48,75 @@ class Walk:
 
     def __init__(self, schedule: Schedule, lists: ListCounter) -> None:
         self.schedule, self.lists = schedule, lists
-        self.walked = 0  # edges looked at
+        self.walked = self.made = 0  # edges looked at, and sets
         self._singles: dict[int, Singles] = {}
         self._sets: dict[tuple[bytes, int, int], Step] = {}
+        self._fan_out, self._fan_out_at = np.zeros(schedule.topology.n_neurons, dtype=np.int64), 0
 
     def singles(self, k: int) -> Singles:
-        """Every single neuron into tick k."""
+        """Every single neuron that is not clamped into tick k."""
         key = self.schedule.row_set[k]
         if key not in self._singles:
-            s, n = self.schedule, self.schedule.topology.n_neurons
-            eid = s.out_order[s.rows[k, s.dst[s.out_order]]]  # by source, then destination
+            s, n, clamped = self.schedule, self.schedule.topology.n_neurons, self.schedule.topology.n_clamped
+            eid = s.out_order[s.out_ptr[clamped] :]  # by source, then destination
+            eid = eid[taken(s.rows[k], s.dst[eid])]
+            ends = s.dst[eid]
             ptr = np.zeros(n + 1, dtype=np.int64)
-            np.cumsum(np.bincount(s.src[eid], minlength=n), out=ptr[1:])
-            ones = np.ones(len(eid), dtype=np.int64)
-            first = self.lists.add(s.dst[eid], ones, eid, s.src, lengths=np.diff(ptr))
-            self._singles[key] = Singles(first + np.arange(n), ptr, s.dst[eid])
+            np.cumsum(counted(n, s.src[eid]), out=ptr[1:])
+            ones = np.ones(len(eid), dtype=np.uint32)
+            first = self.lists.add(ends, ones, eid, s.src, lengths=np.diff(ptr)[clamped:])
+            self._singles[key] = Singles(first - clamped + np.arange(n), ptr, ends)
         return self._singles[key]
 
-    def follow(self, nodes: I64, k: int, joins: int = -1, positions: bool = False) -> Step:
+    def count_singles(self, k: int) -> I64:
+        """The same where lists are counted only: of every neuron, how many it leads to at tick k; do not keep it."""
+        s, n, clamped = self.schedule, self.schedule.topology.n_neurons, self.schedule.topology.n_clamped
+        # from the tick that was asked for before, only rows that come or go are looked at
+        nodes = np.flatnonzero(s.rows[k] ^ s.rows[self._fan_out_at])
+        for sign, ends in ((1, nodes[s.rows[k, nodes]]), (-1, nodes[~s.rows[k, nodes]])):
+            self._fan_out += sign * counted(n, s.src[in_ranges(ends, s.in_ptr)])
+        self._fan_out_at, key = k, s.row_set[k]
+        if key not in self._singles:
+            entries = int(self._fan_out[clamped:].sum())
+            self.lists.count(entries, entries, n - clamped)
+            self._singles[key] = NO_SINGLES
+        return self._fan_out
+
+    def ends(self, j: int, k: int) -> Array:
+        """Rows of tick k that neuron j leads to."""
+        s = self.schedule
+        ends = s.dst[s.out_order[s.out_ptr[j] : s.out_ptr[j + 1]]]
+        rows: Array = ends[s.rows[k, ends]]
+        return rows.astype(np.uint32)
+
+    def follow(self, nodes: Array, k: int, joins: int = -1, positions: bool = False) -> Step:
         """A set of neurons into tick k, where neuron `joins` comes in; entries may read positions in the set."""
-        self.walked += 16
-        key = (nodes.tobytes(), self.schedule.row_set[k], joins)
+        self.walked += FOLLOW
+        key = (fingerprint(nodes), self.schedule.row_set[k], joins)
         found = self._sets.get(key)
         if found is None:
+            self.made += 1
             eid = self.schedule.leaving(nodes, k)
-            rows, counts = self._ends(eid, joins)
+            eid.sort()  # by destination, then source
+            rows, counts = _runs(self.schedule.dst[eid])
+            if joins >= 0:
+                at = int(np.searchsorted(rows, joins))
+                if at == len(rows) or rows[at] != joins:
+                    rows, counts = np.insert(rows, at, joins), np.insert(counts, at, 0)
+            rows = rows.astype(np.uint32, copy=False)
             before = self.lists.entries
             number = self.lists.add(rows, counts, eid, self.schedule.src, within=nodes if positions else None)
             found = self._sets[key] = Step(number, self.lists.entries - before, rows)
             self.walked += len(eid) + len(nodes)
         return found
 
-    def _ends(self, eid: I64, joins: int) -> tuple[I64, I64]:
-        """The neurons that some edges lead to, and how many lead to each."""
-        ends, n = self.schedule.dst[eid], self.schedule.topology.n_neurons
-        if 8 * len(eid) < n:  # a few of very many
-            rows, counts = np.unique(ends, return_counts=True)
-            if joins >= 0 and joins not in rows:
-                at = int(np.searchsorted(rows, joins))
-                rows, counts = np.insert(rows, at, joins), np.insert(counts, at, 0)
-            return rows, counts
-        every = np.bincount(ends, minlength=n)
-        reached = every > 0
-        if joins >= 0:
-            reached[joins] = True
-        rows = np.flatnonzero(reached)
-        return rows, every[rows]
+
+def _runs(ends: Array) -> tuple[Array, I64]:
+    """The neurons in a sorted list, and how often each is in it."""
+    if len(ends) == 0:
+        return ends, _NONE
+    new = np.empty(len(ends) + 1, dtype=np.bool_)
+    new[0] = new[-1] = True
+    np.not_equal(ends[1:], ends[:-1], out=new[1:-1])
+    at = np.flatnonzero(new)
+    return ends[at[:-1]], at[1:] - at[:-1]

@@ -14,38 +14,86 @@ from __future__ import annotations
 
 import numpy as np
 
-from meshnn.arrays import BoolArray, IntArray
+from meshnn.arrays import Array, BoolArray, IntArray
 
 __all__ = [
     "NEVER",
     "birth_ticks",
+    "counted",
     "dead_within",
     "edges_by_source",
     "edges_leaving",
     "fewest_ticks",
+    "in_ranges",
     "longest_path",
     "longest_paths",
     "need_sets",
     "output_distance",
+    "pointers",
+    "taken",
 ]
 
 #: A tick count that is never reached; far from overflow when two are added.
 NEVER = int(np.iinfo(np.int64).max // 4)
 
 
-def edges_by_source(n: int, src: IntArray) -> tuple[IntArray, IntArray]:
-    """`(ptr, order)`: the edges that leave neuron i are `order[ptr[i]:ptr[i + 1]]`, in order of destination."""
-    order = np.argsort(src, kind="stable").astype(np.int64)
+#: Edges that are looked at at a time where 64-bit copies of all of them would cost memory.
+BLOCK = 1 << 22
+
+
+def counted(n: int, ends: Array) -> IntArray:
+    """How often each of n numbers occurs: `bincount` without a copy of all of them in 64 bits."""
+    if len(ends) <= BLOCK:
+        return np.bincount(ends, minlength=n)
+    total = np.zeros(n, dtype=np.int64)
+    for begin in range(0, len(ends), BLOCK):
+        total += np.bincount(ends[begin : begin + BLOCK], minlength=n)
+    return total
+
+
+def taken(marks: BoolArray, numbers: Array) -> BoolArray:
+    """`marks[numbers]`, without a copy of all numbers in 64 bits."""
+    if len(numbers) <= BLOCK:
+        return marks[numbers]
+    found = np.empty(len(numbers), dtype=np.bool_)
+    for begin in range(0, len(numbers), BLOCK):
+        found[begin : begin + BLOCK] = marks[numbers[begin : begin + BLOCK]]
+    return found
+
+
+def pointers(n: int, ends: Array) -> IntArray:
+    """Of edges sorted by `ends`: those of neuron i are numbers ptr[i] to ptr[i + 1]."""
     ptr = np.zeros(n + 1, dtype=np.int64)
-    np.cumsum(np.bincount(src, minlength=n), out=ptr[1:])
-    return ptr, order
+    np.cumsum(counted(n, ends), out=ptr[1:])
+    return ptr
 
 
-def edges_leaving(nodes: IntArray, ptr: IntArray, order: IntArray) -> IntArray:
-    """All edges that leave any of the nodes: the concatenation of their ranges, without a Python loop."""
-    counts = ptr[nodes + 1] - ptr[nodes]
-    starts = ptr[nodes] - np.concatenate(([0], np.cumsum(counts)[:-1]))
-    return order[np.repeat(starts, counts) + np.arange(counts.sum())]
+def edges_by_source(n: int, src: Array) -> tuple[IntArray, Array]:
+    """`(ptr, order)`: the edges that leave neuron i are `order[ptr[i]:ptr[i + 1]]`, in order of their numbers."""
+    ptr, number = pointers(n, src), np.uint32 if len(src) < 2**32 else np.int64
+    if (src[1:] >= src[:-1]).all():
+        return ptr, np.arange(len(src), dtype=number)
+    if number is np.int64:
+        return ptr, np.argsort(src, kind="stable")
+    # a sort of source and number in one word: some ten times as fast as a stable sort of numbers by their sources
+    keys = src.astype(np.uint64)
+    keys <<= np.uint64(32)
+    keys |= np.arange(len(src), dtype=np.uint64)
+    keys.sort()
+    return ptr, keys.astype(np.uint32)  # the lower half of each
+
+
+def in_ranges(nodes: Array, ptr: IntArray) -> IntArray:
+    """The numbers ptr[i] to ptr[i + 1] of all nodes i one after the other, without a Python loop."""
+    begin = ptr[nodes]
+    counts = ptr[1:][nodes] - begin
+    ends = np.cumsum(counts)
+    return np.repeat(begin - ends + counts, counts) + np.arange(ends[-1] if len(ends) else 0)
+
+
+def edges_leaving(nodes: Array, ptr: IntArray, order: Array) -> Array:
+    """All edges that leave any of the nodes."""
+    return order[in_ranges(nodes, ptr)]
 
 
 def _spread(n: int, start: IntArray, src: IntArray, dst: IntArray) -> IntArray:
@@ -116,11 +164,22 @@ def need_sets(n: int, n_clamped: int, n_outputs: int, src: IntArray, dst: IntArr
     need[ticks, n - n_outputs :] = True
     free = (src >= n_clamped) & (dst >= n_clamped)
     src, dst = src[free], dst[free]
+    ptr, order = edges_by_source(n, dst)
+    leads = np.zeros(n, dtype=np.int64)  # edges from each neuron into those that the tick after needs
     for k in range(ticks - 1, 0, -1):
-        need[k, src[need[k + 1, dst]]] = True
-        if np.array_equal(need[k], need[k + 1]):  # a fixed point: all earlier ticks need the same neurons
-            need[1:k] = need[k]
+        changed = need[k + 1] ^ need[k + 2] if k + 2 <= ticks else need[k + 1]
+        nodes = np.flatnonzero(changed)
+        if nodes.size == 0:  # a fixed point: all earlier ticks need the same neurons
+            need[1 : k + 1] = need[k + 1]
             break
+        # only neurons that come or go are looked at, so that all ticks of a long graph take one look at each edge
+        for sign, ends in ((1, nodes[need[k + 1, nodes]]), (-1, nodes[~need[k + 1, nodes]])):
+            starts = src[edges_leaving(ends, ptr, order)]
+            if 8 * len(starts) < n:
+                np.add.at(leads, starts, sign)
+            else:
+                leads += sign * np.bincount(starts, minlength=n)
+        np.greater(leads, 0, out=need[k])
     return need
 
 
@@ -141,7 +200,7 @@ def longest_path(n: int, birth: IntArray, distance: IntArray, src: IntArray, dst
 def longest_paths(n: int, src: IntArray, dst: IntArray, start: IntArray | None = None) -> IntArray | None:
     """Edges on the longest path to each of n neurons, or None if there is a cycle; at least the start values."""
     ptr, order = edges_by_source(n, src)
-    waiting = np.bincount(dst, minlength=n)
+    waiting = counted(n, dst)
     length = np.zeros(n, dtype=np.int64) if start is None else start.copy()
     ready = np.flatnonzero(waiting == 0)
     left = len(src)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from meshnn.arguments import as_list, switch, whole_number
-from meshnn.arrays import Array, BoolArray, IntArray
+from meshnn.arrays import Array, BoolArray, EdgeArray, IntArray
 from meshnn.errors import TopologyError
 from meshnn.memory import check_fits
 from meshnn.topology import builders, convert, reach
@@ -24,6 +24,7 @@ class Topology:
 
     Neurons are numbered inputs first, then the bias neuron (if any), hidden, outputs. Edges may run anywhere:
     cycles, self-loops and edges into inputs are allowed (the last are always dead, because inputs are clamped).
+    The edges are `src` and `dst`, int32 arrays sorted by (destination, source).
 
     Parameters
     ----------
@@ -49,16 +50,20 @@ class Topology:
         self.n_hidden = whole_number("n_hidden", n_hidden, least=0)
         self.n_outputs = whole_number("n_outputs", n_outputs, least=1)
         self.bias = switch("bias", bias)
-        if self.n_neurons >= 2**32:
-            raise TopologyError(f"a topology has fewer than 2**32 neurons, got {self.n_neurons:,}")
+        if self.n_neurons >= 2**31:
+            raise TopologyError(f"a topology has fewer than 2**31 neurons, got {self.n_neurons:,}")
         check_fits(self.n_neurons * 64.0, f"a graph of {self.n_neurons:,} neurons", "take fewer neurons")
         pairs = self._checked(edges)
-        keys = pairs[:, 1].astype(np.uint64) * np.uint64(self.n_neurons) + pairs[:, 0].astype(np.uint64)
-        order = np.argsort(keys, kind="stable")  # merges runs that are sorted already in linear time
-        self.src: IntArray = np.ascontiguousarray(pairs[order, 0])
-        self.dst: IntArray = np.ascontiguousarray(pairs[order, 1])
-        keys = keys[order]
+        # both ends in one word: sorted as they are, without an order of 64 bits an edge
+        keys = pairs[:, 1].astype(np.uint64)
+        keys <<= np.uint64(32)
+        keys |= pairs[:, 0].astype(np.uint32)
+        if not (keys[1:] > keys[:-1]).all():
+            keys.sort()
+        self.src: EdgeArray = keys.astype(np.uint32).view(np.int32)  # the lower half
         same = keys[1:] == keys[:-1]
+        keys >>= np.uint64(32)
+        self.dst: EdgeArray = keys.astype(np.int32)
         if same.any():
             k = int(np.flatnonzero(same)[0])
             raise TopologyError(
@@ -74,7 +79,7 @@ class Topology:
             raise AttributeError(f"a Topology is frozen, {name!r} cannot be set; build a new one")
         super().__setattr__(name, value)
 
-    def _checked(self, edges: ArrayLike) -> IntArray:
+    def _checked(self, edges: ArrayLike) -> Array:
         if isinstance(edges, np.ma.MaskedArray) or (not hasattr(edges, "__len__") and not hasattr(edges, "__array__")):
             raise TopologyError(
                 f"edges must be an array or list of pairs, got {type(edges).__name__}; pass list(edges)"
@@ -92,14 +97,14 @@ class Topology:
             if not whole:
                 raise TopologyError(f"edges must hold whole neuron numbers, got dtype {raw.dtype}: {_first_bad(raw)}")
             raw = raw.astype(np.float64)
-        outside = (raw < 0) | (raw >= self.n_neurons)
-        if outside.any():
+        if raw.min() < 0 or raw.max() >= self.n_neurons:
+            outside = (raw < 0) | (raw >= self.n_neurons)
             k = int(np.flatnonzero(outside.any(axis=1))[0])
             raise TopologyError(
                 f"edge {k} is ({raw[k, 0]}, {raw[k, 1]}), but this topology has neurons 0 to {self.n_neurons - 1} "
                 f"({self._layout()}); {int(outside.any(axis=1).sum())} edges are out of range"
             )
-        return raw.astype(np.int64)
+        return raw
 
     # -- builders ------------------------------------------------------------------------------------------------
 
@@ -351,8 +356,11 @@ class Topology:
 
     @cached_property
     def _digest(self) -> bytes:
-        head = ",".join(map(str, self._shape)).encode() + b";"
-        return hashlib.sha256(head + self.src.tobytes() + self.dst.tobytes()).digest()
+        found = hashlib.sha256(",".join(map(str, self._shape)).encode() + b";")
+        for ends in (self.src, self.dst):  # in 64 bits, as checkpoints of 0.1 have it
+            for begin in range(0, len(ends), reach.BLOCK):
+                found.update(ends[begin : begin + reach.BLOCK].astype(np.int64).data)
+        return found.digest()
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Topology):
@@ -370,6 +378,7 @@ class Topology:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
+        self.__dict__.update({name: state[name].astype(np.int32, copy=False) for name in ("src", "dst")})  # 0.1: int64
         self.src.setflags(write=False)
         self.dst.setflags(write=False)
 

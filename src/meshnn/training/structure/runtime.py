@@ -106,8 +106,8 @@ class Structure:
         mesh, t = self.mesh, self.mesh.topology
         return {
             "n_hidden": t.n_hidden,
-            "src": t.src,
-            "dst": t.dst,
+            "src": t.src.astype(np.int64),
+            "dst": t.dst.astype(np.int64),
             "codes": mesh.codes,
             "parameter": None if mesh.ties.plain else mesh.parameter,
             "lineage": self.lineage.to_tree(),

@@ -84,8 +84,8 @@ def graph_to_tree(graph: Topology) -> Tree:
         "n_hidden": graph.n_hidden,
         "n_outputs": graph.n_outputs,
         "bias": graph.bias,
-        "src": graph.src,
-        "dst": graph.dst,
+        "src": graph.src.astype(np.int64),
+        "dst": graph.dst.astype(np.int64),
     }
 
 
