@@ -73,3 +73,36 @@ def parts(monkeypatch):
         if name.startswith("meshnn.") and getattr(module, "in_threads", None) is real:
             monkeypatch.setattr(module, "in_threads", watched)
     return seen
+
+
+@pytest.fixture
+def teams(monkeypatch):
+    """Split every batch of more than one row into parts, and see who takes steps together.
+
+    A list of `(most threads, threads that came)`, one for each time that a team was called. All that were called come,
+    however busy the machine is.
+    """
+    from meshnn.program import steps, threads
+
+    monkeypatch.setattr(threads, "LEAST_TEAM_WORK", 1)
+    monkeypatch.setattr(threads, "FEWEST_TEAM_CHUNKS", 1)
+    monkeypatch.setattr(threads, "PATIENCE", 600.0)
+    monkeypatch.setattr(steps, "WORTH_A_THREAD", 0)
+    seen = []
+
+    def watched(most, task, abandon):
+        who = set()
+
+        def one(me, count):
+            who.add((me, count, threading.get_ident()))
+            return task(me, count)
+
+        found = threads.together(most, one, abandon)
+        assert {me for me, _, _ in who} == set(range(len(who)))
+        assert {count for _, count, _ in who} == {len(who)}
+        assert len({thread for _, _, thread in who}) == len(who)
+        seen.append((most, len(who)))
+        return found
+
+    monkeypatch.setattr(steps, "together", watched)
+    return seen

@@ -61,29 +61,36 @@ def sizes(ops):
 @pytest.mark.parametrize("jacobian", [False, True])
 @pytest.mark.parametrize("method", ["factored", "blocks", "adjoint"])
 @pytest.mark.parametrize("ticks", [1, 2, 3, 5])
-def test_costs_count_what_kernels_visit(method, ticks, jacobian):
+@pytest.mark.parametrize("density", [0.4, 1.0])
+def test_costs_count_what_kernels_visit(method, ticks, jacobian, density):
     """The work of a plan is the entries and rows that its lists make kernels visit."""
-    m = Mesh(Topology.mesh(4, 12, 3, density=0.4, random_state=3), ticks, activation="tanh")
+    m = Mesh(Topology.mesh(4, 12, 3, density=density, random_state=3), ticks, activation="tanh")
     program = m.program("jacobian" if jacobian else "gradient", method)
     c = program.plan.course
     entries, rows = sizes(c.ops)
-    visited = states = int(entries[c.forward[1:]].sum())
-    started = n_states = int(rows[c.forward[1:]].sum())
+    drive = getattr(c, "drive", -1)
+    assert (drive >= 0) == (density == 1 and ticks > 2 and method != "blocks" and not jacobian)
+    assert (len(c.ops.holes) > 0) == (density == 1 and ticks > 2 and not jacobian)
+    pulled = [*c.forward[1:], *([drive] if drive >= 0 else [])]
+    visited = states = int(entries[pulled].sum())
+    started = int(rows[pulled].sum())
     last = int(entries[c.gradient[ticks]])
-    readout = int(entries[c.back[ticks - 1]]) if ticks > 1 and not jacobian else 0
+    hops = {"adjoint": ticks - 1, "factored": 0 if jacobian else min(2, ticks - 1)}.get(method, 0 if jacobian else 1)
+    passes = 3 if jacobian else 1
+    back = c.back[ticks - hops : ticks] if ticks > 1 else []
+    visited += passes * sum(int(entries[q]) for q in back)
+    started += passes * sum(int(rows[q]) for q in back)
     if method == "adjoint":
-        passes = 3 if jacobian else 1
-        visited += passes * (states + sum(int(entries[c.back[k]]) for k in range(1, ticks)))
-        started += passes * n_states
+        visited += passes * states
     elif method == "factored":
-        visited += readout + (last if jacobian else states)
+        visited += last if jacobian else states
         fan_in = np.diff(c.gradient_ops.ptr.astype(int))
         for a in range(len(c.tangents.tick)):
             chain = c.tangents.chain[c.tangents.ptr[a] : c.tangents.ptr[a + 1]]
             visited += int(entries[chain].sum()) + int(rows[chain[-1]]) * (fan_in[c.tangents.row[a]] if jacobian else 1)
             started += int(rows[chain].sum())
     else:
-        visited += readout + (0 if jacobian else last)
+        visited += 0 if jacobian else last
         block_entries, block_rows = sizes(c.block_ops)
         for b in range(len(c.blocks.neuron)):
             width, chain = int(c.blocks.first[b + 1] - c.blocks.first[b]), c.blocks.chain[b]

@@ -1,5 +1,7 @@
 """The trainer and its first-order solvers, against the same steps written out with NumPy."""
 
+from threading import get_ident
+
 import numpy as np
 import pytest
 
@@ -169,26 +171,31 @@ def manual_step(hand, g):
     )
 
 
-def test_large_batches_run_in_threads_with_the_same_bits(parts):
+@pytest.mark.parametrize("size", [None, 3500])
+def test_large_batches_run_in_teams_with_the_same_bits(teams, size):
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((9000, 8)), rng.integers(0, 3, 9000)
     found = []
-    for n_threads in (1, 2, None):
+    for n_threads in (1, 2, 3, None):
         mesh = Mesh(Topology.layered([8, 40, 3]), activation="tanh", random_state=0)
-        trainer = Trainer(
-            mesh,
-            as_samples(mesh, X, y, "cross_entropy"),
-            Settings(solver="sgd", learning_rate=0.2, batch_size=None, max_epochs=3, l2=0.0, n_threads=n_threads),
-        )
-        assert not trainer._solver.steps.compiled
+        settings = {"solver": "sgd", "learning_rate": 0.2, "batch_size": size, "max_epochs": 3, "l2": 0.0}
+        samples = as_samples(mesh, X, y, "cross_entropy")
+        trainer = Trainer(mesh, samples, Settings(**settings, n_threads=n_threads))
+        steps = trainer._solver.steps
+        assert steps._parts.tolist() == [8, 8]
+        start = mesh.weights.copy()
+        list(trainer.rows())  # the first epochs of a program, compiled by one
+        mesh.weights = start
+        teams.clear()
+        trainer = Trainer(mesh, samples, Settings(**settings, n_threads=n_threads))
         rows = list(trainer.rows())
         found.append((mesh.weights, rows[-1].loss))
-        assert {count for count, _ in parts} == {8}
-        assert {workers for _, workers in parts} == {n_threads or min(cores(), 8)}
-        parts.clear()
+        assert {came for _, came in teams} == {n_threads or min(cores(), 8)}
     for weights, loss in found[1:]:
         np.testing.assert_array_equal(weights, found[0][0])
         assert loss == found[0][1]
+    if size is not None:
+        return
     alike = Mesh(Topology.layered([8, 40, 3]), activation="tanh", random_state=0, dtype="float64")
     start = alike.weights.copy()
     hand = ByHand(alike, "sgd", 0.2)
@@ -197,6 +204,32 @@ def test_large_batches_run_in_threads_with_the_same_bits(parts):
         hand.step(X, y)
     np.testing.assert_allclose(found[0][0], alike.weights, atol=1e-5)
     assert np.abs(start - alike.weights).max() > 1e-2
+
+
+@pytest.mark.parametrize("who", [0, 1])
+def test_a_team_that_somebody_leaves_goes_home(monkeypatch, who):
+    """Whoever fails before he has come must not leave the others waiting for ever, nor the weights half moved."""
+    from meshnn.program import threads
+    from meshnn.program.program import Program
+
+    monkeypatch.setattr(threads, "LEAST_TEAM_WORK", 1)
+    monkeypatch.setattr(threads, "PATIENCE", 600.0)
+    mesh = Mesh(Topology.layered([8, 40, 3]), activation="tanh", random_state=0)
+    rng = np.random.default_rng(0)
+    samples = as_samples(mesh, rng.standard_normal((2000, 8)), rng.integers(0, 3, 2000), "cross_entropy")
+    settings = Settings(solver="adam", batch_size=None, max_epochs=1, l2=0.0, n_threads=2)
+    list(Trainer(mesh, samples, settings).rows())
+    trainer, before, real, main = Trainer(mesh, samples, settings), mesh.weights.copy(), Program.borrow, get_ident()
+
+    def borrow(program):
+        if (get_ident() != main) == bool(who):
+            raise OSError("no room")
+        return real(program)
+
+    monkeypatch.setattr(Program, "borrow", borrow)
+    with pytest.raises(OSError, match="no room"):
+        list(trainer.rows())
+    np.testing.assert_array_equal(mesh.weights, before)
 
 
 @pytest.mark.parametrize("gradient", ["factored", "adjoint", "blocks", "forward"])

@@ -93,6 +93,8 @@ class BlockCourse(NamedTuple):
     gradient: I64
     block_ops: Ops
     blocks: Blocks
+    drive: int  # none: -1
+    clamps: I64
 
 
 class TensorCourse(NamedTuple):

@@ -60,5 +60,3 @@ class Adjoint(ChunkMethod):
         passes = draft.schedule.topology.n_outputs if draft.jacobian else 1
         draft.pull_back(draft.ticks - 1, passes)
         draft.correlate(passes)
-        rows = draft.schedule.rows.sum() if draft.order is None else len(draft.order)
-        draft.work.rows += passes * float(rows)

@@ -53,7 +53,7 @@ class ColumnBlocks(Method):
         if derived is not None:
             blocks = blocks._replace(eid=derived[blocks.eid].astype(np.uint32))
         lists = (plain.ops, plain.forward, plain.back, plain.gradient_ops, plain.gradient)
-        course = BlockCourse(*lists, block_ops, blocks)
+        course = BlockCourse(*lists, block_ops, blocks, plain.drive, plain.clamps)
         return course, np.concatenate([reads, block_ops.eid]), np.concatenate([gives, blocks.eid])
 
     def rows(self, draft: Draft, drawn: Drawn) -> dict[str, tuple[int, ...]]:

@@ -39,7 +39,6 @@ class Factored(ChunkMethod):
         else:
             draft.pull_back(min(2, draft.ticks - 1))
             draft.correlate()
-            draft.work.rows += float(draft.schedule.rows[-2:].sum())
         return _tangents(draft) if draft.last > (1 if draft.jacobian else 2) else NO_TANGENTS
 
     def course(self, draft: Draft, drawn: Tangents) -> tuple[Any, U32, U32]:

@@ -124,7 +124,8 @@ class Draft:
         self.last = self.ticks if jacobian else self.ticks - 1  # tick that influences are carried to
         count, costly = float(rows.sum()), float((rows & dear).sum())
         inputs = float(self.clamps.sum() * t.n_inputs)
-        self.work = Work(rows=count, cheap=count - costly, dear=costly)
+        driven_rows = float(rows.any(axis=0).sum()) if self.drive >= 0 else 0.0
+        self.work = Work(rows=count + driven_rows, cheap=count - costly, dear=costly)
         self._pull(self.pulled)
         self.work.inputs, self.work.outputs = inputs, 0.0 if jacobian else float(t.n_outputs)
         widest = float(rows.sum(axis=1).max(initial=0)) + t.n_clamped
@@ -143,10 +144,12 @@ class Draft:
         """Lay down the transposed lists of the last so many hops, and count as many passes over them."""
         if self.order is not None:
             self.back, pushed = _one(*self.schedule.sweep_lists(self.lists, self.order, back=True))
+            rows = len(self.order)
         else:
             self.back, pushed = self.schedule.pushes(self.lists, hops)
-            self.hops_back = hops
+            self.hops_back, rows = hops, int(self.schedule.rows[self.ticks - hops : self.ticks].sum())
         self._pull(times * pushed)
+        self.work.rows += float(times * rows)
 
     def _pull(self, entries: I64) -> None:
         every, tiled = entries.sum(axis=1).tolist()
