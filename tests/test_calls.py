@@ -50,8 +50,8 @@ def test_the_same_bits_whatever_was_called_before(method, dtype, monkeypatch, wa
     most = program._at_once
     assert len(parts_of(most, mesh.dtype, program.work)) == 1
     mesh.gradient(np.zeros((1, 3)), [0], method=method)
-    calls = [(64, None), (64, "uneven"), (64, None), (63, None), (1, None), (most, None), (most + 1, None), (64, "some"),
-             (64, None), (2, "uneven"), (2, None)]  # fmt: skip
+    calls = [(64, None), (64, "uneven"), (64, None), (63, None), (1, None), (most, None), (most + 1, None),
+             (64, "some"), (64, None), (2, "uneven"), (2, None)]  # fmt: skip
     for size, weighted in calls:
         X, values = rng.standard_normal((size, 3)), rng.standard_normal((size, 2))
         mesh.weights[:] = plain.weights[:] = rng.standard_normal(mesh.topology.n_edges)

@@ -14,12 +14,12 @@ import sys
 import threading
 from contextlib import contextmanager, suppress
 
-from numba import njit
+from numba import njit, typeof
 
 from meshnn.kernels._cache import KernelCache
 from meshnn.kernels._compiler import EntryCompiler, InnerCompiler
 
-__all__ = ["FAST", "announce", "jit", "jit_exact", "jit_inline", "jit_inner"]
+__all__ = ["FAST", "announce", "entry_point", "jit", "jit_exact", "jit_inline", "jit_inner"]
 
 #: LLVM's permissions without `nnan` and `ninf`.
 FAST = ("reassoc", "nsz", "arcp", "contract", "afn")
@@ -62,6 +62,15 @@ def jit_inline(function):
 def jit_exact(function):
     """The same with the arithmetic as written."""
     return _compile(function, {"contract"}, entry=False)
+
+
+def entry_point(kernel, arguments):
+    """The machine code of a kernel that has been called with arguments of these types.
+
+    Numba looks at the types of all arguments at every call, which takes longer than a small gradient. Whoever knows
+    that they are always the same calls this instead.
+    """
+    return kernel.overloads[tuple(map(typeof, arguments))].entry_point
 
 
 _seen: set[tuple] = set()

@@ -82,9 +82,8 @@ class Frame:
     def __init__(self, size: int, n_inputs: int, targets: Targets | None, dtype: np.dtype[Any]) -> None:
         from meshnn.kernels._kept import Kept
         from meshnn.kernels._row import aligned, lanes
-        from meshnn.kernels.packing import pack_part
 
-        self.dtype, self.size, self.chunks, self._pack = dtype, size, chunks_of(size, dtype), pack_part
+        self.dtype, self.size, self.chunks = dtype, size, chunks_of(size, dtype)
         shape, L = (1, self.chunks), lanes(dtype)
         self.X = aligned((*shape, n_inputs, L), dtype)
         y = share = np.empty((1, 0, 1, 1), dtype)
@@ -93,6 +92,7 @@ class Frame:
         self.y, self.share, self.loss = y, share, None if targets is None else targets.loss
         self._even = False  # whether equal shares were packed last
         raw = np.empty((1, 0, n_inputs), dtype)
+        self._pack = _packer(raw, self.X)
         self.batch = Kept(Batch(self.X, raw, y, share, 0 if targets is None else targets.loss.code, size))
 
     def fits(self, size: int, targets: Targets | None) -> bool:
@@ -111,6 +111,20 @@ class Frame:
         if not (targets.even and self._even):
             self._pack(targets.share[None], 0, self.chunks, self.share, False)
             self._even = targets.even
+
+
+_packers: dict[str, Any] = {}  # by dtype
+
+
+def _packer(none: Array, room: Array) -> Any:
+    """The machine code that packs samples of a dtype, none of which are handed in here."""
+    if none.dtype.char not in _packers:
+        from meshnn.kernels._jit import entry_point
+        from meshnn.kernels.packing import pack_part
+
+        pack_part(none, 0, 0, room, True)
+        _packers[none.dtype.char] = entry_point(pack_part, (none, 0, 0, room, True))
+    return _packers[none.dtype.char]
 
 
 def _converted(X: Array, dtype: np.dtype[Any]) -> Array:

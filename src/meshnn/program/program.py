@@ -223,19 +223,17 @@ class Program:
     def call(self, kernel: Any, *arguments: Any) -> Any:
         """Run a kernel on the course of the plan.
 
-        The types of a kernel's arguments are always the same in one program. Numba would look at them at every call,
-        which takes longer than a small gradient, so they are looked at once.
+        The types of a kernel's arguments are always the same in one program, so they are looked at once.
         """
         entry = self._entries.get(kernel)
         if entry is not None:
             return entry(self._course, *arguments)
         if not hasattr(kernel, "overloads"):  # in NumPy
             return kernel(self.plan.course, *(getattr(argument, "given", argument) for argument in arguments))
-        import numba
+        from meshnn.kernels._jit import entry_point
 
         result = kernel(self._course, *arguments)
-        kinds = tuple(map(numba.typeof, (self._course, *arguments)))
-        self._entries[kernel] = kernel.overloads[kinds].entry_point
+        self._entries[kernel] = entry_point(kernel, (self._course, *arguments))
         return result
 
     def _run(
@@ -253,7 +251,7 @@ class Program:
         from meshnn.kernels._kept import Kept
 
         w = values[self.plan.reads]
-        w[self.plan.holes] = 0
+        w[self._holes] = 0
         net = Kept(Net(w, self.codes))
         for slab in slabs(X, targets, self.dtype):
             parts = parts_of(slab.size, self.dtype, self.work)
@@ -283,8 +281,7 @@ class Program:
                 worker.net = Kept(Net(np.empty(len(self.plan.reads), self.dtype), self.codes))
             w = worker.net.given.w
             values.take(self.plan.reads, out=w, mode="clip")  # "raise" would take a buffer more
-            if len(self.plan.holes):
-                w[self.plan.holes] = 0
+            w[self._holes] = 0
             frame = worker.frame
             if frame is None or not frame.fits(size, targets):
                 frame = worker.frame = Frame(size, self.plan.n_inputs, targets, self.dtype)
@@ -303,6 +300,10 @@ class Program:
             return 0
         most = max(MOST_KEPT // (plan.n_inputs + plan.n_outputs + 1), samples_of_one_part(self.dtype))
         return min(most, samples_of_one_part(self.dtype, self.work), SLAB)
+
+    @cached_property
+    def _holes(self) -> NDArray[np.intp]:
+        return self.plan.holes.astype(np.intp)  # in 32 bits they take ten times as long
 
     @cached_property
     def _course(self) -> Any:
