@@ -173,13 +173,12 @@ class ListBuilder(ListCounter):
         first, found = self._add(rows, counts, eid, src, within, lengths, ordered)
         if lengths is None:
             lengths = np.array([len(rows)])
-        for column, values in zip(
-            self._table, (lengths, rows, found.counts, found.run, found.col, found.eid), strict=True
-        ):
+        given: tuple[Array, ...] = (lengths, rows, found.counts, found.run, found.col, found.eid)
+        for column, values in zip(self._table, given, strict=True):
             column.pieces.append(_u32(values))
         self._gathered += len(found.col) + PIECE  # many small ones are dear, too
         if self._gathered > GATHERED:
-            del found
+            del found, given
             for column in self._table:
                 column.lay()
             self._gathered = 0
