@@ -374,7 +374,7 @@ class Mesh:
         threads = _threads(n_threads)
         program = self.program("gradient", method, X.shape[1], n_threads=threads)
         found = program.gradient(self._checked(), X, targets, threads)
-        return found.loss, found.grad[: self.n_parameters].astype(self._dtype)
+        return found.loss, found.grad[: self.n_parameters].astype(self._dtype, copy=False)
 
     def jacobian(self, X: ArrayLike, method: str = "auto", *, n_threads: int | None = None) -> Array:
         """Derivative of every output by every parameter for every sample, `(batch, n_outputs, n_parameters)`."""

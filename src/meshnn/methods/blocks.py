@@ -110,7 +110,7 @@ def _blocks(draft: Draft) -> Drawn:
         done += 1
         if draft.enough(walk.walked, done):
             break
-    scale = draft.scaled(done, len(neurons), walk.lists, 0.0, unseen)
+    scale = draft.scaled(done, len(neurons), walk, 0.0, unseen)
     offset = offsets(counts * room * 2)
     draft.work.carried += scale * entries
     draft.work.rows += scale * rows

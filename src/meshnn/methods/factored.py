@@ -95,7 +95,7 @@ def _tangents(draft: Draft) -> Tangents:
         done += 1
         if draft.enough(walk.walked, done):
             break
-    scale = draft.scaled(done, len(far), draft.lists, before, unseen)
+    scale = draft.scaled(done, len(far), walk, before, unseen)
     # at its end a tangent is contracted with the readout, or with every in-edge for each output it has reached
     ended = reached * (fan_in if draft.jacobian else 1)
     draft.work.carried += (

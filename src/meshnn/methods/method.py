@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from meshnn.methods.footprint import SET, footprint
 from meshnn.methods.prices import DEFAULT, Prices, Work
-from meshnn.schedule import ROW_BYTES, ListBuilder, ListCounter, Schedule
+from meshnn.schedule import ROW_BYTES, ListBuilder, ListCounter, Schedule, Walk
 from meshnn.topology.reach import counted
 
 __all__ = ["Cost", "Draft", "Method", "Plan"]
@@ -132,6 +134,8 @@ class Draft:
         self.work.near = 2.0 * ROW_BYTES * widest
         self.work.room = ROW_BYTES * (count + costly + inputs)
         self.extra_bytes = 0.0  # of index arrays, besides lists
+        self.sets = 0.0  # that a walk makes lists of
+        self.remembered = 0.0  # bytes that a walk keeps while it is planned
         self.estimated = False
 
     def new_lists(self) -> ListCounter:
@@ -196,10 +200,13 @@ class Draft:
         """The numbers one by one; what is kept may take long, and is shown."""
         return iter(numbers.tolist())
 
-    def scaled(self, done: int, count: int, lists: ListCounter, before: float, unseen: float) -> float:
+    def scaled(self, done: int, count: int, walk: Walk, before: float, unseen: float) -> float:
         """What to multiply counts by, of which so many were walked; lists met since, and bytes left out, are scaled up."""
         scale = count / max(done, 1)
-        self.extra_bytes += (scale - 1.0) * (lists.nbytes - before) + scale * unseen
+        new = walk.lists.nbytes - before
+        self.extra_bytes += (scale - 1.0) * new + scale * unseen
+        self.remembered += scale * (SET * walk.made + 4.0 * walk.held)
+        self.sets += scale * walk.made
         self.estimated = self.estimated or done < count
         return scale
 
@@ -222,6 +229,17 @@ class Plan:
     rows: dict[str, tuple[int, ...]]  # shapes of the buffers of a worker, in rows of samples
     cost: Cost
     held: bool  # whether inputs must be the same at every tick
+
+    @cached_property
+    def straight(self) -> bool:
+        """Whether the gradient is what the kernels give, entry by entry."""
+        if len(self.gives) != self.n_gradient:
+            return False
+        step = 1 << 20
+        return all(
+            bool((self.gives[first : first + step] == np.arange(first, min(first + step, len(self.gives)))).all())
+            for first in range(0, len(self.gives), step)
+        )
 
     @property
     def holes(self) -> NDArray[np.uint32]:
@@ -298,11 +316,10 @@ class Method:
         index = draft.lists.nbytes + draft.extra_bytes
         if draft.gradient_lists is not draft.lists:
             index += draft.gradient_lists.nbytes
-        room = sum(float(np.prod(shape, dtype=np.float64)) for shape in rows.values()) * ROW_BYTES
-        needed = index + workers * (room + 2.0 * draft.n_gradient * itemsize)
         work, lanes = draft.work, 1 if draft.work.samples else ROW_BYTES // itemsize
         work.lists = index
         # a table of its own, that of blocks, is gathered too; all of them are if nothing says otherwise
         work.reads = work.reads or float(draft.lists.entries)
         work.gives = work.gives or float(draft.entries)
+        needed = footprint(draft, rows, workers, itemsize)
         return Cost(self.name, self.forward_only, work, lanes, needed, draft.estimated or draft.lists.estimated)

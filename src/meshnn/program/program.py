@@ -15,6 +15,7 @@ from meshnn.kernels.tuples import Net, Room
 from meshnn.losses import Targets
 from meshnn.methods import Plan
 from meshnn.program.batch import SLAB, Frame, slabs
+from meshnn.program.entries import gradient_of, weights_of
 from meshnn.program.threads import cores, in_threads, parts_of, samples_of_one_part
 
 __all__ = ["Curvature", "Gradient", "Program", "Worker"]
@@ -35,7 +36,7 @@ class Gradient(NamedTuple):
 
     loss: float
     hits: float  # share of samples whose largest output is the label's; 0 where there are no labels
-    grad: NDArray[np.float64]  # (n_gradient,)
+    grad: Array  # (n_gradient,) in float64, or as kernels give it where that is large
 
 
 class Curvature(NamedTuple):
@@ -160,8 +161,7 @@ class Program:
                 entries += g
             else:
                 entries = np.add(entries, g, dtype=np.float64)
-        # of nothing bincount counts integers
-        return Gradient(loss, hits, np.bincount(plan.gives, entries, plan.n_gradient).astype(np.float64, copy=False))
+        return Gradient(loss, hits, gradient_of(plan, entries))
 
     def jacobian(self, values: Array, X: Array, n_threads: int | None = None) -> Array:
         """Derivative of each output by each number, `(batch, n_outputs, n_gradient)`; the plan is one of a Jacobian."""
@@ -250,9 +250,7 @@ class Program:
         """The same for any batch, in threads if that pays."""
         from meshnn.kernels._kept import Kept
 
-        w = values[self.plan.reads]
-        w[self._holes] = 0
-        net = Kept(Net(w, self.codes))
+        net = Kept(Net(weights_of(self.plan, values), self.codes))
         for slab in slabs(X, targets, self.dtype):
             parts = parts_of(slab.size, self.dtype, self.work)
 

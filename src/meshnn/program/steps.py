@@ -175,7 +175,7 @@ class Steps:
             for b in range(self.batches):
                 X, targets = self._samples(samples, b)
                 found = self.program.gradient(values, X, targets, self.n_threads)
-                grad = found.grad[: len(parameters)].astype(values.dtype)
+                grad = found.grad[: len(parameters)].astype(values.dtype, copy=False)
                 norm = optimizer.step(parameters, grad, float(rates[k * self.batches + b]))
                 share = X.shape[1] / self.n
                 record[k] += (found.loss * share, found.hits * share, 0.0)

@@ -26,7 +26,7 @@ ROW_BYTES = int(os.environ.get("MESHNN_ROW_BYTES", "256"))
 #: Entries behind the last one that may be looked at, though nothing is made of them.
 BEYOND = 64
 #: Entries of lists that are gathered before they are laid into a table, which then grows.
-GATHERED = 1 << 20
+GATHERED, PIECE = 1 << 17, 256
 #: Entries of a list in which a count looks for tiles; of more, it looks at so many in the middle.
 LOOKED_AT = 1 << 18
 
@@ -173,13 +173,12 @@ class ListBuilder(ListCounter):
         first, found = self._add(rows, counts, eid, src, within, lengths, ordered)
         if lengths is None:
             lengths = np.array([len(rows)])
-        for column, values in zip(
-            self._table, (lengths, rows, found.counts, found.run, found.col, found.eid), strict=True
-        ):
+        given: tuple[Array, ...] = (lengths, rows, found.counts, found.run, found.col, found.eid)
+        for column, values in zip(self._table, given, strict=True):
             column.pieces.append(_u32(values))
-        self._gathered += len(found.col)
+        self._gathered += len(found.col) + PIECE  # many small ones are dear, too
         if self._gathered > GATHERED:
-            del found
+            del found, given
             for column in self._table:
                 column.lay()
             self._gathered = 0
@@ -231,7 +230,9 @@ class _Column:
         """All of it; so many zeros may be read behind it."""
         self.pieces.append(np.zeros(beyond, dtype=np.uint32))
         if self.laid is None:
-            return np.concatenate(self.pieces)[: -beyond or None]
+            whole = np.concatenate(self.pieces)
+            self.pieces.clear()
+            return whole[: -beyond or None]
         self.lay()
         whole, self.laid = self.laid, None
         whole.resize(self.size, refcheck=False)

@@ -253,7 +253,7 @@ class _Guess:
     def added(self, n_rows: int, entries: int) -> tuple[int, int, int]:
         """As `_added`."""
         self.lists.estimated = True
-        tiled = round(entries * (self.lists.tiled - self.tiled) / (self.lists.entries - self.entries))
+        tiled = round(entries * (self.lists.tiled - self.tiled) / max(self.lists.entries - self.entries, 1))
         return self.lists.count(n_rows, entries, tiled=tiled), entries, tiled
 
 

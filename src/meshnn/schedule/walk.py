@@ -48,7 +48,7 @@ class Walk:
 
     def __init__(self, schedule: Schedule, lists: ListCounter) -> None:
         self.schedule, self.lists = schedule, lists
-        self.walked = self.made = 0  # edges looked at, and sets
+        self.walked = self.made = self.held = 0  # edges looked at, sets met and neurons in them
         self._singles: dict[int, Singles] = {}
         self._sets: dict[tuple[bytes, int, int], Step] = {}
         self._fan_out, self._fan_out_at = np.zeros(schedule.topology.n_neurons, dtype=np.int64), 0
@@ -95,11 +95,12 @@ class Walk:
         key = (fingerprint(nodes), self.schedule.row_set[k], joins)
         found = self._sets.get(key)
         if found is None:
-            self.made += 1
             eid = self.schedule.leaving(nodes, k)
             eid.sort()  # by destination, then source
             rows, counts = _runs(self.schedule.dst[eid])
-            if joins >= 0:
+            if joins >= 0 and len(rows) == 0:
+                rows, counts = np.array([joins]), np.zeros(1, dtype=np.int64)
+            elif joins >= 0:
                 at = int(np.searchsorted(rows, joins))
                 if at == len(rows) or rows[at] != joins:
                     rows, counts = np.insert(rows, at, joins), np.insert(counts, at, 0)
@@ -108,6 +109,8 @@ class Walk:
             number = self.lists.add(rows, counts, eid, self.schedule.src, within=nodes if positions else None)
             found = self._sets[key] = Step(number, self.lists.entries - before, rows)
             self.walked += len(eid) + len(nodes)
+            self.made += 1
+            self.held += len(rows)
         return found
 
 
