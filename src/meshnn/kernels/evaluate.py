@@ -19,7 +19,7 @@ def loss_part(course, net, batch, room, first, last):
     end = (course.forward.shape[0] - 1) % S.shape[0]
     loss = 0.0
     for c in range(first, last):
-        run_ticks(course, w, codes, X, raw, c, S, D, U, lanes_of(S, batch.size, c))
+        run_ticks(course, w, codes, X, raw, c, S, D, U, lanes_of(S, batch.size, batch.per, c))
         loss += loss_chunk(code, S[end, S.shape[1] - G.shape[0] :], y[c], share[c], G, scratch)
     restore(mode)
     return loss

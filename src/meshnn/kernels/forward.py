@@ -35,10 +35,10 @@ def clamp(X, raw, k, c, S):
 
 
 @jit_inline
-def lanes_of(S, size, c):
-    """How many samples of chunk c tiles should compute: all of a row, or half."""
+def lanes_of(S, size, per, c):
+    """How many samples of chunk c, of so many `per` chunk, tiles should compute: all of a row, or half."""
     whole = width(S)
-    return whole if 2 * (size - c * whole) > whole else whole // 2
+    return whole if 2 * min(size - c * per, per) > whole else whole // 2
 
 
 @jit_inline
@@ -75,7 +75,7 @@ def predict_part(course, net, batch, room, first, last, Y):
     first_output = S.shape[1] - n_outputs
     end = (course.forward.shape[0] - 1) % S.shape[0]
     for c in range(first, last):
-        run_ticks(course, w, codes, X, raw, c, S, D, U, lanes_of(S, Y.shape[0], c))
+        run_ticks(course, w, codes, X, raw, c, S, D, U, lanes_of(S, Y.shape[0], L, c))
         for l in range(min(L, Y.shape[0] - c * L)):
             for o in range(n_outputs):
                 Y[c * L + l, o] = S[end, first_output + o, l]

@@ -96,7 +96,7 @@ def gradient_part(course, net, batch, room, first, last, g):
     ticks = course.forward.shape[0] - 1
     loss = 0.0
     for c in range(first, last):
-        lanes = lanes_of(S, batch.size, c)
+        lanes = lanes_of(S, batch.size, batch.per, c)
         run_ticks(course, w, codes, X, raw, c, S, D, U, lanes)
         loss += loss_chunk(code, S[ticks % turns, S.shape[1] - G.shape[0] :], y[c], share[c], G, scratch)
         if drive >= 0:

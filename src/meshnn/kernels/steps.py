@@ -59,8 +59,10 @@ def update_block(values, total, m, t, rate, first, last):
     w, g, penalised = values[first:last], total[first:last], m.penalised[first:last]
     decay = w.dtype.type(m.l2)
     norm = 0.0
+    if m.l2 > 0:
+        for e in range(w.shape[0]):
+            g[e] += decay * penalised[e] * w[e]
     for e in range(w.shape[0]):
-        g[e] += decay * penalised[e] * w[e]
         norm += np.float64(g[e]) * np.float64(g[e])
     mean = m.first[first:last]
     if m.solver == ADAM:
@@ -83,35 +85,43 @@ def update_part(w, total, m, t, rate):
 
 
 @jit_inner
-def _gather(given, order, begin, end, first, last, packed, repeat, scale):
+def _gather(given, order, begin, end, per, first, last, packed, repeat, scale):
     """Chunks first to last of the samples order[begin:end] of given (T, n, m) into rows (T, chunks, m, L), times scale.
 
-    They are filled up as in packing.
+    There are so many samples `per` chunk; they are filled up as in packing.
     """
     L, side = width(given), vector_width(given)
     features = given.shape[2]
     square = features - features % side  # features that are moved in squares
     for k in range(given.shape[0]):
         for c in range(first, last):
-            at, whole = begin + c * L, packed[k, c]
+            at, whole = begin + c * per, packed[k, c]
+            stop = min(at + per, end)
             done = 0
-            if square > 0 and at + L <= end and scale == 1:
-                done = square
+            if square > 0 and at + L <= order.shape[0] and scale == 1:
+                done = square  # with samples beyond the end, which do no harm
                 for i in range(0, square, side):
                     for l in range(0, L, side):
                         transpose(given[k], features, order, at + l, i, whole, i * L + l, L)
             for l in range(L):
-                source = order[min(at + l, end - 1)]
-                factor = scale if at + l < end or repeat else given.dtype.type(0)
+                source = order[min(at + l, stop - 1)]
+                factor = scale if at + l < stop or repeat else given.dtype.type(0)
                 for i in range(done, features):
                     whole[i, l] = factor * given[k, source, i]
 
 
 @jit_inner
-def _read(values, reads, holes, w, first, last):
+def _read(values, reads, runs, holes, w, first, last):
     """Weights first to last of the course."""
-    for p in range(first, last):
-        w[p] = values[reads[p]]
+    for r in range(runs.shape[0]):
+        begin, end, e = max(runs[r, 0], first), min(runs[r, 1], last), runs[r, 2]
+        if e >= 0:
+            shift = e - runs[r, 0]
+            for p in range(begin, end):
+                w[p] = values[p + shift]
+        else:
+            for p in range(begin, end):
+                w[p] = values[reads[p]]
     for h in range(holes.shape[0]):
         if first <= holes[h] < last:
             w[holes[h]] = 0
@@ -143,16 +153,20 @@ def _add_parts(entries, parts, first, last):
 
 @jit_inner
 def _sum_up(ledger, first, last):
-    """The gradient by the values first to last."""
-    total, takes, g, gives = ledger.total, ledger.takes, ledger.entries[0], ledger.gives
+    """The gradient by the values first to last, each from its entries in their order."""
+    total, runs, g, gives = ledger.total, ledger.give_runs, ledger.entries[0], ledger.gives
     for e in range(first, last):
         total[e] = 0
-    for m in range(takes.shape[0]):
-        for e in range(first, last):
-            total[e] += g[takes[m, e]]
-    if takes.shape[0] == 0 and first == 0:  # a number that many edges share: by one thread
-        for p in range(gives.shape[0]):
-            total[gives[p]] += g[p]
+    for r in range(runs.shape[0]):
+        begin, end, e = runs[r, 0], runs[r, 1], runs[r, 2]
+        if e >= 0:
+            shift = begin - e
+            for v in range(max(e, first), min(e + end - begin, last)):
+                total[v] += g[v + shift]
+        else:
+            for p in range(begin, end):
+                if first <= gives[p] < last:
+                    total[gives[p]] += g[p]
 
 
 @jit
@@ -169,7 +183,7 @@ def epochs_part(course, net, batch, rest, room, given, ledger, moments, pace, re
         return 0
     mode = flush_denormals()
     values, order, size, reads, found = ledger.values, pace.order, pace.size, ledger.reads, team.found
-    L = width(room.S)
+    per = batch.per
     n = given.samples.shape[1]
     learned = moments.first.shape[0]
     one = values.dtype.type(1)
@@ -178,19 +192,19 @@ def epochs_part(course, net, batch, rest, room, given, ledger, moments, pace, re
         loss, hits, norm = 0.0, 0.0, 0.0
         for begin in range(0, n, size):
             count = min(size, n - begin)
-            chunks, parts = (count + L - 1) // L, team.parts[0 if count == size else 1]
+            chunks, parts = (count + per - 1) // per, team.parts[0 if count == size else 1]
             some = batch if count == size else rest
             first, last = _share(reads.shape[0], team)
-            _read(values, reads, course.ops.holes, net.w, first, last)
+            _read(values, reads, ledger.read_runs, course.ops.holes, net.w, first, last)
             meet(team.gate, team.count)
             for q in range(team.me, parts, team.count):
                 first, last = chunks * q // parts, chunks * (q + 1) // parts
                 if size < n:
                     end = begin + count
-                    _gather(given.samples, order[k], begin, end, first, last, batch.X, True, one)
-                    _gather(given.values, order[k], begin, end, first, last, batch.y, True, one)
-                    _gather(given.weight, order[k], begin, end, first, last, batch.share, False, one / count)
-                found[q, 0] = gradient_part(course, net, some, room, first, last, ledger.entries[q, :-1])
+                    _gather(given.samples, order[k], begin, end, per, first, last, batch.X, True, one)
+                    _gather(given.values, order[k], begin, end, per, first, last, batch.y, True, one)
+                    _gather(given.weight, order[k], begin, end, per, first, last, batch.share, False, one / count)
+                found[q, 0] = gradient_part(course, net, some, room, first, last, ledger.entries[q])
                 found[q, 1] = _hits(room.scratch)
             meet(team.gate, team.count)
             if parts > 1:
@@ -198,10 +212,7 @@ def epochs_part(course, net, batch, rest, room, given, ledger, moments, pace, re
                 _add_parts(ledger.entries, parts, first, last)
                 meet(team.gate, team.count)
             first, last = _share(values.shape[0], team)
-            if ledger.takes.shape[0] > 0 or team.me == 0:
-                _sum_up(ledger, first, last if ledger.takes.shape[0] > 0 else values.shape[0])
-            if ledger.takes.shape[0] == 0:
-                meet(team.gate, team.count)
+            _sum_up(ledger, first, last)
             for e in range(first, min(last, learned), BLOCK):
                 end = min(e + BLOCK, learned)
                 team.norms[e // BLOCK] = update_block(
@@ -222,7 +233,7 @@ def epochs_part(course, net, batch, rest, room, given, ledger, moments, pace, re
             return k
     if size >= n:  # one pass more tells where the last step has led
         first, last = _share(reads.shape[0], team)
-        _read(values, reads, course.ops.holes, net.w, first, last)
+        _read(values, reads, ledger.read_runs, course.ops.holes, net.w, first, last)
         meet(team.gate, team.count)
         chunks, parts = batch.X.shape[1], team.parts[0]
         for q in range(team.me, parts, team.count):

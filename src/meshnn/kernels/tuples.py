@@ -128,6 +128,7 @@ class Batch(NamedTuple):
     share: Array  # (1, chunks, 1, L) each sample's share of the mean; 0 for filled-up samples
     loss: int  # code of the loss
     size: int  # samples
+    per: int  # samples in a chunk: L, or half as many if a small batch is to have two parts
 
 
 class Room(NamedTuple):
@@ -160,9 +161,10 @@ class Ledger(NamedTuple):
 
     values: Array  # (n_values,) what the edges carry: first the parameters, which are learned, then what is fixed
     reads: U32  # (entries,) the value that each weight of the course is
-    gives: U32  # (entries,) the value that each entry of the gradient belongs to; looked at if there are no `takes`
-    takes: U32  # (m, n_values) the entries that belong to each value; `entries` where there are fewer than m
-    entries: Array  # (parts, entries + 1) the gradient of each part as kernels give it; the last one of each is 0
+    read_runs: I64  # (runs, 3) first and last of some of them, and the first value, if values follow each other; or -1
+    gives: U32  # (entries,) the value that each entry of the gradient belongs to
+    give_runs: I64  # the same
+    entries: Array  # (parts, entries) the gradient of each part as kernels give it
     total: Array  # (n_values,) the gradient by the values
 
 

@@ -42,6 +42,11 @@ class Work:
     lists: float = 0.0  # bytes of the lists that go by
 
     @property
+    def in_tiles(self) -> float:
+        """The share of the multiply-adds that tiles do."""
+        return (self.tiled + self.outer) / max(self.multiply_adds, 1.0)
+
+    @property
     def multiply_adds(self) -> float:
         """Of a sample."""
         return self.pulled + self.tiled + self.carried + self.correlated + self.outer + self.tensor

@@ -12,6 +12,7 @@ from meshnn.errors import DataError
 from meshnn.kernels.tuples import Batch
 from meshnn.losses import Targets
 from meshnn.program.threads import chunks_of
+from meshnn.schedule import ROW_BYTES
 
 __all__ = ["Frame", "Slab", "slabs"]
 
@@ -47,7 +48,7 @@ class Slab:
             self.y, self.share = _room(values), _room(share)
             self._rooms += [(values, self.y, True), (share, self.share, False)]
         code = 0 if targets is None else targets.loss.code
-        self.batch = Kept(Batch(self.X, self._samples, self.y, self.share, code, self.size))
+        self.batch = Kept(Batch(self.X, self._samples, self.y, self.share, code, self.size, ROW_BYTES // dtype.itemsize))
 
     @classmethod
     def check(cls, X: Array, dtype: np.dtype[Any]) -> None:
@@ -93,7 +94,7 @@ class Frame:
         self._even = False  # whether equal shares were packed last
         raw = np.empty((1, 0, n_inputs), dtype)
         self._pack = _packer(raw, self.X)
-        self.batch = Kept(Batch(self.X, raw, y, share, 0 if targets is None else targets.loss.code, size))
+        self.batch = Kept(Batch(self.X, raw, y, share, 0 if targets is None else targets.loss.code, size, L))
 
     def fits(self, size: int, targets: Targets | None) -> bool:
         """Whether a batch of this size can go in."""

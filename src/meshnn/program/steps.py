@@ -16,7 +16,7 @@ from meshnn.kernels.tuples import BLOCK, Batch, Ledger, Moments, Net, Pace, Set,
 from meshnn.losses import Targets
 from meshnn.program.batch import Slab
 from meshnn.program.program import WORTH_A_THREAD, Program, announced
-from meshnn.program.threads import chunks_of, cores, team_parts, together
+from meshnn.program.threads import cores, halves, team_parts, together
 
 __all__ = ["Optimizer", "Steps"]
 
@@ -88,12 +88,11 @@ class Steps:
             from meshnn.kernels._kept import Kept
 
             last = self.n - (self.batches - 1) * self.size
-            self._parts = np.array([len(team_parts(size, program.dtype, program.work)) for size in (self.size, last)])
+            self._parts = np.array([team_parts(size, self._per, program.work) for size in (self.size, last)])
             most = int(self._parts.max())
             self._net = Kept(Net(np.empty(len(plan.reads), program.dtype), program.codes))
-            self._takes = _takes(plan.gives, plan.n_gradient)
-            entries = np.zeros((most, len(plan.gives) + 1), program.dtype)
-            self._room = (entries, np.empty(plan.n_gradient, program.dtype))
+            self._lists = (plan.reads, _runs(plan.reads), plan.gives, _runs(plan.gives))
+            self._room = (np.empty((most, len(plan.gives)), program.dtype), np.empty(plan.n_gradient, program.dtype))
             self._found = (np.empty((most, 2)), np.empty(-(-plan.n_gradient // BLOCK)))
 
     def _prepare(self) -> None:
@@ -106,11 +105,15 @@ class Steps:
             np.require(a, dtype, ["C", "A", "W"]) for a in (self.X, targets.values[None], targets.share[None] * self.n)
         )
         self._set = Set(self.X, values, weight)
-        chunks, L = chunks_of(self.size, dtype), lanes(dtype)
+        L = lanes(dtype)
+        self._per = L
+        if self.batches > 1 and halves(self.size, L, self.program.work, self.program.plan.cost.work.in_tiles):
+            self._per = L // 2
+        chunks = -(-self.size // self._per)
         X, y, share = (aligned((a.shape[0], chunks, a.shape[2], L), dtype) for a in self._set)
         rest = self.n - (self.batches - 1) * self.size
         self._batch, self._rest = (
-            Kept(Batch(X, self.X, y, share, targets.loss.code, size)) for size in (self.size, rest)
+            Kept(Batch(X, self.X, y, share, targets.loss.code, size, self._per)) for size in (self.size, rest)
         )
         if self.batches == 1:
             from meshnn.kernels.packing import pack_part
@@ -139,7 +142,7 @@ class Steps:
         from meshnn.kernels.steps import epochs_part
 
         record, gate, room = np.zeros((count, 3)), np.zeros(GATE, np.int64), self._room
-        ledger = Ledger(values, plan.reads, plan.gives, self._takes, *room)
+        ledger = Ledger(values, *self._lists, *room)
         moments, pace = optimizer.moments, Pace(order, self.size, optimizer.done, rates)
 
         def task(me: int, team: int) -> int:
@@ -193,19 +196,22 @@ class Steps:
         return self.X[:, chosen], self.targets.of(chosen, self.n / len(chosen))
 
 
-#: Entries that a value may have before they are added one after the other instead of all values side by side.
-MOST_TAKEN = 4
+#: Values that follow each other and are worth moving together.
+LEAST_RUN = 8
 
 
-def _takes(gives: NDArray[Any], n: int) -> NDArray[np.uint32]:
-    """`(m, n)` which entries belong to each of n values, filled up with the number of entries; (0, n) if m is large."""
-    counts = np.bincount(gives, minlength=n)
-    most = int(counts.max(initial=0))
-    if most > MOST_TAKEN:
-        return np.empty((0, n), np.uint32)
-    found = np.full((most, n), len(gives), dtype=np.uint32)
-    order = np.argsort(gives, kind="stable")
-    value = gives[order]
-    place = np.arange(len(gives)) - np.repeat(np.cumsum(counts) - counts, counts)
-    found[place, value] = order
-    return found
+def _runs(numbers: NDArray[Any]) -> NDArray[np.int64]:
+    """`(runs, 3)` first and last place of all stretches of an array, and the number they begin with.
+
+    Of a stretch of numbers that follow each other; where those are short, several are one, and the number is -1.
+    """
+    if len(numbers) == 0:
+        return np.empty((0, 3), np.int64)
+    ends = np.append(np.flatnonzero(np.diff(numbers.astype(np.int64)) != 1) + 1, len(numbers))
+    begins = np.concatenate(([0], ends[:-1]))
+    long = ends - begins >= LEAST_RUN
+    # of neighbouring short ones only the first begins and only the last ends
+    first = long | np.concatenate(([True], long[:-1]))
+    last = long | np.append(long[1:], True)
+    starts = np.where(long, numbers[begins].astype(np.int64), -1)
+    return np.ascontiguousarray(np.stack([begins[first], ends[last], starts[first]], axis=1))

@@ -23,6 +23,7 @@ __all__ = [
     "PARTS",
     "chunks_of",
     "cores",
+    "halves",
     "in_threads",
     "parts_of",
     "samples_of_one_part",
@@ -40,6 +41,8 @@ LEAST_WORK = 3_000_000
 #: The same for a team: each part has a gradient of its own, and all of them are added up.
 FEWEST_TEAM_CHUNKS = 2
 LEAST_TEAM_WORK = 1_000_000
+#: Share of the work that must be in tiles for a row of samples to be worth halving.
+MOSTLY = 0.9
 #: Seconds that a team waits for those who were called.
 PATIENCE = 0.05
 
@@ -81,11 +84,19 @@ def parts_of(size: int, dtype: np.dtype[Any], work: float = float("inf")) -> lis
     return [(chunks * p // count, chunks * (p + 1) // count) for p in range(count)]
 
 
-def team_parts(size: int, dtype: np.dtype[Any], work: float) -> list[tuple[int, int]]:
-    """The same for a team that takes steps together: parts may be smaller, because they meet in compiled code."""
-    chunks = chunks_of(size, dtype)
-    count = int(max(1, min(PARTS, chunks // FEWEST_TEAM_CHUNKS, size * work // LEAST_TEAM_WORK)))
-    return [(chunks * p // count, chunks * (p + 1) // count) for p in range(count)]
+def team_parts(size: int, per: int, work: float) -> int:
+    """Parts of a batch of so many samples, so many per chunk, for a team that takes steps together.
+
+    They may be smaller than parts of a call, because threads meet in compiled code; but each has a gradient of its own,
+    so two chunks should share one, unless they are all there are.
+    """
+    chunks = -(-size // per)
+    return int(max(1, min(PARTS, max(chunks // FEWEST_TEAM_CHUNKS, min(chunks, 2)), size * work // LEAST_TEAM_WORK)))
+
+
+def halves(size: int, lanes: int, work: float, in_tiles: float) -> bool:
+    """Whether a batch that fills one row of samples had better be two, for two threads: only tiles can halve a row."""
+    return lanes // 2 < size <= lanes and size * work >= 2 * LEAST_TEAM_WORK and in_tiles > MOSTLY
 
 
 _pool: ThreadPoolExecutor | None = None
