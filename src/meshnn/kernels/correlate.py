@@ -81,7 +81,7 @@ def _correlate_run(rows, ptr, col, first, last, V, S, g, panel, lanes):
     for i in range(0, stride, side):
         for l in range(0, lanes, side):
             transpose(S, width(S), col, begin + i, l, panel, l * stride + i, stride)
-    i = 0
+    i = stride - stride  # 0, but no constant
     while i + block_width(S) <= stride:
         for r in range(first, last, 4):
             _block(panel, i, stride, V, rows, np.uint64(r), ptr, np.uint64(lanes), g, whole, zeros_block(S))

@@ -17,6 +17,8 @@ Up to three ticks both are the same computation.
 
 from __future__ import annotations
 
+import numpy as np
+
 from meshnn.kernels._jit import jit, jit_inline
 from meshnn.kernels._row import add, axpy, fma, load, mul, store, zeros
 from meshnn.kernels.correlate import correlate
@@ -33,11 +35,12 @@ def push_tangent(ops, tangents, a, w, codes, S, D, T, hops, lanes):
     """Carry tangent a through the first `hops` lists of its chain; returns which half of T holds it."""
     m = tangents.tick[a]
     j = tangents.neuron[a]
-    half = 0
+    half, plain = 0, hops < 0
     store(T[half], j, slope(codes[j], S[m], D[m], j))
     for h in range(hops):
         k = m + 1 + h
-        hop(ops, tangents.chain[tangents.ptr[a] + h], w, T[half], T[half], False, T[1 - half], codes, S[k], D[k], lanes)
+        q = np.int64(tangents.chain[tangents.ptr[a] + h])
+        hop(ops, q, w, T[half], T[half], plain, T[1 - half], codes, S[k], D[k], lanes)
         half = 1 - half
     return half
 
@@ -102,7 +105,7 @@ def gradient_part(course, net, batch, room, first, last, g):
         if drive >= 0:
             for r in range(ops.start[drive], ops.start[drive + 1]):
                 store(total, ops.rows[r], zeros(total))
-        a = 0
+        a = tangents.ptr[0]  # 0, but no constant: with one, all would be compiled once more
         # outputs, hops back, then the ticks that tangents begin at
         for h in range(hops_back + 1):
             k = ticks - h

@@ -11,11 +11,17 @@ from __future__ import annotations
 
 import numpy as np
 
+from meshnn.kernels._jit import jit
 from meshnn.kernels._row import lanes
 from meshnn.kernels.activations import activate_all
 from meshnn.kernels.losses import loss_chunk
 
 __all__ = ["tensor_gradient_part", "tensor_jacobian_part"]
+
+
+@jit
+def _loss(code, Y, y, r, G, scratch):
+    return loss_chunk(code, Y, y, r, G, scratch)
 
 
 def tensor_gradient_part(course, net, batch, room, first, last, g):
@@ -27,7 +33,7 @@ def tensor_gradient_part(course, net, batch, room, first, last, g):
         share = np.zeros((1, L), net.w.dtype)
         share[0, 0] = batch.share[0, c, 0, l]
         outputs, wanted = (np.repeat(v[:, None], L, axis=1) for v in (y, batch.y[0, c, :, l]))
-        loss += loss_chunk(batch.loss, outputs, wanted, share, room.G, room.scratch)
+        loss += _loss(batch.loss, outputs, wanted, share, room.G, room.scratch)
         total += P[course.to_src, course.to_dst] @ room.G[:, 0]
     g[:] = total
     return loss

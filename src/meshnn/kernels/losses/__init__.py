@@ -14,13 +14,13 @@ is diagonal, P becomes that diagonal, and `diagonal.py` makes columns of it.
 from __future__ import annotations
 
 from meshnn.codes import BINARY_CROSS_ENTROPY, CROSS_ENTROPY, HUBER, POISSON
-from meshnn.kernels._jit import jit, jit_inner
+from meshnn.kernels._jit import jit_inner
 from meshnn.kernels.losses import binary_cross_entropy, cross_entropy, diagonal, huber, poisson, squared_error
 
 __all__ = ["loss_chunk", "write_columns"]
 
 
-@jit
+@jit_inner
 def loss_chunk(code, Y, y, r, G, scratch):
     """Share of the mean loss; its gradient goes to G."""
     if code == CROSS_ENTROPY:
