@@ -11,6 +11,7 @@ import pytest
 
 from meshnn import Mesh, MeshClassifier, MeshRegressor, Topology
 from meshnn.estimators._base import BaseMesh
+from meshnn.losses import LOSSES, Targets
 from meshnn.program.threads import parts_of
 
 METHODS = ["factored", "adjoint", "blocks"]
@@ -72,6 +73,18 @@ def test_outputs_states_and_jacobians_are_the_same(dtype, monkeypatch, watched):
         for run in (Mesh.forward, Mesh.states, Mesh.jacobian):
             np.testing.assert_array_equal(run(mesh, X), run(plain, X))
     assert len(watched) == 3 * 5  # the first call of each kernel looks at types
+
+
+def test_hits_do_not_add_up_from_call_to_call(watched):
+    mesh, X = net(), np.random.default_rng(0).standard_normal((7, 3))
+    y = mesh.forward(X).argmax(axis=1)
+    y[:3] = 1 - y[:3]
+    targets = Targets.make(LOSSES["cross_entropy"], y, None, 7, 2, mesh.dtype)
+    program = mesh.program("gradient")
+    for _ in range(3):
+        assert program.gradient(mesh.values, X[None], targets).hits == pytest.approx(4 / 7)
+        assert program.evaluate(mesh.values, X[None], targets)[1] == pytest.approx(4 / 7)
+    assert len(watched) == 4
 
 
 def test_results_are_the_callers(watched):
