@@ -209,7 +209,7 @@ def test_kernels_use_this_cache():
     assert predict_part._cache._cache_file._source_stamp == _cache.fingerprint()
 
 
-NESTED = '''
+NESTED = """
 from meshnn.kernels._jit import jit, jit_inner
 
 @jit_inner
@@ -227,7 +227,7 @@ def first(x):
 @jit
 def second(x):
     return 10 * inner(x)
-'''
+"""
 
 
 def test_inner_kernels_have_no_machine_code_and_are_loaded_into_others(tmp_path, monkeypatch):
