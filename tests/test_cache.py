@@ -209,6 +209,58 @@ def test_kernels_use_this_cache():
     assert predict_part._cache._cache_file._source_stamp == _cache.fingerprint()
 
 
+NESTED = """
+from meshnn.kernels._jit import jit, jit_inner
+
+@jit_inner
+def innermost(x):
+    return 2 * x
+
+@jit_inner
+def inner(x):
+    return innermost(x) + 1
+
+@jit
+def first(x):
+    return inner(x)
+
+@jit
+def second(x):
+    return 10 * inner(x)
+"""
+
+
+def test_inner_kernels_have_no_machine_code_and_are_loaded_into_others(tmp_path, monkeypatch):
+    """Saved with the first entry point, taken from the disk for the second one, in what could be another process."""
+    from meshnn.kernels._compiler import InnerLibrary
+
+    monkeypatch.setattr("numba.core.config.CACHE_DIR", str(tmp_path / "cache"))
+    (tmp_path / "nested.py").write_text(NESTED)
+
+    def module():
+        spec = importlib.util.spec_from_file_location("nested", tmp_path / "nested.py")
+        made = importlib.util.module_from_spec(spec)
+        monkeypatch.setitem(sys.modules, "nested", made)
+        spec.loader.exec_module(made)
+        return made
+
+    def hits(kernel):  # an inner kernel cannot be called
+        return sum(kernel.stats.cache_hits.values())
+
+    one, other, again = module(), module(), module()
+    assert one.first(3.0) == 7.0
+    assert other.second(3.0) == 70.0
+    assert [hits(kernel) for kernel in (one.inner, other.inner, other.second)] == [0, 1, 0]
+    assert not other.innermost.overloads  # its code is in that of the other
+    for kernel in (one.innermost, one.inner, other.inner):
+        (result,) = kernel.overloads.values()
+        assert isinstance(result.library, InnerLibrary)
+        assert result.library.get_pointer_to_function(result.fndesc.llvm_func_name) == 0
+    assert (again.first(4.0), again.second(4.0)) == (9.0, 90.0)
+    assert [hits(kernel) for kernel in (again.first, again.second)] == [1, 1]
+    assert not again.inner.overloads
+
+
 def test_the_command(tmp_path):
     def meshnn(*arguments):
         return subprocess.run([sys.executable, "-m", "meshnn", *arguments], capture_output=True, text=True, timeout=300,

@@ -4,12 +4,14 @@ import copy
 import pickle
 import threading
 import warnings
+from itertools import product
 
 import numpy as np
 import pytest
 
 from meshnn import Mesh, MeshClassifier, MeshRegressor, Topology
 from meshnn.estimators._base import BaseMesh
+from meshnn.losses import LOSSES, Targets
 from meshnn.program.threads import parts_of
 
 METHODS = ["factored", "adjoint", "blocks"]
@@ -52,14 +54,14 @@ def test_the_same_bits_whatever_was_called_before(method, dtype, monkeypatch, wa
     mesh.gradient(np.zeros((1, 3)), [0], method=method)
     calls = [(64, None), (64, "uneven"), (64, None), (63, None), (1, None), (most, None), (most + 1, None),
              (64, "some"), (64, None), (2, "uneven"), (2, None)]  # fmt: skip
-    for size, weighted in calls:
-        X, values = rng.standard_normal((size, 3)), rng.standard_normal((size, 2))
+    for loss, (size, weighted) in product(("cross_entropy", "squared_error", "huber"), calls):
+        X = rng.standard_normal((size, 3))
+        y = rng.integers(0, 2, size) if loss == "cross_entropy" else rng.standard_normal((size, 2))
         mesh.weights[:] = plain.weights[:] = rng.standard_normal(mesh.topology.n_edges)
         weight = {None: None, "uneven": rng.uniform(1, 2, size), "some": np.arange(size) % 3}[weighted]
-        for loss, y in (("cross_entropy", rng.integers(0, 2, size)), ("squared_error", values), ("huber", values)):
-            got, want = (m.gradient(X, y, loss, method, weight) for m in (mesh, plain))
-            assert got[0] == want[0]
-            np.testing.assert_array_equal(got[1], want[1])
+        got, want = (m.gradient(X, y, loss, method, weight) for m in (mesh, plain))
+        assert got[0] == want[0]
+        np.testing.assert_array_equal(got[1], want[1])
     assert len(watched) == 3 * 10  # all but the one that is too large
 
 
@@ -71,6 +73,18 @@ def test_outputs_states_and_jacobians_are_the_same(dtype, monkeypatch, watched):
         for run in (Mesh.forward, Mesh.states, Mesh.jacobian):
             np.testing.assert_array_equal(run(mesh, X), run(plain, X))
     assert len(watched) == 3 * 5  # the first call of each kernel looks at types
+
+
+def test_hits_do_not_add_up_from_call_to_call(watched):
+    mesh, X = net(), np.random.default_rng(0).standard_normal((7, 3))
+    y = mesh.forward(X).argmax(axis=1)
+    y[:3] = 1 - y[:3]
+    targets = Targets.make(LOSSES["cross_entropy"], y, None, 7, 2, mesh.dtype)
+    program = mesh.program("gradient")
+    for _ in range(3):
+        assert program.gradient(mesh.values, X[None], targets).hits == pytest.approx(4 / 7)
+        assert program.evaluate(mesh.values, X[None], targets)[1] == pytest.approx(4 / 7)
+    assert len(watched) == 4
 
 
 def test_results_are_the_callers(watched):
@@ -160,6 +174,28 @@ def test_labels_of_any_type(dtype):
         if np.dtype(dtype).kind != "u":
             with pytest.raises(ValueError, match=r"label of sample 1 is -1(\.0)?, but the mesh has 2 outputs"):
                 mesh.gradient(X, np.array([0, -1, 1, 0], dtype))
+
+
+def test_a_call_within_a_call_has_rooms_of_its_own(monkeypatch):
+    """As when another thread calls in the middle of a call: a room that both used would mix up their samples."""
+    from meshnn.program import Program
+
+    mesh, rng = net(), np.random.default_rng(0)
+    first, second = (rng.standard_normal((4, 3)) for _ in range(2))
+    y, real, within = [0, 1, 1, 0], Program.call, []
+    want = [(mesh.forward(X), *mesh.gradient(X, y)) for X in (first, second)]
+
+    def call(self, *given):
+        if not within:
+            within.append(None)  # so that there is one
+            within[0] = mesh.forward(second), *mesh.gradient(second, y)
+        return real(self, *given)
+
+    monkeypatch.setattr(Program, "call", call)
+    for run, part in ((lambda: (mesh.forward(first),), slice(0, 1)), (lambda: mesh.gradient(first, y), slice(1, 3))):
+        within.clear()
+        for got, wanted in zip((*run(), *within[0]), (*want[0][part], *want[1]), strict=True):
+            np.testing.assert_array_equal(got, wanted)
 
 
 def test_many_threads_and_one_mesh(watched):

@@ -35,6 +35,9 @@ from meshnn.training.solvers import Choice, solver_named
 
 __all__ = ["BaseMesh"]
 
+#: What becomes float64 without loss; whatever is scaled does.
+FLOATS = (np.float64, np.float32)
+
 
 class BaseMesh(Streams):
     """Everything but what the outputs mean."""
@@ -266,11 +269,11 @@ class BaseMesh(Streams):
         return validate_data(self, X, reset=False, dtype=np.float64, accept_sparse="csr")
 
     def _needs_no_check(self, X: Any) -> bool:
-        """Whether scikit-learn would hand X back as it is: its checks take ten times as long as a prediction of a row.
+        """Whether scikit-learn would hand back these numbers: its checks take ten times as long as to predict a row.
 
         What is not told at a glance is left to it, and with it every warning and refusal.
         """
-        if type(X) is not np.ndarray or X.dtype != np.float64 or X.ndim != 2 or len(X) == 0:
+        if type(X) is not np.ndarray or X.dtype not in FLOATS or X.ndim != 2 or len(X) == 0:
             return False
         known = self.__dict__
         if "mesh_" not in known or "encoder_" in known or "feature_names_in_" in known:

@@ -279,7 +279,8 @@ class Program:
                 worker.net = Kept(Net(np.empty(len(self.plan.reads), self.dtype), self.codes))
             w = worker.net.given.w
             values.take(self.plan.reads, out=w, mode="clip")  # "raise" would take a buffer more
-            w[self._holes] = 0
+            if len(self._holes):
+                w[self._holes] = 0
             frame = worker.frame
             if frame is None or not frame.fits(size, targets):
                 frame = worker.frame = Frame(size, self.plan.n_inputs, targets, self.dtype)
