@@ -1,6 +1,7 @@
 """A million edges: plan, first and next gradients, memory; and the same graph with a million more, hidden to hidden.
 
 Ours runs in a process of its own, so that its peak memory is its own: `python large.py EXTRA TICKS METHOD` prints JSON.
+`python large.py --huge` measures what one machine can hold instead, see huge.py.
 """
 
 import json
@@ -79,4 +80,16 @@ def _run(extra, ticks, method):
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parent))
-    print(json.dumps(_run(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3])))
+    if "--huge" in sys.argv:
+        import argparse
+
+        import huge
+
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--huge", action="store_true")
+        parser.add_argument("--only", default="peers,wide,layered")
+        parser.add_argument("--share", type=float, default=1.0)
+        options = parser.parse_args()
+        print(json.dumps(huge.measure(options.only.split(","), options.share), indent=1))
+    else:
+        print(json.dumps(_run(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3])))

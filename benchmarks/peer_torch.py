@@ -95,12 +95,12 @@ def large_gradient(topology, ticks, X, y, weights):
     t = topology
     n, c, o = t.n_neurons, t.n_clamped, t.n_outputs
     ptr = np.concatenate([[0], np.cumsum(np.bincount(t.dst, minlength=n))])
-    pattern = torch.sparse_csr_tensor(torch.tensor(ptr), torch.tensor(t.src.copy()), torch.zeros(t.n_edges), (n, n))
+    starts = torch.tensor(t.src.astype(np.int64))
+    pattern = torch.sparse_csr_tensor(torch.tensor(ptr), starts, torch.zeros(t.n_edges), (n, n))
     order = np.argsort(t.src, kind="stable")
     out_ptr = np.concatenate([[0], np.cumsum(np.bincount(t.src, minlength=n))])
-    transposed = torch.sparse_csr_tensor(
-        torch.tensor(out_ptr), torch.tensor(t.dst[order]), torch.zeros(t.n_edges), (n, n)
-    )
+    ends = torch.tensor(t.dst[order].astype(np.int64))
+    transposed = torch.sparse_csr_tensor(torch.tensor(out_ptr), ends, torch.zeros(t.n_edges), (n, n))
     to_transposed = torch.tensor(order)
     x = torch.tensor(X).t().contiguous()
     if t.bias:

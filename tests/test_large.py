@@ -31,9 +31,7 @@ def wide(hidden=2000, fan_in=40, n_inputs=300, n_outputs=5):
     rng = np.random.default_rng(1)
     source = np.argsort(rng.random((hidden, n_inputs)), axis=1)[:, :fan_in]
     into = np.stack([source.ravel(), np.repeat(n_inputs + np.arange(hidden), fan_in)], axis=1)
-    out = np.stack(
-        [n_inputs + np.arange(hidden), n_inputs + hidden + rng.integers(0, n_outputs, hidden)], axis=1
-    )
+    out = np.stack([n_inputs + np.arange(hidden), n_inputs + hidden + rng.integers(0, n_outputs, hidden)], axis=1)
     return Topology(n_inputs, hidden, n_outputs, np.concatenate([into, out]), bias=False)
 
 
@@ -161,3 +159,57 @@ def test_edges_are_sorted_and_checked_in_any_order():
         t = Topology(10, 40, 9, given)
         np.testing.assert_array_equal(np.lexsort((t.src, t.dst)), np.arange(t.n_edges))
         assert set(zip(t.src.tolist(), t.dst.tolist(), strict=True)) == set(map(tuple, pairs.tolist()))
+
+
+def test_a_plan_that_would_take_too_long_is_refused(monkeypatch):
+    from meshnn.errors import MeshError
+    from meshnn.methods import choice
+
+    m = Mesh(grid(12), 7, activation="tanh")
+    X, y = np.zeros((2, 20)), [0, 1]
+    want = m.gradient(X, y, method="factored")[1]
+    sets = {c.method: c.sets for c in m._programs.costs(7)}
+    assert sets["factored"] > sets["adjoint"] == 0
+    monkeypatch.setattr(choice, "MOST_SETS", int(sets["factored"]) - 1)
+    again = Mesh(grid(12), 7, activation="tanh", weights=m.weights)
+    with pytest.raises(MeshError, match=r'"factored" at 7 ticks .* sets of neurons.* use method="adjoint" or fewer'):
+        again.gradient(X, y, method="factored")
+    np.testing.assert_allclose(again.gradient(X, y)[1], want, rtol=1e-4, atol=1e-7)
+    monkeypatch.setattr(choice, "MOST_SETS", 0)
+    assert "sets of neurons" in again.explain().reason
+
+
+def test_what_takes_long_is_shown_once(monkeypatch, capsys):
+    from meshnn import progress
+
+    monkeypatch.setattr(progress, "SILENCE", -1.0)
+    monkeypatch.delenv("MESHNN_QUIET", raising=False)
+    assert list(progress.watched(range(200), 200, "planning tangents")) == list(range(200))
+    assert capsys.readouterr().err.count("planning tangents") == 1
+    monkeypatch.setenv("MESHNN_QUIET", "1")
+    assert list(progress.watched(range(5), 5, "planning tangents")) == list(range(5))
+    monkeypatch.delenv("MESHNN_QUIET")
+    monkeypatch.setattr(progress, "SILENCE", 1e9)
+    assert list(progress.watched(range(5), 5, "planning tangents")) == list(range(5))
+    assert capsys.readouterr().err == ""
+
+
+def test_a_bar_on_a_terminal_goes_away(monkeypatch):
+    import io
+
+    import rich.console
+
+    from meshnn import progress
+
+    screen = io.StringIO()
+    console = rich.console.Console(file=screen, force_terminal=True, width=80)
+    monkeypatch.setattr(rich.console, "Console", lambda **_: console)
+    monkeypatch.setattr(progress, "SILENCE", -1.0)
+    monkeypatch.delenv("MESHNN_QUIET", raising=False)
+    things = progress.watched(range(1000), 1000, "planning blocks")
+    for _ in range(500):
+        next(things)
+    with pytest.raises(KeyboardInterrupt):
+        things.throw(KeyboardInterrupt)
+    assert "planning blocks" in screen.getvalue()
+    assert screen.getvalue().endswith("\x1b[?25h" + screen.getvalue().rpartition("\x1b[?25h")[2])  # a cursor again

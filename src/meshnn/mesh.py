@@ -140,7 +140,8 @@ class Mesh:
         kinds = np.zeros(t.n_neurons, np.uint8)
         kinds[t.n_clamped :] = [names.index(name) for name in self.activations]
         tree = {"n_inputs": t.n_inputs, "n_hidden": t.n_hidden, "n_outputs": t.n_outputs, "bias": t.bias,
-                "src": t.src.astype(np.int64), "dst": t.dst.astype(np.int64), "weights": self.weights.copy(), "dtype": self._dtype.name,
+                "src": t.src.astype(np.int64), "dst": t.dst.astype(np.int64),
+                "weights": self.weights.copy(), "dtype": self._dtype.name,
                 "ticks": self.ticks, "activations": names, "kinds": kinds}  # fmt: skip
         if not self._ties.plain:
             tree["parameter"] = self.parameter

@@ -16,6 +16,7 @@ from meshnn.methods.method import Draft, Method
 from meshnn.methods.plain import as_course
 from meshnn.schedule import ROW_BYTES, ListBuilder, ListCounter, Walk
 from meshnn.schedule.lists import offsets
+from meshnn.topology.reach import counted, taken
 
 __all__ = ["ColumnBlocks"]
 
@@ -78,35 +79,39 @@ def _blocks(draft: Draft) -> Drawn:
     """A block per neuron that has in-edges which feed a row at some tick up to the last."""
     s, src, dst, stop = draft.schedule, draft.src, draft.dst, draft.last
     # the last tick at which each neuron is a row: an edge counts if its source is born before it
-    latest = np.zeros(s.topology.n_neurons, dtype=np.int64)
+    latest = np.zeros(s.topology.n_neurons, dtype=np.int32)
     for k in range(1, stop + 1):
         latest[s.rows[k]] = k
-    eid = np.flatnonzero(s.birth[src] < latest[dst])
-    neurons, first, counts = np.unique(dst[eid], return_index=True, return_counts=True)  # edges come by destination
-    birth = s.birth[src[eid]].astype(np.int32)
-    begin = np.minimum.reduceat(birth, first) + 1 if len(first) else first
-    first = offsets(counts)
+    birth = taken(np.minimum(s.birth, stop + 1).astype(np.int32), src)
+    counting = birth < taken(latest, dst)
+    birth = birth[counting]
+    fan_in = counted(s.topology.n_neurons, dst[counting])
+    neurons = np.flatnonzero(fan_in)
+    counts = fan_in[neurons]
+    first = offsets(counts)  # edges come by destination
+    begin = np.minimum.reduceat(birth, first[:-1]) + 1 if len(neurons) else neurons
     walk = Walk(s, draft.new_lists())
+    nothing = walk.state(np.empty(0, dtype=np.uint32))
     chain = np.full((len(neurons) if draft.emits else 0, stop + 1), -1, dtype=np.int32)
     room = np.zeros(len(neurons), dtype=np.int64)
     done, entries, rows, hops, unseen = 0, 0, 0, 0, 0.0
     for b in draft.watched(draft.sample(len(neurons)), "blocks"):
-        j, width, nodes = int(neurons[b]), int(counts[b]), np.empty(0, dtype=np.uint32)
+        j, width, state, size = int(neurons[b]), int(counts[b]), nothing, 0
         for k in range(int(begin[b]), stop + 1):
-            step = walk.follow(nodes, k, j if s.rows[k, j] else -1, positions=True)
-            nodes = step.nodes
+            step = walk.follow(state, k, j if s.rows[k, j] else -1, positions=True)
+            state, size = step.state, step.size
             if draft.emits:
                 chain[b, k] = step.number
             entries += width * step.entries
-            rows += width * len(nodes)
+            rows += width * size
             hops += width
-            room[b] = max(room[b], len(nodes))
+            room[b] = max(room[b], size)
             if draft.exhausted(walk.walked):  # the rest as this one
                 entries += (stop - k) * width * step.entries
-                rows += (stop - k) * width * len(nodes)
-                unseen += (stop - k) * 8.0 * (step.entries + len(nodes))
+                rows += (stop - k) * width * size
+                unseen += (stop - k) * 8.0 * (step.entries + size)
                 break
-        entries += width * len(nodes)  # contracted with the readout
+        entries += width * size  # contracted with the readout
         done += 1
         if draft.enough(walk.walked, done):
             break
@@ -118,8 +123,9 @@ def _blocks(draft: Draft) -> Drawn:
     draft.work.held = scale * float(offset[-1]) * ROW_BYTES
     draft.work.room = max(draft.work.near, draft.work.held)  # almost all rows are those of blocks
     draft.work.reads = float(draft.lists.entries) + scale * walk.lists.entries
-    draft.work.gives = float(draft.entries + len(eid))
-    draft.extra_bytes += walk.lists.nbytes + len(neurons) * (4.0 * (stop + 1) + 32.0) + 12.0 * len(eid)
-    held = (src[eid].astype(np.int32), eid.astype(np.uint32), birth)
-    blocks = Blocks(neurons.astype(np.int64), first, *held, room, offset[:-1], chain)
+    draft.work.gives = float(draft.entries + len(birth))
+    draft.extra_bytes += walk.lists.nbytes + len(neurons) * (4.0 * (stop + 1) + 32.0) + 12.0 * len(birth)
+    edges = np.flatnonzero(counting) if draft.emits else neurons[:0]
+    held = (src[edges].astype(np.int32), edges.astype(np.uint32), birth)
+    blocks = Blocks(neurons, first, *held, room, offset[:-1], chain)
     return Drawn(blocks, walk.lists, scale * float(offset[-1]))

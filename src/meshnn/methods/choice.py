@@ -13,6 +13,8 @@ __all__ = ["DEARER", "Decision", "decide"]
 
 #: `auto` leaves forward-only when it is predicted to take this many times as long as backprop.
 DEARER = 1.3
+#: Sets of neurons that are followed while a method is planned: more would take longer than anybody waits.
+MOST_SETS = 150_000
 #: What a call costs is the same for all, and not paid in compiled epochs.
 _KERNELS = replace(DEFAULT, call=0.0)
 
@@ -46,7 +48,12 @@ def _choose(costs: list[Cost], memory: int, batch: int, way_out: bool) -> tuple[
 
     forward_only = sorted((c for c in costs if c.forward_only), key=by_time)
     others = sorted((c for c in costs if not c.forward_only), key=by_time) if way_out else []
-    fitting = [c for c in forward_only if c.bytes <= memory]
+    quick = [c for c in forward_only if c.sets <= MOST_SETS]
+    fitting = [c for c in quick if c.bytes <= memory]
+    if not quick:
+        least = min(forward_only, key=lambda c: c.sets)
+        follows = f"forward-only would follow some {least.sets:,.0f} sets of neurons while it is planned"
+        return (others[0] if others else least).method, follows
     if not fitting:
         least = min(forward_only, key=lambda c: c.bytes)
         needs = f"forward-only would need {format_bytes(least.bytes)} ({least.method})"

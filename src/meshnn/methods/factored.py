@@ -79,19 +79,20 @@ def _tangents(draft: Draft) -> Tangents:
     for a in draft.watched(picked, "tangents"):
         k, j, last = int(tick[a]) + 1, int(neuron[a]), int(hops[a])
         nodes = walk.ends(j, k)
+        state, size = walk.state(nodes), len(nodes)
         for h in range(1, last):
-            step = walk.follow(nodes, k + h)
+            step = walk.follow(state, k + h)
             if draft.emits:
                 chain[ptr[a] + h] = step.number
-            nodes = step.nodes
+            state, size = step.state, step.size
             entries += step.entries
-            rows += len(nodes)
+            rows += size
             if draft.exhausted(walk.walked):  # the rest as this one
                 entries += (last - 1 - h) * step.entries
-                rows += (last - 1 - h) * len(nodes)
-                unseen += (last - 1 - h) * 8.0 * (step.entries + len(nodes))
+                rows += (last - 1 - h) * size
+                unseen += (last - 1 - h) * 8.0 * (step.entries + size)
                 break
-        reached[a] = len(nodes)
+        reached[a] = size
         done += 1
         if draft.enough(walk.walked, done):
             break

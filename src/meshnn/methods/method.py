@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from meshnn.methods.footprint import SET, footprint
 from meshnn.methods.prices import DEFAULT, Prices, Work
+from meshnn.progress import watched
 from meshnn.schedule import ROW_BYTES, ListBuilder, ListCounter, Schedule, Walk
 from meshnn.topology.reach import counted
 
@@ -46,6 +47,7 @@ class Cost:
     lanes: int  # samples in a row; 1 where they go one by one
     bytes: float  # working memory: index arrays and the buffers of all workers, without data and results
     estimated: bool  # scaled up from a sample of the graph
+    sets: float = 0.0  # of neurons that a walk has to make lists of, one by one, when it is planned
 
     @property
     def multiply_adds(self) -> float:
@@ -198,7 +200,8 @@ class Draft:
 
     def watched(self, numbers: I64, what: str) -> Iterator[int]:
         """The numbers one by one; what is kept may take long, and is shown."""
-        return iter(numbers.tolist())
+        numbered = numbers.tolist()
+        return watched(numbered, len(numbered), f"planning {what}") if self.emits else iter(numbered)
 
     def scaled(self, done: int, count: int, walk: Walk, before: float, unseen: float) -> float:
         """What to multiply counts by, of which so many were walked; lists met since, and bytes left out, are scaled up."""
@@ -209,6 +212,12 @@ class Draft:
         self.sets += scale * walk.made
         self.estimated = self.estimated or done < count
         return scale
+
+
+def _counts_up(numbers: U32, step: int = 1 << 20) -> bool:
+    """Whether they are 0, 1, 2, ..."""
+    ends = [(first, min(first + step, len(numbers))) for first in range(0, len(numbers), step)]
+    return all(bool((numbers[first:last] == np.arange(first, last)).all()) for first, last in ends)
 
 
 @dataclass(frozen=True, eq=False)
@@ -233,13 +242,12 @@ class Plan:
     @cached_property
     def straight(self) -> bool:
         """Whether the gradient is what the kernels give, entry by entry."""
-        if len(self.gives) != self.n_gradient:
-            return False
-        step = 1 << 20
-        return all(
-            bool((self.gives[first : first + step] == np.arange(first, min(first + step, len(self.gives)))).all())
-            for first in range(0, len(self.gives), step)
-        )
+        return len(self.gives) == self.n_gradient and _counts_up(self.gives)
+
+    @cached_property
+    def ordered(self) -> bool:
+        """Whether the kernels' weights are all values in turn, and then some of them again."""
+        return len(self.reads) >= self.n_numbers and _counts_up(self.reads[: self.n_numbers])
 
     @property
     def holes(self) -> NDArray[np.uint32]:
@@ -322,4 +330,6 @@ class Method:
         work.reads = work.reads or float(draft.lists.entries)
         work.gives = work.gives or float(draft.entries)
         needed = footprint(draft, rows, workers, itemsize)
-        return Cost(self.name, self.forward_only, work, lanes, needed, draft.estimated or draft.lists.estimated)
+        return Cost(
+            self.name, self.forward_only, work, lanes, needed, draft.estimated or draft.lists.estimated, draft.sets
+        )

@@ -16,19 +16,18 @@ from meshnn.methods import Plan
 __all__ = ["gradient_of", "weights_of"]
 
 Array = NDArray[Any]
-#: Entries that are gone through as a whole, and in a piece of more.
+#: Entries from which on a gradient is taken as it came, or added up in pieces of so many.
 LARGE, PIECE = 1 << 21, 1 << 20
 
 
 def weights_of(plan: Plan, values: Array) -> Array:
     """The weight of every entry; 0 for holes."""
     reads = plan.reads
-    if len(reads) <= LARGE:
-        w: Array = values[reads]
-    else:
-        w = np.empty(len(reads), values.dtype)
-        for begin in range(0, len(reads), PIECE):
-            values.take(reads[begin : begin + PIECE], out=w[begin : begin + PIECE], mode="clip")
+    w = np.empty(len(reads), values.dtype)
+    first = len(values) if plan.ordered else 0
+    w[:first] = values[:first]
+    for begin in range(first, len(reads), PIECE):
+        values.take(reads[begin : begin + PIECE], out=w[begin : begin + PIECE], mode="clip")
     if len(plan.holes):
         w[plan.holes] = 0
     return w
@@ -36,10 +35,10 @@ def weights_of(plan: Plan, values: Array) -> Array:
 
 def gradient_of(plan: Plan, entries: Array | None) -> Array:
     """The gradient by the numbers, in float64; where there are many, as it came if they came one by one."""
+    if entries is not None and plan.straight:
+        return entries if len(entries) > LARGE else entries.astype(np.float64, copy=False)
     if entries is None or len(entries) <= LARGE:  # of nothing bincount counts integers
         return np.bincount(plan.gives, entries, plan.n_gradient).astype(np.float64, copy=False)
-    if plan.straight:
-        return entries
     found = np.zeros(plan.n_gradient)
     for begin in range(0, len(entries), PIECE):
         piece = slice(begin, begin + PIECE)

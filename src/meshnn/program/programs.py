@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from meshnn.arguments import known
 from meshnn.codes import IDENTITY, NONZERO_AT_ZERO, RELU
-from meshnn.errors import MemoryLimitError
+from meshnn.errors import MemoryLimitError, MeshError
 from meshnn.memory import available_memory, check_fits, format_bytes
-from meshnn.methods import FORWARD_PASS, METHODS, STATES, Cost, Decision, Draft, Method, decide
+from meshnn.methods import FORWARD_PASS, METHODS, STATES, Cost, Decision, Draft, Method, choice, decide
 from meshnn.program.program import Program
 from meshnn.program.threads import chunks_of, cores, parts_of
 from meshnn.schedule import PlanTooLargeError, Schedule
@@ -43,7 +43,9 @@ class Programs:
     n_numbers : int
     """
 
-    def __init__(self, topology: Topology, codes: I64, dtype: np.dtype[Any], number: I64 | None, n_numbers: int) -> None:
+    def __init__(
+        self, topology: Topology, codes: I64, dtype: np.dtype[Any], number: I64 | None, n_numbers: int
+    ) -> None:
         self.topology, self.codes, self.dtype, self.number, self.n_numbers = topology, codes, dtype, number, n_numbers
         self.awake = np.isin(codes, list(NONZERO_AT_ZERO))
         self.awake[: topology.n_clamped] = False
@@ -98,8 +100,20 @@ class Programs:
                 others = [c.method for c in costs if c.bytes <= memory and METHODS[c.method].automatic]
                 advice = f'use method="{others[-1]}"' if others else self._fewer_ticks(ticks, memory)
                 check_fits(needed, f'method="{decision.chosen}" at {ticks} ticks', advice, memory)
+            self._check_planning(decision, ticks)
             self._resolved[key] = METHODS[decision.chosen]
         return self._resolved[key]
+
+    def _check_planning(self, decision: Decision, ticks: int) -> None:
+        """Refuse a plan that nobody would wait for."""
+        sets, most = decision.cost(decision.chosen).sets, choice.MOST_SETS
+        if sets > most:
+            others = [c.method for c in decision.costs if c.sets <= most and METHODS[c.method].automatic]
+            raise MeshError(
+                f'method="{decision.chosen}" at {ticks} ticks has to follow some {sets:,.0f} sets of neurons, one by '
+                f"one, more than {most:,}: planning it would take too long; "
+                f'use method="{others[-1]}" or fewer ticks'
+            )
 
     def _fewer_ticks(self, ticks: int, memory: int) -> str:
         """Advice: the most ticks at which some method fits, by bisection."""

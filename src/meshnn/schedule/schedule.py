@@ -265,9 +265,7 @@ def _kept(mask: BoolArray, counts: I64, eid: Edges) -> tuple[I64, Edges]:
     return left, eid.start + np.flatnonzero(mask) if isinstance(eid, slice) else eid[mask]
 
 
-def _added(
-    lists: ListCounter, *given: Any, lengths: I64 | None = None, ordered: bool = False
-) -> tuple[int, int, int]:
+def _added(lists: ListCounter, *given: Any, lengths: I64 | None = None, ordered: bool = False) -> tuple[int, int, int]:
     """The number of a new list, how many entries it has, holes included, and how many of them are in tiles."""
     entries, tiled = lists.entries, lists.tiled
     number = lists.add(*given, lengths=lengths, ordered=ordered)

@@ -28,7 +28,8 @@ class Step(NamedTuple):
 
     number: int  # of its list
     entries: int
-    nodes: Array  # the set that it leads to
+    state: int  # the number of the set that it leads to
+    size: int  # neurons in that
 
 
 class Singles(NamedTuple):
@@ -50,7 +51,9 @@ class Walk:
         self.schedule, self.lists = schedule, lists
         self.walked = self.made = self.held = 0  # edges looked at, sets met and neurons in them
         self._singles: dict[int, Singles] = {}
-        self._sets: dict[tuple[bytes, int, int], Step] = {}
+        self._states: dict[bytes, int] = {}
+        self._nodes: list[Array] = []  # of every state
+        self._steps: dict[tuple[int, int, int], Step] = {}
         self._fan_out, self._fan_out_at = np.zeros(schedule.topology.n_neurons, dtype=np.int64), 0
 
     def singles(self, k: int) -> Singles:
@@ -89,12 +92,23 @@ class Walk:
         rows: Array = ends[s.rows[k, ends]]
         return rows.astype(np.uint32)
 
-    def follow(self, nodes: Array, k: int, joins: int = -1, positions: bool = False) -> Step:
+    def state(self, nodes: Array) -> int:
+        """The number of a set of neurons."""
+        key = fingerprint(nodes)
+        found = self._states.get(key)
+        if found is None:
+            found = self._states[key] = len(self._nodes)
+            self._nodes.append(nodes)
+            self.held += len(nodes)
+        return found
+
+    def follow(self, state: int, k: int, joins: int = -1, positions: bool = False) -> Step:
         """A set of neurons into tick k, where neuron `joins` comes in; entries may read positions in the set."""
         self.walked += FOLLOW
-        key = (fingerprint(nodes), self.schedule.row_set[k], joins)
-        found = self._sets.get(key)
+        key = (state, self.schedule.row_set[k], joins)
+        found = self._steps.get(key)
         if found is None:
+            nodes = self._nodes[state]
             eid = self.schedule.leaving(nodes, k)
             eid.sort()  # by destination, then source
             rows, counts = _runs(self.schedule.dst[eid])
@@ -107,10 +121,9 @@ class Walk:
             rows = rows.astype(np.uint32, copy=False)
             before = self.lists.entries
             number = self.lists.add(rows, counts, eid, self.schedule.src, within=nodes if positions else None)
-            found = self._sets[key] = Step(number, self.lists.entries - before, rows)
+            found = self._steps[key] = Step(number, self.lists.entries - before, self.state(rows), len(rows))
             self.walked += len(eid) + len(nodes)
             self.made += 1
-            self.held += len(rows)
         return found
 
 

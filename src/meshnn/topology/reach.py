@@ -12,7 +12,10 @@ from j; some such m exists iff `birth[i] + 1 + distance[j] <= K`.
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import numpy as np
+from numpy.typing import NDArray
 
 from meshnn.arrays import Array, BoolArray, IntArray
 
@@ -33,6 +36,7 @@ __all__ = [
     "taken",
 ]
 
+T = TypeVar("T", bound=np.generic)
 #: A tick count that is never reached; far from overflow when two are added.
 NEVER = int(np.iinfo(np.int64).max // 4)
 
@@ -51,11 +55,11 @@ def counted(n: int, ends: Array) -> IntArray:
     return total
 
 
-def taken(marks: BoolArray, numbers: Array) -> BoolArray:
+def taken(marks: NDArray[T], numbers: Array) -> NDArray[T]:
     """`marks[numbers]`, without a copy of all numbers in 64 bits."""
     if len(numbers) <= BLOCK:
         return marks[numbers]
-    found = np.empty(len(numbers), dtype=np.bool_)
+    found = np.empty(len(numbers), dtype=marks.dtype)
     for begin in range(0, len(numbers), BLOCK):
         found[begin : begin + BLOCK] = marks[numbers[begin : begin + BLOCK]]
     return found
@@ -96,6 +100,15 @@ def edges_leaving(nodes: Array, ptr: IntArray, order: Array) -> Array:
     return order[in_ranges(nodes, ptr)]
 
 
+def _different(n: int, nodes: Array) -> IntArray:
+    """Each of them once, in increasing order."""
+    if 8 * len(nodes) < n:
+        return np.unique(nodes)
+    marks = np.zeros(n, dtype=np.bool_)
+    marks[nodes] = True
+    return np.flatnonzero(marks)
+
+
 def _spread(n: int, start: IntArray, src: IntArray, dst: IntArray) -> IntArray:
     """Fewest hops from the start values: `level[j] = min(start[j], 1 + level[i])` over the edges (i, j)."""
     ptr, order = edges_by_source(n, src)
@@ -107,7 +120,7 @@ def _spread(n: int, start: IntArray, src: IntArray, dst: IntArray) -> IntArray:
         begins = later.pop(tick, np.empty(0, dtype=np.int64))
         frontier = np.union1d(frontier, begins[level[begins] == tick])
         reached = dst[edges_leaving(frontier, ptr, order)] if frontier.size else frontier
-        frontier = np.unique(reached[level[reached] > tick + 1])
+        frontier = _different(n, reached[level[reached] > tick + 1])
         tick += 1
         level[frontier] = tick
     return level
@@ -120,6 +133,8 @@ def birth_ticks(n: int, n_clamped: int, src: IntArray, dst: IntArray, awake: Boo
         start[awake] = 1
     start[:n_clamped] = 0
     into_free = dst >= n_clamped
+    if into_free.all():
+        return _spread(n, start, src, dst)
     return _spread(n, start, src[into_free], dst[into_free])
 
 
@@ -210,5 +225,5 @@ def longest_paths(n: int, src: IntArray, dst: IntArray, start: IntArray | None =
         np.maximum.at(length, ends, length[src[edges]] + 1)
         np.subtract.at(waiting, ends, 1)
         left -= len(edges)
-        ready = np.unique(ends[waiting[ends] == 0])
+        ready = _different(n, ends[waiting[ends] == 0])
     return None if left else length
