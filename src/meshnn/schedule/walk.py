@@ -28,6 +28,7 @@ class Step(NamedTuple):
 
     number: int  # of its list
     entries: int
+    tiled: int  # of them, those in tiles
     nodes: Array  # the set that it leads to
 
 
@@ -105,9 +106,9 @@ class Walk:
                 if at == len(rows) or rows[at] != joins:
                     rows, counts = np.insert(rows, at, joins), np.insert(counts, at, 0)
             rows = rows.astype(np.uint32, copy=False)
-            before = self.lists.entries
+            entries, tiled = self.lists.entries, self.lists.tiled
             number = self.lists.add(rows, counts, eid, self.schedule.src, within=nodes if positions else None)
-            found = self._sets[key] = Step(number, self.lists.entries - before, rows)
+            found = self._sets[key] = Step(number, self.lists.entries - entries, self.lists.tiled - tiled, rows)
             self.walked += len(eid) + len(nodes)
             self.made += 1
             self.held += len(rows)
