@@ -154,6 +154,8 @@ def fit_prices(timings: Iterable[Timing], prior: Prices = DEFAULT, faith: float 
     from scipy.optimize import nnls
 
     found = list(timings)
+    # a machine that is slower in all things is first of all that
+    prior = prior.with_values(price / float(np.median(list(ratios(found, prior).values()))) for price in prior.values)
     old = np.array(prior.values)
     rows = [
         np.array(totals(timing.cost.work, timing.batch, timing.cost.lanes, prior.caches)) / timing.seconds

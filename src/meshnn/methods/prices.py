@@ -110,8 +110,9 @@ def amounts(work: Work, caches: tuple[float, float, float]) -> tuple[list[float]
     w = work
     pulls = w.pulled + w.tiled / 4.0  # a tile loads a source once for several rows
     products = w.correlated + w.outer / 4.0
+    carried = w.carried + w.kept
     misses = [
-        pulls * _beyond(w.near, c) + (w.carried + w.kept) * _beyond(w.held, c) + (products + w.rows) * _beyond(w.room, c)
+        pulls * _beyond(w.near, c) + carried * _beyond(w.held, c) + (products + w.rows) * _beyond(w.room, c)
         for c in caches
     ]
     passing = ENTRY * (w.multiply_adds - w.tensor)
