@@ -1,6 +1,6 @@
 """All benchmarks in one run on one thread: prints ratios, says where a bar is missed, saves JSON.
 
-python benchmarks/run.py [--out FILE] [--quick] [--only steps,mnist,large,ticks,threads,processes,estimators]
+python benchmarks/run.py [--out FILE] [--quick] [--only steps,mnist,calls,large,ticks,threads,processes,estimators]
 python benchmarks/run.py --quick --nets "65-200" --ticks 2       # one row of the training steps, some seconds
 """
 
@@ -24,7 +24,7 @@ from rich.table import Table  # noqa: E402
 
 #: Seconds of processor time that a process may take with a warm cache.
 START_UP = {"meshnn info": 0.5, "meshnn predict, 150 rows": 0.9, "from meshnn import MeshClassifier": 0.7}
-SECTIONS = ("steps", "mnist", "large", "ticks", "threads", "processes", "estimators")
+SECTIONS = ("steps", "mnist", "calls", "large", "ticks", "threads", "processes", "estimators")
 console = Console(width=max(Console().width, 170))
 
 
@@ -101,6 +101,13 @@ def show_mnist(result):
     )
 
 
+def show_calls(rows):
+    """Microseconds of small calls."""
+    table(
+        "Small calls, microseconds", ("what", "us"), [(r["what"], bar(r["microseconds"], most=r["bar"])) for r in rows]
+    )
+
+
 def show_large(result):
     """A million edges."""
     table(
@@ -171,9 +178,9 @@ def show_processes(r):
         ("what", "figure"),
         [
             ("import meshnn, s", bar(r["import, s"], most=0.6)),
-            ("import and first gradient, empty cache, s", bar(r["import and first gradient, empty cache, s"], most=15)),
+            ("import and first gradient, empty cache, s", bar(r["import and first gradient, empty cache, s"], most=4)),
             ("meanwhile on screen", r["on screen meanwhile"] or "[red]nothing[/red]"),
-            ("import and first gradient, warm cache, s", bar(r["import and first gradient, warm cache, s"], most=1)),
+            ("import and first gradient, warm cache, s", bar(r["import and first gradient, warm cache, s"], most=0.5)),
             *(
                 (f"{name}, s of processor time", bar(seconds, most=START_UP[name]) if name in START_UP else seconds)
                 for name, seconds in r["start-up, warm cache"].items()

@@ -79,13 +79,25 @@ def test_fitted_prices_are_those_that_made_the_timings():
     assert all(ratio == pytest.approx(1.0, rel=1e-3) for ratio in ratios(timings, found).values())
 
 
+def timing_of(name, work, factor):
+    cost = Cost("made", True, work, 64, 0.0, False)
+    return Timing(name, cost, 64, factor * cost.seconds(64))
+
+
 def test_what_the_timings_do_not_show_keeps_its_price():
-    cost = Cost("made", True, Work(pulled=1e6), 64, 0.0, False)
-    found = fit_prices([Timing("one", cost, 64, 10 * cost.seconds(64))])
+    usual = [timing_of(str(k), Work(correlated=1e7 * k), 1.0) for k in range(1, 8)]
+    found = fit_prices([*usual, *(timing_of(f"slow {k}", Work(pulled=1e7 * k), 10.0) for k in range(1, 6))])
     assert found.pulled > 5 * DEFAULT.pulled
     assert found.dear == pytest.approx(DEFAULT.dear)
-    free = fit_prices([Timing("one", cost, 64, 1e-12)], faith=1e-9)
-    assert all(price > 0 for price in free.values)
+    assert found.correlated == pytest.approx(DEFAULT.correlated, rel=0.05)
+    free = fit_prices([*usual, *(timing_of(f"free {k}", Work(pulled=1e7 * k), 1e-6) for k in range(1, 6))])
+    assert 0 < free.pulled < 0.5 * DEFAULT.pulled
+
+
+def test_a_slower_machine_is_slower_in_all_things():
+    works = (Work(pulled=1e7), Work(correlated=1e7), Work(rows=1e6))
+    found = fit_prices([timing_of(str(k), work, 4.0) for k, work in enumerate(works)])
+    np.testing.assert_allclose(found.values, 4 * np.array(DEFAULT.values), rtol=1e-3)
 
 
 def cost_of(name, forward_only, seconds):

@@ -118,10 +118,10 @@ def _blocks(draft: Draft) -> Drawn:
     scale = draft.scaled(done, len(neurons), walk, 0.0, unseen)
     offset = offsets(counts * room * 2)
     draft.work.carried += scale * entries
-    draft.work.rows += scale * rows
+    draft.work.kept += scale * rows
     draft.work.hops += scale * hops
     draft.work.held = scale * float(offset[-1]) * ROW_BYTES
-    draft.work.room = max(draft.work.near, draft.work.held)  # almost all rows are those of blocks
+    draft.work.room = draft.work.near  # of two ticks
     draft.work.reads = float(draft.lists.entries) + scale * walk.lists.entries
     draft.work.gives = float(draft.entries + len(birth))
     draft.extra_bytes += walk.lists.nbytes + len(neurons) * (4.0 * (stop + 1) + 32.0) + 12.0 * len(birth)

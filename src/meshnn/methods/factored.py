@@ -75,7 +75,7 @@ def _tangents(draft: Draft) -> Tangents:
     first_hops = float(reached.sum())
     far = np.flatnonzero(hops > 1)
     picked, done = far[draft.sample(len(far))], 0
-    before, entries, rows, unseen = draft.lists.nbytes, 0, 0, 0.0
+    before, entries, tiled, rows, unseen = draft.lists.nbytes, 0, 0, 0, 0.0
     for a in draft.watched(picked, "tangents"):
         k, j, last = int(tick[a]) + 1, int(neuron[a]), int(hops[a])
         nodes = walk.ends(j, k)
@@ -86,6 +86,8 @@ def _tangents(draft: Draft) -> Tangents:
                 chain[ptr[a] + h] = step.number
             state, size = step.state, step.size
             entries += step.entries
+            if draft.jacobian or h < last - 1:  # the last hop is contracted row by row
+                tiled += step.tiled
             rows += size
             if draft.exhausted(walk.walked):  # the rest as this one
                 entries += (last - 1 - h) * step.entries
@@ -100,9 +102,10 @@ def _tangents(draft: Draft) -> Tangents:
     # at its end a tangent is contracted with the readout, or with every in-edge for each output it has reached
     ended = reached * (fan_in if draft.jacobian else 1)
     draft.work.carried += (
-        first_hops + float(ended[hops == 1].sum()) + scale * (entries + float(ended[picked[:done]].sum()))
+        first_hops + float(ended[hops == 1].sum()) + scale * (entries - tiled + float(ended[picked[:done]].sum()))
     )
-    draft.work.rows += first_hops + scale * rows
+    draft.work.tiled += scale * tiled
+    draft.work.kept += first_hops + scale * rows
     draft.work.hops += float(ptr[-1])
     draft.work.held = draft.work.near
     return Tangents(tick, neuron, row, ptr, chain)

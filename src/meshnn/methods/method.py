@@ -54,7 +54,7 @@ class Cost:
         """Of a sample."""
         return self.work.multiply_adds
 
-    @property
+    @cached_property  # asked for at every call
     def predicted(self) -> float:
         """Time of a sample in units of one multiply-add in float32, by fixed prices; without what a call costs."""
         return DEFAULT.chunk(self.work) / DEFAULT.pulled * (ROW_BYTES // 4) / self.lanes

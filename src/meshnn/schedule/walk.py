@@ -28,6 +28,7 @@ class Step(NamedTuple):
 
     number: int  # of its list
     entries: int
+    tiled: int  # of them, those in tiles
     state: int  # the number of the set that it leads to
     size: int  # neurons in that
 
@@ -119,9 +120,10 @@ class Walk:
                 if at == len(rows) or rows[at] != joins:
                     rows, counts = np.insert(rows, at, joins), np.insert(counts, at, 0)
             rows = rows.astype(np.uint32, copy=False)
-            before = self.lists.entries
+            entries, tiled = self.lists.entries, self.lists.tiled
             number = self.lists.add(rows, counts, eid, self.schedule.src, within=nodes if positions else None)
-            found = self._steps[key] = Step(number, self.lists.entries - before, self.state(rows), len(rows))
+            more = (self.lists.entries - entries, self.lists.tiled - tiled)
+            found = self._steps[key] = Step(number, *more, self.state(rows), len(rows))
             self.walked += len(eid) + len(nodes)
             self.made += 1
         return found
