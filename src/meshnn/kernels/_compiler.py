@@ -9,7 +9,16 @@ from __future__ import annotations
 
 import llvmlite.binding as llvm
 from numba.core.codegen import JITCodeLibrary
-from numba.core.compiler import Compiler
+from numba.core.compiler import CompilerBase
+from numba.core.compiler_machinery import FunctionPass, PassManager, register_pass
+from numba.core.typed_passes import (
+    IRLegalization,
+    NativeLowering,
+    NoPythonBackend,
+    NopythonTypeInference,
+    PreLowerStripPhis,
+)
+from numba.core.untyped_passes import FixupArgs, GenericRewrites, IRProcessing, ReconstructSSA, TranslateByteCode
 
 __all__ = ["EntryCompiler", "InnerCompiler", "InnerLibrary", "Loading"]
 
@@ -80,7 +89,38 @@ class Loading:
         return library
 
 
-class InnerCompiler(Compiler):
+@register_pass(mutates_CFG=False, analysis_only=True)
+class _NoAnnotation(FunctionPass):
+    """Where Numba would write down the types of all names, for people."""
+
+    _name = "meshnn_no_annotation"
+
+    def __init__(self):
+        FunctionPass.__init__(self)
+
+    def run_pass(self, state):
+        """Say that there are none."""
+        state.type_annotation = None
+        return False
+
+
+class _Short(CompilerBase):
+    """What Numba does, without what kernels have no use for: closures, loops over types, arrays as expressions ...
+
+    Most of the time of a first call is Numba's, not LLVM's.
+    """
+
+    def define_pipelines(self):
+        """The passes, in order."""
+        short = PassManager("kernels")
+        for one in (TranslateByteCode, FixupArgs, IRProcessing, GenericRewrites, ReconstructSSA, NopythonTypeInference,
+                    PreLowerStripPhis, _NoAnnotation, IRLegalization, NativeLowering, NoPythonBackend):  # fmt: skip
+            short.add_pass(one, one._name)
+        short.finalize()
+        return [short]
+
+
+class InnerCompiler(_Short):
     """Makes an `InnerLibrary` of a function."""
 
     def __init__(self, typingctx, targetctx, library, args, return_type, flags, locals):
@@ -88,7 +128,7 @@ class InnerCompiler(Compiler):
         super().__init__(typingctx, targetctx, library, args, return_type, flags, locals)
 
 
-class EntryCompiler(Compiler):
+class EntryCompiler(_Short):
     """Makes machine code of a function and of all inner kernels that it calls."""
 
     def _compile_bytecode(self):
