@@ -16,9 +16,9 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-FILES = ["small", "gradient", "jacobian", "parameters", "mesh", "elementary", "losses", "multilabel", "levenberg",
+FILES = ["small", "tiles", "calls", "gradient", "jacobian", "parameters", "mesh", "elementary", "losses", "multilabel", "levenberg",
          "training", "ties_learned", "structure", "threads", "checkpoint", "versions", "estimators", "package",
-         "streams", "cli_models"]  # fmt: skip
+         "streams", "search", "sizes", "cli_models"]  # fmt: skip
 BUSY = 4
 
 

@@ -1,0 +1,265 @@
+"""Tiles, drives, sweeps, half rows and flushed denormals: the same numbers as without them, and that they are used."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cases import Case, by_autograd, close, targets_for
+from meshnn import Mesh, Topology
+from meshnn.schedule.tiles import HOLE, SIDE, tile
+from meshnn.training import train
+
+METHODS = ("factored", "adjoint", "blocks", "auto")
+#: Sizes around those of vectors, pieces and rows of samples in both dtypes.
+BATCHES = (1, 7, 8, 9, 15, 16, 17, 31, 32, 33, 40, 63, 64, 65, 97, 105)
+
+
+# -- the finder ------------------------------------------------------------------------------------------------------
+
+
+@st.composite
+def lists(draw):
+    """Rows of sorted columns, many of them alike: equal, equal but for some, or not at all."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    n, rows = draw(st.integers(1, 40)), []
+    for _ in range(draw(st.integers(0, 6))):
+        base = np.flatnonzero(rng.random(n) < draw(st.sampled_from([0.0, 0.2, 0.9, 1.0])))
+        lost = draw(st.sampled_from([0.0, 0.0, 0.1, 0.5]))
+        rows += [base[rng.random(len(base)) >= lost] for _ in range(draw(st.integers(1, 13)))]
+    return rows
+
+
+@settings(max_examples=300)
+@given(rows=lists(), fill=st.booleans())
+def test_runs_hold_what_the_rows_held(rows, fill):
+    counts = np.array([len(row) for row in rows], dtype=np.int64)
+    col = np.concatenate([np.empty(0, np.int64), *rows])
+    eid = 100 + np.arange(len(col))
+    found = tile(counts, col, eid, fill)
+    before, after = np.append(0, np.cumsum(counts)), np.append(0, np.cumsum(found.counts))
+    assert after[-1] == len(found.col) == len(found.eid)
+    for r, row in enumerate(rows):
+        columns, edges = found.col[after[r] : after[r + 1]], found.eid[after[r] : after[r + 1]]
+        real = edges != HOLE
+        np.testing.assert_array_equal(columns[real], row)
+        np.testing.assert_array_equal(edges[real], eid[before[r] : before[r + 1]])
+        assert (np.diff(columns) > 0).all()
+        assert fill or real.all()
+    inside = np.zeros(len(rows), dtype=int)
+    for r in np.flatnonzero(found.run):
+        size = int(found.run[r])
+        assert size % SIDE == 0
+        inside[r : r + size] += 1
+        alike = [found.col[after[k] : after[k + 1]].tolist() for k in range(r, r + size)]
+        assert len(alike) == size
+        assert all(columns == alike[0] for columns in alike)
+    assert inside.max(initial=0) <= 1
+    assert all((found.eid[after[r] : after[r + 1]] != HOLE).all() for r in np.flatnonzero(inside == 0))
+    assert found.tiled == sum(found.counts[inside > 0])
+    assert found.widest == max(found.counts[inside > 0], default=0)
+
+
+def test_equal_rows_and_rows_without_themselves_are_runs():
+    same = tile(np.full(9, 5), np.tile(np.arange(5), 9), np.arange(45), False)
+    assert same.run.tolist() == [8, 0, 0, 0, 0, 0, 0, 0, 0]
+    others = [np.delete(np.arange(12), k) for k in range(12)]
+    near = tile(np.full(12, 11), np.concatenate(others), np.arange(132), True)
+    assert near.run.tolist() == [12] + 11 * [0]
+    assert (near.eid == HOLE).sum() == 12
+    assert tile(np.full(12, 11), np.concatenate(others), np.arange(132), False).tiled == 0
+
+
+# -- gradients -------------------------------------------------------------------------------------------------------
+
+
+def corner(rng):
+    """Dense among some, sparse among others, a band, and a row that differs."""
+    pairs = [(i, j) for j in range(9, 22) for i in range(9)] + [(i, j) for j in range(9, 22) for i in range(9, 22)]
+    pairs += [(i, j) for j in range(22, 40) for i in range(j - 12, j)]
+    pairs += [(int(i), j) for j in range(40, 50) for i in rng.choice(50, 3, replace=False)]
+    pairs += [(i, j) for j in range(50, 55) for i in range(20, 47)]
+    return Topology(8, 41, 5, sorted(set(pairs)))
+
+
+GRAPHS = {
+    "dense": lambda rng: Topology.mesh(6, 13, 3),
+    "loops": lambda rng: Topology.mesh(6, 13, 3, self_loops=True),
+    "most": lambda rng: Topology.mesh(18, 21, 5, density=0.85, random_state=1),
+    "layers": lambda rng: Topology.layered([17, 19, 9, 4]),
+    "corner": corner,
+}
+
+
+def case_of(topology, ticks, dtype, batch, rng, sequence=False, activation="tanh"):
+    fan_in = np.maximum(np.bincount(topology.dst, minlength=topology.n_neurons), 1)[topology.dst]
+    weights = rng.standard_normal(topology.n_edges) * 1.2 / np.sqrt(fan_in)
+    mesh = Mesh(topology, ticks, activation, weights=weights, dtype=dtype)
+    shape = (ticks, batch, topology.n_inputs) if sequence else (batch, topology.n_inputs)
+    X = rng.standard_normal(shape)
+    y = targets_for("cross_entropy", rng, batch, topology.n_outputs)
+    return Case(mesh, X, y, "cross_entropy", rng.uniform(0.1, 2.0, batch))
+
+
+def check(case, methods=METHODS, tolerance=None):
+    tolerance = tolerance or (1e-10 if case.mesh.dtype == np.float64 else 2e-4)
+    want_loss, want = by_autograd(case)
+    for method in methods:
+        loss, grad = case.mesh.gradient(case.X, case.y, case.loss, method, case.sample_weight)
+        assert loss == pytest.approx(want_loss, rel=tolerance)
+        close(grad, want, tolerance)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("ticks", [2, 3, 5])
+@pytest.mark.parametrize("graph", GRAPHS)
+def test_gradients_of_dense_graphs(graph, ticks, dtype):
+    rng = np.random.default_rng(ticks)
+    topology = GRAPHS[graph](rng)
+    if graph == "layers" and ticks == 2:
+        ticks = 3
+    case = case_of(topology, ticks, dtype, 37, rng)
+    assert case.mesh.program("gradient", "adjoint").plan.course.ops.run.any()  # else nothing is tested
+    check(case)
+    check(case_of(topology, ticks, dtype, 37, rng, sequence=True))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("batch", BATCHES)
+def test_every_size_of_batch(batch, dtype):
+    rng = np.random.default_rng(batch)
+    check(case_of(Topology.mesh(6, 13, 3), 3, dtype, batch, rng), ("factored", "adjoint"))
+
+
+@pytest.mark.parametrize("activation", ["relu", "identity", "sigmoid"])
+def test_a_small_batch_after_a_large_one(activation):
+    """Half a row is computed where the other half holds what a larger batch, which went astray, has left."""
+    rng = np.random.default_rng(0)
+    case = case_of(Topology.mesh(6, 13, 3, self_loops=True), 4, "float32", 10, rng, activation=activation)
+    mesh = case.mesh
+    with np.errstate(all="ignore"):
+        before = mesh.weights.copy()
+        mesh.weights = np.full_like(before, 1e30)
+        mesh.gradient(rng.standard_normal((200, 6)), rng.integers(0, 3, 200), method="adjoint")
+        mesh.weights = before
+    check(case, ("adjoint",))
+    np.testing.assert_array_equal(mesh.forward(case.X), Mesh(mesh.topology, 4, activation, weights=before).forward(case.X))
+
+
+def test_a_hole_is_no_edge():
+    """Neither does it carry anything, nor does a parameter get its gradient."""
+    topology = Topology.mesh(6, 13, 3)
+    case = case_of(topology, 5, "float64", 20, np.random.default_rng(3))
+    plan = case.mesh.program("gradient", "adjoint").plan
+    assert len(plan.holes) > 0
+    assert plan.held
+    loose = case.mesh.weights.copy()
+    loose[plan.course.ops.eid[plan.holes]] = 7.0  # the values that holes point at
+    case.mesh.weights = loose
+    check(case, ("adjoint", "factored"))
+    check(case_of(topology, 5, "float64", 20, np.random.default_rng(3)), ("factored",))
+
+
+def test_growth_scores_with_tiles():
+    rng = np.random.default_rng(0)
+    case = case_of(Topology.mesh(6, 13, 3), 4, "float64", 20, rng)
+    t = case.mesh.topology
+    src, dst = np.meshgrid(np.arange(t.n_neurons), np.arange(t.n_clamped, t.n_neurons), indexing="ij")
+    src, dst = src.ravel(), dst.ravel()
+    scores = case.mesh.growth_scores(case.X, case.y, case.loss, src, dst, "adjoint", case.sample_weight)
+    have = np.isin(dst * t.n_neurons + src, t.dst.astype(np.int64) * t.n_neurons + t.src)
+    want = by_autograd(case)[1]
+    order = np.lexsort((src[have], dst[have]))
+    close(scores[have][order], want, 1e-10)
+
+
+# -- sweeps ----------------------------------------------------------------------------------------------------------
+
+
+def dag(rng, n_inputs, n_hidden, n_outputs, density):
+    n = n_inputs + 1 + n_hidden + n_outputs
+    pairs = [(i, j) for j in range(n_inputs + 1, n) for i in range(j) if rng.random() < density]
+    pairs += [(0, j) for j in range(n - n_outputs, n)]
+    return Topology(n_inputs, n_hidden, n_outputs, sorted(set(pairs)))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("activation", ["tanh", "softplus"])
+@pytest.mark.parametrize("density", [0.15, 0.6, 1.0])
+def test_a_graph_that_settles_is_swept(density, activation, dtype):
+    rng = np.random.default_rng(int(10 * density))
+    topology = dag(rng, 3, 14, 3, density)
+    case = case_of(topology, 40, dtype, 33, rng, activation=activation)
+    plan = case.mesh.program("gradient", "adjoint").plan
+    assert plan.course.sweep
+    assert plan.rows["S"] == (1, topology.n_neurons)
+    assert case.mesh.program().plan.course.sweep
+    check(case, ("adjoint",))
+    check(case_of(topology, 40, dtype, 5, rng, sequence=True, activation=activation), ("adjoint",))
+
+
+@pytest.mark.parametrize("ticks", [1, 4, 10, 16, 17, 18, 19])
+def test_ticks_around_the_longest_path(ticks):
+    topology = Topology.cascade(2, 16, 2)  # whose longest path has 17 edges
+    case = case_of(topology, ticks, "float64", 9, np.random.default_rng(ticks))
+    assert case.mesh.program("gradient", "adjoint").plan.course.sweep == (ticks >= 17)
+    check(case, ("adjoint", "factored", "auto"))
+
+
+def test_a_cycle_anywhere_on_the_way_is_not_swept():
+    edges = [(0, 1), (1, 2), (2, 3), (1, 3), (3, 2), (3, 4)]
+    case = case_of(Topology(1, 3, 1, edges, bias=False), 30, "float64", 4, np.random.default_rng(0))
+    assert not case.mesh.program("gradient", "adjoint").plan.course.sweep
+
+
+def test_neurons_that_nothing_feeds_settle_at_the_first_tick():
+    """A sigmoid neuron without in-edges is 0 before the first tick and 1/2 from then on: one tick more than a path has."""
+    edges = [(0, 4), (1, 2), (2, 3), (3, 4)]
+    topology = Topology(1, 3, 1, edges, bias=False)
+    for ticks in (1, 2, 3, 4, 5, 6):
+        check(case_of(topology, ticks, "float64", 3, np.random.default_rng(ticks), activation="sigmoid"), ("adjoint",))
+
+
+# -- the rest --------------------------------------------------------------------------------------------------------
+
+
+def test_denormals_are_flushed_in_kernels_and_nowhere_else():
+    chain = Topology(1, 1, 1, [(0, 1), (1, 2)], bias=False)
+    mesh = Mesh(chain, 2, "identity", weights=[1e-30, 1e-12], dtype="float32")
+    tiny = np.float32(1e-30) * np.float32(1e-12)
+    assert tiny > 0
+    from meshnn.kernels import flush
+
+    assert mesh.forward([[1.0]])[0, 0] == (0 if flush._X86 or flush._ARM else tiny)
+    assert np.float32(1e-30) * np.float32(1e-12) == tiny  # this thread goes on as before
+    mesh.gradient([[1.0]], [[0.0]], "squared_error")
+    list(train(mesh, [[1.0], [2.0]], [[0.0], [1.0]], "squared_error", solver="adam", max_epochs=1))
+    assert np.float32(1e-30) * np.float32(1e-12) == tiny
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_steps_in_halves_are_steps(monkeypatch, dtype):
+    """A batch of one row of samples, cut into two for two threads, learns what it does in one."""
+    from meshnn.program import threads
+
+    monkeypatch.setattr(threads, "LEAST_TEAM_WORK", 1)
+    rng = np.random.default_rng(0)
+    size = 64 if dtype == "float32" else 32
+    X, y = rng.standard_normal((5 * size - 13, 20)), rng.integers(0, 3, 5 * size - 13)
+    found = []
+    for mostly in (0.0, 2.0):
+        monkeypatch.setattr(threads, "MOSTLY", mostly)
+        mesh = Mesh(Topology.layered([20, 16, 3]), activation="tanh", dtype=dtype, random_state=0)
+        list(train(mesh, X, y, solver="adam", max_epochs=3, batch_size=size, n_threads=1, random_state=0))
+        found.append(mesh.weights)
+    assert threads.halves(size, size, 1e6, 1.0) is False
+    np.testing.assert_allclose(found[0], found[1], rtol=0, atol=1e-4 if dtype == "float32" else 1e-12)
+
+
+def test_runs_of_numbers():
+    from meshnn.program.steps import _runs
+
+    numbers = np.array([5, 1, 2, *range(30, 45), 3, 9, *range(10)], dtype=np.uint32)
+    assert _runs(numbers).tolist() == [[0, 3, -1], [3, 18, 30], [18, 20, -1], [20, 30, 0]]
+    assert _runs(np.arange(20)).tolist() == [[0, 20, 0]]
+    assert _runs(np.empty(0, np.uint32)).shape == (0, 3)
