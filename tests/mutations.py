@@ -30,8 +30,8 @@ ROOT = Path(__file__).parent.parent
 TARGETS = ["kernels", "schedule", "methods", "losses", "program", "parameters.py", "training/first_order.py",
            "training/levenberg.py", "training/evidence.py", "training/search.py"]  # fmt: skip
 #: Tests that can notice, those that notice most within seconds first.
-NUMBERS = ["small", "tiles", "parameters", "planner", "elementary", "losses", "multilabel", "refusals", "mesh", "levenberg",
-           "training", "threads", "jacobian", "gradient", "structure"]  # fmt: skip
+NUMBERS = ["small", "tiles", "parameters", "planner", "elementary", "losses", "multilabel", "refusals", "mesh",
+           "levenberg",            "training", "threads", "jacobian", "gradient", "structure"]  # fmt: skip
 TRAINING = ["ties_learned", "training", "levenberg", "structure", "checkpoint", "estimators"]
 OTHERS = {"_cache.py": ["cache", "package"], "search.py": ["search"]}
 #: Limits of a run: of the processor (the machine may be busy), of the clock, of memory.

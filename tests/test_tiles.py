@@ -143,7 +143,9 @@ def test_a_small_batch_after_a_large_one(activation):
         mesh.gradient(rng.standard_normal((200, 6)), rng.integers(0, 3, 200), method="adjoint")
         mesh.weights = before
     check(case, ("adjoint",))
-    np.testing.assert_array_equal(mesh.forward(case.X), Mesh(mesh.topology, 4, activation, weights=before).forward(case.X))
+    np.testing.assert_array_equal(
+        mesh.forward(case.X), Mesh(mesh.topology, 4, activation, weights=before).forward(case.X)
+    )
 
 
 def test_a_hole_is_no_edge():
@@ -213,7 +215,7 @@ def test_a_cycle_anywhere_on_the_way_is_not_swept():
 
 
 def test_neurons_that_nothing_feeds_settle_at_the_first_tick():
-    """A sigmoid neuron without in-edges is 0 before the first tick and 1/2 from then on: one tick more than a path has."""
+    """A sigmoid neuron without in-edges is 0 before the first tick, 1/2 then: a tick more than a path has."""
     edges = [(0, 4), (1, 2), (2, 3), (3, 4)]
     topology = Topology(1, 3, 1, edges, bias=False)
     for ticks in (1, 2, 3, 4, 5, 6):

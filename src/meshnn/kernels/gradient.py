@@ -75,7 +75,7 @@ def _seed_outputs(codes, G, S, D, V, whole):
 
 @jit_inline
 def _tick_gradient(course, k, V, S, g, total, panel, lanes):
-    """The gradient that tick k gives; what concerns clamped neurons is only added up, in `total`, if there is a drive."""
+    """The gradient that tick k gives; if there is a drive, that of edges from clamped neurons waits in `total`."""
     ops, q = course.gradient_ops, course.gradient[k]
     if course.drive >= 0:
         rows = ops.rows

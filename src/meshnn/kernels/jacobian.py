@@ -48,7 +48,15 @@ def _one_hot(codes, S, D, V, n_outputs, o):
 def jacobian_chunk(course, net, batch, c, room, n_outputs):
     """The Jacobian of chunk c, into C; the states of the chunk stay in S."""
     w, codes, X, raw, S, D, U = unpacked(net, batch, room)
-    ops, gradient, tangents, back, V, T, C = course.ops, course.gradient, course.tangents, course.back, room.V, room.T, room.C
+    ops, gradient, tangents, back, V, T, C = (
+        course.ops,
+        course.gradient,
+        course.tangents,
+        course.back,
+        room.V,
+        room.T,
+        room.C,
+    )
     n = S.shape[1]
     L = width(S)
     ticks = course.forward.shape[0] - 1

@@ -134,7 +134,7 @@ class Batch(NamedTuple):
 class Room(NamedTuple):
     """Buffers of one worker; those that a method does not use have one row."""
 
-    S: Array  # (ticks + 1, n, L) states, or fewer ticks, which take turns; S[k, i] is the row of neuron i after tick k. The bias is set for good
+    S: Array  # (ticks + 1, n, L) states after each tick, or fewer, which take turns. The bias is set for good
     D: Array  # (the same) phi'(t_k), where the activation is neither identity nor relu: read it with `slope`
     V: Array  # (3, n, L) dE/dt of a tick and the next, and of a tick that tangents begin at
     W: Array  # (n, L) dE/dt of all ticks added up, for the edges from clamped neurons

@@ -48,7 +48,9 @@ class Slab:
             self.y, self.share = _room(values), _room(share)
             self._rooms += [(values, self.y, True), (share, self.share, False)]
         code = 0 if targets is None else targets.loss.code
-        self.batch = Kept(Batch(self.X, self._samples, self.y, self.share, code, self.size, ROW_BYTES // dtype.itemsize))
+        self.batch = Kept(
+            Batch(self.X, self._samples, self.y, self.share, code, self.size, ROW_BYTES // dtype.itemsize)
+        )
 
     @classmethod
     def check(cls, X: Array, dtype: np.dtype[Any]) -> None:

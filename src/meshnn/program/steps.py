@@ -150,8 +150,8 @@ class Steps:
             worker.forget_hits()
             try:
                 found: int = self.program.call(
-                    epochs_part, self._net, self._batch, self._rest, worker.kept, self._set, ledger, moments, pace, record,
-                    Team(me, team, gate, self._parts, *self._found),
+                    epochs_part, self._net, self._batch, self._rest, worker.kept, self._set, ledger, moments, pace,
+                    record, Team(me, team, gate, self._parts, *self._found),
                 )  # fmt: skip
                 return found
             finally:

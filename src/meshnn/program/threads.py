@@ -151,8 +151,8 @@ def together(threads: int, task: Callable[[int, int], Any], abandon: Callable[[]
     """`task(me, count)` in `count` threads at the same time, up to so many; what the first, the caller, returns.
 
     Tasks wait for each other in compiled code, so nobody may begin before it is known who is there: workers that are
-    busy elsewhere do not come. If one fails, or the caller is interrupted, before it has got so far, `abandon` sends the
-    others home.
+    busy elsewhere do not come. If one fails, or the caller is interrupted, before it has got so far, `abandon` sends
+    the others home.
     """
     if threads <= 1:
         return task(0, 1)

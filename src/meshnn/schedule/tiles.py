@@ -1,7 +1,7 @@
 """Tiles: rows that read the same sources are computed together, so that a source is loaded once for all of them.
 
-A *run* is a number of neighbouring rows of a list, a multiple of `SIDE`, whose entries read the same columns in the same
-order. Kernels hold `SIDE` rows of it in registers. Rows that differ in a few columns are made equal with *holes*:
+A *run* is a number of neighbouring rows of a list, a multiple of `SIDE`, whose entries read the same columns in the
+same order. Kernels hold `SIDE` rows of it in registers. Rows that differ in a few columns are made equal with *holes*:
 entries that take no weight (0) and whose gradient nobody asks for; a dense graph without self-loops has one a row.
 """
 
@@ -100,7 +100,9 @@ def _windows(counts: I64, ptr: I64, col: U32, run: I64) -> list[tuple[int, int]]
     found: list[tuple[int, int]] = []
     first = previous = -SIDE
     lowest = highest = entries = 0
-    for r, a, b, count in zip(dense.tolist(), low[dense].tolist(), high[dense].tolist(), counts[dense].tolist()):
+    for r, a, b, count in zip(
+        dense.tolist(), low[dense].tolist(), high[dense].tolist(), counts[dense].tolist(), strict=True
+    ):
         wide = max(highest, b) - min(lowest, a) + 1
         if r == previous + 1 and (r - first + 1) * wide <= LARGER * (entries + count):
             lowest, highest, entries = min(lowest, a), max(highest, b), entries + count
