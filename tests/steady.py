@@ -16,9 +16,9 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-FILES = ["small", "tiles", "calls", "gradient", "jacobian", "parameters", "mesh", "elementary", "losses", "multilabel",
-         "levenberg", "training", "ties_learned", "structure", "threads", "checkpoint", "versions", "estimators", "package",
-         "streams", "search", "sizes", "cli_models"]  # fmt: skip
+FILES = ["small", "tiles", "calls", "gradient", "jacobian", "parameters", "mesh", "elementary", "losses",
+         "multilabel", "levenberg", "training", "ties_learned", "structure", "threads", "checkpoint", "versions",
+         "estimators", "package", "streams", "search", "sizes", "cli_models"]  # fmt: skip
 BUSY = 4
 
 
