@@ -145,7 +145,7 @@ class Schedule:
     def pulls(self, lists: ListCounter, src: Array, dst: Array, moving: bool = False) -> tuple[I64, I64]:
         """For every tick k the list that pulls its rows from the states of tick k - 1, and how many entries it has.
 
-        These are `(2, ticks + 1)`: all of them, and those in tiles. Of `moving` neurons only: those that are not clamped.
+        These are `(2, ticks + 1)`: all of them, and those in tiles. Of `moving` neurons only: those not clamped.
         """
         found = np.zeros((3, self.ticks + 1), dtype=np.int64)
         memo: dict[tuple[int, int], tuple[int, int, int]] = {}
