@@ -213,3 +213,36 @@ def test_a_bar_on_a_terminal_goes_away(monkeypatch):
         things.throw(KeyboardInterrupt)
     assert "planning blocks" in screen.getvalue()
     assert screen.getvalue().endswith("\x1b[?25h" + screen.getvalue().rpartition("\x1b[?25h")[2])  # a cursor again
+
+
+@pytest.mark.parametrize("ticks", [2, 4])
+def test_weights_and_gradients_in_the_order_of_entries(ticks, monkeypatch):
+    rng = np.random.default_rng(0)
+    for t in (wide(60, 5, 20), Topology.mesh(5, 30, 2, random_state=0)):
+        plan = Mesh(t, ticks).program("gradient").plan
+        values, g = rng.standard_normal(plan.n_numbers), rng.standard_normal(len(plan.gives)).astype(np.float32)
+        want = values[plan.reads]
+        want[plan.holes] = 0
+        for large, piece in ((1 << 21, 1 << 20), (1, 7)):
+            monkeypatch.setattr(entries, "LARGE", large)
+            monkeypatch.setattr(entries, "PIECE", piece)
+            np.testing.assert_array_equal(entries.weights_of(plan, values), want)
+            np.testing.assert_array_equal(entries.gradient_of(plan, g), np.bincount(plan.gives, g, plan.n_gradient))
+
+
+def test_a_table_is_never_there_twice():
+    rng = np.random.default_rng(0)
+    src = rng.integers(0, 1000, 20_000).astype(np.int32)
+    rows, counts = np.arange(200, dtype=np.uint32), np.full(200, 100)
+    builder = ListBuilder(fill=False)
+    tracemalloc.start()
+    try:
+        for _ in range(100):
+            builder.add(rows, counts, slice(0, 20_000), src)
+        ops = builder.build()
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert ops.nbytes > 100 * 20_000 * 8
+    assert peak < 1.4 * ops.nbytes
+    np.testing.assert_array_equal(ops.col.reshape(100, -1), np.tile(src, (100, 1)))
