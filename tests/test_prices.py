@@ -57,7 +57,13 @@ def test_tiles_compute_half_of_a_row_with_few_samples():
 
 def test_what_no_cache_holds_is_dearer():
     sizes = [1e3, 1e5, 1e7, 1e9]
-    for kind, place in (("pulled", "near"), ("carried", "held"), ("correlated", "room"), ("pulled", "lists")):
+    for kind, place in (
+        ("pulled", "near"),
+        ("carried", "near"),
+        ("kept", "held"),
+        ("correlated", "room"),
+        ("pulled", "lists"),
+    ):
         seconds = [DEFAULT.chunk(Work(**{kind: 1e6, place: size})) for size in sizes]
         assert seconds == sorted(seconds)
         assert seconds[-1] > 1.2 * seconds[0]
@@ -70,7 +76,7 @@ def test_fitted_prices_are_those_that_made_the_timings():
     timings = []
     for k in range(200):
         scale = dict.fromkeys(NAMES, 0.0) | {str(name): rng.uniform(0, 1) for name in rng.choice(NAMES, 4)}
-        work = Work(**{name: 1e-3 * scale[name] / getattr(DEFAULT, name) for name in NAMES[: NAMES.index("call")]})
+        work = Work(**{name: 1e-3 * scale[name] / getattr(DEFAULT, name) for name in NAMES[: NAMES.index("scatter")]})
         work.near, work.room, work.held, work.lists = (float(rng.choice([1e3, 1e6, 3e7, 1e9])) for _ in range(4))
         cost = Cost("made", True, work, 64, 0.0, False)
         timings.append(Timing(str(k), cost, 64, cost.seconds(64, true)))
@@ -188,4 +194,4 @@ def test_cases_name_every_kind_of_work():
             mesh = Mesh(case.graph(), case.ticks, case.activation)
             work = mesh.explain(case.batch).decision.cost(case.method).work
             paid |= {name for name in NAMES if getattr(work, name, 0) > 0}
-    assert paid >= set(NAMES[: NAMES.index("call")]) - {"tiled", "outer"}
+    assert paid >= set(NAMES[: NAMES.index("scatter")]) - {"tiled", "outer"}

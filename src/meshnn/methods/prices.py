@@ -12,8 +12,10 @@ from typing import Any
 
 __all__ = ["DEFAULT", "NAMES", "Prices", "Work", "amounts", "as_prices", "totals"]
 
-#: Bytes of a list that go by with an entry: where it reads, its weight.
-ENTRY = 8.0
+#: Bytes of a list that go by with an entry: where it reads, its weight; in a tile four rows share the former.
+ENTRY, IN_TILE = 8.0, 5.0
+#: Bytes that go by with a weight that is gathered, or an entry of the gradient that is summed.
+GATHER = 12.0
 
 
 @dataclass
@@ -58,7 +60,8 @@ class Prices:
     """Seconds of each kind of work.
 
     `near`, `middle` and `far` come on top of an entry that is not in the first, second or third cache, `stream` and
-    `trickle` on top of a byte of lists that is not in the second or third.
+    `trickle` on top of a byte of lists that is not in the second or third, `scatter` on top of a weight gathered or an
+    entry summed where these do not fit in the first.
     """
 
     pulled: float
@@ -78,6 +81,7 @@ class Prices:
     samples: float
     reads: float
     gives: float
+    scatter: float
     call: float
     near: float
     middle: float
@@ -115,15 +119,18 @@ def amounts(work: Work, caches: tuple[float, float, float]) -> tuple[list[float]
     w = work
     pulls = w.pulled + w.tiled / 4.0  # a tile loads a source once for several rows
     products = w.correlated + w.outer / 4.0
-    carried = w.carried + w.kept
+    # a tangent, and the block of an edge, is small; but blocks are many, and each row of them is in a place of its own
+    close = pulls + w.carried
     misses = [
-        pulls * _beyond(w.near, c) + carried * _beyond(w.held, c) + (products + w.rows) * _beyond(w.room, c)
+        close * _beyond(w.near, c) + w.kept * _beyond(w.held, c) + (products + w.rows) * _beyond(w.room, c)
         for c in caches
     ]
-    passing = ENTRY * (w.multiply_adds - w.tensor)
+    passing = ENTRY * (w.pulled + w.carried + w.correlated) + IN_TILE * (w.tiled + w.outer)
     streams = [passing * _beyond(w.lists, c) for c in caches[1:]]
     kinds = [getattr(w, name) for name in _KINDS]
-    return [*kinds, 0.0, 0.0, 0.0, *misses, *streams], [0.0] * len(kinds) + [w.reads, w.gives, 1.0] + [0.0] * 5
+    gathered = w.reads + w.gives
+    once = [w.reads, w.gives, gathered * _beyond(GATHER * gathered, caches[0]), 1.0]
+    return [*kinds, *([0.0] * len(once)), *misses, *streams], [*([0.0] * len(kinds)), *once, *([0.0] * 5)]
 
 
 def totals(work: Work, batch: int, lanes: int, caches: tuple[float, float, float]) -> list[float]:
@@ -143,9 +150,9 @@ def _beyond(size: float, cache: float) -> float:
 
 #: Fitted with `python benchmarks/ticks.py --fit` on a Xeon with AVX-512 (48 KiB, 2 MiB, 260 MiB of caches).
 DEFAULT = Prices(
-    pulled=1.8e-9, tiled=0.55e-9, carried=0.8e-9, correlated=2e-9, outer=1.1e-9, rows=12e-9, kept=8e-9, hops=3.3e-9,
-    cheap=1.3e-9, dear=82e-9, outputs=35e-9, inputs=20e-9, tensor=1.6e-11, cells=0.82e-9, samples=52e-6, reads=3.5e-9,
-    gives=2.5e-9, call=15e-6, near=0.75e-9, middle=4.5e-9, far=9e-9, stream=0.33e-9, trickle=0.1e-9,
+    pulled=1.4e-9, tiled=0.65e-9, carried=0.77e-9, correlated=1.8e-9, outer=1.4e-9, rows=13e-9, kept=11e-9, hops=3.9e-9,
+    cheap=1.4e-9, dear=85e-9, outputs=42e-9, inputs=28e-9, tensor=1.8e-11, cells=1e-9, samples=60e-6, reads=1e-9,
+    gives=1.5e-9, scatter=2e-9, call=15e-6, near=0.8e-9, middle=6.5e-9, far=10e-9, stream=0.15e-9, trickle=0.1e-9,
     caches=(48e3, 2e6, 64e6),
 )  # fmt: skip
 
