@@ -204,7 +204,7 @@ class Draft:
         return watched(numbered, len(numbered), f"planning {what}") if self.emits else iter(numbered)
 
     def scaled(self, done: int, count: int, walk: Walk, before: float, unseen: float) -> float:
-        """What to multiply counts by, of which so many were walked; lists met since, and bytes left out, are scaled up."""
+        """What to multiply counts by, of which so many were walked; lists met and bytes left out are scaled up."""
         scale = count / max(done, 1)
         new = walk.lists.nbytes - before
         self.extra_bytes += (scale - 1.0) * new + scale * unseen
