@@ -317,13 +317,14 @@ def _four_sums(builder, a, b, c, d):
 
 
 def _partial(builder, x, y, width):
-    """The dot product of two rows as `width` partial sums."""
+    """The dot product of two rows as `width` partial sums, gathered in the widest registers there are."""
+    wide = 2 * width if WIDEST > 64 and x.type.count >= 2 * width else width
     total = None
-    for k in range(x.type.count // width):
-        cut = _mask(range(k * width, (k + 1) * width))
+    for k in range(x.type.count // wide):
+        cut = _mask(range(k * wide, (k + 1) * wide))
         term = builder.fmul(builder.shuffle_vector(x, x, cut), builder.shuffle_vector(y, y, cut), flags=FAST)
         total = term if total is None else builder.fadd(total, term, flags=FAST)
-    return total
+    return total if wide == width else _fold(builder, total)
 
 
 @intrinsic

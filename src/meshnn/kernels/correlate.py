@@ -18,6 +18,8 @@ from meshnn.kernels._row import (
     dot4,
     load,
     load_at,
+    load_piece,
+    piece_width,
     transpose,
     vector_width,
     width,
@@ -52,6 +54,15 @@ def _correlate_row(ptr, col, r, V, j, S, g):
     while p < end:
         g[p] += dot(v, load(S, col[p]))
         p += 1
+
+
+@jit_inline
+def _correlate_narrow(ptr, col, r, V, j, S, g, lanes):
+    """The same for some samples of a row."""
+    for lane in range(0, lanes, piece_width(S)):
+        v = load_piece(V, j, lane)
+        for p in range(ptr[r], ptr[r + 1]):
+            g[p] += dot(v, load_piece(S, col[p], lane))
 
 
 @jit_inline
@@ -109,6 +120,9 @@ def correlate(ops, q, V, S, g, panel, lanes):
         if run[r] > 0:
             _correlate_run(rows, ptr, col, r, r + run[r], V, S, g, panel, lanes)
             r += np.uint64(run[r])
+        elif lanes < width(S):
+            _correlate_narrow(ptr, col, r, V, rows[r], S, g, lanes)
+            r += np.uint64(1)
         else:
             _correlate_row(ptr, col, r, V, rows[r], S, g)
             r += np.uint64(1)

@@ -3,8 +3,7 @@
 Rows of a run (see `schedule/tiles.py`) are computed four at a time, a piece of their samples after the other: what is
 loaded of a source serves all four, and the sums stay in registers. Other rows are computed one by one.
 
-`lanes` is how many samples of a row count. In tiles the others become 0, whatever the sources hold; single rows are
-computed whole, which is as fast.
+`lanes` is how many samples of a row count: all, or half. The others become 0, whatever the sources hold.
 """
 
 from __future__ import annotations
@@ -96,24 +95,36 @@ def _pull_row(rows, ptr, col, r, w, source, seeds, seeded):
 
 
 @jit_inline
+def _pull_narrow(rows, ptr, col, r, w, source, seeds, seeded, target, lanes):
+    """The same for some samples of a row."""
+    j = rows[r]
+    for lane in range(0, lanes, piece_width(source)):
+        t = zeros_piece(source)
+        if seeded:
+            t = load_piece(seeds, j, lane)
+        for p in range(ptr[r], ptr[r + 1]):
+            t = axpy(t, w[p], load_piece(source, col[p], lane))
+        store_piece(target, j, lane, t)
+    for lane in range(lanes, width(source), piece_width(source)):
+        store_piece(target, j, lane, zeros_piece(source))
+
+
+@jit_inline
 def run_tick(ops, q, w, before, seeds, seeded, after, D, codes, lanes, plain):
     """One tick over list q: rows of `after` become phi of the weighted sums of rows of `before`; the sums, if plain."""
-    # a look into a tuple counts references: not in a loop
+    # a look into a tuple takes its fields out: not in a loop
     rows, ptr, col, run = ops.rows, ops.ptr, ops.col, ops.run
     r, end = np.uint64(ops.start[q]), np.uint64(ops.start[q + 1])
+    tiled = r  # rows up to here are in tiles
     while r < end:
         if run[r] > 0:
-            stop = r + run[r]
-            while r < stop:
-                _pull_tile(rows, ptr, col, r, w, before, seeds, seeded, after, lanes)
-                for b in range(r, r + np.uint64(4)):
-                    j = rows[b]
-                    code = IDENTITY if plain else codes[j]
-                    if code == RELU:
-                        store(after, j, relu(load(after, j)))
-                    elif code != IDENTITY:
-                        activate_row(code, after, D, j)
-                r += np.uint64(4)
+            tiled = r + run[r]
+        some = np.uint64(1)
+        if r < tiled:
+            _pull_tile(rows, ptr, col, r, w, before, seeds, seeded, after, lanes)
+            some = np.uint64(4)
+        elif lanes < width(before):
+            _pull_narrow(rows, ptr, col, r, w, before, seeds, seeded, after, lanes)
         else:
             j = rows[r]
             t = _pull_row(rows, ptr, col, r, w, before, seeds, seeded)
@@ -125,26 +136,40 @@ def run_tick(ops, q, w, before, seeds, seeded, after, D, codes, lanes, plain):
             else:
                 store(after, j, t)
                 activate_row(code, after, D, j)
-            r += np.uint64(1)
+            r += some
+            continue
+        for b in range(r, r + some):
+            j = rows[b]
+            code = IDENTITY if plain else codes[j]
+            if code == RELU:
+                store(after, j, relu(load(after, j)))
+            elif code != IDENTITY:
+                activate_row(code, after, D, j)
+        r += some
 
 
 @jit_inline
 def hop(ops, q, w, source, seeds, seeded, target, codes, S, D, lanes):
     """Weighted sums over list q, each times phi' of its row."""
-    # a look into a tuple counts references: not in a loop
     rows, ptr, col, run = ops.rows, ops.ptr, ops.col, ops.run
     r, end = np.uint64(ops.start[q]), np.uint64(ops.start[q + 1])
+    tiled = r
     while r < end:
         if run[r] > 0:
-            stop = r + run[r]
-            while r < stop:
-                _pull_tile(rows, ptr, col, r, w, source, seeds, seeded, target, lanes)
-                for b in range(r, r + np.uint64(4)):
-                    j = rows[b]
-                    store(target, j, mul(load(target, j), slope(codes[j], S, D, j)))
-                r += np.uint64(4)
+            tiled = r + run[r]
+        some = np.uint64(1)
+        if r < tiled:
+            _pull_tile(rows, ptr, col, r, w, source, seeds, seeded, target, lanes)
+            some = np.uint64(4)
+        elif lanes < width(source):
+            _pull_narrow(rows, ptr, col, r, w, source, seeds, seeded, target, lanes)
         else:
             j = rows[r]
             t = _pull_row(rows, ptr, col, r, w, source, seeds, seeded)
             store(target, j, mul(t, slope(codes[j], S, D, j)))
-            r += np.uint64(1)
+            r += some
+            continue
+        for b in range(r, r + some):
+            j = rows[b]
+            store(target, j, mul(load(target, j), slope(codes[j], S, D, j)))
+        r += some
