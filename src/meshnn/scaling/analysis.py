@@ -89,10 +89,10 @@ def winners(sweep: Sweep, records: dict[str, Record]) -> list[tuple[str, ...]]:
         forward = min((times[c] for c in ("factored", "blocks") if c in times), default=None)
         back = times.get("adjoint")
         rows.append((
-            f"{x:,g}", CONTESTANTS[fastest], f"{chosen}, {duration(auto)}" if auto else "-",
+            f"{x:,.10g}", CONTESTANTS[fastest], f"{chosen}, {duration(auto)}" if auto else "-",
             f"{CONTESTANTS[peer]}, {duration(others[peer])}" if peer else "-",
-            f"{others[peer] / auto:.2g}" if peer and auto else "-",
-            f"{forward / back:.2g}" if forward and back else "-",
+            _times(others[peer] / auto) if peer and auto else "-",
+            _times(forward / back) if forward and back else "-",
         ))  # fmt: skip
     return rows
 
@@ -118,6 +118,15 @@ def duration(seconds: float) -> str:
         if seconds * factor < 999.5:
             return f"{_short(seconds * factor)} {unit}"
     return f"{_short(seconds)} s"
+
+
+def _times(ratio: float) -> str:
+    """Two digits, all of a large one.
+
+    >>> _times(0.254), _times(3.0), _times(368.2)
+    ('0.25', '3', '368')
+    """
+    return f"{ratio:.0f}" if ratio >= 10 else f"{ratio:.2g}"
 
 
 def _short(value: float) -> str:

@@ -25,8 +25,8 @@ LOOKS = {
 }  # fmt: skip
 
 
-def draw_sweep(sweep: Sweep, curves: Sequence[Curve], out: Path) -> list[Path]:
-    """Time and memory of a sweep, as SVG and PNG."""
+def draw_sweep(sweep: Sweep, curves: Sequence[Curve], out: Path, kinds: Sequence[str] = ("svg", "png")) -> None:
+    """Time and memory of a sweep."""
     from matplotlib.figure import Figure
 
     with style.clean_style():
@@ -52,7 +52,7 @@ def draw_sweep(sweep: Sweep, curves: Sequence[Curve], out: Path) -> list[Path]:
         handles, labels = left.get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside right center", **style.legend_options(labelspacing=0.9))
         style.page_title(figure, sweep.title)
-        return _saved(figure, out, f"scaling-{sweep.name}")
+        _save(figure, out, f"scaling-{sweep.name}", kinds)
 
 
 def _line(ax: Axes, contestant: str, x: Sequence[float], y: Sequence[float | None], status: Sequence[str]) -> None:
@@ -87,7 +87,9 @@ def _whole(ax: Axes, x: Sequence[float]) -> None:
         ax.xaxis.set_minor_locator(NullLocator())
 
 
-def draw_agreement(found: Agreement, pairs: Sequence[tuple[str, float, float]], out: Path) -> list[Path]:
+def draw_agreement(
+    found: Agreement, pairs: Sequence[tuple[str, float, float]], out: Path, kinds: Sequence[str] = ("svg", "png")
+) -> None:
     """Predicted against measured; pairs of (contestant, measured, predicted)."""
     from matplotlib.figure import Figure
 
@@ -113,11 +115,9 @@ def draw_agreement(found: Agreement, pairs: Sequence[tuple[str, float, float]], 
         style.axis_names(ax, "measured, seconds", "predicted, seconds")
         style.panel_title(ax, f"{len(pairs)} gradients: {found.within:.0%} within 1.5, typically {found.spread:.2f}")
         ax.legend(loc="upper left", **style.legend_options())
-        return _saved(figure, out, "scaling-predictions")
+        _save(figure, out, "scaling-predictions", kinds)
 
 
-def _saved(figure: Figure, out: Path, name: str) -> list[Path]:
-    paths = [out / f"{name}.svg", out / f"{name}.png"]
-    for path in paths:
-        save_figure(figure, path)
-    return paths
+def _save(figure: Figure, out: Path, name: str, kinds: Sequence[str]) -> None:
+    for kind in kinds:
+        save_figure(figure, out / f"{name}.{kind}")

@@ -33,14 +33,15 @@ def write_report(
     pictures = pictures or out
     with explained("write to", str(pictures)):
         pictures.mkdir(parents=True, exist_ok=True)
+    kinds = ("svg", "png") if pictures == out else ("svg",)
     for sweep in chosen:
-        draw_sweep(sweep, curves(sweep, records, prices), pictures)
+        draw_sweep(sweep, curves(sweep, records, prices), pictures, kinds)
     pairs = []
     for record in records.values():
         predicted = prediction(record, prices)
         if predicted is not None and record["status"] == "done":
             pairs.append((record["point"]["contestant"], float(record["seconds"]), predicted))
-    draw_agreement(agreement(records, prices), pairs, pictures)
+    draw_agreement(agreement(records, prices), pairs, pictures, kinds)
     text = f"# Who wins where\n\n{markdown(chosen, records, prices, os.path.relpath(pictures, out))}"
     write_whole(out / "report.md", [text.encode()])
     return text
@@ -86,7 +87,7 @@ def _ends(sweep: Sweep, records: dict[str, Record]) -> list[str]:
             note = record.get("note", "")
             if "bytes" in record:
                 note += f"; it is predicted to need {format_bytes(record['bytes'])}"
-            said.append(f"{CONTESTANTS[contestant]} {status} at {point.x:,g} ({note}).")
+            said.append(f"{CONTESTANTS[contestant]} {status} at {point.x:,.10g} ({note}).")
             break
     return [" ".join(said), ""] if said else []
 
