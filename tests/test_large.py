@@ -59,7 +59,12 @@ def test_memory_is_what_is_predicted(graph, method):
     m = Mesh(make(), ticks, activation="tanh")
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((64, m.topology.n_inputs)).astype(np.float32), np.arange(64) % m.topology.n_outputs
-    Mesh(Topology.mesh(2, 3, 2), 3).gradient(X[:, :2], y % 2, method=method)  # compiles
+    small = Mesh(Topology.mesh(2, 9, 2), 4)
+    small.gradient(X[:, :2], y % 2, method=method)  # compiles
+    assert not small.program("gradient", method).plan.straight
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(entries, "SOME", 1)
+        small.gradient(X[:, :2], y % 2, method=method)
     predicted = next(c.bytes for c in m._programs.costs(ticks) if c.method == method)
     tracemalloc.start()
     try:
@@ -132,7 +137,7 @@ def test_pieces_give_the_same_bits(method, monkeypatch):
     monkeypatch.setattr(reach, "BLOCK", 7)
     monkeypatch.setattr(lists, "GATHERED", 11)
     monkeypatch.setattr(entries, "LARGE", 13)
-    monkeypatch.setattr(entries, "PIECE", 5)
+    monkeypatch.setattr(entries, "SOME", 5)
     again = Topology(6, 20, 3, np.stack([t.src, t.dst], axis=1))
     assert again == t
     got = Mesh(again, 4, activation="tanh", random_state=0).gradient(X, y, method=method)
@@ -223,9 +228,9 @@ def test_weights_and_gradients_in_the_order_of_entries(ticks, monkeypatch):
         values, g = rng.standard_normal(plan.n_numbers), rng.standard_normal(len(plan.gives)).astype(np.float32)
         want = values[plan.reads]
         want[plan.holes] = 0
-        for large, piece in ((1 << 21, 1 << 20), (1, 7)):
+        for large, some in ((1 << 21, 1 << 20), (1 << 21, 1), (1, 1)):
             monkeypatch.setattr(entries, "LARGE", large)
-            monkeypatch.setattr(entries, "PIECE", piece)
+            monkeypatch.setattr(entries, "SOME", some)
             np.testing.assert_array_equal(entries.weights_of(plan, values), want)
             np.testing.assert_array_equal(entries.gradient_of(plan, g), np.bincount(plan.gives, g, plan.n_gradient))
 

@@ -182,7 +182,7 @@ T = Topology.mesh(2, 5, 2)
         (lambda: Topology.mesh(2, 10**7, 2), "a graph of 100,000,050,000,004 edges would need .* take fewer neurons"),
         (lambda: Topology.cascade(2, 10**30, 2), "edges would need .* take fewer neurons"),
         (lambda: Topology.layered([10**6, 10**6]), "edges would need .* smaller layers"),
-        (lambda: Topology(10**30, 1, 1, []), "fewer than 2\\*\\*32 neurons"),
+        (lambda: Topology(10**30, 1, 1, []), "fewer than 2\\*\\*31 neurons"),
         (lambda: Topology.layered(None), "sizes must be a list, got NoneType"),
         (lambda: Topology.layered({2, 3}), "sizes must be a list, got set"),
         (lambda: Topology.layered([2, 2], bias="x"), "bias must be True or False"),

@@ -258,10 +258,26 @@ def test_steps_in_halves_are_steps(monkeypatch, dtype):
     np.testing.assert_allclose(found[0], found[1], rtol=0, atol=1e-4 if dtype == "float32" else 1e-12)
 
 
-def test_runs_of_numbers():
-    from meshnn.program.steps import _runs
+@settings(max_examples=200)
+@given(data=st.data())
+def test_runs_of_numbers(data):
+    """Whatever the stretches are, copying them is looking every number up."""
+    from meshnn.schedule import lists
 
-    numbers = np.array([5, 1, 2, *range(30, 45), 3, 9, *range(10)], dtype=np.uint32)
-    assert _runs(numbers).tolist() == [[0, 3, -1], [3, 18, 30], [18, 20, -1], [20, 30, 0]]
-    assert _runs(np.arange(20)).tolist() == [[0, 20, 0]]
-    assert _runs(np.empty(0, np.uint32)).shape == (0, 3)
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
+    numbers = np.empty(0, np.uint32)
+    for _ in range(data.draw(st.integers(0, 8))):
+        size = data.draw(st.integers(1, 40))
+        some = rng.integers(0, 100) + np.arange(size) if rng.random() < 0.6 else rng.integers(0, 100, size)
+        numbers = np.append(numbers, some).astype(np.uint32)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lists, "LOOKED_AT", data.draw(st.sampled_from([16, 50, 4096])))
+        runs = lists.runs_of(numbers)
+    assert runs[:, 0].tolist() == [0, *runs[:-1, 1]][: len(runs)]
+    assert (runs[-1, 1] if len(runs) else 0) == len(numbers)
+    for begin, end, start in runs.tolist():
+        assert end > begin
+        if start >= 0:
+            np.testing.assert_array_equal(numbers[begin:end], start + np.arange(end - begin))
+    assert lists.runs_of(np.arange(20_000, dtype=np.uint32)).tolist() == [[0, 20_000, 0]]
+    assert lists.runs_of(np.tile([3, 1], 9_000).astype(np.uint32)).tolist() == [[0, 18_000, -1]]

@@ -48,6 +48,7 @@ __all__ = [
     "store_piece",
     "sub",
     "transpose",
+    "transpose_next",
     "vector_width",
     "where_equal",
     "where_same",
@@ -469,44 +470,67 @@ def add_first(typingctx, array, p, row, count):
     return types.void(array, p, row, count), generate
 
 
+def _transposed(builder, rows):
+    """A square of vectors, transposed."""
+    side = len(rows)
+    step = side // 2
+    while step:  # exchange the off-diagonal squares, of half the side at first, then of a quarter ...
+        lower = [k if not k & step else side + k - step for k in range(side)]
+        upper = [k + step if not k & step else side + k for k in range(side)]
+        for i in range(side):
+            if not i & step:
+                a, b = rows[i], rows[i + step]
+                rows[i] = builder.shuffle_vector(a, b, _mask(lower))
+                rows[i + step] = builder.shuffle_vector(a, b, _mask(upper))
+        step //= 2
+    return rows
+
+
+def _move_square(context, builder, array, source, offsets, target, at, stride):
+    """Load rows at the offsets, transpose them, and store them from `at` on, so far apart."""
+    vector, align = Row(array.dtype, VECTOR_BYTES).llvm, array.dtype.bitwidth // 8
+    pointers = (builder.bitcast(builder.gep(source.data, [offset]), vector.as_pointer()) for offset in offsets)
+    for row in _transposed(builder, [builder.load(pointer, align=align) for pointer in pointers]):
+        builder.store(row, builder.bitcast(builder.gep(target.data, [at]), vector.as_pointer()), align=align)
+        at = builder.add(at, stride)
+
+
 @intrinsic
 def transpose(typingctx, array, wide, col, p, lane, panel, at, stride):
     """Rows `col[p], col[p + 1], ...` of an array, from a lane on, as columns of a panel: a square of one vector a side.
 
     The rows are so `wide`; `panel[at + l * stride + i]` becomes `array[col[p + i], lane + l]`.
     """
-    side = VECTOR_BYTES * 8 // array.dtype.bitwidth
-    vector = Row(array.dtype, VECTOR_BYTES).llvm
-    bytes_each = array.dtype.bitwidth // 8
 
     def generate(context, builder, sig, args):
-        source = context.make_array(sig.args[0])(context, builder, args[0])
-        columns = context.make_array(sig.args[2])(context, builder, args[2])
-        target = context.make_array(sig.args[5])(context, builder, args[5])
+        source, columns, target = (context.make_array(sig.args[k])(context, builder, args[k]) for k in (0, 2, 5))
         wide, first, lane, at, stride = (
             context.cast(builder, args[k], sig.args[k], types.uintp) for k in (1, 3, 4, 6, 7)
         )
-        rows = []
-        for i in range(side):
+        offsets = []
+        for i in range(VECTOR_BYTES * 8 // array.dtype.bitwidth):
             place = builder.gep(columns.data, [builder.add(first, context.get_constant(types.uintp, i))])
-            neuron = context.cast(builder, builder.load(place), col.dtype, types.uintp)
-            offset = builder.add(builder.mul(neuron, wide), lane)
-            pointer = builder.bitcast(builder.gep(source.data, [offset]), vector.as_pointer())
-            rows.append(builder.load(pointer, align=bytes_each))
-        step = side // 2
-        while step:  # exchange the off-diagonal squares, of half the side at first, then of a quarter ...
-            lower = [k if not k & step else side + k - step for k in range(side)]
-            upper = [k + step if not k & step else side + k for k in range(side)]
-            for i in range(side):
-                if not i & step:
-                    a, b = rows[i], rows[i + step]
-                    rows[i] = builder.shuffle_vector(a, b, _mask(lower))
-                    rows[i + step] = builder.shuffle_vector(a, b, _mask(upper))
-            step //= 2
-        for row in rows:
-            pointer = builder.bitcast(builder.gep(target.data, [at]), vector.as_pointer())
-            builder.store(row, pointer, align=bytes_each)
-            at = builder.add(at, stride)
+            row = context.cast(builder, builder.load(place), col.dtype, types.uintp)
+            offsets.append(builder.add(builder.mul(row, wide), lane))
+        _move_square(context, builder, array, source, offsets, target, at, stride)
         return context.get_dummy_value()
 
     return types.void(array, wide, col, p, lane, panel, at, stride), generate
+
+
+@intrinsic
+def transpose_next(typingctx, array, wide, row, lane, panel, at, stride):
+    """The same for neighbouring rows, from `row` on."""
+
+    def generate(context, builder, sig, args):
+        source, target = (context.make_array(sig.args[k])(context, builder, args[k]) for k in (0, 4))
+        wide, row, lane, at, stride = (
+            context.cast(builder, args[k], sig.args[k], types.uintp) for k in (1, 2, 3, 5, 6)
+        )
+        offsets = [builder.add(builder.mul(row, wide), lane)]
+        for _ in range(1, VECTOR_BYTES * 8 // array.dtype.bitwidth):
+            offsets.append(builder.add(offsets[-1], wide))
+        _move_square(context, builder, array, source, offsets, target, at, stride)
+        return context.get_dummy_value()
+
+    return types.void(array, wide, row, lane, panel, at, stride), generate

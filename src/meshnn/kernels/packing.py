@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from meshnn.kernels._jit import jit
-from meshnn.kernels._row import axpy, dot, load, width, zeros
+from meshnn.kernels._row import axpy, dot, load, transpose_next, vector_width, width, zeros
 
 __all__ = ["pack_part"]
 
@@ -15,8 +15,8 @@ def pack_part(given, first, last, packed, repeat):
     The last chunk is filled up with copies of the last sample (so that a filled-up place never overflows alone), or
     with zeros if not `repeat`.
     """
-    L = width(given)
-    size = given.shape[1]
+    L, side = width(given), vector_width(given)
+    size, features = given.shape[1], given.shape[2]
     spoilt = zeros(given)
     nothing = given.dtype.type(0)
     for k in range(given.shape[0]):
@@ -24,9 +24,15 @@ def pack_part(given, first, last, packed, repeat):
             begin = c * L
             count = min(L, size - begin)
             rows = packed[k, c]
+            done = 0
+            if count == L and features >= side:
+                done = features - features % side
+                for i in range(0, done, side):
+                    for l in range(0, L, side):
+                        transpose_next(given[k], features, begin + l, i, rows, i * L + l, L)
             samples = given[k, begin : begin + count]
             for l in range(count):
-                for i in range(given.shape[2]):
+                for i in range(done, features):
                     rows[i, l] = samples[l, i]
             for i in range(given.shape[2]):
                 for l in range(count, L):

@@ -17,7 +17,7 @@ from meshnn.kernels.flush import flush_denormals, restore
 from meshnn.kernels.gradient import gradient_part
 from meshnn.kernels.tuples import BLOCK
 
-__all__ = ["epochs_part", "update_part"]
+__all__ = ["epochs_part", "give_part", "read_part", "update_part"]
 
 
 @jit_inner
@@ -125,6 +125,26 @@ def _read(values, reads, runs, holes, w, first, last):
     for h in range(holes.shape[0]):
         if first <= holes[h] < last:
             w[holes[h]] = 0
+
+
+@jit
+def read_part(values, reads, runs, holes, w):
+    """All weights of a course."""
+    _read(values, reads, runs, holes, w, 0, w.shape[0])
+
+
+@jit
+def give_part(g, gives, runs, total):
+    """`total[gives[p]] += g[p]` for all entries, in their order."""
+    for r in range(runs.shape[0]):
+        begin, end, e = runs[r, 0], runs[r, 1], runs[r, 2]
+        if e >= 0:
+            shift = e - begin
+            for p in range(begin, end):
+                total[p + shift] += g[p]
+        else:
+            for p in range(begin, end):
+                total[gives[p]] += g[p]
 
 
 @jit_inner

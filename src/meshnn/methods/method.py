@@ -14,6 +14,7 @@ from meshnn.methods.footprint import SET, footprint
 from meshnn.methods.prices import DEFAULT, Prices, Work
 from meshnn.progress import watched
 from meshnn.schedule import ROW_BYTES, ListBuilder, ListCounter, Schedule, Walk
+from meshnn.schedule.lists import runs_of
 from meshnn.topology.reach import counted
 
 __all__ = ["Cost", "Draft", "Method", "Plan"]
@@ -238,6 +239,16 @@ class Plan:
     rows: dict[str, tuple[int, ...]]  # shapes of the buffers of a worker, in rows of samples
     cost: Cost
     held: bool  # whether inputs must be the same at every tick
+
+    @cached_property
+    def read_runs(self) -> I64:
+        """Stretches of `reads` that follow each other, see `runs_of`."""
+        return runs_of(self.reads)
+
+    @cached_property
+    def give_runs(self) -> I64:
+        """The same of `gives`."""
+        return runs_of(self.gives)
 
     @cached_property
     def straight(self) -> bool:

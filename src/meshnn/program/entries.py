@@ -1,7 +1,6 @@
-"""Weights in the order of a plan's entries, and gradients back from it: as a whole, or by pieces where that is large.
+"""Weights in the order of a plan's entries, and gradients back from it.
 
-A plan of many edges is gone through in pieces, because an index of 64 bits or a sum in float64 for each of them would
-be larger than the plan itself. The sums are the same, in the same order.
+NumPy would make an index of 64 bits of every number, which takes longer than a large net and more room than its plan.
 """
 
 from __future__ import annotations
@@ -16,18 +15,19 @@ from meshnn.methods import Plan
 __all__ = ["gradient_of", "weights_of"]
 
 Array = NDArray[Any]
-#: Entries from which on a gradient is taken as it came, or added up in pieces of so many.
-LARGE, PIECE = 1 << 21, 1 << 20
+#: Entries from which on compiled code is faster than NumPy's calls, and from which on a gradient is taken as it came.
+SOME, LARGE = 1 << 12, 1 << 21
 
 
 def weights_of(plan: Plan, values: Array) -> Array:
     """The weight of every entry; 0 for holes."""
-    reads = plan.reads
-    w = np.empty(len(reads), values.dtype)
-    first = len(values) if plan.ordered else 0
-    w[:first] = values[:first]
-    for begin in range(first, len(reads), PIECE):
-        values.take(reads[begin : begin + PIECE], out=w[begin : begin + PIECE], mode="clip")
+    if len(plan.reads) > SOME:
+        from meshnn.kernels.steps import read_part
+
+        w = np.empty(len(plan.reads), values.dtype)
+        read_part(values, plan.reads, plan.read_runs, plan.holes, w)
+        return w
+    w = values.take(plan.reads)
     if len(plan.holes):
         w[plan.holes] = 0
     return w
@@ -37,10 +37,10 @@ def gradient_of(plan: Plan, entries: Array | None) -> Array:
     """The gradient by the numbers, in float64; where there are many, as it came if they came one by one."""
     if entries is not None and plan.straight:
         return entries if len(entries) > LARGE else entries.astype(np.float64, copy=False)
-    if entries is None or len(entries) <= LARGE:  # of nothing bincount counts integers
+    if entries is None or len(entries) <= SOME:  # of nothing bincount counts integers
         return np.bincount(plan.gives, entries, plan.n_gradient).astype(np.float64, copy=False)
+    from meshnn.kernels.steps import give_part
+
     found = np.zeros(plan.n_gradient)
-    for begin in range(0, len(entries), PIECE):
-        piece = slice(begin, begin + PIECE)
-        np.add.at(found, plan.gives[piece].astype(np.intp), entries[piece].astype(np.float64, copy=False))
+    give_part(entries, plan.gives, plan.give_runs, found)
     return found

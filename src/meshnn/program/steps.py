@@ -91,7 +91,7 @@ class Steps:
             self._parts = np.array([team_parts(size, self._per, program.work) for size in (self.size, last)])
             most = int(self._parts.max())
             self._net = Kept(Net(np.empty(len(plan.reads), program.dtype), program.codes))
-            self._lists = (plan.reads, _runs(plan.reads), plan.gives, _runs(plan.gives))
+            self._lists = (plan.reads, plan.read_runs, plan.gives, plan.give_runs)
             self._room = (np.empty((most, len(plan.gives)), program.dtype), np.empty(plan.n_gradient, program.dtype))
             self._found = (np.empty((most, 2)), np.empty(-(-plan.n_gradient // BLOCK)))
 
@@ -194,24 +194,3 @@ class Steps:
             return self.X, self.targets
         chosen = order[b * self.size : (b + 1) * self.size]
         return self.X[:, chosen], self.targets.of(chosen, self.n / len(chosen))
-
-
-#: Values that follow each other and are worth moving together.
-LEAST_RUN = 8
-
-
-def _runs(numbers: NDArray[Any]) -> NDArray[np.int64]:
-    """`(runs, 3)` first and last place of all stretches of an array, and the number they begin with.
-
-    Of a stretch of numbers that follow each other; where those are short, several are one, and the number is -1.
-    """
-    if len(numbers) == 0:
-        return np.empty((0, 3), np.int64)
-    ends = np.append(np.flatnonzero(np.diff(numbers.astype(np.int64)) != 1) + 1, len(numbers))
-    begins = np.concatenate(([0], ends[:-1]))
-    long = ends - begins >= LEAST_RUN
-    # of neighbouring short ones only the first begins and only the last ends
-    first = long | np.concatenate(([True], long[:-1]))
-    last = long | np.append(long[1:], True)
-    starts = np.where(long, numbers[begins].astype(np.int64), -1)
-    return np.ascontiguousarray(np.stack([begins[first], ends[last], starts[first]], axis=1))

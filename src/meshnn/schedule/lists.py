@@ -273,3 +273,35 @@ def narrow(ends: I64) -> U32:
     if ends[-1] >= 2**32:
         raise PlanTooLargeError
     return ends.astype(np.uint32)
+
+
+#: Values that follow each other and are worth moving together; numbers that are looked at at a time.
+LEAST_RUN, LOOKED_AT = 8, 4096
+
+
+def runs_of(numbers: Array) -> NDArray[np.int64]:
+    """`(runs, 3)` first and last place of all stretches of an array, and the number they begin with.
+
+    Of a stretch of numbers that follow each other; where those are short, several are one, and the number is -1.
+    """
+    found = [_runs_within(numbers, begin) for begin in range(0, len(numbers), LOOKED_AT)]
+    if not found:
+        return np.empty((0, 3), np.int64)
+    runs = np.concatenate(found)
+    # those that go on beyond what was looked at
+    begin, end, start = runs.T
+    goes_on = np.where(start[1:] < 0, start[:-1] < 0, (start[:-1] >= 0) & (start[1:] - start[:-1] == np.diff(begin)))
+    first, last = np.append(True, ~goes_on), np.append(~goes_on, True)
+    return np.ascontiguousarray(np.stack([begin[first], end[last], start[first]], axis=1))
+
+
+def _runs_within(numbers: Array, begin: int) -> NDArray[np.int64]:
+    """The same of a piece, that begins there; of one with many short stretches, the whole of it."""
+    piece = numbers[begin : begin + LOOKED_AT]
+    ends = np.append(np.flatnonzero(np.diff(piece) != 1) + 1, len(piece))
+    if LEAST_RUN * len(ends) > len(piece) + LEAST_RUN:
+        return np.array([[begin, begin + len(piece), -1]])
+    begins = np.append(0, ends[:-1])
+    long = ends - begins >= LEAST_RUN
+    starts = np.where(long, piece[begins].astype(np.int64), -1)
+    return np.stack([begin + begins, begin + ends, starts], axis=1)
