@@ -75,6 +75,8 @@ SAMPLE = [
     ("first round only", r"for c in range\(first, last\)"),
     ("call", r"return min\(means, key="),
     ("arithmetic", r"loss < beat \* \(CLEARLY"),
+    ("first round only", r"for l in range\(lanes\)"),
+    ("statement dropped", r"_add_parts\(ledger"),
 ]
 
 
@@ -290,7 +292,7 @@ def main():
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", nargs="+", help="of " + ", ".join(TARGETS))
     parser.add_argument("--kind", nargs="+", help='such as "arithmetic", "call", "range"')
-    parser.add_argument("--sample", action="store_true", help="ten that every test run must notice")
+    parser.add_argument("--sample", action="store_true", help="twelve that every test run must notice")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--list", action="store_true", help="show the mutants instead of trying them")
     parser.add_argument("--out", default="results/mutants.json")
