@@ -63,6 +63,8 @@ def test_runs_hold_what_the_rows_held(rows, fill):
 def test_equal_rows_and_rows_without_themselves_are_runs():
     same = tile(np.full(9, 5), np.tile(np.arange(5), 9), np.arange(45), False)
     assert same.run.tolist() == [8, 0, 0, 0, 0, 0, 0, 0, 0]
+    assert tile(np.full(4, 5), np.tile(np.arange(5), 4), np.arange(20), False).run.tolist() == [4, 0, 0, 0]
+    assert tile(np.full(4, 3), np.tile(np.arange(3), 4), np.arange(12), False).run.tolist() == [4, 0, 0, 0]
     others = [np.delete(np.arange(12), k) for k in range(12)]
     near = tile(np.full(12, 11), np.concatenate(others), np.arange(132), True)
     assert near.run.tolist() == [12] + 11 * [0]

@@ -45,7 +45,7 @@ def explain(
     ] = None,
     jacobian: Annotated[bool, typer.Option("--jacobian", help="Explain the Jacobian instead of the gradient.")] = False,
     calibrate: Annotated[
-        bool, typer.Option("--calibrate", help="Time this machine first, some seconds; it is kept for later.")
+        bool, typer.Option("--calibrate", help="Time this machine first, half a minute; it is kept for later.")
     ] = False,
     seed: Annotated[int, typer.Option("--seed", help="Of the random edges.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,

@@ -57,10 +57,12 @@ def scaling(
     require_matplotlib()
     chosen = sweeps(quick)
     if only is not None:
-        names = [known("sweep", name.strip(), [sweep.name for sweep in chosen]) for name in only.split(",")]
+        names = [known("sweep", name.strip(), [sweep.name for sweep in sweeps(False)]) for name in only.split(",")]
+        if missing := [name for name in names if name not in [sweep.name for sweep in chosen]]:
+            raise MeshError(f"--quick does not measure {', '.join(missing)}; leave it out")
         chosen = tuple(sweep for sweep in chosen if sweep.name in names)
-    if (seconds is not None and seconds <= 0) or memory <= 0:
-        raise MeshError("--seconds and --memory must be greater than 0")
+    if not all(0 < limit < float("inf") for limit in (1.0 if seconds is None else seconds, memory)):
+        raise MeshError("--seconds and --memory must be numbers greater than 0")
     out = out or Path("results/scaling-quick" if quick else "results/scaling")
     if out.exists() and not out.is_dir():
         raise MeshError(f"--out: {out} is a file; name a folder")

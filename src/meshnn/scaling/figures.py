@@ -40,7 +40,8 @@ def draw_sweep(sweep: Sweep, curves: Sequence[Curve], out: Path, kinds: Sequence
                 _prediction(right, curve.contestant, curve.x, curve.predicted_memory)
         for ax, what, up in ((left, "Time of a gradient", "seconds"), (right, "Peak memory of a gradient", "bytes")):
             ax.set_xscale("log")
-            ax.set_yscale("log")
+            if any(len(line.get_ydata()) for line in ax.lines if line.get_transform() == ax.transData):
+                ax.set_yscale("log")  # of nothing there is no logarithm
             style.quiet_axes(ax)
             style.panel_title(ax, what)
             style.axis_names(ax, sweep.axis, up)

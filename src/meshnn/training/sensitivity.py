@@ -18,11 +18,12 @@ from meshnn.training.solver import Samples
 
 __all__ = ["importances", "input_jacobian"]
 
-#: Rows that importances are the mean of, at most and at least, and multiply-adds that they may take, some 0.1 s, or as
-#: many as an epoch.
+#: Rows that importances are the mean of, at most and at least, and multiply-adds that they may take, some 0.1 s.
 MOST, FEWEST, BUDGET = 1000, 32, 5e7
-#: Numbers in a block of a Jacobian.
-BLOCK = 4_000_000
+#: Edges times outputs beyond which the Jacobian of a few rows takes longer than anybody would wait for importances.
+TOO_MANY = 20_000_000
+#: Numbers in a block of a Jacobian. A chunk of samples takes as long as a single one, so there is one at least, almost.
+BLOCK = 40_000_000
 
 
 def input_jacobian(mesh: Mesh, X: ArrayLike) -> Array:
@@ -77,14 +78,15 @@ def _with_biases(mesh: Mesh, neurons: IntArray) -> tuple[Mesh, IntArray]:
 def importances(mesh: Mesh, samples: Samples, axes: FloatArray | None = None) -> FloatArray | None:
     """Of each input its share of what moves the outputs: mean |d output / d input| times the spread of the input.
 
-    Over all outputs and up to 1000 of the samples, evenly spaced; None for sequences and where it overflows. What all
+    Over all outputs and up to 1000 of the samples, evenly spaced, fewer of large nets; None for sequences, for nets of
+    millions of edges and where it overflows. What all
     outputs of a classifier have in common changes no probability and is left out. With `axes` (n_features, n_inputs) it
     is that of features of spread 1, of which the inputs are sums.
     """
     t, n = mesh.topology, samples.count
-    if len(samples.X) > 1:
+    if len(samples.X) > 1 or t.n_edges * t.n_outputs > TOO_MANY:
         return None
-    rows = min(MOST, n, max(FEWEST, n // t.n_outputs, int(BUDGET // (t.n_edges * t.n_outputs * mesh.ticks))))
+    rows = min(MOST, n, max(FEWEST, int(BUDGET // (t.n_edges * t.n_outputs * mesh.ticks))))
     chosen = np.arange(rows) * n // rows
     slopes = input_jacobian(mesh, samples.X[0][chosen]).astype(np.float64)
     if samples.targets.loss.classifies:
