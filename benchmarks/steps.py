@@ -112,9 +112,10 @@ def row(net, ticks, quick, peak):
     }
 
 
-def check(net, ticks, X, y, weights, steps=20):
-    """Largest difference of the loss after `steps` steps between all contestants: they must train the same net."""
+def check(net, ticks, X, y, weights):
+    """Largest difference of the loss after some steps between all contestants: they must train the same net."""
     topology = net.topology
+    steps = 20 if ticks < 8 else 3  # rounding grows with ticks and steps: after 20, two ways of JAX differ by 1e-3
     # the others give the loss that the last step starts from
     finals = [ours(topology, ticks, X, y, weights, steps - 1)[0]()]
     plain = ticks > 2 or net.hidden >= 200  # without torch.compile
