@@ -111,14 +111,26 @@ def _gather(given, order, begin, end, per, first, last, packed, repeat, scale):
 
 
 @jit_inner
+def _copy(into, given):
+    """The first numbers of what is given. By itself, so that an index is seen not to be negative, and vectors are used."""
+    for k in range(into.shape[0]):
+        into[k] = given[k]
+
+
+@jit_inner
+def _add(into, given):
+    """The same, added."""
+    for k in range(into.shape[0]):
+        into[k] += given[k]
+
+
+@jit_inner
 def _read(values, reads, runs, holes, w, first, last):
     """Weights first to last of the course."""
     for r in range(runs.shape[0]):
         begin, end, e = max(runs[r, 0], first), min(runs[r, 1], last), runs[r, 2]
         if e >= 0:
-            shift = e - runs[r, 0]
-            for p in range(begin, end):
-                w[p] = values[p + shift]
+            _copy(w[begin:end], values[e - runs[r, 0] + begin :])
         else:
             for p in range(begin, end):
                 w[p] = values[reads[p]]
@@ -139,9 +151,7 @@ def give_part(g, gives, runs, total):
     for r in range(runs.shape[0]):
         begin, end, e = runs[r, 0], runs[r, 1], runs[r, 2]
         if e >= 0:
-            shift = e - begin
-            for p in range(begin, end):
-                total[p + shift] += g[p]
+            _add(total[e : e + end - begin], g[begin:end])
         else:
             for p in range(begin, end):
                 total[gives[p]] += g[p]
@@ -175,14 +185,16 @@ def _add_parts(entries, parts, first, last):
 def _sum_up(ledger, first, last):
     """The gradient by the values first to last, each from its entries in their order."""
     total, runs, g, gives = ledger.total, ledger.give_runs, ledger.entries[0], ledger.gives
+    if runs.shape[0] == 0:  # entries and values are the same, and in the same place
+        return
     for e in range(first, last):
         total[e] = 0
     for r in range(runs.shape[0]):
         begin, end, e = runs[r, 0], runs[r, 1], runs[r, 2]
         if e >= 0:
-            shift = begin - e
-            for v in range(max(e, first), min(e + end - begin, last)):
-                total[v] += g[v + shift]
+            low, high = max(e, first), min(e + end - begin, last)
+            if low < high:
+                _add(total[low:high], g[begin - e + low :])
         else:
             for p in range(begin, end):
                 if first <= gives[p] < last:

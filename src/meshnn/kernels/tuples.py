@@ -163,7 +163,7 @@ class Ledger(NamedTuple):
     reads: U32  # (entries,) the value that each weight of the course is
     read_runs: I64  # (runs, 3) first and last of some of them, and the first value, if values follow each other; or -1
     gives: U32  # (entries,) the value that each entry of the gradient belongs to
-    give_runs: I64  # the same
+    give_runs: I64  # the same; none, if `total` is the first part's row of `entries`
     entries: Array  # (parts, entries) the gradient of each part as kernels give it
     total: Array  # (n_values,) the gradient by the values
 

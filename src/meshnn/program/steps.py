@@ -91,8 +91,14 @@ class Steps:
             self._parts = np.array([team_parts(size, self._per, program.work) for size in (self.size, last)])
             most = int(self._parts.max())
             self._net = Kept(Net(np.empty(len(plan.reads), program.dtype), program.codes))
-            self._lists = (plan.reads, plan.read_runs, plan.gives, plan.give_runs)
-            self._room = (np.empty((most, len(plan.gives)), program.dtype), np.empty(plan.n_gradient, program.dtype))
+            entries, give_runs = np.empty((most, len(plan.gives)), program.dtype), plan.give_runs
+            if plan.straight and len(plan.gives):  # nothing to be summed up, and less to be held in a cache
+                total, give_runs = entries[0], give_runs[:0]
+            else:
+                total = np.empty(plan.n_gradient, program.dtype)
+                give_runs = give_runs if len(give_runs) else np.array([[0, 0, -1]])
+            self._lists = (plan.reads, plan.read_runs, plan.gives, give_runs)
+            self._room = (entries, total)
             self._found = (np.empty((most, 2)), np.empty(-(-plan.n_gradient // BLOCK)))
 
     def _prepare(self) -> None:
