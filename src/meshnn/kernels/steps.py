@@ -112,7 +112,7 @@ def _gather(given, order, begin, end, per, first, last, packed, repeat, scale):
 
 @jit_inner
 def _copy(into, given):
-    """The first numbers of what is given. By itself, so that an index is seen not to be negative, and vectors are used."""
+    """The first numbers of what is given. By itself: an index is then seen not to be negative, and vectors are used."""
     for k in range(into.shape[0]):
         into[k] = given[k]
 
