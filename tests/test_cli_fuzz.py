@@ -140,11 +140,12 @@ SMALL = {
     "verify": ["--tests", "1", "--reference", "numpy"],
     "cache": [],
     "reproduce": ["--quick", "--trials", "0"],  # refused: the experiments have tests of their own
+    "scaling": ["--quick", "--memory", "0"],  # the same
 }
 
 
 #: Options that would make a run long, or delete what other tests need.
-LEFT_OUT = ("--clear", "--epochs", "--restarts", "--iterations", "--tests", "--trials")
+LEFT_OUT = ("--clear", "--epochs", "--restarts", "--iterations", "--tests", "--trials", "--memory", "--calibrate")
 
 
 def options_of(command):
@@ -188,7 +189,7 @@ def random_arguments(command, rng, files):
     return arguments
 
 
-TRIES = {"demo": 10, "verify": 8, "cache": 8, "reproduce": 20, "plot": 25}  # else 50
+TRIES = {"demo": 10, "verify": 8, "cache": 8, "reproduce": 20, "scaling": 20, "plot": 25}  # else 50
 
 
 def test_every_command_is_tried():
