@@ -10,23 +10,19 @@ from __future__ import annotations
 import numpy as np
 
 from meshnn.kernels._jit import jit_inline, jit_inner
-from meshnn.kernels._row import (
+from meshnn.kernels._piece import (
     add_first,
-    axpy,
     block_width,
-    dot,
-    dot4,
-    load,
     load_at,
     load_piece,
     piece_width,
     transpose,
     vector_width,
-    width,
     zeros_block,
     zeros_pair,
     zeros_vector,
 )
+from meshnn.kernels._row import axpy, dot, dot4, load, width
 
 __all__ = ["correlate"]
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from meshnn.kernels._jit import jit
-from meshnn.kernels._row import axpy, dot, load, transpose_next, vector_width, width, zeros
+from meshnn.kernels._piece import transpose_next, vector_width
+from meshnn.kernels._row import axpy, dot, load, width, zeros
 
 __all__ = ["pack_part"]
 

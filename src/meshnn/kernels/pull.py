@@ -12,22 +12,8 @@ import numpy as np
 
 from meshnn.codes import IDENTITY, RELU
 from meshnn.kernels._jit import jit_inline
-from meshnn.kernels._row import (
-    axpy,
-    load,
-    load_piece,
-    mul,
-    ones,
-    piece_width,
-    relu,
-    step,
-    store,
-    store_piece,
-    whole_rows,
-    width,
-    zeros,
-    zeros_piece,
-)
+from meshnn.kernels._piece import load_piece, piece_width, store_piece, whole_rows, zeros_piece
+from meshnn.kernels._row import axpy, load, mul, ones, relu, step, store, width, zeros
 from meshnn.kernels.activations import activate_row
 
 __all__ = ["hop", "run_tick", "slope"]

@@ -10,7 +10,8 @@ import numpy as np
 
 from meshnn.codes import ADAM, NESTEROV
 from meshnn.kernels._jit import jit, jit_inner
-from meshnn.kernels._row import transpose, vector_width, width
+from meshnn.kernels._piece import transpose, vector_width
+from meshnn.kernels._row import width
 from meshnn.kernels.barrier import abandoned, meet
 from meshnn.kernels.evaluate import loss_part
 from meshnn.kernels.flush import flush_denormals, restore

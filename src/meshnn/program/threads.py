@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -134,16 +135,8 @@ def in_threads(count: int, threads: int, task: Callable[[int], Any]) -> list[Any
                 return
             results[p] = task(p)
 
-    helpers = [_workers().submit(work) for _ in range(min(threads, count) - 1)]
-    try:
+    with _helped([_workers().submit(work) for _ in range(min(threads, count) - 1)]):
         work()
-    finally:  # every helper must have stopped before anything is raised or returned
-        interrupts = [interrupt for helper in helpers if (interrupt := _end(helper)) is not None]
-    for helper in helpers:
-        if not helper.cancelled():
-            helper.result()
-    if interrupts:
-        raise interrupts[0]
     return results
 
 
@@ -175,24 +168,31 @@ def together(threads: int, task: Callable[[int, int], Any], abandon: Callable[[]
         known.wait()
         safely(me)
 
-    helpers = [_workers().submit(work) for _ in range(threads - 1)]
-    try:
-        with guard:
-            guard.wait_for(lambda: count[0] == threads, PATIENCE)
+    with _helped([_workers().submit(work) for _ in range(threads - 1)]):
+        try:
+            with guard:
+                guard.wait_for(lambda: count[0] == threads, PATIENCE)
+                known.set()
+            return safely(0)
+        except BaseException:  # before the first line of `safely`, too
+            abandon()
+            raise
+        finally:
             known.set()
-        result = safely(0)
-    except BaseException:
-        abandon()
-        raise
+
+
+@contextmanager
+def _helped(helpers: list[Future[None]]) -> Iterator[None]:
+    """While helpers work: all have stopped before anything is raised or returned; what went wrong there is raised."""
+    try:
+        yield
     finally:
-        known.set()
         interrupts = [interrupt for helper in helpers if (interrupt := _end(helper)) is not None]
     for helper in helpers:
         if not helper.cancelled():
             helper.result()
     if interrupts:
         raise interrupts[0]
-    return result
 
 
 def _end(helper: Future[None]) -> BaseException | None:
