@@ -148,8 +148,8 @@ def _beyond(size: float, cache: float) -> float:
     return 0.0 if size <= cache else 1.0 - cache / size
 
 
-#: Fitted with `python benchmarks/ticks.py --fit` on a Xeon with AVX-512 (48 KiB, 2 MiB, 260 MiB of caches). Of `tiled` and
-#: `outer` that can tell the sum only: they are set by hand, between the fit and what each takes alone.
+#: Fitted with `python benchmarks/ticks.py --fit` on a Xeon with AVX-512 (48 KiB, 2 MiB, 260 MiB of caches). Of
+#: `tiled` and `outer` that can tell the sum only: they are set by hand, between the fit and what each takes alone.
 DEFAULT = Prices(
     pulled=9.8e-10, tiled=5.5e-10, carried=5.2e-10, correlated=9.4e-10, outer=1.2e-09, rows=1.6e-08, kept=1.8e-08,
     hops=4.5e-09, cheap=1.4e-09, dear=8e-08, outputs=4.3e-08, inputs=3.3e-08, tensor=2.4e-11, cells=1.4e-09,
