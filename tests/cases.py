@@ -101,6 +101,53 @@ def cases(draw, dtype="float64", most_hidden=5, most_batch=70, activation=None, 
     return Case(mesh, X, y, loss, weight)
 
 
+@dataclass
+class TimedCase(Case):
+    """With looks after several ticks, or a readout, from given states on."""
+
+    looks: np.ndarray | None = None  # (ticks, batch)
+    readout: np.ndarray | None = None  # (ticks, batch)
+    state: np.ndarray | None = None  # (batch, n_neurons)
+    by_tick: bool = False  # whether there is a target for every tick
+
+    @property
+    def options(self):
+        """What `Mesh.gradient` is asked for."""
+        found = {} if self.looks is None else {"loss_ticks": self.looks}
+        return found | {"readout": self.readout, "state": self.state}
+
+    @property
+    def weights(self):
+        """(ticks, batch) what a look counts."""
+        found = self.looks * (np.ones(self.X.shape[-2]) if self.sample_weight is None else self.sample_weight)
+        return found / found.sum()
+
+
+@st.composite
+def timed_cases(draw, reads=None, **options):
+    case = draw(cases(**options))
+    t, ticks, batch = case.mesh.topology, case.mesh.ticks, case.X.shape[-2]
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    state = rng.standard_normal((batch, t.n_neurons)) if draw(st.booleans()) else None
+    reads = draw(st.booleans()) if reads is None else reads
+    length = rng.integers(1, ticks + 1, batch)
+    within = np.arange(ticks)[:, None] < length
+    y, by_tick = case.y, False
+    if reads:
+        kind = draw(st.sampled_from(["end", "mean", "any"]))
+        r = {"end": within & (np.arange(ticks)[:, None] == length - 1), "mean": within / length,
+             "any": within * rng.uniform(-1.0, 1.0, (ticks, batch))}[kind]  # fmt: skip
+        return TimedCase(case.mesh, case.X, y, case.loss, case.sample_weight, None, r.astype(float), state)
+    kind = draw(st.sampled_from(["all", "within", "any", "one"]))
+    looks = {"all": np.ones((ticks, batch), bool), "within": within, "any": rng.random((ticks, batch)) < 0.4,
+             "one": np.zeros((ticks, batch), bool)}[kind]  # fmt: skip
+    looks[rng.integers(ticks), rng.integers(batch)] = True
+    if draw(st.booleans()):
+        by_tick = True
+        y = np.stack([targets_for(case.loss, rng, batch, t.n_outputs) for _ in range(ticks)])
+    return TimedCase(case.mesh, case.X, y, case.loss, case.sample_weight, looks, None, state, by_tick)
+
+
 # -- witnesses ---------------------------------------------------------------------------------------------------
 
 
@@ -137,14 +184,23 @@ _TORCH = {
 
 def torch_outputs(case, A):
     """Outputs (batch, n_outputs) as torch computes them from a dense float64 matrix."""
+    return torch_states(case, A)[-1][:, -case.mesh.topology.n_outputs :]
+
+
+def torch_states(case, A, begin=None):
+    """States (batch, n_neurons that are not clamped) after every tick, from (batch, n_neurons) on or from zeros."""
     t = case.mesh.topology
     inputs = torch.tensor(case.inputs())
     names = case.names()[t.n_clamped :]
     s = torch.zeros(inputs.shape[1], t.n_neurons - t.n_clamped, dtype=torch.float64)
-    for k in range(case.mesh.ticks):
-        z = torch.cat([inputs[k], s], dim=1) @ A[:, t.n_clamped :]
+    if begin is not None:
+        s = torch.tensor(begin[:, t.n_clamped :])
+    found = []
+    for x in inputs:
+        z = torch.cat([x, s], dim=1) @ A[:, t.n_clamped :]
         s = torch.stack([_TORCH[name](z[:, j]) for j, name in enumerate(names)], dim=1)
-    return s[:, -t.n_outputs :]
+        found.append(s)
+    return found
 
 
 _F = torch.nn.functional
@@ -171,6 +227,46 @@ def by_autograd(case, pairs=None):
     loss.backward()
     src, dst = (t.src, t.dst) if pairs is None else pairs
     return loss.item(), A.grad.numpy()[src, dst]
+
+
+def by_autograd_in_time(case, pairs=None):
+    """Loss and gradient through the whole sequence."""
+    t = case.mesh.topology
+    A = torch.tensor(case.dense(), requires_grad=True)
+    outputs = torch.stack(torch_states(case, A, case.state))[:, :, -t.n_outputs :]
+    y = torch.tensor(case.y)
+    if case.readout is not None:
+        read = (torch.tensor(case.readout)[:, :, None] * outputs).sum(dim=0)
+        loss = (torch.tensor(case.shares) * _TORCH_LOSSES[case.loss](read, y)).sum()
+    else:
+        at = torch.tensor(case.weights)
+        each = [_TORCH_LOSSES[case.loss](out, y[k] if case.by_tick else y) for k, out in enumerate(outputs)]
+        # what is not looked at may overflow
+        loss = torch.where(at > 0, at * torch.stack(each), 0.0).sum()
+    loss.backward()
+    src, dst = (t.src, t.dst) if pairs is None else pairs
+    return loss.item(), A.grad.numpy()[src, dst]
+
+
+def by_loops_in_time(case):
+    """The same by tests/naive.py, for looks at ticks."""
+    t = case.mesh.topology
+    inputs = case.inputs()
+    ticks, size = inputs.shape[:2]
+    y = case.y if case.by_tick else np.repeat(case.y[None], ticks, axis=0)
+    state = np.zeros((size, t.n_neurons)) if case.state is None else case.state
+    value, grad = naive.gradient_at_ticks(
+        case.dense().tolist(),
+        t.n_clamped,
+        t.n_outputs,
+        case.names(),
+        inputs.transpose(1, 0, 2).tolist(),
+        [y[:, b].tolist() for b in range(size)],
+        case.loss,
+        case.weights.T.tolist(),
+        state.tolist(),
+    )
+    return value, np.array(grad)[t.src, t.dst]
 
 
 def by_differences(case, step=1e-6):

@@ -34,14 +34,20 @@ def activate(name, t):
 
 
 def run(A, n_clamped, n_outputs, phi, inputs):
-    """States after every tick and the derivatives dy[o]/dA[i][j], for one sample.
+    """States after every tick and the derivatives dy[o]/dA[i][j] after the last, for one sample.
 
     `inputs` has one row of clamped values a tick, the bias included. The derivative is the paper's recursion, entry
     by entry, with the derivatives of clamped neurons set to zero.
     """
+    states, jacobians = run_in_time(A, n_clamped, n_outputs, phi, inputs, [0.0] * len(A))
+    return states, jacobians[-1]
+
+
+def run_in_time(A, n_clamped, n_outputs, phi, inputs, begin):
+    """The same with the derivatives after every tick, from given states on."""
     n = len(A)
-    s = [0.0] * n
-    states = []
+    s = list(begin)
+    states, jacobians, first = [], [], n - n_outputs
     P = [[[0.0] * n for _ in range(n)] for _ in range(n)]  # P[i][j][o] = ds[o] / dA[i][j]
     for x in inputs:
         for i in range(n_clamped):
@@ -60,12 +66,11 @@ def run(A, n_clamped, n_outputs, phi, inputs):
                         total += s[i]
                     Q[i][j][o] = slope[o] * total
         P, s = Q, new
+        jacobians.append([[[P[i][j][first + o] for j in range(n)] for i in range(n)] for o in range(n_outputs)])
     for i in range(n_clamped):
         s[i] = inputs[-1][i]
     states.append(list(s))
-    first = n - n_outputs
-    jacobian = [[[P[i][j][first + o] for j in range(n)] for i in range(n)] for o in range(n_outputs)]
-    return states, jacobian
+    return states, jacobians
 
 
 def loss_and_slope(loss, y, target):
@@ -107,4 +112,28 @@ def gradient(A, n_clamped, n_outputs, phi, batch, targets, loss, weights):
             for i in range(n):
                 for j in range(n):
                     grad[i][j] += weight / total_weight * slope[o] * jacobian[o][i][j]
+    return value, grad
+
+
+def gradient_at_ticks(A, n_clamped, n_outputs, phi, batch, targets, loss, looks, begin):
+    """Weighted mean loss and dE/dA (n, n) over all looks.
+
+    `looks[b][k]` is the weight of a look at sample b after tick k, `targets[b][k]` its target, `begin[b]` the states
+    before the first tick.
+    """
+    n = len(A)
+    total_weight = sum(map(sum, looks))
+    value = 0.0
+    grad = [[0.0] * n for _ in range(n)]
+    for inputs, wanted, weights, state in zip(batch, targets, looks, begin, strict=True):
+        states, jacobians = run_in_time(A, n_clamped, n_outputs, phi, inputs, state)
+        for k, weight in enumerate(weights):
+            if weight == 0.0:
+                continue
+            part, slope = loss_and_slope(loss, states[k + 1][n - n_outputs :], wanted[k])
+            value += weight / total_weight * part
+            for o in range(n_outputs):
+                for i in range(n):
+                    for j in range(n):
+                        grad[i][j] += weight / total_weight * slope[o] * jacobians[k][o][i][j]
     return value, grad

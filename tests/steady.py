@@ -18,7 +18,8 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 FILES = ["small", "tiles", "calls", "gradient", "jacobian", "parameters", "mesh", "elementary", "losses",
          "multilabel", "levenberg", "training", "ties_learned", "structure", "threads", "checkpoint", "versions",
-         "estimators", "package", "streams", "search", "sizes", "cli_models"]  # fmt: skip
+         "estimators", "package", "streams", "search", "sizes", "cli_models", "time", "stream",
+         "stream_structure", "kalman", "standardise", "online", "networks", "sequences"]  # fmt: skip
 BUSY = 4
 
 

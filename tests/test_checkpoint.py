@@ -526,6 +526,7 @@ def test_a_graph_drawn_at_random_must_be_drawn_again_alike(tmp_path):
         MeshClassifier(**options).fit(X, y)
 
 
+@pytest.mark.slow
 def test_ctrl_c_in_a_process(tmp_path):
     checkpoint, out = tmp_path / "run.mesh", tmp_path / "end.mesh"
     process = start(RUNS["adam"], checkpoint, out, wait_at=(1, 7))
@@ -620,6 +621,7 @@ def test_ctrl_c_stops_what_is_around_a_fit():
     assert len(fits) == 5  # in the second fold; there is no third one
 
 
+@pytest.mark.slow
 def test_sigterm_in_a_process(tmp_path):
     """The checkpoint is that of the moment, though it is not due for long; then the process ends by the signal."""
     checkpoint, out = tmp_path / "run.mesh", tmp_path / "end.mesh"

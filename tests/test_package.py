@@ -40,12 +40,38 @@ def test_other_blocks_of_the_readme(k):
     exec(compile(readme_blocks()[k], "README.md", "exec"), {})
 
 
-@pytest.mark.parametrize("page", sorted(path.name for path in (ROOT / "docs").glob("*.md")))
-def test_blocks_of_the_pages(page, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+FORECASTING = "forecasting.md"  # it has a test of its own
+
+
+def run_page(page):
     shared = {}
     for block in re.findall(r"```python\n(.*?)```", (ROOT / "docs" / page).read_text(), re.DOTALL):
         exec(compile(block, page, "exec"), shared)
+    return shared
+
+
+@pytest.mark.parametrize("page", sorted({path.name for path in (ROOT / "docs").glob("*.md")} - {FORECASTING}))
+def test_blocks_of_the_pages(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run_page(page)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::FutureWarning")  # what these libraries will change
+def test_forecasts_with_other_libraries():
+    import numpy as np
+
+    for library in ("sktime", "skforecast", "darts"):
+        pytest.importorskip(library, reason=f"docs/{FORECASTING} IS NOT TESTED without {library}: pip install '.[dev]'")
+    found = run_page(FORECASTING)
+    future = found["future"].to_numpy()
+    for name in ("by_skforecast", "by_darts", "by_sktime"):
+        forecast = np.asarray(found[name])
+        assert forecast.shape == (24,)
+        assert np.corrcoef(forecast, future)[0, 1] > 0.7, name  # about 0.94
+    band = found["band"]
+    assert list(band.columns) == ["pred", "lower_bound", "upper_bound"]
+    assert (band["lower_bound"] < band["upper_bound"]).all()
 
 
 def test_import_loads_nothing_optional_and_no_compiler():
@@ -137,7 +163,10 @@ def test_commands_of_other_packages(tmp_path):
 def test_public_names():
     import meshnn
 
-    assert set(meshnn.__all__) == {"Mesh", "MeshClassifier", "MeshError", "MeshRegressor", "Topology", "load"}
+    sequences = {"MeshSequenceClassifier", "MeshSequenceRegressor"}
+    wanted = {"Mesh", "MeshClassifier", "MeshError", "MeshRegressor", "Topology", "load"}
+    streams = {"MeshStreamClassifier", "MeshStreamRegressor", "MeshForecaster"}
+    assert set(meshnn.__all__) == wanted | sequences | streams
     assert all(getattr(meshnn, name) is not None for name in meshnn.__all__)
     with pytest.raises(AttributeError, match="no attribute 'MeshClasifier'"):
         meshnn.MeshClasifier  # noqa: B018

@@ -21,8 +21,10 @@ def main(dtype):
         m.gradient(X, values, "squared_error", method=method)
         m.jacobian(X, method=method)
         m.growth_scores(X, labels, src=[3], dst=[3], method=method)
+        m.gradient(X, labels, method=method, loss_ticks="all", return_state=True)
     for options in ({"solver": "lm"}, {"solver": "adam", "batch_size": 2}, {"solver": "sgd"}):
         list(train(m, X, labels, max_epochs=2, **options))
+        list(train(m, X, labels, max_epochs=2, loss_ticks="all", **options))
 
 
 if __name__ == "__main__":

@@ -5,19 +5,26 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from meshnn.errors import MeshError
-    from meshnn.estimators import MeshClassifier, MeshRegressor
+    from meshnn.estimators import MeshClassifier, MeshRegressor, MeshSequenceClassifier, MeshSequenceRegressor
     from meshnn.loading import load
     from meshnn.mesh import Mesh
+    from meshnn.online import MeshForecaster, MeshStreamClassifier, MeshStreamRegressor
     from meshnn.topology import Topology
 
-__all__ = ["Mesh", "MeshClassifier", "MeshError", "MeshRegressor", "Topology", "load"]
+__all__ = ["Mesh", "MeshClassifier", "MeshError", "MeshForecaster", "MeshRegressor", "MeshSequenceClassifier",
+           "MeshSequenceRegressor", "MeshStreamClassifier", "MeshStreamRegressor", "Topology", "load"]  # fmt: skip
 __version__ = "0.2.0.dev0"
 
 _HOMES = {
     "Mesh": "mesh",
     "MeshClassifier": "estimators",
     "MeshError": "errors",
+    "MeshForecaster": "online",
     "MeshRegressor": "estimators",
+    "MeshSequenceClassifier": "estimators",
+    "MeshSequenceRegressor": "estimators",
+    "MeshStreamClassifier": "online",
+    "MeshStreamRegressor": "online",
     "Topology": "topology",
     "load": "loading",
 }

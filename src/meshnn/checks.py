@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from meshnn.arguments import as_list, known
-from meshnn.arrays import Array, IntArray
+from meshnn.arrays import Array, BoolArray, IntArray
 from meshnn.codes import ACTIVATIONS
 from meshnn.errors import DataError, MeshError
 from meshnn.topology import Topology
@@ -19,6 +19,9 @@ __all__ = [
     "as_dtype",
     "as_inputs",
     "as_pairs",
+    "as_readout",
+    "as_state",
+    "as_tick_mask",
     "as_weights",
     "check_current_weights",
     "labels",
@@ -90,7 +93,7 @@ def _example(array: Array) -> str:
     return f"dtype {array.dtype}"
 
 
-def as_inputs(X: Any, topology: Topology, ticks: int) -> Array:
+def as_inputs(X: Any, topology: Topology, ticks: int, any_length: bool = False) -> Array:
     """`(1, batch, n_inputs)` for static inputs, `(ticks, batch, n_inputs)` for one input a tick. Not copied."""
     array = numbers("X", X)
     if array.ndim == 2 and array.shape[1] == topology.n_inputs and len(array):
@@ -100,7 +103,7 @@ def as_inputs(X: Any, topology: Topology, ticks: int) -> Array:
         array = array[None]
     elif array.ndim != 3:
         raise DataError(f"X must have shape {wanted}; got {np.shape(X)}")
-    elif array.shape[0] != ticks:
+    elif array.shape[0] != ticks and not (any_length and len(array)):
         raise DataError(f"X has inputs for {array.shape[0]} ticks, but the mesh runs {ticks}; expected {wanted}")
     if array.shape[2] != topology.n_inputs:
         extra = ""
@@ -167,6 +170,62 @@ def shares(sample_weight: Any, size: int, dtype: np.dtype[Any]) -> Array:
 def _equal_shares(size: int, dtype: np.dtype[Any]) -> Array:
     """Kept, because steps on batches of one size ask for the same again and again; nobody writes to shares."""
     return np.full((size, 1), 1.0 / size, dtype=dtype)
+
+
+def as_state(state: Any, topology: Topology, size: int, dtype: np.dtype[Any]) -> Array | None:
+    """States before the first tick as kernels take them, `(size, n_neurons)`; those of clamped neurons are ignored."""
+    if state is None:
+        return None
+    given, n = numbers("state", state), topology.n_neurons
+    if given.shape not in ((n,), (size, n)):
+        raise DataError(
+            f"state must have shape ({size}, {n}) or ({n},), the states of all neurons before the first tick, as "
+            f"return_state=True gives them; got {given.shape}"
+        )
+    with np.errstate(over="ignore"):
+        found = np.array(np.broadcast_to(given, (size, n)), dtype=dtype, order="C")
+    found[:, : topology.n_inputs] = 0
+    found[:, topology.n_inputs : topology.n_clamped] = 1
+    finite = np.isfinite(found)
+    if not finite.all():
+        b, j = np.argwhere(~finite)[0].tolist()
+        raise DataError(f"state holds {np.broadcast_to(given, (size, n))[b, j]} for sample {b}, neuron {j}, which is "
+                        f"not finite in {dtype}; begin with state=None")  # fmt: skip
+    return found
+
+
+def as_tick_mask(loss_ticks: Any, ticks: int, size: int) -> BoolArray:
+    """After which ticks outputs are looked at, `(ticks, size)`."""
+    if isinstance(loss_ticks, str):
+        chosen = known("loss_ticks", loss_ticks, ("last", "all"))
+        found = np.zeros((ticks, size), dtype=np.bool_)
+        found[-1 if chosen == "last" else slice(None)] = True
+        return found
+    mask = numbers("loss_ticks", loss_ticks)
+    if mask.shape not in ((ticks,), (ticks, size)) or not ((mask == 0) | (mask == 1)).all():
+        raise DataError(
+            f'loss_ticks must be "last", "all" or a mask of true and false of shape ({ticks}, {size}), ticks by '
+            f"samples, or ({ticks},); got shape {mask.shape} of {mask.dtype}"
+        )
+    if not mask.any():
+        raise DataError("loss_ticks is false everywhere, so no output is looked at; let at least one tick count")
+    mask = mask.astype(np.bool_)
+    return np.broadcast_to(mask[:, None] if mask.ndim == 1 else mask, (ticks, size))
+
+
+def as_readout(readout: Any, ticks: int, size: int, dtype: np.dtype[Any]) -> Array:
+    """How much the outputs after each tick count in what is read, `(ticks, size, 1)`."""
+    weights = numbers("readout", readout)
+    if weights.shape not in ((ticks,), (ticks, size)):
+        raise DataError(f"readout must have shape ({ticks}, {size}), ticks by samples, or ({ticks},); "
+                        f"got {weights.shape}")  # fmt: skip
+    weights = np.broadcast_to(weights[:, None] if weights.ndim == 1 else weights, (ticks, size))
+    if not np.isfinite(weights).all():
+        raise DataError("readout holds numbers that are not finite; ticks that do not count have weight 0")
+    if not weights.any(axis=0).all():
+        b = int(np.flatnonzero(~weights.any(axis=0))[0])
+        raise DataError(f"readout is 0 at every tick of sample {b}; give at least one tick a weight, or leave it out")
+    return np.array(weights[:, :, None], dtype=dtype, order="C")
 
 
 def labels(y: Any, size: int, n_outputs: int) -> Array:

@@ -38,3 +38,7 @@ CROSS_ENTROPY, SQUARED_ERROR, HUBER, POISSON, BINARY_CROSS_ENTROPY = range(5)
 HUBER_WIDTH = 1.0
 
 ADAM, MOMENTUM, NESTEROV = range(3)
+
+#: Places in the clock of a stream: samples seen, updates made, updates left out because they were not finite, states
+#: set to 0, samples stored to be learned from again, the state of the generator that picks one.
+SEEN, LEARNED, LEFT_OUT, RESETS, STORED, RANDOM = range(6)

@@ -1,38 +1,32 @@
-"""`Mesh`: a topology with ticks, activations and weights."""
+"""`Mesh`: a net that runs, and gives the exact gradients of what it does."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from os import PathLike
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from meshnn import checks, storage
-from meshnn.arguments import as_generator, as_list, known, switch, whole_number
-from meshnn.arrays import Array, BoolArray, IntArray
+from meshnn import checks
+from meshnn.arguments import whole_number
+from meshnn.arrays import Array
 from meshnn.codes import ACTIVATIONS
-from meshnn.errors import MeshError
 from meshnn.losses import Targets, loss_named
 from meshnn.memory import check_fits
 from meshnn.methods import Explanation
 from meshnn.methods.prices import DEFAULT
-from meshnn.parameters import Ties
-from meshnn.program import Program, Programs
+from meshnn.net import MOST_TICKS, Net
+from meshnn.program import Program
 from meshnn.program.threads import thread_count
-from meshnn.topology import Topology
-from meshnn.topology.builders import Seed
-from meshnn.topology.lineage import Lineage
-from meshnn.topology.reach import BLOCK, counted
+from meshnn.schedule import Timing
+from meshnn.streaming import Stream
+from meshnn.streaming.growth import Growth, grown
+from meshnn.streaming.stream import new_learner
 
 __all__ = ["Mesh"]
 
-#: More than this and deciding how to run would take longer than anybody waits.
-MOST_TICKS = 100_000
 
-
-class Mesh:
+class Mesh(Net):
     """A network: one weight per edge of a topology, run for a number of ticks.
 
     At every tick each neuron takes the weighted sum of the states its in-edges read one tick earlier and applies its
@@ -72,274 +66,94 @@ class Mesh:
     (61,)
     """
 
-    def __init__(
-        self,
-        topology: Topology,
-        ticks: int | None = None,
-        activation: str | Sequence[str] = "relu",
-        output_activation: str = "identity",
-        weights: ArrayLike | None = None,
-        dtype: Any = "float32",
-        random_state: Seed = None,
-        parameter: ArrayLike | None = None,
-    ) -> None:
-        if not isinstance(topology, Topology):
-            raise MeshError(f"topology must be a Topology, got {type(topology).__name__}; see Topology.from_adjacency")
-        self._topology = topology
-        self.lineage_: Lineage | None = None  # how training came to this graph, if it changed it
-        self._dtype = checks.as_dtype(dtype)
-        self._codes = checks.activation_codes(topology, activation, output_activation)
-        self._ties = Ties(topology.n_edges, parameter)
-        self._programs = self._new_programs()
-        self.ticks = topology.default_ticks(self.awake) if ticks is None else ticks
-        self._values: Array | None = None
-        self.weights = self.draw_weights(random_state) if weights is None else weights
-
-    @classmethod
-    def from_adjacency(
-        cls,
-        A: Any,
-        n_inputs: int,
-        n_outputs: int,
-        bias: bool = False,
-        *,
-        ticks: int | None = None,
-        activation: str | Sequence[str] = "relu",
-        output_activation: str = "identity",
-        dtype: Any = None,
-    ) -> Mesh:
-        """A mesh with the graph and the weights of a square matrix, dense or scipy.sparse: inverse of `adjacency`.
-
-        Unless another is asked for, the dtype is float64 for a matrix of float64 (or wider), else float32.
-
-        >>> import numpy as np
-        >>> from meshnn import Mesh
-        >>> Mesh.from_adjacency(np.array([[0, 2.0], [0, 0.5]]), n_inputs=1, n_outputs=1).weights
-        array([2. , 0.5])
-        """
-        from meshnn.topology.convert import adjacency_entries
-
-        topology = Topology.from_adjacency(A, n_inputs, n_outputs, bias=bias)
-        values = adjacency_entries(A)[2]
-        if dtype is None:
-            dtype = "float64" if values.dtype.kind == "f" and values.dtype.itemsize >= 8 else "float32"
-        return cls(topology, ticks, activation, output_activation, weights=values, dtype=dtype)
-
-    # -- files ---------------------------------------------------------------------------------------------------
-
-    def save(self, path: str | PathLike[str]) -> None:
-        """Write the mesh to a `.mesh` file, whole or not at all; `meshnn.load` reads it."""
-        self._checked()
-        storage.write(path, self.to_tree() | {"kind": "mesh"})
-
-    def to_tree(self) -> storage.Tree:
-        """The mesh as plain values and arrays."""
-        t = self._topology
-        names = sorted(set(self.activations))
-        # a byte a neuron, though most are alike: a file is then never much smaller than what is made of it
-        kinds = np.zeros(t.n_neurons, np.uint8)
-        kinds[t.n_clamped :] = [names.index(name) for name in self.activations]
-        tree = {"n_inputs": t.n_inputs, "n_hidden": t.n_hidden, "n_outputs": t.n_outputs, "bias": t.bias,
-                "src": t.src.astype(np.int64), "dst": t.dst.astype(np.int64),
-                "weights": self.weights.copy(), "dtype": self._dtype.name,
-                "ticks": self.ticks, "activations": names, "kinds": kinds}  # fmt: skip
-        if not self._ties.plain:
-            tree["parameter"] = self.parameter
-        return tree if self.lineage_ is None else tree | {"lineage": self.lineage_.to_tree()}
-
-    @classmethod
-    def from_tree(cls, tree: storage.Tree) -> Mesh:
-        """The inverse of `to_tree`, for trees that may come from anywhere."""
-        names = ("n_inputs", "n_hidden", "n_outputs")
-        n_inputs, n_hidden, n_outputs = (whole_number(name, tree[name], least=0) for name in names)
-        bias, dtype = switch("bias", tree["bias"]), known("dtype", tree["dtype"], ("float32", "float64"))
-        kinds, n_neurons = tree["kinds"], n_inputs + bias + n_hidden + n_outputs
-        if kinds.shape != (n_neurons,) or kinds.dtype != np.uint8:
-            raise MeshError(f"there are {kinds.shape} {kinds.dtype} activations for {n_neurons} neurons")
-        edges = np.stack([tree["src"], tree["dst"]], axis=1)
-        topology = Topology(n_inputs, n_hidden, n_outputs, edges, bias)
-        if not np.array_equal(edges[:, 0], topology.src) or not np.array_equal(edges[:, 1], topology.dst):
-            raise MeshError("the edges are not sorted, so the weights cannot be told apart")
-        mesh = cls(topology, whole_number("ticks", tree["ticks"]), weights=tree["weights"], dtype=dtype,
-                   parameter=tree.get("parameter"))  # fmt: skip
-        used = as_list("activations", tree["activations"])
-        codes = np.array([ACTIVATIONS[known("activation", name, ACTIVATIONS)] for name in used], np.int64)
-        free = np.arange(n_neurons) >= topology.n_clamped
-        mesh.replace(topology, mesh.weights, np.where(free, codes[kinds], mesh.codes), mesh.ties)
-        if "lineage" in tree:
-            mesh.lineage_ = Lineage.from_tree(tree["lineage"], topology)
-        return mesh
-
-    # -- what it is ----------------------------------------------------------------------------------------------
-
-    @property
-    def topology(self) -> Topology:
-        """The graph; `rewire` changes it."""
-        return self._topology
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """float32 or float64."""
-        return self._dtype
-
-    @property
-    def ticks(self) -> int:
-        """Number of state transitions; may be set."""
-        return self._ticks
-
-    @ticks.setter
-    def ticks(self, ticks: int) -> None:
-        ticks = whole_number("ticks", ticks, most=MOST_TICKS)
-        self._topology.check_reachable(ticks)
-        advice = "take fewer ticks"
-        check_fits(float(ticks) * self._topology.n_neurons * 4, f"planning {ticks} ticks", advice)
-        self._ticks = ticks
-
-    @property
-    def weights(self) -> Array:
-        """What the edges carry `(n_edges,)`, aligned with `topology.src` and `topology.dst`; may be set.
-
-        It may be changed in place, too, unless edges are tied or fixed: then it is a copy that cannot be written to.
-        """
-        if self._ties.plain:
-            return self.values
-        weights = self.values[self._ties.number]
-        weights.flags.writeable = False
-        return weights
-
-    @weights.setter
-    def weights(self, weights: ArrayLike) -> None:
-        self._values = self._ties.numbers(checks.as_weights(weights, self._topology.n_edges, self._dtype))
-
-    @property
-    def parameters(self) -> Array:
-        """What is learned `(n_parameters,)`; may be set or changed in place. Without ties, the weights."""
-        return self.values[: self.n_parameters]
-
-    @parameters.setter
-    def parameters(self, parameters: ArrayLike) -> None:
-        self.values[: self.n_parameters] = checks.as_weights(parameters, self.n_parameters, self._dtype, "parameter")
-
-    @property
-    def parameter(self) -> IntArray:
-        """Of each edge its parameter, -1 if its weight is fixed."""
-        return self._ties.parameter
-
-    @property
-    def n_parameters(self) -> int:
-        """Numbers that are learned."""
-        return self._ties.n_parameters
-
-    @property
-    def ties(self) -> Ties:
-        """Which number each edge takes its weight from."""
-        return self._ties
-
-    @property
-    def values(self) -> Array:
-        """The numbers that edges take their weights from: the parameters, then the weights of fixed edges."""
-        assert self._values is not None
-        return self._values
-
-    @property
-    def activations(self) -> list[str]:
-        """The activation of every neuron that is not clamped: hidden first, then outputs."""
-        names = {code: name for name, code in ACTIVATIONS.items()}
-        return [names[code] for code in self._codes[self._topology.n_clamped :].tolist()]
-
-    @property
-    def awake(self) -> BoolArray:
-        """Neurons whose activation is not 0 at 0: they are non-zero from the first tick on."""
-        return self._programs.awake.copy()
-
-    def dead_edges(self) -> BoolArray:
-        """Mask of the edges that cannot influence any output with these ticks and activations: zero gradient."""
-        return self._topology.dead_edges(self.ticks, self.awake)
-
-    def live_parameters(self) -> IntArray:
-        """The parameters that can influence an output: those with an edge that is not dead."""
-        return np.flatnonzero(self._ties.total(~self.dead_edges()))
-
-    def weights_of(self, parameters: Array) -> Array:
-        """What the edges would carry with these parameters."""
-        return np.concatenate([parameters, self.values[self.n_parameters :]])[self._ties.number]
-
-    def adjacency(self) -> Any:
-        """The weights as a `scipy.sparse.csr_array` `(n_neurons, n_neurons)`; edges of weight 0 stay stored."""
-        from scipy import sparse
-
-        t = self._topology
-        return sparse.csr_array((self.weights.copy(), (t.src, t.dst)), shape=(t.n_neurons, t.n_neurons))
-
-    def rewire(self, topology: Topology, weights: ArrayLike | None = None) -> None:
-        """Change the graph in place: same neurons, other edges.
-
-        Without `weights`, edges that stay keep their weight and new ones start at 0. Edges that stay keep their
-        parameter, too.
-        """
-        if not isinstance(topology, Topology):
-            raise MeshError(f"rewire takes a Topology, got {type(topology).__name__}; see Topology.from_adjacency")
-        old = self._topology
-        if topology._shape != old._shape:
-            raise MeshError(f"rewire keeps the neurons ({old!r}), got {topology!r}; build a new Mesh instead")
-        n = old.n_neurons
-        before, after = (g.dst * np.int64(n) + g.src for g in (old, topology))
-        _, kept_old, kept_new = np.intersect1d(before, after, assume_unique=True, return_indices=True)
-        origin = np.full(topology.n_edges, -1)
-        origin[kept_new] = kept_old
-        if weights is None:
-            weights = np.where(origin >= 0, self.weights[origin], 0.0)
-        self.replace(topology, weights, self._codes, self._ties.edited(origin)[0])
-
-    def replace(self, topology: Topology, weights: ArrayLike, codes: ArrayLike, ties: Ties | None = None) -> None:
-        """Change graph, weights, activations (see `codes`) and ties in place; if one is refused, nothing is changed.
-
-        What the inputs are, the bias and the ticks stay. Without `ties` every edge has a parameter of its own.
-        """
-        kinds = np.asarray(codes)
-        if kinds.shape != (topology.n_neurons,) or not np.isin(kinds, list(ACTIVATIONS.values())).all():
-            raise MeshError(f"there must be an activation for each of {topology.n_neurons} neurons")
-        topology.check_reachable(self.ticks)
-        ties = Ties(topology.n_edges) if ties is None else ties
-        self._values = ties.numbers(checks.as_weights(weights, topology.n_edges, self._dtype))
-        self._topology, self._ties, self._codes = topology, ties, kinds.astype(np.int64)
-        self._programs = self._new_programs()
-
-    @property
-    def codes(self) -> IntArray:
-        """The activation of every neuron as a number, see `meshnn.codes`."""
-        return self._codes.copy()
-
     # -- what it does --------------------------------------------------------------------------------------------
 
-    def forward(self, X: ArrayLike, *, n_threads: int | None = None) -> Array:
-        """Outputs after the last tick.
+    @overload
+    def forward(
+        self, X: ArrayLike, *, every_tick: bool = ..., state: ArrayLike | None = ...,
+        return_state: Literal[False] = ..., n_threads: int | None = ...,
+    ) -> Array: ...  # fmt: skip
+
+    @overload
+    def forward(
+        self, X: ArrayLike, *, every_tick: bool = ..., state: ArrayLike | None = ..., return_state: Literal[True],
+        n_threads: int | None = ...,
+    ) -> tuple[Array, Array]: ...  # fmt: skip
+
+    def forward(
+        self,
+        X: ArrayLike,
+        *,
+        every_tick: bool = False,
+        state: ArrayLike | None = None,
+        return_state: bool = False,
+        n_threads: int | None = None,
+    ) -> Any:
+        """Outputs after the last tick, or after every one.
 
         Parameters
         ----------
         X : array_like (batch, n_inputs) or (ticks, batch, n_inputs)
-            One sample a row, held during all ticks; or one input a tick.
+            One sample a row, held during all ticks; or one input a tick. With any of the next three options a sequence
+            may have another length than `ticks`: it runs as many.
+        every_tick : bool
+            Outputs after every tick, `(ticks, batch, n_outputs)`.
+        state : array_like (batch, n_neurons) or (n_neurons,), optional
+            States before the first tick, instead of zeros; what it holds for inputs and bias is ignored.
+        return_state : bool
+            Return `(outputs, end)`: a run with `state=end` goes on from there.
         n_threads : int, optional
             By default as many as pay; -1 is all cores. The result does not depend on it.
 
         Returns
         -------
-        array (batch, n_outputs)
+        array (batch, n_outputs), or (ticks, batch, n_outputs)
+        end : array (batch, n_neurons), if asked for
+            The states after the last tick.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from meshnn import Mesh, Topology
+        >>> m = Mesh(Topology(1, 0, 1, [(0, 1), (1, 1)], bias=False), 1, weights=[1.0, 0.5])  # y <- x + y / 2
+        >>> y, end = m.forward(np.ones((3, 1, 1)), every_tick=True, return_state=True)
+        >>> y.ravel().tolist(), m.forward([[0.0]], state=end).tolist()
+        ([1.0, 1.5, 1.75], [[0.875]])
         """
+        if every_tick or state is not None or return_state:
+            return self._follow(X, "every" if every_tick else "last", state, return_state, n_threads)
         X = checks.as_inputs(X, self._topology, self.ticks)
         needed = X.shape[1] * self._topology.n_outputs * self._dtype.itemsize
         check_fits(needed, "the outputs of this batch", "pass fewer samples at a time")
         return self._programs.outputs(self.ticks).predict(self._checked(), X, _threads(n_threads))
 
-    def states(self, X: ArrayLike, *, n_threads: int | None = None) -> Array:
+    def states(self, X: ArrayLike, *, state: ArrayLike | None = None, n_threads: int | None = None) -> Array:
         """States `(ticks + 1, batch, n_neurons)`: before the first tick and after each one.
 
-        The inputs of states[k] are those that tick k + 1 reads; of the last state, those of the last tick.
+        The inputs of states[k] are those that tick k + 1 reads; of the last state, those of the last tick. A run with
+        `state=states[-1]` goes on from there; `state` is as for `forward`.
         """
+        if state is not None:
+            found: Array = self._follow(X, "whole", state, False, n_threads)
+            return found
         X = checks.as_inputs(X, self._topology, self.ticks)
         needed = (self.ticks + 1) * X.shape[1] * self._topology.n_neurons * self._dtype.itemsize
         check_fits(needed, "the states of this batch", "pass fewer samples at a time")
         return self._programs.states(self.ticks).states(self._checked(), X, _threads(n_threads))
+
+    @overload
+    def gradient(
+        self, X: ArrayLike, y: ArrayLike, loss: str = ..., method: str = ..., sample_weight: ArrayLike | None = ..., *,
+        loss_ticks: Any = ..., readout: ArrayLike | None = ..., state: ArrayLike | None = ...,
+        return_state: Literal[False] = ..., n_threads: int | None = ...,
+    ) -> tuple[float, Array]: ...  # fmt: skip
+
+    @overload
+    def gradient(
+        self, X: ArrayLike, y: ArrayLike, loss: str = ..., method: str = ..., sample_weight: ArrayLike | None = ..., *,
+        loss_ticks: Any = ..., readout: ArrayLike | None = ..., state: ArrayLike | None = ...,
+        return_state: Literal[True], n_threads: int | None = ...,
+    ) -> tuple[float, Array, Array]: ...  # fmt: skip
 
     def gradient(
         self,
@@ -349,8 +163,12 @@ class Mesh:
         method: str = "auto",
         sample_weight: ArrayLike | None = None,
         *,
+        loss_ticks: Any = "last",
+        readout: ArrayLike | None = None,
+        state: ArrayLike | None = None,
+        return_state: bool = False,
         n_threads: int | None = None,
-    ) -> tuple[float, Array]:
+    ) -> Any:
         """The mean loss of a batch and its exact gradient by every parameter.
 
         Parameters
@@ -365,15 +183,34 @@ class Mesh:
             "auto", "forward", "factored", "blocks", "tensor" or "adjoint"; `explain` tells what they cost.
         sample_weight : array_like (batch,), optional
             The mean is weighted with it.
+        loss_ticks : "last", "all" or array_like of bool (ticks, batch) or (ticks,)
+            The ticks after which outputs are looked at; the loss is the mean over all looks, each with the weight of
+            its sample. Then y is (ticks, batch, ...), or as without if the target is the same after every tick; what
+            it holds for ticks that are not looked at is ignored.
+        readout : array_like (ticks, batch) or (ticks,), optional
+            Instead of that: the loss is that of one output a sample, the sum over all ticks of the outputs after them,
+            so weighted. 1 at the last tick of each sequence, and 0 elsewhere, reads out where it ends; 1 / length up
+            to there, the mean.
+        state, return_state
+            As for `forward`; the state is a constant, the gradient is by the parameters alone. A sequence may have
+            another length than `ticks` here, too, and with `loss_ticks` or `readout`.
 
         Returns
         -------
         loss : float
         grad : array (n_parameters,)
+        end : array (batch, n_neurons), if asked for
         """
-        X, targets = self._samples(X, y, loss, sample_weight)
-        threads = _threads(n_threads)
-        program = self.program("gradient", method, X.shape[1], n_threads=threads)
+        if return_state or state is not None or readout is not None or not (
+            isinstance(loss_ticks, str) and loss_ticks == "last"
+        ):  # fmt: skip
+            return self._gradient_in_time(
+                X, y, loss, method, sample_weight, loss_ticks, readout, state, return_state, n_threads
+            )
+        X, t = checks.as_inputs(X, self._topology, self._ticks), self._topology
+        size, threads = X.shape[1], None if n_threads is None else _threads(n_threads)
+        targets = Targets.make(loss_named(loss), y, sample_weight, size, t.n_outputs, self._dtype)
+        program = self._programs.find("gradient", method, self._ticks, size, threads)
         found = program.gradient(self._checked(), X, targets, threads)
         return found.loss, found.grad[: self.n_parameters].astype(self._dtype, copy=False)
 
@@ -397,6 +234,8 @@ class Mesh:
         method: str = "auto",
         sample_weight: ArrayLike | None = None,
         *,
+        loss_ticks: Any = "last",
+        readout: ArrayLike | None = None,
         n_threads: int | None = None,
     ) -> Array:
         """dE/dA for edges that need not exist: the gradient that each would have if it were added with weight 0.
@@ -408,6 +247,8 @@ class Mesh:
         ----------
         src, dst : array_like of int
             Sources and destinations of the edges in question; they are broadcast against each other.
+        loss_ticks, readout
+            As for `gradient`.
 
         Returns
         -------
@@ -420,10 +261,10 @@ class Mesh:
         >>> m.growth_scores([[1.0, 2.0]], [[0.0]], loss="squared_error", src=[3], dst=[3]).tolist()
         [0.0]
         """
-        X, targets = self._samples(X, y, loss, sample_weight)
+        X, targets = self._samples(X, y, loss, sample_weight, loss_ticks, readout)
         sources, ends, shape = checks.as_pairs(src, dst, self._topology.n_neurons)
-        threads = _threads(n_threads)
-        program = self._programs.candidates(method, self.ticks, (sources, ends), X.shape[1], threads)
+        threads, timing = _threads(n_threads), Timing.at(targets.ticks) if targets.timed else None
+        program = self._programs.candidates(method, self.ticks, (sources, ends), X.shape[1], threads, timing)
         return program.gradient(self._checked(), X, targets, threads).grad.astype(self._dtype).reshape(shape)
 
     def explain(self, batch_size: int = 64, *, jacobian: bool = False) -> Explanation:
@@ -438,6 +279,90 @@ class Mesh:
         dead = int(self.dead_edges().sum())
         measured = prices is not None
         return Explanation(repr(self), batch_size, decision, self._topology.n_edges, dead, prices or DEFAULT, measured)
+
+    def stream(
+        self,
+        loss: str = "squared_error",
+        learner: str = "adam",
+        *,
+        memory: str = "carry",
+        method: str = "exact",
+        ticks_per_sample: int | None = None,
+        n_streams: int = 1,
+        late: int = 0,
+        scale: bool = False,
+        **settings: Any,
+    ) -> Stream:
+        """The mesh on a stream that never ends: it learns while it runs, in memory that does not grow.
+
+        The influence of every parameter on every neuron is carried forward with the states, so the gradient is exact
+        through all of the past (while parameters move: each part at the parameters of its time). The parameters of
+        this mesh are what is learned; while a stream runs, nobody else should change them (`Stream.refresh`).
+
+        Parameters
+        ----------
+        loss : str
+            As for `gradient`.
+        learner : "adam", "sgd" or "ekf"
+            First-order steps, or the extended Kalman filter: second order, in float64.
+        memory : "carry" or "none"
+            Whether the state goes on from sample to sample, or is forgotten: a static net that learns online.
+        method : "exact", "snap-1", "snap-2", ...
+            Influences cut after so many hops are cheaper and not exact; `Stream.explain` prices them.
+        ticks_per_sample : int, optional
+            By default `ticks`.
+        n_streams : int
+            Streams beside each other, which share the parameters.
+        late : int
+            For how many samples targets may come late: the derivatives of so many are kept.
+        scale : bool
+            Whether inputs, and targets of squared_error and huber, are brought to mean 0 and variance 1 as far as seen;
+            then a NaN among the inputs is one that is missing. Outputs are in the units of the targets.
+        **settings
+            Of the learner: `rate`, `clip`, `l2`, `momentum`, or those of `meshnn.streaming.kalman.KalmanSettings`.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from meshnn import Mesh, Topology
+        >>> x = np.sin(0.3 * np.arange(2001))[:, None]
+        >>> mesh = Mesh(Topology.mesh(1, 6, 1), activation="tanh", random_state=0)
+        >>> stream = mesh.stream(learner="adam")
+        >>> out = stream.run(x[:-1], x[1:])  # predictions of the next value, each before it was seen
+        >>> bool(np.square(out - x[1:])[-100:].mean() < 0.1 * np.square(out - x[1:])[:100].mean())
+        True
+        >>> y = stream.step(x[-1])  # one sample at a time goes, too
+        >>> stream.learn([0.0])
+        """
+        return Stream(
+            self._topology, self._codes, self._ties, self.values, loss=loss,
+            learner=new_learner(learner, self._topology, self._ties, self._dtype, settings),
+            ticks_per_sample=self.ticks if ticks_per_sample is None else ticks_per_sample,
+            memory=memory, method=method, n_streams=n_streams, late=late, scale=scale,
+        )  # fmt: skip
+
+    def grow_stream(self, stream: Stream, inputs: int = 0, outputs: int = 0, loss: str | None = None) -> None:
+        """Give the mesh so many inputs and outputs more, while it streams: their edges have weight 0.
+
+        States, influences, moments and covariances of what was there stay as they are.
+        """
+        self.move_stream(stream, grown(self._topology, inputs, outputs), loss=loss)
+
+    def move_stream(
+        self, stream: Stream, growth: Growth, weights: ArrayLike | None = None, loss: str | None = None
+    ) -> None:
+        """Go on with a graph that came from this one, see `meshnn.streaming.growth`; new edges have weight 0."""
+        t = growth.topology
+        if weights is None:
+            weights = np.where(growth.edges >= 0, self.weights[growth.edges], 0.0)
+        codes = np.where(growth.neurons >= 0, self._codes[growth.neurons], self._codes[-1])
+        codes[t.n_clamped : t.n_clamped + t.n_hidden][growth.neurons[t.hidden] < 0] = (
+            self._codes[self._topology.n_clamped] if self._topology.n_hidden else ACTIVATIONS["tanh"]
+        )
+        codes[: t.n_clamped] = 0
+        ties, parameters = self._ties.edited(growth.edges)
+        self.replace(t, weights, codes, ties)
+        stream.grow(growth, self.values, self._codes, self._ties, parameters, loss)
 
     def program(
         self, need: str = "outputs", method: str = "auto", batch: int = 64, *, n_threads: int | None = None,
@@ -460,50 +385,59 @@ class Mesh:
             return self._programs.outputs(self.ticks)
         return self._programs.find(need, method, self.ticks, batch, n_threads, again)
 
-    def _samples(self, X: Any, y: Any, loss: str, sample_weight: Any) -> tuple[Array, Targets]:
-        X, t = checks.as_inputs(X, self._topology, self.ticks), self._topology
-        return X, Targets.make(loss_named(loss), y, sample_weight, X.shape[1], t.n_outputs, self._dtype)
+    def _follow(self, X: Any, what: str, state: Any, return_state: bool, n_threads: int | None) -> Any:
+        """A run in time, without a gradient."""
+        return self._followed(*self._inputs_in_time(X), what, state, return_state, n_threads)
 
-    def _checked(self) -> Array:
-        checks.check_current_weights(self.values, self._ties.n_numbers)
-        return self.values
-
-    def _new_programs(self) -> Programs:
-        number = None if self._ties.plain else self._ties.number
-        return Programs(self._topology, self._codes, self._dtype, number, self._ties.n_numbers)
-
-    def draw_weights(self, random_state: Seed = None) -> Array:
-        """Fresh random weights, as a new mesh would have; they are returned, not set. Fixed edges keep theirs.
-
-        Normal, scaled so that the variance of a neuron's sum is about 1 (2 into relu); 0 on bias edges.
-        """
-        t, rng = self._topology, as_generator(random_state)
-        bias = (t.src == t.n_inputs) if t.bias else np.zeros(t.n_edges, dtype=np.bool_)
-        fan_in = np.maximum(counted(t.n_neurons, t.dst) - counted(t.n_neurons, t.dst[bias]), 1)
-        gain = np.where(self._codes == ACTIVATIONS["relu"], np.sqrt(2.0), 1.0)
-        scale = gain / np.sqrt(fan_in)
-        weights: Array = rng.standard_normal(t.n_edges)
-        for begin in range(0, t.n_edges, BLOCK):
-            weights[begin : begin + BLOCK] *= scale[t.dst[begin : begin + BLOCK]]
-        weights[bias] = 0.0
-        if self._ties.plain:
-            return weights
-        weights = weights[self._ties.first][self._ties.number]
-        return weights if self._values is None else np.where(self._ties.fixed, self.weights, weights)
-
-    def __repr__(self) -> str:
+    def _followed(self, X: Array, ticks: int, what: str, state: Any, return_state: bool, n_threads: int | None) -> Any:
         t = self._topology
-        return (
-            f"Mesh({t.n_inputs}-{t.n_hidden}-{t.n_outputs}{' + bias' if t.bias else ''}, {t.n_edges} edges, "
-            f"{self.ticks} ticks, {self._dtype})"
-        )
+        begin = checks.as_state(state, t, X.shape[1], self._dtype)
+        rows = {"every": ticks * t.n_outputs, "last": t.n_outputs, "whole": (ticks + 1) * t.n_neurons}[what]
+        needed = X.shape[1] * (rows + return_state * t.n_neurons) * self._dtype.itemsize
+        check_fits(needed, "what is asked for of this batch", "pass fewer samples, or fewer ticks, at a time")
+        counts = np.ones(ticks, np.bool_) if what == "every" else np.arange(ticks) == ticks - 1
+        timing = Timing.at(counts, begin is not None, return_state)
+        program = self._programs.follow(ticks, timing, whole=what == "whole")
+        found, end = program.follow(self._checked(), X, what, begin, _threads(n_threads))
+        found = found[0] if what == "last" else found
+        return (found, end) if return_state else found
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {k: v for k, v in self.__dict__.items() if k != "_programs"}  # plans are compiled again
+    def _gradient_in_time(
+        self, X: Any, y: Any, loss: str, method: str, sample_weight: Any, loss_ticks: Any, readout: Any, state: Any,
+        return_state: bool, n_threads: int | None,
+    ) -> Any:  # fmt: skip
+        t, threads = self._topology, _threads(n_threads)
+        X, ticks = self._inputs_in_time(X)
+        size = X.shape[1]
+        begin = checks.as_state(state, t, size, self._dtype)
+        targets = Targets.make(loss_named(loss), y, sample_weight, size, t.n_outputs, self._dtype, ticks, loss_ticks,
+                               readout, timed=True)  # fmt: skip
+        timing = Timing.at(targets.ticks, begin is not None)
+        program = self._programs.find("gradient", method, ticks, size, threads, timing=timing)
+        found = program.gradient(self._checked(), X, targets, threads, begin)
+        grad = found.grad[: self.n_parameters].astype(self._dtype, copy=False)
+        if not return_state:
+            return found.loss, grad
+        return found.loss, grad, self._followed(X, ticks, "last", state, True, n_threads)[1]
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._programs = self._new_programs()
+    def _inputs_in_time(self, X: Any) -> tuple[Array, int]:
+        """Inputs, and how many ticks they run: a sequence says so itself."""
+        given = checks.as_inputs(X, self._topology, self.ticks, any_length=True)
+        if np.ndim(X) == 2:
+            return given, self.ticks
+        ticks = len(given)
+        if ticks != self.ticks:
+            whole_number("ticks", ticks, most=MOST_TICKS)
+            needed = float(ticks) * self._topology.n_neurons * 4
+            check_fits(needed, f"planning {ticks} ticks", "pass fewer ticks at a time, with state= and return_state=")
+        return given, ticks
+
+    def _samples(
+        self, X: Any, y: Any, loss: str, sample_weight: Any, loss_ticks: Any, readout: Any
+    ) -> tuple[Array, Targets]:
+        X, t = checks.as_inputs(X, self._topology, self.ticks), self._topology
+        given = (loss_named(loss), y, sample_weight, X.shape[1], t.n_outputs, self._dtype)
+        return X, Targets.make(*given, self.ticks, loss_ticks, readout)
 
 
 def _threads(n_threads: int | None) -> int | None:

@@ -13,13 +13,14 @@ import os
 import sys
 import threading
 from contextlib import contextmanager, suppress
+from types import FunctionType
 
 from numba import njit, typeof
 
 from meshnn.kernels._cache import KernelCache
 from meshnn.kernels._compiler import EntryCompiler, InnerCompiler
 
-__all__ = ["FAST", "announce", "entry_point", "jit", "jit_exact", "jit_inline", "jit_inner"]
+__all__ = ["FAST", "announce", "entry_point", "jit", "jit_exact", "jit_inline", "jit_inner", "variant"]
 
 #: LLVM's permissions without `nnan` and `ninf`.
 FAST = ("reassoc", "nsz", "arcp", "contract", "afn")
@@ -62,6 +63,13 @@ def jit_inline(function):
 def jit_exact(function):
     """The same with the arithmetic as written."""
     return _compile(function, {"contract"}, entry=False)
+
+
+def variant(function, name, **others):
+    """The same function by another name, in which some of the functions that it calls are others."""
+    found = FunctionType(function.__code__, function.__globals__ | others, name, function.__defaults__)
+    found.__qualname__, found.__module__, found.__doc__ = name, function.__module__, function.__doc__
+    return found
 
 
 def entry_point(kernel, arguments):

@@ -21,6 +21,7 @@ __all__ = [
     "load_at",
     "load_piece",
     "piece_width",
+    "store_at",
     "store_piece",
     "transpose",
     "transpose_next",
@@ -32,8 +33,8 @@ __all__ = [
     "zeros_vector",
 ]
 
-#: Bytes that a tile takes of a row at a time, where half a row may do.
-PIECE_BYTES = min(WIDEST // 2 if WIDEST > 64 else 64, ROW_BYTES)
+#: Bytes that a tile takes of a row at a time, where half a row may do: no more than that half, or the next row is hit.
+PIECE_BYTES = min(WIDEST // 2 if WIDEST > 64 else 64, ROW_BYTES // 2)
 #: Bytes of one register, or of what is handled like one.
 VECTOR_BYTES = 64
 
@@ -120,6 +121,18 @@ def load_at(typingctx, array, p, like):
         return builder.load(_at(context, builder, sig, args, [(1, 1)], like.llvm), align=like.dtype.bitwidth // 8)
 
     return like(array, p, like), generate
+
+
+@intrinsic
+def store_at(typingctx, array, p, row):
+    """Write a row, or a piece of one, to a 1-D array from p on."""
+
+    def generate(context, builder, sig, args):
+        pointer = _at(context, builder, sig, args, [(1, 1)], row.llvm)
+        builder.store(args[2], pointer, align=row.dtype.bitwidth // 8)
+        return context.get_dummy_value()
+
+    return types.void(array, p, row), generate
 
 
 @intrinsic

@@ -9,15 +9,19 @@ The rows of J_e are kept compactly, in the order of the list of the tick; two ha
 
 from __future__ import annotations
 
+import numpy as np
+
 from meshnn.kernels._jit import jit, jit_inner
-from meshnn.kernels._row import axpy, dot, fma, load, mul, ones, store, width, zeros
+from meshnn.kernels._row import add, axpy, dot, fma, load, mul, ones, store, width, zeros
 from meshnn.kernels.correlate import correlate
 from meshnn.kernels.flush import flush_denormals, restore
 from meshnn.kernels.forward import clamp, unpacked
 from meshnn.kernels.losses import loss_chunk
+from meshnn.kernels.losses.diagonal import counted
 from meshnn.kernels.pull import run_tick, slope
+from meshnn.kernels.timed import add_readout, begin, loss_at, one_tick, read_loss
 
-__all__ = ["blocks_gradient_part", "blocks_jacobian_part"]
+__all__ = ["blocks_gradient_part", "blocks_jacobian_part", "timed_blocks_part"]
 
 
 @jit_inner
@@ -135,3 +139,64 @@ def blocks_jacobian_part(course, net, batch, room, first, last, J):
                     for l in range(min(L, J.shape[0] - c * L)):
                         J[c * L + l, o, blocks.eid[e]] += store_[at + (r - top), l]
     restore(mode)
+
+
+@jit_inner
+def _contract(block_ops, blocks, k, G, first_output, store_, of_blocks):
+    """Add what a look after tick k gives to the gradient of the edges of the blocks: G is dE/ds of the outputs."""
+    for b in range(blocks.neuron.shape[0]):
+        q = blocks.chain[b, k]
+        if q < 0:
+            continue
+        room, top, end = blocks.room[b], np.int64(block_ops.start[q]), np.int64(block_ops.start[q + 1])
+        low = end  # rows come in order, outputs last
+        while low > top and block_ops.rows[low - 1] >= first_output:
+            low -= 1
+        if low == end:
+            continue
+        for e in range(blocks.first[b], blocks.first[b + 1]):
+            at = blocks.offset[b] + 2 * room * (e - blocks.first[b]) + room * (k & 1)
+            v = zeros(G)
+            for r in range(low, end):
+                looked = load(G, np.int64(block_ops.rows[r]) - first_output)
+                v = add(v, counted(looked, mul(looked, load(store_, at + (r - top)))))
+            of_blocks[e] += dot(v, ones(G))
+
+
+@jit
+def timed_blocks_part(course, net, batch, room, first, last, g):
+    """The same for a loss at ticks or of a readout: blocks are contracted wherever outputs are looked at."""
+    mode = flush_denormals()
+    w, codes, S, D, U = net.w, net.codes, room.S, room.D, room.U
+    block_ops, blocks, store_, ticks = course.block_ops, course.blocks, room.store, batch.ticks
+    G, Y, looked, scratch = room.G, room.P, room.V[0], room.scratch
+    for p in range(g.shape[0]):
+        g[p] = 0
+    of_blocks = g[g.shape[0] - blocks.src.shape[0] :]
+    weights = w[course.ops.eid.shape[0] :]
+    outputs, reads = G.shape[0], batch.readout.shape[0] > 0
+    first_output = S.shape[1] - outputs
+    loss = 0.0
+    for c in range(first, last):
+        if reads:  # what is read is known after the last tick: states run ahead once
+            first_stop = begin(batch, c, S)
+            for o in range(outputs):
+                store(Y, o, zeros(Y))
+            for k in range(1, ticks + 1):
+                one_tick(course, net, batch, c, k, S, D, U, width(S), first_stop)
+                add_readout(batch, c, k, S[k & 1], Y)
+            loss += read_loss(batch, c, Y, G, scratch)
+        first_stop = begin(batch, c, S)
+        for k in range(1, ticks + 1):
+            one_tick(course, net, batch, c, k, S, D, U, width(S), first_stop)
+            _advance(block_ops, blocks, weights, codes, k, S[(k - 1) & 1], S[k & 1], D[k & 1], store_)
+            if reads:
+                row = load(batch.readout[k - 1, c], 0)
+                for o in range(outputs):
+                    store(looked, o, mul(row, load(G, o)))
+                _contract(block_ops, blocks, k, looked, first_output, store_, of_blocks)
+            else:
+                loss += loss_at(batch, c, k, S[k & 1, first_output:], G, scratch)
+                _contract(block_ops, blocks, k, G, first_output, store_, of_blocks)
+    restore(mode)
+    return loss

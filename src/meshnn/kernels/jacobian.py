@@ -15,7 +15,7 @@ from meshnn.kernels.forward import run_ticks, unpacked
 from meshnn.kernels.gradient import push_tangent
 from meshnn.kernels.pull import hop, slope
 
-__all__ = ["jacobian_chunk", "jacobian_part"]
+__all__ = ["jacobian_chunk", "jacobian_part", "spread"]
 
 
 @jit_inner
@@ -27,7 +27,8 @@ def _spread_row(ops, r, v, j, S, C, base):
 
 
 @jit_inner
-def _spread(ops, q, V, S, C, base):
+def spread(ops, q, V, S, C, base):
+    """The same for all rows of list q."""
     for r in range(ops.start[q], ops.start[q + 1]):
         _spread_row(ops, r, V, ops.rows[r], S, C, base)
 
@@ -67,11 +68,11 @@ def jacobian_chunk(course, net, batch, c, room, n_outputs):
     if course.hops_back > 0:
         for o in range(n_outputs):
             _one_hot(codes, S[ticks], D[ticks], V[ticks & 1], n_outputs, o)
-            _spread(ops, gradient[ticks], V[ticks & 1], S[ticks - 1], C, o * count)
+            spread(ops, gradient[ticks], V[ticks & 1], S[ticks - 1], C, o * count)
             for k in range(ticks - 1, 0, -1):
                 old, new = V[(k + 1) & 1], V[k & 1]
                 hop(ops, back[k], w, old, old, False, new, codes, S[k], D[k], L)
-                _spread(ops, gradient[k], V[k & 1], S[k - 1], C, o * count)
+                spread(ops, gradient[k], V[k & 1], S[k - 1], C, o * count)
     else:
         q = gradient[ticks]
         for r in range(ops.start[q], ops.start[q + 1]):

@@ -9,16 +9,18 @@ from __future__ import annotations
 import numpy as np
 
 from meshnn.codes import ADAM, NESTEROV
-from meshnn.kernels._jit import jit, jit_inner
+from meshnn.kernels._jit import jit, jit_inner, variant
 from meshnn.kernels._piece import transpose, vector_width
 from meshnn.kernels._row import width
 from meshnn.kernels.barrier import abandoned, meet
 from meshnn.kernels.evaluate import loss_part
 from meshnn.kernels.flush import flush_denormals, restore
 from meshnn.kernels.gradient import gradient_part
+from meshnn.kernels.timed import timed_loss_part
+from meshnn.kernels.timed_gradient import timed_gradient_part
 from meshnn.kernels.tuples import BLOCK
 
-__all__ = ["epochs_part", "give_part", "read_part", "update_part"]
+__all__ = ["epochs_part", "give_part", "read_part", "timed_epochs_part", "update_part"]
 
 
 @jit_inner
@@ -202,7 +204,24 @@ def _sum_up(ledger, first, last):
                     total[gives[p]] += g[p]
 
 
-@jit
+@jit_inner
+def _gather_batch(given, order, begin, end, per, first, last, batch, share):
+    """Chunks first to last of a batch; shares are scaled."""
+    one = batch.X.dtype.type(1)
+    _gather(given.samples, order, begin, end, per, first, last, batch.X, True, one)
+    _gather(given.values, order, begin, end, per, first, last, batch.y, True, one)
+    _gather(given.weight, order, begin, end, per, first, last, batch.share, False, share)
+
+
+@jit_inner
+def _gather_timed(given, order, begin, end, per, first, last, batch, share):
+    """The same for a run in time."""
+    one = batch.X.dtype.type(1)
+    _gather_batch(given, order, begin, end, per, first, last, batch, share)
+    _gather(given.readout, order, begin, end, per, first, last, batch.readout, False, one)
+    _gather(given.stop, order, begin, end, per, first, last, batch.stop, False, one)
+
+
 def epochs_part(course, net, batch, rest, room, given, ledger, moments, pace, record, team):
     """Epochs of steps done + 1, done + 2, ... in place; how many were begun before a loss that is not finite.
 
@@ -234,9 +253,7 @@ def epochs_part(course, net, batch, rest, room, given, ledger, moments, pace, re
                 first, last = chunks * q // parts, chunks * (q + 1) // parts
                 if size < n:
                     end = begin + count
-                    _gather(given.samples, order[k], begin, end, per, first, last, batch.X, True, one)
-                    _gather(given.values, order[k], begin, end, per, first, last, batch.y, True, one)
-                    _gather(given.weight, order[k], begin, end, per, first, last, batch.share, False, one / count)
+                    _gather_batch(given, order[k], begin, end, per, first, last, batch, one / count)
                 found[q, 0] = gradient_part(course, net, some, room, first, last, ledger.entries[q])
                 found[q, 1] = _hits(room.scratch)
             meet(team.gate, team.count)
@@ -281,3 +298,15 @@ def epochs_part(course, net, batch, rest, room, given, ledger, moments, pace, re
                 record[k, 1] += found[q, 1]
     restore(mode)
     return record.shape[0]
+
+
+timed_epochs_part = jit(
+    variant(
+        epochs_part,
+        "timed_epochs_part",
+        gradient_part=timed_gradient_part,
+        loss_part=timed_loss_part,
+        _gather_batch=_gather_timed,
+    )
+)
+epochs_part = jit(epochs_part)

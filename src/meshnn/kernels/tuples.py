@@ -18,20 +18,31 @@ from numpy.typing import NDArray
 from meshnn.schedule.lists import Ops
 
 __all__ = [
+    "ADVANCE",
     "BLOCK",
+    "DERIVE",
+    "LEARN",
+    "LOOK",
     "Batch",
     "BlockCourse",
     "Blocks",
     "Course",
+    "Filter",
     "Ledger",
     "Moments",
     "Net",
     "Pace",
     "Room",
     "Set",
+    "StreamCourse",
+    "StreamLedger",
+    "StreamPace",
+    "StreamRoom",
     "Tangents",
     "Team",
     "TensorCourse",
+    "TimedBatch",
+    "TimedSet",
 ]
 
 I64 = NDArray[np.int64]
@@ -40,6 +51,18 @@ U32 = NDArray[np.uint32]
 Array = NDArray[Any]
 #: Parameters, or entries, that are a thread's at a time: whoever takes them, the same are handled together.
 BLOCK = 4096
+#: What to do with a sample of a stream.
+ADVANCE, LOOK, LEARN, DERIVE = 1, 2, 4, 8
+#: Standard deviations that an input and a target of a stream are cut to.
+CUT, FAR = 4.0, 100.0
+#: Rows of the moments of a stream, see `standardise.py`, and how many.
+SEEN, MEAN, VARIANCE, COUNT, CENTRE, SQUARES, WILD_ONES = range(7)
+MOMENT_ROWS = 7
+#: Rows of a strip of a covariance; parameters of a block are filled up to a multiple of it.
+STRIP = 8
+#: Places in the `memo` of a filter: samples, logarithm of q, mean square of how far steps agree. From NOISE on the
+#: noise of every output, behind it the last change of every parameter.
+SAMPLES, LOG_Q, MEAN_SQUARE, NOISE = range(4)
 
 
 class Tangents(NamedTuple):
@@ -131,6 +154,22 @@ class Batch(NamedTuple):
     per: int  # samples in a chunk: L, or half as many if a small batch is to have two parts
 
 
+class TimedBatch(NamedTuple):
+    """The same for a run in time, see `timed.py`. What is not asked for has length 0 where it is said."""
+
+    X: Array  # as in Batch
+    raw: Array
+    y: Array  # (1 or ticks, chunks, m, L) targets, the same after every tick or not
+    share: Array  # (ticks, chunks, 1, L) what a look after a tick counts; of a readout (1, chunks, 1, L)
+    readout: Array  # (ticks or 0, chunks, 1, L) weights of the ticks in the outputs that are read
+    stop: Array  # (1, chunks or 0, 1, L) the last tick at which a sample counts
+    state: Array  # (batch or 0, n) states before the first tick
+    loss: int
+    size: int
+    per: int
+    ticks: int
+
+
 class Room(NamedTuple):
     """Buffers of one worker; those that a method does not use have one row."""
 
@@ -143,7 +182,7 @@ class Room(NamedTuple):
     T: Array  # (2, n, L) a tangent before and after a hop
     G: Array  # (n_outputs, L) dE/dy
     scratch: Array  # (2, L) row 1 gathers the shares of samples that are classified rightly
-    store: Array  # (rows, L) column blocks
+    store: Array  # (rows, L) column blocks; in time, (ticks + 1) * n_outputs rows: dE/dy after each tick
     C: Array  # (n_outputs * n_gradient, L) the Jacobian of a chunk
     P: Array  # (n_outputs, L) what the curvature of the loss needs to know of the outputs
 
@@ -154,6 +193,16 @@ class Set(NamedTuple):
     samples: Array  # (T, n, n_inputs)
     values: Array  # (1, n, m) targets
     weight: Array  # (1, n, 1) of the samples, with mean 1
+
+
+class TimedSet(NamedTuple):
+    """The same for runs in time; `TimedBatch` says what these are."""
+
+    samples: Array  # (T, n, n_inputs)
+    values: Array  # (1 or ticks, n, m)
+    weight: Array  # (1 or ticks, n, 1) with mean 1 over samples
+    readout: Array  # (ticks or 0, n, 1)
+    stop: Array  # (1, n, 1)
 
 
 class Ledger(NamedTuple):
@@ -200,3 +249,104 @@ class Moments(NamedTuple):
     epsilon: float
     l1: float
     l2: float
+
+
+class Filter(NamedTuple):
+    """What a Kalman filter knows, and room to compute in. Parameters are in the order of its blocks, each filled up."""
+
+    P: NDArray[np.float64]  # the blocks of the covariance, see `covariance.py`
+    order: I64  # (M,) the parameter at each place; -1 fills up
+    first: I64  # (blocks + 1,) places of block g are first[g] to first[g + 1]
+    offset: I64  # (blocks,) where the strips of a block begin in P
+    taken: I64  # (blocks,) places of a block that are not filled up
+    memo: NDArray[np.float64]  # (3 + n_outputs + N,) all else it remembers, see `kalman.py`
+    rule: NDArray[np.float64]  # settings, see `kalman.py`
+    H: NDArray[np.float64]  # (n_outputs, M) room for dy / dtheta
+    U: NDArray[np.float64]  # (n_outputs, M) room for H P
+    S: NDArray[np.float64]  # (n_outputs, n_outputs) room for H P H', and so the next
+    L: NDArray[np.float64]
+    T: NDArray[np.float64]
+    M: NDArray[np.float64]
+    v: NDArray[np.float64]  # (8, n_outputs) room for vectors
+
+
+class StreamCourse(NamedTuple):
+    """One sample of a stream: states, and the influence of every learned edge, see `streaming/influence.py`.
+
+    Rows of a list come in groups with the same columns and the same sources of whole rows. J is flat: that of neuron o
+    begins at `offset[o]`.
+    """
+
+    turns: I64  # (ticks,) the list of each tick of a sample
+    start: I64  # (lists + 1,) rows of list q are start[q] to start[q + 1]
+    rows: I64  # (R,) neuron
+    lane: I64  # (R,) where its sum lies among those of its list, which are packed by activation
+    ptr: I64  # (R + 1,) entries of row r
+    col: I64  # (entries,) source
+    into: I64  # (entries,) column of J that the edge itself is, within its row; -1 if it is not learned
+    whole: I64  # (R,) how many of its entries, the first ones, carry whole rows of J on
+    hop_ptr: I64  # (R + 1,) hops of row r that carry runs of columns on
+    hop_col: I64  # (hops,) source
+    hop_weight: I64  # (hops,) entry that has its weight
+    hop_run: I64  # (hops, 2) first and last of its runs
+    runs: I64  # (runs, 4) column of the source, column of the row, length, columns that go in vectors
+    group_start: I64  # (lists + 1,) groups of list q
+    groups: I64  # (groups, 3) first and last row, and columns filled up to a vector
+    pack_start: I64  # (lists + 1,) rows of packed sums of list q
+    pack: I64  # (packs,) activation of each
+    offset: I64  # (n,) first column of each neuron
+    outputs: I64  # (n_outputs, 3) first and last of `numbers`, and the first column in J
+    numbers: I64  # the parameter of each column of an output
+    n_inputs: int
+    n_clamped: int
+    n_outputs: int
+
+
+class StreamRoom(NamedTuple):
+    """What B streams beside each other are at, and buffers."""
+
+    s: Array  # (B, n) states
+    J: Array  # (B, 2, columns) influences, of which one is that of now
+    side: I64  # (B,) which
+    other: Array  # (n,) states of a look ahead that is forgotten
+    T: Array  # (packs, L) sums, then states
+    t: Array  # (packs * L,) the same
+    D: Array  # (packs, L) slopes
+    d: Array  # (packs * L,) the same
+    panel: Array  # (most sources * block,) columns of the sources of a group of rows
+    w: Array  # (entries,) weights in the order of the course
+    Y: Array  # (n_outputs, L) outputs of up to L streams
+    y: Array  # (m, L) their targets
+    share: Array  # (1, L) how much each counts
+    G: Array  # (n_outputs, L) dE/dY
+    scratch: Array  # (2, L)
+    grad: Array  # (n_numbers,) gradient of a step
+    H: Array  # (n_outputs, n_parameters) derivatives of the outputs of a stream
+    past_slopes: Array  # (depth, B, n_outputs, n_parameters) the same of the last samples, if targets come late
+    past_outputs: Array  # (depth, B, n_outputs)
+    x: Array  # (n_inputs,) a sample as the net sees it
+    target: Array  # (B, m) targets, the same
+    last: Array  # (n_inputs,) the last sample as it came, if samples are learned from again
+    x_moments: NDArray[np.float64]  # (7, n_inputs), or none if inputs are taken as they are; see `standardise.py`
+    y_moments: NDArray[np.float64]  # (7, m), or none
+    past_x: Array  # (places, n_inputs) samples that may be learned from again, as they came
+    past_t: Array  # (places, m) their targets
+    clock: I64  # (8,) see `SEEN` and so on in `codes.py`
+
+
+class StreamLedger(NamedTuple):
+    """What a stream learns."""
+
+    values: Array  # (n_numbers,) the parameters, which move, then what is fixed
+    reads: I64  # (entries,) the number that each weight of the course is
+    runs: I64  # (runs, 3) stretches of `numbers` of the course, see `runs_of`
+    loss: int  # its code
+
+
+class StreamPace(NamedTuple):
+    """How fast a stream learns by first-order steps, and whether it remembers."""
+
+    rate: float
+    clip: float  # longest gradient
+    carries: int  # 1 if the state is kept from sample to sample
+    filters: int  # 1 if the learner is the Kalman filter

@@ -18,7 +18,7 @@ class CrossEntropy(Loss):
 
     name = "cross_entropy"
     code = codes.CROSS_ENTROPY
-    classifies = True
+    classifies = by_label = True
     likelihood = True
 
     def columns(self, n_outputs: int) -> int:

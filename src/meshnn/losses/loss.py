@@ -20,6 +20,8 @@ class Loss:
     code: ClassVar[int]  # in kernels
     #: Whether targets are labels, so that one can count hits.
     classifies: ClassVar[bool] = False
+    #: Whether a target is one label, not a value for each output.
+    by_label: ClassVar[bool] = False
     #: Whether each output is a label of its own, which a sample has or has not.
     several: ClassVar[bool] = False
     #: Whether targets are scaled by their mean and standard deviation.

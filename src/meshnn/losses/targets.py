@@ -8,28 +8,100 @@ import numpy as np
 
 from meshnn import checks
 from meshnn.arrays import Array, BoolArray
+from meshnn.errors import DataError
 from meshnn.losses.loss import Loss
 
 __all__ = ["Targets"]
 
 
 class Targets(NamedTuple):
-    """Targets of some samples, and how much each sample counts."""
+    """Targets of some samples, and how much each sample counts.
+
+    Usually the outputs after the last tick are looked at. Of a run in time either `at` says how much each look counts,
+    or `readout` how much each tick counts in the outputs that are read.
+    """
 
     loss: Loss
-    values: Array  # (batch, 1) labels as numbers, or (batch, n_outputs) values
+    values: Array  # (batch, 1) labels as numbers, or (batch, n_outputs) values; one for every tick (ticks, batch, ...)
     share: Array  # (batch, 1) each sample's share of the mean
     even: bool = False  # known to be the same for all
+    at: Array | None = None  # (ticks, batch, 1) the share of the mean that a look after each tick has
+    readout: Array | None = (
+        None  # (ticks, batch, 1) what is read is the sum of the outputs after all ticks, so weighted
+    )
 
     @classmethod
-    def make(cls, loss: Loss, y: Any, sample_weight: Any, size: int, n_outputs: int, dtype: np.dtype[Any]) -> Targets:
-        """From what is handed in for `size` samples, checked."""
+    def make(
+        cls, loss: Loss, y: Any, sample_weight: Any, size: int, n_outputs: int, dtype: np.dtype[Any], ticks: int = 1,
+        loss_ticks: Any = "last", readout: Any = None, timed: bool = False,
+    ) -> Targets:  # fmt: skip
+        """From what is handed in for `size` samples, checked; `timed` even if only the last of so many ticks counts."""
         share = checks.shares(sample_weight, size, dtype)
-        return cls(loss, loss.targets(y, size, n_outputs, dtype), share, sample_weight is None)
+        last = isinstance(loss_ticks, str) and loss_ticks == "last"
+        if last and readout is None and not timed:
+            return cls(loss, loss.targets(y, size, n_outputs, dtype), share, sample_weight is None)
+        if readout is not None:
+            if not last:
+                raise DataError("pass loss_ticks or readout, not both: a readout has one loss a sample")
+            weights = checks.as_readout(readout, ticks, size, dtype)
+            return cls(loss, loss.targets(y, size, n_outputs, dtype), share, sample_weight is None, readout=weights)
+        mask = checks.as_tick_mask(loss_ticks, ticks, size)
+        looks = mask * share.astype(np.float64)[:, 0]
+        if not looks.any():
+            raise DataError("no sample that loss_ticks looks at has a sample_weight above 0; nothing would be learned")
+        at = (looks / looks.sum()).astype(dtype)[:, :, None]
+        found = _at_ticks(loss, y, mask, n_outputs, dtype)
+        return cls(loss, found, at.sum(axis=0, dtype=np.float64).astype(dtype), at=at)
 
     def of(self, rows: Any, scale: float = 1.0) -> Targets:
         """Those of some samples, with shares so many times as large."""
-        return Targets(self.loss, self.values[rows], self.share[rows] * self.share.dtype.type(scale))
+        factor = self.share.dtype.type(scale)
+        if not self.timed:
+            return Targets(self.loss, self.values[rows], self.share[rows] * factor)
+        values = self.values[:, rows] if self.values.ndim == 3 else self.values[rows]
+        at = None if self.at is None else self.at[:, rows] * factor
+        readout = None if self.readout is None else self.readout[:, rows]
+        return Targets(self.loss, values, self.share[rows] * factor, at=at, readout=readout)
+
+    def given(self) -> tuple[Array, dict[str, Any]]:
+        """Targets and options, as `Mesh.gradient` takes them: the inverse of `make`, but for the scale of weights."""
+        weight = self.share if self.at is None else self.at.max(axis=0)
+        options: dict[str, Any] = {"sample_weight": weight[:, 0].astype(np.float64)}
+        if self.readout is not None:
+            options["readout"] = self.readout[:, :, 0]
+        elif self.at is not None:
+            options["loss_ticks"] = self.looks
+        if self.values.ndim == 2:
+            return self.loss.given(self.values), options
+        flat = self.loss.given(self.values.reshape(-1, self.values.shape[2]))
+        return flat.reshape(*self.values.shape[:2], *flat.shape[1:]), options
+
+    @property
+    def timed(self) -> bool:
+        """Whether other ticks than the last are looked at."""
+        return self.at is not None or self.readout is not None
+
+    @property
+    def looks(self) -> BoolArray:
+        """Of targets in time, mask `(ticks, batch)` of the ticks that count."""
+        weights = self.at if self.at is not None else self.readout
+        assert weights is not None
+        found: BoolArray = weights[:, :, 0] != 0
+        return found
+
+    @property
+    def ticks(self) -> BoolArray:
+        """Of targets in time, mask `(ticks,)` of those that count for some sample."""
+        found: BoolArray = np.any(self.looks, axis=1)
+        return found
+
+    @property
+    def stops(self) -> Array:
+        """Of targets in time, the last tick that counts for each sample, from 1 on, `(batch, 1)`; 0 if none does."""
+        looks = self.looks
+        last = len(looks) - np.argmax(looks[::-1], axis=0)
+        found: Array = np.where(looks.any(axis=0), last, 0).astype(self.share.dtype)[:, None]
+        return found
 
     @property
     def counting(self) -> BoolArray | None:
@@ -41,3 +113,32 @@ class Targets(NamedTuple):
             return None
         found: BoolArray = self.share[:, 0] != 0
         return None if found.all() else found
+
+
+def _at_ticks(loss: Loss, y: Any, mask: BoolArray, n_outputs: int, dtype: np.dtype[Any]) -> Array:
+    """Targets `(batch, m)` if they are the same after every tick, else `(ticks, batch, m)`; what is not looked at is 0.
+
+    One is told from the other by its number of axes, and by its shape where outputs may be left out.
+    """
+    ticks, size = mask.shape
+    given = checks.numbers("y", y)
+    shapes = [(ticks, size)] if loss.by_label else [(ticks, size, n_outputs)] + [(ticks, size)] * (n_outputs == 1)
+    if given.shape not in shapes:
+        some: BoolArray = np.any(mask, axis=0)
+        if given.shape in [shape[1:] for shape in shapes]:
+            return _looked_at(loss, given, some, n_outputs, dtype)
+        wanted = " or ".join(map(str, dict.fromkeys([*shapes, *(shape[1:] for shape in shapes)])))
+        raise DataError(f"for {loss.name} at ticks y must have shape {wanted}, got {given.shape}")
+    flat = given.reshape(ticks * size, *given.shape[2:])
+    found = _looked_at(loss, flat, mask.ravel(), n_outputs, dtype)
+    return found.reshape(ticks, size, found.shape[1])
+
+
+def _looked_at(loss: Loss, y: Array, some: BoolArray, n_outputs: int, dtype: np.dtype[Any]) -> Array:
+    """Targets of those that are looked at, checked; 0 for the others."""
+    if some.all():
+        return loss.targets(y, len(y), n_outputs, dtype)
+    checked = loss.targets(y[some], int(some.sum()), n_outputs, dtype)
+    found = np.zeros((len(y), checked.shape[1]), dtype)
+    found[some] = checked
+    return found

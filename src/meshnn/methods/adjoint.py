@@ -33,6 +33,8 @@ class ChunkMethod(Method):
         found: dict[str, tuple[int, ...]] = {"V": (3, t.n_neurons)}
         if draft.jacobian:
             found["C"] = (t.n_outputs * draft.n_gradient,)
+        if draft.timed:
+            found["store"] = ((draft.ticks + 1) * t.n_outputs,)
         return found
 
     def gradient_kernel(self) -> Any:
@@ -40,6 +42,12 @@ class ChunkMethod(Method):
         from meshnn.kernels.gradient import gradient_part
 
         return gradient_part
+
+    def timed_kernel(self) -> Any:
+        """One kernel, too."""
+        from meshnn.kernels.timed_gradient import timed_gradient_part
+
+        return timed_gradient_part
 
     def jacobian_kernel(self) -> Any:
         """The same for every output."""

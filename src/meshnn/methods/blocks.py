@@ -38,8 +38,11 @@ class ColumnBlocks(Method):
     name = "blocks"
 
     def draw(self, draft: Draft) -> Drawn:
-        """Blocks up to the readout, whose gradient is that of the last tick; of the Jacobian, up to the outputs."""
-        if not draft.jacobian:
+        """Blocks up to the readout, whose gradient is that of the last tick; of the Jacobian, up to the outputs.
+
+        In time, too: they are contracted wherever outputs are looked at.
+        """
+        if not draft.jacobian and not draft.timed:
             draft.pull_back(min(1, draft.ticks - 1))
             draft.correlate(ticks=slice(-1, None))
         return _blocks(draft)
@@ -67,6 +70,12 @@ class ColumnBlocks(Method):
         from meshnn.kernels.blocks import blocks_gradient_part
 
         return blocks_gradient_part
+
+    def timed_kernel(self) -> Any:
+        """Its own."""
+        from meshnn.kernels.blocks import timed_blocks_part
+
+        return timed_blocks_part
 
     def jacobian_kernel(self) -> Any:
         """Its own."""

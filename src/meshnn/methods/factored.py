@@ -33,13 +33,18 @@ class Factored(ChunkMethod):
     name = "factored"
 
     def draw(self, draft: Draft) -> Tangents:
-        """The readout, the last hop, is contracted with the loss at once; all that comes before is pushed to it."""
-        if draft.jacobian:
+        """The readout, the last hop, is contracted with the loss at once; all that comes before is pushed to it.
+
+        In time everything is pushed to the last tick, and contracted wherever outputs are looked at on the way.
+        """
+        if draft.timed:
+            draft.correlate()
+        elif draft.jacobian:
             draft.correlate(ticks=slice(-1, None))
         else:
             draft.pull_back(min(2, draft.ticks - 1))
             draft.correlate()
-        return _tangents(draft) if draft.last > (1 if draft.jacobian else 2) else NO_TANGENTS
+        return _tangents(draft) if draft.last > (1 if draft.last == draft.ticks else 2) else NO_TANGENTS
 
     def course(self, draft: Draft, drawn: Tangents) -> tuple[Any, U32, U32]:
         """With tangents."""
@@ -114,7 +119,7 @@ def _tangents(draft: Draft) -> Tangents:
 def _starts(draft: Draft) -> tuple[I64, I64, I64, I64]:
     """Tick, neuron, row in the gradient list and fan-in of every tangent."""
     s, found, memo = draft.schedule, [], {}
-    ticks = range(1, draft.last if draft.jacobian else draft.last - 1)
+    ticks = range(1, draft.last if draft.last == draft.ticks else draft.last - 1)
     for m, fed in zip(ticks, s.degrees(draft.src, draft.dst), strict=False):
         kind = s.live_key(m)
         if kind not in memo:

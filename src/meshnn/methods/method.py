@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from meshnn.methods.footprint import SET, footprint
 from meshnn.methods.prices import DEFAULT, Prices, Work
 from meshnn.progress import watched
-from meshnn.schedule import ROW_BYTES, ListBuilder, ListCounter, Schedule, Walk
+from meshnn.schedule import ROW_BYTES, ListBuilder, ListCounter, Schedule, Timing, Walk
 from meshnn.schedule.lists import runs_of
 from meshnn.topology.reach import counted
 
@@ -126,13 +126,16 @@ class Draft:
             self.gradient, self.correlated = schedule.pulls(self.gradient_lists, self.src, self.dst)
             self.entries, self.n_gradient = self.gradient_lists.entries, len(self.src)
         self.back, self.hops_back = np.zeros(len(self.forward), dtype=np.int64), 0
-        self.last = self.ticks if jacobian else self.ticks - 1  # tick that influences are carried to
+        self.timed = schedule.timing is not None
+        self.last = self.ticks if jacobian or self.timed else self.ticks - 1  # tick that influences are carried to
         count, costly = float(rows.sum()), float((rows & dear).sum())
         inputs = float(self.clamps.sum() * t.n_inputs)
         driven_rows = float(rows.any(axis=0).sum()) if self.drive >= 0 else 0.0
         self.work = Work(rows=count + driven_rows, cheap=count - costly, dear=costly)
         self._pull(self.pulled)
         self.work.inputs, self.work.outputs = inputs, 0.0 if jacobian else float(t.n_outputs)
+        if self.timed and not jacobian:
+            self.work.outputs *= float(schedule.rows[:, -1].sum())
         widest = float(rows.sum(axis=1).max(initial=0)) + t.n_clamped
         self.work.near = 2.0 * ROW_BYTES * widest
         self.work.room = ROW_BYTES * (count + costly + inputs)
@@ -239,6 +242,7 @@ class Plan:
     rows: dict[str, tuple[int, ...]]  # shapes of the buffers of a worker, in rows of samples
     cost: Cost
     held: bool  # whether inputs must be the same at every tick
+    timing: Timing | None = None  # what is asked of a run in time
 
     @cached_property
     def read_runs(self) -> I64:
@@ -300,6 +304,10 @@ class Method:
         """Of `(course, net, batch, room, first, last, g)`; returns the loss."""
         raise NotImplementedError
 
+    def timed_kernel(self) -> Any:
+        """The same for a `TimedBatch`."""
+        raise NotImplementedError
+
     def jacobian_kernel(self) -> Any:
         """Of `(course, net, batch, room, first, last, J)`."""
         raise NotImplementedError
@@ -318,7 +326,7 @@ class Method:
         cost = self._cost(draft, rows, 1, itemsize)
         sizes = (draft.ticks, t.n_neurons, t.n_inputs, t.n_clamped, t.n_outputs, draft.n_numbers, draft.n_gradient)
         held = draft.drive >= 0 or draft.order is not None
-        return Plan(self, *sizes, *self.course(draft, drawn), rows, cost, held)
+        return Plan(self, *sizes, *self.course(draft, drawn), rows, cost, held, draft.schedule.timing)
 
     def _rows(self, draft: Draft, drawn: Any) -> dict[str, tuple[int, ...]]:
         n, n_outputs = draft.schedule.topology.n_neurons, draft.schedule.topology.n_outputs

@@ -50,6 +50,12 @@ class Tensor(Method):
 
         return tensor_gradient_part
 
+    def timed_kernel(self) -> Any:
+        """In NumPy."""
+        from meshnn.kernels.tensor import timed_tensor_part
+
+        return timed_tensor_part
+
     def jacobian_kernel(self) -> Any:
         """In NumPy."""
         from meshnn.kernels.tensor import tensor_jacobian_part

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from meshnn.errors import DataError
-from meshnn.kernels.tuples import Batch
+from meshnn.kernels.tuples import Batch, TimedBatch
 from meshnn.losses import Targets
 from meshnn.program.threads import chunks_of
 from meshnn.schedule import ROW_BYTES
 
-__all__ = ["Frame", "Slab", "slabs"]
+__all__ = ["FILLED", "Frame", "Run", "Slab", "slabs", "timed_arrays"]
 
 Array = NDArray[Any]
 
@@ -25,7 +25,9 @@ SLAB = 65536
 class Slab:
     """The samples begin to end of a batch, in rows of samples once `pack` has seen their chunks."""
 
-    def __init__(self, X: Array, targets: Targets | None, begin: int, end: int, dtype: np.dtype[Any]) -> None:
+    def __init__(
+        self, X: Array, targets: Targets | None, begin: int, end: int, dtype: np.dtype[Any], run: Run | None = None
+    ) -> None:
         from meshnn.kernels._kept import Kept
 
         self.begin, self.end = begin, end
@@ -42,15 +44,31 @@ class Slab:
             (self._samples, self.X, True)
         ] * static  # what is given, its room, whether to fill up with copies
         self.y, self.share = none, none
+        code, L = 0 if targets is None else targets.loss.code, ROW_BYTES // dtype.itemsize
+        if run is not None:
+            self.batch = Kept(self._timed(targets, run, dtype, code, L))
+            return
         if targets is not None:
             assert targets.values.dtype == targets.share.dtype == dtype  # kernels do not ask
+            assert not targets.timed
             values, share = targets.values[None, begin:end], targets.share[None, begin:end]
             self.y, self.share = _room(values), _room(share)
             self._rooms += [(values, self.y, True), (share, self.share, False)]
-        code = 0 if targets is None else targets.loss.code
-        self.batch = Kept(
-            Batch(self.X, self._samples, self.y, self.share, code, self.size, ROW_BYTES // dtype.itemsize)
-        )
+        self.batch = Kept(Batch(self.X, self._samples, self.y, self.share, code, self.size, L))
+
+    def _timed(self, targets: Targets | None, run: Run, dtype: np.dtype[Any], code: int, lanes: int) -> TimedBatch:
+        """For a run in time."""
+        rows, none = slice(self.begin, self.end), np.empty((1, 0, 1, 1), dtype)
+        state = np.empty((0, 0), dtype) if run.state is None else run.state[rows]
+        readout, stop = none[:0], none
+        if targets is not None:
+            given = timed_arrays(targets, dtype)
+            parts = [np.require(a[:, rows], dtype, ["C", "A", "W"]) for a in given]
+            rooms = [(part, _room(part), fill) for part, fill in zip(parts, FILLED, strict=True)]
+            self._rooms += [room for room in rooms if len(room[0])]
+            self.y, self.share, readout, stop = (room for _, room, _ in rooms)
+        packed = (self.X, self._samples, self.y, self.share, readout, stop)
+        return TimedBatch(*packed, state, code, self.size, lanes, run.ticks)
 
     @classmethod
     def check(cls, X: Array, dtype: np.dtype[Any]) -> None:
@@ -74,6 +92,27 @@ class Slab:
 
     def _not_finite(self) -> DataError:
         return _not_finite(self._given, self._samples, self.begin)
+
+
+class Run(NamedTuple):
+    """Of a run in time: how many ticks, and the states before the first, `(batch, n)` as kernels take them."""
+
+    ticks: int
+    state: Array | None = None
+
+
+#: Whether places behind the last sample are filled up with copies: of targets, but not of what they count.
+FILLED = (True, False, False, False)
+
+
+def timed_arrays(targets: Targets, dtype: np.dtype[Any]) -> tuple[Array, Array, Array, Array]:
+    """Targets, shares, readout and last ticks, `(1, ticks or 0, batch, ...)`, as kernels take them."""
+    assert targets.timed
+    values = targets.values if targets.values.ndim == 3 else targets.values[None]
+    share = targets.share[None] if targets.at is None else targets.at
+    readout = np.empty((0, share.shape[1], 1), dtype) if targets.readout is None else targets.readout
+    found = tuple(np.require(a, dtype, ["C", "A", "W"]) for a in (values, share, readout, targets.stops[None]))
+    return found[0], found[1], found[2], found[3]
 
 
 class Frame:
@@ -180,11 +219,13 @@ def _keep(room: Array) -> None:
         kind.append(room)
 
 
-def slabs(X: Array, targets: Targets | None, dtype: np.dtype[Any], size: int | None = None) -> Iterator[Slab]:
+def slabs(
+    X: Array, targets: Targets | None, dtype: np.dtype[Any], size: int | None = None, run: Run | None = None
+) -> Iterator[Slab]:
     """The batch in pieces."""
     size = max(SLAB // X.shape[0], 64) if size is None else size
     for begin in range(0, X.shape[1], size):
-        slab = Slab(X, targets, begin, min(begin + size, X.shape[1]), dtype)
+        slab = Slab(X, targets, begin, min(begin + size, X.shape[1]), dtype, run)
         try:
             yield slab
         finally:

@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 from meshnn.kernels.tuples import Net, Room
 from meshnn.losses import Targets
 from meshnn.methods import Plan
-from meshnn.program.batch import SLAB, Frame, slabs
+from meshnn.program.batch import SLAB, Frame, Run, slabs
 from meshnn.program.entries import gradient_of, weights_of
 from meshnn.program.threads import cores, in_threads, parts_of, samples_of_one_part
+from meshnn.schedule import Timing
 
 __all__ = ["Curvature", "Gradient", "Program", "Worker"]
 
@@ -86,6 +87,7 @@ class Program:
     dtype: np.dtype[Any]
     codes: NDArray[np.int64]
     of_sequences: Callable[[], Program] | None = None  # the same for inputs that change, if this is for held ones only
+    in_time: Callable[[Timing], Program] | None = None  # the same for losses at ticks, if this is of the last tick only
     _entries: dict[Any, Callable[..., Any]] = field(default_factory=dict)
     _free: list[Worker] = field(default_factory=list)
 
@@ -109,6 +111,30 @@ class Program:
             pass
         return out
 
+    def follow(
+        self, values: Array, X: Array, ticks: str, state: Array | None = None, n_threads: int | None = None
+    ) -> tuple[Array, Array]:
+        """A run in time: what is asked for of "every" tick or the "last" one, and the states after the last.
+
+        These are the outputs `(ticks or 1, batch, n_outputs)`, or the "whole" states `(ticks + 1, batch, n_neurons)`;
+        and `(batch, n_neurons)`, or none if they are not asked for.
+        """
+        from meshnn.kernels.timed import timed_outputs_part
+
+        plan, size = self.plan, X.shape[1]
+        assert plan.timing is not None
+        rows, width = {"every": (plan.ticks, plan.n_outputs), "last": (1, plan.n_outputs),
+                       "whole": (plan.ticks + 1, plan.n)}[ticks]  # fmt: skip
+        out = np.empty((rows, size, width), self.dtype)
+        end = np.empty((size if plan.timing.whole_end else 0, plan.n), self.dtype)
+
+        def task(at: Worker, begin: int, stop: int, *part: Any) -> None:
+            self.call(timed_outputs_part, *part, out, ticks == "whole", end, begin)
+
+        for _ in self._run(timed_outputs_part, values, X, None, n_threads, task, Run(plan.ticks, state)):
+            pass
+        return out, end
+
     def states(self, values: Array, X: Array, n_threads: int | None = None) -> Array:
         """States `(ticks + 1, batch, n_neurons)`."""
         from meshnn.kernels.forward import states_part
@@ -124,25 +150,31 @@ class Program:
 
     def evaluate(self, values: Array, X: Array, targets: Targets, n_threads: int | None = None) -> tuple[float, float]:
         """Loss and share of hits, without a gradient."""
-        if (other := self.suiting(X)) is not self:
+        if (other := self.suiting(X, targets)) is not self:
             return other.evaluate(values, X, targets, n_threads)
-        from meshnn.kernels.evaluate import loss_part
-
+        kernel = self._loss_part
         X, targets = _counting(X, targets)
         loss = hits = 0.0
 
         def task(at: Worker, begin: int, end: int, *part: Any) -> tuple[float, float]:
-            return self.call(loss_part, *part), at.hits()
+            return self.call(kernel, *part), at.hits()
 
-        for part_loss, part_hits in self._run(loss_part, values, X, targets, n_threads, task):
+        for part_loss, part_hits in self._run(kernel, values, X, targets, n_threads, task, self._timed_run):
             loss += part_loss
             hits += part_hits
         return loss, hits
 
-    def gradient(self, values: Array, X: Array, targets: Targets, n_threads: int | None = None) -> Gradient:
-        """Loss and its gradient, summed over the batch in float64."""
-        if (other := self.suiting(X)) is not self:
-            return other.gradient(values, X, targets, n_threads)
+    def gradient(
+        self, values: Array, X: Array, targets: Targets, n_threads: int | None = None, state: Array | None = None
+    ) -> Gradient:
+        """Loss and its gradient, summed over the batch in float64; in time, from a `state` (batch, n) on, if given."""
+        if (other := self.suiting(X, targets)) is not self:
+            return other.gradient(values, X, targets, n_threads, state)
+        run = self._timed_run
+        if state is not None:
+            assert run is not None
+            rows = targets.counting
+            run = run._replace(state=state if rows is None else state[rows])
         X, targets = _counting(X, targets)
         plan, kernel = self.plan, self._gradient_part
         entries: Array | None = None
@@ -152,7 +184,7 @@ class Program:
             g = np.empty(len(plan.gives), self.dtype)
             return self.call(kernel, *part, g), at.hits(), g
 
-        for part_loss, part_hits, g in self._run(kernel, values, X, targets, n_threads, task):
+        for part_loss, part_hits, g in self._run(kernel, values, X, targets, n_threads, task, run):
             loss += part_loss
             hits += part_hits
             if entries is None:
@@ -183,8 +215,10 @@ class Program:
         The plan must be one of a Jacobian. Each part multiplies with a single-threaded BLAS if the caller limits it.
         """
         from meshnn.kernels._row import aligned, lanes
-        from meshnn.kernels.curvature import curvature_part
 
+        if (other := self.suiting(X, targets)) is not self:
+            return other.curvature(values, X, targets, live, n_threads)
+        kernel, run = self._curvature_part, self._timed_run
         X, targets = _counting(X, targets)
         per_chunk = targets.loss.columns(self.plan.n_outputs) * lanes(self.dtype)
         block = max(1, COLUMNS // per_chunk)  # chunks
@@ -199,15 +233,14 @@ class Program:
                 at.columns = aligned(shape, self.dtype)
             R = at.columns
             g, M, part = np.zeros(len(live), self.dtype), np.zeros((len(live), len(live)), self.dtype), 0.0
-            for start in range(first, last, block):
-                stop = min(start + block, last)
-                if stop - start < block:
+            for start, stop, *ticks in _looks(first, last, block, targets, run):
+                if stop - start < block or ticks:
                     R[:] = 0  # columns that this block leaves unwritten
-                part += self.call(curvature_part, net, batch, room, start, stop, live, g, R)
+                part += self.call(kernel, net, batch, room, start, stop, *ticks, live, g, R)
                 M += R @ R.T
             return part, at.hits(), g, M
 
-        for part_loss, part_hits, g, M in self._run(curvature_part, values, X, targets, n_threads, task):
+        for part_loss, part_hits, g, M in self._run(kernel, values, X, targets, n_threads, task, run):
             loss += part_loss
             hits += part_hits
             grad += g
@@ -216,8 +249,13 @@ class Program:
 
     # -- how it runs -----------------------------------------------------------------------------------------------
 
-    def suiting(self, X: Array) -> Program:
-        """The program for these samples: itself, or one for inputs that change from tick to tick."""
+    def suiting(self, X: Array, targets: Targets | None = None) -> Program:
+        """The program for these samples: itself, or one for inputs that change from tick to tick, or looks at ticks."""
+        if targets is not None and (targets.at is not None or targets.readout is not None):
+            if self.plan.timing is not None:
+                return self
+            assert self.in_time is not None
+            return self.in_time(Timing.at(targets.ticks))
         return self if len(X) == 1 or self.of_sequences is None else self.of_sequences()
 
     def call(self, kernel: Any, *arguments: Any) -> Any:
@@ -237,21 +275,23 @@ class Program:
         return result
 
     def _run(
-        self, kernel: Any, values: Array, X: Array, targets: Targets | None, n_threads: int | None, task: Task
-    ) -> Iterable[Any]:
-        """What a task returns for every part of a batch, in order."""
+        self, kernel: Any, values: Array, X: Array, targets: Targets | None, n_threads: int | None, task: Task,
+        run: Run | None = None,
+    ) -> Iterable[Any]:  # fmt: skip
+        """What a task returns for every part of a batch, in order; `run`, if it is one in time."""
         if kernel in self._entries and X.shape[1] <= self._at_once and len(X) == 1:
             return (self._run_at_once(values, X, targets, task),)
-        return self._run_in_parts(kernel, values, X, targets, n_threads, task)
+        return self._run_in_parts(kernel, values, X, targets, n_threads, task, run)
 
     def _run_in_parts(
-        self, kernel: Any, values: Array, X: Array, targets: Targets | None, n_threads: int | None, task: Task
-    ) -> Iterator[Any]:
+        self, kernel: Any, values: Array, X: Array, targets: Targets | None, n_threads: int | None, task: Task,
+        run: Run | None = None,
+    ) -> Iterator[Any]:  # fmt: skip
         """The same for any batch, in threads if that pays."""
         from meshnn.kernels._kept import Kept
 
         net = Kept(Net(weights_of(self.plan, values), self.codes))
-        for slab in slabs(X, targets, self.dtype):
+        for slab in slabs(X, targets, self.dtype, run=run):
             parts = parts_of(slab.size, self.dtype, self.work)
 
             def one(p: int, slab: Any = slab, parts: list[tuple[int, int]] = parts) -> Any:
@@ -295,7 +335,7 @@ class Program:
     def _at_once(self) -> int:
         """Samples up to which a batch is one part and its rooms are kept; 0 for large nets."""
         plan = self.plan
-        if len(plan.reads) + plan.n_inputs > SMALL:
+        if len(plan.reads) + plan.n_inputs > SMALL or plan.timing is not None:
             return 0
         most = max(MOST_KEPT // (plan.n_inputs + plan.n_outputs + 1), samples_of_one_part(self.dtype))
         return min(most, samples_of_one_part(self.dtype, self.work), SLAB)
@@ -319,7 +359,32 @@ class Program:
 
     @cached_property
     def _gradient_part(self) -> Any:
-        return self.plan.method.gradient_kernel()
+        method = self.plan.method
+        return method.gradient_kernel() if self.plan.timing is None else method.timed_kernel()
+
+    @cached_property
+    def _loss_part(self) -> Any:
+        if self.plan.timing is None:
+            from meshnn.kernels.evaluate import loss_part
+
+            return loss_part
+        from meshnn.kernels.timed import timed_loss_part
+
+        return timed_loss_part
+
+    @cached_property
+    def _curvature_part(self) -> Any:
+        if self.plan.timing is None:
+            from meshnn.kernels.curvature import curvature_part
+
+            return curvature_part
+        from meshnn.kernels.timed_curvature import timed_curvature_part
+
+        return timed_curvature_part
+
+    @cached_property
+    def _timed_run(self) -> Run | None:
+        return None if self.plan.timing is None else Run(self.plan.ticks)
 
     def borrow(self) -> Worker:
         """Buffers for one worker; give them back with `give_back`."""
@@ -345,6 +410,19 @@ def announced(kernel: Any, dtype: np.dtype[Any]) -> Any:
     from meshnn.kernels._jit import announce
 
     return announce(kernel, dtype) if hasattr(kernel, "stats") else nullcontext()
+
+
+def _looks(first: int, last: int, block: int, targets: Targets, run: Run | None) -> Iterator[tuple[int, ...]]:
+    """First and last chunk of every call that makes columns of so many chunks; in time, its first and last tick."""
+    if targets.at is None or run is None:
+        for start in range(first, last, block):
+            yield (start, min(start + block, last), *([] if run is None else [0, 0]))
+        return
+    counting = np.flatnonzero(targets.ticks) + 1
+    for chunk in range(first, last):
+        for some in range(0, len(counting), block):  # ticks between them that do not count cost nothing
+            ticks = counting[some : some + block]
+            yield chunk, chunk + 1, int(ticks[0]), int(ticks[-1]) + 1
 
 
 def _counting(X: Array, targets: Targets) -> tuple[Array, Targets]:

@@ -14,7 +14,7 @@ from meshnn.memory import available_memory, check_fits, format_bytes
 from meshnn.methods import FORWARD_PASS, METHODS, STATES, Cost, Decision, Draft, Method, choice, decide
 from meshnn.program.program import Program
 from meshnn.program.threads import chunks_of, cores, parts_of
-from meshnn.schedule import PlanTooLargeError, Schedule
+from meshnn.schedule import PlanTooLargeError, Schedule, Timing
 from meshnn.topology import Topology
 
 __all__ = ["Programs"]
@@ -27,6 +27,17 @@ NEEDS = {
     "jacobian": lambda m: m.automatic,
     "curvature": lambda m: m.automatic and m.curvature,
 }
+
+
+#: Programs for runs in time that are kept: every mask of ticks is another one.
+MOST_TIMED = 16
+
+
+def _make_room(kept: dict[tuple[Any, ...], Any], timing: Timing | None) -> None:
+    """Forget the oldest of those that end with a timing, if another is to come."""
+    timed = [] if timing is None else [key for key in tuple(kept) if key[-1] is not None]
+    if len(timed) >= MOST_TIMED:
+        kept.pop(timed[0], None)
 
 
 class Programs:
@@ -56,11 +67,14 @@ class Programs:
 
     # -- what it would cost ----------------------------------------------------------------------------------------
 
-    def costs(self, ticks: int, workers: int = 1, jacobian: bool = False) -> tuple[Cost, ...]:
+    def costs(
+        self, ticks: int, workers: int = 1, jacobian: bool = False, timing: Timing | None = None
+    ) -> tuple[Cost, ...]:
         """That of every method."""
-        key = (ticks, workers, jacobian)
+        key = (ticks, workers, jacobian, timing)
         if key not in self._costs:
-            schedule = Schedule(self.topology, ticks, self.awake, held=True)
+            _make_room(self._costs, timing)
+            schedule = Schedule(self.topology, ticks, self.awake, held=timing is None, timing=timing)
             self._costs[key] = tuple(
                 method.cost(self._draft(method, schedule, jacobian, emits=False), workers, self.dtype.itemsize)
                 for method in METHODS.values()
@@ -82,11 +96,16 @@ class Programs:
         among = [name for name, method in METHODS.items() if method.automatic]
         return decide(self.costs(ticks, self._workers(batch, n_threads), jacobian), among, available_memory(), batch)
 
-    def resolve(self, need: str, method: str, ticks: int, batch: int, n_threads: int | None = None) -> Method:
+    def resolve(
+        self, need: str, method: str, ticks: int, batch: int, n_threads: int | None = None,
+        timing: Timing | None = None,
+    ) -> Method:  # fmt: skip
         """The method to run, once it is known to fit in memory."""
-        key = (need, method, ticks, chunks_of(batch, self.dtype), self._workers(batch, n_threads))
+        workers = self._workers(batch, n_threads)
+        key = (need, method, ticks, chunks_of(batch, self.dtype), workers, timing)
         if key not in self._resolved:  # else its buffers are there
-            costs = self.costs(ticks, key[-1], jacobian=need in ("jacobian", "curvature"))
+            _make_room(self._resolved, timing)
+            costs = self.costs(ticks, workers, need in ("jacobian", "curvature"), timing)
             memory = available_memory()
             named = METHODS.get(known("method", method, ("auto", "forward", *METHODS)))
             able = [name for name, m in METHODS.items() if NEEDS[need](m)]
@@ -140,28 +159,45 @@ class Programs:
         return self._compiled(STATES, ticks)
 
     def find(
-        self, need: str, method: str, ticks: int, batch: int, n_threads: int | None = None, again: bool = False
-    ) -> Program:
+        self, need: str, method: str, ticks: int, batch: int, n_threads: int | None = None, again: bool = False,
+        timing: Timing | None = None,
+    ) -> Program:  # fmt: skip
         """The program for a need, see `NEEDS`; `again` after a small change of the graph: nothing is priced."""
-        chosen = METHODS[method] if again else self.resolve(need, method, ticks, batch, n_threads)
-        return self._compiled(chosen, ticks, jacobian=need in ("jacobian", "curvature"))
+        chosen = METHODS[method] if again else self.resolve(need, method, ticks, batch, n_threads, timing)
+        return self._compiled(chosen, ticks, need in ("jacobian", "curvature"), timing=timing)
 
-    def candidates(self, method: str, ticks: int, pairs: tuple[I64, I64], batch: int, n_threads: int | None) -> Program:
+    def follow(self, ticks: int, timing: Timing, whole: bool) -> Program:
+        """The program that gives outputs, or the states of all neurons, of a run in time."""
+        return self._compiled(STATES if whole else FORWARD_PASS, ticks, timing=timing)
+
+    def candidates(
+        self, method: str, ticks: int, pairs: tuple[I64, I64], batch: int, n_threads: int | None,
+        timing: Timing | None = None,
+    ) -> Program:  # fmt: skip
         """A program that gives the gradient of other edges than the graph's own; not kept."""
         # a method that is named needs no price, and its plan is refused if it does not fit
-        chosen = METHODS.get(method) or self.resolve("gradient", method, ticks, batch, n_threads)
-        program = self._compile(chosen, Schedule(self.topology, ticks, self.awake, candidates=pairs), False)
+        chosen = METHODS.get(method) or self.resolve("gradient", method, ticks, batch, n_threads, timing)
+        schedule = Schedule(self.topology, ticks, self.awake, candidates=pairs, timing=timing)
+        program = self._compile(chosen, schedule, False)
         advice = 'ask for fewer edges at a time, or use method="adjoint"'
         check_fits(
             program.plan.cost.bytes, f'method="{chosen.name}" for {len(pairs[0])} edges', advice, available_memory()
         )
         return program
 
-    def _compiled(self, method: Method, ticks: int, jacobian: bool = False, held: bool = True) -> Program:
-        key = (method.name, ticks, jacobian, held)
+    def _compiled(
+        self, method: Method, ticks: int, jacobian: bool = False, held: bool = True, timing: Timing | None = None
+    ) -> Program:
+        held = held and timing is None
+        if timing is not None and jacobian:
+            method = METHODS["adjoint"]  # the only one that has the curvature of looks at several ticks
+        key = (method.name, ticks, jacobian, held, timing)
         if key not in self._programs:
-            schedule = Schedule(self.topology, ticks, self.awake, all_needed=method is STATES, held=held)
+            _make_room(self._programs, timing)
+            schedule = Schedule(self.topology, ticks, self.awake, method is STATES, held=held, timing=timing)
             program = self._programs[key] = self._compile(method, schedule, jacobian)
+            if timing is None:
+                program.in_time = lambda timing: self._compiled(method, ticks, jacobian, timing=timing)
             if program.plan.held:
                 program.of_sequences = lambda: self._compiled(method, ticks, jacobian, held=False)
         return self._programs[key]

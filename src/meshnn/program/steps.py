@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from meshnn.kernels.tuples import BLOCK, Batch, Ledger, Moments, Net, Pace, Set, Team
+from meshnn.kernels.tuples import BLOCK, Batch, Ledger, Moments, Net, Pace, Set, Team, TimedBatch, TimedSet
 from meshnn.losses import Targets
-from meshnn.program.batch import Slab
+from meshnn.program.batch import FILLED, Slab, timed_arrays
 from meshnn.program.program import WORTH_A_THREAD, Program, announced
 from meshnn.program.threads import cores, halves, team_parts, together
 
@@ -79,7 +79,7 @@ class Steps:
 
     def rewire(self, program: Program) -> None:
         """Go on with another graph of the same inputs and outputs."""
-        self.program = program = program.suiting(self.X)
+        self.program = program = program.suiting(self.X, self.targets)
         plan = program.plan
         self.compiled = plan.method.compiled
         if self.compiled:
@@ -107,25 +107,33 @@ class Steps:
         from meshnn.kernels._row import aligned, lanes
 
         dtype, targets = self.program.dtype, self.targets
-        self.X, values, weight = (
-            np.require(a, dtype, ["C", "A", "W"]) for a in (self.X, targets.values[None], targets.share[None] * self.n)
+        given = timed_arrays(targets, dtype) if targets.timed else (targets.values[None], targets.share[None])
+        self.X, values, weight, *more = (
+            np.require(a, dtype, ["C", "A", "W"]) for a in (self.X, given[0], given[1] * self.n, *given[2:])
         )
-        self._set = Set(self.X, values, weight)
+        self._set: Set | TimedSet = TimedSet(self.X, values, weight, *more) if more else Set(self.X, values, weight)
         L = lanes(dtype)
         self._per = L
         if self.batches > 1 and halves(self.size, L, self.program.work, self.program.plan.cost.work.in_tiles):
             self._per = L // 2
         chunks = -(-self.size // self._per)
-        X, y, share = (aligned((a.shape[0], chunks, a.shape[2], L), dtype) for a in self._set)
+        packed = [aligned((a.shape[0], chunks, a.shape[2], L), dtype) for a in self._set]
         rest = self.n - (self.batches - 1) * self.size
-        self._batch, self._rest = (
-            Kept(Batch(X, self.X, y, share, targets.loss.code, size, self._per)) for size in (self.size, rest)
-        )
+        code, ticks = targets.loss.code, self.program.plan.ticks
+
+        def batch(size: int) -> Batch | TimedBatch:
+            X, y, share = packed[:3]
+            if not more:
+                return Batch(X, self.X, y, share, code, size, self._per)
+            state = np.empty((0, 0), dtype)
+            return TimedBatch(X, self.X, y, share, packed[3], packed[4], state, code, size, self._per, ticks)
+
+        self._batch, self._rest = (Kept(batch(size)) for size in (self.size, rest))
         if self.batches == 1:
             from meshnn.kernels.packing import pack_part
 
-            for given, packed, repeat in ((self.X, X, True), (values, y, True), (targets.share[None], share, False)):
-                pack_part(np.require(given, dtype, ["C", "A", "W"]), 0, chunks, packed, repeat)
+            for array, room, repeat in zip((self.X, *given), packed, (True, *FILLED), strict=False):
+                pack_part(np.require(array, dtype, ["C", "A", "W"]), 0, chunks, room, repeat)
 
     def epochs(
         self, values: Array, optimizer: Optimizer, order: NDArray[np.int64], rates: NDArray[np.float64]
@@ -145,8 +153,10 @@ class Steps:
         if not self.compiled:
             return self._step_by_step(values, optimizer, order, rates)
         from meshnn.kernels.barrier import ABANDONED, GATE
-        from meshnn.kernels.steps import epochs_part
+        from meshnn.kernels.steps import epochs_part as plain_part
+        from meshnn.kernels.steps import timed_epochs_part
 
+        epochs_part = timed_epochs_part if self.targets.timed else plain_part
         record, gate, room = np.zeros((count, 3)), np.zeros(GATE, np.int64), self._room
         ledger = Ledger(values, *self._lists, *room)
         moments, pace = optimizer.moments, Pace(order, self.size, optimizer.done, rates)

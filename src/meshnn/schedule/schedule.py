@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,7 @@ from meshnn.topology.reach import (
     taken,
 )
 
-__all__ = ["Schedule", "fingerprint"]
+__all__ = ["Schedule", "Timing", "fingerprint"]
 
 Array = NDArray[Any]
 I64 = NDArray[np.int64]
@@ -35,6 +35,28 @@ LISTED = 1 << 21
 SPREAD = 1 << 26
 
 
+class Timing(NamedTuple):
+    """What is asked of a run in time, besides the outputs after its last tick from states that begin at zero."""
+
+    counts: bytes = b""  # a byte a tick, from tick 1 on: whether outputs are looked at after it; none: after the last
+    given: bool = False  # whether the states before the first tick are given
+    whole_end: bool = False  # whether the states of all neurons are wanted after the last tick
+
+    @classmethod
+    def at(cls, counts: BoolArray, given: bool = False, whole_end: bool = False) -> Timing:
+        """From a mask of ticks `(ticks,)`."""
+        return cls(np.ascontiguousarray(counts, dtype=np.bool_).tobytes(), given, whole_end)
+
+    def counted_at(self, ticks: int) -> BoolArray:
+        """Mask of ticks `(ticks + 1,)`."""
+        if not self.counts:
+            last: BoolArray = np.arange(ticks + 1) == ticks
+            return last
+        found = np.zeros(ticks + 1, dtype=np.bool_)
+        found[1:] = np.frombuffer(self.counts, dtype=np.bool_)
+        return found
+
+
 @dataclass
 class Schedule:
     """Which neurons matter at which tick: the common ground of all methods.
@@ -42,7 +64,8 @@ class Schedule:
     `rows[k]` marks the neurons whose state is computed at tick k: those that are needed then and can be non-zero
     then. With `all_needed` the states of every neuron are wanted. With `candidates` (sources, destinations of edges
     that may not exist) the states they read are needed too, and neurons that are still zero count, because a candidate
-    may wake them. What can be saved while inputs are `held` is found by `drive` and `sweep`.
+    may wake them. What can be saved while inputs are `held` is found by `drive` and `sweep`. With a `timing` outputs
+    are rows of every tick that counts, and where states are given, all neurons are taken to be non-zero.
     """
 
     topology: Topology
@@ -51,21 +74,30 @@ class Schedule:
     all_needed: bool = False
     candidates: tuple[I64, I64] | None = None
     held: bool = False  # whether the inputs are the same at every tick
+    timing: Timing | None = None
 
     def __post_init__(self) -> None:
-        t = self.topology
+        t, timing = self.topology, self.timing
         self.src, self.dst = t.src, t.dst
         self.birth = t.birth_ticks(self.awake)
+        ends: tuple[BoolArray | None, bool] = (None, False)
+        if timing is not None:
+            assert not self.held  # what is saved then is saved for the last tick alone
+            counted_at = timing.counted_at(self.ticks)
+            ends = (counted_at, timing.whole_end)
+            self.birth = np.zeros_like(self.birth) if timing.given else self.birth
         free = np.arange(t.n_neurons) >= t.n_clamped
         if self.all_needed:
             need = np.repeat(free[None, :], self.ticks + 1, axis=0)
         elif self.candidates is not None:
             src, dst = (np.concatenate(pair) for pair in zip((t.src, t.dst), self.candidates, strict=True))
-            need = need_sets(t.n_neurons, t.n_clamped, t.n_outputs, src, dst, self.ticks)
+            need = need_sets(t.n_neurons, t.n_clamped, t.n_outputs, src, dst, self.ticks, *ends)
         else:
-            need = need_sets(t.n_neurons, t.n_clamped, t.n_outputs, t.src, t.dst, self.ticks)
+            need = need_sets(t.n_neurons, t.n_clamped, t.n_outputs, t.src, t.dst, self.ticks, *ends)
         if self.candidates is None:
             need &= self.birth <= np.arange(self.ticks + 1)[:, None]
+        if timing is not None:  # though they be zero: buffers that ticks share may hold something else
+            need[counted_at, t.n_neurons - t.n_outputs :] = True
         need[0] = False
         self.rows = need
         # Ticks with the same rows share their lists: a number for each distinct set of rows.

@@ -11,7 +11,15 @@ from meshnn.arguments import as_generator, real_number
 from meshnn.arrays import IntArray
 from meshnn.memory import check_fits
 
-__all__ = ["cascade_edges", "check_edges", "layered_edges", "mesh_edges"]
+__all__ = [
+    "cascade_edges",
+    "check_edges",
+    "column_edges",
+    "delay_line_edges",
+    "layered_edges",
+    "mesh_edges",
+    "reservoir_edges",
+]
 
 Seed = int | np.random.Generator | np.random.SeedSequence | None
 
@@ -102,5 +110,139 @@ def cascade_edges(n_inputs: int, n_hidden: int, n_outputs: int, bias: bool) -> I
             np.stack([first_hidden + earlier, first_hidden + later], axis=1),
             _pairs(hidden, np.arange(first_output, n)),
             *_bias_edges(n_inputs, first_hidden, n, bias),
+        ]
+    )
+
+
+def column_edges(n_inputs: int, n_columns: int, n_outputs: int, *, per_stage: int, leaky: bool, bias: bool) -> IntArray:
+    """Columns: neurons that remember by a self-loop and by nothing else.
+
+    A column reads the inputs and the columns of earlier stages, `per_stage` columns a stage; outputs read inputs and
+    columns. A leaky column is two neurons: the first reads, the second, which has the self-loop, reads the first and is
+    what others read. Hidden neurons are the first ones of all columns, then the second ones.
+    """
+    before = np.arange(n_columns) // per_stage * per_stage  # columns of earlier stages
+    links = int(before.sum())
+    count = n_columns * (n_inputs + bias + 1 + leaky) + links + n_outputs * (n_inputs + bias + n_columns)
+    check_edges(count, "take fewer columns, or more a stage")
+    first_hidden = n_inputs + bias
+    reads = np.arange(first_hidden, first_hidden + n_columns)
+    keeps = reads + n_columns if leaky else reads
+    first_output = first_hidden + n_columns * (1 + leaky)
+    outputs = np.arange(first_output, first_output + n_outputs)
+    features, ends = np.arange(n_inputs), np.concatenate([reads, outputs])
+    earlier = np.arange(links) - np.repeat(np.cumsum(before) - before, before)
+    return np.concatenate(
+        [
+            _pairs(features, ends),
+            np.stack([keeps[earlier], np.repeat(reads, before)], axis=1),
+            np.stack([keeps, keeps], axis=1),
+            *([np.stack([reads, keeps], axis=1)] if leaky else []),
+            _pairs(keeps, outputs),
+            *([_pairs(np.array([n_inputs]), ends)] if bias else []),
+        ]
+    )
+
+
+def delay_line_edges(
+    n_inputs: int, length: int, n_hidden: int, n_outputs: int, *, ticks_per_sample: int, bias: bool
+) -> IntArray:
+    """Chains of neurons that hand each input on, and a net with one hidden layer that reads inputs and taps.
+
+    Hidden neurons are the chains, one input after the other, then those of the layer. A sample stays for
+    `ticks_per_sample` ticks, so a chain has so many neurons for each step of delay; the last one of a step is a tap.
+    """
+    chain, taps = length * ticks_per_sample, n_inputs * length
+    readers = n_hidden + n_outputs
+    check_edges(
+        n_inputs * chain + readers * (n_inputs + taps + bias) + n_hidden * n_outputs,
+        "take a shorter line or fewer neurons",
+    )
+    first_hidden = n_inputs + bias
+    line = first_hidden + np.arange(n_inputs * chain).reshape(n_inputs, chain)
+    first_layer = first_hidden + n_inputs * chain
+    layer = np.arange(first_layer, first_layer + n_hidden)
+    ends = np.arange(first_layer, first_layer + readers)
+    features = np.arange(n_inputs)
+    hands = np.concatenate([features[:, None], line[:, :-1]], axis=1)  # who hands on to each neuron of a line
+    seen = np.concatenate([features, line[:, ticks_per_sample - 1 :: ticks_per_sample].ravel()])
+    return np.concatenate(
+        [
+            np.stack([hands.ravel(), line.ravel()], axis=1),
+            _pairs(seen, ends),
+            _pairs(layer, ends[n_hidden:]),
+            *([_pairs(np.array([n_inputs]), ends)] if bias else []),
+        ]
+    )
+
+
+def recurrent_edges(n_inputs: int, n_state: int, n_outputs: int, *, n_layer: int, lags: int, bias: bool) -> IntArray:
+    """A state that goes on once a sample, though a sample stays for several ticks, and what reads it.
+
+    With K ticks a sample, chains of K - 1 neurons behind the state hand it on: what it reads of itself is what it was
+    one sample ago. Chains of K for each lag of an input do the same. Hidden neurons are the chains of the inputs, those
+    of the state, tick by tick, the state, the layer.
+    """
+    stay = recurrent_ticks(n_layer)
+    chain, taps = n_inputs * lags * stay, n_inputs * (lags + 1)
+    ends_count = n_layer + n_outputs
+    check_edges(
+        chain + n_state * (taps + bias + n_state + stay - 1) + n_layer * (n_inputs + n_state + n_outputs)
+        + bias * ends_count + n_state * n_outputs,
+        "take fewer neurons or fewer lags",
+    )  # fmt: skip
+    first = n_inputs + bias
+    line = first + np.arange(chain).reshape(n_inputs, lags * stay)
+    held = first + chain + np.arange((stay - 1) * n_state).reshape(stay - 1, n_state)
+    state = first + chain + held.size + np.arange(n_state)
+    layer = state[-1] + 1 + np.arange(n_layer)
+    outputs = state[-1] + 1 + n_layer + np.arange(n_outputs)
+    features = np.arange(n_inputs)
+    hands = np.concatenate([features[:, None], line[:, :-1]], axis=1) if lags else line
+    seen = np.concatenate([features, line[:, stay - 1 :: stay].ravel()])
+    return np.concatenate(
+        [
+            np.stack([hands.ravel(), line.ravel()], axis=1),
+            np.stack([np.concatenate([state, held[:-1].ravel()]), held.ravel()], axis=1),
+            _pairs(seen, state),
+            _pairs(held[-1], state),
+            *([_pairs(features, layer), _pairs(state, layer)] if n_layer else []),
+            _pairs(layer if n_layer else state, outputs),
+            *([_pairs(np.array([n_inputs]), np.concatenate([state, layer, outputs]))] if bias else []),
+        ]
+    )
+
+
+def recurrent_ticks(n_layer: int) -> int:
+    """Ticks that a sample stays in front of a recurrent net, so that outputs have seen it: one for each layer."""
+    return 3 if n_layer else 2
+
+
+def reservoir_edges(
+    n_inputs: int, n_neurons: int, n_outputs: int, *, density: float, leaky: bool, bias: bool, random_state: Seed
+) -> IntArray:
+    """Neurons that read the inputs and, at random, each other; outputs read inputs and neurons.
+
+    If `leaky`, each is two: the first reads, the second, with a self-loop, reads the first and is what others read.
+    Hidden neurons are all first ones, then all second ones.
+    """
+    density = real_number("density", density, "a number between 0 and 1", lambda d: 0.0 <= d <= 1.0)
+    pairs = n_neurons * n_neurons
+    kept = round(density * pairs)
+    check_edges(kept + n_neurons * (n_inputs + n_outputs + 3), "take fewer neurons or a lower density")
+    index = as_generator(random_state).choice(pairs, size=kept, replace=False, shuffle=False).astype(np.int64)
+    first_hidden = n_inputs + bias
+    reads = np.arange(first_hidden, first_hidden + n_neurons)
+    keeps = reads + n_neurons if leaky else reads
+    first_output = first_hidden + n_neurons * (1 + leaky)
+    outputs = np.arange(first_output, first_output + n_outputs)
+    ends = np.concatenate([reads, outputs])
+    return np.concatenate(
+        [
+            _pairs(np.arange(n_inputs), ends),
+            np.stack([keeps[index // n_neurons], reads[index % n_neurons]], axis=1),
+            *([np.stack([reads, keeps], axis=1), np.stack([keeps, keeps], axis=1)] if leaky else []),
+            _pairs(keeps, outputs),
+            *([_pairs(np.array([n_inputs]), ends)] if bias else []),
         ]
     )

@@ -170,13 +170,24 @@ def dead_within(
     return birth[src] + 1 + distance[dst] > ticks
 
 
-def need_sets(n: int, n_clamped: int, n_outputs: int, src: IntArray, dst: IntArray, ticks: int) -> BoolArray:
+def need_sets(
+    n: int, n_clamped: int, n_outputs: int, src: IntArray, dst: IntArray, ticks: int,
+    counted_at: BoolArray | None = None, whole_end: bool = False,
+) -> BoolArray:  # fmt: skip
     """`need[k, j]`: the state of neuron j after tick k can reach an output in exactly `ticks - k` hops.
 
-    Shape `(ticks + 1, n)`; row 0 is unused and False, because only clamped neurons matter before tick 1.
+    Shape `(ticks + 1, n)`; row 0 is unused and False, because only clamped neurons matter before tick 1. With
+    `counted_at` `(ticks + 1,)` outputs are looked at after those ticks, not only after the last; with `whole_end` all
+    neurons that are not clamped are looked at after the last.
     """
+    if counted_at is None:
+        counted_at = np.arange(ticks + 1) == ticks
     need = np.zeros((ticks + 1, n), dtype=np.bool_)
-    need[ticks, n - n_outputs :] = True
+    need[counted_at, n - n_outputs :] = True
+    need[0] = False
+    need[ticks, n_clamped:] |= whole_end
+    # up to this tick all, or none, count
+    alike = int(np.argmax(np.append(counted_at[2:] != counted_at[1], True))) + 1 if ticks else 0
     free = (src >= n_clamped) & (dst >= n_clamped)
     src, dst = src[free], dst[free]
     ptr, order = edges_by_source(n, dst)
@@ -184,7 +195,7 @@ def need_sets(n: int, n_clamped: int, n_outputs: int, src: IntArray, dst: IntArr
     for k in range(ticks - 1, 0, -1):
         changed = need[k + 1] ^ need[k + 2] if k + 2 <= ticks else need[k + 1]
         nodes = np.flatnonzero(changed)
-        if nodes.size == 0:  # a fixed point: all earlier ticks need the same neurons
+        if nodes.size == 0 and k + 1 <= alike:  # a fixed point: all earlier ticks need the same neurons
             need[1 : k + 1] = need[k + 1]
             break
         # only neurons that come or go are looked at, so that all ticks of a long graph take one look at each edge
@@ -194,7 +205,7 @@ def need_sets(n: int, n_clamped: int, n_outputs: int, src: IntArray, dst: IntArr
                 np.add.at(leads, starts, sign)
             else:
                 leads += sign * np.bincount(starts, minlength=n)
-        np.greater(leads, 0, out=need[k])
+        need[k] |= leads > 0
     return need
 
 

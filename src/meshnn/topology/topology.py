@@ -166,6 +166,117 @@ class Topology:
         return cls(*sizes, builders.cascade_edges(*sizes, switch("bias", bias)), bias=bias)
 
     @classmethod
+    def columns(cls, n_inputs: int, n_columns: int, n_outputs: int, leaky: bool = False, bias: bool = True) -> Topology:
+        """Neurons with self-loops and no other cycle: exact influence costs a tick what the forward pass does.
+
+        Columns read the inputs, outputs read inputs and columns. A leaky column is two neurons: one that reads, and one
+        behind it that has the self-loop. Outputs read the second. `meshnn.networks.columns` adds weights.
+
+        >>> from meshnn import Topology
+        >>> Topology.columns(2, 5, 1)
+        Topology(2 inputs + bias, 5 hidden, 1 outputs, 28 edges)
+        >>> Topology.columns(2, 5, 1, leaky=True)
+        Topology(2 inputs + bias, 10 hidden, 1 outputs, 33 edges)
+        """
+        n_columns = whole_number("n_columns", n_columns, 0)
+        return cls.cascade_of_columns(n_inputs, n_columns, n_outputs, max(n_columns, 1), leaky, bias)
+
+    @classmethod
+    def cascade_of_columns(
+        cls,
+        n_inputs: int,
+        n_columns: int,
+        n_outputs: int,
+        per_stage: int = 1,
+        leaky: bool = False,
+        bias: bool = True,
+    ) -> Topology:
+        """Columns that come in stages: each reads the inputs and all columns of the stages before its own.
+
+        The only cycles are self-loops, so a net can be built stage by stage: what comes later changes nothing in what
+        is there. `meshnn.networks.cascade_of_columns` adds weights.
+
+        >>> from meshnn import Topology
+        >>> Topology.cascade_of_columns(2, 4, 1, per_stage=2).components().tolist()
+        [-1, -1, -1, 0, 1, 2, 3, 4]
+        """
+        n_inputs, n_columns, n_outputs = _sizes(n_inputs, n_columns, n_outputs, "n_columns")
+        per_stage = whole_number("per_stage", per_stage, 1)
+        leaky, bias = switch("leaky", leaky), switch("bias", bias)
+        edges = builders.column_edges(n_inputs, n_columns, n_outputs, per_stage=per_stage, leaky=leaky, bias=bias)
+        return cls(n_inputs, n_columns * (1 + leaky), n_outputs, edges, bias=bias)
+
+    @classmethod
+    def delay_line(
+        cls, n_inputs: int, length: int, n_hidden: int, n_outputs: int, ticks_per_sample: int = 1, bias: bool = True
+    ) -> Topology:
+        """A net with one hidden layer on the last `length + 1` inputs: chains of neurons hand each input on.
+
+        Its hidden neurons are `n_inputs * length * ticks_per_sample` of the chains, input by input, then `n_hidden`
+        that read inputs and taps, as the outputs do. A sample that stays for several ticks takes as many neurons a
+        step.
+        `meshnn.networks.delay_line` adds weights: chains are fixed at 1, everything else is learned.
+
+        >>> from meshnn import Topology
+        >>> Topology.delay_line(1, 10, 8, 1)
+        Topology(1 inputs + bias, 18 hidden, 1 outputs, 126 edges)
+        """
+        n_inputs, n_hidden, n_outputs = _sizes(n_inputs, n_hidden, n_outputs)
+        length = whole_number("length", length, 1)
+        stay, bias = whole_number("ticks_per_sample", ticks_per_sample, 1), switch("bias", bias)
+        edges = builders.delay_line_edges(n_inputs, length, n_hidden, n_outputs, ticks_per_sample=stay, bias=bias)
+        return cls(n_inputs, n_inputs * length * stay + n_hidden, n_outputs, edges, bias=bias)
+
+    @classmethod
+    def recurrent(
+        cls, n_inputs: int, n_state: int, n_outputs: int, n_layer: int = 0, lags: int = 0, bias: bool = True
+    ) -> Topology:
+        """The recurrent net of the textbooks: a state that reads the inputs and what it was one sample ago.
+
+        Outputs read the state, or a layer between, which reads the state and the inputs. A sample stays for two ticks,
+        with a layer for three, so that the outputs have seen it; chains of neurons hand the state on from sample to
+        sample, and the last `lags` inputs, which the state reads, too.
+        `meshnn.networks.recurrent` adds weights: chains are fixed at 1, everything else is learned.
+
+        >>> from meshnn import Topology
+        >>> Topology.recurrent(1, 6, 1, n_layer=5)  # 12 of the hidden neurons are chains
+        Topology(1 inputs + bias, 23 hidden, 1 outputs, 106 edges)
+        """
+        n_inputs, n_state, n_outputs = _sizes(n_inputs, n_state, n_outputs, "n_state")
+        n_state = whole_number("n_state", n_state, 1)
+        n_layer, lags = whole_number("n_layer", n_layer, 0), whole_number("lags", lags, 0)
+        stay, bias = builders.recurrent_ticks(n_layer), switch("bias", bias)
+        edges = builders.recurrent_edges(n_inputs, n_state, n_outputs, n_layer=n_layer, lags=lags, bias=bias)
+        return cls(n_inputs, n_inputs * lags * stay + n_state * stay + n_layer, n_outputs, edges, bias=bias)
+
+    @classmethod
+    def reservoir(
+        cls,
+        n_inputs: int,
+        n_neurons: int,
+        n_outputs: int,
+        density: float = 0.1,
+        leaky: bool = False,
+        bias: bool = True,
+        random_state: builders.Seed = None,
+    ) -> Topology:
+        """An echo state network: neurons that read the inputs and, at random, each other; outputs read all of them.
+
+        Of the pairs of neurons, a neuron with itself among them, exactly `round(density * n_neurons**2)` are edges. A
+        leaky neuron is two, as in `columns`. `meshnn.networks.reservoir` adds weights: only the readout is learned.
+
+        >>> from meshnn import Topology
+        >>> Topology.reservoir(1, 100, 1, random_state=0)
+        Topology(1 inputs + bias, 100 hidden, 1 outputs, 1302 edges)
+        """
+        n_inputs, n_neurons, n_outputs = _sizes(n_inputs, n_neurons, n_outputs, "n_neurons")
+        leaky, bias = switch("leaky", leaky), switch("bias", bias)
+        edges = builders.reservoir_edges(
+            n_inputs, n_neurons, n_outputs, density=density, leaky=leaky, bias=bias, random_state=random_state
+        )
+        return cls(n_inputs, n_neurons * (1 + leaky), n_outputs, edges, bias=bias)
+
+    @classmethod
     def from_adjacency(cls, A: Any, n_inputs: int, n_outputs: int, bias: bool = False) -> Topology:
         """The graph of a square matrix, dense (its non-zeros) or scipy.sparse (its stored entries).
 
@@ -352,6 +463,39 @@ class Topology:
             f"Set ticks={reachable} or more, or add a shorter path"
         )
 
+    def components(self) -> IntArray:
+        """Of each neuron the number of its strong component, -1 for inputs and bias.
+
+        Neurons are in one component if each can influence the other, at any number of ticks. Components are numbered
+        so that no edge leads to a lower number.
+
+        >>> from meshnn import Topology
+        >>> Topology(1, 3, 1, [(0, 2), (2, 3), (3, 2), (3, 4), (4, 5)]).components().tolist()
+        [-1, -1, 0, 0, 1, 2]
+        """
+        from meshnn.topology.components import components
+
+        return components(self.n_neurons, self.n_clamped, self.src, self.dst)
+
+    def influence_cost(self, learned: ArrayLike | None = None) -> int:
+        """Multiply-adds a tick of carrying all derivatives ds/dA forward, exactly, on one stream.
+
+        The sum over edges i -> o between neurons that are not clamped of the number of edges that can influence i.
+        `learned` marks the edges whose derivative is wanted; by default all.
+
+        >>> from meshnn import Topology
+        >>> Topology.columns(2, 10, 1).influence_cost(), Topology.mesh(2, 10, 1, self_loops=True).influence_cost()
+        (80, 18360)
+        """
+        from meshnn.topology.components import influence_cost
+
+        wanted = np.ones(self.n_edges, np.bool_) if learned is None else np.asarray(learned)
+        if wanted.shape != (self.n_edges,) or wanted.dtype != np.bool_:
+            raise TopologyError(
+                f"learned must be a mask of shape ({self.n_edges},), got shape {wanted.shape} of dtype {wanted.dtype}"
+            )
+        return influence_cost(self.n_neurons, self.n_clamped, self.src, self.dst, wanted)
+
     # -- identity ------------------------------------------------------------------------------------------------
 
     @cached_property
@@ -391,10 +535,10 @@ class Topology:
         return [str(role) for role in np.repeat(["input", "bias", "hidden", "output"], counts)]
 
 
-def _sizes(n_inputs: int, n_hidden: int, n_outputs: int) -> tuple[int, int, int]:
+def _sizes(n_inputs: int, n_hidden: int, n_outputs: int, name: str = "n_hidden") -> tuple[int, int, int]:
     return (
         whole_number("n_inputs", n_inputs, 1),
-        whole_number("n_hidden", n_hidden, 0),
+        whole_number(name, n_hidden, 0),
         whole_number("n_outputs", n_outputs, 1),
     )
 

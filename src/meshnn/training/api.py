@@ -23,11 +23,15 @@ from meshnn.training.trainer import Trainer
 __all__ = ["as_samples", "train"]
 
 
-def as_samples(mesh: Mesh, X: Any, y: Any, loss: str, sample_weight: Any = None) -> Samples:
-    """Inputs and targets, checked against a mesh."""
+def as_samples(
+    mesh: Mesh, X: Any, y: Any, loss: str, sample_weight: Any = None, *, loss_ticks: Any = "last", readout: Any = None
+) -> Samples:
+    """Inputs and targets, checked against a mesh; `loss_ticks` and `readout` as for `Mesh.gradient`."""
     inputs = checks.as_inputs(X, mesh.topology, mesh.ticks)
-    size = inputs.shape[1]
-    targets = Targets.make(loss_named(loss), y, sample_weight, size, mesh.topology.n_outputs, mesh.dtype)
+    size, n_outputs = inputs.shape[1], mesh.topology.n_outputs
+    targets = Targets.make(
+        loss_named(loss), y, sample_weight, size, n_outputs, mesh.dtype, mesh.ticks, loss_ticks, readout
+    )
     rows = targets.counting
     if rows is not None:  # a sample of weight 0 is none
         inputs, targets = inputs[:, rows], targets.of(rows)
@@ -41,7 +45,9 @@ def train(
     loss: str = "cross_entropy",
     *,
     sample_weight: ArrayLike | None = None,
-    validation: tuple[ArrayLike, ArrayLike] | None = None,
+    loss_ticks: Any = "last",
+    readout: ArrayLike | None = None,
+    validation: tuple[Any, ...] | None = None,
     random_state: Seed = None,
     structure: Any = None,
     **settings: Any,
@@ -56,8 +62,11 @@ def train(
         As for `Mesh.gradient`.
     loss : "cross_entropy", "binary_cross_entropy", "squared_error", "huber" or "poisson"
     sample_weight : array_like (batch,), optional
-    validation : (X, y), optional
-        Held-out samples; the weights with the lowest loss on them are kept.
+    loss_ticks, readout
+        As for `Mesh.gradient`: after which ticks outputs are looked at, or how they are read from several.
+    validation : (X, y) or (X, y, looks), optional
+        Held-out samples; the weights with the lowest loss on them are kept. `looks` is what `loss_ticks`, or `readout`
+        if that is given, is for them; only needed where it is an array that has samples.
     random_state : int, Generator or None
         Of the order of the samples and of restarts.
     structure : policy or list of policies, optional
@@ -89,7 +98,11 @@ def train(
     if dense != mesh.topology:
         mesh.rewire(dense)
         mesh.weights = mesh.draw_weights(random_state)
-    samples = as_samples(mesh, X, y, loss, sample_weight)
-    held_out = None if validation is None else as_samples(mesh, *validation, loss)
+    samples = as_samples(mesh, X, y, loss, sample_weight, loss_ticks=loss_ticks, readout=readout)
+    held_out = None
+    if validation is not None:
+        X_held, y_held, looks = (*validation, loss_ticks if readout is None else readout)[:3]
+        name = "loss_ticks" if readout is None else "readout"
+        held_out = as_samples(mesh, X_held, y_held, loss, **{name: looks})
     seed = int(as_generator(random_state).integers(2**63))
     return Trainer(mesh, samples, chosen, held_out, seed, structure).rows()

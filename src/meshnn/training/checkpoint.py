@@ -42,10 +42,17 @@ def fingerprint(parameters: dict[str, Any], arrays: dict[str, Any]) -> dict[str,
         stamp = hashlib.sha256()
         if array is not None:
             stamp.update(f"{array.dtype.str}{array.shape};".encode())
-            for part in (array.indptr, array.indices, array.data) if hasattr(array, "indptr") else (array,):
+            for part in _parts(array):
                 stamp.update(np.ascontiguousarray(part).tobytes())
         found[name] = stamp.hexdigest()
     return found
+
+
+def _parts(array: Any) -> list[Any]:
+    """The arrays that a sparse matrix, or sequences of different lengths, are made of."""
+    names = ("indptr", "indices", "offsets", "weight")
+    found = [getattr(array, name) for name in names if getattr(array, name, None) is not None]
+    return [*found, array.data] if found else [array]
 
 
 class Checkpoint:

@@ -57,7 +57,7 @@ class FirstOrder(Solver):
     def __init__(self, mesh: Mesh, samples: Samples, settings: Settings, rng: np.random.Generator) -> None:
         self.mesh, self.samples, self.settings, self.rng = mesh, samples, settings, rng
         size = settings.batch_of(samples.count)
-        program = mesh.program("epochs", settings.gradient, size)
+        program = mesh.program("epochs", settings.gradient, size).suiting(samples.X, samples.targets)
         self.steps = Steps(program, samples.X, samples.targets, size, settings.n_threads)
         code, betas = self._rule()
         self.optimizer = Optimizer(

@@ -36,6 +36,8 @@ def affordable(mesh: Mesh, samples: Samples, second_order: bool) -> str:
     loss, live = samples.targets.loss, len(mesh.live_parameters())
     if loss.name != "squared_error":
         return f'loss="{loss.name}" has no noise of one size; fit with loss="squared_error"'
+    if samples.targets.timed:
+        return "outputs are looked at after several ticks, which it does not know; fit with looks at the last tick only"
     if live > LIMIT:
         return f"the net has {live} live parameters, more than {LIMIT}; take fewer hidden neurons or prune it"
     work = float(live) ** 2 * samples.count * mesh.topology.n_outputs

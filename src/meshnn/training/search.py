@@ -109,8 +109,9 @@ def _folds(samples: Samples, seed: int) -> list[tuple[Samples, Samples]]:
     if len(rows) < FEWEST:
         return []
     count = next((folds for folds, most in FOLDS if len(rows) <= most), 0)
-    loss, labels = samples.targets.loss, samples.targets.values[rows, 0]
-    if loss.classifies and not loss.several:
+    loss, values = samples.targets.loss, samples.targets.values
+    if loss.classifies and not loss.several and values.ndim == 2:  # else a sample has a label for every tick
+        labels = values[rows, 0]
         if HELD_OUT * np.unique(labels, return_counts=True)[1].min() < RARE:
             count = max(count, FOLDS[-1][0])  # a few samples of a class decide nothing
         rows = rows[np.argsort(labels, kind="stable")]

@@ -36,9 +36,18 @@ class Samples:
         """Number of samples."""
         return int(self.X.shape[1])
 
+    def columns(self, n_outputs: int) -> int:
+        """Columns of a square root of the curvature that a sample fills, on average: so many for every look at it."""
+        each = self.targets.loss.columns(n_outputs)
+        if self.targets.at is None:
+            return each
+        return max(round(each * float(self.targets.looks.sum()) / self.count), 1)
+
     @cached_property
     def _alike(self) -> bool:
         share = self.targets.share
+        if self.targets.at is not None:  # looks are counted, not samples
+            return False
         return bool((share == share[0]).all())
 
     def accuracy(self, hits: float) -> float:

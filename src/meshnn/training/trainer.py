@@ -58,6 +58,8 @@ class Trainer:
         Judges the held-out samples instead of the loss: the weights with the highest score are kept.
     memory : (str, Tree), optional
         A solver and what it knew at the end of an earlier fit of this net; the same one goes on with it.
+    drawn : callable, optional
+        What becomes of weights drawn for another start, from the mesh and them.
 
     Attributes
     ----------
@@ -77,6 +79,7 @@ class Trainer:
         choice: Choice | None = None,
         score: Callable[[], float] | None = None,
         memory: tuple[str, Tree | None] = ("", None),
+        drawn: Callable[[Mesh, Array], Array] | None = None,
     ) -> None:
         policies = as_policies(structure)
         if policies and settings.n_restarts > 1:
@@ -85,9 +88,9 @@ class Trainer:
         self.mesh, self.samples, self.settings, self.validation = mesh, samples, settings, validation
         if choice is None:
             loss = samples.targets.loss
-            noisy, columns = is_noisy(loss, policies), loss.columns(mesh.topology.n_outputs)
+            noisy, columns = is_noisy(loss, policies), samples.columns(mesh.topology.n_outputs)
             choice = choose_solver(settings, len(mesh.live_parameters()), samples.count, columns, noisy)
-        self.choice, self.score = choice, score
+        self.choice, self.score, self._drawn = choice, score, drawn
         self.classifies = samples.targets.loss.classifies
         self.history = History()
         self.seconds = 0.0
@@ -316,7 +319,8 @@ class Trainer:
     def _next_start(self) -> None:
         self._ended = False
         self._restart += 1
-        self.mesh.weights = self.mesh.draw_weights(self._rng)
+        weights = self.mesh.draw_weights(self._rng)
+        self.mesh.weights = weights if self._drawn is None else self._drawn(self.mesh, weights)
         self._solver = self._begin()
 
     def stop(self, reason: str, to_go_on: bool = False) -> None:

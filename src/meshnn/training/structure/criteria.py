@@ -9,6 +9,7 @@ import numpy as np
 from meshnn.arrays import FloatArray
 from meshnn.losses import Loss
 from meshnn.mesh import Mesh
+from meshnn.storage import Tree
 from meshnn.training.solver import Samples
 
 __all__ = ["CRITERIA", "importance", "sample_of"]
@@ -16,15 +17,17 @@ __all__ = ["CRITERIA", "importance", "sample_of"]
 CRITERIA = ("magnitude", "movement", "saliency")
 #: Samples that gradients and Jacobians of a criterion are taken of, and numbers in a block of a Jacobian.
 SAMPLES, BLOCK = 1024, 4_000_000
+#: Parameters whose part of a Gauss-Newton matrix is made at a time.
+MOST_AT_ONCE = 1024
 
 
-def sample_of(samples: Samples, rng: np.random.Generator, most: int = SAMPLES) -> tuple[Any, Any, Any]:
-    """Inputs, targets and weights of some of the samples, as `Mesh.gradient` takes them."""
+def sample_of(samples: Samples, rng: np.random.Generator, most: int = SAMPLES) -> tuple[Any, Any, Tree]:
+    """Inputs, targets and options of some of the samples, as `Mesh.gradient` takes them: weights, and looks if any."""
     count = samples.count
     rows = np.arange(count) if count <= most else np.sort(rng.choice(count, most, replace=False))
     X = samples.X[:, rows]
-    share = samples.targets.share[rows, 0].astype(np.float64)
-    return (X[0] if len(X) == 1 else X), samples.targets.loss.given(samples.targets.values[rows]), share / share.sum()
+    X, y, options = (X[0] if len(X) == 1 else X), *samples.targets.of(rows).given()
+    return X, y, options | {"sample_weight": options["sample_weight"] / options["sample_weight"].sum()}
 
 
 def importance(by: str, mesh: Mesh, samples: Samples, rng: np.random.Generator) -> FloatArray:
@@ -37,11 +40,23 @@ def importance(by: str, mesh: Mesh, samples: Samples, rng: np.random.Generator) 
     if by == "magnitude":
         return np.abs(mesh.weights.astype(np.float64))
     w = mesh.parameters.astype(np.float64)
-    X, y, share = sample_of(samples, rng, SAMPLES if by == "movement" else SAMPLES // 2)
+    X, y, options = sample_of(samples, rng, SAMPLES if by == "movement" else SAMPLES // 2)
     if by == "movement":
-        _, grad = mesh.gradient(X, y, samples.targets.loss.name, sample_weight=share)
+        _, grad = mesh.gradient(X, y, samples.targets.loss.name, **options)
         return np.asarray(mesh.ties.spread(np.abs(w * grad)))
-    return np.asarray(mesh.ties.spread(0.5 * w**2 * _curvatures(mesh, X, y, share, samples.targets.loss)))
+    if samples.targets.timed:
+        found = _curvatures_in_time(mesh, samples)
+    else:
+        found = _curvatures(mesh, X, y, options["sample_weight"], samples.targets.loss)
+    return np.asarray(mesh.ties.spread(0.5 * w**2 * found))
+
+
+def _curvatures_in_time(mesh: Mesh, samples: Samples) -> FloatArray:
+    """The diagonal of the Gauss-Newton matrix, some parameters at a time: only blocks at the diagonal are made."""
+    program, n = mesh.program("curvature", "adjoint", samples.count), mesh.n_parameters
+    parts = [np.arange(k, min(k + MOST_AT_ONCE, n)) for k in range(0, n, MOST_AT_ONCE)]
+    found = [program.curvature(mesh.values, samples.X, samples.targets, part).matrix.diagonal() for part in parts]
+    return np.concatenate(found)
 
 
 def _curvatures(mesh: Mesh, X: Any, y: Any, share: Any, loss: Loss) -> FloatArray:

@@ -10,6 +10,7 @@ import numpy as np
 
 from meshnn.arrays import Array, BoolArray, FloatArray, IntArray
 from meshnn.mesh import Mesh
+from meshnn.storage import Tree
 from meshnn.topology import reach
 from meshnn.topology.lineage import Lineage
 from meshnn.training.solver import Samples
@@ -102,13 +103,13 @@ class View:
                     node = int(t.src[step[node]])
         return safe
 
-    def score_of(self, edit: Edit, sample: tuple[Any, Any, Any]) -> float:
+    def score_of(self, edit: Edit, sample: tuple[Any, Any, Tree]) -> float:
         """How large the gradient of the new edges of weight 0 would be."""
         t = self.mesh.topology
         trial = Mesh(t, self.mesh.ticks, weights=self.mesh.weights, dtype=self.mesh.dtype)
         trial.replace(t, self.mesh.weights, self.mesh.codes)
         apply_edit(trial, edit)
-        X, y, share = sample
-        _, grad = trial.gradient(X, y, self.samples.targets.loss.name, sample_weight=share)
+        X, y, options = sample
+        _, grad = trial.gradient(X, y, self.samples.targets.loss.name, **options)
         new = trial.topology.src == t.n_clamped + t.n_hidden  # what leaves the new neuron
         return float(np.linalg.norm(grad[new].astype(np.float64)))

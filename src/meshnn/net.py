@@ -1,0 +1,311 @@
+"""`Net`: what a mesh is, without what it does: graph, ticks, activations, ties and weights, and its files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from os import PathLike
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from meshnn import checks, storage
+from meshnn.arguments import as_generator, as_list, known, switch, whole_number
+from meshnn.arrays import Array, BoolArray, IntArray
+from meshnn.codes import ACTIVATIONS
+from meshnn.errors import MeshError
+from meshnn.memory import check_fits
+from meshnn.parameters import Ties
+from meshnn.program import Programs
+from meshnn.topology import Topology
+from meshnn.topology.builders import Seed
+from meshnn.topology.lineage import Lineage
+from meshnn.topology.reach import BLOCK, counted
+
+__all__ = ["MOST_TICKS", "Net"]
+
+#: More than this and deciding how to run would take longer than anybody waits.
+MOST_TICKS = 100_000
+
+
+class Net:
+    """A topology with ticks, activations and weights, see `Mesh`."""
+
+    def __init__(
+        self,
+        topology: Topology,
+        ticks: int | None = None,
+        activation: str | Sequence[str] = "relu",
+        output_activation: str = "identity",
+        weights: ArrayLike | None = None,
+        dtype: Any = "float32",
+        random_state: Seed = None,
+        parameter: ArrayLike | None = None,
+    ) -> None:
+        if not isinstance(topology, Topology):
+            raise MeshError(f"topology must be a Topology, got {type(topology).__name__}; see Topology.from_adjacency")
+        self._topology = topology
+        self.lineage_: Lineage | None = None  # how training came to this graph, if it changed it
+        self._dtype = checks.as_dtype(dtype)
+        self._codes = checks.activation_codes(topology, activation, output_activation)
+        self._ties = Ties(topology.n_edges, parameter)
+        self._programs = self._new_programs()
+        self.ticks = topology.default_ticks(self.awake) if ticks is None else ticks
+        self._values: Array | None = None
+        self.weights = self.draw_weights(random_state) if weights is None else weights
+
+    @classmethod
+    def from_adjacency(
+        cls,
+        A: Any,
+        n_inputs: int,
+        n_outputs: int,
+        bias: bool = False,
+        *,
+        ticks: int | None = None,
+        activation: str | Sequence[str] = "relu",
+        output_activation: str = "identity",
+        dtype: Any = None,
+    ) -> Self:
+        """A mesh with the graph and the weights of a square matrix, dense or scipy.sparse: inverse of `adjacency`.
+
+        Unless another is asked for, the dtype is float64 for a matrix of float64 (or wider), else float32.
+
+        >>> import numpy as np
+        >>> from meshnn import Mesh
+        >>> Mesh.from_adjacency(np.array([[0, 2.0], [0, 0.5]]), n_inputs=1, n_outputs=1).weights
+        array([2. , 0.5])
+        """
+        from meshnn.topology.convert import adjacency_entries
+
+        topology = Topology.from_adjacency(A, n_inputs, n_outputs, bias=bias)
+        values = adjacency_entries(A)[2]
+        if dtype is None:
+            dtype = "float64" if values.dtype.kind == "f" and values.dtype.itemsize >= 8 else "float32"
+        return cls(topology, ticks, activation, output_activation, weights=values, dtype=dtype)
+
+    # -- files ---------------------------------------------------------------------------------------------------
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the mesh to a `.mesh` file, whole or not at all; `meshnn.load` reads it."""
+        self._checked()
+        storage.write(path, self.to_tree() | {"kind": "mesh"})
+
+    def to_tree(self) -> storage.Tree:
+        """The mesh as plain values and arrays."""
+        t = self._topology
+        names = sorted(set(self.activations))
+        # a byte a neuron, though most are alike: a file is then never much smaller than what is made of it
+        kinds = np.zeros(t.n_neurons, np.uint8)
+        kinds[t.n_clamped :] = [names.index(name) for name in self.activations]
+        tree = {"n_inputs": t.n_inputs, "n_hidden": t.n_hidden, "n_outputs": t.n_outputs, "bias": t.bias,
+                "src": t.src.astype(np.int64), "dst": t.dst.astype(np.int64),
+                "weights": self.weights.copy(), "dtype": self._dtype.name,
+                "ticks": self.ticks, "activations": names, "kinds": kinds}  # fmt: skip
+        if not self._ties.plain:
+            tree["parameter"] = self.parameter
+        return tree if self.lineage_ is None else tree | {"lineage": self.lineage_.to_tree()}
+
+    @classmethod
+    def from_tree(cls, tree: storage.Tree) -> Self:
+        """The inverse of `to_tree`, for trees that may come from anywhere."""
+        names = ("n_inputs", "n_hidden", "n_outputs")
+        n_inputs, n_hidden, n_outputs = (whole_number(name, tree[name], least=0) for name in names)
+        bias, dtype = switch("bias", tree["bias"]), known("dtype", tree["dtype"], ("float32", "float64"))
+        kinds, n_neurons = tree["kinds"], n_inputs + bias + n_hidden + n_outputs
+        if kinds.shape != (n_neurons,) or kinds.dtype != np.uint8:
+            raise MeshError(f"there are {kinds.shape} {kinds.dtype} activations for {n_neurons} neurons")
+        edges = np.stack([tree["src"], tree["dst"]], axis=1)
+        topology = Topology(n_inputs, n_hidden, n_outputs, edges, bias)
+        if not np.array_equal(edges[:, 0], topology.src) or not np.array_equal(edges[:, 1], topology.dst):
+            raise MeshError("the edges are not sorted, so the weights cannot be told apart")
+        mesh = cls(topology, whole_number("ticks", tree["ticks"]), weights=tree["weights"], dtype=dtype,
+                   parameter=tree.get("parameter"))  # fmt: skip
+        used = as_list("activations", tree["activations"])
+        codes = np.array([ACTIVATIONS[known("activation", name, ACTIVATIONS)] for name in used], np.int64)
+        free = np.arange(n_neurons) >= topology.n_clamped
+        mesh.replace(topology, mesh.weights, np.where(free, codes[kinds], mesh.codes), mesh.ties)
+        if "lineage" in tree:
+            mesh.lineage_ = Lineage.from_tree(tree["lineage"], topology)
+        return mesh
+
+    # -- what it is ----------------------------------------------------------------------------------------------
+
+    @property
+    def topology(self) -> Topology:
+        """The graph; `rewire` changes it."""
+        return self._topology
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """float32 or float64."""
+        return self._dtype
+
+    @property
+    def ticks(self) -> int:
+        """Number of state transitions; may be set."""
+        return self._ticks
+
+    @ticks.setter
+    def ticks(self, ticks: int) -> None:
+        ticks = whole_number("ticks", ticks, most=MOST_TICKS)
+        self._topology.check_reachable(ticks)
+        advice = "take fewer ticks"
+        check_fits(float(ticks) * self._topology.n_neurons * 4, f"planning {ticks} ticks", advice)
+        self._ticks = ticks
+
+    @property
+    def weights(self) -> Array:
+        """What the edges carry `(n_edges,)`, aligned with `topology.src` and `topology.dst`; may be set.
+
+        It may be changed in place, too, unless edges are tied or fixed: then it is a copy that cannot be written to.
+        """
+        if self._ties.plain:
+            return self.values
+        weights = self.values[self._ties.number]
+        weights.flags.writeable = False
+        return weights
+
+    @weights.setter
+    def weights(self, weights: ArrayLike) -> None:
+        self._values = self._ties.numbers(checks.as_weights(weights, self._topology.n_edges, self._dtype))
+
+    @property
+    def parameters(self) -> Array:
+        """What is learned `(n_parameters,)`; may be set or changed in place. Without ties, the weights."""
+        return self.values[: self.n_parameters]
+
+    @parameters.setter
+    def parameters(self, parameters: ArrayLike) -> None:
+        self.values[: self.n_parameters] = checks.as_weights(parameters, self.n_parameters, self._dtype, "parameter")
+
+    @property
+    def parameter(self) -> IntArray:
+        """Of each edge its parameter, -1 if its weight is fixed."""
+        return self._ties.parameter
+
+    @property
+    def n_parameters(self) -> int:
+        """Numbers that are learned."""
+        return self._ties.n_parameters
+
+    @property
+    def ties(self) -> Ties:
+        """Which number each edge takes its weight from."""
+        return self._ties
+
+    @property
+    def values(self) -> Array:
+        """The numbers that edges take their weights from: the parameters, then the weights of fixed edges."""
+        assert self._values is not None
+        return self._values
+
+    @property
+    def activations(self) -> list[str]:
+        """The activation of every neuron that is not clamped: hidden first, then outputs."""
+        names = {code: name for name, code in ACTIVATIONS.items()}
+        return [names[code] for code in self._codes[self._topology.n_clamped :].tolist()]
+
+    @property
+    def awake(self) -> BoolArray:
+        """Neurons whose activation is not 0 at 0: they are non-zero from the first tick on."""
+        return self._programs.awake.copy()
+
+    def dead_edges(self) -> BoolArray:
+        """Mask of the edges that cannot influence any output with these ticks and activations: zero gradient."""
+        return self._topology.dead_edges(self.ticks, self.awake)
+
+    def live_parameters(self) -> IntArray:
+        """The parameters that can influence an output: those with an edge that is not dead."""
+        return np.flatnonzero(self._ties.total(~self.dead_edges()))
+
+    def weights_of(self, parameters: Array) -> Array:
+        """What the edges would carry with these parameters."""
+        return np.concatenate([parameters, self.values[self.n_parameters :]])[self._ties.number]
+
+    def adjacency(self) -> Any:
+        """The weights as a `scipy.sparse.csr_array` `(n_neurons, n_neurons)`; edges of weight 0 stay stored."""
+        from scipy import sparse
+
+        t = self._topology
+        return sparse.csr_array((self.weights.copy(), (t.src, t.dst)), shape=(t.n_neurons, t.n_neurons))
+
+    def rewire(self, topology: Topology, weights: ArrayLike | None = None) -> None:
+        """Change the graph in place: same neurons, other edges.
+
+        Without `weights`, edges that stay keep their weight and new ones start at 0. Edges that stay keep their
+        parameter, too.
+        """
+        if not isinstance(topology, Topology):
+            raise MeshError(f"rewire takes a Topology, got {type(topology).__name__}; see Topology.from_adjacency")
+        old = self._topology
+        if topology._shape != old._shape:
+            raise MeshError(f"rewire keeps the neurons ({old!r}), got {topology!r}; build a new Mesh instead")
+        n = old.n_neurons
+        before, after = (g.dst * np.int64(n) + g.src for g in (old, topology))
+        _, kept_old, kept_new = np.intersect1d(before, after, assume_unique=True, return_indices=True)
+        origin = np.full(topology.n_edges, -1)
+        origin[kept_new] = kept_old
+        if weights is None:
+            weights = np.where(origin >= 0, self.weights[origin], 0.0)
+        self.replace(topology, weights, self._codes, self._ties.edited(origin)[0])
+
+    def replace(self, topology: Topology, weights: ArrayLike, codes: ArrayLike, ties: Ties | None = None) -> None:
+        """Change graph, weights, activations (see `codes`) and ties in place; if one is refused, nothing is changed.
+
+        What the inputs are, the bias and the ticks stay. Without `ties` every edge has a parameter of its own.
+        """
+        kinds = np.asarray(codes)
+        if kinds.shape != (topology.n_neurons,) or not np.isin(kinds, list(ACTIVATIONS.values())).all():
+            raise MeshError(f"there must be an activation for each of {topology.n_neurons} neurons")
+        topology.check_reachable(self.ticks)
+        ties = Ties(topology.n_edges) if ties is None else ties
+        self._values = ties.numbers(checks.as_weights(weights, topology.n_edges, self._dtype))
+        self._topology, self._ties, self._codes = topology, ties, kinds.astype(np.int64)
+        self._programs = self._new_programs()
+
+    @property
+    def codes(self) -> IntArray:
+        """The activation of every neuron as a number, see `meshnn.codes`."""
+        return self._codes.copy()
+
+    def _checked(self) -> Array:
+        checks.check_current_weights(self.values, self._ties.n_numbers)
+        return self.values
+
+    def _new_programs(self) -> Programs:
+        number = None if self._ties.plain else self._ties.number
+        return Programs(self._topology, self._codes, self._dtype, number, self._ties.n_numbers)
+
+    def draw_weights(self, random_state: Seed = None) -> Array:
+        """Fresh random weights, as a new mesh would have; they are returned, not set. Fixed edges keep theirs.
+
+        Normal, scaled so that the variance of a neuron's sum is about 1 (2 into relu); 0 on bias edges.
+        """
+        t, rng = self._topology, as_generator(random_state)
+        bias = (t.src == t.n_inputs) if t.bias else np.zeros(t.n_edges, dtype=np.bool_)
+        fan_in = np.maximum(counted(t.n_neurons, t.dst) - counted(t.n_neurons, t.dst[bias]), 1)
+        gain = np.where(self._codes == ACTIVATIONS["relu"], np.sqrt(2.0), 1.0)
+        scale = gain / np.sqrt(fan_in)
+        weights: Array = rng.standard_normal(t.n_edges)
+        for begin in range(0, t.n_edges, BLOCK):
+            weights[begin : begin + BLOCK] *= scale[t.dst[begin : begin + BLOCK]]
+        weights[bias] = 0.0
+        if self._ties.plain:
+            return weights
+        weights = weights[self._ties.first][self._ties.number]
+        return weights if self._values is None else np.where(self._ties.fixed, self.weights, weights)
+
+    def __repr__(self) -> str:
+        t = self._topology
+        return (
+            f"Mesh({t.n_inputs}-{t.n_hidden}-{t.n_outputs}{' + bias' if t.bias else ''}, {t.n_edges} edges, "
+            f"{self.ticks} ticks, {self._dtype})"
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {k: v for k, v in self.__dict__.items() if k != "_programs"}  # plans are compiled again
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._programs = self._new_programs()

@@ -1,0 +1,96 @@
+"""What comes to a net while it streams, inputs and outputs, and how influences of before find their place."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshnn.streaming.influence import InfluencePlan
+from meshnn.topology import Topology
+
+__all__ = ["Growth", "grown", "moved_influences", "row_edges"]
+
+I64 = NDArray[np.int64]
+
+
+class Growth(NamedTuple):
+    """A graph that came from another one."""
+
+    topology: Topology
+    neurons: I64  # (n_neurons,) of each neuron the one it was; -1 if it is new
+    edges: I64  # (n_edges,) the same
+
+
+def grown(topology: Topology, inputs: int = 0, outputs: int = 0) -> Growth:
+    """A graph with so many inputs and outputs more.
+
+    A new input feeds whatever neurons the others feed, a new output reads what the others read; without any, all hidden
+    neurons, or the bias. Inputs, and outputs, that were there keep their numbers.
+
+    Examples
+    --------
+    >>> from meshnn import Topology
+    >>> from meshnn.streaming.growth import grown
+    >>> grown(Topology.layered([2, 3, 1]), inputs=1, outputs=1).topology
+    Topology(3 inputs + bias, 3 hidden, 2 outputs, 20 edges)
+    """
+    t, n = topology, topology.n_neurons
+    shift = np.arange(n)
+    shift[t.n_inputs :] += inputs
+    hidden, outs = np.arange(t.n_clamped, n - t.n_outputs), np.arange(n - t.n_outputs, n)
+    fed = np.unique(t.dst[(t.src < t.n_inputs) & (t.dst >= t.n_clamped)])
+    fed = fed if fed.size else (hidden if hidden.size else outs)
+    read = np.unique(t.src[t.dst >= n - t.n_outputs])
+    read = read[read < n - t.n_outputs]
+    read = read if read.size else np.concatenate([hidden, np.arange(t.n_inputs, t.n_clamped)])
+    new_in = np.arange(t.n_inputs, t.n_inputs + inputs)
+    new_out = np.arange(n + inputs, n + inputs + outputs)
+    old = np.stack([shift[t.src], shift[t.dst]], axis=1)
+    # a new output reads inputs only where the others do, and new ones like the old
+    sources = np.concatenate([shift[read], new_in if (read < t.n_inputs).any() else new_in[:0]])
+    targets = shift[fed]
+    new = [
+        np.stack(np.meshgrid(new_in, targets, indexing="ij"), -1).reshape(-1, 2),
+        np.stack(np.meshgrid(sources, new_out, indexing="ij"), -1).reshape(-1, 2),
+    ]
+    pairs = np.unique(np.concatenate(new), axis=0) if inputs or outputs else np.empty((0, 2), np.int64)
+    every = np.concatenate([old, pairs]).astype(np.int64)
+    found = Topology(t.n_inputs + inputs, t.n_hidden, t.n_outputs + outputs, every, bias=t.bias)
+    order = np.lexsort((every[:, 0], every[:, 1]))
+    edges = np.concatenate([np.arange(len(old)), np.full(len(pairs), -1)])[order]
+    neurons = np.full(found.n_neurons, -1)
+    neurons[shift] = np.arange(n)
+    return Growth(found, neurons, edges)
+
+
+def row_edges(plan: InfluencePlan, topology: Topology, o: int) -> I64:
+    """The edge of each column of neuron o."""
+    mask = np.zeros(topology.n_neurons, np.bool_)
+    kind = int(plan.reach.number[o])
+    if kind < 0:
+        return np.empty(0, np.int64)
+    mask[plan.reach.sets[kind]] = True
+    found: I64 = np.flatnonzero(plan.learned & mask[topology.dst])
+    return found
+
+
+def moved_influences(
+    old: InfluencePlan, before: Topology, J: NDArray[np.floating], new: InfluencePlan, growth: Growth,
+    into: NDArray[np.floating],
+) -> None:  # fmt: skip
+    """Influences of before (columns,) into the rows of a grown net; what is new has none yet."""
+    t = growth.topology
+    line = np.zeros(before.n_edges + 1, J.dtype)  # the last place is that of new edges
+    for o in range(t.n_clamped, t.n_neurons):
+        was = int(growth.neurons[o])
+        edges = row_edges(new, t, o)
+        if was < 0 or not edges.size:
+            continue
+        line[:] = 0
+        from_ = row_edges(old, before, was)
+        at = int(old.course.offset[was])
+        line[from_] = J[at : at + len(from_)]
+        to = int(new.course.offset[o])
+        into[to : to + len(edges)] = line[growth.edges[edges]]

@@ -1,0 +1,334 @@
+"""The extended Kalman filter of a stream: its settings, and what it knows, which grows and shrinks with the net.
+
+The mathematics is in `kernels/kalman.py`. Here its arrays are made. Up to some hundred parameters there is one block,
+the full covariance; beyond, one block for the parameters into each neuron, the decoupled filter: what different neurons
+learned is taken for independent, the outputs' innovation matrix is still the one of all.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from meshnn.arguments import FROM_0, POSITIVE, SHARE, known, real_number
+from meshnn.arrays import FloatArray, IntArray
+from meshnn.errors import MeshError
+from meshnn.kernels.tuples import LOG_Q, NOISE, STRIP, Filter
+
+__all__ = ["FULL_COST", "KalmanSettings", "KalmanState", "make_filter"]
+
+#: The full covariance is taken up to so many parameters squared times outputs: 316 parameters with one output.
+FULL_COST = 100_000
+#: Variances come up to so many times what they begin with.
+CEILING = 10.0
+#: Bytes that the covariance begins at a multiple of: rows of strips are then read in whole lines of the cache.
+LINE = 64
+KINDS = ("auto", "full", "decoupled")
+
+
+@dataclass(frozen=True)
+class KalmanSettings:
+    """How the filter learns. The defaults are meant for every stream whose features and targets are standardised.
+
+    Parameters
+    ----------
+    covariance : "auto", "full" or "decoupled"
+        "auto" is full up to 316 parameters with one output, fewer with more.
+    p0 : float
+        Variance of every parameter at first: how far it may come from where it begins. No variance exceeds ten times
+        this.
+    forgetting : "auto" or float
+        What every variance grows by after each sample: parameters may have moved by its root. "auto" finds it from
+        the stream, between `least` and `most`; 0 never forgets: all samples count the same.
+    least, most, start : float
+        Of forgetting="auto".
+    rate : float
+        How fast it is found: the largest change of its logarithm in a sample is three times this.
+    steady : float
+        Forgetting below which the stream is said to stand still: then samples of before may be learned from again.
+    replay : float
+        What such a sample counts, where a new one counts 1.
+    noise : "auto" or float
+        Variance of standardised targets around their mean, for squared errors. "auto" finds it from the errors.
+    tails : float
+        An error far beyond what is expected is taken for a draw of Student's t with so many degrees of freedom, and
+        counts less; 0 takes it as it is.
+    bound : float
+        No parameter comes beyond it, whatever the data.
+
+    Examples
+    --------
+    >>> from meshnn.streaming.kalman import KalmanSettings
+    >>> KalmanSettings(forgetting=0.0).q
+    0.0
+    """
+
+    covariance: str = "auto"
+    p0: float = 1.0
+    forgetting: float | str = "auto"
+    least: float = 3e-5
+    most: float = 3e-3
+    start: float = 1e-4
+    rate: float = 0.03
+    steady: float = 3e-4
+    replay: float = 0.4
+    noise: float | str = "auto"
+    tails: float = 5.0
+    bound: float = 1e3
+
+    def __post_init__(self) -> None:
+        known("covariance", self.covariance, KINDS)
+        for name in ("p0", "least", "most", "start", "steady", "bound"):
+            real_number(name, getattr(self, name), *POSITIVE)
+        for name in ("rate", "tails"):
+            real_number(name, getattr(self, name), *FROM_0)
+        real_number("replay", self.replay, *SHARE)
+        if not self.least <= self.start <= self.most:
+            raise MeshError(
+                f"forgetting starts between its bounds: least <= start <= most, got {self.least:g}, {self.start:g} "
+                f"and {self.most:g}"
+            )
+        if self.forgetting != "auto":
+            real_number('forgetting, if not "auto",', self.forgetting, *FROM_0)
+        if self.noise != "auto":
+            real_number('noise, if not "auto",', self.noise, *POSITIVE)
+
+    @property
+    def q(self) -> float:
+        """What variances grow by at first."""
+        return self.start if self.forgetting == "auto" else float(self.forgetting)
+
+    def rule(self) -> FloatArray:
+        """The numbers in the order that `kernels/kalman.py` reads them in."""
+        found = self.forgetting == "auto"
+        return np.array(
+            [
+                self.tails,
+                0.02 if self.noise == "auto" else 0.0,
+                1e-3,
+                self.rate if found else 0.0,
+                math.log(self.least),
+                math.log(self.most),
+                math.log(self.steady),
+                self.replay,
+                self.bound,
+                CEILING * self.p0,
+            ]
+        )
+
+
+def _zeros(count: int) -> FloatArray:
+    """Zeros that begin at a line of the cache."""
+    raw = np.zeros(count + LINE // 8)
+    skip = -raw.ctypes.data % LINE // 8
+    return raw[skip : skip + count]
+
+
+def _filled(count: int) -> int:
+    return -(-count // STRIP) * STRIP
+
+
+def _packed_size(width: int) -> int:
+    strips = width // STRIP
+    return STRIP * STRIP * strips * (strips + 1) // 2
+
+
+def _pack(block: FloatArray, out: FloatArray) -> None:
+    """The lower strips of a symmetric matrix whose size is a multiple of STRIP."""
+    at = 0
+    for i in range(0, len(block), STRIP):
+        strip = block[i : i + STRIP, : i + STRIP]
+        out[at : at + strip.size] = strip.ravel()
+        at += strip.size
+
+
+def _unpack(packed: FloatArray, width: int) -> FloatArray:
+    block, at = np.zeros((width, width)), 0
+    for i in range(0, width, STRIP):
+        size = STRIP * (i + STRIP)
+        block[i : i + STRIP, : i + STRIP] = packed[at : at + size].reshape(STRIP, -1)
+        at += size
+    lower = np.tril(block)
+    return np.asarray(lower + np.tril(lower, -1).T)
+
+
+class KalmanState:
+    """What a filter knows about the parameters of a net.
+
+    Parameters
+    ----------
+    group : (n_parameters,) int
+        The neuron that each parameter leads to: parameters of one neuron share a block, if there are several.
+    n_outputs : int
+    settings : KalmanSettings, optional
+
+    Attributes
+    ----------
+    kind : "full" or "decoupled"
+    filter : Filter
+        The arrays that kernels are handed; they change in place.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from meshnn.streaming.kalman import KalmanState
+    >>> state = KalmanState(np.array([3, 3, 4]), 1)
+    >>> state.kind, state.covariance().diagonal().tolist()
+    ('full', [1.0, 1.0, 1.0])
+    """
+
+    def __init__(self, group: IntArray, n_outputs: int, settings: KalmanSettings | None = None) -> None:
+        self.settings = settings or KalmanSettings()
+        self.group = np.asarray(group, dtype=np.int64)
+        self.n_outputs = n_outputs
+        count = len(self.group)
+        self.kind = self.settings.covariance
+        if self.kind == "auto":
+            self.kind = "full" if count * count * n_outputs <= FULL_COST else "decoupled"
+        self.filter = make_filter(self.blocks(), count, n_outputs, self.settings)
+        for g in range(len(self.filter.offset)):
+            width = int(self.filter.first[g + 1] - self.filter.first[g])
+            taken = self.filter.order[self.filter.first[g] : self.filter.first[g + 1]] >= 0
+            _pack(np.diag(np.where(taken, self.settings.p0, 0.0)), self._strips(g, width))
+
+    def __getstate__(self) -> tuple[IntArray, int, KalmanSettings, FloatArray, FloatArray]:
+        # copies and pickles make arrays of their own, which begin where they should
+        return self.group, self.n_outputs, self.settings, self.filter.P, self.filter.memo
+
+    def __setstate__(self, state: tuple[IntArray, int, KalmanSettings, FloatArray, FloatArray]) -> None:
+        self.__init__(*state[:3])  # type: ignore[misc]
+        self.filter.P[:], self.filter.memo[:] = state[3:]
+
+    def blocks(self) -> list[IntArray]:
+        """The parameters of each block."""
+        if self.kind == "full":
+            return [np.arange(len(self.group), dtype=np.int64)]
+        order = np.argsort(self.group, kind="stable").astype(np.int64)
+        return np.split(order, np.flatnonzero(np.diff(self.group[order])) + 1)
+
+    def _strips(self, g: int, width: int) -> FloatArray:
+        at = int(self.filter.offset[g])
+        return self.filter.P[at : at + _packed_size(width)]
+
+    def block(self, g: int) -> tuple[IntArray, FloatArray]:
+        """The parameters of a block and their covariance."""
+        first, last = int(self.filter.first[g]), int(self.filter.first[g + 1])
+        members = self.filter.order[first:last]
+        members = members[members >= 0]
+        return members, _unpack(self._strips(g, last - first), last - first)[: len(members), : len(members)]
+
+    def covariance(self) -> FloatArray:
+        """All of P, (n_parameters, n_parameters): zeros between blocks."""
+        P = np.zeros((len(self.group), len(self.group)))
+        for g in range(len(self.filter.offset)):
+            members, block = self.block(g)
+            P[np.ix_(members, members)] = block
+        return P
+
+    @property
+    def q(self) -> float:
+        """What variances grow by at the moment."""
+        return math.exp(self.filter.memo[LOG_Q])
+
+    @property
+    def noise(self) -> FloatArray:
+        """Variance of standardised targets around the outputs, (n_outputs,), as found so far."""
+        return self.filter.memo[NOISE : NOISE + self.n_outputs].copy()
+
+    def tree(self) -> dict[str, FloatArray]:
+        """All that it has learned, to be saved beside `group`, `n_outputs` and the settings."""
+        return {"P": self.filter.P.copy(), "memo": self.filter.memo.copy()}
+
+    def restore(self, tree: dict[str, FloatArray]) -> None:
+        """Go on where the state was whose `tree` this is, to the last bit."""
+        for name, into in (("P", self.filter.P), ("memo", self.filter.memo)):
+            got = np.asarray(tree[name], dtype=np.float64)
+            if got.shape != into.shape:
+                raise MeshError(f"{name} of another filter: expected shape {into.shape}, got {got.shape}")
+            into[:] = got
+
+    def changed(self, group: IntArray, origin: IntArray, outputs: IntArray) -> KalmanState:
+        """The state of a net that has grown or shrunk.
+
+        Parameters
+        ----------
+        group : (new n_parameters,) int
+        origin : (new n_parameters,) int
+            Which parameter of before each of them is; -1 is a new one, which nothing is known about.
+        outputs : (new n_outputs,) int
+            The same for outputs.
+
+        Returns
+        -------
+        KalmanState
+            What was known about parameters that are still there is the same, bit by bit.
+        """
+        origin, outputs = np.asarray(origin, np.int64), np.asarray(outputs, np.int64)
+        new = KalmanState(group, len(outputs), self.settings)
+        if len(origin) != len(new.group):
+            raise MeshError(f"origin must have one number per parameter ({len(new.group)}), got {len(origin)}")
+        for name, map_, count in (("origin", origin, len(self.group)), ("outputs", outputs, self.n_outputs)):
+            kept = map_[map_ >= 0]
+            if len(np.unique(kept)) != len(kept) or (kept >= count).any() or (map_ < -1).any():
+                raise MeshError(
+                    f"{name} must have numbers from 0 to {count - 1}, each at most once, and -1 for new ones"
+                )
+        known_blocks = {g: self.block(g) for g in range(len(self.filter.offset))}
+        home, place = np.full(len(self.group), -1), np.zeros(len(self.group), np.int64)
+        for g, (members, _) in known_blocks.items():
+            home[members], place[members] = g, np.arange(len(members))
+        for g in range(len(new.filter.offset)):
+            first, last = int(new.filter.first[g]), int(new.filter.first[g + 1])
+            strips = new._strips(g, last - first)
+            dense = _unpack(strips, last - first)
+            members = new.filter.order[first:last]
+            old = np.where(members >= 0, origin[members], -1)
+            for b in np.unique(home[old[old >= 0]]):
+                here = np.flatnonzero((old >= 0) & (home[old] == b))
+                there = place[old[here]]
+                dense[np.ix_(here, here)] = known_blocks[int(b)][1][np.ix_(there, there)]
+            _pack(dense, strips)
+        self._remember(new, origin, outputs)
+        return new
+
+    def _remember(self, new: KalmanState, origin: IntArray, outputs: IntArray) -> None:
+        """The rest of what it knows, for another net."""
+        before, after = self.filter.memo, new.filter.memo
+        after[:NOISE] = before[:NOISE]
+        kept = np.flatnonzero(outputs >= 0)
+        after[NOISE + kept] = before[NOISE + outputs[kept]]
+        kept = np.flatnonzero(origin >= 0)
+        after[NOISE + new.n_outputs + kept] = before[NOISE + self.n_outputs + origin[kept]]
+
+
+def make_filter(blocks: list[IntArray], count: int, n_outputs: int, settings: KalmanSettings) -> Filter:
+    """Arrays for blocks of parameters, P all zero."""
+    widths = [_filled(len(block)) for block in blocks]
+    first = np.concatenate([[0], np.cumsum(widths)]).astype(np.int64)
+    offset = np.concatenate([[0], np.cumsum([_packed_size(width) for width in widths])]).astype(np.int64)
+    order = np.full(first[-1], -1, dtype=np.int64)
+    for begin, block in zip(first, blocks, strict=False):
+        order[begin : begin + len(block)] = block
+    memo = np.zeros(NOISE + n_outputs + count)
+    memo[LOG_Q] = math.log(settings.q) if settings.q > 0 else -math.inf
+    memo[NOISE : NOISE + n_outputs] = 1.0 if settings.noise == "auto" else settings.noise
+    C, M = n_outputs, int(first[-1])
+    taken = np.array([len(block) for block in blocks], dtype=np.int64)
+    return Filter(
+        P=_zeros(int(offset[-1])),
+        order=order,
+        first=first,
+        offset=offset[:-1].copy(),
+        taken=taken,
+        memo=memo,
+        rule=settings.rule(),
+        H=_zeros(C * M).reshape(C, M),
+        U=_zeros(C * M).reshape(C, M),
+        S=np.zeros((C, C)),
+        L=np.zeros((C, C)),
+        T=np.zeros((C, C)),
+        M=np.zeros((C, C)),
+        v=np.zeros((8, C)),
+    )

@@ -1,0 +1,319 @@
+"""The Kalman filter: against the textbook's in plain NumPy, against closed forms, and under data that mean harm."""
+
+import math
+
+import numpy as np
+import pytest
+
+from meshnn import codes
+from meshnn.errors import MeshError
+from meshnn.kernels._jit import jit
+from meshnn.kernels.kalman import kalman_steady, kalman_update, kalman_variance
+from meshnn.kernels.tuples import LOG_Q, STRIP
+from meshnn.streaming.kalman import FULL_COST, KalmanSettings, KalmanState
+
+PLAIN = {"forgetting": 0.0, "noise": 0.5, "tails": 0.0}
+
+
+@jit
+def update(theta, f, H, y, target, code, fresh):
+    return kalman_update(theta, f, H, y, target, code, fresh)
+
+
+@jit
+def run_linear(theta, f, X, Y, y, H, picks, code):
+    """A linear net of one output on many samples, each but the first few replayed."""
+    for t in range(X.shape[0]):
+        for replay in range(2):
+            k = t if replay == 0 else picks[t]
+            y[0] = 0.0
+            for i in range(X.shape[1]):
+                H[0, i] = X[k, i]
+                y[0] += theta[i] * X[k, i]
+            if replay == 0 or (picks[t] >= 0 and kalman_steady(f)):
+                kalman_update(theta, f, H, y, Y[k], code, replay == 0)
+
+
+@jit
+def run_hostile(theta, f, H, Y, targets, code):
+    for t in range(Y.shape[0]):
+        kalman_update(theta, f, H[t % H.shape[0]], Y[t], targets[t], code, True)
+
+
+@jit
+def variance(f, H, out):
+    kalman_variance(f, H, out)
+
+
+@jit
+def steady(f):
+    return kalman_steady(f)
+
+
+def random_state(rng, group, n_outputs, **settings):
+    """A state whose covariance is any positive one, within its blocks; and that covariance."""
+    state = KalmanState(group, n_outputs, KalmanSettings(**settings))
+    for g in range(len(state.filter.offset)):
+        members, _ = state.block(g)
+        root = rng.normal(size=(len(members), len(members)))
+        width = int(state.filter.first[g + 1] - state.filter.first[g])
+        dense, at = np.zeros((width, width)), int(state.filter.offset[g])
+        dense[: len(members), : len(members)] = 0.05 * root @ root.T + 0.1 * np.eye(len(members))
+        for i in range(0, width, STRIP):
+            strip = dense[i : i + STRIP, : i + STRIP]
+            state.filter.P[at : at + strip.size] = strip.ravel()
+            at += strip.size
+    return state, state.covariance()
+
+
+def blocks_of(state):
+    return [state.block(g)[0] for g in range(len(state.filter.offset))]
+
+
+def softmax(y):
+    e = np.exp(y - y.max())
+    return e / e.sum()
+
+
+@pytest.mark.parametrize("kind", ["full", "decoupled"])
+@pytest.mark.parametrize("n_outputs", [1, 3])
+def test_squared_errors_are_the_textbook(kind, n_outputs):
+    rng = np.random.default_rng(n_outputs)
+    group = rng.integers(4, size=21)
+    state, P = random_state(rng, group, n_outputs, covariance=kind, **PLAIN)
+    theta = rng.normal(size=21)
+    want_theta, want_P = theta.copy(), P.copy()
+    for _ in range(5):
+        H, y, t = rng.normal(size=(n_outputs, 21)), rng.normal(size=n_outputs), rng.normal(size=n_outputs)
+        H[:, group == 0] *= np.arange(n_outputs)[:, None] == 0  # the readout of one output alone
+        S = H @ want_P @ H.T + 0.5 * np.eye(n_outputs)
+        K = want_P @ H.T @ np.linalg.inv(S)
+        want_theta += K @ (t - y)
+        changed = want_P - K @ S @ K.T
+        for members in blocks_of(state):
+            want_P[np.ix_(members, members)] = changed[np.ix_(members, members)]
+        update(theta, state.filter, H, y, t, codes.SQUARED_ERROR, True)
+    np.testing.assert_allclose(theta, want_theta, rtol=1e-9, atol=1e-10)
+    np.testing.assert_allclose(state.covariance(), want_P, rtol=1e-9, atol=1e-10)
+    got = np.zeros(n_outputs)
+    variance(state.filter, H, got)
+    np.testing.assert_allclose(got, np.diag(H @ want_P @ H.T), rtol=1e-9)
+
+
+def test_linear_regression_is_ridge():
+    rng = np.random.default_rng(0)
+    X, truth = rng.normal(size=(400, 7)), rng.normal(size=7)
+    Y = (X @ truth + 0.7 * rng.normal(size=400))[:, None]
+    state = KalmanState(np.zeros(7), 1, KalmanSettings(p0=2.0, **PLAIN))
+    theta = np.zeros(7)
+    never = np.full(400, -1)
+    run_linear(theta, state.filter, X, Y, np.zeros(1), np.zeros((1, 7)), never, codes.SQUARED_ERROR)
+    precision = X.T @ X / 0.5 + np.eye(7) / 2.0
+    np.testing.assert_allclose(theta, np.linalg.solve(precision, X.T @ Y[:, 0] / 0.5), rtol=1e-8)
+    np.testing.assert_allclose(state.covariance(), np.linalg.inv(precision), rtol=1e-7, atol=1e-12)
+
+
+def curved(code, y, t):
+    """Slope and curvature of a loss by its outputs."""
+    if code == codes.CROSS_ENTROPY:
+        p = softmax(y)
+        return np.eye(len(y))[int(t[0])] - p, np.diag(p) - np.outer(p, p)
+    rate = 1 / (1 + np.exp(-y)) if code == codes.BINARY_CROSS_ENTROPY else np.exp(y)
+    return t - rate, np.diag(rate * (1 - rate) if code == codes.BINARY_CROSS_ENTROPY else rate)
+
+
+@pytest.mark.parametrize("surprise", [0.3, 8.0])
+@pytest.mark.parametrize("kind", ["full", "decoupled"])
+@pytest.mark.parametrize("code", [codes.CROSS_ENTROPY, codes.BINARY_CROSS_ENTROPY, codes.POISSON])
+def test_other_losses_are_met_as_they_are(code, kind, surprise):
+    """The new outputs are where the slope of the loss balances the pull of what was known; P^-1 gains H' A H."""
+    rng = np.random.default_rng(5)
+    n_outputs = 4 if code == codes.CROSS_ENTROPY else 2
+    group = np.repeat(np.arange(3), 6)
+    state, P = random_state(rng, group, n_outputs, covariance=kind, **PLAIN)
+    theta, H = np.zeros(18), rng.normal(size=(n_outputs, 18))
+    y = surprise * np.array([1.0, -1.0, 0.5, -0.5])[:n_outputs]
+    t = {codes.CROSS_ENTROPY: [1.0], codes.BINARY_CROSS_ENTROPY: [0.0, 1.0], codes.POISSON: [2.0, 7.0]}[code]
+    t = np.array(t + [0.0] * (n_outputs - len(t)))
+    update(theta, state.filter, H, y, t, code, True)
+    after = y + H @ theta
+    slope, A_after = curved(code, after, t)
+    np.testing.assert_allclose(theta, P @ H.T @ slope, atol=1e-4 * np.abs(theta).max())
+    A_before = curved(code, y, t)[1]
+    if code == codes.CROSS_ENTROPY:
+        p = 0.5 * (softmax(y) + softmax(after))
+        A = np.diag(p) - np.outer(p, p)
+    else:
+        A = np.maximum(A_before, A_after) if code == codes.BINARY_CROSS_ENTROPY else 0.5 * (A_before + A_after)
+    got = state.covariance()
+    if kind == "full":
+        np.testing.assert_allclose(np.linalg.inv(got), np.linalg.inv(P) + H.T @ A @ H, rtol=1e-3, atol=1e-3)
+    else:
+        # P - U' A (I + S A)^-1 U, within the blocks
+        change = P @ H.T @ A @ np.linalg.inv(np.eye(n_outputs) + H @ P @ H.T @ A) @ H @ P
+        for members in blocks_of(state):
+            here = np.ix_(members, members)
+            np.testing.assert_allclose(got[here], (P - change)[here], rtol=1e-3, atol=1e-4)
+
+
+def test_missing_targets_change_nothing():
+    rng = np.random.default_rng(1)
+    state, _ = random_state(rng, np.zeros(9), 3, **PLAIN)
+    theta, H, y = rng.normal(size=9), rng.normal(size=(3, 9)), rng.normal(size=3)
+    before = theta.tobytes(), state.filter.P.tobytes(), state.filter.memo.tobytes()
+    nothing = np.full(3, np.nan)
+    bad = np.array([0.1, np.inf, 0.2])
+    for got in (
+        update(theta, state.filter, H, y, nothing, codes.SQUARED_ERROR, True),
+        update(theta, state.filter, H, y, nothing, codes.CROSS_ENTROPY, True),
+        update(theta, state.filter, H, bad, np.zeros(3), codes.SQUARED_ERROR, True),
+        update(theta, state.filter, np.full_like(H, np.nan), y, np.zeros(3), codes.SQUARED_ERROR, True),
+    ):
+        assert math.isnan(got)
+    assert before == (theta.tobytes(), state.filter.P.tobytes(), state.filter.memo.tobytes())
+
+
+def test_outputs_without_target_teach_nothing():
+    rng = np.random.default_rng(2)
+    state, P = random_state(rng, np.zeros(9), 3, **PLAIN)
+    theta, H, y = np.zeros(9), rng.normal(size=(3, 9)), rng.normal(size=3)
+    update(theta, state.filter, H, y, np.array([0.4, np.nan, -1.0]), codes.SQUARED_ERROR, True)
+    seen = [0, 2]
+    S = H[seen] @ P @ H[seen].T + 0.5 * np.eye(2)
+    want = P @ H[seen].T @ np.linalg.solve(S, np.array([0.4, -1.0]) - y[seen])
+    np.testing.assert_allclose(theta, want, rtol=1e-9)
+
+
+def test_an_outlier_moves_less_than_a_likely_error():
+    moved = []
+    for error in (1.0, 1e3):
+        state = KalmanState(np.zeros(3), 1, KalmanSettings(noise=0.5))
+        theta = np.zeros(3)
+        update(theta, state.filter, np.ones((1, 3)), np.zeros(1), np.array([error]), codes.SQUARED_ERROR, True)
+        moved.append(np.abs(theta).max())
+    assert moved[1] < 0.1 * moved[0]
+
+
+def test_replayed_samples_leave_what_is_known():
+    rng = np.random.default_rng(3)
+    state, _ = random_state(rng, np.zeros(9), 1)
+    H, y, t = rng.normal(size=(1, 9)), np.array([-1.0]), np.array([1.0])
+    before, replayed, fresh = (state.filter.P.copy(), state.filter.memo.copy()), np.zeros(9), np.zeros(9)
+    update(replayed, state.filter, H, y, t, codes.BINARY_CROSS_ENTROPY, False)
+    np.testing.assert_array_equal(state.filter.P, before[0])
+    np.testing.assert_array_equal(state.filter.memo, before[1])
+    update(fresh, state.filter, H, y, t, codes.BINARY_CROSS_ENTROPY, True)
+    assert 0 < np.linalg.norm(replayed) < np.linalg.norm(fresh)
+
+
+@pytest.mark.parametrize("moves", [False, True])
+def test_forgetting_is_found(moves):
+    rng = np.random.default_rng(4)
+    n, d = 3000, 3
+    truth = np.cumsum(0.3 * rng.normal(size=(n, d)), axis=0) if moves else np.tile(rng.normal(size=d), (n, 1))
+    X = rng.normal(size=(n, d))
+    Y = (np.sum(X * truth, axis=1) + 0.5 * rng.normal(size=n))[:, None]
+    state = KalmanState(np.zeros(d), 1)
+    picks = np.where(np.arange(n) < 10, -1, (rng.random(n) * np.arange(n)).astype(np.int64))
+    run_linear(np.zeros(d), state.filter, X, Y, np.zeros(1), np.zeros((1, d)), picks, codes.SQUARED_ERROR)
+    assert steady(state.filter) != moves
+    assert (state.q > 1e-3) == moves
+    if not moves:
+        assert 0.15 < state.noise[0] < 0.4  # 0.25
+
+
+@pytest.mark.parametrize("kind", ["full", "decoupled"])
+@pytest.mark.parametrize("code", [codes.CROSS_ENTROPY, codes.BINARY_CROSS_ENTROPY, codes.SQUARED_ERROR, codes.HUBER])
+@pytest.mark.parametrize("forgetting", [0.0, "auto"])
+def test_stays_positive(code, kind, forgetting):
+    """100,000 samples with slopes and targets of any size, runs of the same one, outputs that do not count."""
+    rng = np.random.default_rng(6)
+    state = KalmanState(np.repeat(np.arange(3), 4), 2, KalmanSettings(covariance=kind, forgetting=forgetting))
+    H = rng.normal(size=(50, 2, 12)) * 10.0 ** rng.uniform(-6, 4, size=(50, 1, 1))
+    H[:10] = H[0]
+    H[10:15, 1] = 0.0
+    n = 100_000
+    Y = rng.normal(size=(n, 2)) * 10.0 ** rng.uniform(-3, 6, size=(n, 1))
+    targets = rng.integers(2, size=(n, 2)).astype(float)
+    targets[20_000:40_000] = 1.0
+    if code in (codes.SQUARED_ERROR, codes.HUBER):
+        targets *= 10.0 ** rng.uniform(-3, 90, size=(n, 1))
+    targets[rng.random((n, 2)) < 0.1] = np.nan
+    theta = rng.normal(size=12)
+    run_hostile(theta, state.filter, H, Y, targets, code)
+    P = state.covariance()
+    assert np.isfinite(theta).all()
+    assert np.isfinite(np.delete(state.filter.memo, LOG_Q)).all()
+    assert np.linalg.eigvalsh(P)[0] > 0
+    assert P.diagonal().max() <= 10.0
+    for g in range(len(state.filter.offset)):
+        at, width = int(state.filter.offset[g]), int(state.filter.first[g + 1] - state.filter.first[g])
+        for i in range(0, width, STRIP):  # the squares on the diagonal, whose halves are both kept
+            strip = state.filter.P[at : at + STRIP * (i + STRIP)].reshape(STRIP, -1)
+            np.testing.assert_array_equal(strip[:, i:], strip[:, i:].T)
+            at += strip.size
+
+
+@pytest.mark.parametrize("kind", ["full", "decoupled"])
+def test_growth_keeps_what_was_known(kind):
+    rng = np.random.default_rng(7)
+    group = np.repeat([5, 6, 9], [3, 9, 4])
+    state, P = random_state(rng, group, 2, covariance=kind, p0=0.5)
+    state.filter.memo[:] = rng.normal(size=len(state.filter.memo))
+    # a parameter into 5 and an output with three parameters are new; one into 6 is gone; order has changed
+    origin = np.array([0, -1, 2, 1, 11, 10, 9, 8, 7, 6, 5, 4, 12, 13, 14, 15, -1, -1, -1])
+    new_group = np.array([5] * 4 + [6] * 8 + [9] * 4 + [10] * 3)
+    new = state.changed(new_group, origin, np.array([0, 1, -1]))
+    got, kept = new.covariance(), origin >= 0
+    np.testing.assert_array_equal(got[np.ix_(kept, kept)], P[np.ix_(origin[kept], origin[kept])])
+    np.testing.assert_array_equal(got[~kept][:, ~kept], 0.5 * np.eye(4))
+    assert not got[~kept][:, kept].any()
+    memo, want = new.filter.memo, state.filter.memo
+    np.testing.assert_array_equal(memo[:5], want[:5])
+    assert memo[5] == 1.0
+    np.testing.assert_array_equal(memo[6:][kept], want[5:][origin[kept]])
+    assert not memo[6:][~kept].any()
+
+
+def test_full_becomes_decoupled_when_it_grows():
+    side = math.isqrt(FULL_COST)
+    state = KalmanState(np.arange(side) % 5, 1)
+    assert state.kind == "full"
+    new = state.changed(np.arange(side + 1) % 5, np.append(np.arange(side), -1), np.array([0]))
+    assert new.kind == "decoupled"
+    assert len(new.filter.offset) == 5
+    np.testing.assert_array_equal(new.covariance(), np.eye(side + 1))
+
+
+def test_goes_on_from_a_tree():
+    rng = np.random.default_rng(8)
+    samples = [(rng.normal(size=(1, 9)), rng.normal(size=1), rng.normal(size=1)) for _ in range(20)]
+    straight, state = np.zeros(9), KalmanState(np.repeat([0, 1, 2], 3), 1, KalmanSettings(covariance="decoupled"))
+    for i, sample in enumerate(samples):
+        if i == 10:
+            kept, saved = straight.copy(), state.tree()
+        update(straight, state.filter, *sample, codes.SQUARED_ERROR, True)
+    again = KalmanState(np.repeat([0, 1, 2], 3), 1, KalmanSettings(covariance="decoupled"))
+    again.restore(saved)
+    for sample in samples[10:]:
+        update(kept, again.filter, *sample, codes.SQUARED_ERROR, True)
+    np.testing.assert_array_equal(kept, straight)
+    np.testing.assert_array_equal(again.filter.P, state.filter.P)
+    with pytest.raises(MeshError, match="P of another filter"):
+        KalmanState(np.zeros(5), 1).restore(saved)
+
+
+def test_settings_and_maps_are_checked():
+    with pytest.raises(MeshError, match="unknown covariance 'ful'; did you mean 'full'"):
+        KalmanSettings(covariance="ful")
+    with pytest.raises(MeshError, match="least <= start <= most"):
+        KalmanSettings(start=1.0)
+    with pytest.raises(MeshError, match='forgetting, if not "auto", must be a number of at least 0'):
+        KalmanSettings(forgetting=-1.0)
+    with pytest.raises(MeshError, match="noise, if not"):
+        KalmanSettings(noise=0.0)
+    state = KalmanState(np.zeros(3), 1)
+    with pytest.raises(MeshError, match="origin must have one number per parameter"):
+        state.changed(np.zeros(3), np.zeros(2), np.array([0]))
+    with pytest.raises(MeshError, match="origin must have numbers from 0 to 2"):
+        state.changed(np.zeros(3), np.array([0, 1, 1]), np.array([0]))

@@ -1,0 +1,352 @@
+"""Graphs for time and the nets made of them."""
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+import naive
+from cases import ALL_METHODS, Case, by_autograd, close, topologies
+from meshnn import Mesh, MeshError, Topology, load, networks
+from meshnn.training import train
+
+MAKERS = {
+    "columns": lambda **more: networks.columns(2, 3, 2, **more),
+    "leaky columns": lambda **more: networks.columns(2, 3, 2, leaky=True, **more),
+    "cascade": lambda **more: networks.cascade_of_columns(2, 4, 1, per_stage=2, **more),
+    "leaky cascade": lambda **more: networks.cascade_of_columns(1, 3, 1, leaky=True, **more),
+    "delay line": lambda **more: networks.delay_line(2, 3, 2, 1, **more),
+    "slow delay line": lambda **more: networks.delay_line(1, 2, 2, 2, ticks_per_sample=2, **more),
+    "recurrent": lambda **more: networks.recurrent(2, 2, 1, lags=1, **more),
+    "recurrent with a layer": lambda **more: networks.recurrent(1, 2, 2, n_layer=2, **more),
+    "reservoir": lambda **more: networks.reservoir(1, 5, 2, density=0.5, **more),
+    "leaky reservoir": lambda **more: networks.reservoir(2, 4, 1, density=0.5, memory=(2, 6), **more),
+}
+
+
+def pairs(t):
+    return set(zip(t.src.tolist(), t.dst.tolist(), strict=True))
+
+
+def edge(net, i, j):
+    """The number of an edge."""
+    found = np.flatnonzero((net.topology.src == i) & (net.topology.dst == j))
+    assert len(found) == 1
+    return int(found[0])
+
+
+def case_of(name, ticks=6, batch=3):
+    """A net with a sequence of inputs and targets."""
+    net = MAKERS[name](ticks=ticks, dtype="float64", random_state=3)
+    rng = np.random.default_rng(5)
+    net.parameters = net.parameters + 0.2 * rng.standard_normal(net.n_parameters)  # bias edges begin at 0
+    X = rng.standard_normal((ticks, batch, net.topology.n_inputs))
+    return Case(net, X, rng.standard_normal((batch, net.topology.n_outputs)), "squared_error", None)
+
+
+# -- graphs --------------------------------------------------------------------------------------------------------
+
+
+def test_columns_by_hand():
+    t = Topology.columns(1, 2, 1)  # 0 the input, 1 the bias, 2 and 3 columns, 4 the output
+    assert pairs(t) == {(0, 2), (0, 3), (0, 4), (1, 2), (1, 3), (1, 4), (2, 2), (3, 3), (2, 4), (3, 4)}
+    assert pairs(Topology.columns(1, 1, 1, bias=False)) == {(0, 1), (0, 2), (1, 1), (1, 2)}
+    t = Topology.columns(1, 2, 1, leaky=True, bias=False)  # 1 and 2 read, 3 and 4 keep, 5 is the output
+    assert pairs(t) == {(0, 1), (0, 2), (0, 5), (1, 3), (2, 4), (3, 3), (4, 4), (3, 5), (4, 5)}
+    assert pairs(Topology.columns(1, 0, 1)) == {(0, 2), (1, 2)}
+
+
+def test_a_cascade_of_columns_by_hand():
+    t = Topology.cascade_of_columns(1, 3, 1, per_stage=2, bias=False)
+    loops = {(1, 1), (2, 2), (3, 3)}
+    assert pairs(t) == {(0, j) for j in (1, 2, 3, 4)} | loops | {(1, 3), (2, 3)} | {(j, 4) for j in (1, 2, 3)}
+    t = Topology.cascade_of_columns(1, 2, 1, leaky=True, bias=False)  # 1 and 2 read, 3 and 4 keep
+    assert pairs(t) == {(0, 1), (0, 2), (0, 5), (1, 3), (2, 4), (3, 3), (4, 4), (3, 2), (3, 5), (4, 5)}
+    assert Topology.cascade_of_columns(2, 5, 2, per_stage=5) == Topology.columns(2, 5, 2)
+    without = {(i, j) for i, j in pairs(Topology.cascade_of_columns(2, 5, 2)) if i != j}
+    assert without == pairs(Topology.cascade(2, 5, 2))
+
+
+def test_a_stage_more_changes_nothing_in_what_is_there():
+    few, more = (Topology.cascade_of_columns(2, n, 1, per_stage=2) for n in (4, 6))
+    first_output = few.outputs[0]
+    inside = {(i, j) for i, j in pairs(few) if max(i, j) < first_output}
+    assert inside == {(i, j) for i, j in pairs(more) if max(i, j) < first_output}
+    assert not any(i >= first_output > j for i, j in pairs(more))
+
+
+def test_a_delay_line_by_hand():
+    t = Topology.delay_line(2, 2, 1, 1, bias=False)  # lines 2, 3 and 4, 5; the layer 6; the output 7
+    seen = {(i, j) for i in (0, 1, 2, 3, 4, 5) for j in (6, 7)}
+    assert pairs(t) == {(0, 2), (2, 3), (1, 4), (4, 5)} | seen | {(6, 7)}
+    t = Topology.delay_line(1, 2, 0, 1, ticks_per_sample=2)  # 0, bias 1, line 2, 3, 4, 5 with taps 3 and 5, output 6
+    assert pairs(t) == {(0, 2), (2, 3), (3, 4), (4, 5), (0, 6), (3, 6), (5, 6), (1, 6)}
+    assert t.n_hidden == 4
+
+
+def test_a_recurrent_net_by_hand():
+    t = Topology.recurrent(1, 2, 1)  # 0 the input, 1 the bias, 2 and 3 hold the state 4 and 5, 6 is the output
+    state = {(i, j) for i in (0, 1, 2, 3) for j in (4, 5)}
+    assert pairs(t) == {(4, 2), (5, 3)} | state | {(1, 6), (4, 6), (5, 6)}
+    t = Topology.recurrent(1, 1, 1, n_layer=1, lags=1, bias=False)  # line 1 to 3, held 4, 5, state 6, layer 7, output 8
+    lines = {(0, 1), (1, 2), (2, 3), (6, 4), (4, 5)}
+    assert pairs(t) == lines | {(0, 6), (3, 6), (5, 6)} | {(0, 7), (6, 7), (7, 8)}
+
+
+@pytest.mark.parametrize("leaky", [False, True])
+def test_a_reservoir_keeps_exactly_the_density(leaky):
+    t = Topology.reservoir(2, 20, 3, density=0.15, leaky=leaky, random_state=0)
+    reads, outputs = set(range(3, 23)), set(t.outputs.tolist())
+    keeps = set(range(23, 43)) if leaky else reads
+    got = pairs(t)
+    assert {(i, j) for i in range(3) for j in reads | outputs} <= got
+    assert {(i, j) for i in keeps for j in outputs} <= got
+    inner = {(i, j) for i, j in got if i in keeps and j in reads}
+    assert len(inner) == 60
+    wires = {(i, i + 20) for i in reads} | {(i, i) for i in keeps} if leaky else set()
+    assert len(got) == 3 * 23 + 20 * 3 + 60 + len(wires)
+    assert wires <= got
+    assert t == Topology.reservoir(2, 20, 3, density=0.15, leaky=leaky, random_state=0)
+    assert t != Topology.reservoir(2, 20, 3, density=0.15, leaky=leaky, random_state=1)
+
+
+# -- components ----------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=60)
+@given(t=topologies(ticks=8, most_hidden=7))
+def test_components_and_the_cost_of_influence(t):
+    graph = nx.DiGraph()
+    graph.add_nodes_from(range(t.n_clamped, t.n_neurons))
+    graph.add_edges_from((i, j) for i, j in pairs(t) if min(i, j) >= t.n_clamped)
+    got = t.components()
+    assert (got[: t.n_clamped] == -1).all()
+    want = {frozenset(c) for c in nx.strongly_connected_components(graph)}
+    assert {frozenset(np.flatnonzero(got == c).tolist()) for c in range(got.max() + 1)} == want
+    assert all(got[i] <= got[j] for i, j in graph.edges)
+    learned = np.arange(t.n_edges) % 3 > 0
+    for mask in (np.ones(t.n_edges, bool), learned):
+        chosen = [d for d in t.dst[mask].tolist() if d >= t.n_clamped]
+        cost = 0
+        for i, _ in graph.edges:
+            above = nx.ancestors(graph, i) | {i}
+            cost += sum(d in above for d in chosen)
+        assert t.influence_cost(mask) == cost
+    assert t.influence_cost() == t.influence_cost(np.ones(t.n_edges, bool))
+
+
+def test_columns_cost_what_the_forward_pass_costs():
+    """Fan-in times edges, whatever the number of columns; fixed edges cost nothing."""
+    assert Topology.columns(3, 1000, 1).influence_cost() == 2 * 1000 * 5
+    line = networks.delay_line(1, 20, 4, 1)
+    assert line.topology.influence_cost(~line.ties.fixed) == 4 * (1 + 20 + 1)
+    echo = networks.reservoir(1, 30, 2, random_state=0)
+    assert echo.topology.influence_cost(~echo.ties.fixed) == 0
+    with pytest.raises(MeshError, match=r"learned must be a mask of shape \(10,\), got shape \(2,\)"):
+        Topology.columns(1, 2, 1).influence_cost([True, False])
+
+
+# -- nets ----------------------------------------------------------------------------------------------------------
+
+
+def test_self_loops_begin_as_time_constants():
+    net = networks.columns(1, 4, 1, memory=(2, 16), dtype="float64", random_state=0)
+    loops = [net.weights[edge(net, k, k)] for k in net.topology.hidden]
+    np.testing.assert_allclose(loops, [1 - 1 / 2, 1 - 1 / 4, 1 - 1 / 8, 1 - 1 / 16], rtol=1e-12)
+    assert net.n_parameters == net.topology.n_edges
+    assert net.activations == ["tanh"] * 4 + ["identity"]
+
+
+def test_leaks_are_fixed():
+    net = networks.columns(1, 2, 1, memory=(2, 4), leaky=True, dtype="float64", random_state=0)
+    first, second = (2, 4), (3, 5)  # who reads and who keeps
+    for (reads, keeps), tau in ((first, 2), (second, 4)):
+        assert net.weights[edge(net, reads, keeps)] == pytest.approx(1 / tau, rel=1e-12)
+        assert net.weights[edge(net, keeps, keeps)] == pytest.approx(1 - 1 / tau, rel=1e-12)
+    fixed = {pair for pair, p in zip(zip(net.topology.src.tolist(), net.topology.dst.tolist(), strict=True),
+                                     net.parameter, strict=True) if p < 0}  # fmt: skip
+    assert fixed == {(2, 4), (4, 4), (3, 5), (5, 5)}
+    assert net.activations == ["tanh", "tanh", "identity", "identity", "identity"]
+
+
+def test_a_leaky_column_is_a_leaky_neuron_one_tick_later():
+    net = networks.columns(1, 2, 1, memory=(3, 7), leaky=True, bias=False, ticks=9, dtype="float64", random_state=1)
+    x = np.random.default_rng(0).standard_normal(9)
+    got = net.states(x[:, None, None])[:, 0, 3:5]
+    for column, tau in enumerate((3, 7)):
+        w, s, want = net.weights[edge(net, 0, 1 + column)], 0.0, [0.0, 0.0]
+        for value in x[:-1]:
+            s = (1 - 1 / tau) * s + 1 / tau * np.tanh(w * value)
+            want.append(s)
+        np.testing.assert_allclose(got[:, column], want, rtol=1e-12, atol=1e-15)
+
+
+@pytest.mark.parametrize("stay", [1, 2, 3])
+def test_a_delay_line_delays(stay):
+    """Tap m holds, to the bit, the sample m steps before the one that readers see beside it."""
+    length, samples = 3, 6
+    net = networks.delay_line(2, length, 1, 1, ticks_per_sample=stay, ticks=samples * stay, random_state=0)
+    x = np.random.default_rng(0).standard_normal((samples, 1, 2)).astype(np.float32)
+    states = net.states(np.repeat(x, stay, axis=0))[:, 0]
+    t = net.topology
+    for i in range(2):
+        taps = t.n_clamped + i * length * stay + stay * np.arange(1, length + 1) - 1
+        for k in range(samples * stay):  # what tick k + 1 reads
+            now = k // stay
+            assert states[k, i] == x[now, 0, i]
+            want = [x[now - m, 0, i] if now >= m else 0.0 for m in range(1, length + 1)]
+            assert states[k, taps].tolist() == want
+    assert set(np.unique(net.weights[net.ties.fixed])) == {1.0}
+    assert net.ties.fixed.sum() == 2 * length * stay
+    assert (t.dst[net.ties.fixed] < t.n_clamped + 2 * length * stay).all()
+
+
+@pytest.mark.parametrize(("layer", "lags"), [(0, 0), (0, 2), (3, 0), (2, 1)])
+def test_a_recurrent_net_is_that_of_the_textbooks(layer, lags):
+    """State and outputs, sample by sample, and the gradient through all of the past, against autograd."""
+    torch = pytest.importorskip("torch")
+    net = networks.recurrent(2, 3, 2, n_layer=layer, lags=lags, dtype="float64", random_state=1)
+    rng = np.random.default_rng(2)
+    x, target = rng.standard_normal((7, 2)), rng.standard_normal(2)
+    t = net.topology
+    state, outputs = t.hidden[-3 - layer :][:3], t.outputs
+    between, taps = t.hidden[len(t.hidden) - layer :], t.n_clamped + net.ticks * np.arange(1, lags + 1) - 1
+    seen = np.concatenate([[0, 1], *(taps + i * lags * net.ticks for i in (0, 1)), [2]]).astype(int)
+    w = torch.tensor(net.weights, requires_grad=True)
+    A = torch.zeros(t.n_neurons, t.n_neurons, dtype=torch.float64)
+    A = A.index_put((torch.tensor(t.src), torch.tensor(t.dst)), w)
+    samples, one, s, want = torch.tensor(x), torch.ones(1, dtype=torch.float64), torch.zeros(3, dtype=torch.float64), []
+    nothing = torch.zeros(2, dtype=torch.float64)
+    for k in range(len(x)):
+        before = [samples[k - m] if k >= m else nothing for m in range(1, lags + 1)]
+        late = [torch.stack([b[i] for b in before]) for i in (0, 1)] if lags else []
+        read = torch.cat([samples[k], *late, one])
+        s = torch.tanh(read @ A[np.ix_(seen, state)] + s @ A[np.ix_(state - 3, state)])
+        top = torch.cat([samples[k], one, s])
+        found, sources = s, state
+        if layer:
+            found, sources = torch.tanh(top @ A[np.ix_([0, 1, 2, *state], between)]), between
+        want.append(found @ A[np.ix_(sources, outputs)] + A[2, outputs])
+    stream = net.stream("squared_error", "sgd")
+    got = stream.run(x)
+    np.testing.assert_allclose(got, torch.stack(want).detach().numpy(), rtol=1e-12, atol=1e-14)
+    loss = 0.5 * ((want[-1] - torch.tensor(target)) ** 2).sum()
+    (slope,) = torch.autograd.grad(loss, w)
+    learned = ~net.ties.fixed
+    close(stream.gradient(target), slope[learned].numpy(), 1e-11)
+
+
+def test_a_delay_line_is_a_layer_on_the_last_samples():
+    """With two ticks a sample the outputs after sample t are a function of the samples t - length to t."""
+    net = networks.delay_line(1, 2, 3, 1, ticks_per_sample=2, ticks=10, dtype="float64", random_state=2)
+    x = np.random.default_rng(1).standard_normal(5)
+    got = net.forward(np.repeat(x, 2)[:, None, None])[0, 0]
+    A = net.adjacency().toarray()
+    window = np.concatenate([x[4:5], [1.0], x[3:1:-1]])  # the input, the bias, taps 3 and 5
+    sources = [0, 1, 3, 5]
+    hidden = np.tanh(window @ A[np.ix_(sources, [6, 7, 8])])
+    assert got == pytest.approx(window @ A[sources, 9] + hidden @ A[[6, 7, 8], 9], rel=1e-12)
+
+
+@pytest.mark.parametrize(("n", "memory"), [(30, None), (30, (2, 9)), (450, None)])
+def test_spectral_radius_and_scale_of_a_reservoir(n, memory):
+    net = networks.reservoir(2, n, 1, density=0.2, spectral_radius=0.8, input_scale=0.3, memory=memory,
+                             dtype="float64", random_state=4)  # fmt: skip
+    A, t = net.adjacency().toarray(), net.topology
+    reads = slice(3, 3 + n)
+    keeps = reads if memory is None else slice(3 + n, 3 + 2 * n)
+    W = A[keeps, reads]
+    assert np.abs(np.linalg.eigvals(W)).max() == pytest.approx(0.8, rel=1e-6)
+    outside = A[:3, reads]
+    assert np.abs(outside).max() <= 0.3
+    assert outside.std() > 0.1
+    assert net.n_parameters == n + 3  # what an output reads
+    assert (t.dst[~net.ties.fixed] == t.outputs[0]).all()
+    if memory is not None:
+        tau = np.geomspace(2, 9, n)
+        np.testing.assert_allclose(np.diag(A)[keeps], 1 - 1 / tau)
+        np.testing.assert_allclose(np.diag(A[reads, keeps]), 1 / tau)
+
+
+def test_a_reservoir_is_seeded_and_may_have_no_recurrence():
+    a, b, c = (networks.reservoir(1, 10, 1, density=0.5, random_state=seed) for seed in (0, 0, 1))
+    np.testing.assert_array_equal(a.weights, b.weights)
+    assert a.topology == b.topology != c.topology
+    assert networks.reservoir(1, 10, 1, density=0.0, random_state=0).topology.n_edges == 32
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_gradients_are_exact(name):
+    case = case_of(name)
+    loss, by_edges = by_autograd(case)
+    want = by_edges[case.mesh.parameter >= 0]
+    for method in ALL_METHODS:
+        got_loss, got = case.mesh.gradient(case.X, case.y, loss="squared_error", method=method)
+        assert got_loss == pytest.approx(loss, rel=1e-12)
+        close(got, want, 1e-11)
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_jacobians_are_exact(name):
+    case = case_of(name, ticks=5, batch=1)
+    t = case.mesh.topology
+    _, want = naive.run(case.dense().tolist(), t.n_clamped, t.n_outputs, case.names(), case.inputs()[:, 0].tolist())
+    learned = case.mesh.parameter >= 0
+    close(case.mesh.jacobian(case.X)[0], np.array(want)[:, t.src[learned], t.dst[learned]], 1e-12)
+
+
+def test_dead_edges_of_a_delay_line():
+    """In two ticks only the first tap is ever read: x -> y, bias -> y, x -> tap, tap -> y are alive."""
+    net = networks.delay_line(1, 3, 0, 1, ticks=2)
+    alive = {(int(net.topology.src[e]), int(net.topology.dst[e])) for e in np.flatnonzero(~net.dead_edges())}
+    assert alive == {(0, 5), (1, 5), (0, 2), (2, 5)}
+    assert len(net.live_parameters()) == 3
+    whole = networks.delay_line(1, 3, 0, 1)
+    assert (whole.ticks, int(whole.dead_edges().sum())) == (4, 0)
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_files_keep_them(name, tmp_path):
+    net = MAKERS[name](random_state=0)
+    net.save(tmp_path / "n.mesh")
+    other = load(tmp_path / "n.mesh")
+    assert isinstance(other, Mesh)
+    assert other.topology == net.topology
+    assert other.activations == net.activations
+    np.testing.assert_array_equal(other.parameter, net.parameter)
+    np.testing.assert_array_equal(other.weights, net.weights)
+    X = np.random.default_rng(0).standard_normal((net.ticks, 4, net.topology.n_inputs))
+    np.testing.assert_array_equal(other.forward(X), net.forward(X))
+
+
+@pytest.mark.parametrize("name", ["leaky columns", "delay line", "leaky reservoir"])
+def test_learning_leaves_what_is_fixed(name):
+    net = MAKERS[name](random_state=0)
+    fixed, before = net.ties.fixed, net.weights.copy()
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((20, 2)), rng.standard_normal((20, net.topology.n_outputs))
+    assert len(list(train(net, X, y, loss="squared_error", solver="adam", max_epochs=3, random_state=0)))
+    np.testing.assert_array_equal(net.weights[fixed], before[fixed])
+    assert (net.weights[~fixed] != before[~fixed]).any()
+
+
+@pytest.mark.parametrize(("make", "message"), [
+    (lambda: networks.columns(1, 2, 1, memory=5), "memory must be a list, got int"),
+    (lambda: networks.columns(1, 2, 1, memory=(1, 2, 3)), r"two time constants in ticks, \(shortest, longest\)"),
+    (lambda: networks.columns(1, 2, 1, memory=(0.5, 3)), r"memory\[0\] must be a finite number of ticks of at least 1"),
+    (lambda: networks.columns(1, 2, 1, memory=(9, 3)), "shortest time constant first"),
+    (lambda: networks.columns(1, -2, 1), "n_columns must be a whole number of at least 0, got -2"),
+    (lambda: networks.columns(1, 2, 1, activation="tan"), "did you mean 'tanh'"),
+    (lambda: networks.cascade_of_columns(1, 2, 1, per_stage=0), "per_stage must be a whole number of at least 1"),
+    (lambda: networks.delay_line(1, 0, 2, 1), "length must be a whole number of at least 1, got 0"),
+    (lambda: networks.delay_line(1, 2, 2, 1, ticks_per_sample=0), "ticks_per_sample must be a whole number"),
+    (lambda: networks.reservoir(1, 9, 1, density=2), "density must be a number between 0 and 1, got 2"),
+    (lambda: networks.reservoir(1, 9, 1, spectral_radius=0), "spectral_radius must be a positive number, got 0"),
+    (lambda: networks.reservoir(1, 9, 1, input_scale="x"), "input_scale must be a positive number"),
+    (lambda: networks.reservoir(1, 2, 1), "reservoir of 2 neurons with 0 edges between them has no cycle.*density"),
+    (lambda: Topology.reservoir(1, -1, 1), "n_neurons must be a whole number"),
+    (lambda: Topology.columns(1, 2, 1, leaky=1), "leaky must be True or False"),
+])  # fmt: skip
+def test_what_is_refused(make, message):
+    with pytest.raises(MeshError, match=message):
+        make()

@@ -1,0 +1,89 @@
+"""Policies of structure while a model streams."""
+
+import numpy as np
+import pytest
+
+import meshnn
+from meshnn import MeshError, MeshStreamClassifier, MeshStreamRegressor
+from meshnn.training import structure
+
+
+def rows(n, seed=0):
+    rng = np.random.default_rng(seed)
+    for a, b in rng.standard_normal((n, 2)).tolist():
+        yield {"a": a, "b": b}, bool(a * b > 0)
+
+
+def test_pruned_to_its_budget_and_goes_on_learning():
+    model = MeshStreamClassifier(12, structure=structure.Prune(to=30, start="given"), structure_every=50,
+                                 structure_rounds=4, random_state=0)  # fmt: skip
+    for x, y in rows(250):
+        model.learn_one(x, y)
+    assert model.mesh_.topology.n_edges == 30
+    assert model.stream_.learned > 200
+    assert len(model.stream_.learner.known.group) == 30
+    before = model.mesh_.weights.copy()
+    model.learn_one({"a": 0.3, "b": -2.0}, True)
+    assert (model.mesh_.weights != before).any()
+
+
+def test_an_edit_moves_covariance_and_weights_of_what_stays():
+    """Pruning alone: what is known about the edges that stay is the same, bit by bit."""
+    kwargs = {"structure_every": 100, "structure_rounds": 1, "random_state": 0}
+    model = MeshStreamClassifier(6, structure=structure.Prune(to=12, start="given", end=0.5), **kwargs)
+    plain = MeshStreamClassifier(6, random_state=0)
+    for x, y in rows(100):
+        model.learn_one(x, y)
+        plain.learn_one(x, y)
+    old, new = plain.mesh_, model.mesh_
+    place = {(s, d): e for e, (s, d) in enumerate(zip(old.topology.src, old.topology.dst, strict=True))}
+    weights = set(old.weights.tolist())
+    kept = [w for w in new.weights.tolist() if w in weights]
+    assert len(new.weights) == 12
+    assert len(kept) >= 11  # a bias may have taken over from a neuron that went
+    assert len(place) == 25
+    P, Q = plain.stream_.learner.known.covariance(), model.stream_.learner.known.covariance()
+    assert set(np.diag(Q).tolist()) <= set(np.diag(P).tolist())
+
+
+def test_grows_where_it_stalls():
+    """Labels that are noise never get better: a neuron comes as soon as it may, up to the limit."""
+    rng = np.random.default_rng(0)
+    policy = structure.Grow(to=5, wait=1, slow=1.0, gain=0.0, candidates=2)
+    model = MeshStreamClassifier(2, structure=policy, structure_every=25, random_state=0)
+    for k in range(400):
+        model.learn_one({"a": float(rng.standard_normal())}, bool(rng.integers(2)))
+        assert model.mesh_.topology.n_hidden >= 2, k
+    assert model.mesh_.topology.n_hidden > 2
+    assert model.mesh_.topology.n_hidden <= 5
+    assert "a neuron grown" in model._structure.log[0]
+
+
+@pytest.mark.parametrize("policy", [structure.Prune(to=10, start="given"), structure.Grow(to=6, wait=1, slow=1.0)])
+def test_saved_in_the_middle(policy, tmp_path):
+    model = MeshStreamRegressor(4, structure=policy, structure_every=40, structure_rounds=6, random_state=0)
+    data = list(rows(300))
+    for x, _ in data[:130]:
+        model.learn_one(x, x["a"] * x["b"])
+    model.save(tmp_path / "model.mesh")
+    other = meshnn.load(tmp_path / "model.mesh")
+    for x, _ in data[130:]:
+        model.learn_one(x, x["a"] * x["b"])
+        other.learn_one(x, x["a"] * x["b"])
+    assert np.array_equal(model.mesh_.weights, other.mesh_.weights)
+    assert model._structure.log == other._structure.log != []
+
+
+def test_features_and_classes_that_come_between_edits():
+    model = MeshStreamClassifier(8, structure=structure.Prune(to=0.5, start="given"), structure_every=30,
+                                 structure_rounds=6, random_state=0)  # fmt: skip
+    for k, (x, y) in enumerate(rows(300)):
+        model.learn_one(x | ({"c": 1.0} if k > 100 else {}), str(y) if k < 150 else "third")
+    assert model.classes_[-1] == "third"
+    assert model.mesh_.topology.n_inputs == 3
+    assert set(model.predict_proba_one({"a": 0.0, "b": 1.0})) == {"True", "False", "third"}
+
+
+def test_what_is_no_policy_is_refused():
+    with pytest.raises(MeshError, match=r"structure\.Prune"):
+        MeshStreamClassifier(structure="prune").learn_one({"a": 1.0}, 0)

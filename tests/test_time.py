@@ -1,0 +1,484 @@
+"""Losses after any tick, readouts, and states that are carried on."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cases import (
+    ALL_METHODS,
+    LOSS_NAMES,
+    TimedCase,
+    by_autograd_in_time,
+    by_loops_in_time,
+    cases,
+    close,
+    targets_for,
+    timed_cases,
+    torch_states,
+)
+from meshnn import Mesh, Topology
+from meshnn.errors import DataError, MeshError
+
+EVERY_METHOD = (*ALL_METHODS, "auto", "forward")
+
+
+@pytest.mark.parametrize("method", EVERY_METHOD)
+@settings(max_examples=60)
+@given(case=timed_cases())
+def test_gradient_equals_autograd_through_the_sequence(method, case):
+    want_loss, want = by_autograd_in_time(case)
+    got_loss, got = case.mesh.gradient(case.X, case.y, case.loss, method, case.sample_weight, **case.options)
+    assert got_loss == pytest.approx(want_loss, rel=1e-10, abs=1e-14)
+    close(got, want, 1e-10)
+
+
+@settings(max_examples=25)
+@given(case=timed_cases(reads=False, most_hidden=3, most_batch=2, ticks=4))
+def test_gradient_equals_the_loops(case):
+    want_loss, want = by_loops_in_time(case)
+    for method in ALL_METHODS:
+        got_loss, got = case.mesh.gradient(case.X, case.y, case.loss, method, case.sample_weight, **case.options)
+        assert got_loss == pytest.approx(want_loss, rel=1e-10, abs=1e-14)
+        close(got, want, 1e-10)
+
+
+@settings(max_examples=40)
+@given(case=cases(most_batch=33), seed=st.integers(0, 1000), cut=st.integers(1, 7), given_state=st.booleans())
+def test_two_halves_are_one_run(case, seed, cut, given_state):
+    t, ticks = case.mesh.topology, case.mesh.ticks
+    inputs = case.inputs()[:, :, : t.n_inputs]
+    state = None
+    if given_state:
+        state = np.random.default_rng(seed).standard_normal((inputs.shape[1], t.n_neurons))
+    want = torch.stack(torch_states(case, torch.tensor(case.dense()), state)).numpy()
+    outputs, end = case.mesh.forward(case.X, every_tick=True, state=state, return_state=True)
+    close(outputs, want[:, :, -t.n_outputs :], 1e-11)
+    close(end[:, t.n_clamped :], want[-1], 1e-11)
+    np.testing.assert_array_equal(end[:, : t.n_inputs], inputs[-1])
+    last = case.mesh.forward(case.X, state=state, return_state=True)
+    np.testing.assert_array_equal(last[0], outputs[-1])
+    np.testing.assert_array_equal(last[1], end)
+    if state is not None:
+        states = case.mesh.states(case.X, state=state)
+        close(states[1:, :, t.n_clamped :], want, 1e-11)
+        np.testing.assert_array_equal(states[0, :, t.n_clamped :], state[:, t.n_clamped :])
+        np.testing.assert_array_equal(states[:-1, :, : t.n_inputs], inputs)
+    if ticks > 1:
+        cut = 1 + cut % (ticks - 1) if ticks > 2 else 1
+        first, middle = case.mesh.forward(inputs[:cut], every_tick=True, state=state, return_state=True)
+        second, after = case.mesh.forward(inputs[cut:], every_tick=True, state=middle, return_state=True)
+        close(np.concatenate([first, second]), outputs, 1e-12)
+        close(after, end, 1e-12)
+
+
+def test_a_net_worked_by_hand():
+    """y <- tanh(a x + b y), y looked at after both of two ticks, from y = s on; every number by pen and paper."""
+    a, b, s, x1, x2, t1, t2 = 0.5, -0.8, 0.3, 0.7, -1.1, 0.2, 0.6
+    y1 = math.tanh(a * x1 + b * s)
+    y2 = math.tanh(a * x2 + b * y1)
+    d1, d2 = 1 - y1**2, 1 - y2**2
+    by_a = [d1 * x1, d2 * (x2 + b * d1 * x1)]
+    by_b = [d1 * s, d2 * (y1 + b * d1 * s)]
+    e1, e2 = y1 - t1, y2 - t2
+    mesh = Mesh(Topology(1, 0, 1, [(0, 1), (1, 1)], bias=False), 2, output_activation="tanh", weights=[a, b],
+                dtype="float64")  # fmt: skip
+    X, Y, state = [[[x1]], [[x2]]], [[[t1]], [[t2]]], [99.0, s]  # what a state says of inputs is ignored
+    for method in EVERY_METHOD:
+        loss, got, end = mesh.gradient(X, Y, "squared_error", method, loss_ticks="all", state=state, return_state=True)
+        assert loss == pytest.approx(0.25 * (e1**2 + e2**2), rel=1e-14)
+        want = [0.5 * (e1 * by_a[0] + e2 * by_a[1]), 0.5 * (e1 * by_b[0] + e2 * by_b[1])]
+        np.testing.assert_allclose(got, want, rtol=1e-13)
+        np.testing.assert_allclose(end, [[x2, y2]], rtol=1e-14)
+        # the mean of both outputs against one target
+        loss, got = mesh.gradient(X, Y[0], "squared_error", method, readout=[0.5, 0.5], state=state)
+        e = 0.5 * (y1 + y2) - t1
+        assert loss == pytest.approx(0.5 * e**2, rel=1e-14)
+        np.testing.assert_allclose(got, [0.5 * e * sum(by_a), 0.5 * e * sum(by_b)], rtol=1e-13)
+
+
+@pytest.mark.parametrize("method", ALL_METHODS)
+@settings(max_examples=15)
+@given(case=timed_cases(most_batch=5))
+def test_float32_is_near_float64(method, case):
+    wide = case.mesh
+    names = wide.activations[: wide.topology.n_hidden], wide.activations[-1]
+    narrow = Mesh(wide.topology, wide.ticks, *names, weights=wide.weights, dtype="float32")
+    rounded = Mesh(wide.topology, wide.ticks, *names, weights=narrow.weights, dtype="float64")
+    exact = {name: None if v is None else np.float32(v) if name != "loss_ticks" else v
+             for name, v in case.options.items()}  # fmt: skip
+    X, y = case.X.astype(np.float32), case.y if case.loss == "cross_entropy" else case.y.astype(np.float32)
+    want_loss, want = rounded.gradient(X, y, case.loss, method, case.sample_weight, **exact)
+    got_loss, got = narrow.gradient(X, y, case.loss, method, case.sample_weight, **exact)
+    assert got.dtype == np.float32
+    outputs = np.abs(rounded.forward(X, every_tick=True, state=exact["state"])).max()
+    assert got_loss == pytest.approx(want_loss, rel=1e-4, abs=1e-5 * max(1.0, outputs**2))
+    # single terms may be larger than their sum, by the sizes that the chain rule multiplies
+    size = np.abs(rounded.states(X, state=np.zeros(wide.topology.n_neurons) if case.state is None else exact["state"]))
+    close(got, want, 1e-3, scale=1e-2 * max(1.0, float(size.max())) ** 2)
+
+
+@pytest.mark.parametrize("size", [20, 70])
+@pytest.mark.parametrize("topology", [Topology.mesh(3, 18, 3), Topology.layered([6, 12, 9, 2])], ids=["mesh", "layers"])
+def test_dense_graphs_which_run_in_tiles(topology, size):
+    rng = np.random.default_rng(0)
+    ticks = 4
+    mesh = Mesh(topology, ticks, "tanh", dtype="float64", random_state=1)
+    X, y = rng.standard_normal((ticks, size, topology.n_inputs)), rng.integers(0, topology.n_outputs, (ticks, size))
+    state = rng.standard_normal((size, topology.n_neurons))
+    case = TimedCase(mesh, X, y, "cross_entropy", None, rng.random((ticks, size)) < 0.6, None, state, by_tick=True)
+    want_loss, want = by_autograd_in_time(case)
+    for method in ("factored", "blocks", "adjoint"):
+        got_loss, got = mesh.gradient(X, y, method=method, **case.options)
+        assert got_loss == pytest.approx(want_loss, rel=1e-12)
+        close(got, want, 1e-11)
+
+
+@pytest.mark.parametrize("method", EVERY_METHOD)
+def test_ties_and_fixed_edges(method):
+    rng = np.random.default_rng(3)
+    t = Topology.mesh(2, 4, 2)
+    parameter = rng.integers(-1, 6, t.n_edges)
+    parameter = np.unique(parameter, return_inverse=True)[1] - 1
+    mesh = Mesh(t, 5, "tanh", dtype="float64", random_state=0, parameter=parameter)
+    free = Mesh(t, 5, "tanh", weights=mesh.weights, dtype="float64")
+    X, y, state = rng.standard_normal((5, 9, 2)), rng.integers(0, 2, (5, 9)), rng.standard_normal(t.n_neurons)
+    _, each = free.gradient(X, y, method="tensor", loss_ticks="all", state=state)
+    want = np.bincount(parameter[parameter >= 0], each[parameter >= 0])
+    _, got = mesh.gradient(X, y, method=method, loss_ticks="all", state=state)
+    close(got, want, 1e-12)
+
+
+@pytest.mark.parametrize("method", ALL_METHODS)
+@pytest.mark.parametrize("loss", LOSS_NAMES)
+def test_what_is_not_looked_at_is_ignored(method, loss):
+    """Targets that are NaN there, and states that overflow on what is filled up behind a short sequence."""
+    rng = np.random.default_rng(0)
+    t = Topology.mesh(2, 3, 2)
+    mesh = Mesh(t, 4, "relu", dtype="float32", random_state=0)
+    mesh.weights *= 2.0
+    X = rng.standard_normal((4, 70, 2))
+    length = rng.integers(1, 3, 70)
+    looks = np.arange(4)[:, None] < length
+    X[~looks] = 3e38
+    y = np.stack([targets_for(loss, rng, 70, 2) for _ in range(4)]).astype(float)
+    y[~looks] = np.nan
+    assert not np.isfinite(mesh.forward(X, every_tick=True)).all()
+    value, grad = mesh.gradient(X, y, loss, method, loss_ticks=looks)
+    assert np.isfinite(value)
+    assert np.isfinite(grad).all()
+    # the same as short sequences by themselves
+    short, want = 0.0, np.zeros(t.n_edges)
+    for n in (1, 2):
+        some = length == n
+        part = mesh.gradient(X[:n, some], y[:n, some], loss, method, loss_ticks="all")
+        short += part[0] * some.sum() * n / looks.sum()
+        want += part[1].astype(float) * some.sum() * n / looks.sum()
+    assert value == pytest.approx(short, rel=1e-4)
+    close(grad, want, 1e-4)
+
+
+def test_the_last_tick_is_what_it_was(mesh, batch):
+    X, y = batch
+    want = mesh.gradient(X, y)
+    for method in ALL_METHODS:
+        got = mesh.gradient(X, y, method=method, loss_ticks=np.arange(mesh.ticks) == mesh.ticks - 1)
+        assert got[0] == pytest.approx(want[0], rel=1e-13)
+        close(got[1], want[1], 1e-12)
+        got = mesh.gradient(X, y, method=method, state=np.zeros(mesh.topology.n_neurons))
+        close(got[1], want[1], 1e-12)
+    close(mesh.forward(X, state=np.zeros(mesh.topology.n_neurons)), mesh.forward(X), 1e-13)
+
+
+@pytest.mark.parametrize("method", ALL_METHODS)
+def test_threads_do_not_change_a_bit(method, parts):
+    rng = np.random.default_rng(0)
+    mesh = Mesh(Topology.mesh(2, 3, 2), 4, "tanh", random_state=0)
+    X, y, state = rng.standard_normal((4, 200, 2)), rng.integers(0, 2, (4, 200)), rng.standard_normal((200, 8))
+    looks = rng.random((4, 200)) < 0.5
+    found = [mesh.gradient(X, y, method=method, loss_ticks=looks, state=state, n_threads=n) for n in (1, 2)]
+    assert found[0][0] == found[1][0]
+    np.testing.assert_array_equal(found[0][1], found[1][1])
+    assert any(count > 1 for count, _ in parts)
+    one = mesh.forward(X, every_tick=True, state=state, return_state=True, n_threads=1)
+    two = mesh.forward(X, every_tick=True, state=state, return_state=True, n_threads=2)
+    for a, b in zip(one, two, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_samples_without_weight_bring_no_state(mesh):
+    rng = np.random.default_rng(0)
+    X, y, state = rng.standard_normal((3, 6, 3)), rng.integers(0, 2, 6), rng.standard_normal((6, 12))
+    state = state[:, : mesh.topology.n_neurons]
+    weight = np.array([1.0, 0.0, 2.0, 0.0, 0.0, 1.0])
+    some = weight > 0
+    for method in ALL_METHODS:
+        got = mesh.gradient(X, y, "cross_entropy", method, weight, loss_ticks="all", state=state)
+        want = mesh.gradient(X[:, some], y[some], "cross_entropy", method, weight[some], loss_ticks="all",
+                             state=state[some])  # fmt: skip
+        assert got[0] == want[0]
+        np.testing.assert_array_equal(got[1], want[1])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"loss_ticks": np.zeros((3, 4))}, "false everywhere"),
+        ({"loss_ticks": np.ones((4, 3))}, r"mask of true and false of shape \(3, 4\)"),
+        ({"loss_ticks": np.full((3, 4), 0.5)}, "mask of true and false"),
+        ({"loss_ticks": "some"}, "loss_ticks"),
+        ({"loss_ticks": "all", "readout": np.ones(3)}, "not both"),
+        ({"readout": np.ones((4, 3))}, r"readout must have shape \(3, 4\)"),
+        ({"readout": np.zeros(3)}, "0 at every tick of sample 0"),
+        ({"readout": np.full(3, np.nan)}, "not finite"),
+        ({"state": np.zeros(3)}, r"state must have shape \(4, 11\) or \(11,\)"),
+        ({"state": np.full(11, np.inf)}, "state holds inf for sample 0, neuron 4"),
+    ],
+)
+def test_refusals(options, message):
+    mesh = Mesh(Topology.mesh(3, 5, 2), 3, random_state=0)
+    with pytest.raises(MeshError, match=message):
+        mesh.gradient(np.zeros((4, 3)), np.zeros(4, int), **options)
+
+
+def test_targets_of_another_shape_are_refused():
+    mesh = Mesh(Topology.mesh(3, 5, 2), 3, random_state=0)
+    X = np.zeros((3, 4, 3))
+    with pytest.raises(DataError, match=r"y must have shape \(3, 4\) or \(4,\), got \(4, 3\)"):
+        mesh.gradient(X, np.zeros((4, 3)), loss_ticks="all")
+    with pytest.raises(DataError, match=r"y must have shape \(3, 4, 2\) or \(4, 2\), got \(3, 4\)"):
+        mesh.gradient(X, np.zeros((3, 4)), "squared_error", loss_ticks="all")
+    looks = np.ones((3, 4), bool)
+    looks[:, 0] = False
+    with pytest.raises(DataError, match="sample_weight above 0"):
+        mesh.gradient(X, np.zeros(4), loss_ticks=looks, sample_weight=[1.0, 0.0, 0.0, 0.0])
+
+
+# -- training ------------------------------------------------------------------------------------------------------
+
+
+def looks_of(case):
+    """Inputs and targets as a trainer has them."""
+    from meshnn.training.api import as_samples
+
+    looks = {"readout": case.readout} if case.readout is not None else {"loss_ticks": case.looks}
+    return as_samples(case.mesh, case.X, case.y, case.loss, case.sample_weight, **looks)
+
+
+def without_state(case):
+    case.state = None
+    return case
+
+
+@settings(max_examples=40)
+@given(case=timed_cases(most_batch=33).map(without_state))
+def test_loss_equals_that_of_the_gradient(case):
+    samples = looks_of(case)
+    want, _ = by_autograd_in_time(case)
+    got, hits = case.mesh.program().evaluate(case.mesh.values, samples.X, samples.targets)
+    assert got == pytest.approx(want, rel=1e-10, abs=1e-14)
+    assert -1e-12 <= hits <= 1 + 1e-12
+
+
+def autograd_curvature(case):
+    """J' H J summed over all looks, with the Hessian of each loss by autograd."""
+    from cases import _TORCH_LOSSES
+
+    t, ticks = case.mesh.topology, case.mesh.ticks
+
+    def outputs(A):
+        found = torch.stack(torch_states(case, A))[:, :, -t.n_outputs :]
+        if case.readout is None:
+            return found
+        return (torch.tensor(case.readout)[:, :, None] * found).sum(dim=0)[None]
+
+    A = torch.tensor(case.dense())
+    J = torch.autograd.functional.jacobian(outputs, A).numpy()[:, :, :, t.src, t.dst]
+    Y = outputs(A)
+    y = torch.tensor(case.y)
+    weight = case.shares[None] if case.readout is not None else case.weights
+    total = np.zeros((t.n_edges, t.n_edges))
+    for k in range(ticks if case.readout is None else 1):
+        for b in range(Y.shape[1]):
+            target = (y[k] if case.by_tick else y)[b : b + 1]
+
+            def loss(z, target=target):
+                return _TORCH_LOSSES[case.loss](z, target).sum()
+
+            H = torch.autograd.functional.hessian(loss, Y[k, b : b + 1]).numpy()[0, :, 0, :]
+            total += weight[k, b] * J[k, b].T @ H @ J[k, b]
+    return total
+
+
+@pytest.mark.parametrize("loss", ["cross_entropy", "squared_error", "binary_cross_entropy", "poisson"])
+@settings(max_examples=15)
+@given(data=st.data())
+def test_curvature_equals_autograd(loss, data):
+    case = without_state(data.draw(timed_cases(loss=loss, most_batch=5, most_hidden=3)))
+    samples, live = looks_of(case), np.arange(case.mesh.n_parameters)
+    program = case.mesh.program("curvature", "auto", samples.count)
+    got = program.curvature(case.mesh.values, samples.X, samples.targets, live)
+    want_loss, want = by_autograd_in_time(case)
+    assert got.loss == pytest.approx(want_loss, rel=1e-10, abs=1e-14)
+    close(got.grad, want, 1e-10)
+    close(got.matrix, autograd_curvature(case), 1e-9)
+
+
+def sequences(seed=0, count=150, ticks=7):
+    """Sequences of different lengths whose label is the sign of their sum, filled up with zeros."""
+    rng = np.random.default_rng(seed)
+    length = rng.integers(2, ticks + 1, count)
+    within = np.arange(ticks)[:, None] < length
+    X = rng.standard_normal((ticks, count, 1)) * within[:, :, None]
+    sums = X[:, :, 0].cumsum(axis=0)
+    end = within & (np.arange(ticks)[:, None] == length - 1)
+    return X, sums, within, end, length
+
+
+def memory_net(dtype="float64"):
+    return Mesh(Topology.mesh(1, 4, 2), 7, "tanh", dtype=dtype, random_state=0)
+
+
+@pytest.mark.parametrize("size", [None, 64])
+@pytest.mark.parametrize("reads", [False, True])
+def test_compiled_epochs_are_steps_one_by_one(reads, size, monkeypatch):
+    from meshnn.program.steps import Steps
+    from meshnn.training import train
+
+    X, sums, within, _, length = sequences()
+    options = {"readout": within / length} if reads else {"loss_ticks": within}
+    y = (sums > 0).astype(int)
+    y = y[length - 1, np.arange(len(length))] if reads else y
+    weight = np.random.default_rng(1).uniform(0.5, 2.0, len(length))
+
+    def learned(method, compiled):
+        mesh = memory_net()
+        if not compiled:
+            real = Steps.rewire
+
+            def rewire(self, program):
+                real(self, program)
+                self.compiled = False
+
+            monkeypatch.setattr(Steps, "rewire", rewire)
+        rows = list(train(mesh, X, y, sample_weight=weight, solver="adam", batch_size=size or len(length), l2=1e-4,
+                          max_epochs=4, tol=0.0, gradient=method, random_state=0, **options))  # fmt: skip
+        monkeypatch.undo()
+        return mesh.weights.copy(), [row.loss for row in rows]
+
+    got, losses = learned("adjoint", True)
+    want, steps = learned("adjoint", False)
+    close(got, want, 1e-10)
+    np.testing.assert_allclose(losses, steps, rtol=1e-10)
+    close(learned("factored", True)[0], want, 1e-9)
+    close(learned("blocks", False)[0], want, 1e-9)
+
+
+@pytest.mark.parametrize("solver", ["lm", "adam"])
+@pytest.mark.parametrize("reads", ["end", "mean", "every"])
+def test_sequences_of_different_lengths_are_learned(solver, reads):
+    from meshnn.training import train
+
+    X, sums, within, end, length = sequences()
+    label = (sums > 0).astype(int)
+    y = label if reads == "every" else label[length - 1, np.arange(len(length))]
+    option = {"end": {"readout": end}, "mean": {"readout": within / length}, "every": {"loss_ticks": within}}[reads]
+    mesh = memory_net()
+    rows = list(train(mesh, X, y, solver=solver, l2=1e-4, max_epochs=15 if solver == "lm" else 60, learning_rate=0.02,
+                      random_state=0, **option))  # fmt: skip
+    assert rows[-1].loss < 0.8 * math.log(2.0)
+    assert rows[-1].loss < rows[0].loss or solver == "lm"
+
+
+def test_held_out_sequences_are_looked_at_as_they_say():
+    from meshnn.training import train
+
+    X, sums, within, *_ = sequences()
+    y = (sums > 0).astype(int)
+    mesh = memory_net()
+    held = (X[:, :40], y[:, :40], within[:, :40])
+    *_, last = train(mesh, X, y, solver="lm", l2=1e-4, max_epochs=3, loss_ticks=within, validation=held, tol=0.0)
+    want, _ = mesh.gradient(X[:, :40], y[:, :40], loss_ticks=within[:, :40])
+    assert last.validation == pytest.approx(want, rel=1e-6)
+
+
+def test_penalties_are_searched_for_on_sequences():
+    from meshnn.training import train
+
+    X, sums, within, end, length = sequences()
+    y = (sums > 0).astype(int)
+    for target, option in ((y, {"loss_ticks": within}), (y[length - 1, np.arange(len(length))], {"readout": end})):
+        rows = list(train(memory_net(), X, target, l2="auto", solver="auto", max_epochs=5, random_state=0, **option))
+        assert np.isfinite(rows[-1].loss)
+
+
+@pytest.mark.parametrize("method", EVERY_METHOD)
+@settings(max_examples=15)
+@given(case=timed_cases().map(without_state), seed=st.integers(0, 1000))
+def test_growth_scores_equal_autograd(method, case, seed):
+    n = case.mesh.topology.n_neurons
+    src, dst = np.divmod(np.random.default_rng(seed).permutation(n * n)[:12], n)
+    options = {name: value for name, value in case.options.items() if name != "state"}
+    got = case.mesh.growth_scores(case.X, case.y, case.loss, src, dst, method, case.sample_weight, **options)
+    close(got, by_autograd_in_time(case, (src, dst))[1], 1e-10)
+
+
+@pytest.mark.parametrize("by", ["movement", "saliency"])
+@settings(max_examples=10)
+@given(case=timed_cases(loss="squared_error", most_batch=5, most_hidden=3).map(without_state))
+def test_importance_of_edges(by, case):
+    from meshnn.training.structure.criteria import importance
+
+    got = importance(by, case.mesh, looks_of(case), np.random.default_rng(0))
+    w = case.mesh.weights
+    if by == "movement":
+        want = np.abs(w * by_autograd_in_time(case)[1])
+    else:
+        want = 0.5 * w**2 * np.diag(autograd_curvature(case))
+    close(got, want, 1e-9)
+
+
+def test_a_graph_that_changes_learns_sequences():
+    from meshnn.training import structure, train
+
+    X, sums, within, *_ = sequences(count=80)
+    mesh = memory_net()
+    policy = structure.Prune(to=20, by="movement", end=0.5)
+    rows = list(train(mesh, X, (sums > 0).astype(int), solver="adam", max_epochs=20, tol=0.0, random_state=0,
+                      loss_ticks=within, structure=policy))  # fmt: skip
+    assert mesh.topology.n_edges == 20
+    assert np.isfinite(rows[-1].loss)
+
+
+@pytest.mark.parametrize("reads", [False, True])
+def test_teams_of_threads_take_the_same_steps(reads, teams):
+    from meshnn.training import train
+
+    X, sums, within, end, length = sequences(count=300)
+    y = (sums > 0).astype(int)
+    option = {"readout": end} if reads else {"loss_ticks": within}
+    y = y[length - 1, np.arange(len(length))] if reads else y
+    found = []
+    for threads in (1, 2):
+        mesh = memory_net("float32")
+        list(train(mesh, X, y, solver="adam", batch_size=200, max_epochs=3, tol=0.0, l2=0.0, n_threads=threads,
+                   random_state=0, **option))  # fmt: skip
+        found.append(mesh.weights.copy())
+    np.testing.assert_array_equal(*found)
+    assert max(came for _, came in teams) == 2
+
+
+def test_many_masks_are_not_all_kept():
+    from meshnn.program.programs import MOST_TIMED
+
+    rng = np.random.default_rng(0)
+    mesh = Mesh(Topology.mesh(1, 2, 1), 12, "tanh", dtype="float64", random_state=0)
+    X = rng.standard_normal((12, 2, 1))
+    for k in range(2 * MOST_TIMED):
+        looks = np.array([bool(k & (1 << bit)) for bit in range(11)] + [True])
+        want = mesh.gradient(X, [[0.5], [0.1]], "squared_error", "tensor", loss_ticks=looks)[1]
+        close(mesh.gradient(X, [[0.5], [0.1]], "squared_error", "adjoint", loss_ticks=looks)[1], want, 1e-12)
+    assert len(mesh._programs._programs) <= MOST_TIMED
