@@ -14,7 +14,9 @@ __all__ = ["from_tree", "load", "load_fitted"]
 
 
 def load(path: str | PathLike[str]) -> Any:
-    """The `MeshClassifier`, `MeshRegressor` or `Mesh` that was saved; a checkpoint gives its best model so far.
+    """The estimator (`MeshClassifier`, `MeshSequenceRegressor`, ...) or `Mesh` that was saved.
+
+    A checkpoint gives its best model so far.
 
     Nothing in a file is ever run, and a file that is damaged, altered or from a newer version is refused.
 
@@ -32,28 +34,46 @@ def load(path: str | PathLike[str]) -> Any:
 
 
 def load_fitted(path: str | PathLike[str]) -> Any:
-    """The same without scikit-learn: an estimator is no more than what is needed to look at it and to predict."""
-    return from_tree(path, storage.read(path), fitted=True)
+    """The same without scikit-learn: an estimator is no more than what is needed to look at it and to predict.
+
+    Forecasters are refused: they have many nets, and no rows to predict.
+    """
+    found = from_tree(path, storage.read(path), fitted=True)
+    if hasattr(found, "forecast"):
+        raise FileError(
+            f"{fsdecode(path)} holds a forecaster, which goes on with a series; meshnn info shows it, "
+            "meshnn.load(path).forecast(horizon) uses it in Python"
+        )
+    return found
 
 
 def from_tree(path: str | PathLike[str], tree: storage.Tree, fitted: bool = False) -> Any:
     """The object of a file that has been read; `fitted` as in `load_fitted`."""
     from meshnn.estimators._storage import from_tree as estimator
 
-    kinds: dict[str, Any]
+    found: tuple[Any, ...]
     if fitted:
         from meshnn.estimators._fitted import FittedClassifier, FittedRegressor
+        from meshnn.estimators._fitted_sequences import FittedSequenceClassifier, FittedSequenceRegressor
 
-        kinds = {"classifier": FittedClassifier, "regressor": FittedRegressor}
+        found = (FittedClassifier, FittedRegressor, FittedSequenceClassifier, FittedSequenceRegressor)
     else:
-        from meshnn.estimators import MeshClassifier, MeshRegressor
+        from meshnn.estimators import MeshClassifier, MeshRegressor, MeshSequenceClassifier, MeshSequenceRegressor
 
-        kinds = {"classifier": MeshClassifier, "regressor": MeshRegressor}
+        found = (MeshClassifier, MeshRegressor, MeshSequenceClassifier, MeshSequenceRegressor)
+    kinds = dict(zip(("classifier", "regressor", "sequence classifier", "sequence regressor"), found, strict=True))
+    from meshnn.online import MeshForecaster, MeshStreamClassifier, MeshStreamRegressor
+
+    streams: dict[str, Any] = {
+        model.kind: model for model in (MeshForecaster, MeshStreamClassifier, MeshStreamRegressor)
+    }
     kind, name = tree.get("kind"), fsdecode(path)
     shown = name if name.isprintable() else repr(name)
-    if not isinstance(kind, str) or kind not in ("mesh", *kinds):
+    if not isinstance(kind, str) or kind not in ("mesh", *kinds, *streams):
         raise FileError(f"{shown} holds {str(kind)[:40]!r}, which this version of meshnn does not know; upgrade meshnn")
     try:
+        if kind in streams:
+            return streams[kind].from_tree(tree)
         return Mesh.from_tree(tree) if kind == "mesh" else estimator(kinds[kind](), tree)
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
         what = f"{type(error).__name__}: {error}" if not isinstance(error, ValueError) else str(error)

@@ -1,0 +1,114 @@
+"""How good forecasts of a series would have been: from many points of its past, with what was known then."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from meshnn.arguments import whole_number
+from meshnn.arrays import Array, IntArray
+from meshnn.online.forecaster import MeshForecaster
+
+__all__ = ["BackTest", "back_test"]
+
+#: Points of the past that are tried at most, and values that are seen before the first.
+ORIGINS, FIRST = 50, 10
+
+
+@dataclass(frozen=True)
+class BackTest:
+    """Forecasts from points of the past.
+
+    Attributes
+    ----------
+    origins : (n,) how many values were known
+    forecasts, naive, seasonal : (n, horizon)
+        Of the model, the last value, and the values of a season before; NaN if no season was known.
+    lower, upper : (n, horizon)
+    truth : (n, horizon)
+        NaN beyond the end of the series, and where values are missing.
+    """
+
+    origins: IntArray
+    forecasts: Array
+    naive: Array
+    seasonal: Array
+    lower: Array
+    upper: Array
+    truth: Array
+
+    def errors(self, of: str = "forecasts") -> Array:
+        """Mean absolute errors `(horizon,)` by steps ahead; NaN where there is none."""
+        return _means(np.abs(getattr(self, of) - self.truth))
+
+    def covered(self) -> Array:
+        """Share of values `(horizon,)` inside their interval, by steps ahead."""
+        inside = np.where(np.isnan(self.truth), np.nan, (self.truth >= self.lower) & (self.truth <= self.upper))
+        return _means(inside)
+
+
+def _means(values: Array) -> Array:
+    good = np.isfinite(values)
+    count = good.sum(axis=0)
+    return np.where(count > 0, np.where(good, values, 0.0).sum(axis=0) / np.maximum(count, 1), np.nan)
+
+
+def back_test(
+    model: MeshForecaster, y: Array, horizon: int, level: float = 0.9, origins: int = ORIGINS,
+    told: Callable[[int, int], None] | None = None,
+) -> BackTest:  # fmt: skip
+    """Let a model learn a series, and forecast it from points in its second half on the way.
+
+    One pass does both: the model has never seen what it forecasts. Afterwards it has learned the whole series.
+
+    Parameters
+    ----------
+    model : MeshForecaster
+        That has learned nothing, or what came before y.
+    y : array (n,)
+        NaN where missing; the first is not.
+    horizon : int
+    level : float
+        Of the intervals.
+    origins : int
+        Points at most; 0 only learns.
+    told : callable, optional
+        Is told how many values were learned, of how many.
+    """
+    n, horizon = len(y), whole_number("horizon", horizon)
+    points = _points(n, horizon, whole_number("origins", origins, least=0))
+    shape = (len(points), horizon)
+    found = {name: np.full(shape, np.nan) for name in ("forecasts", "naive", "seasonal", "lower", "upper", "truth")}
+    next_ = 0
+    for t, value in enumerate(y.tolist()):
+        if next_ < len(points) and t == points[next_]:
+            _try(model, y, t, horizon, level, {name: rows[next_] for name, rows in found.items()})
+            next_ += 1
+        model.learn_one(value)
+        if told is not None:
+            told(t + 1, n)
+    return BackTest(points, **found)
+
+
+def _points(n: int, horizon: int, most: int) -> IntArray:
+    """In the second half; those that leave a whole horizon, if there are any."""
+    first = max(n // 2, FIRST)
+    last = max(n - horizon, min(first + (n - first) // 2, n - 1))
+    if most == 0 or first > last or n <= FIRST:
+        return np.zeros(0, dtype=np.int64)
+    return np.unique(np.linspace(first, last, min(most, last - first + 1)).round().astype(np.int64))
+
+
+def _try(model: MeshForecaster, y: Array, t: int, horizon: int, level: float, into: dict[str, Any]) -> None:
+    known, truth = y[:t], y[t : t + horizon]
+    count = len(truth)  # no more can be compared
+    into["truth"][:count] = truth
+    into["forecasts"][:count] = model.forecast(count)
+    bounds = model.forecast_interval(count, level=level)
+    into["lower"][:count], into["upper"][:count] = np.array(bounds).T
+    into["naive"][:] = known[np.flatnonzero(np.isfinite(known))[-1]]
+    if model.season_ is not None and t >= model.season_:
+        into["seasonal"][:] = known[t - model.season_ + np.arange(horizon) % model.season_]

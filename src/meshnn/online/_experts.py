@@ -1,0 +1,238 @@
+"""One way to see a series: as it is or its logarithm, its values or their differences, by a net that learns online.
+
+z   the series, or its logarithm          w = z - base      what the net learns, from w of some steps before
+base   0, the last value, that of a season ago, or that plus the last change over a season
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from meshnn.arrays import Array, IntArray
+from meshnn.mesh import Mesh
+from meshnn.storage import Tree
+from meshnn.streaming import Stream
+from meshnn.topology import Topology
+
+__all__ = ["LARGEST", "Expert", "Tail", "View", "views"]
+
+#: Values, and forecasts, are cut to this: their squares must be finite.
+LARGEST = 1e100
+#: Errors of one step that are kept to draw from.
+ERRORS = 256
+#: Standard deviation of the first weights into hidden neurons, times the root of how many lead to each.
+INPUT = 0.5
+#: What the filter is told: of straight lines, of nets; and for how many samples nets look back.
+LINEAR, NET = {"p0": 0.3, "most": 3e-4, "replays": 200}, {"most": 3e-4, "replays": 500}
+
+
+class Tail:
+    """The last values of what is appended to, NaN before the first; so many at least."""
+
+    def __init__(self, keep: int, width: int = 0) -> None:
+        self.keep = keep
+        self._rows = np.full((3 * keep, width) if width else 3 * keep, np.nan)
+        self._end = keep
+
+    def append(self, value: Any) -> None:
+        if self._end == len(self._rows):
+            self._rows[: self.keep] = self._rows[self._end - self.keep : self._end].copy()
+            self._end = self.keep
+        self._rows[self._end] = value
+        self._end += 1
+
+    def last(self, count: int) -> Array:
+        """The last `count`, at most `keep`, oldest first: a view."""
+        return self._rows[self._end - count : self._end]
+
+    def back(self, steps: Any) -> Any:
+        """What was so many steps ago, 1 being the last: a number, or an array of them."""
+        return self._rows[self._end - steps]
+
+    def widen(self, width: int) -> None:
+        """So many columns, the new ones NaN."""
+        rows = np.full((len(self._rows), width), np.nan)
+        rows[:, : self._rows.shape[1]] = self._rows
+        self._rows = rows
+
+    def to_array(self) -> Array:
+        return self.last(self.keep).copy()
+
+    def restore(self, values: Any) -> None:
+        self.last(self.keep)[:] = values
+
+
+class View(NamedTuple):
+    """What an expert looks at."""
+
+    log: bool  # the logarithm
+    first: bool  # differences to the last value
+    season: int  # differences to that of a season ago; 0: none
+    lags: tuple[int, ...]  # steps back of what it learns from; none: the base is the forecast
+    hidden: int
+
+    @property
+    def name(self) -> str:
+        parts = ["log"] * self.log + ["last"] * self.first + ["season"] * bool(self.season)
+        kind = "" if not self.lags else ("net" if self.hidden else "linear")
+        return " ".join([*parts, kind] if kind else parts)
+
+
+def views(season: int, lags: int, hidden: int, positive: bool) -> list[View]:
+    """All that are tried; the first is the naive forecast."""
+    around = {season - 1, season, season + 1} - {0} if season else set()
+    few = tuple(sorted({*range(1, min(lags, 4) + 1)} | around))
+    many = tuple(sorted({*range(1, lags + 1)} | around))
+    found = [View(False, True, 0, (), 0)]
+    if season:
+        found.append(View(False, False, season, (), 0))
+    for log in (False, True)[: 1 + positive]:
+        for first in (False, True):
+            for over in (0, season)[: 1 + bool(season)]:
+                found.append(View(log, first, over, few, 0))
+                if hidden:
+                    found.append(View(log, first, over, many, hidden))
+    return found
+
+
+class Expert:
+    """A net that forecasts one step of a series from what it saw.
+
+    Parameters
+    ----------
+    view : View
+    seed : int
+        Of the first weights.
+    settings : of the filter
+    """
+
+    def __init__(self, view: View, seed: int, settings: dict[str, Any]) -> None:
+        self.view = view
+        self.reach = view.season + view.first  # values that the base needs
+        self.lags: IntArray = np.array(view.lags, dtype=np.int64)
+        self.depth = max(self.reach, max(view.lags, default=1)) + 1
+        self.w = Tail(self.depth)
+        self.errors = Tail(ERRORS)
+        self.mesh: Mesh | None = None
+        self.stream: Stream | None = None
+        self._settings = ({**(NET if view.hidden else LINEAR), **settings}) if view.lags else {}
+        if view.lags:
+            self._build(Topology(len(view.lags), view.hidden, 1, _pairs(len(view.lags), view.hidden)), seed)
+
+    def _build(self, topology: Topology, seed: int) -> None:
+        t, rng = topology, np.random.default_rng(seed)
+        mesh = Mesh(t, 2 if t.n_hidden else 1, "tanh", dtype="float64", random_state=0)
+        weights = rng.standard_normal(t.n_edges) * INPUT / math.sqrt(t.n_clamped)
+        weights[t.dst == t.n_neurons - 1] = 0.0  # it begins with its base and the mean
+        mesh.weights = weights
+        self._attach(mesh)
+
+    def _attach(self, mesh: Mesh) -> None:
+        self.mesh = mesh
+        self.stream = mesh.stream("squared_error", "ekf", memory="none", scale=True, **self._settings)
+        self._row = np.full((1, 1, mesh.topology.n_inputs), np.nan)
+
+    def widen(self, features: int) -> None:
+        """Inputs for so many features in all."""
+        if self.mesh is not None and self.stream is not None:
+            new = len(self.lags) + features - self.mesh.topology.n_inputs
+            if new > 0:
+                self.mesh.grow_stream(self.stream, new)
+                self._row = np.full((1, 1, self.mesh.topology.n_inputs), np.nan)
+
+    # -- one step ----------------------------------------------------------------------------------------------------
+
+    def base(self, z: Any) -> Any:
+        """Of the next value, from `z(k)`, which is that of k steps ago; NaN if it is not known yet."""
+        season, first = self.view.season, self.view.first
+        if season:
+            return z(season) + z(1) - z(season + 1) if first else z(season)
+        return z(1) if first else 0.0
+
+    def change(self, x: Array) -> Array:
+        """Features as the series is seen: the last of their rows `(>= reach + 1, n)`, less those of the base."""
+        return np.asarray(x[-1] - self.base(lambda k: x[-1 - k]))
+
+    def learn(self, z: Tail, value: float, features: Array | None, learns: bool) -> float:
+        """Take the next z in; what it was forecast to be, NaN if it could not be. Missing values are not learned."""
+        base = self.base(z.back)
+        w, expected = value - base, base
+        if self.stream is not None:
+            row = self._fill(self.w.back(self.lags), features)
+            expected = base + float(self.stream.peek_row(row)[0])
+            if learns and w == w:
+                self.stream.learn_row(row, w)
+        self.w.append(w)
+        if learns:
+            self.errors.append(value - expected)
+        return float(expected)
+
+    def _fill(self, w: Array, features: Array | None) -> Array:
+        row: Array = self._row
+        row[0, 0, : len(w)] = w
+        if features is not None:
+            row[0, 0, len(w) :] = self.change(features)
+        return row
+
+    def _step(self, w: Array, features: Array | None) -> float:
+        if self.stream is None:
+            return 0.0
+        return float(self.stream.peek_row(self._fill(w, features))[0])
+
+    # -- many steps --------------------------------------------------------------------------------------------------
+
+    def path(self, z: Tail, horizon: int, bounds: tuple[float, float], features: Array | None) -> Array:
+        """The next z, each from those before; NaN if the base is not known yet.
+
+        `features` are rows of the past, at least `reach`, and of the future.
+        """
+        depth, (low, high) = self.depth, bounds
+        zs, ws = np.empty(depth + horizon), np.empty(depth + horizon)
+        zs[:depth], ws[:depth] = z.last(depth), self.w.last(depth)
+        past = 0 if features is None else len(features) - horizon
+        for k in range(depth, depth + horizon):
+            base = self.base(lambda steps, k=k: zs[k - steps])
+            seen = None if features is None else features[: past + k - depth + 1]
+            value = base + self._step(ws[k - self.lags], seen)
+            zs[k] = min(max(value, low), high) if value == value else value
+            ws[k] = zs[k] - base
+        return zs[depth:]
+
+    def values(self, z: Any) -> Any:
+        """In the units of the series."""
+        with np.errstate(over="ignore"):
+            return np.minimum(np.exp(z), LARGEST) if self.view.log else z
+
+    # -- files -------------------------------------------------------------------------------------------------------
+
+    def to_tree(self) -> Tree:
+        log, first, season, lags, hidden = self.view
+        tree: Tree = {
+            "view": [log, first, season, list(lags), hidden],
+            "w": self.w.to_array(),
+            "errors": self.errors.to_array(),
+        }
+        if self.mesh is not None and self.stream is not None:
+            tree |= {"mesh": self.mesh.to_tree(), "stream": self.stream.to_tree()}
+        return tree
+
+    @classmethod
+    def from_tree(cls, tree: Tree, settings: dict[str, Any]) -> Expert:
+        log, first, season, lags, hidden = tree["view"]
+        expert = cls(View(bool(log), bool(first), int(season), tuple(map(int, lags)), int(hidden)), 0, settings)
+        expert.w.restore(tree["w"])
+        expert.errors.restore(tree["errors"])
+        if expert.stream is not None:
+            expert._attach(Mesh.from_tree(tree["mesh"]))
+            expert.stream.restore(tree["stream"])
+        return expert
+
+
+def _pairs(d: int, hidden: int) -> list[tuple[int, int]]:
+    """Inputs and bias to hidden neurons and to the output, hidden neurons to the output."""
+    first, last = d + 1, d + 1 + hidden
+    pairs = [(i, j) for i in range(first) for j in range(first, last)]
+    return pairs + [(i, last) for i in range(last)]

@@ -1,0 +1,128 @@
+"""Who is believed: how far each expert was off, for every number of steps ahead, lately.
+
+Now and then the forecasts of all experts are written down; when the values come, errors are added to sums that fade.
+What is believed of the h-th step is a mean of the experts, weighted by a power of the inverse of their errors there.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from meshnn.arrays import Array, IntArray
+from meshnn.storage import Tree
+
+__all__ = ["Judge"]
+
+#: Errors fade to a half within this share of the values so far, and within so many at least and at most.
+SHARE, SHORTEST, LONGEST = 0.5, 30.0, 1000.0
+#: Those of the weighted mean fade faster by this: how good it is now matters, not who of several is better.
+FASTER = 0.4
+#: The power that errors are weighted by: one for so many values, up to `STRICT`.
+VALUES_A_POWER, MILD, STRICT = 15.0, 2.0, 8.0
+#: Errors one step before that count as errors of a step: of steps far ahead few are known at first.
+BORROWED = 2.0
+#: Forecasts are written down after every value at first, later after this share of those so far.
+OFTEN = 256
+
+
+class Judge:
+    """Errors of experts by steps ahead.
+
+    Attributes
+    ----------
+    total, count : arrays (experts, horizon)
+        Sums of absolute errors that fade, and of ones.
+    apart, cases : arrays (horizon,)
+        The same for the weighted mean of all.
+    """
+
+    def __init__(self, experts: int, horizon: int) -> None:
+        self.total, self.count = np.zeros((experts, horizon)), np.zeros((experts, horizon))
+        self.apart, self.cases = np.zeros(horizon), np.zeros(horizon)
+        self.ages: IntArray = np.zeros(0, dtype=np.int64)  # of forecasts that were written down: values since
+        self.pending = np.zeros((0, experts + 1, horizon))  # the last row is the weighted mean
+
+    @property
+    def horizon(self) -> int:
+        return self.total.shape[1]
+
+    def saw(self, value: float, expected: Array, seen: int) -> None:
+        """A value came, which the experts had expected one step ahead (NaN: not at all)."""
+        half = min(max(SHARE * seen, SHORTEST), LONGEST)
+        slow, fast = 0.5 ** (1.0 / half), 0.5 ** (1.0 / max(FASTER * half, SHORTEST))
+        self.total *= slow
+        self.count *= slow
+        self.apart *= fast
+        self.cases *= fast
+        self.ages += 1
+        together = mean_of(self.weights(seen)[:, :1], expected[:, None])
+        now = np.append(expected, together)
+        then = self.pending[np.arange(len(self.ages)), :, self.ages - 1]
+        later = self.ages > 1
+        self._add(np.append(0, self.ages[later] - 1), value, np.concatenate([now[None], then[later]]))
+        keep = self.ages < self.horizon
+        if not keep.all():
+            self.ages, self.pending = self.ages[keep], self.pending[keep]
+
+    def _add(self, h: IntArray, value: float, expected: Array) -> None:
+        """Errors of forecasts `(len(h), experts + 1)`, each of another number of steps ahead."""
+        errors = np.abs(expected - value).T
+        good = np.isfinite(errors)
+        errors = np.where(good, errors, 0.0)
+        self.total[:, h] += errors[:-1]
+        self.count[:, h] += good[:-1]
+        self.apart[h] += errors[-1]
+        self.cases[h] += good[-1]
+
+    def wants_forecasts(self, seen: int) -> bool:
+        """Whether forecasts should be written down after so many values."""
+        return seen % max(1, seen // OFTEN) == 0
+
+    def note(self, forecasts: Array, seen: int) -> None:
+        """Write forecasts `(experts, horizon)` down."""
+        together = mean_of(self.weights(seen), forecasts)
+        self.pending = np.concatenate([self.pending, np.concatenate([forecasts, together[None]])[None]])
+        self.ages = np.append(self.ages, 0)
+
+    def weights(self, seen: int) -> Array:
+        """Of every expert and step ahead `(experts, horizon)`; 0 for those of which nothing is known."""
+        known = self.count[:, 0] > 0
+        power = min(max(seen / VALUES_A_POWER, MILD), STRICT)
+        W = np.zeros_like(self.total)
+        if not known.any():
+            W[0] = 1.0  # the naive one
+            return W
+        before, lent = np.zeros(int(known.sum())), 0.0
+        total, count = self.total[known], self.count[known]
+        for h in range(self.horizon):
+            mean = (total[:, h] + lent * before) / (count[:, h] + lent)
+            rounding = 1e-12 * mean.max() + 1e-300
+            share = ((mean.min() + rounding) / (mean + rounding)) ** power
+            W[known, h] = share / share.sum()
+            before, lent = mean, BORROWED
+        return W
+
+    def keep(self, which: IntArray) -> None:
+        """Only these experts from now on."""
+        self.total, self.count = self.total[which], self.count[which]
+        self.pending = self.pending[:, np.append(which, self.pending.shape[1] - 1)]
+
+    def to_tree(self) -> Tree:
+        names = ("total", "count", "apart", "cases", "ages", "pending")
+        return {name: getattr(self, name).copy() for name in names}
+
+    @classmethod
+    def from_tree(cls, tree: Tree) -> Judge:
+        judge = cls(*np.asarray(tree["total"]).shape)
+        for name, value in tree.items():
+            getattr(judge, name)  # refused if it is not one of them
+            setattr(judge, name, np.array(value))
+        return judge
+
+
+def mean_of(weights: Array, values: Array) -> Array:
+    """The weighted means of columns, of those that are numbers; NaN where there is none."""
+    weights = np.where(np.isfinite(values), weights, 0.0)
+    total = weights.sum(axis=0)
+    sums = (weights * np.where(weights > 0, values, 0.0)).sum(axis=0)
+    return np.where(total > 0, sums / np.where(total > 0, total, 1.0), np.nan)

@@ -1,0 +1,156 @@
+"""Paths that a series may take, drawn: how unsure a forecast of many steps is.
+
+A path has its own parameters, drawn from what the filter knows about them (its covariance P; outputs change by
+H dtheta, the net being linear in small changes), and at every step an error, drawn from those made at one step ahead
+and brought to the size of the noise that the filter has found. Each value is fed back, so errors grow as they do in the
+series itself.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from meshnn.arrays import Array
+from meshnn.kernels.tuples import CUT, MEAN, VARIANCE
+from meshnn.online._experts import LARGEST, Expert, Tail
+from meshnn.online._judge import Judge
+
+__all__ = ["draw_all", "draw_paths", "quantiles", "weighted_quantiles"]
+
+#: Paths that are drawn of each expert, and the weight below which none are.
+PATHS, IGNORED = 100, 0.02
+#: Errors that were made count as much as what was drawn once there are this many independent ones.
+TRUST = 6.0
+#: Variances are stretched to so many times theirs at most.
+FURTHEST = 100.0
+
+
+class _Net:
+    """The net of an expert for many paths at once, in NumPy, each path with parameters of its own."""
+
+    def __init__(self, expert: Expert, count: int, rng: np.random.Generator) -> None:
+        assert expert.mesh is not None
+        assert expert.stream is not None
+        t, stream = expert.mesh.topology, expert.stream
+        self.c, n = t.n_clamped, t.n_neurons
+        self.A = np.zeros((n, n))
+        self.A[t.src, t.dst] = expert.mesh.weights
+        P = stream.learner.known.covariance()  # type: ignore[attr-defined]
+        D = np.zeros((count, n, n))
+        D[:, t.src, t.dst] = rng.standard_normal((count, len(P))) @ _root(P).T
+        c = self.c
+        self.d_direct, self.d_read = D[:, :c, -1].copy(), D[:, c:-1, -1].copy()
+        self.d_hidden = D[:, :c, c:-1].copy()
+        self.x_mean, self.x_scale = _moments(stream.room.x_moments)
+        y_mean, y_scale = _moments(stream.room.y_moments)
+        self.y_mean, self.y_scale = float(y_mean[0]), float(y_scale[0])
+        self.noise = float(np.sqrt(stream.learner.noise[0])) * self.y_scale
+
+    def __call__(self, rows: Array) -> Array:
+        """Outputs `(count,)` for rows `(count, n_inputs)`."""
+        c, A = self.c, self.A
+        with np.errstate(divide="ignore", invalid="ignore"):
+            x = np.clip((rows - self.x_mean) / self.x_scale, -CUT, CUT)
+        x = np.concatenate([np.where(np.isfinite(x), x, 0.0), np.ones((len(x), 1))], axis=1)
+        a = np.tanh(x @ A[:c, c:-1])
+        out = x @ A[:c, -1] + a @ A[c:-1, -1]
+        slope = (1.0 - a * a) * A[c:-1, -1]
+        change = (x * self.d_direct).sum(axis=1)
+        if slope.shape[1]:
+            change += (a * self.d_read).sum(axis=1) + ((x[:, None] @ self.d_hidden)[:, 0] * slope).sum(axis=1)
+        return np.asarray(self.y_mean + (out + change) * self.y_scale)
+
+
+def _moments(moments: Array) -> tuple[Array, Array]:
+    scale = np.sqrt(moments[VARIANCE])
+    return moments[MEAN], np.where(scale > 1e-12 * np.abs(moments[MEAN]), scale, np.inf)
+
+
+def _root(P: Array) -> Array:
+    """R with R R' = P, which rounding may have made a little less than positive."""
+    try:
+        return np.linalg.cholesky(P + 1e-10 * np.trace(P) / len(P) * np.eye(len(P)))
+    except np.linalg.LinAlgError:
+        values, vectors = np.linalg.eigh(P)
+        return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
+
+
+def draw_paths(
+    expert: Expert, z: Tail, horizon: int, bounds: tuple[float, float], features: Array | None, count: int,
+    rng: np.random.Generator,
+) -> Array:  # fmt: skip
+    """Values `(count, horizon)` that may come, as this expert sees it, in the units of the series."""
+    depth, lags = expert.depth, expert.lags
+    zs, ws = np.empty((count, depth + horizon)), np.empty((count, depth + horizon))
+    zs[:, :depth], ws[:, :depth] = z.last(depth), expert.w.last(depth)
+    errors = expert.errors.last(expert.errors.keep)
+    errors = errors[np.isfinite(errors)]
+    errors = np.concatenate([errors, -errors]) if len(errors) else np.zeros(1)
+    net = None if expert.mesh is None else _Net(expert, count, rng)
+    if net is not None and np.isfinite(net.noise):
+        size = float(np.sqrt(np.mean(np.square(errors))))
+        errors = errors * (net.noise / size) if size > 0 else errors
+    drawn = rng.choice(errors, (count, horizon))
+    past = 0 if features is None else len(features) - horizon
+    for k in range(depth, depth + horizon):
+        base = expert.base(lambda steps, k=k: zs[:, k - steps])
+        value = base + drawn[:, k - depth]
+        if net is not None:
+            rows = ws[:, k - lags]
+            if features is not None:
+                seen = expert.change(features[: past + k - depth + 1])
+                rows = np.concatenate([rows, np.broadcast_to(seen, (count, len(seen)))], axis=1)
+            value = value + net(rows)
+        zs[:, k] = np.clip(value, *bounds)
+        ws[:, k] = zs[:, k] - base
+    return np.asarray(expert.values(zs[:, depth:]))
+
+
+def draw_all(
+    experts: list[Expert], seen: list[tuple[Tail, tuple[float, float]]], weights: Array, features: Array | None,
+    rng: np.random.Generator,
+) -> tuple[Array, Array]:  # fmt: skip
+    """Paths `(n, horizon)` of all experts that are believed, and what each counts at every step, 1 in all."""
+    horizon = weights.shape[1]
+    drawn, shares = [np.empty((0, horizon))], [np.empty((0, horizon))]
+    for expert, (z, bounds), w in zip(experts, seen, weights, strict=True):
+        if w.max() >= IGNORED:
+            paths = draw_paths(expert, z, horizon, bounds, features, PATHS, rng)
+            if np.isfinite(paths).all():
+                drawn.append(paths)
+                shares.append(np.repeat(w[None], PATHS, axis=0))
+    counts = np.concatenate(shares)
+    return np.concatenate(drawn), counts / np.maximum(counts.sum(axis=0), 1e-300)
+
+
+def quantiles(paths: Array, shares: Array, middle: Array, levels: Array, judge: Judge) -> Array:
+    """Quantiles `(horizon, levels)` around the forecast, as wide as paths and the errors of late say together."""
+    if not len(paths):
+        return np.repeat(middle[:, None], len(levels), axis=1)
+    factors = _factors(np.sqrt((shares * (paths - middle) ** 2).sum(axis=0)), judge)
+    rows = [weighted_quantiles(v, s, levels) for v, s in zip(paths.T, shares.T, strict=True)]
+    found = middle[:, None] + factors[:, None] * (np.array(rows) - middle[:, None])
+    return np.asarray(np.clip(found, -LARGEST, LARGEST))
+
+
+def _factors(spread: Array, judge: Judge) -> Array:
+    """What to stretch the spread `(horizon,)` of paths by; beyond what is judged, as the last step that is."""
+    n = min(len(spread), judge.horizon)
+    cases = judge.cases[:n] / np.arange(1, n + 1)  # errors of forecasts that overlap are alike
+    # from mean absolute errors, as if they were normal: squares would be those of the few largest, long ago
+    made = np.pi / 2 * np.square(judge.apart[:n] / np.maximum(judge.cases[:n], 1e-300))
+    ratio = np.minimum(made / np.maximum(spread[:n] ** 2, 1e-300), FURTHEST)
+    found = np.sqrt((cases * ratio + TRUST) / (cases + TRUST))
+    return np.append(found, np.repeat(found[-1], len(spread) - n))
+
+
+def weighted_quantiles(values: Array, weights: Array, levels: Array) -> Array:
+    """Quantiles `(levels,)` of values that count differently.
+
+    >>> weighted_quantiles(np.array([1.0, 2.0, 3.0]), np.array([1.0, 1.0, 2.0]), np.array([0.5]))
+    array([2.33333333])
+    """
+    order = np.argsort(values)
+    values, weights = values[order], weights[order]
+    middle = np.cumsum(weights) - 0.5 * weights
+    return np.asarray(np.interp(np.asarray(levels) * weights.sum(), middle, values))

@@ -1,0 +1,124 @@
+"""Policies of `meshnn.training.structure` on a stream: the graph changes at stated intervals, learning goes on."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from copy import deepcopy
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from meshnn.arguments import as_generator, whole_number
+from meshnn.arrays import Array
+from meshnn.losses import Targets, loss_named
+from meshnn.storage import Tree
+from meshnn.streaming.growth import Growth
+from meshnn.topology import Topology
+from meshnn.training.solver import Change, Samples
+from meshnn.training.structure.runtime import Structure, as_policies, first_topology
+from meshnn.training.structure.storing import structure_from_tree, structure_to_tree
+
+if TYPE_CHECKING:
+    from meshnn.online._base import StreamModel
+
+__all__ = ["StreamStructure"]
+
+#: Samples that policies look at: the last ones.
+RECENT = 1000
+
+
+class StreamStructure:
+    """Edits the net of a model after every so many samples.
+
+    Gradients that policies ask for are those of the last samples, each from a state of 0. Learning counts as slow, for
+    `Grow`, when the mean loss of an interval hardly falls; `Prune` has done its work after so many `rounds`.
+    """
+
+    def __init__(self, policies: Any, every: int, rounds: int) -> None:
+        self.policies = as_policies(policies)
+        self.every, self.rounds = whole_number("structure_every", every), whole_number("structure_rounds", rounds)
+        self.memories: list[dict[str, Any]] = [{} for _ in self.policies]
+        self.log: list[str] = []
+        self._rows: deque[tuple[Array, Array]] = deque(maxlen=RECENT)
+        self._loss, self._count = 0.0, 0
+
+    def first(self, topology: Topology) -> Topology:
+        """The graph to begin with."""
+        return first_topology(self.policies, topology)
+
+    def saw(self, model: StreamModel, row: Array, target: float) -> None:
+        """A sample that was just learned; edits the net when it is time."""
+        stream = model.stream_
+        assert stream is not None
+        self._rows.append((row[0, 0].copy(), np.array([target])))
+        loss = float(model._loss_of(stream._out[0, 0], target))
+        if math.isfinite(loss):
+            self._loss, self._count = self._loss + loss, self._count + 1
+        if model.n_samples_ % self.every == 0 and model.n_samples_ // self.every <= self.rounds:
+            self._edit(model)
+
+    def relabel(self) -> None:
+        """The targets 1 and 0 of two classes become the labels 0 and 1."""
+        for _, target in self._rows:
+            target[:] = 1.0 - target
+
+    def _edit(self, model: StreamModel) -> None:
+        mesh, stream = model.mesh_, model.stream_
+        assert mesh is not None
+        assert stream is not None
+        before, samples = mesh.topology, self._samples(model)
+        # a new one every time: features and classes may have come, and it needs no memory but that of its policies
+        known = Structure(self.policies, mesh, samples, self.rounds, as_generator(model.n_samples_))
+        known.memories = self.memories
+        epoch = model.n_samples_ // self.every
+        change, words = known.edit(epoch, self._loss / self._count if self._count else math.nan)
+        self._loss, self._count = 0.0, 0
+        if change is not None:
+            self.log += [f"sample {model.n_samples_}: {word}" for word in words]
+            growth = Growth(mesh.topology, neurons_of(before, mesh.topology, change), change.edges)
+            stream.grow(growth, mesh.values, mesh.codes, mesh.ties, change.parameters)
+
+    def to_tree(self) -> Tree:
+        """As plain values and arrays."""
+        width = max((len(x) for x, _ in self._rows), default=0)
+        rows = [np.pad(x, (0, width - len(x)), constant_values=np.nan) for x, _ in self._rows]
+        return {
+            "policies": structure_to_tree(list(self.policies)),
+            "memories": deepcopy(self.memories),
+            "loss": self._loss,
+            "count": self._count,
+            "log": list(self.log),
+            "rows": np.array(rows).reshape(len(rows), width),
+            "targets": np.array([t for _, t in self._rows]).reshape(len(rows)),
+        }
+
+    @classmethod
+    def from_tree(cls, tree: Tree, every: int, rounds: int) -> StreamStructure:
+        """The inverse, for trees that may come from anywhere."""
+        found = cls(structure_from_tree(tree["policies"]), every, rounds)
+        found.memories = deepcopy(tree["memories"])
+        found._loss, found._count = float(tree["loss"]), whole_number("count", tree["count"], least=0)
+        found.log = [str(word) for word in tree["log"]]
+        found._rows.extend((x.copy(), np.array([t])) for x, t in zip(tree["rows"], tree["targets"], strict=True))
+        return found
+
+    def _samples(self, model: StreamModel) -> Samples:
+        """The last ones, as the net sees them."""
+        stream, mesh = model.stream_, model.mesh_
+        assert stream is not None
+        assert mesh is not None
+        d = mesh.topology.n_inputs
+        rows = [np.pad(x, (0, d - len(x)), constant_values=np.nan) for x, _ in self._rows]
+        X, y = stream.scaled(np.array(rows), np.array([t for _, t in self._rows]))
+        loss = loss_named(model._loss)
+        values = y[:, 0].astype(np.int64) if loss.classifies and not loss.several else y
+        targets = Targets.make(loss, values, None, len(X), mesh.topology.n_outputs, mesh.dtype)
+        return Samples(np.ascontiguousarray(X[None], mesh.dtype), targets, float(len(X)))
+
+
+def neurons_of(before: Topology, after: Topology, change: Change) -> Array:
+    """Of each neuron the one it was, -1 if it is new."""
+    hidden = np.where(change.hidden >= 0, before.n_clamped + change.hidden, -1)
+    outputs = np.arange(before.n_neurons - before.n_outputs, before.n_neurons)
+    return np.concatenate([np.arange(before.n_clamped), hidden, outputs]).astype(np.int64)

@@ -1,0 +1,368 @@
+"""Rows of tables through a model on a stream: whole stretches in compiled code, row by row where something is new.
+
+The result is, bit by bit, that of `predict_one` and `learn_one` for one row after the other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshnn.data.blocks import Block
+from meshnn.data.encoding import MOST_CLASSES
+from meshnn.data.recipe import Labels, Parsed, Recipe, decimal_comma, parse_column, parse_labels, parse_times
+from meshnn.data.tables import shown
+from meshnn.errors import DataError
+from meshnn.kernels.tuples import LOOK
+from meshnn.online._base import StreamModel
+
+__all__ = ["Piece", "Rows", "Walk", "outputs_of"]
+
+F64 = NDArray[np.float64]
+I64 = NDArray[np.int64]
+
+
+@dataclass
+class Rows:
+    """Rows of a block, taken apart."""
+
+    columns: dict[str, Parsed]  # those that are learned from
+    labels: Labels | None  # targets of a classifier
+    values: F64 | None  # of a regressor; NaN where missing
+    times: tuple[str, Any] | None  # of the column that orders the rows
+    count: int  # rows that are in order
+    fault: DataError | None  # what is wrong with the row after them
+
+    @property
+    def learned(self) -> NDArray[np.bool_]:
+        """Rows that have a target."""
+        found: NDArray[np.bool_]
+        if self.labels is not None:
+            found = self.labels.codes >= 0
+        else:
+            assert self.values is not None
+            found = self.values == self.values
+        return found
+
+
+@dataclass
+class Piece:
+    """What was predicted of some rows before their targets were seen."""
+
+    first: int  # of the rows of the block
+    last: int
+    truth: Any  # numbers of classes, -1 where there is none; or values, NaN where there is none
+    predicted: Any  # the same
+    right: F64 | None  # the probability of the true class; NaN where there is none
+    chosen: F64 | None  # the probability of the class predicted
+
+
+class Walk:
+    """A model that goes over the rows of a table, test then train.
+
+    Parameters
+    ----------
+    model : MeshStreamClassifier or MeshStreamRegressor
+    recipe : Recipe
+        Its levels grow.
+    separator : str
+        Of the text, if it is one.
+    """
+
+    def __init__(self, model: StreamModel, recipe: Recipe, separator: str = ",") -> None:
+        self.model, self.recipe, self.separator = model, recipe, separator
+        self.notes: dict[str, str] = {}  # once each
+        self.latest: tuple[str, float | int] | None = None  # the last time
+
+    # -- taking apart ----------------------------------------------------------------------------------------------
+
+    def rows(self, block: Block, name: str) -> Rows:
+        """The rows of a block; what cannot be used is refused when its row comes."""
+        recipe, table = self.recipe, block.table
+        columns: dict[str, Parsed] = {}
+        rows = Rows(columns, None, None, None, len(block), block.fault)
+        for column in recipe.features:
+            if column not in table.column_names:
+                continue
+            parsed = parse_column(table.column(column), column in recipe.text, self.separator)
+            if parsed.infinite >= 0:
+                row = block.first + parsed.infinite + 1
+                self._note(f"inf {column}", f"column {shown(column)} is infinite in row {row:,}: taken as missing")
+            if self.separator in (";", "\t") and 0 <= (at := decimal_comma(parsed)) < rows.count:
+                cell = table.column(column)[at].as_py()
+                rows.count = at
+                rows.fault = DataError(
+                    f"{name}: column {shown(column)} has decimal commas ({cell!r} in row {block.first + at + 1:,}), "
+                    "expected decimal points; export the file with points"
+                )
+            columns[column] = parsed
+        self._read_target(rows, block, name)
+        if recipe.by is not None:
+            self._check_order(rows, block, name)
+        return rows
+
+    def _read_target(self, rows: Rows, block: Block, name: str) -> None:
+        recipe = self.recipe
+        if recipe.target not in block.table.column_names:
+            raise DataError(f"{name} has no column {shown(recipe.target)}, which is the target")
+        cells = block.table.column(recipe.target)
+        if recipe.task == "classify":
+            rows.labels = parse_labels(cells, recipe.labels)
+            return
+        parsed = parse_column(cells, separator=self.separator)
+        rows.values = parsed.numbers
+        wrong = [int((parsed.codes >= 0).argmax())] if parsed.texts else []
+        wrong += [parsed.infinite] if parsed.infinite >= 0 else []
+        if wrong and min(wrong) < rows.count:
+            at = min(wrong)
+            rows.count = at
+            rows.fault = DataError(
+                f"{name}: target {shown(recipe.target)} holds {str(cells[at].as_py())[:60]!r} in row "
+                f"{block.first + at + 1:,}, expected a finite number; mend or empty the cell, or pass --task classify"
+            )
+
+    def _check_order(self, rows: Rows, block: Block, name: str) -> None:
+        by = self.recipe.by
+        assert by is not None
+        if by not in block.table.column_names:
+            raise DataError(f"{name} has no column {shown(by)}, which orders the rows (--by)")
+        cells = block.table.column(by)
+        kind, times, good = parse_times(cells, None if self.latest is None else self.latest[0])
+        if good < rows.count:
+            rows.count = good
+            wanted = "a number" if kind == "number" else "a number, or a time like 2026-08-01 12:30:00"
+            rows.fault = DataError(
+                f"{name}: --by {shown(by)}: row {block.first + good + 1:,} holds {str(cells[good].as_py())[:60]!r}, "
+                f"expected {wanted}; mend the cell, or leave --by out"
+            )
+        rows.times = kind, times
+        at = np.flatnonzero(_there(kind, times[: rows.count]))
+        before = [] if self.latest is None else [self.latest[1]]
+        ordered = np.concatenate([np.array(before, times.dtype), times[at]])
+        steps = np.flatnonzero(ordered[1:] < ordered[:-1])
+        if len(steps):
+            rows.count = int(at[steps[0] + 1 - len(before)])
+            rows.fault = DataError(
+                f"{name}: --by {shown(by)}: row {block.first + rows.count + 1:,} ({cells[rows.count].as_py()}) comes "
+                "before the row above it; sort the table by that column, or leave --by out to take the rows as they are"
+            )
+
+    def _note(self, key: str, text: str) -> None:
+        self.notes.setdefault(key, text)
+
+    # -- going on --------------------------------------------------------------------------------------------------
+
+    def walk(self, rows: Rows, first: int, last: int) -> Iterator[Piece]:
+        """Predict and learn the rows from first to last; in pieces, between which it may be left."""
+        at = first
+        for row in self._events(rows, first, last):
+            if at < row:
+                yield self._gone(rows, self._stretch(rows, at, row))
+            yield self._gone(rows, self._single(rows, row))
+            at = row + 1
+        if at < last:
+            yield self._gone(rows, self._stretch(rows, at, last))
+
+    def _gone(self, rows: Rows, piece: Piece) -> Piece:
+        """Remember the time."""
+        if rows.times is not None:
+            kind, times = rows.times[0], rows.times[1][piece.first : piece.last]
+            there = _there(kind, times)
+            if there.any():
+                self.latest = kind, times[there][-1].item()
+        return piece
+
+    def _events(self, rows: Rows, first: int, last: int) -> Iterator[int]:
+        """Rows in which a feature or a class comes up for the first time."""
+        model, at = self.model, first
+        while model.stream_ is None and at < last:  # the first net is made of a row that has features
+            yield at
+            at += 1
+        learned = rows.learned[at:last]
+        wanted: set[int] = set()
+        for name, parsed in rows.columns.items():
+            numbers = parsed.numbers[at:last]
+            if name not in model.features_._place:
+                wanted |= _first(learned & (numbers == numbers))
+            if parsed.texts:
+                wanted |= self._new_levels(name, parsed, learned, at, last)
+        if rows.labels is not None:
+            for code, label in enumerate(rows.labels.values):
+                if label not in model._number:  # type: ignore[attr-defined]
+                    wanted |= _first(rows.labels.codes[at:last] == code)
+        yield from sorted(at + row for row in wanted)
+
+    def _new_levels(self, name: str, parsed: Parsed, learned: NDArray[np.bool_], at: int, last: int) -> set[int]:
+        """Rows in which a text comes up that gets a feature."""
+        known = set(self.recipe.levels.get(name, ()))
+        new = np.array([*(text not in known for text in parsed.texts), False])
+        codes = parsed.codes[at:last]
+        rows = np.flatnonzero(learned & new[codes])
+        different, firsts = np.unique(codes[rows], return_index=True)
+        room = self.recipe.most - len(known)
+        if len(different) > room:
+            text = parsed.texts[different[np.argsort(firsts)[room]]]
+            self._note(
+                f"levels {name}",
+                f"column {shown(name)} has more than {self.recipe.most:,} different texts: further ones (such as "
+                f"{text[:40]!r}) count as none of them; --drop it if it is an identifier, --by if it is a time, or "
+                "allow more with --levels",
+            )
+        return set(rows[np.sort(firsts)[:room]].tolist())
+
+    def _dictionary(self, rows: Rows, row: int, learn: bool) -> dict[Any, float]:
+        """The features of a row by name; texts that are new get one, if there is room for them."""
+        x: dict[Any, float] = {}
+        recipe = self.recipe
+        for name, parsed in rows.columns.items():
+            number, code = float(parsed.numbers[row]), int(parsed.codes[row])
+            if number == number:
+                x[name] = number
+            elif code < 0:
+                continue
+            levels = recipe.levels.get(name, [])
+            text = parsed.texts[code] if code >= 0 else None
+            if learn and text is not None and text not in levels and len(levels) < recipe.most:
+                levels = recipe.levels.setdefault(name, levels)
+                levels.append(text)
+            for level in levels:
+                x[recipe.feature(name, level)] = float(level == text)
+        return x
+
+    def _single(self, rows: Rows, row: int) -> Piece:
+        """One row by way of `predict_one` and `learn_one`, which let the net grow."""
+        model = self.model
+        learn = bool(rows.learned[row])
+        if learn and rows.labels is not None:
+            self._check_classes(rows.labels.values[rows.labels.codes[row]])
+        x = self._dictionary(rows, row, learn)
+        out = model._outputs_of(x)
+        found = None if out is None else out[None].copy()
+        if not learn:
+            if model.stream_ is not None:
+                model.stream_.step(model.features_.fill(x)[0, 0])
+            return self._piece(rows, row, row + 1, found)
+        if model.stream_ is None and not x:
+            return self._piece(rows, row, row + 1, None)  # nothing to learn from
+        if rows.labels is not None:
+            label = rows.labels.values[rows.labels.codes[row]]
+            piece = self._piece(rows, row, row + 1, found)  # with the classes of before
+            model.learn_one(x, label)  # type: ignore[attr-defined]
+            piece.truth = np.array([model._number[label]], np.int64)  # type: ignore[attr-defined]
+            return piece
+        assert rows.values is not None
+        model.learn_one(x, float(rows.values[row]))  # type: ignore[attr-defined]
+        return self._piece(rows, row, row + 1, found)
+
+    def _check_classes(self, label: Any) -> None:
+        model: Any = self.model
+        if label not in model._number and len(model.classes_) >= MOST_CLASSES:
+            raise DataError(
+                f"target {shown(self.recipe.target)} has more than {MOST_CLASSES:,} classes: it looks like an "
+                "identifier or a number; choose another target, or --task regress"
+            )
+
+    def _stretch(self, rows: Rows, first: int, last: int) -> Piece:
+        """Rows that bring nothing new, in compiled code."""
+        model = self.model
+        assert model.stream_ is not None
+        X, learned = self.matrix(rows, first, last), rows.learned[first:last]
+        targets = np.full(last - first, np.nan)
+        if rows.labels is not None:
+            targets[learned] = self._outputs(self._numbers(rows, first, last)[learned])
+        else:
+            assert rows.values is not None
+            targets[:] = rows.values[first:last]
+        out = model.stream_.run(X, targets)
+        model.n_samples_ += int(learned.sum())
+        return self._piece(rows, first, last, out)
+
+    def matrix(self, rows: Rows, first: int, last: int) -> F64:
+        """Rows of features as the net of now has them; NaN where missing."""
+        place, recipe = self.model.features_._place, self.recipe
+        X = np.full((last - first, len(place)), np.nan)
+        for name, parsed in rows.columns.items():
+            if name in place:
+                X[:, place[name]] = parsed.numbers[first:last]
+            places = {level: place.get(recipe.feature(name, level), -1) for level in recipe.levels.get(name, ())}
+            used = [at for at in places.values() if at >= 0]
+            if used:
+                X[np.flatnonzero(parsed.given[first:last])[:, None], used] = 0.0
+                ones = np.array([*(places.get(text, -1) for text in parsed.texts), -1], np.int64)
+                ones = ones[parsed.codes[first:last]]
+                X[np.flatnonzero(ones >= 0), ones[ones >= 0]] = 1.0
+        return X
+
+    def _numbers(self, rows: Rows, first: int, last: int) -> I64:
+        """The number of the class of each row; -1 where there is none, or none that is known."""
+        assert rows.labels is not None
+        number = self.model._number  # type: ignore[attr-defined]
+        known = np.array([*(number.get(label, -1) for label in rows.labels.values), -1], np.int64)
+        found: I64 = known[rows.labels.codes[first:last]]
+        return found
+
+    def _outputs(self, numbers: I64) -> I64:
+        """Which output stands for a class, as `learn_one` has it."""
+        return 1 - numbers if len(self.model.classes_) <= 2 else numbers  # type: ignore[attr-defined]
+
+    def _piece(self, rows: Rows, first: int, last: int, out: F64 | None) -> Piece:
+        n, model = last - first, self.model
+        if rows.labels is None:
+            assert rows.values is not None
+            predicted = np.full(n, np.nan) if out is None else model_values(model, out)
+            return Piece(first, last, rows.values[first:last], predicted, None, None)
+        truth = self._numbers(rows, first, last)
+        if out is None or not model.classes_:  # type: ignore[attr-defined]
+            nothing = np.full(n, np.nan)
+            return Piece(first, last, truth, np.full(n, -1, np.int64), nothing, nothing.copy())
+        predicted, P = model_classes(model, out)
+        at = np.arange(n)
+        right = np.where(truth >= 0, P[at, np.maximum(truth, 0)], np.nan)
+        return Piece(first, last, truth, predicted, right, P[at, predicted])
+
+
+def _there(kind: str, times: Any) -> NDArray[np.bool_]:
+    """Where a time is not missing."""
+    found: NDArray[np.bool_] = times == times if kind == "number" else times > np.iinfo(np.int64).min
+    return found
+
+
+def _first(mask: NDArray[np.bool_]) -> set[int]:
+    return {int(mask.argmax())} if mask.any() else set()
+
+
+def model_classes(model: Any, out: F64) -> tuple[I64, F64]:
+    """Of rows of outputs: the numbers of the classes predicted, as by `predict_one`, and the probabilities."""
+    P: F64 = np.array([model._probabilities(row) for row in out]).reshape(len(out), len(model.classes_))
+    if out.shape[1] == 1:
+        found = (out[:, 0] < 0).astype(np.int64) if len(model.classes_) > 1 else np.zeros(len(out), np.int64)
+        return found, P
+    return out.argmax(axis=1).astype(np.int64), P
+
+
+def model_values(model: Any, out: F64) -> F64:
+    """Of rows of outputs: the values predicted, as by `predict_one`."""
+    found = out[:, 0]
+    if model.loss == "poisson":
+        return np.array([math.exp(min(value, 700.0)) for value in found.tolist()])
+    return found.copy()
+
+
+def outputs_of(model: StreamModel, X: F64) -> F64:
+    """Outputs for rows of features, nothing being learned.
+
+    A net that remembers goes on from row to row; another one sees each for itself, by the scaling of now.
+    """
+    stream = model.stream_
+    assert stream is not None
+    if model.memory == "carry":
+        return stream.run(X)
+    out = np.empty((len(X), 1, stream.topology.n_outputs), stream.dtype)
+    stream._call(LOOK, np.ascontiguousarray(X[:, None], stream.dtype), stream._nothing(0), 0, out)
+    found: F64 = out[:, 0]
+    return found

@@ -1,0 +1,396 @@
+"""`MeshForecaster`: the next values of a series, learned one value at a time."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import numbers
+from collections.abc import Hashable, Mapping, Sequence
+from os import PathLike
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from meshnn import storage
+from meshnn.arguments import as_generator, real_number, whole_number
+from meshnn.arrays import Array, IntArray
+from meshnn.errors import DataError, MeshError
+from meshnn.online._experts import LARGEST, Expert, Tail, views
+from meshnn.online._features import Features
+from meshnn.online._judge import Judge, mean_of
+from meshnn.online._labels import from_plain, to_plain
+from meshnn.online._season import find_season, is_time_to_look
+from meshnn.topology.builders import Seed
+
+__all__ = ["MeshForecaster"]
+
+#: Values that are kept, to look for a season in and to begin again with another one.
+KEPT = 1536
+#: After so many values only so many experts go on, those that are believed most.
+FEWER = {256: 8, 1024: 5}
+
+
+class MeshForecaster:
+    """A forecaster that learns online: every value is first forecast, then learned, in constant memory.
+
+    Several small nets look at the series in different ways: as it is or its logarithm, its values or their differences
+    to the last value, to that of a season ago, or both; each with hidden neurons and without. All learn by the extended
+    Kalman filter. Each forecasts several steps by feeding its forecasts back. What is given is a mean of theirs,
+    weighted for every number of steps ahead by how far each was off lately. After 256 and 1024 values those that are
+    believed least are dropped.
+
+    Parameters
+    ----------
+    season : "auto", int or None
+        Steps of a season; None: there is none. "auto" looks for it in what was seen, now and then, until 1536 values
+        were, and begins again with those if it is another one than before.
+    lags : int
+        Steps that nets with hidden neurons look back, besides those around a season.
+    hidden : int
+        Hidden neurons of each; 0 leaves straight lines only.
+    horizon : int, optional
+        Steps ahead that are judged; those beyond are weighted like the last. By default the season, but at least 12 and
+        at most 24.
+    settings : dict, optional
+        Of the filter, see `meshnn.streaming.kalman.KalmanSettings`.
+    random_state : int, Generator or None
+        Source of the first weights and of paths.
+
+    Attributes
+    ----------
+    n_samples_ : int
+        Values so far.
+    season_ : int or None
+        The season that is used.
+
+    Examples
+    --------
+    >>> import math
+    >>> from meshnn import MeshForecaster
+    >>> model = MeshForecaster(random_state=0)
+    >>> for t in range(120):
+    ...     model.learn_one(1000 + 10 * t + 100 * math.sin(2 * math.pi * t / 12) + 31 * t % 7)
+    >>> [round(value, -2) for value in model.forecast(3)], model.season_
+    ([2200.0, 2300.0, 2300.0], 12)
+    >>> low, high = model.forecast_interval(3, level=0.9)[0]
+    >>> 2150 < low < high < 2250
+    True
+    """
+
+    kind = "stream forecaster"
+
+    def __init__(
+        self,
+        season: int | str | None = "auto",
+        lags: int = 18,
+        hidden: int = 8,
+        horizon: int | None = None,
+        settings: Mapping[str, Any] | None = None,
+        random_state: Seed = None,
+    ) -> None:
+        self.season, self.lags, self.hidden, self.horizon = season, lags, hidden, horizon
+        self.settings, self.random_state = settings, random_state
+        self._experts: list[Expert] = []
+        self._judge: Judge | None = None
+        self._seed = 0
+        self.features_ = Features()
+        self.n_samples_ = 0
+        self.season_: int | None = None
+
+    # -- learning ----------------------------------------------------------------------------------------------------
+
+    def learn_one(self, y: float | None, x: Mapping[Hashable, Any] | None = None) -> None:
+        """Learn the next value, and features that are known with it. None or NaN is a value that is missing.
+
+        A missing value is filled in by its forecast, and nothing is learned from it.
+        """
+        self._next(self._number(y), x, True)
+
+    def observe_one(self, y: float | None, x: Mapping[Hashable, Any] | None = None) -> None:
+        """Take the next value in, to forecast from, but learn nothing from it."""
+        self._next(self._number(y), x, False)
+
+    def _next(self, value: float, x: Any, learns: bool) -> None:
+        features, row = self._features(x)
+        if math.isnan(value) and not self.n_samples_:
+            raise DataError("the first value is missing; begin with one that is there")
+        if not self._experts:
+            self._begin()
+        self._widen(features)
+        if math.isnan(value):
+            value, learns = float(self._forecast(1, row[None])[0]), False
+        self._take(value, row, learns)
+        if self.season == "auto" and is_time_to_look(self.n_samples_):
+            self._look_for_season()
+        if self.n_samples_ in FEWER:
+            self._drop(FEWER[self.n_samples_])
+
+    def _number(self, y: Any) -> float:
+        if y is None or (isinstance(y, float) and y != y):
+            return math.nan
+        if not isinstance(y, (numbers.Real, np.bool_)):
+            what = f"the text {y!r}" if isinstance(y, str) else f"of type {type(y).__name__}"
+            raise DataError(f"the next value is {what}; a series is of numbers, None where one is missing")
+        value = float(y)
+        if not math.isfinite(value):
+            raise DataError(f"the next value is {value}; give None if it is missing")
+        return min(max(value, -LARGEST), LARGEST)
+
+    def _features(self, x: Any) -> tuple[Features, Array]:
+        """The features with those that are new, and the row of these."""
+        if x is None:
+            return self.features_, np.full(len(self.features_), np.nan)
+        new = self.features_.missing(x)
+        found = Features((*self.features_.names, *new)) if new else self.features_
+        return found, found.fill(x)[0, 0].copy()
+
+    def _begin(self, season: int | None = None) -> None:
+        """With nothing learned. Arguments are checked here."""
+        if not self.n_samples_:
+            self._seed = int(as_generator(self.random_state).integers(2**31))
+            if self.season not in ("auto", None):
+                season = whole_number('season, if not "auto" or None,', self.season, most=100_000)
+                season = None if season == 1 else season
+        lags, hidden = whole_number("lags", self.lags, most=1000), whole_number("hidden", self.hidden, least=0)
+        settings = dict(self.settings or {})
+        seen = views(season or 0, lags, hidden, positive=True)
+        experts = [Expert(view, self._seed + k, settings) for k, view in enumerate(seen)]
+        self._horizon = whole_number("horizon", self.horizon or min(max(season or 0, 12), 24), most=1000)
+        keep = max(KEPT, *(expert.depth for expert in experts))
+        self._past = Tail(keep), Tail(keep)  # as they are, and their logarithms
+        self._rows = Tail(keep, max(len(self.features_), 1))
+        self._learned = Tail(keep)  # 1, or 0 where a value was missing or only observed
+        self._experts, self._judge, self.season_ = experts, Judge(len(experts), self._horizon), season
+        self.n_samples_ = 0
+        for expert in experts:
+            expert.widen(len(self.features_))
+
+    def _widen(self, features: Features) -> None:
+        if len(features) > len(self.features_):
+            self.features_ = features
+            self._rows.widen(len(features))
+            for expert in self._experts:
+                expert.widen(len(features))
+
+    def _take(self, value: float, row: Array, learns: bool) -> None:
+        judge = self._judge
+        assert judge is not None
+        self._rows.append(row if len(row) else math.nan)
+        self._learned.append(float(learns))
+        seen = self._seen_features()
+        if value <= 0 and any(expert.view.log for expert in self._experts):
+            self._keep(np.array([k for k, expert in enumerate(self._experts) if not expert.view.log]))
+        zs = value, math.log(value) if value > 0 else math.nan
+        expected = np.empty(len(self._experts))
+        for k, expert in enumerate(self._experts):
+            log = expert.view.log
+            expected[k] = expert.values(expert.learn(self._past[log], zs[log], seen, learns))
+        for past, z in zip(self._past, zs, strict=True):
+            past.append(z)
+        if learns:
+            judge.saw(value, expected, self.n_samples_)
+        self.n_samples_ += 1
+        if judge.wants_forecasts(self.n_samples_):
+            future = np.repeat(self._rows.last(1), judge.horizon, axis=0)  # what is to come is not known
+            judge.note(self._paths(judge.horizon, future), self.n_samples_)
+
+    def _seen_features(self, future: Array | None = None) -> Array | None:
+        """Rows of features as far back as an expert needs them, then those to come."""
+        if not len(self.features_):
+            return None
+        past = self._rows.last(min((self.season_ or 0) + 2, self._rows.keep))
+        return past if future is None else np.concatenate([past, future])
+
+    def _look_for_season(self) -> None:
+        y = self._past[0].last(self.n_samples_ if self.n_samples_ < KEPT else KEPT).copy()
+        season = find_season(y)
+        if season == self.season_:
+            return
+        rows, learned = self._rows.last(len(y)).copy(), self._learned.last(len(y)).copy()
+        self._begin(season)
+        for value, row, learns in zip(y.tolist(), rows, learned, strict=True):
+            self._take(value, row[: len(self.features_)], learns > 0)
+
+    def _drop(self, most: int) -> None:
+        assert self._judge is not None
+        belief = self._judge.weights(self.n_samples_).max(axis=1)
+        best = np.argsort(-belief, kind="stable")[:most]
+        self._keep(np.unique(np.append(best, 0)))  # the naive one stays
+
+    def _keep(self, which: IntArray) -> None:
+        assert self._judge is not None
+        self._experts = [self._experts[k] for k in which]
+        self._judge.keep(which)
+
+    # -- forecasts ---------------------------------------------------------------------------------------------------
+
+    def forecast(self, horizon: int, xs: Sequence[Mapping[Hashable, Any]] | None = None) -> list[float]:
+        """The next `horizon` values; 0 before anything was learned.
+
+        Parameters
+        ----------
+        horizon : int
+        xs : list of dict, optional
+            Features of the steps to come, one for each; those that are missing count as their mean.
+        """
+        horizon = whole_number("horizon", horizon)
+        return self._forecast(horizon, self._future(horizon, xs)).tolist() if self.n_samples_ else [0.0] * horizon
+
+    def forecast_interval(
+        self, horizon: int, xs: Sequence[Mapping[Hashable, Any]] | None = None, level: float = 0.9
+    ) -> list[tuple[float, float]]:
+        """For each of the next values, bounds that it is between with probability `level`, each by itself.
+
+        See `forecast_quantiles`.
+        """
+        level = real_number("level", level, "a number between 0 and 1", lambda v: 0 < v < 1)
+        found = self.forecast_quantiles(horizon, xs, [0.5 - level / 2, 0.5 + level / 2])
+        return [(float(low), float(high)) for low, high in found]
+
+    def forecast_quantiles(
+        self, horizon: int, xs: Sequence[Mapping[Hashable, Any]] | None = None, levels: ArrayLike = (0.05, 0.5, 0.95)
+    ) -> Array:
+        """Quantiles of the next values `(horizon, levels)`.
+
+        Of every expert paths are drawn: with parameters from the covariance P of its filter, and an error at every
+        step, one of those that were made, of the size of the noise that the filter has found. Their spread at each step
+        ahead is then brought nearer to that of the errors that were made lately so many steps ahead, the more of those
+        there are. The same values give the same quantiles: draws depend on `random_state` and `n_samples_` only.
+        """
+        horizon = whole_number("horizon", horizon)
+        wanted = np.atleast_1d(np.asarray(levels, dtype=float))
+        if wanted.ndim != 1 or not ((wanted > 0) & (wanted < 1)).all():
+            raise MeshError(f"levels must be numbers between 0 and 1, got {levels!r}")
+        future = self._future(horizon, xs)
+        if not self.n_samples_:
+            return np.zeros((horizon, len(wanted)))
+        return self._quantiles(horizon, future, wanted)
+
+    def _quantiles(self, horizon: int, future: Array, levels: Array) -> Array:
+        from meshnn.online._paths import draw_all, quantiles
+
+        assert self._judge is not None
+        rng = np.random.default_rng([self._seed, self.n_samples_])
+        seen = [(self._past[e.view.log], self._bounds(e.view.log, horizon)) for e in self._experts]
+        features, W = self._seen_features(future), self._weights(horizon)
+        paths, shares = draw_all(self._experts, seen, W, features, rng)
+        return quantiles(paths, shares, self._forecast(horizon, future), levels, self._judge)
+
+    def _future(self, horizon: int, xs: Any) -> Array:
+        rows = np.full((horizon, len(self.features_)), np.nan)
+        if xs is not None:
+            given = list(xs)
+            if len(given) < horizon:
+                raise DataError(
+                    f"xs has the features of {len(given)} steps, but {horizon} are to be forecast; add them"
+                )
+            for k in range(horizon):
+                self.features_.missing(given[k])  # no dictionary, or not of numbers: refused
+                rows[k] = self.features_.fill(given[k])[0, 0]
+        return rows
+
+    def _weights(self, horizon: int) -> Array:
+        assert self._judge is not None
+        W = self._judge.weights(self.n_samples_)
+        return np.concatenate([W, np.repeat(W[:, -1:], max(horizon - W.shape[1], 0), axis=1)], axis=1)[:, :horizon]
+
+    def _forecast(self, horizon: int, future: Array) -> Array:
+        W, paths = self._weights(horizon), self._paths(horizon, future)
+        found = mean_of(W, paths)
+        return np.clip(np.where(np.isfinite(found), found, paths[0]), -LARGEST, LARGEST)
+
+    def _paths(self, horizon: int, future: Array) -> Array:
+        """What every expert says `(experts, horizon)`; NaN if it does not know yet."""
+        seen = self._seen_features(future)
+        found = np.empty((len(self._experts), horizon))
+        for k, expert in enumerate(self._experts):
+            log = expert.view.log
+            found[k] = expert.values(expert.path(self._past[log], horizon, self._bounds(log, horizon), seen))
+        return found
+
+    def _bounds(self, log: bool, horizon: int) -> tuple[float, float]:
+        """Far below and above what was seen: a net may run away when it feeds itself."""
+        count = min(self.n_samples_, KEPT)
+        z = self._past[log].last(count)
+        low, high = float(np.nanmin(z)), float(np.nanmax(z))
+        margin = (high - low) * (1.0 + horizon / count)
+        return low - margin, high + margin
+
+    # -- what it is --------------------------------------------------------------------------------------------------
+
+    def explain(self) -> list[tuple[str, float, float]]:
+        """Who is believed: name of each expert, its weight one step ahead and at the horizon; the first is naive."""
+        if self._judge is None:
+            raise MeshError("nothing was learned yet; call learn_one first")
+        W = self._judge.weights(self.n_samples_)
+        found = [(e.view.name, float(w[0]), float(w[-1])) for e, w in zip(self._experts, W, strict=True)]
+        return sorted(found, key=lambda line: -line[1] - line[2])
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """What it was made with."""
+        names = inspect.signature(type(self).__init__).parameters
+        return {name: getattr(self, name) for name in names if name != "self"}
+
+    def __repr__(self) -> str:
+        defaults = {k: p.default for k, p in inspect.signature(type(self).__init__).parameters.items()}
+        shown = [f"{k}={v!r}" for k, v in self.get_params().items() if v is not defaults[k] and v != defaults[k]]
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+    # -- files -------------------------------------------------------------------------------------------------------
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write it to a `.mesh` file, in the middle of a series: what is loaded goes on bit by bit as this would."""
+        storage.write(path, self.to_tree())
+
+    def to_tree(self) -> storage.Tree:
+        """As plain values and arrays."""
+        params = {name: v.item() if isinstance(v, np.generic) else v for name, v in self._stored_params().items()}
+        params["settings"] = None if self.settings is None else dict(self.settings)
+        if not isinstance(params["random_state"], int):
+            params["random_state"] = None
+        tree: storage.Tree = {"kind": self.kind, "params": params, "n_samples": self.n_samples_, "seed": self._seed,
+                              "features": to_plain(self.features_.names, "feature")}  # fmt: skip
+        if self._judge is not None:
+            tree |= {"season": self.season_, "horizon": self._horizon, "judge": self._judge.to_tree(),
+                     "experts": [expert.to_tree() for expert in self._experts],
+                     "past": {name: tail.to_array() for name, tail in self._tails().items()}}  # fmt: skip
+        return tree
+
+    def _tails(self) -> dict[str, Tail]:
+        return {"values": self._past[0], "logarithms": self._past[1], "rows": self._rows, "learned": self._learned}
+
+    @classmethod
+    def from_tree(cls, tree: storage.Tree) -> Any:
+        """The inverse of `to_tree`."""
+        model = cls._of_params(tree["params"])
+        model.features_ = Features(tuple(from_plain(tree["features"])))
+        if "judge" in tree:
+            season = tree["season"]
+            model._begin(None if season is None else whole_number("season", season))
+            model._horizon = whole_number("horizon", tree["horizon"])
+            model._experts = [Expert.from_tree(part, dict(model.settings or {})) for part in tree["experts"]]
+            model._judge = Judge.from_tree(tree["judge"])
+            if model._judge.total.shape != (len(model._experts), model._horizon):
+                raise DataError(f"errors of {model._judge.total.shape} for {len(model._experts)} experts")
+            for name, tail in model._tails().items():
+                tail.restore(tree["past"][name])
+            model.season_ = None if season is None else int(season)
+        model._seed = whole_number("seed", tree["seed"], least=0)
+        model.n_samples_ = whole_number("n_samples", tree["n_samples"], least=0)
+        return model
+
+    def _stored_params(self) -> dict[str, Any]:
+        """As they are called in files."""
+        return self.get_params()
+
+    @classmethod
+    def _of_params(cls, params: Mapping[str, Any]) -> Any:
+        return cls(**params)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"tree": self.to_tree(), "params": self.get_params()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(type(self).from_tree(state["tree"]).__dict__)
+        self.__dict__.update(state["params"])

@@ -1,0 +1,115 @@
+"""`MeshStreamRegressor`: numbers of a stream."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any
+
+import numpy as np
+
+from meshnn.arguments import known
+from meshnn.arrays import Array
+from meshnn.errors import DataError
+from meshnn.online._base import StreamModel
+from meshnn.topology import Topology
+from meshnn.topology.builders import Seed
+
+__all__ = ["MeshStreamRegressor"]
+
+
+class MeshStreamRegressor(StreamModel):
+    """A regressor that learns from one sample at a time, test then train, in constant memory.
+
+    Parameters are those of `MeshStreamClassifier`, and
+
+    Parameters
+    ----------
+    loss : "squared_error", "huber" or "poisson"
+
+    Examples
+    --------
+    >>> from meshnn import MeshStreamRegressor
+    >>> model = MeshStreamRegressor(random_state=0)
+    >>> for k in range(600):
+    ...     x = {"a": k % 7 / 7, "b": k % 5 / 5}
+    ...     model.learn_one(x, 3 * x["a"] - x["b"])
+    >>> abs(model.predict_one({"a": 3 / 7, "b": 1 / 5}) - (9 / 7 - 1 / 5)) < 0.2
+    True
+    """
+
+    kind = "stream regressor"
+
+    def __init__(
+        self,
+        hidden: int = 16,
+        topology: str | Callable[[int, int], Topology] = "auto",
+        activation: str = "tanh",
+        memory: str = "none",
+        ticks_per_sample: int | None = None,
+        learner: str = "ekf",
+        settings: Mapping[str, Any] | None = None,
+        loss: str = "squared_error",
+        structure: Any = None,
+        structure_every: int = 1000,
+        structure_rounds: int = 20,
+        random_state: Seed = None,
+    ) -> None:
+        self.hidden, self.topology, self.activation, self.memory = hidden, topology, activation, memory
+        self.ticks_per_sample, self.learner, self.settings, self.loss = ticks_per_sample, learner, settings, loss
+        self.structure, self.structure_every, self.structure_rounds = structure, structure_every, structure_rounds
+        self.random_state = random_state
+        self._reset()
+
+    @property
+    def _loss(self) -> str:
+        return known("loss", self.loss, ("squared_error", "huber", "poisson"))
+
+    @property
+    def _outputs(self) -> int:
+        return 1
+
+    def learn_one(self, x: Mapping[Hashable, Any], y: float) -> None:
+        """Learn that the sample x has the value y."""
+        self._check_target(y)
+        self._learn_row(x, float(y))
+
+    def _loss_of(self, out: Array, target: float) -> float:
+        return float(np.square(out[0] - target))
+
+    def _check_target(self, y: Any) -> None:
+        if type(y) is not float and not isinstance(y, (numbers.Real, np.bool_)):
+            hint = "for classes use MeshStreamClassifier" if isinstance(y, str) else "leave samples without one out"
+            raise DataError(f"the target is {y!r}, which is no number; {hint}")
+        try:
+            finite = math.isfinite(y)
+        except OverflowError:
+            finite = False
+        if not finite:
+            raise DataError(f"the target is {y!r}, which is no finite number; leave such samples out")
+        if self.loss == "poisson" and y < 0:
+            raise DataError(f'the target is {y!r}, but loss="poisson" learns counts of at least 0; take another loss')
+
+    def predict_one(self, x: Mapping[Hashable, Any]) -> float:
+        """The value to be expected; 0 before anything was learned."""
+        found = self._outputs_of(x)
+        if found is None:
+            return 0.0
+        return math.exp(min(found[0], 700.0)) if self.loss == "poisson" else float(found[0])
+
+    def learn_many(self, X: Any, y: Any) -> None:
+        """Learn the rows of a DataFrame one after the other."""
+        from meshnn.online._frames import pairs
+
+        samples = pairs(X, y)
+        for _, value in samples:
+            self._check_target(value)  # all are looked at before one is learned
+        for x, value in samples:
+            self.learn_one(x, value)
+
+    def predict_many(self, X: Any) -> Any:
+        """The values of the rows of a DataFrame, as a Series."""
+        from meshnn.online._frames import predictions
+
+        return predictions(X, self.predict_one)

@@ -1,0 +1,410 @@
+"""`MeshForecaster`: series learned one value at a time."""
+
+import copy
+import math
+import pickle
+
+import numpy as np
+import pytest
+
+import meshnn
+from meshnn import MeshForecaster
+from meshnn.errors import DataError, MeshError
+from meshnn.online._backtest import back_test
+from meshnn.online._experts import Expert, Tail, View, views
+from meshnn.online._judge import Judge, mean_of
+from meshnn.online._paths import _Net, draw_paths, weighted_quantiles
+from meshnn.online._season import find_season
+
+RNG = np.random.default_rng(0)
+SMALL = {"hidden": 2, "lags": 3}
+
+
+def seasonal(n, noise=1.0, seed=0):
+    """A trend, a season of 12 and noise, all positive."""
+    t = np.arange(n)
+    return 200 + 2 * t + 40 * np.sin(2 * np.pi * t / 12) + noise * np.random.default_rng(seed).standard_normal(n)
+
+
+def fed(model, values, xs=None):
+    for k, value in enumerate(values):
+        model.learn_one(value, None if xs is None else xs[k])
+    return model
+
+
+def test_a_trend_and_a_season_are_continued():
+    y = seasonal(132)
+    model = fed(MeshForecaster(random_state=0), y[:108])
+    error = np.abs(np.array(model.forecast(24)) - y[108:]).mean()
+    assert model.season_ == 12
+    assert error < 6  # the last value, and that of a year ago, are off by more than 24
+    bounds = np.array(model.forecast_interval(24, level=0.9))
+    inside = (bounds[:, 0] <= y[108:]) & (y[108:] <= bounds[:, 1])
+    assert inside.mean() > 0.7
+    assert (bounds[:, 1] - bounds[:, 0]).max() < 60
+
+
+def test_a_series_that_no_line_can_follow():
+    y = [0.3]
+    for _ in range(500):  # the logistic map: autocorrelations are 0, the next value is certain
+        y.append(3.9 * y[-1] * (1 - y[-1]))
+    model, errors, naive = MeshForecaster(season=None, random_state=0, lags=3), [], []
+    for k, value in enumerate(y):
+        if k > 400:
+            errors.append(abs(model.forecast(1)[0] - value))
+            naive.append(abs(y[k - 1] - value))
+        model.learn_one(value)
+    assert np.mean(errors) < 0.2 * np.mean(naive)
+
+
+def test_a_season_that_is_found_is_as_if_it_had_been_given():
+    y = seasonal(60)
+    found, given = (fed(MeshForecaster(s, random_state=3, **SMALL), y) for s in ("auto", 12))
+    assert found.season_ == 12
+    assert found.forecast(15) == given.forecast(15)
+    assert found.forecast_interval(15) == given.forecast_interval(15)
+
+
+def test_saved_copied_and_pickled_it_goes_on_bit_by_bit(tmp_path):
+    y = seasonal(90)
+    xs = [{"a": float(k % 7), ("b", 1): math.sin(k)} for k in range(90)]
+    model = fed(MeshForecaster(random_state=0, **SMALL), y[:50], xs[:50])
+    model.save(tmp_path / "a.mesh")
+    others = [meshnn.load(tmp_path / "a.mesh"), pickle.loads(pickle.dumps(model)), copy.deepcopy(model)]
+    xs[70] = xs[70] | {"new": 1.0}
+    for one in (model, *others):
+        fed(one, y[50:], xs[50:])
+    ahead = [{"a": 1.0, "new": 2.0}] * 14
+    want = model.forecast(14, ahead), model.forecast_interval(14, ahead), model.explain()
+    for one in others:
+        assert (one.forecast(14, ahead), one.forecast_interval(14, ahead), one.explain()) == want
+        assert one.features_.names == model.features_.names
+    empty = MeshForecaster(7, random_state=1)
+    empty.save(tmp_path / "b.mesh")
+    first, second = fed(empty, y[:20]), fed(meshnn.load(tmp_path / "b.mesh"), y[:20])
+    assert first.forecast(3) == second.forecast(3)
+
+
+@pytest.mark.parametrize("values", [
+    [5.0] * 40, [0.0] * 40, [1.0] * 30 + [1e6] * 3 + [1.0] * 10, [1e300, -1e300] * 20, [0, 1] * 20, [3.0],
+    [1, None, 3, math.nan] * 10, list(RNG.random(30) * 1e-300), list(1.5 ** np.arange(60.0)),
+    [*np.exp(RNG.standard_normal(30)), -1.0, *np.exp(RNG.standard_normal(10))], [np.int64(3), np.float32(4), True] * 8,
+], ids=str)  # fmt: skip
+def test_nothing_but_numbers_comes_out(values):
+    model = MeshForecaster(random_state=0, **SMALL)
+    for k, value in enumerate(values):
+        model.learn_one(value)
+        if k % 9 == 0 or k == len(values) - 1:
+            assert np.isfinite(model.forecast(20)).all()
+            bounds = np.array(model.forecast_interval(20))
+            assert np.isfinite(bounds).all()
+            assert (bounds[:, 0] <= bounds[:, 1]).all()
+
+
+def test_a_logarithm_is_not_believed_once_a_value_is_not_positive():
+    model = fed(MeshForecaster(random_state=0, **SMALL), [1.0, 2.0, 3.0])
+    assert any("log" in name for name, *_ in model.explain())
+    model.learn_one(0.0)
+    assert not any("log" in name for name, *_ in model.explain())
+
+
+def test_missing_values_are_filled_in_and_not_learned():
+    y = seasonal(60)
+    model = fed(MeshForecaster(12, random_state=0, **SMALL), y)
+    expected = model.forecast(2)
+    before = [expert.mesh.weights.copy() for expert in model._experts if expert.mesh is not None]
+    model.learn_one(None)
+    model.learn_one(math.nan)
+    after = [expert.mesh.weights for expert in model._experts if expert.mesh is not None]
+    assert all(np.array_equal(a, b) for a, b in zip(before, after, strict=True))
+    np.testing.assert_allclose(model._past[0].last(2), expected, rtol=0.05)
+    assert model.n_samples_ == 62
+
+
+def test_values_that_are_observed_only():
+    y = seasonal(80)
+    model = fed(MeshForecaster(12, random_state=0, **SMALL), y[:70])
+    before = [expert.mesh.weights.copy() for expert in model._experts if expert.mesh is not None]
+    for value in y[70:]:
+        model.observe_one(value)
+    after = [expert.mesh.weights for expert in model._experts if expert.mesh is not None]
+    assert all(np.array_equal(a, b) for a, b in zip(before, after, strict=True))
+    assert np.abs(model.forecast(1)[0] - seasonal(81, 0.0)[80]) < 25  # it knows where the series is
+
+
+def test_features_are_used():
+    x = np.random.default_rng(1).standard_normal(150)
+    y = 10 + 3 * x
+    with_x, without = MeshForecaster(random_state=0, **SMALL), MeshForecaster(random_state=0, **SMALL)
+    errors = []
+    for k in range(150):
+        guesses = with_x.forecast(1, [{"x": x[k]}])[0], without.forecast(1)[0]
+        errors.append([abs(guess - y[k]) for guess in guesses])
+        with_x.learn_one(y[k], {"x": x[k]})
+        without.learn_one(y[k])
+    known, unknown = np.mean(errors[75:], axis=0)
+    assert known < 0.2 * unknown
+    far = with_x.forecast(4, [{"x": v} for v in (-1.0, 0.0, 1.0, 2.0)])
+    np.testing.assert_allclose(far, [7, 10, 13, 16], atol=1.5)
+    assert np.isfinite(with_x.forecast(4)).all()  # features of the future may be missing
+
+
+@pytest.mark.parametrize(("call", "match"), [
+    (lambda m: m.learn_one("three"), "the next value is the text 'three'"),
+    (lambda m: m.learn_one(math.inf), "the next value is inf; give None if it is missing"),
+    (lambda m: m.learn_one([1.0]), "of type list"),
+    (lambda m: m.learn_one(1.0, {"a": "red"}), "feature 'a' is the text 'red'"),
+    (lambda m: m.learn_one(1.0, [1.0]), "a sample is a dictionary"),
+    (lambda m: m.forecast(0), "horizon must be a whole number of at least 1"),
+    (lambda m: m.forecast(3, [{"a": 1.0}]), "xs has the features of 1 steps, but 3 are to be forecast"),
+    (lambda m: m.forecast_interval(3, level=1.0), "level must be a number between 0 and 1"),
+    (lambda m: m.forecast_quantiles(3, levels=[0.5, 2.0]), "levels must be numbers between 0 and 1"),
+])  # fmt: skip
+def test_what_is_refused_leaves_it_as_it_was(call, match):
+    model = fed(MeshForecaster(random_state=0, **SMALL), seasonal(20))
+    want = model.forecast(5)
+    with pytest.raises(MeshError, match=match):
+        call(model)
+    assert model.forecast(5) == want
+    assert model.n_samples_ == 20
+
+
+def test_before_anything_was_learned():
+    model = MeshForecaster()
+    assert model.forecast(2) == [0.0, 0.0]
+    assert model.forecast_interval(1) == [(0.0, 0.0)]
+    with pytest.raises(MeshError, match="nothing was learned yet"):
+        model.explain()
+    with pytest.raises(DataError, match="the first value is missing"):
+        model.learn_one(None)
+    with pytest.raises(MeshError, match="season"):
+        MeshForecaster(season=-3).learn_one(1.0)
+    with pytest.raises(MeshError, match="ekf has no setting 'speed'"):
+        MeshForecaster(settings={"speed": 1}).learn_one(1.0)
+    assert repr(MeshForecaster(12, hidden=3)) == "MeshForecaster(season=12, hidden=3)"
+
+
+def test_memory_does_not_grow():
+    def size(tree):
+        if isinstance(tree, dict):
+            return sum(map(size, tree.values()))
+        return sum(map(size, tree)) if isinstance(tree, list) else getattr(tree, "nbytes", 0)
+
+    model = MeshForecaster(None, hidden=0, lags=1, random_state=0)
+    sizes = []
+    for k, value in enumerate(RNG.standard_normal(5000).cumsum()):
+        model.learn_one(value)
+        if k in (3000, 4999):
+            sizes.append(size({**model.to_tree(), "judge": {}}))
+            assert len(model._judge.ages) <= 12
+    assert sizes[0] == sizes[1]
+    assert all(len(tail._rows) == 3 * tail.keep for tail in model._tails().values())
+
+
+def test_those_that_are_believed_least_are_dropped():
+    model = fed(MeshForecaster(None, random_state=0, hidden=1, lags=2), np.exp(RNG.standard_normal(255)))
+    count = len(model.explain())
+    model.learn_one(1.0)
+    assert len(model.explain()) == 9 or len(model.explain()) == 8 or count <= 8
+    assert "last" in [name for name, *_ in model.explain()]  # the naive one stays
+
+
+def test_intervals_cover_what_they_say():
+    rng = np.random.default_rng(5)
+    y = [0.0]
+    for _ in range(420):
+        y.append(0.7 * y[-1] + rng.standard_normal())
+    model = MeshForecaster(None, random_state=0, **SMALL)
+    test = back_test(model, np.array(y), 4, level=0.8, origins=60)
+    assert 0.6 < test.covered().mean() < 0.97
+    narrow, wide = (np.diff(model.forecast_interval(4, level=level)).ravel() for level in (0.5, 0.95))
+    assert (narrow < wide).all()
+    # of an AR(1) the spread grows from 1 to 1 / sqrt(1 - 0.49) = 1.4
+    deviations = wide / (2 * 1.96)
+    assert 0.6 < deviations[0] < 1.8
+    assert deviations[0] < deviations[3] < 2.8
+
+
+def test_a_back_test_sees_what_was_known():
+    y = seasonal(60, 0.0)
+    y[20] = math.nan
+    seen = []
+    model = MeshForecaster(12, random_state=0, **SMALL)
+    test = back_test(model, y, 12, origins=4, told=lambda done, of: seen.append((done, of)))
+    assert test.origins.tolist() == [30, 36, 42, 48]
+    assert seen[-1] == (60, 60)
+    again = fed(MeshForecaster(12, random_state=0, **SMALL), y[:36])
+    assert test.forecasts[1].tolist() == again.forecast(12)
+    np.testing.assert_array_equal(test.naive[1], np.full(12, y[35]))
+    np.testing.assert_array_equal(test.seasonal[1], y[24:36])
+    np.testing.assert_allclose(test.errors("naive")[0], np.mean([abs(y[t - 1] - y[t]) for t in test.origins]))
+    assert back_test(MeshForecaster(random_state=0, **SMALL), y[:8], 3).origins.size == 0
+
+
+# -- parts -------------------------------------------------------------------------------------------------------------
+
+
+def test_seasons():
+    t = np.arange(200)
+    assert find_season(np.sin(2 * np.pi * t / 7) + 0.1 * RNG.standard_normal(200)) == 7
+    assert find_season(np.tile([1.0, 5.0, 2.0, 2.0], 20) + np.arange(80)) == 4
+    assert find_season(RNG.standard_normal(200).cumsum()) is None
+    assert find_season(np.ones(50)) is None
+    assert find_season(np.sin(2 * np.pi * t[:20] / 12)) is None  # not seen often enough
+
+
+def test_a_tail_holds_the_last_values():
+    tail = Tail(4)
+    assert np.isnan(tail.last(4)).all()
+    for k in range(30):
+        tail.append(float(k))
+        assert tail.back(1) == k
+        np.testing.assert_array_equal(tail.last(4)[max(3 - k, 0) :], np.arange(max(k - 3, 0), k + 1))
+
+
+def test_bases_are_undone():
+    z = Tail(20)
+    for k in range(20):
+        z.append(float(k * k))
+    views_ = {
+        (False, 0): 0.0,
+        (True, 0): 361.0,
+        (False, 4): 256.0,
+        (True, 4): 256.0 + 361.0 - 225.0,
+    }
+    for (first, season), base in views_.items():
+        expert = Expert(View(False, first, season, (), 0), 0, {})
+        assert expert.base(z.back) == base
+    features = np.arange(12.0).reshape(6, 2) ** 2
+    changed = Expert(View(False, True, 4, (), 0), 0, {}).change(features)
+    np.testing.assert_array_equal(changed, features[5] - features[4] - features[1] + features[0])
+
+
+def test_every_view_is_another():
+    found = views(12, 6, 3, positive=True)
+    assert len({view.name for view in found}) == len(found) == 18
+    assert found[0].name == "last"
+    assert len(views(0, 6, 0, positive=False)) == 3
+
+
+def test_weights_by_errors_worked_by_hand():
+    judge = Judge(3, 2)
+    assert judge.weights(10)[:, 0].tolist() == [1.0, 0.0, 0.0]  # nothing is known: the naive one
+    judge.saw(10.0, np.array([8.0, 9.0, np.nan]), 0)  # errors 2 and 1, power 2: shares 1 and 4
+    np.testing.assert_allclose(judge.weights(0)[:, 0], [0.2, 0.8, 0.0])
+    np.testing.assert_allclose(judge.weights(0)[:, 1], [0.2, 0.8, 0.0])  # borrowed from one step ahead
+    judge.note(np.array([[7.0, 7.0], [9.0, 12.0], [np.nan, np.nan]]), 1)
+    judge.saw(9.0, np.array([7.0, 9.0, 9.0]), 1)
+    judge.saw(10.0, np.array([10.0, 10.0, 10.0]), 2)
+    assert len(judge.ages) == 0  # both of its steps have come
+    np.testing.assert_allclose(judge.total[:2, 1], [3.0, 2.0])
+    np.testing.assert_allclose(judge.cases[1], 1.0)
+    np.testing.assert_allclose(judge.apart[1], abs(0.2 * 7 + 0.8 * 12 - 10))
+    assert np.isnan(mean_of(np.ones((2, 1)), np.full((2, 1), np.nan)))
+
+
+@pytest.mark.parametrize("hidden", [0, 3])
+def test_the_net_of_paths_is_that_of_the_stream(hidden):
+    model = fed(MeshForecaster(12, random_state=0, hidden=3, lags=4), seasonal(80))
+    expert = next(e for e in model._experts if e.view.lags and e.view.hidden == hidden and e.view.first)
+
+    class Draws:  # instead of a generator
+        def __init__(self, size):
+            self.size = size
+
+        def standard_normal(self, shape):
+            return self.size * np.random.default_rng(0).standard_normal(shape)
+
+    rows = expert.w.last(expert.depth)[-len(expert.lags) :] * np.linspace(0.5, 1.5, 5)[:, None]
+    rows[2, 1] = np.nan
+    still = _Net(expert, 5, Draws(0.0))
+    want = [expert.stream.peek_row(row[None, None].copy())[0] for row in rows]
+    np.testing.assert_allclose(still(rows), want, rtol=1e-9, atol=1e-9)
+    # outputs change with parameters as the derivative says: by the difference of two nets, 1e-6 apart
+    moved = _Net(expert, 5, Draws(1e-6))
+    weights = expert.mesh.weights.copy()
+    t = expert.mesh.topology
+    for k in range(5):
+        D = np.zeros_like(moved.A)
+        c = t.n_clamped
+        D[:c, -1], D[c:-1, -1], D[:c, c:-1] = moved.d_direct[k], moved.d_read[k], moved.d_hidden[k]
+        sides = []
+        for sign in (1.0, -1.0):
+            expert.stream.values[:] = weights + sign * D[t.src, t.dst]
+            expert.stream.refresh()
+            sides.append(expert.stream.peek_row(rows[k][None, None].copy())[0])
+        expert.stream.values[:] = weights
+        expert.stream.refresh()
+        slope = (sides[0] - sides[1]) / 2
+        np.testing.assert_allclose(moved(rows)[k] - still(rows)[k], slope, rtol=1e-3, atol=1e-9)
+
+
+def test_paths_without_noise_are_the_forecast():
+    model = fed(MeshForecaster(12, random_state=0, **SMALL), seasonal(60, 0.0))
+    for expert in model._experts[:4]:  # the naive ones are certain of nothing but their base
+        z, bounds = model._past[expert.view.log], model._bounds(expert.view.log, 6)
+        paths = draw_paths(expert, z, 6, bounds, None, 400, np.random.default_rng(0))
+        assert paths.shape == (400, 6)
+        middle = expert.values(expert.path(z, 6, bounds, None))
+        assert (np.abs(np.median(paths, axis=0) - middle) <= 3 * paths.std(axis=0) + 1e-9).all()
+
+
+def test_quantiles_of_weighted_values():
+    values, weights = RNG.standard_normal(2000), np.ones(2000)
+    got = weighted_quantiles(values, weights, np.array([0.1, 0.5, 0.9]))
+    np.testing.assert_allclose(got, np.quantile(values, [0.1, 0.5, 0.9]), atol=0.01)
+    twice = weighted_quantiles(np.append(values, values), np.append(weights, weights), np.array([0.3]))
+    np.testing.assert_allclose(twice, weighted_quantiles(values, 2 * weights, np.array([0.3])), atol=0.01)
+
+
+# -- sktime ------------------------------------------------------------------------------------------------------------
+
+
+def in_sktime(**parameters):
+    module = pytest.importorskip("meshnn.integrations.sktime.forecaster")
+    return module.MeshForecaster(random_state=0, **(SMALL | parameters))
+
+
+def test_update_is_as_if_all_had_been_fitted():
+    import pandas as pd
+
+    y = pd.Series(seasonal(60), pd.period_range("2001-01", periods=60, freq="M"), name="y")
+    whole = in_sktime().fit(y)
+    parts = in_sktime().fit(y[:40])
+    parts.update(y[38:50])  # two of them were seen before
+    parts.update(y[50:])
+    assert parts.cutoff[0] == y.index[-1]
+    pd.testing.assert_series_equal(whole.predict([1, 3, 12]), parts.predict([1, 3, 12]))
+    pd.testing.assert_frame_equal(whole.predict_interval([1, 5]), parts.predict_interval([1, 5]))
+    assert parts.forecaster_.n_samples_ == 60
+    still = in_sktime().fit(y[:40]).update(y[40:], update_params=False)
+    assert still.forecaster_.n_samples_ == 60
+    assert not whole.predict([1]).equals(still.predict([1]))
+
+
+def test_gaps_and_features_in_sktime():
+    import pandas as pd
+
+    index = pd.date_range("2024-01-01", periods=50, freq="D")
+    X = pd.DataFrame({"x": np.random.default_rng(2).standard_normal(50)}, index)
+    y = 5 + 2 * X["x"].rename("y")
+    y.iloc[[0, 7]] = np.nan
+    model = in_sktime(season=None).fit(y[:40], X[:40])
+    assert model.forecaster_.n_samples_ == 39  # it begins with the second
+    got = model.predict([2, 4], X=X.iloc[[41, 43]])
+    assert got.index.tolist() == index[[41, 43]].tolist()
+    away = model.predict([2, 4], X=X.iloc[[41, 43]] + 1)
+    assert (away - got > 0.5).all()  # it is 2
+    model.update(y[42:], X[42:])  # two days are not there
+    assert model.forecaster_.n_samples_ == 49
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:Forecasters. predict_proba requires skpro:UserWarning")  # which nobody needs here
+def test_sktimes_own_checks():
+    checks = pytest.importorskip("sktime.utils.estimator_checks")
+    from meshnn.integrations.sktime.forecaster import MeshForecaster as InSktime
+
+    found = checks.check_estimator(InSktime, raise_exceptions=False, verbose=False)
+    assert len(found) > 400
+    assert {name: result for name, result in found.items() if result != "PASSED"} == {}

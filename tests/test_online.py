@@ -1,0 +1,603 @@
+"""`MeshStreamClassifier` and `MeshStreamRegressor`: dictionaries in whatever form, files and copies in the middle."""
+
+import copy
+import math
+import pickle
+from decimal import Decimal
+from fractions import Fraction
+
+import joblib
+import numpy as np
+import pandas as pd
+import pytest
+
+import meshnn
+from meshnn import MeshStreamClassifier, MeshStreamRegressor, Topology
+from meshnn.errors import DataError, FileError, MemoryLimitError, MeshError
+from meshnn.training.structure import Grow
+from trees import bits
+
+LEARNERS = ("ekf", "adam", "sgd")
+
+
+def samples(count, features="abc", seed=0):
+    rng = np.random.default_rng(seed)
+    return [dict(zip(features, row, strict=True)) for row in rng.standard_normal((count, len(features))).tolist()]
+
+
+def label(x, classes=2):
+    """Of the direction that a sample lies in."""
+    return int((math.atan2(x["b"], x["a"]) / math.pi + 1) / 2 * classes * 0.999)
+
+
+def value(x):
+    return 3 * x["a"] - x["b"] + 10
+
+
+def classifier(count=60, classes=2, **params):
+    model = MeshStreamClassifier(**{"hidden": 4, "random_state": 0, **params})
+    for x in samples(count):
+        model.learn_one(x, label(x, classes))
+    return model
+
+
+def regressor(count=60, **params):
+    model = MeshStreamRegressor(**{"hidden": 4, "random_state": 0, **params})
+    for x in samples(count):
+        model.learn_one(x, abs(value(x)))
+    return model
+
+
+# -- labels -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        (["up", "down"], ["up", "down"]),
+        ([7, 3, 5], [7, 3, 5]),
+        ([True, False], [True, False]),
+        ([0.5, -1.5, 2.5], [0.5, -1.5, 2.5]),
+        ([(1, "a"), (1, "b"), ((2,), None)], [(1, "a"), (1, "b"), ((2,), None)]),
+        ([np.int64(4), np.int64(2), np.int64(9)], [4, 2, 9]),
+        ([np.bool_(True), np.bool_(False)], [True, False]),
+        ([np.str_("x"), np.str_("y"), np.str_("z")], ["x", "y", "z"]),
+        ([np.float32(0.1), np.float32(0.2)], [float(np.float32(0.1)), float(np.float32(0.2))]),
+        (["text", 3, (1, 2), False], ["text", 3, (1, 2), False]),
+    ],
+)
+def test_labels_of_any_type(given, kept, tmp_path):
+    model = MeshStreamClassifier(hidden=2, random_state=0)
+    for k, x in enumerate(samples(20)):
+        model.learn_one(x, given[k % len(given)])
+    assert model.classes_ == kept
+    assert [type(y) for y in model.classes_] == [type(y) for y in kept]
+    x = samples(1)[0]
+    assert list(model.predict_proba_one(x)) == kept
+    assert model.predict_one(x) in kept
+    model.save(tmp_path / "a.mesh")
+    loaded = meshnn.load(tmp_path / "a.mesh")
+    assert loaded.classes_ == kept
+    loaded.learn_one(x, given[-1])  # known, not another one
+    model.learn_one(x, given[-1])
+    assert bits(loaded) == bits(model)
+
+
+def test_labels_that_are_equal_are_one_class():
+    model = MeshStreamClassifier(hidden=2, random_state=0)
+    for y in (1, True, 1.0, np.int8(1), np.bool_(True)):
+        model.learn_one({"a": 1.0}, y)
+    assert model.classes_ == [1]
+
+
+def test_before_anything_was_learned():
+    x = {"a": 1.0}
+    assert MeshStreamClassifier().predict_one(x) is None
+    assert MeshStreamClassifier().predict_proba_one(x) == {}
+    assert MeshStreamRegressor().predict_one(x) == 0.0
+    with pytest.raises(MeshError, match="call learn_one first"):
+        MeshStreamClassifier().explain()
+    assert "layered" not in repr(MeshStreamRegressor())
+
+
+def test_one_class_is_certain():
+    model = classifier(10, classes=1)
+    assert model.predict_proba_one(samples(1)[0]) == {0: 1.0}
+    assert model.predict_one(samples(1)[0]) == 0
+
+
+def test_classes_that_turn_up():
+    """Seven corners, each for some time: whoever was met has a probability, and in the end each is known."""
+    model = MeshStreamClassifier(random_state=0)
+    corners = [{"a": math.cos(k), "b": math.sin(k), "c": k % 2} for k in range(7)]
+    for k in range(7):
+        for _ in range(3):
+            for met in range(k + 1):
+                model.learn_one(corners[met], f"corner {met}")
+                found = model.predict_proba_one(corners[met])
+                assert list(found) == model.classes_ == [f"corner {j}" for j in range(max(k, met) + 1)][: len(found)]
+                assert sum(found.values()) == pytest.approx(1, abs=1e-12)
+                assert all(0 <= p <= 1 for p in found.values())
+    for _ in range(60):
+        for k, x in enumerate(corners):
+            model.learn_one(x, f"corner {k}")
+    assert [model.predict_one(x) for x in corners] == model.classes_
+    for x in corners:
+        found = model.predict_proba_one(x)
+        assert model.predict_one(x) == max(found, key=found.get)
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+@pytest.mark.parametrize("memory", ["none", "carry"])
+@pytest.mark.parametrize("before", [2, 3])
+def test_a_new_class_leaves_the_odds_of_the_others(learner, memory, before):
+    """Its edges have weight 0, so its output is 0; of two classes, the second's is, too."""
+    model = classifier(50, before, learner=learner, memory=memory)
+    assert len(model.classes_) == before
+    points = samples(8, seed=1)
+    old = [list(model.predict_proba_one(x).values()) for x in points]
+    logits = [model._outputs_of(x) for x in points]
+    with model._whole():
+        model._new_class("new")
+    for x, was, z in zip(points, old, logits, strict=True):
+        now = list(model.predict_proba_one(x).values())
+        np.testing.assert_allclose(np.divide(now[:before], sum(now[:before])), was, rtol=1e-12)
+        power = math.exp(z[0]) + 2 if before == 2 else np.exp(z).sum() + 1
+        np.testing.assert_allclose(now[-1], 1 / power, rtol=1e-12)
+
+
+def test_samples_kept_for_later_have_their_class_after_the_third_turned_up():
+    model = MeshStreamClassifier(hidden=2, random_state=0, settings={"replays": 30})
+    met = []
+    for k, x in enumerate(samples(50)):
+        y = "third" if k == 25 else "first" if k % 5 == 0 else "second"
+        model.learn_one(x, y)
+        met.append(model.classes_.index(y))
+        kept = model.stream_.room.past_t[: min(k + 1, 30), 0]
+        if len(model.classes_) == 3:
+            assert sorted(kept.tolist()) == sorted(met[-30:])
+
+
+# -- features ---------------------------------------------------------------------------------------------------------
+
+
+def grown_from(model, whole):
+    """Give a net that had the features from the start the weights of one that has yet to meet the last of them."""
+    small, large = model.mesh_.topology, whole.mesh_.topology
+    place = {(i, j): w for i, j, w in zip(small.src, small.dst, model.mesh_.weights, strict=True)}
+    more, d = large.n_inputs - small.n_inputs, small.n_inputs
+    back = {i + (more if i >= d else 0): i for i in range(small.n_neurons)}
+    pairs = zip(large.src, large.dst, strict=True)
+    whole.mesh_.weights[:] = [place.get((back.get(i), back.get(j)), 0.0) for i, j in pairs]
+    whole.stream_.refresh()
+
+
+@pytest.mark.parametrize("make", [MeshStreamClassifier, MeshStreamRegressor])
+@pytest.mark.parametrize("memory", ["none", "carry"])
+@pytest.mark.parametrize(
+    ("learner", "settings"),
+    [("adam", {}), ("sgd", {})] + [("ekf", {"forgetting": 0.0, "covariance": kind}) for kind in ("full", "decoupled")],
+)
+def test_features_that_turn_up_are_as_if_they_had_been_missing(make, memory, learner, settings):
+    """Without forgetting: while it waits, what is not known about a weight grows with it."""
+    params = {"hidden": 3, "random_state": 0, "memory": memory, "learner": learner, "settings": settings}
+    model, whole = make(**params), make(**params)
+    rows = [(x, label(x) if make is MeshStreamClassifier else value(x)) for x in samples(60, "abcd")]
+    model._row({"a": 0.0, "b": 0.0})
+    whole._row(rows[0][0])
+    grown_from(model, whole)
+    for k, (x, y) in enumerate(rows):
+        shown = x if k >= 30 else {name: x[name] for name in "ab"}
+        if k % 7 == 3:
+            shown = {name: v for name, v in shown.items() if name != "b"}
+        for each in (model, whole):
+            each.learn_one(shown, y)
+    assert model.features_.names == whole.features_.names == ("a", "b", "c", "d")
+    for x, _ in rows:
+        np.testing.assert_allclose(model._outputs_of(x), whole._outputs_of(x), rtol=1e-7, atol=1e-9)
+    np.testing.assert_allclose(model.mesh_.weights, whole.mesh_.weights, rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize("make", [classifier, regressor])
+def test_a_feature_that_is_missing_counts_as_its_mean(make):
+    model = make()
+    x = {"a": 0.3, "c": -1.0}
+    mean = model.stream_.room.x_moments[1, model.features_.names.index("b")]
+    assert (model._outputs_of(x) == model._outputs_of({**x, "b": float(mean)})).all()
+    assert model.predict_one(x) == model.predict_one({**x, "never met": 5.0})
+
+
+@pytest.mark.parametrize("make", [MeshStreamClassifier, MeshStreamRegressor])
+def test_the_order_of_features_says_nothing(make):
+    one, other = make(hidden=3, random_state=0), make(hidden=3, random_state=0)
+    for k, x in enumerate(samples(30, ["b", 3, ("t", 1), "a", 1])):
+        x = x if k > 5 else {name: x[name] for name in ("b", 3)}
+        one.learn_one(x, k % 3)
+        other.learn_one(dict(reversed(x.items())), k % 3)
+    assert bits(one) == bits(other)
+    assert one.features_.names[:2] == (3, "b") or one.features_.names[:2] == ("b", 3)
+
+
+def test_a_million_features_in_turn_are_refused_only_by_memory(monkeypatch):
+    """What does not fit is refused, and the model is as it was."""
+    model = classifier()
+    before = bits(model)
+
+    def refuse(needed, what, advice):
+        raise MemoryLimitError(f"{what} would not fit; {advice}")
+
+    monkeypatch.setattr("meshnn.streaming.room.check_fits", refuse)
+    for x, y in (({"a": 1.0, "new": 2.0}, 0), ({"a": 1.0}, "new"), ({"new": 2.0}, "new")):
+        with pytest.raises(MemoryLimitError, match="would not fit"):
+            model.learn_one(x, y)
+        assert bits(model) == before
+    monkeypatch.undo()
+    model.learn_one({"a": 1.0, "new": 2.0}, "new")
+    assert "new" in model.classes_
+    assert "new" in model.features_.names
+
+
+def test_numbers_of_any_type():
+    one, other = classifier(), classifier()
+    one.learn_one({"a": np.float32(1), "b": Decimal(2), "c": True}, 1)
+    one.learn_one({"a": np.int8(1), "b": Fraction(1, 2), "c": np.bool_(False)}, 1)
+    other.learn_one({"a": 1.0, "b": 2.0, "c": 1.0}, 1)
+    other.learn_one({"a": 1.0, "b": 0.5, "c": 0.0}, 1)
+    assert bits(one) == bits(other)
+
+
+# -- what is not a sample ---------------------------------------------------------------------------------------------
+
+BAD_SAMPLES = [
+    ({"a": 1.0, "b": "red", "c": 2.0}, "'b' is the text 'red', not a number; encode it"),
+    ({"a": 1.0, "b": "2", "c": 2.0}, "'b' is the text '2'"),
+    ({"a": 1.0, "b": math.nan, "c": 2.0}, "'b' is nan; leave it out"),
+    ({"a": 1.0, "b": np.float32("nan"), "c": 2.0}, "'b' is nan|'b' is too large"),
+    ({"a": 1.0, "b": -math.inf, "c": 2.0}, "'b' is -inf; leave it out"),
+    ({"a": 1.0, "b": None, "c": 2.0}, "'b' is None; leave it out"),
+    ({"a": 1.0, "b": 10**400, "c": 2.0}, "'b' is too large"),
+    ({"a": 1.0, "b": 1j, "c": 2.0}, "'b' is of type complex"),
+    ({"a": 1.0, "b": [1.0], "c": 2.0}, "'b' is of type list"),
+    ({"a": 1.0, "b": np.ones(1), "c": 2.0}, "'b' is of type ndarray"),
+    ({"a": 1.0, "b": np.ones(2), "c": 2.0}, "'b' is of type ndarray"),
+    ({"a": 1.0, "b": pd.NA, "c": 2.0}, "'b' is of type NAType"),
+    ({"a": 1.0, "b": pd.Timestamp("2020-01-01"), "c": 2.0}, "'b' is of type Timestamp"),
+    ({"new": "text"}, "'new' is the text"),
+    ({"new": math.nan}, "'new' is nan"),
+    ({}, "an empty dictionary.*leave such samples out"),
+    ([1.0, 2.0, 3.0], "a sample is a dictionary.*got list"),
+    (np.ones(3), "a sample is a dictionary.*got ndarray.*enumerate"),
+    (pd.Series({"a": 1.0, "b": 2.0, "c": 3.0}), "got Series"),
+    (pd.DataFrame({"a": [1.0]}), "use learn_many"),
+    (None, "got NoneType"),
+    ("a", "got str"),
+]
+
+
+@pytest.mark.parametrize("fed", [True, False])
+@pytest.mark.parametrize("make", [classifier, regressor])
+def test_bad_samples(make, fed):
+    model = make(60 if fed else 0)
+    before = bits(model)
+    for x, words in BAD_SAMPLES:
+        for target in (0, 5):  # known and new
+            with pytest.raises(DataError, match=f"(?s){words}"):
+                model.learn_one(x, target)
+        with pytest.raises(DataError, match=f"(?s){words}"):
+            model.predict_one(x)
+        assert bits(model) == before
+    model.learn_one({"a": 1.0}, 0)
+
+
+@pytest.mark.parametrize("fed", [True, False])
+@pytest.mark.parametrize(
+    ("make", "y", "words"),
+    [
+        (classifier, None, "is missing; leave"),
+        (classifier, math.nan, "is missing; leave"),
+        (classifier, np.float64("nan"), "is missing; leave"),
+        (classifier, pd.NA, "is missing; leave"),
+        (classifier, pd.NaT, "is missing; leave"),
+        (classifier, [1], "of type list.*a label is a text"),
+        (classifier, ([1], 2), "of type tuple"),
+        (classifier, np.ones(2), "of type ndarray"),
+        (classifier, {"y": 1}, "of type dict"),
+        (regressor, "up", "'up', which is no number; for classes use MeshStreamClassifier"),
+        (regressor, None, "None, which is no number; leave"),
+        (regressor, math.nan, "no finite number"),
+        (regressor, math.inf, "no finite number"),
+        (regressor, 10**400, "no finite number"),
+        (regressor, 1j, "no number"),
+        (regressor, np.ones(1), "no number"),
+        (lambda n: regressor(n, loss="poisson"), -1, "counts of at least 0"),
+    ],
+)
+def test_bad_targets(make, y, words, fed):
+    model = make(60 if fed else 0)
+    before = bits(model)
+    for x in ({"a": 1.0, "b": 2.0, "c": 3.0}, {"new": 1.0}):
+        with pytest.raises(DataError, match=f"(?s){words}"):
+            model.learn_one(x, y)
+    with pytest.raises(DataError, match=f"(?s){words}"):
+        model.learn_many(pd.DataFrame({"a": [1.0, 2.0]}), [1, y])
+    assert bits(model) == before
+
+
+@pytest.mark.parametrize(
+    ("params", "words"),
+    [
+        ({"learner": "magic"}, "unknown learner"),
+        ({"memory": "long"}, "unknown memory"),
+        ({"topology": "star"}, "unknown topology"),
+        ({"hidden": -1}, "hidden must be"),
+        ({"activation": "square"}, "square"),
+        ({"ticks_per_sample": 0}, "ticks_per_sample"),
+        ({"settings": {"speed": 1}}, "speed"),
+        ({"learner": "adam", "settings": {"p0": 1.0}}, "p0"),
+        ({"topology": lambda d, C: Topology.layered([d + 1, 2, C])}, r"must have 3 inputs and 1 outputs"),
+        ({"topology": lambda d, C: [d, C]}, "must return a Topology, got list"),
+        ({"random_state": "today"}, "random_state"),
+    ],
+)
+@pytest.mark.parametrize("make", [MeshStreamClassifier, MeshStreamRegressor])
+def test_parameters_that_make_no_sense(make, params, words):
+    """They are looked at when the first sample comes, as in scikit-learn; nothing is learned then."""
+    model = make(**params)
+    state = dict(model.__dict__)
+    for y in (1, 2):
+        with pytest.raises(MeshError, match=words):
+            model.learn_one(samples(1)[0], y)
+    assert model.__dict__ == state
+
+
+def test_a_late_target_without_its_state():
+    mesh = meshnn.Mesh(Topology.mesh(2, 3, 1), activation="tanh", dtype="float64", random_state=0)
+    stream = mesh.stream(learner="ekf")
+    with pytest.raises(MeshError, match=r"call step\(x\) first"):
+        stream.learn(1.0)
+    for _ in range(3):
+        stream.step([0.1, 0.2])
+    before = bits(stream)
+    with pytest.raises(MeshError, match="make the stream with late=2"):
+        stream.learn(1.0, lag=2)
+    assert bits(stream) == before
+
+
+# -- frames -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", [MeshStreamClassifier, MeshStreamRegressor])
+def test_frames_are_rows_one_by_one(make):
+    one, many = make(hidden=3, random_state=0), make(hidden=3, random_state=0)
+    rows = samples(40)
+    del rows[3]["a"], rows[17]["b"]
+    X = pd.DataFrame(rows, index=range(100, 140))
+    y = pd.Series([k % 3 for k in range(40)], index=X.index)
+    for x, target in zip(rows, y, strict=True):
+        one.learn_one(x, target)
+    many.learn_many(X, y)
+    assert bits(one) == bits(many)
+    found = many.predict_many(X)
+    assert found.index.equals(X.index)
+    assert found.tolist() == [one.predict_one(x) for x in rows]
+    before = bits(many)
+    if make is MeshStreamClassifier:
+        table = many.predict_proba_many(X)
+        assert table.index.equals(X.index)
+        assert table.columns.tolist() == [0, 1, 2]
+        assert table.to_dict("records") == [one.predict_proba_one(x) for x in rows]
+        assert many.predict_proba_many(X[:0]).shape == (0, 3)
+    assert many.predict_many(X[:0]).shape == (0,)
+    assert bits(many) == before
+
+
+def test_frames_of_many_types():
+    X = pd.DataFrame({"a": [1, 2, 3], "b": [True, False, True], "c": pd.array([1, None, 3], "Int64")})
+    rows = [{"a": 1, "b": 1, "c": 1}, {"a": 2, "b": 0}, {"a": 3, "b": 1, "c": 3}]
+    mixed = X.astype({"a": object})
+    models = [MeshStreamRegressor(hidden=2, random_state=0) for _ in range(3)]
+    for x, y in zip(rows, [1, 2, 4], strict=True):
+        models[0].learn_one(x, y)
+    models[1].learn_many(X, [1, 2, 4])
+    models[2].learn_many(mixed, [1, 2, 4])
+    assert bits(models[0]) == bits(models[1]) == bits(models[2])
+    labels = MeshStreamClassifier(hidden=2, random_state=0)
+    labels.learn_many(X, [("t", 1), ("t", 2), ("t", 1)])
+    assert labels.predict_proba_many(X).columns.tolist() == [("t", 1), ("t", 2)]
+    fresh = MeshStreamClassifier()
+    assert fresh.predict_many(X).tolist() == [None] * 3
+    assert fresh.predict_proba_many(X).shape == (3, 0)
+
+
+@pytest.mark.parametrize("make", [classifier, regressor])
+@pytest.mark.parametrize(
+    ("X", "y", "words"),
+    [
+        (np.ones((2, 2)), [0, 1], "X must be a DataFrame, got ndarray"),
+        (pd.DataFrame({"a": [1.0, 2.0]}), [0], "X has 2 rows and y 1 targets"),
+        (pd.DataFrame({"a": [1.0, math.inf]}), [0, 1], "'a' of row 1 is inf"),
+        (pd.DataFrame({"a": [1.0, 2.0], "b": [3.0, "red"]}), [0, 1], "'b' is the text 'red'"),
+        (pd.DataFrame({"a": [1.0, math.nan]}), [0, 1], "row 1 of X has no features"),
+        (pd.DataFrame([[1.0, 2.0]], columns=["a", "a"]), [0], "several columns 'a'"),
+    ],
+)
+def test_bad_frames(make, X, y, words):
+    model = make()
+    before = bits(model)
+    with pytest.raises(DataError, match=words):
+        model.learn_many(X, y)
+    assert bits(model) == before
+
+
+# -- files and copies -------------------------------------------------------------------------------------------------
+
+KINDS = {
+    "two classes": (MeshStreamClassifier, {}, 2),
+    "five classes": (MeshStreamClassifier, {}, 5),
+    "decoupled": (MeshStreamClassifier, {"settings": {"covariance": "decoupled", "replays": 20}}, 3),
+    "adam": (MeshStreamClassifier, {"learner": "adam", "settings": {"rate": 0.02}}, 3),
+    "memory": (MeshStreamClassifier, {"memory": "carry", "ticks_per_sample": 2}, 3),
+    "columns": (MeshStreamClassifier, {"memory": "carry", "topology": "columns", "learner": "sgd"}, 3),
+    "no hidden": (MeshStreamClassifier, {"hidden": 0}, 3),
+    "callable": (MeshStreamClassifier, {"topology": Topology.mesh}, 3),
+    "regressor": (MeshStreamRegressor, {}, 0),
+    "huber": (MeshStreamRegressor, {"loss": "huber", "memory": "carry"}, 0),
+    "poisson": (MeshStreamRegressor, {"loss": "poisson", "learner": "adam"}, 0),
+    "generator": (MeshStreamRegressor, {"random_state": np.random.default_rng(1)}, 0),
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "copied"),
+    [(kind, "file") for kind in KINDS]
+    + [(kind, how) for kind in ("five classes", "adam", "memory") for how in ("pickle", "joblib", "deepcopy")]
+    + [("regressor", "joblib")],
+)
+def test_goes_on_bit_by_bit(kind, copied, tmp_path):
+    """In the middle of a stream, before and after features and classes have come."""
+    make, params, classes = KINDS[kind]
+
+    def duplicate(model):
+        if copied == "file":
+            model.save(tmp_path / "a.mesh")
+            return meshnn.load(tmp_path / "a.mesh")
+        if copied == "joblib":
+            joblib.dump(model, tmp_path / "a.joblib")
+            return joblib.load(tmp_path / "a.joblib")
+        return copy.deepcopy(model) if copied == "deepcopy" else pickle.loads(pickle.dumps(model))
+
+    model = make(**{"hidden": 3, "random_state": 0, **params})
+    if not isinstance(model.random_state, np.random.Generator):
+        model = duplicate(model)  # one that was never fed
+    copies = []
+    for k, x in enumerate(samples(70, "abcd")):
+        shown = {name: v for name, v in x.items() if k >= 30 or name != "c"}
+        y = min(k // 10, k % classes) if classes else abs(value(x))
+        if k % 23 == 5:
+            copies.append(duplicate(model))
+            assert type(copies[-1]) is make
+            assert copies[-1].n_samples_ == model.n_samples_
+        want = model.predict_one(shown)
+        for other in copies:
+            assert other.predict_one(shown) == want
+            other.learn_one(shown, y)
+        model.learn_one(shown, y)
+    assert len(copies) == 3
+
+    def without(tree):
+        return {name: value for name, value in bits(tree).items() if name != "params"}
+
+    for other in copies:
+        assert without(other) == without(model)
+    state = bits(copies[0])
+    model.learn_one(samples(1)[0], 1)  # copies have nothing in common
+    assert bits(copies[0]) == state
+
+
+def test_labels_that_no_file_can_hold(tmp_path):
+    model = MeshStreamClassifier(hidden=2, random_state=0)
+    model.learn_one({"a": 1.0}, frozenset([1]))
+    with pytest.raises(FileError, match=r"the label frozenset.*or pickle the model"):
+        model.save(tmp_path / "a.mesh")
+    assert pickle.loads(pickle.dumps(model)).classes_ == [frozenset([1])]
+    model = MeshStreamClassifier(hidden=2, random_state=0)
+    model.learn_one({b"a": 1.0}, 1)
+    with pytest.raises(FileError, match="the feature b'a'"):
+        model.save(tmp_path / "a.mesh")
+
+
+# -- what is learned --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+@pytest.mark.parametrize("memory", ["none", "carry"])
+def test_a_seed_says_all(learner, memory):
+    a, b, other = (classifier(40, 3, learner=learner, memory=memory, random_state=k) for k in (1, 1, 2))
+    assert bits(a) == bits(b)
+    assert bits(a)["mesh"] != bits(other)["mesh"]
+
+
+@pytest.mark.parametrize("make", [classifier, regressor])
+def test_predictions_change_nothing(make):
+    for memory in ("none", "carry"):
+        model = make(memory=memory)
+        before = bits(model)
+        for x in [*samples(5, seed=3), {"b": 1.0}, {"never met": 1.0}]:
+            model.predict_one(x)
+            if make is classifier:
+                model.predict_proba_one(x)
+        assert bits(model) == before
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+def test_learners_learn(learner):
+    """A rule that one feature tells: far better than by chance, where half is chance."""
+    model = MeshStreamClassifier(hidden=4, learner=learner, random_state=0)
+    rows = [(x, "up" if x["a"] > 0 else "down") for x in samples(1500)]
+    right = 0
+    for k, (x, y) in enumerate(rows):
+        right += k >= 1000 and model.predict_one(x) == y
+        model.learn_one(x, y)
+    assert right > 400
+
+
+@pytest.mark.parametrize("params", [{}, {"loss": "huber"}, {"loss": "poisson"}, {"learner": "adam"}])
+def test_regressors_learn(params):
+    model = MeshStreamRegressor(hidden=4, random_state=0, **params)
+    errors = []
+    for x in samples(1500):
+        y = 10 + 2 * x["a"]
+        errors.append(abs(model.predict_one(x) - y))
+        model.learn_one(x, y)
+    assert np.mean(errors[1000:]) < 0.8  # half of what the mean of all targets has
+    if params.get("loss") == "poisson":
+        assert all(model.predict_one(x) > 0 for x in samples(20, seed=5))
+
+
+@pytest.mark.parametrize("loss", ["squared_error", "huber"])
+def test_a_target_that_never_varies(loss):
+    model = MeshStreamRegressor(hidden=2, loss=loss, random_state=0)
+    for x in samples(30):
+        model.learn_one(x, 3.0)
+    assert model.predict_one(samples(1)[0]) == 3.0
+
+
+def test_memory_sees_what_came_before():
+    """The label is the sign of the sample before: only a net with a memory can know it."""
+    right = {}
+    for memory in ("none", "carry"):
+        model = MeshStreamClassifier(hidden=6, memory=memory, random_state=0)
+        last, right[memory] = 0.0, 0
+        for k, x in enumerate(samples(2500, "a")):
+            if k >= 1500:
+                right[memory] += model.predict_one(x) == (last > 0)
+            model.learn_one(x, last > 0)
+            last = x["a"]
+    assert right["none"] < 650
+    assert right["carry"] > 800
+
+
+def test_parameters():
+    model = MeshStreamRegressor(hidden=3, settings={"p0": 2.0}, loss="huber")
+    params = model.get_params()
+    assert params["hidden"] == 3
+    assert set(params) == set(model._names())
+    assert MeshStreamRegressor(**params).get_params() == params
+    assert repr(model) == "MeshStreamRegressor(hidden=3, settings={'p0': 2.0}, loss='huber')"
+
+
+def test_policies_of_structure_see_the_right_labels_after_the_third_class(tmp_path):
+    """Samples that a policy looks at were 1 and 0 for two classes, and are labels from then on."""
+    model = MeshStreamClassifier(hidden=2, structure=Grow(to=6), structure_every=20, random_state=0)
+    met = []
+    for k, x in enumerate(samples(50)):
+        y = ["first", "second", "third"][2 if k == 33 else k % 2]
+        model.learn_one(x, y)
+        met.append(model.classes_.index(y))
+    assert [int(t[0]) for _, t in model._structure._rows] == met
+    model.save(tmp_path / "a.mesh")
+    loaded = meshnn.load(tmp_path / "a.mesh")
+    for x in samples(30, seed=4):
+        model.learn_one(x, "first")
+        loaded.learn_one(x, "first")
+    assert bits(model)["stream"] == bits(loaded)["stream"]
