@@ -6,12 +6,20 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from meshnn.estimators.classifier import MeshClassifier
     from meshnn.estimators.regressor import MeshRegressor
+    from meshnn.estimators.sequence_classifier import MeshSequenceClassifier
+    from meshnn.estimators.sequence_regressor import MeshSequenceRegressor
 
-__all__ = ["MeshClassifier", "MeshRegressor"]
+__all__ = ["MeshClassifier", "MeshRegressor", "MeshSequenceClassifier", "MeshSequenceRegressor"]
+_HOMES = {
+    "MeshClassifier": "classifier",
+    "MeshRegressor": "regressor",
+    "MeshSequenceClassifier": "sequence_classifier",
+    "MeshSequenceRegressor": "sequence_regressor",
+}
 
 
 def __getattr__(name: str) -> Any:
     """On first use: what is saved of them can be read and run without scikit-learn."""
-    if name not in __all__:
+    if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{name.removeprefix('Mesh').lower()}"), name)
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -136,8 +136,9 @@ class BaseMesh(Streams):
                 raise MeshError("scoring needs held-out samples; set early_stopping=True, or fit with X_val and y_val")
             score = self._scorer(*held_out[:2])
         trainer = Trainer(
-            self.mesh_, self._samples(*kept), settings, validation, seeds[2], self.structure, choice, score, memory
-        )
+            self.mesh_, self._samples(*kept), settings, validation, seeds[2], self.structure, choice, score, memory,
+            self._drawn,
+        )  # fmt: skip
         self._stream_seed, self._solver_state = seeds[2], None  # where partial_fit would go on
         self._seen = 0.0
         self.__dict__.pop("_structure", None)
@@ -245,7 +246,8 @@ class BaseMesh(Streams):
         unimportant = ("callbacks", "checkpoint", "max_seconds", "n_threads", "verbose", "random_state")
         named = {k: v for k, v in self.get_params(deep=False).items() if k not in unimportant}
         scored = {"scoring": "a callable"} if callable(self.scoring) else {}
-        return named | self._told_apart() | scored | {"hidden": self._hidden} | {"estimator": self._kind}
+        kind = getattr(self, "_file_kind", self._kind)
+        return named | self._told_apart() | scored | {"hidden": self._hidden} | {"estimator": kind}
 
     def _tree(self, trainer: Trainer, seed: int, run: dict[str, str]) -> Tree:
         """A checkpoint: the model with the best weights so far, and all that is needed to go on."""

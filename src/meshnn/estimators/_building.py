@@ -51,7 +51,7 @@ class BuildsNets(TakesSamples):
         """A new net and the scaling for samples, or for a stream that begins with them; the solver for it."""
         check_activation(self.output_activation, self._loss, n_outputs)
         scaled = switch("standardize", self.standardize)
-        self._scaling = Scaling.learn(X, targets, weight, scaled, self._loss, self.output_activation)
+        self._scaling = self._learned_scaling(X, targets, weight, scaled)
         self.loss_ = self._loss.name
         self._built = self._net()
         if weight is not None and not stream:
@@ -70,8 +70,15 @@ class BuildsNets(TakesSamples):
                 break
         small = not stream and X.shape[0] <= FEW and mesh.topology.n_edges * X.shape[0] <= SMALL
         fitting = "float64" if small or choice.wants_float64 else "float32"
-        self.mesh_ = make(dtype or fitting, activation_of(self.activation, mesh, choice, 0 if stream else X.shape[0]))
+        self.mesh_ = make(dtype or fitting, self._activation_of(mesh, choice, 0 if stream else X.shape[0]))
         return choice
+
+    def _activation_of(self, mesh: Mesh, choice: Choice, n_samples: int) -> Any:
+        """Of each hidden neuron."""
+        return activation_of(self.activation, mesh, choice, n_samples)
+
+    def _learned_scaling(self, X: Any, targets: Any, weight: Array | None, wanted: bool) -> Scaling:
+        return Scaling.learn(X, targets, weight, wanted, self._loss, self.output_activation)
 
     def _wide(self, X: Array, stream: bool) -> bool:
         """Whether the net is to learn in the space that the rows span; one that is looked at meanwhile is not."""
@@ -96,17 +103,26 @@ class BuildsNets(TakesSamples):
         given = {"parameter": self.parameter, "weights": self.weights}  # of the edges, or a callable that makes them
         given = {name: value(topology) if callable(value) else value for name, value in given.items()}
         dense = first_topology(as_policies(self.structure), topology)
+        ticks = self._ticks_of(dense)
 
         def make(dtype: str, activation: Any) -> Mesh:
-            mesh = Mesh(
-                topology, self.ticks, activation, self.output_activation, dtype=dtype, random_state=seed, **given
-            )
+            mesh = Mesh(topology, ticks, activation, self.output_activation, dtype=dtype, random_state=seed, **given)
             if dense != topology:
                 mesh.rewire(dense)
                 mesh.weights = mesh.draw_weights(seed)
+            if given["weights"] is None:
+                mesh.weights = self._drawn(mesh, mesh.weights)
             return mesh
 
         return make
+
+    def _ticks_of(self, topology: Topology) -> int | None:
+        """Ticks of a net with this graph; None is as many as it needs."""
+        return self.ticks
+
+    def _drawn(self, mesh: Mesh, weights: Array) -> Array:
+        """Weights for a net to begin with, from those that were drawn for it."""
+        return weights
 
     def _graph(self, hidden: Any, n_inputs: int, n_outputs: int) -> Topology:
         if self.topology is None:

@@ -21,7 +21,7 @@ from meshnn.losses import Loss
 from meshnn.losses.moments import is_constant, mean_and_spread
 from meshnn.memory import check_fits
 
-__all__ = ["Scaling", "check_activation", "check_written_out", "is_sparse", "row_blocks"]
+__all__ = ["Scaling", "check_activation", "check_written_out", "is_sparse", "moments", "row_blocks"]
 
 #: Between bounds, targets fill all but this share at either end.
 MARGIN = 0.1
@@ -71,7 +71,7 @@ class Scaling:
         x_mean, x_scale, x_constant = np.zeros(X.shape[1]), np.ones(X.shape[1]), None
         y, y_constant = (np.zeros(n_outputs), np.ones(n_outputs)), None
         if wanted:
-            x_mean, spread = _moments(X, weight)
+            x_mean, spread = moments(X, weight)
             x_constant = spread == 0.0
             x_scale = np.where(x_constant, 1.0, spread)
             y = loss.scaling(targets, weight)
@@ -178,7 +178,7 @@ def _joined(
     return joined, np.where(none, 1.0, found), none
 
 
-def _moments(X: Any, weight: Array | None) -> tuple[Array, Array]:
+def moments(X: Any, weight: Array | None) -> tuple[Array, Array]:
     """Mean and spread, which is 0 where a column is constant."""
     if not is_sparse(X):
         return mean_and_spread(X, weight)

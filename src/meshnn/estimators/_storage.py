@@ -14,6 +14,7 @@ import numpy as np
 from meshnn.arguments import FROM_0, POSITIVE, real_number, switch, whole_number
 from meshnn.arrays import Array
 from meshnn.checks import check_current_weights
+from meshnn.estimators._reading import Reading, ReadsSequences
 from meshnn.estimators._scaling import Scaling
 from meshnn.losses import loss_named
 from meshnn.mesh import Mesh
@@ -56,7 +57,7 @@ def to_tree(estimator: BaseMesh, parameters: Array | None = None) -> Tree:
         mesh["weights"] = estimator.mesh_.weights_of(parameters)
     check_current_weights(mesh["weights"], estimator.mesh_.topology.n_edges)
     tree: Tree = {
-        "kind": estimator._kind,
+        "kind": getattr(estimator, "_file_kind", estimator._kind),
         "versions": {"python": platform.python_version()} | {name: version(name) for name in _WRITERS},
         "parameters": {
             name: _plain(name, value, estimator.mesh_.topology)
@@ -78,6 +79,8 @@ def to_tree(estimator: BaseMesh, parameters: Array | None = None) -> Tree:
         tree["stream"]["scaled"] = constant | {"seen": float(estimator._seen)}
     if hasattr(estimator, "feature_names_in_"):
         tree["feature_names"] = [str(name) for name in estimator.feature_names_in_]
+    if hasattr(estimator, "reading_"):  # of sequences
+        tree["reading"] = list(estimator.reading_)
     if hasattr(estimator, "classes_"):
         tree["classes"] = _labels(estimator.classes_)
     if hasattr(estimator, "_flat"):
@@ -110,7 +113,7 @@ def _plain(name: str, value: Any, graph: Topology) -> Any:
         return {name: graph_to_tree(value)}
     if name in ("parameter", "weights") and value is not None and not callable(value):
         return np.asarray(value)
-    if name in OF_THE_MESH and value is not None:
+    if name in OF_THE_MESH and value is not None and not isinstance(value, str):
         return {name: "that of the mesh"}
     if isinstance(value, dict):
         return {"pairs": [[_scalar(name, key), _scalar(name, weight)] for key, weight in value.items()]}
@@ -172,6 +175,8 @@ def from_tree(estimator: Any, tree: Tree) -> Any:
         raise FileError(f"it has {estimator.n_features_in_} features, its net {mesh.topology.n_inputs} inputs")
     estimator.history_ = History.from_tree(tree["history"])
     estimator._scaling = _read_scaling(estimator, tree["scaling"])
+    if isinstance(estimator, ReadsSequences):
+        estimator.reading_ = Reading.of(*tree["reading"])
     if "feature_names" in tree:
         names = _texts("feature_names", tree["feature_names"], estimator.n_features_in_)
         estimator.feature_names_in_ = np.array(names, dtype=object)

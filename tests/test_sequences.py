@@ -1,0 +1,415 @@
+"""Estimators of sequences: what comes in, where outputs are read, what is learned, files, refusals."""
+
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+
+from commands import meshnn
+from meshnn import MeshError, MeshSequenceClassifier, MeshSequenceRegressor, Topology, load
+from meshnn.errors import DataError, TrainingInterrupted
+from meshnn.estimators._recurrent import delay, recurrent
+from meshnn.estimators._sequences import Ragged, as_answers, as_sequences, padded, steps_read
+from meshnn.loading import load_fitted
+from meshnn.training.structure import Prune
+
+READOUTS = ("last", "mean", "all")
+QUICK = {"hidden": 3, "max_epochs": 3, "l2": 1e-3, "random_state": 0}
+
+
+def sequences(n=12, features=2, seed=0, least=3, most=9):
+    rng = np.random.default_rng(seed)
+    return [rng.standard_normal((rng.integers(least, most), features)) for _ in range(n)]
+
+
+def answers(X, readout, kind, seed=1):
+    """Something to be said of each sequence, or of each step."""
+    rng = np.random.default_rng(seed)
+    one = (lambda n: rng.permutation(n) % 2) if kind == "labels" else rng.standard_normal
+    return [one(len(x)) for x in X] if readout == "all" else one(len(X))
+
+
+# -- sequences in ------------------------------------------------------------------------------------------------
+
+
+def test_forms_of_sequences():
+    array = np.arange(24.0).reshape(2, 4, 3)
+    for given in (array, list(array), [a.tolist() for a in array], array.astype(np.float32)):
+        found = as_sequences(given)
+        np.testing.assert_array_equal(found.data, array.reshape(8, 3))
+        assert found.lengths.tolist() == [4, 4]
+    flat = as_sequences(array[:, :, 0])
+    assert flat.shape == (2, 1)
+    np.testing.assert_array_equal(as_sequences([array[0, :, 0], array[1, :2, 0]]).data[:, 0], [0, 3, 6, 9, 12, 15])
+
+
+@pytest.mark.parametrize(
+    ("X", "words"),
+    [
+        (3.0, "X must be a list of arrays, one a sequence, or one array .*, got float"),
+        ("text", "X must be a list of arrays"),
+        ([], "X has no sequences; pass at least one"),
+        (np.zeros((0, 4, 2)), "X has no sequences"),
+        (np.zeros((3, 0, 2)), "have no steps, its shape is .3, 0, 2.; each needs at least one"),
+        (np.zeros((3, 4, 0)), "have no features"),
+        (np.zeros(4), r"X must be \(samples, length, features\) or \(samples, length\), got an array of shape \(4,\)"),
+        (np.zeros((2, 2, 2, 2)), "got an array of shape"),
+        ([np.zeros((3, 2)), np.zeros((0, 2))], "sequence 1 of X is empty; leave it out, or give it at least one step"),
+        ([np.zeros((3, 2)), np.zeros((4, 3))], "sequence 1 of X has 3 features, sequence 0 has 2; give all of them"),
+        ([np.zeros((2, 5)), np.zeros((2, 7))], "it looks as if they were the other way round"),
+        ([np.zeros((2, 2, 2))], "sequence 0 of X must be .length, features., got an array of shape .2, 2, 2."),
+        ([np.zeros((2, 2)), [["a", "b"]]], "sequence 1 of X must hold real numbers"),
+        ([np.zeros((3, 2)), np.array([[0, 1], [2, np.nan]])], "X holds nan at sequence 1, step 1, feature 1; remove"),
+        (np.full((2, 3, 1), np.inf), "X holds inf at sequence 0, step 0, feature 0"),
+    ],
+)
+def test_sequences_that_are_none(X, words):
+    with pytest.raises(DataError, match=words):
+        as_sequences(X)
+    with pytest.raises(DataError, match=words):
+        MeshSequenceClassifier(**QUICK).fit(X, [0, 1, 0])
+
+
+def test_other_features_than_were_learned():
+    model = MeshSequenceClassifier(**QUICK).fit(sequences(), answers(range(12), "last", "labels"))
+    with pytest.raises(DataError, match="the sequences have 3 features, but the model learned from 2 features; pass"):
+        model.predict(sequences(features=3))
+
+
+@pytest.mark.parametrize(
+    ("y", "words"),
+    [
+        ([0, 1], "sequence 0 has 3 steps, its y the shape ..; pass .3,., or use another readout"),
+        ([[0, 1, 0]], "y holds answers of 1 sequences, X has 2"),
+        ([[0, 1, 0], [1]], "sequence 1 has 2 steps, its y the shape .1,."),
+        ([[0, 1, 0], [[0, 1], [1, 1]]], "the answers of sequence 1 have the shape .2, 2., others .3,."),
+        (5, "y must be a list of arrays"),
+    ],
+)
+def test_answers_that_do_not_fit(y, words):
+    X = [np.zeros((3, 1)), np.zeros((2, 1))]
+    with pytest.raises(DataError, match=words):
+        MeshSequenceRegressor(readout="all", **QUICK).fit(X, y)
+    with pytest.raises(DataError, match=r"X has 2 sequences, y 3 answers; pass one a sequence"):
+        MeshSequenceRegressor(**QUICK).fit(X, [0.0, 1.0, 2.0])
+    with pytest.raises(DataError, match="fit needs y"):
+        MeshSequenceRegressor(**QUICK).fit(X, None)
+
+
+def test_ragged_samples():
+    X = as_sequences(sequences())
+    rows = np.array([5, 0, 5])
+    for got, want in zip(X[rows], [sequences()[k] for k in rows], strict=True):
+        np.testing.assert_array_equal(got, want)
+    assert len(X[np.arange(12) > 9]) == 2
+    weighted = Ragged(X.data, X.offsets, np.arange(len(X.data), dtype=float))
+    np.testing.assert_array_equal(weighted[rows].weight[: X.lengths[5]], np.arange(X.offsets[5], X.offsets[6]))
+    np.testing.assert_array_equal(weighted.per_row(np.full(12, 2.0)), 2.0 * np.arange(len(X.data)))
+
+
+def test_padding_and_ticks_worked_by_hand():
+    X = as_sequences([[1.0, 2.0, 3.0], [4.0]])
+    assert padded(X, 5, 1)[:, :, 0].T.tolist() == [[1, 2, 3, 3, 3], [4, 4, 4, 4, 4]]
+    assert padded(X, 7, 2)[:, :, 0].T.tolist() == [[1, 1, 2, 2, 3, 3, 3], [4] * 7]
+    # the last step comes at tick 3 (number 2), and to the outputs one later
+    assert steps_read(X.lengths, "last", 1, 1)[0].tolist() == [3, 1]
+    at, whose = steps_read(X.lengths, "all", 2, 1)
+    assert (at.tolist(), whose.tolist()) == ([2, 4, 6, 2], [0, 0, 0, 1])
+
+
+def test_delays_worked_by_hand():
+    for topology, through_all, shortest in (
+        (Topology.layered([2, 3, 1]), 1, 1),
+        (Topology.layered([2, 3, 3, 1]), 2, 2),
+        (Topology.layered([2, 1]), 0, 0),
+        (Topology.mesh(2, 4, 1), 1, 0),
+        (recurrent("chain", 5, 2, 3), 1, 1),
+        (recurrent("columns", 5, 2, 3), 1, 1),
+    ):
+        assert (delay(topology, causal=False), delay(topology, causal=True)) == (through_all, shortest), topology
+
+
+def test_graphs_by_name():
+    chain = recurrent(None, "auto", 12, 9)
+    assert (chain.n_hidden, chain.n_edges) == (20, 20 * 13 + 20 + 19 + 20 * 9 + 9)
+    assert chain == recurrent("chain", 20, 12, 9)
+    assert recurrent("columns", 4, 1, 1).n_edges == 4 * 2 + 4 + 4 + 1
+    assert recurrent("mesh", "auto", 12, 9).n_edges <= 500
+    assert recurrent(None, "auto", 300, 9).n_hidden == 4  # no fewer, however many edges that makes
+    model = MeshSequenceClassifier(hidden=4, topology="columns", max_epochs=1, l2=0.0, learning_rate=1e-12)
+    mesh = model.fit(sequences(), answers(range(12), "last", "labels")).mesh_
+    loops = mesh.topology.src == mesh.topology.dst
+    np.testing.assert_allclose(mesh.weights[loops], np.linspace(0, 0.95, 4), atol=1e-6)
+
+
+# -- where outputs are read ----------------------------------------------------------------------------------------
+
+
+def outputs_one_by_one(model, X):
+    """What the model reads of each sequence, by loops over steps and ticks, with a dense matrix."""
+    mesh, t = model.mesh_, model.mesh_.topology
+    A = np.asarray(mesh.adjacency().todense(), np.float64)
+    linear = np.array([name == "identity" for name in mesh.activations])
+    per, lag = model.ticks or 1, delay(t, causal=model.readout == "all")
+    found = []
+    for x in X:
+        x = (np.asarray(x) - model._scaling.x_mean) / model._scaling.x_scale
+        held = np.concatenate([np.repeat(x, per, axis=0), np.repeat(x[-1:], lag, axis=0)])
+        s, after = np.zeros(t.n_neurons - t.n_clamped), []
+        for step in held:
+            total = (np.concatenate([step, np.ones(int(t.bias)), s]) @ A)[t.n_clamped :]
+            s = np.where(linear, total, np.tanh(total))
+            after.append(s[-t.n_outputs :])
+        read = np.array(after)[per - 1 + lag :: per]
+        assert len(read) == len(x)
+        found.append({"last": read[-1], "mean": read.mean(axis=0), "all": read}[model.readout])
+    return found
+
+
+@pytest.mark.parametrize("readout", READOUTS)
+@pytest.mark.parametrize("options", [{}, {"topology": "mesh"}, {"ticks": 2}, {"topology": Topology.layered([2, 3, 2])}])
+def test_outputs_are_those_of_loops(readout, options):
+    X = sequences()
+    model = MeshSequenceRegressor(readout=readout, solver="lm", **QUICK, **options)
+    Y = [np.stack([y, -y], axis=-1) for y in answers(X, readout, "values")]
+    model.fit(X, Y if readout == "all" else np.array(Y))
+    assert model.mesh_.dtype == np.float64
+    new = sequences(seed=7, least=1, most=40)  # shorter and longer ones than were learned
+    got, want = model.predict(new), [model._scaling.values(w) for w in outputs_one_by_one(model, new)]
+    for mine, other in zip(got, want, strict=True):
+        np.testing.assert_allclose(mine, other, rtol=1e-9, atol=1e-10)
+    for k in (0, 5):  # alone, to the bit
+        np.testing.assert_array_equal(model.predict(new[k : k + 1])[0], got[k])
+    array = np.stack([x[:3] for x in X])
+    assert model.predict(array).shape == ((12, 3, 2) if readout == "all" else (12, 2))
+
+
+def torch_loss(model, X, y, weight, per_step=None):
+    """The mean loss of all sequences, each run alone, and its gradient by the weights."""
+    mesh, t = model.mesh_, model.mesh_.topology
+    w = torch.tensor(np.asarray(mesh.weights, np.float64), requires_grad=True)
+    A = torch.zeros((t.n_neurons, t.n_neurons), dtype=torch.float64)
+    A = A.index_put((torch.tensor(t.src.astype(np.int64)), torch.tensor(t.dst.astype(np.int64))), w)
+    lag, total, mass = delay(t, causal=model.readout == "all"), 0.0, 0.0
+    for k, x in enumerate(X):
+        x = torch.tensor((x - model._scaling.x_mean) / model._scaling.x_scale)
+        s, after = torch.zeros(t.n_neurons - t.n_clamped, dtype=torch.float64), []
+        for step in [*x, *[x[-1]] * lag]:
+            sums = (torch.cat([step, torch.ones(1, dtype=torch.float64), s]) @ A)[t.n_clamped :]
+            s = torch.cat([torch.tanh(sums[: t.n_hidden]), sums[t.n_hidden :]])
+            after.append(s[-t.n_outputs :])
+        read = torch.stack(after[lag:])
+        if model.readout == "all":
+            each = torch.nn.functional.cross_entropy(read, torch.tensor(y[k]), reduction="none")
+            share = torch.full((len(x),), float(weight[k]), dtype=torch.float64)
+            share = share * torch.tensor(np.asarray(per_step)[y[k]]) if per_step is not None else share
+            total, mass = total + (each * share).sum(), mass + float(share.sum())
+        else:
+            out = read[-1] if model.readout == "last" else read.mean(dim=0)
+            total = total + float(weight[k]) * torch.nn.functional.cross_entropy(out, torch.tensor(int(y[k])))
+            mass += float(weight[k])
+    (gradient,) = torch.autograd.grad(total / mass, w)
+    return float(total.detach() / mass), gradient.numpy()
+
+
+@pytest.mark.parametrize("readout", READOUTS)
+@pytest.mark.parametrize("class_weight", [None, {0: 1.0, 1: 3.0}])
+def test_what_is_minimised_is_the_mean_over_sequences(readout, class_weight):
+    X, weight = sequences(), np.arange(12) % 4 * 0.5  # some have no weight
+    y = answers(X, readout, "labels")
+    model = MeshSequenceClassifier(readout=readout, solver="lm", class_weight=class_weight, **QUICK)
+    model.fit(X, y, sample_weight=weight)
+    found, targets, shares, _ = model._checked(X, y, weight, reset=False, first=False)
+    samples = model._samples(found, targets, shares)
+    got = model.mesh_.program("gradient").gradient(model.mesh_.values, samples.X, samples.targets)
+    if class_weight is not None and readout != "all":
+        weight = weight * np.where(y == 1, 3.0, 1.0)
+    want, gradient = torch_loss(model, X, y, weight, [1.0, 3.0] if class_weight else None)
+    np.testing.assert_allclose(got.loss, want, rtol=1e-10)
+    np.testing.assert_allclose(got.grad, gradient, rtol=1e-8, atol=1e-11)
+
+
+@pytest.mark.parametrize("topology", [None, "mesh"])
+def test_answers_to_steps_depend_on_nothing_that_comes_later(topology):
+    X = sequences()
+    model = MeshSequenceClassifier(readout="all", topology=topology, **QUICK).fit(X, answers(X, "all", "labels"))
+    x = sequences(1, least=30, most=31)[0]
+    changed = x.copy()
+    changed[20:] += 100.0
+    a, b = (model.decision_function([v])[0] for v in (x, changed))
+    np.testing.assert_array_equal(a[:20], b[:20])
+    assert (a[20] != b[20]).all()
+
+
+def test_scaling_is_that_of_all_steps():
+    X = [x * [3.0, 1.0] + [100.0, 0.0] for x in sequences()]
+    weight = np.arange(1.0, 13.0)
+    model = MeshSequenceRegressor(**QUICK).fit(X, np.arange(12.0), sample_weight=weight)
+    rows, shares = np.concatenate(X), np.repeat(weight, [len(x) for x in X])
+    mean = np.average(rows, axis=0, weights=shares)
+    np.testing.assert_allclose(model._scaling.x_mean, mean)
+    np.testing.assert_allclose(model._scaling.x_scale, np.sqrt(np.average((rows - mean) ** 2, axis=0, weights=shares)))
+    np.testing.assert_array_equal(MeshSequenceRegressor(standardize=False, **QUICK).fit(X, weight)._scaling.x_mean, 0.0)
+
+
+# -- learning ------------------------------------------------------------------------------------------------------
+
+
+def test_memory_is_learned_where_it_is_needed():
+    """The step before the last: no net without memory can know it."""
+    X = [x[:, 0] for x in sequences(120, 1, seed=3, least=4, most=9)]
+    y = np.array([x[-2] for x in X])
+    model = MeshSequenceRegressor(hidden=4, l2=1e-6, solver="lm", max_epochs=60, random_state=0).fit(X[:80], y[:80])
+    assert model.score(X[80:], y[80:]) > 0.9
+    forgetful = MeshSequenceRegressor(topology=Topology.layered([1, 4, 1]), **QUICK | {"max_epochs": 60})
+    assert forgetful.fit(X[:80], y[:80]).score(X[80:], y[80:]) < 0.5
+
+
+def test_every_step_is_learned():
+    X = [x[:, 0] for x in sequences(40, 1, seed=3, least=4, most=12)]
+    before = [np.concatenate([[0.0], x[:-1]]) for x in X]
+    model = MeshSequenceRegressor(4, readout="all", l2=1e-6, solver="lm", max_epochs=60, random_state=0)
+    assert model.fit(X[:30], before[:30]).score(X[30:], before[30:]) > 0.9
+    labels = [np.where(b > 0, "up", "down") for b in before]
+    clf = MeshSequenceClassifier(4, readout="all", l2=1e-4, max_epochs=200, batch_size=8, random_state=0)
+    clf.fit(X[:30], labels[:30])
+    assert clf.score(X[30:], labels[30:]) > 0.8
+    assert set(np.concatenate(clf.predict(X))) == {"up", "down"}
+    hits = np.concatenate(clf.predict(X[:30])) == np.concatenate(labels[:30])
+    assert clf.score(X[:30], labels[:30]) == hits.mean()
+    np.testing.assert_allclose(np.concatenate(clf.predict_proba(X)).sum(axis=1), 1.0)
+    np.testing.assert_allclose(np.exp(clf.predict_log_proba(X)[3]), clf.predict_proba(X)[3])
+
+
+def test_options_of_the_estimators():
+    X, y = sequences(40), answers(range(40), "last", "labels")
+    longer = sequences(10, seed=5, least=12, most=20)
+    seen = []
+    model = MeshSequenceClassifier(
+        4, l2=1e-3, max_epochs=12, early_stopping=True, scoring="accuracy", random_state=0, n_restarts=2,
+        callbacks=lambda row, mesh: seen.append(row.epoch) or False, class_weight="balanced",
+    )  # fmt: skip
+    model.fit(X, y, X_val=longer, y_val=answers(range(10), "last", "labels"))
+    assert model.mesh_.ticks == 19 + 1
+    assert len(seen) == len(model.history_)
+    assert model.best_restart_ in (0, 1)
+    assert "solver" in model.explain()
+    pruned = MeshSequenceClassifier(4, max_epochs=30, structure=Prune(to=20), random_state=0).fit(X, y)
+    assert pruned.mesh_.topology.n_edges == 20
+    steps = [np.arange(len(x)) % 2 for x in X]
+    causal = MeshSequenceClassifier(4, max_epochs=8, readout="all", structure=Prune(to=30), random_state=0).fit(
+        X, steps
+    )
+    assert causal.reading_.delay == 0
+    a, b = causal.decision_function([X[0], np.concatenate([X[0][:2], X[0][2:] + 9])])
+    np.testing.assert_array_equal(a[:2], b[:2])
+    assert clone(model.set_params(readout="mean")).readout == "mean"
+    auto = MeshSequenceClassifier(3, max_epochs=5, random_state=0).fit(X, y)
+    assert "held-out loss" in auto.solver_reason_
+    several = MeshSequenceClassifier(**QUICK).fit(X, np.stack([y, 1 - y, y], axis=1))
+    assert several.predict(X).shape == (40, 3)
+
+
+def test_a_warm_start_takes_longer_sequences():
+    X, y = sequences(), answers(range(12), "last", "labels")
+    model = MeshSequenceClassifier(warm_start=True, **QUICK).fit(X, y)
+    model.fit(sequences(least=10, most=20), y)
+    assert model.mesh_.ticks > 11
+    with pytest.raises(MeshError, match="readout changed since it was built"):
+        model.set_params(readout="mean").fit(X, y)
+
+
+@pytest.mark.parametrize("readout", READOUTS)
+def test_whole_weights_are_copies(readout):
+    X = sequences(seed=2)
+    y = answers(X, readout, "labels")
+    times = np.array([1, 2, 3] * 4)
+    copies = np.repeat(np.arange(12), times)
+    options = {"hidden": 3, "readout": readout, "solver": "lm", "l2": 0.1, "max_epochs": 5, "random_state": 0}
+    one = MeshSequenceClassifier(**options).fit(X, y, sample_weight=times)
+    other = MeshSequenceClassifier(**options).fit([X[k] for k in copies], [y[k] for k in copies])
+    np.testing.assert_allclose(one.mesh_.weights, other.mesh_.weights, rtol=1e-5, atol=1e-7)
+
+
+# -- files ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("readout", READOUTS)
+@pytest.mark.parametrize("kind", [MeshSequenceClassifier, MeshSequenceRegressor])
+def test_files(kind, readout, tmp_path):
+    X = sequences()
+    classifies = kind is MeshSequenceClassifier
+    y = answers(X, readout, "labels" if classifies else "values")
+    model = kind(readout=readout, topology="columns", ticks=2, **QUICK).fit(X, y)
+    model.save(tmp_path / "m.mesh")
+    again, fitted, pickled = load(tmp_path / "m.mesh"), load_fitted(tmp_path / "m.mesh"), pickle.dumps(model)
+    assert type(again) is kind
+    assert again.get_params() == model.get_params()
+    model.set_params(readout="last" if readout == "mean" else "mean", ticks=1)  # of the next fit
+    for other in (again, fitted, pickle.loads(pickled)):
+        for name in ("predict", "predict_proba")[: 1 + classifies]:
+            for a, b in zip(getattr(model, name)(X), getattr(other, name)(X), strict=True):
+                np.testing.assert_array_equal(a, b)
+    (tmp_path / "t.csv").write_text("a,b\n1,2\n")
+    done = meshnn("predict", tmp_path / "m.mesh", tmp_path / "t.csv")
+    assert "holds a model of sequences, and a table has one sample a row; use meshnn.load in Python" in done.stderr
+    assert "holds" in meshnn("info", tmp_path / "m.mesh").stdout
+
+
+@pytest.mark.parametrize("readout", READOUTS)
+def test_an_interrupted_run_goes_on(readout, tmp_path):
+    X = sequences()
+    y = answers(X, readout, "labels")
+    options = QUICK | {"max_epochs": 6, "readout": readout}
+    want = MeshSequenceClassifier(**options).fit(X, y)
+
+    def interrupt(row, mesh):
+        if row.epoch == 3:
+            raise KeyboardInterrupt
+
+    path = tmp_path / "run.mesh"
+    with pytest.raises(TrainingInterrupted, match="after epoch 3"):
+        MeshSequenceClassifier(checkpoint=path, callbacks=interrupt, **options).fit(X, y)
+    got = MeshSequenceClassifier(checkpoint=path, **options).fit(X, y)
+    np.testing.assert_array_equal(got.mesh_.weights, want.mesh_.weights)
+    with pytest.raises(MeshError, match="X"):  # another set of the same size
+        MeshSequenceClassifier(checkpoint=path, **options).fit([x + 1 for x in X], y)
+
+
+# -- refusals ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"readout": "lst"}, "unknown readout 'lst'; did you mean 'last'"),
+        ({"topology": "chian"}, "unknown topology 'chian'; did you mean 'chain'"),
+        ({"hidden": (3, 3)}, r'hidden of a net for sequences must be "auto" or a whole number, got \(3, 3\)'),
+        ({"hidden": "many"}, "hidden of a net for sequences must be"),
+        ({"ticks": 0}, "ticks must be a whole number of at least 1, got 0"),
+        ({"readout": "all", "scoring": "accuracy", "early_stopping": True}, "scoring must be a function of"),
+    ],
+)
+def test_options_that_are_refused(options, words):
+    X = sequences()
+    y = answers(X, options.get("readout", "last"), "labels")
+    with pytest.raises(MeshError, match=words):
+        MeshSequenceClassifier(**QUICK | options).fit(X, y)
+
+
+def test_there_is_no_partial_fit():
+    assert not hasattr(MeshSequenceClassifier(), "partial_fit")
+    assert "encode" not in MeshSequenceRegressor().get_params()
+    with pytest.raises(MeshError, match="the spread of predictions is not known"):
+        MeshSequenceRegressor(**QUICK).fit(sequences(), np.arange(12.0)).predict(sequences(), return_std=True)
+
+
+def test_a_scorer_of_steps():
+    X = sequences()
+    y = answers(X, "all", "labels")
+    options = QUICK | {"readout": "all", "early_stopping": True, "scoring": lambda e, X, y: e.score(X, y)}
+    model = MeshSequenceClassifier(**options).fit(X, y)
+    assert all(0.0 <= score <= 1.0 for score in model.validation_scores_)
+    assert as_answers(y, as_sequences(X)).shape == (sum(map(len, X)),)
