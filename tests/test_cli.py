@@ -67,6 +67,7 @@ def test_verify_notices_a_gradient_that_is_not_a_number(monkeypatch):
     assert not report.passed
 
 
+@pytest.mark.slow
 def test_references_agree():
     from meshnn.verify import verify
 
@@ -88,6 +89,7 @@ def test_explain():
     assert [row["method"] for row in found["methods"]] == ["factored", "blocks", "tensor", "adjoint"]
 
 
+@pytest.mark.slow
 def test_output_that_is_not_utf8():
     env = os.environ | {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0", "LC_ALL": "C"}
     command = [sys.executable, "-m", "meshnn", "verify", "--tests", "1"]

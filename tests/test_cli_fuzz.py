@@ -95,6 +95,7 @@ def files(tmp_path_factory):
     Mesh(Topology.mesh(2, 2, 2), random_state=0).save(folder / "bare.mesh")
     assert run(["fit", folder / "good.csv", "-y", "c", "-n", 2, "--epochs", 2, "-o", folder / "table.mesh"])[0] == 0
     assert run(["fit", folder / "zwei.csv", "-y", "ü", "-n", 2, "--epochs", 2, "-o", folder / "ü.mesh"])[0] == 0
+    assert run(["stream", folder / "good.csv", "-y", "c", "-n", 2, "-o", folder / "stream.mesh"])[0] == 0
     whole = (folder / "table.mesh").read_bytes()
     (folder / "cut.mesh").write_bytes(whole[: len(whole) // 2])
     (folder / "altered.mesh").write_bytes(whole[:-40] + bytes(40))
@@ -133,9 +134,11 @@ SMALL = {
     "fit": ["--epochs", "2", "--solver", "adam", "--hidden", "2"],
     "predict": [],
     "evaluate": [],
+    "stream": ["--hidden", "2", "--quiet"],
     "info": [],
     "explain": [],
     "plot": [],
+    "forecast": ["--horizon", "2", "--origins", "1"],
     "demo": ["--iterations", "1", "--hidden", "1"],
     "verify": ["--tests", "1", "--reference", "numpy"],
     "cache": [],
@@ -145,7 +148,8 @@ SMALL = {
 
 
 #: Options that would make a run long, or delete what other tests need.
-LEFT_OUT = ("--clear", "--epochs", "--restarts", "--iterations", "--tests", "--trials", "--memory", "--calibrate")
+LEFT_OUT = ("--clear", "--epochs", "--restarts", "--iterations", "--tests", "--trials", "--memory", "--calibrate",
+            "--horizon", "--origins")  # fmt: skip
 
 
 def options_of(command):
@@ -169,15 +173,17 @@ def random_arguments(command, rng, files):
         "c",
         "a",
     ]
-    places = {"fit": 1, "predict": 2, "evaluate": 2, "info": 1, "explain": 1, "plot": 1, "reproduce": 1}.get(command, 0)
+    one = dict.fromkeys(["fit", "stream", "info", "explain", "plot", "forecast", "reproduce"], 1)
+    places = (one | {"predict": 2, "evaluate": 2}).get(command, 0)
     arguments = [command, *SMALL[command]]
     both = ["table.mesh", "good.csv"]
-    good = {"fit": both[1:], "predict": both, "evaluate": both, "info": both[:1], "plot": both[:1]}
+    good = {"fit": both[1:], "stream": both[1:], "predict": both, "evaluate": both, "info": both[:1],
+            "plot": both[:1], "forecast": both[1:]}  # fmt: skip
     few = max(places - 1, 0)
     for k in range(rng.choice([few, few, places] if command == "explain" else [places] * 5 + [few, places + 1])):
         usual = good.get(command, [])
         arguments.append(str(files / usual[k]) if k < len(usual) and rng.random() < 0.7 else rng.choice(values))
-    if command == "fit" and rng.random() < 0.8:
+    if command in ("fit", "stream") and rng.random() < 0.8:
         arguments += ["--target", "c"]
     if command == "plot" and rng.random() < 0.8:
         arguments += ["--out", str(files / "new.svg")]
@@ -189,7 +195,16 @@ def random_arguments(command, rng, files):
     return arguments
 
 
-TRIES = {"demo": 10, "verify": 8, "cache": 8, "reproduce": 20, "scaling": 20, "plot": 25}  # else 50
+TRIES = {
+    "demo": 10,
+    "stream": 30,
+    "verify": 8,
+    "cache": 8,
+    "reproduce": 20,
+    "scaling": 20,
+    "plot": 25,
+    "forecast": 12,
+}  # else 50; fmt: skip
 
 
 def test_every_command_is_tried():

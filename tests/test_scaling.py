@@ -94,6 +94,7 @@ def test_peers_that_are_not_there_are_named(monkeypatch):
 # -- processes -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_run_in_processes_is_taken_up_again(tmp_path, monkeypatch):
     sweep = sweep_of("factored", "tensor")
     points = points_of((sweep,))
@@ -246,6 +247,7 @@ def point_work():
     return Work(pulled=1e6)
 
 
+@pytest.mark.slow
 def test_report_and_figures(tmp_path):
     image = pytest.importorskip("matplotlib.image")
     sweep = sweep_of("factored", "adjoint", "torch dense", values=(2, 3, 4))
@@ -302,6 +304,7 @@ def command(monkeypatch, tmp_path):
     return lambda *words: CliRunner().invoke(app, [str(word) for word in words])
 
 
+@pytest.mark.slow
 def test_the_command(command, tmp_path, monkeypatch):
     sweep = sweep_of("factored", "jax dense")
     monkeypatch.setattr("meshnn.scaling.study.sweeps", lambda quick: (sweep,))

@@ -123,6 +123,8 @@ def _from_file(path: Path) -> tuple[Mesh, str | None]:
     from meshnn.loading import load_fitted
 
     thing = load_fitted(path)
+    if hasattr(thing, "learn_one"):
+        raise MeshError(f"{path} learns from a stream: meshnn.load({str(path)!r}).explain() says what a sample costs")
     return (thing, None) if isinstance(thing, Mesh) else (thing.mesh_, thing.loss_)
 
 

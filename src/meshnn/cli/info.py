@@ -33,7 +33,8 @@ def info(
     from meshnn.loading import from_tree
 
     tree = storage.read(model)
-    facts = _facts(model, tree, from_tree(model, tree, fitted=True))
+    thing = from_tree(model, tree, fitted=True)
+    facts = _facts_of_forecaster(model, tree, thing) if hasattr(thing, "forecast") else _facts(model, tree, thing)
     if as_json:
         print_json(facts)
         return
@@ -57,8 +58,26 @@ def _shown(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
+def _facts_of_forecaster(path: Path, header: dict[str, Any], thing: Any) -> dict[str, Any]:
+    lines = thing.explain() if thing.n_samples_ else []
+    return {
+        "file": str(path),
+        "bytes": path.stat().st_size,
+        "holds": header["kind"],
+        "values": thing.n_samples_,
+        "season": thing.season_,
+        "features": [str(name) for name in thing.features_.names],
+        "believed": {name: f"{max(near, far):.2f}" for name, near, far in lines if max(near, far) >= 0.01},
+        "next": thing.forecast(1)[0] if thing.n_samples_ else None,
+        "written_with": header.get("versions"),
+    }
+
+
 def _facts(path: Path, header: dict[str, Any], thing: Any) -> dict[str, Any]:
     mesh = getattr(thing, "mesh_", thing)
+    if mesh is None:  # a stream that has not begun
+        held = {"file": str(path), "bytes": path.stat().st_size, "holds": header["kind"]}
+        return held | _facts_of_stream(thing) | {"written_with": header.get("versions")}
     t = mesh.topology
     dead = int(mesh.dead_edges().sum())
     facts: dict[str, Any] = {
@@ -76,7 +95,9 @@ def _facts(path: Path, header: dict[str, Any], thing: Any) -> dict[str, Any]:
         "activations": sorted(set(mesh.activations)),
         "dtype": str(mesh.dtype),
     }
-    if thing is not mesh:
+    if hasattr(thing, "learn_one"):
+        facts |= _facts_of_stream(thing)
+    elif thing is not mesh:
         encoder = getattr(thing, "encoder_", None)
         last = thing.history_[-1] if len(thing.history_) else None
         facts |= {
@@ -95,6 +116,12 @@ def _facts(path: Path, header: dict[str, Any], thing: Any) -> dict[str, Any]:
             "checkpoint": _checkpoint(header),
         }
     return facts | {"written_with": header.get("versions")}
+
+
+def _facts_of_stream(thing: Any) -> dict[str, Any]:
+    from meshnn.cli.stream_model import facts_of_stream  # loads more than other models need
+
+    return facts_of_stream(thing)
 
 
 def _importances(thing: Any, encoder: Any) -> dict[str, float] | None:

@@ -10,7 +10,7 @@ import numpy as np
 import typer
 
 from meshnn.cli.output import check_output, print_json, say_notes
-from meshnn.errors import DataError, MeshError
+from meshnn.errors import DataError, FileError, MeshError
 
 __all__ = ["plot"]
 
@@ -49,16 +49,22 @@ def plot(
     check_output("--out", out)
     thing = load_fitted(model)
     mesh = getattr(thing, "mesh_", thing)
-    fitted = thing is not mesh
-    two = fitted and mesh.topology.n_inputs == 2
+    if mesh is None:
+        raise MeshError(f"{model} has not learned anything yet, so there is no net to draw")
+    streams = hasattr(thing, "learn_one")
+    fitted = thing is not mesh and not streams
+    # of a step there are no regions
+    two = fitted and mesh.topology.n_inputs == 2 and not hasattr(thing, "reading_")
     if data is not None and what != "topology" and not two:
         raise MeshError("--data: only a fitted model with two features has decision regions; leave it out")
     if film:
         save_frames(animate_lineage(mesh.lineage_, model.stem), out)
+    elif streams and what == "loss" and thing.table_ is not None:
+        save_figure(_scores_of(thing, model.stem), out)
     elif what == "topology":
         save_figure(plot_lineage(mesh.lineage_, model.stem), out)
     else:
-        names = _feature_names(thing) if fitted else None
+        names = _feature_names(thing) if fitted else list(thing.features_.names) if streams else None
         figure = plot_model(
             topology=mesh.topology,
             weights=mesh.weights,
@@ -77,6 +83,18 @@ def plot(
         print_json({"model": str(model), "picture": str(out), "what": what})
     else:
         print(f"picture written to {out}", file=sys.stderr)
+
+
+def _scores_of(thing: Any, title: str) -> Any:
+    """What a stream has instead of a loss by epoch."""
+    from meshnn.online.scores import scores_from
+    from meshnn.plots import plot_stream
+
+    try:
+        scores = scores_from(thing.table_["scores"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise FileError(f"the model does not hold scores that make sense ({error})") from None
+    return plot_stream(scores.curve(), kind=scores.kind, window=scores.window, title=title)
 
 
 def _feature_names(thing: Any) -> list[str] | None:

@@ -19,9 +19,17 @@ def load_model(path: Path) -> Any:
     from meshnn.loading import load_fitted
 
     estimator = load_fitted(path)
+    if hasattr(estimator, "learn_one"):
+        from meshnn.cli.stream_model import fitted_stream
+
+        return fitted_stream(path, estimator)
     if not hasattr(estimator, "predict"):
         raise MeshError(
             f"{path} holds a bare net, which does not know what its outputs mean; use a model of `meshnn fit`"
+        )
+    if hasattr(estimator, "reading_"):
+        raise MeshError(
+            f"{path} holds a model of sequences, and a table has one sample a row; use meshnn.load in Python"
         )
     return estimator
 

@@ -16,7 +16,7 @@ from meshnn.data.tables import shown, source
 from meshnn.errors import DataError
 from meshnn.memory import check_fits
 
-__all__ = ["Column", "Encoded", "Encoder", "Target", "plain", "target_column"]
+__all__ = ["Column", "Encoded", "Encoder", "Target", "check_names", "plain", "target_column"]
 
 FILLS = {"numeric": float, "boolean": bool, "categorical": str}  # kinds of columns, and what fills their gaps
 TASKS = ("auto", "classify", "regress")
@@ -211,13 +211,17 @@ def _is_sound(encoder: Encoder) -> bool:
 
 
 def _check_names(table: Any, names: Sequence[Any], why: str = "") -> None:
-    known = table.column_names
+    check_names(table.column_names, names, source(table), why)
+
+
+def check_names(known: Sequence[str], names: Sequence[Any], where: str = "", why: str = "") -> None:
+    """Refuse names of columns that are not there, with what may have been meant."""
     if lost := [str(name) for name in names if name not in known]:
         lowered = {other.lower(): other for other in known}
         close = difflib.get_close_matches(lost[0].lower(), lowered, n=1)
         meant = f" (did you mean {shown(lowered[close[0]])}?)" if close else ""
         what = f"there is no column {_listed(lost)}{why}{meant}"
-        raise DataError(f"{source(table)}{what}; the columns are {_listed(known)}")
+        raise DataError(f"{where}{what}; the columns are {_listed(known)}")
 
 
 def _check_missing(table: Any, missing: dict[str, int], advice: str) -> None:

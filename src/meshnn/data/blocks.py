@@ -1,0 +1,83 @@
+"""Tables in blocks of rows, in constant memory: files larger than memory, and standard input as it comes.
+
+Cells of text files stay as they are written; those of Parquet files have their types. What a block is depends on when
+and how a table is read, so nothing may depend on where one ends.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from meshnn.data.tables import ENDINGS, _ending
+from meshnn.errors import DataError
+from meshnn.files import as_path, explained
+
+__all__ = ["Block", "Position", "open_blocks"]
+
+
+@dataclass(frozen=True)
+class Position:
+    """A place between two rows of a table, and by what the table is known again."""
+
+    offset: int  # bytes of a text, rows of a Parquet file
+    rows: int  # rows before it
+    stamp: str
+
+
+@dataclass
+class Block:
+    """Some rows, one after the other."""
+
+    table: Any  # pyarrow.Table
+    first: int  # rows of the source before it
+    fault: DataError | None = None  # why the row after its last one cannot be read
+    _ends: Any = field(default=None, repr=False)  # of the source: the position after so many rows
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
+
+    def position(self, rows: int) -> Position:
+        """After so many of its rows."""
+        found: Position = self._ends(rows)
+        return found
+
+
+def open_blocks(path: str | os.PathLike[str], columns: Sequence[str] | None = None, skip: bool = False) -> Any:
+    """A reader of a .csv, .tsv (both also .gz), .parquet or .pq file; - is CSV from standard input.
+
+    Parameters
+    ----------
+    path : str or path
+    columns : names, optional
+        Of text without a header line.
+    skip : bool
+        Leave rows of text out that have too few or too many values.
+
+    Returns
+    -------
+    TextBlocks or ParquetBlocks
+    """
+    from meshnn.data.parquet_blocks import ParquetBlocks
+    from meshnn.data.text_blocks import FileBytes, InputBytes, TextBlocks
+
+    file, name = Path(path), as_path(path)[1]
+    if name == "-":
+        return TextBlocks(InputBytes(), "standard input", ",", columns, skip)
+    with explained("read", name):
+        status = file.stat()
+        if stat.S_ISDIR(status.st_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if not stat.S_ISREG(status.st_mode):
+            raise DataError(f"{name} is a pipe or a device, expected a file; pipe it in: meshnn stream - < {name}")
+        ending = _ending(file, name, "reads")
+        if ENDINGS[ending]:
+            return TextBlocks(FileBytes(file, ending.endswith(".gz")), name, ENDINGS[ending], columns, skip)
+        if columns is not None:
+            raise DataError(f"{name} has names for its columns; they are given for text without a header line only")
+        return ParquetBlocks(file, name)

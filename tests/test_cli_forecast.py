@@ -1,0 +1,216 @@
+"""`meshnn forecast`, and the times that a column holds."""
+
+import json
+import math
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import meshnn as package
+from commands import meshnn
+from meshnn.data.tables import read_table
+from meshnn.data.times import read_times
+from meshnn.errors import DataError
+
+AIRLINE = Path(__file__).parents[1] / "examples" / "airline.csv"
+QUICK = ["--origins", "3", "--horizon", "6"]
+
+
+@pytest.fixture(scope="module")
+def waves(tmp_path_factory):
+    """A table with two series, unordered days of which one is not there, and a gap."""
+    path = tmp_path_factory.mktemp("waves") / "waves.csv"
+    days = np.arange("2024-02-01", "2024-04-01", dtype="datetime64[D]")
+    rows = [f"{day},{20 + 5 * math.sin(k * 2 * math.pi / 7):.3f},{k}" for k, day in enumerate(days)]
+    rows[10] = rows[10].split(",")[0] + ",," + "10"
+    del rows[20]
+    rows[3], rows[4] = rows[4], rows[3]
+    path.write_text("day,sales,visits\n" + "\n".join(rows) + "\n")
+    return path
+
+
+def test_the_example_is_the_airline(tmp_path):
+    values = read_table(AIRLINE).table["passengers"].to_pylist()
+    assert (len(values), values[0], values[-1], sum(values)) == (144, 112, 432, 40363)
+
+
+def test_forecast_with_files(tmp_path):
+    out, picture, model = tmp_path / "ahead.csv", tmp_path / "ahead.svg", tmp_path / "air.mesh"
+    done = meshnn("forecast", AIRLINE, *QUICK, "--out", out, "--picture", picture, "--save", model)
+    assert done.returncode == 0, done.stderr
+    assert "passengers: 144 values, a season of 12 steps, found" in done.stdout
+    assert "seasonal naive" in done.stdout
+    lines = out.read_text().splitlines()
+    assert lines[0] == "month,forecast,lower,upper"
+    assert [line.split(",")[0] for line in lines[1:]] == [f"1961-0{k}" for k in range(1, 7)]
+    forecast, lower, upper = np.array([line.split(",")[1:] for line in lines[1:]], dtype=float).T
+    assert ((lower < forecast) & (forecast < upper)).all()
+    assert ((forecast > 300) & (forecast < 800)).all()
+    assert picture.read_text().lstrip().startswith("<?xml")
+    again = package.load(model)
+    np.testing.assert_allclose(again.forecast(6), forecast)
+    shown = meshnn("info", model)
+    assert "stream forecaster" in shown.stdout
+    assert json.loads(meshnn("info", model, "--json").stdout)["season"] == 12
+    for command in (["predict", model, AIRLINE], ["explain", model], ["plot", model, "--out", picture]):
+        refused = meshnn(*command)
+        assert refused.returncode == 2
+        assert "holds a forecaster" in refused.stderr
+
+
+def test_to_the_screen_go_the_values_alone():
+    done = meshnn("forecast", AIRLINE, "--origins", "0", "-n", "2", "--season", "12", "--level", "0.5")
+    assert done.stdout.splitlines()[0] == "month,forecast,lower,upper"
+    assert len(done.stdout.splitlines()) == 3
+    assert "a season of 12 steps" in done.stderr
+    assert "found" not in done.stderr
+
+
+def test_times_gaps_and_order(waves):
+    done = meshnn("forecast", waves, *QUICK, "--column", "sales", "--season", "7", "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["by"] == "day"
+    assert found["forecast"]["day"] == [f"2024-04-0{k}" for k in range(1, 7)]
+    notes = " ".join(found["notes"])
+    assert "rows are put in the order of day" in notes
+    assert "1 time between the rows not there" in notes
+    assert "1 value of sales missing" in notes
+    want = [20 + 5 * math.sin(k * 2 * math.pi / 7) for k in range(60, 66)]
+    np.testing.assert_allclose(found["forecast"]["forecast"], want, atol=1.0)
+    assert len(found["back_test"]["forecast"]) == 6
+    assert found["back_test"]["origins"] == [30, 42, 54]
+
+
+def test_rows_without_a_value_at_the_end_are_forecast(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("t,y\n" + "".join(f"{2000 + k},{k % 3}\n" for k in range(12)) + "2012,\n2013,\n")
+    found = json.loads(meshnn("forecast", path, "-n", "3", "--by", "t", "--column", "y", "--json").stdout)
+    assert found["forecast"]["t"] == [2012, 2013, 2014]
+    assert any("the last 2 rows have no value of y: forecast first" in note for note in found["notes"])
+
+
+def test_a_column_alone_is_counted(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("y\n" + "".join(f"{k % 4}\n" for k in range(40)))
+    done = meshnn("forecast", path, "-n", "2", "--origins", "2", "--picture", tmp_path / "a.png")
+    assert done.returncode == 0, done.stderr
+    assert [line.split(",")[0] for line in done.stdout.splitlines()] == ["step", "41", "42"]
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+    few = tmp_path / "few.csv"
+    few.write_text("y\n1\n2\n3\n4\n5\n")
+    assert "too few values for a test on the past" in meshnn("forecast", few, "-n", "1").stderr
+
+
+@pytest.mark.parametrize(("options", "message"), [
+    ([], "several columns hold numbers: sales, visits; name the series with --column"),
+    (["--column", "price"], "--column: the table has no column 'price'"),
+    (["--by", "date"], "--by: the table has no column 'date'"),
+    (["--column", "day"], "column day holds dates or times"),
+    (["--column", "sales", "--by", "sales"], "--by: sales is the series itself"),
+    (["--horizon", "0"], "--horizon must be a whole number of at least 1"),
+    (["--level", "90"], "--level must be a number between 0 and 1"),
+    (["--season", "week"], "--season must be a whole number of steps, auto or none, got 'week'"),
+    (["--season", "-4"], "--season must be a whole number of at least 1"),
+    (["--picture", "a.jpg"], "use .svg, .png or .pdf"),
+    (["--save", "a.csv"], "--save: a.csv should end in .mesh"),
+    (["--out", "nowhere/a.csv"], "does not exist; create it first"),
+    (["--column", "sales", "--out", "a.xls"], "--out: a.xls has an unknown ending"),
+    (["--out", "waves.csv"], "is the table, which would be lost"),
+])  # fmt: skip
+def test_what_is_refused(waves, options, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(waves, "waves.csv")
+    before = Path("waves.csv").read_bytes()
+    done = meshnn("forecast", "waves.csv", "-n", "1", "--origins", "1", *options)
+    assert done.returncode == 2
+    assert message in done.stderr.splitlines()[-1]
+    assert Path("waves.csv").read_bytes() == before
+    assert [path.name for path in Path().iterdir()] == ["waves.csv"]
+
+
+@pytest.mark.parametrize(("text", "message"), [
+    ("y\na\nb\n", "no column holds numbers"),
+    ("y\n1\n2\n", "column y has 2 values, expected at least 4"),
+    ("t,y\n2024-01,1\n2024-01,2\n2024-02,2\n2024-03,2\n", "has the time 2024-01 more than once"),
+    ("t,y\nx,1\nz,2\n", "column t holds 'x' in row 1, which is not read as a time"),
+])  # fmt: skip
+def test_tables_that_hold_no_series(tmp_path, text, message):
+    path = tmp_path / "a.csv"
+    path.write_text(text)
+    done = meshnn("forecast", path, "-n", "1", *(["--by", "t"] if text.startswith("t,") else []))
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_without_matplotlib(tmp_path, monkeypatch):
+    import sys
+
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    done = meshnn("forecast", AIRLINE, "-n", "1", "--picture", tmp_path / "a.png")
+    assert done.returncode == 2
+    assert "plots need matplotlib; pip install 'meshnn[plots]', or leave it out" in done.stderr
+    assert meshnn("forecast", AIRLINE, "-n", "1", "--origins", "0").returncode == 0
+
+
+def test_interrupted_nothing_is_written(tmp_path, monkeypatch):
+    from meshnn.online import MeshForecaster
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(MeshForecaster, "learn_one", interrupt)
+    done = meshnn("forecast", AIRLINE, "--out", tmp_path / "a.csv")
+    assert done.returncode == 130
+    assert "interrupted" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+# -- times -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("given", "unit", "after"), [
+    (["2024-01-31", "2024-02-29", "2024-03-31"], "months", ["2024-04-30", "2024-05-31"]),
+    (["2024-01-01", "2024-01-02", "2024-01-03"], "time", ["2024-01-04", "2024-01-05"]),
+    (["2024-01-01", "2024-04-01", "2024-07-01"], "months", ["2024-10-01", "2025-01-01"]),
+    (["2020-02-29", "2021-02-28"], "months", ["2022-02-28", "2023-02-28"]),
+    (["2024-01-04", "2024-01-05", "2024-01-08", "2024-01-09", "2024-01-10", "2024-01-11"], "weekdays",
+     ["2024-01-12", "2024-01-15"]),
+    (["2024-01-01 00:00:00", "2024-01-01 00:30:00"], "time", ["2024-01-01 01:00:00", "2024-01-01 01:30:00"]),
+    (["2024-01-01T00:00:00Z", "2024-01-01T12:00:00Z"], "time", ["2024-01-02 00:00:00Z", "2024-01-02 12:00:00Z"]),
+    (["1949", "1950", "1951"], "number", [1952, 1953]),
+    (["0.1", "0.2", "0.3"], "number", [0.4, 0.5]),
+    (["2020Q3", "2020Q4"], "months", ["2021Q1", "2021Q2"]),
+    (["2020-Q3", "2020-Q4"], "months", ["2021-Q1", "2021-Q2"]),
+    (["30.12.2024", "31.12.2024"], "time", ["01.01.2025", "02.01.2025"]),
+    (["Nov 2024", "Dec 2024"], "months", ["Jan 2025", "Feb 2025"]),
+    (["2024/11", "2024/12"], "months", ["2025/01", "2025/02"]),
+])  # fmt: skip
+def test_times_go_on(tmp_path, given, unit, after):
+    path = tmp_path / "t.csv"
+    path.write_text("t,y\n" + "".join(f"{time},1\n" for time in given))
+    times = read_times(read_table(path).table, "t")
+    assert (times.unit, times.notes) == (unit, ())
+    assert times.places.tolist() == list(range(len(given)))
+    assert times.texts(times.after(2)) == after
+
+
+def test_times_that_are_not_regular():
+    table = pa.table({"t": ["2024-01-01", "2024-01-05", "2024-01-07", "2024-01-20"]})
+    times = read_times(pa.table({"t": table["t"].cast("date32")}), "t")
+    assert times.places.tolist() == [0, 1, 2, 3]
+    assert "not regular" in times.notes[0]
+    assert len(times.after(3)) == 3
+    gaps = read_times(pa.table({"t": [1, 2, 3, 7, 8]}), "t")
+    assert gaps.places.tolist() == [0, 1, 2, 6, 7]
+    assert gaps.stamps.tolist() == [1, 2, 3, 4, 5, 6, 7, 8]
+    with pytest.raises(DataError, match="no time in row 2"):
+        read_times(pa.table({"t": [1, None, 3]}), "t")
+    with pytest.raises(DataError, match="expected times"):
+        read_times(pa.table({"t": [[1], [2]]}), "t")
+    sorted_ = read_times(pa.table({"t": [3, 1, 2]}), "t")
+    assert sorted_.order.tolist() == [1, 2, 0]

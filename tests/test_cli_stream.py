@@ -1,0 +1,759 @@
+"""`meshnn stream`: the same as one row after the other by hand, whatever the file and wherever it is cut."""
+
+import csv
+import gzip
+import io
+import json
+import math
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import meshnn as library
+from commands import meshnn
+from meshnn import MeshStreamClassifier, MeshStreamRegressor
+from meshnn.data import text_blocks
+from meshnn.errors import FileError, MeshError
+from meshnn.online.scores import ClassScores, ValueScores, scores_from
+
+QUIET = ("--quiet", "--no-picture")
+
+
+def make_rows(count=300, seed=0):
+    """Numbers, texts and gaps; a level, a column's first value and a class that come late, targets that are missing."""
+    rng = np.random.default_rng(seed)
+    rows = []
+    for k in range(count):
+        a, b = rng.standard_normal(2).tolist()
+        colour = (
+            ["red", "blue"][int(rng.integers(2))] if k < 150 else ["red", "blue", "dark, green"][int(rng.integers(3))]
+        )
+        late = "" if k < 100 else f"{rng.standard_normal():.4f}"
+        kind = "up" if a + (colour == "red") > 0.5 else "down"
+        if k > 200 and b > 1:
+            kind = "odd"
+        cells = [f"{k}", f"{a:.4f}", f"{b:.3e}", colour, late, kind, f"{2 * a - b + (colour == 'blue'):.5f}"]
+        if rng.random() < 0.1:
+            cells[2] = "NA"
+        if rng.random() < 0.05:
+            cells[3] = ""
+        if rng.random() < 0.1 and k > 5:
+            cells[5] = cells[6] = ""
+        rows.append(cells)
+    return rows
+
+
+NAMES = ["t", "a", "b", "colour", "late", "kind", "amount"]
+ROWS = make_rows()
+
+
+def write(path, rows=ROWS, names=NAMES, separator=","):
+    text = io.StringIO()
+    csv.writer(text, delimiter=separator, lineterminator="\n").writerows([names, *rows])
+    data = text.getvalue().encode()
+    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+
+
+def by_hand(model, target, rows=ROWS, names=NAMES):
+    """Predictions before each target was seen, in plain Python: a dictionary a row."""
+    others = [name for name in names if name not in ("t", "kind", "amount")]
+    levels, found = {}, []
+    for cells in rows:
+        row = dict(zip(names, cells, strict=True))
+        y, x = row[target], {}
+        for name in others:
+            cell = row[name]
+            if cell in ("", "NA"):
+                continue
+            try:
+                x[name], text = float(cell), None
+            except ValueError:
+                text = cell
+            if text is not None and y and text not in levels.setdefault(name, []):
+                levels[name].append(text)
+            for level in levels.get(name, []):
+                x[f"{name}={level}"] = float(level == text)
+        if isinstance(model, MeshStreamClassifier):
+            P = model.predict_proba_one(x)
+            label = model.predict_one(x)
+            found.append((label, P.get(label)))
+        else:
+            found.append(None if model.stream_ is None else model.predict_one(x))
+        if y:
+            model.learn_one(x, y if isinstance(model, MeshStreamClassifier) else float(y))
+        elif model.stream_ is not None:
+            model.stream_.step(model.features_.fill(x)[0, 0])
+    return found
+
+
+def predictions(path):
+    with open(path, newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def run(folder, *arguments):
+    done = meshnn("stream", *arguments, "--out", folder / "m.mesh", "-p", folder / "p.csv", *QUIET)
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+COMMON = ("--drop", "t")
+
+
+@pytest.mark.parametrize("memory", ["none", "carry"])
+@pytest.mark.parametrize("learner", ["ekf", "adam"])
+def test_classes_as_row_by_row(tmp_path, memory, learner):
+    write(tmp_path / "t.csv")
+    options = ("-y", "kind", *COMMON, "--drop", "amount", "--memory", memory, "--learner", learner, "-n", "5")
+    run(tmp_path, tmp_path / "t.csv", *options)
+    model = MeshStreamClassifier(5, memory=memory, learner=learner, random_state=0)
+    want = by_hand(model, "kind")
+    got = [(row["prediction"] or None, float(row["probability"]) if row["probability"] else None)
+           for row in predictions(tmp_path / "p.csv")]  # fmt: skip
+    assert got == want  # to the last bit
+    saved = library.load(tmp_path / "m.mesh")
+    assert saved.classes_ == model.classes_
+    assert saved.features_.names == model.features_.names
+    np.testing.assert_array_equal(saved.stream_.values, model.stream_.values)
+    assert saved.n_samples_ == model.n_samples_ == sum(bool(cells[5]) for cells in ROWS)
+
+
+@pytest.mark.parametrize("memory", ["none", "carry"])
+def test_numbers_as_row_by_row(tmp_path, memory):
+    write(tmp_path / "t.csv")
+    run(tmp_path, tmp_path / "t.csv", "-y", "amount", *COMMON, "--drop", "kind", "--memory", memory, "-n", "4")
+    want = by_hand(MeshStreamRegressor(4, memory=memory, random_state=0), "amount")
+    got = [float(row["prediction"]) if row["prediction"] else None for row in predictions(tmp_path / "p.csv")]
+    assert got == want
+
+
+def reference(folder, *arguments):
+    """The file of predictions and the report of a run in one go."""
+    folder.mkdir()
+    write(folder / "t.csv")
+    done = run(folder, folder / "t.csv", *arguments, "--json")
+    return (folder / "p.csv").read_bytes(), json.loads(done.stdout)
+
+
+def same_report(one, other):
+    leave = {"data", "seconds", "rows_per_second", "model", "predictions", "rows_of_this_run"}
+    assert {k: v for k, v in one.items() if k not in leave} == {k: v for k, v in other.items() if k not in leave}
+
+
+OPTIONS = {"kind": ("-y", "kind", *COMMON, "--drop", "amount", "-n", "3", "--window", "50"),
+           "amount": ("-y", "amount", *COMMON, "--drop", "kind", "-n", "3", "--window", "50")}  # fmt: skip
+
+
+@pytest.mark.parametrize("target", ["kind", "amount"])
+def test_where_blocks_end_does_not_matter(tmp_path, monkeypatch, target):
+    want, report = reference(tmp_path / "whole", *OPTIONS[target])
+    monkeypatch.setattr(text_blocks, "SIZE", 97)
+    got, other = reference(tmp_path / "cut", *OPTIONS[target])
+    assert got == want
+    same_report(report, other)
+
+
+def test_forms_of_tables(tmp_path, monkeypatch):
+    want, report = reference(tmp_path / "csv", *OPTIONS["kind"])
+    others = tmp_path / "others"
+    others.mkdir()
+    write(others / "t.csv.gz")
+    write(others / "t.tsv", separator="\t")
+    write(others / "s.csv", separator=";")
+    for name in ("t.csv.gz", "t.tsv", "s.csv"):
+        (others / "m.mesh").unlink(missing_ok=True)
+        run(others, others / name, *OPTIONS["kind"])
+        assert (others / "p.csv").read_bytes() == want
+    (others / "m.mesh").unlink()
+    text = (tmp_path / "csv" / "t.csv").read_bytes()
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"\xef\xbb\xbf" + text.replace(b"\n", b"\r\n"))))
+    piped = run(others, "-", *OPTIONS["kind"], "--json")
+    assert (others / "p.csv").read_bytes() == want
+    assert json.loads(piped.stdout)["scores"] == report["scores"]
+
+
+def test_parquet(tmp_path):
+    reference(tmp_path / "csv", *OPTIONS["amount"])
+    columns = {}
+    for k, name in enumerate(NAMES):
+        cells = [cells[k] if cells[k] not in ("", "NA") else None for cells in ROWS]
+        number = name not in ("colour", "kind")
+        columns[name] = [float(c) if number and c is not None else c for c in cells]
+    pq.write_table(pa.table(columns), tmp_path / "t.parquet", row_group_size=70)
+    run(tmp_path, tmp_path / "t.parquet", *OPTIONS["amount"])
+    first, second = predictions(tmp_path / "csv" / "p.csv"), predictions(tmp_path / "p.csv")
+    assert [row["prediction"] for row in first] == [row["prediction"] for row in second]
+    half = pa.table(columns).slice(0, 111)  # goes on in the middle of a group of rows
+    (tmp_path / "m.mesh").unlink()
+    pq.write_table(half, tmp_path / "t.parquet", row_group_size=70)
+    run(tmp_path, tmp_path / "t.parquet", *OPTIONS["amount"])
+    pq.write_table(pa.table(columns), tmp_path / "other.parquet", row_group_size=64)
+    done = meshnn("stream", tmp_path / "other.parquet", "--resume", tmp_path / "m.mesh", *QUIET)
+    assert done.returncode == 0, done.stderr
+    assert predictions(tmp_path / "p.csv") == second
+    short = meshnn("stream", tmp_path / "t.parquet", "--resume", tmp_path / "m.mesh", *QUIET)
+    assert short.returncode == 2
+    assert "has 111 rows, but the model was learned from 300" in short.stderr
+
+
+# -- going on ----------------------------------------------------------------------------------------------------------
+
+
+def stop_after(monkeypatch, rows):
+    """A signal that comes when so many rows were consumed."""
+    from meshnn.cli.stream_run import Run
+
+    real = Run._note
+
+    def note(self, block, parts, piece):
+        real(self, block, parts, piece)
+        if self.rows >= rows:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(Run, "_note", note)
+
+
+@pytest.mark.parametrize("target", ["kind", "amount"])
+def test_interrupted_and_resumed(tmp_path, monkeypatch, target):
+    want, report = reference(tmp_path / "whole", *OPTIONS[target])
+    folder = tmp_path / "parts"
+    folder.mkdir()
+    write(folder / "t.csv")
+    arguments = [folder / "t.csv", *OPTIONS[target], "--out", folder / "m.mesh", "-p", folder / "p.csv", *QUIET]
+    with monkeypatch.context() as patch:
+        stop_after(patch, 1)
+        patch.setattr("meshnn.cli.stream_run.Run._piece_rows", lambda self: 37)
+        done = meshnn("stream", *arguments)
+        assert done.returncode == 130, done.stderr
+        assert f"go on at the next one: meshnn stream {folder / 't.csv'} --resume" in done.stderr
+        again = meshnn("stream", *arguments)
+        assert again.returncode == 2
+        assert "holds a stream that was interrupted after" in again.stderr
+        for _ in range(3):
+            stopped = meshnn("stream", folder / "t.csv", "--resume", folder / "m.mesh", *QUIET)
+            assert stopped.returncode == 130, stopped.stderr
+    rows = len((folder / "p.csv").read_text().splitlines()) - 1
+    assert 0 < rows < 300
+    with (folder / "p.csv").open("a") as file:
+        file.write("rows that a killed process wrote after its last checkpoint\n")
+    done = meshnn("stream", folder / "t.csv", "--resume", folder / "m.mesh", "--json", *QUIET)
+    assert done.returncode == 0, done.stderr
+    assert (folder / "p.csv").read_bytes() == want
+    same_report(report, json.loads(done.stdout))
+
+
+def test_a_second_interruption_ends_at_once():
+    from meshnn.cli.stream_run import Stopping
+
+    stopping = Stopping()
+    before = signal.getsignal(signal.SIGINT)
+    with stopping.watching():
+        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert stopping.code == 143
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_a_table_that_has_grown_and_tables_of_new_rows(tmp_path, monkeypatch):
+    want, _ = reference(tmp_path / "whole", *OPTIONS["kind"])
+    write(tmp_path / "t.csv", ROWS[:200])
+    run(tmp_path, tmp_path / "t.csv", *OPTIONS["kind"])
+    shutil.copy(tmp_path / "m.mesh", tmp_path / "early.mesh")
+    shutil.copy(tmp_path / "p.csv", tmp_path / "early.csv")
+    nothing = meshnn("stream", tmp_path / "t.csv", "--resume", tmp_path / "m.mesh", *QUIET)
+    assert nothing.returncode == 0
+    assert nothing.stdout.startswith("0 rows in ")
+    write(tmp_path / "t.csv")
+    assert meshnn("stream", tmp_path / "t.csv", "--resume", tmp_path / "m.mesh", *QUIET).returncode == 0
+    assert (tmp_path / "p.csv").read_bytes() == want
+    monday = library.load(tmp_path / "m.mesh")
+    for header in (True, False):  # another day, as a file with a header and as lines that follow
+        shutil.copy(tmp_path / "early.mesh", tmp_path / "m.mesh")
+        shutil.copy(tmp_path / "early.csv", tmp_path / "p.csv")
+        write(tmp_path / "new.csv", ROWS[200:])
+        data = tmp_path / "new.csv"
+        if not header:
+            lines = data.read_bytes().partition(b"\n")[2]
+            monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(lines)))
+            data = "-"
+        done = meshnn("stream", data, "--resume", tmp_path / "m.mesh", "--new-rows", *QUIET)
+        assert done.returncode == 0, done.stderr
+        assert (tmp_path / "p.csv").read_bytes() == want
+        np.testing.assert_array_equal(library.load(tmp_path / "m.mesh").stream_.values, monday.stream_.values)
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.csv.gz"])
+def test_far_into_a_file_it_is_not_read_again(tmp_path, monkeypatch, name):
+    want, _ = reference(tmp_path / "whole", *OPTIONS["amount"])
+    write(tmp_path / name, ROWS[:250])
+    run(tmp_path, tmp_path / name, *OPTIONS["amount"])
+    write(tmp_path / name)
+    monkeypatch.setattr(text_blocks, "SIZE", 97)
+    monkeypatch.setattr(text_blocks, "KNOWN_BY", 300)
+    taken = []
+    real = text_blocks.TextBlocks._take
+    monkeypatch.setattr(text_blocks.TextBlocks, "_take", lambda self, n: taken.append(n) or real(self, n))
+    # the table is known again by other bytes now: it must be saved by them, too
+    refused = meshnn("stream", tmp_path / name, "--resume", tmp_path / "m.mesh", *QUIET)
+    assert "is not the table" in refused.stderr
+    taken.clear()
+    (tmp_path / "m.mesh").unlink()
+    write(tmp_path / name, ROWS[:250])
+    run(tmp_path, tmp_path / name, *OPTIONS["amount"])
+    length = sum(taken)
+    write(tmp_path / name)
+    taken.clear()
+    assert meshnn("stream", tmp_path / name, "--resume", tmp_path / "m.mesh", *QUIET).returncode == 0
+    assert sum(taken) < length / 2
+    assert (tmp_path / "p.csv").read_bytes() == want
+
+
+def test_not_the_same_table(tmp_path):
+    write(tmp_path / "t.csv")
+    run(tmp_path, tmp_path / "t.csv", *OPTIONS["kind"])
+    write(tmp_path / "short.csv", ROWS[:299])
+    write(tmp_path / "other.csv", [["7", *ROWS[0][1:]], *ROWS[1:]])
+    write(tmp_path / "late.csv", [*ROWS[:-1], ["298", *ROWS[-1][1:]]])
+    write(tmp_path / "names.csv", names=["u", *NAMES[1:]])
+    for name, what in (("short", "is shorter than the table"), ("other", "is not the table"),
+                       ("late", "is not the table"), ("names", "there is no column t")):  # fmt: skip
+        done = meshnn("stream", tmp_path / f"{name}.csv", "--resume", tmp_path / "m.mesh", *QUIET)
+        assert done.returncode == 2
+        assert what in done.stderr
+    for option, value, what in (("-y", "amount", "--target: the model that goes on was begun with kind"),
+                                ("-n", "7", "--hidden: the model that goes on was begun with 3"),
+                                ("--drop", "a", "--drop: the model that goes on was begun with amount, t"),
+                                ("--window", "9", "--window")):  # fmt: skip
+        done = meshnn("stream", tmp_path / "t.csv", "--resume", tmp_path / "m.mesh", option, value, *QUIET)
+        assert done.returncode == 2
+        assert what in done.stderr
+
+
+# -- what is refused and what is said ----------------------------------------------------------------------------------
+
+
+def table(tmp_path, text, *arguments, name="t.csv"):
+    (tmp_path / name).write_text(text)
+    for old in tmp_path.glob("*.mesh"):
+        old.unlink()
+    return meshnn("stream", tmp_path / name, *arguments, "-o", tmp_path / "m.mesh", "-n", "2", *QUIET)
+
+
+GOOD = "a,b,y\n" + "".join(f"{k % 7},{k % 5}.5,{'no' if k % 3 else 'yes'}\n" for k in range(40))
+
+
+@pytest.mark.parametrize(("text", "arguments", "message"), [
+    (GOOD, ["-y", "Y"], "there is no column Y (did you mean y?); the columns are a, b, y"),
+    (GOOD, ["-y", "y", "--by", "z"], "there is no column z"),
+    (GOOD, ["-y", "y", "--by", "y"], "is the target"),
+    (GOOD, ["-y", "y", "--drop", "y"], "is the target; choose one of the two"),
+    (GOOD, ["-y", "y", "--drop", "a", "--drop", "b"], "no column is left to learn from"),
+    (GOOD, [], "--target: name the column to predict"),
+    (GOOD, ["-y", "y", "--every", "often"], "--every must be a number of rows like 5000, or a time like 30s"),
+    (GOOD, ["-y", "y", "--every", "0"], "--every must be"),
+    (GOOD, ["-y", "y", "--new-rows"], "--new-rows goes with --resume"),
+    (GOOD, ["-y", "y", "--picture", "x.png"], "leave one of them out"),
+    (GOOD, ["-y", "y", "--columns", "a,b"], "the first line has 3 values, but 2 columns are named"),
+    (GOOD, ["-y", "y", "--task", "regress"], "target y holds 'yes' in row 1, expected a finite number"),
+    ("a,y\n", ["-y", "y"], "has no rows below its header"),
+    ("", ["-y", "y"], "is empty"),
+    ("a,y\n1,\n2,NA\n", ["-y", "y"], "no row of 2 has a value of y"),
+    ("t,a,y\n2026-01-01,1,u\n", ["-y", "y"], "column t holds dates or times (2026-01-01 in row 1); --by t if"),
+    ("a;y\n1,5;u\n2,5;v\n", ["-y", "y"], "decimal commas ('1,5' in row 1)"),
+    ("a,y\n1,u\n\"2,v\n", ["-y", "y"], "a quote opened in row 2 is never closed"),
+    ("a,a,y\n1,2,u\n", ["-y", "y"], "two columns are called a"),
+])  # fmt: skip
+def test_refused(tmp_path, text, arguments, message):
+    done = table(tmp_path, text, *arguments)
+    assert done.returncode == 2, done.stdout
+    assert message in done.stderr
+    assert done.stderr.splitlines()[-1].startswith("meshnn: ")
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(("row", "mended", "message"), [
+    ("3,1,yes", "30,1,yes", "row 21 (3) comes before the row above it; sort the table"),
+    ("30,1", "30,1,no", "row 21 has 2 values, expected 3 as in the header"),
+    ("soon,1,yes", "30,1,yes", "row 21 holds 'soon', expected a number"),
+])  # fmt: skip
+def test_a_bad_row_is_named_and_what_was_learned_is_kept(tmp_path, row, mended, message):
+    rows = [f"{k},{k % 5}.5,{'no' if k % 3 else 'yes'}" for k in range(20)]
+    whole = ["t,a,y", *rows, mended, "31,2,no"]
+    assert table(tmp_path, "\n".join(whole), "-y", "y", "--by", "t").returncode == 0
+    want = library.load(tmp_path / "m.mesh")
+    done = table(tmp_path, "\n".join(["t,a,y", *rows, row, "31,2,no"]), "-y", "y", "--by", "t")
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert f"the model of the 20 rows before is in {tmp_path / 'm.mesh'}" in done.stderr
+    assert library.load(tmp_path / "m.mesh").n_samples_ == 20
+    (tmp_path / "t.csv").write_text("\n".join(whole))
+    assert meshnn("stream", tmp_path / "t.csv", "--resume", tmp_path / "m.mesh", *QUIET).returncode == 0
+    np.testing.assert_array_equal(library.load(tmp_path / "m.mesh").stream_.values, want.stream_.values)
+
+
+def test_times_that_order_rows(tmp_path):
+    times = ["2026-01-01 10:00:00", "2026-01-01 10:00:00", "2026-01-01 10:00:01.5", "", "2026-01-02"]
+    text = "when,a,y\n" + "".join(f"{when},{k},{'uv'[k % 2]}\n" for k, when in enumerate(times))
+    assert table(tmp_path, text, "-y", "y", "--by", "when").returncode == 0
+    assert library.load(tmp_path / "m.mesh").features_.names == ("a",)
+    done = table(tmp_path, text + "2025-12-31,9,u\n", "-y", "y", "--by", "when")
+    assert "row 6 (2025-12-31) comes before the row above it" in done.stderr
+    done = table(tmp_path, "when,a,y\n1/2/2026,1,u\n", "-y", "y", "--by", "when")
+    assert "row 1 holds '1/2/2026', expected a number, or a time like 2026-08-01 12:30:00" in done.stderr
+    stamps = pa.array([1, 2, 3, 2], pa.timestamp("s"))
+    pq.write_table(pa.table({"when": stamps, "a": [1, 2, 3, 4], "y": ["u", "v", "u", "v"]}), tmp_path / "t.parquet")
+    for old in tmp_path.glob("*.mesh"):
+        old.unlink()
+    arguments = ("stream", tmp_path / "t.parquet", "-y", "y", "-o", tmp_path / "m.mesh", *QUIET)
+    done = meshnn(*arguments, "--by", "when")
+    assert "row 4 (1970-01-01 00:00:02) comes before" in done.stderr
+    (tmp_path / "m.mesh").unlink()
+    assert "column when holds dates or times" in meshnn(*arguments).stderr
+
+
+def test_cells(tmp_path):
+    text = "a,b,code,id,y\n" + "".join(
+        f'{["5%", "+2", "true", "inf", " 7 ", "n/a"][k % 6]},"1,{k % 9}00",0{k % 2},x{k},{k % 2}\n' for k in range(60)
+    )
+    done = table(tmp_path, text, "-y", "y", "--levels", "3")
+    assert done.returncode == 0, done.stderr
+    assert "column a is infinite in row 4: taken as missing" in done.stderr
+    assert "column id has more than 3 different texts: further ones (such as 'x3') count as none" in done.stderr
+    assert "2 different whole numbers in the first 60 rows, taken as classes" in done.stderr
+    model = library.load(tmp_path / "m.mesh")
+    assert model.features_.names == ("a", "b", "code=00", "id=x0", "code=01", "id=x1", "id=x2")
+    assert model.classes_ == [0, 1]
+    mean, seen = model.stream_.room.x_moments[1], model.stream_.room.x_moments[0]
+    assert seen[0] == 40  # neither inf nor n/a
+    assert mean[0] == pytest.approx((5 + 2 + 1 + 7) / 4)
+    assert mean[2] == pytest.approx(0.5)
+    assert table(tmp_path, text, "-y", "y", "--text", "a", "--drop", "id").returncode == 0
+    names = library.load(tmp_path / "m.mesh").features_.names
+    assert {"a=5%", "a=+2", "a=true", "a=inf", "a=7"} <= set(names)
+    assert "a" not in names
+
+
+@pytest.mark.parametrize(("cells", "task", "classes"), [
+    (["1", "0"], "classify", [1, 0]), (["01", "02"], "classify", ["01", "02"]), (["x", "7"], "classify", ["x", "7"]),
+    (["true", "False"], "classify", [True, False]), (["1.5", "2"], "regress", None),
+    ([str(k) for k in range(30)], "regress", None),
+])  # fmt: skip
+def test_classes_or_numbers(tmp_path, cells, task, classes):
+    text = "a,y\n" + "".join(f"{k % 4},{cells[k % len(cells)]}\n" for k in range(60))
+    assert table(tmp_path, text, "-y", "y").returncode == 0
+    model = library.load(tmp_path / "m.mesh")
+    assert model.kind == ("stream classifier" if task == "classify" else "stream regressor")
+    assert classes is None or (
+        model.classes_ == classes and [type(c) for c in model.classes_] == [type(c) for c in classes]
+    )
+
+
+def test_rows_that_are_broken_and_lines_without_a_header(tmp_path):
+    lines = GOOD.splitlines()
+    broken = [*lines[:5], "1,2", *lines[5:20], '"x\ny",1,2,3', *lines[20:]]
+    assert table(tmp_path, GOOD, "-y", "y").returncode == 0
+    want = library.load(tmp_path / "m.mesh").stream_.values
+    done = table(tmp_path, "\n".join(broken), "-y", "y", "--skip-broken")
+    assert done.returncode == 0
+    assert "2 rows with too few or too many values left out" in done.stderr
+    np.testing.assert_array_equal(library.load(tmp_path / "m.mesh").stream_.values, want)
+    bare = table(tmp_path, "\n".join(lines[1:]), "-y", "y", "--columns", "a,b,y")
+    assert bare.returncode == 0
+    np.testing.assert_array_equal(library.load(tmp_path / "m.mesh").stream_.values, want)
+
+
+def test_a_log_without_its_header(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"1,2,no\n3,4,yes\n")))
+    done = meshnn("stream", "-", "-y", "y")
+    assert done.returncode == 2
+    assert "`tail -n +1 -f file` sends the header line, too; or name the columns" in done.stderr
+
+
+def test_damaged_files(tmp_path):
+    whole = gzip.compress(b"a,y\n" + b"1,2\n3,4\n" * 20)
+    for name, content, what in (("cut.csv.gz", whole[:-20], "is not compressed with gzip, or damaged"),
+                                ("plain.csv.gz", b"a,y\n1,2\n", "is not compressed with gzip, or damaged"),
+                                ("gz.csv", whole, "is compressed with gzip, expected text"),
+                                ("t.parquet", b"PAR1 and so on PAR1", "is not a Parquet file that can be read"),
+                                ("latin.csv", b"a,y\n1,\xe4\n", "is not UTF-8 text (byte 0xe4, about row 1)"),
+                                ("zero.csv", b"a,y\n1,\0\n", "holds a zero byte (byte 7)"),
+                                ("t.xlsx", b"PK", "has an unknown ending")):  # fmt: skip
+        (tmp_path / name).write_bytes(content)
+        done = meshnn("stream", tmp_path / name, "-y", "y", "--out", tmp_path / "m.mesh", *QUIET)
+        assert done.returncode == 2
+        assert what in done.stderr
+        assert "(a bug" not in done.stderr
+
+
+def test_files_that_would_be_lost(tmp_path):
+    assert table(tmp_path, GOOD, "-y", "y").returncode == 0
+    fit = meshnn("fit", tmp_path / "t.csv", "-y", "y", "-n", "2", "--epochs", "2", "-o", tmp_path / "fit.mesh")
+    assert fit.returncode == 0
+    done = meshnn("stream", tmp_path / "t.csv", "-y", "y", "-o", tmp_path / "fit.mesh", *QUIET)
+    assert "is there already and no stream" in done.stderr
+    done = meshnn("stream", tmp_path / "t.csv", "-y", "y", "-o", tmp_path / "m.mesh", "-p", tmp_path / "t.csv", *QUIET)
+    assert "is the table, which would be lost" in done.stderr
+    assert meshnn("stream", tmp_path / "t.csv", "--resume", tmp_path / "fit.mesh").stderr.count("was not made by") == 1
+    done = meshnn("stream", tmp_path / "t.csv", "-y", "y", "-o", tmp_path / "m.mesh", "-n", "2", *QUIET)
+    assert done.returncode == 0  # a stream that came to its end may be run again
+
+
+def test_predict_evaluate_info_and_plot(tmp_path):
+    for target, arguments in OPTIONS.items():
+        write(tmp_path / "t.csv")
+        (tmp_path / "m.mesh").unlink(missing_ok=True)
+        run(tmp_path, tmp_path / "t.csv", *arguments)
+        model = library.load(tmp_path / "m.mesh")
+        done = meshnn("predict", tmp_path / "m.mesh", tmp_path / "t.csv", "--json")
+        assert done.returncode == 0, done.stderr
+        got = json.loads(done.stdout)["prediction"]
+        levels = model.table_["recipe"]["levels"]["colour"]
+        want = []
+        for _, a, b, colour, late, *_ in ROWS:
+            x = {name: float(cell) for name, cell in (("a", a), ("b", b), ("late", late)) if cell not in ("", "NA")}
+            x |= {f"colour={level}": float(level == colour) for level in levels} if colour else {}
+            want.append(model.predict_one(x))
+        assert got == want
+        scored = meshnn("evaluate", tmp_path / "m.mesh", tmp_path / "t.csv", "--json")
+        assert scored.returncode == 0, scored.stderr
+        truth = [cells[5 if target == "kind" else 6] for cells in ROWS]
+        pairs = [(p, t) for p, t in zip(got, truth, strict=True) if t]
+        found = json.loads(scored.stdout)
+        if target == "kind":
+            assert found["accuracy"] == pytest.approx(np.mean([p == t for p, t in pairs]))
+        else:
+            assert found["MAE"] == pytest.approx(np.mean([abs(p - float(t)) for p, t in pairs]))
+        info = json.loads(meshnn("info", tmp_path / "m.mesh", "--json").stdout)
+        assert (info["target"], info["rows"], info["stream"]) == (target, 300, "finished")
+        assert info["samples_learned"] == model.n_samples_
+        assert meshnn("info", tmp_path / "m.mesh").returncode == 0
+        assert meshnn("plot", tmp_path / "m.mesh", "--what", "loss", "--out", tmp_path / "s.svg").returncode == 0
+        assert meshnn("plot", tmp_path / "m.mesh", "--what", "graph", "--out", tmp_path / "g.svg").returncode == 0
+    assert "learns from a stream" in meshnn("explain", tmp_path / "m.mesh").stderr
+    MeshStreamClassifier().save(tmp_path / "python.mesh")
+    assert "made in Python and knows no table" in meshnn("predict", tmp_path / "python.mesh", tmp_path / "t.csv").stderr
+    assert meshnn("info", tmp_path / "python.mesh").returncode == 0
+
+
+def test_a_picture_or_a_word(tmp_path, monkeypatch):
+    (tmp_path / "t.csv").write_text(GOOD)
+    arguments = ("stream", tmp_path / "t.csv", "-y", "y", "-n", "2", "-o", tmp_path / "m.mesh", "-q")
+    assert meshnn(*arguments).returncode == 0
+    assert (tmp_path / "m.png").read_bytes().startswith(b"\x89PNG")
+    assert meshnn(*arguments, "--picture", tmp_path / "c.svg").returncode == 0
+    assert b"<svg" in (tmp_path / "c.svg").read_bytes()
+    (tmp_path / "m.png").unlink()
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    done = meshnn(*arguments)
+    assert done.returncode == 0
+    assert "no picture: plots need matplotlib; pip install 'meshnn[plots]'" in done.stderr
+    assert not (tmp_path / "m.png").exists()
+
+
+def test_a_disk_that_is_full_for_a_while(tmp_path, monkeypatch):
+    from meshnn.online._base import StreamModel
+
+    real, calls = StreamModel.save, []
+
+    def save(self, path):
+        calls.append(self.n_samples_)
+        if len(calls) == 2:
+            raise FileError("no space left")
+        real(self, path)
+
+    monkeypatch.setattr(StreamModel, "save", save)
+    done = table(tmp_path, GOOD, "-y", "y", "--every", "8")
+    assert done.returncode == 0
+    assert calls[:3] == [8, 16, 24]
+    assert "the model is not up to date: no space left; the stream goes on and tries again" in done.stderr
+    assert library.load(tmp_path / "m.mesh").n_samples_ == 40
+
+
+def test_lines_where_there_is_no_terminal(tmp_path, monkeypatch):
+    from meshnn.cli import stream_live
+
+    monkeypatch.setattr(stream_live, "PLAIN", 0.0)
+    monkeypatch.setattr(stream_live, "LOOK", 0.0)
+    (tmp_path / "t.csv").write_text(GOOD)
+    done = meshnn("stream", tmp_path / "t.csv", "-y", "y", "-n", "2", "-o", tmp_path / "m.mesh", "--no-picture")
+    assert "t.csv  100%  40 rows" in done.stderr
+    assert "accuracy" in done.stderr
+    quiet = meshnn("stream", tmp_path / "t.csv", "-y", "y", "-n", "2", "-o", tmp_path / "m.mesh", *QUIET)
+    assert "100%" not in quiet.stderr
+
+
+# -- scores ------------------------------------------------------------------------------------------------------------
+
+
+def test_scores_of_classes():
+    rng = np.random.default_rng(0)
+    n, window = 400, 30
+    truth, predicted = rng.integers(0, 3, n), rng.integers(0, 3, n)
+    right = rng.random(n)
+    predicted[0], right[0] = -1, np.nan  # nothing was predicted
+    scores = ClassScores(window)
+    for first, last in ((0, 1), (1, 20), (20, 300), (300, n)):
+        part = slice(first, last)
+        scores.add(truth[part], predicted[part], right[part], np.arange(first, last) + 1)
+    most, prior = [], []
+    for k in range(1, n):
+        counts = [int((truth[:k] == c).sum()) for c in range(3)]
+        best = [c for c in range(3) if counts[c] == max(counts)]
+        most.append(truth[k] in best[:1] if len(best) == 1 else None)
+        prior.append(-math.log(counts[truth[k]] / k) if counts[truth[k]] else None)
+    found = scores.summary()
+    assert found["accuracy"] == pytest.approx((truth == predicted)[1:].mean())
+    assert found["log loss"] == pytest.approx(-np.log(right[1:]).mean())
+    assert found["no change"] == pytest.approx((truth[1:] == truth[:-1]).mean())
+    assert found["class frequencies"] == pytest.approx(np.mean([p for p in prior if p is not None]))
+    clear = [m for m in most if m is not None]
+    assert abs(found["majority"] * (n - 1) - sum(clear)) <= len(most) - len(clear)
+    recent = scores.summary(recent=True)
+    assert recent["accuracy"] == pytest.approx((truth == predicted)[-window:].mean())
+    assert recent["log loss"] == pytest.approx(-np.log(right[-window:]).mean())
+    again = scores_from(scores.to_tree())
+    assert again.summary() == found
+    assert again.curve().keys() == scores.curve().keys()
+
+
+def test_scores_of_values():
+    rng = np.random.default_rng(1)
+    n, window = 300, 40
+    y = rng.standard_normal(n) * 3 + 100
+    p = y + rng.standard_normal(n)
+    p[0] = np.nan
+    scores = ValueScores(window)
+    for first, last in ((0, 7), (7, 100), (100, n)):
+        scores.add(y[first:last], p[first:last], np.arange(first, last) + 1)
+    found, recent = scores.summary(), scores.summary(recent=True)
+    e = (y - p)[1:]
+    assert found["MAE"] == pytest.approx(np.abs(e).mean())
+    assert found["RMSE"] == pytest.approx(np.sqrt((e**2).mean()))
+    assert found["R2"] == pytest.approx(1 - (e**2).sum() / ((y[1:] - y[1:].mean()) ** 2).sum())
+    assert recent["R2"] == pytest.approx(1 - (e[-40:] ** 2).sum() / ((y[-40:] - y[-40:].mean()) ** 2).sum())
+    means = np.array([y[:k].mean() for k in range(1, n)])
+    assert found["MAE of the mean"] == pytest.approx(np.abs(y[1:] - means).mean())
+    assert found["MAE of the last"] == pytest.approx(np.abs(np.diff(y)).mean())
+    assert found["RMSE of the last"] == pytest.approx(np.sqrt((np.diff(y) ** 2).mean()))
+
+
+def test_the_curve_has_few_points_whatever_the_pieces(monkeypatch):
+    from meshnn.online import scores as module
+
+    monkeypatch.setattr(module, "MOST", 16)
+    rng = np.random.default_rng(2)
+    n = 3000
+    y, p = rng.standard_normal(n), rng.standard_normal(n)
+    curves = []
+    for pieces in ([n], [1, 2, 3, 500, 17, n]):
+        scores, first = ValueScores(100), 0
+        for size in pieces:
+            last = min(first + size, n)
+            scores.add(y[first:last], p[first:last], np.arange(first, last) + 1)
+            first = last
+        curves.append(scores.curve())
+    assert 8 <= len(curves[0]["row"]) < 16
+    for name, values in curves[0].items():
+        np.testing.assert_array_equal(values, curves[1][name])
+    row = int(curves[0]["row"][-1])
+    assert curves[0]["MAE window"][-1] == pytest.approx(np.abs(y - p)[row - 100 : row].mean())
+    assert curves[0]["MAE"][-1] == pytest.approx(np.abs(y - p)[:row].mean())
+    with pytest.raises(MeshError, match="unknown kind of scores"):
+        scores_from({"kind": "x", "window": 3})
+
+
+# -- as people use it --------------------------------------------------------------------------------------------------
+
+
+def start(*arguments, **options):
+    command = [sys.executable, "-m", "meshnn", "stream", *map(str, arguments), "--no-picture"]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options)
+
+
+def wait_for(path, lines, process):
+    """Until the file has so many lines of rows; a process that ends is noticed."""
+    for _ in range(6000):
+        if path.exists() and path.read_bytes().count(b"\n") >= lines + 1:
+            return
+        assert process.poll() is None, process.stderr.read().decode()
+        time.sleep(0.05)
+    raise AssertionError(f"{path} did not get {lines} lines")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_process_that_is_ended(tmp_path, number):
+    want, _ = reference(tmp_path / "whole", *OPTIONS["kind"])
+    write(tmp_path / "t.csv")
+    text = (tmp_path / "t.csv").read_bytes()
+    arguments = (*OPTIONS["kind"], "-o", tmp_path / "m.mesh", "-p", tmp_path / "p.csv", "--every", "25")
+    process = start("-", *arguments)
+    cut = len(b"\n".join(text.split(b"\n")[:171])) + 8  # 170 rows, and a part of the next one
+    process.stdin.write(text[:cut])
+    process.stdin.flush()
+    wait_for(tmp_path / "p.csv", 170, process)  # now it waits for more
+    process.send_signal(number)
+    out, errors = process.communicate(timeout=120)
+    rows = json.loads(meshnn("info", tmp_path / "m.mesh", "--json").stdout)["rows"]
+    if number == signal.SIGKILL:
+        assert process.returncode == -9
+        assert 145 <= rows <= 170
+    else:
+        assert process.returncode == 128 + number
+        assert rows == 170
+        assert b"interrupted after row 170; go on at the next one: meshnn stream - --resume" in errors
+        assert b"accuracy" in out
+    done = meshnn("stream", tmp_path / "t.csv", "--resume", tmp_path / "m.mesh", *QUIET)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "p.csv").read_bytes() == want
+
+
+@pytest.mark.slow
+def test_rows_that_come_slowly(tmp_path):
+    write(tmp_path / "t.csv")
+    lines = (tmp_path / "t.csv").read_bytes().splitlines(keepends=True)
+    process = start("-", *OPTIONS["kind"], "-o", tmp_path / "m.mesh", "-p", tmp_path / "p.csv")
+    for k in range(12):  # a row is predicted before the next one comes
+        process.stdin.write(lines[0] + lines[1] if k == 0 else lines[k + 1])
+        process.stdin.flush()
+        wait_for(tmp_path / "p.csv", k + 1, process)
+    process.communicate(timeout=120)
+    assert process.returncode == 0
+    assert len(predictions(tmp_path / "p.csv")) == 12
+
+
+@pytest.mark.slow
+def test_memory_does_not_grow_with_the_table(tmp_path):
+    """Twenty times as many rows take no more than some MiB more."""
+    program = """
+import resource, sys
+from meshnn.cli import main
+try:
+    main(sys.argv[1:])
+except SystemExit as stop:
+    assert stop.code == 0
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024, file=sys.stderr)
+"""
+    line = ",".join(f"{k}.25" for k in range(40))
+    peaks = []
+    for count in (20_000, 400_000):
+        with (tmp_path / "t.csv").open("w") as file:
+            file.write(",".join(f"c{k}" for k in range(40)) + ",y\n")
+            file.writelines(f"{line},{k % 2}\n" for k in range(count))
+        arguments = ["stream", tmp_path / "t.csv", "-y", "y", "-n", "0", "--learner", "sgd", "-o", tmp_path / "m.mesh"]
+        done = subprocess.run([sys.executable, "-c", program, *map(str, arguments), *QUIET], capture_output=True,
+                              text=True, timeout=300, check=True)  # fmt: skip
+        peaks.append(int(done.stderr.splitlines()[-1]))
+    assert (tmp_path / "t.csv").stat().st_size > 2**26
+    assert peaks[1] - peaks[0] < 30
