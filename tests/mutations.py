@@ -27,13 +27,16 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 #: Folders and files under src/meshnn; those that are missing are skipped.
-TARGETS = ["kernels", "schedule", "methods", "losses", "program", "parameters.py", "training/first_order.py",
-           "training/levenberg.py", "training/evidence.py", "training/search.py"]  # fmt: skip
+TARGETS = ["kernels", "schedule", "methods", "losses", "program", "streaming", "parameters.py",
+           "training/first_order.py", "training/levenberg.py", "training/evidence.py", "training/search.py"]  # fmt: skip
 #: Tests that can notice, those that notice most within seconds first.
-NUMBERS = ["small", "tiles", "parameters", "planner", "elementary", "losses", "multilabel", "refusals", "mesh",
-           "levenberg",            "training", "threads", "jacobian", "gradient", "structure"]  # fmt: skip
+NUMBERS = ["small", "tiles", "time", "parameters", "planner", "elementary", "losses", "multilabel", "refusals", "mesh",
+           "levenberg", "training", "threads", "jacobian", "gradient", "structure"]  # fmt: skip
 TRAINING = ["ties_learned", "training", "levenberg", "structure", "checkpoint", "estimators"]
-OTHERS = {"_cache.py": ["cache", "package"], "search.py": ["search"]}
+STREAMS = ["stream", "kalman", "standardise", "stream_structure", "networks", "online", "forecaster"]
+#: Files, and folders, with tests of their own.
+OTHERS = {"_cache.py": ["cache", "package"], "search.py": ["search"], "streaming": STREAMS, "streams.py": STREAMS,
+          "influence.py": STREAMS, "kalman.py": STREAMS, "covariance.py": STREAMS, "standardise.py": STREAMS}  # fmt: skip
 #: Limits of a run: of the processor (the machine may be busy), of the clock, of memory.
 WORK, SECONDS, MEMORY = 300, 1800, 12 << 30
 
@@ -265,7 +268,8 @@ class Room:
 
     def try_mutant(self, mutant):
         """Who killed it; "" if nobody did."""
-        names = OTHERS.get(mutant.path.name) or (TRAINING if "training" in mutant.path.parts else NUMBERS)
+        own = next((OTHERS[part] for part in reversed(mutant.path.parts) if part in OTHERS), None)
+        names = own or (TRAINING if "training" in mutant.path.parts else NUMBERS)
         here = self.folder / mutant.path.relative_to(ROOT)
         source = mutant.source()
         try:

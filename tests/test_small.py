@@ -90,6 +90,30 @@ def test_gradients(case, method):
         close(grad, np.einsum("b,bo,boe->e", share, slope, J))
 
 
+@pytest.mark.parametrize("method", [*METHODS, "tensor"])
+@pytest.mark.parametrize("case", CASES)
+def test_gradients_of_looks_after_every_tick(case, method):
+    """Looks after all ticks, and a readout that weighs them."""
+    mesh, X, labels, values, share = small(*case)
+    by_tick = [by_loops(Mesh(mesh.topology, k, mesh.activations[:5], weights=mesh.weights, dtype="float64"), X[:k])
+               for k in range(1, len(X) + 1)]  # fmt: skip
+    outputs, J = (np.array(parts) for parts in zip(*[(s[-1][:, -2:], j) for s, j in by_tick], strict=True))
+    rng = np.random.default_rng(5)
+    seen, weights = rng.random(outputs.shape[:2]) < 0.7, rng.random(outputs.shape[:2])
+    seen[0] = True
+    for loss, y in (("cross_entropy", labels), ("squared_error", values)):
+        each, slope = (np.array(parts) for parts in zip(*[slopes(loss, out, y) for out in outputs], strict=True))
+        counted = share * seen / (share * seen).sum()
+        targets = np.broadcast_to(y, (len(X), *y.shape))
+        value, grad = mesh.gradient(X, targets, loss, method, sample_weight=share, loss_ticks=seen)
+        assert value == pytest.approx((counted * each).sum(), rel=1e-9)
+        close(grad, np.einsum("kb,kbo,kboe->e", counted, slope, J))
+        each, slope = slopes(loss, (weights[:, :, None] * outputs).sum(axis=0), y)
+        value, grad = mesh.gradient(X, y, loss, method, sample_weight=share, readout=weights)
+        assert value == pytest.approx(share @ each / share.sum(), rel=1e-9)
+        close(grad, np.einsum("b,bo,kb,kboe->e", share / share.sum(), slope, weights, J))
+
+
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("case", CASES)
 def test_jacobians(case, method):
