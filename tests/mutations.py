@@ -27,16 +27,22 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 #: Folders and files under src/meshnn; those that are missing are skipped.
-TARGETS = ["kernels", "schedule", "methods", "losses", "program", "streaming", "parameters.py",
-           "training/first_order.py", "training/levenberg.py", "training/evidence.py", "training/search.py"]  # fmt: skip
+TARGETS = [
+    "kernels", "schedule", "methods", "losses", "program", "streaming", "parameters.py", "training/first_order.py",
+    "training/levenberg.py", "training/evidence.py", "training/search.py",
+]  # fmt: skip
 #: Tests that can notice, those that notice most within seconds first.
-NUMBERS = ["small", "tiles", "time", "parameters", "planner", "elementary", "losses", "multilabel", "refusals", "mesh",
-           "levenberg", "training", "threads", "jacobian", "gradient", "structure"]  # fmt: skip
+NUMBERS = [
+    "small", "tiles", "time", "parameters", "planner", "elementary", "losses", "multilabel", "refusals", "mesh",
+    "levenberg", "training", "threads", "jacobian", "gradient", "structure",
+]  # fmt: skip
 TRAINING = ["ties_learned", "training", "levenberg", "structure", "checkpoint", "estimators"]
 STREAMS = ["stream", "kalman", "standardise", "stream_structure", "networks", "online", "forecaster"]
 #: Files, and folders, with tests of their own.
-OTHERS = {"_cache.py": ["cache", "package"], "search.py": ["search"], "streaming": STREAMS, "streams.py": STREAMS,
-          "influence.py": STREAMS, "kalman.py": STREAMS, "covariance.py": STREAMS, "standardise.py": STREAMS}  # fmt: skip
+OTHERS = {
+    "_cache.py": ["cache", "package"], "search.py": ["search"], "streaming": STREAMS, "streams.py": STREAMS,
+    "influence.py": STREAMS, "kalman.py": STREAMS, "covariance.py": STREAMS, "standardise.py": STREAMS,
+}  # fmt: skip
 #: Limits of a run: of the processor (the machine may be busy), of the clock, of memory.
 WORK, SECONDS, MEMORY = 300, 1800, 12 << 30
 
