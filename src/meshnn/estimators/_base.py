@@ -237,7 +237,10 @@ class BaseMesh(Streams):
                 refused = affordable(mesh, samples, trainer.choice.kind.wants_float64)
                 if self._rotation is not None:
                     refused = "there are more columns than rows"
-                self._laplace = refused or Laplace.of(mesh, samples, trainer.penalties)
+                if samples.near is None:  # refused, too
+                    self._laplace = refused
+                else:
+                    self._laplace = refused or Laplace.of(mesh, samples.near, trainer.penalties)
         except MeshError as error:  # the net is fitted, whatever is not known about it
             self._laplace = str(error)
 

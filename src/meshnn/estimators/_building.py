@@ -19,7 +19,7 @@ from meshnn.mesh import Mesh
 from meshnn.topology import Topology
 from meshnn.training import Settings
 from meshnn.training.api import as_samples
-from meshnn.training.solver import Samples
+from meshnn.training.samples import Samples
 from meshnn.training.solvers import Choice, choose_solver, is_noisy
 from meshnn.training.structure.runtime import as_policies, first_topology, with_penalties
 

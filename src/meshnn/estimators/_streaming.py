@@ -18,7 +18,8 @@ from meshnn.storage import Tree
 from meshnn.training import History, HistoryRow
 from meshnn.training.laplace import Laplace
 from meshnn.training.reporting import print_row
-from meshnn.training.solver import Samples, Solver
+from meshnn.training.samples import Samples
+from meshnn.training.solver import Solver
 from meshnn.training.solvers import SOLVERS, streaming_solver
 from meshnn.training.structure.runtime import Structure, as_policies
 

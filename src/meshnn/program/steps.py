@@ -135,6 +135,12 @@ class Steps:
             for array, room, repeat in zip((self.X, *given), packed, (True, *FILLED), strict=False):
                 pack_part(np.require(array, dtype, ["C", "A", "W"]), 0, chunks, room, repeat)
 
+    def order(self, rng: np.random.Generator, epochs: int) -> NDArray[np.int64]:
+        """The order of the samples in some epochs, `(epochs, n)`, drawn from a random stream; of one batch none."""
+        if self.batches == 1:
+            return np.empty((epochs, 0), np.int64)
+        return np.stack([rng.permutation(self.n) for _ in range(epochs)])
+
     def epochs(
         self, values: Array, optimizer: Optimizer, order: NDArray[np.int64], rates: NDArray[np.float64]
     ) -> NDArray[np.float64]:

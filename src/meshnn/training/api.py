@@ -15,8 +15,8 @@ from meshnn.losses import Targets, loss_named
 from meshnn.mesh import Mesh
 from meshnn.topology.builders import Seed
 from meshnn.training.history import HistoryRow
+from meshnn.training.samples import Samples
 from meshnn.training.settings import Settings
-from meshnn.training.solver import Samples
 from meshnn.training.structure.runtime import as_policies, first_topology
 from meshnn.training.trainer import Trainer
 

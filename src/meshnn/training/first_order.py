@@ -13,9 +13,10 @@ from meshnn.codes import ADAM, MOMENTUM, NESTEROV
 from meshnn.errors import MeshError
 from meshnn.mesh import Mesh
 from meshnn.methods import METHODS
-from meshnn.program import Optimizer, Steps
+from meshnn.program import Optimizer
 from meshnn.storage import Tree
-from meshnn.training.solver import Change, Progress, Samples, Solver, any_number
+from meshnn.training.samples import Epoch, SampleSet
+from meshnn.training.solver import Change, Progress, Solver, any_number
 
 if TYPE_CHECKING:
     from meshnn.training.settings import Settings
@@ -54,11 +55,10 @@ class FirstOrder(Solver):
     streams = scheduled = True
     l2 = 0.0
 
-    def __init__(self, mesh: Mesh, samples: Samples, settings: Settings, rng: np.random.Generator) -> None:
+    def __init__(self, mesh: Mesh, samples: SampleSet, settings: Settings, rng: np.random.Generator) -> None:
         self.mesh, self.samples, self.settings, self.rng = mesh, samples, settings, rng
         size = settings.batch_of(samples.count)
-        program = mesh.program("epochs", settings.gradient, size).suiting(samples.X, samples.targets)
-        self.steps = Steps(program, samples.X, samples.targets, size, settings.n_threads)
+        self.steps = samples.steps(mesh.program("epochs", settings.gradient, size), size, settings.n_threads)
         code, betas = self._rule()
         self.optimizer = Optimizer(
             code=code,
@@ -79,10 +79,13 @@ class FirstOrder(Solver):
         self.landed = ""
         self.retries = 0
         self._now = self._snapshot()  # after the last row
-        first, _ = mesh.program().evaluate(mesh.values, samples.X, samples.targets, settings.n_threads)
+        self._inside: Tree | None = None  # an epoch that is under way, of samples that are far away
+        first = samples.glance(mesh, settings.n_threads)
         self._safe, self._safe_loss = self._now, first + self.optimizer.penalty(mesh.parameters)  # where it was lowest
         # A small net takes as long to come back to Python as for several epochs.
-        self.most = max(1, int(BLOCK / (samples.count * program.work + self.steps.batches * EPOCH)))
+        self.most = max(1, int(BLOCK / (samples.count * self.steps.program.work + self.steps.batches * EPOCH)))
+        if not samples.at_hand:
+            self.most = 1
         self.every = max(1, min(self.epochs // ROWS, self.most))
 
     @abstractmethod
@@ -127,21 +130,20 @@ class FirstOrder(Solver):
         """Whether the next row is the first one with a rate brought down early."""
         return bool(self.landed) and self.epoch == self.landing[0]
 
-    def _order(self, epochs: int) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
-        if self.steps.batches == 1:
-            return np.empty((epochs, 0), np.int64)
-        return np.stack([self.rng.permutation(self.steps.n) for _ in range(epochs)])
-
     def advance(self, most: int) -> Progress:
         """Run a row's worth of epochs; a loss that is not finite takes it back and halves the rate."""
         left = self.landing[1] - self.epoch
         epochs = min(self.every - self.epoch % self.every, most, left if left > 0 else most)
         before = self._now
         rates = self._rates(epochs)
-        record = self.steps.epochs(self.mesh.values, self.optimizer, self._order(epochs), rates)
-        loss = float(record[-1, 0]) + self.optimizer.penalty(self.mesh.parameters)
+        if self.samples.at_hand:
+            order = self.steps.order(self.rng, epochs)
+            error, hits, norm = self.steps.epochs(self.mesh.values, self.optimizer, order, rates)[-1].tolist()
+        else:
+            error, hits, norm = self._by_pieces(rates)
+        loss = error + self.optimizer.penalty(self.mesh.parameters)
         if not (loss < ASTRAY * (1.0 + self._safe_loss) and np.isfinite(self.mesh.parameters).all()):
-            return self._take_back(float(record[-1, 0]))
+            return self._take_back(error)
         self.epoch += epochs
         self._now = self._snapshot()
         if loss <= self._safe_loss:
@@ -149,10 +151,31 @@ class FirstOrder(Solver):
             # loss of mini-batches is that of earlier weights; those they led to are not known to be any good yet.
             self._safe, self._safe_loss = self._now if self.steps.batches == 1 else before, loss
         finished = self.landed if self.epoch >= self.landing[1] else ""
-        return Progress(loss, float(record[-1, 1]), float(record[-1, 2]), float(rates[-1]), finished=finished)
+        return Progress(loss, hits, norm, float(rates[-1]), finished=finished)
+
+    def _by_pieces(self, rates: FloatArray) -> tuple[float, float, float]:
+        """An epoch of samples that are far away: where it stands is known after each piece."""
+        begun, inside = Epoch(), self._inside
+        if inside is None:
+            order = self.steps.order(self.rng, 1)[0]
+        else:  # what was drawn for it has been drawn
+            self._remember(inside)
+            self.mesh.parameters[:] = inside["weights"]
+            begun, order = Epoch(inside["piece"], tuple(inside["sums"])), inside["order"]
+
+        def told(now: Epoch, done: int) -> None:
+            where = {"piece": now.piece, "sums": list(now.sums), "order": order}
+            self._inside = self._memory() | where | {"weights": self.mesh.parameters.copy()}
+            if self.pulse is not None:
+                self.pulse(done)
+
+        found = self.steps.epoch(self.mesh.values, self.optimizer, order, rates, begun, told)
+        self._inside = None
+        return tuple(found.sums)
 
     def _take_back(self, loss: float) -> Progress:
         self._return_to(self._safe)
+        self._inside = None
         what = f"the loss became {loss:.3g}"
         if self.retries == RETRIES:
             raise MeshError(
@@ -199,6 +222,7 @@ class FirstOrder(Solver):
             "safe_loss": self._safe_loss,
             "edited": self.edited,
             "landing": [*self.landing, self.landed],
+            "inside": self._inside,
         }
 
     def restore(self, state: Tree, stream: bool = False) -> None:
@@ -222,6 +246,14 @@ class FirstOrder(Solver):
         self._safe_loss = any_number("safe_loss", state["safe_loss"], least=0.0)
         self._now, self._safe = (self._checked(state[when]) for when in ("now", "safe"))
         self._return_to(self._now)
+        inside = state.get("inside")
+        if inside is not None:
+            self._inside = _memory(inside, self.mesh) | {
+                "weights": _like(self.mesh, inside["weights"]),
+                "piece": whole_number("piece", inside["piece"], least=0),
+                "sums": [any_number("sum", inside["sums"][k]) for k in range(3)],
+                "order": self.steps.checked(inside["order"]),
+            }
 
     def _checked(self, snapshot: Tree) -> Tree:
         epoch = whole_number("epoch", snapshot["epoch"], least=0, most=self.epochs)

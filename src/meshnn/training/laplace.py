@@ -19,7 +19,7 @@ import numpy as np
 from meshnn.arrays import Array, FloatArray, IntArray
 from meshnn.errors import MeshError
 from meshnn.mesh import Mesh
-from meshnn.training.solver import Samples
+from meshnn.training.samples import Samples, SampleSet
 
 __all__ = ["LIMIT", "Laplace", "affordable"]
 
@@ -31,13 +31,15 @@ BUDGET = 4e9
 BLOCK = 4_000_000
 
 
-def affordable(mesh: Mesh, samples: Samples, second_order: bool) -> str:
+def affordable(mesh: Mesh, samples: SampleSet, second_order: bool) -> str:
     """Why there is none, if there is none: it must stay small against the fit, and its file small."""
-    loss, live = samples.targets.loss, len(mesh.live_parameters())
+    loss, live = samples.loss, len(mesh.live_parameters())
     if loss.name != "squared_error":
         return f'loss="{loss.name}" has no noise of one size; fit with loss="squared_error"'
-    if samples.targets.timed:
+    if samples.timed:
         return "outputs are looked at after several ticks, which it does not know; fit with looks at the last tick only"
+    if not samples.at_hand:
+        return "the samples are not in memory, and every one of them would have to be seen again; fit a part of them"
     if live > LIMIT:
         return f"the net has {live} live parameters, more than {LIMIT}; take fewer hidden neurons or prune it"
     work = float(live) ** 2 * samples.count * mesh.topology.n_outputs

@@ -28,7 +28,8 @@ from meshnn.program import PARTS
 from meshnn.storage import Tree
 from meshnn.training.evidence import Evidence
 from meshnn.training.first_order import carried, penalised_parameters
-from meshnn.training.solver import Change, Progress, Samples, Solver, any_number
+from meshnn.training.samples import SampleSet
+from meshnn.training.solver import Change, Progress, Solver, any_number
 
 if TYPE_CHECKING:
     from meshnn.training.settings import Settings
@@ -91,7 +92,7 @@ class LevenbergMarquardt(Solver):
             return True, f"{text} multiply-adds an iteration fit the budget of {budget:.0e}"
         return False, f"{text} multiply-adds an iteration of lm exceed the budget of {budget:.0e}"
 
-    def __init__(self, mesh: Mesh, samples: Samples, settings: Settings, rng: np.random.Generator) -> None:
+    def __init__(self, mesh: Mesh, samples: SampleSet, settings: Settings, rng: np.random.Generator) -> None:
         self.mesh, self.samples, self.settings = mesh, samples, settings
         self.auto = isinstance(settings.l2, str)
         self._prepare()
@@ -110,8 +111,6 @@ class LevenbergMarquardt(Solver):
         self.count = mesh.n_parameters
         needed = 8.0 * len(self.live) ** 2 * (PARTS + 3)
         check_fits(needed, f'solver="lm" with {len(self.live)} live parameters', 'use solver="adam"')
-        self.program = mesh.program("curvature", self.settings.gradient, samples.count)
-        self.forward = mesh.program()
         self.penalised = penalised_parameters(mesh)[self.live].astype(np.float64)
         self.evidence = Evidence(mesh, samples, self.live, self.penalised)
 
@@ -133,7 +132,7 @@ class LevenbergMarquardt(Solver):
 
     def _evaluate(self) -> tuple[float, float]:
         """Loss without penalty, and hits."""
-        return self.forward.evaluate(self.mesh.values, self.samples.X, self.samples.targets, self.settings.n_threads)
+        return self.samples.evaluate(self.mesh, self.settings.n_threads)
 
     def _penalty(self) -> float:
         return 0.5 * float(self.penalties @ self.mesh.parameters[self.live] ** 2)
@@ -160,14 +159,12 @@ class LevenbergMarquardt(Solver):
         done = self.before + self.epoch
         if not self.auto or done < EVERY or done % EVERY:
             return False
-        if not self.samples.targets.loss.likelihood or self.last is None or self.last.fell is None:
+        if not self.samples.loss.likelihood or self.last is None or self.last.fell is None:
             return True
         return self.error <= 0.5 * self.first_error or self.last.fell <= SLOW * self.last.loss
 
     def _iterate(self, look: bool) -> Progress:
-        model = self.program.curvature(
-            self.mesh.values, self.samples.X, self.samples.targets, self.live, self.settings.n_threads
-        )
+        model = self.samples.curvature(self.mesh, self.settings.gradient, self.live, self.settings.n_threads)
         start = self.mesh.parameters[self.live].astype(np.float64)
         if np.isnan(self.error):
             self.error = self.first_error = self._evaluate()[0]

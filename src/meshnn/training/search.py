@@ -26,7 +26,8 @@ from meshnn.arrays import Array
 from meshnn.errors import MeshError
 from meshnn.mesh import Mesh
 from meshnn.training.first_order import Adam, FirstOrder
-from meshnn.training.solver import Samples, Solver
+from meshnn.training.samples import Samples, SampleSet
+from meshnn.training.solver import Solver
 
 if TYPE_CHECKING:
     from meshnn.training.settings import Settings
@@ -75,12 +76,12 @@ class Found:
 
 def search(
     mesh: Mesh,
-    samples: Samples,
+    samples: SampleSet,
     settings: Settings,
     usual: type[Solver],
     rival: type[Solver] | None,
     seed: int,
-    validation: Samples | None = None,
+    validation: SampleSet | None = None,
 ) -> Found | None:
     """The penalty, and the better of a solver and its rival.
 
@@ -89,7 +90,8 @@ def search(
     The mesh is left with the weights it came with.
     """
     before = mesh.values.copy()
-    folds = _folds(samples, seed) if validation is None else [(_some(samples, seed), validation)]
+    near = _near(samples, seed)
+    folds = _folds(near, seed) if validation is None else [(_some(near, seed), validation)]
     if not folds:
         if not issubclass(usual, FirstOrder):
             return None
@@ -102,7 +104,16 @@ def search(
         mesh.values[:] = before
 
 
-def _folds(samples: Samples, seed: int) -> list[tuple[Samples, Samples]]:
+def _near(samples: SampleSet, seed: int) -> Samples:
+    """All of them, or of samples that are far away as many as are to decide."""
+    if samples.near is not None:
+        return samples.near
+    rng = np.random.default_rng([seed, 4])
+    count = min(samples.count, ROWS)
+    return samples.take(np.sort(rng.choice(samples.count, count, replace=False, shuffle=False)))
+
+
+def _folds(samples: Samples, seed: int) -> list[tuple[Samples, SampleSet]]:
     """Samples to learn from and samples held out; those of a class are dealt out evenly, and copies go together."""
     rng = np.random.default_rng([seed, 1])
     rows = rng.permutation(samples.count)[:ROWS]
@@ -151,7 +162,13 @@ def _part(samples: Samples, rows: Array) -> Samples:
 
 class _Search:
     def __init__(
-        self, mesh: Mesh, settings: Settings, folds: list[tuple[Samples, Samples]], count: int, share: float, seed: int
+        self,
+        mesh: Mesh,
+        settings: Settings,
+        folds: list[tuple[Samples, SampleSet]],
+        count: int,
+        share: float,
+        seed: int,
     ) -> None:
         self.mesh, self.folds, self.seed = mesh, folds, seed
         self.first = mesh.values.copy()
@@ -271,6 +288,6 @@ class _Search:
                 before = now
         return self._loss(held_out)
 
-    def _loss(self, part: Samples) -> float:
-        found, _ = self.mesh.program().evaluate(self.mesh.values, part.X, part.targets, self.settings.n_threads)
+    def _loss(self, part: SampleSet) -> float:
+        found, _ = part.evaluate(self.mesh, self.settings.n_threads)
         return found if math.isfinite(found) else math.inf

@@ -14,12 +14,14 @@ from meshnn.arrays import Array, FloatArray, IntArray
 from meshnn.errors import DataError
 from meshnn.mesh import Mesh
 from meshnn.topology import Topology
-from meshnn.training.solver import Samples
+from meshnn.training.samples import Samples, SampleSet
 
 __all__ = ["importances", "input_jacobian"]
 
 #: Rows that importances are the mean of, at most and at least, and multiply-adds that they may take, some 0.1 s.
 MOST, FEWEST, BUDGET = 1000, 32, 5e7
+#: Samples that are looked at of those that are far away.
+SEEN = 10_000
 #: Edges times outputs beyond which the Jacobian of a few rows takes longer than anybody would wait for importances.
 TOO_MANY = 20_000_000
 #: Numbers in a block of a Jacobian. A chunk of samples takes as long as a single one, so there is one at least, almost.
@@ -75,7 +77,7 @@ def _with_biases(mesh: Mesh, neurons: IntArray) -> tuple[Mesh, IntArray]:
     return probe, bias[np.searchsorted(topology.dst[bias], ends)]
 
 
-def importances(mesh: Mesh, samples: Samples, axes: FloatArray | None = None) -> FloatArray | None:
+def importances(mesh: Mesh, samples: SampleSet, axes: FloatArray | None = None) -> FloatArray | None:
     """Of each input its share of what moves the outputs: mean |d output / d input| times the spread of the input.
 
     Over all outputs and up to 1000 of the samples, evenly spaced, fewer of large nets; None for sequences, for nets of
@@ -83,6 +85,14 @@ def importances(mesh: Mesh, samples: Samples, axes: FloatArray | None = None) ->
     outputs of a classifier have in common changes no probability and is left out. With `axes` (n_features, n_inputs) it
     is that of features of spread 1, of which the inputs are sums.
     """
+    near = samples.near
+    if near is None:
+        count = min(samples.count, SEEN)
+        near = samples.take(np.arange(count) * samples.count // count)
+    return _importances(mesh, near, axes)
+
+
+def _importances(mesh: Mesh, samples: Samples, axes: FloatArray | None) -> FloatArray | None:
     t, n = mesh.topology, samples.count
     if len(samples.X) > 1 or t.n_edges * t.n_outputs > TOO_MANY:
         return None

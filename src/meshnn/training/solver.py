@@ -4,57 +4,22 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from meshnn.arguments import real_number
-from meshnn.arrays import Array, FloatArray, IntArray
+from meshnn.arrays import FloatArray, IntArray
 from meshnn.errors import MeshError
-from meshnn.losses import Targets
 from meshnn.mesh import Mesh
 from meshnn.storage import Tree
+from meshnn.training.samples import SampleSet
 
 if TYPE_CHECKING:
     from meshnn.training.settings import Settings
 
-__all__ = ["Change", "Progress", "Samples", "Solver", "any_number"]
-
-
-@dataclass(frozen=True)
-class Samples:
-    """Inputs `(1 or ticks, n, n_inputs)` and what the outputs should be."""
-
-    X: Array
-    targets: Targets
-    mass: float  # sum of the sample weights; the number of samples if there are none
-
-    @property
-    def count(self) -> int:
-        """Number of samples."""
-        return int(self.X.shape[1])
-
-    def columns(self, n_outputs: int) -> int:
-        """Columns of a square root of the curvature that a sample fills, on average: so many for every look at it."""
-        each = self.targets.loss.columns(n_outputs)
-        if self.targets.at is None:
-            return each
-        return max(round(each * float(self.targets.looks.sum()) / self.count), 1)
-
-    @cached_property
-    def _alike(self) -> bool:
-        share = self.targets.share
-        if self.targets.at is not None:  # looks are counted, not samples
-            return False
-        return bool((share == share[0]).all())
-
-    def accuracy(self, hits: float) -> float:
-        """The share of samples that were met, from a sum of rounded ones; a whole number of them if all are alike."""
-        if not math.isfinite(hits):
-            return hits
-        return min(round(hits * self.count) / self.count if self._alike else hits, 1.0)
+__all__ = ["Change", "Progress", "Solver", "any_number"]
 
 
 class Progress(NamedTuple):
@@ -108,9 +73,11 @@ class Solver(ABC):
     penalties: FloatArray
     #: Why the rate is being brought down, if it is: then it ends of its own accord.
     landed: str = ""
+    #: Whoever wants to know how many samples of an epoch are done, of samples that are far away.
+    pulse: Callable[[int], None] | None = None
 
     @abstractmethod
-    def __init__(self, mesh: Mesh, samples: Samples, settings: Settings, rng: np.random.Generator) -> None: ...
+    def __init__(self, mesh: Mesh, samples: SampleSet, settings: Settings, rng: np.random.Generator) -> None: ...
 
     @classmethod
     def suits(

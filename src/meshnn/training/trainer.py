@@ -22,9 +22,10 @@ from meshnn.errors import MeshError
 from meshnn.mesh import Mesh
 from meshnn.storage import Tree
 from meshnn.training.history import History, HistoryRow
+from meshnn.training.samples import SampleSet
 from meshnn.training.search import search
 from meshnn.training.settings import Settings
-from meshnn.training.solver import Progress, Samples, Solver, any_number
+from meshnn.training.solver import Progress, Solver, any_number
 from meshnn.training.solvers import Choice, choose_solver, is_noisy, solver_named
 from meshnn.training.structure.runtime import Structure, as_policies, with_penalties
 
@@ -44,9 +45,9 @@ class Trainer:
     ----------
     mesh : Mesh
         The first start takes the weights it has; further ones draw new ones.
-    samples : Samples
+    samples : SampleSet
     settings : Settings
-    validation : Samples, optional
+    validation : SampleSet, optional
         Held-out samples: the weights with the lowest loss on them are kept.
     seed : int or SeedSequence
         Of the order of the samples and of the restarts.
@@ -71,9 +72,9 @@ class Trainer:
     def __init__(
         self,
         mesh: Mesh,
-        samples: Samples,
+        samples: SampleSet,
         settings: Settings,
-        validation: Samples | None = None,
+        validation: SampleSet | None = None,
         seed: int | np.random.SeedSequence = 0,
         structure: Any = None,
         choice: Choice | None = None,
@@ -87,12 +88,13 @@ class Trainer:
         settings = with_penalties(settings, policies)
         self.mesh, self.samples, self.settings, self.validation = mesh, samples, settings, validation
         if choice is None:
-            loss = samples.targets.loss
+            loss = samples.loss
             noisy, columns = is_noisy(loss, policies), samples.columns(mesh.topology.n_outputs)
             choice = choose_solver(settings, len(mesh.live_parameters()), samples.count, columns, noisy)
         self.choice, self.score, self._drawn = choice, score, drawn
-        self.classifies = samples.targets.loss.classifies
+        self.classifies = samples.loss.classifies
         self.history = History()
+        self.on_pulse: Callable[[int], None] | None = None  # whoever wants to know, see `Solver.pulse`
         self.seconds = 0.0
         self.finished = False
         self._rng = np.random.default_rng(seed)
@@ -121,7 +123,15 @@ class Trainer:
         self._plateau_value = math.inf
         self._fallen = 0.0  # what has been gained under whatever penalty there was
         self._best = self.mesh.parameters.copy()
-        return self.choice.kind(self.mesh, self.samples, self.settings, self._rng)
+        solver = self.choice.kind(self.mesh, self.samples, self.settings, self._rng)
+        solver.pulse = self._pulse
+        return solver
+
+    def _pulse(self, done: int) -> None:
+        """In the middle of an epoch, after so many of its samples."""
+        self._mark = self._marked()
+        if self.on_pulse is not None:
+            self.on_pulse(done)
 
     def _keeps_earlier(self) -> bool:
         """Whether an earlier start was better than this one is so far."""
@@ -216,9 +226,7 @@ class Trainer:
         progress = solver.advance(solver.epochs - solver.epoch)
         held_out, accuracy = math.nan, self.samples.accuracy(progress.hits)
         if self.validation is not None:
-            held_out, hits = self.mesh.program().evaluate(
-                self.mesh.values, self.validation.X, self.validation.targets, settings.n_threads
-            )
+            held_out, hits = self.validation.evaluate(self.mesh, settings.n_threads)
             accuracy = self.validation.accuracy(hits)
         value = progress.loss if self.validation is None else held_out
         if self.score is not None:

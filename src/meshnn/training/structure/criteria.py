@@ -10,7 +10,7 @@ from meshnn.arrays import FloatArray
 from meshnn.losses import Loss
 from meshnn.mesh import Mesh
 from meshnn.storage import Tree
-from meshnn.training.solver import Samples
+from meshnn.training.samples import SampleSet
 
 __all__ = ["CRITERIA", "importance", "sample_of"]
 
@@ -21,16 +21,16 @@ SAMPLES, BLOCK = 1024, 4_000_000
 MOST_AT_ONCE = 1024
 
 
-def sample_of(samples: Samples, rng: np.random.Generator, most: int = SAMPLES) -> tuple[Any, Any, Tree]:
+def sample_of(samples: SampleSet, rng: np.random.Generator, most: int = SAMPLES) -> tuple[Any, Any, Tree]:
     """Inputs, targets and options of some of the samples, as `Mesh.gradient` takes them: weights, and looks if any."""
     count = samples.count
     rows = np.arange(count) if count <= most else np.sort(rng.choice(count, most, replace=False))
-    X = samples.X[:, rows]
-    X, y, options = (X[0] if len(X) == 1 else X), *samples.targets.of(rows).given()
+    found = samples.take(rows)
+    X, y, options = (found.X[0] if len(found.X) == 1 else found.X), *found.targets.given()
     return X, y, options | {"sample_weight": options["sample_weight"] / options["sample_weight"].sum()}
 
 
-def importance(by: str, mesh: Mesh, samples: Samples, rng: np.random.Generator) -> FloatArray:
+def importance(by: str, mesh: Mesh, samples: SampleSet, rng: np.random.Generator) -> FloatArray:
     """One number an edge; the edges with the smallest ones can go.
 
     magnitude is |w|; movement is |w dE/dw|, what the loss changes by to first order if the edge goes; saliency is
@@ -42,20 +42,20 @@ def importance(by: str, mesh: Mesh, samples: Samples, rng: np.random.Generator) 
     w = mesh.parameters.astype(np.float64)
     X, y, options = sample_of(samples, rng, SAMPLES if by == "movement" else SAMPLES // 2)
     if by == "movement":
-        _, grad = mesh.gradient(X, y, samples.targets.loss.name, **options)
+        _, grad = mesh.gradient(X, y, samples.loss.name, **options)
         return np.asarray(mesh.ties.spread(np.abs(w * grad)))
-    if samples.targets.timed:
+    if samples.timed:
         found = _curvatures_in_time(mesh, samples)
     else:
-        found = _curvatures(mesh, X, y, options["sample_weight"], samples.targets.loss)
+        found = _curvatures(mesh, X, y, options["sample_weight"], samples.loss)
     return np.asarray(mesh.ties.spread(0.5 * w**2 * found))
 
 
-def _curvatures_in_time(mesh: Mesh, samples: Samples) -> FloatArray:
+def _curvatures_in_time(mesh: Mesh, samples: SampleSet) -> FloatArray:
     """The diagonal of the Gauss-Newton matrix, some parameters at a time: only blocks at the diagonal are made."""
-    program, n = mesh.program("curvature", "adjoint", samples.count), mesh.n_parameters
+    n = mesh.n_parameters
     parts = [np.arange(k, min(k + MOST_AT_ONCE, n)) for k in range(0, n, MOST_AT_ONCE)]
-    found = [program.curvature(mesh.values, samples.X, samples.targets, part).matrix.diagonal() for part in parts]
+    found = [samples.curvature(mesh, "adjoint", part, None).matrix.diagonal() for part in parts]
     return np.concatenate(found)
 
 

@@ -13,7 +13,7 @@ from meshnn.mesh import Mesh
 from meshnn.storage import Tree
 from meshnn.topology import reach
 from meshnn.topology.lineage import Lineage
-from meshnn.training.solver import Samples
+from meshnn.training.samples import SampleSet
 from meshnn.training.structure.allowed import Allowed
 from meshnn.training.structure.constants import folded, spent
 from meshnn.training.structure.edit import Edit, apply_edit
@@ -26,7 +26,7 @@ class View:
     """A net between two rows of its history."""
 
     mesh: Mesh
-    samples: Samples
+    samples: SampleSet
     rng: np.random.Generator
     allowed: Allowed
     lineage: Lineage
@@ -110,6 +110,6 @@ class View:
         trial.replace(t, self.mesh.weights, self.mesh.codes)
         apply_edit(trial, edit)
         X, y, options = sample
-        _, grad = trial.gradient(X, y, self.samples.targets.loss.name, **options)
+        _, grad = trial.gradient(X, y, self.samples.loss.name, **options)
         new = trial.topology.src == t.n_clamped + t.n_hidden  # what leaves the new neuron
         return float(np.linalg.norm(grad[new].astype(np.float64)))
