@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import signal
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from os import PathLike
 from typing import Any
@@ -20,9 +20,9 @@ from meshnn.arrays import Array, FloatArray
 from meshnn.checks import all_finite
 from meshnn.errors import DataError, MeshError, TrainingInterrupted
 from meshnn.estimators._building import seed_of
+from meshnn.estimators._far import LearnsFromAfar, is_far
 from meshnn.estimators._samples import Part
 from meshnn.estimators._scaling import is_sparse, row_blocks
-from meshnn.estimators._streaming import Streams
 from meshnn.estimators._watching import as_callbacks, verbosity
 from meshnn.storage import Tree
 from meshnn.training import HistoryRow, Settings, Trainer
@@ -39,7 +39,7 @@ __all__ = ["BaseMesh"]
 FLOATS = (np.float64, np.float32)
 
 
-class BaseMesh(Streams):
+class BaseMesh(LearnsFromAfar):
     """Everything but what the outputs mean."""
 
     _kind: str
@@ -48,14 +48,18 @@ class BaseMesh(Streams):
 
     # -- fitting -------------------------------------------------------------------------------------------------
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, X_val: Any = None, y_val: Any = None) -> Any:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, X_val: Any = None, y_val: Any = None) -> Any:
         """Learn from samples.
 
         Parameters
         ----------
         X : array_like, DataFrame or scipy.sparse matrix (n_samples, n_features)
+            What does not fit in memory: the path of a Parquet file, of a folder of them or of a `.npy` file, a large
+            memory map, an iterator of blocks `(X, y)`, a DataFrame or an array of Dask; see docs/large.md.
         y : array_like (n_samples,), or (n_samples, n_outputs) for regression and for several labels a sample
+            Of Parquet files and of tables the name of a column, or several.
         sample_weight : array_like (n_samples,), optional
+            Of Parquet files and of tables the name of a column.
         X_val, y_val : array_like, optional
             Samples to hold out: the weights that do best on them are kept, and training stops when they do no better.
 
@@ -73,9 +77,14 @@ class BaseMesh(Streams):
         checkpoint = Checkpoint.of(self.checkpoint)
         terminated: list[int] = []
         try:
-            with self._as_it_was_if_refused():
-                trainer = self._prepared(X, y, sample_weight, X_val, y_val, checkpoint)
-            with sigterm_interrupts(terminated, wanted=checkpoint is not None):
+            with ExitStack() as held, self._as_it_was_if_refused():
+                if is_far(X):
+                    rows = held.enter_context(self._far_rows(X, y, sample_weight))
+                    trainer = self._prepared_far(rows, X_val, y_val, checkpoint)
+                else:
+                    trainer = self._prepared(X, y, sample_weight, X_val, y_val, checkpoint)
+                held = held.pop_all()
+            with held, sigterm_interrupts(terminated, wanted=checkpoint is not None):
                 self._run(trainer, checkpoint)
         finally:
             if checkpoint is not None:
@@ -109,10 +118,7 @@ class BaseMesh(Streams):
             if again and hasattr(self, "_under_way"):
                 run["weights"] = self._under_way  # an interrupted run goes on, whatever weights it has got to
             self._under_way = run["weights"]
-            seeded = isinstance(self.random_state, (int, np.integer))  # a generator has moved on since
-            defaults = fingerprint(type(self)()._run_parameters(), {})
-            resumed = checkpoint.begin(run, seed if seeded else None, defaults)
-            seed = seed if resumed is None else resumed.seed
+            resumed, seed = self._resumed(checkpoint, run, seed)
         seeds = [int(s) for s in np.random.SeedSequence(seed).generate_state(3)]
         kept: Part = (X, targets, weight)
         if switch("early_stopping", self.early_stopping) and held_out is None:
@@ -143,11 +149,7 @@ class BaseMesh(Streams):
         self._seen = 0.0
         self.__dict__.pop("_structure", None)
         if checkpoint is not None and run is not None:
-            if resumed is not None:
-                checkpoint.restore(resumed, trainer.restore)
-                if resumed.epochs < trainer.epochs:
-                    _say_it_is_longer(resumed.epochs, trainer)
-            checkpoint.watch(lambda: self._tree(trainer, seed, run))
+            self._go_on(trainer, checkpoint, run, resumed, seed)
         return trainer
 
     def _as_before(self, settings: Settings) -> tuple[Choice, Settings, tuple[str, Tree | None]]:
@@ -184,6 +186,7 @@ class BaseMesh(Streams):
         self._forget_conclusions("the fit did not come to its end; fit again")
         try:
             with report as show:
+                trainer.on_pulse = self._on_pulse(show.pulse, checkpoint)
                 for row in trainer.rows():
                     show(row)
                     answers = [callback(row, self.mesh_) for callback in callbacks]  # all of them see the row
@@ -218,13 +221,15 @@ class BaseMesh(Streams):
             if self._rotation is not None:
                 self.mesh_, self._rotation = self._rotation.undone(self.mesh_), None
 
-    def _take_stock(self, trainer: Trainer) -> None:
-        """Where training stands."""
-        self._solver_state, self._l2_found = trainer.memory, isinstance(self.l2, str)
-        self.solver_, self.solver_reason_ = trainer.choice.solver, trainer.choice.reason
-        self.history_, self.l2_, self.best_restart_ = trainer.history, trainer.l2, trainer.best_restart
-        epochs = [row.epoch for row in trainer.history if row.restart == trainer.best_restart]
-        self.n_iter_ = epochs[-1] if epochs else 0
+    def _on_pulse(self, show: Callable[[int], None], checkpoint: Checkpoint | None) -> Callable[[int], None]:
+        """What happens in the middle of an epoch of samples that are not in memory."""
+
+        def pulse(done: int) -> None:
+            show(done)
+            if checkpoint is not None:
+                checkpoint.row()
+
+        return pulse
 
     def _conclude(self, trainer: Trainer) -> None:
         """What only the samples tell about the net, as they are not kept."""
@@ -243,23 +248,6 @@ class BaseMesh(Streams):
                     self._laplace = refused or Laplace.of(mesh, samples.near, trainer.penalties)
         except MeshError as error:  # the net is fitted, whatever is not known about it
             self._laplace = str(error)
-
-    def _run_parameters(self) -> dict[str, Any]:
-        """What decides the course of training, besides data and seed."""
-        unimportant = ("callbacks", "checkpoint", "max_seconds", "n_threads", "verbose", "random_state")
-        named = {k: v for k, v in self.get_params(deep=False).items() if k not in unimportant}
-        scored = {"scoring": "a callable"} if callable(self.scoring) else {}
-        kind = getattr(self, "_file_kind", self._kind)
-        return named | self._told_apart() | scored | {"hidden": self._hidden} | {"estimator": kind}
-
-    def _tree(self, trainer: Trainer, seed: int, run: dict[str, str]) -> Tree:
-        """A checkpoint: the model with the best weights so far, and all that is needed to go on."""
-        from meshnn.estimators._storage import to_tree
-
-        self._take_stock(trainer)
-        return to_tree(self, trainer.best_parameters) | {
-            "training": {"seed": seed, "run": run, "state": trainer.state()}
-        }
 
     # -- predicting ----------------------------------------------------------------------------------------------
 
@@ -331,20 +319,3 @@ class BaseMesh(Streams):
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "mesh_")
-
-
-def _say_it_is_longer(before: int, trainer: Trainer) -> None:
-    """A run with more epochs than it was begun with is not always the run that it would have been."""
-    settings, epochs = trainer.settings, trainer.epochs
-    what = f"max_epochs was {before} when this run began and is {epochs} now"
-    if trainer.finished:
-        why = trainer.history[-1].note if len(trainer.history) else ""
-        advice = "delete the checkpoint to start anew"
-        warnings.warn(f"{what}, but the run had come to its end ({why}): {advice}", UserWarning, stacklevel=4)
-        return
-    scheduled = trainer.choice.kind.scheduled and settings.schedule != "constant"
-    moved = [f"the {settings.schedule} schedule of the rate"] * scheduled + ["policies"] * trainer.changes
-    if moved:
-        take = "take" if trainer.changes else "takes"
-        message = f"{what}: {' and '.join(moved)} {take} the rest as that of a run of {epochs} epochs"
-        warnings.warn(message, UserWarning, stacklevel=4)

@@ -58,19 +58,26 @@ class BuildsNets(TakesSamples):
             X = X[weight > 0]  # the others are not there
         self._rotation = Rotation.of(self._scaling.inputs(X)) if self._wide(X, stream) else None
         n_inputs = X.shape[1] if self._rotation is None else self._rotation.rank
+        return self._build_net(X.shape[0], n_inputs, n_outputs, settings, seed, stream, dtype)
+
+    def _build_net(
+        self, n_samples: int, n_inputs: int, n_outputs: int, settings: Settings, seed: int, stream: bool = False,
+        dtype: str | None = None,
+    ) -> Choice:  # fmt: skip
+        """A new net for so many samples, and the solver for it."""
         noisy = is_noisy(self._loss, self.structure)
-        for hidden in self._sizes(X.shape[0], n_inputs, settings, stream):
+        for hidden in self._sizes(n_samples, n_inputs, settings, stream):
             make = self._maker(hidden, n_inputs, n_outputs, seed)
             plain = isinstance(self.activation, str) and self.activation == "auto"
             mesh = make("float32", "tanh" if plain else self.activation)
             # second-order steps need the accuracy of float64; the others are twice as fast without it, if that counts
             live, columns = len(mesh.live_parameters()), self._loss.columns(n_outputs)
-            choice = choose_solver(settings, live, 0 if stream else X.shape[0], columns, noisy)
+            choice = choose_solver(settings, live, 0 if stream else n_samples, columns, noisy)
             if choice.kind.wants_float64:
                 break
-        small = not stream and X.shape[0] <= FEW and mesh.topology.n_edges * X.shape[0] <= SMALL
+        small = not stream and n_samples <= FEW and mesh.topology.n_edges * n_samples <= SMALL
         fitting = "float64" if small or choice.wants_float64 else "float32"
-        self.mesh_ = make(dtype or fitting, self._activation_of(mesh, choice, 0 if stream else X.shape[0]))
+        self.mesh_ = make(dtype or fitting, self._activation_of(mesh, choice, 0 if stream else n_samples))
         return choice
 
     def _activation_of(self, mesh: Mesh, choice: Choice, n_samples: int) -> Any:

@@ -129,17 +129,33 @@ class Steps:
             return TimedBatch(X, self.X, y, share, packed[3], packed[4], state, code, size, self._per, ticks)
 
         self._batch, self._rest = (Kept(batch(size)) for size in (self.size, rest))
+        self._packed = packed
         if self.batches == 1:
-            from meshnn.kernels.packing import pack_part
+            self._pack_whole()
 
-            for array, room, repeat in zip((self.X, *given), packed, (True, *FILLED), strict=False):
-                pack_part(np.require(array, dtype, ["C", "A", "W"]), 0, chunks, room, repeat)
+    def _pack_whole(self) -> None:
+        """The batch that is the whole set, as rows."""
+        from meshnn.kernels.packing import pack_part
+
+        dtype, targets = self.program.dtype, self.targets
+        given = timed_arrays(targets, dtype) if targets.timed else (targets.values[None], targets.share[None])
+        for array, room, repeat in zip((self.X, *given), self._packed, (True, *FILLED), strict=False):
+            pack_part(np.require(array, dtype, ["C", "A", "W"]), 0, room.shape[1], room, repeat)
 
     def order(self, rng: np.random.Generator, epochs: int) -> NDArray[np.int64]:
         """The order of the samples in some epochs, `(epochs, n)`, drawn from a random stream; of one batch none."""
         if self.batches == 1:
             return np.empty((epochs, 0), np.int64)
         return np.stack([rng.permutation(self.n) for _ in range(epochs)])
+
+    def fill(self, X: Array, values: Array, weight: Array | float) -> None:
+        """Put other samples in, as many as there are: (T, n, inputs), (n, m) and (n,), the latter 1 on average."""
+        self.X[:], self.targets.values[:] = X, values
+        self.targets.share[:, 0] = weight / self.n
+        if self.compiled:
+            self._set.values[0], self._set.weight[0, :, 0] = values, weight
+            if self.batches == 1:
+                self._pack_whole()
 
     def epochs(
         self, values: Array, optimizer: Optimizer, order: NDArray[np.int64], rates: NDArray[np.float64]

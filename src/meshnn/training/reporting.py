@@ -18,19 +18,42 @@ __all__ = ["print_row", "reporter"]
 #: In a log: a line after so many seconds at the latest; if a tenth more is done, after so many.
 LATEST, SOONEST, TENTH = 5.0, 1.0, 0.1
 
-Show = Callable[[HistoryRow], None]
+
+class Show:
+    """Shows a row; and, of samples that are not in memory, how far an epoch has got."""
+
+    def __init__(self, row: Callable[[HistoryRow], None], pulse: Callable[[float, float], None] | None = None) -> None:
+        self._row, self._pulse = row, pulse
+        self._begun, self._first = time.monotonic(), 0.0
+        self.total = 0  # samples of an epoch
+
+    def __call__(self, row: HistoryRow) -> None:
+        self._row(row)
+        self._begun, self._first = time.monotonic(), 0.0
+
+    def pulse(self, done: int) -> None:
+        """After so many samples of an epoch."""
+        if self._pulse is None:
+            return
+        passed = time.monotonic() - self._begun
+        self._first = self._first or done  # the first piece has waited for what is compiled
+        rate = (done - self._first) / passed if done > self._first else 0.0
+        if done == self._first:
+            self._begun = time.monotonic()
+        self._pulse(done / max(self.total, 1), rate)
 
 
 @contextmanager
 def reporter(verbose: int, trainer: Trainer) -> Iterator[Show]:
     """What shows a row on stderr: with 0 nothing, with 1 a progress bar, or lines now and then, with 2 all rows."""
     if verbose != 1:
-        yield print_row if verbose else lambda row: None
+        yield Show(print_row if verbose else lambda row: None)
         return
     from rich.console import Console
 
     console = Console(stderr=True)
     with _bar(console, trainer) if _draws(console) else _lines(trainer) as show:
+        show.total = trainer.samples.count
         yield show
 
 
@@ -46,11 +69,22 @@ def _bar(console: Any, trainer: Trainer) -> Iterator[Show]:
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
     epochs = trainer.epochs
-    now = TextColumn("epoch {task.completed:.0f} of {task.total:.0f}  {task.fields[now]}")
+    now = TextColumn("epoch {task.completed:.3g} of {task.total:.0f}  {task.fields[now]}")
     columns = (TextColumn("training"), BarColumn(), now, TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task("train", total=epochs * trainer.settings.n_restarts, now="")
-        yield lambda row: progress.update(task, completed=row.restart * epochs + row.epoch, now=_describe(row))
+        done = 0
+
+        def show(row: HistoryRow) -> None:
+            nonlocal done
+            done = row.restart * epochs + row.epoch
+            progress.update(task, completed=done, now=_describe(row))
+
+        def pulse(share: float, rate: float) -> None:
+            speed = f"  {rate:,.0f} rows/s" if rate else ""
+            progress.update(task, completed=done + share, now=f"{_last(trainer)}{speed}")
+
+        yield Show(show, pulse)
 
 
 @contextmanager
@@ -67,11 +101,24 @@ def _lines(trainer: Trainer) -> Iterator[Show]:
             said_at, said_done = time.monotonic(), done
             print_row(row, epochs)
 
+    def pulse(share: float, rate: float) -> None:
+        nonlocal said_at
+        if rate and time.monotonic() - said_at >= LATEST:
+            said_at = time.monotonic()
+            at = trainer.history[-1].epoch if len(trainer.history) else 0
+            left = ((1 - share) + epochs - at - 1) * trainer.samples.count / rate
+            print(f"epoch {at + 1} of {epochs}: {100 * share:.0f}%, {rate:,.0f} rows/s, {left:,.0f} s left",
+                  file=sys.stderr)  # fmt: skip
+
     try:
-        yield show
+        yield Show(show, pulse)
     finally:
         if unsaid:
             print_row(trainer.history[-1], epochs)
+
+
+def _last(trainer: Trainer) -> str:
+    return _describe(trainer.history[-1]) if len(trainer.history) else ""
 
 
 def print_row(row: HistoryRow, epochs: int | None = None) -> None:

@@ -1,0 +1,188 @@
+"""Samples that are not in memory: on a disk, in blocks, on other machines."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from meshnn.arguments import real_number, switch
+from meshnn.arrays import Array
+from meshnn.data.large import is_large, open_source
+from meshnn.errors import DataError, MeshError
+from meshnn.estimators._building import seed_of
+from meshnn.estimators._resuming import Resumes
+from meshnn.estimators._scaling import Scaling, check_activation
+from meshnn.estimators._watching import as_callbacks, verbosity
+from meshnn.losses.moments import is_constant
+from meshnn.training import Trainer
+from meshnn.training.checkpoint import Checkpoint, fingerprint
+from meshnn.training.far import FarRows, Look
+from meshnn.training.samples import SampleSet
+
+__all__ = ["LearnsFromAfar", "is_far"]
+
+#: Rows that tell how targets are to be scaled.
+FEW = 2**17
+
+
+def is_far(X: Any) -> bool:
+    """Whether X is something else than samples in memory."""
+    return is_large(X) or isinstance(X, FarRows) or is_dask(X)
+
+
+def is_dask(X: Any) -> bool:
+    """Whether it is a collection of Dask, which is not imported for it."""
+    return type(X).__module__.partition(".")[0] in ("dask", "dask_expr") and hasattr(X, "dask")
+
+
+class LearnsFromAfar(Resumes):
+    """A fit on rows that are not in memory, up to its trainer."""
+
+    @contextmanager
+    def _far_rows(self, X: Any, y: Any, sample_weight: Any) -> Iterator[FarRows]:
+        """The rows, as long as they are needed."""
+        if isinstance(X, FarRows):
+            yield X
+            return
+        if is_dask(X):
+            from meshnn.integrations.dask import open_rows
+
+            rows: FarRows = open_rows(X, y, sample_weight, self._loss_of_far().classifies)
+        else:
+            from meshnn.training.stored import StoredRows
+
+            source = open_source(X, y, sample_weight)
+            with _reading(verbosity(self.verbose), source.expected) as told:
+                rows = StoredRows(source, self._loss_of_far().classifies, told=told)
+        try:
+            yield rows
+        finally:
+            rows.release()
+
+    def _loss_of_far(self) -> Any:
+        """The loss, which must not need to see y first."""
+        return self._loss
+
+    def _prepared_far(self, rows: FarRows, X_val: Any, y_val: Any, checkpoint: Checkpoint | None) -> Trainer:
+        """All that comes before the first epoch."""
+        settings = self._settings()
+        as_callbacks(self.callbacks), verbosity(self.verbose)
+        if switch("warm_start", self.warm_start) and hasattr(self, "mesh_"):
+            raise MeshError("warm_start is for samples in memory; set warm_start=False, or fit with a checkpoint")
+        if self.scoring is not None:
+            raise MeshError("scoring is for samples in memory; leave it out: held-out rows are judged by the loss")
+        for name in ("encoder_", "target_", "feature_names_in_"):  # of an earlier fit
+            self.__dict__.pop(name, None)
+        self.n_features_in_ = rows.width
+        if rows.names is not None:
+            self.feature_names_in_ = np.array(rows.names, object)
+        n_outputs = self._far_targets(rows)
+        held_out = self._held_in_memory(X_val, y_val)
+        run, resumed, seed = None, None, seed_of(self.random_state)
+        if checkpoint is not None:
+            data = {} if held_out is None else {"X_val": held_out[0], "y_val": held_out[1]}
+            run = fingerprint(self._run_parameters(), data) | {"rows": rows.stamp, "labels": repr(rows.labels)}
+            resumed, seed = self._resumed(checkpoint, run, seed)
+        seeds = [int(s) for s in np.random.SeedSequence(seed).generate_state(3)]
+        if switch("early_stopping", self.early_stopping) and held_out is None:
+            share = real_number(
+                "validation_fraction", self.validation_fraction, "a number between 0 and 1", lambda v: 0 < v < 1
+            )
+            rows.hold_out(share, seeds[0])
+        check_activation(self.output_activation, self._loss, n_outputs)
+        look = self._look(rows, n_outputs)
+        self.loss_, self._built, self._rotation = self._loss.name, self._net(), None
+        choice = self._build_net(
+            rows.count, rows.width, n_outputs, settings, seeds[1], dtype=None if resumed is None else resumed.dtype
+        )
+        look = replace(look, dtype_name=str(self.mesh_.dtype))
+        validation: SampleSet | None = None
+        if held_out is not None:
+            validation = self._samples(*held_out)
+        elif self.early_stopping:
+            validation = rows.held_out(look)
+        trainer = Trainer(
+            self.mesh_, rows.samples(look), settings, validation, seeds[2], self.structure, choice, None, ("", None),
+            self._drawn,
+        )  # fmt: skip
+        self._stream_seed, self._solver_state = seeds[2], None
+        self._seen = 0.0
+        self.__dict__.pop("_structure", None)
+        if checkpoint is not None and run is not None:
+            self._go_on(trainer, checkpoint, run, resumed, seed)
+        return trainer
+
+    def _held_in_memory(self, X_val: Any, y_val: Any) -> Any:
+        if X_val is None and y_val is None:
+            return None
+        if X_val is None or y_val is None:
+            raise DataError("X_val and y_val go together; pass both, or neither")
+        found, targets, weight, _ = self._checked(X_val, y_val, None, reset=False, first=False)
+        return found, targets, weight
+
+    def _far_targets(self, rows: FarRows) -> int:
+        """What y says about the net: the number of outputs."""
+        if not self._loss.classifies:
+            self._flat = not rows.several
+            return int(rows.few(1)[1].shape[1])
+        labels = np.array(rows.labels)
+        self._targets(labels, None, first=True)  # sets the classes, or refuses them
+        return len(labels)
+
+    def _look(self, rows: FarRows, n_outputs: int) -> Look:
+        """How the net sees the rows; sets the scaling."""
+        X, y, weight = rows.few(FEW)
+        wanted = switch("standardize", self.standardize)
+        places, class_weight = None, None
+        targets: Array = y
+        if self._loss.classifies:
+            places = np.searchsorted(self.classes_, np.array(rows.labels))
+            targets = places[y[:, 0].astype(np.int64)]
+            if getattr(self, "class_weight", None) is not None:
+                sums = np.zeros(n_outputs)
+                sums[places] = rows.label_sums
+                class_weight = self._class_weights(np.arange(n_outputs), sums, self.classes_.tolist())
+        scaling = Scaling.learn(X.astype(np.float64), targets, weight, wanted, self._loss, self.output_activation)
+        if wanted:
+            constant = is_constant(rows.x_mean, rows.x_spread)
+            spread = np.where(constant, 1.0, rows.x_spread)
+            scaling = replace(scaling, x_mean=rows.x_mean, x_scale=spread, x_constant=constant)
+        self._scaling = scaling
+        arrays = (scaling.x_mean, scaling.x_scale, scaling.y_mean, scaling.y_scale)
+        return Look(self._loss.name, "float32", *arrays, places, class_weight)
+
+
+@contextmanager
+def _reading(verbose: int, expected: int | None) -> Iterator[Callable[[int], None]]:
+    """What tells how many rows have been read, on stderr."""
+    if verbose == 0 or os.environ.get("MESHNN_QUIET"):
+        yield lambda count: None
+        return
+    from rich.console import Console
+
+    console, begun, said = Console(stderr=True), time.monotonic(), [0.0]
+    drawn = console.is_terminal and not console.is_dumb_terminal
+
+    def told(count: int) -> None:
+        now = time.monotonic() - begun
+        if now - said[0] < (0.2 if drawn else 5.0):
+            return
+        said[0] = now
+        rate = count / now
+        left = f", {(expected - count) / rate:.0f} s left" if expected else ""
+        of = f" of {expected:,}" if expected else ""
+        print(f"\r\x1b[2K" * drawn + f"reading: {count:,}{of} rows, {rate:,.0f} a second{left}",  # noqa: F541
+              end="" if drawn else "\n", file=sys.stderr, flush=True)  # fmt: skip
+
+    try:
+        yield told
+    finally:
+        if drawn and said[0]:
+            print("\r\x1b[2K", end="", file=sys.stderr, flush=True)

@@ -1,0 +1,80 @@
+"""What a fit needs to be taken up again."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from meshnn.estimators._streaming import Streams
+from meshnn.storage import Tree
+from meshnn.training import Trainer
+from meshnn.training.checkpoint import Checkpoint, Resumed, fingerprint
+
+__all__ = ["Resumes"]
+
+
+class Resumes(Streams):
+    """Where a fit stands, in a checkpoint and from one."""
+
+    _kind: str
+
+    def _take_stock(self, trainer: Trainer) -> None:
+        """Where training stands."""
+        self._solver_state, self._l2_found = trainer.memory, isinstance(self.l2, str)
+        self.solver_, self.solver_reason_ = trainer.choice.solver, trainer.choice.reason
+        self.history_, self.l2_, self.best_restart_ = trainer.history, trainer.l2, trainer.best_restart
+        epochs = [row.epoch for row in trainer.history if row.restart == trainer.best_restart]
+        self.n_iter_ = epochs[-1] if epochs else 0
+
+    def _run_parameters(self) -> dict[str, Any]:
+        """What decides the course of training, besides data and seed."""
+        unimportant = ("callbacks", "checkpoint", "max_seconds", "n_threads", "verbose", "random_state")
+        named = {k: v for k, v in self.get_params(deep=False).items() if k not in unimportant}
+        scored = {"scoring": "a callable"} if callable(self.scoring) else {}
+        kind = getattr(self, "_file_kind", self._kind)
+        return named | self._told_apart() | scored | {"hidden": self._hidden} | {"estimator": kind}
+
+    def _tree(self, trainer: Trainer, seed: int, run: dict[str, str]) -> Tree:
+        """A checkpoint: the model with the best weights so far, and all that is needed to go on."""
+        from meshnn.estimators._storage import to_tree
+
+        self._take_stock(trainer)
+        return to_tree(self, trainer.best_parameters) | {
+            "training": {"seed": seed, "run": run, "state": trainer.state()}
+        }
+
+    def _resumed(self, checkpoint: Checkpoint, run: dict[str, str], seed: int) -> tuple[Resumed | None, int]:
+        """What the same run left, and its seed."""
+        seeded = isinstance(self.random_state, (int, np.integer))  # a generator has moved on since
+        defaults = fingerprint(type(self)()._run_parameters(), {})
+        resumed = checkpoint.begin(run, seed if seeded else None, defaults)
+        return resumed, seed if resumed is None else resumed.seed
+
+    def _go_on(
+        self, trainer: Trainer, checkpoint: Checkpoint, run: dict[str, str], resumed: Resumed | None, seed: int
+    ) -> None:
+        """Give the trainer what was left, and the checkpoint what it is to save."""
+        if resumed is not None:
+            checkpoint.restore(resumed, trainer.restore)
+            if resumed.epochs < trainer.epochs:
+                _say_it_is_longer(resumed.epochs, trainer)
+        checkpoint.watch(lambda: self._tree(trainer, seed, run))
+
+
+def _say_it_is_longer(before: int, trainer: Trainer) -> None:
+    """A run with more epochs than it was begun with is not always the run that it would have been."""
+    settings, epochs = trainer.settings, trainer.epochs
+    what = f"max_epochs was {before} when this run began and is {epochs} now"
+    if trainer.finished:
+        why = trainer.history[-1].note if len(trainer.history) else ""
+        advice = "delete the checkpoint to start anew"
+        warnings.warn(f"{what}, but the run had come to its end ({why}): {advice}", UserWarning, stacklevel=4)
+        return
+    scheduled = trainer.choice.kind.scheduled and settings.schedule != "constant"
+    moved = [f"the {settings.schedule} schedule of the rate"] * scheduled + ["policies"] * trainer.changes
+    if moved:
+        take = "take" if trainer.changes else "takes"
+        message = f"{what}: {' and '.join(moved)} {take} the rest as that of a run of {epochs} epochs"
+        warnings.warn(message, UserWarning, stacklevel=4)
