@@ -61,8 +61,10 @@ def one(given):
 
     clock = Clock()
     folder = Path(given.folder)
-    options = {"hidden": given.hidden, "solver": "adam", "l2": 1e-6, "batch_size": given.batch, "tol": 0.0,
-               "max_epochs": given.epochs, "random_state": 0, "callbacks": clock, "n_threads": given.threads}  # fmt: skip
+    options = {
+        "hidden": given.hidden, "solver": "adam", "l2": 1e-6, "batch_size": given.batch, "tol": 0.0,
+        "max_epochs": given.epochs, "random_state": 0, "callbacks": clock, "n_threads": given.threads,
+    }  # fmt: skip
     small = rows_of(999, 5000)
     MeshClassifier(**options | {"max_epochs": 2, "callbacks": None}).fit(*small)  # compiles
     if given.side == "files":
@@ -106,12 +108,14 @@ def main():
     for side in ("files", "memory"):
         more = [f"--{name}={getattr(given, name)}" for name in ("rows", "folder", "epochs", "batch", "hidden")]
         more += [f"--threads={given.threads}"] * (given.threads is not None)
-        line = subprocess.run([sys.executable, __file__, f"--side={side}", *more], env=os.environ | {"MESHNN_QUIET": "1"},
-                              stdout=subprocess.PIPE, text=True, check=True).stdout  # fmt: skip
+        command, quiet = [sys.executable, __file__, f"--side={side}", *more], os.environ | {"MESHNN_QUIET": "1"}
+        line = subprocess.run(command, env=quiet, stdout=subprocess.PIPE, text=True, check=True).stdout
         found[side] = json.loads(line.splitlines()[-1])
         r = found[side]
-        print(f"{side:7s} {r['rows_a_second']:12,.0f} rows/s  {r['seconds']:7.1f} s in all  accuracy {r['accuracy']:.4f}  "
-              f"resident {r['resident']:,} MiB (at most {r['most']:,})", flush=True)  # fmt: skip
+        print(
+            f"{side:7s} {r['rows_a_second']:12,.0f} rows/s  {r['seconds']:7.1f} s in all  "
+            f"accuracy {r['accuracy']:.4f}  resident {r['resident']:,} MiB (at most {r['most']:,})", flush=True,
+        )  # fmt: skip
     print(f"files over memory: {found['files']['rows_a_second'] / found['memory']['rows_a_second']:.2f}")
 
 

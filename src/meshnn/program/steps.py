@@ -148,9 +148,9 @@ class Steps:
             return np.empty((epochs, 0), np.int64)
         return np.stack([rng.permutation(self.n) for _ in range(epochs)])
 
-    def fill(self, X: Array, values: Array, weight: Array | float) -> None:
-        """Put other samples in, as many as there are: (T, n, inputs), (n, m) and (n,), the latter 1 on average."""
-        self.X[:], self.targets.values[:] = X, values
+    def fill(self, values: Array, weight: Array | float) -> None:
+        """Put other targets (n, m) in, and weights (n,), which are 1 on average, for samples that were put into `X`."""
+        self.targets.values[:] = values
         self.targets.share[:, 0] = weight / self.n
         if self.compiled:
             self._set.values[0], self._set.weight[0, :, 0] = values, weight

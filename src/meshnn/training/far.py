@@ -42,12 +42,15 @@ class Look:
         """That of the net."""
         return np.dtype(self.dtype_name)
 
-    def inputs(self, X: Array) -> Array:
-        """Features as the net takes them. float32 stays float32: what it rounds to was as rough before."""
+    def inputs(self, X: Array, out: Array | None = None) -> Array:
+        """Features as the net takes them, put where they are wanted, if that is said.
+
+        float32 is scaled in float32: it was as rough before.
+        """
         mean, scale = (values.astype(X.dtype) for values in (self.x_mean, 1.0 / self.x_scale))
-        found: Array = np.subtract(X, mean)
-        found *= scale
-        return found.astype(self.dtype, copy=False)
+        found = np.empty(X.shape, self.dtype) if out is None else out
+        off = np.subtract(X, mean, out=found if found.dtype == X.dtype else None)
+        return np.multiply(off, scale, out=found, casting="same_kind")
 
     def outputs(self, y: Array) -> Array:
         """Targets (n, m) as a loss takes them."""

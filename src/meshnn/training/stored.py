@@ -179,7 +179,8 @@ class WindowSteps(StepsOf):
             X, y, weight = _raw(self.samples.spool.read(np.sort(pages)))
             look = self.samples.look
             weights = look.weights(y, weight)
-            steps.fill(look.inputs(X)[None], look.outputs(y), 1.0 if weights is None else weights / mean)
+            look.inputs(X, steps.X[0])
+            steps.fill(look.outputs(y), 1.0 if weights is None else weights / mean)
             return k, steps, np.random.default_rng([seed, 1, k]).permutation(len(X))[None]
 
         with Ahead(windows, fill) as filled:
