@@ -149,6 +149,11 @@ class ParquetSource(Source):
         self._check_types(self.schema)
         self.notes: list[str] = []
 
+    @property
+    def files(self) -> list[Path]:
+        """All of them, in order."""
+        return list(self._files)
+
     def _found(self) -> dict[Path, tuple[int, int]]:
         """The files, with what tells whether they are still the same."""
         if self.path.is_dir():
@@ -368,7 +373,8 @@ class BlockSource(Source):
         self._blocks, self.name = blocks, "the blocks"
         self.targets = None if y is None else _column_names(y, "y")
         self.weight = None if sample_weight is None else _column_names(sample_weight, "sample_weight")[0]
-        self.weighted, self._dtype = self.weight is not None, np.dtype(np.float64)
+        self.weighted = self.weight is not None
+        self._dtype: np.dtype[Any] = np.dtype(np.float64)
 
     @property
     def dtype(self) -> np.dtype[Any]:

@@ -54,25 +54,23 @@ class LearnsFromAfar(Resumes):
         if is_dask(X):
             from meshnn.integrations.dask import open_rows
 
-            rows: FarRows = open_rows(X, y, sample_weight, self._loss_of_far().classifies)
+            rows: FarRows = open_rows(X, y, sample_weight, self._loss.classifies, self._settings())
         else:
             from meshnn.training.stored import StoredRows
 
             source = open_source(X, y, sample_weight)
             with _reading(verbosity(self.verbose), source.expected) as told:
-                rows = StoredRows(source, self._loss_of_far().classifies, told=told)
+                rows = StoredRows(source, self._loss.classifies, told=told)
         try:
             yield rows
         finally:
             rows.release()
 
-    def _loss_of_far(self) -> Any:
-        """The loss, which must not need to see y first."""
-        return self._loss
-
     def _prepared_far(self, rows: FarRows, X_val: Any, y_val: Any, checkpoint: Checkpoint | None) -> Trainer:
         """All that comes before the first epoch."""
         settings = self._settings()
+        if rows.batch is not None:
+            settings = replace(settings, batch_size=rows.batch)
         as_callbacks(self.callbacks), verbosity(self.verbose)
         if switch("warm_start", self.warm_start) and hasattr(self, "mesh_"):
             raise MeshError("warm_start is for samples in memory; set warm_start=False, or fit with a checkpoint")

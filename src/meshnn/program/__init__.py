@@ -8,6 +8,17 @@ same bits.
 from meshnn.program.program import Curvature, Gradient, Program
 from meshnn.program.programs import Programs
 from meshnn.program.steps import Optimizer, Steps
-from meshnn.program.threads import PARTS, cores, parts_of
+from meshnn.program.threads import PARTS, cores, in_threads, parts_of
 
-__all__ = ["PARTS", "Curvature", "Gradient", "Optimizer", "Program", "Programs", "Steps", "cores", "parts_of"]
+__all__ = [
+    "PARTS",
+    "Curvature",
+    "Gradient",
+    "Optimizer",
+    "Program",
+    "Programs",
+    "Steps",
+    "cores",
+    "in_threads",
+    "parts_of",
+]

@@ -50,7 +50,8 @@ class Look:
         mean, scale = (values.astype(X.dtype) for values in (self.x_mean, 1.0 / self.x_scale))
         found = np.empty(X.shape, self.dtype) if out is None else out
         off = np.subtract(X, mean, out=found if found.dtype == X.dtype else None)
-        return np.multiply(off, scale, out=found, casting="same_kind")
+        np.multiply(off, scale, out=found, casting="same_kind")
+        return found
 
     def outputs(self, y: Array) -> Array:
         """Targets (n, m) as a loss takes them."""
@@ -84,6 +85,7 @@ class FarRows(ABC):
     names: list[str] | None  # of the features, if they have names
     several: bool  # whether a row has more than one target
     weighted: bool
+    batch: int | None = None  # samples that batches have at best, if that is for the rows to say
     stamp: str  # tells these rows from others
     x_mean: FloatArray
     x_spread: FloatArray

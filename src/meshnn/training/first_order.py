@@ -58,7 +58,7 @@ class FirstOrder(Solver):
     def __init__(self, mesh: Mesh, samples: SampleSet, settings: Settings, rng: np.random.Generator) -> None:
         self.mesh, self.samples, self.settings, self.rng = mesh, samples, settings, rng
         size = settings.batch_of(samples.count)
-        self.steps = samples.steps(mesh.program("epochs", settings.gradient, size), size, settings.n_threads)
+        self.steps = samples.steps(mesh, settings.gradient, size, settings.n_threads)
         code, betas = self._rule()
         self.optimizer = Optimizer(
             code=code,

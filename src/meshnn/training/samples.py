@@ -93,7 +93,7 @@ class SampleSet(ABC):
         return min(hits, 1.0) if math.isfinite(hits) else hits
 
     @abstractmethod
-    def steps(self, program: Program, size: int, n_threads: int | None) -> Any:
+    def steps(self, mesh: Mesh, method: str, size: int, n_threads: int | None) -> Any:
         """`Steps`, or `StepsOf`, in batches of this size."""
 
     @abstractmethod
@@ -161,9 +161,9 @@ class Samples(SampleSet):
             return hits
         return min(round(hits * self.count) / self.count if self._alike else hits, 1.0)
 
-    def steps(self, program: Program, size: int, n_threads: int | None) -> Steps:
+    def steps(self, mesh: Mesh, method: str, size: int, n_threads: int | None) -> Steps:
         """In batches of this size."""
-        return Steps(program, self.X, self.targets, size, n_threads)
+        return Steps(mesh.program("epochs", method, size), self.X, self.targets, size, n_threads)
 
     def evaluate(self, mesh: Mesh, n_threads: int | None) -> tuple[float, float]:
         """Loss and share of hits."""

@@ -61,9 +61,9 @@ class StoredSamples(SampleSet):
         """Number of samples."""
         return int(self._first[-1])
 
-    def steps(self, program: Program, size: int, n_threads: int | None) -> WindowSteps:
+    def steps(self, mesh: Mesh, method: str, size: int, n_threads: int | None) -> WindowSteps:
         """In batches of this size."""
-        return WindowSteps(self, program, size, n_threads)
+        return WindowSteps(self, mesh.program("epochs", method, size), size, n_threads)
 
     def numbers(self, rows: Any) -> NDArray[np.int64]:
         """Of samples in ascending order, the numbers of their rows."""

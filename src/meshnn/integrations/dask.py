@@ -1,0 +1,669 @@
+"""Fits on a cluster of Dask: workers keep their partitions, and the result is the same whatever the cluster is.
+
+Rows become lots (`meshnn.training.lots`): futures that Dask makes again elsewhere if a worker is lost. Steps are taken
+by one task on every worker, about a second at a time; meanwhile they send each other sums. What is not finished when a
+worker goes is begun again by those who are left, from the same weights.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+import threading
+import time
+import uuid
+import warnings
+from collections import OrderedDict
+from concurrent.futures import CancelledError
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshnn.arrays import Array, FloatArray
+from meshnn.data.large import ParquetSource, Rows
+from meshnn.errors import DataError, MeshError
+from meshnn.integrations._mailbox import AbortedError, Mailboxes, Mailing, mailboxes, packed
+from meshnn.losses import Targets
+from meshnn.mesh import Mesh
+from meshnn.program import Optimizer
+from meshnn.training.crew import (
+    Crew,
+    CrewSamples,
+    Facts,
+    LotRows,
+    cluster_batch,
+    coded,
+    joined,
+    kept_and_held,
+)
+from meshnn.training.far import Look, Raw
+from meshnn.training.lots import Cut, Desk, Key, Lot, Parts, covering, root, run_steps
+from meshnn.training.samples import Epoch, Samples
+from meshnn.training.settings import Settings
+
+__all__ = ["fit", "open_parquet", "open_rows", "predict"]
+
+#: Seconds without a sign of life after which a worker counts as hanging, and is named.
+PATIENCE = 30.0
+#: Seconds that are waited for a worker when none is left.
+NOBODY = 60.0
+#: Bytes of a sum above which every worker adds up a slice of it, instead of all of it.
+SLICED = 2**20
+#: Rows that are held out at most.
+MOST_HELD = 2**17
+
+
+def fit(client: Any, estimator: Any, X: Any, y: Any, sample_weight: Any = None, **options: Any) -> Any:
+    """Fit an estimator on a cluster.
+
+    Parameters
+    ----------
+    client : distributed.Client
+    estimator : MeshClassifier or MeshRegressor
+    X : dask DataFrame or Array, or a path
+        The path of a Parquet file, or of a folder of them, that all workers can read.
+    y : dask Series or Array, or str
+        Or the name of a column.
+    sample_weight : dask Series or Array, or str, optional
+
+    Returns
+    -------
+    estimator
+    """
+    settings, classes = estimator._settings(), estimator._loss.classifies
+    if isinstance(X, (str, bytes)) or hasattr(X, "__fspath__"):
+        rows = open_parquet(X, y, sample_weight, classes, settings, client)
+    else:
+        rows = open_rows(X, y, sample_weight, classes, settings, client)
+    try:
+        return estimator.fit(rows, **options)
+    finally:
+        rows.release()
+
+
+def predict(estimator: Any, X: Any, method: str = "predict") -> Any:
+    """What `estimator.predict` (or another method) says to every partition of X, as a collection of Dask."""
+    if hasattr(X, "map_partitions"):
+        few = getattr(estimator, method)(_example(X))
+        if few.ndim == 1:
+            import pandas as pd
+
+            meta = pd.Series(few[:0], name=method)
+            return X.map_partitions(_answers, estimator, method, meta=meta)
+        import pandas as pd
+
+        columns = getattr(estimator, "classes_", range(few.shape[1]))
+        return X.map_partitions(_answers, estimator, method, meta=pd.DataFrame(few[:0], columns=columns))
+    X = X.rechunk({1: X.shape[1]})
+    few = getattr(estimator, method)(np.zeros((1, X.shape[1])))
+    more: dict[str, Any] = {"drop_axis": 1} if few.ndim == 1 else {"chunks": (X.chunks[0], (few.shape[1],))}
+    return X.map_blocks(_block_answers, estimator, method, dtype=few.dtype, **more)
+
+
+def _example(X: Any) -> Any:
+    frame = X._meta_nonempty.iloc[:1]
+    return frame.astype(np.float64) * 0.0
+
+
+def _answers(frame: Any, estimator: Any, method: str) -> Any:
+    import pandas as pd
+
+    if len(frame) == 0:
+        found = getattr(estimator, method)(np.zeros((1, frame.shape[1])))[:0]
+    else:
+        found = getattr(estimator, method)(frame)
+    if found.ndim == 1:
+        return pd.Series(found, index=frame.index, name=method)
+    return pd.DataFrame(found, index=frame.index, columns=getattr(estimator, "classes_", None))
+
+
+def _block_answers(block: Array, estimator: Any, method: str) -> Array:
+    found: Array = getattr(estimator, method)(block)
+    return found
+
+
+# -- rows in -----------------------------------------------------------------------------------------------------------
+
+
+def open_rows(X: Any, y: Any, sample_weight: Any, classes: bool, settings: Settings, client: Any = None) -> DaskRows:
+    """Rows of collections of Dask."""
+    client = _client(client)
+    names = None
+    if hasattr(X, "columns"):
+        X, y, sample_weight = _columns_of(X, y, sample_weight)
+        names = [str(name) for name in X.columns]
+    elif getattr(X, "ndim", 0) != 2:
+        raise DataError(f"X is {type(X).__name__}, expected a DataFrame or a matrix of Dask")
+    parts = _delayed(X)
+    others = [_delayed(array) if array is not None else [None] * len(parts) for array in (y, sample_weight)]
+    for what, found in zip(("y", "sample_weight"), others, strict=True):
+        if len(found) != len(parts):
+            raise DataError(f"{what} has {len(found)} partitions, X has {len(parts)}; repartition one like the other")
+    held = client.persist([part for kind in (parts, *others) for part in kind if part is not None])
+    futures = iter(_futures(held))
+    columns = [[next(futures) if part is not None else None for part in kind] for kind in (parts, *others)]
+    raw = [client.submit(as_rows, *triple, names, k, pure=False) for k, triple in enumerate(zip(*columns, strict=True))]
+    return DaskRows(client, raw, names, classes, settings)
+
+
+def open_parquet(
+    path: Any, y: Any, sample_weight: Any, classes: bool, settings: Settings, client: Any = None
+) -> DaskRows:
+    """Rows of Parquet files, which workers read themselves, one file each at a time."""
+    from pathlib import Path
+
+    client = _client(client)
+    source = ParquetSource(Path(path).absolute(), y, sample_weight)
+    targets = y if isinstance(y, list) else [y]
+    raw = [
+        client.submit(read_file, str(file), str(source.path), targets, sample_weight, source.names, str(source.dtype),
+                      pure=False)
+        for file in source.files
+    ]  # fmt: skip
+    return DaskRows(client, raw, source.names, classes, settings)
+
+
+def _client(client: Any) -> Any:
+    if client is not None:
+        return client
+    from distributed import get_client
+
+    try:
+        return get_client()
+    except ValueError:
+        raise MeshError(
+            "X is a collection of Dask, but there is no client; begin with client = distributed.Client()"
+        ) from None
+
+
+def _futures(held: Any) -> list[Any]:
+    from distributed import futures_of
+
+    return list(futures_of(held))  # type: ignore[no-untyped-call]
+
+
+def _columns_of(X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
+    """Features, targets and weights of a DataFrame; the latter two may be names of its columns."""
+    drop: list[str] = []
+    for given in (y, sample_weight):
+        names = [given] if isinstance(given, str) else given if isinstance(given, list) else []
+        for name in names:
+            if name not in X.columns:
+                raise DataError(f"the DataFrame has no column {name!r}; it has {', '.join(map(str, X.columns[:20]))}")
+        drop += names
+    y = X[y] if isinstance(y, (str, list)) else y
+    weight = X[sample_weight] if isinstance(sample_weight, str) else sample_weight
+    return X.drop(columns=drop) if drop else X, y, weight
+
+
+def _delayed(array: Any) -> list[Any]:
+    if not hasattr(array, "to_delayed"):
+        raise DataError(f"{type(array).__name__} is no collection of Dask, but X is; make it one, or pass a column")
+    if getattr(array, "ndim", 1) == 2 and hasattr(array, "rechunk"):
+        array = array.rechunk({1: array.shape[1]})
+    return list(np.ravel(array.to_delayed()))
+
+
+def as_rows(X: Any, y: Any, weight: Any, names: list[str] | None, number: int) -> Raw:
+    """A partition as arrays, checked."""
+    from meshnn.data.large import _check_finite, _check_weights
+
+    where = f"partition {number}"
+    try:
+        values = np.asarray(X)
+        features = values if values.dtype in (np.float32, np.float64) else values.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"{where}: X holds what is not a number ({error}); encode it before") from None
+    _check_finite(features, names, where, 0)
+    targets = np.asarray(y)
+    targets = targets.astype(str) if targets.dtype == object else targets
+    if targets.dtype.kind == "f":
+        _check_finite(targets.reshape(len(targets), -1), None, f"y of {where}", 0)
+    if len(targets) != len(features):
+        raise DataError(f"{where}: X has {len(features)} rows, y {len(targets)}; divide both alike")
+    weights = None if weight is None else np.asarray(weight, np.float64)
+    if weights is not None:
+        _check_weights(weights, where, 0)
+    return np.ascontiguousarray(features), targets, weights
+
+
+def read_file(
+    file: str, folder: str, y: list[str], sample_weight: str | None, names: list[str] | None, dtype: str
+) -> Raw:
+    """A Parquet file as arrays, checked."""
+    from pathlib import Path
+
+    source = ParquetSource(Path(file), y, sample_weight)
+    if source.names != names:
+        raise DataError(f"{file} has other columns than the first file of {folder}; write all files alike")
+    blocks: list[Rows] = list(source.blocks())
+    if not blocks:
+        empty = np.empty((0, len(names or [])), dtype)
+        return empty, np.empty(0), None if sample_weight is None else np.empty(0)
+    X, targets, weight = joined([(block.X, block.y, block.weight) for block in blocks])
+    return X.astype(dtype, copy=False), targets, weight
+
+
+# -- what workers do ---------------------------------------------------------------------------------------------------
+
+
+def rows_and_labels(raw: Raw, classes: bool) -> tuple[int, list[Any], str, int, bool]:
+    """How many rows, which labels, of what kind, how many targets, and whether there are weights."""
+    X, y, weight = raw
+    if classes and y.ndim == 2 and y.shape[1] > 1:
+        raise DataError("y has several columns; labels in columns are learned from memory only")
+    if not classes and y.dtype.kind not in "fiub":
+        raise DataError(f"y holds {y.dtype}, expected numbers; for labels take MeshClassifier")
+    labels = np.unique(y).tolist() if classes else []
+    return len(X), labels, X.dtype.str, y.shape[1] if y.ndim == 2 else 1, weight is not None
+
+
+def some_rows(raw: Raw, first: int, last: int) -> Raw:
+    """Some of the rows of a partition."""
+    return tuple(None if array is None else array[first:last].copy() for array in raw)  # type: ignore[return-value]
+
+
+def as_lot(labels: list[Any], dtype: str, *pieces: Raw) -> Raw:
+    """A lot from its pieces, targets coded."""
+    X, y, weight = joined(list(pieces))
+    flat = y[:, 0] if labels and y.ndim == 2 else y
+    return X.astype(dtype, copy=False), coded(flat, labels), weight
+
+
+def rows_at(raw: Raw, numbers: Array) -> Raw:
+    """Some rows of a lot."""
+    return tuple(None if array is None else array[numbers] for array in raw)  # type: ignore[return-value]
+
+
+def weight_of(raw: Raw, look: Look) -> float:
+    """The weight of a lot."""
+    weights = look.weights(raw[1], raw[2])
+    return float(len(raw[0]) if weights is None else weights.sum())
+
+
+def seen(raw: Raw, look: Look, mean: float) -> Lot:
+    """A lot as a net sees it."""
+    X, y, weight = raw
+    weights = look.weights(y, weight)
+    each = np.ones(len(X)) if weights is None else weights / mean
+    return Lot(look.inputs(X), look.outputs(y), each.astype(look.dtype)[:, None])
+
+
+def lot_rows(lot: Lot, numbers: Array) -> Lot:
+    """Some rows of it."""
+    return Lot(*(array[numbers] for array in lot))
+
+
+class Order(NamedTuple):
+    """What everybody in a crew is told."""
+
+    fit: str
+    session: str
+    addresses: list[str]
+    cut: Cut
+    look: Look
+    mass: float
+    mesh: bytes
+    what: str
+    arguments: tuple[Any, ...]
+
+    @property
+    def dealt(self) -> list[range]:
+        """The parts of each."""
+        return self.cut.dealt(len(self.addresses))
+
+
+_meshes: OrderedDict[tuple[str, bytes], tuple[Mesh, threading.Lock]] = OrderedDict()
+_guard = threading.Lock()
+
+
+def _mesh_of(order: Order) -> tuple[Mesh, threading.Lock]:
+    """The net of a fit, with the programs that were compiled for it before."""
+    key = (order.fit, hashlib.blake2b(order.mesh, digest_size=16).digest())
+    with _guard:
+        if key not in _meshes:
+            _meshes[key] = (pickle.loads(order.mesh), threading.Lock())
+            while len(_meshes) > 8:
+                _meshes.popitem(last=False)
+        _meshes.move_to_end(key)
+        return _meshes[key]
+
+
+def work(order: Order, rank: int, *lots: Lot) -> Any:
+    """What one of a crew does."""
+    from distributed import get_worker, secede
+
+    secede()  # type: ignore[no-untyped-call]  # others may have their turn while this waits for the rest of the crew
+    worker = get_worker()
+    mail = mailboxes(worker)
+    parts = Parts(order.cut, order.dealt[rank])
+    held = [lot for part in parts.mine for lot in order.cut.of_part(part)]
+    desk = Desk(parts, dict(zip(held, lots, strict=True)), order.look, order.mass, worker.state.nthreads)
+    mesh, lock = _mesh_of(order)
+    try:
+        with lock:
+            if order.what == "steps":
+                return _steps(order, rank, desk, mesh, mail)
+            values, *more = order.arguments
+            mesh.values[:] = values
+            found: dict[Key, FloatArray] = getattr(desk, order.what)(mesh, *more)
+            return found
+    finally:
+        mail.end(order.session)
+
+
+def _steps(order: Order, rank: int, desk: Desk, mesh: Mesh, mail: Mailboxes) -> Any:
+    values, optimizer, method, seed, rates, begun, last = order.arguments
+    mesh.values[:] = values
+    optimizer = pickle.loads(pickle.dumps(optimizer))  # arrays that come over a wire may be read-only
+    program = mesh.program("epochs", method, again=True)
+    total = Exchange(mail, order, rank)
+    now = run_steps(desk, total, program, mesh.values, optimizer, seed, rates, begun, last)
+    stamp = hashlib.blake2b(mesh.values.tobytes() + mesh.topology._digest, digest_size=16).hexdigest()
+    return now, stamp, (mesh.values.copy(), optimizer) if rank == 0 else None
+
+
+class Exchange:
+    """Sums over a crew, by letters: everybody gets the sums of all others, or of large ones a slice."""
+
+    def __init__(self, mail: Mailboxes, order: Order, rank: int) -> None:
+        self.mail, self.order, self.rank = mail, order, rank
+        self.keys = [covering(parts) for parts in order.dealt]
+        self.top = Parts(order.cut, order.dealt[rank]).top
+        self.round = 0
+
+    def __call__(self, nodes: dict[Key, FloatArray]) -> FloatArray:
+        """The sum of all, from the sums at the nodes of this worker."""
+        count = len(self.order.addresses)
+        if count == 1:
+            return root(nodes, self.top)
+        mine = np.stack([nodes[key] for key in self.keys[self.rank]])
+        if mine[0].nbytes <= SLICED:
+            came = self._swap([mine] * count)
+            return self._added(came, mine.shape[1])
+        cuts = [mine.shape[1] * k // count for k in range(count + 1)]
+        slices = [slice(a, b) for a, b in pairwise(cuts)]
+        came = self._swap([mine[:, part] for part in slices])
+        added = self._added(came, slices[self.rank].stop - slices[self.rank].start)
+        return np.concatenate([np.frombuffer(letter) for letter in self._swap([added] * count)])
+
+    def _swap(self, letters: list[Array]) -> list[bytes]:
+        """Send one to each of the others; what came from each."""
+        sent = [packed([letter]) if letter.ndim == 1 else letter.tobytes() for letter in letters]
+        for k, address in enumerate(self.order.addresses):
+            if k != self.rank:
+                self.mail.send(address, self.order.session, self.round, self.rank, sent[k])
+        came = [
+            sent[k] if k == self.rank else self.mail.get(self.order.session, self.round, k)
+            for k in range(len(self.order.addresses))
+        ]
+        self.round += 1
+        return came
+
+    def _added(self, came: list[bytes], width: int) -> FloatArray:
+        known: dict[Key, FloatArray] = {}
+        for keys, letter in zip(self.keys, came, strict=True):
+            known.update(zip(keys, np.frombuffer(letter).reshape(len(keys), width), strict=True))
+        return root(known, self.top)
+
+
+# -- the driver --------------------------------------------------------------------------------------------------------
+
+
+class LostError(Exception):
+    """A worker went in the middle of something."""
+
+
+@dataclass
+class DaskCrew(Crew):
+    """The workers of a cluster, those who are there."""
+
+    client: Any
+    cut: Cut
+    look: Look
+    mass: float
+    lots: list[Any]  # futures of `Lot`
+    fit: str = field(default_factory=lambda: uuid.uuid4().hex)
+    _sessions: int = 0
+    _graph: tuple[bytes, bytes] = (b"", b"")
+
+    def evaluate(self, mesh: Mesh) -> FloatArray:
+        """Loss and hits."""
+        return self._sum("evaluate", mesh, mesh.values)
+
+    def curvature(self, mesh: Mesh, method: str, live: NDArray[Any]) -> FloatArray:
+        """Loss, hits, gradient and Gauss-Newton matrix, one after the other."""
+        return self._sum("curvature", mesh, mesh.values, method, live)
+
+    def _sum(self, what: str, mesh: Mesh, *arguments: Any) -> FloatArray:
+        known: dict[Key, FloatArray] = {}
+        for nodes in self._together(what, mesh, arguments):
+            known.update(nodes)
+        return root(known, Parts(self.cut, range(0)).top)
+
+    def steps(
+        self, mesh: Mesh, method: str, optimizer: Optimizer, seed: int, rates: Array, begun: Epoch, last: int
+    ) -> Epoch:
+        """Steps of an epoch; see `Crew.steps`."""
+        arguments = (mesh.values.copy(), optimizer, method, seed, rates, begun, last)
+        found = self._together("steps", mesh, arguments)
+        stamps = {stamp for _, stamp, _ in found}
+        if len(stamps) > 1:
+            raise MeshError(
+                "the workers do not agree on graph and weights any more: they must run the same versions on "
+                "processors of one kind"
+            )
+        now, _, (values, moved) = found[0]
+        mesh.values[:] = values
+        optimizer.first[:], optimizer.second[:], optimizer.done = moved.first, moved.second, moved.done
+        result: Epoch = now
+        return result
+
+    def take(self, rows: NDArray[np.int64]) -> Samples:
+        """Some samples, in memory."""
+        wanted = self.cut.by_lot(rows)
+        found = self.client.gather([
+            self.client.submit(lot_rows, self.lots[lot], some, pure=False) for lot, some in wanted.items()
+        ])  # fmt: skip
+        X, values, weight = (np.concatenate(arrays) for arrays in zip(*found, strict=True))
+        share = weight * weight.dtype.type(1.0 / self.cut.rows)
+        mass = self.mass * float(share.sum(dtype=np.float64))
+        return Samples(X[None], Targets(self.look.loss, values, share), mass)
+
+    # -- getting things done -----------------------------------------------------------------------------------------
+
+    def _together(self, what: str, mesh: Mesh, arguments: tuple[Any, ...]) -> list[Any]:
+        """What all of the crew return; begun again if somebody goes meanwhile."""
+        if self._graph[0] != mesh.topology._digest:
+            self._graph = (mesh.topology._digest, pickle.dumps(mesh))
+        while True:
+            addresses = self._workers()
+            self._sessions += 1
+            order = Order(self.fit, f"{self.fit}-{self._sessions}", addresses, self.cut, self.look, self.mass,
+                          self._graph[1], what, arguments)  # fmt: skip
+            futures = []
+            for rank, (address, mine) in enumerate(zip(addresses, order.dealt, strict=True)):
+                lots = [self.lots[lot] for part in mine for lot in self.cut.of_part(part)]
+                futures.append(self.client.submit(work, order, rank, *lots, workers=[address], pure=False,
+                                                  allow_other_workers=False, retries=0))  # fmt: skip
+            try:
+                return self._results(futures, addresses)
+            except LostError as lost:
+                warnings.warn(f"{lost}; its rows are read again elsewhere, and the work goes on", stacklevel=2)
+            finally:
+                if any(not future.done() or future.status != "finished" for future in futures):
+                    self._send_home(order.session)
+                    self.client.cancel(futures, force=True)
+
+    def _workers(self) -> list[str]:
+        """Addresses of those who take part; waits a while for the first."""
+        until = time.monotonic() + NOBODY
+        while True:
+            found = sorted(_living(self.client))
+            if found:
+                return found[: self.cut.parts]
+            if time.monotonic() > until:
+                raise MeshError(f"the cluster has had no worker for {NOBODY:g} s; start some, and fit again")
+            time.sleep(0.2)
+
+    def _results(self, futures: list[Any], addresses: list[str]) -> list[Any]:
+        from distributed import wait
+
+        left = set(futures)
+        while left:
+            try:
+                wait(list(left), timeout=0.5, return_when="FIRST_COMPLETED")  # type: ignore[no-untyped-call]
+            except TimeoutError:
+                pass
+            except CancelledError:
+                raise LostError("rows were lost with a worker") from None
+            for future in [future for future in left if future.done()]:
+                if future.status == "error":
+                    error = future.exception()
+                    if isinstance(error, AbortedError):
+                        raise LostError("a worker went away")
+                    self._check_all_there(addresses)  # what went wrong may follow from that
+                    raise error
+                if future.status in ("cancelled", "lost"):
+                    raise LostError("a worker went away")
+                left.discard(future)
+            if left:
+                self._check_all_there(addresses)
+        return list(self.client.gather(futures))
+
+    def _check_all_there(self, addresses: list[str]) -> None:
+        living = _living(self.client)
+        for address in addresses:
+            if address not in living:
+                raise LostError(f"the worker {address} is gone")
+            if living[address] > PATIENCE:
+                raise MeshError(
+                    f"the worker {address} has given no sign of life for {living[address]:.0f} s; end it, and fit "
+                    "again (with a checkpoint it goes on where it stood)"
+                )
+
+    def _send_home(self, session: str) -> None:
+        """Have those who wait for others stop."""
+        awake = [address for address, silent in _living(self.client).items() if silent < PATIENCE / 2]
+        if awake:
+            self.client.run(_end_session, session, workers=awake, wait=False, on_error="ignore")
+
+
+def _end_session(session: str, dask_worker: Any = None) -> None:
+    mailboxes(dask_worker).end(session)
+
+
+def _living(client: Any) -> dict[str, float]:
+    """Workers that are there, and for how many seconds each has been silent."""
+    now = time.time()
+    info = client.sync(client.scheduler.identity, n_workers=-1)["workers"]
+    return {address: now - facts["last_seen"] for address, facts in info.items() if facts["status"] == "running"}
+
+
+class DaskRows(LotRows):
+    """Partitions of a cluster as lots.
+
+    Parameters
+    ----------
+    client : distributed.Client
+    partitions : list of futures
+        Of raw rows.
+    names : list of str, optional
+    classes : bool
+    settings : Settings
+        Says how large batches are.
+    """
+
+    def __init__(
+        self, client: Any, partitions: list[Any], names: list[str] | None, classes: bool, settings: Settings
+    ) -> None:
+        self.client = client
+        client.register_plugin(Mailing())
+        found = client.gather(client.map(rows_and_labels, partitions, classes=classes, pure=False))
+        counts = [count for count, *_ in found]
+        if not sum(counts):
+            raise DataError("there are no rows in X")
+        labels = sorted({label for _, some, *_ in found for label in some}) if classes else []
+        self._dtype = str(np.result_type(*{np.dtype(kind) for count, _, kind, *_ in found if count}))
+        self.weighted = found[0][-1]
+        self.cut = Cut.of(sum(counts), cluster_batch(sum(counts), settings))
+        self._raw = self._lots(self.cut, partitions, counts, labels)
+        facts = client.gather(client.map(Facts.of, self._raw, n_labels=len(labels), pure=False))
+        self._know(facts, labels, names, max(columns for *_, columns, _ in found))
+        self._held: tuple[float, int] | None = None
+
+    def _lots(self, cut: Cut, partitions: list[Any], counts: list[int], labels: list[Any]) -> list[Any]:
+        """Futures of lots: pieces of partitions, cut where these are, and joined where the lot is to be."""
+        ends = np.cumsum(counts)
+        starts = ends - counts
+        owners = self._owners(cut)
+        lots = []
+        for lot in range(cut.lots):
+            first, last = cut.bounds(lot)
+            pieces = []
+            for k in np.flatnonzero((starts < last) & (ends > first)).tolist():
+                begin, end = max(first - starts[k], 0), min(last - starts[k], counts[k])
+                pieces.append(self.client.submit(some_rows, partitions[k], int(begin), int(end), pure=False))
+            lots.append(self.client.submit(as_lot, labels, self._dtype, *pieces, workers=[owners[lot]], pure=False,
+                                           allow_other_workers=True))  # fmt: skip
+        return lots
+
+    def _owners(self, cut: Cut) -> list[str]:
+        """Where each lot is to be, unless somebody comes or goes."""
+        addresses = sorted(_living(self.client))[: cut.parts]
+        if not addresses:
+            raise MeshError("the cluster has no worker; start some, and fit again")
+        found = [""] * cut.lots
+        for address, parts in zip(addresses, cut.dealt(len(addresses)), strict=True):
+            for part in parts:
+                for lot in cut.of_part(part):
+                    found[lot] = address
+        return found
+
+    def few(self, count: int) -> Raw:
+        """So many rows, evenly spaced."""
+        count = min(count, self.cut.rows)
+        wanted = self.cut.by_lot(np.arange(count) * self.cut.rows // count)
+        tasks = [self.client.submit(rows_at, self._raw[lot], some, pure=False) for lot, some in wanted.items()]
+        return joined(list(self.client.gather(tasks)))
+
+    def hold_out(self, share: float, seed: int) -> None:
+        """Some rows of each lot."""
+        self._held = (share, seed)
+
+    def _chosen(self, held: bool) -> tuple[list[Any], list[int]]:
+        """Lots without what is held out, or what is; and how many rows each has."""
+        cut, lots = self.cut, self._raw
+        if self._held is None:
+            return lots, [cut.bounds(lot)[1] - cut.bounds(lot)[0] for lot in range(cut.lots)]
+        numbers = [kept_and_held(cut, lot, *self._held, MOST_HELD)[int(held)] for lot in range(cut.lots)]
+        found = [self.client.submit(rows_at, lots[lot], numbers[lot], pure=False) for lot in range(cut.lots)]
+        return found, [len(some) for some in numbers]
+
+    def samples(self, look: Look) -> CrewSamples:
+        """All rows that are not held out."""
+        raw, sizes = self._chosen(held=False)
+        cut = self.cut
+        if self._held is not None:  # lots have other sizes now, and are cut anew
+            cut = Cut.of(sum(sizes), self.batch or 1)
+            raw = self._lots(cut, raw, sizes, [])
+        mass = float(sum(self.client.gather(self.client.map(weight_of, raw, look=look, pure=False))))
+        if mass <= 0:
+            raise DataError("all samples have the weight 0; give some of them a weight")
+        owners = self._owners(cut)
+        lots = [self.client.submit(seen, raw[lot], look, mass / cut.rows, workers=[owners[lot]], pure=False,
+                                   allow_other_workers=True) for lot in range(cut.lots)]  # fmt: skip
+        return CrewSamples(DaskCrew(self.client, cut, look, mass, lots), look, mass)
+
+    def held_out(self, look: Look) -> Samples:
+        """Those that are."""
+        raw = joined(list(self.client.gather(self._chosen(held=True)[0])))
+        weights = look.weights(raw[1], raw[2])
+        return look.samples(raw, float(len(raw[0]) if weights is None else weights.sum()))
+
+    def release(self) -> None:
+        """Let the workers forget them."""
+        self._raw = []

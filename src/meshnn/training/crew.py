@@ -1,0 +1,210 @@
+"""Samples that a crew of workers has: what a trainer sees of them."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshnn.arguments import whole_number
+from meshnn.arrays import Array, FloatArray
+from meshnn.data.spool import STRIDE, Moments
+from meshnn.errors import DataError
+from meshnn.mesh import Mesh
+from meshnn.program import Curvature, Optimizer, Program
+from meshnn.training.far import FarRows, Look, Raw
+from meshnn.training.lots import Cut, batches_of
+from meshnn.training.samples import Epoch, Samples, SampleSet, StepsOf
+from meshnn.training.settings import Settings
+
+__all__ = ["Crew", "CrewSamples", "Facts", "LotRows", "cluster_batch", "coded", "joined", "kept_and_held"]
+
+#: Seconds between two looks at where an epoch stands.
+PIECE = 1.0
+#: Samples that tell about the loss.
+GLANCE = 2**14
+
+
+class Crew(ABC):
+    """Workers who have the lots of a cut among them; sums are over all samples, in the order of the tree."""
+
+    cut: Cut
+
+    @abstractmethod
+    def evaluate(self, mesh: Mesh) -> FloatArray:
+        """Loss and hits."""
+
+    @abstractmethod
+    def curvature(self, mesh: Mesh, method: str, live: NDArray[Any]) -> FloatArray:
+        """Loss, hits, gradient and Gauss-Newton matrix, one after the other."""
+
+    @abstractmethod
+    def steps(
+        self, mesh: Mesh, method: str, optimizer: Optimizer, seed: int, rates: Array, begun: Epoch, last: int
+    ) -> Epoch:
+        """Take steps of an epoch up to batch number `last`: parameters of the mesh and moments move in place."""
+
+    @abstractmethod
+    def take(self, rows: NDArray[np.int64]) -> Samples:
+        """Some samples, by their numbers in ascending order."""
+
+    def agree(self, seconds: float) -> float:
+        """A time that all who train go by; of a single trainer, the one it measured."""
+        return seconds
+
+
+class CrewSamples(SampleSet):
+    """All samples of a crew."""
+
+    at_hand: ClassVar[bool] = False
+
+    def __init__(self, crew: Crew, look: Look, mass: float) -> None:
+        self.crew, self.look, self.mass, self.loss = crew, look, mass, look.loss
+
+    @property
+    def count(self) -> int:
+        """Number of samples."""
+        return self.crew.cut.rows
+
+    def steps(self, mesh: Mesh, method: str, size: int, n_threads: int | None) -> CrewSteps:
+        """In batches of the size that the cut was made for."""
+        return CrewSteps(self.crew, mesh, mesh.program("epochs", method, size))
+
+    def evaluate(self, mesh: Mesh, n_threads: int | None) -> tuple[float, float]:
+        """Loss and share of hits."""
+        loss, hits = self.crew.evaluate(mesh).tolist()
+        return loss, hits
+
+    def glance(self, mesh: Mesh, n_threads: int | None) -> float:
+        """About the loss, from some samples."""
+        few = min(self.count, GLANCE)
+        found = self.take(np.arange(few) * self.count // few)
+        loss, _ = found.evaluate(mesh, n_threads)
+        return loss * self.mass / max(found.mass, np.finfo(float).tiny)
+
+    def curvature(self, mesh: Mesh, method: str, live: NDArray[Any], n_threads: int | None) -> Curvature:
+        """Loss, gradient and Gauss-Newton matrix by the parameters `live`."""
+        n = len(live)
+        found = self.crew.curvature(mesh, method, live)
+        return Curvature(float(found[0]), float(found[1]), found[2 : 2 + n].copy(), found[2 + n :].reshape(n, n).copy())
+
+    def take(self, rows: Any) -> Samples:
+        """Some of them in memory, in ascending order."""
+        return self.crew.take(np.asarray(rows, np.int64))
+
+
+class CrewSteps(StepsOf):
+    """Steps that a crew takes together."""
+
+    def __init__(self, crew: Crew, mesh: Mesh, program: Program) -> None:
+        self.crew, self.mesh, self.program = crew, mesh, program
+        self.n, self.batches = crew.cut.rows, batches_of(crew.cut)
+        self._pace = math.nan  # seconds a batch
+
+    def rewire(self, program: Program) -> None:
+        """Go on with another graph of the same inputs and outputs."""
+        self.program = program
+
+    def order(self, rng: np.random.Generator, epochs: int) -> NDArray[np.int64]:
+        """A seed for each epoch."""
+        return rng.integers(2**62, size=(epochs, 1))
+
+    def checked(self, order: Any) -> NDArray[np.int64]:
+        """A seed from a file."""
+        return np.array([whole_number("order", int(np.asarray(order).ravel()[0]), least=0, most=2**62)])
+
+    def epoch(
+        self, values: Array, optimizer: Optimizer, order: Array, rates: Array, begun: Epoch,
+        told: Callable[[Epoch, int], None],
+    ) -> Epoch:  # fmt: skip
+        """In pieces of about a second: how long they are changes nothing."""
+        now, method, cut = begun, self.program.plan.method.name, self.crew.cut
+        while now.piece < self.batches and np.isfinite(now.sums[0]):
+            some = 1 if math.isnan(self._pace) else max(1, int(PIECE / max(self._pace, 1e-9)))
+            began, first = time.perf_counter(), now.piece
+            last = min(first + some, self.batches)
+            now = self.crew.steps(self.mesh, method, optimizer, int(order[0]), rates, now, last)
+            self._pace = self.crew.agree((time.perf_counter() - began) / max(now.piece - first, 1))
+            if np.isfinite(now.sums[0]):
+                told(now, min(now.piece * cut.each * cut.lots, cut.rows))
+        return now
+
+
+class Facts(NamedTuple):
+    """What is to be known about a lot of raw rows."""
+
+    moments: Moments
+    label_sums: FloatArray
+    stamp: str
+
+    @classmethod
+    def of(cls, raw: Raw, n_labels: int) -> Facts:
+        """Of features, coded targets and weights; in blocks of one size, from the first row of the lot on."""
+        X, y, weight = raw
+        moments, stamp = Moments(X.shape[1]), hashlib.blake2b(digest_size=16)
+        for begin in range(0, len(X), STRIDE):
+            part = slice(begin, begin + STRIDE)
+            moments.add(X[part], None if weight is None else weight[part])
+            for array in (X, y) if weight is None else (X, y, weight):
+                stamp.update(np.ascontiguousarray(array[part]).tobytes())
+        sums = np.bincount(y[:, 0].astype(np.int64), weight, minlength=n_labels) if n_labels else np.zeros(0)
+        return cls(moments, sums.astype(np.float64), stamp.hexdigest())
+
+
+class LotRows(FarRows):
+    """Rows in lots at workers: what is known about all of them, from the facts of each lot in order."""
+
+    cut: Cut
+
+    def _know(self, facts: list[Facts], labels: list[Any], names: list[str] | None, columns: int) -> None:
+        total = Moments(len(facts[0].moments.mean))
+        for fact in facts:
+            total.merge(fact.moments)
+        if not np.isfinite(total.spread).all():
+            column = int(np.flatnonzero(~np.isfinite(total.spread))[0])
+            raise DataError(f"feature {column} is too large for its square to be a number; scale it before")
+        self.count, self.width, self.names, self.labels = self.cut.rows, len(total.mean), names, labels
+        self.several, self.x_mean, self.x_spread = columns > 1, total.mean, total.spread
+        self.label_sums = np.sum([fact.label_sums for fact in facts], axis=0) if labels else np.zeros(0)
+        words = "".join(fact.stamp for fact in facts) + repr(tuple(self.cut))
+        self.stamp = hashlib.blake2b(words.encode(), digest_size=32).hexdigest()
+        self.batch = self.cut.lots * self.cut.each
+
+
+def cluster_batch(rows: int, settings: Settings) -> int:
+    """Samples in a batch that several workers share: what is asked for, else many, since each step is a message."""
+    if settings.batch_size != "auto":
+        return settings.batch_of(rows)
+    return int(min(max(256, rows // 256), 8192, rows))
+
+
+def coded(y: Array, labels: list[Any]) -> FloatArray:
+    """Labels (n,) as their numbers in a sorted list; values (n,) or (n, m) as they are. As (n, m)."""
+    if labels:
+        return np.searchsorted(np.array(labels), y).astype(np.float64)[:, None]
+    values = y if y.ndim == 2 else y[:, None]
+    return values.astype(np.float64)
+
+
+def joined(pieces: list[Raw]) -> Raw:
+    """Rows one after the other."""
+    X, y = (np.concatenate([piece[k] for piece in pieces]) for k in (0, 1))
+    return (
+        X,
+        y,
+        None if pieces[0][2] is None else np.concatenate([piece[2] for piece in pieces if piece[2] is not None]),
+    )
+
+
+def kept_and_held(cut: Cut, lot: int, share: float, seed: int, most: int) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Which rows of a lot stay and which are held out, such a share of all, but at most so many."""
+    first, last = cut.bounds(lot)
+    count = min(round(share * (last - first)), most // cut.lots)
+    held = np.sort(np.random.default_rng([seed, 2, lot]).choice(last - first, count, replace=False))
+    return np.setdiff1d(np.arange(last - first), held), held
