@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
+from copy import copy
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -153,6 +154,18 @@ class ParquetSource(Source):
     def files(self) -> list[Path]:
         """All of them, in order."""
         return list(self._files)
+
+    def rows_of_files(self) -> list[tuple[Path, int]]:
+        """How many rows each file has."""
+        counts = [fragment.metadata.num_rows for fragment in self._fragments]
+        return list(zip(self._files, counts, strict=True))
+
+    def only(self, file: Path) -> ParquetSource:
+        """One of its files, with the columns and the types of all."""
+        found, place = copy(self), self.files.index(file)
+        found.path, found._files, found._fragments = file, {file: self._files[file]}, [self._fragments[place]]
+        found.expected = self.rows_of_files()[place][1]
+        return found
 
     def _found(self) -> dict[Path, tuple[int, int]]:
         """The files, with what tells whether they are still the same."""

@@ -7,7 +7,6 @@ import threading
 import time
 from typing import Any
 
-import numpy as np
 from distributed import WorkerPlugin
 
 __all__ = ["AbortedError", "Mailboxes", "Mailing", "mailboxes"]
@@ -81,8 +80,3 @@ def mailboxes(worker: Any) -> Mailboxes:
     if found is None:
         found = worker._meshnn_mail = Mailboxes(worker)
     return found
-
-
-def packed(arrays: list[Any]) -> bytes:
-    """Vectors of one length as bytes."""
-    return np.ascontiguousarray(np.stack(arrays)).tobytes() if arrays else b""

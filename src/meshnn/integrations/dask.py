@@ -16,7 +16,6 @@ import warnings
 from collections import OrderedDict
 from concurrent.futures import CancelledError
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,8 +24,7 @@ from numpy.typing import NDArray
 from meshnn.arrays import Array, FloatArray
 from meshnn.data.large import ParquetSource, Rows
 from meshnn.errors import DataError, MeshError
-from meshnn.integrations._mailbox import AbortedError, Mailboxes, Mailing, mailboxes, packed
-from meshnn.losses import Targets
+from meshnn.integrations._mailbox import AbortedError, Mailboxes, Mailing, mailboxes
 from meshnn.mesh import Mesh
 from meshnn.program import Optimizer
 from meshnn.training.crew import (
@@ -37,10 +35,9 @@ from meshnn.training.crew import (
     cluster_batch,
     coded,
     joined,
-    kept_and_held,
 )
 from meshnn.training.far import Look, Raw
-from meshnn.training.lots import Cut, Desk, Key, Lot, Parts, covering, root, run_steps
+from meshnn.training.lots import Cut, Desk, Exchange, Held, Key, Parts, agreement, joined_held, root, run_steps
 from meshnn.training.samples import Epoch, Samples
 from meshnn.training.settings import Settings
 
@@ -50,10 +47,6 @@ __all__ = ["fit", "open_parquet", "open_rows", "predict"]
 PATIENCE = 30.0
 #: Seconds that are waited for a worker when none is left.
 NOBODY = 60.0
-#: Bytes of a sum above which every worker adds up a slice of it, instead of all of it.
-SLICED = 2**20
-#: Rows that are held out at most.
-MOST_HELD = 2**17
 
 
 def fit(client: Any, estimator: Any, X: Any, y: Any, sample_weight: Any = None, **options: Any) -> Any:
@@ -284,17 +277,14 @@ def weight_of(raw: Raw, look: Look) -> float:
     return float(len(raw[0]) if weights is None else weights.sum())
 
 
-def seen(raw: Raw, look: Look, mean: float) -> Lot:
-    """A lot as a net sees it."""
-    X, y, weight = raw
-    weights = look.weights(y, weight)
-    each = np.ones(len(X)) if weights is None else weights / mean
-    return Lot(look.inputs(X), look.outputs(y), each.astype(look.dtype)[:, None])
+def seen(look: Look, mean: float, *lots: Raw) -> Held:
+    """A part as a net sees it, from its lots."""
+    return Held.of(joined(list(lots)), look, mean)
 
 
-def lot_rows(lot: Lot, numbers: Array) -> Lot:
+def held_rows(held: Held, rows: Array) -> Held:
     """Some rows of it."""
-    return Lot(*(array[numbers] for array in lot))
+    return held.at(rows)
 
 
 class Order(NamedTuple):
@@ -316,23 +306,23 @@ class Order(NamedTuple):
         return self.cut.dealt(len(self.addresses))
 
 
-_meshes: OrderedDict[tuple[str, bytes], tuple[Mesh, threading.Lock]] = OrderedDict()
+_meshes: OrderedDict[tuple[str, str, bytes], tuple[Mesh, threading.Lock]] = OrderedDict()
 _guard = threading.Lock()
 
 
-def _mesh_of(order: Order) -> tuple[Mesh, threading.Lock]:
-    """The net of a fit, with the programs that were compiled for it before."""
-    key = (order.fit, hashlib.blake2b(order.mesh, digest_size=16).digest())
+def _mesh_of(order: Order, worker: str) -> tuple[Mesh, threading.Lock]:
+    """The net of a fit at a worker (there may be several in a process), with what was compiled for it before."""
+    key = (worker, order.fit, hashlib.blake2b(order.mesh, digest_size=16).digest())
     with _guard:
         if key not in _meshes:
             _meshes[key] = (pickle.loads(order.mesh), threading.Lock())
-            while len(_meshes) > 8:
+            while len(_meshes) > 32:
                 _meshes.popitem(last=False)
         _meshes.move_to_end(key)
         return _meshes[key]
 
 
-def work(order: Order, rank: int, *lots: Lot) -> Any:
+def work(order: Order, rank: int, *held: Held) -> Any:
     """What one of a crew does."""
     from distributed import get_worker, secede
 
@@ -340,9 +330,8 @@ def work(order: Order, rank: int, *lots: Lot) -> Any:
     worker = get_worker()
     mail = mailboxes(worker)
     parts = Parts(order.cut, order.dealt[rank])
-    held = [lot for part in parts.mine for lot in order.cut.of_part(part)]
-    desk = Desk(parts, dict(zip(held, lots, strict=True)), order.look, order.mass, worker.state.nthreads)
-    mesh, lock = _mesh_of(order)
+    desk = Desk(parts, dict(zip(parts.mine, held, strict=True)), order.look, worker.state.nthreads)
+    mesh, lock = _mesh_of(order, worker.address)
     try:
         with lock:
             if order.what == "steps":
@@ -360,39 +349,21 @@ def _steps(order: Order, rank: int, desk: Desk, mesh: Mesh, mail: Mailboxes) -> 
     mesh.values[:] = values
     optimizer = pickle.loads(pickle.dumps(optimizer))  # arrays that come over a wire may be read-only
     program = mesh.program("epochs", method, again=True)
-    total = Exchange(mail, order, rank)
+    total = Letters(mail, order, rank)
     now = run_steps(desk, total, program, mesh.values, optimizer, seed, rates, begun, last)
-    stamp = hashlib.blake2b(mesh.values.tobytes() + mesh.topology._digest, digest_size=16).hexdigest()
-    return now, stamp, (mesh.values.copy(), optimizer) if rank == 0 else None
+    return now, agreement(mesh), (mesh.values.copy(), optimizer) if rank == 0 else None
 
 
-class Exchange:
-    """Sums over a crew, by letters: everybody gets the sums of all others, or of large ones a slice."""
+class Letters(Exchange):
+    """Sums over a crew, by letters from worker to worker."""
 
     def __init__(self, mail: Mailboxes, order: Order, rank: int) -> None:
-        self.mail, self.order, self.rank = mail, order, rank
-        self.keys = [covering(parts) for parts in order.dealt]
-        self.top = Parts(order.cut, order.dealt[rank]).top
-        self.round = 0
+        super().__init__(order.cut, order.dealt, rank)
+        self.mail, self.order, self.round = mail, order, 0
 
-    def __call__(self, nodes: dict[Key, FloatArray]) -> FloatArray:
-        """The sum of all, from the sums at the nodes of this worker."""
-        count = len(self.order.addresses)
-        if count == 1:
-            return root(nodes, self.top)
-        mine = np.stack([nodes[key] for key in self.keys[self.rank]])
-        if mine[0].nbytes <= SLICED:
-            came = self._swap([mine] * count)
-            return self._added(came, mine.shape[1])
-        cuts = [mine.shape[1] * k // count for k in range(count + 1)]
-        slices = [slice(a, b) for a, b in pairwise(cuts)]
-        came = self._swap([mine[:, part] for part in slices])
-        added = self._added(came, slices[self.rank].stop - slices[self.rank].start)
-        return np.concatenate([np.frombuffer(letter) for letter in self._swap([added] * count)])
-
-    def _swap(self, letters: list[Array]) -> list[bytes]:
+    def swap(self, letters: list[FloatArray]) -> list[FloatArray]:
         """Send one to each of the others; what came from each."""
-        sent = [packed([letter]) if letter.ndim == 1 else letter.tobytes() for letter in letters]
+        sent = [letter.tobytes() for letter in letters]
         for k, address in enumerate(self.order.addresses):
             if k != self.rank:
                 self.mail.send(address, self.order.session, self.round, self.rank, sent[k])
@@ -401,13 +372,7 @@ class Exchange:
             for k in range(len(self.order.addresses))
         ]
         self.round += 1
-        return came
-
-    def _added(self, came: list[bytes], width: int) -> FloatArray:
-        known: dict[Key, FloatArray] = {}
-        for keys, letter in zip(self.keys, came, strict=True):
-            known.update(zip(keys, np.frombuffer(letter).reshape(len(keys), width), strict=True))
-        return root(known, self.top)
+        return [np.frombuffer(letter) for letter in came]
 
 
 # -- the driver --------------------------------------------------------------------------------------------------------
@@ -425,7 +390,7 @@ class DaskCrew(Crew):
     cut: Cut
     look: Look
     mass: float
-    lots: list[Any]  # futures of `Lot`
+    held: list[Any]  # futures of `Held`, one for each part
     fit: str = field(default_factory=lambda: uuid.uuid4().hex)
     _sessions: int = 0
     _graph: tuple[bytes, bytes] = (b"", b"")
@@ -464,14 +429,11 @@ class DaskCrew(Crew):
 
     def take(self, rows: NDArray[np.int64]) -> Samples:
         """Some samples, in memory."""
-        wanted = self.cut.by_lot(rows)
+        wanted = self.cut.by_part(rows)
         found = self.client.gather([
-            self.client.submit(lot_rows, self.lots[lot], some, pure=False) for lot, some in wanted.items()
+            self.client.submit(held_rows, self.held[part], some, pure=False) for part, some in wanted.items()
         ])  # fmt: skip
-        X, values, weight = (np.concatenate(arrays) for arrays in zip(*found, strict=True))
-        share = weight * weight.dtype.type(1.0 / self.cut.rows)
-        mass = self.mass * float(share.sum(dtype=np.float64))
-        return Samples(X[None], Targets(self.look.loss, values, share), mass)
+        return joined_held(found).samples(self.look, self.cut.rows, self.mass)
 
     # -- getting things done -----------------------------------------------------------------------------------------
 
@@ -486,8 +448,8 @@ class DaskCrew(Crew):
                           self._graph[1], what, arguments)  # fmt: skip
             futures = []
             for rank, (address, mine) in enumerate(zip(addresses, order.dealt, strict=True)):
-                lots = [self.lots[lot] for part in mine for lot in self.cut.of_part(part)]
-                futures.append(self.client.submit(work, order, rank, *lots, workers=[address], pure=False,
+                held = [self.held[part] for part in mine]
+                futures.append(self.client.submit(work, order, rank, *held, workers=[address], pure=False,
                                                   allow_other_workers=False, retries=0))  # fmt: skip
             try:
                 return self._results(futures, addresses)
@@ -593,7 +555,6 @@ class DaskRows(LotRows):
         self._raw = self._lots(self.cut, partitions, counts, labels)
         facts = client.gather(client.map(Facts.of, self._raw, n_labels=len(labels), pure=False))
         self._know(facts, labels, names, max(columns for *_, columns, _ in found))
-        self._held: tuple[float, int] | None = None
 
     def _lots(self, cut: Cut, partitions: list[Any], counts: list[int], labels: list[Any]) -> list[Any]:
         """Futures of lots: pieces of partitions, cut where these are, and joined where the lot is to be."""
@@ -630,39 +591,30 @@ class DaskRows(LotRows):
         tasks = [self.client.submit(rows_at, self._raw[lot], some, pure=False) for lot, some in wanted.items()]
         return joined(list(self.client.gather(tasks)))
 
-    def hold_out(self, share: float, seed: int) -> None:
-        """Some rows of each lot."""
-        self._held = (share, seed)
-
-    def _chosen(self, held: bool) -> tuple[list[Any], list[int]]:
-        """Lots without what is held out, or what is; and how many rows each has."""
-        cut, lots = self.cut, self._raw
+    def _at(self, chosen: dict[int, NDArray[np.int64]]) -> list[Any]:
+        """Futures of some rows of every lot."""
         if self._held is None:
-            return lots, [cut.bounds(lot)[1] - cut.bounds(lot)[0] for lot in range(cut.lots)]
-        numbers = [kept_and_held(cut, lot, *self._held, MOST_HELD)[int(held)] for lot in range(cut.lots)]
-        found = [self.client.submit(rows_at, lots[lot], numbers[lot], pure=False) for lot in range(cut.lots)]
-        return found, [len(some) for some in numbers]
+            return self._raw
+        return [self.client.submit(rows_at, self._raw[lot], rows, pure=False) for lot, rows in chosen.items()]
 
     def samples(self, look: Look) -> CrewSamples:
         """All rows that are not held out."""
-        raw, sizes = self._chosen(held=False)
-        cut = self.cut
-        if self._held is not None:  # lots have other sizes now, and are cut anew
-            cut = Cut.of(sum(sizes), self.batch or 1)
-            raw = self._lots(cut, raw, sizes, [])
+        raw, cut = self._at(self.chosen(held=False)), self.cut_of_kept()
         mass = float(sum(self.client.gather(self.client.map(weight_of, raw, look=look, pure=False))))
         if mass <= 0:
             raise DataError("all samples have the weight 0; give some of them a weight")
         owners = self._owners(cut)
-        lots = [self.client.submit(seen, raw[lot], look, mass / cut.rows, workers=[owners[lot]], pure=False,
-                                   allow_other_workers=True) for lot in range(cut.lots)]  # fmt: skip
-        return CrewSamples(DaskCrew(self.client, cut, look, mass, lots), look, mass)
+        held = []
+        for part in range(cut.parts):
+            lots = cut.of_part(part)
+            held.append(self.client.submit(seen, look, mass / cut.rows, *(raw[lot] for lot in lots), pure=False,
+                                           workers=[owners[lots[0]]], allow_other_workers=True))  # fmt: skip
+        return CrewSamples(DaskCrew(self.client, cut, look, mass, held), look, mass)
 
     def held_out(self, look: Look) -> Samples:
         """Those that are."""
-        raw = joined(list(self.client.gather(self._chosen(held=True)[0])))
-        weights = look.weights(raw[1], raw[2])
-        return look.samples(raw, float(len(raw[0]) if weights is None else weights.sum()))
+        raw = joined(list(self.client.gather(self._at(self.chosen(held=True)))))
+        return look.samples(raw, weight_of(raw, look))
 
     def release(self) -> None:
         """Let the workers forget them."""

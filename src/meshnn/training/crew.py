@@ -19,7 +19,7 @@ from meshnn.errors import DataError
 from meshnn.mesh import Mesh
 from meshnn.program import Curvature, Optimizer, Program
 from meshnn.training.far import FarRows, Look, Raw
-from meshnn.training.lots import Cut, batches_of
+from meshnn.training.lots import Cut
 from meshnn.training.samples import Epoch, Samples, SampleSet, StepsOf
 from meshnn.training.settings import Settings
 
@@ -27,8 +27,8 @@ __all__ = ["Crew", "CrewSamples", "Facts", "LotRows", "cluster_batch", "coded", 
 
 #: Seconds between two looks at where an epoch stands.
 PIECE = 1.0
-#: Samples that tell about the loss.
-GLANCE = 2**14
+#: Samples that tell about the loss, and that are held out at most.
+GLANCE, MOST_HELD = 2**14, 2**17
 
 
 class Crew(ABC):
@@ -104,7 +104,7 @@ class CrewSteps(StepsOf):
 
     def __init__(self, crew: Crew, mesh: Mesh, program: Program) -> None:
         self.crew, self.mesh, self.program = crew, mesh, program
-        self.n, self.batches = crew.cut.rows, batches_of(crew.cut)
+        self.n, self.batches = crew.cut.rows, crew.cut.batches
         self._pace = math.nan  # seconds a batch
 
     def rewire(self, program: Program) -> None:
@@ -161,6 +161,24 @@ class LotRows(FarRows):
     """Rows in lots at workers: what is known about all of them, from the facts of each lot in order."""
 
     cut: Cut
+    _held: tuple[float, int] | None = None  # the share that is held out, and a seed
+
+    def hold_out(self, share: float, seed: int) -> None:
+        """Some rows of each lot."""
+        self._held = (share, seed)
+        if not any(map(len, self.chosen(held=True).values())):
+            raise DataError("early_stopping would hold out less than one row of every lot; pass X_val and y_val")
+
+    def chosen(self, held: bool) -> dict[int, NDArray[np.int64]]:
+        """Of each lot the rows that are held out, or those that are not."""
+        if self._held is None:
+            return {lot: np.arange(0 if held else size) for lot, size in enumerate(self.cut.sizes)}
+        share, seed = self._held
+        return {lot: kept_and_held(self.cut, lot, share, seed)[int(held)] for lot in range(self.cut.lots)}
+
+    def cut_of_kept(self) -> Cut:
+        """How rows are cut that are not held out: lots are shorter."""
+        return self.cut._replace(sizes=tuple(len(rows) for rows in self.chosen(held=False).values()))
 
     def _know(self, facts: list[Facts], labels: list[Any], names: list[str] | None, columns: int) -> None:
         total = Moments(len(facts[0].moments.mean))
@@ -172,16 +190,18 @@ class LotRows(FarRows):
         self.count, self.width, self.names, self.labels = self.cut.rows, len(total.mean), names, labels
         self.several, self.x_mean, self.x_spread = columns > 1, total.mean, total.spread
         self.label_sums = np.sum([fact.label_sums for fact in facts], axis=0) if labels else np.zeros(0)
-        words = "".join(fact.stamp for fact in facts) + repr(tuple(self.cut))
+        words = "".join(fact.stamp for fact in facts) + repr(self.cut)
         self.stamp = hashlib.blake2b(words.encode(), digest_size=32).hexdigest()
         self.batch = self.cut.lots * self.cut.each
 
 
 def cluster_batch(rows: int, settings: Settings) -> int:
     """Samples in a batch that several workers share: what is asked for, else many, since each step is a message."""
+    if settings.solver == "lm":
+        return rows
     if settings.batch_size != "auto":
         return settings.batch_of(rows)
-    return int(min(max(256, rows // 256), 8192, rows))
+    return int(min(max(2048, rows // 64), 8192, rows))
 
 
 def coded(y: Array, labels: list[Any]) -> FloatArray:
@@ -202,9 +222,9 @@ def joined(pieces: list[Raw]) -> Raw:
     )
 
 
-def kept_and_held(cut: Cut, lot: int, share: float, seed: int, most: int) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Which rows of a lot stay and which are held out, such a share of all, but at most so many."""
-    first, last = cut.bounds(lot)
-    count = min(round(share * (last - first)), most // cut.lots)
-    held = np.sort(np.random.default_rng([seed, 2, lot]).choice(last - first, count, replace=False))
-    return np.setdiff1d(np.arange(last - first), held), held
+def kept_and_held(cut: Cut, lot: int, share: float, seed: int) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Which rows of a lot stay and which are held out, such a share, but no more than fit in memory."""
+    size = cut.sizes[lot]
+    count = min(round(share * size), MOST_HELD // cut.lots)
+    held = np.sort(np.random.default_rng([seed, 2, lot]).choice(size, count, replace=False))
+    return np.setdiff1d(np.arange(size), held), held

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -80,6 +81,8 @@ class Look:
 class FarRows(ABC):
     """Rows of one form somewhere: what is known about all of them, and samples for a net."""
 
+    leads: bool = True  # whether this process is the one that writes files, where several run the same fit
+
     count: int
     width: int
     names: list[str] | None  # of the features, if they have names
@@ -107,6 +110,10 @@ class FarRows(ABC):
     @abstractmethod
     def held_out(self, look: Look) -> Samples:
         """Those that are."""
+
+    def told(self, make: Callable[[], Any]) -> Any:
+        """What the process that leads has made; the same for all who run this fit."""
+        return make()
 
     @abstractmethod
     def release(self) -> None:

@@ -13,8 +13,11 @@ the seed; who has what does not matter.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -25,13 +28,29 @@ from meshnn.arrays import Array, FloatArray
 from meshnn.losses import Targets
 from meshnn.mesh import Mesh
 from meshnn.program import Optimizer, Program, cores, in_threads
-from meshnn.training.far import Look
+from meshnn.training.far import Look, Raw
 from meshnn.training.samples import Epoch, Samples
 
-__all__ = ["Cut", "Desk", "Key", "Parts", "Total", "covering", "root", "run_steps"]
+__all__ = [
+    "PART_ROWS",
+    "Cut",
+    "Desk",
+    "Exchange",
+    "Held",
+    "Key",
+    "Parts",
+    "Total",
+    "agreement",
+    "covering",
+    "joined_held",
+    "root",
+    "run_steps",
+]
 
 #: Most lots, and rows of a batch that are worth a part of their own.
-LOTS, PART_ROWS = 64, 256
+LOTS, PART_ROWS = 64, 1024
+#: Bytes of a sum above which every worker adds up a slice of it, instead of all of it.
+SLICED = 2**20
 
 #: A node of the tree: (level, number); its leaves are the parts `number << level` and following, `1 << level` of them.
 Key = tuple[int, int]
@@ -42,8 +61,7 @@ Total = Callable[[dict[Key, FloatArray]], FloatArray]
 class Cut(NamedTuple):
     """How rows are cut, which follows from how many there are and how many a batch is to have."""
 
-    rows: int
-    lots: int
+    sizes: tuple[int, ...]  # rows of each lot
     parts: int
     each: int  # rows that a batch takes from a lot
 
@@ -52,11 +70,32 @@ class Cut(NamedTuple):
         """For batches of about `size` rows, never fewer."""
         lots = 1 << (min(LOTS, size, rows).bit_length() - 1)
         parts = 1 << (max(1, min(lots, size // PART_ROWS)).bit_length() - 1)
-        return cls(rows, lots, parts, -(-min(size, rows) // lots))
+        sizes = tuple((lot + 1) * rows // lots - lot * rows // lots for lot in range(lots))
+        return cls(sizes, parts, -(-min(size, rows) // lots))
+
+    @property
+    def lots(self) -> int:
+        """How many there are, a power of 2."""
+        return len(self.sizes)
+
+    @property
+    def rows(self) -> int:
+        """Of all lots."""
+        return sum(self.sizes)
+
+    @property
+    def batches(self) -> int:
+        """Steps of an epoch."""
+        return -(-max(self.sizes) // self.each)
+
+    def count(self, batch: int) -> int:
+        """Samples of a batch."""
+        return int(np.clip(np.array(self.sizes) - batch * self.each, 0, self.each).sum())
 
     def bounds(self, lot: int) -> tuple[int, int]:
         """The first row of a lot, and the one after its last."""
-        return lot * self.rows // self.lots, (lot + 1) * self.rows // self.lots
+        first = sum(self.sizes[:lot])
+        return first, first + self.sizes[lot]
 
     def of_part(self, part: int) -> range:
         """The lots of a part."""
@@ -65,14 +104,22 @@ class Cut(NamedTuple):
 
     def by_lot(self, rows: NDArray[np.int64]) -> dict[int, NDArray[np.int64]]:
         """Rows in ascending order, by lot, as numbers there."""
-        starts = np.array([self.bounds(lot)[0] for lot in range(self.lots)])
-        of = np.searchsorted(starts, rows, side="right") - 1
-        return {int(lot): rows[of == lot] - starts[lot] for lot in np.unique(of)}
+        return _sorted_out(rows, self.sizes)
+
+    def by_part(self, rows: NDArray[np.int64]) -> dict[int, NDArray[np.int64]]:
+        """The same by part."""
+        return _sorted_out(rows, [sum(self.sizes[lot] for lot in self.of_part(part)) for part in range(self.parts)])
 
     def dealt(self, workers: int) -> list[range]:
         """Which parts each of so many workers has."""
         cuts = [self.parts * k // workers for k in range(workers + 1)]
         return [range(a, b) for a, b in pairwise(cuts)]
+
+
+def _sorted_out(rows: NDArray[np.int64], sizes: Sequence[int]) -> dict[int, NDArray[np.int64]]:
+    starts = np.cumsum([0, *sizes[:-1]])
+    of = np.searchsorted(starts, rows, side="right") - 1
+    return {int(place): rows[of == place] - starts[place] for place in np.unique(of)}
 
 
 def covering(parts: range) -> list[Key]:
@@ -122,42 +169,89 @@ class Parts(NamedTuple):
         return {key: root(known, key) for key in covering(self.mine)}
 
 
-class Lot(NamedTuple):
-    """Rows as a net sees them."""
+class Exchange(ABC):
+    """Sums over a crew: everybody gets the sums of all others, or of large ones a slice, which all then get added up.
+
+    Either way it is added in the order of the tree.
+    """
+
+    def __init__(self, cut: Cut, dealt: list[range], rank: int) -> None:
+        self.dealt, self.rank = dealt, rank
+        self.keys = [covering(parts) for parts in dealt]
+        self.top = Parts(cut, dealt[rank]).top
+
+    @abstractmethod
+    def swap(self, letters: list[FloatArray]) -> list[FloatArray]:
+        """Send a letter to each of the crew; what came from each, in one row."""
+
+    def __call__(self, nodes: dict[Key, FloatArray]) -> FloatArray:
+        """The sum of all, from the sums at the nodes of this worker."""
+        count = len(self.dealt)
+        if count == 1:
+            return root(nodes, self.top)
+        mine = np.stack([nodes[key] for key in self.keys[self.rank]])
+        width = mine.shape[1]
+        if 8 * width <= SLICED:
+            return self._added(self.swap([mine] * count), width)
+        cuts = [width * k // count for k in range(count + 1)]
+        came = self.swap([np.ascontiguousarray(mine[:, a:b]) for a, b in pairwise(cuts)])
+        added = self._added(came, cuts[self.rank + 1] - cuts[self.rank])
+        return np.concatenate(self.swap([added] * count))
+
+    def _added(self, came: list[FloatArray], width: int) -> FloatArray:
+        known: dict[Key, FloatArray] = {}
+        for keys, letter in zip(self.keys, came, strict=True):
+            known.update(zip(keys, letter.reshape(len(keys), width), strict=True))
+        return root(known, self.top)
+
+
+class Held(NamedTuple):
+    """The rows of a part as a net sees them, lot after lot."""
 
     X: Array  # (n, n_inputs)
     values: Array  # (n, m)
-    weight: Array  # (n, 1), 1 on average over all lots
+    weight: Array  # (n, 1), 1 on average over all parts
+
+    @classmethod
+    def of(cls, raw: Raw, look: Look, mean: float) -> Held:
+        """From raw rows; `mean` is the mean weight of all there are."""
+        X, y, weight = raw
+        weights = look.weights(y, weight)
+        each = np.ones(len(X)) if weights is None else weights / mean
+        return cls(look.inputs(X), look.outputs(y), each.astype(look.dtype)[:, None])
+
+    def at(self, rows: Array) -> Held:
+        """Some of them."""
+        return Held(*(array.take(rows, axis=0) for array in self))
+
+    def samples(self, look: Look, rows: int, mass: float) -> Samples:
+        """As samples among so many of such a weight."""
+        share = self.weight * self.weight.dtype.type(1.0 / rows)
+        targets = Targets(look.loss, self.values, share)
+        return Samples(self.X[None], targets, mass * float(share.sum(dtype=np.float64)))
+
+
+def joined_held(pieces: Sequence[Held]) -> Held:
+    """Rows one after the other."""
+    return Held(*(np.concatenate(arrays) for arrays in zip(*pieces, strict=True)))
 
 
 @dataclass
 class Desk:
-    """What one worker has: some parts with their lots.
+    """What one worker has: some parts.
 
     Parameters
     ----------
     parts : Parts
-    lots : dict of int to Lot
+    held : dict of int to Held
+        By part.
     look : Look
-    mass : float
-        Weight of all samples, of whoever.
     """
 
     parts: Parts
-    lots: dict[int, Lot]
+    held: dict[int, Held]
     look: Look
-    mass: float
     n_threads: int | None = None
-
-    @classmethod
-    def of(cls, parts: Parts, raw: dict[int, Any], look: Look, mass: float, n_threads: int | None = None) -> Desk:
-        """From raw rows of lots."""
-        lots = {}
-        for lot, (X, y, weight) in raw.items():
-            weights = look.weights(y, weight)
-            each = np.ones(len(X)) if weights is None else weights * (parts.cut.rows / mass)
-            lots[lot] = Lot(look.inputs(X), look.outputs(y), each.astype(look.dtype)[:, None])
-        return cls(parts, lots, look, mass, n_threads)
 
     def _each(self, task: Callable[[int], FloatArray]) -> dict[Key, FloatArray]:
         """Sums at the nodes of this worker, of what a task returns for each part."""
@@ -165,39 +259,28 @@ class Desk:
         threads = self.n_threads if self.n_threads is not None else cores()
         return self.parts.gathered(in_threads(len(mine), threads, lambda k: task(mine[k])))
 
-    def gradient(self, program: Program, values: Array, orders: dict[int, Array], batch: int) -> dict[Key, FloatArray]:
+    def gradient(self, program: Program, values: Array, seed: int, batch: int) -> dict[Key, FloatArray]:
         """Of batch number so many: gradient by the values, loss and hits, each times the number of samples."""
-        each, cut = slice(batch * self.parts.cut.each, (batch + 1) * self.parts.cut.each), self.parts.cut
+        cut, loss = self.parts.cut, self.look.loss
 
         def task(part: int) -> FloatArray:
-            rows = [(self.lots[lot], orders[lot][each]) for lot in cut.of_part(part)]
+            rows = rows_of_batch(cut, part, seed, batch)
             found = np.zeros(len(values) + 2)
-            if any(len(chosen) for _, chosen in rows):
-                X = np.concatenate([lot.X[chosen] for lot, chosen in rows])[None]
-                y = np.concatenate([lot.values[chosen] for lot, chosen in rows])
-                weight = np.concatenate([lot.weight[chosen] for lot, chosen in rows])
-                gradient = program.gradient(values, X, Targets(self.look.loss, y, weight), 1)
+            if len(rows):
+                X, y, weight = self.held[part].at(rows)
+                gradient = program.gradient(values, X[None], Targets(loss, y, weight), 1)
                 found[:-2], found[-2:] = gradient.grad, (gradient.loss, gradient.hits)
             return found
 
         return self._each(task)
 
-    def _whole(self, lot: int) -> Samples:
-        X, values, weight = self.lots[lot]
-        share = weight * weight.dtype.type(1.0 / self.parts.cut.rows)
-        return Samples(X[None], Targets(self.look.loss, values, share), 0.0)
-
     def evaluate(self, mesh: Mesh) -> dict[Key, FloatArray]:
         """Loss and hits of all samples."""
-        program = mesh.program()
+        program, rows = mesh.program(), self.parts.cut.rows
 
         def task(part: int) -> FloatArray:
-            found = np.zeros(2)
-            for lot in self.parts.cut.of_part(part):
-                samples = self._whole(lot)
-                if samples.count:
-                    found += program.evaluate(mesh.values, samples.X, samples.targets, 1)
-            return found
+            samples = self.held[part].samples(self.look, rows, 1.0)
+            return np.array(program.evaluate(mesh.values, samples.X, samples.targets, 1))
 
         return self._each(task)
 
@@ -205,41 +288,38 @@ class Desk:
         """Loss, hits, gradient and Gauss-Newton matrix of all samples, one after the other."""
         from threadpoolctl import threadpool_limits
 
-        n, program = len(live), mesh.program("curvature", method, PART_ROWS)
+        program, rows = mesh.program("curvature", method, PART_ROWS), self.parts.cut.rows
 
         def task(part: int) -> FloatArray:
-            found = np.zeros(2 + n + n * n)
-            for lot in self.parts.cut.of_part(part):
-                samples = self._whole(lot)
-                if samples.count:
-                    model = program.curvature(mesh.values, samples.X, samples.targets, live, 1)
-                    found[:2] += model.loss, model.hits
-                    found[2 : 2 + n] += model.grad
-                    found[2 + n :] += model.matrix.ravel()
-            return found
+            samples = self.held[part].samples(self.look, rows, 1.0)
+            model = program.curvature(mesh.values, samples.X, samples.targets, live, 1)
+            return np.concatenate([[model.loss, model.hits], model.grad, model.matrix.ravel()])
 
         with threadpool_limits(1, "blas"):
             return self._each(task)
 
 
-def orders_of(cut: Cut, lots: Iterable[int], seed: int) -> dict[int, NDArray[np.int64]]:
-    """The order of the rows of some lots in an epoch."""
-    found = {}
-    for lot in lots:
-        first, last = cut.bounds(lot)
-        found[lot] = np.random.default_rng([seed, lot]).permutation(last - first)
+@lru_cache(2 * LOTS)
+def _order(cut: Cut, part: int, seed: int) -> NDArray[np.int64]:
+    """The rows of a part in the order of an epoch: a batch takes the next `each` of every row, -1 is none."""
+    lots, first = cut.of_part(part), 0
+    found = np.full((len(lots), cut.batches * cut.each), -1, np.int64)
+    for k, lot in enumerate(lots):
+        size = cut.sizes[lot]
+        found[k, :size] = first + np.random.default_rng([seed, lot]).permutation(size)
+        first += size
     return found
 
 
-def batches_of(cut: Cut) -> int:
-    """Steps of an epoch."""
-    return -(-max(b - a for a, b in map(cut.bounds, range(cut.lots))) // cut.each)
+def rows_of_batch(cut: Cut, part: int, seed: int, batch: int) -> NDArray[np.int64]:
+    """The rows of a part that a batch of an epoch takes, as numbers within the part."""
+    found = _order(cut, part, seed)[:, batch * cut.each : (batch + 1) * cut.each].ravel()
+    return found if batch + 1 < cut.batches else found[found >= 0]
 
 
-def count_of(cut: Cut, batch: int) -> int:
-    """Samples of a batch."""
-    sizes = np.array([b - a for a, b in map(cut.bounds, range(cut.lots))])
-    return int(np.clip(sizes - batch * cut.each, 0, cut.each).sum())
+def agreement(mesh: Mesh) -> str:
+    """A word that is the same for all who have the same graph and weights."""
+    return hashlib.blake2b(mesh.values.tobytes() + mesh.topology._digest, digest_size=16).hexdigest()
 
 
 def run_steps(
@@ -251,15 +331,14 @@ def run_steps(
     `begun.piece` counts batches. Ends early after a loss that is not finite.
     """
     cut, learned, now = desk.parts.cut, len(optimizer.first), begun
-    orders = orders_of(cut, desk.lots, seed)
     for batch in range(begun.piece, last):
-        count = count_of(cut, batch)
-        found = total(desk.gradient(program, values, orders, batch)) / count
+        count = cut.count(batch)
+        found = total(desk.gradient(program, values, seed, batch)) / count
         grad = found[:learned].astype(values.dtype)
         norm = optimizer.step(values[:learned], grad, float(rates[batch]))
         share = count / cut.rows
         loss, hits, _ = now.sums
-        now = Epoch(batch + 1, (loss + share * found[-2], hits + share * found[-1], norm))
+        now = Epoch(batch + 1, (loss + share * float(found[-2]), hits + share * float(found[-1]), norm))
         if not np.isfinite(now.sums[0]):
             break
     return now
