@@ -1,0 +1,265 @@
+"""Fits on clusters of Dask: the same bits whatever the cluster is, and whoever dies meanwhile."""
+
+import os
+import signal
+import threading
+import time
+import warnings
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+
+from meshnn import MeshClassifier, MeshRegressor
+from meshnn.errors import DataError, MeshError
+from meshnn.training import structure
+
+pytest.importorskip("distributed", reason="clusters need the extra dask")
+dask_array = pytest.importorskip("dask.array")
+integration = pytest.importorskip("meshnn.integrations.dask")
+
+N = 3000
+
+
+@pytest.fixture(autouse=True)
+def _small_parts(monkeypatch):
+    """Batches of 256 rows are worth eight parts."""
+    from meshnn.training import lots
+
+    monkeypatch.setattr(lots, "PART_ROWS", 32)
+
+
+@contextmanager
+def cluster(workers, processes=False):
+    from distributed import Client, LocalCluster
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        made = LocalCluster(workers, threads_per_worker=1, processes=processes, dashboard_address=None, silence_logs=50)
+        with made, Client(made) as client:
+            yield client
+
+
+def samples():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((N, 5)).astype(np.float32)
+    return X, np.array(["no", "yes", "perhaps"])[(X[:, 0] * X[:, 1] > 0) + (X[:, 2] > 1).astype(int)]
+
+
+def divided(sizes, *arrays):
+    """Arrays in partitions of these sizes."""
+    chunks = tuple(np.diff([0, *sizes, N]).tolist())
+    return [dask_array.from_array(a, chunks=(chunks, *((size,) for size in a.shape[1:]))) for a in arrays]
+
+
+def adam(**options):
+    return MeshClassifier(6, solver="adam", max_epochs=3, l2=1e-4, batch_size=256, random_state=0, **options)
+
+
+PARTITIONS = {1: (), 2: (1000,), 3: (1, 2, 700, 2999), 8: tuple(range(100, N, 97))}
+
+
+@pytest.mark.parametrize("kind", ["adam", "lm", "prune"])
+def test_any_cluster_gives_the_same_bits(kind):
+    X, y = samples()
+    found = []
+    for workers, sizes in PARTITIONS.items():
+        if kind == "lm":
+            target = (X[:, 0] * X[:, 1] + X[:, 2]).astype(np.float64)
+            model, target = MeshRegressor(3, solver="lm", max_epochs=6, random_state=0), target
+        else:
+            policy = structure.Prune(to=40) if kind == "prune" else None
+            model, target = adam(structure=policy), y
+        with cluster(workers):
+            Xd, yd = divided(sizes, X, target)
+            model.fit(Xd, yd)
+        if kind == "prune":
+            assert model.mesh_.topology.n_edges == 40
+        found.append((model.mesh_.topology, model.mesh_.weights, model.history_["loss"]))
+    for topology, weights, losses in found[1:]:
+        assert topology == found[0][0]
+        np.testing.assert_array_equal(weights, found[0][1])
+        np.testing.assert_array_equal(losses, found[0][2])
+
+
+def test_it_learns_as_in_memory():
+    X, y = samples()
+    with cluster(2):
+        model = MeshClassifier(8, batch_size=256, max_epochs=30, random_state=0).fit(*divided((1500,), X, y))
+        assert set(model.predict(X)) == set(y)
+        assert model.l2_ > 0
+    near = MeshClassifier(8, batch_size=256, max_epochs=30, random_state=0).fit(X, y)
+    assert abs(model.score(X, y) - near.score(X, y)) < 0.1
+    assert model.feature_importances_.shape == (5,)
+
+
+def test_frames_columns_weights_and_predictions():
+    import dask.dataframe as dd
+    import pandas as pd
+
+    X, y = samples()
+    frame = pd.DataFrame(X, columns=list("abcde")).assign(y=y, w=np.where(y == "no", 0.0, 2.0))
+    with cluster(2):
+        table = dd.from_pandas(frame, npartitions=3)
+        model = adam().fit(table, "y", sample_weight="w")
+        assert model.feature_names_in_.tolist() == list("abcde")
+        assert model.classes_.tolist() == ["no", "perhaps", "yes"]
+        assert "no" not in model.predict(frame[list("abcde")])  # nothing was learned from rows of weight 0
+        features = table[list("abcde")]
+        got = integration.predict(model, features).compute()
+        assert got.tolist() == model.predict(frame[list("abcde")]).tolist()
+        chances = integration.predict(model, features, "predict_proba").compute()
+        np.testing.assert_array_equal(chances.to_numpy(), model.predict_proba(frame[list("abcde")]))
+        values = dask_array.from_array(X, chunks=(700, 5))
+        plain = adam().fit(values, dask_array.from_array(y, chunks=700))
+        np.testing.assert_array_equal(integration.predict(plain, values).compute(), plain.predict(X))
+        np.testing.assert_array_equal(
+            integration.predict(plain, values, "predict_proba").compute(), plain.predict_proba(X)
+        )
+
+
+def test_parquet_is_read_by_workers(tmp_path):
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    X, y = samples()
+    for k, rows in enumerate((slice(0, 1), slice(1, 1700), slice(1700, N))):
+        table = pa.table({f"x{i}": X[rows, i] for i in range(5)} | {"y": y[rows]})
+        parquet.write_table(table, tmp_path / f"{k}.parquet", row_group_size=300)
+    with cluster(2) as client:
+        got = integration.fit(client, adam(), tmp_path, "y").mesh_.weights
+        want = adam().fit(*divided((500,), X, y)).mesh_.weights
+    np.testing.assert_array_equal(got, want)
+
+
+def test_rows_are_held_out():
+    X, y = samples()
+    with cluster(2):
+        model = adam(early_stopping=True).fit(*divided((900,), X, y))
+        assert len(model.validation_scores_) == 3
+        other = adam().fit(*divided((900,), X, y), X_val=X[:100], y_val=y[:100])
+        assert len(other.validation_scores_) == 3
+
+
+def test_a_checkpoint_goes_on_with_the_same_bits(tmp_path):
+    X, y = samples()
+
+    def stop(row, mesh):
+        if row.epoch == 2:
+            raise KeyboardInterrupt
+
+    with cluster(2):
+        data = divided((1200,), X, y)
+        want = adam().fit(*data)
+        with pytest.raises(KeyboardInterrupt):
+            adam(checkpoint=tmp_path / "c.mesh", callbacks=stop).fit(*data)
+    with cluster(3):  # another cluster, other partitions
+        got = adam(checkpoint=tmp_path / "c.mesh").fit(*divided((10, 2000), X, y))
+    np.testing.assert_array_equal(got.mesh_.weights, want.mesh_.weights)
+    assert got.history_["loss"].tolist() == want.history_["loss"].tolist()
+
+
+def test_two_fits_on_one_cluster_do_not_meet():
+    X, y = samples()
+    with cluster(2) as client:
+        data = divided((1200,), X, y)
+        want = [MeshClassifier(h, solver="adam", max_epochs=4, l2=1e-4, batch_size=256, random_state=h).fit(*data)
+                for h in (3, 5)]  # fmt: skip
+        got = [None, None]
+
+        def run(k, h):
+            model = MeshClassifier(h, solver="adam", max_epochs=4, l2=1e-4, batch_size=256, random_state=h)
+            got[k] = integration.fit(client, model, *data)
+
+        threads = [threading.Thread(target=run, args=(k, h)) for k, h in enumerate((3, 5))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    for a, b in zip(want, got, strict=True):
+        np.testing.assert_array_equal(a.mesh_.weights, b.mesh_.weights)
+
+
+def test_what_is_wrong_is_told():
+    X, y = samples()
+    with pytest.raises(MeshError, match=r"no client; begin with client = distributed\.Client\(\)"):
+        adam().fit(dask_array.from_array(X), dask_array.from_array(y))
+    bad = X.copy()
+    bad[1700, 2] = np.nan
+    with cluster(2):
+        with pytest.raises(DataError, match="partition 1: row 701: feature 2 is missing"):
+            adam().fit(*divided((1000,), bad, y))
+        with pytest.raises(DataError, match="y has 1 partitions, X has 2"):
+            adam().fit(divided((1000,), X)[0], divided((), y)[0])
+        with pytest.raises(DataError, match="ndarray is no collection of Dask"):
+            adam().fit(divided((1000,), X)[0], y)
+        with pytest.raises(DataError, match="one class only"):
+            adam().fit(*divided((1000,), X, np.zeros(N)))
+
+
+def test_searching_is_parallel_for_free():
+    from joblib import parallel_config
+    from sklearn.model_selection import GridSearchCV
+
+    X, y = samples()
+    X, y = X[:300], y[:300]
+    with cluster(2), parallel_config(backend="dask"):
+        search = GridSearchCV(adam(), {"hidden": [2, 4]}, cv=2).fit(X, y)
+    want = GridSearchCV(adam(), {"hidden": [2, 4]}, cv=2).fit(X, y)
+    np.testing.assert_array_equal(search.cv_results_["mean_test_score"], want.cv_results_["mean_test_score"])
+
+
+# -- workers that go ---------------------------------------------------------------------------------------------------
+
+
+def _at_third_step(number):
+    """Have this worker get a signal in the middle of its third step from now on."""
+    from meshnn.integrations import dask as module
+
+    real, calls = module.Exchange.__call__, []
+
+    def exchange(self, nodes):
+        calls.append(1)
+        if len(calls) == 3:
+            os.kill(os.getpid(), number)
+        return real(self, nodes)
+
+    module.Exchange.__call__ = exchange
+
+
+def _smaller_parts():
+    from meshnn.training import lots
+
+    lots.PART_ROWS = 32
+
+
+@pytest.mark.slow
+def test_a_worker_that_is_killed_changes_no_bit():
+    X, y = samples()
+    with cluster(1):
+        want = adam().fit(*divided((800,), X, y))
+    with cluster(3, processes=True) as client:
+        client.run(_smaller_parts)
+        victim = sorted(client.scheduler_info()["workers"])[1]
+        client.run(_at_third_step, signal.SIGKILL, workers=[victim])
+        with pytest.warns(UserWarning, match="read again elsewhere"):
+            got = adam().fit(*divided((100, 800, 2000), X, y))
+    np.testing.assert_array_equal(got.mesh_.weights, want.mesh_.weights)
+
+
+@pytest.mark.slow
+def test_a_worker_that_hangs_is_named(monkeypatch):
+    X, y = samples()
+    monkeypatch.setattr(integration, "PATIENCE", 8.0)
+    with cluster(2, processes=True) as client:
+        client.run(_smaller_parts)
+        victim = sorted(client.scheduler_info()["workers"])[1]
+        pid = client.run(os.getpid, workers=[victim])[victim]
+        client.run(_at_third_step, signal.SIGSTOP, workers=[victim])
+        began = time.monotonic()
+        try:
+            with pytest.raises(MeshError, match=f"the worker {victim} has given no sign of life for"):
+                adam().fit(*divided((100, 800, 2000), X, y))
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        assert time.monotonic() - began < 600
