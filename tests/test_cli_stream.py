@@ -421,6 +421,24 @@ def test_times_that_order_rows(tmp_path):
     assert "column when holds dates or times" in meshnn(*arguments).stderr
 
 
+@pytest.mark.parametrize("between", ["-", "/"])
+def test_months_that_order_rows(tmp_path, between):
+    months = ["2023-11", "2023-12", "2023-12", "", "2024-1", " 2024-03"]
+    text = "when,a,y\n" + "".join(f"{m.replace('-', between)},{k},{'uv'[k % 2]}\n" for k, m in enumerate(months))
+    done = table(tmp_path, text, "-y", "y", "--by", "when")
+    assert done.returncode == 0, done.stderr
+    assert library.load(tmp_path / "m.mesh").features_.names == ("a",)
+    done = table(tmp_path, f"{text}2024{between}02,9,u\n", "-y", "y", "--by", "when")
+    assert f"row 7 (2024{between}02) comes before the row above it" in done.stderr
+    done = table(tmp_path, f"{text}2024{between}13,9,u\n", "-y", "y", "--by", "when")
+    assert (
+        f"row 7 holds '2024{between}13', expected a number, or a time like 2026-08-01 12:30:00 or 2026-08"
+        in done.stderr
+    )
+    done = table(tmp_path, f"{text}2024-02-29,9,u\n", "-y", "y", "--by", "when")  # a month is its first day
+    assert "row 7 (2024-02-29) comes before" in done.stderr
+
+
 def test_cells(tmp_path):
     text = "a,b,code,id,y\n" + "".join(
         f'{["5%", "+2", "true", "inf", " 7 ", "n/a"][k % 6]},"1,{k % 9}00",0{k % 2},x{k},{k % 2}\n' for k in range(60)
