@@ -292,6 +292,45 @@ def test_a_table_that_has_grown_and_tables_of_new_rows(tmp_path, monkeypatch):
         np.testing.assert_array_equal(library.load(tmp_path / "m.mesh").stream_.values, monday.stream_.values)
 
 
+def test_standard_input_that_ends_is_finished(tmp_path, monkeypatch):
+    want, _ = reference(tmp_path / "whole", *OPTIONS["kind"])
+    write(tmp_path / "t.csv")
+    head, *lines = (tmp_path / "t.csv").read_bytes().splitlines(keepends=True)
+
+    def fed(data, *arguments):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+        return meshnn("stream", "-", *arguments, *QUIET)
+
+    files = ("-o", tmp_path / "m.mesh", "-p", tmp_path / "p.csv")
+    done = fed(head + b"".join(lines[:200]), *OPTIONS["kind"], *files, "--json")
+    assert (done.returncode, json.loads(done.stdout)["finished"]) == (0, True)
+    assert "interrupted" not in done.stderr
+    assert json.loads(meshnn("info", tmp_path / "m.mesh", "--json").stdout)["stream"] == "finished"
+    before = (tmp_path / "m.mesh").read_bytes()
+    again = fed(head + b"".join(lines), *OPTIONS["kind"], *files)  # what came in cannot be had again
+    assert again.returncode == 2
+    assert "holds a finished stream of 200 rows from standard input, which would be lost; learn more" in again.stderr
+    assert "interrupted" not in again.stderr
+    assert (tmp_path / "m.mesh").read_bytes() == before
+    same = fed(head + b"".join(lines[:200]), "--resume", tmp_path / "m.mesh")  # nothing new
+    assert (same.returncode, same.stdout[:10]) == (0, "0 rows in ")
+    assert fed(b"".join(lines[200:]), "--resume", tmp_path / "m.mesh", "--new-rows").returncode == 0
+    assert (tmp_path / "p.csv").read_bytes() == want
+    assert json.loads(meshnn("info", tmp_path / "m.mesh", "--json").stdout)["stream"] == "finished"
+
+
+def test_standard_input_that_is_interrupted_goes_on(tmp_path, monkeypatch):
+    write(tmp_path / "t.csv")
+    stop_after(monkeypatch, 1)
+    monkeypatch.setattr("meshnn.cli.stream_run.Run._piece_rows", lambda self: 37)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO((tmp_path / "t.csv").read_bytes())))
+    done = meshnn("stream", "-", *OPTIONS["kind"], "-o", tmp_path / "m.mesh", *QUIET)
+    assert done.returncode == 130
+    assert "interrupted after row" in done.stderr
+    facts = json.loads(meshnn("info", tmp_path / "m.mesh", "--json").stdout)
+    assert facts["stream"] == "goes on: meshnn stream ... --resume"
+
+
 @pytest.mark.parametrize("name", ["t.csv", "t.csv.gz"])
 def test_far_into_a_file_it_is_not_read_again(tmp_path, monkeypatch, name):
     want, _ = reference(tmp_path / "whole", *OPTIONS["amount"])
