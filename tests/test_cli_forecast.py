@@ -12,7 +12,7 @@ import pytest
 import meshnn as package
 from commands import meshnn
 from meshnn.data.tables import read_table
-from meshnn.data.times import read_times
+from meshnn.data.times import looks_like_times, read_times
 from meshnn.errors import DataError
 
 AIRLINE = Path(__file__).parents[1] / "examples" / "airline.csv"
@@ -136,7 +136,7 @@ def test_what_is_refused(waves, options, message, tmp_path, monkeypatch):
     ("y\na\nb\n", "no column holds numbers"),
     ("y\n1\n2\n", "column y has 2 values, expected at least 4"),
     ("t,y\n2024-01,1\n2024-01,2\n2024-02,2\n2024-03,2\n", "has the time 2024-01 more than once"),
-    ("t,y\nx,1\nz,2\n", "column t holds 'x' in row 1, which is not read as a time"),
+    ("t,y\nx,1\nz,2\n", "column t holds 'x' in row 1, which is not read as a time; dates are written"),
 ])  # fmt: skip
 def test_tables_that_hold_no_series(tmp_path, text, message):
     path = tmp_path / "a.csv"
@@ -145,6 +145,30 @@ def test_tables_that_hold_no_series(tmp_path, text, message):
     assert done.returncode == 2
     assert message in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("by", [(), ("--by", "t")])
+@pytest.mark.parametrize(("good", "bad"), [
+    ("2024-{:02}", "2024-13"),
+    ("2024-{:02}-01", "2024-02-30"),
+    ("2024-{:02}-01", "2024-07"),
+    ("2024-{:02}-01", "soon"),
+    ("2024-{:02}-01T00:00:00Z", "2024-07-01T00:00:00"),
+    ("01.{:02}.2024", "31.06.2024"),
+    ("2024/{:02}", "2024/00"),
+])  # fmt: skip
+@pytest.mark.parametrize("row", [1, 7, 12])
+def test_the_date_that_is_wrong_is_named(tmp_path, good, bad, row, by):
+    times = [good.format(k + 1) for k in range(12)]
+    other = 2 if row == 1 else 1
+    times[row - 1] = bad
+    (tmp_path / "a.csv").write_text("t,y\n" + "".join(f"{time},{k}\n" for k, time in enumerate(times)))
+    done = meshnn("forecast", tmp_path / "a.csv", "-n", "1", *by)
+    assert done.returncode == 2
+    what = (
+        f"column t holds {bad!r} in row {row}, which is not read as a time like {times[other - 1]!r} in row {other}; "
+    )
+    assert what in done.stderr
 
 
 def test_without_matplotlib(tmp_path, monkeypatch):
@@ -197,6 +221,19 @@ def test_times_go_on(tmp_path, given, unit, after):
     assert (times.unit, times.notes) == (unit, ())
     assert times.places.tolist() == list(range(len(given)))
     assert times.texts(times.after(2)) == after
+
+
+@pytest.mark.parametrize(("texts", "after"), [
+    (["2024-01-30", "2024-01-31"], "2024-02-01"),
+    (["2024-01-01 23:00:00", "2024-01-02T00:00"], "2024-01-02 01:00:00"),
+    (["2024-01-01T23:00:00Z", "2024-01-02T01:00:00+01:00", "2024-01-02T01:00:00Z"], "2024-01-02 02:00:00Z"),
+])  # fmt: skip
+def test_times_that_a_table_has_as_texts(texts, after):
+    table = pa.table({"t": texts})
+    assert looks_like_times(table, "t")
+    times = read_times(table, "t")
+    assert times.places.tolist() == list(range(len(texts)))
+    assert times.texts(times.after(1)) == [after]
 
 
 def test_times_that_are_not_regular():

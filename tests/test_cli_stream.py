@@ -292,6 +292,45 @@ def test_a_table_that_has_grown_and_tables_of_new_rows(tmp_path, monkeypatch):
         np.testing.assert_array_equal(library.load(tmp_path / "m.mesh").stream_.values, monday.stream_.values)
 
 
+def test_standard_input_that_ends_is_finished(tmp_path, monkeypatch):
+    want, _ = reference(tmp_path / "whole", *OPTIONS["kind"])
+    write(tmp_path / "t.csv")
+    head, *lines = (tmp_path / "t.csv").read_bytes().splitlines(keepends=True)
+
+    def fed(data, *arguments):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+        return meshnn("stream", "-", *arguments, *QUIET)
+
+    files = ("-o", tmp_path / "m.mesh", "-p", tmp_path / "p.csv")
+    done = fed(head + b"".join(lines[:200]), *OPTIONS["kind"], *files, "--json")
+    assert (done.returncode, json.loads(done.stdout)["finished"]) == (0, True)
+    assert "interrupted" not in done.stderr
+    assert json.loads(meshnn("info", tmp_path / "m.mesh", "--json").stdout)["stream"] == "finished"
+    before = (tmp_path / "m.mesh").read_bytes()
+    again = fed(head + b"".join(lines), *OPTIONS["kind"], *files)  # what came in cannot be had again
+    assert again.returncode == 2
+    assert "holds a finished stream of 200 rows from standard input, which would be lost; learn more" in again.stderr
+    assert "interrupted" not in again.stderr
+    assert (tmp_path / "m.mesh").read_bytes() == before
+    same = fed(head + b"".join(lines[:200]), "--resume", tmp_path / "m.mesh")  # nothing new
+    assert (same.returncode, same.stdout[:10]) == (0, "0 rows in ")
+    assert fed(b"".join(lines[200:]), "--resume", tmp_path / "m.mesh", "--new-rows").returncode == 0
+    assert (tmp_path / "p.csv").read_bytes() == want
+    assert json.loads(meshnn("info", tmp_path / "m.mesh", "--json").stdout)["stream"] == "finished"
+
+
+def test_standard_input_that_is_interrupted_goes_on(tmp_path, monkeypatch):
+    write(tmp_path / "t.csv")
+    stop_after(monkeypatch, 1)
+    monkeypatch.setattr("meshnn.cli.stream_run.Run._piece_rows", lambda self: 37)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO((tmp_path / "t.csv").read_bytes())))
+    done = meshnn("stream", "-", *OPTIONS["kind"], "-o", tmp_path / "m.mesh", *QUIET)
+    assert done.returncode == 130
+    assert "interrupted after row" in done.stderr
+    facts = json.loads(meshnn("info", tmp_path / "m.mesh", "--json").stdout)
+    assert facts["stream"] == "goes on: meshnn stream ... --resume"
+
+
 @pytest.mark.parametrize("name", ["t.csv", "t.csv.gz"])
 def test_far_into_a_file_it_is_not_read_again(tmp_path, monkeypatch, name):
     want, _ = reference(tmp_path / "whole", *OPTIONS["amount"])
@@ -419,6 +458,24 @@ def test_times_that_order_rows(tmp_path):
     assert "row 4 (1970-01-01 00:00:02) comes before" in done.stderr
     (tmp_path / "m.mesh").unlink()
     assert "column when holds dates or times" in meshnn(*arguments).stderr
+
+
+@pytest.mark.parametrize("between", ["-", "/"])
+def test_months_that_order_rows(tmp_path, between):
+    months = ["2023-11", "2023-12", "2023-12", "", "2024-1", " 2024-03"]
+    text = "when,a,y\n" + "".join(f"{m.replace('-', between)},{k},{'uv'[k % 2]}\n" for k, m in enumerate(months))
+    done = table(tmp_path, text, "-y", "y", "--by", "when")
+    assert done.returncode == 0, done.stderr
+    assert library.load(tmp_path / "m.mesh").features_.names == ("a",)
+    done = table(tmp_path, f"{text}2024{between}02,9,u\n", "-y", "y", "--by", "when")
+    assert f"row 7 (2024{between}02) comes before the row above it" in done.stderr
+    done = table(tmp_path, f"{text}2024{between}13,9,u\n", "-y", "y", "--by", "when")
+    assert (
+        f"row 7 holds '2024{between}13', expected a number, or a time like 2026-08-01 12:30:00 or 2026-08"
+        in done.stderr
+    )
+    done = table(tmp_path, f"{text}2024-02-29,9,u\n", "-y", "y", "--by", "when")  # a month is its first day
+    assert "row 7 (2024-02-29) comes before" in done.stderr
 
 
 def test_cells(tmp_path):

@@ -172,7 +172,8 @@ def test_what_is_refused_leaves_it_as_it_was(call, match):
 def test_before_anything_was_learned():
     model = MeshForecaster()
     assert model.forecast(2) == [0.0, 0.0]
-    assert model.forecast_interval(1) == [(0.0, 0.0)]
+    with pytest.raises(MeshError, match="no value was learned yet, so there is nothing to tell an interval from"):
+        model.forecast_interval(1)
     with pytest.raises(MeshError, match="nothing was learned yet"):
         model.explain()
     with pytest.raises(DataError, match="the first value is missing"):
@@ -207,6 +208,37 @@ def test_those_that_are_believed_least_are_dropped():
     model.learn_one(1.0)
     assert len(model.explain()) == 9 or len(model.explain()) == 8 or count <= 8
     assert "last" in [name for name, *_ in model.explain()]  # the naive one stays
+
+
+@pytest.mark.parametrize("value", [112.0, -0.003, 0.0])
+def test_intervals_after_one_value_have_a_width(value):
+    """One value says nothing about how far away the next is: as far as its size, for want of anything better."""
+    model = fed(MeshForecaster(random_state=0, **SMALL), [value])
+    bounds = np.array(model.forecast_interval(4, level=0.9))
+    size = abs(value) or 1.0
+    for side, sign in enumerate((-1, 1)):
+        np.testing.assert_allclose(
+            (bounds[:, side] - value) / size, sign * 1.6448536 * np.sqrt([1, 2, 3, 4]), rtol=1e-6
+        )
+    wider = np.array(model.forecast_interval(4, level=0.99))
+    assert (wider[:, 0] < bounds[:, 0]).all()
+    assert (wider[:, 1] > bounds[:, 1]).all()
+    assert model.forecast_quantiles(1, levels=[0.5]).tolist() == [[value]]
+
+
+def test_intervals_of_values_that_are_all_the_same():
+    model, widths = MeshForecaster(random_state=0, **SMALL), []
+    for _ in range(12):
+        model.learn_one(7.0)
+        widths.append(float(np.diff(model.forecast_interval(1, level=0.9)[0])[0]))
+    assert (np.diff(widths[:10]) < 0).all()
+    assert widths[8] > 0
+    assert widths[10:] == [0.0, 0.0]
+    gaps = fed(MeshForecaster(random_state=0, **SMALL), [7.0, None, None, None])
+    assert np.diff(gaps.forecast_interval(1)[0])[0] == widths[0]  # what is filled in is no evidence
+    other = fed(MeshForecaster(random_state=0, **SMALL), [7.0, 8.0])
+    low, high = other.forecast_interval(1)[0]
+    assert low < high
 
 
 def test_intervals_cover_what_they_say():

@@ -8,7 +8,7 @@ import pytest
 from meshnn import codes
 from meshnn.errors import MeshError
 from meshnn.kernels._jit import jit
-from meshnn.kernels.kalman import kalman_steady, kalman_update, kalman_variance
+from meshnn.kernels.kalman import choose, kalman_steady, kalman_update, kalman_variance
 from meshnn.kernels.tuples import LOG_Q, STRIP
 from meshnn.streaming.kalman import FULL_COST, KalmanSettings, KalmanState
 
@@ -18,6 +18,16 @@ PLAIN = {"forgetting": 0.0, "noise": 0.5, "tails": 0.0}
 @jit
 def update(theta, f, H, y, target, code, fresh):
     return kalman_update(theta, f, H, y, target, code, fresh)
+
+
+@jit
+def update_few(theta, f, H, y, target, code, fresh, rest):
+    return kalman_update(theta, f, H, y, target, code, fresh, rest)
+
+
+@jit
+def chosen_of(y, right, most, chosen):
+    return choose(y, right, most, chosen)
 
 
 @jit
@@ -154,6 +164,47 @@ def test_other_losses_are_met_as_they_are(code, kind, surprise):
         for members in blocks_of(state):
             here = np.ix_(members, members)
             np.testing.assert_allclose(got[here], (P - change)[here], rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("right", [0, 3, 29])
+@pytest.mark.parametrize("ties", [False, True])
+def test_the_likeliest_classes_are_chosen(right, ties):
+    rng = np.random.default_rng(right)
+    y = rng.integers(0, 3, 30).astype(float) if ties else 5 * rng.normal(size=30)
+    chosen = np.zeros(30, np.int64)
+    rest = chosen_of(y, right, 8, chosen)
+    assert sorted(chosen) == list(range(30))
+    assert chosen[0] == right
+    others = np.delete(y, right)
+    assert y[chosen[1:8]].tolist() == np.sort(others)[::-1][:7].tolist()
+    assert rest == pytest.approx(math.log(np.exp(y[chosen[8:]]).sum()), rel=1e-12)
+
+
+@pytest.mark.parametrize("fresh", [True, False])
+@pytest.mark.parametrize("kind", ["full", "decoupled"])
+def test_classes_that_are_left_out_are_constants(kind, fresh):
+    """With some of them is with all of them, where the outputs of the others depend on no parameter."""
+    rng = np.random.default_rng(1)
+    n, few, group = 9, 4, np.repeat([0, 1, 2], 4)
+    H, y = np.zeros((n, 12)), 2 * rng.normal(size=n)
+    H[:few] = rng.normal(size=(few, 12))
+    H[1, group == 2] = 0  # a block that an output does not depend on
+    theta, target = rng.normal(size=12), np.full(n, 2.0)
+    whole, _ = random_state(np.random.default_rng(2), group, n, covariance=kind, forgetting=1e-3)
+    part, _ = random_state(np.random.default_rng(2), group, few, covariance=kind, forgetting=1e-3)
+    np.testing.assert_array_equal(whole.covariance(), part.covariance())
+    at, here = theta.copy(), theta.copy()
+    for _ in range(2):
+        loss = update(at, whole.filter, H, y, target, codes.CROSS_ENTROPY, fresh)
+        rest = math.log(np.exp(y[few:]).sum())
+        found = update_few(here, part.filter, H[:few], y[:few], target[:few], codes.CROSS_ENTROPY, fresh, rest)
+        assert found == pytest.approx(loss, rel=1e-12)
+        np.testing.assert_allclose(here, at, rtol=1e-7, atol=1e-9)
+        np.testing.assert_allclose(part.covariance(), whole.covariance(), rtol=1e-7, atol=1e-9)
+    assert not np.allclose(at, theta)
+    assert math.isnan(
+        update_few(here, part.filter, H[:few], y[:few], target[:few], codes.CROSS_ENTROPY, True, math.nan)
+    )
 
 
 def test_missing_targets_change_nothing():

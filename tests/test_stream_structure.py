@@ -87,3 +87,19 @@ def test_features_and_classes_that_come_between_edits():
 def test_what_is_no_policy_is_refused():
     with pytest.raises(MeshError, match=r"structure\.Prune"):
         MeshStreamClassifier(structure="prune").learn_one({"a": 1.0}, 0)
+
+
+@pytest.mark.parametrize(
+    "policy", [structure.Prune(to=999, start="given"), [structure.Grow(to=6), structure.Prune(to=999)]]
+)
+@pytest.mark.parametrize(("kind", "y"), [(MeshStreamClassifier, "u"), (MeshStreamRegressor, 0.5)])
+def test_more_edges_than_there_are_is_refused_at_the_first_sample(kind, y, policy):
+    model = kind(4, structure=policy, random_state=0)
+    what = r"Prune\(to=999\) cannot end with 999 edges: the net begins with \d+, of the features .* to=0\.5"
+    for _ in range(2):  # and the model is as it was
+        with pytest.raises(MeshError, match=what):
+            model.learn_one({"a": 1.0, "b": 2.0}, y)
+        assert (model.stream_, model.n_samples_, len(model.features_)) == (None, 0, 0)
+    model.structure = structure.Prune(to=17, start="given")  # the 2 * 4 + 4 + 4 + 1 edges of the first net
+    model.learn_one({"a": 1.0, "b": 2.0}, y)
+    assert model.mesh_.topology.n_edges == 17

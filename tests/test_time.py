@@ -47,6 +47,67 @@ def test_gradient_equals_the_loops(case):
 
 
 @settings(max_examples=40)
+@given(case=cases(most_batch=70), seed=st.integers(0, 1000))
+def test_jacobian_from_a_state_equals_autograd(case, seed):
+    t = case.mesh.topology
+    state = np.random.default_rng(seed).standard_normal((case.inputs().shape[1], t.n_neurons))
+
+    def outputs(A):
+        return torch_states(case, A, state)[-1][:, -t.n_outputs :]
+
+    want = torch.autograd.functional.jacobian(outputs, torch.tensor(case.dense())).numpy()[:, :, t.src, t.dst]
+    close(case.mesh.jacobian(case.X, state=state), want, 1e-10)
+    close(
+        case.mesh.jacobian(case.X, "adjoint", state=state[0]),
+        case.mesh.jacobian(case.X, state=state[:1].repeat(len(state), 0)),
+        0,
+    )
+
+
+def test_jacobian_from_a_state_of_zeros_of_ties_and_of_any_length():
+    rng = np.random.default_rng(0)
+    t = Topology.mesh(2, 4, 2)
+    parameter = np.arange(t.n_edges) // 2
+    mesh = Mesh(t, 3, "tanh", dtype="float64", random_state=1, parameter=parameter)
+    X, nothing = rng.standard_normal((3, 40, 2)), np.zeros(t.n_neurons)
+    close(mesh.jacobian(X, state=nothing), mesh.jacobian(X), 1e-12)
+    close(mesh.jacobian(X[0], state=nothing), mesh.jacobian(X[0]), 1e-12)
+    longer = Mesh(t, 5, "tanh", dtype="float64", random_state=1, parameter=parameter)
+    longer.values[:] = mesh.values
+    X = rng.standard_normal((5, 40, 2))
+    close(mesh.jacobian(X, state=nothing), longer.jacobian(X), 1e-12)
+    for n in (1, 2):
+        np.testing.assert_array_equal(mesh.jacobian(X, state=nothing, n_threads=n), mesh.jacobian(X, state=nothing))
+    with pytest.raises(MeshError, match='method="factored" has no Jacobian of a run that begins with a given state'):
+        mesh.jacobian(X, "factored", state=nothing)
+    with pytest.raises(MeshError, match="unknown method 'newton'"):
+        mesh.jacobian(X, "newton", state=nothing)
+    with pytest.raises(DataError, match="state must have shape"):
+        mesh.jacobian(X, state=[1.0])
+
+
+@pytest.mark.parametrize("method", EVERY_METHOD)
+@pytest.mark.parametrize("looks", [{}, {"loss_ticks": "all"}, {"readout": [0.5, 0.0, 0.5, 1.0]}])
+def test_growth_scores_from_a_state(method, looks):
+    """Those of edges that are there with weight 0."""
+    rng = np.random.default_rng(3)
+    whole = Topology.mesh(2, 3, 2)
+    kept = np.ones(whole.n_edges, bool)
+    kept[rng.permutation(whole.n_edges)[:9]] = False
+    kept[whole.src == whole.n_inputs] = True
+    few = Topology(2, 3, 2, np.stack([whole.src, whole.dst], axis=1)[kept])
+    mesh, other = (Mesh(t, 4, "tanh", dtype="float64", random_state=1) for t in (few, whole))
+    weights = np.zeros(whole.n_edges)
+    weights[kept] = mesh.weights
+    other.weights = weights
+    X, y, state = rng.standard_normal((4, 11, 2)), rng.integers(0, 2, 11), rng.standard_normal((11, whole.n_neurons))
+    _, want = other.gradient(X, y, state=state, **looks)
+    src, dst = whole.src[~kept], whole.dst[~kept]
+    close(mesh.growth_scores(X, y, src=src, dst=dst, method=method, state=state, **looks), want[~kept], 1e-11)
+    assert not np.allclose(mesh.growth_scores(X, y, src=src, dst=dst, method=method, **looks), want[~kept], rtol=1e-3)
+
+
+@settings(max_examples=40)
 @given(case=cases(most_batch=33), seed=st.integers(0, 1000), cut=st.integers(1, 7), given_state=st.booleans())
 def test_two_halves_are_one_run(case, seed, cut, given_state):
     t, ticks = case.mesh.topology, case.mesh.ticks

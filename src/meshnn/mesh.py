@@ -8,12 +8,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from meshnn import checks
-from meshnn.arguments import whole_number
+from meshnn.arguments import known, whole_number
 from meshnn.arrays import Array
 from meshnn.codes import ACTIVATIONS
+from meshnn.errors import MeshError
 from meshnn.losses import Targets, loss_named
 from meshnn.memory import check_fits
-from meshnn.methods import Explanation
+from meshnn.methods import METHODS, Explanation
 from meshnn.methods.prices import DEFAULT
 from meshnn.net import MOST_TICKS, Net
 from meshnn.program import Program
@@ -214,8 +215,23 @@ class Mesh(Net):
         found = program.gradient(self._checked(), X, targets, threads)
         return found.loss, found.grad[: self.n_parameters].astype(self._dtype, copy=False)
 
-    def jacobian(self, X: ArrayLike, method: str = "auto", *, n_threads: int | None = None) -> Array:
-        """Derivative of every output by every parameter for every sample, `(batch, n_outputs, n_parameters)`."""
+    def jacobian(
+        self, X: ArrayLike, method: str = "auto", *, state: ArrayLike | None = None, n_threads: int | None = None
+    ) -> Array:
+        """Derivative of every output by every parameter for every sample, `(batch, n_outputs, n_parameters)`.
+
+        With a `state`, as for `forward`, it is that of the outputs after the last tick of a run that begins there, the
+        state being a constant; then a sequence may have any length, and the method is "adjoint".
+
+        Examples
+        --------
+        >>> from meshnn import Mesh, Topology
+        >>> m = Mesh(Topology(1, 0, 1, [(0, 1), (1, 1)], bias=False), 1, "identity")  # y' = a x + b y
+        >>> m.jacobian([[2.0]], state=[0.0, 3.0]).tolist()
+        [[[2.0, 3.0]]]
+        """
+        if state is not None:
+            return self._jacobian_in_time(X, method, state, n_threads)
         X = checks.as_inputs(X, self._topology, self.ticks)
         t = self._topology
         needed = X.shape[1] * t.n_outputs * t.n_edges * self._dtype.itemsize
@@ -236,6 +252,7 @@ class Mesh(Net):
         *,
         loss_ticks: Any = "last",
         readout: ArrayLike | None = None,
+        state: ArrayLike | None = None,
         n_threads: int | None = None,
     ) -> Array:
         """dE/dA for edges that need not exist: the gradient that each would have if it were added with weight 0.
@@ -247,7 +264,7 @@ class Mesh(Net):
         ----------
         src, dst : array_like of int
             Sources and destinations of the edges in question; they are broadcast against each other.
-        loss_ticks, readout
+        loss_ticks, readout, state
             As for `gradient`.
 
         Returns
@@ -261,11 +278,15 @@ class Mesh(Net):
         >>> m.growth_scores([[1.0, 2.0]], [[0.0]], loss="squared_error", src=[3], dst=[3]).tolist()
         [0.0]
         """
-        X, targets = self._samples(X, y, loss, sample_weight, loss_ticks, readout)
+        begin, ticks = None, self.ticks
+        if state is None:
+            X, targets = self._samples(X, y, loss, sample_weight, loss_ticks, readout)
+        else:
+            X, ticks, begin, targets = self._samples_in_time(X, y, loss, sample_weight, loss_ticks, readout, state)
         sources, ends, shape = checks.as_pairs(src, dst, self._topology.n_neurons)
-        threads, timing = _threads(n_threads), Timing.at(targets.ticks) if targets.timed else None
-        program = self._programs.candidates(method, self.ticks, (sources, ends), X.shape[1], threads, timing)
-        return program.gradient(self._checked(), X, targets, threads).grad.astype(self._dtype).reshape(shape)
+        threads, timing = _threads(n_threads), Timing.at(targets.ticks, begin is not None) if targets.timed else None
+        program = self._programs.candidates(method, ticks, (sources, ends), X.shape[1], threads, timing)
+        return program.gradient(self._checked(), X, targets, threads, begin).grad.astype(self._dtype).reshape(shape)
 
     def explain(self, batch_size: int = 64, *, jacobian: bool = False) -> Explanation:
         """What each method costs on this mesh, which one `auto` takes and why: print it.
@@ -406,19 +427,41 @@ class Mesh(Net):
         self, X: Any, y: Any, loss: str, method: str, sample_weight: Any, loss_ticks: Any, readout: Any, state: Any,
         return_state: bool, n_threads: int | None,
     ) -> Any:  # fmt: skip
-        t, threads = self._topology, _threads(n_threads)
-        X, ticks = self._inputs_in_time(X)
-        size = X.shape[1]
-        begin = checks.as_state(state, t, size, self._dtype)
-        targets = Targets.make(loss_named(loss), y, sample_weight, size, t.n_outputs, self._dtype, ticks, loss_ticks,
-                               readout, timed=True)  # fmt: skip
+        threads = _threads(n_threads)
+        X, ticks, begin, targets = self._samples_in_time(X, y, loss, sample_weight, loss_ticks, readout, state)
         timing = Timing.at(targets.ticks, begin is not None)
-        program = self._programs.find("gradient", method, ticks, size, threads, timing=timing)
+        program = self._programs.find("gradient", method, ticks, X.shape[1], threads, timing=timing)
         found = program.gradient(self._checked(), X, targets, threads, begin)
         grad = found.grad[: self.n_parameters].astype(self._dtype, copy=False)
         if not return_state:
             return found.loss, grad
         return found.loss, grad, self._followed(X, ticks, "last", state, True, n_threads)[1]
+
+    def _jacobian_in_time(self, X: Any, method: str, state: Any, n_threads: int | None) -> Array:
+        t, threads = self._topology, _threads(n_threads)
+        X, ticks = self._inputs_in_time(X)
+        if known("method", method, ("auto", "forward", *METHODS)) not in ("auto", "adjoint"):
+            raise MeshError(
+                f'method="{method}" has no Jacobian of a run that begins with a given state; leave it out, or pass '
+                'method="adjoint"'
+            )
+        begin = checks.as_state(state, t, X.shape[1], self._dtype)
+        needed = X.shape[1] * t.n_outputs * t.n_edges * self._dtype.itemsize
+        check_fits(needed, "the Jacobian of this batch", "pass fewer samples at a time")
+        timing = Timing.at(np.arange(ticks) == ticks - 1, True)
+        program = self._programs.find("jacobian", "adjoint", ticks, X.shape[1], threads, timing=timing)
+        return program.jacobian(self._checked(), X, threads, begin)[:, :, : self.n_parameters]
+
+    def _samples_in_time(
+        self, X: Any, y: Any, loss: str, sample_weight: Any, loss_ticks: Any, readout: Any, state: Any
+    ) -> tuple[Array, int, Array | None, Targets]:
+        """Inputs, how many ticks they run, the states they begin with, if given, and targets."""
+        t = self._topology
+        X, ticks = self._inputs_in_time(X)
+        begin = checks.as_state(state, t, X.shape[1], self._dtype)
+        targets = Targets.make(loss_named(loss), y, sample_weight, X.shape[1], t.n_outputs, self._dtype, ticks,
+                               loss_ticks, readout, timed=True)  # fmt: skip
+        return X, ticks, begin, targets
 
     def _inputs_in_time(self, X: Any) -> tuple[Array, int]:
         """Inputs, and how many ticks they run: a sequence says so itself."""

@@ -230,6 +230,7 @@ def _place(out: Path | None, resume: Path | None, data: Path) -> Path:
 def _check_unfinished(out: Path) -> None:
     """Do not write over hours of learning, nor over what another command made."""
     from meshnn import storage
+    from meshnn.data.blocks import STANDARD_INPUT
 
     if not out.exists():
         return
@@ -244,6 +245,12 @@ def _check_unfinished(out: Path) -> None:
         raise MeshError(
             f"--out: {out} holds a stream that was interrupted after {table.get('rows', 0)} rows; go on with "
             f"--resume {shlex.quote(str(out))}, or delete it to start anew"
+        )
+    if table.get("source") == STANDARD_INPUT:  # a table can be read again, what came in cannot
+        raise MeshError(
+            f"--out: {out} holds a finished stream of {table.get('rows', 0)} rows from standard input, which would be "
+            f"lost; learn more rows with --resume {shlex.quote(str(out))} --new-rows, name another file with --out, or "
+            "delete it"
         )
 
 

@@ -206,7 +206,7 @@ class Run:
                         f"{error}; the model of the {self.base + self.position.rows:,} rows before is in {self.out}"
                     ) from None
                 if self._walk is not None:
-                    self.finished = not self.stopping.asked() and not self.source.live
+                    self.finished = not self.stopping.asked()
                     self.model.table_ = self.state()
                     self.out, self.failure = save_somewhere(self.model, self.out)
         finally:

@@ -18,7 +18,10 @@ from meshnn.data.tables import ENDINGS, _ending
 from meshnn.errors import DataError
 from meshnn.files import as_path, explained
 
-__all__ = ["Block", "Position", "open_blocks"]
+__all__ = ["STANDARD_INPUT", "Block", "Position", "open_blocks"]
+
+#: As messages and models call it.
+STANDARD_INPUT = "standard input"
 
 
 @dataclass(frozen=True)
@@ -68,7 +71,7 @@ def open_blocks(path: str | os.PathLike[str], columns: Sequence[str] | None = No
 
     file, name = Path(path), as_path(path)[1]
     if name == "-":
-        return TextBlocks(InputBytes(), "standard input", ",", columns, skip)
+        return TextBlocks(InputBytes(), STANDARD_INPUT, ",", columns, skip)
     with explained("read", name):
         status = file.stat()
         if stat.S_ISDIR(status.st_mode):

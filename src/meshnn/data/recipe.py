@@ -33,6 +33,8 @@ F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
 TRUTH = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
 DATE = re.compile(r"\d{4}-\d\d?-\d\d?([T ]\d\d?:\d\d.*)?$")
+#: Months, and how their first day is written; the year stands first and has four digits, so nothing else is meant.
+MONTHS = ((r"^(\d{4})[-/](\d)$", r"\1-0\2-01"), (r"^(\d{4})[-/](\d\d)$", r"\1-\2-01"))
 #: Numbers that nothing but a number can be, without spaces around them.
 PLAIN = r"^[+-]?((0|[1-9]\d*)(\.\d*)?|\.\d+)([eE][+-]?\d+)?$"
 _NOT_FINITE = re.compile(r" *[+-]?(inf|infinity|nan) *$", re.IGNORECASE)
@@ -324,7 +326,12 @@ def _given(task: str, found: str, labels: str, why: str) -> tuple[str, str, str]
 def parse_times(values: Any, kind: str | None = None) -> tuple[str, F64 | I64, int]:
     """Numbers, or times in microseconds: which of the two, they, and how many of them make sense.
 
-    Missing ones are NaN, or the smallest number. Without a kind the first cell decides.
+    Missing ones are NaN, or the smallest number. Without a kind the first cell decides. A month is its first day.
+
+    >>> import pyarrow as pa
+    >>> kind, times, good = parse_times(pa.chunked_array([["2024-03", "2024/3", "2024-03-01", "2024-13"]]))
+    >>> kind, times.astype("datetime64[us]").astype("datetime64[D]").astype(str).tolist(), good
+    ('time', ['2024-03-01', '2024-03-01', '2024-03-01'], 3)
     """
     import pyarrow as pa
     from pyarrow import compute, types
@@ -361,9 +368,12 @@ def parse_times(values: Any, kind: str | None = None) -> tuple[str, F64 | I64, i
 
 
 def _as_times(plain: Any) -> Any:
-    """With a zone or without."""
+    """With a zone or without; months as 2024-03, 2024-3 or 2024/03, which the cast does not know."""
     import pyarrow as pa
+    from pyarrow import compute
 
+    for pattern, day in MONTHS:
+        plain = compute.replace_substring_regex(plain, pattern, day)
     try:
         return plain.cast(pa.timestamp("us"))
     except pa.ArrowInvalid:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -16,16 +16,23 @@ from meshnn.errors import DataError
 __all__ = ["Times", "looks_like_times", "read_times"]
 
 I64 = NDArray[np.int64]
-#: How texts may be written, besides those that pyarrow knows: pattern, and format of `strptime`.
+QUARTER = r"(\d{4})([ -]?)[Qq]([1-4])"
+DAY = r"\d{4}-\d\d-\d\d"
+CLOCK = r"[T ]\d\d:\d\d(:\d\d(\.\d+)?)?"
+#: How texts may be written: pattern, and format of `strptime`, or one of those that `_moment` knows. The two of ISO are
+#: read by pyarrow already, unless a cell of the column is something else or the table has them as texts.
 FORMATS = (
+    (QUARTER, "quarter"),
+    (f"{DAY}({CLOCK})?", "iso"),
+    (rf"{DAY}{CLOCK}(Z|[+-]\d\d:?\d\d)", "iso with zone"),
     (r"\d{4}-\d{1,2}", "%Y-%m"),
     (r"\d{4}/\d{1,2}", "%Y/%m"),
     (r"\d{4}/\d{1,2}/\d{1,2}", "%Y/%m/%d"),
     (r"\d{1,2}\.\d{1,2}\.\d{4}", "%d.%m.%Y"),
-    (r"[A-Za-z]{3}[ -]\d{4}", "%b %Y"),
+    (r"[A-Za-z]{3} \d{4}", "%b %Y"),
+    (r"[A-Za-z]{3}-\d{4}", "%b-%Y"),
     (r"[A-Za-z]{4,9} \d{4}", "%B %Y"),
 )
-QUARTER = r"(\d{4})([ -]?)[Qq]([1-4])"
 KNOWN = "dates are written 2024-03-31, 2024-03, 2024Q1, 31.3.2024 or Mar 2024, times 2024-03-31 12:00:00"
 #: A series with more steps than this many times its rows has no step worth the name.
 SPARSE = 4
@@ -77,8 +84,9 @@ def looks_like_times(table: Any, name: str) -> bool:
         return True
     if not types.is_string(values.type):
         return False
-    first = next((text for text in values[:20].to_pylist() if text), "").strip()
-    return any(re.fullmatch(pattern, first) for pattern in (QUARTER, *(pattern for pattern, _ in FORMATS)))
+    first = [text.strip() for text in values[:20].to_pylist() if text and text.strip()]
+    dated = sum(any(re.fullmatch(pattern, text) for pattern, _ in FORMATS) for text in first)
+    return 2 * dated > len(first)  # a slip among them is to be named, not to make the dates disappear
 
 
 def read_times(table: Any, name: str) -> Times:
@@ -137,22 +145,44 @@ def _stamps(table: Any, name: str) -> tuple[NDArray[Any], str]:
 
 
 def _parsed(texts: list[str], where: str) -> tuple[NDArray[Any], str]:
-    matches = [re.fullmatch(QUARTER, text) for text in texts]
-    if all(matches):
-        found = [f"{m[1]}-{3 * int(m[3]) - 2:02}" for m in matches if m is not None]
-        between = matches[0][2] if matches[0] is not None else ""
-        return np.array(found, dtype="datetime64[M]").astype("datetime64[us]"), f"%Y{between}Q"
     for pattern, form in FORMATS:
-        if all(re.fullmatch(pattern, text) for text in texts):
-            form = form.replace(" ", texts[0][3]) if form == "%b %Y" else form
-            try:
-                moments = [datetime.strptime(text, form) for text in texts]
-            except ValueError:
-                continue
-            return np.array(moments, dtype="datetime64[us]"), form
-    good = [any(re.fullmatch(p, text) for p in (QUARTER, *(p for p, _ in FORMATS))) for text in texts]
-    at = good.index(False) if False in good else 0
-    raise DataError(f"{where} holds {texts[at][:40]!r} in row {at + 1:,}, which is not read as a time; {KNOWN}")
+        moments: list[datetime] = []
+        for text in texts:
+            if (moment := _moment(text, pattern, form)) is None:
+                break
+            moments.append(moment)
+        else:
+            return np.array(moments, dtype="datetime64[us]"), _form(texts, form)
+    # whoever writes a column means one way, so the cell that is wrong is the one that differs from most
+    read = max(([_moment(text, *one) is not None for text in texts] for one in FORMATS), key=sum)
+    at = read.index(False)
+    others = f" like {texts[read.index(True)][:40]!r} in row {read.index(True) + 1:,}" if any(read) else ""
+    raise DataError(f"{where} holds {texts[at][:40]!r} in row {at + 1:,}, which is not read as a time{others}; {KNOWN}")
+
+
+def _moment(text: str, pattern: str, form: str) -> datetime | None:
+    """The time that a text is, without a zone; None if it is none that is written in this way."""
+    if (match := re.fullmatch(pattern, text)) is None:
+        return None
+    try:
+        if form == "quarter":
+            return datetime(int(match[1]), 3 * int(match[3]) - 2, 1)
+        if form.startswith("iso"):
+            moment = datetime.fromisoformat(text)
+            return moment if moment.tzinfo is None else moment.astimezone(UTC).replace(tzinfo=None)
+        return datetime.strptime(text, form)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _form(texts: list[str], form: str) -> str:
+    """How times that go on are written."""
+    if form == "quarter":
+        return f"%Y{texts[0][4:-2]}Q"
+    if form.startswith("iso"):
+        days = all(len(text) == len("2024-03-31") for text in texts)
+        return "%Y-%m-%d" if days else "%Y-%m-%d %H:%M:%S" + "Z" * form.endswith("zone")
+    return form
 
 
 def _step(stamps: NDArray[Any]) -> tuple[str, float, I64 | None]:

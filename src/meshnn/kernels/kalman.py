@@ -13,7 +13,9 @@ minimise E(eta) + (eta - y)' S^-1 (eta - y) / 2, that is
     P -= B' B,   B = M^-1 L' U,   M M' = I + L' S L      A halfway between before and after
 
 For squared errors this is the textbook's filter. All outputs are taken in one step: with C classes the curvature of the
-softmax couples them. S may be singular, and A is (for classes): neither is inverted.
+softmax couples them. S may be singular, and A is (for classes): neither is inverted. A step takes C^3; so of more than
+`AT_ONCE` classes it takes the one of the sample and the likeliest others, and the outputs of the rest count as
+constants in the softmax: what is far from likely hardly has a slope.
 
 q, by which variances grow after every sample, is found from the stream. Were the filter right about its own errors, its
 last step would neither help nor hurt the next sample; if steps go on to help, they are too short and the stream moves:
@@ -29,7 +31,7 @@ from meshnn.kernels._jit import jit_inline, jit_inner
 from meshnn.kernels.covariance import inflate, multiply, subtract
 from meshnn.kernels.tuples import LOG_Q, MEAN_SQUARE, NOISE, SAMPLES
 
-__all__ = ["kalman_steady", "kalman_update", "kalman_variance"]
+__all__ = ["choose", "kalman_steady", "kalman_update", "kalman_variance"]
 
 #: Places in `rule`, see `KalmanSettings`.
 TAILS, NOISE_RATE, NOISE_FLOOR, Q_RATE, Q_MIN, Q_MAX, Q_STEADY, REPLAY_WEIGHT, BOUND, CEILING = range(10)
@@ -44,7 +46,40 @@ LARGEST, WINDOW = 3.0, 100.0
 
 
 @jit_inner
-def _respond(code, eta, target, noise, weight, r, A):
+def choose(y, right, most, chosen):
+    """Class `right` and the likeliest others into the first `most` of chosen, the rest behind them.
+
+    The logarithm of what the rest adds to the sum of the softmax.
+    """
+    n = y.shape[0]
+    chosen[0] = right
+    count, end = 1, n
+    for c in range(n):
+        if c == right:
+            continue
+        if count == most:
+            end -= 1
+            if not y[c] > y[chosen[most - 1]]:
+                chosen[end] = c
+                continue
+            chosen[end] = chosen[most - 1]
+            count -= 1
+        k = count
+        while k > 1 and y[chosen[k - 1]] < y[c]:
+            chosen[k] = chosen[k - 1]
+            k -= 1
+        chosen[k] = c
+        count += 1
+    top, total = y[chosen[most]], 0.0
+    for k in range(most + 1, n):
+        top = max(top, y[chosen[k]])
+    for k in range(most, n):
+        total += math.exp(y[chosen[k]] - top)
+    return top + math.log(total)
+
+
+@jit_inner
+def _respond(code, eta, target, noise, weight, rest, r, A):
     """The loss at outputs eta, its slope -r and its curvature: A, or for classes diag(A) - A A'."""
     n = eta.shape[0]
     loss = 0.0
@@ -52,9 +87,13 @@ def _respond(code, eta, target, noise, weight, r, A):
         top, total = eta[0], 0.0
         for c in range(1, n):
             top = max(top, eta[c])
+        if rest > -math.inf:
+            top = max(top, rest)
         for c in range(n):
             A[c] = math.exp(eta[c] - top)
             total += A[c]
+        if rest > -math.inf:
+            total += math.exp(rest - top)
         for c in range(n):
             A[c] /= total
             r[c] = -weight * A[c]
@@ -82,7 +121,7 @@ def _respond(code, eta, target, noise, weight, r, A):
 
 
 @jit_inner
-def _factor(code, A, weight, S, L, T, M):
+def _factor(code, A, weight, rest, S, L, T, M):
     """L of the curvature, T = L' S, and the lower M of M M' = I + L' S L, whose pivots are at least 1."""
     n = A.shape[0]
     coupled = code == CROSS_ENTROPY
@@ -90,6 +129,15 @@ def _factor(code, A, weight, S, L, T, M):
         root = math.sqrt(weight * A[c]) if coupled else math.sqrt(A[c])
         for j in range(n):
             L[j, c] = root * ((1.0 if j == c else 0.0) - (A[j] if coupled else 0.0))
+    if coupled and rest > -math.inf:  # probabilities add up to less than 1: L L' = diag(A) - A A' all the same
+        left = 1.0
+        for c in range(n):
+            left -= A[c]
+        share = 1.0 / (1.0 + math.sqrt(max(left, 0.0)))
+        for c in range(n):
+            root = math.sqrt(weight * A[c])
+            for j in range(n):
+                L[j, c] = root * ((1.0 if j == c else 0.0) - share * A[j])
     for c in range(n):
         for j in range(n):
             T[c, j] = 0.0
@@ -139,8 +187,28 @@ def _empty(row):
 
 
 @jit_inner
-def _spread(f, H):
-    """H in the order of the blocks, U = H P, S = H P H'; whether all of S is finite."""
+def _multiply_blocks(f):
+    """The lower half of S = U H', block by block."""
+    n = f.U.shape[0]
+    for c in range(n):
+        for k in range(c + 1):
+            f.S[c, k] = 0.0
+        for g in range(f.offset.shape[0]):
+            first, last = f.first[g], f.first[g + 1]
+            if not _empty(f.U[c, first:last]):
+                for k in range(c + 1):
+                    total = 0.0
+                    for j in range(first, last):
+                        total += f.U[c, j] * f.H[k, j]
+                    f.S[c, k] += total
+
+
+@jit_inner
+def _spread(f, H, sparse):
+    """H in the order of the blocks, U = H P, S = H P H'; whether all of S is finite.
+
+    If it is sparse, blocks that an output does not depend on are left out of S: of many outputs these are most.
+    """
     n, m = H.shape[0], f.order.shape[0]
     for c in range(n):
         for j in range(m):
@@ -152,12 +220,17 @@ def _spread(f, H):
                 f.U[c, first:last] = 0.0
             else:
                 multiply(f.P, f.offset[g], f.H[c, first:last], f.U[c, first:last])
+    if sparse:
+        _multiply_blocks(f)
     good = True
     for c in range(n):
         for k in range(c + 1):
             total = 0.0
-            for j in range(m):
-                total += f.U[c, j] * f.H[k, j]
+            if sparse:
+                total = f.S[c, k]
+            else:
+                for j in range(m):
+                    total += f.U[c, j] * f.H[k, j]
             if k == c:
                 total = max(total, 0.0)
             good = good and math.isfinite(total)
@@ -182,19 +255,19 @@ def _noises(code, y, target, S, noise, tails, out):
 
 
 @jit_inner
-def _solve(code, y, target, weight, f):
+def _solve(code, y, target, weight, rest, f):
     """alpha, and L and M of the curvature halfway; the loss before."""
     n = y.shape[0]
     eta, r, A, before, alpha, d, x, noise = f.v[0], f.v[1], f.v[2], f.v[3], f.v[4], f.v[5], f.v[6], f.v[7]
     for c in range(n):
         eta[c], alpha[c] = y[c], 0.0
-    loss = _respond(code, eta, target, noise, weight, r, A)
+    loss = _respond(code, eta, target, noise, weight, rest, r, A)
     for c in range(n):
         before[c] = A[c]
     height = loss
     squared = code == SQUARED_ERROR or code == HUBER
     for _ in range(1 if squared else NEWTON_STEPS):
-        _factor(code, A, weight, f.S, f.L, f.T, f.M)
+        _factor(code, A, weight, rest, f.S, f.L, f.T, f.M)
         _direction(r, alpha, f.L, f.T, f.M, d, x)
         for c in range(n):
             x[c] = alpha[c]
@@ -210,7 +283,7 @@ def _solve(code, y, target, weight, f):
                 moved = max(moved, abs(y[c] + total - eta[c]))
                 eta[c] = y[c] + total
                 now += 0.5 * alpha[c] * total
-            now += _respond(code, eta, target, noise, weight, r, A)
+            now += _respond(code, eta, target, noise, weight, rest, r, A)
             if now <= height + 1e-12:
                 break
             part *= 0.5
@@ -219,7 +292,7 @@ def _solve(code, y, target, weight, f):
             break
     for c in range(n):
         A[c] = max(A[c], before[c]) if code == BINARY_CROSS_ENTROPY else 0.5 * (A[c] + before[c])
-    _factor(code, A, weight, f.S, f.L, f.T, f.M)
+    _factor(code, A, weight, rest, f.S, f.L, f.T, f.M)
     return loss
 
 
@@ -303,11 +376,12 @@ def _find_noise(f, y, target):
 
 
 @jit_inner
-def kalman_update(theta, f, H, y, target, code, fresh):
+def kalman_update(theta, f, H, y, target, code, fresh, rest=-math.inf):
     """Learn from one sample: theta, f.P and f.memo change in place. The loss before, or NaN if nothing was learned.
 
     target (C,): a class at 0, or values; NaN where it is missing. Samples that are not `fresh` are replayed ones: they
-    mend what the net, taken for linear, made of them before. They count less, and what they say is in P already.
+    mend what the net, taken for linear, made of them before. They count less, and what they say is in P already. `rest`
+    is what `choose` gives, if these are not all classes.
     """
     n = y.shape[0]
     seen = False
@@ -315,16 +389,16 @@ def kalman_update(theta, f, H, y, target, code, fresh):
         if not math.isfinite(y[c]):
             return math.nan
         seen = seen or (math.isfinite(target[c]) and (c == 0 or code != CROSS_ENTROPY))
-    if not seen or not _spread(f, H):
+    if not seen or math.isnan(rest) or not _spread(f, H, rest > -math.inf):
         return math.nan
     memo, rule = f.memo, f.rule
-    last = memo[NOISE + n :]
+    last = memo[memo.shape[0] - theta.shape[0] :]
     weight = 1.0 if fresh else rule[REPLAY_WEIGHT]
     _noises(code, y, target, f.S, memo[NOISE:], rule[TAILS], f.v[7])
     if fresh and rule[Q_RATE] > 0.0 and memo[SAMPLES] > 0.0:
-        _respond(code, y, target, f.v[7], 1.0, f.v[1], f.v[2])
+        _respond(code, y, target, f.v[7], 1.0, rest, f.v[1], f.v[2])
         _find_q(f, H, last)
-    loss = _solve(code, y, target, weight, f)
+    loss = _solve(code, y, target, weight, rest, f)
     alpha = f.v[4]
     for j in range(f.order.shape[0]):
         k = f.order[j]
@@ -360,6 +434,6 @@ def kalman_steady(f):
 @jit_inner
 def kalman_variance(f, H, out):
     """What the filter does not know about the outputs, (C,): without the noise of the targets."""
-    _spread(f, H)
+    _spread(f, H, False)
     for c in range(H.shape[0]):
         out[c] = f.S[c, c]

@@ -18,16 +18,16 @@ import math
 
 import numpy as np
 
-from meshnn.codes import LEARNED, LEFT_OUT, RANDOM, RESETS, SEEN, STORED
+from meshnn.codes import CROSS_ENTROPY, LEARNED, LEFT_OUT, RANDOM, RESETS, SEEN, STORED
 from meshnn.kernels._jit import jit, jit_inner
 from meshnn.kernels._row import width
 from meshnn.kernels.flush import flush_denormals, restore
 from meshnn.kernels.influence import stream_tick
-from meshnn.kernels.kalman import kalman_steady, kalman_update, kalman_variance
+from meshnn.kernels.kalman import choose, kalman_steady, kalman_update, kalman_variance
 from meshnn.kernels.losses import loss_chunk
 from meshnn.kernels.standardise import observe, standardise, unstandardise
 from meshnn.kernels.steps import update_block
-from meshnn.kernels.tuples import ADVANCE, BLOCK, CUT, DERIVE, FAR, LEARN, LOOK
+from meshnn.kernels.tuples import ADVANCE, AT_ONCE, BLOCK, CUT, DERIVE, FAR, LEARN, LOOK, Filter
 
 __all__ = ["stream_part", "variance_part"]
 
@@ -98,16 +98,21 @@ def _give(room, s, out):
 
 
 @jit_inner
+def _write_row(course, J, o, row):
+    """The derivatives of output o of one stream by all parameters, from the influences of now."""
+    outputs, numbers = course.outputs, course.numbers
+    for e in range(row.shape[0]):
+        row[e] = 0
+    first, last, at = outputs[o, 0], outputs[o, 1], outputs[o, 2]
+    for k in range(last - first):
+        row[np.uint64(numbers[first + k])] += J[np.uint64(at + k)]
+
+
+@jit_inner
 def _write_derivatives(course, J, H):
     """H becomes dy/dtheta of one stream, from the influences of now."""
-    outputs, numbers = course.outputs, course.numbers
     for o in range(H.shape[0]):
-        row = H[o]
-        for e in range(row.shape[0]):
-            row[e] = 0
-        first, last, at = outputs[o, 0], outputs[o, 1], outputs[o, 2]
-        for k in range(last - first):
-            row[np.uint64(numbers[first + k])] += J[np.uint64(at + k)]
+        _write_row(course, J, o, H[o])
 
 
 @jit_inner
@@ -223,12 +228,47 @@ def _descend(course, room, ledger, moments, pace, lag, derive):
 def _filter(course, room, ledger, filter_, H, y, target, fresh):
     """An update of the Kalman filter."""
     N = H.shape[1]
-    found = kalman_update(ledger.values[:N], filter_, H, y, target, ledger.loss, fresh)
+    found = kalman_update(ledger.values[:N], filter_, H, y, target, ledger.loss, fresh, -np.inf)
+    _filtered(room, ledger, found, target)
+
+
+@jit_inner
+def _filtered(room, ledger, found, target):
+    """Count an update, and look at the parameters again."""
     if found == found:
         room.clock[LEARNED] += 1
         _read_weights(ledger.values, ledger.reads, room.w)
     elif _there(target):
         room.clock[LEFT_OUT] += 1
+
+
+@jit_inner
+def _many_classes(room, ledger):
+    """Whether there are more of them than a sample is learned with."""
+    return ledger.loss == CROSS_ENTROPY and room.G.shape[0] > AT_ONCE
+
+
+@jit_inner
+def _filter_few(course, room, ledger, f, J, late, y, target, fresh):
+    """An update with the class of the sample and the likeliest others; derivatives are those of now, or `late` ones."""
+    N, K = room.H.shape[1], AT_ONCE
+    rest = choose(y, np.int64(target[0]), K, f.chosen)
+    for k in range(K):
+        f.few[k] = y[f.chosen[k]]
+        if late.shape[0] > 0:
+            for e in range(N):
+                room.H[k, e] = late[f.chosen[k], e]
+        else:
+            _write_row(course, J, f.chosen[k], room.H[k])
+    f.few[K] = 0.0  # the place of the sample's class among those chosen
+    m = f.order.shape[0]
+    few = Filter(f.P, f.order, f.first, f.offset, f.taken, f.memo, f.rule,
+                 f.H.reshape(-1)[: K * m].reshape(K, m), f.U.reshape(-1)[: K * m].reshape(K, m),
+                 f.S.reshape(-1)[: K * K].reshape(K, K), f.L.reshape(-1)[: K * K].reshape(K, K),
+                 f.T.reshape(-1)[: K * K].reshape(K, K), f.M.reshape(-1)[: K * K].reshape(K, K),
+                 f.v.reshape(-1)[: 8 * K].reshape(8, K), f.chosen, f.few)  # fmt: skip
+    found = kalman_update(ledger.values[:N], few, room.H[:K], f.few[:K], f.few[K : K + 1], ledger.loss, fresh, rest)
+    _filtered(room, ledger, found, target)
 
 
 @jit_inner
@@ -240,7 +280,11 @@ def _filter_all(course, room, ledger, filter_, lag):
     for b in range(room.s.shape[0]):
         if not _there(room.target[b]):
             continue
-        if lag > 0:
+        if _many_classes(room, ledger):
+            late = room.past_slopes[slot, b] if lag > 0 else room.H[:0]
+            y = room.past_outputs[slot, b] if lag > 0 else room.s[b, first:]
+            _filter_few(course, room, ledger, filter_, J[b, side[b]], late, y, room.target[b], True)
+        elif lag > 0:
             _filter(
                 course,
                 room,
@@ -277,10 +321,13 @@ def _replay(course, room, ledger, filter_, Y):
         clock[RANDOM] = clock[RANDOM] * 6364136223846793005 + 1442695040888963407
         k = np.int64((np.uint64(clock[RANDOM]) >> np.uint64(33)) % np.uint64(count))
         _sample(course, room, 0, room.past_x[k], False, True)
-        _write_derivatives(course, room.J[0, room.side[0]], room.H)
         _scale_targets(room, room.past_t[k : k + 1])
-        _filter(course, room, ledger, filter_, room.H, room.s[0, room.s.shape[1] - room.G.shape[0] :],
-                room.target[0], False)  # fmt: skip
+        J, y = room.J[0, room.side[0]], room.s[0, room.s.shape[1] - room.G.shape[0] :]
+        if _many_classes(room, ledger):
+            _filter_few(course, room, ledger, filter_, J, room.H[:0], y, room.target[0], False)
+        else:
+            _write_derivatives(course, J, room.H)
+            _filter(course, room, ledger, filter_, room.H, y, room.target[0], False)
     k = clock[STORED] % places
     for i in range(x.shape[0]):
         room.past_x[k, i] = x[i]

@@ -63,6 +63,8 @@ STRIP = 8
 #: Places in the `memo` of a filter: samples, logarithm of q, mean square of how far steps agree. From NOISE on the
 #: noise of every output, behind it the last change of every parameter.
 SAMPLES, LOG_Q, MEAN_SQUARE, NOISE = range(4)
+#: Classes that a filter learns a sample with: of more, its own and the likeliest others.
+AT_ONCE = 50
 
 
 class Tangents(NamedTuple):
@@ -268,6 +270,8 @@ class Filter(NamedTuple):
     T: NDArray[np.float64]
     M: NDArray[np.float64]
     v: NDArray[np.float64]  # (8, n_outputs) room for vectors
+    chosen: I64  # (n_outputs,) outputs that a sample is learned with, then the others
+    few: NDArray[np.float64]  # (n_outputs,) of those chosen, the outputs; then the target
 
 
 class StreamCourse(NamedTuple):

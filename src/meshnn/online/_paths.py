@@ -8,6 +8,8 @@ series itself.
 
 from __future__ import annotations
 
+from statistics import NormalDist
+
 import numpy as np
 
 from meshnn.arrays import Array
@@ -15,7 +17,7 @@ from meshnn.kernels.tuples import CUT, MEAN, VARIANCE
 from meshnn.online._experts import LARGEST, Expert, Tail
 from meshnn.online._judge import Judge
 
-__all__ = ["draw_all", "draw_paths", "quantiles", "weighted_quantiles"]
+__all__ = ["draw_all", "draw_paths", "quantiles", "quantiles_of_one", "weighted_quantiles"]
 
 #: Paths that are drawn of each expert, and the weight below which none are.
 PATHS, IGNORED = 100, 0.02
@@ -130,6 +132,21 @@ def quantiles(paths: Array, shares: Array, middle: Array, levels: Array, judge: 
     factors = _factors(np.sqrt((shares * (paths - middle) ** 2).sum(axis=0)), judge)
     rows = [weighted_quantiles(v, s, levels) for v, s in zip(paths.T, shares.T, strict=True)]
     found = middle[:, None] + factors[:, None] * (np.array(rows) - middle[:, None])
+    return np.asarray(np.clip(found, -LARGEST, LARGEST))
+
+
+def quantiles_of_one(value: float, count: int, horizon: int, levels: Array) -> Array:
+    """Quantiles `(horizon, levels)` after so many values that were all the same: one in so many may be another one.
+
+    >>> quantiles_of_one(10.0, 1, 2, np.array([0.05, 0.5, 0.95])).round(1).tolist()
+    [[-6.4, 10.0, 26.4], [-13.3, 10.0, 33.3]]
+    >>> quantiles_of_one(10.0, 10, 1, np.array([0.05, 0.5, 0.95])).tolist()
+    [[10.0, 10.0, 10.0]]
+    """
+    tail = np.minimum(levels, 1.0 - levels) * count  # a share of the other values, of which half lie on each side
+    size = [NormalDist().inv_cdf(1.0 - share) if share < 0.5 else 0.0 for share in tail.tolist()]
+    away = np.where(levels < 0.5, -1.0, 1.0) * np.array(size) * (abs(value) or 1.0)
+    found = value + np.sqrt(np.arange(1.0, horizon + 1))[:, None] * away
     return np.asarray(np.clip(found, -LARGEST, LARGEST))
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from meshnn.arguments import as_generator, whole_number
 from meshnn.arrays import Array
+from meshnn.errors import MeshError
 from meshnn.losses import Targets, loss_named
 from meshnn.storage import Tree
 from meshnn.streaming.growth import Growth
@@ -45,8 +46,14 @@ class StreamStructure:
         self._loss, self._count = 0.0, 0
 
     def first(self, topology: Topology) -> Topology:
-        """The graph to begin with."""
-        return first_topology(self.policies, topology)
+        """The graph to begin with; refused if a policy can do nothing with it, before an interval is learned."""
+        found = first_topology(self.policies, topology)
+        if refusal := next(filter(None, (policy.refusal_of(found.n_edges) for policy in self.policies)), ""):
+            raise MeshError(
+                f"{refusal}, of the features of the first sample; take fewer, or, if features or classes are still to "
+                "come, a share such as to=0.5, which is taken of the edges after the first interval"
+            )
+        return found
 
     def saw(self, model: StreamModel, row: Array, target: float) -> None:
         """A sample that was just learned; edits the net when it is time."""

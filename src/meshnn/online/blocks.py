@@ -135,7 +135,7 @@ class Walk:
         kind, times, good = parse_times(cells, None if self.latest is None else self.latest[0])
         if good < rows.count:
             rows.count = good
-            wanted = "a number" if kind == "number" else "a number, or a time like 2026-08-01 12:30:00"
+            wanted = "a number" if kind == "number" else "a number, or a time like 2026-08-01 12:30:00 or 2026-08"
             rows.fault = DataError(
                 f"{name}: --by {shown(by)}: row {block.first + good + 1:,} holds {str(cells[good].as_py())[:60]!r}, "
                 f"expected {wanted}; mend the cell, or leave --by out"

@@ -257,6 +257,10 @@ class MeshForecaster:
         step, one of those that were made, of the size of the noise that the filter has found. Their spread at each step
         ahead is then brought nearer to that of the errors that were made lately so many steps ahead, the more of those
         there are. The same values give the same quantiles: draws depend on `random_state` and `n_samples_` only.
+
+        A single value, or n that are all the same, made no errors to learn from. Then the next value is taken to be
+        another one with probability 1 / n: as far away, usually, as the value is from 0 (1, if it is 0), and further
+        with every step. So an interval of 90% has a width until ten equal values were seen.
         """
         horizon = whole_number("horizon", horizon)
         wanted = np.atleast_1d(np.asarray(levels, dtype=float))
@@ -264,13 +268,19 @@ class MeshForecaster:
             raise MeshError(f"levels must be numbers between 0 and 1, got {levels!r}")
         future = self._future(horizon, xs)
         if not self.n_samples_:
-            return np.zeros((horizon, len(wanted)))
+            raise MeshError(
+                "no value was learned yet, so there is nothing to tell an interval from; call learn_one first"
+            )
         return self._quantiles(horizon, future, wanted)
 
     def _quantiles(self, horizon: int, future: Array, levels: Array) -> Array:
-        from meshnn.online._paths import draw_all, quantiles
+        from meshnn.online._paths import draw_all, quantiles, quantiles_of_one
 
         assert self._judge is not None
+        low, high = self._bounds(False, horizon)
+        if low == high:
+            count = int(self._learned.last(min(self.n_samples_, KEPT)).sum())  # those that are filled in say nothing
+            return quantiles_of_one(low, max(count, 1), horizon, levels)
         rng = np.random.default_rng([self._seed, self.n_samples_])
         seen = [(self._past[e.view.log], self._bounds(e.view.log, horizon)) for e in self._experts]
         features, W = self._seen_features(future), self._weights(horizon)

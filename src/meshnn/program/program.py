@@ -195,15 +195,21 @@ class Program:
                 entries = np.add(entries, g, dtype=np.float64)
         return Gradient(loss, hits, gradient_of(plan, entries))
 
-    def jacobian(self, values: Array, X: Array, n_threads: int | None = None) -> Array:
-        """Derivative of each output by each number, `(batch, n_outputs, n_gradient)`; the plan is one of a Jacobian."""
-        kernel = self.plan.method.jacobian_kernel()
+    def jacobian(self, values: Array, X: Array, n_threads: int | None = None, state: Array | None = None) -> Array:
+        """Derivative of each output by each number, `(batch, n_outputs, n_gradient)`; the plan is one of a Jacobian.
+
+        In time, from a `state` (batch, n) on, after the last tick.
+        """
+        kernel, run = self._jacobian_part, self._timed_run
+        if state is not None:
+            assert run is not None
+            run = run._replace(state=state)
         out = np.zeros((X.shape[1], self.plan.n_outputs, self.plan.n_gradient), self.dtype)
 
         def task(at: Worker, begin: int, end: int, *part: Any) -> None:
             self.call(kernel, *part, out[begin:end])
 
-        for _ in self._run(kernel, values, X, None, n_threads, task):
+        for _ in self._run(kernel, values, X, None, n_threads, task, run):
             pass
         return out
 
@@ -361,6 +367,14 @@ class Program:
     def _gradient_part(self) -> Any:
         method = self.plan.method
         return method.gradient_kernel() if self.plan.timing is None else method.timed_kernel()
+
+    @cached_property
+    def _jacobian_part(self) -> Any:
+        if self.plan.timing is None:
+            return self.plan.method.jacobian_kernel()
+        from meshnn.kernels.timed_jacobian import timed_jacobian_part
+
+        return timed_jacobian_part
 
     @cached_property
     def _loss_part(self) -> Any:

@@ -55,6 +55,8 @@ class StreamExplanation:
             f"{t.n_edges} edges, {stream.ticks_per_sample} ticks a sample, {memory}, "
             f"learned by {stream.learner.described}"
         )
+        if stream.at_once < t.n_outputs:
+            title += f", each sample with its class and the {stream.at_once - 1} likeliest of the others"
         return cls(title, tuple(rows))
 
     def __str__(self) -> str:
@@ -76,7 +78,7 @@ def _priced(stream: Stream, method: str) -> Row:
 
     plan = stream.plan if method == stream.method else stream._planned(_hops(method))
     size = stream.dtype.itemsize
-    N, C = stream.ties.n_parameters, stream.topology.n_outputs
+    N, C = stream.ties.n_parameters, stream.at_once
     more, held = stream.learner.price(N, C, size)
     work = plan.multiply_adds + more
     slow = size / 4

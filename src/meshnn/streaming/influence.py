@@ -251,6 +251,7 @@ class _Lists:
         self.start, self.group_start, self.pack_start = [0], [0], [0]
         self.tiled = self.spread = self.entries = 0
         self._run_memo: dict[tuple[int, int], tuple[int, int]] = {}
+        self._hop_memo: dict[tuple[int | bytes, bytes, bytes], tuple[list[tuple[int, tuple[int, int]]], int]] = {}
 
     def add(self, rows: BoolArray, sources: BoolArray, influences: bool) -> None:
         """The list of a tick: its rows read some sources; whether these have an influence to be carried on."""
@@ -305,15 +306,31 @@ class _Lists:
         self.tiled += n_whole * int(self.layout.width[kind])
         group = self.layout.column(self.reach, kind, o) if self.reach.counts[o] else 0
         self.into.append(np.where(self.place[eid] >= 0, group + self.place[eid], -1))
-        for p in range(n_whole, len(eid)):
-            if carried[p]:
-                run = self._runs(int(self.reach.number[src[p]]), kind)
-                if run[1] > run[0]:
-                    self.hop_col.append(int(src[p]))
-                    self.hop_weight.append(at + p)
-                    self.hop_run.append(run)
-                    self.spread += sum(length for _, _, length in self.runs[slice(*run)])
+        hops, spread = self._hops(src, carried, n_whole, kind)
+        self.hop_col += [int(src[p]) for p, _ in hops]
+        self.hop_weight += [at + p for p, _ in hops]
+        self.hop_run += [run for _, run in hops]
+        self.spread += spread
         self.hop_ptr.append(len(self.hop_col))
+
+    def _hops(
+        self, src: I64, carried: BoolArray, n_whole: int, kind: int
+    ) -> tuple[list[tuple[int, tuple[int, int]]], int]:
+        """The entries of a row that carry runs of columns, each with its runs, and how many columns these have.
+
+        Rows that read the same and differ in their own group alone, the last of their set, share them: of hundreds of
+        outputs each has a set of its own.
+        """
+        there, reach = np.flatnonzero(carried[n_whole:]) + n_whole, self.reach
+        members, kinds = reach.sets[kind], reach.number[src[there]]
+        own = any(reach.sets[a][-1] >= members[-1] for a in np.unique(kinds).tolist())
+        key = (kind if own else members[:-1].tobytes(), there.tobytes(), kinds.tobytes())
+        if key not in self._hop_memo:
+            found = [(p, self._runs(a, kind)) for p, a in zip(there.tolist(), kinds.tolist(), strict=True)]
+            hops = [(p, run) for p, run in found if run[1] > run[0]]
+            spread = sum(length for _, run in hops for _, _, length in self.runs[slice(*run)])
+            self._hop_memo[key] = hops, spread
+        return self._hop_memo[key]
 
     def _runs(self, a: int, b: int) -> tuple[int, int]:
         """The groups that sets a and b share, as runs (column of a, column of b, length)."""

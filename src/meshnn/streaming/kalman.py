@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -275,20 +276,28 @@ class KalmanState:
                 raise MeshError(
                     f"{name} must have numbers from 0 to {count - 1}, each at most once, and -1 for new ones"
                 )
-        known_blocks = {g: self.block(g) for g in range(len(self.filter.offset))}
         home, place = np.full(len(self.group), -1), np.zeros(len(self.group), np.int64)
-        for g, (members, _) in known_blocks.items():
+        before = self.filter
+        for g, (begin, end) in enumerate(pairwise(before.first.tolist())):
+            members = before.order[begin:end][: before.taken[g]]
             home[members], place[members] = g, np.arange(len(members))
+        blocks: dict[int, FloatArray] = {}
         for g in range(len(new.filter.offset)):
             first, last = int(new.filter.first[g]), int(new.filter.first[g + 1])
             strips = new._strips(g, last - first)
-            dense = _unpack(strips, last - first)
             members = new.filter.order[first:last]
             old = np.where(members >= 0, origin[members], -1)
-            for b in np.unique(home[old[old >= 0]]):
+            b = int(home[old[0]]) if old[0] >= 0 else -1
+            if b >= 0 and np.array_equal(old, before.order[before.first[b] : before.first[b + 1]]):
+                strips[:] = self._strips(b, last - first)  # as it was: of many blocks most are
+                continue
+            dense = _unpack(strips, last - first)
+            for b in np.unique(home[old[old >= 0]]).tolist():
+                if b not in blocks:
+                    blocks[b] = self.block(b)[1]
                 here = np.flatnonzero((old >= 0) & (home[old] == b))
                 there = place[old[here]]
-                dense[np.ix_(here, here)] = known_blocks[int(b)][1][np.ix_(there, there)]
+                dense[np.ix_(here, here)] = blocks[b][np.ix_(there, there)]
             _pack(dense, strips)
         self._remember(new, origin, outputs)
         return new
@@ -331,4 +340,6 @@ def make_filter(blocks: list[IntArray], count: int, n_outputs: int, settings: Ka
         T=np.zeros((C, C)),
         M=np.zeros((C, C)),
         v=np.zeros((8, C)),
+        chosen=np.zeros(C, np.int64),
+        few=np.zeros(C),
     )

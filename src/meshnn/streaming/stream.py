@@ -10,10 +10,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from meshnn import checks
 from meshnn.arguments import known, switch, whole_number
-from meshnn.codes import LEARNED, NONZERO_AT_ZERO, SEEN, STORED
+from meshnn.codes import CROSS_ENTROPY, LEARNED, NONZERO_AT_ZERO, SEEN, STORED
 from meshnn.errors import DataError, MeshError
 from meshnn.kernels.tuples import (
     ADVANCE,
+    AT_ONCE,
     CUT,
     DERIVE,
     FAR,
@@ -109,6 +110,12 @@ class Stream:
             self.topology, self.ties.number, self.ties.n_parameters, self.codes, awake, self.ticks_per_sample,
             self.memory == "carry", hops, self.dtype.itemsize,
         )  # fmt: skip
+
+    @property
+    def at_once(self) -> int:
+        """Outputs that a sample is learned with: all, but of hundreds of classes a filter takes the likeliest."""
+        few = self.learner.filters and self.loss.code == CROSS_ENTROPY
+        return min(self.topology.n_outputs, AT_ONCE) if few else self.topology.n_outputs
 
     def explain(self) -> StreamExplanation:
         """What a sample costs with the exact influence and with cut ones: print it. Nothing is run."""

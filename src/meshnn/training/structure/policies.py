@@ -37,6 +37,10 @@ class Policy:
     #: Why nothing can be fitted with it, if so.
     refusal: str = ""
 
+    def refusal_of(self, edges: int) -> str:
+        """Why it cannot work on a net that begins with so many edges, if so."""
+        return ""
+
     def busy(self, view: View, memory: dict[str, Any]) -> bool:
         """Whether it may still change something."""
         raise NotImplementedError
@@ -95,6 +99,11 @@ class Prune(Policy):
         """Whether it starts with all allowed edges."""
         return self.start == "dense"
 
+    def refusal_of(self, edges: int) -> str:
+        """More edges than there are."""
+        to = self._goal(edges)
+        return f"Prune(to={self.to}) cannot end with {to} edges: the net begins with {edges}" if to > edges else ""
+
     def busy(self, view: View, memory: dict[str, Any]) -> bool:
         """Until the end of its schedule."""
         return not memory.get("done", False)
@@ -104,8 +113,8 @@ class Prune(Policy):
         count = view.mesh.topology.n_edges
         first = memory.setdefault("first", count)
         to = self._goal(first)
-        if to > first:
-            raise MeshError(f"Prune(to={self.to}) cannot end with {to} edges: the net begins with {first}")
+        if refusal := self.refusal_of(first):
+            raise MeshError(refusal)
         ratio = min(max((view.progress - self.begin) / (self.end - self.begin), 0.0), 1.0)
         keep = to + round((first - to) * (1 - ratio) ** 3)
         if ratio >= 1.0:
