@@ -18,6 +18,7 @@ pytest.importorskip("distributed", reason="clusters need the extra dask")
 dask_array = pytest.importorskip("dask.array")
 integration = pytest.importorskip("meshnn.integrations.dask")
 
+pytestmark = pytest.mark.slow  # a cluster takes seconds to start
 N = 3000
 
 
@@ -104,7 +105,9 @@ def test_frames_columns_weights_and_predictions():
         model = adam().fit(table, "y", sample_weight="w")
         assert model.feature_names_in_.tolist() == list("abcde")
         assert model.classes_.tolist() == ["no", "perhaps", "yes"]
-        assert "no" not in model.predict(frame[list("abcde")])  # nothing was learned from rows of weight 0
+        Xd, yd, wd = divided((700,), X, y, frame["w"].to_numpy())
+        np.testing.assert_array_equal(adam().fit(Xd, yd, sample_weight=wd).mesh_.weights, model.mesh_.weights)
+        assert not np.array_equal(adam().fit(Xd, yd).mesh_.weights, model.mesh_.weights)
         features = table[list("abcde")]
         got = integration.predict(model, features).compute()
         assert got.tolist() == model.predict(frame[list("abcde")]).tolist()
@@ -233,7 +236,6 @@ def _smaller_parts():
     lots.PART_ROWS = 32
 
 
-@pytest.mark.slow
 def test_a_worker_that_is_killed_changes_no_bit():
     X, y = samples()
     with cluster(1):
@@ -247,7 +249,6 @@ def test_a_worker_that_is_killed_changes_no_bit():
     np.testing.assert_array_equal(got.mesh_.weights, want.mesh_.weights)
 
 
-@pytest.mark.slow
 def test_a_worker_that_hangs_is_named(monkeypatch):
     X, y = samples()
     monkeypatch.setattr(integration, "PATIENCE", 8.0)

@@ -514,7 +514,7 @@ class DaskCrew(Crew):
             self.client.run(_end_session, session, workers=awake, wait=False, on_error="ignore")
 
 
-def _end_session(session: str, dask_worker: Any = None) -> None:
+async def _end_session(session: str, dask_worker: Any = None) -> None:  # only what is awaited need not be waited for
     mailboxes(dask_worker).end(session)
 
 
