@@ -11,6 +11,7 @@ import hashlib
 import os
 import shutil
 import tempfile
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -176,7 +177,7 @@ class Spool:
         found = np.empty(total, self.row) if out is None else out[:total]
         raw, at = _bytes(found), 0
         cuts = np.flatnonzero(np.diff(pages, prepend=-2) != 1)
-        for first, last in zip(cuts, np.append(cuts[1:], len(pages)), strict=True):
+        for first, last in pairwise([*cuts, len(pages)]):
             size = int(counts[first:last].sum()) * self.row.itemsize
             self._read_at(int(pages[first]) * PAGE * self.row.itemsize, raw[at : at + size])
             at += size
