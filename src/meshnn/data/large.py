@@ -146,7 +146,7 @@ def _targets(values: Array, where: str, first: int, name: str | None = None) -> 
             values = values.astype(np.float64)
     if values.dtype.kind not in "fiubUS":
         raise DataError(f"{where}: {what} holds {values.dtype}, expected numbers or text; convert it before")
-    if values.dtype.kind == "f":
+    if values.dtype.kind == "f" and len(values):
         _check_finite(values.reshape(len(values), -1), None if name is None else [name], where, first, "target")
     return values
 
@@ -261,19 +261,34 @@ class ParquetSource(Source):
             self._check_schema(fragment, file)
             row = 0
             try:
-                batches = fragment.to_batches(
-                    schema=self.schema, columns=[*(self.names or []), *self.targets] + [self.weight] * self.weighted,
-                    batch_size=ROWS, batch_readahead=2,
-                )  # fmt: skip
-                for batch in batches:
+                for batch in self._batches(fragment):
                     if batch.num_rows:
                         yield self._rows(batch, os.fspath(file), row)
                         row += batch.num_rows
             except (pa.ArrowException, OSError) as error:
-                raise self._broken(error, file, row) from None
+                raise self._broken(error, file, self._whole_rows(fragment, row)) from None
             if row != fragment.metadata.num_rows:
                 raise DataError(f"{file} has {row:,} rows, but says {fragment.metadata.num_rows:,}; write it again")
         self._check_unchanged()
+
+    def _batches(self, fragment: Any) -> Iterator[Any]:
+        columns = [*(self.names or []), *self.targets] + [self.weight] * self.weighted
+        found: Iterator[Any] = fragment.to_batches(
+            schema=self.schema, columns=columns, batch_size=ROWS, batch_readahead=2
+        )
+        return found
+
+    def _whole_rows(self, fragment: Any, seen: int) -> int:
+        """Rows before the first row group that is damaged: it is read ahead, and found before those are seen."""
+        import pyarrow as pa
+
+        count = 0
+        for group in fragment.split_by_row_group():
+            try:
+                count += sum(batch.num_rows for batch in self._batches(group))
+            except (pa.ArrowException, OSError):
+                return count
+        return seen
 
     def _check_schema(self, fragment: Any, file: Path) -> None:
         """Refuse a file whose columns are not those of the first one."""
