@@ -20,7 +20,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 import meshnn
-from meshnn import Mesh, MeshClassifier, MeshError, MeshRegressor, Topology
+from meshnn import Mesh, MeshClassifier, MeshError, MeshRegressor, MeshSequenceRegressor, Topology
 from meshnn.codes import ADAM
 from meshnn.data import large
 from meshnn.data.large import BlockSource, NpySource, ParquetSource, is_large, open_source
@@ -410,6 +410,8 @@ def test_validation_samples_callbacks_seconds_and_words(tmp_path, capsys, monkey
     capsys.readouterr()
     with pytest.raises(DataError, match="X_val and y_val go together"):
         MeshRegressor(**FEW).fit(path, "y", X_val=X)
+    with pytest.raises(DataError, match="X_val is str, expected rows in memory; read those to be held out"):
+        MeshRegressor(**FEW).fit(path, "y", X_val=str(path), y_val="y")
     stopped = MeshRegressor(**FEW, callbacks=lambda row, mesh: row.epoch == 2).fit(path, "y")
     assert stopped.n_iter_ == 2
     assert "stopped by a callback" in stopped.history_[-1].note
@@ -762,6 +764,7 @@ def test_blocks_that_do_not_go_together_are_refused():
         ([(X, np.array(["u", 1] * 50, object))], {}, "block 1: y holds text and int; make them alike"),
         ([(X, text), (X, np.ones(100))], {}, "y holds text in some blocks and numbers in others"),
         ([(X, text)], {}, "y holds one class only"),
+        ([(X, np.round(y, 1))], {}, r"y holds -?\d+\.\d, which is no label; for amounts take MeshRegressor"),
         ([(X, np.stack([text, text], 1))], {}, "y has several columns; labels in columns are learned from memory only"),
         (
             [(np.repeat(X, 20, 0), np.arange(2000))],
@@ -966,6 +969,23 @@ def test_a_fitted_estimator_is_like_any_other(tmp_path):
     again.fit(path, "y").fit(blocks(100, X, y > 0))
     assert again.classes_.tolist() == [False, True]
     assert not hasattr(again, "feature_names_in_")
+
+
+def test_predictions_have_the_shape_of_the_targets():
+    X, y = data(300)
+    for target in (y, y[:, None], np.stack([y, y], axis=1)):
+        assert MeshRegressor(**FEW).fit(blocks(100, X, target)).predict(X).shape == target.shape
+
+
+def test_sequences_are_learned_from_memory(tmp_path, monkeypatch):
+    X, y = data(60)
+    np.save(tmp_path / "X.npy", X)
+    for given in (tmp_path / "X.npy", blocks(10, X, y)):
+        with pytest.raises(MeshError, match="MeshSequenceRegressor learns from sequences in memory; pass arrays"):
+            MeshSequenceRegressor(hidden=1).fit(given, y)
+    monkeypatch.setattr(large, "LARGE_MAP", 0)
+    mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
+    assert MeshSequenceRegressor(hidden=1, max_epochs=1).fit(mapped[:, :, None], y).n_features_in_ == 1
 
 
 def test_standard_deviations_are_refused_in_a_sentence():

@@ -45,9 +45,13 @@ def is_dask(X: Any) -> bool:
 class LearnsFromAfar(Resumes):
     """A fit on rows that are not in memory, up to its trainer."""
 
+    _far = True  # whether there is one
+
     @contextmanager
     def _far_rows(self, X: Any, y: Any, sample_weight: Any) -> Iterator[FarRows]:
         """The rows, as long as they are needed."""
+        if not self._far:
+            raise MeshError(f"{type(self).__name__} learns from sequences in memory; pass arrays, or a list of them")
         if isinstance(X, FarRows):
             yield X
             return
@@ -122,6 +126,8 @@ class LearnsFromAfar(Resumes):
             return None
         if X_val is None or y_val is None:
             raise DataError("X_val and y_val go together; pass both, or neither")
+        if is_far(X_val):
+            raise DataError(f"X_val is {type(X_val).__name__}, expected rows in memory; read those to be held out")
         found, targets, weight, _ = self._checked(X_val, y_val, None, reset=False, first=False)
         return found, targets, weight
 

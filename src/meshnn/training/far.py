@@ -92,7 +92,7 @@ class FarRows(ABC):
     count: int
     width: int
     names: list[str] | None  # of the features, if they have names
-    several: bool  # whether a row has more than one target
+    several: bool  # whether targets are a matrix
     weighted: bool
     batch: int | None = None  # samples that batches have at best, if that is for the rows to say
     stamp: str  # tells these rows from others

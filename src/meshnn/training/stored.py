@@ -262,6 +262,8 @@ class Coding:
         text = y.dtype.kind in "US"
         if self.codes and text != isinstance(next(iter(self.codes)), (str, bytes)):
             raise DataError("y holds text in some blocks and numbers in others; make them alike")
+        if y.dtype.kind == "f" and (some := y[y != np.floor(y)]).size:
+            raise DataError(f"y holds {some[0]:g}, which is no label; for amounts take MeshRegressor")
         found, begins, place = np.unique(y, return_index=True, return_inverse=True)
         turn = np.argsort(begins)
         place, found = np.argsort(turn)[place.ravel()], found[turn]
@@ -324,7 +326,7 @@ class StoredRows(FarRows):
             raise
         self.spool = spool
         self.count, self.width, self.names = self.spool.count, self.spool.width, source.names
-        self.several, self.weighted = rows.y.ndim == 2 and rows.y.shape[1] > 1, self.spool.weighted
+        self.several, self.weighted = rows.y.ndim == 2, self.spool.weighted
         self.x_mean, self.x_spread = self.spool.features.mean, self.spool.features.spread
         self.y_least = None if classes else self.spool.least
         self.labels, self.label_sums = list(coding.codes), coding.sums
