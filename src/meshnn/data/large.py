@@ -10,6 +10,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
+from numbers import Number
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -106,17 +107,55 @@ def _column_names(y: Any, what: str) -> list[str]:
     raise DataError(f"{what} must be the name of a column of the table, got {type(y).__name__}")
 
 
-def _check_finite(X: Array, names: Sequence[str] | None, where: str, first: int) -> None:
+def _check_finite(X: Array, names: Sequence[str] | None, where: str, first: int, kind: str = "feature") -> None:
     """Refuse what is missing or not finite, with its row, counted from 1."""
     if np.isfinite(X).all():
         return
     row, column = np.argwhere(~np.isfinite(X))[0].tolist()
-    what = f"column {shown(names[column])}" if names is not None else f"feature {column}"
+    what = f"column {shown(names[column])}" if names is not None else f"{kind} {column}"
     value = X[row, column]
     raise DataError(
         f"{where}: row {first + row + 1:,}: {what} is {'missing' if np.isnan(value) else value}; "
         "fill it or leave the row out"
     )
+
+
+def _weight_name(sample_weight: Any) -> str | None:
+    if sample_weight is None:
+        return None
+    names = _column_names(sample_weight, "sample_weight")
+    if len(names) > 1:
+        raise DataError(f"sample_weight must be the name of one column of the table, got {len(names)} names")
+    return names[0]
+
+
+def _targets(values: Array, where: str, first: int, name: str | None = None) -> Array:
+    """What is to be learned: numbers or text, none of it missing."""
+    what = "y" if name is None else f"column {shown(name)}"
+    if values.dtype == object:
+        given = values.ravel().tolist()
+        gone = next((k for k, value in enumerate(given) if _is_missing(value)), None)
+        if gone is not None:
+            row = first + gone // max(1, values.size // max(len(values), 1)) + 1
+            raise DataError(f"{where}: row {row:,}: {what} is missing; fill it or leave the row out")
+        text = [isinstance(value, str) for value in given]
+        if any(text) != all(text):
+            other = type(given[text.index(False)]).__name__
+            raise DataError(f"{where}: {what} holds text and {other}; make them alike")
+        values = np.array([str(value) for value in given] if any(text) else given).reshape(values.shape)
+        if values.dtype == object and all(isinstance(value, Number) for value in given):  # Decimal
+            values = values.astype(np.float64)
+    if values.dtype.kind not in "fiubUS":
+        raise DataError(f"{where}: {what} holds {values.dtype}, expected numbers or text; convert it before")
+    if values.dtype.kind == "f" and len(values):
+        _check_finite(values.reshape(len(values), -1), None if name is None else [name], where, first, "target")
+    return values
+
+
+def _is_missing(value: Any) -> bool:
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):  # those of pandas, which is not asked
+        return True
+    return isinstance(value, float) and value != value
 
 
 class ParquetSource(Source):
@@ -128,7 +167,7 @@ class ParquetSource(Source):
 
         self.path, self.name = path, as_path(path)[1]
         self.targets = _column_names(y, "y")
-        self.weight = None if sample_weight is None else _column_names(sample_weight, "sample_weight")[0]
+        self.weight = _weight_name(sample_weight)
         self.weighted = self.weight is not None
         self._files = self._found()
         if not self._files:
@@ -140,15 +179,16 @@ class ParquetSource(Source):
             self.expected = sum(fragment.metadata.num_rows for fragment in self._fragments)
         except (pa.ArrowException, OSError) as error:
             raise self._broken(error) from None
-        self.schema = self._data.schema
+        self.schema = self._widened(self._data.schema)
         wanted = [*self.targets, *([self.weight] if self.weight else []), *drop]
         for column in wanted:
             if column not in self.schema.names:
                 raise DataError(f"{self.name} has no column {shown(column)}; it has {_few(self.schema.names)}")
         out = {*wanted, *(name for name in self.schema.names if name.startswith("__index_level_"))}
         self.names = [name for name in self.schema.names if name not in out]
+        if not self.names:
+            raise DataError(f"{self.name} has no column to learn from besides {_few(wanted)}")
         self._check_types(self.schema)
-        self.notes: list[str] = []
 
     @property
     def files(self) -> list[Path]:
@@ -172,11 +212,27 @@ class ParquetSource(Source):
         if self.path.is_dir():
             files = sorted(
                 file for file in self.path.rglob("*")
-                if file.suffix.lower() in ENDINGS and not file.name.startswith((".", "_")) and file.is_file()
+                if file.suffix.lower() in ENDINGS and not _is_hidden(file.relative_to(self.path)) and file.is_file()
             )  # fmt: skip
         else:
             files = [self.path]
         return {file: (file.stat().st_size, file.stat().st_mtime_ns) for file in files}
+
+    def _widened(self, schema: Any) -> Any:
+        """The schema of the first file, in which numbers that have another type elsewhere have one that holds both."""
+        import pyarrow as pa
+        from pyarrow import types
+
+        kinds: dict[str, set[Any]] = {}
+        for fragment in self._fragments:
+            for field in fragment.physical_schema:
+                kinds.setdefault(field.name, set()).add(field.type)
+        for k, field in enumerate(schema):
+            found = kinds.get(field.name, set())
+            if len(found) > 1 and all(map(_numeric, found)):
+                whole = all(types.is_integer(kind) or types.is_boolean(kind) for kind in found)
+                schema = schema.set(k, field.with_type(pa.int64() if whole else pa.float64()))
+        return schema
 
     def _broken(self, error: Exception, file: Any = None, row: int | None = None) -> DataError:
         what = " ".join(str(error).split())[:200]
@@ -188,9 +244,15 @@ class ParquetSource(Source):
         from pyarrow import types
 
         assert self.names is not None
+        for name in self.targets:
+            kind = schema.field(name).type
+            if types.is_temporal(kind) or types.is_nested(kind):
+                raise DataError(f"{self.name}: column {shown(name)} is {kind}, expected numbers or text")
+        if self.weight is not None and not _numeric(kind := schema.field(self.weight).type):
+            raise DataError(f"{self.name}: column {shown(self.weight)} is {kind}, expected weights, which are numbers")
         for name in self.names:
             kind = schema.field(name).type
-            if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)):
+            if not _numeric(kind):
                 raise DataError(
                     f"{self.name}: column {shown(name)} is {kind}, expected numbers; drop it, encode it before it is "
                     "written, or read the table into memory, where text is encoded"
@@ -208,32 +270,45 @@ class ParquetSource(Source):
         """All rows; a folder that changes meanwhile is refused."""
         import pyarrow as pa
 
-        before = 0
         for fragment, file in zip(self._fragments, self._files, strict=True):
             self._check_schema(fragment, file)
             row = 0
             try:
-                batches = fragment.to_batches(
-                    schema=self.schema, columns=[*(self.names or []), *self.targets] + [self.weight] * self.weighted,
-                    batch_size=ROWS, batch_readahead=2,
-                )  # fmt: skip
-                for batch in batches:
+                for batch in self._batches(fragment):
                     if batch.num_rows:
                         yield self._rows(batch, os.fspath(file), row)
                         row += batch.num_rows
             except (pa.ArrowException, OSError) as error:
-                raise self._broken(error, file, row) from None
+                raise self._broken(error, file, self._whole_rows(fragment, row)) from None
             if row != fragment.metadata.num_rows:
                 raise DataError(f"{file} has {row:,} rows, but says {fragment.metadata.num_rows:,}; write it again")
-            before += row
         self._check_unchanged()
+
+    def _batches(self, fragment: Any) -> Iterator[Any]:
+        columns = [*(self.names or []), *self.targets] + [self.weight] * self.weighted
+        found: Iterator[Any] = fragment.to_batches(
+            schema=self.schema, columns=columns, batch_size=ROWS, batch_readahead=2
+        )
+        return found
+
+    def _whole_rows(self, fragment: Any, seen: int) -> int:
+        """Rows before the first row group that is damaged: it is read ahead, and found before those are seen."""
+        import pyarrow as pa
+
+        count = 0
+        for group in fragment.split_by_row_group():
+            try:
+                count += sum(batch.num_rows for batch in self._batches(group))
+            except (pa.ArrowException, OSError):
+                return count
+        return seen
 
     def _check_schema(self, fragment: Any, file: Path) -> None:
         """Refuse a file whose columns are not those of the first one."""
         from pyarrow import types
 
         found = fragment.physical_schema
-        for name in [*(self.names or []), *self.targets]:
+        for name in [*(self.names or []), *self.targets, *([self.weight] if self.weight else [])]:
             if name in found.names:
                 kind, known = found.field(name).type, self.schema.field(name).type
                 text = [types.is_string(k) or types.is_large_string(k) or types.is_dictionary(k) for k in (kind, known)]
@@ -277,10 +352,12 @@ class ParquetSource(Source):
             raise DataError(
                 f"{file}: row {first + row + 1:,}: column {shown(name)} is missing; fill it or leave the row out"
             )
-        values: Array = column.to_numpy(zero_copy_only=False)
-        if values.dtype.kind == "f":
-            _check_finite(values[:, None], [name], file, first)
-        return values.astype(str) if values.dtype == object else values
+        return _targets(column.to_numpy(zero_copy_only=False), file, first, name)
+
+
+def _is_hidden(file: Path) -> bool:
+    """Whether it, or a folder that it is in, is no part of a table: logs, what is being written."""
+    return any(part.startswith((".", "_")) and "=" not in part for part in file.parts)
 
 
 def _numeric(kind: Any) -> bool:
@@ -319,10 +396,20 @@ class NpySource(Source):
         if y is None:
             raise DataError(f"{self.name} has features only; pass y, an array or a .npy file of as many rows")
         self._y, label = _mapped(y, "y")
-        self._weight = None if sample_weight is None else np.asarray(sample_weight, np.float64)
+        weights = ""
+        self._weight: Any = None
+        if sample_weight is not None:
+            self._weight, weights = _mapped(sample_weight, "sample_weight")
+        if self._weight is not None and (self._weight.ndim != 1 or self._weight.dtype.kind not in "fiub"):
+            held = f"{self._weight.dtype} {self._weight.shape}"
+            raise DataError(f"{weights} holds {held}, expected a number for each row")
         self.weighted, self.expected = self._weight is not None, len(self._X)
-        for what, array in ((label, self._y), ("sample_weight", self._weight)):
-            if array is not None and len(array) != len(self._X):
+        for what, array in ((label, self._y), (weights, self._weight)):
+            if array is None:
+                continue
+            if array.ndim not in (1, 2):
+                raise DataError(f"{what} has the shape {array.shape}, expected (rows,) or (rows, targets)")
+            if len(array) != len(self._X):
                 raise DataError(f"{what} has {len(array):,} rows, but {self.name} has {len(self._X):,}")
 
     @property
@@ -335,11 +422,10 @@ class NpySource(Source):
         """All rows."""
         for begin in range(0, len(self._X), ROWS):
             part = slice(begin, begin + ROWS)
-            X, y = _read(self._X, part).astype(self.dtype, copy=False), _read(self._y, part)
+            X = _read(self._X, part).astype(self.dtype, copy=False)
             _check_finite(X, None, self.name, begin)
-            if y.dtype.kind == "f":
-                _check_finite(y.reshape(len(y), -1), None, f"y of {self.name}", begin)
-            weight = None if self._weight is None else self._weight[part]
+            y = _targets(_read(self._y, part), f"y of {self.name}", begin)
+            weight = None if self._weight is None else _read(self._weight, part).astype(np.float64)
             if weight is not None:
                 _check_weights(weight, "sample_weight", begin)
             yield Rows(X, y, weight)
@@ -351,7 +437,7 @@ def _mapped(given: Any, what: str) -> tuple[Any, str]:
         with explained("read", name):
             try:
                 return np.load(given, mmap_mode="r", allow_pickle=False), name
-            except ValueError as error:
+            except (ValueError, EOFError) as error:
                 raise DataError(f"{name} is no .npy file of numbers ({error}); write it with numpy.save") from None
     if isinstance(given, np.memmap) and given.filename is not None:
         return given, os.fspath(given.filename)
@@ -360,13 +446,17 @@ def _mapped(given: Any, what: str) -> tuple[Any, str]:
 
 def _read(array: Any, part: slice) -> Array:
     """Some rows; of a file by reading them, since pages that are mapped stay."""
-    if not (isinstance(array, np.memmap) and array.filename is not None and array.flags.c_contiguous):
+    mapped = isinstance(array, np.memmap) and array.filename is not None and array.flags.c_contiguous
+    if not mapped or array.mode == "c":  # what was written to such a map is not in its file
         return np.asarray(array[part])
     base = np.lib.array_utils.byte_bounds(array)[0] - np.lib.array_utils.byte_bounds(_base(array))[0]
     first, last, _ = part.indices(len(array))
     each = array.dtype.itemsize * int(np.prod(array.shape[1:]))
-    found = np.fromfile(array.filename, array.dtype, (last - first) * each // array.dtype.itemsize,
-                        offset=_base(array).offset + base + first * each)  # fmt: skip
+    count = (last - first) * each // array.dtype.itemsize
+    with explained("read", os.fspath(array.filename)):
+        found = np.fromfile(array.filename, array.dtype, count, offset=_base(array).offset + base + first * each)
+    if len(found) != count:
+        raise DataError(f"{array.filename} was cut short while it was read; fit again when nobody writes there")
     return found.reshape(last - first, *array.shape[1:])
 
 
@@ -385,7 +475,7 @@ class BlockSource(Source):
             raise DataError(f"X is {type(blocks).__name__}; pass blocks (X, y), a path or an array")
         self._blocks, self.name = blocks, "the blocks"
         self.targets = None if y is None else _column_names(y, "y")
-        self.weight = None if sample_weight is None else _column_names(sample_weight, "sample_weight")[0]
+        self.weight = _weight_name(sample_weight)
         self.weighted = self.weight is not None
         self._dtype: np.dtype[Any] = np.dtype(np.float64)
 
@@ -395,23 +485,27 @@ class BlockSource(Source):
         return self._dtype
 
     def blocks(self) -> Iterator[Rows]:
-        """All rows; the first block says what the others must look like."""
+        """All rows; the first block with any says what the others must look like."""
         width, before = None, 0
         for k, block in enumerate(self._blocks):
-            rows = self._rows(block, f"block {k + 1}")
-            if k == 0:
+            where = f"block {k + 1}"
+            rows = self._rows(block, where)
+            if not len(rows.X):
+                continue
+            if width is None:
                 width, self.weighted = rows.X.shape[1], rows.weight is not None
-                self._dtype = np.dtype(np.float32 if rows.X.dtype in (np.float32, np.float16) else np.float64)
+                self._dtype = np.dtype(np.float32 if rows.X.dtype == np.float32 else np.float64)
             if rows.X.shape[1] != width or (rows.weight is not None) != self.weighted:
-                raise DataError(f"block {k + 1} has {rows.X.shape[1]} features"
+                raise DataError(f"{where} has {rows.X.shape[1]} features"
                                 f"{'' if rows.weight is None else ' and weights'}, but the first had {width}"
                                 f"{' and weights' if self.weighted else ''}; make all blocks alike")  # fmt: skip
-            _check_finite(rows.X, self.names, f"block {k + 1}, from row {before + 1:,} on", 0)
-            if rows.y.dtype.kind == "f":
-                _check_finite(rows.y.reshape(len(rows.y), -1), None, f"y of block {k + 1}", 0)
-            if len(rows.X):
-                before += len(rows.X)
-                yield rows
+            _check_finite(rows.X, self.names, f"{where}, from row {before + 1:,} on", 0)
+            with np.errstate(over="ignore"):
+                if rows.X.dtype != self._dtype and (rows.X.astype(self._dtype) != rows.X).any():
+                    kinds = f"{rows.X.dtype} that {self._dtype}, as in the first block,"
+                    raise DataError(f"{where} holds {kinds} cannot hold; make all blocks alike")
+            before += len(rows.X)
+            yield rows
         if before == 0:
             raise DataError("there is no block with a row in it; an iterator can be read once only")
 
@@ -420,37 +514,60 @@ class BlockSource(Source):
             return self._of_table(block, where)
         if not (isinstance(block, (tuple, list)) and len(block) in (2, 3)):
             raise DataError(f"{where} is {type(block).__name__}, expected (X, y), (X, y, weight) or a table")
-        try:
-            X = np.asarray(block[0])
-            X = X if X.dtype.kind == "f" else X.astype(np.float64)
-        except (TypeError, ValueError) as error:
-            raise DataError(f"{where}: X is no matrix of numbers ({error})") from None
-        y, weight = np.asarray(block[1]), None if len(block) == 2 else np.asarray(block[2], np.float64)
-        if X.ndim != 2 or len(y) != len(X) or (weight is not None and weight.shape != (len(X),)):
-            shapes = ", ".join(str(np.shape(part)) for part in block)
+        X = _features(np.asarray(block[0]), f"{where}: X")
+        y, weight = np.asarray(block[1]), block[2] if len(block) == 3 else None
+        weight = None if weight is None else _features(np.asarray(weight), f"{where}: weight").astype(np.float64)
+        fits = X.ndim == 2 and y.ndim in (1, 2) and len(y) == len(X) and (weight is None or weight.shape == (len(X),))
+        if not fits:
+            shapes = ", ".join(str(np.shape(part)) for part in block if part is not None)
             raise DataError(f"{where} has the shapes {shapes}; expected (rows, features), (rows,) and weights (rows,)")
         if weight is not None:
             _check_weights(weight, where, 0)
-        return Rows(X, y, weight)
+        return Rows(X, _targets(y, where, 0), weight)
 
     def _of_table(self, block: Any, where: str) -> Rows:
-        names = [str(name) for name in (block.column_names if hasattr(block, "column_names") else block.columns)]
+        keys = list(block.column_names if hasattr(block, "column_names") else block.columns)
+        names = [str(key) for key in keys]
         if self.targets is None:
             raise DataError(f"{where} is a table; pass y, the name of the column to learn")
         wanted = [*self.targets, *([self.weight] if self.weight else [])]
         if missing := [name for name in wanted if name not in names]:
             raise DataError(f"{where} has no column {shown(missing[0])}; it has {_few(names)}")
+        if len(set(names)) < len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise DataError(f"{where} has several columns {shown(twice)}; give each a name of its own")
         features = [name for name in names if name not in wanted]
+        if not features:
+            raise DataError(f"{where} has no column to learn from besides {_few(wanted)}")
         if self.names is None:
             self.names = features
         elif features != self.names:
             raise DataError(f"{where} has the columns {_few(features)}, but the first had {_few(self.names)}")
-        columns = {name: np.asarray(block[name]) for name in names}
-        try:
-            X = np.stack([columns[name].astype(np.float64) for name in features], axis=1)
-        except (TypeError, ValueError) as error:
-            raise DataError(f"{where}: a column is not of numbers ({error}); encode it before") from None
-        y = [columns[name] for name in self.targets]
-        y = [column.astype(str) if column.dtype == object else column for column in y]
-        weight = None if self.weight is None else columns[self.weight].astype(np.float64)
+        columns = {name: np.asarray(block[key]) for name, key in zip(names, keys, strict=True)}
+        found = [_features(columns[name], f"{where}: column {shown(name)}") for name in features]
+        X = np.empty((len(found[0]), len(found)), np.result_type(*found))
+        for k, column in enumerate(found):
+            X[:, k] = column
+        y = [_targets(columns[name], where, 0, name) for name in self.targets]
+        weight = None
+        if self.weight is not None:
+            weight = _features(columns[self.weight], f"{where}: column {shown(self.weight)}").astype(np.float64)
+            _check_weights(weight, where, 0)
         return Rows(X, y[0] if len(y) == 1 else np.stack(y, axis=1), weight)
+
+
+def _features(values: Array, where: str) -> Array:
+    """Numbers in a type that holds all of them; nan where there is none. Text is refused, even that of a number."""
+    if values.dtype.kind == "f":
+        return values.astype(np.float32) if values.dtype == np.float16 else values
+    if values.dtype.kind in "iub":
+        return values.astype(np.float32 if values.dtype.itemsize < 3 else np.float64)
+    try:
+        if values.dtype != object:
+            raise TypeError(f"it holds {values.dtype}")
+        given = [np.nan if _is_missing(value) else value for value in values.ravel().tolist()]
+        if text := next((value for value in given if isinstance(value, str)), None):
+            raise TypeError(f"it holds {shown(text)}")
+        return np.array(given, np.float64).reshape(values.shape)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"{where} is not of numbers ({error}); encode it before, or leave it out") from None

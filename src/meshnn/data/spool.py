@@ -11,6 +11,7 @@ import hashlib
 import os
 import shutil
 import tempfile
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -107,7 +108,8 @@ class Spool:
         except OSError as error:
             raise self._failed(error) from None
         self.features, self.targets = Moments(width), Moments(n_targets)
-        self._stamp = hashlib.blake2b(digest_size=32)
+        self.least = np.full(n_targets, np.inf)  # of the targets
+        self._stamp = hashlib.blake2b(str(self.row.descr).encode(), digest_size=32)
         self._rest = np.empty(0, self.row)
 
     def _failed(self, error: OSError) -> FileError:
@@ -149,6 +151,7 @@ class Spool:
         weight = rows["w"] if self.weighted else None
         self.features.add(rows["x"], weight)
         self.targets.add(rows["y"], weight)
+        self.least = np.minimum(self.least, rows["y"].min(axis=0, initial=np.inf))
         self._stamp.update(rows.tobytes())
 
     def _write(self, rows: Array) -> None:
@@ -174,7 +177,7 @@ class Spool:
         found = np.empty(total, self.row) if out is None else out[:total]
         raw, at = _bytes(found), 0
         cuts = np.flatnonzero(np.diff(pages, prepend=-2) != 1)
-        for first, last in zip(cuts, np.append(cuts[1:], len(pages)), strict=True):
+        for first, last in pairwise([*cuts, len(pages)]):
             size = int(counts[first:last].sum()) * self.row.itemsize
             self._read_at(int(pages[first]) * PAGE * self.row.itemsize, raw[at : at + size])
             at += size
@@ -182,19 +185,23 @@ class Spool:
 
     def _read_at(self, offset: int, into: memoryview) -> None:
         while len(into):
-            got = os.preadv(self._file.fileno(), [into], offset)
+            try:
+                got = os.preadv(self._file.fileno(), [into], offset)
+            except OSError as error:
+                raise self._failed(error) from None
             if got <= 0:
                 raise FileError(f"rows kept in {self.folder} cannot be read any more; fit again")
             into, offset = into[got:], offset + got
 
     def rows(self, numbers: Array) -> Array:
-        """Single rows, by their numbers in order."""
+        """Single rows, by their numbers in ascending order."""
         numbers = np.asarray(numbers, np.int64)
+        assert (np.diff(numbers) >= 0).all()
         found = np.empty(len(numbers), self.row)
         pages, place = np.unique(numbers // PAGE, return_inverse=True)
         for k, page in enumerate(pages):
             held = self.read(page[None])
-            mine = place == k if len(pages) < 64 else slice(*np.searchsorted(place, [k, k + 1]))
+            mine = slice(*np.searchsorted(place, [k, k + 1]))
             found[mine] = held[numbers[mine] % PAGE]
         return found
 

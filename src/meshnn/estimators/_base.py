@@ -78,7 +78,7 @@ class BaseMesh(LearnsFromAfar):
         terminated: list[int] = []
         try:
             with ExitStack() as held, self._as_it_was_if_refused():
-                if is_far(X):
+                if is_far(X) and (self._far or not isinstance(X, np.ndarray)):
                     rows = held.enter_context(self._far_rows(X, y, sample_weight))
                     trainer = self._prepared_far(rows, X_val, y_val, checkpoint)
                 else:

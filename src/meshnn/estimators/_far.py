@@ -46,9 +46,13 @@ def is_dask(X: Any) -> bool:
 class LearnsFromAfar(Resumes):
     """A fit on rows that are not in memory, up to its trainer."""
 
+    _far = True  # whether there is one
+
     @contextmanager
     def _far_rows(self, X: Any, y: Any, sample_weight: Any) -> Iterator[FarRows]:
         """The rows, as long as they are needed."""
+        if not self._far:
+            raise MeshError(f"{type(self).__name__} learns from sequences in memory; pass arrays, or a list of them")
         if isinstance(X, FarRows):
             yield X
             return
@@ -124,12 +128,16 @@ class LearnsFromAfar(Resumes):
             return None
         if X_val is None or y_val is None:
             raise DataError("X_val and y_val go together; pass both, or neither")
+        if is_far(X_val):
+            raise DataError(f"X_val is {type(X_val).__name__}, expected rows in memory; read those to be held out")
         found, targets, weight, _ = self._checked(X_val, y_val, None, reset=False, first=False)
         return found, targets, weight
 
     def _far_targets(self, rows: FarRows) -> int:
         """What y says about the net: the number of outputs."""
         if not self._loss.classifies:
+            if self._loss.logarithmic and rows.y_least is not None and rows.y_least.min() < 0:
+                raise DataError(f"for {self._loss.name} y must not be negative, got {rows.y_least.min():g}")
             self._flat = not rows.several
             return int(rows.few(1)[1].shape[1])
         labels = np.array(rows.labels)
@@ -140,6 +148,7 @@ class LearnsFromAfar(Resumes):
         """How the net sees the rows; sets the scaling."""
         X, y, weight = rows.few(FEW)
         wanted = switch("standardize", self.standardize)
+        weight = weight if weight is None or weight.any() else None
         places, class_weight = None, None
         targets: Array = y
         if self._loss.classifies:
@@ -153,7 +162,9 @@ class LearnsFromAfar(Resumes):
         if wanted:
             constant = is_constant(rows.x_mean, rows.x_spread)
             spread = np.where(constant, 1.0, rows.x_spread)
-            scaling = replace(scaling, x_mean=rows.x_mean, x_scale=spread, x_constant=constant)
+            # what is subtracted from float32 is rounded to it: predictions must subtract the same
+            mean = rows.x_mean.astype(X.dtype).astype(np.float64)
+            scaling = replace(scaling, x_mean=mean, x_scale=spread, x_constant=constant)
         self._scaling = scaling
         arrays = (scaling.x_mean, scaling.x_scale, scaling.y_mean, scaling.y_scale)
         return Look(self._loss.name, "float32", *arrays, places, class_weight)

@@ -32,6 +32,7 @@ __all__ = ["OnSequences"]
 class OnSequences(ReadsSequences, BaseMesh):
     """In front of an estimator of rows, makes it one of sequences."""
 
+    _far = False
     _longest: int  # steps of the longest sequence of a fit
     _file_kind: str
 

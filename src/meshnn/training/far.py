@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshnn.arrays import Array, FloatArray
+from meshnn.errors import DataError
 from meshnn.losses import Loss, Targets, loss_named
 from meshnn.training.samples import Samples, SampleSet
 
@@ -43,14 +44,20 @@ class Look:
         """That of the net."""
         return np.dtype(self.dtype_name)
 
+    @property
+    def _moderate(self) -> bool:
+        """Whether no number on the way to a scaled feature is beyond what float32 holds."""
+        return bool((np.abs(self.x_mean) < 1e30).all() and ((self.x_scale > 1e-30) & (self.x_scale < 1e30)).all())
+
     def inputs(self, X: Array, out: Array | None = None) -> Array:
         """Features as the net takes them, put where they are wanted, if that is said.
 
-        float32 is scaled in float32: it was as rough before.
+        float32 is scaled in float32 for a net of float32: it was as rough before.
         """
-        mean, scale = (values.astype(X.dtype) for values in (self.x_mean, 1.0 / self.x_scale))
+        kind = X.dtype if X.dtype == self.dtype and self._moderate else np.dtype(np.float64)
+        mean, scale = (values.astype(kind) for values in (self.x_mean, 1.0 / self.x_scale))
         found = np.empty(X.shape, self.dtype) if out is None else out
-        off = np.subtract(X, mean, out=found if found.dtype == X.dtype else None)
+        off = np.subtract(X, mean, out=found if found.dtype == kind else None, dtype=kind)
         np.multiply(off, scale, out=found, casting="same_kind")
         return found
 
@@ -58,6 +65,8 @@ class Look:
         """Targets (n, m) as a loss takes them."""
         if self.places is not None:
             return self.places[y[:, :1].astype(np.int64)].astype(self.dtype)
+        if self.loss.logarithmic and (y < 0).any():  # where nobody knew the least one
+            raise DataError(f"for {self.loss_name} y must not be negative, got {y.min():g}")
         return ((y - self.y_mean) / self.y_scale).astype(self.dtype)
 
     def weights(self, y: Array, weight: Array | None) -> FloatArray | None:
@@ -86,12 +95,13 @@ class FarRows(ABC):
     count: int
     width: int
     names: list[str] | None  # of the features, if they have names
-    several: bool  # whether a row has more than one target
+    several: bool  # whether targets are a matrix
     weighted: bool
     batch: int | None = None  # samples that batches have at best, if that is for the rows to say
     stamp: str  # tells these rows from others
     x_mean: FloatArray
     x_spread: FloatArray
+    y_least: FloatArray | None = None  # the least of each target, if that is known
     labels: list[Any]  # of classes, by code
     label_sums: FloatArray  # weights of their rows
 

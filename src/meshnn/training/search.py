@@ -110,7 +110,9 @@ def _near(samples: SampleSet, seed: int) -> Samples:
         return samples.near
     rng = np.random.default_rng([seed, 4])
     count = min(samples.count, ROWS)
-    return samples.take(np.sort(rng.choice(samples.count, count, replace=False, shuffle=False)))
+    found = samples.take(np.sort(rng.choice(samples.count, count, replace=False, shuffle=False)))
+    share = float(found.targets.share.sum(dtype=np.float64))  # of all samples, as if there were no others
+    return Samples(found.X, found.targets.of(slice(None), 1.0 / share), found.mass)
 
 
 def _folds(samples: Samples, seed: int) -> list[tuple[Samples, SampleSet]]:

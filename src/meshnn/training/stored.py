@@ -31,6 +31,8 @@ __all__ = ["Ahead", "Coding", "StoredRows", "StoredSamples"]
 WINDOW, FEWEST_PAGES = 2**25, 16
 #: Samples that tell about the loss, rows that are held out at most, pages that are read to add weights up.
 GLANCE, MOST_HELD, STRIDE = 2**16, 2**17, 2**8
+#: Pages, at least, where some are held out.
+FEWEST_HELD = 4
 #: More labels than that are no classes.
 MOST_CLASSES = 1000
 
@@ -175,6 +177,7 @@ class WindowSteps(StepsOf):
             k, pages = window
             steps = free[self.counts[k]].get()
             if steps is None:
+                free[self.counts[k]].put(None)  # for the next window of this size
                 return None
             X, y, weight = _raw(self.samples.spool.read(np.sort(pages)))
             look = self.samples.look
@@ -255,12 +258,19 @@ class Coding:
         self.sums = np.zeros(0)
 
     def add(self, y: Array, weight: Array | None) -> Array:
-        """The codes of some labels."""
-        found, place = np.unique(y, return_inverse=True)
+        """The codes of some labels; which one gets which does not depend on what is added at once."""
+        text = y.dtype.kind in "US"
+        if self.codes and text != isinstance(next(iter(self.codes)), (str, bytes)):
+            raise DataError("y holds text in some blocks and numbers in others; make them alike")
+        if y.dtype.kind == "f" and (some := y[y != np.floor(y)]).size:
+            raise DataError(f"y holds {some[0]:g}, which is no label; for amounts take MeshRegressor")
+        found, begins, place = np.unique(y, return_index=True, return_inverse=True)
+        turn = np.argsort(begins)
+        place, found = np.argsort(turn)[place.ravel()], found[turn]
         codes = np.array([self.codes.setdefault(label, len(self.codes)) for label in found.tolist()], np.int64)
         if len(self.codes) > MOST_CLASSES:
             raise DataError(f"y holds more than {MOST_CLASSES:,} different values; for amounts take MeshRegressor")
-        coded = codes[place.ravel()]
+        coded = codes[place]
         sums = np.bincount(coded, weight, minlength=len(self.codes)).astype(np.float64)
         sums[: len(self.sums)] += self.sums
         self.sums = sums
@@ -288,6 +298,8 @@ class StoredRows(FarRows):
         try:
             for rows in source.blocks():
                 y = rows.y if rows.y.ndim == 2 else rows.y[:, None]
+                if rows.X.shape[1] == 0:
+                    raise DataError(f"there is no feature in {source.name}; nothing could be learned")
                 if classes:
                     if y.shape[1] > 1:
                         raise DataError("y has several columns; labels in columns are learned from memory only")
@@ -298,21 +310,30 @@ class StoredRows(FarRows):
                     spool = Spool(
                         rows.X.shape[1], y.shape[1], source.dtype, rows.weight is not None, folder, source.expected
                     )
+                if y.shape[1] != spool.n_targets:
+                    raise DataError(f"y has {y.shape[1]} columns in some blocks and {spool.n_targets} in others")
                 spool.append(rows.X, y.astype(np.float64), rows.weight)
                 if told is not None:
                     told(spool.count)
             if spool is None:
                 raise DataError(f"{source.name} has no rows")
             self.stamp = spool.close()
+            if spool.features.weight <= 0:
+                raise DataError("all samples have the weight 0; give some of them a weight")
         except BaseException:
             if spool is not None:
                 spool.release()
             raise
         self.spool = spool
         self.count, self.width, self.names = self.spool.count, self.spool.width, source.names
-        self.several, self.weighted = rows.y.ndim == 2 and rows.y.shape[1] > 1, self.spool.weighted
+        self.several, self.weighted = rows.y.ndim == 2, self.spool.weighted
         self.x_mean, self.x_spread = self.spool.features.mean, self.spool.features.spread
+        self.y_least = None if classes else self.spool.least
         self.labels, self.label_sums = list(coding.codes), coding.sums
+        if classes and self.weighted:  # in one order, however the rows came: sums of fractions depend on it
+            self.label_sums = np.zeros(len(self.labels))
+            for _, y, weight in self._strides(np.arange(self.spool.pages)):
+                self.label_sums += np.bincount(y[:, 0].astype(np.int64), weight, len(self.labels))
         self._kept, self._held = np.arange(self.spool.pages), np.arange(0)
 
     def few(self, count: int) -> Raw:
@@ -323,8 +344,12 @@ class StoredRows(FarRows):
     def hold_out(self, share: float, seed: int) -> None:
         """Some pages, drawn at random."""
         pages = self.spool.pages
-        if pages < 2:
-            raise DataError(f"early_stopping holds out pages of {PAGE} rows, but there is one only; fit from memory")
+        if pages < FEWEST_HELD:  # one of them must not be most of all there is
+            least = (FEWEST_HELD - 1) * PAGE + 1
+            raise DataError(
+                f"early_stopping holds out pages of {PAGE} rows, of at least {least}, but there are {self.count}; read "
+                "them into memory and fit from there"
+            )
         count = min(max(1, round(share * pages)), pages - 1, MOST_HELD // PAGE)
         self._held = np.sort(np.random.default_rng([seed, 2]).choice(pages, count, replace=False, shuffle=False))
         self._kept = np.setdiff1d(np.arange(pages), self._held)
@@ -337,12 +362,14 @@ class StoredRows(FarRows):
         """Those that are."""
         return look.samples(_raw(self.spool.read(self._held)), self._mass(look, self._held))
 
+    def _strides(self, pages: NDArray[np.int64]) -> Iterator[Raw]:
+        return (_raw(self.spool.read(pages[k : k + STRIDE])) for k in range(0, len(pages), STRIDE))
+
     def _mass(self, look: Look, pages: NDArray[np.int64]) -> float:
         if not self.weighted and look.class_weight is None:
             return float(np.minimum(PAGE, self.count - pages * PAGE).sum())
         total = 0.0
-        for k in range(0, len(pages), STRIDE):
-            _, y, weight = _raw(self.spool.read(pages[k : k + STRIDE]))
+        for _, y, weight in self._strides(pages):
             weights = look.weights(y, weight)
             total += float(weights.sum()) if weights is not None else 0.0
         if total <= 0:

@@ -106,6 +106,7 @@ class Trainer:
         own = np.random.default_rng([*self._entropy, 5])
         self._topology, self._ticks = mesh.topology, mesh.ticks
         self._graph = f"{mesh.topology._digest.hex()}, {mesh.ticks} ticks, {mesh.dtype}"
+        self._words = ""  # what the search found, until there is a row to say it
         self._restart, self._ended = 0, False  # the start, and whether the next row belongs to another one
         self._ran_out, self._last = False, mesh.values  # whether epochs were all that ended it, and the last weights
         self._kept: Array | None = None  # parameters of the best start that has ended
@@ -217,7 +218,8 @@ class Trainer:
     def _advance(self) -> HistoryRow:
         """One row, and all that follows from it."""
         began = time.perf_counter()
-        words = self._search() if self._searches else ""
+        if self._searches:
+            self._words = self._search()
         if self._ended:
             self._next_start()
         solver, settings = self._solver, self.settings
@@ -233,7 +235,8 @@ class Trainer:
             held_out = self.score()
             value = -held_out
         note, stopped = (progress.note, False) if progress.note else self._judge(value, progress)
-        note, restart = "; ".join(filter(None, (words, note))), self._restart
+        note, restart = "; ".join(filter(None, (self._words, note))), self._restart
+        self._words = ""
         if self._structure is not None:
             note = "; ".join([note] * bool(note) + self._edit(self._structure, progress.loss))
         if solver.epoch >= solver.epochs or stopped:
@@ -364,6 +367,7 @@ class Trainer:
             "last": self._last if self.finished else None,
             "kept_penalties": self._kept_penalties,
             "structure": None if self._structure is None else self._structure.state(),
+            "words": self._words,
             "found": None if self._searches else [self.choice.solver, self.settings.l2, self.choice.reason],
         }
         return tree, len(self.history), self.history.data[-1:]
@@ -388,6 +392,7 @@ class Trainer:
             name, l2, reason = state["found"]
             self._searches = False
             self._take(solver_named(name), replace(self.settings, l2=l2).l2, str(reason))
+        self._words = str(state.get("words", ""))
         self.history = History.from_tree(state["history"])
         count = self.mesh.n_parameters
         self._best = as_weights(state["best"], count, self.mesh.dtype)
