@@ -62,8 +62,16 @@ def with_dask(given):
 
 
 def with_torch(given):
-    from meshnn.integrations.torch_distributed import fit, together
+    from meshnn.integrations.torch_distributed import GroupExchange, fit, together
 
+    if delay := float(os.environ.get("DELAY_MS", "0")):  # letters that take longer, as between machines
+        real = GroupExchange.swap
+
+        def late(self, letters):
+            time.sleep(delay / 1000)
+            return real(self, letters)
+
+        GroupExchange.swap = late
     with together() as rank:
         model = fit(estimator(given), given.folder + "/X.npy", given.folder + "/y.npy")
         return figure(model, given.rows) if rank == 0 else None
@@ -97,7 +105,7 @@ def delays(given, folder):
     own = given.batch / free - step / 2  # what a letter costs here
     print(f"{'delay ms':>9} {'rows/s':>12} {'speedup':>8} {'model':>8}")
     for delay in (0.0, 1.0, 3.0, 10.0, 30.0):
-        got = run(given, "torch", 2, folder, {"MESHNN_DELAY_MS": str(delay)})["rows_a_second"]
+        got = run(given, "torch", 2, folder, {"DELAY_MS": str(delay)})["rows_a_second"]
         model = step / (step / 2 + own + delay / 1000)
         print(f"{delay:9.1f} {got:12,.0f} {got / alone:8.2f} {model:8.2f}", flush=True)
 

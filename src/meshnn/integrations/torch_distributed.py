@@ -89,30 +89,18 @@ class Group:
         self.device = "cuda" if dist.get_backend() == "nccl" else "cpu"
 
     @contextmanager
-    def _named(self) -> Iterator[None]:
+    def _named(self, others: str = "the others") -> Iterator[None]:
         """Who is missing, in words."""
         import torch.distributed as dist
 
         try:
             yield
         except (RuntimeError, dist.DistError) as error:
-            what = " ".join(str(error).split())[:160]
+            what = " ".join(str(error).split())[-160:]
             raise MeshError(
-                f"process {self.rank} of {self.size} has lost the others ({what}){self._missing()}; start all again: "
-                "with a checkpoint the fit goes on where it stood"
+                f"process {self.rank} of {self.size} has lost {others} ({what}); end those that are left and start all "
+                "again: with a checkpoint the fit goes on where it stood"
             ) from None
-
-    def _missing(self) -> str:
-        """Who does not answer any more, as far as the first process can tell."""
-        import torch.distributed as dist
-
-        if self.rank != 0 or self.device != "cpu":
-            return ""
-        try:
-            dist.monitored_barrier(timeout=timedelta(seconds=5), wait_all_ranks=True)
-        except RuntimeError as error:
-            return f": {' '.join(str(error).split())[:160]}"
-        return ""
 
     def objects(self, mine: Any) -> list[Any]:
         """An object of each."""
@@ -160,14 +148,15 @@ class Group:
 
         came = [torch.empty(count, dtype=torch.float64, device=self.device) for count in counts]
         sent = [torch.from_numpy(np.ravel(letter)).to(self.device) for letter in letters]
-        with self._named():
-            waiting = []
-            for other in range(self.size):
-                if other != self.rank:
-                    waiting += [dist.irecv(came[other], other), dist.isend(sent[other], other)]
-            came[self.rank] = sent[self.rank]
-            for request in waiting:
-                if request is not None:
+        waiting = []
+        for other in range(self.size):
+            if other != self.rank:
+                with self._named(f"process {other}"):
+                    waiting += [(other, dist.irecv(came[other], other)), (other, dist.isend(sent[other], other))]
+        came[self.rank] = sent[self.rank]
+        for other, request in waiting:
+            if request is not None:
+                with self._named(f"process {other}"):
                     request.wait()
         return [array.cpu().numpy() for array in came]
 
