@@ -113,6 +113,7 @@ def test_frames_columns_weights_and_predictions():
         assert got.tolist() == model.predict(frame[list("abcde")]).tolist()
         chances = integration.predict(model, features, "predict_proba").compute()
         np.testing.assert_array_equal(chances.to_numpy(), model.predict_proba(frame[list("abcde")]))
+        assert model.predict(features).compute().tolist() == got.tolist()
         values = dask_array.from_array(X, chunks=(700, 5))
         plain = adam().fit(values, dask_array.from_array(y, chunks=700))
         np.testing.assert_array_equal(integration.predict(plain, values).compute(), plain.predict(X))

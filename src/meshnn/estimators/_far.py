@@ -18,6 +18,7 @@ from meshnn.arrays import Array
 from meshnn.data.large import is_large, open_source
 from meshnn.errors import DataError, MeshError
 from meshnn.estimators._building import seed_of
+from meshnn.estimators._fitted import is_dask
 from meshnn.estimators._resuming import Resumes
 from meshnn.estimators._scaling import Scaling, check_activation
 from meshnn.estimators._watching import as_callbacks, verbosity
@@ -36,11 +37,6 @@ FEW = 2**17
 def is_far(X: Any) -> bool:
     """Whether X is something else than samples in memory."""
     return is_large(X) or isinstance(X, FarRows) or is_dask(X)
-
-
-def is_dask(X: Any) -> bool:
-    """Whether it is a collection of Dask, which is not imported for it."""
-    return type(X).__module__.partition(".")[0] in ("dask", "dask_expr") and hasattr(X, "dask")
 
 
 class LearnsFromAfar(Resumes):

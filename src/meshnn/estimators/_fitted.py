@@ -5,6 +5,7 @@ What the outputs of a net mean is said here once, for these and for the estimato
 
 from __future__ import annotations
 
+from functools import wraps
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,28 @@ from meshnn.losses import LOSSES, Loss
 from meshnn.mesh import Mesh
 from meshnn.training.laplace import Laplace
 
-__all__ = ["Classifies", "FittedClassifier", "FittedRegressor", "Regresses"]
+__all__ = ["Classifies", "FittedClassifier", "FittedRegressor", "Regresses", "is_dask"]
+
+
+def is_dask(X: Any) -> bool:
+    """Whether it is a collection of Dask, which is not imported for it."""
+    return type(X).__module__.partition(".")[0] in ("dask", "dask_expr") and hasattr(X, "dask")
+
+
+def by_partition(method: Any) -> Any:
+    """A collection of Dask is answered by one, partition by partition, when it is computed."""
+
+    @wraps(method)
+    def answered(self: Any, X: Any, *more: Any, **options: Any) -> Any:
+        if is_dask(X):
+            from meshnn.integrations.dask import predict
+
+            if more or options:
+                raise MeshError(f"{method.__name__} of a collection of Dask takes nothing else; compute a part of it")
+            return predict(self, X, method.__name__)
+        return method(self, X, *more, **options)
+
+    return answered
 
 
 class _Meaning:
@@ -60,22 +82,26 @@ class Classifies(_Meaning):
     def _default_loss(self) -> str:  # type: ignore[override]
         return "binary_cross_entropy" if self._several else "cross_entropy"
 
+    @by_partition
     def decision_function(self, X: Any) -> Array:
         """Outputs (n_samples, n_classes); of two classes, how much the second outweighs the first (n_samples,)."""
         outputs = self._outputs(X)
         one = outputs.shape[1] == 2 and not LOSSES[self.loss_].several
         return outputs[:, 1] - outputs[:, 0] if one else outputs
 
+    @by_partition
     def predict_proba(self, X: Any) -> Array:
         """Probabilities (n_samples, n_classes): the softmax of the outputs; of several labels the sigmoid of each."""
         outputs = self._outputs(X).astype(np.float64)
         return LOSSES[self.loss_].predicted(outputs)
 
+    @by_partition
     def predict_log_proba(self, X: Any) -> Array:
         """Logarithms of the probabilities, also of those that are too small for a float."""
         outputs = self._outputs(X).astype(np.float64)
         return LOSSES[self.loss_].log_predicted(outputs)
 
+    @by_partition
     def predict(self, X: Any) -> Array:
         """The likeliest class of every sample; of several labels an indicator matrix (n_samples, n_labels)."""
         outputs = self._outputs(X)
@@ -93,6 +119,7 @@ class Regresses(_Meaning):
     _flat: bool
     _laplace: Laplace | str  # or why there is none
 
+    @by_partition
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Values (n_samples,), or (n_samples, n_outputs) if y had columns.
 
