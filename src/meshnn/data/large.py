@@ -15,17 +15,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from meshnn.arrays import Array
+from meshnn.data.parquet_files import ENDINGS, ROWS, ParquetFiles
 from meshnn.data.tables import shown
 from meshnn.errors import DataError
 from meshnn.files import as_path, explained
 
 __all__ = ["BlockSource", "NpySource", "ParquetSource", "Rows", "Source", "is_large", "open_source"]
 
-#: Rows that are read at once.
-ROWS = 2**16
 #: A memory map of more bytes than so many is not read as a whole.
 LARGE_MAP = 2**29
-ENDINGS = (".parquet", ".pq")
 
 
 class Rows(NamedTuple):
@@ -122,59 +120,30 @@ class ParquetSource(Source):
     """A Parquet file, or all of a folder in the order of their names; row groups are read one after the other."""
 
     def __init__(self, path: Path, y: Any, sample_weight: Any = None, drop: Sequence[str] = ()) -> None:
-        import pyarrow as pa
-        from pyarrow import dataset
-
-        self.path, self.name = path, as_path(path)[1]
+        self.table = ParquetFiles(path)
+        self.path, self.name, self.schema = path, self.table.name, self.table.schema
+        self.expected = self.table.rows
         self.targets = _column_names(y, "y")
         self.weight = None if sample_weight is None else _column_names(sample_weight, "sample_weight")[0]
         self.weighted = self.weight is not None
-        self._files = self._found()
-        if not self._files:
-            raise DataError(f"{self.name} has no .parquet file in it; name the folder that has them")
-        try:
-            self._data = dataset.dataset([str(file) for file in self._files], format="parquet", partitioning="hive",
-                                         partition_base_dir=str(path) if path.is_dir() else None)  # fmt: skip
-            self._fragments = list(self._data.get_fragments())
-            self.expected = sum(fragment.metadata.num_rows for fragment in self._fragments)
-        except (pa.ArrowException, OSError) as error:
-            raise self._broken(error) from None
-        self.schema = self._data.schema
         wanted = [*self.targets, *([self.weight] if self.weight else []), *drop]
         for column in wanted:
             if column not in self.schema.names:
                 raise DataError(f"{self.name} has no column {shown(column)}; it has {_few(self.schema.names)}")
         out = {*wanted, *(name for name in self.schema.names if name.startswith("__index_level_"))}
-        self.names = [name for name in self.schema.names if name not in out]
+        self.names: list[str] = [name for name in self.schema.names if name not in out]
+        if not self.names:
+            raise DataError(f"{self.name} has no column to learn from; drop fewer")
         self._check_types(self.schema)
-        self.notes: list[str] = []
 
     @property
     def files(self) -> list[Path]:
         """All of them, in order."""
-        return list(self._files)
-
-    def _found(self) -> dict[Path, tuple[int, int]]:
-        """The files, with what tells whether they are still the same."""
-        if self.path.is_dir():
-            files = sorted(
-                file for file in self.path.rglob("*")
-                if file.suffix.lower() in ENDINGS and not file.name.startswith((".", "_")) and file.is_file()
-            )  # fmt: skip
-        else:
-            files = [self.path]
-        return {file: (file.stat().st_size, file.stat().st_mtime_ns) for file in files}
-
-    def _broken(self, error: Exception, file: Any = None, row: int | None = None) -> DataError:
-        what = " ".join(str(error).split())[:200]
-        where = self.name if file is None else os.fspath(file)
-        after = "" if row is None else f" after row {row:,}"
-        return DataError(f"{where} cannot be read{after} ({what}); write it again, or leave it out")
+        return list(self.table.files)
 
     def _check_types(self, schema: Any) -> None:
         from pyarrow import types
 
-        assert self.names is not None
         for name in self.names:
             kind = schema.field(name).type
             if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)):
@@ -186,66 +155,23 @@ class ParquetSource(Source):
     @property
     def dtype(self) -> np.dtype[Any]:
         """The smallest that holds all features as they are."""
-        assert self.names is not None
         small = ("float", "halffloat", "int8", "int16", "uint8", "uint16", "bool")
         kinds = {str(self.schema.field(name).type) for name in self.names}
         return np.dtype(np.float32 if kinds <= set(small) else np.float64)
 
     def blocks(self) -> Iterator[Rows]:
         """All rows; a folder that changes meanwhile is refused."""
-        import pyarrow as pa
+        for k in range(len(self.table.files)):
+            yield from self.blocks_of(k)
+        self.table.check_unchanged()
 
-        before = 0
-        for fragment, file in zip(self._fragments, self._files, strict=True):
-            self._check_schema(fragment, file)
-            row = 0
-            try:
-                batches = fragment.to_batches(
-                    schema=self.schema, columns=[*(self.names or []), *self.targets] + [self.weight] * self.weighted,
-                    batch_size=ROWS, batch_readahead=2,
-                )  # fmt: skip
-                for batch in batches:
-                    if batch.num_rows:
-                        yield self._rows(batch, os.fspath(file), row)
-                        row += batch.num_rows
-            except (pa.ArrowException, OSError) as error:
-                raise self._broken(error, file, row) from None
-            if row != fragment.metadata.num_rows:
-                raise DataError(f"{file} has {row:,} rows, but says {fragment.metadata.num_rows:,}; write it again")
-            before += row
-        self._check_unchanged()
-
-    def _check_schema(self, fragment: Any, file: Path) -> None:
-        """Refuse a file whose columns are not those of the first one."""
-        from pyarrow import types
-
-        found = fragment.physical_schema
-        for name in [*(self.names or []), *self.targets]:
-            if name in found.names:
-                kind, known = found.field(name).type, self.schema.field(name).type
-                text = [types.is_string(k) or types.is_large_string(k) or types.is_dictionary(k) for k in (kind, known)]
-                if text[0] != text[1] or (kind != known and not text[0] and not _numeric(kind)):
-                    raise DataError(
-                        f"{file}: column {shown(name)} is {kind}, but {known} in {next(iter(self._files))}; "
-                        "write all files alike"
-                    )
-            elif f"{name}=" not in os.fspath(file):  # else the name of its folder says it
-                raise DataError(
-                    f"{file} has no column {shown(name)}, which {next(iter(self._files))} has; write all files alike"
-                )
-
-    def _check_unchanged(self) -> None:
-        now = self._found()
-        for file, stamp in self._files.items():
-            if now.get(file) != stamp:
-                what = "is gone" if file not in now else "was changed"
-                raise DataError(f"{file} {what} while {self.name} was read; fit again when nobody writes there")
-        for file in now:
-            if file not in self._files:
-                raise DataError(f"{file} turned up while {self.name} was read; fit again when nobody writes there")
+    def blocks_of(self, k: int) -> Iterator[Rows]:
+        """The rows of file number k."""
+        columns = [*self.names, *self.targets] + ([self.weight] if self.weight is not None else [])
+        for batch, first in self.table.batches(k, columns):
+            yield self._rows(batch, os.fspath(self.table.files[k]), first)
 
     def _rows(self, batch: Any, file: str, first: int) -> Rows:
-        assert self.names is not None
         X = np.empty((batch.num_rows, len(self.names)), self.dtype)
         for k, name in enumerate(self.names):
             X[:, k] = _numbers(batch.column(batch.schema.get_field_index(name)))
@@ -268,12 +194,6 @@ class ParquetSource(Source):
         if values.dtype.kind == "f":
             _check_finite(values[:, None], [name], file, first)
         return values.astype(str) if values.dtype == object else values
-
-
-def _numeric(kind: Any) -> bool:
-    from pyarrow import types
-
-    return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind))
 
 
 def _numbers(column: Any) -> Array:
@@ -317,6 +237,18 @@ class NpySource(Source):
         """The smallest that holds all features as they are."""
         exact = self._X.dtype in (np.float32, np.float16) or self._X.dtype.itemsize < 3
         return np.dtype(np.float32 if exact else np.float64)
+
+    @property
+    def width(self) -> int:
+        """Numbers in a row of the matrix."""
+        return int(self._X.shape[1])
+
+    def few_targets(self, count: int) -> Array:
+        """Those of about so many rows, in runs that are evenly spaced."""
+        runs = 1 if len(self._y) <= count else 64
+        starts = np.arange(runs) * len(self._y) // runs
+        y = np.concatenate([_read(self._y, slice(begin, begin + count // runs)) for begin in starts.tolist()])
+        return y[:, 0] if y.ndim == 2 else y
 
     def blocks(self) -> Iterator[Rows]:
         """All rows."""
