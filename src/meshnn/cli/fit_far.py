@@ -11,7 +11,7 @@ import numpy as np
 from rich.console import Console
 
 from meshnn.cli.fit_options import check_class_weight, graph_of
-from meshnn.cli.fit_rows import Place, Seen, open_table, rows_to_fit
+from meshnn.cli.fit_rows import Place, Seen, open_table, rows_to_fit, workers_of
 from meshnn.cli.fit_run import INTERRUPTED, TERMINATED, new_model, nothing_learned, tell, train
 from meshnn.cli.output import counted, say_notes
 from meshnn.cli.report import Report, score_classes, score_model
@@ -61,23 +61,26 @@ def fit_far(data: Path, wanted: Wanted, options: dict[str, Any]) -> None:
     model = new_model(task, options)
     width = source.width if isinstance(source, NpySource) else len(source.names or ())
     draw = Draw(source.expected or 0, wanted.share, wanted.seed, width)
-    if not wanted.as_json:
-        say_notes(notes)
-        _introduce(source, task, draw, width)
     seen, terminated = Seen(), list[int]()
     try:
         with (
             sigterm_interrupts(terminated),
-            reading(0 if wanted.as_json else 1, draw.rows - len(draw.tested)) as told,
-            rows_to_fit(source, draw, model, wanted.place, told, seen) as rows,
+            workers_of(wanted.place) as client,
         ):
-            told.close()
-            n_outputs = len(rows.labels) if task == "classify" else 1
-            names = source.names or [f"feature {k}" for k in range(width)]
-            model.set_params(topology=graph_of(wanted.topology, width, n_outputs, names))
-            seconds, warned, code = train(lambda: model.fit(rows), terminated)
+            if not wanted.as_json:
+                say_notes(notes)
+                _introduce(source, task, draw, width)
+            with (
+                reading(0 if wanted.as_json else 1, draw.rows - len(draw.tested)) as told,
+                rows_to_fit(source, draw, model, wanted.place, client, told, seen) as rows,
+            ):
+                told.close()
+                n_outputs = len(rows.labels) if task == "classify" else 1
+                names = source.names or [f"feature {k}" for k in range(width)]
+                model.set_params(topology=graph_of(wanted.topology, width, n_outputs, names))
+                seconds, warned, code = train(lambda: model.fit(rows), terminated)
     except KeyboardInterrupt:
-        raise nothing_learned(TERMINATED if terminated else INTERRUPTED, "while rows were read") from None
+        raise nothing_learned(TERMINATED if terminated else INTERRUPTED, "before training began") from None
     except DataError as error:
         raise DataError(_in_our_words(str(error))) from None
     model.set_params(verbose=0)

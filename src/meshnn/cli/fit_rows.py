@@ -18,7 +18,7 @@ from meshnn.data.large import NpySource, ParquetSource, Rows, Source
 from meshnn.data.parquet_files import ENDINGS
 from meshnn.errors import DataError, MeshError
 
-__all__ = ["Place", "Seen", "open_table", "place_of", "rows_to_fit"]
+__all__ = ["Place", "Seen", "open_table", "place_of", "rows_to_fit", "workers_of"]
 
 #: Processes that a cluster here may have.
 MOST_PROCESSES = 256
@@ -88,8 +88,20 @@ def open_table(data: Path, target: str, drop: list[str], place: Place) -> Source
 
 
 @contextmanager
+def workers_of(place: Place) -> Iterator[Any]:
+    """A client of the cluster that learns; None if nobody but this process does."""
+    if not place.is_cluster:
+        yield None
+        return
+    from meshnn.integrations.dask_tables import cluster
+
+    with cluster(place.processes, place.address, place.scratch) as client:
+        yield client
+
+
+@contextmanager
 def rows_to_fit(
-    source: Source, draw: Draw, model: Any, place: Place, told: Callable[[int], None], seen: Seen
+    source: Source, draw: Draw, model: Any, place: Place, client: Any, told: Callable[[int], None], seen: Seen
 ) -> Iterator[Any]:
     """What is passed to `model.fit`, as long as it is needed; rows for the report go into `seen`.
 
@@ -100,23 +112,21 @@ def rows_to_fit(
         The rows that are not learned from.
     model : MeshClassifier or MeshRegressor
     place : Place
+    client : that of `workers_of`
     told : callable
         Is told how many rows were read.
     seen : Seen
     """
     classes = model._loss.classifies
-    if place.is_cluster:
-        from meshnn.integrations import dask_tables
+    if client is not None:
+        from meshnn.integrations.dask_tables import parquet_rows
 
         assert isinstance(source, ParquetSource)
-        with dask_tables.cluster(place.processes, place.address, place.scratch) as client:
-            rows, seen.tested, seen.looked = dask_tables.parquet_rows(
-                client, source, draw, classes, model._settings(), told
-            )
-            try:
-                yield rows
-            finally:
-                rows.release()
+        rows, seen.tested, seen.looked = parquet_rows(client, source, draw, classes, model._settings(), told)
+        try:
+            yield rows
+        finally:
+            rows.release()
         return
     from meshnn.training.stored import StoredRows
 

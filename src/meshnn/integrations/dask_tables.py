@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from importlib.util import find_spec
+from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any
 
@@ -33,10 +35,11 @@ def cluster(processes: int, address: str | None, scratch: Path | None = None) ->
     logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what goes wrong is raised, and said in one line
     if address is None:
         folder = None if scratch is None else str(scratch)
-        local = LocalCluster(  # type: ignore[no-untyped-call]
-            n_workers=processes, threads_per_worker=1, processes=True, dashboard_address=None, local_directory=folder,
-            silence_logs=logging.CRITICAL,
-        )  # fmt: skip
+        with _deaf_to_interrupts():
+            local = LocalCluster(  # type: ignore[no-untyped-call]
+                n_workers=processes, threads_per_worker=1, processes=True, local_directory=folder,
+                dashboard_address=":0", scheduler_kwargs={"dashboard": False}, silence_logs=logging.CRITICAL,
+            )  # fmt: skip
         with local, Client(local) as client:  # type: ignore[no-untyped-call]
             yield client
         return
@@ -52,6 +55,23 @@ def cluster(processes: int, address: str | None, scratch: Path | None = None) ->
         if not client.scheduler_info(n_workers=-1)["workers"]:
             raise MeshError(f"--on: the cluster at {address} has no worker; start some with `dask worker {address}`")
         yield client
+
+
+@contextmanager
+def _deaf_to_interrupts() -> Iterator[None]:
+    """Threads and processes that begin in the block never see a Ctrl-C, which a terminal sends to all of them.
+
+    The one here does, when the block has ended, and tells them to go.
+    """
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    resource_tracker.ensure_running()  # it would hear of interrupts again once it starts
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def parquet_rows(
