@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from meshnn.data.tables import SOURCE, shown
+from meshnn.data.tables import BEFORE, SOURCE, shown
 from meshnn.errors import DataError
 from meshnn.files import as_path, explained
 from meshnn.memory import format_bytes
@@ -144,14 +144,15 @@ class ParquetFiles:
         if row != self.counts[k]:
             raise DataError(f"{file} has {row:,} rows, but says {self.counts[k]:,}; write it again")
 
-    def tables(self, columns: Sequence[str]) -> Iterator[tuple[Any, int]]:
-        """All blocks as tables that know the name of their file, each with the rows of the file before it."""
+    def tables(self, columns: Sequence[str]) -> Iterator[Any]:
+        """All blocks as tables that know their file and their place in it."""
         import pyarrow as pa
 
         for k, file in enumerate(self.files):
             for batch, first in self.batches(k, columns):
                 table = pa.Table.from_batches([batch])
-                yield table.replace_schema_metadata({SOURCE: os.fsencode(file)}), first
+                named = {SOURCE: str(file).encode(errors="replace"), BEFORE: str(first).encode()}
+                yield table.replace_schema_metadata(named)
         self.check_unchanged()
 
     def few(self, column: str, count: int) -> Any:
