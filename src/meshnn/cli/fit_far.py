@@ -155,6 +155,7 @@ def _scored(model: Any, task: str, rows: Rows, seed: int, notes: list[str]) -> R
 def _in_our_words(text: str) -> str:
     """Advice for Python in the words of the command line."""
     words = {
+        "y holds": "the target holds",
         "for amounts take MeshRegressor": "for amounts pass --task regress",
         "for labels take MeshClassifier": "for labels pass --task classify",
         "early_stopping holds out": "--early-stopping holds out",

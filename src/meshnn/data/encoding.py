@@ -299,13 +299,19 @@ def target_task(table: Any, target: str, task: str = "auto") -> tuple[str, list[
     cells = cells_of(table, target, advice)
     if cells.gaps.any():  # whoever reads all rows names the first of them
         cells = cells_of(table.filter(~cells.gaps), target, advice)
-    name = f"{source(table)}target {shown(target)}"
-    if task == "auto" and len(cells.values):
-        task, reason = _decided(cells)
-        return task, [f"{name}: in {table.num_rows:,} rows that were looked at, {reason}"]
+    name, rows, notes = f"{source(table)}target {shown(target)}", len(cells.values), list[str]()
+    if task == "auto":
+        task, reason = _decided(cells) if rows else ("regress", "there are no values")
+        notes.append(f"{name}: in {rows:,} rows that were looked at, {reason}")
     if task == "regress" and cells.kind == "categorical":
         raise DataError(f"{name} is text, expected numbers; pass --task classify")
-    return "regress" if task == "auto" else task, []
+    if task == "classify":
+        found = len(cells.values.unique())
+        if found > MOST_CLASSES or (rows > 20 and found > rows / 2):
+            what = f"{found:,} classes in {rows:,} rows that were looked at: it looks like an identifier or a number"
+            advice = "choose another target" if cells.kind == "categorical" else "pass --task regress"
+            raise DataError(f"{name} has {what}; {advice}")
+    return task, notes
 
 
 def _decided(cells: Any) -> tuple[str, str]:

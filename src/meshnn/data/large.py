@@ -135,6 +135,9 @@ class ParquetSource(Source):
         if not self.names:
             raise DataError(f"{self.name} has no column to learn from; drop fewer")
         self._check_types(self.schema)
+        self._columns = [*self.names, *self.targets] + ([self.weight] if self.weight is not None else [])
+        for k in range(len(self.table.files)):  # not after hours
+            self.table.check_alike(k, self._columns)
 
     @property
     def files(self) -> list[Path]:
@@ -167,8 +170,7 @@ class ParquetSource(Source):
 
     def blocks_of(self, k: int) -> Iterator[Rows]:
         """The rows of file number k."""
-        columns = [*self.names, *self.targets] + ([self.weight] if self.weight is not None else [])
-        for batch, first in self.table.batches(k, columns):
+        for batch, first in self.table.batches(k, self._columns):
             yield self._rows(batch, os.fspath(self.table.files[k]), first)
 
     def _rows(self, batch: Any, file: str, first: int) -> Rows:

@@ -73,8 +73,12 @@ class ParquetFiles:
             if self._found[file][0] == 0:
                 raise DataError(f"{file} is empty, expected a Parquet file; write it again, or leave it out")
         base = str(self.path) if self.path.is_dir() else None
+        # pages that were written with a checksum are compared with it
+        form = dataset.ParquetFileFormat(
+            default_fragment_scan_options=dataset.ParquetFragmentScanOptions(page_checksum_verification=True)
+        )
         try:
-            data = dataset.dataset([str(file) for file in self.files], format="parquet", partitioning="hive",
+            data = dataset.dataset([str(file) for file in self.files], format=form, partitioning="hive",
                                    partition_base_dir=base)  # fmt: skip
             self._fragments = list(data.get_fragments())
         except (pa.ArrowException, OSError) as error:
