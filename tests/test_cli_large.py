@@ -513,8 +513,8 @@ def test_interrupted_while_it_learns(tmp_path, numbers, number, code, where):
     command = [sys.executable, "-m", "meshnn", "fit", str(numbers), "--target", "y", "--l2", "0", "--hidden", "2",
                "--solver", "adam", "--epochs", "10000000", "--tol", "0", "--out", str(out), *where]  # fmt: skip
     # a group of its own, all of which gets the signal, as from a terminal
-    run = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
-    try:
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, **quiet, text=True, start_new_session=True) as run:
         lines = []
         while not any(line.startswith("epoch ") for line in lines[-1:]):
             lines.append(run.stderr.readline())
@@ -525,9 +525,6 @@ def test_interrupted_while_it_learns(tmp_path, numbers, number, code, where):
             os.kill(run.pid, number)
         rest = run.stderr.read()
         assert run.wait(300) == code, rest
-    finally:
-        run.kill()
-        run.wait()
     assert "interrupted after epoch" in rest
     assert "Traceback" not in rest
     assert meshnn("evaluate", out, numbers).returncode == 0

@@ -27,14 +27,12 @@ GROUPS = 64
 
 def in_blocks(path: Path) -> bool:
     """Whether a path is read block by block: a folder, or a Parquet file that is large once it is unpacked."""
-    if path.is_dir():
-        return True
-    if path.suffix.lower() not in ENDINGS or not path.is_file():
-        return False
     import pyarrow as pa
     from pyarrow import parquet
 
     try:
+        if path.is_dir() or path.suffix.lower() not in ENDINGS or not path.is_file():
+            return path.is_dir()
         found = parquet.read_metadata(path)
     except (pa.ArrowException, OSError):
         return False  # whoever reads it says what is wrong with it
@@ -82,7 +80,7 @@ class ParquetFiles:
                                    partition_base_dir=base)  # fmt: skip
             self._fragments = list(data.get_fragments())
         except (pa.ArrowException, OSError) as error:
-            raise self.broken(error) from None
+            raise self.broken(error, self.files[0]) from None  # the others are not looked at yet
         self.counts = [self._rows_of(k) for k in range(len(self.files))]
         self.rows, self.schema = sum(self.counts), data.schema
 
@@ -109,12 +107,11 @@ class ParquetFiles:
         """Tells the same files from others, and from themselves after a change."""
         return dict(self._found)
 
-    def broken(self, error: Exception, file: Any = None, row: int | None = None) -> DataError:
+    def broken(self, error: Exception, file: Path, row: int | None = None) -> DataError:
         """What cannot be read, and from where on."""
         what = " ".join(str(error).split())[:200]
-        where = self.name if file is None else os.fspath(file)
         after = "" if row is None else f" after row {row:,}"
-        return DataError(f"{where} cannot be read{after} ({what}); write it again, or leave it out")
+        return DataError(f"{file} cannot be read{after} ({what}); write it again, or leave it out")
 
     # -- reading -----------------------------------------------------------------------------------------------------
 

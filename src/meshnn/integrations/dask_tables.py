@@ -86,17 +86,18 @@ def parquet_rows(
     from meshnn.integrations.dask import DaskRows
 
     table = source.table
-    path, first, parts = str(source.path.absolute()), 0, []
+    path, first, counts = str(source.path.absolute()), 0, dict[Any, int]()
     dropped = tuple(name for name in source.schema.names if name not in {*source.names, *source.targets})
     known = (path, tuple(source.targets), dropped, repr([size for size, _ in table.stamp.values()]))
     for k, count in enumerate(table.counts):
-        parts.append(client.submit(read_part, known, k, draw.between(first, first + count), first, classes, pure=False))
+        drawn = draw.between(first, first + count)
+        counts[client.submit(read_part, known, k, drawn, first, classes, pure=False)] = count - len(drawn.tested)
         first += count
-    done, counts = 0, {part.key: count for part, count in zip(parts, table.counts, strict=True)}
+    done, parts = 0, list(counts)
     for part in as_completed(parts):  # type: ignore[no-untyped-call]
         if part.status == "error":
             raise part.exception()
-        done += counts[part.key]
+        done += counts[part]
         told(done)
     table.check_unchanged()
     few = client.gather([client.submit(_seen, part, pure=False) for part in parts])
