@@ -232,7 +232,7 @@ def bad_tables(folder):
     ("ids.csv", "b", "identifier"),
     ("constant.csv", "b", "constant"),
     ("text.parquet", "b", "text.parquet"),
-    ("", "b", "directory"),
+    ("", "b", "text.parquet cannot be read"),
     ("missing.csv", "b", "missing.csv"),
     ("class.csv", "c", "there is no column c; the columns are a, b"),
 ])  # fmt: skip

@@ -709,7 +709,7 @@ def test_a_folder_that_changes_while_it_is_read_is_refused(change, tmp_path):
         first.unlink()
     else:
         (path / "new.parquet").write_bytes(last.read_bytes())
-    with pytest.raises(DataError, match=rf"\.parquet {change} while .* was read; fit again when nobody writes there"):
+    with pytest.raises(DataError, match=rf"\.parquet {change} while .* was read; begin again when nobody writes there"):
         list(rows)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
@@ -13,6 +13,9 @@ from meshnn.cli.output import counted, print_json, say_notes
 from meshnn.cli.report import Report, headline, score_classes, score_values, show_confusion
 from meshnn.cli.rows import Rows, check_columns, load_model
 from meshnn.errors import DataError, MeshError
+
+if TYPE_CHECKING:
+    from meshnn.cli.row_blocks import RowBlocks
 
 __all__ = ["evaluate"]
 
@@ -37,23 +40,46 @@ def evaluate(
       meshnn evaluate iris.mesh new.csv
 
       meshnn evaluate iris.mesh new.csv --json
+
+      meshnn evaluate y.mesh measured/
     """
+    from meshnn.cli.row_blocks import RowBlocks
+    from meshnn.data.encoding import check_names
+    from meshnn.data.parquet_files import in_blocks
+
     whole_number("--seed", seed, least=0, most=2**32 - 1)
     estimator = load_model(model)
     if target is None and not hasattr(estimator, "target_"):
         raise MeshError(f"{model} was made in Python and does not know what its target is called; pass --target")
-    rows = Rows(estimator, data, target)
-    assert rows.target is not None
-    check_columns("evaluate", rows.table, [rows.target])
-    report = _scored(rows, seed)
+    rows: Rows | RowBlocks
+    if in_blocks(data):
+        rows = RowBlocks(estimator, data, target, shown=not as_json)
+        check_names(rows.names, [rows.target], f"{rows.table.name}: ")
+        report, notes = _scored_blocks(rows, estimator, seed)
+    else:
+        rows = Rows.read(estimator, data, target)
+        assert rows.target is not None
+        check_columns("evaluate", rows.table, [rows.target])
+        report, notes = _scored(rows, seed), rows.notes
     if as_json:
         facts = {"data": str(data), "model": str(model), "target": rows.target}
         classes = [str(label) for label in estimator.classes_] if hasattr(estimator, "classes_") else None
         task = "regress" if classes is None else "classify"
-        print_json(facts | {"task": task, "classes": classes} | report.to_dict() | {"notes": rows.notes})
+        print_json(facts | {"task": task, "classes": classes} | report.to_dict() | {"notes": notes})
         return
-    say_notes(rows.notes)
+    say_notes(notes)
     _show(report, estimator)
+
+
+def _scored_blocks(blocks: RowBlocks, estimator: Any, seed: int) -> tuple[Report, list[str]]:
+    """Of a table that is read block by block."""
+    from meshnn.cli.tally import tally_of
+
+    tally = tally_of(estimator)
+    for rows in blocks:
+        tally.add(rows)
+    notes = blocks.notes
+    return tally.report(blocks.target, seed, notes), notes
 
 
 def _scored(rows: Rows, seed: int) -> Report:

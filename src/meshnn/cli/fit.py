@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import time
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -12,19 +10,18 @@ import typer
 from rich.console import Console
 
 from meshnn.arguments import FROM_0, POSITIVE, known, real_number, whole_number
-from meshnn.cli.output import check_output, collect_warnings, counted, print_json, save_somewhere, say_notes
-from meshnn.cli.report import Report, score_model, show
+from meshnn.cli.fit_options import Task, check_class_weight, graph_of, hidden_of, structure_of, task_of
+from meshnn.cli.fit_run import new_model, nothing_learned, tell, train
+from meshnn.cli.output import check_output, counted, say_notes
+from meshnn.cli.report import score_model
 from meshnn.codes import ACTIVATIONS
-from meshnn.errors import DataError, MeshError, TrainingInterrupted
+from meshnn.errors import DataError, MeshError
 
 __all__ = ["fit"]
 
 
-Task = Literal["auto", "classify", "regress"]
 Solver = Literal["auto", "lm", "adam", "sgd"]
 ClassWeight = Literal["balanced"]
-#: Exit codes after Ctrl-C and after SIGTERM.
-INTERRUPTED, TERMINATED = 130, 143
 #: Text columns that are listed with their values before training.
 MOST_LISTED = 8
 
@@ -32,9 +29,16 @@ MOST_LISTED = 8
 def fit(
     data: Annotated[
         Path,
-        typer.Argument(help="A table: .csv, .tsv (also .gz) or .parquet; - is standard input.", show_default=False),
+        typer.Argument(
+            help="A table: .csv, .tsv (also .gz) or .parquet; - is standard input. Read block by block: a folder of "
+            ".parquet files, a large one, or a .npy file.",
+            show_default=False,
+        ),
     ],
-    target: Annotated[str, typer.Option("--target", "-y", help="The column to predict.", show_default=False)],
+    target: Annotated[
+        str,
+        typer.Option("--target", "-y", help="The column to predict; of X.npy the file y.npy.", show_default=False),
+    ],
     hidden: Annotated[
         str | None,
         typer.Option("--hidden", "-n", help="Hidden neurons, by default as suits the table; or layers: 10,5."),
@@ -82,6 +86,14 @@ def fit(
     ] = None,
     seed: Annotated[int, typer.Option("--seed", help="Of the split and of the weights.")] = 0,
     threads: Annotated[int | None, typer.Option("--threads", help="By default as many as pay; -1: all cores.")] = None,
+    scratch: Annotated[
+        Path | None,
+        typer.Option("--scratch", help="A folder with room for rows that are read block by block; MESHNN_SCRATCH."),
+    ] = None,
+    on: Annotated[
+        str | None,
+        typer.Option("--on", help="Who learns: dask:2 (processes here) or dask://host:8786 (a scheduler of Dask)."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
 ) -> None:
     """Train a model on a table, test it on rows it has not seen, and save it.
@@ -103,7 +115,13 @@ def fit(
       meshnn fit claims.csv --target count --loss poisson
 
       zcat big.csv.gz | meshnn fit - --target y --class-weight balanced
+
+      meshnn fit measured/ --target y --scratch /mnt/large --checkpoint run.mesh --out y.mesh
+
+      meshnn fit measured/ --target y --on dask:4
     """
+    from meshnn.cli.fit_far import Wanted, fit_far, is_far
+    from meshnn.cli.fit_rows import place_of
     from meshnn.data.encoding import Encoder, target_column
     from meshnn.data.tables import read_table
     from meshnn.estimators._sizing import SMOOTH
@@ -123,7 +141,7 @@ def fit(
         if count is not None:
             whole_number(f"--{name}", count)
     thread_count("--threads", threads)
-    size: Any = _hidden(hidden) if hidden is not None else SMOOTH if grow else "auto"
+    size: Any = hidden_of(hidden) if hidden is not None else SMOOTH if grow else "auto"
     if l1 > 0 and solver == "lm":
         raise MeshError("--l1: lm cannot minimise it; take --solver adam or sgd, or --l2 instead")
     if hidden is not None and topology is not None:
@@ -150,21 +168,10 @@ def fit(
         check_topology(topology)
     if checkpoint is not None:
         check_output("--checkpoint", checkpoint)
-    task = _task(task, loss, class_weight)
-    loaded = read_table(data)
-    goal = target_column(loaded.table, target, task)
-    if class_weight is not None and goal.task == "regress":
-        raise MeshError("--class-weight: the target is an amount; leave it out, or pass --task classify")
-    train, held, untested = _split(goal.values, goal.task, share, seed)
-    # The whole table is looked at for what must be refused, in its own row numbers; learned is from training rows only.
-    whole = Encoder.learn(loaded.table, target, drop or (), impute)
-    encoder = Encoder.learn(loaded.table.take(train), target, drop or (), impute)
-    encoded = encoder.encode(loaded.table)
-    notes = [*loaded.notes, *goal.notes, *whole.noted(encoder), *encoded.notes, *untested]
-    n_outputs = len(np.unique(goal.values)) if goal.task == "classify" else 1
+    task = task_of(task, loss, class_weight)
+    place = place_of(on, scratch)
     options = {
         "hidden": size,
-        "topology": _graph(topology, encoded.X.shape[1], n_outputs, encoder.feature_names),
         "ticks": ticks,
         "activation": activation,
         "solver": solver,
@@ -181,67 +188,43 @@ def fit(
         "random_state": seed,
         "verbose": 0 if as_json else 1,
         "loss": loss,
-    } | _structure(edges, grow, size)
+    } | structure_of(edges, grow, size)
+    if is_far(data, place):
+        if impute:
+            raise MeshError(
+                f"--impute: what fills gaps is learned from whole columns, but {data} is read block by block; fill "
+                "them before, or leave the rows out"
+            )
+        wanted = Wanted(target, task, list(drop or ()), share, seed, class_weight, topology, out, as_json, place)
+        fit_far(data, wanted, options)
+        return
+    loaded = read_table(data)
+    goal = target_column(loaded.table, target, task)
+    check_class_weight(class_weight, goal.task)
+    train_rows, held, untested = _split(goal.values, goal.task, share, seed)
+    # The whole table is looked at for what must be refused, in its own row numbers; learned is from training rows only.
+    whole = Encoder.learn(loaded.table, target, drop or (), impute)
+    encoder = Encoder.learn(loaded.table.take(train_rows), target, drop or (), impute)
+    encoded = encoder.encode(loaded.table)
+    X, y = encoded.X, goal.values
+    notes = [*loaded.notes, *goal.notes, *whole.noted(encoder), *encoded.notes, *untested]
+    n_outputs = len(np.unique(y)) if goal.task == "classify" else 1
+    options["topology"] = graph_of(topology, X.shape[1], n_outputs, encoder.feature_names)
     if goal.task == "classify":
         options["class_weight"] = class_weight
     if not as_json:
         say_notes(notes)
-        _introduce(data, goal, encoder, train, held)
-    model, seconds, warned, code = _train(goal.task, options, encoded.X, goal.values, train)
+        _introduce(data, goal, encoder, train_rows, held)
+    model = new_model(goal.task, options)
+    seconds, warned, code = train(lambda: model.fit(X[train_rows], y[train_rows]))
     model.set_params(verbose=0)
     model.encoder_, model.target_ = encoder, target
     if code and len(model.history_) == 0:
-        say_notes(["interrupted before the first epoch was done: nothing was learned, nothing is written"])
-        raise typer.Exit(code)
-    report = score_model(model, goal.task, encoded.X[held], goal.values[held], seed) if len(held) else None
-    trained = score_model(model, goal.task, encoded.X[train], goal.values[train], seed)
-    failure: OSError | MeshError | None = None
-    if out is not None:
-        out, failure = save_somewhere(model, out)
-    if as_json:
-        print_json(_as_dict(data, target, goal, model, report, trained, seconds, notes + warned, out))
-    else:
-        say_notes(warned)
-        show(Console(), model, report, trained, seconds, out)
-    if failure is not None:
-        raise MeshError(f"{failure}; the model was written to {out} instead")
-    if code:
-        raise typer.Exit(code)
-
-
-def _hidden(text: str) -> int | tuple[int, ...]:
-    """A number of neurons, or sizes of layers."""
-    sizes = [size.strip() for size in text.split(",")]
-    if not all(re.fullmatch(r"-?[0-9]{1,18}", size) for size in sizes):
-        raise MeshError(f"--hidden must be a whole number, or sizes of layers like 10,5, got {text!r}")
-    if len(sizes) == 1:
-        return whole_number("--hidden", int(sizes[0]), least=0)
-    return tuple(whole_number("--hidden", int(size)) for size in sizes)
-
-
-def _structure(edges: int | None, grow: bool, hidden: int | tuple[int, ...]) -> dict[str, Any]:
-    from meshnn.training import structure
-
-    if not grow or isinstance(hidden, tuple):
-        return {} if edges is None else {"structure": structure.Prune(to=edges)}
-    policies: list[Any] = [structure.Grow(to=max(hidden, 1))]
-    if edges is not None:
-        policies.append(structure.Prune(to=edges, start="given", begin=0.5, end=0.9))
-    return {"hidden": min(2, hidden), "structure": policies}
-
-
-def _task(task: Task, loss: str | None, class_weight: str | None) -> Task:
-    """What loss and class weights leave of the choice."""
-    if loss is not None:
-        from meshnn.losses import LOSSES
-
-        meant: Task = "classify" if LOSSES[known("--loss", loss, LOSSES)].classifies else "regress"
-        if task not in ("auto", meant):
-            raise MeshError(f"--loss {loss} is for --task {meant}; leave one of them out")
-        task = meant
-    if class_weight is not None and task == "regress":
-        raise MeshError("--class-weight: there are no classes in a regression; leave it out")
-    return task
+        raise nothing_learned(code)
+    report = score_model(model, goal.task, X[held], y[held], seed) if len(held) else None
+    trained = score_model(model, goal.task, X[train_rows], y[train_rows], seed)
+    facts = {"data": str(data), "target": target, "task": goal.task, "features": encoder.feature_names}
+    tell(model, facts, report, trained, seconds, notes, warned, out, as_json, code)
 
 
 def _split(y: Any, task: str, share: float, seed: int) -> tuple[Any, Any, list[str]]:
@@ -262,21 +245,6 @@ def _split(y: Any, task: str, share: float, seed: int) -> tuple[Any, Any, list[s
     return train, held, [f"too few rows to test all classes: {named} can only be learned"] * bool(missing)
 
 
-def _graph(path: Path | None, n_inputs: int, n_outputs: int, names: list[str]) -> Any:
-    if path is None:
-        return None
-    from meshnn.topology.files import read_topology
-
-    topology = read_topology(path, n_inputs, n_outputs)
-    if (topology.n_inputs, topology.n_outputs) != (n_inputs, n_outputs):
-        shown = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
-        raise MeshError(
-            f"--topology: {path.name} has {topology.n_inputs} inputs and {topology.n_outputs} outputs, but the table "
-            f"gives {n_inputs} features ({shown}) and needs {n_outputs} outputs"
-        )
-    return topology
-
-
 def _introduce(data: Path, goal: Any, encoder: Any, train: Any, held: Any) -> None:
     name = "standard input" if str(data) == "-" else data.name
     what = f"{len(np.unique(goal.values))} classes" if goal.task == "classify" else "a number"
@@ -288,56 +256,3 @@ def _introduce(data: Path, goal: Any, encoder: Any, train: Any, held: Any) -> No
     texts = [f"  {line}" for line in encoder.describe() if "one-hot" in line]
     lines += texts if len(texts) <= MOST_LISTED else [*texts[:MOST_LISTED], f"  ... {len(texts):,} columns of text"]
     Console(stderr=True).print(*lines, sep="\n", markup=False, highlight=False, soft_wrap=True)
-
-
-def _train(task: str, options: dict[str, Any], X: Any, y: Any, train: Any) -> tuple[Any, float, list[str], int]:
-    """The model, its seconds, what the user should know, and the exit code if training was interrupted, else 0."""
-    from meshnn.estimators import MeshClassifier, MeshRegressor
-    from meshnn.training.signals import sigterm_interrupts
-
-    model = MeshClassifier(**options) if task == "classify" else MeshRegressor(**options)
-    caught: list[Warning] = []
-    said: list[str] = []
-    terminated: list[int] = []
-    began, code = time.perf_counter(), 0
-    with collect_warnings(caught):
-        try:
-            with sigterm_interrupts(terminated):
-                model.fit(X[train], y[train])
-        except TrainingInterrupted as stop:
-            further = "" if stop.checkpoint is None else "; run the same command again to go on"
-            said.append(f"interrupted after epoch {stop.epoch}: the best weights so far are kept{further}")
-            code = TERMINATED if terminated else INTERRUPTED
-    seconds = time.perf_counter() - began
-    notes = [str(warning).replace("max_epochs", "--epochs") for warning in caught]
-    return model, seconds, notes + said, code
-
-
-def _as_dict(
-    data: Path, target: str, goal: Any, model: Any, report: Report | None, trained: Report, seconds: float,
-    notes: list[str], out: Path | None,
-) -> dict[str, Any]:  # fmt: skip
-    mesh = model.mesh_
-    dead = int(mesh.dead_edges().sum())
-    return {
-        "data": str(data),
-        "target": target,
-        "task": goal.task,
-        "features": model.encoder_.feature_names,
-        "classes": [str(c) for c in model.classes_] if goal.task == "classify" else None,
-        "test": None if report is None else report.to_dict(),
-        "train": trained.to_dict(),
-        "edges": mesh.topology.n_edges,
-        "hidden": mesh.topology.n_hidden,
-        "live_edges": mesh.topology.n_edges - dead,
-        "ticks": mesh.ticks,
-        "solver": model.solver_,
-        "solver_reason": model.solver_reason_,
-        "l2": model.l2_,
-        "epochs": model.n_iter_,
-        "loss": model.history_[-1].loss if len(model.history_) else None,
-        "history_notes": model.history_.notes,
-        "seconds": seconds,
-        "notes": notes,
-        "model": None if out is None else str(out),
-    }

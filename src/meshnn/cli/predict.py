@@ -41,7 +41,10 @@ def predict(
       meshnn predict iris.mesh new.csv --probabilities --out predictions.csv
 
       meshnn predict iris.mesh - --keep id,name < new.csv
+
+      meshnn predict y.mesh measured/ --out predictions.parquet
     """
+    from meshnn.data.parquet_files import in_blocks
     from meshnn.data.tables import write_predictions
 
     if out is not None:
@@ -53,16 +56,16 @@ def predict(
     if probabilities and not hasattr(estimator, "predict_proba"):
         raise MeshError("--probabilities: the model predicts numbers, not classes; leave it out")
     kept = list(dict.fromkeys(name.strip() for names in keep or () for name in names.split(",")))
-    rows = Rows(estimator, data, keep=kept)
+    if in_blocks(data):
+        if as_json:
+            raise MeshError(f"--json: {data} is read block by block, and JSON is one piece; write a file with --out")
+        from meshnn.cli.predict_blocks import predict_blocks
+
+        predict_blocks(estimator, data, out, kept, lambda X: _columns(estimator, X, kept, probabilities))
+        return
+    rows = Rows.read(estimator, data, keep=kept)
     check_columns("--keep", rows.table, kept)
-    columns: dict[str, Any] = {"prediction": estimator.predict(rows.X)}
-    if columns["prediction"].ndim == 2:
-        columns = {f"prediction {k}": column for k, column in enumerate(columns["prediction"].T)}
-    if probabilities:
-        for name, column in zip(estimator.classes_, estimator.predict_proba(rows.X).T, strict=True):
-            columns[f"P({name})"] = column
-    if twice := [name for name in kept if name in columns]:
-        raise MeshError(f"--keep: {twice[0]} is a column of the predictions, too; rename it in the table")
+    columns = _columns(estimator, rows.X, kept, probabilities)
     say_notes(rows.notes + _compare(rows, columns))
     if as_json:
         copied = {name: [_plain(value) for value in rows.table[name].to_pylist()] for name in kept}
@@ -74,6 +77,19 @@ def predict(
         print_text(text)
     elif not as_json:
         print(f"{len(rows.X)} predictions written to {out}", file=sys.stderr)
+
+
+def _columns(estimator: Any, X: Any, kept: list[str], probabilities: bool) -> dict[str, Any]:
+    """The predictions of some rows by the names of their columns."""
+    columns: dict[str, Any] = {"prediction": estimator.predict(X)}
+    if columns["prediction"].ndim == 2:
+        columns = {f"prediction {k}": column for k, column in enumerate(columns["prediction"].T)}
+    if probabilities:
+        for name, column in zip(estimator.classes_, estimator.predict_proba(X).T, strict=True):
+            columns[f"P({name})"] = column
+    if twice := [name for name in kept if name in columns]:
+        raise MeshError(f"--keep: {twice[0]} is a column of the predictions, too; rename it in the table")
+    return columns
 
 
 def _plain(value: Any) -> Any:

@@ -48,7 +48,7 @@ class Rows:
     Parameters
     ----------
     estimator : a fitted model
-    data : path
+    table : pyarrow.Table
     target : str, optional
         Where the true answers are, if the table has them; that of the model if it knows one.
     keep : names of columns
@@ -61,27 +61,36 @@ class Rows:
     notes : list of str
     """
 
-    def __init__(self, estimator: Any, data: Path, target: str | None = None, keep: Sequence[str] = ()) -> None:
-        from meshnn.data.tables import read_table
-
+    def __init__(
+        self, estimator: Any, table: Any, target: str | None = None, keep: Sequence[str] = (), notes: Sequence[str] = ()
+    ) -> None:
         self.estimator = estimator
         self.target: str | None = getattr(estimator, "target_", None) if target is None else target
+        self.table, self.notes = table, list(notes)
         encoder = getattr(estimator, "encoder_", None)
-        read = getattr(estimator, "feature_names_in_", keep)  # without names, any column may be a feature
-        text = [] if encoder is None else encoder.text_columns
-        if encoder is not None:
-            read = [column.name for column in encoder.columns]
-        text += [name for name in keep if name not in set(read)]
-        if self.target is not None and hasattr(estimator, "classes_") and estimator.classes_.dtype.kind in "UO":
-            text.append(self.target)  # a class 01 is not 1
-        loaded = read_table(data, text=text)
-        self.table, self.notes = loaded.table, list(loaded.notes)
         if encoder is not None:
             encoded = encoder.encode(self.table)
             self.X = encoded.X
             self.notes += encoded.notes
         else:
             self.X = self._plain_columns(keep)
+
+    @classmethod
+    def read(cls, estimator: Any, data: Path, target: str | None = None, keep: Sequence[str] = ()) -> Rows:
+        """Those of a file."""
+        from meshnn.data.tables import read_table
+
+        target = getattr(estimator, "target_", None) if target is None else target
+        encoder = getattr(estimator, "encoder_", None)
+        read = getattr(estimator, "feature_names_in_", keep)  # without names, any column may be a feature
+        text = [] if encoder is None else encoder.text_columns
+        if encoder is not None:
+            read = [column.name for column in encoder.columns]
+        text += [name for name in keep if name not in set(read)]
+        if target is not None and hasattr(estimator, "classes_") and estimator.classes_.dtype.kind in "UO":
+            text.append(target)  # a class 01 is not 1
+        loaded = read_table(data, text=text)
+        return cls(estimator, loaded.table, target, keep, loaded.notes)
 
     def _plain_columns(self, keep: Sequence[str]) -> NDArray[np.float64]:
         """The features of a model that was fitted in Python: by name if it knows them, else all columns in order."""

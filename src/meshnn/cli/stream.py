@@ -27,8 +27,8 @@ def stream(
     data: Annotated[
         Path,
         typer.Argument(
-            help="A table in the order of time: .csv, .tsv (also .gz) or .parquet; - is standard input (CSV), row by "
-            "row as it comes.",
+            help="A table in the order of time: .csv, .tsv (also .gz), .parquet or a folder of such, by name; "
+            "- is standard input (CSV), row by row as it comes.",
             show_default=False,
         ),
     ],

@@ -6,7 +6,6 @@ and how a table is read, so nothing may depend on where one ends.
 
 from __future__ import annotations
 
-import errno
 import os
 import stat
 from collections.abc import Sequence
@@ -52,7 +51,7 @@ class Block:
 
 
 def open_blocks(path: str | os.PathLike[str], columns: Sequence[str] | None = None, skip: bool = False) -> Any:
-    """A reader of a .csv, .tsv (both also .gz), .parquet or .pq file; - is CSV from standard input.
+    """A reader of a .csv, .tsv (both also .gz), .parquet or .pq file or a folder of them; - is standard input.
 
     Parameters
     ----------
@@ -64,8 +63,9 @@ def open_blocks(path: str | os.PathLike[str], columns: Sequence[str] | None = No
 
     Returns
     -------
-    TextBlocks or ParquetBlocks
+    TextBlocks, ParquetBlocks or FolderBlocks
     """
+    from meshnn.data.folder_blocks import FolderBlocks
     from meshnn.data.parquet_blocks import ParquetBlocks
     from meshnn.data.text_blocks import FileBytes, InputBytes, TextBlocks
 
@@ -75,7 +75,9 @@ def open_blocks(path: str | os.PathLike[str], columns: Sequence[str] | None = No
     with explained("read", name):
         status = file.stat()
         if stat.S_ISDIR(status.st_mode):
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+            if columns is not None:
+                raise DataError(f"{name} has names for its columns; they are given for text without a header line only")
+            return FolderBlocks(file)
         if not stat.S_ISREG(status.st_mode):
             raise DataError(f"{name} is a pipe or a device, expected a file; pipe it in: meshnn stream - < {name}")
         ending = _ending(file, name, "reads")

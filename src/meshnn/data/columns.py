@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from pyarrow import compute, types
 
 from meshnn.data.encoding import Column, plain
-from meshnn.data.tables import NUMBER, shown, source
+from meshnn.data.tables import NUMBER, rows_before, shown, source
 from meshnn.errors import DataError
 
 __all__ = ["Cells", "cells_of", "class_numbers", "fill_in", "first", "learned", "quoted"]
@@ -42,6 +42,7 @@ class Cells:
     values: Any  # pyarrow.ChunkedArray, never a dictionary
     kind: str  # as of a `Column`, or missing: there are none
     packed: bool  # whether they were a dictionary, which makes anything categorical
+    before: int = 0  # rows of the file before them
 
     @property
     def called(self) -> str:
@@ -83,7 +84,8 @@ class Cells:
 
     def refuse(self, at: int, value: str, expected: str) -> NoReturn:
         """Refuse what a cell holds."""
-        raise DataError(f"{self.called} holds {value} in row {at + 1:,}, expected {expected}; mend the cell")
+        row = self.before + at + 1
+        raise DataError(f"{self.called} holds {value} in row {row:,}, expected {expected}; mend the cell")
 
 
 def _floats(values: Any) -> Floats:
@@ -102,7 +104,7 @@ def cells_of(table: Any, name: str, advice: str) -> Cells:
     held = values.type
     for kind, tests in KINDS.items():
         if any(test(held) for test in tests):
-            return Cells(source(table), name, values, kind, packed)
+            return Cells(source(table), name, values, kind, packed, rows_before(table))
     what = f"dates or times ({held})" if types.is_temporal(held) else shown(str(held))
     what += ", expected numbers, text or truth values; turn it into numbers"
     raise DataError(f"{source(table)}column {shown(name)} holds {what}, {advice}")

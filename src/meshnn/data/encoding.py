@@ -16,7 +16,7 @@ from meshnn.data.tables import shown, source
 from meshnn.errors import DataError
 from meshnn.memory import check_fits
 
-__all__ = ["Column", "Encoded", "Encoder", "Target", "check_names", "plain", "target_column"]
+__all__ = ["Column", "Encoded", "Encoder", "Target", "check_names", "plain", "target_column", "target_task"]
 
 FILLS = {"numeric": float, "boolean": bool, "categorical": str}  # kinds of columns, and what fills their gaps
 TASKS = ("auto", "classify", "regress")
@@ -289,6 +289,29 @@ def target_column(table: Any, target: str, task: str = "auto") -> Target:
         task, reason = _decided(cells)
         notes.append(f"{name}: {reason}")
     return Target(_labels(name, cells) if task == "classify" else _amounts(name, cells), task, notes)
+
+
+def target_task(table: Any, target: str, task: str = "auto") -> tuple[str, list[str]]:
+    """Classes or numbers, as `target_column` decides it, from some rows of a table that is too large; and why."""
+    from meshnn.data.columns import cells_of
+
+    advice = "or choose another target"
+    cells = cells_of(table, target, advice)
+    if cells.gaps.any():  # whoever reads all rows names the first of them
+        cells = cells_of(table.filter(~cells.gaps), target, advice)
+    name, rows, notes = f"{source(table)}target {shown(target)}", len(cells.values), list[str]()
+    if task == "auto":
+        task, reason = _decided(cells) if rows else ("regress", "there are no values")
+        notes.append(f"{name}: in {rows:,} rows that were looked at, {reason}")
+    if task == "regress" and cells.kind == "categorical":
+        raise DataError(f"{name} is text, expected numbers; pass --task classify")
+    if task == "classify":
+        found = len(cells.values.unique())
+        if found > MOST_CLASSES or (rows > 20 and found > rows / 2):
+            what = f"{found:,} classes in {rows:,} rows that were looked at: it looks like an identifier or a number"
+            advice = "choose another target" if cells.kind == "categorical" else "pass --task regress"
+            raise DataError(f"{name} has {what}; {advice}")
+    return task, notes
 
 
 def _decided(cells: Any) -> tuple[str, str]:

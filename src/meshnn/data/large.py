@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from copy import copy
 from numbers import Number
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,17 +16,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from meshnn.arrays import Array
+from meshnn.data.parquet_files import ENDINGS, ROWS, ParquetFiles, is_numeric
 from meshnn.data.tables import shown
 from meshnn.errors import DataError
 from meshnn.files import as_path, explained
 
 __all__ = ["BlockSource", "NpySource", "ParquetSource", "Rows", "Source", "is_large", "open_source"]
 
-#: Rows that are read at once.
-ROWS = 2**16
 #: A memory map of more bytes than so many is not read as a whole.
 LARGE_MAP = 2**29
-ENDINGS = (".parquet", ".pq")
 
 
 class Rows(NamedTuple):
@@ -162,97 +159,42 @@ class ParquetSource(Source):
     """A Parquet file, or all of a folder in the order of their names; row groups are read one after the other."""
 
     def __init__(self, path: Path, y: Any, sample_weight: Any = None, drop: Sequence[str] = ()) -> None:
-        import pyarrow as pa
-        from pyarrow import dataset
-
-        self.path, self.name = path, as_path(path)[1]
+        self.table = ParquetFiles(path)
+        self.path, self.name, self.schema = path, self.table.name, self.table.schema
+        self.expected = self.table.rows
         self.targets = _column_names(y, "y")
         self.weight = _weight_name(sample_weight)
         self.weighted = self.weight is not None
-        self._files = self._found()
-        if not self._files:
-            raise DataError(f"{self.name} has no .parquet file in it; name the folder that has them")
-        try:
-            self._data = dataset.dataset([str(file) for file in self._files], format="parquet", partitioning="hive",
-                                         partition_base_dir=str(path) if path.is_dir() else None)  # fmt: skip
-            self._fragments = list(self._data.get_fragments())
-            self.expected = sum(fragment.metadata.num_rows for fragment in self._fragments)
-        except (pa.ArrowException, OSError) as error:
-            raise self._broken(error) from None
-        self.schema = self._widened(self._data.schema)
         wanted = [*self.targets, *([self.weight] if self.weight else []), *drop]
         for column in wanted:
             if column not in self.schema.names:
                 raise DataError(f"{self.name} has no column {shown(column)}; it has {_few(self.schema.names)}")
         out = {*wanted, *(name for name in self.schema.names if name.startswith("__index_level_"))}
-        self.names = [name for name in self.schema.names if name not in out]
+        self.names: list[str] = [name for name in self.schema.names if name not in out]
         if not self.names:
             raise DataError(f"{self.name} has no column to learn from besides {_few(wanted)}")
         self._check_types(self.schema)
+        self._columns = [*self.names, *self.targets] + ([self.weight] if self.weight is not None else [])
+        for k in range(len(self.table.files)):  # not after hours
+            self.table.check_alike(k, self._columns)
 
     @property
     def files(self) -> list[Path]:
         """All of them, in order."""
-        return list(self._files)
-
-    def rows_of_files(self) -> list[tuple[Path, int]]:
-        """How many rows each file has."""
-        counts = [fragment.metadata.num_rows for fragment in self._fragments]
-        return list(zip(self._files, counts, strict=True))
-
-    def only(self, file: Path) -> ParquetSource:
-        """One of its files, with the columns and the types of all."""
-        found, place = copy(self), self.files.index(file)
-        found.path, found._files, found._fragments = file, {file: self._files[file]}, [self._fragments[place]]
-        found.expected = self.rows_of_files()[place][1]
-        return found
-
-    def _found(self) -> dict[Path, tuple[int, int]]:
-        """The files, with what tells whether they are still the same."""
-        if self.path.is_dir():
-            files = sorted(
-                file for file in self.path.rglob("*")
-                if file.suffix.lower() in ENDINGS and not _is_hidden(file.relative_to(self.path)) and file.is_file()
-            )  # fmt: skip
-        else:
-            files = [self.path]
-        return {file: (file.stat().st_size, file.stat().st_mtime_ns) for file in files}
-
-    def _widened(self, schema: Any) -> Any:
-        """The schema of the first file, in which numbers that have another type elsewhere have one that holds both."""
-        import pyarrow as pa
-        from pyarrow import types
-
-        kinds: dict[str, set[Any]] = {}
-        for fragment in self._fragments:
-            for field in fragment.physical_schema:
-                kinds.setdefault(field.name, set()).add(field.type)
-        for k, field in enumerate(schema):
-            found = kinds.get(field.name, set())
-            if len(found) > 1 and all(map(_numeric, found)):
-                whole = all(types.is_integer(kind) or types.is_boolean(kind) for kind in found)
-                schema = schema.set(k, field.with_type(pa.int64() if whole else pa.float64()))
-        return schema
-
-    def _broken(self, error: Exception, file: Any = None, row: int | None = None) -> DataError:
-        what = " ".join(str(error).split())[:200]
-        where = self.name if file is None else os.fspath(file)
-        after = "" if row is None else f" after row {row:,}"
-        return DataError(f"{where} cannot be read{after} ({what}); write it again, or leave it out")
+        return list(self.table.files)
 
     def _check_types(self, schema: Any) -> None:
         from pyarrow import types
 
-        assert self.names is not None
         for name in self.targets:
             kind = schema.field(name).type
             if types.is_temporal(kind) or types.is_nested(kind):
                 raise DataError(f"{self.name}: column {shown(name)} is {kind}, expected numbers or text")
-        if self.weight is not None and not _numeric(kind := schema.field(self.weight).type):
+        if self.weight is not None and not is_numeric(kind := schema.field(self.weight).type):
             raise DataError(f"{self.name}: column {shown(self.weight)} is {kind}, expected weights, which are numbers")
         for name in self.names:
             kind = schema.field(name).type
-            if not _numeric(kind):
+            if not is_numeric(kind):
                 raise DataError(
                     f"{self.name}: column {shown(name)} is {kind}, expected numbers; drop it, encode it before it is "
                     "written, or read the table into memory, where text is encoded"
@@ -261,79 +203,22 @@ class ParquetSource(Source):
     @property
     def dtype(self) -> np.dtype[Any]:
         """The smallest that holds all features as they are."""
-        assert self.names is not None
         small = ("float", "halffloat", "int8", "int16", "uint8", "uint16", "bool")
         kinds = {str(self.schema.field(name).type) for name in self.names}
         return np.dtype(np.float32 if kinds <= set(small) else np.float64)
 
     def blocks(self) -> Iterator[Rows]:
         """All rows; a folder that changes meanwhile is refused."""
-        import pyarrow as pa
+        for k in range(len(self.table.files)):
+            yield from self.blocks_of(k)
+        self.table.check_unchanged()
 
-        for fragment, file in zip(self._fragments, self._files, strict=True):
-            self._check_schema(fragment, file)
-            row = 0
-            try:
-                for batch in self._batches(fragment):
-                    if batch.num_rows:
-                        yield self._rows(batch, os.fspath(file), row)
-                        row += batch.num_rows
-            except (pa.ArrowException, OSError) as error:
-                raise self._broken(error, file, self._whole_rows(fragment, row)) from None
-            if row != fragment.metadata.num_rows:
-                raise DataError(f"{file} has {row:,} rows, but says {fragment.metadata.num_rows:,}; write it again")
-        self._check_unchanged()
-
-    def _batches(self, fragment: Any) -> Iterator[Any]:
-        columns = [*(self.names or []), *self.targets] + [self.weight] * self.weighted
-        found: Iterator[Any] = fragment.to_batches(
-            schema=self.schema, columns=columns, batch_size=ROWS, batch_readahead=2
-        )
-        return found
-
-    def _whole_rows(self, fragment: Any, seen: int) -> int:
-        """Rows before the first row group that is damaged: it is read ahead, and found before those are seen."""
-        import pyarrow as pa
-
-        count = 0
-        for group in fragment.split_by_row_group():
-            try:
-                count += sum(batch.num_rows for batch in self._batches(group))
-            except (pa.ArrowException, OSError):
-                return count
-        return seen
-
-    def _check_schema(self, fragment: Any, file: Path) -> None:
-        """Refuse a file whose columns are not those of the first one."""
-        from pyarrow import types
-
-        found = fragment.physical_schema
-        for name in [*(self.names or []), *self.targets, *([self.weight] if self.weight else [])]:
-            if name in found.names:
-                kind, known = found.field(name).type, self.schema.field(name).type
-                text = [types.is_string(k) or types.is_large_string(k) or types.is_dictionary(k) for k in (kind, known)]
-                if text[0] != text[1] or (kind != known and not text[0] and not _numeric(kind)):
-                    raise DataError(
-                        f"{file}: column {shown(name)} is {kind}, but {known} in {next(iter(self._files))}; "
-                        "write all files alike"
-                    )
-            elif f"{name}=" not in os.fspath(file):  # else the name of its folder says it
-                raise DataError(
-                    f"{file} has no column {shown(name)}, which {next(iter(self._files))} has; write all files alike"
-                )
-
-    def _check_unchanged(self) -> None:
-        now = self._found()
-        for file, stamp in self._files.items():
-            if now.get(file) != stamp:
-                what = "is gone" if file not in now else "was changed"
-                raise DataError(f"{file} {what} while {self.name} was read; fit again when nobody writes there")
-        for file in now:
-            if file not in self._files:
-                raise DataError(f"{file} turned up while {self.name} was read; fit again when nobody writes there")
+    def blocks_of(self, k: int) -> Iterator[Rows]:
+        """The rows of file number k."""
+        for batch, first in self.table.batches(k, self._columns):
+            yield self._rows(batch, os.fspath(self.table.files[k]), first)
 
     def _rows(self, batch: Any, file: str, first: int) -> Rows:
-        assert self.names is not None
         X = np.empty((batch.num_rows, len(self.names)), self.dtype)
         for k, name in enumerate(self.names):
             X[:, k] = _numbers(batch.column(batch.schema.get_field_index(name)))
@@ -353,17 +238,6 @@ class ParquetSource(Source):
                 f"{file}: row {first + row + 1:,}: column {shown(name)} is missing; fill it or leave the row out"
             )
         return _targets(column.to_numpy(zero_copy_only=False), file, first, name)
-
-
-def _is_hidden(file: Path) -> bool:
-    """Whether it, or a folder that it is in, is no part of a table: logs, what is being written."""
-    return any(part.startswith((".", "_")) and "=" not in part for part in file.parts)
-
-
-def _numeric(kind: Any) -> bool:
-    from pyarrow import types
-
-    return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind))
 
 
 def _numbers(column: Any) -> Array:
@@ -417,6 +291,18 @@ class NpySource(Source):
         """The smallest that holds all features as they are."""
         exact = self._X.dtype in (np.float32, np.float16) or self._X.dtype.itemsize < 3
         return np.dtype(np.float32 if exact else np.float64)
+
+    @property
+    def width(self) -> int:
+        """Numbers in a row of the matrix."""
+        return int(self._X.shape[1])
+
+    def few_targets(self, count: int) -> Array:
+        """Those of about so many rows, in runs that are evenly spaced."""
+        runs = 1 if len(self._y) <= count else 64
+        starts = np.arange(runs) * len(self._y) // runs
+        y = np.concatenate([_read(self._y, slice(begin, begin + count // runs)) for begin in starts.tolist()])
+        return y[:, 0] if y.ndim == 2 else y
 
     def blocks(self) -> Iterator[Rows]:
         """All rows."""

@@ -23,7 +23,7 @@ from meshnn.errors import DataError
 from meshnn.files import as_path, explained, write_whole
 from meshnn.memory import check_fits
 
-__all__ = ["Loaded", "read_table", "shown", "source", "write_predictions"]
+__all__ = ["Loaded", "read_table", "rows_before", "shown", "source", "write_predictions"]
 
 ENDINGS = {".csv": ",", ".csv.gz": ",", ".tsv": "\t", ".tsv.gz": "\t", ".parquet": "", ".pq": ""}
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs"}
@@ -36,6 +36,7 @@ THOUSANDS = r"^ *[+-]?\d{1,3}(,\d{3})+(\.\d*)? *$"
 PERCENT = r"^ *[+-]?(\d+\.?\d*|\.\d+) *% *$"
 DECIMAL_COMMA = r"^ *[+-]?\d[\d.]*(,\d+)? *$"
 SOURCE = b"meshnn.file"  # key of the table's metadata, so that later refusals can name the file
+BEFORE = b"meshnn.before"  # and of a block of a file, so that they can name the row
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,11 @@ def source(table: Any) -> str:
     """The file a table was read from, as the beginning of a message; nothing for tables made in memory."""
     name = (table.schema.metadata or {}).get(SOURCE)
     return "" if name is None else name.decode() + ": "
+
+
+def rows_before(table: Any) -> int:
+    """Rows of the file before those of a block of it."""
+    return int((table.schema.metadata or {}).get(BEFORE, b"0"))
 
 
 def read_table(path: str | os.PathLike[str], text: Collection[str] = ()) -> Loaded:
@@ -417,10 +423,11 @@ def write_predictions(
     return None
 
 
-def _as_text(kept: dict[str, Any], arrays: dict[str, NDArray[Any]], separator: str) -> str:
+def _as_text(kept: dict[str, Any], arrays: dict[str, NDArray[Any]], separator: str, header: bool = True) -> str:
     text = io.StringIO()
     writer = csv.writer(text, delimiter=separator, lineterminator="\n")
-    writer.writerow([*kept, *arrays])
+    if header:
+        writer.writerow([*kept, *arrays])
     # float32 digit by digit as it is: as a Python float, 0.1 would become 0.10000000149011612
     cells = [map(str, array) if array.dtype in ("f4", "f2") else array.tolist() for array in arrays.values()]
     writer.writerows(zip(*(column.to_pylist() for column in kept.values()), *cells, strict=True))

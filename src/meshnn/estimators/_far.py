@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -23,6 +20,7 @@ from meshnn.estimators._resuming import Resumes
 from meshnn.estimators._scaling import Scaling, check_activation
 from meshnn.estimators._watching import as_callbacks, verbosity
 from meshnn.losses.moments import is_constant
+from meshnn.progress import reading
 from meshnn.training import Trainer
 from meshnn.training.checkpoint import Checkpoint, fingerprint
 from meshnn.training.far import FarRows, Look
@@ -60,7 +58,7 @@ class LearnsFromAfar(Resumes):
             from meshnn.training.stored import StoredRows
 
             source = open_source(X, y, sample_weight)
-            with _reading(verbosity(self.verbose), source.expected) as told:
+            with reading(verbosity(self.verbose), source.expected) as told:
                 rows = StoredRows(source, self._loss.classifies, told=told)
         try:
             yield rows
@@ -164,32 +162,3 @@ class LearnsFromAfar(Resumes):
         self._scaling = scaling
         arrays = (scaling.x_mean, scaling.x_scale, scaling.y_mean, scaling.y_scale)
         return Look(self._loss.name, "float32", *arrays, places, class_weight)
-
-
-@contextmanager
-def _reading(verbose: int, expected: int | None) -> Iterator[Callable[[int], None]]:
-    """What tells how many rows have been read, on stderr."""
-    if verbose == 0 or os.environ.get("MESHNN_QUIET"):
-        yield lambda count: None
-        return
-    from rich.console import Console
-
-    console, begun, said = Console(stderr=True), time.monotonic(), [0.0]
-    drawn = console.is_terminal and not console.is_dumb_terminal
-
-    def told(count: int) -> None:
-        now = time.monotonic() - begun
-        if now - said[0] < (0.2 if drawn else 5.0):
-            return
-        said[0] = now
-        rate = count / now
-        left = f", {(expected - count) / rate:.0f} s left" if expected else ""
-        of = f" of {expected:,}" if expected else ""
-        print(f"\r\x1b[2K" * drawn + f"reading: {count:,}{of} rows, {rate:,.0f} a second{left}",  # noqa: F541
-              end="" if drawn else "\n", file=sys.stderr, flush=True)  # fmt: skip
-
-    try:
-        yield told
-    finally:
-        if drawn and said[0]:
-            print("\r\x1b[2K", end="", file=sys.stderr, flush=True)

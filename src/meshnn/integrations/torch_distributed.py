@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -346,9 +345,9 @@ def _from(source: Source, first: int) -> Iterator[tuple[int, Any]]:
     """Blocks of a source with the number of their first row, from that of a row on at the latest."""
     at = 0
     if isinstance(source, ParquetSource):
-        for file, count in source.rows_of_files():
+        for k, count in enumerate(source.table.counts):
             if at + count > first:
-                for rows in source.only(Path(file)).blocks():
+                for rows in source.blocks_of(k):
                     yield at, rows
                     at += len(rows.X)
             else:

@@ -69,20 +69,21 @@ def _bar(console: Any, trainer: Trainer) -> Iterator[Show]:
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
     epochs = trainer.epochs
-    now = TextColumn("epoch {task.completed:.3g} of {task.total:.0f}  {task.fields[now]}")
+    now = TextColumn("epoch {task.fields[at]} of {task.total:.0f}  {task.fields[now]}")
     columns = (TextColumn("training"), BarColumn(), now, TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task("train", total=epochs * trainer.settings.n_restarts, now="")
-        done = 0
+        task = progress.add_task("train", total=epochs * trainer.settings.n_restarts, at="0", now="")
+        done, speed = 0, ""
 
         def show(row: HistoryRow) -> None:
             nonlocal done
             done = row.restart * epochs + row.epoch
-            progress.update(task, completed=done, now=_describe(row))
+            progress.update(task, completed=done, at=str(done), now=f"{_describe(row)}{speed}")
 
         def pulse(share: float, rate: float) -> None:
-            speed = f"  {rate:,.0f} rows/s" if rate else ""
-            progress.update(task, completed=done + share, now=f"{_last(trainer)}{speed}")
+            nonlocal speed
+            speed = f"  {rate:,.0f} rows/s" if rate else speed
+            progress.update(task, completed=done + share, at=f"{done + share:.2f}", now=f"{_last(trainer)}{speed}")
 
         yield Show(show, pulse)
 

@@ -1,0 +1,548 @@
+"""Tables on the command line that are read block by block: folders of Parquet files, large ones, .npy files."""
+
+import errno
+import gzip
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from commands import in_a_process, meshnn
+from meshnn.cli.fit_rows import place_of
+from meshnn.data import held_back, parquet_files
+from meshnn.data.held_back import Draw, HeldBack
+from meshnn.data.large import BlockSource, ParquetSource
+from meshnn.data.spool import Spool
+from meshnn.errors import DataError, MeshError
+
+FAST = ("--epochs", "1", "--l2", "0", "--hidden", "2", "--solver", "adam")
+
+
+def table(rows=1200, seed=0, **more):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((rows, 2))
+    return pa.table({"a": X[:, 0], "b": X[:, 1].astype(np.float32), "y": X[:, 0] * X[:, 1]} | more)
+
+
+def with_column(found, name, values):
+    return found.set_column(found.column_names.index(name), name, pa.array(values))
+
+
+def write(folder, tables, **options):
+    folder.mkdir()
+    for k, part in enumerate(tables):
+        parquet.write_table(part, folder / f"part{k}.parquet", **({"row_group_size": 500} | options))
+    return folder
+
+
+@pytest.fixture
+def numbers(tmp_path):
+    return write(tmp_path / "numbers", [table(seed=k) for k in range(3)])
+
+
+@pytest.fixture
+def classes(tmp_path):
+    found = [table(seed=k) for k in range(3)]
+    labels = [np.array(["no", "yes"])[(t["y"].to_numpy() > 0).astype(int)] for t in found]
+    return write(tmp_path / "classes", [with_column(t, "y", y) for t, y in zip(found, labels, strict=True)])
+
+
+def fitted(data, *options, target="y"):
+    done = meshnn("fit", data, "--target", target, *FAST, "--json", *options)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def refused(*arguments):
+    """The one line that a command ends with; notes may come before it."""
+    done = meshnn(*arguments)
+    assert done.returncode == 2, done.stderr
+    lines = [line for line in done.stderr.splitlines() if line.startswith("meshnn: ")]
+    assert len(lines) == 1
+    assert "Traceback" not in done.stderr
+    assert "a bug" not in lines[0]
+    return lines[0]
+
+
+# -- which rows are tested on ----------------------------------------------------------------------------------------
+
+
+def blocks_of(X, y, size):
+    return BlockSource(iter([(X[k : k + size], y[k : k + size]) for k in range(0, len(X), size)]))
+
+
+@pytest.mark.parametrize("size", [1, 7, 64, 1000])
+def test_rows_are_drawn_by_number_whatever_the_blocks(size):
+    X, y = np.arange(2000.0).reshape(1000, 2), np.arange(1000.0)
+    draw = Draw(1000, 0.25, 3, 2)
+    held = HeldBack(blocks_of(X, y, size), draw, classes=False)
+    kept = np.concatenate([rows.y for rows in held.blocks()])
+    assert held.expected == len(kept) == 750
+    np.testing.assert_array_equal(held.tested.y, draw.tested)
+    np.testing.assert_array_equal(held.tested.X, X[draw.tested])
+    np.testing.assert_array_equal(held.looked.y, draw.looked)
+    np.testing.assert_array_equal(np.sort(np.concatenate([kept, held.tested.y])), y)
+    assert np.isin(held.looked.y, kept).all()
+
+
+def test_no_more_rows_are_drawn_than_fit(monkeypatch):
+    assert len(Draw(10**9, 0.3, 0, 10).tested) == 100_000
+    assert not np.array_equal(Draw(10**9, 0.3, 0, 10).tested, Draw(10**9, 0.3, 1, 10).tested)
+    monkeypatch.setattr(held_back, "MOST_BYTES", 8 * 10 * 50)
+    assert len(Draw(10**9, 0.3, 0, 10).tested) == 50
+    assert len(Draw(1000, 0.0, 0, 10).tested) == 0
+    with pytest.raises(DataError, match="leaves 1 of 4 rows"):
+        Draw(4, 0.7, 0, 1)
+
+
+# -- fit ---------------------------------------------------------------------------------------------------------------
+
+
+def test_a_folder_is_learned_and_files_make_no_difference(tmp_path, numbers):
+    out = tmp_path / "model.mesh"
+    found = fitted(numbers, "--test", "0.25", "--out", out)
+    assert found["task"] == "regress"
+    assert found["features"] == ["a", "b"]
+    assert found["test"]["rows"] == 900
+    assert found["train"]["rows"] == 2700
+    whole = pa.concat_tables([table(seed=k) for k in range(3)])
+    other = write(tmp_path / "other", [whole.slice(0, 3000), whole.slice(3000)], row_group_size=77)
+    again = fitted(other, "--test", "0.25")
+    for key in ("test", "train", "loss", "edges"):
+        assert again[key] == found[key]
+    for name in ("info", "plot"):
+        assert meshnn(name, out, *(["--out", tmp_path / "net.svg"] if name == "plot" else [])).returncode == 0
+    csv = tmp_path / "rows.csv"  # the model finds its columns by name, as any other
+    csv.write_text("y,b,a\n1,2,3\n")
+    assert meshnn("predict", out, csv).stdout.startswith("prediction\n")
+
+
+def test_rows_that_are_tested_on_are_not_learned_from(tmp_path, monkeypatch, numbers):
+    seen = []
+    real = Spool.append
+    monkeypatch.setattr(Spool, "append", lambda self, X, y, w: (seen.append(y[:, 0].copy()), real(self, X, y, w))[1])
+    fitted(numbers, "--test", "0.5", "--seed", "4")
+    everything = np.concatenate([table(seed=k)["y"].to_numpy() for k in range(3)])
+    draw = Draw(3600, 0.5, 4, 2)
+    np.testing.assert_array_equal(np.concatenate(seen), np.delete(everything, draw.tested))
+
+
+@pytest.mark.parametrize(("values", "names"), [
+    (["n", "y"], ["n", "y"]), ([0.0, 1.0], ["0", "1"]), ([3, 7], ["3", "7"]), ([False, True], ["False", "True"]),
+])  # fmt: skip
+def test_classes_are_what_they_are_in_memory(tmp_path, values, names):
+    labels = [values[k % 2] for k in range(1200)]
+    folder = write(tmp_path / "folder", [with_column(table(), "y", labels)])
+    found = fitted(folder)
+    assert (found["task"], found["classes"]) == ("classify", names)
+    assert fitted(folder / "part0.parquet")["classes"] == names
+    if not isinstance(values[0], str):
+        assert fitted(folder, "--task", "regress")["classes"] is None
+
+
+def test_a_class_that_is_only_among_the_rows_to_test(tmp_path):
+    draw = Draw(1200, 0.3, 0, 2)
+    labels = np.array(["no", "yes"])[np.arange(1200) % 2]
+    labels[draw.tested[0]] = "new"
+    found = fitted(write(tmp_path / "folder", [with_column(table(), "y", labels)]))
+    assert found["classes"] == ["no", "yes"]
+    assert sum(map(sum, found["test"]["confusion"])) == found["test"]["rows"] - 1
+    assert any("1 row of classes that were not learned, as 'new'" in note for note in found["notes"])
+
+
+def test_columns_may_be_dropped_and_said_by_folders(tmp_path):
+    folder = tmp_path / "by_year"
+    for year in (2020, 2021):
+        (folder / f"year={year}").mkdir(parents=True)
+        found = table(seed=year, name=["text"] * 1200)
+        parquet.write_table(found, folder / f"year={year}" / "part.parquet")
+    assert "column name is string, expected numbers" in refused("fit", folder, "--target", "y", *FAST)
+    out = tmp_path / "model.mesh"
+    assert fitted(folder, "--drop", "name", "--out", out)["features"] == ["a", "b", "year"]
+    assert meshnn("evaluate", out, folder).returncode == 0
+
+
+def test_a_parquet_file_is_read_in_blocks_if_it_is_large(monkeypatch, tmp_path, numbers):
+    file = numbers / "part0.parquet"
+    assert "read block by block" not in meshnn("fit", file, "--target", "y", *FAST).stderr
+    monkeypatch.setattr(parquet_files, "LARGE", 1000)
+    done = meshnn("fit", file, "--target", "y", *FAST, "--out", tmp_path / "m.mesh")
+    assert "1,200 rows in" in done.stderr
+    assert "read block by block; 840 rows to learn from, 360 to test on" in done.stderr
+    assert meshnn("evaluate", tmp_path / "m.mesh", file, "--json").returncode == 0
+
+
+def test_npy_files(tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((900, 3)).astype(np.float32)
+    np.save(tmp_path / "X.npy", X)
+    np.save(tmp_path / "y.npy", (X[:, 0] > 0).astype(np.int8))
+    np.save(tmp_path / "wide.npy", X[:, :2])
+    np.save(tmp_path / "short.npy", X[:5, 0])
+    file = tmp_path / "X.npy"
+    found = fitted(file, target=str(tmp_path / "y.npy"))
+    assert (found["classes"], found["features"], found["test"]["rows"]) == (["0", "1"], None, 270)
+    for target, message in (
+        ("y", "has features only; name a .npy file"),
+        (tmp_path / "nothing.npy", "nothing.npy: there is no such file"),
+        (tmp_path / "short.npy", "short.npy has 5 rows, but"),
+        (tmp_path / "wide.npy", "a row has 2 targets; meshnn fit takes one"),
+    ):
+        assert message in refused("fit", file, "--target", target, *FAST)
+    given = ("fit", file, "--target", tmp_path / "y.npy", *FAST)
+    assert "have no names" in refused(*given, "--drop", "a")
+    assert "--on: a cluster learns from Parquet files" in refused(*given, "--on", "dask:2")
+    assert "unknown ending" in refused("stream", file, "--target", "y")
+
+
+def test_a_checkpoint_goes_on(tmp_path, numbers):
+    out = tmp_path / "run.mesh"
+    options = ("--checkpoint", out, "--early-stopping")
+    found = fitted(numbers, *options)
+    assert fitted(numbers, *options)["loss"] == found["loss"]
+    assert out.exists()
+
+
+def test_a_graph_from_a_file(tmp_path, numbers):
+    from meshnn import Topology
+
+    graph = tmp_path / "graph.json"
+    graph.write_text(json.dumps(Topology.layered([2, 5, 1]).to_dict()))
+    options = [option for option in FAST if option not in ("--hidden", "2")]
+    done = meshnn("fit", numbers, "--target", "y", *options, "--topology", graph, "--json")
+    assert json.loads(done.stdout)["hidden"] == 5
+    assert "but the table gives 1 features (a)" in refused(
+        "fit", numbers, "--target", "y", *options, "--topology", graph, "--drop", "b"
+    )
+
+
+# -- what is refused ---------------------------------------------------------------------------------------------------
+
+
+def nan_late(found):
+    values = found["b"].to_numpy().copy()
+    values[1000] = np.nan
+    return with_column(found, "b", values)
+
+
+@pytest.mark.parametrize(("make", "message"), [
+    (lambda: [table(), table().drop_columns(["b"])], "part1.parquet has no column b, which"),
+    (lambda: [table(), with_column(table(), "b", ["x"] * 1200)], "part1.parquet: column b is string, but float in"),
+    (lambda: [table(), nan_late(table(seed=1))], "part1.parquet: row 1,001: column b is missing; fill it or leave"),
+    (lambda: [table(), with_column(table(), "y", [1.5] * 1199 + [None])], "part1.parquet: row 1,200: column y is miss"),
+    (lambda: [], "folder has no .parquet file in it; name the folder that has them"),
+    (lambda: [table().slice(0, 0)], "the table has 0 rows, expected at least 2"),
+    (lambda: [table().slice(0, 1)], "1 row, expected at least 2"),
+    (lambda: [with_column(table(), "y", [2.5] * 1200)], "the target is 2.5 in every row: nothing to learn"),
+    (lambda: [with_column(table(), "y", ["k"] * 1200)], "the target holds one class only, 'k'"),
+    (lambda: [with_column(table(), "y", [str(k) for k in range(1200)])], "it looks like an identifier"),
+    (lambda: [table().select(["y"])], "has no column to learn from"),
+], ids=range(11))  # fmt: skip
+def test_folders_that_cannot_be_learned_from(tmp_path, make, message):
+    out = tmp_path / "out.mesh"
+    assert message in refused("fit", write(tmp_path / "folder", make()), "--target", "y", *FAST, "--out", out)
+    assert not out.exists()
+
+
+def test_options_that_make_no_sense(tmp_path, numbers, classes):
+    csv = tmp_path / "table.csv"
+    csv.write_text("a,y\n1,2\n")
+    for arguments, message in (
+        ((numbers, "--target", "z"), "numbers has no column z; it has a, b, y"),
+        ((numbers, "--target", "y", "--drop", "z"), "has no column z"),
+        ((numbers, "--target", "y", "--impute"), "--impute: what fills gaps is learned from whole columns"),
+        ((numbers, "--target", "y", "--scratch", tmp_path / "no"), "--scratch:"),
+        ((numbers, "--target", "y", "--class-weight", "balanced"), "--class-weight: the target is an amount"),
+        ((numbers, "--target", "y", "--task", "classify"), "classes in 3,600 rows that were looked at"),
+        ((numbers, "--target", "y", "--on", "spark:2"), "--on must be dask:2"),
+        ((numbers, "--target", "y", "--on", "dask:0"), "--on dask must be a whole number of at least 1"),
+        ((csv, "--target", "y", "--on", "dask:2"), "--on: a cluster learns from Parquet files"),
+        ((classes, "--target", "y", "--task", "regress"), "target y is text, expected numbers"),
+        ((tmp_path / "nothing", "--target", "y"), "there is no such file"),
+    ):
+        assert message in refused("fit", *arguments, *FAST)
+
+
+def damaged(folder):
+    """Bytes in the middle of the second file are others than were written; pages have checksums."""
+    file = write(folder, [table(seed=k) for k in range(2)], write_page_checksum=True) / "part1.parquet"
+    raw = bytearray(file.read_bytes())
+    for k in range(len(raw) // 2, len(raw) // 2 + 50):
+        raw[k] ^= 0xFF
+    file.write_bytes(raw)
+    return folder
+
+
+def test_a_damaged_file_is_named(tmp_path, numbers):
+    folder, out = damaged(tmp_path / "folder"), tmp_path / "model.mesh"
+    assert "part1.parquet cannot be read" in refused("fit", folder, "--target", "y", *FAST)
+    fitted(numbers, "--out", out)
+    assert "part1.parquet cannot be read" in refused("evaluate", out, folder)
+    message = refused("stream", folder, "--target", "y", "--hidden", "1", "--out", tmp_path / "s.mesh", "--no-picture")
+    assert "part1.parquet cannot be read" in message
+    assert "the model of the 1,200 rows before is in" in message
+
+
+@pytest.mark.parametrize("change", ["more", "other", "gone"])
+def test_a_folder_that_changes_while_it_is_read(monkeypatch, numbers, change):
+    real, done = Spool.append, []
+
+    def append(self, X, y, weight):
+        if not done:
+            done.append(True)
+            first = numbers / "part0.parquet"
+            if change == "gone":
+                first.unlink()
+            else:
+                parquet.write_table(table(rows=3), numbers / "part9.parquet" if change == "more" else first)
+        real(self, X, y, weight)
+
+    monkeypatch.setattr(Spool, "append", append)
+    message = refused("fit", numbers, "--target", "y", *FAST)
+    assert {"more": "turned up", "other": "was changed", "gone": "is gone"}[change] in message
+
+
+def test_a_disk_that_fills_up(monkeypatch, tmp_path, numbers):
+    def write_none(self, rows):
+        raise self._failed(OSError(errno.ENOSPC, "No space left on device"))
+
+    monkeypatch.setattr(Spool, "_write", write_none)
+    message = refused("fit", numbers, "--target", "y", *FAST, "--scratch", tmp_path)
+    assert f"the disk of {tmp_path} is full" in message
+    assert "--scratch" in message
+
+
+def test_interrupted_while_it_reads(monkeypatch, tmp_path, numbers):
+    def append(*given):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Spool, "append", append)
+    done = meshnn("fit", numbers, "--target", "y", *FAST, "--out", tmp_path / "out.mesh")
+    assert done.returncode == 130
+    assert "interrupted before training began: nothing was learned, nothing is written" in done.stderr
+    assert not (tmp_path / "out.mesh").exists()
+
+
+# -- predict and evaluate ----------------------------------------------------------------------------------------------
+
+
+def in_one_file(folder):
+    file = folder.parent / f"{folder.name}.parquet"
+    parquet.write_table(parquet.read_table(folder), file)
+    return file
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv.gz", "parquet"])
+def test_predictions_of_a_folder_are_those_of_its_rows(tmp_path, classes, ending):
+    out, options = tmp_path / "model.mesh", ("--probabilities", "--keep", "a,y")
+    fitted(classes, "--out", out)
+    files = [tmp_path / f"{k}.{ending}" for k in range(2)]
+    done = meshnn("predict", out, classes, *options, "--out", files[0])
+    assert "3,600 predictions written" in done.stderr
+    assert "of 3,600 predictions agree with it" in done.stderr
+    assert meshnn("predict", out, in_one_file(classes), *options, "--out", files[1]).returncode == 0
+    if ending == "parquet":
+        assert parquet.read_table(files[0]).equals(parquet.read_table(files[1]))
+    else:
+        unpacked = gzip.decompress if ending.endswith("gz") else bytes
+        assert unpacked(files[0].read_bytes()) == unpacked(files[1].read_bytes())
+    shown = [meshnn("predict", out, data).stdout for data in (classes, in_one_file(classes))]
+    assert shown[0] == shown[1]
+
+
+def test_predictions_appear_whole_or_not_at_all(tmp_path, numbers):
+    model, out = tmp_path / "model.mesh", tmp_path / "out.parquet"
+    fitted(numbers, "--out", model)
+    out.write_text("old")
+    bad = write(tmp_path / "bad", [table(), nan_late(table())])
+    assert "part1.parquet: row 1,001: column b is missing" in refused("predict", model, bad, "--out", out)
+    assert out.read_text() == "old"
+    assert not [file for file in tmp_path.iterdir() if file.suffix == ".tmp"]
+    assert "is in the folder that is read" in refused("predict", model, numbers, "--out", numbers / "p.parquet")
+    assert "--json" in refused("predict", model, numbers, "--json")
+    assert "there is no column z" in refused("predict", model, numbers, "--keep", "z")
+    assert "has no .parquet file" in refused("predict", model, write(tmp_path / "empty", []))
+
+
+@pytest.mark.parametrize("kind", ["numbers", "classes"])
+def test_scores_of_a_folder_are_those_of_its_rows(tmp_path, request, kind):
+    folder, out = request.getfixturevalue(kind), tmp_path / "model.mesh"
+    fitted(folder, "--out", out)
+    found, known = (
+        json.loads(meshnn("evaluate", out, data, "--json").stdout) for data in (folder, in_one_file(folder))
+    )
+    for name in ("R2", "RMSE", "MAE", "accuracy", "log_loss"):
+        assert (name in found) == (name in known)
+        if name in found:
+            assert found[name] == pytest.approx(known[name], rel=1e-9, abs=1e-12)
+    assert found["rows"] == known["rows"] == 3600
+    assert found["confusion"] == known["confusion"]
+    # one interval is from resampling
+    assert found["high"] - found["low"] == pytest.approx(known["high"] - known["low"], rel=0.2)
+
+
+def test_answers_that_are_missing_or_unknown(tmp_path, classes):
+    out = tmp_path / "model.mesh"
+    fitted(classes, "--out", out)
+    labels = ["yes"] * 1000 + [None] * 150 + ["perhaps"] * 50
+    found = meshnn("evaluate", out, write(tmp_path / "more", [with_column(table(), "y", labels)]), "--json")
+    report = json.loads(found.stdout)
+    assert report["rows"] == 1050
+    assert sum(map(sum, report["confusion"])) == 1000
+    assert "150 rows without a value of y: left out" in report["notes"]
+    assert any("50 rows of classes that the model does not know, e.g. 'perhaps'" in note for note in report["notes"])
+
+
+# -- streams -----------------------------------------------------------------------------------------------------------
+
+
+def streamed(data, out, *options):
+    done = meshnn("stream", data, "--out", out, "--no-picture", "--json", *options)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_a_folder_is_streamed_by_names_and_resumed(tmp_path, numbers):
+    options = ("--target", "y", "--hidden", "2")
+    whole = streamed(in_one_file(numbers), tmp_path / "whole.mesh", *options)
+    found = streamed(numbers, tmp_path / "folder.mesh", *options)
+    same = [key for key, value in whole.items() if not isinstance(value, str) and "second" not in key]
+    assert {key: found[key] for key in same} == {key: whole[key] for key in same}
+    (numbers / "part2.parquet").rename(tmp_path / "later.parquet")
+    part = streamed(numbers, tmp_path / "part.mesh", *options)
+    assert part["rows"] == 2400
+    (tmp_path / "later.parquet").rename(numbers / "part2.parquet")  # files that come later are new rows
+    streamed(numbers, tmp_path / "part.mesh", "--resume", tmp_path / "part.mesh")
+    rows = [meshnn("evaluate", tmp_path / f"{name}.mesh", numbers, "--json").stdout for name in ("folder", "part")]
+    assert json.loads(rows[0])["RMSE"] == json.loads(rows[1])["RMSE"]
+    parquet.write_table(table(rows=7), numbers / "part0.parquet")
+    assert "has 2,407 rows, but the model was" in refused("stream", numbers, "--resume", tmp_path / "part.mesh")
+    parquet.write_table(table(rows=5000), numbers / "part0.parquet")
+    assert "is not the table that" in refused("stream", numbers, "--resume", tmp_path / "part.mesh")
+
+
+# -- processes ---------------------------------------------------------------------------------------------------------
+
+
+def test_places():
+    assert place_of("dask:3", None).processes == 3
+    assert place_of("dask://10.0.0.1:8786", None).address == "tcp://10.0.0.1:8786"
+    assert not place_of(None, None).is_cluster
+    for text in ("dask", "dask:", "dask:two", "dask://host", "tcp://host:1", "dask:2 "):
+        with pytest.raises(MeshError, match="--on must be dask:2"):
+            place_of(text, None)
+
+
+def test_without_dask(monkeypatch):
+    from meshnn.integrations import dask_tables
+
+    monkeypatch.setattr(dask_tables, "find_spec", lambda name: None)
+    with pytest.raises(MeshError, match=r"pip install 'meshnn\[dask\]'"), dask_tables.cluster(2, None):
+        pass
+
+
+def free_port():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return taken.getsockname()[1]
+
+
+@pytest.mark.slow
+def test_nobody_listens(tmp_path, numbers):
+    done = in_a_process("fit", str(numbers), "--target", "y", *FAST, "--on", f"dask://127.0.0.1:{free_port()}")
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1
+    assert "no scheduler of Dask answers at tcp://127.0.0.1" in done.stderr
+
+
+@pytest.mark.slow
+def test_a_cluster_without_workers(numbers):
+    port = free_port()
+    scheduler = subprocess.Popen(
+        [sys.executable, "-m", "distributed.cli.dask_scheduler", "--port", str(port), "--no-dashboard",
+         "--host", "127.0.0.1"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        until = time.monotonic() + 120
+        while time.monotonic() < until:
+            with socket.socket() as trial:
+                if trial.connect_ex(("127.0.0.1", port)) == 0:
+                    break
+            time.sleep(0.2)
+        done = in_a_process("fit", str(numbers), "--target", "y", *FAST, "--on", f"dask://127.0.0.1:{port}")
+    finally:
+        scheduler.terminate()
+        scheduler.wait()
+    assert done.returncode == 2
+    assert "has no worker; start some with `dask worker" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.slow
+def test_a_cluster_learns_the_same_whatever_it_is(tmp_path, numbers):
+    found = []
+    for processes in (1, 2):
+        done = in_a_process("fit", str(numbers), "--target", "y", *FAST, "--drop", "a", "--json",
+                            "--on", f"dask:{processes}", "--out", str(tmp_path / "m.mesh"))  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        found.append(json.loads(done.stdout))
+    assert found[0]["features"] == ["b"]
+    for key in ("test", "train", "loss"):
+        assert found[0][key] == found[1][key]
+    assert meshnn("evaluate", tmp_path / "m.mesh", numbers).returncode == 0
+    bad = write(tmp_path / "bad", [table(), nan_late(table())])
+    done = in_a_process("fit", str(bad), "--target", "y", *FAST, "--on", "dask:1", "--json")
+    assert done.returncode == 2
+    assert "part1.parquet: row 1,001: column b is missing" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("where", [(), ("--on", "dask:1")])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_interrupted_while_it_learns(tmp_path, numbers, number, code, where):
+    out = tmp_path / "out.mesh"
+    command = [sys.executable, "-m", "meshnn", "fit", str(numbers), "--target", "y", "--l2", "0", "--hidden", "2",
+               "--solver", "adam", "--epochs", "10000000", "--tol", "0", "--out", str(out), *where]  # fmt: skip
+    # a group of its own, all of which gets the signal, as from a terminal
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, **quiet, text=True, start_new_session=True) as run:
+        lines = []
+        while not any(line.startswith("epoch ") for line in lines[-1:]):
+            lines.append(run.stderr.readline())
+            assert lines[-1], lines
+        if number == signal.SIGINT:
+            os.killpg(run.pid, number)
+        else:
+            os.kill(run.pid, number)
+        rest = run.stderr.read()
+        assert run.wait(300) == code, rest
+    assert "interrupted after epoch" in rest
+    assert "Traceback" not in rest
+    assert meshnn("evaluate", out, numbers).returncode == 0
+
+
+@pytest.mark.slow
+def test_files_that_may_not_be_large(tmp_path, numbers):
+    import resource
+
+    limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))  # noqa: E731
+    done = in_a_process("fit", str(numbers), "--target", "y", *FAST, "--json", "--scratch", str(tmp_path),
+                        preexec_fn=limit)  # fmt: skip
+    assert done.returncode == 2
+    assert f"cannot keep rows in {tmp_path} (File too large)" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_source_knows_what_is_wrong_before_it_reads(tmp_path):
+    folder = write(tmp_path / "folder", [table(), table().drop_columns(["b"])])
+    with pytest.raises(DataError, match=r"part1\.parquet has no column b"):
+        ParquetSource(folder, "y")
