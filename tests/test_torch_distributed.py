@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from meshnn import MeshClassifier
+from meshnn import MeshClassifier, load
 from meshnn.errors import MeshError
 from meshnn.integrations import torch_distributed as integration
 
@@ -156,9 +156,31 @@ def test_what_is_wrong_at_one_process_is_told_by_all(folder, tmp_path):
 
 
 def test_launched_is_what_torchrun_says(monkeypatch):
-    for name in ("WORLD_SIZE", "RANK", "MASTER_ADDR"):
+    for name in ("WORLD_SIZE", "RANK", "MASTER_ADDR", "TORCHELASTIC_RUN_ID"):
         monkeypatch.delenv(name, raising=False)
     assert not integration.is_launched()
     for name, value in {"WORLD_SIZE": "2", "RANK": "0", "MASTER_ADDR": "localhost"}.items():
         monkeypatch.setenv(name, value)
     assert integration.is_launched()
+
+
+def test_the_command_line(folder, tmp_path):
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    X, y = np.load(folder / "X.npy"), np.load(folder / "y.npy")
+    (tmp_path / "rows").mkdir()
+    for k, rows in enumerate((slice(0, 1100), slice(1100, N))):
+        table = pa.table({f"x{i}": X[rows, i] for i in range(5)} | {"y": y[rows]})
+        parquet.write_table(table, tmp_path / "rows" / f"{k}.parquet")
+    found = []
+    for count in (1, 2):
+        out = tmp_path / f"{count}.mesh"
+        command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(count), "--rdzv-backend",
+                   "c10d", "--rdzv-endpoint", "localhost:0", "-m", "meshnn", "fit", str(tmp_path / "rows"),
+                   "--target", "y", "--batch", "2048", "--epochs", "2", "--l2", "1e-4", "--out", str(out)]  # fmt: skip
+        done = subprocess.run(command, env=os.environ | ENVIRONMENT, capture_output=True, text=True, timeout=600)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.count("test accuracy") == 1
+        found.append(load(out).mesh_.weights)
+    np.testing.assert_array_equal(*found)

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshnn.arrays import Array, FloatArray
-from meshnn.data.large import ParquetSource, Source, open_source
+from meshnn.data.large import NpySource, ParquetSource, Source, open_source
 from meshnn.errors import DataError, MeshError
 from meshnn.mesh import Mesh
 from meshnn.program import Optimizer
@@ -34,8 +34,9 @@ PATIENCE = 30.0
 
 
 def is_launched() -> bool:
-    """Whether this process was started by torchrun, or something that sets the same variables, with others."""
-    return int(os.environ.get("WORLD_SIZE", "1")) > 1 and "RANK" in os.environ and "MASTER_ADDR" in os.environ
+    """Whether this process was started by torchrun, or beside others by something that sets the same variables."""
+    several = int(os.environ.get("WORLD_SIZE", "1")) > 1 or "TORCHELASTIC_RUN_ID" in os.environ
+    return several and "RANK" in os.environ and "MASTER_ADDR" in os.environ
 
 
 @contextmanager
@@ -286,8 +287,8 @@ class GroupRows(LotRows):
                 if classes and y.ndim == 2 and y.shape[1] > 1:
                     raise DataError("y has several columns; labels in columns are learned from memory only")
                 pieces.append((X[begin:end], y[begin:end], None if weight is None else weight[begin:end]))
-            if at + len(rows[1].X) >= last:
-                break
+            if at + len(rows[1].X) >= last and isinstance(source, (ParquetSource, NpySource)):
+                break  # others want to be read to their end
         return joined(pieces)
 
     def few(self, count: int) -> Raw:
