@@ -252,7 +252,7 @@ def test_a_worker_that_is_killed_changes_no_bit():
 
 def test_a_worker_that_hangs_is_named(monkeypatch):
     X, y = samples()
-    monkeypatch.setattr(integration, "PATIENCE", 8.0)
+    monkeypatch.setattr(integration, "PATIENCE", 15.0)
     with cluster(2, processes=True) as client:
         client.run(_smaller_parts)
         victim = sorted(client.scheduler_info()["workers"])[1]
