@@ -4,6 +4,7 @@ import errno
 import gzip
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -16,6 +17,7 @@ import pytest
 from pyarrow import parquet
 
 from commands import in_a_process, meshnn
+from meshnn import progress
 from meshnn.cli.fit_rows import place_of
 from meshnn.data import held_back, parquet_files
 from meshnn.data.held_back import Draw, HeldBack
@@ -329,6 +331,24 @@ def test_interrupted_while_it_reads(monkeypatch, tmp_path, numbers):
     assert done.returncode == 130
     assert "interrupted before training began: nothing was learned, nothing is written" in done.stderr
     assert not (tmp_path / "out.mesh").exists()
+
+
+def test_what_is_shown_while_rows_are_read(monkeypatch, capsys):
+    monkeypatch.delenv("MESHNN_QUIET", raising=False)
+    monkeypatch.setattr(progress, "LINES", 0.0)
+    monkeypatch.setattr(progress, "DRAWN", 0.0)
+    with progress.reading(1, 1000) as told:
+        for count in (100, 250, 1000):
+            told(count)
+    lines = capsys.readouterr().err.splitlines()
+    assert re.fullmatch(r"reading: 250 of 1,000 rows, [\d,]+ rows/s, [\d,]+ s left", lines[0])
+    assert re.fullmatch(r"reading: 1,000 of 1,000 rows, [\d,]+ rows/s, 0 s left", lines[1])
+    with progress.reading(1, None) as told:
+        told(1), told(2)
+    assert re.fullmatch(r"reading: 2 rows, [\d,]+ rows/s\n", capsys.readouterr().err)
+    with progress.reading(0, 1000) as told:
+        told(1), told(2)
+    assert capsys.readouterr().err == ""
 
 
 # -- predict and evaluate ----------------------------------------------------------------------------------------------
