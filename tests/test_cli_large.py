@@ -4,11 +4,13 @@ import errno
 import gzip
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -16,8 +18,11 @@ import pytest
 from pyarrow import parquet
 
 from commands import in_a_process, meshnn
+from meshnn import progress
 from meshnn.cli.fit_rows import place_of
+from meshnn.cli.tally import ValueTally
 from meshnn.data import held_back, parquet_files
+from meshnn.data.folder_blocks import FolderBlocks
 from meshnn.data.held_back import Draw, HeldBack
 from meshnn.data.large import BlockSource, ParquetSource
 from meshnn.data.spool import Spool
@@ -331,6 +336,24 @@ def test_interrupted_while_it_reads(monkeypatch, tmp_path, numbers):
     assert not (tmp_path / "out.mesh").exists()
 
 
+def test_what_is_shown_while_rows_are_read(monkeypatch, capsys):
+    monkeypatch.delenv("MESHNN_QUIET", raising=False)
+    monkeypatch.setattr(progress, "LINES", 0.0)
+    monkeypatch.setattr(progress, "DRAWN", 0.0)
+    with progress.reading(1, 1000) as told:
+        for count in (100, 250, 1000):
+            told(count)
+    lines = capsys.readouterr().err.splitlines()
+    assert re.fullmatch(r"reading: 250 of 1,000 rows, [\d,]+ rows/s, [\d,]+ s left", lines[0])
+    assert re.fullmatch(r"reading: 1,000 of 1,000 rows, [\d,]+ rows/s, 0 s left", lines[1])
+    with progress.reading(1, None) as told:
+        told(1), told(2)
+    assert re.fullmatch(r"reading: 2 rows, [\d,]+ rows/s\n", capsys.readouterr().err)
+    with progress.reading(0, 1000) as told:
+        told(1), told(2)
+    assert capsys.readouterr().err == ""
+
+
 # -- predict and evaluate ----------------------------------------------------------------------------------------------
 
 
@@ -389,6 +412,23 @@ def test_scores_of_a_folder_are_those_of_its_rows(tmp_path, request, kind):
     assert found["high"] - found["low"] == pytest.approx(known["high"] - known["low"], rel=0.2)
 
 
+def test_the_interval_of_r2_from_sums():
+    rng = np.random.default_rng(0)
+    y = np.concatenate([rng.standard_normal(500) + 3, rng.standard_normal(2000) ** 3 - 40, rng.exponential(9, 700)])
+    predicted = y + rng.standard_normal(len(y)) * (1 + np.abs(y) / 10) + 2
+    tally = ValueTally()
+    for part in np.split(np.arange(len(y)), [500, 900, 2500]):  # the mean moves away from that of the first block
+        model = SimpleNamespace(predict=lambda X: X)
+        tally.add(SimpleNamespace(values=lambda part=part: y[part], X=predicted[part], estimator=model))
+    report = tally.report("y", 0, [])
+    errors, off = (y - predicted) ** 2, (y - y.mean()) ** 2
+    influence = errors.mean() / off.mean() ** 2 * off - errors / off.mean()
+    half = 1.96 * influence.std() / np.sqrt(len(y))
+    assert report.score == pytest.approx(1 - errors.mean() / off.mean())
+    assert (report.low, report.high) == pytest.approx((report.score - half, report.score + half), rel=1e-4)
+    assert report.others == pytest.approx({"RMSE": np.sqrt(errors.mean()), "MAE": np.abs(y - predicted).mean()})
+
+
 def test_answers_that_are_missing_or_unknown(tmp_path, classes):
     out = tmp_path / "model.mesh"
     fitted(classes, "--out", out)
@@ -427,6 +467,21 @@ def test_a_folder_is_streamed_by_names_and_resumed(tmp_path, numbers):
     assert "has 2,407 rows, but the model was" in refused("stream", numbers, "--resume", tmp_path / "part.mesh")
     parquet.write_table(table(rows=5000), numbers / "part0.parquet")
     assert "is not the table that" in refused("stream", numbers, "--resume", tmp_path / "part.mesh")
+
+
+@pytest.mark.parametrize("rows", [0, 1, 499, 500, 700, 1199, 1200, 1201, 3599, 3600])
+def test_a_folder_goes_on_at_any_row(numbers, rows):
+    whole = parquet.read_table(numbers)
+    source = FolderBlocks(numbers)
+    source.go_to(FolderBlocks(numbers)._position(rows))
+    found = list(source.blocks())
+    assert sum(map(len, found)) == 3600 - rows
+    at = rows
+    for block in found:
+        assert block.first == at
+        assert block.table.equals(whole.slice(at, len(block)))
+        assert block.position(len(block)) == FolderBlocks(numbers)._position(at + len(block))
+        at += len(block)
 
 
 # -- processes ---------------------------------------------------------------------------------------------------------
