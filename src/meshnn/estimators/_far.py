@@ -29,7 +29,7 @@ from meshnn.training.samples import SampleSet
 __all__ = ["LearnsFromAfar", "is_far"]
 
 #: Rows that tell how targets are to be scaled.
-FEW = 2**17
+FEW = 2**15
 
 
 def is_far(X: Any) -> bool:

@@ -30,7 +30,7 @@ __all__ = ["Ahead", "Coding", "StoredRows", "StoredSamples"]
 #: Bytes of a window, and pages that it has at least: enough that neighbours on the disk end up far apart.
 WINDOW, FEWEST_PAGES = 2**25, 16
 #: Samples that tell about the loss, rows that are held out at most, pages that are read to add weights up.
-GLANCE, MOST_HELD, STRIDE = 2**16, 2**17, 2**8
+GLANCE, MOST_HELD, STRIDE = 2**14, 2**17, 2**8
 #: Pages, at least, where some are held out.
 FEWEST_HELD = 4
 #: More labels than that are no classes.
