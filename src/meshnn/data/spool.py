@@ -194,7 +194,7 @@ class Spool:
             into, offset = into[got:], offset + got
 
     def rows(self, numbers: Array) -> Array:
-        """Single rows, by their numbers; a call of the system for each, since those that are asked for are far apart."""
+        """Single rows, by their numbers; each is read alone, since those that are asked for are far apart."""
         numbers = np.asarray(numbers, np.int64)
         found = np.empty(len(numbers), self.row)
         raw, size = _bytes(found), self.row.itemsize
