@@ -285,6 +285,7 @@ def test_sparsify_takes_out_what_vanishes():
         list(train(new_mesh(), X, Y, structure=structure.Sparsify(l1=0.02), solver="lm"))
 
 
+@pytest.mark.slow
 def test_grow_on_the_spirals():
     """Two hidden neurons cannot tell the spirals apart, more can."""
     Z, y = spirals(700, random_state=0)
