@@ -5,20 +5,33 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 SOURCES := pyproject.toml constraints.txt
 
-.PHONY: demo test test-all steady mutants bench tables lint format clean
+.PHONY: demo test test-all steady mutants bench tables lint style format clean
 
 demo: $(VENV)/.installed
 	$(BIN)/meshnn reproduce synthetic --quick --out results/demo
 	@$(BIN)/meshnn reproduce report --out results/demo
 
-test: $(VENV)/.installed-test
-	$(MAKE) --no-print-directory lint
-	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not slow"
+# A run of the tests with mypy beside it, which without its cache takes as long as many tests and has its say at the end.
+define with-types
+@said=$$(mktemp); trap 'kill $$types 2>/dev/null; rm -f $$said' EXIT; trap 'exit 130' INT TERM; \
+$(BIN)/mypy >$$said 2>&1 & types=$$!; \
+$(BIN)/python -m pytest -q -n 2 --dist worksteal $(1); tests=$$?; \
+wait $$types; right=$$?; types=; echo mypy; cat $$said; [ $$tests -eq 0 ] && [ $$right -eq 0 ]
+endef
 
-# Everything: then what takes long or starts many processes, and a sample of mutants, which all must be noticed.
-test-all: test
-	$(BIN)/python -m pytest -q -m slow
-	$(BIN)/python tests/mutations.py --sample --out results/sample.json
+# Two processes at work fill two processors: more threads in each would wait for one another, busily.
+test: export OMP_NUM_THREADS := 1
+test: export OPENBLAS_NUM_THREADS := 1
+test: $(VENV)/.installed-test
+	$(MAKE) --no-print-directory style
+	$(call with-types,-m "not slow" --hypothesis-profile=few)
+
+# All tests with all examples, also what takes long or starts many processes, and a sample of mutants, which all must be
+# noticed.
+test-all: $(VENV)/.installed-test
+	$(MAKE) --no-print-directory style
+	$(call with-types)
+	$(BIN)/python tests/mutations.py --sample --jobs 2 --out results/sample.json
 
 # The tests that depend on numbers, with sums in another order, on other processors and under load: an hour and more.
 steady: $(VENV)/.installed-test
@@ -27,10 +40,12 @@ steady: $(VENV)/.installed-test
 mutants: $(VENV)/.installed-test
 	$(BIN)/python tests/mutations.py --count 100
 
-lint: $(VENV)/.installed-test
+lint: style
+	$(BIN)/mypy
+
+style: $(VENV)/.installed-test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
 	$(BIN)/lint-imports
 
 bench: $(VENV)/.installed-bench

@@ -8,14 +8,22 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
+from examples import ALL, FEW
 from meshnn import Mesh, Topology
 
 os.environ.setdefault("MESHNN_QUIET", "1")
 
 # The same examples every time and no time limit: the first call of a kernel compiles it.
 settings.register_profile(
-    "meshnn", derandomize=True, deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
+    "meshnn",
+    max_examples=ALL,
+    derandomize=True,
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
 )
+# For a look many times a day; CI tries all of them.
+settings.register_profile("few", settings.get_profile("meshnn"), max_examples=FEW)
 # The first failure as it is, for who only wants to know whether there is one.
 settings.register_profile("first", settings.get_profile("meshnn"), phases=[Phase.explicit, Phase.generate])
 settings.load_profile("meshnn")

@@ -261,6 +261,7 @@ def test_inner_kernels_have_no_machine_code_and_are_loaded_into_others(tmp_path,
     assert not again.inner.overloads
 
 
+@pytest.mark.slow
 def test_the_command(tmp_path):
     def meshnn(*arguments):
         return subprocess.run([sys.executable, "-m", "meshnn", *arguments], capture_output=True, text=True, timeout=300,

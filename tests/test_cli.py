@@ -22,6 +22,7 @@ def test_help_and_version():
     assert "Usage" in meshnn().stdout
 
 
+@pytest.mark.slow
 def test_verify(tmp_path):
     file = tmp_path / "verify.json"
     done = in_a_process("verify", "--tests", "3", "--json", str(file))

@@ -211,7 +211,7 @@ def test_every_command_is_tried():
     assert set(SMALL) == set(_Commands())  # those of other packages, too
 
 
-@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
+@pytest.mark.parametrize("encoding", ["utf-8", pytest.param("ascii", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("command", list(_Commands()))
 def test_nothing_but_one_line(command, encoding, files, tmp_path, monkeypatch):
     own = tmp_path / "own"  # commands may write over what they find there

@@ -139,6 +139,7 @@ def test_info_explain_and_plot(iris_model, tables):
     assert "two features" in wrong.stderr
 
 
+@pytest.mark.slow
 def test_names_that_are_not_ascii_and_regions(tables):
     data, model = str(tables / "zwei spiralen.csv.gz"), str(tables / "zwei spiralen.mesh")
     done = meshnn("fit", data, "--target", "Klasse", "--hidden", "8", "--out", model, "--json")
@@ -273,6 +274,7 @@ def test_wrong_files_and_options(iris_model, tables, tmp_path, refused):
     assert "Traceback" in in_a_process("--debug", "predict", csv, csv).stderr
 
 
+@pytest.mark.slow
 def test_a_full_disk(tables, tmp_path):
     """Writing more than the limit allows fails as on a full disk; the old model must survive."""
     import resource
@@ -312,7 +314,9 @@ main(sys.argv[2:])
 """
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.slow)]
+)
 def test_ctrl_c_keeps_the_model_and_a_checkpoint_resumes(tables, tmp_path, number, code):
     """The process waits after its seventh epoch until the signal comes."""
     import meshnn as library
@@ -440,6 +444,7 @@ def test_a_model_of_a_table_takes_data_frames(tables, iris_model):
     assert json.loads(said.stdout)["prediction"] == library.load(tables / "m.mesh").predict(mixed).tolist()
 
 
+@pytest.mark.slow
 def test_interrupted_before_the_first_row(tables, tmp_path):
     """Nothing was learned: exit code 130, and no model that looks as if something had been."""
     program = f"""
@@ -462,6 +467,7 @@ def test_debug_shows_the_traceback(tables):
     assert "Traceback" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_budget_of_edges_and_growth(tables, tmp_path, refused, iris_model):
     iris = str(tables / "iris.csv")
     arguments = ("fit", iris, "--target", "species", "--json", "--seed", "1", "--epochs", "60")

@@ -4,12 +4,13 @@ import copy
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 from sklearn.datasets import load_iris
 
 import meshnn
+from examples import examples
 from meshnn import Mesh, MeshClassifier, MeshError, MeshRegressor, Topology, storage
 from meshnn.loading import from_tree
 from meshnn.storage import FileError
@@ -368,7 +369,7 @@ def odd_arrays(draw):
 
 
 @pytest.mark.parametrize("kind", ["classifier", "regressor", "mesh"])
-@settings(max_examples=150, suppress_health_check=list(HealthCheck))
+@examples(150, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_any_file_is_refused_or_works(kind, files, tmp_path_factory, data):
     """Kernels trust lengths: whatever a file says, nothing but an error or a sound model may come of it."""

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cases import (
@@ -21,11 +21,12 @@ from cases import (
     terms,
     torch_outputs,
 )
+from examples import examples
 from meshnn import Mesh, Topology
 
 
 @pytest.mark.parametrize("method", ALL_METHODS)
-@settings(max_examples=120)
+@examples(120)
 @given(case=cases())
 def test_gradient_equals_autograd(method, case):
     want_loss, want = by_autograd(case)
@@ -37,7 +38,7 @@ def test_gradient_equals_autograd(method, case):
 @pytest.mark.parametrize("loss", LOSS_NAMES)
 @pytest.mark.parametrize("activation", ACTIVATION_NAMES)
 @pytest.mark.parametrize("ticks", range(1, 9))
-@settings(max_examples=4)
+@examples(4)
 @given(data=st.data())
 def test_every_activation_loss_and_tick(ticks, activation, loss, data):
     case = data.draw(cases(activation=activation, loss=loss, ticks=ticks))
@@ -48,7 +49,7 @@ def test_every_activation_loss_and_tick(ticks, activation, loss, data):
         close(got, want, 1e-10)
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(case=cases(most_hidden=3, most_batch=5))
 def test_gradient_equals_the_loops(case):
     want_loss, want = by_loops(case)
@@ -61,7 +62,7 @@ def test_gradient_equals_the_loops(case):
 SMOOTH = ("identity", "softplus", "sigmoid", "tanh", "sin", "gauss")
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(data=st.data(), activation=st.sampled_from(SMOOTH))
 def test_gradient_equals_central_differences(data, activation):
     case = data.draw(cases(most_hidden=4, most_batch=5, activation=activation))
@@ -73,7 +74,7 @@ def test_gradient_equals_central_differences(data, activation):
 
 
 @pytest.mark.parametrize("method", ALL_METHODS)
-@settings(max_examples=60)
+@examples(60)
 @given(case=cases())
 def test_float32_is_near_float64(method, case):
     wide = case.mesh
@@ -90,7 +91,7 @@ def test_float32_is_near_float64(method, case):
     close(got, want, 1e-4, scale=terms(case))
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(case=cases(most_batch=33))
 def test_forward_and_states(case):
     import torch
@@ -107,7 +108,7 @@ def test_forward_and_states(case):
     np.testing.assert_array_equal(states[0][:, t.n_clamped :], 0.0)
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(case=cases(most_hidden=3, most_batch=2))
 def test_states_equal_the_loops(case):
     import naive

@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cases import ALL_METHODS, Case, by_autograd, cases, close, torch_outputs
+from examples import examples
 from meshnn import Mesh, Topology
 
 
@@ -17,7 +18,7 @@ def autograd_jacobian(case):
 
 
 @pytest.mark.parametrize("method", ["auto", *ALL_METHODS])
-@settings(max_examples=50)
+@examples(50)
 @given(case=cases(most_batch=33))
 def test_jacobian_equals_autograd(method, case):
     want = autograd_jacobian(case)
@@ -26,7 +27,7 @@ def test_jacobian_equals_autograd(method, case):
     close(got, want, 1e-10)
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(case=cases(most_batch=5))
 def test_float32_jacobian_is_near(case):
     wide = case.mesh
@@ -39,7 +40,7 @@ def test_float32_jacobian_is_near(case):
 
 
 @pytest.mark.parametrize("method", ["auto", *ALL_METHODS])
-@settings(max_examples=50)
+@examples(50)
 @given(case=cases(), seed=st.integers(0, 1000))
 def test_growth_scores_equal_the_gradient_of_the_grown_net(method, case, seed):
     t = case.mesh.topology

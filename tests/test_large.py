@@ -53,7 +53,9 @@ GRAPHS = {
 
 
 @pytest.mark.parametrize("method", ["factored", "blocks", "adjoint"])
-@pytest.mark.parametrize("graph", GRAPHS)
+@pytest.mark.parametrize(
+    "graph", ["grid", "wide", *(pytest.param(name, marks=pytest.mark.slow) for name in ("mesh", "layered"))]
+)
 def test_memory_is_what_is_predicted(graph, method):
     make, ticks = GRAPHS[graph]
     m = Mesh(make(), ticks, activation="tanh")

@@ -4,11 +4,12 @@ import pickle
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
 from cases import ALL_METHODS, cases, close
+from examples import examples
 from meshnn import Mesh, MeshError, Topology
 
 
@@ -91,7 +92,7 @@ def test_pickle(mesh, batch):
 # -- invariances -------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(case=cases(most_batch=33))
 def test_a_batch_equals_its_samples_one_by_one(case):
     m = case.mesh
@@ -106,7 +107,7 @@ def test_a_batch_equals_its_samples_one_by_one(case):
     )
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(case=cases(), seed=st.integers(0, 99))
 def test_relabelling_hidden_neurons_permutes_the_gradient(case, seed):
     m, t = case.mesh, case.mesh.topology
@@ -123,7 +124,7 @@ def test_relabelling_hidden_neurons_permutes_the_gradient(case, seed):
     close(relabelled.gradient(case.X, case.y, case.loss)[1], want[other.src, other.dst], 1e-11)
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(case=cases())
 def test_dead_edges_have_no_gradient_and_no_influence(case):
     m = case.mesh
@@ -141,7 +142,7 @@ def test_dead_edges_have_no_gradient_and_no_influence(case):
         np.testing.assert_array_equal(smaller.forward(case.X), before)
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(case=cases(activation="sin"))
 def test_live_edges_do_have_an_influence(case):
     """The mask is not merely an upper bound: with generic weights every live edge of a smooth net has a gradient."""

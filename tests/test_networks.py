@@ -3,10 +3,11 @@
 import networkx as nx
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 import naive
 from cases import ALL_METHODS, Case, by_autograd, close, topologies
+from examples import examples
 from meshnn import Mesh, MeshError, Topology, load, networks
 from meshnn.training import train
 
@@ -113,7 +114,7 @@ def test_a_reservoir_keeps_exactly_the_density(leaky):
 # -- components ----------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(t=topologies(ticks=8, most_hidden=7))
 def test_components_and_the_cost_of_influence(t):
     graph = nx.DiGraph()

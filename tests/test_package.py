@@ -102,12 +102,12 @@ def model(tmp_path_factory):
 
 @pytest.mark.parametrize(("arguments", "needed"), [
     (["--version"], set()),
-    (["--help"], set()),
+    pytest.param(["--help"], set(), marks=pytest.mark.slow),
     (["info", "m.mesh"], set()),
-    (["explain", "m.mesh"], set()),
+    pytest.param(["explain", "m.mesh"], set(), marks=pytest.mark.slow),
     (["predict", "m.mesh", "t.csv"], {"numba", "pyarrow"}),
-    (["evaluate", "m.mesh", "t.csv"], {"numba", "pyarrow"}),
-    (["cache"], {"numba"}),
+    pytest.param(["evaluate", "m.mesh", "t.csv"], {"numba", "pyarrow"}, marks=pytest.mark.slow),
+    pytest.param(["cache"], {"numba"}, marks=pytest.mark.slow),
 ])  # fmt: skip
 def test_commands_import_what_they_need(model, arguments, needed):
     program = f"""

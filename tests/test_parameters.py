@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cases import ALL_METHODS, Case, cases, close, terms, torch_loss, torch_outputs
+from examples import examples
 from meshnn import Mesh, MeshError, Topology
 from meshnn.parameters import Ties
 from meshnn.training.api import as_samples
@@ -44,7 +45,7 @@ def outputs_of(case, theta):
     return torch_outputs(case, A.index_put((torch.tensor(t.src), torch.tensor(t.dst)), weights))
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(case=tied_cases())
 def test_gradient_by_parameters_equals_autograd(case):
     theta = torch.tensor(case.mesh.parameters, requires_grad=True)
@@ -61,7 +62,7 @@ def test_gradient_by_parameters_equals_autograd(case):
         close(got, want, 1e-10, scale=terms(plain))  # what tied edges add may cancel
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(case=tied_cases(most_batch=5))
 def test_jacobian_by_parameters_equals_autograd(case):
     theta = torch.tensor(case.mesh.parameters)
@@ -104,7 +105,7 @@ def hessian(loss, outputs, target):
     return np.diag(np.exp(outputs)) if loss == "poisson" else np.eye(len(outputs))
 
 
-@settings(max_examples=15)
+@examples(15)
 @given(case=tied_cases(most_batch=5, most_hidden=3))
 def test_growth_scores_do_not_mind_ties(case):
     t = case.mesh.topology

@@ -8,12 +8,13 @@ import unicodedata
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from matplotlib.colors import to_hex, to_rgba
 from matplotlib.figure import Figure
 from matplotlib.image import imread
 
 from cases import topologies
+from examples import examples
 from meshnn import MeshError, Topology
 from meshnn.plots import (
     PANELS,
@@ -162,7 +163,7 @@ def test_every_edge_is_drawn_once(ax, name):
     assert title(ax) == "Graph"
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(t=topologies(ticks=4))
 def test_any_graph_can_be_drawn(t):
     ax = Figure().subplots()

@@ -253,6 +253,7 @@ def damaged_ones_are_noticed(path, contents):
     return refused, total
 
 
+@pytest.mark.slow
 def test_every_flipped_bit(path, good, enough_memory):
     def flipped():
         for k in range(8 * len(good)):

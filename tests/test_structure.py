@@ -4,11 +4,12 @@ import pickle
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from sklearn.base import clone
 
 import meshnn
+from examples import examples
 from meshnn import Mesh, MeshClassifier, MeshError, MeshRegressor, Topology, storage
 from meshnn.data.synthetic import spirals
 from meshnn.storage import FileError
@@ -284,6 +285,7 @@ def test_sparsify_takes_out_what_vanishes():
         list(train(new_mesh(), X, Y, structure=structure.Sparsify(l1=0.02), solver="lm"))
 
 
+@pytest.mark.slow
 def test_grow_on_the_spirals():
     """Two hidden neurons cannot tell the spirals apart, more can."""
     Z, y = spirals(700, random_state=0)
@@ -384,7 +386,7 @@ policies = st.lists(
 )  # fmt: skip
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(policies, st.integers(2, 4), st.integers(0, 10), st.booleans())
 def test_invariants_of_any_schedule(chosen, ticks, seed, bias):
     topology = Topology.mesh(2, 6, 2, bias=bias, random_state=seed)

@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cases import Case, by_autograd, close, targets_for
+from examples import examples
 from meshnn import Mesh, Topology
 from meshnn.schedule.tiles import HOLE, SIDE, tile
 from meshnn.training import train
@@ -30,7 +31,7 @@ def lists(draw):
     return rows
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(rows=lists(), fill=st.booleans())
 def test_runs_hold_what_the_rows_held(rows, fill):
     counts = np.array([len(row) for row in rows], dtype=np.int64)
@@ -260,7 +261,7 @@ def test_steps_in_halves_are_steps(monkeypatch, dtype):
     np.testing.assert_allclose(found[0], found[1], rtol=0, atol=1e-4 if dtype == "float32" else 1e-12)
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(data=st.data())
 def test_runs_of_numbers(data):
     """Whatever the stretches are, copying them is looking every number up."""

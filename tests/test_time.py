@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cases import (
@@ -20,6 +20,7 @@ from cases import (
     timed_cases,
     torch_states,
 )
+from examples import examples
 from meshnn import Mesh, Topology
 from meshnn.errors import DataError, MeshError
 
@@ -27,7 +28,7 @@ EVERY_METHOD = (*ALL_METHODS, "auto", "forward")
 
 
 @pytest.mark.parametrize("method", EVERY_METHOD)
-@settings(max_examples=60)
+@examples(60)
 @given(case=timed_cases())
 def test_gradient_equals_autograd_through_the_sequence(method, case):
     want_loss, want = by_autograd_in_time(case)
@@ -36,7 +37,7 @@ def test_gradient_equals_autograd_through_the_sequence(method, case):
     close(got, want, 1e-10)
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(case=timed_cases(reads=False, most_hidden=3, most_batch=2, ticks=4))
 def test_gradient_equals_the_loops(case):
     want_loss, want = by_loops_in_time(case)
@@ -46,7 +47,7 @@ def test_gradient_equals_the_loops(case):
         close(got, want, 1e-10)
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(case=cases(most_batch=70), seed=st.integers(0, 1000))
 def test_jacobian_from_a_state_equals_autograd(case, seed):
     t = case.mesh.topology
@@ -107,7 +108,7 @@ def test_growth_scores_from_a_state(method, looks):
     assert not np.allclose(mesh.growth_scores(X, y, src=src, dst=dst, method=method, **looks), want[~kept], rtol=1e-3)
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(case=cases(most_batch=33), seed=st.integers(0, 1000), cut=st.integers(1, 7), given_state=st.booleans())
 def test_two_halves_are_one_run(case, seed, cut, given_state):
     t, ticks = case.mesh.topology, case.mesh.ticks
@@ -162,7 +163,7 @@ def test_a_net_worked_by_hand():
 
 
 @pytest.mark.parametrize("method", ALL_METHODS)
-@settings(max_examples=15)
+@examples(15)
 @given(case=timed_cases(most_batch=5))
 def test_float32_is_near_float64(method, case):
     wide = case.mesh
@@ -334,7 +335,7 @@ def without_state(case):
     return case
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(case=timed_cases(most_batch=33).map(without_state))
 def test_loss_equals_that_of_the_gradient(case):
     samples = looks_of(case)
@@ -375,7 +376,7 @@ def autograd_curvature(case):
 
 
 @pytest.mark.parametrize("loss", ["cross_entropy", "squared_error", "binary_cross_entropy", "poisson"])
-@settings(max_examples=15)
+@examples(15)
 @given(data=st.data())
 def test_curvature_equals_autograd(loss, data):
     case = without_state(data.draw(timed_cases(loss=loss, most_batch=5, most_hidden=3)))
@@ -477,7 +478,7 @@ def test_penalties_are_searched_for_on_sequences():
 
 
 @pytest.mark.parametrize("method", EVERY_METHOD)
-@settings(max_examples=15)
+@examples(15)
 @given(case=timed_cases().map(without_state), seed=st.integers(0, 1000))
 def test_growth_scores_equal_autograd(method, case, seed):
     n = case.mesh.topology.n_neurons
@@ -488,7 +489,7 @@ def test_growth_scores_equal_autograd(method, case, seed):
 
 
 @pytest.mark.parametrize("by", ["movement", "saliency"])
-@settings(max_examples=10)
+@examples(10)
 @given(case=timed_cases(loss="squared_error", most_batch=5, most_hidden=3).map(without_state))
 def test_importance_of_edges(by, case):
     from meshnn.training.structure.criteria import importance

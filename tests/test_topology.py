@@ -3,11 +3,12 @@ import pickle
 import networkx as nx
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
 from cases import topologies
+from examples import examples
 from meshnn import MeshError, Topology
 
 
@@ -24,7 +25,7 @@ def test_layout():
     assert Topology(2, 3, 2, [], bias=False).n_neurons == 7
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(t=topologies(ticks=8))
 def test_edges_are_sorted_by_destination_then_source(t):
     keys = t.dst * t.n_neurons + t.src
@@ -128,7 +129,7 @@ def test_from_networkx_by_name():
             Topology.from_networkx(*bad)
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(t=topologies(ticks=8))
 def test_dict_and_pickle_round_trip(t):
     import json
@@ -170,7 +171,7 @@ def influences(t, ticks):
     return alive
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(ticks=st.integers(1, 7), data=st.data())
 def test_dead_edges_equal_the_walk(ticks, data):
     t = data.draw(topologies(ticks))
@@ -188,7 +189,7 @@ def test_at_two_ticks_hidden_to_hidden_is_dead():
     np.testing.assert_array_equal(t.dead_edges(3)[hidden], ~np.isin(t.dst[hidden], read))
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(t=topologies(ticks=8))
 def test_default_ticks(t):
     relevant = {(i, j) for i, j in pairs(t) if j >= t.n_clamped}

@@ -25,6 +25,8 @@ def main(dtype):
     for options in ({"solver": "lm"}, {"solver": "adam", "batch_size": 2}, {"solver": "sgd"}):
         list(train(m, X, labels, max_epochs=2, **options))
         list(train(m, X, labels, max_epochs=2, loss_ticks="all", **options))
+    # the largest kernel of all, and tests of streams in both precisions begin at once
+    m.stream("cross_entropy").run(X, labels)
 
 
 if __name__ == "__main__":
