@@ -220,6 +220,7 @@ def test_another_runs_file_is_refused(tmp_path):
     assert repr(Checkpoint("run.mesh", 5)) == "Checkpoint('run.mesh', seconds=5)"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["adam", "lm"])
 def test_states_that_make_no_sense_are_refused(name):
     """Whatever is put into a state: it is refused with an error that checkpoints know, or training goes on."""
@@ -641,6 +642,7 @@ def test_sigterm_in_a_process(tmp_path):
     same(meshnn.load(out), end_of(RUNS["lm"]))
 
 
+@pytest.mark.slow
 def test_sigterm_is_left_to_others(tmp_path):
     X, y = spirals(60, random_state=0)
     seen = []

@@ -332,6 +332,7 @@ def test_in_a_process(files, arguments):
     assert done.stdout == ""
 
 
+@pytest.mark.slow
 def test_little_memory(files):
     """However little there is: a line, or a killed process, but no traceback."""
     for size in (150, 400):
@@ -344,6 +345,7 @@ def test_little_memory(files):
         assert done.returncode in (0, 2, -signal.SIGSEGV, -signal.SIGABRT), done.stderr
 
 
+@pytest.mark.slow
 def test_stdout_that_takes_nothing(files):
     with open("/dev/full", "w") as full:
         done = subprocess.run([sys.executable, "-m", "meshnn", "info", str(files / "table.mesh")], stdout=full,
@@ -357,6 +359,7 @@ def test_stdout_that_takes_nothing(files):
 # -- work that would be lost -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_model_is_kept_when_the_disk_is_full(files, tmp_path):
     """Neither the folder of --out nor the temporary one has room; home has, but for a file of that name."""
     import meshnn

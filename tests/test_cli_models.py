@@ -117,6 +117,7 @@ def test_the_model_in_python_predicts_the_same(iris_model, tables):
     assert model.predict(features).tolist() == lines[1:]
 
 
+@pytest.mark.slow
 def test_info_explain_and_plot(iris_model, tables):
     path, _ = iris_model
     shown = meshnn("info", str(path))

@@ -214,6 +214,7 @@ def test_tables_from_standard_input(flats, tmp_path, monkeypatch):
         assert done.stderr.startswith(f"meshnn: {message}")
 
 
+@pytest.mark.slow
 def test_a_real_pipe(flats):
     text = (flats / "flats.csv").read_text()
     done = in_a_process("predict", str(flats / "let.mesh"), "-", input=text)

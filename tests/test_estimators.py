@@ -326,6 +326,7 @@ def test_the_penalty_is_found_where_there_is_noise_and_vanishes_where_there_is_n
     assert noisy.score(grid, np.sin(2 * grid[:, 0])) > 0.5
 
 
+@pytest.mark.slow
 def test_more_weights_than_samples_are_not_learned_by_heart():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((100, 10))

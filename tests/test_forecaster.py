@@ -185,6 +185,7 @@ def test_before_anything_was_learned():
     assert repr(MeshForecaster(12, hidden=3)) == "MeshForecaster(season=12, hidden=3)"
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow():
     def size(tree):
         if isinstance(tree, dict):

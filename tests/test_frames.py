@@ -169,6 +169,7 @@ def test_pickles_clones_and_files(tmp_path):
         meshnn.load(tmp_path / "odd.mesh")
 
 
+@pytest.mark.slow
 def test_cross_validation_and_advice_in_words_of_python():
     assert cross_val_score(MeshClassifier(**OPTIONS), GAPS, Y, cv=3).mean() > 0.5
     names = pd.DataFrame({"name": [f"n{k}" for k in range(120)], "size": SIZE})

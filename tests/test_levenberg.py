@@ -218,6 +218,7 @@ def test_auto_takes_lm_within_its_budget_and_says_why():
     assert choose_solver(Settings(solver="sgd"), 100, 700, 1).reason == "as asked for"
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_batch():
     import tracemalloc
 

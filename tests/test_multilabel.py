@@ -68,6 +68,7 @@ def test_every_kind_of_matrix(make):
     assert model.score(X, make(LABELS)) > 0
 
 
+@pytest.mark.slow
 def test_files_early_stopping_and_cross_validation(tmp_path):
     model = MeshClassifier(3, random_state=0, max_epochs=5, early_stopping=True).fit(X, LABELS)
     assert np.isfinite(model.history_["validation"]).all()

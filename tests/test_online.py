@@ -159,6 +159,7 @@ def test_a_sample_moves_its_class_and_the_likeliest_others(tmp_path):
     np.testing.assert_array_equal(other.mesh_.weights, mesh.weights)
 
 
+@pytest.mark.slow
 def test_many_classes_are_learned():
     rng = np.random.default_rng(0)
     model, centres, right = MeshStreamClassifier(random_state=0), 3 * rng.standard_normal((70, 6)), 0

@@ -142,6 +142,7 @@ def test_a_model_without_scikit_learn_is_the_same(model):
         assert fitted.predict(X).shape == y.shape
 
 
+@pytest.mark.slow
 def test_commands_of_other_packages(tmp_path):
     """An entry point is a command; it is loaded when it is called, and its line is in the help."""
     folder = tmp_path / "other-1.0.dist-info"

@@ -548,6 +548,7 @@ def test_settings_of_the_user_are_neither_used_nor_changed(tmp_path):
 # -- files -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("what", "ending", "begin"), [("all", "svg", b"<?xml"), ("graph", "pdf", b"%PDF"), ("regions", "PNG", b"\x89PNG")]
 )

@@ -29,7 +29,8 @@ COUNTS = {"classifier": 65, "regressor": 28, "forecaster": 16}
 def checks():
     for name, make in MODELS.items():
         for k, check in enumerate(yield_checks(make())):
-            yield pytest.param(make, k, id=f"{name}-{k}-{check.__name__}")
+            slow = [pytest.mark.slow] if "memory" in check.__name__ else []  # a second each
+            yield pytest.param(make, k, id=f"{name}-{k}-{check.__name__}", marks=slow)
 
 
 @pytest.mark.parametrize(("make", "number"), list(checks()))

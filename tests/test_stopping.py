@@ -86,6 +86,7 @@ def test_out_of_epochs():
     assert len(warned(solver="sgd", early_stopping=True, **constant)) == 1
 
 
+@pytest.mark.slow
 def test_no_warning_where_training_came_to_its_end():
     assert warned() == []  # the default
     assert warned(max_epochs=5, solver="lm", tol=0) == []  # asked for all epochs

@@ -139,6 +139,7 @@ def test_first_compilation_from_many_threads_at_once(tmp_path):
     assert (done.returncode, done.stdout) == (0, "fine\n"), done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
 def test_a_forked_child_can_compute():
     program = """

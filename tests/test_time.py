@@ -467,6 +467,7 @@ def test_held_out_sequences_are_looked_at_as_they_say():
     assert last.validation == pytest.approx(want, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_penalties_are_searched_for_on_sequences():
     from meshnn.training import train
 

@@ -46,7 +46,10 @@ class LearnsFromAfar(Resumes):
     def _far_rows(self, X: Any, y: Any, sample_weight: Any) -> Iterator[FarRows]:
         """The rows, as long as they are needed."""
         if not self._far:
-            raise MeshError(f"{type(self).__name__} learns from sequences in memory; pass arrays, or a list of them")
+            name = type(self).__name__
+            raise DataError(
+                f"X must be a list of arrays: {name} learns from sequences in memory; pass arrays, or a list of them"
+            )
         if isinstance(X, FarRows):
             yield X
             return

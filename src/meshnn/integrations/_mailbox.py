@@ -62,7 +62,7 @@ class Mailboxes:
             self._guard.notify_all()
 
 
-class Mailing(WorkerPlugin):
+class Mailing(WorkerPlugin):  # type: ignore[misc]  # types of distributed are not read
     """Gives every worker a mailbox, those that join later, too."""
 
     name = "meshnn-mail"

@@ -175,7 +175,7 @@ def _client(client: Any) -> Any:
 def _futures(held: Any) -> list[Any]:
     from distributed import futures_of
 
-    return list(futures_of(held))  # type: ignore[no-untyped-call]
+    return list(futures_of(held))
 
 
 def _columns_of(X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
@@ -326,7 +326,7 @@ def work(order: Order, rank: int, *held: Held) -> Any:
     """What one of a crew does."""
     from distributed import get_worker, secede
 
-    secede()  # type: ignore[no-untyped-call]  # others may have their turn while this waits for the rest of the crew
+    secede()  # others may have their turn while this waits for the rest of the crew
     worker = get_worker()
     mail = mailboxes(worker)
     parts = Parts(order.cut, order.dealt[rank])
@@ -477,7 +477,7 @@ class DaskCrew(Crew):
         left = set(futures)
         while left:
             try:
-                wait(list(left), timeout=0.5, return_when="FIRST_COMPLETED")  # type: ignore[no-untyped-call]
+                wait(list(left), timeout=0.5, return_when="FIRST_COMPLETED")
             except TimeoutError:
                 pass
             except CancelledError:

@@ -36,15 +36,15 @@ def cluster(processes: int, address: str | None, scratch: Path | None = None) ->
     if address is None:
         folder = None if scratch is None else str(scratch)
         with _deaf_to_interrupts():
-            local = LocalCluster(  # type: ignore[no-untyped-call]
+            local = LocalCluster(
                 n_workers=processes, threads_per_worker=1, processes=True, local_directory=folder,
                 dashboard_address=":0", scheduler_kwargs={"dashboard": False}, silence_logs=logging.CRITICAL,
             )  # fmt: skip
-        with local, Client(local) as client:  # type: ignore[no-untyped-call]
+        with local, Client(local) as client:
             yield client
         return
     try:
-        found = Client(address, timeout=CONNECT)  # type: ignore[no-untyped-call]
+        found = Client(address, timeout=CONNECT)
     except (OSError, TimeoutError) as error:
         why = str(error).partition("\n")[0][:120] or type(error).__name__
         raise MeshError(
@@ -94,7 +94,7 @@ def parquet_rows(
         counts[client.submit(read_part, known, k, drawn, first, classes, pure=False)] = count - len(drawn.tested)
         first += count
     done, parts = 0, list(counts)
-    for part in as_completed(parts):  # type: ignore[no-untyped-call]
+    for part in as_completed(parts):
         if part.status == "error":
             raise part.exception()
         done += counts[part]
