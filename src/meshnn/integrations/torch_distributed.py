@@ -7,6 +7,7 @@ Every process runs the same fit on its own lots of the rows; sums over all are e
 from __future__ import annotations
 
 import os
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from meshnn.data.large import NpySource, ParquetSource, Source, open_source
 from meshnn.errors import DataError, MeshError
 from meshnn.mesh import Mesh
 from meshnn.program import Optimizer
+from meshnn.training.board import is_alive, this_machine
 from meshnn.training.crew import Crew, CrewSamples, Facts, LotRows, cluster_batch, coded, joined
 from meshnn.training.far import Look, Raw
 from meshnn.training.lots import PART_ROWS, Cut, Desk, Exchange, Held, Parts, agreement, joined_held, run_steps
@@ -31,6 +33,7 @@ __all__ = ["fit", "is_launched", "open_rows", "together"]
 
 #: Seconds that a process waits for the others; those who hang are named then.
 PATIENCE = 30.0
+_patience = PATIENCE
 
 
 def is_launched() -> bool:
@@ -50,6 +53,8 @@ def together(seconds: float = PATIENCE) -> Iterator[int]:
     if dist.is_initialized():
         yield dist.get_rank()
         return
+    global _patience
+    _patience = seconds
     dist.init_process_group(os.environ.get("MESHNN_BACKEND", "gloo"), timeout=timedelta(seconds=seconds))
     try:
         yield dist.get_rank()
@@ -86,6 +91,7 @@ class Group:
         if not dist.is_initialized():
             raise MeshError("torch.distributed is not initialised; call init_process_group, or start with torchrun")
         self.rank, self.size = dist.get_rank(), dist.get_world_size()
+        self.patience = _patience
         self.device = "cuda" if dist.get_backend() == "nccl" else "cpu"
 
     @contextmanager
@@ -96,11 +102,14 @@ class Group:
         try:
             yield
         except (RuntimeError, dist.DistError) as error:
-            what = " ".join(str(error).split())[-160:]
-            raise MeshError(
-                f"process {self.rank} of {self.size} has lost {others} ({what}); end those that are left and start all "
-                "again: with a checkpoint the fit goes on where it stood"
-            ) from None
+            raise self.lost(others, " ".join(str(error).split())[-160:]) from None
+
+    def lost(self, others: str, why: str) -> MeshError:
+        """What there is to say when somebody is gone."""
+        return MeshError(
+            f"process {self.rank} of {self.size} has lost {others} ({why}); end those that are left and start all "
+            "again: with a checkpoint the fit goes on where it stood"
+        )
 
     def objects(self, mine: Any) -> list[Any]:
         """An object of each."""
@@ -167,6 +176,17 @@ class GroupExchange(Exchange):
     def __init__(self, group: Group, cut: Cut, dealt: list[range], rank: int) -> None:
         super().__init__(cut, dealt, rank)
         self.group, self._width = group, 0
+        words = group.objects((this_machine(), os.getpid()))
+        self.pids = [pid for _, pid in words]
+        if len({word for word, _ in words}) == 1 and words[0][0]:
+            self.session = group.first(lambda: uuid.uuid4().hex)
+
+    def give_up(self, other: int, waited: float) -> None:
+        """If the other is dead, or silent for too long."""
+        if not is_alive(self.pids[other]):
+            raise self.group.lost(f"process {other}", "it is not there any more")
+        if waited > self.group.patience:
+            raise self.group.lost(f"process {other}", f"no sign of life for {waited:.0f} s")
 
     def swap(self, letters: list[FloatArray]) -> list[FloatArray]:
         """One to each; see `Exchange.swap`. How long an answer is follows from who has how many nodes."""

@@ -26,7 +26,7 @@ from meshnn.training.settings import Settings
 __all__ = ["Crew", "CrewSamples", "Facts", "LotRows", "cluster_batch", "coded", "joined", "kept_and_held"]
 
 #: Seconds between two looks at where an epoch stands.
-PIECE = 1.0
+PIECE = 2.0
 #: Samples that tell about the loss, and that are held out at most.
 GLANCE, MOST_HELD = 2**14, 2**17
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -28,6 +28,7 @@ from meshnn.arrays import Array, FloatArray
 from meshnn.losses import Targets
 from meshnn.mesh import Mesh
 from meshnn.program import Optimizer, Program, cores, in_threads
+from meshnn.training.board import Board
 from meshnn.training.far import Look, Raw
 from meshnn.training.samples import Epoch, Samples
 
@@ -177,6 +178,8 @@ class Exchange(ABC):
 
     def __init__(self, cut: Cut, dealt: list[range], rank: int) -> None:
         self.dealt, self.rank = dealt, rank
+        self.session = ""  # a name that these workers alone have, if they are on one machine
+        self._boards: dict[int, Board] = {}
         self.keys = [covering(parts) for parts in dealt]
         self.top = Parts(cut, dealt[rank]).top
 
@@ -192,11 +195,29 @@ class Exchange(ABC):
         mine = np.stack([nodes[key] for key in self.keys[self.rank]])
         width = mine.shape[1]
         if 8 * width <= SLICED:
-            return self._added(self.swap([mine] * count), width)
+            board = self._board_of(width)
+            return self._added(self.swap([mine] * count) if board is None else board.swap(mine), width)
         cuts = [width * k // count for k in range(count + 1)]
         came = self.swap([np.ascontiguousarray(mine[:, a:b]) for a, b in pairwise(cuts)])
         added = self._added(came, cuts[self.rank + 1] - cuts[self.rank])
         return np.concatenate(self.swap([added] * count))
+
+    def _board_of(self, width: int) -> Board | None:
+        """Where sums of this width are put up, if all are on one machine; everybody asks for the same, in one order."""
+        if not self.session:
+            return None
+        if width not in self._boards:
+            sizes = [len(keys) * width for keys in self.keys]
+            self._boards[width] = Board(f"{self.session}-{width}", self.rank, sizes, self.give_up)
+        return self._boards[width]
+
+    def give_up(self, other: int, waited: float) -> None:  # noqa: B027
+        """Raise if there is no point in waiting for another one any longer."""
+
+    def close(self) -> None:
+        """No more sums."""
+        for board in self._boards.values():
+            board.close()
 
     def _added(self, came: list[FloatArray], width: int) -> FloatArray:
         known: dict[Key, FloatArray] = {}
@@ -252,6 +273,7 @@ class Desk:
     held: dict[int, Held]
     look: Look
     n_threads: int | None = None
+    _rooms: dict[int, tuple[Held, FloatArray]] = field(default_factory=dict)
 
     def _each(self, task: Callable[[int], FloatArray]) -> dict[Key, FloatArray]:
         """Sums at the nodes of this worker, of what a task returns for each part."""
@@ -265,14 +287,27 @@ class Desk:
 
         def task(part: int) -> FloatArray:
             rows = rows_of_batch(cut, part, seed, batch)
-            found = np.zeros(len(values) + 2)
-            if len(rows):
-                X, y, weight = self.held[part].at(rows)
-                gradient = program.gradient(values, X[None], Targets(loss, y, weight), 1)
-                found[:-2], found[-2:] = gradient.grad, (gradient.loss, gradient.hits)
+            room, found = self._room(part, len(values) + 2)
+            if len(rows) == 0:
+                found[:] = 0
+                return found
+            X, y, weight = (
+                array.take(rows, axis=0, out=into[: len(rows)], mode="clip")
+                for array, into in zip(self.held[part], room, strict=True)
+            )
+            gradient = program.gradient(values, X[None], Targets(loss, y, weight), 1)
+            found[:-2], found[-2:] = gradient.grad, (gradient.loss, gradient.hits)
             return found
 
         return self._each(task)
+
+    def _room(self, part: int, width: int) -> tuple[Held, FloatArray]:
+        """Where a batch of a part and its sum go, always the same: workers of Dask give memory back at once."""
+        if part not in self._rooms or len(self._rooms[part][1]) != width:
+            most = len(self.parts.cut.of_part(part)) * self.parts.cut.each
+            room = Held(*(np.empty((most, *array.shape[1:]), array.dtype) for array in self.held[part]))
+            self._rooms[part] = room, np.empty(width)
+        return self._rooms[part]
 
     def evaluate(self, mesh: Mesh) -> dict[Key, FloatArray]:
         """Loss and hits of all samples."""
