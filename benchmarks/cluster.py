@@ -64,14 +64,14 @@ def with_dask(given):
 def with_torch(given):
     from meshnn.integrations.torch_distributed import GroupExchange, fit, together
 
-    if delay := float(os.environ.get("DELAY_MS", "0")):  # letters that take longer, as between machines
-        real = GroupExchange.swap
+    if "DELAY_MS" in os.environ:  # letters by gloo that take longer, as between machines
+        real, delay = GroupExchange.swap, float(os.environ["DELAY_MS"])
 
         def late(self, letters):
             time.sleep(delay / 1000)
             return real(self, letters)
 
-        GroupExchange.swap = late
+        GroupExchange.swap, GroupExchange._board_of = late, lambda self, width: None
     with together() as rank:
         model = fit(estimator(given), given.folder + "/X.npy", given.folder + "/y.npy")
         return figure(model, given.rows) if rank == 0 else None
@@ -99,7 +99,7 @@ def delays(given, folder):
     """Rows a second with letters that take longer, and what the model says."""
     alone = run(given, "torch", 1, folder)["rows_a_second"]
     step = given.batch / alone  # seconds of a step of one process
-    edges = run(given, "torch", 2, folder)
+    edges = run(given, "torch", 2, folder, {"DELAY_MS": "0"})
     print(f"one process: {alone:,.0f} rows/s, {1000 * step:.1f} ms a step, {edges['edges']:,} edges")
     free = edges["rows_a_second"]
     own = given.batch / free - step / 2  # what a letter costs here
