@@ -12,7 +12,6 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from meshnn.arguments import whole_number
 from meshnn.arrays import Array, FloatArray
 from meshnn.data.spool import STRIDE, Moments
 from meshnn.errors import DataError
@@ -27,8 +26,8 @@ __all__ = ["Crew", "CrewSamples", "Facts", "LotRows", "cluster_batch", "coded", 
 
 #: Seconds between two looks at where an epoch stands.
 PIECE = 2.0
-#: Samples that tell about the loss, and that are held out at most.
-GLANCE, MOST_HELD = 2**14, 2**17
+#: Samples that are held out at most.
+MOST_HELD = 2**17
 
 
 class Crew(ABC):
@@ -81,13 +80,6 @@ class CrewSamples(SampleSet):
         loss, hits = self.crew.evaluate(mesh).tolist()
         return loss, hits
 
-    def glance(self, mesh: Mesh, n_threads: int | None) -> float:
-        """About the loss, from some samples."""
-        few = min(self.count, GLANCE)
-        found = self.take(np.arange(few) * self.count // few)
-        loss, _ = found.evaluate(mesh, n_threads)
-        return loss * self.mass / max(found.mass, np.finfo(float).tiny)
-
     def curvature(self, mesh: Mesh, method: str, live: NDArray[Any], n_threads: int | None) -> Curvature:
         """Loss, gradient and Gauss-Newton matrix by the parameters `live`."""
         n = len(live)
@@ -110,14 +102,6 @@ class CrewSteps(StepsOf):
     def rewire(self, program: Program) -> None:
         """Go on with another graph of the same inputs and outputs."""
         self.program = program
-
-    def order(self, rng: np.random.Generator, epochs: int) -> NDArray[np.int64]:
-        """A seed for each epoch."""
-        return rng.integers(2**62, size=(epochs, 1))
-
-    def checked(self, order: Any) -> NDArray[np.int64]:
-        """A seed from a file."""
-        return np.array([whole_number("order", int(np.asarray(order).ravel()[0]), least=0, most=2**62)])
 
     def epoch(
         self, values: Array, optimizer: Optimizer, order: Array, rates: Array, begun: Epoch,

@@ -9,14 +9,19 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
 from numpy.typing import NDArray
 
+from meshnn.arguments import whole_number
 from meshnn.arrays import Array
 from meshnn.losses import Loss, Targets
 from meshnn.mesh import Mesh
 from meshnn.program import Curvature, Optimizer, Program, Steps
 
 __all__ = ["Epoch", "SampleSet", "Samples", "StepsOf"]
+
+#: Samples that tell about the loss of many.
+GLANCE = 2**14
 
 
 class Epoch(NamedTuple):
@@ -43,13 +48,13 @@ class StepsOf(ABC):
     def rewire(self, program: Program) -> None:
         """Go on with another graph of the same inputs and outputs."""
 
-    @abstractmethod
-    def order(self, rng: Any, epochs: int) -> Array:
-        """In which order the samples of some epochs come, drawn from a random stream."""
+    def order(self, rng: np.random.Generator, epochs: int) -> NDArray[np.int64]:
+        """A seed for each epoch, drawn from a random stream: the order of the samples follows from it."""
+        return rng.integers(2**62, size=(epochs, 1))
 
-    @abstractmethod
-    def checked(self, order: Any) -> Array:
-        """The order of one epoch, if it can be one: it may come from a file."""
+    def checked(self, order: Any) -> NDArray[np.int64]:
+        """The seed of one epoch, if it can be one: it may come from a file."""
+        return np.array([whole_number("order", int(np.asarray(order).ravel()[0]), least=0, most=2**62)])
 
     @abstractmethod
     def epoch(
@@ -101,8 +106,13 @@ class SampleSet(ABC):
         """Loss and share of hits."""
 
     def glance(self, mesh: Mesh, n_threads: int | None) -> float:
-        """About the loss, quickly."""
-        return self.evaluate(mesh, n_threads)[0]
+        """About the loss, quickly: of samples that are far away, from some, evenly spaced."""
+        if self.at_hand:
+            return self.evaluate(mesh, n_threads)[0]
+        few = min(self.count, GLANCE)
+        found = self.take(np.arange(few) * self.count // few)
+        loss, _ = found.evaluate(mesh, n_threads)
+        return loss * self.mass / max(found.mass, np.finfo(float).tiny)
 
     @abstractmethod
     def curvature(self, mesh: Mesh, method: str, live: NDArray[Any], n_threads: int | None) -> Curvature:

@@ -14,7 +14,6 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from meshnn.arguments import whole_number
 from meshnn.arrays import Array
 from meshnn.data.large import Source
 from meshnn.data.spool import PAGE, Spool
@@ -29,8 +28,8 @@ __all__ = ["Ahead", "Coding", "StoredRows", "StoredSamples"]
 
 #: Bytes of a window, and pages that it has at least: enough that neighbours on the disk end up far apart.
 WINDOW, FEWEST_PAGES = 2**25, 16
-#: Samples that tell about the loss, rows that are held out at most, pages that are read to add weights up.
-GLANCE, MOST_HELD, STRIDE = 2**14, 2**17, 2**8
+#: Rows that are held out at most, pages that are read to add weights up.
+MOST_HELD, STRIDE = 2**17, 2**8
 #: Pages, at least, where some are held out.
 FEWEST_HELD = 4
 #: More labels than that are no classes.
@@ -91,13 +90,6 @@ class StoredSamples(SampleSet):
             loss, hits = loss + part[0], hits + part[1]
         return loss, hits
 
-    def glance(self, mesh: Mesh, n_threads: int | None) -> float:
-        """About the loss, from some samples."""
-        few = min(self.count, GLANCE)
-        found = self.take(np.arange(few) * self.count // few)
-        loss, _ = found.evaluate(mesh, n_threads)
-        return loss * self.mass / max(found.mass, np.finfo(float).tiny)
-
     def curvature(self, mesh: Mesh, method: str, live: NDArray[Any], n_threads: int | None) -> Curvature:
         """Loss, gradient and Gauss-Newton matrix by the parameters `live`."""
         program = mesh.program("curvature", method, PAGE * self.per_window)
@@ -144,14 +136,6 @@ class WindowSteps(StepsOf):
             X = np.zeros((1, count, samples.spool.width), dtype)
             made.append(Steps(self.program, X, targets, self.size, self.n_threads))
         return made
-
-    def order(self, rng: np.random.Generator, epochs: int) -> NDArray[np.int64]:
-        """A seed for each epoch."""
-        return rng.integers(2**62, size=(epochs, 1))
-
-    def checked(self, order: Any) -> NDArray[np.int64]:
-        """A seed from a file."""
-        return np.array([whole_number("order", int(np.asarray(order).ravel()[0]), least=0, most=2**62)])
 
     def windows(self, order: Array) -> list[NDArray[np.int64]]:
         """The pages of an epoch, window by window."""
