@@ -197,6 +197,8 @@ def test_what_is_wrong_is_told():
             adam().fit(divided((1000,), X)[0], divided((), y)[0])
         with pytest.raises(DataError, match="ndarray is no collection of Dask"):
             adam().fit(divided((1000,), X)[0], y)
+        with pytest.raises(DataError, match="fit needs y, a Series or an array of Dask, or the name of a column"):
+            adam().fit(divided((1000,), X)[0])
         with pytest.raises(DataError, match="one class only"):
             adam().fit(*divided((1000,), X, np.zeros(N)))
 

@@ -539,9 +539,9 @@ def test_it_goes_on_after_the_last_window_that_was_saved(tmp_path):
         patch.setattr(Steps, "epochs", lambda self, *given: (calls.append(self.n), real(self, *given))[1])
         MeshRegressor(**options, checkpoint=path).fit(blocks(500, X, y))
     assert calls == [512, 164, 512, 512, 512, 164]  # two of four windows of the second epoch were done
-    with pytest.raises(StorageError, match="belongs to a run with another rows; delete it or name another file"):
+    with pytest.raises(StorageError, match="belongs to a run with another data; delete it or name another file"):
         MeshRegressor(**options, checkpoint=path).fit(blocks(500, X, y + 1))
-    with pytest.raises(StorageError, match=r"another .*rows"):
+    with pytest.raises(StorageError, match=r"another .*data"):
         MeshRegressor(**options, checkpoint=path).fit(X, y)
 
 
@@ -1086,3 +1086,16 @@ def test_memory_does_not_grow_with_the_rows(tmp_path):
         grown[count] = int(done.stdout)
     assert grown[3_000_000] < 400  # MiB; the rows are 264
     assert grown[3_000_000] < grown[1_000_000] + 100
+
+
+def test_functions_and_paths_where_they_do_not_belong(tmp_path):
+    X, y = data(300)
+    model = MeshClassifier(2, max_epochs=1, random_state=0).fit(X, y > 0)
+
+    def blocks():
+        yield X, y
+
+    with pytest.raises(DataError, match="X is the function blocks; pass the blocks that it gives"):
+        MeshClassifier().fit(blocks)
+    with pytest.raises(DataError, match="is a path, and predictions are of samples in memory"):
+        model.predict("rows.parquet")

@@ -78,6 +78,8 @@ class BaseMesh(LearnsFromAfar):
         terminated: list[int] = []
         try:
             with ExitStack() as held, self._as_it_was_if_refused():
+                if callable(X):
+                    raise DataError(f"X is the function {getattr(X, '__name__', X)!s}; pass the blocks that it gives")
                 if is_far(X) and (self._far or not isinstance(X, np.ndarray)):
                     rows = held.enter_context(self._far_rows(X, y, sample_weight))
                     trainer = self._prepared_far(rows, X_val, y_val, checkpoint)
@@ -256,6 +258,8 @@ class BaseMesh(LearnsFromAfar):
         if self._needs_no_check(X):
             return X
         check_is_fitted(self, "mesh_")
+        if isinstance(X, (str, PathLike)):
+            raise DataError(f"{X} is a path, and predictions are of samples in memory; read it, or use meshnn predict")
         encoded = self._encoded(X)
         if encoded is not None:
             return encoded

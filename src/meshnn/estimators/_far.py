@@ -88,7 +88,7 @@ class LearnsFromAfar(Resumes):
         run, resumed, seed = None, None, rows.told(lambda: seed_of(self.random_state))
         if checkpoint is not None:
             data = {} if held_out is None else {"X_val": held_out[0], "y_val": held_out[1]}
-            run = fingerprint(self._run_parameters(), data) | {"rows": rows.stamp, "labels": repr(rows.labels)}
+            run = fingerprint(self._run_parameters(), data) | {"data": rows.stamp, "labels": repr(rows.labels)}
             begin = partial(self._resumed, checkpoint, run, seed)
             resumed, seed = rows.told(begin)
         seeds = [int(s) for s in np.random.SeedSequence(seed).generate_state(3)]

@@ -134,6 +134,8 @@ def _block_answers(block: Array, estimator: Any, method: str) -> Array:
 def open_rows(X: Any, y: Any, sample_weight: Any, classes: bool, settings: Settings, client: Any = None) -> DaskRows:
     """Rows of collections of Dask."""
     client = _client(client)
+    if y is None:
+        raise DataError("fit needs y, a Series or an array of Dask, or the name of a column of X")
     names = None
     if hasattr(X, "columns"):
         X, y, sample_weight = _columns_of(X, y, sample_weight)
