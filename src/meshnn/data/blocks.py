@@ -17,7 +17,7 @@ from meshnn.data.tables import ENDINGS, _ending
 from meshnn.errors import DataError
 from meshnn.files import as_path, explained
 
-__all__ = ["STANDARD_INPUT", "Block", "Position", "open_blocks"]
+__all__ = ["STANDARD_INPUT", "Block", "Position", "RowCounter", "open_blocks"]
 
 #: As messages and models call it.
 STANDARD_INPUT = "standard input"
@@ -48,6 +48,40 @@ class Block:
         """After so many of its rows."""
         found: Position = self._ends(rows)
         return found
+
+
+class RowCounter:
+    """What readers share that know how many rows there are: where they stand is a number of rows."""
+
+    name: str
+    total: int
+    what = "columns or first rows"  # by which the table is known again
+    _rows: int  # that were read
+
+    def _position(self, rows: int) -> Position:
+        raise NotImplementedError
+
+    def start(self) -> Position:
+        """Before the first row."""
+        return self._position(0)
+
+    def go_to(self, position: Position) -> None:
+        """Go on after a row, if this is the table that the position is of."""
+        if position.rows > self.total:
+            raise DataError(
+                f"{self.name} has {self.total:,} rows, but the model was learned from {position.rows:,} of the same "
+                "table; for a table of new rows pass --new-rows"
+            )
+        if self._position(position.rows).stamp != position.stamp:
+            raise DataError(
+                f"{self.name} is not the table that the model was learned from: {self.what} differ; pass "
+                "that one, or --new-rows for a table of new rows"
+            )
+        self._rows = position.rows
+
+    def done(self) -> float | None:
+        """The share of the table that was read."""
+        return self._rows / self.total if self.total else 1.0
 
 
 def open_blocks(path: str | os.PathLike[str], columns: Sequence[str] | None = None, skip: bool = False) -> Any:

@@ -8,10 +8,9 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from meshnn.data.blocks import Block, Position
+from meshnn.data.blocks import Block, Position, RowCounter
 from meshnn.data.parquet_files import ParquetFiles
 from meshnn.data.tables import _checked_names, shown
-from meshnn.errors import DataError
 
 __all__ = ["FolderBlocks"]
 
@@ -19,11 +18,13 @@ __all__ = ["FolderBlocks"]
 FEW = 5
 
 
-class FolderBlocks:
+class FolderBlocks(RowCounter):
     """Rows of the files of a folder, with the types of their columns.
 
     Files that come later, with names behind those that were read, are new rows of the same table.
     """
+
+    what = "files, columns or first rows"
 
     live, separator, skipped = False, "", 0
 
@@ -67,28 +68,6 @@ class FolderBlocks:
         whole = self._table.counts[: max(begun - 1, 0)]  # the last one may have grown
         stamp = repr((list(self._keep), kinds, self._few[:rows], names, whole)).encode()
         return Position(rows, rows, hashlib.sha256(stamp).hexdigest())
-
-    def start(self) -> Position:
-        """Before the first row."""
-        return self._position(0)
-
-    def go_to(self, position: Position) -> None:
-        """Go on after a row, if this is the table that the position is of."""
-        if position.rows > self.total:
-            raise DataError(
-                f"{self.name} has {self.total:,} rows, but the model was learned from {position.rows:,} of the same "
-                "table; for a table of new rows pass --new-rows"
-            )
-        if self._position(position.rows).stamp != position.stamp:
-            raise DataError(
-                f"{self.name} is not the table that the model was learned from: files, columns or first rows differ; "
-                "pass that one, or --new-rows for a table of new rows"
-            )
-        self._rows = position.rows
-
-    def done(self) -> float | None:
-        """The share of the table that was read."""
-        return self._rows / self.total if self.total else 1.0
 
     def close(self) -> None:
         """Let the files go; each is open only while it is read."""

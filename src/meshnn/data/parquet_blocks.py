@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from meshnn.data.blocks import Block, Position
+from meshnn.data.blocks import Block, Position, RowCounter
 from meshnn.data.tables import _checked_names, shown
 from meshnn.errors import DataError
 
@@ -18,7 +18,7 @@ __all__ = ["ParquetBlocks"]
 ROWS = 2**15
 
 
-class ParquetBlocks:
+class ParquetBlocks(RowCounter):
     """Rows of a Parquet file, with the types of its columns."""
 
     live, separator, skipped = False, "", 0
@@ -80,28 +80,6 @@ class ParquetBlocks:
             self._few = [] if few is None else few.to_pylist()
         stamp = repr((list(self._keep), kinds, self._few[:rows])).encode()
         return Position(rows, rows, hashlib.sha256(stamp).hexdigest())
-
-    def start(self) -> Position:
-        """Before the first row."""
-        return self._position(0)
-
-    def go_to(self, position: Position) -> None:
-        """Go on after a row, if this is the table that the position is of."""
-        if position.rows > self.total:
-            raise DataError(
-                f"{self.name} has {self.total:,} rows, but the model was learned from {position.rows:,} of the same "
-                "table; for a table of new rows pass --new-rows"
-            )
-        if self._position(position.rows).stamp != position.stamp:
-            raise DataError(
-                f"{self.name} is not the table that the model was learned from: columns or first rows differ; pass "
-                "that one, or --new-rows for a table of new rows"
-            )
-        self._rows = position.rows
-
-    def done(self) -> float | None:
-        """The share of the table that was read."""
-        return self._rows / self.total if self.total else 1.0
 
     def close(self) -> None:
         """Let the file go."""
