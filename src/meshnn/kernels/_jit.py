@@ -4,6 +4,7 @@
   and infinity do not happen: they must stay visible in the result.
 * `jit_exact` forbids reordering, for the elementary functions, whose accuracy depends on the order of operations.
   LLVM keeps these permissions per instruction, so an exact function stays exact when inlined into a fast one.
+* `jit_strict` and `jit_strict_inner` forbid everything, also fused multiply-adds: the bits are those of any machine.
 * Compiled code is cached on disk (`_cache.py`).
 """
 
@@ -20,7 +21,18 @@ from numba import njit, typeof
 from meshnn.kernels._cache import KernelCache
 from meshnn.kernels._compiler import EntryCompiler, InnerCompiler
 
-__all__ = ["FAST", "announce", "entry_point", "jit", "jit_exact", "jit_inline", "jit_inner", "variant"]
+__all__ = [
+    "FAST",
+    "announce",
+    "entry_point",
+    "jit",
+    "jit_exact",
+    "jit_inline",
+    "jit_inner",
+    "jit_strict",
+    "jit_strict_inner",
+    "variant",
+]
 
 #: LLVM's permissions without `nnan` and `ninf`.
 FAST = ("reassoc", "nsz", "arcp", "contract", "afn")
@@ -63,6 +75,16 @@ def jit_inline(function):
 def jit_exact(function):
     """The same with the arithmetic as written."""
     return _compile(function, {"contract"}, entry=False)
+
+
+def jit_strict(function):
+    """Compile an entry point with every operation rounded on its own, in the order it is written in."""
+    return _compile(function, False)
+
+
+def jit_strict_inner(function):
+    """The same for a function that only other kernels call."""
+    return _compile(function, False, entry=False)
 
 
 def variant(function, name, **others):

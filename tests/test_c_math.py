@@ -1,0 +1,175 @@
+"""Elementary functions and activations in C: the bits of the strict kernels, and the values of NumPy in float64."""
+
+import ctypes
+import zlib
+
+import numpy as np
+import pytest
+
+import boards
+from meshnn.codes import ACTIVATIONS as CODES
+from meshnn.errors import MeshError
+from meshnn.export.c_math import (
+    ACTIVATIONS,
+    activation_source,
+    arithmetic_begin,
+    arithmetic_end,
+    literal,
+    math_source,
+)
+from meshnn.kernels.strict import activate_each
+
+RNG = np.random.default_rng(0)
+#: Every exponent with both signs and its ends, random bits, and where neurons live.
+POINTS = np.concatenate(
+    [
+        (np.arange(512, dtype=np.uint32)[:, None] << 23 | np.array([0, 1, 0x400000, 0x7FFFFF], np.uint32)).ravel(),
+        RNG.integers(0, 2**32, 20_000, dtype=np.uint32),
+        RNG.normal(0, 3, 20_000).astype(np.float32).view(np.uint32),
+        np.linspace(-100, 100, 20_001, dtype=np.float32).view(np.uint32),
+    ]
+).view(np.float32)
+STRICT = "-std=c99 -O0"
+FUSING = "-std=gnu99 -O3 -march=native -ffp-contract=fast"
+
+
+def header(slopes=True):
+    text = activation_source(ACTIVATIONS, slopes, "net_", also=["sqrt"])
+    return "#include <stdint.h>\n" + arithmetic_begin("net.h") + text + arithmetic_end()
+
+
+def loops(slopes=True):
+    """A function over arrays for each."""
+    found = '#include "net.h"\n#ifdef __cplusplus\nextern "C" {\n#endif\n'
+    for name in [*ACTIVATIONS, "sqrt"]:
+        head = f"void all_{name}(const float *t, float *s, float *d, int n)"
+        call = f"net_{name}(t[i], d + i)" if slopes and name != "sqrt" else f"net_{name}(t[i])"
+        found += f"{head};\n{head} {{ int i; (void)d; for (i = 0; i < n; i++) s[i] = {call}; }}\n"
+    return found + "#ifdef __cplusplus\n}\n#endif\n"
+
+
+def called(library, name, points=POINTS):
+    S, D = np.zeros_like(points), np.zeros_like(points)
+    places = [a.ctypes.data_as(ctypes.c_void_p) for a in (points, S, D)]
+    getattr(library, f"all_{name}")(*places, len(points))
+    return S, D
+
+
+def assert_same_bits(got, want):
+    """Which of the many NaN it is says nothing."""
+    same = (got.view(np.uint32) == want.view(np.uint32)) | (np.isnan(got) & np.isnan(want))
+    assert same.all(), (got[~same][:5], want[~same][:5])
+
+
+@pytest.mark.parametrize("flags", [STRICT, "-std=c99 -O2", FUSING])
+def test_the_bits_of_the_strict_kernels(flags):
+    library = boards.load(loops(), {"net.h": header()}, flags)
+    for name in ACTIVATIONS:
+        S, D = called(library, name)
+        want_S, want_D = np.empty_like(POINTS), np.empty_like(POINTS)
+        activate_each(CODES[name], POINTS, want_S, want_D)
+        assert_same_bits(S, want_S)
+        assert_same_bits(D, want_D)
+
+
+def test_cpp_and_functions_without_slopes():
+    with_slopes = boards.load(loops(), {"net.h": header()}, "-std=c++11 -O2", "g++")
+    without = boards.load(loops(False), {"net.h": header(False)}, STRICT)
+    for name in ACTIVATIONS:
+        assert_same_bits(called(without, name)[0], called(with_slopes, name)[0])
+
+
+def test_without_its_defence_a_header_would_fuse():
+    """The flags of the tests above do what is said of them."""
+    bare = header().replace(arithmetic_begin("net.h"), "").replace(arithmetic_end(), "")
+    library = boards.load(loops(), {"net.h": bare}, FUSING)
+    good = boards.load(loops(), {"net.h": header()}, FUSING)
+    if (called(library, "tanh")[0].view(np.uint32) == called(good, "tanh")[0].view(np.uint32)).all():
+        pytest.skip("this processor has no fused multiply-add")
+
+
+def test_fast_math_is_refused():
+    with pytest.raises(AssertionError, match="compile without -ffast-math"):
+        boards.load(loops(), {"net.h": header()}, "-std=c99 -O2 -ffast-math")
+
+
+def test_the_root_is_rounded_correctly():
+    points = np.abs(POINTS[~np.isnan(POINTS)])
+    got = called(boards.load(loops(), {"net.h": header()}, "-std=c99 -O2"), "sqrt", points)[0]
+    assert_same_bits(got, np.sqrt(points))
+
+
+_WANT = {
+    "tanh": (np.tanh, lambda t: 1 / np.cosh(t) ** 2),
+    "sigmoid": (lambda t: 1 / (1 + np.exp(-t)), lambda t: np.exp(-np.abs(t)) / (1 + np.exp(-np.abs(t))) ** 2),
+    "relu": (lambda t: np.maximum(t, 0), lambda t: (t > 0) * 1.0),
+    "leaky_relu": (lambda t: np.where(t > 0, t, np.float32(0.01) * t), lambda t: np.where(t > 0, 1, np.float32(0.01))),
+    "elu": (lambda t: np.where(t > 0, t, np.expm1(np.minimum(t, 0))), lambda t: np.exp(np.minimum(t, 0))),
+    "softplus": (lambda t: np.logaddexp(0, t), lambda t: 1 / (1 + np.exp(-t))),
+    "sin": (np.sin, np.cos),
+    "gauss": (lambda t: np.exp(-t * t), lambda t: -2 * t * np.exp(-t * t)),
+    "identity": (lambda t: t, np.ones_like),
+}
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_within_a_few_units_of_float64(name):
+    """Where results are normal numbers, and of the bell where the rounding of its exponent does not rule."""
+    library = boards.load(loops(), {"net.h": header()}, STRICT)
+    points = POINTS[np.isfinite(POINTS) & (np.abs(POINTS) < (1e30 if name == "sin" else 80))]
+    with np.errstate(over="ignore", under="ignore"):
+        for got, function in zip(called(library, name, points), _WANT[name], strict=True):
+            want = function(points.astype(np.float64))
+            normal = np.abs(want) > 1e-37
+            units = np.abs(got - want)[normal] / np.spacing(np.abs(want[normal]).astype(np.float32))
+            slack = 1 + points[normal].astype(float) ** 2 if name == "gauss" else 1
+            assert (units / slack).max() < 5
+
+
+@pytest.mark.parametrize("value", [0.1, 1e-45, 3.4028235e38, -1 / 3, 1.0, 123456789.0, 0.0, 1e20])
+def test_numbers_are_written_as_their_bits(value):
+    text = literal(value)
+    assert text.endswith("f")
+    assert set(".e") & set(text)
+    assert np.float32(text.removesuffix("f")) == np.float32(value)
+
+
+def test_refusals_and_only_what_is_needed():
+    with pytest.raises(MeshError, match="'step' has no C; activations that can be written are identity"):
+        activation_source(["step"], False, "net_")
+    with pytest.raises(MeshError, match="must be finite"):
+        literal(np.nan)
+    assert "exp" not in activation_source(["relu", "identity"], True, "net_")
+    assert math_source(["exp", "exp"], "a_").count("a_split(float") == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("board", ["m3", "m4f"])
+@pytest.mark.parametrize("flags", ["-std=c99 -Os", "-std=gnu99 -O3"])
+def test_the_same_bits_on_boards(board, flags):
+    """A checksum of all results on the board, NaN as one, against the same on this computer."""
+    points = POINTS[::16].copy()
+    table = ",".join(f"0x{word:08x}u" for word in points.view(np.uint32))
+    source = boards.SAY + '#include "net.h"\n' + f"static const uint32_t points[{len(points)}] = {{{table}}};\n"
+    source += """
+static uint32_t crc;
+static void add(float value) {
+    uint32_t u = value != value ? 0x7fc00000u : net_bits(value);
+    int i;
+    crc ^= u;
+    for (i = 0; i < 32; i++) crc = (crc >> 1) ^ ((crc & 1u) ? 0xedb88320u : 0u);
+}
+int main(void) {
+    unsigned i;
+    float s, d = 0.0f;
+"""
+    for name in [*ACTIVATIONS, "sqrt"]:
+        call = f"net_{name}(net_from_bits(points[i]){', &d' if name != 'sqrt' else ''})"
+        source += f"    crc = 0xffffffffu; for (i = 0u; i < {len(points)}u; i++) {{ s = {call}; add(s); add(d); }}\n"
+        source += "    say_bits(~crc);\n    d = 0.0f;\n"
+    said = boards.run_on(board, source + "    return 0;\n}\n", {"net.h": header()}, flags).split()
+    library = boards.load(loops(), {"net.h": header()}, STRICT)
+    for name, got in zip([*ACTIVATIONS, "sqrt"], said, strict=True):
+        both = np.stack(called(library, name, points), axis=1).ravel()
+        both[np.isnan(both)] = np.uint32(0x7FC00000).view(np.float32)
+        assert int(got, 16) == zlib.crc32(both.astype("<f4").tobytes()), name
