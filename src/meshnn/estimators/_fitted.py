@@ -161,7 +161,7 @@ class Regresses(_Meaning):
         plain = not s.y_mean.any() and (s.y_scale == 1.0).all()
         link = "exp" if LOSSES[self.loss_].logarithmic else "identity"
         y_mean, y_scale = (None, None) if plain else (s.y_mean, s.y_scale)
-        return replace(found, link=link, y_mean=y_mean, y_scale=y_scale)
+        return replace(found, link=link, y_mean=y_mean, y_scale=y_scale, values=True)
 
     @by_partition
     def predict(self, X: Any, return_std: bool = False) -> Any:

@@ -17,6 +17,12 @@ class Exports:
         """What it computes, as plain values and arrays: what exports are written from."""
         raise NotImplementedError
 
+    def to_c(self, path: str | PathLike[str], **options: Any) -> Any:
+        """Write it as a C header."""
+        from meshnn.export.c import to_c
+
+        return to_c(self.recipe(), path, **options)
+
     def to_onnx(self, path: str | PathLike[str] | None = None, **options: Any) -> Any:
         """As a model of ONNX, written to a file if there is a path; see `meshnn.export.onnx.to_onnx`."""
         from meshnn.export.onnx import to_onnx

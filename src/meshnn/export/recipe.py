@@ -56,6 +56,7 @@ class Recipe:
     link: str = "identity"
     classes: tuple[Any, ...] = ()  # of a classifier; of one with several labels their numbers
     several: bool = False  # whether a sample may have several labels
+    values: bool = False  # whether outputs are what a regressor predicts
     features: tuple[str, ...] = ()
     timing: Timing | None = None
     title: str = "a mesh"

@@ -102,7 +102,7 @@ class MeshStreamRegressor(StreamModel):
 
     def recipe(self) -> Recipe:
         """What it computes, as plain values and arrays, with what it has learned so far, for exports."""
-        return replace(super().recipe(), link="exp" if self.loss == "poisson" else "identity")
+        return replace(super().recipe(), link="exp" if self.loss == "poisson" else "identity", values=True)
 
     def learn_many(self, X: Any, y: Any) -> None:
         """Learn the rows of a DataFrame one after the other."""
