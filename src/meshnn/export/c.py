@@ -5,23 +5,39 @@ from __future__ import annotations
 from dataclasses import dataclass
 from os import PathLike, fsdecode
 from pathlib import Path
-from typing import Any
+
+import numpy as np
 
 from meshnn.arguments import known
+from meshnn.arrays import Array
 from meshnn.export.c_float import float_header
+from meshnn.export.c_integer import integer_header, table_bytes
 from meshnn.export.c_layout import Layout
 from meshnn.export.c_text import check_name
+from meshnn.export.integer import IntegerNet
+from meshnn.export.quantise import Quantiser
 from meshnn.export.recipe import Recipe
 from meshnn.files import write_whole
 
-__all__ = ["CReport", "to_c"]
+__all__ = ["DTYPES", "CReport", "integer_net", "name_of", "write_float", "write_integer"]
 
 DTYPES = ("float32", "int8", "int16")
 
 
 @dataclass(frozen=True)
 class CReport:
-    """What was written; print it."""
+    """What was written; print it.
+
+    Attributes
+    ----------
+    path, dtype : str
+    n_edges, multiply_adds : int
+        Edges that are used, and products of a prediction, or of a step.
+    table_bytes, ram_bytes : int
+        Constants in flash, besides code; and what a call needs of RAM besides a few words.
+    notes : tuple of str
+        How good it is, if that is known, and what else ought to be known.
+    """
 
     path: str
     dtype: str
@@ -33,45 +49,69 @@ class CReport:
 
     def __str__(self) -> str:
         lines = [
-            f"{self.path}: {self.dtype}, {self.n_edges} edges, {self.multiply_adds} multiply-adds",
-            f"  {self.table_bytes} bytes of tables in flash besides code, {self.ram_bytes} bytes of RAM",
+            f"{self.path}: {self.dtype}, {self.n_edges:,} edges, {self.multiply_adds:,} multiply-adds",
+            f"  {self.table_bytes:,} bytes of tables in flash besides code, {self.ram_bytes:,} bytes of RAM",
             *(f"  {note}" for note in self.notes),
         ]
         return "\n".join(lines)
 
 
-def to_c(
-    recipe: Recipe,
-    path: str | PathLike[str],
-    *,
-    dtype: str = "float32",
-    optimize: str = "size",
-    name: str | None = None,
-    **more: Any,
-) -> CReport:
-    """Write a header; see `Exports.to_c`."""
-    known("dtype", dtype, DTYPES)
-    known("optimize", optimize, ("size", "speed"))
+def name_of(path: str | PathLike[str], name: str | None) -> str:
+    """What the names in the header begin with: as asked for, or after the file."""
+    if name is not None:
+        return check_name(name)
     stem = "".join(c if c.isalnum() and c.isascii() else "_" for c in Path(fsdecode(path)).stem)
-    name = check_name((stem if stem[:1].isalpha() else f"net_{stem}")[:30] if name is None else name)
+    return check_name((stem if stem[:1].isalpha() else f"net_{stem}")[:30])
+
+
+def write_float(
+    recipe: Recipe, path: str | PathLike[str], optimize: str, name: str | None, notes: tuple[str, ...] = ()
+) -> CReport:
+    """A header in float32."""
+    known("optimize", optimize, ("size", "speed"))
     layout = Layout(recipe, padded=False, size=4)
-    text = float_header(recipe, name, optimize, top_lines(recipe, layout, "float32"))
-    write_whole(path, [text.encode()])
-    tables = 4 * len(layout.weights()) + 4 * layout.n_rows
-    return CReport(fsdecode(path), dtype, layout.n_edges, layout.multiply_adds, tables, 4 * layout.n_slots)
+    top = _top(recipe, layout, "float32", notes)
+    write_whole(path, [float_header(recipe, name_of(path, name), optimize, top).encode()])
+    at, slots = layout.listed()
+    tables = 4 * (len(layout.weights()) + layout.n_rows * bool(layout.bias.any()))
+    tables += len(slots) * layout.index_size + (len(at) if len(slots) else 0) * (1 if at[-1] < 256 else 2)
+    tables += 8 * recipe.n_inputs * (recipe.x_mean is not None)
+    ram = 4 * (layout.n_slots + (0 if layout.once else layout.n_rows) + recipe.n_outputs)
+    return CReport(fsdecode(path), "float32", layout.n_edges, layout.multiply_adds, tables, ram, notes)
 
 
-def top_lines(recipe: Recipe, layout: Layout, dtype: str) -> list[str]:
+def integer_net(recipe: Recipe, X: Array | None, dtype: str) -> tuple[Quantiser, IntegerNet]:
+    """The net in whole numbers; without samples features are taken to be normal."""
+    found = np.zeros((0, recipe.n_inputs)) if X is None else np.asarray(X, np.float64)
+    quantiser = Quantiser(recipe, found, 8 if dtype == "int8" else 16)
+    return quantiser, quantiser()
+
+
+def write_integer(
+    net: IntegerNet, path: str | PathLike[str], optimize: str, name: str | None, notes: tuple[str, ...] = ()
+) -> CReport:
+    """A header in whole numbers."""
+    known("optimize", optimize, ("size", "speed"))
+    dtype, layout = f"int{net.bits}", net.layout
+    top = _top(net.recipe, layout, dtype, notes)
+    write_whole(path, [integer_header(net, name_of(path, name), optimize, top).encode()])
+    ram = net.bits // 8 * (layout.n_slots + (0 if layout.once else layout.n_rows)) + 4 * net.recipe.n_outputs
+    return CReport(fsdecode(path), dtype, layout.n_edges, layout.multiply_adds, table_bytes(net), ram, notes)
+
+
+def _top(recipe: Recipe, layout: Layout, dtype: str, notes: tuple[str, ...]) -> list[str]:
     """How the comment of a header begins."""
     from meshnn import __version__
 
     dead = len(recipe.src) - int(recipe.alive.sum())
+    left_out = f" ({dead} dead ones are left out)" if dead else ""
     ticks = f"{recipe.ticks} ticks" if recipe.timing is None else f"{recipe.timing.per_step} ticks a step"
-    lines = [
-        f"{recipe.title}",
+    return [
+        recipe.title,
         "",
-        f"Written by meshnn {__version__}. {recipe.n_inputs} inputs, {layout.n_rows} neurons that are computed,",
-        f"{recipe.n_outputs} outputs; {layout.n_edges} edges ({dead} dead ones are left out), {ticks}, {dtype}:",
-        f"{layout.multiply_adds} multiply-adds {'a prediction' if recipe.timing is None else 'a step'}.",
+        f"Written by meshnn {__version__}: {dtype}, {recipe.n_inputs} inputs, {layout.n_rows} neurons that are computed, "
+        f"{recipe.n_outputs} of them outputs,",
+        f"{layout.n_edges} edges{left_out}, {ticks}, {layout.multiply_adds} multiply-adds "
+        f"{'a prediction' if recipe.timing is None else 'a step'}.",
+        *notes,
     ]
-    return lines + [f"{key}: {value}" for key, value in recipe.notes.items()]

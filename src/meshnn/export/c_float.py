@@ -12,7 +12,7 @@ from meshnn.export.c_meaning import answers
 from meshnn.export.c_text import floats, header, indented, integer_type, label_source, numbers
 from meshnn.export.recipe import ExportError, Recipe
 
-__all__ = ["float_header"]
+__all__ = ["Writer", "float_header"]
 
 #: With so few edges code without tables is the smaller one: about 16 bytes an edge on ARM, against 5 and a loop.
 FEW = 8
@@ -22,10 +22,17 @@ MOST = 20_000
 
 def float_header(recipe: Recipe, name: str, optimize: str, top: list[str]) -> str:
     """The text of the header; `top` begins the comment that it begins with."""
-    return _Writer(recipe, name, optimize).text(top)
+    return Writer(recipe, name, optimize).text(top)
 
 
-class _Writer:
+class Writer:
+    """Puts a header together; integer nets have other tables and other rows."""
+
+    #: Types of states and of outputs, and 0 as a state is written.
+    state, out, zero = "float", "float", "0.0f"
+    #: What ticks and reading are handed besides the states.
+    also = ""
+
     def __init__(self, recipe: Recipe, name: str, optimize: str) -> None:
         self.recipe, self.name, self.p = recipe, name, f"{name}_"
         self.layout = Layout(recipe, padded=False, size=4)
