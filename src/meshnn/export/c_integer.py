@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import numpy as np
@@ -11,7 +12,7 @@ from meshnn.export.c_layout import Block
 from meshnn.export.c_math import arithmetic_begin, arithmetic_end, literal, math_source
 from meshnn.export.c_meaning import answers
 from meshnn.export.c_text import floats, header, indented, integer_type, label_source, numbers
-from meshnn.export.integer import LEAK, LEAK_BITS, IntegerNet
+from meshnn.export.integer import LEAK, LEAK_BITS, LIMIT, IntegerNet
 from meshnn.export.recipe import ExportError
 
 __all__ = ["integer_header", "table_bytes"]
@@ -216,20 +217,20 @@ class _Writer:
         room = "" if self.layout.once else f"    {self.T} next[{rows}];\n"
         index = "".join(f"    int {name};\n" for name in ("r", "k") if f"{name}++" in body)
         head = f"static inline void {self.p}ticks({self._parameters()}) {{\n{room}{index}"
-        unused = "" if any(self._keeps(row) for row in range(rows)) or "s[" in body else "    (void)s;\n"
-        if "y[" not in body:
-            unused += "    (void)y;\n"
+        names = ("x", "s", "y") if self.direct else ("s", "y")
+        unused = "".join(f"    (void){name};\n" for name in names if not re.search(rf"\b{name}\b", body))
         return f"{self._sum()}{head}{unused}{body}}}\n"
 
     def _sum(self) -> str:
-        if self.unrolled:
-            return ""
         p, T, found = self.p, self.T, ""
-        if not self._same_shift() and (self.net.shift < 0).any():
+        if (self.net.shift < 0).any():
             found += (
-                f"static inline int32_t {p}shifted(int32_t t, int k) {{\n"
-                "    return k < 0 ? t * (1 << -k) : t >> k;\n}\n\n"
+                f"static inline int32_t {p}shifted(int32_t t, int k) {{\n    int32_t most;\n    if (k >= 0) return t >> k;\n"
+                f"    most = {LIMIT} >> -k;\n    if (t > most) t = most;\n    if (t < -most) t = -most;\n"
+                "    return t * (1 << -k);\n}\n\n"
             )
+        if self.unrolled:
+            return found
         shared = f"{self.name.upper()}_SHARED"
         counts = [block.count for block in self.layout.blocks if block.full]
         if counts:
@@ -328,7 +329,7 @@ class _Writer:
         """The sum in the units of the activation."""
         k = int(self.net.shift[row])
         if shown is None or self._same_shift():
-            return f"{value} >> {k}" if k > 0 else f"{value} * {1 << -k}" if k < 0 else value
+            return f"{value} >> {k}" if k > 0 else f"{self.p}shifted({value}, {k})" if k < 0 else value
         if (self.net.shift < 0).any():
             k_of = f"{self.p}shift[{shown}]"
             return f"{self.p}shifted({value}, {k_of})"

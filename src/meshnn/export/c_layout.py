@@ -58,6 +58,9 @@ class Layout:
     def __init__(self, recipe: Recipe, padded: bool, size: int) -> None:
         self.recipe, self.size = recipe, size
         self.once = recipe.once
+        self.tick = np.zeros(recipe.n_neurons, np.int64)  # at which a neuron is computed, the last time
+        for tick, neurons in enumerate(recipe.timetable):
+            self.tick[neurons] = tick + 1
         self.neurons = self._order()
         self.slot = np.full(recipe.n_neurons, -1)
         self.slot[: recipe.n_inputs] = np.arange(recipe.n_inputs)
@@ -156,8 +159,10 @@ class Layout:
         src, w = r.src[edges], r.weights[edges]
         constant = src == r.n_inputs if r.bias else np.zeros(len(src), np.bool_)
         self.bias[row] = w[constant].sum()
-        # a state that is never computed is 0 for ever
+        # a state that is never computed is 0 for ever, and one that is computed once is 0 before
         live = ~constant & (self.slot[src] >= 0)
+        if self.once:
+            live &= self.tick[src] < self.tick[self.neurons[row]]
         order = np.argsort(self.slot[src[live]], kind="stable")
         self.sources.append(self.slot[src[live]][order])
         self.row_weights.append(w[live][order])
@@ -165,12 +170,9 @@ class Layout:
     def _blocks(self, padded: bool) -> list[Block]:
         r = self.recipe
         keys = []
-        depth = np.zeros(r.n_neurons, np.int64)
-        for tick, neurons in enumerate(r.timetable):
-            depth[neurons] = tick
         outputs = r.n_neurons - r.n_outputs
         for j in self.neurons.tolist():
-            keys.append((int(depth[j]) if self.once else 0, r.activations[j - r.n_clamped], j >= outputs))
+            keys.append((int(self.tick[j]) if self.once else 0, r.activations[j - r.n_clamped], j >= outputs))
         ends = [k for k in range(1, len(keys)) if keys[k] != keys[k - 1]]
         blocks, at = [], 0
         for begin, end in pairwise([0, *ends, len(keys)]):

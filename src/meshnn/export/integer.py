@@ -26,6 +26,8 @@ __all__ = ["LINES", "TABLES", "Coding", "IntegerNet", "Table"]
 
 #: Activations that are made of straight lines.
 LINES = ("identity", "relu", "leaky_relu")
+#: Sums that are shifted up are cut to this first.
+LIMIT = 2**30
 #: 0.01 in whole numbers: 41 / 4096.
 LEAK, LEAK_BITS = 41, 12
 
@@ -176,9 +178,8 @@ class IntegerNet:
             for w, s, b in zip(self.weights, self.layout.sources, self.bias, strict=True)
         ]
         bound = np.array(found, dtype=np.int64).reshape(-1)
-        wide = np.where(self.shift < 0, bound << np.maximum(-self.shift, 0), bound)
-        if (wide >= 2**31).any():
-            raise ExportError(f"a sum of the net could be {wide.max()}, more than 32 bits hold")  # chosen not to
+        if (bound >= 2**31).any():
+            raise ExportError(f"a sum of the net could be {bound.max()}, more than 32 bits hold")  # chosen not to
         return bound
 
     # -- the same bits as in C -----------------------------------------------------------------------------------
@@ -225,7 +226,10 @@ class IntegerNet:
 
     def _shifted(self, acc: IntArray, row: int) -> IntArray:
         k = int(self.shift[row])
-        return acc >> k if k >= 0 else acc << -k
+        if k >= 0:
+            return acc >> k
+        limit = LIMIT >> -k
+        return np.clip(acc, -limit, limit) << -k
 
     def activated(self, name: str, t: IntArray) -> IntArray:
         """States from sums that were shifted."""

@@ -22,6 +22,8 @@ __all__ = ["Quantiser"]
 
 #: Samples that are looked at, ticks of nets that have cycles, and sums of a row that may occur.
 SAMPLES, TICKS, LARGEST = 1000, 16, 2.0**31 - 2**16
+#: Bits that sums are shifted by, at most.
+FURTHEST = 24
 #: Weights of a row beyond which they are rounded one by one.
 MANY = 1500
 #: Shares of the largest scale that are tried.
@@ -117,13 +119,9 @@ class _Rounding:
         bias, shift, scale = np.zeros(rows, np.int64), np.zeros(rows, np.int64), np.ones(rows)
         for row in range(rows):  # units of cyclic nets must be known before the rows that read them
             if self.kinds[row] in LINES and row not in self.raw:
-                self.unit[n + row] = max(float(self.seen.largest[n + row]), 1e-30) / self.high
+                self.unit[n + row] = (float(self.seen.largest[n + row]) or 1.0) / self.high
             elif self.kinds[row] in self.unit_bits:
                 self.unit[n + row] = 2.0 ** -self.unit_bits[self.kinds[row]]
-        if not layout.once:
-            for _ in range(3):  # each may widen others
-                for row in range(rows):
-                    self._widen(row)
         self._share_units()
         common: dict[int, float] | None = None
         for row in sorted(range(rows), key=lambda row: row in self.sums):  # outputs when all units are known
@@ -184,15 +182,12 @@ class _Rounding:
     def _powers(self, row: int, one: float) -> Array:
         """Powers of 2, times `one`, about the largest scale."""
         top = math.ceil(math.log2(self._largest_scale(row) / one))
-        return np.maximum(one * 2.0 ** np.arange(top, top - 5.0, -1.0), one * 2.0 ** math.ceil(
-            math.log2(self._least_scale(row) / one)
-        ))
+        least = max(math.ceil(math.log2(self._least_scale(row) / one)), -FURTHEST)
+        return np.asarray(one * 2.0 ** np.maximum(np.arange(top, top - 5.0, -1.0), least))
 
     def _line(self, row: int) -> tuple[float, int]:
         """Scale and shift of a neuron whose unit is the one times 2 to the other; the unit may widen, if it can."""
         slot, best = self.recipe.n_inputs + row, (np.inf, 1.0, 0, 1.0)
-        if self.layout.once:
-            self._widen(row)
         free = self.layout.once and slot not in self.layout.outputs
         widths = (1.0, 1.2, 1.45, 1.75) if free else (1.0,)
         for wide in widths:
@@ -203,14 +198,6 @@ class _Rounding:
                     best = (error, scale, round(math.log2(unit / scale)), unit)
         self.unit[slot] = best[3]
         return best[1], best[2]
-
-    def _widen(self, row: int) -> None:
-        """A unit in which the largest sum that could be still fits in 32 bits."""
-        if self.kinds[row] in LINES and row not in self.raw:
-            slots, W, b = self._row(row)
-            least = 2.0 * (float(np.abs(W) @ (self.size[slots] + 1.0)) + abs(b)) / LARGEST
-            slot = self.recipe.n_inputs + row
-            self.unit[slot] = max(float(self.unit[slot]), least)
 
     def _best(self, row: int, scales: Array) -> tuple[float, float]:
         """The scale with the least error, and the error."""
