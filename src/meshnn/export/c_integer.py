@@ -234,14 +234,15 @@ class _Writer:
         shared = f"{self.name.upper()}_SHARED"
         counts = [block.count for block in self.layout.blocks if block.full]
         if counts:
-            # two or four at a time, where all rows allow it: half of the instructions are those of the loop
-            by = next(by for by in (4, 2, 1) if all(count % by == 0 for count in counts))
+            # four at a time: else half of the instructions are those of the loop
+            by = 4 if max(counts) >= 8 else 1
             adds = "".join(f"        t += w[{k}] * s[{k}];\n" for k in range(by))
-            found += (
-                f"{shared} int32_t {p}sum(int32_t t, const {T} *w, const {T} *s, int n) {{\n"
-                f"    const {T} *end = w + n;\n    while (w < end) {{\n{adds}        w += {by};\n        s += {by};\n    }}\n"
-                "    return t;\n}\n\n"
-            )
+            found += f"{shared} int32_t {p}sum(int32_t t, const {T} *w, const {T} *s, int n) {{\n"
+            if by > 1:
+                found += f"    for (; n >= {by}; n -= {by}) {{\n{adds}        w += {by};\n        s += {by};\n    }}\n"
+            if by == 1 or any(count % by for count in counts):
+                found += "    for (; n > 0; n--) t += *w++ * *s++;\n"
+            found += "    return t;\n}\n\n"
         if not all(block.full for block in self.layout.blocks):
             offset = sum((b.end - b.begin) * b.count for b in self.layout.blocks if b.full)
             shown = f"{p}weights[{offset} + e]" if offset else f"{p}weights[e]"
