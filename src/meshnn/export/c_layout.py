@@ -68,6 +68,7 @@ class Layout:
         self.bias = np.zeros(len(self.neurons))
         self.sources: list[IntArray] = []
         self.row_weights: list[Array] = []
+        self.edges: list[IntArray] = []  # of the recipe
         for row, j in enumerate(self.neurons.tolist()):
             self._read(row, slice(*recipe.pointers[j : j + 2].tolist()))
         self.blocks = self._blocks(padded)
@@ -166,6 +167,7 @@ class Layout:
         order = np.argsort(self.slot[src[live]], kind="stable")
         self.sources.append(self.slot[src[live]][order])
         self.row_weights.append(w[live][order])
+        self.edges.append(np.arange(edges.start, edges.stop)[live][order])
 
     def _blocks(self, padded: bool) -> list[Block]:
         r = self.recipe

@@ -148,16 +148,19 @@ class IntegerNet:
         A rounding half is part of the bias.
     out_scale : array (n_outputs,)
         What outputs are to be multiplied by.
+    unit_bits : dict
+        Of softplus and elu: bits behind the point that states have.
+    step : array (n_edges,)
+        What 1 of a weight stands for, of every edge of the recipe; 0 where there is none.
     """
 
     def __init__(
         self, layout: Layout, coding: Coding, bits: int, weights: list[IntArray], bias: IntArray, shift: IntArray,
-        out_scale: Array, unit_bits: dict[str, int],
+        out_scale: Array, unit_bits: dict[str, int], step: Array,
     ) -> None:  # fmt: skip
         self.layout, self.recipe, self.coding, self.bits = layout, layout.recipe, coding, bits
         self.weights, self.bias, self.shift, self.out_scale = weights, bias, shift, out_scale
-        #: Of softplus and elu: bits behind the point that states have.
-        self.unit_bits = unit_bits
+        self.unit_bits, self.step = unit_bits, step
         kinds = {block.activation for block in layout.blocks} - set(LINES)
         self.tables = {name: table_of(name, bits) for name in sorted(kinds)}
         self.sums, self.read = sum_rows(layout)

@@ -144,7 +144,10 @@ class _Rounding:
         out_scale = np.array([
             0.0 if slot < 0 else scale[slot - n] if slot - n in self.sums else self.unit[slot] for slot in slots.tolist()
         ])  # fmt: skip
-        return IntegerNet(layout, self.coding, self.bits, weights, bias, shift, out_scale, self.unit_bits)
+        step = np.zeros(len(self.recipe.src))
+        for row in range(rows):
+            step[layout.edges[row]] = scale[row] / self.unit[layout.sources[row]]
+        return IntegerNet(layout, self.coding, self.bits, weights, bias, shift, out_scale, self.unit_bits, step)
 
     # -- scales --------------------------------------------------------------------------------------------------
 
