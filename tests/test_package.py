@@ -79,7 +79,7 @@ def test_import_loads_nothing_optional_and_no_compiler():
 import sys
 from meshnn import Mesh, MeshError, Topology, load
 heavy = {"numba", "llvmlite", "torch", "jax", "matplotlib", "networkx", "sklearn", "scipy", "rich", "typer", "pyarrow",
-         "safetensors", "pandas"}
+         "safetensors", "pandas", "neat", "meshnn.neat"}
 print(sorted(heavy & set(sys.modules)))
 """
     done = python(program)
