@@ -48,7 +48,7 @@ def evolve(config: neat.Config, most: int, seed: int) -> tuple[neat.DefaultGenom
 
     random.seed(seed)  # neat draws from Python's own generator
     population = neat.Population(config)
-    return population.run(judge, most), population.generation + 1
+    return population.run(judge, most), min(population.generation + 1, most)
 
 
 def learn(genome: neat.DefaultGenome, config: neat.Config, iterations: int) -> neat.DefaultGenome:

@@ -3,6 +3,10 @@
 import copy
 import itertools
 import random
+import re
+import runpy
+import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +18,7 @@ from meshnn.training import train
 
 neat = pytest.importorskip("neat", reason="GENOMES OF NEAT ARE NOT TESTED without neat-python: pip install '.[dev]'")
 
+ROOT = Path(__file__).parent.parent
 CONFIG = """
 [NEAT]
 pop_size = 10
@@ -469,3 +474,43 @@ def test_refusals_on_the_way_back(make):
     mesh.weights = 2 * mesh.weights
     with pytest.raises(MeshError, match=r"is a fixed one of weight .* a genome has no gene for it"):
         to_neat(mesh, clamped, config)
+
+
+# -- the example and the page --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def generator():
+    before = random.getstate()
+    yield
+    random.setstate(before)
+
+
+@pytest.mark.parametrize("generations", [2, 40])
+def test_the_example(generator, capsys, generations):
+    """Wherever evolution ends, both conversions are exact, and learning never makes it worse."""
+    example = runpy.run_path(str(ROOT / "examples" / "evolve_then_learn.py"))
+    stages = dict(example["main"](generations=generations, iterations=10))
+    out = capsys.readouterr().out.splitlines()
+    assert len(out) == 6
+    assert "iterations of lm" in out[0]
+    for stage in ("evolved", "learned"):
+        np.testing.assert_allclose(stages[f"{stage}, as a mesh"], stages[f"{stage}, by neat"], rtol=1e-9, atol=1e-9)
+    assert example["error"](stages["learned, by neat"]) <= example["error"](stages["evolved, by neat"]) * (1 + 1e-9)
+
+
+def test_the_page(generator, capsys, tmp_path, monkeypatch):
+    shutil.copy(ROOT / "examples" / "xor.ini", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    found = {}
+    for block in re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "neat.md").read_text(), re.DOTALL):
+        exec(compile(block, "neat.md", "exec"), found)
+    X, mesh = found["X"], found["mesh"]
+    np.testing.assert_allclose(mesh.forward(X), found["answers"](found["learned"]), rtol=1e-9, atol=1e-9)
+    got = found["recurrent"].forward(found["pulses"], every_tick=True)
+    np.testing.assert_allclose(got, found["remembered"](found["better"]), rtol=1e-9, atol=1e-9)
+
+
+def test_the_page_lists_the_activations():
+    page = (ROOT / "docs" / "neat.md").read_text()
+    assert all(f"`{name}`" in page for name in FORMS)
