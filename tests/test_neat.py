@@ -370,20 +370,38 @@ def test_disabled_and_useless_genes_are_left_out(make):
     assert from_neat(genome, config).topology == mesh.topology
 
 
+def test_neurons_are_in_the_order_of_keys(make):
+    """Inputs and outputs as in the config, hidden nodes by their keys; each neuron has its node's value."""
+    X = np.random.default_rng(0).uniform(-1, 1, (1, 3))
+    for genome in genomes(config := make(), 5):
+        found = nodes(genome, config)
+        hidden = found[4:-2]
+        assert [*found[:4], *found[-2:]] == [-1, -2, -3, None, 0, 1]
+        assert hidden == sorted(hidden)
+        network = neat.nn.FeedForwardNetwork.create(genome, config)
+        network.activate(list(X[0]))
+        got = from_neat(genome, config).states(X)[-1, 0]
+        for neuron, key in enumerate(found):
+            assert key is None or got[neuron] == pytest.approx(network.values[key], abs=1e-12)
+
+
 def test_a_response_of_0(make):
-    config = make(n_inputs=1, n_outputs=1)
+    """Nothing of the sum is left, whatever it was, so its connections are no parameters."""
+    config = make(n_inputs=2, n_outputs=1)
     genome = small(config)
-    genome.connections[-1, 0] = neat.genes.DefaultConnectionGene((-1, 0), innovation=5)
-    genome.connections[-1, 0].weight, genome.connections[-1, 0].enabled = 2.0, True
+    for k, key in enumerate([(-1, 0), (-2, 2)]):
+        genome.connections[key] = neat.genes.DefaultConnectionGene(key, innovation=5 + k)
+        genome.connections[key].weight, genome.connections[key].enabled = 2.0, True
     genome.nodes[2].response, genome.nodes[2].aggregation = 0.0, "max"
-    mesh = from_neat(genome, config)
-    want = neat.nn.FeedForwardNetwork.create(genome, config).activate([3.0])
-    assert mesh.forward([[3.0]])[0] == pytest.approx(want)
-    mesh.parameters = mesh.parameters * 1.5
+    mesh, x = from_neat(genome, config), [3.0, 0.5]
+    assert mesh.n_parameters == 4
+    want = neat.nn.FeedForwardNetwork.create(genome, config).activate(x)
+    assert mesh.forward([x])[0] == pytest.approx(want)
+    mesh.parameters = mesh.parameters + 0.5
     learned = to_neat(mesh, genome, config)
     assert learned.connections[-1, 2].weight == genome.connections[-1, 2].weight
-    want = neat.nn.FeedForwardNetwork.create(learned, config).activate([3.0])
-    assert mesh.forward([[3.0]])[0] == pytest.approx(want)
+    want = neat.nn.FeedForwardNetwork.create(learned, config).activate(x)
+    assert mesh.forward([x])[0] == pytest.approx(want)
 
 
 def test_the_aggregation_of_one_input_is_that_input(make):
