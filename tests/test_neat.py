@@ -163,6 +163,7 @@ def test_recurrent_genomes_have_the_same_outputs_step_by_step(make):
     for genome in genomes(config := make(ONE_NEURON, feed_forward=False), 60):
         want = activated(neat.nn.RecurrentNetwork.create(genome, config), X)
         mesh = from_neat(genome, config)
+        assert mesh.ticks == 1
         cycles += mesh.topology.components().max() + 1 < mesh.topology.n_hidden + mesh.topology.n_outputs
         got, end = mesh.forward(X[:4, None], every_tick=True, return_state=True)
         rest = mesh.forward(X[4:, None], every_tick=True, state=end)

@@ -75,9 +75,9 @@ def to_neat(mesh: Mesh, genome: Any, config: Any, kind: str | None = None) -> An
     genome, config, kind
         As for `from_neat`; the genome is not changed.
     """
-    drawing = draw(genome, config, kind)
     if not isinstance(mesh, Mesh):
         raise MeshError(f"to_neat takes the mesh first, then genome and config; got {type(mesh).__name__}")
+    drawing = draw(genome, config, kind)
     _check_same_neurons(mesh, drawing)
     t = mesh.topology
     ends = zip(t.src.tolist(), t.dst.tolist(), strict=True)
