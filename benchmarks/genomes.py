@@ -55,6 +55,7 @@ def speed(genome, config):
         best_ms(lambda: [network.activate(row) for row in rows]),
         best_ms(lambda: mesh.forward(X, n_threads=1)),
         best_ms(lambda: mesh.gradient(X, y, "squared_error", n_threads=1)),
+        best_ms(lambda: from_neat(genome, config).gradient(X, y, "squared_error", n_threads=1)),
     ]
     off = np.abs(mesh.forward(X) - [network.activate(row) for row in rows]).max()
     print(mesh.topology.n_edges, mesh.ticks, "|", *(f"{value:.2f}" for value in figures), "|", f"{off:.0e}")
@@ -118,7 +119,7 @@ if __name__ == "__main__":
     parser.add_argument("--seeds", type=int, default=10)
     seeds = range(1, parser.parse_args().seeds + 1)
     print(
-        "\nedges ticks | ms: from_neat, create of neat, to_neat | 1000 rows: neat, mesh, gradient | largest difference"
+        "\nedges ticks | ms: from_neat, create of neat, to_neat | 1000 rows: neat, mesh, gradient, of a new mesh | off"
     )
     for steps in (2, 60, 300):
         config = example.read_config()
