@@ -88,6 +88,13 @@ class _Meaning(Exports):
             title=f"{type(self).__name__.removeprefix('Fitted')}: {self.mesh_!r}",
         )
 
+    def _tuned(self, quantiser: Any, net: Any, X: Array) -> Any:
+        if quantiser.recipe.timing is not None:
+            return net
+        from meshnn.estimators._tuning import tuned
+
+        return tuned(self.mesh_, quantiser, net, X, self._scaling.inputs(X))
+
     def _feature_names(self) -> tuple[str, ...]:
         """Of the inputs; what a table holds besides numbers is refused."""
         encoder = getattr(self, "encoder_", None)

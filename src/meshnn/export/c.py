@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from importlib.metadata import version
 from os import PathLike, fsdecode
 from pathlib import Path
 
@@ -37,6 +38,8 @@ class CReport:
         Constants in flash, besides code; and what a call needs of RAM besides a few words.
     notes : tuple of str
         How good it is, if that is known, and what else ought to be known.
+    net : IntegerNet or None
+        The net in whole numbers, which gives the bits of the header in Python: `net.outputs(net.coding(X))`.
     """
 
     path: str
@@ -46,6 +49,7 @@ class CReport:
     table_bytes: int
     ram_bytes: int
     notes: tuple[str, ...] = ()
+    net: IntegerNet | None = field(default=None, repr=False, compare=False)
 
     def __str__(self) -> str:
         lines = [
@@ -96,21 +100,19 @@ def write_integer(
     top = _top(net.recipe, layout, dtype, notes)
     write_whole(path, [integer_header(net, name_of(path, name), optimize, top).encode()])
     ram = net.bits // 8 * (layout.n_slots + (0 if layout.once else layout.n_rows)) + 4 * net.recipe.n_outputs
-    return CReport(fsdecode(path), dtype, layout.n_edges, layout.multiply_adds, table_bytes(net), ram, notes)
+    return CReport(fsdecode(path), dtype, layout.n_edges, layout.multiply_adds, table_bytes(net), ram, notes, net)
 
 
 def _top(recipe: Recipe, layout: Layout, dtype: str, notes: tuple[str, ...]) -> list[str]:
     """How the comment of a header begins."""
-    from meshnn import __version__
-
     dead = len(recipe.src) - int(recipe.alive.sum())
     left_out = f" ({dead} dead ones are left out)" if dead else ""
     ticks = f"{recipe.ticks} ticks" if recipe.timing is None else f"{recipe.timing.per_step} ticks a step"
     return [
         recipe.title,
         "",
-        f"Written by meshnn {__version__}: {dtype}, {recipe.n_inputs} inputs, {layout.n_rows} neurons that are computed, "
-        f"{recipe.n_outputs} of them outputs,",
+        f"Written by meshnn {version('meshnn')}: {dtype}, {recipe.n_inputs} inputs, {layout.n_rows} neurons that are "
+        f"computed, {recipe.n_outputs} of them outputs,",
         f"{layout.n_edges} edges{left_out}, {ticks}, {layout.multiply_adds} multiply-adds "
         f"{'a prediction' if recipe.timing is None else 'a step'}.",
         *notes,

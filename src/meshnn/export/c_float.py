@@ -12,7 +12,7 @@ from meshnn.export.c_meaning import answers
 from meshnn.export.c_text import floats, header, indented, integer_type, label_source, numbers
 from meshnn.export.recipe import ExportError, Recipe
 
-__all__ = ["Writer", "float_header"]
+__all__ = ["MOST", "float_header"]
 
 #: With so few edges code without tables is the smaller one: about 16 bytes an edge on ARM, against 5 and a loop.
 FEW = 8
@@ -22,17 +22,10 @@ MOST = 20_000
 
 def float_header(recipe: Recipe, name: str, optimize: str, top: list[str]) -> str:
     """The text of the header; `top` begins the comment that it begins with."""
-    return Writer(recipe, name, optimize).text(top)
+    return _Writer(recipe, name, optimize).text(top)
 
 
-class Writer:
-    """Puts a header together; integer nets have other tables and other rows."""
-
-    #: Types of states and of outputs, and 0 as a state is written.
-    state, out, zero = "float", "float", "0.0f"
-    #: What ticks and reading are handed besides the states.
-    also = ""
-
+class _Writer:
     def __init__(self, recipe: Recipe, name: str, optimize: str) -> None:
         self.recipe, self.name, self.p = recipe, name, f"{name}_"
         self.layout = Layout(recipe, padded=False, size=4)
@@ -133,8 +126,12 @@ class Writer:
             if self.unrolled:
                 for _ in range(turn.times):
                     yield "".join(self._row(row, live) for a, b in turn.rows for row in range(a, b))
-                    yield "" if once else "".join(
-                        f"    s[{first + row}] = next[{row}];\n" for a, b in turn.rows for row in range(a, b)
+                    yield (
+                        ""
+                        if once
+                        else "".join(
+                            f"    s[{first + row}] = next[{row}];\n" for a, b in turn.rows for row in range(a, b)
+                        )
                     )
                     for a, b in turn.rows:
                         live[first + a : first + b] = True
@@ -150,8 +147,10 @@ class Writer:
         block, p = self.layout.block_of(begin), self.p
         start = f"{p}bias[r]" if self.layout.bias.any() else "0.0f"
         if block.full:
-            weights = f"{p}weights + {block.at} + {block.count} * (r - {block.begin})" if block.begin or block.at else (
-                f"{p}weights + {block.count} * r"
+            weights = (
+                f"{p}weights + {block.at} + {block.count} * (r - {block.begin})"
+                if block.begin or block.at
+                else (f"{p}weights + {block.count} * r")
             )
             value = f"{p}sum({start}, {weights}, s + {block.first}, {block.count})"
         else:
@@ -215,7 +214,8 @@ class Writer:
                 f"/* One tick; outputs are added up where a step has come to them. */\n"
                 f"static inline void {p}tick({p}state *m) {{\n    float y[{r.n_outputs}];\n    int i;\n"
                 f"    {p}ticks(m->s);\n    m->ticks++;\n"
-                f"    if (m->ticks <= {timing.delay}u || (m->ticks - {timing.delay}u) % {timing.per_step}u != 0u) return;\n"
+                f"    if (m->ticks <= {timing.delay}u) return;\n"
+                f"    if ((m->ticks - {timing.delay}u) % {timing.per_step}u != 0u) return;\n"
                 f"    {p}read(m->s, y);\n    for (i = 0; i < {r.n_outputs}; i++) m->sum[i] += y[i];\n}}\n\n"
             )
         one = f"{p}tick(m)" if means else f"{p}ticks(m->s)"
@@ -229,7 +229,9 @@ class Writer:
     def _reading(self, one: str, means: bool) -> str:
         r, p, timing = self.recipe, self.p, self.recipe.timing
         assert timing is not None
-        held = f"The last step is held for {timing.delay} more ticks, until it has come to the outputs. " * (timing.delay > 0)
+        held = f"The last step is held for {timing.delay} more ticks, until it has come to the outputs. " * (
+            timing.delay > 0
+        )
         text = f"/* The outputs after the steps so far, before anything is made of them. {held}*/\n"
         text += f"static inline void {p}outputs(const {p}state *m, float y[{r.n_outputs}]) {{\n"
         if not timing.delay and not means:
@@ -241,6 +243,6 @@ class Writer:
         if not means:
             return f"{text}    {p}read(later.s, y);\n}}\n"
         steps = f"(float)((later.ticks - {timing.delay}u) / {timing.per_step}u)"
-        text += "    int i;\n" if not timing.delay else "    int i;\n"
+        text += "    int i;\n"
         text += f"    for (i = 0; i < {r.n_outputs}; i++) y[i] = later.sum[i] / {steps};\n}}\n"
         return text

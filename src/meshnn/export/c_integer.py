@@ -47,6 +47,7 @@ def _bias_type(net: IntegerNet) -> str:
 class _Writer:
     def __init__(self, net: IntegerNet, name: str, optimize: str) -> None:
         self.net, self.layout, self.recipe = net, net.layout, net.recipe
+        self.up = name.upper()
         self.name, self.p, self.T, self.x = name, f"{name}_", f"int{net.bits}_t", net.coding.kind
         self.unrolled = self.layout.n_edges <= FEW or optimize == "speed"
         if self.unrolled and self.layout.multiply_adds > MOST:
@@ -76,10 +77,10 @@ class _Writer:
         meaning = answers(self.recipe, p, self.x, net.out_scale)
         exact = bool(meaning.calls) or not net.coding.whole or self.recipe.values
         parts = [
-            f"#define {self.name.upper()}_INPUTS {self.first}\n#define {self.name.upper()}_OUTPUTS {self.recipe.n_outputs}\n",
+            f"#define {self.up}_INPUTS {self.first}\n#define {self.up}_OUTPUTS {self.recipe.n_outputs}\n",
             "#if defined(__GNUC__)\n"
-            f"#define {self.name.upper()}_SHARED static __attribute__((noinline, unused))\n#else\n"
-            f"#define {self.name.upper()}_SHARED static inline\n#endif\n",
+            f"#define {self.up}_SHARED static __attribute__((noinline, unused))\n#else\n"
+            f"#define {self.up}_SHARED static inline\n#endif\n",
             arithmetic_begin(self.name) if exact else "",
             math_source(meaning.calls, p) if meaning.calls else "",
             "" if self.unrolled else self._tables(),
@@ -91,7 +92,9 @@ class _Writer:
             label_source(self.recipe, p),
             arithmetic_end() if exact else "",
         ]
-        return header(self.name, [*top, *self._bounds(), "", *meaning.usage, *self._coded()], "\n".join(filter(None, parts)))
+        return header(
+            self.name, [*top, *self._bounds(), "", *meaning.usage, *self._coded()], "\n".join(filter(None, parts))
+        )
 
     def _stated(self) -> Iterator[Block]:
         """Blocks with rows whose states are kept."""
@@ -105,7 +108,8 @@ class _Writer:
     def _bounds(self) -> list[str]:
         least = int(self.net.bound.max(initial=0))
         return [
-            f"Sums are whole numbers of 32 bits. Whatever comes in, the largest is at most {least:,} = 2^{np.log2(max(least, 1)):.1f},",
+            "Sums are whole numbers of 32 bits. Whatever comes in, the largest is at most "
+            f"{least:,} = 2^{np.log2(max(least, 1)):.1f},",
             "the sum of all |weights| times the largest states, and the bias: none can overflow.",
         ]
 
@@ -190,17 +194,20 @@ class _Writer:
 
         head += f"{lines}    int32_t k, v;\n"
         if name == "sin":
-            return f"{head}    t &= 65535;\n{between('t')}    v = (v{half}){shift};\n    return ({T})(v > {most} ? {most} : v);\n}}\n"
+            head += f"    t &= 65535;\n{between('t')}    v = (v{half}){shift};\n"
+            return f"{head}    return ({T})(v > {most} ? {most} : v);\n}}\n"
         head += f"    int32_t a = t < 0 ? -t : t;\n    if (a > {table.most}) a = {table.most};\n{between('a')}"
         if name in ("tanh", "gauss", "sigmoid"):
             flip = "    if (t < 0) v = 32768 - v;\n" if name == "sigmoid" else ""
-            back = f"    return ({T})(t < 0 ? -v : v);\n}}\n" if name == "tanh" else f"    return ({T})v;\n}}\n"
-            return f"{head}{flip}    v = (v{half}){shift};\n    if (v > {most}) v = {most};\n{back}"
+            end = f"    return ({T})(t < 0 ? -v : v);\n}}\n" if name == "tanh" else f"    return ({T})v;\n}}\n"
+            return f"{head}{flip}    v = (v{half}){shift};\n    if (v > {most}) v = {most};\n{end}"
         up, back = 15 - table.fraction, table.fraction - self.net.unit_bits[name]
         line = f"    v = (v + {1 << (up - 1)}) >> {up};\n"
         line += "    t = (t < 0 ? 0 : t) + v;\n" if name == "softplus" else "    if (t < 0) t = -v;\n"
         if back:
-            line += f"    t = (t >> {back}) + ((t >> {back - 1}) & 1);\n"  # rounded, without a sum that could be too large
+            line += (
+                f"    t = (t >> {back}) + ((t >> {back - 1}) & 1);\n"  # rounded, without a sum that could be too large
+            )
         # the largest t and the table: their sum fits, since t was shifted or bounded below 2^31 - 2^16
         return head + line + cut
 
@@ -225,13 +232,14 @@ class _Writer:
         p, T, found = self.p, self.T, ""
         if (self.net.shift < 0).any():
             found += (
-                f"static inline int32_t {p}shifted(int32_t t, int k) {{\n    int32_t most;\n    if (k >= 0) return t >> k;\n"
+                f"static inline int32_t {p}shifted(int32_t t, int k) {{\n    int32_t most;\n"
+                "    if (k >= 0) return t >> k;\n"
                 f"    most = {LIMIT} >> -k;\n    if (t > most) t = most;\n    if (t < -most) t = -most;\n"
                 "    return t * (1 << -k);\n}\n\n"
             )
         if self.unrolled:
             return found
-        shared = f"{self.name.upper()}_SHARED"
+        shared = f"{self.up}_SHARED"
         counts = [block.count for block in self.layout.blocks if block.full]
         if counts:
             # four at a time: else half of the instructions are those of the loop
@@ -386,21 +394,29 @@ class _Writer:
         if self.direct:
             return f"{head}    {self.T} s[{max(self.layout.n_rows, 1)}];\n    {p}ticks(x, s, y);\n{self._rest()}}}\n"
         clear = "" if self.layout.once else f"    for (i = {n}; i < {slots}; i++) s[i] = 0;\n"
-        return (
-            f"{head}    {self.T} s[{slots}];\n    int i;\n    {self._take('s')}{clear}    {p}ticks(s, y);\n{self._rest()}}}\n"
-        )
+        take = f"    int i;\n    {self._take('s')}"
+        return f"{head}    {self.T} s[{slots}];\n{take}{clear}    {p}ticks(s, y);\n{self._rest()}}}\n"
 
     def _steps(self) -> str:
-        p, n, slots, outputs, timing = self.p, self.first, self.layout.n_slots, self.recipe.n_outputs, self.recipe.timing
+        p, n, slots, outputs, timing = (
+            self.p,
+            self.first,
+            self.layout.n_slots,
+            self.recipe.n_outputs,
+            self.recipe.timing,
+        )
         assert timing is not None
         text = (
-            f"/* What the net remembers between steps. */\ntypedef struct {{\n    {self.T} s[{slots}]; /* inputs, then neurons */\n"
+            "/* What the net remembers between steps. */\ntypedef struct {\n"
+            f"    {self.T} s[{slots}]; /* inputs, then neurons */\n"
             f"    int32_t y[{outputs}];\n}} {p}state;\n\nstatic inline void {p}init({p}state *m) {{\n    int i;\n"
             f"    for (i = 0; i < {slots}; i++) m->s[i] = 0;\n    for (i = 0; i < {outputs}; i++) m->y[i] = 0;\n}}\n\n"
             f"/* Take in one step. */\nstatic inline void {p}step({p}state *m, const {self.x} x[{n}]) {{\n    int i;\n"
             f"    {self._take('m->s')}    for (i = 0; i < {timing.per_step}; i++) {p}ticks(m->s, m->y);\n}}\n\n"
         )
-        held = f"The last step is held for {timing.delay} more ticks, until it has come to the outputs. " * (timing.delay > 0)
+        held = f"The last step is held for {timing.delay} more ticks, until it has come to the outputs. " * (
+            timing.delay > 0
+        )
         later = f"    {p}state later = *m;\n" if timing.delay else ""
         name = "later." if timing.delay else "m->"
         hold = f"    for (i = 0; i < {timing.delay}; i++) {p}ticks(later.s, later.y);\n" if timing.delay else ""

@@ -1,9 +1,9 @@
 """Where things are in a C header: the order in which neurons are computed, and how their edges are written down.
 
 States lie in one array of *slots*: inputs first, then neurons in the order of their *rows*. A row is a neuron that is
-computed; rows are sorted so that what is computed together stands together. The edges of some rows are a *block*: either
-*full* (all rows read the same run of slots, so that nothing but weights is written down) or *listed* (a slot for every
-weight).
+computed; rows are sorted so that what is computed together stands together. The edges of some rows are a *block*:
+either *full* (all rows read the same run of slots, so that nothing but weights is written down) or *listed* (a slot for
+every weight).
 """
 
 from __future__ import annotations
@@ -98,9 +98,7 @@ class Layout:
         """Of one prediction, or of one step."""
         fan_in = np.array([len(found) for found in self.sources])
         ticks = 1 if self.recipe.timing is None else self.recipe.timing.per_step
-        return ticks * sum(
-            turn.times * sum(int(fan_in[a:b].sum()) for a, b in turn.rows) for turn in self.turns
-        )
+        return ticks * sum(turn.times * sum(int(fan_in[a:b].sum()) for a, b in turn.rows) for turn in self.turns)
 
     @cached_property
     def turns(self) -> list[Turn]:
@@ -176,7 +174,8 @@ class Layout:
         for j in self.neurons.tolist():
             keys.append((int(self.tick[j]) if self.once else 0, r.activations[j - r.n_clamped], j >= outputs))
         ends = [k for k in range(1, len(keys)) if keys[k] != keys[k - 1]]
-        blocks, at = [], 0
+        blocks: list[Block] = []
+        at = 0
         for begin, end in pairwise([0, *ends, len(keys)]):
             reads = self.sources[begin:end]
             edges = sum(map(len, reads))

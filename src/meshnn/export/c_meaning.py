@@ -62,7 +62,10 @@ class _Meaning:
         lines = [f"How to call it, x being {takes}[{recipe.n_inputs}], {what} {how}:", *names]
         if recipe.timing is None:
             return lines
-        return [*lines, f"    static {p}state s;  {p}init(&s);  {p}step(&s, x) for each step; m being &s in what follows:"]
+        return [
+            *lines,
+            f"    static {p}state s;  {p}init(&s);  {p}step(&s, x) for each step; m being &s in what follows:",
+        ]
 
     def _value(self, i: str = "i") -> str:
         """An output as a float."""
@@ -93,13 +96,15 @@ class _Meaning:
             share = (
                 f"    for (i = 0; i < {n}; i++) {{\n        out[i] = {self._value()};\n"
                 f"        if (i == 0 || out[i] > most) most = out[i];\n    }}\n"
-                f"    for (i = 0; i < {n}; i++) {{\n        out[i] = @exp(out[i] - most);\n        total += out[i];\n    }}\n"
+                f"    for (i = 0; i < {n}; i++) {{\n        out[i] = @exp(out[i] - most);\n"
+                f"        total += out[i];\n    }}\n"
                 f"    for (i = 0; i < {n}; i++) out[i] /= total;\n"
             )
         text = (
             f"/* The likeliest class: its number, from 0 on. */\nstatic inline int @predict({self.given}) {{\n"
             f"    {self.kind} y[{n}];\n{index}    @outputs({passed}, y);\n{best}}}\n\n"
-            f"/* The probability of each class. */\nstatic inline void @probabilities({self.given}, float out[{C}]) {{\n"
+            "/* The probability of each class. */\n"
+            f"static inline void @probabilities({self.given}, float out[{C}]) {{\n"
             f"{self._scales()}    {self.kind} y[{n}];\n{begin}    @outputs({passed}, y);\n{share}}}\n"
         )
         shown = ", ".join(str(c) for c in self.recipe.classes[:20]) + " ..." * (C > 20)
@@ -114,10 +119,12 @@ class _Meaning:
             f"static inline void @predict({self.given}, uint8_t has[{n}]) {{\n"
             f"    {self.kind} y[{n}];\n    int i;\n    @outputs({passed}, y);\n"
             f"    for (i = 0; i < {n}; i++) has[i] = y[i] > {self.zero} ? 1 : 0;\n}}\n\n"
-            f"/* The probability of each label. */\nstatic inline void @probabilities({self.given}, float out[{n}]) {{\n"
+            "/* The probability of each label. */\n"
+            f"static inline void @probabilities({self.given}, float out[{n}]) {{\n"
             f"{self._scales()}    {self.kind} y[{n}];\n    int i;\n    @outputs({passed}, y);\n"
             f"    for (i = 0; i < {n}; i++) {{\n        float v = {self._value()};\n"
-            f"        float e = @exp(v < 0.0f ? v : -v);\n        out[i] = (v < 0.0f ? e : 1.0f) / (1.0f + e);\n    }}\n}}\n"
+            "        float e = @exp(v < 0.0f ? v : -v);\n"
+            "        out[i] = (v < 0.0f ? e : 1.0f) / (1.0f + e);\n    }\n}\n"
         )
         usage += [f"    {p}predict({passed}, has);            has: uint8_t[{n}], 1 for each label that there is"]
         usage += [f"    {p}probabilities({passed}, out);      out: float[{n}]"]

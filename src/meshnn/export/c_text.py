@@ -16,18 +16,20 @@ __all__ = ["check_name", "comment", "floats", "header", "indented", "integer_typ
 
 WIDTH = 110
 #: Words that C or C++ keeps for itself.
-TAKEN = frozenset(
-    "auto break case char const continue default do double else enum extern float for goto if inline int long register "
-    "restrict return short signed sizeof static struct switch typedef union unsigned void volatile while bool class "
-    "delete false friend namespace new operator private protected public template this throw true try typename "
-    "using virtual".split()
-)
+_WORDS = """
+auto break case char const continue default do double else enum extern float for goto if inline int long register
+restrict return short signed sizeof static struct switch typedef union unsigned void volatile while bool class delete
+false friend namespace new operator private protected public template this throw true try typename using virtual main
+"""
+TAKEN = frozenset(_WORDS.split())
 
 
 def check_name(name: str) -> str:
     """A prefix of names that C takes."""
     if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]{0,30}", name) or name in TAKEN:
-        raise ExportError(f"name={name!r} cannot begin the names of a C header; take letters, digits and _, such as net")
+        raise ExportError(
+            f"name={name!r} cannot begin the names of a C header; take letters, digits and _, such as net"
+        )
     return name
 
 
@@ -107,12 +109,7 @@ def label_source(recipe: Recipe, p: str) -> str:
 def header(name: str, top: Sequence[str], body: str) -> str:
     """The whole file."""
     guard = f"{name.upper()}_H"
-    return (
-        comment(top)
-        + f"#ifndef {guard}\n#define {guard}\n\n#include <stdint.h>\n\n"
-        + body
-        + f"\n#endif\n"
-    )
+    return comment(top) + f"#ifndef {guard}\n#define {guard}\n\n#include <stdint.h>\n\n" + body + "\n#endif\n"
 
 
 def described(value: Any) -> str:

@@ -22,7 +22,14 @@ __all__ = ["CNet", "CompilerError"]
 
 #: What headers are promised to compile with; a warning is an error.
 FLAGS = ("-std=c99", "-O2", "-Wall", "-Wextra", "-Wconversion", "-pedantic", "-Werror")
-_TYPES = {"float": "float32", "int8_t": "int8", "uint8_t": "uint8", "int16_t": "int16", "int32_t": "int32", "int": "int32"}
+_TYPES = {
+    "float": "float32",
+    "int8_t": "int8",
+    "uint8_t": "uint8",
+    "int16_t": "int16",
+    "int32_t": "int32",
+    "int": "int32",
+}
 
 
 class CompilerError(MeshError):
@@ -138,7 +145,10 @@ class CNet:
         out = np.empty((len(samples), width), dtype)
         state = [self._state] if self.timed and what != "quantise" else []
         getattr(self._library, f"cnet_{what}")(
-            *state, samples.ctypes.data_as(ctypes.c_void_p), out.ctypes.data_as(ctypes.c_void_p), ctypes.c_long(len(out))
+            *state,
+            samples.ctypes.data_as(ctypes.c_void_p),
+            out.ctypes.data_as(ctypes.c_void_p),
+            ctypes.c_long(len(out)),
         )
         return out
 
@@ -147,7 +157,11 @@ class CNet:
     def _wrapper(self) -> str:
         """Functions over many samples, so that Python calls once."""
         p, n = self.prefix, self.n_inputs
-        text = "long cnet_size(void);\nlong cnet_size(void) { return (long)sizeof(" + f"{p}state" + "); }\n" if self.timed else ""
+        text = (
+            "long cnet_size(void);\nlong cnet_size(void) { return (long)sizeof(" + f"{p}state" + "); }\n"
+            if self.timed
+            else ""
+        )
         if self.timed:
             text += f"void cnet_init(void *m);\nvoid cnet_init(void *m) {{ {p}init(({p}state *)m); }}\n"
         text += self._entry("outputs", f"{p}outputs(%s, y + k * {self.n_outputs})", self._y)

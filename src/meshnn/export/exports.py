@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Any
 from meshnn.export.recipe import Recipe
 
 if TYPE_CHECKING:
+    from meshnn.arrays import Array
     from meshnn.export.c import CReport
+    from meshnn.export.integer import IntegerNet
+    from meshnn.export.quantise import Quantiser
 
 __all__ = ["Exports"]
 
@@ -28,6 +31,8 @@ class Exports:
         optimize: str = "size",
         name: str | None = None,
         X: Any = None,
+        y: Any = None,
+        tune: bool = True,
     ) -> CReport:
         """Write it as one C99 header that needs no library, see docs/c.md.
 
@@ -42,19 +47,37 @@ class Exports:
             What all names in the header begin with; else the name of the file.
         X : array_like (n_samples, n_features), optional
             Training samples, on which integer nets choose their scales; without them features are taken to be normal.
+            Of a net in time, the steps of a sequence.
+        y : array_like, optional
+            True answers for X; report and header then say how good the net is on them, in floats and in whole numbers.
+        tune : bool
+            Whether weights of integer nets learn once more, through their rounding; kept if it brings the outputs
+            nearer to those of the net in floats.
 
         Returns
         -------
         CReport
             Sizes; print it.
-        """
-        from meshnn.arguments import known
-        from meshnn.export import c
 
-        recipe = self.recipe()
-        if known("dtype", dtype, c.DTYPES) == "float32":
-            return c.write_float(recipe, path, optimize, name)
-        return c.write_integer(c.integer_net(recipe, X, dtype)[1], path, optimize, name)
+        Examples
+        --------
+        >>> import os, tempfile
+        >>> from sklearn.datasets import load_iris
+        >>> from meshnn import MeshClassifier
+        >>> X, y = load_iris(return_X_y=True)
+        >>> model = MeshClassifier(hidden=3, random_state=0).fit(X, y)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     report = model.to_c(os.path.join(folder, "iris.h"), dtype="int8", X=X, y=y)
+        >>> report.dtype, report.table_bytes < 300
+        ('int8', True)
+        """
+        from meshnn.export.writing import write_c
+
+        return write_c(self, path, dtype, optimize, name, X, y, tune)
+
+    def _tuned(self, quantiser: Quantiser, net: IntegerNet, X: Array) -> IntegerNet:
+        """A better integer net, if one can be learned."""
+        return net
 
     def to_onnx(self, path: str | PathLike[str] | None = None, **options: Any) -> Any:
         """As a model of ONNX, written to a file if there is a path; see `meshnn.export.onnx.to_onnx`."""

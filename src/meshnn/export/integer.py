@@ -238,29 +238,29 @@ class IntegerNet:
         """States from sums that were shifted."""
         most = self.most
         if name == "relu":
-            return np.clip(t, 0, most)
+            return np.asarray(np.clip(t, 0, most))
         if name == "leaky_relu":
-            return np.clip(np.where(t < 0, (t * LEAK) >> LEAK_BITS, t), -most, most)
+            return np.asarray(np.clip(np.where(t < 0, (t * LEAK) >> LEAK_BITS, t), -most, most))
         if name == "identity":
-            return np.clip(t, -most, most)
+            return np.asarray(np.clip(t, -most, most))
         table, down = self.tables[name], 16 - self.bits
         half = (1 << down) >> 1
         if name == "sin":
-            return np.minimum((table(t & 0xFFFF) + half) >> down, most)
+            return np.asarray(np.minimum((table(t & 0xFFFF) + half) >> down, most))
         v = table(np.minimum(np.abs(t), table.most))
         if name == "tanh":
             q = np.minimum((v + half) >> down, most)
-            return np.where(t < 0, -q, q)
+            return np.asarray(np.where(t < 0, -q, q))
         if name == "sigmoid":
-            return np.minimum((np.where(t < 0, 32768 - v, v) + half) >> down, most)
+            return np.asarray(np.minimum((np.where(t < 0, 32768 - v, v) + half) >> down, most))
         if name == "gauss":
-            return np.minimum((v + half) >> down, most)
+            return np.asarray(np.minimum((v + half) >> down, most))
         # softplus and elu, in steps of t: a part from the table and a straight line
         v = (v + (1 << (14 - table.fraction))) >> (15 - table.fraction)
         line = np.maximum(t, 0)
         t = line + v if name == "softplus" else np.where(t < 0, -v, line)
         back = table.fraction - self.unit_bits[name]
-        return np.clip((t + ((1 << back) >> 1)) >> back, -most, most)
+        return np.asarray(np.clip((t + ((1 << back) >> 1)) >> back, -most, most))
 
     def _read(self, s: IntArray, raw: dict[int, IntArray]) -> IntArray:
         found = np.zeros((len(s), self.recipe.n_outputs), np.int64)

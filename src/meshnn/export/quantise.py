@@ -18,7 +18,7 @@ from meshnn.export.c_layout import Layout
 from meshnn.export.integer import LINES, Coding, IntegerNet, sum_rows, table_of
 from meshnn.export.recipe import ExportError, Recipe
 
-__all__ = ["Quantiser"]
+__all__ = ["Quantiser", "float_outputs"]
 
 #: Samples that are looked at, ticks of nets that have cycles, and sums of a row that may occur.
 SAMPLES, TICKS, LARGEST = 1000, 16, 2.0**31 - 2**16
@@ -141,9 +141,10 @@ class _Rounding:
                 shift[row] = round(math.log2(one * 2.0**-table.fraction / scale[row]))
             weights[row], bias[row] = self._rounded(row, scale[row], int(shift[row]), thorough=True)[:2]
         slots = layout.outputs
-        out_scale = np.array([
-            0.0 if slot < 0 else scale[slot - n] if slot - n in self.sums else self.unit[slot] for slot in slots.tolist()
-        ])  # fmt: skip
+        out_scale = np.zeros(len(slots))
+        for o, slot in enumerate(slots.tolist()):
+            if slot >= 0:
+                out_scale[o] = scale[slot - n] if slot - n in self.sums else self.unit[slot]
         step = np.zeros(len(self.recipe.src))
         for row in range(rows):
             step[layout.edges[row]] = scale[row] / self.unit[layout.sources[row]]
@@ -166,7 +167,7 @@ class _Rounding:
                 'hold; use dtype="int8"'
             )
         fits = (float(np.abs(W) @ self.size[slots]) + abs(b) + float(np.abs(W) @ self._means(slots))) / room
-        return max(float(np.abs(W).max(initial=0.0)) / self.high, fits, 1e-30)
+        return float(max(float(np.abs(W).max(initial=0.0)) / self.high, fits, 1e-30))
 
     def _means(self, slots: IntArray) -> Array:
         """What the bias may be moved by, a weight of 1 being cut."""
@@ -174,9 +175,9 @@ class _Rounding:
 
     def _least_scale(self, row: int) -> float:
         """Below it sums could be too large, even with all weights cut."""
-        _, W, b = self._row(row)
         if self.bits == 16:
             return self._largest_scale(row)
+        b = self._row(row)[2]
         return max((abs(b) + 1e-30) / LARGEST * 4, 1e-30)
 
     def _free(self, row: int) -> Array:
@@ -244,6 +245,43 @@ class _Rounding:
         left = W - scale * wq
         bias = round((b + float(left @ mean)) / scale) + ((1 << shift) >> 1 if shift > 0 else 0)
         return wq.astype(np.int64), bias, float(left @ C @ left)
+
+
+def float_outputs(recipe: Recipe, X: Array) -> Array:
+    """Outputs (n, n_outputs) in float64, of the samples or after each step, which a header in floats comes near to."""
+    layout, n = Layout(recipe, padded=False, size=4), recipe.n_inputs
+    mean, scale = (0.0, 1.0) if recipe.x_mean is None or recipe.x_scale is None else (recipe.x_mean, recipe.x_scale)
+    Z = np.asarray((X - mean) / scale)
+    if np.isfinite(recipe.x_cut):
+        Z = np.clip(np.where(np.isfinite(X), Z, 0.0), -recipe.x_cut, recipe.x_cut)
+    found = np.zeros((len(Z), recipe.n_outputs))
+    there = layout.outputs >= 0
+    if recipe.timing is None:
+        s = np.zeros((len(Z), layout.n_slots))
+        s[:, :n] = Z
+        for _ in _ticked(layout, s):
+            pass
+        found[:, there] = s[:, layout.outputs[there]]
+        return found
+    s = np.zeros((1, layout.n_slots))
+    total, per_step, delay = np.zeros(recipe.n_outputs), recipe.timing.per_step, recipe.timing.delay
+    ticks, means = 0, recipe.timing.readout == "mean"
+    for t, z in enumerate(Z):
+        s[0, :n] = z
+        for _ in range(per_step):
+            ticks += 1
+            for _ in _ticked(layout, s):
+                pass
+            if means and ticks > delay and (ticks - delay) % per_step == 0:
+                total[there] += s[0, layout.outputs[there]]
+        later, sums = s.copy(), total.copy()
+        for k in range(1, delay + 1):
+            for _ in _ticked(layout, later):
+                pass
+            if means and ticks + k > delay and (ticks + k - delay) % per_step == 0:
+                sums[there] += later[0, layout.outputs[there]]
+        found[t] = sums / (t + 1) if means else np.where(there, later[0, np.maximum(layout.outputs, 0)], 0.0)
+    return found
 
 
 def _descended(wq: Array, want: Array, C: Array, high: int) -> Array:
