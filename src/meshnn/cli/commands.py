@@ -19,7 +19,20 @@ from meshnn.errors import MeshError
 __all__ = ["COMMANDS", "run"]
 
 #: Each is a function of its name in the module of its name; help shows them in this order.
-COMMANDS = ("fit", "predict", "evaluate", "export", "stream", "forecast", "info", "explain", "plot", "demo", "verify", "cache")
+COMMANDS = (
+    "fit",
+    "predict",
+    "evaluate",
+    "export",
+    "stream",
+    "forecast",
+    "info",
+    "explain",
+    "plot",
+    "demo",
+    "verify",
+    "cache",
+)
 GROUP = "meshnn.commands"
 #: Click's, which some versions of typer bring along under a name of their own.
 _UsageError: Any = typer.BadParameter.__base__

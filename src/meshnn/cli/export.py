@@ -43,7 +43,9 @@ class Optimize(StrEnum):
 
 
 def export(
-    model: Annotated[Path, typer.Argument(help="A model: of `meshnn fit`, `meshnn stream` or `save`.", show_default=False)],
+    model: Annotated[
+        Path, typer.Argument(help="A model: of `meshnn fit`, `meshnn stream` or `save`.", show_default=False)
+    ],
     out: Annotated[Path, typer.Option("--out", "-o", help="Where to write: net.h or net.onnx.", show_default=False)],
     to: Annotated[
         Form | None, typer.Option("--to", help="What to write; by default what the name of the file says.")
@@ -53,7 +55,9 @@ def export(
     ] = Dtype.float32,
     data: Annotated[
         Path | None,
-        typer.Option("--data", help="The training table: integer nets choose their scales on it, and accuracy is told."),
+        typer.Option(
+            "--data", help="The training table: integer nets choose their scales on it, and accuracy is told."
+        ),
     ] = None,
     target: Annotated[
         str | None, typer.Option("--target", "-y", help="Its column with the true answers; by default as in training.")
@@ -197,7 +201,9 @@ def _checked(thing: Any, form: Form, out: Path, X: Any, net: Any, learn: bool) -
         apart = float(np.abs(got - wanted).max()) / (float(np.abs(wanted).max()) or 1.0)
         if not apart <= APART:
             raise MeshError(f"--check: outputs of the compiled header are up to {apart:.2g} of the largest apart")
-        return f"checked: {len(samples):,} predictions of the compiled header agree to {apart:.1g} of the largest output"
+        return (
+            f"checked: {len(samples):,} predictions of the compiled header agree to {apart:.1g} of the largest output"
+        )
     coded = samples if net.coding.whole else compiled.quantise(samples)
     got = compiled.outputs(coded)
     if not np.array_equal(got, net.outputs(net.coding(samples))):

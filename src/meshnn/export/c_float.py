@@ -106,7 +106,8 @@ class _Writer:
         if any(block.full for block in self.layout.blocks):
             found += (
                 f"static inline float {p}sum(float t, const float *w, const float *s, int n) {{\n"
-                "    while (n-- > 0) t += *w++ * *s++;\n    return t;\n}\n\n"
+                f"    int i;\n    for (i = 0; i < n; i++) t += {self.name.upper()}_AT(float, w, i) * s[i];\n"
+                "    return t;\n}\n\n"
             )
         if not all(block.full for block in self.layout.blocks):
             offset = sum((b.end - b.begin) * b.count for b in self.layout.blocks if b.full)

@@ -240,23 +240,24 @@ class _Writer:
         if self.unrolled:
             return found
         shared = f"{self.up}_SHARED"
+        wide = "(int32_t)" if self.net.bits == 16 else ""  # an int may have 16 bits
         counts = [block.count for block in self.layout.blocks if block.full]
         if counts:
-            # four at a time: else half of the instructions are those of the loop
-            by = 4 if max(counts) >= 8 else 1
-            adds = "".join(f"        t += w[{k}] * s[{k}];\n" for k in range(by))
+            # many at a time: else half of the instructions are those of the loop
+            by = 8 if max(counts) >= 32 else 4 if max(counts) >= 8 else 1
+            adds = "".join(f"        t += {wide}{self.up}_AT({T}, w, {k}) * s[{k}];\n" for k in range(by))
             found += f"{shared} int32_t {p}sum(int32_t t, const {T} *w, const {T} *s, int n) {{\n"
             if by > 1:
                 found += f"    for (; n >= {by}; n -= {by}) {{\n{adds}        w += {by};\n        s += {by};\n    }}\n"
             if by == 1 or any(count % by for count in counts):
-                found += "    for (; n > 0; n--) t += *w++ * *s++;\n"
+                found += f"    for (; n > 0; n--, w++) t += {wide}{self.up}_AT({T}, w, 0) * *s++;\n"
             found += "    return t;\n}\n\n"
         if not all(block.full for block in self.layout.blocks):
             offset = sum((b.end - b.begin) * b.count for b in self.layout.blocks if b.full)
             shown = f"{p}weights[{offset} + e]" if offset else f"{p}weights[e]"
             found += (
                 f"{shared} int32_t {p}sum_of(int32_t t, int r, const {T} *s) {{\n    int e, end = {p}at[r + 1];\n"
-                f"    for (e = {p}at[r]; e < end; e++) t += {shown} * s[{p}from[e]];\n    return t;\n}}\n\n"
+                f"    for (e = {p}at[r]; e < end; e++) t += {wide}{shown} * s[{p}from[e]];\n    return t;\n}}\n\n"
             )
         return found
 
@@ -347,14 +348,13 @@ class _Writer:
     def _row(self, row: int, live: np.ndarray) -> str:
         """One row without a loop."""
         net, layout = self.net, self.layout
-        value = str(int(net.bias[row]))
+        value, wide = f"(int32_t){int(net.bias[row])}", "(int32_t)" if net.bits == 16 else ""
         for slot, w in zip(layout.sources[row].tolist(), net.weights[row].tolist(), strict=True):
             if w and (live[slot] or layout.once):
                 state = f"s[{slot}]"
                 if self.direct:
                     state = f"x[{slot}]" if slot < self.first else f"s[{slot - self.first}]"
-                value += f" {'-' if w < 0 else '+'} {abs(w)} * {state}"
-        value = value.replace("+ 1 *", "+").replace("- 1 *", "-")
+                value += f" {'-' if w < 0 else '+'} {wide}{abs(w)} * {state}"
         text, block = "", layout.block_of(row)
         if row in net.sums:
             text, value = f"    y[{self._output(row)}] = {value};\n", f"y[{self._output(row)}]"

@@ -108,10 +108,59 @@ def label_source(recipe: Recipe, p: str) -> str:
 
 def header(name: str, top: Sequence[str], body: str) -> str:
     """The whole file."""
-    guard = f"{name.upper()}_H"
-    return comment(top) + f"#ifndef {guard}\n#define {guard}\n\n#include <stdint.h>\n\n" + body + "\n#endif\n"
+    up, guard = name.upper(), f"{name.upper()}_H"
+    begin = f"#ifndef {guard}\n#define {guard}\n\n#include <stdint.h>\n\n"
+    return comment(top) + begin + _FLASH.replace("@@", up).replace("@", f"{name}_") + in_flash(up, body) + "\n#endif\n"
 
 
-def described(value: Any) -> str:
-    """A number or a text in a comment."""
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+#: On AVR constants are copied to RAM, of which there is little, unless they are marked and read by an instruction of
+#: their own.
+_FLASH = """\
+#if defined(__AVR__)
+#define @@_FLASH __attribute__((__progmem__))
+#define @@_AT(kind, table, i) @at_##kind((table) + (i))
+static inline uint8_t @at_uint8_t(const uint8_t *p) {
+    uint8_t found;
+    __asm__("lpm %0, Z" : "=r"(found) : "z"(p));
+    return found;
+}
+static inline int8_t @at_int8_t(const int8_t *p) {
+    return (int8_t)@at_uint8_t((const uint8_t *)p);
+}
+static inline uint16_t @at_uint16_t(const uint16_t *p) {
+    const uint8_t *q = (const uint8_t *)p;
+    return (uint16_t)(@at_uint8_t(q) | (uint16_t)@at_uint8_t(q + 1) << 8);
+}
+static inline int16_t @at_int16_t(const int16_t *p) {
+    return (int16_t)@at_uint16_t((const uint16_t *)p);
+}
+static inline uint32_t @at_uint32_t(const uint32_t *p) {
+    const uint16_t *q = (const uint16_t *)p;
+    return @at_uint16_t(q) | (uint32_t)@at_uint16_t(q + 1) << 16;
+}
+static inline int32_t @at_int32_t(const int32_t *p) {
+    return (int32_t)@at_uint32_t((const uint32_t *)p);
+}
+static inline float @at_float(const float *p) {
+    uint32_t bits = @at_uint32_t((const uint32_t *)p);
+    float found;
+    __builtin_memcpy(&found, &bits, sizeof found);
+    return found;
+}
+#else
+#define @@_FLASH
+#define @@_AT(kind, table, i) ((table)[i])
+#endif
+
+"""
+
+
+def in_flash(up: str, body: str) -> str:
+    """The same with tables marked as such, and read where they are."""
+    declared = re.compile(r"static const (float|u?int\d+_t) (\w+)\[(\d+)\] = ")
+    kinds = {found[2]: found[1] for found in declared.finditer(body)}
+    body = declared.sub(rf"static const \1 \2[\3] {up}_FLASH = ", body)
+    for table_name, kind in kinds.items():
+        read = rf"\b{table_name}\[([^\[\]]+)\](?! {up}_FLASH)"
+        body = re.sub(read, rf"{up}_AT({kind}, {table_name}, \1)", body)
+    return body
