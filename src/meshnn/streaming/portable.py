@@ -6,6 +6,7 @@ The mathematics is in `kernels/portable.py`; here its lists and arrays are made.
 from __future__ import annotations
 
 import math
+from os import PathLike
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +16,7 @@ from meshnn import checks
 from meshnn.arguments import known, switch, whole_number
 from meshnn.codes import ADAM, BINARY_CROSS_ENTROPY, CROSS_ENTROPY, LEARNED, LEFT_OUT, MOMENTUM, SEEN, SQUARED_ERROR
 from meshnn.errors import DataError, MeshError
+from meshnn.export.c_learner import write_learner
 from meshnn.kernels.tuples import (
     ADVANCE,
     DERIVE,
@@ -273,6 +275,18 @@ class PortableStream:
                 room.second[:] = m.second
                 room.memo[:2] = m.beta1**stream.learned, m.beta2**stream.learned
         return found
+
+    def to_c(self, path: str | PathLike[str], name: str = "net") -> None:
+        """Write a C header with a learner that goes on from here, bit by bit; see `meshnn.export.c_learner`.
+
+        Parameters
+        ----------
+        path : path-like
+            Of the header; it is written whole or not at all.
+        name : str
+            Begins the names of its functions: `net_init`, `net_step`, `net_learn` ...
+        """
+        write_learner(self, path, name)
 
     # -- how it runs ---------------------------------------------------------------------------------------------
 
