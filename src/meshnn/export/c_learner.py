@@ -1,7 +1,7 @@
 """A portable stream as one C99 header: a net that goes on learning where Python is not.
 
-The functions are `kernels/portable.py`, loop by loop; lists and first values are tables. In the texts `@` stands for the
-prefix of all names, `~` for the same in capitals, and what a net does not need is left out.
+The functions are `kernels/portable.py`, loop by loop; lists and first values are tables. In the texts `@` stands for
+the prefix of all names, `~` for the same in capitals, and what a net does not need is left out.
 """
 
 from __future__ import annotations
@@ -203,13 +203,28 @@ def _fresh(P: Array, n: int) -> bool:
     return _alike(P[diagonal]) and not P[rest].any()
 
 
+def _runs(net: Any) -> Array | None:
+    """The first source of each row of the groups, if the sources of every row follow each other: then no list is read."""
+    begin, end = net.sub_ptr[:-1], net.sub_ptr[1:]
+    length = end - begin
+    first = np.zeros(len(begin), np.int64)
+    first[length > 0] = net.sub_src[begin[length > 0]]
+    within = np.arange(len(net.sub_src)) - np.repeat(begin, length)
+    return first if np.array_equal(np.repeat(first, length) + within, net.sub_src) else None
+
+
 def _tables(stream: Learner) -> str:
     net, N = stream.net, stream.ties.n_parameters
-    names = ["ptr", "col", "num", "row_ptr", "rows", "sub_ptr", "sub_src", "sub_num", "par_ptr", "par", "edge_ptr"]
+    names = ["ptr", "col", "num", "row_ptr", "rows", "sub_ptr", "sub_num", "par_ptr", "par", "edge_ptr"]
     names += ["edge_row", "edge_src", "out_row"]
+    runs = _runs(net)
+    if runs is None:
+        names.append("sub_src")
     if len(set(net.code.tolist())) > 1:
         names.append("code")
     found = [_integers(name, getattr(net, name)) for name in names if getattr(net, name).size]
+    if runs is not None and net.sub_src.size:
+        found.append(_integers("sub_from", runs))
     if len(stream.room.theta) > N:
         found.append(_floats("fixed", stream.room.theta[N:]))
     for name, values, _ in _fields(stream):
@@ -247,6 +262,8 @@ def _functions(stream: Learner) -> str:
         "CARRIES": bool(net.carries),
         "FIXED": len(stream.room.theta) > stream.ties.n_parameters,
         "SUB": bool(net.sub_src.size),
+        "RUNS": bool(net.sub_src.size) and _runs(net) is not None,
+        "LISTS": _runs(net) is None,
         "ADAM": net.learner == ADAM,
         "L2": bool(stream.rule[2] > 0),
         "TAILS": bool(stream.rule[6] > 0),
@@ -358,8 +375,8 @@ def _saving(stream: Learner) -> str:
         text = text.replace(f"    ${word}$", ("\n" + " " * indent).join([" " * 4 + lines[0], *lines[1:]]))
     magic = int.from_bytes(MAGIC, "little")
     words = {"MAGIC": f"0x{magic:08x}u", "VERSION": f"{VERSION}u", "KIND": f"{kind}u", "GRAPH": f"0x{checksum:08x}u"}
-    for word, value in words.items():
-        text = text.replace(f"${word}$", value)
+    for name, value in words.items():
+        text = text.replace(f"${name}$", value)
     return text
 
 

@@ -118,13 +118,21 @@ static inline void @carry(@learner *l, const float *d) {
         const @index first = @row_ptr[g], last = @row_ptr[g + 1u], size = last - first;
 %if SUB
         const @index base = @sub_ptr[first], end = @sub_ptr[last];
-        @index q;
-        for (q = base; q < end; q++) w[q - base] = @weight(l, @sub_num[q]);
+        for (k = base; k < end; k++) w[k - base] = @weight(l, @sub_num[k]);
 %end
         for (i = @par_ptr[g]; i < @par_ptr[g + 1u]; i++) {
-%if SUB
+%if RUNS
             const float *weight = w;
-            q = base;
+            for (k = 0u; k < size; k++) {
+                const float *stop = w + (@sub_ptr[first + k + 1u] - base), *from = J + @sub_from[first + k];
+                float total = 0.0f;
+                while (weight < stop) total += *weight++ * *from++;
+                column[k] = total;
+            }
+%end
+%if LISTS
+            const float *weight = w;
+            @index q = base;
             for (k = 0u; k < size; k++) {
                 const @index stop = @sub_ptr[first + k + 1u];
                 float total = 0.0f;
@@ -383,7 +391,7 @@ static inline void @subtract(float *P, const float *u, float share) {
     }
 }
 
-/* what h says about y before its target is looked at: S, or NaN; y is moved by what was learned of this sample before */
+/* what h says about y before its target is looked at: S, or NaN; y is moved by what this sample has taught so far */
 static inline float @spread(@learner *l, const float *h, float *u, const float *moved, float *y, float *alike) {
     float S = @multiply(l->P, h, u), shift = 0.0f;
     @index k;

@@ -326,7 +326,8 @@ class PortableStream:
         row = as_inputs(self, found.reshape(1, 1, -1), np.shape(x))[:, 0]
         out = np.empty((1, self.topology.n_outputs), _F4)
         self._call(mode, row, self._nothing(0), out)
-        return out[0]
+        found_row: F32 = out[0]
+        return found_row
 
     def _learn(self, target: ArrayLike, mode: int) -> None:
         if not self.samples:
