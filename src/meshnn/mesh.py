@@ -22,7 +22,8 @@ from meshnn.program.threads import thread_count
 from meshnn.schedule import Timing
 from meshnn.streaming import Stream
 from meshnn.streaming.growth import Growth, grown
-from meshnn.streaming.portable import PortableStream, portable_learner
+from meshnn.streaming.portable import PortableStream
+from meshnn.streaming.portable_plan import portable_learner
 from meshnn.streaming.stream import new_learner
 
 __all__ = ["Mesh"]

@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from meshnn.codes import ACTIVATIONS, ADAM, BINARY_CROSS_ENTROPY, CROSS_ENTROPY
 from meshnn.errors import MeshError
 from meshnn.export.blob import EVERYTHING, MAGIC, SECTIONS, VERSION, graph_checksum, kind_of
-from meshnn.export.c_math import activation_source, arithmetic_begin, arithmetic_end, literal
-from meshnn.export.c_texts import (
+from meshnn.export.c_learner_texts import (
     BEGIN,
     CLASSES,
     FILTER,
@@ -33,6 +32,7 @@ from meshnn.export.c_texts import (
     STEP,
     VALUES,
 )
+from meshnn.export.c_math import activation_source, arithmetic_begin, arithmetic_end, literal
 from meshnn.files import write_whole
 
 __all__ = ["Learner", "learner_header", "write_learner"]
@@ -204,7 +204,7 @@ def _fresh(P: Array, n: int) -> bool:
 
 
 def _runs(net: Any) -> Array | None:
-    """The first source of each row of the groups, if the sources of every row follow each other: then no list is read."""
+    """The first source of each row of the groups, if those of every row follow each other: then no list is read."""
     begin, end = net.sub_ptr[:-1], net.sub_ptr[1:]
     length = end - begin
     first = np.zeros(len(begin), np.int64)
