@@ -498,18 +498,19 @@ FILTER_LABELS = """
 static inline int @take(@learner *l, const float *h, float *u, float *moved, @index c, float y, float target,
                         float *alike) {
     float S = @spread(l, h, u, moved, &y, alike);
-    float alpha = 0.0f, low = 0.0f, high = 0.0f, before = 0.0f, after = 0.0f, share, x;
+    float alpha = 0.0f, low = 0.0f, high = 0.0f, before = 0.0f, after = 0.0f, p_before = 0.0f, p = 0.0f, share;
     int step;
     (void)c;
     if (S != S) return 0;
     for (step = 0; step < 30; step++) {
-        float eta = y + S * alpha, p, left, proposed, change;
+        float eta = y + S * alpha, left, proposed, change, x;
         x = @exp(-@abs(eta));
         p = (eta < 0.0f ? x : 1.0f) / (1.0f + x);
         after = x / ((1.0f + x) * (1.0f + x));
         left = (target - p) - alpha;
         if (step == 0) {
             before = after;
+            p_before = p;
             if (left > 0.0f) {
                 high = left;
             } else {
@@ -527,16 +528,17 @@ static inline int @take(@learner *l, const float *h, float *u, float *moved, @in
         alpha = proposed;
         if (change < 1e-03f) break;
     }
-    x = @exp(-@abs(y));
 %if CLASSES
-    after = 0.5f * (before + after);
+    (void)before;
+    p = 0.5f * (p_before + p);
+    after = p * (1.0f - p);
 %end
 %not CLASSES
     if (before > after) after = before;
 %end
     share = after / (1.0f + after * S);
     if (!(@finite(alpha) && @finite(share))) return 0;
-    *alike = (target - (y < 0.0f ? x : 1.0f) / (1.0f + x)) * *alike;
+    *alike = (target - p_before) * *alike;
     @move(l, u, moved, alpha, share);
     return 1;
 }

@@ -370,9 +370,9 @@ def _subtract(P, u, share):
 
 @jit_strict_inner
 def _logistic(y, S, target):
-    """alpha = target - p(y + S alpha), between 0 and its value at y; and the curvatures p (1 - p) before and after."""
+    """alpha = target - p(y + S alpha), between 0 and its value at y; p and its slope p (1 - p), before and after."""
     alpha, low, high = ZERO, ZERO, ZERO
-    before, after = ZERO, ZERO
+    before, after, p_before, p = ZERO, ZERO, ZERO, ZERO
     for step in range(STEPS):
         eta = y + S * alpha
         x = strict_exp(-abs(eta))
@@ -380,7 +380,7 @@ def _logistic(y, S, target):
         after = x / ((ONE + x) * (ONE + x))
         left = (target - p) - alpha
         if step == 0:
-            before = after
+            before, p_before = after, p
             if left > ZERO:
                 high = left
             else:
@@ -396,7 +396,7 @@ def _logistic(y, S, target):
         alpha = proposed
         if moved < CLOSE:
             break
-    return alpha, before, after
+    return alpha, p_before, p, before, after
 
 
 @jit_strict_inner
@@ -437,11 +437,11 @@ def _take(net, room, rule, c, y, target):
         alike += h[k] * room.last[k]
     y = y + shift
     if net.loss == CROSS_ENTROPY or net.loss == BINARY_CROSS_ENTROPY:
-        alpha, before, after = _logistic(y, S, target)
-        x = strict_exp(-abs(y))
-        r = target - (x if y < ZERO else ONE) / (ONE + x)
+        alpha, p_before, p, before, after = _logistic(y, S, target)
+        r = target - p_before
         if net.loss == CROSS_ENTROPY:
-            after = HALF * (before + after)
+            p = HALF * (p_before + p)
+            after = p * (ONE - p)
         elif before > after:
             after = before
         share = after / (ONE + after * S)
