@@ -77,7 +77,8 @@ class OnThisComputer:
 
     def save(self, everything=False):
         room = ctypes.create_string_buffer(1 << 20)
-        return room.raw[: self.library.save(room, int(everything))]
+        size = self.library.save(room, int(everything))
+        return room.raw[:size]
 
     def restore(self, content):
         return self.library.restore(content, len(content))
@@ -94,9 +95,9 @@ def signal(T, inputs=1, outputs=1):
     return X.astype(np.float32), np.stack([x[1:] * (k + 1) + k for k in range(outputs)], axis=1).astype(np.float32)
 
 
-def eight(learner="ekf", **options):
+def eight(learner="ekf", ticks=2, **options):
     """The net of the bars: eight neurons that feed each other, 89 parameters."""
-    return Mesh(recurrent(8, 1, 1), 1, "tanh", random_state=0).stream(learner=learner, portable=True, **options)
+    return Mesh(recurrent(8, 1, 1), ticks, "tanh", random_state=0).stream(learner=learner, portable=True, **options)
 
 
 @pytest.mark.parametrize(("compiler", "flags"), COMPILERS)
@@ -235,7 +236,7 @@ def test_refusals_in_a_sentence():
     words[9] = 0x7FC00000
     with pytest.raises(DataError, match=r"number 1 of field\.bin is nan"):
         read_blob(words.tobytes() + np.uint32(zlib.crc32(words.tobytes())).tobytes(), "field.bin")
-    with pytest.raises(DataError, match="has 89 parameters, this net 39"):
+    with pytest.raises(DataError, match="has 89 parameters, this net 41"):
         read_back(saved, Mesh(recurrent(5, 1, 1), 1, "tanh"))
     with pytest.raises(DataError, match="other edges or activations"):
         read_back(saved, Mesh(recurrent(8, 1, 1), 1, "relu"))
@@ -319,7 +320,7 @@ def test_the_header_is_written_whole_with_what_one_must_know(tmp_path):
     stream.to_c(tmp_path / "pump.h", "pump")
     text = (tmp_path / "pump.h").read_text()
     for words in (
-        "89 edges, 89 parameters; 1 ticks a sample",
+        "89 edges, 89 parameters; 2 ticks a sample",
         "pump_step(&l, x, y);",
         "RAM: 19724 bytes in pump_learner",
     ):
@@ -327,7 +328,7 @@ def test_the_header_is_written_whole_with_what_one_must_know(tmp_path):
     assert "#include <stdint.h>" in text
     assert text.count("#include") == 1
     assert "$" not in text
-    assert "%" not in text
+    assert not {"%if", "%not", "%end"} & set(text.split())
     assert all(line.isascii() for line in text.splitlines())
 
 
@@ -392,7 +393,7 @@ def test_the_same_bits_on_boards(board, learner, flags, steps):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("board", "learner", "ram", "most"),
-    [("m4f", "ekf", 24_000, 160_000), ("m4f", "adam", 6_000, 90_000), ("m3", "ekf", 24_000, 2_000_000)],
+    [("m4f", "ekf", 24_000, 160_000), ("m4f", "adam", 6_000, 90_000), ("m3", "ekf", 24_000, 2_500_000)],
 )
 @pytest.mark.parametrize("flags", ["-std=c99 -O2", "-std=c99 -Os"])
 def test_bars_of_memory_and_instructions(board, learner, ram, most, flags):

@@ -187,7 +187,7 @@ def test_a_long_stream_is_learned():
     """The next value of a signal of two tones, by eight neurons."""
     x = (np.sin(0.3 * np.arange(3001)) * np.cos(0.11 * np.arange(3001))).astype(np.float32)
     for learner, most in (("ekf", 1e-2), ("adam", 0.1), ("sgd", 0.1)):
-        mesh = Mesh(recurrent(8, 1, 1), 1, "tanh", random_state=0)
+        mesh = Mesh(recurrent(8, 1, 1), 2, "tanh", random_state=0)
         out = mesh.stream(learner=learner, portable=True).run(x[:-1, None], x[1:])
         assert np.square(out[-500:, 0] - x[-500:]).mean() / x.var() < most
 

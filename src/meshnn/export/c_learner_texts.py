@@ -106,46 +106,108 @@ static inline void @clear(@learner *l) {
     for (k = 0u; k < ~INFLUENCES; k++) l->J[k] = 0.0f;
 }
 
-/* the influences after a tick, a column after the other, in place */
+%if RUNS
+/* a column of a group from what it was */
+static inline void @pull(const float *J, const float *w, @index first, @index size, float *column) {
+    const @index base = @sub_ptr[first];
+    @index k;
+    for (k = 0u; k < size; k++) {
+        const float *stop = w + (@sub_ptr[first + k + 1u] - base), *from = J + @sub_from[first + k];
+        const float *weight = w + (@sub_ptr[first + k] - base);
+        float total = 0.0f;
+        while (weight < stop) total += *weight++ * *from++;
+        column[k] = total;
+    }
+}
+
+/* four at once: lists and weights are read once for all */
+static inline void @pull_four(const float *J, const float *w, @index first, @index size, float *column) {
+    const float *weight = w;
+    @index k;
+    for (k = 0u; k < size; k++) {
+        const float *stop = w + (@sub_ptr[first + k + 1u] - @sub_ptr[first]), *a = J + @sub_from[first + k];
+        const float *b = a + size, *c = b + size, *d = c + size;
+        float p = 0.0f, q = 0.0f, r = 0.0f, s = 0.0f;
+        while (weight < stop) {
+            const float x = *weight++;
+            p += x * *a++;
+            q += x * *b++;
+            r += x * *c++;
+            s += x * *d++;
+        }
+        column[k] = p;
+        column[~MOST_ROWS + k] = q;
+        column[2u * ~MOST_ROWS + k] = r;
+        column[3u * ~MOST_ROWS + k] = s;
+    }
+}
+%end
+%if LISTS
+/* a column of a group from what it was */
+static inline void @pull(const float *J, const float *w, @index first, @index size, float *column) {
+    @index k, q = @sub_ptr[first];
+    for (k = 0u; k < size; k++) {
+        const @index stop = @sub_ptr[first + k + 1u];
+        float total = 0.0f;
+        for (; q < stop; q++) total += *w++ * J[@sub_src[q]];
+        column[k] = total;
+    }
+}
+
+/* four at once: lists and weights are read once for all */
+static inline void @pull_four(const float *J, const float *w, @index first, @index size, float *column) {
+    const float *b = J + size, *c = b + size, *d = c + size;
+    @index k, e = @sub_ptr[first];
+    for (k = 0u; k < size; k++) {
+        const @index stop = @sub_ptr[first + k + 1u];
+        float p = 0.0f, q = 0.0f, r = 0.0f, s = 0.0f;
+        for (; e < stop; e++) {
+            const float x = *w++;
+            const @index at = @sub_src[e];
+            p += x * J[at];
+            q += x * b[at];
+            r += x * c[at];
+            s += x * d[at];
+        }
+        column[k] = p;
+        column[~MOST_ROWS + k] = q;
+        column[2u * ~MOST_ROWS + k] = r;
+        column[3u * ~MOST_ROWS + k] = s;
+    }
+}
+%end
+
+/* the influences after a tick, in place */
 static inline void @carry(@learner *l, const float *d) {
-    float column[~MOST_ROWS];
+    float column[4u * ~MOST_ROWS];
 %if SUB
     float w[~MOST_EDGES];
 %end
     float *J = l->J;
-    @index g, i, k, e;
+    @index g, i, k, e, c, many;
     for (g = 0u; g < ~GROUPS; g++) {
-        const @index first = @row_ptr[g], last = @row_ptr[g + 1u], size = last - first;
+        const @index first = @row_ptr[g], last = @row_ptr[g + 1u], size = last - first, end = @par_ptr[g + 1u];
 %if SUB
-        const @index base = @sub_ptr[first], end = @sub_ptr[last];
-        for (k = base; k < end; k++) w[k - base] = @weight(l, @sub_num[k]);
+        const @index base = @sub_ptr[first], stop = @sub_ptr[last];
+        for (k = base; k < stop; k++) w[k - base] = @weight(l, @sub_num[k]);
 %end
-        for (i = @par_ptr[g]; i < @par_ptr[g + 1u]; i++) {
-%if RUNS
-            const float *weight = w;
-            for (k = 0u; k < size; k++) {
-                const float *stop = w + (@sub_ptr[first + k + 1u] - base), *from = J + @sub_from[first + k];
-                float total = 0.0f;
-                while (weight < stop) total += *weight++ * *from++;
-                column[k] = total;
-            }
-%end
-%if LISTS
-            const float *weight = w;
-            @index q = base;
-            for (k = 0u; k < size; k++) {
-                const @index stop = @sub_ptr[first + k + 1u];
-                float total = 0.0f;
-                for (; q < stop; q++) total += *weight++ * J[@sub_src[q]];
-                column[k] = total;
+        for (i = @par_ptr[g]; i < end; i += many) {
+            many = end - i < 4u ? 1u : 4u;
+%if SUB
+            if (many == 4u) {
+                @pull_four(J, w, first, size, column);
+            } else {
+                @pull(J, w, first, size, column);
             }
 %end
 %not SUB
-            for (k = 0u; k < size; k++) column[k] = 0.0f;
+            for (k = 0u; k < 4u * ~MOST_ROWS; k++) column[k] = 0.0f;
 %end
-            for (e = @edge_ptr[i]; e < @edge_ptr[i + 1u]; e++) column[@edge_row[e]] += l->s[@edge_src[e]];
-            for (k = 0u; k < size; k++) J[k] = column[k] * d[@rows[first + k]];
-            J += size;
+            for (c = 0u; c < many; c++) {
+                float *here = column + c * ~MOST_ROWS;
+                for (e = @edge_ptr[i + c]; e < @edge_ptr[i + c + 1u]; e++) here[@edge_row[e]] += l->s[@edge_src[e]];
+                for (k = first; k < last; k++) *J++ = *here++ * d[@rows[k]];
+            }
         }
     }
 }
@@ -329,21 +391,28 @@ static inline void @update(@learner *l, const float *target) {
 # -- second order: the filter ----------------------------------------------------------------------------------------
 
 FILTER = """
-/* u = P h; h' P h */
+/* u = P h; h' P h. Two rows at once, each sum in the order that one after the other would have */
 static inline float @multiply(const float *P, const float *h, float *u) {
     float S = 0.0f;
     @index i, j;
     for (i = 0u; i < ~PARAMETERS; i++) u[i] = 0.0f;
-    for (i = 0u; i < ~PARAMETERS; i++) {
-        const float x = h[i];
-        float total = *P++ * x;
-        for (j = i + 1u; j < ~PARAMETERS; j++) {
-            const float p = *P++;
-            total += p * h[j];
-            u[j] += p * x;
+    for (i = 0u; i + 1u < ~PARAMETERS; i += 2u) {
+        const float *Q = P + (~PARAMETERS - i);
+        const float x = h[i], y = h[i + 1u];
+        float total = *P++ * x, other = *Q++ * y;
+        total += *P * y;
+        u[i + 1u] += *P++ * x;
+        for (j = i + 2u; j < ~PARAMETERS; j++) {
+            const float p = *P++, q = *Q++, z = h[j];
+            total += p * z;
+            other += q * z;
+            u[j] = (u[j] + p * x) + q * y;
         }
         u[i] += total;
+        u[i + 1u] += other;
+        P = Q;
     }
+    if (i < ~PARAMETERS) u[i] += *P * h[i];
     for (i = 0u; i < ~PARAMETERS; i++) S += h[i] * u[i];
     return S;
 }
@@ -370,11 +439,14 @@ static inline int @sound(const float *P) {
 static inline void @subtract(float *P, const float *u, float share) {
     float *p = P;
     int lost = 0;
-    @index i, j;
+    @index i;
     for (i = 0u; i < ~PARAMETERS; i++) {
-        const float a = u[i] * share, least = *p * 1e-05f;
+        const float a = u[i] * share, least = *p * 1e-05f, *from = u + i, *end = u + ~PARAMETERS;
         float *begin = p;
-        for (j = i; j < ~PARAMETERS; j++, p++) *p = *p - a * u[j];
+        while (from < end) {
+            *p = *p - a * *from++;
+            p++;
+        }
         if (!(*begin > least)) {
             *begin = -least;
             lost = 1;
@@ -466,6 +538,7 @@ static inline int @take(@learner *l, const float *h, float *u, float *moved, @in
     error = target - y;
     noise = l->noise[c];
     expected = noise + S;
+    (void)expected;
     judged = noise;
 %if TAILS
     {
