@@ -15,7 +15,7 @@ from meshnn.export.c_learner import learner_header
 from meshnn.export.readback import read_back
 from meshnn.streaming.portable import KEPT
 from meshnn.streaming.portable_moves import portable_of
-from test_portable import hostile, recurrent, tied_mesh
+from test_portable import hostile, random_mesh, recurrent, tied_mesh
 
 COMPILERS = [
     ("gcc", "-std=c99 -O0"),
@@ -171,6 +171,15 @@ def test_every_kind_of_learner_has_the_same_bits(kind):
     for name in KEPT[:-1]:
         assert_same_bits(getattr(fresh.room, name), getattr(stream.room, name))
     assert fresh.samples == stream.samples
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_any_graph_has_the_same_bits(seed):
+    stream = random_mesh(seed, "float32").stream(learner=("ekf", "adam", "sgd")[seed], portable=True)
+    X, Y = signal(100, stream.topology.n_inputs, stream.topology.n_outputs)
+    learner = OnThisComputer(stream)
+    assert_same_bits(learner.run(X, Y), stream.run(X, Y))
+    assert_same_bits(learner.parameters(), stream.parameters)
 
 
 @pytest.mark.parametrize(("learner", "scale"), [("ekf", True), ("ekf", False), ("adam", True), ("sgd", False)])

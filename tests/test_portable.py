@@ -47,6 +47,25 @@ MESHES = {
 }
 
 
+def random_mesh(seed, dtype="float64"):
+    """Any graph: cycles, self-loops, edges that lead nowhere or into inputs, ties, fixed edges, several activations."""
+    rng = np.random.default_rng(seed)
+    inputs, hidden, outputs = rng.integers(1, 4), rng.integers(0, 6), rng.integers(1, 4)
+    n = inputs + 1 + hidden + outputs
+    pairs = {(int(a), int(b)) for a, b in rng.integers(0, n, (3 * n, 2))}
+    pairs |= {(int(rng.integers(0, inputs)), n - 1 - o) for o in range(outputs)}
+    topology = Topology(int(inputs), int(hidden), int(outputs), sorted(pairs))
+    parameter = rng.integers(-1, max(2, topology.n_edges // 2), topology.n_edges)
+    parameter[-1] = 0
+    _, ranks = np.unique(parameter[parameter >= 0], return_inverse=True)
+    parameter[parameter >= 0] = ranks
+    weights = rng.normal(size=int(parameter.max()) + 1)[parameter]
+    names = ["tanh", "sin", "softplus", "gauss", "elu", "sigmoid", "leaky_relu", "identity"]
+    activations = rng.choice(names, hidden).tolist() if hidden else "tanh"
+    weights = np.where(parameter < 0, rng.normal(size=len(weights)), weights) * 0.5
+    return Mesh(topology, int(rng.integers(1, 4)), activations, weights=weights, parameter=parameter, dtype=dtype)
+
+
 def samples(mesh, T, seed=0):
     rng = np.random.default_rng(seed)
     t = mesh.topology
@@ -88,18 +107,17 @@ def naive_influences(mesh, X, ticks, carries):
     return s[n - t.n_outputs :], J[n - t.n_outputs :]
 
 
-@pytest.mark.parametrize("name", MESHES)
+@pytest.mark.parametrize("name", [*MESHES, *range(20)])
 @pytest.mark.parametrize("memory", ["carry", "none"])
 def test_exact_influences(name, memory):
-    mesh = MESHES[name]()
-    X, Y = samples(mesh, 12)
-    got = mesh.stream(memory=memory, portable=True)
-    other = MESHES[name]().stream(memory=memory)
+    mesh, again = (MESHES[name]() if name in MESHES else random_mesh(name) for _ in range(2))
+    got, other = mesh.stream(memory=memory, portable=True), again.stream(memory=memory)
+    X, Y = samples(mesh, 8)
     out, want_out = got.run(X), other.run(X)
-    np.testing.assert_allclose(out, want_out, rtol=1e-5, atol=1e-6)
-    y, want = naive_influences(MESHES[name](), X, mesh.ticks, memory == "carry")
-    np.testing.assert_allclose(out[-1], y, rtol=1e-5, atol=1e-6)
-    scale = np.abs(want).max()
+    np.testing.assert_allclose(out, want_out, rtol=1e-4, atol=1e-5)
+    y, want = naive_influences(mesh, X, mesh.ticks, memory == "carry")
+    np.testing.assert_allclose(out[-1], y, rtol=1e-4, atol=1e-5)
+    scale = max(np.abs(want).max(), 1e-3)
     np.testing.assert_allclose(got.jacobian()[0], want, atol=1e-5 * scale)
     np.testing.assert_allclose(other.jacobian()[0], want, atol=1e-9 * scale)
     np.testing.assert_allclose(got.gradient(Y[-1]), other.gradient(Y[-1]), atol=2e-5 * scale)
