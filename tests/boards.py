@@ -252,3 +252,19 @@ def load(source, headers, flags="-std=c99 -O2", compiler="gcc"):
     language = ("-x", "c++") if compiler == "g++" else ()
     _call([compiler, *flags.split(), *WARNINGS, *language, "-shared", "-fPIC", folder / "main.c", "-o", library])
     return ctypes.CDLL(str(library))
+
+
+def painted(before, work):
+    """A program that says how many bytes of stack `work` takes: what is below is painted, then looked at."""
+    return f"""{SAY}{before}
+__attribute__((noinline)) static void work_here(void) {{ {work} }}
+int main(void) {{
+    volatile uint32_t *here, *at;
+    __asm__ volatile("mov %0, sp" : "=r"(here));
+    for (at = here - 4096; at < here - 4; at++) *at = 0xa5a5a5a5u;
+    work_here();
+    for (at = here - 4096; at < here && *at == 0xa5a5a5a5u; at++) {{}}
+    say_bits((uint32_t)(here - at) * 4u);
+    return 0;
+}}
+"""

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from meshnn import checks
-from meshnn.arguments import known, whole_number
+from meshnn.arguments import known, switch, whole_number
 from meshnn.arrays import Array
 from meshnn.codes import ACTIVATIONS
 from meshnn.errors import MeshError
@@ -22,6 +22,8 @@ from meshnn.program.threads import thread_count
 from meshnn.schedule import Timing
 from meshnn.streaming import Stream
 from meshnn.streaming.growth import Growth, grown
+from meshnn.streaming.portable import PortableStream
+from meshnn.streaming.portable_plan import portable_learner
 from meshnn.streaming.stream import new_learner
 
 __all__ = ["Mesh"]
@@ -301,6 +303,16 @@ class Mesh(Net):
         measured = prices is not None
         return Explanation(repr(self), batch_size, decision, self._topology.n_edges, dead, prices or DEFAULT, measured)
 
+    @overload
+    def stream(
+        self, loss: str = ..., learner: str = ..., *, portable: Literal[False] = ..., **settings: Any
+    ) -> Stream: ...
+
+    @overload
+    def stream(
+        self, loss: str = ..., learner: str = ..., *, portable: Literal[True], **settings: Any
+    ) -> PortableStream: ...
+
     def stream(
         self,
         loss: str = "squared_error",
@@ -312,8 +324,9 @@ class Mesh(Net):
         n_streams: int = 1,
         late: int = 0,
         scale: bool = False,
+        portable: bool = False,
         **settings: Any,
-    ) -> Stream:
+    ) -> Stream | PortableStream:
         """The mesh on a stream that never ends: it learns while it runs, in memory that does not grow.
 
         The influence of every parameter on every neuron is carried forward with the states, so the gradient is exact
@@ -339,6 +352,9 @@ class Mesh(Net):
         scale : bool
             Whether inputs, and targets of squared_error and huber, are brought to mean 0 and variance 1 as far as seen;
             then a NaN among the inputs is one that is missing. Outputs are in the units of the targets.
+        portable : bool
+            A `meshnn.streaming.portable.PortableStream`: float32 with the same bits on every machine, which can be
+            written as C. One stream, the exact method, no late targets; "ekf" with one covariance and no replays.
         **settings
             Of the learner: `rate`, `clip`, `l2`, `momentum`, or those of `meshnn.streaming.kalman.KalmanSettings`.
 
@@ -355,11 +371,18 @@ class Mesh(Net):
         >>> y = stream.step(x[-1])  # one sample at a time goes, too
         >>> stream.learn([0.0])
         """
+        ticks = self.ticks if ticks_per_sample is None else ticks_per_sample
+        if switch("portable", portable):
+            given = {"n_streams": n_streams, "late": late, "method": method}
+            return PortableStream(
+                self._topology, self._codes, self._ties, self.values, loss=loss,
+                learner=portable_learner(learner, self._topology, self._ties, settings, given),
+                ticks_per_sample=ticks, memory=memory, scale=scale,
+            )  # fmt: skip
         return Stream(
             self._topology, self._codes, self._ties, self.values, loss=loss,
             learner=new_learner(learner, self._topology, self._ties, self._dtype, settings),
-            ticks_per_sample=self.ticks if ticks_per_sample is None else ticks_per_sample,
-            memory=memory, method=method, n_streams=n_streams, late=late, scale=scale,
+            ticks_per_sample=ticks, memory=memory, method=method, n_streams=n_streams, late=late, scale=scale,
         )  # fmt: skip
 
     def grow_stream(self, stream: Stream, inputs: int = 0, outputs: int = 0, loss: str | None = None) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
+from keyword import iskeyword
 from typing import Annotated, Any
 
 import typer
@@ -18,21 +19,12 @@ from meshnn.errors import MeshError
 
 __all__ = ["COMMANDS", "run"]
 
-#: Each is a function of its name in the module of its name; help shows them in this order.
+#: Each is a function of its name in the module of its name, with a _ behind a word of Python; help shows them in this
+#: order.
 COMMANDS = (
-    "fit",
-    "predict",
-    "evaluate",
-    "export",
-    "stream",
-    "forecast",
-    "info",
-    "explain",
-    "plot",
-    "demo",
-    "verify",
+    "fit", "predict", "evaluate", "export", "import", "stream", "forecast", "info", "explain", "plot", "demo", "verify",
     "cache",
-)
+)  # fmt: skip
 GROUP = "meshnn.commands"
 #: Click's, which some versions of typer bring along under a name of their own.
 _UsageError: Any = typer.BadParameter.__base__
@@ -42,8 +34,9 @@ class _Commands(Mapping[str, Any]):
     """Commands by name; looking at names loads none of them."""
 
     def __getitem__(self, name: str) -> Any:
+        word = f"{name}_" if iskeyword(name) else name
         ours = name in COMMANDS
-        function = getattr(import_module(f"meshnn.cli.{name}"), name) if ours else _loaded(self._others()[name])
+        function = getattr(import_module(f"meshnn.cli.{word}"), word) if ours else _loaded(self._others()[name])
         command = typer.Typer(add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False)
         command.command(name)(function)
         return get_command(command)

@@ -105,10 +105,9 @@ def export(
     say_notes(notes)
     if form == Form.onnx:
         facts = _write_onnx(thing, out)
-    elif learn:
-        facts = _write_learner(thing, out, name)
     else:
-        report = thing.to_c(out, dtype=dtype.value, optimize=optimize.value, name=name, X=X, y=y, tune=tune)
+        options = {"dtype": dtype.value, "optimize": optimize.value, "name": name, "tune": tune, "learn": learn}
+        report = thing.to_c(out, X=X, y=y, **options)
         facts = asdict(report) | {"shown": str(report)}
         net = facts.pop("net")
         facts["net"] = report.net if net is not None else None
@@ -174,10 +173,6 @@ def _write_onnx(thing: Any, out: Path) -> dict[str, Any]:
     thing.to_onnx(out)
     size = out.stat().st_size
     return {"path": str(out), "bytes": size, "shown": f"{out}: ONNX, {size:,} bytes"}
-
-
-def _write_learner(thing: Any, out: Path, name: str | None) -> dict[str, Any]:
-    raise NotImplementedError
 
 
 # -- checks ------------------------------------------------------------------------------------------------------------

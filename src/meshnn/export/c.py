@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from importlib.metadata import version
 from os import PathLike, fsdecode
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -14,13 +15,14 @@ from meshnn.arrays import Array
 from meshnn.export.c_float import float_header
 from meshnn.export.c_integer import integer_header, table_bytes
 from meshnn.export.c_layout import Layout
+from meshnn.export.c_learner import learner_bytes, learner_header
 from meshnn.export.c_text import check_name
 from meshnn.export.integer import IntegerNet
 from meshnn.export.quantise import Quantiser
 from meshnn.export.recipe import Recipe
 from meshnn.files import write_whole
 
-__all__ = ["DTYPES", "CReport", "integer_net", "name_of", "write_float", "write_integer"]
+__all__ = ["DTYPES", "CReport", "integer_net", "name_of", "write_float", "write_integer", "write_learner_of"]
 
 DTYPES = ("float32", "int8", "int16")
 
@@ -101,6 +103,16 @@ def write_integer(
     write_whole(path, [integer_header(net, name_of(path, name), optimize, top).encode()])
     ram = net.bits // 8 * (layout.n_slots + (0 if layout.once else layout.n_rows)) + 4 * net.recipe.n_outputs
     return CReport(fsdecode(path), dtype, layout.n_edges, layout.multiply_adds, table_bytes(net), ram, notes, net)
+
+
+def write_learner_of(stream: Any, recipe: Recipe, path: str | PathLike[str], name: str) -> CReport:
+    """A header with a portable stream in it."""
+    write_whole(path, [learner_header(stream, name).encode()])
+    layout, n = Layout(recipe, padded=False, size=4), len(stream.parameters)
+    notes = (f"with a learner ({stream.learner.name}) of {n} parameters; multiply-adds are those without learning",)
+    # at the worst all first values are tables
+    ram = learner_bytes(stream)
+    return CReport(fsdecode(path), "float32", layout.n_edges, layout.multiply_adds, ram, ram, notes)
 
 
 def _top(recipe: Recipe, layout: Layout, dtype: str, notes: tuple[str, ...]) -> list[str]:

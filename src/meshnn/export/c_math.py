@@ -164,6 +164,29 @@ static inline float @log1p(float u) {{
 }}
 """,
     ),
+    "log": _Function(
+        ("bits", "from_bits"),
+        f"""
+/* of a normal positive number, infinity or NaN */
+static inline float @log(float x) {{
+    uint32_t u = @bits(x);
+    int32_t k = (int32_t)(u >> 23) - 127;
+    float m = @from_bits((u & 0x007fffffu) | 0x3f800000u);
+    float f, z;
+    if (!(x < @from_bits(0x7f800000u))) return x;
+    if (m > {literal(math.sqrt(2))}) {{
+        m = m * 0.5f;
+        k += 1;
+    }}
+    f = (m - 1.0f) / (m + 1.0f);
+    z = f * f;
+    {{
+{_horner("z", _LOG).replace("    ", "        ")}
+        return (float)k * 0.693359375f + ((float)k * {literal(-2.1219444005469057e-4)} + 2.0f * (f + f * z * p));
+    }}
+}}
+""",
+    ),
     "quarter": _Function(
         ("bits",),
         f"""
@@ -398,7 +421,7 @@ def arithmetic_end() -> str:
 
 
 def math_source(names: Iterable[str], prefix: str) -> str:
-    """Elementary functions and those they call: `exp`, `expm1`, `log1p`, `sqrt`, `abs`, `bits`, `from_bits`.
+    """Elementary functions and those they call: `exp`, `expm1`, `log`, `log1p`, `sqrt`, `abs`, `bits`, `from_bits`.
 
     Examples
     --------

@@ -5,7 +5,7 @@ from __future__ import annotations
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-from meshnn.export.recipe import Recipe
+from meshnn.export.recipe import ExportError, Recipe
 
 if TYPE_CHECKING:
     from meshnn.arrays import Array
@@ -33,6 +33,7 @@ class Exports:
         X: Any = None,
         y: Any = None,
         tune: bool = True,
+        learn: bool = False,
     ) -> CReport:
         """Write it as one C99 header that needs no library, see docs/c.md.
 
@@ -53,6 +54,8 @@ class Exports:
         tune : bool
             Whether weights of integer nets learn once more, through their rounding; kept if it brings the outputs
             nearer to those of the net in floats.
+        learn : bool
+            Whether a net on a stream goes on learning in C, see docs/c-learning.md; in float32.
 
         Returns
         -------
@@ -73,7 +76,14 @@ class Exports:
         """
         from meshnn.export.writing import write_c
 
-        return write_c(self, path, dtype, optimize, name, X, y, tune)
+        return write_c(self, path, dtype, optimize, name, X, y, tune, learn)
+
+    def _learner(self) -> Any:
+        """What goes on learning, as a portable stream."""
+        raise ExportError(
+            f"a {type(self).__name__} does not learn from a stream, so there is no learner to write; learn=True is for "
+            "MeshStreamClassifier and MeshStreamRegressor, and mesh.stream(portable=True).to_c(path) for a bare net"
+        )
 
     def _tuned(self, quantiser: Quantiser, net: IntegerNet, X: Array) -> IntegerNet:
         """A better integer net, if one can be learned."""

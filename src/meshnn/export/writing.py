@@ -14,19 +14,31 @@ from meshnn.export import c
 from meshnn.export.exports import Exports
 from meshnn.export.judging import score, targets_of
 from meshnn.export.quantise import float_outputs
-from meshnn.export.recipe import Recipe
+from meshnn.export.recipe import ExportError, Recipe
 
 __all__ = ["write_c"]
 
 
 def write_c(
-    model: Exports, path: str | PathLike[str], dtype: str, optimize: str, name: str | None, X: Any, y: Any, tune: bool
+    model: Exports,
+    path: str | PathLike[str],
+    dtype: str,
+    optimize: str,
+    name: str | None,
+    X: Any,
+    y: Any,
+    tune: bool,
+    learn: bool = False,
 ) -> c.CReport:
     """See `Exports.to_c`."""
     known("dtype", dtype, c.DTYPES)
     known("optimize", optimize, ("size", "speed"))
-    c.name_of(path, name)  # refused before any work
+    shown = c.name_of(path, name)  # refused before any work
     recipe = model.recipe()
+    if switch("learn", learn):
+        if dtype != "float32":
+            raise ExportError(f'a learner is in float32, not in {dtype}; use dtype="float32", or learn=False')
+        return c.write_learner_of(model._learner(), recipe, path, shown)
     samples = None if X is None else _samples(recipe, X)
     if y is not None and samples is None:
         raise DataError("y is given, but no X to predict it from; pass both, or none")

@@ -14,7 +14,7 @@ from meshnn.codes import ELU, GAUSS, LEAKY_RELU, RELU, SIGMOID, SIN, SOFTPLUS, T
 from meshnn.kernels import elementary
 from meshnn.kernels._jit import jit_strict, jit_strict_inner, variant
 
-__all__ = ["activate", "activate_each", "strict_exp", "strict_expm1", "strict_log1p"]
+__all__ = ["activate", "activate_each", "strict_exp", "strict_expm1", "strict_log", "strict_log1p"]
 
 f4, i4, i8, u4, u8 = np.float32, np.int32, np.int64, np.uint32, np.uint64
 _FAR = f4(87.0)
@@ -35,6 +35,7 @@ _pow2 = _strictly(elementary._pow2_4, "strict_pow2")
 _split = _strictly(elementary._split4, "strict_split", _horner=_horner)
 strict_exp = _strictly(elementary._exp4, "strict_exp", _split4=_split, _pow2_4=_pow2)
 strict_expm1 = _strictly(elementary._expm1_4, "strict_expm1", _split4=_split, _pow2_4=_pow2)
+strict_log = _strictly(elementary._log4, "strict_log", _horner=_horner)
 strict_log1p = _strictly(elementary._log1p4, "strict_log1p", _horner=_horner)
 
 

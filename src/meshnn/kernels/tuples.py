@@ -32,6 +32,8 @@ __all__ = [
     "Moments",
     "Net",
     "Pace",
+    "PortableNet",
+    "PortableRoom",
     "Room",
     "Set",
     "StreamCourse",
@@ -63,6 +65,8 @@ STRIP = 8
 #: Places in the `memo` of a filter: samples, logarithm of q, mean square of how far steps agree. From NOISE on the
 #: noise of every output, behind it the last change of every parameter.
 SAMPLES, LOG_Q, MEAN_SQUARE, NOISE = range(4)
+#: Places in the memo of a filter in `portable.py`.
+MEMO_SAMPLES, MEMO_Q, MEMO_SQUARE = range(3)
 #: Classes that a filter learns a sample with: of more, its own and the likeliest others.
 AT_ONCE = 50
 
@@ -354,3 +358,58 @@ class StreamPace(NamedTuple):
     clip: float  # longest gradient
     carries: int  # 1 if the state is kept from sample to sample
     filters: int  # 1 if the learner is the Kalman filter
+
+
+class PortableNet(NamedTuple):
+    """The lists of a portable stream. Rows are neurons that are not clamped; groups are those of `portable.py`."""
+
+    ptr: I64  # (rows + 1,) edges into each row
+    col: I64  # (edges,) source, among all neurons
+    num: I64  # (edges,) the number that is its weight
+    code: I64  # (rows,) activation
+    row_ptr: I64  # (groups + 1,) rows that the parameters of a group reach
+    rows: I64  # row
+    sub_ptr: I64  # (reached rows + 1,) edges into such a row from rows of its group
+    sub_src: I64  # source, by its place in the group
+    sub_num: I64  # the number that is its weight
+    par_ptr: I64  # (groups + 1,) parameters of a group
+    par: I64  # parameter
+    edge_ptr: I64  # (parameters in groups + 1,) edges that have it as their weight
+    edge_row: I64  # where such an edge leads to, by its place in the group
+    edge_src: I64  # where it comes from, among all neurons
+    out_row: I64  # (groups * n_outputs,) place of each output in a group; as many as the group has if it is not in it
+    n_inputs: int
+    n_clamped: int
+    n_outputs: int
+    ticks: int  # of a sample
+    carries: int  # 1 if the state is kept from sample to sample
+    loss: int
+    learner: int  # ADAM or MOMENTUM
+    filters: int  # 1 if the learner is the Kalman filter
+
+
+class PortableRoom(NamedTuple):
+    """What a portable stream remembers, and buffers; what a learner does not use has no length."""
+
+    theta: Array  # (n_numbers,) the parameters, which move, then what is fixed
+    s: Array  # (n,) states
+    J: Array  # influences, group by group, a column of each parameter
+    first: Array  # (n_parameters,) moments of Adam; velocity
+    second: Array  # (n_parameters,)
+    P: Array  # covariance, the upper half row by row
+    last: Array  # (n_parameters,) the last change of the filter
+    noise: Array  # (n_outputs,) variance of the targets
+    memo: Array  # (3,) powers of the betas of Adam; of the filter see MEMO_SAMPLES and so on
+    x_moments: Array  # (7 * n_inputs,) see `standardise.py`
+    y_moments: Array  # (7 * n_outputs,)
+    clock: I64  # (4,) see `SEEN` and so on in `codes.py`
+    t: Array  # (rows,) new states, and from here on buffers
+    d: Array  # (rows,) slopes
+    w: Array  # weights of the edges of a group
+    column: Array  # (most rows of a group,)
+    h: Array  # (n_parameters,) derivatives of an output
+    u: Array  # (n_parameters,) P h; gradient
+    moved: Array  # (n_parameters,) the change of this sample
+    g: Array  # (n_outputs,)
+    target: Array  # (m,)
+    other: Array  # (n,) states of a look

@@ -193,6 +193,10 @@ class StreamModel(Exports):
             found = replace(found, y_mean=y_mean, y_scale=np.where(np.isfinite(y_scale), y_scale, 0.0))
         return replace(found, x_mean=x_mean, x_scale=x_scale)
 
+    def _learner(self) -> Any:
+        assert self.stream_ is not None  # there is a recipe
+        return self.stream_.portable()
+
     # -- parameters and files ----------------------------------------------------------------------------------------
 
     @classmethod

@@ -11,12 +11,13 @@ from meshnn.arrays import Array
 from meshnn.errors import DataError
 
 if TYPE_CHECKING:
+    from meshnn.streaming.portable import PortableStream
     from meshnn.streaming.stream import Stream
 
 __all__ = ["as_inputs", "as_targets"]
 
 
-def as_inputs(stream: Stream, found: Array, shape: tuple[int, ...]) -> Array:
+def as_inputs(stream: Stream | PortableStream, found: Array, shape: tuple[int, ...]) -> Array:
     """Samples `(T, n_streams, n_inputs)`, which came in some shape, as kernels take them."""
     B, d = stream.n_streams, stream.topology.n_inputs
     if found.ndim != 3 or found.shape[1:] != (B, d):
@@ -29,7 +30,7 @@ def as_inputs(stream: Stream, found: Array, shape: tuple[int, ...]) -> Array:
     return samples
 
 
-def as_targets(stream: Stream, Y: Any, T: int) -> Array:
+def as_targets(stream: Stream | PortableStream, Y: Any, T: int) -> Array:
     """Targets of T samples, `(T, n_streams, width)`; NaN where missing."""
     B, m = stream.n_streams, stream.width
     found = checks.numbers("targets", Y)

@@ -18,7 +18,7 @@ from meshnn.arrays import FloatArray, IntArray
 from meshnn.errors import MeshError
 from meshnn.kernels.tuples import LOG_Q, NOISE, STRIP, Filter
 
-__all__ = ["FULL_COST", "KalmanSettings", "KalmanState", "make_filter"]
+__all__ = ["FULL_COST", "KalmanSettings", "KalmanState", "make_filter", "pack_covariance"]
 
 #: The full covariance is taken up to so many parameters squared times outputs: 316 parameters with one output.
 FULL_COST = 100_000
@@ -310,6 +310,17 @@ class KalmanState:
         after[NOISE + kept] = before[NOISE + outputs[kept]]
         kept = np.flatnonzero(origin >= 0)
         after[NOISE + new.n_outputs + kept] = before[NOISE + self.n_outputs + origin[kept]]
+
+
+def pack_covariance(state: KalmanState, P: FloatArray) -> None:
+    """Write a covariance (n_parameters, n_parameters) into a state; of what lies between its blocks nothing is kept."""
+    for g in range(len(state.filter.offset)):
+        first, last = int(state.filter.first[g]), int(state.filter.first[g + 1])
+        members = state.filter.order[first:last]
+        members = members[members >= 0]
+        dense = np.zeros((last - first, last - first))
+        dense[: len(members), : len(members)] = P[np.ix_(members, members)]
+        _pack(dense, state._strips(g, last - first))
 
 
 def make_filter(blocks: list[IntArray], count: int, n_outputs: int, settings: KalmanSettings) -> Filter:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -36,6 +36,9 @@ from meshnn.streaming.influence import InfluencePlan, plan_influence
 from meshnn.streaming.learners import LEARNERS, Learner
 from meshnn.streaming.room import new_room
 from meshnn.topology import Topology
+
+if TYPE_CHECKING:
+    from meshnn.streaming.portable import PortableStream
 
 __all__ = ["Stream"]
 
@@ -292,6 +295,12 @@ class Stream:
         self.__dict__.update(other.__dict__)
         if self._room is not None:
             self._bind()
+
+    def portable(self) -> PortableStream:
+        """A stream in float32 that goes on from here with the same bits on every machine, also in C: `to_c`."""
+        from meshnn.streaming.portable import PortableStream
+
+        return PortableStream.from_stream(self)
 
     def to_tree(self) -> Tree:
         """All that it remembers, as plain values and arrays; the parameters are the mesh's."""

@@ -1,0 +1,44 @@
+"""`meshnn import`: what a learner in C has learned, back in a model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from meshnn.cli.output import check_output, counted, print_json
+
+__all__ = ["import_"]
+
+
+def import_(
+    saved: Annotated[Path, typer.Argument(help="The bytes that net_save wrote.", show_default=False)],
+    into: Annotated[Path, typer.Option("--into", help="The .mesh file that the header was made from.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The .mesh file to write.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Take back what a net has learned on a device: the bytes that its C learner saved.
+
+    [bold]Example[/bold]
+
+      meshnn import field.bin --into pump.mesh --out learned.mesh
+    """
+    from meshnn.export.readback import read_back
+    from meshnn.files import explained
+    from meshnn.loading import load
+
+    check_output("--out", out)
+    model = load(into)
+    with explained("read", str(saved)):
+        content = saved.read_bytes()
+    blob = read_back(content, model, str(saved))
+    model.save(out)
+    if as_json:
+        print_json(
+            {"model": str(out), "parameters": blob.n_parameters, "samples": blob.samples, "learned": blob.learned,
+             "learner": blob.learner, "everything": blob.everything}
+        )  # fmt: skip
+        return
+    seen = f"{counted(blob.samples, 'sample')} seen, {counted(blob.learned, 'update')} of {blob.learner}"
+    print(f"{out}: {counted(blob.n_parameters, 'parameter')} of {saved}; {seen}")

@@ -1,0 +1,421 @@
+"""Learners in C: the bits of portable streams, on this computer and on boards, and what they save."""
+
+import ctypes
+import zlib
+
+import numpy as np
+import pytest
+
+import boards
+from commands import meshnn
+from meshnn import Mesh, MeshClassifier, MeshRegressor, MeshStreamClassifier, MeshStreamRegressor, Topology, load
+from meshnn.errors import DataError, MeshError
+from meshnn.export.blob import read_blob
+from meshnn.export.c_learner import learner_header
+from meshnn.export.readback import read_back
+from meshnn.streaming.portable import KEPT
+from meshnn.streaming.portable_moves import portable_of
+from test_portable import hostile, random_mesh, recurrent, tied_mesh
+
+COMPILERS = [
+    ("gcc", "-std=c99 -O0"),
+    ("gcc", "-std=c99 -O2"),
+    ("gcc", "-std=gnu99 -O3 -march=native -ffp-contract=fast"),
+    ("g++", "-std=c++11 -O2"),
+]
+AROUND = """#include "net.h"
+#ifdef __cplusplus
+extern "C" {
+#endif
+void begin(void);
+void go(const float *x, const float *t, float *y, int n);
+void read(float *theta);
+uint32_t save(unsigned char *to, int all);
+int restore(const unsigned char *from, uint32_t size);
+uint32_t bytes(void);
+void forget(void);
+uint32_t count(int k);
+static net_learner l;
+void begin(void) { net_init(&l); }
+void go(const float *x, const float *t, float *y, int n) {
+    int i;
+    for (i = 0; i < n; i++) {
+        net_step(&l, x + i * (int)NET_INPUTS, y + i * (int)NET_OUTPUTS);
+        net_learn(&l, t + i * (int)NET_TARGETS);
+    }
+}
+void read(float *theta) { unsigned k; for (k = 0; k < NET_PARAMETERS; k++) theta[k] = l.theta[k]; }
+uint32_t save(unsigned char *to, int all) { return net_save(&l, to, all); }
+int restore(const unsigned char *from, uint32_t size) { return net_restore(&l, from, size); }
+uint32_t bytes(void) { return (uint32_t)sizeof l; }
+void forget(void) { net_reset(&l); }
+uint32_t count(int k) { return l.clock[k]; }
+#ifdef __cplusplus
+}
+#endif
+"""
+
+
+class OnThisComputer:
+    """A learner in C."""
+
+    def __init__(self, stream, flags="-std=c99 -O1", compiler="gcc"):
+        self.library = boards.load(AROUND, {"net.h": learner_header(stream)}, flags, compiler)
+        self.n, self.outputs = stream.ties.n_parameters, stream.topology.n_outputs
+        self.library.begin()
+
+    def run(self, X, Y):
+        X, Y = (np.ascontiguousarray(a, np.float32) for a in (X, Y))
+        out = np.empty((len(X), self.outputs), np.float32)
+        self.library.go(*(a.ctypes.data_as(ctypes.c_void_p) for a in (X, Y, out)), len(X))
+        return out
+
+    def parameters(self):
+        found = np.empty(self.n, np.float32)
+        self.library.read(found.ctypes.data_as(ctypes.c_void_p))
+        return found
+
+    def save(self, everything=False):
+        room = ctypes.create_string_buffer(1 << 20)
+        size = self.library.save(room, int(everything))
+        return room.raw[:size]
+
+    def restore(self, content):
+        return self.library.restore(content, len(content))
+
+
+def assert_same_bits(got, want):
+    np.testing.assert_array_equal(got.view(np.uint32), want.view(np.uint32))
+
+
+def signal(T, inputs=1, outputs=1):
+    t = np.arange(T + 1)
+    x = np.sin(0.3 * t) * np.cos(0.11 * t) + 0.05 * np.sin(1.7 * t * t)
+    X = np.stack([x[:-1] * (k + 1) + 3 * k for k in range(inputs)], axis=1)
+    return X.astype(np.float32), np.stack([x[1:] * (k + 1) + k for k in range(outputs)], axis=1).astype(np.float32)
+
+
+def eight(learner="ekf", ticks=2, **options):
+    """The net of the bars: eight neurons that feed each other, 89 parameters."""
+    return Mesh(recurrent(8, 1, 1), ticks, "tanh", random_state=0).stream(learner=learner, portable=True, **options)
+
+
+@pytest.mark.parametrize(("compiler", "flags"), COMPILERS)
+def test_two_thousand_steps_have_the_same_bits(compiler, flags):
+    stream = eight(scale=True)
+    X, Y = signal(2050)
+    stream.run(X[:50], Y[:50])
+    learner = OnThisComputer(stream, flags, compiler)
+    want = stream.run(X[50:], Y[50:])
+    assert_same_bits(learner.run(X[50:], Y[50:]), want)
+    assert_same_bits(learner.parameters(), stream.parameters)
+    assert np.square(want[-500:] - Y[-500:]).mean() < 0.05 * Y.var()
+    kept = sum(getattr(stream.room, name).nbytes for name in KEPT if name != "clock")
+    assert learner.library.bytes() == kept + 16
+
+
+def net(topology, ticks, activation, seed):
+    return lambda: Mesh(topology, ticks, activation, random_state=seed)
+
+
+SEVERAL = ["tanh", "sin", "softplus", "gauss", "elu", "sigmoid", "relu", "leaky_relu"]
+ROUGH = Topology.mesh(2, 5, 3, density=0.5, random_state=1)
+ADAM, EKF = {"learner": "adam"}, {"learner": "ekf"}
+FIXED = {"forgetting": 1e-3, "noise": 0.1, "tails": 0.0}
+#: Net, loss and options.
+KINDS = {
+    "adam": (net(recurrent(3, 2, 2), 2, "tanh", 0), "squared_error", ADAM),
+    "sgd": (net(recurrent(8, 1, 1), 1, SEVERAL, 0), "squared_error", {"learner": "sgd", "l2": 1e-3, "scale": True}),
+    "ekf": (net(recurrent(3, 2, 2), 1, "tanh", 1), "squared_error", EKF | FIXED),
+    "static": (
+        net(Topology.layered([2, 4, 2]), 2, "tanh", 2),
+        "squared_error",
+        EKF | {"memory": "none", "scale": True},
+    ),
+    "labels, ekf": (net(recurrent(3, 2, 2), 1, SEVERAL[:3], 3), "binary_cross_entropy", EKF | {"scale": True}),
+    "labels, adam": (net(Topology.columns(2, 3, 2), 2, "tanh", 4), "binary_cross_entropy", ADAM),
+    "classes, ekf": (net(recurrent(3, 2, 3), 1, "tanh", 5), "cross_entropy", EKF),
+    "classes, adam": (net(ROUGH, 2, "elu", 6), "cross_entropy", ADAM | {"scale": True}),
+    "tied, ekf": (lambda: tied_mesh("float32"), "squared_error", EKF),
+    "tied, adam": (lambda: tied_mesh("float32"), "squared_error", ADAM | {"memory": "none"}),
+}
+
+
+def targets_of(stream, Y):
+    if stream.loss.name == "cross_entropy":
+        found = np.digitize(Y[:, :1], np.quantile(Y[:, 0], [1 / 3, 2 / 3])).astype(np.float32)
+    else:
+        found = (np.median(Y, axis=0) < Y).astype(np.float32) if stream.loss.name[:6] == "binary" else Y.copy()
+    found[3::11] = np.nan
+    return found
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_learner_has_the_same_bits(kind):
+    make, loss, options = KINDS[kind]
+    stream = make().stream(loss, portable=True, **options)
+    t = stream.topology
+    X, Y = signal(400, t.n_inputs, t.n_outputs)
+    Y = targets_of(stream, Y)
+    stream.run(X[:20], Y[:20])
+    learner = OnThisComputer(stream)
+    assert_same_bits(learner.run(X[20:], Y[20:]), stream.run(X[20:], Y[20:]))
+    assert_same_bits(learner.parameters(), stream.parameters)
+    assert [learner.library.count(k) for k in range(4)] == stream.room.clock.tolist()
+    learner.library.forget()
+    stream.reset()
+    assert_same_bits(learner.run(X[:20], Y[:20]), stream.run(X[:20], Y[:20]))
+    saved = learner.save(everything=True)  # all of it, read back, is the stream
+    fresh = make().stream(loss, portable=True, **options)
+    read_back(saved, fresh)
+    for name in KEPT[:-1]:
+        assert_same_bits(getattr(fresh.room, name), getattr(stream.room, name))
+    assert fresh.samples == stream.samples
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_any_graph_has_the_same_bits(seed):
+    stream = random_mesh(seed, "float32").stream(learner=("ekf", "adam", "sgd")[seed], portable=True)
+    X, Y = signal(100, stream.topology.n_inputs, stream.topology.n_outputs)
+    learner = OnThisComputer(stream)
+    assert_same_bits(learner.run(X, Y), stream.run(X, Y))
+    assert_same_bits(learner.parameters(), stream.parameters)
+
+
+@pytest.mark.parametrize(("learner", "scale"), [("ekf", True), ("ekf", False), ("adam", True), ("sgd", False)])
+def test_hostile_data_have_the_same_bits(learner, scale):
+    mesh = Mesh(recurrent(3, 2, 2), 1, ["tanh", "relu", "sin"], random_state=0)
+    stream = mesh.stream(learner=learner, scale=scale, portable=True)
+    X, Y = hostile(1500, 2, 2, 5)
+    device = OnThisComputer(stream)
+    assert_same_bits(device.run(X, Y), stream.run(X, Y))
+    assert_same_bits(device.parameters(), stream.parameters)
+    assert [device.library.count(k) for k in range(4)] == stream.room.clock.tolist()
+    X[::3, 0], Y[::5, 0] = np.nan, np.inf  # C is handed what Python refuses
+    assert np.isfinite(device.run(X, Y)).all()
+    assert np.isfinite(device.parameters()).all()
+
+
+def test_what_is_saved_is_restored_or_refused():
+    stream = eight(scale=True)
+    X, Y = signal(100)
+    device, other = OnThisComputer(stream), OnThisComputer(stream)
+    device.run(X[:50], Y[:50])
+    saved = device.save(everything=True)
+    assert other.restore(saved) == 0
+    assert_same_bits(other.run(X[50:], Y[50:]), device.run(X[50:], Y[50:]))
+    short = device.save()
+    assert len(short) == 36 + 4 * (89 + 14)
+    before = other.save(everything=True)
+    wrong = {
+        1: saved[:-4], 2: b"XNNL" + saved[4:], 3: saved[:16] + b"\0\0\0\0" + saved[20:],
+        4: saved[:40] + bytes([saved[40] ^ 1]) + saved[41:],
+    }  # fmt: skip
+    words = np.frombuffer(short[:-4], "<u4").copy()
+    words[10] = 0x7FC00000
+    wrong[5] = words.tobytes() + np.uint32(zlib.crc32(words.tobytes())).tobytes()
+    for fault, content in wrong.items():
+        assert other.restore(content) == fault
+    assert other.restore(b"MNNL") == 1
+    assert other.save(everything=True) == before
+    assert other.restore(short) == 0
+    assert_same_bits(other.parameters(), device.parameters())
+
+
+def saved_by(stream, X, Y, everything=False):
+    device = OnThisComputer(stream)
+    device.run(X, Y)
+    return device.save(everything)
+
+
+def test_refusals_in_a_sentence():
+    stream = eight()
+    saved = saved_by(stream, *signal(10))
+    with pytest.raises(DataError, match="does not begin as what a learner in C saves"):
+        read_blob(b"hello")
+    with pytest.raises(DataError, match="is of version 7, this meshnn reads version 1"):
+        read_blob(saved[:4] + b"\7\0\0\0" + saved[8:])
+    with pytest.raises(DataError, match="is cut: it has 37 bytes"):
+        read_blob(saved[:37])
+    with pytest.raises(DataError, match="is cut: it has 100 bytes, 89 parameters take"):
+        read_blob(saved[:100])
+    with pytest.raises(DataError, match="checksum does not match"):
+        read_blob(saved[:60] + b"\0" + saved[61:])
+    words = np.frombuffer(saved[:-4], "<u4").copy()
+    words[9] = 0x7FC00000
+    with pytest.raises(DataError, match=r"number 1 of field\.bin is nan"):
+        read_blob(words.tobytes() + np.uint32(zlib.crc32(words.tobytes())).tobytes(), "field.bin")
+    with pytest.raises(DataError, match="has 89 parameters, this net 41"):
+        read_back(saved, Mesh(recurrent(5, 1, 1), 1, "tanh"))
+    with pytest.raises(DataError, match="other edges or activations"):
+        read_back(saved, Mesh(recurrent(8, 1, 1), 1, "relu"))
+    with pytest.raises(DataError, match="another learner"):
+        read_back(saved_by(stream, *signal(10), everything=True), eight("adam"))
+    with pytest.raises(DataError, match="has no scaling of x"):
+        read_back(saved, eight(scale=True))
+    with pytest.raises(MeshError, match="letters, digits and _, not '2 nets'"):
+        learner_header(stream, "2 nets")
+
+
+def test_meshes_and_models_take_it_back(tmp_path):
+    X, Y = signal(200)
+    mesh = Mesh(recurrent(8, 1, 1), 1, "tanh", random_state=0)
+    stream = mesh.stream(learner="ekf", portable=True)
+    saved = saved_by(stream, X, Y)
+    stream.run(X, Y)
+    other = Mesh(recurrent(8, 1, 1), 1, "tanh", random_state=7)
+    read_back(saved, other)
+    np.testing.assert_array_equal(other.weights, mesh.weights)
+    rng = np.random.default_rng(0)
+    X = rng.normal(5, 3, size=(150, 2))
+    y = X[:, 0] * 2 + np.sin(X[:, 1]) + 100
+    labels = (y > y.mean()).astype(int)
+    rows = [{"a": a, "b": b} for a, b in X]
+    for everything in (False, True):
+        for model, target in (
+            (MeshStreamRegressor(hidden=3, random_state=0), y),
+            (MeshStreamClassifier(hidden=3, random_state=0), labels),
+        ):
+            for row, value in zip(rows[:60], target, strict=False):
+                model.learn_one(row, value)
+            portable = portable_of(model)
+            saved = saved_by(portable, X[60:], target[60:, None], everything)
+            portable.run(X[60:], target[60:])
+            read_back(saved, model)
+            got = model.stream_.peek(X[0])
+            np.testing.assert_allclose(got, portable.peek(X[0]), rtol=1e-4, atol=1e-5)
+            if everything:
+                np.testing.assert_allclose(model.stream_.learner.known.covariance(), portable.covariance(), atol=1e-6)
+    for model, target in (
+        (MeshRegressor(hidden=3, max_epochs=30, random_state=0).fit(X[:60], y[:60]), y),
+        (MeshClassifier(hidden=3, max_epochs=30, random_state=0).fit(X[:60], labels[:60]), labels),
+    ):
+        portable = portable_of(model)
+        saved = saved_by(portable, X[60:], target[60:, None])
+        portable.run(X[60:], target[60:])
+        read_back(saved, model)
+        if target is y:
+            np.testing.assert_allclose(model.predict(X[:1]), portable.peek(X[0]), rtol=1e-4)
+        else:
+            np.testing.assert_allclose(model._outputs(X[:1])[0], portable.peek(X[0]), atol=1e-3)
+
+
+def test_the_command(tmp_path):
+    X, Y = signal(50)
+    mesh = Mesh(recurrent(8, 1, 1), 1, "tanh", random_state=0)
+    mesh.save(tmp_path / "net.mesh")
+    stream = mesh.stream(learner="adam", portable=True)
+    saved = tmp_path / "field.bin"
+    saved.write_bytes(saved_by(stream, X, Y))
+    stream.run(X, Y)
+    done = meshnn("import", saved, "--into", tmp_path / "net.mesh", "--out", tmp_path / "new.mesh")
+    assert done.returncode == 0, done.stderr
+    assert "89 parameters of" in done.stdout
+    assert "50 samples seen, 50 updates of adam" in done.stdout
+    np.testing.assert_array_equal(load(tmp_path / "new.mesh").weights, mesh.weights)
+    told = meshnn("import", saved, "--into", tmp_path / "net.mesh", "--out", tmp_path / "new.mesh", "--json")
+    assert '"learner": "adam"' in told.stdout
+    saved.write_bytes(saved.read_bytes()[:50])
+    done = meshnn("import", saved, "--into", tmp_path / "net.mesh", "--out", tmp_path / "other.mesh")
+    assert done.returncode != 0
+    assert "is cut" in done.stderr
+    assert not (tmp_path / "other.mesh").exists()
+    done = meshnn("import", tmp_path / "none.bin", "--into", tmp_path / "net.mesh", "--out", tmp_path / "other.mesh")
+    assert "none.bin" in done.stderr
+
+
+def test_the_header_is_written_whole_with_what_one_must_know(tmp_path):
+    stream = eight()
+    stream.to_c(tmp_path / "pump.h", "pump")
+    text = (tmp_path / "pump.h").read_text()
+    for words in (
+        "89 edges, 89 parameters; 2 ticks a sample",
+        "pump_step(&l, x, y);",
+        "RAM: 19724 bytes in pump_learner",
+    ):
+        assert words in text
+    assert "#include <stdint.h>" in text
+    assert text.count("#include") == 1
+    assert "$" not in text
+    assert not {"%if", "%not", "%end"} & set(text.split())
+    assert all(line.isascii() for line in text.splitlines())
+
+
+# -- boards ----------------------------------------------------------------------------------------------------------
+
+BOARD = """#include "net.h"
+static net_learner l;
+static float x[1], y[1], target[1];
+"""
+
+
+def on_board(stream, board, flags, T, steps):
+    """Checksums of outputs and parameters after so many steps on a signal of T samples, over and over."""
+    X, Y = signal(T)
+    words = ",".join(f"0x{word:08x}u" for word in np.concatenate([X[:, 0], Y[:, 0]]).view(np.uint32))
+    source = f"""{boards.SAY}{BOARD}
+static const uint32_t data[{2 * T}] = {{{words}}};
+static uint32_t crc = 0xffffffffu;
+static void add(float value) {{
+    int i;
+    crc ^= net_bits(value);
+    for (i = 0; i < 32; i++) crc = (crc >> 1) ^ ((crc & 1u) ? 0xedb88320u : 0u);
+}}
+int main(void) {{
+    unsigned t, k;
+    net_init(&l);
+    for (t = 0; t < {steps}u; t++) {{
+        x[0] = net_from_bits(data[t % {T}u]);
+        target[0] = net_from_bits(data[{T}u + t % {T}u]);
+        net_step(&l, x, y);
+        net_learn(&l, target);
+        add(y[0]);
+    }}
+    for (k = 0; k < NET_PARAMETERS; k++) add(l.theta[k]);
+    say_bits(crc ^ 0xffffffffu);
+    return 0;
+}}
+"""
+    got = int(boards.run_on(board, source, {"net.h": learner_header(stream)}, flags).split()[-1], 16)
+    times = -(-steps // T)
+    out = stream.run(np.tile(X, (times, 1))[:steps], np.tile(Y, (times, 1))[:steps])
+    return got, zlib.crc32(np.concatenate([out[:, 0], stream.parameters]).astype("<f4").tobytes())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("board", "learner", "flags", "steps"),
+    [
+        ("m4f", "ekf", "-std=c99 -O2", 2000),
+        ("m4f", "ekf", "-std=gnu99 -O3", 2000),
+        ("m4f", "adam", "-std=gnu99 -Os", 2000),
+        ("m3", "ekf", "-std=c99 -O2", 2000),
+        ("m3", "adam", "-std=gnu99 -O2", 2000),
+        ("m3", "sgd", "-std=c99 -O1", 2000),
+    ],
+)
+def test_the_same_bits_on_boards(board, learner, flags, steps):
+    got, want = on_board(eight(learner, scale=True), board, flags, 500, steps)
+    assert got == want
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("board", "learner", "ram", "most"),
+    [("m4f", "ekf", 24_000, 160_000), ("m4f", "adam", 6_000, 90_000), ("m3", "ekf", 24_000, 2_500_000)],
+)
+@pytest.mark.parametrize("flags", ["-std=c99 -O2", "-std=c99 -Os"])
+def test_bars_of_memory_and_instructions(board, learner, ram, most, flags):
+    header = {"net.h": learner_header(eight(learner))}
+    before = BOARD.replace("static float x[1]", "float x[1] = {0.3f}").replace("target[1]", "target[1] = {0.2f}")
+    count = boards.instructions(
+        board, "net_init(&l);", "net_step(&l, x, y); net_learn(&l, target);", header, flags, before
+    )
+    work = "net_init(&l); net_step(&l, x, y); net_learn(&l, target);"
+    built = boards.build(board, boards.painted(before, work), header, flags)
+    stack = int(built.run().split()[-1], 16)
+    sizes = built.sizes()
+    print(f"{board} {learner} {flags}: {count} instructions, {sizes}, {stack} bytes of stack")
+    assert count <= most
+    assert sizes["data"] + sizes["bss"] + stack <= ram
+    assert 0 < stack < 3000

@@ -1,0 +1,337 @@
+"""Portable streams: against streams in float64, against plain NumPy, and under data that mean harm."""
+
+import pickle
+
+import numpy as np
+import pytest
+
+from meshnn import Mesh, MeshClassifier, MeshRegressor, MeshStreamClassifier, MeshStreamRegressor, Topology
+from meshnn.errors import DataError, MeshError
+from meshnn.streaming.portable import KEPT, PortableStream
+from meshnn.streaming.portable_moves import portable_of
+
+PLAIN = {"forgetting": 0.0, "noise": 0.3, "tails": 0.0}
+
+
+def recurrent(hidden=5, inputs=2, outputs=1):
+    """A net whose hidden neurons all feed each other."""
+    first, last = inputs + 1, inputs + 1 + hidden
+    pairs = [(i, j) for i in range(last) for j in range(first, last)]
+    pairs += [(i, o) for i in range(inputs, last) for o in range(last, last + outputs)]
+    return Topology(inputs, hidden, outputs, pairs)
+
+
+def tied_mesh(dtype="float64"):
+    """Two columns that share their weights, a wire that is fixed, and an edge that nothing reads."""
+    pairs = [(0, 3), (1, 4), (3, 3), (4, 4), (2, 3), (2, 4), (3, 6), (4, 6), (0, 5), (5, 5), (3, 4)]
+    topology = Topology(2, 3, 1, pairs)
+    edges = list(zip(topology.src.tolist(), topology.dst.tolist(), strict=True))
+    shared = {(0, 3): 0, (1, 4): 0, (3, 3): 1, (4, 4): 1, (2, 3): 2, (2, 4): 2, (3, 6): 3, (4, 6): 4, (0, 5): 5,
+              (5, 5): 6, (3, 4): -1}  # fmt: skip
+    weights = {0: 0.7, 1: 0.5, 2: 0.2, 3: 0.9, 4: -0.6, 5: 0.3, 6: 0.1, -1: 0.4}
+    numbers = [shared[edge] for edge in edges]
+    return Mesh(topology, 2, "tanh", weights=[weights[k] for k in numbers], parameter=numbers, dtype=dtype)
+
+
+def made(topology, ticks, activation, seed):
+    return lambda: Mesh(topology, ticks, activation, dtype="float64", random_state=seed)
+
+
+MESHES = {
+    "recurrent": made(recurrent(), 1, "tanh", 0),
+    "two ticks": made(recurrent(4, 1, 2), 2, ["tanh", "sin", "softplus", "gauss"], 1),
+    "sparse": made(Topology.mesh(2, 6, 2, density=0.4, random_state=3), 3, "elu", 2),
+    "columns": made(Topology.columns(2, 4, 1), 2, "sigmoid", 3),
+    "layers": made(Topology.layered([2, 5, 3]), 2, "leaky_relu", 4),
+    "tied": tied_mesh,
+}
+
+
+def random_mesh(seed, dtype="float64"):
+    """Any graph: cycles, self-loops, edges that lead nowhere or into inputs, ties, fixed edges, several activations."""
+    rng = np.random.default_rng(seed)
+    inputs, hidden, outputs = rng.integers(1, 4), rng.integers(0, 6), rng.integers(1, 4)
+    n = inputs + 1 + hidden + outputs
+    pairs = {(int(a), int(b)) for a, b in rng.integers(0, n, (3 * n, 2))}
+    pairs |= {(int(rng.integers(0, inputs)), n - 1 - o) for o in range(outputs)}
+    topology = Topology(int(inputs), int(hidden), int(outputs), sorted(pairs))
+    parameter = rng.integers(-1, max(2, topology.n_edges // 2), topology.n_edges)
+    parameter[-1] = 0
+    _, ranks = np.unique(parameter[parameter >= 0], return_inverse=True)
+    parameter[parameter >= 0] = ranks
+    weights = rng.normal(size=int(parameter.max()) + 1)[parameter]
+    names = ["tanh", "sin", "softplus", "gauss", "elu", "sigmoid", "leaky_relu", "identity"]
+    activations = rng.choice(names, hidden).tolist() if hidden else "tanh"
+    weights = np.where(parameter < 0, rng.normal(size=len(weights)), weights) * 0.5
+    return Mesh(topology, int(rng.integers(1, 4)), activations, weights=weights, parameter=parameter, dtype=dtype)
+
+
+def samples(mesh, T, seed=0):
+    rng = np.random.default_rng(seed)
+    t = mesh.topology
+    X = rng.normal(size=(T, t.n_inputs)).astype(np.float32)
+    return X, rng.normal(size=(T, t.n_outputs)).astype(np.float32)
+
+
+def naive_influences(mesh, X, ticks, carries):
+    """Outputs and dy/dtheta after the last sample, by loops over all edges and neurons in float64."""
+    t, number, N = mesh.topology, mesh._ties.number, mesh._ties.n_parameters
+    phi = {
+        0: (lambda a: a, lambda a: 1.0),
+        2: (lambda a: a if a > 0 else 0.01 * a, lambda a: 1.0 if a > 0 else 0.01),
+        3: (lambda a: a if a > 0 else np.expm1(a), lambda a: 1.0 if a > 0 else np.exp(a)),
+        4: (lambda a: np.logaddexp(0, a), lambda a: 1 / (1 + np.exp(-a))),
+        5: (lambda a: 1 / (1 + np.exp(-a)), lambda a: np.exp(-a) / (1 + np.exp(-a)) ** 2),
+        6: (np.tanh, lambda a: 1 - np.tanh(a) ** 2),
+        7: (np.sin, np.cos),
+        8: (lambda a: np.exp(-a * a), lambda a: -2 * a * np.exp(-a * a)),
+    }
+    n = t.n_neurons
+    s, J = np.zeros(n), np.zeros((n, N))
+    s[t.n_inputs : t.n_clamped] = 1
+    for x in X.astype(np.float64):
+        if not carries:
+            s[t.n_clamped :], J[:] = 0, 0
+        s[: t.n_inputs] = x
+        for _ in range(ticks):
+            total, change = np.zeros(n), np.zeros((n, N))
+            for e in range(t.n_edges):
+                i, j = int(t.src[e]), int(t.dst[e])
+                total[j] += mesh.weights[e] * s[i]
+                change[j] += mesh.weights[e] * J[i]
+                if number[e] < N:
+                    change[j, number[e]] += s[i]
+            for j in range(t.n_clamped, n):
+                value, slope = phi[int(mesh._codes[j])]
+                s[j], J[j] = value(total[j]), slope(total[j]) * change[j]
+    return s[n - t.n_outputs :], J[n - t.n_outputs :]
+
+
+@pytest.mark.parametrize("name", [*MESHES, *range(20)])
+@pytest.mark.parametrize("memory", ["carry", "none"])
+def test_exact_influences(name, memory):
+    mesh, again = (MESHES[name]() if name in MESHES else random_mesh(name) for _ in range(2))
+    got, other = mesh.stream(memory=memory, portable=True), again.stream(memory=memory)
+    X, Y = samples(mesh, 8)
+    out, want_out = got.run(X), other.run(X)
+    np.testing.assert_allclose(out, want_out, rtol=1e-4, atol=1e-5)
+    y, want = naive_influences(mesh, X, mesh.ticks, memory == "carry")
+    np.testing.assert_allclose(out[-1], y, rtol=1e-4, atol=1e-5)
+    scale = max(np.abs(want).max(), 1e-3)
+    np.testing.assert_allclose(got.jacobian()[0], want, atol=1e-5 * scale)
+    np.testing.assert_allclose(other.jacobian()[0], want, atol=1e-9 * scale)
+    np.testing.assert_allclose(got.gradient(Y[-1]), other.gradient(Y[-1]), atol=2e-5 * scale)
+    if memory == "carry":  # otherwise what does not matter is not computed there
+        np.testing.assert_allclose(got.state, other.state[0], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("loss", ["squared_error", "binary_cross_entropy", "cross_entropy"])
+@pytest.mark.parametrize("learner", ["adam", "sgd"])
+def test_first_order_steps_are_those_of_streams(learner, loss):
+    mesh, other = (Mesh(recurrent(4, 2, 3), 1, "tanh", dtype="float64", random_state=0) for _ in range(2))
+    X, Y = samples(mesh, 60)
+    labels = np.random.default_rng(1).integers(0, 3, 60).astype(float)
+    targets = {"squared_error": Y, "binary_cross_entropy": (Y > 0).astype(float), "cross_entropy": labels}[loss]
+    targets[7] = np.nan
+    got = mesh.stream(loss, learner, portable=True, l2=1e-3, clip=0.5)
+    want = other.stream(loss, learner, l2=1e-3, clip=0.5)
+    np.testing.assert_allclose(got.run(X, targets), want.run(X, targets), atol=2e-4)
+    assert (got.samples, got.learned) == (want.samples, want.learned) == (60, 59)
+    np.testing.assert_array_equal(mesh.weights.astype(np.float32), got.parameters)
+
+
+def dense_filter(mesh, X, Y, q, noise, ceiling=10.0):
+    """The textbook's filter with all outputs at once, in float64, on influences by loops."""
+    N, C = mesh._ties.n_parameters, mesh.topology.n_outputs
+    P, theta = np.eye(N), mesh.values[:N].astype(np.float64)
+    for t in range(len(X)):
+        y, H = naive_influences(mesh, X[t : t + 1], mesh.ticks, False)
+        S = H @ P @ H.T + noise * np.eye(C)
+        K = P @ H.T @ np.linalg.inv(S)
+        theta = (theta + K @ (Y[t] - y)) * (1 - 0.5 * q / ceiling)
+        P = P - K @ H @ P
+        P[np.diag_indices(N)] *= 1 + 1e-5  # what float32 needs
+        P[np.diag_indices(N)] = np.minimum(P.diagonal() + np.maximum(0, q - P.diagonal() * q / ceiling), ceiling)
+        mesh.values[:N] = theta
+    return theta, P
+
+
+@pytest.mark.parametrize("q", [0.0, 1e-3])
+def test_the_filter_is_the_textbooks(q):
+    mesh, other = (Mesh(Topology.layered([2, 3, 2]), 2, "tanh", dtype="float64", random_state=0) for _ in range(2))
+    X, Y = samples(mesh, 40)
+    Y = np.stack([np.tanh(X[:, 0]), X[:, 1] * X[:, 0]], axis=1) + 0.1 * Y
+    got = mesh.stream(learner="ekf", memory="none", portable=True, **PLAIN | {"forgetting": q})
+    got.run(X, Y)
+    theta, P = dense_filter(other, X, Y.astype(np.float32), q, PLAIN["noise"])
+    np.testing.assert_allclose(got.parameters, theta, atol=2e-4)
+    np.testing.assert_allclose(got.covariance(), P, atol=2e-4)
+
+
+@pytest.mark.parametrize("loss", ["squared_error", "binary_cross_entropy", "cross_entropy"])
+@pytest.mark.parametrize("scale", [False, True])
+def test_the_filter_of_streams(loss, scale):
+    """One output, or two classes: then the filter in float64 does the same, with all that it finds by itself."""
+    outputs = 2 if loss == "cross_entropy" else 1
+    mesh, other = (Mesh(recurrent(3, 2, outputs), 1, "tanh", dtype="float64", random_state=0) for _ in range(2))
+    X, Y = samples(mesh, 80)
+    y = np.tanh(X[:, :1]) * X[:, 1:] + 0.1 * Y[:, :1]
+    targets = y if loss == "squared_error" else (y > 0).astype(float)
+    got, want = mesh.stream(loss, "ekf", portable=True, scale=scale), other.stream(loss, "ekf", scale=scale)
+    out, want_out = got.run(X[:25], targets[:25]), want.run(X[:25], targets[:25])
+    np.testing.assert_allclose(out, want_out, atol=2e-3)
+    got, now = PortableStream.from_stream(want), want.run(X[25:60], targets[25:60])
+    assert got.samples == 25
+    np.testing.assert_allclose(got.run(X[25:60], targets[25:60]), now, atol=5e-3)
+    got.into_stream(want)
+    np.testing.assert_allclose(want.run(X[60:], targets[60:]), got.run(X[60:], targets[60:]), atol=2e-3)
+
+
+def test_of_three_classes_the_filter_learns_as_well():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1500, 2)).astype(np.float32)
+    labels = np.where(X[:, 0] * X[:, 1] > 0.2, 2, (X[:, 0] > 0).astype(int)).astype(float)
+    right = {}
+    for portable in (False, True):
+        mesh = Mesh(Topology.layered([2, 8, 3]), 2, "tanh", dtype="float64", random_state=0)
+        settings = {} if portable else {"replays": 0}
+        stream = mesh.stream("cross_entropy", "ekf", memory="none", portable=portable, **settings)
+        out = stream.run(X, labels)
+        right[portable] = (out.argmax(axis=1) == labels)[500:].mean()
+    assert right[True] > max(0.9, right[False] - 0.02)
+
+
+def test_a_long_stream_is_learned():
+    """The next value of a signal of two tones, by eight neurons."""
+    x = (np.sin(0.3 * np.arange(3001)) * np.cos(0.11 * np.arange(3001))).astype(np.float32)
+    for learner, most in (("ekf", 1e-2), ("adam", 0.1), ("sgd", 0.1)):
+        mesh = Mesh(recurrent(8, 1, 1), 2, "tanh", random_state=0)
+        out = mesh.stream(learner=learner, portable=True).run(x[:-1, None], x[1:])
+        assert np.square(out[-500:, 0] - x[-500:]).mean() / x.var() < most
+
+
+def hostile(T, d, m, seed):
+    rng = np.random.default_rng(seed)
+    X = (rng.normal(size=(T, d)) * 10.0 ** rng.choice([0, 0, 0, 3, 30, -30], size=(T, d))).astype(np.float32)
+    Y = (rng.normal(size=(T, m)) * 10.0 ** rng.choice([0, 0, 0, 5, 37], size=(T, m))).astype(np.float32)
+    X[rng.random(X.shape) < 0.02] = 0
+    Y[rng.random(Y.shape) < 0.05] = np.nan
+    return X, Y
+
+
+def check_hostile(T):
+    for k, (learner, scale) in enumerate([("ekf", True), ("ekf", False), ("adam", False), ("sgd", True)]):
+        mesh = Mesh(recurrent(4, 2, 2), 1, ["tanh", "relu", "sin", "softplus"], random_state=0)
+        stream = mesh.stream(learner=learner, scale=scale, portable=True)
+        X, Y = hostile(T, 2, 2, k)
+        if scale:
+            X[::17, 0] = np.nan
+        stream.run(X, Y)
+        for name in KEPT:
+            assert np.isfinite(getattr(stream.room, name)).all(), (learner, scale, name)
+        assert stream.learned > T // 3
+        if learner == "ekf":
+            assert (stream.covariance().diagonal() > 0).all()
+            assert stream.covariance().diagonal().max() <= 10
+        x = np.sin(np.arange(3000) / 3).astype(np.float32)  # it goes on to learn
+        stream.reset()
+        out = stream.run(np.stack([x[:-1], x[:-1]], axis=1), np.stack([x[1:], -x[1:]], axis=1))
+        assert np.isfinite(out).all()
+        if learner == "ekf" and scale:
+            assert np.square(out[-500:, 0] - x[-500:]).mean() < 0.1
+
+
+def test_nothing_breaks_it():
+    check_hostile(4000)
+
+
+@pytest.mark.slow
+def test_nothing_breaks_it_for_long():
+    check_hostile(100_000)
+
+
+def test_a_noisy_stream_for_long_keeps_its_covariance_sound():
+    mesh = Mesh(recurrent(6, 1, 1), 1, "tanh", random_state=0)
+    stream = mesh.stream(learner="ekf", portable=True, forgetting=0.0)
+    rng = np.random.default_rng(0)
+    x = (np.sin(0.2 * np.arange(10_001)) + 0.3 * rng.normal(size=10_001)).astype(np.float32)
+    stream.run(x[:-1, None], x[1:])
+    eigenvalues = np.linalg.eigvalsh(stream.covariance().astype(np.float64))
+    assert eigenvalues.min() > -1e-3 * eigenvalues.max()
+    assert stream.left_out == 0
+
+
+def test_look_state_tree_and_pickle():
+    X, Y = samples(Mesh(recurrent(), 1, "tanh", random_state=0), 30)
+    for learner in ("adam", "ekf"):
+        stream = Mesh(recurrent(), 1, "tanh", random_state=0).stream(learner=learner, scale=True, portable=True)
+        stream.run(X[:10], Y[:10])
+        before = stream.to_tree()
+        seen = stream.peek(X[10])
+        for name, array in before.items():
+            np.testing.assert_array_equal(getattr(stream.room, name), array)
+        np.testing.assert_array_equal(stream.step(X[10]), seen)
+        stream.learn(Y[10])
+        after, copied = stream.to_tree(), pickle.loads(pickle.dumps(stream))
+        want = stream.run(X[11:], Y[11:])
+        np.testing.assert_array_equal(copied.run(X[11:], Y[11:]), want)
+        fresh = Mesh(recurrent(), 1, "tanh", random_state=9).stream(learner=learner, scale=True, portable=True)
+        fresh.restore(after)
+        np.testing.assert_array_equal(fresh.run(X[11:], Y[11:]), want)
+        with pytest.raises(DataError, match="of the stored stream has shape"):
+            Mesh(recurrent(3), 1).stream(learner=learner, scale=True, portable=True).restore(after)
+
+
+def test_refusals():
+    mesh = Mesh(recurrent(), 1, "tanh", random_state=0)
+    with pytest.raises(MeshError, match="a portable stream has n_streams=1 only, got 2"):
+        mesh.stream(portable=True, n_streams=2)
+    with pytest.raises(MeshError, match="has late=0 only, got 3"):
+        mesh.stream(portable=True, late=3)
+    with pytest.raises(MeshError, match="method='exact' only"):
+        mesh.stream(portable=True, method="snap-1")
+    with pytest.raises(MeshError, match="knows the losses squared_error"):
+        mesh.stream("huber", portable=True)
+    with pytest.raises(MeshError, match="one covariance"):
+        mesh.stream(learner="ekf", portable=True, covariance="decoupled")
+    with pytest.raises(MeshError, match="keeps no samples"):
+        mesh.stream(learner="ekf", portable=True, replays=10)
+    stream = mesh.stream(portable=True)
+    with pytest.raises(MeshError, match="call step"):
+        stream.learn([1.0])
+    with pytest.raises(DataError, match="input 1 of sample 0 is nan"):
+        stream.step([0.0, np.nan])
+    with pytest.raises(MeshError, match="is known to learner"):
+        stream.covariance()
+    with pytest.raises(MeshError, match="this one has n_streams=2"):
+        mesh.stream(n_streams=2).portable()
+    with pytest.raises(MeshError, match="make a stream of its net yourself"):
+        portable_of(object())
+
+
+def test_trained_models_go_on():
+    rng = np.random.default_rng(0)
+    X = rng.normal(5, 3, size=(400, 2))
+    y = X[:, 0] * 2 + np.sin(X[:, 1]) + 100
+    labels = np.where(y > y.mean(), "high", "low")
+    rows = [{"a": a, "b": b} for a, b in X]
+    by_stream = MeshStreamRegressor(hidden=4, random_state=0)
+    by_class = MeshStreamClassifier(hidden=4, random_state=0)
+    for row, value, label in zip(rows, y, labels, strict=True):
+        by_stream.learn_one(row, value)
+        by_class.learn_one(row, label)
+    found = portable_of(by_stream)
+    want = [by_stream.predict_one(row) for row in rows[:20]]
+    np.testing.assert_allclose([found.peek(x)[0] for x in X[:20]], want, rtol=1e-4)
+    np.testing.assert_allclose([portable_of(by_stream, "adam").peek(x)[0] for x in X[:20]], want, rtol=1e-4)
+    assert portable_of(by_class).samples == 400
+    regressor = MeshRegressor(hidden=4, max_epochs=50, random_state=0).fit(X, y)
+    found = portable_of(regressor)
+    inside = np.abs((X - X.mean(axis=0)) / X.std(axis=0)).max(axis=1) < 3.9
+    np.testing.assert_allclose([found.peek(x)[0] for x in X[inside][:20]], regressor.predict(X[inside][:20]), rtol=1e-3)
+    classifier = MeshClassifier(hidden=4, max_epochs=50, random_state=0).fit(X, labels)
+    found = portable_of(classifier)
+    got = classifier.classes_[[found.peek(x).argmax() for x in X[inside][:20]]]
+    np.testing.assert_array_equal(got, classifier.predict(X[inside][:20]))
+    before = np.abs(portable_of(regressor).run(X, y)[:, 0] - y).mean()
+    assert before < 0.2 * y.std()
