@@ -184,6 +184,8 @@ def _checked(thing: Any, form: Form, out: Path, X: Any, net: Any, learn: bool) -
     samples = _drawn(recipe) if X is None else np.asarray(X, np.float64)[np.arange(CHECKED) % len(X)]
     if form == Form.onnx:
         return _checked_onnx(thing, out, samples)
+    if learn:
+        return _checked_learner(thing, out, samples)
     from meshnn.export import CNet
     from meshnn.export.judging import decided
     from meshnn.export.quantise import float_outputs
@@ -209,6 +211,20 @@ def _checked(thing: Any, form: Form, out: Path, X: Any, net: Any, learn: bool) -
     error = float(np.sqrt(np.mean(np.square(got * net.out_scale - wanted)))) / (float(wanted.std()) or 1.0)
     bits = f"checked: {len(samples):,} predictions have the bits of Python"
     return f"{bits}; {error:.2%} of their spread off those in floats"
+
+
+def _checked_learner(thing: Any, out: Path, samples: Any) -> str:
+    """It learns made-up targets, here and in C."""
+    from meshnn.export import CLearner
+
+    learner, stream = CLearner(out), thing._learner()
+    rng = np.random.default_rng(1)
+    labels = max(len(getattr(thing, "classes_", ())), 2)
+    targets = rng.integers(0, labels, (len(samples), 1))
+    got, want = learner.run(samples, targets), stream.run(samples, targets)
+    if not np.array_equal(got.view(np.uint32), want.view(np.uint32)):
+        raise MeshError("--check: the compiled learner has other bits than the same stream in Python")
+    return f"checked: {len(samples):,} samples learned with the bits of Python; {learner.ram_bytes:,} bytes of RAM"
 
 
 def _drawn(recipe: Any) -> Any:
