@@ -39,8 +39,9 @@ def to_onnx(
     path : path-like, optional
         Where to write it: the whole file or none.
     zipmap : bool, optional
-        Probabilities as a list of dictionaries by class, as skl2onnx gives them, and by default here, too; False: as a
-        tensor (N, n_classes). Of several labels, and of all steps of sequences, they always are one.
+        Probabilities as a list of dictionaries by class, and names `output_label` and `output_probability`, as skl2onnx
+        gives them by default, and so here; False: as a tensor (N, n_classes). Of several labels, and of all steps of
+        sequences, they always are a tensor.
     sequence : bool
         Of models that live in time: whole sequences (steps, N, n_inputs) in one call, and no state.
     opset : int
@@ -69,7 +70,7 @@ def to_onnx(
     if not LEAST_OPSET <= opset <= newest:
         which = f"older than {LEAST_OPSET}, whose operators are needed" if opset < LEAST_OPSET else "not known to onnx yet"
         raise ExportError(f"opset {opset} is {which}; pass one from {LEAST_OPSET} to {newest}")
-    graph = build(recipe, known("dtype", dtype, ("float32", "float64")), zipmap=zipmap, sequence=sequence)
+    graph = build(recipe, Graph(known("dtype", dtype, ("float32", "float64"))), zipmap=zipmap, sequence=sequence)
     proto = as_protos(graph, name or "mesh")
     domains = [onnx.helper.make_opsetid("", opset)]
     if any(node.domain == ML for node in graph.nodes):
@@ -84,8 +85,10 @@ def to_onnx(
     return model
 
 
-def build(recipe: Recipe, dtype: str, *, zipmap: bool | None = False, sequence: bool = False, raw: bool = False) -> Graph:
-    """The graph; with `raw` outputs of classifiers are no probabilities."""
+def build(
+    recipe: Recipe, graph: Graph, *, zipmap: bool | None = False, sequence: bool = False, raw: bool = False
+) -> Graph:
+    """An empty graph, filled; with `raw` outputs of classifiers are as they are instead of probabilities."""
     timing = recipe.timing
     if sequence and timing is None:
         raise ExportError("sequence=True is for models that live in time, and this one takes samples; leave it out")
@@ -94,7 +97,6 @@ def build(recipe: Recipe, dtype: str, *, zipmap: bool | None = False, sequence: 
     if zipmap and plain:
         what = "several labels" if recipe.several else "all steps of sequences" if steps else "what is no classifier"
         raise ExportError(f"zipmap=True is for one class a sample, not for {what}; leave it out")
-    graph = Graph(dtype)
     axes: tuple[int | str, ...] = ("N",)
     if timing is None:
         net = Net(recipe, graph, graph.input("features", ("N", recipe.n_inputs)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from meshnn.arrays import Array
 from meshnn.export.recipe import ExportError
 
-__all__ = ["ML", "Graph", "Node", "Value", "as_protos", "imported"]
+__all__ = ["ML", "Graph", "Node", "Value", "as_protos", "imported", "node_proto", "tensor_proto"]
 
 #: The domain of operators for classical machine learning, part of the standard.
 ML = "ai.onnx.ml"
@@ -36,10 +37,25 @@ class Value(NamedTuple):
 
 
 class Graph:
-    """Nodes in the order in which they run. Bodies of loops are graphs of their own, which see the constants of all."""
+    """Nodes in the order in which they run. Bodies of loops are graphs of their own, which see the constants of all.
 
-    def __init__(self, dtype: str, outer: Graph | None = None, prefix: str = "") -> None:
+    Parameters
+    ----------
+    dtype : "float32" or "float64"
+    outer : Graph, optional
+        The one that this is a body in.
+    prefix : str
+        Of names inside.
+    naming : callable, optional
+        Makes a name that is used nowhere else: graphs that become part of another model.
+    """
+
+    def __init__(
+        self, dtype: str, outer: Graph | None = None, prefix: str = "", naming: Callable[[str], str] | None = None
+    ) -> None:
         self.dtype, self.prefix = dtype, prefix
+        self.naming = naming if outer is None else outer.naming
+        self.known: dict[str, str] = {}  # inputs that have a name already
         self.inputs: list[Value] = []
         self.outputs: list[Value] = []
         self.nodes: list[Node] = []
@@ -54,11 +70,13 @@ class Graph:
 
     def input(self, name: str, shape: tuple[int | str, ...]) -> str:
         """Numbers that go in."""
-        self.inputs.append(Value(self.name(name), self.dtype, shape))
+        self.inputs.append(Value(self.known.get(name) or self.name(name), self.dtype, shape))
         return self.inputs[-1].name
 
     def name(self, wanted: str) -> str:
         """That, or with a number if there is one of this name."""
+        if self.naming is not None:
+            return self.naming(self.prefix + wanted)
         base = found = self.prefix + wanted
         count = 1
         while found in self._names:
@@ -109,14 +127,15 @@ def imported() -> Any:
 def as_protos(graph: Graph, name: str, shared: bool = False) -> Any:
     """As a GraphProto; of a body, constants stay with the outermost graph."""
     onnx = imported()
-    constants = [] if shared else [_tensor(onnx, key, array) for key, array in graph.constants.items()]
+    constants = [] if shared else [tensor_proto(onnx, key, array) for key, array in graph.constants.items()]
     return onnx.helper.make_graph(
-        [_node(onnx, node) for node in graph.nodes], name, [_value(onnx, value) for value in graph.inputs],
+        [node_proto(onnx, node) for node in graph.nodes], name, [_value(onnx, value) for value in graph.inputs],
         [_value(onnx, value) for value in graph.outputs], constants,
     )  # fmt: skip
 
 
-def _node(onnx: Any, node: Node) -> Any:
+def node_proto(onnx: Any, node: Node) -> Any:
+    """As a NodeProto, named by what it makes."""
     attributes = {
         key: as_protos(value, node.outputs[0] + "/body", shared=True) if isinstance(value, Graph) else value
         for key, value in node.attributes.items()
@@ -125,7 +144,8 @@ def _node(onnx: Any, node: Node) -> Any:
     return onnx.helper.make_node(node.op, node.inputs, node.outputs, name, domain=node.domain or None, **attributes)
 
 
-def _tensor(onnx: Any, name: str, array: Array) -> Any:
+def tensor_proto(onnx: Any, name: str, array: Array) -> Any:
+    """As a TensorProto."""
     if array.dtype == object:
         texts = [text.encode() for text in array.tolist()]
         return onnx.helper.make_tensor(name, onnx.TensorProto.STRING, array.shape, texts)

@@ -35,9 +35,10 @@ def _give(graph: Graph, tensor: str, name: str, kind: str, shape: tuple[int | st
     """Under a name of its own, which nothing inside has."""
     last = graph.nodes[-1]
     if last.outputs == (tensor,):  # nothing reads it yet: it takes the name
+        name = graph.name(name)
         graph.nodes[-1] = last._replace(outputs=(name,))
     else:
-        graph.add("Identity", (tensor,), name)
+        name = graph.add("Identity", (tensor,), name)
     graph.outputs.append(Value(name, kind, shape))
 
 
@@ -47,40 +48,43 @@ def _classes(
     n = len(recipe.classes)
     if recipe.several:
         on = graph.add("Greater", (outputs, graph.constant("zero", 0.0)), "label/on")
-        graph.add("Cast", (on,), "label", to=_INT64)
-        graph.outputs.append(Value("label", "int64", (*axes, n)))
+        graph.outputs.append(Value(graph.add("Cast", (on,), "label", to=_INT64), "int64", (*axes, n)))
         chances = outputs if raw else graph.add("Sigmoid", (outputs,), "chances")
         _give(graph, chances, "probabilities", graph.dtype, (*axes, n))
         return
     found = labels(recipe)
     kind = "string" if found.dtype == object else "int64"
-    if recipe.link == "logit":
-        # one output, the logit of the first class; the second is taken below 0
-        below = graph.add("Less", (outputs, graph.constant("zero", 0.0)), "label/second")
-        flat = graph.add("Squeeze", (below, graph.constant("axis/classes", np.array([-1]))), "label/flat")
-        number = graph.add("Cast", (flat,), "label/number", to=_INT64)
-        minus = graph.add("Neg", (outputs,), "chances/minus")
-        both = graph.add("Concat", (outputs, minus), "chances/both", axis=-1)
-        chances = both if raw else graph.add("Sigmoid", (both,), "chances")
-    else:
-        number = graph.add("ArgMax", (outputs,), "label/number", axis=-1, keepdims=0)
-        chances = outputs if raw else graph.add("Softmax", (outputs,), "chances", axis=-1)
-    if zipmap:
-        if graph.dtype != "float32":
-            chances = graph.add("Cast", (chances,), "chances/short", to=_FLOAT)  # ZipMap takes no others
-        key = "classlabels_strings" if kind == "string" else "classlabels_int64s"
-        graph.add("ZipMap", (chances,), "probabilities", ML, **{key: found.tolist()})
-    else:
-        _give(graph, chances, "probabilities", graph.dtype, (*axes, n))
-    given = graph.outputs
-    graph.outputs = []
+    label, name = ("output_label", "output_probability") if zipmap else ("label", "probabilities")
+    number = _number(graph, recipe, outputs)
     if np.array_equal(found, np.arange(n)):
-        _give(graph, number, "label", "int64", axes)
+        _give(graph, number, label, "int64", axes)
     else:
-        graph.add("Gather", (graph.constant("classes", found), number), "label", axis=0)
-        graph.outputs.append(Value("label", kind, axes))
-    # labels come first, as skl2onnx has it
-    graph.outputs += [Value("probabilities", f"map of {kind}", axes)] if zipmap else given
+        picked = graph.add("Gather", (graph.constant("classes", found), number), label, axis=0)
+        graph.outputs.append(Value(picked, kind, axes))
+    if recipe.link == "logit":
+        minus = graph.add("Neg", (outputs,), "chances/minus")
+        outputs = graph.add("Concat", (outputs, minus), "chances/both", axis=-1)
+        chances = outputs if raw else graph.add("Sigmoid", (outputs,), "chances")
+    else:
+        chances = outputs if raw else graph.add("Softmax", (outputs,), "chances", axis=-1)
+    if not zipmap:
+        _give(graph, chances, name, graph.dtype, (*axes, n))
+        return
+    if graph.dtype != "float32":
+        chances = graph.add("Cast", (chances,), "chances/short", to=_FLOAT)  # ZipMap takes no others
+    key = "classlabels_strings" if kind == "string" else "classlabels_int64s"
+    graph.add("ZipMap", (chances,), name, ML, **{key: found.tolist()})
+    graph.outputs.append(Value(name, f"map of {kind}", axes))
+
+
+def _number(graph: Graph, recipe: Recipe, outputs: str) -> str:
+    """That of the likeliest class; the first of several that are."""
+    if recipe.link != "logit":
+        return graph.add("ArgMax", (outputs,), "label/number", axis=-1, keepdims=0)
+    # one output, the logit of the first class; the second is likelier below 0
+    below = graph.add("Less", (outputs, graph.constant("zero", 0.0)), "label/second")
+    flat = graph.add("Squeeze", (below, graph.constant("axis/classes", np.array([-1]))), "label/flat")
+    return graph.add("Cast", (flat,), "label/number", to=_INT64)
 
 
 #: Codes of types in the standard.
