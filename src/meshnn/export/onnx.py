@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from os import PathLike
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from meshnn.arguments import known, whole_number
 from meshnn.arrays import IntArray
-from meshnn.export.onnx_graph import ML, Graph, Value, as_protos, imported
+from meshnn.export.onnx_graph import ML, Graph, as_protos, imported
 from meshnn.export.onnx_labels import answer
 from meshnn.export.onnx_net import Net
 from meshnn.export.onnx_time import one_step, state_neurons, whole_sequence
@@ -68,7 +69,9 @@ def to_onnx(
         as_path(path)
     opset = whole_number("opset", opset, least=0)
     if not LEAST_OPSET <= opset <= newest:
-        which = f"older than {LEAST_OPSET}, whose operators are needed" if opset < LEAST_OPSET else "not known to onnx yet"
+        which = (
+            f"older than {LEAST_OPSET}, whose operators are needed" if opset < LEAST_OPSET else "not known to onnx yet"
+        )
         raise ExportError(f"opset {opset} is {which}; pass one from {LEAST_OPSET} to {newest}")
     graph = build(recipe, Graph(known("dtype", dtype, ("float32", "float64"))), zipmap=zipmap, sequence=sequence)
     proto = as_protos(graph, name or "mesh")
@@ -113,7 +116,7 @@ def build(
 
 
 def _ticks(recipe: Recipe) -> list[IntArray]:
-    """The timetable, with outputs that nobody reads in the last tick if they are not computed or can wait until then."""
+    """The timetable; outputs that nobody reads are in the last tick if they can wait, or are not computed at all."""
     ticks, outputs = list(recipe.timetable), recipe.outputs
     read = np.isin(outputs, recipe.src[recipe.alive])
     made = np.isin(outputs, np.concatenate(ticks))
@@ -138,6 +141,5 @@ def _facts(recipe: Recipe, sequence: bool) -> dict[str, str]:
 
 
 def _version() -> str:
-    from meshnn import __version__
-
-    return __version__
+    # not imported: the package is above what is in it
+    return str(sys.modules["meshnn"].__version__)

@@ -54,7 +54,7 @@ class Graph:
         self, dtype: str, outer: Graph | None = None, prefix: str = "", naming: Callable[[str], str] | None = None
     ) -> None:
         self.dtype, self.prefix = dtype, prefix
-        self.naming = naming if outer is None else outer.naming
+        self.naming: Callable[[str], str] | None = naming if outer is None else outer.naming
         self.known: dict[str, str] = {}  # inputs that have a name already
         self.inputs: list[Value] = []
         self.outputs: list[Value] = []

@@ -1,4 +1,4 @@
-"""What outputs of a net mean, as operators of ONNX: labels, probabilities, values. Names are those that skl2onnx gives."""
+"""What outputs of a net mean, as operators of ONNX: labels, probabilities, values, named as skl2onnx names them."""
 
 from __future__ import annotations
 
@@ -97,7 +97,9 @@ def labels(recipe: Recipe) -> Array:
     if all(isinstance(label, str) for label in classes):
         return np.array(classes, object)
     for label in classes:
-        number = isinstance(label, (bool, int, np.bool_, np.integer)) or (isinstance(label, float) and label.is_integer())
+        number = isinstance(label, (bool, int, np.bool_, np.integer)) or (
+            isinstance(label, float) and label.is_integer()
+        )
         if not number or not -(2**63) <= label < 2**63:
             raise ExportError(
                 f"the class {label!r} cannot be a label of ONNX, which are all texts or all whole numbers; fit the "

@@ -1,9 +1,9 @@
-"""The ticks of a net as operators of ONNX, chosen by what onnxruntime took for them (benchmarks/onnx.py).
+"""The ticks of a net as operators of ONNX, chosen by the time that onnxruntime took for them.
 
-Neurons of a tick that share an activation are one tensor (batch, neurons). Its weighted sums are a chain of Gemm, one for
-each tensor that holds sources, each adding to the one before: no slower than to put sources together first, and what
-inputs that do not change add is computed once for all ticks. Large blocks that are nearly empty are Gather, Mul and
-ScatterND instead, with samples along the last axis. Scaling goes into weights and biases where rounding allows it.
+Neurons of a tick that share an activation are one tensor (batch, neurons). Its weighted sums are a chain of Gemm, one a
+tensor that holds sources, each adding to the one before: no slower than to put sources together first, and what inputs
+that do not change add is computed once for all ticks. Large blocks that are nearly empty are Gather, Mul and ScatterND
+instead, with samples along the last axis. Scaling goes into weights and biases where rounding allows it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ __all__ = ["Net", "activate", "batch_of", "output_scales"]
 
 #: Tensors that a chain of Gemm reads; from more of them sources are put together first.
 CHAIN = 3
-#: A block is sparse if it has this many entries and this many times as many as edges: before that Gemm is faster for one
+#: Columns that are put together, read or not, where each neuron is computed once.
+POOL = 256
+#: A block is sparse from so many entries on, if edges are so many times fewer: before that Gemm is faster for one
 #: sample and not much slower for many.
 SPARSE_ENTRIES, SPARSE_TIMES = 2**20, 100
 #: Columns of a tensor that are read, as a share, below which they are gathered before they are multiplied.
@@ -76,10 +78,12 @@ class Net:
         self.made: dict[tuple[str, ...], str] = {} if outer is None else dict(outer.made)
         self.blocks: dict[str, str] = {} if outer is None else outer.blocks
         n = recipe.n_neurons
-        self.states = States(np.full(n, -1), np.zeros(n, np.int64)) if outer is None else outer.states.copy()
+        self.states: States = States(np.full(n, -1), np.zeros(n, np.int64)) if outer is None else outer.states.copy()
         self.read = np.zeros(n, np.bool_)  # whose states other neurons see
         self.read[recipe.src[recipe.alive]] = True
         self.folded = output_scales(recipe)
+        self.x_gain: Array
+        self.x_left: Array
         if outer is None:
             self._take_in(state)
         else:
@@ -178,7 +182,7 @@ class Net:
 
     def _summed(self, label: str, members: IntArray) -> str:
         """What flows into neurons (batch, neurons)."""
-        r, s, g = self.recipe, self.states, self.graph
+        r, s = self.recipe, self.states
         place = np.full(r.n_neurons, -1)
         place[members] = np.arange(len(members))
         edges = np.flatnonzero(place[r.dst] >= 0)
@@ -210,16 +214,25 @@ class Net:
         used = np.unique(holder[holder >= 0])
         if len(used) <= CHAIN:
             return [(np.array([h]), holder == h) for h in used]
+        if self.recipe.once:
+            # all that there is up to the last of them, so that each tick only adds to what the one before put together
+            everything = np.arange(used[-1] + 1)
+            widths = np.array(self.states.widths)
+            if widths[everything].sum() <= max(POOL, 2 * widths[used].sum()):
+                used = everything
+            return [(used, holder >= 0)]
         rest = used[used > 0]
         parts = [(rest, holder > 0)]
         return [(np.array([0]), holder == 0), *parts] if len(rest) < len(used) else parts
 
     def _together(self, label: str, holders: IntArray) -> str:
-        names = tuple(self.states.names[h] for h in holders)
+        names: tuple[str, ...] = tuple(self.states.names[h] for h in holders)
         if len(names) == 1:
             return names[0]
         if names not in self.made:
-            self.made[names] = self.graph.add("Concat", names, f"{label}/sources", axis=1)
+            before = self.made.get(names[:-1])
+            joined = names if before is None else (before, names[-1])
+            self.made[names] = self.graph.add("Concat", joined, f"{label}/sources", axis=1)
         return self.made[names]
 
     def _add_block(self, label: str, tensor: str, block: _Block, bias: Array | None, before: str, key: str) -> str:
@@ -246,9 +259,7 @@ class Net:
         self.made[done] = found
         return found
 
-    def _sparse(
-        self, label: str, tensor: str, block: _Block, bias: Array | None, before: str, same: str
-    ) -> str:
+    def _sparse(self, label: str, tensor: str, block: _Block, bias: Array | None, before: str, same: str) -> str:
         """Edge by edge: rows of samples are gathered, multiplied, and added to the rows of neurons."""
         g = self.graph
         turned = (tensor, "turned")

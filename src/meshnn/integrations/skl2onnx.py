@@ -60,7 +60,10 @@ def _value_shapes(operator: Any) -> None:
     from skl2onnx.common.shape_calculator import calculate_linear_regressor_output_shapes
 
     calculate_linear_regressor_output_shapes(operator)
-    operator.outputs[0].type.shape = [operator.inputs[0].get_first_dimension(), operator.raw_operator.recipe().n_outputs]
+    operator.outputs[0].type.shape = [
+        operator.inputs[0].get_first_dimension(),
+        operator.raw_operator.recipe().n_outputs,
+    ]
 
 
 def _convert(scope: Any, operator: Any, container: Any) -> None:
@@ -69,7 +72,9 @@ def _convert(scope: Any, operator: Any, container: Any) -> None:
     from skl2onnx.common.data_types import DoubleTensorType, FloatTensorType
 
     if container.target_opset < LEAST_OPSET:
-        raise ExportError(f"opset {container.target_opset} is older than {LEAST_OPSET}; pass target_opset={LEAST_OPSET}")
+        raise ExportError(
+            f"opset {container.target_opset} is older than {LEAST_OPSET}; pass target_opset={LEAST_OPSET}"
+        )
     recipe: Recipe = operator.raw_operator.recipe()
     options = {"nocl": False, "raw_scores": False}
     if recipe.classes:
@@ -92,10 +97,9 @@ def _convert(scope: Any, operator: Any, container: Any) -> None:
             key: as_protos(value, node.outputs[0] + "_body", shared=True) if isinstance(value, Graph) else value
             for key, value in node.attributes.items()
         }
-        container.add_node(
-            node.op, [wanted.get(name, name) for name in node.inputs], [wanted.get(name, name) for name in node.outputs],
-            op_domain=node.domain, name=scope.get_unique_operator_name(node.outputs[0]), **attributes,
-        )  # fmt: skip
+        inputs, outputs = ([wanted.get(name, name) for name in names] for names in (node.inputs, node.outputs))
+        name = scope.get_unique_operator_name(outputs[0])
+        container.add_node(node.op, inputs, outputs, op_domain=node.domain, name=name, **attributes)
 
 
 def _naming(scope: Any) -> Any:
