@@ -61,7 +61,7 @@ def to_onnx(
     >>> from meshnn import Mesh, Topology
     >>> model = Mesh(Topology.layered([2, 3, 1]), random_state=0).to_onnx()  # doctest: +SKIP
     >>> [node.op_type for node in model.graph.node]  # doctest: +SKIP
-    ['Gemm', 'Tanh', 'Gemm']
+    ['Gemm', 'Relu', 'Gemm']
     """
     onnx = imported()
     newest = onnx.defs.onnx_opset_version()
@@ -69,10 +69,8 @@ def to_onnx(
         as_path(path)
     opset = whole_number("opset", opset, least=0)
     if not LEAST_OPSET <= opset <= newest:
-        which = (
-            f"older than {LEAST_OPSET}, whose operators are needed" if opset < LEAST_OPSET else "not known to onnx yet"
-        )
-        raise ExportError(f"opset {opset} is {which}; pass one from {LEAST_OPSET} to {newest}")
+        why = "older than the operators that are needed" if opset < LEAST_OPSET else "not known to this version of onnx"
+        raise ExportError(f"opset {opset} is {why}; pass one from {LEAST_OPSET} to {newest}")
     graph = build(recipe, Graph(known("dtype", dtype, ("float32", "float64"))), zipmap=zipmap, sequence=sequence)
     proto = as_protos(graph, name or "mesh")
     domains = [onnx.helper.make_opsetid("", opset)]

@@ -97,10 +97,8 @@ def labels(recipe: Recipe) -> Array:
     if all(isinstance(label, str) for label in classes):
         return np.array(classes, object)
     for label in classes:
-        number = isinstance(label, (bool, int, np.bool_, np.integer)) or (
-            isinstance(label, float) and label.is_integer()
-        )
-        if not number or not -(2**63) <= label < 2**63:
+        whole = isinstance(label, int) or (isinstance(label, float) and label.is_integer())
+        if not whole or not -(2**63) <= label < 2**63:
             raise ExportError(
                 f"the class {label!r} cannot be a label of ONNX, which are all texts or all whole numbers; fit the "
                 "model to such labels"

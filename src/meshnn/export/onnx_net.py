@@ -129,7 +129,9 @@ class Net:
             while k + same + 1 < len(ticks) and np.array_equal(ticks[k + same + 1], ticks[k]):
                 same += 1
             k += 1
-            if same >= LOOP:  # after the first of them, so that there are tensors of all states, and constant parts
+            if same >= LOOP and len(
+                ticks[k]
+            ):  # after the first of them, so that there are tensors of all states, and constant parts
                 self.loop(k + 1, ticks[k], same)
                 k += same
 
@@ -382,9 +384,9 @@ def activate(g: Graph, name: str, t: str, label: str) -> str:
         if g.dtype == "float32":
             return g.add("LeakyRelu", (t,), label, alpha=0.01)
         return g.add("Max", (t, g.add("Mul", (t, g.constant("leaky_relu/slope", 0.01)), f"{label}/low")), label)
-    zero, one = g.constant("zero", 0.0), g.constant("one", 1.0)
+    one = g.constant("one", 1.0)
     if name == "elu":
-        power = g.add("Exp", (g.add("Min", (t, zero), f"{label}/low"),), f"{label}/power")
+        power = g.add("Exp", (g.add("Min", (t, g.constant("zero", 0.0)), f"{label}/low"),), f"{label}/power")
         below = g.add("Sub", (power, one), f"{label}/below")
         return g.add("Add", (g.add("Relu", (t,), f"{label}/above"), below), label)
     if name == "softplus":

@@ -71,10 +71,9 @@ def _convert(scope: Any, operator: Any, container: Any) -> None:
     import onnx
     from skl2onnx.common.data_types import DoubleTensorType, FloatTensorType
 
-    if container.target_opset < LEAST_OPSET:
-        raise ExportError(
-            f"opset {container.target_opset} is older than {LEAST_OPSET}; pass target_opset={LEAST_OPSET}"
-        )
+    opset = container.target_opset
+    if opset < LEAST_OPSET:
+        raise ExportError(f"opset {opset} is older than the operators that are needed; pass target_opset={LEAST_OPSET}")
     recipe: Recipe = operator.raw_operator.recipe()
     options = {"nocl": False, "raw_scores": False}
     if recipe.classes:
