@@ -129,9 +129,8 @@ class Net:
             while k + same + 1 < len(ticks) and np.array_equal(ticks[k + same + 1], ticks[k]):
                 same += 1
             k += 1
-            if same >= LOOP and len(
-                ticks[k]
-            ):  # after the first of them, so that there are tensors of all states, and constant parts
+            # after the first of them, so that there are tensors of all states, and constant parts
+            if same >= LOOP and len(ticks[k]):
                 self.loop(k + 1, ticks[k], same)
                 k += same
 
