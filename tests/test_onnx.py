@@ -310,6 +310,19 @@ def test_sequences(sequences, kind, readout):
             np.testing.assert_allclose(answers[2][name], part, atol=1e-6)
 
 
+def test_states_are_handed_on_as_they_are_computed(sequences):
+    X, y, _ = sequences
+    activation = ["tanh", "identity", "tanh", "relu", "identity"]
+    model = MeshSequenceRegressor(5, activation=activation, **FEW).fit(X, y)
+    found = model.to_onnx()
+    assert "Gather" not in operators(found)  # columns in the order of the tensors, outputs in one of their own
+    names = model.mesh_.activations
+    facts = {entry.key: entry.value for entry in found.metadata_props}
+    state = [int(j) for j in facts["state"].removeprefix("neurons ").split(", ")]
+    assert sorted(state) == list(range(3, 8))
+    assert [names[j - 3] for j in state] == ["identity", "identity", "relu", "tanh", "tanh"]
+
+
 def test_labels_of_all_steps(sequences):
     X, _, each = sequences
     model = MeshSequenceClassifier(4, readout="all", **FEW).fit(X, np.array(["a", "b", "c"])[each])

@@ -28,7 +28,7 @@ def register() -> None:
     Examples
     --------
     >>> from meshnn.integrations.skl2onnx import register
-    >>> register()  # doctest: +SKIP
+    >>> register()
     """
     try:
         from skl2onnx import update_registered_converter
