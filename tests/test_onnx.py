@@ -19,7 +19,8 @@ from meshnn import (
     Topology,
 )
 from meshnn.estimators._reading import Reading
-from meshnn.export import onnx_graph, onnx_net
+from meshnn.export import onnx_graph, onnx_net, onnx_sums
+from meshnn.export.onnx_activations import activate
 from meshnn.export.onnx_time import state_neurons
 from meshnn.export.recipe import ExportError
 
@@ -138,8 +139,8 @@ def test_many_equal_ticks_are_a_loop(monkeypatch):
 
 
 def test_large_blocks_that_are_nearly_empty(monkeypatch):
-    monkeypatch.setattr(onnx_net, "SPARSE_ENTRIES", 6)
-    monkeypatch.setattr(onnx_net, "SPARSE_TIMES", 1)
+    monkeypatch.setattr(onnx_sums, "SPARSE_ENTRIES", 6)
+    monkeypatch.setattr(onnx_sums, "SPARSE_TIMES", 1)
     sparse = 0
     for seed in range(40):
         mesh, X = random_net(seed)
@@ -487,7 +488,7 @@ def test_refusals(monkeypatch):
     with pytest.raises(ExportError, match="cannot be a label of ONNX, which are all texts or all whole numbers"):
         pairs.to_onnx()
     with pytest.raises(ExportError, match="does not know the activation 'swish'; it knows identity, relu"):
-        onnx_net.activate(onnx_graph.Graph("float32"), "swish", "t", "tick1")
+        activate(onnx_graph.Graph("float32"), "swish", "t", "tick1")
     monkeypatch.setattr(onnx_graph, "MOST_BYTES", 10)
     with pytest.raises(ExportError, match="and a file of ONNX holds less than 2; prune edges or neurons"):
         mesh.to_onnx()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from hashlib import blake2b
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,12 +11,14 @@ import numpy as np
 from meshnn.arrays import Array
 from meshnn.export.recipe import ExportError
 
-__all__ = ["ML", "Graph", "Node", "Value", "as_protos", "imported", "node_proto", "tensor_proto"]
+__all__ = ["ML", "Graph", "Node", "Value", "as_protos", "digest", "imported", "node_proto", "tensor_proto"]
 
 #: The domain of operators for classical machine learning, part of the standard.
 ML = "ai.onnx.ml"
 #: Bytes of constants that a model may have: a file is one message, and those are below 2 GiB.
 MOST_BYTES = 2**31 - 2**20
+#: Bytes from which on equal constants are one.
+SHARED = 64
 
 
 class Node(NamedTuple):
@@ -60,6 +63,8 @@ class Graph:
         self.outputs: list[Value] = []
         self.nodes: list[Node] = []
         self.constants: dict[str, Array] = {} if outer is None else outer.constants
+        self._bytes: list[int] = [0] if outer is None else outer._bytes
+        self._equal: dict[tuple[Any, ...], str] = {} if outer is None else outer._equal
         self._names: set[str] = set() if outer is None else outer._names
 
     def add(self, op: str, inputs: tuple[str, ...], output: str, domain: str = "", **attributes: Any) -> str:
@@ -86,7 +91,7 @@ class Graph:
         return found
 
     def constant(self, wanted: str, value: Any) -> str:
-        """An initialiser, floats in the precision of the graph; the same one again if name and value are the same."""
+        """An initialiser, floats in the precision of the graph; the same one again for the same numbers."""
         array = np.asarray(value)
         if array.dtype.kind == "f":
             with np.errstate(over="ignore"):  # refused by name
@@ -94,22 +99,32 @@ class Graph:
             if not np.isfinite(array).all():
                 advice = 'pass dtype="float64"' if self.dtype == "float32" else "scale the features first"
                 raise ExportError(f"{wanted} has numbers that {self.dtype} cannot hold; {advice}")
-        held = self.constants.get(wanted)
-        if held is not None and held.dtype == array.dtype and np.array_equal(held, array):
-            return wanted
-        self.check_size(array.nbytes)
-        name = self.name(wanted)
-        self.constants[name] = array
-        return name
+        # small ones that are equal by chance keep names that say what they are
+        content = tuple(array.tolist()) if array.dtype == object else digest(array)
+        key = ("" if array.nbytes >= SHARED else wanted, array.dtype.str, array.shape, content)
+        if key not in self._equal:
+            self.check_size(array.nbytes)
+            self._equal[key] = self.name(wanted)
+            self.constants[self._equal[key]] = array
+            self._bytes[0] += array.nbytes
+        return self._equal[key]
 
     def check_size(self, more: int) -> None:
         """Refuse constants of so many bytes more if they cannot be in one file."""
-        total = more + sum(array.nbytes for array in self.constants.values())
+        total = more + self._bytes[0]
         if total > MOST_BYTES:
             raise ExportError(
                 f"the model would take {total / 2**30:.1f} GiB, and a file of ONNX holds less than 2; prune edges or "
                 "neurons, or keep it in a .mesh file"
             )
+
+
+def digest(*arrays: Array) -> str:
+    """Equal arrays have an equal one."""
+    found = blake2b(digest_size=16)
+    for array in arrays:
+        found.update(np.ascontiguousarray(array).data)
+    return found.hexdigest()
 
 
 def imported() -> Any:

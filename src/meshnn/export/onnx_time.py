@@ -11,7 +11,8 @@ import numpy as np
 from meshnn.arrays import IntArray
 from meshnn.codes import ACTIVATIONS
 from meshnn.export.onnx_graph import Graph, Node, Value
-from meshnn.export.onnx_net import Net, batch_of
+from meshnn.export.onnx_net import Net
+from meshnn.export.onnx_sums import batch_of
 from meshnn.export.recipe import Recipe, Timing
 
 __all__ = ["one_step", "state_neurons", "whole_sequence"]
