@@ -58,7 +58,7 @@ def timed(calls, quick):
 
 def row_of_classifier(name, topology, ticks, layers, rng, quick):
     samples, labels = rng.standard_normal((200, 32 if topology.n_inputs == 32 else 64)), np.arange(200) % 10
-    few = {"activation": "tanh", "max_epochs": 1, "solver": "adam", "l2": 0.0, "random_state": 0}
+    few = {"activation": "tanh", "max_epochs": 1, "solver": "adam", "l2": 0.0, "n_threads": 1, "random_state": 0}
     ours = MeshClassifier(topology=topology, ticks=ticks, **few).fit(samples, labels)
     models = {"onnxruntime": ours.to_onnx(zipmap=False), "onnxruntime, zipmap": ours.to_onnx()}
     if layers is not None:
@@ -69,7 +69,10 @@ def row_of_classifier(name, topology, ticks, layers, rng, quick):
     for size in BATCHES:
         X = rng.standard_normal((size, topology.n_inputs)).astype(np.float32)
         wanted = ours.predict_proba(X)
-        calls = {"model.predict": lambda X=X: ours.predict(X), "mesh.forward": lambda X=X: ours.mesh_.forward(X)}
+        calls = {
+            "model.predict": lambda X=X: ours.predict(X),
+            "mesh.forward": lambda X=X: ours.mesh_.forward(X, n_threads=1),
+        }
         for key, model in models.items():
             runs = session(model)
             feed = {runs.get_inputs()[0].name: X}

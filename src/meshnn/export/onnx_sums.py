@@ -15,9 +15,9 @@ from meshnn.export.onnx_graph import Graph, digest
 
 __all__ = ["Block", "Sums", "batch_of"]
 
-#: A block is sparse from so many entries on, if edges are so many times fewer: before that Gemm is faster for one
-#: sample and not much slower for many.
-SPARSE_ENTRIES, SPARSE_TIMES = 2**20, 100
+#: A block is sparse from so many entries on, if edges are so many times fewer: Gemm is faster for one sample up to four
+#: times as many, but slower for many samples from a quarter on.
+SPARSE_ENTRIES, SPARSE_TIMES = 2**18, 100
 #: Columns that are read are gathered first if they are a smaller share than this, and so many products are saved.
 FEW, SAVED = 0.25, 2**14
 
