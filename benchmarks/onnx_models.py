@@ -92,7 +92,7 @@ def row_of_net(name, topology, ticks, rng, quick):
     for size in (1, 100):
         X = rng.standard_normal((size, topology.n_inputs)).astype(np.float32)
         calls = {
-            "mesh.forward": lambda X=X: mesh.forward(X),
+            "mesh.forward": lambda X=X: mesh.forward(X, n_threads=1),
             "onnxruntime": lambda X=X: runs.run(None, {"features": X}),
         }
         row[f"batch {size}"] = timed(calls, quick)
