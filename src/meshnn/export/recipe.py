@@ -72,6 +72,11 @@ class Recipe:
         """Of all kinds."""
         return self.n_clamped + self.n_hidden + self.n_outputs
 
+    @property
+    def outputs(self) -> IntArray:
+        """Their numbers."""
+        return np.arange(self.n_neurons - self.n_outputs, self.n_neurons)
+
     @cached_property
     def pointers(self) -> IntArray:
         """The edges into neuron j are those from `pointers[j]` to `pointers[j + 1]`."""

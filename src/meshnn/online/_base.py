@@ -17,7 +17,6 @@ from meshnn.arrays import Array
 from meshnn.errors import DataError, MeshError
 from meshnn.export.exports import Exports
 from meshnn.export.recipe import ExportError, Recipe, Timing
-from meshnn.kernels.standardise import ROUNDING
 from meshnn.kernels.tuples import CUT, MEAN, VARIANCE
 from meshnn.mesh import Mesh
 from meshnn.online._features import Features
@@ -282,6 +281,8 @@ class StreamModel(Exports):
 
 def _mean_and_scale(moments: Array) -> tuple[Array, Array]:
     """As the kernels see them: a number that never varied is infinitely wide, so that 0 is left of it."""
+    from meshnn.kernels.standardise import ROUNDING  # brings the compiler, which `meshnn info` does not need
+
     mean, deviation = moments[MEAN].copy(), np.sqrt(moments[VARIANCE])
     return mean, np.where(deviation > ROUNDING * np.abs(mean), deviation, np.inf)
 
