@@ -23,7 +23,6 @@ from sklearn.neural_network import MLPClassifier
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 import boards
-
 from meshnn import Mesh, MeshClassifier, Topology
 from meshnn.export import CNet
 
@@ -52,7 +51,9 @@ def digits(splits: int, folder: Path) -> None:
                 text = (folder / f"{dtype}.h").read_text()
                 for board in ("m3", "m4f"):
                     size, count = measured(board, text, kind)
-                    print(f"{dtype:8} {board:4} {size:6} bytes {count:8} instructions, accuracy {scores[dtype][-1]:.4f}")
+                    print(
+                        f"{dtype:8} {board:4} {size:6} bytes {count:8} instructions, accuracy {scores[dtype][-1]:.4f}"
+                    )
         mlp = MLPClassifier((16,), random_state=0, max_iter=500).fit(a, ya)
         scores["scikit-learn's MLP 64-16-10"].append(float(mlp.score(b, yb)))
         if seed == 0:

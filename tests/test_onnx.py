@@ -20,9 +20,9 @@ from meshnn import (
 )
 from meshnn.estimators._reading import Reading
 from meshnn.export import onnx_graph, onnx_net, onnx_sums
+from meshnn.export.blueprint import ExportError
 from meshnn.export.onnx_activations import activate
 from meshnn.export.onnx_time import state_neurons
-from meshnn.export.recipe import ExportError
 
 onnx = pytest.importorskip("onnx", reason="ONNX IS NOT TESTED without onnx: pip install '.[dev]'")
 onnxruntime = pytest.importorskip("onnxruntime", reason="ONNX IS NOT TESTED without onnxruntime: pip install '.[dev]'")
@@ -277,14 +277,14 @@ def test_means_far_from_zero_do_not_cost_digits(table):
 
 def test_an_output_that_nothing_reaches_is_the_mean():
     """Values are scaled back in the last Gemm: an output that never changes still has its mean."""
-    recipe = replace(
-        Mesh(Topology(1, 0, 2, [(0, 2), (1, 3)]), 1, weights=[2.0, 0.0], dtype="float64").recipe(),
+    blueprint = replace(
+        Mesh(Topology(1, 0, 2, [(0, 2), (1, 3)]), 1, weights=[2.0, 0.0], dtype="float64").blueprint(),
         src=np.array([0]), dst=np.array([2]), weights=np.array([2.0]), bias=True,
         y_mean=np.array([1.0, 7.0]), y_scale=np.array([3.0, 5.0]),
     )  # fmt: skip
     from meshnn.export.onnx import to_onnx
 
-    found = run(to_onnx(recipe, dtype="float64"), np.array([[1.0], [2.0]]))["outputs"]
+    found = run(to_onnx(blueprint, dtype="float64"), np.array([[1.0], [2.0]]))["outputs"]
     np.testing.assert_allclose(found, [[7.0, 7.0], [13.0, 7.0]])
 
 
@@ -383,7 +383,7 @@ def test_streams(memory, classes):
     runs = session(model.to_onnx(dtype="float64", **({"zipmap": False} if labelled else {})))
     names = [value.name for value in runs.get_outputs()]
     assert ("state_out" in names) == (memory == "carry")
-    state = {"state_in": model.stream_.room.s[:, state_neurons(model.recipe())].copy()} if memory == "carry" else {}
+    state = {"state_in": model.stream_.room.s[:, state_neurons(model.blueprint())].copy()} if memory == "carry" else {}
     rng = np.random.default_rng(1)
     for k in range(12):
         row = [rng.standard_normal() * 2 + 10, rng.standard_normal(), 0.5]

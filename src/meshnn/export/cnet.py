@@ -16,7 +16,7 @@ import numpy as np
 
 from meshnn.arrays import Array
 from meshnn.errors import DataError, MeshError
-from meshnn.export.recipe import ExportError
+from meshnn.export.blueprint import ExportError
 
 __all__ = ["CLearner", "CNet", "CompilerError"]
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from meshnn.codes import ACTIVATIONS
+from meshnn.export.blueprint import ExportError
 from meshnn.export.onnx_graph import Graph
-from meshnn.export.recipe import ExportError
 
 __all__ = ["activate"]
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from meshnn.arrays import Array
-from meshnn.export.recipe import ExportError
+from meshnn.export.blueprint import ExportError
 
 __all__ = ["ML", "Graph", "Node", "Value", "as_protos", "digest", "imported", "node_proto", "tensor_proto"]
 

@@ -7,28 +7,28 @@ from typing import Any
 import numpy as np
 
 from meshnn.arrays import Array
+from meshnn.export.blueprint import Blueprint, ExportError
 from meshnn.export.onnx_graph import ML, Graph, Value
 from meshnn.export.onnx_net import output_scales
-from meshnn.export.recipe import ExportError, Recipe
 
 __all__ = ["answer", "labels"]
 
 
 def answer(
-    graph: Graph, recipe: Recipe, outputs: str, axes: tuple[int | str, ...], *, zipmap: bool, raw: bool = False
+    graph: Graph, blueprint: Blueprint, outputs: str, axes: tuple[int | str, ...], *, zipmap: bool, raw: bool = False
 ) -> None:
     """What comes out of a graph; `axes` are those of samples."""
-    if recipe.classes:
-        _classes(graph, recipe, outputs, axes, zipmap, raw)
+    if blueprint.classes:
+        _classes(graph, blueprint, outputs, axes, zipmap, raw)
         return
     values = outputs
-    if recipe.link == "exp":
+    if blueprint.link == "exp":
         values = graph.add("Exp", (values,), "rates")
-    if recipe.y_scale is not None and recipe.y_mean is not None and output_scales(recipe) is None:
-        values = graph.add("Mul", (values, graph.constant("scale_back/scale", recipe.y_scale)), "scale_back/scaled")
-        values = graph.add("Add", (values, graph.constant("scale_back/mean", recipe.y_mean)), "scale_back")
-    name = "outputs" if recipe.title.startswith("Mesh(") else "variable"  # of a net alone
-    _give(graph, values, name, graph.dtype, (*axes, recipe.n_outputs))
+    if blueprint.y_scale is not None and blueprint.y_mean is not None and output_scales(blueprint) is None:
+        values = graph.add("Mul", (values, graph.constant("scale_back/scale", blueprint.y_scale)), "scale_back/scaled")
+        values = graph.add("Add", (values, graph.constant("scale_back/mean", blueprint.y_mean)), "scale_back")
+    name = "outputs" if blueprint.title.startswith("Mesh(") else "variable"  # of a net alone
+    _give(graph, values, name, graph.dtype, (*axes, blueprint.n_outputs))
 
 
 def _give(graph: Graph, tensor: str, name: str, kind: str, shape: tuple[int | str, ...]) -> None:
@@ -43,25 +43,25 @@ def _give(graph: Graph, tensor: str, name: str, kind: str, shape: tuple[int | st
 
 
 def _classes(
-    graph: Graph, recipe: Recipe, outputs: str, axes: tuple[int | str, ...], zipmap: bool, raw: bool
+    graph: Graph, blueprint: Blueprint, outputs: str, axes: tuple[int | str, ...], zipmap: bool, raw: bool
 ) -> None:  # fmt: skip
-    n = len(recipe.classes)
-    if recipe.several:
+    n = len(blueprint.classes)
+    if blueprint.several:
         on = graph.add("Greater", (outputs, graph.constant("zero", 0.0)), "label/on")
         graph.outputs.append(Value(graph.add("Cast", (on,), "label", to=_INT64), "int64", (*axes, n)))
         chances = outputs if raw else graph.add("Sigmoid", (outputs,), "chances")
         _give(graph, chances, "probabilities", graph.dtype, (*axes, n))
         return
-    found = labels(recipe)
+    found = labels(blueprint)
     kind = "string" if found.dtype == object else "int64"
     label, name = ("output_label", "output_probability") if zipmap else ("label", "probabilities")
-    number = _number(graph, recipe, outputs)
+    number = _number(graph, blueprint, outputs)
     if np.array_equal(found, np.arange(n)):
         _give(graph, number, label, "int64", axes)
     else:
         picked = graph.add("Gather", (graph.constant("classes", found), number), label, axis=0)
         graph.outputs.append(Value(picked, kind, axes))
-    if recipe.link == "logit":
+    if blueprint.link == "logit":
         minus = graph.add("Neg", (outputs,), "chances/minus")
         outputs = graph.add("Concat", (outputs, minus), "chances/both", axis=-1)
         chances = outputs if raw else graph.add("Sigmoid", (outputs,), "chances")
@@ -77,9 +77,9 @@ def _classes(
     graph.outputs.append(Value(name, f"map of {kind}", axes))
 
 
-def _number(graph: Graph, recipe: Recipe, outputs: str) -> str:
+def _number(graph: Graph, blueprint: Blueprint, outputs: str) -> str:
     """That of the likeliest class; the first of several that are."""
-    if recipe.link != "logit":
+    if blueprint.link != "logit":
         return graph.add("ArgMax", (outputs,), "label/number", axis=-1, keepdims=0)
     # one output, the logit of the first class; the second is likelier below 0
     below = graph.add("Less", (outputs, graph.constant("zero", 0.0)), "label/second")
@@ -91,9 +91,9 @@ def _number(graph: Graph, recipe: Recipe, outputs: str) -> str:
 _FLOAT, _INT64 = 1, 7
 
 
-def labels(recipe: Recipe) -> Array:
+def labels(blueprint: Blueprint) -> Array:
     """The classes as ONNX has them: whole numbers, or texts."""
-    classes: list[Any] = list(recipe.classes)
+    classes: list[Any] = list(blueprint.classes)
     if all(isinstance(label, str) for label in classes):
         return np.array(classes, object)
     for label in classes:

@@ -13,10 +13,10 @@ import numpy as np
 
 from meshnn.arrays import Array, BoolArray, IntArray
 from meshnn.codes import ACTIVATIONS
+from meshnn.export.blueprint import Blueprint
 from meshnn.export.onnx_activations import activate
 from meshnn.export.onnx_graph import Graph, Node, Value, digest
 from meshnn.export.onnx_sums import Block, Sums
-from meshnn.export.recipe import Recipe
 
 __all__ = ["Net", "output_scales"]
 
@@ -51,11 +51,11 @@ class States:
 
 
 class Net:
-    """A recipe's neurons in a graph.
+    """A blueprint's neurons in a graph.
 
     Parameters
     ----------
-    recipe : Recipe
+    blueprint : Blueprint
     graph : Graph
     features : str
         The tensor (batch, n_inputs) as users give it.
@@ -66,17 +66,17 @@ class Net:
     """
 
     def __init__(
-        self, recipe: Recipe, graph: Graph, features: str, state: tuple[str, IntArray] | None = None,
+        self, blueprint: Blueprint, graph: Graph, features: str, state: tuple[str, IntArray] | None = None,
         outer: Net | None = None,
     ) -> None:  # fmt: skip
-        self.recipe, self.graph, self.features = recipe, graph, features
+        self.blueprint, self.graph, self.features = blueprint, graph, features
         self.sums: Sums = Sums(graph, features, None if outer is None else outer.sums)
-        n = recipe.n_neurons
+        n = blueprint.n_neurons
         self.states: States = States(np.full(n, -1), np.zeros(n, np.int64)) if outer is None else outer.states.copy()
         self.read = np.zeros(n, np.bool_)  # whose states other neurons see
-        self.read[recipe.src[recipe.alive]] = True
-        self.codes = np.array([ACTIVATIONS[name] for name in recipe.activations])
-        self.folded = output_scales(recipe)
+        self.read[blueprint.src[blueprint.alive]] = True
+        self.codes = np.array([ACTIVATIONS[name] for name in blueprint.activations])
+        self.folded = output_scales(blueprint)
         self.x_gain: Array
         self.x_left: Array
         if outer is None:
@@ -87,7 +87,7 @@ class Net:
     # -- inputs ----------------------------------------------------------------------------------------------------
 
     def _take_in(self, state: tuple[str, IntArray] | None) -> None:
-        r = self.recipe
+        r = self.blueprint
         mean = np.zeros(r.n_inputs) if r.x_mean is None else r.x_mean
         scale = np.ones(r.n_inputs) if r.x_scale is None else r.x_scale
         far = np.abs(mean / scale).max(initial=0.0) > FAR[self.graph.dtype]
@@ -142,8 +142,8 @@ class Net:
 
     def _groups(self, neurons: IntArray) -> list[tuple[str, IntArray]]:
         """By activation; outputs that nobody reads apart, so that they are tensors of their own."""
-        names = self.codes[neurons - self.recipe.n_clamped]
-        last = neurons >= self.recipe.n_neurons - self.recipe.n_outputs
+        names = self.codes[neurons - self.blueprint.n_clamped]
+        last = neurons >= self.blueprint.n_neurons - self.blueprint.n_outputs
         found = []
         for code in np.unique(names):
             for apart in (False, True):
@@ -157,7 +157,7 @@ class Net:
         g, label = self.graph, f"tick{k}_to_{k + count - 1}"
         groups = self._groups(neurons)
         body = Graph(g.dtype, g, label + "/")
-        inner = Net(self.recipe, body, self.features, outer=self)
+        inner = Net(self.blueprint, body, self.features, outer=self)
         carried = [self.states.names[self.states.holder[members[0]]] for _, members in groups]
         body.inputs += [Value(body.name("number"), "int64", ()), Value(body.name("go"), "bool", ())]
         for activation, members in groups:
@@ -178,7 +178,7 @@ class Net:
 
     def _summed(self, label: str, members: IntArray) -> str:
         """What flows into neurons (batch, neurons)."""
-        r, s = self.recipe, self.states
+        r, s = self.blueprint, self.states
         counts = r.pointers[members + 1] - r.pointers[members]
         dst = np.repeat(np.arange(len(members)), counts)
         edges = np.arange(len(dst)) + np.repeat(r.pointers[members] - np.cumsum(counts) + counts, counts)
@@ -208,7 +208,7 @@ class Net:
         used = np.unique(holder[holder >= 0])
         if len(used) <= CHAIN:
             return [(np.array([h]), holder == h) for h in used]
-        if self.recipe.once:
+        if self.blueprint.once:
             # all that there is up to the last of them, so that each tick only adds to what the one before put together
             everything = np.arange(used[-1] + 1)
             widths = np.array(self.states.widths)
@@ -234,13 +234,15 @@ class Net:
         return g.add("Gather", (tensor, g.constant(f"{name}/columns", columns)), f"{name}/picked", axis=1)
 
 
-def output_scales(recipe: Recipe) -> tuple[Array, Array] | None:
+def output_scales(blueprint: Blueprint) -> tuple[Array, Array] | None:
     """By what weights into neurons are multiplied and what is added to their biases, if that scales values back."""
-    first = recipe.n_neurons - recipe.n_outputs
-    linear = recipe.link == "identity" and all(name == "identity" for name in recipe.activations[recipe.n_hidden :])
-    read = bool((recipe.src[recipe.alive] >= first).any())
-    if recipe.y_scale is None or recipe.y_mean is None or not linear or read:
+    first = blueprint.n_neurons - blueprint.n_outputs
+    linear = blueprint.link == "identity" and all(
+        name == "identity" for name in blueprint.activations[blueprint.n_hidden :]
+    )
+    read = bool((blueprint.src[blueprint.alive] >= first).any())
+    if blueprint.y_scale is None or blueprint.y_mean is None or not linear or read:
         return None
-    gain, offset = np.ones(recipe.n_neurons), np.zeros(recipe.n_neurons)
-    gain[first:], offset[first:] = recipe.y_scale, recipe.y_mean
+    gain, offset = np.ones(blueprint.n_neurons), np.zeros(blueprint.n_neurons)
+    gain[first:], offset[first:] = blueprint.y_scale, blueprint.y_mean
     return gain, offset

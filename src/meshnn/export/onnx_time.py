@@ -10,33 +10,33 @@ import numpy as np
 
 from meshnn.arrays import IntArray
 from meshnn.codes import ACTIVATIONS
+from meshnn.export.blueprint import Blueprint, Timing
 from meshnn.export.onnx_graph import Graph, Node, Value
 from meshnn.export.onnx_net import Net
 from meshnn.export.onnx_sums import batch_of
-from meshnn.export.recipe import Recipe, Timing
 
 __all__ = ["one_step", "state_neurons", "whole_sequence"]
 
 
-def state_neurons(recipe: Recipe) -> IntArray:
+def state_neurons(blueprint: Blueprint) -> IntArray:
     """Neurons whose states are handed on: those that others read, in the order in which a tick computes them."""
-    read = np.unique(recipe.src[recipe.alive])
-    read = read[read >= recipe.n_clamped]
-    codes = np.array([ACTIVATIONS[recipe.activations[j - recipe.n_clamped]] for j in read.tolist()], np.int64)
+    read = np.unique(blueprint.src[blueprint.alive])
+    read = read[read >= blueprint.n_clamped]
+    codes = np.array([ACTIVATIONS[blueprint.activations[j - blueprint.n_clamped]] for j in read.tolist()], np.int64)
     found: IntArray = read[np.argsort(codes, kind="stable")]
     return found
 
 
-def one_step(graph: Graph, recipe: Recipe, timing: Timing) -> str:
+def one_step(graph: Graph, blueprint: Blueprint, timing: Timing) -> str:
     """One step a call; of what is read at the end of sequences, what is said if this is the last step.
 
     With the mean of all steps as the readout the state has more columns: sums of outputs, and the number of steps.
     """
-    features, kept = graph.input("features", ("N", recipe.n_inputs)), state_neurons(recipe)
+    features, kept = graph.input("features", ("N", blueprint.n_inputs)), state_neurons(blueprint)
     lag, look = _looks(timing)
     if timing.readout == "last":
         lag, look = 0, timing.per_step + timing.delay
-    more = recipe.n_outputs + 1 if timing.readout == "mean" else 0
+    more = blueprint.n_outputs + 1 if timing.readout == "mean" else 0
     before, sums = "", ""
     width = len(kept) + more
     if width:
@@ -44,18 +44,18 @@ def one_step(graph: Graph, recipe: Recipe, timing: Timing) -> str:
     if more:
         sums = _columns(graph, before, "state/sums", len(kept), width)
         before = _columns(graph, before, "state/neurons", 0, len(kept)) if len(kept) else ""
-    after, outputs = _step(graph, recipe, timing.per_step, look, features, before)
+    after, outputs = _step(graph, blueprint, timing.per_step, look, features, before)
     if more:
-        sums, outputs = _mean_so_far(graph, outputs, sums, recipe.n_outputs, lag)
+        sums, outputs = _mean_so_far(graph, outputs, sums, blueprint.n_outputs, lag)
         after = graph.add("Concat", (after, sums), "state/after", axis=1) if after else sums
     if width:
         graph.outputs.append(Value(graph.add("Identity", (after,), "state_out"), graph.dtype, ("N", width)))
     return outputs
 
 
-def whole_sequence(graph: Graph, recipe: Recipe, timing: Timing) -> str:
+def whole_sequence(graph: Graph, blueprint: Blueprint, timing: Timing) -> str:
     """Sequences (steps, N, n_inputs) of one length: what is read of each, or after each step."""
-    features, kept = graph.input("features", ("T", "N", recipe.n_inputs)), state_neurons(recipe)
+    features, kept = graph.input("features", ("T", "N", blueprint.n_inputs)), state_neurons(blueprint)
     lag, look = _looks(timing)
     steps = features
     if lag:
@@ -69,12 +69,12 @@ def whole_sequence(graph: Graph, recipe: Recipe, timing: Timing) -> str:
         shape = graph.add("Concat", (batch_of(graph, features, axis=1), wide), "state/shape", axis=0)
         begin = (graph.add("Expand", (graph.constant("zero", 0.0), shape), "state/begin"),)
         body.input("state", ("N", len(kept)))
-    now = body.input("features", ("N", recipe.n_inputs))
-    after, outputs = _step(body, recipe, timing.per_step, look, now, body.inputs[0].name if len(kept) else "")
+    now = body.input("features", ("N", blueprint.n_inputs))
+    after, outputs = _step(body, blueprint, timing.per_step, look, now, body.inputs[0].name if len(kept) else "")
     if len(kept):
         body.outputs.append(Value(body.add("Identity", (after,), "state_after"), graph.dtype, ("N", len(kept))))
     said = body.add("Identity", (outputs,), "outputs")
-    body.outputs.append(Value(said, graph.dtype, ("N", recipe.n_outputs)))
+    body.outputs.append(Value(said, graph.dtype, ("N", blueprint.n_outputs)))
     names = tuple(graph.name(name) for name in ("state/end", "looks")[0 if begin else 1 :])
     graph.nodes.append(Node("Scan", (*begin, steps), names, {"body": body, "num_scan_inputs": 1}, ""))
     if timing.readout == "last":
@@ -91,11 +91,11 @@ def _looks(timing: Timing) -> tuple[int, int]:
     return lag, timing.per_step + timing.delay - timing.per_step * lag
 
 
-def _step(graph: Graph, recipe: Recipe, per_step: int, look: int, features: str, before: str) -> tuple[str, str]:
+def _step(graph: Graph, blueprint: Blueprint, per_step: int, look: int, features: str, before: str) -> tuple[str, str]:
     """The ticks of a step, and those until the look at outputs if it comes later; the state after the step, outputs."""
-    kept = state_neurons(recipe)
-    net = Net(recipe, graph, features, (before, kept) if before else None)
-    ticks = _wanted(recipe, kept, per_step, look)
+    kept = state_neurons(blueprint)
+    net = Net(blueprint, graph, features, (before, kept) if before else None)
+    ticks = _wanted(blueprint, kept, per_step, look)
     first, second = min(per_step, look), max(per_step, look)
     net.run(ticks[:first])
     after = outputs = ""
@@ -104,24 +104,24 @@ def _step(graph: Graph, recipe: Recipe, per_step: int, look: int, features: str,
         if k == per_step and len(kept) and not after:
             after = net.collected(kept, "state")
         if k == look and not outputs:
-            outputs = net.collected(recipe.outputs, "outputs")
+            outputs = net.collected(blueprint.outputs, "outputs")
     return after, outputs
 
 
-def _wanted(recipe: Recipe, kept: IntArray, per_step: int, look: int) -> list[IntArray]:
+def _wanted(blueprint: Blueprint, kept: IntArray, per_step: int, look: int) -> list[IntArray]:
     """Of each tick the neurons whose states of then matter for the state after the step, or for the look."""
-    wanted = np.zeros(recipe.n_neurons, np.bool_)
+    wanted = np.zeros(blueprint.n_neurons, np.bool_)
     found = []
     for k in range(max(per_step, look), 0, -1):
         if k == per_step:
             wanted[kept] = True
         if k == look:
-            wanted[recipe.outputs] = True
+            wanted[blueprint.outputs] = True
         found.append(np.flatnonzero(wanted))
-        sources = recipe.src[wanted[recipe.dst]]
-        wanted = np.zeros(recipe.n_neurons, np.bool_)
+        sources = blueprint.src[wanted[blueprint.dst]]
+        wanted = np.zeros(blueprint.n_neurons, np.bool_)
         wanted[sources] = True
-        wanted[: recipe.n_clamped] = False
+        wanted[: blueprint.n_clamped] = False
     return found[::-1]
 
 

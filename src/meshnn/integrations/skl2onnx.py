@@ -9,9 +9,9 @@ from dataclasses import replace
 from typing import Any
 
 from meshnn.estimators import MeshClassifier, MeshRegressor
+from meshnn.export.blueprint import Blueprint, ExportError
 from meshnn.export.onnx import LEAST_OPSET, build
 from meshnn.export.onnx_graph import Graph, as_protos, tensor_proto
-from meshnn.export.recipe import ExportError, Recipe
 
 __all__ = ["register"]
 
@@ -43,16 +43,16 @@ def _class_shapes(operator: Any) -> None:
     from skl2onnx.common.data_types import DoubleTensorType, Int64TensorType
     from skl2onnx.common.shape_calculator import calculate_linear_classifier_output_shapes
 
-    recipe = operator.raw_operator.recipe()
+    blueprint = operator.raw_operator.blueprint()
     zipmap = operator.scope_inst.get_options(operator.raw_operator, {"zipmap": True})["zipmap"]
     double = isinstance(operator.inputs[0].type, DoubleTensorType)
-    if zipmap and (recipe.several or (double and zipmap is True)):
-        what = "several labels" if recipe.several else "features in float64, which its operator does not take"
+    if zipmap and (blueprint.several or (double and zipmap is True)):
+        what = "several labels" if blueprint.several else "features in float64, which its operator does not take"
         raise ExportError(f"zipmap is not for {what}; pass options={{MeshClassifier: {{'zipmap': False}}}}")
     calculate_linear_classifier_output_shapes(operator)
-    if recipe.several:
+    if blueprint.several:
         samples = operator.inputs[0].get_first_dimension()
-        operator.outputs[0].set_type(Int64TensorType([samples, recipe.n_outputs]))
+        operator.outputs[0].set_type(Int64TensorType([samples, blueprint.n_outputs]))
 
 
 def _value_shapes(operator: Any) -> None:
@@ -62,7 +62,7 @@ def _value_shapes(operator: Any) -> None:
     calculate_linear_regressor_output_shapes(operator)
     operator.outputs[0].type.shape = [
         operator.inputs[0].get_first_dimension(),
-        operator.raw_operator.recipe().n_outputs,
+        operator.raw_operator.blueprint().n_outputs,
     ]
 
 
@@ -74,18 +74,18 @@ def _convert(scope: Any, operator: Any, container: Any) -> None:
     opset = container.target_opset
     if opset < LEAST_OPSET:
         raise ExportError(f"opset {opset} is older than the operators that are needed; pass target_opset={LEAST_OPSET}")
-    recipe: Recipe = operator.raw_operator.recipe()
+    blueprint: Blueprint = operator.raw_operator.blueprint()
     options = {"nocl": False, "raw_scores": False}
-    if recipe.classes:
+    if blueprint.classes:
         options = container.get_options(operator.raw_operator, options)
-    if options["nocl"] and not recipe.several:
-        recipe = replace(recipe, classes=tuple(range(len(recipe.classes))))
+    if options["nocl"] and not blueprint.several:
+        blueprint = replace(blueprint, classes=tuple(range(len(blueprint.classes))))
     given = operator.inputs[0]
     graph = Graph("float64" if isinstance(given.type, DoubleTensorType) else "float32", naming=_naming(scope))
     graph.known["features"] = given.full_name
     if not isinstance(given.type, (DoubleTensorType, FloatTensorType)):
         graph.known["features"] = graph.add("Cast", (given.full_name,), "features", to=onnx.TensorProto.FLOAT)
-    build(recipe, graph, raw=options["raw_scores"])
+    build(blueprint, graph, raw=options["raw_scores"])
     wanted = {value.name: there.full_name for value, there in zip(graph.outputs, operator.outputs, strict=True)}
     for name, array in graph.constants.items():
         proto = tensor_proto(onnx, name, array)
