@@ -62,7 +62,7 @@ def pages() -> dict[str, str]:
 
 
 def members(kind: type) -> dict[str, str]:
-    """What people use of a class, as far as this package defines and describes it: names, and how autodoc calls them."""
+    """What people use of a class, as far as this package describes it: names, and how autodoc calls their kind."""
     found = {}
     for name in dir(kind):
         homes = [base for base in kind.__mro__ if name in vars(base)]
@@ -177,8 +177,9 @@ def plain_help(text: str) -> str:
 
 def commands_page() -> str:
     """The page of the command line, from the help of every command."""
-    from meshnn.cli.commands import app
     from typer.main import get_command
+
+    from meshnn.cli.commands import app
 
     group = get_command(app)
     text = heading("Command line") + plain_help(group.help or "") + "\n\n"

@@ -7,7 +7,10 @@ starts with output weights of 0, so that nothing is lost when it comes; of many 
 edges would have the largest gradient, which the engine knows for edges that are not there yet.
 """
 
+from copy import deepcopy
+
 from matplotlib import pyplot as plt
+from scipy.special import softmax
 from sklearn.model_selection import train_test_split
 
 from meshnn import MeshClassifier
@@ -19,14 +22,14 @@ X, y = spirals(600, random_state=0)
 X, X_test, y, y_test = train_test_split(X, y, test_size=0.3, stratify=y, random_state=0)
 
 # %%
-# We keep a copy of what the net decides at some sizes, by a callback.
+# A callback keeps a copy of the net at every size, the last one of each.
 
 seen = {}
 
 
 def look(row, mesh):
-    """Keep the weights of the first net of each size."""
-    seen[mesh.topology.n_hidden] = (mesh.topology, mesh.weights.copy())
+    """Keep a copy; what was kept of this size before is forgotten."""
+    seen[mesh.topology.n_hidden] = deepcopy(mesh)
 
 
 model = MeshClassifier(2, solver="lm", l2=1e-4, structure=structure.Grow(to=12), callbacks=[look], random_state=0)
@@ -35,27 +38,16 @@ print(f"grown from 2 to {model.mesh_.topology.n_hidden} hidden neurons, {model.m
 print(f"right on samples not learned: {model.score(X_test, y_test):.3f}")
 
 # %%
-# The last look at each of four sizes.
+# What nets of four sizes decided, when the next neuron came. A net sees features of mean 0 and variance 1.
 
-from meshnn import Mesh  # noqa: E402
-
-scale = model.mesh_.activations
+mean, spread, edge = X.mean(axis=0), X.std(axis=0), 1.05 * abs(X).max()
 sizes = [sorted(seen)[k] for k in (0, len(seen) // 3, 2 * len(seen) // 3, -1)]
-mean, spread = X.mean(axis=0), X.std(axis=0)
-edge = 1.05 * abs(X).max()
 fig, axes = plt.subplots(1, 4, figsize=(13, 3.4), layout="constrained")
 for ax, size in zip(axes, sizes, strict=True):
-    graph, weights = seen[size]
-    net = Mesh(graph, model.mesh_.ticks, scale[:1] * size, weights=weights, dtype=weights.dtype)
-
-    def sure(points, net=net):
-        """Probabilities, from outputs of the net, which sees features of mean 0 and variance 1."""
-        outputs = net.forward((points - mean) / spread)
-        from scipy.special import softmax
-
-        return softmax(outputs, axis=1)
-
-    draw_regions(ax, sure, (-edge, edge, -edge, edge), points=X, labels=y)
+    draw_regions(
+        ax, lambda points, net=seen[size]: softmax(net.forward((points - mean) / spread), axis=1),
+        (-edge, edge, -edge, edge), points=X, labels=y,
+    )  # fmt: skip
     ax.set_title(f"{size} hidden neurons", loc="left", fontsize=10)
     ax.get_legend().remove()
 plt.show()

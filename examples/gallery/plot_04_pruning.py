@@ -32,7 +32,7 @@ for budget in budgets:
     graphs = [whole.prune(1 - budget / whole.n_edges, random_state=seed) for seed in range(3)]
     models = [MeshClassifier(**common, topology=graphs[seed], random_state=seed).fit(X, y) for seed in range(3)]
     drawn.append([model.score(X_test, y_test) for model in models])
-    print(f"{budget:4} of {whole.n_edges} edges: pruned {np.mean(pruned[-1]):.3f}, drawn at random {np.mean(drawn[-1]):.3f}")
+    print(f"{budget:4} edges: pruned {np.mean(pruned[-1]):.3f}, drawn at random {np.mean(drawn[-1]):.3f}")
 
 # %%
 # The fewer edges, the more it matters where they are.

@@ -33,7 +33,11 @@ for k in range(rows):
     right[k], surprise[k] = probability > 0.5, -np.log(max(probability, 1e-15))
     model.learn_one(x, y[k])
 frozen = (fixed.predict(X) == y).astype(float)
-for name, part in (("first rule", slice(1000, 2000)), ("second rule", slice(2500, 4000)), ("turning", slice(4000, rows))):
+for name, part in (
+    ("first rule", slice(1000, 2000)),
+    ("second rule", slice(2500, 4000)),
+    ("turning", slice(4000, rows)),
+):
     print(f"{name:12} stream {right[part].mean():.3f}   fitted once {frozen[part].mean():.3f}")
 
 
@@ -58,7 +62,9 @@ curve = {
     "log loss window": running(surprise),
     "log loss": np.cumsum(surprise) / so_far,
 }
-figure = plot_stream(curve, kind="classify", window=window, title="A rule that jumps at row 2000 and turns from 4000 on")
+figure = plot_stream(
+    curve, kind="classify", window=window, title="A rule that jumps at row 2000 and turns from 4000 on"
+)
 for text in figure.axes[0].get_legend().get_texts():
     if text.get_text() == "most frequent class":
         text.set_text("fitted once to 1,000 rows")

@@ -59,7 +59,10 @@ axes[0].set_yticks([3, 5, 10, 20, 40], ["3", "5", "10", "20", "40"])
 axes[0].minorticks_off()
 axis_names(axes[0], "step", "steps remembered")
 panel_title(axes[0], "Time constants of the two loops (dotted: true)")
-for ax, part, name in ((axes[1], slice(0, 120), "The first steps"), (axes[2], slice(steps - 120, steps), "The last ones")):
+for ax, part, name in (
+    (axes[1], slice(0, 120), "The first steps"),
+    (axes[2], slice(steps - 120, steps), "The last ones"),
+):
     at = np.arange(steps)[part]
     ax.plot(at, target[part], color=INK, lw=2.4, alpha=0.35, label="target")
     ax.plot(at, out[part], color=NEGATIVE, lw=1.1, label="net")

@@ -13,6 +13,7 @@ import numpy as np
 
 from meshnn import MeshForecaster
 from meshnn.plots import plot_forecast
+from meshnn.plots.style import INK, legend_options
 
 here = Path.cwd()
 path = next(folder / "examples/airline.csv" for folder in (here, *here.parents) if (folder / "examples").is_dir())
@@ -30,8 +31,8 @@ for k, value in enumerate(values[:past]):
     if k >= 60 and k % 12 == 11 and k + horizon < past:
         looks.append((k + 1, np.array(model.forecast(horizon))))
 print("season found:", model.season_)
-for name, *shares in model.explain()[:3]:
-    print(name, *shares)
+for view, next_step, a_year_ahead in model.explain()[:3]:
+    print(f"{view:24} {next_step:.2f} of the next forecast, {a_year_ahead:.2f} of that a year ahead")
 
 # %%
 # Two years ahead, beside what came: how far off, and how many months lie inside the interval of 90%.
@@ -40,11 +41,13 @@ ahead = np.array(model.forecast(horizon))
 lower, upper = np.array(model.forecast_interval(horizon, level=0.9)).T
 truth = values[past:]
 season_ago = np.tile(values[past - 12 : past], 2)
-print(f"mean absolute error {np.abs(ahead - truth).mean():.1f}; saying the season again {np.abs(season_ago - truth).mean():.1f}")
+print(f"mean absolute error {np.abs(ahead - truth).mean():.1f}")
+print(f"that of saying the last year again {np.abs(season_ago - truth).mean():.1f}")
 print(f"{((lower <= truth) & (truth <= upper)).sum()} of 24 months inside the interval")
 
 # %%
-# The picture of ``meshnn forecast --picture``. Grey: forecasts that were made from points of the past.
+# The picture of ``meshnn forecast --picture``, with forecasts that were made from points of the past; what came is
+# added.
 
 errors = {
     "MeshForecaster": np.mean([np.abs(guess - values[at : at + horizon]) for at, guess in looks], axis=0),
@@ -54,7 +57,9 @@ errors = {
     ),
 }
 figure = plot_forecast(
-    times=months, values=values, ahead=months[past:], forecast=ahead, lower=lower, upper=upper, level=0.9,
+    times=months[:past], values=values[:past], ahead=months[past:], forecast=ahead, lower=lower, upper=upper, level=0.9,
     past=[(months[at : at + horizon], guess) for at, guess in looks], errors=errors,
     name="passengers (thousands)", across="month", title="Airline passengers: two years kept aside",
 )  # fmt: skip
+figure.axes[0].plot(months[past:], truth, color=INK, lw=1, ls=":", label="what came")
+figure.axes[0].legend(**legend_options(loc="upper left"))

@@ -21,7 +21,9 @@ kinds = ["slow", "fast", "rising"]
 def wave(kind):
     """One sequence of a kind, with noise."""
     length = int(rng.integers(15, 41))
-    speed = {"slow": np.full(length, 0.45), "fast": np.full(length, 0.95), "rising": np.linspace(0.3, 1.1, length)}[kind]
+    speed = {"slow": np.full(length, 0.45), "fast": np.full(length, 0.95), "rising": np.linspace(0.3, 1.1, length)}[
+        kind
+    ]
     return np.sin(rng.uniform(0, 6.28) + np.cumsum(speed)) + 0.15 * rng.standard_normal(length)
 
 

@@ -33,9 +33,11 @@ for name, settings in {
                    **settings | {"max_epochs": 1}):  # fmt: skip
         pass  # what has to be compiled is compiled
     start = time.perf_counter()
-    losses = [row.loss for row in train(net, x, y, "squared_error", **settings)]
-    histories[name] = losses
-    print(f"{name:5} {len(losses):5} rows of history, {time.perf_counter() - start:.2f} s, loss {losses[-1]:.1e}")
+    histories[name] = np.array(
+        [(row.epoch, row.loss) for row in train(net, x, y, "squared_error", random_state=0, **settings)]
+    )
+    epochs, loss = histories[name][-1]
+    print(f"{name:5} {epochs:5.0f} iterations, {time.perf_counter() - start:.2f} s, loss {loss:.1e}")
 
 # %%
 # The Jacobian of the learned net: a row for each sample, a column for each weight. Its singular values fall by many
@@ -47,8 +49,7 @@ print(f"{J.shape[0]} samples, {J.shape[1]} weights; condition {singular[0] / sin
 
 fig, axes = plt.subplots(1, 3, figsize=(13, 4), layout="constrained")
 for name, colour in (("lm", POSITIVE), ("adam", NEGATIVE)):
-    losses = histories[name]
-    axes[0].plot(np.linspace(1, 60 if name == "lm" else 6000, len(losses)), losses, color=colour, label=name)
+    axes[0].plot(*histories[name].T, color=colour, label=name)
 axes[0].set_xscale("log")
 axes[0].set_yscale("log")
 axis_names(axes[0], "iterations", "loss")

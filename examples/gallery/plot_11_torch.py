@@ -2,23 +2,21 @@
 A layer of PyTorch
 ==================
 
-``meshnn.torch.MeshLayer`` is any directed graph as a module of PyTorch, between layers of its own: autograd goes through
-it, an optimiser of PyTorch learns all of them together. Here a mesh with cycles stands between two linear layers.
+``meshnn.torch.MeshLayer`` is any directed graph as a module of PyTorch, between layers of its own: autograd goes
+through it, an optimiser of PyTorch learns all of them together. Here a mesh with cycles stands between two linear layers.
 
 It takes PyTorch (``pip install 'meshnn[torch]'``). Where that or the layer is missing, this page says so and draws the
 graph alone.
 """
 
-import numpy as np
 from matplotlib import pyplot as plt
 
-from meshnn import Topology
+from meshnn import Mesh, Topology
 from meshnn.data.synthetic import circles
 from meshnn.plots import draw_graph, draw_regions
 
 try:
     import torch
-
     from meshnn.torch import MeshLayer
 except ImportError as error:
     MeshLayer = None
@@ -43,7 +41,9 @@ if MeshLayer is not None:
         loss.backward()
         optimiser.step()
     accuracy = (model(inputs).argmax(dim=1) == labels).float().mean()
-    print(f"loss {float(loss):.3f}, {float(accuracy):.3f} right, {sum(p.numel() for p in model.parameters())} parameters")
+    print(
+        f"loss {float(loss):.3f}, {float(accuracy):.3f} right, {sum(p.numel() for p in model.parameters())} parameters"
+    )
 
 
 # %%
@@ -57,7 +57,7 @@ def decide(points):
 
 
 fig, axes = plt.subplots(1, 1 if MeshLayer is None else 2, figsize=(11, 4.6), layout="constrained", squeeze=False)
-weights = np.ones(topology.n_edges)
+weights = Mesh(topology, ticks=2, random_state=0).weights
 if MeshLayer is not None:
     weights = next(p.detach().numpy() for p in layer.parameters() if p.numel() == topology.n_edges)
     draw_regions(axes[0, 1], decide, (-2.2, 2.2, -2.2, 2.2), points=X, labels=y)

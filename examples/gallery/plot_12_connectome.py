@@ -32,8 +32,7 @@ def as_topology(friends):
 
 
 def as_net(graph, learn_all, seed=0):
-    """Weights between members have a spectral radius of 0.9; they, and those of the input, are fixed unless all learn."""
-    net = Mesh(graph, ticks=2, activation="tanh", dtype="float64", random_state=seed)
+    """Between members the spectral radius is 0.9; unless all learn, only the readout does."""
     rng, hidden = np.random.default_rng(seed), set(graph.hidden.tolist())
     within = np.array([a in hidden and b in hidden for a, b in zip(graph.src, graph.dst, strict=True)])
     weights = rng.uniform(-1, 1, graph.n_edges)

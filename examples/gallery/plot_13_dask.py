@@ -27,9 +27,10 @@ y = (np.sin(2 * X[:, 0]) > X[:, 1]).astype(int)
 losses, weights = {}, {}
 for workers, rows in ((1, 1500), (2, 1500), (2, 1000)):
     with Client(n_workers=workers, threads_per_worker=1, processes=False, dashboard_address=None) as client:
-        far_X, far_y = da.from_array(X, chunks=(rows, 2)), da.from_array(y, chunks=rows)
-        model = MeshClassifier(12, solver="adam", batch_size=256, max_epochs=40, l2=1e-5, random_state=0).fit(far_X, far_y)
-        right = float((model.predict(far_X) == far_y).mean().compute())
+        rows_far, labels_far = da.from_array(X, chunks=(rows, 2)), da.from_array(y, chunks=rows)
+        model = MeshClassifier(12, solver="adam", batch_size=256, max_epochs=40, l2=1e-5, random_state=0)
+        model.fit(rows_far, labels_far)
+        right = float((model.predict(rows_far) == labels_far).mean().compute())
     name = f"{workers} worker{'s' * (workers > 1)}, {6000 // rows} partitions"
     losses[name], weights[name] = model.history_["loss"], model.mesh_.weights
     print(f"{name:24} {right:.4f} right, loss {losses[name][-1]:.6f}")
