@@ -3,7 +3,8 @@ A layer of PyTorch
 ==================
 
 ``meshnn.torch.MeshLayer`` is any directed graph as a module of PyTorch, between layers of its own: autograd goes
-through it, an optimiser of PyTorch learns all of them together. Here a mesh with cycles stands between two linear layers.
+through it, an optimiser of PyTorch learns all of them together. Here a mesh with cycles stands between two linear
+layers.
 
 It takes PyTorch (``pip install 'meshnn[torch]'``). Where that or the layer is missing, this page says so and draws the
 graph alone.
