@@ -174,11 +174,7 @@ def draw_price() -> Figure:
 
 
 if __name__ == "__main__":
+    figures = {"ticks": draw_ticks, "reach": draw_reach, "blocks": draw_blocks, "price": draw_price}
     with style.clean_style():
-        for name, draw in {
-            "ticks": draw_ticks,
-            "reach": draw_reach,
-            "blocks": draw_blocks,
-            "price": draw_price,
-        }.items():
+        for name, draw in figures.items():
             save_figure(draw(), HERE / f"mathematics-{name}.svg")
