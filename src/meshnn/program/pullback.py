@@ -80,10 +80,10 @@ class Pullback:
 
         return layer_part, layer_back_part
 
-    def keep(self, values: int, X: int, Y: int, size: int) -> Seat | None:
+    def keep(self, values: int, X: int, Y: int, size: int, n_threads: int | None = None) -> Seat | None:
         """As `forward`; of samples that are one row, the seat keeps the states for `back`."""
-        if size > self._row:
-            self.forward(values, X, Y, size)
+        if size > self._row or size == 0:
+            self.forward(values, X, Y, size, n_threads)
             return None
         program = self._program
         seat = self._seat(program)
