@@ -146,7 +146,7 @@ class MeshLayer(torch.nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Outputs `(..., n_outputs)` of samples `(..., n_inputs)`."""
         values = self._values()
-        if self.pure or x.device.type != "cpu":
+        if self.pure or not x.is_cpu:
             self.wiring.check(x, values)
             return self.wiring.pure(x, values)
         return run(x, values, self.wiring, self._key)

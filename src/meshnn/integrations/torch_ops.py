@@ -37,6 +37,7 @@ from torch._C import _are_functorch_transforms_active as _transformed
 from torch._C import _len_torch_dispatch_stack as _modes
 
 _NUMPY = {torch.float32: np.dtype(np.float32), torch.float64: np.dtype(np.float64)}
+_PLAIN = (torch.nn.Parameter, torch.Tensor)
 #: Values of `wants`.
 BY_INPUTS, BY_VALUES = 1, 2
 
@@ -231,25 +232,30 @@ def _gradients(
 def _remember_back(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
     g, x, values, ctx.key, ctx.wants, ctx.each = inputs
     ctx.save_for_backward(g, x, values)
+    ctx.wiring = Wiring.named(ctx.key)
 
 
 def _second(ctx: Any, cdx: torch.Tensor, cdv: torch.Tensor) -> tuple[Any, ...]:
     """Second derivatives, which kernels do not have: by the pure net, whatever the order."""
-    g, x, values = ctx.saved_tensors
-    if ctx.each or values.ndim == 2:
-        raise MeshError(
-            "second derivatives of a MeshLayer inside vmap are not in the kernels; build the layer with pure=True, "
-            "or call MeshLayer(...).pure_(), which runs it in plain operations of PyTorch"
-        )
-    pure, wants = Wiring.named(ctx.key).pure, ctx.wants
+    wants, back = ctx.wants, _pure_back(ctx)
 
-    def product(g: torch.Tensor, x: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
-        _, back = torch.func.vjp(pure, x, values)
-        dx, dv = back(g)
-        found: torch.Tensor = (dx * cdx).sum() if wants & BY_INPUTS else g.new_zeros(())
+    def product(*given: torch.Tensor) -> torch.Tensor:
+        dx, dv = back(*given)
+        found: torch.Tensor = (dx * cdx).sum() if wants & BY_INPUTS else dx.new_zeros(())
         return found + (dv * cdv).sum() if wants & BY_VALUES else found
 
-    return (*torch.func.grad(product, argnums=(0, 1, 2))(g, x, values), None, None, None)
+    return (*torch.func.grad(product, argnums=(0, 1, 2))(*ctx.saved_tensors), None, None, None)
+
+
+def _pure_back(ctx: Any) -> Callable[..., tuple[torch.Tensor, torch.Tensor]]:
+    """`layer_back` in plain operations: of g, x and values."""
+    pure, stacked = ctx.wiring.pure, ctx.saved_tensors[2].ndim == 2
+
+    def back(g: torch.Tensor, x: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        found: tuple[torch.Tensor, torch.Tensor] = torch.func.vjp(pure, x, values)[1](g)
+        return found
+
+    return torch.func.vmap(back, (0, 0, 0 if stacked else None)) if ctx.each or stacked else back
 
 
 layer.register_autograd(_pull_back, setup_context=_remember)
@@ -352,28 +358,32 @@ class _Short(torch.autograd.Function):
     def forward(ctx: Any, x: torch.Tensor, values: torch.Tensor, wiring: Wiring) -> torch.Tensor:
         given, numbers = _solid(x), _solid(values)
         y = x.new_empty((*x.shape[:-1], wiring.n_outputs))
-        size, pullback = x.numel() // wiring.n_inputs, wiring.pullback(x.dtype)
-        where = (numbers.data_ptr(), given.data_ptr(), y.data_ptr(), size)
-        ctx.wiring, ctx.seat = wiring, pullback.keep(*where, torch.get_num_threads())
+        size = x.numel() // wiring.n_inputs
+        ctx.pullback = pullback = wiring.pullback(x.dtype)
+        ctx.seat = pullback.keep(
+            numbers.data_ptr(), given.data_ptr(), y.data_ptr(), size, torch.get_num_threads()
+        )  # fmt: skip
+        ctx.wiring, ctx.size = wiring, size
         ctx.save_for_backward(x, values)
         return y
 
     @staticmethod
     def backward(ctx: Any, g: torch.Tensor) -> Any:
-        wiring: Wiring = ctx.wiring
         seat: Seat | None = ctx.seat
-        by_x, by_values = ctx.needs_input_grad[:2]
-        x, values = ctx.saved_tensors
+        by_x, by_values, _ = ctx.needs_input_grad
         if seat is None or torch.is_grad_enabled():  # somebody wants second derivatives
-            return _gradients(ctx.needs_input_grad, g, x, values, wiring.key)
-        slope = _solid(g)
-        numbers = _solid(values)
-        dx = torch.empty_like(x, memory_format=torch.contiguous_format) if by_x else None
-        dv = torch.empty_like(numbers) if by_values else None
-        wiring.pullback(x.dtype).back(
-            numbers.data_ptr(), 0, slope.data_ptr(), 0 if dv is None else dv.data_ptr(),
-            0 if dx is None else dx.data_ptr(), x.numel() // wiring.n_inputs, seat,
-        )  # fmt: skip
+            return _gradients((by_x, by_values), g, *ctx.saved_tensors, ctx.wiring.key)
+        slope, dx, dv, numbers = _solid(g), None, None, 0
+        to_x = to_values = 0
+        if by_values:
+            dv = g.new_empty(ctx.wiring.n_values)
+            to_values = dv.data_ptr()
+        if by_x:  # else states and weights are where the seat is, and nothing has to be looked up
+            x, values = ctx.saved_tensors
+            solid = _solid(values)
+            dx = torch.empty_like(x, memory_format=torch.contiguous_format)
+            numbers, to_x = solid.data_ptr(), dx.data_ptr()
+        ctx.pullback.back(numbers, 0, slope.data_ptr(), to_values, to_x, ctx.size, seat)
         return dx, dv, None
 
 
@@ -383,13 +393,11 @@ def run(x: torch.Tensor, values: torch.Tensor, wiring: Wiring, key: str) -> torc
         return layer(x, values, key)
     if _transformed():
         return _Transformed.apply(x, values, key)
-    plain = type(x) is torch.Tensor and type(values) in (torch.Tensor, torch.nn.Parameter)
-    if not plain or _modes():
+    if _modes() or type(x) is not torch.Tensor or type(values) not in _PLAIN:
         return layer(x, values, key)
     wiring.check(x, values)
-    if torch.is_grad_enabled() and (x.requires_grad or values.requires_grad):
-        found: torch.Tensor = _Short.apply(x, values, wiring)  # type: ignore[no-untyped-call]
-        return found
+    if torch.is_grad_enabled() and (values.requires_grad or x.requires_grad):
+        return _Short.apply(x, values, wiring)
     return _outputs(_solid(x), _solid(values), wiring)
 
 
