@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -10,14 +10,13 @@ import torch
 from numpy.typing import ArrayLike
 
 from meshnn.errors import MeshError
-from meshnn.integrations.torch_ops import Wiring, run
+from meshnn.integrations.torch_ops import Pull, Wiring, pulled, run
 from meshnn.mesh import Mesh
 from meshnn.topology import Topology
 
 __all__ = ["MeshLayer"]
 
 _DTYPES = {torch.float32: "float32", torch.float64: "float64"}
-Pull = Callable[[torch.Tensor], tuple[torch.Tensor, torch.Tensor]]
 
 
 class MeshLayer(torch.nn.Module):
@@ -116,6 +115,7 @@ class MeshLayer(torch.nn.Module):
         self.register_buffer("edge_index", torch.from_numpy(np.stack([t.src, t.dst]).astype(np.int64)))
         fixed = torch.from_numpy(mesh.values[count:].copy()) if mesh.ties.n_numbers > count else None
         self.register_buffer("fixed", fixed)
+        self._fixes = fixed is not None
 
     @property
     def topology(self) -> Topology:
@@ -130,8 +130,7 @@ class MeshLayer(torch.nn.Module):
     def mesh(self) -> Mesh:
         """A `Mesh` with a copy of the current weights: to save, explain, plot or train it."""
         w = self.wiring
-        numbers = torch.cat([self.weight, self.fixed]) if self.fixed is not None else self.weight
-        weights = numbers.numpy(force=True)[w.ties.number]
+        weights = self._values().numpy(force=True)[w.ties.number]
         made = Mesh(w.topology, w.ticks, weights=weights, dtype=_name(self.weight.dtype))
         made.replace(w.topology, weights, w.codes, w.ties)
         return made
@@ -152,8 +151,10 @@ class MeshLayer(torch.nn.Module):
         return run(x, values, self.wiring, self._key)
 
     def _values(self) -> torch.Tensor:
-        fixed = self.fixed
-        return self.weight if fixed is None else torch.cat([self.weight, fixed])
+        if not self._fixes:  # to ask for a buffer takes as long as to ask for all else
+            return self.weight
+        assert self.fixed is not None
+        return torch.cat([self.weight, self.fixed])
 
     def vjp(self, x: torch.Tensor) -> tuple[torch.Tensor, Pull]:
         """Outputs, and a function from dE/dy to (dE/dweight, dE/dx): a gradient without autograd, in half the time.
@@ -168,19 +169,11 @@ class MeshLayer(torch.nn.Module):
         >>> y.item(), [d.tolist() for d in pull(torch.ones(1, 1))]
         (7.0, [[1.0, 1.0], [[3.0, 4.0]]])
         """
-        from meshnn.integrations.torch_ops import pulled
-
-        if x.device.type != "cpu":
+        if not x.is_cpu:
             raise MeshError(f"vjp runs on the CPU, got x on {x.device}; use autograd there")
-        with torch.no_grad():
-            y, pull = pulled(x, self._values(), self.wiring)
-        count = len(self.weight)
-
-        def pull_back(dy: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-            by_values, by_x = pull(dy)
-            return by_values[:count], by_x
-
-        return y, pull_back
+        values, count = self._values(), self.wiring.ties.n_parameters
+        y, pull = pulled(x, values, self.wiring)
+        return y, pull if not self._fixes else lambda dy: _first(*pull(dy), count)
 
     def _load_from_state_dict(self, state_dict: Any, prefix: str, *rest: Any) -> None:
         given, errors = state_dict.get(f"{prefix}edge_index"), rest[-1]
@@ -197,6 +190,10 @@ class MeshLayer(torch.nn.Module):
         """Sizes."""
         text = repr(self.topology)
         return f"{text[text.index('(') + 1 : -1]}, {self.ticks} ticks{', pure' if self.pure else ''}"
+
+
+def _first(by_values: torch.Tensor, by_x: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor]:
+    return by_values[:count], by_x
 
 
 def _name(dtype: Any) -> str:

@@ -29,7 +29,10 @@ from meshnn.program import Programs
 from meshnn.program.pullback import Pullback, Seat
 from meshnn.topology import Topology
 
-__all__ = ["Wiring", "layer", "layer_back", "run"]
+__all__ = ["Pull", "Wiring", "layer", "layer_back", "pulled", "run"]
+
+#: From dE/dy to dE/dvalues and dE/dx.
+Pull = Callable[[torch.Tensor], tuple[torch.Tensor, torch.Tensor]]
 
 # Whether tensors are what they seem: then we need not go through the dispatcher, which costs more than a small net. Of
 # PyTorch's own insides, because it has no other way to ask.
@@ -409,19 +412,21 @@ def _outputs(x: torch.Tensor, values: torch.Tensor, wiring: Wiring) -> torch.Ten
     return y
 
 
-def pulled(x: torch.Tensor, values: torch.Tensor, wiring: Wiring) -> tuple[torch.Tensor, Any]:
+def pulled(x: torch.Tensor, values: torch.Tensor, wiring: Wiring) -> tuple[torch.Tensor, Pull]:
     """Outputs, and a function from dE/dy to dE/dvalues and dE/dx; nothing is recorded."""
     wiring.check(x, values)
-    given, numbers, pullback = _solid(x), _solid(values), wiring.pullback(x.dtype)
-    size, y = x.numel() // wiring.n_inputs, x.new_empty((*x.shape[:-1], wiring.n_outputs))
-    seat = pullback.keep(numbers.data_ptr(), given.data_ptr(), y.data_ptr(), size, torch.get_num_threads())
+    given, numbers, pullback = _solid(x).detach(), _solid(values), wiring.pullback(x.dtype)
+    size, y = given.numel() // wiring.n_inputs, given.new_empty((*x.shape[:-1], wiring.n_outputs))
+    at, where = numbers.data_ptr(), given.data_ptr()
+    seat = pullback.keep(at, where, y.data_ptr(), size, torch.get_num_threads())
 
     def pull(dy: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         if dy.shape != y.shape or dy.dtype != y.dtype:
             raise DataError(f"dE/dy must be {tuple(y.shape)} {y.dtype} as y is, got {tuple(dy.shape)} {dy.dtype}")
-        slope, dv, dx = _solid(dy), torch.empty_like(numbers), torch.empty_like(given)
-        where = [t.data_ptr() for t in (numbers, given, slope, dv, dx)]
-        pullback.back(*where, size, seat, torch.get_num_threads())
+        slope, dv, dx = _solid(dy), y.new_empty(wiring.n_values), torch.empty_like(given)
+        pullback.back(
+            numbers.data_ptr(), where, slope.data_ptr(), dv.data_ptr(), dx.data_ptr(), size, seat, torch.get_num_threads()
+        )  # fmt: skip
         return dv, dx
 
     return y, pull
