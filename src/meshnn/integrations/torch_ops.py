@@ -25,7 +25,6 @@ from meshnn.errors import DataError, MeshError
 from meshnn.integrations.torch_pure import PureNet
 from meshnn.mesh import Mesh
 from meshnn.parameters import Ties
-from meshnn.program import Programs
 from meshnn.program.pullback import Pullback, Seat
 from meshnn.topology import Topology
 
@@ -92,9 +91,8 @@ class Wiring:
         """In our kernels."""
         found = self._pullbacks.get(dtype)
         if found is None:
-            number = None if self.ties.plain else self.ties.number
-            programs = Programs(self.topology, self.codes, _NUMPY[dtype], number, self.n_values)
-            found = self._pullbacks.setdefault(dtype, Pullback(programs, self.ticks))
+            made = Pullback.of(self.topology, self.ticks, self.codes, self.ties, _NUMPY[dtype])
+            found = self._pullbacks.setdefault(dtype, made)
         return found
 
     def check(self, x: torch.Tensor, values: torch.Tensor) -> None:

@@ -14,10 +14,12 @@ from numpy.typing import NDArray
 
 from meshnn.kernels.tuples import Desk, Sheet
 from meshnn.methods import METHODS
+from meshnn.parameters import Ties
 from meshnn.program.program import WORTH_A_THREAD, Program, announced
 from meshnn.program.programs import Programs
 from meshnn.program.threads import cores, in_threads, parts_of, samples_of_one_part
 from meshnn.schedule import ROW_BYTES
+from meshnn.topology import Topology
 from meshnn.topology.reach import edges_by_source
 
 __all__ = ["Pullback", "Seat"]
@@ -62,6 +64,11 @@ class Pullback:
         self._free: dict[Program, list[tuple[Any, Any]]] = {}
         self._sheets: dict[Program, Any] = {}
         self._row = ROW_BYTES // self.dtype.itemsize
+
+    @classmethod
+    def of(cls, topology: Topology, ticks: int, codes: I64, ties: Ties, dtype: np.dtype[Any]) -> Pullback:
+        """That of a graph with its activations and ties."""
+        return cls(Programs(topology, codes, dtype, None if ties.plain else ties.number, ties.n_numbers), ticks)
 
     @cached_property
     def _plain(self) -> Program:
