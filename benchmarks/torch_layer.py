@@ -13,6 +13,7 @@ A gradient is outputs of a batch and the derivative of their product with given 
     masked    PyTorch with one (n x n) matrix times a mask, as many products as ticks
     connex    of graphs without cycles; compiled by JAX (pip install connex)
     jax       one (n x n) matrix, compiled by JAX
+    jax + layer  meshnn.jax.mesh_function, compiled by JAX, which calls back into Python
     layers    nn.Sequential, of graphs that are layered: nothing is masked there, so nothing is saved
     floor     what autograd itself takes: (2 w).sum() of one vector, forward and backward
 """
@@ -38,7 +39,7 @@ from meshnn import Topology
 from meshnn.integrations.torch_ops import layer as operation
 from meshnn.torch import MeshLayer, to_torch
 
-NAMES = ("layer", "vjp", "op", "masked", "connex", "jax", "layers", "floor")
+NAMES = ("layer", "vjp", "op", "masked", "connex", "jax", "jax + layer", "layers", "floor")
 ROUNDS, SECONDS = 12, 0.05
 
 
@@ -98,17 +99,14 @@ def contestants(topology, ticks, size):
         torch.testing.assert_close(found[name](), want, rtol=1e-3, atol=1e-3 * float(want.abs().max()))
     if find_spec("jax"):
         found["jax"] = jax_dense(layer, x, g)
-    if find_spec("connex") and not (topology.components() >= 0).any() or acyclic_graph(topology):
-        found |= {"connex": connex(topology, x, g)} if find_spec("connex") else {}
-    if len(set(np.diff(np.sort(topology.dst)))) and is_layered(layer):
+        found["jax + layer"] = jax_layer(layer, x, g)
+    if find_spec("connex") and (topology.src < topology.dst).all():
+        found["connex"] = connex(topology, x, g)
+    if is_layered(layer):
         model = to_torch(layer.mesh())
         parameters = list(model.parameters())
         found["layers"] = lambda: torch.autograd.grad(model(x), parameters, g)
     return layer, found
-
-
-def acyclic_graph(topology):
-    return bool((topology.src < topology.dst).all())
 
 
 def is_layered(layer):
@@ -161,6 +159,19 @@ def jax_dense(layer, x, g):
             free = jnp.concatenate([jax.nn.relu(sums[:, :hidden]), sums[:, hidden:]], 1)
         return (free[:, hidden:] * slope).sum()
 
+    return lambda: gradient(values, given, slope).block_until_ready()
+
+
+def jax_layer(layer, x, g):
+    import jax
+    import jax.numpy as jnp
+
+    from meshnn.jax import mesh_function
+
+    made = layer.mesh()
+    f, values = mesh_function(made), jnp.asarray(made.parameters)
+    given, slope = jnp.asarray(x.numpy()), jnp.asarray(g.numpy())
+    gradient = jax.jit(jax.grad(lambda values, given, slope: (f(values, given) * slope).sum()))
     return lambda: gradient(values, given, slope).block_until_ready()
 
 
@@ -218,7 +229,11 @@ def main():
         if not find_spec(name):
             print(f"without {name}: pip install {name}")
     print(f"microseconds a gradient, batch {options.batch}, float32, one thread\n")
-    print(f"{'net':32}{'edges':>7}{'ticks':>6}" + "".join(f"{name:>9}" for name in NAMES) + "   masked/layer  connex/layer")
+    print(
+        f"{'net':32}{'edges':>7}{'ticks':>6}"
+        + "".join(f"{name:>12}" for name in NAMES)
+        + "   masked/layer  connex/layer"
+    )
     rows = []
     for name in QUICK if options.quick else NETS:
         make, ticks = NETS[name]
@@ -226,8 +241,10 @@ def main():
         layer, found = contestants(topology, ticks, options.batch)
         times = measured(found)
         rows.append({"net": name, "edges": topology.n_edges, "ticks": layer.ticks} | times)
-        cells = "".join(f"{times[who]:9.0f}" if who in times else f"{'-':>9}" for who in NAMES)
-        ratios = "".join(f"{times[who] / times['layer']:14.1f}" if who in times else f"{'-':>14}" for who in ("masked", "connex"))
+        cells = "".join(f"{times[who]:12.0f}" if who in times else f"{'-':>12}" for who in NAMES)
+        ratios = "".join(
+            f"{times[who] / times['layer']:14.1f}" if who in times else f"{'-':>14}" for who in ("masked", "connex")
+        )
         print(f"{name:32}{topology.n_edges:7}{layer.ticks:6}{cells}{ratios}", flush=True)
     if options.json:
         with open(options.json, "w") as file:

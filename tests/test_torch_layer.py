@@ -31,7 +31,9 @@ def graph(kind):
         case "no bias":
             return Topology.mesh(2, 4, 2, density=0.5, bias=False, random_state=3), 3
         case "edges into inputs":
-            return Topology(2, 2, 1, [(0, 3), (1, 3), (3, 4), (4, 3), (4, 5), (5, 4), (3, 0), (4, 1), (2, 5), (5, 5), (0, 1)]), 5
+            return Topology(
+                2, 2, 1, [(0, 3), (1, 3), (3, 4), (4, 3), (4, 5), (5, 4), (3, 0), (4, 1), (2, 5), (5, 5), (0, 1)]
+            ), 5
         case "dead edges":
             return Topology.mesh(3, 4, 2), 1
         case "cascade":
@@ -117,7 +119,9 @@ def test_the_outputs_are_those_of_the_mesh():
 
 
 def test_a_hand_worked_gradient():
-    layer = MeshLayer(Topology(1, 1, 1, [(0, 1), (1, 1), (1, 2)], bias=False), 3, "identity", weights=[2.0, 3.0, 5.0], dtype=F64)
+    layer = MeshLayer(
+        Topology(1, 1, 1, [(0, 1), (1, 1), (1, 2)], bias=False), 3, "identity", weights=[2.0, 3.0, 5.0], dtype=F64
+    )
     x = torch.tensor([[7.0]], dtype=F64, requires_grad=True)
     layer(x).backward()  # y = 5 (2x + 3 (2x)) = 5 a (1 + b) x
     assert x.grad.tolist() == [[40.0]]
@@ -378,7 +382,7 @@ def test_state_dict():
 def test_the_state_of_another_graph_is_refused():
     a, b = (MeshLayer(Topology(2, 1, 1, edges)) for edges in ([(0, 3), (3, 4)], [(1, 3), (3, 4)]))
     for other in (b, make("cycles")):
-        with pytest.raises(RuntimeError, match="edge_index is of another graph.*build the MeshLayer"):
+        with pytest.raises(RuntimeError, match=r"edge_index is of another graph.*build the MeshLayer"):
             nn.Sequential(a).load_state_dict(nn.Sequential(other).state_dict())
 
 
@@ -390,7 +394,7 @@ def test_other_dtypes():
     for wrong, given in ((layer, x.float()), (copy.deepcopy(layer).half(), x.half()), (layer, x.long())):
         with pytest.raises(MeshError, match="takes float32 or float64, the same for x and weight"):
             wrong(given)
-    with pytest.raises(MeshError, match="dtype must be torch.float32 or torch.float64, got torch.float16"):
+    with pytest.raises(MeshError, match=r"dtype must be torch.float32 or torch.float64, got torch.float16"):
         make("cycles", dtype=torch.float16)
 
 
@@ -537,12 +541,24 @@ def test_meshes_come_and_go():
 SEQUENTIALS = {
     "tanh": lambda: nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 3)),
     "kinds": lambda: nn.Sequential(
-        nn.Flatten(), nn.Linear(4, 6), nn.ReLU(), nn.Dropout(0.5), nn.Linear(6, 5, bias=False), nn.LeakyReLU(),
-        nn.Linear(5, 4), nn.ELU(), nn.Linear(4, 4), nn.Softplus(), nn.Linear(4, 3), nn.Sigmoid(),
-    ),  # fmt: skip
+        nn.Flatten(),
+        nn.Linear(4, 6),
+        nn.ReLU(),
+        nn.Dropout(0.5),
+        nn.Linear(6, 5, bias=False),
+        nn.LeakyReLU(),
+        nn.Linear(5, 4),
+        nn.ELU(),
+        nn.Linear(4, 4),
+        nn.Softplus(),
+        nn.Linear(4, 3),
+        nn.Sigmoid(),
+    ),
     "no bias": lambda: nn.Sequential(nn.Linear(4, 5, bias=False), nn.Identity(), nn.Linear(5, 3, bias=False)),
     "one": lambda: nn.Sequential(nn.Linear(4, 3)),
-    "nested": lambda: nn.Sequential(nn.Sequential(nn.Linear(4, 6), nn.Sigmoid()), nn.Sequential(nn.Linear(6, 3), nn.Tanh())),
+    "nested": lambda: nn.Sequential(
+        nn.Sequential(nn.Linear(4, 6), nn.Sigmoid()), nn.Sequential(nn.Linear(6, 3), nn.Tanh())
+    ),
 }
 
 
@@ -602,7 +618,7 @@ def test_what_from_torch_refuses(layers, words):
 
 
 def test_from_torch_wants_a_sequential():
-    with pytest.raises(MeshError, match="takes an nn.Sequential, got Linear"):
+    with pytest.raises(MeshError, match=r"takes an nn.Sequential, got Linear"):
         from_torch(nn.Linear(2, 3))
 
 

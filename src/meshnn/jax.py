@@ -21,8 +21,8 @@ __all__ = ["mesh_function"]
 def mesh_function(mesh: Mesh) -> Callable[[Any, Any], Any]:
     """The function of a mesh, `f(parameters, x)`, run by meshnn's kernels on the CPU inside JAX.
 
-    It can be compiled, batched and differentiated once by both arguments (`jax.grad`, `jax.vjp`, `jax.jacrev`); JAX calls
-    back into Python for it (`jax.pure_callback`).
+    It can be compiled, batched and differentiated once by both arguments (`jax.grad`, `jax.vjp`, `jax.jacrev`); JAX
+    calls back into Python for it (`jax.pure_callback`).
 
     Parameters
     ----------
@@ -32,7 +32,8 @@ def mesh_function(mesh: Mesh) -> Callable[[Any, Any], Any]:
     Returns
     -------
     f : callable
-        Of parameters `(n_parameters,)` and x `(..., n_inputs)`, both of the dtype of the mesh; outputs `(..., n_outputs)`.
+        Of parameters `(n_parameters,)` and x `(..., n_inputs)`, both of the dtype of the mesh, to outputs
+        `(..., n_outputs)`.
 
     Examples
     --------
@@ -48,20 +49,21 @@ def mesh_function(mesh: Mesh) -> Callable[[Any, Any], Any]:
     import jax
     import jax.numpy as jnp
 
+    struct: Any = jax.ShapeDtypeStruct
     t, n_parameters, dtype = mesh.topology, mesh.n_parameters, mesh.dtype
     pullback = Pullback.of(t, mesh.ticks, mesh.codes, mesh.ties, dtype)
     fixed = mesh.values[n_parameters:].copy()
 
     @jax.custom_vjp
     def outputs(values: Any, x: Any) -> Any:
-        shape = jax.ShapeDtypeStruct((*x.shape[:-1], t.n_outputs), dtype)
+        shape = struct((*x.shape[:-1], t.n_outputs), dtype)
         return jax.pure_callback(_Host(pullback, t.n_outputs).forward, shape, values, x, vmap_method="expand_dims")
 
     def remember(values: Any, x: Any) -> Any:
         return outputs(values, x), (values, x)
 
     def back(kept: Any, g: Any) -> Any:
-        shapes = tuple(jax.ShapeDtypeStruct(a.shape, dtype) for a in kept)
+        shapes = tuple(struct(a.shape, dtype) for a in kept)
         host = _Host(pullback, t.n_outputs).back
         return jax.pure_callback(host, shapes, *kept, g, vmap_method="expand_dims")
 
@@ -76,7 +78,8 @@ def mesh_function(mesh: Mesh) -> Callable[[Any, Any], Any]:
             )
         if parameters.shape != (n_parameters,) or x.ndim == 0 or x.shape[-1] != t.n_inputs:
             raise DataError(
-                f"parameters must have shape ({n_parameters},) and x (..., {t.n_inputs}), got {parameters.shape} and {x.shape}"
+                f"parameters must have shape ({n_parameters},) and x (..., {t.n_inputs}), got {parameters.shape} and "
+                f"{x.shape}"
             )
         return outputs(jnp.concatenate([parameters, fixed]) if len(fixed) else parameters, x)
 

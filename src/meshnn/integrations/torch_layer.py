@@ -23,8 +23,8 @@ class MeshLayer(torch.nn.Module):
     """A net of any directed graph as an `nn.Module`, run forward and backward by meshnn's kernels on the CPU.
 
     It goes wherever a layer goes: into `nn.Sequential`, optimisers, `torch.func`, `torch.compile(fullgraph=True)`,
-    `deepcopy`, `state_dict`, DDP. Tensors on the CPU are read and written where they lie. Tensors elsewhere run in plain
-    operations of PyTorch, as do second derivatives.
+    `deepcopy`, `state_dict`, DDP. Tensors on the CPU are read and written where they lie. Tensors elsewhere run in
+    plain operations of PyTorch, as do second derivatives.
 
     Parameters
     ----------

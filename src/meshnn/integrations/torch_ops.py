@@ -21,6 +21,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+# Whether tensors are what they seem: then we need not go through the dispatcher, which costs more than a small net. Of
+# PyTorch's own insides, because it has no other way to ask.
+from torch._C import _are_functorch_transforms_active as _transformed
+from torch._C import _len_torch_dispatch_stack as _modes
+
 from meshnn.errors import DataError, MeshError
 from meshnn.integrations.torch_pure import PureNet
 from meshnn.mesh import Mesh
@@ -33,12 +38,7 @@ __all__ = ["Pull", "Wiring", "layer", "layer_back", "pulled", "run"]
 #: From dE/dy to dE/dvalues and dE/dx.
 Pull = Callable[[torch.Tensor], tuple[torch.Tensor, torch.Tensor]]
 
-# Whether tensors are what they seem: then we need not go through the dispatcher, which costs more than a small net. Of
-# PyTorch's own insides, because it has no other way to ask.
-from torch._C import _are_functorch_transforms_active as _transformed
-from torch._C import _len_torch_dispatch_stack as _modes
-
-_NUMPY = {torch.float32: np.dtype(np.float32), torch.float64: np.dtype(np.float64)}
+_NUMPY: dict[torch.dtype, np.dtype[Any]] = {torch.float32: np.dtype(np.float32), torch.float64: np.dtype(np.float64)}
 _PLAIN = (torch.nn.Parameter, torch.Tensor)
 #: Values of `wants`.
 BY_INPUTS, BY_VALUES = 1, 2
@@ -77,7 +77,13 @@ class Wiring:
         """Thirty-two letters that follow from the contents."""
         t = self.topology
         sizes = np.array([t.n_inputs, t.n_hidden, t.n_outputs, t.bias, self.ticks, t.n_edges], np.int64)
-        parts = (sizes, t.src.astype(np.int64), t.dst.astype(np.int64), self.codes.astype(np.int64), self.ties.parameter)
+        parts = (
+            sizes,
+            t.src.astype(np.int64),
+            t.dst.astype(np.int64),
+            self.codes.astype(np.int64),
+            self.ties.parameter,
+        )
         return hashlib.sha256(b"".join(np.ascontiguousarray(a, np.int64).tobytes() for a in parts)).hexdigest()[:32]
 
     @cached_property
@@ -103,7 +109,9 @@ class Wiring:
                 f"{values.dtype}; convert with x.to(layer.weight.dtype) or layer.double()"
             )
         if x.ndim == 0 or x.shape[-1] != self.n_inputs:
-            raise DataError(f"x must have shape (..., {self.n_inputs}), one number for each input, got {tuple(x.shape)}")
+            raise DataError(
+                f"x must have shape (..., {self.n_inputs}), one number for each input, got {tuple(x.shape)}"
+            )
         if values.shape[-1] != self.n_values or values.ndim not in (1, 2):
             raise DataError(f"there must be {self.n_values} weights, got shape {tuple(values.shape)}")
         if values.ndim == 2 and (x.ndim < 2 or x.shape[0] != values.shape[0]):
@@ -282,7 +290,8 @@ def _batched(
     values = _front(values, in_dims[1], count)
     if not stacked:
         return call(x, values, key), 0
-    return call(x.flatten(0, 1), values.flatten(0, 1), key).unflatten(0, (count, x.shape[1])), 0
+    y = call(x.flatten(0, 1), values.flatten(0, 1), key)
+    return y.reshape(count, x.shape[1], *y.shape[1:]), 0
 
 
 def _batched_back(
@@ -302,8 +311,8 @@ def _batched_back(
         g, x = g.flatten(0, 1), x.flatten(0, 1)
     dx, dv = call(g, x, values, key, wants, shared)
     if nested:
-        dx = dx.unflatten(0, (count, inner)) if wants & BY_INPUTS else dx
-        dv = dv.unflatten(0, (count, inner)) if wants & BY_VALUES else dv
+        dx = dx.reshape(count, inner, *dx.shape[1:]) if wants & BY_INPUTS else dx
+        dv = dv.reshape(count, inner, *dv.shape[1:]) if wants & BY_VALUES else dv
     return (dx, dv), (0 if wants & BY_INPUTS else None, 0 if wants & BY_VALUES else None)
 
 
@@ -317,7 +326,7 @@ class _Transformed(torch.autograd.Function):
     """`layer` inside transforms of `torch.func`."""
 
     @staticmethod
-    def forward(x: torch.Tensor, values: torch.Tensor, key: str) -> torch.Tensor:
+    def forward(x: torch.Tensor, values: torch.Tensor, key: str) -> Any:
         return layer(x, values, key)
 
     setup_context = staticmethod(_remember)
@@ -336,9 +345,7 @@ class _TransformedBack(torch.autograd.Function):
     """The same of `layer_back`."""
 
     @staticmethod
-    def forward(
-        g: torch.Tensor, x: torch.Tensor, values: torch.Tensor, key: str, wants: int, each: bool
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    def forward(g: torch.Tensor, x: torch.Tensor, values: torch.Tensor, key: str, wants: int, each: bool) -> Any:
         return layer_back(g, x, values, key, wants, each)
 
     setup_context = staticmethod(_remember_back)
@@ -373,7 +380,8 @@ class _Short(torch.autograd.Function):
         seat: Seat | None = ctx.seat
         by_x, by_values, _ = ctx.needs_input_grad
         if seat is None or torch.is_grad_enabled():  # somebody wants second derivatives
-            return _gradients((by_x, by_values), g, *ctx.saved_tensors, ctx.wiring.key)
+            x, values = ctx.saved_tensors
+            return _gradients((by_x, by_values), g, x, values, ctx.wiring.key)
         slope, dx, dv, numbers = _solid(g), None, None, 0
         to_x = to_values = 0
         if by_values:
@@ -388,18 +396,25 @@ class _Short(torch.autograd.Function):
         return dx, dv, None
 
 
+_transform: Callable[..., torch.Tensor] = _Transformed.apply
+_short: Callable[..., torch.Tensor] = _Short.apply
+
+
 def run(x: torch.Tensor, values: torch.Tensor, wiring: Wiring, key: str) -> torch.Tensor:
     """Outputs, differentiable, by the shortest way there is for these tensors on the CPU."""
+    found: torch.Tensor
     if torch.compiler.is_compiling():
-        return layer(x, values, key)
-    if _transformed():
-        return _Transformed.apply(x, values, key)
-    if _modes() or type(x) is not torch.Tensor or type(values) not in _PLAIN:
-        return layer(x, values, key)
-    wiring.check(x, values)
-    if torch.is_grad_enabled() and (values.requires_grad or x.requires_grad):
-        return _Short.apply(x, values, wiring)
-    return _outputs(_solid(x), _solid(values), wiring)
+        found = layer(x, values, key)
+    elif _transformed():
+        found = _transform(x, values, key)
+    elif _modes() or type(x) is not torch.Tensor or type(values) not in _PLAIN:
+        found = layer(x, values, key)
+    else:
+        wiring.check(x, values)
+        if torch.is_grad_enabled() and (values.requires_grad or x.requires_grad):
+            return _short(x, values, wiring)
+        return _outputs(_solid(x), _solid(values), wiring)
+    return found
 
 
 def _outputs(x: torch.Tensor, values: torch.Tensor, wiring: Wiring) -> torch.Tensor:
@@ -422,9 +437,8 @@ def pulled(x: torch.Tensor, values: torch.Tensor, wiring: Wiring) -> tuple[torch
         if dy.shape != y.shape or dy.dtype != y.dtype:
             raise DataError(f"dE/dy must be {tuple(y.shape)} {y.dtype} as y is, got {tuple(dy.shape)} {dy.dtype}")
         slope, dv, dx = _solid(dy), y.new_empty(wiring.n_values), torch.empty_like(given)
-        pullback.back(
-            numbers.data_ptr(), where, slope.data_ptr(), dv.data_ptr(), dx.data_ptr(), size, seat, torch.get_num_threads()
-        )  # fmt: skip
+        to = (dv.data_ptr(), dx.data_ptr())
+        pullback.back(numbers.data_ptr(), where, slope.data_ptr(), *to, size, seat, torch.get_num_threads())
         return dv, dx
 
     return y, pull

@@ -72,7 +72,9 @@ class PureNet:
         clamped = [x, *([x.new_ones((*lead, 1))] if self.n_clamped > self.n_inputs else [])]
         free = x.new_zeros((*lead, self.n_free))
         for _ in range(self.ticks):
-            sums = x.new_zeros((*lead, self.n_free)).index_add(-1, into, torch.cat([*clamped, free], -1)[..., src] * weights)
+            sums = x.new_zeros((*lead, self.n_free)).index_add(
+                -1, into, torch.cat([*clamped, free], -1)[..., src] * weights
+            )
             free = self._activated(sums)
         return free[..., self.n_free - self.n_outputs :]
 

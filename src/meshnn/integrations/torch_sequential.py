@@ -18,7 +18,9 @@ __all__ = ["from_torch", "to_torch"]
 _DTYPES = {torch.float32: "float32", torch.float64: "float64"}
 #: What a net does with them when it is not trained: nothing.
 _IGNORED = (nn.Dropout, nn.AlphaDropout, nn.FeatureAlphaDropout)
-_ADVICE = "from_torch takes Linear, and behind each ReLU, LeakyReLU(0.01), ELU(1), Softplus(), Sigmoid, Tanh or Identity"
+_ADVICE = (
+    "from_torch takes Linear, and behind each ReLU, LeakyReLU(0.01), ELU(1), Softplus(), Sigmoid, Tanh or Identity"
+)
 _MODULES: dict[str, Any] = {
     "identity": None,
     "relu": nn.ReLU,
@@ -81,7 +83,9 @@ def from_torch(model: nn.Sequential, *, drop_zeros: bool = False) -> Mesh:
     layers, names = _layers(model)
     dtype = layers[0].weight.dtype
     if dtype not in _DTYPES or any(p.dtype != dtype for layer in layers for p in layer.parameters()):
-        raise MeshError(f"all weights must be of one dtype, float32 or float64, got {_kinds(layers)}; use model.float()")
+        raise MeshError(
+            f"all weights must be of one dtype, float32 or float64, got {_kinds(layers)}; use model.float()"
+        )
     sizes = [layers[0].in_features, *(layer.out_features for layer in layers)]
     has_bias = any(layer.bias is not None for layer in layers)
     starts = np.cumsum([0, sizes[0] + has_bias, *sizes[1:-1]]).tolist()  # first neuron of each layer
@@ -113,15 +117,12 @@ def _layers(model: nn.Sequential) -> tuple[list[nn.Linear], list[str]]:
         found = _activation(module)
         if type(module) is nn.Linear:
             if layers and module.in_features != layers[-1].out_features:
-                raise MeshError(
-                    f"layer {name} takes {module.in_features} numbers, but {layers[-1].out_features} come from the one before"
-                )
+                came = layers[-1].out_features
+                raise MeshError(f"layer {name} takes {module.in_features} numbers, but {came} come from the one before")
             layers.append(module)
             names.append("identity")
             fresh = True
-        elif isinstance(module, _IGNORED) or (isinstance(module, nn.Flatten) and not layers):
-            continue
-        elif found == "identity":
+        elif isinstance(module, _IGNORED) or (isinstance(module, nn.Flatten) and not layers) or found == "identity":
             continue
         elif found is None:
             raise MeshError(f"layer {name} is {module!r}, which a mesh has not; {_ADVICE}")
@@ -139,7 +140,11 @@ def _flat(model: nn.Sequential, prefix: str = "") -> list[tuple[str, nn.Module]]
     found: list[tuple[str, nn.Module]] = []
     for name, module in model.named_children():
         inner = isinstance(module, nn.Sequential)
-        found += _flat(module, f"{prefix}{name}.") if isinstance(module, nn.Sequential) and inner else [(prefix + name, module)]
+        found += (
+            _flat(module, f"{prefix}{name}.")
+            if isinstance(module, nn.Sequential) and inner
+            else [(prefix + name, module)]
+        )
     return found
 
 
@@ -200,7 +205,7 @@ def _shared_activation(mesh: Mesh, neurons: IntArray, k: int) -> nn.Module | Non
 
 
 def _levels(mesh: Mesh) -> IntArray:
-    """The layer of every neuron: inputs 0, outputs last; refuses a graph where edges do not all lead to the next one."""
+    """The layer of every neuron: inputs 0, outputs last; refuses a graph with edges elsewhere than to the next."""
     t = mesh.topology
     level = np.full(t.n_neurons, -1, np.int64)
     moving = (t.src != t.n_inputs) | (not t.bias)
@@ -221,7 +226,8 @@ def _levels(mesh: Mesh) -> IntArray:
     if len(wrong) or (level[t.outputs] != depth).any() or (hidden < 1).any() or (hidden >= depth).any():
         edge = f", as edge ({src[wrong[0]]}, {dst[wrong[0]]}) shows" if len(wrong) else ""
         raise MeshError(
-            f"this graph is not layered{edge}, so it is no nn.Sequential; use MeshLayer.from_mesh(mesh), which takes any graph"
+            f"this graph is not layered{edge}, so it is no nn.Sequential; use MeshLayer.from_mesh(mesh), which takes "
+            "any graph"
         )
     if depth > mesh.ticks:
         raise MeshError(

@@ -86,9 +86,7 @@ def placed(typingctx, like, address, rows, columns):
     def generate(context, builder, sig, args):
         number = context.get_data_type(like.dtype)
         size = context.get_constant(types.intp, like.dtype.bitwidth // 8)
-        place, high, wide = (
-            context.cast(builder, args[k], sig.args[k], types.intp) for k in range(1, 4)
-        )
+        place, high, wide = (context.cast(builder, args[k], sig.args[k], types.intp) for k in range(1, 4))
         array = context.make_array(kind)(context, builder)
         populate_array(
             array,

@@ -94,9 +94,7 @@ class Pullback:
             return None
         program = self._program
         seat = self._seat(program)
-        program.call(
-            self._kernels[0], seat.desk, self._sheet(program), seat.room, 0, 1, size, values, X, Y
-        )
+        program.call(self._kernels[0], seat.desk, self._sheet(program), seat.room, 0, 1, size, values, X, Y)
         return seat
 
     def forward(self, values: int, X: int, Y: int, size: int, n_threads: int | None = None) -> None:
@@ -201,5 +199,5 @@ def _numbers(address: int, count: int, dtype: np.dtype[Any]) -> Array:
     """So many numbers at an address, as an array."""
     import ctypes
 
-    kind = ctypes.c_float if dtype == np.float32 else ctypes.c_double
-    return np.frombuffer((kind * count).from_address(address), dtype) if count else np.empty(0, dtype)
+    raw: Any = (ctypes.c_char * (count * dtype.itemsize)).from_address(address) if count else bytearray()
+    return np.frombuffer(raw, dtype)
