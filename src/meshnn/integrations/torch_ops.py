@@ -366,38 +366,37 @@ class _Short(torch.autograd.Function):
     def forward(ctx: Any, x: torch.Tensor, values: torch.Tensor, wiring: Wiring) -> torch.Tensor:
         given, numbers = _solid(x), _solid(values)
         y = x.new_empty((*x.shape[:-1], wiring.n_outputs))
-        size = x.numel() // wiring.n_inputs
-        ctx.pullback = pullback = wiring.pullback(x.dtype)
-        ctx.seat = pullback.keep(
-            numbers.data_ptr(), given.data_ptr(), y.data_ptr(), size, torch.get_num_threads()
-        )  # fmt: skip
-        ctx.wiring, ctx.size = wiring, size
+        size, pullback = x.numel() // wiring.n_inputs, wiring.pullback(x.dtype)
+        where = (numbers.data_ptr(), given.data_ptr(), y.data_ptr())
+        ctx.kept = (wiring, pullback, size, pullback.keep(*where, size, torch.get_num_threads()))
         ctx.save_for_backward(x, values)
         return y
 
     @staticmethod
     def backward(ctx: Any, g: torch.Tensor) -> Any:
-        seat: Seat | None = ctx.seat
+        kept: tuple[Wiring, Pullback, int, Seat | None] = ctx.kept
+        wiring, pullback, size, seat = kept
         by_x, by_values, _ = ctx.needs_input_grad
         if seat is None or torch.is_grad_enabled():  # somebody wants second derivatives
             x, values = ctx.saved_tensors
-            return _gradients((by_x, by_values), g, x, values, ctx.wiring.key)
+            return _gradients((by_x, by_values), g, x, values, wiring.key)
         slope, dx, dv, numbers = _solid(g), None, None, 0
         to_x = to_values = 0
         if by_values:
-            dv = g.new_empty(ctx.wiring.n_values)
+            dv = g.new_empty(wiring.n_values)
             to_values = dv.data_ptr()
         if by_x:  # else states and weights are where the seat is, and nothing has to be looked up
             x, values = ctx.saved_tensors
             solid = _solid(values)
             dx = torch.empty_like(x, memory_format=torch.contiguous_format)
             numbers, to_x = solid.data_ptr(), dx.data_ptr()
-        ctx.pullback.back(numbers, 0, slope.data_ptr(), to_values, to_x, ctx.size, seat)
+        pullback.back(numbers, 0, slope.data_ptr(), to_values, to_x, size, seat)
         return dx, dv, None
 
 
 _transform: Callable[..., torch.Tensor] = _Transformed.apply
-_short: Callable[..., torch.Tensor] = _Short.apply
+# past `Function.apply`, which looks for transforms once more
+_short: Callable[..., torch.Tensor] = super(torch.autograd.Function, _Short).apply
 
 
 def run(x: torch.Tensor, values: torch.Tensor, wiring: Wiring, key: str) -> torch.Tensor:
