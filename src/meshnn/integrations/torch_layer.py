@@ -59,11 +59,11 @@ class MeshLayer(torch.nn.Module):
     >>> from meshnn.torch import MeshLayer
     >>> layer = MeshLayer(Topology.mesh(4, 10, 3, density=0.5, random_state=0), random_state=0)
     >>> layer
-    MeshLayer(4 inputs + bias, 10 hidden, 3 outputs, 103 edges, 3 ticks)
+    MeshLayer(4 inputs + bias, 10 hidden, 3 outputs, 114 edges, 4 ticks)
     >>> y = layer(torch.ones(5, 4))
     >>> y.sum().backward()
     >>> y.shape, layer.weight.grad.shape
-    (torch.Size([5, 3]), torch.Size([103]))
+    (torch.Size([5, 3]), torch.Size([114]))
     """
 
     weight: torch.nn.Parameter
