@@ -11,6 +11,7 @@ import threading
 import numpy as np
 import pytest
 import torch
+import torch.utils.checkpoint
 from torch import nn
 from torch.autograd import gradcheck, gradgradcheck
 from torch.func import functional_call, grad, jacrev, vmap
@@ -279,6 +280,29 @@ def _jacobian(layer, x):
     return torch.stack(rows).reshape(*y.shape, -1)
 
 
+@pytest.mark.parametrize("short", [True, False])
+def test_many_gradients_at_once(short):
+    layer, x = make("cycles"), numbers(4, 3, needs=True)
+    y = layer(x) if short else torch_ops.layer(x, layer.weight, layer._key)
+    rows = torch.eye(8, dtype=F64).reshape(8, 4, 2)
+    got = torch.autograd.grad(y, (x, layer.weight), rows, retain_graph=True, is_grads_batched=True)
+    want = [torch.autograd.grad(y, (x, layer.weight), row, retain_graph=True) for row in rows]
+    same(got, [torch.stack(some) for some in zip(*want, strict=True)])
+
+
+def test_states_that_are_computed_again():
+    layer, x = make("cycles"), numbers(4, 3, needs=True)
+    y = torch.utils.checkpoint.checkpoint(lambda x: layer(layer(x) @ x.detach()[:2].clone()), x, use_reentrant=False)
+    want = torch.autograd.grad(layer(layer(x) @ x.detach()[:2].clone()).sum(), (x, layer.weight))
+    same(torch.autograd.grad(y.sum(), (x, layer.weight)), want)
+
+
+def test_inputs_that_are_learned():
+    layer = make("cycles")
+    x = nn.Parameter(numbers(4, 3))
+    same([torch.autograd.grad(layer(x).sum(), x)[0]], [both_gradients(layer, x, torch.ones(4, 2, dtype=F64))[1]])
+
+
 def test_stacks_of_nets():
     layer, x = make("cycles"), numbers(4, 3)
     weights = torch.stack([layer.weight.detach() * k for k in (1.0, 0.5, -1.0)])
@@ -338,6 +362,21 @@ def test_a_graph_that_is_not_there():
     layer = make("cycles")
     with pytest.raises(MeshError, match="build or load the layer first"):
         torch_ops.layer(numbers(1, 3), layer.weight, "0" * 32)
+
+
+def test_what_a_key_stands_for():
+    topology, x = Topology.mesh(3, 5, 2, self_loops=True), numbers(4, 3)
+    weights = np.full(topology.n_edges, 0.3)
+    options = [
+        {"ticks": 3}, {"ticks": 4}, {"ticks": 3, "activation": "tanh"}, {"ticks": 3, "parameter": tied(topology)},
+    ]  # fmt: skip
+    layers = [MeshLayer(topology, weights=weights, dtype=F64, **some) for some in options]
+    layers.append(MeshLayer(Topology.mesh(3, 5, 2), 3, weights=weights[: Topology.mesh(3, 5, 2).n_edges], dtype=F64))
+    assert len({layer._key for layer in layers}) == len(layers)
+    for layer in layers:
+        same([torch_ops.layer(x, layer._values(), layer._key)], [MeshLayer.from_mesh(layer.mesh(), pure=True)(x)])
+    again = MeshLayer(topology, 3, weights=2 * weights, dtype=F64)
+    assert again.wiring is layers[0].wiring
 
 
 def test_copies_and_pickles():
@@ -413,6 +452,8 @@ def test_wrong_shapes_are_refused(pure):
 def test_other_devices_take_plain_operations():
     layer = make("cycles").to("meta")  # the only other device that is everywhere
     assert layer(torch.empty(4, 3, dtype=F64, device="meta")).shape == (4, 2)
+    with pytest.raises(MeshError, match="x is on cpu, but the weights are on meta"):
+        layer(numbers(4, 3))
     with pytest.raises(MeshError, match="vjp runs on the CPU"):
         layer.vjp(torch.empty(4, 3, dtype=F64, device="meta"))
 

@@ -145,8 +145,12 @@ class MeshLayer(torch.nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Outputs `(..., n_outputs)` of samples `(..., n_inputs)`."""
         values = self._values()
-        if self.pure or not x.is_cpu:
+        if self.pure or not (x.is_cpu and values.is_cpu):
             self.wiring.check(x, values)
+            if x.device != values.device:
+                raise MeshError(
+                    f"x is on {x.device}, but the weights are on {values.device}; move one of them with .to"
+                )
             return self.wiring.pure(x, values)
         return run(x, values, self.wiring, self._key)
 
@@ -169,8 +173,10 @@ class MeshLayer(torch.nn.Module):
         >>> y.item(), [d.tolist() for d in pull(torch.ones(1, 1))]
         (7.0, [[1.0, 1.0], [[3.0, 4.0]]])
         """
-        if not x.is_cpu:
-            raise MeshError(f"vjp runs on the CPU, got x on {x.device}; use autograd there")
+        if not (x.is_cpu and self.weight.is_cpu):
+            raise MeshError(
+                f"vjp runs on the CPU, got x on {x.device} and weights on {self.weight.device}; use autograd"
+            )
         values, count = self._values(), self.wiring.ties.n_parameters
         y, pull = pulled(x, values, self.wiring)
         return y, pull if not self._fixes else lambda dy: _first(*pull(dy), count)

@@ -145,6 +145,15 @@ def _solid(t: torch.Tensor) -> torch.Tensor:
     return t if t.is_contiguous() and not t.is_neg() else t.resolve_neg().contiguous()
 
 
+def _has_place(t: torch.Tensor) -> bool:
+    """Whether it is a tensor in memory, and not one of `is_grads_batched`, which PyTorch has no other question for."""
+    try:
+        t.data_ptr()
+    except RuntimeError:
+        return False
+    return True
+
+
 # -- the operations ------------------------------------------------------------------------------------------------
 
 
@@ -230,11 +239,12 @@ def _pull_back(ctx: Any, g: torch.Tensor) -> tuple[torch.Tensor | None, torch.Te
 
 
 def _gradients(
-    needs: Any, g: torch.Tensor, x: torch.Tensor, values: torch.Tensor, key: str,
-    call: Callable[..., tuple[torch.Tensor, torch.Tensor]] | None = None,
-) -> tuple[torch.Tensor | None, torch.Tensor | None, None]:  # fmt: skip
+    needs: Any, g: torch.Tensor, x: torch.Tensor, values: torch.Tensor, key: str
+) -> tuple[torch.Tensor | None, torch.Tensor | None, None]:
     by_x, by_values = bool(needs[0]), bool(needs[1])
-    dx, dv = (layer_back if call is None else call)(g, x, values, key, BY_INPUTS * by_x + BY_VALUES * by_values, False)
+    # a gradient may be batched though nothing else is: `is_grads_batched`
+    call: Callable[..., tuple[torch.Tensor, torch.Tensor]] = _TransformedBack.apply if _transformed() else layer_back
+    dx, dv = call(g, x, values, key, BY_INPUTS * by_x + BY_VALUES * by_values, False)
     return dx if by_x else None, dv if by_values else None, None
 
 
@@ -334,7 +344,7 @@ class _Transformed(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, g: torch.Tensor) -> Any:
         x, values = ctx.saved_tensors
-        return _gradients(ctx.needs_input_grad, g, x, values, ctx.key, _TransformedBack.apply)
+        return _gradients(ctx.needs_input_grad, g, x, values, ctx.key)
 
     @staticmethod
     def vmap(info: Any, in_dims: Any, *arguments: Any) -> Any:
@@ -377,11 +387,12 @@ class _Short(torch.autograd.Function):
         kept: tuple[Wiring, Pullback, int, Seat | None] = ctx.kept
         wiring, pullback, size, seat = kept
         by_x, by_values, _ = ctx.needs_input_grad
-        if seat is None or torch.is_grad_enabled():  # somebody wants second derivatives
-            x, values = ctx.saved_tensors
-            return _gradients((by_x, by_values), g, x, values, wiring.key)
         slope, dx, dv, numbers = _solid(g), None, None, 0
         to_x = to_values = 0
+        # not if somebody wants second derivatives, or many at once
+        if seat is None or torch.is_grad_enabled() or _transformed() or not _has_place(slope):
+            x, values = ctx.saved_tensors
+            return _gradients((by_x, by_values), g, x, values, wiring.key)
         if by_values:
             dv = g.new_empty(wiring.n_values)
             to_values = dv.data_ptr()
@@ -406,7 +417,7 @@ def run(x: torch.Tensor, values: torch.Tensor, wiring: Wiring, key: str) -> torc
         found = layer(x, values, key)
     elif _transformed():
         found = _transform(x, values, key)
-    elif _modes() or type(x) is not torch.Tensor or type(values) not in _PLAIN:
+    elif _modes() or type(x) not in _PLAIN or type(values) not in _PLAIN:
         found = layer(x, values, key)
     else:
         wiring.check(x, values)

@@ -6,6 +6,7 @@ build a layer of some other library from a net run this.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from functools import cached_property
 from typing import Any
 
@@ -28,6 +29,7 @@ I64 = NDArray[np.int64]
 Array = NDArray[Any]
 #: As in kernels/layer.py, which is not imported before it runs.
 WEIGHTS, INPUTS, KEPT = 1, 2, 4
+_NOTHING = nullcontext()
 #: What an address is of which nothing is read or written.
 NOWHERE = 0
 
@@ -94,7 +96,7 @@ class Pullback:
             return None
         program = self._program
         seat = self._seat(program)
-        program.call(self._kernels[0], seat.desk, self._sheet(program), seat.room, 0, 1, size, values, X, Y)
+        self._call(program, self._kernels[0], seat.desk, self._sheet(program), seat.room, 0, 1, size, values, X, Y)
         return seat
 
     def forward(self, values: int, X: int, Y: int, size: int, n_threads: int | None = None) -> None:
@@ -129,7 +131,7 @@ class Pullback:
         if size <= samples_of_one_part(self.dtype, program.work):
             alone = self._seat(program)
             chunks = -(-size // self._row)
-            program.call(kernel, alone.desk, sheet, alone.room, 0, chunks, size, asked, values, X, G, grad, dX)
+            self._call(program, kernel, alone.desk, sheet, alone.room, 0, chunks, size, asked, values, X, G, grad, dX)
             return
         parts: dict[int, Array] = {}
 
@@ -145,6 +147,10 @@ class Pullback:
             total = sum(parts[first].astype(np.float64) for first in sorted(parts))
             _numbers(grad, self.n_values, self.dtype)[:] = total
 
+    def _call(self, program: Program, kernel: Any, *arguments: Any) -> None:
+        with _NOTHING if kernel in program._entries else announced(kernel, self.dtype):
+            program.call(kernel, *arguments)
+
     def _in_parts(self, program: Program, kernel: Any, size: int, n_threads: int | None, one: Any) -> None:
         if not size:
             return
@@ -154,7 +160,7 @@ class Pullback:
         parts = parts_of(size, self.dtype, program.work)
         most = cores() if n_threads is None else min(n_threads, cores())
         threads = most if size * program.work >= WORTH_A_THREAD else 1
-        with announced(kernel, self.dtype):
+        with _NOTHING if kernel in program._entries else announced(kernel, self.dtype):
             in_threads(len(parts), threads, lambda p: one(*parts[p]))
 
     def _seat(self, program: Program) -> Seat:
