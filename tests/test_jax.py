@@ -38,10 +38,11 @@ def close(got, want):
     np.testing.assert_allclose(got, want, rtol=2e-4, atol=2e-5)
 
 
-@pytest.mark.parametrize("ties", [False, True])
-@pytest.mark.parametrize("wrap", [lambda f: f, jax.jit])
-@pytest.mark.parametrize("shape", [(3,), (4, 3), (70, 3), (2, 5, 3), (0, 3)])
-def test_outputs_and_gradients(ties, wrap, shape):
+@pytest.mark.parametrize(("shape", "ties", "wrap"), [
+    ((3,), False, jax.jit), ((70, 3), False, jax.jit), ((2, 5, 3), True, jax.jit), ((0, 3), False, jax.jit),
+    ((4, 3), True, lambda f: f),
+])  # fmt: skip
+def test_outputs_and_gradients(shape, ties, wrap):
     mesh = make(ties)
     f, w, x = mesh_function(mesh), jnp.asarray(mesh.parameters), numbers(*shape)
     close(wrap(f)(w, x), MeshLayer.from_mesh(mesh)(torch.tensor(x)).detach().numpy())
