@@ -39,12 +39,14 @@ def graph(kind):
             return Topology.mesh(3, 4, 2), 1
         case "cascade":
             return Topology.cascade(3, 4, 2), None
+        case "driven":
+            return Topology.mesh(9, 4, 2, self_loops=True), 6
         case "layers":
             return Topology.layered([3, 4, 4, 2]), 6
     raise ValueError(kind)
 
 
-KINDS = ("cycles", "no bias", "edges into inputs", "dead edges", "cascade", "layers")
+KINDS = ("cycles", "no bias", "edges into inputs", "dead edges", "cascade", "driven", "layers")
 
 
 def tied(topology):
@@ -110,7 +112,18 @@ def test_graphs_in_plain_operations(kind, ties, size):
     layer = make(kind, ties)
     pure = MeshLayer.from_mesh(layer.mesh(), pure=True)
     x, g = numbers(size, layer.topology.n_inputs), numbers(size, 2 if kind != "edges into inputs" else 1, seed=1)
-    same(both_gradients(layer, x, g), both_gradients(pure, x, g))
+    y, by_x, by_weight = both_gradients(pure, x, g)
+    same(both_gradients(layer, x, g), (y, by_x, by_weight))
+    # one of them alone takes another way
+    same(torch.autograd.grad(layer(x), layer.weight, g), (by_weight,))
+    x.requires_grad_()
+    same([torch.autograd.grad(layer.requires_grad_(False)(x), x, g)[0]], [by_x])
+
+
+def test_graphs_of_all_kinds_are_among_them():
+    courses = [make(kind).wiring.pullback(F64)._program.plan.course for kind in KINDS]
+    assert {course.drive >= 0 for course in courses} == {False, True}
+    assert {course.sweep for course in courses} == {False, True}
 
 
 def test_the_outputs_are_those_of_the_mesh():
@@ -187,6 +200,18 @@ def test_a_graph_is_kept_for_another_way_back():
     layer(2 * x)  # which needs buffers, too
     second = torch.autograd.grad(y, layer.weight)[0]
     assert torch.equal(first, second)
+
+
+def test_buffers_are_used_again():
+    pullback = MeshLayer(Topology.mesh(3, 6, 2), dtype=F64).wiring.pullback(F64)  # nobody else's
+    given, out = numbers(4, 3), torch.empty(4, 2, dtype=F64)
+    weight = numbers(pullback.n_values)
+    seats = [pullback.keep(weight.data_ptr(), given.data_ptr(), out.data_ptr(), 4) for _ in range(3)]
+    rooms = {int(seat.room) for seat in seats}
+    assert len(rooms) == 3
+    del seats
+    again = [pullback.keep(weight.data_ptr(), given.data_ptr(), out.data_ptr(), 4) for _ in range(3)]
+    assert {int(seat.room) for seat in again} == rooms
 
 
 def test_two_calls_before_the_way_back():
@@ -383,6 +408,7 @@ def test_copies_and_pickles():
     layer, x = make("cycles", ties=True), numbers(4, 3)
     for other in (copy.deepcopy(layer), pickle.loads(pickle.dumps(layer))):
         assert other.weight is not layer.weight
+        assert other.wiring is layer.wiring  # nothing is compiled again
         assert torch.equal(other(x), layer(x))
         with torch.no_grad():
             other.weight *= 2
@@ -575,6 +601,9 @@ def test_meshes_come_and_go():
         np.testing.assert_array_equal(back.parameter, mesh.parameter)
         back.weights = np.zeros(mesh.topology.n_edges)
         assert layer.weight.any()
+        with torch.no_grad():
+            layer.weight.zero_()
+        assert mesh.weights.any()
     with pytest.raises(MeshError, match="an estimator has one, `mesh_`"):
         MeshLayer.from_mesh(MeshClassifier())
 
