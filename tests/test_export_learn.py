@@ -196,6 +196,37 @@ def test_hostile_data_have_the_same_bits(learner, scale):
     assert np.isfinite(device.parameters()).all()
 
 
+def test_variances_that_are_all_rounding_have_the_same_bits():
+    """Inputs so large, and noise so small, that one sample says all about a parameter."""
+    mesh = Mesh(Topology.layered([3, 2]), 1, random_state=0)
+    stream = mesh.stream(learner="ekf", memory="none", portable=True, noise=1e-3, tails=0.0, forgetting=0.0)
+    rng = np.random.default_rng(0)
+    X = (rng.normal(size=(300, 3)) * 10.0 ** rng.integers(0, 5, size=(300, 3))).astype(np.float32)
+    Y = (X @ rng.normal(size=(3, 2))).astype(np.float32)
+    device = OnThisComputer(stream)
+    assert_same_bits(device.run(X, Y), stream.run(X, Y))
+    assert_same_bits(device.parameters(), stream.parameters)
+    assert np.abs(stream.run(X, Y) - Y).max() < 1e-3 * np.abs(Y).max()
+    P = stream.covariance().astype(float)
+    bound = np.sqrt(np.outer(P.diagonal(), P.diagonal()))
+    assert (np.abs(P) <= 1.01 * bound).all()
+
+
+@pytest.mark.parametrize("share", [0.3, 0.7, 1.0])
+def test_numbers_of_another_size_have_the_same_bits(share):
+    """Most of a block of wild numbers lets the moments begin anew, some of it does not."""
+    mesh = Mesh(Topology.layered([2, 3, 1]), 2, "tanh", random_state=0)
+    stream = mesh.stream(memory="none", scale=True, portable=True)
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(2432, 2)).astype(np.float32)
+    X[2048:, 0] *= np.where(rng.random(384) < share, 1e6, 1.0)
+    X[2100:, 1] *= np.float32(1e-4)
+    Y = np.tanh(X[:, :1])
+    device = OnThisComputer(stream)
+    assert_same_bits(device.run(X, Y), stream.run(X, Y))
+    assert (stream.room.x_moments.reshape(7, 2)[2] < 1e-3).tolist() == [False, True]
+
+
 def test_what_is_saved_is_restored_or_refused():
     stream = eight(scale=True)
     X, Y = signal(100)

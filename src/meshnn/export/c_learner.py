@@ -215,9 +215,10 @@ def _runs(net: Any) -> Array | None:
 
 def _tables(stream: Learner) -> str:
     net, N = stream.net, stream.ties.n_parameters
-    names = ["ptr", "col", "num", "row_ptr", "rows", "sub_ptr", "sub_num", "par_ptr", "par", "edge_ptr"]
-    names += ["edge_row", "edge_src", "out_row"]
+    names = ["ptr", "col", "num", "row_ptr", "rows", "par_ptr", "par", "edge_ptr", "edge_row", "edge_src", "out_row"]
     runs = _runs(net)
+    if net.sub_src.size:
+        names += ["sub_ptr", "sub_num"]
     if runs is None:
         names.append("sub_src")
     if len(set(net.code.tolist())) > 1:
