@@ -431,6 +431,20 @@ def test_the_same_bits_on_boards(board, learner, flags, steps):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("board", ["m3", "m4f", "avr"])
+def test_no_library_is_called_and_nothing_is_warned_of(board):
+    arithmetic = "__aeabi_" if board != "avr" else "__"  # of floats, which the compiler brings along
+    source = '#include "net.h"\nstatic net_learner l;\nfloat x[3], y[3], t[3];\nunsigned char bytes[NET_SAVED_ALL];\n'
+    source += "int main(void) { net_init(&l); net_step(&l, x, y); net_learn(&l, t); net_reset(&l);\n"
+    source += "return net_restore(&l, bytes, net_save(&l, bytes, 1)); }\n"
+    for make, loss, options in KINDS.values():
+        stream = make().stream(loss, portable=True, **options)
+        for flags in ("-std=c99 -Os", "-std=gnu99 -O3"):
+            built = boards.build(board, source, {"net.h": learner_header(stream)}, flags, link=False)
+            assert all(name.startswith(arithmetic) for name in built.undefined()), built.undefined()
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("board", "learner", "ram", "most"),
     [("m4f", "ekf", 24_000, 160_000), ("m4f", "adam", 6_000, 90_000), ("m3", "ekf", 24_000, 2_500_000)],
