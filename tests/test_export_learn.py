@@ -166,6 +166,8 @@ def test_every_kind_of_learner_has_the_same_bits(kind):
     stream.reset()
     assert_same_bits(learner.run(X[:20], Y[:20]), stream.run(X[:20], Y[:20]))
     saved = learner.save(everything=True)  # all of it, read back, is the stream
+    assert saved == stream.to_bytes(everything=True)
+    assert learner.save() == stream.to_bytes()
     fresh = make().stream(loss, portable=True, **options)
     read_back(saved, fresh)
     for name in KEPT[:-1]:
