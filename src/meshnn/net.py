@@ -14,6 +14,8 @@ from meshnn.arguments import as_generator, as_list, known, switch, whole_number
 from meshnn.arrays import Array, BoolArray, IntArray
 from meshnn.codes import ACTIVATIONS
 from meshnn.errors import MeshError
+from meshnn.export.exports import Exports
+from meshnn.export.recipe import Recipe
 from meshnn.memory import check_fits
 from meshnn.parameters import Ties
 from meshnn.program import Programs
@@ -28,7 +30,7 @@ __all__ = ["MOST_TICKS", "Net"]
 MOST_TICKS = 100_000
 
 
-class Net:
+class Net(Exports):
     """A topology with ticks, activations and weights, see `Mesh`."""
 
     def __init__(
@@ -128,6 +130,16 @@ class Net:
         if "lineage" in tree:
             mesh.lineage_ = Lineage.from_tree(tree["lineage"], topology)
         return mesh
+
+    def recipe(self) -> Recipe:
+        """What it computes, as plain values and arrays: what exports are written from."""
+        self._checked()
+        t = self._topology
+        return Recipe(
+            t.n_inputs, t.n_hidden, t.n_outputs, t.bias, t.src.astype(np.int64), t.dst.astype(np.int64),
+            self.weights.astype(np.float64), tuple(self.activations), self.ticks, self._dtype.name,
+            title=repr(self),
+        )  # fmt: skip
 
     # -- what it is ----------------------------------------------------------------------------------------------
 

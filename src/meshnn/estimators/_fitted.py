@@ -5,6 +5,7 @@ What the outputs of a net mean is said here once, for these and for the estimato
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import wraps
 from typing import Any
 
@@ -14,6 +15,8 @@ from meshnn.arguments import known
 from meshnn.arrays import Array
 from meshnn.errors import MeshError
 from meshnn.estimators._scaling import Scaling
+from meshnn.export.exports import Exports
+from meshnn.export.recipe import ExportError, Recipe
 from meshnn.losses import LOSSES, Loss
 from meshnn.mesh import Mesh
 from meshnn.training.laplace import Laplace
@@ -42,7 +45,7 @@ def by_partition(method: Any) -> Any:
     return answered
 
 
-class _Meaning:
+class _Meaning(Exports):
     """What the outputs of a net mean, by its loss."""
 
     _kind: str
@@ -50,6 +53,7 @@ class _Meaning:
     loss: str | None = None
     loss_: str  # that of the net, whatever `loss` has been set to since
     mesh_: Mesh
+    _scaling: Scaling
     n_threads: int | None
 
     @property
@@ -70,6 +74,40 @@ class _Meaning:
         inputs = self._inputs(X)  # refused before there is a net
         return self.mesh_.forward(inputs, n_threads=self.n_threads)
 
+    def recipe(self) -> Recipe:
+        """What it computes, as plain values and arrays: what exports are written from."""
+        if not hasattr(self, "mesh_"):
+            raise ExportError(f"this {type(self).__name__} has learned nothing yet; call fit first")
+        scaling = self._scaling
+        plain = not scaling.x_mean.any() and (scaling.x_scale == 1.0).all()
+        return replace(
+            self.mesh_.recipe(),
+            x_mean=None if plain else scaling.x_mean,
+            x_scale=None if plain else scaling.x_scale,
+            features=self._feature_names(),
+            title=f"{type(self).__name__.removeprefix('Fitted')}: {self.mesh_!r}",
+        )
+
+    def _tuned(self, quantiser: Any, net: Any, X: Array) -> Any:
+        if quantiser.recipe.timing is not None:
+            return net
+        from meshnn.estimators._tuning import tuned
+
+        return tuned(self.mesh_, quantiser, net, X, self._scaling.inputs(X))
+
+    def _feature_names(self) -> tuple[str, ...]:
+        """Of the inputs; what a table holds besides numbers is refused."""
+        encoder = getattr(self, "encoder_", None)
+        if encoder is None:
+            return tuple(str(name) for name in getattr(self, "feature_names_in_", ()))
+        texts = [column.name for column in encoder.columns if column.kind == "categorical"]
+        if texts:
+            raise ExportError(
+                f"column {texts[0]!r} holds texts, which become features outside of the net; export the net alone, "
+                "model.mesh_, which takes scaled features, or fit it to columns of numbers"
+            )
+        return tuple(encoder.feature_names)
+
 
 class Classifies(_Meaning):
     """Outputs are classes, or labels that a sample may have several of."""
@@ -81,6 +119,12 @@ class Classifies(_Meaning):
     @property
     def _default_loss(self) -> str:  # type: ignore[override]
         return "binary_cross_entropy" if self._several else "cross_entropy"
+
+    def recipe(self) -> Recipe:
+        """What it computes, as plain values and arrays: what exports are written from."""
+        found, several = super().recipe(), LOSSES[self.loss_].several
+        classes = tuple(np.asarray(self.classes_).tolist())
+        return replace(found, link="sigmoid" if several else "softmax", classes=classes, several=several)
 
     @by_partition
     def decision_function(self, X: Any) -> Array:
@@ -115,9 +159,16 @@ class Regresses(_Meaning):
 
     _default_loss = "squared_error"
     _kind = "regressor"
-    _scaling: Scaling
     _flat: bool
     _laplace: Laplace | str  # or why there is none
+
+    def recipe(self) -> Recipe:
+        """What it computes, as plain values and arrays: what exports are written from."""
+        found, s = super().recipe(), self._scaling
+        plain = not s.y_mean.any() and (s.y_scale == 1.0).all()
+        link = "exp" if LOSSES[self.loss_].logarithmic else "identity"
+        y_mean, y_scale = (None, None) if plain else (s.y_mean, s.y_scale)
+        return replace(found, link=link, y_mean=y_mean, y_scale=y_scale, values=True)
 
     @by_partition
     def predict(self, X: Any, return_std: bool = False) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,6 +11,7 @@ from meshnn.arguments import known, whole_number
 from meshnn.arrays import Array, IntArray
 from meshnn.estimators._scaling import Scaling
 from meshnn.estimators._sequences import READOUTS, Ragged, as_sequences, grouped, padded, steps_read
+from meshnn.export.recipe import Recipe, Timing
 from meshnn.mesh import Mesh
 from meshnn.net import MOST_TICKS
 
@@ -51,6 +53,11 @@ class ReadsSequences:
     n_features_in_: int
     n_threads: int | None
     reading_: Reading
+
+    def recipe(self) -> Recipe:
+        """What it computes, as plain values and arrays: what exports are written from."""
+        timing = Timing(self.reading_.per_step, self.reading_.delay, self.reading_.readout)
+        return replace(super().recipe(), timing=timing)  # type: ignore[misc]  # of what it stands before
 
     # -- outputs -------------------------------------------------------------------------------------------------
 

@@ -35,7 +35,7 @@ from meshnn.export.c_learner_texts import (
 from meshnn.export.c_math import activation_source, arithmetic_begin, arithmetic_end, literal
 from meshnn.files import write_whole
 
-__all__ = ["Learner", "learner_header", "write_learner"]
+__all__ = ["Learner", "learner_bytes", "learner_header", "write_learner"]
 
 Array = NDArray[Any]
 _PER_LINE = 110
@@ -118,10 +118,14 @@ def _fields(stream: Learner) -> list[tuple[str, Array, str]]:
     return [field for field in found if field[1].size]
 
 
+def learner_bytes(stream: Learner) -> int:
+    """Of RAM that the struct of a learner takes."""
+    return int(4 * (sum(array.size for _, array, _ in _fields(stream)) + len(stream.room.clock)))
+
+
 def _comment(stream: Learner) -> str:
     t, room = stream.topology, stream.room
-    fields = _fields(stream)
-    ram = 4 * (sum(array.size for _, array, _ in fields) + len(room.clock))
+    ram = learner_bytes(stream)
     work = 4 * (2 * len(stream.net.code) + len(room.w) + len(room.column))
     work = max(work, 4 * (len(room.h) + len(room.u) + len(room.moved) + len(room.g)))
     target = "target[0] is the label, from 0" if stream.loss.code == CROSS_ENTROPY else "a target an output"

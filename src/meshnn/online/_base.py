@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from os import PathLike
 from typing import Any, ClassVar
 
@@ -14,6 +15,10 @@ from meshnn import storage
 from meshnn.arguments import as_generator, known, whole_number
 from meshnn.arrays import Array
 from meshnn.errors import DataError, MeshError
+from meshnn.export.exports import Exports
+from meshnn.export.recipe import ExportError, Recipe, Timing
+from meshnn.kernels.standardise import ROUNDING
+from meshnn.kernels.tuples import CUT, MEAN, VARIANCE
 from meshnn.mesh import Mesh
 from meshnn.online._features import Features
 from meshnn.online._labels import from_plain, to_plain
@@ -28,7 +33,7 @@ __all__ = ["StreamModel"]
 INPUT, RECURRENT, READOUT = 1.5, 0.9, 0.1
 
 
-class StreamModel:
+class StreamModel(Exports):
     """A net on a stream of dictionaries."""
 
     kind: ClassVar[str]
@@ -172,6 +177,26 @@ class StreamModel:
             raise MeshError("nothing was learned yet, so there is no net to explain; call learn_one first")
         return self.stream_.explain()
 
+    def recipe(self) -> Recipe:
+        """What it computes, as plain values and arrays, with what it has learned so far, for exports."""
+        if self.mesh_ is None or self.stream_ is None:
+            raise ExportError("nothing was learned yet, so there is no net to export; call learn_one first")
+        s, room = self.stream_, self.stream_.room
+        found = replace(
+            self.mesh_.recipe(), ticks=s.ticks_per_sample, x_cut=CUT,
+            features=tuple(str(name) for name in self.features_.names), title=f"{type(self).__name__}: {self.mesh_!r}",
+            timing=Timing(s.ticks_per_sample, 0, "all") if s.memory == "carry" else None,
+        )  # fmt: skip
+        x_mean, x_scale = _mean_and_scale(room.x_moments)
+        if room.y_moments.shape[1]:
+            y_mean, y_scale = _mean_and_scale(room.y_moments)
+            found = replace(found, y_mean=y_mean, y_scale=np.where(np.isfinite(y_scale), y_scale, 0.0))
+        return replace(found, x_mean=x_mean, x_scale=x_scale)
+
+    def _learner(self) -> Any:
+        assert self.stream_ is not None  # there is a recipe
+        return self.stream_.portable()
+
     # -- parameters and files ----------------------------------------------------------------------------------------
 
     @classmethod
@@ -253,6 +278,12 @@ class StreamModel:
         defaults = {k: p.default for k, p in inspect.signature(type(self).__init__).parameters.items()}
         shown = [f"{k}={v!r}" for k, v in self.get_params().items() if v is not defaults[k] and v != defaults[k]]
         return f"{type(self).__name__}({', '.join(shown)})"
+
+
+def _mean_and_scale(moments: Array) -> tuple[Array, Array]:
+    """As the kernels see them: a number that never varied is infinitely wide, so that 0 is left of it."""
+    mean, deviation = moments[MEAN].copy(), np.sqrt(moments[VARIANCE])
+    return mean, np.where(deviation > ROUNDING * np.abs(mean), deviation, np.inf)
 
 
 def first_weights(topology: Topology, random_state: Seed) -> Array:
