@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from meshnn.streaming.portable import PortableStream
 
 __all__ = ["into_stream", "portable_from", "portable_of"]
+
+#: Share of the first variance that trained parameters have, if nothing else is known of them.
+TRAINED = 0.01
 
 
 def portable_from(stream: Stream) -> PortableStream:
@@ -71,7 +74,7 @@ def portable_from(stream: Stream) -> PortableStream:
 
 
 def portable_of(model: Any, learner: str | None = None, **settings: Any) -> PortableStream:
-    """A trained model as a stream that goes on learning where it is, and can be written as C.
+    """A trained model as a stream that goes on learning, and can be written as C; the model stays as it is.
 
     Parameters
     ----------
@@ -81,8 +84,8 @@ def portable_of(model: Any, learner: str | None = None, **settings: Any) -> Port
     learner : "adam", "sgd" or "ekf", optional
         By default that of the model, or "ekf".
     **settings
-        Of the learner, as in `Mesh.stream`. A filter that goes on from trained parameters begins with p0=0.01: let it
-        see some of the training data before it leaves.
+        Of the learner, as in `Mesh.stream`. A filter goes on from what training says about the parameters, as
+        `predict(X, return_std=True)` does; where that is not known, it is as sure as if each had a variance of 0.01.
     """
     stream = getattr(model, "stream_", None)
     if isinstance(stream, Stream):
@@ -96,19 +99,36 @@ def portable_of(model: Any, learner: str | None = None, **settings: Any) -> Port
         moments = (_as_moments(scaling.x_mean, scaling.x_scale), _as_moments(scaling.y_mean, scaling.y_scale))
         chosen = {"memory": "none", "scale": True}
     elif hasattr(model, "stream") and hasattr(model, "values"):
-        return cast("PortableStream", model.stream(learner=learner or "ekf", portable=True, **settings))
+        return _detached(model.stream(learner=learner or "ekf", portable=True, **settings))
     else:
         raise MeshError(
             f"{type(model).__name__} is no model that goes on learning from single rows; "
             "make a stream of its net yourself: model.mesh_.stream(portable=True)"
         )
-    if (learner or "ekf") == "ekf":
-        settings = {"p0": 0.01, **settings}
-    found: PortableStream = mesh.stream(loss, learner or "ekf", portable=True, **chosen, **settings)
+    found = _detached(mesh.stream(loss, learner or "ekf", portable=True, **chosen, **settings))
+    if found.learner.filters:
+        _trust(found, getattr(model, "_laplace", None))
     found.room.x_moments[:] = moments[0].ravel()
     if found.room.y_moments.size:
         found.room.y_moments[:] = moments[1].ravel()
     return found
+
+
+def _detached(stream: PortableStream) -> PortableStream:
+    """With parameters of its own."""
+    stream._given = stream._given.copy()
+    return stream
+
+
+def _trust(found: PortableStream, known: Any) -> None:
+    """A filter that knows what training has found: the covariance of the parameters and the noise, if there is one."""
+    n = found.ties.n_parameters
+    P = np.eye(n) * TRAINED * np.float64(found.room.P[0])
+    if hasattr(known, "root"):
+        P[np.ix_(known.live, known.live)] = known.noise.mean() * (known.root.T @ known.root)
+        found.room.noise[:] = np.maximum(known.noise, found.rule[8])
+        found.room.memo[MEMO_SAMPLES] = 100  # the noise is known that well
+    found.room.P[:] = P[np.triu_indices(n)]
 
 
 def _as_moments(mean: Any, scale: Any) -> NDArray[np.float64]:
