@@ -5,8 +5,8 @@
     load(source, headers, "-std=c99 -O2")            a shared library, for ctypes
     instructions("m4f", setup, work, headers)        instructions of `work`
 
-Boards are "m3" (Cortex-M3, no floats in hardware), "m4f" (Cortex-M4 with floats of 32 bits) and "avr" (ATmega2560, to
-compile and measure only). A tool that is not there skips the test and says its name.
+Boards are "m3" (Cortex-M3, no floats in hardware), "m4f" (Cortex-M4 with floats of 32 bits) and "avr" (ATmega2560, 8
+bits). A tool that is not there skips the test and says its name.
 """
 
 import ctypes
@@ -106,6 +106,44 @@ SECTIONS {
 }
 ENTRY(start)
 """
+# On AVR a program prints through its serial port, byte by byte, and ends by falling asleep for good.
+_AVR = """
+#include <stdint.h>
+#define CONTROL (*(volatile uint8_t *)0xc1)
+#define READY (*(volatile uint8_t *)0xc0)
+#define BYTE (*(volatile uint8_t *)0xc6)
+int program(void);
+int main(void);
+void say(const char *text);
+void say_bits(uint32_t word);
+void say(const char *text) {
+    while (*text) {
+        while (!(READY & 0x20)) {}
+        BYTE = (uint8_t)*text++;
+    }
+}
+void say_bits(uint32_t word) {
+    char text[10];
+    int8_t i;
+    for (i = 7; i >= 0; i--) {
+        uint8_t nibble = (uint8_t)(word & 15u);
+        text[i] = (char)(nibble < 10u ? '0' + nibble : 'a' + nibble - 10u);
+        word >>= 4;
+    }
+    text[8] = '\\n';
+    text[9] = 0;
+    say(text);
+}
+int main(void) {
+    uint16_t wait;
+    CONTROL = 0x08;
+    (void)program();
+    for (wait = 0; wait < 60000u; wait++) __asm__ volatile("");
+    *(volatile uint8_t *)0x53 = 1; /* sleep is allowed */
+    __asm__ volatile("cli\\n\\tsleep");
+    for (;;) {}
+}
+"""
 #: Declarations that programs for boards begin with.
 SAY = "#include <stdint.h>\nvoid say(const char *text);\nvoid say_bits(uint32_t word);\n"
 
@@ -166,7 +204,14 @@ class Built:
         return found[function]
 
     def run(self, *options, seconds=120):
-        """What it prints under qemu."""
+        """What it prints under qemu, or simavr."""
+        if self.board == "avr":
+            needs("simavr")
+            call = ["simavr", "-m", "atmega2560", "-f", "16000000", self.path]
+            done = subprocess.run(call, capture_output=True, text=True, timeout=seconds, check=False)
+            said = re.sub(r"\x1b\[[0-9;]*m", "", done.stdout + done.stderr)
+            assert done.returncode == 0, said[-3000:]
+            return said.replace(".\n", "\n")  # a new line is shown as a dot, too
         needs("qemu-system-arm")
         machine = ("-M", MACHINES[self.board], "-nographic", "-monitor", "none", "-serial", "none")
         semihosting = ("-semihosting-config", "enable=on,target=native")
@@ -190,7 +235,11 @@ def build(board, source, headers, flags="-std=c99 -O2", link=True):
     if not link:
         return Built(board, folder / "main.o")
     if board == "avr":
-        _call([*common, folder / "main.o", "-o", folder / "main.elf", "-Wl,--gc-sections"])
+        (folder / "start.c").write_text(_AVR)
+        _call([*common, "-Dmain=program", *WARNINGS, "-c", folder / "main.c", "-o", folder / "main.o"], cwd=folder)
+        _call([*common, "-c", folder / "start.c", "-o", folder / "start.o"])
+        files = [folder / "start.o", folder / "main.o"]
+        _call([*common, *files, "-o", folder / "main.elf", "-Wl,--gc-sections"])
         return Built(board, folder / "main.elf")
     (folder / "start.c").write_text(_START)
     (folder / "board.ld").write_text(_LAYOUT)

@@ -207,7 +207,8 @@ def _checked(thing: Any, form: Form, out: Path, X: Any, net: Any, learn: bool) -
         same = float((decided(recipe, got * net.out_scale) == decided(recipe, wanted)).mean())
         return f"checked: {len(samples):,} predictions have the bits of Python; {same:.1%} as the net in floats says"
     error = float(np.sqrt(np.mean(np.square(got * net.out_scale - wanted)))) / (float(wanted.std()) or 1.0)
-    return f"checked: {len(samples):,} predictions have the bits of Python; {error:.2%} of their spread off those in floats"
+    bits = f"checked: {len(samples):,} predictions have the bits of Python"
+    return f"{bits}; {error:.2%} of their spread off those in floats"
 
 
 def _drawn(recipe: Any) -> Any:
