@@ -357,6 +357,37 @@ def test_the_command(tmp_path):
     assert "none.bin" in done.stderr
 
 
+def test_from_the_desk_to_the_field_and_back(tmp_path):
+    """Every model that can: trained, saved, exported, learning in C, imported, predicting."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(5, 3, size=(300, 2)).astype(np.float32)
+    y = (X[:, 0] * 2 + np.sin(X[:, 1]) + 100).astype(np.float32)
+    labels = (y > y.mean()).astype(np.float32)
+    stream = MeshStreamRegressor(hidden=3, random_state=0)
+    for row, value in zip(X[:100].tolist(), y, strict=False):
+        stream.learn_one({"a": row[0], "b": row[1]}, float(value))
+    mesh = Mesh(Topology.layered([2, 3, 1]), 2, "tanh", random_state=0)
+    models = {
+        "stream": (stream, y), "mesh": (mesh, y),
+        "regressor": (MeshRegressor(hidden=3, max_epochs=30, random_state=0).fit(X[:100], y[:100]), y),
+        "classifier": (MeshClassifier(hidden=3, max_epochs=30, random_state=0).fit(X[:100], labels[:100]), labels),
+    }  # fmt: skip
+    for name, (model, target) in models.items():
+        saved, header = tmp_path / f"{name}.mesh", tmp_path / f"{name}.h"
+        model.save(saved)
+        done = meshnn("export", saved, "--to", "c", "--out", header, "--learn", "--name", "net")
+        assert done.returncode == 0, done.stderr
+        portable = portable_of(load(saved))
+        assert header.read_text() == learner_header(portable)
+        (tmp_path / "field.bin").write_bytes(saved_by(portable, X[100:], target[100:, None]))
+        portable.run(X[100:], target[100:])
+        done = meshnn("import", tmp_path / "field.bin", "--into", saved, "--out", tmp_path / "new.mesh")
+        assert done.returncode == 0, done.stderr
+        new = load(tmp_path / "new.mesh")
+        got = (new if name == "mesh" else new.mesh_).parameters
+        np.testing.assert_array_equal(got.astype(np.float32), portable.parameters)
+
+
 def test_the_header_is_written_whole_with_what_one_must_know(tmp_path):
     stream = eight()
     stream.to_c(tmp_path / "pump.h", "pump")

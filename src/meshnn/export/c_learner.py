@@ -126,7 +126,7 @@ def learner_bytes(stream: Learner) -> int:
 def _comment(stream: Learner) -> str:
     t, room = stream.topology, stream.room
     ram = learner_bytes(stream)
-    work = 4 * (2 * len(stream.net.code) + len(room.w) + len(room.column))
+    work = 4 * (2 * len(stream.net.code) + len(room.w) + 4 * len(room.column))
     work = max(work, 4 * (len(room.h) + len(room.u) + len(room.moved) + len(room.g)))
     target = "target[0] is the label, from 0" if stream.loss.code == CROSS_ENTROPY else "a target an output"
     state = "the state goes on from sample to sample" if stream.memory == "carry" else "every sample begins anew"
