@@ -81,7 +81,7 @@ def test_floats_are_those_of_the_oracle(tmp_path, optimize):
 
 
 def check_integers(mesh, X, bits, optimize, folder):
-    quantiser = Quantiser(mesh.recipe(), X, bits)
+    quantiser = Quantiser(mesh.blueprint(), X, bits)
     net = quantiser()
     c.write_integer(net, folder / "net.h", optimize, "net")
     compiled = CNet(folder / "net.h")
@@ -125,7 +125,7 @@ def test_whole_numbers_come_near_to_floats(name):
     X = rng.standard_normal((200, 3))
     want = mesh.forward(X)
     for bits, most in ((8, 0.06), (16, 0.002)):
-        quantiser = Quantiser(mesh.recipe(), X, bits)
+        quantiser = Quantiser(mesh.blueprint(), X, bits)
         net = quantiser()
         got = net.outputs(quantiser.coding(X)) * net.out_scale
         assert np.sqrt(np.mean((got - want) ** 2)) < most * want.std(), bits
@@ -151,7 +151,7 @@ def test_sums_stay_below_the_bound_that_the_header_names(tmp_path):
     rng = np.random.default_rng(5)
     mesh = Mesh(Topology.layered([30, 1]), dtype="float64", random_state=0)
     X = rng.integers(-128, 128, (50, 30)).astype(float)
-    net = Quantiser(mesh.recipe(), X, 8)()
+    net = Quantiser(mesh.blueprint(), X, 8)()
     c.write_integer(net, tmp_path / "net.h", "size", "net")
     flags = ("-std=c99", "-O1", "-fsanitize=signed-integer-overflow", "-fsanitize-undefined-trap-on-error")
     worst = np.where(net.weights[0] > 0, 127, -128)
@@ -169,7 +169,7 @@ def test_no_inputs_can_make_a_sum_overflow(tmp_path, bits):
         mesh = random_mesh(rng)
         mesh.weights = mesh.weights * 10
         n = mesh.topology.n_inputs
-        net = Quantiser(mesh.recipe(), samples(rng, n, "small"), bits)()
+        net = Quantiser(mesh.blueprint(), samples(rng, n, "small"), bits)()
         c.write_integer(net, tmp_path / "net.h", "size", "net")
         low, high = net.coding.least + net.coding.middle, net.coding.most + net.coding.middle
         X = rng.choice([low, high, 0], (300, n))
@@ -180,7 +180,7 @@ def test_no_inputs_can_make_a_sum_overflow(tmp_path, bits):
 
 def test_a_net_that_could_overflow_is_refused():
     mesh = Mesh(Topology.layered([2, 1], bias=False), dtype="float64", random_state=0)
-    net = Quantiser(mesh.recipe(), np.zeros((3, 2)), 8)()
+    net = Quantiser(mesh.blueprint(), np.zeros((3, 2)), 8)()
     with pytest.raises(ExportError, match="more than 32 bits hold"):
         IntegerNet(
             net.layout, net.coding, 8, [net.weights[0] + 2**24], net.bias, net.shift, net.out_scale, {}, net.step
@@ -262,7 +262,7 @@ def test_sequences_are_read_as_in_python(tmp_path, readout):
         got = net.predict_proba(x)
         np.testing.assert_allclose(got if readout == "all" else got[-1], p, atol=1e-5)
         net.reset()
-        np.testing.assert_allclose(net.outputs(x), float_outputs(model.recipe(), x), atol=1e-4)
+        np.testing.assert_allclose(net.outputs(x), float_outputs(model.blueprint(), x), atol=1e-4)
     if readout == "mean":
         with pytest.raises(ExportError, match='readout="mean"'):
             model.to_c(tmp_path / "net.h", dtype="int8")
@@ -318,15 +318,15 @@ def test_headers_give_no_warnings_in_c_and_in_cpp(tmp_path, iris):
 
 def test_dead_edges_and_settled_neurons_cost_nothing():
     layered = Topology.layered([3, 4, 2])
-    want = Mesh(layered, 2, random_state=0).recipe()
+    want = Mesh(layered, 2, random_state=0).blueprint()
     n = layered.n_neurons
     more = [*zip(layered.src.tolist(), layered.dst.tolist(), strict=True), (5, 5), (n - 1, 6)]
-    dead = Mesh(Topology(3, 4, 2, more), 2, random_state=0).recipe()  # a loop and a way back, which come too late
+    dead = Mesh(Topology(3, 4, 2, more), 2, random_state=0).blueprint()  # a loop and a way back, which come too late
     assert [len(found) for found in want.timetable] == [len(found) for found in dead.timetable] == [4, 2]
-    settled = Mesh(layered, 7, random_state=0).recipe()
+    settled = Mesh(layered, 7, random_state=0).blueprint()
     assert [len(found) for found in settled.timetable] == [4, 2, 0, 0, 0, 0, 0]
     assert settled.once
-    sizes = [c.Layout(recipe, padded=False, size=4).multiply_adds for recipe in (want, dead, settled)]
+    sizes = [c.Layout(blueprint, padded=False, size=4).multiply_adds for blueprint in (want, dead, settled)]
     assert sizes == [20, 20, 20]
 
 

@@ -53,6 +53,8 @@ def run_page(page):
 
 @pytest.mark.parametrize("page", sorted({path.name for path in (ROOT / "docs").glob("*.md")} - ELSEWHERE))
 def test_blocks_of_the_pages(page, tmp_path, monkeypatch):
+    for library in ("onnxruntime", "skl2onnx") if page == "onnx.md" else ():
+        pytest.importorskip(library, reason=f"docs/{page} IS NOT TESTED without {library}: pip install '.[dev]'")
     monkeypatch.chdir(tmp_path)
     run_page(page)
 
@@ -80,7 +82,7 @@ def test_import_loads_nothing_optional_and_no_compiler():
 import sys
 from meshnn import Mesh, MeshError, Topology, load
 heavy = {"numba", "llvmlite", "torch", "jax", "matplotlib", "networkx", "sklearn", "scipy", "rich", "typer", "pyarrow",
-         "safetensors", "pandas", "neat", "meshnn.neat"}
+         "safetensors", "pandas", "neat", "meshnn.neat", "onnx", "onnxruntime", "skl2onnx"}
 print(sorted(heavy & set(sys.modules)))
 """
     done = python(program)

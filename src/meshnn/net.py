@@ -14,8 +14,8 @@ from meshnn.arguments import as_generator, as_list, known, switch, whole_number
 from meshnn.arrays import Array, BoolArray, IntArray
 from meshnn.codes import ACTIVATIONS
 from meshnn.errors import MeshError
+from meshnn.export.blueprint import Blueprint
 from meshnn.export.exports import Exports
-from meshnn.export.recipe import Recipe
 from meshnn.memory import check_fits
 from meshnn.parameters import Ties
 from meshnn.program import Programs
@@ -131,11 +131,11 @@ class Net(Exports):
             mesh.lineage_ = Lineage.from_tree(tree["lineage"], topology)
         return mesh
 
-    def recipe(self) -> Recipe:
+    def blueprint(self) -> Blueprint:
         """What it computes, as plain values and arrays: what exports are written from."""
         self._checked()
         t = self._topology
-        return Recipe(
+        return Blueprint(
             t.n_inputs, t.n_hidden, t.n_outputs, t.bias, t.src.astype(np.int64), t.dst.astype(np.int64),
             self.weights.astype(np.float64), tuple(self.activations), self.ticks, self._dtype.name,
             title=repr(self),

@@ -180,17 +180,19 @@ def _write_onnx(thing: Any, out: Path) -> dict[str, Any]:
 
 def _checked(thing: Any, form: Form, out: Path, X: Any, net: Any, learn: bool) -> str:
     """Run what was written, and say in a sentence how it did; an error if it is not what the model is."""
-    recipe = thing.recipe()
-    samples = _drawn(recipe) if X is None else np.asarray(X, np.float64)[np.arange(CHECKED) % len(X)]
+    blueprint = thing.blueprint()
+    samples = _drawn(blueprint) if X is None else np.asarray(X, np.float64)[np.arange(CHECKED) % len(X)]
     if form == Form.onnx:
         return _checked_onnx(thing, out, samples)
+    if learn:
+        return _checked_learner(thing, out, samples)
     from meshnn.export import CNet
     from meshnn.export.judging import decided
     from meshnn.export.quantise import float_outputs
 
     compiled = CNet(out)
-    plain = hasattr(thing, "_outputs") and recipe.timing is None and not callable(getattr(thing, "learn_one", None))
-    wanted = thing._outputs(samples) if plain else float_outputs(recipe, samples)
+    plain = hasattr(thing, "_outputs") and blueprint.timing is None and not callable(getattr(thing, "learn_one", None))
+    wanted = thing._outputs(samples) if plain else float_outputs(blueprint, samples)
     if net is None:
         got = compiled.outputs(samples)
         apart = float(np.abs(got - wanted).max()) / (float(np.abs(wanted).max()) or 1.0)
@@ -203,22 +205,69 @@ def _checked(thing: Any, form: Form, out: Path, X: Any, net: Any, learn: bool) -
     got = compiled.outputs(coded)
     if not np.array_equal(got, net.outputs(net.coding(samples))):
         raise MeshError("--check: the compiled header has other bits than the same net in Python")
-    if recipe.classes:
-        same = float((decided(recipe, got * net.out_scale) == decided(recipe, wanted)).mean())
+    if blueprint.classes:
+        same = float((decided(blueprint, got * net.out_scale) == decided(blueprint, wanted)).mean())
         return f"checked: {len(samples):,} predictions have the bits of Python; {same:.1%} as the net in floats says"
     error = float(np.sqrt(np.mean(np.square(got * net.out_scale - wanted)))) / (float(wanted.std()) or 1.0)
     bits = f"checked: {len(samples):,} predictions have the bits of Python"
     return f"{bits}; {error:.2%} of their spread off those in floats"
 
 
-def _drawn(recipe: Any) -> Any:
+def _checked_learner(thing: Any, out: Path, samples: Any) -> str:
+    """It learns made-up targets, here and in C."""
+    from meshnn.export import CLearner
+
+    learner, stream = CLearner(out), thing._learner()
+    rng = np.random.default_rng(1)
+    labels = max(len(getattr(thing, "classes_", ())), 2)
+    targets = rng.integers(0, labels, (len(samples), 1))
+    got, want = learner.run(samples, targets), stream.run(samples, targets)
+    if not np.array_equal(got.view(np.uint32), want.view(np.uint32)):
+        raise MeshError("--check: the compiled learner has other bits than the same stream in Python")
+    return f"checked: {len(samples):,} samples learned with the bits of Python; {learner.ram_bytes:,} bytes of RAM"
+
+
+def _drawn(blueprint: Any) -> Any:
     """Samples as if features were normal."""
-    z = np.random.default_rng(0).standard_normal((CHECKED, recipe.n_inputs))
-    if recipe.x_mean is None:
+    z = np.random.default_rng(0).standard_normal((CHECKED, blueprint.n_inputs))
+    if blueprint.x_mean is None:
         return z
-    scale = np.where(np.isfinite(recipe.x_scale), recipe.x_scale, 1.0)
-    return z * scale + recipe.x_mean
+    scale = np.where(np.isfinite(blueprint.x_scale), blueprint.x_scale, 1.0)
+    return z * scale + blueprint.x_mean
 
 
 def _checked_onnx(thing: Any, out: Path, samples: Any) -> str:
-    raise NotImplementedError
+    """Of nets that live in time the first step, from a state of zeros."""
+    try:
+        import onnxruntime
+    except ImportError:
+        raise MeshError("--check: onnxruntime is not installed; pip install onnxruntime brings it") from None
+    from meshnn.export.quantise import float_outputs
+
+    blueprint = thing.blueprint()
+    session = onnxruntime.InferenceSession(str(out), providers=["CPUExecutionProvider"])
+    given = {session.get_inputs()[0].name: samples.astype(np.float32)}
+    for other in session.get_inputs()[1:]:
+        given[other.name] = np.zeros((len(samples), int(other.shape[1])), np.float32)
+    answers = dict(zip([output.name for output in session.get_outputs()], session.run(None, given), strict=True))
+    if blueprint.timing is None:
+        outputs = float_outputs(blueprint, samples)
+    else:
+        outputs = np.concatenate([float_outputs(blueprint, row[None]) for row in samples])
+    apart = _apart_of(blueprint, answers, outputs)
+    if not apart <= APART:
+        raise MeshError(f"--check: what onnxruntime answers is up to {apart:.2g} apart")
+    return f"checked: {len(samples):,} predictions of onnxruntime agree to {apart:.1g}"
+
+
+def _apart_of(blueprint: Any, answers: dict[str, Any], outputs: Any) -> float:
+    """The largest difference of probabilities, or of values as a share of the largest."""
+    from meshnn.export.judging import decided, probabilities
+
+    shares = next((found for name, found in answers.items() if "probabilit" in name), None)
+    if shares is not None:
+        rows = [list(row.values()) for row in shares] if isinstance(shares, list) else shares
+        return float(np.abs(np.asarray(rows) - probabilities(blueprint, outputs)).max())
+    wanted = decided(blueprint, outputs) if blueprint.values else outputs
+    found = np.asarray(next(iter(answers.values()))).reshape(wanted.shape)
+    return float(np.abs(found - wanted).max() / (np.abs(wanted).max() or 1.0))

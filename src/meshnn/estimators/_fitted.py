@@ -15,8 +15,8 @@ from meshnn.arguments import known
 from meshnn.arrays import Array
 from meshnn.errors import MeshError
 from meshnn.estimators._scaling import Scaling
+from meshnn.export.blueprint import Blueprint, ExportError
 from meshnn.export.exports import Exports
-from meshnn.export.recipe import ExportError, Recipe
 from meshnn.losses import LOSSES, Loss
 from meshnn.mesh import Mesh
 from meshnn.training.laplace import Laplace
@@ -60,7 +60,7 @@ class _Meaning(Exports):
         """A stream that goes on from what training has found."""
         from meshnn.streaming.portable_moves import portable_of
 
-        self.recipe()  # says what is missing, if nothing was learned yet
+        self.blueprint()  # says what is missing, if nothing was learned yet
         return portable_of(self)
 
     @property
@@ -81,14 +81,14 @@ class _Meaning(Exports):
         inputs = self._inputs(X)  # refused before there is a net
         return self.mesh_.forward(inputs, n_threads=self.n_threads)
 
-    def recipe(self) -> Recipe:
+    def blueprint(self) -> Blueprint:
         """What it computes, as plain values and arrays: what exports are written from."""
         if not hasattr(self, "mesh_"):
             raise ExportError(f"this {type(self).__name__} has learned nothing yet; call fit first")
         scaling = self._scaling
         plain = not scaling.x_mean.any() and (scaling.x_scale == 1.0).all()
         return replace(
-            self.mesh_.recipe(),
+            self.mesh_.blueprint(),
             x_mean=None if plain else scaling.x_mean,
             x_scale=None if plain else scaling.x_scale,
             features=self._feature_names(),
@@ -96,7 +96,7 @@ class _Meaning(Exports):
         )
 
     def _tuned(self, quantiser: Any, net: Any, X: Array) -> Any:
-        if quantiser.recipe.timing is not None:
+        if quantiser.blueprint.timing is not None:
             return net
         from meshnn.estimators._tuning import tuned
 
@@ -127,9 +127,9 @@ class Classifies(_Meaning):
     def _default_loss(self) -> str:  # type: ignore[override]
         return "binary_cross_entropy" if self._several else "cross_entropy"
 
-    def recipe(self) -> Recipe:
+    def blueprint(self) -> Blueprint:
         """What it computes, as plain values and arrays: what exports are written from."""
-        found, several = super().recipe(), LOSSES[self.loss_].several
+        found, several = super().blueprint(), LOSSES[self.loss_].several
         classes = tuple(np.asarray(self.classes_).tolist())
         return replace(found, link="sigmoid" if several else "softmax", classes=classes, several=several)
 
@@ -169,9 +169,9 @@ class Regresses(_Meaning):
     _flat: bool
     _laplace: Laplace | str  # or why there is none
 
-    def recipe(self) -> Recipe:
+    def blueprint(self) -> Blueprint:
         """What it computes, as plain values and arrays: what exports are written from."""
-        found, s = super().recipe(), self._scaling
+        found, s = super().blueprint(), self._scaling
         plain = not s.y_mean.any() and (s.y_scale == 1.0).all()
         link = "exp" if LOSSES[self.loss_].logarithmic else "identity"
         y_mean, y_scale = (None, None) if plain else (s.y_mean, s.y_scale)

@@ -11,7 +11,7 @@ from meshnn.arguments import known, whole_number
 from meshnn.arrays import Array, IntArray
 from meshnn.estimators._scaling import Scaling
 from meshnn.estimators._sequences import READOUTS, Ragged, as_sequences, grouped, padded, steps_read
-from meshnn.export.recipe import Recipe, Timing
+from meshnn.export.blueprint import Blueprint, Timing
 from meshnn.mesh import Mesh
 from meshnn.net import MOST_TICKS
 
@@ -54,10 +54,10 @@ class ReadsSequences:
     n_threads: int | None
     reading_: Reading
 
-    def recipe(self) -> Recipe:
+    def blueprint(self) -> Blueprint:
         """What it computes, as plain values and arrays: what exports are written from."""
         timing = Timing(self.reading_.per_step, self.reading_.delay, self.reading_.readout)
-        return replace(super().recipe(), timing=timing)  # type: ignore[misc]  # of what it stands before
+        return replace(super().blueprint(), timing=timing)  # type: ignore[misc]  # of what it stands before
 
     # -- outputs -------------------------------------------------------------------------------------------------
 

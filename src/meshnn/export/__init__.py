@@ -1,6 +1,6 @@
-"""Ways out of Python: C for small chips, ONNX. What is written knows a model as a `Recipe` of plain values only."""
+"""Ways out of Python: C for small chips, ONNX. What is written knows a model as a Blueprint of plain values only."""
 
-from meshnn.export.cnet import CNet, CompilerError
-from meshnn.export.recipe import ExportError, Recipe
+from meshnn.export.blueprint import Blueprint, ExportError
+from meshnn.export.cnet import CLearner, CNet, CompilerError
 
-__all__ = ["CNet", "CompilerError", "ExportError", "Recipe"]
+__all__ = ["Blueprint", "CLearner", "CNet", "CompilerError", "ExportError"]

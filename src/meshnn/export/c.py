@@ -12,6 +12,7 @@ import numpy as np
 
 from meshnn.arguments import known
 from meshnn.arrays import Array
+from meshnn.export.blueprint import Blueprint
 from meshnn.export.c_float import float_header
 from meshnn.export.c_integer import integer_header, table_bytes
 from meshnn.export.c_layout import Layout
@@ -19,7 +20,6 @@ from meshnn.export.c_learner import learner_bytes, learner_header
 from meshnn.export.c_text import check_name
 from meshnn.export.integer import IntegerNet
 from meshnn.export.quantise import Quantiser
-from meshnn.export.recipe import Recipe
 from meshnn.files import write_whole
 
 __all__ = ["DTYPES", "CReport", "integer_net", "name_of", "write_float", "write_integer", "write_learner_of"]
@@ -71,25 +71,25 @@ def name_of(path: str | PathLike[str], name: str | None) -> str:
 
 
 def write_float(
-    recipe: Recipe, path: str | PathLike[str], optimize: str, name: str | None, notes: tuple[str, ...] = ()
+    blueprint: Blueprint, path: str | PathLike[str], optimize: str, name: str | None, notes: tuple[str, ...] = ()
 ) -> CReport:
     """A header in float32."""
     known("optimize", optimize, ("size", "speed"))
-    layout = Layout(recipe, padded=False, size=4)
-    top = _top(recipe, layout, "float32", notes)
-    write_whole(path, [float_header(recipe, name_of(path, name), optimize, top).encode()])
+    layout = Layout(blueprint, padded=False, size=4)
+    top = _top(blueprint, layout, "float32", notes)
+    write_whole(path, [float_header(blueprint, name_of(path, name), optimize, top).encode()])
     at, slots = layout.listed()
     tables = 4 * (len(layout.weights()) + layout.n_rows * bool(layout.bias.any()))
     tables += len(slots) * layout.index_size + (len(at) if len(slots) else 0) * (1 if at[-1] < 256 else 2)
-    tables += 8 * recipe.n_inputs * (recipe.x_mean is not None)
-    ram = 4 * (layout.n_slots + (0 if layout.once else layout.n_rows) + recipe.n_outputs)
+    tables += 8 * blueprint.n_inputs * (blueprint.x_mean is not None)
+    ram = 4 * (layout.n_slots + (0 if layout.once else layout.n_rows) + blueprint.n_outputs)
     return CReport(fsdecode(path), "float32", layout.n_edges, layout.multiply_adds, tables, ram, notes)
 
 
-def integer_net(recipe: Recipe, X: Array | None, dtype: str) -> tuple[Quantiser, IntegerNet]:
+def integer_net(blueprint: Blueprint, X: Array | None, dtype: str) -> tuple[Quantiser, IntegerNet]:
     """The net in whole numbers; without samples features are taken to be normal."""
-    found = np.zeros((0, recipe.n_inputs)) if X is None else np.asarray(X, np.float64)
-    quantiser = Quantiser(recipe, found, 8 if dtype == "int8" else 16)
+    found = np.zeros((0, blueprint.n_inputs)) if X is None else np.asarray(X, np.float64)
+    quantiser = Quantiser(blueprint, found, 8 if dtype == "int8" else 16)
     return quantiser, quantiser()
 
 
@@ -99,33 +99,33 @@ def write_integer(
     """A header in whole numbers."""
     known("optimize", optimize, ("size", "speed"))
     dtype, layout = f"int{net.bits}", net.layout
-    top = _top(net.recipe, layout, dtype, notes)
+    top = _top(net.blueprint, layout, dtype, notes)
     write_whole(path, [integer_header(net, name_of(path, name), optimize, top).encode()])
-    ram = net.bits // 8 * (layout.n_slots + (0 if layout.once else layout.n_rows)) + 4 * net.recipe.n_outputs
+    ram = net.bits // 8 * (layout.n_slots + (0 if layout.once else layout.n_rows)) + 4 * net.blueprint.n_outputs
     return CReport(fsdecode(path), dtype, layout.n_edges, layout.multiply_adds, table_bytes(net), ram, notes, net)
 
 
-def write_learner_of(stream: Any, recipe: Recipe, path: str | PathLike[str], name: str) -> CReport:
+def write_learner_of(stream: Any, blueprint: Blueprint, path: str | PathLike[str], name: str) -> CReport:
     """A header with a portable stream in it."""
     write_whole(path, [learner_header(stream, name).encode()])
-    layout, n = Layout(recipe, padded=False, size=4), len(stream.parameters)
+    layout, n = Layout(blueprint, padded=False, size=4), len(stream.parameters)
     notes = (f"with a learner ({stream.learner.name}) of {n} parameters; multiply-adds are those without learning",)
     # at the worst all first values are tables
     ram = learner_bytes(stream)
     return CReport(fsdecode(path), "float32", layout.n_edges, layout.multiply_adds, ram, ram, notes)
 
 
-def _top(recipe: Recipe, layout: Layout, dtype: str, notes: tuple[str, ...]) -> list[str]:
+def _top(blueprint: Blueprint, layout: Layout, dtype: str, notes: tuple[str, ...]) -> list[str]:
     """How the comment of a header begins."""
-    dead = len(recipe.src) - int(recipe.alive.sum())
+    dead = len(blueprint.src) - int(blueprint.alive.sum())
     left_out = f" ({dead} dead ones are left out)" if dead else ""
-    ticks = f"{recipe.ticks} ticks" if recipe.timing is None else f"{recipe.timing.per_step} ticks a step"
+    ticks = f"{blueprint.ticks} ticks" if blueprint.timing is None else f"{blueprint.timing.per_step} ticks a step"
     return [
-        recipe.title,
+        blueprint.title,
         "",
-        f"Written by meshnn {version('meshnn')}: {dtype}, {recipe.n_inputs} inputs, {layout.n_rows} neurons that are "
-        f"computed, {recipe.n_outputs} of them outputs,",
+        f"Written by meshnn {version('meshnn')}: {dtype}, {blueprint.n_inputs} inputs, {layout.n_rows} neurons that "
+        f"are computed, {blueprint.n_outputs} of them outputs,",
         f"{layout.n_edges} edges{left_out}, {ticks}, {layout.multiply_adds} multiply-adds "
-        f"{'a prediction' if recipe.timing is None else 'a step'}.",
+        f"{'a prediction' if blueprint.timing is None else 'a step'}.",
         *notes,
     ]

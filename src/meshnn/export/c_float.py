@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from meshnn.export.blueprint import Blueprint, ExportError
 from meshnn.export.c_layout import Block, Layout
 from meshnn.export.c_math import activation_source, arithmetic_begin, arithmetic_end, literal
 from meshnn.export.c_meaning import answers
 from meshnn.export.c_text import floats, header, indented, integer_type, label_source, numbers
-from meshnn.export.recipe import ExportError, Recipe
 
 __all__ = ["MOST", "float_header"]
 
@@ -20,15 +20,15 @@ FEW = 8
 MOST = 20_000
 
 
-def float_header(recipe: Recipe, name: str, optimize: str, top: list[str]) -> str:
+def float_header(blueprint: Blueprint, name: str, optimize: str, top: list[str]) -> str:
     """The text of the header; `top` begins the comment that it begins with."""
-    return _Writer(recipe, name, optimize).text(top)
+    return _Writer(blueprint, name, optimize).text(top)
 
 
 class _Writer:
-    def __init__(self, recipe: Recipe, name: str, optimize: str) -> None:
-        self.recipe, self.name, self.p = recipe, name, f"{name}_"
-        self.layout = Layout(recipe, padded=False, size=4)
+    def __init__(self, blueprint: Blueprint, name: str, optimize: str) -> None:
+        self.blueprint, self.name, self.p = blueprint, name, f"{name}_"
+        self.layout = Layout(blueprint, padded=False, size=4)
         self.unrolled = self.layout.n_edges <= FEW or optimize == "speed"
         if self.unrolled and self.layout.multiply_adds > MOST:
             raise ExportError(
@@ -37,7 +37,7 @@ class _Writer:
             )
 
     def text(self, top: list[str]) -> str:
-        meaning = answers(self.recipe, self.p)
+        meaning = answers(self.blueprint, self.p)
         kinds = sorted({block.activation for block in self.layout.blocks} - {"identity"})
         parts = [
             self._sizes(),
@@ -46,15 +46,15 @@ class _Writer:
             "" if self.unrolled else self._tables(),
             self._scaling(),
             self._tick(),
-            self._run() if self.recipe.timing is None else self._steps(),
+            self._run() if self.blueprint.timing is None else self._steps(),
             meaning.text,
-            label_source(self.recipe, self.p),
+            label_source(self.blueprint, self.p),
             arithmetic_end(),
         ]
         return header(self.name, [*top, "", *meaning.usage], "\n".join(part for part in parts if part))
 
     def _sizes(self) -> str:
-        up, r = self.name.upper(), self.recipe
+        up, r = self.name.upper(), self.blueprint
         return f"#define {up}_INPUTS {r.n_inputs}\n#define {up}_OUTPUTS {r.n_outputs}\n"
 
     # -- tables ----------------------------------------------------------------------------------------------------
@@ -72,7 +72,7 @@ class _Writer:
 
     def _scaling(self) -> str:
         """`net_take`: features into the first slots."""
-        r, p, n = self.recipe, self.p, self.recipe.n_inputs
+        r, p, n = self.blueprint, self.p, self.blueprint.n_inputs
         head = f"static inline void {p}take(const float x[{n}], float s[{self.layout.n_slots}]) {{\n    int i;\n"
         if r.x_mean is None or r.x_scale is None:
             return f"{head}    for (i = 0; i < {n}; i++) s[i] = x[i];\n}}\n"
@@ -119,9 +119,9 @@ class _Writer:
         return found
 
     def _turns(self) -> Iterator[str]:
-        first, once = self.recipe.n_inputs, self.layout.once
+        first, once = self.blueprint.n_inputs, self.layout.once
         live = np.arange(self.layout.n_slots) < first
-        if self.recipe.timing is not None:
+        if self.blueprint.timing is not None:
             live[:] = True
         for turn in self.layout.turns:
             if self.unrolled:
@@ -156,7 +156,7 @@ class _Writer:
             value = f"{p}sum({start}, {weights}, s + {block.first}, {block.count})"
         else:
             value = f"{p}sum_of({start}, r, s)"
-        into = f"s[{self.recipe.n_inputs} + r]" if self.layout.once else "next[r]"
+        into = f"s[{self.blueprint.n_inputs} + r]" if self.layout.once else "next[r]"
         return f"    for (r = {begin}; r < {end}; r++) {into} = {self._active(block, value)};\n"
 
     def _row(self, row: int, live: np.ndarray) -> str:
@@ -167,7 +167,7 @@ class _Writer:
             if live[slot] or layout.once:
                 term = f"{literal(w)} * s[{slot}]"
                 value = f"{value} + {term}" if value else f"0.0f + {term}"
-        into = f"s[{self.recipe.n_inputs + row}]" if layout.once else f"next[{row}]"
+        into = f"s[{self.blueprint.n_inputs + row}]" if layout.once else f"next[{row}]"
         return f"    {into} = {self._active(layout.block_of(row), value or '0.0f')};\n"
 
     def _active(self, block: Block, value: str) -> str:
@@ -183,7 +183,7 @@ class _Writer:
         return "".join(f"y[{k}] = {f's[{slot}]' if slot >= 0 else '0.0f'};\n" for k, slot in enumerate(slots.tolist()))
 
     def _run(self) -> str:
-        r, p, slots = self.recipe, self.p, self.layout.n_slots
+        r, p, slots = self.blueprint, self.p, self.layout.n_slots
         copy = self._copy()
         clear = "" if self.layout.once else f"    for (i = {r.n_inputs}; i < {slots}; i++) s[i] = 0.0f;\n"
         index = "    int i;\n" if "i++" in copy + clear else ""
@@ -195,7 +195,7 @@ class _Writer:
 
     def _steps(self) -> str:
         """A state, steps that are taken in, and outputs that are read."""
-        r, p, slots, timing = self.recipe, self.p, self.layout.n_slots, self.recipe.timing
+        r, p, slots, timing = self.blueprint, self.p, self.layout.n_slots, self.blueprint.timing
         assert timing is not None
         copy = self._copy()
         index = "    int i;\n" if "i++" in copy else ""
@@ -228,7 +228,7 @@ class _Writer:
         return text + self._reading(one, means)
 
     def _reading(self, one: str, means: bool) -> str:
-        r, p, timing = self.recipe, self.p, self.recipe.timing
+        r, p, timing = self.blueprint, self.p, self.blueprint.timing
         assert timing is not None
         held = f"The last step is held for {timing.delay} more ticks, until it has come to the outputs. " * (
             timing.delay > 0

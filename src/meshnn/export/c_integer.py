@@ -7,13 +7,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from meshnn.export.blueprint import ExportError
 from meshnn.export.c_float import MOST
 from meshnn.export.c_layout import Block
 from meshnn.export.c_math import arithmetic_begin, arithmetic_end, literal, math_source
 from meshnn.export.c_meaning import answers
 from meshnn.export.c_text import floats, header, indented, integer_type, label_source, numbers
 from meshnn.export.integer import LEAK, LEAK_BITS, LIMIT, IntegerNet
-from meshnn.export.recipe import ExportError
 
 __all__ = ["integer_header", "table_bytes"]
 
@@ -46,7 +46,7 @@ def _bias_type(net: IntegerNet) -> str:
 
 class _Writer:
     def __init__(self, net: IntegerNet, name: str, optimize: str) -> None:
-        self.net, self.layout, self.recipe = net, net.layout, net.recipe
+        self.net, self.layout, self.blueprint = net, net.layout, net.blueprint
         self.up = name.upper()
         self.name, self.p, self.T, self.x = name, f"{name}_", f"int{net.bits}_t", net.coding.kind
         self.unrolled = self.layout.n_edges <= FEW or optimize == "speed"
@@ -55,18 +55,18 @@ class _Writer:
                 f"without loops {self.layout.multiply_adds:,} products are too long for a compiler (at most {MOST:,}); "
                 'use optimize="size"'
             )
-        timing = self.recipe.timing
+        timing = self.blueprint.timing
         if timing is not None and timing.readout == "mean":
             raise ExportError(
                 'readout="mean" adds outputs up for as long as a sequence lasts, and whole numbers end somewhere; use '
                 'dtype="float32"'
             )
-        self.first = self.recipe.n_inputs
+        self.first = self.blueprint.n_inputs
         self.direct = self._reads_inputs_directly()
 
     def _reads_inputs_directly(self) -> bool:
         """Whether no row reads inputs and neurons, so that inputs need not be copied to where the states are."""
-        if not self.layout.once or self.net.coding.middle or self.x != self.T or self.recipe.timing is not None:
+        if not self.layout.once or self.net.coding.middle or self.x != self.T or self.blueprint.timing is not None:
             return False
         blocks, n = self.layout.blocks, self.first
         whole = all(block.full and (block.first >= n or block.first + block.count <= n) for block in blocks)
@@ -74,10 +74,10 @@ class _Writer:
 
     def text(self, top: list[str]) -> str:
         net, p = self.net, self.p
-        meaning = answers(self.recipe, p, self.x, net.out_scale)
-        exact = bool(meaning.calls) or not net.coding.whole or self.recipe.values
+        meaning = answers(self.blueprint, p, self.x, net.out_scale)
+        exact = bool(meaning.calls) or not net.coding.whole or self.blueprint.values
         parts = [
-            f"#define {self.up}_INPUTS {self.first}\n#define {self.up}_OUTPUTS {self.recipe.n_outputs}\n",
+            f"#define {self.up}_INPUTS {self.first}\n#define {self.up}_OUTPUTS {self.blueprint.n_outputs}\n",
             "#if defined(__GNUC__)\n"
             f"#define {self.up}_SHARED static __attribute__((noinline, unused))\n#else\n"
             f"#define {self.up}_SHARED static inline\n#endif\n",
@@ -87,9 +87,9 @@ class _Writer:
             *(self._activation(name) for name in sorted({block.activation for block in self._stated()})),
             self._quantise(),
             self._ticks(),
-            self._run() if self.recipe.timing is None else self._steps(),
+            self._run() if self.blueprint.timing is None else self._steps(),
             meaning.text,
-            label_source(self.recipe, p),
+            label_source(self.blueprint, p),
             arithmetic_end() if exact else "",
         ]
         return header(
@@ -216,7 +216,7 @@ class _Writer:
     def _parameters(self) -> str:
         n, room = self.first, self.layout.n_rows if self.direct else self.layout.n_slots
         given = f"const {self.x} x[{n}], " if self.direct else ""
-        return f"{given}{self.T} s[{room}], int32_t y[{self.recipe.n_outputs}]"
+        return f"{given}{self.T} s[{room}], int32_t y[{self.blueprint.n_outputs}]"
 
     def _ticks(self) -> str:
         body = "".join(self._turns())
@@ -264,7 +264,7 @@ class _Writer:
     def _turns(self) -> Iterator[str]:
         once, first = self.layout.once, self.first
         live = np.arange(self.layout.n_slots) < first
-        if self.recipe.timing is not None:
+        if self.blueprint.timing is not None:
             live[:] = True
         for turn in self.layout.turns:
             kept = [(a, b) for a, b in turn.rows if any(self._keeps(row) for row in range(a, b))]
@@ -389,7 +389,7 @@ class _Writer:
         p, n, slots = self.p, self.first, self.layout.n_slots
         head = (
             "/* The outputs of the net, before anything is made of them. */\n"
-            f"static inline void {p}outputs(const {self.x} x[{n}], int32_t y[{self.recipe.n_outputs}]) {{\n"
+            f"static inline void {p}outputs(const {self.x} x[{n}], int32_t y[{self.blueprint.n_outputs}]) {{\n"
         )
         if self.direct:
             return f"{head}    {self.T} s[{max(self.layout.n_rows, 1)}];\n    {p}ticks(x, s, y);\n{self._rest()}}}\n"
@@ -402,8 +402,8 @@ class _Writer:
             self.p,
             self.first,
             self.layout.n_slots,
-            self.recipe.n_outputs,
-            self.recipe.timing,
+            self.blueprint.n_outputs,
+            self.blueprint.timing,
         )
         assert timing is not None
         text = (

@@ -15,7 +15,7 @@ from itertools import pairwise
 import numpy as np
 
 from meshnn.arrays import Array, IntArray
-from meshnn.export.recipe import Recipe
+from meshnn.export.blueprint import Blueprint
 
 __all__ = ["Block", "Layout", "Turn"]
 
@@ -44,33 +44,33 @@ class Turn:
 
 
 class Layout:
-    """Of a recipe.
+    """Of a blueprint.
 
     Parameters
     ----------
-    recipe : Recipe
+    blueprint : Blueprint
     padded : bool
         Whether absent edges may be written as weights of 0 where that is shorter.
     size : int
         Bytes of a weight.
     """
 
-    def __init__(self, recipe: Recipe, padded: bool, size: int) -> None:
-        self.recipe, self.size = recipe, size
-        self.once = recipe.once
-        self.tick = np.zeros(recipe.n_neurons, np.int64)  # at which a neuron is computed, the last time
-        for tick, neurons in enumerate(recipe.timetable):
+    def __init__(self, blueprint: Blueprint, padded: bool, size: int) -> None:
+        self.blueprint, self.size = blueprint, size
+        self.once = blueprint.once
+        self.tick = np.zeros(blueprint.n_neurons, np.int64)  # at which a neuron is computed, the last time
+        for tick, neurons in enumerate(blueprint.timetable):
             self.tick[neurons] = tick + 1
         self.neurons = self._order()
-        self.slot = np.full(recipe.n_neurons, -1)
-        self.slot[: recipe.n_inputs] = np.arange(recipe.n_inputs)
-        self.slot[self.neurons] = recipe.n_inputs + np.arange(len(self.neurons))
+        self.slot = np.full(blueprint.n_neurons, -1)
+        self.slot[: blueprint.n_inputs] = np.arange(blueprint.n_inputs)
+        self.slot[self.neurons] = blueprint.n_inputs + np.arange(len(self.neurons))
         self.bias = np.zeros(len(self.neurons))
         self.sources: list[IntArray] = []
         self.row_weights: list[Array] = []
-        self.edges: list[IntArray] = []  # of the recipe
+        self.edges: list[IntArray] = []  # of the blueprint
         for row, j in enumerate(self.neurons.tolist()):
-            self._read(row, slice(*recipe.pointers[j : j + 2].tolist()))
+            self._read(row, slice(*blueprint.pointers[j : j + 2].tolist()))
         self.blocks = self._blocks(padded)
 
     @property
@@ -81,7 +81,7 @@ class Layout:
     @property
     def n_slots(self) -> int:
         """Inputs and rows."""
-        return self.recipe.n_inputs + self.n_rows
+        return self.blueprint.n_inputs + self.n_rows
 
     @property
     def n_edges(self) -> int:
@@ -91,20 +91,20 @@ class Layout:
     @cached_property
     def outputs(self) -> IntArray:
         """Slots of the outputs."""
-        return self.slot[self.recipe.n_neurons - self.recipe.n_outputs :]
+        return self.slot[self.blueprint.n_neurons - self.blueprint.n_outputs :]
 
     @property
     def multiply_adds(self) -> int:
         """Of one prediction, or of one step."""
         fan_in = np.array([len(found) for found in self.sources])
-        ticks = 1 if self.recipe.timing is None else self.recipe.timing.per_step
+        ticks = 1 if self.blueprint.timing is None else self.blueprint.timing.per_step
         return ticks * sum(turn.times * sum(int(fan_in[a:b].sum()) for a, b in turn.rows) for turn in self.turns)
 
     @cached_property
     def turns(self) -> list[Turn]:
         """In which order rows are computed; of a net in time, those of a tick."""
-        first = self.recipe.n_inputs
-        lists = [np.sort(self.slot[found]) - first for found in self.recipe.timetable if len(found)]
+        first = self.blueprint.n_inputs
+        lists = [np.sort(self.slot[found]) - first for found in self.blueprint.timetable if len(found)]
         if self.once:
             return [Turn(tuple((block.begin, block.end) for block in self.blocks), 1)]
         turns: list[Turn] = []
@@ -144,17 +144,17 @@ class Layout:
 
     def _order(self) -> IntArray:
         """Neurons by the tick in which they are computed, of cyclic nets by the first one; then by activation."""
-        table, recipe = self.recipe.timetable, self.recipe
-        first = np.full(recipe.n_neurons, len(table))
+        table, blueprint = self.blueprint.timetable, self.blueprint
+        first = np.full(blueprint.n_neurons, len(table))
         for tick, neurons in reversed(list(enumerate(table))):
             first[neurons] = tick
         found = np.flatnonzero(first < len(table))
-        kinds = np.array([recipe.activations[j - recipe.n_clamped] for j in found.tolist()])
-        outputs = found >= recipe.n_neurons - recipe.n_outputs
+        kinds = np.array([blueprint.activations[j - blueprint.n_clamped] for j in found.tolist()])
+        outputs = found >= blueprint.n_neurons - blueprint.n_outputs
         return np.asarray(found[np.lexsort((found, kinds, outputs, first[found] if self.once else 0 * found))])
 
     def _read(self, row: int, edges: slice) -> None:
-        r = self.recipe
+        r = self.blueprint
         src, w = r.src[edges], r.weights[edges]
         constant = src == r.n_inputs if r.bias else np.zeros(len(src), np.bool_)
         self.bias[row] = w[constant].sum()
@@ -168,7 +168,7 @@ class Layout:
         self.edges.append(np.arange(edges.start, edges.stop)[live][order])
 
     def _blocks(self, padded: bool) -> list[Block]:
-        r = self.recipe
+        r = self.blueprint
         keys = []
         outputs = r.n_neurons - r.n_outputs
         for j in self.neurons.tolist():

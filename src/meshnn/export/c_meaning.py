@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from meshnn.arrays import Array
+from meshnn.export.blueprint import Blueprint
 from meshnn.export.c_math import literal
 from meshnn.export.c_text import floats, indented
-from meshnn.export.recipe import Recipe
 
 __all__ = ["Answers", "answers"]
 
@@ -20,30 +20,30 @@ class Answers(NamedTuple):
     usage: list[str]
 
 
-def answers(recipe: Recipe, p: str, takes: str = "float", scale: Array | None = None) -> Answers:
+def answers(blueprint: Blueprint, p: str, takes: str = "float", scale: Array | None = None) -> Answers:
     """Of a net whose function `net_outputs` gives floats, or whole numbers that count `scale`.
 
     `takes` is the type of the features.
     """
-    return _Meaning(recipe, p, takes, scale).answers()
+    return _Meaning(blueprint, p, takes, scale).answers()
 
 
 class _Meaning:
-    def __init__(self, recipe: Recipe, p: str, takes: str, scale: Array | None) -> None:
-        self.recipe, self.p, self.n, self.takes, self.scale = recipe, p, recipe.n_outputs, takes, scale
-        timed = recipe.timing is not None
-        self.given = f"const {p}state *m" if timed else f"const {takes} x[{recipe.n_inputs}]"
+    def __init__(self, blueprint: Blueprint, p: str, takes: str, scale: Array | None) -> None:
+        self.blueprint, self.p, self.n, self.takes, self.scale = blueprint, p, blueprint.n_outputs, takes, scale
+        timed = blueprint.timing is not None
+        self.given = f"const {p}state *m" if timed else f"const {takes} x[{blueprint.n_inputs}]"
         self.passed = "m" if timed else "x"
         self.kind = "float" if scale is None else "int32_t"
         self.zero = "0.0f" if scale is None else "0"
 
     def answers(self) -> Answers:
-        recipe, usage = self.recipe, self._begin()
-        if recipe.link in ("softmax", "logit"):
+        blueprint, usage = self.blueprint, self._begin()
+        if blueprint.link in ("softmax", "logit"):
             return self._classes(usage)
-        if recipe.link == "sigmoid":
+        if blueprint.link == "sigmoid":
             return self._labels(usage)
-        if recipe.values:
+        if blueprint.values:
             return self._values(usage)
         usage.append(f"    {self.p}outputs({self.passed}, y);           y: {self.kind}[{self.n}]" + self._counts())
         return Answers("", (), usage)
@@ -55,12 +55,12 @@ class _Meaning:
         return f", to be multiplied by {shown}"
 
     def _begin(self) -> list[str]:
-        recipe, p, takes = self.recipe, self.p, self.takes
-        names = [f"  x[{k}]: {name}" for k, name in enumerate(recipe.features)]
-        what = "features" if recipe.timing is None else "features of one step"
+        blueprint, p, takes = self.blueprint, self.p, self.takes
+        names = [f"  x[{k}]: {name}" for k, name in enumerate(blueprint.features)]
+        what = "features" if blueprint.timing is None else "features of one step"
         how = "as they were in training" if takes == "float" or self.scale is None else "in whole numbers, see below"
-        lines = [f"How to call it, x being {takes}[{recipe.n_inputs}], {what} {how}:", *names]
-        if recipe.timing is None:
+        lines = [f"How to call it, x being {takes}[{blueprint.n_inputs}], {what} {how}:", *names]
+        if blueprint.timing is None:
             return lines
         return [
             *lines,
@@ -82,8 +82,8 @@ class _Meaning:
         return indented(floats("counts", self.scale))
 
     def _classes(self, usage: list[str]) -> Answers:
-        p, n, C, passed = self.p, self.n, len(self.recipe.classes), self.passed
-        if self.recipe.link == "logit":
+        p, n, C, passed = self.p, self.n, len(self.blueprint.classes), self.passed
+        if self.blueprint.link == "logit":
             best, index = f"    return y[0] < {self.zero} ? 1 : 0;\n", ""
             begin = "    float v, e;\n"
             share = (
@@ -107,7 +107,7 @@ class _Meaning:
             f"static inline void @probabilities({self.given}, float out[{C}]) {{\n"
             f"{self._scales()}    {self.kind} y[{n}];\n{begin}    @outputs({passed}, y);\n{share}}}\n"
         )
-        shown = ", ".join(str(c) for c in self.recipe.classes[:20]) + " ..." * (C > 20)
+        shown = ", ".join(str(c) for c in self.blueprint.classes[:20]) + " ..." * (C > 20)
         usage += [f"    k = {p}predict({passed});             the number of the likeliest class of: {shown}"]
         usage += [f"    {p}probabilities({passed}, out);      out: float[{C}]"]
         return Answers(text.replace("@", p), ("exp",), usage)
@@ -131,17 +131,17 @@ class _Meaning:
         return Answers(text.replace("@", p), ("exp",), usage)
 
     def _values(self, usage: list[str]) -> Answers:
-        p, n, passed, recipe = self.p, self.n, self.passed, self.recipe
+        p, n, passed, blueprint = self.p, self.n, self.passed, self.blueprint
         tables, scaled = self._scales(), self._value()
-        if recipe.link == "exp":
+        if blueprint.link == "exp":
             scaled = f"{p}exp({scaled})"
-        if recipe.y_mean is not None and recipe.y_scale is not None:
+        if blueprint.y_mean is not None and blueprint.y_scale is not None:
             if n > 1:
-                tables += indented(floats("mean", recipe.y_mean) + floats("scale", recipe.y_scale))
+                tables += indented(floats("mean", blueprint.y_mean) + floats("scale", blueprint.y_scale))
                 scaled = f"{scaled} * scale[i] + mean[i]"
             else:
-                scaled = f"{scaled} * {literal(recipe.y_scale[0])} + {literal(recipe.y_mean[0])}"
-        calls = ("exp",) if recipe.link == "exp" else ()
+                scaled = f"{scaled} * {literal(blueprint.y_scale[0])} + {literal(blueprint.y_mean[0])}"
+        calls = ("exp",) if blueprint.link == "exp" else ()
         if n == 1:
             text = (
                 f"/* The value, in the units of training. */\nstatic inline float {p}predict({self.given}) {{\n"

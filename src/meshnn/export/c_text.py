@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from meshnn.arrays import Array
+from meshnn.export.blueprint import Blueprint, ExportError
 from meshnn.export.c_math import literal
-from meshnn.export.recipe import ExportError, Recipe
 
 __all__ = ["check_name", "comment", "floats", "header", "indented", "integer_type", "label_source", "table"]
 
@@ -88,11 +88,11 @@ def string(text: str) -> str:
     return f'"{body}"'
 
 
-def label_source(recipe: Recipe, p: str) -> str:
+def label_source(blueprint: Blueprint, p: str) -> str:
     """`net_label`: the class of a number, as a whole number or as text."""
-    if not recipe.classes or recipe.several:
+    if not blueprint.classes or blueprint.several:
         return ""
-    classes = recipe.classes
+    classes = blueprint.classes
     whole = all(isinstance(c, (int, np.integer)) and not isinstance(c, bool) and -(2**31) < c < 2**31 for c in classes)
     if whole and list(classes) == list(range(len(classes))):
         return ""  # the number is the class

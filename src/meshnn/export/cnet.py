@@ -16,9 +16,9 @@ import numpy as np
 
 from meshnn.arrays import Array
 from meshnn.errors import DataError, MeshError
-from meshnn.export.recipe import ExportError
+from meshnn.export.blueprint import ExportError
 
-__all__ = ["CNet", "CompilerError"]
+__all__ = ["CLearner", "CNet", "CompilerError"]
 
 #: What headers are promised to compile with; a warning is an error.
 FLAGS = ("-std=c99", "-O2", "-Wall", "-Wextra", "-Wconversion", "-pedantic", "-Werror")
@@ -201,3 +201,97 @@ def _compiled(header: str, wrapper: str, compiler: str | None, flags: tuple[str,
         if done.returncode:
             raise CompilerError(f"{tool} refuses the header:\n{done.stderr[-2000:]}")
         return ctypes.CDLL(str(library))
+
+
+class CLearner:
+    """A header with a learner, compiled and run on this computer: to test it from Python.
+
+    Parameters
+    ----------
+    path : path of the header
+    compiler, flags
+        As for `CNet`.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import numpy as np
+    >>> from meshnn import Mesh, Topology
+    >>> from meshnn.export import CLearner
+    >>> stream = Mesh(Topology.mesh(1, 2, 1), activation="tanh", random_state=0).stream(portable=True)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     stream.to_c(os.path.join(folder, "net.h"))
+    ...     learner = CLearner(os.path.join(folder, "net.h"))
+    >>> X = np.linspace(-1, 1, 50)[:, None]
+    >>> np.array_equal(learner.run(X, X**2), stream.run(X, X**2))  # the same bits
+    True
+    """
+
+    def __init__(
+        self, path: str | PathLike[str], *, compiler: str | None = None, flags: tuple[str, ...] | list[str] = FLAGS
+    ) -> None:
+        path = Path(path)
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise CompilerError(f"{path} cannot be read ({error}); CLearner takes a header of a learner") from None
+        found = re.search(r"static inline void (\w+_)learn\(", text)
+        if found is None:
+            raise CompilerError(f"{path} is no header of a learner: it has no function that ends in _learn")
+        p, up = found[1], found[1].upper()
+        sizes = {
+            name: re.search(rf"#define {up}{name} (\d+)u", text)
+            for name in ("INPUTS", "OUTPUTS", "TARGETS", "SAVED_ALL")
+        }
+        self.n_inputs, self.n_outputs, self.n_targets, self._saved = (int(size[1]) for size in sizes.values() if size)
+        self._library = _compiled(text, _LEARNER.replace("@", p).replace("~", up), compiler, tuple(flags))
+        self._library.cnet_size.restype = ctypes.c_long
+        self._library.cnet_save.restype = ctypes.c_long
+        self._state = ctypes.create_string_buffer(self._library.cnet_size())
+        self._library.cnet_init(self._state)
+
+    @property
+    def ram_bytes(self) -> int:
+        """Of the struct of a learner, on this computer."""
+        return len(self._state)
+
+    def run(self, X: Any, Y: Any = None) -> Array:
+        """Outputs `(T, n_outputs)` for samples `(T, n_inputs)`, each before its target `(T, n_targets)` is learned."""
+        samples = np.ascontiguousarray(X, np.float32)
+        if samples.ndim != 2 or samples.shape[1] != self.n_inputs:
+            raise DataError(f"X must have shape (n, {self.n_inputs}), got {samples.shape}")
+        out = np.empty((len(samples), self.n_outputs), np.float32)
+        pointers = [samples.ctypes.data_as(ctypes.c_void_p), None, out.ctypes.data_as(ctypes.c_void_p)]
+        if Y is not None:
+            targets = np.ascontiguousarray(np.asarray(Y, np.float32).reshape(len(samples), -1))
+            if targets.shape[1] != self.n_targets:
+                raise DataError(f"Y must have shape ({len(samples)}, {self.n_targets}), got {np.shape(Y)}")
+            pointers[1] = targets.ctypes.data_as(ctypes.c_void_p)
+        self._library.cnet_run(self._state, *pointers, ctypes.c_long(len(samples)))
+        return out
+
+    def save(self, everything: bool = False) -> bytes:
+        """What `net_save` writes: parameters and scaling, or all that it remembers; for `meshnn import`."""
+        room = ctypes.create_string_buffer(self._saved)
+        size = self._library.cnet_save(self._state, room, ctypes.c_int(bool(everything)))
+        return room.raw[:size]
+
+
+_LEARNER = """
+long cnet_size(void);
+long cnet_size(void) { return (long)sizeof(@learner); }
+void cnet_init(void *l);
+void cnet_init(void *l) { @init((@learner *)l); }
+long cnet_save(const void *l, void *bytes, int all);
+long cnet_save(const void *l, void *bytes, int all) {
+    return (long)@save((const @learner *)l, (uint8_t *)bytes, all);
+}
+void cnet_run(void *l, const float *x, const float *target, float *y, long n);
+void cnet_run(void *l, const float *x, const float *target, float *y, long n) {
+    long k;
+    for (k = 0; k < n; k++) {
+        @step((@learner *)l, x + k * (long)~INPUTS, y + k * (long)~OUTPUTS);
+        if (target) @learn((@learner *)l, target + k * (long)~TARGETS);
+    }
+}
+"""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-from meshnn.export.recipe import ExportError, Recipe
+from meshnn.export.blueprint import Blueprint, ExportError
 
 if TYPE_CHECKING:
     from meshnn.arrays import Array
@@ -19,7 +19,7 @@ __all__ = ["Exports"]
 class Exports:
     """Models that can say what they compute."""
 
-    def recipe(self) -> Recipe:
+    def blueprint(self) -> Blueprint:
         """What it computes, as plain values and arrays: what exports are written from."""
         raise NotImplementedError
 
@@ -93,4 +93,4 @@ class Exports:
         """As a model of ONNX, written to a file if there is a path; see `meshnn.export.onnx.to_onnx`."""
         from meshnn.export.onnx import to_onnx
 
-        return to_onnx(self.recipe(), path, **options)
+        return to_onnx(self.blueprint(), path, **options)

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from meshnn.arrays import Array, IntArray
+from meshnn.export.blueprint import Blueprint, ExportError
 from meshnn.export.c_layout import Layout
-from meshnn.export.recipe import ExportError, Recipe
 
 __all__ = ["LINES", "TABLES", "Coding", "IntegerNet", "Table"]
 
@@ -93,14 +93,14 @@ class Coding:
     offset: Array
 
     @classmethod
-    def learn(cls, recipe: Recipe, X: Array, bits: int) -> Coding:
+    def learn(cls, blueprint: Blueprint, X: Array, bits: int) -> Coding:
         """From training samples (n, n_inputs): whole numbers that fit stay as they are."""
-        n = recipe.n_inputs
-        mean = np.zeros(n) if recipe.x_mean is None else recipe.x_mean
-        scale = np.ones(n) if recipe.x_scale is None else recipe.x_scale
+        n = blueprint.n_inputs
+        mean = np.zeros(n) if blueprint.x_mean is None else blueprint.x_mean
+        scale = np.ones(n) if blueprint.x_scale is None else blueprint.x_scale
         high = 2 ** (bits - 1) - 1
         least, most = (float(X.min()), float(X.max())) if X.size else (0.0, 0.0)
-        whole = np.isfinite(X).all() and np.array_equal(X, np.rint(X)) and not np.isfinite(recipe.x_cut)
+        whole = np.isfinite(X).all() and np.array_equal(X, np.rint(X)) and not np.isfinite(blueprint.x_cut)
         # the narrower, the smaller are the sums that could be
         kinds = [("int8_t", -128, 127, 0), ("uint8_t", 0, 255, 128 if bits == 8 else 0)]
         kinds += [("int16_t", -(2**15), 2**15 - 1, 0), ("uint16_t", 0, 2**16 - 1, 2**15)] if bits == 16 else []
@@ -109,7 +109,7 @@ class Coding:
                 offset = (middle - mean) / scale
                 return cls(kind, True, middle, low - middle, top - middle, np.zeros(n), np.ones(n), 1 / scale, offset)
         with np.errstate(invalid="ignore"):
-            z = np.clip(np.nan_to_num((X - mean) / scale), -recipe.x_cut, recipe.x_cut)
+            z = np.clip(np.nan_to_num((X - mean) / scale), -blueprint.x_cut, blueprint.x_cut)
         # as wide as the samples are, but wild ones are cut: they would cost all others their digits
         width = np.minimum(np.abs(z).max(axis=0, initial=0.0), 8.0) if len(z) else np.full(n, 4.0)
         step = np.where(width > 0, width, 1.0) / high
@@ -138,7 +138,7 @@ class IntegerNet:
     Parameters
     ----------
     layout : Layout
-        Of the recipe, in which absent edges may be weights of 0.
+        Of the blueprint, in which absent edges may be weights of 0.
     coding : Coding
     bits : 8 or 16
         Of weights and states.
@@ -151,14 +151,14 @@ class IntegerNet:
     unit_bits : dict
         Of softplus and elu: bits behind the point that states have.
     step : array (n_edges,)
-        What 1 of a weight stands for, of every edge of the recipe; 0 where there is none.
+        What 1 of a weight stands for, of every edge of the blueprint; 0 where there is none.
     """
 
     def __init__(
         self, layout: Layout, coding: Coding, bits: int, weights: list[IntArray], bias: IntArray, shift: IntArray,
         out_scale: Array, unit_bits: dict[str, int], step: Array,
     ) -> None:  # fmt: skip
-        self.layout, self.recipe, self.coding, self.bits = layout, layout.recipe, coding, bits
+        self.layout, self.blueprint, self.coding, self.bits = layout, layout.blueprint, coding, bits
         self.weights, self.bias, self.shift, self.out_scale = weights, bias, shift, out_scale
         self.unit_bits, self.step = unit_bits, step
         kinds = {block.activation for block in layout.blocks} - set(LINES)
@@ -173,7 +173,7 @@ class IntegerNet:
 
     def _bounds(self) -> IntArray:
         """Of each row the largest |acc| that any inputs can bring about."""
-        first = self.recipe.n_inputs
+        first = self.blueprint.n_inputs
         size = np.full(self.layout.n_slots, self.most + 1, np.int64)
         size[:first] = max(-self.coding.least, self.coding.most)
         found = [
@@ -190,11 +190,11 @@ class IntegerNet:
     def outputs(self, X: Any) -> IntArray:
         """Outputs (n, n_outputs) for features as the net takes them, of the samples or of each step."""
         Q = np.asarray(X, np.int64)
-        timing, n = self.recipe.timing, self.recipe.n_inputs
+        timing, n = self.blueprint.timing, self.blueprint.n_inputs
         if timing is None:
             return self._run(Q)
         s = np.zeros((1, self.layout.n_slots), np.int64)
-        found = np.empty((len(Q), self.recipe.n_outputs), np.int64)
+        found = np.empty((len(Q), self.blueprint.n_outputs), np.int64)
         for t, x in enumerate(Q):
             s[0, :n] = x
             for _ in range(timing.per_step):
@@ -207,12 +207,12 @@ class IntegerNet:
 
     def _run(self, Q: IntArray) -> IntArray:
         s = np.zeros((len(Q), self.layout.n_slots), np.int64)
-        s[:, : self.recipe.n_inputs] = Q
+        s[:, : self.blueprint.n_inputs] = Q
         return self._read(s, self._tick(s))
 
     def _tick(self, s: IntArray) -> dict[int, IntArray]:
         """All turns; the sums of outputs that are given as they are."""
-        first, given = self.recipe.n_inputs, {}
+        first, given = self.blueprint.n_inputs, {}
         for turn in self.layout.turns:
             for _ in range(turn.times):
                 after = s if self.layout.once else s.copy()
@@ -263,9 +263,9 @@ class IntegerNet:
         return np.asarray(np.clip((t + ((1 << back) >> 1)) >> back, -most, most))
 
     def _read(self, s: IntArray, raw: dict[int, IntArray]) -> IntArray:
-        found = np.zeros((len(s), self.recipe.n_outputs), np.int64)
+        found = np.zeros((len(s), self.blueprint.n_outputs), np.int64)
         for o, slot in enumerate(self.layout.outputs.tolist()):
-            row = slot - self.recipe.n_inputs
+            row = slot - self.blueprint.n_inputs
             if slot >= 0:
                 found[:, o] = raw[row] if row in raw else s[:, slot]
         return found
@@ -273,6 +273,6 @@ class IntegerNet:
 
 def sum_rows(layout: Layout) -> tuple[set[int], set[int]]:
     """Rows of outputs that are sums without more, which are given as they are; and all rows that are read by others."""
-    read = {int(slot) - layout.recipe.n_inputs for found in layout.sources for slot in found.tolist()}
-    rows = [slot - layout.recipe.n_inputs for slot in layout.outputs.tolist() if slot >= 0]
+    read = {int(slot) - layout.blueprint.n_inputs for found in layout.sources for slot in found.tolist()}
+    rows = [slot - layout.blueprint.n_inputs for slot in layout.outputs.tolist() if slot >= 0]
     return {row for row in rows if layout.block_of(row).activation == "identity"}, {row for row in read if row >= 0}

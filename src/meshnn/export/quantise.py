@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from meshnn.arrays import Array, IntArray
+from meshnn.export.blueprint import Blueprint, ExportError
 from meshnn.export.c_layout import Layout
 from meshnn.export.integer import LINES, Coding, IntegerNet, sum_rows, table_of
-from meshnn.export.recipe import ExportError, Recipe
 
 __all__ = ["Quantiser", "float_outputs"]
 
@@ -60,38 +60,38 @@ class Quantiser:
 
     Parameters
     ----------
-    recipe : Recipe
+    blueprint : Blueprint
     X : array (n, n_inputs)
         Training samples, or the steps of a sequence if the net lives in time; empty: features are taken to be normal.
     bits : 8 or 16
     """
 
-    def __init__(self, recipe: Recipe, X: Array, bits: int) -> None:
-        self.recipe, self.bits = recipe, bits
-        self.layout = Layout(recipe, padded=True, size=bits // 8)
+    def __init__(self, blueprint: Blueprint, X: Array, bits: int) -> None:
+        self.blueprint, self.bits = blueprint, bits
+        self.layout = Layout(blueprint, padded=True, size=bits // 8)
         if not len(X):
-            z = np.random.default_rng(0).standard_normal((SAMPLES, recipe.n_inputs))
-            X = z if recipe.x_mean is None or recipe.x_scale is None else z * recipe.x_scale + recipe.x_mean
+            z = np.random.default_rng(0).standard_normal((SAMPLES, blueprint.n_inputs))
+            X = z if blueprint.x_mean is None or blueprint.x_scale is None else z * blueprint.x_scale + blueprint.x_mean
             X = np.where(np.isfinite(X), X, 0.0)
-        step = 1 if recipe.timing is not None else max(1, len(X) // SAMPLES)
+        step = 1 if blueprint.timing is not None else max(1, len(X) // SAMPLES)
         self.X = np.asarray(X, np.float64)[::step][: 2 * SAMPLES]
-        self.coding = Coding.learn(recipe, np.asarray(X, np.float64), bits)
+        self.coding = Coding.learn(blueprint, np.asarray(X, np.float64), bits)
 
     def __call__(self, weights: Array | None = None) -> IntegerNet:
         """The net with these weights, or its own."""
-        recipe = self.recipe if weights is None else self.recipe.with_weights(weights)
-        layout = self.layout if weights is None else Layout(recipe, padded=True, size=self.bits // 8)
+        blueprint = self.blueprint if weights is None else self.blueprint.with_weights(weights)
+        layout = self.layout if weights is None else Layout(blueprint, padded=True, size=self.bits // 8)
         return _Rounding(self, layout).net()
 
 
 class _Rounding:
     def __init__(self, given: Quantiser, layout: Layout) -> None:
-        self.layout, self.recipe, self.coding, self.bits = layout, layout.recipe, given.coding, given.bits
+        self.layout, self.blueprint, self.coding, self.bits = layout, layout.blueprint, given.coding, given.bits
         self.high = 2 ** (given.bits - 1) - 1
         self.sums, self.read = sum_rows(layout)
         self.raw = self.sums - self.read  # no unit is asked of them
         self.seen = _watch(layout, given.coding, given.X)
-        n = self.recipe.n_inputs
+        n = self.blueprint.n_inputs
         self.unit = np.full(layout.n_slots, 2.0 ** -(self.bits - 1))
         self.unit[:n] = self.coding.unit
         self.offset = np.zeros(layout.n_slots)
@@ -106,14 +106,14 @@ class _Rounding:
         found: dict[str, int] = {}
         for block in self.layout.blocks:
             if block.activation in ("softplus", "elu"):
-                rows = slice(self.recipe.n_inputs + block.begin, self.recipe.n_inputs + block.end)
+                rows = slice(self.blueprint.n_inputs + block.begin, self.blueprint.n_inputs + block.end)
                 largest = max(float(self.seen.largest[rows].max(initial=0.0)), 1e-6)
                 bits = min(math.floor(math.log2(self.high / largest)), table_of(block.activation, self.bits).fraction)
                 found[block.activation] = min(bits, found.get(block.activation, bits))
         return {name: max(bits, 0) for name, bits in found.items()}
 
     def net(self) -> IntegerNet:
-        layout, n = self.layout, self.recipe.n_inputs
+        layout, n = self.layout, self.blueprint.n_inputs
         rows = layout.n_rows
         weights: list[IntArray] = [np.zeros(0, np.int64)] * rows
         bias, shift, scale = np.zeros(rows, np.int64), np.zeros(rows, np.int64), np.ones(rows)
@@ -145,7 +145,7 @@ class _Rounding:
         for o, slot in enumerate(slots.tolist()):
             if slot >= 0:
                 out_scale[o] = scale[slot - n] if slot - n in self.sums else self.unit[slot]
-        step = np.zeros(len(self.recipe.src))
+        step = np.zeros(len(self.blueprint.src))
         for row in range(rows):
             step[layout.edges[row]] = scale[row] / self.unit[layout.sources[row]]
         return IntegerNet(layout, self.coding, self.bits, weights, bias, shift, out_scale, self.unit_bits, step)
@@ -191,7 +191,7 @@ class _Rounding:
 
     def _line(self, row: int) -> tuple[float, int]:
         """Scale and shift of a neuron whose unit is the one times 2 to the other; the unit may widen, if it can."""
-        slot, best = self.recipe.n_inputs + row, (np.inf, 1.0, 0, 1.0)
+        slot, best = self.blueprint.n_inputs + row, (np.inf, 1.0, 0, 1.0)
         free = self.layout.once and slot not in self.layout.outputs
         widths = (1.0, 1.2, 1.45, 1.75) if free else (1.0,)
         for wide in widths:
@@ -212,16 +212,16 @@ class _Rounding:
     def _share_units(self) -> None:
         """Outputs that are compared with each other have one unit, too, where others read them."""
         slots = [slot for slot in self.layout.outputs.tolist() if slot >= 0]
-        if self.recipe.link == "softmax":
+        if self.blueprint.link == "softmax":
             self.unit[slots] = self.unit[slots].max(initial=0.0)
 
     def _common_scale(self) -> dict[int, float]:
         """Outputs that are compared with each other have one scale, so that the largest is the largest."""
-        if self.recipe.link != "softmax" or not self.sums:
+        if self.blueprint.link != "softmax" or not self.sums:
             return {}
         rows, read = sorted(self.sums), sorted(self.sums & self.read)
         if read:
-            one = float(self.unit[self.recipe.n_inputs + read[0]])  # all have this one
+            one = float(self.unit[self.blueprint.n_inputs + read[0]])  # all have this one
             scales = np.sort(np.max([self._powers(row, one) for row in rows], axis=0))[::-1]
         else:
             top = max(self._largest_scale(row) for row in rows)
@@ -247,16 +247,18 @@ class _Rounding:
         return wq.astype(np.int64), bias, float(left @ C @ left)
 
 
-def float_outputs(recipe: Recipe, X: Array) -> Array:
+def float_outputs(blueprint: Blueprint, X: Array) -> Array:
     """Outputs (n, n_outputs) in float64, of the samples or after each step, which a header in floats comes near to."""
-    layout, n = Layout(recipe, padded=False, size=4), recipe.n_inputs
-    mean, scale = (0.0, 1.0) if recipe.x_mean is None or recipe.x_scale is None else (recipe.x_mean, recipe.x_scale)
+    layout, n = Layout(blueprint, padded=False, size=4), blueprint.n_inputs
+    mean, scale = (
+        (0.0, 1.0) if blueprint.x_mean is None or blueprint.x_scale is None else (blueprint.x_mean, blueprint.x_scale)
+    )
     Z = np.asarray((X - mean) / scale)
-    if np.isfinite(recipe.x_cut):
-        Z = np.clip(np.where(np.isfinite(X), Z, 0.0), -recipe.x_cut, recipe.x_cut)
-    found = np.zeros((len(Z), recipe.n_outputs))
+    if np.isfinite(blueprint.x_cut):
+        Z = np.clip(np.where(np.isfinite(X), Z, 0.0), -blueprint.x_cut, blueprint.x_cut)
+    found = np.zeros((len(Z), blueprint.n_outputs))
     there = layout.outputs >= 0
-    if recipe.timing is None:
+    if blueprint.timing is None:
         s = np.zeros((len(Z), layout.n_slots))
         s[:, :n] = Z
         for _ in _ticked(layout, s):
@@ -264,8 +266,8 @@ def float_outputs(recipe: Recipe, X: Array) -> Array:
         found[:, there] = s[:, layout.outputs[there]]
         return found
     s = np.zeros((1, layout.n_slots))
-    total, per_step, delay = np.zeros(recipe.n_outputs), recipe.timing.per_step, recipe.timing.delay
-    ticks, means = 0, recipe.timing.readout == "mean"
+    total, per_step, delay = np.zeros(blueprint.n_outputs), blueprint.timing.per_step, blueprint.timing.delay
+    ticks, means = 0, blueprint.timing.readout == "mean"
     for t, z in enumerate(Z):
         s[0, :n] = z
         for _ in range(per_step):
@@ -304,13 +306,13 @@ def _descended(wq: Array, want: Array, C: Array, high: int) -> Array:
 def _watch(layout: Layout, coding: Coding, X: Array) -> _Seen:
     """Run the net in floats on what the coding leaves of samples."""
     states = list(_states(layout, coding.unit * coding(X) + coding.offset))
-    found = np.concatenate(states[-TICKS:] if layout.recipe.timing is None else states)
+    found = np.concatenate(states[-TICKS:] if layout.blueprint.timing is None else states)
     return _Seen(found, np.abs(found).max(axis=0))
 
 
 def _states(layout: Layout, Z: Array) -> Iterator[Array]:
-    recipe, n = layout.recipe, layout.recipe.n_inputs
-    if recipe.timing is None:
+    blueprint, n = layout.blueprint, layout.blueprint.n_inputs
+    if blueprint.timing is None:
         s = np.zeros((len(Z), layout.n_slots))
         s[:, :n] = Z
         for _ in _ticked(layout, s):
@@ -319,7 +321,7 @@ def _states(layout: Layout, Z: Array) -> Iterator[Array]:
     s = np.zeros((1, layout.n_slots))
     for z in Z:
         s[0, :n] = z
-        for _ in range(recipe.timing.per_step):
+        for _ in range(blueprint.timing.per_step):
             for _ in _ticked(layout, s):
                 pass
             yield s.copy()
@@ -327,7 +329,7 @@ def _states(layout: Layout, Z: Array) -> Iterator[Array]:
 
 def _ticked(layout: Layout, s: Array) -> Iterator[None]:
     """Turn after turn, in place."""
-    n = layout.recipe.n_inputs
+    n = layout.blueprint.n_inputs
     for turn in layout.turns:
         for _ in range(turn.times):
             after = s if layout.once else s.copy()

@@ -15,9 +15,8 @@ from meshnn import storage
 from meshnn.arguments import as_generator, known, whole_number
 from meshnn.arrays import Array
 from meshnn.errors import DataError, MeshError
+from meshnn.export.blueprint import Blueprint, ExportError, Timing
 from meshnn.export.exports import Exports
-from meshnn.export.recipe import ExportError, Recipe, Timing
-from meshnn.kernels.standardise import ROUNDING
 from meshnn.kernels.tuples import CUT, MEAN, VARIANCE
 from meshnn.mesh import Mesh
 from meshnn.online._features import Features
@@ -177,13 +176,13 @@ class StreamModel(Exports):
             raise MeshError("nothing was learned yet, so there is no net to explain; call learn_one first")
         return self.stream_.explain()
 
-    def recipe(self) -> Recipe:
+    def blueprint(self) -> Blueprint:
         """What it computes, as plain values and arrays, with what it has learned so far, for exports."""
         if self.mesh_ is None or self.stream_ is None:
             raise ExportError("nothing was learned yet, so there is no net to export; call learn_one first")
         s, room = self.stream_, self.stream_.room
         found = replace(
-            self.mesh_.recipe(), ticks=s.ticks_per_sample, x_cut=CUT,
+            self.mesh_.blueprint(), ticks=s.ticks_per_sample, x_cut=CUT,
             features=tuple(str(name) for name in self.features_.names), title=f"{type(self).__name__}: {self.mesh_!r}",
             timing=Timing(s.ticks_per_sample, 0, "all") if s.memory == "carry" else None,
         )  # fmt: skip
@@ -194,7 +193,7 @@ class StreamModel(Exports):
         return replace(found, x_mean=x_mean, x_scale=x_scale)
 
     def _learner(self) -> Any:
-        assert self.stream_ is not None  # there is a recipe
+        assert self.stream_ is not None  # there is a blueprint
         return self.stream_.portable()
 
     # -- parameters and files ----------------------------------------------------------------------------------------
@@ -282,6 +281,8 @@ class StreamModel(Exports):
 
 def _mean_and_scale(moments: Array) -> tuple[Array, Array]:
     """As the kernels see them: a number that never varied is infinitely wide, so that 0 is left of it."""
+    from meshnn.kernels.standardise import ROUNDING  # brings the compiler, which `meshnn info` does not need
+
     mean, deviation = moments[MEAN].copy(), np.sqrt(moments[VARIANCE])
     return mean, np.where(deviation > ROUNDING * np.abs(mean), deviation, np.inf)
 

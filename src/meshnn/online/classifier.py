@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from meshnn.arrays import Array
-from meshnn.export.recipe import ExportError, Recipe
+from meshnn.export.blueprint import Blueprint, ExportError
 from meshnn.online._base import StreamModel
 from meshnn.online._labels import as_label, from_plain, to_plain
 from meshnn.storage import Tree
@@ -135,12 +135,12 @@ class MeshStreamClassifier(StreamModel):
         top = out.max()
         return float(np.log(np.exp(out - top).sum()) + top - out[int(target)])
 
-    def recipe(self) -> Recipe:
+    def blueprint(self) -> Blueprint:
         """What it computes, as plain values and arrays, with what it has learned so far, for exports."""
         if len(self.classes_) == 1:
             raise ExportError(f"it has seen one class only, {self.classes_[0]!r}; export it when there are two")
         link = "logit" if len(self.classes_) == 2 else "softmax"
-        return replace(super().recipe(), link=link, classes=tuple(self.classes_))
+        return replace(super().blueprint(), link=link, classes=tuple(self.classes_))
 
     def predict_proba_one(self, x: Mapping[Hashable, Any]) -> dict[Any, float]:
         """The probability of each class so far; nothing is learned or remembered."""

@@ -13,7 +13,7 @@ import numpy as np
 from meshnn.arguments import known
 from meshnn.arrays import Array
 from meshnn.errors import DataError
-from meshnn.export.recipe import Recipe
+from meshnn.export.blueprint import Blueprint
 from meshnn.online._base import StreamModel
 from meshnn.topology import Topology
 from meshnn.topology.builders import Seed
@@ -100,9 +100,9 @@ class MeshStreamRegressor(StreamModel):
             return 0.0
         return math.exp(min(found[0], 700.0)) if self.loss == "poisson" else float(found[0])
 
-    def recipe(self) -> Recipe:
+    def blueprint(self) -> Blueprint:
         """What it computes, as plain values and arrays, with what it has learned so far, for exports."""
-        return replace(super().recipe(), link="exp" if self.loss == "poisson" else "identity", values=True)
+        return replace(super().blueprint(), link="exp" if self.loss == "poisson" else "identity", values=True)
 
     def learn_many(self, X: Any, y: Any) -> None:
         """Learn the rows of a DataFrame one after the other."""

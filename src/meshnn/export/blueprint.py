@@ -1,4 +1,4 @@
-"""`Recipe`: what a trained model computes, as plain values and arrays: all that exports know of it."""
+"""`Blueprint`: what a trained model computes, as plain values and arrays: all that exports know of it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from meshnn.arrays import Array, BoolArray, IntArray
 from meshnn.errors import MeshError
 
-__all__ = ["ExportError", "Recipe", "Timing"]
+__all__ = ["Blueprint", "ExportError", "Timing"]
 
 #: What becomes of outputs: nothing, probabilities of classes, of labels, of the first of two classes, rates.
 LINKS = ("identity", "softmax", "sigmoid", "logit", "exp")
@@ -30,7 +30,7 @@ class Timing(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Recipe:
+class Blueprint:
     """Inputs, scaled, go into a net; its outputs are what `link` says, and are scaled back.
 
     Neurons are numbered as in the topology: inputs, the bias if there is one, hidden ones, outputs. Edges are sorted by
@@ -72,6 +72,11 @@ class Recipe:
         """Of all kinds."""
         return self.n_clamped + self.n_hidden + self.n_outputs
 
+    @property
+    def outputs(self) -> IntArray:
+        """Their numbers."""
+        return np.arange(self.n_neurons - self.n_outputs, self.n_neurons)
+
     @cached_property
     def pointers(self) -> IntArray:
         """The edges into neuron j are those from `pointers[j]` to `pointers[j + 1]`."""
@@ -108,7 +113,7 @@ class Recipe:
         used[np.concatenate(self.timetable)] = True
         return used[self.dst]
 
-    def with_weights(self, weights: Array) -> Recipe:
+    def with_weights(self, weights: Array) -> Blueprint:
         """The same net with others."""
         return replace(self, weights=weights)
 
@@ -124,28 +129,28 @@ class Recipe:
             reached = more
 
 
-def _changes(recipe: Recipe) -> Array:
+def _changes(blueprint: Blueprint) -> Array:
     """Of each tick, from 0 on, and neuron, whether its state may be another than one tick before."""
-    changed = np.zeros((recipe.ticks + 1, recipe.n_neurons), np.bool_)
-    changed[0, : recipe.n_clamped] = True
-    free = np.arange(recipe.n_neurons) >= recipe.n_clamped
-    for k in range(1, recipe.ticks + 1):
-        changed[k, recipe.dst[changed[k - 1, recipe.src]]] = True
+    changed = np.zeros((blueprint.ticks + 1, blueprint.n_neurons), np.bool_)
+    changed[0, : blueprint.n_clamped] = True
+    free = np.arange(blueprint.n_neurons) >= blueprint.n_clamped
+    for k in range(1, blueprint.ticks + 1):
+        changed[k, blueprint.dst[changed[k - 1, blueprint.src]]] = True
         if k == 1:
-            changed[k] |= recipe.awake
+            changed[k] |= blueprint.awake
         changed[k] &= free
     return changed
 
 
-def _needed(recipe: Recipe, changed: Array) -> list[IntArray]:
+def _needed(blueprint: Blueprint, changed: Array) -> list[IntArray]:
     """Of each tick from 1 on, the neurons that changed then and whose state is read before it changes again."""
-    wanted = np.arange(recipe.n_neurons) >= recipe.n_neurons - recipe.n_outputs
+    wanted = np.arange(blueprint.n_neurons) >= blueprint.n_neurons - blueprint.n_outputs
     found = []
-    for k in range(recipe.ticks, 0, -1):
+    for k in range(blueprint.ticks, 0, -1):
         made = wanted & changed[k]
         found.append(np.flatnonzero(made))
         # what is wanted after tick k - 1: what was not made now, and what is read to make the rest
         wanted = wanted & ~made
-        wanted[recipe.src[made[recipe.dst]]] = True
-        wanted[: recipe.n_clamped] = False
+        wanted[blueprint.src[made[blueprint.dst]]] = True
+        wanted[: blueprint.n_clamped] = False
     return found[::-1]

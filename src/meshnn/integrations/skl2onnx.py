@@ -1,0 +1,110 @@
+"""Converters for skl2onnx, so that pipelines with a mesh in them become one ONNX model.
+
+Importing this file imports nothing; `register` imports skl2onnx.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from meshnn.estimators import MeshClassifier, MeshRegressor
+from meshnn.export.blueprint import Blueprint, ExportError
+from meshnn.export.onnx import LEAST_OPSET, build
+from meshnn.export.onnx_graph import Graph, as_protos, tensor_proto
+
+__all__ = ["register"]
+
+#: Those of skl2onnx for classifiers that have probabilities.
+OPTIONS = {
+    "zipmap": [True, False, "columns"], "nocl": [True, False], "output_class_labels": [False, True],
+    "raw_scores": [True, False],
+}  # fmt: skip
+
+
+def register() -> None:
+    """Let `skl2onnx.to_onnx` and `convert_sklearn` know `MeshClassifier` and `MeshRegressor`; again does no harm.
+
+    Examples
+    --------
+    >>> from meshnn.integrations.skl2onnx import register
+    >>> register()
+    """
+    try:
+        from skl2onnx import update_registered_converter
+    except ImportError as error:  # an optional dependency: say how to get it
+        raise ExportError("skl2onnx is not installed; pip install 'meshnn[onnx]' brings it") from error
+    update_registered_converter(MeshClassifier, "MeshnnMeshClassifier", _class_shapes, _convert, options=dict(OPTIONS))
+    update_registered_converter(MeshRegressor, "MeshnnMeshRegressor", _value_shapes, _convert)
+
+
+def _class_shapes(operator: Any) -> None:
+    """Types and shapes of label and probabilities."""
+    from skl2onnx.common.data_types import DoubleTensorType, Int64TensorType
+    from skl2onnx.common.shape_calculator import calculate_linear_classifier_output_shapes
+
+    blueprint = operator.raw_operator.blueprint()
+    zipmap = operator.scope_inst.get_options(operator.raw_operator, {"zipmap": True})["zipmap"]
+    double = isinstance(operator.inputs[0].type, DoubleTensorType)
+    if zipmap and (blueprint.several or (double and zipmap is True)):
+        what = "several labels" if blueprint.several else "features in float64, which its operator does not take"
+        raise ExportError(f"zipmap is not for {what}; pass options={{MeshClassifier: {{'zipmap': False}}}}")
+    calculate_linear_classifier_output_shapes(operator)
+    if blueprint.several:
+        samples = operator.inputs[0].get_first_dimension()
+        operator.outputs[0].set_type(Int64TensorType([samples, blueprint.n_outputs]))
+
+
+def _value_shapes(operator: Any) -> None:
+    """Type and shape of the values."""
+    from skl2onnx.common.shape_calculator import calculate_linear_regressor_output_shapes
+
+    calculate_linear_regressor_output_shapes(operator)
+    operator.outputs[0].type.shape = [
+        operator.inputs[0].get_first_dimension(),
+        operator.raw_operator.blueprint().n_outputs,
+    ]
+
+
+def _convert(scope: Any, operator: Any, container: Any) -> None:
+    """The nodes of a mesh, among those of others."""
+    import onnx
+    from skl2onnx.common.data_types import DoubleTensorType, FloatTensorType
+
+    opset = container.target_opset
+    if opset < LEAST_OPSET:
+        raise ExportError(f"opset {opset} is older than the operators that are needed; pass target_opset={LEAST_OPSET}")
+    blueprint: Blueprint = operator.raw_operator.blueprint()
+    options = {"nocl": False, "raw_scores": False}
+    if blueprint.classes:
+        options = container.get_options(operator.raw_operator, options)
+    if options["nocl"] and not blueprint.several:
+        blueprint = replace(blueprint, classes=tuple(range(len(blueprint.classes))))
+    given = operator.inputs[0]
+    graph = Graph("float64" if isinstance(given.type, DoubleTensorType) else "float32", naming=_naming(scope))
+    graph.known["features"] = given.full_name
+    if not isinstance(given.type, (DoubleTensorType, FloatTensorType)):
+        graph.known["features"] = graph.add("Cast", (given.full_name,), "features", to=onnx.TensorProto.FLOAT)
+    build(blueprint, graph, raw=options["raw_scores"])
+    wanted = {value.name: there.full_name for value, there in zip(graph.outputs, operator.outputs, strict=True)}
+    for name, array in graph.constants.items():
+        proto = tensor_proto(onnx, name, array)
+        content = list(proto.string_data) if proto.data_type == onnx.TensorProto.STRING else proto
+        container.add_initializer(name, proto.data_type, list(array.shape), content)
+    for node in graph.nodes:
+        attributes = {
+            key: as_protos(value, node.outputs[0] + "_body", shared=True) if isinstance(value, Graph) else value
+            for key, value in node.attributes.items()
+        }
+        inputs, outputs = ([wanted.get(name, name) for name in names] for names in (node.inputs, node.outputs))
+        name = scope.get_unique_operator_name(outputs[0])
+        container.add_node(node.op, inputs, outputs, op_domain=node.domain, name=name, **attributes)
+
+
+def _naming(scope: Any) -> Any:
+    """Names that are not in the model yet."""
+
+    def unique(wanted: str) -> str:
+        return str(scope.get_unique_variable_name(f"mesh/{wanted}"))
+
+    return unique
