@@ -17,6 +17,8 @@ from meshnn.streaming.portable import KEPT
 from meshnn.streaming.portable_moves import portable_of
 from test_portable import hostile, random_mesh, recurrent, tied_mesh
 
+pytestmark = pytest.mark.slow  # compilers of C run for most of the time; test_portable.py has the same bits in Python
+
 COMPILERS = [
     ("gcc", "-std=c99 -O0"),
     ("gcc", "-std=c99 -O2"),

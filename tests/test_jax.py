@@ -12,6 +12,8 @@ import torch  # noqa: E402
 from meshnn.jax import mesh_function  # noqa: E402
 from meshnn.torch import MeshLayer  # noqa: E402
 
+pytestmark = pytest.mark.slow  # its kernels and JAX compile for longer than all tests run
+
 
 def make(ties=False, seed=0):
     topology = Topology.mesh(3, 5, 2, self_loops=True)

@@ -23,6 +23,8 @@ from meshnn.torch import MeshLayer, from_torch, to_torch
 
 F64 = torch.float64
 
+pytestmark = pytest.mark.slow  # its kernels compile for longer than all of its tests run
+
 
 def graph(kind):
     """Cycles, self-loops, dead edges, edges into inputs, ties; graphs that are swept, or driven."""
