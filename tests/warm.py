@@ -6,10 +6,8 @@ python tests/warm.py float64
 import sys
 
 import numpy as np
-import torch
 
 from meshnn import Mesh, Topology
-from meshnn.torch import MeshLayer
 from meshnn.training import train
 
 
@@ -27,8 +25,6 @@ def main(dtype):
     for options in ({"solver": "lm"}, {"solver": "adam", "batch_size": 2}, {"solver": "sgd"}):
         list(train(m, X, labels, max_epochs=2, **options))
         list(train(m, X, labels, max_epochs=2, loss_ticks="all", **options))
-    layer = MeshLayer.from_mesh(m)
-    layer(torch.ones(2, 2, dtype=layer.weight.dtype, requires_grad=True)).sum().backward()
     # the largest kernel of all, and tests of streams in both precisions begin at once
     m.stream("cross_entropy").run(X, labels)
 
