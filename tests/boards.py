@@ -16,6 +16,7 @@ import shutil
 import subprocess
 import tempfile
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -161,8 +162,14 @@ def _call(arguments, **options):
     return done.stdout
 
 
+@cache
+def _room():
+    """Where all folders are, until the process ends."""
+    return tempfile.TemporaryDirectory(prefix="meshnn-boards-")
+
+
 def _folder(source, headers):
-    folder = Path(tempfile.mkdtemp(prefix="meshnn-board-"))
+    folder = Path(tempfile.mkdtemp(dir=_room().name))
     (folder / "main.c").write_text(source)
     for name, text in headers.items():
         (folder / name).write_text(text)

@@ -347,8 +347,8 @@ def test_refusals_say_what_to_do(tmp_path, iris):
         model.to_c(path, X=X, y=np.full(len(X), "rose"))
     with pytest.raises(DataError, match="no X to predict it from"):
         model.to_c(path, y=y)
-    with pytest.raises(ExportError, match="there is no learner to write"):
-        model.to_c(path, learn=True)
+    with pytest.raises(ExportError, match="a learner is in float32, not in int8"):
+        model.to_c(path, dtype="int8", learn=True)
     big = Mesh(Topology.layered([200, 200, 2]), random_state=0)
     with pytest.raises(ExportError, match="too long for a compiler"):
         big.to_c(path, optimize="speed")

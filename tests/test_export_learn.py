@@ -17,6 +17,8 @@ from meshnn.streaming.portable import KEPT
 from meshnn.streaming.portable_moves import portable_of
 from test_portable import hostile, random_mesh, recurrent, tied_mesh
 
+pytestmark = pytest.mark.slow  # compilers of C run for most of the time; test_portable.py has the same bits in Python
+
 COMPILERS = [
     ("gcc", "-std=c99 -O0"),
     ("gcc", "-std=c99 -O2"),
@@ -166,6 +168,8 @@ def test_every_kind_of_learner_has_the_same_bits(kind):
     stream.reset()
     assert_same_bits(learner.run(X[:20], Y[:20]), stream.run(X[:20], Y[:20]))
     saved = learner.save(everything=True)  # all of it, read back, is the stream
+    assert saved == stream.to_bytes(everything=True)
+    assert learner.save() == stream.to_bytes()
     fresh = make().stream(loss, portable=True, **options)
     read_back(saved, fresh)
     for name in KEPT[:-1]:
@@ -194,6 +198,37 @@ def test_hostile_data_have_the_same_bits(learner, scale):
     X[::3, 0], Y[::5, 0] = np.nan, np.inf  # C is handed what Python refuses
     assert np.isfinite(device.run(X, Y)).all()
     assert np.isfinite(device.parameters()).all()
+
+
+def test_variances_that_are_all_rounding_have_the_same_bits():
+    """Inputs so large, and noise so small, that one sample says all about a parameter."""
+    mesh = Mesh(Topology.layered([3, 2]), 1, random_state=0)
+    stream = mesh.stream(learner="ekf", memory="none", portable=True, noise=1e-3, tails=0.0, forgetting=0.0)
+    rng = np.random.default_rng(0)
+    X = (rng.normal(size=(300, 3)) * 10.0 ** rng.integers(0, 5, size=(300, 3))).astype(np.float32)
+    Y = (X @ rng.normal(size=(3, 2))).astype(np.float32)
+    device = OnThisComputer(stream)
+    assert_same_bits(device.run(X, Y), stream.run(X, Y))
+    assert_same_bits(device.parameters(), stream.parameters)
+    assert np.abs(stream.run(X, Y) - Y).max() < 1e-3 * np.abs(Y).max()
+    P = stream.covariance().astype(float)
+    bound = np.sqrt(np.outer(P.diagonal(), P.diagonal()))
+    assert (np.abs(P) <= 1.01 * bound).all()
+
+
+@pytest.mark.parametrize("share", [0.3, 0.7, 1.0])
+def test_numbers_of_another_size_have_the_same_bits(share):
+    """Most of a block of wild numbers lets the moments begin anew, some of it does not."""
+    mesh = Mesh(Topology.layered([2, 3, 1]), 2, "tanh", random_state=0)
+    stream = mesh.stream(memory="none", scale=True, portable=True)
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(2432, 2)).astype(np.float32)
+    X[2048:, 0] *= np.where(rng.random(384) < share, 1e6, 1.0)
+    X[2100:, 1] *= np.float32(1e-4)
+    Y = np.tanh(X[:, :1])
+    device = OnThisComputer(stream)
+    assert_same_bits(device.run(X, Y), stream.run(X, Y))
+    assert (stream.room.x_moments.reshape(7, 2)[2] < 1e-3).tolist() == [False, True]
 
 
 def test_what_is_saved_is_restored_or_refused():
@@ -324,6 +359,37 @@ def test_the_command(tmp_path):
     assert "none.bin" in done.stderr
 
 
+def test_from_the_desk_to_the_field_and_back(tmp_path):
+    """Every model that can: trained, saved, exported, learning in C, imported, predicting."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(5, 3, size=(300, 2)).astype(np.float32)
+    y = (X[:, 0] * 2 + np.sin(X[:, 1]) + 100).astype(np.float32)
+    labels = (y > y.mean()).astype(np.float32)
+    stream = MeshStreamRegressor(hidden=3, random_state=0)
+    for row, value in zip(X[:100].tolist(), y, strict=False):
+        stream.learn_one({"a": row[0], "b": row[1]}, float(value))
+    mesh = Mesh(Topology.layered([2, 3, 1]), 2, "tanh", random_state=0)
+    models = {
+        "stream": (stream, y), "mesh": (mesh, y),
+        "regressor": (MeshRegressor(hidden=3, max_epochs=30, random_state=0).fit(X[:100], y[:100]), y),
+        "classifier": (MeshClassifier(hidden=3, max_epochs=30, random_state=0).fit(X[:100], labels[:100]), labels),
+    }  # fmt: skip
+    for name, (model, target) in models.items():
+        saved, header = tmp_path / f"{name}.mesh", tmp_path / f"{name}.h"
+        model.save(saved)
+        done = meshnn("export", saved, "--to", "c", "--out", header, "--learn", "--name", "net")
+        assert done.returncode == 0, done.stderr
+        portable = portable_of(load(saved))
+        assert header.read_text() == learner_header(portable)
+        (tmp_path / "field.bin").write_bytes(saved_by(portable, X[100:], target[100:, None]))
+        portable.run(X[100:], target[100:])
+        done = meshnn("import", tmp_path / "field.bin", "--into", saved, "--out", tmp_path / "new.mesh")
+        assert done.returncode == 0, done.stderr
+        new = load(tmp_path / "new.mesh")
+        got = (new if name == "mesh" else new.mesh_).parameters
+        np.testing.assert_array_equal(got.astype(np.float32), portable.parameters)
+
+
 def test_the_header_is_written_whole_with_what_one_must_know(tmp_path):
     stream = eight()
     stream.to_c(tmp_path / "pump.h", "pump")
@@ -397,6 +463,20 @@ int main(void) {{
 def test_the_same_bits_on_boards(board, learner, flags, steps):
     got, want = on_board(eight(learner, scale=True), board, flags, 500, steps)
     assert got == want
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("board", ["m3", "m4f", "avr"])
+def test_no_library_is_called_and_nothing_is_warned_of(board):
+    arithmetic = "__aeabi_" if board != "avr" else "__"  # of floats, which the compiler brings along
+    source = '#include "net.h"\nstatic net_learner l;\nfloat x[3], y[3], t[3];\nunsigned char bytes[NET_SAVED_ALL];\n'
+    source += "int main(void) { net_init(&l); net_step(&l, x, y); net_learn(&l, t); net_reset(&l);\n"
+    source += "return net_restore(&l, bytes, net_save(&l, bytes, 1)); }\n"
+    for make, loss, options in KINDS.values():
+        stream = make().stream(loss, portable=True, **options)
+        for flags in ("-std=c99 -Os", "-std=gnu99 -O3"):
+            built = boards.build(board, source, {"net.h": learner_header(stream)}, flags, link=False)
+            assert all(name.startswith(arithmetic) for name in built.undefined()), built.undefined()
 
 
 @pytest.mark.slow

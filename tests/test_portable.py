@@ -1,10 +1,12 @@
 """Portable streams: against streams in float64, against plain NumPy, and under data that mean harm."""
 
 import pickle
+import platform
 
 import numpy as np
 import pytest
 
+import boards
 from meshnn import Mesh, MeshClassifier, MeshRegressor, MeshStreamClassifier, MeshStreamRegressor, Topology
 from meshnn.errors import DataError, MeshError
 from meshnn.streaming.portable import KEPT, PortableStream
@@ -259,6 +261,36 @@ def test_a_noisy_stream_for_long_keeps_its_covariance_sound():
     eigenvalues = np.linalg.eigvalsh(stream.covariance().astype(np.float64))
     assert eigenvalues.min() > -1e-3 * eigenvalues.max()
     assert stream.left_out == 0
+
+
+FLUSH = """
+unsigned set(unsigned mode);
+unsigned set(unsigned mode) { unsigned before = __builtin_ia32_stmxcsr(); __builtin_ia32_ldmxcsr(mode); return before; }
+"""
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="sets a register of x86")
+def test_denormal_numbers_are_what_they_are():
+    """A thread that takes them for 0 gets the same bits, and is left as it was."""
+    library = boards.load(FLUSH, {})
+    found = []
+    for mode in (0x1F80, 0x9FC0):
+        mesh = Mesh(recurrent(3, 1, 1), 1, "tanh", random_state=0)
+        mesh.weights = mesh.weights * np.float32(1e-3)
+        stream = mesh.stream(portable=True)
+        X = np.zeros((40, 1), np.float32)
+        X[0] = 1e-30
+        stream.run(X[:1])
+        before = library.set(mode)
+        try:
+            out = stream.run(X)
+            left = library.set(mode)
+        finally:
+            library.set(before)
+        assert left & 0x8040 == mode & 0x8040
+        found.append(np.concatenate([out.ravel(), stream.state, stream.jacobian().ravel()]).view(np.uint32))
+    np.testing.assert_array_equal(*found)
+    assert ((found[0] & 0x7FFFFFFF) - 1 < 0x7FFFFF).any()  # there are some
 
 
 def test_look_state_tree_and_pickle():

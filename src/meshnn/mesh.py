@@ -385,6 +385,11 @@ class Mesh(Net):
             ticks_per_sample=ticks, memory=memory, method=method, n_streams=n_streams, late=late, scale=scale,
         )  # fmt: skip
 
+    def _learner(self) -> PortableStream:
+        from meshnn.streaming.portable_moves import portable_of
+
+        return portable_of(self)
+
     def grow_stream(self, stream: Stream, inputs: int = 0, outputs: int = 0, loss: str | None = None) -> None:
         """Give the mesh so many inputs and outputs more, while it streams: their edges have weight 0.
 

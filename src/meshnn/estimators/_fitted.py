@@ -56,6 +56,13 @@ class _Meaning(Exports):
     _scaling: Scaling
     n_threads: int | None
 
+    def _learner(self) -> Any:
+        """A stream that goes on from what training has found."""
+        from meshnn.streaming.portable_moves import portable_of
+
+        self.blueprint()  # says what is missing, if nothing was learned yet
+        return portable_of(self)
+
     @property
     def _loss(self) -> Loss:
         """The loss to fit with, if it is one of this kind."""

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from meshnn.errors import DataError
 
-__all__ = ["EVERYTHING", "MAGIC", "SECTIONS", "VERSION", "Blob", "graph_checksum", "kind_of", "read_blob"]
+__all__ = ["EVERYTHING", "MAGIC", "SECTIONS", "VERSION", "Blob", "graph_checksum", "kind_of", "read_blob", "write_blob"]
 
 MAGIC = b"MNNL"
 VERSION = 1
@@ -54,6 +54,17 @@ def graph_checksum(topology: Any, codes: Any, number: Any, n_parameters: int) ->
     sizes = [topology.n_inputs, topology.n_clamped, topology.n_outputs, topology.n_neurons, n_parameters]
     parts = [np.asarray(part, "<i4") for part in (sizes, codes, topology.src, topology.dst, number)]
     return zlib.crc32(b"".join(part.tobytes() for part in parts))
+
+
+def write_blob(stream: Any, everything: bool) -> bytes:
+    """What the C learner of a portable stream would save where the stream is, so that it can be restored there."""
+    room, n = stream.room, stream.ties.n_parameters
+    head = [VERSION, int(everything), kind_of(stream.learner.name)]
+    head += [graph_checksum(stream.topology, stream.codes, stream.ties.number, n), n, *map(int, room.clock[:2])]
+    parts = [MAGIC, np.array(head, "<u4").tobytes(), room.theta[:n].astype("<f4").tobytes()]
+    parts += [getattr(room, name).astype("<f4").tobytes() for name in (EVERYTHING if everything else SECTIONS)[1:]]
+    content = b"".join(parts)
+    return content + zlib.crc32(content).to_bytes(4, "little")
 
 
 def read_blob(content: bytes, shown: str = "what was saved") -> Blob:

@@ -126,7 +126,7 @@ def learner_bytes(stream: Learner) -> int:
 def _comment(stream: Learner) -> str:
     t, room = stream.topology, stream.room
     ram = learner_bytes(stream)
-    work = 4 * (2 * len(stream.net.code) + len(room.w) + len(room.column))
+    work = 4 * (2 * len(stream.net.code) + len(room.w) + 4 * len(room.column))
     work = max(work, 4 * (len(room.h) + len(room.u) + len(room.moved) + len(room.g)))
     target = "target[0] is the label, from 0" if stream.loss.code == CROSS_ENTROPY else "a target an output"
     state = "the state goes on from sample to sample" if stream.memory == "carry" else "every sample begins anew"
@@ -219,9 +219,10 @@ def _runs(net: Any) -> Array | None:
 
 def _tables(stream: Learner) -> str:
     net, N = stream.net, stream.ties.n_parameters
-    names = ["ptr", "col", "num", "row_ptr", "rows", "sub_ptr", "sub_num", "par_ptr", "par", "edge_ptr"]
-    names += ["edge_row", "edge_src", "out_row"]
+    names = ["ptr", "col", "num", "row_ptr", "rows", "par_ptr", "par", "edge_ptr", "edge_row", "edge_src", "out_row"]
     runs = _runs(net)
+    if net.sub_src.size:
+        names += ["sub_ptr", "sub_num"]
     if runs is None:
         names.append("sub_src")
     if len(set(net.code.tolist())) > 1:

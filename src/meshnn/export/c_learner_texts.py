@@ -186,9 +186,9 @@ static inline void @carry(@learner *l, const float *d) {
     float *J = l->J;
     @index g, i, k, e, c, many;
     for (g = 0u; g < ~GROUPS; g++) {
-        const @index first = @row_ptr[g], last = @row_ptr[g + 1u], size = last - first, end = @par_ptr[g + 1u];
+        const @index first = @row_ptr[g], last = @row_ptr[g + 1u], end = @par_ptr[g + 1u];
 %if SUB
-        const @index base = @sub_ptr[first], stop = @sub_ptr[last];
+        const @index size = last - first, base = @sub_ptr[first], stop = @sub_ptr[last];
         for (k = base; k < stop; k++) w[k - base] = @weight(l, @sub_num[k]);
 %end
         for (i = @par_ptr[g]; i < end; i += many) {

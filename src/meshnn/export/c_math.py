@@ -390,12 +390,13 @@ _BEGIN = """\
 #if defined(__FLT_EVAL_METHOD__) && __FLT_EVAL_METHOD__ != 0 && __FLT_EVAL_METHOD__ != 16
 #error "@: float must be computed as float; on 32-bit x86 compile with -msse2 -mfpmath=sse"
 #endif
-/* No fused multiply-adds: they round once where all other machines round twice. */
+/* No fused multiply-adds: they round once where all other machines round twice. Nor calls of memcpy and memset for
+   loops that copy and fill: there may be no library. */
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
 #elif defined(__GNUC__)
 #pragma GCC push_options
-#pragma GCC optimize("fp-contract=off")
+#pragma GCC optimize("fp-contract=off", "no-tree-loop-distribute-patterns")
 #elif defined(_MSC_VER)
 #pragma fp_contract(off)
 #endif

@@ -55,7 +55,7 @@ class Exports:
             Whether weights of integer nets learn once more, through their rounding; kept if it brings the outputs
             nearer to those of the net in floats.
         learn : bool
-            Whether a net on a stream goes on learning in C, see docs/c-learning.md; in float32.
+            Whether the net goes on learning in C, see docs/c-learning.md; in float32.
 
         Returns
         -------
@@ -82,7 +82,7 @@ class Exports:
         """What goes on learning, as a portable stream."""
         raise ExportError(
             f"a {type(self).__name__} does not learn from a stream, so there is no learner to write; learn=True is for "
-            "MeshStreamClassifier and MeshStreamRegressor, and mesh.stream(portable=True).to_c(path) for a bare net"
+            "meshes, classifiers and regressors"
         )
 
     def _tuned(self, quantiser: Quantiser, net: IntegerNet, X: Array) -> IntegerNet:

@@ -17,6 +17,7 @@ from llvmlite import binding, ir
 from numba import types
 from numba.core import cgutils, config
 from numba.extending import intrinsic, models, register_model
+from numba.np.arrayobj import populate_array
 
 from meshnn.kernels._jit import FAST
 from meshnn.schedule.lists import ROW_BYTES
@@ -34,6 +35,7 @@ __all__ = [
     "load",
     "mul",
     "ones",
+    "placed",
     "relu",
     "root",
     "step",
@@ -70,6 +72,33 @@ def aligned(shape, dtype, make=np.zeros):
     raw = make(size + 64, np.uint8)
     start = -raw.__array_interface__["data"][0] % 64
     return raw[start : start + size].view(dtype).reshape(shape)
+
+
+@intrinsic
+def placed(typingctx, like, address, rows, columns):
+    """The C-contiguous 2-D array at an address, with numbers like another array's.
+
+    Whoever has memory of another library hands over where it lies: to make a NumPy array of it, and to take that apart
+    again, costs more than the kernels of a small net.
+    """
+    kind = types.Array(like.dtype, 2, "C")
+
+    def generate(context, builder, sig, args):
+        number = context.get_data_type(like.dtype)
+        size = context.get_constant(types.intp, like.dtype.bitwidth // 8)
+        place, high, wide = (context.cast(builder, args[k], sig.args[k], types.intp) for k in range(1, 4))
+        array = context.make_array(kind)(context, builder)
+        populate_array(
+            array,
+            data=builder.inttoptr(place, number.as_pointer()),
+            shape=[high, wide],
+            strides=[builder.mul(wide, size), size],
+            itemsize=size,
+            meminfo=None,
+        )
+        return array._getvalue()
+
+    return kind(like, address, rows, columns), generate
 
 
 class Row(types.Type):

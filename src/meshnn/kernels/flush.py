@@ -11,7 +11,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-__all__ = ["flush_denormals", "restore"]
+__all__ = ["flush_denormals", "keep_denormals", "restore"]
 
 _I32, _I64, _BYTES = ir.IntType(32), ir.IntType(64), ir.IntType(8).as_pointer()
 _MACHINE = binding.get_process_triple().split("-")[0]
@@ -38,25 +38,36 @@ def _arm_write(builder, value):
     builder.asm(ir.FunctionType(ir.VoidType(), [_I64]), "msr fpcr, $0", "r", [value], True)
 
 
-@intrinsic
-def flush_denormals(typingctx):
-    """Begin; what to hand to `restore`."""
+def _begin(change):
+    """Code that changes the mode by a function of builder, mode and bits, and gives what it was before."""
 
     def generate(context, builder, sig, args):
         if _X86:
             place = cgutils.alloca_once(builder, _I32)
             _x86(builder, "stmxcsr", place)
             before = builder.load(place)
-            builder.store(builder.or_(before, _I32(_X86_BITS)), place)
+            builder.store(change(builder, before, _I32, _X86_BITS), place)
             _x86(builder, "ldmxcsr", place)
             return builder.zext(before, _I64)
         if _ARM:
             before = _arm_read(builder)
-            _arm_write(builder, builder.or_(before, _I64(_ARM_BITS)))
+            _arm_write(builder, change(builder, before, _I64, _ARM_BITS))
             return before
         return _I64(0)
 
-    return types.int64(), generate
+    return generate
+
+
+@intrinsic
+def flush_denormals(typingctx):
+    """Begin; what to hand to `restore`."""
+    return types.int64(), _begin(lambda builder, mode, kind, bits: builder.or_(mode, kind(bits)))
+
+
+@intrinsic
+def keep_denormals(typingctx):
+    """The same for kernels whose bits must not depend on what a thread had set: denormal numbers are what they are."""
+    return types.int64(), _begin(lambda builder, mode, kind, bits: builder.and_(mode, builder.not_(kind(bits))))
 
 
 @intrinsic

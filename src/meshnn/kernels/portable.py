@@ -28,6 +28,7 @@ import numpy as np
 from meshnn.codes import ADAM, BINARY_CROSS_ENTROPY, CROSS_ENTROPY, LEARNED, LEFT_OUT, RESETS, SEEN
 from meshnn.kernels import tuples
 from meshnn.kernels._jit import jit_strict, jit_strict_inner
+from meshnn.kernels.flush import keep_denormals, restore
 from meshnn.kernels.strict import activate, strict_exp, strict_log
 from meshnn.kernels.tuples import ADVANCE, DERIVE, LEARN, LOOK, MEMO_Q, MEMO_SAMPLES, MEMO_SQUARE
 
@@ -575,6 +576,7 @@ def portable_part(net, room, rule, mode, X, Y, out):
 
     `mode` as in `streams.py`; the gradient of DERIVE is left in `u`.
     """
+    before = keep_denormals()
     for t in range(max(X.shape[0], Y.shape[0])):
         if mode & LOOK:
             for j in range(room.s.shape[0]):
@@ -589,3 +591,4 @@ def portable_part(net, room, rule, mode, X, Y, out):
                 _observe(X[t], room.x_moments, net.n_inputs)
         if mode & (LEARN | DERIVE) and room.clock[SEEN] > 0:
             _learn(net, room, rule, Y[t], mode & DERIVE > 0)
+    restore(before)

@@ -20,7 +20,7 @@ from meshnn.kernels.timed import timed_loss_part
 from meshnn.kernels.timed_gradient import timed_gradient_part
 from meshnn.kernels.tuples import BLOCK
 
-__all__ = ["epochs_part", "give_part", "read_part", "timed_epochs_part", "update_part"]
+__all__ = ["epochs_part", "give", "give_part", "read_part", "read_weights", "timed_epochs_part", "update_part"]
 
 
 @jit_inner
@@ -128,7 +128,7 @@ def _add(into, given):
 
 
 @jit_inner
-def _read(values, reads, runs, holes, w, first, last):
+def read_weights(values, reads, runs, holes, w, first, last):
     """Weights first to last of the course."""
     for r in range(runs.shape[0]):
         begin, end, e = max(runs[r, 0], first), min(runs[r, 1], last), runs[r, 2]
@@ -145,11 +145,11 @@ def _read(values, reads, runs, holes, w, first, last):
 @jit
 def read_part(values, reads, runs, holes, w):
     """All weights of a course."""
-    _read(values, reads, runs, holes, w, 0, w.shape[0])
+    read_weights(values, reads, runs, holes, w, 0, w.shape[0])
 
 
-@jit
-def give_part(g, gives, runs, total):
+@jit_inner
+def give(g, gives, runs, total):
     """`total[gives[p]] += g[p]` for all entries, in their order."""
     for r in range(runs.shape[0]):
         begin, end, e = runs[r, 0], runs[r, 1], runs[r, 2]
@@ -158,6 +158,12 @@ def give_part(g, gives, runs, total):
         else:
             for p in range(begin, end):
                 total[gives[p]] += g[p]
+
+
+@jit
+def give_part(g, gives, runs, total):
+    """The same, from outside."""
+    give(g, gives, runs, total)
 
 
 @jit_inner
@@ -247,7 +253,7 @@ def epochs_part(course, net, batch, rest, room, given, ledger, moments, pace, re
             chunks, parts = (count + per - 1) // per, team.parts[0 if count == size else 1]
             some = batch if count == size else rest
             first, last = _share(reads.shape[0], team)
-            _read(values, reads, ledger.read_runs, course.ops.holes, net.w, first, last)
+            read_weights(values, reads, ledger.read_runs, course.ops.holes, net.w, first, last)
             meet(team.gate, team.count)
             for q in range(team.me, parts, team.count):
                 first, last = chunks * q // parts, chunks * (q + 1) // parts
@@ -283,7 +289,7 @@ def epochs_part(course, net, batch, rest, room, given, ledger, moments, pace, re
             return k
     if size >= n:  # one pass more tells where the last step has led
         first, last = _share(reads.shape[0], team)
-        _read(values, reads, ledger.read_runs, course.ops.holes, net.w, first, last)
+        read_weights(values, reads, ledger.read_runs, course.ops.holes, net.w, first, last)
         meet(team.gate, team.count)
         chunks, parts = batch.X.shape[1], team.parts[0]
         for q in range(team.me, parts, team.count):

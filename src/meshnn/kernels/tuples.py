@@ -27,6 +27,7 @@ __all__ = [
     "BlockCourse",
     "Blocks",
     "Course",
+    "Desk",
     "Filter",
     "Ledger",
     "Moments",
@@ -36,6 +37,7 @@ __all__ = [
     "PortableRoom",
     "Room",
     "Set",
+    "Sheet",
     "StreamCourse",
     "StreamLedger",
     "StreamPace",
@@ -191,6 +193,31 @@ class Room(NamedTuple):
     store: Array  # (rows, L) column blocks; in time, (ticks + 1) * n_outputs rows: dE/dy after each tick
     C: Array  # (n_outputs * n_gradient, L) the Jacobian of a chunk
     P: Array  # (n_outputs, L) what the curvature of the loss needs to know of the outputs
+
+
+class Desk(NamedTuple):
+    """What a worker of a layer has at hand, besides its room."""
+
+    w: Array  # (entries,) weights in the order of the course's entries
+    codes: I64  # (n,)
+    X: Array  # (1, 1, n_inputs, L) the inputs of a chunk, later dE/dx
+    raw: Array  # (1, 0, n_inputs) none
+    total: Array  # (n, L) dE/dt of all ticks added up
+    g: Array  # (gradient entries,) room for the gradient as kernels give it; none if that is what is wanted
+
+
+class Sheet(NamedTuple):
+    """Where a layer's weights come from, and where its gradients go."""
+
+    reads: U32  # as in Ledger
+    read_runs: I64
+    gives: U32
+    give_runs: I64
+    ptr: I64  # (n_inputs + 1,) edges that leave input i
+    dst: I64  # where they lead
+    number: I64  # the value that each has as its weight
+    n_values: int
+    n_outputs: int
 
 
 class Set(NamedTuple):

@@ -15,6 +15,7 @@ from meshnn import checks
 from meshnn.arguments import known, switch, whole_number
 from meshnn.codes import BINARY_CROSS_ENTROPY, CROSS_ENTROPY, LEARNED, LEFT_OUT, SEEN, SQUARED_ERROR
 from meshnn.errors import DataError, MeshError
+from meshnn.export.blob import write_blob
 from meshnn.export.c_learner import write_learner
 from meshnn.kernels.tuples import (
     ADVANCE,
@@ -241,6 +242,16 @@ class PortableStream:
     def into_stream(self, stream: Stream) -> None:
         """The inverse of `from_stream`: let a stream of the same net go on where this one is."""
         into_stream(self, stream)
+
+    def to_bytes(self, everything: bool = False) -> bytes:
+        """What its C learner would save here: `net_restore` takes it, and so does `meshnn.export.readback.read_back`.
+
+        Parameters
+        ----------
+        everything : bool
+            Also states, influences and what the learner remembers, not only parameters and scaling.
+        """
+        return write_blob(self, everything)
 
     def to_c(self, path: str | PathLike[str], name: str = "net") -> None:
         """Write a C header with a learner that goes on from here, bit by bit; see `meshnn.export.c_learner`.

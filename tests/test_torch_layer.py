@@ -1,0 +1,729 @@
+"""`meshnn.torch`: layers of any graph in PyTorch, against plain operations and finite differences; conversions."""
+
+import copy
+import io
+import os
+import pickle
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+import torch
+import torch.utils.checkpoint
+from torch import nn
+from torch.autograd import gradcheck, gradgradcheck
+from torch.func import functional_call, grad, jacrev, vmap
+
+from cases import ACTIVATION_NAMES
+from meshnn import Mesh, MeshClassifier, MeshError, Topology
+from meshnn.integrations import torch_ops
+from meshnn.torch import MeshLayer, from_torch, to_torch
+
+F64 = torch.float64
+
+pytestmark = pytest.mark.slow  # its kernels compile for longer than all of its tests run
+
+
+def graph(kind):
+    """Cycles, self-loops, dead edges, edges into inputs, ties; graphs that are swept, or driven."""
+    match kind:
+        case "cycles":
+            return Topology.mesh(3, 5, 2, self_loops=True), 4
+        case "no bias":
+            return Topology.mesh(2, 4, 2, density=0.5, bias=False, random_state=3), 3
+        case "edges into inputs":
+            return Topology(
+                2, 2, 1, [(0, 3), (1, 3), (3, 4), (4, 3), (4, 5), (5, 4), (3, 0), (4, 1), (2, 5), (5, 5), (0, 1)]
+            ), 5
+        case "dead edges":
+            return Topology.mesh(3, 4, 2), 1
+        case "cascade":
+            return Topology.cascade(3, 4, 2), None
+        case "driven":
+            return Topology.mesh(9, 4, 2, self_loops=True), 6
+        case "holes":  # of tiles
+            return Topology.mesh(8, 12, 4, density=0.9, random_state=0), 3
+        case "layers":
+            return Topology.layered([3, 4, 4, 2]), 6
+    raise ValueError(kind)
+
+
+KINDS = ("cycles", "no bias", "edges into inputs", "dead edges", "cascade", "driven", "layers")
+ALL_KINDS = (*KINDS, "holes")  # too large for finite differences
+
+
+def tied(topology):
+    parameter = np.arange(topology.n_edges) % 7
+    parameter[::5] = -1
+    return np.unique(parameter, return_inverse=True)[1] - 1
+
+
+def make(kind, ties=False, activation="tanh", dtype=F64, seed=0, **options):
+    topology, ticks = graph(kind)
+    parameter = tied(topology) if ties else None
+    return MeshLayer(topology, ticks, activation, dtype=dtype, random_state=seed, parameter=parameter, **options)
+
+
+def numbers(*shape, dtype=F64, seed=0, needs=False):
+    return torch.randn(shape, dtype=dtype, generator=torch.Generator().manual_seed(seed)).requires_grad_(needs)
+
+
+def called(layer):
+    return lambda x, weight: functional_call(layer, {"weight": weight}, (x,))
+
+
+def both_gradients(layer, x, g):
+    x = x.detach().clone().requires_grad_()
+    y = layer(x)
+    return (y.detach(), *torch.autograd.grad(y, (x, layer.weight), g))
+
+
+def same(got, want, tolerance=1e-12):
+    for a, b in zip(got, want, strict=True):
+        torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance)
+
+
+# -- gradients -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ties", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_gradients_against_differences(kind, ties):
+    layer = make(kind, ties)
+    x, weight = numbers(3, layer.topology.n_inputs, needs=True), layer.weight.detach().clone().requires_grad_()
+    assert gradcheck(called(layer), (x, weight))
+    # as an operation, which is what compilers see
+    values = layer._values().detach().requires_grad_()
+    assert gradcheck(lambda x, v: torch_ops.layer(x, v, layer._key), (x, values))
+
+
+@pytest.mark.parametrize("name", ACTIVATION_NAMES)
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 2e-4), (F64, 1e-11)])
+@pytest.mark.parametrize("size", [1, 40, 70])
+def test_kernels_and_plain_operations_agree(name, dtype, tolerance, size):
+    layer = make("cycles", activation=name, dtype=dtype)
+    pure = copy.deepcopy(layer)
+    pure.pure = True
+    x, g = numbers(size, 3, dtype=dtype), numbers(size, 2, dtype=dtype, seed=1)
+    same(both_gradients(layer, x, g), both_gradients(pure, x, g), tolerance)
+
+
+@pytest.mark.parametrize("ties", [False, True])
+@pytest.mark.parametrize("kind", ALL_KINDS)
+@pytest.mark.parametrize("size", [5, 33])
+def test_graphs_in_plain_operations(kind, ties, size):
+    layer = make(kind, ties)
+    pure = MeshLayer.from_mesh(layer.mesh(), pure=True)
+    x, g = numbers(size, layer.topology.n_inputs), numbers(size, layer.topology.n_outputs, seed=1)
+    y, by_x, by_weight = both_gradients(pure, x, g)
+    same(both_gradients(layer, x, g), (y, by_x, by_weight))
+    # one of them alone takes another way
+    same(torch.autograd.grad(layer(x), layer.weight, g), (by_weight,))
+    x.requires_grad_()
+    same([torch.autograd.grad(layer.requires_grad_(False)(x), x, g)[0]], [by_x])
+
+
+def test_graphs_of_all_kinds_are_among_them():
+    courses = [make(kind).wiring.pullback(F64)._program.plan.course for kind in ALL_KINDS]
+    assert {course.ops.holes.size > 0 for course in courses} == {False, True}
+    assert {course.drive >= 0 for course in courses} == {False, True}
+    assert {course.sweep for course in courses} == {False, True}
+
+
+def test_the_outputs_are_those_of_the_mesh():
+    layer = make("cycles", dtype=torch.float32)
+    x = numbers(9, 3, dtype=torch.float32)
+    np.testing.assert_allclose(layer(x).detach().numpy(), layer.mesh().forward(x.numpy()), rtol=1e-6, atol=1e-6)
+
+
+def test_a_hand_worked_gradient():
+    layer = MeshLayer(
+        Topology(1, 1, 1, [(0, 1), (1, 1), (1, 2)], bias=False), 3, "identity", weights=[2.0, 3.0, 5.0], dtype=F64
+    )
+    x = torch.tensor([[7.0]], dtype=F64, requires_grad=True)
+    layer(x).backward()  # y = 5 (2x + 3 (2x)) = 5 a (1 + b) x
+    assert x.grad.tolist() == [[40.0]]
+    assert layer.weight.grad.tolist() == [5 * 4 * 7.0, 5 * 2 * 7.0, 2 * 4 * 7.0]
+
+
+def test_a_batch_in_parts_and_threads(parts):
+    layer = make("cycles")
+    x, g = numbers(300, 3), numbers(300, 2, seed=1)
+    want = both_gradients(MeshLayer.from_mesh(layer.mesh(), pure=True), x, g)
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(2)
+        got = both_gradients(layer, x, g)
+        torch.set_num_threads(1)
+        again = both_gradients(layer, x, g)
+    finally:
+        torch.set_num_threads(before)
+    same(got, want)
+    assert all(torch.equal(a, b) for a, b in zip(got, again, strict=True))
+    assert any(count > 1 for count, _ in parts)
+
+
+def test_shapes_of_x():
+    layer = make("cycles")
+    x = numbers(4, 5, 3)
+    y = layer(x)
+    assert y.shape == (4, 5, 2)
+    same([layer(x[1, 2])], [y[1, 2]])
+    same([layer(x.transpose(0, 1))], [y.transpose(0, 1)])
+    strided = x.movedim(-1, 0).contiguous().movedim(0, -1).requires_grad_()
+    assert not strided.is_contiguous()
+    out = layer(strided)
+    same([out], [y])
+    out.sum().backward()
+    want = x.clone().requires_grad_()
+    layer(want).sum().backward()
+    same([strided.grad], [want.grad])
+
+
+def test_no_samples():
+    layer = make("cycles")
+    x = torch.empty(0, 3, dtype=F64, requires_grad=True)
+    y = layer(x)
+    y.sum().backward()
+    assert y.shape == (0, 2)
+    assert x.grad.shape == (0, 3)
+    assert not layer.weight.grad.any()
+
+
+def test_what_is_not_finite_is_passed_on():
+    layer = make("cycles")
+    x = numbers(3, 3)
+    x[1, 0] = float("nan")
+    assert torch.isnan(layer(x)).any(dim=1).tolist() == [False, True, False]
+
+
+def test_a_graph_is_kept_for_another_way_back():
+    layer, x = make("cycles"), numbers(4, 3)
+    y = layer(x).square().sum()
+    first = torch.autograd.grad(y, layer.weight, retain_graph=True)[0]
+    layer(2 * x)  # which needs buffers, too
+    second = torch.autograd.grad(y, layer.weight)[0]
+    assert torch.equal(first, second)
+
+
+def test_buffers_are_used_again():
+    pullback = MeshLayer(Topology.mesh(3, 6, 2), dtype=F64).wiring.pullback(F64)  # nobody else's
+    given, out = numbers(4, 3), torch.empty(4, 2, dtype=F64)
+    weight = numbers(pullback.n_values)
+    seats = [pullback.keep(weight.data_ptr(), given.data_ptr(), out.data_ptr(), 4) for _ in range(3)]
+    rooms = [seat.room for seat in seats]  # held, so that nothing else can come to lie there
+    assert len(set(rooms)) == 3
+    del seats
+    again = [pullback.keep(weight.data_ptr(), given.data_ptr(), out.data_ptr(), 4) for _ in range(3)]
+    assert {id(seat.room) for seat in again} == set(map(id, rooms))
+
+
+def test_two_calls_before_the_way_back():
+    layer, x = make("cycles"), numbers(4, 3)
+    a, b = layer(x), layer(3 * x)
+    got = torch.autograd.grad((a * b).sum(), layer.weight)[0]
+    pure = MeshLayer.from_mesh(layer.mesh(), pure=True)
+    want = torch.autograd.grad((pure(x) * pure(3 * x)).sum(), pure.weight)[0]
+    same([got], [want])
+
+
+def test_weights_changed_in_between_are_noticed():
+    layer, x = make("cycles"), numbers(40, 3, needs=True)  # more than a row: states are not kept
+    y = layer(x)
+    with torch.no_grad():
+        layer.weight += 1
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()
+
+
+def test_the_layer_may_be_gone_before_the_way_back():
+    for short in (True, False):
+        layer, x = make("cycles", seed=5), numbers(40, 3, needs=True)
+        want = both_gradients(MeshLayer.from_mesh(layer.mesh(), pure=True), x, torch.ones(40, 2, dtype=F64))[1]
+        y = layer(x) if short else torch_ops.layer(x, layer.weight, layer._key)
+        torch_ops._recent.clear()
+        del layer
+        y.sum().backward()
+        same([x.grad], [want])
+
+
+@pytest.mark.parametrize("kind", ["cycles", "layers"])
+def test_second_derivatives(kind):
+    layer = make(kind)
+    x, weight = numbers(2, 3, needs=True), layer.weight.detach().clone().requires_grad_()
+    assert gradgradcheck(called(layer), (x, weight))
+
+
+def test_a_gradient_without_autograd():
+    for size in (5, 70):
+        layer = make("cycles", ties=True)
+        x, g = numbers(size, 3), numbers(size, 2, seed=1)
+        want = both_gradients(layer, x, g)
+        y, pull = layer.vjp(x)
+        by_weight, by_x = pull(g)
+        same((y, by_x, by_weight), want)
+        assert not y.requires_grad
+    with pytest.raises(MeshError, match=r"dE/dy must be \(70, 2\)"):
+        pull(g[:3])
+
+
+# -- what PyTorch does with layers ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("needs", [False, True])
+def test_opcheck(needs):
+    layer = make("cycles")
+    x, values = numbers(3, 3, needs=needs), layer._values().detach().requires_grad_(needs)
+    torch.library.opcheck(torch_ops.layer, (x, values, layer._key))
+    stack = torch.stack([values.detach(), 2 * values.detach()])
+    torch.library.opcheck(torch_ops.layer, (numbers(2, 4, 3), stack, layer._key))
+
+
+@pytest.mark.parametrize(("wants", "each"), [(1, False), (2, False), (3, False), (3, True)])
+def test_opcheck_of_the_way_back(wants, each):
+    layer = make("cycles")
+    torch.library.opcheck(
+        torch_ops.layer_back, (numbers(3, 2), numbers(3, 3), layer._values().detach(), layer._key, wants, each)
+    )
+
+
+def loss_of(layer):
+    return lambda weight, x: called(layer)(x, weight).square().sum()
+
+
+def test_transforms_of_torch_func():
+    layer, x = make("cycles", ties=True), numbers(4, 3)
+    loss, weight = loss_of(layer), layer.weight.detach()
+    want = torch.autograd.grad(loss(layer.weight, x), layer.weight)[0]
+    same([grad(loss)(weight, x)], [want])
+    each = torch.stack([torch.autograd.grad(loss(layer.weight, one), layer.weight)[0] for one in x])
+    same([vmap(grad(loss), (None, 0))(weight, x)], [each])
+    same([jacrev(called(layer), 1)(x, weight).square().sum()], [_jacobian(layer, x).square().sum()])
+    by_x = torch.stack([torch.autograd.grad(layer(x).sum(), x)[0] for x in [x.clone().requires_grad_()]])[0]
+    same([grad(lambda x: called(layer)(x, weight).sum())(x)], [by_x])
+
+
+def _jacobian(layer, x):
+    y = layer(x)
+    rows = [torch.autograd.grad(v, layer.weight, retain_graph=True)[0] for v in y.ravel()]
+    return torch.stack(rows).reshape(*y.shape, -1)
+
+
+@pytest.mark.parametrize("short", [True, False])
+def test_many_gradients_at_once(short):
+    layer, x = make("cycles"), numbers(4, 3, needs=True)
+    y = layer(x) if short else torch_ops.layer(x, layer.weight, layer._key)
+    rows = torch.eye(8, dtype=F64).reshape(8, 4, 2)
+    got = torch.autograd.grad(y, (x, layer.weight), rows, retain_graph=True, is_grads_batched=True)
+    want = [torch.autograd.grad(y, (x, layer.weight), row, retain_graph=True) for row in rows]
+    same(got, [torch.stack(some) for some in zip(*want, strict=True)])
+
+
+def test_states_that_are_computed_again():
+    layer, x = make("cycles"), numbers(4, 3, needs=True)
+    y = torch.utils.checkpoint.checkpoint(lambda x: layer(layer(x) @ x.detach()[:2].clone()), x, use_reentrant=False)
+    want = torch.autograd.grad(layer(layer(x) @ x.detach()[:2].clone()).sum(), (x, layer.weight))
+    same(torch.autograd.grad(y.sum(), (x, layer.weight)), want)
+
+
+def test_inputs_that_are_learned():
+    layer = make("cycles")
+    x = nn.Parameter(numbers(4, 3))
+    same([torch.autograd.grad(layer(x).sum(), x)[0]], [both_gradients(layer, x, torch.ones(4, 2, dtype=F64))[1]])
+
+
+def test_stacks_of_nets():
+    layer, x = make("cycles"), numbers(4, 3)
+    weights = torch.stack([layer.weight.detach() * k for k in (1.0, 0.5, -1.0)])
+    run, loss = called(layer), loss_of(layer)
+    same([vmap(run, (None, 0))(x, weights)], [torch.stack([run(x, w) for w in weights])])
+    same([vmap(run, (0, 0))(x[:3], weights)], [torch.stack([run(a, w) for a, w in zip(x, weights, strict=False)])])
+    same([vmap(grad(loss), (0, None))(weights, x)], [torch.stack([grad(loss)(w, x) for w in weights])])
+    per = vmap(vmap(grad(loss), (None, 0)), (0, None))(weights, x)
+    want = torch.stack([torch.stack([grad(loss)(w, a) for a in x]) for w in weights])
+    same([per], [want])
+    other = vmap(vmap(grad(loss), (0, None)), (None, 0))(weights, x)
+    same([other], [want.transpose(0, 1)])
+    inner = vmap(vmap(run, (0, None)), (None, 0))(x, weights)
+    same([inner], [torch.stack([torch.stack([run(a, w) for a in x]) for w in weights])])
+    # the rules of the operations themselves, which other ways than `torch.func.grad` take
+    same([vmap(lambda v: torch_ops.layer(x, v, layer._key))(weights)], [torch.stack([run(x, w) for w in weights])])
+
+
+def test_second_derivatives_inside_transforms():
+    layer, x = make("cycles"), numbers(2, 3)
+    pure = MeshLayer.from_mesh(layer.mesh(), pure=True)
+    weight = layer.weight.detach()
+    got, want = (jacrev(jacrev(loss_of(some)))(weight, x) for some in (layer, pure))
+    same([got], [want], 1e-10)
+
+
+def compiled_like_eager(backend):
+    torch._dynamo.reset()
+    net = nn.Sequential(nn.Linear(6, 3), make("cycles", dtype=torch.float32, ties=True), nn.Tanh(), nn.Linear(2, 1))
+    x = numbers(7, 6, dtype=torch.float32)
+    y = net(x)
+    want = torch.autograd.grad(y.sum(), list(net.parameters()))
+    fast = torch.compile(net, fullgraph=True, backend=backend)
+    out = fast(x)
+    same([out], [y], 1e-5)
+    same(torch.autograd.grad(out.sum(), list(net.parameters())), want, 1e-5)
+    with torch.no_grad():
+        same([fast(x)], [y], 1e-5)
+
+
+def test_compiled_in_one_graph():
+    compiled_like_eager("aot_eager")
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # what the compiler says to itself
+def test_compiled_in_one_graph_by_inductor():
+    compiled_like_eager("inductor")
+
+
+def test_exported():
+    layer, x = make("cycles", dtype=torch.float32), numbers(4, 3, dtype=torch.float32)
+    same([torch.export.export(layer, (x,)).module()(x)], [layer(x)], 1e-6)
+
+
+def test_a_graph_that_is_not_there():
+    layer = make("cycles")
+    with pytest.raises(MeshError, match="build or load the layer first"):
+        torch_ops.layer(numbers(1, 3), layer.weight, "0" * 32)
+
+
+def test_what_a_key_stands_for():
+    topology, x = Topology.mesh(3, 5, 2, self_loops=True), numbers(4, 3)
+    weights = np.full(topology.n_edges, 0.3)
+    options = [
+        {"ticks": 3}, {"ticks": 4}, {"ticks": 3, "activation": "tanh"}, {"ticks": 3, "parameter": tied(topology)},
+    ]  # fmt: skip
+    layers = [MeshLayer(topology, weights=weights, dtype=F64, **some) for some in options]
+    layers.append(MeshLayer(Topology.mesh(3, 5, 2), 3, weights=weights[: Topology.mesh(3, 5, 2).n_edges], dtype=F64))
+    assert len({layer._key for layer in layers}) == len(layers)
+    for layer in layers:
+        same([torch_ops.layer(x, layer._values(), layer._key)], [MeshLayer.from_mesh(layer.mesh(), pure=True)(x)])
+    again = MeshLayer(topology, 3, weights=2 * weights, dtype=F64)
+    assert again.wiring is layers[0].wiring
+
+
+def test_copies_and_pickles():
+    layer, x = make("cycles", ties=True), numbers(4, 3)
+    for other in (copy.deepcopy(layer), pickle.loads(pickle.dumps(layer))):
+        assert other.weight is not layer.weight
+        assert other.wiring is layer.wiring  # nothing is compiled again
+        assert torch.equal(other(x), layer(x))
+        with torch.no_grad():
+            other.weight *= 2
+        assert not torch.equal(other(x), layer(x))
+    buffer = io.BytesIO()
+    torch.save(layer, buffer)
+    buffer.seek(0)
+    assert torch.equal(torch.load(buffer, weights_only=False)(x), layer(x))
+
+
+@pytest.mark.slow
+def test_a_pickle_in_another_process(tmp_path):
+    layer, x = make("cycles", ties=True), numbers(4, 3)
+    torch.save((layer, x, layer(x).detach()), tmp_path / "layer.pt")
+    program = f"""
+import torch
+layer, x, y = torch.load({str(tmp_path / "layer.pt")!r}, weights_only=False)
+torch.testing.assert_close(layer(x), y)
+print(layer._key)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300, check=False)
+    assert done.stdout.strip() == layer._key, done.stderr
+
+
+def test_state_dict():
+    layer, other, x = make("cycles", ties=True), make("cycles", ties=True, seed=1), numbers(4, 3)
+    state = layer.state_dict()
+    assert list(state) == ["weight", "edge_index", "fixed"]
+    assert state["edge_index"].shape == (2, layer.topology.n_edges)
+    assert state["weight"].shape == (layer.mesh().n_parameters,)
+    other.load_state_dict(state, strict=True)
+    assert torch.equal(other(x), layer(x))
+    assert list(make("cycles").state_dict()) == ["weight", "edge_index"]
+
+
+def test_the_state_of_another_graph_is_refused():
+    a, b = (MeshLayer(Topology(2, 1, 1, edges)) for edges in ([(0, 3), (3, 4)], [(1, 3), (3, 4)]))
+    for other in (b, make("cycles")):
+        with pytest.raises(RuntimeError, match=r"edge_index is of another graph.*build the MeshLayer"):
+            nn.Sequential(a).load_state_dict(nn.Sequential(other).state_dict())
+
+
+def test_other_dtypes():
+    layer, x = make("cycles"), numbers(4, 3)
+    single = copy.deepcopy(layer).float()
+    assert single(x.float()).dtype == torch.float32
+    same([single(x.float()).double()], [layer(x)], 1e-5)
+    for wrong, given in ((layer, x.float()), (copy.deepcopy(layer).half(), x.half()), (layer, x.long())):
+        with pytest.raises(MeshError, match="takes float32 or float64, the same for x and weight"):
+            wrong(given)
+    with pytest.raises(MeshError, match=r"dtype must be torch.float32 or torch.float64, got torch.float16"):
+        make("cycles", dtype=torch.float16)
+
+
+@pytest.mark.parametrize("pure", [False, True])
+def test_wrong_shapes_are_refused(pure):
+    layer = make("cycles", pure=pure)
+    for shape in ((4, 2), (), (3, 4)):
+        with pytest.raises(MeshError, match=r"x must have shape \(\.\.\., 3\)"):
+            layer(numbers(*shape))
+    with pytest.raises(MeshError, match="there must be"):
+        called(layer)(numbers(4, 3), layer.weight[:-1])
+    with pytest.raises(MeshError, match="topology must be a Topology"):
+        MeshLayer([3, 4])
+
+
+def test_other_devices_take_plain_operations():
+    layer = make("cycles").to("meta")  # the only other device that is everywhere
+    assert layer(torch.empty(4, 3, dtype=F64, device="meta")).shape == (4, 2)
+    with pytest.raises(MeshError, match="x is on cpu, but the weights are on meta"):
+        layer(numbers(4, 3))
+    with pytest.raises(MeshError, match="vjp runs on the CPU"):
+        layer.vjp(torch.empty(4, 3, dtype=F64, device="meta"))
+
+
+def test_tensors_are_read_and_written_where_they_lie(monkeypatch):
+    layer, x, g = make("cycles"), numbers(4, 3), numbers(4, 2, seed=1)
+    x.requires_grad_()
+    seen = []
+    pullback = layer.wiring.pullback(F64)
+    keep, back = pullback.keep, pullback.back
+    monkeypatch.setattr(pullback, "keep", lambda *given: seen.append(given[:3]) or keep(*given))
+    monkeypatch.setattr(pullback, "back", lambda *given: seen.append(given[:5]) or back(*given))
+    y = layer(x)
+    dx, dw = torch.autograd.grad(y, (x, layer.weight), g)
+    at = layer.weight.data_ptr()
+    assert seen == [(at, x.data_ptr(), y.data_ptr()), (at, 0, g.data_ptr(), dw.data_ptr(), dx.data_ptr())]
+
+
+def test_an_optimiser_learns():
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(2, 4), nn.Tanh(), MeshLayer(Topology.mesh(4, 8, 1), activation="tanh"))
+    x = torch.rand(200, 2) * 2 - 1
+    y = (x[:, :1] * x[:, 1:]).sign()
+    optimiser, losses = torch.optim.Adam(net.parameters(), 0.02), []
+    for _ in range(150):
+        optimiser.zero_grad()
+        loss = (net(x) - y).square().mean()
+        loss.backward()
+        optimiser.step()
+        losses.append(loss.item())
+    assert losses[-1] < 0.4 * losses[0]
+
+
+def test_torch_decides_about_weights():
+    topology = Topology.mesh(3, 5, 2)
+    torch.manual_seed(4)
+    a = MeshLayer(topology)
+    torch.manual_seed(4)
+    b = MeshLayer(topology)
+    assert torch.equal(a.weight, b.weight)
+    a.reset_parameters()
+    assert not torch.equal(a.weight, b.weight)
+    a.reset_parameters(1)
+    np.testing.assert_array_equal(a.weight.detach().numpy(), Mesh(topology, random_state=1).weights)
+
+
+def test_threads_share_a_layer():
+    layer = make("cycles")
+    x, g = numbers(20, 3), numbers(20, 2, seed=1)
+    want, found = both_gradients(layer, x, g), []
+
+    def work():
+        for _ in range(30):
+            found.append(both_gradients(layer, x, g))
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 120
+    assert all(torch.equal(a, b) for some in found for a, b in zip(some, want, strict=True))
+
+
+PROGRAM = """
+import os, sys, torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+from meshnn import Topology
+from meshnn.torch import MeshLayer
+torch.set_num_threads(1)
+dist.init_process_group("gloo")
+rank, world = dist.get_rank(), dist.get_world_size()
+layer = MeshLayer(Topology.mesh(3, 5, 2, self_loops=True), 4, "tanh", dtype=torch.float64, random_state=rank)
+net = DistributedDataParallel(layer)
+x = torch.randn(8, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+for _ in range(3):
+    net.zero_grad()
+    net(x[rank::world]).square().mean().backward()
+    with torch.no_grad():
+        layer.weight -= 0.1 * layer.weight.grad
+if rank == 0:
+    torch.save(layer.weight.detach(), sys.argv[1])
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.slow
+def test_distributed_data_parallel(tmp_path):
+    (tmp_path / "program.py").write_text(PROGRAM)
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--rdzv-backend", "c10d",
+               "--rdzv-endpoint", "localhost:0", str(tmp_path / "program.py"), str(tmp_path / "out.pt")]  # fmt: skip
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "MESHNN_QUIET": "1"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    layer, x = make("cycles"), numbers(8, 3)
+    for _ in range(3):
+        layer.zero_grad()
+        layer(x).square().mean().backward()
+        with torch.no_grad():
+            layer.weight -= 0.1 * layer.weight.grad
+    same([torch.load(tmp_path / "out.pt")], [layer.weight.detach()], 1e-12)
+
+
+# -- meshes and sequentials ----------------------------------------------------------------------------------------
+
+
+def test_meshes_come_and_go():
+    for mesh in (
+        Mesh(Topology.mesh(3, 4, 2), 3, ["relu", "tanh", "sin", "gauss"], "sigmoid", dtype="float64", random_state=0),
+        make("cycles", ties=True, dtype=torch.float32).mesh(),
+    ):
+        layer = MeshLayer.from_mesh(mesh)
+        back = layer.mesh()
+        assert back.topology == mesh.topology
+        assert back.activations == mesh.activations
+        assert back.ticks == mesh.ticks
+        np.testing.assert_array_equal(back.weights, mesh.weights)
+        np.testing.assert_array_equal(back.parameter, mesh.parameter)
+        back.weights = np.zeros(mesh.topology.n_edges)
+        assert layer.weight.any()
+        with torch.no_grad():
+            layer.weight.zero_()
+        assert mesh.weights.any()
+    with pytest.raises(MeshError, match="an estimator has one, `mesh_`"):
+        MeshLayer.from_mesh(MeshClassifier())
+
+
+SEQUENTIALS = {
+    "tanh": lambda: nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 3)),
+    "kinds": lambda: nn.Sequential(
+        nn.Flatten(),
+        nn.Linear(4, 6),
+        nn.ReLU(),
+        nn.Dropout(0.5),
+        nn.Linear(6, 5, bias=False),
+        nn.LeakyReLU(),
+        nn.Linear(5, 4),
+        nn.ELU(),
+        nn.Linear(4, 4),
+        nn.Softplus(),
+        nn.Linear(4, 3),
+        nn.Sigmoid(),
+    ),
+    "no bias": lambda: nn.Sequential(nn.Linear(4, 5, bias=False), nn.Identity(), nn.Linear(5, 3, bias=False)),
+    "one": lambda: nn.Sequential(nn.Linear(4, 3)),
+    "nested": lambda: nn.Sequential(
+        nn.Sequential(nn.Linear(4, 6), nn.Sigmoid()), nn.Sequential(nn.Linear(6, 3), nn.Tanh())
+    ),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, F64])
+@pytest.mark.parametrize("name", SEQUENTIALS)
+def test_sequentials_come_and_go(name, dtype):
+    torch.manual_seed(0)
+    model = SEQUENTIALS[name]().to(dtype).eval()
+    mesh, x = from_torch(model), numbers(9, 4, dtype=dtype)
+    linear = [m for m in model.modules() if isinstance(m, nn.Linear)]
+    assert mesh.ticks == len(linear)
+    tolerance = 1e-6 if dtype == torch.float32 else 1e-9
+    want = model(x).detach()
+    np.testing.assert_allclose(mesh.forward(x.numpy()), want.numpy(), rtol=tolerance, atol=tolerance)
+    back = to_torch(mesh)
+    same([back(x)], [want], tolerance)
+    again = [m for m in back.modules() if isinstance(m, nn.Linear)]
+    for a, b in zip(linear, again, strict=True):
+        assert torch.equal(a.weight, b.weight)
+        assert (a.bias is None and b.bias is None) or torch.equal(a.bias, b.bias)
+    same([MeshLayer.from_mesh(mesh)(x)], [want], tolerance)
+
+
+def test_pruned_layers():
+    torch.manual_seed(0)
+    model, x = SEQUENTIALS["tanh"](), numbers(9, 4, dtype=torch.float32)
+    with torch.no_grad():
+        for layer in (model[0], model[2], model[4]):
+            layer.weight[torch.rand_like(layer.weight) < 0.6] = 0
+        model[2].weight[1] = 0  # a neuron that nothing feeds but the bias
+        model[0].bias[2] = 0
+    mesh = from_torch(model, drop_zeros=True)
+    assert mesh.topology.n_edges == sum(int((p != 0).sum()) for p in model.parameters())
+    np.testing.assert_allclose(mesh.forward(x.numpy()), model(x).detach().numpy(), atol=1e-6)
+    for a, b in zip(model.parameters(), to_torch(mesh).parameters(), strict=True):
+        assert torch.equal(a, b)
+    assert from_torch(model).topology.n_edges == sum(p.numel() for p in model.parameters())
+
+
+@pytest.mark.parametrize(("layers", "words"), [
+    ([nn.Linear(2, 3), nn.GELU()], r"layer 1 is GELU.*which a mesh has not; from_torch takes Linear"),
+    ([nn.Linear(2, 3), nn.LeakyReLU(0.2)], r"layer 1 is LeakyReLU\(negative_slope=0.2\)"),
+    ([nn.Linear(2, 3), nn.ELU(0.5)], r"layer 1 is ELU\(alpha=0.5\)"),
+    ([nn.Conv1d(2, 3, 1)], "layer 0 is Conv1d"),
+    ([nn.Linear(2, 3), nn.BatchNorm1d(3)], "layer 1 is BatchNorm1d"),
+    ([nn.Linear(2, 3), nn.Flatten()], "layer 1 is Flatten"),
+    ([nn.ReLU(), nn.Linear(2, 3)], r"layer 0 is ReLU\(\) in front of all layers"),
+    ([nn.Linear(2, 3), nn.ReLU(), nn.Tanh()], r"layer 2 is Tanh\(\) behind another activation"),
+    ([nn.Linear(2, 3), nn.Linear(4, 1)], "layer 1 takes 4 numbers, but 3 come from the one before"),
+    ([nn.Flatten()], "there is no Linear layer"),
+    ([nn.Linear(2, 3).half()], "of one dtype, float32 or float64, got torch.float16"),
+    ([nn.Linear(2, 3), nn.Linear(3, 2).double()], "got torch.float32, torch.float64"),
+])  # fmt: skip
+def test_what_from_torch_refuses(layers, words):
+    with pytest.raises(MeshError, match=words):
+        from_torch(nn.Sequential(*layers))
+
+
+def test_from_torch_wants_a_sequential():
+    with pytest.raises(MeshError, match=r"takes an nn.Sequential, got Linear"):
+        from_torch(nn.Linear(2, 3))
+
+
+@pytest.mark.parametrize(("mesh", "words"), [
+    (Mesh(Topology.cascade(2, 2, 1)), r"not layered, as edge \(\d+, \d+\) shows.*use MeshLayer.from_mesh"),
+    (Mesh(Topology.mesh(2, 2, 1, self_loops=True)), "not layered"),
+    (Mesh(Topology(2, 1, 1, [(0, 3), (3, 4), (4, 1)])), "edges lead into inputs"),
+    (Mesh(Topology.layered([2, 2, 1]), activation="sin"), "layer 1 has the activation sin, for which"),
+    (Mesh(Topology.layered([2, 2, 1]), activation=["relu", "tanh"]), "layer 1 has the activation relu and tanh"),
+    (Mesh(Topology(2, 2, 2, [(0, 3), (3, 5), (5, 6)])), "not layered"),
+    ("mesh", "to_torch takes a Mesh, got str"),
+])  # fmt: skip
+def test_what_to_torch_refuses(mesh, words):
+    with pytest.raises(MeshError, match=words):
+        to_torch(mesh)
+
+
+def test_more_ticks_than_layers_change_nothing_fewer_do():
+    mesh, x = Mesh(Topology.layered([3, 4, 2]), 5, "tanh", random_state=0), numbers(4, 3, dtype=torch.float32)
+    np.testing.assert_allclose(to_torch(mesh)(x).detach().numpy(), mesh.forward(x.numpy()), atol=1e-6)
+    mesh = Mesh(Topology(2, 2, 1, [(0, 3), (3, 4), (4, 5), (2, 5)]), 3)
+    mesh.ticks = 1
+    with pytest.raises(MeshError, match="with 1 ticks not all of 3 layers are passed"):
+        to_torch(mesh)
+
+
+def test_an_estimator_as_a_layer():
+    X = numbers(60, 2, dtype=torch.float32).numpy()
+    model = MeshClassifier(4, max_epochs=3, random_state=0).fit(X, X[:, 0] > 0)
+    layer = MeshLayer.from_mesh(model.mesh_)
+    x = numbers(5, layer.topology.n_inputs, dtype=layer.weight.dtype)
+    np.testing.assert_allclose(layer(x).detach().numpy(), model.mesh_.forward(x.numpy()), rtol=1e-5, atol=1e-6)
