@@ -30,7 +30,7 @@ extensions = [
     "sphinx_design",
     "mathml",
     "reference",
-    "further_pages",
+    "all_pages",
 ]
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
 exclude_patterns = ["extensions", "pictures/*.py", "**/*.ipynb", "gallery/*.py"]

@@ -18,6 +18,7 @@ from meshnn.plots import draw_graph, draw_regions
 
 try:
     import torch
+
     from meshnn.torch import MeshLayer
 except ImportError as error:
     MeshLayer = None
@@ -41,10 +42,9 @@ if MeshLayer is not None:
         loss = torch.nn.functional.cross_entropy(model(inputs), labels)
         loss.backward()
         optimiser.step()
-    accuracy = (model(inputs).argmax(dim=1) == labels).float().mean()
-    print(
-        f"loss {float(loss):.3f}, {float(accuracy):.3f} right, {sum(p.numel() for p in model.parameters())} parameters"
-    )
+    accuracy = (model(inputs).argmax(dim=1) == labels).float().mean().item()
+    count = sum(part.numel() for part in model.parameters())
+    print(f"loss {loss.item():.3f}, {accuracy:.3f} right, {count} parameters")
 
 
 # %%
@@ -60,7 +60,7 @@ def decide(points):
 fig, axes = plt.subplots(1, 1 if MeshLayer is None else 2, figsize=(11, 4.6), layout="constrained", squeeze=False)
 weights = Mesh(topology, ticks=2, random_state=0).weights
 if MeshLayer is not None:
-    weights = next(p.detach().numpy() for p in layer.parameters() if p.numel() == topology.n_edges)
+    weights = layer.weight.detach().numpy()
     draw_regions(axes[0, 1], decide, (-2.2, 2.2, -2.2, 2.2), points=X, labels=y)
 draw_graph(axes[0, 0], topology, weights, ticks=2)
 plt.show()
