@@ -33,9 +33,11 @@ extensions = [
     "all_pages",
 ]
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
-exclude_patterns = ["extensions", "pictures/*.py", "**/*.ipynb", "gallery/*.py"]
+exclude_patterns = ["extensions", "**/sg_execution_times.rst", "pictures/*.py", "**/*.ipynb", "gallery/*.py"]
 nitpicky = True
 default_role = "code"
+smartquotes = False  # options begin with --
+highlight_language = "text"
 html_math_renderer = "mathml"
 
 myst_enable_extensions = ["dollarmath", "colon_fence"]
