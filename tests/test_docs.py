@@ -236,7 +236,7 @@ def site(tmp_path_factory):
 
 @pytest.mark.slow
 def test_the_site_is_whole_and_needs_nothing_from_elsewhere(site, tmp_path):
-    written = [path for path in site.rglob("*.html") if "_static" not in path.parts]  # a template of the theme lies there
+    written = [path for path in site.rglob("*.html") if "_static" not in path.parts]  # where the theme has a template
     pages = {path: read_links(path) for path in written}
     assert len(pages) > 100
     broken, foreign, elsewhere = [], [], {}
