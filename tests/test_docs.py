@@ -73,7 +73,9 @@ def test_every_public_name_has_a_page(reference, tmp_path):
             assert f"``{name}``" in written["index"]
             continue
         assert f":doc:`{name} <{name}>`" in written["index"]
-        for word in module.__all__:
+        assert set(reference.public_names(module)) <= set(module.__all__)
+        assert name in reference.ONLY or set(reference.public_names(module)) == set(module.__all__)
+        for word in reference.public_names(module):
             home = reference.pages()[f"{name}.{word}"]
             assert home in written, f"{name}.{word}"
             assert f":doc:`{word} <{home}>`" in written[name]
@@ -221,21 +223,23 @@ def read_links(page):
     return found
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory):
-    """Built anew from all pages; examples that have not changed since the last build are not run again."""
+@pytest.mark.slow
+def test_the_site(reference, tmp_path):
+    """Built anew from all pages, in one test: examples that have not changed since the last build are not run again."""
     for library in sorted(ASKED):
         pytest.importorskip(library, reason=f"the site IS NOT TESTED without {library}: pip install '.[docs]'")
-    folder = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "sphinx", "-b", "html", "-W", "--keep-going", "-n", "-q", str(DOCS), str(folder)]
+    site = tmp_path / "site"
+    command = [sys.executable, "-m", "sphinx", "-b", "html", "-W", "--keep-going", "-n", "-q", str(DOCS), str(site)]
     settings = {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT / "src")}
     done = subprocess.run(command, env=os.environ | settings, capture_output=True, text=True, timeout=1200, check=False)
     assert done.returncode == 0, done.stderr
-    return folder
+    assert done.stderr == ""
+    check_links(site, tmp_path / "links.json")
+    check_names_and_pictures(site, reference)
 
 
-@pytest.mark.slow
-def test_the_site_is_whole_and_needs_nothing_from_elsewhere(site, tmp_path):
+def check_links(site, listed):
+    """Nothing is missing, and nothing is loaded from elsewhere; `listed` gets the links to elsewhere."""
     written = [path for path in site.rglob("*.html") if "_static" not in path.parts]  # where the theme has a template
     pages = {path: read_links(path) for path in written}
     assert len(pages) > 100
@@ -248,28 +252,40 @@ def test_the_site_is_whole_and_needs_nothing_from_elsewhere(site, tmp_path):
             elif not path.scheme and not (page.parent / unquote(path.path)).exists():
                 broken.append(f"{page.name}: {target}")
         for target in found.links:
-            parts = urlsplit(target)
-            if parts.scheme:
+            if urlsplit(target).scheme:
                 elsewhere.setdefault(target, page.name)
-                continue
-            other = (page.parent / unquote(parts.path)).resolve() if parts.path else page
-            if not other.exists() or (
-                parts.fragment and other in pages and unquote(parts.fragment) not in pages[other].names
-            ):
+            elif not leads_somewhere(page, target, pages):
                 broken.append(f"{page.name}: {target}")
     assert not broken, broken[:20]
     assert not foreign, foreign[:20]
     assert {urlsplit(target).scheme for target in elsewhere} <= {"https"}, elsewhere
     assert all(re.fullmatch(r"[a-z0-9.-]+\.[a-z]{2,}", urlsplit(target).netloc) for target in elsewhere), elsewhere
-    listed = tmp_path / "links.json"  # for who wants to look
     listed.write_text(json.dumps(elsewhere, indent=1))
     print(*sorted(elsewhere), sep="\n")
     for style in (site / "_static").rglob("*.css"):
         assert not re.search(r"(@import\s+|url\()[\"']?https?://", style.read_text()), style.name
 
 
-@pytest.mark.slow
-def test_the_site_has_every_name_and_every_picture(site, reference):
+def leads_somewhere(page, target, pages):
+    parts = urlsplit(target)
+    other = (page.parent / unquote(parts.path)).resolve() if parts.path else page
+    return other.exists() and (
+        not parts.fragment or other not in pages or unquote(parts.fragment) in pages[other].names
+    )
+
+
+def test_links_that_lead_nowhere_are_noticed(tmp_path):
+    (tmp_path / "a.html").write_text('<a id="here" href="b.html#there">b</a><img src="c.png"><a href="#here">up</a>')
+    (tmp_path / "b.html").write_text('<p id="there">b</p>')
+    pages = {path: read_links(path) for path in tmp_path.glob("*.html")}
+    page = tmp_path / "a.html"
+    assert pages[page].links == ["b.html#there", "#here"]
+    assert pages[page].loaded == ["c.png"]
+    right = {"b.html": True, "b.html#there": True, "#here": True, "b.html#here": False, "d.html": False, "#x": False}
+    assert {target: leads_somewhere(page, target, pages) for target in right} == right
+
+
+def check_names_and_pictures(site, reference):
     names = read_links(site / "api" / "meshnn.MeshClassifier.html").names
     assert {"meshnn.MeshClassifier", "meshnn.MeshClassifier.fit"} <= names
     for name, page in reference.pages().items():

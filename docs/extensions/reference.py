@@ -16,18 +16,31 @@ from typing import Any
 
 #: Groups of modules that people import from, in the order of the page.
 PUBLIC = {
-    "Nets and estimators": ("meshnn", "meshnn.networks", "meshnn.estimators", "meshnn.topology", "meshnn.errors"),
-    "Learning": ("meshnn.training", "meshnn.training.structure", "meshnn.losses"),
-    "Streams": ("meshnn.online", "meshnn.streaming"),
+    "Nets and estimators": (
+        "meshnn", "meshnn.networks", "meshnn.estimators", "meshnn.topology", "meshnn.topology.lineage",
+        "meshnn.methods", "meshnn.errors",
+    ),
+    "Learning": ("meshnn.training", "meshnn.training.structure", "meshnn.losses", "meshnn.calibration"),
+    "Streams": ("meshnn.online", "meshnn.streaming", "meshnn.streaming.kalman", "meshnn.streaming.portable"),
     "Data": ("meshnn.data.synthetic",),
     "Pictures": ("meshnn.plots",),
-    "Other forms": ("meshnn.export", "meshnn.export.onnx", "meshnn.neat", "meshnn.torch", "meshnn.jax"),
+    "Other forms": (
+        "meshnn.export", "meshnn.export.c", "meshnn.export.onnx", "meshnn.neat", "meshnn.torch", "meshnn.jax",
+    ),
     "Other libraries": (
         "meshnn.integrations.dask", "meshnn.integrations.torch_distributed", "meshnn.integrations.river",
         "meshnn.integrations.sktime", "meshnn.integrations.skl2onnx", "meshnn.integrations.networkx",
         "meshnn.integrations.neat", "meshnn.integrations.torch",
     ),
 }  # fmt: skip
+#: Of modules that are mostly for the library itself, what people meet.
+ONLY = {
+    "meshnn.methods": ("Explanation",),
+    "meshnn.calibration": ("calibrate",),
+    "meshnn.streaming.kalman": ("KalmanSettings",),
+    "meshnn.streaming.portable": ("PortableStream",),
+    "meshnn.export.c": ("CReport",),
+}
 
 
 def modules() -> dict[str, ModuleType | str]:
@@ -42,8 +55,8 @@ def modules() -> dict[str, ModuleType | str]:
 
 
 def public_names(module: ModuleType) -> list[str]:
-    """What is in its `__all__`."""
-    return list(module.__all__)
+    """What is in its `__all__`, or the part of it that is for people."""
+    return list(ONLY.get(module.__name__, module.__all__))
 
 
 def pages() -> dict[str, str]:

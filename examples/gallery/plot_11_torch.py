@@ -33,7 +33,7 @@ X = (X - X.mean(axis=0)) / X.std(axis=0)
 
 if MeshLayer is not None:
     torch.manual_seed(0)
-    layer = MeshLayer(topology, ticks=2, activation="tanh")
+    layer = MeshLayer(topology, ticks=3, activation="tanh")
     model = torch.nn.Sequential(torch.nn.Linear(2, 4), layer, torch.nn.Linear(3, len(set(y.tolist()))))
     inputs, labels = torch.tensor(X, dtype=torch.float32), torch.tensor(y)
     optimiser = torch.optim.Adam(model.parameters(), lr=0.02)
@@ -58,9 +58,9 @@ def decide(points):
 
 
 fig, axes = plt.subplots(1, 1 if MeshLayer is None else 2, figsize=(11, 4.6), layout="constrained", squeeze=False)
-weights = Mesh(topology, ticks=2, random_state=0).weights
+weights = Mesh(topology, ticks=3, random_state=0).weights
 if MeshLayer is not None:
     weights = layer.weight.detach().numpy()
     draw_regions(axes[0, 1], decide, (-2.2, 2.2, -2.2, 2.2), points=X, labels=y)
-draw_graph(axes[0, 0], topology, weights, ticks=2)
+draw_graph(axes[0, 0], topology, weights, ticks=3)
 plt.show()
