@@ -227,6 +227,7 @@ def test_labels_are_texts_or_numbers(tmp_path, iris):
     assert [library.number(k) for k in range(3)] == [-5, 5, 15]
 
 
+@pytest.mark.slow
 @gcc
 def test_regressors_and_several_labels_predict_the_same(tmp_path):
     X, y = load_diabetes(return_X_y=True)

@@ -518,6 +518,7 @@ def test_the_example(generator, capsys, generations):
     assert example["error"](stages["learned, by neat"]) <= example["error"](stages["evolved, by neat"]) * (1 + 1e-9)
 
 
+@pytest.mark.slow
 def test_the_page(generator, capsys, tmp_path, monkeypatch):
     shutil.copy(ROOT / "examples" / "xor.ini", tmp_path)
     monkeypatch.chdir(tmp_path)
