@@ -106,7 +106,7 @@ def test_make_says_it_and_stops(path, tmp_path):
     assert second.startswith("make: ***")
 
 
-UNREACHABLE = """echo "WARNING: Retrying (Retry(total=0)) after connection broken by 'NewConnectionError(...)': /simple/numpy/"
+UNREACHABLE = """echo "WARNING: Retrying (Retry(total=0)) after connection broken by 'NewConnectionError(...)'"
     echo "ERROR: No matching distribution found for numpy>=2.0"; exit 1"""
 
 
@@ -114,6 +114,8 @@ UNREACHABLE = """echo "WARNING: Retrying (Retry(total=0)) after connection broke
     (UNREACHABLE, "meshnn: the package index cannot be reached, so nothing was installed"),
     ("echo 'ERROR: No matching distribution found for numba==0.68.1'; exit 1",
      "meshnn: the package index has no numba==0.68.1 for Python 3.12: take another Python"),
+    ("echo '(from versions: none)'; echo 'ERROR: No matching distribution found for hatchling'; exit 1",
+     "meshnn: the package index cannot be reached, or has no hatchling for Python 3.12: look at the connection"),
     ("echo 'ERROR: it has a cold'; exit 1", "meshnn: pip could not install -e .[plots]: ERROR: it has a cold."),
     ("echo 'OSError: [Errno 28] No space left on device'; exit 1", "meshnn: the disk is full."),
 ])  # fmt: skip

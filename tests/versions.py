@@ -4,8 +4,8 @@ python tests/versions.py                       # all that are here; those that a
 python tests/versions.py --only 3.13 -k time   # one of them, and some tests
 python tests/versions.py --list                # only say which are here
 
-Pythons are looked for on the PATH and where pyenv and uv keep theirs. A version whose environment cannot be made counts as
-failed; one that is not here does not.
+Pythons are looked for on the PATH and where pyenv and uv keep theirs. A version whose environment cannot be made counts
+as failed; one that is not here does not.
 """
 
 import argparse

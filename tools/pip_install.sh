@@ -25,6 +25,9 @@ elif grep -qiE 'Retrying \(|Max retries|NewConnectionError|NameResolution|name r
 elif grep -qE 'No matching distribution found for' "$log"; then
     missing=$(sed -n 's/.*No matching distribution found for \([^ ]*\).*/\1/p' "$log" | tail -n 1)
     python=$("$venv/bin/python" -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null)
+    grep -qF "(from versions: none)" "$log" && fail "the package index cannot be reached, or has no $missing for Python" \
+        "${python:-as it is here}: look at the connection (or set PIP_INDEX_URL), then take another Python, as in:" \
+        "make clean test PYTHON=python3.11."
     fail "the package index has no $missing for Python ${python:-as it is here}: take another Python, as in:" \
         "make clean test PYTHON=python3.11."
 fi
