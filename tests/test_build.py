@@ -158,10 +158,9 @@ def test_the_sdist_has_what_is_needed_and_makes_the_same_wheel(built):
     assert names(through) == names(direct)
 
 
-def test_it_works_with_nothing_else(clean, capsys):
-    seconds = json.loads((clean / "seconds.json").read_text())
-    with capsys.disabled():  # a timing never fails a test, but it is seen
-        print("\nfrom zero: " + ", ".join(f"{name} {value:.0f} s" for name, value in seconds.items()))
+def test_it_works_with_nothing_else(clean, record_property):
+    seconds = json.loads((clean / "seconds.json").read_text())  # a timing never fails a test, but it is seen
+    record_property("figure", "a clean environment, " + ", ".join(f"{k} {v:.0f} s" for k, v in seconds.items()))
     done = call(clean / "venv/bin/python", "-m", "pip", "list", "--format", "json")
     installed = {row["name"].lower() for row in json.loads(done.stdout)}
     assert "meshnn" in installed
@@ -188,7 +187,8 @@ def test_commands_of_the_wheel(clean, tmp_path):
 def test_types_for_users(clean, tmp_path):
     """mypy --strict of a program that uses the installed package: right as it is, and wrong where it is made wrong."""
     (tmp_path / "right.py").write_text(TYPED)
-    wrong = TYPED.replace("MeshClassifier(5, random_state=0)", "MeshClassifier(5, ticks='3', random_state=0)")
+    wrong = TYPED.replace("MeshClassifier(5, random_state=0).fit", "MeshClassifier(5, ticks='3', colour=1).fit")
+    wrong = wrong.replace("model.score(", "model.scored(")
     wrong = wrong.replace("Topology.mesh(2, 5, 2)", 'Topology.mesh("2", 5, 2)').replace("edges: int", "edges: str")
     (tmp_path / "wrong.py").write_text(wrong)
     python = clean / "venv/bin/python"
@@ -197,7 +197,13 @@ def test_types_for_users(clean, tmp_path):
     assert (done.returncode, done.stdout) == (0, "Success: no issues found in 1 source file\n"), done.stdout
     done = call(sys.executable, "-m", "mypy", *arguments, "wrong.py", cwd=tmp_path)
     assert done.returncode == 1
-    for words in ('"ticks" to "MeshClassifier"', 'expected "int"', "[assignment]"):
+    for words in (
+        'argument "colour"',
+        '"ticks" to "MeshClassifier"',
+        'attribute "scored"',
+        'expected "int"',
+        "[assignment]",
+    ):
         assert words in done.stdout
     done = call(python, "right.py", cwd=tmp_path, environment={"NUMBA_CACHE_DIR": str(clean / "kernels")})
     assert done.returncode == 0, done.stderr
