@@ -5,7 +5,7 @@ python tests/versions.py --only 3.13 -k time   # one of them, and some tests
 python tests/versions.py --list                # only say which are here
 
 Pythons are looked for on the PATH and where pyenv and uv keep theirs. A version whose environment cannot be made counts
-as failed; one that is not here does not. PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu gives a small PyTorch.
+as failed; one that is not here does not. PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu has a small torch.
 """
 
 import argparse
