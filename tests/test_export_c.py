@@ -384,6 +384,17 @@ def test_what_is_no_header_is_refused(tmp_path):
         CNet(tmp_path / "net.h")
     with pytest.raises(CompilerError, match="cannot be read"):
         CNet(tmp_path / "none.h")
+    Mesh(Topology.layered([1, 2, 1]), random_state=0).to_c(tmp_path / "learns.h", learn=True)
+    with pytest.raises(CompilerError, match="is a header that learns; CLearner runs it"):
+        CNet(tmp_path / "learns.h")
+
+
+def test_features_that_no_float_holds_are_refused(tmp_path):
+    X = np.random.default_rng(0).standard_normal((30, 1))
+    model = MeshRegressor(hidden=2, max_epochs=2, random_state=0).fit(X * 1e300, X[:, 0])
+    with pytest.raises(MeshError, match=r"e\+2.. cannot be written as a float of C; .* scale them first"):
+        model.to_c(tmp_path / "net.h")
+    assert not (tmp_path / "net.h").exists()
 
 
 @gcc
