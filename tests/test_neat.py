@@ -488,6 +488,10 @@ def test_refusals_on_the_way_back(make):
         to_neat(loop, genome, config)
     with pytest.raises(MeshError, match=r"shape \(4,\), one number per parameter .* got \(5,\)"):
         gradient_by_gene(np.zeros(5), genome, config)
+    broken = from_neat(genome, config)
+    broken.values[1] = np.nan
+    with pytest.raises(MeshError, match=r"weight 1 of the mesh is nan, .* keep the genome as it was"):
+        to_neat(broken, genome, config)
     clamped = small(config, "clamped")
     mesh = from_neat(clamped, config)
     mesh.weights = 2 * mesh.weights
