@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PIP := sh tools/pip_install.sh $(VENV)
 SOURCES := pyproject.toml constraints.txt
 
-.PHONY: demo test test-all versions steady mutants bench bench-history tables lint style format clean
+.PHONY: demo test test-all versions steady mutants bench bench-history tables docs lint style format clean
 
 demo: $(VENV)/.installed
 	$(BIN)/meshnn reproduce synthetic --quick --out results/demo
@@ -29,7 +29,7 @@ test: $(VENV)/.installed-test
 
 # All tests with all examples, also what takes long or starts many processes, and a sample of mutants, which all must be
 # noticed.
-test-all: $(VENV)/.installed-test
+test-all: $(VENV)/.installed-docs
 	$(MAKE) --no-print-directory style
 	$(call with-types)
 	$(BIN)/python tests/mutations.py --sample --jobs 2 --out results/sample.json
@@ -64,12 +64,18 @@ bench-history: $(VENV)/.python
 tables: $(VENV)/.installed-bench
 	$(BIN)/python benchmarks/tables.py --jobs 2 --json results/tables.json
 
+# The site: pages, reference, and a gallery that is run. A warning is an error. Open build/site/index.html.
+docs: export OMP_NUM_THREADS := 1
+docs: $(VENV)/.installed-docs
+	$(BIN)/python -m sphinx -b html -W --keep-going -n -q docs build/site
+	@echo "build/site/index.html"
+
 format: $(VENV)/.installed-test
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) .venv-3.* results build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) .venv-3.* results build dist docs/api docs/gallery .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/.python:
@@ -87,3 +93,7 @@ $(VENV)/.installed-test: $(VENV)/.python $(SOURCES)
 $(VENV)/.installed-bench: $(VENV)/.python $(SOURCES)
 	$(PIP) -e '.[bench,torch]'
 	@touch $@ $(VENV)/.installed
+
+$(VENV)/.installed-docs: $(VENV)/.python $(SOURCES)
+	$(PIP) -e '.[docs,dev,plots,torch]'
+	@touch $@ $(VENV)/.installed $(VENV)/.installed-test
