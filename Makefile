@@ -1,11 +1,12 @@
 # Every target creates .venv, installs what it needs (pinned by constraints.txt) and runs; a second call starts at once.
-PYTHON ?= python3.11
+# The environment is made by PYTHON if it is given (make test PYTHON=python3.12), else by the newest supported one there is.
+PYTHON ?=
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+PIP := sh tools/pip_install.sh $(VENV)
 SOURCES := pyproject.toml constraints.txt
 
-.PHONY: demo test test-all steady mutants bench tables docs lint style format clean
+.PHONY: demo test test-all versions steady mutants bench bench-history tables docs lint style format clean
 
 demo: $(VENV)/.installed
 	$(BIN)/meshnn reproduce synthetic --quick --out results/demo
@@ -33,6 +34,10 @@ test-all: $(VENV)/.installed-docs
 	$(call with-types)
 	$(BIN)/python tests/mutations.py --sample --jobs 2 --out results/sample.json
 
+# The quick tests on every supported Python that this machine has, each in an environment of its own.
+versions:
+	@python=$$(sh tools/find_python.sh '$(PYTHON)') && "$$python" tests/versions.py
+
 # The tests that depend on numbers, with sums in another order, on other processors and under load: an hour and more.
 steady: $(VENV)/.installed-test
 	$(BIN)/python tests/steady.py --times 3
@@ -51,6 +56,10 @@ style: $(VENV)/.installed-test
 bench: $(VENV)/.installed-bench
 	$(BIN)/python benchmarks/run.py --out results/bench.json
 
+# The ratios of the last `make bench` as one more line of the history, and the page of all of them.
+bench-history: $(VENV)/.python
+	$(BIN)/python benchmarks/history.py --add results/bench.json --page results/history.html
+
 # The default estimators on 65 tables beside scikit-learn's: long the first time, then peers come from a cache.
 tables: $(VENV)/.installed-bench
 	$(BIN)/python benchmarks/tables.py --jobs 2 --json results/tables.json
@@ -66,11 +75,11 @@ format: $(VENV)/.installed-test
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) results build dist docs/api docs/gallery .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) .venv-3.* results build dist docs/api docs/gallery .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/.python:
-	$(PYTHON) -m venv $(VENV)
+	@python=$$(sh tools/find_python.sh '$(PYTHON)') && echo "$$python -m venv $(VENV)" && "$$python" -m venv $(VENV)
 	@touch $@
 
 $(VENV)/.installed: $(VENV)/.python $(SOURCES)

@@ -232,6 +232,7 @@ def main():
         "versions": {m.__name__: m.__version__ for m in (jax, numba, numpy, sklearn, torch)},
         "machine": {"platform": platform.platform(), "processor": _processor(), "cores": os.cpu_count()},
         "time": time.strftime("%Y-%m-%dT%H:%M:%S"),
+        "quick": options.quick,
     }
     for section in chosen:
         module = importlib.import_module(section)

@@ -37,6 +37,14 @@ def pytest_sessionstart(session):
             process.wait()  # should it fail, the tests will say so better
 
 
+def pytest_terminal_summary(terminalreporter):
+    """Figures that tests have found, which fail nothing (`record_property("figure", ...)`), also those of workers."""
+    for report in terminalreporter.getreports("passed"):
+        for name, value in report.user_properties:
+            if name == "figure":
+                terminalreporter.line(value)
+
+
 @pytest.fixture
 def mesh():
     return Mesh(Topology.mesh(3, 6, 2), activation="tanh", dtype="float64", random_state=0)

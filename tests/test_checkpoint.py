@@ -397,6 +397,7 @@ MeshClassifier(4, solver="lm", max_epochs=6, tol=0, random_state=0, checkpoint=s
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", ["killed", pytest.param("finished", marks=pytest.mark.slow)])
 def test_two_runs_do_not_share_a_checkpoint(end, tmp_path):
     X, y = spirals(100, random_state=0)

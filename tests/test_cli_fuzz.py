@@ -81,6 +81,7 @@ def check(arguments, code, out, err):
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
     """Good files and bad ones of every kind, by name."""
+    import meshnn
     from meshnn import Mesh, MeshClassifier, MeshRegressor, Topology
 
     folder = tmp_path_factory.mktemp("fuzz ü")
@@ -96,6 +97,7 @@ def files(tmp_path_factory):
     assert run(["fit", folder / "good.csv", "-y", "c", "-n", 2, "--epochs", 2, "-o", folder / "table.mesh"])[0] == 0
     assert run(["fit", folder / "zwei.csv", "-y", "ü", "-n", 2, "--epochs", 2, "-o", folder / "ü.mesh"])[0] == 0
     assert run(["stream", folder / "good.csv", "-y", "c", "-n", 2, "-o", folder / "stream.mesh"])[0] == 0
+    (folder / "field.bin").write_bytes(meshnn.load(folder / "stream.mesh").stream_.portable().to_bytes())
     whole = (folder / "table.mesh").read_bytes()
     (folder / "cut.mesh").write_bytes(whole[: len(whole) // 2])
     (folder / "altered.mesh").write_bytes(whole[:-40] + bytes(40))
@@ -134,6 +136,8 @@ SMALL = {
     "fit": ["--epochs", "2", "--solver", "adam", "--hidden", "2"],
     "predict": [],
     "evaluate": [],
+    "export": [],
+    "import": [],
     "stream": ["--hidden", "2", "--quiet"],
     "info": [],
     "explain": [],
@@ -173,18 +177,22 @@ def random_arguments(command, rng, files):
         "c",
         "a",
     ]
-    one = dict.fromkeys(["fit", "stream", "info", "explain", "plot", "forecast", "reproduce"], 1)
+    one = dict.fromkeys(["fit", "stream", "info", "explain", "plot", "forecast", "reproduce", "export", "import"], 1)
     places = (one | {"predict": 2, "evaluate": 2}).get(command, 0)
     arguments = [command, *SMALL[command]]
     both = ["table.mesh", "good.csv"]
     good = {"fit": both[1:], "stream": both[1:], "predict": both, "evaluate": both, "info": both[:1],
-            "plot": both[:1], "forecast": both[1:]}  # fmt: skip
+            "plot": both[:1], "forecast": both[1:], "export": both[:1], "import": ["field.bin"]}  # fmt: skip
     few = max(places - 1, 0)
     for k in range(rng.choice([few, few, places] if command == "explain" else [places] * 5 + [few, places + 1])):
         usual = good.get(command, [])
         arguments.append(str(files / usual[k]) if k < len(usual) and rng.random() < 0.7 else rng.choice(values))
     if command in ("fit", "stream") and rng.random() < 0.8:
         arguments += ["--target", "c"]
+    if command == "export" and rng.random() < 0.8:
+        arguments += ["--out", str(files / rng.choice(["new.h", "new.onnx"]))]
+    if command == "import" and rng.random() < 0.8:
+        arguments += ["--into", str(files / "stream.mesh"), "--out", str(files / "new.mesh")]
     if command == "plot" and rng.random() < 0.8:
         arguments += ["--out", str(files / "new.svg")]
     options = sorted(options_of(command).items())
@@ -204,6 +212,8 @@ TRIES = {
     "scaling": 20,
     "plot": 25,
     "forecast": 12,
+    "export": 25,
+    "import": 25,
 }  # else 50; fmt: skip
 
 

@@ -227,6 +227,7 @@ def test_labels_are_texts_or_numbers(tmp_path, iris):
     assert [library.number(k) for k in range(3)] == [-5, 5, 15]
 
 
+@pytest.mark.slow
 @gcc
 def test_regressors_and_several_labels_predict_the_same(tmp_path):
     X, y = load_diabetes(return_X_y=True)
@@ -335,8 +336,12 @@ def test_refusals_say_what_to_do(tmp_path, iris):
     path = tmp_path / "net.h"
     with pytest.raises(MeshError, match="unknown dtype 'int4'"):
         model.to_c(path, dtype="int4")
-    with pytest.raises(ExportError, match="names of a C header"):
+    with pytest.raises(ExportError, match=r"'for' is a word of C or C\+\+ itself; take another one, such as net_for"):
         model.to_c(path, name="for")
+    with pytest.raises(ExportError, match="cannot begin the names of a C header; take a letter"):
+        model.to_c(path, name="2 nets")
+    with pytest.raises(DataError, match="X must be a table of numbers"):
+        model.to_c(path, dtype="int8", X=[["a", "b", "c", "d"]])
     with pytest.raises(ExportError, match="has learned nothing yet"):
         MeshClassifier().to_c(path)
     with pytest.raises(ExportError, match="nothing was learned yet"):
@@ -357,6 +362,15 @@ def test_refusals_say_what_to_do(tmp_path, iris):
         model.to_c(tmp_path / "nowhere" / "net.h")
 
 
+def test_tables_are_counted_as_they_are_written(tmp_path, iris):
+    model, X, y = iris
+    loops, lines = (model.to_c(tmp_path / "net.h", optimize=optimize) for optimize in ("size", "speed"))
+    assert loops.table_bytes > 4 * loops.n_edges
+    assert lines.table_bytes == 8 * X.shape[1]  # the weights are in the code, the scaling is not
+    one = model.to_c(tmp_path / "net.h", X=X[:1], y=y[:1])
+    assert "on the 1 sample handed over" in str(one)
+
+
 def test_text_columns_are_refused(tmp_path):
     pd = pytest.importorskip("pandas")
     frame = pd.DataFrame({"size": np.arange(20.0), "city": ["Ulm", "Bonn"] * 10})
@@ -371,6 +385,17 @@ def test_what_is_no_header_is_refused(tmp_path):
         CNet(tmp_path / "net.h")
     with pytest.raises(CompilerError, match="cannot be read"):
         CNet(tmp_path / "none.h")
+    Mesh(Topology.layered([1, 2, 1]), random_state=0).to_c(tmp_path / "learns.h", learn=True)
+    with pytest.raises(CompilerError, match="is a header that learns; CLearner runs it"):
+        CNet(tmp_path / "learns.h")
+
+
+def test_features_that_no_float_holds_are_refused(tmp_path):
+    X = np.random.default_rng(0).standard_normal((30, 1))
+    model = MeshRegressor(hidden=2, max_epochs=2, random_state=0).fit(X * 1e300, X[:, 0])
+    with pytest.raises(MeshError, match=r"e\+2.. cannot be written as a float of C; .* scale them first"):
+        model.to_c(tmp_path / "net.h")
+    assert not (tmp_path / "net.h").exists()
 
 
 @gcc
@@ -402,6 +427,14 @@ def test_the_command_writes_and_checks(tmp_path):
     assert "end it in .h or .onnx" in said.stderr
     said = run_command("export", model, "--out", model, "--to", "c")
     assert "which would be lost" in said.stderr
+    for more, words in (
+        (["--target", "species"], "--target is a column of --data"),
+        (["--no-tune"], "--no-tune is for int8 and int16"),
+    ):
+        said = run_command("export", model, "--out", tmp_path / "c.h", *more)
+        assert said.returncode == 2
+        assert words in said.stderr
+    assert not (tmp_path / "c.h").exists()
     assert table.exists()
 
 

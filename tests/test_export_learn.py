@@ -270,7 +270,7 @@ def test_refusals_in_a_sentence():
         read_blob(b"hello")
     with pytest.raises(DataError, match="is of version 7, this meshnn reads version 1"):
         read_blob(saved[:4] + b"\7\0\0\0" + saved[8:])
-    with pytest.raises(DataError, match="is cut: it has 37 bytes"):
+    with pytest.raises(DataError, match="is cut, or has bytes behind its end: it has 37"):
         read_blob(saved[:37])
     with pytest.raises(DataError, match="is cut: it has 100 bytes, 89 parameters take"):
         read_blob(saved[:100])
@@ -286,8 +286,15 @@ def test_refusals_in_a_sentence():
         read_back(saved, Mesh(recurrent(8, 1, 1), 1, "relu"))
     with pytest.raises(DataError, match="another learner"):
         read_back(saved_by(stream, *signal(10), everything=True), eight("adam"))
-    with pytest.raises(DataError, match="has no scaling of x"):
-        read_back(saved, eight(scale=True))
+    scaled = eight(scale=True)
+    before = scaled.parameters.copy()
+    with pytest.raises(DataError, match=r"89 parameters and numbers for scaling, this net 103: .* another scaling"):
+        read_back(saved, scaled)
+    np.testing.assert_array_equal(scaled.parameters, before)
+    with pytest.raises(DataError, match="this net 89: it is of a model with another scaling"):
+        read_back(scaled.to_bytes(), eight())
+    with pytest.raises(DataError, match=r"has no net that field\.bin could belong to; name the model"):
+        read_back(saved, MeshStreamRegressor(), "field.bin")
     with pytest.raises(MeshError, match="letters, digits and _, not '2 nets'"):
         learner_header(stream, "2 nets")
 
@@ -317,6 +324,7 @@ def test_meshes_and_models_take_it_back(tmp_path):
             saved = saved_by(portable, X[60:], target[60:, None], everything)
             portable.run(X[60:], target[60:])
             read_back(saved, model)
+            assert model.n_samples_ == 150
             got = model.stream_.peek(X[0])
             np.testing.assert_allclose(got, portable.peek(X[0]), rtol=1e-4, atol=1e-5)
             if everything:
@@ -380,7 +388,7 @@ def test_from_the_desk_to_the_field_and_back(tmp_path):
         done = meshnn("export", saved, "--to", "c", "--out", header, "--learn", "--name", "net")
         assert done.returncode == 0, done.stderr
         portable = portable_of(load(saved))
-        assert header.read_text() == learner_header(portable)
+        assert header.read_text().endswith(learner_header(portable))
         (tmp_path / "field.bin").write_bytes(saved_by(portable, X[100:], target[100:, None]))
         portable.run(X[100:], target[100:])
         done = meshnn("import", tmp_path / "field.bin", "--into", saved, "--out", tmp_path / "new.mesh")
@@ -388,6 +396,30 @@ def test_from_the_desk_to_the_field_and_back(tmp_path):
         new = load(tmp_path / "new.mesh")
         got = (new if name == "mesh" else new.mesh_).parameters
         np.testing.assert_array_equal(got.astype(np.float32), portable.parameters)
+
+
+def test_the_header_of_a_model_says_what_inputs_and_classes_are_called(tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 2))
+    model = MeshStreamClassifier(hidden=2, random_state=0)
+    for k, (a, b) in enumerate(X):
+        model.learn_one({"a*/": a, "b@~": b}, "no" if k == 0 or a < 0 else "yes")
+    report = model.to_c(tmp_path / "net.h", learn=True)
+    text = (tmp_path / "net.h").read_text()
+    names = ["x[0]: a* /", "x[1]: b@~"]
+    classes = ["y[0] above 0, target[0] = 1: class no", "y[0] below 0, target[0] = 0: class yes"]
+    assert text.startswith("\n * ".join(["/*", *names, *classes]) + "\n */\n")
+    outputs = [portable_of(model).peek(x)[0] for x in X]
+    said = [model.predict_one({"a*/": a, "b@~": b}) for a, b in X]
+    assert ["no" if y > 0 else "yes" for y in outputs] == said
+    assert 0 < report.table_bytes != report.ram_bytes
+    three = MeshClassifier(hidden=2, max_epochs=2, random_state=0).fit(X, np.arange(60) % 3 + 5)
+    fresh = three.to_c(tmp_path / "three.h", learn=True)
+    assert "y[2] the largest, target[0] = 2: class 7" in (tmp_path / "three.h").read_text()
+    assert fresh.table_bytes < fresh.ram_bytes  # influences begin with zeros, which take no table
+    several = MeshClassifier(hidden=2, max_epochs=2, random_state=0).fit(X, (X > 0).astype(int))
+    several.to_c(tmp_path / "several.h", learn=True)
+    assert "y[1] above 0, target[1] = 1: it has label 1" in (tmp_path / "several.h").read_text()
 
 
 def test_the_header_is_written_whole_with_what_one_must_know(tmp_path):

@@ -488,6 +488,10 @@ def test_refusals_on_the_way_back(make):
         to_neat(loop, genome, config)
     with pytest.raises(MeshError, match=r"shape \(4,\), one number per parameter .* got \(5,\)"):
         gradient_by_gene(np.zeros(5), genome, config)
+    broken = from_neat(genome, config)
+    broken.values[1] = np.nan
+    with pytest.raises(MeshError, match=r"weight 1 of the mesh is nan, .* keep the genome as it was"):
+        to_neat(broken, genome, config)
     clamped = small(config, "clamped")
     mesh = from_neat(clamped, config)
     mesh.weights = 2 * mesh.weights
@@ -518,6 +522,7 @@ def test_the_example(generator, capsys, generations):
     assert example["error"](stages["learned, by neat"]) <= example["error"](stages["evolved, by neat"]) * (1 + 1e-9)
 
 
+@pytest.mark.slow
 def test_the_page(generator, capsys, tmp_path, monkeypatch):
     shutil.copy(ROOT / "examples" / "xor.ini", tmp_path)
     monkeypatch.chdir(tmp_path)

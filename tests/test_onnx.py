@@ -494,6 +494,13 @@ def test_refusals(monkeypatch):
         mesh.to_onnx(sequence=True)
     with pytest.raises(ExportError, match="not for what is no classifier"):
         mesh.to_onnx(zipmap=True)
+    with pytest.raises(MeshError, match="zipmap must be True or False, got 'columns'"):
+        mesh.to_onnx(zipmap="columns")
+    X = np.random.default_rng(0).standard_normal((30, 2))
+    huge = MeshRegressor(2, **FEW).fit(X * [1.0, 1e300], X[:, 0])
+    with pytest.raises(ExportError, match=r"feature 1 has numbers around 1e\+300, which float32 cannot hold"):
+        huge.to_onnx()
+    huge.to_onnx(dtype="float64")
     with pytest.raises(ExportError, match="has learned nothing yet; call fit first"):
         MeshClassifier().to_onnx()
     with pytest.raises(ExportError, match="nothing was learned yet"):

@@ -51,7 +51,11 @@ def run_page(page):
     return shared
 
 
-@pytest.mark.parametrize("page", sorted({path.name for path in (ROOT / "docs").glob("*.md")} - ELSEWHERE))
+QUICK = ["quickstart.md"]  # the others take seconds each
+PAGES = sorted({path.name for path in (ROOT / "docs").glob("*.md")} - ELSEWHERE - {*QUICK})
+
+
+@pytest.mark.parametrize("page", [*QUICK, *(pytest.param(page, marks=pytest.mark.slow) for page in PAGES)])
 def test_blocks_of_the_pages(page, tmp_path, monkeypatch):
     for library in ("onnxruntime", "skl2onnx") if page == "onnx.md" else ():
         pytest.importorskip(library, reason=f"docs/{page} IS NOT TESTED without {library}: pip install '.[dev]'")

@@ -425,6 +425,7 @@ RUNS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", list(RUNS))
 def test_a_run_taken_up_in_mid_schedule_ends_with_the_same_bits(name):
     options, policy = RUNS[name]

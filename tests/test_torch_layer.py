@@ -465,6 +465,11 @@ def test_other_dtypes():
     for wrong, given in ((layer, x.float()), (copy.deepcopy(layer).half(), x.half()), (layer, x.long())):
         with pytest.raises(MeshError, match="takes float32 or float64, the same for x and weight"):
             wrong(given)
+    with pytest.raises(MeshError, match=r"convert with layer.float\(\), x.float\(\)"):
+        copy.deepcopy(layer).half()(x.half())
+    for call in (layer, layer.vjp):
+        with pytest.raises(MeshError, match=r"x must be a tensor, got ndarray; torch.as_tensor\(x\) makes one"):
+            call(x.numpy())
     with pytest.raises(MeshError, match=r"dtype must be torch.float32 or torch.float64, got torch.float16"):
         make("cycles", dtype=torch.float16)
 

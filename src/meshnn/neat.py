@@ -79,6 +79,12 @@ def to_neat(mesh: Mesh, genome: Any, config: Any, kind: str | None = None) -> An
         raise MeshError(f"to_neat takes the mesh first, then genome and config; got {type(mesh).__name__}")
     drawing = draw(genome, config, kind)
     _check_same_neurons(mesh, drawing)
+    wrong = np.flatnonzero(~np.isfinite(mesh.weights))
+    if wrong.size:
+        raise MeshError(
+            f"weight {wrong[0]} of the mesh is {mesh.weights[wrong[0]]}, which neat would mutate and hand on; keep the "
+            "genome as it was"
+        )
     t = mesh.topology
     ends = zip(t.src.tolist(), t.dst.tolist(), strict=True)
     return write(drawing, dict(zip(ends, mesh.weights.tolist(), strict=True)), genome)

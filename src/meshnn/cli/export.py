@@ -98,6 +98,10 @@ def export(
     given = {"--dtype": dtype != Dtype.float32, "--optimize": optimize != Optimize.size, "--name": name is not None}
     if form == Form.onnx or learn:
         _refuse(given | {"--learn": learn and form == Form.onnx, "--data": data is not None}, form, learn)
+    if target is not None and data is None:
+        raise MeshError("--target is a column of --data, which is not there; pass both, or none")
+    if not tune and dtype == Dtype.float32:
+        raise MeshError("--no-tune is for int8 and int16; pass --dtype, or leave it out")
     from meshnn.loading import load_fitted
 
     thing = load_fitted(model)

@@ -80,12 +80,15 @@ class Rows:
         """Those of a file."""
         from meshnn.data.tables import read_table
 
+        asked = target
         target = getattr(estimator, "target_", None) if target is None else target
         encoder = getattr(estimator, "encoder_", None)
         read = getattr(estimator, "feature_names_in_", keep)  # without names, any column may be a feature
         text = [] if encoder is None else encoder.text_columns
         if encoder is not None:
             read = [column.name for column in encoder.columns]
+        if asked is not None and asked in list(read) and asked not in keep:
+            raise DataError(f"--target: {asked} is a feature of the model; name the column with the true answers")
         text += [name for name in keep if name not in set(read)]
         if target is not None and hasattr(estimator, "classes_") and estimator.classes_.dtype.kind in "UO":
             text.append(target)  # a class 01 is not 1

@@ -149,12 +149,13 @@ class LearnsFromAfar(Resumes):
         places, class_weight = None, None
         targets: Array = y
         if self._loss.classifies:
-            places = np.searchsorted(self.classes_, np.array(rows.labels))
+            classifier: Any = self
+            places = np.searchsorted(classifier.classes_, np.array(rows.labels))
             targets = places[y[:, 0].astype(np.int64)]
             if getattr(self, "class_weight", None) is not None:
                 sums = np.zeros(n_outputs)
                 sums[places] = rows.label_sums
-                class_weight = self._class_weights(np.arange(n_outputs), sums, self.classes_.tolist())
+                class_weight = classifier._class_weights(np.arange(n_outputs), sums, classifier.classes_.tolist())
         scaling = Scaling.learn(X.astype(np.float64), targets, weight, wanted, self._loss, self.output_activation)
         if wanted:
             constant = is_constant(rows.x_mean, rows.x_spread)

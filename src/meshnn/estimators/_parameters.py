@@ -6,15 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from sklearn.base import BaseEstimator
-
+from meshnn.estimators._sklearn import BaseEstimator
 from meshnn.topology import Topology
 
 __all__ = ["Parameters"]
 
 
 @dataclass(eq=False, repr=False)
-class Parameters(BaseEstimator):  # type: ignore[misc]
+class Parameters(BaseEstimator):
     """What both kinds take; as fields, so that `__init__` only assigns. `MeshClassifier` says what they mean."""
 
     hidden: int | str | tuple[int, ...] = "auto"

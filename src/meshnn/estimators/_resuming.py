@@ -41,7 +41,8 @@ class Resumes(Streams):
         from meshnn.estimators._storage import to_tree
 
         self._take_stock(trainer)
-        return to_tree(self, trainer.best_parameters) | {
+        estimator: Any = self  # whatever resumes is one
+        return to_tree(estimator, trainer.best_parameters) | {
             "training": {"seed": seed, "run": run, "state": trainer.state()}
         }
 

@@ -32,6 +32,7 @@ __all__ = ["OnSequences"]
 class OnSequences(ReadsSequences, BaseMesh):
     """In front of an estimator of rows, makes it one of sequences."""
 
+    readout: str
     _far = False
     _longest: int  # steps of the longest sequence of a fit
     _file_kind: str
@@ -188,9 +189,10 @@ class OnSequences(ReadsSequences, BaseMesh):
         """Accuracy of a classifier, R² of a regressor; with readout="all" over all steps of all sequences."""
         X = self._features(X)
         if self.reading_.readout != "all":
-            return super().score(X, y, sample_weight)
+            return super().score(X, y, sample_weight)  # type: ignore[misc]  # of the estimator behind
         weight = None if sample_weight is None else np.repeat(np.asarray(sample_weight), X.lengths)
-        return self._score_of(as_answers(y, X), np.concatenate(self.predict(X)), weight)
+        estimator: Any = self
+        return self._score_of(as_answers(y, X), np.concatenate(estimator.predict(X)), weight)
 
     def _score_of(self, y: Array, predicted: Array, weight: Array | None) -> float:
         raise NotImplementedError

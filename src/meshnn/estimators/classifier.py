@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.base import ClassifierMixin
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import column_or_1d
 
@@ -17,13 +15,14 @@ from meshnn.errors import DataError, MeshError
 from meshnn.estimators._base import BaseMesh
 from meshnn.estimators._fitted import Classifies
 from meshnn.estimators._scaling import is_sparse
+from meshnn.estimators._sklearn import ClassifierMixin, available_if
 from meshnn.estimators._streaming import streams
 
 __all__ = ["MeshClassifier"]
 
 
 @dataclass(eq=False, repr=False)
-class MeshClassifier(ClassifierMixin, BaseMesh, Classifies):  # type: ignore[misc]
+class MeshClassifier(ClassifierMixin, BaseMesh, Classifies):
     """A classifier: a mesh with one output per class, trained with exact gradients computed forward.
 
     If y is an indicator matrix (n_samples, n_labels) of 0 and 1, a sample may have several labels: there is one output

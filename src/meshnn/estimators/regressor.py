@@ -5,19 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from sklearn.base import RegressorMixin
-from sklearn.utils.metaestimators import available_if
 
 from meshnn.arrays import Array
 from meshnn.errors import DataError
 from meshnn.estimators._base import BaseMesh
 from meshnn.estimators._fitted import Regresses
+from meshnn.estimators._sklearn import RegressorMixin, available_if
 from meshnn.estimators._streaming import streams
 
 __all__ = ["MeshRegressor"]
 
 
-class MeshRegressor(RegressorMixin, BaseMesh, Regresses):  # type: ignore[misc]
+class MeshRegressor(RegressorMixin, BaseMesh, Regresses):
     """A regressor: a mesh with one output per target, trained on the squared error or another loss of values.
 
     The parameters are those of `MeshClassifier` but for class_weight. `loss` is one of

@@ -75,7 +75,9 @@ def read_blob(content: bytes, shown: str = "what was saved") -> Blob:
         version = int.from_bytes(content[4:8], "little") if len(content) >= 8 else "none"
         raise DataError(f"{shown} is of version {version}, this meshnn reads version {VERSION}; write the header again")
     if len(content) < _HEAD + 8 or len(content) % 4:
-        raise DataError(f"{shown} is cut: it has {len(content)} bytes; save it again")
+        raise DataError(
+            f"{shown} is cut, or has bytes behind its end: it has {len(content)}; save as many as net_save returns"
+        )
     words = np.frombuffer(content, "<u4")
     if words[5] > len(words) - 9:
         raise DataError(

@@ -14,10 +14,10 @@ from meshnn.arguments import known
 from meshnn.arrays import Array
 from meshnn.export.blueprint import Blueprint
 from meshnn.export.c_float import float_header
-from meshnn.export.c_integer import integer_header, table_bytes
+from meshnn.export.c_integer import integer_header
 from meshnn.export.c_layout import Layout
 from meshnn.export.c_learner import learner_bytes, learner_header
-from meshnn.export.c_text import check_name
+from meshnn.export.c_text import check_name, table_bytes
 from meshnn.export.integer import IntegerNet
 from meshnn.export.quantise import Quantiser
 from meshnn.files import write_whole
@@ -37,7 +37,8 @@ class CReport:
     n_edges, multiply_adds : int
         Edges that are used, and products of a prediction, or of a step.
     table_bytes, ram_bytes : int
-        Constants in flash, besides code; and what a call needs of RAM besides a few words.
+        Tables in flash, besides code, which has the weights if it is without loops; and what a call needs of RAM
+        besides a few words.
     notes : tuple of str
         How good it is, if that is known, and what else ought to be known.
     net : IntegerNet or None
@@ -77,13 +78,10 @@ def write_float(
     known("optimize", optimize, ("size", "speed"))
     layout = Layout(blueprint, padded=False, size=4)
     top = _top(blueprint, layout, "float32", notes)
-    write_whole(path, [float_header(blueprint, name_of(path, name), optimize, top).encode()])
-    at, slots = layout.listed()
-    tables = 4 * (len(layout.weights()) + layout.n_rows * bool(layout.bias.any()))
-    tables += len(slots) * layout.index_size + (len(at) if len(slots) else 0) * (1 if at[-1] < 256 else 2)
-    tables += 8 * blueprint.n_inputs * (blueprint.x_mean is not None)
+    text = float_header(blueprint, name_of(path, name), optimize, top)
+    write_whole(path, [text.encode()])
     ram = 4 * (layout.n_slots + (0 if layout.once else layout.n_rows) + blueprint.n_outputs)
-    return CReport(fsdecode(path), "float32", layout.n_edges, layout.multiply_adds, tables, ram, notes)
+    return CReport(fsdecode(path), "float32", layout.n_edges, layout.multiply_adds, table_bytes(text), ram, notes)
 
 
 def integer_net(blueprint: Blueprint, X: Array | None, dtype: str) -> tuple[Quantiser, IntegerNet]:
@@ -100,19 +98,31 @@ def write_integer(
     known("optimize", optimize, ("size", "speed"))
     dtype, layout = f"int{net.bits}", net.layout
     top = _top(net.blueprint, layout, dtype, notes)
-    write_whole(path, [integer_header(net, name_of(path, name), optimize, top).encode()])
+    text = integer_header(net, name_of(path, name), optimize, top)
+    write_whole(path, [text.encode()])
     ram = net.bits // 8 * (layout.n_slots + (0 if layout.once else layout.n_rows)) + 4 * net.blueprint.n_outputs
-    return CReport(fsdecode(path), dtype, layout.n_edges, layout.multiply_adds, table_bytes(net), ram, notes, net)
+    return CReport(fsdecode(path), dtype, layout.n_edges, layout.multiply_adds, table_bytes(text), ram, notes, net)
 
 
 def write_learner_of(stream: Any, blueprint: Blueprint, path: str | PathLike[str], name: str) -> CReport:
     """A header with a portable stream in it."""
-    write_whole(path, [learner_header(stream, name).encode()])
+    text = learner_header(stream, name, _names(blueprint))
+    write_whole(path, [text.encode()])
     layout, n = Layout(blueprint, padded=False, size=4), len(stream.parameters)
     notes = (f"with a learner ({stream.learner.name}) of {n} parameters; multiply-adds are those without learning",)
-    # at the worst all first values are tables
-    ram = learner_bytes(stream)
-    return CReport(fsdecode(path), "float32", layout.n_edges, layout.multiply_adds, ram, ram, notes)
+    sizes = table_bytes(text), learner_bytes(stream)
+    return CReport(fsdecode(path), "float32", layout.n_edges, layout.multiply_adds, *sizes, notes)
+
+
+def _names(blueprint: Blueprint) -> list[str]:
+    """What inputs and classes are called, for whoever fills x and reads targets."""
+    found = [f"x[{k}]: {name}" for k, name in enumerate(blueprint.features)]
+    if blueprint.link == "logit":  # one output, the logit of the first of two classes
+        one, other = blueprint.classes
+        return [*found, f"y[0] above 0, target[0] = 1: class {one}", f"y[0] below 0, target[0] = 0: class {other}"]
+    if blueprint.several:
+        return found + [f"y[{k}] above 0, target[{k}] = 1: it has label {c}" for k, c in enumerate(blueprint.classes)]
+    return found + [f"y[{k}] the largest, target[0] = {k}: class {label}" for k, label in enumerate(blueprint.classes)]
 
 
 def _top(blueprint: Blueprint, layout: Layout, dtype: str, notes: tuple[str, ...]) -> list[str]:

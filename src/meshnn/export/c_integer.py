@@ -15,7 +15,7 @@ from meshnn.export.c_meaning import answers
 from meshnn.export.c_text import floats, header, indented, integer_type, label_source, numbers
 from meshnn.export.integer import LEAK, LEAK_BITS, LIMIT, IntegerNet
 
-__all__ = ["integer_header", "table_bytes"]
+__all__ = ["integer_header"]
 
 #: With so few edges code without tables is the smaller one.
 FEW = 6
@@ -24,19 +24,6 @@ FEW = 6
 def integer_header(net: IntegerNet, name: str, optimize: str, top: list[str]) -> str:
     """The text of the header; `top` begins the comment that it begins with."""
     return _Writer(net, name, optimize).text(top)
-
-
-def table_bytes(net: IntegerNet) -> int:
-    """Of all tables of a net that has loops."""
-    at, slots = net.layout.listed()
-    size = net.bits // 8 * len(net.layout.weights()) + _bytes(_bias_type(net)) * len(net.bias)
-    size += 0 if (net.shift == net.shift[0]).all() else len(net.shift)
-    size += len(slots) * net.layout.index_size + (len(at) * _bytes(integer_type(0, int(at[-1]))) if len(slots) else 0)
-    return size + sum(2 * len(table.values) for table in net.tables.values())
-
-
-def _bytes(kind: str) -> int:
-    return int(kind.strip("uint_")) // 8
 
 
 def _bias_type(net: IntegerNet) -> str:

@@ -6,7 +6,7 @@ the prefix of all names, `~` for the same in capitals, and what a net does not n
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from os import PathLike
 from typing import Any, Protocol
 
@@ -33,6 +33,7 @@ from meshnn.export.c_learner_texts import (
     VALUES,
 )
 from meshnn.export.c_math import activation_source, arithmetic_begin, arithmetic_end, literal
+from meshnn.export.c_text import comment
 from meshnn.files import write_whole
 
 __all__ = ["Learner", "learner_bytes", "learner_header", "write_learner"]
@@ -55,7 +56,7 @@ class Learner(Protocol):
     memory: str
 
 
-def learner_header(stream: Learner, name: str = "net") -> str:
+def learner_header(stream: Learner, name: str = "net", top: Sequence[str] = ()) -> str:
     """The header of a learner that begins where the stream is, and makes the same bits of the same samples.
 
     Parameters
@@ -63,6 +64,8 @@ def learner_header(stream: Learner, name: str = "net") -> str:
     stream : PortableStream
     name : str
         Begins the names of all functions and tables.
+    top : sequence of str
+        Lines of a comment in front of all.
 
     Examples
     --------
@@ -88,7 +91,8 @@ def learner_header(stream: Learner, name: str = "net") -> str:
         arithmetic_end(),
         "#endif\n",
     ]
-    return "\n".join(parts).replace("@", f"{name}_").replace("~", f"{name.upper()}_")
+    text = "\n".join(parts).replace("@", f"{name}_").replace("~", f"{name.upper()}_")
+    return (comment(top) if top else "") + text
 
 
 def write_learner(stream: Learner, path: str | PathLike[str], name: str = "net") -> None:

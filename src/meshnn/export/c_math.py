@@ -24,9 +24,13 @@ __all__ = ["ACTIVATIONS", "activation_source", "arithmetic_begin", "arithmetic_e
 
 def literal(value: float) -> str:
     """A float32 as C writes it: the shortest decimal number that is read as the same bits."""
-    found = np.float32(value)
+    with np.errstate(over="ignore"):  # refused
+        found = np.float32(value)
     if not np.isfinite(found):
-        raise MeshError(f"{found} cannot be written as a number of C; the parameters must be finite")
+        raise MeshError(
+            f"{float(value):.3g} cannot be written as a float of C; weights must be finite, and features numbers "
+            "that float32 holds: scale them first"
+        )
     text = repr(float(str(found)))
     return f"{text if 'e' in text or '.' in text else text + '.0'}f"
 

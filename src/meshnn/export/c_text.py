@@ -11,7 +11,9 @@ from meshnn.arrays import Array
 from meshnn.export.blueprint import Blueprint, ExportError
 from meshnn.export.c_math import literal
 
-__all__ = ["check_name", "comment", "floats", "header", "indented", "integer_type", "label_source", "table"]
+__all__ = [
+    "check_name", "comment", "floats", "header", "indented", "integer_type", "label_source", "table", "table_bytes",
+]  # fmt: skip
 
 WIDTH = 110
 #: Words that C or C++ keeps for itself.
@@ -25,11 +27,20 @@ TAKEN = frozenset(_WORDS.split())
 
 def check_name(name: str) -> str:
     """A prefix of names that C takes."""
-    if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]{0,30}", name) or name in TAKEN:
+    if name in TAKEN:
+        raise ExportError(f"name={name!r} is a word of C or C++ itself; take another one, such as net_{name}")
+    if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]{0,30}", name):
         raise ExportError(
-            f"name={name!r} cannot begin the names of a C header; take letters, digits and _, such as net"
+            f"name={name!r} cannot begin the names of a C header; take a letter, then up to 30 letters, digits and _, "
+            "such as net"
         )
     return name
+
+
+def table_bytes(text: str) -> int:
+    """Of all tables of numbers in a header."""
+    found = re.findall(r"static const (float|u?int(?:8|16|32)_t) \w+\[(\d+)\]", text)
+    return sum(int(n) * (4 if kind == "float" else int(kind.strip("uint_")) // 8) for kind, n in found)
 
 
 def integer_type(least: float, most: float) -> str:

@@ -78,6 +78,8 @@ class CNet:
         found = re.search(r"static inline void (\w+_)outputs\((.*?), (float|int32_t) y\[(\d+)\]\) \{", text)
         size = re.search(r"#define \w+_INPUTS (\d+)", text)
         if found is None or size is None:
+            if re.search(r"^} \w+_learner;$", text, re.MULTILINE):
+                raise CompilerError(f"{path} is a header that learns; CLearner runs it")
             raise CompilerError(f"{path} is no header that to_c wrote: it has no function that ends in _outputs")
         self.prefix, first, kind, outputs = found.groups()
         self.timed = first.startswith("const " + self.prefix + "state")

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from meshnn.arguments import known, whole_number
+from meshnn.arguments import known, switch, whole_number
 from meshnn.arrays import IntArray
 from meshnn.export.blueprint import Blueprint, ExportError
 from meshnn.export.onnx_graph import ML, Graph, as_protos, imported
@@ -91,7 +91,9 @@ def build(
 ) -> Graph:
     """An empty graph, filled; with `raw` outputs of classifiers are as they are instead of probabilities."""
     timing = blueprint.timing
-    if sequence and timing is None:
+    if zipmap is not None:
+        zipmap = switch("zipmap", zipmap)
+    if switch("sequence", sequence) and timing is None:
         raise ExportError("sequence=True is for models that live in time, and this one takes samples; leave it out")
     steps = sequence and timing is not None and timing.readout == "all"
     plain = blueprint.several or steps or not blueprint.classes

@@ -13,7 +13,7 @@ import numpy as np
 
 from meshnn.arrays import Array, BoolArray, IntArray
 from meshnn.codes import ACTIVATIONS
-from meshnn.export.blueprint import Blueprint
+from meshnn.export.blueprint import Blueprint, ExportError
 from meshnn.export.onnx_activations import activate
 from meshnn.export.onnx_graph import Graph, Node, Value, digest
 from meshnn.export.onnx_sums import Block, Sums
@@ -90,6 +90,13 @@ class Net:
         r = self.blueprint
         mean = np.zeros(r.n_inputs) if r.x_mean is None else r.x_mean
         scale = np.ones(r.n_inputs) if r.x_scale is None else r.x_scale
+        most = np.finfo(self.graph.dtype).max
+        large = np.flatnonzero(np.isfinite(scale) & (np.abs(mean) / 1e3 + scale > most / 1e3))
+        if large.size:
+            raise ExportError(
+                f"feature {large[0]} has numbers around {abs(mean[large[0]]) + scale[large[0]]:.1g}, which "
+                f"{self.graph.dtype} cannot hold; scale the features first"
+            )
         far = np.abs(mean / scale).max(initial=0.0) > FAR[self.graph.dtype]
         taken = mean.astype(self.graph.dtype).astype(np.float64) if far else np.zeros(r.n_inputs)
         # what is left of the mean goes into the biases: next to nothing if it was subtracted

@@ -33,17 +33,22 @@ def read_back(content: bytes, model: Any, shown: str = "what was saved") -> Blob
     blob = read_blob(content, shown)
     if hasattr(model, "net") and hasattr(model, "room"):
         _check(blob, model.topology, model.codes, model.ties, shown)
-        _into_portable(blob, model, shown)
+        _into_portable(blob, model, shown, not blob.everything)
         return blob
     stream, mesh = getattr(model, "stream_", None), getattr(model, "mesh_", model)
     if mesh is None or not hasattr(mesh, "topology"):
-        raise DataError(f"{type(model).__name__} has no net yet that {shown} could belong to")
+        raise DataError(
+            f"a {type(model).__name__} has no net that {shown} could belong to; name the model that the header was "
+            "written from"
+        )
     _check(blob, mesh.topology, mesh._codes, mesh._ties, shown)
     if stream is not None:
         portable = stream.portable()
+        before = portable.samples
         same = blob.learner == portable.learner.name
-        _into_portable(blob if same else blob._replace(everything=False), portable, shown)
+        _into_portable(blob if same else blob._replace(everything=False), portable, shown, not blob.everything)
         portable.into_stream(stream)
+        model.n_samples_ = max(0, model.n_samples_ + blob.samples - before)
         return blob
     scaling = getattr(model, "_scaling", None)
     if scaling is not None:
@@ -62,8 +67,8 @@ def _check(blob: Blob, topology: Any, codes: Any, ties: Any, shown: str) -> None
         raise DataError(f"{shown} is of a net with other edges or activations; name the model it was made from")
 
 
-def _into_portable(blob: Blob, stream: Any, shown: str) -> None:
-    """All sections, if their lengths are those of the stream."""
+def _into_portable(blob: Blob, stream: Any, shown: str, short: bool) -> None:
+    """All sections, if their lengths are those of the stream; `short` if there is nothing behind the scaling."""
     arrays = {name: getattr(stream.room, name) for name in EVERYTHING}
     arrays["theta"] = arrays["theta"][: blob.n_parameters]
     names = EVERYTHING if blob.everything else SECTIONS
@@ -72,11 +77,14 @@ def _into_portable(blob: Blob, stream: Any, shown: str) -> None:
         raise DataError(
             f"{shown} was saved by another learner ({blob.learner}) than {stream.learner.name}, or with another scaling"
         )
+    if wanted > blob.numbers.size or (short and wanted != blob.numbers.size):
+        raise DataError(
+            f"{shown} has {blob.numbers.size} parameters and numbers for scaling, this net {wanted}: it is of a model "
+            "with another scaling of features or targets; name the model it was made from"
+        )
     at = 0
     for name in names:
         size = arrays[name].size
-        if at + size > blob.numbers.size:
-            raise DataError(f"{shown} has no scaling of {name[0]}, which this stream has; name the model it came from")
         arrays[name][:] = blob.numbers[at : at + size]
         at += size
     stream.room.clock[:2] = blob.samples, blob.learned

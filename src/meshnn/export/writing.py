@@ -46,7 +46,7 @@ def write_c(
     notes = []
     if truth is not None and samples is not None:
         what, found = score(blueprint, float_outputs(blueprint, samples), truth)
-        notes.append(f"{what} on the {len(samples):,} samples handed over: {found:.4f} in floats")
+        notes.append(f"{what} on the {len(samples):,} {_word(samples)} handed over: {found:.4f} in floats")
     if dtype == "float32":
         return c.write_float(blueprint, path, optimize, name, tuple(notes))
     quantiser, net = c.integer_net(blueprint, samples, dtype)
@@ -60,8 +60,15 @@ def write_c(
     return c.write_integer(net, path, optimize, name, tuple(notes))
 
 
+def _word(samples: Array) -> str:
+    return "sample" if len(samples) == 1 else "samples"
+
+
 def _samples(blueprint: Blueprint, X: Any) -> Array:
-    found = np.asarray(X, np.float64)
+    try:
+        found = np.asarray(X, np.float64)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"X must be a table of numbers ({error})") from None
     if found.ndim != 2 or found.shape[1] != blueprint.n_inputs or not len(found):
         raise DataError(f"X must have shape (n, {blueprint.n_inputs}) with n > 0, got {found.shape}")
     if not np.isfinite(found).all() and not np.isfinite(blueprint.x_cut):

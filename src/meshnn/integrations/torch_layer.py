@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 
-from meshnn.errors import MeshError
+from meshnn.errors import DataError, MeshError
 from meshnn.integrations.torch_ops import Pull, Wiring, pulled, run
 from meshnn.mesh import Mesh
 from meshnn.topology import Topology
@@ -144,6 +144,8 @@ class MeshLayer(torch.nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Outputs `(..., n_outputs)` of samples `(..., n_inputs)`."""
+        if not isinstance(x, torch.Tensor):
+            raise DataError(f"x must be a tensor, got {type(x).__name__}; torch.as_tensor(x) makes one")
         values = self._values()
         if self.pure or not (x.is_cpu and values.is_cpu):
             self.wiring.check(x, values)
@@ -173,6 +175,8 @@ class MeshLayer(torch.nn.Module):
         >>> y.item(), [d.tolist() for d in pull(torch.ones(1, 1))]
         (7.0, [[1.0, 1.0], [[3.0, 4.0]]])
         """
+        if not isinstance(x, torch.Tensor):
+            raise DataError(f"x must be a tensor, got {type(x).__name__}; torch.as_tensor(x) makes one")
         if not (x.is_cpu and self.weight.is_cpu):
             raise MeshError(
                 f"vjp runs on the CPU, got x on {x.device} and weights on {self.weight.device}; use autograd"

@@ -104,9 +104,10 @@ class Wiring:
     def check(self, x: torch.Tensor, values: torch.Tensor) -> None:
         """Refuse what kernels, which ask nothing, cannot take."""
         if values.dtype not in _NUMPY or x.dtype != values.dtype:
+            how = "x.to(layer.weight.dtype) or layer.double()" if values.dtype in _NUMPY else "layer.float(), x.float()"
             raise DataError(
                 f"a MeshLayer takes float32 or float64, the same for x and weight, got x {x.dtype} and weight "
-                f"{values.dtype}; convert with x.to(layer.weight.dtype) or layer.double()"
+                f"{values.dtype}; convert with {how}"
             )
         if x.ndim == 0 or x.shape[-1] != self.n_inputs:
             raise DataError(

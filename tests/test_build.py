@@ -1,0 +1,209 @@
+"""What is shipped: wheel and sdist are built, installed with nothing else into a clean environment, and used there."""
+
+import fcntl
+import json
+import os
+import re
+import subprocess
+import sys
+import tarfile
+import time
+import zipfile
+from email import message_from_string
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+import meshnn
+
+pytestmark = pytest.mark.slow
+ROOT = Path(__file__).parent.parent
+
+FIRST = """
+from sklearn.datasets import load_iris
+from meshnn import MeshClassifier
+X, y = load_iris(return_X_y=True)
+model = MeshClassifier(random_state=0).fit(X, y)
+print(model.predict(X[:1]).tolist(), model.score(X, y) > 0.9)
+"""
+
+#: A user's program, which mypy --strict must find right; WRONG is put in by a test.
+TYPED = """
+import numpy as np
+
+from meshnn import Mesh, MeshClassifier, MeshStreamRegressor, Topology
+
+
+def train(n: int) -> float:
+    X = np.random.default_rng(0).standard_normal((n, 2))
+    y = (X[:, 0] > 0).astype(np.int64)
+    model = MeshClassifier(5, random_state=0).fit(X, y)
+    mesh = Mesh(Topology.mesh(2, 5, 2), activation="tanh", random_state=0)
+    loss, gradient = mesh.gradient(X, y)
+    mesh.weights -= 0.5 * gradient
+    stream = MeshStreamRegressor(random_state=0)
+    stream.learn_one({"a": 1.0}, 2.0)
+    guess: float = stream.predict_one({"a": 1.0})
+    edges: int = mesh.topology.n_edges
+    return float(loss) + guess + edges + float(model.score(X, y))
+
+
+print(train(50))
+"""
+
+
+def call(*command, **options):
+    # the environment of the tests would show through
+    environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "MYPYPATH", "VIRTUAL_ENV")}
+    environment |= options.pop("environment", {})
+    return subprocess.run(
+        [*map(str, command)], capture_output=True, text=True, timeout=600, env=environment, check=False, **options
+    )
+
+
+def shared(tmp_path_factory, name, make):
+    """A folder that is made once, whichever worker of pytest-xdist comes first; with a sentence if it cannot be."""
+    base = tmp_path_factory.getbasetemp()
+    base = base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base
+    folder, said = base / name, base / f"{name}.txt"
+    with (base / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not said.exists():
+            folder.mkdir()
+            said.write_text(make(folder) or "")
+    if sentence := said.read_text():
+        pytest.skip(sentence)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory):
+    """A folder with the sdist, the wheel made of it, and in `direct` the wheel made of the tree."""
+    for name in ("build", "hatchling"):
+        if find_spec(name) is None:
+            pytest.skip(f"WHEEL AND SDIST ARE NOT TESTED without {name}: pip install '.[dev]'")
+
+    def make(folder):
+        for arguments in (["--outdir", folder], ["--wheel", "--outdir", folder / "direct"]):
+            done = call(sys.executable, "-m", "build", "--no-isolation", *arguments, ROOT)
+            assert done.returncode == 0, done.stdout + done.stderr
+
+    return shared(tmp_path_factory, "built", make)
+
+
+@pytest.fixture(scope="session")
+def clean(built, tmp_path_factory):
+    """An environment with the wheel and what it asks for; `seconds.json` has how long it took from zero."""
+    (wheel,) = built.glob("*.whl")
+
+    def make(folder):
+        begin = time.monotonic()
+        done = call(sys.executable, "-m", "venv", folder / "venv")
+        assert done.returncode == 0, done.stderr
+        made = time.monotonic()
+        python = folder / "venv" / "bin" / "python"
+        done = call(python, "-m", "pip", "install", "-q", "-c", ROOT / "constraints.txt", wheel)
+        if done.returncode:
+            words = done.stderr.strip().splitlines()[-1:]
+            assert not re.search("conflict|ResolutionImpossible", done.stderr), done.stderr
+            return f"THE WHEEL IS NOT INSTALLED, SO NOT TESTED: pip cannot reach the package index ({' '.join(words)})"
+        installed = time.monotonic()
+        done = call(python, "-c", FIRST, cwd=folder, environment={"NUMBA_CACHE_DIR": str(folder / "kernels")})
+        assert done.returncode == 0, done.stderr
+        assert done.stdout == "[0] True\n"
+        now = time.monotonic()
+        parts = {"environment": made - begin, "pip install": installed - made, "fit and predict": now - installed}
+        (folder / "seconds.json").write_text(json.dumps(parts | {"from zero": now - begin}))
+        return None
+
+    return shared(tmp_path_factory, "clean", make)
+
+
+def names(wheel):
+    with zipfile.ZipFile(wheel) as file:
+        return {info.filename: file.read(info) for info in file.infolist() if not info.is_dir()}
+
+
+def test_what_is_in_the_wheel(built):
+    (wheel,) = built.glob("*.whl")
+    assert wheel.name == f"meshnn-{meshnn.__version__}-py3-none-any.whl"
+    inside = names(wheel)
+    info = f"meshnn-{meshnn.__version__}.dist-info"
+    assert {name.split("/")[0] for name in inside} == {"meshnn", info}  # no tests, benchmarks, docs, results
+    source = {str(p.relative_to(ROOT / "src")) for p in (ROOT / "src/meshnn").rglob("*") if p.is_file()}
+    assert {name for name in inside if name.startswith("meshnn/")} == {n for n in source if "__pycache__" not in n}
+    assert "meshnn/py.typed" in inside
+    assert inside[f"{info}/licenses/LICENSE"] == (ROOT / "LICENSE").read_bytes()
+    entries = inside[f"{info}/entry_points.txt"].decode()
+    assert "meshnn = meshnn.cli:main" in entries
+    assert re.findall(r"^(\w+) = meshnn\.(?:paper|scaling)\.command", entries, re.MULTILINE) == ["reproduce", "scaling"]
+    about = message_from_string(inside[f"{info}/METADATA"].decode())
+    assert (about["Version"], about["Requires-Python"]) == (meshnn.__version__, ">=3.11")
+    assert about["License-Expression"] == "BSD-3-Clause"
+    assert {f"Programming Language :: Python :: 3.{k}" for k in (11, 12, 13, 14)} <= set(about.get_all("Classifier"))
+    assert wheel.stat().st_size < 2e6
+
+
+def test_the_sdist_has_what_is_needed_and_makes_the_same_wheel(built):
+    (sdist,) = built.glob("*.tar.gz")
+    with tarfile.open(sdist) as file:
+        inside = {name.split("/", 1)[1] for name in file.getnames() if "/" in name}
+    for wanted in ("src/meshnn/py.typed", "tests/test_build.py", "Makefile", "constraints.txt", "LICENSE", "README.md",
+                   "CHANGELOG.md", "CITATION.cff", "SECURITY.md", "tools/find_python.sh", "examples/iris.csv",
+                   "docs/pictures/first-screen.svg", "benchmarks/history.jsonl"):  # fmt: skip
+        assert wanted in inside, wanted
+    assert not [name for name in inside if re.search(r"(^|/)(results|\.venv.*|__pycache__|\.hypothesis)/", name)]
+    (through,), (direct,) = built.glob("*.whl"), (built / "direct").glob("*.whl")
+    assert names(through) == names(direct)
+
+
+def test_it_works_with_nothing_else(clean, record_property):
+    seconds = json.loads((clean / "seconds.json").read_text())  # a timing never fails a test, but it is seen
+    record_property("figure", "a clean environment, " + ", ".join(f"{k} {v:.0f} s" for k, v in seconds.items()))
+    done = call(clean / "venv/bin/python", "-m", "pip", "list", "--format", "json")
+    installed = {row["name"].lower() for row in json.loads(done.stdout)}
+    assert "meshnn" in installed
+    assert not installed & {"torch", "jax", "matplotlib", "networkx", "pandas", "dask", "onnx", "river", "pytest"}
+
+
+def test_commands_of_the_wheel(clean, tmp_path):
+    command = clean / "venv/bin/meshnn"
+    kernels = {"NUMBA_CACHE_DIR": str(clean / "kernels")}
+    done = call(command, "--version", cwd=tmp_path)
+    assert (done.returncode, done.stdout.split()[-1]) == (0, meshnn.__version__)
+    iris = ROOT / "examples/iris.csv"
+    done = call(command, "fit", iris, "--target", "species", "--out", "iris.mesh", cwd=tmp_path, environment=kernels)
+    assert done.returncode == 0, done.stderr
+    done = call(command, "predict", "iris.mesh", iris, "--out", "p.csv", cwd=tmp_path, environment=kernels)
+    assert done.returncode == 0, done.stderr
+    assert len((tmp_path / "p.csv").read_text().splitlines()) == 151
+    done = call(command, "plot", "iris.mesh", "--out", "iris.svg", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "pip install 'meshnn[plots]'" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_types_for_users(clean, tmp_path):
+    """mypy --strict of a program that uses the installed package: right as it is, and wrong where it is made wrong."""
+    (tmp_path / "right.py").write_text(TYPED)
+    wrong = TYPED.replace("MeshClassifier(5, random_state=0).fit", "MeshClassifier(5, ticks='3', colour=1).fit")
+    wrong = wrong.replace("model.score(", "model.scored(")
+    wrong = wrong.replace("Topology.mesh(2, 5, 2)", 'Topology.mesh("2", 5, 2)').replace("edges: int", "edges: str")
+    (tmp_path / "wrong.py").write_text(wrong)
+    python = clean / "venv/bin/python"
+    arguments = ["--strict", "--config-file", "", "--python-executable", python, "--cache-dir", clean / "mypy"]
+    done = call(sys.executable, "-m", "mypy", *arguments, "right.py", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "Success: no issues found in 1 source file\n"), done.stdout
+    done = call(sys.executable, "-m", "mypy", *arguments, "wrong.py", cwd=tmp_path)
+    assert done.returncode == 1
+    for words in (
+        'argument "colour"',
+        '"ticks" to "MeshClassifier"',
+        'attribute "scored"',
+        'expected "int"',
+        "[assignment]",
+    ):
+        assert words in done.stdout
+    done = call(python, "right.py", cwd=tmp_path, environment={"NUMBA_CACHE_DIR": str(clean / "kernels")})
+    assert done.returncode == 0, done.stderr

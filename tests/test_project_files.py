@@ -1,0 +1,71 @@
+"""The files around the package: citation, policies, the README's first screen, links."""
+
+import re
+import xml.dom.minidom
+from pathlib import Path
+
+import pytest
+
+import meshnn
+
+ROOT = Path(__file__).parent.parent
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+
+
+def test_the_citation():
+    yaml = pytest.importorskip("yaml")
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert {"cff-version", "message", "title", "authors"} <= set(cited)  # what the format asks for
+    assert cited["cff-version"] == "1.2.0"
+    assert cited["version"] == meshnn.__version__
+    assert cited["license"] == "BSD-3-Clause"
+    (paper,) = cited["references"]
+    assert {"type", "title", "authors"} <= set(paper)
+    assert [author["family-names"] for author in paper["authors"]] == ["Galatolo", "Cimino", "Vaglini"]
+    assert (ROOT / "README.md").read_text().count("Forward-Only gradient Propagation") == 1
+    assert paper["title"].endswith("Mesh Neural Networks with their Forward-Only gradient Propagation")
+
+
+def test_versions_are_the_same_everywhere():
+    assert f'version = "{meshnn.__version__}"' in (ROOT / "pyproject.toml").read_text()
+    minor = ".".join(meshnn.__version__.split(".")[:2])
+    assert f"| {minor} (and what is being worked on) | yes |" in (ROOT / "SECURITY.md").read_text()
+    assert f"| 2 | {minor} |" in (ROOT / "docs" / "versions.md").read_text()
+    assert (ROOT / "docs" / f"release-{minor}.md").exists()
+
+
+def test_the_first_screen_of_the_readme():
+    lines = (ROOT / "README.md").read_text().splitlines()
+    assert len(lines) <= 200
+    screen = "\n".join(lines[:45])
+    for wanted in ("docs/pictures/first-screen.svg", "    make demo ", "    make test ", "```python", "where it loses"):
+        assert wanted in screen
+
+
+def test_the_picture_of_the_first_screen():
+    path = ROOT / "docs" / "pictures" / "first-screen.svg"
+    assert path.stat().st_size <= 120_000
+    text = path.read_text()
+    xml.dom.minidom.parseString(text)
+    assert "prefers-color-scheme:dark" in text
+    assert "<text" not in text  # outlines: no font is needed
+    links = re.findall(r'(?:href|src)="([^"]{,12})', text)
+    assert links
+    assert all(link.startswith(("#", "data:image/")) for link in links)  # nothing is fetched
+
+
+def anchors(page):
+    """What a page's headings are called in links: lower case, words joined by hyphens, other signs left out."""
+    titles = re.findall(r"^#+ (.*)$", re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page):
+    for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
+        if link.startswith(("http://", "https://")):
+            continue
+        name, _, part = link.partition("#")
+        target = (page.parent / name).resolve() if name else page
+        assert target.exists(), link
+        assert not part or part in anchors(target), link
