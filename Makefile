@@ -67,7 +67,7 @@ tables: $(VENV)/.installed-bench
 # The site: pages, reference, and a gallery that is run. A warning is an error. Open build/site/index.html.
 docs: export OMP_NUM_THREADS := 1
 docs: $(VENV)/.installed-docs
-	$(BIN)/python -m sphinx -b html -W --keep-going -n -q docs build/site
+	$(BIN)/python -m sphinx -b html -E -W --keep-going -n -q docs build/site
 	@echo "build/site/index.html"
 
 format: $(VENV)/.installed-test
@@ -75,7 +75,7 @@ format: $(VENV)/.installed-test
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) .venv-3.* results build dist docs/api docs/gallery .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) .venv-3.* results build dist docs/above docs/api docs/gallery .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/.python:

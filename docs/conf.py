@@ -75,7 +75,7 @@ html_css_files = ["meshnn.css"]
 html_show_sourcelink = False
 html_copy_source = False
 # pages that have none below them
-alone = ("index", "quickstart", "which-tool", "faq", "reproducing", "architecture", "contributing", "changelog")
+alone = ("index", "quickstart", "which-tool", "faq", "reproducing", "architecture", "above/*")
 html_sidebars = {page: [] for page in alone}
 html_theme_options = {
     "navbar_align": "left",

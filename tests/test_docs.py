@@ -114,12 +114,36 @@ def test_pages_written_again_are_left_alone(reference, tmp_path, monkeypatch):
 def test_every_page_is_in_a_list(monkeypatch):
     monkeypatch.syspath_prepend(str(DOCS / "extensions"))
     pages = import_module("all_pages")
-    listed = [line.strip() for name in pages.LISTS for line in (DOCS / f"{name}.md").read_text().splitlines()]
-    assert pages.MARK in listed
-    names = {path.stem for path in DOCS.glob("*.md")}
-    assert names - {"index"} <= {*listed, *pages.further(DOCS)}
-    first = ["quickstart", "how-to", "mathematics", "gallery/index", "api/index", "which-tool", "faq", "reproducing"]
-    assert {name: listed.count(name) for name in first} == dict.fromkeys(first, 1)
+    lines = [line.strip() for name in pages.LISTS for line in (DOCS / f"{name}.md").read_text().splitlines()]
+    assert pages.MARK in lines
+    assert {path.stem for path in DOCS.glob("*.md")} <= {*pages.listed(DOCS), *pages.further(DOCS)}
+    first = ["quickstart", "how-to", "mathematics", "gallery/index", "api/index", "which-tool", "faq", "reproducing",
+             "architecture", "above/contributing", "above/changelog"]  # fmt: skip
+    assert {name: lines.count(name) for name in first} == dict.fromkeys(first, 1)
+
+
+def test_files_beside_the_readme_get_pages(monkeypatch, tmp_path):
+    monkeypatch.syspath_prepend(str(DOCS / "extensions"))
+    pages = import_module("all_pages")
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    for name in pages.LISTS:
+        (docs / f"{name}.md").write_text("how-to\nmathematics\n")
+    (docs / "new.md").write_text("[how](../SUPPORT.md#how) and [elsewhere](https://a.example/b.md)")
+    (tmp_path / "SUPPORT.md").write_text(
+        "[safe](SECURITY.md) [here](docs/new.md) ![it](docs/a.png) [ours](examples/a.py)"
+    )
+    for name in ("SECURITY.md", "CONTRIBUTING.md", "CHANGELOG.md", "OTHER.md"):
+        (tmp_path / name).write_text(f"# {name} [up](#up)")
+    pages.write(docs)
+    names = {path.stem for path in (docs / "above").glob("*.md")}
+    assert names == {"support", "security", "contributing", "changelog"}
+    said = (docs / "above" / "support.md").read_text()
+    assert said == "[safe](security.md) [here](../new.md) ![it](../a.png) [ours](../../examples/a.py)"
+    assert pages.further(docs) == sorted(["new", *(f"above/{name}" for name in names)])
+    content = [(docs / "new.md").read_text()]
+    pages.mend(type("App", (), {"srcdir": docs}), "new", content)
+    assert content == ["[how](above/support.md#how) and [elsewhere](https://a.example/b.md)"]
 
 
 def test_links_between_pages_hold_in_a_plain_checkout():
