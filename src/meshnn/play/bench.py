@@ -549,7 +549,7 @@ class Bench:
         held = self.table
         return {
             "name": held.name, "columns": held.columns, "target": held.target or held.columns[-1],
-            "impute": held.impute, "drop": held.drop,
+            "impute": held.impute, "drop": held.drop, "text": held.text if held.told else None,
         }  # fmt: skip
 
     def _data_message(self) -> Message:

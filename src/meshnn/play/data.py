@@ -24,6 +24,8 @@ __all__ = ["MOST_TEXT", "SETS", "PlayData", "Table", "built_in", "drift"]
 F64 = NDArray[np.float64]
 #: Bytes of a table that comes through the page, rows that are looked at, and features a graph can be drawn of.
 MOST_TEXT, MOST_ROWS, MOST_FEATURES = 5_000_000, 20_000, 300
+#: Bytes of a table from the command line that the page is told whole, so that its links can hold it.
+MOST_KEPT = 200_000
 #: Samples after which the border of the drifting stream has turned once.
 TURN = 20_000
 
@@ -130,18 +132,21 @@ class Table:
     """A table that was handed in, read as `meshnn fit` reads one; what to predict may be changed."""
 
     name: str
-    text: str | None  # as it came through the page, which keeps it for links
+    text: str | None  # if it is small enough to go into a link
     table: Any
     notes: list[str]
     target: str = ""
     impute: bool = False
     drop: list[str] = field(default_factory=list)
+    told: bool = False  # whether the page is to be told the text, which it has not sent itself
 
     @classmethod
     def read(cls, path: Path) -> Table:
         """From a file."""
-        loaded = read_table(path)
-        return cls(path.name, None, loaded.table, list(loaded.notes))
+        loaded, text = read_table(path), None
+        if path.suffix.lower() in (".csv", ".tsv") and path.stat().st_size <= MOST_KEPT:
+            text = path.read_text(encoding="utf-8-sig", errors="replace")
+        return cls(path.name, text, loaded.table, list(loaded.notes), told=True)
 
     @classmethod
     def parse(cls, name: str, text: str) -> Table:
