@@ -58,15 +58,15 @@ function hear(told: Told, arrays: Arrays): void {
 function greet(told: Told): void {
   fill("set", Object.entries(told.sets as Record<string, string>));
   fill("solver", (told.solvers as string[]).map((name) => [name, SOLVER_NAMES[name] ?? name]));
-  fill("pace", (told.paces as number[]).map((pace) => [String(pace), pace ? `${pace.toLocaleString("en")} a second` : "as fast as it goes"]));
+  fill("pace", (told.paces as number[]).map((pace) => [String(pace), pace ? `${pace.toLocaleString("en")} a second` : "full speed"]));
   fill("graph-kind", (told.graphs as string[]).map((name) => [name, GRAPH_NAMES[name] ?? name]));
   fill("activation", (told.activations as string[]).map((name) => [name, name]));
   if (told.table?.name) takeTable(told.table);
   greeted = true;
   void reopen();
 }
-const SOLVER_NAMES: Record<string, string> = { lm: "lm (second order)", adam: "adam", stream: "stream (Kalman filter)", "stream-adam": "stream (adam)" };
-const GRAPH_NAMES: Record<string, string> = { mesh: "mesh, as in the paper", layered: "one layer", cascade: "cascade", columns: "columns (self-loops)", none: "no hidden neurons" };
+const SOLVER_NAMES: Record<string, string> = { lm: "lm", adam: "adam", stream: "stream (ekf)", "stream-adam": "stream (adam)" };
+const GRAPH_NAMES: Record<string, string> = { mesh: "mesh (paper)", layered: "one layer", cascade: "cascade", columns: "self-loops", none: "none hidden" };
 
 function fill(id: string, options: [string, string][]): void {
   select(id).replaceChildren(...options.map(([value, text]) => new Option(text, value)));
@@ -79,6 +79,7 @@ function takeData(told: Told, arrays: Arrays): void {
   if (other) { sample = null; graph.layout.held.clear(); }
   if (placed) { graph.layout.held = placed; placed = null; }
   curve.clear();
+  say("");
   curve.figure = told.figure;
   const options = select("set").options;
   if (told.name === "table" && ![...options].some((o) => o.value === "table")) select("set").add(new Option("", "table"));
@@ -121,6 +122,7 @@ function takeGraph(told: Graph & Told): void {
   button("redo").disabled = !told.redo;
   const hidden = told.names.length - told.inputs - told.outputs - (told.bias ? 1 : 0), live = told.src.length - told.dead.length;
   $("size").textContent = `${hidden} hidden, ${told.src.length.toLocaleString("en")} edges${told.dead.length ? `, ${live.toLocaleString("en")} alive` : ""}`;
+  keep("hidden", hidden);
   input("tick").max = String(told.ticks);
   if (ticks !== told.ticks && followsEnd) setTick(told.ticks); else setTick(Math.min(graph.tick, told.ticks));
   showPicked(graph.picked);
@@ -143,9 +145,7 @@ function keep(id: string, value: number): void { if (document.activeElement !== 
 
 function takeFrame(told: Told, arrays: Arrays): void {
   if (graph.net && told.version === graph.net.version) {
-    graph.weights = arrays.weights as Float32Array;
-    graph.states = arrays.states as Float32Array;
-    graph.dirty = true;
+    graph.take(arrays.weights as Float32Array, arrays.states as Float32Array);
   }
   done = told.done;
   const text = (v: number | null, digits = 3): string => (v === null ? "–" : v.toFixed(digits));
@@ -310,6 +310,7 @@ const toggleAbsent = (): void => {
   showAbsent = !showAbsent;
   button("absent").setAttribute("aria-pressed", String(showAbsent));
   graph.absent = []; graph.dirty = true;
+  say("");
   if (showAbsent) { ask(); say("Dotted: the absent edges with the largest gradients; of a neuron that is selected, all of its own. Click one to add it."); }
 };
 press("absent", toggleAbsent);
@@ -355,11 +356,12 @@ const theme = (): void => {
   const dark = getComputedStyle(document.documentElement).colorScheme === "dark";
   document.documentElement.dataset.theme = dark ? "light" : "dark";
   try { localStorage.setItem("meshnn-theme", dark ? "light" : "dark"); } catch { /* not kept, then */ }
-  graph.dirty = pictureDirty = curveDirty = true;
+  graph.repaint();
+  pictureDirty = curveDirty = true;
 };
 press("theme", theme);
 try { const kept = localStorage.getItem("meshnn-theme"); if (kept) document.documentElement.dataset.theme = kept; } catch { /* as the system has it */ }
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => (graph.dirty = pictureDirty = curveDirty = true));
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { graph.repaint(); pictureDirty = curveDirty = true; });
 
 $("picture").addEventListener("click", (e) => {
   if (picture?.kind !== "regions") return;

@@ -15,7 +15,7 @@ export interface Orders {
 }
 type Line = { at: number; curve?: Curve; loop?: [number, number, number]; head?: [number, number, number] };
 
-const LEVELS = 7, ARROWS = 420, FLOWING = 1200;
+const LEVELS = 7, ARROWS = 420, FLOWING = 1200, PIECE = 70, AT_ONCE = 3;
 export const number = (v: number): string => (v === 0 ? "0" : Math.abs(v) >= 0.001 && Math.abs(v) < 10000 ? v.toPrecision(3) : v.toExponential(1)).replace("-", "−");
 
 export class GraphView {
@@ -29,6 +29,12 @@ export class GraphView {
   picked: Picked = null;
   moving = false;
   dirty = true;
+  private stale = true; // whether edges look otherwise than when they were last drawn
+  private shift = true; // whether they run otherwise
+  private front = document.createElement("canvas"); // the edges of a large net: drawn in pieces, a few a frame
+  private back = document.createElement("canvas");
+  private pieces: { key: string; lines: Line[] }[] = [];
+  private top = 1;
   private settling = false;
   private dead = new Set<number>();
   private from: Node | null = null; // an edge that is being drawn
@@ -64,8 +70,11 @@ export class GraphView {
     if (this.picked && !this.stillThere(this.picked)) this.pick(null);
     if (this.weights.length !== net.src.length) this.weights = new Float32Array(net.src.length);
     this.absent = this.absent.filter(([s, d]) => !this.has(s, d) && net.names.includes(s) && net.names.includes(d));
-    this.dirty = true;
+    this.pieces = [];
+    this.repaint();
   }
+  take(weights: Float32Array, states: Float32Array): void { this.weights = weights; this.states = states; this.stale = this.dirty = true; }
+  repaint(): void { this.stale = this.shift = this.dirty = true; }
 
   private has(src: string, dst: string): boolean {
     const s = this.net!.names.indexOf(src), d = this.net!.names.indexOf(dst);
@@ -77,26 +86,47 @@ export class GraphView {
   bornAt(id: string): void {
     const node = this.layout.nodes.find((n) => n.id === id);
     if (node && this.born) this.layout.hold(node, ...this.born);
-    this.born = null; this.settling = this.dirty = true;
+    this.born = null; this.settling = true; this.repaint();
   }
   pick(what: Picked): void { this.picked = what; this.dirty = true; this.orders.picked(what); }
 
   resize(): void {
     const ratio = Math.min(devicePixelRatio || 1, 2);
     const { clientWidth: w, clientHeight: h } = this.canvas;
-    if (w && h) { this.canvas.width = Math.round(w * ratio); this.canvas.height = Math.round(h * ratio); this.dirty = this.settling = true; }
+    if (w && h) { this.canvas.width = Math.round(w * ratio); this.canvas.height = Math.round(h * ratio); this.pieces = []; this.settling = true; this.repaint(); }
   }
 
   /** Once a frame; draws if there is something new. */
   frame(): void {
-    if (this.settling) { this.settling = this.layout.tick(); this.dirty = true; }
-    if (!this.dirty || !this.net) return;
+    if (this.settling) { this.settling = this.layout.tick(); this.repaint(); }
+    if (this.grabbed) this.repaint();
+    if (!this.net || (!this.dirty && !this.pieces.length)) return;
+    const w = this.canvas.clientWidth, h = this.canvas.clientHeight, theme = themeNow(), large = this.net.src.length > ARROWS;
+    if (large && !this.drawnInPieces(w, h, theme) && !this.dirty) return;
     this.dirty = false;
-    const c = this.canvas.getContext("2d")!;
-    const ratio = this.canvas.width / Math.max(this.canvas.clientWidth, 1);
+    const c = this.canvas.getContext("2d")!, ratio = this.canvas.width / Math.max(w, 1), p = new CanvasPainter(c);
+    c.setTransform(1, 0, 0, 1, 0, 0);
+    c.clearRect(0, 0, this.canvas.width, this.canvas.height);
+    if (large) c.drawImage(this.front, 0, 0, this.canvas.width, this.canvas.height);
     c.setTransform(ratio, 0, 0, ratio, 0, 0);
-    c.clearRect(0, 0, this.canvas.clientWidth, this.canvas.clientHeight);
-    this.paint(new CanvasPainter(c), this.canvas.clientWidth, this.canvas.clientHeight, themeNow());
+    if (!large) { this.run(w, h); this.paintEdges(p, this.grouped(), theme, w, h); this.stale = false; }
+    this.paintRest(p, w, h, theme);
+  }
+
+  /** Some of the edges of a large net, on a sheet that takes the place of the last one when all are drawn. */
+  private drawnInPieces(w: number, h: number, theme: Theme): boolean {
+    if (!this.pieces.length) {
+      if (!this.stale) return false;
+      this.stale = false;
+      this.run(w, h);
+      this.pieces = this.grouped();
+      if (this.back.width !== w || this.back.height !== h) { this.back.width = w; this.back.height = h; }
+      this.back.getContext("2d")!.clearRect(0, 0, w, h);
+    }
+    this.paintEdges(new CanvasPainter(this.back.getContext("2d")!), this.pieces.splice(0, AT_ONCE), theme, w, h);
+    if (this.pieces.length) return false;
+    [this.front, this.back] = [this.back, this.front];
+    return true;
   }
 
   svg(): string {
@@ -160,29 +190,54 @@ export class GraphView {
   }
 
   private paint(p: Painter, w: number, h: number, theme: Theme): void {
-    const net = this.net!, nodes = this.layout.nodes, box = this.box(w, h), n = nodes.length;
-    const sizes = this.weights, arrows = net.src.length <= ARROWS;
-    let top = 1e-9;
-    for (const v of sizes) top = Math.max(top, Math.abs(v));
-    const fat = box.unit * 0.26 * (net.src.length > 400 ? 0.55 : 1);
-    const groups = new Map<string, Line[]>();
+    this.run(w, h);
+    this.paintEdges(p, this.grouped(), theme, w, h);
+    this.paintRest(p, w, h, theme);
+  }
+
+  /** Where every edge runs. */
+  private run(w: number, h: number): void {
+    const net = this.net!, nodes = this.layout.nodes, box = this.box(w, h);
+    if (!this.shift) return;
+    this.shift = false;
     this.lines = net.src.map((s, k) => ({ at: k, ...this.course(nodes[s], nodes[net.dst[k]], box) }));
+  }
+
+  /** Edges that look alike are drawn together, thin ones first. */
+  private grouped(): { key: string; lines: Line[] }[] {
+    const sizes = this.weights, groups = new Map<string, Line[]>();
+    this.top = 1e-9;
+    for (const v of sizes) this.top = Math.max(this.top, Math.abs(v));
     for (const line of this.lines) {
-      const weight = sizes[line.at] ?? 0, level = Math.round(Math.sqrt(Math.abs(weight) / top) * LEVELS);
+      const weight = sizes[line.at] ?? 0, level = Math.round(Math.sqrt(Math.abs(weight) / this.top) * LEVELS);
       const key = this.dead.has(line.at) ? "dead" : `${weight < 0 ? "-" : "+"}${level}`;
       const group = groups.get(key);
       if (group) group.push(line); else groups.set(key, [line]);
     }
-    const keys = [...groups.keys()].sort((a, b) => (a === "dead" ? -1 : Number(a.slice(1))) - (b === "dead" ? -1 : Number(b.slice(1))));
-    for (const key of keys) {
-      const group = groups.get(key)!, dead = key === "dead", level = dead ? 0 : Number(key.slice(1)) / LEVELS;
+    const height = (key: string): number => (key === "dead" ? -1 : Number(key.slice(1)));
+    const found: { key: string; lines: Line[] }[] = [];
+    for (const key of [...groups.keys()].sort((a, b) => height(a) - height(b))) {
+      const lines = groups.get(key)!;
+      for (let k = 0; k < lines.length; k += PIECE) found.push({ key, lines: lines.slice(k, k + PIECE) });
+    }
+    return found;
+  }
+
+  private paintEdges(p: Painter, pieces: { key: string; lines: Line[] }[], theme: Theme, w: number, h: number): void {
+    const many = this.net!.src.length > ARROWS, unit = this.box(w, h).unit, fat = unit * 0.26 * (many ? 0.55 : 1);
+    for (const { key, lines } of pieces) {
+      const dead = key === "dead", level = dead ? 0 : Number(key.slice(1)) / LEVELS;
       const colour = dead ? theme.line : key[0] === "-" ? theme.minus : theme.plus;
       const width = dead ? 1 : 0.6 + fat * level, alpha = dead ? 0.75 : 0.22 + 0.68 * level, dash = dead ? [4, 4] : undefined;
-      p.curves(group.flatMap((l) => (l.curve ? [l.curve] : [])), colour, width, alpha, dash);
-      p.loops(group.flatMap((l) => (l.loop ? [l.loop] : [])), colour, width, alpha, dash);
-      if (arrows) p.heads(group.map((l) => l.head!), Math.min(4 + width * 1.6, box.unit * 0.6), colour, Math.min(alpha + 0.15, 1));
+      p.curves(lines.flatMap((l) => (l.curve ? [l.curve] : [])), colour, width, alpha, dash);
+      p.loops(lines.flatMap((l) => (l.loop ? [l.loop] : [])), colour, width, alpha, dash);
+      if (!many) p.heads(lines.map((l) => l.head!), Math.min(4 + width * 1.6, unit * 0.6), colour, Math.min(alpha + 0.15, 1));
     }
-    this.paintFlow(p, theme, top, box.unit);
+  }
+
+  private paintRest(p: Painter, w: number, h: number, theme: Theme): void {
+    const net = this.net!, nodes = this.layout.nodes, box = this.box(w, h), n = nodes.length;
+    this.paintFlow(p, theme, this.top, box.unit);
     this.paintMarks(p, theme, box, nodes);
     const hidden = net.names.length - net.inputs - net.outputs - (net.bias ? 1 : 0);
     nodes.forEach((node, k) => {
@@ -348,7 +403,7 @@ export class GraphView {
   private up(e: PointerEvent): void {
     if (!this.net) return;
     const [x, y] = this.place(e), to = this.neuronAt(x, y);
-    if (this.grabbed) { this.grabbed = null; this.dirty = true; return; }
+    if (this.grabbed) { this.grabbed = null; this.repaint(); return; }
     if (this.from) {
       const from = this.from, stayed = to === from && !this.left;
       if (stayed) this.pick({ neuron: from.id });

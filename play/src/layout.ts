@@ -45,9 +45,9 @@ export class Layout {
     const links = net.src.map((s, k) => ({ source: s, target: net.dst[k] })).filter((l) => l.source !== l.target);
     const sparse = links.length < 4 * net.names.length;
     this.simulation = forceSimulation(this.nodes)
-      .force("apart", forceManyBody<Node>().strength((n) => (n.role === "hidden" ? -1400 / Math.sqrt(hidden + 4) - 120 : -60)).distanceMax(420))
+      .force("apart", forceManyBody<Node>().strength((n) => (n.role === "hidden" ? -3000 / Math.sqrt(hidden + 4) - 150 : -60)).distanceMax(420))
       .force("x", forceX<Node>((n) => n.goal).strength(depth && deepest > 0 ? 0.35 : 0.05))
-      .force("y", forceY<Node>(HEIGHT / 2).strength(0.06))
+      .force("y", forceY<Node>(HEIGHT / 2).strength(0.035))
       .force("size", forceCollide<Node>(Math.min(46, 420 / Math.sqrt(hidden + 20))))
       .force("links", sparse ? forceLink(links).strength(0.04).distance(170) : null)
       .alphaDecay(0.04).stop();
@@ -58,7 +58,7 @@ export class Layout {
   private column(k: number, count: number, edge: number, inward: number): [number, number] {
     const columns = Math.ceil(count / COLUMN), rows = Math.ceil(count / columns);
     const column = Math.floor(k / rows), row = k % rows, inThis = Math.min(rows, count - column * rows);
-    const step = Math.min(HEIGHT / Math.max(rows, 1), 120);
+    const step = Math.min(HEIGHT / Math.max(rows, 1), 200);
     return [edge + inward * column * 34, HEIGHT / 2 + (row - (inThis - 1) / 2) * step];
   }
 

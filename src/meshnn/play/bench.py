@@ -49,7 +49,7 @@ MOST_UNITS = 5000
 SHARE = 0.1
 GRAPHS = ("mesh", "layered", "cascade", "columns", "none")
 #: Learning rate and pace to begin with.
-RATE, STREAM_PACE = 0.01, 1000
+RATE, PACE, STREAM_PACE = 0.01, 100, 1000
 
 
 class Bench:
@@ -58,7 +58,7 @@ class Bench:
     def __init__(self, path: Path | None = None, target: str = "") -> None:
         self.table: Table | None = None
         self.running, self.awaited = False, 0
-        self.solver, self.rate, self.pace, self.budget = "adam", RATE, 0, 1000
+        self.solver, self.rate, self.pace, self.budget = "adam", RATE, PACE, 1000
         self.told = Told(math.nan, math.nan)
         self.test = math.nan
         self.units, self.credit = 1, 0.0
@@ -417,7 +417,7 @@ class Bench:
         if data.streams and not solver.startswith("stream"):
             self.solver, self.pace = "stream", STREAM_PACE
         elif before.streams and not data.streams:
-            self.solver, self.pace = "adam", 0
+            self.solver, self.pace = "adam", PACE
         try:
             if alike and same_kind:
                 self.learner = new_learner(self.mesh, data, self.solver, self.rate)
