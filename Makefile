@@ -5,11 +5,20 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 SOURCES := pyproject.toml constraints.txt
 
-.PHONY: demo test test-all steady mutants bench tables lint style format clean
+.PHONY: demo play play-assets test test-all steady mutants bench tables lint style format clean
 
 demo: $(VENV)/.installed
 	$(BIN)/meshnn reproduce synthetic --quick --out results/demo
 	@$(BIN)/meshnn reproduce report --out results/demo
+
+# A net in the browser, drawn and changed while it learns; make play DATA=table.csv for a table of your own.
+play: $(VENV)/.installed-play
+	$(BIN)/meshnn play $(DATA)
+
+# The page of meshnn play, built anew into the package: needs Node and npm, which nobody else does. A test builds it, too,
+# and compares.
+play-assets:
+	cd play && npm ci --no-audit --no-fund --ignore-scripts && npm run --silent check && npm run --silent build
 
 # A run of the tests with mypy beside it, which without its cache takes as long as many tests and has its say at the end.
 define with-types
@@ -69,6 +78,10 @@ $(VENV)/.python:
 
 $(VENV)/.installed: $(VENV)/.python $(SOURCES)
 	$(PIP) -e '.[plots]'
+	@touch $@
+
+$(VENV)/.installed-play: $(VENV)/.python $(SOURCES)
+	$(PIP) -e '.[play,onnx]'
 	@touch $@
 
 $(VENV)/.installed-test: $(VENV)/.python $(SOURCES)

@@ -138,6 +138,7 @@ SMALL = {
     "info": [],
     "explain": [],
     "plot": [],
+    "play": ["--port", "70000"],  # refused: what it serves has tests of its own
     "forecast": ["--horizon", "2", "--origins", "1"],
     "demo": ["--iterations", "1", "--hidden", "1"],
     "verify": ["--tests", "1", "--reference", "numpy"],
@@ -149,7 +150,7 @@ SMALL = {
 
 #: Options that would make a run long, or delete what other tests need.
 LEFT_OUT = ("--clear", "--epochs", "--restarts", "--iterations", "--tests", "--trials", "--memory", "--calibrate",
-            "--horizon", "--origins")  # fmt: skip
+            "--horizon", "--origins", "--port")  # fmt: skip
 
 
 def options_of(command):
@@ -203,6 +204,7 @@ TRIES = {
     "reproduce": 20,
     "scaling": 20,
     "plot": 25,
+    "play": 20,
     "forecast": 12,
 }  # else 50; fmt: skip
 

@@ -58,7 +58,7 @@ function hear(told: Told, arrays: Arrays): void {
 function greet(told: Told): void {
   fill("set", Object.entries(told.sets as Record<string, string>));
   fill("solver", (told.solvers as string[]).map((name) => [name, SOLVER_NAMES[name] ?? name]));
-  fill("pace", (told.paces as number[]).map((pace) => [String(pace), pace ? `${pace.toLocaleString("en")} a second` : "full speed"]));
+  fill("pace", (told.paces as number[]).map((pace) => [String(pace), pace ? `${pace.toLocaleString("en")} a sec.` : "full speed"]));
   fill("graph-kind", (told.graphs as string[]).map((name) => [name, GRAPH_NAMES[name] ?? name]));
   fill("activation", (told.activations as string[]).map((name) => [name, name]));
   if (told.table?.name) takeTable(told.table);
@@ -66,7 +66,7 @@ function greet(told: Told): void {
   void reopen();
 }
 const SOLVER_NAMES: Record<string, string> = { lm: "lm", adam: "adam", stream: "stream (ekf)", "stream-adam": "stream (adam)" };
-const GRAPH_NAMES: Record<string, string> = { mesh: "mesh (paper)", layered: "one layer", cascade: "cascade", columns: "self-loops", none: "none hidden" };
+const GRAPH_NAMES: Record<string, string> = { mesh: "mesh", layered: "one layer", cascade: "cascade", columns: "self-loops", none: "no hidden" };
 
 function fill(id: string, options: [string, string][]): void {
   select(id).replaceChildren(...options.map(([value, text]) => new Option(text, value)));

@@ -247,7 +247,7 @@ export class GraphView {
       const output = k - (n - net.outputs), one = this.picked && "neuron" in this.picked && this.picked.neuron === node.id;
       const line = one ? theme.ink : node.role === "output" && this.labels.outputs.length > 1 ? CLASSES[output % CLASSES.length] : theme.quiet;
       p.disc(x, y, r, fill, line, one ? 3 : node.role === "output" ? Math.max(r * 0.2, 2) : 1.4, node.role === "input" || node.role === "bias");
-      const ink = share > 0.55 ? (theme.dark ? "#06131c" : "#fff") : theme.ink, size = Math.min(r * 0.85, 16);
+      const ink = share > 0.55 ? (theme.dark ? "#06131c" : "#fff") : theme.ink, size = Math.min(r * 0.85, 24);
       if (node.role === "bias" && r > 6) p.text(x, y, "1", ink, size, "middle");
       if (node.role === "hidden" && r > 8 && hidden <= 40) p.text(x, y, node.id.slice(1), ink, size, "middle");
       const font = Math.min(Math.max(box.unit * 0.72, 11), 22);

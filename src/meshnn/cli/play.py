@@ -28,7 +28,7 @@ def play(
         str, typer.Option("--target", "-y", help="The column to predict; by default the last one.", show_default=False)
     ] = "",
     port: Annotated[int, typer.Option("--port", help="Of this machine; 0 takes one that is free.")] = 0,
-    host: Annotated[str, typer.Option("--host", help="A loopback address: nobody else can open the page.")] = "127.0.0.1",
+    host: Annotated[str, typer.Option("--host", help="127.0.0.1 or ::1: nobody else can open the page.")] = "127.0.0.1",
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page in the browser.")] = True,
 ) -> None:
     """Draw a net in the browser, change it and watch it learn.
@@ -88,6 +88,6 @@ def _loopback(host: str) -> str:
     except ValueError:
         pass
     raise MeshError(
-        f"--host {host} could be reached from elsewhere; the page runs on 127.0.0.1 (or ::1) only. From another machine "
-        "take a tunnel: ssh -L 8000:127.0.0.1:8000 ... with --port 8000"
+        f"--host {host} could be reached from elsewhere; the page runs on 127.0.0.1 (or ::1) only. From another "
+        "machine take a tunnel: ssh -L 8000:127.0.0.1:8000 ... with --port 8000"
     )

@@ -56,6 +56,10 @@ class Bench:
     """One page's net. `receive` takes an order, `advance` learns for a moment; both return what the page is to know."""
 
     def __init__(self, path: Path | None = None, target: str = "") -> None:
+        self.mesh: Mesh
+        self.names: list[str]
+        self.learner: Learner
+        self.samples: Samples
         self.table: Table | None = None
         self.running, self.awaited = False, 0
         self.solver, self.rate, self.pace, self.budget = "adam", RATE, PACE, 1000
@@ -373,14 +377,15 @@ class Bench:
             allowed = Topology.mesh(*sizes, feedback=False).n_edges - hidden - sizes[2]
             share = min((1000 - hidden - sizes[2]) / allowed, 1.0)  # what can still be seen
             return Topology.mesh(*sizes, density=max(share, 0.05), feedback=False, random_state=self.data.seed)
-        make = {"cascade": Topology.cascade, "columns": Topology.columns}
-        return make[kind](*sizes) if kind in make else Topology.layered(sizes)
+        if kind == "layered":
+            return Topology.layered(sizes)
+        return Topology.cascade(*sizes) if kind == "cascade" else Topology.columns(*sizes)
 
     def _begin(self, topology: Topology) -> None:
         """Another net, with weights of its own."""
         ticks = max(3, topology.default_ticks()) if topology.n_hidden else 1
         mesh = Mesh(topology, min(ticks, edits.MOST_TICKS), "tanh", dtype="float64", random_state=self.data.seed)
-        self.learner: Learner = new_learner(mesh, self.data, self.solver, self.rate)
+        self.learner = new_learner(mesh, self.data, self.solver, self.rate)
         self.mesh, self.names = mesh, edits.names_of(topology)
         self.budget = max(self.budget, topology.n_edges)
         self._settled()
@@ -388,7 +393,7 @@ class Bench:
     def _settled(self) -> None:
         """What goes with a new net, or other samples."""
         self.rng = np.random.default_rng([self.data.seed, 1])
-        self.samples: Samples = as_samples(self.mesh, self.data.X, self.data.y, self.data.loss)
+        self.samples = as_samples(self.mesh, self.data.X, self.data.y, self.data.loss)
         if self.sample is None or self.sample.shape[1] != len(self.data.features):
             self.sample = self.data.test_X[:1]
         self.undone, self.redone = [], []

@@ -13,7 +13,7 @@ __all__ = ["Message", "packed", "said", "unpacked"]
 
 #: A text, or bytes for numbers.
 Message = str | bytes
-_KINDS = {"f4": np.dtype("<f4"), "u1": np.dtype("u1")}
+_KINDS: dict[str, np.dtype[Any]] = {"f4": np.dtype("<f4"), "u1": np.dtype("u1")}
 
 
 def said(kind: str, **fields: Any) -> str:

@@ -1,4 +1,4 @@
-"""How a net learns on the bench: `lm` and `adam` over the samples again and again, `stream` one sample after the other."""
+"""How a net learns on the bench: `lm` and `adam` over all samples again and again, `stream` one after the other."""
 
 from __future__ import annotations
 

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import socket
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from importlib.resources import files
 from typing import Any
 
+import uvicorn
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
 from starlette.requests import Request
@@ -108,7 +110,7 @@ def new_app(port: int, token: str, path: str | None = None, target: str = "") ->
     async def absent(request: Request) -> Response:
         return _protected(PlainTextResponse("there is no such page\n", 404))
 
-    async def socket(page: WebSocket) -> None:
+    async def learning(page: WebSocket) -> None:
         await page.accept()
         if len(pages) >= MOST_PAGES:
             await page.close(FULL, f"{MOST_PAGES} pages are open already; close one, then reload this one")
@@ -122,7 +124,7 @@ def new_app(port: int, token: str, path: str | None = None, target: str = "") ->
             await session.close()
 
     routes = [Route(f"/{{token}}/{address}", asset(*found)) for address, found in ASSETS.items()]
-    others = [WebSocketRoute("/{token}/socket", socket), Route("/{rest:path}", absent)]
+    others = [WebSocketRoute("/{token}/socket", learning), Route("/{rest:path}", absent)]
     return _Guard(Starlette(routes=[*routes, *others]), port, token)
 
 
@@ -134,12 +136,8 @@ async def _both_ways(page: WebSocket, session: Session) -> None:
             received = await page.receive()
             if received["type"] == "websocket.disconnect":
                 return
-            text = received.get("text")
-            if text is not None and len(text) <= MOST_MESSAGE:
-                await session.send(text)
-            else:
-                what = "numbers" if text is None else f"{len(text):,} characters"
-                await session.send(f'{{"do": "a message of {what}"}}')
+            text = received.get("text")  # numbers are no order, and are answered so
+            await session.send("null" if text is None else text)
 
     async def messages() -> None:
         while (message := await session.messages.get()) is not None:
@@ -152,7 +150,7 @@ async def _both_ways(page: WebSocket, session: Session) -> None:
 
     tasks = [asyncio.create_task(orders()), asyncio.create_task(messages())]
     try:
-        _, left = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:
         for task in tasks:
             task.cancel()
@@ -161,33 +159,24 @@ async def _both_ways(page: WebSocket, session: Session) -> None:
             raise done
 
 
-def serve(listener: Any, token: str, path: str | None, target: str, ready: Callable[[], None]) -> None:
-    """Answer on a socket that listens already, until Ctrl-C; `ready` is called when the page can be opened."""
-    import uvicorn
+class _Server(uvicorn.Server):
+    """Says when it has started."""
 
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self.ready = ready
+
+    async def startup(self, sockets: Any = None) -> None:
+        """Then the page can be opened."""
+        await super().startup(sockets)
+        self.ready()
+
+
+def serve(listener: socket.socket, token: str, path: str | None, target: str, ready: Callable[[], None]) -> None:
+    """Answer on a socket that is bound already, until Ctrl-C; `ready` is called when the page can be opened."""
     port = listener.getsockname()[1]
     config = uvicorn.Config(
         new_app(port, token, path, target), log_level="error", access_log=False, ws_max_size=MOST_MESSAGE,
         ws="websockets-sansio", server_header=False, date_header=False, lifespan="off", timeout_graceful_shutdown=3,
     )  # fmt: skip
-    server = _Server(config)
-    server.ready = ready
-    server.run(sockets=[listener])
-
-
-def _server_class() -> Any:
-    import uvicorn
-
-    class Server(uvicorn.Server):
-        """Says when it has started."""
-
-        ready: Callable[[], None]
-
-        async def startup(self, sockets: Any = None) -> None:
-            await super().startup(sockets)
-            self.ready()
-
-    return Server
-
-
-_Server: Any = _server_class()
+    _Server(config, ready).run(sockets=[listener])
