@@ -52,13 +52,14 @@ def play(
     if target and data is None:
         raise MeshError("--target names a column of a table; pass the table, too")
 
-    from meshnn.play.server import new_token, serve
+    from meshnn.play.server import new_server, new_token
 
     listener = socket.socket(socket.AF_INET6 if ":" in where else socket.AF_INET, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((where, port))
     except OSError as error:
+        listener.close()
         raise MeshError(f"--port {port}: {error.strerror}; take another one, or 0 for one that is free") from None
     token = new_token()
     name = f"[{where}]" if ":" in where else where
@@ -70,7 +71,8 @@ def play(
             typer.launch(address)
 
     try:
-        serve(listener, token, None if data is None else str(data.absolute()), target, ready)
+        table = None if data is None else str(data.absolute())
+        new_server(listener, token, table, target, ready).run(sockets=[listener])
     except KeyboardInterrupt:
         pass
     finally:

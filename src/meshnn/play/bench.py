@@ -101,13 +101,15 @@ class Bench:
         name = order.get("do") if isinstance(order, dict) else None
         if not isinstance(name, str) or name not in self._orders:
             return [said("error", text=f"there is no order {str(name)[:40]!r}; reload the page")]
+        found: list[Message] = []  # also what is told before something is refused
         try:
-            return list(self._orders[name](order))
+            found.extend(self._orders[name](order))
         except MeshError as error:
-            return [said("error", text=str(error), order=name)]
+            found.append(said("error", text=str(error), order=name))
         except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
             what = f"{type(error).__name__}: {error}"[:120]
-            return [said("error", text=f"the order {name!r} makes no sense ({what}); reload the page", order=name)]
+            found.append(said("error", text=f"the order {name!r} makes no sense ({what}); reload the page", order=name))
+        return found
 
     def _hello(self, order: dict[str, Any]) -> Iterator[Message]:
         yield said(

@@ -1,6 +1,6 @@
 """Edits of a net by hand: what it was and is to be, by the names of its neurons, and what stays of what was learned.
 
-Neurons have names that never change (`i0`, `b`, `h3`, `o1`), since their numbers do whenever a hidden one comes or goes.
+Neurons have names that never change (`i0`, `b`, `h3`, `o1`), since their numbers do when a hidden one comes or goes.
 A `Drawing` is a graph in these names; an edit makes another one of it, and so does undo. `become` then brings a mesh
 there.
 """

@@ -25,7 +25,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from meshnn.play.session import Session
 
-__all__ = ["MOST_MESSAGE", "new_app", "new_token", "serve"]
+__all__ = ["MOST_MESSAGE", "new_app", "new_server", "new_token"]
 
 #: Bytes of a message from a page (a table of 5 MB in JSON), and pages at a time.
 MOST_MESSAGE, MOST_PAGES = 12_000_000, 8
@@ -172,11 +172,13 @@ class _Server(uvicorn.Server):
         self.ready()
 
 
-def serve(listener: socket.socket, token: str, path: str | None, target: str, ready: Callable[[], None]) -> None:
-    """Answer on a socket that is bound already, until Ctrl-C; `ready` is called when the page can be opened."""
+def new_server(
+    listener: socket.socket, token: str, path: str | None, target: str, ready: Callable[[], None]
+) -> uvicorn.Server:
+    """For a socket that is bound already; `ready` is called when the page can be opened."""
     port = listener.getsockname()[1]
     config = uvicorn.Config(
         new_app(port, token, path, target), log_level="error", access_log=False, ws_max_size=MOST_MESSAGE,
         ws="websockets-sansio", server_header=False, date_header=False, lifespan="off", timeout_graceful_shutdown=3,
     )  # fmt: skip
-    _Server(config, ready).run(sockets=[listener])
+    return _Server(config, ready)
