@@ -19,7 +19,7 @@ import pytest
 pytest.importorskip("starlette", reason="starlette is not there: meshnn play is not tested")
 pytest.importorskip("websockets", reason="websockets is not there: meshnn play is not tested")
 
-from websockets.exceptions import InvalidStatus
+from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
 from commands import meshnn
@@ -353,8 +353,10 @@ def state_of(page):
     hidden = graph["names"][first : len(graph["names"]) - graph["outputs"]]
     weights = page.bench.mesh.weights.tolist()
     table = page.bench.table
-    source = {"set": data["name"]} if data["name"] != "table" else {
-        "table": {"name": table.name, "text": table.text, "target": table.target, "impute": False, "drop": []}}  # fmt: skip
+    source = {"set": data["name"]}
+    if data["name"] == "table":
+        kept = {"name": table.name, "text": table.text, "target": table.target}
+        source = {"table": kept | {"impute": False, "drop": []}}
     return {
         "v": 1, "data": source, "seed": data["seed"], "done": page.bench.learner.done,
         **{name: settings[name] for name in ("ticks", "solver", "rate", "budget", "pace")},
@@ -535,7 +537,8 @@ def test_only_those_with_the_token_and_of_this_machine_are_let_in(served):
     own = f"127.0.0.1:{served.port}"
     for path, headers in [
         ("/", {}), ("/x/", {}), (f"/{served.token[:-1]}/", {}), ("/app.js", {}), (f"/x{page}app.js", {}),
-        (page, {"Host": "evil.example"}), (page, {"Host": f"evil.example:{served.port}"}), (page, {"Host": "127.0.0.1"}),
+        (page, {"Host": "evil.example"}), (page, {"Host": f"evil.example:{served.port}"}),
+        (page, {"Host": "127.0.0.1"}),
         (page, {"Origin": "http://evil.example"}), (page, {"Origin": "null"}), (page, {"Origin": f"https://{own}"}),
     ]:  # fmt: skip
         status, text, _ = served.get(path, **headers)
@@ -584,10 +587,15 @@ def test_pages_are_independent_and_not_too_many(served, monkeypatch):
         for page in (first, second):
             assert json.loads(page.recv(timeout=120))["kind"] == "hello"
         assert len(multiprocessing.active_children()) == 2
-        with served.socket() as third, pytest.raises(Exception, match="2 pages are open already"):
+        with served.socket() as third, pytest.raises(ConnectionClosed, match="2 pages are open already"):
             third.recv(timeout=60)
         processes = multiprocessing.active_children()
     assert gone(processes)
+
+
+def heard_out(page):
+    while True:
+        page.recv(timeout=60)
 
 
 @pytest.mark.slow
@@ -596,9 +604,8 @@ def test_a_process_that_dies_is_told_to_the_page(served):
         page.recv(timeout=120)
         (process,) = multiprocessing.active_children()
         process.kill()
-        with pytest.raises(Exception, match="what learns has ended"):
-            while True:
-                page.recv(timeout=60)
+        with pytest.raises(ConnectionClosed, match="what learns has ended"):
+            heard_out(page)
 
 
 # -- the command

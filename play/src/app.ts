@@ -75,6 +75,7 @@ function fill(id: string, options: [string, string][]): void {
 function takeData(told: Told, arrays: Arrays): void {
   const other = data === null || data.name !== told.name || data.title !== told.title;
   data = told;
+  whole = false;
   points = arrays.label ? { x: arrays.x as Float32Array, y: arrays.y as Float32Array, label: arrays.label as Uint8Array, train: told.train } : null;
   if (other) { sample = null; graph.layout.held.clear(); }
   if (placed) { graph.layout.held = placed; placed = null; }
@@ -116,6 +117,7 @@ function takeTable(told: Told): void {
 
 function takeGraph(told: Graph & Told): void {
   const ticks = graph.net?.ticks;
+  whole = false;
   graph.set(told);
   $("wait").hidden = true;
   button("undo").disabled = !told.undo;
@@ -146,6 +148,7 @@ function keep(id: string, value: number): void { if (document.activeElement !== 
 function takeFrame(told: Told, arrays: Arrays): void {
   if (graph.net && told.version === graph.net.version) {
     graph.take(arrays.weights as Float32Array, arrays.states as Float32Array);
+    whole = true;
   }
   done = told.done;
   const text = (v: number | null, digits = 3): string => (v === null ? "–" : v.toFixed(digits));
@@ -218,9 +221,11 @@ function ask(): void {
 
 // -- the whole state
 
+let whole = false; // whether data, graph and weights belong together: they come one after the other
+let lastWhole: Record<string, unknown> | null = null;
 function state(): Record<string, unknown> | null {
   const net = graph.net;
-  if (!net || !data || graph.weights.length !== net.src.length) return null;
+  if (!net || !data || !whole) return null;
   const first = net.inputs + (net.bias ? 1 : 0);
   const hidden = net.names.slice(first, net.names.length - net.outputs).map((id, k) => [id, net.activations[k]]);
   const source = data.name === "table" && table
@@ -233,10 +238,10 @@ function state(): Record<string, unknown> | null {
   };
 }
 async function address(): Promise<string> {
-  return `${location.origin}${location.pathname}#s=${await packed(state())}`;
+  return `${location.origin}${location.pathname}#s=${await packed(state() ?? lastWhole)}`;
 }
 async function showLink(): Promise<void> {
-  if (!state()) return;
+  if (!state() && !lastWhole) { say("There is no net yet."); return; }
   const large = data?.name === "table" && (table?.text.length ?? 0) > MOST_LINK;
   showText("A link with the whole net", await address());
   say(large ? `${table!.name} is too large for a link: load it before the link is opened` : "Whoever runs meshnn play can open what stands behind # with their own address.");
@@ -262,6 +267,7 @@ async function reopen(): Promise<void> {
 function keepState(): void {
   const now = state();
   if (!now || lost) return;
+  lastWhole = now;
   try { sessionStorage.setItem(KEY, JSON.stringify(now)); } catch { /* full: a reload then begins anew */ }
 }
 
@@ -421,7 +427,7 @@ Object.assign(window, {
   meshnnPlay: {
     where: (id: string) => { const at = graph.where(id), box = $("graph").getBoundingClientRect(); return at && [at[0] + box.left, at[1] + box.top]; },
     edges: () => graph.net?.src.map((s, k) => [graph.net!.names[s], graph.net!.names[graph.net!.dst[k]], graph.weights[k]]),
-    names: () => graph.net?.names, absent: () => graph.absent, tick: () => graph.tick, state, address, done: () => done,
+    names: () => graph.net?.names, absent: () => graph.absent, tick: () => graph.tick, state, address, packed, done: () => done, frames: () => frames.length,
     fps: () => { const some = frames.slice(1); return some.length / (some.reduce((a, b) => a + b, 0) / 1000); },
     slowest: () => Math.max(...frames.slice(1)), forget: () => (frames.length = 0),
   },
