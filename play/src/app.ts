@@ -93,6 +93,10 @@ function takeData(told: Told, arrays: Arrays): void {
   const classes = told.task === "classify";
   $("rate-name").textContent = told.streams ? "last 300" : classes ? "accuracy" : "";
   $("test-name").textContent = told.streams ? "" : classes ? "on test rows" : "R², test rows";
+  $("accuracy").parentElement!.hidden = !classes;
+  $("test").parentElement!.hidden = told.streams;
+  input("row").max = String(told.train + told.test - 1);
+  input("row").parentElement!.hidden = told.streams;
   $("picture-name").textContent = classes ? (told.flat ? "Decision regions" : "Predicted against true, test rows") : "Predicted against true, test rows";
   const legend = classes && told.flat ? (told.classes as string[]) : [];
   $("legend").replaceChildren(...legend.map((name, k) => {
@@ -332,6 +336,7 @@ select("activation").addEventListener("change", () => {
   const what = graph.picked, one = what && "neuron" in what && what.neuron.startsWith("h");
   wire.send("activation", { id: one ? what.neuron : "*", name: select("activation").value });
 });
+input("row").addEventListener("change", () => { sample = null; pictureDirty = true; wire.send("sample", { index: Number(input("row").value) }); });
 const chosenTable = () => ({ target: select("target").value, impute: input("impute").checked, drop: [...select("drop").selectedOptions].map((o) => o.value) });
 for (const id of ["target", "drop", "impute"]) $(id).addEventListener("change", () => wire.send("table", chosenTable()));
 async function readFile(file: File): Promise<void> {
@@ -408,7 +413,7 @@ function frame(now: number): void {
   }
   before = now;
   if (showAbsent && settings.running && now - asking > 700) ask();
-  graph.frame();
+  graph.frame(now);
   if (pictureDirty && picture) {
     pictureDirty = false;
     const canvas = $<HTMLCanvasElement>("picture");
@@ -416,10 +421,10 @@ function frame(now: number): void {
     else if (picture.kind === "confusion") drawConfusion(canvas, picture.counts, picture.classes);
     else drawScatter(canvas, picture.true, picture.found, picture.target);
   }
-  if (curveDirty) { curveDirty = false; curve.draw($<HTMLCanvasElement>("curve")); }
+  if (curveDirty && now - drawn > 90) { curveDirty = false; drawn = now; curve.draw($<HTMLCanvasElement>("curve")); }
   if (now - saved > 1500) { saved = now; keepState(); }
 }
-let pause = 0;
+let pause = 0, drawn = 0;
 requestAnimationFrame(frame);
 
 // For tests, and for whoever is curious: where neurons are, and how many frames a second there are.

@@ -15,7 +15,9 @@ export interface Orders {
 }
 type Line = { at: number; curve?: Curve; loop?: [number, number, number]; head?: [number, number, number] };
 
-const LEVELS = 7, ARROWS = 420, FLOWING = 1200, PIECE = 70, AT_ONCE = 3;
+const LEVELS = 7, ARROWS = 420, FLOWING = 1200, PIECE = 70, MOST_DOTS = 1.6e6;
+/** Of a large net: how many pieces are drawn in a frame, how many frames pass between two sheets, and which are drawn at all. */
+const EASE = [{ pieces: 3, rest: 0, every: 1 }, { pieces: 2, rest: 6, every: 1 }, { pieces: 2, rest: 20, every: 2 }, { pieces: 2, rest: 40, every: 4 }, { pieces: 2, rest: 60, every: 8 }];
 export const number = (v: number): string => (v === 0 ? "0" : Math.abs(v) >= 0.001 && Math.abs(v) < 10000 ? v.toPrecision(3) : v.toExponential(1)).replace("-", "−");
 
 export class GraphView {
@@ -35,6 +37,13 @@ export class GraphView {
   private back = document.createElement("canvas");
   private pieces: { key: string; lines: Line[] }[] = [];
   private top = 1;
+  private last = 0;
+  private usual = 16;
+  private ease = 0;
+  private eased = 0;
+  private frames = 0;
+  private nextSheet = 0;
+  private urgent = false; // somebody's hand is on it
   private settling = false;
   private dead = new Set<number>();
   private from: Node | null = null; // an edge that is being drawn
@@ -72,6 +81,8 @@ export class GraphView {
     this.absent = this.absent.filter(([s, d]) => !this.has(s, d) && net.names.includes(s) && net.names.includes(d));
     this.pieces = [];
     this.repaint();
+    this.nextSheet = 0; this.urgent = true;
+    if (Math.abs(this.canvas.width - this.canvas.clientWidth * this.ratio()) > 2) this.resize();
   }
   take(weights: Float32Array, states: Float32Array): void { this.weights = weights; this.states = states; this.stale = this.dirty = true; }
   repaint(): void { this.stale = this.shift = this.dirty = true; }
@@ -91,13 +102,33 @@ export class GraphView {
   pick(what: Picked): void { this.picked = what; this.dirty = true; this.orders.picked(what); }
 
   resize(): void {
-    const ratio = Math.min(devicePixelRatio || 1, 2);
-    const { clientWidth: w, clientHeight: h } = this.canvas;
+    const { clientWidth: w, clientHeight: h } = this.canvas, ratio = this.ratio();
     if (w && h) { this.canvas.width = Math.round(w * ratio); this.canvas.height = Math.round(h * ratio); this.pieces = []; this.settling = true; this.repaint(); }
   }
 
+  /** Dots for a unit of CSS; fewer where a large net on a large screen would take too long to be drawn. */
+  private ratio(): number {
+    const { clientWidth: w, clientHeight: h } = this.canvas, large = (this.net?.src.length ?? 0) > ARROWS;
+    return Math.min(devicePixelRatio || 1, 2, large ? Math.sqrt(MOST_DOTS / Math.max(w * h, 1)) : 2);
+  }
+
+  /** Frames that come late are a sign that drawing takes too long: then less of a large net is drawn in each. */
+  private watch(now: number): void {
+    const took = Math.min(now - this.last, 250);
+    this.last = now;
+    this.usual += 0.15 * (took - this.usual);
+    if (now - this.eased < 400) return;
+    if (this.usual > 25 && this.ease < EASE.length - 1) { this.ease++; this.eased = now; }
+    else if (this.usual < 18 && this.ease > 0 && now - this.eased > 3000) { this.ease--; this.eased = now; }
+  }
+
   /** Once a frame; draws if there is something new. */
-  frame(): void {
+  frame(now: number): void {
+    this.watch(now);
+    this.frames++;
+    const { every } = EASE[this.ease];
+    if ((this.net?.src.length ?? 0) > ARROWS && !this.urgent && this.frames % every) return;
+    this.urgent = false;
     if (this.settling) { this.settling = this.layout.tick(); this.repaint(); }
     if (this.grabbed) this.repaint();
     if (!this.net || (!this.dirty && !this.pieces.length)) return;
@@ -116,15 +147,19 @@ export class GraphView {
   /** Some of the edges of a large net, on a sheet that takes the place of the last one when all are drawn. */
   private drawnInPieces(w: number, h: number, theme: Theme): boolean {
     if (!this.pieces.length) {
-      if (!this.stale) return false;
+      if (!this.stale || this.frames < this.nextSheet) return false;
       this.stale = false;
       this.run(w, h);
       this.pieces = this.grouped();
-      if (this.back.width !== w || this.back.height !== h) { this.back.width = w; this.back.height = h; }
-      this.back.getContext("2d")!.clearRect(0, 0, w, h);
+      const { width, height } = this.canvas, c = this.back.getContext("2d")!;
+      if (this.back.width !== width || this.back.height !== height) { this.back.width = width; this.back.height = height; }
+      c.setTransform(1, 0, 0, 1, 0, 0);
+      c.clearRect(0, 0, width, height);
+      c.scale(width / w, height / h);
     }
-    this.paintEdges(new CanvasPainter(this.back.getContext("2d")!), this.pieces.splice(0, AT_ONCE), theme, w, h);
+    this.paintEdges(new CanvasPainter(this.back.getContext("2d")!), this.pieces.splice(0, EASE[this.ease].pieces), theme, w, h);
     if (this.pieces.length) return false;
+    this.nextSheet = this.frames + EASE[this.ease].rest;
     [this.front, this.back] = [this.back, this.front];
     return true;
   }
@@ -151,7 +186,8 @@ export class GraphView {
     const named = w > 520 && this.labels.inputs.length <= 26;
     const widest = named ? Math.max(0, ...this.labels.inputs.map((t) => Math.min(t.length, 16))) : 0;
     const last = Math.max(0, ...this.labels.outputs.map((t) => Math.min(t.length, 14)));
-    const left = unit * 1.4 + widest * unit * 0.42, right = unit * 1.4 + (w > 520 ? last * unit * 0.42 : 0);
+    const letter = Math.max(unit * 0.43, 6.6);
+    const left = unit * 1.2 + 8 + widest * letter, right = unit * 1.2 + (w > 520 ? 8 + last * letter : 6);
     const top = unit * 1.6;
     return { left, right, top, sx: (w - left - right) / WIDTH, sy: (h - 2 * top) / HEIGHT, unit };
   }
@@ -356,7 +392,7 @@ export class GraphView {
   private hover(e: PointerEvent): void {
     if (!this.net) return;
     const [x, y] = (this.mouse = this.place(e)), box = this.box(this.canvas.clientWidth, this.canvas.clientHeight);
-    this.dirty = true;
+    this.dirty = this.urgent = true;
     if (this.grabbed) {
       const put = (v: number, most: number) => Math.min(Math.max(v, 0), most);
       this.layout.hold(this.grabbed, put((x - box.left) / box.sx, WIDTH), put((y - box.top) / box.sy, HEIGHT));
