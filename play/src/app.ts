@@ -76,6 +76,7 @@ function takeData(told: Told, arrays: Arrays): void {
   const other = data === null || data.name !== told.name || data.title !== told.title;
   data = told;
   whole = false;
+  $("alert").hidden = true; // what was wrong is mended, or given up
   points = arrays.label ? { x: arrays.x as Float32Array, y: arrays.y as Float32Array, label: arrays.label as Uint8Array, train: told.train } : null;
   if (other) { sample = null; graph.layout.held.clear(); }
   if (placed) { graph.layout.held = placed; placed = null; }

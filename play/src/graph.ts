@@ -43,6 +43,8 @@ export class GraphView {
   private eased = 0;
   private frames = 0;
   private nextSheet = 0;
+  private blank = true; // nothing of this graph has been drawn: then all of it at once
+  private bare = false; // a graph without weights: they are just coming
   private urgent = false; // somebody's hand is on it
   private settling = false;
   private dead = new Set<number>();
@@ -81,10 +83,15 @@ export class GraphView {
     this.absent = this.absent.filter(([s, d]) => !this.has(s, d) && net.names.includes(s) && net.names.includes(d));
     this.pieces = [];
     this.repaint();
-    this.nextSheet = 0; this.urgent = true;
+    this.bare = this.blank = true;
     if (Math.abs(this.canvas.width - this.canvas.clientWidth * this.ratio()) > 2) this.resize();
   }
-  take(weights: Float32Array, states: Float32Array): void { this.weights = weights; this.states = states; this.stale = this.dirty = true; }
+  take(weights: Float32Array, states: Float32Array): void {
+    this.weights = weights; this.states = states; this.stale = this.dirty = true;
+    this.top = 1e-9;
+    for (const v of weights) this.top = Math.max(this.top, Math.abs(v));
+    if (this.bare) { this.bare = false; this.nextSheet = 0; this.urgent = true; }
+  }
   repaint(): void { this.stale = this.shift = this.dirty = true; }
 
   private has(src: string, dst: string): boolean {
@@ -103,7 +110,7 @@ export class GraphView {
 
   resize(): void {
     const { clientWidth: w, clientHeight: h } = this.canvas, ratio = this.ratio();
-    if (w && h) { this.canvas.width = Math.round(w * ratio); this.canvas.height = Math.round(h * ratio); this.pieces = []; this.settling = true; this.repaint(); }
+    if (w && h) { this.canvas.width = Math.round(w * ratio); this.canvas.height = Math.round(h * ratio); this.pieces = []; this.settling = this.blank = this.urgent = true; this.nextSheet = 0; this.repaint(); }
   }
 
   /** Dots for a unit of CSS; fewer where a large net on a large screen would take too long to be drawn. */
@@ -129,6 +136,7 @@ export class GraphView {
     const { every } = EASE[this.ease];
     if ((this.net?.src.length ?? 0) > ARROWS && !this.urgent && this.frames % every) return;
     this.urgent = false;
+    if (this.bare) return;
     if (this.settling) { this.settling = this.layout.tick(); this.repaint(); }
     if (this.grabbed) this.repaint();
     if (!this.net || (!this.dirty && !this.pieces.length)) return;
@@ -157,7 +165,8 @@ export class GraphView {
       c.clearRect(0, 0, width, height);
       c.scale(width / w, height / h);
     }
-    this.paintEdges(new CanvasPainter(this.back.getContext("2d")!), this.pieces.splice(0, EASE[this.ease].pieces), theme, w, h);
+    this.paintEdges(new CanvasPainter(this.back.getContext("2d")!), this.pieces.splice(0, this.blank ? this.pieces.length : EASE[this.ease].pieces), theme, w, h);
+    this.blank &&= this.pieces.length > 0;
     if (this.pieces.length) return false;
     this.nextSheet = this.frames + EASE[this.ease].rest;
     [this.front, this.back] = [this.back, this.front];
@@ -242,8 +251,6 @@ export class GraphView {
   /** Edges that look alike are drawn together, thin ones first. */
   private grouped(): { key: string; lines: Line[] }[] {
     const sizes = this.weights, groups = new Map<string, Line[]>();
-    this.top = 1e-9;
-    for (const v of sizes) this.top = Math.max(this.top, Math.abs(v));
     for (const line of this.lines) {
       const weight = sizes[line.at] ?? 0, level = Math.round(Math.sqrt(Math.abs(weight) / this.top) * LEVELS);
       const key = this.dead.has(line.at) ? "dead" : `${weight < 0 ? "-" : "+"}${level}`;
