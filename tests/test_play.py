@@ -137,6 +137,39 @@ def test_what_stays_keeps_what_it_has_learned(page, solver):
     assert all(np.isfinite(w) for w in page.edges.values())
 
 
+@pytest.mark.parametrize("solver", ["adam", "lm", "stream", "stream-adam"])
+def test_any_edits_in_any_order_can_be_undone_while_it_learns(solver):
+    rng = np.random.default_rng(5)
+    page = Page()
+    page.do("set", solver=solver)
+    first, ticks = page.bench.names, page.bench.mesh.ticks
+    edges = set(page.edges)
+    for _ in range(30):
+        names = page.bench.names
+        src, dst = (str(name) for name in rng.choice(names, 2))
+        orders = [
+            ("edge", {"add": bool(rng.integers(2)), "src": src, "dst": dst}),
+            ("neuron", {"add": bool(rng.integers(2)), "id": dst}),
+            ("grow", {}),
+            ("prune", {}),
+            ("activation", {"id": src, "name": str(rng.choice(["relu", "sin", "sigmoid"]))}),
+            ("set", {"ticks": int(rng.integers(1, 6))}),
+        ]
+        order, fields = orders[rng.integers(len(orders))]
+        page.do(order, **fields)
+        page.learn(1)
+        assert page.bench.running, page.last("error")
+        assert page.last("frame")["version"] == page.last("graph")["version"]
+    count = page.last("graph")["undo"]
+    assert count >= 10
+    for k in range(count):
+        page.do("undo")
+        if k % 3 == 0:
+            page.learn(1)
+    assert (page.bench.names, page.bench.mesh.ticks, set(page.edges)) == (first, ticks, edges)
+    assert set(page.bench.mesh.activations[:5]) == {"tanh"}
+
+
 def test_moments_of_adam_go_with_their_edges(page):
     page.learn(3)
     first = dict(zip(page.edges, page.bench.learner.solver.optimizer.first.tolist(), strict=True))
@@ -219,6 +252,35 @@ def test_grow_and_prune_keep_to_the_budget(page):
     assert len(page.edges) == 40
     page.do("undo")
     assert len(page.edges) == count + 2
+
+
+def test_what_a_solver_cannot_follow_is_refused_and_all_is_as_it_was(page, monkeypatch):
+    page.do("set", solver="lm")
+    page.learn(2)
+    page.do("prune")
+    page.learn(2)
+    before, ticks = page.edges, page.bench.mesh.ticks
+    monkeypatch.setattr("meshnn.play.learners.MOST_WORK", 0.0)
+    rewire = page.bench.learner.rewire
+    tried = []
+
+    def follow(growth, change):  # refuses what is new, and takes what was
+        tried.append(change)
+        if len(tried) % 2 == 0:
+            monkeypatch.setattr("meshnn.play.learners.MOST_WORK", 1e18)
+        rewire(growth, change)
+        monkeypatch.setattr("meshnn.play.learners.MOST_WORK", 0.0)
+
+    monkeypatch.setattr(page.bench.learner, "rewire", follow)
+    assert "take adam" in page.refused("undo")
+    assert "take adam" in page.refused("neuron", add=True)
+    assert "take adam" in page.refused("set", ticks=5)
+    assert (page.edges, page.bench.mesh.ticks, len(tried)) == (before, ticks, 6)
+    assert "take adam" in page.refused("data", name="circles")
+    assert page.bench.data.name == "moons"
+    assert page.edges == before
+    page.learn(1)
+    assert page.last("graph")["undo"] == 1
 
 
 def test_new_weights_can_be_undone(page):

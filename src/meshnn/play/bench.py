@@ -187,14 +187,8 @@ class Bench:
             self.solver, self.units = solver, 1
         if "ticks" in order:
             ticks = whole_number("ticks", order["ticks"], most=edits.MOST_TICKS)
-            before, kept = (self._drawing(), self.mesh.ticks, False), self.mesh.ticks
-            self.mesh.ticks = ticks
-            try:
-                self._rewired(self._same())
-            except MeshError:
-                self.mesh.ticks = kept
-                self._rewired(self._same())
-                raise
+            before = (self._drawing(), self.mesh.ticks, False)
+            self._become(before[0], ticks)
             self._remember(before)
             yield self._graph_message()
         yield self._settings()
@@ -272,10 +266,7 @@ class Bench:
             raise MeshError(f"there is nothing to {word}")
         drawing, ticks, whole = stack[-1]
         before = (self._drawing(), self.mesh.ticks, whole)
-        if ticks != self.mesh.ticks:
-            self.mesh.ticks = ticks
-        self.names, growth, change = edits.become(self.mesh, self.names, drawing, whole)
-        self._rewired((growth, change))
+        self._become(drawing, ticks, whole)
         stack.pop()
         other.append(before)
         yield from self._changed()
@@ -418,10 +409,10 @@ class Bench:
         """Other samples: the net stays if it fits them."""
         alike = (len(data.features), data.n_outputs) == (len(self.data.features), self.data.n_outputs)
         same_kind = data.hidden == self.data.hidden and data.task == self.data.task
-        before, solver, pace = self.data, self.solver, self.pace
+        kept, before = dict(self.__dict__), self.data
         self.running = False
         self.data, self.sample = data, None
-        if data.streams and not solver.startswith("stream"):
+        if data.streams and not self.solver.startswith("stream"):
             self.solver, self.pace = "stream", STREAM_PACE
         elif before.streams and not data.streams:
             self.solver, self.pace = "adam", PACE
@@ -433,9 +424,8 @@ class Bench:
                 if self.solver == "lm" and data.name == "digits":
                     self.solver = "adam"  # an iteration of lm would take seconds
                 self._begin(self._graph("mesh", data.hidden))
-        except MeshError:
-            self.data, self.solver, self.pace = before, solver, pace
-            self._begin(self._graph("mesh", before.hidden))
+        except MeshError:  # as it was
+            self.__dict__.update(kept)
             raise
         yield from self._everything()
 
@@ -445,30 +435,31 @@ class Bench:
     def _edited(self, wanted: edits.Drawing) -> Iterator[Message]:
         """Another graph, while it learns."""
         before = (self._drawing(), self.mesh.ticks, False)
-        names, growth, change = edits.become(self.mesh, self.names, wanted)
-        kept, self.names = self.names, names
-        try:
-            self._rewired((growth, change))
-        except MeshError:  # the solver cannot follow: as it was
-            self.names, growth, change = edits.become(self.mesh, names, before[0], whole=True)
-            assert self.names == kept
-            self._rewired((growth, change))
-            raise
+        self._become(wanted, self.mesh.ticks)
         self._remember(before)
         yield from self._changed()
+
+    def _become(self, wanted: edits.Drawing, ticks: int, whole: bool = False) -> None:
+        """Bring mesh and solver there; if one of them refuses, all is as it was."""
+        now, before, names = self._drawing(), self.mesh.ticks, self.names
+        try:
+            if ticks != before:
+                self.mesh.ticks = ticks
+            self.names, growth, change = edits.become(self.mesh, names, wanted, whole)
+            self._rewired(growth, change)
+        except MeshError:  # the solver has not moved: it only has to look at the arrays of the mesh again
+            self.names = edits.become(self.mesh, self.names, now, whole=True)[0]
+            self.mesh.ticks = before
+            t, edges = self.mesh.topology, np.arange(self.mesh.topology.n_edges)
+            self._rewired(Growth(t, np.arange(t.n_neurons), edges), Change(edges, np.arange(t.n_hidden), edges))
+            raise
 
     def _remember(self, before: tuple[edits.Drawing, int, bool]) -> None:
         self.undone = [*self.undone[1 - MOST_UNDO :], before]
         self.redone = []
 
-    def _same(self) -> tuple[Growth, Change]:
-        """The graph as it is, of which something else has changed."""
-        t = self.mesh.topology
-        edges = np.arange(t.n_edges)
-        return Growth(t, np.arange(t.n_neurons), edges), Change(edges, np.arange(t.n_hidden), edges)
-
-    def _rewired(self, moved: tuple[Growth, Change]) -> None:
-        self.learner.rewire(*moved)
+    def _rewired(self, growth: Growth, change: Change) -> None:
+        self.learner.rewire(growth, change)
         self.version, self.dirty = self.version + 1, True
 
     def _recent(self) -> Samples:
