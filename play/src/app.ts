@@ -32,7 +32,10 @@ const graph = new GraphView($<HTMLCanvasElement>("graph"), $("tip"), {
 
 // -- what is heard
 
+let heard = 0, slow = false;
 function hear(told: Told, arrays: Arrays): void {
+  heard = performance.now();
+  if (slow) { slow = false; say(""); }
   switch (told.kind) {
     case "hello": greet(told); break;
     case "data": takeData(told, arrays); break;
@@ -103,6 +106,7 @@ function takeData(told: Told, arrays: Arrays): void {
   $("legend").replaceChildren(...legend.map((name, k) => {
     const item = document.createElement("span"), dot = document.createElement("i");
     dot.style.background = CLASSES[k % CLASSES.length];
+    dot.className = `mark${k % 4}`;
     item.append(dot, name);
     return item;
   }));
@@ -413,6 +417,7 @@ function frame(now: number): void {
     if (next >= graph.net.ticks) { setTick(graph.net.ticks); pause ||= now; if (now - pause > 900) { pause = 0; setTick(0); } } else setTick(next);
   }
   before = now;
+  if (settings.running && !slow && settings.pace !== 1 && now - heard > 2000) { slow = true; say("working … what is run for the first time is compiled first, which takes some seconds"); }
   if (showAbsent && settings.running && now - asking > 700) ask();
   graph.frame(now);
   if (pictureDirty && picture) {
