@@ -6,11 +6,21 @@ BIN := $(VENV)/bin
 PIP := sh tools/pip_install.sh $(VENV)
 SOURCES := pyproject.toml constraints.txt
 
-.PHONY: demo test test-all versions steady mutants bench bench-history tables docs lint style format clean
+.PHONY: demo play play-assets test test-all versions steady mutants bench bench-history tables docs lint style format
+.PHONY: clean
 
 demo: $(VENV)/.installed
 	$(BIN)/meshnn reproduce synthetic --quick --out results/demo
 	@$(BIN)/meshnn reproduce report --out results/demo
+
+# A net in the browser, drawn and changed while it learns; make play DATA=table.csv for a table of your own.
+play: $(VENV)/.installed-play
+	$(BIN)/meshnn play $(DATA)
+
+# The page of meshnn play, built anew into the package: needs Node and npm, which nobody else does. A test builds it, too,
+# and compares.
+play-assets:
+	cd play && npm ci --no-audit --no-fund --ignore-scripts && npm run --silent check && npm run --silent build
 
 # A run of the tests with mypy beside it, which without its cache takes as long as many tests and has its say at the end.
 define with-types
@@ -84,6 +94,10 @@ $(VENV)/.python:
 
 $(VENV)/.installed: $(VENV)/.python $(SOURCES)
 	$(PIP) -e '.[plots]'
+	@touch $@
+
+$(VENV)/.installed-play: $(VENV)/.python $(SOURCES)
+	$(PIP) -e '.[play,onnx]'
 	@touch $@
 
 $(VENV)/.installed-test: $(VENV)/.python $(SOURCES)

@@ -142,6 +142,7 @@ SMALL = {
     "info": [],
     "explain": [],
     "plot": [],
+    "play": ["--port", "70000"],  # refused: what it serves has tests of its own
     "forecast": ["--horizon", "2", "--origins", "1"],
     "demo": ["--iterations", "1", "--hidden", "1"],
     "verify": ["--tests", "1", "--reference", "numpy"],
@@ -153,7 +154,7 @@ SMALL = {
 
 #: Options that would make a run long, or delete what other tests need.
 LEFT_OUT = ("--clear", "--epochs", "--restarts", "--iterations", "--tests", "--trials", "--memory", "--calibrate",
-            "--horizon", "--origins")  # fmt: skip
+            "--horizon", "--origins", "--port")  # fmt: skip
 
 
 def options_of(command):
@@ -211,6 +212,7 @@ TRIES = {
     "reproduce": 20,
     "scaling": 20,
     "plot": 25,
+    "play": 20,
     "forecast": 12,
     "export": 25,
     "import": 25,

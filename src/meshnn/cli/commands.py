@@ -22,8 +22,8 @@ __all__ = ["COMMANDS", "run"]
 #: Each is a function of its name in the module of its name, with a _ behind a word of Python; help shows them in this
 #: order.
 COMMANDS = (
-    "fit", "predict", "evaluate", "export", "import", "stream", "forecast", "info", "explain", "plot", "demo", "verify",
-    "cache",
+    "fit", "predict", "evaluate", "export", "import", "stream", "forecast", "info", "explain", "plot", "play", "demo",
+    "verify", "cache",
 )  # fmt: skip
 GROUP = "meshnn.commands"
 #: Click's, which some versions of typer bring along under a name of their own.
