@@ -176,6 +176,7 @@ def test_a_finished_run_is_not_run_again(tmp_path):
     same(first, again)
 
 
+@pytest.mark.slow
 def test_another_runs_file_is_refused(tmp_path):
     X, y = spirals(100, random_state=0)
     path = tmp_path / "run.mesh"
@@ -489,6 +490,7 @@ def test_a_generator_that_has_moved_on_does_not_keep_a_run_from_going_on(tmp_pat
     same(model, MeshClassifier(4, random_state=np.random.default_rng(5), **options).fit(X, y))
 
 
+@pytest.mark.slow
 def test_a_warm_start_that_was_interrupted_goes_on_too(tmp_path):
     X, y = spirals(100, random_state=0)
     options = {"solver": "adam", "batch_size": 20, "max_epochs": 6, "tol": 0, "random_state": 0, "warm_start": True}
@@ -550,6 +552,7 @@ def test_ctrl_c_in_a_process(tmp_path):
 # -- runs that get longer, and signals -------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [
     {"solver": "lm"},
     {"solver": "lm", "l2": "evidence", "early_stopping": True},
@@ -584,6 +587,7 @@ def test_more_epochs_go_on_from_a_checkpoint(options, finished, tmp_path):
         short.fit(X, y)
 
 
+@pytest.mark.slow
 def test_what_is_said_of_runs_that_get_longer(tmp_path):
     X, y = spirals(100, random_state=0)
     options = {"solver": "adam", "batch_size": 20, "learning_rate": 0.01, "random_state": 0}
@@ -608,6 +612,7 @@ def test_what_is_said_of_runs_that_get_longer(tmp_path):
         MeshClassifier(4, max_epochs=9, **options).fit(X, y)
 
 
+@pytest.mark.slow
 def test_ctrl_c_stops_what_is_around_a_fit():
     X, y = spirals(60, random_state=0)
     fits = []

@@ -37,6 +37,7 @@ def test_the_example_is_the_airline(tmp_path):
     assert (len(values), values[0], values[-1], sum(values)) == (144, 112, 432, 40363)
 
 
+@pytest.mark.slow
 def test_forecast_with_files(tmp_path):
     out, picture, model = tmp_path / "ahead.csv", tmp_path / "ahead.svg", tmp_path / "air.mesh"
     done = meshnn("forecast", AIRLINE, *QUICK, "--out", out, "--picture", picture, "--save", model)

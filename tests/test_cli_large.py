@@ -111,6 +111,7 @@ def test_no_more_rows_are_drawn_than_fit(monkeypatch):
 # -- fit ---------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_folder_is_learned_and_files_make_no_difference(tmp_path, numbers):
     out = tmp_path / "model.mesh"
     found = fitted(numbers, "--test", "0.25", "--out", out)

@@ -182,6 +182,7 @@ def test_mixed_columns_and_missing_values(tables):
     assert meshnn("predict", model, str(tables / "holes.csv")).returncode == 0
 
 
+@pytest.mark.slow
 def test_topologies_from_files(tables, refused):
     import networkx as nx
     import numpy as np
@@ -242,6 +243,7 @@ def test_odd_tables_are_answered_in_one_line(tmp_path, refused, name, target, me
     assert message in refused("fit", bad_tables(tmp_path) / name, "--target", target)
 
 
+@pytest.mark.slow
 def test_wrong_files_and_options(iris_model, tables, tmp_path, refused):
     path, _ = iris_model
     csv = str(tables / "iris.csv")

@@ -65,6 +65,7 @@ def test_a_season_that_is_found_is_as_if_it_had_been_given():
     assert found.forecast_interval(15) == given.forecast_interval(15)
 
 
+@pytest.mark.slow
 def test_saved_copied_and_pickled_it_goes_on_bit_by_bit(tmp_path):
     y = seasonal(90)
     xs = [{"a": float(k % 7), ("b", 1): math.sin(k)} for k in range(90)]

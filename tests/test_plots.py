@@ -472,6 +472,7 @@ def test_names_are_shortened(name, want):
     assert sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in got) <= 14
 
 
+@pytest.mark.slow
 def test_names_of_any_kind_are_drawn_as_they_are(tmp_path):
     names = ["$x_1^2$", "größe_µm"], ["_hidden $", "中文 \\frac{"]
     regions = Regions(spiral, (-2, 2, -2, 2), classes=names[1])

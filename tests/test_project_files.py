@@ -60,10 +60,14 @@ def anchors(page):
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
+MADE = {"gallery/index.rst", "api/index.rst"}  # by make docs
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_lead_somewhere(page):
-    for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
-        if link.startswith(("http://", "https://")):
+    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+    for link in re.findall(r"\]\(([^)\s]+)\)", text):
+        if link.startswith(("http://", "https://")) or link in MADE:
             continue
         name, _, part = link.partition("#")
         target = (page.parent / name).resolve() if name else page

@@ -175,6 +175,7 @@ class Own(structure.Policy):
         return None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policies", [
     structure.Prune(to=30, by="movement"), structure.Prune(to=0.4, start="given"), [structure.Prune(np.int64(30))],
     structure.Regrow(fraction=np.float64(0.2)), structure.Sparsify(l1=0.01, threshold=0.01),

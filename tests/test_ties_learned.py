@@ -185,6 +185,7 @@ def test_partial_fit_of_a_tied_classifier():
     np.testing.assert_array_equal(mesh.weights[tied], mesh.parameters[mesh.parameter[tied]])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policies", [None, structure.Prune(to=20, start="given")])
 @pytest.mark.parametrize("solver", ["lm", "adam"])
 def test_a_checkpoint_of_a_tied_net_is_taken_up_bit_by_bit(policies, solver, tmp_path):
