@@ -304,7 +304,7 @@ def test_files_come_out(tab, tmp_path):
     assert (tmp_path / "net.png").read_bytes().startswith(b"\x89PNG")
     assert (tmp_path / "net.svg").read_text().startswith("<svg")
     tab.page.click("#python")
-    assert "MeshClassifier" in tab.page.input_value("#text")
+    tab.until("document.getElementById('text').value.includes('MeshClassifier')")
 
 
 def test_nothing_leaves_the_machine(tab):
@@ -346,7 +346,7 @@ def test_when_the_server_is_killed_the_page_says_so_and_keeps_the_net(browser):
     assert "meshnn play has ended" in said
     assert "link" in said
     tab.page.click("#alert-more button")
-    assert "#s=" in tab.page.input_value("#text")
+    tab.until("document.getElementById('text').value.includes('#s=')")
     tab.context.close()
 
 
