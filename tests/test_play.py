@@ -283,6 +283,28 @@ def test_what_a_solver_cannot_follow_is_refused_and_all_is_as_it_was(page, monke
     assert page.last("graph")["undo"] == 1
 
 
+def test_a_new_net_can_be_undone(page):
+    page.do("new", graph="none")
+    page.do("set", ticks=1)
+    page.learn(2)
+    before = page.edges
+    page.do("new", graph="layered", hidden=4)  # takes two ticks
+    assert page.bench.mesh.ticks > 1
+    page.learn(2)
+    after = page.edges
+    page.do("undo")
+    assert page.edges == before
+    assert page.bench.mesh.ticks == 1
+    page.learn(1)
+    page.do("redo")
+    assert page.edges == after
+    page.do("undo")
+    page.do("undo")
+    page.do("undo")
+    assert len(page.edges) == 61
+    assert page.last("settings")["ticks"] == 3
+
+
 def test_new_weights_can_be_undone(page):
     page.learn(3)
     before = page.edges

@@ -304,7 +304,7 @@ def test_files_come_out(tab, tmp_path):
     assert (tmp_path / "net.png").read_bytes().startswith(b"\x89PNG")
     assert (tmp_path / "net.svg").read_text().startswith("<svg")
     tab.page.click("#python")
-    assert "MeshClassifier" in tab.page.input_value("#text")
+    tab.until("document.getElementById('text').value.includes('MeshClassifier')")
 
 
 def test_nothing_leaves_the_machine(tab):
@@ -335,18 +335,31 @@ def test_a_page_from_elsewhere_is_refused(browser, playing):
     context.close()
 
 
+def alive(process):
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
 def test_when_the_server_is_killed_the_page_says_so_and_keeps_the_net(browser):
     server = Playing()
     tab = Tab(browser, server.address)
     tab.page.click("#run")
     tab.until("meshnnPlay.done() > 3")
+    (children,) = (path.read_text().split() for path in Path(f"/proc/{server.process.pid}/task").glob("*/children")
+                   if path.parent.name == str(server.process.pid))  # fmt: skip
     server.end()
+    end = time.monotonic() + LONG
+    while any(alive(child) for child in children):  # nobody learns for a page that nobody serves
+        assert time.monotonic() < end
+        time.sleep(0.05)
     tab.page.wait_for_selector("#alert:not([hidden])")
     said = tab.page.inner_text("#alert-text")
     assert "meshnn play has ended" in said
     assert "link" in said
     tab.page.click("#alert-more button")
-    assert "#s=" in tab.page.input_value("#text")
+    tab.until("document.getElementById('text').value.includes('#s=')")
     tab.context.close()
 
 

@@ -15,7 +15,7 @@ export interface Orders {
 }
 type Line = { at: number; curve?: Curve; loop?: [number, number, number]; head?: [number, number, number] };
 
-const LEVELS = 7, ARROWS = 420, FLOWING = 1200, PIECE = 70, MOST_DOTS = 1.6e6;
+const LEVELS = 7, ARROWS = 420, FLOWING = 1200, PIECE = 70, MOST_DOTS = 1.6e6, SEEN = 1400;
 /** Of a large net: how many pieces are drawn in a frame, how many frames pass between two sheets, and which are drawn at all. */
 const EASE = [{ pieces: 3, rest: 0, every: 1 }, { pieces: 2, rest: 6, every: 1 }, { pieces: 2, rest: 20, every: 2 }, { pieces: 2, rest: 40, every: 4 }, { pieces: 2, rest: 60, every: 8 }];
 export const number = (v: number): string => (v === 0 ? "0" : Math.abs(v) >= 0.001 && Math.abs(v) < 10000 ? v.toPrecision(3) : v.toExponential(1)).replace("-", "−");
@@ -44,6 +44,7 @@ export class GraphView {
   private frames = 0;
   private nextSheet = 0;
   private blank = true; // nothing of this graph has been drawn: then all of it at once
+  private news: { came: Set<number>; went: Line[]; until: number } | null = null;
   private bare = false; // a graph without weights: they are just coming
   private urgent = false; // somebody's hand is on it
   private settling = false;
@@ -72,6 +73,7 @@ export class GraphView {
   // -- what is shown
 
   set(net: Graph): void {
+    const was = this.net, old = this.lines;
     const first = this.net === null || this.net.inputs !== net.inputs || this.net.outputs !== net.outputs;
     this.net = net;
     this.dead = new Set(net.dead);
@@ -84,6 +86,7 @@ export class GraphView {
     this.pieces = [];
     this.repaint();
     this.bare = this.blank = true;
+    if (was && !first) this.mark(was, old, net);
     if (Math.abs(this.canvas.width - this.canvas.clientWidth * this.ratio()) > 2) this.resize();
   }
   take(weights: Float32Array, states: Float32Array): void {
@@ -93,6 +96,14 @@ export class GraphView {
     if (this.bare) { this.bare = false; this.nextSheet = 0; this.urgent = true; }
   }
   repaint(): void { this.stale = this.shift = this.dirty = true; }
+
+  /** What came and what went is seen for a moment. */
+  private mark(was: Graph, old: Line[], net: Graph): void {
+    const name = (g: Graph, k: number): string => `${g.names[g.src[k]]} ${g.names[g.dst[k]]}`;
+    const before = new Set(was.src.map((_, k) => name(was, k))), after = new Set(net.src.map((_, k) => name(net, k)));
+    const came = net.src.flatMap((_, k) => (before.has(name(net, k)) ? [] : [k])), went = old.filter((l) => l.at < was.src.length && !after.has(name(was, l.at)));
+    if (came.length || went.length) this.news = { came: new Set(came), went, until: performance.now() + SEEN };
+  }
 
   private has(src: string, dst: string): boolean {
     const s = this.net!.names.indexOf(src), d = this.net!.names.indexOf(dst);
@@ -137,6 +148,7 @@ export class GraphView {
     if ((this.net?.src.length ?? 0) > ARROWS && !this.urgent && this.frames % every) return;
     this.urgent = false;
     if (this.bare) return;
+    if (this.news) { this.dirty = true; if (now > this.news.until) this.news = null; }
     if (this.settling) { this.settling = this.layout.tick(); this.repaint(); }
     if (this.grabbed) this.repaint();
     if (!this.net || (!this.dirty && !this.pieces.length)) return;
@@ -332,18 +344,27 @@ export class GraphView {
       if (curve) p.curves([curve], on ? theme.ink : colour, width + (on ? 1 : 0), 0.9, [2, 5]);
       if (loop) p.loops([loop], on ? theme.ink : colour, width + (on ? 1 : 0), 0.9, [2, 5]);
     }
+    if (this.news) {
+      const share = Math.max(this.news.until - performance.now(), 0) / SEEN, net = this.net!;
+      for (const line of this.lines) if (this.news.came.has(line.at) && line.at < net.src.length) this.stroke(p, line, theme.ink, 1 + 3 * share, 0.8 * share);
+      for (const line of this.news.went) this.stroke(p, line, theme.quiet, 2, 0.8 * share, [3, 5]);
+    }
     const chosen = this.picked && "edge" in this.picked ? this.picked.edge : null;
     for (const line of this.lines) {
       const net = this.net!, one = chosen !== null && net.names[net.src[line.at]] === chosen[0] && net.names[net.dst[line.at]] === chosen[1];
       if (!one && this.hovered.edge !== line.at) continue;
-      if (line.curve) p.curves([line.curve], theme.ink, one ? 3 : 2, 0.9);
-      if (line.loop) p.loops([line.loop], theme.ink, one ? 3 : 2, 0.9);
+      this.stroke(p, line, theme.ink, one ? 3 : 2, 0.9);
     }
     if (this.from && !this.moving) {
       const to = this.over;
       if (to) { const { curve, loop } = this.course(this.from, to, box); if (curve) p.curves([curve], theme.ink, 2, 1, [5, 4]); if (loop) p.loops([loop], theme.ink, 2, 1, [5, 4]); }
       else { const x = box.left + this.from.x * box.sx, y = box.top + this.from.y * box.sy; p.curves([[x, y, (x + this.mouse[0]) / 2, (y + this.mouse[1]) / 2, ...this.mouse]], theme.ink, 2, 1, [5, 4]); }
     }
+  }
+
+  private stroke(p: Painter, line: Line, colour: string, width: number, alpha: number, dash?: number[]): void {
+    if (line.curve) p.curves([line.curve], colour, width, alpha, dash);
+    if (line.loop) p.loops([line.loop], colour, width, alpha, dash);
   }
 
   // -- mouse and finger

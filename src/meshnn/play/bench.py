@@ -270,6 +270,7 @@ class Bench:
         stack.pop()
         other.append(before)
         yield from self._changed()
+        yield self._settings()
 
     def _reset(self, order: dict[str, Any]) -> Iterator[Message]:
         before = (self._drawing(), self.mesh.ticks, True)
@@ -282,7 +283,9 @@ class Bench:
     def _new(self, order: dict[str, Any]) -> Iterator[Message]:
         kind = known("graph", order["graph"], GRAPHS)
         hidden = whole_number("hidden", order.get("hidden", self.data.hidden), least=0, most=100)
+        before = [*self.undone, (self._drawing(), self.mesh.ticks, True)]
         self._begin(self._graph(kind, hidden))
+        self.undone = before[-MOST_UNDO:]
         yield from self._changed()
         yield self._settings()
 
@@ -443,11 +446,12 @@ class Bench:
         """Bring mesh and solver there; if one of them refuses, all is as it was."""
         now, before, names = self._drawing(), self.mesh.ticks, self.names
         try:
-            if ticks != before:
-                self.mesh.ticks = ticks
+            self.mesh.ticks = max(ticks, before)  # with which both graphs reach their outputs
             self.names, growth, change = edits.become(self.mesh, names, wanted, whole)
+            self.mesh.ticks = ticks
             self._rewired(growth, change)
         except MeshError:  # the solver has not moved: it only has to look at the arrays of the mesh again
+            self.mesh.ticks = max(ticks, before)
             self.names = edits.become(self.mesh, self.names, now, whole=True)[0]
             self.mesh.ticks = before
             t, edges = self.mesh.topology, np.arange(self.mesh.topology.n_edges)

@@ -47,7 +47,7 @@ class _Guard:
     """Lets nothing pass that does not come from a page of this server."""
 
     def __init__(self, app: ASGIApp, port: int, token: str) -> None:
-        self.app, self.token = app, token
+        self.app, self.port, self.token = app, port, token
         self.hosts = {f"{host}:{port}" for host in ("127.0.0.1", "localhost", "[::1]")}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -58,7 +58,7 @@ class _Guard:
         if not refusal:
             await self.app(scope, receive, send)
         elif scope["type"] == "http":
-            await _protected(PlainTextResponse(f"{refusal}\n", 403))(scope, receive, send)
+            await _protected(PlainTextResponse(f"{refusal}\n", 403), self.port)(scope, receive, send)
         else:
             await WebSocket(scope, receive, send).close(REFUSED, refusal)  # before it is accepted: 403
 
@@ -76,10 +76,11 @@ class _Guard:
         return ""
 
 
-def _protected(response: Response) -> Response:
+def _protected(response: Response, port: int) -> Response:
+    sockets = f"ws://127.0.0.1:{port} ws://localhost:{port}"  # not all browsers take them for 'self'
     policy = (
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
-        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
+        f"connect-src 'self' {sockets}; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
     )
     response.headers.update(
         {
@@ -103,12 +104,12 @@ def new_app(port: int, token: str, path: str | None = None, target: str = "") ->
         content = (folder / name).read_bytes()
 
         async def found(request: Request) -> Response:
-            return _protected(Response(content, media_type=kind))
+            return _protected(Response(content, media_type=kind), port)
 
         return found
 
     async def absent(request: Request) -> Response:
-        return _protected(PlainTextResponse("there is no such page\n", 404))
+        return _protected(PlainTextResponse("there is no such page\n", 404), port)
 
     async def learning(page: WebSocket) -> None:
         await page.accept()
