@@ -17,8 +17,6 @@ ROOT = Path(__file__).parent.parent
 DOCS, GALLERY = ROOT / "docs", ROOT / "examples" / "gallery"
 EXAMPLES = sorted(GALLERY.glob("plot_*.py"))
 ASKED = {"sphinx", "myst_parser", "numpydoc", "sphinx_gallery", "pydata_sphinx_theme", "sphinx_copybutton"}
-#: Of examples, what they need besides matplotlib and networkx.
-NEEDS = {"plot_13_dask": "distributed", "plot_14_neat": "neat"}
 
 
 @pytest.fixture
@@ -185,39 +183,6 @@ def test_the_gallery_has_what_it_promises():
         title, line = text.split('"""')[1].strip().splitlines()[:2]
         assert line == "=" * len(title), path.name
         assert "print(" in text, path.name
-
-
-DRAW = """
-import runpy, sys
-sys.path.insert(0, {extensions!r})
-from matplotlib import pyplot
-from figures import drawn
-import numpy as np
-pyplot.show = lambda: None
-figures = drawn(runpy.run_path({path!r}, run_name="__main__"))
-for figure in figures:
-    figure.set_dpi(40)
-    figure.canvas.draw()
-print("figures", len(figures), [len(figure.axes) for figure in figures])
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
-def test_examples_run_and_draw(path, tmp_path):
-    for library in ("sphinx_gallery", NEEDS.get(path.stem, "matplotlib")):
-        pytest.importorskip(library, reason=f"{path.name} IS NOT TESTED without {library}: pip install '.[docs,dev]'")
-    program = DRAW.format(extensions=str(DOCS / "extensions"), path=str(path))
-    settings = {"MPLBACKEND": "Agg", "MESHNN_QUIET": "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT / "src")}
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", program], cwd=path.parent, env=os.environ | settings,
-        capture_output=True, text=True, timeout=600, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    *said, last = done.stdout.splitlines()
-    assert said, "it prints nothing"
-    assert int(last.split()[1]) >= 1
-    assert "0" not in re.findall(r"\d+", last.split(" ", 2)[2])  # none is empty
 
 
 # -- the site -----------------------------------------------------------------------------------------------------
