@@ -44,6 +44,7 @@ myst_enable_extensions = ["dollarmath", "colon_fence"]
 myst_heading_anchors = 4
 
 autodoc_typehints = "none"
+toc_object_entries_show_parents = "hide"  # MeshClassifier.decision_function() is wider than its column
 autodoc_member_order = "bysource"
 numpydoc_show_class_members = False
 numpydoc_xref_param_type = False

@@ -116,6 +116,33 @@ def test_a_new_edge_or_neuron_does_not_change_what_the_net_computes(page):
     np.testing.assert_allclose(page.bench.mesh.forward(X), before, atol=1e-12)
 
 
+@pytest.mark.parametrize("solver", ["adam", "lm", "stream"])
+def test_figures_are_of_the_net_that_is_seen(page, solver):
+    page.do("data", name="spirals")
+    page.do("set", solver=solver)
+    page.learn(20)
+    page.do("run", on=False)
+    bench = page.bench
+    loss = bench.samples.evaluate(bench.mesh, 1)[0]
+    if solver == "lm":  # no penalty in it; the others say what a sample was before it was learned
+        assert bench.told.loss == pytest.approx(loss)
+    page.do("edge", add=True, src="o0", dst="o1")  # with weight 0
+    assert page.last("frame")["loss"] == pytest.approx(loss)
+    page.do("neuron", add=False, id="h0")
+    assert page.last("frame")["loss"] == pytest.approx(bench.samples.evaluate(bench.mesh, 1)[0]) != loss
+    page.do("undo")
+    assert page.last("frame")["loss"] == pytest.approx(loss)
+    page.do("set", ticks=2)
+    assert page.last("frame")["loss"] == pytest.approx(bench.samples.evaluate(bench.mesh, 1)[0]) != loss
+
+
+def test_the_first_row_is_row_0(page):
+    seen = page.bench.sample
+    page.do("sample", index=0)
+    np.testing.assert_allclose(page.bench.sample, seen)
+    assert "row must be at most 999" in page.refused("sample", index=1000)
+
+
 @pytest.mark.parametrize("solver", ["adam", "lm", "stream", "stream-adam"])
 def test_what_stays_keeps_what_it_has_learned(page, solver):
     page.do("set", solver=solver)
@@ -250,6 +277,11 @@ def test_grow_and_prune_keep_to_the_budget(page):
     page.do("set", budget=40)
     page.do("prune")
     assert len(page.edges) == 40
+    assert "the others" not in page.last("said")["text"]
+    page.do("undo")
+    page.do("set", budget=1)
+    page.do("prune")  # as far as it goes
+    assert "the others are on the last way to an output" in page.last("said")["text"]
     page.do("undo")
     assert len(page.edges) == count + 2
 
@@ -535,6 +567,13 @@ def test_the_lines_of_python_make_the_same_net(page):
     assert found["topology"] == bench.mesh.topology
     np.testing.assert_array_equal(found["X"], bench.data.raw[: len(bench.data.X)])
     assert found["model"].mesh_.activations == bench.mesh.activations
+
+
+def test_the_lines_of_python_learn_as_long_if_that_was_long(page):
+    data, mesh = page.bench.data, page.bench.mesh
+    assert "max_epochs=526" in python_of(mesh, data, "adam", 0.01, 526)
+    assert "max_epochs=2000" in python_of(mesh, data, "adam", 0.01, 50_000)
+    assert "max_epochs" not in python_of(mesh, data, "adam", 0.01, 3) + python_of(mesh, data, "lm", 0.01, 526)
 
 
 @pytest.mark.slow

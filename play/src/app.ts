@@ -18,7 +18,7 @@ let data: Told | null = null, points: Points | null = null, picture: Picture | n
 let settings: Told = { kind: "settings", running: false, solver: "adam", rate: 0.01, pace: 0, budget: 1000, ticks: 3, unit: "epoch", uses_rate: true };
 let table: Table | null = null, sample: [number, number] | null = null;
 let done = 0, greeted = false, lost = false, pictureDirty = true, curveDirty = true, saved = 0;
-let playing = false, asking = 0, showAbsent = false, followsEnd = true;
+let row = 0, playing = false, asking = 0, showAbsent = false, followsEnd = true;
 const curve = new Curve();
 
 const wire = new Wire(hear, gone);
@@ -52,8 +52,8 @@ function hear(told: Told, arrays: Arrays): void {
     case "scores": takeScores(told); break;
     case "born": graph.bornAt(told.id); graph.pick({ neuron: told.id }); break;
     case "said": say(told.text); break;
-    case "error": complain(told.text); break;
-    case "python": showText("Python that does the same", told.text); break;
+    case "error": complain(told.text); stay(told.order); break;
+    case "python": showText("Python that learns the same graph", told.text); break;
     case "file": download(told.name, new Blob([arrays.content as Uint8Array<ArrayBuffer>])); break;
   }
 }
@@ -81,7 +81,9 @@ function takeData(told: Told, arrays: Arrays): void {
   whole = false;
   $("alert").hidden = true; // what was wrong is mended, or given up
   points = arrays.label ? { x: arrays.x as Float32Array, y: arrays.y as Float32Array, label: arrays.label as Uint8Array, train: told.train } : null;
-  if (other) { sample = null; graph.layout.held.clear(); }
+  sample = null;
+  input("row").value = String(row = 0);
+  if (other) graph.layout.held.clear();
   if (placed) { graph.layout.held = placed; placed = null; }
   curve.clear();
   say("");
@@ -102,6 +104,7 @@ function takeData(told: Told, arrays: Arrays): void {
   input("row").max = String(told.train + told.test - 1);
   input("row").parentElement!.hidden = told.streams;
   $("picture-name").textContent = classes ? (told.flat ? "Decision regions" : "Predicted against true, test rows") : "Predicted against true, test rows";
+  $("curve-name").textContent = classes ? "Accuracy and loss" : "R² and loss";
   const legend = classes && told.flat ? (told.classes as string[]) : [];
   $("legend").replaceChildren(...legend.map((name, k) => {
     const item = document.createElement("span"), dot = document.createElement("i");
@@ -127,6 +130,7 @@ function takeTable(told: Told): void {
 function takeGraph(told: Graph & Told): void {
   const ticks = graph.net?.ticks;
   whole = false;
+  if (graph.net) { say(""); $("alert").hidden = true; } // what was said was of the net before
   graph.set(told);
   $("wait").hidden = true;
   button("undo").disabled = !told.undo;
@@ -151,6 +155,11 @@ function takeSettings(told: Told): void {
   input("rate").disabled = !told.uses_rate;
   input("rate").title = told.uses_rate ? "" : "This solver finds its steps itself";
   $("unit").textContent = told.unit === "sample" ? "samples" : "epochs";
+}
+function stay(order?: string): void { // what was refused is not what there is
+  if (order === "sample") input("row").value = String(row);
+  takeSettings(settings);
+  if (data) { select("set").value = data.name; keep("seed", data.seed); }
 }
 function keep(id: string, value: number): void { if (document.activeElement !== $(id)) input(id).value = String(value); }
 
@@ -341,7 +350,13 @@ select("activation").addEventListener("change", () => {
   const what = graph.picked, one = what && "neuron" in what && what.neuron.startsWith("h");
   wire.send("activation", { id: one ? what.neuron : "*", name: select("activation").value });
 });
-input("row").addEventListener("change", () => { sample = null; pictureDirty = true; wire.send("sample", { index: Number(input("row").value) }); });
+input("row").addEventListener("change", () => {
+  const asked = Number(input("row").value);
+  wire.send("sample", { index: asked });
+  if (!Number.isInteger(asked) || asked < 0 || asked > Number(input("row").max)) return; // it will be refused
+  row = asked;
+  sample = null; pictureDirty = true;
+});
 const chosenTable = () => ({ target: select("target").value, impute: input("impute").checked, drop: [...select("drop").selectedOptions].map((o) => o.value) });
 for (const id of ["target", "drop", "impute"]) $(id).addEventListener("change", () => wire.send("table", chosenTable()));
 async function readFile(file: File): Promise<void> {

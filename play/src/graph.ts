@@ -18,7 +18,7 @@ type Line = { at: number; curve?: Curve; loop?: [number, number, number]; head?:
 const LEVELS = 7, ARROWS = 420, FLOWING = 1200, PIECE = 70, MOST_DOTS = 1.6e6, SEEN = 1400;
 /** Of a large net: how many pieces are drawn in a frame, how many frames pass between two sheets, and which are drawn at all. */
 const EASE = [{ pieces: 3, rest: 0, every: 1 }, { pieces: 2, rest: 6, every: 1 }, { pieces: 2, rest: 20, every: 2 }, { pieces: 2, rest: 40, every: 4 }, { pieces: 2, rest: 60, every: 8 }];
-export const number = (v: number): string => (v === 0 ? "0" : Math.abs(v) >= 0.001 && Math.abs(v) < 10000 ? v.toPrecision(3) : v.toExponential(1)).replace("-", "−");
+export const number = (v: number): string => (v === 0 ? "0" : Math.abs(v) >= 0.001 && Math.abs(v) < 10000 ? v.toPrecision(3) : v.toExponential(1)).replaceAll("-", "−");
 
 export class GraphView {
   net: Graph | null = null;

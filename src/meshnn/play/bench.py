@@ -191,6 +191,8 @@ class Bench:
             self._become(before[0], ticks)
             self._remember(before)
             yield self._graph_message()
+        if not self.running and not order.keys().isdisjoint(("solver", "ticks")):
+            self._measure()
         yield self._settings()
         yield from self._frames()
 
@@ -253,7 +255,8 @@ class Bench:
         pairs = {(names[s], names[d]) for s, d in zip(t.src[gone].tolist(), t.dst[gone].tolist(), strict=True)}
         kept = {pair: weight for pair, weight in now.edges.items() if pair not in pairs}
         yield from self._edited(edits.Drawing(now.inputs, now.outputs, now.bias, now.hidden, kept))
-        yield said("said", text=f"{len(pairs)} edges pruned, those that matter least")
+        rest = "; the others are on the last way to an output, or of the bias" if len(pairs) < goal else ""
+        yield said("said", text=f"{len(pairs)} edges pruned, those that matter least{rest}")
 
     def _undo(self, order: dict[str, Any]) -> Iterator[Message]:
         yield from self._back(self.undone, self.redone, "undo")
@@ -291,7 +294,7 @@ class Bench:
 
     def _sample(self, order: dict[str, Any]) -> Iterator[Message]:
         if "index" in order:
-            at = whole_number("index", order["index"], least=0, most=len(self.data.raw) - 1)
+            at = whole_number("row", order["index"], least=0, most=len(self.data.raw) - 1)
             raw = self.data.raw[at]
         else:
             raw = np.array([as_number("point", v, -1e9, 1e9) for v in order["point"]])
@@ -318,7 +321,7 @@ class Bench:
         yield packed("file", {"content": np.frombuffer(content, np.uint8)}, name=name)
 
     def _python(self, order: dict[str, Any]) -> Iterator[Message]:
-        yield said("python", text=python_of(self.mesh, self.data, self.solver, self.rate))
+        yield said("python", text=python_of(self.mesh, self.data, self.solver, self.rate, self.learner.done))
 
     def _restore(self, order: dict[str, Any]) -> Iterator[Message]:
         state = checked(order["state"])
@@ -391,18 +394,22 @@ class Bench:
         self.rng = np.random.default_rng([self.data.seed, 1])
         self.samples = as_samples(self.mesh, self.data.X, self.data.y, self.data.loss)
         if self.sample is None or self.sample.shape[1] != len(self.data.features):
-            self.sample = self.data.test_X[:1]
+            self.sample = self.data.X[:1]
         self.undone, self.redone = [], []
         self._fresh()
 
     def _fresh(self) -> None:
         """Nothing has been learned yet."""
         self.told, self.units, self.dirty = Told(math.nan, math.nan), 1, True
+        self._measure()
+        self.version += 1
+
+    def _measure(self) -> None:
+        """What this very net makes of the samples."""
         if not self.data.streams:
             loss, hits = self.samples.evaluate(self.mesh, 1)
             rate = self.samples.accuracy(hits) if self.data.task == "classify" else math.nan
             self.told = Told(loss, rate)
-        self.version += 1
 
     def _restart(self) -> None:
         self.learner = new_learner(self.mesh, self.data, self.solver, self.rate)
@@ -542,6 +549,8 @@ class Bench:
         yield self._settings()
 
     def _changed(self) -> Iterator[Message]:
+        if not self.running:  # else the next moment of learning says it
+            self._measure()
         yield self._graph_message()
         yield from self._frames()
 
@@ -591,7 +600,7 @@ class Bench:
         self.last_frame = now
         self.awaited += 1
         self.test = self._tested()
-        sample = self.sample if self.sample is not None else self.data.test_X[:1]
+        sample = self.sample if self.sample is not None else self.data.X[:1]
         states = self.mesh.states(sample, n_threads=1)[:, 0]
         yield packed(
             "frame", {"weights": self.mesh.weights, "states": states.ravel()}, version=self.version,

@@ -31,7 +31,7 @@ ENDLESS = 10**9
 class Told(NamedTuple):
     """What some epochs, or samples of a stream, have brought."""
 
-    loss: float
+    loss: float  # without penalties, so that nets and solvers can be compared
     rate: float  # of hits among what was learned; NaN if nothing can be hit
     note: str = ""
     finished: bool = False
@@ -90,7 +90,14 @@ class Batches(Learner):
         made = self.solver.advance(most)
         note = made.note or (f"lm has come to its end: {made.finished}" if made.finished else "")
         rate = self.samples.accuracy(made.hits) if self.samples.loss.classifies else math.nan
-        return Told(made.loss, rate, note, bool(made.finished))
+        return Told(self._error(made.loss), rate, note, bool(made.finished))
+
+    def _error(self, loss: float) -> float:
+        """The loss without its penalty."""
+        if isinstance(self.solver, LevenbergMarquardt):
+            return self.solver.error
+        solver: Any = self.solver
+        return max(loss - float(solver.optimizer.penalty(self.mesh.parameters)), 0.0)
 
     def rewire(self, growth: Growth, change: Change) -> None:
         """What stays keeps its moments, or its penalty."""

@@ -21,6 +21,9 @@ from meshnn.training import History
 
 __all__ = ["FILES", "exported", "model_of", "python_of"]
 
+#: Epochs of adam; with fewer, `fit` finds how many itself.
+MANY = 200
+
 FILES = {"mesh": ".mesh", "c": ".h", "onnx": ".onnx"}
 
 
@@ -78,8 +81,8 @@ def exported(what: str, mesh: Mesh, data: PlayData, done: int, solver: str) -> t
         return path.name, path.read_bytes()
 
 
-def python_of(mesh: Mesh, data: PlayData, solver: str, rate: float) -> str:
-    """The lines of Python that learn the same net from the same samples."""
+def python_of(mesh: Mesh, data: PlayData, solver: str, rate: float, done: int = 0) -> str:
+    """The lines of Python that learn the same net from the same samples, for as many epochs if they were many."""
     t, stream = mesh.topology, solver.startswith("stream")
     lines = ["from sklearn.model_selection import train_test_split"]
     model = "MeshClassifier" if data.task == "classify" else "MeshRegressor"
@@ -101,6 +104,8 @@ def python_of(mesh: Mesh, data: PlayData, solver: str, rate: float) -> str:
         last = "(out.argmax(axis=1) == y).mean()" if data.task == "classify" else "((out[:, 0] - y) ** 2).mean()"
         return "\n".join([*_without(lines, "train_test_split"), f"print({last})"]) + "\n"
     how = 'solver="lm", l2="evidence"' if solver == "lm" else f'solver="adam", learning_rate={rate:g}, l2=0.0001'
+    if solver == "adam" and done >= MANY:
+        how += f", max_epochs={min(done, 10 * MANY)}"
     lines.append(f"model = {model}(topology=topology, {options}, {how}).fit(X, y)")
     lines.append("print(model.score(X_test, y_test))")
     return "\n".join(lines) + "\n"
