@@ -579,8 +579,11 @@ def test_interrupted_while_it_learns(tmp_path, numbers, number, code, where):
             os.killpg(run.pid, number)
         else:
             os.kill(run.pid, number)
-        rest = run.stderr.read()
-        assert run.wait(300) == code, rest
+        try:
+            rest = run.communicate(timeout=300)[1]
+        finally:
+            run.kill()  # whatever went wrong, it does not go on for ever
+        assert run.returncode == code, rest
     assert "interrupted after epoch" in rest
     assert "Traceback" not in rest
     assert meshnn("evaluate", out, numbers).returncode == 0

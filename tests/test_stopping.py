@@ -1,6 +1,8 @@
 """When training ends: out of time, or out of epochs while the loss still falls."""
 
 import itertools
+import signal
+import sys
 import warnings
 from types import SimpleNamespace
 
@@ -10,7 +12,9 @@ from sklearn.datasets import load_iris
 from sklearn.exceptions import ConvergenceWarning
 
 from meshnn import MeshClassifier, MeshError
+from meshnn.errors import TrainingInterrupted
 from meshnn.training import trainer
+from meshnn.training.signals import sigterm_interrupts
 
 X, Y = load_iris(return_X_y=True)
 OPTIONS = {"hidden": 4, "random_state": 0, "max_epochs": 30, "tol": 0}
@@ -94,3 +98,26 @@ def test_no_warning_where_training_came_to_its_end():
     assert warned(max_epochs=20, solver="adam") == []  # the rate has come down to 0
     assert warned(max_epochs=1, solver="lm") == []  # nothing to compare with
     assert warned(max_epochs=5, solver="lm", callbacks=lambda row, mesh: row.epoch == 4) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_that_python_loses_is_heard(number, monkeypatch):
+    """What is raised in a finaliser is ignored: the fit ends all the same, with the row after."""
+    monkeypatch.setattr(sys, "unraisablehook", lambda lost: None)
+    rows = []
+
+    class Lost:
+        def __del__(self):
+            signal.raise_signal(number)
+
+    def callback(row, mesh):
+        rows.append(row)
+        if len(rows) == 2:
+            Lost()
+
+    model = MeshClassifier(**OPTIONS | ADAM, l2=1e-3, callbacks=callback)
+    before = signal.getsignal(number)
+    with sigterm_interrupts([]), pytest.raises(TrainingInterrupted, match="interrupted after epoch 2"):
+        model.fit(X, Y)
+    assert len(rows) == 2
+    assert signal.getsignal(number) is before

@@ -30,7 +30,7 @@ from meshnn.training.checkpoint import Checkpoint, fingerprint
 from meshnn.training.laplace import Laplace, affordable
 from meshnn.training.reporting import reporter
 from meshnn.training.sensitivity import importances
-from meshnn.training.signals import sigterm_interrupts
+from meshnn.training.signals import heard_interrupts, sigterm_interrupts
 from meshnn.training.solvers import Choice, solver_named
 
 __all__ = ["BaseMesh"]
@@ -187,7 +187,7 @@ class BaseMesh(LearnsFromAfar):
         self._take_stock(trainer)
         self._forget_conclusions("the fit did not come to its end; fit again")
         try:
-            with report as show:
+            with report as show, heard_interrupts() as check:
                 trainer.on_pulse = self._on_pulse(show.pulse, checkpoint)
                 for row in trainer.rows():
                     show(row)
@@ -196,6 +196,7 @@ class BaseMesh(LearnsFromAfar):
                         trainer.stop("stopped by a callback")
                     if checkpoint is not None:
                         checkpoint.row()
+                    check()
             self._conclude(trainer)
             if checkpoint is not None:
                 checkpoint.save()

@@ -1,14 +1,14 @@
-"""SIGTERM, by which schedulers end a run: as Ctrl-C, so that a checkpoint can be saved."""
+"""Ctrl-C, and SIGTERM, by which schedulers end a run: as Ctrl-C, so that a checkpoint can be saved."""
 
 from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["sigterm_interrupts"]
+__all__ = ["heard_interrupts", "sigterm_interrupts"]
 
 
 @contextmanager
@@ -26,8 +26,45 @@ def sigterm_interrupts(came: list[int], wanted: bool = True) -> Iterator[None]:
         came.append(number)
         raise KeyboardInterrupt
 
+    interrupt.raises = True  # type: ignore[attr-defined]
     signal.signal(signal.SIGTERM, interrupt)
     try:
         yield
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+@contextmanager
+def heard_interrupts() -> Iterator[Callable[[], None]]:
+    """A function that raises KeyboardInterrupt if one came and was lost.
+
+    Python raises it wherever the main thread is. In a finaliser, or in what is called when something that is referred
+    to weakly goes (a thread has that), exceptions are ignored, and a run of many short epochs would go on for ever.
+    Only handlers that raise are listened to: whoever has another one wants something else.
+    """
+    came: list[int] = []
+
+    def listening(before: Any) -> Callable[[int, Any], None]:
+        def note(number: int, frame: Any) -> None:
+            came.append(number)
+            before(number, frame)
+
+        note.raises = True  # type: ignore[attr-defined]
+        return note
+
+    def check() -> None:
+        if came:
+            raise KeyboardInterrupt
+
+    replaced = {}
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGINT, signal.SIGTERM):
+            handler = signal.getsignal(number)
+            if handler is signal.default_int_handler or getattr(handler, "raises", False):
+                replaced[number] = handler
+                signal.signal(number, listening(handler))
+    try:
+        yield check
+    finally:
+        for number, handler in replaced.items():
+            signal.signal(number, handler)
