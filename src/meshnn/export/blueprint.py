@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from meshnn.arrays import Array, BoolArray, IntArray
+from meshnn.codes import ACTIVATIONS, NONZERO_AT_ZERO
 from meshnn.errors import MeshError
 
 __all__ = ["Blueprint", "ExportError", "Timing"]
@@ -60,7 +61,6 @@ class Blueprint:
     features: tuple[str, ...] = ()
     timing: Timing | None = None
     title: str = "a mesh"
-    notes: dict[str, str] = field(default_factory=dict)  # for whoever reads the file: accuracy and so on
 
     @property
     def n_clamped(self) -> int:
@@ -85,7 +85,7 @@ class Blueprint:
     @cached_property
     def awake(self) -> BoolArray:
         """Neurons that are not 0 when nothing comes in."""
-        free = np.array([name in ("softplus", "sigmoid", "gauss") for name in self.activations], dtype=np.bool_)
+        free = np.array([ACTIVATIONS[name] in NONZERO_AT_ZERO for name in self.activations], dtype=np.bool_)
         return np.concatenate([np.zeros(self.n_clamped, np.bool_), free])
 
     @cached_property

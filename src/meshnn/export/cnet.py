@@ -71,10 +71,7 @@ class CNet:
         self, path: str | PathLike[str], *, compiler: str | None = None, flags: tuple[str, ...] | list[str] = FLAGS
     ) -> None:
         path = Path(path)
-        try:
-            text = path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise CompilerError(f"{path} cannot be read ({error}); CNet takes a header that to_c wrote") from None
+        text = _text_of(path, "CNet takes a header that to_c wrote")
         found = re.search(r"static inline void (\w+_)outputs\((.*?), (float|int32_t) y\[(\d+)\]\) \{", text)
         size = re.search(r"#define \w+_INPUTS (\d+)", text)
         if found is None or size is None:
@@ -189,6 +186,13 @@ class CNet:
         return f"{head};\n{head} {{\n    long k;\n    for (k = 0; k < n; k++) {{ {body} }}\n}}\n"
 
 
+def _text_of(path: Path, wanted: str) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise CompilerError(f"{path} cannot be read ({error}); {wanted}") from None
+
+
 def _compiled(header: str, wrapper: str, compiler: str | None, flags: tuple[str, ...]) -> Any:
     names = [compiler] if compiler else [name for name in (os.environ.get("CC"), "cc", "gcc", "clang") if name]
     tool = next((found for name in names if (found := shutil.which(name))), None)
@@ -233,10 +237,7 @@ class CLearner:
         self, path: str | PathLike[str], *, compiler: str | None = None, flags: tuple[str, ...] | list[str] = FLAGS
     ) -> None:
         path = Path(path)
-        try:
-            text = path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise CompilerError(f"{path} cannot be read ({error}); CLearner takes a header of a learner") from None
+        text = _text_of(path, "CLearner takes a header of a learner")
         found = re.search(r"static inline void (\w+_)learn\(", text)
         if found is None:
             raise CompilerError(f"{path} is no header of a learner: it has no function that ends in _learn")

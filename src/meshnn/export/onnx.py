@@ -137,7 +137,7 @@ def _facts(blueprint: Blueprint, sequence: bool) -> dict[str, str]:
         found |= {key: str(value) for key, value in blueprint.timing._asdict().items()}
         if not sequence:
             found["state"] = "neurons " + ", ".join(str(j) for j in state_neurons(blueprint).tolist())
-    return {key: value for key, value in (found | blueprint.notes).items() if value}
+    return {key: value for key, value in found.items() if value}
 
 
 def _version() -> str:
