@@ -4,7 +4,7 @@ PYTHON ?=
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := sh tools/pip_install.sh $(VENV)
-SOURCES := pyproject.toml constraints.txt
+SOURCES := pyproject.toml constraints.txt CMakeLists.txt tools/build_backend.py $(wildcard src/meshnn/_core/*.[chp]*)
 
 .PHONY: demo play play-assets test test-all versions steady mutants bench bench-history tables docs lint style format
 .PHONY: clean

@@ -161,7 +161,7 @@ def _train(topology, ticks, batch, samples, epochs, started):
     rng = np.random.default_rng(0)
     X = rng.standard_normal((samples, topology.n_inputs), dtype=np.float32)
     y = rng.integers(0, topology.n_outputs, samples)
-    program = mesh.program("epochs", "auto", batch)
+    program = mesh.engine("epochs", "auto", batch)
     built = time.perf_counter() - started
     mesh.gradient(X[:batch], y[:batch])  # compiles, if it never was
     times, processor = [], time.process_time()

@@ -13,7 +13,7 @@ import peer_torch
 import roofline
 from meshnn import Mesh
 from meshnn.codes import ADAM
-from meshnn.program import Optimizer, Steps
+from meshnn.engine import Optimizer, Steps
 from meshnn.training.api import as_samples
 from nets import NETS, data, initial_weights
 from timing import best_of
@@ -25,7 +25,7 @@ def ours(topology, ticks, X, y, weights, steps, method="auto"):
     """A function that takes `steps` steps of Adam in compiled code and returns the loss after them; the program."""
     mesh = Mesh(topology, ticks)
     samples = as_samples(mesh, X, y, "cross_entropy")
-    program = mesh.program("epochs", method, batch=len(X), n_threads=1)
+    program = mesh.engine("epochs", method, batch=len(X), n_threads=1)
     batch = Steps(program, samples.X, samples.targets, len(X), n_threads=1)
     order, rates = np.empty((steps, 0), np.int64), np.full(steps, 1e-3)
     zeros = np.zeros_like(mesh.weights)

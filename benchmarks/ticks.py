@@ -56,7 +56,7 @@ def measure(quick=False):
                     "microseconds": micro,
                     "left out": sorted(slow),
                     "auto takes": mesh.explain(batch).chosen,
-                    "forward takes": mesh.program("gradient", "forward", batch, n_threads=1).plan.method.name,
+                    "forward takes": mesh.engine("gradient", "forward", batch, n_threads=1).plan.method.name,
                     "forward over best forward-only": micro["forward"] / forward_only,
                     "forward-only over adjoint": forward_only / micro["adjoint"],
                 }
@@ -67,7 +67,7 @@ def measure(quick=False):
 def fit(rounds=3):
     """The prices of this machine as source, and how far predictions by them and by those in the source are off."""
     from meshnn.calibration import fit_prices, ratios, time_cases
-    from meshnn.methods.prices import DEFAULT, NAMES
+    from meshnn.plan.prices import DEFAULT, NAMES
 
     timings = time_cases(lambda done, total, what: print(f"{done}/{total} {what}", file=sys.stderr), rounds)
     prices = fit_prices(timings)

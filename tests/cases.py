@@ -10,7 +10,7 @@ import naive
 from meshnn import Mesh, Topology
 from meshnn.codes import ACTIVATIONS
 from meshnn.losses import LOSSES
-from meshnn.methods import METHODS
+from meshnn.plan import METHODS
 
 # Its threads would wait for each other, busily, at matrices of a few numbers: half as long again for all witnesses.
 torch.set_num_threads(1)

@@ -2,9 +2,10 @@
 
     python tests/mutations.py [--count 30] [--seed 0] [--only FOLDER ...] [--kind KIND ...] [--jobs 1] [--list]
 
-A mutant is the source with one expression or statement changed. It lives in a copy of `src` and is killed by a test
-that fails, a crash or a time limit (a loop without end). Survivors are printed and written to a JSON file, and the exit
-code is 1 if there are any: mend the tests, or explain in `EQUIVALENT` why nobody could notice.
+A mutant is the source, Python or C++, with one expression or statement changed. It lives in a copy of `src`; a change of
+C++ is compiled for the instruction set of this machine. A mutant is killed by a test that fails, a crash or a time limit
+(a loop without end). Survivors are printed and written to a JSON file, and the exit code is 1 if there are any: fix the
+tests, or explain in `EQUIVALENT` why no test can notice.
 """
 
 import argparse
@@ -28,34 +29,36 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 #: Folders and files under src/meshnn; those that are missing are skipped.
 TARGETS = [
-    "kernels", "schedule", "methods", "losses", "program", "streaming", "parameters.py", "training/first_order.py",
+    "_core", "plan", "losses", "engine", "streaming", "parameters.py", "training/first_order.py",
     "training/levenberg.py", "training/evidence.py", "training/search.py",
 ]  # fmt: skip
 #: Tests that can notice, those that notice most within seconds first.
 NUMBERS = [
-    "small", "tiles", "time", "parameters", "planner", "elementary", "losses", "multilabel", "refusals", "mesh",
+    "golden", "small", "tiles", "time", "parameters", "planner", "elementary", "losses", "multilabel", "refusals", "mesh",
     "levenberg", "training", "threads", "jacobian", "gradient", "structure",
 ]  # fmt: skip
 TRAINING = ["ties_learned", "training", "levenberg", "structure", "checkpoint", "estimators"]
-STREAMS = ["stream", "kalman", "standardise", "stream_structure", "networks", "online", "forecaster"]
+STREAMS = ["golden", "stream", "kalman", "standardise", "stream_structure", "networks", "online", "forecaster"]
 #: Files, and folders, with tests of their own.
 OTHERS = {
-    "_cache.py": ["cache", "package"], "search.py": ["search"], "streaming": STREAMS, "streams.py": STREAMS,
-    "influence.py": STREAMS, "kalman.py": STREAMS, "covariance.py": STREAMS, "standardise.py": STREAMS,
+    "search.py": ["search"], "streaming": STREAMS, "stream.hpp": STREAMS, "influence.hpp": STREAMS,
+    "kalman.hpp": STREAMS, "covariance.hpp": STREAMS, "standardise.hpp": STREAMS, "influence.py": STREAMS,
+    "portable.h": ["golden", "portable"], "portable_math.h": ["golden", "portable", "c_math"],
 }  # fmt: skip
 #: Limits of a run: of the processor (the machine may be busy), of the clock, of memory.
 WORK, SECONDS, MEMORY = 300, 1800, 12 << 30
 
 #: Mutants that no test can or need notice: file (regular expression), source line (regular expression), why.
 EQUIVALENT = [
-    (r"kernels/_jit\.py", r".", "how kernels are compiled and cached: tests/test_package.py runs it in processes"),
+    (r"_core/", r"constexpr (int|i64|double|size_t) [A-Z_]+ = ", "tuned by measurements, or a size with slack"),
+    (r"_core/(calls|epochs)\.hpp", r"threads|LARGE|MOST_BUCKETS|poll", "which thread does it, not what is done"),
+    (r"_core/(calls|epochs)\.hpp", r"rounded_up|memory\.data|NO_MEMORY", "more memory than is needed does no harm"),
     (r".", r"offset=offset\[:-1\]", "the last entry is not read; a view of one entry less lies in the same memory"),
     (r".", r"count <= SAMPLE", "a sample of all there are is all of them, in another order"),
     (r".", r"strict=True", "lists of one length"),
     (r"evidence\.py", r"np\.unique\(kind\[kind >= 0\]\)", "kind 0 is from inputs to inputs, and such edges are dead"),
-    (r"threads\.py", r"threads <= 1 or count <= 1", "who does it, not what is done"),
     (r"first_order\.py", r"most=2\*\*53", "far beyond any number of steps"),
-    (r"elementary\.py", r" if x [<>] ", "at the limit itself both sides are the same number"),
+    (r"elementary\.hpp", r"x [<>] (largest|least)", "at the limit itself both sides are the same number"),
     (r"levenberg\.py", r"loss <= before \* \(1 \+ ROUNDING\)", "equal to the last bit: a matter of luck"),
     (r"schedule\.py", r"min\(k - 1, self\._settled\)", "fewer ticks share a list, which is the same list"),
     (
@@ -64,28 +67,28 @@ EQUIVALENT = [
         "a constant that was tuned by measurements: another one is as right, but slower",
     ),
     (r"lists\.py", r"n_lists \* 4", "4 bytes of thousands: prices are estimates"),
-    (r"methods/", r'"scratch": |unused = |one = \(1', "more room than is needed does no harm"),
-    (r"methods/explanation\.py", r".", "words and columns: its doctests and those of the command line look at them"),
-    (r"program/programs\.py", r"jacobian: bool = False\) -> Program", "states are the same whatever they are for"),
-    (r"binary_cross_entropy\.py", r"z > zero|outputs < 0", "at 0 both branches are the same"),
-    (r"activations\.py", r"if t < 0 else t\) \+ log1p", "softplus: at t = 0 both branches are 0"),
+    (r"plan/", r"unused = |one = \(1", "more memory than is needed does no harm"),
+    (r"plan/explanation\.py", r".", "words and columns: its doctests and those of the command line look at them"),
+    (r"engine/engines\.py", r"jacobian: bool = False\) -> Engine", "states are the same whatever they are for"),
+    (r"losses\.hpp|binary_cross_entropy\.py", r"z > zero|outputs < 0", "at 0 both branches are the same"),
+    (r"activations\.hpp", r"t < zero \? (zero|x|e) : ", "at t = 0 both branches are the same"),
     (r".", r"MemoryError|PlanTooLarge|limit|nbytes", "limits of memory are tested in test_planner with their own bars"),
 ]
 
 #: One of each sort for every day: kind and source line (regular expression), wherever it stands.
 SAMPLE = [
-    ("call", r"store\(G, o, sub\(mul\("),
+    ("arithmetic", r"share == zero \? zero : share \* slope"),
     ("arithmetic", r"mean\[e\] = b1 \* mean"),
-    ("comparison", r"while p < end"),
+    ("comparison", r"for \(size_t k = 0, n = p1 - p0; k < n"),
     ("statement dropped", r"self\.factor \*= 0\.5"),
     ("arithmetic", r"grad = model\.grad \+"),
-    ("range", r"for o in range\(n_outputs\)"),
+    ("statement dropped", r"fma\(rest, p, J\)"),
     ("condition", r"if loss <= self\._safe_loss"),
-    ("first round only", r"for c in range\(first, last\)"),
+    ("comparison", r"for \(i64 c = first; c < last; \+\+c\) \{"),
     ("call", r"return min\(means, key="),
     ("arithmetic", r"loss < beat \* \(CLEARLY"),
-    ("first round only", r"for l in range\(lanes\)"),
-    ("statement dropped", r"_add_parts\(ledger"),
+    ("comparison", r"for \(i64 l = 0; l < length; \+\+l"),
+    ("arithmetic", r"sum\[k\] \+= more\[k\]"),
 ]
 
 
@@ -182,7 +185,50 @@ def parts(tree):
             )
 
 
+#: Of C++: what is searched, what is put there.
+CPP = {
+    "arithmetic": {" + ": " - ", " - ": " + ", " * ": " + ", " / ": " * ", " += ": " -= ", " -= ": " += "},
+    "comparison": {" < ": " <= ", " <= ": " < ", " > ": " >= ", " >= ": " > ", " == ": " != ", " != ": " == "},
+    "and, or": {" && ": " || ", " || ": " && "},
+    "condition": {"if (": "if (!("},
+}
+
+
+def mutants_of_cpp(path):
+    """Operators changed and statements dropped, line by line; not in comments, macros and declarations of templates."""
+    text, at = path.read_text(), 0
+    for number, line in enumerate(text.splitlines(keepends=True), start=1):
+        code = line.split("//")[0]
+        plain = not code.lstrip().startswith(("#", "template", "/*", "*", "typedef", "using", "static_assert", "struct"))
+        if plain and '"' not in code:
+            for kind, pairs in CPP.items():
+                for old, new in pairs.items():
+                    for found in re.finditer(re.escape(old), code):
+                        begin, end = at + found.start(), at + found.end()
+                        if kind == "condition":
+                            close = _closing(text, end)
+                            yield Mutant(path, text, number, kind, begin, close, new + text[end:close] + ")")
+                        else:
+                            yield Mutant(path, text, number, kind, begin, end, new)
+            if re.fullmatch(r"\s+[\w.>-]+(<[^;= ]*>)?\([^;{}]*\);\s*", code):
+                begin = at + len(code) - len(code.lstrip())
+                yield Mutant(path, text, number, "statement dropped", begin, at + len(code.rstrip()), ";")
+        at += len(line)
+
+
+def _closing(text, at):
+    """The parenthesis that closes one opened just before."""
+    depth = 1
+    while depth:
+        depth += {"(": 1, ")": -1}.get(text[at], 0)
+        at += 1
+    return at - 1
+
+
 def mutants_of(path):
+    if path.suffix != ".py":
+        yield from mutants_of_cpp(path)
+        return
     text = path.read_text()
     starts = [0]
     for line in text.encode().splitlines(keepends=True):
@@ -221,7 +267,8 @@ def explained(mutant):
 def all_mutants(only=None):
     for target in TARGETS:
         place = ROOT / "src" / "meshnn" / target
-        for path in sorted(place.rglob("*.py")) if place.is_dir() else [place] if place.exists() else []:
+        files = (*place.rglob("*.py"), *place.rglob("*.hpp"), *place.rglob("portable*.h"))
+        for path in sorted(files) if place.is_dir() else [place] if place.exists() else []:
             if not only or any(str(path.relative_to(ROOT / "src" / "meshnn")).startswith(name) for name in only):
                 yield from mutants_of(path)
 
@@ -244,20 +291,29 @@ def limits():
     resource.setrlimit(resource.RLIMIT_CPU, (WORK, WORK))
 
 
-class Room:
+class Copy:
     """A copy of the source in which one mutant at a time is tried."""
 
     def __init__(self, folder, number):
-        self.folder = Path(folder) / f"room{number}"
+        self.folder = Path(folder) / f"copy{number}"
         shutil.copytree(ROOT / "src", self.folder / "src", ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copy(ROOT / "CMakeLists.txt", self.folder)
 
-    def run(self, arguments, fresh):
+    def build(self):
+        """Compile the core of this copy; whether that worked."""
+        build = self.folder / "build"
+        if not build.exists():
+            core = self.folder / "src" / "meshnn"
+            for path in core.glob("_core.*.so"):
+                path.unlink()
+            command = ["cmake", "-S", self.folder, "-B", build, f"-DPython_EXECUTABLE={sys.executable}",
+                       f"-DCMAKE_LIBRARY_OUTPUT_DIRECTORY={core}", "-DMESHNN_OPTIMIZE=-O1"]  # fmt: skip
+            subprocess.run(command, check=True, capture_output=True)
+        return subprocess.run(["cmake", "--build", build], check=False, capture_output=True).returncode == 0
+
+    def run(self, arguments):
         """Exit code of pytest, None if it took too long, and what it printed."""
-        cache = self.folder / ("fresh" if fresh else "warm")
-        shutil.rmtree(self.folder / "fresh", ignore_errors=True)
-        environment = os.environ | {
-            "PYTHONPATH": str(self.folder / "src"), "NUMBA_CACHE_DIR": str(cache), "PYTHONDONTWRITEBYTECODE": "1",
-        }  # fmt: skip
+        environment = os.environ | {"PYTHONPATH": str(self.folder / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
         command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--hypothesis-profile=first",
                    "-m", "not slow", "-k", "not scikit_learn", *arguments]  # fmt: skip
         process = subprocess.Popen(
@@ -277,17 +333,21 @@ class Room:
         own = next((OTHERS[part] for part in reversed(mutant.path.parts) if part in OTHERS), None)
         names = own or (TRAINING if "training" in mutant.path.parts else NUMBERS)
         here = self.folder / mutant.path.relative_to(ROOT)
-        source = mutant.source()
-        try:
-            compile(source, str(here), "exec")
-        except SyntaxError:
-            return "not Python"
+        source, compiled = mutant.source(), mutant.path.suffix != ".py"
+        if not compiled:
+            try:
+                compile(source, str(here), "exec")
+            except SyntaxError:
+                return "not Python"
         here.write_text(source)
         try:
-            fresh = "kernels" in mutant.path.parts or mutant.path.name in ("lists.py", "codes.py")
-            code, text = self.run([f"tests/test_{name}.py" for name in names], fresh)
+            if compiled and not self.build():
+                return "not C++"
+            code, text = self.run([f"tests/test_{name}.py" for name in names])
         finally:
             here.write_text(mutant.old)
+            if compiled:
+                self.build()
         if code is None or code == -signal.SIGKILL:
             return "time limit"
         if code == 0:
@@ -317,15 +377,15 @@ def main():
         return
     results, lock, begin = [], threading.Lock(), time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
-        rooms = [Room(folder, k) for k in range(given.jobs)]
+        copies = [Copy(folder, k) for k in range(given.jobs)]
 
         def work(mutant):
             with lock:
-                room = rooms.pop()
+                copy = copies.pop()
             started = time.monotonic()
-            killer = room.try_mutant(mutant)
+            killer = copy.try_mutant(mutant)
             with lock:
-                rooms.append(room)
+                copies.append(copy)
                 results.append((mutant, killer))
                 seconds = time.monotonic() - started
                 print(f"{len(results):>3}/{len(chosen)} {seconds:4.0f} s  {killer or 'SURVIVED'}  "

@@ -1,4 +1,4 @@
-"""Run the tests that depend on numbers with sums in another order, on another processor and under load.
+"""Run the tests that depend on numbers with other instruction sets, whose sums have another order, and under load.
 
     python tests/steady.py [--times 3] [--only NAME ...] [-k EXPRESSION] [FILE ...]
 
@@ -11,7 +11,6 @@ import os
 import re
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 
@@ -21,6 +20,8 @@ FILES = ["small", "tiles", "calls", "gradient", "jacobian", "parameters", "mesh"
          "estimators", "package", "streams", "search", "sizes", "cli_models", "time", "stream",
          "stream_structure", "kalman", "standardise", "online", "networks", "sequences"]  # fmt: skip
 BUSY = 4
+#: Instruction sets, and what OpenBLAS calls such a processor. Build them with `cmake.define.MESHNN_SETS=all`.
+ISAS = {"x86-64-v2": "Nehalem", "x86-64-v3": "Haswell", "x86-64-v4": "SkylakeX"}
 
 
 def variants():
@@ -28,23 +29,18 @@ def variants():
     cores = sorted(os.sched_getaffinity(0))
     return {
         "as it is": ({}, cores, False),
-        "rows of 128 bytes": ({"MESHNN_ROW_BYTES": "128"}, cores, False),
-        "rows of 512 bytes": ({"MESHNN_ROW_BYTES": "512"}, cores, False),
-        "reversed sums": ({"MESHNN_SUMS": "reversed"}, cores, False),
-        # BLAS chooses its code by the processor, as the compiler of the kernels does
-        "generic": ({"NUMBA_CPU_NAME": "generic", "OPENBLAS_CORETYPE": "Prescott"}, cores, False),
-        "haswell": ({"NUMBA_CPU_NAME": "haswell", "OPENBLAS_CORETYPE": "Haswell"}, cores, False),
+        # BLAS chooses its code by the processor, as the core does
+        **{isa: ({"MESHNN_ISA": isa, "OPENBLAS_CORETYPE": blas}, cores, False) for isa, blas in ISAS.items()},
         "one thread": ({}, cores[:1], False),
         "two threads": ({}, cores[:2], False),
         "under load": ({}, cores, True),
     }
 
 
-def run(name, variant, caches, arguments):
+def run(variant, arguments):
     """Tests passed and failed, the seconds they took, and what pytest printed."""
     environment, cores, load = variant
-    folder = Path(caches) / (name.replace(" ", "-") if environment else "plain")
-    own = os.environ | {"NUMBA_CACHE_DIR": str(folder), "PYTHONPATH": str(ROOT / "src")} | environment
+    own = os.environ | {"PYTHONPATH": str(ROOT / "src")} | environment
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not slow", *arguments]
     spin = [sys.executable, "-c", "while True: pass"]
     busy = [subprocess.Popen(spin) for _ in range(BUSY)] if load else []
@@ -68,21 +64,19 @@ def main():
     parser.add_argument("--times", type=int, default=1, help="runs of each variant")
     parser.add_argument("--only", nargs="+", choices=list(variants()), help="some of the variants")
     parser.add_argument("-k", help="some of the tests, as for pytest")
-    parser.add_argument("--caches", help="folder of the compiled kernels; to keep them for the next time")
     parser.add_argument("files", nargs="*", help="files of tests instead of those that depend on numbers")
     given = parser.parse_args()
     files = given.files or [str(ROOT / "tests" / f"test_{name}.py") for name in FILES]
     arguments = [*files, *(["-k", given.k] if given.k else [])]
     broken = 0
-    with tempfile.TemporaryDirectory() as temporary:
-        print(f"{'variant':<20} {'run':>3} {'passed':>7} {'failed':>7} {'seconds':>8}")
-        for name in given.only or variants():
-            for count in range(1, given.times + 1):
-                passed, failed, seconds, text = run(name, variants()[name], given.caches or temporary, arguments)
-                print(f"{name:<20} {count:>3} {passed:>7} {failed:>7} {seconds:>8.0f}", flush=True)
-                broken += failed
-                if failed:
-                    print("\n".join(line for line in text.splitlines() if line.startswith(("FAILED", "ERROR", "E  "))))
+    print(f"{'variant':<20} {'run':>3} {'passed':>7} {'failed':>7} {'seconds':>8}")
+    for name in given.only or variants():
+        for count in range(1, given.times + 1):
+            passed, failed, seconds, text = run(variants()[name], arguments)
+            print(f"{name:<20} {count:>3} {passed:>7} {failed:>7} {seconds:>8.0f}", flush=True)
+            broken += failed
+            if failed:
+                print("\n".join(line for line in text.splitlines() if line.startswith(("FAILED", "ERROR", "E  "))))
     sys.exit(1 if broken else 0)
 
 

@@ -1,4 +1,4 @@
-"""Elementary functions and activations in C: the bits of the strict kernels, and the values of NumPy in float64."""
+"""Elementary functions and activations in C: the bits of the core, and the values of NumPy in float64."""
 
 import ctypes
 import zlib
@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import boards
+from meshnn import _core
 from meshnn.codes import ACTIVATIONS as CODES
 from meshnn.errors import MeshError
 from meshnn.export.c_math import (
@@ -17,7 +18,6 @@ from meshnn.export.c_math import (
     literal,
     math_source,
 )
-from meshnn.kernels.strict import activate_each
 
 RNG = np.random.default_rng(0)
 #: Every exponent with both signs and its ends, random bits, and where neurons live.
@@ -62,12 +62,12 @@ def assert_same_bits(got, want):
 
 
 @pytest.mark.parametrize("flags", [STRICT, "-std=c99 -O2", FUSING])
-def test_the_bits_of_the_strict_kernels(flags):
+def test_the_bits_of_the_core(flags):
     library = boards.load(loops(), {"net.h": header()}, flags)
     for name in ACTIVATIONS:
         S, D = called(library, name)
         want_S, want_D = np.empty_like(POINTS), np.empty_like(POINTS)
-        activate_each(CODES[name], POINTS, want_S, want_D)
+        _core.portable_activate(CODES[name], POINTS, want_S, want_D)
         assert_same_bits(S, want_S)
         assert_same_bits(D, want_D)
 

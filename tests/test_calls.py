@@ -12,7 +12,7 @@ import pytest
 from meshnn import Mesh, MeshClassifier, MeshRegressor, Topology
 from meshnn.estimators._base import BaseMesh
 from meshnn.losses import LOSSES, Targets
-from meshnn.program.threads import parts_of
+from meshnn.engine.threads import parts_of
 
 METHODS = ["factored", "adjoint", "blocks"]
 
@@ -25,10 +25,10 @@ def net(dtype="float32"):
 def keeps_nothing(monkeypatch, dtype="float32"):
     """The same net, every call of which goes the way of large batches."""
     mesh = net(dtype)
-    programs = [mesh.program(need, method) for need in ("gradient", "jacobian") for method in METHODS]
+    programs = [mesh.engine(need, method) for need in ("gradient", "jacobian") for method in METHODS]
     with monkeypatch.context() as patch:
-        patch.setattr("meshnn.program.program.SMALL", -1)
-        for program in (mesh.program(), mesh._programs.states(mesh.ticks), *programs):
+        patch.setattr("meshnn.engine.engine.SMALL", -1)
+        for program in (mesh.engine(), mesh._engines.states(mesh.ticks), *programs):
             assert program._at_once == 0
     return mesh
 
@@ -36,10 +36,10 @@ def keeps_nothing(monkeypatch, dtype="float32"):
 @pytest.fixture
 def watched(monkeypatch):
     """Which calls went the short way."""
-    from meshnn.program import Program
+    from meshnn.engine import Engine
 
-    seen, real = [], Program._run_at_once
-    monkeypatch.setattr(Program, "_run_at_once", lambda *given: (seen.append(given[2].shape[1]), real(*given))[1])
+    seen, real = [], Engine._run_at_once
+    monkeypatch.setattr(Engine, "_run_at_once", lambda *given: (seen.append(given[2].shape[1]), real(*given))[1])
     return seen
 
 
@@ -48,7 +48,7 @@ def watched(monkeypatch):
 def test_the_same_bits_whatever_was_called_before(method, dtype, monkeypatch, watched):
     """Sizes, losses, shares and weights change from call to call, and rooms are filled again."""
     plain, mesh, rng = keeps_nothing(monkeypatch, dtype), net(dtype), np.random.default_rng(0)
-    program = mesh.program("gradient", method)
+    program = mesh.engine("gradient", method)
     most = program._at_once
     assert len(parts_of(most, mesh.dtype, program.work)) == 1
     mesh.gradient(np.zeros((1, 3)), [0], method=method)
@@ -80,9 +80,9 @@ def test_hits_do_not_add_up_from_call_to_call(watched):
     y = mesh.forward(X).argmax(axis=1)
     y[:3] = 1 - y[:3]
     targets = Targets.make(LOSSES["cross_entropy"], y, None, 7, 2, mesh.dtype)
-    program = mesh.program("gradient")
+    program = mesh.engine("gradient")
     for _ in range(3):
-        assert program.gradient(mesh.values, X[None], targets).hits == pytest.approx(4 / 7)
+        assert program.gradient(mesh.values, X[None], targets).correct == pytest.approx(4 / 7)
         assert program.evaluate(mesh.values, X[None], targets)[1] == pytest.approx(4 / 7)
     assert len(watched) == 4
 
@@ -178,11 +178,11 @@ def test_labels_of_any_type(dtype):
 
 def test_a_call_within_a_call_has_rooms_of_its_own(monkeypatch):
     """As when another thread calls in the middle of a call: a room that both used would mix up their samples."""
-    from meshnn.program import Program
+    from meshnn.engine import Engine
 
     mesh, rng = net(), np.random.default_rng(0)
     first, second = (rng.standard_normal((4, 3)) for _ in range(2))
-    y, real, within = [0, 1, 1, 0], Program.call, []
+    y, real, within = [0, 1, 1, 0], Engine.call, []
     want = [(mesh.forward(X), *mesh.gradient(X, y)) for X in (first, second)]
 
     def call(self, *given):
@@ -191,7 +191,7 @@ def test_a_call_within_a_call_has_rooms_of_its_own(monkeypatch):
             within[0] = mesh.forward(second), *mesh.gradient(second, y)
         return real(self, *given)
 
-    monkeypatch.setattr(Program, "call", call)
+    monkeypatch.setattr(Engine, "call", call)
     for run, part in ((lambda: (mesh.forward(first),), slice(0, 1)), (lambda: mesh.gradient(first, y), slice(1, 3))):
         within.clear()
         for got, wanted in zip((*run(), *within[0]), (*want[0][part], *want[1]), strict=True):
@@ -234,7 +234,7 @@ def test_a_kept_tuple_is_laid_out_as_compiled_code_holds_it():
     mesh = net()
     context = cpu_target.target_context
     for method in METHODS:
-        program = mesh.program("gradient", method)
+        program = mesh.engine("gradient", method)
         for kept in (Kept(program.plan.course), program.borrow().kept):
             size = context.get_abi_sizeof(context.get_value_type(numba.typeof(kept)))
             assert kept._image.nbytes == size

@@ -18,7 +18,7 @@ from meshnn import Mesh, MeshClassifier, MeshError, MeshRegressor, Topology, sto
 from meshnn.data.synthetic import spirals
 from meshnn.errors import CheckpointWarning, TrainingInterrupted
 from meshnn.files import Lock
-from meshnn.program import Steps
+from meshnn.engine import Steps
 from meshnn.storage import FileError
 from meshnn.training import Checkpoint, Settings, Trainer
 from meshnn.training.api import as_samples

@@ -11,8 +11,8 @@ import meshnn
 from commands import meshnn as run
 from meshnn import MeshClassifier, MeshError, MeshRegressor, Topology
 from meshnn.losses import LOSSES
-from meshnn.program import cores
-from meshnn.program.threads import thread_count
+from meshnn.engine import cores
+from meshnn.engine.threads import thread_count
 from meshnn.training import Settings
 
 X, Y = load_iris(return_X_y=True)
@@ -72,7 +72,7 @@ def test_layers_on_the_command_line(tmp_path):
 
 def test_negative_numbers_of_threads_count_from_all_cores(monkeypatch):
     assert thread_count("n", -1) == cores()
-    monkeypatch.setattr("meshnn.program.threads.cores", lambda: 8)
+    monkeypatch.setattr("meshnn.engine.threads.cores", lambda: 8)
     assert [thread_count("n", n) for n in (-1, -2, -8, -100, 3, None)] == [8, 7, 1, 1, 3, None]
     assert Settings(n_threads=-2).n_threads == 7
     model = MeshClassifier(3, n_threads=-1, **OPTIONS).fit(X, Y)

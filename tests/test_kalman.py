@@ -5,59 +5,24 @@ import math
 import numpy as np
 import pytest
 
-from meshnn import codes
+from meshnn import Mesh, Topology, codes
+from meshnn.codes import AT_ONCE, LOG_Q, STRIP
 from meshnn.errors import MeshError
-from meshnn.kernels._jit import jit
-from meshnn.kernels.kalman import choose, kalman_steady, kalman_update, kalman_variance
-from meshnn.kernels.tuples import LOG_Q, STRIP
 from meshnn.streaming.kalman import FULL_COST, KalmanSettings, KalmanState
 
 PLAIN = {"forgetting": 0.0, "noise": 0.5, "tails": 0.0}
 
 
-@jit
-def update(theta, f, H, y, target, code, fresh):
-    return kalman_update(theta, f, H, y, target, code, fresh)
-
-
-@jit
-def update_few(theta, f, H, y, target, code, fresh, rest):
-    return kalman_update(theta, f, H, y, target, code, fresh, rest)
-
-
-@jit
-def chosen_of(y, right, most, chosen):
-    return choose(y, right, most, chosen)
-
-
-@jit
-def run_linear(theta, f, X, Y, y, H, picks, code):
+def run_linear(theta, state, X, Y, picks, loss):
     """A linear net of one output on many samples, each but the first few replayed."""
-    for t in range(X.shape[0]):
-        for replay in range(2):
-            k = t if replay == 0 else picks[t]
-            y[0] = 0.0
-            for i in range(X.shape[1]):
-                H[0, i] = X[k, i]
-                y[0] += theta[i] * X[k, i]
-            if replay == 0 or (picks[t] >= 0 and kalman_steady(f)):
-                kalman_update(theta, f, H, y, Y[k], code, replay == 0)
+    for t, k in enumerate(picks.tolist()):
+        for sample, fresh in ((t, True), (k, False)):
+            if fresh or (k >= 0 and steady(state)):
+                state.update(theta, X[sample : sample + 1], X[sample : sample + 1] @ theta, Y[sample], loss, fresh)
 
 
-@jit
-def run_hostile(theta, f, H, Y, targets, code):
-    for t in range(Y.shape[0]):
-        kalman_update(theta, f, H[t % H.shape[0]], Y[t], targets[t], code, True)
-
-
-@jit
-def variance(f, H, out):
-    kalman_variance(f, H, out)
-
-
-@jit
-def steady(f):
-    return kalman_steady(f)
+def steady(state):
+    return state.filter.memo[LOG_Q] < state.filter.log_q_steady
 
 
 def random_state(rng, group, n_outputs, **settings):
@@ -102,12 +67,9 @@ def test_squared_errors_are_the_textbook(kind, n_outputs):
         changed = want_P - K @ S @ K.T
         for members in blocks_of(state):
             want_P[np.ix_(members, members)] = changed[np.ix_(members, members)]
-        update(theta, state.filter, H, y, t, codes.SQUARED_ERROR, True)
+        state.update(theta, H, y, t, codes.SQUARED_ERROR)
     np.testing.assert_allclose(theta, want_theta, rtol=1e-9, atol=1e-10)
     np.testing.assert_allclose(state.covariance(), want_P, rtol=1e-9, atol=1e-10)
-    got = np.zeros(n_outputs)
-    variance(state.filter, H, got)
-    np.testing.assert_allclose(got, np.diag(H @ want_P @ H.T), rtol=1e-9)
 
 
 def test_linear_regression_is_ridge():
@@ -117,7 +79,7 @@ def test_linear_regression_is_ridge():
     state = KalmanState(np.zeros(7), 1, KalmanSettings(p0=2.0, **PLAIN))
     theta = np.zeros(7)
     never = np.full(400, -1)
-    run_linear(theta, state.filter, X, Y, np.zeros(1), np.zeros((1, 7)), never, codes.SQUARED_ERROR)
+    run_linear(theta, state, X, Y, never, codes.SQUARED_ERROR)
     precision = X.T @ X / 0.5 + np.eye(7) / 2.0
     np.testing.assert_allclose(theta, np.linalg.solve(precision, X.T @ Y[:, 0] / 0.5), rtol=1e-8)
     np.testing.assert_allclose(state.covariance(), np.linalg.inv(precision), rtol=1e-7, atol=1e-12)
@@ -145,7 +107,7 @@ def test_other_losses_are_met_as_they_are(code, kind, surprise):
     y = surprise * np.array([1.0, -1.0, 0.5, -0.5])[:n_outputs]
     t = {codes.CROSS_ENTROPY: [1.0], codes.BINARY_CROSS_ENTROPY: [0.0, 1.0], codes.POISSON: [2.0, 7.0]}[code]
     t = np.array(t + [0.0] * (n_outputs - len(t)))
-    update(theta, state.filter, H, y, t, code, True)
+    state.update(theta, H, y, t, code)
     after = y + H @ theta
     slope, A_after = curved(code, after, t)
     np.testing.assert_allclose(theta, P @ H.T @ slope, atol=1e-4 * np.abs(theta).max())
@@ -166,18 +128,27 @@ def test_other_losses_are_met_as_they_are(code, kind, surprise):
             np.testing.assert_allclose(got[here], (P - change)[here], rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.parametrize("right", [0, 3, 29])
+@pytest.mark.parametrize("right", [0, 3, 69])
 @pytest.mark.parametrize("ties", [False, True])
 def test_the_likeliest_classes_are_chosen(right, ties):
-    rng = np.random.default_rng(right)
-    y = rng.integers(0, 3, 30).astype(float) if ties else 5 * rng.normal(size=30)
-    chosen = np.zeros(30, np.int64)
-    rest = chosen_of(y, right, 8, chosen)
-    assert sorted(chosen) == list(range(30))
+    """Outputs that are biases alone: with those that are left out as constants, the step is known."""
+    rng, n = np.random.default_rng(right), 70
+    y = rng.integers(0, 3, n).astype(float) if ties else 5 * rng.normal(size=n)
+    edges = [(1, 2 + o) for o in range(n)] + [(0, 2)]
+    mesh = Mesh(Topology(1, 0, n, np.array(edges)), 1, dtype="float64")
+    mesh.weights = np.where(mesh.topology.src == 1, y[mesh.topology.dst - 2], 0.0)
+    stream = mesh.stream("cross_entropy", "ekf", memory="none", ticks_per_sample=1, forgetting=0.0, replays=0)
+    stream.run(np.zeros((1, 1)), np.array([float(right)]))
+    chosen = stream.learner.filter.chosen
+    assert sorted(chosen) == list(range(n))
     assert chosen[0] == right
     others = np.delete(y, right)
-    assert y[chosen[1:8]].tolist() == np.sort(others)[::-1][:7].tolist()
-    assert rest == pytest.approx(math.log(np.exp(y[chosen[8:]]).sum()), rel=1e-12)
+    assert y[chosen[1:AT_ONCE]].tolist() == np.sort(others)[::-1][: AT_ONCE - 1].tolist()
+    after = mesh.weights[mesh.topology.src == 1]
+    np.testing.assert_array_equal(after[chosen[AT_ONCE:]], y[chosen[AT_ONCE:]])
+    # each output has a variance of 1, so it moves by the slope of the loss where it ends; all classes are in the softmax
+    moved = np.eye(n)[right] - softmax(after)
+    np.testing.assert_allclose((after - y)[chosen[:AT_ONCE]], moved[chosen[:AT_ONCE]], atol=1e-4)
 
 
 @pytest.mark.parametrize("fresh", [True, False])
@@ -195,16 +166,14 @@ def test_classes_that_are_left_out_are_constants(kind, fresh):
     np.testing.assert_array_equal(whole.covariance(), part.covariance())
     at, here = theta.copy(), theta.copy()
     for _ in range(2):
-        loss = update(at, whole.filter, H, y, target, codes.CROSS_ENTROPY, fresh)
+        loss = whole.update(at, H, y, target, codes.CROSS_ENTROPY, fresh)
         rest = math.log(np.exp(y[few:]).sum())
-        found = update_few(here, part.filter, H[:few], y[:few], target[:few], codes.CROSS_ENTROPY, fresh, rest)
+        found = part.update(here, H[:few], y[:few], target[:few], codes.CROSS_ENTROPY, fresh, rest)
         assert found == pytest.approx(loss, rel=1e-12)
         np.testing.assert_allclose(here, at, rtol=1e-7, atol=1e-9)
         np.testing.assert_allclose(part.covariance(), whole.covariance(), rtol=1e-7, atol=1e-9)
     assert not np.allclose(at, theta)
-    assert math.isnan(
-        update_few(here, part.filter, H[:few], y[:few], target[:few], codes.CROSS_ENTROPY, True, math.nan)
-    )
+    assert math.isnan(part.update(here, H[:few], y[:few], target[:few], codes.CROSS_ENTROPY, True, math.nan))
 
 
 def test_missing_targets_change_nothing():
@@ -215,10 +184,10 @@ def test_missing_targets_change_nothing():
     nothing = np.full(3, np.nan)
     bad = np.array([0.1, np.inf, 0.2])
     for got in (
-        update(theta, state.filter, H, y, nothing, codes.SQUARED_ERROR, True),
-        update(theta, state.filter, H, y, nothing, codes.CROSS_ENTROPY, True),
-        update(theta, state.filter, H, bad, np.zeros(3), codes.SQUARED_ERROR, True),
-        update(theta, state.filter, np.full_like(H, np.nan), y, np.zeros(3), codes.SQUARED_ERROR, True),
+        state.update(theta, H, y, nothing, codes.SQUARED_ERROR),
+        state.update(theta, H, y, nothing, codes.CROSS_ENTROPY),
+        state.update(theta, H, bad, np.zeros(3), codes.SQUARED_ERROR),
+        state.update(theta, np.full_like(H, np.nan), y, np.zeros(3), codes.SQUARED_ERROR),
     ):
         assert math.isnan(got)
     assert before == (theta.tobytes(), state.filter.P.tobytes(), state.filter.memo.tobytes())
@@ -228,7 +197,7 @@ def test_outputs_without_target_teach_nothing():
     rng = np.random.default_rng(2)
     state, P = random_state(rng, np.zeros(9), 3, **PLAIN)
     theta, H, y = np.zeros(9), rng.normal(size=(3, 9)), rng.normal(size=3)
-    update(theta, state.filter, H, y, np.array([0.4, np.nan, -1.0]), codes.SQUARED_ERROR, True)
+    state.update(theta, H, y, np.array([0.4, np.nan, -1.0]), codes.SQUARED_ERROR)
     seen = [0, 2]
     S = H[seen] @ P @ H[seen].T + 0.5 * np.eye(2)
     want = P @ H[seen].T @ np.linalg.solve(S, np.array([0.4, -1.0]) - y[seen])
@@ -240,7 +209,7 @@ def test_an_outlier_moves_less_than_a_likely_error():
     for error in (1.0, 1e3):
         state = KalmanState(np.zeros(3), 1, KalmanSettings(noise=0.5))
         theta = np.zeros(3)
-        update(theta, state.filter, np.ones((1, 3)), np.zeros(1), np.array([error]), codes.SQUARED_ERROR, True)
+        state.update(theta, np.ones((1, 3)), np.zeros(1), np.array([error]), codes.SQUARED_ERROR)
         moved.append(np.abs(theta).max())
     assert moved[1] < 0.1 * moved[0]
 
@@ -250,10 +219,10 @@ def test_replayed_samples_leave_what_is_known():
     state, _ = random_state(rng, np.zeros(9), 1)
     H, y, t = rng.normal(size=(1, 9)), np.array([-1.0]), np.array([1.0])
     before, replayed, fresh = (state.filter.P.copy(), state.filter.memo.copy()), np.zeros(9), np.zeros(9)
-    update(replayed, state.filter, H, y, t, codes.BINARY_CROSS_ENTROPY, False)
+    state.update(replayed, H, y, t, codes.BINARY_CROSS_ENTROPY, False)
     np.testing.assert_array_equal(state.filter.P, before[0])
     np.testing.assert_array_equal(state.filter.memo, before[1])
-    update(fresh, state.filter, H, y, t, codes.BINARY_CROSS_ENTROPY, True)
+    state.update(fresh, H, y, t, codes.BINARY_CROSS_ENTROPY)
     assert 0 < np.linalg.norm(replayed) < np.linalg.norm(fresh)
 
 
@@ -266,8 +235,8 @@ def test_forgetting_is_found(moves):
     Y = (np.sum(X * truth, axis=1) + 0.5 * rng.normal(size=n))[:, None]
     state = KalmanState(np.zeros(d), 1)
     picks = np.where(np.arange(n) < 10, -1, (rng.random(n) * np.arange(n)).astype(np.int64))
-    run_linear(np.zeros(d), state.filter, X, Y, np.zeros(1), np.zeros((1, d)), picks, codes.SQUARED_ERROR)
-    assert steady(state.filter) != moves
+    run_linear(np.zeros(d), state, X, Y, picks, codes.SQUARED_ERROR)
+    assert steady(state) != moves
     assert (state.q > 1e-3) == moves
     if not moves:
         assert 0.15 < state.noise[0] < 0.4  # 0.25
@@ -291,7 +260,8 @@ def test_stays_positive(code, kind, forgetting):
         targets *= 10.0 ** rng.uniform(-3, 90, size=(n, 1))
     targets[rng.random((n, 2)) < 0.1] = np.nan
     theta = rng.normal(size=12)
-    run_hostile(theta, state.filter, H, Y, targets, code)
+    for t in range(n):
+        state.update(theta, H[t % 50], Y[t], targets[t], code)
     P = state.covariance()
     assert np.isfinite(theta).all()
     assert np.isfinite(np.delete(state.filter.memo, LOG_Q)).all()
@@ -343,11 +313,11 @@ def test_goes_on_from_a_tree():
     for i, sample in enumerate(samples):
         if i == 10:
             kept, saved = straight.copy(), state.tree()
-        update(straight, state.filter, *sample, codes.SQUARED_ERROR, True)
+        state.update(straight, *sample, codes.SQUARED_ERROR)
     again = KalmanState(np.repeat([0, 1, 2], 3), 1, KalmanSettings(covariance="decoupled"))
     again.restore(saved)
     for sample in samples[10:]:
-        update(kept, again.filter, *sample, codes.SQUARED_ERROR, True)
+        again.update(kept, *sample, codes.SQUARED_ERROR)
     np.testing.assert_array_equal(kept, straight)
     np.testing.assert_array_equal(again.filter.P, state.filter.P)
     with pytest.raises(MeshError, match="P of another filter"):

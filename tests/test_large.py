@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from meshnn import Mesh, Topology
-from meshnn.methods import METHODS
-from meshnn.program import entries
-from meshnn.schedule import ListBuilder, ListCounter, Schedule, lists
+from meshnn.plan import METHODS
+from meshnn.engine import entries
+from meshnn.plan import ListBuilder, ListCounter, Schedule, lists
 from meshnn.topology import reach
 
 
@@ -63,14 +63,14 @@ def test_memory_is_what_is_predicted(graph, method):
     X, y = rng.standard_normal((64, m.topology.n_inputs)).astype(np.float32), np.arange(64) % m.topology.n_outputs
     small = Mesh(Topology.mesh(2, 9, 2), 4)
     small.gradient(X[:, :2], y % 2, method=method)  # compiles
-    assert not small.program("gradient", method).plan.straight
+    assert not small.engine("gradient", method).plan.straight
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(entries, "SOME", 1)
         small.gradient(X[:, :2], y % 2, method=method)
-    predicted = next(c.bytes for c in m._programs.costs(ticks) if c.method == method)
+    predicted = next(c.bytes for c in m._engines.costs(ticks) if c.method == method)
     tracemalloc.start()
     try:
-        program = m.program("gradient", method, n_threads=1)
+        program = m.engine("gradient", method, n_threads=1)
         planning = tracemalloc.get_traced_memory()[1]
         m.gradient(X, y, method=method, n_threads=1)
         peak = tracemalloc.get_traced_memory()[1]
@@ -83,7 +83,7 @@ def test_memory_is_what_is_predicted(graph, method):
 
 def test_a_plan_takes_sixteen_bytes_an_edge_and_edges_take_28():
     m = Mesh(wide(), 2)
-    t, program = m.topology, m.program("epochs")
+    t, program = m.topology, m.engine("epochs")
     assert t.src.dtype == t.dst.dtype == np.int32
     arrays = {id(a): a.nbytes for a in (*program.plan.course.ops, program.plan.reads, program.plan.gives) if a.size}
     own = {id(a) for a in program.plan.course.ops}
@@ -98,7 +98,7 @@ def test_a_plan_takes_sixteen_bytes_an_edge_and_edges_take_28():
 @pytest.mark.parametrize("all_needed", [False, True])
 def test_tallies_are_the_lists(all_needed, monkeypatch):
     """Lists that are counted without being made have the rows and entries of those that are."""
-    from meshnn.schedule import schedule as module
+    from meshnn.plan import schedule as module
 
     for topology, ticks in random_graphs():
         awake = np.zeros(topology.n_neurons, np.bool_)
@@ -153,10 +153,10 @@ def test_a_gradient_that_comes_as_it_is(monkeypatch):
     X, y = rng.standard_normal((40, 20)), rng.integers(0, 5, 40)
     m = Mesh(t, 2, activation="tanh", random_state=0)
     want = m.gradient(X, y)[1]
-    assert m.program("gradient").plan.straight
+    assert m.engine("gradient").plan.straight
     monkeypatch.setattr(entries, "LARGE", 1)
     np.testing.assert_array_equal(m.gradient(X, y)[1], want)
-    assert not Mesh(Topology.mesh(3, 5, 2), 3).program("gradient").plan.straight
+    assert not Mesh(Topology.mesh(3, 5, 2), 3).engine("gradient").plan.straight
 
 
 def test_edges_are_sorted_and_checked_in_any_order():
@@ -170,12 +170,12 @@ def test_edges_are_sorted_and_checked_in_any_order():
 
 def test_a_plan_that_would_take_too_long_is_refused(monkeypatch):
     from meshnn.errors import MeshError
-    from meshnn.methods import choice
+    from meshnn.plan import choice
 
     m = Mesh(grid(12), 7, activation="tanh")
     X, y = np.zeros((2, 20)), [0, 1]
     want = m.gradient(X, y, method="factored")[1]
-    sets = {c.method: c.sets for c in m._programs.costs(7)}
+    sets = {c.method: c.sets for c in m._engines.costs(7)}
     assert sets["factored"] > sets["adjoint"] == 0
     monkeypatch.setattr(choice, "MOST_SETS", int(sets["factored"]) - 1)
     again = Mesh(grid(12), 7, activation="tanh", weights=m.weights)
@@ -226,7 +226,7 @@ def test_a_bar_on_a_terminal_goes_away(monkeypatch):
 def test_weights_and_gradients_in_the_order_of_entries(ticks, monkeypatch):
     rng = np.random.default_rng(0)
     for t in (wide(60, 5, 20), Topology.mesh(5, 30, 2, random_state=0)):
-        plan = Mesh(t, ticks).program("gradient").plan
+        plan = Mesh(t, ticks).engine("gradient").plan
         values, g = rng.standard_normal(plan.n_numbers), rng.standard_normal(len(plan.gives)).astype(np.float32)
         want = values[plan.reads]
         want[plan.holes] = 0

@@ -26,7 +26,7 @@ from meshnn.data import large
 from meshnn.data.large import BlockSource, NpySource, ParquetSource, is_large, open_source
 from meshnn.data.spool import PAGE, Spool
 from meshnn.errors import DataError, FileError, TrainingInterrupted
-from meshnn.program import Optimizer, Steps
+from meshnn.engine import Optimizer, Steps
 from meshnn.storage import FileError as StorageError
 from meshnn.training import Checkpoint, search, stored, structure
 from meshnn.training.far import Look
@@ -280,9 +280,9 @@ def test_loss_and_curvature_are_those_in_memory(loss):
     found = samples.curvature(mesh, "auto", live, 1)
     one = near.curvature(mesh, "auto", live, 1)
     assert samples.mass == pytest.approx(total.sum())
-    assert samples.evaluate(mesh, 1) == pytest.approx((expected, one.hits))
+    assert samples.evaluate(mesh, 1) == pytest.approx((expected, one.correct))
     assert samples.glance(mesh, 1) == pytest.approx(expected)
-    assert (found.loss, found.hits) == pytest.approx((expected, one.hits))
+    assert (found.loss, found.correct) == pytest.approx((expected, one.correct))
     np.testing.assert_allclose(found.grad, one.grad, rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(found.matrix, one.matrix, rtol=1e-9, atol=1e-12)
     some = np.array([0, 3, 255, 256, 700, 1499])

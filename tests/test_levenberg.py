@@ -47,7 +47,7 @@ def test_the_matrix_equals_the_dense_one(loss, n_outputs, ticks, size):
     live = np.flatnonzero(~mesh.dead_edges())
     samples = as_samples(mesh, X, y, loss, weight)
     for method in ("factored", "adjoint"):
-        program = mesh.program("curvature", method, size)
+        program = mesh.engine("curvature", method, size)
         model = program.curvature(mesh.values, samples.X, samples.targets, live, 1)
         grad, matrix = dense_model(mesh, X, y, loss, weight / weight.sum())
         np.testing.assert_allclose(model.grad, grad[live], rtol=1e-9, atol=1e-13)
@@ -72,14 +72,14 @@ def test_the_matrix_against_autograd():
     want = torch.autograd.functional.hessian(linearised, torch.zeros(t.n_edges, dtype=torch.float64)).numpy()
     samples = as_samples(mesh, X, y, "cross_entropy")
     live = np.arange(t.n_edges)
-    got = mesh.program("curvature", batch=10).curvature(mesh.values, samples.X, samples.targets, live, 1).matrix
+    got = mesh.engine("curvature", batch=10).curvature(mesh.values, samples.X, samples.targets, live, 1).matrix
     np.testing.assert_allclose(got, want, rtol=1e-9, atol=1e-13)
 
 
 def test_saturated_outputs_stay_finite():
     mesh = Mesh(Topology.layered([1, 3]), weights=[1e4, 0, -1e4, 0, 5e3, 0], dtype="float64")
     samples = as_samples(mesh, [[1.0], [-1.0], [0.0]], [0, 0, 1], "cross_entropy")
-    model = mesh.program("curvature", batch=3).curvature(mesh.values, samples.X, samples.targets, np.arange(6), 1)
+    model = mesh.engine("curvature", batch=3).curvature(mesh.values, samples.X, samples.targets, np.arange(6), 1)
     assert np.isfinite(model.matrix).all()
     assert model.loss == pytest.approx((0 + 2e4 + np.log(3)) / 3)
 
@@ -90,7 +90,7 @@ def test_many_samples_in_blocks_and_threads_give_the_same_bits(parts):
     X, y = rng.standard_normal((20_000, 4)), rng.integers(0, 3, 20_000)
     samples = as_samples(mesh, X, y, "cross_entropy")
     live = np.arange(mesh.topology.n_edges)
-    program = mesh.program("curvature", batch=len(X))
+    program = mesh.engine("curvature", batch=len(X))
     one, two = (program.curvature(mesh.values, samples.X, samples.targets, live, n) for n in (1, 2))
     assert parts == [(8, 1), (8, 2)]
     np.testing.assert_array_equal(one.matrix, two.matrix)
@@ -229,7 +229,7 @@ def test_memory_does_not_grow_with_the_batch():
     for size in (2_000, 200_000):
         X, y = rng.standard_normal((size, 4)), rng.integers(0, 2, size)
         samples = as_samples(mesh, X, y, "cross_entropy")
-        program = mesh.program("curvature", batch=size)
+        program = mesh.engine("curvature", batch=size)
         program.curvature(mesh.values, samples.X, samples.targets, live, 1)
         tracemalloc.start()
         program.curvature(mesh.values, samples.X, samples.targets, live, 1)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from examples import examples
 from meshnn import Mesh, Topology
 from meshnn.codes import ADAM
-from meshnn.program import Optimizer
+from meshnn.engine import Optimizer
 from meshnn.training import lots as module
 from meshnn.training.api import as_samples
 from meshnn.training.board import Board, is_alive, this_machine
@@ -146,7 +146,7 @@ def together(workers, look, task):
 def steps(desk, total, mesh):
     n = mesh.n_parameters
     optimizer = Optimizer(ADAM, (0.9, 0.999), 1e-8, 0.0, 1e-3, np.ones(n), np.zeros(n), np.zeros(n))
-    program, now = mesh.program("epochs"), Epoch()
+    program, now = mesh.engine("epochs"), Epoch()
     batches = desk.parts.cut.batches
     for epoch in range(2):
         now = run_steps(desk, total, program, mesh.values, optimizer, epoch, np.full(batches, 0.01), Epoch(), batches)
@@ -194,7 +194,7 @@ def test_a_step_is_along_the_gradient_of_its_batch(look):
     share = weight[rows] / weight.mean()
     want_loss, want = mesh.gradient(X[rows], y[rows, 0].astype(int), sample_weight=share)
     desk = desk_of(cut, range(cut.parts), look)
-    found = root(desk.gradient(mesh.program("epochs"), mesh.values, 7, 1), desk.parts.top) / share.sum()
+    found = root(desk.gradient(mesh.engine("epochs"), mesh.values, 7, 1), desk.parts.top) / share.sum()
     np.testing.assert_allclose(found[:-2], want, rtol=1e-9, atol=1e-14)
     assert found[-2] == pytest.approx(want_loss, rel=1e-12)
 

@@ -51,7 +51,7 @@ def test_adjacency_round_trip_keeps_zero_weights(mesh):
 
 
 def test_plans_are_cached_until_the_graph_changes(mesh, batch, monkeypatch):
-    from meshnn.methods import Method
+    from meshnn.plan import Method
 
     calls = []
     real = Method.plan

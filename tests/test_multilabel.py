@@ -54,10 +54,10 @@ def test_a_hit_has_all_its_labels():
     labels = [[1, 0], [1, 0], [0, 1], [0, 1], [1, 1], [0, 1]]
     for k, hit in enumerate([1, 0, 0, 1, 0, 1]):
         found = as_samples(mesh, outputs[k : k + 1], labels[k : k + 1], "binary_cross_entropy")
-        assert mesh.program().evaluate(mesh.values, found.X, found.targets)[1] == hit
+        assert mesh.engine().evaluate(mesh.values, found.X, found.targets)[1] == hit
     weight = np.array([1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
     found = as_samples(mesh, outputs, labels, "binary_cross_entropy", weight)
-    assert mesh.program().evaluate(mesh.values, found.X, found.targets)[1] == pytest.approx(11 / 21, rel=1e-12)
+    assert mesh.engine().evaluate(mesh.values, found.X, found.targets)[1] == pytest.approx(11 / 21, rel=1e-12)
 
 
 @pytest.mark.parametrize("make", [pd.DataFrame, sparse.csr_array, np.ndarray.tolist, lambda y: y > 0, np.float64])

@@ -213,7 +213,7 @@ def test_samples_kept_for_later_have_their_class_after_the_third_turned_up():
         y = "third" if k == 25 else "first" if k % 5 == 0 else "second"
         model.learn_one(x, y)
         met.append(model.classes_.index(y))
-        kept = model.stream_.room.past_t[: min(k + 1, 30), 0]
+        kept = model.stream_.room.replay_y[: min(k + 1, 30), 0]
         if len(model.classes_) == 3:
             assert sorted(kept.tolist()) == sorted(met[-30:])
 
@@ -286,7 +286,7 @@ def test_a_million_features_in_turn_are_refused_only_by_memory(monkeypatch):
     def refuse(needed, what, advice):
         raise MemoryLimitError(f"{what} would not fit; {advice}")
 
-    monkeypatch.setattr("meshnn.streaming.room.check_fits", refuse)
+    monkeypatch.setattr("meshnn.streaming.state.check_fits", refuse)
     for x, y in (({"a": 1.0, "new": 2.0}, 0), ({"a": 1.0}, "new"), ({"new": 2.0}, "new")):
         with pytest.raises(MemoryLimitError, match="would not fit"):
             model.learn_one(x, y)

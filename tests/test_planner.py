@@ -6,23 +6,12 @@ import pytest
 from cases import close
 from meshnn import Mesh, Topology
 from meshnn.errors import MemoryLimitError
-from meshnn.methods import METHODS
+from meshnn.plan import METHODS
 
 
 def test_auto_is_forward_only_at_few_ticks(mesh, batch):
     text = str(mesh.explain(batch_size=64))
-    for word in (
-        "factored",
-        "blocks",
-        "tensor",
-        "adjoint",
-        "exact",
-        "forward-only",
-        "multiply-adds",
-        "milliseconds",
-        "bytes",
-        "<- auto",
-    ):
+    for word in (*METHODS, "exact", "forward-only", "multiply-adds", "milliseconds", "bytes", "<- auto"):
         assert word in text
     assert mesh.explain().chosen == "factored"
     assert "cheapest exact forward-only" in mesh.explain().reason
@@ -42,89 +31,74 @@ def test_auto_leaves_forward_only_when_it_takes_longer(batch):
     assert m.explain().chosen == "adjoint"
     assert "times as long, more than 1.3" in m.explain().reason
     X, y = batch
-    assert m.program("gradient", "forward", 100).plan.method.name in ("factored", "blocks")
+    assert m.engine("gradient", "forward", 100).plan.method.forward_only
     close(m.gradient(X, y)[1], m.gradient(X, y, method="forward")[1], 1e-4)
 
 
-def test_blocks_win_where_fan_in_is_small_and_ticks_are_many():
+def test_influence_wins_where_fan_in_is_small_and_ticks_are_many():
     ring = Topology(1, 6, 1, [(0, 1), *((k, k % 6 + 1) for k in range(1, 7)), (6, 7)], bias=False)
     d = Mesh(ring, ticks=30, activation="tanh").explain().decision
-    assert d.cost("blocks").predicted < d.cost("factored").predicted
+    assert d.cost("influence").seconds(1) < d.cost("factored").seconds(1)
 
 
-def sizes(ops):
+def sizes(lists):
     """Entries and rows of every list of a table."""
-    ends = ops.ptr[ops.start].astype(int)
-    return np.diff(ends), np.diff(ops.start.astype(int))
+    ends = lists.ptr[lists.start].astype(int)
+    return np.diff(ends), np.diff(lists.start.astype(int))
 
 
 @pytest.mark.parametrize("jacobian", [False, True])
-@pytest.mark.parametrize("method", ["factored", "blocks", "adjoint"])
+@pytest.mark.parametrize("method", ["factored", "adjoint"])
 @pytest.mark.parametrize("ticks", [1, 2, 3, 5])
 @pytest.mark.parametrize("density", [0.4, 1.0])
 def test_costs_count_what_kernels_visit(method, ticks, jacobian, density):
     """The work of a plan is the entries and rows that its lists make kernels visit."""
     m = Mesh(Topology.mesh(4, 12, 3, density=density, random_state=3), ticks, activation="tanh")
-    program = m.program("jacobian" if jacobian else "gradient", method)
-    c = program.plan.course
-    entries, rows = sizes(c.ops)
-    drive = getattr(c, "drive", -1)
-    assert (drive >= 0) == (density == 1 and ticks > 2 and method != "blocks" and not jacobian)
-    assert (len(c.ops.holes) > 0) == (density == 1 and ticks > 2 and not jacobian)
-    pulled = [*c.forward[1:], *([drive] if drive >= 0 else [])]
+    plan = m.engine("jacobian" if jacobian else "gradient", method).plan
+    c = plan.course
+    entries, rows = sizes(c.lists)
+    projection = c.input_projection
+    assert (projection >= 0) == (density == 1 and ticks > 2 and not jacobian)
+    assert (len(c.lists.padding) > 0) == (density == 1 and ticks > 2 and not jacobian)
+    pulled = [*c.forward[1:], *([projection] if projection >= 0 else [])]
     visited = states = int(entries[pulled].sum())
     started = int(rows[pulled].sum())
-    last = int(entries[c.gradient[ticks]])
-    hops = {"adjoint": ticks - 1, "factored": 0 if jacobian else min(2, ticks - 1)}.get(method, 0 if jacobian else 1)
+    hops = ticks - 1 if method == "adjoint" else 0 if jacobian else min(2, ticks - 1)
     passes = 3 if jacobian else 1
     back = c.back[ticks - hops : ticks] if ticks > 1 else []
     visited += passes * sum(int(entries[q]) for q in back)
     started += passes * sum(int(rows[q]) for q in back)
     if method == "adjoint":
         visited += passes * states
-    elif method == "factored":
-        visited += last if jacobian else states
-        fan_in = np.diff(c.gradient_ops.ptr.astype(int))
+    else:
+        visited += int(entries[c.gradient[ticks]]) if jacobian else states
+        fan_in = np.diff(c.grad_lists.ptr.astype(int))
         for a in range(len(c.tangents.tick)):
             chain = c.tangents.chain[c.tangents.ptr[a] : c.tangents.ptr[a + 1]]
             visited += int(entries[chain].sum()) + int(rows[chain[-1]]) * (fan_in[c.tangents.row[a]] if jacobian else 1)
             started += int(rows[chain].sum())
-    else:
-        visited += 0 if jacobian else last
-        block_entries, block_rows = sizes(c.block_ops)
-        for b in range(len(c.blocks.neuron)):
-            width, chain = int(c.blocks.first[b + 1] - c.blocks.first[b]), c.blocks.chain[b]
-            held = int(block_rows[chain[-1]]) if chain[-1] >= 0 else 0
-            visited += width * (int(block_entries[chain[chain >= 0]].sum()) + held)
-            started += width * int(block_rows[chain[chain >= 0]].sum())
-    cost = program.plan.cost
-    assert cost.multiply_adds == visited
-    assert cost.work.rows + cost.work.kept == started
-    activated = [int(j) for k in range(1, ticks + 1) for j in rows_of(c.ops, c.forward[k])]
-    assert cost.work.dear == sum(j < 17 for j in activated)
-    assert cost.work.cheap == sum(j >= 17 for j in activated)
-    assert (cost.work.reads, cost.work.gives) == (len(program.plan.reads), len(program.plan.gives))
-
-
-def rows_of(ops, q):
-    return ops.rows[ops.start[q] : ops.start[q + 1]]
+    work = plan.cost.work
+    assert plan.cost.multiply_adds == visited
+    assert work.rows + work.kept == started
+    activated = np.concatenate([c.lists.rows[c.lists.start[q] : c.lists.start[q + 1]] for q in c.forward[1:]])
+    assert work.dear == (activated < 17).sum()
+    assert work.cheap == (activated >= 17).sum()
+    assert (work.reads, work.gives) == (len(plan.weight_index), len(plan.grad_index))
 
 
 def test_too_little_memory(mesh, batch, monkeypatch):
-    import meshnn.program.programs as module
+    import meshnn.engine.engines as module
 
     m = Mesh(Topology.mesh(3, 100, 2, density=0.1, random_state=0), ticks=6, activation="tanh")
-    costs = m.explain(100).decision
-    between = int((costs.cost("adjoint").bytes + costs.cost("tensor").bytes) / 2)
+    costs = {c.method: c.bytes for c in m._engines.costs(6, workers=2)}
+    between = int((costs["influence"] + costs["factored"]) / 2)
     monkeypatch.setattr(module, "available_memory", lambda: between)
-    with pytest.raises(
-        MemoryLimitError, match=r'"tensor" at 6 ticks would need .*iB, .* has .*iB; use method="adjoint"'
-    ):
-        m.gradient(*batch, method="tensor")
+    with pytest.raises(MemoryLimitError, match=r'"factored" at 6 ticks would need .*iB, .* has .*iB; use method='):
+        m.gradient(*batch, method="factored")
     monkeypatch.setattr(module, "available_memory", lambda: 20_000)
     with pytest.raises(MemoryLimitError, match="the graph needs a larger machine"):
         m.gradient(*batch)
-    three = max(c.bytes for c in m._programs.costs(3) if c.method == "adjoint")
+    three = max(c.bytes for c in m._engines.costs(3) if c.method == "adjoint")
     monkeypatch.setattr(module, "available_memory", lambda: int(three) + 1)
     with pytest.raises(MemoryLimitError, match="; 3 ticks would fit"):
         m.gradient(*batch, n_threads=1)
@@ -132,23 +106,20 @@ def test_too_little_memory(mesh, batch, monkeypatch):
     with pytest.raises(MemoryLimitError, match=r"the Jacobian of this batch would need .* pass fewer samples"):
         Mesh(mesh.topology, dtype="float64").jacobian(batch[0])
     src, dst = np.divmod(np.arange(105 * 105), 105)
-    blocks = max(c.bytes for c in m._programs.costs(6, workers=2) if c.method == "blocks")
-    monkeypatch.setattr(module, "available_memory", lambda: int(blocks) + 1)
-    with pytest.raises(
-        MemoryLimitError, match=r'"blocks" for 11025 edges would need .*; ask for fewer edges at a time'
-    ):
-        m.growth_scores(*batch, src=src, dst=dst, method="blocks")
+    monkeypatch.setattr(module, "available_memory", lambda: 10 * int(costs["adjoint"]))
+    with pytest.raises(MemoryLimitError, match=r'"factored" for 11025 edges would need .*; ask for fewer edges'):
+        m.growth_scores(*batch, src=src, dst=dst, method="factored")
 
 
 def test_memory_falls_back_to_the_adjoint_and_back():
-    from meshnn.methods import METHODS
-    from meshnn.methods import decide as choose
+    from meshnn.plan import METHODS
+    from meshnn.plan import decide as choose
 
     def decide(costs, memory):
         return choose(costs, [name for name, method in METHODS.items() if method.automatic], memory)
 
     t = Topology.mesh(3, 40, 2, random_state=0)
-    costs = Mesh(t)._programs.costs(2)
+    costs = Mesh(t)._engines.costs(2)
     assert decide(costs, 10**12).chosen == "factored"
     adjoint = next(c for c in costs if c.method == "adjoint")
     tight = decide(costs, int(adjoint.bytes) + 1)
@@ -156,7 +127,7 @@ def test_memory_falls_back_to_the_adjoint_and_back():
     assert "would need" in tight.reason
     # many ticks: the adjoint is cheaper, but its history does not fit; blocks do
     t = Topology.mesh(1, 12, 1)
-    costs = Mesh(t)._programs.costs(2000)
+    costs = Mesh(t)._engines.costs(2000)
     blocks, adjoint = costs[1], costs[3]
     assert blocks.bytes < adjoint.bytes
     assert decide(costs, int(adjoint.bytes) + 1).chosen == "adjoint"
@@ -164,12 +135,12 @@ def test_memory_falls_back_to_the_adjoint_and_back():
 
 
 def test_the_sampled_cost_is_near_the_exact_one(monkeypatch):
-    import meshnn.methods.method as module
+    import meshnn.plan.method as module
 
     t = Topology.mesh(10, 400, 5, density=0.02, random_state=0)
-    exact = Mesh(t)._programs.costs(4)
+    exact = Mesh(t)._engines.costs(4)
     monkeypatch.setattr(module, "SAMPLE", 100)
-    for whole, sampled in zip(exact[:2], Mesh(t)._programs.costs(4)[:2], strict=True):
+    for whole, sampled in zip(exact[:2], Mesh(t)._engines.costs(4)[:2], strict=True):
         assert not whole.estimated
         assert sampled.estimated
         assert sampled.predicted == pytest.approx(whole.predicted, rel=0.2)
@@ -180,9 +151,9 @@ def test_predicted_bytes_are_those_allocated(method):
     t = Topology.mesh(4, 30, 3, density=0.4, random_state=3)
     for ticks in (2, 4, 7):
         m = Mesh(t, ticks)
-        program = m.program("gradient", method)
+        program = m.engine("gradient", method)
         arrays = {id(a): a.nbytes for a in leaves((program.plan.course, program.borrow().room))}
-        predicted = next(c for c in m._programs.costs(ticks) if c.method == method).bytes
+        predicted = next(c for c in m._engines.costs(ticks) if c.method == method).bytes
         assert 0.8 < sum(arrays.values()) / predicted < 1.2
         assert predicted == pytest.approx(program.plan.cost.bytes, rel=1e-6)  # one walk counts and emits
 
@@ -203,8 +174,8 @@ def test_what_is_counted_is_what_is_compiled(method, jacobian):
     need = "jacobian" if jacobian else "gradient"
     for ticks in (1, 2, 3, 6):
         m = Mesh(Topology.mesh(3, 14, 2, density=0.3, random_state=1), ticks, activation="tanh")
-        counted = next(c for c in m._programs.costs(ticks, jacobian=jacobian) if c.method == method)
-        assert m.program(need, method).plan.cost == counted
+        counted = next(c for c in m._engines.costs(ticks, jacobian=jacobian) if c.method == method)
+        assert m.engine(need, method).plan.cost == counted
 
 
 def test_many_ticks_are_decided_quickly():
@@ -221,8 +192,8 @@ def test_default_ticks_of_awake_neurons_reach_every_output():
 
 
 def test_plan_too_large():
-    from meshnn.schedule import ListBuilder, PlanTooLargeError, Schedule
-    from meshnn.schedule.lists import narrow
+    from meshnn.plan import ListBuilder, PlanTooLargeError, Schedule
+    from meshnn.plan.lists import narrow
 
     t = Topology.mesh(4, 12, 3)
     with pytest.raises(PlanTooLargeError):

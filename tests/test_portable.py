@@ -10,7 +10,7 @@ import boards
 from meshnn import Mesh, MeshClassifier, MeshRegressor, MeshStreamClassifier, MeshStreamRegressor, Topology
 from meshnn.errors import DataError, MeshError
 from meshnn.streaming.portable import KEPT, PortableStream
-from meshnn.streaming.portable_moves import portable_of
+from meshnn.streaming.portable_convert import portable_of
 
 PLAIN = {"forgetting": 0.0, "noise": 0.3, "tails": 0.0}
 

@@ -8,10 +8,10 @@ import pytest
 
 from meshnn import Mesh, Topology
 from meshnn.calibration import Timing, calibrate, cases, fit_prices, random_graph, ratios
-from meshnn.methods import machine
-from meshnn.methods.choice import DEARER, decide
-from meshnn.methods.method import Cost
-from meshnn.methods.prices import DEFAULT, NAMES, Prices, Work, amounts, as_prices
+from meshnn.plan import machine
+from meshnn.plan.choice import DEARER, decide
+from meshnn.plan.method import Cost
+from meshnn.plan.prices import DEFAULT, NAMES, Prices, Work, amounts, as_prices
 
 
 @pytest.fixture

@@ -112,7 +112,7 @@ def test_other_samples_begin_with_a_loss_of_their_own(evidence_only):
     model = MeshRegressor(4, solver="lm", max_epochs=30, warm_start=True, tol=0, random_state=0).fit(X[:200], y[:200])
     model.set_params(max_epochs=1).fit(X[200:], y[200:])
     samples = model._samples(X[200:], y[200:, None], None)
-    loss, _ = model.mesh_.program().evaluate(model.mesh_.values, samples.X, samples.targets)
+    loss, _ = model.mesh_.engine().evaluate(model.mesh_.values, samples.X, samples.targets)
     penalties = model._solver_state["penalties"]
     weights = model.mesh_.parameters[model.mesh_.live_parameters()]
     assert model.history_[-1].loss == pytest.approx(loss + 0.5 * penalties @ weights**2, rel=1e-12)

@@ -10,7 +10,7 @@ import pytest
 from meshnn import Mesh
 from meshnn.calibration import random_graph
 from meshnn.errors import MemoryLimitError, MeshError
-from meshnn.methods.prices import DEFAULT
+from meshnn.plan.prices import DEFAULT
 from meshnn.scaling import point as point_module
 from meshnn.scaling import runner
 from meshnn.scaling.analysis import agreement, curves, disagreements, duration, prediction, winners
@@ -242,7 +242,7 @@ def test_agreement_is_predicted_over_measured():
 
 
 def point_work():
-    from meshnn.methods.prices import Work
+    from meshnn.plan.prices import Work
 
     return Work(pulled=1e6)
 

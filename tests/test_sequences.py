@@ -223,7 +223,7 @@ def test_what_is_minimised_is_the_mean_over_sequences(readout, class_weight):
     model.fit(X, y, sample_weight=weight)
     found, targets, shares, _ = model._checked(X, y, weight, reset=False, first=False)
     samples = model._samples(found, targets, shares)
-    got = model.mesh_.program("gradient").gradient(model.mesh_.values, samples.X, samples.targets)
+    got = model.mesh_.engine("gradient").gradient(model.mesh_.values, samples.X, samples.targets)
     if class_weight is not None and readout != "all":
         weight = weight * np.where(y == 1, 3.0, 1.0)
     want, gradient = torch_loss(model, X, y, weight, [1.0, 3.0] if class_weight else None)

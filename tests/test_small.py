@@ -7,11 +7,11 @@ import pytest
 
 import naive
 from meshnn import Mesh, Topology
+from meshnn.plan import METHODS
 from meshnn.training import train
 from meshnn.training.api import as_samples
 
 HIDDEN = ["tanh", "relu", "sin", "gauss", "sigmoid", "softplus", "elu", "leaky_relu", "identity"]
-METHODS = ["factored", "adjoint", "blocks"]
 
 
 def small(ticks, seed):
@@ -90,7 +90,7 @@ def test_gradients(case, method):
         close(grad, np.einsum("b,bo,boe->e", share, slope, J))
 
 
-@pytest.mark.parametrize("method", [*METHODS, "tensor"])
+@pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("case", CASES)
 def test_gradients_of_looks_after_every_tick(case, method):
     """Looks after all ticks, and a readout that weighs them."""
@@ -131,15 +131,15 @@ def test_curvature(case, method):
     bent = np.einsum("bo,op->bop", p, np.eye(2)) - p[:, :, None] * p[:, None]
     for loss, y, H in (("cross_entropy", labels, bent), ("squared_error", values, np.array([np.eye(2)] * 33))):
         samples = as_samples(mesh, X, y, loss, share)
-        program = mesh.program("curvature", method, 33)
-        model = program.curvature(mesh.values, samples.X, samples.targets, live, 1)
+        engine = mesh.engine("curvature", method, 33)
+        model = engine.curvature(mesh.values, samples.X, samples.targets, live, 1)
         each, slope = slopes(loss, outputs, y)
         assert model.loss == pytest.approx(share @ each / share.sum(), rel=1e-9)
         close(model.grad, np.einsum("b,bo,boe->e", share / share.sum(), slope, J)[live])
         close(model.matrix, np.einsum("b,boe,bop,bpf->ef", share / share.sum(), J, H, J)[np.ix_(live, live)])
         if loss == "cross_entropy":
             hit = outputs.argmax(axis=1) == labels
-            assert model.hits == pytest.approx(share @ hit / share.sum(), rel=1e-9)
+            assert model.correct == pytest.approx(share @ hit / share.sum(), rel=1e-9)
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -3,51 +3,56 @@
 import numpy as np
 import pytest
 
-from meshnn.kernels._jit import jit
-from meshnn.kernels.standardise import MEMORY, observe, standardise, unstandardise
-from meshnn.kernels.tuples import MOMENT_ROWS
+from meshnn import Mesh, Topology
+from meshnn.codes import MOMENT_ROWS
+
+MEMORY = 2000  # samples that count in the long run
 
 
-@jit
-def run(X, moments, cut, missing, Z):
+def new_stream(n, moments=None):
+    """Copies its inputs to its outputs, and standardises both; a target that is NaN changes nothing."""
+    topology = Topology(n, 0, n, np.array([(i, n + i) for i in range(n)]), bias=False)
+    mesh = Mesh(topology, 1, dtype="float64", weights=np.ones(n))
+    stream = mesh.stream(memory="none", ticks_per_sample=1, scale=True)
+    if moments is not None:
+        stream.room.x_moments[:] = moments
+    return stream
+
+
+def standardised(X, moments=None):
     """Each row by the moments of those before it."""
-    for t in range(X.shape[0]):
-        standardise(X[t], moments, cut, missing, Z[t])
-        observe(X[t], moments)
-
-
-@jit
-def back(z, moments, out):
-    unstandardise(z, moments, out)
-
-
-def standardised(X, moments=None, cut=4.0, missing=0.0):
     X = np.atleast_2d(np.asarray(X, dtype=float).T).T
-    moments = np.zeros((MOMENT_ROWS, X.shape[1])) if moments is None else moments
-    Z = np.zeros_like(X)
-    run(X, moments, cut, missing, Z)
-    return Z, moments
+    stream = new_stream(X.shape[1], moments)
+    stream.room.y_moments[1:3] = [[0.0], [1.0]]  # outputs as they are
+    Z = stream.run(X)
+    if moments is not None:
+        moments[:] = stream.room.x_moments
+    return Z, stream.room.x_moments
 
 
 def test_moments_of_all_so_far():
     X = np.random.default_rng(0).normal(3.0, [1.0, 20.0], size=(500, 2))
-    Z, moments = standardised(X, cut=1e9)
+    Z, moments = standardised(X)
     np.testing.assert_allclose(moments[1:3], [X.mean(0), X.var(0)], rtol=1e-10)
     for t in (2, 50, 499):
-        np.testing.assert_allclose(Z[t], (X[t] - X[:t].mean(0)) / X[:t].std(0), rtol=1e-9)
-    out = np.zeros(2)
-    back(Z[-1].copy(), standardised(X[:-1])[1], out)
-    np.testing.assert_allclose(out, X[-1], rtol=1e-9)
+        np.testing.assert_allclose(Z[t], np.clip((X[t] - X[:t].mean(0)) / X[:t].std(0), -4, 4), rtol=1e-9)
+    stream = new_stream(2)  # outputs have the size of the targets
+    stream.room.y_moments[:] = stream.room.x_moments[:] = moments
+    np.testing.assert_allclose(stream.peek(X.mean(0) + 1.0), X.mean(0) + 1.0, rtol=1e-9)
 
 
 def test_first_rows_and_missing_numbers_say_nothing():
-    Z, moments = standardised([5.0, 5.0, 5.0, 6.0, np.nan, np.inf], missing=np.nan)
-    np.testing.assert_array_equal(Z, np.full((6, 1), np.nan))
+    given = [5.0, 5.0, 5.0, np.nan, 6.0, np.nan, np.inf]
+    Z, moments = standardised(given)
+    np.testing.assert_array_equal(Z, np.zeros((7, 1)))
     assert moments[0, 0] == 4
     np.testing.assert_allclose(moments[1:3, 0], [5.25, 0.1875])
-    out = np.zeros(1)
-    back(np.ones(1), np.zeros((MOMENT_ROWS, 1)), out)
-    assert out[0] == 0
+    stream = new_stream(1)
+    stream.room.x_moments[1:3] = [[0.0], [1.0]]
+    assert stream.peek([1.0]) == 0  # before any target
+    stream.run(np.zeros((6, 1)), np.array(given[:6]))
+    np.testing.assert_array_equal(stream.room.y_moments[:, 0], moments[:, 0])
+    assert stream.learned == 0  # a target that never varied, or is missing, has no standardised value
 
 
 def test_a_wild_value_counts_little():

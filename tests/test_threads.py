@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from meshnn import Mesh, Topology
-from meshnn.program import threads as threads_of_meshnn
-from meshnn.program.threads import chunks_of, parts_of
-from meshnn.schedule import ROW_BYTES
+from meshnn.engine import threads as threads_of_meshnn
+from meshnn.engine.threads import chunks_of, parts_of
+from meshnn.plan import ROW_BYTES
 
 
 def problem(dtype="float32", batch=5000):
@@ -146,7 +146,7 @@ def test_a_forked_child_can_compute():
         import os, warnings, numpy as np
         warnings.simplefilter("ignore")
         from meshnn import Mesh, Topology
-        from meshnn.program import threads
+        from meshnn.engine import threads
         threads.LEAST_WORK = 1  # several parts
         m = Mesh(Topology.mesh(3, 5, 2), random_state=0)
         X, y = np.ones((2000, 3)), np.zeros(2000, int)
@@ -175,7 +175,7 @@ def test_an_error_in_a_part_leaves_the_workers_usable(parts):
 
 def test_nobody_waits_for_busy_workers():
     """All workers are held up until the call has returned."""
-    from meshnn.program import threads
+    from meshnn.engine import threads
 
     go_on = threading.Event()
     pool = threads._workers()
@@ -189,7 +189,7 @@ def test_nobody_waits_for_busy_workers():
 
 def test_an_interrupt_waits_for_the_workers():
     """Ctrl-C while another thread computes: it is raised, and the next call is right."""
-    from meshnn.program import threads
+    from meshnn.engine import threads
 
     running = []
 

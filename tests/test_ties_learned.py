@@ -49,7 +49,7 @@ def test_every_solver_moves_parameters_and_nothing_else(solver, batch_size):
 def test_steps_of_a_tied_net_are_those_by_hand(solver, threads, monkeypatch):
     """One full-batch step, compiled and in parts, from the gradient by the parameters."""
     if threads == 2:
-        monkeypatch.setattr("meshnn.program.steps.WORTH_A_THREAD", 0)
+        monkeypatch.setattr("meshnn.engine.steps.WORTH_A_THREAD", 0)
     mesh, l2, rate = net(), 0.1, 0.01
     penalised = np.array([np.any(mesh.topology.src[mesh.parameter == p] != 3) for p in range(mesh.n_parameters)])
     grad = mesh.gradient(X, Y, "squared_error")[1] + l2 * penalised * mesh.parameters

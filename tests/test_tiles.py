@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from cases import Case, by_autograd, close, targets_for
 from examples import examples
 from meshnn import Mesh, Topology
-from meshnn.schedule.tiles import HOLE, SIDE, tile
+from meshnn.plan.tiles import HOLE, SIDE, tile
 from meshnn.training import train
 
 METHODS = ("factored", "adjoint", "blocks", "auto")
@@ -122,7 +122,7 @@ def test_gradients_of_dense_graphs(graph, ticks, dtype):
     if graph == "layers" and ticks == 2:
         ticks = 3
     case = case_of(topology, ticks, dtype, 37, rng)
-    assert case.mesh.program("gradient", "adjoint").plan.course.ops.run.any()  # else nothing is tested
+    assert case.mesh.engine("gradient", "adjoint").plan.course.ops.run.any()  # else nothing is tested
     check(case)
     check(case_of(topology, ticks, dtype, 37, rng, sequence=True))
 
@@ -155,7 +155,7 @@ def test_a_hole_is_no_edge():
     """Neither does it carry anything, nor does a parameter get its gradient."""
     topology = Topology.mesh(6, 13, 3)
     case = case_of(topology, 5, "float64", 20, np.random.default_rng(3))
-    plan = case.mesh.program("gradient", "adjoint").plan
+    plan = case.mesh.engine("gradient", "adjoint").plan
     assert len(plan.holes) > 0
     assert plan.held
     loose = case.mesh.weights.copy()
@@ -195,10 +195,10 @@ def test_a_graph_that_settles_is_swept(density, activation, dtype):
     rng = np.random.default_rng(int(10 * density))
     topology = dag(rng, 3, 14, 3, density)
     case = case_of(topology, 40, dtype, 33, rng, activation=activation)
-    plan = case.mesh.program("gradient", "adjoint").plan
+    plan = case.mesh.engine("gradient", "adjoint").plan
     assert plan.course.sweep
     assert plan.rows["S"] == (1, topology.n_neurons)
-    assert case.mesh.program().plan.course.sweep
+    assert case.mesh.engine().plan.course.sweep
     check(case, ("adjoint",))
     check(case_of(topology, 40, dtype, 5, rng, sequence=True, activation=activation), ("adjoint",))
 
@@ -207,14 +207,14 @@ def test_a_graph_that_settles_is_swept(density, activation, dtype):
 def test_ticks_around_the_longest_path(ticks):
     topology = Topology.cascade(2, 16, 2)  # whose longest path has 17 edges
     case = case_of(topology, ticks, "float64", 9, np.random.default_rng(ticks))
-    assert case.mesh.program("gradient", "adjoint").plan.course.sweep == (ticks >= 17)
+    assert case.mesh.engine("gradient", "adjoint").plan.course.sweep == (ticks >= 17)
     check(case, ("adjoint", "factored", "auto"))
 
 
 def test_a_cycle_anywhere_on_the_way_is_not_swept():
     edges = [(0, 1), (1, 2), (2, 3), (1, 3), (3, 2), (3, 4)]
     case = case_of(Topology(1, 3, 1, edges, bias=False), 30, "float64", 4, np.random.default_rng(0))
-    assert not case.mesh.program("gradient", "adjoint").plan.course.sweep
+    assert not case.mesh.engine("gradient", "adjoint").plan.course.sweep
 
 
 def test_neurons_that_nothing_feeds_settle_at_the_first_tick():
@@ -245,7 +245,7 @@ def test_denormals_are_flushed_in_kernels_and_nowhere_else():
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_steps_in_halves_are_steps(monkeypatch, dtype):
     """A batch of one row of samples, cut into two for two threads, learns what it does in one."""
-    from meshnn.program import threads
+    from meshnn.engine import threads
 
     monkeypatch.setattr(threads, "LEAST_TEAM_WORK", 1)
     rng = np.random.default_rng(0)
@@ -265,7 +265,7 @@ def test_steps_in_halves_are_steps(monkeypatch, dtype):
 @given(data=st.data())
 def test_runs_of_numbers(data):
     """Whatever the stretches are, copying them is looking every number up."""
-    from meshnn.schedule import lists
+    from meshnn.plan import lists
 
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
     numbers = np.empty(0, np.uint32)

@@ -340,7 +340,7 @@ def without_state(case):
 def test_loss_equals_that_of_the_gradient(case):
     samples = looks_of(case)
     want, _ = by_autograd_in_time(case)
-    got, hits = case.mesh.program().evaluate(case.mesh.values, samples.X, samples.targets)
+    got, hits = case.mesh.engine().evaluate(case.mesh.values, samples.X, samples.targets)
     assert got == pytest.approx(want, rel=1e-10, abs=1e-14)
     assert -1e-12 <= hits <= 1 + 1e-12
 
@@ -381,7 +381,7 @@ def autograd_curvature(case):
 def test_curvature_equals_autograd(loss, data):
     case = without_state(data.draw(timed_cases(loss=loss, most_batch=5, most_hidden=3)))
     samples, live = looks_of(case), np.arange(case.mesh.n_parameters)
-    program = case.mesh.program("curvature", "auto", samples.count)
+    program = case.mesh.engine("curvature", "auto", samples.count)
     got = program.curvature(case.mesh.values, samples.X, samples.targets, live)
     want_loss, want = by_autograd_in_time(case)
     assert got.loss == pytest.approx(want_loss, rel=1e-10, abs=1e-14)
@@ -407,7 +407,7 @@ def memory_net(dtype="float64"):
 @pytest.mark.parametrize("size", [None, 64])
 @pytest.mark.parametrize("reads", [False, True])
 def test_compiled_epochs_are_steps_one_by_one(reads, size, monkeypatch):
-    from meshnn.program.steps import Steps
+    from meshnn.engine.steps import Steps
     from meshnn.training import train
 
     X, sums, within, _, length = sequences()
@@ -535,7 +535,7 @@ def test_teams_of_threads_take_the_same_steps(reads, teams):
 
 
 def test_many_masks_are_not_all_kept():
-    from meshnn.program.programs import MOST_TIMED
+    from meshnn.engine.engines import MOST_TIMED
 
     rng = np.random.default_rng(0)
     mesh = Mesh(Topology.mesh(1, 2, 1), 12, "tanh", dtype="float64", random_state=0)
@@ -544,4 +544,4 @@ def test_many_masks_are_not_all_kept():
         looks = np.array([bool(k & (1 << bit)) for bit in range(11)] + [True])
         want = mesh.gradient(X, [[0.5], [0.1]], "squared_error", "tensor", loss_ticks=looks)[1]
         close(mesh.gradient(X, [[0.5], [0.1]], "squared_error", "adjoint", loss_ticks=looks)[1], want, 1e-12)
-    assert len(mesh._programs._programs) <= MOST_TIMED
+    assert len(mesh._engines._engines) <= MOST_TIMED

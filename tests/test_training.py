@@ -7,7 +7,7 @@ import pytest
 
 from meshnn import Mesh, MeshError, Topology
 from meshnn.data.synthetic import spirals
-from meshnn.program import cores
+from meshnn.engine import cores
 from meshnn.training import History, Settings, Trainer, train
 from meshnn.training.api import as_samples
 from meshnn.training.first_order import Adam
@@ -209,8 +209,8 @@ def test_large_batches_run_in_teams_with_the_same_bits(teams, size):
 @pytest.mark.parametrize("who", [0, 1])
 def test_a_team_that_somebody_leaves_goes_home(monkeypatch, who):
     """Whoever fails before he has come must not leave the others waiting for ever, nor the weights half moved."""
-    from meshnn.program import threads
-    from meshnn.program.program import Program
+    from meshnn.engine import threads
+    from meshnn.engine.engine import Engine
 
     monkeypatch.setattr(threads, "LEAST_TEAM_WORK", 1)
     monkeypatch.setattr(threads, "PATIENCE", 600.0)
@@ -219,14 +219,14 @@ def test_a_team_that_somebody_leaves_goes_home(monkeypatch, who):
     samples = as_samples(mesh, rng.standard_normal((2000, 8)), rng.integers(0, 3, 2000), "cross_entropy")
     settings = Settings(solver="adam", batch_size=None, max_epochs=1, l2=0.0, n_threads=2)
     list(Trainer(mesh, samples, settings).rows())
-    trainer, before, real, main = Trainer(mesh, samples, settings), mesh.weights.copy(), Program.borrow, get_ident()
+    trainer, before, real, main = Trainer(mesh, samples, settings), mesh.weights.copy(), Engine.borrow, get_ident()
 
     def borrow(program):
         if (get_ident() != main) == bool(who):
             raise OSError("no room")
         return real(program)
 
-    monkeypatch.setattr(Program, "borrow", borrow)
+    monkeypatch.setattr(Engine, "borrow", borrow)
     with pytest.raises(OSError, match="no room"):
         list(trainer.rows())
     np.testing.assert_array_equal(mesh.weights, before)

@@ -1,4 +1,4 @@
-"""The integers that stand for activations, losses and optimisers inside kernels. Imports nothing."""
+"""Numbers that Python and the C++ core (or the portable learner) share: codes, places in arrays, limits. Imports nothing."""
 
 from __future__ import annotations
 
@@ -39,6 +39,32 @@ HUBER_WIDTH = 1.0
 
 ADAM, MOMENTUM, NESTEROV = range(3)
 
-#: Places in the clock of a stream: samples seen, updates made, updates left out because they were not finite, states
-#: set to 0, samples stored to be learned from again, the state of the generator that picks one.
+#: Places in the clock of a stream: samples seen, updates made, updates skipped because they were not finite, states reset
+#: to 0, samples stored for replay, state of the random generator that picks one.
 SEEN, LEARNED, LEFT_OUT, RESETS, STORED, RANDOM = range(6)
+
+#: What a stream does with a sample: run it, run it without remembering it, learn its target, compute the gradient only.
+ADVANCE, PEEK, LEARN, DERIVE = 1, 2, 4, 8
+
+#: Standard deviations that inputs and targets of a stream are cut to.
+INPUT_CUT, TARGET_CUT = 4.0, 100.0
+
+#: Rows of the moments of a stream, see `_core/standardise.hpp`: of all samples, and of the current block.
+MOMENT_COUNT, MEAN, VARIANCE, BLOCK_COUNT, BLOCK_MEAN, BLOCK_SQUARES, BLOCK_OUTLIERS = range(7)
+MOMENT_ROWS = 7
+
+#: Deviation, as a share of the mean, that is rounding: such a number counts as constant.
+ROUNDING_SHARE = 1e-12
+
+#: Rows of a strip of a covariance, see `_core/covariance.hpp`; blocks of parameters are padded to a multiple of it.
+STRIP = 8
+
+#: Places in the memo of a Kalman filter: samples, log q, mean square of the agreement of steps; then the noise of every
+#: output and the last change of every parameter.
+SAMPLES, LOG_Q, MEAN_SQUARE, NOISE = range(4)
+
+#: Places in the memo of the filter of a portable stream: samples, q, mean square of the agreement of steps.
+MEMO_SAMPLES, MEMO_Q, MEMO_SQUARE = range(3)
+
+#: Maximum number of classes that a filter learns a sample with: its own and the most likely others.
+AT_ONCE = 50

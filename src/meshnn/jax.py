@@ -13,7 +13,7 @@ import numpy as np
 from meshnn.arrays import Array
 from meshnn.errors import DataError, MeshError
 from meshnn.mesh import Mesh
-from meshnn.program.pullback import Pullback
+from meshnn.engine.layer import Layer
 
 __all__ = ["mesh_function"]
 
@@ -51,7 +51,7 @@ def mesh_function(mesh: Mesh) -> Callable[[Any, Any], Any]:
 
     struct: Any = jax.ShapeDtypeStruct
     t, n_parameters, dtype = mesh.topology, mesh.n_parameters, mesh.dtype
-    pullback = Pullback.of(t, mesh.ticks, mesh.codes, mesh.ties, dtype)
+    pullback = Layer.of(t, mesh.ticks, mesh.codes, mesh.ties, dtype)
     fixed = mesh.values[n_parameters:].copy()
 
     @jax.custom_vjp
@@ -89,7 +89,7 @@ def mesh_function(mesh: Mesh) -> Callable[[Any, Any], Any]:
 class _Host:
     """What JAX calls, with arrays that `vmap` has given more axes in front, some of length 1."""
 
-    def __init__(self, pullback: Pullback, n_outputs: int) -> None:
+    def __init__(self, pullback: Layer, n_outputs: int) -> None:
         self.pullback, self.n_outputs = pullback, n_outputs
 
     def forward(self, values: Any, x: Any) -> Array:

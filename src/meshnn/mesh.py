@@ -14,12 +14,12 @@ from meshnn.codes import ACTIVATIONS
 from meshnn.errors import MeshError
 from meshnn.losses import Targets, loss_named
 from meshnn.memory import check_fits
-from meshnn.methods import METHODS, Explanation
-from meshnn.methods.prices import DEFAULT
+from meshnn.plan import METHODS, Explanation
+from meshnn.plan.prices import DEFAULT
 from meshnn.net import MOST_TICKS, Net
-from meshnn.program import Program
-from meshnn.program.threads import thread_count
-from meshnn.schedule import Timing
+from meshnn.engine import Engine
+from meshnn.engine.threads import thread_count
+from meshnn.plan import Timing
 from meshnn.streaming import Stream
 from meshnn.streaming.growth import Growth, grown
 from meshnn.streaming.portable import PortableStream
@@ -128,7 +128,7 @@ class Mesh(Net):
         X = checks.as_inputs(X, self._topology, self.ticks)
         needed = X.shape[1] * self._topology.n_outputs * self._dtype.itemsize
         check_fits(needed, "the outputs of this batch", "pass fewer samples at a time")
-        return self._programs.outputs(self.ticks).predict(self._checked(), X, _threads(n_threads))
+        return self._engines.outputs(self.ticks).forward(self._checked(), X, _threads(n_threads))
 
     def states(self, X: ArrayLike, *, state: ArrayLike | None = None, n_threads: int | None = None) -> Array:
         """States `(ticks + 1, batch, n_neurons)`: before the first tick and after each one.
@@ -137,12 +137,12 @@ class Mesh(Net):
         `state=states[-1]` goes on from there; `state` is as for `forward`.
         """
         if state is not None:
-            found: Array = self._follow(X, "whole", state, False, n_threads)
+            found: Array = self._follow(X, "states", state, False, n_threads)
             return found
         X = checks.as_inputs(X, self._topology, self.ticks)
         needed = (self.ticks + 1) * X.shape[1] * self._topology.n_neurons * self._dtype.itemsize
         check_fits(needed, "the states of this batch", "pass fewer samples at a time")
-        return self._programs.states(self.ticks).states(self._checked(), X, _threads(n_threads))
+        return self._engines.states(self.ticks).run(self._checked(), X, "states", n_threads=_threads(n_threads))[0]
 
     @overload
     def gradient(
@@ -183,7 +183,7 @@ class Mesh(Net):
             Of the softmax of the outputs; half the squared distance; the same up to errors of 1, beyond it by their
             size; half the deviance of counts whose rate is exp(output).
         method : str
-            "auto", "forward", "factored", "blocks", "tensor" or "adjoint"; `explain` tells what they cost.
+            "auto", "forward", "factored", "influence" or "adjoint"; `explain` tells what they cost.
         sample_weight : array_like (batch,), optional
             The mean is weighted with it.
         loss_ticks : "last", "all" or array_like of bool (ticks, batch) or (ticks,)
@@ -213,8 +213,8 @@ class Mesh(Net):
         X, t = checks.as_inputs(X, self._topology, self._ticks), self._topology
         size, threads = X.shape[1], None if n_threads is None else _threads(n_threads)
         targets = Targets.make(loss_named(loss), y, sample_weight, size, t.n_outputs, self._dtype)
-        program = self._programs.find("gradient", method, self._ticks, size, threads)
-        found = program.gradient(self._checked(), X, targets, threads)
+        engine = self._engines.find("gradient", method, self._ticks, size, threads)
+        found = engine.gradient(self._checked(), X, targets, threads)
         return found.loss, found.grad[: self.n_parameters].astype(self._dtype, copy=False)
 
     def jacobian(
@@ -239,8 +239,8 @@ class Mesh(Net):
         needed = X.shape[1] * t.n_outputs * t.n_edges * self._dtype.itemsize
         check_fits(needed, "the Jacobian of this batch", "pass fewer samples at a time")
         threads = _threads(n_threads)
-        program = self.program("jacobian", method, X.shape[1], n_threads=threads)
-        return program.jacobian(self._checked(), X, threads)[:, :, : self.n_parameters]
+        engine = self.engine("jacobian", method, X.shape[1], n_threads=threads)
+        return engine.jacobian(self._checked(), X, threads)[:, :, : self.n_parameters]
 
     def growth_scores(
         self,
@@ -287,18 +287,18 @@ class Mesh(Net):
             X, ticks, begin, targets = self._samples_in_time(X, y, loss, sample_weight, loss_ticks, readout, state)
         sources, ends, shape = checks.as_pairs(src, dst, self._topology.n_neurons)
         threads, timing = _threads(n_threads), Timing.at(targets.ticks, begin is not None) if targets.timed else None
-        program = self._programs.candidates(method, ticks, (sources, ends), X.shape[1], threads, timing)
-        return program.gradient(self._checked(), X, targets, threads, begin).grad.astype(self._dtype).reshape(shape)
+        engine = self._engines.candidates(method, ticks, (sources, ends), X.shape[1], threads, timing)
+        return engine.gradient(self._checked(), X, targets, threads, begin).grad.astype(self._dtype).reshape(shape)
 
     def explain(self, batch_size: int = 64, *, jacobian: bool = False) -> Explanation:
         """What each method costs on this mesh, which one `auto` takes and why: print it.
 
         Milliseconds are those of this machine once `meshnn.calibration.calibrate` has timed it.
         """
-        from meshnn.methods.machine import known_prices
+        from meshnn.plan.machine import known_prices
 
         batch_size, prices = whole_number("batch_size", batch_size), known_prices()
-        decision = self._programs.decide(self.ticks, batch_size, jacobian=jacobian)
+        decision = self._engines.decide(self.ticks, batch_size, jacobian=jacobian)
         dead = int(self.dead_edges().sum())
         measured = prices is not None
         return Explanation(repr(self), batch_size, decision, self._topology.n_edges, dead, prices or DEFAULT, measured)
@@ -386,7 +386,7 @@ class Mesh(Net):
         )  # fmt: skip
 
     def _learner(self) -> PortableStream:
-        from meshnn.streaming.portable_moves import portable_of
+        from meshnn.streaming.portable_convert import portable_of
 
         return portable_of(self)
 
@@ -413,11 +413,11 @@ class Mesh(Net):
         self.replace(t, weights, codes, ties)
         stream.grow(growth, self.values, self._codes, self._ties, parameters, loss)
 
-    def program(
+    def engine(
         self, need: str = "outputs", method: str = "auto", batch: int = 64, *, n_threads: int | None = None,
         again: bool = False,
-    ) -> Program:  # fmt: skip
-        """The compiled program for a need, to be run on `values`: what training runs on.
+    ) -> Engine:  # fmt: skip
+        """The compiled engine for a need, to be run on `values`: what training runs on.
 
         Parameters
         ----------
@@ -431,8 +431,8 @@ class Mesh(Net):
             The method is known to do, for a graph that has changed a little since: nothing is priced again.
         """
         if need == "outputs":
-            return self._programs.outputs(self.ticks)
-        return self._programs.find(need, method, self.ticks, batch, n_threads, again)
+            return self._engines.outputs(self.ticks)
+        return self._engines.find(need, method, self.ticks, batch, n_threads, again)
 
     def _follow(self, X: Any, what: str, state: Any, return_state: bool, n_threads: int | None) -> Any:
         """A run in time, without a gradient."""
@@ -441,13 +441,13 @@ class Mesh(Net):
     def _followed(self, X: Array, ticks: int, what: str, state: Any, return_state: bool, n_threads: int | None) -> Any:
         t = self._topology
         begin = checks.as_state(state, t, X.shape[1], self._dtype)
-        rows = {"every": ticks * t.n_outputs, "last": t.n_outputs, "whole": (ticks + 1) * t.n_neurons}[what]
+        rows = {"every": ticks * t.n_outputs, "last": t.n_outputs, "states": (ticks + 1) * t.n_neurons}[what]
         needed = X.shape[1] * (rows + return_state * t.n_neurons) * self._dtype.itemsize
         check_fits(needed, "what is asked for of this batch", "pass fewer samples, or fewer ticks, at a time")
         counts = np.ones(ticks, np.bool_) if what == "every" else np.arange(ticks) == ticks - 1
         timing = Timing.at(counts, begin is not None, return_state)
-        program = self._programs.follow(ticks, timing, whole=what == "whole")
-        found, end = program.follow(self._checked(), X, what, begin, _threads(n_threads))
+        engine = self._engines.follow(ticks, timing, whole=what == "states")
+        found, end = engine.run(self._checked(), X, what, begin, _threads(n_threads))
         found = found[0] if what == "last" else found
         return (found, end) if return_state else found
 
@@ -458,8 +458,8 @@ class Mesh(Net):
         threads = _threads(n_threads)
         X, ticks, begin, targets = self._samples_in_time(X, y, loss, sample_weight, loss_ticks, readout, state)
         timing = Timing.at(targets.ticks, begin is not None)
-        program = self._programs.find("gradient", method, ticks, X.shape[1], threads, timing=timing)
-        found = program.gradient(self._checked(), X, targets, threads, begin)
+        engine = self._engines.find("gradient", method, ticks, X.shape[1], threads, timing=timing)
+        found = engine.gradient(self._checked(), X, targets, threads, begin)
         grad = found.grad[: self.n_parameters].astype(self._dtype, copy=False)
         if not return_state:
             return found.loss, grad
@@ -477,8 +477,8 @@ class Mesh(Net):
         needed = X.shape[1] * t.n_outputs * t.n_edges * self._dtype.itemsize
         check_fits(needed, "the Jacobian of this batch", "pass fewer samples at a time")
         timing = Timing.at(np.arange(ticks) == ticks - 1, True)
-        program = self._programs.find("jacobian", "adjoint", ticks, X.shape[1], threads, timing=timing)
-        return program.jacobian(self._checked(), X, threads, begin)[:, :, : self.n_parameters]
+        engine = self._engines.find("jacobian", "adjoint", ticks, X.shape[1], threads, timing=timing)
+        return engine.jacobian(self._checked(), X, threads, begin)[:, :, : self.n_parameters]
 
     def _samples_in_time(
         self, X: Any, y: Any, loss: str, sample_weight: Any, loss_ticks: Any, readout: Any, state: Any

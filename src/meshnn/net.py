@@ -18,7 +18,7 @@ from meshnn.export.blueprint import Blueprint
 from meshnn.export.exports import Exports
 from meshnn.memory import check_fits
 from meshnn.parameters import Ties
-from meshnn.program import Programs
+from meshnn.engine import Engines
 from meshnn.topology import Topology
 from meshnn.topology.builders import Seed
 from meshnn.topology.lineage import Lineage
@@ -51,7 +51,7 @@ class Net(Exports):
         self._dtype = checks.as_dtype(dtype)
         self._codes = checks.activation_codes(topology, activation, output_activation)
         self._ties = Ties(topology.n_edges, parameter)
-        self._programs = self._new_programs()
+        self._engines = self._new_engines()
         self.ticks = topology.default_ticks(self.awake) if ticks is None else ticks
         self._values: Array | None = None
         self.weights = self.draw_weights(random_state) if weights is None else weights
@@ -221,7 +221,7 @@ class Net(Exports):
     @property
     def awake(self) -> BoolArray:
         """Neurons whose activation is not 0 at 0: they are non-zero from the first tick on."""
-        return self._programs.awake.copy()
+        return self._engines.awake.copy()
 
     def dead_edges(self) -> BoolArray:
         """Mask of the edges that cannot influence any output with these ticks and activations: zero gradient."""
@@ -274,7 +274,7 @@ class Net(Exports):
         ties = Ties(topology.n_edges) if ties is None else ties
         self._values = ties.numbers(checks.as_weights(weights, topology.n_edges, self._dtype))
         self._topology, self._ties, self._codes = topology, ties, kinds.astype(np.int64)
-        self._programs = self._new_programs()
+        self._engines = self._new_engines()
 
     @property
     def codes(self) -> IntArray:
@@ -285,9 +285,9 @@ class Net(Exports):
         checks.check_current_weights(self.values, self._ties.n_numbers)
         return self.values
 
-    def _new_programs(self) -> Programs:
+    def _new_engines(self) -> Engines:
         number = None if self._ties.plain else self._ties.number
-        return Programs(self._topology, self._codes, self._dtype, number, self._ties.n_numbers)
+        return Engines(self._topology, self._codes, self._dtype, number, self._ties.n_numbers)
 
     def draw_weights(self, random_state: Seed = None) -> Array:
         """Fresh random weights, as a new mesh would have; they are returned, not set. Fixed edges keep theirs.
@@ -316,8 +316,8 @@ class Net(Exports):
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        return {k: v for k, v in self.__dict__.items() if k != "_programs"}  # plans are compiled again
+        return {k: v for k, v in self.__dict__.items() if k != "_engines"}  # plans are compiled again
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._programs = self._new_programs()
+        self._engines = self._new_engines()

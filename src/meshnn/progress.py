@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections.abc import Iterable, Iterator
@@ -20,12 +19,8 @@ LINES, DRAWN = 5.0, 0.1
 def watched(things: Iterable[int], count: int, what: str) -> Iterator[int]:
     """The things one by one; from the second second on, how many of them are done is shown.
 
-    A bar on a terminal, one line elsewhere, nothing with `MESHNN_QUIET=1`. Whoever takes the things may be interrupted
-    between any two of them.
+    A bar on a terminal, one line elsewhere. The caller may be interrupted between any two of them.
     """
-    if os.environ.get("MESHNN_QUIET"):
-        yield from things
-        return
     begun, bar = time.monotonic(), None
     try:
         for done, thing in enumerate(things):
@@ -67,9 +62,9 @@ class _Bar:
 def reading(verbose: int, expected: int | None, what: str = "reading") -> Iterator[Reading]:
     """What tells how many rows have been read, how many a second, and how long it will take.
 
-    Nothing with 0, or with `MESHNN_QUIET=1`.
+    Nothing with 0.
     """
-    shown = Reading(what, expected, quiet=verbose == 0 or bool(os.environ.get("MESHNN_QUIET")))
+    shown = Reading(what, expected, quiet=verbose == 0)
     try:
         yield shown
     finally:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from meshnn.arguments import known, whole_number
 from meshnn.errors import MeshError
 from meshnn.mesh import Mesh
-from meshnn.methods import METHODS
+from meshnn.plan import METHODS
 
 __all__ = ["PAPER", "TOLERANCE", "Difference", "Interval", "Report", "Row", "compare", "references", "verify"]
 

@@ -23,7 +23,7 @@ __all__ = ["COMMANDS", "run"]
 #: order.
 COMMANDS = (
     "fit", "predict", "evaluate", "export", "import", "stream", "forecast", "info", "explain", "plot", "play", "demo",
-    "verify", "cache",
+    "verify",
 )  # fmt: skip
 GROUP = "meshnn.commands"
 #: Click's, which some versions of typer bring along under a name of their own.

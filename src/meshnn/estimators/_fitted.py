@@ -58,7 +58,7 @@ class _Meaning(Exports):
 
     def _learner(self) -> Any:
         """A stream that goes on from what training has found."""
-        from meshnn.streaming.portable_moves import portable_of
+        from meshnn.streaming.portable_convert import portable_of
 
         self.blueprint()  # says what is missing, if nothing was learned yet
         return portable_of(self)

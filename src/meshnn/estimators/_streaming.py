@@ -133,7 +133,7 @@ class Streams(BuildsNets):
                 epoch=self.n_iter_,
                 loss=progress.loss,
                 validation=math.nan,
-                accuracy=samples.accuracy(progress.hits) if self._loss.classifies else math.nan,
+                accuracy=samples.accuracy(progress.correct) if self._loss.classifies else math.nan,
                 gradient_norm=progress.gradient_norm,
                 learning_rate=progress.rate,
                 seconds=spent + time.perf_counter() - began,

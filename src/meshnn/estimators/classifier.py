@@ -62,7 +62,7 @@ class MeshClassifier(ClassifierMixin, BaseMesh, Classifies):
         the samples), see `l2_`; after that all samples are learned from. Nothing is tried with `structure`, in
         `partial_fit` and with fewer than 8 samples: adam and sgd then take 1e-4. "evidence" is for solver="lm", which
         then finds penalties on the way without holding anything out.
-    gradient : "auto", "forward", "factored", "blocks" or "adjoint"
+    gradient : "auto", "forward", "factored", "influence" or "adjoint"
     early_stopping, validation_fraction : bool, float
         Hold out samples and keep the weights that do best on them; those passed to `fit` as `X_val, y_val`, if any.
     patience, tol : int, float

@@ -1,14 +1,15 @@
 """A portable stream as one C99 header: a net that goes on learning where Python is not.
 
-The functions are `kernels/portable.py`, loop by loop; lists and first values are tables. In the texts `@` stands for
-the prefix of all names, `~` for the same in capitals, and what a net does not need is left out.
+The functions are those of `_core/portable.h`, which the core runs itself, specialised for one net (`c_math.py`): sizes,
+settings, tables and first values are constants, and functions and branches that the net does not need are left out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Sequence
 from os import PathLike
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,56 +17,47 @@ from numpy.typing import NDArray
 from meshnn.codes import ACTIVATIONS, ADAM, BINARY_CROSS_ENTROPY, CROSS_ENTROPY
 from meshnn.errors import MeshError
 from meshnn.export.blob import EVERYTHING, MAGIC, SECTIONS, VERSION, graph_checksum, kind_of
-from meshnn.export.c_learner_texts import (
-    BEGIN,
-    CLASSES,
-    FILTER,
-    FILTER_CLASSES,
-    FILTER_LABELS,
-    FILTER_VALUES,
-    FIRST_ORDER,
-    INFLUENCES,
-    LABELS,
-    LEARN,
-    MOMENTS,
-    SAVING,
-    STEP,
-    VALUES,
-)
-from meshnn.export.c_math import activation_source, arithmetic_begin, arithmetic_end, literal
-from meshnn.export.c_text import comment
+from meshnn.export.c_math import arithmetic_begin, arithmetic_end, functions, literal, needed, renamed
+from meshnn.export.c_text import check_name, comment, floats, numbers
 from meshnn.files import write_whole
 
-__all__ = ["Learner", "learner_bytes", "learner_header", "write_learner"]
+__all__ = ["learner_bytes", "learner_header", "write_learner"]
 
 Array = NDArray[Any]
-_PER_LINE = 110
+#: Settings in the order of `rule`, as in `portable.c`.
+SETTINGS = (
+    "RATE", "CLIP", "L2", "BETA1", "BETA2", "EPSILON", "TAILS", "NOISE_RATE", "NOISE_FLOOR", "Q_RATE", "Q_MIN", "Q_MAX",
+    "BOUND", "CEILING",
+)  # fmt: skip
+_FIELDS = {
+    "theta": "parameters",
+    "x_moments": "of the inputs: seen, mean, variance, and those of a block",
+    "y_moments": "the same of the targets",
+    "s": "states of all neurons",
+    "J": "influences of the parameters on the neurons they reach",
+    "first": "mean of the gradient",
+    "second": "mean square of the gradient",
+    "P": "covariance of the parameters, the upper half row by row",
+    "last": "the last change",
+    "noise": "variance of the targets around the outputs",
+    "memo": "counters of the learner",
+}
+_TABLES = (
+    "ptr", "col", "num", "row_ptr", "rows", "par_ptr", "par", "edge_ptr", "edge_row", "edge_src", "out_row", "sub_ptr",
+    "sub_num",
+)  # fmt: skip
 
 
-class Learner(Protocol):
-    """What is read of a `PortableStream`."""
-
-    topology: Any
-    codes: Any
-    ties: Any
-    net: Any
-    room: Any
-    rule: Any
-    loss: Any
-    learner: Any
-    memory: str
-
-
-def learner_header(stream: Learner, name: str = "net", top: Sequence[str] = ()) -> str:
-    """The header of a learner that begins where the stream is, and makes the same bits of the same samples.
+def learner_header(stream: Any, name: str = "net", top: Sequence[str] = ()) -> str:
+    """Return the header of a learner that begins where the stream is and computes the same bits from the same samples.
 
     Parameters
     ----------
     stream : PortableStream
     name : str
-        Begins the names of all functions and tables.
+        Prefix of the names of all functions and tables.
     top : sequence of str
-        Lines of a comment in front of all.
+        Lines of a comment at the beginning.
 
     Examples
     --------
@@ -76,126 +68,94 @@ def learner_header(stream: Learner, name: str = "net", top: Sequence[str] = ()) 
     >>> "static inline void net_step(net_learner *l, const float x[NET_INPUTS], float y[NET_OUTPUTS])" in text
     True
     """
-    if not (name.isascii() and name.isidentifier() and not name.startswith("_")):
-        raise MeshError(f"name begins the names of C functions: letters, digits and _, not {name!r}")
+    check_name(name)
     if not len(stream.net.par):
         raise MeshError("no parameter of the net reaches an output: there is nothing to learn")
+    body = _functions(stream)
     parts = [
-        _comment(stream),
-        "#ifndef ~H\n#define ~H\n#include <stdint.h>\n",
-        _sizes(stream),
-        arithmetic_begin(name),
-        _tables(stream),
-        _struct(stream),
-        _functions(stream),
-        arithmetic_end(),
-        "#endif\n",
-    ]
-    text = "\n".join(parts).replace("@", f"{name}_").replace("~", f"{name.upper()}_")
-    return (comment(top) if top else "") + text
+        _usage(stream), "#ifndef NET_H\n#define NET_H\n#include <stdint.h>\n", _constants(stream, body),
+        arithmetic_begin(name), _tables(stream), _struct(stream), body, arithmetic_end(), "#endif\n",
+    ]  # fmt: skip
+    return (comment(top) if top else "") + renamed("\n".join(parts), name)
 
 
-def write_learner(stream: Learner, path: str | PathLike[str], name: str = "net") -> None:
+def write_learner(stream: Any, path: str | PathLike[str], name: str = "net") -> None:
     """Write the header, whole or not at all."""
     write_whole(path, [learner_header(stream, name).encode()])
 
 
-# -- what it is ------------------------------------------------------------------------------------------------------
+def _fields(stream: Any) -> dict[str, Array]:
+    """Return the arrays that the learner remembers, with their first values, in the order in which they are saved."""
+    found = {name: getattr(stream.room, name) for name in EVERYTHING}
+    found["theta"] = found["theta"][: stream.ties.n_parameters]
+    return {name: values for name, values in found.items() if values.size}
 
 
-def _fields(stream: Learner) -> list[tuple[str, Array, str]]:
-    """What the learner remembers, in order: name, first values, and what it is."""
-    room, N = stream.room, stream.ties.n_parameters
-    found = [
-        ("theta", room.theta[:N], "parameters"),
-        ("s", room.s, "states of all neurons"),
-        ("J", room.J, "influences of the parameters on the neurons they reach"),
-        ("first", room.first, "mean of the gradient"),
-        ("second", room.second, "mean square of the gradient"),
-        ("P", room.P, "covariance of the parameters, the upper half row by row"),
-        ("last", room.last, "the last change"),
-        ("noise", room.noise, "variance of the targets around the outputs"),
-        ("memo", room.memo, "what else the learner remembers"),
-        ("x_moments", room.x_moments, "of the inputs: seen, mean, variance, and those of a block"),
-        ("y_moments", room.y_moments, "the same of the targets"),
-    ]
-    return [field for field in found if field[1].size]
+def learner_bytes(stream: Any) -> int:
+    """Return the bytes of RAM of the struct of a learner."""
+    return int(4 * (sum(values.size for values in _fields(stream).values()) + len(stream.room.clock)))
 
 
-def learner_bytes(stream: Learner) -> int:
-    """Of RAM that the struct of a learner takes."""
-    return int(4 * (sum(array.size for _, array, _ in _fields(stream)) + len(stream.room.clock)))
+def _saved_bytes(stream: Any, names: Sequence[str]) -> int:
+    return 36 + 4 * sum(values.size for name, values in _fields(stream).items() if name in names)
 
 
-def _comment(stream: Learner) -> str:
-    t, room = stream.topology, stream.room
-    ram = learner_bytes(stream)
-    work = 4 * (2 * len(stream.net.code) + len(room.w) + 4 * len(room.column))
-    work = max(work, 4 * (len(room.h) + len(room.u) + len(room.moved) + len(room.g)))
-    target = "target[0] is the label, from 0" if stream.loss.code == CROSS_ENTROPY else "a target an output"
-    state = "the state goes on from sample to sample" if stream.memory == "carry" else "every sample begins anew"
+def _usage(stream: Any) -> str:
+    t, room, N = stream.topology, stream.room, stream.ties.n_parameters
+    tick = 2 * len(stream.net.code) + len(room.w) + len(room.column)
+    update = (3 if len(room.P) else 2) * N + t.n_outputs
+    target = "target[0] is the label, from 0" if stream.loss.code == CROSS_ENTROPY else "one target per output"
+    state = "the state is carried from sample to sample" if stream.memory == "carry" else "every sample begins anew"
     bias = " + bias" if t.n_clamped > t.n_inputs else ""
     return f"""\
 /* A net that goes on learning: {stream.learner.name}, exact influences, {stream.loss.name}. Written by meshnn.
 
-   {t.n_inputs} inputs{bias}, {t.n_hidden} hidden, {t.n_outputs} outputs; {t.n_edges} edges, \
-{stream.ties.n_parameters} parameters; {stream.net.ticks} ticks a sample, {state}.
-   RAM: {ram} bytes in @learner, and about {work + 200} of stack.
+   {t.n_inputs} inputs{bias}, {t.n_hidden} hidden, {t.n_outputs} outputs; {t.n_edges} edges, {N} parameters; \
+{stream.net.ticks} ticks per sample, {state}.
+   RAM: {learner_bytes(stream)} bytes in net_learner, and about {4 * max(tick, update) + 200} of stack.
 
-   static @learner l;              no memory is asked for, no library is called
-   float x[{t.n_inputs}], y[{t.n_outputs}], target[{len(room.target)}];
+   static net_learner l;              no memory is allocated, no library is called
+   float x[{t.n_inputs}], y[{t.n_outputs}], target[{stream.net.n_targets}];
 
-   @init(&l);                      as the net was when this was written
+   net_init(&l);                      as the net was when this was written
    for (;;) {{
-       @step(&l, x, y);            the outputs of a sample
-       @learn(&l, target);         {target}; NaN is one that is missing
+       net_step(&l, x, y);            the outputs of a sample
+       net_learn(&l, target);         {target}; NaN is a missing target
    }}
-   @reset(&l);                     forget the state, keep what was learned
+   net_reset(&l);                     forget the state, keep what was learned
 
-   uint32_t n = @save(&l, bytes, 0);   {_saved_bytes(stream, False)} bytes: parameters and scaling; all with 1: \
-{_saved_bytes(stream, True)}
-   int fault = @restore(&l, bytes, n); 0, or why not: 1 cut, 2 not ours or of another version, 3 of another net,
+   uint32_t n = net_save(&l, bytes, 0);   {_saved_bytes(stream, SECTIONS)} bytes: parameters and scaling; all with 1: \
+{_saved_bytes(stream, EVERYTHING)}
+   int fault = net_restore(&l, bytes, n); 0, or why not: 1 cut, 2 not ours or of another version, 3 of another net,
                                          4 altered, 5 not finite; then nothing has changed
 
-   meshnn import bytes --into model.mesh --out new.mesh takes what was saved back to Python.
+   meshnn import bytes --into model.mesh --out new.mesh takes the saved bytes back to Python.
    Every number has the same bits as in mesh.stream(portable=True), whatever the processor and the compiler. */
 """
 
 
-def _sizes(stream: Learner) -> str:
+def _constants(stream: Any, body: str) -> str:
+    """Return the sizes, settings and words of saved bytes that the functions use, and the type of an index."""
     t, net, room = stream.topology, stream.net, stream.room
-    sizes = {
+    graph = graph_checksum(t, stream.codes, stream.ties.number, stream.ties.n_parameters)
+    found: dict[str, object] = {
         "INPUTS": t.n_inputs, "CLAMPED": t.n_clamped, "NEURONS": t.n_neurons, "ROWS": len(net.code),
-        "OUTPUTS": t.n_outputs, "TARGETS": len(room.target), "PARAMETERS": stream.ties.n_parameters,
-        "GROUPS": len(net.row_ptr) - 1, "TICKS": net.ticks, "MOST_ROWS": len(room.column), "MOST_EDGES": len(room.w),
-        "INFLUENCES": len(room.J), "COVARIANCES": len(room.P), "SAVED": _saved_bytes(stream, False),
-        "SAVED_ALL": _saved_bytes(stream, True),
+        "OUTPUTS": t.n_outputs, "TARGETS": net.n_targets, "PARAMETERS": stream.ties.n_parameters,
+        "GROUPS": len(net.row_ptr) - 1, "TICKS": net.ticks, "MOST_ROWS": len(room.column) // 4,
+        "MOST_EDGES": len(room.w), "INFLUENCES": len(room.J), "COVARIANCES": len(room.P),
+        "SAVED": _saved_bytes(stream, SECTIONS), "SAVED_ALL": _saved_bytes(stream, EVERYTHING),
+        "MAGIC": f"0x{int.from_bytes(MAGIC, 'little'):08x}", "VERSION": VERSION,
+        "KIND": kind_of(stream.learner.name), "GRAPH": f"0x{graph:08x}",
     }  # fmt: skip
-    lines = [f"#define ~{name} {value}u" for name, value in sizes.items() if value]
+    lines = [f"#define NET_{name} {value}u" for name, value in found.items()]
+    lines += [f"#define NET_{name} {literal(value)}" for name, value in zip(SETTINGS, stream.rule, strict=True)]
     widest = max(t.n_edges, len(room.J), len(room.P), len(net.sub_src), 7 * t.n_inputs, len(room.theta))
     # int has 16 bits on the smallest processors, and is the fastest there
-    return "\n".join([*lines, f"typedef {'unsigned' if widest < 2**16 else 'uint32_t'} @index;\n"])
+    index = f"typedef {'unsigned' if widest < 2**16 else 'uint32_t'} net_index;\n"
+    return "\n".join([*(line for line in lines if re.search(rf"\b{line.split()[1]}\b", body)), index])
 
 
-def _rows(values: Iterable[str]) -> str:
-    """Values of a table, some on a line."""
-    lines, line = [], "   "
-    for value in values:
-        if len(line) + len(value) > _PER_LINE:
-            lines.append(line)
-            line = "   "
-        line += f" {value},"
-    return "\n".join([*lines, line])
-
-
-def _integers(name: str, values: Array) -> str:
-    most = int(values.max(initial=0))
-    kind = "uint8_t" if most < 2**8 else ("uint16_t" if most < 2**16 else "uint32_t")
-    return f"static const {kind} @{name}[{len(values)}] = {{\n{_rows(f'{v}u' for v in values.tolist())}\n}};\n"
-
-
-def _floats(name: str, values: Array) -> str:
-    return f"static const float @{name}[{len(values)}] = {{\n{_rows(map(literal, values))}\n}};\n"
+# -- tables and first values -----------------------------------------------------------------------------------------
 
 
 def _alike(values: Array) -> bool:
@@ -203,228 +163,81 @@ def _alike(values: Array) -> bool:
     return bool((values.view(np.uint32) == values.view(np.uint32)[0]).all())
 
 
-def _fresh(P: Array, n: int) -> bool:
-    """Whether a covariance is a number times the unit matrix."""
+def _diagonal(P: Array, n: int) -> bool:
+    """Whether a covariance is a multiple of the unit matrix."""
     diagonal = np.concatenate([[0], np.cumsum(np.arange(n, 1, -1))]).astype(np.int64)
-    rest = np.ones(len(P), np.bool_)
-    rest[diagonal] = False
-    return _alike(P[diagonal]) and not P[rest].any()
+    return _alike(P[diagonal]) and np.count_nonzero(P) == n
 
 
 def _runs(net: Any) -> Array | None:
-    """The first source of each row of the groups, if those of every row follow each other: then no list is read."""
-    begin, end = net.sub_ptr[:-1], net.sub_ptr[1:]
-    length = end - begin
+    """Return the first source of each row of the groups, if the sources of every row are consecutive; else None."""
+    begin, length = net.sub_ptr[:-1], np.diff(net.sub_ptr)
     first = np.zeros(len(begin), np.int64)
     first[length > 0] = net.sub_src[begin[length > 0]]
     within = np.arange(len(net.sub_src)) - np.repeat(begin, length)
     return first if np.array_equal(np.repeat(first, length) + within, net.sub_src) else None
 
 
-def _tables(stream: Learner) -> str:
-    net, N = stream.net, stream.ties.n_parameters
-    names = ["ptr", "col", "num", "row_ptr", "rows", "par_ptr", "par", "edge_ptr", "edge_row", "edge_src", "out_row"]
-    runs = _runs(net)
-    if net.sub_src.size:
-        names += ["sub_ptr", "sub_num"]
-    if runs is None:
-        names.append("sub_src")
+def _tables(stream: Any) -> str:
+    net, N, runs = stream.net, stream.ties.n_parameters, _runs(stream.net)
+    tables = {name: getattr(net, name) for name in _TABLES}
+    tables |= {"sub_src": net.sub_src} if runs is None else {"sub_from": runs}
     if len(set(net.code.tolist())) > 1:
-        names.append("code")
-    found = [_integers(name, getattr(net, name)) for name in names if getattr(net, name).size]
-    if runs is not None and net.sub_src.size:
-        found.append(_integers("sub_from", runs))
+        tables["code"] = net.code
+    found = []
+    for name, values in tables.items():
+        most = int(values.max(initial=0))
+        kind = "uint8_t" if most < 2**8 else ("uint16_t" if most < 2**16 else "uint32_t")
+        found.append(numbers(kind, f"net_{name}", values if values.size else np.zeros(1)))
     if len(stream.room.theta) > N:
-        found.append(_floats("fixed", stream.room.theta[N:]))
-    for name, values, _ in _fields(stream):
-        if not _alike(values) and not (name == "P" and _fresh(values, N)):
-            found.append(_floats(f"first_{name}", values))
+        found.append(floats("net_fixed", stream.room.theta[N:]))
+    for name, values in _fields(stream).items():
+        if not _alike(values) and not (name == "P" and _diagonal(values, N)):
+            found.append(floats(f"net_first_{name}", values))
     return "".join(found)
 
 
-def _struct(stream: Learner) -> str:
-    lines = [f"    float {name}[{values.size}]; /* {what} */" for name, values, what in _fields(stream)]
+def _struct(stream: Any) -> str:
+    lines = [f"    float {name}[{values.size}]; /* {_FIELDS[name]} */" for name, values in _fields(stream).items()]
     lines.append("    uint32_t clock[4]; /* samples seen, updates made, updates left out, states set to 0 */")
-    return "\n".join(["typedef struct {", *lines, "} @learner;\n"])
+    return "\n".join(["typedef struct {", *lines, "} net_learner;\n"])
 
 
-# -- what it does ----------------------------------------------------------------------------------------------------
-
-
-def _functions(stream: Learner) -> str:
-    net, filters = stream.net, bool(stream.net.filters)
-    scaled, scaled_targets = bool(stream.room.x_moments.size), bool(stream.room.y_moments.size)
-    names = {code: name for name, code in ACTIVATIONS.items()}
-    used = sorted(set(net.code.tolist()))
-    labels = net.loss in (CROSS_ENTROPY, BINARY_CROSS_ENTROPY)
-    also = ["bits", "from_bits", "abs"]
-    if scaled or not filters or stream.rule[9] > 0:
-        also.append("sqrt")
-    if labels or (filters and stream.rule[9] > 0):
-        also.append("exp")
-    if filters and net.loss == CROSS_ENTROPY:
-        also.append("log")
-    parts = [activation_source([names[code] for code in used], True, "@", also), BEGIN, _phi(used, names)]
-    flags = {
-        "SCALED": scaled,
-        "SCALED_TARGETS": scaled_targets,
-        "CARRIES": bool(net.carries),
-        "FIXED": len(stream.room.theta) > stream.ties.n_parameters,
-        "SUB": bool(net.sub_src.size),
-        "RUNS": bool(net.sub_src.size) and _runs(net) is not None,
-        "LISTS": _runs(net) is None,
-        "ADAM": net.learner == ADAM,
-        "L2": bool(stream.rule[2] > 0),
-        "TAILS": bool(stream.rule[6] > 0),
-        "NOISE": bool(stream.rule[7] > 0),
-        "FINDS_Q": bool(stream.rule[9] > 0),
-        "CLASSES": net.loss == CROSS_ENTROPY,
-    }
-    if scaled:
-        parts.append(MOMENTS)
-    parts += [INFLUENCES, STEP]
-    if filters:
-        parts.append(FILTER)
-        parts.append(FILTER_LABELS if labels else FILTER_VALUES)
-        parts.append(FILTER_CLASSES if net.loss == CROSS_ENTROPY else "")
-    else:
-        parts.append(CLASSES if net.loss == CROSS_ENTROPY else (LABELS if net.loss == BINARY_CROSS_ENTROPY else VALUES))
-        parts.append(FIRST_ORDER)
-    flags["FILTERS"] = filters
-    parts += [LEARN, _init(stream), SAVING, _saving(stream)]
-    text = _chosen("\n".join(part.strip("\n") + "\n" for part in parts if part), flags)
-    return _settings(text, stream.rule)
-
-
-def _chosen(text: str, flags: dict[str, bool]) -> str:
-    """Lines between `%if NAME` or `%not NAME` and `%end` stay if they apply."""
-    found, keep = [], [True]
-    for line in text.split("\n"):
-        word = line.strip().split(" ")
-        if word[0] in ("%if", "%not"):
-            keep.append(flags[word[1]] == (word[0] == "%if"))
-        elif word[0] == "%end":
-            keep.pop()
-        elif all(keep):
-            found.append(line)
-    return "\n".join(found)
-
-
-_SETTINGS = (
-    "RATE", "CLIP", "L2", "BETA1", "BETA2", "EPSILON", "TAILS", "NOISE_RATE", "NOISE_FLOOR", "Q_RATE", "Q_MIN",
-    "Q_MAX", "BOUND", "CEILING",
-)  # fmt: skip
-
-
-def _settings(text: str, rule: Array) -> str:
-    for name, value in zip(_SETTINGS, rule, strict=True):
-        text = text.replace(f"${name}$", literal(value))
-    one = np.float32(1)
-    return text.replace("$BETA1_REST$", literal(one - rule[3])).replace("$BETA2_REST$", literal(one - rule[4]))
-
-
-def _phi(used: list[int], names: dict[int, str]) -> str:
-    head = "static inline float @phi(@index r, float t, float *d) {\n"
-    if len(used) == 1:
-        return head + f"    (void)r;\n    return @{names[used[0]]}(t, d);\n}}\n"
-    cases = [f"        case {code}u: return @{names[code]}(t, d);" for code in used[1:]]
-    last = f"        default: return @{names[used[0]]}(t, d);"
-    return head + "\n".join(["    switch (@code[r]) {", *cases, last, "    }\n}\n"])
-
-
-def _init(stream: Learner) -> str:
-    N = stream.ties.n_parameters
-    lines = ["static inline void @init(@learner *l) {", "    @index k;"]
-    for name, values, _ in _fields(stream):
-        if name == "P" and _fresh(values, N) and not _alike(values):
-            lines += [
-                "    {",
-                "        @index i, at = 0u;",
-                "        for (k = 0u; k < ~COVARIANCES; k++) l->P[k] = 0.0f;",
-                f"        for (i = 0u; i < ~PARAMETERS; at += ~PARAMETERS - i, i++) l->P[at] = {literal(values[0])};",
-                "    }",
-            ]
-            continue
-        value = literal(values[0]) if _alike(values) else f"@first_{name}[k]"
-        lines.append(f"    for (k = 0u; k < {values.size}u; k++) l->{name}[k] = {value};")
+def _init(stream: Any) -> str:
+    lines = ["static inline void net_init(net_learner *l) {", "    net_index k;"]
+    for name, values in _fields(stream).items():
+        each = f"    for (k = 0u; k < {values.size}u; k++) l->{name}[k] = "
+        if _alike(values):
+            lines.append(f"{each}{literal(values[0])};")
+        elif name == "P" and _diagonal(values, stream.ties.n_parameters):
+            lines.append(f"{each}0.0f;")
+            steps = "net_index i; for (i = k = 0u; i < NET_PARAMETERS; k += NET_PARAMETERS - i, i++)"
+            lines.append(f"    {{ {steps} l->P[k] = {literal(values[0])}; }}")
+        else:
+            lines.append(f"{each}net_first_{name}[k];")
     lines += [f"    l->clock[{k}] = {int(value)}u;" for k, value in enumerate(stream.room.clock)]
-    return "\n".join([*lines, "}\n"])
+    return "\n".join([*lines, "}"])
 
 
-# -- what is saved ---------------------------------------------------------------------------------------------------
+# -- functions -------------------------------------------------------------------------------------------------------
 
 
-def _saved(stream: Learner, everything: bool) -> list[tuple[str, int]]:
-    """Names and lengths of what is saved, in order."""
-    lengths = {name: values.size for name, values, _ in _fields(stream)}
-    return [(name, lengths[name]) for name in (EVERYTHING if everything else SECTIONS) if name in lengths]
-
-
-def _saved_bytes(stream: Learner, everything: bool) -> int:
-    return 32 + 4 * sum(length for _, length in _saved(stream, everything)) + 4
-
-
-def _saving(stream: Learner) -> str:
-    checksum = graph_checksum(stream.topology, stream.codes, stream.ties.number, stream.ties.n_parameters)
-    kind = kind_of(stream.learner.name)
-
-    def moved(call: str, everything: bool) -> list[str]:
-        short = [name for name, _ in _saved(stream, False)]
-        found = _saved(stream, everything)
-        rest = [part for part in found if part[0] not in short] if everything else found
-        return [f"at = {call}(bytes, at, l->{name}, {length}u);" for name, length in rest]
-
-    text = SAVING_CALLS
-    for word, lines, indent in (
-        ("PUT_SHORT", moved("@put_floats", False), 4),
-        ("PUT_REST", moved("@put_floats", True), 8),
-        ("GET_SHORT", moved("@get_floats", False), 4),
-        ("GET_REST", moved("@get_floats", True), 8),
-    ):
-        text = text.replace(f"    ${word}$", ("\n" + " " * indent).join([" " * 4 + lines[0], *lines[1:]]))
-    magic = int.from_bytes(MAGIC, "little")
-    words = {"MAGIC": f"0x{magic:08x}u", "VERSION": f"{VERSION}u", "KIND": f"{kind}u", "GRAPH": f"0x{checksum:08x}u"}
-    for name, value in words.items():
-        text = text.replace(f"${name}$", value)
-    return text
-
-
-SAVING_CALLS = """
-static inline uint32_t @save(const @learner *l, unsigned char *bytes, int all) {
-    uint32_t at = 32u;
-    @put(bytes, 0u, $MAGIC$);
-    @put(bytes, 4u, $VERSION$);
-    @put(bytes, 8u, all ? 1u : 0u);
-    @put(bytes, 12u, $KIND$);
-    @put(bytes, 16u, $GRAPH$);
-    @put(bytes, 20u, ~PARAMETERS);
-    @put(bytes, 24u, l->clock[0]);
-    @put(bytes, 28u, l->clock[1]);
-    $PUT_SHORT$
-    if (all) {
-        $PUT_REST$
-    }
-    @put(bytes, at, @crc(bytes, at));
-    return at + 4u;
-}
-
-static inline int @restore(@learner *l, const unsigned char *bytes, uint32_t size) {
-    uint32_t at;
-    if (size < 36u) return 1;
-    if (@get(bytes, 0u) != $MAGIC$ || @get(bytes, 4u) != $VERSION$) return 2;
-    if (@get(bytes, 16u) != $GRAPH$ || (@get(bytes, 8u) && @get(bytes, 12u) != $KIND$)) return 3;
-    if (size != (@get(bytes, 8u) ? ~SAVED_ALL : ~SAVED)) return 1;
-    if (@get(bytes, size - 4u) != @crc(bytes, size - 4u)) return 4;
-    for (at = 32u; at < size - 4u; at += 4u) {
-        if (!@finite(@from_bits(@get(bytes, at)))) return 5;
-    }
-    l->clock[0] = @get(bytes, 24u);
-    l->clock[1] = @get(bytes, 28u);
-    at = 32u;
-    $GET_SHORT$
-    if (@get(bytes, 8u)) {
-        $GET_REST$
-    }
-    return at + 4u == size ? 0 : 1;
-}
-"""
+def _functions(stream: Any) -> str:
+    net, room = stream.net, stream.room
+    flags = {
+        "SLOPES": True, "BUILTIN_SQRT": False, "FROZEN": False,
+        "SCALED": bool(room.x_moments.size), "SCALED_TARGETS": bool(room.y_moments.size), "CARRIES": bool(net.carries),
+        "FIXED": len(room.theta) > stream.ties.n_parameters, "RUNS": _runs(net) is not None,
+        "FILTERS": bool(net.filters), "ADAM": net.learner == ADAM, "CLASSES": net.loss == CROSS_ENTROPY,
+        "LABELS": net.loss == BINARY_CROSS_ENTROPY, "LOGISTIC": net.loss in (CROSS_ENTROPY, BINARY_CROSS_ENTROPY),
+    }  # fmt: skip
+    flags |= {name: bool(value > 0) for name, value in zip(SETTINGS, stream.rule, strict=True)}
+    found = functions(["portable_math.h", "portable.h", "portable_save.h"], flags)
+    used = [name for name, code in ACTIVATIONS.items() if code in net.code]
+    case = re.compile(r"\n +case \d+u: return net_(\w+)\(t, d\);")
+    found["activate"] = case.sub(lambda line: line[0] if line[1] in used else "", found["activate"])
+    if len(used) == 1:
+        found["step"] = found["step"].replace("net_activate(net_code[r], ", f"net_{used[0]}(")
+    found["init"] = _init(stream)
+    text = needed(["bits", "from_bits", "init", "step", "learn", "reset", "save", "restore"], found)
+    return re.sub(r"NET_ARRAY\((\w+), (.*)\);", r"float \1[\2];", text)

@@ -210,10 +210,10 @@ def _steps(order: Order, rank: int, desk: Desk, mesh: Mesh, mail: Mailboxes) -> 
     values, optimizer, method, seed, rates, begun, last = order.arguments
     mesh.values[:] = values
     optimizer = pickle.loads(pickle.dumps(optimizer))  # arrays that come over a wire may be read-only
-    program = mesh.program("epochs", method, again=True)
+    engine = mesh.engine("epochs", method, again=True)
     total = Letters(mail, order, rank)
     try:
-        now = run_steps(desk, total, program, mesh.values, optimizer, seed, rates, begun, last)
+        now = run_steps(desk, total, engine, mesh.values, optimizer, seed, rates, begun, last)
     finally:
         total.close()
     return now, agreement(mesh), (mesh.values.copy(), optimizer) if rank == 0 else None

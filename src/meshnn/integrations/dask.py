@@ -36,7 +36,7 @@ from meshnn.integrations._dask_work import (
 )
 from meshnn.integrations._mailbox import AbortedError, Mailing, mailboxes
 from meshnn.mesh import Mesh
-from meshnn.program import Optimizer
+from meshnn.engine import Optimizer
 from meshnn.training.board import this_machine
 from meshnn.training.crew import (
     Crew,
@@ -234,11 +234,11 @@ class DaskCrew(Crew):
     _asked: tuple[list[str], bool] = ([], False)
 
     def evaluate(self, mesh: Mesh) -> FloatArray:
-        """Loss and hits."""
+        """Loss and correct."""
         return self._sum("evaluate", mesh, mesh.values)
 
     def curvature(self, mesh: Mesh, method: str, live: NDArray[Any]) -> FloatArray:
-        """Loss, hits, gradient and Gauss-Newton matrix, one after the other."""
+        """Loss, correct, gradient and Gauss-Newton matrix, one after the other."""
         return self._sum("curvature", mesh, mesh.values, method, live)
 
     def _sum(self, what: str, mesh: Mesh, *arguments: Any) -> FloatArray:

@@ -21,7 +21,7 @@ from meshnn.arrays import Array, FloatArray
 from meshnn.data.large import NpySource, ParquetSource, Source, open_source
 from meshnn.errors import DataError, MeshError
 from meshnn.mesh import Mesh
-from meshnn.program import Optimizer
+from meshnn.engine import Optimizer
 from meshnn.training.board import is_alive, this_machine
 from meshnn.training.crew import Crew, CrewSamples, Facts, LotRows, cluster_batch, coded, joined
 from meshnn.training.far import Look, Raw
@@ -216,19 +216,19 @@ class GroupCrew(Crew):
         self._exchange = GroupExchange(self.group, self.cut, dealt, self.group.rank)
 
     def evaluate(self, mesh: Mesh) -> FloatArray:
-        """Loss and hits."""
+        """Loss and correct."""
         return self._exchange(self.desk.evaluate(mesh))
 
     def curvature(self, mesh: Mesh, method: str, live: NDArray[Any]) -> FloatArray:
-        """Loss, hits, gradient and Gauss-Newton matrix, one after the other."""
+        """Loss, correct, gradient and Gauss-Newton matrix, one after the other."""
         return self._exchange(self.desk.curvature(mesh, method, live))
 
     def steps(
         self, mesh: Mesh, method: str, optimizer: Optimizer, seed: int, rates: Array, begun: Epoch, last: int
     ) -> Epoch:
         """Steps of an epoch; see `Crew.steps`."""
-        program = mesh.program("epochs", method, again=True)
-        now = run_steps(self.desk, self._exchange, program, mesh.values, optimizer, seed, rates, begun, last)
+        engine = mesh.engine("epochs", method, again=True)
+        now = run_steps(self.desk, self._exchange, engine, mesh.values, optimizer, seed, rates, begun, last)
         if len(set(self.group.objects(agreement(mesh)))) > 1:
             raise MeshError(
                 "the processes do not agree on graph and weights any more: they must run the same versions on "

@@ -30,7 +30,7 @@ from meshnn.errors import DataError, MeshError
 from meshnn.integrations.torch_pure import PureNet
 from meshnn.mesh import Mesh
 from meshnn.parameters import Ties
-from meshnn.program.pullback import Pullback, Seat
+from meshnn.engine.layer import Layer
 from meshnn.topology import Topology
 
 __all__ = ["Pull", "Wiring", "layer", "layer_back", "pulled", "run"]
@@ -54,7 +54,7 @@ class Wiring:
     def __init__(self, topology: Topology, ticks: int, codes: NDArray[np.int64], ties: Ties) -> None:
         self.topology, self.ticks, self.codes, self.ties = topology, ticks, codes, ties
         self.n_inputs, self.n_outputs, self.n_values = topology.n_inputs, topology.n_outputs, ties.n_numbers
-        self._pullbacks: dict[torch.dtype, Pullback] = {}
+        self._pullbacks: dict[torch.dtype, Layer] = {}
 
     @classmethod
     def of(cls, mesh: Mesh) -> Wiring:
@@ -93,11 +93,11 @@ class Wiring:
         sizes = (t.n_inputs, t.n_clamped, t.n_outputs, self.ticks)
         return PureNet(t.src, t.dst, self.ties.number, self.codes, *sizes)
 
-    def pullback(self, dtype: torch.dtype) -> Pullback:
+    def pullback(self, dtype: torch.dtype) -> Layer:
         """In our kernels."""
         found = self._pullbacks.get(dtype)
         if found is None:
-            made = Pullback.of(self.topology, self.ticks, self.codes, self.ties, _NUMPY[dtype])
+            made = Layer.of(self.topology, self.ticks, self.codes, self.ties, _NUMPY[dtype])
             found = self._pullbacks.setdefault(dtype, made)
         return found
 
@@ -385,7 +385,7 @@ class _Short(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, g: torch.Tensor) -> Any:
-        kept: tuple[Wiring, Pullback, int, Seat | None] = ctx.kept
+        kept: tuple[Wiring, Layer, int, Any] = ctx.kept
         wiring, pullback, size, seat = kept
         by_x, by_values, _ = ctx.needs_input_grad
         slope, dx, dv, numbers = _solid(g), None, None, 0

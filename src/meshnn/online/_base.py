@@ -14,10 +14,10 @@ import numpy as np
 from meshnn import storage
 from meshnn.arguments import as_generator, known, whole_number
 from meshnn.arrays import Array
+from meshnn.codes import INPUT_CUT, MEAN, ROUNDING_SHARE, VARIANCE
 from meshnn.errors import DataError, MeshError
 from meshnn.export.blueprint import Blueprint, ExportError, Timing
 from meshnn.export.exports import Exports
-from meshnn.kernels.tuples import CUT, MEAN, VARIANCE
 from meshnn.mesh import Mesh
 from meshnn.online._features import Features
 from meshnn.online._labels import from_plain, to_plain
@@ -25,7 +25,7 @@ from meshnn.streaming import Stream
 from meshnn.topology import Topology
 from meshnn.topology.builders import Seed
 
-__all__ = ["StreamModel"]
+__all__ = ["StreamModel", "first_weights", "mean_and_scale"]
 
 #: Standard deviations of the first weights: of what feeds hidden neurons (over the root of how many do), of what
 #: hidden neurons feed each other, and of the readout.
@@ -182,13 +182,13 @@ class StreamModel(Exports):
             raise ExportError("nothing was learned yet, so there is no net to export; call learn_one first")
         s, room = self.stream_, self.stream_.room
         found = replace(
-            self.mesh_.blueprint(), ticks=s.ticks_per_sample, x_cut=CUT,
+            self.mesh_.blueprint(), ticks=s.ticks_per_sample, x_cut=INPUT_CUT,
             features=tuple(str(name) for name in self.features_.names), title=f"{type(self).__name__}: {self.mesh_!r}",
             timing=Timing(s.ticks_per_sample, 0, "all") if s.memory == "carry" else None,
         )  # fmt: skip
-        x_mean, x_scale = _mean_and_scale(room.x_moments)
+        x_mean, x_scale = mean_and_scale(room.x_moments)
         if room.y_moments.shape[1]:
-            y_mean, y_scale = _mean_and_scale(room.y_moments)
+            y_mean, y_scale = mean_and_scale(room.y_moments)
             found = replace(found, y_mean=y_mean, y_scale=np.where(np.isfinite(y_scale), y_scale, 0.0))
         return replace(found, x_mean=x_mean, x_scale=x_scale)
 
@@ -279,12 +279,10 @@ class StreamModel(Exports):
         return f"{type(self).__name__}({', '.join(shown)})"
 
 
-def _mean_and_scale(moments: Array) -> tuple[Array, Array]:
-    """As the kernels see them: a number that never varied is infinitely wide, so that 0 is left of it."""
-    from meshnn.kernels.standardise import ROUNDING  # brings the compiler, which `meshnn info` does not need
-
+def mean_and_scale(moments: Array) -> tuple[Array, Array]:
+    """As the core standardises: a number that never varied has an infinite scale, so that it becomes 0."""
     mean, deviation = moments[MEAN].copy(), np.sqrt(moments[VARIANCE])
-    return mean, np.where(deviation > ROUNDING * np.abs(mean), deviation, np.inf)
+    return mean, np.where(deviation > ROUNDING_SHARE * np.abs(mean), deviation, np.inf)
 
 
 def first_weights(topology: Topology, random_state: Seed) -> Array:

@@ -13,7 +13,8 @@ from statistics import NormalDist
 import numpy as np
 
 from meshnn.arrays import Array
-from meshnn.kernels.tuples import CUT, MEAN, VARIANCE
+from meshnn.codes import INPUT_CUT
+from meshnn.online._base import mean_and_scale
 from meshnn.online._experts import LARGEST, Expert, Tail
 from meshnn.online._judge import Judge
 
@@ -43,8 +44,8 @@ class _Net:
         c = self.c
         self.d_direct, self.d_read = D[:, :c, -1].copy(), D[:, c:-1, -1].copy()
         self.d_hidden = D[:, :c, c:-1].copy()
-        self.x_mean, self.x_scale = _moments(stream.room.x_moments)
-        y_mean, y_scale = _moments(stream.room.y_moments)
+        self.x_mean, self.x_scale = mean_and_scale(stream.room.x_moments)
+        y_mean, y_scale = mean_and_scale(stream.room.y_moments)
         self.y_mean, self.y_scale = float(y_mean[0]), float(y_scale[0])
         self.noise = float(np.sqrt(stream.learner.noise[0])) * self.y_scale
 
@@ -52,7 +53,7 @@ class _Net:
         """Outputs `(count,)` for rows `(count, n_inputs)`."""
         c, A = self.c, self.A
         with np.errstate(divide="ignore", invalid="ignore"):
-            x = np.clip((rows - self.x_mean) / self.x_scale, -CUT, CUT)
+            x = np.clip((rows - self.x_mean) / self.x_scale, -INPUT_CUT, INPUT_CUT)
         x = np.concatenate([np.where(np.isfinite(x), x, 0.0), np.ones((len(x), 1))], axis=1)
         a = np.tanh(x @ A[:c, c:-1])
         out = x @ A[:c, -1] + a @ A[c:-1, -1]
@@ -61,11 +62,6 @@ class _Net:
         if slope.shape[1]:
             change += (a * self.d_read).sum(axis=1) + ((x[:, None] @ self.d_hidden)[:, 0] * slope).sum(axis=1)
         return np.asarray(self.y_mean + (out + change) * self.y_scale)
-
-
-def _moments(moments: Array) -> tuple[Array, Array]:
-    scale = np.sqrt(moments[VARIANCE])
-    return moments[MEAN], np.where(scale > 1e-12 * np.abs(moments[MEAN]), scale, np.inf)
 
 
 def _root(P: Array) -> Array:

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from meshnn.codes import PEEK
 from meshnn.data.blocks import Block
 from meshnn.data.encoding import MOST_CLASSES
 from meshnn.data.recipe import Labels, Parsed, Recipe, decimal_comma, parse_column, parse_labels, parse_times
 from meshnn.data.tables import shown
 from meshnn.errors import DataError
-from meshnn.kernels.tuples import LOOK
 from meshnn.online._base import StreamModel
 
 __all__ = ["Piece", "Rows", "Walk", "outputs_of"]
@@ -363,6 +363,6 @@ def outputs_of(model: StreamModel, X: F64) -> F64:
     if model.memory == "carry":
         return stream.run(X)
     out = np.empty((len(X), 1, stream.topology.n_outputs), stream.dtype)
-    stream._call(LOOK, np.ascontiguousarray(X[:, None], stream.dtype), stream._nothing(0), 0, out)
+    stream._call(PEEK, np.ascontiguousarray(X[:, None], stream.dtype), stream._nothing(0), 0, out)
     found: F64 = out[:, 0]
     return found

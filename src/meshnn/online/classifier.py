@@ -123,7 +123,7 @@ class MeshStreamClassifier(StreamModel):
             # the third class: softmax of (z, 0, 0) instead of a logit z, and labels instead of 1 and 0
             self.mesh_.grow_stream(self.stream_, outputs=2 if label == 2 else 1, loss=self._loss)
             if label == 2:
-                kept = self.stream_.room.past_t
+                kept = self.stream_.room.replay_y
                 np.subtract(1.0, kept, out=kept)
         return label
 

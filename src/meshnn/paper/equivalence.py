@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from meshnn.methods import METHODS
+from meshnn.plan import METHODS
 from meshnn.paper.drawing import canvas, label
 from meshnn.paper.experiment import Experiment, Figure, Numbers, Options, Parameters, Record, Rows, grid
 from meshnn.paper.tables import grouped

@@ -407,8 +407,8 @@ class Bench:
     def _measure(self) -> None:
         """What this very net makes of the samples."""
         if not self.data.streams:
-            loss, hits = self.samples.evaluate(self.mesh, 1)
-            rate = self.samples.accuracy(hits) if self.data.task == "classify" else math.nan
+            loss, correct = self.samples.evaluate(self.mesh, 1)
+            rate = self.samples.accuracy(correct) if self.data.task == "classify" else math.nan
             self.told = Told(loss, rate)
 
     def _restart(self) -> None:
@@ -611,7 +611,7 @@ class Bench:
             yield self._picture()
 
     def _tested(self) -> float:
-        """The share of hits among the samples held back, or R²; of a stream nothing is held back."""
+        """The share of correct among the samples held back, or R²; of a stream nothing is held back."""
         data = self.data
         if data.streams:
             return math.nan

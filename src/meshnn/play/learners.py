@@ -32,7 +32,7 @@ class Told(NamedTuple):
     """What some epochs, or samples of a stream, have brought."""
 
     loss: float  # without penalties, so that nets and solvers can be compared
-    rate: float  # of hits among what was learned; NaN if nothing can be hit
+    rate: float  # of correct among what was learned; NaN if nothing can be hit
     note: str = ""
     finished: bool = False
 
@@ -89,7 +89,7 @@ class Batches(Learner):
         """Some epochs; one iteration of lm."""
         made = self.solver.advance(most)
         note = made.note or (f"lm has come to its end: {made.finished}" if made.finished else "")
-        rate = self.samples.accuracy(made.hits) if self.samples.loss.classifies else math.nan
+        rate = self.samples.accuracy(made.correct) if self.samples.loss.classifies else math.nan
         return Told(self._error(made.loss), rate, note, bool(made.finished))
 
     def _error(self, loss: float) -> float:
@@ -122,7 +122,7 @@ class OneByOne(Learner):
         self.filters = solver == "stream"
         self.order = np.empty(0, np.int64)
         self.rng = np.random.default_rng([data.seed, 4, done])
-        self.losses, self.hits = np.empty(0), np.empty(0)
+        self.losses, self.correct = np.empty(0), np.empty(0)
         self.stream = self._new()
 
     def _new(self) -> Any:
@@ -139,12 +139,12 @@ class OneByOne(Learner):
         if self.data.task == "classify":
             top = out.max(axis=1, keepdims=True)
             losses = np.log(np.exp(out - top).sum(axis=1)) + top[:, 0] - out[np.arange(len(y)), y]
-            self.hits = np.append(self.hits, out.argmax(axis=1) == y)[-WINDOW:]
+            self.correct = np.append(self.correct, out.argmax(axis=1) == y)[-WINDOW:]
         else:
             losses = 0.5 * ((out - y) ** 2).sum(axis=1)
         self.losses = np.append(self.losses, losses)[-WINDOW:]
         self.done += most
-        return Told(float(self.losses.mean()), float(self.hits.mean()) if len(self.hits) else math.nan)
+        return Told(float(self.losses.mean()), float(self.correct.mean()) if len(self.correct) else math.nan)
 
     def _next(self, count: int) -> tuple[Any, Any]:
         if self.data.streams:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from meshnn.methods.prices import Prices, Work
+from meshnn.plan.prices import Prices, Work
 from meshnn.scaling.study import CONTESTANTS, OURS, Point, Sweep
 
 __all__ = ["Agreement", "Curve", "agreement", "curves", "disagreements", "prediction", "winners"]
@@ -86,7 +86,7 @@ def winners(sweep: Sweep, records: dict[str, Record]) -> list[tuple[str, ...]]:
         peer = min(others, key=lambda c: others[c]) if others else None
         chosen = next((str(r["chosen"]) for r in here.values() if "chosen" in r), None)
         auto = times.get(chosen) if chosen else None
-        forward = min((times[c] for c in ("factored", "blocks") if c in times), default=None)
+        forward = min((times[c] for c in ("factored", "influence") if c in times), default=None)
         back = times.get("adjoint")
         rows.append((
             f"{x:,.10g}", CONTESTANTS[fastest], f"{chosen}, {duration(auto)}" if auto else "-",

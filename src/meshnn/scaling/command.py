@@ -15,7 +15,7 @@ from meshnn.cli.output import print_json, progress
 from meshnn.errors import MeshError
 
 if TYPE_CHECKING:
-    from meshnn.methods.prices import Prices
+    from meshnn.plan.prices import Prices
     from meshnn.scaling.study import Sweep
 
 __all__ = ["scaling"]
@@ -48,7 +48,7 @@ def scaling(
       meshnn scaling --only ticks,dense --seconds 30
     """
     from meshnn.calibration import calibrate
-    from meshnn.methods.machine import known_prices
+    from meshnn.plan.machine import known_prices
     from meshnn.plots.style import require_matplotlib
     from meshnn.scaling.report import markdown, put_into, write_report
     from meshnn.scaling.runner import Limits, missing_peers, run

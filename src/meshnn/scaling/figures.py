@@ -19,7 +19,7 @@ __all__ = ["draw_agreement", "draw_sweep"]
 
 #: Colours by contestant: ours strong, others' lighter.
 LOOKS = {
-    "factored": (style.CLASSES[0], "o"), "blocks": (style.CLASSES[2], "s"), "adjoint": (style.CLASSES[5], "D"),
+    "factored": (style.CLASSES[0], "o"), "influence": (style.CLASSES[2], "s"), "adjoint": (style.CLASSES[5], "D"),
     "tensor": (style.CLASSES[8], "^"), "torch dense": (style.CLASSES[1], "v"), "torch sparse": (style.CLASSES[6], "<"),
     "jax dense": (style.CLASSES[3], "P"), "jax edges": (style.CLASSES[4], "X"), "sklearn": (style.CLASSES[7], "*"),
 }  # fmt: skip

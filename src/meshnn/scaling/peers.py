@@ -34,8 +34,17 @@ def warm_up(contestant: str) -> None:
         import jax
 
         jax.jit(jax.grad(lambda x: (x @ x).sum()))(np.ones((64, 64), np.float32)).block_until_ready()
-    else:
+    elif contestant != "tensor":
         import sklearn.neural_network  # noqa: F401
+
+
+def _tensor(t: Topology, layered: bool, ticks: int, X: Array, y: Array, weights: Array) -> Step:
+    """The paper's algorithm."""
+    from meshnn.mesh import Mesh
+    from meshnn.paper.tensor import tensor_gradient
+
+    mesh = Mesh(t, ticks, "relu", weights=weights)
+    return lambda: tensor_gradient(mesh, X, y)[0]
 
 
 def _torch_dense(t: Topology, layered: bool, ticks: int, X: Array, y: Array, weights: Array) -> Step:
@@ -218,6 +227,7 @@ def _with_bias(t: Topology, X: Array) -> Array:
 
 #: By name; each of (topology, whether it is layered, ticks, X, y, weights).
 PEERS: dict[str, Callable[..., Step]] = {
+    "tensor": _tensor,
     "torch dense": _torch_dense,
     "torch sparse": _torch_sparse,
     "jax dense": _jax_dense,

@@ -73,7 +73,7 @@ def measure(point: Point, result: Path | None = None) -> dict[str, Any]:
     before, start = _memory("VmRSS"), time.perf_counter()
     if ours:
         mesh = Mesh(topology, point.ticks, "relu", weights=weights)
-        decision = mesh._programs.decide(point.ticks, point.batch, n_threads=1)
+        decision = mesh._engines.decide(point.ticks, point.batch, n_threads=1)
         cost = decision.cost(point.contestant)
         found |= {"work": asdict(cost.work), "lanes": cost.lanes, "bytes": cost.bytes, "chosen": decision.chosen}
         if result is not None:

@@ -12,8 +12,8 @@ from meshnn.cli.output import versions
 from meshnn.errors import MeshError
 from meshnn.files import explained, write_whole
 from meshnn.memory import format_bytes
-from meshnn.methods.machine import processor
-from meshnn.methods.prices import Prices
+from meshnn.plan.machine import processor
+from meshnn.plan.prices import Prices
 from meshnn.scaling.analysis import agreement, curves, disagreements, prediction, winners
 from meshnn.scaling.figures import draw_agreement, draw_sweep
 from meshnn.scaling.runner import missing_peers

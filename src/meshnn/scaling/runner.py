@@ -19,7 +19,7 @@ from typing import Any
 
 from meshnn.files import Lock, explained, write_whole
 from meshnn.memory import available_memory
-from meshnn.methods.machine import processor
+from meshnn.plan.machine import processor
 from meshnn.scaling.point import prediction_file
 from meshnn.scaling.study import NEEDS, OURS, Point
 
@@ -34,7 +34,7 @@ LOOK = 0.01
 #: One thread for everybody, and no more memory than is asked for.
 ONE_THREAD = {
     "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "JAX_PLATFORMS": "cpu",
-    "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1", "MESHNN_QUIET": "1",
+    "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1",
 }  # fmt: skip
 
 
@@ -61,8 +61,8 @@ def stamp_of(contestant: str) -> str:
     if contestant in OURS:
         found = hashlib.sha256()
         package = Path(__file__).parents[1]
-        for folder in ("kernels", "methods", "program", "schedule"):
-            for path in sorted((package / folder).rglob("*.py")):
+        for folder in ("_core", "engine", "plan"):
+            for path in sorted((package / folder).rglob("*.[chp]*")):
                 found.update(path.read_bytes())
         return f"{processor()}, sources {found.hexdigest()[:12]}"
     library = NEEDS[contestant][0]

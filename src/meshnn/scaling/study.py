@@ -13,12 +13,12 @@ from meshnn.topology import Topology
 
 __all__ = ["CONTESTANTS", "NEEDS", "OURS", "SWEEPS", "Graph", "Point", "Sweep", "points_of", "sweeps"]
 
-#: Our methods; `tensor` is the paper's algorithm.
-OURS = ("factored", "blocks", "adjoint", "tensor")
+#: Our methods.
+OURS = ("factored", "influence", "adjoint")
 #: Everybody, as figures name them.
 CONTESTANTS = {
     "factored": "meshnn factored (forward-only)",
-    "blocks": "meshnn blocks (forward-only)",
+    "influence": "meshnn influence (forward-only)",
     "adjoint": "meshnn adjoint (backprop)",
     "tensor": "the paper's tensor (forward-only)",
     "torch dense": "PyTorch, dense",
@@ -98,7 +98,7 @@ class Sweep:
                 yield Point(self.name, x, graph, ticks, batch, contestant)
 
 
-_ALL = ("factored", "blocks", "adjoint", "tensor", "torch dense", "torch sparse", "jax dense", "jax edges")
+_ALL = ("factored", "influence", "adjoint", "tensor", "torch dense", "torch sparse", "jax dense", "jax edges")
 _FEW = ("factored", "adjoint", "torch sparse", "jax edges")
 
 

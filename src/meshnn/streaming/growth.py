@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from meshnn.streaming.influence import InfluencePlan
+from meshnn.plan.influence import InfluencePlan
 from meshnn.topology import Topology
 
 __all__ = ["Growth", "grown", "moved_influences", "row_edges"]

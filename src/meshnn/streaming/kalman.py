@@ -1,8 +1,8 @@
 """The extended Kalman filter of a stream: its settings, and what it knows, which grows and shrinks with the net.
 
-The mathematics is in `kernels/kalman.py`. Here its arrays are made. Up to some hundred parameters there is one block,
-the full covariance; beyond, one block for the parameters into each neuron, the decoupled filter: what different neurons
-learned is taken for independent, the outputs' innovation matrix is still the one of all.
+The mathematics is in `_core/kalman.hpp`. Here its arrays are made. Up to some hundred parameters there is one block, the
+full covariance; beyond, one block for the parameters into each neuron, the decoupled filter: parameters of different
+neurons are assumed independent, but the innovation matrix is still that of all outputs.
 """
 
 from __future__ import annotations
@@ -10,23 +10,25 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
+from meshnn import _core
 from meshnn.arguments import FROM_0, POSITIVE, SHARE, known, real_number
 from meshnn.arrays import FloatArray, IntArray
+from meshnn.codes import LOG_Q, NOISE, STRIP
 from meshnn.errors import MeshError
-from meshnn.kernels.tuples import LOG_Q, NOISE, STRIP, Filter
+from meshnn.streaming.state import aligned
 
-__all__ = ["FULL_COST", "KalmanSettings", "KalmanState", "make_filter", "pack_covariance"]
+__all__ = ["FULL_COST", "Filter", "KalmanSettings", "KalmanState", "make_filter", "pack_covariance"]
 
 #: The full covariance is taken up to so many parameters squared times outputs: 316 parameters with one output.
 FULL_COST = 100_000
 #: Variances come up to so many times what they begin with.
 CEILING = 10.0
-#: Bytes that the covariance begins at a multiple of: rows of strips are then read in whole lines of the cache.
-LINE = 64
 KINDS = ("auto", "full", "decoupled")
+F64 = np.dtype(np.float64)
 
 
 @dataclass(frozen=True)
@@ -101,30 +103,51 @@ class KalmanSettings:
         """What variances grow by at first."""
         return self.start if self.forgetting == "auto" else float(self.forgetting)
 
-    def rule(self) -> FloatArray:
-        """The numbers in the order that `kernels/kalman.py` reads them in."""
+    def rule(self) -> dict[str, float]:
+        """Return the numbers that the core takes, by the fields of `Filter`."""
         found = self.forgetting == "auto"
-        return np.array(
-            [
-                self.tails,
-                0.02 if self.noise == "auto" else 0.0,
-                1e-3,
-                self.rate if found else 0.0,
-                math.log(self.least),
-                math.log(self.most),
-                math.log(self.steady),
-                self.replay,
-                self.bound,
-                CEILING * self.p0,
-            ]
-        )
+        return {
+            "tails": self.tails,
+            "noise_rate": 0.02 if self.noise == "auto" else 0.0,
+            "noise_floor": 1e-3,
+            "q_rate": self.rate if found else 0.0,
+            "log_q_min": math.log(self.least),
+            "log_q_max": math.log(self.most),
+            "log_q_steady": math.log(self.steady),
+            "replay_weight": self.replay,
+            "bound": self.bound,
+            "ceiling": CEILING * self.p0,
+        }
 
 
-def _zeros(count: int) -> FloatArray:
-    """Zeros that begin at a line of the cache."""
-    raw = np.zeros(count + LINE // 8)
-    skip = -raw.ctypes.data % LINE // 8
-    return raw[skip : skip + count]
+class Filter(NamedTuple):
+    """The arrays and settings of a Kalman filter; `_core/stream_structs.hpp` describes the fields."""
+
+    P: FloatArray
+    order: IntArray
+    first: IntArray
+    offset: IntArray
+    taken: IntArray
+    memo: FloatArray
+    H: FloatArray
+    U: FloatArray
+    S: FloatArray
+    L: FloatArray
+    T: FloatArray
+    M: FloatArray
+    v: FloatArray
+    chosen: IntArray
+    few: FloatArray
+    tails: float
+    noise_rate: float
+    noise_floor: float
+    q_rate: float
+    log_q_min: float
+    log_q_max: float
+    log_q_steady: float
+    replay_weight: float
+    bound: float
+    ceiling: float
 
 
 def _filled(count: int) -> int:
@@ -169,7 +192,9 @@ class KalmanState:
     ----------
     kind : "full" or "decoupled"
     filter : Filter
-        The arrays that kernels are handed; they change in place.
+        Its arrays, which the core changes in place.
+    struct : _core.Struct
+        The same as the core takes it.
 
     Examples
     --------
@@ -193,6 +218,7 @@ class KalmanState:
             width = int(self.filter.first[g + 1] - self.filter.first[g])
             taken = self.filter.order[self.filter.first[g] : self.filter.first[g + 1]] >= 0
             _pack(np.diag(np.where(taken, self.settings.p0, 0.0)), self._strips(g, width))
+        self.struct = _core.Struct("Filter", self.filter._asdict(), "d")
 
     def __getstate__(self) -> tuple[IntArray, int, KalmanSettings, FloatArray, FloatArray]:
         # copies and pickles make arrays of their own, which begin where they should
@@ -201,6 +227,34 @@ class KalmanState:
     def __setstate__(self, state: tuple[IntArray, int, KalmanSettings, FloatArray, FloatArray]) -> None:
         self.__init__(*state[:3])  # type: ignore[misc]
         self.filter.P[:], self.filter.memo[:] = state[3:]
+
+    def update(
+        self, theta: FloatArray, H: FloatArray, y: FloatArray, target: FloatArray, loss: int, fresh: bool = True,
+        rest: float = -math.inf,
+    ) -> float:  # fmt: skip
+        """Learn from one sample.
+
+        Parameters
+        ----------
+        theta : float64 array (n_parameters,)
+            Changed in place.
+        H : float64 array (n_outputs, n_parameters)
+            Derivatives of the outputs `y` (n_outputs,).
+        target : float64 array
+            A class, or a value per output, NaN where missing.
+        loss : int
+            Its code, see `meshnn.codes`.
+        fresh : bool
+            False for a sample that is replayed: it counts less and leaves the covariance as it is.
+        rest : float
+            Logarithm of the sum of the exponentials of the outputs of classes that are not among these, if any.
+
+        Returns
+        -------
+        float
+            The loss before the update; NaN if nothing was learned.
+        """
+        return float(_core.kalman(self.struct, theta, H, y, target, loss, fresh, rest))
 
     def blocks(self) -> list[IntArray]:
         """The parameters of each block."""
@@ -337,15 +391,14 @@ def make_filter(blocks: list[IntArray], count: int, n_outputs: int, settings: Ka
     C, M = n_outputs, int(first[-1])
     taken = np.array([len(block) for block in blocks], dtype=np.int64)
     return Filter(
-        P=_zeros(int(offset[-1])),
+        P=aligned((int(offset[-1]),), F64),  # rows of strips are then whole cache lines
         order=order,
         first=first,
         offset=offset[:-1].copy(),
         taken=taken,
         memo=memo,
-        rule=settings.rule(),
-        H=_zeros(C * M).reshape(C, M),
-        U=_zeros(C * M).reshape(C, M),
+        H=aligned((C, M), F64),
+        U=aligned((C, M), F64),
         S=np.zeros((C, C)),
         L=np.zeros((C, C)),
         T=np.zeros((C, C)),
@@ -353,4 +406,5 @@ def make_filter(blocks: list[IntArray], count: int, n_outputs: int, settings: Ka
         v=np.zeros((8, C)),
         chosen=np.zeros(C, np.int64),
         few=np.zeros(C),
+        **settings.rule(),
     )

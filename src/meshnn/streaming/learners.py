@@ -2,43 +2,51 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from meshnn import _core
 from meshnn.arguments import BELOW_1, FROM_0, POSITIVE, real_number, whole_number
 from meshnn.codes import ADAM, MOMENTUM
 from meshnn.errors import MeshError
-from meshnn.kernels.tuples import Filter, Moments
-from meshnn.streaming.kalman import KalmanSettings, KalmanState
+from meshnn.streaming.kalman import Filter, KalmanSettings, KalmanState
 
-__all__ = ["LEARNERS", "AdamLearner", "KalmanLearner", "Learner", "SgdLearner"]
+__all__ = ["LEARNERS", "AdamLearner", "KalmanLearner", "Learner", "OptimizerState", "SgdLearner"]
 
 Array = NDArray[Any]
 I64 = NDArray[np.int64]
 
 
-def _no_moments(dtype: np.dtype[Any]) -> Moments:
-    nothing = np.empty(0, dtype)
-    return Moments(ADAM, nothing, nothing, nothing, 0.9, 0.999, 1e-8, 0.0, 0.0)
+class OptimizerState(NamedTuple):
+    """An optimiser and what it remembers; `_core/core.hpp` describes the fields."""
 
-
-def _no_filter() -> Filter:
-    return KalmanState(np.empty(0, np.int64), 0, KalmanSettings(covariance="full")).filter
+    solver: int
+    first: Array
+    second: Array
+    penalised: Array
+    beta1: float
+    beta2: float
+    epsilon: float
+    l1: float
+    l2: float
 
 
 class Learner:
-    """What all have: settings, and what is remembered from step to step."""
+    """The settings of a learner, and what it remembers from step to step."""
 
     name: ClassVar[str]
     #: The settings it takes.
     takes: ClassVar[str] = "rate, clip, l2, momentum"
     #: Whether it is a filter, which knows how sure it is.
     filters: ClassVar[bool] = False
-    moments: Moments
+    #: Of first-order learners.
+    moments: OptimizerState
+    #: Of the Kalman filter.
     filter: Filter
-    pace: tuple[float, float]
+    #: Learning rate and longest gradient of first-order learners.
+    pace: tuple[float, float] = (0.0, 1.0)
     #: Samples that are kept to be learned from again.
     places: int = 0
 
@@ -54,6 +62,10 @@ class Learner:
 
     def moved(self, parameters: I64, groups: I64, outputs: I64) -> Learner:
         """The same for other parameters, of which each was one of these, or is new (-1); and so the outputs."""
+        raise NotImplementedError
+
+    def structs(self) -> tuple[Any, Any]:
+        """Return the filter and the optimiser as the core takes them; None for the one that it is not."""
         raise NotImplementedError
 
     def price(self, n_parameters: int, n_outputs: int, itemsize: int) -> tuple[float, float]:
@@ -94,8 +106,11 @@ class FirstOrderLearner(Learner):
         l2, momentum = real_number("l2", l2, *FROM_0), real_number("momentum", momentum, *BELOW_1)
         n = len(groups)
         rooms = (np.zeros(n, dtype), np.zeros(n, dtype), np.ones(n, dtype))
-        self.moments = Moments(self.code, *rooms, momentum, 0.999, 1e-8, 0.0, l2)
-        self.filter = _no_filter()
+        self.moments = OptimizerState(self.code, *rooms, momentum, 0.999, 1e-8, 0.0, l2)
+
+    def structs(self) -> tuple[Any, Any]:
+        """Return the optimiser."""
+        return None, _core.Struct("OptimizerState", self.moments._asdict(), self.moments.first.dtype.char)
 
     def moved(self, parameters: I64, groups: I64, outputs: I64) -> FirstOrderLearner:
         """With the moments that were there."""
@@ -104,7 +119,7 @@ class FirstOrderLearner(Learner):
         for new, old in zip(rooms, (m.first, m.second), strict=True):
             new[kept] = old[parameters[kept]]
         found = type(self).__new__(type(self))
-        found.pace, found.filter = self.pace, self.filter
+        found.pace = self.pace
         found.moments = m._replace(first=rooms[0], second=rooms[1], penalised=np.ones_like(rooms[0]))
         return found
 
@@ -154,7 +169,10 @@ class KalmanLearner(Learner):
 
     def _hold(self, known: KalmanState) -> None:
         self.known, self.filter = known, known.filter
-        self.moments, self.pace = _no_moments(np.dtype(np.float64)), (0.0, 1.0)
+
+    def structs(self) -> tuple[Any, Any]:
+        """Return the filter."""
+        return self.known.struct, None
 
     def __getstate__(self) -> dict[str, Any]:
         return {"places": self.places, "known": self.known}

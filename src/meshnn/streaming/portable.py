@@ -1,6 +1,6 @@
 """`PortableStream`: a stream in float32 whose bits are the same on every machine, also in C on one without a library.
 
-The mathematics is in `kernels/portable.py`; here its lists and arrays are made. `export/c_learner.py` writes them as C.
+The mathematics is in `_core/portable.h`, which the core runs and `export/c_learner.py` writes into headers.
 """
 
 from __future__ import annotations
@@ -11,24 +11,29 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from meshnn import checks
+from meshnn import _core, checks
 from meshnn.arguments import known, switch, whole_number
-from meshnn.codes import BINARY_CROSS_ENTROPY, CROSS_ENTROPY, LEARNED, LEFT_OUT, SEEN, SQUARED_ERROR
+from meshnn.codes import (
+    ADVANCE,
+    BINARY_CROSS_ENTROPY,
+    CROSS_ENTROPY,
+    DERIVE,
+    LEARN,
+    LEARNED,
+    LEFT_OUT,
+    PEEK,
+    SEEN,
+    SQUARED_ERROR,
+)
 from meshnn.errors import DataError, MeshError
 from meshnn.export.blob import write_blob
 from meshnn.export.c_learner import write_learner
-from meshnn.kernels.tuples import (
-    ADVANCE,
-    DERIVE,
-    LEARN,
-    LOOK,
-)
 from meshnn.losses import loss_named
 from meshnn.parameters import Ties
 from meshnn.streaming.given import as_inputs, as_targets
 from meshnn.streaming.learners import Learner
-from meshnn.streaming.portable_moves import into_stream, portable_from
-from meshnn.streaming.portable_plan import new_portable_room, plan_portable, rule_of
+from meshnn.streaming.portable_convert import into_stream, portable_from
+from meshnn.streaming.portable_plan import new_portable_state, plan_portable, rule_of
 from meshnn.streaming.stream import Stream
 from meshnn.topology import Topology
 
@@ -38,7 +43,7 @@ Array = NDArray[Any]
 F32 = NDArray[np.float32]
 I64 = NDArray[np.int64]
 Tree = dict[str, Any]
-#: Buffers that hold what it remembers; the others are room to compute in.
+#: The arrays of `PortableState` that it remembers; the others are buffers.
 KEPT = ("theta", "s", "J", "first", "second", "P", "last", "noise", "memo", "x_moments", "y_moments", "clock")
 LOSSES = (SQUARED_ERROR, BINARY_CROSS_ENTROPY, CROSS_ENTROPY)
 _F4 = np.dtype(np.float32)
@@ -99,7 +104,7 @@ class PortableStream:
         self._given = values  # of the mesh, which are kept up to date
         self.net = plan_portable(self)
         self.rule = rule_of(learner)
-        self.room = new_portable_room(self)
+        self.room = new_portable_state(self)
         self._bind()
 
     # -- what it does --------------------------------------------------------------------------------------------
@@ -110,7 +115,7 @@ class PortableStream:
 
     def peek(self, x: ArrayLike) -> F32:
         """What `step` would give; nothing is remembered."""
-        return self._advance(x, LOOK)
+        return self._advance(x, PEEK)
 
     def learn(self, target: ArrayLike) -> None:
         """Learn the target of the last sample. NaN is a target that is missing; labels are whole numbers from 0."""
@@ -119,7 +124,7 @@ class PortableStream:
     def gradient(self, target: ArrayLike) -> F32:
         """The gradient `(n_parameters,)` of the loss of the last sample by the parameters, through all of the past."""
         self._learn(target, DERIVE)
-        return self.room.u.copy()
+        return self.room.grad.copy()
 
     def run(self, X: ArrayLike, Y: ArrayLike | None = None) -> F32:
         """Test, then train, over whole arrays in compiled code: `Stream.run` without a delay.
@@ -140,7 +145,7 @@ class PortableStream:
         T = len(samples)
         out = np.empty((T, self.topology.n_outputs), _F4)
         if Y is None:
-            self._call(ADVANCE, samples, self._nothing(T), out)
+            self._call(ADVANCE, samples, None, out)
         else:
             self._call(ADVANCE | LEARN, samples, as_targets(self, Y, T)[:, 0], out)
         return out
@@ -268,41 +273,32 @@ class PortableStream:
     # -- how it runs ---------------------------------------------------------------------------------------------
 
     def _bind(self) -> None:
-        from meshnn.kernels._kept import Kept
-
-        self._kept = (Kept(self.net), Kept(self.room), self.rule)
-        self._entry: Any = None
+        parts = (("PortableNet", self.net), ("PortableState", self.room))
+        self._structs = tuple(_core.Struct(name, part._asdict(), "f") for name, part in parts)
 
     def __getstate__(self) -> Tree:
-        return {name: value for name, value in self.__dict__.items() if name not in ("_kept", "_entry")}
+        return {name: value for name, value in self.__dict__.items() if name != "_structs"}
 
     def __setstate__(self, state: Tree) -> None:
         self.__dict__.update(state)
         self._bind()
 
     def refresh(self) -> None:
-        """Look at the parameters of the mesh again, after somebody else has changed them."""
+        """Read the parameters of the mesh again, after they were changed elsewhere."""
         self.room.theta[:] = self._given
 
-    def _call(self, mode: int, X: F32, Y: F32, out: F32) -> None:
-        arguments = (*self._kept, mode, X, Y, out)
-        if self._entry is None:
-            from meshnn.kernels._jit import announce, entry_point
-            from meshnn.kernels.portable import portable_part
-
-            with announce(portable_part, self.dtype):
-                portable_part(*arguments)
-            self._entry = entry_point(portable_part, arguments)
-        else:
-            self._entry(*arguments)
-        if mode & LEARN:
-            self._given[:] = self.room.theta
+    def _call(self, mode: int, X: F32 | None, Y: F32 | None, out: F32 | None) -> None:
+        try:
+            _core.portable(*self._structs, self.rule, mode, X, Y, out)
+        finally:
+            if mode & LEARN:
+                self._given[:] = self.room.theta
 
     def _advance(self, x: ArrayLike, mode: int) -> F32:
         found = checks.numbers("x", x)
         row = as_inputs(self, found.reshape(1, 1, -1), np.shape(x))[:, 0]
         out = np.empty((1, self.topology.n_outputs), _F4)
-        self._call(mode, row, self._nothing(0), out)
+        self._call(mode, row, None, out)
         found_row: F32 = out[0]
         return found_row
 
@@ -310,10 +306,7 @@ class PortableStream:
         if not self.samples:
             raise MeshError("there is no sample to learn from; call step(x) first")
         targets = as_targets(self, np.asarray(target)[None], 1)[:, 0]
-        self._call(mode, np.empty((0, self.topology.n_inputs), _F4), targets, self._nothing(0))
-
-    def _nothing(self, T: int) -> F32:
-        return np.full((T, self.width), np.nan, _F4)
+        self._call(mode, None, targets, None)
 
     @property
     def width(self) -> int:

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from meshnn.codes import ADAM, MOMENTUM
+from meshnn.codes import ADAM, MOMENT_ROWS, MOMENTUM
 from meshnn.errors import MeshError
-from meshnn.kernels.tuples import MOMENT_ROWS, PortableNet, PortableRoom
 from meshnn.memory import check_fits
 from meshnn.parameters import Ties
 from meshnn.streaming.kalman import CEILING, KalmanSettings
@@ -21,10 +20,69 @@ from meshnn.topology.reach import NEVER, output_distance
 if TYPE_CHECKING:
     from meshnn.streaming.portable import PortableStream
 
-__all__ = ["new_portable_room", "plan_portable", "portable_learner", "rule_of"]
+__all__ = ["PortableNet", "PortableState", "new_portable_state", "plan_portable", "portable_learner", "rule_of"]
 
 F32 = NDArray[np.float32]
+I64 = NDArray[np.int64]
 _F4 = np.dtype(np.float32)
+
+
+class PortableNet(NamedTuple):
+    """The lists and sizes of a portable stream; `_core/portable_structs.h` describes the fields."""
+
+    ptr: I64
+    col: I64
+    num: I64
+    code: I64
+    row_ptr: I64
+    rows: I64
+    sub_ptr: I64
+    sub_src: I64
+    sub_num: I64
+    par_ptr: I64
+    par: I64
+    edge_ptr: I64
+    edge_row: I64
+    edge_src: I64
+    out_row: I64
+    n_inputs: int
+    n_clamped: int
+    n_outputs: int
+    n_targets: int
+    n_parameters: int
+    ticks: int  # per sample
+    carries: int  # 1 if the state is kept from sample to sample
+    loss: int
+    learner: int  # ADAM or MOMENTUM
+    filters: int  # 1 if the learner is the Kalman filter
+
+
+class PortableState(NamedTuple):
+    """The arrays that a portable stream remembers, then buffers; `_core/portable_structs.h` describes the fields."""
+
+    theta: F32
+    s: F32
+    J: F32
+    first: F32
+    second: F32
+    P: F32
+    last: F32
+    noise: F32
+    memo: F32
+    x_moments: F32
+    y_moments: F32
+    clock: I64
+    t: F32
+    d: F32
+    w: F32
+    column: F32
+    h: F32
+    u: F32
+    grad: F32
+    moved: F32
+    g: F32
+    scaled: F32
+    other: F32
 
 
 def portable_learner(
@@ -46,7 +104,7 @@ def portable_learner(
 
 
 def rule_of(learner: Learner) -> F32:
-    """The settings in the order that `kernels/portable.py` reads them in."""
+    """Return the settings in the order of `_core/portable.c`."""
     found = np.zeros(14, _F4)
     if isinstance(learner, KalmanLearner):
         s: KalmanSettings = learner.known.settings
@@ -95,7 +153,7 @@ def _groups(t: Topology, ties: Ties) -> list[_Group]:
 
 
 def plan_portable(stream: PortableStream) -> PortableNet:
-    """The lists that the kernel, here or in C, runs on."""
+    """Make the lists of a stream, for the core and for headers."""
     t, ties, n_clamped, C = stream.topology, stream.ties, stream.topology.n_clamped, stream.topology.n_outputs
     number = ties.number
     into: list[list[int]] = [[] for _ in range(t.n_neurons)]
@@ -136,6 +194,8 @@ def plan_portable(stream: PortableStream) -> PortableNet:
         n_inputs=t.n_inputs,
         n_clamped=n_clamped,
         n_outputs=C,
+        n_targets=stream.width,
+        n_parameters=ties.n_parameters,
         ticks=stream.ticks_per_sample,
         carries=int(stream.memory == "carry"),
         loss=stream.loss.code,
@@ -145,12 +205,12 @@ def plan_portable(stream: PortableStream) -> PortableNet:
 
 
 def influences_of(net: PortableNet) -> int:
-    """Numbers in J."""
+    """Return the size of J."""
     return int((np.diff(net.row_ptr) * np.diff(net.par_ptr)).sum())
 
 
-def new_portable_room(stream: PortableStream) -> PortableRoom:
-    """What it remembers, and buffers."""
+def new_portable_state(stream: PortableStream) -> PortableState:
+    """Make the arrays of a stream that has seen nothing."""
     t, net, N = stream.topology, stream.net, stream.ties.n_parameters
     filters, adam = stream.learner.filters, isinstance(stream.learner, AdamLearner)
     half = N * (N + 1) // 2 if filters else 0
@@ -160,7 +220,7 @@ def new_portable_room(stream: PortableStream) -> PortableRoom:
     def zeros(count: int) -> F32:
         return np.zeros(count, _F4)
 
-    room = PortableRoom(
+    room = PortableState(
         theta=stream._given.astype(_F4),
         s=zeros(t.n_neurons),
         J=zeros(influences_of(net)),
@@ -176,12 +236,13 @@ def new_portable_room(stream: PortableStream) -> PortableRoom:
         t=zeros(len(net.code)),
         d=zeros(len(net.code)),
         w=zeros(int(span.max(initial=1))),
-        column=zeros(int(np.diff(net.row_ptr).max(initial=1))),
+        column=zeros(4 * int(np.diff(net.row_ptr).max(initial=1))),
         h=zeros(N),
-        u=zeros(N),
+        u=zeros(N if filters else 0),
+        grad=zeros(N),
         moved=zeros(N if filters else 0),
         g=zeros(t.n_outputs),
-        target=zeros(stream.width),
+        scaled=zeros(stream.width),
         other=zeros(t.n_neurons),
     )
     room.s[t.n_inputs : t.n_clamped] = 1  # the bias

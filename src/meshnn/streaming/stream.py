@@ -8,33 +8,33 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from meshnn import checks
+from meshnn import _core, checks
 from meshnn.arguments import known, switch, whole_number
-from meshnn.codes import CROSS_ENTROPY, LEARNED, NONZERO_AT_ZERO, SEEN, STORED
-from meshnn.errors import DataError, MeshError
-from meshnn.kernels.tuples import (
+from meshnn.codes import (
     ADVANCE,
     AT_ONCE,
-    CUT,
+    CROSS_ENTROPY,
     DERIVE,
-    FAR,
+    INPUT_CUT,
     LEARN,
-    LOOK,
+    LEARNED,
     MEAN,
+    NONZERO_AT_ZERO,
+    PEEK,
+    SEEN,
+    STORED,
+    TARGET_CUT,
     VARIANCE,
-    StreamLedger,
-    StreamPace,
-    StreamRoom,
 )
+from meshnn.errors import DataError, MeshError
 from meshnn.losses import loss_named
 from meshnn.parameters import Ties
-from meshnn.schedule.lists import runs_of
 from meshnn.streaming.explanation import StreamExplanation
 from meshnn.streaming.given import as_inputs, as_targets
 from meshnn.streaming.growth import Growth, moved_influences
-from meshnn.streaming.influence import InfluencePlan, plan_influence
+from meshnn.plan.influence import InfluencePlan, plan_influence
 from meshnn.streaming.learners import LEARNERS, Learner
-from meshnn.streaming.room import new_room
+from meshnn.streaming.state import StreamState, new_state
 from meshnn.topology import Topology
 
 if TYPE_CHECKING:
@@ -46,10 +46,10 @@ Array = NDArray[Any]
 I64 = NDArray[np.int64]
 Tree = dict[str, Any]
 #: Buffers that hold what a stream remembers; the others are room to compute in.
-KEPT = ("s", "J", "side", "past_slopes", "past_outputs", "x_moments", "y_moments", "last", "past_x", "past_t",
+KEPT = ("s", "J", "side", "past_H", "past_outputs", "x_moments", "y_moments", "last_x", "replay_x", "replay_y",
         "clock")  # fmt: skip
-#: What holds addresses of buffers, or can be made again: copies and pickles make their own.
-BOUND = ("_plan", "_kept", "_entry", "_no_target", "_target", "_out")
+#: Attributes that hold addresses of buffers or can be computed again: copies and pickles make their own.
+BOUND = ("_plan", "_structs", "_no_target", "_target", "_out")
 
 
 class Stream:
@@ -90,7 +90,7 @@ class Stream:
         self._given = values  # of the mesh, which are kept up to date
         self.values = values if values.dtype == learner.dtype(values.dtype) else values.astype(np.float64)
         self._plan: InfluencePlan | None = None
-        self._room: StreamRoom | None = None
+        self._room: StreamState | None = None
 
     # -- what it costs -------------------------------------------------------------------------------------------
 
@@ -132,7 +132,7 @@ class Stream:
 
     def peek(self, x: ArrayLike) -> Array:
         """What `step` would give; nothing is remembered."""
-        return self._given_back(self._advance(self._inputs(x), LOOK), x)
+        return self._given_back(self._advance(self._inputs(x), PEEK), x)
 
     def learn(self, target: ArrayLike, lag: int = 0) -> None:
         """Learn the target of the last sample, or of the one `lag` samples before it. NaN is a target that is missing.
@@ -174,7 +174,7 @@ class Stream:
         else:
             targets = as_targets(self, Y, T)
             if delay:
-                missing = np.full((min(delay, T), *targets.shape[1:]), np.nan)
+                missing = np.full((min(delay, T), *targets.shape[1:]), np.nan, self.dtype)
                 targets = np.concatenate([missing, targets[: T - delay]]) if delay < T else missing
             self._call(ADVANCE | LEARN, samples, targets, delay, out)
         return out[:, 0] if single else out
@@ -186,7 +186,7 @@ class Stream:
         for b in range(self.n_streams):
             for o, (first, last, at) in enumerate(plan.course.outputs.tolist()):
                 J = room.J[b, room.side[b], at : at + last - first]
-                np.add.at(found[b, o], plan.course.numbers[first:last], J)
+                np.add.at(found[b, o], plan.course.out_parameter[first:last], J)
         return found
 
     # -- what it remembers ---------------------------------------------------------------------------------------
@@ -211,13 +211,11 @@ class Stream:
 
         It has two parts: what the filter does not know, and the noise it has found in the targets.
         """
-        from meshnn.kernels.streams import variance_part
-
         if not self.learner.filters:
             raise MeshError(f'the variance of predictions is known to learner="ekf" only, not to {self.learner.name!r}')
         found = np.zeros((self.n_streams, self.topology.n_outputs))
         self.room  # noqa: B018  made and bound
-        variance_part(self._kept[0], self._kept[1], self._kept[4], found)
+        _core.variance(*self._structs[:3], found)
         if not self.loss.likelihood:
             found += self.learner.noise
         room = self.room
@@ -238,7 +236,7 @@ class Stream:
             clipped: Array = np.clip(np.nan_to_num(found, posinf=0.0, neginf=0.0), -cut, cut)
             return clipped
 
-        return one(X, self.room.x_moments, CUT), one(Y, self.room.y_moments, FAR)
+        return one(X, self.room.x_moments, INPUT_CUT), one(Y, self.room.y_moments, TARGET_CUT)
 
     def reset(self) -> None:
         """Forget the states and their influences; what was learned stays."""
@@ -247,10 +245,10 @@ class Stream:
         room.J[:] = 0
 
     @property
-    def room(self) -> StreamRoom:
+    def room(self) -> StreamState:
         """Buffers, made when they are first used."""
         if self._room is None:
-            self._room = new_room(self)
+            self._room = new_state(self)
             self._bind()
         return self._room
 
@@ -271,7 +269,7 @@ class Stream:
             scale=self.scale,
         )  # fmt: skip
         if room is not None:
-            new = new_room(other)
+            new = new_state(other)
             kept = growth.neurons >= 0
             new.s[:, kept] = room.s[:, growth.neurons[kept]]
             new.s[:, t.n_inputs : t.n_clamped] = 1
@@ -279,16 +277,16 @@ class Stream:
                 moved_influences(old, before, room.J[b, room.side[b]], other.plan, growth, new.J[b, 0])
             inputs = growth.neurons[: t.n_inputs]
             _move(room.x_moments, new.x_moments, inputs)
-            _move(room.past_x, new.past_x, inputs, np.nan)
-            _move(room.last[None], new.last[None], inputs, np.nan)
-            if new.past_t.shape == room.past_t.shape:
-                new.past_t[:] = room.past_t
+            _move(room.replay_x, new.replay_x, inputs, np.nan)
+            _move(room.last_x[None], new.last_x[None], inputs, np.nan)
+            if new.replay_y.shape == room.replay_y.shape:
+                new.replay_y[:] = room.replay_y
             else:
-                new.past_x[:] = 0  # their targets are of another kind
+                new.replay_x[:] = 0  # their targets are of another kind
             if new.y_moments.shape[1]:
                 _move(room.y_moments, new.y_moments, np.maximum(outputs, -1))
             new.clock[:] = room.clock
-            if new.past_t.shape != room.past_t.shape:
+            if new.replay_y.shape != room.replay_y.shape:
                 new.clock[STORED] = 0
             new.clock[SEEN] = 0 if self.late else room.clock[SEEN]  # derivatives of before are of another net
             other._room = new
@@ -327,7 +325,7 @@ class Stream:
             array[:] = given
         if self.values is not self._given:
             self._given[:] = self.values
-        room.w[:] = self.values[self.plan.reads]
+        room.weights[:] = self.values[self.plan.course.weight_index]
 
     def __getstate__(self) -> Tree:
         state = {name: value for name, value in self.__dict__.items() if name not in BOUND}
@@ -350,19 +348,23 @@ class Stream:
                 getattr(self.room, name)[:] = array
 
     def _bind(self) -> None:
-        """Hand the arrays of now to compiled code, by their addresses."""
-        from meshnn.kernels._kept import Kept
-
-        plan, room = self.plan, self._room
-        ledger = StreamLedger(self.values, plan.reads, runs_of(plan.course.numbers), self.loss.code)
-        learner = self.learner
-        pace = StreamPace(*learner.pace, int(self.memory == "carry"), int(learner.filters))
-        given = (plan.course, room, ledger, learner.moments, learner.filter, pace)
-        self._kept = tuple(Kept(part) for part in given)
-        self._entry: Any = None
-        B = self.n_streams
+        """Hand the arrays to the core, which keeps their addresses."""
+        learner, kind = self.learner, self.dtype.char
+        given = self.room._asdict() | {
+            "values": self.values,
+            "loss": self.loss.code,
+            "rate": learner.pace[0],
+            "clip": learner.pace[1],
+            "carry": self.memory == "carry",
+            "use_filter": learner.filters,
+        }
+        self._structs = (
+            _core.Struct("StreamPlan", self.plan.course._asdict(), kind),
+            _core.Struct("StreamState", given, kind),
+            *learner.structs(),
+        )
         self._no_target, self._target = self._nothing(0), self._nothing(1)
-        self._out = np.empty((1, B, self.topology.n_outputs), self.dtype)
+        self._out = np.empty((1, self.n_streams, self.topology.n_outputs), self.dtype)
         self.refresh()
 
     def refresh(self) -> None:
@@ -370,23 +372,14 @@ class Stream:
         if self.values is not self._given:
             self.values[:] = self._given
         if self._room is not None:
-            self._room.w[:] = self.values[self.plan.reads]
+            self._room.weights[:] = self.values[self.plan.course.weight_index]
 
     # -- how it runs ---------------------------------------------------------------------------------------------
 
     def _call(self, mode: int, X: Array, Y: Array, lag: int, out: Array) -> None:
         if self._room is None:
             self.room  # noqa: B018  made and bound
-        arguments = (*self._kept, mode, X, Y, lag, out)
-        if self._entry is None:
-            from meshnn.kernels._jit import announce, entry_point
-            from meshnn.kernels.streams import stream_part
-
-            with announce(stream_part, self.dtype):
-                stream_part(*arguments)
-            self._entry = entry_point(stream_part, arguments)
-        else:
-            self._entry(*arguments)
+        _core.stream(*self._structs, mode, X, Y, lag, out)
         if self.values is not self._given and mode & LEARN:
             self._given[:] = self.values
 
@@ -395,7 +388,7 @@ class Stream:
         if self._room is None:
             self.room  # noqa: B018  made and bound
         out = np.empty((1, 1, self.topology.n_outputs), self.dtype)
-        self._call(LOOK, row, self._no_target, 0, out)
+        self._call(PEEK, row, self._no_target, 0, out)
         found: Array = out[0, 0]
         return found
 

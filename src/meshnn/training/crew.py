@@ -16,7 +16,7 @@ from meshnn.arrays import Array, FloatArray
 from meshnn.data.spool import STRIDE, Moments
 from meshnn.errors import DataError
 from meshnn.mesh import Mesh
-from meshnn.program import Curvature, Optimizer, Program
+from meshnn.engine import Curvature, Optimizer, Engine
 from meshnn.training.far import FarRows, Look, Raw
 from meshnn.training.lots import Cut
 from meshnn.training.samples import Epoch, Samples, SampleSet, StepsOf
@@ -37,11 +37,11 @@ class Crew(ABC):
 
     @abstractmethod
     def evaluate(self, mesh: Mesh) -> FloatArray:
-        """Loss and hits."""
+        """Loss and correct."""
 
     @abstractmethod
     def curvature(self, mesh: Mesh, method: str, live: NDArray[Any]) -> FloatArray:
-        """Loss, hits, gradient and Gauss-Newton matrix, one after the other."""
+        """Loss, correct, gradient and Gauss-Newton matrix, one after the other."""
 
     @abstractmethod
     def steps(
@@ -73,12 +73,12 @@ class CrewSamples(SampleSet):
 
     def steps(self, mesh: Mesh, method: str, size: int, n_threads: int | None) -> CrewSteps:
         """In batches of the size that the cut was made for."""
-        return CrewSteps(self.crew, mesh, mesh.program("epochs", method, size))
+        return CrewSteps(self.crew, mesh, mesh.engine("epochs", method, size))
 
     def evaluate(self, mesh: Mesh, n_threads: int | None) -> tuple[float, float]:
-        """Loss and share of hits."""
-        loss, hits = self.crew.evaluate(mesh).tolist()
-        return loss, hits
+        """Loss and share of correct."""
+        loss, correct = self.crew.evaluate(mesh).tolist()
+        return loss, correct
 
     def curvature(self, mesh: Mesh, method: str, live: NDArray[Any], n_threads: int | None) -> Curvature:
         """Loss, gradient and Gauss-Newton matrix by the parameters `live`."""
@@ -94,21 +94,21 @@ class CrewSamples(SampleSet):
 class CrewSteps(StepsOf):
     """Steps that a crew takes together."""
 
-    def __init__(self, crew: Crew, mesh: Mesh, program: Program) -> None:
-        self.crew, self.mesh, self.program = crew, mesh, program
+    def __init__(self, crew: Crew, mesh: Mesh, engine: Engine) -> None:
+        self.crew, self.mesh, self.engine = crew, mesh, engine
         self.n, self.batches = crew.cut.rows, crew.cut.batches
         self._pace = math.nan  # seconds a batch
 
-    def rewire(self, program: Program) -> None:
+    def rewire(self, engine: Engine) -> None:
         """Go on with another graph of the same inputs and outputs."""
-        self.program = program
+        self.engine = engine
 
     def epoch(
         self, values: Array, optimizer: Optimizer, order: Array, rates: Array, begun: Epoch,
         told: Callable[[Epoch, int], None],
     ) -> Epoch:  # fmt: skip
         """In pieces of about a second: how long they are changes nothing."""
-        now, method, cut = begun, self.program.plan.method.name, self.crew.cut
+        now, method, cut = begun, self.engine.plan.method.name, self.crew.cut
         while now.piece < self.batches and np.isfinite(now.sums[0]):
             some = 1 if math.isnan(self._pace) else max(1, int(PIECE / max(self._pace, 1e-9)))
             began, first = time.perf_counter(), now.piece

@@ -12,8 +12,8 @@ from meshnn.arrays import FloatArray
 from meshnn.codes import ADAM, MOMENTUM, NESTEROV
 from meshnn.errors import MeshError
 from meshnn.mesh import Mesh
-from meshnn.methods import METHODS
-from meshnn.program import Optimizer
+from meshnn.plan import METHODS
+from meshnn.engine import Optimizer
 from meshnn.storage import Tree
 from meshnn.training.samples import Epoch, SampleSet
 from meshnn.training.solver import Change, Progress, Solver, any_number
@@ -83,7 +83,7 @@ class FirstOrder(Solver):
         first = samples.glance(mesh, settings.n_threads)
         self._safe, self._safe_loss = self._now, first + self.optimizer.penalty(mesh.parameters)  # where it was lowest
         # A small net takes as long to come back to Python as for several epochs.
-        self.most = max(1, int(BLOCK / (samples.count * self.steps.program.work + self.steps.batches * EPOCH)))
+        self.most = max(1, int(BLOCK / (samples.count * self.steps.engine.work + self.steps.batches * EPOCH)))
         if not samples.at_hand:
             self.most = 1
         self.every = max(1, min(self.epochs // ROWS, self.most))
@@ -98,7 +98,7 @@ class FirstOrder(Solver):
         held.first, held.second = (carried(change.parameters, moment) for moment in (held.first, held.second))
         held.penalised = penalised_parameters(self.mesh).astype(self.mesh.dtype)
         self.penalties = self._penalties()
-        self._recompile(self.steps.program.plan.method.name)
+        self._recompile(self.steps.engine.plan.method.name)
         self._safe = self._now = self._snapshot()
 
     def _penalties(self) -> FloatArray:
@@ -106,7 +106,7 @@ class FirstOrder(Solver):
 
     def _recompile(self, method: str) -> None:
         self.edited = method
-        self.steps.rewire(self.mesh.program("epochs", method, again=True))
+        self.steps.rewire(self.mesh.engine("epochs", method, again=True))
 
     def _rates(self, epochs: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
         settings, batches = self.settings, self.steps.batches
@@ -138,9 +138,9 @@ class FirstOrder(Solver):
         rates = self._rates(epochs)
         if self.samples.at_hand:
             order = self.steps.order(self.rng, epochs)
-            error, hits, norm = self.steps.epochs(self.mesh.values, self.optimizer, order, rates)[-1].tolist()
+            error, correct, norm = self.steps.epochs(self.mesh.values, self.optimizer, order, rates)[-1].tolist()
         else:
-            error, hits, norm = self._by_pieces(rates)
+            error, correct, norm = self._by_pieces(rates)
         loss = error + self.optimizer.penalty(self.mesh.parameters)
         if not (loss < ASTRAY * (1.0 + self._safe_loss) and np.isfinite(self.mesh.parameters).all()):
             return self._take_back(error)
@@ -151,7 +151,7 @@ class FirstOrder(Solver):
             # loss of mini-batches is that of earlier weights; those they led to are not known to be any good yet.
             self._safe, self._safe_loss = self._now if self.steps.batches == 1 else before, loss
         finished = self.landed if self.epoch >= self.landing[1] else ""
-        return Progress(loss, hits, norm, float(rates[-1]), finished=finished)
+        return Progress(loss, correct, norm, float(rates[-1]), finished=finished)
 
     def _by_pieces(self, rates: FloatArray) -> tuple[float, float, float]:
         """An epoch of samples that are far away: where it stands is known after each piece."""

@@ -23,8 +23,8 @@ from meshnn.arguments import POSITIVE, real_number, switch, whole_number
 from meshnn.errors import MeshError
 from meshnn.memory import check_fits
 from meshnn.mesh import Mesh
-from meshnn.methods import METHODS
-from meshnn.program import PARTS
+from meshnn.plan import METHODS
+from meshnn.engine import BUCKETS
 from meshnn.storage import Tree
 from meshnn.training.evidence import Evidence
 from meshnn.training.first_order import carried, penalised_parameters
@@ -109,7 +109,7 @@ class LevenbergMarquardt(Solver):
         mesh, samples = self.mesh, self.samples
         self.live = mesh.live_parameters()
         self.count = mesh.n_parameters
-        needed = 8.0 * len(self.live) ** 2 * (PARTS + 3)
+        needed = 8.0 * len(self.live) ** 2 * (BUCKETS + 3)
         check_fits(needed, f'solver="lm" with {len(self.live)} live parameters', 'use solver="adam"')
         self.penalised = penalised_parameters(mesh)[self.live].astype(np.float64)
         self.evidence = Evidence(mesh, samples, self.live, self.penalised)
@@ -131,7 +131,7 @@ class LevenbergMarquardt(Solver):
         return self.evidence.mean(self.penalties) if self.auto else float(self.settings.l2)
 
     def _evaluate(self) -> tuple[float, float]:
-        """Loss without penalty, and hits."""
+        """Loss without penalty, and correct."""
         return self.samples.evaluate(self.mesh, self.settings.n_threads)
 
     def _penalty(self) -> float:
@@ -187,17 +187,17 @@ class LevenbergMarquardt(Solver):
         norm = float(np.linalg.norm(grad))
         if not (np.isfinite(norm) and np.isfinite(matrix).all()):
             self.stuck, self.final = "the Jacobian overflowed", True
-            return Progress(before, model.hits, norm, self.damping, 0.0)
+            return Progress(before, model.correct, norm, self.damping, 0.0)
         if norm == 0.0:
             self.stuck, self.final = "the gradient is zero", True
-            return Progress(before, model.hits, norm, self.damping, 0.0)
+            return Progress(before, model.correct, norm, self.damping, 0.0)
         diagonal = np.diag(matrix).copy()
         scale = np.maximum(diagonal, FLOOR * max(diagonal.max(), np.finfo(np.float64).tiny))
         while self.damping <= MOST_DAMPING:
             step = _solve(matrix, self.damping * scale, grad)
             if step is not None:
                 self.mesh.parameters[self.live] = start + step
-                error, hits = self._evaluate()
+                error, correct = self._evaluate()
                 loss = error + self._penalty()
                 promise = 0.5 * float(self.damping * step @ (scale * step) - grad @ step)
                 gain = (before - loss) / promise if promise > 0 else -1.0
@@ -205,17 +205,17 @@ class LevenbergMarquardt(Solver):
                     # a difference of losses tells nothing any more, but the gradient does: one last step
                     self.error = error
                     self.stuck, self.final = NO_STEP, not self.auto
-                    return Progress(loss, hits, norm, self.damping, before - loss)
+                    return Progress(loss, correct, norm, self.damping, before - loss)
                 if np.isfinite(loss) and gain > LEAST_GAIN:
                     self.error = error
                     self.damping = max(self.damping * max(1 / 3, 1 - (2 * gain - 1) ** 3), LEAST_DAMPING)
                     self.growth = 2.0
-                    return Progress(loss, hits, norm, self.damping, before - loss)
+                    return Progress(loss, correct, norm, self.damping, before - loss)
             self.damping *= self.growth
             self.growth *= 2.0
         self.mesh.parameters[self.live] = start
         self.stuck, self.final = NO_STEP, not self.auto
-        return Progress(before, model.hits, norm, self.damping, 0.0)
+        return Progress(before, model.correct, norm, self.damping, 0.0)
 
     def state(self, stream: bool = False) -> Tree:
         """Epoch, damping, loss and penalties; the rest follows from the weights. Of a warm start, what outlives it."""
@@ -256,8 +256,8 @@ class LevenbergMarquardt(Solver):
         stuck, final = state["stuck"]
         self.stuck, self.final = str(stuck), switch("final", final)
         if state["last"] is not None:
-            loss, hits, norm, rate, fell = (any_number("last", v) for v in state["last"])
-            self.last = Progress(loss, hits, norm, rate, fell)
+            loss, correct, norm, rate, fell = (any_number("last", v) for v in state["last"])
+            self.last = Progress(loss, correct, norm, rate, fell)
 
     @classmethod
     def check_stream(cls, state: Tree, mesh: Mesh) -> Tree:

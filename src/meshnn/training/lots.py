@@ -16,6 +16,7 @@ from __future__ import annotations
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
@@ -27,7 +28,7 @@ from numpy.typing import NDArray
 from meshnn.arrays import Array, FloatArray
 from meshnn.losses import Targets
 from meshnn.mesh import Mesh
-from meshnn.program import Optimizer, Program, cores, in_threads
+from meshnn.engine import Engine, Optimizer, cores
 from meshnn.training.board import Board
 from meshnn.training.far import Look, Raw
 from meshnn.training.samples import Epoch, Samples
@@ -278,11 +279,12 @@ class Desk:
     def _each(self, task: Callable[[int], FloatArray]) -> dict[Key, FloatArray]:
         """Sums at the nodes of this worker, of what a task returns for each part."""
         mine = self.parts.mine
-        threads = self.n_threads if self.n_threads is not None else cores()
-        return self.parts.gathered(in_threads(len(mine), threads, lambda k: task(mine[k])))
+        threads = min(self.n_threads if self.n_threads is not None else cores(), max(len(mine), 1))
+        with ThreadPoolExecutor(threads) as pool:
+            return self.parts.gathered(list(pool.map(task, mine)))
 
-    def gradient(self, program: Program, values: Array, seed: int, batch: int) -> dict[Key, FloatArray]:
-        """Of batch number so many: gradient by the values, loss and hits, each times the number of samples."""
+    def gradient(self, engine: Engine, values: Array, seed: int, batch: int) -> dict[Key, FloatArray]:
+        """Of batch number so many: gradient by the values, loss and correct, each times the number of samples."""
         cut, loss = self.parts.cut, self.look.loss
 
         def task(part: int) -> FloatArray:
@@ -295,8 +297,8 @@ class Desk:
                 array.take(rows, axis=0, out=into[: len(rows)], mode="clip")
                 for array, into in zip(self.held[part], room, strict=True)
             )
-            gradient = program.gradient(values, X[None], Targets(loss, y, weight), 1)
-            found[:-2], found[-2:] = gradient.grad, (gradient.loss, gradient.hits)
+            gradient = engine.gradient(values, X[None], Targets(loss, y, weight), 1)
+            found[:-2], found[-2:] = gradient.grad, (gradient.loss, gradient.correct)
             return found
 
         return self._each(task)
@@ -310,25 +312,25 @@ class Desk:
         return self._rooms[part]
 
     def evaluate(self, mesh: Mesh) -> dict[Key, FloatArray]:
-        """Loss and hits of all samples."""
-        program, rows = mesh.program(), self.parts.cut.rows
+        """Loss and correct of all samples."""
+        engine, rows = mesh.engine(), self.parts.cut.rows
 
         def task(part: int) -> FloatArray:
             samples = self.held[part].samples(self.look, rows, 1.0)
-            return np.array(program.evaluate(mesh.values, samples.X, samples.targets, 1))
+            return np.array(engine.evaluate(mesh.values, samples.X, samples.targets, 1))
 
         return self._each(task)
 
     def curvature(self, mesh: Mesh, method: str, live: NDArray[Any]) -> dict[Key, FloatArray]:
-        """Loss, hits, gradient and Gauss-Newton matrix of all samples, one after the other."""
+        """Loss, correct, gradient and Gauss-Newton matrix of all samples, one after the other."""
         from threadpoolctl import threadpool_limits
 
-        program, rows = mesh.program("curvature", method, PART_ROWS), self.parts.cut.rows
+        engine, rows = mesh.engine("curvature", method, PART_ROWS), self.parts.cut.rows
 
         def task(part: int) -> FloatArray:
             samples = self.held[part].samples(self.look, rows, 1.0)
-            model = program.curvature(mesh.values, samples.X, samples.targets, live, 1)
-            return np.concatenate([[model.loss, model.hits], model.grad, model.matrix.ravel()])
+            model = engine.curvature(mesh.values, samples.X, samples.targets, live, 1)
+            return np.concatenate([[model.loss, model.correct], model.grad, model.matrix.ravel()])
 
         with threadpool_limits(1, "blas"):
             return self._each(task)
@@ -358,7 +360,7 @@ def agreement(mesh: Mesh) -> str:
 
 
 def run_steps(
-    desk: Desk, total: Total, program: Program, values: Array, optimizer: Optimizer, seed: int, rates: Array,
+    desk: Desk, total: Total, engine: Engine, values: Array, optimizer: Optimizer, seed: int, rates: Array,
     begun: Epoch, last: int,
 ) -> Epoch:  # fmt: skip
     """Steps of an epoch from where it stands up to batch number `last`; everybody takes the same, in place.
@@ -368,12 +370,12 @@ def run_steps(
     cut, learned, now = desk.parts.cut, len(optimizer.first), begun
     for batch in range(begun.piece, last):
         count = cut.count(batch)
-        found = total(desk.gradient(program, values, seed, batch)) / count
+        found = total(desk.gradient(engine, values, seed, batch)) / count
         grad = found[:learned].astype(values.dtype)
         norm = optimizer.step(values[:learned], grad, float(rates[batch]))
         share = count / cut.rows
-        loss, hits, _ = now.sums
-        now = Epoch(batch + 1, (loss + share * float(found[-2]), hits + share * float(found[-1]), norm))
+        loss, correct, _ = now.sums
+        now = Epoch(batch + 1, (loss + share * float(found[-2]), correct + share * float(found[-1]), norm))
         if not np.isfinite(now.sums[0]):
             break
     return now

@@ -16,7 +16,7 @@ from meshnn.arguments import whole_number
 from meshnn.arrays import Array
 from meshnn.losses import Loss, Targets
 from meshnn.mesh import Mesh
-from meshnn.program import Curvature, Optimizer, Program, Steps
+from meshnn.engine import Curvature, Optimizer, Engine, Steps
 
 __all__ = ["Epoch", "SampleSet", "Samples", "StepsOf"]
 
@@ -28,24 +28,24 @@ class Epoch(NamedTuple):
     """An epoch of samples that are far away, which comes in pieces; one that has begun goes on after `piece`."""
 
     piece: int = 0
-    sums: tuple[float, float, float] = (0.0, 0.0, 0.0)  # over its samples so far: loss, hits; the last gradient's norm
+    sums: tuple[float, float, float] = (0.0, 0.0, 0.0)  # over its samples so far: loss, correct; the last gradient's norm
 
     def plus(self, record: Array, share: float) -> Epoch:
         """After another piece with such a record, which is such a share of the samples."""
-        loss, hits, _ = self.sums
-        sums = (loss + share * float(record[0]), hits + share * float(record[1]), float(record[2]))
+        loss, correct, _ = self.sums
+        sums = (loss + share * float(record[0]), correct + share * float(record[1]), float(record[2]))
         return Epoch(self.piece + 1, sums)
 
 
 class StepsOf(ABC):
     """Steps on samples that are far away: what `Steps` is to those in memory."""
 
-    program: Program
+    engine: Engine
     batches: int  # an epoch
     n: int
 
     @abstractmethod
-    def rewire(self, program: Program) -> None:
+    def rewire(self, engine: Engine) -> None:
         """Go on with another graph of the same inputs and outputs."""
 
     def order(self, rng: np.random.Generator, epochs: int) -> NDArray[np.int64]:
@@ -93,9 +93,9 @@ class SampleSet(ABC):
         """Columns of a square root of the curvature that a sample fills, on average."""
         return self.loss.columns(n_outputs)
 
-    def accuracy(self, hits: float) -> float:
+    def accuracy(self, correct: float) -> float:
         """The share of samples that were met, from a sum of rounded ones."""
-        return min(hits, 1.0) if math.isfinite(hits) else hits
+        return min(correct, 1.0) if math.isfinite(correct) else correct
 
     @abstractmethod
     def steps(self, mesh: Mesh, method: str, size: int, n_threads: int | None) -> Any:
@@ -103,7 +103,7 @@ class SampleSet(ABC):
 
     @abstractmethod
     def evaluate(self, mesh: Mesh, n_threads: int | None) -> tuple[float, float]:
-        """Loss and share of hits."""
+        """Loss and share of correct."""
 
     def glance(self, mesh: Mesh, n_threads: int | None) -> float:
         """About the loss, quickly: of samples that are far away, from some, evenly spaced."""
@@ -165,24 +165,24 @@ class Samples(SampleSet):
             return False
         return bool((share == share[0]).all())
 
-    def accuracy(self, hits: float) -> float:
+    def accuracy(self, correct: float) -> float:
         """The share of samples that were met, from a sum of rounded ones; a whole number of them if all are alike."""
-        if not math.isfinite(hits):
-            return hits
-        return min(round(hits * self.count) / self.count if self._alike else hits, 1.0)
+        if not math.isfinite(correct):
+            return correct
+        return min(round(correct * self.count) / self.count if self._alike else correct, 1.0)
 
     def steps(self, mesh: Mesh, method: str, size: int, n_threads: int | None) -> Steps:
         """In batches of this size."""
-        return Steps(mesh.program("epochs", method, size), self.X, self.targets, size, n_threads)
+        return Steps(mesh.engine("epochs", method, size), self.X, self.targets, size, n_threads)
 
     def evaluate(self, mesh: Mesh, n_threads: int | None) -> tuple[float, float]:
-        """Loss and share of hits."""
-        return mesh.program().evaluate(mesh.values, self.X, self.targets, n_threads)
+        """Loss and share of correct."""
+        return mesh.engine().evaluate(mesh.values, self.X, self.targets, n_threads)
 
     def curvature(self, mesh: Mesh, method: str, live: NDArray[Any], n_threads: int | None) -> Curvature:
         """Loss, gradient and Gauss-Newton matrix by the parameters `live`."""
-        program = mesh.program("curvature", method, self.count)
-        return program.curvature(mesh.values, self.X, self.targets, live, n_threads)
+        engine = mesh.engine("curvature", method, self.count)
+        return engine.curvature(mesh.values, self.X, self.targets, live, n_threads)
 
     def take(self, rows: Any) -> Samples:
         """Some of them, by their numbers."""

@@ -177,7 +177,7 @@ class _Search:
         learned = folds[0][0]
         self.likelihood, self.count, self.share = learned.targets.loss.likelihood, count, share
         size = settings.batch_of(learned.count)
-        work = mesh.program("epochs", settings.gradient, size).work
+        work = mesh.engine("epochs", settings.gradient, size).work
         affordable = int(WORK / (len(folds) * TRIALS * size * max(work, 1.0)))
         self.epochs = max(1, round(max(min(STEPS, affordable), LEAST_STEPS) * size / learned.count))
         self.settings = replace(settings, tol=0.0, n_restarts=1)

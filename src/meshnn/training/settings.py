@@ -8,8 +8,8 @@ from types import NoneType
 
 from meshnn.arguments import BELOW_1, FROM_0, POSITIVE, as_list, known, real_number, switch, whole_number
 from meshnn.errors import MeshError
-from meshnn.methods import METHODS
-from meshnn.program.threads import thread_count
+from meshnn.plan import METHODS
+from meshnn.engine.threads import thread_count
 from meshnn.training.solvers import check_solver
 
 __all__ = ["SCHEDULES", "Settings"]
@@ -48,7 +48,7 @@ class Settings:
         The mean loss grows by `l1 * sum |w| + l2 / 2 * sum w^2`, bias edges left out. `lm` knows no l1. With
         l2="auto" penalties are tried on samples held out (see `search.py`); `lm` also takes what the evidence of the
         samples says, where that does better. "evidence" is that alone.
-    gradient : "auto", "forward", "factored", "blocks" or "adjoint"
+    gradient : "auto", "forward", "factored", "influence" or "adjoint"
     patience, tol : int, float
         Stop when the loss (of the held-out samples if there are any) has not fallen by `tol` within `patience`
         epochs; tol=0 never stops. A rate that follows a schedule is brought down first, over a fifth of the epochs

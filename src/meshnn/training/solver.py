@@ -26,7 +26,7 @@ class Progress(NamedTuple):
     """What one call of `advance` did."""
 
     loss: float
-    hits: float
+    correct: float
     gradient_norm: float
     rate: float
     fell: float | None = None  # how much what is minimised fell, if the penalty was moved meanwhile

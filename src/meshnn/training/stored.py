@@ -20,7 +20,7 @@ from meshnn.data.spool import PAGE, Spool
 from meshnn.errors import DataError
 from meshnn.losses import Targets
 from meshnn.mesh import Mesh
-from meshnn.program import Curvature, Optimizer, Program, Steps
+from meshnn.engine import Curvature, Optimizer, Engine, Steps
 from meshnn.training.far import FarRows, Look, Raw
 from meshnn.training.samples import Epoch, Samples, SampleSet, StepsOf
 
@@ -64,7 +64,7 @@ class StoredSamples(SampleSet):
 
     def steps(self, mesh: Mesh, method: str, size: int, n_threads: int | None) -> WindowSteps:
         """In batches of this size."""
-        return WindowSteps(self, mesh.program("epochs", method, size), size, n_threads)
+        return WindowSteps(self, mesh.engine("epochs", method, size), size, n_threads)
 
     def numbers(self, rows: Any) -> NDArray[np.int64]:
         """Of samples in ascending order, the numbers of their rows."""
@@ -83,24 +83,24 @@ class StoredSamples(SampleSet):
             yield from parts
 
     def evaluate(self, mesh: Mesh, n_threads: int | None) -> tuple[float, float]:
-        """Loss and share of hits."""
-        loss = hits = 0.0
+        """Loss and share of correct."""
+        loss = correct = 0.0
         for samples in self._parts():
             part = samples.evaluate(mesh, n_threads)
-            loss, hits = loss + part[0], hits + part[1]
-        return loss, hits
+            loss, correct = loss + part[0], correct + part[1]
+        return loss, correct
 
     def curvature(self, mesh: Mesh, method: str, live: NDArray[Any], n_threads: int | None) -> Curvature:
         """Loss, gradient and Gauss-Newton matrix by the parameters `live`."""
-        program = mesh.program("curvature", method, PAGE * self.per_window)
-        loss = hits = 0.0
+        engine = mesh.engine("curvature", method, PAGE * self.per_window)
+        loss = correct = 0.0
         grad, matrix = np.zeros(len(live)), np.zeros((len(live), len(live)))
         for samples in self._parts():
-            part = program.curvature(mesh.values, samples.X, samples.targets, live, n_threads)
-            loss, hits = loss + part.loss, hits + part.hits
+            part = engine.curvature(mesh.values, samples.X, samples.targets, live, n_threads)
+            loss, correct = loss + part.loss, correct + part.correct
             grad += part.grad
             matrix += part.matrix
-        return Curvature(loss, hits, grad, matrix)
+        return Curvature(loss, correct, grad, matrix)
 
 
 def _raw(rows: Array) -> Raw:
@@ -111,7 +111,7 @@ def _raw(rows: Array) -> Raw:
 class WindowSteps(StepsOf):
     """Steps on windows of a spool: each is a small set of its own, in which epochs run in compiled code."""
 
-    def __init__(self, samples: StoredSamples, program: Program, size: int, n_threads: int | None) -> None:
+    def __init__(self, samples: StoredSamples, engine: Engine, size: int, n_threads: int | None) -> None:
         self.samples, self.size, self.n_threads = samples, size, n_threads
         self.n = samples.count
         # the page with fewer rows comes last, so that all windows but the last are alike
@@ -119,11 +119,11 @@ class WindowSteps(StepsOf):
         self.counts = [int(samples.sizes[k : k + samples.per_window].sum()) for k in cuts]
         self.before = np.concatenate([[0], np.cumsum([-(-count // size) for count in self.counts])])
         self.batches = int(self.before[-1])
-        self.rewire(program)
+        self.rewire(engine)
 
-    def rewire(self, program: Program) -> None:
+    def rewire(self, engine: Engine) -> None:
         """Go on with another graph of the same inputs and outputs."""
-        self.program = program
+        self.engine = engine
         # one that is learned from while the other is filled; the last window has a size of its own
         self._rooms = {count: self._rooms_of(count) for count in set(self.counts)}
 
@@ -134,7 +134,7 @@ class WindowSteps(StepsOf):
         for _ in range(2 if self.counts.count(count) > 1 else 1):
             targets = Targets(samples.loss, np.zeros((count, columns), dtype), np.full((count, 1), 1 / count, dtype))
             X = np.zeros((1, count, samples.spool.width), dtype)
-            made.append(Steps(self.program, X, targets, self.size, self.n_threads))
+            made.append(Steps(self.engine, X, targets, self.size, self.n_threads))
         return made
 
     def windows(self, order: Array) -> list[NDArray[np.int64]]:

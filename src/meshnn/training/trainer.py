@@ -226,10 +226,10 @@ class Trainer:
         if solver.lands:
             self.mesh.parameters[:] = self._best
         progress = solver.advance(solver.epochs - solver.epoch)
-        held_out, accuracy = math.nan, self.samples.accuracy(progress.hits)
+        held_out, accuracy = math.nan, self.samples.accuracy(progress.correct)
         if self.validation is not None:
-            held_out, hits = self.validation.evaluate(self.mesh, settings.n_threads)
-            accuracy = self.validation.accuracy(hits)
+            held_out, correct = self.validation.evaluate(self.mesh, settings.n_threads)
+            accuracy = self.validation.accuracy(correct)
         value = progress.loss if self.validation is None else held_out
         if self.score is not None:
             held_out = self.score()

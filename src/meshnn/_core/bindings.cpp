@@ -1,0 +1,695 @@
+// The Python side of the core: the only file that knows Python. Plain C API, limited to what every Python from 3.11 on has.
+//
+//   Struct(name, mapping, dtype)   a C struct of views on arrays, which it keeps alive
+//   Engine(plan, dtype)            a plan that runs; its methods take arrays and write into arrays
+//   isa, isas                      the instruction set in use, and those that are built in
+//
+// Lengths are checked here, values are not: meshnn/engine does that.
+#ifndef MESHNN_FREE_THREADED
+#define Py_LIMITED_API 0x030B0000
+#endif
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include "core.hpp"
+#include "cpu.h"
+#include "stream_structs.hpp"
+#include "portable_structs.h"
+#include <stdlib.h>
+#include <string.h>
+#if defined(_WIN32)
+#include <windows.h>
+#else
+#include <time.h>
+#endif
+
+// -- instruction sets --------------------------------------------------------------------------------------------------------
+#define MESHNN_SETS_LIST(F) MESHNN_SETS(F)
+#define DECLARE_SET(name, level, label) extern "C" const Kernels* meshnn_kernels_##name(int itemsize);
+#define DESCRIBE_SET(name, level, label) {label, level, meshnn_kernels_##name},
+MESHNN_SETS_LIST(DECLARE_SET)
+static const struct { const char* name; int level; const Kernels* (*kernels)(int); } SETS[] = {MESHNN_SETS_LIST(DESCRIBE_SET)};
+static int chosen = -1;
+
+static bool choose_set() {
+    const char* asked = getenv("MESHNN_ISA");
+    int level = meshnn_cpu_level(), count = sizeof(SETS) / sizeof(*SETS);
+    if (asked && *asked) {
+        for (int k = 0; k < count; ++k)
+            if (!strcmp(asked, SETS[k].name) && SETS[k].level <= level) chosen = k;
+        if (chosen < 0) {
+            PyErr_Format(PyExc_ImportError, "MESHNN_ISA=%s is not built into this installation, or this processor lacks it; built in: %s to %s",
+                         asked, SETS[0].name, SETS[count - 1].name);
+            return false;
+        }
+        return true;
+    }
+    for (int k = 0; k < count; ++k)
+        if (SETS[k].level <= level) chosen = k;
+    if (chosen < 0)
+        PyErr_Format(PyExc_ImportError, "meshnn was built for %s, which this processor lacks; install it from source on this machine: "
+                     "pip install --no-binary meshnn meshnn", SETS[0].name);
+    return chosen >= 0;
+}
+
+// -- arrays --------------------------------------------------------------------------------------------------------------------
+static bool has_kind(const Py_buffer& b, char kind) {
+    const char* format = b.format ? b.format : "B";
+    if (*format == '@' || *format == '=' || *format == '<') ++format;
+    if (!*format || format[1]) return false;
+    switch (kind) {
+        case 'f': return *format == 'f';
+        case 'd': return *format == 'd';
+        case 'I': return strchr("IL", *format) && b.itemsize == 4;
+        case 'l': return strchr("lq", *format) && b.itemsize == 8;
+        default: return false;
+    }
+}
+static bool get_view(PyObject* object, char kind, bool writable, const char* name, Py_buffer& buffer, AnyView& view) {
+    if (PyObject_GetBuffer(object, &buffer, PyBUF_FORMAT | PyBUF_C_CONTIGUOUS | (writable ? PyBUF_WRITABLE : 0))) return false;
+    if (!has_kind(buffer, kind) || buffer.ndim > 4) {
+        PyErr_Format(PyExc_TypeError, "%s must be an array of at most four axes of type '%c', got '%s' with %d axes", name, kind,
+                     buffer.format ? buffer.format : "?", buffer.ndim);
+        PyBuffer_Release(&buffer);
+        return false;
+    }
+    view.data = buffer.buf;
+    view.size = 1;
+    for (int k = 0; k < 4; ++k) {
+        view.n[k] = k < buffer.ndim ? buffer.shape[k] : 1;
+        view.size *= view.n[k];
+    }
+    if (!view.size) view.data = nullptr;
+    return true;
+}
+
+// -- Struct ----------------------------------------------------------------------------------------------------------------------
+static const StructInfo* const STRUCTS[] = {
+    &Plan_info::info, &OptimizerState_info::info,
+    MESHNN_STREAM_STRUCTS
+    MESHNN_PORTABLE_STRUCTS
+};
+struct StructObject { PyObject_HEAD const StructInfo* info; char* memory; Py_buffer* buffers; int count; char dtype; };
+static PyTypeObject *struct_type, *engine_type, *kept_type;
+
+static void struct_dealloc(PyObject* object) {
+    auto* self = reinterpret_cast<StructObject*>(object);
+    for (int k = 0; k < self->count; ++k) PyBuffer_Release(&self->buffers[k]);
+    free(self->buffers);
+    free(self->memory);
+    PyTypeObject* type = Py_TYPE(object);
+    auto release_memory = (freefunc)PyType_GetSlot(type, Py_tp_free);
+    release_memory(object);
+    Py_DECREF(type);
+}
+static bool fill_field(StructObject* self, const Field& field, PyObject* value) {
+    char* place = self->memory + field.offset;
+    if (field.kind == 'n') {
+        long long number = PyLong_AsLongLong(value);
+        if (number == -1 && PyErr_Occurred()) return false;
+        *reinterpret_cast<int64_t*>(place) = number;
+        return true;
+    }
+    if (field.kind == 'r') {
+        double number = PyFloat_AsDouble(value);
+        if (number == -1.0 && PyErr_Occurred()) return false;
+        *reinterpret_cast<double*>(place) = number;
+        return true;
+    }
+    char kind = field.kind == 'T' ? self->dtype : field.kind;
+    if (!get_view(value, kind, self->info->writable, field.name, self->buffers[self->count], *reinterpret_cast<AnyView*>(place))) return false;
+    ++self->count;
+    return true;
+}
+static PyObject* struct_new(PyTypeObject* type, PyObject* args, PyObject*) {
+    const char* name;
+    PyObject* mapping;
+    int dtype;
+    if (!PyArg_ParseTuple(args, "sOC", &name, &mapping, &dtype)) return nullptr;
+    const StructInfo* info = nullptr;
+    for (const StructInfo* one : STRUCTS)
+        if (!strcmp(one->name, name)) info = one;
+    if (!info) return PyErr_Format(PyExc_ValueError, "there is no struct %s", name);
+    auto allocate_object = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
+    PyObject* object = allocate_object(type, 0);
+    if (!object) return nullptr;
+    auto* self = reinterpret_cast<StructObject*>(object);
+    self->info = info, self->count = 0, self->dtype = (char)dtype;
+    self->memory = static_cast<char*>(calloc(1, info->size));
+    self->buffers = static_cast<Py_buffer*>(calloc(info->count, sizeof(Py_buffer)));
+    for (int k = 0; k < info->count; ++k) {
+        PyObject* key = PyUnicode_FromString(info->fields[k].name);
+        PyObject* value = key ? PyObject_GetItem(mapping, key) : nullptr;
+        bool good = value && fill_field(self, info->fields[k], value);
+        Py_XDECREF(key);
+        Py_XDECREF(value);
+        if (!good) {
+            Py_DECREF(object);
+            return nullptr;
+        }
+    }
+    return object;
+}
+template <class S> static S* struct_of(PyObject* object, const StructInfo& info, char dtype) {
+    if (Py_TYPE(object) == struct_type) {
+        auto* self = reinterpret_cast<StructObject*>(object);
+        if (self->info == &info && (!dtype || self->dtype == dtype)) return reinterpret_cast<S*>(self->memory);
+    }
+    PyErr_Format(PyExc_TypeError, "a %s of dtype '%c' is needed", info.name, dtype ? dtype : '?');
+    return nullptr;
+}
+
+// -- arguments of a call, in order -------------------------------------------------------------------------------------------------
+class Arguments {
+    PyObject* const* given;
+    Py_ssize_t count, next = 0;
+    Py_buffer held[16];
+    int n_held = 0;
+    char dtype;
+
+public:
+    bool good = true;
+    Arguments(PyObject* const* arguments, Py_ssize_t n, Py_ssize_t expected, char type) : given(arguments), count(n), dtype(type) {
+        if (n != expected) fail(PyErr_Format(PyExc_TypeError, "%zd arguments are needed, got %zd", expected, n));
+    }
+    ~Arguments() { for (int k = 0; k < n_held; ++k) PyBuffer_Release(&held[k]); }
+    void fail(PyObject*) { good = false; }
+    PyObject* object() { return good && next < count ? given[next++] : nullptr; }
+    // An array of a kind ('T': of the dtype); None is an array without elements.
+    AnyView view(char kind, bool writable) {
+        AnyView found = {nullptr, 0, {0, 0, 0, 0}};
+        PyObject* one = object();
+        if (!one || one == Py_None) return found;
+        good = get_view(one, kind == 'T' ? dtype : kind, writable, "an argument", held[n_held], found);
+        n_held += good;
+        return found;
+    }
+    template <class E> View<E> view_of(char kind, bool writable) { AnyView found = view(kind, writable); return as<E>(found); }
+    int64_t integer() {
+        PyObject* one = object();
+        long long found = one ? PyLong_AsLongLong(one) : -1;
+        if (found == -1 && PyErr_Occurred()) good = false;
+        return found;
+    }
+    double real() {
+        PyObject* one = object();
+        double found = one ? PyFloat_AsDouble(one) : -1;
+        if (found == -1.0 && PyErr_Occurred()) good = false;
+        return found;
+    }
+    void require(bool holds, const char* what) {
+        if (good && !holds) fail(PyErr_Format(PyExc_ValueError, "%s has the wrong length", what));
+    }
+};
+
+// -- Engine ----------------------------------------------------------------------------------------------------------------------
+struct EngineObject { PyObject_HEAD Engine engine; PyObject* plan; char dtype; };
+// A call runs without the GIL; between batches it looks for signals now and then.
+struct Running {
+    PyThreadState* thread;
+    long long looked;
+    static long long milliseconds() {
+#if defined(_WIN32)
+        return (long long)GetTickCount64();
+#else
+        timespec now;
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        return now.tv_sec * 1000LL + now.tv_nsec / 1000000;
+#endif
+    }
+    Running() : thread(PyEval_SaveThread()), looked(milliseconds()) {}
+    void end() { PyEval_RestoreThread(thread); }
+    static bool stop(void* context) {
+        auto* self = static_cast<Running*>(context);
+        if (milliseconds() - self->looked < 30) return false;
+        PyEval_RestoreThread(self->thread);
+        bool raised = PyErr_CheckSignals() != 0;
+        self->thread = PyEval_SaveThread();
+        self->looked = milliseconds();
+        return raised;
+    }
+};
+static PyObject* outcome(Status status, PyObject* (*result)(void*), void* context) {
+    switch (status) {
+        case OK: return result(context);
+        case NOT_FINITE: PyErr_SetString(PyExc_FloatingPointError, "samples are not finite"); return nullptr;
+        case NO_MEMORY: return PyErr_NoMemory();
+        default: return nullptr;  // interrupted: the exception is set
+    }
+}
+static PyObject* none(void*) { Py_RETURN_NONE; }
+static void engine_dealloc(PyObject* object) {
+    auto* self = reinterpret_cast<EngineObject*>(object);
+    clear(self->engine.workspaces);
+    clear(self->engine.buffers);
+    Py_XDECREF(self->plan);
+    PyTypeObject* type = Py_TYPE(object);
+    auto release_memory = (freefunc)PyType_GetSlot(type, Py_tp_free);
+    release_memory(object);
+    Py_DECREF(type);
+}
+static PyObject* engine_new(PyTypeObject* type, PyObject* args, PyObject*) {
+    PyObject* plan;
+    int dtype;
+    if (!PyArg_ParseTuple(args, "OC", &plan, &dtype)) return nullptr;
+    const Plan* found = struct_of<Plan>(plan, Plan_info::info, 0);
+    if (!found) return nullptr;
+    if (dtype != 'f' && dtype != 'd') return PyErr_Format(PyExc_ValueError, "dtype must be 'f' or 'd', got '%c'", dtype);
+    auto allocate_object = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
+    PyObject* object = allocate_object(type, 0);
+    if (!object) return nullptr;
+    auto* self = reinterpret_cast<EngineObject*>(object);
+    self->dtype = (char)dtype;
+    self->engine.plan = found;
+    self->engine.itemsize = dtype == 'f' ? 4 : 8;
+    self->engine.kernels = SETS[chosen].kernels(self->engine.itemsize);
+    self->engine.workspaces = self->engine.buffers = {nullptr, 0};
+    Py_INCREF(plan);
+    self->plan = plan;
+    return object;
+}
+static void take_samples(Arguments& a, const Plan& p, AnyView& values, Samples& s, Threads& t) {
+    values = a.view('T', false);
+    s.X = a.view('T', false);
+    s.state = a.view('T', false);
+    s.check = a.integer();
+    t.count = a.integer();
+    t.work = a.real();
+    s.size = s.X.n[1];
+    a.require(values.size == p.n_values, "values");
+    a.require(s.X.n[2] == p.n_inputs && (s.X.n[0] == 1 || s.X.n[0] >= p.ticks), "X");
+    a.require(!s.state.size || (s.state.n[0] == s.size && s.state.n[1] == p.n), "the state");
+}
+// y (1 or ticks, n, m), shares (1 or ticks, n), readout (ticks, n) or none, last ticks (n) or none
+static void take_targets(Arguments& a, const Plan& p, const Samples& s, Targets& t) {
+    t.y = a.view('T', false);
+    t.share = a.view('T', false);
+    t.readout = a.view('T', false);
+    t.stop = a.view('T', false);
+    t.loss = a.integer();
+    t.at_ticks = a.integer();
+    a.require(t.y.n[1] == s.size && t.y.n[2] <= p.n_outputs && (t.y.n[0] == 1 || (p.timed && t.y.n[0] == p.ticks)), "y");
+    a.require(t.loss == 0 ? t.y.n[2] == 1 : t.y.n[2] == p.n_outputs, "y");
+    a.require(t.share.n[1] == s.size && t.share.n[0] == (t.at_ticks ? p.ticks : 1) && (!t.at_ticks || p.timed), "the shares");
+    a.require(!t.readout.size || (p.timed && t.readout.n[0] == p.ticks && t.readout.n[1] == s.size), "the readout");
+    a.require(!t.stop.size || (p.timed && t.stop.n[0] == s.size), "the last ticks");
+}
+#define ENGINE_METHOD(name) static PyObject* name(PyObject* object, PyObject* const* arguments, Py_ssize_t n)
+#define ENGINE_START(expected)                                  \
+    auto* self = reinterpret_cast<EngineObject*>(object);       \
+    Engine& e = self->engine;                                   \
+    const Plan& p = *e.plan;                                    \
+    Arguments a(arguments, n, expected, self->dtype);
+
+// forward(values, X, state, check, threads, work, out, end, wanted)
+static bool take_forward(Arguments& a, const Plan& p, ForwardCall& c) {
+    take_samples(a, p, c.values, c.samples, c.threads);
+    c.out = a.view('T', true);
+    c.end = a.view('T', true);
+    c.wanted = a.integer();
+    int64_t ticks = c.wanted == LAST ? 1 : c.wanted == EVERY ? p.ticks : p.ticks + 1;
+    a.require(c.out.n[0] == ticks && c.out.n[1] == c.samples.size && c.out.n[2] == (c.wanted == STATES ? p.n : p.n_outputs), "out");
+    a.require(!c.end.size || (c.end.n[0] == c.samples.size && c.end.n[1] == p.n), "the end state");
+    return a.good;
+}
+ENGINE_METHOD(engine_forward) {
+    ENGINE_START(9)
+    ForwardCall c;
+    if (!take_forward(a, p, c)) return nullptr;
+    Running running;
+    c.threads.poll = {Running::stop, &running};
+    Status status = e.kernels->forward(e, c);
+    running.end();
+    return outcome(status, none, nullptr);
+}
+static PyObject* loss_and_correct(void* context) {
+    auto* pair = static_cast<double*>(context);
+    return Py_BuildValue("dd", pair[0], pair[1]);
+}
+// loss(values, X, state, check, threads, work, y, share, readout, stop, loss, at_ticks, grad, influence) -> loss, share of correct samples
+static const StreamPlan* influence_of(Arguments& a) {
+    PyObject* plan = a.object();
+    if (!plan || plan == Py_None) return nullptr;
+    const StreamPlan* found = struct_of<StreamPlan>(plan, StreamPlan_info::info, 0);
+    if (!found) a.good = false;
+    return found;
+}
+ENGINE_METHOD(engine_loss) {
+    ENGINE_START(14)
+    LossCall c;
+    take_samples(a, p, c.values, c.samples, c.threads);
+    take_targets(a, p, c.samples, c.targets);
+    c.grad = a.view_of<double>('d', true);
+    a.require(!c.grad.size || c.grad.size == p.n_gradient, "grad");
+    c.influence = influence_of(a);
+    if (!a.good) return nullptr;
+    Running running;
+    c.threads.poll = {Running::stop, &running};
+    Status status = e.kernels->loss(e, c);
+    running.end();
+    double found[2] = {c.loss, c.correct};
+    return outcome(status, loss_and_correct, found);
+}
+// jacobian(values, X, state, check, threads, work, out, influence)
+ENGINE_METHOD(engine_jacobian) {
+    ENGINE_START(8)
+    JacobianCall c;
+    take_samples(a, p, c.values, c.samples, c.threads);
+    c.out = a.view('T', true);
+    c.influence = influence_of(a);
+    a.require((p.jacobian || c.influence) && c.out.n[0] == c.samples.size && c.out.n[1] == p.n_outputs && c.out.n[2] == p.n_gradient, "out");
+    if (!a.good) return nullptr;
+    Running running;
+    c.threads.poll = {Running::stop, &running};
+    Status status = e.kernels->jacobian(e, c);
+    running.end();
+    return outcome(status, none, nullptr);
+}
+// curvature(values, X, state, check, threads, work, y, share, readout, stop, loss, at_ticks, live, pieces, grad, matrix)
+ENGINE_METHOD(engine_curvature) {
+    ENGINE_START(16)
+    CurvatureCall c;
+    take_samples(a, p, c.values, c.samples, c.threads);
+    take_targets(a, p, c.samples, c.targets);
+    c.live = a.view_of<int64_t>('l', false);
+    c.pieces = a.integer();
+    c.grad = a.view_of<double>('d', true);
+    c.matrix = a.view_of<double>('d', true);
+    a.require(p.jacobian && c.grad.size == c.live.size && c.matrix.size == c.live.size * c.live.size && c.pieces >= p.n_outputs, "grad or matrix");
+    for (int64_t k = 0; a.good && k < c.live.size; ++k) a.require(c.live[k] >= 0 && c.live[k] < p.n_gradient, "live");
+    if (!a.good) return nullptr;
+    Running running;
+    c.threads.poll = {Running::stop, &running};
+    Status status = e.kernels->curvature(e, c);
+    running.end();
+    double found[2] = {c.loss, c.correct};
+    return outcome(status, loss_and_correct, found);
+}
+// epochs(values, X, None, 0, threads, work, y, share, readout, stop, loss, at_ticks, order, optimizer, rates, record, batch, per, done)
+// -> epochs that were finished
+static PyObject* as_integer(void* context) { return PyLong_FromLongLong(*static_cast<long long*>(context)); }
+ENGINE_METHOD(engine_epochs) {
+    ENGINE_START(19)
+    EpochsCall c;
+    take_samples(a, p, c.values, c.samples, c.threads);
+    take_targets(a, p, c.samples, c.targets);
+    c.order = a.view_of<int64_t>('l', false);
+    PyObject* optimizer = a.object();
+    c.rates = a.view_of<double>('d', false);
+    c.record = a.view_of<double>('d', true);
+    c.batch = a.integer();
+    c.per = a.integer();
+    c.done = a.integer();
+    c.finished = 0;
+    if (!a.good || !(c.optimizer = struct_of<OptimizerState>(optimizer, OptimizerState_info::info, self->dtype))) return nullptr;
+    int64_t samples = c.samples.size, epochs = c.record.n[0], lanes = 256 / e.itemsize, learned = c.optimizer->first.size;
+    a.require(c.batch > 0 && c.batch <= samples && (c.per == lanes || c.per == lanes / 2), "a batch");
+    a.require(c.record.size == 3 * epochs && (c.batch < 1 || c.rates.size == epochs * ((samples + c.batch - 1) / c.batch)), "rates or record");
+    a.require(c.batch >= samples || c.order.size == epochs * samples, "the order");
+    a.require(learned <= p.n_values && c.optimizer->penalised.size == learned && (c.optimizer->solver != ADAM || c.optimizer->second.size == learned), "the optimiser's state");
+    a.require(p.n_gradient == p.n_values, "the gradient");
+    for (int64_t k = 0; a.good && k < c.order.size; ++k) a.require(c.order[k] >= 0 && c.order[k] < samples, "the order");
+    if (!a.good) return nullptr;
+    Running running;
+    c.threads.poll = {Running::stop, &running};
+    Status status = e.kernels->epochs(e, c);
+    running.end();
+    long long finished = c.finished;
+    return outcome(status, as_integer, &finished);
+}
+// A workspace that holds the states of a forward pass.
+struct KeptObject { PyObject_HEAD PyObject* engine; void* workspace; int64_t size; };
+static void kept_dealloc(PyObject* object) {
+    auto* self = reinterpret_cast<KeptObject*>(object);
+    if (self->workspace) give_back(reinterpret_cast<EngineObject*>(self->engine)->engine.workspaces, self->workspace, true);
+    Py_XDECREF(self->engine);
+    PyTypeObject* type = Py_TYPE(object);
+    auto release_memory = (freefunc)PyType_GetSlot(type, Py_tp_free);
+    release_memory(object);
+    Py_DECREF(type);
+}
+// Layers of other libraries hand over addresses of C-contiguous arrays of the dtype; 0 is an array without elements.
+static AnyView at_address(Arguments& a, int64_t n0, int64_t n1, int64_t n2) {
+    PyObject* one = a.object();
+    AnyView found = {one ? PyLong_AsVoidPtr(one) : nullptr, 0, {n0, n1, n2, 1}};
+    if (PyErr_Occurred()) a.good = false;
+    found.size = found.data ? n0 * n1 * n2 : 0;
+    return found;
+}
+static void take_layer(Arguments& a, const Plan& p, AnyView& values, Samples& s, Threads& t) {
+    int64_t ticks = a.integer();
+    s.size = a.integer();
+    t.count = a.integer();
+    t.work = a.real();
+    values = at_address(a, p.n_values, 1, 1);
+    s.X = at_address(a, ticks, s.size, p.n_inputs);
+    s.state = {nullptr, 0, {0, 0, 0, 0}};
+    s.check = 0;
+    a.require(ticks == 1 || (p.timed && ticks == p.ticks), "X");
+}
+// layer(ticks, size, threads, work, values, X, Y, keep) -> None, or the workspace of a forward pass of one chunk
+ENGINE_METHOD(engine_layer) {
+    ENGINE_START(8)
+    ForwardCall c;
+    take_layer(a, p, c.values, c.samples, c.threads);
+    c.out = at_address(a, 1, c.samples.size, p.n_outputs);
+    c.end = {nullptr, 0, {0, 0, 0, 0}};
+    c.wanted = LAST;
+    bool keep = a.integer() != 0;
+    a.require(!keep || c.samples.size <= 256 / e.itemsize, "X");
+    if (!a.good) return nullptr;
+    KeptObject* kept = nullptr;
+    if (keep) {
+        auto allocate_object = (allocfunc)PyType_GetSlot(kept_type, Py_tp_alloc);
+        if (!(kept = reinterpret_cast<KeptObject*>(allocate_object(kept_type, 0)))) return nullptr;
+        Py_INCREF(object);
+        kept->engine = object, kept->workspace = nullptr, kept->size = c.samples.size;
+    }
+    Running running;
+    c.threads.poll = {Running::stop, &running};
+    Status status = keep ? e.kernels->keep(e, c, &kept->workspace) : e.kernels->forward(e, c);
+    running.end();
+    if (status == OK && keep) return reinterpret_cast<PyObject*>(kept);
+    Py_XDECREF(reinterpret_cast<PyObject*>(kept));
+    return outcome(status, none, nullptr);
+}
+// vjp(ticks, size, threads, work, values, X, slope_ticks, slopes, grad, grad_X, kept)
+ENGINE_METHOD(engine_vjp) {
+    ENGINE_START(11)
+    VjpCall c;
+    take_layer(a, p, c.values, c.samples, c.threads);
+    int64_t slope_ticks = a.integer();
+    c.slopes = at_address(a, slope_ticks, c.samples.size, p.n_outputs);
+    c.grad = at_address(a, p.n_values, 1, 1);
+    c.grad_X = at_address(a, c.samples.X.n[0], c.samples.size, p.n_inputs);
+    PyObject* kept = a.object();
+    if (!a.good) return nullptr;
+    c.kept = nullptr;
+    if (kept != Py_None) {
+        bool ours = Py_TYPE(kept) == kept_type && reinterpret_cast<KeptObject*>(kept)->engine == object;
+        a.require(ours && reinterpret_cast<KeptObject*>(kept)->size == c.samples.size, "the kept workspace");
+        if (ours) c.kept = reinterpret_cast<KeptObject*>(kept)->workspace;
+    }
+    a.require(slope_ticks == 1 || (p.timed && slope_ticks == p.ticks), "slopes");
+    a.require(p.n_gradient == p.n_values && (!c.grad_X.size || p.out_ptr.size > p.n_inputs), "the plan");
+    if (!a.good) return nullptr;
+    Running running;
+    c.threads.poll = {Running::stop, &running};
+    Status status = e.kernels->vjp(e, c);
+    running.end();
+    return outcome(status, none, nullptr);
+}
+
+// -- functions of the module ---------------------------------------------------------------------------------------------------------
+// update(dtype, optimizer, values, grad, step, rate) -> the norm of the gradient, penalty included
+static char dtype_of(PyObject* text) {
+    Py_ssize_t length;
+    const char* found = PyUnicode_Check(text) ? PyUnicode_AsUTF8AndSize(text, &length) : nullptr;
+    if (found && (*found == 'f' || *found == 'd')) return *found;
+    if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "dtype must be 'f' or 'd'");
+    return 0;
+}
+static PyObject* module_update(PyObject*, PyObject* const* arguments, Py_ssize_t n) {
+    char dtype = n ? dtype_of(arguments[0]) : 'f';
+    if (!dtype) return nullptr;
+    Arguments a(arguments, n, 6, dtype);
+    a.object();
+    PyObject* optimizer = a.object();
+    AnyView values = a.view('T', true), grad = a.view('T', true);
+    int64_t step = a.integer();
+    double rate = a.real();
+    if (!a.good) return nullptr;
+    auto* state = struct_of<OptimizerState>(optimizer, OptimizerState_info::info, dtype);
+    if (!state) return nullptr;
+    a.require(values.size == state->first.size && grad.size == values.size && state->penalised.size == values.size, "values or grad");
+    a.require(state->solver != ADAM || state->second.size == values.size, "the optimiser's state");
+    if (!a.good) return nullptr;
+    Running running;
+    double norm = SETS[chosen].kernels(dtype == 'f' ? 4 : 8)->update(*state, values, grad, step, rate);
+    running.end();
+    return PyFloat_FromDouble(norm);
+}
+// elementary(dtype, function, x, out): exp, expm1, log and log1p of whole registers
+static PyObject* module_elementary(PyObject*, PyObject* const* arguments, Py_ssize_t n) {
+    char dtype = n ? dtype_of(arguments[0]) : 'f';
+    if (!dtype) return nullptr;
+    Arguments a(arguments, n, 4, dtype);
+    a.object();
+    int function = (int)a.integer();
+    AnyView x = a.view('T', false), out = a.view('T', true);
+    a.require(x.size == out.size && x.size % 16 == 0, "x");
+    if (!a.good) return nullptr;
+    SETS[chosen].kernels(dtype == 'f' ? 4 : 8)->elementary(function, x, out);
+    Py_RETURN_NONE;
+}
+
+// -- streams -------------------------------------------------------------------------------------------------------------------------
+// Structs of a stream, or null where None is given and allowed; `dtype` is that of the state.
+static bool take_stream(PyObject* const* given, const StreamPlan*& plan, StreamState*& state, Filter*& filter, char& dtype) {
+    if (!(state = struct_of<StreamState>(given[1], StreamState_info::info, 0))) return false;
+    dtype = reinterpret_cast<StructObject*>(given[1])->dtype;
+    plan = struct_of<StreamPlan>(given[0], StreamPlan_info::info, 0);
+    filter = given[2] == Py_None ? nullptr : struct_of<Filter>(given[2], Filter_info::info, 0);
+    return plan && !PyErr_Occurred();
+}
+// stream(plan, state, filter, optimizer, mode, X, Y, lag, out): X (T, B, inputs), Y (T, B, m), out (T, B, outputs)
+static PyObject* module_stream(PyObject*, PyObject* const* arguments, Py_ssize_t n) {
+    StreamCall c;
+    char dtype;
+    if (n != 9) return PyErr_Format(PyExc_TypeError, "9 arguments are needed, got %zd", n);
+    if (!take_stream(arguments, c.plan, c.state, c.filter, dtype)) return nullptr;
+    c.optimizer = arguments[3] == Py_None ? nullptr : struct_of<OptimizerState>(arguments[3], OptimizerState_info::info, dtype);
+    if (PyErr_Occurred()) return nullptr;
+    Arguments a(arguments + 4, n - 4, 5, dtype);
+    c.mode = a.integer();
+    c.X = a.view('T', false);
+    c.Y = a.view('T', false);
+    c.lag = a.integer();
+    c.out = a.view('T', true);
+    c.interrupted = false;
+    const int64_t B = c.state->s.n[0], T = c.X.n[0];
+    const bool runs = c.mode & (ADVANCE | PEEK), learns = c.mode & (LEARN | DERIVE);
+    a.require(!runs || (c.X.n[1] == B && c.X.n[2] == c.plan->n_inputs), "X");
+    a.require(!runs || (c.out.n[0] >= T && c.out.n[1] == B && c.out.n[2] == c.plan->n_outputs), "out");
+    a.require(!learns || (c.Y.n[1] == B && c.Y.n[2] == c.state->target.n[1] && (!runs || c.Y.n[0] == T)), "Y");
+    a.require(!learns || c.lag == 0 || c.lag < c.state->past_H.n[0], "the delay");
+    a.require(!(c.mode & LEARN) || (c.state->use_filter ? c.filter && dtype == 'd' : c.optimizer != nullptr), "the learner");
+    if (!a.good) return nullptr;
+    Running running;
+    c.poll = {Running::stop, &running};
+    SETS[chosen].kernels(dtype == 'f' ? 4 : 8)->stream(&c);
+    running.end();
+    if (c.interrupted) return nullptr;
+    Py_RETURN_NONE;
+}
+// variance(plan, state, filter, out): out (B, outputs)
+static PyObject* module_variance(PyObject*, PyObject* const* arguments, Py_ssize_t n) {
+    VarianceCall c;
+    char dtype;
+    if (n != 4) return PyErr_Format(PyExc_TypeError, "4 arguments are needed, got %zd", n);
+    if (!take_stream(arguments, c.plan, c.state, c.filter, dtype)) return nullptr;
+    Arguments a(arguments + 3, n - 3, 1, dtype);
+    c.out = a.view_of<double>('d', true);
+    a.require(c.filter && dtype == 'd' && c.out.size == c.state->s.n[0] * c.plan->n_outputs, "out");
+    if (!a.good) return nullptr;
+    SETS[chosen].kernels(8)->variance(&c);
+    Py_RETURN_NONE;
+}
+// kalman(filter, values, H, y, target, loss, fresh, rest) -> the loss before the update, NaN if nothing was learned
+static PyObject* module_kalman(PyObject*, PyObject* const* arguments, Py_ssize_t n) {
+    Arguments a(arguments, n, 8, 'd');
+    KalmanCall c;
+    PyObject* filter = a.object();
+    c.values = a.view_of<double>('d', true);
+    c.H = a.view_of<double>('d', false);
+    c.y = a.view_of<double>('d', false);
+    c.target = a.view_of<double>('d', false);
+    c.loss = a.integer();
+    c.fresh = a.integer();
+    c.rest = a.real();
+    if (!a.good || !(c.filter = struct_of<Filter>(filter, Filter_info::info, 0))) return nullptr;
+    a.require(c.y.size && c.y.size <= c.filter->S.n[0] && c.H.size == c.y.size * c.values.size, "H or y");
+    a.require(c.target.size >= (c.loss == 0 ? 1 : c.y.size), "target");
+    if (!a.good) return nullptr;
+    SETS[chosen].kernels(8)->kalman(&c);
+    return PyFloat_FromDouble(c.result);
+}
+
+// portable(net, state, rule, mode, X, Y, out): X (T, inputs), Y (T, targets), out (T, outputs); None if the mode has no use for it
+static PyObject* module_portable(PyObject*, PyObject* const* arguments, Py_ssize_t n) {
+    Arguments a(arguments, n, 7, 'f');
+    PyObject *given_net = a.object(), *given_state = a.object();
+    const View<float> rule = a.view_of<float>('f', false);
+    const int64_t mode = a.integer();
+    const View<float> X = a.view_of<float>('f', false), Y = a.view_of<float>('f', false), out = a.view_of<float>('f', true);
+    if (!a.good) return nullptr;
+    auto* net = struct_of<PortableNet>(given_net, PortableNet_info::info, 'f');
+    auto* state = net ? struct_of<PortableState>(given_state, PortableState_info::info, 'f') : nullptr;
+    if (!state) return nullptr;
+    const bool runs = mode & (ADVANCE | PEEK), learns = mode & (LEARN | DERIVE);
+    const int64_t T = runs ? X.n[0] : Y.n[0], d = net->n_inputs, m = net->n_targets, C = net->n_outputs;
+    a.require(rule.size == 14, "rule");
+    a.require(!runs || (X.n[1] == d && out.n[0] == T && out.n[1] == C), "X or out");
+    a.require(!learns || (Y.n[0] == T && Y.n[1] == m), "Y");
+    if (!a.good) return nullptr;
+    Running running;
+    const int64_t block = 64;  // samples between two looks for signals
+    bool stopped = false;
+    for (int64_t k = 0; k < T && !stopped; k += block, stopped = k < T && Running::stop(&running))
+        meshnn_portable_run(net, state, rule.data, mode, k + block < T ? block : T - k, runs ? X.data + k * d : nullptr,
+                            learns ? Y.data + k * m : nullptr, runs ? out.data + k * C : nullptr);
+    running.end();
+    if (stopped) return nullptr;
+    Py_RETURN_NONE;
+}
+// portable_activate(code, t, s, d): values and slopes of an activation in portable arithmetic, for the tests
+static PyObject* module_portable_activate(PyObject*, PyObject* const* arguments, Py_ssize_t n) {
+    Arguments a(arguments, n, 4, 'f');
+    const int64_t code = a.integer();
+    const View<float> t = a.view_of<float>('f', false), s = a.view_of<float>('f', true), d = a.view_of<float>('f', true);
+    a.require(s.size == t.size && d.size == t.size, "s or d");
+    if (!a.good) return nullptr;
+    meshnn_portable_activate(code, t.size, t.data, s.data, d.data);
+    Py_RETURN_NONE;
+}
+
+#define FAST(name, function) {name, (PyCFunction)(void (*)(void))function, METH_FASTCALL, nullptr}
+static PyMethodDef engine_methods[] = {
+    FAST("forward", engine_forward), FAST("loss", engine_loss), FAST("jacobian", engine_jacobian), FAST("curvature", engine_curvature),
+    FAST("epochs", engine_epochs), FAST("layer", engine_layer), FAST("vjp", engine_vjp), {nullptr, nullptr, 0, nullptr},
+};
+static PyMethodDef module_methods[] = {
+    FAST("update", module_update), FAST("elementary", module_elementary),
+    FAST("stream", module_stream), FAST("variance", module_variance), FAST("kalman", module_kalman),
+    FAST("portable", module_portable), FAST("portable_activate", module_portable_activate),
+    {nullptr, nullptr, 0, nullptr},
+};
+static PyType_Slot struct_slots[] = {{Py_tp_new, (void*)struct_new}, {Py_tp_dealloc, (void*)struct_dealloc}, {0, nullptr}};
+static PyType_Slot engine_slots[] = {
+    {Py_tp_new, (void*)engine_new}, {Py_tp_dealloc, (void*)engine_dealloc}, {Py_tp_methods, engine_methods}, {0, nullptr}};
+static PyType_Slot kept_slots[] = {{Py_tp_dealloc, (void*)kept_dealloc}, {0, nullptr}};
+static PyType_Spec struct_spec = {"meshnn._core.Struct", sizeof(StructObject), 0, Py_TPFLAGS_DEFAULT, struct_slots};
+static PyType_Spec engine_spec = {"meshnn._core.Engine", sizeof(EngineObject), 0, Py_TPFLAGS_DEFAULT, engine_slots};
+static PyType_Spec kept_spec = {"meshnn._core.Kept", sizeof(KeptObject), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, kept_slots};
+
+static int module_exec(PyObject* module) {
+    if (!choose_set()) return -1;
+    struct_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&struct_spec));
+    engine_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&engine_spec));
+    kept_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&kept_spec));
+    if (!struct_type || !engine_type || !kept_type) return -1;
+    PyObject* isas = PyTuple_New(sizeof(SETS) / sizeof(*SETS));
+    for (size_t k = 0; isas && k < sizeof(SETS) / sizeof(*SETS); ++k) PyTuple_SetItem(isas, (Py_ssize_t)k, PyUnicode_FromString(SETS[k].name));
+    if (!isas || PyModule_AddObjectRef(module, "isas", isas) || PyModule_AddStringConstant(module, "isa", SETS[chosen].name)) return -1;
+    Py_DECREF(isas);
+    return PyModule_AddObjectRef(module, "Struct", reinterpret_cast<PyObject*>(struct_type)) ||
+                   PyModule_AddObjectRef(module, "Engine", reinterpret_cast<PyObject*>(engine_type)) ? -1 : 0;
+}
+static PyModuleDef_Slot module_slots[] = {
+    {Py_mod_exec, (void*)module_exec},
+#ifdef MESHNN_FREE_THREADED
+    {Py_mod_gil, Py_MOD_GIL_NOT_USED},
+#endif
+    {0, nullptr},
+};
+static PyModuleDef module_def = {PyModuleDef_HEAD_INIT, "meshnn._core", "The compiled core of meshnn.", 0, module_methods, module_slots, nullptr, nullptr, nullptr};
+PyMODINIT_FUNC PyInit__core(void) { return PyModuleDef_Init(&module_def); }

@@ -1,0 +1,430 @@
+// Whole batches: cut into fixed buckets of chunks, which any thread may take; sums run in the order of the buckets, so that
+// the number of threads does not change a bit.
+#pragma once
+#include "backward.hpp"
+#include "influence.hpp"
+#include "optimizer.hpp"
+
+namespace {
+constexpr i64 MOST_BUCKETS = 8;         // and so the most threads that work on a batch
+constexpr i64 SLAB = 65536;             // samples whose gradients are summed in the dtype; beyond, in double precision
+constexpr double LEAST_WORK = 250000;   // multiply-adds that are worth a bucket of their own
+constexpr i64 LARGE = 1 << 16;          // values that are worth more than one thread
+constexpr i64 BLOCK = 4096;             // parameters whose gradient norm is summed together
+
+// Buckets of a batch: they depend on nothing but its size and the work per sample.
+struct Buckets {
+    i64 chunks, count;
+    Buckets(i64 n_chunks, i64 size, double work) : chunks(n_chunks), count(1) {
+        double most = (double)size * work / LEAST_WORK;
+        i64 some = max_of(chunks / 2, min_of<i64>(chunks, 2));  // two chunks share a gradient, unless they are all there are
+        count = max_of<i64>(1, min_of(min_of(MOST_BUCKETS, some), most < (double)MOST_BUCKETS ? (i64)most : MOST_BUCKETS));
+    }
+    i64 first(i64 q) const { return chunks * q / count; }
+};
+// Run f(q) for q = 0 .. count - 1 in up to `threads` threads, with denormal numbers flushed.
+template <class F> void in_parallel(i64 count, i64 threads, const F& f) {
+    parallel(count, threads, [](void* context, i64 q) {
+        FlushDenormals flush;
+        (*static_cast<const F*>(context))(q);
+    }, const_cast<F*>(&f));
+}
+// Run f(first, last) for ranges of `size` things, one range per thread, or one range in all if there are few.
+template <class F> void in_ranges(i64 size, i64 threads, i64 unit, const F& f) {
+    i64 count = size > LARGE ? max_of<i64>(threads, 1) : 1, units = (size + unit - 1) / unit;
+    if (count == 1) return f(0, size);
+    in_parallel(count, threads, [&](i64 q) { f(min_of(units * q / count * unit, size), min_of(units * (q + 1) / count * unit, size)); });
+}
+// A buffer that is given back at the end of a scope.
+template <class T> struct Buffer {
+    Pool& pool;
+    T* data;
+    Buffer(Pool& from, i64 count) : pool(from), data(static_cast<T*>(borrow(from, (size_t)max_of<i64>(count, 1) * sizeof(T)))) {}
+    ~Buffer() { if (data) give_back(pool, data); }
+};
+template <class T> struct Borrowed {
+    Engine& e;
+    Workspace<T>* m;
+    explicit Borrowed(Engine& engine) : e(engine), m(borrow_workspace<T>(engine)) { if (m) m->correct = 0; }
+    ~Borrowed() { if (m) give_back(e.workspaces, m, true); }
+};
+INLINE i64 rounded_up(i64 count) { return (count + 15) / 16 * 16; }
+
+// For every bucket of every slab of a batch: f(q, batch of the slab, first chunk, last chunk) -> Status; then end(buckets).
+template <class T, class F, class End> Status for_buckets(Batch<T> b, const Threads& t, const F& f, const End& end) {
+    i64 size = b.size;
+    for (i64 begin = 0; begin < size; begin += SLAB) {
+        b.begin = begin, b.size = min_of(SLAB, size - begin);
+        Buckets buckets(b.chunks(), b.size, t.work);
+        Status status[MOST_BUCKETS];
+        in_parallel(buckets.count, t.count, [&](i64 q) { status[q] = f(q, b, buckets.first(q), buckets.first(q + 1)); });
+        for (i64 q = 0; q < buckets.count; ++q)
+            if (status[q] != OK) return status[q];
+        end(buckets.count);
+        if (begin + SLAB < size && t.poll.stop && t.poll.stop(t.poll.context)) return INTERRUPTED;
+    }
+    return OK;
+}
+template <class T> struct Weights : Buffer<T> {
+    Weights(Engine& e, const T* values, i64 more, i64 threads) : Buffer<T>(e.buffers, rounded_up(e.plan->weight_index.size) + more) {
+        if (!this->data) return;
+        in_ranges(e.plan->weight_index.size, threads, 1, [&](i64 first, i64 last) { gather_weights(*e.plan, values, this->data, first, last); });
+    }
+    T* rest(Engine& e) const { return this->data + rounded_up(e.plan->weight_index.size); }
+};
+
+// -- outputs and states ----------------------------------------------------------------------------------------------------------
+template <class T> bool forward_chunk(Chunk<T>& net, const Batch<T>& b, i64 c, const ForwardCall& call) {
+    const Plan& p = net.p;
+    const View<T>&out = as<T>(call.out), &end = as<T>(call.end);
+    i64 at = b.begin + c * b.per, count = b.count(c), samples = out.n[1], width = out.n[2];
+    bool whole = call.wanted == STATES, good = net.take(b, c);
+    auto write = [&](i64 k, const T* states) { unpack(states, width, count, out.data + (k * samples + at) * width); };
+    if (whole) {
+        good = net.clamp(b, 0, net.S(0)) && good;
+        write(0, net.S(0));
+    }
+    good = net.project_inputs(b, b.lanes(c)) && good;
+    for (i64 k = 1; k <= net.ticks; ++k) {
+        good = net.run_tick(b, k, b.lanes(c)) && good;
+        if (whole || (k == net.ticks && !end.empty())) net.clamp(b, k, net.S(k));  // the inputs of the last tick stay
+        if (whole) write(k, net.S(k));
+        else if (call.wanted == EVERY || k == net.ticks) write(call.wanted == EVERY ? k - 1 : 0, net.outputs_of(net.S(k)));
+    }
+    if (!end.empty()) unpack(net.S(net.ticks), p.n, count, end.data + at * p.n);
+    return good;
+}
+template <class T> Status forward_call(Engine& e, ForwardCall& call) {
+    Weights<T> w(e, as<T>(call.values).data, 0, call.threads.count);
+    if (!w.data) return NO_MEMORY;
+    Batch<T> batch(call.samples, nullptr, e.plan->n);
+    return for_buckets(batch, call.threads, [&](i64, const Batch<T>& b, i64 first, i64 last) {
+        Borrowed<T> workspace(e);
+        if (!workspace.m) return NO_MEMORY;
+        Chunk<T> net(*e.plan, w.data, *workspace.m);
+        bool good = true;
+        for (i64 c = first; c < last; ++c) good = forward_chunk(net, b, c, call) && good;
+        return good ? OK : NOT_FINITE;
+    }, [](i64) {});
+}
+
+// -- derivatives by carried influence: memory does not grow with the ticks ------------------------------------------------------------
+// One sample after the other, edges innermost. States and losses are those of the chunk, whose dE/dy per tick is in O.
+template <class T> struct InfluenceWalk {
+    const StreamPlan& plan;
+    const Plan& p;
+    Buffer<T> memory;
+    T *s, *J, *sums, *slopes, *panel, *w;
+    i64 columns;
+
+    InfluenceWalk(Engine& e, const StreamPlan& stream_plan, const T* values)
+        : plan(stream_plan), p(*e.plan), memory(e.buffers, size_of(*e.plan, stream_plan)), columns(columns_of(stream_plan)) {
+        if (!memory.data) return;
+        s = memory.data, J = s + rounded_up(p.n), sums = J + 2 * columns, slopes = sums + packs_of(plan) * LANES<T>;
+        panel = slopes + packs_of(plan) * LANES<T>, w = panel + panel_of(plan);
+        for (i64 k = 0; k < plan.weight_index.size; ++k) w[k] = values[plan.weight_index[k]];
+    }
+    static i64 columns_of(const StreamPlan& plan) {
+        i64 end = 0;
+        for (i64 g = 0; g < plan.groups.n[0] && plan.groups.size; ++g)
+            for (i64 r = plan.groups[3 * g]; r < plan.groups[3 * g + 1]; ++r) end = max_of(end, plan.offset[plan.rows[r]] + plan.groups[3 * g + 2]);
+        return rounded_up(end) + SIDE;
+    }
+    static i64 packs_of(const StreamPlan& plan) { return plan.pack_activation.size + 1; }
+    static i64 panel_of(const StreamPlan& plan) {
+        i64 most = 1;
+        for (i64 r = 0; r < plan.n_whole.size; ++r) most = max_of(most, plan.n_whole[r]);
+        return most * LANES<T>;
+    }
+    static i64 size_of(const Plan& p, const StreamPlan& plan) {
+        return rounded_up(p.n) + 2 * columns_of(plan) + 2 * packs_of(plan) * LANES<T> + panel_of(plan) + plan.weight_index.size + 16;
+    }
+    // Run the ticks of sample `at`; after each, look(k, J) with the influence on all neurons.
+    template <class Look> void run(const Batch<T>& b, i64 at, i64 ticks, const Look& look) {
+        memset(J, 0, 2 * columns * sizeof(T));
+        memset(s, 0, p.n * sizeof(T));
+        if (b.state) memcpy(s, b.state + at * p.n, p.n * sizeof(T));
+        for (i64 j = p.n_inputs; j < p.n_clamped; ++j) s[j] = 1;
+        T *old = J, *now = J + columns;
+        for (i64 k = 1; k <= ticks; ++k) {
+            memcpy(s, b.X + ((b.input_ticks > 1 ? k - 1 : 0) * b.n + at) * b.inputs, b.inputs * sizeof(T));
+            stream_tick(plan, plan.tick_list[k - 1], w, s, s, old, now, sums, slopes, panel, true);
+            look(k, now);
+            T* swap = old;
+            old = now, now = swap;
+        }
+    }
+    void add_gradient_of(const BackwardChunk<T>& net, const Batch<T>& b, i64 c, T* g) {
+        for (i64 l = 0; l < b.count(c); ++l)
+            run(b, net.m.rows[l], net.ticks, [&](i64 k, const T* influence) {
+                if (p.timed || k == net.ticks) add_gradient(plan, influence, net.O(k) + l, LANES<T>, g);
+            });
+    }
+    void write_jacobian(const Batch<T>& b, i64 at, i64 ticks, T* out) {
+        memset(out, 0, p.n_outputs * p.n_gradient * sizeof(T));
+        run(b, at, ticks, [&](i64 k, const T* influence) {
+            i64 first = 0;
+            for (i64 q = 0; k == ticks && q < p.n_outputs; ++q) add_output(plan, q, T(1), influence, out + q * p.n_gradient, first);
+        });
+    }
+};
+
+// -- loss and gradient -------------------------------------------------------------------------------------------------------------
+template <class T> void clear_padding(const Plan& p, T* g, i64 entries) {
+    for (i64 h = 0; h < p.grad_padding.size; ++h)
+        if (p.grad_padding[h] < entries) g[p.grad_padding[h]] = 0;
+}
+template <class T> Status loss_call(Engine& e, LossCall& call) {
+    const Plan& p = *e.plan;
+    i64 entries = call.grad.empty() ? 0 : p.grad_index.size, stride = rounded_up(entries), threads = call.threads.count;
+    Batch<T> batch(call.samples, &call.targets, p.n);
+    i64 most = Buckets((min_of(batch.size, SLAB) + batch.per - 1) / batch.per, min_of(batch.size, SLAB), call.threads.work).count;
+    Weights<T> w(e, as<T>(call.values).data, most * stride, threads);
+    if (!w.data) return NO_MEMORY;
+    T* g = w.rest(e);
+    double loss[MOST_BUCKETS], correct[MOST_BUCKETS];
+    call.loss = call.correct = 0;
+    if (entries) memset(call.grad.data, 0, call.grad.size * sizeof(double));
+    return for_buckets(batch, call.threads, [&](i64 q, const Batch<T>& b, i64 first, i64 last) {
+        Borrowed<T> workspace(e);
+        if (!workspace.m) return NO_MEMORY;
+        BackwardChunk<T> net(p, w.data, *workspace.m);
+        bool good = true;
+        T* mine = entries ? g + q * stride : nullptr;
+        if (mine) memset(mine, 0, entries * sizeof(T));
+        loss[q] = 0;
+        auto each = [&](auto&& derive) {
+            for (i64 c = first; c < last; ++c) {
+                good = net.take(b, c) && good;
+                net.take_targets(b, c);
+                good = net.run_with_loss(b, b.lanes(c), loss[q]) && good;
+                if (mine) derive(c);
+            }
+        };
+        if (mine && call.influence) {
+            InfluenceWalk<T> walk(e, *call.influence, as<T>(call.values).data);
+            if (!walk.memory.data) return NO_MEMORY;
+            each([&](i64 c) { walk.add_gradient_of(net, b, c, mine); });
+        } else {
+            each([&](i64 c) { net.backward(mine, nullptr, true, b.lanes(c)); });
+        }
+        if (mine) clear_padding(p, mine, entries);
+        correct[q] = workspace.m->correct;
+        return good ? OK : NOT_FINITE;
+    }, [&](i64 count) {
+        for (i64 q = 0; q < count; ++q) call.loss += loss[q], call.correct += correct[q];
+        if (entries) in_ranges(p.n_gradient, threads, 1, [&](i64 first, i64 last) {
+            for (i64 q = 0; q < count; ++q) scatter_gradient(p, g + q * stride, call.grad.data, first, last);
+        });
+    });
+}
+
+// -- the derivative against a given gradient of the outputs, for layers of other libraries ---------------------------------------------
+template <class T> Status vjp_call(Engine& e, VjpCall& call) {
+    const Plan& p = *e.plan;
+    const View<T>&slopes = as<T>(call.slopes), &grad = as<T>(call.grad), &grad_X = as<T>(call.grad_X);
+    i64 entries = grad.empty() ? 0 : p.grad_index.size, stride = rounded_up(entries), x_rows = grad_X.empty() ? 0 : grad_X.n[0] * p.n_inputs;
+    Batch<T> batch(call.samples, nullptr, p.n);
+    i64 most = Buckets((min_of(batch.size, SLAB) + batch.per - 1) / batch.per, min_of(batch.size, SLAB), call.threads.work).count;
+    i64 each = stride + x_rows * LANES<T>;
+    Buffer<double> total(e.buffers, entries ? p.n_gradient : 1);
+    Weights<T> w(e, as<T>(call.values).data, most * each, call.threads.count);
+    if (!w.data || !total.data) return NO_MEMORY;
+    T* g = w.rest(e);
+    memset(total.data, 0, (entries ? p.n_gradient : 1) * sizeof(double));
+    auto bucket = [&](i64 q, const Batch<T>& b, i64 first, i64 last, Workspace<T>& m, bool kept) {
+        BackwardChunk<T> net(p, w.data, m);
+        net.values = as<T>(call.values).data;
+        T *mine = entries ? g + q * each : nullptr, *x = x_rows ? g + q * each + stride : nullptr;
+        if (mine) memset(mine, 0, entries * sizeof(T));
+        for (i64 c = first; c < last; ++c) {
+            i64 at = b.begin + c * b.per, count = b.count(c);
+            if (!kept) {
+                net.take(b, c);
+                net.run(b, b.lanes(c));
+            }
+            b.index(c, m.rows);
+            for (i64 k = 0; k < slopes.n[0]; ++k) {
+                T* to = slopes.n[0] > 1 ? net.O(k + 1) : net.O(net.ticks);
+                pack(slopes.data + k * b.n * p.n_outputs, p.n_outputs, m.rows, to);
+                for (i64 r = 0; r < p.n_outputs; ++r)
+                    for (i64 l = count; l < LANES<T>; ++l) to[r * LANES<T> + l] = 0;
+            }
+            for (i64 k = 1; p.timed && slopes.n[0] == 1 && k < net.ticks; ++k) memset(net.O(k), 0, p.n_outputs * ROW);
+            net.backward(mine, x, b.input_ticks == 1, b.lanes(c));
+            for (i64 k = 0; x && k < grad_X.n[0]; ++k)
+                unpack(x + k * p.n_inputs * LANES<T>, p.n_inputs, count, grad_X.data + (k * b.n + at) * p.n_inputs);
+        }
+        if (mine) clear_padding(p, mine, entries);
+    };
+    auto sum_up = [&](i64 count) {
+        for (i64 q = 0; entries && q < count; ++q) scatter_gradient(p, g + q * each, total.data, 0, p.n_gradient);
+    };
+    if (call.kept) {
+        FlushDenormals flush;
+        bucket(0, batch, 0, 1, *static_cast<Workspace<T>*>(call.kept), true);
+        sum_up(1);
+    } else {
+        Status status = for_buckets(batch, call.threads, [&](i64 q, const Batch<T>& b, i64 first, i64 last) {
+            Borrowed<T> workspace(e);
+            if (!workspace.m) return NO_MEMORY;
+            bucket(q, b, first, last, *workspace.m, false);
+            return OK;
+        }, sum_up);
+        if (status != OK) return status;
+    }
+    for (i64 k = 0; entries && k < p.n_gradient; ++k) grad[k] = (T)total.data[k];
+    return OK;
+}
+// A forward pass of one chunk whose workspace, with the states of all ticks, is left to the caller.
+template <class T> Status keep_call(Engine& e, ForwardCall& call, void** kept) {
+    FlushDenormals flush;
+    Weights<T> w(e, as<T>(call.values).data, 0, 1);
+    Workspace<T>* m = borrow_workspace<T>(e);
+    if (!w.data || !m) return NO_MEMORY;
+    Batch<T> b(call.samples, nullptr, e.plan->n);
+    Chunk<T> net(*e.plan, w.data, *m);
+    forward_chunk(net, b, 0, call);
+    *kept = m;
+    return OK;
+}
+
+// -- Jacobian and curvature ------------------------------------------------------------------------------------------------------------
+template <class T> Status jacobian_call(Engine& e, JacobianCall& call) {
+    const Plan& p = *e.plan;
+    Weights<T> w(e, as<T>(call.values).data, 0, call.threads.count);
+    if (!w.data) return NO_MEMORY;
+    Batch<T> batch(call.samples, nullptr, p.n);
+    i64 width = p.n_outputs * p.n_gradient;
+    return for_buckets(batch, call.threads, [&](i64, const Batch<T>& b, i64 first, i64 last) {
+        Borrowed<T> workspace(e);
+        if (!workspace.m) return NO_MEMORY;
+        BackwardChunk<T> net(p, w.data, *workspace.m);
+        bool good = true;
+        auto at = [&](i64 c) { return as<T>(call.out).data + (b.begin + c * b.per) * width; };
+        auto each = [&](auto&& derive) {
+            for (i64 c = first; c < last; ++c) {
+                good = net.take(b, c) && good;
+                good = net.run(b, LANES<T>) && good;
+                derive(c);
+            }
+        };
+        if (call.influence) {
+            InfluenceWalk<T> walk(e, *call.influence, as<T>(call.values).data);
+            if (!walk.memory.data) return NO_MEMORY;
+            each([&](i64 c) { for (i64 l = 0; l < b.count(c); ++l) walk.write_jacobian(b, workspace.m->rows[l], net.ticks, at(c) + l * width); });
+        } else {
+            each([&](i64 c) {
+                net.jacobian(net.ticks, nullptr, false);
+                unpack(workspace.m->J, width, b.count(c), at(c));
+            });
+        }
+        return good ? OK : NOT_FINITE;
+    }, [](i64) {});
+}
+// The lower half of M (n, n) += R R', with R (n, columns); panel has room for columns * (n + 16) numbers.
+template <class T> void add_gram(const T* R, i64 n, i64 columns, T* panel, T* M) {
+    constexpr i64 wide = WIDE / sizeof(T);
+    i64 stride = (n + wide - 1) / wide * wide;
+    for (i64 l = 0; l < columns; ++l) memset(panel + l * stride + n, 0, (stride - n) * sizeof(T));
+    i64 rows[WIDTH<T>], i = 0;
+    for (; i + WIDTH<T> <= n; i += WIDTH<T>) {
+        for (int k = 0; k < WIDTH<T>; ++k) rows[k] = i + k;
+        for (i64 l = 0; l < columns; l += WIDTH<T>) transpose(R + l, columns, rows, panel + l * stride + i, stride);
+    }
+    for (; i < n; ++i)
+        for (i64 l = 0; l < columns; ++l) panel[l * stride + i] = R[i * columns + l];
+    for (i = 0; i < n; i += wide)
+        for (i64 r = i; r < n; r += 4) {  // rows below the block, and on its diagonal
+            const T* v[4];
+            T *to[4], unused[wide];
+            for (int k = 0; k < 4; ++k) {
+                bool there = r + k < n;
+                v[k] = R + (there ? r + k : r) * columns;
+                to[k] = there ? M + (r + k) * n + i : unused;
+                if (!there) memset(unused, 0, sizeof(unused));
+            }
+            outer_block<WIDE>(panel + i, stride, v, columns, to, min_of(wide, n - i));
+        }
+}
+template <class T> struct CurvatureBucket {
+    BackwardChunk<T>& net;
+    const CurvatureCall& call;
+    T *g, *M, *R, *panel;
+    i64 piece = 0;
+    i64 columns() const { return call.pieces * LANES<T>; }
+    void flush() {
+        i64 n = call.live.size;
+        if (!piece) return;
+        for (i64 e = 0; piece < call.pieces && e < n; ++e)
+            memset(R + (e * call.pieces + piece) * LANES<T>, 0, (call.pieces - piece) * ROW);
+        add_gram(R, n, columns(), panel, M);
+        piece = 0;
+    }
+    // Add the gradient and the columns of a loss whose dE/dy is G.
+    void add(const Batch<T>& b, const T* Y, const T* y, const T* share, const T* G, i64 per_look) {
+        const Plan& p = net.p;
+        if (piece + per_look > call.pieces) flush();
+        for (i64 e = 0; e < call.live.size; ++e) {
+            Pack<T> sum = zeros<T>();
+            for (i64 q = 0; q < p.n_outputs; ++q) fma(sum, load<T>(row(G, q)), load<T>(row(net.m.J, q * p.n_gradient + call.live[e])));
+            g[e] += dot(sum, fill<T>(T(1)));
+        }
+        piece = curvature_columns(b.loss, Y, y, share, net.m.J, p.n_gradient, call.live.data, call.live.size, net.m.P, p.n_outputs, R, call.pieces, piece);
+    }
+};
+template <class T> Status curvature_call(Engine& e, CurvatureCall& call) {
+    const Plan& p = *e.plan;
+    i64 n = call.live.size, columns = call.pieces * LANES<T>, per_look = p.n_outputs - (call.targets.loss == CROSS_ENTROPY);
+    i64 matrix = rounded_up(n * n), sizes = rounded_up(n) + matrix + 2 * rounded_up(columns * (n + 64));
+    Batch<T> batch(call.samples, &call.targets, p.n);
+    i64 most = Buckets((min_of(batch.size, SLAB) + batch.per - 1) / batch.per, min_of(batch.size, SLAB), call.threads.work).count;
+    Weights<T> w(e, as<T>(call.values).data, most * sizes, call.threads.count);
+    if (!w.data) return NO_MEMORY;
+    double loss[MOST_BUCKETS], correct[MOST_BUCKETS];
+    call.loss = call.correct = 0;
+    memset(call.grad.data, 0, n * sizeof(double));
+    memset(call.matrix.data, 0, n * n * sizeof(double));
+    Status status = for_buckets(batch, call.threads, [&](i64 q, const Batch<T>& b, i64 first, i64 last) {
+        Borrowed<T> workspace(e);
+        if (!workspace.m) return NO_MEMORY;
+        Workspace<T>& m = *workspace.m;
+        BackwardChunk<T> net(p, w.data, m);
+        T* mine = w.rest(e) + q * sizes;
+        CurvatureBucket<T> bucket{net, call, mine, mine + rounded_up(n), mine + rounded_up(n) + matrix, mine + rounded_up(n) + matrix + rounded_up(columns * (n + 64))};
+        memset(mine, 0, (rounded_up(n) + matrix) * sizeof(T));
+        bool good = true;
+        loss[q] = 0;
+        for (i64 c = first; c < last; ++c) {
+            good = net.take(b, c) && good;
+            net.take_targets(b, c);
+            good = net.run_with_loss(b, LANES<T>, loss[q]) && good;
+            if (b.at_ticks) {
+                for (i64 k = 1; k <= net.ticks; ++k) {
+                    T* share = m.share + (k - 1) * LANES<T>;
+                    if (!any(share)) continue;
+                    net.jacobian(k, share, false);
+                    bucket.add(b, net.outputs_of(net.S(k)), m.y + (b.target_ticks > 1 ? k - 1 : 0) * b.targets * LANES<T>, share, net.O(k), per_look);
+                }
+            } else {
+                net.jacobian(net.ticks, nullptr, b.readout != nullptr);
+                bucket.add(b, b.readout ? m.Y : net.outputs_of(net.S(net.ticks)), m.y, m.share, b.readout ? net.O(0) : net.O(net.ticks), per_look);
+            }
+        }
+        bucket.flush();
+        correct[q] = m.correct;
+        return good ? OK : NOT_FINITE;
+    }, [&](i64 count) {
+        for (i64 q = 0; q < count; ++q) {
+            const T *g = w.rest(e) + q * sizes, *M = g + rounded_up(n);
+            call.loss += loss[q], call.correct += correct[q];
+            for (i64 k = 0; k < n; ++k) call.grad[k] += g[k];
+            for (i64 i = 0; i < n; ++i)
+                for (i64 j = 0; j <= i; ++j) call.matrix[i * n + j] += M[i * n + j];
+        }
+    });
+    for (i64 i = 0; i < n; ++i)
+        for (i64 j = 0; j < i; ++j) call.matrix[j * n + i] = call.matrix[i * n + j];
+    return status;
+}
+}  // namespace

@@ -1,0 +1,235 @@
+"""`Engine`: a plan that runs on arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshnn import _core
+from meshnn.engine.threads import threads_for
+from meshnn.errors import DataError
+from meshnn.losses import Targets
+from meshnn.plan import ROW_BYTES, Plan, Timing
+
+__all__ = ["Curvature", "Engine", "Gradient"]
+
+Array = NDArray[Any]
+I64 = NDArray[np.int64]
+#: What a forward pass returns: the outputs after the last tick, after every tick, or the states of all neurons.
+LAST, EVERY, STATES = range(3)
+#: Columns of a square root of the curvature that are multiplied at a time: few enough to stay in the cache.
+COLUMNS = 512
+_NO_EDGES = np.empty(0, np.int64)
+
+
+class Gradient(NamedTuple):
+    """A loss and its gradient."""
+
+    loss: float
+    correct: float  # share of samples whose largest output is the label's; 0 where there are no labels
+    grad: NDArray[np.float64]  # (n_gradient,)
+
+
+class Curvature(NamedTuple):
+    """A quadratic model of a loss."""
+
+    loss: float
+    correct: float
+    grad: NDArray[np.float64]  # (n_live,)
+    matrix: NDArray[np.float64]  # (n_live, n_live) sum of J' H J
+
+
+class Engine:
+    """One compiled object per plan and dtype; it owns its workspaces. May be called from several threads.
+
+    Parameters
+    ----------
+    plan : Plan
+    dtype : float32 or float64
+    codes : int64 array (n_neurons,)
+        Activations.
+    out_edges : tuple of int64 arrays, optional
+        Of the edges that leave inputs: where those of each input begin `(n_inputs + 1,)`, their destinations and the
+        values that are their weights. Needed for derivatives by the inputs.
+    influence : Struct, optional
+        The lists of method="influence".
+
+    Notes
+    -----
+    `values` are the numbers that edges take their weights from `(n_values,)`, X is `(1 or ticks, batch, n_inputs)`;
+    `n_threads` None uses as many threads as pay.
+    """
+
+    def __init__(
+        self, plan: Plan, dtype: np.dtype[Any], codes: I64, out_edges: tuple[I64, I64, I64] | None = None,
+        influence: Any = None,
+    ) -> None:  # fmt: skip
+        self.plan, self.dtype, self.codes = plan, dtype, codes
+        self.for_sequences: Callable[[], Engine] | None = None  # the same for inputs that differ per tick
+        self.in_time: Callable[[Timing], Engine] | None = None  # the same for losses at ticks
+        ptr, dst, number = out_edges or (_NO_EDGES,) * 3
+        given = plan.fields() | {"activations": codes, "out_ptr": ptr, "out_dst": dst, "out_number": number}
+        self.core = _core.Engine(_core.Struct("Plan", given, dtype.char), dtype.char)
+        self.influence = influence
+
+    @property
+    def work(self) -> float:
+        """Predicted multiply-adds per sample."""
+        return self.plan.cost.predicted
+
+    # -- what it computes ------------------------------------------------------------------------------------------
+
+    def forward(self, values: Array, X: Array, n_threads: int | None = None) -> Array:
+        """Return the outputs after the last tick `(batch, n_outputs)`."""
+        engine = self.suited_to(X)
+        out = np.empty((1, X.shape[1], self.plan.n_outputs), self.dtype)
+        engine._run("forward", values, X, None, n_threads, out, None, LAST)
+        return out[0]
+
+    def run(
+        self, values: Array, X: Array, wanted: str, state: Array | None = None, n_threads: int | None = None
+    ) -> tuple[Array, Array]:
+        """Return outputs or states of a run in time, and the states after the last tick.
+
+        Parameters
+        ----------
+        wanted : "last", "every" or "states"
+            Outputs `(1 or ticks, batch, n_outputs)`, or the states of all neurons `(ticks + 1, batch, n_neurons)`.
+        state : array (batch, n_neurons), optional
+            States before the first tick; 0 by default.
+
+        Returns
+        -------
+        found : array
+        end : array (batch, n_neurons), without rows unless the plan keeps it
+        """
+        plan, size = self.plan, X.shape[1]
+        code, *shape = {
+            "last": (LAST, 1, plan.n_outputs),
+            "every": (EVERY, plan.ticks, plan.n_outputs),
+            "states": (STATES, plan.ticks + 1, plan.n),
+        }[wanted]
+        out = np.empty((shape[0], size, shape[1]), self.dtype)
+        kept = plan.timing is not None and plan.timing.whole_end
+        end = np.empty((size if kept else 0, plan.n), self.dtype)
+        self._run("forward", values, X, state, n_threads, out, end, code)
+        return out, end
+
+    def evaluate(self, values: Array, X: Array, targets: Targets, n_threads: int | None = None) -> tuple[float, float]:
+        """Return the loss and the share of correct samples."""
+        engine = self.suited_to(X, targets)
+        X, targets, _ = _counting(X, targets)
+        loss, correct = engine._run("loss", values, X, None, n_threads, *engine._targets(targets), None, None)
+        return loss, correct
+
+    def gradient(
+        self, values: Array, X: Array, targets: Targets, n_threads: int | None = None, state: Array | None = None
+    ) -> Gradient:
+        """Return a loss and its gradient, in time from a `state` (batch, n_neurons) on."""
+        engine = self.suited_to(X, targets)
+        X, targets, state = _counting(X, targets, state)
+        grad = np.empty(engine.plan.n_gradient)
+        target_arguments = (*engine._targets(targets), grad, engine.influence)
+        loss, correct = engine._run("loss", values, X, state, n_threads, *target_arguments)
+        return Gradient(loss, correct, grad)
+
+    def jacobian(self, values: Array, X: Array, n_threads: int | None = None, state: Array | None = None) -> Array:
+        """Return the derivative of each output by each value `(batch, n_outputs, n_gradient)`."""
+        engine = self.suited_to(X)
+        out = np.empty((X.shape[1], self.plan.n_outputs, self.plan.n_gradient), self.dtype)
+        engine._run("jacobian", values, X, state, n_threads, out, engine.influence)
+        return out
+
+    def curvature(
+        self, values: Array, X: Array, targets: Targets, live: I64, n_threads: int | None = None
+    ) -> Curvature:
+        """Return the gradient and the Gauss-Newton matrix by the values `live`."""
+        engine = self.suited_to(X, targets)
+        X, targets, _ = _counting(X, targets)
+        each = targets.loss.columns(self.plan.n_outputs)
+        pieces = max(COLUMNS * self.dtype.itemsize // ROW_BYTES // each, 1) * max(each, 1)
+        grad, matrix = np.empty(len(live)), np.empty((len(live), len(live)))
+        live = np.ascontiguousarray(live, np.int64)
+        pieces = max(pieces, self.plan.n_outputs)
+        loss, correct = engine._run(
+            "curvature", values, X, None, n_threads, *engine._targets(targets), live, pieces, grad, matrix
+        )
+        return Curvature(loss, correct, grad, matrix)
+
+    # -- how it runs -----------------------------------------------------------------------------------------------
+
+    def suited_to(self, X: Array, targets: Targets | None = None) -> Engine:
+        """Return the engine for these samples: this one, or one for inputs that differ per tick or losses at ticks."""
+        if targets is not None and targets.timed and self.plan.timing is None:
+            assert self.in_time is not None
+            return self.in_time(Timing.at(targets.ticks))
+        return self if len(X) == 1 or self.for_sequences is None else self.for_sequences()
+
+    def _run(
+        self, name: str, values: Array, X: Array, state: Array | None, n_threads: int | None, *arguments: Any
+    ) -> Any:
+        """Call a method of the core; refuse samples that are not finite."""
+        samples, work = converted(X, self.dtype), self.plan.cost.predicted
+        threads = threads_for(X.shape[1] * work, n_threads)
+        try:
+            return getattr(self.core, name)(values, samples, state, 1, threads, work, *arguments)
+        except FloatingPointError:
+            raise not_finite(X, samples) from None
+
+    def _targets(self, targets: Targets) -> tuple[Any, ...]:
+        return target_arrays(targets, self.dtype)
+
+
+def target_arrays(targets: Targets, dtype: np.dtype[Any]) -> tuple[Any, ...]:
+    """Return targets, shares, readout, last ticks, the code of the loss and whether it is taken at ticks."""
+    values, share = targets.values, targets.share
+    values = values if values.ndim == 3 else values[None]
+    if values.dtype != dtype or not values.flags.c_contiguous:
+        values = np.ascontiguousarray(values, dtype)
+    code = targets.loss.code
+    if not targets.timed:
+        return values, _rows(share[None], dtype), None, None, code, 0
+    stops = np.ascontiguousarray(targets.stops[:, 0], dtype)
+    if targets.at is not None:
+        return values, _rows(targets.at, dtype), None, stops, code, 1
+    assert targets.readout is not None
+    return values, _rows(share[None], dtype), _rows(targets.readout, dtype), stops, code, 0
+
+
+def _rows(weights: Array, dtype: np.dtype[Any]) -> Array:
+    """Weights (ticks, batch, 1) as (ticks, batch)."""
+    return np.ascontiguousarray(weights, dtype).reshape(weights.shape[:2])
+
+
+def converted(X: Array, dtype: np.dtype[Any]) -> Array:
+    """Samples as the core takes them."""
+    if X.dtype == dtype and X.flags.c_contiguous:
+        return X
+    with np.errstate(over="ignore"):  # reported by name
+        return np.require(X, dtype, ["C_CONTIGUOUS", "ALIGNED"])
+
+
+def not_finite(given: Array, samples: Array) -> DataError:
+    """Describe the first sample that is not finite."""
+    bad = ~np.isfinite(samples)
+    k, b, i = np.argwhere(bad)[0].tolist()
+    tick = f"tick {k}, " if bad.shape[0] > 1 else ""
+    value = given[k, b, i]
+    spoilt = not np.isfinite(value)
+    hint = "is not finite" if spoilt else f"does not fit {samples.dtype}"
+    advice = "remove or impute them" if spoilt else 'scale the features, or build the mesh with dtype="float64"'
+    return DataError(
+        f"X holds {value} at {tick}sample {b}, feature {i}, which {hint} "
+        f"({int(bad.sum())} such values in these {samples.shape[1]} samples); {advice}"
+    )
+
+
+def _counting(X: Array, targets: Targets, state: Array | None = None) -> tuple[Array, Targets, Array | None]:
+    """Leave out samples of weight 0: their loss may be infinite."""
+    rows = targets.counting
+    if rows is None:
+        return X, targets, state
+    return X[:, rows], targets.of(rows), None if state is None else state[rows]

@@ -1,0 +1,262 @@
+"""`Engines`: which method a mesh runs, and the engines it runs on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshnn import _core
+from meshnn.arguments import known
+from meshnn.codes import IDENTITY, NONZERO_AT_ZERO, RELU
+from meshnn.engine.engine import Engine
+from meshnn.engine.threads import BUCKETS, cores
+from meshnn.errors import MemoryLimitError, MeshError
+from meshnn.memory import available_memory, check_fits, format_bytes
+from meshnn.plan import (
+    FORWARD_PASS,
+    METHODS,
+    ROW_BYTES,
+    STATES,
+    Cost,
+    Decision,
+    Draft,
+    Method,
+    PlanTooLargeError,
+    Schedule,
+    Timing,
+    choice,
+    decide,
+)
+from meshnn.plan.influence import plan_influence
+from meshnn.topology import Topology
+from meshnn.topology.reach import edges_by_source
+
+__all__ = ["Engines"]
+
+I64 = NDArray[np.int64]
+#: What an engine can be asked for besides outputs and states, and which methods `auto` then takes.
+NEEDS = {
+    "gradient": lambda m: m.automatic,
+    "epochs": lambda m: m.automatic and m.compiled,
+    "jacobian": lambda m: m.automatic,
+    "curvature": lambda m: m.automatic and m.curvature,
+}
+
+
+#: Engines for runs in time that are kept: every mask of ticks is another one.
+MOST_TIMED = 16
+
+
+def _make_room(kept: dict[tuple[Any, ...], Any], timing: Timing | None) -> None:
+    """Forget the oldest of those that end with a timing, if another is to come."""
+    timed = [] if timing is None else [key for key in tuple(kept) if key[-1] is not None]
+    if len(timed) >= MOST_TIMED:
+        kept.pop(timed[0], None)
+
+
+class Engines:
+    """Decides and compiles once per number of ticks, for one graph with its activations.
+
+    Parameters
+    ----------
+    topology : Topology
+    codes : int array (n_neurons,)
+        Activations.
+    dtype : dtype
+    number : int array (n_edges,), optional
+        Of each edge, the number it takes its weight from; by default its own.
+    n_numbers : int
+    """
+
+    def __init__(
+        self, topology: Topology, codes: I64, dtype: np.dtype[Any], number: I64 | None, n_numbers: int
+    ) -> None:
+        self.topology, self.codes, self.dtype, self.number, self.n_numbers = topology, codes, dtype, number, n_numbers
+        self.awake = np.isin(codes, list(NONZERO_AT_ZERO))
+        self.awake[: topology.n_clamped] = False
+        self._dear = ~np.isin(codes, (IDENTITY, RELU))
+        self._made: dict[tuple[Any, ...], Engine] = {}
+        self._costs: dict[tuple[Any, ...], tuple[Cost, ...]] = {}
+        self._resolved: dict[tuple[Any, ...], Method] = {}
+
+    # -- what it would cost ----------------------------------------------------------------------------------------
+
+    def costs(
+        self, ticks: int, workers: int = 1, jacobian: bool = False, timing: Timing | None = None
+    ) -> tuple[Cost, ...]:
+        """That of every method."""
+        key = (ticks, workers, jacobian, timing)
+        if key not in self._costs:
+            _make_room(self._costs, timing)
+            schedule = Schedule(self.topology, ticks, self.awake, held=timing is None, timing=timing)
+            self._costs[key] = tuple(
+                method.cost(self._draft(method, schedule, jacobian, emits=False), workers, self.dtype.itemsize)
+                for method in METHODS.values()
+            )
+        return self._costs[key]
+
+    def _draft(
+        self, method: Method, schedule: Schedule, jacobian: bool, emits: bool, limit: int | None = None
+    ) -> Draft:
+        edges = (self.number, self.n_numbers, self._dear)
+        return Draft(schedule, jacobian, *edges, emits, limit, method.driven, method.sweeps)
+
+    def _workers(self, batch: int, n_threads: int | None) -> int:
+        buckets = min(max(self._chunks(batch) // 2, 1), BUCKETS)
+        return min(cores() if n_threads is None else n_threads, buckets)
+
+    def _chunks(self, batch: int) -> int:
+        """Return the number of rows of samples that a batch fills."""
+        return -(-batch * self.dtype.itemsize // ROW_BYTES)
+
+    def decide(self, ticks: int, batch: int, n_threads: int | None = None, jacobian: bool = False) -> Decision:
+        """Cost of every method and the choice of `auto`."""
+        among = [name for name, method in METHODS.items() if method.automatic]
+        return decide(self.costs(ticks, self._workers(batch, n_threads), jacobian), among, available_memory(), batch)
+
+    def resolve(
+        self, need: str, method: str, ticks: int, batch: int, n_threads: int | None = None,
+        timing: Timing | None = None,
+    ) -> Method:  # fmt: skip
+        """The method to run, once it is known to fit in memory."""
+        workers = self._workers(batch, n_threads)
+        key = (need, method, ticks, self._chunks(batch), workers, timing)
+        if key not in self._resolved:  # else its buffers are there
+            _make_room(self._resolved, timing)
+            costs = self.costs(ticks, workers, need in ("jacobian", "curvature"), timing)
+            memory = available_memory()
+            named = METHODS.get(known("method", method, ("auto", "forward", *METHODS)))
+            able = [name for name, m in METHODS.items() if NEEDS[need](m)]
+            if named is not None and (named.name in able or need != "curvature"):
+                decision = Decision(costs, named.name, "as asked for")
+            else:  # a method that cannot do it stands for its kind
+                way_out = method == "auto" or (named is not None and not named.forward_only)
+                decision = decide(costs, able, memory, batch, way_out)
+            needed = decision.cost(decision.chosen).bytes
+            if needed > memory:
+                others = [c.method for c in costs if c.bytes <= memory and METHODS[c.method].automatic]
+                advice = f'use method="{others[-1]}"' if others else self._fewer_ticks(ticks, memory)
+                check_fits(needed, f'method="{decision.chosen}" at {ticks} ticks', advice, memory)
+            self._check_planning(decision, ticks)
+            self._resolved[key] = METHODS[decision.chosen]
+        return self._resolved[key]
+
+    def _check_planning(self, decision: Decision, ticks: int) -> None:
+        """Refuse a plan that nobody would wait for."""
+        sets, most = decision.cost(decision.chosen).sets, choice.MOST_SETS
+        if sets > most:
+            others = [c.method for c in decision.costs if c.sets <= most and METHODS[c.method].automatic]
+            raise MeshError(
+                f'method="{decision.chosen}" at {ticks} ticks has to follow some {sets:,.0f} sets of neurons, one by '
+                f"one, more than {most:,}: planning it would take too long; "
+                f'use method="{others[-1]}" or fewer ticks'
+            )
+
+    def _fewer_ticks(self, ticks: int, memory: int) -> str:
+        """Advice: the most ticks at which some method fits, by bisection."""
+
+        def fits(ticks: int) -> bool:
+            return min(c.bytes for c in self.costs(ticks) if METHODS[c.method].automatic) <= memory
+
+        least, most = 0, ticks  # fits at least (or nowhere), does not fit at most
+        while most - least > 1:
+            middle = (least + most) // 2
+            least, most = (middle, most) if fits(middle) else (least, middle)
+        if least == 0:
+            return "no method fits at any number of ticks: the graph needs a larger machine"
+        return f"{least} ticks would fit"
+
+    # -- programs --------------------------------------------------------------------------------------------------
+
+    def outputs(self, ticks: int) -> Engine:
+        """The engine that gives the outputs alone."""
+        return self._compiled(FORWARD_PASS, ticks)
+
+    def states(self, ticks: int) -> Engine:
+        """The engine that gives the states of all neurons."""
+        return self._compiled(STATES, ticks)
+
+    def find(
+        self, need: str, method: str, ticks: int, batch: int, n_threads: int | None = None, again: bool = False,
+        timing: Timing | None = None,
+    ) -> Engine:  # fmt: skip
+        """The engine for a need, see `NEEDS`; `again` after a small change of the graph: nothing is priced."""
+        chosen = METHODS[method] if again else self.resolve(need, method, ticks, batch, n_threads, timing)
+        return self._compiled(chosen, ticks, need in ("jacobian", "curvature"), timing=timing)
+
+    def follow(self, ticks: int, timing: Timing, whole: bool) -> Engine:
+        """The engine that gives outputs, or the states of all neurons, of a run in time."""
+        return self._compiled(STATES if whole else FORWARD_PASS, ticks, timing=timing)
+
+    def candidates(
+        self, method: str, ticks: int, pairs: tuple[I64, I64], batch: int, n_threads: int | None,
+        timing: Timing | None = None,
+    ) -> Engine:  # fmt: skip
+        """A engine that gives the gradient of other edges than the graph's own; not kept."""
+        # a method that is named needs no price, and its plan is refused if it does not fit
+        chosen = METHODS.get(method) or self.resolve("gradient", method, ticks, batch, n_threads, timing)
+        if chosen is METHODS["influence"]:  # which knows the edges of the graph only
+            chosen = METHODS["factored"]
+        schedule = Schedule(self.topology, ticks, self.awake, candidates=pairs, timing=timing)
+        engine = self._compile(chosen, schedule, False)
+        advice = 'ask for fewer edges at a time, or use method="adjoint"'
+        check_fits(
+            engine.plan.cost.bytes, f'method="{chosen.name}" for {len(pairs[0])} edges', advice, available_memory()
+        )
+        return engine
+
+    def _compiled(
+        self, method: Method, ticks: int, jacobian: bool = False, held: bool = True, timing: Timing | None = None
+    ) -> Engine:
+        held = held and timing is None
+        if timing is not None and jacobian:
+            method = METHODS["adjoint"]  # the only one that has the curvature of looks at several ticks
+        key = (method.name, ticks, jacobian, held, timing)
+        if key not in self._made:
+            _make_room(self._made, timing)
+            schedule = Schedule(self.topology, ticks, self.awake, method is STATES, held=held, timing=timing)
+            engine = self._made[key] = self._compile(method, schedule, jacobian)
+            if timing is None:
+                engine.in_time = lambda timing: self._compiled(method, ticks, jacobian, timing=timing)
+            if engine.plan.held:
+                engine.for_sequences = lambda: self._compiled(method, ticks, jacobian, held=False)
+        return self._made[key]
+
+    def layer(self, ticks: int) -> Engine:
+        """Return the engine of a layer: backprop, with derivatives by the inputs."""
+        method = METHODS["adjoint"]  # of a product with one gradient of the outputs it is the cheapest on every graph
+        self.resolve("gradient", method.name, ticks, 1)  # refuses what does not fit
+        return self._compile(method, Schedule(self.topology, ticks, self.awake, held=True), False, with_inputs=True)
+
+    def _compile(self, method: Method, schedule: Schedule, jacobian: bool, with_inputs: bool = False) -> Engine:
+        limit = available_memory() // 2
+        try:
+            plan = method.plan(self._draft(method, schedule, jacobian, emits=True, limit=limit), self.dtype.itemsize)
+        except PlanTooLargeError:
+            raise MemoryLimitError(
+                f'the plan of method="{method.name}" at {schedule.ticks} ticks needs more than {format_bytes(limit)} '
+                'of index arrays; use method="adjoint" or fewer ticks'
+            ) from None
+        influence = self._influence(schedule) if method is METHODS["influence"] else None
+        return Engine(plan, self.dtype, self.codes, self._out_edges() if with_inputs else None, influence)
+
+    def _influence(self, schedule: Schedule) -> Any:
+        """Return the lists that carry the derivatives by all values from tick to tick."""
+        timed, number = schedule.timing is not None, self.number
+        number = np.arange(self.topology.n_edges) if number is None else number
+        plan = plan_influence(
+            self.topology, number, self.n_numbers, self.codes, self.awake, schedule.ticks, timed, None,
+            self.dtype.itemsize,
+        )  # fmt: skip
+        return _core.Struct("StreamPlan", plan.course._asdict(), self.dtype.char)
+
+    def _out_edges(self) -> tuple[I64, I64, I64]:
+        """Return where the edges that leave each input begin, their destinations and the values of their weights."""
+        t = self.topology
+        ptr, order = edges_by_source(t.n_neurons, t.src)
+        ptr = ptr[: t.n_inputs + 1].astype(np.int64)
+        leaving = order[: ptr[-1]].astype(np.int64)  # edges into inputs lead nowhere: these are clamped
+        number = leaving if self.number is None else self.number[leaving]
+        return ptr, t.dst[leaving].astype(np.int64), np.ascontiguousarray(number, np.int64)

@@ -1,0 +1,38 @@
+"""How many threads a call uses. The threads themselves are the core's."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+
+from meshnn.errors import MeshError
+
+__all__ = ["BUCKETS", "WORTH_A_THREAD", "cores", "thread_count", "threads_for"]
+
+#: Maximum number of buckets of a batch, and so of threads that work on it.
+BUCKETS = 8
+#: Multiply-adds below which a second thread costs more than it gains.
+WORTH_A_THREAD = 1_000_000
+
+
+def cores() -> int:
+    """Return the number of processors this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def thread_count(name: str, value: Any) -> int | None:
+    """Check a number of threads: None is automatic, -1 all cores, -2 all but one, as in joblib."""
+    if isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value < 0:
+        return max(cores() + 1 + int(value), 1)
+    if value is not None and (isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1):
+        raise MeshError(f"{name} must be a whole number of at least 1, or -1 for all cores, got {value!r}")
+    return None if value is None else int(value)
+
+
+def threads_for(work: float, n_threads: int | None) -> int:
+    """Return the number of threads for so many multiply-adds."""
+    if n_threads is not None:
+        return n_threads
+    return 1 if work < WORTH_A_THREAD else cores()

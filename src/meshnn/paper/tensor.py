@@ -1,0 +1,80 @@
+"""The paper's Algorithm 1, corrected: the full tensor P[i, j, o] = ds[o] / dA[i, j], one sample at a time, in NumPy.
+
+    P_k = phi'(t_k) (.) (P_{k-1} A + S~_{k-1})   on the neurons that are not clamped,   P_k = 0 on the clamped ones
+
+The second half is the correction: the paper overwrites the states of the inputs at every tick but keeps their
+derivatives. It costs ticks * n^4 time and n^3 numbers per sample: an oracle and a lesson, not a method of the library.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshnn.errors import MeshError
+from meshnn.mesh import Mesh
+
+__all__ = ["tensor_gradient", "tensor_jacobian"]
+
+Array = NDArray[np.float64]
+_PHI: dict[str, tuple[Callable[[Array], Array], Callable[[Array], Array]]] = {
+    "identity": (lambda t: t, np.ones_like),
+    "relu": (lambda t: np.maximum(t, 0.0), lambda t: (t > 0).astype(np.float64)),
+    "tanh": (np.tanh, lambda t: 1.0 - np.tanh(t) ** 2),
+}
+
+
+def tensor_jacobian(mesh: Mesh, x: Any) -> tuple[Array, Array]:
+    """Return the outputs `(n_outputs,)` of one sample and their derivatives `(n, n, n_outputs)` by the whole matrix A.
+
+    Parameters
+    ----------
+    mesh : Mesh
+        With activations identity, relu or tanh.
+    x : array_like (n_inputs,)
+
+    Examples
+    --------
+    >>> from meshnn import Mesh, Topology
+    >>> from meshnn.paper.tensor import tensor_jacobian
+    >>> m = Mesh(Topology(1, 0, 1, [(0, 1), (1, 1)], bias=False), 2, "identity", weights=[2.0, 0.5])
+    >>> y, P = tensor_jacobian(m, [3.0])  # y = a x + b (a x)
+    >>> y.tolist(), P[0, 1].tolist(), P[1, 1].tolist()
+    ([9.0], [4.5], [6.0])
+    """
+    t = mesh.topology
+    if unknown := set(mesh.activations) - set(_PHI):
+        raise MeshError(f"the tensor knows the activations {', '.join(_PHI)}, got {sorted(unknown)}")
+    n, first = t.n_neurons, t.n_clamped
+    A = np.zeros((n, n))
+    A[t.src, t.dst] = mesh.weights
+    s, P, neuron = np.zeros(n), np.zeros((n, n, n)), np.arange(n)
+    clamped = np.ones(first)
+    clamped[: t.n_inputs] = np.asarray(x, np.float64)
+    for _ in range(mesh.ticks):
+        s[:first] = clamped
+        sums, slope = s @ A, np.zeros(n)
+        P = (P.reshape(n * n, n) @ A).reshape(n, n, n)
+        P[:, neuron, neuron] += s[:, None]
+        s = np.zeros(n)
+        for j, name in enumerate(mesh.activations, start=first):
+            phi, derivative = _PHI[name]
+            s[j], slope[j] = phi(sums[j : j + 1])[0], derivative(sums[j : j + 1])[0]
+        P *= slope  # 0 on the clamped neurons: the correction
+    return s[n - t.n_outputs :], P[:, :, n - t.n_outputs :]
+
+
+def tensor_gradient(mesh: Mesh, X: Any, y: Any) -> tuple[float, Array]:
+    """Return the mean cross-entropy of samples (batch, n_inputs) with labels y, and its gradient `(n_edges,)`."""
+    t, loss, grad = mesh.topology, 0.0, np.zeros(mesh.topology.n_edges)
+    for x, label in zip(np.asarray(X), np.asarray(y), strict=True):
+        outputs, P = tensor_jacobian(mesh, x)
+        p = np.exp(outputs - outputs.max())
+        p /= p.sum()
+        loss -= float(np.log(p[label]))
+        p[label] -= 1.0
+        grad += P[t.src, t.dst] @ p
+    return loss / len(X), grad / len(X)

@@ -1,0 +1,428 @@
+"""The influence of every learned edge on every neuron, laid out for one stream: edges innermost.
+
+    J_t[o, e] = phi'_o(t) * ( sum over i of A[i, o] J_{t-1}[i, e]  +  [dst(e) = o] s_{t-1}[src(e)] )
+
+J_t[o, .] lives on the edges into the neurons that reach o. All in-edges of a neuron j reach the same neurons, so they
+are one *group* of neighbouring columns, and the columns of o are the groups of the neurons in its *reach set*. Neurons
+of one strong component have the same set: there a hop is a whole row times a number, and rows with the same sources are
+computed together, as a product of matrices. Elsewhere a hop copies the groups that both have, in runs.
+
+Cutting the reach sets to r - 1 hops is SnAp-r (Menick et al., 2021): cheaper, and no longer exact. The hop into an
+output is not counted: there influences are read, and all that its sources have is taken.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshnn.memory import check_fits
+from meshnn.plan import ROW_BYTES, Schedule
+from meshnn.plan.lists import runs_of
+from meshnn.topology import Topology
+from meshnn.topology.reach import NEVER, output_distance, pointers
+
+__all__ = ["InfluencePlan", "Reach", "StreamPlan", "plan_influence", "reach_sets"]
+
+I64 = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
+#: Bytes that a row of J is filled up to a multiple of: a vector register.
+VECTOR = 64
+
+
+class Reach(NamedTuple):
+    """Of each neuron, which neurons' in-edges influence it."""
+
+    number: I64  # (n,) of its set; -1 if no learned edge influences it, or it influences no output
+    sets: list[I64]  # neurons in increasing order
+    counts: I64  # (n,) learned in-edges of each neuron: columns of its group
+
+    def width(self, number: int) -> int:
+        """Columns of a set."""
+        return int(self.counts[self.sets[number]].sum())
+
+
+class StreamPlan(NamedTuple):
+    """The lists of one sample of a stream; `_core/stream_structs.hpp` describes the fields."""
+
+    tick_list: I64
+    start: I64
+    rows: I64
+    lane: I64
+    ptr: I64
+    col: I64
+    own_column: I64
+    n_whole: I64
+    hop_ptr: I64
+    hop_col: I64
+    hop_weight: I64
+    hop_run: I64
+    runs: I64
+    group_start: I64
+    groups: I64
+    pack_start: I64
+    pack_activation: I64
+    offset: I64
+    outputs: I64
+    out_parameter: I64
+    out_runs: I64
+    weight_index: I64
+    n_inputs: int
+    n_clamped: int
+    n_outputs: int
+
+
+@dataclass(frozen=True, eq=False)
+class InfluencePlan:
+    """The lists that the core runs a stream on, and what a sample costs."""
+
+    course: StreamPlan
+    ticks: int  # a sample
+    exact: bool
+    entries: int  # edges looked at in a sample
+    tiled: int  # multiply-adds of a sample in whole rows
+    spread: int  # the same in runs
+    columns: int  # numbers in J
+    reach: Reach
+    learned: BoolArray  # (n_edges,)
+
+    @property
+    def multiply_adds(self) -> int:
+        """Of a sample."""
+        return self.entries + self.tiled + self.spread
+
+
+def reach_sets(topology: Topology, learned: BoolArray, hops: int | None, read: bool = False) -> Reach:
+    """Who influences whom within so many hops (none: whatever their number); `learned` marks edges.
+
+    If `read`, the hop into an output is not counted.
+    """
+    t, n = topology, topology.n_neurons
+    counts = np.bincount(t.dst[learned], minlength=n)
+    counts[: t.n_clamped] = 0
+    useful = output_distance(n, t.n_clamped, t.n_outputs, t.src, t.dst) < NEVER
+    free = (t.src >= t.n_clamped) & (t.dst >= t.n_clamped) & useful[t.src] & useful[t.dst]
+    src, dst = t.src[free].astype(np.int64), t.dst[free].astype(np.int64)
+    readers = range(n - t.n_outputs, n) if read else range(0)
+    found = _by_component(n, src, dst, counts) if hops is None else _by_hops(n, src, dst, counts, hops, readers)
+    number = np.full(n, -1)
+    sets: list[I64] = []
+    seen: dict[bytes, int] = {}
+    for j in np.flatnonzero(useful).tolist():
+        key = found[j].tobytes()
+        if not found[j].size:
+            continue
+        if key not in seen:
+            seen[key] = len(sets)
+            sets.append(found[j])
+        number[j] = seen[key]
+    return Reach(number, sets, counts)
+
+
+def _by_component(n: int, src: I64, dst: I64, counts: I64) -> list[I64]:
+    """All neurons that reach each one, component by component."""
+    from scipy import sparse  # few programs stream, and it takes long to import
+    from scipy.sparse.csgraph import connected_components
+
+    graph = sparse.csr_array((np.ones(len(src), np.int8), (src, dst)), shape=(n, n))
+    n_components, of = connected_components(graph, connection="strong")
+    between = np.unique(np.stack([of[src], of[dst]], axis=1)[of[src] != of[dst]], axis=0)
+    before: list[list[int]] = [[] for _ in range(n_components)]
+    after: list[list[int]] = [[] for _ in range(n_components)]
+    for a, b in between.tolist():
+        before[b].append(a)
+        after[a].append(b)
+    order = np.argsort(of, kind="stable")
+    ends = pointers(n_components, np.sort(of))
+    sets: list[Any] = [None] * n_components
+    waiting = [len(found) for found in before]
+    ready, held = [c for c in range(n_components) if not waiting[c]], 0
+    while ready:
+        c = ready.pop()
+        own = np.sort(order[ends[c] : ends[c + 1]])
+        parts = [own[counts[own] > 0], *(sets[a] for a in before[c])]
+        sets[c] = np.unique(np.concatenate(parts)) if len(parts) > 1 else parts[0]
+        held += sets[c].nbytes
+        check_fits(held * 4.0, "the reach of every neuron", 'take method="snap-1", or a graph with fewer long paths')
+        for b in after[c]:
+            waiting[b] -= 1
+            if not waiting[b]:
+                ready.append(b)
+    return [sets[c] for c in of.tolist()]
+
+
+def _by_hops(n: int, src: I64, dst: I64, counts: I64, hops: int, readers: range) -> list[I64]:
+    """The neurons that reach each one within so many hops, itself included; readers within one more."""
+    own = [np.array([j], np.int64) if counts[j] else np.empty(0, np.int64) for j in range(n)]
+    into: list[list[int]] = [[] for _ in range(n)]
+    for i, j in zip(src.tolist(), dst.tolist(), strict=True):
+        into[j].append(i)
+    sets = own
+    for _ in range(min(hops, n)):
+        more = [
+            np.unique(np.concatenate([own[j], *(sets[i] for i in into[j])])) if into[j] else own[j] for j in range(n)
+        ]
+        if all(len(a) == len(b) for a, b in zip(more, sets, strict=True)):
+            break
+        sets = more
+        check_fits(4.0 * sum(s.nbytes for s in sets), "the reach of every neuron", "cut the influence to fewer hops")
+    further = {j: np.unique(np.concatenate([own[j], *(sets[i] for i in into[j])])) for j in readers}
+    return [further.get(j, sets[j]) for j in range(n)]
+
+
+def plan_influence(
+    topology: Topology, number: I64, n_parameters: int, codes: I64, awake: BoolArray, ticks: int, carries: bool,
+    hops: int | None, itemsize: int,
+) -> InfluencePlan:  # fmt: skip
+    """The lists of one sample of so many ticks.
+
+    Parameters
+    ----------
+    number : int array (n_edges,)
+        The number each edge takes its weight from; the first `n_parameters` are learned.
+    carries : bool
+        Whether the state is kept from sample to sample; else it is 0 before each.
+    hops : int, optional
+        Where to cut the influence of an edge, counted from its destination; None is exact.
+    """
+    t, n = topology, topology.n_neurons
+    learned = (number < n_parameters) & (t.dst >= t.n_clamped)
+    limits = [h for h in (hops, None if carries else ticks - 1) if h is not None]
+    limit = min(limits) if limits else None
+    reach = reach_sets(t, learned, limit, read=limit is not None and (carries or limit < ticks - 1))
+    exact = hops is None or (not carries and hops >= ticks - 1)
+    layout = _Layout(reach, n, itemsize)
+    if carries:
+        everybody = np.arange(n) >= t.n_clamped
+        live = [(everybody, np.ones(n, np.bool_))]
+    else:
+        rows = Schedule(t, ticks, awake).rows
+        clamped = np.arange(n) < t.n_clamped
+        live = [(rows[k], clamped | rows[k - 1]) for k in range(1, ticks + 1)]
+    lists = _Lists(t, number, learned, codes, reach, layout, itemsize)
+    for k, (rows_now, sources) in enumerate(live):
+        lists.add(rows_now, sources, influences=carries or k > 0)
+    tick_list = np.zeros(ticks, np.int64) if carries else np.arange(ticks)
+    outputs = np.arange(n - t.n_outputs, n)
+    columns = [layout.numbers(reach, int(reach.number[o]), t, number, learned) for o in outputs.tolist()]
+    out_ptr = np.concatenate([[0], np.cumsum([len(c) for c in columns])]).astype(np.int64)
+    course = lists.plan(
+        tick_list,
+        layout.offset,
+        np.stack([out_ptr[:-1], out_ptr[1:], layout.offset[outputs]], axis=1),
+        _joined(columns),
+        (t.n_inputs, t.n_clamped, t.n_outputs),
+    )
+    per = 1 if not carries else ticks
+    return InfluencePlan(
+        course, ticks, exact, lists.entries * per, lists.tiled * per, lists.spread * per, layout.total, reach, learned,
+    )  # fmt: skip
+
+
+class _Layout:
+    """Where the rows of J lie in one flat array."""
+
+    def __init__(self, reach: Reach, n: int, itemsize: int) -> None:
+        step = VECTOR // itemsize
+        self.width = np.array([reach.width(k) for k in range(len(reach.sets))] or [0], np.int64)
+        self.padded = -(-self.width // step) * step
+        sizes = np.where(reach.number >= 0, self.padded[np.maximum(reach.number, 0)], 0)
+        self.offset = np.concatenate([[0], np.cumsum(sizes)])[:-1].astype(np.int64)
+        self.total = int(sizes.sum())
+        #: Of each set, the first column of each of its groups.
+        self.first = [np.concatenate([[0], np.cumsum(reach.counts[s])])[:-1] for s in reach.sets]
+        check_fits(2.0 * self.total * itemsize, "the influence of every edge on every neuron",
+                   'take method="snap-1", fewer neurons, or columns instead of dense recurrence')  # fmt: skip
+
+    def numbers(self, reach: Reach, kind: int, t: Topology, number: I64, learned: BoolArray) -> I64:
+        """The parameter of each column of a set."""
+        if kind < 0:
+            return np.empty(0, np.int64)
+        mask = np.zeros(t.n_neurons, np.bool_)
+        mask[reach.sets[kind]] = True
+        return number[learned & mask[t.dst]]  # edges come by destination, as groups do
+
+    def column(self, reach: Reach, kind: int, j: int) -> int:
+        """The first column of the group of neuron j."""
+        return int(self.first[kind][np.searchsorted(reach.sets[kind], j)])
+
+
+class _Lists:
+    """Lists of rows, filled one after the other; see `StreamPlan`."""
+
+    def __init__(
+        self, t: Topology, number: I64, learned: BoolArray, codes: I64, reach: Reach, layout: _Layout, itemsize: int
+    ) -> None:
+        self.t, self.number, self.codes, self.reach, self.layout = t, number, codes, reach, layout
+        self.lanes, self.step = ROW_BYTES // itemsize, VECTOR // itemsize
+        ptr = pointers(t.n_neurons, t.dst)
+        self.in_ptr = ptr
+        before = np.concatenate([[0], np.cumsum(learned)])
+        self.place = np.where(learned, before[:-1] - before[ptr[t.dst]], -1)  # within its group
+        self.rows: list[int] = []
+        self.lane: list[int] = []
+        self.ptr, self.hop_ptr = [0], [0]
+        self.n_whole: list[int] = []
+        self.col: list[I64] = []
+        self.eid: list[I64] = []
+        self.own_column: list[I64] = []
+        self.hop_col: list[int] = []
+        self.hop_weight: list[int] = []
+        self.hop_run: list[tuple[int, int]] = []
+        self.runs: list[tuple[int, int, int]] = []
+        self.groups: list[tuple[int, int, int]] = []
+        self.pack: list[int] = []
+        self.start, self.group_start, self.pack_start = [0], [0], [0]
+        self.tiled = self.spread = self.entries = 0
+        self._run_memo: dict[tuple[int, int], tuple[int, int]] = {}
+        self._hop_memo: dict[tuple[int | bytes, bytes, bytes], tuple[list[tuple[int, tuple[int, int]]], int]] = {}
+
+    def add(self, rows: BoolArray, sources: BoolArray, influences: bool) -> None:
+        """The list of a tick: its rows read some sources; whether these have an influence to be carried on."""
+        t, reach = self.t, self.reach
+        found = []
+        for o in np.flatnonzero(rows).tolist():
+            eid = np.arange(self.in_ptr[o], self.in_ptr[o + 1])
+            eid = eid[sources[t.src[eid]]]
+            src = t.src[eid].astype(np.int64)
+            kind = int(reach.number[o])
+            carried = (reach.number[src] >= 0) & (kind >= 0) & influences
+            whole = carried & (reach.number[src] == kind)
+            # sources whose whole row is taken come first: their weights are those of a product of matrices
+            order = np.concatenate([np.flatnonzero(whole), np.flatnonzero(~whole)])
+            n_whole = int(whole.sum())
+            found.append(((kind, src[order[:n_whole]].tobytes(), o), eid[order], carried[order], n_whole))
+        found.sort(key=lambda row: row[0])
+        base = len(self.rows)
+        kinds = sorted({int(self.codes[row[0][2]]) for row in found})
+        members = {code: [r for r, row in enumerate(found) if self.codes[row[0][2]] == code] for code in kinds}
+        lane = np.zeros(len(found), np.int64)
+        for code in kinds:
+            first = self.lanes * (len(self.pack) - self.pack_start[-1])
+            lane[members[code]] = first + np.arange(len(members[code]))
+            self.pack += [code] * -(-len(members[code]) // self.lanes)
+        self.lane += lane.tolist()
+        for (kind, _, o), eid, carried, n_whole in found:
+            self._row(kind, o, eid, carried, n_whole)
+        keys = [row[0][:2] for row in found]
+        cuts = [0, *(r for r in range(1, len(found)) if keys[r] != keys[r - 1]), len(found)]
+        for a, b in pairwise(cuts):
+            kind = keys[a][0] if b > a else -1
+            if kind >= 0:
+                self.groups.append((base + a, base + b, int(self.layout.padded[kind])))
+        self.start.append(len(self.rows))
+        self.group_start.append(len(self.groups))
+        self.pack_start.append(len(self.pack))
+
+    def _row(self, kind: int, o: int, eid: I64, carried: BoolArray, n_whole: int) -> None:
+        t, at = self.t, self.ptr[-1]
+        src = t.src[eid].astype(np.int64)
+        self.rows.append(o)
+        self.col.append(src)
+        self.eid.append(eid)
+        self.n_whole.append(n_whole)
+        self.ptr.append(at + len(eid))
+        self.entries += len(eid)
+        if kind < 0:
+            self.own_column.append(np.full(len(eid), -1))
+            self.hop_ptr.append(len(self.hop_col))
+            return
+        self.tiled += n_whole * int(self.layout.width[kind])
+        group = self.layout.column(self.reach, kind, o) if self.reach.counts[o] else 0
+        self.own_column.append(np.where(self.place[eid] >= 0, group + self.place[eid], -1))
+        hops, spread = self._hops(src, carried, n_whole, kind)
+        self.hop_col += [int(src[p]) for p, _ in hops]
+        self.hop_weight += [at + p for p, _ in hops]
+        self.hop_run += [run for _, run in hops]
+        self.spread += spread
+        self.hop_ptr.append(len(self.hop_col))
+
+    def _hops(
+        self, src: I64, carried: BoolArray, n_whole: int, kind: int
+    ) -> tuple[list[tuple[int, tuple[int, int]]], int]:
+        """The entries of a row that carry runs of columns, each with its runs, and how many columns these have.
+
+        Rows that read the same and differ in their own group alone, the last of their set, share them: of hundreds of
+        outputs each has a set of its own.
+        """
+        there, reach = np.flatnonzero(carried[n_whole:]) + n_whole, self.reach
+        members, kinds = reach.sets[kind], reach.number[src[there]]
+        own = any(reach.sets[a][-1] >= members[-1] for a in np.unique(kinds).tolist())
+        key = (kind if own else members[:-1].tobytes(), there.tobytes(), kinds.tobytes())
+        if key not in self._hop_memo:
+            found = [(p, self._runs(a, kind)) for p, a in zip(there.tolist(), kinds.tolist(), strict=True)]
+            hops = [(p, run) for p, run in found if run[1] > run[0]]
+            spread = sum(length for _, run in hops for _, _, length in self.runs[slice(*run)])
+            self._hop_memo[key] = hops, spread
+        return self._hop_memo[key]
+
+    def _runs(self, a: int, b: int) -> tuple[int, int]:
+        """The groups that sets a and b share, as runs (column of a, column of b, length)."""
+        if (a, b) not in self._run_memo:
+            first = len(self.runs)
+            _, i, j = np.intersect1d(self.reach.sets[a], self.reach.sets[b], assume_unique=True, return_indices=True)
+            counts = self.reach.counts[self.reach.sets[a][i]]
+            for start, to, length in zip(self.layout.first[a][i], self.layout.first[b][j], counts, strict=True):
+                last = self.runs[-1] if len(self.runs) > first else None
+                if last is not None and last[0] + last[2] == start and last[1] + last[2] == to:
+                    self.runs[-1] = (last[0], last[1], last[2] + int(length))
+                else:
+                    self.runs.append((int(start), int(to), int(length)))
+            self._run_memo[a, b] = (first, len(self.runs))
+        return self._run_memo[a, b]
+
+    def _vectors(self) -> I64:
+        """The runs, and how many columns of each go in vectors: more than it has, if zeros follow in the source."""
+        runs = _ints(self.runs).reshape(-1, 3)
+        many = runs[:, 2] // self.step * self.step
+        for (a, _), (first, last) in self._run_memo.items():
+            start, length = runs[first:last, 0], runs[first:last, 2]
+            filled = -(-length // self.step) * self.step
+            # up to the end of the source, and not into the row behind it
+            ends = (start + length == self.layout.width[a]) & (start + filled <= self.layout.padded[a])
+            many[first:last][ends] = filled[ends]
+        return np.concatenate([runs, many[:, None]], axis=1)
+
+    def plan(
+        self, tick_list: I64, offset: I64, outputs: I64, out_parameter: I64, sizes: tuple[int, int, int]
+    ) -> StreamPlan:
+        """Return all lists as arrays."""
+        return StreamPlan(
+            tick_list=tick_list,
+            start=_ints(self.start),
+            rows=_ints(self.rows),
+            lane=_ints(self.lane),
+            ptr=_ints(self.ptr),
+            col=_joined(self.col),
+            own_column=_joined(self.own_column),
+            n_whole=_ints(self.n_whole),
+            hop_ptr=_ints(self.hop_ptr),
+            hop_col=_ints(self.hop_col),
+            hop_weight=_ints(self.hop_weight),
+            hop_run=_ints(self.hop_run).reshape(-1, 2),
+            runs=self._vectors(),
+            group_start=_ints(self.group_start),
+            groups=_ints(self.groups).reshape(-1, 3),
+            pack_start=_ints(self.pack_start),
+            pack_activation=_ints(self.pack),
+            offset=offset,
+            outputs=outputs.astype(np.int64),
+            out_parameter=out_parameter,
+            out_runs=runs_of(out_parameter),
+            weight_index=self.number[_joined(self.eid)].astype(np.int64),
+            n_inputs=sizes[0],
+            n_clamped=sizes[1],
+            n_outputs=sizes[2],
+        )
+
+
+def _ints(values: Any) -> I64:
+    return np.array(values, np.int64)
+
+
+def _joined(parts: list[I64]) -> I64:
+    return np.concatenate([*parts, np.empty(0, np.int64)]).astype(np.int64)

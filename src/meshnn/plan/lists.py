@@ -1,0 +1,296 @@
+"""Lists of rows and edges: all that kernels know of a graph.
+
+Everything the kernels do is one of two things over a list: *pull* (a row becomes the weighted sum of other rows) and
+*correlate* (an edge gets the scalar product of two rows). All lists of a plan lie end to end in one `Lists` table.
+
+Whoever walks over a graph hands its lists to a `ListCounter`, which only counts them, or to a `ListBuilder`, which
+keeps them too: what a plan would cost and what it is are found by the same walk.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshnn.plan.tiles import PADDING, Tiled, tile
+
+__all__ = ["ROW_BYTES", "ListBuilder", "ListCounter", "Lists", "PlanTooLargeError"]
+
+#: Bytes of a row of samples, as in the core: 64 samples in float32, 32 in float64.
+ROW_BYTES = 256
+
+#: Entries behind the last one that may be looked at, though nothing is made of them.
+BEYOND = 64
+#: Entries of lists that are gathered before they are laid into a table, which then grows.
+GATHERED, PIECE = 1 << 17, 256
+#: Entries of a list in which a count looks for tiles; of more, it looks at so many in the middle.
+LOOKED_AT = 1 << 18
+
+U32 = NDArray[np.uint32]
+I64 = NDArray[np.int64]
+Array = NDArray[Any]
+#: Numbers of edges: an array, or a run of them.
+Edges = Array | slice
+
+
+class PlanTooLargeError(Exception):
+    """The index arrays would pass the limit that was set."""
+
+
+class Lists(NamedTuple):
+    """Lists of rows: row r of list q sums over `col[ptr[r]:ptr[r + 1]]`, with the weights of `number[...]`."""
+
+    start: U32  # (lists + 1,) list q holds the rows start[q] to start[q + 1]
+    rows: U32  # (rows,) the neuron each row is
+    ptr: U32  # (rows + 1,) its entries
+    col: U32  # (entries,) the neuron that an entry reads
+    number: U32  # (entries,) the value that is its weight: the parameter of its edge
+    run: U32  # (rows,) how many rows from this one on have the same columns and are computed in tiles; else 0
+    padding: U32  # entries whose weight is 0, whatever `number` says, and that have no gradient
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arrays."""
+        return sum(a.nbytes for a in self)
+
+
+class ListCounter:
+    """Counts lists, without keeping them.
+
+    Parameters
+    ----------
+    fill : bool
+        Whether rows may be padded, so that more of them are in tiles.
+    """
+
+    def __init__(self, fill: bool = True) -> None:
+        self.fill = fill
+        self.n_lists = self.n_rows = self.entries = self.padding = 0
+        self.estimated = False  # where tiles were looked for in a part of a list only
+        self.tiled = 0  # entries in tiles
+        self.widest = 0  # most columns of a tile
+        self.first_row: dict[int, int] = {}  # of each list that came alone
+
+    @property
+    def nbytes(self) -> float:
+        """Bytes of the table that the lists would make."""
+        return self.entries * 8.0 + self.padding * 4.0 + self.n_rows * 12.0 + self.n_lists * 4.0
+
+    def count(self, n_rows: int, entries: int, n_lists: int = 1, tiled: int = 0) -> int:
+        """Count a list, or several; the number of the first."""
+        first = self.n_lists
+        if n_lists == 1:
+            self.first_row[first] = self.n_rows
+        self.n_lists += n_lists
+        self.n_rows += n_rows
+        self.entries += entries
+        self.tiled += tiled
+        return first
+
+    def add(
+        self, rows: Array, counts: Array, eid: Edges, src: Array, *, within: Array | None = None,
+        lengths: Array | None = None, ordered: bool = False,
+    ) -> int:  # fmt: skip
+        """Append a list, or as many as there are lengths; the number of the first.
+
+        Parameters
+        ----------
+        rows : int array
+            The neuron each row is, in increasing order within a list.
+        counts : int array
+            Entries of each row.
+        eid : int array or slice
+            The edge of every entry. Edges are numbered by (destination, source).
+        src : int array
+            The source of every edge there is.
+        within : int array, optional
+            A sorted set of neurons: entries read positions in it instead of neurons.
+        lengths : int array, optional
+            Rows of each list.
+        ordered : bool
+            Whether rows are read by later ones of the same list, so that only equal rows may be computed together.
+        """
+        size = _length(eid)
+        if size <= LOOKED_AT or within is not None or not _single(lengths):
+            return self._add(rows, counts, eid, src, within, lengths, ordered)[0]
+        # as many whole rows in the middle as make so many entries
+        ends = offsets(counts)
+        first = int(np.searchsorted(ends, (size - LOOKED_AT) // 2))
+        last = max(int(np.searchsorted(ends, ends[first] + LOOKED_AT, side="right")) - 1, min(first + 1, len(rows)))
+        begin = (eid.start if isinstance(eid, slice) else 0) + int(ends[first])
+        part = slice(begin, begin + int(ends[last] - ends[first]))
+        edges = np.arange(part.start, part.stop) if isinstance(eid, slice) else eid[part]
+        found = tile(counts[first:last], _u32(src[edges]), _u32(edges), self.fill and not ordered)
+        scale = size / max(len(edges), 1)
+        self.widest, self.estimated = max(self.widest, found.widest), True
+        filled = round((len(found.eid) - len(edges)) * scale)
+        self.padding += filled
+        return self.count(len(rows), size + filled, tiled=round(found.tiled * scale))
+
+    def _add(
+        self, rows: Array, counts: Array, eid: Edges, src: Array, within: Array | None, lengths: Array | None,
+        ordered: bool,
+    ) -> tuple[int, Tiled]:  # fmt: skip
+        col = _u32(src[eid] if within is None else np.searchsorted(within, src[eid]))
+        edges = np.arange(eid.start, eid.stop, dtype=np.uint32) if isinstance(eid, slice) else _u32(eid)
+        if within is None and _single(lengths):
+            found = tile(counts, col, edges, self.fill and not ordered)
+        else:  # rows of many lists are short
+            found = Tiled(np.zeros(len(rows), dtype=np.int64), counts, col, edges, 0, 0)
+        self.widest, self.padding = max(self.widest, found.widest), self.padding + len(found.eid) - len(edges)
+        first = self.count(len(rows), len(found.eid), 1 if lengths is None else len(lengths), found.tiled)
+        return first, found
+
+
+class ListBuilder(ListCounter):
+    """Keeps lists and lays them end to end, in 32 bits and once: a large table is never there twice.
+
+    Parameters
+    ----------
+    limit : int, optional
+        Bytes of index arrays at which to give up with `PlanTooLargeError`.
+    fill : bool
+        As for `ListCounter`.
+    """
+
+    def __init__(self, limit: int | None = None, fill: bool = True) -> None:
+        super().__init__(fill)
+        self.limit = limit
+        self._table = tuple(_Column() for _ in range(6))  # lengths, rows, counts, run, col, eid
+        self._gathered = 0
+
+    def add(
+        self, rows: Array, counts: Array, eid: Edges, src: Array, *, within: Array | None = None,
+        lengths: Array | None = None, ordered: bool = False,
+    ) -> int:  # fmt: skip
+        """Append a list, or as many as there are lengths; the number of the first."""
+        if self.entries + _length(eid) >= 2**32 or self._passes(len(rows), _length(eid)):
+            raise PlanTooLargeError
+        first, found = self._add(rows, counts, eid, src, within, lengths, ordered)
+        if lengths is None:
+            lengths = np.array([len(rows)])
+        given: tuple[Array, ...] = (lengths, rows, found.counts, found.run, found.col, found.eid)
+        for column, values in zip(self._table, given, strict=True):
+            column.pieces.append(_u32(values))
+        self._gathered += len(found.col) + PIECE  # many small ones are dear, too
+        if self._gathered > GATHERED:
+            del found, given
+            for column in self._table:
+                column.lay()
+            self._gathered = 0
+        return first
+
+    def _passes(self, rows: int, entries: int) -> bool:
+        return self.limit is not None and self.nbytes + 8.0 * entries + 12.0 * rows > self.limit
+
+    def build(self, number: Array | None = None) -> Lists:
+        """The table; `number` says which parameter each edge takes its weight from, if not its own. Call it once."""
+        lengths, rows, counts, run = (column.whole() for column in self._table[:4])
+        # kernels look a few columns beyond a row
+        col, eid = self._table[4].whole(BEYOND), self._table[5].whole()
+        lists = Lists(
+            narrow(offsets(lengths)), rows, narrow(offsets(counts)), col, eid, run, np.empty(0, dtype=np.uint32)
+        )
+        if self.padding:
+            padding = np.flatnonzero(eid == PADDING)
+            eid[padding] = 0
+            lists = lists._replace(padding=_u32(padding))
+        if number is not None:
+            for begin in range(0, len(eid), GATHERED):
+                some = eid[begin : begin + GATHERED]
+                some[:] = number[some]
+        return lists
+
+
+class _Column:
+    """One array of a table that grows: pieces are gathered, then laid behind what is there."""
+
+    def __init__(self) -> None:
+        self.pieces: list[U32] = []
+        self.laid: U32 | None = None
+        self.size = 0  # of what is laid; room behind it is left for more
+
+    def lay(self) -> None:
+        """Put the pieces behind what is laid. The system moves a large array without copying it, where it can."""
+        size = self.size + sum(map(len, self.pieces))
+        if self.laid is None:
+            self.laid = np.empty(size, dtype=np.uint32)
+        elif size > len(self.laid):
+            self.laid.resize(size + size // 8, refcheck=False)
+        for piece in self.pieces:
+            self.laid[self.size : self.size + len(piece)] = piece
+            self.size += len(piece)
+        self.pieces.clear()
+
+    def whole(self, beyond: int = 0) -> U32:
+        """All of it; so many zeros may be read behind it."""
+        self.pieces.append(np.zeros(beyond, dtype=np.uint32))
+        if self.laid is None:
+            whole = np.concatenate(self.pieces)
+            self.pieces.clear()
+            return whole[: -beyond or None]
+        self.lay()
+        whole, self.laid = self.laid, None
+        whole.resize(self.size, refcheck=False)
+        return whole[: -beyond or None]
+
+
+def _length(eid: Edges) -> int:
+    return int(eid.stop - eid.start) if isinstance(eid, slice) else len(eid)
+
+
+def _single(lengths: Array | None) -> bool:
+    return lengths is None or len(lengths) == 1
+
+
+def _u32(numbers: Array) -> U32:
+    """The same in 32 bits; those of ends of edges are not copied."""
+    return numbers.view(np.uint32) if numbers.dtype == np.int32 else numbers.astype(np.uint32, copy=False)
+
+
+def offsets(counts: Array) -> I64:
+    """Where each of several runs of things begins, and where the last one ends."""
+    ptr = np.zeros(len(counts) + 1, dtype=np.int64)
+    np.cumsum(counts, out=ptr[1:])
+    return ptr
+
+
+def narrow(ends: I64) -> U32:
+    """The same in 32 bits, if they fit."""
+    if ends[-1] >= 2**32:
+        raise PlanTooLargeError
+    return ends.astype(np.uint32)
+
+
+#: Shortest stretch of values that is moved together, and how many numbers are searched for stretches at a time.
+LEAST_RUN, WINDOW = 8, 4096
+
+
+def runs_of(numbers: Array) -> NDArray[np.int64]:
+    """`(runs, 3)` first and last place of all stretches of an array, and the number they begin with.
+
+    Of a stretch of numbers that follow each other; where those are short, several are one, and the number is -1.
+    """
+    found = [_runs_within(numbers, begin) for begin in range(0, len(numbers), WINDOW)]
+    if not found:
+        return np.empty((0, 3), np.int64)
+    runs = np.concatenate(found)
+    # those that go on beyond what was looked at
+    begin, end, start = runs.T
+    goes_on = np.where(start[1:] < 0, start[:-1] < 0, (start[:-1] >= 0) & (start[1:] - start[:-1] == np.diff(begin)))
+    first, last = np.append(True, ~goes_on), np.append(~goes_on, True)
+    return np.ascontiguousarray(np.stack([begin[first], end[last], start[first]], axis=1))
+
+
+def _runs_within(numbers: Array, begin: int) -> NDArray[np.int64]:
+    """The same of a piece, that begins there; of one with many short stretches, the whole of it."""
+    piece = numbers[begin : begin + WINDOW]
+    ends = np.append(np.flatnonzero(np.diff(piece) != 1) + 1, len(piece))
+    if LEAST_RUN * len(ends) > len(piece) + LEAST_RUN:
+        return np.array([[begin, begin + len(piece), -1]])
+    begins = np.append(0, ends[:-1])
+    long = ends - begins >= LEAST_RUN
+    starts = np.where(long, piece[begins].astype(np.int64), -1)
+    return np.stack([begin + begins, begin + ends, starts], axis=1)

@@ -1,0 +1,309 @@
+"""`Schedule`: which neurons matter at which tick."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshnn.plan.lists import ROW_BYTES, Edges, ListBuilder, ListCounter, offsets
+from meshnn.topology import Topology
+from meshnn.topology.reach import (
+    counted,
+    edges_by_source,
+    edges_leaving,
+    in_ranges,
+    longest_paths,
+    need_sets,
+    pointers,
+    taken,
+)
+
+__all__ = ["Schedule", "Timing", "fingerprint"]
+
+Array = NDArray[Any]
+I64 = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
+#: Entries of lists that a count makes to find tiles in them; those of the rest are taken to have as many.
+LISTED = 1 << 21
+#: Bytes of states of all ticks from which on it is worth while to keep each neuron in one place instead.
+SPREAD = 1 << 26
+
+
+class Timing(NamedTuple):
+    """What is asked of a run in time, besides the outputs after its last tick from states that begin at zero."""
+
+    counts: bytes = b""  # a byte a tick, from tick 1 on: whether outputs are looked at after it; none: after the last
+    given: bool = False  # whether the states before the first tick are given
+    whole_end: bool = False  # whether the states of all neurons are wanted after the last tick
+
+    @classmethod
+    def at(cls, counts: BoolArray, given: bool = False, whole_end: bool = False) -> Timing:
+        """From a mask of ticks `(ticks,)`."""
+        return cls(np.ascontiguousarray(counts, dtype=np.bool_).tobytes(), given, whole_end)
+
+    def counted_at(self, ticks: int) -> BoolArray:
+        """Mask of ticks `(ticks + 1,)`."""
+        if not self.counts:
+            last: BoolArray = np.arange(ticks + 1) == ticks
+            return last
+        found = np.zeros(ticks + 1, dtype=np.bool_)
+        found[1:] = np.frombuffer(self.counts, dtype=np.bool_)
+        return found
+
+
+@dataclass
+class Schedule:
+    """Which neurons matter at which tick: the common ground of all methods.
+
+    `rows[k]` marks the neurons whose state is computed at tick k: those that are needed then and can be non-zero
+    then. With `all_needed` the states of every neuron are wanted. With `candidates` (sources, destinations of edges
+    that may not exist) the states they read are needed too, and neurons that are still zero count, because a candidate
+    may wake them. What can be saved while inputs are `held` is found by `drive` and `sweep`. With a `timing` outputs
+    are rows of every tick that counts, and where states are given, all neurons are taken to be non-zero.
+    """
+
+    topology: Topology
+    ticks: int
+    awake: BoolArray  # neurons whose activation is not zero at zero
+    all_needed: bool = False
+    candidates: tuple[I64, I64] | None = None
+    held: bool = False  # whether the inputs are the same at every tick
+    timing: Timing | None = None
+
+    def __post_init__(self) -> None:
+        t, timing = self.topology, self.timing
+        self.src, self.dst = t.src, t.dst
+        self.birth = t.birth_ticks(self.awake)
+        ends: tuple[BoolArray | None, bool] = (None, False)
+        if timing is not None:
+            assert not self.held  # what is saved then is saved for the last tick alone
+            counted_at = timing.counted_at(self.ticks)
+            ends = (counted_at, timing.whole_end)
+            self.birth = np.zeros_like(self.birth) if timing.given else self.birth
+        free = np.arange(t.n_neurons) >= t.n_clamped
+        if self.all_needed:
+            need = np.repeat(free[None, :], self.ticks + 1, axis=0)
+        elif self.candidates is not None:
+            src, dst = (np.concatenate(pair) for pair in zip((t.src, t.dst), self.candidates, strict=True))
+            need = need_sets(t.n_neurons, t.n_clamped, t.n_outputs, src, dst, self.ticks, *ends)
+        else:
+            need = need_sets(t.n_neurons, t.n_clamped, t.n_outputs, t.src, t.dst, self.ticks, *ends)
+        if self.candidates is None:
+            need &= self.birth <= np.arange(self.ticks + 1)[:, None]
+        if timing is not None:  # though they be zero: buffers that ticks share may hold something else
+            need[counted_at, t.n_neurons - t.n_outputs :] = True
+        need[0] = False
+        self.rows = need
+        # Ticks with the same rows share their lists: a number for each distinct set of rows.
+        seen: dict[bytes, int] = {}
+        self.row_set = [seen.setdefault(fingerprint(self.rows[k]), k) for k in range(self.ticks + 1)]
+        self._settled = int(self.birth[self.birth <= self.ticks].max(initial=0))
+
+    @cached_property
+    def in_ptr(self) -> I64:
+        """The edges into neuron j are numbers in_ptr[j] to in_ptr[j + 1]."""
+        return pointers(self.topology.n_neurons, self.dst)
+
+    @cached_property
+    def _by_source(self) -> tuple[I64, Array]:
+        return edges_by_source(self.topology.n_neurons, self.src)
+
+    @property
+    def out_ptr(self) -> I64:
+        """The edges that leave neuron i are out_order[out_ptr[i]:out_ptr[i + 1]], by destination."""
+        return self._by_source[0]
+
+    @property
+    def out_order(self) -> Array:
+        """Edges by source, then destination."""
+        return self._by_source[1]
+
+    def live_key(self, k: int) -> tuple[int, int]:
+        """Ticks with equal keys have equal forward lists."""
+        return self.row_set[k], min(k - 1, self._settled)
+
+    def into(self, k: int, src: Array, ptr: I64) -> tuple[I64, I64, Edges]:
+        """Rows of tick k, how many edges carry a signal into each, and which edges; `ptr` as `in_ptr`, of these."""
+        rows = np.flatnonzero(self.rows[k])
+        counts = ptr[rows + 1] - ptr[rows]
+        solid = len(rows) > 0 and rows[-1] - rows[0] + 1 == len(rows)  # without a gap: a run of edges
+        eid: Edges = slice(int(ptr[rows[0]]), int(ptr[rows[-1] + 1])) if solid else in_ranges(rows, ptr)
+        return rows, *_kept(taken(self.birth < k, src[eid]), counts, eid)
+
+    def leaving(self, nodes: Array, k: int) -> Array:
+        """Edges from the nodes (rows of tick k - 1) to rows of tick k, in no particular order."""
+        eid = edges_leaving(nodes, self.out_ptr, self.out_order)
+        into_rows: Array = eid[self.rows[k][self.dst[eid]]]
+        return into_rows
+
+    def degrees(self, src: Array, dst: Array) -> Iterator[I64]:
+        """For every tick from 1 on, of each neuron how many edges could carry a signal into it; one array, changed.
+
+        Every edge is looked at once, when its source is born.
+        """
+        fed = np.zeros(self.topology.n_neurons, dtype=np.int64)
+        levels = range(self._settled + 1)
+        if self._settled > 8:  # ticks
+            born = self.birth[src]
+            order = np.argsort(born, kind="stable")
+            ends = np.searchsorted(born[order], np.arange(self._settled + 2))
+        for k in range(1, self.ticks + 1):
+            if k - 1 in levels:
+                more = dst[order[ends[k - 1] : ends[k]]] if self._settled > 8 else dst[taken(self.birth == k - 1, src)]
+                if 8 * len(more) < len(fed):
+                    np.add.at(fed, more, 1)
+                else:
+                    fed += counted(len(fed), more)
+            yield fed
+
+    @cached_property
+    def _tally(self) -> I64:
+        """For every tick, how many edges carry a signal into its rows: all of them, and those from inputs and bias."""
+        found = np.zeros((2, self.ticks + 1), dtype=np.int64)
+        memo: dict[tuple[int, int], int] = {}
+        clamped: I64 | None = None
+        for k, fed in enumerate(self.degrees(self.src, self.dst), start=1):
+            clamped = fed.copy() if clamped is None else clamped  # born at tick 0
+            same = memo.setdefault(self.live_key(k), k)
+            found[:, k] = found[:, same] if same < k else (fed[self.rows[k]].sum(), clamped[self.rows[k]].sum())
+        return found
+
+    def pulls(self, lists: ListCounter, src: Array, dst: Array, moving: bool = False) -> tuple[I64, I64]:
+        """For every tick k the list that pulls its rows from the states of tick k - 1, and how many entries it has.
+
+        These are `(2, ticks + 1)`: all, and those in tiles. Of `moving` neurons only: those that are not clamped.
+        """
+        found = np.zeros((3, self.ticks + 1), dtype=np.int64)
+        memo: dict[tuple[int, int], tuple[int, int, int]] = {}
+        guess = None if isinstance(lists, ListBuilder) or src is not self.src else _Guess(lists)
+        ptr = self.in_ptr if dst is self.dst else pointers(self.topology.n_neurons, dst)
+        for k in range(1, self.ticks + 1):
+            key = self.live_key(k)
+            if key not in memo and guess is not None and guess.ready:
+                entries = int(self._tally[0, k] - moving * self._tally[1, k])
+                memo[key] = guess.added(int(self.rows[k].sum()), entries)
+            elif key not in memo:
+                rows, counts, eid = self.into(k, src, ptr)
+                if moving:
+                    counts, eid = _kept(src[eid] >= self.topology.n_clamped, counts, eid)
+                memo[key] = _added(lists, rows, counts, eid, src)
+            found[:, k] = memo[key]
+        return found[0], found[1:]
+
+    def drive(self, lists: ListCounter) -> tuple[int, int, int]:
+        """The list that pulls from clamped neurons alone, for all rows there are at some tick, and its entries."""
+        rows = np.flatnonzero(self.rows.any(axis=0))
+        eid = in_ranges(rows, self.in_ptr)
+        counts, edges = _kept(self.src[eid] < self.topology.n_clamped, self.in_ptr[rows + 1] - self.in_ptr[rows], eid)
+        return _added(lists, rows, counts, edges, self.src)
+
+    def saved_by_drive(self) -> int:
+        """Products with clamped neurons that repeat themselves from tick to tick while the inputs are held."""
+        repeats = (self.rows.sum(axis=0) - 1).clip(0)
+        if not repeats.any():
+            return 0
+        fan_in = counted(self.topology.n_neurons, self.dst[self.src < self.topology.n_clamped])
+        return int((repeats * fan_in).sum())
+
+    def pushes(self, lists: ListCounter, hops: int) -> tuple[I64, I64]:
+        """For the last `hops` ticks k but one the transposed list: rows of tick k pull from those of tick k + 1."""
+        found = np.zeros((3, self.ticks + 1), dtype=np.int64)
+        memo: dict[tuple[int, int], tuple[int, int, int]] = {}
+        guess = None if isinstance(lists, ListBuilder) or self.candidates is not None else _Guess(lists)
+        for k in range(self.ticks - 1, self.ticks - 1 - hops, -1):
+            key = (self.row_set[k], self.row_set[k + 1])
+            if key not in memo and guess is not None and guess.ready:
+                # the pulls of tick k + 1 the other way round: who feeds a row that is needed is needed
+                entries = int(self._tally[0, k + 1] - self._tally[1, k + 1])
+                memo[key] = guess.added(int(self.rows[k].sum()), entries)
+            elif key not in memo:
+                rows = np.flatnonzero(self.rows[k])
+                eid = edges_leaving(rows, self.out_ptr, self.out_order)
+                counts = self.out_ptr[rows + 1] - self.out_ptr[rows]
+                counts, edges = _kept(taken(self.rows[k + 1], self.dst[eid]), counts, eid)
+                one = np.array([len(rows)])  # as they come: by source, then destination
+                memo[key] = _added(lists, rows, counts, edges, self.dst, lengths=one)
+            found[:, k] = memo[key]
+        return found[0], found[1:]
+
+    def sweep(self) -> I64 | None:
+        """All rows in topological order, if a single pass over them gives all that matters and is cheaper; else None.
+
+        With inputs that are held, the state of a neuron that no cycle feeds settles after as many ticks as the longest
+        path to it has edges. A path from an edge (i, j) to an output has, behind j, as many edges as there are ticks
+        left; so if no path to an output has more edges than there are ticks, i has settled whenever it matters.
+        """
+        if not self.held or self.candidates is not None or self.all_needed:
+            return None
+        t = self.topology
+        some: BoolArray = np.any(self.rows, axis=0)
+        twice = int(some.sum()) < int(self.rows.sum())
+        if not twice and (self.ticks < 4 or self.rows.size * ROW_BYTES < SPREAD):  # nothing to save
+            return None
+        feeds = some.copy()
+        feeds[: t.n_clamped] = True
+        reads = taken(some, self.dst) & taken(feeds, self.src)
+        # a neuron that nothing feeds, but that is not zero at zero, is so from tick 1 on
+        settled = longest_paths(t.n_neurons, self.src[reads], self.dst[reads], some.astype(np.int64))
+        if settled is None:
+            return None
+        rows = np.flatnonzero(some)
+        if settled[t.n_neurons - t.n_outputs :].max(initial=0) > self.ticks:
+            return None
+        order: I64 = rows[np.argsort(settled[rows], kind="stable")]
+        return order
+
+    def sweep_lists(self, lists: ListCounter, order: I64, back: bool) -> tuple[int, int, int]:
+        """The list that computes all rows in that order, or the transposed one in the opposite; its entries."""
+        t, some = self.topology, np.zeros(self.topology.n_neurons, dtype=np.bool_)
+        some[order] = True
+        rows = order[::-1] if back else order
+        ptr, others = (self.out_ptr, self.dst) if back else (self.in_ptr, self.src)
+        some[: t.n_clamped] = not back
+        eid: Array = edges_leaving(rows, ptr, self.out_order) if back else in_ranges(rows, ptr)
+        counts, edges = _kept(taken(some, others[eid]), ptr[rows + 1] - ptr[rows], eid)
+        return _added(lists, rows, counts, edges, others, lengths=np.array([len(rows)]), ordered=True)
+
+
+class _Guess:
+    """Lists that are counted without being made, once so many are: as many of their entries are in tiles."""
+
+    def __init__(self, lists: ListCounter) -> None:
+        self.lists, self.entries, self.tiled = lists, lists.entries, lists.tiled
+
+    @property
+    def ready(self) -> bool:
+        """Whether enough lists were made."""
+        return self.lists.entries - self.entries > LISTED
+
+    def added(self, n_rows: int, entries: int) -> tuple[int, int, int]:
+        """As `_added`."""
+        self.lists.estimated = True
+        tiled = round(entries * (self.lists.tiled - self.tiled) / max(self.lists.entries - self.entries, 1))
+        return self.lists.count(n_rows, entries, tiled=tiled), entries, tiled
+
+
+def _kept(mask: BoolArray, counts: I64, eid: Edges) -> tuple[I64, Edges]:
+    """The edges of a mask, and how many each row has of them."""
+    if mask.all():
+        return counts, eid
+    left = np.diff(np.concatenate(([0], np.cumsum(mask)))[offsets(counts)])
+    return left, eid.start + np.flatnonzero(mask) if isinstance(eid, slice) else eid[mask]
+
+
+def _added(lists: ListCounter, *given: Any, lengths: I64 | None = None, ordered: bool = False) -> tuple[int, int, int]:
+    """The number of a new list, how many entries it has, holes included, and how many of them are in tiles."""
+    entries, tiled = lists.entries, lists.tiled
+    number = lists.add(*given, lengths=lengths, ordered=ordered)
+    return number, lists.entries - entries, lists.tiled - tiled
+
+
+def fingerprint(array: Array) -> bytes:
+    """What tells arrays apart that are met by the thousand, without keeping them."""
+    return hashlib.blake2b(array.data, digest_size=16).digest()

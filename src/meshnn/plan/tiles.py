@@ -1,0 +1,134 @@
+"""Tiles: rows that read the same sources are computed together, so that a source is loaded once for all of them.
+
+A *run* is a number of neighbouring rows of a list, a multiple of `SIDE`, whose entries read the same columns in the
+same order. Kernels hold `SIDE` rows of it in registers. Rows that differ in a few columns are made equal with *padding*:
+entries of weight 0 that have no gradient; a dense graph without self-loops has one per row.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["PADDING", "SIDE", "Tiled", "tile"]
+
+I64 = NDArray[np.int64]
+U32 = NDArray[np.uint32]
+
+#: Rows that are computed together.
+SIDE = 4
+#: The edge of an entry that is padding.
+PADDING = 2**32 - 1
+#: Fewest columns of a run: below, a row at a time is as fast.
+FEWEST = 3
+#: Rows are filled up with padding if they have so many entries at least, and the run becomes so many times as large at
+#: most: a tile is three times as fast.
+FEWEST_FILLED, LARGER = 8, 1.4
+
+
+class Tiled(NamedTuple):
+    """A list whose runs are equal."""
+
+    run: I64  # (rows,) rows of the run that begins with a row; 0 elsewhere
+    counts: I64  # (rows,) entries of each row
+    col: U32
+    eid: U32  # PADDING where an entry is none
+    widest: int  # most columns of a run; 0 without one
+    tiled: int  # entries in runs, padding included
+
+
+def tile(counts: I64, col: U32, eid: U32, fill: bool) -> Tiled:
+    """Find the runs of a list of rows of so many entries each.
+
+    Equal neighbours are found first, whatever they read; then, to be filled up, rows that read most of the columns of a
+    window.
+    """
+    counts = np.asarray(counts, dtype=np.int64)
+    run = np.zeros(len(counts), dtype=np.int64)
+    most = int(counts.max(initial=0))
+    if len(counts) < SIDE or len(col) < SIDE * FEWEST or most < FEWEST:
+        return Tiled(run, counts, col, eid, 0, 0)
+    ptr = np.concatenate(([0], np.cumsum(counts)))
+    for first, rows in _equal_runs(counts, ptr, col):
+        run[first] = rows
+    windows = _windows(counts, ptr, col, run) if fill and most >= FEWEST_FILLED else []
+    if windows:
+        counts, col, eid = _filled(windows, counts, ptr, col, eid)
+        for first, rows in windows:
+            run[first] = rows
+    heads = np.flatnonzero(run)
+    tiled = int((run[heads] * counts[heads]).sum())
+    return Tiled(run, counts, col, eid, int(counts[heads].max(initial=0)), tiled)
+
+
+def _equal_runs(counts: I64, ptr: I64, col: U32) -> list[tuple[int, int]]:
+    """First row and number of rows of every run of equal neighbours."""
+    first, last = col[np.minimum(ptr[:-1], len(col) - 1)], col[np.maximum(ptr[1:] - 1, 0)]
+    # most neighbours of a sparse graph differ in their number of entries, the first or the last of them
+    same = (counts[1:] == counts[:-1]) & (counts[1:] >= FEWEST) & (first[1:] == first[:-1]) & (last[1:] == last[:-1])
+    maybe = np.flatnonzero(same) + 1
+    if maybe.size == 0:
+        return []
+    for begin in range(0, len(maybe), 4096):  # not all entries of a large list at once
+        rows = maybe[begin : begin + 4096]
+        widths = counts[rows]
+        entry = np.repeat(ptr[rows] - np.concatenate(([0], np.cumsum(widths)[:-1])), widths) + np.arange(widths.sum())
+        equal = col[entry] == col[entry - np.repeat(widths, widths)]
+        whole = np.add.reduceat(equal, np.concatenate(([0], np.cumsum(widths)[:-1]))) == widths
+        same[rows - 1] = whole
+    edges = np.diff(np.concatenate(([0], same.astype(np.int8), [0])))
+    begins, ends = np.flatnonzero(edges == 1), np.flatnonzero(edges == -1)  # rows begins to ends, both included
+    lengths = (ends - begins + 1) // SIDE * SIDE
+    return [(int(a), int(b)) for a, b in zip(begins, lengths, strict=True) if b]
+
+
+def _windows(counts: I64, ptr: I64, col: U32, run: I64) -> list[tuple[int, int]]:
+    """Runs of rows, not in a run yet, that are worth filling up: they read most of the columns of their window."""
+    taken = np.zeros(len(counts) + 1, dtype=np.int64)
+    heads = np.flatnonzero(run)
+    taken[heads] += 1
+    taken[heads + run[heads]] -= 1
+    free = np.cumsum(taken[:-1]) == 0
+    some = np.flatnonzero(free & (counts >= FEWEST_FILLED))
+    if some.size < SIDE:
+        return []
+    starts = np.minimum(ptr[:-1], len(col) - 1)
+    low, high = np.minimum.reduceat(col, starts), np.maximum.reduceat(col, starts)
+    dense = some[LARGER * counts[some] >= high[some] - low[some] + 1]
+    found: list[tuple[int, int]] = []
+    first = previous = -SIDE
+    lowest = highest = entries = 0
+    for r, a, b, count in zip(
+        dense.tolist(), low[dense].tolist(), high[dense].tolist(), counts[dense].tolist(), strict=True
+    ):
+        wide = max(highest, b) - min(lowest, a) + 1
+        if r == previous + 1 and (r - first + 1) * wide <= LARGER * (entries + count):
+            lowest, highest, entries = min(lowest, a), max(highest, b), entries + count
+        else:
+            found.append((first, previous - first + 1))
+            first, lowest, highest, entries = r, a, b, count
+        previous = r
+    found.append((first, previous - first + 1))
+    return [(begin, rows // SIDE * SIDE) for begin, rows in found if begin >= 0 and rows >= SIDE]
+
+
+def _filled(windows: list[tuple[int, int]], counts: I64, ptr: I64, col: U32, eid: U32) -> tuple[I64, U32, U32]:
+    """Counts, columns and edges with padding, so that all rows of a window have all columns that one of them reads."""
+    counts, columns, edges, done = counts.copy(), [], [], 0
+    for first, rows in windows:
+        begin, end = ptr[first], ptr[first + rows]
+        columns.append(col[done:begin])
+        edges.append(eid[done:begin])
+        union, place = np.unique(col[begin:end], return_inverse=True)
+        row = np.repeat(np.arange(rows), counts[first : first + rows])
+        full = np.full((rows, len(union)), PADDING, dtype=eid.dtype)
+        full[row, place] = eid[begin:end]
+        columns.append(np.tile(union, rows))
+        edges.append(full.ravel())
+        counts[first : first + rows] = len(union)
+        done = end
+    columns.append(col[done:])
+    edges.append(eid[done:])
+    return counts, np.concatenate(columns), np.concatenate(edges)

@@ -1,0 +1,140 @@
+"""`Walk`: sets of neurons carried forward, tick by tick.
+
+The set of neurons that a neuron influences after some hops is a state of a small automaton: sets that were met before,
+at a tick with the same rows, share their list. A saturated set is stored once, however many influences run through it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshnn.plan.lists import ListCounter
+from meshnn.plan.schedule import Schedule, fingerprint
+from meshnn.topology.reach import counted, in_ranges, taken
+
+__all__ = ["Singles", "Step", "Walk"]
+
+I64 = NDArray[np.int64]
+Array = NDArray[Any]
+#: What a step costs besides the edges it looks at, in edges.
+FOLLOW = 64
+
+
+class Step(NamedTuple):
+    """One hop of a set."""
+
+    number: int  # of its list
+    entries: int
+    tiled: int  # of them, those in tiles
+    state: int  # the number of the set that it leads to
+    size: int  # neurons in that
+
+
+class Singles(NamedTuple):
+    """One hop of every single neuron at once."""
+
+    number: I64  # (n,) of the list of each that is not clamped
+    ptr: I64  # (n + 1,) ends[ptr[j]:ptr[j + 1]] are the neurons that j leads to
+    ends: Array
+
+
+_NONE = np.empty(0, dtype=np.int64)
+NO_SINGLES = Singles(_NONE, _NONE, _NONE)  # counted, not kept
+
+
+class Walk:
+    """Carries sets over a schedule; what it finds goes to `lists`."""
+
+    def __init__(self, schedule: Schedule, lists: ListCounter) -> None:
+        self.schedule, self.lists = schedule, lists
+        self.walked = self.made = self.held = 0  # edges looked at, sets met and neurons in them
+        self._singles: dict[int, Singles] = {}
+        self._states: dict[bytes, int] = {}
+        self._nodes: list[Array] = []  # of every state
+        self._steps: dict[tuple[int, int, int], Step] = {}
+        self._fan_out, self._fan_out_at = np.zeros(schedule.topology.n_neurons, dtype=np.int64), 0
+
+    def singles(self, k: int) -> Singles:
+        """Every single neuron that is not clamped into tick k."""
+        key = self.schedule.row_set[k]
+        if key not in self._singles:
+            s, n, clamped = self.schedule, self.schedule.topology.n_neurons, self.schedule.topology.n_clamped
+            eid = s.out_order[s.out_ptr[clamped] :]  # by source, then destination
+            eid = eid[taken(s.rows[k], s.dst[eid])]
+            ends = s.dst[eid]
+            ptr = np.zeros(n + 1, dtype=np.int64)
+            np.cumsum(counted(n, s.src[eid]), out=ptr[1:])
+            ones = np.ones(len(eid), dtype=np.uint32)
+            first = self.lists.add(ends, ones, eid, s.src, lengths=np.diff(ptr)[clamped:])
+            self._singles[key] = Singles(first - clamped + np.arange(n), ptr, ends)
+        return self._singles[key]
+
+    def count_singles(self, k: int) -> I64:
+        """The same where lists are counted only: of every neuron, how many it leads to at tick k; do not keep it."""
+        s, n, clamped = self.schedule, self.schedule.topology.n_neurons, self.schedule.topology.n_clamped
+        # from the tick that was asked for before, only rows that come or go are looked at
+        nodes = np.flatnonzero(s.rows[k] ^ s.rows[self._fan_out_at])
+        for sign, ends in ((1, nodes[s.rows[k, nodes]]), (-1, nodes[~s.rows[k, nodes]])):
+            self._fan_out += sign * counted(n, s.src[in_ranges(ends, s.in_ptr)])
+        self._fan_out_at, key = k, s.row_set[k]
+        if key not in self._singles:
+            entries = int(self._fan_out[clamped:].sum())
+            self.lists.count(entries, entries, n - clamped)
+            self._singles[key] = NO_SINGLES
+        return self._fan_out
+
+    def ends(self, j: int, k: int) -> Array:
+        """Rows of tick k that neuron j leads to."""
+        s = self.schedule
+        ends = s.dst[s.out_order[s.out_ptr[j] : s.out_ptr[j + 1]]]
+        rows: Array = ends[s.rows[k, ends]]
+        return rows.astype(np.uint32)
+
+    def state(self, nodes: Array) -> int:
+        """The number of a set of neurons."""
+        key = fingerprint(nodes)
+        found = self._states.get(key)
+        if found is None:
+            found = self._states[key] = len(self._nodes)
+            self._nodes.append(nodes)
+            self.held += len(nodes)
+        return found
+
+    def follow(self, state: int, k: int, joins: int = -1, positions: bool = False) -> Step:
+        """A set of neurons into tick k, where neuron `joins` comes in; entries may read positions in the set."""
+        self.walked += FOLLOW
+        key = (state, self.schedule.row_set[k], joins)
+        found = self._steps.get(key)
+        if found is None:
+            nodes = self._nodes[state]
+            eid = self.schedule.leaving(nodes, k)
+            eid.sort()  # by destination, then source
+            rows, counts = _runs(self.schedule.dst[eid])
+            if joins >= 0 and len(rows) == 0:
+                rows, counts = np.array([joins]), np.zeros(1, dtype=np.int64)
+            elif joins >= 0:
+                at = int(np.searchsorted(rows, joins))
+                if at == len(rows) or rows[at] != joins:
+                    rows, counts = np.insert(rows, at, joins), np.insert(counts, at, 0)
+            rows = rows.astype(np.uint32, copy=False)
+            entries, tiled = self.lists.entries, self.lists.tiled
+            number = self.lists.add(rows, counts, eid, self.schedule.src, within=nodes if positions else None)
+            more = (self.lists.entries - entries, self.lists.tiled - tiled)
+            found = self._steps[key] = Step(number, *more, self.state(rows), len(rows))
+            self.walked += len(eid) + len(nodes)
+            self.made += 1
+        return found
+
+
+def _runs(ends: Array) -> tuple[Array, I64]:
+    """The neurons in a sorted list, and how often each is in it."""
+    if len(ends) == 0:
+        return ends, _NONE
+    new = np.empty(len(ends) + 1, dtype=np.bool_)
+    new[0] = new[-1] = True
+    np.not_equal(ends[1:], ends[:-1], out=new[1:-1])
+    at = np.flatnonzero(new)
+    return ends[at[:-1]], at[1:] - at[:-1]

@@ -1,0 +1,97 @@
+"""What streams remember, and buffers to compute in."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshnn.codes import MOMENT_ROWS
+from meshnn.memory import check_fits
+from meshnn.plan import ROW_BYTES
+from meshnn.plan.influence import VECTOR
+
+if TYPE_CHECKING:
+    from meshnn.streaming.stream import Stream
+
+__all__ = ["StreamState", "aligned", "new_state"]
+
+Array = NDArray[Any]
+I64 = NDArray[np.int64]
+F64 = NDArray[np.float64]
+
+
+class StreamState(NamedTuple):
+    """The arrays of B streams; `_core/stream_structs.hpp` describes the fields."""
+
+    s: Array
+    J: Array
+    side: I64
+    peek_states: Array
+    sums: Array
+    slopes: Array
+    panel: Array
+    weights: Array
+    Y: Array
+    y: Array
+    share: Array
+    G: Array
+    grad: Array
+    H: Array
+    past_H: Array
+    past_outputs: Array
+    target: Array
+    last_x: Array
+    x_moments: F64
+    y_moments: F64
+    replay_x: Array
+    replay_y: Array
+    clock: I64
+
+
+def aligned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    """Return zeros that begin at a cache line."""
+    size = int(np.prod(shape)) * dtype.itemsize
+    raw = np.zeros(size + VECTOR, np.uint8)
+    start = -raw.ctypes.data % VECTOR
+    return raw[start : start + size].view(dtype).reshape(shape)
+
+
+def new_state(stream: Stream) -> StreamState:
+    """Make the arrays of a stream that has seen nothing."""
+    t, plan, B, dtype = stream.topology, stream.plan, stream.n_streams, stream.dtype
+    n, C, N, L = t.n_neurons, t.n_outputs, stream.ties.n_parameters, ROW_BYTES // dtype.itemsize
+    depth = stream.late + 1 if stream.late else 0
+    needed = dtype.itemsize * (2.0 * B * plan.columns + (depth * B + 1.0) * C * N)
+    check_fits(needed, f"the influences of {B} streams", 'take fewer streams, a smaller `late` or method="snap-1"')
+    packs = int(np.diff(plan.course.pack_start).max(initial=1))
+    m, d = stream.width, t.n_inputs
+    replays = stream.learner.places if stream.memory == "none" and B == 1 else 0
+    s = np.zeros((B, n), dtype)
+    s[:, t.n_inputs : t.n_clamped] = 1  # the bias
+    return StreamState(
+        s=s,
+        J=aligned((B, 2, plan.columns + VECTOR // dtype.itemsize), dtype),
+        side=np.zeros(B, np.int64),
+        peek_states=np.zeros(n, dtype),
+        sums=aligned((max(packs, 1), L), dtype),
+        slopes=aligned((max(packs, 1), L), dtype),
+        panel=aligned((int(plan.course.n_whole.max(initial=1)), L), dtype),
+        weights=stream.values[plan.course.weight_index],
+        Y=aligned((C, L), dtype),
+        y=aligned((m, L), dtype),
+        share=aligned((L,), dtype),
+        G=aligned((C, L), dtype),
+        grad=np.zeros(len(stream.values), dtype),
+        H=np.zeros((C, N), dtype),
+        past_H=np.zeros((depth, B, C, N), dtype),
+        past_outputs=np.zeros((depth, B, C), dtype),
+        target=np.zeros((B, m), dtype),
+        last_x=np.zeros(d if replays else 0, dtype),
+        x_moments=np.zeros((MOMENT_ROWS, d if stream.scale else 0)),
+        y_moments=np.zeros((MOMENT_ROWS, 0 if stream.loss.likelihood or not stream.scale else m)),
+        replay_x=np.zeros((replays, d), dtype),
+        replay_y=np.zeros((replays, m), dtype),
+        clock=np.zeros(8, np.int64),
+    )

@@ -1,0 +1,647 @@
+"""The cases of the golden record, and the values that are recorded for each of them.
+
+`files/golden.npz` holds outputs, states, gradients, Jacobians, growth scores, trained weights and streams as the Numba
+kernels of version 0.2.0.dev0 computed them; `test_golden.py` compares the installed version with it. Write the record
+again only after a deliberate change of a numerical result: `python tests/golden.py`.
+
+Every random number comes from `Generator.random` with a seed made from the name of its case, and is changed by
+correctly rounded operations only: the cases are the same to the last bit on every machine and with every NumPy, and a
+new case does not change the others. The record is a dictionary of arrays by `kind/case/dtype/quantity`.
+"""
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+
+from meshnn import Mesh, Topology
+from meshnn.training import train
+
+FILE = Path(__file__).parent / "files" / "golden.npz"
+DTYPES = ("float64", "float32")
+ACTIVATIONS = ("identity", "relu", "leaky_relu", "elu", "softplus", "sigmoid", "tanh", "sin", "gauss")
+SMOOTH = ("tanh", "sin", "softplus", "gauss", "elu", "sigmoid")
+LOSSES = ("cross_entropy", "squared_error", "huber", "poisson", "binary_cross_entropy")
+#: Longer arrays are stored as their first HEAD entries, largest entry, root mean square and PROJECTIONS projections.
+LONGEST, HEAD, PROJECTIONS = 400, 50, 64
+
+Values = dict[str, np.ndarray]
+
+# -- random numbers --------------------------------------------------------------------------------------------------
+
+
+def generator(*names: object) -> np.random.Generator:
+    """Return the generator that belongs to a name."""
+    return np.random.default_rng(crc32("/".join(map(str, names)).encode()))
+
+
+def uniform(rng: np.random.Generator, *shape: int) -> np.ndarray:
+    """Draw numbers of mean 0 and variance about 1."""
+    return 3.5 * (rng.random(shape) - 0.5)
+
+
+def integers(rng: np.random.Generator, most: int, *shape: int) -> np.ndarray:
+    """Draw whole numbers from 0 to `most - 1`."""
+    return (rng.random(shape) * most).astype(np.int64)
+
+
+# -- graphs ----------------------------------------------------------------------------------------------------------
+
+
+def layered(*sizes: int, bias: bool = True) -> Topology:
+    """Connect each layer to the next, and the bias to all neurons behind the inputs."""
+    first = np.cumsum([0, sizes[0] + bias, *sizes[1:]])
+    layers = [range(sizes[0]), *(range(a, b) for a, b in pairwise(first[1:]))]
+    pairs = [(i, j) for a, b in pairwise(layers) for i in a for j in b]
+    pairs += [(sizes[0], j) for j in range(first[1], first[-1]) if bias]
+    return Topology(sizes[0], sum(sizes[1:-1]), sizes[-1], pairs, bias=bias)
+
+
+def select_pairs(
+    inputs: int, hidden: int, outputs: int, accept: Callable[[int, int], bool], bias: bool = True
+) -> Topology:
+    """Take the pairs that a function accepts, and one edge from an input to each output."""
+    n, first = inputs + bias + hidden + outputs, inputs + bias + hidden
+    pairs = [(i, j) for i in range(n) for j in range(n) if accept(i, j)]
+    return Topology(inputs, hidden, outputs, sorted({*pairs, *((o % inputs, o) for o in range(first, n))}), bias=bias)
+
+
+def cascade(inputs: int, hidden: int, outputs: int, bias: bool = True) -> Topology:
+    """Let each hidden neuron read all neurons before it, and the outputs all but outputs."""
+    first, last = inputs + bias, inputs + bias + hidden
+    return select_pairs(inputs, hidden, outputs, lambda i, j: j >= first and i < min(j, last), bias)
+
+
+def mesh(inputs: int, hidden: int, outputs: int, density: float = 1.0, bias: bool = True) -> Topology:
+    """Let every neuron behind the inputs read all neurons, itself included, or a random part of them."""
+    rng, first = generator("mesh", inputs, hidden, outputs, density), inputs + bias
+    taken = rng.random((first + hidden + outputs,) * 2) < density
+    return select_pairs(
+        inputs, hidden, outputs, lambda i, j: j >= first and (taken[i, j] or (bias and i == inputs)), bias
+    )
+
+
+def random_pairs(inputs: int, hidden: int, outputs: int, density: float) -> Topology:
+    """Draw edges among all neurons, also into inputs and between neurons that reach no output."""
+    taken = generator("any", inputs, hidden, outputs).random((inputs + 1 + hidden + outputs,) * 2) < density
+    return select_pairs(inputs, hidden, outputs, lambda i, j: taken[i, j])
+
+
+def patches() -> Topology:
+    """Join a dense part, a band, sparse rows and dense outputs: some rows fit into tiles and some do not."""
+    taken = generator("patches").random((55, 55)) < 0.06
+
+    def accept(i: int, j: int) -> bool:
+        if j < 9:
+            return False
+        if j < 22:
+            return i < 22
+        if j < 40:
+            return j - 12 <= i < j
+        return bool(taken[i, j]) if j < 50 else 20 <= i < 47
+
+    return select_pairs(8, 41, 5, accept)
+
+
+def columns(inputs: int, hidden: int, outputs: int) -> Topology:
+    """Make hidden neurons whose only cycles are self-loops."""
+    first, last = inputs + 1, inputs + 1 + hidden
+    return select_pairs(inputs, hidden, outputs, lambda i, j: (j >= first > i) or i == j >= first or j >= last > i)
+
+
+GRAPHS = {
+    "linear": layered(3, 2),
+    "layers": layered(3, 4, 3, 2),
+    "layers-no-bias": layered(3, 4, 2, bias=False),
+    "wide-layers": layered(17, 24, 10),
+    "cascade": cascade(2, 5, 2),
+    "cascade-no-bias": cascade(3, 4, 1, bias=False),
+    "mesh": mesh(3, 5, 2),
+    "mesh-no-bias": mesh(2, 6, 3, bias=False),
+    "sparse": mesh(4, 12, 3, density=0.2),
+    "any": random_pairs(2, 6, 2, density=0.45),
+    "columns": columns(2, 5, 2),
+    "dense": mesh(17, 24, 10),
+    "large": mesh(33, 50, 10, density=0.2),
+    "patches": patches(),
+    "many-classes": layered(2, 3, 60),
+}
+LARGE = ("wide-layers", "dense", "large", "patches", "many-classes")
+
+# -- cases -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Case:
+    """A network with data. Fields that differ from their default make the name."""
+
+    graph: str
+    ticks: int
+    activation: str = "tanh"  # or "mixed": another one for each hidden neuron
+    output: str = "identity"
+    loss: str = "squared_error"
+    batch: int = 5
+    weighted: bool = False
+    ties: str = ""  # "tied", "fixed" or "tied+fixed"
+    sequence: int = 0  # number of ticks of the input sequence; 0 holds the inputs
+    loss_ticks: str = ""  # "all", "mask", or "short" for sequences that end early
+    per_tick: bool = False  # whether there is a target for each tick
+    readout: str = ""  # "end", "mean" or "any"
+    state: bool = False  # whether the run begins with given states
+
+    @property
+    def name(self) -> str:
+        """Return a readable name, which is also the seed."""
+        parts = [self.graph, f"ticks{self.ticks}", self.activation]
+        for each in fields(self)[3:]:
+            value = getattr(self, each.name)
+            if value != each.default:
+                parts.append(each.name if value is True else f"{each.name}={value}")
+        return "-".join(parts)
+
+    def mesh(self, dtype: str) -> Mesh:
+        """Build the network with its weights."""
+        return new_mesh(self.name, self.graph, self.ticks, self.activation, self.output, self.ties, dtype)
+
+    @property
+    def length(self) -> int:
+        """Return the number of ticks that are run."""
+        return self.sequence or self.ticks
+
+    def inputs(self) -> np.ndarray:
+        """Return inputs that are held, or a sequence."""
+        shape = (self.sequence,) if self.sequence else ()
+        X = uniform(generator(self.name, "X"), *shape, self.batch, GRAPHS[self.graph].n_inputs)
+        if self.loss_ticks == "short":
+            X[~self._valid_ticks()] = 0.0
+        return X
+
+    def targets(self) -> np.ndarray:
+        """Return labels or values, for every tick if the case asks for it; NaN where a sequence has ended."""
+        shape = (self.length, self.batch) if self.per_tick else (self.batch,)
+        y = targets_for(self.loss, generator(self.name, "y"), shape, GRAPHS[self.graph].n_outputs)
+        if self.per_tick and self.loss_ticks == "short":
+            y = y.astype(np.float64)
+            y[~self._valid_ticks()] = np.nan
+        return y
+
+    def _valid_ticks(self) -> np.ndarray:
+        """Return the mask (ticks, batch) of sequences of different lengths."""
+        length = 1 + integers(generator(self.name, "length"), self.length, self.batch)
+        return np.arange(self.length)[:, None] < length
+
+    def weighting(self) -> dict[str, Any]:
+        """Return the options of `gradient`, `growth_scores` and `train` that weight samples and ticks."""
+        found: dict[str, Any] = {}
+        within, rng = self._valid_ticks(), generator(self.name, "options")
+        if self.weighted:
+            found["sample_weight"] = 0.1 + 2.0 * rng.random(self.batch)
+        if self.loss_ticks:
+            mask = rng.random(within.shape) < 0.5
+            mask[-1, 0] = True
+            found["loss_ticks"] = {"all": "all", "mask": mask, "short": within}[self.loss_ticks]
+        if self.readout:
+            last = within & ~np.concatenate([within[1:], np.zeros((1, self.batch), np.bool_)])
+            readouts = {
+                "end": last * 1.0,
+                "mean": within / within.sum(axis=0),
+                "any": within * uniform(rng, *within.shape),
+            }
+            found["readout"] = readouts[self.readout]
+        return found
+
+    def initial_state(self) -> dict[str, Any]:
+        """Return the option that sets the initial state."""
+        n = GRAPHS[self.graph].n_neurons
+        return {"state": uniform(generator(self.name, "state"), self.batch, n)} if self.state else {}
+
+
+def new_mesh(name: str, graph: str, ticks: int, activation: str, output: str, ties: str, dtype: str) -> Mesh:
+    """Build a network with weights of variance about 1 / fan-in; every third edge is tied or fixed if asked for."""
+    t, rng = GRAPHS[graph], generator(name, "weights")
+    names = [SMOOTH[k % len(SMOOTH)] for k in range(t.n_hidden)] if activation == "mixed" else activation
+    fan_in = np.maximum(np.bincount(t.dst, minlength=t.n_neurons), 1)[t.dst]
+    weights, options = uniform(rng, t.n_edges) / np.sqrt(fan_in), {}
+    if ties:
+        number = np.arange(t.n_edges)
+        if "tied" in ties:
+            number = np.where(number % 3 == 0, number % 4, number + t.n_edges)
+        if "fixed" in ties:
+            number[integers(rng, 3, t.n_edges) == 0] = -1
+        learned = number >= 0
+        number[learned] = np.unique(number[learned], return_inverse=True)[1]
+        first = np.array([np.flatnonzero(number == p)[0] for p in range(number.max() + 1)])
+        weights = np.where(learned, weights[first[np.maximum(number, 0)]], weights)
+        options["parameter"] = number
+    return Mesh(t, ticks, names, output, weights=weights, dtype=dtype, **options)
+
+
+def targets_for(loss: str, rng: np.random.Generator, shape: tuple[int, ...], n_outputs: int) -> np.ndarray:
+    """Draw labels, 0 or 1, counts, or values of which some are beyond the width of the Huber loss."""
+    if loss == "cross_entropy":
+        return integers(rng, n_outputs, *shape)
+    if loss == "binary_cross_entropy":
+        return integers(rng, 2, *shape, n_outputs).astype(np.float64)
+    if loss == "poisson":
+        return integers(rng, 5, *shape, n_outputs).astype(np.float64)
+    return (2.0 if loss == "huber" else 1.0) * uniform(rng, *shape, n_outputs)
+
+
+def by_name(cases: list[Any]) -> dict[str, Any]:
+    """Return cases by name; each name must occur once."""
+    found = {case.name: case for case in cases}
+    assert len(found) == len(cases), "two cases have one name"
+    return found
+
+
+GRADIENTS: dict[str, Case] = by_name(
+    [
+        # activations, also of outputs
+        *(Case("mesh", 3, a, loss=LOSSES[k % 5], weighted=k % 2 == 0) for k, a in enumerate(ACTIVATIONS)),
+        *(Case("sparse", 4, a, a, loss=LOSSES[(k + 2) % 5]) for k, a in enumerate(ACTIVATIONS)),
+        # losses
+        *(Case("layers", 3, loss=loss, batch=65) for loss in LOSSES),
+        *(Case("cascade", 4, "softplus", loss=loss, weighted=True) for loss in LOSSES),
+        # ticks
+        *(Case("mesh-no-bias", ticks, "sigmoid", loss="cross_entropy") for ticks in (1, 2, 3, 4, 6)),
+        *(Case("any", ticks, "mixed") for ticks in (1, 2, 3, 4, 6)),
+        *(Case("columns", ticks, "elu", loss="huber") for ticks in (2, 6)),
+        # batch sizes
+        *(Case("mesh", 2, loss="cross_entropy", batch=batch) for batch in (1, 5, 64, 65, 130, 600)),
+        *(Case("wide-layers", 2, loss="cross_entropy", batch=batch) for batch in (1, 5, 64, 65, 130, 600)),
+        # rows that are computed in tiles
+        *(Case("dense", ticks, loss="cross_entropy", batch=65) for ticks in (1, 2, 3, 4)),
+        Case("dense", 2, "mixed", batch=130, weighted=True),
+        *(Case("large", ticks, "mixed", loss="cross_entropy", batch=130) for ticks in (2, 3, 4)),
+        *(Case("patches", ticks, batch=64) for ticks in (2, 3, 6)),
+        # acyclic graphs that settle
+        Case("linear", 1),
+        Case("linear", 3, loss="cross_entropy"),
+        Case("layers", 6, "relu"),
+        Case("layers-no-bias", 2, "leaky_relu", loss="huber"),
+        Case("layers-no-bias", 6, "gauss"),
+        Case("cascade", 12, "mixed", batch=65),
+        Case("cascade-no-bias", 6, loss="poisson"),
+        Case("wide-layers", 4, "sin", batch=64),
+        # tied and fixed parameters
+        *(Case("mesh", 3, ties=ties, batch=65) for ties in ("tied", "fixed", "tied+fixed")),
+        Case("cascade", 12, ties="tied+fixed", weighted=True),
+        Case("sparse", 4, "softplus", ties="tied+fixed", loss="cross_entropy", sequence=4),
+        Case("dense", 2, ties="tied", loss="cross_entropy", batch=64),
+        # sequences
+        Case("mesh", 4, "sin", sequence=4),
+        Case("sparse", 6, "relu", sequence=6),
+        Case("layers", 4, sequence=4, batch=65, weighted=True, loss="cross_entropy"),
+        Case("dense", 3, sequence=3, batch=65, loss="cross_entropy"),
+        Case("any", 6, "mixed", sequence=6, batch=130),
+        # losses at several ticks
+        Case("mesh", 4, loss_ticks="all"),
+        Case("cascade", 6, "sigmoid", loss_ticks="all", loss="cross_entropy", batch=65),
+        Case("mesh", 4, "mixed", loss_ticks="mask", sequence=4, per_tick=True, batch=65),
+        Case("any", 6, loss_ticks="mask", sequence=6, per_tick=True, loss="cross_entropy", weighted=True),
+        Case("sparse", 6, loss_ticks="mask", sequence=6, loss="binary_cross_entropy", batch=64),
+        Case("mesh", 6, loss_ticks="short", sequence=6, per_tick=True, loss="cross_entropy", batch=65),
+        Case("mesh-no-bias", 6, loss_ticks="short", sequence=6, per_tick=True, loss="huber", weighted=True),
+        Case("columns", 3, loss_ticks="all", sequence=9, per_tick=True, loss="poisson", ties="tied"),
+        # readout
+        Case("mesh", 4, readout="end", sequence=4, loss="cross_entropy", batch=65),
+        Case("mesh", 4, "softplus", readout="mean", sequence=4),
+        Case("any", 6, "mixed", readout="any", weighted=True),
+        Case("sparse", 3, readout="mean", sequence=7, loss="binary_cross_entropy", ties="tied+fixed"),
+        # given initial states
+        Case("mesh", 3, state=True),
+        Case("layers", 2, state=True, loss="cross_entropy", batch=65),
+        Case("any", 4, "mixed", state=True, sequence=4, loss_ticks="all", per_tick=True),
+        Case("sparse", 3, state=True, sequence=5, readout="any", loss="huber", weighted=True),
+        Case("mesh-no-bias", 2, "gauss", state=True, sequence=6, ties="tied", batch=130),
+    ]
+)
+#: Small ones are also run for their outputs, states, Jacobian and growth scores.
+SMALL = {name: case for name, case in GRADIENTS.items() if case.graph not in LARGE and case.batch <= 5}
+RUNS = SMALL
+JACOBIANS = {
+    name: case
+    for name, case in SMALL.items()
+    if not (case.loss_ticks or case.readout or case.weighted) and case.sequence in (0, case.ticks)
+}
+GROWTHS = {name: case for name, case in SMALL.items() if case.state or case.sequence in (0, case.ticks)}
+
+
+@dataclass(frozen=True)
+class Training:
+    """A short training run."""
+
+    name: str
+    case: Case
+    settings: dict[str, Any]
+    dtypes: tuple[str, ...] = DTYPES
+
+
+ADAM = {"solver": "adam", "learning_rate": 0.01, "max_epochs": 20, "batch_size": None, "l2": 0.0}
+SGD = {"solver": "sgd", "learning_rate": 0.02, "max_epochs": 20, "batch_size": None, "l2": 0.0, "nesterov": True}
+LM = {"solver": "lm", "max_epochs": 5, "l2": 1e-3}
+PENALTIES = {"l1": 1e-3, "l2": 1e-2}
+BATCHES = {"batch_size": 16, "max_epochs": 4}
+
+TRAININGS: dict[str, Training] = by_name(
+    [
+        Training("adam", Case("mesh", 3, loss="cross_entropy", batch=65), ADAM),
+        Training("adam-constant-rate", Case("any", 4, "mixed", batch=64), ADAM | {"schedule": "constant"}),
+        Training("adam-minibatches", Case("layers", 3, loss="cross_entropy", batch=80), ADAM | BATCHES),
+        Training("adam-minibatches-weighted", Case("cascade", 6, batch=75, weighted=True), ADAM | BATCHES | PENALTIES),
+        Training("adam-tied", Case("mesh", 3, batch=64, ties="tied+fixed", loss="huber"), ADAM | BATCHES | PENALTIES),
+        Training("adam-dense", Case("dense", 3, loss="cross_entropy", batch=130), ADAM | {"batch_size": 64}),
+        Training(
+            "adam-loss-ticks", Case("mesh", 5, batch=40, sequence=5, loss_ticks="short", per_tick=True), ADAM | BATCHES
+        ),
+        Training("adam-readout", Case("sparse", 5, batch=40, sequence=5, readout="mean"), ADAM | BATCHES),
+        Training("sgd-nesterov", Case("mesh", 3, loss="poisson", batch=65), SGD | PENALTIES),
+        Training("sgd-momentum", Case("layers", 3, batch=65), SGD | PENALTIES | {"nesterov": False}),
+        Training(
+            "sgd-minibatches", Case("sparse", 4, loss="binary_cross_entropy", batch=70), SGD | BATCHES | PENALTIES
+        ),
+        Training("sgd-linear-rate", Case("columns", 3, "sin", batch=33), SGD | PENALTIES | {"schedule": "linear"}),
+        *(Training(f"lm-{loss}", Case("mesh", 3, loss=loss, batch=70), LM, DTYPES[:1]) for loss in LOSSES),
+        Training("lm-tied", Case("cascade", 6, batch=65, ties="tied+fixed", weighted=True), LM, DTYPES[:1]),
+        Training("lm-sparse", Case("sparse", 4, "mixed", loss="cross_entropy", batch=130), LM, DTYPES[:1]),
+        Training(
+            "lm-loss-ticks", Case("mesh", 4, batch=40, sequence=4, loss_ticks="short", per_tick=True), LM, DTYPES[:1]
+        ),
+        Training(
+            "lm-readout", Case("any", 4, loss="cross_entropy", batch=40, sequence=4, readout="end"), LM, DTYPES[:1]
+        ),
+        Training("lm-wide", Case("wide-layers", 2, loss="cross_entropy", batch=65), LM, DTYPES[:1]),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class StreamCase:
+    """A network that learns from a stream of samples."""
+
+    name: str
+    graph: str
+    learner: str = "adam"
+    loss: str = "squared_error"
+    activation: str = "tanh"
+    ticks: int = 1  # per sample
+    samples: int = 200
+    n_streams: int = 1
+    memory: str = "carry"
+    influence: str = "exact"
+    scale: bool = False
+    delay: int = 0  # of the targets, in samples
+    most_delay: int = 0  # that the stream allows
+    missing_targets: bool = False
+    missing_inputs: bool = False
+    ties: str = ""
+    settings: dict[str, Any] = field(default_factory=dict)  # of the learner
+
+    def mesh(self, dtype: str) -> Mesh:
+        """Build the network with its weights."""
+        return new_mesh(self.name, self.graph, self.ticks, self.activation, "identity", self.ties, dtype)
+
+    @property
+    def dtypes(self) -> tuple[str, ...]:
+        """Return the dtypes that are recorded; the Kalman filter always computes in float64."""
+        return DTYPES[:1] if self.learner == "ekf" else DTYPES
+
+    def data(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return samples and targets that depend on the last two samples."""
+        t, rng = GRAPHS[self.graph], generator(self.name, "samples")
+        X = uniform(rng, self.samples + 1, self.n_streams, t.n_inputs)
+        now, product = X[1:], X[:-1, :, :1] * X[1:, :, -1:]
+        value = 0.6 * now[:, :, np.arange(t.n_outputs) % t.n_inputs] + 0.4 * product
+        value = value + 0.1 * uniform(rng, *value.shape)
+        if self.loss == "cross_entropy":
+            Y = np.argmax(value + 0.3 * uniform(rng, t.n_outputs), axis=2, keepdims=True).astype(np.float64)
+        elif self.loss == "binary_cross_entropy":
+            Y = (value > 0.0) * 1.0
+        elif self.loss == "poisson":
+            Y = np.floor(np.abs(2.0 * value))
+        else:
+            Y = 3.0 * value + 1.0 if self.scale else value
+        X = 2.0 * now - 1.0 if self.scale else now.copy()
+        if self.missing_targets:
+            Y[rng.random(Y.shape) < 0.2] = np.nan
+        if self.missing_inputs:
+            X[rng.random(X.shape) < 0.1] = np.nan
+        return (X, Y) if self.n_streams > 1 else (X[:, 0], Y[:, 0])
+
+
+STATIC: dict[str, Any] = {"memory": "none"}
+SCALED: dict[str, Any] = {"scale": True}
+MISSING: dict[str, Any] = {"missing_targets": True, "missing_inputs": True}
+DECOUPLED: dict[str, Any] = {"covariance": "decoupled"}
+PLAIN: dict[str, Any] = {"forgetting": 0.0, "noise": 0.3, "tails": 0.0}
+STREAMS: dict[str, StreamCase] = by_name(
+    [
+        *(StreamCase(f"adam-{loss}", "mesh", loss=loss) for loss in LOSSES),
+        StreamCase("adam-three-ticks", "any", activation="mixed", ticks=3),
+        StreamCase("adam-static", "layers", loss="cross_entropy", ticks=3, **STATIC),
+        StreamCase("adam-scaled", "columns", activation="sigmoid", **SCALED, **MISSING),
+        StreamCase("adam-scaled-huber", "mesh", loss="huber", ticks=3, **SCALED),
+        StreamCase("adam-delay", "mesh", ticks=2, delay=3, most_delay=3, missing_targets=True),
+        StreamCase("adam-three-streams", "mesh", n_streams=3, missing_targets=True),
+        StreamCase("adam-two-streams-scaled", "sparse", ticks=3, n_streams=2, **SCALED, **MISSING),
+        StreamCase("adam-snap-1", "sparse", activation="sin", influence="snap-1"),
+        StreamCase("adam-snap-2", "sparse", loss="cross_entropy", influence="snap-2"),
+        StreamCase("adam-tied", "mesh", ties="tied+fixed", settings={"l2": 1e-3, "clip": 0.5, "rate": 0.02}),
+        StreamCase("adam-dense", "dense", loss="cross_entropy", ticks=2, samples=50),
+        StreamCase("adam-dense-static", "dense", ticks=2, samples=50, **STATIC),
+        StreamCase("adam-many-classes", "many-classes", loss="cross_entropy", ticks=2, samples=50, **STATIC),
+        *(StreamCase(f"sgd-{loss}", "mesh", "sgd", loss, settings={"l2": 1e-3}) for loss in LOSSES),
+        StreamCase("sgd-static", "cascade", "sgd", ticks=3, settings={"momentum": 0.5, "clip": 1.0}, **STATIC),
+        StreamCase("sgd-scaled", "any", "sgd", ticks=3, activation="mixed", missing_targets=True, **SCALED),
+        StreamCase("sgd-delay", "mesh", "sgd", delay=2, most_delay=4, n_streams=2),
+        StreamCase("sgd-snap-1", "sparse", "sgd", ticks=3, influence="snap-1"),
+        # a recurrent network and its filter amplify rounding errors: 100 samples
+        *(StreamCase(f"ekf-{loss}", "mesh", "ekf", loss, samples=100) for loss in LOSSES),
+        *(StreamCase(f"ekf-decoupled-{a}", "mesh", "ekf", a, samples=100, settings=DECOUPLED) for a in LOSSES),
+        *(StreamCase(f"ekf-replays-{loss}", "layers", "ekf", loss, ticks=3, **STATIC) for loss in LOSSES),
+        StreamCase("ekf-decoupled-replays", "cascade", "ekf", ticks=6, settings=DECOUPLED | {"replays": 20}, **STATIC),
+        StreamCase("ekf-static-no-replays", "layers", "ekf", ticks=3, settings={"replays": 0}, **STATIC),
+        StreamCase("ekf-scaled", "mesh", "ekf", samples=100, **SCALED, **MISSING),
+        StreamCase("ekf-scaled-replays", "layers", "ekf", "huber", ticks=3, missing_targets=True, **STATIC, **SCALED),
+        StreamCase("ekf-three-ticks", "any", "ekf", activation="mixed", ticks=3),
+        StreamCase("ekf-delay", "mesh", "ekf", delay=3, most_delay=3, samples=100),
+        StreamCase("ekf-two-streams", "columns", "ekf", n_streams=2, missing_targets=True),
+        StreamCase("ekf-snap-1", "sparse", "ekf", "cross_entropy", influence="snap-1", settings=DECOUPLED),
+        StreamCase("ekf-tied", "mesh", "ekf", ties="tied+fixed", settings={"forgetting": 1e-3, "noise": 0.2}),
+        StreamCase("ekf-plain", "columns", "ekf", settings=PLAIN | {"p0": 0.5}),
+        StreamCase("ekf-many-classes", "many-classes", "ekf", "cross_entropy", ticks=2, samples=30, **STATIC),
+    ]
+)
+PORTABLE_LOSSES = ("squared_error", "binary_cross_entropy", "cross_entropy")
+PORTABLES: dict[str, StreamCase] = by_name(
+    [
+        *(StreamCase(f"adam-{loss}", "mesh", "adam", loss, missing_targets=True) for loss in PORTABLE_LOSSES),
+        *(StreamCase(f"sgd-{loss}", "mesh", "sgd", loss, missing_targets=True) for loss in PORTABLE_LOSSES),
+        *(StreamCase(f"ekf-{loss}", "mesh", "ekf", loss, missing_targets=True) for loss in PORTABLE_LOSSES),
+        *(StreamCase(f"adam-{a}", "any", activation=a, ticks=2) for a in ACTIVATIONS if a != "tanh"),
+        *(StreamCase(f"ekf-{a}", "columns", "ekf", activation=a) for a in ("sin", "mixed")),
+        StreamCase("adam-static", "cascade", loss="cross_entropy", ticks=6, **STATIC),
+        StreamCase("adam-scaled", "mesh", ticks=3, **SCALED, **MISSING),
+        StreamCase("adam-tied", "mesh", ties="tied+fixed", settings={"l2": 1e-3, "clip": 0.5}),
+        StreamCase("sgd-scaled", "sparse", "sgd", activation="sin", settings={"momentum": 0.5}, **SCALED),
+        StreamCase("ekf-static", "layers", "ekf", "cross_entropy", ticks=3, **STATIC),
+        StreamCase("ekf-scaled", "mesh", "ekf", activation="sin", **SCALED, **MISSING),
+        StreamCase("ekf-three-classes", "mesh-no-bias", "ekf", "cross_entropy", ticks=3, **STATIC),
+        StreamCase("ekf-tied", "mesh", "ekf", "binary_cross_entropy", ties="tied+fixed", settings={"forgetting": 1e-3}),
+        StreamCase("ekf-plain", "any", "ekf", activation="mixed", settings=PLAIN),
+    ]
+)
+
+# -- values ----------------------------------------------------------------------------------------------------------
+
+
+def gradient(case: Case, dtype: str, method: str = "adjoint") -> Values:
+    """Return loss and gradient, and the end state of a run that begins with a given state."""
+    options = {"method": method} | case.weighting() | case.initial_state()
+    found = case.mesh(dtype).gradient(case.inputs(), case.targets(), case.loss, return_state=case.state, **options)
+    return dict(zip(("loss", "grad", "end"), map(np.asarray, found), strict=False))
+
+
+def run(case: Case, dtype: str) -> Values:
+    """Return the outputs after the last tick and after all ticks, all states and the end state."""
+    network, X, begin = case.mesh(dtype), case.inputs(), case.initial_state()
+    outputs, end = network.forward(X, every_tick=True, return_state=True, **begin)
+    found = {"outputs": outputs, "end": end}
+    if begin or case.sequence in (0, case.ticks):
+        found |= {"last": network.forward(X, **begin), "states": network.states(X, **begin)}
+    return found
+
+
+def jacobian(case: Case, dtype: str, method: str = "adjoint") -> Values:
+    """Return the derivatives of the outputs after the last tick."""
+    return {"jacobian": case.mesh(dtype).jacobian(case.inputs(), method, **case.initial_state())}
+
+
+def growth(case: Case, dtype: str, method: str = "adjoint") -> Values:
+    """Return the scores of 20 pairs of neurons, some of which are edges of the graph."""
+    t, rng = GRAPHS[case.graph], generator(case.name, "pairs")
+    src, dst = integers(rng, t.n_neurons, 20), integers(rng, t.n_neurons, 20)
+    free = t.n_neurons - t.n_clamped
+    dst[:15] = t.n_neurons - 1 - integers(rng, free, 15)  # most of them lead to a neuron that is not clamped
+    src[:2], dst[:2] = 0, t.n_neurons - 1 - integers(rng, t.n_outputs, 2)  # two from an input to an output
+    pairs = {"src": src, "dst": dst, "method": method}
+    options = pairs | case.weighting() | case.initial_state()
+    return {"scores": case.mesh(dtype).growth_scores(case.inputs(), case.targets(), case.loss, **options)}
+
+
+def training(run: Training, dtype: str, method: str = "auto") -> Values:
+    """Return the loss of each epoch and the parameters at the end."""
+    case, network = run.case, run.case.mesh(dtype)
+    settings = run.settings | case.weighting() | {"gradient": method, "tol": 0.0, "random_state": 0}
+    rows = list(train(network, case.inputs(), case.targets(), case.loss, **settings))
+    return {"losses": np.array([row.loss for row in rows]), "parameters": network.parameters.copy()}
+
+
+def stream(case: StreamCase, dtype: str) -> Values:
+    """Return every tenth output and, at the end, the parameters, the states, the derivatives and the variance."""
+    network, (X, Y) = case.mesh(dtype), case.data()
+    options = {"memory": case.memory, "method": case.influence, "n_streams": case.n_streams, "scale": case.scale}
+    learner = network.stream(case.loss, case.learner, late=case.most_delay, **options, **case.settings)
+    outputs = learner.run(X, Y, delay=case.delay)
+    values = {"outputs": outputs[::10], "parameters": network.parameters.copy(), "jacobian": learner.jacobian()}
+    if not case.delay:  # the Numba version refuses these in float32 after a run with a delay
+        values |= {"gradient": learner.gradient(np.ones_like(Y[0])), "peek": learner.peek(X[0])}
+    if case.memory == "carry":
+        values["state"] = learner.state.copy()
+    if case.learner == "ekf":
+        values["variance"] = learner.variance()
+    return values
+
+
+def portable(case: StreamCase, dtype: str) -> Values:
+    """Return the bits of every output and, at the end, of the parameters, the states and the derivatives."""
+    network, (X, Y) = case.mesh(dtype), case.data()
+    options = {"memory": case.memory, "scale": case.scale}
+    learner = network.stream(case.loss, case.learner, portable=True, **options, **case.settings)
+    values = {"outputs": learner.run(X, Y), "parameters": learner.parameters, "jacobian": learner.jacobian()}
+    values["gradient"] = learner.gradient(np.ones_like(Y[0]))
+    if case.memory == "carry":
+        values["state"] = learner.state
+    if case.learner == "ekf":
+        values["variances"] = learner.covariance().diagonal()
+    return {name: np.ascontiguousarray(value, np.float32).ravel().view(np.uint32) for name, value in values.items()}
+
+
+def summary(values: np.ndarray, dtype: str) -> np.ndarray:
+    """Return all values, or of a long array the first ones, the largest, the root mean square and projections."""
+    if values.dtype == np.uint32:
+        return values
+    flat = np.asarray(values, np.float64).ravel()
+    if len(flat) > LONGEST:
+        signs = np.where(generator("signs", len(flat)).random((PROJECTIONS, len(flat))) < 0.5, -1.0, 1.0)
+        sizes = [np.abs(flat).max(), np.sqrt(np.square(flat).mean())]
+        flat = np.concatenate([flat[:HEAD], sizes, signs @ flat / np.sqrt(len(flat))])
+    return flat.astype(dtype)
+
+
+#: The cases of each kind, the function that computes their values, and the dtypes they are recorded in.
+KINDS: dict[str, tuple[dict[str, Any], Callable[..., Values], Callable[[Any], tuple[str, ...]]]] = {
+    "gradient": (GRADIENTS, gradient, lambda case: DTYPES),
+    "run": (RUNS, run, lambda case: DTYPES),
+    "jacobian": (JACOBIANS, jacobian, lambda case: DTYPES),
+    "growth": (GROWTHS, growth, lambda case: DTYPES),
+    "training": (TRAININGS, training, lambda case: case.dtypes),
+    "stream": (STREAMS, stream, lambda case: case.dtypes),
+    "portable": (PORTABLES, portable, lambda case: DTYPES[1:]),
+}
+
+
+def case_ids(kind: str) -> list[tuple[str, str]]:
+    """Return the pairs (case, dtype) of a kind."""
+    cases, _, dtypes = KINDS[kind]
+    return [(name, dtype) for name, case in cases.items() for dtype in dtypes(case)]
+
+
+def values_of(kind: str, name: str, dtype: str, *options: str) -> Values:
+    """Compute what is recorded of a case."""
+    cases, compute, _ = KINDS[kind]
+    return {key: summary(value, dtype) for key, value in compute(cases[name], dtype, *options).items()}
+
+
+def record() -> Values:
+    """Compute the values of all cases."""
+    found: Values = {}
+    for kind in KINDS:
+        for name, dtype in case_ids(kind):
+            for key, value in values_of(kind, name, dtype).items():
+                assert value.dtype == np.uint32 or np.isfinite(value).all(), f"{kind}/{name}/{dtype}/{key}"
+                found[f"{kind}/{name}/{dtype}/{key}"] = value
+    return found
+
+
+def save(path: Path, values: Values) -> None:
+    """Write a record: the values of each dtype one after the other, and where each array begins."""
+    stored: Values = {}
+    for dtype in ("float64", "float32", "uint32"):
+        names = [name for name, value in values.items() if value.dtype == dtype]
+        stored[dtype] = np.concatenate([values[name] for name in names])
+        stored[f"{dtype}-names"] = np.frombuffer("\n".join(names).encode(), np.uint8)
+        stored[f"{dtype}-ends"] = np.cumsum([len(values[name]) for name in names])
+    np.savez_compressed(path, **stored)
+
+
+def load(path: Path = FILE) -> Values:
+    """Read a record."""
+    found: Values = {}
+    with np.load(path) as stored:
+        for dtype in ("float64", "float32", "uint32"):
+            names = stored[f"{dtype}-names"].tobytes().decode().split("\n")
+            parts = np.split(stored[dtype], stored[f"{dtype}-ends"])[:-1]
+            found |= dict(zip(names, parts, strict=True))
+    return found
+
+
+if __name__ == "__main__":
+    path = Path(sys.argv[1]) if len(sys.argv) > 1 else FILE
+    save(path, record())
+    print(f"{path}: {path.stat().st_size:,} bytes, {sum(len(case_ids(kind)) for kind in KINDS)} records")
