@@ -6,8 +6,8 @@ BIN := $(VENV)/bin
 PIP := sh tools/pip_install.sh $(VENV)
 SOURCES := pyproject.toml constraints.txt CMakeLists.txt tools/build_backend.py $(wildcard src/meshnn/_core/*.[chp]*)
 
-.PHONY: demo play play-assets test test-all versions steady mutants bench bench-history tables docs lint style format
-.PHONY: clean
+.PHONY: demo play play-assets test test-all versions steady sanitize mutants wheel bench bench-history tables docs lint
+.PHONY: style format clean
 
 demo: $(VENV)/.installed
 	$(BIN)/meshnn reproduce synthetic --quick --out results/demo
@@ -42,15 +42,26 @@ test: $(VENV)/.installed-test
 test-all: $(VENV)/.installed-docs
 	$(MAKE) --no-print-directory style
 	$(call with-types)
+	$(BIN)/python tests/sanitize.py address,undefined --quick
 	$(BIN)/python tests/mutations.py --sample --jobs 2 --out results/sample.json
 
 # The quick tests on every supported Python that this machine has, each in an environment of its own.
 versions:
 	@python=$$(sh tools/find_python.sh '$(PYTHON)') && "$$python" tests/versions.py
 
-# The tests that depend on numbers, with sums in another order, on other processors and under load: an hour and more.
+# The tests that depend on numbers, with other instruction sets, other numbers of threads and under load: an hour and more.
 steady: $(VENV)/.installed-test
 	$(BIN)/python tests/steady.py --times 3
+
+# The tests of the engine on builds of the core that check every access to memory, and its threads for data races.
+sanitize: $(VENV)/.installed-test
+	$(BIN)/python tests/sanitize.py address,undefined
+	$(BIN)/python tests/sanitize.py thread
+
+# A wheel with all instruction sets that runs on every Linux with glibc 2.28 or later; needs no compiler but ziglang.
+wheel: $(VENV)/.installed-test
+	MESHNN_ZIG=1 MESHNN_GLIBC=2.28 $(BIN)/python -m build --wheel -q -C cmake.define.MESHNN_SETS=all -o build/wheel .
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m auditwheel repair --wheel-dir dist build/wheel/*.whl
 
 mutants: $(VENV)/.installed-test
 	$(BIN)/python tests/mutations.py --count 100

@@ -10,7 +10,6 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE / "extensions"), str(HERE.parent / "src")]
-os.environ.setdefault("MESHNN_QUIET", "1")
 os.environ["MPLBACKEND"] = "Agg"
 warnings.filterwarnings("ignore", category=DeprecationWarning)
 

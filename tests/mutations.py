@@ -2,9 +2,9 @@
 
     python tests/mutations.py [--count 30] [--seed 0] [--only FOLDER ...] [--kind KIND ...] [--jobs 1] [--list]
 
-A mutant is the source, Python or C++, with one expression or statement changed. It lives in a copy of `src`; a change of
-C++ is compiled for the instruction set of this machine. A mutant is killed by a test that fails, a crash or a time limit
-(a loop without end). Survivors are printed and written to a JSON file, and the exit code is 1 if there are any: fix the
+A mutant is the source, Python or C++, with one expression or statement changed. It lives in a copy of `src`; a change
+of C++ is compiled for the instruction set of this machine. A mutant is killed by a test that fails, a crash or a time
+limit (a loop without end). Survivors are printed and written to a JSON file, and the exit code is 1 if there are any: fix the
 tests, or explain in `EQUIVALENT` why no test can notice.
 """
 
@@ -34,8 +34,8 @@ TARGETS = [
 ]  # fmt: skip
 #: Tests that can notice, those that notice most within seconds first.
 NUMBERS = [
-    "golden", "small", "tiles", "time", "parameters", "planner", "elementary", "losses", "multilabel", "refusals", "mesh",
-    "levenberg", "training", "threads", "jacobian", "gradient", "structure",
+    "golden", "small", "tiles", "time", "parameters", "planner", "elementary", "losses", "multilabel", "refusals",
+    "mesh", "levenberg", "training", "threads", "jacobian", "gradient", "structure",
 ]  # fmt: skip
 TRAINING = ["ties_learned", "training", "levenberg", "structure", "checkpoint", "estimators"]
 STREAMS = ["golden", "stream", "kalman", "standardise", "stream_structure", "networks", "online", "forecaster"]
@@ -199,7 +199,9 @@ def mutants_of_cpp(path):
     text, at = path.read_text(), 0
     for number, line in enumerate(text.splitlines(keepends=True), start=1):
         code = line.split("//")[0]
-        plain = not code.lstrip().startswith(("#", "template", "/*", "*", "typedef", "using", "static_assert", "struct"))
+        plain = not code.lstrip().startswith(
+            ("#", "template", "/*", "*", "typedef", "using", "static_assert", "struct")
+        )
         if plain and '"' not in code:
             for kind, pairs in CPP.items():
                 for old, new in pairs.items():

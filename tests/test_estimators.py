@@ -338,13 +338,12 @@ def test_more_weights_than_samples_are_not_learned_by_heart():
     assert model.score(X[60:], y[60:]) > by_heart.score(X[60:], y[60:])
 
 
-def test_reproducible_whatever_the_threads_and_the_kind_of_seed(iris, parts):
+def test_reproducible_whatever_the_threads_and_the_kind_of_seed(iris):
     X, y = iris
     first = quick().fit(X, y)
     for other in (quick(), quick(n_threads=1), quick(n_threads=2), clone(first)):
         np.testing.assert_array_equal(other.fit(X, y).mesh_.weights, first.mesh_.weights)
         assert other.history_ == first.history_
-    assert {workers for count, workers in parts if count > 1} >= {1, 2}
     for make in (lambda: np.random.RandomState(3), lambda: np.random.default_rng(3)):
         weights = [quick(random_state=make()).fit(X, y).mesh_.weights for _ in range(2)]
         np.testing.assert_array_equal(*weights)

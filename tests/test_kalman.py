@@ -146,7 +146,7 @@ def test_the_likeliest_classes_are_chosen(right, ties):
     assert y[chosen[1:AT_ONCE]].tolist() == np.sort(others)[::-1][: AT_ONCE - 1].tolist()
     after = mesh.weights[mesh.topology.src == 1]
     np.testing.assert_array_equal(after[chosen[AT_ONCE:]], y[chosen[AT_ONCE:]])
-    # each output has a variance of 1, so it moves by the slope of the loss where it ends; all classes are in the softmax
+    # each output has a variance of 1, so it moves by the slope of the loss where it ends; the softmax has all classes
     moved = np.eye(n)[right] - softmax(after)
     np.testing.assert_allclose((after - y)[chosen[:AT_ONCE]], moved[chosen[:AT_ONCE]], atol=1e-4)
 

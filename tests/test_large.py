@@ -1,14 +1,17 @@
 """Large graphs: planning is linear in what it makes, memory is what is predicted, and pieces give the same sums."""
 
+import json
+import os
+import subprocess
+import sys
 import tracemalloc
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from meshnn import Mesh, Topology
-from meshnn.plan import METHODS
-from meshnn.engine import entries
-from meshnn.plan import ListBuilder, ListCounter, Schedule, lists
+from meshnn.plan import METHODS, ListBuilder, ListCounter, Schedule, lists
 from meshnn.topology import reach
 
 
@@ -52,45 +55,49 @@ GRAPHS = {
 }
 
 
-@pytest.mark.parametrize("method", ["factored", "blocks", "adjoint"])
-@pytest.mark.parametrize(
-    "graph", ["grid", "wide", *(pytest.param(name, marks=pytest.mark.slow) for name in ("mesh", "layered"))]
-)
-def test_memory_is_what_is_predicted(graph, method):
+def resident():
+    """Bytes of this process that are in memory."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def memory(graph, method):
+    """What planning and running take at most, relative to what was predicted."""
     make, ticks = GRAPHS[graph]
     m = Mesh(make(), ticks, activation="tanh")
-    rng = np.random.default_rng(0)
-    X, y = rng.standard_normal((64, m.topology.n_inputs)).astype(np.float32), np.arange(64) % m.topology.n_outputs
-    small = Mesh(Topology.mesh(2, 9, 2), 4)
-    small.gradient(X[:, :2], y % 2, method=method)  # compiles
-    assert not small.engine("gradient", method).plan.straight
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(entries, "SOME", 1)
-        small.gradient(X[:, :2], y % 2, method=method)
+    X, y = np.zeros((64, m.topology.n_inputs), np.float32), np.arange(64) % m.topology.n_outputs
     predicted = next(c.bytes for c in m._engines.costs(ticks) if c.method == method)
     tracemalloc.start()
-    try:
-        program = m.engine("gradient", method, n_threads=1)
-        planning = tracemalloc.get_traced_memory()[1]
-        m.gradient(X, y, method=method, n_threads=1)
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert planning < 1.2 * predicted
-    assert 0.7 * predicted < peak < 1.2 * predicted
-    assert program.plan.cost.bytes == pytest.approx(predicted, rel=0.2)
+    plan = m.engine("gradient", method, n_threads=1).plan
+    held, planning = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert plan.cost.bytes == pytest.approx(predicted, rel=0.2)
+    before = resident()
+    m.gradient(X, y, method=method, n_threads=1)
+    return max(planning, held + resident() - before) / predicted
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize("graph", ["grid", "wide", *(pytest.param(name, marks=pytest.mark.slow) for name in ("mesh", "layered"))])  # fmt: skip
+def test_memory_is_what_is_predicted(graph):
+    """In a process of its own, whose free memory goes back to the system."""
+    program = f"import json, test_large; print(json.dumps([test_large.memory({graph!r}, m) for m in {[*METHODS]}]))"
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=Path(__file__).parent, env=os.environ | {"MALLOC_MMAP_THRESHOLD_": "4096"},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    found = dict(zip(METHODS, json.loads(done.stdout), strict=True))
+    assert found.pop("influence") < 1.8  # predicted as if every edge reached every neuron, but without the lists
+    assert all(0.5 < ratio < 1.2 for ratio in found.values()), found
 
 
 def test_a_plan_takes_sixteen_bytes_an_edge_and_edges_take_28():
     m = Mesh(wide(), 2)
-    t, program = m.topology, m.engine("epochs")
+    t, plan = m.topology, m.engine("epochs").plan
     assert t.src.dtype == t.dst.dtype == np.int32
-    arrays = {id(a): a.nbytes for a in (*program.plan.course.ops, program.plan.reads, program.plan.gives) if a.size}
-    own = {id(a) for a in program.plan.course.ops}
-    held = sum(size for key, size in arrays.items() if key in own)
-    assert held + 4 * len(program.plan.reads) <= 16 * t.n_edges  # the weights in their order, too
-    for index, whole in ((program.plan.reads, "eid"), (program.plan.gives, "eid")):
-        assert np.shares_memory(index, getattr(program.plan.course.ops, whole))  # no copies
+    held = sum(a.nbytes for a in {id(a): a for a in plan.course.lists}.values())
+    assert held + 4 * len(plan.weight_index) <= 16 * t.n_edges  # the weights in their order, too
+    for index in (plan.weight_index, plan.grad_index):
+        assert np.shares_memory(index, plan.course.lists.number)  # no copies
     # ends, weight, two moments, penalised or not, gradient
     assert t.src.itemsize + t.dst.itemsize + 5 * m.values.itemsize <= 28
 
@@ -138,25 +145,12 @@ def test_pieces_give_the_same_bits(method, monkeypatch):
     want = Mesh(t, 4, activation="tanh", random_state=0).gradient(X, y, method=method)
     monkeypatch.setattr(reach, "BLOCK", 7)
     monkeypatch.setattr(lists, "GATHERED", 11)
-    monkeypatch.setattr(entries, "LARGE", 13)
-    monkeypatch.setattr(entries, "SOME", 5)
+    monkeypatch.setattr(lists, "WINDOW", 16)
     again = Topology(6, 20, 3, np.stack([t.src, t.dst], axis=1))
     assert again == t
     got = Mesh(again, 4, activation="tanh", random_state=0).gradient(X, y, method=method)
     assert got[0] == want[0]
     np.testing.assert_array_equal(got[1], want[1])
-
-
-def test_a_gradient_that_comes_as_it_is(monkeypatch):
-    t = wide(60, 5, 20)
-    rng = np.random.default_rng(0)
-    X, y = rng.standard_normal((40, 20)), rng.integers(0, 5, 40)
-    m = Mesh(t, 2, activation="tanh", random_state=0)
-    want = m.gradient(X, y)[1]
-    assert m.engine("gradient").plan.straight
-    monkeypatch.setattr(entries, "LARGE", 1)
-    np.testing.assert_array_equal(m.gradient(X, y)[1], want)
-    assert not Mesh(Topology.mesh(3, 5, 2), 3).engine("gradient").plan.straight
 
 
 def test_edges_are_sorted_and_checked_in_any_order():
@@ -183,19 +177,15 @@ def test_a_plan_that_would_take_too_long_is_refused(monkeypatch):
         again.gradient(X, y, method="factored")
     np.testing.assert_allclose(again.gradient(X, y)[1], want, rtol=1e-4, atol=1e-7)
     monkeypatch.setattr(choice, "MOST_SETS", 0)
-    assert "sets of neurons" in again.explain().reason
+    assert "sets of neurons" in choice.decide(again._engines.costs(7), ["factored", "adjoint"], 10**12).reason
 
 
 def test_what_takes_long_is_shown_once(monkeypatch, capsys):
     from meshnn import progress
 
     monkeypatch.setattr(progress, "SILENCE", -1.0)
-    monkeypatch.delenv("MESHNN_QUIET", raising=False)
     assert list(progress.watched(range(200), 200, "planning tangents")) == list(range(200))
     assert capsys.readouterr().err.count("planning tangents") == 1
-    monkeypatch.setenv("MESHNN_QUIET", "1")
-    assert list(progress.watched(range(5), 5, "planning tangents")) == list(range(5))
-    monkeypatch.delenv("MESHNN_QUIET")
     monkeypatch.setattr(progress, "SILENCE", 1e9)
     assert list(progress.watched(range(5), 5, "planning tangents")) == list(range(5))
     assert capsys.readouterr().err == ""
@@ -212,7 +202,6 @@ def test_a_bar_on_a_terminal_goes_away(monkeypatch):
     console = rich.console.Console(file=screen, force_terminal=True, width=80)
     monkeypatch.setattr(rich.console, "Console", lambda **_: console)
     monkeypatch.setattr(progress, "SILENCE", -1.0)
-    monkeypatch.delenv("MESHNN_QUIET", raising=False)
     things = progress.watched(range(1000), 1000, "planning blocks")
     for _ in range(500):
         next(things)
@@ -222,19 +211,28 @@ def test_a_bar_on_a_terminal_goes_away(monkeypatch):
     assert screen.getvalue().endswith("\x1b[?25h" + screen.getvalue().rpartition("\x1b[?25h")[2])  # a cursor again
 
 
-@pytest.mark.parametrize("ticks", [2, 4])
-def test_weights_and_gradients_in_the_order_of_entries(ticks, monkeypatch):
-    rng = np.random.default_rng(0)
-    for t in (wide(60, 5, 20), Topology.mesh(5, 30, 2, random_state=0)):
-        plan = Mesh(t, ticks).engine("gradient").plan
-        values, g = rng.standard_normal(plan.n_numbers), rng.standard_normal(len(plan.gives)).astype(np.float32)
-        want = values[plan.reads]
-        want[plan.holes] = 0
-        for large, some in ((1 << 21, 1 << 20), (1 << 21, 1), (1, 1)):
-            monkeypatch.setattr(entries, "LARGE", large)
-            monkeypatch.setattr(entries, "SOME", some)
-            np.testing.assert_array_equal(entries.weights_of(plan, values), want)
-            np.testing.assert_array_equal(entries.gradient_of(plan, g), np.bincount(plan.gives, g, plan.n_gradient))
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("tied", [False, True])
+def test_gradients_by_entries_are_those_by_values(tied, dtype):
+    """More entries than one thread sums: of edges that come in their order, and of parameters that many edges share."""
+    t, rng = wide(), np.random.default_rng(0)
+    number = rng.integers(0, 1000, t.n_edges) if tied else np.arange(t.n_edges)
+    number = np.unique(number, return_inverse=True)[1]
+    m = Mesh(t, 2, "tanh", dtype=dtype, random_state=0, parameter=number if tied else None)
+    X, y = rng.standard_normal((70, 300)), rng.integers(0, 5, 70)
+    hidden = np.tanh(X @ m.adjacency().toarray()[:300, 300:2300])
+    outputs = hidden @ m.adjacency().toarray()[300:2300, 2300:]
+    p = np.exp(outputs - outputs.max(axis=1, keepdims=True))
+    p = (p / p.sum(axis=1, keepdims=True) - np.eye(5)[y]) / 70
+    back = (p @ m.adjacency().toarray()[300:2300, 2300:].T) * (1 - hidden**2)
+    dense = np.zeros((2305, 2305))
+    dense[:300, 300:2300], dense[300:2300, 2300:] = X.T @ back, hidden.T @ p
+    want = np.bincount(number, dense[t.src, t.dst])
+    for method in ("factored", "adjoint"):
+        grads = [m.gradient(X, y, method=method, n_threads=n)[1] for n in (1, 2, 3)]
+        np.testing.assert_allclose(grads[0], want, rtol=0, atol=(1e-12 if dtype == "float64" else 1e-5) * abs(want).max())
+        np.testing.assert_array_equal(grads[0], grads[1])
+        np.testing.assert_array_equal(grads[0], grads[2])
 
 
 def test_a_table_is_never_there_twice():
@@ -246,10 +244,10 @@ def test_a_table_is_never_there_twice():
     try:
         for _ in range(100):
             builder.add(rows, counts, slice(0, 20_000), src)
-        ops = builder.build()
+        made = builder.build()
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert ops.nbytes > 100 * 20_000 * 8
-    assert peak < 1.4 * ops.nbytes
-    np.testing.assert_array_equal(ops.col.reshape(100, -1), np.tile(src, (100, 1)))
+    assert made.nbytes > 100 * 20_000 * 8
+    assert peak < 1.4 * made.nbytes
+    np.testing.assert_array_equal(made.col.reshape(100, -1), np.tile(src, (100, 1)))

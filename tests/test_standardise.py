@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from meshnn import Mesh, Topology
-from meshnn.codes import MOMENT_ROWS
 
 MEMORY = 2000  # samples that count in the long run
 

@@ -12,6 +12,7 @@ import meshnn
 from examples import examples
 from meshnn import Mesh, MeshClassifier, MeshError, MeshRegressor, Topology, storage
 from meshnn.data.synthetic import spirals
+from meshnn.plan import METHODS
 from meshnn.storage import FileError
 from meshnn.topology.lineage import Lineage
 from meshnn.topology.pruning import blocks_of
@@ -588,7 +589,7 @@ def test_sparsify_and_its_penalty_train_alike():
         MeshClassifier(**options, solver="lm", structure=structure.Sparsify(l1=0.02)).fit(many, labels)
 
 
-@pytest.mark.parametrize("gradient", ["factored", "blocks", "adjoint"])
+@pytest.mark.parametrize("gradient", METHODS)
 def test_a_changing_graph_goes_on_with_any_method(gradient, tmp_path):
     path = tmp_path / "run.mesh"
     options = {"hidden": 5, "ticks": 3, "max_epochs": 12, "structure": structure.Prune(to=30)} | ADAM

@@ -1,17 +1,20 @@
-"""Tiles, drives, sweeps, half rows and flushed denormals: the same numbers as without them, and that they are used."""
+"""Tiles, input projections, topological passes, half rows: the same numbers as without them, and that they are used."""
+
+import platform
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cases import Case, by_autograd, close, targets_for
+from cases import ALL_METHODS, Case, by_autograd, close, targets_for
 from examples import examples
 from meshnn import Mesh, Topology
-from meshnn.plan.tiles import HOLE, SIDE, tile
+from meshnn.engine import steps
+from meshnn.plan.tiles import PADDING, SIDE, tile
 from meshnn.training import train
 
-METHODS = ("factored", "adjoint", "blocks", "auto")
+METHODS = (*ALL_METHODS, "auto")
 #: Sizes around those of vectors, pieces and rows of samples in both dtypes.
 BATCHES = (1, 7, 8, 9, 15, 16, 17, 31, 32, 33, 40, 63, 64, 65, 97, 105)
 
@@ -42,7 +45,7 @@ def test_runs_hold_what_the_rows_held(rows, fill):
     assert after[-1] == len(found.col) == len(found.eid)
     for r, row in enumerate(rows):
         columns, edges = found.col[after[r] : after[r + 1]], found.eid[after[r] : after[r + 1]]
-        real = edges != HOLE
+        real = edges != PADDING
         np.testing.assert_array_equal(columns[real], row)
         np.testing.assert_array_equal(edges[real], eid[before[r] : before[r + 1]])
         assert (np.diff(columns) > 0).all()
@@ -56,7 +59,7 @@ def test_runs_hold_what_the_rows_held(rows, fill):
         assert len(alike) == size
         assert all(columns == alike[0] for columns in alike)
     assert inside.max(initial=0) <= 1
-    assert all((found.eid[after[r] : after[r + 1]] != HOLE).all() for r in np.flatnonzero(inside == 0))
+    assert all((found.eid[after[r] : after[r + 1]] != PADDING).all() for r in np.flatnonzero(inside == 0))
     assert found.tiled == sum(found.counts[inside > 0])
     assert found.widest == max(found.counts[inside > 0], default=0)
 
@@ -69,7 +72,7 @@ def test_equal_rows_and_rows_without_themselves_are_runs():
     others = [np.delete(np.arange(12), k) for k in range(12)]
     near = tile(np.full(12, 11), np.concatenate(others), np.arange(132), True)
     assert near.run.tolist() == [12] + 11 * [0]
-    assert (near.eid == HOLE).sum() == 12
+    assert (near.eid == PADDING).sum() == 12
     assert tile(np.full(12, 11), np.concatenate(others), np.arange(132), False).tiled == 0
 
 
@@ -122,7 +125,7 @@ def test_gradients_of_dense_graphs(graph, ticks, dtype):
     if graph == "layers" and ticks == 2:
         ticks = 3
     case = case_of(topology, ticks, dtype, 37, rng)
-    assert case.mesh.engine("gradient", "adjoint").plan.course.ops.run.any()  # else nothing is tested
+    assert case.mesh.engine("gradient", "adjoint").plan.course.lists.run.any()  # else nothing is tested
     check(case)
     check(case_of(topology, ticks, dtype, 37, rng, sequence=True))
 
@@ -151,17 +154,18 @@ def test_a_small_batch_after_a_large_one(activation):
     )
 
 
-def test_a_hole_is_no_edge():
-    """Neither does it carry anything, nor does a parameter get its gradient."""
+def test_padding_is_no_edge():
+    """Padding carries nothing, and no parameter gets its gradient."""
     topology = Topology.mesh(6, 13, 3)
     case = case_of(topology, 5, "float64", 20, np.random.default_rng(3))
     plan = case.mesh.engine("gradient", "adjoint").plan
-    assert len(plan.holes) > 0
+    padding = plan.course.lists.padding
+    assert len(padding) > 0
     assert plan.held
     loose = case.mesh.weights.copy()
-    loose[plan.course.ops.eid[plan.holes]] = 7.0  # the values that holes point at
+    loose[plan.course.lists.number[padding]] = 7.0  # the values that padding points at
     case.mesh.weights = loose
-    check(case, ("adjoint", "factored"))
+    check(case)
     check(case_of(topology, 5, "float64", 20, np.random.default_rng(3)), ("factored",))
 
 
@@ -178,7 +182,7 @@ def test_growth_scores_with_tiles():
     close(scores[have][order], want, 1e-10)
 
 
-# -- sweeps ----------------------------------------------------------------------------------------------------------
+# -- topological passes ----------------------------------------------------------------------------------------------------------
 
 
 def dag(rng, n_inputs, n_hidden, n_outputs, density):
@@ -191,14 +195,14 @@ def dag(rng, n_inputs, n_hidden, n_outputs, density):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("activation", ["tanh", "softplus"])
 @pytest.mark.parametrize("density", [0.15, 0.6, 1.0])
-def test_a_graph_that_settles_is_swept(density, activation, dtype):
+def test_a_graph_that_settles_runs_in_one_pass(density, activation, dtype):
     rng = np.random.default_rng(int(10 * density))
     topology = dag(rng, 3, 14, 3, density)
     case = case_of(topology, 40, dtype, 33, rng, activation=activation)
     plan = case.mesh.engine("gradient", "adjoint").plan
-    assert plan.course.sweep
+    assert plan.course.topological_pass
     assert plan.rows["S"] == (1, topology.n_neurons)
-    assert case.mesh.engine().plan.course.sweep
+    assert case.mesh.engine().plan.course.topological_pass
     check(case, ("adjoint",))
     check(case_of(topology, 40, dtype, 5, rng, sequence=True, activation=activation), ("adjoint",))
 
@@ -207,14 +211,14 @@ def test_a_graph_that_settles_is_swept(density, activation, dtype):
 def test_ticks_around_the_longest_path(ticks):
     topology = Topology.cascade(2, 16, 2)  # whose longest path has 17 edges
     case = case_of(topology, ticks, "float64", 9, np.random.default_rng(ticks))
-    assert case.mesh.engine("gradient", "adjoint").plan.course.sweep == (ticks >= 17)
+    assert case.mesh.engine("gradient", "adjoint").plan.course.topological_pass == (ticks >= 17)
     check(case, ("adjoint", "factored", "auto"))
 
 
-def test_a_cycle_anywhere_on_the_way_is_not_swept():
+def test_a_cycle_anywhere_on_the_way_takes_all_ticks():
     edges = [(0, 1), (1, 2), (2, 3), (1, 3), (3, 2), (3, 4)]
     case = case_of(Topology(1, 3, 1, edges, bias=False), 30, "float64", 4, np.random.default_rng(0))
-    assert not case.mesh.engine("gradient", "adjoint").plan.course.sweep
+    assert not case.mesh.engine("gradient", "adjoint").plan.course.topological_pass
 
 
 def test_neurons_that_nothing_feeds_settle_at_the_first_tick():
@@ -233,32 +237,38 @@ def test_denormals_are_flushed_in_kernels_and_nowhere_else():
     mesh = Mesh(chain, 2, "identity", weights=[1e-30, 1e-12], dtype="float32")
     tiny = np.float32(1e-30) * np.float32(1e-12)
     assert tiny > 0
-    from meshnn.kernels import flush
-
-    assert mesh.forward([[1.0]])[0, 0] == (0 if flush._X86 or flush._ARM else tiny)
-    assert np.float32(1e-30) * np.float32(1e-12) == tiny  # this thread goes on as before
-    mesh.gradient([[1.0]], [[0.0]], "squared_error")
-    list(train(mesh, [[1.0], [2.0]], [[0.0], [1.0]], "squared_error", solver="adam", max_epochs=1))
-    assert np.float32(1e-30) * np.float32(1e-12) == tiny
+    many = np.ones((5000, 1))
+    calls = [
+        lambda: mesh.forward(many, n_threads=2),
+        lambda: mesh.gradient(many, many, "squared_error", n_threads=2),
+        lambda: mesh.jacobian(many),
+        lambda: list(train(mesh, [[1.0], [2.0]], [[0.0], [1.0]], "squared_error", solver="adam", max_epochs=1)),
+        lambda: list(train(mesh, [[1.0], [2.0]], [[0.0], [1.0]], "squared_error", solver="lm", max_epochs=1)),
+    ]
+    assert mesh.forward([[1.0]])[0, 0] == (0 if platform.machine() in ("x86_64", "AMD64", "aarch64") else tiny)
+    for call in calls:
+        call()
+        assert np.float32(1e-30) * np.float32(1e-12) == tiny  # this thread goes on as before
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_steps_in_halves_are_steps(monkeypatch, dtype):
-    """A batch of one row of samples, cut into two for two threads, learns what it does in one."""
-    from meshnn.engine import threads
-
-    monkeypatch.setattr(threads, "LEAST_TEAM_WORK", 1)
+def test_steps_in_halves_are_steps(dtype):
+    """A batch of one row of samples, which is cut into two halves, learns what the same steps by hand learn."""
     rng = np.random.default_rng(0)
     size = 64 if dtype == "float32" else 32
-    X, y = rng.standard_normal((5 * size - 13, 20)), rng.integers(0, 3, 5 * size - 13)
-    found = []
-    for mostly in (0.0, 2.0):
-        monkeypatch.setattr(threads, "MOSTLY", mostly)
-        mesh = Mesh(Topology.layered([20, 16, 3]), activation="tanh", dtype=dtype, random_state=0)
-        list(train(mesh, X, y, solver="adam", max_epochs=3, batch_size=size, n_threads=1, random_state=0))
-        found.append(mesh.weights)
-    assert threads.halves(size, size, 1e6, 1.0) is False
-    np.testing.assert_allclose(found[0], found[1], rtol=0, atol=1e-4 if dtype == "float32" else 1e-12)
+    n = 2 * size
+    X, y = rng.standard_normal((n, 150)), rng.integers(0, 3, n)
+    mesh = Mesh(Topology.layered([150, 300, 3]), activation="tanh", dtype=dtype, random_state=0)
+    twin = Mesh(mesh.topology, mesh.ticks, "tanh", weights=mesh.weights, dtype=dtype)
+    cost = mesh.engine("epochs", batch=size).plan.cost
+    assert size * cost.predicted >= 2 * steps.LEAST_HALF  # else nothing is tested
+    assert cost.work.in_tiles > steps.MOSTLY
+    options = {"solver": "sgd", "momentum": 0.0, "nesterov": False, "schedule": "constant", "learning_rate": 0.1}
+    list(train(mesh, X, y, batch_size=size, max_epochs=1, l2=0.0, random_state=0, tol=0.0, **options))
+    order = np.random.default_rng(int(np.random.default_rng(0).integers(2**63))).permutation(n)
+    for at in np.split(order, 2):
+        twin.weights = twin.weights - np.asarray(0.1 * twin.gradient(X[at], y[at])[1], dtype)
+    np.testing.assert_allclose(mesh.weights, twin.weights, rtol=0, atol=1e-5 if dtype == "float32" else 1e-13)
 
 
 @examples(200)
@@ -274,7 +284,7 @@ def test_runs_of_numbers(data):
         some = rng.integers(0, 100) + np.arange(size) if rng.random() < 0.6 else rng.integers(0, 100, size)
         numbers = np.append(numbers, some).astype(np.uint32)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lists, "LOOKED_AT", data.draw(st.sampled_from([16, 50, 4096])))
+        patch.setattr(lists, "WINDOW", data.draw(st.sampled_from([16, 50, 4096])))
         runs = lists.runs_of(numbers)
     assert runs[:, 0].tolist() == [0, *runs[:-1, 1]][: len(runs)]
     assert (runs[-1, 1] if len(runs) else 0) == len(numbers)

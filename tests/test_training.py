@@ -1,13 +1,11 @@
 """The trainer and its first-order solvers, against the same steps written out with NumPy."""
 
-from threading import get_ident
-
 import numpy as np
 import pytest
 
 from meshnn import Mesh, MeshError, Topology
 from meshnn.data.synthetic import spirals
-from meshnn.engine import cores
+from meshnn.plan import METHODS
 from meshnn.training import History, Settings, Trainer, train
 from meshnn.training.api import as_samples
 from meshnn.training.first_order import Adam
@@ -172,25 +170,15 @@ def manual_step(hand, g):
 
 
 @pytest.mark.parametrize("size", [None, 3500])
-def test_large_batches_run_in_teams_with_the_same_bits(teams, size):
+def test_large_batches_give_the_same_bits_with_any_number_of_threads(size):
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((9000, 8)), rng.integers(0, 3, 9000)
     found = []
-    for n_threads in (1, 2, 3, None):
+    for n_threads in (1, 2, 3, 8, None):
         mesh = Mesh(Topology.layered([8, 40, 3]), activation="tanh", random_state=0)
         settings = {"solver": "sgd", "learning_rate": 0.2, "batch_size": size, "max_epochs": 3, "l2": 0.0}
-        samples = as_samples(mesh, X, y, "cross_entropy")
-        trainer = Trainer(mesh, samples, Settings(**settings, n_threads=n_threads))
-        steps = trainer._solver.steps
-        assert steps._parts.tolist() == [8, 8]
-        start = mesh.weights.copy()
-        list(trainer.rows())  # the first epochs of a program, compiled by one
-        mesh.weights = start
-        teams.clear()
-        trainer = Trainer(mesh, samples, Settings(**settings, n_threads=n_threads))
-        rows = list(trainer.rows())
-        found.append((mesh.weights, rows[-1].loss))
-        assert {came for _, came in teams} == {n_threads or min(cores(), 8)}
+        *_, row = train(mesh, X, y, n_threads=n_threads, random_state=0, **settings)
+        found.append((mesh.weights, row.loss))
     for weights, loss in found[1:]:
         np.testing.assert_array_equal(weights, found[0][0])
         assert loss == found[0][1]
@@ -206,33 +194,7 @@ def test_large_batches_run_in_teams_with_the_same_bits(teams, size):
     assert np.abs(start - alike.weights).max() > 1e-2
 
 
-@pytest.mark.parametrize("who", [0, 1])
-def test_a_team_that_somebody_leaves_goes_home(monkeypatch, who):
-    """Whoever fails before he has come must not leave the others waiting for ever, nor the weights half moved."""
-    from meshnn.engine import threads
-    from meshnn.engine.engine import Engine
-
-    monkeypatch.setattr(threads, "LEAST_TEAM_WORK", 1)
-    monkeypatch.setattr(threads, "PATIENCE", 600.0)
-    mesh = Mesh(Topology.layered([8, 40, 3]), activation="tanh", random_state=0)
-    rng = np.random.default_rng(0)
-    samples = as_samples(mesh, rng.standard_normal((2000, 8)), rng.integers(0, 3, 2000), "cross_entropy")
-    settings = Settings(solver="adam", batch_size=None, max_epochs=1, l2=0.0, n_threads=2)
-    list(Trainer(mesh, samples, settings).rows())
-    trainer, before, real, main = Trainer(mesh, samples, settings), mesh.weights.copy(), Engine.borrow, get_ident()
-
-    def borrow(program):
-        if (get_ident() != main) == bool(who):
-            raise OSError("no room")
-        return real(program)
-
-    monkeypatch.setattr(Engine, "borrow", borrow)
-    with pytest.raises(OSError, match="no room"):
-        list(trainer.rows())
-    np.testing.assert_array_equal(mesh.weights, before)
-
-
-@pytest.mark.parametrize("gradient", ["factored", "adjoint", "blocks", "forward"])
+@pytest.mark.parametrize("gradient", [*METHODS, "forward"])
 @pytest.mark.parametrize("size", [None, 40])
 def test_every_gradient_method_trains_alike(gradient, size):
     mesh, other = pair(4)

@@ -49,8 +49,8 @@ def _with_zig() -> bool:
         import ziglang  # noqa: F401
     except ImportError:
         raise SystemExit(
-            "meshnn: no C++ compiler was found. Install g++ 12 or later, or clang (Debian, Ubuntu: apt-get install g++; "
-            "Fedora: dnf install gcc-c++; macOS: xcode-select --install), or run: pip install ziglang"
+            "meshnn: no C++ compiler was found. Install g++ 12 or later, or clang (Debian, Ubuntu: apt-get install "
+            "g++; Fedora: dnf install gcc-c++; macOS: xcode-select --install), or run: pip install ziglang"
         ) from None
     folder = Path(tempfile.mkdtemp(prefix="meshnn-zig-"))
     target = ""

@@ -1,4 +1,4 @@
-"""Numbers that Python and the C++ core (or the portable learner) share: codes, places in arrays, limits. Imports nothing."""
+"""Numbers that Python shares with the C++ core and the portable learner. Imports nothing."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ HUBER_WIDTH = 1.0
 
 ADAM, MOMENTUM, NESTEROV = range(3)
 
-#: Places in the clock of a stream: samples seen, updates made, updates skipped because they were not finite, states reset
-#: to 0, samples stored for replay, state of the random generator that picks one.
+#: Places in the clock of a stream: samples seen, updates made, updates skipped because they were not finite, states
+#: reset to 0, samples stored for replay, state of the random generator that picks one.
 SEEN, LEARNED, LEFT_OUT, RESETS, STORED, RANDOM = range(6)
 
 #: What a stream does with a sample: run it, run it without remembering it, learn its target, compute the gradient only.

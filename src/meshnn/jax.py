@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from meshnn.arrays import Array
+from meshnn.engine.layer import Layer
 from meshnn.errors import DataError, MeshError
 from meshnn.mesh import Mesh
-from meshnn.engine.layer import Layer
 
 __all__ = ["mesh_function"]
 
@@ -51,20 +51,20 @@ def mesh_function(mesh: Mesh) -> Callable[[Any, Any], Any]:
 
     struct: Any = jax.ShapeDtypeStruct
     t, n_parameters, dtype = mesh.topology, mesh.n_parameters, mesh.dtype
-    pullback = Layer.of(t, mesh.ticks, mesh.codes, mesh.ties, dtype)
+    layer = Layer.of(t, mesh.ticks, mesh.codes, mesh.ties, dtype)
     fixed = mesh.values[n_parameters:].copy()
 
     @jax.custom_vjp
     def outputs(values: Any, x: Any) -> Any:
         shape = struct((*x.shape[:-1], t.n_outputs), dtype)
-        return jax.pure_callback(_Host(pullback, t.n_outputs).forward, shape, values, x, vmap_method="expand_dims")
+        return jax.pure_callback(_Host(layer, t.n_outputs).forward, shape, values, x, vmap_method="expand_dims")
 
     def remember(values: Any, x: Any) -> Any:
         return outputs(values, x), (values, x)
 
     def back(kept: Any, g: Any) -> Any:
         shapes = tuple(struct(a.shape, dtype) for a in kept)
-        host = _Host(pullback, t.n_outputs).back
+        host = _Host(layer, t.n_outputs).back
         return jax.pure_callback(host, shapes, *kept, g, vmap_method="expand_dims")
 
     outputs.defvjp(remember, back)
@@ -89,15 +89,15 @@ def mesh_function(mesh: Mesh) -> Callable[[Any, Any], Any]:
 class _Host:
     """What JAX calls, with arrays that `vmap` has given more axes in front, some of length 1."""
 
-    def __init__(self, pullback: Layer, n_outputs: int) -> None:
-        self.pullback, self.n_outputs = pullback, n_outputs
+    def __init__(self, layer: Layer, n_outputs: int) -> None:
+        self.layer, self.n_outputs = layer, n_outputs
 
     def forward(self, values: Any, x: Any) -> Array:
         values, x, lead = _stacked(values, x)
         y = np.empty((*lead, *x.shape[len(lead) : -1], self.n_outputs), x.dtype)
         whole = values.size == values.shape[-1]  # one net
         for net, some, out in [(values, x, y)] if whole else _pairs(lead, values, x, y):
-            self.pullback.forward(_at(net), _at(some), _at(out), some.size // some.shape[-1])
+            self.layer.forward(_at(net), _at(some), _at(out), some.size // some.shape[-1])
         return y
 
     def back(self, values: Any, x: Any, g: Any) -> tuple[Array, Array]:
@@ -105,7 +105,7 @@ class _Host:
         g = np.ascontiguousarray(np.broadcast_to(g, (*lead, *g.shape[len(lead) :])))
         dv, dx = np.empty((*lead, values.shape[-1]), x.dtype), np.empty_like(x)
         for net, some, slope, *out in _pairs(lead, np.broadcast_to(values, dv.shape), x, g, dv, dx):
-            self.pullback.back(_at(net), _at(some), _at(slope), _at(out[0]), _at(out[1]), some.size // some.shape[-1])
+            self.layer.back(_at(net), _at(some), _at(slope), _at(out[0]), _at(out[1]), some.size // some.shape[-1])
         return dv, dx
 
 

@@ -11,15 +11,14 @@ from meshnn import checks
 from meshnn.arguments import known, switch, whole_number
 from meshnn.arrays import Array
 from meshnn.codes import ACTIVATIONS
+from meshnn.engine import Engine
+from meshnn.engine.threads import thread_count
 from meshnn.errors import MeshError
 from meshnn.losses import Targets, loss_named
 from meshnn.memory import check_fits
-from meshnn.plan import METHODS, Explanation
-from meshnn.plan.prices import DEFAULT
 from meshnn.net import MOST_TICKS, Net
-from meshnn.engine import Engine
-from meshnn.engine.threads import thread_count
-from meshnn.plan import Timing
+from meshnn.plan import METHODS, Explanation, Timing
+from meshnn.plan.prices import DEFAULT
 from meshnn.streaming import Stream
 from meshnn.streaming.growth import Growth, grown
 from meshnn.streaming.portable import PortableStream

@@ -13,12 +13,12 @@ from meshnn import checks, storage
 from meshnn.arguments import as_generator, as_list, known, switch, whole_number
 from meshnn.arrays import Array, BoolArray, IntArray
 from meshnn.codes import ACTIVATIONS
+from meshnn.engine import Engines
 from meshnn.errors import MeshError
 from meshnn.export.blueprint import Blueprint
 from meshnn.export.exports import Exports
 from meshnn.memory import check_fits
 from meshnn.parameters import Ties
-from meshnn.engine import Engines
 from meshnn.topology import Topology
 from meshnn.topology.builders import Seed
 from meshnn.topology.lineage import Lineage

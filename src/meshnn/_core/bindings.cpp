@@ -267,8 +267,8 @@ static PyObject* engine_new(PyTypeObject* type, PyObject* args, PyObject*) {
     self->plan = plan;
     return object;
 }
-static void take_samples(Arguments& a, const Plan& p, AnyView& values, Samples& s, Threads& t) {
-    values = a.view('T', false);
+static void take_samples(Arguments& a, const Plan& p, AnyView& values, Samples& s, Threads& t, bool moves = false) {
+    values = a.view('T', moves);
     s.X = a.view('T', false);
     s.state = a.view('T', false);
     s.check = a.integer();
@@ -390,7 +390,7 @@ static PyObject* as_integer(void* context) { return PyLong_FromLongLong(*static_
 ENGINE_METHOD(engine_epochs) {
     ENGINE_START(19)
     EpochsCall c;
-    take_samples(a, p, c.values, c.samples, c.threads);
+    take_samples(a, p, c.values, c.samples, c.threads, true);
     take_targets(a, p, c.samples, c.targets);
     c.order = a.view_of<int64_t>('l', false);
     PyObject* optimizer = a.object();
@@ -444,6 +444,7 @@ static void take_layer(Arguments& a, const Plan& p, AnyView& values, Samples& s,
     s.X = at_address(a, ticks, s.size, p.n_inputs);
     s.state = {nullptr, 0, {0, 0, 0, 0}};
     s.check = 0;
+    a.require(s.size >= 0 && values.size == p.n_values, "values");
     a.require(ticks == 1 || (p.timed && ticks == p.ticks), "X");
 }
 // layer(ticks, size, threads, work, values, X, Y, keep) -> None, or the workspace of a forward pass of one chunk
@@ -455,7 +456,7 @@ ENGINE_METHOD(engine_layer) {
     c.end = {nullptr, 0, {0, 0, 0, 0}};
     c.wanted = LAST;
     bool keep = a.integer() != 0;
-    a.require(!keep || c.samples.size <= 256 / e.itemsize, "X");
+    a.require((!keep || c.samples.size <= 256 / e.itemsize) && (!c.samples.size || (c.samples.X.data && c.out.data)), "X or Y");
     if (!a.good) return nullptr;
     KeptObject* kept = nullptr;
     if (keep) {
@@ -489,6 +490,7 @@ ENGINE_METHOD(engine_vjp) {
         a.require(ours && reinterpret_cast<KeptObject*>(kept)->size == c.samples.size, "the kept workspace");
         if (ours) c.kept = reinterpret_cast<KeptObject*>(kept)->workspace;
     }
+    a.require(!c.samples.size || (c.slopes.data && (c.kept || c.samples.X.data)), "X or the slopes");
     a.require(slope_ticks == 1 || (p.timed && slope_ticks == p.ticks), "slopes");
     a.require(p.n_gradient == p.n_values && (!c.grad_X.size || p.out_ptr.size > p.n_inputs), "the plan");
     if (!a.good) return nullptr;
@@ -571,7 +573,7 @@ static PyObject* module_stream(PyObject*, PyObject* const* arguments, Py_ssize_t
     a.require(!runs || (c.X.n[1] == B && c.X.n[2] == c.plan->n_inputs), "X");
     a.require(!runs || (c.out.n[0] >= T && c.out.n[1] == B && c.out.n[2] == c.plan->n_outputs), "out");
     a.require(!learns || (c.Y.n[1] == B && c.Y.n[2] == c.state->target.n[1] && (!runs || c.Y.n[0] == T)), "Y");
-    a.require(!learns || c.lag == 0 || c.lag < c.state->past_H.n[0], "the delay");
+    a.require(!learns || c.lag == 0 || c.lag < c.state->past_derivatives.n[0], "the delay");
     a.require(!(c.mode & LEARN) || (c.state->use_filter ? c.filter && dtype == 'd' : c.optimizer != nullptr), "the learner");
     if (!a.good) return nullptr;
     Running running;

@@ -11,14 +11,21 @@ constexpr i64 SLAB = 65536;             // samples whose gradients are summed in
 constexpr double LEAST_WORK = 250000;   // multiply-adds that are worth a bucket of their own
 constexpr i64 LARGE = 1 << 16;          // values that are worth more than one thread
 constexpr i64 BLOCK = 4096;             // parameters whose gradient norm is summed together
+constexpr i64 GRAM_ROWS = 64;
 
 // Buckets of a batch: they depend on nothing but its size and the work per sample.
 struct Buckets {
     i64 chunks, count;
-    Buckets(i64 n_chunks, i64 size, double work) : chunks(n_chunks), count(1) {
+    // Two chunks share a gradient, unless they are all there are; or at least `least` chunks, if that is more.
+    Buckets(i64 n_chunks, i64 size, double work, i64 least = 2) : chunks(n_chunks), count(1) {
         double most = (double)size * work / LEAST_WORK;
-        i64 some = max_of(chunks / 2, min_of<i64>(chunks, 2));  // two chunks share a gradient, unless they are all there are
+        i64 some = least > 2 ? chunks / least : max_of(chunks / 2, min_of<i64>(chunks, 2));
         count = max_of<i64>(1, min_of(min_of(MOST_BUCKETS, some), most < (double)MOST_BUCKETS ? (i64)most : MOST_BUCKETS));
+    }
+    // The buckets of the largest slab of a batch.
+    template <class T> static i64 most(const Batch<T>& b, double work, i64 least = 2) {
+        i64 size = min_of(b.size, SLAB);
+        return Buckets((size + b.per - 1) / b.per, size, work, least).count;
     }
     i64 first(i64 q) const { return chunks * q / count; }
 };
@@ -51,11 +58,11 @@ template <class T> struct Borrowed {
 INLINE i64 rounded_up(i64 count) { return (count + 15) / 16 * 16; }
 
 // For every bucket of every slab of a batch: f(q, batch of the slab, first chunk, last chunk) -> Status; then end(buckets).
-template <class T, class F, class End> Status for_buckets(Batch<T> b, const Threads& t, const F& f, const End& end) {
+template <class T, class F, class End> Status for_buckets(Batch<T> b, const Threads& t, const F& f, const End& end, i64 least = 2) {
     i64 size = b.size;
     for (i64 begin = 0; begin < size; begin += SLAB) {
         b.begin = begin, b.size = min_of(SLAB, size - begin);
-        Buckets buckets(b.chunks(), b.size, t.work);
+        Buckets buckets(b.chunks(), b.size, t.work, least);
         Status status[MOST_BUCKETS];
         in_parallel(buckets.count, t.count, [&](i64 q) { status[q] = f(q, b, buckets.first(q), buckets.first(q + 1)); });
         for (i64 q = 0; q < buckets.count; ++q)
@@ -178,7 +185,7 @@ template <class T> Status loss_call(Engine& e, LossCall& call) {
     const Plan& p = *e.plan;
     i64 entries = call.grad.empty() ? 0 : p.grad_index.size, stride = rounded_up(entries), threads = call.threads.count;
     Batch<T> batch(call.samples, &call.targets, p.n);
-    i64 most = Buckets((min_of(batch.size, SLAB) + batch.per - 1) / batch.per, min_of(batch.size, SLAB), call.threads.work).count;
+    i64 most = Buckets::most(batch, call.threads.work);
     Weights<T> w(e, as<T>(call.values).data, most * stride, threads);
     if (!w.data) return NO_MEMORY;
     T* g = w.rest(e);
@@ -225,7 +232,7 @@ template <class T> Status vjp_call(Engine& e, VjpCall& call) {
     const View<T>&slopes = as<T>(call.slopes), &grad = as<T>(call.grad), &grad_X = as<T>(call.grad_X);
     i64 entries = grad.empty() ? 0 : p.grad_index.size, stride = rounded_up(entries), x_rows = grad_X.empty() ? 0 : grad_X.n[0] * p.n_inputs;
     Batch<T> batch(call.samples, nullptr, p.n);
-    i64 most = Buckets((min_of(batch.size, SLAB) + batch.per - 1) / batch.per, min_of(batch.size, SLAB), call.threads.work).count;
+    i64 most = Buckets::most(batch, call.threads.work);
     i64 each = stride + x_rows * LANES<T>;
     Buffer<double> total(e.buffers, entries ? p.n_gradient : 1);
     Weights<T> w(e, as<T>(call.values).data, most * each, call.threads.count);
@@ -322,43 +329,37 @@ template <class T> Status jacobian_call(Engine& e, JacobianCall& call) {
         return good ? OK : NOT_FINITE;
     }, [](i64) {});
 }
-// The lower half of M (n, n) += R R', with R (n, columns); panel has room for columns * (n + 16) numbers.
-template <class T> void add_gram(const T* R, i64 n, i64 columns, T* panel, T* M) {
+// The lower half of M (n, n) += R R', with R (n, columns) whose rows are `stride` apart. The panel, (n + 64) * columns numbers,
+// gets the columns of R in blocks, each one stream of memory: rows a power of 2 apart would share few lines of the cache.
+template <class T> void add_gram(const T* R, i64 n, i64 columns, i64 stride, T* panel, T* M) {
     constexpr i64 wide = WIDE / sizeof(T);
-    i64 stride = (n + wide - 1) / wide * wide;
-    for (i64 l = 0; l < columns; ++l) memset(panel + l * stride + n, 0, (stride - n) * sizeof(T));
-    i64 rows[WIDTH<T>], i = 0;
-    for (; i + WIDTH<T> <= n; i += WIDTH<T>) {
-        for (int k = 0; k < WIDTH<T>; ++k) rows[k] = i + k;
-        for (i64 l = 0; l < columns; l += WIDTH<T>) transpose(R + l, columns, rows, panel + l * stride + i, stride);
+    for (i64 i = 0; i < n; i += wide) {
+        T* block = panel + i * columns;
+        i64 rows[wide];
+        for (i64 k = 0; k < wide; ++k) rows[k] = min_of(i + k, n - 1);  // columns behind the last are not used
+        for (i64 k = 0; k < wide; k += WIDTH<T>)
+            for (i64 l = 0; l < columns; l += WIDTH<T>) transpose(R + l, stride, rows + k, block + l * wide + k, wide);
     }
-    for (; i < n; ++i)
-        for (i64 l = 0; l < columns; ++l) panel[l * stride + i] = R[i * columns + l];
-    for (i = 0; i < n; i += wide)
-        for (i64 r = i; r < n; r += 4) {  // rows below the block, and on its diagonal
-            const T* v[4];
-            T *to[4], unused[wide];
-            for (int k = 0; k < 4; ++k) {
-                bool there = r + k < n;
-                v[k] = R + (there ? r + k : r) * columns;
-                to[k] = there ? M + (r + k) * n + i : unused;
-                if (!there) memset(unused, 0, sizeof(unused));
+    for (i64 some = 0; some < n; some += GRAM_ROWS)  // rows that stay in the cache while all blocks go by
+        for (i64 i = 0; i < min_of(some + GRAM_ROWS, n); i += wide)
+            for (i64 r = max_of(some, i / 4 * 4); r < min_of(some + GRAM_ROWS, n); r += 4) {  // on the diagonal and below
+                const T* v[4];
+                T *to[4], unused[wide] = {};
+                for (int k = 0; k < 4; ++k) {
+                    v[k] = R + min_of(r + k, n - 1) * stride;
+                    to[k] = r + k < n ? M + (r + k) * n + i : unused;
+                }
+                outer_block<WIDE>(panel + i * columns, wide, v, columns, to, min_of(wide, n - i));
             }
-            outer_block<WIDE>(panel + i, stride, v, columns, to, min_of(wide, n - i));
-        }
 }
 template <class T> struct CurvatureBucket {
     BackwardChunk<T>& net;
     const CurvatureCall& call;
     T *g, *M, *R, *panel;
     i64 piece = 0;
-    i64 columns() const { return call.pieces * LANES<T>; }
+    static i64 stride_of(i64 pieces) { return pieces * LANES<T> + SIDE / (i64)sizeof(T); }
     void flush() {
-        i64 n = call.live.size;
-        if (!piece) return;
-        for (i64 e = 0; piece < call.pieces && e < n; ++e)
-            memset(R + (e * call.pieces + piece) * LANES<T>, 0, (call.pieces - piece) * ROW);
-        add_gram(R, n, columns(), panel, M);
+        if (piece) add_gram(R, call.live.size, piece * LANES<T>, stride_of(call.pieces), panel, M);
         piece = 0;
     }
     // Add the gradient and the columns of a loss whose dE/dy is G.
@@ -370,15 +371,16 @@ template <class T> struct CurvatureBucket {
             for (i64 q = 0; q < p.n_outputs; ++q) fma(sum, load<T>(row(G, q)), load<T>(row(net.m.J, q * p.n_gradient + call.live[e])));
             g[e] += dot(sum, fill<T>(T(1)));
         }
-        piece = curvature_columns(b.loss, Y, y, share, net.m.J, p.n_gradient, call.live.data, call.live.size, net.m.P, p.n_outputs, R, call.pieces, piece);
+        piece = curvature_columns(b.loss, Y, y, share, net.m.J, p.n_gradient, call.live.data, call.live.size, net.m.P, p.n_outputs, R, stride_of(call.pieces), piece);
     }
 };
 template <class T> Status curvature_call(Engine& e, CurvatureCall& call) {
     const Plan& p = *e.plan;
-    i64 n = call.live.size, columns = call.pieces * LANES<T>, per_look = p.n_outputs - (call.targets.loss == CROSS_ENTROPY);
+    i64 n = call.live.size, columns = CurvatureBucket<T>::stride_of(call.pieces), per_look = p.n_outputs - (call.targets.loss == CROSS_ENTROPY);
+    i64 least = max_of<i64>(2, call.pieces / max_of<i64>(per_look, 1));  // chunks that are worth a matrix of their own
     i64 matrix = rounded_up(n * n), sizes = rounded_up(n) + matrix + 2 * rounded_up(columns * (n + 64));
     Batch<T> batch(call.samples, &call.targets, p.n);
-    i64 most = Buckets((min_of(batch.size, SLAB) + batch.per - 1) / batch.per, min_of(batch.size, SLAB), call.threads.work).count;
+    i64 most = Buckets::most(batch, call.threads.work, least);
     Weights<T> w(e, as<T>(call.values).data, most * sizes, call.threads.count);
     if (!w.data) return NO_MEMORY;
     double loss[MOST_BUCKETS], correct[MOST_BUCKETS];
@@ -422,7 +424,7 @@ template <class T> Status curvature_call(Engine& e, CurvatureCall& call) {
             for (i64 i = 0; i < n; ++i)
                 for (i64 j = 0; j <= i; ++j) call.matrix[i * n + j] += M[i * n + j];
         }
-    });
+    }, least);
     for (i64 i = 0; i < n; ++i)
         for (i64 j = 0; j < i; ++j) call.matrix[j * n + i] = call.matrix[i * n + j];
     return status;

@@ -186,7 +186,7 @@ template <class T> struct Workspace {
         i64 looks = p.timed ? p.ticks : 1, states = p.kept_ticks * p.n;
         take(S, states), take(D, states), take(V, p.adjoint ? 3 * p.n : 1);
         take(total, p.adjoint && (p.input_projection >= 0 || p.out_ptr.size) ? p.n : 1), take(U, p.input_projection >= 0 ? p.n : 1);
-        take(tangent, p.tangent_tick.size ? 2 * p.n : 1), take(O, (looks + 1) * p.n_outputs), take(Y, p.n_outputs), take(P, p.n_outputs);
+        take(tangent, p.tangent_tick.size ? 2 * p.n : 1), take(O, (looks + 1) * p.n_outputs), take(Y, p.n_outputs), take(P, 3 * p.n_outputs);
         take(J, p.jacobian ? p.n_outputs * p.n_gradient : 1), take(panel, p.panel_rows);
         take(x, p.n_inputs), take(y, looks * p.n_outputs), take(share, looks), take(readout, looks), take(stop, 1);
         return used;

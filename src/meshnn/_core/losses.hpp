@@ -147,42 +147,50 @@ template <class Loss, class T> void curve_rows(const T* Y, const T* y, T* P, i64
         store_vec(P + k, Loss::template curve<T>(load_vec<Vec<T>>(Y + k), load_vec<Vec<T>>(y + k)));
 }
 template <class T> INLINE Pack<T> root_of(Pack<T> x) { EACH(ROW / VECTOR_BYTES, x.v[I] = root<T>(x.v[I])); return x; }
-// One column sqrt(share H_o) J_o per output, where H is diagonal. R is (live, pieces, L); C is (outputs, count, L).
-template <class T> i64 diagonal_columns(const T* C, i64 count, const i64* live, i64 n_live, T* P, const T* r, i64 outputs, T* R, i64 pieces, i64 piece) {
+// One column sqrt(share H_o) J_o per output, where H is diagonal. Row e of R begins at e * stride and has pieces of L samples;
+// C is (outputs, count, L).
+template <class T> i64 diagonal_columns(const T* C, i64 count, const i64* live, i64 n_live, T* P, const T* r, i64 outputs, T* R, i64 stride, i64 piece) {
     constexpr int L = LANES<T>;
     for (i64 o = 0; o < outputs; ++o) store(P + o * L, root_of(mul(load<T>(r), load<T>(P + o * L))));
     for (i64 e = 0; e < n_live; ++e)
         for (i64 o = 0; o < outputs; ++o)
-            store(R + (e * pieces + piece + o) * L, mul(load<T>(P + o * L), load<T>(C + (o * count + live[e]) * L)));
+            store(R + e * stride + (piece + o) * L, mul(load<T>(P + o * L), load<T>(C + (o * count + live[e]) * L)));
     return piece + outputs;
 }
 // diag(p) - p p' is L D L' in closed form (Tanabe and Sagae, 1992): with q_i = p_{i+1} + ... + p_last, column i is
-// sqrt(share p_i q_i / q_{i-1}) (J_i - sum_{k>i} p_k J_k / q_i). One column less than outputs is enough.
-template <class T> i64 softmax_columns(const T* C, i64 count, const i64* live, i64 n_live, const T* P, const T* r, i64 outputs, T* R, i64 pieces, i64 piece) {
+// sqrt(share p_i q_i / q_{i-1}) (J_i - sum_{k>i} p_k J_k / q_i). One column less than outputs is enough. P has room for the
+// roots and the 1 / q_i behind the p_i.
+template <class T> i64 softmax_columns(const T* C, i64 count, const i64* live, i64 n_live, T* P, const T* r, i64 outputs, T* R, i64 stride, i64 piece) {
     constexpr int L = LANES<T>;
+    T *roots = P + outputs * L, *inverse = roots + outputs * L;
+    Pack<T> q = load<T>(P + (outputs - 1) * L);
+    for (i64 i = outputs - 2; i >= 0; --i) {
+        Pack<T> p = load<T>(P + i * L);
+        store(roots + i * L, root_of(mul(load<T>(r), quotient(mul(p, q), add(p, q)))));
+        store(inverse + i * L, quotient(fill<T>(T(1)), q));
+        q = add(q, p);
+    }
     for (i64 e = 0; e < n_live; ++e) {
-        Pack<T> q = load<T>(P + (outputs - 1) * L), rest = mul(q, load<T>(C + ((outputs - 1) * count + live[e]) * L));
+        Pack<T> rest = mul(load<T>(P + (outputs - 1) * L), load<T>(C + ((outputs - 1) * count + live[e]) * L));
         for (i64 i = outputs - 2; i >= 0; --i) {
-            Pack<T> p = load<T>(P + i * L), J = load<T>(C + (i * count + live[e]) * L);
-            Pack<T> weight = root_of(mul(load<T>(r), quotient(mul(p, q), add(p, q))));
-            store(R + (e * pieces + piece + i) * L, mul(weight, sub(J, quotient(rest, q))));
-            fma(rest, p, J);
-            q = add(q, p);
+            Pack<T> J = load<T>(C + (i * count + live[e]) * L);
+            store(R + e * stride + (piece + i) * L, mul(load<T>(roots + i * L), sub(J, mul(rest, load<T>(inverse + i * L)))));
+            fma(rest, load<T>(P + i * L), J);
         }
     }
     return piece + outputs - 1;
 }
 // Columns of a chunk from piece `piece` of R on; returns the next free piece.
-template <class T> i64 curvature_columns(i64 code, const T* Y, const T* y, const T* r, const T* C, i64 count, const i64* live, i64 n_live, T* P, i64 outputs, T* R, i64 pieces, i64 piece) {
+template <class T> i64 curvature_columns(i64 code, const T* Y, const T* y, const T* r, const T* C, i64 count, const i64* live, i64 n_live, T* P, i64 outputs, T* R, i64 stride, i64 piece) {
     switch (code) {
         case CROSS_ENTROPY:
             softmax(Y, P, outputs);
-            return softmax_columns(C, count, live, n_live, P, r, outputs, R, pieces, piece);
+            return softmax_columns(C, count, live, n_live, P, r, outputs, R, stride, piece);
         case HUBER: curve_rows<Huber>(Y, y, P, outputs); break;
         case POISSON: curve_rows<Poisson>(Y, y, P, outputs); break;
         case BINARY_CROSS_ENTROPY: curve_rows<BinaryCrossEntropy>(Y, y, P, outputs); break;
         default: curve_rows<SquaredError>(Y, y, P, outputs);
     }
-    return diagonal_columns(C, count, live, n_live, P, r, outputs, R, pieces, piece);
+    return diagonal_columns(C, count, live, n_live, P, r, outputs, R, stride, piece);
 }
 }  // namespace

@@ -23,13 +23,13 @@ template <class T> struct Streams {
     i64 *side, *clock;
     Streams(const StreamPlan& plan, StreamState& state, const OptimizerState* optimizer, Filter* filter)
         : plan(plan), state(state), optimizer(optimizer), filter(filter), B(state.s.n[0]), n(state.s.n[1]), C(plan.n_outputs), N(state.H.n[1]),
-          m(state.target.n[1]), depth(state.past_H.size ? state.past_H.n[0] : 0), s(as<T>(state.s).data), J(as<T>(state.J).data),
+          m(state.target.n[1]), depth(state.past_derivatives.size ? state.past_derivatives.n[0] : 0), s(as<T>(state.s).data), J(as<T>(state.J).data),
           w(as<T>(state.weights).data), values(as<T>(state.values).data), H(as<T>(state.H).data), target(as<T>(state.target).data),
           side(state.side.data), clock(state.clock.data) {}
     T* influence(i64 b, i64 which) const { return J + (2 * b + which) * state.J.n[2]; }
     T* influence(i64 b) const { return influence(b, side[b]); }
     const T* outputs(i64 b) const { return s + b * n + n - C; }
-    T* past_H(i64 slot, i64 b) const { return as<T>(state.past_H).data + (slot * B + b) * C * N; }
+    T* past_derivatives(i64 slot, i64 b) const { return as<T>(state.past_derivatives).data + (slot * B + b) * C * N; }
     T* past_outputs(i64 slot, i64 b) const { return as<T>(state.past_outputs).data + (slot * B + b) * C; }
     i64 slot(i64 lag) const { return depth ? (clock[SEEN] - 1 - lag) % depth : 0; }
     bool scales_x() const { return state.x_moments.size > 0; }
@@ -128,7 +128,7 @@ template <class T> i64 stream_gradient(const Streams<T>& self, i64 lag) {
             ++counted;
             if (!lag) add_gradient(self.plan, self.influence(b), G + l, L, grad);
             else for (i64 o = 0; o < self.C; ++o)
-                if (G[o * L + l] != 0) axpy(grad, G[o * L + l], self.past_H(self.slot(lag), b) + o * self.N, self.N);
+                if (G[o * L + l] != 0) axpy(grad, G[o * L + l], self.past_derivatives(self.slot(lag), b) + o * self.N, self.N);
         }
     }
     const T share = (T)(1.0 / counted);
@@ -179,7 +179,7 @@ void filter_all(const Streams<double>& self, i64 lag) {
     for (i64 b = 0; b < self.B; ++b) {
         const double* target = self.target + b * self.m;
         if (!given(target, self.m)) continue;
-        if (lag) filter_step(self, nullptr, self.past_H(self.slot(lag), b), self.past_outputs(self.slot(lag), b), target, true);
+        if (lag) filter_step(self, nullptr, self.past_derivatives(self.slot(lag), b), self.past_outputs(self.slot(lag), b), target, true);
         else filter_step(self, self.influence(b), nullptr, self.outputs(b), target, true);
     }
 }
@@ -217,7 +217,7 @@ template <class T> void advance(const Streams<T>& self, const T* X, T* out, bool
     if (self.scales_x()) for (i64 b = 0; b < self.B; ++b) observe(X + b * d, state.x_moments.data, d);
     if (self.replays()) memcpy(as<T>(state.last_x).data, X, d * sizeof(T));
     if (self.depth) for (i64 b = 0; b < self.B; ++b) {
-        write_derivatives(self, self.influence(b), self.past_H(self.slot(0), b));
+        write_derivatives(self, self.influence(b), self.past_derivatives(self.slot(0), b));
         memcpy(self.past_outputs(self.slot(0), b), self.outputs(b), self.C * sizeof(T));
     }
 }

@@ -47,7 +47,7 @@ DEFINE_STRUCT(StreamPlan, STREAM_PLAN_FIELDS, false)
     F(AnyView, G)                /* (C, L) dE/dY */                                                                     \
     F(AnyView, grad)             /* (n_values) gradient of a step */                                                    \
     F(AnyView, H)                /* (C, N) dy/dtheta of a stream */                                                     \
-    F(AnyView, past_H)           /* (depth, B, C, N) the same for the last samples, if targets come later */            \
+    F(AnyView, past_derivatives) /* (depth, B, C, N) the same for the last samples, if targets come later */            \
     F(AnyView, past_outputs)     /* (depth, B, C) */                                                                    \
     F(AnyView, target)           /* (B, m) targets, standardised */                                                     \
     F(AnyView, last_x)           /* (n_inputs) the last sample as given, if samples are replayed */                     \

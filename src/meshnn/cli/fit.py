@@ -124,8 +124,8 @@ def fit(
     from meshnn.cli.fit_rows import place_of
     from meshnn.data.encoding import Encoder, target_column
     from meshnn.data.tables import read_table
-    from meshnn.estimators._sizing import SMOOTH
     from meshnn.engine.threads import thread_count
+    from meshnn.estimators._sizing import SMOOTH
     from meshnn.topology.files import check_topology
 
     share = real_number("--test", test, "a number from 0 to below 1", lambda v: 0 <= v < 1)

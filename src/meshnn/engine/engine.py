@@ -87,7 +87,8 @@ class Engine:
         engine = self.suited_to(X)
         out = np.empty((1, X.shape[1], self.plan.n_outputs), self.dtype)
         engine._run("forward", values, X, None, n_threads, out, None, LAST)
-        return out[0]
+        found: Array = out[0]
+        return found
 
     def run(
         self, values: Array, X: Array, wanted: str, state: Array | None = None, n_threads: int | None = None

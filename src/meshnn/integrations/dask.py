@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from meshnn.arrays import Array, FloatArray
 from meshnn.data.large import ParquetSource
+from meshnn.engine import Optimizer
 from meshnn.errors import DataError, MeshError
 from meshnn.integrations._dask_work import (
     Order,
@@ -36,7 +37,6 @@ from meshnn.integrations._dask_work import (
 )
 from meshnn.integrations._mailbox import AbortedError, Mailing, mailboxes
 from meshnn.mesh import Mesh
-from meshnn.engine import Optimizer
 from meshnn.training.board import this_machine
 from meshnn.training.crew import (
     Crew,

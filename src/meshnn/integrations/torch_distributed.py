@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 
 from meshnn.arrays import Array, FloatArray
 from meshnn.data.large import NpySource, ParquetSource, Source, open_source
+from meshnn.engine import Optimizer
 from meshnn.errors import DataError, MeshError
 from meshnn.mesh import Mesh
-from meshnn.engine import Optimizer
 from meshnn.training.board import is_alive, this_machine
 from meshnn.training.crew import Crew, CrewSamples, Facts, LotRows, cluster_batch, coded, joined
 from meshnn.training.far import Look, Raw

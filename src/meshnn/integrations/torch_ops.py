@@ -26,11 +26,11 @@ from numpy.typing import NDArray
 from torch._C import _are_functorch_transforms_active as _transformed
 from torch._C import _len_torch_dispatch_stack as _modes
 
+from meshnn.engine.layer import Layer
 from meshnn.errors import DataError, MeshError
 from meshnn.integrations.torch_pure import PureNet
 from meshnn.mesh import Mesh
 from meshnn.parameters import Ties
-from meshnn.engine.layer import Layer
 from meshnn.topology import Topology
 
 __all__ = ["Pull", "Wiring", "layer", "layer_back", "pulled", "run"]
@@ -54,7 +54,7 @@ class Wiring:
     def __init__(self, topology: Topology, ticks: int, codes: NDArray[np.int64], ties: Ties) -> None:
         self.topology, self.ticks, self.codes, self.ties = topology, ticks, codes, ties
         self.n_inputs, self.n_outputs, self.n_values = topology.n_inputs, topology.n_outputs, ties.n_numbers
-        self._pullbacks: dict[torch.dtype, Layer] = {}
+        self._compiled: dict[torch.dtype, Layer] = {}
 
     @classmethod
     def of(cls, mesh: Mesh) -> Wiring:
@@ -93,12 +93,12 @@ class Wiring:
         sizes = (t.n_inputs, t.n_clamped, t.n_outputs, self.ticks)
         return PureNet(t.src, t.dst, self.ties.number, self.codes, *sizes)
 
-    def pullback(self, dtype: torch.dtype) -> Layer:
-        """In our kernels."""
-        found = self._pullbacks.get(dtype)
+    def compiled(self, dtype: torch.dtype) -> Layer:
+        """Return the layer in our kernels."""
+        found = self._compiled.get(dtype)
         if found is None:
             made = Layer.of(self.topology, self.ticks, self.codes, self.ties, _NUMPY[dtype])
-            found = self._pullbacks.setdefault(dtype, made)
+            found = self._compiled.setdefault(dtype, made)
         return found
 
     def check(self, x: torch.Tensor, values: torch.Tensor) -> None:
@@ -165,13 +165,13 @@ def layer(x: torch.Tensor, values: torch.Tensor, key: str) -> torch.Tensor:
     wiring.check(x, values)
     x, values = _solid(x), _solid(values)
     y = x.new_empty((*x.shape[:-1], wiring.n_outputs))
-    pullback, threads = wiring.pullback(x.dtype), torch.get_num_threads()
+    compiled, threads = wiring.compiled(x.dtype), torch.get_num_threads()
     stack = values.shape[0] if values.ndim == 2 else 1
     size = x.numel() // (wiring.n_inputs * max(stack, 1))
     places = zip(_steps(values, stack, wiring.n_values), _steps(x, stack, size * wiring.n_inputs),
                  _steps(y, stack, size * wiring.n_outputs), strict=True)  # fmt: skip
     for v, begin, out in places:
-        pullback.forward(v, begin, out, size, threads)
+        compiled.forward(v, begin, out, size, threads)
     return y
 
 
@@ -191,7 +191,7 @@ def layer_back(
     wiring.check(x, values)
     g, x, values = _solid(g), _solid(x), _solid(values)
     dx, dv = _room_for_gradients(x, values, wiring, wants, each)
-    pullback, threads = wiring.pullback(x.dtype), torch.get_num_threads()
+    compiled, threads = wiring.compiled(x.dtype), torch.get_num_threads()
     stack = x.shape[0] if each or values.ndim == 2 else 1
     size = x.numel() // (wiring.n_inputs * max(stack, 1))
     samples, outputs = size * wiring.n_inputs, size * wiring.n_outputs
@@ -200,7 +200,7 @@ def layer_back(
     nets = _steps(values, stack, wiring.n_values if values.ndim == 2 else 0)
     places = zip(nets, _steps(x, stack, samples), _steps(g, stack, outputs), by_values, by_inputs, strict=True)
     for v, begin, slope, to_values, to_inputs in places:
-        pullback.back(v, begin, slope, to_values, to_inputs, size, None, threads)
+        compiled.back(v, begin, slope, to_values, to_inputs, size, None, threads)
     return dx, dv
 
 
@@ -377,32 +377,30 @@ class _Short(torch.autograd.Function):
     def forward(ctx: Any, x: torch.Tensor, values: torch.Tensor, wiring: Wiring) -> torch.Tensor:
         given, numbers = _solid(x), _solid(values)
         y = x.new_empty((*x.shape[:-1], wiring.n_outputs))
-        size, pullback = x.numel() // wiring.n_inputs, wiring.pullback(x.dtype)
+        size, compiled = x.numel() // wiring.n_inputs, wiring.compiled(x.dtype)
         where = (numbers.data_ptr(), given.data_ptr(), y.data_ptr())
-        ctx.kept = (wiring, pullback, size, pullback.keep(*where, size, torch.get_num_threads()))
+        ctx.kept = (wiring, compiled, size, compiled.keep(*where, size, torch.get_num_threads()))
         ctx.save_for_backward(x, values)
         return y
 
     @staticmethod
     def backward(ctx: Any, g: torch.Tensor) -> Any:
         kept: tuple[Wiring, Layer, int, Any] = ctx.kept
-        wiring, pullback, size, seat = kept
+        wiring, compiled, size, states = kept
         by_x, by_values, _ = ctx.needs_input_grad
-        slope, dx, dv, numbers = _solid(g), None, None, 0
-        to_x = to_values = 0
-        # not if somebody wants second derivatives, or many at once
-        if seat is None or torch.is_grad_enabled() or _transformed() or not _has_place(slope):
-            x, values = ctx.saved_tensors
+        slope, dx, dv, to_x, to_values = _solid(g), None, None, 0, 0
+        x, values = ctx.saved_tensors
+        # not if second derivatives are wanted, or many at once
+        if states is None or torch.is_grad_enabled() or _transformed() or not _has_place(slope):
             return _gradients((by_x, by_values), g, x, values, wiring.key)
         if by_values:
             dv = g.new_empty(wiring.n_values)
             to_values = dv.data_ptr()
-        if by_x:  # else states and weights are where the seat is, and nothing has to be looked up
-            x, values = ctx.saved_tensors
-            solid = _solid(values)
+        if by_x:
             dx = torch.empty_like(x, memory_format=torch.contiguous_format)
-            numbers, to_x = solid.data_ptr(), dx.data_ptr()
-        pullback.back(numbers, 0, slope.data_ptr(), to_values, to_x, size, seat)
+            to_x = dx.data_ptr()
+        solid = _solid(values)
+        compiled.back(solid.data_ptr(), 0, slope.data_ptr(), to_values, to_x, size, states)
         return dx, dv, None
 
 
@@ -432,24 +430,24 @@ def _outputs(x: torch.Tensor, values: torch.Tensor, wiring: Wiring) -> torch.Ten
     y = x.new_empty((*x.shape[:-1], wiring.n_outputs))
     size = x.numel() // wiring.n_inputs
     where = (values.data_ptr(), x.data_ptr(), y.data_ptr(), size)
-    wiring.pullback(x.dtype).forward(*where, torch.get_num_threads())
+    wiring.compiled(x.dtype).forward(*where, torch.get_num_threads())
     return y
 
 
 def pulled(x: torch.Tensor, values: torch.Tensor, wiring: Wiring) -> tuple[torch.Tensor, Pull]:
     """Outputs, and a function from dE/dy to dE/dvalues and dE/dx; nothing is recorded."""
     wiring.check(x, values)
-    given, numbers, pullback = _solid(x).detach(), _solid(values), wiring.pullback(x.dtype)
+    given, numbers, compiled = _solid(x).detach(), _solid(values), wiring.compiled(x.dtype)
     size, y = given.numel() // wiring.n_inputs, given.new_empty((*x.shape[:-1], wiring.n_outputs))
     at, where = numbers.data_ptr(), given.data_ptr()
-    seat = pullback.keep(at, where, y.data_ptr(), size, torch.get_num_threads())
+    states = compiled.keep(at, where, y.data_ptr(), size, torch.get_num_threads())
 
     def pull(dy: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         if dy.shape != y.shape or dy.dtype != y.dtype:
             raise DataError(f"dE/dy must be {tuple(y.shape)} {y.dtype} as y is, got {tuple(dy.shape)} {dy.dtype}")
         slope, dv, dx = _solid(dy), y.new_empty(wiring.n_values), torch.empty_like(given)
         to = (dv.data_ptr(), dx.data_ptr())
-        pullback.back(numbers.data_ptr(), where, slope.data_ptr(), *to, size, seat, torch.get_num_threads())
+        compiled.back(numbers.data_ptr(), where, slope.data_ptr(), *to, size, states, torch.get_num_threads())
         return dv, dx
 
     return y, pull

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
-from meshnn.plan import METHODS
 from meshnn.paper.drawing import canvas, label
 from meshnn.paper.experiment import Experiment, Figure, Numbers, Options, Parameters, Record, Rows, grid
 from meshnn.paper.tables import grouped
+from meshnn.plan import METHODS
 from meshnn.plots import style
 from meshnn.verify import PAPER, TOLERANCE, Interval, compare, references
 

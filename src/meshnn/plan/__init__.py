@@ -1,4 +1,4 @@
-"""Plans: which neurons matter at which tick, gradient methods, and the flat arrays that the core runs on. No weights."""
+"""Plans: which neurons matter at which tick, gradient methods, and the flat arrays that the core runs on."""
 
 from meshnn.plan.adjoint import Adjoint
 from meshnn.plan.carried import Influence

@@ -9,8 +9,6 @@ three ticks nothing has to be carried at all.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshnn.plan.footprint import SET, footprint
+from meshnn.plan.lists import ROW_BYTES, ListBuilder, ListCounter, Lists, runs_of
 from meshnn.plan.prices import DEFAULT, Prices, Work
 from meshnn.plan.schedule import Schedule, Timing
 from meshnn.plan.walk import Walk
 from meshnn.progress import watched
-from meshnn.plan.lists import ROW_BYTES, ListBuilder, ListCounter, Lists, runs_of
 from meshnn.topology.reach import counted
 
 __all__ = ["CompiledPlan", "Cost", "Draft", "Method", "Plan", "Tangents"]
@@ -59,7 +59,7 @@ class Cost:
     @cached_property  # asked for at every call
     def predicted(self) -> float:
         """Time of a sample in units of one multiply-add in float32, by fixed prices; without what a call costs."""
-        return DEFAULT.chunk(self.work) / DEFAULT.pulled * (ROW_BYTES // 4) / self.lanes
+        return DEFAULT.chunk(self.work, self.lanes) / DEFAULT.pulled * (ROW_BYTES // 4) / self.lanes
 
     def seconds(self, batch: int, prices: Prices = DEFAULT) -> float:
         """Time of a gradient of so many samples on one thread."""
@@ -284,7 +284,8 @@ class Plan:
             "ticks": self.ticks, "n": self.n, "n_inputs": self.n_inputs, "n_clamped": self.n_clamped,
             "n_outputs": self.n_outputs, "n_values": self.n_values, "n_gradient": self.n_gradient,
             "kept_ticks": self.rows["S"][0], "panel_rows": self.rows["panel"][0],
-            "jacobian": int("C" in self.rows), "adjoint": int(self.rows["V"] != (1, 1)), "straight": int(self._straight()),
+            "jacobian": int("C" in self.rows), "adjoint": int(self.rows["V"] != (1, 1)),
+            "straight": int(self._straight()),
         }  # fmt: skip
 
     def _straight(self) -> bool:
@@ -341,7 +342,7 @@ class Method:
         n, n_outputs = draft.schedule.topology.n_neurons, draft.schedule.topology.n_outputs
         states = (1 if draft.order is not None else draft.ticks + 1, n)
         shared: dict[str, tuple[int, ...]] = {
-            "S": states, "D": states, "O": (2 * n_outputs,), "P": (2 * n_outputs,), "x": (n_outputs + 3,)
+            "S": states, "D": states, "O": (2 * n_outputs,), "P": (4 * n_outputs,), "x": (n_outputs + 3,)
         }  # fmt: skip
         if draft.timed:
             shared["O"] = ((draft.ticks + 1) * n_outputs,)

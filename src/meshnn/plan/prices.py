@@ -95,9 +95,10 @@ class Prices:
         """Others, for the same caches."""
         return Prices(**dict(zip(NAMES, values, strict=True)), caches=self.caches)
 
-    def chunk(self, work: Work) -> float:
-        """Seconds a row of samples."""
-        return sum(price * count for price, count in zip(self.values, amounts(work, self.caches)[0], strict=True))
+    def chunk(self, work: Work, lanes: int) -> float:
+        """Return the seconds per row of so many samples."""
+        each = sum(price * count for price, count in zip(self.values, amounts(work, self.caches)[0], strict=True))
+        return each + (lanes - 1) * self.influence * work.influence
 
     def seconds(self, work: Work, batch: int, lanes: int) -> float:
         """Seconds a batch in rows of so many samples, on one thread."""
@@ -129,13 +130,15 @@ def amounts(work: Work, caches: tuple[float, float, float]) -> tuple[list[float]
 
 
 def totals(work: Work, batch: int, lanes: int, caches: tuple[float, float, float]) -> list[float]:
-    """How often each price is paid for a batch. Of a last row with few samples tiles compute half."""
+    """How often each price is paid for a batch.
+
+    Of a last row with few samples tiles compute half. Influences are carried for each sample by itself.
+    """
     each, once = amounts(work, caches)
     chunks = -(-batch // lanes)
     half = 0.5 if 2 * (batch - (chunks - 1) * lanes) <= lanes and lanes > 1 else 0.0
-    return [
-        (chunks - half if name in _IN_TILES else chunks) * a + b for name, a, b in zip(NAMES, each, once, strict=True)
-    ]
+    times = {"influence": float(batch)} | dict.fromkeys(_IN_TILES, chunks - half)
+    return [times.get(name, chunks) * a + b for name, a, b in zip(NAMES, each, once, strict=True)]
 
 
 def _beyond(size: float, cache: float) -> float:
@@ -147,7 +150,7 @@ def _beyond(size: float, cache: float) -> float:
 #: `tiled` and `outer` that can tell the sum only: they are set by hand, between the fit and what each takes alone.
 DEFAULT = Prices(
     pulled=9.8e-10, tiled=5.5e-10, carried=5.2e-10, correlated=9.4e-10, outer=1.2e-09, rows=1.6e-08, kept=1.8e-08,
-    hops=4.5e-09, cheap=1.4e-09, dear=8e-08, outputs=4.3e-08, inputs=3.3e-08, influence=1.6e-09,
+    hops=4.5e-09, cheap=1.4e-09, dear=8e-08, outputs=4.3e-08, inputs=3.3e-08, influence=1.5e-10,
     reads=8.2e-10, gives=1.4e-09, scatter=5.8e-10, call=2.1e-05, near=8.9e-10, middle=4.2e-09,
     far=1.5e-08, stream=2.4e-10, trickle=1e-10,
     caches=(48e3, 2e6, 64e6),

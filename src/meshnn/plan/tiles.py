@@ -1,8 +1,8 @@
 """Tiles: rows that read the same sources are computed together, so that a source is loaded once for all of them.
 
 A *run* is a number of neighbouring rows of a list, a multiple of `SIDE`, whose entries read the same columns in the
-same order. Kernels hold `SIDE` rows of it in registers. Rows that differ in a few columns are made equal with *padding*:
-entries of weight 0 that have no gradient; a dense graph without self-loops has one per row.
+same order. Kernels hold `SIDE` rows of it in registers. Rows that differ in a few columns are made equal with
+*padding*: entries of weight 0 that have no gradient; a dense graph without self-loops has one per row.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The extended Kalman filter of a stream: its settings, and what it knows, which grows and shrinks with the net.
 
-The mathematics is in `_core/kalman.hpp`. Here its arrays are made. Up to some hundred parameters there is one block, the
-full covariance; beyond, one block for the parameters into each neuron, the decoupled filter: parameters of different
-neurons are assumed independent, but the innovation matrix is still that of all outputs.
+The mathematics is in `_core/kalman.hpp`. Here its arrays are made. Up to some hundred parameters there is one block,
+the full covariance; beyond, one block for the parameters into each neuron, the decoupled filter: parameters of
+different neurons are assumed independent, but the innovation matrix is still that of all outputs.
 """
 
 from __future__ import annotations

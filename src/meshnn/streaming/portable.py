@@ -289,7 +289,8 @@ class PortableStream:
 
     def _call(self, mode: int, X: F32 | None, Y: F32 | None, out: F32 | None) -> None:
         try:
-            _core.portable(*self._structs, self.rule, mode, X, Y, out)
+            net, state = self._structs
+            _core.portable(net, state, self.rule, mode, X, Y, out)
         finally:
             if mode & LEARN:
                 self._given[:] = self.room.theta

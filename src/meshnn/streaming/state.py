@@ -39,7 +39,7 @@ class StreamState(NamedTuple):
     G: Array
     grad: Array
     H: Array
-    past_H: Array
+    past_derivatives: Array
     past_outputs: Array
     target: Array
     last_x: Array
@@ -85,7 +85,7 @@ def new_state(stream: Stream) -> StreamState:
         G=aligned((C, L), dtype),
         grad=np.zeros(len(stream.values), dtype),
         H=np.zeros((C, N), dtype),
-        past_H=np.zeros((depth, B, C, N), dtype),
+        past_derivatives=np.zeros((depth, B, C, N), dtype),
         past_outputs=np.zeros((depth, B, C), dtype),
         target=np.zeros((B, m), dtype),
         last_x=np.zeros(d if replays else 0, dtype),

@@ -29,10 +29,10 @@ from meshnn.codes import (
 from meshnn.errors import DataError, MeshError
 from meshnn.losses import loss_named
 from meshnn.parameters import Ties
+from meshnn.plan.influence import InfluencePlan, plan_influence
 from meshnn.streaming.explanation import StreamExplanation
 from meshnn.streaming.given import as_inputs, as_targets
 from meshnn.streaming.growth import Growth, moved_influences
-from meshnn.plan.influence import InfluencePlan, plan_influence
 from meshnn.streaming.learners import LEARNERS, Learner
 from meshnn.streaming.state import StreamState, new_state
 from meshnn.topology import Topology
@@ -46,8 +46,8 @@ Array = NDArray[Any]
 I64 = NDArray[np.int64]
 Tree = dict[str, Any]
 #: Buffers that hold what a stream remembers; the others are room to compute in.
-KEPT = ("s", "J", "side", "past_H", "past_outputs", "x_moments", "y_moments", "last_x", "replay_x", "replay_y",
-        "clock")  # fmt: skip
+KEPT = ("s", "J", "side", "past_derivatives", "past_outputs", "x_moments", "y_moments", "last_x", "replay_x",
+        "replay_y", "clock")  # fmt: skip
 #: Attributes that hold addresses of buffers or can be computed again: copies and pickles make their own.
 BOUND = ("_plan", "_structs", "_no_target", "_target", "_out")
 

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from meshnn.arrays import Array, FloatArray
 from meshnn.data.spool import STRIDE, Moments
+from meshnn.engine import Curvature, Engine, Optimizer
 from meshnn.errors import DataError
 from meshnn.mesh import Mesh
-from meshnn.engine import Curvature, Optimizer, Engine
 from meshnn.training.far import FarRows, Look, Raw
 from meshnn.training.lots import Cut
 from meshnn.training.samples import Epoch, Samples, SampleSet, StepsOf

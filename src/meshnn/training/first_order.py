@@ -10,10 +10,10 @@ import numpy as np
 from meshnn.arguments import known, real_number, whole_number
 from meshnn.arrays import FloatArray
 from meshnn.codes import ADAM, MOMENTUM, NESTEROV
+from meshnn.engine import Optimizer
 from meshnn.errors import MeshError
 from meshnn.mesh import Mesh
 from meshnn.plan import METHODS
-from meshnn.engine import Optimizer
 from meshnn.storage import Tree
 from meshnn.training.samples import Epoch, SampleSet
 from meshnn.training.solver import Change, Progress, Solver, any_number

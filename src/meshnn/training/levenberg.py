@@ -20,11 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshnn.arguments import POSITIVE, real_number, switch, whole_number
+from meshnn.engine import BUCKETS
 from meshnn.errors import MeshError
 from meshnn.memory import check_fits
 from meshnn.mesh import Mesh
 from meshnn.plan import METHODS
-from meshnn.engine import BUCKETS
 from meshnn.storage import Tree
 from meshnn.training.evidence import Evidence
 from meshnn.training.first_order import carried, penalised_parameters

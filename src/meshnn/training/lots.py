@@ -26,9 +26,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshnn.arrays import Array, FloatArray
+from meshnn.engine import Engine, Optimizer, cores
 from meshnn.losses import Targets
 from meshnn.mesh import Mesh
-from meshnn.engine import Engine, Optimizer, cores
 from meshnn.training.board import Board
 from meshnn.training.far import Look, Raw
 from meshnn.training.samples import Epoch, Samples

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from meshnn.arguments import whole_number
 from meshnn.arrays import Array
+from meshnn.engine import Curvature, Engine, Optimizer, Steps
 from meshnn.losses import Loss, Targets
 from meshnn.mesh import Mesh
-from meshnn.engine import Curvature, Optimizer, Engine, Steps
 
 __all__ = ["Epoch", "SampleSet", "Samples", "StepsOf"]
 
@@ -28,7 +28,11 @@ class Epoch(NamedTuple):
     """An epoch of samples that are far away, which comes in pieces; one that has begun goes on after `piece`."""
 
     piece: int = 0
-    sums: tuple[float, float, float] = (0.0, 0.0, 0.0)  # over its samples so far: loss, correct; the last gradient's norm
+    sums: tuple[float, float, float] = (
+        0.0,
+        0.0,
+        0.0,
+    )  # so far: loss, share of correct samples, last gradient norm
 
     def plus(self, record: Array, share: float) -> Epoch:
         """After another piece with such a record, which is such a share of the samples."""

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from types import NoneType
 
 from meshnn.arguments import BELOW_1, FROM_0, POSITIVE, as_list, known, real_number, switch, whole_number
+from meshnn.engine.threads import thread_count
 from meshnn.errors import MeshError
 from meshnn.plan import METHODS
-from meshnn.engine.threads import thread_count
 from meshnn.training.solvers import check_solver
 
 __all__ = ["SCHEDULES", "Settings"]

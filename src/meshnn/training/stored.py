@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from meshnn.arrays import Array
 from meshnn.data.large import Source
 from meshnn.data.spool import PAGE, Spool
+from meshnn.engine import Curvature, Engine, Optimizer, Steps
 from meshnn.errors import DataError
 from meshnn.losses import Targets
 from meshnn.mesh import Mesh
-from meshnn.engine import Curvature, Optimizer, Engine, Steps
 from meshnn.training.far import FarRows, Look, Raw
 from meshnn.training.samples import Epoch, Samples, SampleSet, StepsOf
 
