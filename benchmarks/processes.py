@@ -75,25 +75,20 @@ def _processor_time(arguments):
     return spent() - before
 
 
-def _child(program, **environment):
+def _child(program):
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(program)],
-        capture_output=True, text=True, check=True, env=os.environ | environment,
+        capture_output=True, text=True, check=True,
     )  # fmt: skip
-    return done.stdout.strip(), done.stderr
+    return done.stdout.strip()
 
 
 def measure(quick=False):
-    """Seconds to import, to a first gradient with an empty and a warm cache; memory of a million samples."""
+    """Seconds to import, and to a first gradient; memory of a million samples."""
     rounds = 3 if quick else 5
-    with tempfile.TemporaryDirectory() as cache:
-        cold, said = _child(FIRST, NUMBA_CACHE_DIR=cache, MESHNN_QUIET="")
-        warm = min(float(_child(FIRST, NUMBA_CACHE_DIR=cache)[0]) for _ in range(rounds))
     return {
-        "import, s": min(float(_child(IMPORT)[0]) for _ in range(rounds)),
-        "import and first gradient, empty cache, s": float(cold),
-        "on screen meanwhile": said.strip(),
-        "import and first gradient, warm cache, s": warm,
-        "start-up, warm cache": start_up(3 if quick else 10),
-        "batch of 1,000,000": json.loads(_child(MEMORY)[0]),
+        "import, s": min(float(_child(IMPORT)) for _ in range(rounds)),
+        "import and first gradient, s": min(float(_child(FIRST)) for _ in range(rounds)),
+        "start-up": start_up(3 if quick else 10),
+        "batch of 1,000,000": json.loads(_child(MEMORY)),
     }

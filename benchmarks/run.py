@@ -178,12 +178,10 @@ def show_processes(r):
         ("what", "figure"),
         [
             ("import meshnn, s", bar(r["import, s"], most=0.6)),
-            ("import and first gradient, empty cache, s", bar(r["import and first gradient, empty cache, s"], most=4)),
-            ("meanwhile on screen", r["on screen meanwhile"] or "[red]nothing[/red]"),
-            ("import and first gradient, warm cache, s", bar(r["import and first gradient, warm cache, s"], most=0.5)),
+            ("import and first gradient, s", bar(r["import and first gradient, s"], most=0.25)),
             *(
                 (f"{name}, s of processor time", bar(seconds, most=START_UP[name]) if name in START_UP else seconds)
-                for name, seconds in r["start-up, warm cache"].items()
+                for name, seconds in r["start-up"].items()
             ),
             ("gradient of 33-50-10 at batch 1,000,000 adds, MiB", bar(r["batch of 1,000,000"]["adds, MiB"], most=200)),
         ],
@@ -222,14 +220,13 @@ def main():
     import importlib
 
     import jax
-    import numba
     import numpy
     import sklearn
     import torch
 
     torch.set_num_threads(1)
     results = {
-        "versions": {m.__name__: m.__version__ for m in (jax, numba, numpy, sklearn, torch)},
+        "versions": {m.__name__: m.__version__ for m in (jax, numpy, sklearn, torch)},
         "machine": {"platform": platform.platform(), "processor": _processor(), "cores": os.cpu_count()},
         "time": time.strftime("%Y-%m-%dT%H:%M:%S"),
         "quick": options.quick,

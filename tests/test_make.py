@@ -112,8 +112,8 @@ UNREACHABLE = """echo "WARNING: Retrying (Retry(total=0)) after connection broke
 
 @pytest.mark.parametrize(("pip", "sentence"), [
     (UNREACHABLE, "meshnn: the package index cannot be reached, so nothing was installed"),
-    ("echo 'ERROR: No matching distribution found for numba==0.68.1'; exit 1",
-     "meshnn: the package index has no numba==0.68.1 for Python 3.12: take another Python"),
+    ("echo 'ERROR: No matching distribution found for scipy==1.17.1'; exit 1",
+     "meshnn: the package index has no scipy==1.17.1 for Python 3.12: take another Python"),
     ("echo '(from versions: none)'; echo 'ERROR: No matching distribution found for hatchling'; exit 1",
      "meshnn: the package index cannot be reached, or has no hatchling for Python 3.12: look at the connection"),
     ("echo 'ERROR: it has a cold'; exit 1", "meshnn: pip could not install -e .[plots]: ERROR: it has a cold."),

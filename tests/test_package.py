@@ -85,7 +85,7 @@ def test_import_loads_nothing_optional_and_no_compiler():
     program = """
 import sys
 from meshnn import Mesh, MeshError, Topology, load
-heavy = {"numba", "llvmlite", "torch", "jax", "matplotlib", "networkx", "sklearn", "scipy", "rich", "typer", "pyarrow",
+heavy = {"torch", "jax", "matplotlib", "networkx", "sklearn", "scipy", "rich", "typer", "pyarrow",
          "safetensors", "pandas", "neat", "meshnn.neat", "onnx", "onnxruntime", "skl2onnx"}
 print(sorted(heavy & set(sys.modules)))
 """
@@ -93,7 +93,7 @@ print(sorted(heavy & set(sys.modules)))
     assert done.stdout == "[]\n", done.stderr
 
 
-HEAVY = {"numba", "torch", "matplotlib", "networkx", "sklearn", "scipy.linalg", "scipy.sparse", "pyarrow", "pandas"}
+HEAVY = {"torch", "matplotlib", "networkx", "sklearn", "scipy.linalg", "scipy.sparse", "pyarrow", "pandas"}
 
 
 @pytest.fixture(scope="module")
@@ -112,9 +112,8 @@ def model(tmp_path_factory):
     pytest.param(["--help"], set(), marks=pytest.mark.slow),
     (["info", "m.mesh"], set()),
     pytest.param(["explain", "m.mesh"], set(), marks=pytest.mark.slow),
-    (["predict", "m.mesh", "t.csv"], {"numba", "pyarrow"}),
-    pytest.param(["evaluate", "m.mesh", "t.csv"], {"numba", "pyarrow"}, marks=pytest.mark.slow),
-    pytest.param(["cache"], {"numba"}, marks=pytest.mark.slow),
+    (["predict", "m.mesh", "t.csv"], {"pyarrow"}),
+    pytest.param(["evaluate", "m.mesh", "t.csv"], {"pyarrow"}, marks=pytest.mark.slow),
 ])  # fmt: skip
 def test_commands_import_what_they_need(model, arguments, needed):
     program = f"""
@@ -187,34 +186,3 @@ def test_the_oracle_is_independent():
     imported = [alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names]
     assert imported == ["math"]
     assert not any(isinstance(node, ast.ImportFrom) for node in ast.walk(tree))
-
-
-@pytest.mark.slow
-def test_compiling_is_said_on_screen_once(tmp_path):
-    program = """
-import numpy as np
-from meshnn import Mesh, Topology
-m = Mesh(Topology.mesh(2, 3, 2), random_state=0)
-m.forward(np.zeros((5, 2)))
-"""
-    cold = python(program, NUMBA_CACHE_DIR=str(tmp_path), MESHNN_QUIET="")
-    assert cold.returncode == 0
-    assert cold.stderr == "meshnn: compiling predict_part for float32 (once; later runs load it from disk)\n"
-    warm = python(program, NUMBA_CACHE_DIR=str(tmp_path), MESHNN_QUIET="")
-    assert warm.stderr == ""
-    quiet = python(program, NUMBA_CACHE_DIR=str(tmp_path / "other"), MESHNN_QUIET="1")
-    assert quiet.stderr == ""
-
-
-@pytest.mark.slow
-def test_no_folder_to_cache_in(tmp_path):
-    """A place where nothing can be written must not keep anybody from computing."""
-    program = """
-import numba.core.caching as caching
-caching.CacheImpl._locator_classes = []
-import numpy as np
-from meshnn import Mesh, Topology
-print(Mesh(Topology.mesh(1, 1, 1), weights=[1.0] * 6).forward(np.ones((2, 1))).shape)
-"""
-    done = python(program)
-    assert done.stdout == "(2, 1)\n", done.stderr

@@ -18,7 +18,7 @@ from typing import Any
 PUBLIC = {
     "Nets and estimators": (
         "meshnn", "meshnn.networks", "meshnn.estimators", "meshnn.topology", "meshnn.topology.lineage",
-        "meshnn.methods", "meshnn.errors",
+        "meshnn.plan", "meshnn.errors",
     ),
     "Learning": ("meshnn.training", "meshnn.training.structure", "meshnn.losses", "meshnn.calibration"),
     "Streams": ("meshnn.online", "meshnn.streaming", "meshnn.streaming.kalman", "meshnn.streaming.portable"),
@@ -35,7 +35,7 @@ PUBLIC = {
 }  # fmt: skip
 #: Of modules that are mostly for the library itself, what people meet.
 ONLY = {
-    "meshnn.methods": ("Explanation",),
+    "meshnn.plan": ("Explanation",),
     "meshnn.calibration": ("calibrate",),
     "meshnn.streaming.kalman": ("KalmanSettings",),
     "meshnn.streaming.portable": ("PortableStream",),

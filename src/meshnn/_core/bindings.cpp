@@ -51,6 +51,8 @@ static bool choose_set() {
     return chosen >= 0;
 }
 
+static const Kernels* kernels_of(char dtype) { return SETS[chosen].kernels(dtype == 'f' ? 4 : 8); }
+
 // -- arrays --------------------------------------------------------------------------------------------------------------------
 static bool has_kind(const Py_buffer& b, char kind) {
     const char* format = b.format ? b.format : "B";
@@ -91,15 +93,22 @@ static const StructInfo* const STRUCTS[] = {
 struct StructObject { PyObject_HEAD const StructInfo* info; char* memory; Py_buffer* buffers; int count; char dtype; };
 static PyTypeObject *struct_type, *engine_type, *kept_type;
 
+template <class T> static T* new_object(PyTypeObject* type) {
+    auto make = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
+    return reinterpret_cast<T*>(make(type, 0));  // zeroed
+}
+static void free_object(PyObject* object) {
+    PyTypeObject* type = Py_TYPE(object);
+    auto release_memory = (freefunc)PyType_GetSlot(type, Py_tp_free);
+    release_memory(object);
+    Py_DECREF(type);
+}
 static void struct_dealloc(PyObject* object) {
     auto* self = reinterpret_cast<StructObject*>(object);
     for (int k = 0; k < self->count; ++k) PyBuffer_Release(&self->buffers[k]);
     free(self->buffers);
     free(self->memory);
-    PyTypeObject* type = Py_TYPE(object);
-    auto release_memory = (freefunc)PyType_GetSlot(type, Py_tp_free);
-    release_memory(object);
-    Py_DECREF(type);
+    free_object(object);
 }
 static bool fill_field(StructObject* self, const Field& field, PyObject* value) {
     char* place = self->memory + field.offset;
@@ -129,11 +138,10 @@ static PyObject* struct_new(PyTypeObject* type, PyObject* args, PyObject*) {
     for (const StructInfo* one : STRUCTS)
         if (!strcmp(one->name, name)) info = one;
     if (!info) return PyErr_Format(PyExc_ValueError, "there is no struct %s", name);
-    auto allocate_object = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
-    PyObject* object = allocate_object(type, 0);
-    if (!object) return nullptr;
-    auto* self = reinterpret_cast<StructObject*>(object);
-    self->info = info, self->count = 0, self->dtype = (char)dtype;
+    auto* self = new_object<StructObject>(type);
+    if (!self) return nullptr;
+    auto* object = reinterpret_cast<PyObject*>(self);
+    self->info = info, self->dtype = (char)dtype;
     self->memory = static_cast<char*>(calloc(1, info->size));
     self->buffers = static_cast<Py_buffer*>(calloc(info->count, sizeof(Py_buffer)));
     for (int k = 0; k < info->count; ++k) {
@@ -228,24 +236,27 @@ struct Running {
         return raised;
     }
 };
-static PyObject* outcome(Status status, PyObject* (*result)(void*), void* context) {
-    switch (status) {
-        case OK: return result(context);
-        case NOT_FINITE: PyErr_SetString(PyExc_FloatingPointError, "samples are not finite"); return nullptr;
-        case NO_MEMORY: return PyErr_NoMemory();
-        default: return nullptr;  // interrupted: the exception is set
-    }
+// The result of a call, or its exception.
+static PyObject* outcome(Status status, PyObject* result) {
+    if (status == OK) return result ? result : Py_NewRef(Py_None);
+    Py_XDECREF(result);
+    if (status == NOT_FINITE) PyErr_SetString(PyExc_FloatingPointError, "samples are not finite");
+    if (status == NO_MEMORY) PyErr_NoMemory();
+    return nullptr;  // interrupted: the exception is set
 }
-static PyObject* none(void*) { Py_RETURN_NONE; }
+template <class Call> static Status run(Status (*kernel)(Engine&, Call&), Engine& e, Call& c) {
+    Running running;
+    c.threads.poll = {Running::stop, &running};
+    Status status = kernel(e, c);
+    running.end();
+    return status;
+}
 static void engine_dealloc(PyObject* object) {
     auto* self = reinterpret_cast<EngineObject*>(object);
     clear(self->engine.workspaces);
     clear(self->engine.buffers);
     Py_XDECREF(self->plan);
-    PyTypeObject* type = Py_TYPE(object);
-    auto release_memory = (freefunc)PyType_GetSlot(type, Py_tp_free);
-    release_memory(object);
-    Py_DECREF(type);
+    free_object(object);
 }
 static PyObject* engine_new(PyTypeObject* type, PyObject* args, PyObject*) {
     PyObject* plan;
@@ -254,18 +265,13 @@ static PyObject* engine_new(PyTypeObject* type, PyObject* args, PyObject*) {
     const Plan* found = struct_of<Plan>(plan, Plan_info::info, 0);
     if (!found) return nullptr;
     if (dtype != 'f' && dtype != 'd') return PyErr_Format(PyExc_ValueError, "dtype must be 'f' or 'd', got '%c'", dtype);
-    auto allocate_object = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
-    PyObject* object = allocate_object(type, 0);
-    if (!object) return nullptr;
-    auto* self = reinterpret_cast<EngineObject*>(object);
+    auto* self = new_object<EngineObject>(type);
+    if (!self) return nullptr;
     self->dtype = (char)dtype;
-    self->engine.plan = found;
-    self->engine.itemsize = dtype == 'f' ? 4 : 8;
-    self->engine.kernels = SETS[chosen].kernels(self->engine.itemsize);
-    self->engine.workspaces = self->engine.buffers = {nullptr, 0};
+    self->engine = {found, kernels_of((char)dtype), dtype == 'f' ? 4 : 8, {nullptr, 0}, {nullptr, 0}};
     Py_INCREF(plan);
     self->plan = plan;
-    return object;
+    return reinterpret_cast<PyObject*>(self);
 }
 static void take_samples(Arguments& a, const Plan& p, AnyView& values, Samples& s, Threads& t, bool moves = false) {
     values = a.view('T', moves);
@@ -276,7 +282,7 @@ static void take_samples(Arguments& a, const Plan& p, AnyView& values, Samples& 
     t.work = a.real();
     s.size = s.X.n[1];
     a.require(values.size == p.n_values, "values");
-    a.require(s.X.n[2] == p.n_inputs && (s.X.n[0] == 1 || s.X.n[0] >= p.ticks), "X");
+    a.require(s.X.n[2] == p.n_inputs && (s.X.n[0] == 1 || s.X.n[0] >= p.ticks) && s.X.size == s.X.n[0] * s.size * p.n_inputs, "X");
     a.require(!s.state.size || (s.state.n[0] == s.size && s.state.n[1] == p.n), "the state");
 }
 // y (1 or ticks, n, m), shares (1 or ticks, n), readout (ticks, n) or none, last ticks (n) or none
@@ -288,8 +294,8 @@ static void take_targets(Arguments& a, const Plan& p, const Samples& s, Targets&
     t.loss = a.integer();
     t.at_ticks = a.integer();
     a.require(t.y.n[1] == s.size && t.y.n[2] <= p.n_outputs && (t.y.n[0] == 1 || (p.timed && t.y.n[0] == p.ticks)), "y");
-    a.require(t.loss == 0 ? t.y.n[2] == 1 : t.y.n[2] == p.n_outputs, "y");
-    a.require(t.share.n[1] == s.size && t.share.n[0] == (t.at_ticks ? p.ticks : 1) && (!t.at_ticks || p.timed), "the shares");
+    a.require((t.loss == 0 ? t.y.n[2] == 1 : t.y.n[2] == p.n_outputs) && t.y.size == t.y.n[0] * s.size * t.y.n[2], "y");
+    a.require(t.share.n[1] == s.size && t.share.n[0] == (t.at_ticks ? p.ticks : 1) && (!t.at_ticks || p.timed) && t.share.size == t.share.n[0] * s.size, "the shares");
     a.require(!t.readout.size || (p.timed && t.readout.n[0] == p.ticks && t.readout.n[1] == s.size), "the readout");
     a.require(!t.stop.size || (p.timed && t.stop.n[0] == s.size), "the last ticks");
 }
@@ -307,7 +313,8 @@ static bool take_forward(Arguments& a, const Plan& p, ForwardCall& c) {
     c.end = a.view('T', true);
     c.wanted = a.integer();
     int64_t ticks = c.wanted == LAST ? 1 : c.wanted == EVERY ? p.ticks : p.ticks + 1;
-    a.require(c.out.n[0] == ticks && c.out.n[1] == c.samples.size && c.out.n[2] == (c.wanted == STATES ? p.n : p.n_outputs), "out");
+    a.require(c.out.n[0] == ticks && c.out.n[1] == c.samples.size && c.out.n[2] == (c.wanted == STATES ? p.n : p.n_outputs) &&
+              c.out.size == c.out.n[0] * c.out.n[1] * c.out.n[2], "out");
     a.require(!c.end.size || (c.end.n[0] == c.samples.size && c.end.n[1] == p.n), "the end state");
     return a.good;
 }
@@ -315,15 +322,7 @@ ENGINE_METHOD(engine_forward) {
     ENGINE_START(9)
     ForwardCall c;
     if (!take_forward(a, p, c)) return nullptr;
-    Running running;
-    c.threads.poll = {Running::stop, &running};
-    Status status = e.kernels->forward(e, c);
-    running.end();
-    return outcome(status, none, nullptr);
-}
-static PyObject* loss_and_correct(void* context) {
-    auto* pair = static_cast<double*>(context);
-    return Py_BuildValue("dd", pair[0], pair[1]);
+    return outcome(run(e.kernels->forward, e, c), nullptr);
 }
 // loss(values, X, state, check, threads, work, y, share, readout, stop, loss, at_ticks, grad, influence) -> loss, share of correct samples
 static const StreamPlan* influence_of(Arguments& a) {
@@ -342,12 +341,8 @@ ENGINE_METHOD(engine_loss) {
     a.require(!c.grad.size || c.grad.size == p.n_gradient, "grad");
     c.influence = influence_of(a);
     if (!a.good) return nullptr;
-    Running running;
-    c.threads.poll = {Running::stop, &running};
-    Status status = e.kernels->loss(e, c);
-    running.end();
-    double found[2] = {c.loss, c.correct};
-    return outcome(status, loss_and_correct, found);
+    Status status = run(e.kernels->loss, e, c);
+    return outcome(status, status == OK ? Py_BuildValue("dd", c.loss, c.correct) : nullptr);
 }
 // jacobian(values, X, state, check, threads, work, out, influence)
 ENGINE_METHOD(engine_jacobian) {
@@ -356,13 +351,10 @@ ENGINE_METHOD(engine_jacobian) {
     take_samples(a, p, c.values, c.samples, c.threads);
     c.out = a.view('T', true);
     c.influence = influence_of(a);
-    a.require((p.jacobian || c.influence) && c.out.n[0] == c.samples.size && c.out.n[1] == p.n_outputs && c.out.n[2] == p.n_gradient, "out");
+    a.require((p.jacobian || c.influence) && c.out.n[0] == c.samples.size && c.out.n[1] == p.n_outputs && c.out.n[2] == p.n_gradient &&
+              c.out.size == c.out.n[0] * c.out.n[1] * c.out.n[2], "out");
     if (!a.good) return nullptr;
-    Running running;
-    c.threads.poll = {Running::stop, &running};
-    Status status = e.kernels->jacobian(e, c);
-    running.end();
-    return outcome(status, none, nullptr);
+    return outcome(run(e.kernels->jacobian, e, c), nullptr);
 }
 // curvature(values, X, state, check, threads, work, y, share, readout, stop, loss, at_ticks, live, pieces, grad, matrix)
 ENGINE_METHOD(engine_curvature) {
@@ -377,16 +369,11 @@ ENGINE_METHOD(engine_curvature) {
     a.require(p.jacobian && c.grad.size == c.live.size && c.matrix.size == c.live.size * c.live.size && c.pieces >= p.n_outputs, "grad or matrix");
     for (int64_t k = 0; a.good && k < c.live.size; ++k) a.require(c.live[k] >= 0 && c.live[k] < p.n_gradient, "live");
     if (!a.good) return nullptr;
-    Running running;
-    c.threads.poll = {Running::stop, &running};
-    Status status = e.kernels->curvature(e, c);
-    running.end();
-    double found[2] = {c.loss, c.correct};
-    return outcome(status, loss_and_correct, found);
+    Status status = run(e.kernels->curvature, e, c);
+    return outcome(status, status == OK ? Py_BuildValue("dd", c.loss, c.correct) : nullptr);
 }
 // epochs(values, X, None, 0, threads, work, y, share, readout, stop, loss, at_ticks, order, optimizer, rates, record, batch, per, done)
 // -> epochs that were finished
-static PyObject* as_integer(void* context) { return PyLong_FromLongLong(*static_cast<long long*>(context)); }
 ENGINE_METHOD(engine_epochs) {
     ENGINE_START(19)
     EpochsCall c;
@@ -409,12 +396,8 @@ ENGINE_METHOD(engine_epochs) {
     a.require(p.n_gradient == p.n_values, "the gradient");
     for (int64_t k = 0; a.good && k < c.order.size; ++k) a.require(c.order[k] >= 0 && c.order[k] < samples, "the order");
     if (!a.good) return nullptr;
-    Running running;
-    c.threads.poll = {Running::stop, &running};
-    Status status = e.kernels->epochs(e, c);
-    running.end();
-    long long finished = c.finished;
-    return outcome(status, as_integer, &finished);
+    Status status = run(e.kernels->epochs, e, c);
+    return outcome(status, status == OK ? PyLong_FromLongLong(c.finished) : nullptr);
 }
 // A workspace that holds the states of a forward pass.
 struct KeptObject { PyObject_HEAD PyObject* engine; void* workspace; int64_t size; };
@@ -422,10 +405,7 @@ static void kept_dealloc(PyObject* object) {
     auto* self = reinterpret_cast<KeptObject*>(object);
     if (self->workspace) give_back(reinterpret_cast<EngineObject*>(self->engine)->engine.workspaces, self->workspace, true);
     Py_XDECREF(self->engine);
-    PyTypeObject* type = Py_TYPE(object);
-    auto release_memory = (freefunc)PyType_GetSlot(type, Py_tp_free);
-    release_memory(object);
-    Py_DECREF(type);
+    free_object(object);
 }
 // Layers of other libraries hand over addresses of C-contiguous arrays of the dtype; 0 is an array without elements.
 static AnyView at_address(Arguments& a, int64_t n0, int64_t n1, int64_t n2) {
@@ -460,18 +440,15 @@ ENGINE_METHOD(engine_layer) {
     if (!a.good) return nullptr;
     KeptObject* kept = nullptr;
     if (keep) {
-        auto allocate_object = (allocfunc)PyType_GetSlot(kept_type, Py_tp_alloc);
-        if (!(kept = reinterpret_cast<KeptObject*>(allocate_object(kept_type, 0)))) return nullptr;
+        if (!(kept = new_object<KeptObject>(kept_type))) return nullptr;
         Py_INCREF(object);
-        kept->engine = object, kept->workspace = nullptr, kept->size = c.samples.size;
+        kept->engine = object, kept->size = c.samples.size;
     }
+    if (!keep) return outcome(run(e.kernels->forward, e, c), nullptr);
     Running running;
-    c.threads.poll = {Running::stop, &running};
-    Status status = keep ? e.kernels->keep(e, c, &kept->workspace) : e.kernels->forward(e, c);
+    Status status = e.kernels->keep(e, c, &kept->workspace);
     running.end();
-    if (status == OK && keep) return reinterpret_cast<PyObject*>(kept);
-    Py_XDECREF(reinterpret_cast<PyObject*>(kept));
-    return outcome(status, none, nullptr);
+    return outcome(status, reinterpret_cast<PyObject*>(kept));
 }
 // vjp(ticks, size, threads, work, values, X, slope_ticks, slopes, grad, grad_X, kept)
 ENGINE_METHOD(engine_vjp) {
@@ -494,11 +471,7 @@ ENGINE_METHOD(engine_vjp) {
     a.require(slope_ticks == 1 || (p.timed && slope_ticks == p.ticks), "slopes");
     a.require(p.n_gradient == p.n_values && (!c.grad_X.size || p.out_ptr.size > p.n_inputs), "the plan");
     if (!a.good) return nullptr;
-    Running running;
-    c.threads.poll = {Running::stop, &running};
-    Status status = e.kernels->vjp(e, c);
-    running.end();
-    return outcome(status, none, nullptr);
+    return outcome(run(e.kernels->vjp, e, c), nullptr);
 }
 
 // -- functions of the module ---------------------------------------------------------------------------------------------------------
@@ -526,7 +499,7 @@ static PyObject* module_update(PyObject*, PyObject* const* arguments, Py_ssize_t
     a.require(state->solver != ADAM || state->second.size == values.size, "the optimiser's state");
     if (!a.good) return nullptr;
     Running running;
-    double norm = SETS[chosen].kernels(dtype == 'f' ? 4 : 8)->update(*state, values, grad, step, rate);
+    double norm = kernels_of(dtype)->update(*state, values, grad, step, rate);
     running.end();
     return PyFloat_FromDouble(norm);
 }
@@ -540,7 +513,7 @@ static PyObject* module_elementary(PyObject*, PyObject* const* arguments, Py_ssi
     AnyView x = a.view('T', false), out = a.view('T', true);
     a.require(x.size == out.size && x.size % 16 == 0, "x");
     if (!a.good) return nullptr;
-    SETS[chosen].kernels(dtype == 'f' ? 4 : 8)->elementary(function, x, out);
+    kernels_of(dtype)->elementary(function, x, out);
     Py_RETURN_NONE;
 }
 
@@ -578,7 +551,7 @@ static PyObject* module_stream(PyObject*, PyObject* const* arguments, Py_ssize_t
     if (!a.good) return nullptr;
     Running running;
     c.poll = {Running::stop, &running};
-    SETS[chosen].kernels(dtype == 'f' ? 4 : 8)->stream(&c);
+    kernels_of(dtype)->stream(&c);
     running.end();
     if (c.interrupted) return nullptr;
     Py_RETURN_NONE;
@@ -593,7 +566,7 @@ static PyObject* module_variance(PyObject*, PyObject* const* arguments, Py_ssize
     c.out = a.view_of<double>('d', true);
     a.require(c.filter && dtype == 'd' && c.out.size == c.state->s.n[0] * c.plan->n_outputs, "out");
     if (!a.good) return nullptr;
-    SETS[chosen].kernels(8)->variance(&c);
+    kernels_of('d')->variance(&c);
     Py_RETURN_NONE;
 }
 // kalman(filter, values, H, y, target, loss, fresh, rest) -> the loss before the update, NaN if nothing was learned
@@ -612,7 +585,7 @@ static PyObject* module_kalman(PyObject*, PyObject* const* arguments, Py_ssize_t
     a.require(c.y.size && c.y.size <= c.filter->S.n[0] && c.H.size == c.y.size * c.values.size, "H or y");
     a.require(c.target.size >= (c.loss == 0 ? 1 : c.y.size), "target");
     if (!a.good) return nullptr;
-    SETS[chosen].kernels(8)->kalman(&c);
+    kernels_of('d')->kalman(&c);
     return PyFloat_FromDouble(c.result);
 }
 
