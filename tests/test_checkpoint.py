@@ -16,9 +16,9 @@ from sklearn.model_selection import cross_val_score
 import meshnn
 from meshnn import Mesh, MeshClassifier, MeshError, MeshRegressor, Topology, storage
 from meshnn.data.synthetic import spirals
+from meshnn.engine import Steps
 from meshnn.errors import CheckpointWarning, TrainingInterrupted
 from meshnn.files import Lock
-from meshnn.engine import Steps
 from meshnn.storage import FileError
 from meshnn.training import Checkpoint, Settings, Trainer
 from meshnn.training.api import as_samples

@@ -87,7 +87,7 @@ def test_explain():
     found = json.loads(meshnn("explain", "--layers", "32,14,13,10", "--json").stdout)
     assert found["edges"] == 797
     assert found["chosen"] == "factored"
-    assert [row["method"] for row in found["methods"]] == ["factored", "blocks", "tensor", "adjoint"]
+    assert [row["method"] for row in found["methods"]] == ["factored", "influence", "adjoint"]
 
 
 @pytest.mark.slow

@@ -338,7 +338,6 @@ def test_interrupted_while_it_reads(monkeypatch, tmp_path, numbers):
 
 
 def test_what_is_shown_while_rows_are_read(monkeypatch, capsys):
-    monkeypatch.delenv("MESHNN_QUIET", raising=False)
     monkeypatch.setattr(progress, "LINES", 0.0)
     monkeypatch.setattr(progress, "DRAWN", 0.0)
     with progress.reading(1, 1000) as told:

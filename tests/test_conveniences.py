@@ -10,9 +10,9 @@ from sklearn.exceptions import NotFittedError
 import meshnn
 from commands import meshnn as run
 from meshnn import MeshClassifier, MeshError, MeshRegressor, Topology
-from meshnn.losses import LOSSES
 from meshnn.engine import cores
 from meshnn.engine.threads import thread_count
+from meshnn.losses import LOSSES
 from meshnn.training import Settings
 
 X, Y = load_iris(return_X_y=True)

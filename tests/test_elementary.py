@@ -94,12 +94,16 @@ def test_activations_at_the_edges(name, dtype):
     np.testing.assert_allclose(got, want[:, 0], rtol=8 * eps, atol=eps**2)
     np.testing.assert_allclose(slope, want[:, 1], rtol=40 * eps, atol=2 * eps)
     assert np.isfinite(activate(name, [top, -top, 1e10, -1e10], dtype)).all()
-    ends = {"identity": (np.inf, -np.inf), "relu": (np.inf, 0), "leaky_relu": (np.inf, -np.inf), "elu": (np.inf, -1),
-            "softplus": (np.inf, 0), "sigmoid": (1, 0), "tanh": (1, -1), "sin": (np.nan, np.nan), "gauss": (0, 0)}  # fmt: skip
+    ends = {
+        "identity": (np.inf, -np.inf), "relu": (np.inf, 0), "leaky_relu": (np.inf, -np.inf), "elu": (np.inf, -1),
+        "softplus": (np.inf, 0), "sigmoid": (1, 0), "tanh": (1, -1), "sin": (np.nan, np.nan), "gauss": (0, 0),
+    }  # fmt: skip
     overflown = chain(name, dtype, 2.0).forward([[top], [-top]])[:, 0]
     np.testing.assert_array_equal(overflown, np.array(ends[name], dtype))
     edges = [(0, 2), (1, 3), (2, 4), (3, 4), (4, 5)]  # infinity less infinity
-    lost = Mesh(Topology(2, 3, 1, edges, bias=False), 3, ["identity", "identity", name], weights=[2.0, 2.0, 1.0, 1.0, 1.0])
+    lost = Mesh(
+        Topology(2, 3, 1, edges, bias=False), 3, ["identity", "identity", name], weights=[2.0, 2.0, 1.0, 1.0, 1.0]
+    )
     assert np.isnan(lost.forward([[3e38, -3e38]])).all()
 
 

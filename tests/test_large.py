@@ -77,7 +77,9 @@ def memory(graph, method):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-@pytest.mark.parametrize("graph", ["grid", "wide", *(pytest.param(name, marks=pytest.mark.slow) for name in ("mesh", "layered"))])  # fmt: skip
+@pytest.mark.parametrize(
+    "graph", ["grid", "wide", *(pytest.param(name, marks=pytest.mark.slow) for name in ("mesh", "layered"))]
+)
 def test_memory_is_what_is_predicted(graph):
     """In a process of its own, whose free memory goes back to the system."""
     program = f"import json, test_large; print(json.dumps([test_large.memory({graph!r}, m) for m in {[*METHODS]}]))"
@@ -230,7 +232,9 @@ def test_gradients_by_entries_are_those_by_values(tied, dtype):
     want = np.bincount(number, dense[t.src, t.dst])
     for method in ("factored", "adjoint"):
         grads = [m.gradient(X, y, method=method, n_threads=n)[1] for n in (1, 2, 3)]
-        np.testing.assert_allclose(grads[0], want, rtol=0, atol=(1e-12 if dtype == "float64" else 1e-5) * abs(want).max())
+        np.testing.assert_allclose(
+            grads[0], want, rtol=0, atol=(1e-12 if dtype == "float64" else 1e-5) * abs(want).max()
+        )
         np.testing.assert_array_equal(grads[0], grads[1])
         np.testing.assert_array_equal(grads[0], grads[2])
 

@@ -25,8 +25,8 @@ from meshnn.codes import ADAM
 from meshnn.data import large
 from meshnn.data.large import BlockSource, NpySource, ParquetSource, is_large, open_source
 from meshnn.data.spool import PAGE, Spool
-from meshnn.errors import DataError, FileError, TrainingInterrupted
 from meshnn.engine import Optimizer, Steps
+from meshnn.errors import DataError, FileError, TrainingInterrupted
 from meshnn.storage import FileError as StorageError
 from meshnn.training import Checkpoint, search, stored, structure
 from meshnn.training.far import Look
@@ -443,7 +443,6 @@ def test_held_out_pages_are_not_learned_from(monkeypatch):
 
 
 def test_validation_samples_callbacks_seconds_and_words(tmp_path, capsys, monkeypatch):
-    monkeypatch.delenv("MESHNN_QUIET")
     X, y = data()
     table, seen = frame(X, y=y), []
     path = folder_of(tmp_path / "f", table, 2)

@@ -14,7 +14,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from meshnn import MeshClassifier, MeshError
+import naive
+from meshnn import Mesh, MeshClassifier, MeshError, Topology
 from meshnn.cli import main
 from meshnn.data import synthetic
 from meshnn.paper import features as features_module
@@ -31,6 +32,8 @@ from meshnn.paper.results import locked, revision
 from meshnn.paper.runner import run
 from meshnn.paper.sets import SETS, iris_split
 from meshnn.paper.tables import Mean, accuracy, markdown
+from meshnn.paper.tensor import tensor_gradient, tensor_jacobian
+from meshnn.plan import METHODS
 
 
 def results_of(folder):
@@ -79,6 +82,65 @@ def toy(monkeypatch):
     """An experiment that takes no time."""
     monkeypatch.setitem(EXPERIMENTS, "toy", TOY)
     return TOY
+
+
+# -- the algorithm -------------------------------------------------------------------------------------------------
+
+
+def dense_net(ticks, activation, seed=0):
+    """Dense weights, with edges into inputs, and ten samples."""
+    rng = np.random.default_rng(seed)
+    A = rng.standard_normal((9, 9)) / 3
+    mesh = Mesh.from_adjacency(A, 3, 2, ticks=ticks, activation=activation)
+    return mesh, rng.standard_normal((10, 3)), rng.integers(0, 2, 10)
+
+
+@pytest.mark.parametrize("activation", ["identity", "relu", "tanh"])
+@pytest.mark.parametrize("ticks", [1, 2, 3, 5])
+def test_the_tensor_against_the_loops_and_our_methods(ticks, activation):
+    mesh, X, y = dense_net(ticks, activation)
+    A = mesh.adjacency().toarray()
+    names = ["identity"] * 3 + mesh.activations
+    for x in X[:3]:
+        outputs, P = tensor_jacobian(mesh, x)
+        states, want = naive.run(A.tolist(), 3, 2, names, [x.tolist()] * ticks)
+        np.testing.assert_allclose(outputs, states[-1][-2:], rtol=1e-12)
+        np.testing.assert_allclose(P.transpose(2, 0, 1), want, rtol=1e-11, atol=1e-13)
+    loss, grad = tensor_gradient(mesh, X, y)
+    for method in METHODS:
+        ours = mesh.gradient(X, y, method=method)
+        assert loss == pytest.approx(ours[0], rel=1e-12)
+        np.testing.assert_allclose(grad, ours[1], rtol=0, atol=1e-12 * np.abs(grad).max())
+
+
+def test_the_tensor_with_a_bias_and_what_it_does_not_know():
+    mesh = Mesh(Topology.mesh(3, 4, 2), 3, "tanh", dtype="float64", random_state=0)
+    X, y = np.random.default_rng(0).standard_normal((5, 3)), [0, 1, 1, 0, 1]
+    np.testing.assert_allclose(tensor_gradient(mesh, X, y)[1], mesh.gradient(X, y)[1], rtol=1e-9, atol=1e-14)
+    with pytest.raises(MeshError, match="sigmoid"):
+        tensor_jacobian(Mesh(mesh.topology, 3, "sigmoid"), X[0])
+
+
+@pytest.mark.parametrize("ticks", [1, 2, 3, 4])
+def test_the_papers_bug_would_be_seen(ticks):
+    """Algorithm 1 as printed keeps the derivatives of clamped neurons: wrong from 3 ticks on, also of other edges."""
+    mesh, X, y = dense_net(ticks, "tanh")
+    A, n, total = mesh.adjacency().toarray(), 9, np.zeros((9, 9))
+    for x, label in zip(X, y, strict=True):
+        s, P = np.zeros(n), np.zeros((n, n, n))
+        for _ in range(ticks):
+            s[:3] = x
+            t, P = s @ A, P @ A
+            P[:, np.arange(n), np.arange(n)] += s[:, None]
+            s, slope = np.tanh(t), 1 - np.tanh(t) ** 2
+            s[-2:], slope[-2:] = t[-2:], 1
+            P *= slope
+        p = np.exp(s[-2:]) / np.exp(s[-2:]).sum()
+        p[label] -= 1
+        total += P[:, :, -2:] @ p / 10
+    want, t = tensor_gradient(mesh, X, y)[1], mesh.topology
+    off = np.abs(total[t.src, t.dst] - want)[t.dst >= 3].max() / np.abs(want).max()  # without edges into inputs
+    assert off < 1e-12 if ticks < 3 else off > 0.01
 
 
 # -- data ----------------------------------------------------------------------------------------------------------

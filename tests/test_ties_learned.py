@@ -46,17 +46,17 @@ def test_every_solver_moves_parameters_and_nothing_else(solver, batch_size):
 
 @pytest.mark.parametrize("solver", ["adam", "sgd"])
 @pytest.mark.parametrize("threads", [1, 2])
-def test_steps_of_a_tied_net_are_those_by_hand(solver, threads, monkeypatch):
-    """One full-batch step, compiled and in parts, from the gradient by the parameters."""
-    if threads == 2:
-        monkeypatch.setattr("meshnn.engine.steps.WORTH_A_THREAD", 0)
+@pytest.mark.parametrize("repeat", [1, 300])
+def test_steps_of_a_tied_net_are_those_by_hand(solver, threads, repeat):
+    """One full-batch step, compiled and in buckets, from the gradient by the parameters."""
     mesh, l2, rate = net(), 0.1, 0.01
+    samples, targets = (np.tile(array, (repeat, 1)) for array in (X, Y))
     penalised = np.array([np.any(mesh.topology.src[mesh.parameter == p] != 3) for p in range(mesh.n_parameters)])
-    grad = mesh.gradient(X, Y, "squared_error")[1] + l2 * penalised * mesh.parameters
+    grad = mesh.gradient(samples, targets, "squared_error")[1] + l2 * penalised * mesh.parameters
     step = rate * grad / (np.abs(grad) + 1e-8) if solver == "adam" else rate * grad
     want = mesh.parameters - step
-    list(train(mesh, X, Y, "squared_error", solver=solver, max_epochs=1, batch_size=None, schedule="constant", l2=l2,
-               learning_rate=rate, nesterov=False, n_threads=threads))  # fmt: skip
+    list(train(mesh, samples, targets, "squared_error", solver=solver, max_epochs=1, batch_size=None, l2=l2,
+               schedule="constant", learning_rate=rate, nesterov=False, n_threads=threads))  # fmt: skip
     np.testing.assert_allclose(mesh.parameters, want, rtol=1e-9, atol=1e-12)
 
 

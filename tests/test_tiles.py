@@ -182,7 +182,7 @@ def test_growth_scores_with_tiles():
     close(scores[have][order], want, 1e-10)
 
 
-# -- topological passes ----------------------------------------------------------------------------------------------------------
+# -- topological passes ----------------------------------------------------------------------------------------------
 
 
 def dag(rng, n_inputs, n_hidden, n_outputs, density):

@@ -71,7 +71,7 @@ def folder(tmp_path_factory):
     return where
 
 
-ENVIRONMENT = {"OMP_NUM_THREADS": "1", "MESHNN_QUIET": "1"}
+ENVIRONMENT = {"OMP_NUM_THREADS": "1"}
 
 
 def start(folder, count, *arguments):

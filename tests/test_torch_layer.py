@@ -27,7 +27,7 @@ pytestmark = pytest.mark.slow  # importing and compiling with PyTorch takes long
 
 
 def graph(kind):
-    """Cycles, self-loops, dead edges, edges into inputs, ties; graphs of one topological pass, or with an input projection."""
+    """Cycles, self-loops, dead edges, edges into inputs, ties; one topological pass, or an input projection."""
     match kind:
         case "cycles":
             return Topology.mesh(3, 5, 2, self_loops=True), 4
@@ -593,7 +593,7 @@ def test_distributed_data_parallel(tmp_path):
     (tmp_path / "program.py").write_text(PROGRAM)
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--rdzv-backend", "c10d",
                "--rdzv-endpoint", "localhost:0", str(tmp_path / "program.py"), str(tmp_path / "out.pt")]  # fmt: skip
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "MESHNN_QUIET": "1"}
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     layer, x = make("cycles"), numbers(8, 3)

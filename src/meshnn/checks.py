@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 from typing import Any
 
@@ -28,6 +29,10 @@ __all__ = [
     "numbers",
     "shares",
 ]
+
+
+#: Numbers of an array that is small.
+FEW = 4096
 
 
 def as_dtype(dtype: Any) -> np.dtype[Any]:
@@ -61,7 +66,9 @@ def activation_codes(topology: Topology, hidden: Any, output: Any) -> IntArray:
 
 def all_finite(array: Array) -> bool:
     """Whether all numbers are finite."""
-    return int(np.count_nonzero(np.isfinite(array))) == array.size  # of few numbers, in half the time of `all`
+    if array.size <= FEW and math.isfinite(np.vdot(array, array)):  # a quarter of the time of the next line
+        return True
+    return int(np.count_nonzero(np.isfinite(array))) == array.size
 
 
 def numbers(name: str, value: Any) -> Array:

@@ -127,7 +127,7 @@ class Mesh(Net):
         X = checks.as_inputs(X, self._topology, self.ticks)
         needed = X.shape[1] * self._topology.n_outputs * self._dtype.itemsize
         check_fits(needed, "the outputs of this batch", "pass fewer samples at a time")
-        return self._engines.outputs(self.ticks).forward(self._checked(), X, _threads(n_threads))
+        return self._engines.outputs(self.ticks).forward(self._current(), X, _threads(n_threads))
 
     def states(self, X: ArrayLike, *, state: ArrayLike | None = None, n_threads: int | None = None) -> Array:
         """States `(ticks + 1, batch, n_neurons)`: before the first tick and after each one.
@@ -141,7 +141,7 @@ class Mesh(Net):
         X = checks.as_inputs(X, self._topology, self.ticks)
         needed = (self.ticks + 1) * X.shape[1] * self._topology.n_neurons * self._dtype.itemsize
         check_fits(needed, "the states of this batch", "pass fewer samples at a time")
-        return self._engines.states(self.ticks).run(self._checked(), X, "states", n_threads=_threads(n_threads))[0]
+        return self._engines.states(self.ticks).run(self._current(), X, "states", n_threads=_threads(n_threads))[0]
 
     @overload
     def gradient(
@@ -213,7 +213,7 @@ class Mesh(Net):
         size, threads = X.shape[1], None if n_threads is None else _threads(n_threads)
         targets = Targets.make(loss_named(loss), y, sample_weight, size, t.n_outputs, self._dtype)
         engine = self._engines.find("gradient", method, self._ticks, size, threads)
-        found = engine.gradient(self._checked(), X, targets, threads)
+        found = engine.gradient(self._current(), X, targets, threads)
         return found.loss, found.grad[: self.n_parameters].astype(self._dtype, copy=False)
 
     def jacobian(
@@ -239,7 +239,7 @@ class Mesh(Net):
         check_fits(needed, "the Jacobian of this batch", "pass fewer samples at a time")
         threads = _threads(n_threads)
         engine = self.engine("jacobian", method, X.shape[1], n_threads=threads)
-        return engine.jacobian(self._checked(), X, threads)[:, :, : self.n_parameters]
+        return engine.jacobian(self._current(), X, threads)[:, :, : self.n_parameters]
 
     def growth_scores(
         self,
@@ -287,7 +287,7 @@ class Mesh(Net):
         sources, ends, shape = checks.as_pairs(src, dst, self._topology.n_neurons)
         threads, timing = _threads(n_threads), Timing.at(targets.ticks, begin is not None) if targets.timed else None
         engine = self._engines.candidates(method, ticks, (sources, ends), X.shape[1], threads, timing)
-        return engine.gradient(self._checked(), X, targets, threads, begin).grad.astype(self._dtype).reshape(shape)
+        return engine.gradient(self._current(), X, targets, threads, begin).grad.astype(self._dtype).reshape(shape)
 
     def explain(self, batch_size: int = 64, *, jacobian: bool = False) -> Explanation:
         """What each method costs on this mesh, which one `auto` takes and why: print it.
@@ -446,7 +446,7 @@ class Mesh(Net):
         counts = np.ones(ticks, np.bool_) if what == "every" else np.arange(ticks) == ticks - 1
         timing = Timing.at(counts, begin is not None, return_state)
         engine = self._engines.follow(ticks, timing, whole=what == "states")
-        found, end = engine.run(self._checked(), X, what, begin, _threads(n_threads))
+        found, end = engine.run(self._current(), X, what, begin, _threads(n_threads))
         found = found[0] if what == "last" else found
         return (found, end) if return_state else found
 
@@ -458,7 +458,7 @@ class Mesh(Net):
         X, ticks, begin, targets = self._samples_in_time(X, y, loss, sample_weight, loss_ticks, readout, state)
         timing = Timing.at(targets.ticks, begin is not None)
         engine = self._engines.find("gradient", method, ticks, X.shape[1], threads, timing=timing)
-        found = engine.gradient(self._checked(), X, targets, threads, begin)
+        found = engine.gradient(self._current(), X, targets, threads, begin)
         grad = found.grad[: self.n_parameters].astype(self._dtype, copy=False)
         if not return_state:
             return found.loss, grad
@@ -477,7 +477,7 @@ class Mesh(Net):
         check_fits(needed, "the Jacobian of this batch", "pass fewer samples at a time")
         timing = Timing.at(np.arange(ticks) == ticks - 1, True)
         engine = self._engines.find("jacobian", "adjoint", ticks, X.shape[1], threads, timing=timing)
-        return engine.jacobian(self._checked(), X, threads, begin)[:, :, : self.n_parameters]
+        return engine.jacobian(self._current(), X, threads, begin)[:, :, : self.n_parameters]
 
     def _samples_in_time(
         self, X: Any, y: Any, loss: str, sample_weight: Any, loss_ticks: Any, readout: Any, state: Any

@@ -285,6 +285,13 @@ class Net(Exports):
         checks.check_current_weights(self.values, self._ties.n_numbers)
         return self.values
 
+    def _current(self) -> Array:
+        """Return the values for an engine, which refuses those that are not finite itself."""
+        assert self._values is not None
+        if self._values.shape != (self._ties.n_numbers,):
+            checks.check_current_weights(self._values, self._ties.n_numbers)
+        return self._values
+
     def _new_engines(self) -> Engines:
         number = None if self._ties.plain else self._ties.number
         return Engines(self._topology, self._codes, self._dtype, number, self._ties.n_numbers)

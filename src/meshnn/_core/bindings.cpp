@@ -241,6 +241,7 @@ static PyObject* outcome(Status status, PyObject* result) {
     if (status == OK) return result ? result : Py_NewRef(Py_None);
     Py_XDECREF(result);
     if (status == NOT_FINITE) PyErr_SetString(PyExc_FloatingPointError, "samples are not finite");
+    if (status == BAD_WEIGHTS) PyErr_SetString(PyExc_ArithmeticError, "weights are not finite");
     if (status == NO_MEMORY) PyErr_NoMemory();
     return nullptr;  // interrupted: the exception is set
 }
@@ -285,7 +286,13 @@ static void take_samples(Arguments& a, const Plan& p, AnyView& values, Samples& 
     a.require(s.X.n[2] == p.n_inputs && (s.X.n[0] == 1 || s.X.n[0] >= p.ticks) && s.X.size == s.X.n[0] * s.size * p.n_inputs, "X");
     a.require(!s.state.size || (s.state.n[0] == s.size && s.state.n[1] == p.n), "the state");
 }
-// y (1 or ticks, n, m), shares (1 or ticks, n), readout (ticks, n) or none, last ticks (n) or none
+// y (n, m) or (ticks, n, m), shares (n) or (ticks, n), readout (ticks, n) or none, last ticks (n) or none; all with any axes of
+// length 1 besides.
+static void take_shape(Arguments& a, AnyView& view, int64_t ticks, int64_t n, int64_t m, const char* what) {
+    bool each = view.size == ticks * n * m;
+    a.require(view.size == n * m || each, what);
+    view.n[0] = each ? ticks : 1, view.n[1] = n, view.n[2] = m;
+}
 static void take_targets(Arguments& a, const Plan& p, const Samples& s, Targets& t) {
     t.y = a.view('T', false);
     t.share = a.view('T', false);
@@ -293,11 +300,12 @@ static void take_targets(Arguments& a, const Plan& p, const Samples& s, Targets&
     t.stop = a.view('T', false);
     t.loss = a.integer();
     t.at_ticks = a.integer();
-    a.require(t.y.n[1] == s.size && t.y.n[2] <= p.n_outputs && (t.y.n[0] == 1 || (p.timed && t.y.n[0] == p.ticks)), "y");
-    a.require((t.loss == 0 ? t.y.n[2] == 1 : t.y.n[2] == p.n_outputs) && t.y.size == t.y.n[0] * s.size * t.y.n[2], "y");
-    a.require(t.share.n[1] == s.size && t.share.n[0] == (t.at_ticks ? p.ticks : 1) && (!t.at_ticks || p.timed) && t.share.size == t.share.n[0] * s.size, "the shares");
-    a.require(!t.readout.size || (p.timed && t.readout.n[0] == p.ticks && t.readout.n[1] == s.size), "the readout");
-    a.require(!t.stop.size || (p.timed && t.stop.n[0] == s.size), "the last ticks");
+    take_shape(a, t.y, p.timed ? p.ticks : 1, s.size, t.loss == 0 ? 1 : p.n_outputs, "y");
+    take_shape(a, t.share, t.at_ticks ? p.ticks : 1, s.size, 1, "the shares");
+    a.require(p.timed || !(t.at_ticks || t.readout.size || t.stop.size), "the readout");
+    a.require(!t.at_ticks || t.share.n[0] == p.ticks, "the shares");
+    a.require(!t.readout.size || t.readout.size == p.ticks * s.size, "the readout");
+    a.require(!t.stop.size || t.stop.size == s.size, "the last ticks");
 }
 #define ENGINE_METHOD(name) static PyObject* name(PyObject* object, PyObject* const* arguments, Py_ssize_t n)
 #define ENGINE_START(expected)                                  \
@@ -340,6 +348,7 @@ ENGINE_METHOD(engine_loss) {
     c.grad = a.view_of<double>('d', true);
     a.require(!c.grad.size || c.grad.size == p.n_gradient, "grad");
     c.influence = influence_of(a);
+    a.require(!c.grad.size || (c.influence ? p.grad_index.size == p.n_gradient : p.adjoint), "the plan");
     if (!a.good) return nullptr;
     Status status = run(e.kernels->loss, e, c);
     return outcome(status, status == OK ? Py_BuildValue("dd", c.loss, c.correct) : nullptr);
@@ -393,7 +402,7 @@ ENGINE_METHOD(engine_epochs) {
     a.require(c.record.size == 3 * epochs && (c.batch < 1 || c.rates.size == epochs * ((samples + c.batch - 1) / c.batch)), "rates or record");
     a.require(c.batch >= samples || c.order.size == epochs * samples, "the order");
     a.require(learned <= p.n_values && c.optimizer->penalised.size == learned && (c.optimizer->solver != ADAM || c.optimizer->second.size == learned), "the optimiser's state");
-    a.require(p.n_gradient == p.n_values, "the gradient");
+    a.require(p.adjoint && p.n_gradient == p.n_values, "the plan");
     for (int64_t k = 0; a.good && k < c.order.size; ++k) a.require(c.order[k] >= 0 && c.order[k] < samples, "the order");
     if (!a.good) return nullptr;
     Status status = run(e.kernels->epochs, e, c);
@@ -469,7 +478,7 @@ ENGINE_METHOD(engine_vjp) {
     }
     a.require(!c.samples.size || (c.slopes.data && (c.kept || c.samples.X.data)), "X or the slopes");
     a.require(slope_ticks == 1 || (p.timed && slope_ticks == p.ticks), "slopes");
-    a.require(p.n_gradient == p.n_values && (!c.grad_X.size || p.out_ptr.size > p.n_inputs), "the plan");
+    a.require(p.adjoint && p.n_gradient == p.n_values && (!c.grad_X.size || p.out_ptr.size > p.n_inputs), "the plan");
     if (!a.good) return nullptr;
     return outcome(run(e.kernels->vjp, e, c), nullptr);
 }

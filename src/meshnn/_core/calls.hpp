@@ -72,9 +72,13 @@ template <class T, class F, class End> Status for_buckets(Batch<T> b, const Thre
     }
     return OK;
 }
+// Weights in the order of the plan's entries, and room for `more` numbers behind them.
 template <class T> struct Weights : Buffer<T> {
-    Weights(Engine& e, const T* values, i64 more, i64 threads) : Buffer<T>(e.buffers, rounded_up(e.plan->weight_index.size) + more) {
-        if (!this->data) return;
+    Status status = OK;
+    Weights(Engine& e, const T* values, i64 more, i64 threads, bool check = false) : Buffer<T>(e.buffers, rounded_up(e.plan->weight_index.size) + more) {
+        if (!this->data) status = NO_MEMORY;
+        else if (check && !all_finite(values, e.plan->n_values)) status = BAD_WEIGHTS;
+        if (status != OK) return;
         in_ranges(e.plan->weight_index.size, threads, 1, [&](i64 first, i64 last) { gather_weights(*e.plan, values, this->data, first, last); });
     }
     T* rest(Engine& e) const { return this->data + rounded_up(e.plan->weight_index.size); }
@@ -102,8 +106,8 @@ template <class T> bool forward_chunk(Chunk<T>& net, const Batch<T>& b, i64 c, c
     return good;
 }
 template <class T> Status forward_call(Engine& e, ForwardCall& call) {
-    Weights<T> w(e, as<T>(call.values).data, 0, call.threads.count);
-    if (!w.data) return NO_MEMORY;
+    Weights<T> w(e, as<T>(call.values).data, 0, call.threads.count, call.samples.check);
+    if (w.status != OK) return w.status;
     Batch<T> batch(call.samples, nullptr, e.plan->n);
     return for_buckets(batch, call.threads, [&](i64, const Batch<T>& b, i64 first, i64 last) {
         Borrowed<T> workspace(e);
@@ -186,8 +190,8 @@ template <class T> Status loss_call(Engine& e, LossCall& call) {
     i64 entries = call.grad.empty() ? 0 : p.grad_index.size, stride = rounded_up(entries), threads = call.threads.count;
     Batch<T> batch(call.samples, &call.targets, p.n);
     i64 most = Buckets::most(batch, call.threads.work);
-    Weights<T> w(e, as<T>(call.values).data, most * stride, threads);
-    if (!w.data) return NO_MEMORY;
+    Weights<T> w(e, as<T>(call.values).data, most * stride, threads, call.samples.check);
+    if (w.status != OK) return w.status;
     T* g = w.rest(e);
     double loss[MOST_BUCKETS], correct[MOST_BUCKETS];
     call.loss = call.correct = 0;
@@ -299,8 +303,8 @@ template <class T> Status keep_call(Engine& e, ForwardCall& call, void** kept) {
 // -- Jacobian and curvature ------------------------------------------------------------------------------------------------------------
 template <class T> Status jacobian_call(Engine& e, JacobianCall& call) {
     const Plan& p = *e.plan;
-    Weights<T> w(e, as<T>(call.values).data, 0, call.threads.count);
-    if (!w.data) return NO_MEMORY;
+    Weights<T> w(e, as<T>(call.values).data, 0, call.threads.count, call.samples.check);
+    if (w.status != OK) return w.status;
     Batch<T> batch(call.samples, nullptr, p.n);
     i64 width = p.n_outputs * p.n_gradient;
     return for_buckets(batch, call.threads, [&](i64, const Batch<T>& b, i64 first, i64 last) {
@@ -381,8 +385,8 @@ template <class T> Status curvature_call(Engine& e, CurvatureCall& call) {
     i64 matrix = rounded_up(n * n), sizes = rounded_up(n) + matrix + 2 * rounded_up(columns * (n + 64));
     Batch<T> batch(call.samples, &call.targets, p.n);
     i64 most = Buckets::most(batch, call.threads.work, least);
-    Weights<T> w(e, as<T>(call.values).data, most * sizes, call.threads.count);
-    if (!w.data) return NO_MEMORY;
+    Weights<T> w(e, as<T>(call.values).data, most * sizes, call.threads.count, call.samples.check);
+    if (w.status != OK) return w.status;
     double loss[MOST_BUCKETS], correct[MOST_BUCKETS];
     call.loss = call.correct = 0;
     memset(call.grad.data, 0, n * sizeof(double));

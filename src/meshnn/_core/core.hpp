@@ -65,14 +65,14 @@ enum Solver { ADAM, MOMENTUM, NESTEROV };
     F(double, beta1) F(double, beta2) F(double, epsilon) F(double, l1) F(double, l2)
 DEFINE_STRUCT(OptimizerState, OPTIMIZER_FIELDS, true)
 
-enum Status { OK, NOT_FINITE, NO_MEMORY, INTERRUPTED };
+enum Status { OK, NOT_FINITE, BAD_WEIGHTS, NO_MEMORY, INTERRUPTED };
 
 // -- calls ------------------------------------------------------------------------------------------------------------
 // Samples X (1 or ticks, n, inputs) in order `order`, or as they come; states (n, neurons) before the first tick.
 struct Samples {
     AnyView X, state;
     int64_t size;  // samples of the call
-    int64_t check; // whether samples that are not finite are refused
+    int64_t check; // whether samples and weights that are not finite are refused
 };
 // Targets y (1 or ticks, n, m), shares (1 or ticks, n), and for a run in time readout weights (ticks or 0, n) and the last
 // tick of each sample (n or 0).

@@ -76,7 +76,7 @@ def finite(value: Any) -> Any:
 
 def versions() -> dict[str, str | None]:
     """Of what takes part in a computation; None of what is not installed."""
-    names = ("meshnn", "numpy", "scipy", "numba", "scikit-learn", "torch", "matplotlib")
+    names = ("meshnn", "numpy", "scipy", "scikit-learn", "torch", "matplotlib")
     found: dict[str, str | None] = {"python": platform.python_version()} | dict.fromkeys(names)
     for name in names:
         with suppress(PackageNotFoundError):

@@ -71,6 +71,7 @@ def _table(report: Report, plus_minus: str) -> Table:
         "The paper's figures are float32, 1 or 2 ticks, edges into inputs left out.",
         box=box.SIMPLE_HEAD,
         padding=(0, 1, 0, 0),
+        pad_edge=False,
         caption_justify="left",
         title_justify="left",
     )

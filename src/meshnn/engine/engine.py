@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshnn import _core
+from meshnn.checks import check_current_weights
 from meshnn.engine.threads import threads_for
 from meshnn.errors import DataError
 from meshnn.losses import Targets
@@ -86,7 +87,7 @@ class Engine:
         """Return the outputs after the last tick `(batch, n_outputs)`."""
         engine = self.suited_to(X)
         out = np.empty((1, X.shape[1], self.plan.n_outputs), self.dtype)
-        engine._run("forward", values, X, None, n_threads, out, None, LAST)
+        engine._run(engine.core.forward, values, X, None, n_threads, out, None, LAST)
         found: Array = out[0]
         return found
 
@@ -116,14 +117,15 @@ class Engine:
         out = np.empty((shape[0], size, shape[1]), self.dtype)
         kept = plan.timing is not None and plan.timing.whole_end
         end = np.empty((size if kept else 0, plan.n), self.dtype)
-        self._run("forward", values, X, state, n_threads, out, end, code)
+        self._run(self.core.forward, values, X, state, n_threads, out, end, code)
         return out, end
 
     def evaluate(self, values: Array, X: Array, targets: Targets, n_threads: int | None = None) -> tuple[float, float]:
         """Return the loss and the share of correct samples."""
         engine = self.suited_to(X, targets)
         X, targets, _ = _counting(X, targets)
-        loss, correct = engine._run("loss", values, X, None, n_threads, *engine._targets(targets), None, None)
+        arguments = (*target_arrays(targets, self.dtype), None, None)
+        loss, correct = engine._run(engine.core.loss, values, X, None, n_threads, *arguments)
         return loss, correct
 
     def gradient(
@@ -131,17 +133,18 @@ class Engine:
     ) -> Gradient:
         """Return a loss and its gradient, in time from a `state` (batch, n_neurons) on."""
         engine = self.suited_to(X, targets)
-        X, targets, state = _counting(X, targets, state)
+        if not targets.even:
+            X, targets, state = _counting(X, targets, state)
         grad = np.empty(engine.plan.n_gradient)
-        target_arguments = (*engine._targets(targets), grad, engine.influence)
-        loss, correct = engine._run("loss", values, X, state, n_threads, *target_arguments)
+        arguments = (*target_arrays(targets, self.dtype), grad, engine.influence)
+        loss, correct = engine._run(engine.core.loss, values, X, state, n_threads, *arguments)
         return Gradient(loss, correct, grad)
 
     def jacobian(self, values: Array, X: Array, n_threads: int | None = None, state: Array | None = None) -> Array:
         """Return the derivative of each output by each value `(batch, n_outputs, n_gradient)`."""
         engine = self.suited_to(X)
         out = np.empty((X.shape[1], self.plan.n_outputs, self.plan.n_gradient), self.dtype)
-        engine._run("jacobian", values, X, state, n_threads, out, engine.influence)
+        engine._run(engine.core.jacobian, values, X, state, n_threads, out, engine.influence)
         return out
 
     def curvature(
@@ -155,58 +158,49 @@ class Engine:
         grad, matrix = np.empty(len(live)), np.empty((len(live), len(live)))
         live = np.ascontiguousarray(live, np.int64)
         pieces = max(pieces, self.plan.n_outputs)
-        loss, correct = engine._run(
-            "curvature", values, X, None, n_threads, *engine._targets(targets), live, pieces, grad, matrix
-        )
+        arguments = (*target_arrays(targets, self.dtype), live, pieces, grad, matrix)
+        loss, correct = engine._run(engine.core.curvature, values, X, None, n_threads, *arguments)
         return Curvature(loss, correct, grad, matrix)
 
     # -- how it runs -----------------------------------------------------------------------------------------------
 
     def suited_to(self, X: Array, targets: Targets | None = None) -> Engine:
         """Return the engine for these samples: this one, or one for inputs that differ per tick or losses at ticks."""
-        if targets is not None and targets.timed and self.plan.timing is None:
+        if self.plan.timing is None and targets is not None and targets.timed:
             assert self.in_time is not None
             return self.in_time(Timing.at(targets.ticks))
-        return self if len(X) == 1 or self.for_sequences is None else self.for_sequences()
+        return self if self.for_sequences is None or len(X) == 1 else self.for_sequences()
 
     def _run(
-        self, name: str, values: Array, X: Array, state: Array | None, n_threads: int | None, *arguments: Any
-    ) -> Any:
-        """Call a method of the core; refuse samples that are not finite."""
+        self, call: Callable[..., Any], values: Array, X: Array, state: Array | None, n_threads: int | None,
+        *arguments: Any,
+    ) -> Any:  # fmt: skip
+        """Call a method of the core; refuse samples and weights that are not finite."""
         samples, work = converted(X, self.dtype), self.plan.cost.predicted
         threads = threads_for(X.shape[1] * work, n_threads)
         try:
-            return getattr(self.core, name)(values, samples, state, 1, threads, work, *arguments)
+            return call(values, samples, state, 1, threads, work, *arguments)
         except FloatingPointError:
             raise not_finite(X, samples) from None
-
-    def _targets(self, targets: Targets) -> tuple[Any, ...]:
-        return target_arrays(targets, self.dtype)
+        except ArithmeticError:
+            check_current_weights(values, len(values))
+            raise
 
 
 def target_arrays(targets: Targets, dtype: np.dtype[Any]) -> tuple[Any, ...]:
     """Return targets, shares, readout, last ticks, the code of the loss and whether it is taken at ticks."""
-    values, share = targets.values, targets.share
-    values = values if values.ndim == 3 else values[None]
-    if values.dtype != dtype or not values.flags.c_contiguous:
-        values = np.ascontiguousarray(values, dtype)
-    code = targets.loss.code
+    values, share, code = converted(targets.values, dtype), converted(targets.share, dtype), targets.loss.code
     if not targets.timed:
-        return values, _rows(share[None], dtype), None, None, code, 0
-    stops = np.ascontiguousarray(targets.stops[:, 0], dtype)
+        return values, share, None, None, code, 0
+    stops = converted(targets.stops, dtype)
     if targets.at is not None:
-        return values, _rows(targets.at, dtype), None, stops, code, 1
+        return values, converted(targets.at, dtype), None, stops, code, 1
     assert targets.readout is not None
-    return values, _rows(share[None], dtype), _rows(targets.readout, dtype), stops, code, 0
-
-
-def _rows(weights: Array, dtype: np.dtype[Any]) -> Array:
-    """Weights (ticks, batch, 1) as (ticks, batch)."""
-    return np.ascontiguousarray(weights, dtype).reshape(weights.shape[:2])
+    return values, share, converted(targets.readout, dtype), stops, code, 0
 
 
 def converted(X: Array, dtype: np.dtype[Any]) -> Array:
-    """Samples as the core takes them."""
+    """Return an array as the core takes it."""
     if X.dtype == dtype and X.flags.c_contiguous:
         return X
     with np.errstate(over="ignore"):  # reported by name

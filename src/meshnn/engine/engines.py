@@ -80,6 +80,7 @@ class Engines:
         self._made: dict[tuple[Any, ...], Engine] = {}
         self._costs: dict[tuple[Any, ...], tuple[Cost, ...]] = {}
         self._resolved: dict[tuple[Any, ...], Method] = {}
+        self._found: dict[Any, Engine] = {}  # the last answers of `find`
 
     # -- what it would cost ----------------------------------------------------------------------------------------
 
@@ -172,7 +173,10 @@ class Engines:
 
     def outputs(self, ticks: int) -> Engine:
         """The engine that gives the outputs alone."""
-        return self._compiled(FORWARD_PASS, ticks)
+        found = self._found.get(ticks)
+        if found is None:
+            found = self._found[ticks] = self._compiled(FORWARD_PASS, ticks)
+        return found
 
     def states(self, ticks: int) -> Engine:
         """The engine that gives the states of all neurons."""
@@ -183,8 +187,15 @@ class Engines:
         timing: Timing | None = None,
     ) -> Engine:  # fmt: skip
         """The engine for a need, see `NEEDS`; `again` after a small change of the graph: nothing is priced."""
-        chosen = METHODS[method] if again else self.resolve(need, method, ticks, batch, n_threads, timing)
-        return self._compiled(chosen, ticks, need in ("jacobian", "curvature"), timing=timing)
+        key = (need, method, ticks, batch, n_threads, timing)
+        found = None if again else self._found.get(key)
+        if found is None:
+            chosen = METHODS[method] if again else self.resolve(need, method, ticks, batch, n_threads, timing)
+            found = self._compiled(chosen, ticks, need in ("jacobian", "curvature"), timing=timing)
+            if len(self._found) >= MOST_TIMED:
+                self._found.clear()
+            self._found[key] = found
+        return found
 
     def follow(self, ticks: int, timing: Timing, whole: bool) -> Engine:
         """The engine that gives outputs, or the states of all neurons, of a run in time."""

@@ -17,11 +17,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from meshnn import _core
 from meshnn.files import Lock, explained, write_whole
 from meshnn.memory import available_memory
 from meshnn.plan.machine import processor
 from meshnn.scaling.point import prediction_file
-from meshnn.scaling.study import NEEDS, OURS, Point
+from meshnn.scaling.study import NEEDS, Point
 
 __all__ = ["ENDS", "Limits", "missing_peers", "read_records", "run"]
 
@@ -58,12 +59,12 @@ def missing_peers(contestants: Sequence[str]) -> dict[str, str]:
 
 def stamp_of(contestant: str) -> str:
     """What a timing belongs to: the processor, and our sources or the version of a library."""
-    if contestant in OURS:
-        found = hashlib.sha256()
+    if contestant not in NEEDS:
         package = Path(__file__).parents[1]
-        for folder in ("_core", "engine", "plan"):
-            for path in sorted((package / folder).rglob("*.[chp]*")):
-                found.update(path.read_bytes())
+        sources = [path for folder in ("engine", "plan") for path in sorted((package / folder).glob("*.py"))]
+        found = hashlib.sha256()
+        for path in (Path(_core.__file__), package / "paper" / "tensor.py", *sources):
+            found.update(path.read_bytes())
         return f"{processor()}, sources {found.hexdigest()[:12]}"
     library = NEEDS[contestant][0]
     with suppress(PackageNotFoundError):
