@@ -146,10 +146,10 @@ def together(workers, look, task):
 def steps(desk, total, mesh):
     n = mesh.n_parameters
     optimizer = Optimizer(ADAM, (0.9, 0.999), 1e-8, 0.0, 1e-3, np.ones(n), np.zeros(n), np.zeros(n))
-    program, now = mesh.engine("epochs"), Epoch()
+    engine, now = mesh.engine("epochs"), Epoch()
     batches = desk.parts.cut.batches
     for epoch in range(2):
-        now = run_steps(desk, total, program, mesh.values, optimizer, epoch, np.full(batches, 0.01), Epoch(), batches)
+        now = run_steps(desk, total, engine, mesh.values, optimizer, epoch, np.full(batches, 0.01), Epoch(), batches)
     return np.concatenate([mesh.values, optimizer.first, optimizer.second, now.sums])
 
 

@@ -86,8 +86,8 @@ def test_curvature_by_parameters(loss):
     outputs, J = mesh.forward(X), mesh.jacobian(X)
     want = sum(j.T @ hessian(loss, o, t) @ j for j, o, t in zip(J, outputs, np.asarray(y), strict=True)) / len(X)
     for method in ("factored", "adjoint"):
-        program = mesh.engine("curvature", method, len(X))
-        got = program.curvature(mesh.values, samples.X, samples.targets, live, 1)
+        engine = mesh.engine("curvature", method, len(X))
+        got = engine.curvature(mesh.values, samples.X, samples.targets, live, 1)
         close(got.matrix, want, 1e-10)
         close(got.grad, mesh.gradient(X, y, loss)[1], 1e-10)
 

@@ -381,8 +381,8 @@ def autograd_curvature(case):
 def test_curvature_equals_autograd(loss, data):
     case = without_state(data.draw(timed_cases(loss=loss, most_batch=5, most_hidden=3)))
     samples, live = looks_of(case), np.arange(case.mesh.n_parameters)
-    program = case.mesh.engine("curvature", "auto", samples.count)
-    got = program.curvature(case.mesh.values, samples.X, samples.targets, live)
+    engine = case.mesh.engine("curvature", "auto", samples.count)
+    got = engine.curvature(case.mesh.values, samples.X, samples.targets, live)
     want_loss, want = by_autograd_in_time(case)
     assert got.loss == pytest.approx(want_loss, rel=1e-10, abs=1e-14)
     close(got.grad, want, 1e-10)

@@ -38,7 +38,7 @@ template <int B, class T> INLINE void pull_tile_piece(const Lists& o, u32 r, con
     store(row(target, j0) + lane, a0), store(row(target, j1) + lane, a1);
     store(row(target, j2) + lane, a2), store(row(target, j3) + lane, a3);
 }
-// `lanes` is how many samples of a row count: all, or half; the others become 0.
+// `lanes` is how many samples of a row count; the others become 0.
 template <class T> INLINE void pull_tile(const Lists& o, u32 r, const T* w, const T* source, const T* seeds, T* target, int lanes) {
     if constexpr (WIDE >= ROW)
         if (lanes == LANES<T>) return pull_tile_piece<ROW>(o, r, w, source, seeds, target, 0);
@@ -131,8 +131,11 @@ template <class T> struct Batch {
     }
     i64 chunks() const { return (size + per - 1) / per; }
     i64 count(i64 c) const { return min_of(per, size - c * per); }
-    // how many lanes of a row tiles compute: all, or half of them
-    int lanes(i64 c) const { return 2 * count(c) > LANES<T> ? LANES<T> : LANES<T> / 2; }
+    // how many lanes of a row are computed: all, half of them, or a quarter where that is a whole piece
+    int lanes(i64 c) const {
+        constexpr int L = LANES<T>;
+        return 2 * count(c) > L ? L : NARROW <= ROW / 4 && 4 * count(c) <= L ? L / 4 : L / 2;
+    }
     void index(i64 c, i64* rows) const {
         i64 last = count(c) - 1;
         for (int l = 0; l < LANES<T>; ++l) {
