@@ -146,7 +146,6 @@ SMALL = {
     "forecast": ["--horizon", "2", "--origins", "1"],
     "demo": ["--iterations", "1", "--hidden", "1"],
     "verify": ["--tests", "1", "--reference", "numpy"],
-    "cache": [],
     "reproduce": ["--quick", "--trials", "0"],  # refused: the experiments have tests of their own
     "scaling": ["--quick", "--memory", "0"],  # the same
 }
@@ -208,7 +207,6 @@ TRIES = {
     "demo": 10,
     "stream": 30,
     "verify": 8,
-    "cache": 8,
     "reproduce": 20,
     "scaling": 20,
     "plot": 25,

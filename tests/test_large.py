@@ -63,6 +63,7 @@ def resident():
 def memory(graph, method):
     """What planning and running take at most, relative to what was predicted."""
     make, ticks = GRAPHS[graph]
+    Mesh(Topology.mesh(2, 9, 2), 4, "tanh").gradient(np.zeros((64, 2)), np.arange(64) % 2, method=method)  # loads code
     m = Mesh(make(), ticks, activation="tanh")
     X, y = np.zeros((64, m.topology.n_inputs), np.float32), np.arange(64) % m.topology.n_outputs
     predicted = next(c.bytes for c in m._engines.costs(ticks) if c.method == method)
@@ -89,7 +90,7 @@ def test_memory_is_what_is_predicted(graph):
     )  # fmt: skip
     found = dict(zip(METHODS, json.loads(done.stdout), strict=True))
     assert found.pop("influence") < 1.8  # predicted as if every edge reached every neuron, but without the lists
-    assert all(0.5 < ratio < 1.2 for ratio in found.values()), found
+    assert all(0.4 < ratio < 1.2 for ratio in found.values()), found
 
 
 def test_a_plan_takes_sixteen_bytes_an_edge_and_edges_take_28():

@@ -209,7 +209,7 @@ def test_generators():
 def test_equivalence(tmp_path):
     outcome = run(EXPERIMENTS["equivalence"], Options(trials=3), tmp_path)
     rows = outcome.tables[0].rows
-    assert len(rows) == 2 * 5 * 4 + 1
+    assert len(rows) == 2 * 5 * len(METHODS) + 1
     assert {row[-1] for row in rows[:-1]} == {"yes"}
     assert_not_blank(outcome.folder)
 
