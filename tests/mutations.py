@@ -4,8 +4,8 @@
 
 A mutant is the source, Python or C++, with one expression or statement changed. It lives in a copy of `src`; a change
 of C++ is compiled for the instruction set of this machine. A mutant is killed by a test that fails, a crash or a time
-limit (a loop without end). Survivors are printed and written to a JSON file, and the exit code is 1 if there are any: fix the
-tests, or explain in `EQUIVALENT` why no test can notice.
+limit (a loop without end). Survivors are printed and written to a JSON file, and the exit code is 1 if there are any:
+fix the tests, or explain in `EQUIVALENT` why no test can notice.
 """
 
 import argparse

@@ -70,14 +70,16 @@ def test_the_best_instruction_set_is_the_default():
     assert run("from meshnn import _core; print(_core.isa)", MESHNN_ISA="").stdout.strip() in _core.isas
 
 
-@pytest.mark.parametrize("damage", ["empty", "cut", "garbled", "missing"])
+@pytest.mark.parametrize("damage", ["empty", "head", "half", "all but a byte", "garbled", "missing"])
 def test_a_damaged_library_is_an_import_error(damage, tmp_path):
-    """In its head, that is: behind it the loader of the system reads pages that are not there."""
     package = Path(meshnn.__file__).parent
     shutil.copytree(package, tmp_path / "meshnn", ignore=shutil.ignore_patterns("__pycache__", "_core"))
     library = tmp_path / "meshnn" / Path(_core.__file__).name
     whole = library.read_bytes()
-    spoilt = {"empty": b"", "cut": whole[:500], "garbled": whole[:16] + bytes(len(whole)), "missing": whole}[damage]
+    spoilt = {
+        "empty": b"", "head": whole[:500], "half": whole[: len(whole) // 2], "all but a byte": whole[:-1],
+        "garbled": whole[:16] + bytes(len(whole)), "missing": whole,
+    }[damage]  # fmt: skip
     library.write_bytes(spoilt)
     if damage == "missing":
         library.unlink()

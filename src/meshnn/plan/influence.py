@@ -204,9 +204,14 @@ def plan_influence(
         clamped = np.arange(n) < t.n_clamped
         live = [(rows[k], clamped | rows[k - 1]) for k in range(1, ticks + 1)]
     lists = _Lists(t, number, learned, codes, reach, layout, itemsize)
-    for k, (rows_now, sources) in enumerate(live):
-        lists.add(rows_now, sources, influences=carries or k > 0)
-    tick_list = np.zeros(ticks, np.int64) if carries else np.arange(ticks)
+    tick_list, seen, counts = np.zeros(ticks, np.int64), dict[Any, int](), [(0, 0, 0)]
+    for k, (rows_now, sources) in enumerate(live):  # ticks with the same rows and sources share a list
+        key = (rows_now.tobytes(), sources.tobytes(), carries or k > 0)
+        if key not in seen:
+            seen[key] = len(seen)
+            lists.add(rows_now, sources, influences=carries or k > 0)
+            counts.append((lists.entries, lists.tiled, lists.spread))
+        tick_list[k:] = seen[key]
     outputs = np.arange(n - t.n_outputs, n)
     columns = [layout.numbers(reach, int(reach.number[o]), t, number, learned) for o in outputs.tolist()]
     out_ptr = np.concatenate([[0], np.cumsum([len(c) for c in columns])]).astype(np.int64)
@@ -217,10 +222,8 @@ def plan_influence(
         _joined(columns),
         (t.n_inputs, t.n_clamped, t.n_outputs),
     )
-    per = 1 if not carries else ticks
-    return InfluencePlan(
-        course, ticks, exact, lists.entries * per, lists.tiled * per, lists.spread * per, layout.total, reach, learned,
-    )  # fmt: skip
+    entries, tiled, spread = np.diff(counts, axis=0)[tick_list].sum(axis=0).tolist()
+    return InfluencePlan(course, ticks, exact, entries, tiled, spread, layout.total, reach, learned)
 
 
 class _Layout:
