@@ -29,7 +29,7 @@ template <class T> INLINE T dot(const T* x, const T* y, i64 count) {
     return total;
 }
 template <class T> INLINE void axpy(T* __restrict to, T a, const T* __restrict x, i64 count) {
-#pragma GCC ivdep
+    INDEPENDENT
     for (i64 k = 0; k < count; ++k) to[k] += a * x[k];
 }
 template <class T> INLINE void clear(T* to, i64 count) { memset(to, 0, count * sizeof(T)); }

@@ -30,14 +30,14 @@ NOINLINE void adam(T* __restrict w, const T* __restrict g, T* __restrict mean, T
                    const OptimizerState& m, i64 t, double rate, i64 count) {
     const T b1 = (T)m.beta1, b2 = (T)m.beta2, c1 = 1 - b1, c2 = 1 - b2, tiny = (T)m.epsilon, shrink = (T)(m.l1 * rate);
     const T step = (T)(rate / (1 - __builtin_pow(m.beta1, (double)t))), scale = (T)(1 / (1 - __builtin_pow(m.beta2, (double)t)));
-#pragma GCC ivdep
+    INDEPENDENT
     for (i64 e = 0; e < count; ++e) {
         mean[e] = b1 * mean[e] + c1 * g[e];
         square[e] = b2 * square[e] + c2 * g[e] * g[e];
         w[e] -= step * mean[e] / (root(square[e] * scale) + tiny);
     }
     if (m.l1 > 0)
-#pragma GCC ivdep
+    INDEPENDENT
         for (i64 e = 0; e < count; ++e) w[e] = shrunk(w[e], shrink * penalised[e] / (root(square[e] * scale) + tiny));
 }
 template <class T>
@@ -45,13 +45,13 @@ NOINLINE void momentum(T* __restrict w, const T* __restrict g, T* __restrict vel
                        const OptimizerState& m, double rate, i64 count) {
     const T r = (T)rate, b = (T)m.beta1, shrink = (T)(m.l1 * rate);
     const T own = m.solver == NESTEROV ? T(1) : T(0), of_velocity = m.solver == NESTEROV ? b : T(1);
-#pragma GCC ivdep
+    INDEPENDENT
     for (i64 e = 0; e < count; ++e) {
         velocity[e] = b * velocity[e] + g[e];
         w[e] -= r * (own * g[e] + of_velocity * velocity[e]);
     }
     if (m.l1 > 0)
-#pragma GCC ivdep
+    INDEPENDENT
         for (i64 e = 0; e < count; ++e) w[e] = shrunk(w[e], shrink * penalised[e]);
 }
 // Parameters first to last: adds the penalty to the gradient.
@@ -59,7 +59,7 @@ template <class T> INLINE void penalise(const T* __restrict values, T* __restric
     const T* __restrict penalised = as<T>(m.penalised).data;
     const T decay = (T)m.l2;
     if (m.l2 > 0)
-#pragma GCC ivdep
+    INDEPENDENT
         for (i64 e = first; e < last; ++e) grad[e] += decay * penalised[e] * values[e];
 }
 // Takes step t (from 1) along the gradient, penalty included.

@@ -22,6 +22,12 @@
 #endif
 #define INLINE inline __attribute__((always_inline))
 #define NOINLINE __attribute__((noinline))
+// In front of a loop whose rounds do not depend on each other.
+#if defined(__clang__)
+#define INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define INDEPENDENT _Pragma("GCC ivdep")
+#endif
 
 namespace {
 typedef int64_t i64;
