@@ -82,7 +82,7 @@ SAMPLE = [
     ("comparison", r"for \(size_t k = 0, n = p1 - p0; k < n"),
     ("statement dropped", r"self\.factor \*= 0\.5"),
     ("arithmetic", r"grad = model\.grad \+"),
-    ("statement dropped", r"fma\(rest, p, J\)"),
+    ("statement dropped", r"fma\(rest, load"),
     ("condition", r"if loss <= self\._safe_loss"),
     ("comparison", r"for \(i64 c = first; c < last; \+\+c\) \{"),
     ("call", r"return min\(means, key="),

@@ -47,7 +47,8 @@ def main(arguments):
     library = subprocess.run(["gcc", f"-print-file-name={LIBRARY[kind]}"], check=True, capture_output=True, text=True)
     environment = os.environ | {
         "LD_PRELOAD": library.stdout.strip(), "PYTHONPATH": str(package), "PYTHONDONTWRITEBYTECODE": "1",
-        "ASAN_OPTIONS": "detect_leaks=0:abort_on_error=1:allocator_may_return_null=1", "UBSAN_OPTIONS": "print_stacktrace=1",
+        "ASAN_OPTIONS": "detect_leaks=0:abort_on_error=1:allocator_may_return_null=1",
+        "UBSAN_OPTIONS": "print_stacktrace=1",
         "TSAN_OPTIONS": f"ignore_noninstrumented_modules=1:suppressions={ROOT / 'tests' / 'files' / 'tsan.txt'}",
         "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1",
     }  # fmt: skip
