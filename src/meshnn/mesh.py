@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -19,11 +19,11 @@ from meshnn.memory import check_fits
 from meshnn.net import MOST_TICKS, Net
 from meshnn.plan import METHODS, Explanation, Timing
 from meshnn.plan.prices import DEFAULT
-from meshnn.streaming import Stream
-from meshnn.streaming.growth import Growth, grown
-from meshnn.streaming.portable import PortableStream
-from meshnn.streaming.portable_plan import portable_learner
-from meshnn.streaming.stream import new_learner
+
+if TYPE_CHECKING:  # few programs stream
+    from meshnn.streaming.growth import Growth
+    from meshnn.streaming.portable import PortableStream
+    from meshnn.streaming.stream import Stream
 
 __all__ = ["Mesh"]
 
@@ -370,6 +370,10 @@ class Mesh(Net):
         >>> y = stream.step(x[-1])  # one sample at a time goes, too
         >>> stream.learn([0.0])
         """
+        from meshnn.streaming.portable import PortableStream
+        from meshnn.streaming.portable_plan import portable_learner
+        from meshnn.streaming.stream import Stream, new_learner
+
         ticks = self.ticks if ticks_per_sample is None else ticks_per_sample
         if switch("portable", portable):
             given = {"n_streams": n_streams, "late": late, "method": method}
@@ -394,6 +398,8 @@ class Mesh(Net):
 
         States, influences, moments and covariances of what was there stay as they are.
         """
+        from meshnn.streaming.growth import grown
+
         self.move_stream(stream, grown(self._topology, inputs, outputs), loss=loss)
 
     def move_stream(

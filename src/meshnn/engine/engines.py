@@ -29,7 +29,6 @@ from meshnn.plan import (
     choice,
     decide,
 )
-from meshnn.plan.influence import plan_influence
 from meshnn.topology import Topology
 from meshnn.topology.reach import edges_by_source
 
@@ -255,6 +254,8 @@ class Engines:
 
     def _influence(self, schedule: Schedule) -> Any:
         """Return the lists that carry the derivatives by all values from tick to tick."""
+        from meshnn.plan.influence import plan_influence
+
         timed, number = schedule.timing is not None, self.number
         number = np.arange(self.topology.n_edges) if number is None else number
         plan = plan_influence(
