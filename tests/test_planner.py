@@ -7,6 +7,7 @@ from cases import close
 from meshnn import Mesh, Topology
 from meshnn.errors import MemoryLimitError
 from meshnn.plan import METHODS
+from meshnn.plan.influence import plan_influence
 
 
 def test_auto_is_forward_only_at_few_ticks(mesh, batch):
@@ -191,3 +192,14 @@ def test_memory_in_a_container(tmp_path):
     assert 600 in _limits(tmp_path)
     (tmp_path / "memory.max").write_text("max\n")
     assert 600 not in _limits(tmp_path)
+
+
+@pytest.mark.parametrize("hidden", [12, 330])
+@pytest.mark.parametrize("ticks", [1, 2, 3])
+def test_influence_is_not_predicted_cheaper_than_its_plan(hidden, ticks):
+    """Beyond some hundred neurons the reach of edges is bounded, not counted; a bound that is too low misleads auto."""
+    m = Mesh(Topology.cascade(3, hidden, 2) if ticks == 1 else Topology.layered([3, hidden, 2]), ticks)
+    t = m.topology
+    awake = np.zeros(t.n_neurons, bool)
+    plan = plan_influence(t, np.arange(t.n_edges), t.n_edges, m.codes, awake, ticks, False, None, 4)
+    assert m.explain().decision.cost("influence").work.influence >= 0.8 * (plan.tiled + plan.spread)

@@ -36,7 +36,7 @@ class Influence(ForwardPass):
         t = draft.schedule.topology
         free = (t.src >= t.n_clamped) & (t.dst >= t.n_clamped)
         columns = _columns(draft)
-        draft.work.influence = draft.last * float(columns[t.src[free]].sum() + t.n_edges)
+        draft.work.influence = draft.ticks * float(columns[t.src[free]].sum() + t.n_edges)
         draft.extra_bytes += 16.0 * float(columns.sum()) + 32.0 * t.n_edges
         draft.work.gives = float(draft.n_numbers)
 
@@ -50,7 +50,7 @@ class Influence(ForwardPass):
 def _columns(draft: Draft) -> NDArray[np.float64]:
     """Return the number of edges that influence each neuron within the ticks; an upper bound on large graphs."""
     t = draft.schedule.topology
-    n, hops = t.n_neurons, max(draft.last - 1, 0)
+    n, hops = t.n_neurons, draft.ticks - 1
     fan_in = np.bincount(t.dst, minlength=n).astype(np.float64)
     fan_in[: t.n_clamped] = 0
     if n > COUNTED:
