@@ -97,7 +97,7 @@ def test_threads_are_started_when_there_is_work_for_them():
 
 
 def in_many_threads(count, work):
-    """Run work(k) in so many threads at once."""
+    """Run work(k) in `count` threads at once."""
     threads = [threading.Thread(target=work, args=(k,)) for k in range(count)]
     for t in threads:
         t.start()

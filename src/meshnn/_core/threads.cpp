@@ -1,6 +1,6 @@
 // Memory that is kept from call to call, and one pool of threads for the process.
 //
-// A caller publishes a job, works on it itself and waits for those who have joined. Whoever is free takes the next task
+// A caller publishes a job, works on it itself and waits for those who have joined. Each free thread takes the next task
 // from an atomic counter. Workers look for work for a while before they sleep, because steps of training follow each
 // other faster than the system wakes a thread. After a fork the child starts a pool of its own.
 #include "core.hpp"

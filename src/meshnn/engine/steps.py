@@ -17,9 +17,9 @@ from meshnn.plan import ROW_BYTES
 __all__ = ["Optimizer", "Steps"]
 
 Array = NDArray[Any]
-#: A batch that fills one row of samples is cut into two halves if each has so many multiply-adds ...
+#: A batch that fills one row of samples is cut into two halves if each has at least this many multiply-adds ...
 LEAST_HALF = 1_000_000
-#: ... and so much of its work is in tiles, which alone can compute half a row.
+#: ... and at least this share of its work is in tiles, which alone can compute half a row.
 MOSTLY = 0.9
 
 

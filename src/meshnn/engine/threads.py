@@ -32,7 +32,7 @@ def thread_count(name: str, value: Any) -> int | None:
 
 
 def threads_for(work: float, n_threads: int | None) -> int:
-    """Return the number of threads for so many multiply-adds."""
+    """Return the number of threads for an amount of work, in multiply-adds."""
     if n_threads is not None:
         return n_threads
     return 1 if work < WORTH_A_THREAD else cores()

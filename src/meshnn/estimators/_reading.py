@@ -19,7 +19,7 @@ __all__ = ["Reading", "ReadsSequences"]
 
 #: Numbers of inputs and outputs that are run at a time: bounds the memory that predicting takes.
 BLOCK = 2**22
-#: Ticks are rounded up to a multiple: a engine is compiled for each number of them, and held steps change nothing.
+#: Ticks are rounded up to a multiple: an engine is made for each number of them, and held steps change nothing.
 ROUND = 8
 
 

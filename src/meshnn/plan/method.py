@@ -22,7 +22,7 @@ __all__ = ["CompiledPlan", "Cost", "Draft", "Method", "Plan", "Tangents"]
 
 I64 = NDArray[np.int64]
 U32 = NDArray[np.uint32]
-#: A count looks at all tangents if there are this few, else at a random sample of so many ...
+#: Number of tangents up to which a count looks at all of them; of more, it looks at a random sample of this size ...
 SAMPLE = 1000
 #: ... or fewer, once it has walked over so many edges; at so many, it stops where it is.
 WALK, MOST = 3_000_000, 8_000_000

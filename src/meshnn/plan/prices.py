@@ -96,7 +96,7 @@ class Prices:
         return Prices(**dict(zip(NAMES, values, strict=True)), caches=self.caches)
 
     def chunk(self, work: Work, lanes: int) -> float:
-        """Return the seconds per row of so many samples."""
+        """Return the seconds per row of samples, of the given length."""
         each = sum(price * count for price, count in zip(self.values, amounts(work, self.caches)[0], strict=True))
         return each + (lanes - 1) * self.influence * work.influence
 

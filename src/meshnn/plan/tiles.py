@@ -23,8 +23,8 @@ SIDE = 4
 PADDING = 2**32 - 1
 #: Fewest columns of a run: below, a row at a time is as fast.
 FEWEST = 3
-#: Rows are filled up with padding if they have so many entries at least, and the run becomes so many times as large at
-#: most: a tile is three times as fast.
+#: Rows are padded if they have at least this many entries and the run grows by at most this factor: a tile is three
+#: times as fast.
 FEWEST_FILLED, LARGER = 8, 1.4
 
 

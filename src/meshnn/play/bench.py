@@ -611,7 +611,7 @@ class Bench:
             yield self._picture()
 
     def _tested(self) -> float:
-        """The share of correct among the samples held back, or R²; of a stream nothing is held back."""
+        """The share of correct predictions among the held-out samples, or R²; a stream holds nothing out."""
         data = self.data
         if data.streams:
             return math.nan

@@ -76,7 +76,7 @@ class CrewSamples(SampleSet):
         return CrewSteps(self.crew, mesh, mesh.engine("epochs", method, size))
 
     def evaluate(self, mesh: Mesh, n_threads: int | None) -> tuple[float, float]:
-        """Loss and share of correct."""
+        """Return the loss and the share of correct samples."""
         loss, correct = self.crew.evaluate(mesh).tolist()
         return loss, correct
 

@@ -284,7 +284,7 @@ class Desk:
             return self.parts.gathered(list(pool.map(task, mine)))
 
     def gradient(self, engine: Engine, values: Array, seed: int, batch: int) -> dict[Key, FloatArray]:
-        """Of batch number so many: gradient by the values, loss and correct, each times the number of samples."""
+        """Return gradient, loss and share of correct samples of one batch, each times the number of its samples."""
         cut, loss = self.parts.cut, self.look.loss
 
         def task(part: int) -> FloatArray:

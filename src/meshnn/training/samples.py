@@ -107,7 +107,7 @@ class SampleSet(ABC):
 
     @abstractmethod
     def evaluate(self, mesh: Mesh, n_threads: int | None) -> tuple[float, float]:
-        """Loss and share of correct."""
+        """Return the loss and the share of correct samples."""
 
     def glance(self, mesh: Mesh, n_threads: int | None) -> float:
         """About the loss, quickly: of samples that are far away, from some, evenly spaced."""
@@ -180,7 +180,7 @@ class Samples(SampleSet):
         return Steps(mesh.engine("epochs", method, size), self.X, self.targets, size, n_threads)
 
     def evaluate(self, mesh: Mesh, n_threads: int | None) -> tuple[float, float]:
-        """Loss and share of correct."""
+        """Return the loss and the share of correct samples."""
         return mesh.engine().evaluate(mesh.values, self.X, self.targets, n_threads)
 
     def curvature(self, mesh: Mesh, method: str, live: NDArray[Any], n_threads: int | None) -> Curvature:

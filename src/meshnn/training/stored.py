@@ -83,7 +83,7 @@ class StoredSamples(SampleSet):
             yield from parts
 
     def evaluate(self, mesh: Mesh, n_threads: int | None) -> tuple[float, float]:
-        """Loss and share of correct."""
+        """Return the loss and the share of correct samples."""
         loss = correct = 0.0
         for samples in self._parts():
             part = samples.evaluate(mesh, n_threads)
