@@ -23,7 +23,7 @@ from meshnn.cli.fit_rows import place_of
 from meshnn.cli.tally import ValueTally
 from meshnn.data import held_back, parquet_files
 from meshnn.data.folder_blocks import FolderBlocks
-from meshnn.data.held_back import Draw, HeldBack
+from meshnn.data.held_back import HeldBack, HoldoutSplit
 from meshnn.data.large import BlockSource, ParquetSource
 from meshnn.data.spool import Spool
 from meshnn.errors import DataError, MeshError
@@ -87,7 +87,7 @@ def blocks_of(X, y, size):
 @pytest.mark.parametrize("size", [1, 7, 64, 1000])
 def test_rows_are_drawn_by_number_whatever_the_blocks(size):
     X, y = np.arange(2000.0).reshape(1000, 2), np.arange(1000.0)
-    draw = Draw(1000, 0.25, 3, 2)
+    draw = HoldoutSplit(1000, 0.25, 3, 2)
     held = HeldBack(blocks_of(X, y, size), draw, classes=False)
     kept = np.concatenate([rows.y for rows in held.blocks()])
     assert held.expected == len(kept) == 750
@@ -99,13 +99,13 @@ def test_rows_are_drawn_by_number_whatever_the_blocks(size):
 
 
 def test_no_more_rows_are_drawn_than_fit(monkeypatch):
-    assert len(Draw(10**9, 0.3, 0, 10).tested) == 100_000
-    assert not np.array_equal(Draw(10**9, 0.3, 0, 10).tested, Draw(10**9, 0.3, 1, 10).tested)
+    assert len(HoldoutSplit(10**9, 0.3, 0, 10).tested) == 100_000
+    assert not np.array_equal(HoldoutSplit(10**9, 0.3, 0, 10).tested, HoldoutSplit(10**9, 0.3, 1, 10).tested)
     monkeypatch.setattr(held_back, "MOST_BYTES", 8 * 10 * 50)
-    assert len(Draw(10**9, 0.3, 0, 10).tested) == 50
-    assert len(Draw(1000, 0.0, 0, 10).tested) == 0
+    assert len(HoldoutSplit(10**9, 0.3, 0, 10).tested) == 50
+    assert len(HoldoutSplit(1000, 0.0, 0, 10).tested) == 0
     with pytest.raises(DataError, match="leaves 1 of 4 rows"):
-        Draw(4, 0.7, 0, 1)
+        HoldoutSplit(4, 0.7, 0, 1)
 
 
 # -- fit ---------------------------------------------------------------------------------------------------------------
@@ -137,7 +137,7 @@ def test_rows_that_are_tested_on_are_not_learned_from(tmp_path, monkeypatch, num
     monkeypatch.setattr(Spool, "append", lambda self, X, y, w: (seen.append(y[:, 0].copy()), real(self, X, y, w))[1])
     fitted(numbers, "--test", "0.5", "--seed", "4")
     everything = np.concatenate([table(seed=k)["y"].to_numpy() for k in range(3)])
-    draw = Draw(3600, 0.5, 4, 2)
+    draw = HoldoutSplit(3600, 0.5, 4, 2)
     np.testing.assert_array_equal(np.concatenate(seen), np.delete(everything, draw.tested))
 
 
@@ -155,7 +155,7 @@ def test_classes_are_what_they_are_in_memory(tmp_path, values, names):
 
 
 def test_a_class_that_is_only_among_the_rows_to_test(tmp_path):
-    draw = Draw(1200, 0.3, 0, 2)
+    draw = HoldoutSplit(1200, 0.3, 0, 2)
     labels = np.array(["no", "yes"])[np.arange(1200) % 2]
     labels[draw.tested[0]] = "new"
     found = fitted(write(tmp_path / "folder", [with_column(table(), "y", labels)]))

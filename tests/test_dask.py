@@ -222,7 +222,7 @@ def _at_third_step(number):
     """Have this worker get a signal in the middle of its third step from now on."""
     from meshnn.training import lots as module
 
-    real, calls = module.Exchange.__call__, []
+    real, calls = module.Transport.__call__, []
 
     def exchange(self, nodes):
         calls.append(1)
@@ -230,7 +230,7 @@ def _at_third_step(number):
             os.kill(os.getpid(), number)
         return real(self, nodes)
 
-    module.Exchange.__call__ = exchange
+    module.Transport.__call__ = exchange
 
 
 def _smaller_parts():

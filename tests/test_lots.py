@@ -20,13 +20,24 @@ from meshnn.training import lots as module
 from meshnn.training.api import as_samples
 from meshnn.training.board import Board, is_alive, this_machine
 from meshnn.training.far import Look
-from meshnn.training.lots import Cut, Desk, Exchange, Held, Parts, covering, joined_held, root, rows_of_batch, run_steps
+from meshnn.training.lots import (
+    Parts,
+    ShardData,
+    ShardPlan,
+    Transport,
+    WorkerState,
+    covering,
+    joined_held,
+    root,
+    rows_of_batch,
+    run_steps,
+)
 from meshnn.training.samples import Epoch
 
 
 @given(st.integers(1, 5000), st.integers(1, 5000))
 def test_a_cut_has_every_row_once(rows, size):
-    cut = Cut.of(rows, size)
+    cut = ShardPlan.of(rows, size)
     assert cut.rows == rows
     assert cut.lots % cut.parts == 0
     assert [cut.bounds(lot)[0] for lot in range(1, cut.lots)] == [cut.bounds(lot)[1] for lot in range(cut.lots - 1)]
@@ -41,7 +52,7 @@ def test_a_cut_has_every_row_once(rows, size):
 def test_an_epoch_visits_every_row_once(rows, size, seed, part_rows):
     before, module.PART_ROWS = module.PART_ROWS, part_rows
     try:
-        cut = Cut.of(rows, size)
+        cut = ShardPlan.of(rows, size)
     finally:
         module.PART_ROWS = before
     for part in range(cut.parts):
@@ -69,7 +80,7 @@ def test_the_tree_is_that_of_the_page():
 
 def test_rows_are_found_by_lot_and_by_part(monkeypatch):
     monkeypatch.setattr(module, "PART_ROWS", 8)
-    cut = Cut.of(1000, 64)
+    cut = ShardPlan.of(1000, 64)
     rows = np.array([0, 1, 499, 500, 998, 999])
     for found, size in ((cut.by_lot(rows), cut.lots), (cut.by_part(rows), cut.parts)):
         per = cut.lots // size
@@ -80,7 +91,7 @@ def test_rows_are_found_by_lot_and_by_part(monkeypatch):
 # -- workers -----------------------------------------------------------------------------------------------------------
 
 
-class Post(Exchange):
+class Post(Transport):
     """Workers in threads, who leave letters in a dictionary."""
 
     def __init__(self, cut, dealt, rank, box, meet):
@@ -121,13 +132,13 @@ def desk_of(cut, mine, look):
     for part in mine:
         bounds = [cut.bounds(lot) for lot in cut.of_part(part)]
         rows = slice(bounds[0][0], bounds[-1][1])
-        held[part] = Held.of((X[rows], y[rows], weight[rows]), look, float(weight.mean()))
-    return Desk(Parts(cut, mine), held, look, 1)
+        held[part] = ShardData.of((X[rows], y[rows], weight[rows]), look, float(weight.mean()))
+    return WorkerState(Parts(cut, mine), held, look, 1)
 
 
 def together(workers, look, task):
     """What every worker returns for `task(desk, total, mesh)`, all at the same time."""
-    cut = Cut.of(ROWS, 130)
+    cut = ShardPlan.of(ROWS, 130)
     dealt, box, meet, found = cut.dealt(workers), {}, threading.Barrier(workers), [None] * workers
 
     def run(rank):
@@ -162,7 +173,7 @@ def whole_sums(desk, total, mesh):
 @pytest.mark.parametrize("task", [steps, whole_sums])
 def test_any_number_of_workers_gives_the_same_bits(task, sliced, look, monkeypatch):
     monkeypatch.setattr(module, "SLICED", sliced)
-    assert Cut.of(ROWS, 130).parts == 8
+    assert ShardPlan.of(ROWS, 130).parts == 8
     want = together(1, look, task)[0]
     for workers in (2, 3, 5, 8):
         for got in together(workers, look, task):
@@ -183,7 +194,7 @@ def test_sums_are_those_of_all_samples_in_memory(look):
 
 
 def test_a_step_is_along_the_gradient_of_its_batch(look):
-    cut = Cut.of(ROWS, 130)
+    cut = ShardPlan.of(ROWS, 130)
     X, y, weight = data()
     mesh = a_net()
     rows = []
@@ -200,7 +211,7 @@ def test_a_step_is_along_the_gradient_of_its_batch(look):
 
 
 def test_rows_of_parts_are_joined():
-    held = [Held(np.full((n, 2), n), np.full((n, 1), n), np.ones((n, 1))) for n in (1, 2)]
+    held = [ShardData(np.full((n, 2), n), np.full((n, 1), n), np.ones((n, 1))) for n in (1, 2)]
     assert joined_held(held).X[:, 0].tolist() == [1, 2, 2]
 
 

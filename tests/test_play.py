@@ -25,7 +25,7 @@ from websockets.sync.client import connect
 from commands import meshnn
 from meshnn import Mesh, MeshError, Topology, load
 from meshnn.play import edits
-from meshnn.play.bench import Bench
+from meshnn.play.bench import PlaySession
 from meshnn.play.data import SETS, Table, built_in, drift
 from meshnn.play.frames import unpacked
 from meshnn.play.outputs import python_of
@@ -39,7 +39,7 @@ class Page:
     """A bench and what a page would know of it."""
 
     def __init__(self, *given):
-        self.bench = Bench(*given)
+        self.bench = PlaySession(*given)
         self.heard = []
         self.do("hello")
 

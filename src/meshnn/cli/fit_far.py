@@ -49,7 +49,7 @@ def is_far(data: Path, place: Place) -> bool:
 
 def fit_far(data: Path, wanted: Wanted, options: dict[str, Any]) -> None:
     """Learn, test and save."""
-    from meshnn.data.held_back import Draw
+    from meshnn.data.held_back import HoldoutSplit
     from meshnn.progress import reading
     from meshnn.training.signals import sigterm_interrupts
 
@@ -61,7 +61,7 @@ def fit_far(data: Path, wanted: Wanted, options: dict[str, Any]) -> None:
         options["class_weight"] = wanted.class_weight
     model = new_model(task, options)
     width = source.width if isinstance(source, NpySource) else len(source.names or ())
-    draw = Draw(source.expected or 0, wanted.share, wanted.seed, width)
+    draw = HoldoutSplit(source.expected or 0, wanted.share, wanted.seed, width)
     seen, terminated = Seen(), list[int]()
     try:
         with (

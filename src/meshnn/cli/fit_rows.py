@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from meshnn.arguments import whole_number
-from meshnn.data.held_back import Draw, HeldBack
+from meshnn.data.held_back import HeldBack, HoldoutSplit
 from meshnn.data.large import NpySource, ParquetSource, Rows, Source
 from meshnn.data.parquet_files import ENDINGS
 from meshnn.errors import DataError, MeshError
@@ -118,7 +118,7 @@ def workers_of(place: Place) -> Iterator[Any]:
 
 @contextmanager
 def rows_to_fit(
-    source: Source, draw: Draw, model: Any, place: Place, client: Any, told: Callable[[int], None], seen: Seen
+    source: Source, draw: HoldoutSplit, model: Any, place: Place, client: Any, told: Callable[[int], None], seen: Seen
 ) -> Iterator[Any]:
     """What is passed to `model.fit`, as long as it is needed; rows for the report go into `seen`.
 

@@ -112,7 +112,7 @@ def stream(
     from meshnn.cli.stream_report import called, report
     from meshnn.cli.stream_run import Every, Predictions, Run
     from meshnn.data.blocks import open_blocks
-    from meshnn.data.recipe import Recipe
+    from meshnn.data.recipe import StreamSchema
     from meshnn.files import Lock
 
     often = Every(every)
@@ -142,7 +142,7 @@ def stream(
             say_notes(source.notes)
             if recipe is None:
                 assert target is not None
-                recipe = Recipe(
+                recipe = StreamSchema(
                     target, by, list(drop or ()), list(text or ()), most=LEVELS if levels is None else levels
                 )
             _check_columns(source, recipe)
@@ -186,7 +186,7 @@ def _check_numbers(hidden: int | None, seed: int | None, window: int | None, lev
 
 def _resumed(path: Path) -> tuple[Any, dict[str, Any], Any]:
     """The model of a file, what is kept beside it, and what its columns are."""
-    from meshnn.data.recipe import Recipe
+    from meshnn.data.recipe import StreamSchema
     from meshnn.loading import load_fitted
 
     model = load_fitted(path)
@@ -194,7 +194,7 @@ def _resumed(path: Path) -> tuple[Any, dict[str, Any], Any]:
     if table is None:
         raise MeshError(f"--resume: {path} was not made by `meshnn stream`; name a model that was")
     try:
-        return model, table, Recipe.from_dict(table["recipe"])
+        return model, table, StreamSchema.from_dict(table["recipe"])
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise FileError(f"{path} does not hold a stream that makes sense ({error}); start anew") from None
 

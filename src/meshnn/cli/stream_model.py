@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshnn.data.encoding import Encoded
-from meshnn.data.recipe import Recipe, parse_column
+from meshnn.data.recipe import StreamSchema, parse_column
 from meshnn.data.tables import shown, source
 from meshnn.errors import DataError, FileError, MeshError
 from meshnn.online.blocks import Rows, Walk, model_classes, model_values, outputs_of
@@ -29,7 +29,7 @@ def fitted_stream(path: Path, model: Any) -> Any:
     if model.stream_ is None:
         raise MeshError(f"{path} has not learned from any row yet; go on with meshnn stream --resume {path}")
     try:
-        recipe = Recipe.from_dict(model.table_["recipe"])
+        recipe = StreamSchema.from_dict(model.table_["recipe"])
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise FileError(f"{path} does not hold a stream that makes sense ({error})") from None
     return (_Classifier if recipe.task == "classify" else _Regressor)(model, recipe)
@@ -38,7 +38,7 @@ def fitted_stream(path: Path, model: Any) -> Any:
 class _Encoder:
     """Columns of a table to features, by the recipe of the stream."""
 
-    def __init__(self, model: Any, recipe: Recipe) -> None:
+    def __init__(self, model: Any, recipe: StreamSchema) -> None:
         self._walk, self._recipe = Walk(model, recipe), recipe
         self.columns = [SimpleNamespace(name=name) for name in recipe.features]
         self.text_columns = list(recipe.features)  # as written: the recipe says what is a number
@@ -64,7 +64,7 @@ class _Encoder:
 
 
 class _Fitted:
-    def __init__(self, model: Any, recipe: Recipe) -> None:
+    def __init__(self, model: Any, recipe: StreamSchema) -> None:
         self._model, self.target_ = model, recipe.target
         self.encoder_ = _Encoder(model, recipe)
         self._asked: tuple[Any, Any] = (None, None)
@@ -82,7 +82,7 @@ class _Regressor(_Fitted):
 
 
 class _Classifier(_Fitted):
-    def __init__(self, model: Any, recipe: Recipe) -> None:
+    def __init__(self, model: Any, recipe: StreamSchema) -> None:
         super().__init__(model, recipe)
         labels = model.classes_
         plain = labels if len({type(label) for label in labels}) == 1 else [str(label) for label in labels]
@@ -116,7 +116,7 @@ def facts_of_stream(model: Any) -> dict[str, Any]:
     try:
         from meshnn.online.scores import scores_from
 
-        recipe, scores = Recipe.from_dict(table["recipe"]), scores_from(table["scores"])
+        recipe, scores = StreamSchema.from_dict(table["recipe"]), scores_from(table["scores"])
         facts |= {
             "target": recipe.target,
             "ordered_by": recipe.by,

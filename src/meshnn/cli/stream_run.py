@@ -20,7 +20,7 @@ import numpy as np
 from meshnn.cli.output import save_somewhere, say_notes
 from meshnn.cli.stream_live import Live
 from meshnn.data.blocks import Block, Position
-from meshnn.data.recipe import Recipe, decided, refused_dates
+from meshnn.data.recipe import StreamSchema, decided, refused_dates
 from meshnn.data.tables import shown
 from meshnn.errors import DataError, FileError, MeshError
 from meshnn.online.blocks import Piece, Rows, Walk
@@ -93,7 +93,7 @@ class Predictions:
         Bytes to go on after; what follows them is of rows that are learned again.
     """
 
-    def __init__(self, path: Path, recipe: Recipe, begin: int | None = None) -> None:
+    def __init__(self, path: Path, recipe: StreamSchema, begin: int | None = None) -> None:
         self.path, self._recipe = path, recipe
         self._classes = recipe.task == "classify"
         self._file: IO[bytes]
@@ -163,7 +163,7 @@ class Run:
     """
 
     def __init__(
-        self, source: Any, recipe: Recipe, make: Any, task: str, out: Path, every: Every, live: Live, window: int,
+        self, source: Any, recipe: StreamSchema, make: Any, task: str, out: Path, every: Every, live: Live, window: int,
         predictions: Any = None,
     ) -> None:  # fmt: skip
         self.source, self.recipe, self.out = source, recipe, out

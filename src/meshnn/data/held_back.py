@@ -16,13 +16,13 @@ from meshnn.arrays import Array
 from meshnn.data.large import Rows, Source
 from meshnn.errors import DataError
 
-__all__ = ["Draw", "HeldBack", "as_targets", "joined_rows"]
+__all__ = ["HeldBack", "HoldoutSplit", "as_targets", "joined_rows"]
 
 #: Rows that are tested on at most, rows that are learned from and looked at again, and bytes of all of them.
 MOST_TESTED, MOST_LOOKED, MOST_BYTES = 100_000, 20_000, 2**29
 
 
-class Draw:
+class HoldoutSplit:
     """Which rows of a table are tested on, and on which of the others it is shown how well they were learned.
 
     Parameters
@@ -127,7 +127,7 @@ class HeldBack(Source):
         In memory, once all blocks have been read.
     """
 
-    def __init__(self, source: Source, draw: Draw, classes: bool) -> None:
+    def __init__(self, source: Source, draw: HoldoutSplit, classes: bool) -> None:
         self._source, self._draw, self._classes = source, draw, classes
         self.name, self.names, self.weighted = source.name, source.names, source.weighted
         self.expected = draw.rows - len(draw.tested)

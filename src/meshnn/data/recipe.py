@@ -20,7 +20,7 @@ from meshnn.data.tables import DECIMAL_COMMA, NUMBER, PERCENT, THOUSANDS, shown
 __all__ = [
     "Labels",
     "Parsed",
-    "Recipe",
+    "StreamSchema",
     "decided",
     "decimal_comma",
     "parse_column",
@@ -43,7 +43,7 @@ _DECIMAL_COMMA = re.compile(DECIMAL_COMMA)
 
 
 @dataclass
-class Recipe:
+class StreamSchema:
     """What is done with the columns of a table; stored with the model.
 
     Attributes
@@ -87,7 +87,7 @@ class Recipe:
         return asdict(self)
 
     @classmethod
-    def from_dict(cls, stored: Any) -> Recipe:
+    def from_dict(cls, stored: Any) -> StreamSchema:
         """The inverse; nothing is believed."""
         recipe = cls(**stored)
         lists = [recipe.drop, recipe.text, recipe.columns, *recipe.levels.values()]

@@ -184,7 +184,7 @@ class BaseMesh(LearnsFromAfar):
         """Ask for all rows, and hand them to whoever wants to see them."""
         callbacks = as_callbacks(self.callbacks)
         report = reporter(verbosity(self.verbose), trainer)
-        self._take_stock(trainer)
+        self._sync_fitted_attributes(trainer)
         self._forget_conclusions("the fit did not come to its end; fit again")
         try:
             with report as show, heard_interrupts() as check:
@@ -197,7 +197,7 @@ class BaseMesh(LearnsFromAfar):
                     if checkpoint is not None:
                         checkpoint.row()
                     check()
-            self._conclude(trainer)
+            self._finalize(trainer)
             if checkpoint is not None:
                 checkpoint.save()
             self.__dict__.pop("_under_way", None)
@@ -220,7 +220,7 @@ class BaseMesh(LearnsFromAfar):
             trainer.stop("stopped by an error", to_go_on=True)  # whoever catches it has the best weights so far
             raise
         finally:
-            self._take_stock(trainer)
+            self._sync_fitted_attributes(trainer)
             if self._rotation is not None:
                 self.mesh_, self._rotation = self._rotation.undone(self.mesh_), None
 
@@ -234,7 +234,7 @@ class BaseMesh(LearnsFromAfar):
 
         return pulse
 
-    def _conclude(self, trainer: Trainer) -> None:
+    def _finalize(self, trainer: Trainer) -> None:
         """What only the samples tell about the net, as they are not kept."""
         mesh, samples = self.mesh_, trainer.samples
         try:

@@ -23,8 +23,8 @@ from meshnn.losses.moments import is_constant
 from meshnn.progress import reading
 from meshnn.training import Trainer
 from meshnn.training.checkpoint import Checkpoint, fingerprint
-from meshnn.training.far import FarRows, Look
-from meshnn.training.samples import SampleSet
+from meshnn.training.far import Look, OutOfCoreDataset
+from meshnn.training.samples import Dataset
 
 __all__ = ["LearnsFromAfar", "is_far"]
 
@@ -34,7 +34,7 @@ FEW = 2**15
 
 def is_far(X: Any) -> bool:
     """Whether X is something else than samples in memory."""
-    return is_large(X) or isinstance(X, FarRows) or is_dask(X)
+    return is_large(X) or isinstance(X, OutOfCoreDataset) or is_dask(X)
 
 
 class LearnsFromAfar(Resumes):
@@ -43,20 +43,20 @@ class LearnsFromAfar(Resumes):
     _far = True  # whether there is one
 
     @contextmanager
-    def _far_rows(self, X: Any, y: Any, sample_weight: Any) -> Iterator[FarRows]:
+    def _far_rows(self, X: Any, y: Any, sample_weight: Any) -> Iterator[OutOfCoreDataset]:
         """The rows, as long as they are needed."""
         if not self._far:
             name = type(self).__name__
             raise DataError(
                 f"X must be a list of arrays: {name} learns from sequences in memory; pass arrays, or a list of them"
             )
-        if isinstance(X, FarRows):
+        if isinstance(X, OutOfCoreDataset):
             yield X
             return
         if is_dask(X):
             from meshnn.integrations.dask import open_rows
 
-            rows: FarRows = open_rows(X, y, sample_weight, self._loss.classifies, self._settings())
+            rows: OutOfCoreDataset = open_rows(X, y, sample_weight, self._loss.classifies, self._settings())
         else:
             from meshnn.training.stored import StoredRows
 
@@ -68,7 +68,7 @@ class LearnsFromAfar(Resumes):
         finally:
             rows.release()
 
-    def _prepared_far(self, rows: FarRows, X_val: Any, y_val: Any, checkpoint: Checkpoint | None) -> Trainer:
+    def _prepared_far(self, rows: OutOfCoreDataset, X_val: Any, y_val: Any, checkpoint: Checkpoint | None) -> Trainer:
         """All that comes before the first epoch."""
         settings = self._settings()
         if rows.batch is not None:
@@ -104,7 +104,7 @@ class LearnsFromAfar(Resumes):
             rows.count, rows.width, n_outputs, settings, seeds[1], dtype=None if resumed is None else resumed.dtype
         )
         look = replace(look, dtype_name=str(self.mesh_.dtype))
-        validation: SampleSet | None = None
+        validation: Dataset | None = None
         if held_out is not None:
             validation = self._samples(*held_out)
         elif self.early_stopping:
@@ -130,7 +130,7 @@ class LearnsFromAfar(Resumes):
         found, targets, weight, _ = self._checked(X_val, y_val, None, reset=False, first=False)
         return found, targets, weight
 
-    def _far_targets(self, rows: FarRows) -> int:
+    def _far_targets(self, rows: OutOfCoreDataset) -> int:
         """What y says about the net: the number of outputs."""
         if not self._loss.classifies:
             if self._loss.logarithmic and rows.y_least is not None and rows.y_least.min() < 0:
@@ -141,7 +141,7 @@ class LearnsFromAfar(Resumes):
         self._targets(labels, None, first=True)  # sets the classes, or refuses them
         return len(labels)
 
-    def _look(self, rows: FarRows, n_outputs: int) -> Look:
+    def _look(self, rows: OutOfCoreDataset, n_outputs: int) -> Look:
         """How the net sees the rows; sets the scaling."""
         X, y, weight = rows.few(FEW)
         wanted = switch("standardize", self.standardize)

@@ -20,7 +20,7 @@ class Resumes(Streams):
 
     _kind: str
 
-    def _take_stock(self, trainer: Trainer) -> None:
+    def _sync_fitted_attributes(self, trainer: Trainer) -> None:
         """Where training stands."""
         self._solver_state, self._l2_found = trainer.memory, isinstance(self.l2, str)
         self.solver_, self.solver_reason_ = trainer.choice.solver, trainer.choice.reason
@@ -40,7 +40,7 @@ class Resumes(Streams):
         """A checkpoint: the model with the best weights so far, and all that is needed to go on."""
         from meshnn.estimators._storage import to_tree
 
-        self._take_stock(trainer)
+        self._sync_fitted_attributes(trainer)
         estimator: Any = self  # whatever resumes is one
         return to_tree(estimator, trainer.best_parameters) | {
             "training": {"seed": seed, "run": run, "state": trainer.state()}

@@ -22,7 +22,7 @@ from meshnn.mesh import Mesh
 from meshnn.topology import Topology
 from meshnn.training import Settings, Trainer
 from meshnn.training.api import as_samples
-from meshnn.training.samples import Samples
+from meshnn.training.samples import InMemoryDataset
 from meshnn.training.solvers import Choice
 from meshnn.training.structure.runtime import as_policies
 
@@ -154,7 +154,7 @@ class OnSequences(ReadsSequences, BaseMesh):
     def _net(self) -> dict[str, Any]:
         return super()._net() | {"readout": self.readout} | ({"hidden": self._hidden} if self._named else {})
 
-    def _samples(self, X: Any, targets: Any, weight: Array | None) -> Samples:
+    def _samples(self, X: Any, targets: Any, weight: Array | None) -> InMemoryDataset:
         mesh, reads = self.mesh_, self.reading_.readout
         inputs = padded(X.like(self._scaling.inputs(X.data)), mesh.ticks, self.reading_.per_step, mesh.dtype)
         at, whose = self.reading_.looks(X)
@@ -176,7 +176,7 @@ class OnSequences(ReadsSequences, BaseMesh):
             samples = _weighted(samples, targets, weight, at, whose)
         return samples
 
-    def _conclude(self, trainer: Trainer) -> None:
+    def _finalize(self, trainer: Trainer) -> None:
         self._laplace = "of sequences the spread of predictions is not known"
 
     # -- predicting ----------------------------------------------------------------------------------------------
@@ -212,7 +212,9 @@ def _ratio(weight: Array, rows: Array | None) -> Array:
     return np.divide(weight, rows, out=np.zeros_like(weight), where=rows > 0)
 
 
-def _weighted(samples: Samples, targets: Ragged, weight: Array | None, at: Array, whose: Array) -> Samples:
+def _weighted(
+    samples: InMemoryDataset, targets: Ragged, weight: Array | None, at: Array, whose: Array
+) -> InMemoryDataset:
     """Samples whose steps count by weights of their own."""
     found = samples.targets
     assert found.at is not None

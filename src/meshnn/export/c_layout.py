@@ -17,7 +17,7 @@ import numpy as np
 from meshnn.arrays import Array, IntArray
 from meshnn.export.blueprint import Blueprint
 
-__all__ = ["Block", "Layout", "Turn"]
+__all__ = ["Block", "Layout", "Stage"]
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Block:
 
 
 @dataclass(frozen=True)
-class Turn:
+class Stage:
     """Ticks at which the same rows are computed, one after the other."""
 
     rows: tuple[tuple[int, int], ...]  # runs of rows
@@ -101,19 +101,19 @@ class Layout:
         return ticks * sum(turn.times * sum(int(fan_in[a:b].sum()) for a, b in turn.rows) for turn in self.turns)
 
     @cached_property
-    def turns(self) -> list[Turn]:
+    def turns(self) -> list[Stage]:
         """In which order rows are computed; of a net in time, those of a tick."""
         first = self.blueprint.n_inputs
         lists = [np.sort(self.slot[found]) - first for found in self.blueprint.timetable if len(found)]
         if self.once:
-            return [Turn(tuple((block.begin, block.end) for block in self.blocks), 1)]
-        turns: list[Turn] = []
+            return [Stage(tuple((block.begin, block.end) for block in self.blocks), 1)]
+        turns: list[Stage] = []
         for rows in lists:
             runs = tuple(self._runs(rows))
             if turns and turns[-1].rows == runs:
-                turns[-1] = Turn(runs, turns[-1].times + 1)
+                turns[-1] = Stage(runs, turns[-1].times + 1)
             else:
-                turns.append(Turn(runs, 1))
+                turns.append(Stage(runs, 1))
         return turns
 
     def block_of(self, row: int) -> Block:

@@ -21,7 +21,7 @@ from meshnn.integrations._mailbox import Mailboxes, mailboxes
 from meshnn.mesh import Mesh
 from meshnn.training.crew import coded, joined
 from meshnn.training.far import Look, Raw
-from meshnn.training.lots import Cut, Desk, Exchange, Held, Key, Parts, agreement, run_steps
+from meshnn.training.lots import Key, Parts, ShardData, ShardPlan, Transport, WorkerState, agreement, run_steps
 
 __all__ = [
     "Letters",
@@ -114,12 +114,12 @@ def weight_of(raw: Raw, look: Look) -> float:
     return float(len(raw[0]) if weights is None else weights.sum())
 
 
-def seen(look: Look, mean: float, *lots: Raw) -> Held:
+def seen(look: Look, mean: float, *lots: Raw) -> ShardData:
     """A part as a net sees it, from its lots."""
-    return Held.of(joined(list(lots)), look, mean)
+    return ShardData.of(joined(list(lots)), look, mean)
 
 
-def held_rows(held: Held, rows: Array) -> Held:
+def held_rows(held: ShardData, rows: Array) -> ShardData:
     """Some rows of it."""
     return held.at(rows)
 
@@ -130,7 +130,7 @@ class Order(NamedTuple):
     fit: str
     session: str
     addresses: list[str]
-    cut: Cut
+    cut: ShardPlan
     look: Look
     mass: float
     mesh: bytes
@@ -184,7 +184,7 @@ def kept_heap() -> Iterator[None]:
         tell(M_TRIM_THRESHOLD, int(usual) if usual.isdigit() else 2**17)
 
 
-def work(order: Order, rank: int, *held: Held) -> Any:
+def work(order: Order, rank: int, *held: ShardData) -> Any:
     """What one of a crew does."""
     from distributed import get_worker, secede
 
@@ -192,7 +192,7 @@ def work(order: Order, rank: int, *held: Held) -> Any:
     worker = get_worker()
     mail = mailboxes(worker)
     parts = Parts(order.cut, order.dealt[rank])
-    desk = Desk(parts, dict(zip(parts.mine, held, strict=True)), order.look, worker.state.nthreads)
+    desk = WorkerState(parts, dict(zip(parts.mine, held, strict=True)), order.look, worker.state.nthreads)
     mesh, lock = _mesh_of(order, worker.address)
     try:
         with lock, kept_heap():
@@ -206,7 +206,7 @@ def work(order: Order, rank: int, *held: Held) -> Any:
         mail.end(order.session)
 
 
-def _steps(order: Order, rank: int, desk: Desk, mesh: Mesh, mail: Mailboxes) -> Any:
+def _steps(order: Order, rank: int, desk: WorkerState, mesh: Mesh, mail: Mailboxes) -> Any:
     values, optimizer, method, seed, rates, begun, last = order.arguments
     mesh.values[:] = values
     optimizer = pickle.loads(pickle.dumps(optimizer))  # arrays that come over a wire may be read-only
@@ -219,7 +219,7 @@ def _steps(order: Order, rank: int, desk: Desk, mesh: Mesh, mail: Mailboxes) -> 
     return now, agreement(mesh), (mesh.values.copy(), optimizer) if rank == 0 else None
 
 
-class Letters(Exchange):
+class Letters(Transport):
     """Sums over a crew, by letters from worker to worker."""
 
     def __init__(self, mail: Mailboxes, order: Order, rank: int) -> None:

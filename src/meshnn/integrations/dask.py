@@ -39,16 +39,16 @@ from meshnn.integrations._mailbox import AbortedError, Mailing, mailboxes
 from meshnn.mesh import Mesh
 from meshnn.training.board import this_machine
 from meshnn.training.crew import (
-    Crew,
     CrewSamples,
     Facts,
     LotRows,
+    WorkerGroup,
     cluster_batch,
     joined,
 )
 from meshnn.training.far import Look, Raw
-from meshnn.training.lots import Cut, Key, Parts, joined_held, root
-from meshnn.training.samples import Epoch, Samples
+from meshnn.training.lots import Key, Parts, ShardPlan, joined_held, root
+from meshnn.training.samples import Epoch, InMemoryDataset
 from meshnn.training.settings import Settings
 
 __all__ = ["fit", "open_parquet", "open_rows", "predict"]
@@ -220,14 +220,14 @@ class LostError(Exception):
 
 
 @dataclass
-class DaskCrew(Crew):
+class DaskCrew(WorkerGroup):
     """The workers of a cluster, those who are there."""
 
     client: Any
-    cut: Cut
+    cut: ShardPlan
     look: Look
     mass: float
-    held: list[Any]  # futures of `Held`, one for each part
+    held: list[Any]  # futures of `ShardData`, one for each part
     fit: str = field(default_factory=lambda: uuid.uuid4().hex)
     _sessions: int = 0
     _graph: tuple[bytes, bytes] = (b"", b"")
@@ -265,7 +265,7 @@ class DaskCrew(Crew):
         result: Epoch = now
         return result
 
-    def take(self, rows: NDArray[np.int64]) -> Samples:
+    def take(self, rows: NDArray[np.int64]) -> InMemoryDataset:
         """Some samples, in memory."""
         wanted = self.cut.by_part(rows)
         found = self.client.gather([
@@ -397,12 +397,12 @@ class DaskRows(LotRows):
         labels = sorted({label for _, some, *_ in found for label in some}) if classes else []
         self._dtype = str(np.result_type(*{np.dtype(kind) for count, _, kind, *_ in found if count}))
         self.weighted = found[0][-1]
-        self.cut = Cut.of(sum(counts), cluster_batch(sum(counts), settings))
+        self.cut = ShardPlan.of(sum(counts), cluster_batch(sum(counts), settings))
         self._raw = self._lots(self.cut, partitions, counts, labels)
         facts = client.gather(client.map(Facts.of, self._raw, n_labels=len(labels), pure=False))
         self._know(facts, labels, names, max(columns for *_, columns, _ in found))
 
-    def _lots(self, cut: Cut, partitions: list[Any], counts: list[int], labels: list[Any]) -> list[Any]:
+    def _lots(self, cut: ShardPlan, partitions: list[Any], counts: list[int], labels: list[Any]) -> list[Any]:
         """Futures of lots: pieces of partitions, cut where these are, and joined where the lot is to be."""
         ends = np.cumsum(counts)
         starts = ends - counts
@@ -418,7 +418,7 @@ class DaskRows(LotRows):
                                            allow_other_workers=True))  # fmt: skip
         return lots
 
-    def _owners(self, cut: Cut) -> list[str]:
+    def _owners(self, cut: ShardPlan) -> list[str]:
         """Where each lot is to be, unless somebody comes or goes."""
         addresses = sorted(_living(self.client))[: cut.parts]
         if not addresses:
@@ -457,7 +457,7 @@ class DaskRows(LotRows):
                                            workers=[owners[lots[0]]], allow_other_workers=True))  # fmt: skip
         return CrewSamples(DaskCrew(self.client, cut, look, mass, held), look, mass)
 
-    def held_out(self, look: Look) -> Samples:
+    def held_out(self, look: Look) -> InMemoryDataset:
         """Those that are."""
         raw = joined(list(self.client.gather(self._at(self.chosen(held=True)))))
         return look.samples(raw, weight_of(raw, look))

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from meshnn.data.held_back import Draw, Part, as_targets, joined_rows
+from meshnn.data.held_back import HoldoutSplit, Part, as_targets, joined_rows
 from meshnn.data.large import ParquetSource, Rows
 from meshnn.errors import DataError, MeshError
 from meshnn.training.settings import Settings
@@ -75,7 +75,12 @@ def _deaf_to_interrupts() -> Iterator[None]:
 
 
 def parquet_rows(
-    client: Any, source: ParquetSource, draw: Draw, classes: bool, settings: Settings, told: Callable[[int], None]
+    client: Any,
+    source: ParquetSource,
+    draw: HoldoutSplit,
+    classes: bool,
+    settings: Settings,
+    told: Callable[[int], None],
 ) -> tuple[Any, Rows, Rows]:
     """Rows that workers read themselves, one file each at a time; those to test on, and some of the others.
 

@@ -23,10 +23,20 @@ from meshnn.engine import Optimizer
 from meshnn.errors import DataError, MeshError
 from meshnn.mesh import Mesh
 from meshnn.training.board import is_alive, this_machine
-from meshnn.training.crew import Crew, CrewSamples, Facts, LotRows, cluster_batch, coded, joined
+from meshnn.training.crew import CrewSamples, Facts, LotRows, WorkerGroup, cluster_batch, coded, joined
 from meshnn.training.far import Look, Raw
-from meshnn.training.lots import PART_ROWS, Cut, Desk, Exchange, Held, Parts, agreement, joined_held, run_steps
-from meshnn.training.samples import Epoch, Samples
+from meshnn.training.lots import (
+    PART_ROWS,
+    Parts,
+    ShardData,
+    ShardPlan,
+    Transport,
+    WorkerState,
+    agreement,
+    joined_held,
+    run_steps,
+)
+from meshnn.training.samples import Epoch, InMemoryDataset
 from meshnn.training.settings import Settings
 
 __all__ = ["fit", "is_launched", "open_rows", "together"]
@@ -170,10 +180,10 @@ class Group:
         return [array.cpu().numpy() for array in came]
 
 
-class GroupExchange(Exchange):
+class GroupExchange(Transport):
     """Sums over a group."""
 
-    def __init__(self, group: Group, cut: Cut, dealt: list[range], rank: int) -> None:
+    def __init__(self, group: Group, cut: ShardPlan, dealt: list[range], rank: int) -> None:
         super().__init__(cut, dealt, rank)
         self.group, self._width = group, 0
         words = group.objects((this_machine(), os.getpid()))
@@ -202,12 +212,12 @@ class GroupExchange(Exchange):
 
 
 @dataclass
-class GroupCrew(Crew):
+class GroupCrew(WorkerGroup):
     """The processes of a group, each with its desk."""
 
     group: Group
-    cut: Cut
-    desk: Desk
+    cut: ShardPlan
+    desk: WorkerState
     look: Look
     mass: float
 
@@ -236,7 +246,7 @@ class GroupCrew(Crew):
             )
         return now
 
-    def take(self, rows: NDArray[np.int64]) -> Samples:
+    def take(self, rows: NDArray[np.int64]) -> InMemoryDataset:
         """Some samples, in memory, at every process."""
         wanted = self.cut.by_part(rows)
         mine = {part: self.desk.held[part].at(some) for part, some in wanted.items() if part in self.desk.held}
@@ -264,7 +274,7 @@ class GroupRows(LotRows):
             raise DataError(f"{source.name} does not say how many rows it has; write it to a Parquet or .npy file")
         if source.expected == 0:
             raise DataError(f"{source.name} has no rows")
-        self.cut = Cut.of(source.expected, cluster_batch(source.expected, settings))
+        self.cut = ShardPlan.of(source.expected, cluster_batch(source.expected, settings))
         self._group_fits(self.cut)
         raw = group.all_or_none(lambda: self._read(source, classes))
         labels: list[Any] = []
@@ -283,14 +293,14 @@ class GroupRows(LotRows):
         facts = {lot: fact for some in group.objects(mine) for lot, fact in some.items()}
         self._know([facts[lot] for lot in range(self.cut.lots)], labels, source.names, targets.shape[1])
 
-    def _group_fits(self, cut: Cut) -> None:
+    def _group_fits(self, cut: ShardPlan) -> None:
         if cut.parts < self.group.size:
             raise MeshError(
                 f"a batch of {cut.lots * cut.each:,} rows has {cut.parts} parts, too few for {self.group.size} "
                 f"processes; take batch_size={PART_ROWS * self.group.size} or more, or fewer processes"
             )
 
-    def _lots_of(self, cut: Cut) -> list[int]:
+    def _lots_of(self, cut: ShardPlan) -> list[int]:
         """Those of this process."""
         return [lot for part in cut.dealt(self.group.size)[self.group.rank] for lot in cut.of_part(part)]
 
@@ -334,12 +344,12 @@ class GroupRows(LotRows):
         if mass <= 0:
             raise DataError("all samples have the weight 0; give some of them a weight")
         parts = Parts(cut, cut.dealt(self.group.size)[self.group.rank])
-        held = {part: Held.of(joined([raw[lot] for lot in cut.of_part(part)]), look, mass / cut.rows)
+        held = {part: ShardData.of(joined([raw[lot] for lot in cut.of_part(part)]), look, mass / cut.rows)
                 for part in parts.mine}  # fmt: skip
-        desk = Desk(parts, held, look, 1)
+        desk = WorkerState(parts, held, look, 1)
         return CrewSamples(GroupCrew(self.group, cut, desk, look, mass), look, mass)
 
-    def held_out(self, look: Look) -> Samples:
+    def held_out(self, look: Look) -> InMemoryDataset:
         """Those that are, at every process."""
         raw = self._gathered({lot: rows for lot, rows in self.chosen(held=True).items() if len(rows)})
         return look.samples(raw, _mass(raw, look))

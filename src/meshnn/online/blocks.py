@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from meshnn.codes import PEEK
 from meshnn.data.blocks import Block
 from meshnn.data.encoding import MOST_CLASSES
-from meshnn.data.recipe import Labels, Parsed, Recipe, decimal_comma, parse_column, parse_labels, parse_times
+from meshnn.data.recipe import Labels, Parsed, StreamSchema, decimal_comma, parse_column, parse_labels, parse_times
 from meshnn.data.tables import shown
 from meshnn.errors import DataError
 from meshnn.online._base import StreamModel
@@ -74,7 +74,7 @@ class Walk:
         Of the text, if it is one.
     """
 
-    def __init__(self, model: StreamModel, recipe: Recipe, separator: str = ",") -> None:
+    def __init__(self, model: StreamModel, recipe: StreamSchema, separator: str = ",") -> None:
         self.model, self.recipe, self.separator = model, recipe, separator
         self.notes: dict[str, str] = {}  # once each
         self.latest: tuple[str, float | int] | None = None  # the last time

@@ -1,4 +1,4 @@
-"""`Bench`: a net, samples and a solver, which take orders from a page between two short slices of learning."""
+"""`PlaySession`: a net, samples and a solver, which take orders from a page between two short slices of learning."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from meshnn.streaming.growth import Growth
 from meshnn.topology import Topology
 from meshnn.topology.lineage import Lineage
 from meshnn.training.api import as_samples
-from meshnn.training.samples import Samples
+from meshnn.training.samples import InMemoryDataset
 from meshnn.training.solver import Change
 from meshnn.training.structure.allowed import Allowed
 from meshnn.training.structure.choosing import weakest
 from meshnn.training.structure.criteria import importance, sample_of
 from meshnn.training.structure.view import View
 
-__all__ = ["GRAPHS", "Bench"]
+__all__ = ["GRAPHS", "PlaySession"]
 
 #: Seconds that learning goes on before orders are taken again, between two frames, and between two pictures of regions.
 SLICE, FRAME, PICTURE = 0.015, 1 / 30, 0.2
@@ -52,14 +52,14 @@ GRAPHS = ("mesh", "layered", "cascade", "columns", "none")
 RATE, PACE, STREAM_PACE = 0.01, 100, 1000
 
 
-class Bench:
+class PlaySession:
     """One page's net. `receive` takes an order, `advance` learns for a moment; both return what the page is to know."""
 
     def __init__(self, path: Path | None = None, target: str = "") -> None:
         self.mesh: Mesh
         self.names: list[str]
         self.learner: Learner
-        self.samples: Samples
+        self.samples: InMemoryDataset
         self.table: Table | None = None
         self.running, self.awaited = False, 0
         self.solver, self.rate, self.pace, self.budget = "adam", RATE, PACE, 1000
@@ -473,7 +473,7 @@ class Bench:
         self.learner.rewire(growth, change)
         self.version, self.dirty = self.version + 1, True
 
-    def _recent(self) -> Samples:
+    def _recent(self) -> InMemoryDataset:
         """The samples, of a stream the last ones."""
         if not self.data.streams:
             return self.samples

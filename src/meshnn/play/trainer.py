@@ -6,7 +6,7 @@ import signal
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from meshnn.play.bench import Bench
+from meshnn.play.bench import PlaySession
 from meshnn.play.frames import Message
 
 __all__ = ["serve"]
@@ -19,7 +19,7 @@ def serve(connection: Connection, path: str | None = None, target: str = "") -> 
     """Until the other end is closed, or is gone with the process that had it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which then closes its end
     try:
-        bench = Bench(None if path is None else Path(path), target)
+        bench = PlaySession(None if path is None else Path(path), target)
         _send(connection, bench.receive('{"do": "hello"}'))
         while True:
             wait = bench.waits

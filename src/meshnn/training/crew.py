@@ -17,12 +17,12 @@ from meshnn.data.spool import STRIDE, Moments
 from meshnn.engine import Curvature, Engine, Optimizer
 from meshnn.errors import DataError
 from meshnn.mesh import Mesh
-from meshnn.training.far import FarRows, Look, Raw
-from meshnn.training.lots import Cut
-from meshnn.training.samples import Epoch, Samples, SampleSet, StepsOf
+from meshnn.training.far import Look, OutOfCoreDataset, Raw
+from meshnn.training.lots import ShardPlan
+from meshnn.training.samples import Dataset, Epoch, InMemoryDataset, StepsOf
 from meshnn.training.settings import Settings
 
-__all__ = ["Crew", "CrewSamples", "Facts", "LotRows", "cluster_batch", "coded", "joined", "kept_and_held"]
+__all__ = ["CrewSamples", "Facts", "LotRows", "WorkerGroup", "cluster_batch", "coded", "joined", "kept_and_held"]
 
 #: Seconds between two looks at where an epoch stands.
 PIECE = 2.0
@@ -30,10 +30,10 @@ PIECE = 2.0
 MOST_HELD = 2**17
 
 
-class Crew(ABC):
+class WorkerGroup(ABC):
     """Workers who have the lots of a cut among them; sums are over all samples, in the order of the tree."""
 
-    cut: Cut
+    cut: ShardPlan
 
     @abstractmethod
     def evaluate(self, mesh: Mesh) -> FloatArray:
@@ -50,7 +50,7 @@ class Crew(ABC):
         """Take steps of an epoch up to batch number `last`: parameters of the mesh and moments move in place."""
 
     @abstractmethod
-    def take(self, rows: NDArray[np.int64]) -> Samples:
+    def take(self, rows: NDArray[np.int64]) -> InMemoryDataset:
         """Some samples, by their numbers in ascending order."""
 
     def agree(self, seconds: float) -> float:
@@ -58,12 +58,12 @@ class Crew(ABC):
         return seconds
 
 
-class CrewSamples(SampleSet):
+class CrewSamples(Dataset):
     """All samples of a crew."""
 
-    at_hand: ClassVar[bool] = False
+    in_memory: ClassVar[bool] = False
 
-    def __init__(self, crew: Crew, look: Look, mass: float) -> None:
+    def __init__(self, crew: WorkerGroup, look: Look, mass: float) -> None:
         self.crew, self.look, self.mass, self.loss = crew, look, mass, look.loss
 
     @property
@@ -86,7 +86,7 @@ class CrewSamples(SampleSet):
         found = self.crew.curvature(mesh, method, live)
         return Curvature(float(found[0]), float(found[1]), found[2 : 2 + n].copy(), found[2 + n :].reshape(n, n).copy())
 
-    def take(self, rows: Any) -> Samples:
+    def take(self, rows: Any) -> InMemoryDataset:
         """Some of them in memory, in ascending order."""
         return self.crew.take(np.asarray(rows, np.int64))
 
@@ -94,7 +94,7 @@ class CrewSamples(SampleSet):
 class CrewSteps(StepsOf):
     """Steps that a crew takes together."""
 
-    def __init__(self, crew: Crew, mesh: Mesh, engine: Engine) -> None:
+    def __init__(self, crew: WorkerGroup, mesh: Mesh, engine: Engine) -> None:
         self.crew, self.mesh, self.engine = crew, mesh, engine
         self.n, self.batches = crew.cut.rows, crew.cut.batches
         self._pace = math.nan  # seconds a batch
@@ -141,10 +141,10 @@ class Facts(NamedTuple):
         return cls(moments, sums.astype(np.float64), stamp.hexdigest())
 
 
-class LotRows(FarRows):
+class LotRows(OutOfCoreDataset):
     """Rows in lots at workers: what is known about all of them, from the facts of each lot in order."""
 
-    cut: Cut
+    cut: ShardPlan
     _held: tuple[float, int] | None = None  # the share that is held out, and a seed
 
     def hold_out(self, share: float, seed: int) -> None:
@@ -160,7 +160,7 @@ class LotRows(FarRows):
         share, seed = self._held
         return {lot: kept_and_held(self.cut, lot, share, seed)[int(held)] for lot in range(self.cut.lots)}
 
-    def cut_of_kept(self) -> Cut:
+    def cut_of_kept(self) -> ShardPlan:
         """How rows are cut that are not held out: lots are shorter."""
         return self.cut._replace(sizes=tuple(len(rows) for rows in self.chosen(held=False).values()))
 
@@ -206,7 +206,7 @@ def joined(pieces: list[Raw]) -> Raw:
     )
 
 
-def kept_and_held(cut: Cut, lot: int, share: float, seed: int) -> tuple[NDArray[Any], NDArray[Any]]:
+def kept_and_held(cut: ShardPlan, lot: int, share: float, seed: int) -> tuple[NDArray[Any], NDArray[Any]]:
     """Which rows of a lot stay and which are held out, such a share, but no more than fit in memory."""
     size = cut.sizes[lot]
     count = min(round(share * size), MOST_HELD // cut.lots)

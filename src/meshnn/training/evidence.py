@@ -27,7 +27,7 @@ import numpy as np
 
 from meshnn.arrays import FloatArray, IntArray
 from meshnn.mesh import Mesh
-from meshnn.training.samples import SampleSet
+from meshnn.training.samples import Dataset
 
 __all__ = ["Evidence"]
 
@@ -52,7 +52,7 @@ class Evidence:
         1 for those that have a penalty, else 0.
     """
 
-    def __init__(self, mesh: Mesh, samples: SampleSet, live: IntArray, penalised: FloatArray) -> None:
+    def __init__(self, mesh: Mesh, samples: Dataset, live: IntArray, penalised: FloatArray) -> None:
         t = mesh.topology
         borders = [t.n_clamped, t.n_neurons - t.n_outputs]  # of inputs, hidden neurons, outputs
         edge = mesh.ties.first[live]

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from meshnn.arrays import Array, FloatArray
 from meshnn.errors import DataError
 from meshnn.losses import Loss, Targets, loss_named
-from meshnn.training.samples import Samples, SampleSet
+from meshnn.training.samples import Dataset, InMemoryDataset
 
-__all__ = ["FarRows", "Look", "Raw"]
+__all__ = ["Look", "OutOfCoreDataset", "Raw"]
 
 #: Of rows as they were handed in: features (n, width), targets (n, m), of classes their codes, and weights (n,).
 Raw = tuple[Array, Array, Array | None]
@@ -76,7 +76,7 @@ class Look:
         found = self.class_weight[self.places[y[:, 0].astype(np.int64)]]
         return found if weight is None else found * weight
 
-    def samples(self, raw: Raw, mass: float) -> Samples:
+    def samples(self, raw: Raw, mass: float) -> InMemoryDataset:
         """In memory; `mass` is the weight of all samples of the set that they are some of."""
         X, y, weight = raw
         weights = self.weights(y, weight)
@@ -84,10 +84,10 @@ class Look:
             weights = np.ones(len(X))
         share = (weights / mass).astype(self.dtype)[:, None]
         targets = Targets(self.loss, self.outputs(y), share)
-        return Samples(self.inputs(X)[None], targets, float(weights.sum()))
+        return InMemoryDataset(self.inputs(X)[None], targets, float(weights.sum()))
 
 
-class FarRows(ABC):
+class OutOfCoreDataset(ABC):
     """Rows of one form somewhere: what is known about all of them, and samples for a net."""
 
     leads: bool = True  # whether this process is the one that writes files, where several run the same fit
@@ -114,11 +114,11 @@ class FarRows(ABC):
         """From now on have such a share of the rows, but no more than fit in memory, held out."""
 
     @abstractmethod
-    def samples(self, look: Look) -> SampleSet:
+    def samples(self, look: Look) -> Dataset:
         """All rows that are not held out."""
 
     @abstractmethod
-    def held_out(self, look: Look) -> Samples:
+    def held_out(self, look: Look) -> InMemoryDataset:
         """Those that are."""
 
     def told(self, make: Callable[[], Any]) -> Any:

@@ -15,7 +15,7 @@ from meshnn.errors import MeshError
 from meshnn.mesh import Mesh
 from meshnn.plan import METHODS
 from meshnn.storage import Tree
-from meshnn.training.samples import Epoch, SampleSet
+from meshnn.training.samples import Dataset, Epoch
 from meshnn.training.solver import Change, Progress, Solver, any_number
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class FirstOrder(Solver):
     streams = scheduled = True
     l2 = 0.0
 
-    def __init__(self, mesh: Mesh, samples: SampleSet, settings: Settings, rng: np.random.Generator) -> None:
+    def __init__(self, mesh: Mesh, samples: Dataset, settings: Settings, rng: np.random.Generator) -> None:
         self.mesh, self.samples, self.settings, self.rng = mesh, samples, settings, rng
         size = settings.batch_of(samples.count)
         self.steps = samples.steps(mesh, settings.gradient, size, settings.n_threads)
@@ -84,7 +84,7 @@ class FirstOrder(Solver):
         self._safe, self._safe_loss = self._now, first + self.optimizer.penalty(mesh.parameters)  # where it was lowest
         # A small net takes as long to come back to Python as for several epochs.
         self.most = max(1, int(BLOCK / (samples.count * self.steps.engine.work + self.steps.batches * EPOCH)))
-        if not samples.at_hand:
+        if not samples.in_memory:
             self.most = 1
         self.every = max(1, min(self.epochs // ROWS, self.most))
 
@@ -136,7 +136,7 @@ class FirstOrder(Solver):
         epochs = min(self.every - self.epoch % self.every, most, left if left > 0 else most)
         before = self._now
         rates = self._rates(epochs)
-        if self.samples.at_hand:
+        if self.samples.in_memory:
             order = self.steps.order(self.rng, epochs)
             error, correct, norm = self.steps.epochs(self.mesh.values, self.optimizer, order, rates)[-1].tolist()
         else:

@@ -19,7 +19,7 @@ import numpy as np
 from meshnn.arrays import Array, FloatArray, IntArray
 from meshnn.errors import MeshError
 from meshnn.mesh import Mesh
-from meshnn.training.samples import Samples, SampleSet
+from meshnn.training.samples import Dataset, InMemoryDataset
 
 __all__ = ["LIMIT", "Laplace", "affordable"]
 
@@ -31,14 +31,14 @@ BUDGET = 4e9
 BLOCK = 4_000_000
 
 
-def affordable(mesh: Mesh, samples: SampleSet, second_order: bool) -> str:
+def affordable(mesh: Mesh, samples: Dataset, second_order: bool) -> str:
     """Why there is none, if there is none: it must stay small against the fit, and its file small."""
     loss, live = samples.loss, len(mesh.live_parameters())
     if loss.name != "squared_error":
         return f'loss="{loss.name}" has no noise of one size; fit with loss="squared_error"'
     if samples.timed:
         return "outputs are looked at after several ticks, which it does not know; fit with looks at the last tick only"
-    if not samples.at_hand:
+    if not samples.in_memory:
         return "the samples are not in memory, and every one of them would have to be seen again; fit a part of them"
     if live > LIMIT:
         return f"the net has {live} live parameters, more than {LIMIT}; take fewer hidden neurons or prune it"
@@ -60,7 +60,7 @@ class Laplace:
     noise: FloatArray  # (n_outputs,) variances
 
     @classmethod
-    def of(cls, mesh: Mesh, samples: Samples, penalties: FloatArray) -> Laplace:
+    def of(cls, mesh: Mesh, samples: InMemoryDataset, penalties: FloatArray) -> Laplace:
         """At the weights of a mesh, with a penalty for each live parameter."""
         from threadpoolctl import threadpool_limits
 
@@ -68,7 +68,7 @@ class Laplace:
             return cls._of(mesh, samples, penalties)
 
     @classmethod
-    def _of(cls, mesh: Mesh, samples: Samples, penalties: FloatArray) -> Laplace:
+    def _of(cls, mesh: Mesh, samples: InMemoryDataset, penalties: FloatArray) -> Laplace:
         live, share, n = mesh.live_parameters(), samples.targets.share.astype(np.float64), samples.mass
         matrix = np.zeros((len(live), len(live)))
         for rows in _blocks(mesh, samples.count):

@@ -31,17 +31,17 @@ from meshnn.losses import Targets
 from meshnn.mesh import Mesh
 from meshnn.training.board import Board
 from meshnn.training.far import Look, Raw
-from meshnn.training.samples import Epoch, Samples
+from meshnn.training.samples import Epoch, InMemoryDataset
 
 __all__ = [
     "PART_ROWS",
-    "Cut",
-    "Desk",
-    "Exchange",
-    "Held",
     "Key",
     "Parts",
+    "ShardData",
+    "ShardPlan",
     "Total",
+    "Transport",
+    "WorkerState",
     "agreement",
     "covering",
     "joined_held",
@@ -60,7 +60,7 @@ Key = tuple[int, int]
 Total = Callable[[dict[Key, FloatArray]], FloatArray]
 
 
-class Cut(NamedTuple):
+class ShardPlan(NamedTuple):
     """How rows are cut, which follows from how many there are and how many a batch is to have."""
 
     sizes: tuple[int, ...]  # rows of each lot
@@ -68,7 +68,7 @@ class Cut(NamedTuple):
     each: int  # rows that a batch takes from a lot
 
     @classmethod
-    def of(cls, rows: int, size: int) -> Cut:
+    def of(cls, rows: int, size: int) -> ShardPlan:
         """For batches of about `size` rows, never fewer."""
         lots = 1 << (min(LOTS, size, rows).bit_length() - 1)
         parts = 1 << (max(1, min(lots, size // PART_ROWS)).bit_length() - 1)
@@ -157,7 +157,7 @@ def root(nodes: dict[Key, FloatArray], top: Key) -> FloatArray:
 class Parts(NamedTuple):
     """Some parts of a cut."""
 
-    cut: Cut
+    cut: ShardPlan
     mine: range
 
     @property
@@ -171,13 +171,13 @@ class Parts(NamedTuple):
         return {key: root(known, key) for key in covering(self.mine)}
 
 
-class Exchange(ABC):
+class Transport(ABC):
     """Sums over a crew: everybody gets the sums of all others, or of large ones a slice, which all then get added up.
 
     Either way it is added in the order of the tree.
     """
 
-    def __init__(self, cut: Cut, dealt: list[range], rank: int) -> None:
+    def __init__(self, cut: ShardPlan, dealt: list[range], rank: int) -> None:
         self.dealt, self.rank = dealt, rank
         self.session = ""  # a name that these workers alone have, if they are on one machine
         self._boards: dict[int, Board] = {}
@@ -227,7 +227,7 @@ class Exchange(ABC):
         return root(known, self.top)
 
 
-class Held(NamedTuple):
+class ShardData(NamedTuple):
     """The rows of a part as a net sees them, lot after lot."""
 
     X: Array  # (n, n_inputs)
@@ -235,31 +235,31 @@ class Held(NamedTuple):
     weight: Array  # (n, 1), 1 on average over all parts
 
     @classmethod
-    def of(cls, raw: Raw, look: Look, mean: float) -> Held:
+    def of(cls, raw: Raw, look: Look, mean: float) -> ShardData:
         """From raw rows; `mean` is the mean weight of all there are."""
         X, y, weight = raw
         weights = look.weights(y, weight)
         each = np.ones(len(X)) if weights is None else weights / mean
         return cls(look.inputs(X), look.outputs(y), each.astype(look.dtype)[:, None])
 
-    def at(self, rows: Array) -> Held:
+    def at(self, rows: Array) -> ShardData:
         """Some of them."""
-        return Held(*(array.take(rows, axis=0) for array in self))
+        return ShardData(*(array.take(rows, axis=0) for array in self))
 
-    def samples(self, look: Look, rows: int, mass: float) -> Samples:
+    def samples(self, look: Look, rows: int, mass: float) -> InMemoryDataset:
         """As samples among so many of such a weight."""
         share = self.weight * self.weight.dtype.type(1.0 / rows)
         targets = Targets(look.loss, self.values, share)
-        return Samples(self.X[None], targets, mass * float(share.sum(dtype=np.float64)))
+        return InMemoryDataset(self.X[None], targets, mass * float(share.sum(dtype=np.float64)))
 
 
-def joined_held(pieces: Sequence[Held]) -> Held:
+def joined_held(pieces: Sequence[ShardData]) -> ShardData:
     """Rows one after the other."""
-    return Held(*(np.concatenate(arrays) for arrays in zip(*pieces, strict=True)))
+    return ShardData(*(np.concatenate(arrays) for arrays in zip(*pieces, strict=True)))
 
 
 @dataclass
-class Desk:
+class WorkerState:
     """What one worker has: some parts.
 
     Parameters
@@ -271,10 +271,10 @@ class Desk:
     """
 
     parts: Parts
-    held: dict[int, Held]
+    held: dict[int, ShardData]
     look: Look
     n_threads: int | None = None
-    _rooms: dict[int, tuple[Held, FloatArray]] = field(default_factory=dict)
+    _rooms: dict[int, tuple[ShardData, FloatArray]] = field(default_factory=dict)
 
     def _each(self, task: Callable[[int], FloatArray]) -> dict[Key, FloatArray]:
         """Sums at the nodes of this worker, of what a task returns for each part."""
@@ -303,11 +303,11 @@ class Desk:
 
         return self._each(task)
 
-    def _room(self, part: int, width: int) -> tuple[Held, FloatArray]:
+    def _room(self, part: int, width: int) -> tuple[ShardData, FloatArray]:
         """Where a batch of a part and its sum go, always the same: workers of Dask give memory back at once."""
         if part not in self._rooms or len(self._rooms[part][1]) != width:
             most = len(self.parts.cut.of_part(part)) * self.parts.cut.each
-            room = Held(*(np.empty((most, *array.shape[1:]), array.dtype) for array in self.held[part]))
+            room = ShardData(*(np.empty((most, *array.shape[1:]), array.dtype) for array in self.held[part]))
             self._rooms[part] = room, np.empty(width)
         return self._rooms[part]
 
@@ -337,7 +337,7 @@ class Desk:
 
 
 @lru_cache(2 * LOTS)
-def _order(cut: Cut, part: int, seed: int) -> NDArray[np.int64]:
+def _order(cut: ShardPlan, part: int, seed: int) -> NDArray[np.int64]:
     """The rows of a part in the order of an epoch: a batch takes the next `each` of every row, -1 is none."""
     lots, first = cut.of_part(part), 0
     found = np.full((len(lots), cut.batches * cut.each), -1, np.int64)
@@ -348,7 +348,7 @@ def _order(cut: Cut, part: int, seed: int) -> NDArray[np.int64]:
     return found
 
 
-def rows_of_batch(cut: Cut, part: int, seed: int, batch: int) -> NDArray[np.int64]:
+def rows_of_batch(cut: ShardPlan, part: int, seed: int, batch: int) -> NDArray[np.int64]:
     """The rows of a part that a batch of an epoch takes, as numbers within the part."""
     found = _order(cut, part, seed)[:, batch * cut.each : (batch + 1) * cut.each].ravel()
     return found if batch + 1 < cut.batches else found[found >= 0]
@@ -360,7 +360,7 @@ def agreement(mesh: Mesh) -> str:
 
 
 def run_steps(
-    desk: Desk, total: Total, engine: Engine, values: Array, optimizer: Optimizer, seed: int, rates: Array,
+    desk: WorkerState, total: Total, engine: Engine, values: Array, optimizer: Optimizer, seed: int, rates: Array,
     begun: Epoch, last: int,
 ) -> Epoch:  # fmt: skip
     """Steps of an epoch from where it stands up to batch number `last`; everybody takes the same, in place.

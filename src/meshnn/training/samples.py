@@ -18,7 +18,7 @@ from meshnn.engine import Curvature, Engine, Optimizer, Steps
 from meshnn.losses import Loss, Targets
 from meshnn.mesh import Mesh
 
-__all__ = ["Epoch", "SampleSet", "Samples", "StepsOf"]
+__all__ = ["Dataset", "Epoch", "InMemoryDataset", "StepsOf"]
 
 #: Samples that tell about the loss of many.
 GLANCE = 2**14
@@ -72,14 +72,14 @@ class StepsOf(ABC):
         """
 
 
-class SampleSet(ABC):
+class Dataset(ABC):
     """Samples that may be in memory, on a disk or on other machines.
 
     Solvers see them through these methods only, so that where they are is nobody else's business.
     """
 
     #: Whether they are at hand; else a row of the history is one epoch, in which there are pulses.
-    at_hand: ClassVar[bool] = True
+    in_memory: ClassVar[bool] = True
     loss: Loss
     mass: float  # sum of the sample weights; the number of samples if there are none
 
@@ -111,7 +111,7 @@ class SampleSet(ABC):
 
     def glance(self, mesh: Mesh, n_threads: int | None) -> float:
         """About the loss, quickly: of samples that are far away, from some, evenly spaced."""
-        if self.at_hand:
+        if self.in_memory:
             return self.evaluate(mesh, n_threads)[0]
         few = min(self.count, GLANCE)
         found = self.take(np.arange(few) * self.count // few)
@@ -123,17 +123,17 @@ class SampleSet(ABC):
         """Loss, gradient and Gauss-Newton matrix by the parameters `live`."""
 
     @abstractmethod
-    def take(self, rows: Any) -> Samples:
+    def take(self, rows: Any) -> InMemoryDataset:
         """Some of them in memory, by their numbers; shares as they are among all."""
 
     @property
-    def near(self) -> Samples | None:
+    def near(self) -> InMemoryDataset | None:
         """All of them, if they are in memory."""
         return None
 
 
 @dataclass(frozen=True)
-class Samples(SampleSet):
+class InMemoryDataset(Dataset):
     """Samples in memory: inputs `(1 or ticks, n, n_inputs)` and what the outputs should be."""
 
     X: Array
@@ -188,12 +188,12 @@ class Samples(SampleSet):
         engine = mesh.engine("curvature", method, self.count)
         return engine.curvature(mesh.values, self.X, self.targets, live, n_threads)
 
-    def take(self, rows: Any) -> Samples:
+    def take(self, rows: Any) -> InMemoryDataset:
         """Some of them, by their numbers."""
         targets = self.targets.of(rows)
-        return Samples(self.X[:, rows], targets, self.mass * float(targets.share.sum(dtype="float64")))
+        return InMemoryDataset(self.X[:, rows], targets, self.mass * float(targets.share.sum(dtype="float64")))
 
     @property
-    def near(self) -> Samples:
+    def near(self) -> InMemoryDataset:
         """All of them."""
         return self

@@ -14,7 +14,7 @@ from meshnn.arrays import Array, FloatArray, IntArray
 from meshnn.errors import DataError
 from meshnn.mesh import Mesh
 from meshnn.topology import Topology
-from meshnn.training.samples import Samples, SampleSet
+from meshnn.training.samples import Dataset, InMemoryDataset
 
 __all__ = ["importances", "input_jacobian"]
 
@@ -77,7 +77,7 @@ def _with_biases(mesh: Mesh, neurons: IntArray) -> tuple[Mesh, IntArray]:
     return probe, bias[np.searchsorted(topology.dst[bias], ends)]
 
 
-def importances(mesh: Mesh, samples: SampleSet, axes: FloatArray | None = None) -> FloatArray | None:
+def importances(mesh: Mesh, samples: Dataset, axes: FloatArray | None = None) -> FloatArray | None:
     """Of each input its share of what moves the outputs: mean |d output / d input| times the spread of the input.
 
     Over all outputs and up to 1000 of the samples, evenly spaced, fewer of large nets; None for sequences, for nets of
@@ -92,7 +92,7 @@ def importances(mesh: Mesh, samples: SampleSet, axes: FloatArray | None = None) 
     return _importances(mesh, near, axes)
 
 
-def _importances(mesh: Mesh, samples: Samples, axes: FloatArray | None) -> FloatArray | None:
+def _importances(mesh: Mesh, samples: InMemoryDataset, axes: FloatArray | None) -> FloatArray | None:
     t, n = mesh.topology, samples.count
     if len(samples.X) > 1 or t.n_edges * t.n_outputs > TOO_MANY:
         return None

@@ -21,8 +21,8 @@ from meshnn.engine import Curvature, Engine, Optimizer, Steps
 from meshnn.errors import DataError
 from meshnn.losses import Targets
 from meshnn.mesh import Mesh
-from meshnn.training.far import FarRows, Look, Raw
-from meshnn.training.samples import Epoch, Samples, SampleSet, StepsOf
+from meshnn.training.far import Look, OutOfCoreDataset, Raw
+from meshnn.training.samples import Dataset, Epoch, InMemoryDataset, StepsOf
 
 __all__ = ["Ahead", "Coding", "StoredRows", "StoredSamples"]
 
@@ -36,7 +36,7 @@ FEWEST_HELD = 4
 MOST_CLASSES = 1000
 
 
-class StoredSamples(SampleSet):
+class StoredSamples(Dataset):
     """Some pages of a spool, as a net sees them.
 
     Parameters
@@ -49,7 +49,7 @@ class StoredSamples(SampleSet):
         Sum of the weights of their samples.
     """
 
-    at_hand: ClassVar[bool] = False
+    in_memory: ClassVar[bool] = False
 
     def __init__(self, spool: Spool, look: Look, pages: NDArray[np.int64], mass: float) -> None:
         self.spool, self.look, self.pages, self.mass, self.loss = spool, look, pages, mass, look.loss
@@ -72,11 +72,11 @@ class StoredSamples(SampleSet):
         found: NDArray[np.int64] = self.pages[page] * PAGE + np.asarray(rows) - self._first[page]
         return found
 
-    def take(self, rows: Any) -> Samples:
+    def take(self, rows: Any) -> InMemoryDataset:
         """Some of them in memory, in ascending order."""
         return self.look.samples(_raw(self.spool.rows(self.numbers(rows))), self.mass)
 
-    def _parts(self) -> Iterator[Samples]:
+    def _parts(self) -> Iterator[InMemoryDataset]:
         """All of them in the order of their rows, a window at a time."""
         windows = [self.pages[k : k + self.per_window] for k in range(0, len(self.pages), self.per_window)]
         with Ahead(windows, lambda pages: self.look.samples(_raw(self.spool.read(pages)), self.mass)) as parts:
@@ -261,7 +261,7 @@ class Coding:
         return coded
 
 
-class StoredRows(FarRows):
+class StoredRows(OutOfCoreDataset):
     """A source, read once into a spool.
 
     Parameters
@@ -342,7 +342,7 @@ class StoredRows(FarRows):
         """All rows that are not held out."""
         return StoredSamples(self.spool, look, self._kept, self._mass(look, self._kept))
 
-    def held_out(self, look: Look) -> Samples:
+    def held_out(self, look: Look) -> InMemoryDataset:
         """Those that are."""
         return look.samples(_raw(self.spool.read(self._held)), self._mass(look, self._held))
 
