@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PIP := sh tools/pip_install.sh $(VENV)
 SOURCES := pyproject.toml constraints.txt CMakeLists.txt tools/build_backend.py $(wildcard src/meshnn/_core/*.[chp]*)
 
-.PHONY: demo play play-assets test test-all versions steady sanitize mutants wheel bench bench-history tables docs lint
+.PHONY: demo play play-assets test test-all versions steady sanitize mutants wheel bench study study-quick bench-history tables docs lint
 .PHONY: style format clean
 
 demo: $(VENV)/.installed
@@ -76,6 +76,10 @@ style: $(VENV)/.installed-test
 
 bench: $(VENV)/.installed-bench
 	$(BIN)/python benchmarks/run.py --out results/bench.json
+
+# Time and memory of a gradient against neurons, edges, density, ticks, outputs and batch, beside PyTorch and JAX.
+study study-quick: $(VENV)/.installed-bench
+	cd benchmarks && ../$(BIN)/python -m scaling --out ../results/$@ $(if $(findstring quick,$@),--quick)
 
 # The ratios of the last `make bench` as one more line of the history, and the page of all of them.
 bench-history: $(VENV)/.python

@@ -1,10 +1,5 @@
-"""More ticks: every method, JAX beside, and whether `forward` picks the best forward-only method.
+"""More ticks: every method, JAX beside, and whether `forward` picks the best forward-only method."""
 
-python benchmarks/ticks.py --fit     # times the kernels and prints what DEFAULT in methods/prices.py should be
-"""
-
-import argparse
-import sys
 from functools import partial
 
 import numpy as np
@@ -62,34 +57,3 @@ def measure(quick=False):
                 }
             )
     return rows
-
-
-def fit(rounds=3):
-    """The prices of this machine as source, and how far predictions by them and by those in the source are off."""
-    from meshnn.calibration import fit_prices, ratios, time_cases
-    from meshnn.plan.prices import DEFAULT, NAMES
-
-    timings = time_cases(lambda done, total, what: print(f"{done}/{total} {what}", file=sys.stderr), rounds)
-    prices = fit_prices(timings)
-    before, after = ratios(timings, DEFAULT), ratios(timings, prices)
-    print(f"\n{'predicted over measured':<60}{'measured, us':>14}{'source':>9}{'fitted':>9}")
-    for timing in timings:
-        name = timing.name
-        print(f"{name:<60}{timing.seconds * 1e6:>14.0f}{before[name]:>9.2f}{after[name]:>9.2f}")
-    for name, found in (("source", before), ("fitted", after)):
-        logs = np.log(list(found.values()))
-        print(f"{name}: spread {np.exp(np.std(logs)):.2f}, worst {np.exp(np.abs(logs).max()):.2f}")
-    print("\nDEFAULT = Prices(")
-    for name, value in zip(NAMES, prices.values, strict=True):
-        print(f"    {name}={value:.3g},")
-    print(f"    caches={prices.caches},\n)")
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--fit", action="store_true", help="fit the prices")
-    parser.add_argument("--rounds", type=int, default=3)
-    options = parser.parse_args()
-    if not options.fit:
-        parser.error("run benchmarks/run.py --only ticks, or give --fit")
-    fit(options.rounds)

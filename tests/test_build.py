@@ -139,7 +139,7 @@ def test_what_is_in_the_wheel(built):
     assert inside[f"{info}/licenses/LICENSE"] == (ROOT / "LICENSE").read_bytes()
     entries = inside[f"{info}/entry_points.txt"].decode()
     assert "meshnn = meshnn.cli:main" in entries
-    assert re.findall(r"^(\w+) = meshnn\.(?:paper|scaling)\.command", entries, re.MULTILINE) == ["reproduce", "scaling"]
+    assert re.findall(r"^(\w+) = meshnn\.paper\.command", entries, re.MULTILINE) == ["reproduce"]
     about = message_from_string(inside[f"{info}/METADATA"].decode())
     assert (about["Version"], about["Requires-Python"]) == (meshnn.__version__, ">=3.11")
     assert about["License-Expression"] == "BSD-3-Clause"

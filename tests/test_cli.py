@@ -14,7 +14,7 @@ from meshnn.plan import METHODS
 def test_help_and_version():
     done = meshnn("--help")
     assert done.returncode == 0
-    for command in ("fit", "predict", "info", "explain", "plot", "demo", "verify"):
+    for command in ("fit", "predict", "info", "explain", "plot", "verify"):
         assert command in done.stdout
         shown = meshnn(command, "--help")
         assert shown.returncode == 0
@@ -100,12 +100,6 @@ def test_output_that_is_not_utf8():
     assert b"2.4e-04 +- 4.7e-05" in done.stdout
 
 
-def test_demo():
-    done = meshnn("demo", "--hidden", "8", "--iterations", "40")
-    assert done.returncode == 0, done.stderr
-    assert "test accuracy" in done.stdout
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -118,8 +112,6 @@ def test_demo():
         (["verify", "--reference", "jax"], "Choose torch or numpy"),
         (["verify", "--tests", "0"], "at least 1"),
         (["verify", "--tests", "1", "--json", "/no/such/folder/x.json"], "does not exist; create it first"),
-        (["demo", "--iterations", "0"], "--iterations must be a whole number of at least 1"),
-        (["demo", "--seed", "-1"], "--seed must be a whole number of at least 0"),
         (["verify", "--seed", "-1"], "seed must be a whole number of at least 0"),
         (["verify", "--json", "/tmp"], "is a directory; name a file"),
         (["verify", "--tests", "1", "--json", "/dev/full"], "cannot write /dev/full: no space left on the disk"),

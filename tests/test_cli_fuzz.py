@@ -144,15 +144,13 @@ SMALL = {
     "plot": [],
     "play": ["--port", "70000"],  # refused: what it serves has tests of its own
     "forecast": ["--horizon", "2", "--origins", "1"],
-    "demo": ["--iterations", "1", "--hidden", "1"],
     "verify": ["--tests", "1", "--reference", "numpy"],
     "reproduce": ["--quick", "--trials", "0"],  # refused: the experiments have tests of their own
-    "scaling": ["--quick", "--memory", "0"],  # the same
 }
 
 
 #: Options that would make a run long, or delete what other tests need.
-LEFT_OUT = ("--clear", "--epochs", "--restarts", "--iterations", "--tests", "--trials", "--memory", "--calibrate",
+LEFT_OUT = ("--clear", "--epochs", "--restarts", "--iterations", "--tests", "--trials", "--memory", "--measure",
             "--horizon", "--origins", "--port")  # fmt: skip
 
 
@@ -204,11 +202,9 @@ def random_arguments(command, rng, files):
 
 
 TRIES = {
-    "demo": 10,
     "stream": 30,
     "verify": 8,
     "reproduce": 20,
-    "scaling": 20,
     "plot": 25,
     "play": 20,
     "forecast": 12,
@@ -290,19 +286,6 @@ def test_a_graph_that_says_it_is_huge(files):
     code, _, err = run(["fit", files / "good.csv", "-y", "c", "--topology", files / "huge.npz"])
     assert code == 2
     assert err.splitlines()[-1].startswith("meshnn: ")
-
-
-def test_interrupted_before_the_first_epoch(monkeypatch):
-    from meshnn.training import trainer
-
-    def interrupt(*arguments):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(trainer.Trainer, "_advance", interrupt)
-    code, _, err = run(["demo", "--hidden", "1"])
-    assert code == 130
-    assert "interrupted before its first epoch" in err
-    assert "Traceback" not in err
 
 
 def test_characters_that_cannot_be_shown(files):

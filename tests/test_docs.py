@@ -81,7 +81,7 @@ def test_every_public_name_has_a_page(reference, tmp_path):
             assert f".. {kind}" in written[home]
     from meshnn.cli.commands import COMMANDS
 
-    for command in (*COMMANDS, "reproduce", "scaling"):
+    for command in (*COMMANDS, "reproduce"):
         assert f".. _meshnn-{command}:" in written["commands"]
     assert "``--target``, ``-y``" in written["commands"]
 

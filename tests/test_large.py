@@ -166,21 +166,22 @@ def test_edges_are_sorted_and_checked_in_any_order():
 
 
 def test_a_plan_that_would_take_too_long_is_refused(monkeypatch):
+    from meshnn.engine import engines
     from meshnn.errors import MeshError
-    from meshnn.plan import choice
+    from meshnn.plan import cost
 
     m = Mesh(grid(12), 7, activation="tanh")
     X, y = np.zeros((2, 20)), [0, 1]
     want = m.gradient(X, y, method="factored")[1]
     sets = {c.method: c.sets for c in m._engines.costs(7)}
     assert sets["factored"] > sets["adjoint"] == 0
-    monkeypatch.setattr(choice, "MOST_SETS", int(sets["factored"]) - 1)
+    for module in (cost, engines):
+        monkeypatch.setattr(module, "MAX_SETS", int(sets["factored"]) - 1)
     again = Mesh(grid(12), 7, activation="tanh", weights=m.weights)
-    with pytest.raises(MeshError, match=r'"factored" at 7 ticks .* sets of neurons.* use method="adjoint" or fewer'):
+    with pytest.raises(MeshError, match=r'"factored" at 7 ticks.*"adjoint"'):
         again.gradient(X, y, method="factored")
     np.testing.assert_allclose(again.gradient(X, y)[1], want, rtol=1e-4, atol=1e-7)
-    monkeypatch.setattr(choice, "MOST_SETS", 0)
-    assert "sets of neurons" in choice.decide(again._engines.costs(7), ["factored", "adjoint"], 10**12).reason
+    assert again.explain().chosen == "adjoint"
 
 
 def test_what_takes_long_is_shown_once(monkeypatch, capsys):

@@ -20,7 +20,7 @@ PUBLIC = {
         "meshnn", "meshnn.networks", "meshnn.estimators", "meshnn.topology", "meshnn.topology.lineage",
         "meshnn.plan", "meshnn.errors",
     ),
-    "Learning": ("meshnn.training", "meshnn.training.structure", "meshnn.losses", "meshnn.calibration"),
+    "Learning": ("meshnn.training", "meshnn.training.structure", "meshnn.losses"),
     "Streams": ("meshnn.online", "meshnn.streaming", "meshnn.streaming.kalman", "meshnn.streaming.portable"),
     "Data": ("meshnn.data.synthetic",),
     "Pictures": ("meshnn.plots",),
@@ -36,7 +36,6 @@ PUBLIC = {
 #: Of modules that are mostly for the library itself, what people meet.
 ONLY = {
     "meshnn.plan": ("Explanation",),
-    "meshnn.calibration": ("calibrate",),
     "meshnn.streaming.kalman": ("KalmanSettings",),
     "meshnn.streaming.portable": ("PortableStream",),
     "meshnn.export.c": ("CReport",),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import timeit
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
@@ -18,7 +20,6 @@ from meshnn.losses import Targets, loss_named
 from meshnn.memory import check_fits
 from meshnn.net import MOST_TICKS, Net
 from meshnn.plan import METHODS, Explanation, Timing
-from meshnn.plan.prices import DEFAULT
 
 if TYPE_CHECKING:  # few programs stream
     from meshnn.streaming.growth import Growth
@@ -289,18 +290,20 @@ class Mesh(Net):
         engine = self._engines.candidates(method, ticks, (sources, ends), X.shape[1], threads, timing)
         return engine.gradient(self._current(), X, targets, threads, begin).grad.astype(self._dtype).reshape(shape)
 
-    def explain(self, batch_size: int = 64, *, jacobian: bool = False) -> Explanation:
-        """What each method costs on this mesh, which one `auto` takes and why: print it.
+    def explain(self, batch_size: int = 64, *, jacobian: bool = False, measure: bool = False) -> Explanation:
+        """Return the cost of each gradient method on this mesh, the one that `auto` takes and why: print it.
 
-        Milliseconds are those of this machine once `meshnn.calibration.calibrate` has timed it.
+        With `measure`, a gradient of a batch of random samples is timed on one thread.
         """
-        from meshnn.plan.machine import known_prices
-
-        batch_size, prices = whole_number("batch_size", batch_size), known_prices()
+        batch_size = whole_number("batch_size", batch_size)
         decision = self._engines.decide(self.ticks, batch_size, jacobian=jacobian)
-        dead = int(self.dead_edges().sum())
-        measured = prices is not None
-        return Explanation(repr(self), batch_size, decision, self._topology.n_edges, dead, prices or DEFAULT, measured)
+        dead, seconds = int(self.dead_edges().sum()), None
+        if measure:
+            X = np.random.default_rng(0).standard_normal((batch_size, self._topology.n_inputs)).astype(self._dtype)
+            y = np.zeros((batch_size, self._topology.n_outputs))
+            call: Any = self.jacobian if jacobian else partial(self.gradient, y=y, loss="squared_error")
+            seconds = min(timeit.repeat(partial(call, X, method=decision.chosen, n_threads=1), number=1, repeat=7))
+        return Explanation(repr(self), batch_size, decision, self._topology.n_edges, dead, seconds)
 
     @overload
     def stream(

@@ -22,8 +22,7 @@ __all__ = ["COMMANDS", "run"]
 #: Each is a function of its name in the module of its name, with a _ behind a word of Python; help shows them in this
 #: order.
 COMMANDS = (
-    "fit", "predict", "evaluate", "export", "import", "stream", "forecast", "info", "explain", "plot", "play", "demo",
-    "verify",
+    "fit", "predict", "evaluate", "export", "import", "stream", "forecast", "info", "explain", "plot", "play", "verify",
 )  # fmt: skip
 GROUP = "meshnn.commands"
 #: Click's, which some versions of typer bring along under a name of their own.

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from meshnn.arguments import whole_number
-from meshnn.cli.output import print_json, progress
+from meshnn.cli.output import print_json
 from meshnn.errors import MeshError
 from meshnn.losses import loss_named
 from meshnn.mesh import Mesh
@@ -44,9 +44,7 @@ def explain(
         int | None, typer.Option("--samples", "-s", help="Rows to train on: says which solver would be taken.")
     ] = None,
     jacobian: Annotated[bool, typer.Option("--jacobian", help="Explain the Jacobian instead of the gradient.")] = False,
-    calibrate: Annotated[
-        bool, typer.Option("--calibrate", help="Time this machine first, half a minute; it is kept for later.")
-    ] = False,
+    measure: Annotated[bool, typer.Option("--measure", help="Time the chosen method on this machine.")] = False,
     seed: Annotated[int, typer.Option("--seed", help="Of the random edges.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
@@ -69,28 +67,23 @@ def explain(
         mesh, loss = _from_file(model)
     else:
         mesh, loss = Mesh(_topology(inputs, hidden, outputs, layers, family, density, seed), ticks, activation), None
-    if calibrate:
-        from meshnn.calibration import calibrate as measure
-
-        with progress("timing this machine") as tell:
-            measure(tell)
-    explanation = mesh.explain(batch, jacobian=jacobian)
+    explanation = mesh.explain(batch, jacobian=jacobian, measure=measure)
     choice = None if samples is None else _solver(mesh, whole_number("--samples", samples), loss)
     if as_json:
         rows = [
             {"method": cost.method, "exact": True, "forward_only": cost.forward_only, "bytes": cost.bytes,
-             "multiply_adds": cost.multiply_adds, "milliseconds": explanation.milliseconds(cost.method),
-             "estimated": cost.estimated, "work": asdict(cost.work)}
+             "multiply_adds": cost.multiply_adds, "estimated": cost.estimated}
             for cost in explanation.decision.costs
         ]  # fmt: skip
         print_json({"mesh": explanation.mesh, "batch_size": batch, "methods": rows,
                     "chosen": explanation.chosen, "reason": explanation.reason,
-                    "measured": explanation.measured, "edges": explanation.n_edges, "dead_edges": explanation.n_dead,
+                    "seconds": explanation.seconds, "rate": explanation.rate,
+                    "edges": explanation.n_edges, "dead_edges": explanation.n_dead,
                     "solver": None if choice is None else asdict(choice)})  # fmt: skip
         return
     table = Table(title=f"{explanation.mesh}, batch of {batch}", title_justify="left")
     for column in explanation.columns:
-        table.add_column(column, justify="right" if column in ("multiply-adds", "milliseconds", "bytes") else "left")
+        table.add_column(column, justify="right" if column in ("multiply-adds", "bytes") else "left")
     for row in explanation.rows:
         table.add_row(*row, style="bold" if row[0] == explanation.chosen else None)
     console = Console()

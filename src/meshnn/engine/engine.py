@@ -78,8 +78,8 @@ class Engine:
 
     @property
     def work(self) -> float:
-        """Predicted multiply-adds per sample."""
-        return self.plan.cost.predicted
+        """Return the work per sample, in multiply-adds."""
+        return self.plan.cost.operations
 
     # -- what it computes ------------------------------------------------------------------------------------------
 
@@ -176,7 +176,7 @@ class Engine:
         *arguments: Any,
     ) -> Any:  # fmt: skip
         """Call a method of the core; refuse samples and weights that are not finite."""
-        samples, work = converted(X, self.dtype), self.plan.cost.predicted
+        samples, work = converted(X, self.dtype), self.plan.cost.operations
         threads = threads_for(X.shape[1] * work, n_threads)
         try:
             return call(values, samples, state, 1, threads, work, *arguments)

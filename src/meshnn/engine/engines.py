@@ -26,9 +26,9 @@ from meshnn.plan import (
     PlanTooLargeError,
     Schedule,
     Timing,
-    choice,
     decide,
 )
+from meshnn.plan.cost import MAX_SETS
 from meshnn.topology import Topology
 from meshnn.topology.reach import edges_by_source
 
@@ -75,7 +75,7 @@ class Engines:
         self.topology, self.codes, self.dtype, self.number, self.n_numbers = topology, codes, dtype, number, n_numbers
         self.awake = np.isin(codes, list(NONZERO_AT_ZERO))
         self.awake[: topology.n_clamped] = False
-        self._dear = ~np.isin(codes, (IDENTITY, RELU))
+        self._expensive = ~np.isin(codes, (IDENTITY, RELU))
         self._made: dict[tuple[Any, ...], Engine] = {}
         self._costs: dict[tuple[Any, ...], tuple[Cost, ...]] = {}
         self._resolved: dict[tuple[Any, ...], Method] = {}
@@ -100,7 +100,7 @@ class Engines:
     def _draft(
         self, method: Method, schedule: Schedule, jacobian: bool, emits: bool, limit: int | None = None
     ) -> Draft:
-        edges = (self.number, self.n_numbers, self._dear)
+        edges = (self.number, self.n_numbers, self._expensive)
         return Draft(schedule, jacobian, *edges, emits, limit, method.driven, method.sweeps)
 
     def _workers(self, batch: int, n_threads: int | None) -> int:
@@ -114,7 +114,7 @@ class Engines:
     def decide(self, ticks: int, batch: int, n_threads: int | None = None, jacobian: bool = False) -> Decision:
         """Cost of every method and the choice of `auto`."""
         among = [name for name, method in METHODS.items() if method.automatic]
-        return decide(self.costs(ticks, self._workers(batch, n_threads), jacobian), among, available_memory(), batch)
+        return decide(self.costs(ticks, self._workers(batch, n_threads), jacobian), among, available_memory())
 
     def resolve(
         self, need: str, method: str, ticks: int, batch: int, n_threads: int | None = None,
@@ -132,8 +132,8 @@ class Engines:
             if named is not None and (named.name in able or need != "curvature"):
                 decision = Decision(costs, named.name, "as asked for")
             else:  # a method that cannot do it stands for its kind
-                way_out = method == "auto" or (named is not None and not named.forward_only)
-                decision = decide(costs, able, memory, batch, way_out)
+                backprop = method == "auto" or (named is not None and not named.forward_only)
+                decision = decide(costs, able, memory, backprop)
             needed = decision.cost(decision.chosen).bytes
             if needed > memory:
                 others = [c.method for c in costs if c.bytes <= memory and METHODS[c.method].automatic]
@@ -145,7 +145,7 @@ class Engines:
 
     def _check_planning(self, decision: Decision, ticks: int) -> None:
         """Refuse a plan that nobody would wait for."""
-        sets, most = decision.cost(decision.chosen).sets, choice.MOST_SETS
+        sets, most = decision.cost(decision.chosen).sets, MAX_SETS
         if sets > most:
             others = [c.method for c in decision.costs if c.sets <= most and METHODS[c.method].automatic]
             raise MeshError(

@@ -84,11 +84,8 @@ class Steps:
         """Go on with another graph of the same inputs and outputs."""
         self.engine = engine.suited_to(self.X, self.targets)
         lanes = ROW_BYTES // self.engine.dtype.itemsize
-        self._per = lanes
-        if self.batches > 1 and lanes // 2 < self.size <= lanes:
-            work = self.engine.plan.cost.work
-            if self.size * self.engine.work >= 2 * LEAST_HALF and work.in_tiles > MOSTLY:
-                self._per = lanes // 2
+        large = self.size * self.engine.work >= 2 * LEAST_HALF and self.engine.plan.cost.tiled > MOSTLY
+        self._per = lanes // 2 if large and self.batches > 1 and lanes // 2 < self.size <= lanes else lanes
 
     def order(self, rng: np.random.Generator, epochs: int) -> NDArray[np.int64]:
         """Draw the order of the samples in some epochs `(epochs, n)`; without columns if there is one batch."""

@@ -2,11 +2,11 @@
 
 from meshnn.plan.adjoint import Adjoint
 from meshnn.plan.carried import Influence
-from meshnn.plan.choice import Decision, decide
+from meshnn.plan.cost import Cost, Decision, decide
 from meshnn.plan.explanation import Explanation
 from meshnn.plan.factored import Factored
 from meshnn.plan.lists import ROW_BYTES, ListBuilder, ListCounter, Lists, PlanTooLargeError
-from meshnn.plan.method import Cost, Draft, Method, Plan
+from meshnn.plan.method import Draft, Method, Plan
 from meshnn.plan.plain import AllStates, ForwardPass
 from meshnn.plan.schedule import Schedule, Timing
 from meshnn.plan.walk import Walk

@@ -27,7 +27,7 @@ class Influence(ForwardPass):
     """`method="influence"`."""
 
     name = "influence"
-    automatic = True
+    slowdown = 10.0  # samples run one by one
     driven = False
     sweeps = False
 
@@ -36,9 +36,9 @@ class Influence(ForwardPass):
         t = draft.schedule.topology
         free = (t.src >= t.n_clamped) & (t.dst >= t.n_clamped)
         columns = _columns(draft)
-        draft.work.influence = draft.ticks * float(columns[t.src[free]].sum() + t.n_edges)
+        draft.multiply_adds += draft.ticks * float(columns[t.src[free]].sum() + t.n_edges)
         draft.extra_bytes += 16.0 * float(columns.sum()) + 32.0 * t.n_edges
-        draft.work.gives = float(draft.n_numbers)
+        draft.n_summed = draft.n_numbers
 
     def course(self, draft: Draft, drawn: Any) -> tuple[CompiledPlan, U32, U32]:
         """States alone; the gradient comes by values."""

@@ -77,7 +77,7 @@ def _tangents(draft: Draft) -> Tangents:
     first_hops = float(reached.sum())
     far = np.flatnonzero(hops > 1)
     picked, done = far[draft.sample(len(far))], 0
-    before, entries, tiled, rows, unseen = draft.lists.nbytes, 0, 0, 0, 0.0
+    before, entries, tiled, unseen = draft.lists.nbytes, 0, 0, 0.0
     for a in draft.watched(picked, "tangents"):
         k, j, last = int(tick[a]) + 1, int(neuron[a]), int(hops[a])
         nodes = walk.ends(j, k)
@@ -90,10 +90,8 @@ def _tangents(draft: Draft) -> Tangents:
             entries += step.entries
             if draft.jacobian or h < last - 1:  # the last hop is contracted row by row
                 tiled += step.tiled
-            rows += size
             if draft.exhausted(walk.walked):  # the rest as this one
                 entries += (last - 1 - h) * step.entries
-                rows += (last - 1 - h) * size
                 unseen += (last - 1 - h) * 8.0 * (step.entries + size)
                 break
         reached[a] = size
@@ -103,13 +101,10 @@ def _tangents(draft: Draft) -> Tangents:
     scale = draft.scaled(done, len(far), walk, before, unseen)
     # at its end a tangent is contracted with the readout, or with every in-edge for each output it has reached
     ended = reached * (fan_in if draft.jacobian else 1)
-    draft.work.carried += (
-        first_hops + float(ended[hops == 1].sum()) + scale * (entries - tiled + float(ended[picked[:done]].sum()))
+    draft.multiply_adds += (
+        first_hops + float(ended[hops == 1].sum()) + scale * (entries + float(ended[picked[:done]].sum()))
     )
-    draft.work.tiled += scale * tiled
-    draft.work.kept += first_hops + scale * rows
-    draft.work.hops += float(ptr[-1])
-    draft.work.held = draft.work.near
+    draft.tiled += scale * tiled
     return Tangents(tick, neuron, row, ptr, chain)
 
 

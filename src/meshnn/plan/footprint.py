@@ -27,8 +27,8 @@ def footprint(draft: Draft, rows: dict[str, tuple[int, ...]], workers: int, item
         index += draft.gradient_lists.nbytes
     room = sum(float(np.prod(shape, dtype=np.float64)) for shape in rows.values()) * ROW_BYTES
     # weights and gradient in the order of entries, the gradient by numbers in float64 and as it is returned
-    work, numbers = draft.work, float(draft.n_gradient)
-    flow = itemsize * (work.reads + workers * work.gives) + 8.0 * work.gives + (8.0 + itemsize) * numbers
+    gathered, summed, numbers = float(draft.lists.entries), float(draft.n_summed), float(draft.n_gradient)
+    flow = itemsize * (gathered + workers * summed) + 8.0 * summed + (8.0 + itemsize) * numbers
     t = draft.schedule.topology
     largest = float(max(draft.pulled[0].max(initial=0), draft.correlated[0].max(initial=0)))
     planning = EDGE * t.n_edges + ENTRY * largest + draft.remembered + 2.0 * draft.schedule.rows.size

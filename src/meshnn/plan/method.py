@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from meshnn.plan.cost import Cost
 from meshnn.plan.footprint import SET, footprint
-from meshnn.plan.lists import ROW_BYTES, ListBuilder, ListCounter, Lists, runs_of
-from meshnn.plan.prices import DEFAULT, Prices, Work
+from meshnn.plan.lists import ListBuilder, ListCounter, Lists, runs_of
 from meshnn.plan.schedule import Schedule, Timing
 from meshnn.plan.walk import Walk
 from meshnn.progress import watched
 from meshnn.topology.reach import counted
 
-__all__ = ["CompiledPlan", "Cost", "Draft", "Method", "Plan", "Tangents"]
+__all__ = ["CompiledPlan", "Draft", "Method", "Plan", "Tangents"]
 
 I64 = NDArray[np.int64]
 U32 = NDArray[np.uint32]
@@ -39,33 +38,6 @@ def _one(number: int, entries: int, tiled: int) -> tuple[I64, I64]:
     return np.array([0, number]), np.array([[0, entries], [0, tiled]])
 
 
-@dataclass(frozen=True)
-class Cost:
-    """Predicted cost of one method."""
-
-    method: str
-    forward_only: bool
-    work: Work  # for a row of samples
-    lanes: int  # samples in a row
-    bytes: float  # working memory: index arrays and the buffers of all workers, without data and results
-    estimated: bool  # scaled up from a sample of the graph
-    sets: float = 0.0  # of neurons that a walk has to make lists of, one by one, when it is planned
-
-    @property
-    def multiply_adds(self) -> float:
-        """Of a sample."""
-        return self.work.multiply_adds
-
-    @cached_property  # asked for at every call
-    def predicted(self) -> float:
-        """Time of a sample in units of one multiply-add in float32, by fixed prices; without what a call costs."""
-        return DEFAULT.chunk(self.work, self.lanes) / DEFAULT.pulled * (ROW_BYTES // 4) / self.lanes
-
-    def seconds(self, batch: int, prices: Prices = DEFAULT) -> float:
-        """Time of a gradient of so many samples on one thread."""
-        return prices.seconds(self.work, batch, self.lanes)
-
-
 class Draft:
     """A plan in the making: what all methods need is laid down, or only counted; a method adds its own.
 
@@ -77,7 +49,7 @@ class Draft:
     number : int array (n_edges,), optional
         Of each edge, the number (parameter) it takes its weight from, if not its own.
     n_numbers : int
-    dear : bool array (n_neurons,)
+    expensive : bool array (n_neurons,)
         Whose activation takes more than an instruction or two.
     emits : bool
         Whether lists are kept; else things are counted, on large graphs for a sample of them.
@@ -94,7 +66,7 @@ class Draft:
         jacobian: bool,
         number: I64 | None,
         n_numbers: int,
-        dear: NDArray[np.bool_],
+        expensive: NDArray[np.bool_],
         emits: bool,
         limit: int | None = None,
         driven: bool = False,
@@ -129,18 +101,11 @@ class Draft:
         self.back, self.hops_back = np.zeros(len(self.forward), dtype=np.int64), 0
         self.timed = schedule.timing is not None
         self.last = self.ticks if jacobian or self.timed else self.ticks - 1  # tick that influences are carried to
-        count, costly = float(rows.sum()), float((rows & dear).sum())
-        inputs = float(self.clamps.sum() * t.n_inputs)
-        driven_rows = float(rows.any(axis=0).sum()) if self.input_projection >= 0 else 0.0
-        self.work = Work(rows=count + driven_rows, cheap=count - costly, dear=costly)
-        self._pull(self.pulled)
-        self.work.inputs, self.work.outputs = inputs, 0.0 if jacobian else float(t.n_outputs)
-        if self.timed and not jacobian:
-            self.work.outputs *= float(schedule.rows[:, -1].sum())
-        widest = float(rows.sum(axis=1).max(initial=0)) + t.n_clamped
-        self.work.near = 2.0 * ROW_BYTES * widest
-        self.work.room = ROW_BYTES * (count + costly + inputs)
+        self.activations = float((rows & expensive).sum())
+        self.multiply_adds = self.tiled = 0.0  # per sample, and those of them that tiles do
+        self.count(self.pulled)
         self.extra_bytes = 0.0  # of index arrays, besides lists
+        self.n_summed = self.entries  # entries of the gradient that the core sums
         self.sets = 0.0  # that a walk makes lists of
         self.remembered = 0.0  # bytes that a walk keeps while it is planned
         self.estimated = False
@@ -155,24 +120,22 @@ class Draft:
         """Lay down the transposed lists of the last so many hops, and count as many passes over them."""
         if self.order is not None:
             self.back, pushed = _one(*self.schedule.sweep_lists(self.lists, self.order, back=True))
-            rows = len(self.order)
         else:
             self.back, pushed = self.schedule.pushes(self.lists, hops)
-            self.hops_back, rows = hops, int(self.schedule.rows[self.ticks - hops : self.ticks].sum())
-        self._pull(times * pushed)
-        self.work.rows += float(times * rows)
+            self.hops_back = hops
+        self.count(times * pushed)
 
-    def _pull(self, entries: I64) -> None:
+    def count(self, entries: I64) -> None:
+        """Add the entries of lists `[all, those in tiles]` to the multiply-adds."""
         every, tiled = entries.sum(axis=1).tolist()
-        self.work.pulled += every - tiled
-        self.work.tiled += tiled
+        self.multiply_adds += every
+        self.tiled += tiled
 
     def correlate(self, times: int = 1, ticks: slice = slice(None)) -> None:
         """Count the scalar products of some ticks, each so many times."""
         every, tiled = (times * self.correlated[:, ticks].sum(axis=1)).tolist()
-        tiled = 0 if self.jacobian else tiled  # whose entries have a place each
-        self.work.correlated += every - tiled
-        self.work.outer += tiled
+        self.multiply_adds += every
+        self.tiled += 0 if self.jacobian else tiled  # whose entries have a place each
 
     @property
     def clamps(self) -> I64:
@@ -294,9 +257,11 @@ class Plan:
 
 
 class Method:
-    """A way to a gradient. A new one: its file, and a line in `methods/__init__.py`."""
+    """A way to compute a gradient. A new one needs its file and an entry in `plan/__init__.py`."""
 
     name: ClassVar[str]
+    #: Time of a multiply-add relative to one on rows of samples.
+    slowdown: ClassVar[float] = 1.0
     #: Whether nothing runs back through time.
     forward_only: ClassVar[bool] = True
     #: Whether `auto` may take it.
@@ -355,14 +320,14 @@ class Method:
         return found | {"panel": (widest + PANEL,)} if found["V"] != (1, 1) and widest else found
 
     def _cost(self, draft: Draft, rows: dict[str, tuple[int, ...]], workers: int, itemsize: int) -> Cost:
-        index = draft.lists.nbytes + draft.extra_bytes
-        if draft.gradient_lists is not draft.lists:
-            index += draft.gradient_lists.nbytes
-        work, lanes = draft.work, ROW_BYTES // itemsize
-        work.lists = index
-        work.reads = work.reads or float(draft.lists.entries)
-        work.gives = work.gives or float(draft.entries)
-        needed = footprint(draft, rows, workers, itemsize)
         return Cost(
-            self.name, self.forward_only, work, lanes, needed, draft.estimated or draft.lists.estimated, draft.sets
+            self.name,
+            self.forward_only,
+            draft.multiply_adds,
+            draft.tiled / max(draft.multiply_adds, 1.0),
+            draft.activations,
+            self.slowdown * itemsize / 4,
+            footprint(draft, rows, workers, itemsize),
+            draft.estimated or draft.lists.estimated,
+            draft.sets,
         )

@@ -1,4 +1,4 @@
-"""Curves on logarithmic axes: measured, and for ours what the cost model says."""
+"""Curves on logarithmic axes: measured time and memory, and the predicted memory of our methods."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 from meshnn.plots import style
 from meshnn.plots.save import save_figure
-from meshnn.scaling.analysis import Agreement, Curve, sizes
-from meshnn.scaling.study import CONTESTANTS, OURS, Sweep
+from scaling.analysis import Curve
+from scaling.study import CONTESTANTS, OURS, Sweep
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["draw_agreement", "draw_sweep"]
+__all__ = ["draw_sweep"]
 
 #: Colours by contestant: ours strong, others' lighter.
 LOOKS = {
@@ -36,7 +36,6 @@ def draw_sweep(sweep: Sweep, curves: Sequence[Curve], out: Path, kinds: Sequence
             _line(left, curve.contestant, curve.x, curve.seconds, curve.status)
             _line(right, curve.contestant, curve.x, curve.memory, curve.status)
             if curve.contestant in OURS:
-                _prediction(left, curve.contestant, curve.x, curve.predicted)
                 _prediction(right, curve.contestant, curve.x, curve.predicted_memory)
         for ax, what, up in ((left, "Time of a gradient", "seconds"), (right, "Peak memory of a gradient", "bytes")):
             ax.set_xscale("log")
@@ -48,7 +47,7 @@ def draw_sweep(sweep: Sweep, curves: Sequence[Curve], out: Path, kinds: Sequence
             ax.grid(True, which="major", color="#eeeeee", linewidth=0.8)
             ax.set_axisbelow(True)
             _whole(ax, [net[0] for net in sweep.nets])
-        left.plot([], [], color=style.INK, linestyle=(0, (3, 2)), linewidth=1.0, label="predicted by the cost model")
+        left.plot([], [], color=style.INK, linestyle=(0, (3, 2)), linewidth=1.0, label="predicted memory")
         left.plot([], [], color=style.FAINT, linestyle="", marker="x", label="did not fit, or too slow, from here on")
         handles, labels = left.get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside right center", **style.legend_options(labelspacing=0.9))
@@ -86,37 +85,6 @@ def _whole(ax: Axes, x: Sequence[float]) -> None:
         ax.xaxis.set_major_locator(FixedLocator(list(x)))
         ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         ax.xaxis.set_minor_locator(NullLocator())
-
-
-def draw_agreement(
-    found: Agreement, pairs: Sequence[tuple[str, float, float]], out: Path, kinds: Sequence[str] = ("svg", "png")
-) -> None:
-    """Predicted against measured; pairs of (contestant, measured, predicted)."""
-    from matplotlib.figure import Figure
-
-    with style.clean_style():
-        figure = Figure(figsize=(5.6, 5.0), layout="constrained")
-        ax = figure.subplots()
-        every = sizes([value for _, *both in pairs for value in both]) or [1e-4, 1.0]
-        low, high = min(every) / 2, max(every) * 2
-        ax.plot([low, high], [low, high], color=style.FAINT, linewidth=1.0)
-        ax.fill_between([low, high], [low / 1.5, high / 1.5], [low * 1.5, high * 1.5], color="#e9e9e9", linewidth=0,
-                        label="within 1.5")  # fmt: skip
-        for contestant in OURS:
-            mine = [(m, p) for c, m, p in pairs if c == contestant]
-            if mine:
-                colour, marker = LOOKS[contestant]
-                ax.plot([m for m, _ in mine], [p for _, p in mine], color=colour, marker=marker, markersize=4.5,
-                        linestyle="", alpha=0.8, label=CONTESTANTS[contestant])  # fmt: skip
-        ax.set_xscale("log")
-        ax.set_yscale("log")
-        ax.set_xlim(low, high)
-        ax.set_ylim(low, high)
-        style.quiet_axes(ax)
-        style.axis_names(ax, "measured, seconds", "predicted, seconds")
-        style.panel_title(ax, f"{len(pairs)} gradients: {found.within:.0%} within 1.5, typically {found.spread:.2f}")
-        ax.legend(loc="upper left", **style.legend_options())
-        _save(figure, out, "scaling-predictions", kinds)
 
 
 def _save(figure: Figure, out: Path, name: str, kinds: Sequence[str]) -> None:

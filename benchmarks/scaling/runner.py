@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import platform
 import subprocess
 import sys
 import tempfile
@@ -20,11 +21,10 @@ from typing import Any
 from meshnn import _core
 from meshnn.files import Lock, explained, write_whole
 from meshnn.memory import available_memory
-from meshnn.plan.machine import processor
-from meshnn.scaling.point import prediction_file
-from meshnn.scaling.study import NEEDS, Point
+from scaling.point import prediction_file
+from scaling.study import NEEDS, Point
 
-__all__ = ["ENDS", "Limits", "missing_peers", "read_records", "run"]
+__all__ = ["ENDS", "Limits", "missing_peers", "processor", "read_records", "run"]
 
 Record = dict[str, Any]
 Tell = Callable[[int, int, str], None]
@@ -52,6 +52,14 @@ class Limits:
         return cls(seconds, int(min(gibibytes * 2**30, 0.7 * available_memory())))
 
 
+def processor() -> str:
+    """Return the name of the processor."""
+    with suppress(OSError, StopIteration):
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith(("model name", "Model")))
+    return platform.processor() or platform.machine()
+
+
 def missing_peers(contestants: Sequence[str]) -> dict[str, str]:
     """Contestants whose library is not installed, and how to get it."""
     return {name: NEEDS[name][1] for name in contestants if name in NEEDS and find_spec(NEEDS[name][0]) is None}
@@ -60,7 +68,7 @@ def missing_peers(contestants: Sequence[str]) -> dict[str, str]:
 def stamp_of(contestant: str) -> str:
     """What a timing belongs to: the processor, and our sources or the version of a library."""
     if contestant not in NEEDS:
-        package = Path(__file__).parents[1]
+        package = Path(_core.__file__).parent
         sources = [path for folder in ("engine", "plan") for path in sorted((package / folder).glob("*.py"))]
         found = hashlib.sha256()
         for path in (Path(_core.__file__), package / "paper" / "tensor.py", *sources):
@@ -122,7 +130,7 @@ def _measure(point: Point, out: Path, limits: Limits) -> Record:
     with tempfile.TemporaryDirectory() as folder:
         given, result = Path(folder) / "point.json", Path(folder) / "result.json"
         given.write_text(json.dumps(asdict(point)))
-        command = [sys.executable, "-m", "meshnn.scaling.point", str(given), str(result)]
+        command = [sys.executable, "-m", "scaling.point", str(given), str(result)]
         began = time.monotonic()
         end, complaint = _watch(command, limits)
         record: Record = {}
@@ -148,7 +156,8 @@ def _watch(command: list[str], limits: Limits) -> tuple[tuple[str, str] | None, 
     """Wait for a process; why it had to be ended, if it had to, and what it said on stderr."""
     with tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(
-            command, env=os.environ | ONE_THREAD, stdout=subprocess.DEVNULL, stderr=errors
+            command, env=os.environ | ONE_THREAD, cwd=Path(__file__).parents[1],
+            stdout=subprocess.DEVNULL, stderr=errors,
         )  # fmt: skip
         began, end = time.monotonic(), None
         try:

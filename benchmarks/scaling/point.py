@@ -1,6 +1,6 @@
-"""One point in a process of its own: `python -m meshnn.scaling.point POINT.json RESULT.json`.
+"""One point in a process of its own: `python -m scaling.point POINT.json RESULT.json`.
 
-What the cost model says is written before anything is run, so that it is there also for what does not fit.
+The predicted memory is written before anything is run, so that it is known also for nets that do not fit.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +21,9 @@ from numpy.typing import NDArray
 from meshnn.errors import MemoryLimitError
 from meshnn.files import write_whole
 from meshnn.mesh import Mesh
-from meshnn.scaling.peers import PEERS, warm_up
-from meshnn.scaling.study import OURS, Graph, Point
 from meshnn.topology import Topology
+from scaling.peers import PEERS, warm_up
+from scaling.study import OURS, Graph, Point
 
 __all__ = ["measure", "prediction_file", "weights_of"]
 
@@ -75,7 +74,7 @@ def measure(point: Point, result: Path | None = None) -> dict[str, Any]:
         mesh = Mesh(topology, point.ticks, "relu", weights=weights)
         decision = mesh._engines.decide(point.ticks, point.batch, n_threads=1)
         cost = decision.cost(point.contestant)
-        found |= {"work": asdict(cost.work), "lanes": cost.lanes, "bytes": cost.bytes, "chosen": decision.chosen}
+        found |= {"multiply_adds": cost.multiply_adds, "bytes": cost.bytes, "chosen": decision.chosen}
         if result is not None:
             write_whole(prediction_file(result), [json.dumps(found).encode()])
         step = _ours(mesh, X, y, point.contestant)

@@ -1,16 +1,12 @@
-"""What the records say: curves, how good the predictions are, and who wins where."""
+"""Evaluate the records: curves, and the fastest program on every net."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
+from scaling.study import CONTESTANTS, OURS, Point, Sweep
 
-from meshnn.plan.prices import Prices, Work
-from meshnn.scaling.study import CONTESTANTS, OURS, Point, Sweep
-
-__all__ = ["Agreement", "Curve", "agreement", "curves", "disagreements", "prediction", "winners"]
+__all__ = ["Curve", "curves", "disagreements", "winners"]
 
 Record = dict[str, Any]
 
@@ -22,29 +18,11 @@ class Curve(NamedTuple):
     x: list[float]
     seconds: list[float | None]
     memory: list[float | None]
-    predicted: list[float | None]
     predicted_memory: list[float | None]
     status: list[str]
 
 
-class Agreement(NamedTuple):
-    """Predicted over measured, of all points of ours."""
-
-    ratios: dict[str, float]  # by key
-    within: float  # share within 1.5 either way
-    spread: float  # a typical factor
-    least: float
-    most: float
-
-
-def prediction(record: Record, prices: Prices) -> float | None:
-    """Seconds that the cost model says, from the counts in the record."""
-    if "work" not in record:
-        return None
-    return prices.seconds(Work(**record["work"]), int(record["point"]["batch"]), int(record["lanes"]))
-
-
-def curves(sweep: Sweep, records: dict[str, Record], prices: Prices) -> list[Curve]:
+def curves(sweep: Sweep, records: dict[str, Record]) -> list[Curve]:
     """The contestants of a sweep that have anything to show."""
     found = []
     for contestant in sweep.contestants:
@@ -52,25 +30,11 @@ def curves(sweep: Sweep, records: dict[str, Record], prices: Prices) -> list[Cur
         rows = [records.get(p.key, {"status": "missing"}) for p in points]
         curve = Curve(
             contestant, [p.x for p in points], [r.get("seconds") for r in rows], [r.get("memory") for r in rows],
-            [prediction(r | {"point": {"batch": p.batch}}, prices) for p, r in zip(points, rows, strict=True)],
             [r.get("bytes") for r in rows], [r["status"] for r in rows],
         )  # fmt: skip
         if set(curve.status) != {"missing"}:
             found.append(curve)
     return found
-
-
-def agreement(records: dict[str, Record], prices: Prices) -> Agreement:
-    """How predictions compare with measurements."""
-    ratios = {}
-    for key, record in records.items():
-        predicted = prediction(record, prices)
-        if predicted is not None and record["status"] == "done":
-            ratios[key] = predicted / record["seconds"]
-    logs = np.log(list(ratios.values()) or [0.0])
-    within = float(np.mean(np.abs(logs) <= np.log(1.5)))
-    return Agreement(ratios, within, float(np.exp(np.sqrt(np.mean(logs**2)))),
-                     float(np.exp(logs.min())), float(np.exp(logs.max())))  # fmt: skip
 
 
 def winners(sweep: Sweep, records: dict[str, Record]) -> list[tuple[str, ...]]:
@@ -131,8 +95,3 @@ def _times(ratio: float) -> str:
 
 def _short(value: float) -> str:
     return f"{value:.0f}" if value >= 9.95 else f"{value:.1f}"
-
-
-def sizes(values: Sequence[float | None]) -> list[float]:
-    """Those that are there."""
-    return [value for value in values if value is not None and value > 0]

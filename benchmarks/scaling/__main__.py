@@ -1,4 +1,4 @@
-"""`meshnn scaling`: who wins where, and whether the cost model can be believed."""
+"""`make study`: time and memory of a gradient beside PyTorch, JAX and MLPClassifier."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from meshnn.cli.output import print_json, progress
 from meshnn.errors import MeshError
 
 if TYPE_CHECKING:
-    from meshnn.plan.prices import Prices
-    from meshnn.scaling.study import Sweep
+    from scaling.study import Sweep
 
 __all__ = ["scaling"]
 
@@ -41,18 +40,16 @@ def scaling(
 
     [bold]Examples[/bold]
 
-      meshnn scaling --quick
+      python -m scaling --quick
 
-      meshnn scaling --out results/scaling
+      python -m scaling --out results/scaling
 
-      meshnn scaling --only ticks,dense --seconds 30
+      python -m scaling --only ticks,dense --seconds 30
     """
-    from meshnn.calibration import calibrate
-    from meshnn.plan.machine import known_prices
     from meshnn.plots.style import require_matplotlib
-    from meshnn.scaling.report import markdown, put_into, write_report
-    from meshnn.scaling.runner import Limits, missing_peers, run
-    from meshnn.scaling.study import CONTESTANTS, points_of, sweeps
+    from scaling.report import markdown, put_into, write_report
+    from scaling.runner import Limits, missing_peers, run
+    from scaling.study import CONTESTANTS, points_of, sweeps
 
     require_matplotlib()
     chosen = sweeps(quick)
@@ -71,29 +68,25 @@ def scaling(
         console.print(f"[bold red]NOT MEASURED: {escape(CONTESTANTS[name])}[/bold red]: {escape(how)}", soft_wrap=True)
     limits = Limits.of(seconds or (10.0 if quick else 60.0), memory)
     try:
-        prices = known_prices()
-        if prices is None:
-            with progress("timing this machine") as tell:
-                prices = calibrate(tell)
         with progress("scaling") as tell:
             records = run(points, out, limits, tell)
     except KeyboardInterrupt:
         console.print("meshnn: interrupted; what was measured is saved, run the same command to go on", style="red")
         raise typer.Exit(130) from None
-    write_report(chosen, records, prices, out)
+    write_report(chosen, records, out)
     if page is not None:
         pictures = page.parent / "pictures"
-        write_report(chosen, records, prices, out, pictures)
-        put_into(page, markdown(chosen, records, prices, pictures.name))
+        write_report(chosen, records, out, pictures)
+        put_into(page, markdown(chosen, records, pictures.name))
     if as_json:
         print_json(records)
         return
-    _show(chosen, records, prices)
+    _show(chosen, records)
     print(f"{(out / 'report.md').resolve()}")
 
 
-def _show(chosen: tuple[Sweep, ...], records: dict[str, Any], prices: Prices) -> None:
-    from meshnn.scaling.analysis import agreement, winners
+def _show(chosen: tuple[Sweep, ...], records: dict[str, Any]) -> None:
+    from scaling.analysis import winners
 
     console = Console()
     for sweep in chosen:
@@ -103,8 +96,7 @@ def _show(chosen: tuple[Sweep, ...], records: dict[str, Any], prices: Prices) ->
         for row in winners(sweep, records):
             table.add_row(*map(escape, row))
         console.print(table)
-    found = agreement(records, prices)
-    console.print(
-        f"predicted over measured: {found.least:.2f} to {found.most:.2f}, {found.within:.0%} within 1.5",
-        highlight=False,
-    )
+
+
+if __name__ == "__main__":
+    typer.run(scaling)

@@ -12,12 +12,10 @@ from meshnn.cli.output import versions
 from meshnn.errors import MeshError
 from meshnn.files import explained, write_whole
 from meshnn.memory import format_bytes
-from meshnn.plan.machine import processor
-from meshnn.plan.prices import Prices
-from meshnn.scaling.analysis import agreement, curves, disagreements, prediction, winners
-from meshnn.scaling.figures import draw_agreement, draw_sweep
-from meshnn.scaling.runner import missing_peers
-from meshnn.scaling.study import CONTESTANTS, Sweep, points_of
+from scaling.analysis import curves, disagreements, winners
+from scaling.figures import draw_sweep
+from scaling.runner import missing_peers, processor
+from scaling.study import CONTESTANTS, Sweep, points_of
 
 __all__ = ["markdown", "put_into", "write_report"]
 
@@ -26,41 +24,25 @@ _HEADINGS = ("", "fastest", "meshnn auto", "fastest peer", "peer / auto", "forwa
 _MARKS = ("<!-- study -->", "<!-- end of study -->")
 
 
-def write_report(
-    chosen: Sequence[Sweep], records: dict[str, Record], prices: Prices, out: Path, pictures: Path | None = None
-) -> str:
+def write_report(chosen: Sequence[Sweep], records: dict[str, Record], out: Path, pictures: Path | None = None) -> str:
     """Draw all figures into `pictures` (the folder of the report, if not given) and write `report.md`; its text."""
     pictures = pictures or out
     with explained("write to", str(pictures)):
         pictures.mkdir(parents=True, exist_ok=True)
     kinds = ("svg", "png") if pictures == out else ("svg",)
     for sweep in chosen:
-        draw_sweep(sweep, curves(sweep, records, prices), pictures, kinds)
-    pairs = []
-    for record in records.values():
-        predicted = prediction(record, prices)
-        if predicted is not None and record["status"] == "done":
-            pairs.append((record["point"]["contestant"], float(record["seconds"]), predicted))
-    draw_agreement(agreement(records, prices), pairs, pictures, kinds)
-    text = f"# Who wins where\n\n{markdown(chosen, records, prices, os.path.relpath(pictures, out))}"
+        draw_sweep(sweep, curves(sweep, records), pictures, kinds)
+    text = f"# Who wins where\n\n{markdown(chosen, records, os.path.relpath(pictures, out))}"
     write_whole(out / "report.md", [text.encode()])
     return text
 
 
-def markdown(chosen: Sequence[Sweep], records: dict[str, Record], prices: Prices, pictures: str = ".") -> str:
+def markdown(chosen: Sequence[Sweep], records: dict[str, Record], pictures: str = ".") -> str:
     """Tables and figures; `pictures` is the folder of the figures as seen from the page."""
-    found = agreement(records, prices)
     library = ", ".join(f"{name} {number}" for name, number in versions().items() if number)
     lines = [f"{processor()}, one thread. {library}.", ""]
     absent = missing_peers([point.contestant for point in points_of(tuple(chosen))])
     lines += [f"**Not measured: {CONTESTANTS[name]} ({how}).**" for name, how in absent.items()]
-    lines += [
-        f"The cost model predicts {len(found.ratios)} gradients: predicted over measured is between {found.least:.2f} "
-        f"and {found.most:.2f}, {found.within:.0%} are within 1.5, the typical factor is {found.spread:.2f}.",
-        "",
-        f"![predicted and measured]({pictures}/scaling-predictions.svg)",
-        "",
-    ]
     for sweep in chosen:
         wrong = disagreements(sweep, records)
         if wrong:

@@ -8,7 +8,9 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from meshnn.calibration import random_graph
+import numpy as np
+from numpy.typing import NDArray
+
 from meshnn.topology import Topology
 
 __all__ = ["CONTESTANTS", "NEEDS", "OURS", "SWEEPS", "Graph", "Point", "Sweep", "points_of", "sweeps"]
@@ -35,6 +37,30 @@ NEEDS = {
     "jax edges": ("jax", "pip install 'meshnn[bench]'"),
     "sklearn": ("sklearn", "pip install scikit-learn"),
 }
+
+
+def random_graph(inputs: int, hidden: int, outputs: int, fan_in: int, inner: int = 0, seed: int = 0) -> Topology:
+    """Return a graph: each hidden neuron reads `fan_in` inputs and `inner` hidden ones, at random, and feeds an output.
+
+    >>> random_graph(20, 100, 3, 5, inner=2).n_edges
+    800
+    """
+    rng = np.random.default_rng(seed)
+    into = inputs + np.arange(hidden)
+    edges = [np.stack([_different(rng, inputs, hidden, fan_in).ravel(), np.repeat(into, fan_in)], axis=1)]
+    edges.append(np.stack([into, inputs + hidden + rng.permutation(hidden) % outputs], axis=1))
+    if inner:
+        sources = inputs + _different(rng, hidden, hidden, inner).ravel()
+        edges.append(np.stack([sources, np.repeat(into, inner)], axis=1))
+    return Topology(inputs, hidden, outputs, np.concatenate(edges), bias=False)
+
+
+def _different(rng: np.random.Generator, of: int, rows: int, count: int) -> NDArray[np.int64]:
+    """Return `count` different numbers below `of` in every row: a random start and random steps, modulo `of`."""
+    steps = rng.integers(1, max(of // count, 1) + 1, (rows, count))
+    start = rng.integers(0, of, (rows, 1))
+    found: NDArray[np.int64] = (np.cumsum(steps, axis=1) + start) % of
+    return found
 
 
 @dataclass(frozen=True)
