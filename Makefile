@@ -1,12 +1,12 @@
 # Every target creates .venv, installs what it needs (pinned by constraints.txt) and runs; a second call starts at once.
-# The environment is made by PYTHON if it is given (make test PYTHON=python3.12), else by the newest supported one there is.
-PYTHON ?=
+# The environment is made by PYTHON: make test PYTHON=python3.12.
+PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := sh tools/pip_install.sh $(VENV)
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 SOURCES := pyproject.toml constraints.txt CMakeLists.txt tools/build_backend.py $(wildcard src/meshnn/_core/*.[chp]*)
 
-.PHONY: demo play play-assets test test-all versions steady sanitize mutants wheel bench study study-quick bench-history tables docs lint
+.PHONY: demo play play-assets test test-all test-floors versions steady sanitize mutants wheel bench study study-quick bench-history tables docs lint
 .PHONY: style format clean
 
 demo: $(VENV)/.installed
@@ -43,11 +43,16 @@ test-all: $(VENV)/.installed-docs
 	$(MAKE) --no-print-directory style
 	$(call with-types)
 	$(BIN)/python tests/sanitize.py address,undefined --quick
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/nox -s floors -- $(addprefix tests/test_,$(addsuffix .py,estimators tables online cli_models plots))
 	$(BIN)/python tests/mutations.py --sample --jobs 2 --out results/sample.json
 
-# The quick tests on every supported Python that this machine has, each in an environment of its own.
-versions:
-	@python=$$(sh tools/find_python.sh '$(PYTHON)') && "$$python" tests/versions.py
+# The quick tests on every supported Python that this machine has (pyenv, uv, system), each in an environment of its own.
+versions: $(VENV)/.installed-test
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/nox -s tests
+
+# The quick tests with the lowest versions of all dependencies.
+test-floors: $(VENV)/.installed-test
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/nox -s floors
 
 # The tests that depend on numbers, with other instruction sets, other numbers of threads and under load: an hour and more.
 steady: $(VENV)/.installed-test
@@ -100,11 +105,11 @@ format: $(VENV)/.installed-test
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) .venv-3.* results build dist docs/above docs/api docs/gallery .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) .nox results build dist docs/above docs/api docs/gallery .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/.python:
-	@python=$$(sh tools/find_python.sh '$(PYTHON)') && echo "$$python -m venv $(VENV)" && "$$python" -m venv $(VENV)
+	$(PYTHON) -m venv $(VENV)
 	@touch $@
 
 $(VENV)/.installed: $(VENV)/.python $(SOURCES)

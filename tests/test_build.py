@@ -153,7 +153,7 @@ def test_the_sdist_has_what_is_needed_and_makes_the_same_wheel(built):
         inside = {name.split("/", 1)[1] for name in file.getnames() if "/" in name}
     for wanted in ("src/meshnn/py.typed", "tests/test_build.py", "CMakeLists.txt", "src/meshnn/_core/kernels.cpp",
                    "Makefile", "constraints.txt", "LICENSE", "README.md",
-                   "CHANGELOG.md", "CITATION.cff", "SECURITY.md", "tools/find_python.sh", "examples/iris.csv",
+                   "CHANGELOG.md", "CITATION.cff", "SECURITY.md", "tools/build_backend.py", "examples/iris.csv",
                    "docs/pictures/first-screen.svg", "benchmarks/history.jsonl"):  # fmt: skip
         assert wanted in inside, wanted
     assert not [name for name in inside if re.search(r"(^|/)(results|\.venv.*|__pycache__|\.hypothesis)/", name)]

@@ -1,7 +1,6 @@
-"""The files around the package: citation, policies, the README's first screen, links."""
+"""The files around the package: citation, versions, links."""
 
 import re
-import xml.dom.minidom
 from pathlib import Path
 
 import pytest
@@ -32,26 +31,6 @@ def test_versions_are_the_same_everywhere():
     assert f"| {minor} (and what is being worked on) | yes |" in (ROOT / "SECURITY.md").read_text()
     assert f"| 2 | {minor} |" in (ROOT / "docs" / "versions.md").read_text()
     assert (ROOT / "docs" / f"release-{minor}.md").exists()
-
-
-def test_the_first_screen_of_the_readme():
-    lines = (ROOT / "README.md").read_text().splitlines()
-    assert len(lines) <= 200
-    screen = "\n".join(lines[:45])
-    for wanted in ("docs/pictures/first-screen.svg", "    make demo ", "    make test ", "```python", "where it loses"):
-        assert wanted in screen
-
-
-def test_the_picture_of_the_first_screen():
-    path = ROOT / "docs" / "pictures" / "first-screen.svg"
-    assert path.stat().st_size <= 120_000
-    text = path.read_text()
-    xml.dom.minidom.parseString(text)
-    assert "prefers-color-scheme:dark" in text
-    assert "<text" not in text  # outlines: no font is needed
-    links = re.findall(r'(?:href|src)="([^"]{,12})', text)
-    assert links
-    assert all(link.startswith(("#", "data:image/")) for link in links)  # nothing is fetched
 
 
 def anchors(page):
