@@ -27,7 +27,7 @@ import scipy.sparse
 
 import meshnn
 from commands import meshnn as command
-from golden import ACTIVATIONS, Values, generator, integers, save, uniform
+from golden import ACTIVATIONS, Values, generator, integers, load, save, uniform
 from meshnn import Mesh, Topology
 from meshnn.errors import MeshError
 from meshnn.export import CLearner, CNet
@@ -333,18 +333,24 @@ KINDS: dict[str, tuple[Any, Any]] = {
 }  # fmt: skip
 
 
-def write() -> None:
-    """Write the records of all cases."""
-    cases = [(kind, name) for kind, (names, _) in KINDS.items() for name in names]
+def write(only: list[str]) -> None:
+    """Write the records of all cases, or of those that are named ("estimator/outputs-default", "command/fit")."""
+    kept = FILE.with_suffix(".json")
+    cases = [
+        (kind, name) for kind, (names, _) in KINDS.items() for name in names if not only or f"{kind}/{name}" in only
+    ]
     values = {f"{kind}/{name}/{key}": v for kind, name in cases for key, v in KINDS[kind][1](name).items()}
-    facts = {f"estimator/{name}": estimator(name)[1] for name in ESTIMATORS}
-    facts |= {f"command/{name}": found for name, found in commands(list(COMMANDS))}
+    facts = {f"{kind}/{name}": estimator(name)[1] for kind, name in cases if kind == "estimator"}
+    found = {f"command/{name}": printed for name, printed in commands(list(COMMANDS))}
+    facts |= {name: printed for name, printed in found.items() if not only or name in only}
     assert not (failed := [found for found in facts.values() if isinstance(found, str)]), failed
+    if only:
+        values, facts = load(FILE) | values, json.loads(kept.read_text(encoding="utf-8")) | facts
     save(FILE, values)
     lines = [f"{json.dumps(name)}: {json.dumps(value, ensure_ascii=False)}" for name, value in facts.items()]
-    FILE.with_suffix(".json").write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+    kept.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
     print(f"{len(values)} arrays and {len(facts)} records of plain values beside {FILE}")
 
 
 if __name__ == "__main__":
-    write() if sys.argv[1:] == ["--write"] else sys.exit(__doc__)
+    write(sys.argv[2:]) if sys.argv[1:2] == ["--write"] else sys.exit(__doc__)

@@ -45,7 +45,7 @@ def test_influence_is_the_cheaper_forward_only_method_at_many_ticks():
 @pytest.mark.parametrize(("ratio", "chosen"), [(0.5, "factored"), (1.29, "factored"), (1.31, "adjoint")])
 def test_forward_only_is_taken_up_to_a_factor(ratio, chosen):
     def cost(name, forward_only, multiply_adds):
-        return Cost(name, forward_only, multiply_adds, 0.0, 0.0, 1.0, 1000.0, False)
+        return Cost(name, forward_only, multiply_adds, 0.0, 0.0, 0.0, 1.0, 1000.0, False)
 
     costs = [cost("factored", True, ratio), cost("adjoint", False, 1.0)]
     assert decide(costs, ["factored", "adjoint"], 10**9).chosen == chosen

@@ -261,7 +261,7 @@ def test_steps_in_halves_are_steps(dtype):
     mesh = Mesh(Topology.layered([150, 300, 3]), activation="tanh", dtype=dtype, random_state=0)
     twin = Mesh(mesh.topology, mesh.ticks, "tanh", weights=mesh.weights, dtype=dtype)
     cost = mesh.engine("epochs", batch=size).plan.cost
-    assert size * cost.operations >= 2 * steps.LEAST_HALF  # else nothing is tested
+    assert size * cost.work >= 2 * steps.LEAST_HALF  # else nothing is tested
     assert cost.tiled > steps.MOSTLY
     options = {"solver": "sgd", "momentum": 0.0, "nesterov": False, "schedule": "constant", "learning_rate": 0.1}
     list(train(mesh, X, y, batch_size=size, max_epochs=1, l2=0.0, random_state=0, tol=0.0, **options))

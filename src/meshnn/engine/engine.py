@@ -79,7 +79,7 @@ class Engine:
     @property
     def work(self) -> float:
         """Return the work per sample, in multiply-adds."""
-        return self.plan.cost.operations
+        return self.plan.cost.work
 
     # -- what it computes ------------------------------------------------------------------------------------------
 
@@ -176,7 +176,7 @@ class Engine:
         *arguments: Any,
     ) -> Any:  # fmt: skip
         """Call a method of the core; refuse samples and weights that are not finite."""
-        samples, work = converted(X, self.dtype), self.plan.cost.operations
+        samples, work = converted(X, self.dtype), self.plan.cost.work
         threads = threads_for(X.shape[1] * work, n_threads)
         try:
             return call(values, samples, state, 1, threads, work, *arguments)

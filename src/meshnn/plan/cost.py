@@ -18,20 +18,20 @@ SLOWER = 1.3
 MAX_SETS = 150_000
 #: Multiply-adds that take as long as one activation function other than identity and relu.
 ACTIVATION = 80.0
+#: Multiply-adds that take as long as everything else that is done once per state or input.
+STATE = 38.0
 
 
 @dataclass(frozen=True)
 class Cost:
-    """The counted cost of one method.
-
-    `operations` is the unit that methods are compared in: multiply-adds of float32 samples that fill a row.
-    """
+    """The counted cost of one method."""
 
     method: str
     forward_only: bool
     multiply_adds: float  # per sample
     tiled: float  # share of the multiply-adds that tiles do
     activations: float  # per sample, without identity and relu
+    states: float  # and inputs, per sample
     slowdown: float  # time of a multiply-add relative to float32 in full rows of samples
     bytes: float  # working memory: index arrays and the buffers of all workers, without data and results
     estimated: bool  # scaled up from a sample of the graph
@@ -39,8 +39,13 @@ class Cost:
 
     @property
     def operations(self) -> float:
-        """Work per sample, in multiply-adds of float32."""
+        """The part of the work per sample that methods differ in, in multiply-adds of float32."""
         return self.slowdown * (self.multiply_adds + ACTIVATION * self.activations)
+
+    @property
+    def work(self) -> float:
+        """All work per sample, in multiply-adds of float32."""
+        return self.operations + STATE * self.states
 
 
 @dataclass(frozen=True)

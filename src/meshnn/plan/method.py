@@ -102,6 +102,7 @@ class Draft:
         self.timed = schedule.timing is not None
         self.last = self.ticks if jacobian or self.timed else self.ticks - 1  # tick that influences are carried to
         self.activations = float((rows & expensive).sum())
+        self.states = float(rows.sum() + self.clamps.sum() * t.n_inputs)
         self.multiply_adds = self.tiled = 0.0  # per sample, and those of them that tiles do
         self.count(self.pulled)
         self.extra_bytes = 0.0  # of index arrays, besides lists
@@ -326,6 +327,7 @@ class Method:
             draft.multiply_adds,
             draft.tiled / max(draft.multiply_adds, 1.0),
             draft.activations,
+            draft.states,
             self.slowdown * itemsize / 4,
             footprint(draft, rows, workers, itemsize),
             draft.estimated or draft.lists.estimated,
