@@ -63,6 +63,7 @@ class BaseMesh(Parameters, Outputs):
     _solver_state: Tree | None  # what partial_fit or a warm start continues with
     _stream_seed: int
     _stream_weight = 0.0  # samples of a stream that the scaling was learned from; 0: it comes from `fit` and stays
+    _structure: Any  # what policies of partial_fit remember
     _under_way: str  # the weights that a run with a checkpoint began from, until it has ended
 
     # -- what the two kinds define -------------------------------------------------------------------------------

@@ -203,7 +203,8 @@ def _numbers(X: Any, model: str) -> Any:
     """Return features as scikit-learn checks them: finite float64, dense or csr."""
     from sklearn.utils.validation import check_array
 
-    found = check_array(X, dtype=np.float64, accept_sparse="csr", estimator=model, input_name="X")
+    # in C order, so that sums have the same bits whatever the order was
+    found = check_array(X, dtype=np.float64, order="C", accept_sparse="csr", estimator=model, input_name="X")
     check_dense_fits(found)
     return found
 

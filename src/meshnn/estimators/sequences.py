@@ -6,6 +6,7 @@ reached the outputs. Sequences of different lengths run side by side; outputs ar
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -51,8 +52,8 @@ class Reading(NamedTuple):
         ticks = whole_number("ticks", per_step, most=MOST_TICKS)
         return cls(known("readout", readout, READOUTS), ticks, whole_number("delay", delay, least=0, most=MOST_TICKS))
 
-    def ticks(self, steps: int) -> int:
-        """Return the ticks of a sequence of so many steps."""
+    def ticks(self, steps: Any) -> Any:
+        """Return the ticks of a sequence of so many steps, or of several."""
         return self.per_step * steps + self.delay
 
     def read_at(self, lengths: IntArray) -> tuple[IntArray, IntArray]:
@@ -86,7 +87,7 @@ class SequencePreprocessing(Preprocessing):
     kind: ClassVar[str] = "sequence "
 
     @property
-    def timing(self) -> Timing:  # type: ignore[override]
+    def timing(self) -> Timing:
         """The reading as exports take it."""
         return Timing(self.reading.per_step, self.reading.delay, self.reading.readout)
 
@@ -225,7 +226,7 @@ def _pairs(sources: IntArray, ends: IntArray) -> IntArray:
 
 #: Graphs by name. A chain is a delay line that learns: self-loops forget slowly, links hand on; two recurrent edges per
 #: neuron, where a mesh has one for each pair.
-GRAPHS = {
+GRAPHS: dict[str, Callable[[int, int, int], Topology]] = {
     "chain": lambda i, h, o: _rows(i, h, o, linked=True),
     "columns": lambda i, h, o: _rows(i, h, o, linked=False),
     "mesh": lambda i, h, o: Topology.mesh(i, h, o, self_loops=True),

@@ -1,7 +1,7 @@
 """Laplace's approximation of the last layer, for nets that are too large for that of all weights.
 
 The weights into an output are taken as those of a linear regression, all others as known. With z_o the derivatives of
-output o by the weights of its own edges (what they read, times the slope of the activation),
+output o by the weights of its own edges (of a feed-forward net what they read, times the slope of the activation),
 
     variance_o(x) = s_o² (1 + z_o(x)' (mean z_o z_o' + a)^-1 z_o(x) / n)
 
