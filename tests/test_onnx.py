@@ -431,7 +431,7 @@ def test_pipelines_with_a_classifier(convert, table, labels):
     assert short["output_label"].tolist() == pipeline.predict(X).tolist()
     np.testing.assert_allclose([[*row.values()] for row in short["output_probability"]], want, atol=1e-5)
     raw = run(convert(pipeline, X[:1], options={MeshClassifier: {"zipmap": False, "raw_scores": True}}), X)
-    close(raw["probabilities"], mesh.mesh_.forward(mesh._inputs(pipeline[0].transform(X))), "float64")
+    close(raw["probabilities"], mesh.mesh_.forward(mesh.preprocessing_.inputs(pipeline[0].transform(X))), "float64")
     numbers = run(convert(pipeline, X[:1], options={MeshClassifier: {"zipmap": False, "nocl": True}}), X)
     np.testing.assert_array_equal(numbers["label"], want.argmax(axis=1))
     with pytest.raises(ExportError, match="float64, which its operator does not take; pass options="):

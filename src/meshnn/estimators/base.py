@@ -19,7 +19,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted
 
 from meshnn import storage
-from meshnn.arguments import real_number, switch
+from meshnn.arguments import known, real_number, switch
 from meshnn.arrays import Array, FloatArray
 from meshnn.errors import DataError, MeshError, TrainingInterrupted
 from meshnn.estimators.builder import NetBuilder
@@ -29,6 +29,7 @@ from meshnn.estimators.params import Parameters
 from meshnn.estimators.preprocessing import Preprocessing, Samples
 from meshnn.estimators.resuming import describe_run, go_on, resume
 from meshnn.estimators.scaling import check_activation
+from meshnn.losses import LOSSES, Loss
 from meshnn.storage import Tree
 from meshnn.training import History, HistoryRow, Settings, Trainer
 from meshnn.training.checkpoint import Checkpoint
@@ -47,6 +48,7 @@ class BaseMesh(Parameters, Outputs):
 
     _preprocessing_type: type[Preprocessing] = Preprocessing
     _builder_type: type[NetBuilder] = NetBuilder
+    _default_loss: str
     _out_of_core = True  # whether it learns from rows that are not in memory
 
     solver_: str
@@ -79,6 +81,15 @@ class BaseMesh(Parameters, Outputs):
     def _answers(self, targets: Any) -> Any:
         """Invert `_targets`: return y as `predict` gives it."""
         raise NotImplementedError
+
+    @property
+    def _loss(self) -> Loss:
+        """The loss to fit with, if it is one of this kind."""
+        default = LOSSES[self._default_loss]
+        kind = (default.classifies, default.several)
+        mine = [name for name, other in LOSSES.items() if (other.classifies, other.several) == kind]
+        what = f"loss of a {self._kind}{' of several labels' * default.several}"
+        return default if self.loss is None else LOSSES[known(what, self.loss, mine)]
 
     # -- samples in ----------------------------------------------------------------------------------------------
 

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from meshnn.arguments import whole_number
 from meshnn.arrays import Array
 from meshnn.errors import DataError, MeshError
-from meshnn.estimators.params import Parameters
 from meshnn.losses import Loss
 from meshnn.mesh import Mesh
 from meshnn.topology import Topology
 from meshnn.training import Settings
 from meshnn.training.solvers import Choice, choose_solver, is_noisy
 from meshnn.training.structure.runtime import as_policies, first_topology
+
+if TYPE_CHECKING:  # it imports scikit-learn
+    from meshnn.estimators.params import Parameters
 
 __all__ = ["SMOOTH", "NetBuilder", "hidden_of"]
 

@@ -134,6 +134,10 @@ class MeshClassifier(ClassifierMixin, BaseMesh, ClassOutputs):
 
     class_weight: Any = None
 
+    @property
+    def _default_loss(self) -> str:  # type: ignore[override]
+        return "binary_cross_entropy" if self._several else "cross_entropy"
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_label = True

@@ -17,8 +17,7 @@ from meshnn.arguments import switch
 from meshnn.arrays import Array
 from meshnn.data.large import is_large, open_source
 from meshnn.errors import DataError, MeshError
-from meshnn.estimators.outputs import is_dask
-from meshnn.estimators.preprocessing import Preprocessing, Samples
+from meshnn.estimators.preprocessing import Preprocessing, Samples, is_dask
 from meshnn.estimators.scaling import Scaling
 from meshnn.losses.moments import is_constant
 from meshnn.mesh import Mesh
@@ -113,7 +112,7 @@ class ArrayData:
         labels = targets if isinstance(targets, np.ndarray) and targets.ndim == 1 else None
         parts = hold_out(n, min(math.ceil(share * n), n - 1), seed, labels)
         if len(parts[1]) == 0:
-            raise DataError("early_stopping holds samples out, but each class has only one; set early_stopping=False")
+            raise DataError("early_stopping holds samples out, but each class has one only; set early_stopping=False")
         if weight is not None and not all(weight[rows].any() for rows in parts):
             raise DataError("early_stopping needs samples with a weight on both sides; set early_stopping=False")
         if self._new:  # nothing is learned from what is held out
@@ -143,7 +142,7 @@ class OutOfCoreData:
         self._model, self._rows = model, rows
         self.batch, self.leads = rows.batch, rows.leads
         if model.scoring is not None:
-            raise MeshError("scoring needs samples in memory; leave it out: held-out rows are judged by the loss")
+            raise MeshError("scoring is for samples in memory; leave it out: held-out rows are judged by the loss")
         self.preprocessing = Preprocessing(rows.width, None if rows.names is None else tuple(rows.names))
         self.held_out: Samples | None = None
         self._splits = False
@@ -165,7 +164,7 @@ class OutOfCoreData:
     def given_to_hold_out(self, X: Any, y: Any) -> None:
         """Hold out samples that the user has chosen, which are in memory."""
         if is_out_of_core(X):
-            raise DataError(f"X_val is {type(X).__name__}, expected rows in memory; read the rows to hold out")
+            raise DataError(f"X_val is {type(X).__name__}, expected rows in memory; read those to be held out")
         shape = () if self._model._loss.classifies else (self.n_outputs,)
         self.held_out = self._model._checked_apart(X, y, self.preprocessing, shape)
 
@@ -223,14 +222,15 @@ class OutOfCoreData:
 def open_data(model: Any, X: Any, y: Any, sample_weight: Any, again: bool) -> Iterator[ArrayData | OutOfCoreData]:
     """Open what `fit` was given, as long as it is needed; `again` if a warm start continues an earlier fit."""
     if callable(X):
-        raise DataError(f"X is the function {getattr(X, '__name__', X)!s}; pass the blocks that it returns")
+        raise DataError(f"X is the function {getattr(X, '__name__', X)!s}; pass the blocks that it gives")
     if not is_out_of_core(X) or (isinstance(X, np.ndarray) and not model._out_of_core):
         yield ArrayData(model, X, y, sample_weight, model.preprocessing_ if again else None)
         return
     if not model._out_of_core:
-        raise DataError(f"X must be a list of arrays, as {type(model).__name__} learns from memory; got {X!s:.80}")
+        what = f"{type(model).__name__} learns from sequences in memory"
+        raise DataError(f"X must be a list of arrays: {what}; pass arrays, or a list of them")
     if again:
-        raise MeshError("warm_start needs samples in memory; set warm_start=False, or fit with a checkpoint")
+        raise MeshError("warm_start is for samples in memory; set warm_start=False, or fit with a checkpoint")
     if isinstance(X, OutOfCoreDataset):
         yield OutOfCoreData(model, X)
         return

@@ -11,23 +11,17 @@ from typing import Any
 
 import numpy as np
 
-from meshnn.arguments import known
 from meshnn.arrays import Array
 from meshnn.errors import MeshError
-from meshnn.estimators.preprocessing import Preprocessing
+from meshnn.estimators.preprocessing import Preprocessing, is_dask
 from meshnn.export.blueprint import Blueprint, ExportError
 from meshnn.export.exports import Exports
-from meshnn.losses import LOSSES, Loss
+from meshnn.losses import LOSSES
 from meshnn.mesh import Mesh
 from meshnn.training.laplace import Laplace
 from meshnn.training.last_layer import LastLayerLaplace
 
-__all__ = ["ClassOutputs", "FittedClassifier", "FittedRegressor", "ValueOutputs", "is_dask"]
-
-
-def is_dask(X: Any) -> bool:
-    """Return whether X is a Dask collection, without importing Dask."""
-    return type(X).__module__.partition(".")[0] in ("dask", "dask_expr") and hasattr(X, "dask")
+__all__ = ["ClassOutputs", "FittedClassifier", "FittedRegressor", "ValueOutputs"]
 
 
 def by_partition(method: Any) -> Any:
@@ -52,8 +46,6 @@ class Outputs(Exports):
     """A net behind its preprocessing, and the meaning of its outputs by its loss."""
 
     _kind: str
-    _default_loss: str
-    loss: str | None = None
     loss_: str  # that of the net, even if `loss` was set to another since
     mesh_: Mesh
     preprocessing_: Preprocessing
@@ -89,15 +81,6 @@ class Outputs(Exports):
 
         self.blueprint()  # raises if nothing was learned yet
         return portable_of(self)
-
-    @property
-    def _loss(self) -> Loss:
-        """The loss to fit with, if it is one of this kind."""
-        default = LOSSES[self._default_loss]
-        kind = (default.classifies, default.several)
-        mine = [name for name, other in LOSSES.items() if (other.classifies, other.several) == kind]
-        what = f"loss of a {self._kind}{' of several labels' * default.several}"
-        return default if self.loss is None else LOSSES[known(what, self.loss, mine)]
 
     def _features(self, X: Any) -> Any:
         """Return the features of X before scaling, checked."""
@@ -146,10 +129,6 @@ class ClassOutputs(Outputs):
     _several = False  # whether y was an indicator matrix at the last fit
     classes_: Array
 
-    @property
-    def _default_loss(self) -> str:  # type: ignore[override]
-        return "binary_cross_entropy" if self._several else "cross_entropy"
-
     def blueprint(self) -> Blueprint:
         """Return what the model computes as plain values and arrays; exports are written from it."""
         found, several = super().blueprint(), LOSSES[self.loss_].several
@@ -194,7 +173,6 @@ class ClassOutputs(Outputs):
 class ValueOutputs(Outputs):
     """Outputs are values."""
 
-    _default_loss = "squared_error"
     _kind = "regressor"
     _flat: bool  # whether y had one dimension
     _laplace: Laplace | LastLayerLaplace | str  # or why there is none

@@ -22,7 +22,7 @@ from meshnn.mesh import Mesh
 from meshnn.training.api import as_samples
 from meshnn.training.samples import InMemoryDataset
 
-__all__ = ["Preprocessing", "Samples", "is_frame"]
+__all__ = ["Preprocessing", "Samples", "is_dask", "is_frame"]
 
 
 NO_SCALING = Scaling(*[np.zeros(0)] * 4)  # before one is learned
@@ -43,6 +43,11 @@ class Samples(NamedTuple):
 def is_frame(X: Any) -> bool:
     """Return whether X has named columns: a DataFrame of pandas or polars, or a pyarrow table."""
     return hasattr(X, "columns") and (hasattr(X, "iloc") or hasattr(X, "__arrow_c_stream__"))
+
+
+def is_dask(X: Any) -> bool:
+    """Return whether X is a Dask collection, without importing Dask."""
+    return type(X).__module__.partition(".")[0] in ("dask", "dask_expr") and hasattr(X, "dask")
 
 
 @dataclass(frozen=True)
@@ -107,7 +112,7 @@ class Preprocessing:
         if self.accepts(X):
             return X
         if isinstance(X, (str, PathLike)):
-            raise DataError(f"{X} is a path; predict takes samples in memory: read the file, or use meshnn predict")
+            raise DataError(f"{X} is a path, and predictions are of samples in memory; read it, or use meshnn predict")
         if is_frame(X):
             if self.encoder is not None:
                 return self._encode(_as_table(X))

@@ -47,6 +47,8 @@ class MeshRegressor(RegressorMixin, BaseMesh, ValueOutputs):
     True
     """
 
+    _default_loss = "squared_error"
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
