@@ -15,7 +15,7 @@ from meshnn import MeshClassifier, MeshRegressor
 from meshnn.data.columns import cells_of, class_numbers
 from meshnn.data.encoding import Encoder
 from meshnn.data.tables import read_table
-from meshnn.estimators._splitting import hold_out
+from meshnn.estimators.fit_data import hold_out
 
 QUICK = ("-n", "2", "--epochs", "5", "--json")
 

@@ -1,7 +1,10 @@
 """Small things that users of scikit-learn are used to."""
 
 import json
+import subprocess
+import sys
 
+import joblib
 import numpy as np
 import pytest
 from sklearn.datasets import load_iris
@@ -111,3 +114,62 @@ def test_curves():
     assert len(model.loss_curve_) == 5
     with pytest.raises(NotFittedError):
         MeshClassifier().loss_curve_  # noqa: B018
+
+
+def test_pictures_of_a_model():
+    import matplotlib
+
+    matplotlib.use("Agg")
+    model = MeshClassifier(3, **OPTIONS)
+    assert "<svg" not in model._repr_html_().partition("</style>")[2]
+    with pytest.raises(NotFittedError):
+        model.plot_history()
+    model.fit(X, Y)
+    for draw, title in ((model.plot_history, "Training"), (model.plot_graph, "Graph")):
+        ax = draw()
+        assert ax.get_title(loc="left") == title
+        assert draw(ax) is ax
+    widths = sorted(bar.get_width() for bar in model.plot_importances().patches)
+    np.testing.assert_allclose(widths, np.sort(model.feature_importances_))
+    shown = model._repr_mimebundle_()["text/html"]
+    assert shown.count("<line") == model.mesh_.topology.n_edges
+    assert shown.count("<circle") == model.mesh_.topology.n_neurons
+    with pytest.raises(MeshError, match="feature_importances_"):
+        model.set_params(solver="adam").partial_fit(X, Y).plot_importances()
+
+
+@pytest.mark.parametrize("kind", [MeshClassifier, MeshRegressor])
+def test_memory_mapped_models_are_copied_before_they_learn_on(kind, tmp_path):
+    joblib.dump(kind(3, solver="adam", **OPTIONS).fit(X, Y), tmp_path / "m.joblib")
+    before = (tmp_path / "m.joblib").read_bytes()
+    mapped, plain = (joblib.load(tmp_path / "m.joblib", mmap_mode=mode) for mode in ("r", None))
+    assert not mapped.mesh_.weights.flags.writeable
+    for model in (mapped, plain):
+        model.partial_fit(X, Y).set_params(warm_start=True).fit(X, Y)
+    np.testing.assert_array_equal(mapped.mesh_.weights, plain.mesh_.weights)
+    fresh = joblib.load(tmp_path / "m.joblib", mmap_mode="r")
+    fresh.set_params(warm_start=True).fit(X, Y)
+    assert (tmp_path / "m.joblib").read_bytes() == before
+
+
+SMALL_STACK = """
+import threading
+from sklearn.datasets import load_iris
+from meshnn import MeshClassifier, MeshRegressor
+X, y = load_iris(return_X_y=True)
+done = []
+def work():
+    for make in (MeshClassifier, MeshRegressor):
+        for solver in ("adam", "lm"):
+            done.append(make(20, solver=solver, max_epochs=2, random_state=0).fit(X, y).predict(X))
+threading.stack_size(65536)
+thread = threading.Thread(target=work)
+thread.start()
+thread.join()
+assert len(done) == 4
+"""
+
+
+def test_a_thread_with_a_small_stack_is_enough():
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", SMALL_STACK], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

@@ -89,7 +89,7 @@ def test_what_a_file_cannot_hold_is_refused_when_saving(iris, tmp_path):
     ]:
         changed = MeshClassifier(**model.get_params()).set_params(**options)
         vars(changed).update({name: value for name, value in vars(model).items() if name.endswith("_")})
-        changed._scaling, changed._solver_state, changed._stream_seed = model._scaling, None, 0
+        changed._solver_state, changed._stream_seed = None, 0
         with pytest.raises(FileError, match=message):
             changed.save(path)
     for classes in ([b"a", b"b", b"c"], np.array(["2020", "2021", "2022"], "M8[Y]"), [object(), object(), object()]):
@@ -203,11 +203,13 @@ def test_lies_about_what_it_is(lie):
 
 def test_nothing_may_be_missing(lie, files):
     for kind, tree in files.items():
-        for name in tree.keys() - {"kind", "versions", "importances", "laplace"}:  # the last two are young
+        for name in tree.keys() - {"kind", "versions", "importances"}:
             lie(without(name), kind)
-    for part in ("mesh", "scaling", "history", "stream"):
-        for name in files["classifier"][part].keys() - {"x_constant", "y_constant", "seen"}:  # young, too
+    for part in ("mesh", "preprocessing", "history", "stream"):
+        for name in files["classifier"][part].keys() - {"names"}:
             lie(without(part, name))
+    for name in files["classifier"]["preprocessing"]["scaling"]:
+        lie(without("preprocessing", "scaling", name))
     for name in files["classifier"]["stream"]["memory"]:
         lie(without("stream", "memory", name))
 
@@ -259,9 +261,9 @@ def test_a_small_file_cannot_ask_for_much_memory(lie, files):
 def test_lies_about_the_estimator(lie):
     for name in ("x_mean", "x_scale", "y_mean", "y_scale"):
         for value in ([], np.zeros(3, np.float32), np.full(4, np.inf), np.full((4, 1), 1.0), np.full(7, 1.0)):
-            assert name in lie(put("scaling", name, value=value))
-    assert "all positive" in lie(put("scaling", "x_scale", value=np.zeros(4)))
-    assert "all positive" in lie(put("scaling", "y_scale", value=[-1.0, 1.0]), "regressor")
+            assert name in lie(put("preprocessing", "scaling", name, value=value))
+    assert "x_scale" in lie(put("preprocessing", "scaling", "x_scale", value=np.zeros(4)))
+    assert "y_scale" in lie(put("preprocessing", "scaling", "y_scale", value=np.array([-1.0, 1.0])), "regressor")
     described = {"dtype": "<U1", "values": ["a", "b", "c"]}
     for change in (
         {"values": ["a", "b"]}, {"values": ["c", "b", "a"]}, {"values": ["a", "a", "b"]}, {"values": ["a", "b", "cc"]},
@@ -272,15 +274,14 @@ def test_lies_about_the_estimator(lie):
     for value in ([0, 1], [0, 1, 1], [2, 1, 0], [0.0, 1.0, np.nan], np.zeros((3, 1)), 5):
         lie(put("classes", value=np.asarray(value)))
     for value in (["a"], "abcd", [1, 2, 3, 4], None, {"a": 1}):
-        lie(put("feature_names", value=value))
+        lie(put("preprocessing", "names", value=value))
     for value in (7, "4", None, 0):
-        lie(put("n_features", value=value))
+        lie(put("preprocessing", "n_features", value=value))
     for name, wrong in [
         ("n_iter", ("many", -1, 1.5, None)), ("best_restart", (-1, "0")), ("l2", (-1.0, "auto", None)),
         ("solver", (["lm"], "ab", ["lm", 5], None, ["lm", ""], ["no", ""])), ("history", (5, [], None)),
         ("parameters", ([1, 2], None, 5, {"class_weight": {"pairs": [[[], 1]]}}, {"class_weight": {"pear": 1}})),
         ("stream", (None, {}, {"seed": -1, "memory": None}, {"seed": 1, "memory": 5}, {"seed": 1, "memory": {}})),
-        ("table", (None, {"columns": "all"}, {"impute": False, "columns": [], "left_out": {}})),
     ]:  # fmt: skip
         for value in wrong:
             lie(put(name, value=value))
@@ -296,9 +297,10 @@ def test_lies_about_the_estimator(lie):
 def test_lies_about_the_table(lie):
     column = {"name": "x", "kind": "numeric", "categories": [], "fill": None}
     table = {"impute": False, "columns": [column], "left_out": {}}
-    lie(put("table", value=table))  # no target
-    lie(lambda tree: tree.update(table=table, target=5))
-    assert "give 1 features, its net has 4 inputs" in lie(lambda tree: tree.update(table=table, target="y"))
+    assert "1 features, its net 4 inputs" in lie(put("preprocessing", "encoder", value=table))
+    for value in (None, {"columns": "all"}, {"impute": False, "columns": [], "left_out": {}}):
+        lie(put("preprocessing", "encoder", value=value))
+    lie(put("target", value=5))
 
 
 def test_lies_about_what_a_stream_remembers(lie, files):

@@ -10,7 +10,7 @@ import meshnn
 from commands import meshnn as meshnn_command
 from meshnn import Mesh, MeshClassifier, MeshError, MeshRegressor, Topology, storage
 from meshnn.storage import FileError
-from meshnn.training import laplace, structure
+from meshnn.training import structure
 from meshnn.training.sensitivity import input_jacobian
 
 
@@ -60,7 +60,7 @@ def test_without_hidden_neurons_it_is_bayesian_linear_regression(l2, weighted):
 def test_it_is_what_the_jacobian_and_the_penalties_say(options):
     X, y = data()
     model = MeshRegressor(3, ticks=3, max_epochs=20, random_state=0, **options).fit(X, y)
-    mesh, inputs = model.mesh_, model._scaling.inputs(X)
+    mesh, inputs = model.mesh_, model.preprocessing_.scaling.inputs(X)
     live = mesh.live_parameters()
     J = mesh.jacobian(inputs)[:, 0, live].astype(np.float64)
     t = mesh.topology
@@ -82,7 +82,7 @@ def test_a_neuron_that_never_fires_does_not_spoil_it():
     t = Topology.layered([3, 2, 1])
     weights = np.where((t.dst == 4) & (t.src == 3), -1e3, 0.1)
     model = MeshRegressor(topology=t, activation="relu", solver="lm", l2=0.1, weights=weights, max_epochs=5).fit(X, y)
-    assert (model.mesh_.jacobian(model._scaling.inputs(X))[:, 0, t.dst == 4] == 0).all()
+    assert (model.mesh_.jacobian(model.preprocessing_.scaling.inputs(X))[:, 0, t.dst == 4] == 0).all()
     assert np.isfinite(model.predict(X, return_std=True)[1]).all()
     none = MeshRegressor(topology=t, activation="relu", solver="lm", l2=0.0, weights=weights, max_epochs=5).fit(X, y)
     with pytest.raises(MeshError, match="neither samples nor penalties determine the weights: fit with an l2 above 0"):
@@ -114,15 +114,9 @@ def test_it_is_saved(tmp_path):
             with pytest.raises(FileError, match="does not hold a regressor that makes sense"):
                 meshnn.load(tmp_path / "a.mesh")
             part[name] = truth
-    del tree["laplace"], tree["importances"]
-    storage.write(tmp_path / "a.mesh", tree)
-    old = meshnn.load(tmp_path / "a.mesh")
-    assert not hasattr(old, "feature_importances_")
-    with pytest.raises(MeshError, match="earlier version"):
-        old.predict(X, return_std=True)
 
 
-def test_where_there_is_none_it_is_said_why(monkeypatch):
+def test_where_there_is_none_it_is_said_why():
     X, y = data()
     for loss in ("huber", "poisson"):
         model = MeshRegressor(2, loss=loss, l2=0.01, max_epochs=3, random_state=0).fit(X, np.abs(y))
@@ -134,13 +128,31 @@ def test_where_there_is_none_it_is_said_why(monkeypatch):
     assert not hasattr(stream, "feature_importances_")
     with pytest.raises(MeshError, match="partial_fit has not seen all samples"):
         stream.predict(X, return_std=True)
-    monkeypatch.setattr(laplace, "BUDGET", 10)
-    MeshRegressor(2, l2=0.01, max_epochs=3, solver="lm", random_state=0).fit(X, y).predict(X, return_std=True)
-    with pytest.raises(MeshError, match=r'exceed 1e\+01, .* fit with solver="lm"'):
-        MeshRegressor(2, l2=0.01, max_epochs=3, solver="adam").fit(X, y).predict(X, return_std=True)
-    monkeypatch.setattr(laplace, "LIMIT", 5)
-    with pytest.raises(MeshError, match="live parameters, more than 5"):
-        MeshRegressor(2, l2=0.01, max_epochs=3).fit(X, y).predict(X, return_std=True)
+
+
+def test_large_nets_have_that_of_their_last_layer(tmp_path):
+    """A linear regression on what the outputs read, worked by hand; beyond 1000 parameters."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 3))
+    Y = np.stack([X[:, 0] * X[:, 1], X[:, 2]], axis=1) + 0.1 * rng.normal(size=(400, 2))
+    model = MeshRegressor(hidden=(40, 25), l2=0.01, max_epochs=20, solver="adam", random_state=0).fit(X, Y)
+    assert len(model.mesh_.live_parameters()) > 1000
+    value, std = model.predict(X[:9], return_std=True)
+    np.testing.assert_array_equal(value, model.predict(X[:9]))
+    mesh, t, scaling = model.mesh_, model.mesh_.topology, model.preprocessing_.scaling
+    states = mesh.states(scaling.inputs(X))[-2].astype(float)
+    errors = scaling.targets(Y) - mesh.forward(scaling.inputs(X))
+    for k, output in enumerate(np.arange(t.n_neurons)[t.outputs]):
+        Z = states[:, t.src[t.dst == output]]
+        penalty = np.where(t.src[t.dst == output] == t.n_inputs, 0.0, 0.01)  # none on the bias
+        M = Z.T @ Z / 400
+        inverse = np.linalg.inv(M + np.diag(penalty))
+        noise = (errors[:, k] ** 2).sum() / (400 - np.trace(inverse @ M))
+        want = np.sqrt(noise * (1 + np.einsum("ij,jk,ik->i", Z[:9], inverse, Z[:9]) / 400)) * scaling.y_scale[k]
+        np.testing.assert_allclose(std[:, k], want, rtol=1e-4)
+    assert (model.predict(X[:9] + 30, return_std=True)[1] > std).all()  # far from all samples
+    model.save(tmp_path / "m.mesh")
+    np.testing.assert_array_equal(meshnn.load(tmp_path / "m.mesh").predict(X[:9], return_std=True)[1], std)
 
 
 # -- features --------------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from meshnn import (
     MeshStreamRegressor,
     Topology,
 )
-from meshnn.estimators._reading import Reading
+from meshnn.estimators.sequences import Reading
 from meshnn.export import onnx_graph, onnx_net, onnx_sums
 from meshnn.export.blueprint import ExportError
 from meshnn.export.onnx_activations import activate
@@ -322,7 +322,7 @@ def test_sequences(sequences, kind, readout):
     name, options = ("probabilities", {"zipmap": False}) if classes else ("variable", {})
     turned = X.transpose(1, 0, 2)
     for per_step, delay in ((1, 0), (1, 2), (2, 1), (2, 3), (3, 2)):
-        model.reading_ = Reading.of(readout, per_step, delay)
+        model.preprocessing_ = replace(model.preprocessing_, reading=Reading.of(readout, per_step, delay))
         want = np.asarray(model.predict_proba(X) if classes else model.predict(X)[..., None])
         whole = run(model.to_onnx(dtype="float64", sequence=True, **options), turned)[name]
         np.testing.assert_allclose(whole.swapaxes(0, 1) if readout == "all" else whole, want, atol=1e-6)
@@ -342,7 +342,7 @@ def test_states_are_handed_on_as_they_are_computed(sequences):
     X, y, _ = sequences
     activation = ["tanh", "identity", "tanh", "relu", "identity"]
     model = MeshSequenceRegressor(5, activation=activation, **FEW).fit(X, y)
-    model.reading_ = Reading.of("last", 1, 0)
+    model.preprocessing_ = replace(model.preprocessing_, reading=Reading.of("last", 1, 0))
     found = model.to_onnx()
     assert "Gather" not in operators(found)  # columns in the order of the tensors, outputs in one of their own
     names = model.mesh_.activations
@@ -431,7 +431,7 @@ def test_pipelines_with_a_classifier(convert, table, labels):
     assert short["output_label"].tolist() == pipeline.predict(X).tolist()
     np.testing.assert_allclose([[*row.values()] for row in short["output_probability"]], want, atol=1e-5)
     raw = run(convert(pipeline, X[:1], options={MeshClassifier: {"zipmap": False, "raw_scores": True}}), X)
-    close(raw["probabilities"], mesh.mesh_.forward(mesh._inputs(pipeline[0].transform(X))), "float64")
+    close(raw["probabilities"], mesh.mesh_.forward(mesh.preprocessing_.inputs(pipeline[0].transform(X))), "float64")
     numbers = run(convert(pipeline, X[:1], options={MeshClassifier: {"zipmap": False, "nocl": True}}), X)
     np.testing.assert_array_equal(numbers["label"], want.argmax(axis=1))
     with pytest.raises(ExportError, match="float64, which its operator does not take; pass options="):

@@ -6,7 +6,7 @@ import pytest
 from meshnn import MeshClassifier, MeshError, MeshRegressor
 from meshnn.codes import ACTIVATIONS, RANGES
 from meshnn.errors import DataError
-from meshnn.estimators._scaling import Scaling
+from meshnn.estimators.scaling import Scaling
 from meshnn.losses import loss_named
 
 X = np.linspace(-1, 1, 120)[:, None]
@@ -77,14 +77,14 @@ def test_targets_out_of_reach(options, y, message):
 def test_outputs_that_a_loss_could_not_use():
     y = np.arange(120) % 2
     for activation, most in (("sigmoid", "0.731"), ("tanh", "0.881"), ("sin", "0.881"), ("gauss", "0.731")):
-        with pytest.raises(MeshError, match=f"their softmax below {most}"):
+        with pytest.raises(MeshError, match=most):
             MeshClassifier(2, output_activation=activation, max_epochs=1).fit(X, y)
-    with pytest.raises(MeshError, match=r"their softmax below 0\.576"):
+    with pytest.raises(MeshError, match=r"0\.576"):
         MeshClassifier(2, output_activation="sigmoid", max_epochs=1).fit(X, np.arange(120) % 3)
     for activation in ("relu", "softplus", "elu"):  # differences of outputs have no bounds
         MeshClassifier(2, output_activation=activation, max_epochs=1, random_state=0).fit(X, y)
     for activation in RANGES:
-        with pytest.raises(MeshError, match="they are logarithms of rates"):
+        with pytest.raises(MeshError, match=activation):
             MeshRegressor(2, loss="poisson", output_activation=activation, max_epochs=1).fit(X, y)
     with pytest.raises(MeshError, match="unknown output_activation"):
         MeshRegressor(2, output_activation="softmax").fit(X, y)

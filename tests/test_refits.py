@@ -7,6 +7,8 @@ from sklearn.datasets import load_diabetes, load_iris
 import meshnn
 from commands import meshnn as command
 from meshnn import MeshClassifier, MeshError, MeshRegressor, Topology, storage
+from meshnn.estimators.preprocessing import Samples
+from meshnn.losses import LOSSES
 from meshnn.training import structure
 
 
@@ -30,7 +32,7 @@ def test_another_fit_forgets_how_the_table_became_features(from_a_table, tmp_pat
     X, y = frame.drop(columns="species"), frame.species
     for columns in (X.columns[::-1], X.columns[:2]):
         model = meshnn.load(path).fit(X[columns], y)
-        assert not hasattr(model, "encoder_")
+        assert model.encoder_.feature_names == list(columns)
         assert not hasattr(model, "target_")
         assert model.score(X[columns], y) > 0.7
         model.save(tmp_path / "again.mesh")
@@ -111,7 +113,8 @@ def test_other_samples_begin_with_a_loss_of_their_own(evidence_only):
     X, y = load_diabetes(return_X_y=True)
     model = MeshRegressor(4, solver="lm", max_epochs=30, warm_start=True, tol=0, random_state=0).fit(X[:200], y[:200])
     model.set_params(max_epochs=1).fit(X[200:], y[200:])
-    samples = model._samples(X[200:], y[200:, None], None)
+    part = Samples(X[200:], y[200:, None], None)
+    samples = model.preprocessing_.dataset(model.mesh_, part, LOSSES["squared_error"])
     loss, _ = model.mesh_.engine().evaluate(model.mesh_.values, samples.X, samples.targets)
     penalties = model._solver_state["penalties"]
     weights = model.mesh_.parameters[model.mesh_.live_parameters()]
@@ -216,10 +219,6 @@ def test_a_policy_that_a_file_cannot_hold_is_asked_for(tmp_path):
             again.fit(X, y)
         assert again.set_params(structure=None).fit(X, y).mesh_.topology.n_edges == Topology.mesh(4, 3, 3).n_edges
     tree = storage.read(_saved(model, tmp_path))
-    tree["parameters"]["structure"] = None  # as older versions wrote it
-    storage.write(tmp_path / "old.mesh", tree)
-    with pytest.raises(MeshError, match="was trained with structure=, which its file"):
-        meshnn.load(tmp_path / "old.mesh").fit(X, y)
     tree["parameters"]["structure"] = {"single": True, "policies": [{"kind": "Prune", "to": -3}]}
     storage.write(tmp_path / "old.mesh", tree)
     with pytest.raises(MeshError, match="does not hold a classifier that makes sense"):

@@ -8,13 +8,17 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
 from meshnn import MeshClassifier, MeshError, MeshRegressor
-from meshnn.estimators import _scaling
+from meshnn.estimators import scaling as _scaling
 from meshnn.losses import LOSSES
 
 RNG = np.random.default_rng(0)
 X, Y = load_iris(return_X_y=True)
 THIN = np.where(RNG.random(X.shape) < 0.5, 0.0, X)
 FORMATS = [sparse.csr_array, sparse.csc_array, sparse.csr_matrix, sparse.coo_matrix]
+
+
+def outputs(model, X):
+    return model.decision_function(X) if isinstance(model, MeshClassifier) else model.predict(X)
 
 
 @pytest.mark.parametrize("make", FORMATS)
@@ -24,8 +28,8 @@ def test_a_sparse_matrix_is_what_it_holds(make, estimator):
     dense, thin = estimator(**options).fit(THIN, Y), estimator(**options).fit(make(THIN), Y)
     # means are sums in another order
     np.testing.assert_allclose(thin.mesh_.weights, dense.mesh_.weights, rtol=1e-6, atol=1e-8)
-    np.testing.assert_allclose(thin._outputs(make(THIN)), dense._outputs(THIN), rtol=1e-6, atol=1e-8)
-    np.testing.assert_allclose(thin._outputs(THIN), thin._outputs(make(THIN)), rtol=1e-12)
+    np.testing.assert_allclose(outputs(thin, make(THIN)), outputs(dense, THIN), rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(outputs(thin, THIN), outputs(thin, make(THIN)), rtol=1e-12)
     assert thin.n_features_in_ == 4
 
 
@@ -77,5 +81,5 @@ def test_streams_early_stopping_and_checkpoints(tmp_path):
 
 def test_what_does_not_fit_into_memory_is_refused_with_numbers():
     wide = sparse.csr_array((150, 10**12))
-    with pytest.raises(MeshError, match=r"a sparse X of 150 x 1,000,000,000,000, written out, would need 545\.7 TiB"):
+    with pytest.raises(MeshError, match=r"150 x 1,000,000,000,000 .* 545\.7 TiB"):
         MeshRegressor(hidden=0).fit(wide, Y)

@@ -78,13 +78,13 @@ def warned(**options):
 def test_out_of_epochs():
     (message,) = warned(max_epochs=5, solver="lm")
     assert message.startswith("training ended after 5 epochs, but the loss still fell by 0.")
-    assert message.endswith("an epoch; raise max_epochs")
+    assert message.endswith("per epoch; raise max_epochs")
     model = MeshClassifier(4, random_state=0, max_epochs=8, solver="lm", n_restarts=3)
     with pytest.warns(ConvergenceWarning, match="after 8 epochs") as caught:
         model.fit(X, Y)
     losses = model.loss_curve_  # of the start that is kept
     fall = (sum(losses[:4]) - sum(losses[4:])) / 4 / 4
-    assert f"still fell by {fall:.2g} an epoch" in str(caught[0].message)
+    assert f"still fell by {fall:.2g} per epoch" in str(caught[0].message)
     constant = {"schedule": "constant", "batch_size": None, "learning_rate": 0.01, "max_epochs": 20}
     assert len(warned(solver="adam", **constant)) == 1
     assert len(warned(solver="sgd", early_stopping=True, **constant)) == 1

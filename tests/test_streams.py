@@ -32,46 +32,51 @@ def test_the_scaling_is_that_of_all_samples_so_far(make):
         model.partial_fit(x, y > np.median(y) if known else y, sample_weight=w, **known)
     x, y, w = np.concatenate(xs), np.concatenate(ys), np.concatenate(weights)
     mean = np.average(x, axis=0, weights=w)
-    np.testing.assert_allclose(model._scaling.x_mean, mean)
-    np.testing.assert_allclose(model._scaling.x_scale, np.sqrt(np.average((x - mean) ** 2, axis=0, weights=w)))
+    np.testing.assert_allclose(model.preprocessing_.scaling.x_mean, mean)
+    np.testing.assert_allclose(
+        model.preprocessing_.scaling.x_scale, np.sqrt(np.average((x - mean) ** 2, axis=0, weights=w))
+    )
     if make is MeshRegressor:
-        np.testing.assert_allclose(model._scaling.y_mean, np.average(y, weights=w))
+        np.testing.assert_allclose(model.preprocessing_.scaling.y_mean, np.average(y, weights=w))
         np.testing.assert_allclose(
-            model._scaling.y_scale, np.sqrt(np.average((y - model._scaling.y_mean) ** 2, weights=w))
+            model.preprocessing_.scaling.y_scale,
+            np.sqrt(np.average((y - model.preprocessing_.scaling.y_mean) ** 2, weights=w)),
         )
 
 
 def test_what_stays():
     model = MeshRegressor(4, random_state=0).fit(D, T)
-    scaling = model._scaling
-    assert model.partial_fit(D + 5, T * 3 + 7)._scaling is scaling  # that of fit
+    scaling = model.preprocessing_.scaling
+    assert model.partial_fit(D + 5, T * 3 + 7).preprocessing_.scaling is scaling  # that of fit
     still = MeshRegressor(4, random_state=0, loss="huber", solver="adam").partial_fit(D, T)
-    before = still._scaling
+    before = still.preprocessing_.scaling
     still.partial_fit(D + 1, T + 100)
-    np.testing.assert_array_equal(still._scaling.y_mean, before.y_mean)  # medians cannot be kept up to date
-    assert (still._scaling.x_mean > before.x_mean).all()
+    np.testing.assert_array_equal(
+        still.preprocessing_.scaling.y_mean, before.y_mean
+    )  # medians cannot be kept up to date
+    assert (still.preprocessing_.scaling.x_mean > before.x_mean).all()
     bare = MeshRegressor(4, random_state=0, standardize=False, solver="adam").partial_fit(D, T).partial_fit(D + 5, T)
-    assert not bare._scaling.x_mean.any()
+    assert not bare.preprocessing_.scaling.x_mean.any()
     stream = MeshRegressor(4, random_state=0, solver="adam", warm_start=True, max_epochs=2).partial_fit(D, T)
-    scaling = stream.fit(D, T)._scaling
-    assert stream.partial_fit(D + 5, T)._scaling is scaling
+    scaling = stream.fit(D, T).preprocessing_.scaling
+    assert stream.partial_fit(D + 5, T).preprocessing_.scaling is scaling
 
 
 def test_a_feature_that_was_constant_for_a_while():
     x = np.hstack([X[:, :1], np.full((150, 1), 3.0)])
     model = MeshClassifier(3, random_state=0, solver="adam").partial_fit(x, Y, classes=[0, 1, 2])
-    assert model._scaling.x_constant.tolist() == [False, True]
-    assert model._scaling.x_scale[1] == 1.0
+    assert model.preprocessing_.scaling.x_constant.tolist() == [False, True]
+    assert model.preprocessing_.scaling.x_scale[1] == 1.0
     more = np.hstack([X[:, :1], RNG.normal(3, 1e-6, (150, 1))])
     model.partial_fit(more, Y)
-    assert model._scaling.x_constant.tolist() == [False, False]
-    np.testing.assert_allclose(model._scaling.x_scale, np.concatenate([x, more]).std(axis=0))
+    assert model.preprocessing_.scaling.x_constant.tolist() == [False, False]
+    np.testing.assert_allclose(model.preprocessing_.scaling.x_scale, np.concatenate([x, more]).std(axis=0))
     one = MeshRegressor(2, random_state=0, solver="adam").partial_fit(D[:1], T[:1])  # everything is constant
-    assert one._scaling.x_constant.all()
-    assert one._scaling.y_constant.all()
+    assert one.preprocessing_.scaling.x_constant.all()
+    assert one.preprocessing_.scaling.y_constant.all()
     one.partial_fit(D[1:], T[1:])
-    np.testing.assert_allclose(one._scaling.x_scale, D.std(axis=0))
-    np.testing.assert_allclose(one._scaling.y_scale, T.std())
+    np.testing.assert_allclose(one.preprocessing_.scaling.x_scale, D.std(axis=0))
+    np.testing.assert_allclose(one.preprocessing_.scaling.y_scale, T.std())
 
 
 @pytest.mark.parametrize("factor", [1e-300, 1e-200, 1e160, 1e305])
@@ -82,8 +87,12 @@ def test_streams_near_the_ends_of_the_range(factor):
         x = x / 100
         models[0].partial_fit(x, y)
         models[1].partial_fit(x * power, y)
-    np.testing.assert_allclose(models[1]._scaling.x_mean / power, models[0]._scaling.x_mean, rtol=1e-12)
-    np.testing.assert_allclose(models[1]._scaling.x_scale / power, models[0]._scaling.x_scale, rtol=1e-12)
+    np.testing.assert_allclose(
+        models[1].preprocessing_.scaling.x_mean / power, models[0].preprocessing_.scaling.x_mean, rtol=1e-12
+    )
+    np.testing.assert_allclose(
+        models[1].preprocessing_.scaling.x_scale / power, models[0].preprocessing_.scaling.x_scale, rtol=1e-12
+    )
 
 
 def test_an_unlucky_first_call_does_not_spoil_a_stream():
@@ -93,7 +102,7 @@ def test_an_unlucky_first_call_does_not_spoil_a_stream():
     for _ in range(40):
         for part in np.array_split(order, 6):
             model.partial_fit(D[part], T[part])
-    inputs = model._scaling.inputs(D)
+    inputs = model.preprocessing_.scaling.inputs(D)
     np.testing.assert_allclose(inputs.std(axis=0), 1.0, rtol=1e-6)
     assert model.score(D, T) > 0.3
 
@@ -110,30 +119,30 @@ def test_files_and_pickles_go_on_alike(tmp_path):
         for other in others:
             other.partial_fit(x, y)
             np.testing.assert_array_equal(other.mesh_.weights, model.mesh_.weights)
-            np.testing.assert_array_equal(other._scaling.x_scale, model._scaling.x_scale)
+            np.testing.assert_array_equal(other.preprocessing_.scaling.x_scale, model.preprocessing_.scaling.x_scale)
     tree = meshnn.storage.read(tmp_path / "m.mesh")
-    tree["stream"]["scaled"]["x_constant"] = np.zeros(2, bool)
+    tree["preprocessing"]["scaling"]["x_constant"] = np.zeros(2, bool)
     meshnn.storage.write(tmp_path / "bad.mesh", tree)
-    with pytest.raises(MeshError, match="does not say which columns were constant"):
+    with pytest.raises(MeshError, match="x_constant"):
         meshnn.load(tmp_path / "bad.mesh")
 
 
 def test_what_is_refused_changes_nothing():
     model = MeshRegressor(3, random_state=0, solver="adam").partial_fit(D[:, :2], T)
-    weights, scaling = model.mesh_.weights.copy(), model._scaling
+    weights, scaling = model.mesh_.weights.copy(), model.preprocessing_.scaling
     with pytest.raises(ValueError, match="inconsistent"):
         model.partial_fit(D[:5, :2], T[:4])
-    assert model._scaling is scaling
+    assert model.preprocessing_.scaling is scaling
 
-    def fail(self, X, targets, weight):
+    def fail(*_):
         raise MeshError("no")
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(MeshRegressor, "_samples", fail)
+    with pytest.MonkeyPatch.context() as patch:  # after the scaling has moved
+        patch.setattr("meshnn.estimators.preprocessing.as_samples", fail)
         with pytest.raises(MeshError, match="no"):
             model.partial_fit(D[:, :2] + 9, T)
     np.testing.assert_array_equal(model.mesh_.weights, weights)
-    assert model._scaling is scaling
+    assert model.preprocessing_.scaling is scaling
 
 
 def test_callbacks_and_lines(capsys):

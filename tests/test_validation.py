@@ -31,7 +31,7 @@ def test_the_weights_that_do_best_on_given_samples_are_kept():
     assert len(validation) == 30
     assert held_out_loss(model) == pytest.approx(validation.min(), rel=1e-9)
     # all samples are learned from
-    np.testing.assert_allclose(model._scaling.x_mean, X[LEARN].mean(axis=0))
+    np.testing.assert_allclose(model.preprocessing_.scaling.x_mean, X[LEARN].mean(axis=0))
     plain = MeshClassifier(**OPTIONS, l2=1e-3).fit(X[LEARN], Y[LEARN])
     np.testing.assert_array_equal(model.history_["loss"], plain.history_["loss"])
     both = fit(early_stopping=True, l2=1e-3)  # nothing else is held out

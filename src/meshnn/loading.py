@@ -49,14 +49,13 @@ def load_fitted(path: str | PathLike[str]) -> Any:
 
 def from_tree(path: str | PathLike[str], tree: storage.Tree, fitted: bool = False) -> Any:
     """The object of a file that has been read; `fitted` as in `load_fitted`."""
-    from meshnn.estimators._storage import from_tree as estimator
+    from meshnn.estimators.storing import from_tree as estimator
 
     found: tuple[Any, ...]
     if fitted:
-        from meshnn.estimators._fitted import FittedClassifier, FittedRegressor
-        from meshnn.estimators._fitted_sequences import FittedSequenceClassifier, FittedSequenceRegressor
+        from meshnn.estimators.outputs import FittedClassifier, FittedRegressor
 
-        found = (FittedClassifier, FittedRegressor, FittedSequenceClassifier, FittedSequenceRegressor)
+        found = (FittedClassifier, FittedRegressor) * 2
     else:
         from meshnn.estimators import MeshClassifier, MeshRegressor, MeshSequenceClassifier, MeshSequenceRegressor
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -125,7 +126,7 @@ def fit(
     from meshnn.data.encoding import Encoder, target_column
     from meshnn.data.tables import read_table
     from meshnn.engine.threads import thread_count
-    from meshnn.estimators._sizing import SMOOTH
+    from meshnn.estimators.builder import SMOOTH
     from meshnn.topology.files import check_topology
 
     share = real_number("--test", test, "a number from 0 to below 1", lambda v: 0 <= v < 1)
@@ -218,7 +219,7 @@ def fit(
     model = new_model(goal.task, options)
     seconds, warned, code = train(lambda: model.fit(X[train_rows], y[train_rows]))
     model.set_params(verbose=0)
-    model.encoder_, model.target_ = encoder, target
+    model.preprocessing_, model.target_ = replace(model.preprocessing_, encoder=encoder), target
     if code and len(model.history_) == 0:
         raise nothing_learned(code)
     report = score_model(model, goal.task, X[held], y[held], seed) if len(held) else None
@@ -229,7 +230,7 @@ def fit(
 
 def _split(y: Any, task: str, share: float, seed: int) -> tuple[Any, Any, list[str]]:
     """Rows to learn from and rows to test on; every class in both if there is enough of each. And notes about it."""
-    from meshnn.estimators._splitting import hold_out
+    from meshnn.estimators.fit_data import hold_out
 
     rows = np.arange(len(y))
     if share == 0:

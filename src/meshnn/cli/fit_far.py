@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -141,8 +141,10 @@ def _remember_columns(model: Any, source: ParquetSource, wanted: Wanted) -> None
     kinds = {name: "boolean" if str(source.schema.field(name).type) == "bool" else "numeric" for name in source.names}
     columns = tuple(Column(name, kind) for name, kind in kinds.items())
     left_out = dict.fromkeys(wanted.drop, "dropped on request")
-    model.encoder_, model.target_ = Encoder(columns, False, left_out), wanted.target
-    model.__dict__.pop("feature_names_in_", None)  # features are handed in as the encoder makes them
+    # features are handed in as the encoder makes them, so their names are its own
+    encoder = Encoder(columns, False, left_out)
+    model.preprocessing_ = replace(model.preprocessing_, names=None, encoder=encoder)
+    model.target_ = wanted.target
 
 
 def _scored(model: Any, task: str, rows: Rows, seed: int, notes: list[str]) -> Report:

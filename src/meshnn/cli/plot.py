@@ -114,7 +114,7 @@ def _regions(thing: Any, names: list[str] | None, data: Path | None) -> Any:
     from meshnn.plots import Regions
 
     points, labels = (None, None) if data is None else _points(thing, data)
-    middle, spread = thing._scaling.x_mean, thing._scaling.x_scale
+    middle, spread = thing.preprocessing_.scaling.x_mean, thing.preprocessing_.scaling.x_scale
     low, high = middle - 2.2 * spread, middle + 2.2 * spread
     if points is not None:
         margin = 0.05 * (points.max(axis=0) - points.min(axis=0))

@@ -6,15 +6,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from meshnn.estimators.classifier import MeshClassifier
     from meshnn.estimators.regressor import MeshRegressor
-    from meshnn.estimators.sequence_classifier import MeshSequenceClassifier
-    from meshnn.estimators.sequence_regressor import MeshSequenceRegressor
+    from meshnn.estimators.sequence_estimators import MeshSequenceClassifier, MeshSequenceRegressor
 
 __all__ = ["MeshClassifier", "MeshRegressor", "MeshSequenceClassifier", "MeshSequenceRegressor"]
 _HOMES = {
     "MeshClassifier": "classifier",
     "MeshRegressor": "regressor",
-    "MeshSequenceClassifier": "sequence_classifier",
-    "MeshSequenceRegressor": "sequence_regressor",
+    "MeshSequenceClassifier": "sequence_estimators",
+    "MeshSequenceRegressor": "sequence_estimators",
 }
 
 

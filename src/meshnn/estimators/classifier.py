@@ -7,22 +7,22 @@ from typing import Any
 
 import numpy as np
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
-from sklearn.utils.validation import column_or_1d
+from sklearn.utils.validation import _check_y, column_or_1d
 
 from meshnn.arguments import real_number
 from meshnn.arrays import Array
 from meshnn.errors import DataError, MeshError
-from meshnn.estimators._base import BaseMesh
-from meshnn.estimators._fitted import Classifies
-from meshnn.estimators._scaling import is_sparse
-from meshnn.estimators._sklearn import ClassifierMixin, available_if
-from meshnn.estimators._streaming import streams
+from meshnn.estimators.base import BaseMesh
+from meshnn.estimators.outputs import ClassOutputs
+from meshnn.estimators.params import ClassifierMixin, available_if
+from meshnn.estimators.scaling import is_sparse
+from meshnn.estimators.streaming import pass_over, show_last_row, streams
 
 __all__ = ["MeshClassifier"]
 
 
 @dataclass(eq=False, repr=False)
-class MeshClassifier(ClassifierMixin, BaseMesh, Classifies):
+class MeshClassifier(ClassifierMixin, BaseMesh, ClassOutputs):
     """A classifier: a mesh with one output per class, trained with exact gradients computed forward.
 
     If y is an indicator matrix (n_samples, n_labels) of 0 and 1, a sample may have several labels: there is one output
@@ -134,24 +134,28 @@ class MeshClassifier(ClassifierMixin, BaseMesh, Classifies):
 
     class_weight: Any = None
 
+    @property
+    def _default_loss(self) -> str:  # type: ignore[override]
+        return "binary_cross_entropy" if self._several else "cross_entropy"
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_label = True
         return tags
 
-    def _validated(self, X: Any, y: Any, reset: bool) -> tuple[Array, Array]:
-        if _columns(y) > 1:
+    def _checked_y(self, y: Any, X: Any) -> Any:
+        columns = _columns(y)
+        if columns > 1:
             if type_of_target(y, input_name="y") != "multilabel-indicator":
-                what = "labels as columns must be 0 and 1; for one class a sample pass a y with one column"
-                raise DataError(f"y has {_columns(y)} columns, but {what}")
-            X, y = self._validate(X, y, reset, multi_output=True, y_numeric=True)
-            return X, np.asarray(y.toarray() if is_sparse(y) else y, np.float64)
-        X, y = self._validate(X, y, reset)
-        y = column_or_1d(y, warn=True)
-        if y.dtype == object:
-            _check_sortable(y)
-        check_classification_targets(y)
-        return X, y
+                what = "a matrix of labels holds 0 and 1 only; for one class per sample pass one column"
+                raise DataError(f"y has {columns} columns, but {what}")
+            found = _check_y(y, multi_output=True, y_numeric=True, estimator=self)
+            return np.asarray(found.toarray() if is_sparse(found) else found, np.float64)
+        found = _check_y(y, estimator=self)
+        if found.dtype == object:
+            _check_sortable(found)
+        check_classification_targets(found)
+        return found
 
     def _targets(self, y: Array, sample_weight: Array | None, first: bool) -> tuple[Array, Array | None, int]:
         several = y.ndim == 2
@@ -219,7 +223,7 @@ class MeshClassifier(ClassifierMixin, BaseMesh, Classifies):
                 f'partial_fit cannot balance samples that it has not seen, but class_weight is "{self.class_weight}"; '
                 "pass a dictionary of weights"
             )
-        with self._as_it_was_if_refused():
+        with self._unchanged_if_refused():
             named = None if classes is None else np.unique(column_or_1d(classes))
             if named is None and _columns(y) > 1:
                 named = np.arange(_columns(y))  # all labels are there
@@ -232,8 +236,8 @@ class MeshClassifier(ClassifierMixin, BaseMesh, Classifies):
                     f"classes is {named.tolist()}, but it was {self.classes_.tolist()} before; leave it out, "
                     "or start a new estimator"
                 )
-            self._pass_over(X, y, sample_weight)
-        self._tell()
+            pass_over(self, X, y, sample_weight)
+        show_last_row(self)
         return self
 
 

@@ -5,18 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from sklearn.utils.validation import _check_y
 
 from meshnn.arrays import Array
 from meshnn.errors import DataError
-from meshnn.estimators._base import BaseMesh
-from meshnn.estimators._fitted import Regresses
-from meshnn.estimators._sklearn import RegressorMixin, available_if
-from meshnn.estimators._streaming import streams
+from meshnn.estimators.base import BaseMesh
+from meshnn.estimators.outputs import ValueOutputs
+from meshnn.estimators.params import RegressorMixin, available_if
+from meshnn.estimators.streaming import pass_over, show_last_row, streams
 
 __all__ = ["MeshRegressor"]
 
 
-class MeshRegressor(RegressorMixin, BaseMesh, Regresses):
+class MeshRegressor(RegressorMixin, BaseMesh, ValueOutputs):
     """A regressor: a mesh with one output per target, trained on the squared error or another loss of values.
 
     The parameters are those of `MeshClassifier` but for class_weight. `loss` is one of
@@ -46,16 +47,17 @@ class MeshRegressor(RegressorMixin, BaseMesh, Regresses):
     True
     """
 
+    _default_loss = "squared_error"
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         return tags
 
-    def _validated(self, X: Any, y: Any, reset: bool) -> tuple[Array, Array]:
+    def _checked_y(self, y: Any, X: Any) -> Any:
         if hasattr(y, "tocsr"):
             raise DataError("y is a scipy sparse matrix; pass a dense array, for example y.toarray()")
-        X, y = self._validate(X, y, reset, multi_output=True, y_numeric=True)
-        return X, np.asarray(y, np.float64)
+        return np.asarray(_check_y(y, multi_output=True, y_numeric=True, estimator=self), np.float64)
 
     def _targets(self, y: Array, sample_weight: Array | None, first: bool) -> tuple[Array, Array | None, int]:
         self._flat = y.ndim == 1
@@ -73,7 +75,7 @@ class MeshRegressor(RegressorMixin, BaseMesh, Regresses):
         median and the spread of the first call); if `fit` came before, it stays that of `fit`. Callbacks see every
         call; `structure` takes a call for an epoch.
         """
-        with self._as_it_was_if_refused():
-            self._pass_over(X, y, sample_weight)
-        self._tell()
+        with self._unchanged_if_refused():
+            pass_over(self, X, y, sample_weight)
+        show_last_row(self)
         return self

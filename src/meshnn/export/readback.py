@@ -50,10 +50,11 @@ def read_back(content: bytes, model: Any, shown: str = "what was saved") -> Blob
         portable.into_stream(stream)
         model.n_samples_ = max(0, model.n_samples_ + blob.samples - before)
         return blob
-    scaling = getattr(model, "_scaling", None)
-    if scaling is not None:
+    preprocessing = getattr(model, "preprocessing_", None)
+    if preprocessing is not None:
         outputs = mesh.topology.n_outputs if model.loss_ == "squared_error" else 0
-        model._scaling = _rescaled(scaling, blob, mesh.topology.n_inputs, outputs, shown)
+        scaling = _rescaled(preprocessing.scaling, blob, mesh.topology.n_inputs, outputs, shown)
+        model.preprocessing_ = dataclasses.replace(preprocessing, scaling=scaling)
     mesh.values[: blob.n_parameters] = blob.numbers[: blob.n_parameters]
     return blob
 

@@ -20,7 +20,7 @@ def score_by_autograd(model: MeshClassifier, data: Features, size: int, rate: fl
     epochs, seeds = int(model.max_epochs), np.random.SeedSequence(model.random_state).generate_state(3)
     # one epoch builds the net and learns the scaling; its first weights are those of a mesh of this seed
     fit_whole(model.set_params(max_epochs=1), data.X, data.y)
-    mesh, scaling = model.mesh_, model._scaling
+    mesh, scaling = model.mesh_, model.preprocessing_.scaling
     t, first = mesh.topology, mesh.draw_weights(int(seeds[1])).astype(np.float32)
     # PyTorch's mask takes an entry of exactly 0 for no edge; so small a weight is none to the sums
     first[first == 0] = np.float32(1e-30)

@@ -119,7 +119,7 @@ def numbers_of(model: MeshClassifier, data: Any) -> dict[str, Any]:
 
 def sample(model: MeshClassifier, split: Split, watch: Watch) -> dict[str, Any]:
     """All that is needed to draw the regions of a net of two features, now and while it learned."""
-    mesh, scaling = model.mesh_, model._scaling
+    mesh, scaling = model.mesh_, model.preprocessing_.scaling
     t = mesh.topology
     points = np.concatenate([split.X, split.test_X])
     return {

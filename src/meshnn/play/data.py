@@ -16,7 +16,7 @@ from meshnn.data import synthetic
 from meshnn.data.encoding import Encoder, target_column
 from meshnn.data.tables import read_table
 from meshnn.errors import DataError
-from meshnn.estimators._scaling import Scaling
+from meshnn.estimators.scaling import Scaling
 from meshnn.losses import loss_named
 
 __all__ = ["MOST_TEXT", "SETS", "PlayData", "Table", "built_in", "drift"]

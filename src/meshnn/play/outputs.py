@@ -13,6 +13,7 @@ import numpy as np
 from meshnn import loading
 from meshnn.arguments import known
 from meshnn.errors import MeshError
+from meshnn.estimators.preprocessing import Preprocessing
 from meshnn.export.blueprint import ExportError
 from meshnn.mesh import Mesh
 from meshnn.play.data import PlayData
@@ -29,21 +30,20 @@ FILES = {"mesh": ".mesh", "c": ".h", "onnx": ".onnx"}
 
 def model_of(mesh: Mesh, data: PlayData, done: int, solver: str) -> Any:
     """A fitted estimator: the net with the scaling of its features, and its classes."""
-    scaling = data.scaling
+    preprocessing = Preprocessing(len(data.features), None, data.encoder, data.scaling)
     tree: dict[str, Any] = {
         "kind": "classifier" if data.task == "classify" else "regressor",
         "versions": {"python": platform.python_version()},
         "parameters": {"random_state": data.seed, "ticks": mesh.ticks},
         "mesh": mesh.to_tree(),
-        "n_features": len(data.features),
+        "preprocessing": preprocessing.to_tree(),
         "n_iter": done,
         "l2": 0.0,
         "best_restart": 0,
         "loss": data.loss,
         "solver": ["adam" if solver != "lm" else "lm", "as in meshnn play"],
         "history": History().to_tree(),
-        "scaling": {name: getattr(scaling, name) for name in ("x_mean", "x_scale", "y_mean", "y_scale")},
-        "stream": {"seed": data.seed, "memory": None},
+        "stream": {"seed": data.seed, "memory": None, "weight": 0.0},
     }
     if data.task == "classify":
         classes = np.array(data.classes)
@@ -51,7 +51,7 @@ def model_of(mesh: Mesh, data: PlayData, done: int, solver: str) -> Any:
     else:
         tree |= {"flat": True, "laplace": "it was trained in meshnn play"}
     if data.encoder is not None:
-        tree |= {"table": data.encoder.to_dict(), "target": data.target}
+        tree["target"] = data.target
     return loading.from_tree("the net of the page", tree)
 
 

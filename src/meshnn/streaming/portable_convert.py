@@ -95,8 +95,8 @@ def portable_of(model: Any, learner: str | None = None, **settings: Any) -> Port
         mesh, moments = model.mesh_, (stream.room.x_moments, stream.room.y_moments)
         chosen = {"memory": stream.memory, "ticks_per_sample": stream.ticks_per_sample, "scale": stream.scale}
         loss = stream.loss.name
-    elif hasattr(model, "_scaling") and hasattr(model, "mesh_"):
-        mesh, loss, scaling = model.mesh_, model.loss_, model._scaling
+    elif hasattr(model, "preprocessing_") and hasattr(model, "mesh_"):
+        mesh, loss, scaling = model.mesh_, model.loss_, model.preprocessing_.scaling
         moments = (_as_moments(scaling.x_mean, scaling.x_scale), _as_moments(scaling.y_mean, scaling.y_scale))
         chosen = {"scale": True} | _in_time(model)
     elif hasattr(model, "stream") and hasattr(model, "values"):
@@ -122,7 +122,7 @@ def _suiting(mesh: Any) -> str:
 
 def _in_time(model: Any) -> dict[str, Any]:
     """Whether a trained model remembers, and for how many ticks it looks at a sample."""
-    reading = getattr(model, "reading_", None)
+    reading = getattr(model.preprocessing_, "reading", None)
     if reading is None:
         return {"memory": "none"}
     if reading.readout != "all" or reading.delay:

@@ -13,15 +13,17 @@ that the samples determine, as far as output o is concerned. Without hidden neur
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from meshnn.arrays import Array, FloatArray, IntArray
 from meshnn.errors import MeshError
 from meshnn.mesh import Mesh
+from meshnn.storage import FileError, Tree
 from meshnn.training.samples import Dataset, InMemoryDataset
 
-__all__ = ["LIMIT", "Laplace", "affordable"]
+__all__ = ["LIMIT", "Laplace", "affordable", "blocks", "finite", "inverse_root", "triangle"]
 
 #: Live parameters up to which there is one: a file holds half as many squared in float32, 2 MB.
 LIMIT = 1000
@@ -31,23 +33,15 @@ BUDGET = 4e9
 BLOCK = 4_000_000
 
 
-def affordable(mesh: Mesh, samples: Dataset, second_order: bool) -> str:
-    """Why there is none, if there is none: it must stay small against the fit, and its file small."""
-    loss, live = samples.loss, len(mesh.live_parameters())
+def affordable(mesh: Mesh, samples: Dataset) -> str:
+    """Return why there can be no approximation, if there can be none."""
+    loss = samples.loss
     if loss.name != "squared_error":
         return f'loss="{loss.name}" has no noise of one size; fit with loss="squared_error"'
     if samples.timed:
-        return "outputs are looked at after several ticks, which it does not know; fit with looks at the last tick only"
+        return "outputs are read after several ticks; fit with a loss at the last tick only"
     if not samples.in_memory:
         return "the samples are not in memory, and every one of them would have to be seen again; fit a part of them"
-    if live > LIMIT:
-        return f"the net has {live} live parameters, more than {LIMIT}; take fewer hidden neurons or prune it"
-    work = float(live) ** 2 * samples.count * mesh.topology.n_outputs
-    if work > BUDGET and not second_order:
-        return (
-            f"edges² x samples = {work:.2g} multiply-adds exceed {BUDGET:.0e}, which is too much after a fit by first "
-            'order; fit with solver="lm", fewer hidden neurons or fewer samples'
-        )
     return ""
 
 
@@ -58,6 +52,13 @@ class Laplace:
     live: IntArray  # parameters in question
     root: FloatArray  # (n_live, n_live) lower triangle R with R'R = (M + a)^-1 / n
     noise: FloatArray  # (n_outputs,) variances
+
+    @classmethod
+    def fits(cls, mesh: Mesh, samples: Dataset, second_order: bool) -> bool:
+        """Return whether its file stays small, and its work small compared with that of the fit."""
+        live = len(mesh.live_parameters())
+        work = float(live) ** 2 * samples.count * mesh.topology.n_outputs
+        return live <= LIMIT and (second_order or work <= BUDGET)
 
     @classmethod
     def of(cls, mesh: Mesh, samples: InMemoryDataset, penalties: FloatArray) -> Laplace:
@@ -71,13 +72,13 @@ class Laplace:
     def _of(cls, mesh: Mesh, samples: InMemoryDataset, penalties: FloatArray) -> Laplace:
         live, share, n = mesh.live_parameters(), samples.targets.share.astype(np.float64), samples.mass
         matrix = np.zeros((len(live), len(live)))
-        for rows in _blocks(mesh, samples.count):
+        for rows in blocks(mesh, samples.count):
             J = _jacobian(mesh, samples.X[:, rows], live) * np.sqrt(share[rows])[:, :, None]
             J = J.reshape(-1, len(live))
             matrix += J.T @ J
-        root = _inverse_root(matrix, penalties)
+        root = inverse_root(matrix, penalties)
         known = np.zeros(mesh.topology.n_outputs)
-        for rows in _blocks(mesh, samples.count):
+        for rows in blocks(mesh, samples.count):
             known += share[rows, 0] @ _spread(root, _jacobian(mesh, samples.X[:, rows], live))
         X = samples.X[0] if len(samples.X) == 1 else samples.X
         errors = mesh.forward(X).astype(np.float64) - samples.targets.values
@@ -91,12 +92,40 @@ class Laplace:
         inputs = np.asarray(X, mesh.dtype)[None]
         found = np.empty((inputs.shape[1], mesh.topology.n_outputs))
         with threadpool_limits(1, "blas"):
-            for rows in _blocks(mesh, len(found)):
+            for rows in blocks(mesh, len(found)):
                 found[rows] = 1.0 + _spread(self.root, _jacobian(mesh, inputs[:, rows], self.live))
         return found * self.noise
 
+    def to_tree(self) -> Tree:
+        """Return plain values and arrays: the triangle row by row, in full, since rounding changes variances."""
+        return {"root": self.root[np.tril_indices(len(self.root))], "noise": self.noise}
 
-def _blocks(mesh: Mesh, count: int) -> list[slice]:
+    @classmethod
+    def from_tree(cls, tree: Tree, mesh: Mesh) -> Laplace:
+        """Read a tree that may come from anywhere."""
+        live = mesh.live_parameters()
+        if len(live) > LIMIT:
+            raise FileError(f"it has variances of {len(live)} weights, at most {LIMIT} are expected")
+        return cls(live, triangle(tree["root"], len(live)), finite(tree["noise"], mesh.topology.n_outputs, 0.0))
+
+
+def triangle(numbers: Any, size: int) -> FloatArray:
+    """Return a lower triangle from its numbers, row by row."""
+    found = np.zeros((size, size))
+    found[np.tril_indices(size)] = finite(numbers, size * (size + 1) // 2)
+    return found
+
+
+def finite(numbers: Any, count: int, least: float = -np.inf) -> FloatArray:
+    """Check numbers of a file."""
+    right = numbers.shape == (count,) and numbers.dtype == np.float64 and np.isfinite(numbers).all()
+    if not right or not (numbers >= least).all():
+        raise FileError(f"its variances are not {count} finite numbers of at least {least:g}")
+    return np.asarray(numbers)
+
+
+def blocks(mesh: Mesh, count: int) -> list[slice]:
+    """Split rows into blocks whose Jacobians fit in memory."""
     size = max(1, BLOCK // max(mesh.topology.n_edges * mesh.topology.n_outputs, 1))
     return [slice(k, min(k + size, count)) for k in range(0, count, size)]
 
@@ -112,8 +141,8 @@ def _spread(root: FloatArray, J: FloatArray) -> FloatArray:
     return found
 
 
-def _inverse_root(matrix: FloatArray, penalties: FloatArray) -> FloatArray:
-    """R, a lower triangle, with R'R = (matrix + penalties)^-1."""
+def inverse_root(matrix: FloatArray, penalties: FloatArray) -> FloatArray:
+    """Return R, a lower triangle, with R'R = (matrix + penalties)^-1."""
     from scipy.linalg import LinAlgError, cholesky, solve_triangular
 
     penalised = penalties > 0

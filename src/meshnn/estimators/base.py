@@ -1,0 +1,469 @@
+"""`BaseMesh`: what all estimators share, but for the meaning of their outputs: fit, partial_fit, predict, save."""
+
+from __future__ import annotations
+
+import math
+import signal
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from copy import copy
+from dataclasses import replace
+from functools import partial
+from html import escape
+from os import PathLike
+from typing import Any, Self
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted
+
+from meshnn import storage
+from meshnn.arguments import known, real_number, switch
+from meshnn.arrays import Array, FloatArray
+from meshnn.errors import DataError, MeshError, TrainingInterrupted
+from meshnn.estimators.builder import NetBuilder
+from meshnn.estimators.fit_data import ArrayData, OutOfCoreData, open_data
+from meshnn.estimators.outputs import Outputs
+from meshnn.estimators.params import Parameters
+from meshnn.estimators.preprocessing import Preprocessing, Samples
+from meshnn.estimators.resuming import describe_run, go_on, resume
+from meshnn.estimators.scaling import check_activation
+from meshnn.losses import LOSSES, Loss
+from meshnn.storage import Tree
+from meshnn.training import History, HistoryRow, Settings, Trainer
+from meshnn.training.checkpoint import Checkpoint
+from meshnn.training.laplace import Laplace, affordable
+from meshnn.training.last_layer import LastLayerLaplace
+from meshnn.training.reporting import reporter
+from meshnn.training.sensitivity import importances
+from meshnn.training.signals import heard_interrupts, sigterm_interrupts
+from meshnn.training.solvers import Choice, solver_named
+
+__all__ = ["BaseMesh"]
+
+
+class BaseMesh(Parameters, Outputs):
+    """Everything but the meaning of the outputs."""
+
+    _preprocessing_type: type[Preprocessing] = Preprocessing
+    _builder_type: type[NetBuilder] = NetBuilder
+    _default_loss: str
+    _out_of_core = True  # whether it learns from rows that are not in memory
+
+    solver_: str
+    solver_reason_: str
+    history_: History
+    n_iter_: int
+    best_restart_: int
+    l2_: float
+    feature_importances_: FloatArray
+    target_: str  # the column that `meshnn fit` has learned to predict
+    _built: dict[str, Any]  # the parameters that the net was built from
+    _l2_found: bool  # whether the penalty was found rather than given
+    _laplace: Any  # of a regressor: the uncertainty of the weights, or why it is not known
+    _solver_state: Tree | None  # what partial_fit or a warm start continues with
+    _stream_seed: int
+    _stream_weight = 0.0  # samples of a stream that the scaling was learned from; 0: it comes from `fit` and stays
+    _structure: Any  # what policies of partial_fit remember
+    _under_way: str  # the weights that a run with a checkpoint began from, until it has ended
+
+    # -- what the two kinds define -------------------------------------------------------------------------------
+
+    def _checked_y(self, y: Any, X: Any) -> Any:
+        """Return y as scikit-learn checks it."""
+        raise NotImplementedError
+
+    def _targets(self, y: Any, sample_weight: Array | None, first: bool) -> tuple[Any, Array | None, int]:
+        """Return the targets of the net, the weights of the samples and the number of outputs."""
+        raise NotImplementedError
+
+    def _answers(self, targets: Any) -> Any:
+        """Invert `_targets`: return y as `predict` gives it."""
+        raise NotImplementedError
+
+    @property
+    def _loss(self) -> Loss:
+        """The loss to fit with, if it is one of this kind."""
+        default = LOSSES[self._default_loss]
+        kind = (default.classifies, default.several)
+        mine = [name for name, other in LOSSES.items() if (other.classifies, other.several) == kind]
+        what = f"loss of a {self._kind}{' of several labels' * default.several}"
+        return default if self.loss is None else LOSSES[known(what, self.loss, mine)]
+
+    # -- samples in ----------------------------------------------------------------------------------------------
+
+    def _checked(
+        self, X: Any, y: Any, sample_weight: Any, known: Preprocessing | None, first: bool
+    ) -> tuple[Preprocessing, Samples, int]:
+        """Return a preprocessing (a new one unless one is `known`), checked samples and the number of outputs."""
+        name = type(self).__name__
+        if y is None:
+            raise DataError(f"{name} requires y to be passed, but the target y is None")
+        if known is None:
+            found, features = self._preprocessing_type.learn(X, self.encode, name)
+        else:
+            found, features = known, known.features(X, name)
+        if features.shape[0] == 0:
+            raise DataError("X has no rows; pass at least one sample")
+        y = self._checked_y(y, features)
+        check_consistent_length(features, y)
+        weight = None if sample_weight is None else _check_sample_weight(sample_weight, features, dtype=np.float64)
+        targets, weight, n_outputs = self._targets(y, weight, first)
+        if weight is not None and (weight < 0).any():
+            k = int(np.flatnonzero(weight < 0)[0])
+            raise DataError(f"the weight of sample {k} is {weight[k]:g}; weights must not be negative")
+        if weight is not None and not weight.any():
+            raise DataError("all samples have the weight 0; give some of them a weight")
+        return found, Samples(features, targets, weight), n_outputs
+
+    def _checked_apart(self, X: Any, y: Any, known: Preprocessing, shape: tuple[int, ...]) -> Samples:
+        """Return samples to hold out, checked like those to learn from, whose targets have this shape."""
+        if X is None or y is None:
+            raise DataError("X_val and y_val go together; pass both, or neither")
+        before = dict(self.__dict__)
+        _, samples, _ = self._checked(X, y, None, known, False)
+        self.__dict__.update(before)  # the form of y is decided by the samples to learn from
+        if samples.targets.shape[1:] != shape:
+            raise DataError("y_val and y do not have the same columns; pass targets of the same kind")
+        return samples
+
+    def _scorer(self, held_out: Samples | None) -> Callable[[], float] | None:
+        """Return a function that scores the current net on held-out samples."""
+        from sklearn.metrics import check_scoring
+
+        if self.scoring is None:
+            return None
+        if held_out is None:
+            raise MeshError("scoring needs held-out samples; set early_stopping=True, or fit with X_val and y_val")
+        if not (isinstance(self.scoring, str) or callable(self.scoring)):
+            raise MeshError(f"scoring must be the name of a scorer or a callable, got {type(self.scoring).__name__}")
+        model, X, y = copy(self), held_out.X, self._answers(held_out.targets)
+        model.preprocessing_ = self.preprocessing_.as_numbers(X.shape[1])
+        scorer = check_scoring(model, self.scoring)
+        allowed = ("a finite number", lambda v: abs(v) < math.inf)
+        return lambda: real_number("the result of scoring", scorer(model, X, y), *allowed)
+
+    # -- fitting -------------------------------------------------------------------------------------------------
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, X_val: Any = None, y_val: Any = None) -> Self:
+        """Learn from samples.
+
+        Parameters
+        ----------
+        X : array_like, DataFrame or scipy.sparse matrix (n_samples, n_features)
+            Columns of a DataFrame are found by name in `predict`. For data that do not fit in memory: the path of a
+            Parquet file, of a folder of them or of a `.npy` file, a large memory map, an iterator of blocks `(X, y)`,
+            or a Dask DataFrame or array; see docs/large.md.
+        y : array_like (n_samples,), or (n_samples, n_outputs) for regression and for several labels per sample
+            For Parquet files and tables the name of a column, or several.
+        sample_weight : array_like (n_samples,), optional
+            For Parquet files and tables the name of a column.
+        X_val, y_val : array_like, optional
+            Samples to hold out: the weights that do best on them are kept, and training stops when they improve no
+            more.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        TrainingInterrupted
+            By Ctrl-C: a KeyboardInterrupt that says after which epoch. The estimator is then fitted with the best
+            weights so far, and its checkpoint is up to date. SIGTERM saves the checkpoint, if there is one, and ends
+            the process.
+        """
+        checkpoint = Checkpoint.of(self.checkpoint)
+        terminated: list[int] = []
+        try:
+            with ExitStack() as held, self._unchanged_if_refused():
+                settings = self._settings()
+                self._callbacks(), self._verbosity()
+                again = switch("warm_start", self.warm_start) and hasattr(self, "mesh_")
+                data = held.enter_context(open_data(self, X, y, sample_weight, again))
+                if X_val is not None or y_val is not None:
+                    data.given_to_hold_out(X_val, y_val)
+                trainer = self._prepared(data, settings, checkpoint, again)
+                held = held.pop_all()
+            with held, sigterm_interrupts(terminated, wanted=checkpoint is not None):
+                self._run(trainer, checkpoint)
+        finally:
+            if checkpoint is not None:
+                checkpoint.end()
+            if terminated:  # everything is saved: now the process ends as it was told to
+                signal.raise_signal(signal.SIGTERM)
+        return self
+
+    @contextmanager
+    def _unchanged_if_refused(self) -> Iterator[None]:
+        """Restore all attributes after an error: a mixture of two fits would predict nonsense."""
+        before = dict(self.__dict__)
+        try:
+            yield
+        except BaseException:
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            raise
+
+    def _prepared(
+        self, data: ArrayData | OutOfCoreData, settings: Settings, checkpoint: Checkpoint | None, again: bool
+    ) -> Trainer:
+        """Return the trainer: everything before the first epoch."""
+        if data.batch is not None:
+            settings = replace(settings, batch_size=data.batch)
+        seed, run, resumed = data.shared(self._seed), dict[str, str](), None
+        if checkpoint is not None:
+            run = describe_run(self, data, again)
+            resumed, seed = data.shared(partial(resume, self, checkpoint, run, seed))
+        seeds = [int(s) for s in np.random.SeedSequence(seed).generate_state(3)]
+        if switch("early_stopping", self.early_stopping) and data.held_out is None:
+            allowed = ("a number between 0 and 1", lambda v: 0 < v < 1)
+            data.hold_out(real_number("validation_fraction", self.validation_fraction, *allowed), seeds[0])
+        memory: tuple[str, Tree | None] = ("", None)
+        builder = self._builder_type(self, self._loss, settings, data.longest)
+        if again:
+            self._continue(builder, data.preprocessing.width, data.n_outputs)
+            choice, settings, memory = self._as_before(settings)
+        else:
+            check_activation(self.output_activation, self._loss, data.n_outputs)
+            dtype = None if resumed is None else resumed.dtype
+            choice = self._build(builder, data.learn(), data.n_samples, data.n_outputs, seeds[1], dtype=dtype)
+        training, validation = data.datasets(self.mesh_, self.preprocessing_)
+        trainer = Trainer(
+            self.mesh_, training, settings, validation, seeds[2], self.structure, choice, self._scorer(data.held_out),
+            memory, builder.start,
+        )  # fmt: skip
+        self._stream_seed, self._solver_state, self._stream_weight = seeds[2], None, 0.0
+        if not again:
+            self.__dict__.pop("target_", None)
+        self.__dict__.pop("_structure", None)
+        if checkpoint is not None:
+            go_on(self, trainer, checkpoint, run, resumed, seed, data.leads)
+        return trainer
+
+    def _build(
+        self, builder: NetBuilder, preprocessing: Preprocessing, n_samples: int, n_outputs: int, seed: int,
+        stream: bool = False, dtype: str | None = None,
+    ) -> Choice:  # fmt: skip
+        """Make a new net; return the solver for it."""
+        n_inputs = preprocessing.width if preprocessing.rotation is None else preprocessing.rotation.rank
+        self.loss_, self._built = self._loss.name, builder.identity()
+        self.mesh_, choice = builder.build(n_samples, n_inputs, n_outputs, seed, stream, dtype)
+        timed = {} if builder.reading is None else {"reading": builder.reading}
+        self.preprocessing_ = replace(preprocessing, **timed)
+        return choice
+
+    def _continue(self, builder: NetBuilder, n_inputs: int, n_outputs: int) -> None:
+        """Prepare the net to learn on."""
+        builder.check_same(self.mesh_, self._built, (n_inputs, n_outputs))
+        reading = getattr(self.preprocessing_, "reading", None)
+        if reading is not None:  # these sequences may be longer
+            self.mesh_.ticks = reading.ticks(builder.longest)
+        if not self.mesh_.values.flags.writeable:  # a memory-mapped model is copied before it is changed
+            self.mesh_.weights = np.array(self.mesh_.weights)
+
+    def _may_rotate(self) -> bool:
+        """Return whether nobody looks at the net while it learns, so that it may learn from rotated inputs."""
+        watched = (self.topology, self.structure, self.parameter, self.weights, self.callbacks, self.checkpoint)
+        return all(given is None for given in (*watched, self.scoring)) and self.l1 == 0.0 and bool(self.standardize)
+
+    def _as_before(self, settings: Settings) -> tuple[Choice, Settings, tuple[str, Tree | None]]:
+        """Return solver, settings and memory for a warm start: those of the earlier fit where none are given.
+
+        Trying others on held-out samples would tell little: the net has learned from all of them.
+        """
+        asked = settings.solver != "auto"
+        kind = solver_named(settings.solver if asked else self.solver_)
+        choice = Choice(kind, "as asked for" if asked else "that of the fit before")
+        state = self._solver_state if kind.warms and kind.name == self.solver_ else None
+        if isinstance(settings.l2, str) and not self._l2_found:  # it was given before and is to be found now
+            return choice, settings, ("", None)
+        if settings.l2 == "auto" and (state is None or state["penalties"] is None):
+            settings = replace(settings, l2=float(self.l2_))
+        return choice, settings, (kind.name, state)
+
+    def _run(self, trainer: Trainer, checkpoint: Checkpoint | None) -> None:
+        """Train to the end, showing every row of the history."""
+        callbacks = self._callbacks()
+        self._sync_fitted_attributes(trainer)
+        self._forget_conclusions("the fit was not completed; fit again")
+        try:
+            with reporter(self._verbosity(), trainer) as show, heard_interrupts() as check:
+                trainer.on_pulse = partial(_pulse, show.pulse, checkpoint)
+                for row in trainer.rows():
+                    show(row)
+                    answers = [callback(row, self.mesh_) for callback in callbacks]  # all of them see the row
+                    if any(answers) and not trainer.finished:
+                        trainer.stop("stopped by a callback")
+                    if checkpoint is not None:
+                        checkpoint.row()
+                    check()
+            self._finalize(trainer)
+            if checkpoint is not None:
+                checkpoint.save()
+            self.__dict__.pop("_under_way", None)
+            if fall := trainer.fall_at_end():
+                what = f"training ended after {trainer.epochs} epochs, but the loss still fell by"
+                warnings.warn(ConvergenceWarning(f"{what} {fall:.2g} per epoch; raise max_epochs"), stacklevel=3)
+        except KeyboardInterrupt:
+            raise self._interrupted(trainer, checkpoint) from None
+        except BaseException:
+            trainer.stop("stopped by an error", to_go_on=True)  # the best weights so far are kept
+            raise
+        finally:
+            self._sync_fitted_attributes(trainer)
+            rotation = self.preprocessing_.rotation
+            if rotation is not None:
+                self.mesh_ = rotation.undone(self.mesh_)
+                self.preprocessing_ = replace(self.preprocessing_, rotation=None)
+
+    def _interrupted(self, trainer: Trainer, checkpoint: Checkpoint | None) -> TrainingInterrupted:
+        """Stop the trainer and save the checkpoint; return what to raise."""
+        trainer.stop("interrupted", to_go_on=True)
+        resume, path = "", None
+        if checkpoint is not None:
+            checkpoint.save()
+            if checkpoint.exists:
+                path = checkpoint.path
+                resume = f"; fit again with checkpoint={str(path)!r} to go on"
+        epoch = trainer.history[-1].epoch if len(trainer.history) else 0
+        kept = f"after epoch {epoch}: the best weights so far are kept" if epoch else "before its first epoch"
+        return TrainingInterrupted(f"training was interrupted {kept}{resume}", epoch, path)
+
+    def _sync_fitted_attributes(self, trainer: Trainer) -> None:
+        """Set the fitted attributes to the current state of training."""
+        self._solver_state, self._l2_found = trainer.memory, isinstance(self.l2, str)
+        self.solver_, self.solver_reason_ = trainer.choice.solver, trainer.choice.reason
+        self.history_, self.l2_, self.best_restart_ = trainer.history, trainer.l2, trainer.best_restart
+        epochs = [row.epoch for row in trainer.history if row.restart == trainer.best_restart]
+        self.n_iter_ = epochs[-1] if epochs else 0
+
+    def _forget_conclusions(self, reason: str) -> None:
+        """Forget what was found out about other weights."""
+        self.__dict__.pop("feature_importances_", None)
+        self._laplace = reason
+
+    def _finalize(self, trainer: Trainer) -> None:
+        """Find out what only the samples tell about the net: importances and the uncertainty of the weights."""
+        mesh, samples, rotation = self.mesh_, trainer.samples, self.preprocessing_.rotation
+        try:
+            found = importances(mesh, samples, None if rotation is None else rotation.axes)
+            if found is not None:
+                self.feature_importances_ = self.preprocessing_.by_column(found)
+            if self._loss.classifies:
+                return
+            refused = affordable(mesh, samples)
+            if rotation is not None:
+                refused = "there are more columns than rows"
+            if refused or samples.near is None:
+                self._laplace = refused
+            elif Laplace.fits(mesh, samples, trainer.choice.kind.wants_float64):
+                self._laplace = Laplace.of(mesh, samples.near, trainer.penalties)
+            else:
+                self._laplace = LastLayerLaplace.of(mesh, samples.near, trainer.penalties)
+        except MeshError as error:  # the net is fitted all the same
+            self._laplace = str(error)
+
+    # -- the fitted model ----------------------------------------------------------------------------------------
+
+    def _features(self, X: Any) -> Any:
+        if "mesh_" not in self.__dict__:
+            check_is_fitted(self, "mesh_")
+        return self.preprocessing_.features(X, type(self).__name__)
+
+    @property
+    def loss_curve_(self) -> list[float]:
+        """Training loss of every row of the history; of several restarts, of the one that is kept."""
+        return [row.loss for row in self._rows_kept()]
+
+    @property
+    def validation_scores_(self) -> list[float]:
+        """Loss of the held-out samples, or their score with `scoring`, of every row of the history."""
+        scores = [row.validation for row in self._rows_kept()]
+        if not any(score == score for score in scores):
+            raise AttributeError("validation_scores_: no samples were held out; set early_stopping=True, or pass X_val")
+        return scores
+
+    def _rows_kept(self) -> list[HistoryRow]:
+        check_is_fitted(self, "mesh_")
+        return [row for row in self.history_ if row.restart == self.best_restart_]
+
+    def explain(self, batch_size: int = 64) -> str:
+        """Describe what each gradient method costs on the fitted net, and why this solver was chosen."""
+        check_is_fitted(self, "mesh_")
+        return f"{self.mesh_.explain(batch_size)}\nsolver {self.solver_}: {self.solver_reason_}."
+
+    def plot_history(self, ax: Any = None) -> Any:
+        """Draw loss and accuracy by epoch on Matplotlib axes (new ones by default), and return them."""
+        from meshnn import plots
+
+        check_is_fitted(self, "mesh_")
+        ax = _axes(ax)
+        names = ("epoch", "loss", "validation", "accuracy", "restart")
+        plots.draw_history(ax, {name: self.history_[name] for name in names}, chosen=self.best_restart_)
+        return ax
+
+    def plot_graph(self, ax: Any = None) -> Any:
+        """Draw the net on Matplotlib axes (new ones by default), and return them."""
+        from meshnn import plots
+
+        check_is_fitted(self, "mesh_")
+        ax, mesh = _axes(ax), self.mesh_
+        names: dict[str, Any] = {"feature_names": self.preprocessing_.feature_names or None}
+        if self._loss.classifies:
+            names["output_names"] = self.classes_.tolist()  # type: ignore[attr-defined]  # of a classifier
+        plots.draw_graph(ax, mesh.topology, mesh.weights, ticks=mesh.ticks, dead=mesh.dead_edges(), **names)
+        return ax
+
+    def plot_importances(self, ax: Any = None) -> Any:
+        """Draw `feature_importances_` as bars on Matplotlib axes (new ones by default), and return them."""
+        from meshnn import plots
+
+        check_is_fitted(self, "mesh_")
+        if not hasattr(self, "feature_importances_"):
+            raise MeshError("there are no feature_importances_ of this model: only `fit` on rows finds them")
+        ax = _axes(ax)
+        plots.draw_importances(ax, self.feature_importances_, names=getattr(self, "feature_names_in_", None))
+        return ax
+
+    def _html_repr(self) -> str:
+        """Return what notebooks show: scikit-learn's diagram, and the graph of a fitted net."""
+        from meshnn.plots import graph_svg
+
+        shown: str = super()._html_repr()
+        if not hasattr(self, "mesh_"):
+            return shown
+        caption = f"<figcaption>{escape(repr(self.mesh_))}</figcaption>"
+        return f"{shown}<figure>{graph_svg(self.mesh_.topology, self.mesh_.weights)}{caption}</figure>"
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the fitted estimator to a `.mesh` file; `meshnn.load` reads it."""
+        from meshnn.estimators.storing import to_tree
+
+        check_is_fitted(self, "mesh_")
+        storage.write(path, to_tree(self))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "mesh_")
+
+
+def _axes(ax: Any) -> Any:
+    """Return the axes, or new ones."""
+    if ax is not None:
+        return ax
+    from matplotlib import pyplot
+
+    return pyplot.subplots()[1]
+
+
+def _pulse(show: Callable[[int], None], checkpoint: Checkpoint | None, done: int) -> None:
+    """Report in the middle of an epoch of samples that are not in memory."""
+    show(done)
+    if checkpoint is not None:
+        checkpoint.row()

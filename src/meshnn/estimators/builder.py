@@ -1,0 +1,171 @@
+"""`NetBuilder`: from parameters and the size of the data to a net and its solver."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from meshnn.arguments import whole_number
+from meshnn.arrays import Array
+from meshnn.errors import DataError, MeshError
+from meshnn.losses import Loss
+from meshnn.mesh import Mesh
+from meshnn.topology import Topology
+from meshnn.training import Settings
+from meshnn.training.solvers import Choice, choose_solver, is_noisy
+from meshnn.training.structure.runtime import as_policies, first_topology
+
+if TYPE_CHECKING:  # it imports scikit-learn
+    from meshnn.estimators.params import Parameters
+
+__all__ = ["SMOOTH", "NetBuilder", "hidden_of"]
+
+#: Hidden neurons where values are learned with second-order steps, which need few; see benchmarks/defaults.py.
+SMOOTH = 16
+#: Numbers of hidden neurons otherwise, each up to a number of samples; see benchmarks/tables.py.
+NEURONS = ((16, 100), (32, 500), (48, 20_000), (64, float("inf")))
+
+
+def hidden_of(n_samples: int, n_inputs: int) -> int:
+    """Return the default number of hidden neurons for first-order steps."""
+    most = next(count for count, samples in NEURONS if n_samples <= samples)
+    # 3,000 edges into hidden neurons up to 5,000 samples take about 2 s; more with the cube root of more samples
+    edges = 3_000 * max(1.0, n_samples / 5_000) ** (1 / 3)
+    # each hidden neuron reads all inputs, the bias and the hidden neurons: h (inputs + 1 + h) edges
+    inputs = n_inputs + 1
+    affordable = int(((inputs**2 + 4 * edges) ** 0.5 - inputs) / 2)
+    return max(4, min(most, affordable))
+
+
+class NetBuilder:
+    """Makes the net for an estimator and chooses the solver.
+
+    Parameters
+    ----------
+    params : Parameters
+    loss : Loss
+    settings : Settings
+    longest : int
+        Steps of the longest sequence, if the samples are sequences.
+    """
+
+    reading: Any = None  # how outputs are read in time, of nets for sequences
+
+    def __init__(self, params: Parameters, loss: Loss, settings: Settings, longest: int = 0) -> None:
+        self.params, self.loss, self.settings, self.longest = params, loss, settings, longest
+
+    def build(
+        self, n_samples: int, n_inputs: int, n_outputs: int, seed: int, stream: bool = False, dtype: str | None = None
+    ) -> tuple[Mesh, Choice]:
+        """Return a new net and the solver for it; for a `stream` whose number of samples is not known."""
+        p, noisy = self.params, is_noisy(self.loss, self.params.structure)
+        count = 0 if stream else n_samples
+        automatic = isinstance(p.activation, str) and p.activation == "auto"
+        for hidden in self._sizes(count, n_inputs, stream or (noisy and self.settings.solver != "lm")):
+            make = self._maker(hidden, n_inputs, n_outputs, seed)
+            mesh = make("float32", "tanh" if automatic else p.activation)
+            live, columns = len(mesh.live_parameters()), self.loss.columns(n_outputs)
+            choice = choose_solver(self.settings, live, count, columns, noisy)
+            if choice.kind.wants_float64:
+                break
+        # Second-order steps need the accuracy of float64; other solvers are twice as fast in float32, which nobody
+        # notices on small data.
+        small = not stream and n_samples <= 256 and mesh.topology.n_edges * n_samples <= 100_000
+        fitting = "float64" if small or choice.wants_float64 else "float32"
+        return make(dtype or fitting, self._activation(mesh, choice, count) if automatic else p.activation), choice
+
+    def start(self, mesh: Mesh, weights: Array) -> Array:
+        """Return the weights to begin with, from those that were drawn for the mesh."""
+        return weights
+
+    def identity(self) -> dict[str, Any]:
+        """Return the parameters that decide the net, in a form that can be compared."""
+        named = {name: getattr(self.params, name) for name in ("ticks", "activation", "output_activation", "loss")}
+        others = self.params._comparable()
+        if self.params.topology is not None:
+            del others["hidden"]
+        return named | others
+
+    def check_same(self, mesh: Mesh, built: dict[str, Any], sizes: tuple[int, int]) -> None:
+        """Refuse to go on with a net that was built for other sizes (inputs, outputs) or from other parameters."""
+        known = (mesh.topology.n_inputs, mesh.topology.n_outputs)
+        if known != sizes:
+            raise DataError(
+                f"the net has {known[0]} inputs and {known[1]} outputs, but the data have {sizes[0]} features "
+                f"and {self._needs(sizes[1])}; set warm_start=False to start anew"
+            )
+        now = self.identity()
+        changed = [name for name in now if name not in built or now[name] != built[name]]
+        if changed:
+            raise MeshError(
+                f"training would continue the existing net, but {', '.join(changed)} changed since it was built; "
+                "fit with warm_start=False to build another"
+            )
+
+    def _sizes(self, n_samples: int, n_inputs: int, first_order: bool) -> list[Any]:
+        """Return numbers of hidden neurons: the first for which second-order steps are taken is used, else the last."""
+        hidden = self.params.hidden
+        if self.params.topology is not None or not isinstance(hidden, str):
+            return [hidden]
+        if hidden != "auto":
+            raise MeshError(f'hidden must be "auto", a whole number or numbers for layers, got {hidden!r}')
+        size = hidden_of(n_samples, n_inputs)
+        return [size] if first_order else [SMOOTH, size]
+
+    def _activation(self, mesh: Mesh, choice: Choice, n_samples: int) -> Any:
+        """Return what activation="auto" means: tanh, or relu and elu in turn.
+
+        Many neurons with and without kinks learn most functions, among them squares, which are hard for tanh, an odd
+        function. Kinks disturb second-order steps and small nets, and extrapolate badly from few samples.
+        """
+        count = mesh.topology.n_hidden
+        if choice.wants_float64 or count < 8 or n_samples <= 100:
+            return "tanh"
+        return [("relu", "elu")[k % 2] for k in range(count)]
+
+    def _maker(self, hidden: Any, n_inputs: int, n_outputs: int, seed: int) -> Callable[[str, Any], Mesh]:
+        """Return a function of dtype and activation that makes the net."""
+        p, topology = self.params, self._graph(hidden, n_inputs, n_outputs)
+        if (topology.n_inputs, topology.n_outputs) != (n_inputs, n_outputs):
+            raise MeshError(
+                f"the topology has {topology.n_inputs} inputs and {topology.n_outputs} outputs, but the data have "
+                f"{n_inputs} features and {self._needs(n_outputs)}"
+            )
+        given = {"parameter": p.parameter, "weights": p.weights}
+        given = {name: value(topology) if callable(value) else value for name, value in given.items()}
+        dense = first_topology(as_policies(p.structure), topology)
+        ticks = self._ticks(dense)
+
+        def make(dtype: str, activation: Any) -> Mesh:
+            mesh = Mesh(topology, ticks, activation, p.output_activation, dtype=dtype, random_state=seed, **given)
+            if dense != topology:
+                mesh.rewire(dense)
+                mesh.weights = mesh.draw_weights(seed)
+            if given["weights"] is None:
+                mesh.weights = self.start(mesh, mesh.weights)
+            return mesh
+
+        return make
+
+    def _ticks(self, topology: Topology) -> int | None:
+        """Return the ticks of a net with this graph; None is as many as it needs."""
+        return self.params.ticks
+
+    def _graph(self, hidden: Any, n_inputs: int, n_outputs: int) -> Topology:
+        given: Any = self.params.topology
+        if given is None:
+            if isinstance(hidden, (list, tuple, np.ndarray)):
+                sizes = [whole_number(f"hidden[{k}]", size) for k, size in enumerate(hidden)]
+                return Topology.layered([n_inputs, *sizes, n_outputs])
+            return Topology.mesh(n_inputs, whole_number("hidden", hidden, least=0), n_outputs)
+        found = given(n_inputs, n_outputs) if callable(given) else given
+        if not isinstance(found, Topology):
+            wanted = "topology must be None, a Topology or a callable (n_inputs, n_outputs) that returns a Topology"
+            raise MeshError(f"{wanted}, got {type(found).__name__}")
+        return found
+
+    def _needs(self, n_outputs: int) -> str:
+        what = "labels" if self.loss.several else "classes"
+        return f"{n_outputs} {f'{what} (one output each)' if self.loss.classifies else 'outputs'}"

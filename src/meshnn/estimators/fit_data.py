@@ -1,0 +1,250 @@
+"""Where a fit takes its samples from: memory, or rows that do not fit in it. Both give data sets and a preprocessing.
+
+All calls into the out-of-core modules are in `open_data` and `OutOfCoreData`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from meshnn.arguments import switch
+from meshnn.arrays import Array
+from meshnn.data.large import is_large, open_source
+from meshnn.errors import DataError, MeshError
+from meshnn.estimators.preprocessing import Preprocessing, Samples, is_dask
+from meshnn.estimators.scaling import Scaling
+from meshnn.losses.moments import is_constant
+from meshnn.mesh import Mesh
+from meshnn.progress import reading
+from meshnn.training.far import Look, OutOfCoreDataset
+from meshnn.training.samples import Dataset
+
+__all__ = ["ArrayData", "OutOfCoreData", "hold_out", "is_out_of_core", "open_data"]
+
+
+def is_out_of_core(X: Any) -> bool:
+    """Return whether X is something else than samples in memory."""
+    return is_large(X) or isinstance(X, OutOfCoreDataset) or is_dask(X)
+
+
+def hold_out(n: int, size: int, seed: int, labels: Array | None = None) -> tuple[Array, Array]:
+    """Return rows to keep and, at random, up to `size` rows to hold out, both in order.
+
+    Classes are held out in proportion if there are enough rows for all of them. One row of every class is always kept,
+    whatever the seed: a class with one row is never held out.
+    """
+    from sklearn.model_selection import train_test_split
+
+    rows = np.arange(n)
+    if labels is None:
+        kept, held = train_test_split(rows, test_size=size, random_state=seed)
+        return np.sort(kept), np.sort(held)
+    _, number, counts = np.unique(labels, return_inverse=True, return_counts=True)
+    several = np.flatnonzero(counts[number] >= 2)
+    size = min(size, len(several) - int((counts >= 2).sum()))
+    if size <= 0:
+        return rows, rows[:0]
+    kept = held = several
+    if min(size, len(several) - size) >= (counts >= 2).sum():
+        kept, held = train_test_split(several, test_size=size, random_state=seed, stratify=number[several])
+    if len(held) == len(several) or len(np.unique(number[kept])) < (counts >= 2).sum():
+        order = np.random.default_rng(seed).permutation(several)
+        firsts = np.unique(number[order], return_index=True)[1]  # one of each class stays
+        held = np.delete(order, firsts)[:size]
+    held = np.sort(held)
+    return np.setdiff1d(rows, held), held
+
+
+class ArrayData:
+    """Samples in memory.
+
+    Parameters
+    ----------
+    model : BaseMesh
+    X, y, sample_weight
+        As `fit` was given them.
+    known : Preprocessing, optional
+        That of an earlier fit which a warm start continues.
+    """
+
+    batch: int | None = None  # best batch size, if the data decide it
+    leads = True  # whether this process writes files, if several run the same fit
+
+    def __init__(self, model: Any, X: Any, y: Any, sample_weight: Any, known: Preprocessing | None) -> None:
+        self._model, self._given, self._new = model, X, known is None
+        self.preprocessing, self.samples, self.n_outputs = model._checked(X, y, sample_weight, known, known is None)
+        self.held_out: Samples | None = None
+
+    @property
+    def longest(self) -> int:
+        """Steps of the longest sequence; 0 of rows."""
+        return max(getattr(part.X, "longest", 0) for part in (self.samples, self.held_out) if part is not None)
+
+    @property
+    def n_samples(self) -> int:
+        """Samples to learn from that have a weight."""
+        weight = self.samples.weight
+        return int(self.samples.X.shape[0] if weight is None else np.count_nonzero(weight > 0))
+
+    def given_to_hold_out(self, X: Any, y: Any) -> None:
+        """Hold out samples that the user has chosen."""
+        self.held_out = self._model._checked_apart(X, y, self.preprocessing, self.samples.targets.shape[1:])
+
+    def described(self) -> tuple[dict[str, Any], dict[str, str]]:
+        """Return arrays and texts that tell these data from others."""
+        return {"X": self.samples.X, "y": self.samples.targets, "sample_weight": self.samples.weight}, {}
+
+    def shared(self, make: Callable[[], Any]) -> Any:
+        """Return a result that is the same in all processes of this fit."""
+        return make()
+
+    def hold_out(self, share: float, seed: int) -> None:
+        """Hold out a share of the samples, at least one; one must be left."""
+        targets, weight, n = self.samples.targets, self.samples.weight, len(self.samples.targets)
+        if n < 2:
+            raise DataError("early_stopping holds samples out, but there is only one; set early_stopping=False")
+        labels = targets if isinstance(targets, np.ndarray) and targets.ndim == 1 else None
+        parts = hold_out(n, min(math.ceil(share * n), n - 1), seed, labels)
+        if len(parts[1]) == 0:
+            raise DataError("early_stopping holds samples out, but each class has one only; set early_stopping=False")
+        if weight is not None and not all(weight[rows].any() for rows in parts):
+            raise DataError("early_stopping needs samples with a weight on both sides; set early_stopping=False")
+        if self._new:  # nothing is learned from what is held out
+            self.preprocessing, X = self.preprocessing.relearned(self._given, self.samples.X, parts[0])
+            self.samples = self.samples._replace(X=X)
+        self.samples, self.held_out = (self.samples.take(rows) for rows in parts)
+
+    def learn(self) -> Preprocessing:
+        """Return the preprocessing with the scaling learned, and with a rotation where the model may be rotated."""
+        model = self._model
+        found = self.preprocessing.scaled(self.samples, model._loss, model.standardize, model.output_activation)
+        return found.rotated(self.samples) if model._may_rotate() else found
+
+    def datasets(self, mesh: Mesh, preprocessing: Preprocessing) -> tuple[Dataset, Dataset | None]:
+        """Return samples to train with and samples to validate with."""
+        loss, held_out = self._model._loss, self.held_out
+        validation = None if held_out is None else preprocessing.dataset(mesh, held_out, loss)
+        return preprocessing.dataset(mesh, self.samples, loss), validation
+
+
+class OutOfCoreData:
+    """Rows that are not in memory: on disk, in blocks or on other machines."""
+
+    longest = 0
+
+    def __init__(self, model: Any, rows: OutOfCoreDataset) -> None:
+        self._model, self._rows = model, rows
+        self.batch, self.leads = rows.batch, rows.leads
+        if model.scoring is not None:
+            raise MeshError("scoring is for samples in memory; leave it out: held-out rows are judged by the loss")
+        self.preprocessing = Preprocessing(rows.width, None if rows.names is None else tuple(rows.names))
+        self.held_out: Samples | None = None
+        self._splits = False
+        if model._loss.classifies:
+            model._targets(np.array(rows.labels), None, True)  # sets the classes, or refuses them
+            self.n_outputs = len(rows.labels)
+        else:
+            least = 0.0 if rows.y_least is None else float(rows.y_least.min())
+            if model._loss.logarithmic and least < 0:
+                raise DataError(f"for {model._loss.name} y must not be negative, got {least:g}")
+            model._flat = not rows.several
+            self.n_outputs = int(rows.few(1)[1].shape[1])
+
+    @property
+    def n_samples(self) -> int:
+        """Samples to learn from."""
+        return self._rows.count
+
+    def given_to_hold_out(self, X: Any, y: Any) -> None:
+        """Hold out samples that the user has chosen, which are in memory."""
+        if is_out_of_core(X):
+            raise DataError(f"X_val is {type(X).__name__}, expected rows in memory; read those to be held out")
+        shape = () if self._model._loss.classifies else (self.n_outputs,)
+        self.held_out = self._model._checked_apart(X, y, self.preprocessing, shape)
+
+    def described(self) -> tuple[dict[str, Any], dict[str, str]]:
+        """Return arrays and texts that tell these data from others."""
+        return {}, {"data": self._rows.stamp, "labels": repr(getattr(self._rows, "labels", None))}
+
+    def shared(self, make: Callable[[], Any]) -> Any:
+        """Return what the leading process has made; it is the same in all processes of this fit."""
+        return self._rows.told(make)
+
+    def hold_out(self, share: float, seed: int) -> None:
+        """Hold out a share of the rows."""
+        self._rows.hold_out(share, seed)
+        self._splits = True
+
+    def learn(self) -> Preprocessing:
+        """Return the preprocessing with the scaling learned: features from all rows, targets from some of them."""
+        model, rows = self._model, self._rows
+        X, y, weight = rows.few(2**15)
+        wanted = switch("standardize", model.standardize)
+        weight = weight if weight is None or weight.any() else None
+        targets: Array = y
+        self._places = self._class_weight = None
+        if model._loss.classifies:
+            self._places = np.searchsorted(model.classes_, np.array(rows.labels))
+            targets = self._places[y[:, 0].astype(np.int64)]
+            if model.class_weight is not None:
+                sums = np.zeros(self.n_outputs)
+                sums[self._places] = rows.label_sums
+                self._class_weight = model._class_weights(np.arange(self.n_outputs), sums, model.classes_.tolist())
+        scaling = Scaling.learn(X.astype(np.float64), targets, weight, wanted, model._loss, model.output_activation)
+        if wanted:
+            constant = is_constant(rows.x_mean, rows.x_spread)
+            spread = np.where(constant, 1.0, rows.x_spread)
+            # what is subtracted from float32 is rounded to it: predictions must subtract the same
+            mean = rows.x_mean.astype(X.dtype).astype(np.float64)
+            scaling = replace(scaling, x_mean=mean, x_scale=spread, x_constant=constant)
+        return replace(self.preprocessing, scaling=scaling)
+
+    def datasets(self, mesh: Mesh, preprocessing: Preprocessing) -> tuple[Dataset, Dataset | None]:
+        """Return rows to train with and rows to validate with."""
+        s, loss = preprocessing.scaling, self._model._loss
+        arrays = (s.x_mean, s.x_scale, s.y_mean, s.y_scale)
+        look = Look(loss.name, str(mesh.dtype), *arrays, self._places, self._class_weight)
+        validation: Dataset | None = None
+        if self.held_out is not None:
+            validation = preprocessing.dataset(mesh, self.held_out, loss)
+        elif self._splits:
+            validation = self._rows.held_out(look)
+        return self._rows.samples(look), validation
+
+
+@contextmanager
+def open_data(model: Any, X: Any, y: Any, sample_weight: Any, again: bool) -> Iterator[ArrayData | OutOfCoreData]:
+    """Open what `fit` was given, as long as it is needed; `again` if a warm start continues an earlier fit."""
+    if callable(X):
+        raise DataError(f"X is the function {getattr(X, '__name__', X)!s}; pass the blocks that it gives")
+    if not is_out_of_core(X) or (isinstance(X, np.ndarray) and not model._out_of_core):
+        yield ArrayData(model, X, y, sample_weight, model.preprocessing_ if again else None)
+        return
+    if not model._out_of_core:
+        what = f"{type(model).__name__} learns from sequences in memory"
+        raise DataError(f"X must be a list of arrays: {what}; pass arrays, or a list of them")
+    if again:
+        raise MeshError("warm_start is for samples in memory; set warm_start=False, or fit with a checkpoint")
+    if isinstance(X, OutOfCoreDataset):
+        yield OutOfCoreData(model, X)
+        return
+    if is_dask(X):
+        from meshnn.integrations.dask import open_rows
+
+        rows: OutOfCoreDataset = open_rows(X, y, sample_weight, model._loss.classifies, model._settings())
+    else:
+        from meshnn.training.stored import StoredRows
+
+        source = open_source(X, y, sample_weight)
+        with reading(model._verbosity(), source.expected) as told:
+            rows = StoredRows(source, model._loss.classifies, told=told)
+    try:
+        yield OutOfCoreData(model, rows)
+    finally:
+        rows.release()

@@ -1,0 +1,237 @@
+"""What the outputs of a net mean: classes or values. Also fitted models that predict without scikit-learn.
+
+scikit-learn takes longer to import than the rest of `meshnn predict` together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import wraps
+from typing import Any
+
+import numpy as np
+
+from meshnn.arrays import Array
+from meshnn.errors import MeshError
+from meshnn.estimators.preprocessing import Preprocessing, is_dask
+from meshnn.export.blueprint import Blueprint, ExportError
+from meshnn.export.exports import Exports
+from meshnn.losses import LOSSES
+from meshnn.mesh import Mesh
+from meshnn.training.laplace import Laplace
+from meshnn.training.last_layer import LastLayerLaplace
+
+__all__ = ["ClassOutputs", "FittedClassifier", "FittedRegressor", "ValueOutputs"]
+
+
+def by_partition(method: Any) -> Any:
+    """Let a method of X return a lazy Dask collection, if X is one."""
+
+    @wraps(method)
+    def predicted(self: Any, X: Any, *more: Any, **options: Any) -> Any:
+        if is_dask(X):
+            from meshnn.integrations.dask import predict
+
+            if more or options:
+                raise MeshError(
+                    f"{method.__name__} of a Dask collection has no further arguments; compute a part first"
+                )
+            return predict(self, X, method.__name__)
+        return method(self, X, *more, **options)
+
+    return predicted
+
+
+class Outputs(Exports):
+    """A net behind its preprocessing, and the meaning of its outputs by its loss."""
+
+    _kind: str
+    loss_: str  # that of the net, even if `loss` was set to another since
+    mesh_: Mesh
+    preprocessing_: Preprocessing
+    n_threads: int | None
+
+    @property
+    def n_features_in_(self) -> int:
+        """Number of columns of X."""
+        return self.preprocessing_.n_features
+
+    @property
+    def feature_names_in_(self) -> Array:
+        """Names of the columns of X, if they have names."""
+        if self.preprocessing_.names is None:
+            raise AttributeError("feature_names_in_: the columns of X had no names")
+        return np.array(self.preprocessing_.names, object)
+
+    @property
+    def encoder_(self) -> Any:
+        """How a table becomes features, if X was one."""
+        if self.preprocessing_.encoder is None:
+            raise AttributeError("encoder_: X was not a table")
+        return self.preprocessing_.encoder
+
+    @property
+    def reading_(self) -> Any:
+        """How the net is read in time, if X was sequences."""
+        return self.preprocessing_.reading  # type: ignore[attr-defined]  # rows have none
+
+    def _learner(self) -> Any:
+        """Return a stream that continues from what training has found."""
+        from meshnn.streaming.portable_convert import portable_of
+
+        self.blueprint()  # raises if nothing was learned yet
+        return portable_of(self)
+
+    def _features(self, X: Any) -> Any:
+        """Return the features of X before scaling, checked."""
+        raise NotImplementedError
+
+    def _predicted(self, X: Any, meaning: Any) -> Any:
+        """Apply a function to the raw outputs (n_samples, n_outputs) and return it in the form that X has."""
+        features = self._features(X)
+        found = meaning(self.preprocessing_.outputs(self.mesh_, features, self.n_threads))
+        return self.preprocessing_.grouped(found, features, X)
+
+    def blueprint(self) -> Blueprint:
+        """Return what the model computes as plain values and arrays; exports are written from it."""
+        if not hasattr(self, "mesh_"):
+            raise ExportError(f"this {type(self).__name__} has learned nothing yet; call fit first")
+        p, scaling = self.preprocessing_, self.preprocessing_.scaling
+        texts = [] if p.encoder is None else p.encoder.text_columns
+        if texts:
+            raise ExportError(
+                f"column {texts[0]!r} holds texts, which become features outside of the net; export the net alone, "
+                "model.mesh_, which takes scaled features, or fit it to columns of numbers"
+            )
+        plain = not scaling.x_mean.any() and (scaling.x_scale == 1.0).all()
+        name = type(self).__name__.removeprefix("Fitted")
+        return replace(
+            self.mesh_.blueprint(),
+            x_mean=None if plain else scaling.x_mean,
+            x_scale=None if plain else scaling.x_scale,
+            features=p.feature_names,
+            timing=p.timing,
+            title=f"{name if name.startswith('Mesh') else p.kind.title().strip() + name}: {self.mesh_!r}",
+        )
+
+    def _tuned(self, quantiser: Any, net: Any, X: Array) -> Any:
+        if quantiser.blueprint.timing is not None:
+            return net
+        from meshnn.estimators.tuning import tuned
+
+        return tuned(self.mesh_, quantiser, net, X, self.preprocessing_.inputs(X))
+
+
+class ClassOutputs(Outputs):
+    """Outputs are classes, or labels of which a sample may have several."""
+
+    _kind = "classifier"
+    _several = False  # whether y was an indicator matrix at the last fit
+    classes_: Array
+
+    def blueprint(self) -> Blueprint:
+        """Return what the model computes as plain values and arrays; exports are written from it."""
+        found, several = super().blueprint(), LOSSES[self.loss_].several
+        classes = tuple(np.asarray(self.classes_).tolist())
+        return replace(found, link="sigmoid" if several else "softmax", classes=classes, several=several)
+
+    @by_partition
+    def decision_function(self, X: Any) -> Array:
+        """Return the outputs (n_samples, n_classes); of two classes the logit of the second one (n_samples,)."""
+
+        def logits(outputs: Array) -> Array:
+            two = outputs.shape[1] == 2 and not LOSSES[self.loss_].several
+            return outputs[:, 1] - outputs[:, 0] if two else outputs
+
+        return self._predicted(X, logits)
+
+    @by_partition
+    def predict_proba(self, X: Any) -> Array:
+        """Return probabilities (n_samples, n_classes): softmax of the outputs, of several labels their sigmoid."""
+        return self._predicted(X, lambda outputs: LOSSES[self.loss_].predicted(outputs.astype(np.float64)))
+
+    @by_partition
+    def predict_log_proba(self, X: Any) -> Array:
+        """Return the logarithms of the probabilities, finite even where a probability underflows."""
+        return self._predicted(X, lambda outputs: LOSSES[self.loss_].log_predicted(outputs.astype(np.float64)))
+
+    @by_partition
+    def predict(self, X: Any) -> Array:
+        """Return the most probable class of each sample; of several labels an indicator matrix (n_samples, n_labels).
+
+        Of sequences with readout="all", that of each step, by sequence.
+        """
+
+        def labels(outputs: Array) -> Array:
+            if LOSSES[self.loss_].several:
+                return (outputs > 0).astype(np.int64)
+            return np.asarray(self.classes_[outputs.argmax(axis=1)])
+
+        return self._predicted(X, labels)
+
+
+class ValueOutputs(Outputs):
+    """Outputs are values."""
+
+    _kind = "regressor"
+    _flat: bool  # whether y had one dimension
+    _laplace: Laplace | LastLayerLaplace | str  # or why there is none
+
+    def blueprint(self) -> Blueprint:
+        """Return what the model computes as plain values and arrays; exports are written from it."""
+        found, s = super().blueprint(), self.preprocessing_.scaling
+        plain = not s.y_mean.any() and (s.y_scale == 1.0).all()
+        link = "exp" if LOSSES[self.loss_].logarithmic else "identity"
+        y_mean, y_scale = (None, None) if plain else (s.y_mean, s.y_scale)
+        return replace(found, link=link, y_mean=y_mean, y_scale=y_scale, values=True)
+
+    @by_partition
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        """Return values (n_samples,), or (n_samples, n_outputs) if y had columns.
+
+        Of sequences with readout="all", those of each step, by sequence. With `return_std` also the standard deviation
+        of a target around its prediction, of the same shape: noise and the uncertainty of the weights (Laplace's
+        approximation, see docs/solvers.md; of nets with more than 1000 live parameters, that of the last layer). For
+        the squared error.
+        """
+
+        def values(outputs: Array) -> Array:
+            found = self.preprocessing_.scaling.values(LOSSES[self.loss_].predicted(outputs))
+            return found[:, 0] if self._flat else found
+
+        found = self._predicted(X, values)
+        if not return_std:
+            return found
+        if isinstance(self._laplace, str):
+            raise MeshError(f"there is no standard deviation of predictions: {self._laplace}")
+        p = self.preprocessing_
+        variance = self._laplace.variance(self.mesh_, p.inputs(self._features(X), self.mesh_.dtype))
+        std = np.sqrt(variance) * p.scaling.y_scale
+        return found, std[:, 0] if self._flat else std
+
+
+class FittedModel:
+    """What a file holds of an estimator, without scikit-learn; features are an array (n_samples, n_features)."""
+
+    mesh_: Mesh
+    preprocessing_: Preprocessing
+    n_threads: int | None = None
+
+    def get_params(self, deep: bool = False) -> dict[str, Any]:
+        """Return the parameters that matter for predicting."""
+        return {"n_threads": self.n_threads}
+
+    def set_params(self, **given: Any) -> None:
+        """Set parameters."""
+        self.__dict__.update(given)
+
+    def _features(self, X: Any) -> Any:
+        return self.preprocessing_.unchecked(X)
+
+
+class FittedClassifier(FittedModel, ClassOutputs):
+    """A classifier that only predicts."""
+
+
+class FittedRegressor(FittedModel, ValueOutputs):
+    """A regressor that only predicts."""

@@ -1,0 +1,232 @@
+"""`Scaling` brings features and targets to mean 0 and variance 1; `Rotation` is for tables wider than long.
+
+Where the outputs have an activation with bounds, targets are brought into its range.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from meshnn.arguments import known
+from meshnn.arrays import Array, FloatArray
+from meshnn.checks import all_finite
+from meshnn.codes import ACTIVATIONS, RANGES
+from meshnn.errors import DataError, MeshError
+from meshnn.losses import Loss
+from meshnn.losses.moments import is_constant, mean_and_spread
+from meshnn.memory import check_fits
+from meshnn.mesh import Mesh
+from meshnn.topology import Topology
+
+__all__ = ["Rotation", "Scaling", "check_activation", "check_dense_fits", "is_sparse", "moments", "row_blocks"]
+
+#: Share of a bounded range that scaled targets leave free at either end.
+MARGIN = 0.1
+#: Entries of a sparse matrix that are made dense at a time: bounds the additional memory.
+BLOCK = 2**21
+
+
+def is_sparse(X: Any) -> bool:
+    """Return whether X is a scipy.sparse matrix, without importing scipy."""
+    return hasattr(X, "tocsr")
+
+
+def check_dense_fits(X: Any, dtype: Any = np.float32) -> None:
+    """Refuse a sparse matrix that would not fit in memory as a dense one."""
+    if is_sparse(X):
+        what = f"a sparse X of {X.shape[0]:,} x {X.shape[1]:,} as a dense array"
+        advice = "take fewer samples at a time (partial_fit), or fewer features"
+        check_fits(float(np.dtype(dtype).itemsize) * X.shape[0] * X.shape[1], what, advice)
+
+
+def row_blocks(n_rows: int, width: int) -> Iterator[slice]:
+    """Split rows into blocks of about `BLOCK` numbers."""
+    step = max(1, BLOCK // max(width, 1))
+    return (slice(begin, begin + step) for begin in range(0, n_rows, step))
+
+
+def moments(X: Any, weight: Array | None) -> tuple[Array, Array]:
+    """Return mean and standard deviation of each column; the latter is 0 where a column is constant."""
+    if not is_sparse(X):
+        return mean_and_spread(X, weight)
+    columns = X.tocsc()
+    found = [mean_and_spread(columns[:, part].toarray(), weight) for part in row_blocks(X.shape[1], X.shape[0])]
+    return np.concatenate([mean for mean, _ in found]), np.concatenate([scale for _, scale in found])
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """What to subtract from features and targets and what to divide them by."""
+
+    x_mean: Array
+    x_scale: Array
+    y_mean: Array
+    y_scale: Array
+    #: Columns that have been constant so far, whose scale is 1 for lack of a better one; None if that is not known.
+    x_constant: Array | None = None
+    y_constant: Array | None = None
+
+    @classmethod
+    def learn(
+        cls, X: Any, targets: Array, weight: Array | None, wanted: bool, loss: Loss, activation: str = "identity"
+    ) -> Scaling:
+        """Learn from training samples; unless `wanted`, nothing is scaled."""
+        n_outputs = targets.shape[1] if targets.ndim == 2 else 1
+        x_mean, x_scale, x_constant = np.zeros(X.shape[1]), np.ones(X.shape[1]), None
+        y, y_constant = (np.zeros(n_outputs), np.ones(n_outputs)), None
+        if wanted:
+            x_mean, spread = moments(X, weight)
+            x_constant = spread == 0.0
+            x_scale = np.where(x_constant, 1.0, spread)
+            y = loss.scaling(targets, weight)
+            y_constant = mean_and_spread(targets, weight)[1] == 0.0 if loss.by_moments else None
+        if activation in RANGES and not loss.classifies:
+            y = _within_range(activation, targets if weight is None else targets[weight > 0], y, wanted)
+            y_constant = None  # no moments: further samples do not change it
+        return cls(x_mean, x_scale, y[0], y[1], x_constant, y_constant)
+
+    def joined(self, more: Scaling, share: float) -> Scaling:
+        """Return the scaling of all samples, of which those of `more` are a share."""
+        x = _joined(self.x_mean, self.x_scale, self.x_constant, more.x_mean, more.x_scale, more.x_constant, share)
+        y = _joined(self.y_mean, self.y_scale, self.y_constant, more.y_mean, more.y_scale, more.y_constant, share)
+        return Scaling(x[0], x[1], y[0], y[1], x[2], y[2])
+
+    def inputs(self, X: Any, dtype: Any = np.float64) -> Array:
+        """Return scaled features; a sparse matrix becomes a dense array of this dtype."""
+        if not is_sparse(X):
+            return _scaled(X, self.x_mean, self.x_scale)
+        check_dense_fits(X, dtype)
+        found = np.empty(X.shape, dtype)
+        for part in row_blocks(*X.shape):
+            with np.errstate(over="ignore"):  # infinite inputs are refused later, by name
+                found[part] = _scaled(X[part].toarray(), self.x_mean, self.x_scale)
+        return found
+
+    def targets(self, targets: Array) -> Array:
+        """Return scaled targets; labels stay as they are."""
+        return targets if targets.ndim == 1 else _scaled(targets, self.y_mean, self.y_scale)
+
+    def values(self, outputs: Array) -> Array:
+        """Return outputs of the net in the units of the targets."""
+        return outputs * self.y_scale + self.y_mean
+
+
+def check_activation(activation: str, loss: Loss, n_outputs: int) -> None:
+    """Refuse an output activation that cannot produce what the loss needs."""
+    low, high = RANGES.get(known("output_activation", activation, ACTIVATIONS), (-np.inf, np.inf))
+    bounded, named = f"from {low:g} to {high:g}", f'output_activation="{activation}"'
+    advice = 'use output_activation="identity"'
+    if loss.several and np.isfinite([low, high]).any():
+        raise MeshError(f"{named} gives numbers {bounded}, whose sigmoid cannot be any probability; {advice}")
+    if loss.classifies and np.isfinite(high):
+        most = 1 / (1 + (n_outputs - 1) * np.exp(low - high))
+        raise MeshError(f"{named} gives numbers {bounded}, so that no probability could exceed {most:.3f}; {advice}")
+    if loss.logarithmic and np.isfinite(low):
+        raise MeshError(f"{named} gives numbers {bounded}, but loss={loss.name!r} needs logarithms of rates; {advice}")
+
+
+def _within_range(activation: str, targets: Array, usual: tuple[Array, Array], wanted: bool) -> tuple[Array, Array]:
+    """Return mean and scale that bring the targets into the range of the activation."""
+    (low, high), (mean, scale) = RANGES[activation], usual
+    least, most = targets.min(axis=0), targets.max(axis=0)
+    inside = (least >= low) & (most <= high)
+    positive = low == 0 and np.isinf(high)  # chosen for predictions that are never negative: 0 stays 0
+    if not inside.all() and (positive or not wanted):
+        column = int(np.argmin(inside))
+        wrong = least[column] if least[column] < low else most[column]
+        raise DataError(
+            f'output_activation="{activation}" gives numbers from {low:g} to {high:g}, but y holds {wrong:g}; '
+            f'use output_activation="identity"{"" if positive else " or standardize=True"}'
+        )
+    if not wanted:
+        return usual
+    if positive:
+        return np.zeros_like(mean), scale
+    if np.isinf(high):  # shift by no more than the least target needs
+        return np.minimum(mean, least - (1 - MARGIN) * low * scale), scale
+    width = high - low
+    fits = inside & (scale >= 0.05 * width)  # targets that fill enough of the range stay as they are
+    filling = (most / 2 - least / 2) / ((0.5 - MARGIN) * width)
+    filling = np.where(filling > 0, filling, scale)  # of a constant
+    return np.where(fits, 0.0, most / 2 + least / 2 - filling * (low + high) / 2), np.where(fits, 1.0, filling)
+
+
+def _joined(
+    mean: Array, scale: Array, constant: Array | None, mean2: Array, scale2: Array, constant2: Array | None,
+    share: float,
+) -> tuple[Array, Array, Array | None]:  # fmt: skip
+    """Return mean and scale of a mixture of two sets; without squares, which overflow early."""
+    if constant is None or constant2 is None:
+        return mean, scale, constant
+    rest = 1.0 - share
+    between = math.sqrt(share * rest)
+    joined = rest * mean + share * mean2
+    spread, spread2 = math.sqrt(rest) * np.where(constant, 0, scale), math.sqrt(share) * np.where(constant2, 0, scale2)
+    with np.errstate(over="ignore"):
+        found = np.hypot(np.hypot(spread, spread2), between * mean2 - between * mean)
+    none = is_constant(joined, found)
+    return joined, np.where(none, 1.0, found), none
+
+
+def _scaled(values: Array, mean: Array, scale: Array) -> Array:
+    with np.errstate(over="ignore", invalid="ignore"):  # infinite inputs are refused later, by name
+        found = (values - mean) / scale
+        if all_finite(found):
+            return found
+        # the difference of two numbers near the end of the range may be infinite, though their quotients are not
+        return np.where(np.isfinite(found), found, values / scale - mean / scale)
+
+
+@dataclass(frozen=True)
+class Rotation:
+    """Principal axes of the rows of a table that has more columns than rows.
+
+    The part of the input weights that is orthogonal to all rows changes no output on them, and a penalty makes it 0.
+    So a net on the coordinates along the axes, fewer than the rows, learns the same in a fraction of the time.
+    """
+
+    axes: FloatArray  # (n_inputs, rank), divided by the mean spread of the rows along an axis
+
+    @classmethod
+    def of(cls, X: Array) -> Rotation:
+        """Learn from inputs of mean 0 with more columns than rows."""
+        X = np.asarray(X, np.float64)
+        variances, turned = np.linalg.eigh(X @ X.T)
+        kept = variances > 1e-12 * variances[-1]  # the others are rounding errors
+        if not kept.any():
+            kept[-1] = True
+        spread = np.sqrt(np.maximum(variances[kept], np.finfo(np.float64).tiny))
+        axes = X.T @ (turned[:, kept] / spread)
+        return cls(axes / max(np.sqrt(np.mean(spread**2) / len(X)), np.finfo(np.float64).tiny))
+
+    @property
+    def rank(self) -> int:
+        """Number of axes."""
+        return self.axes.shape[1]
+
+    def inputs(self, X: Array) -> Array:
+        """Return the coordinates of inputs along the axes."""
+        return np.asarray(X @ self.axes)
+
+    def undone(self, mesh: Mesh) -> Mesh:
+        """Return the net of all inputs that computes what this one computes from the coordinates."""
+        t, (n, rank) = mesh.topology, self.axes.shape
+        first = t.src < rank
+        fed, shift = np.unique(t.dst[first]), n - rank
+        turned, inner = np.zeros((rank, t.n_neurons)), np.zeros((t.n_neurons, t.n_neurons))
+        turned[t.src[first], t.dst[first]] = mesh.weights[first]
+        inner[t.src[~first], t.dst[~first]] = mesh.weights[~first]
+        pairs = np.stack(np.meshgrid(np.arange(n), fed + shift, indexing="ij"), axis=-1).reshape(-1, 2)
+        others = np.stack((t.src[~first], t.dst[~first]), axis=1) + shift
+        graph = Topology(n, t.n_hidden, t.n_outputs, np.concatenate((pairs, others)), bias=t.bias)
+        straight, columns = graph.src < n, self.axes @ turned
+        weights = np.empty(graph.n_edges)
+        weights[straight] = columns[graph.src[straight], graph.dst[straight] - shift]
+        weights[~straight] = inner[graph.src[~straight] - shift, graph.dst[~straight] - shift]
+        *hidden, output = mesh.activations[: t.n_hidden + 1]
+        return Mesh(graph, mesh.ticks, hidden, output, weights=weights, dtype=str(mesh.dtype))

@@ -1,0 +1,167 @@
+"""`MeshSequenceClassifier` and `MeshSequenceRegressor`: the estimators of rows with another preprocessing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.metrics import accuracy_score, r2_score
+
+from meshnn.arguments import known
+from meshnn.arrays import Array
+from meshnn.errors import DataError, MeshError
+from meshnn.estimators.base import BaseMesh
+from meshnn.estimators.classifier import MeshClassifier
+from meshnn.estimators.preprocessing import Samples
+from meshnn.estimators.ragged import Ragged, as_step_targets
+from meshnn.estimators.regressor import MeshRegressor
+from meshnn.estimators.sequences import READOUTS, SequenceBuilder, SequencePreprocessing
+from meshnn.training import Trainer
+
+__all__ = ["MeshSequenceClassifier", "MeshSequenceRegressor"]
+
+
+class SequenceMixin(BaseMesh):
+    """In front of an estimator of rows, makes it one of sequences."""
+
+    readout: str
+    _preprocessing_type = SequencePreprocessing
+    _builder_type = SequenceBuilder
+    _out_of_core = False
+
+    @property
+    def partial_fit(self) -> Any:
+        """There is none: a net on an endless stream is another estimator."""
+        raise AttributeError("sequences are learned whole, by fit; there is no partial_fit")
+
+    def _checked_y(self, y: Any, X: Ragged) -> Any:
+        if known("readout", self.readout, READOUTS) == "all":
+            return Ragged(super()._checked_y(as_step_targets(y, X), X), X.offsets)
+        found = super()._checked_y(y, X)
+        if len(found) != len(X):
+            raise DataError(f"X has {len(X)} sequences, y {len(found)} targets; pass one per sequence")
+        return found
+
+    def _targets(self, y: Any, sample_weight: Array | None, first: bool) -> tuple[Any, Array | None, int]:
+        if not isinstance(y, Ragged):
+            return super()._targets(y, sample_weight, first)
+        rows = y.per_row(sample_weight)
+        targets, weight, n_outputs = super()._targets(y.data, rows, first)
+        own = None if weight is None or weight is rows else weight  # weights of classes are weights of steps
+        if own is not None and rows is not None:
+            own = np.divide(own, rows, out=np.zeros_like(own), where=rows > 0)
+        return Ragged(targets, y.offsets, own), sample_weight, n_outputs
+
+    def _answers(self, targets: Any) -> Any:
+        if isinstance(targets, Ragged):
+            return list(targets.like(super()._answers(targets.data)))
+        return super()._answers(targets)
+
+    def _scorer(self, held_out: Samples | None) -> Callable[[], float] | None:
+        if held_out is not None and isinstance(held_out.targets, Ragged) and isinstance(self.scoring, str):
+            raise MeshError(
+                'with readout="all" scoring must be a function of (estimator, X, y), as scorers of scikit-learn take '
+                f"one target per sample, got {self.scoring!r}; use for example scoring=lambda e, X, y: e.score(X, y)"
+            )
+        return super()._scorer(held_out)
+
+    def _finalize(self, trainer: Trainer) -> None:
+        self._laplace = "it is not known for sequences"
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the accuracy of a classifier, R² of a regressor; with readout="all" over all steps."""
+        X = self._features(X)
+        if self.reading_.readout != "all":
+            return super().score(X, y, sample_weight)  # type: ignore[misc]  # of the estimator behind
+        weight = None if sample_weight is None else np.repeat(np.asarray(sample_weight), X.lengths)
+        model: Any = self
+        metric = accuracy_score if self._loss.classifies else r2_score
+        return float(metric(as_step_targets(y, X), np.concatenate(model.predict(X)), sample_weight=weight))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = False
+        tags.input_tags.two_d_array = False
+        tags.input_tags.three_d_array = True
+        return tags
+
+
+@dataclass(eq=False, repr=False)
+class MeshSequenceClassifier(SequenceMixin, MeshClassifier):
+    """A classifier of sequences: a recurrent mesh that reads one step after the other.
+
+    `X` is a list of arrays (length, features), of any lengths, or one array (samples, length, features); arrays without
+    the last axis have one feature. Features are scaled by mean and spread of all steps of the training set.
+
+    A step lasts for one tick of the net (`ticks`); the last one is held for some more, until it has come to the outputs
+    through every hidden neuron. Sequences of different lengths are learned side by side: what comes after the end of
+    one is not looked at, and changes nothing. `predict` takes any length, longer ones than were learned, too.
+
+    Parameters
+    ----------
+    hidden : "auto" or int
+        Hidden neurons of a graph that is named. "auto" is 20, fewer if that would make more than 500 edges.
+    topology : None, "chain", "columns", "mesh", Topology or callable
+        "chain", the default: neurons in a row, each of which reads the inputs, itself and the one before it.
+        "columns": the inputs and itself. "mesh": everything feeds everything. Or any graph, or a callable of
+        (n_inputs, n_outputs) that gives one; it needs cycles or long ways to remember anything.
+    ticks : int, optional
+        Ticks that a step lasts for, 1 by default.
+    activation : str, or list of str for the hidden neurons
+        "auto" is tanh.
+    readout : "last", "mean" or "all"
+        When the outputs are read: after the last step; as the mean over all steps; or after every step, so that each
+        has an answer of its own: then y is a list of arrays (length,), or an array (samples, length), and so are
+        predictions. Such an answer depends on nothing that comes later.
+    class_weight : None, "balanced" or dict
+        With readout="all", of the steps of a class.
+    **others
+        As for `MeshClassifier`: solver, learning_rate, schedule, batch_size, max_epochs, l1, l2, early_stopping,
+        structure, callbacks, checkpoint, sample_weight in `fit`, ... There is no `partial_fit` and no `encode`.
+
+    Attributes
+    ----------
+    mesh_ : Mesh
+        Its `ticks` are those of the longest sequence of the fit.
+    history_, classes_, n_iter_, n_features_in_, solver_, solver_reason_, l2_, best_restart_
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from meshnn import MeshSequenceClassifier
+    >>> rng = np.random.default_rng(0)
+    >>> X = [np.sin(rng.uniform(0, 6) + (1 + k % 2) * np.arange(rng.integers(12, 20))) for k in range(60)]
+    >>> y = np.array(["slow", "fast"] * 30)
+    >>> clf = MeshSequenceClassifier(hidden=6, l2=1e-3, max_epochs=400, random_state=0).fit(X, y)
+    >>> clf.score(X, y) > 0.9
+    True
+    """
+
+    readout: str = "last"
+    encode: ClassVar[str | None] = None  # type: ignore[misc]  # a table is not one of sequences
+
+
+@dataclass(eq=False, repr=False)
+class MeshSequenceRegressor(SequenceMixin, MeshRegressor):
+    """A regressor of sequences: a recurrent mesh that reads one step after the other.
+
+    Sequences, graphs, ticks and readouts are those of `MeshSequenceClassifier`, losses those of `MeshRegressor`. With
+    readout="all" each step has a value (or several): y is a list of arrays (length,) or (length, n_outputs), or an
+    array (samples, length) or (samples, length, n_outputs), and so are predictions.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from meshnn import MeshSequenceRegressor
+    >>> rng = np.random.default_rng(0)
+    >>> X = [rng.uniform(-1, 1, rng.integers(5, 9)) for _ in range(80)]
+    >>> y = np.array([x[-1] - x[-2] for x in X])  # the last step and the one before it
+    >>> reg = MeshSequenceRegressor(hidden=4, random_state=0).fit(X, y)
+    >>> reg.score(X, y) > 0.9
+    True
+    """
+
+    readout: str = "last"
+    encode: ClassVar[str | None] = None  # type: ignore[misc]  # a table is not one of sequences

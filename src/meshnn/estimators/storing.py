@@ -1,0 +1,257 @@
+"""Estimators as trees of plain values and arrays, and back. Trees may come from anywhere: everything is checked."""
+
+from __future__ import annotations
+
+import math
+import platform
+import re
+from reprlib import repr as shorten
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from meshnn.arguments import FROM_0, real_number, switch, whole_number
+from meshnn.arrays import Array
+from meshnn.checks import check_current_weights
+from meshnn.estimators.preprocessing import Preprocessing
+from meshnn.estimators.scaling import Scaling
+from meshnn.estimators.sequences import Reading, SequencePreprocessing
+from meshnn.losses import loss_named
+from meshnn.mesh import Mesh
+from meshnn.storage import FileError, Tree
+from meshnn.topology import Topology
+from meshnn.training import History
+from meshnn.training.laplace import Laplace
+from meshnn.training.last_layer import LastLayerLaplace
+from meshnn.training.solvers import solver_named
+from meshnn.training.structure.storing import graph_from_tree, graph_to_tree, structure_from_tree, structure_to_tree
+
+if TYPE_CHECKING:
+    from meshnn.estimators.base import BaseMesh
+
+__all__ = ["from_tree", "to_tree"]
+
+#: Parameters that a loaded estimator takes from its mesh, if they cannot be written down.
+OF_THE_MESH = ("topology", "parameter", "weights")
+
+
+def to_tree(estimator: BaseMesh, parameters: Array | None = None) -> Tree:
+    """Return a fitted estimator as plain values and arrays; with other parameters of its net, if given."""
+    from importlib.metadata import version
+
+    mesh, graph = estimator.mesh_.to_tree(), estimator.mesh_.topology
+    if parameters is not None:
+        mesh["weights"] = estimator.mesh_.weights_of(parameters)
+    check_current_weights(mesh["weights"], graph.n_edges)
+    given = estimator.get_params(deep=False)
+    tree: Tree = {
+        "kind": estimator.preprocessing_.kind + estimator._kind,
+        "versions": {"python": platform.python_version()}
+        | {name: version(name) for name in ("meshnn", "numpy", "scikit-learn")},
+        "parameters": {name: _plain(name, value, graph) for name, value in given.items()},
+        "mesh": mesh,
+        "preprocessing": estimator.preprocessing_.to_tree(),
+        "n_iter": int(estimator.n_iter_),
+        "l2": float(estimator.l2_),
+        "best_restart": int(estimator.best_restart_),
+        "loss": estimator.loss_,
+        "solver": [estimator.solver_, estimator.solver_reason_],
+        "history": estimator.history_.to_tree(),
+        "stream": {
+            "seed": estimator._stream_seed,
+            "memory": estimator._solver_state,
+            "weight": float(estimator._stream_weight),
+        },
+    }
+    model: Any = estimator
+    if model._kind == "classifier":
+        tree["classes"] = _labels(model.classes_)
+    else:
+        tree["flat"] = bool(model._flat)
+        tree["laplace"] = model._laplace if isinstance(model._laplace, str) else model._laplace.to_tree()
+    if hasattr(model, "feature_importances_"):
+        tree["importances"] = model.feature_importances_
+    if hasattr(model, "target_"):
+        tree["target"] = model.target_
+    return tree
+
+
+def _plain(name: str, value: Any, graph: Topology) -> Any:
+    """Return a parameter as a file can hold it, for a mesh of this graph."""
+    if name in ("callbacks", "checkpoint") or (name == "scoring" and callable(value)):
+        return None
+    if name == "structure":
+        return structure_to_tree(value)
+    if name == "topology" and isinstance(value, Topology) and value != graph:  # it has changed while it learned
+        return {name: graph_to_tree(value)}
+    if name in ("parameter", "weights") and value is not None and not callable(value):
+        return np.asarray(value)
+    if name in OF_THE_MESH and value is not None and not isinstance(value, str):
+        return {name: "that of the mesh"}
+    if isinstance(value, dict):
+        return {"pairs": [[_scalar(name, key), _scalar(name, weight)] for key, weight in value.items()]}
+    if isinstance(value, (list, tuple, np.ndarray)):
+        return [_scalar(name, item) for item in value]
+    if name == "random_state" and not isinstance(value, (int, np.integer, type(None))):
+        return None  # a generator has moved on; its next numbers are not part of the model
+    return _scalar(name, value)
+
+
+def _scalar(what: str, value: Any) -> Any:
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or isinstance(value, (bool, int, str)) or (isinstance(value, float) and math.isfinite(value)):
+        return value
+    shown = f"{shorten(value)} of type {type(value).__name__}"
+    raise FileError(f"{what} holds {shown}, which a .mesh file cannot; use plain numbers or strings")
+
+
+def _labels(classes: Array) -> Any:
+    if classes.dtype.kind in "biuf":
+        return classes
+    if classes.dtype.kind not in "UO":
+        raise FileError(f"classes_ has dtype {classes.dtype}, which a .mesh file cannot hold; use numbers or strings")
+    return {"dtype": classes.dtype.str, "values": [_scalar("classes_", label) for label in classes.tolist()]}
+
+
+# -- back ----------------------------------------------------------------------------------------------------------
+
+
+def from_tree(estimator: Any, tree: Tree) -> Any:
+    """Fill a new estimator from a tree; errors of any kind if that cannot be done.
+
+    Parameters are only checked by the next `fit`, and unknown ones are left out.
+    """
+    mesh = Mesh.from_tree(tree["mesh"])
+    estimator.set_params(**_read_parameters(tree["parameters"], estimator.get_params(deep=False), mesh))
+    loss = loss_named(tree["loss"])
+    estimator.mesh_, estimator.loss_ = mesh, loss.name
+    estimator.preprocessing_ = _read_preprocessing(tree, mesh, loss)
+    if hasattr(estimator, "_builder_type"):
+        estimator._built = estimator._builder_type(estimator, loss, None).identity()
+    estimator.l2_ = real_number("l2", tree["l2"], *FROM_0)
+    estimator._l2_found = isinstance(tree["parameters"].get("l2"), str)
+    estimator.n_iter_ = whole_number("n_iter", tree["n_iter"], least=0)
+    estimator.best_restart_ = whole_number("best_restart", tree["best_restart"], least=0)
+    estimator.solver_, estimator.solver_reason_ = _texts("solver", tree["solver"], 2)
+    estimator.history_ = History.from_tree(tree["history"])
+    if estimator._kind == "classifier":
+        estimator._several = loss.several
+        estimator.classes_ = _read_labels(tree["classes"], mesh.topology.n_outputs)
+    else:
+        estimator._flat = switch("flat", tree["flat"])
+        estimator._laplace = _read_laplace(tree["laplace"], mesh)
+        if estimator._flat and mesh.topology.n_outputs != 1:
+            raise FileError(f"it has one target, its net {mesh.topology.n_outputs} outputs")
+    if "importances" in tree:
+        count = estimator.preprocessing_.n_features
+        estimator.feature_importances_ = _numbers("importances", tree["importances"], count, least=0.0)
+    if "target" in tree:
+        estimator.target_ = _texts("target", [tree["target"]])[0]
+    stream = tree["stream"]
+    estimator._stream_seed, memory = whole_number("seed", stream["seed"], least=0), stream["memory"]
+    estimator._stream_weight = real_number("weight", stream["weight"], *FROM_0)
+    estimator._solver_state = None if memory is None else solver_named(estimator.solver_).check_stream(memory, mesh)
+    return estimator
+
+
+def _read_parameters(stored: Tree, known: dict[str, Any], mesh: Mesh) -> dict[str, Any]:
+    found = {name: _value(value, mesh) for name, value in stored.items() if name in known and name != "structure"}
+    graph = found.get("topology")
+    for name in ("parameter", "weights"):  # one number per edge: useless for another graph
+        numbers = found.get(name)
+        if graph is not None and isinstance(numbers, np.ndarray) and numbers.shape != (graph.n_edges,):
+            found[name] = None
+    if "structure" in stored and "structure" in known:
+        found["structure"] = structure_from_tree(stored["structure"])
+    return found
+
+
+def _value(value: Any, mesh: Mesh) -> Any:
+    if isinstance(value, np.ndarray):
+        return value if value.ndim == 1 else None
+    if isinstance(value, dict):
+        named = next((name for name in OF_THE_MESH if name in value), None)
+        if named == "topology" and isinstance(value[named], dict):
+            return graph_from_tree(value[named])
+        return dict(value["pairs"]) if named is None else getattr(mesh, named)
+    return value
+
+
+def _read_preprocessing(tree: Tree, mesh: Mesh, loss: Any) -> Preprocessing:
+    from meshnn.data.encoding import Encoder
+
+    stored, n_inputs, n_outputs = tree["preprocessing"], mesh.topology.n_inputs, mesh.topology.n_outputs
+    n_features = whole_number("n_features", stored["n_features"])
+    names = tuple(_texts("names", stored["names"], n_features)) if "names" in stored else None
+    encoder = Encoder.from_dict(stored["encoder"]) if "encoder" in stored else None
+    width = n_features if encoder is None else len(encoder.feature_names)
+    if width != n_inputs:
+        raise FileError(f"it has {width} features, its net {n_inputs} inputs")
+    if encoder is not None:
+        columns = [*(column.name for column in encoder.columns), *encoder.left_out]
+        if names is not None and sorted(columns) != sorted(names):
+            raise FileError("the columns of its encoder are not those of the table it learned from")
+    targets = n_outputs if not loss.classifies or loss.several else 1
+    scaling = _read_scaling(stored["scaling"], {"x": n_inputs, "y": targets})
+    if str(tree["kind"]).startswith(SequencePreprocessing.kind):
+        return SequencePreprocessing(n_features, names, encoder, scaling, None, Reading.of(*stored["reading"]))
+    return Preprocessing(n_features, names, encoder, scaling)
+
+
+def _read_scaling(stored: Tree, counts: dict[str, int]) -> Scaling:
+    found = {}
+    for axis, count in counts.items():
+        mean, scale, constant = (stored[f"{axis}_{name}"] for name in ("mean", "scale", "constant"))
+        found[f"{axis}_mean"] = _numbers(f"{axis}_mean", mean, count)
+        found[f"{axis}_scale"] = _numbers(f"{axis}_scale", scale, count, least=np.nextafter(0.0, 1.0))
+        if constant is not None and (constant.dtype != np.bool_ or constant.shape != (count,)):
+            raise FileError(f"its {axis}_constant does not say which of {count} columns were constant")
+        found[f"{axis}_constant"] = constant
+    return Scaling(**found)
+
+
+def _read_laplace(stored: Any, mesh: Mesh) -> Laplace | LastLayerLaplace | str:
+    if isinstance(stored, str):
+        return stored
+    return (LastLayerLaplace if "roots" in stored else Laplace).from_tree(stored, mesh)
+
+
+def _numbers(what: str, stored: Any, count: int, least: float = -np.inf) -> Array:
+    right = stored.shape == (count,) and stored.dtype == np.float64 and np.isfinite(stored).all()
+    if not right or not (stored >= least).all():
+        raise FileError(f"its {what} are not {count} finite numbers of at least {least:g}")
+    return np.asarray(stored)
+
+
+def _texts(what: str, values: Any, count: int | None = None) -> list[str]:
+    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+        raise FileError(f"its {what} are not texts")
+    if count is not None and len(values) != count:
+        raise FileError(f"its {what} are {len(values)}, expected {count}")
+    return values
+
+
+def _read_labels(described: Any, count: int) -> Array:
+    if isinstance(described, np.ndarray):
+        labels = described
+    else:
+        values = [_scalar("classes", value) for value in described["values"]]
+        labels = np.empty(len(values), dtype=_text_dtype(described["dtype"], values))
+        labels[:] = values
+    if labels.shape != (count,) or count < 2:
+        raise FileError(f"it names {len(labels)} classes, its net has {count} outputs")
+    if not all(labels[:-1] < labels[1:]):
+        raise FileError("its classes are not in order")
+    return labels
+
+
+def _text_dtype(stored: Any, values: list[Any]) -> str:
+    """Return the dtype of labels, but no wider than the texts need: a few bytes could ask for all memory."""
+    if stored == "|O":
+        return "O"
+    found = re.fullmatch(r"([<>])U([1-9]\d{0,8})", stored)
+    longest = max((len(text) for text in _texts("classes", values)), default=0)
+    if found is None or longest > int(found[2]):
+        raise FileError(f"its classes are of dtype {shorten(stored)}, expected text of {longest} letters")
+    return f"{found[1]}U{min(int(found[2]), max(longest, 1000))}"
