@@ -28,6 +28,19 @@ def test_poisson_without_hidden_neurons_is_poisson_regression():
     assert (got.predict(X * 100) >= 0).all()
 
 
+@pytest.mark.parametrize(("dtype", "rtol"), [("float32", 1e-5), ("float64", 1e-12)])
+@pytest.mark.parametrize("y", [0.0, 1e-3, 1.0, 7.0, 1e4])
+def test_poisson_is_half_the_deviance_far_from_its_minimum_too(dtype, rtol, y):
+    """e^z - y + y log(y / e^z), written out, at outputs up to 60 below and 30 above log y."""
+    mesh = Mesh(Topology.layered([1, 1], bias=False), 1, weights=[1.0], dtype=dtype)
+    for distance in (-60.0, -41.0, -40.5, -39.5, -20.0, -3.0, 2.0, 30.0):
+        z = float(np.dtype(dtype).type(distance + np.log(y or 1.0)))
+        want = np.exp(z) if y == 0 else np.exp(z) - y + y * (np.log(y) - z)
+        loss, grad = mesh.gradient([[z]], [[y]], "poisson")
+        assert loss == pytest.approx(want, rel=rtol), (z, y)
+        assert grad[0] == pytest.approx(z * (np.exp(z) - y), rel=rtol), (z, y)
+
+
 def test_huber_does_not_mind_outliers():
     """A line with a tenth of the values far off, all to one side."""
     y = LINE.copy()
