@@ -134,8 +134,7 @@ class BaseMesh(LearnsFromAfar):
         if again:
             choice, settings, memory = self._as_before(settings)
         else:
-            dtype = None if resumed is None else resumed.dtype
-            choice = self._build(*kept, n_outputs, settings, seeds[1], dtype=dtype)
+            choice = self._build(*kept, n_outputs, settings, seeds[1])
         self._check_same_net(X.shape[1], n_outputs)
         validation = None if held_out is None else self._samples(*held_out)
         score = None

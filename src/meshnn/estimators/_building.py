@@ -46,7 +46,7 @@ class BuildsNets(TakesSamples):
 
     def _build(
         self, X: Array, targets: Array, weight: Array | None, n_outputs: int, settings: Settings, seed: int,
-        stream: bool = False, dtype: str | None = None,
+        stream: bool = False,
     ) -> Choice:  # fmt: skip
         """A new net and the scaling for samples, or for a stream that begins with them; the solver for it."""
         check_activation(self.output_activation, self._loss, n_outputs)
@@ -58,12 +58,11 @@ class BuildsNets(TakesSamples):
             X = X[weight > 0]  # the others are not there
         self._rotation = Rotation.of(self._scaling.inputs(X)) if self._wide(X, stream) else None
         n_inputs = X.shape[1] if self._rotation is None else self._rotation.rank
-        return self._build_net(X.shape[0], n_inputs, n_outputs, settings, seed, stream, dtype)
+        return self._build_net(X.shape[0], n_inputs, n_outputs, settings, seed, stream)
 
     def _build_net(
-        self, n_samples: int, n_inputs: int, n_outputs: int, settings: Settings, seed: int, stream: bool = False,
-        dtype: str | None = None,
-    ) -> Choice:  # fmt: skip
+        self, n_samples: int, n_inputs: int, n_outputs: int, settings: Settings, seed: int, stream: bool = False
+    ) -> Choice:
         """A new net for so many samples, and the solver for it."""
         noisy = is_noisy(self._loss, self.structure)
         for hidden in self._sizes(n_samples, n_inputs, settings, stream):
@@ -77,7 +76,7 @@ class BuildsNets(TakesSamples):
                 break
         small = not stream and n_samples <= FEW and mesh.topology.n_edges * n_samples <= SMALL
         fitting = "float64" if small or choice.wants_float64 else "float32"
-        self.mesh_ = make(dtype or fitting, self._activation_of(mesh, choice, 0 if stream else n_samples))
+        self.mesh_ = make(fitting, self._activation_of(mesh, choice, 0 if stream else n_samples))
         return choice
 
     def _activation_of(self, mesh: Mesh, choice: Choice, n_samples: int) -> Any:

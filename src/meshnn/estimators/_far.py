@@ -100,9 +100,7 @@ class LearnsFromAfar(Resumes):
         check_activation(self.output_activation, self._loss, n_outputs)
         look = self._look(rows, n_outputs)
         self.loss_, self._built, self._rotation = self._loss.name, self._net(), None
-        choice = self._build_net(
-            rows.count, rows.width, n_outputs, settings, seeds[1], dtype=None if resumed is None else resumed.dtype
-        )
+        choice = self._build_net(rows.count, rows.width, n_outputs, settings, seeds[1])
         look = replace(look, dtype_name=str(self.mesh_.dtype))
         validation: Dataset | None = None
         if held_out is not None:

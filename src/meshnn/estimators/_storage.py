@@ -23,13 +23,7 @@ from meshnn.topology import Topology
 from meshnn.training import History
 from meshnn.training.laplace import LIMIT, Laplace
 from meshnn.training.solvers import solver_named
-from meshnn.training.structure.storing import (
-    Lost,
-    graph_from_tree,
-    graph_to_tree,
-    structure_from_tree,
-    structure_to_tree,
-)
+from meshnn.training.structure.storing import graph_from_tree, graph_to_tree, structure_from_tree, structure_to_tree
 
 if TYPE_CHECKING:
     from meshnn.estimators._base import BaseMesh
@@ -159,7 +153,7 @@ def from_tree(estimator: Any, tree: Tree) -> Any:
         if graph is not None and isinstance(numbers, np.ndarray) and numbers.shape != (graph.n_edges,):
             given[name] = None
     if "structure" in stored:
-        given["structure"] = _read_structure(stored["structure"], mesh)
+        given["structure"] = structure_from_tree(stored["structure"])
     estimator.set_params(**given)
     estimator.mesh_ = mesh
     estimator._built = estimator._net()
@@ -185,7 +179,7 @@ def from_tree(estimator: Any, tree: Tree) -> Any:
         estimator.classes_ = _read_labels(tree["classes"], mesh.topology.n_outputs)
     else:
         estimator._flat = switch("flat", tree["flat"])
-        estimator._laplace = _read_certainty(tree.get("laplace", "an earlier version of meshnn saved the model"), mesh)
+        estimator._laplace = _read_certainty(tree["laplace"], mesh)
         if estimator._flat and mesh.topology.n_outputs != 1:
             raise FileError(f"it has one target, its net {mesh.topology.n_outputs} outputs")
     if "importances" in tree:
@@ -274,13 +268,6 @@ def _value(value: Any, mesh: Mesh) -> Any:
             return graph_from_tree(value[named])
         return dict(value["pairs"]) if named is None else getattr(mesh, named)
     return value
-
-
-def _read_structure(stored: Any, mesh: Mesh) -> Any:
-    if stored is not None:
-        return structure_from_tree(stored)
-    # a version that did not save policies; that there were some is seen from what they did
-    return None if mesh.lineage_ is None else Lost("structure=")
 
 
 def _read_labels(described: Any, count: int) -> Array:
