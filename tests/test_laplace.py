@@ -114,12 +114,6 @@ def test_it_is_saved(tmp_path):
             with pytest.raises(FileError, match="does not hold a regressor that makes sense"):
                 meshnn.load(tmp_path / "a.mesh")
             part[name] = truth
-    del tree["laplace"], tree["importances"]
-    storage.write(tmp_path / "a.mesh", tree)
-    old = meshnn.load(tmp_path / "a.mesh")
-    assert not hasattr(old, "feature_importances_")
-    with pytest.raises(MeshError, match="earlier version"):
-        old.predict(X, return_std=True)
 
 
 def test_where_there_is_none_it_is_said_why(monkeypatch):

@@ -12,6 +12,7 @@ from commands import meshnn as run
 from meshnn import Mesh, MeshClassifier, MeshError, MeshRegressor, Topology
 from meshnn.losses import LOSSES
 from meshnn.training import train
+from solver_options import solver_with
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((200, 2))
@@ -63,9 +64,8 @@ def test_every_solver_lowers_every_loss(loss, solver):
     if LOSSES[loss].classifies:
         y = (y > 1) if LOSSES[loss].several else (COUNTS > 1).astype(int)
     first = mesh.gradient(X, y, loss)[0]
-    rows = list(
-        train(mesh, X, y, loss, solver=solver, max_epochs=5, learning_rate=1e-3, batch_size=None, l2=0.0, tol=0)
-    )
+    solver = solver_with(solver, learning_rate=1e-3)
+    rows = list(train(mesh, X, y, loss, solver=solver, max_epochs=5, batch_size=None, l2=0.0, tol=0))
     losses = [first, *(row.loss for row in rows)]
     assert all(after <= before * (1 + 1e-12) for before, after in pairwise(losses))
     assert losses[-1] < first

@@ -98,7 +98,7 @@ def test_a_warm_start_with_a_penalty_of_its_own_another_solver_or_restarts(tmp_p
     tree = storage.read(_saved(model, tmp_path))
     tree["stream"]["memory"]["penalties"][0] = -1.0
     storage.write(tmp_path / "wrong.mesh", tree)
-    with pytest.raises(MeshError, match=r"penalties are not .* numbers of at least 0"):
+    with pytest.raises(MeshError, match=r"penalties .*-1.0"):
         meshnn.load(tmp_path / "wrong.mesh")
 
 
@@ -216,10 +216,6 @@ def test_a_policy_that_a_file_cannot_hold_is_asked_for(tmp_path):
             again.fit(X, y)
         assert again.set_params(structure=None).fit(X, y).mesh_.topology.n_edges == Topology.mesh(4, 3, 3).n_edges
     tree = storage.read(_saved(model, tmp_path))
-    tree["parameters"]["structure"] = None  # as older versions wrote it
-    storage.write(tmp_path / "old.mesh", tree)
-    with pytest.raises(MeshError, match="was trained with structure=, which its file"):
-        meshnn.load(tmp_path / "old.mesh").fit(X, y)
     tree["parameters"]["structure"] = {"single": True, "policies": [{"kind": "Prune", "to": -3}]}
     storage.write(tmp_path / "old.mesh", tree)
     with pytest.raises(MeshError, match="does not hold a classifier that makes sense"):

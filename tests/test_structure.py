@@ -16,7 +16,7 @@ from meshnn.plan import METHODS
 from meshnn.storage import FileError
 from meshnn.topology.lineage import Lineage
 from meshnn.topology.pruning import blocks_of
-from meshnn.training import Settings, Trainer, structure, train
+from meshnn.training import Adam, Settings, Trainer, structure, train
 from meshnn.training.api import as_samples
 from meshnn.training.structure.allowed import Allowed
 from meshnn.training.structure.choosing import weakest
@@ -311,27 +311,18 @@ def test_policies_in_a_list():
 
 def test_moments_of_edges_that_stay_are_kept():
     mesh = new_mesh(8)
-    trainer = Trainer(
-        mesh, as_samples(mesh, X, Y, "cross_entropy"), Settings(solver="adam", batch_size=32, max_epochs=10, tol=0.0),
-        structure=structure.Prune(to=50),
-    )  # fmt: skip
-    seen = []
-    solver = trainer._solver
-    true = solver.rewire
-
-    def watched(change):
-        before = (solver.optimizer.first.copy(), solver.optimizer.second.copy())
-        true(change)
-        after = (solver.optimizer.first, solver.optimizer.second)
-        for old, new in zip(before, after, strict=True):
-            np.testing.assert_array_equal(new, old[change.edges])
-        seen.append(len(change.edges))
-
-    solver.rewire = watched
-    for _ in trainer.rows():
-        pass
-    assert seen[-1] == 50
-    assert len(seen) > 3
+    samples = as_samples(mesh, X, Y, "cross_entropy")
+    run = Adam().start(mesh, samples, Settings(solver="adam", batch_size=32, max_epochs=10), np.random.default_rng(0))
+    run.advance(3)
+    before, n = run.memory()["moments"], mesh.topology.n_edges
+    change = apply_edit(mesh, Edit(np.arange(n) % 3 == 0, np.empty((0, 2), np.int64), np.empty(0), ""))
+    assert len(change.edges) < n
+    run.rewire(change)
+    after = run.memory()["moments"]
+    for name in ("first", "second"):
+        assert np.any(after[name] != 0)
+        np.testing.assert_array_equal(after[name], before[name][change.edges])
+    assert after["done"] == before["done"]
 
 
 def test_allowed_edges_only():

@@ -76,6 +76,7 @@ def explain(
             measure(tell)
     explanation = mesh.explain(batch, jacobian=jacobian)
     choice = None if samples is None else _solver(mesh, whole_number("--samples", samples), loss)
+    solver = None if choice is None else {"name": choice.solver.name, "reason": choice.reason}
     if as_json:
         rows = [
             {"method": cost.method, "exact": True, "forward_only": cost.forward_only, "bytes": cost.bytes,
@@ -86,7 +87,7 @@ def explain(
         print_json({"mesh": explanation.mesh, "batch_size": batch, "methods": rows,
                     "chosen": explanation.chosen, "reason": explanation.reason,
                     "measured": explanation.measured, "edges": explanation.n_edges, "dead_edges": explanation.n_dead,
-                    "solver": None if choice is None else asdict(choice)})  # fmt: skip
+                    "solver": solver})  # fmt: skip
         return
     table = Table(title=f"{explanation.mesh}, batch of {batch}", title_justify="left")
     for column in explanation.columns:
@@ -97,7 +98,7 @@ def explain(
     console.print(table)
     console.print(explanation.summary, highlight=False)
     if choice is not None:
-        console.print(f"On {samples} samples the solver is {choice.solver}: {choice.reason}.", highlight=False)
+        console.print(f"On {samples} samples the solver is {choice.solver.name}: {choice.reason}.", highlight=False)
 
 
 def _topology(

@@ -23,15 +23,15 @@ from meshnn.estimators._building import seed_of
 from meshnn.estimators._far import LearnsFromAfar, is_far
 from meshnn.estimators._samples import Part
 from meshnn.estimators._scaling import is_sparse, row_blocks
-from meshnn.estimators._watching import as_callbacks, verbosity
+from meshnn.estimators._watching import verbosity
 from meshnn.storage import Tree
 from meshnn.training import HistoryRow, Settings, Trainer
-from meshnn.training.checkpoint import Checkpoint, fingerprint
+from meshnn.training.callbacks import Checkpoint, as_callbacks, fingerprint
 from meshnn.training.laplace import Laplace, affordable
 from meshnn.training.reporting import reporter
 from meshnn.training.sensitivity import importances
 from meshnn.training.signals import heard_interrupts, sigterm_interrupts
-from meshnn.training.solvers import Choice, solver_named
+from meshnn.training.solvers import Choice
 
 __all__ = ["BaseMesh"]
 
@@ -90,7 +90,7 @@ class BaseMesh(LearnsFromAfar):
                 self._run(trainer, checkpoint)
         finally:
             if checkpoint is not None:
-                checkpoint.end()
+                checkpoint.release()
             if terminated:  # all is saved: now the process ends as it was told to
                 signal.raise_signal(signal.SIGTERM)
         return self
@@ -158,15 +158,15 @@ class BaseMesh(LearnsFromAfar):
 
         To try others on samples held out would tell little: the net has learned from all of them.
         """
-        asked = settings.solver != "auto"
-        kind = solver_named(settings.solver if asked else self.solver_)
-        choice = Choice(kind, "as asked for" if asked else "that of the fit before")
-        state = self._solver_state if kind.warms and kind.name == self.solver_ else None
+        asked = settings.asked != "auto"
+        solver = next(each for each in settings.candidates if asked or each.name == self.solver_)
+        choice = Choice(solver, "as asked for" if asked else "that of the fit before")
+        state = self._solver_state if solver.warms and solver.name == self.solver_ else None
         if isinstance(settings.l2, str) and not self._l2_found:  # it was given before, and is to be found now
             return choice, settings, ("", None)
         if settings.l2 == "auto" and (state is None or state["penalties"] is None):
             settings = replace(settings, l2=float(self.l2_))
-        return choice, settings, (kind.name, state)
+        return choice, settings, (solver.name, state)
 
     @contextmanager
     def _as_it_was_if_refused(self) -> Iterator[None]:
@@ -188,18 +188,21 @@ class BaseMesh(LearnsFromAfar):
         try:
             with report as show, heard_interrupts() as check:
                 trainer.on_pulse = self._on_pulse(show.pulse, checkpoint)
+                for callback in callbacks:
+                    callback.on_fit_begin()
                 for row in trainer.rows():
                     show(row)
-                    answers = [callback(row, self.mesh_) for callback in callbacks]  # all of them see the row
-                    if any(answers) and not trainer.finished:
-                        trainer.stop("stopped by a callback")
+                    stopping = [each for each in callbacks if each.on_epoch_end(row, self.mesh_)]  # all see the row
+                    if stopping and not trainer.finished:
+                        trainer.stop(stopping[0].reason, to_go_on=True)
                     if checkpoint is not None:
-                        checkpoint.row()
+                        checkpoint.on_epoch_end(row, self.mesh_)
                     check()
             self._finalize(trainer)
-            if checkpoint is not None:
-                checkpoint.save()
-            self.__dict__.pop("_under_way", None)
+            for callback in callbacks if checkpoint is None else [*callbacks, checkpoint]:
+                callback.on_fit_end()
+            if not trainer.goes_on:
+                self.__dict__.pop("_under_way", None)
             if fall := trainer.fall_at_end():
                 what = f"training ended after {trainer.epochs} epochs, but the loss still fell by"
                 warnings.warn(ConvergenceWarning(f"{what} {fall:.2g} an epoch; raise max_epochs"), stacklevel=3)
@@ -207,7 +210,7 @@ class BaseMesh(LearnsFromAfar):
             trainer.stop("interrupted", to_go_on=True)
             resume, path = "", None
             if checkpoint is not None:
-                checkpoint.save()
+                checkpoint.on_fit_end()
                 if checkpoint.exists:
                     path = checkpoint.path
                     resume = f"; fit again with checkpoint={str(path)!r} to go on"
@@ -229,7 +232,7 @@ class BaseMesh(LearnsFromAfar):
         def pulse(done: int) -> None:
             show(done)
             if checkpoint is not None:
-                checkpoint.row()
+                checkpoint.on_epoch_end()
 
         return pulse
 
@@ -241,7 +244,7 @@ class BaseMesh(LearnsFromAfar):
             if found is not None:
                 self.feature_importances_ = self._by_column(found)
             if not self._loss.classifies:
-                refused = affordable(mesh, samples, trainer.choice.kind.wants_float64)
+                refused = affordable(mesh, samples, trainer.choice.solver.wants_float64)
                 if self._rotation is not None:
                     refused = "there are more columns than rows"
                 if samples.near is None:  # refused, too

@@ -20,7 +20,7 @@ from meshnn.topology import Topology
 from meshnn.training import Settings
 from meshnn.training.api import as_samples
 from meshnn.training.samples import InMemoryDataset
-from meshnn.training.solvers import Choice, choose_solver, is_noisy
+from meshnn.training.solvers import Choice, candidates, choose_solver, is_noisy
 from meshnn.training.structure.runtime import as_policies, first_topology, with_penalties
 
 __all__ = ["BuildsNets", "default_topology", "seed_of"]
@@ -40,9 +40,15 @@ class BuildsNets(TakesSamples):
     _scaling: Scaling
 
     def _settings(self) -> Settings:
-        names = Settings.__dataclass_fields__.keys() & self.get_params(deep=False).keys()
-        given = Settings(**{name: getattr(self, name) for name in names})
-        return with_penalties(given, as_policies(self.structure))
+        own = self.get_params(deep=False)
+        given = {name: own[name] for name in Settings.__dataclass_fields__.keys() & own.keys()}
+        if (
+            isinstance(self.solver, str) and self.solver != "lm"
+        ):  # the options of solvers are parameters of their own still
+            given["solver"] = found = candidates(self.solver)
+            for each in found:
+                each.set_params(**{k: own[k] for k in each.get_params() if k in own})
+        return with_penalties(Settings(**given), as_policies(self.structure))
 
     def _build(
         self, X: Array, targets: Array, weight: Array | None, n_outputs: int, settings: Settings, seed: int,
@@ -72,7 +78,7 @@ class BuildsNets(TakesSamples):
             # second-order steps need the accuracy of float64; the others are twice as fast without it, if that counts
             live, columns = len(mesh.live_parameters()), self._loss.columns(n_outputs)
             choice = choose_solver(settings, live, 0 if stream else n_samples, columns, noisy)
-            if choice.kind.wants_float64:
+            if choice.solver.wants_float64:
                 break
         small = not stream and n_samples <= FEW and mesh.topology.n_edges * n_samples <= SMALL
         fitting = "float64" if small or choice.wants_float64 else "float32"
@@ -99,9 +105,7 @@ class BuildsNets(TakesSamples):
         if self.hidden != "auto":
             raise MeshError(f'hidden must be "auto", a whole number or numbers for layers, got {self.hidden!r}')
         size = hidden_of(0 if stream else n_samples, n_inputs)
-        return (
-            [size] if stream or (is_noisy(self._loss, self.structure) and settings.solver != "lm") else [SMOOTH, size]
-        )
+        return [size] if stream or (is_noisy(self._loss, self.structure) and settings.asked != "lm") else [SMOOTH, size]
 
     def _maker(self, hidden: Any, n_inputs: int, n_outputs: int, seed: int) -> Callable[[str, Any], Mesh]:
         """What makes a net with so many hidden neurons, of some precision and activation."""

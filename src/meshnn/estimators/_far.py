@@ -18,11 +18,11 @@ from meshnn.estimators._building import seed_of
 from meshnn.estimators._fitted import is_dask
 from meshnn.estimators._resuming import Resumes
 from meshnn.estimators._scaling import Scaling, check_activation
-from meshnn.estimators._watching import as_callbacks, verbosity
+from meshnn.estimators._watching import verbosity
 from meshnn.losses.moments import is_constant
 from meshnn.progress import reading
 from meshnn.training import Trainer
-from meshnn.training.checkpoint import Checkpoint, fingerprint
+from meshnn.training.callbacks import Checkpoint, as_callbacks, fingerprint
 from meshnn.training.far import Look, OutOfCoreDataset
 from meshnn.training.samples import Dataset
 

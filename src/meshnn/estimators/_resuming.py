@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from typing import Any
 
 import numpy as np
 
 from meshnn.estimators._streaming import Streams
+from meshnn.estimators._watching import verbosity
 from meshnn.storage import Tree
 from meshnn.training import Trainer
-from meshnn.training.checkpoint import Checkpoint, Resumed, fingerprint
+from meshnn.training.callbacks import Checkpoint, Resumed
 
 __all__ = ["Resumes"]
 
@@ -23,7 +25,7 @@ class Resumes(Streams):
     def _sync_fitted_attributes(self, trainer: Trainer) -> None:
         """Where training stands."""
         self._solver_state, self._l2_found = trainer.memory, isinstance(self.l2, str)
-        self.solver_, self.solver_reason_ = trainer.choice.solver, trainer.choice.reason
+        self.solver_, self.solver_reason_ = trainer.choice.solver.name, trainer.choice.reason
         self.history_, self.l2_, self.best_restart_ = trainer.history, trainer.l2, trainer.best_restart
         epochs = [row.epoch for row in trainer.history if row.restart == trainer.best_restart]
         self.n_iter_ = epochs[-1] if epochs else 0
@@ -49,8 +51,7 @@ class Resumes(Streams):
     def _resumed(self, checkpoint: Checkpoint, run: dict[str, str], seed: int) -> tuple[Resumed | None, int]:
         """What the same run left, and its seed."""
         seeded = isinstance(self.random_state, (int, np.integer))  # a generator has moved on since
-        defaults = fingerprint(type(self)()._run_parameters(), {})
-        resumed = checkpoint.begin(run, seed if seeded else None, defaults)
+        resumed = checkpoint.begin(run, seed if seeded else None)
         return resumed, seed if resumed is None else resumed.seed
 
     def _go_on(
@@ -60,6 +61,9 @@ class Resumes(Streams):
         """Give the trainer what was left, and the checkpoint what it is to save."""
         if resumed is not None:
             checkpoint.restore(resumed, trainer.restore)
+            if verbosity(self.verbose):
+                done = "a finished run" if trainer.finished else f"a run after {len(trainer.history)} rows"
+                print(f"resuming from the checkpoint {checkpoint.path}: {done}", file=sys.stderr)
             if resumed.epochs < trainer.epochs:
                 _say_it_is_longer(resumed.epochs, trainer)
         if saves:
@@ -68,15 +72,15 @@ class Resumes(Streams):
 
 def _say_it_is_longer(before: int, trainer: Trainer) -> None:
     """A run with more epochs than it was begun with is not always the run that it would have been."""
-    settings, epochs = trainer.settings, trainer.epochs
+    epochs, solver = trainer.epochs, trainer.choice.solver
     what = f"max_epochs was {before} when this run began and is {epochs} now"
     if trainer.finished:
         why = trainer.history[-1].note if len(trainer.history) else ""
         advice = "delete the checkpoint to start anew"
         warnings.warn(f"{what}, but the run had come to its end ({why}): {advice}", UserWarning, stacklevel=4)
         return
-    scheduled = trainer.choice.kind.scheduled and settings.schedule != "constant"
-    moved = [f"the {settings.schedule} schedule of the rate"] * scheduled + ["policies"] * trainer.changes
+    schedule = solver.get_params().get("schedule", "")
+    moved = [f"the {schedule} schedule of the rate"] * solver.comes_to_rest + ["policies"] * trainer.changes
     if moved:
         take = "take" if trainer.changes else "takes"
         message = f"{what}: {' and '.join(moved)} {take} the rest as that of a run of {epochs} epochs"

@@ -191,7 +191,7 @@ def from_tree(estimator: Any, tree: Tree) -> Any:
         estimator._seen = real_number("seen", scaled["seen"], *POSITIVE)
         estimator._scaling = _read_constant(estimator._scaling, scaled)
     if memory is not None:
-        estimator._solver_state = solver_named(estimator.solver_).check_stream(memory, mesh)
+        estimator._solver_state = solver_named(estimator.solver_).checked_memory(memory, mesh)
     if "table" in tree:
         _read_table(estimator, tree)
     return estimator

@@ -13,14 +13,14 @@ from meshnn.arguments import switch
 from meshnn.arrays import Array
 from meshnn.estimators._building import BuildsNets, seed_of
 from meshnn.estimators._scaling import Scaling
-from meshnn.estimators._watching import as_callbacks, verbosity
+from meshnn.estimators._watching import verbosity
 from meshnn.storage import Tree
 from meshnn.training import History, HistoryRow
+from meshnn.training.callbacks import as_callbacks
 from meshnn.training.laplace import Laplace
 from meshnn.training.reporting import print_row
 from meshnn.training.samples import InMemoryDataset
-from meshnn.training.solver import Solver
-from meshnn.training.solvers import SOLVERS, streaming_solver
+from meshnn.training.solvers import SOLVERS, SolverRun
 from meshnn.training.structure.runtime import Structure, as_policies
 
 __all__ = ["Streams", "streams"]
@@ -66,7 +66,7 @@ class Streams(BuildsNets):
             self._scaling = self._scaling.joined(more, mass / (self._seen + mass))
         self._seen += mass
 
-    def _edit(self, stream: Solver, samples: InMemoryDataset, loss: float) -> list[str]:
+    def _edit(self, stream: SolverRun, samples: InMemoryDataset, loss: float) -> list[str]:
         """Let the graph change as `structure` has it, a call being an epoch; what was done."""
         policies = as_policies(self.structure)
         if not policies:
@@ -96,7 +96,7 @@ class Streams(BuildsNets):
         if verbosity(self.verbose) > 1:
             print_row(row)
         for callback in as_callbacks(self.callbacks):
-            callback(row, self.mesh_)
+            callback.on_epoch_end(row, self.mesh_)
 
     def _pass_over(self, X: Any, y: Any, sample_weight: Any) -> None:
         """Once through some samples, with a constant rate; what the optimiser remembers is kept from call to call."""
@@ -104,10 +104,11 @@ class Streams(BuildsNets):
         as_callbacks(self.callbacks), verbosity(self.verbose)
         first = not hasattr(self, "mesh_")
         X, targets, weight, n_outputs = self._checked(X, y, sample_weight, reset=first, first=False)
-        kind = streaming_solver(settings.solver)
+        solver: Any = next(each for each in settings.candidates if each.streams)
         # a penalty that was found stays; of a stream nothing can be held out
         l2 = self.l2_ if isinstance(settings.l2, str) and not first else settings.fixed_l2
-        settings = replace(settings, solver=kind.name, schedule="constant", max_epochs=1, l2=l2)
+        solver = replace(solver, schedule="constant")
+        settings = replace(settings, solver=solver, max_epochs=1, l2=l2)
         if first:
             seeds = np.random.SeedSequence(seed_of(self.random_state)).generate_state(2)
             self._build(X, targets, weight, n_outputs, settings, int(seeds[0]), stream=True)
@@ -116,16 +117,16 @@ class Streams(BuildsNets):
         self._check_same_net(X.shape[1], n_outputs)
         self._adapt(X, targets, weight, first)
         samples = self._samples(X, targets, weight)
-        stream = kind(self.mesh_, samples, settings, np.random.default_rng(self._stream_seed))
-        if self._solver_state is not None and self.solver_ == kind.name:  # another one's memory means something else
-            stream.restore(self._solver_state, stream=True)
-        self.solver_, self.solver_reason_ = kind.name, "partial_fit takes first-order steps"
+        stream = solver.start(self.mesh_, samples, settings, np.random.default_rng(self._stream_seed))
+        if self._solver_state is not None and self.solver_ == solver.name:  # another one's memory means something else
+            stream.recall(self._solver_state)
+        self.solver_, self.solver_reason_ = solver.name, "partial_fit takes first-order steps"
         began = time.perf_counter()
         spent = self.history_[-1].seconds if len(self.history_) else 0.0
         self._forget_conclusions("partial_fit has not seen all samples; use fit")
         progress = stream.advance(1)
         note = "; ".join([*[progress.note] * bool(progress.note), *self._edit(stream, samples, progress.loss)])
-        self._solver_state = stream.state(stream=True)
+        self._solver_state = stream.memory()
         self.l2_, self._l2_found = stream.l2, isinstance(self.l2, str)
         self.n_iter_ += 1
         self.history_.append(

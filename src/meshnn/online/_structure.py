@@ -17,7 +17,7 @@ from meshnn.storage import Tree
 from meshnn.streaming.growth import Growth
 from meshnn.topology import Topology
 from meshnn.training.samples import InMemoryDataset
-from meshnn.training.solver import Change
+from meshnn.training.solvers import Change
 from meshnn.training.structure.runtime import Structure, as_policies, first_topology
 from meshnn.training.structure.storing import structure_from_tree, structure_to_tree
 

@@ -10,7 +10,7 @@ from meshnn.arrays import Array, BoolArray, IntArray
 from meshnn.codes import ACTIVATIONS
 from meshnn.mesh import Mesh
 from meshnn.topology import Topology
-from meshnn.training.solver import Change
+from meshnn.training.solvers import Change
 
 __all__ = ["Edit", "apply_edit"]
 

@@ -17,7 +17,7 @@ from meshnn.topology import Topology
 from meshnn.topology.lineage import Lineage
 from meshnn.training.samples import Dataset
 from meshnn.training.settings import Settings
-from meshnn.training.solver import Change
+from meshnn.training.solvers import Change
 from meshnn.training.structure.allowed import Allowed
 from meshnn.training.structure.edit import apply_edit
 from meshnn.training.structure.policies import Policy
