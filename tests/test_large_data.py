@@ -365,7 +365,7 @@ def test_penalties_are_tried_on_some_rows_as_if_they_were_all(monkeypatch):
     X, y = data(3000, np.float64)
     rows = StoredRows(BlockSource(blocks(300, X, y)), False)
     look = Look("squared_error", "float64", rows.x_mean, rows.x_spread, np.zeros(1), np.ones(1))
-    near = search._near(rows.samples(look), 0)
+    near = search._in_memory(rows.samples(look), 0)
     assert (near.count, near.mass) == (500, 500)
     assert near.targets.share.sum() == pytest.approx(1.0)
     assert search._some(near, 0).targets.share.sum() == pytest.approx(1.0)

@@ -15,7 +15,7 @@ from meshnn.training.api import as_samples
 from meshnn.training.evidence import Evidence
 from meshnn.training.solvers import choose_solver
 from meshnn.training.solvers.lm import BUDGET, LM
-from meshnn.training.structure.edit import Edit, apply_edit
+from meshnn.training.structure.graph import Edit, apply_edit
 
 
 def softmax(Y):

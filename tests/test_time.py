@@ -484,7 +484,7 @@ def test_growth_scores_equal_autograd(method, case, seed):
 @examples(10)
 @given(case=timed_cases(loss="squared_error", most_batch=5, most_hidden=3).map(without_state))
 def test_importance_of_edges(by, case):
-    from meshnn.training.structure.criteria import importance
+    from meshnn.training.structure.choosing import importance
 
     got = importance(by, case.mesh, looks_of(case), np.random.default_rng(0))
     w = case.mesh.weights

@@ -23,7 +23,7 @@ from meshnn.topology import Topology
 from meshnn.training import History
 from meshnn.training.laplace import LIMIT, Laplace
 from meshnn.training.solvers import solver_named
-from meshnn.training.structure.storing import graph_from_tree, graph_to_tree, structure_from_tree, structure_to_tree
+from meshnn.training.structure.runtime import graph_from_tree, graph_to_tree, structure_from_tree, structure_to_tree
 
 if TYPE_CHECKING:
     from meshnn.estimators._base import BaseMesh

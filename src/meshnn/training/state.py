@@ -87,8 +87,13 @@ RandomState = Annotated[Mapping[str, Any], Generator()]
 S = TypeVar("S")
 
 
-@cache
 def _hints(kind: Any) -> dict[str, Any]:
+    """The annotated type of each field."""
+    return _resolved(kind)
+
+
+@cache
+def _resolved(kind: Any) -> dict[str, Any]:
     found = get_type_hints(kind, include_extras=True)
     return {field.name: found[field.name] for field in fields(kind)}
 

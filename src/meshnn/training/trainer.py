@@ -10,8 +10,8 @@ import math
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields, replace
-from typing import Annotated, Any
+from dataclasses import fields, replace
+from typing import Any
 
 import numpy as np
 
@@ -25,69 +25,14 @@ from meshnn.training.search import search
 from meshnn.training.settings import Settings
 from meshnn.training.solvers import Choice, Progress, Solver, SolverRun, choose_solver, is_noisy, solver_named
 from meshnn.training.solvers.base import sizes_of
-from meshnn.training.state import Count, Numbers, Parameters, RandomState, Real, Vector, from_tree, to_tree
+from meshnn.training.state import from_tree, to_tree
 from meshnn.training.structure.runtime import Structure, as_policies, with_penalties
+from meshnn.training.trainer_state import Found, Kept, Start, TrainerState
 
 __all__ = ["Trainer"]
 
 #: Rows in each of the two means that tell whether the loss still falls at the end.
 AT_END = 10
-
-Values = Annotated[Array, Vector("values")]
-
-
-@dataclass
-class Start:
-    """The best weights of one start, and its plateau."""
-
-    best: Parameters
-    value: Real = math.inf  # loss, or negative score, of the best weights
-    epoch: Count = 0  # in which the plateau was last left
-    plateau: Real = math.inf
-    fallen: Real = 0.0  # sum of what was gained under each penalty there was
-
-
-@dataclass
-class Kept:
-    """The best start that has ended."""
-
-    parameters: Parameters
-    value: Real
-    restart: Count
-    l2: Real
-    memory: dict[str, Any] | None
-    penalties: Numbers
-
-
-@dataclass
-class Found:
-    """The solver and the penalty that the search has chosen."""
-
-    solver: str
-    l2: Any
-    reason: str
-
-
-@dataclass
-class TrainerState:
-    """Where training stands between two rows."""
-
-    graph: str
-    solver: dict[str, Any]
-    restart: Count
-    finished: bool
-    ended: bool  # whether the next row belongs to the next start
-    ran_out: bool  # whether only the number of epochs has ended it
-    epochs: Count
-    seconds: Real
-    random: RandomState
-    weights: Values
-    last: Values | None  # of a finished run; `weights` are the best ones then
-    start: Start
-    kept: Kept | None
-    structure: dict[str, Any] | None
-    message: str  # of the search, until there is a row to note it in
-    found: Found | None  # None as long as the search has not run
 
 
 class Trainer:
@@ -135,9 +80,9 @@ class Trainer:
         drawn: Callable[[Mesh, Array], Array] | None = None,
     ) -> None:
         policies = as_policies(structure)
+        settings = with_penalties(settings, policies)
         if policies and settings.n_restarts > 1:
             raise MeshError("a graph that changes has one start; set n_restarts=1, or fit several times")
-        settings = with_penalties(settings, policies)
         self.mesh, self.samples, self.settings, self.validation = mesh, samples, settings, validation
         if choice is None:
             noisy, columns = is_noisy(samples.loss, policies), samples.columns(mesh.topology.n_outputs)
@@ -184,8 +129,8 @@ class Trainer:
     @property
     def _best(self) -> Kept:
         """The best start so far."""
-        earlier = self._kept is not None and self._kept.value <= self._start.value
-        return self._kept if earlier and self._kept is not None else self._now()
+        kept = self._kept
+        return kept if kept is not None and kept.value <= self._start.value else self._now()
 
     @property
     def best_parameters(self) -> Array:
