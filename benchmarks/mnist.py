@@ -14,7 +14,7 @@ import torch
 from sklearn.neural_network import MLPClassifier
 
 from meshnn import Mesh, Topology
-from meshnn.training import train
+from meshnn.training import Adam, train
 
 HIDDEN, BATCH, RATE, ROWS = 128, 64, 1e-3, 20_000
 
@@ -65,7 +65,7 @@ def by_meshnn(X, y, test, epochs, n_threads):
     """`train` with everything said, so that nothing is tried before."""
     mesh = Mesh(Topology.layered([784, HIDDEN, 10]), 2, "relu", random_state=0)
     start = time.perf_counter()
-    for _ in train(mesh, X, y, solver="adam", learning_rate=RATE, schedule="constant", batch_size=BATCH, l2=0.0,
+    for _ in train(mesh, X, y, solver=Adam(RATE, "constant"), batch_size=BATCH, l2=0.0,
                    max_epochs=epochs, tol=0.0, n_threads=n_threads, random_state=0):  # fmt: skip
         pass
     return time.perf_counter() - start, mesh.forward(test).argmax(1)

@@ -12,7 +12,7 @@ from sklearn.model_selection import train_test_split
 
 from meshnn import Mesh, MeshClassifier, Topology
 from meshnn.data.synthetic import spirals
-from meshnn.training import Settings, Trainer, structure
+from meshnn.training import Adam, Settings, Trainer, structure
 from meshnn.training.api import as_samples
 
 SHARES = (1.0, 0.5, 0.25, 0.1, 0.05)
@@ -37,7 +37,7 @@ def cost():
         X = rng.standard_normal((n, topology.n_inputs)).astype(np.float32)
         y = rng.integers(0, 10, n)
         mesh = Mesh(topology, ticks=3, activation="relu", random_state=0)
-        plan = Settings(solver="adam", batch_size=128, max_epochs=epochs, tol=0.0, learning_rate=0.003, n_threads=1)
+        plan = Settings(solver=Adam(learning_rate=0.003), batch_size=128, max_epochs=epochs, tol=0.0, n_threads=1)
         trainer = Trainer(mesh, as_samples(mesh, X, y, "cross_entropy"), plan, structure=policy)
         spent = []
         edit = trainer._edit

@@ -21,6 +21,7 @@ import numpy as np
 
 from meshnn import Mesh, Topology
 from meshnn.training import train
+from solver_options import with_solver
 
 FILE = Path(__file__).parent / "files" / "golden.npz"
 DTYPES = ("float64", "float32")
@@ -538,7 +539,7 @@ def training(run: Training, dtype: str, method: str = "auto") -> Values:
     """Return the loss of each epoch and the parameters at the end."""
     case, network = run.case, run.case.mesh(dtype)
     settings = run.settings | case.weighting() | {"gradient": method, "tol": 0.0, "random_state": 0}
-    rows = list(train(network, case.inputs(), case.targets(), case.loss, **settings))
+    rows = list(train(network, case.inputs(), case.targets(), case.loss, **with_solver(settings)))
     return {"losses": np.array([row.loss for row in rows]), "parameters": network.parameters.copy()}
 
 

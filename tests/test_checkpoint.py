@@ -20,10 +20,10 @@ from meshnn.engine import Steps
 from meshnn.errors import CheckpointWarning, TrainingInterrupted
 from meshnn.files import Lock
 from meshnn.storage import FileError
-from meshnn.training import Checkpoint, Settings, Trainer
+from meshnn.training import Callback, Checkpoint, Settings, TimeLimit, Trainer
 from meshnn.training.api import as_samples
-from meshnn.training.checkpoint import Resumed
-from meshnn.training.levenberg import LevenbergMarquardt
+from meshnn.training.callbacks import Resumed
+from meshnn.training.solvers.lm import LevenbergMarquardt
 
 PROGRAM = """
 import signal, sys, time
@@ -34,7 +34,7 @@ from meshnn.data.synthetic import spirals
 from meshnn.training import Checkpoint
 
 options, checkpoint, out, wait_at = eval(sys.argv[1]), sys.argv[2], sys.argv[3], eval(sys.argv[4])
-saver = Checkpoint(checkpoint, seconds=float(sys.argv[5]))
+saver = Checkpoint(checkpoint, every=float(sys.argv[5]))
 X, y = spirals(200, random_state=0)
 
 def tell(row, mesh):
@@ -125,7 +125,7 @@ def test_a_checkpoint_is_a_model_with_the_best_weights_so_far(tmp_path):
             found.append((meshnn.load(path), row))
 
     options = {"solver": "lm", "max_epochs": 25, "tol": 0, "random_state": 0}
-    MeshClassifier(5, ticks=3, checkpoint=Checkpoint(path, seconds=0), callbacks=look, **options).fit(X, y)
+    MeshClassifier(5, ticks=3, checkpoint=Checkpoint(path, every=0), callbacks=look, **options).fit(X, y)
     model, row = found[0]
     assert len(model.history_) == 19  # the row at hand is saved after the callbacks have seen it
     assert model.score(X, y) == pytest.approx(model.history_[-1].accuracy)
@@ -144,25 +144,12 @@ def test_a_checkpoint_of_a_later_start_still_holds_the_best_one(tmp_path):
             found.append(meshnn.load(path))
 
     options = {"solver": "lm", "max_epochs": 15, "tol": 0, "random_state": 0, "n_restarts": 3, "l2": 1e-4}
-    MeshClassifier(3, checkpoint=Checkpoint(path, seconds=0), callbacks=look, **options).fit(X, y)
+    MeshClassifier(3, checkpoint=Checkpoint(path, every=0), callbacks=look, **options).fit(X, y)
     ends = [row for row in seen if row.epoch == 15 and row.restart < 2]
     best = min(ends, key=lambda row: row.loss)
     assert found[0].best_restart_ == best.restart
     assert found[0].score(X, y) == pytest.approx(best.accuracy)
     assert found[0].n_iter_ == 15
-
-
-def test_a_parameter_that_the_file_does_not_know_had_its_default(tmp_path):
-    X, y = spirals(100, random_state=0)
-    path = tmp_path / "run.mesh"
-    options = {"max_epochs": 3, "random_state": 0, "checkpoint": path}
-    MeshClassifier(4, **options).fit(X, y)
-    tree = storage.read(path)
-    del tree["training"]["run"]["nesterov"]
-    storage.write(path, tree)
-    with pytest.raises(FileError, match="another nesterov"):
-        MeshClassifier(4, nesterov=False, **options).fit(X, y)
-    MeshClassifier(4, **options).fit(X, y)
 
 
 def test_a_finished_run_is_not_run_again(tmp_path):
@@ -174,6 +161,77 @@ def test_a_finished_run_is_not_run_again(tmp_path):
     again = MeshClassifier(4, callbacks=lambda row, mesh: seen.append(row), **options).fit(X, y)
     assert seen == []
     same(first, again)
+
+
+def test_a_run_that_a_callback_stopped_goes_on_and_says_so(tmp_path, capsys):
+    """Not as a finished one: the second fit ends where one that was never stopped ends."""
+    X, y = spirals(100, random_state=0)
+    options = {"solver": "adam", "batch_size": 20, "max_epochs": 8, "tol": 0, "random_state": 0, "n_restarts": 2}
+    path = tmp_path / "run.mesh"
+    first = MeshClassifier(4, checkpoint=path, callbacks=lambda row, mesh: row.epoch == 3, **options).fit(X, y)
+    assert first.n_iter_ == 3
+    assert first.history_[-1].note.endswith("stopped by a callback")
+    assert "checkpoint" not in capsys.readouterr().err
+    again = MeshClassifier(4, checkpoint=path, verbose=1, **options).fit(X, y)
+    assert f"resuming from the checkpoint {path}: a run after 3 rows" in capsys.readouterr().err
+    same(again, MeshClassifier(4, **options).fit(X, y))
+    MeshClassifier(4, checkpoint=path, verbose=1, **options).fit(X, y)
+    assert "a finished run" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_warm_start_that_a_callback_stopped_goes_on(tmp_path):
+    X, y = spirals(100, random_state=0)
+    options = {"solver": "adam", "max_epochs": 6, "tol": 0, "random_state": 0, "warm_start": True}
+    whole, cut = (MeshClassifier(4, **options).fit(X, y) for _ in range(2))
+    cut.set_params(checkpoint=tmp_path / "run.mesh", callbacks=lambda row, mesh: row.epoch == 3)
+    cut.fit(X, y).set_params(callbacks=None).fit(X, y)
+    same(cut, whole.fit(X, y))
+
+
+@pytest.mark.parametrize(
+    ("every", "saved"), [(0, [0, 1, 2, 3, 4, 5]), (2, [0, 1, 1, 3, 3, 5]), (4, [0, 1, 1, 1, 1, 5])]
+)
+def test_a_checkpoint_is_saved_as_often_as_asked(every, saved, tmp_path):
+    """By a clock on which every row takes one second; each row sees what the rows before it have left."""
+    X, y = spirals(60, random_state=0)
+    path, seconds, found = tmp_path / "run.mesh", [0], []
+
+    def look(row, mesh):
+        seconds[0] += 1
+        found.append(len(meshnn.load(path).history_) if path.exists() else 0)
+
+    checkpoint = Checkpoint(path, every=every, clock=lambda: seconds[0])
+    options = {"solver": "adam", "l2": 0.0, "max_epochs": 6, "tol": 0, "random_state": 0}
+    model = MeshClassifier(3, checkpoint=checkpoint, callbacks=look, **options).fit(X, y)
+    assert found == saved
+    same(meshnn.load(path), model)  # the end is saved whatever the time
+
+
+def test_callbacks_are_functions_or_objects_with_hooks():
+    X, y = spirals(60, random_state=0)
+    told = []
+
+    class Tells(Callback):
+        def on_fit_begin(self):
+            told.append("begin")
+
+        def on_epoch_end(self, row, mesh):
+            told.append(row.epoch)
+
+        def on_fit_end(self):
+            told.append("end")
+
+    options = {"solver": "adam", "l2": 0.0, "max_epochs": 3, "tol": 0, "random_state": 0}
+    MeshClassifier(3, callbacks=[Tells(), lambda row, mesh: row.epoch == 2], **options).fit(X, y)
+    assert told == ["begin", 1, 2, "end"]
+    stopped = MeshClassifier(3, callbacks=TimeLimit(1e-9), **options).fit(X, y)
+    assert [row.note for row in stopped.history_] == ["stopped: 1e-09 seconds are used up"]
+    assert len(MeshClassifier(3, callbacks=[TimeLimit(1e9)], **options).fit(X, y).history_) == 3
+    with pytest.raises(MeshError, match="int"):
+        MeshClassifier(3, callbacks=[3], **options).fit(X, y)
+    with pytest.raises(MeshError, match=r"seconds .*0"):
+        TimeLimit(0)
 
 
 @pytest.mark.slow
@@ -216,9 +274,9 @@ def test_another_runs_file_is_refused(tmp_path):
         MeshClassifier(4, max_epochs=3, checkpoint=tmp_path / "no" / "run.mesh").fit(X, y)
     with pytest.raises(FileError, match="the name is too long"):
         MeshClassifier(4, max_epochs=3, checkpoint=tmp_path / ("x" * 300)).fit(X, y)
-    with pytest.raises(MeshError, match="seconds must be a number of at least 0"):
-        Checkpoint(path, seconds=-1)
-    assert repr(Checkpoint("run.mesh", 5)) == "Checkpoint('run.mesh', seconds=5)"
+    with pytest.raises(MeshError, match=r"every .*-1"):
+        Checkpoint(path, every=-1)
+    assert repr(Checkpoint("run.mesh", 5)) == "Checkpoint('run.mesh', every=5)"
 
 
 @pytest.mark.slow
@@ -334,7 +392,7 @@ def test_a_full_disk_does_not_end_training(tmp_path, monkeypatch):
     path = tmp_path / "run.mesh"
     options = {"max_epochs": 12, "tol": 0, "random_state": 0, "solver": "lm"}
     whole = MeshClassifier(5, ticks=3, **options).fit(X, y)
-    model = MeshClassifier(5, ticks=3, checkpoint=Checkpoint(path, seconds=0), **options)
+    model = MeshClassifier(5, ticks=3, checkpoint=Checkpoint(path, every=0), **options)
     lengths = []
     model.set_params(
         callbacks=lambda row, mesh: lengths.append(len(meshnn.load(path).history_) if row.epoch > 1 else 0)
@@ -354,7 +412,7 @@ def test_a_disk_that_stays_full(tmp_path, monkeypatch):
     path = tmp_path / "run.mesh"
     options = {"max_epochs": 12, "tol": 0, "random_state": 0, "solver": "lm"}
     whole = MeshClassifier(5, ticks=3, **options).fit(X, y)
-    model = MeshClassifier(5, ticks=3, checkpoint=Checkpoint(path, seconds=0), **options)
+    model = MeshClassifier(5, ticks=3, checkpoint=Checkpoint(path, every=0), **options)
     with monkeypatch.context() as patch:
         refuse_writing(patch, path, lambda count: count >= 6)
         with pytest.warns(CheckpointWarning) as caught:
@@ -604,12 +662,6 @@ def test_what_is_said_of_runs_that_get_longer(tmp_path):
     with pytest.warns(UserWarning, match=r"had come to its end \(stopped: the loss fell by less"):
         again = MeshClassifier(4, max_epochs=12, **options).fit(X, y)
     same(again, stopped)
-    tree = storage.read(tmp_path / "run.mesh")
-    del tree["training"]["state"]["last"]  # as older versions wrote it
-    storage.write(tmp_path / "old.mesh", tree)
-    options |= {"solver": "adam", "tol": 0, "checkpoint": tmp_path / "old.mesh", "patience": 20}
-    with pytest.raises(FileError, match="another max_epochs;"):
-        MeshClassifier(4, max_epochs=9, **options).fit(X, y)
 
 
 @pytest.mark.slow

@@ -79,7 +79,7 @@ def test_fit_reports_and_writes(iris_model):
     assert "95% interval" in done.stdout
     assert "versicolor" in done.stdout
     assert "edges (" in done.stdout
-    assert re.search(r"solver adam \(\d+ edges would learn 105 noisy samples by heart; l2 .* \(held-out", done.stdout)
+    assert re.search(r"solver adam \(\d+ edges would overfit 105 noisy samples; l2 .* \(held-out", done.stdout)
     assert "105 rows to learn from, 45 to test on" in done.stderr
     assert "\x1b[" not in done.stdout + done.stderr  # no terminal, no colours
 
@@ -127,7 +127,7 @@ def test_info_explain_and_plot(iris_model, tables):
     assert facts["edges"] == Topology.mesh(4, 32, 3).n_edges
     assert facts["classes"] == ["setosa", "versicolor", "virginica"]
     explained = meshnn("explain", str(path), "--samples", "105")
-    assert re.search(r"On 105 samples the solver is adam: \d+ edges would learn 105 noisy samples", explained.stdout)
+    assert re.search(r"On 105 samples the solver is adam: \d+ edges would overfit 105 noisy samples", explained.stdout)
     explained = meshnn("explain", "--hidden", "3", "--samples", "500").stdout
     assert "On 500 samples the solver is adam: classes are learned by steps; lm is tried" in explained
     assert "leave sizes" in meshnn("explain", str(path), "--hidden", "3").stderr

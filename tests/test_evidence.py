@@ -6,7 +6,7 @@ import pytest
 from meshnn import Mesh, Topology
 from meshnn.training.api import as_samples
 from meshnn.training.evidence import CROWDED, LEAST, Evidence
-from meshnn.training.first_order import penalised_parameters
+from meshnn.training.solvers.base import penalised_parameters
 
 
 def evidence_of(n_samples, n_inputs=3):

@@ -75,3 +75,16 @@ def test_growth_scores_wake_a_sleeping_chain():
         got = mesh.growth_scores(case.X, case.y, "squared_error", src=[0], dst=[1], method=method)
         assert got == pytest.approx([want], rel=1e-14)
     assert mesh.growth_scores(case.X, case.y, "squared_error", src=[[0, 1]], dst=[[1], [2]]).shape == (2, 2)
+
+
+@pytest.mark.parametrize("method", ["auto", *ALL_METHODS])
+def test_growth_scores_of_pairs_that_repeat_unevenly(method):
+    """Each repetition has the score of the pair asked for once, by automatic differentiation."""
+    rng = np.random.default_rng(0)
+    t = Topology.mesh(2, 5, 2)
+    mesh = Mesh(t, 3, "tanh", dtype="float64", random_state=0)
+    case = Case(mesh, rng.standard_normal((6, 2)), rng.standard_normal((6, 2)), "squared_error", None)
+    for _ in range(10):
+        src, dst = rng.integers(0, t.n_neurons, (2, 80))
+        scores = mesh.growth_scores(case.X, case.y, case.loss, src, dst, method)
+        close(scores, by_autograd(case, (src, dst))[1], 1e-10)

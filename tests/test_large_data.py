@@ -365,7 +365,7 @@ def test_penalties_are_tried_on_some_rows_as_if_they_were_all(monkeypatch):
     X, y = data(3000, np.float64)
     rows = StoredRows(BlockSource(blocks(300, X, y)), False)
     look = Look("squared_error", "float64", rows.x_mean, rows.x_spread, np.zeros(1), np.ones(1))
-    near = search._near(rows.samples(look), 0)
+    near = search._in_memory(rows.samples(look), 0)
     assert (near.count, near.mass) == (500, 500)
     assert near.targets.share.sum() == pytest.approx(1.0)
     assert search._some(near, 0).targets.share.sum() == pytest.approx(1.0)
@@ -498,7 +498,7 @@ def interrupted(options, given, path, owner, name, at):
     """A run that is interrupted, once, and goes on."""
     with pytest.MonkeyPatch.context() as patch:
         stop = Stop(patch, owner, name, at)
-        model = MeshRegressor(**options, checkpoint=Checkpoint(path, seconds=0))
+        model = MeshRegressor(**options, checkpoint=Checkpoint(path, every=0))
         with pytest.raises(TrainingInterrupted):
             model.fit(blocks(500, *given))
         assert stop.calls >= at
@@ -536,7 +536,7 @@ def test_it_goes_on_after_the_last_window_that_was_saved(tmp_path):
     with pytest.MonkeyPatch.context() as patch:
         Stop(patch, Trainer, "_pulse", 7)
         with pytest.raises(TrainingInterrupted, match=r"interrupted after epoch 1"):
-            MeshRegressor(**options, checkpoint=Checkpoint(path, seconds=0)).fit(blocks(500, X, y))
+            MeshRegressor(**options, checkpoint=Checkpoint(path, every=0)).fit(blocks(500, X, y))
     calls, real = [], Steps.epochs
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Steps, "epochs", lambda self, *given: (calls.append(self.n), real(self, *given))[1])
@@ -595,7 +595,7 @@ def seen(row, mesh):
         sys.stdin.readline()
 
 Trainer._pulse = pulse
-MeshRegressor(**options, callbacks=seen, checkpoint=Checkpoint(checkpoint, seconds=0)).fit(X, y).save(out)
+MeshRegressor(**options, callbacks=seen, checkpoint=Checkpoint(checkpoint, every=0)).fit(X, y).save(out)
 """
 
 

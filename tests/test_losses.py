@@ -12,6 +12,7 @@ from commands import meshnn as run
 from meshnn import Mesh, MeshClassifier, MeshError, MeshRegressor, Topology
 from meshnn.losses import LOSSES
 from meshnn.training import train
+from solver_options import solver_with
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((200, 2))
@@ -26,6 +27,19 @@ def test_poisson_without_hidden_neurons_is_poisson_regression():
     want = PoissonRegressor(alpha=0, tol=1e-10, max_iter=1000).fit(X, COUNTS)
     np.testing.assert_allclose(got.predict(X), want.predict(X), rtol=1e-5)
     assert (got.predict(X * 100) >= 0).all()
+
+
+@pytest.mark.parametrize(("dtype", "rtol"), [("float32", 1e-5), ("float64", 1e-12)])
+@pytest.mark.parametrize("y", [0.0, 1e-3, 1.0, 7.0, 1e4])
+def test_poisson_is_half_the_deviance_far_from_its_minimum_too(dtype, rtol, y):
+    """e^z - y + y log(y / e^z), written out, at outputs up to 60 below and 30 above log y."""
+    mesh = Mesh(Topology.layered([1, 1], bias=False), 1, weights=[1.0], dtype=dtype)
+    for distance in (-60.0, -41.0, -40.5, -39.5, -20.0, -3.0, 2.0, 30.0):
+        z = float(np.dtype(dtype).type(distance + np.log(y or 1.0)))
+        want = np.exp(z) if y == 0 else np.exp(z) - y + y * (np.log(y) - z)
+        loss, grad = mesh.gradient([[z]], [[y]], "poisson")
+        assert loss == pytest.approx(want, rel=rtol), (z, y)
+        assert grad[0] == pytest.approx(z * (np.exp(z) - y), rel=rtol), (z, y)
 
 
 def test_huber_does_not_mind_outliers():
@@ -50,9 +64,8 @@ def test_every_solver_lowers_every_loss(loss, solver):
     if LOSSES[loss].classifies:
         y = (y > 1) if LOSSES[loss].several else (COUNTS > 1).astype(int)
     first = mesh.gradient(X, y, loss)[0]
-    rows = list(
-        train(mesh, X, y, loss, solver=solver, max_epochs=5, learning_rate=1e-3, batch_size=None, l2=0.0, tol=0)
-    )
+    solver = solver_with(solver, learning_rate=1e-3)
+    rows = list(train(mesh, X, y, loss, solver=solver, max_epochs=5, batch_size=None, l2=0.0, tol=0))
     losses = [first, *(row.loss for row in rows)]
     assert all(after <= before * (1 + 1e-12) for before, after in pairwise(losses))
     assert losses[-1] < first

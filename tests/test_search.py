@@ -5,12 +5,10 @@ import math
 import numpy as np
 import pytest
 
-from meshnn import Mesh, MeshClassifier, MeshRegressor, Topology
-from meshnn.training import Settings, search
+from meshnn import Mesh, MeshClassifier, MeshError, MeshRegressor, Topology
+from meshnn.training import LM, SGD, Adam, Settings, Trainer, search
 from meshnn.training.api import as_samples
-from meshnn.training.first_order import Adam, Sgd
-from meshnn.training.levenberg import LevenbergMarquardt
-from meshnn.training.trainer import Trainer
+from meshnn.training.solvers import Choice
 
 
 def net(n_outputs=2, dtype="float32"):
@@ -52,7 +50,7 @@ def test_rare_classes_get_folds_where_many_samples_would_not():
 
 def test_nothing_is_held_out_of_very_few():
     samples = samples_of(6)
-    assert search.search(net(), samples, Settings(), LevenbergMarquardt, None, 0) is None
+    assert search.search(net(), samples, Settings(), Choice(LM(), ""), 0) is None
     model = MeshClassifier(hidden=2, solver="adam", max_epochs=2, random_state=0).fit(samples.X[0], [0, 1] * 3)
     assert np.isclose(model.l2_, search.USUAL / 6)
 
@@ -69,7 +67,7 @@ def test_copies_of_a_sample_are_held_out_together():
 def test_trials_end_with_half_of_the_seconds():
     told = Told(lambda l2, fold: 1.0)
     told.until = 0.0  # long ago
-    assert told.run(Adam, LevenbergMarquardt).l2 == search.FIRST[0]
+    assert told.run(Choice(Adam(), "", LM())).l2 == search.FIRST[0]
     assert {l2 for l2, _ in told.asked} == {search.FIRST[0]}
 
 
@@ -96,49 +94,49 @@ def valley(best):
 
 @pytest.mark.parametrize("best", search.GRID)
 def test_the_lowest_loss_is_found_wherever_it_is(best):
-    found = Told(valley(best)).run(Adam, None)
-    assert (found.kind, found.l2) == (Adam, best)
+    found = Told(valley(best)).run(Choice(Adam(), ""))
+    assert (found.solver, found.l2) == (Adam(), best)
 
 
 def test_what_is_clearly_behind_is_not_tried_on_all_folds():
     told = Told(lambda l2, fold: 1.0 if l2 == 0.1 else 10.0)
-    assert told.run(Adam, None).l2 == 0.1
+    assert told.run(Choice(Adam(), "")).l2 == 0.1
     assert [fold for l2, fold in told.asked if l2 == 0.1] == [0, 1, 2, 3, 4]
     assert [fold for l2, fold in told.asked if l2 == 0.01] == [0, 1]
 
 
 def test_few_samples_are_believed_less_than_many():
     slightly = lambda l2, fold: 1.0 - 0.002 * (l2 == 1.0)  # noqa: E731
-    assert Told(slightly, n=40).run(Adam, None).l2 != 1.0  # 5 / 40 is usual
+    assert Told(slightly, n=40).run(Choice(Adam(), "")).l2 != 1.0  # 5 / 40 is usual
     clearly = lambda l2, fold: 2.0 + math.log10(1 / l2)  # noqa: E731
-    assert Told(clearly, n=40).run(Adam, None).l2 == 1.0
+    assert Told(clearly, n=40).run(Choice(Adam(), "")).l2 == 1.0
 
 
 def test_a_part_of_the_samples_decides_about_a_smaller_penalty():
-    found = Told(valley(0.01), n=5000, n_samples=50_000).run(Adam, None)
+    found = Told(valley(0.01), n=5000, n_samples=50_000).run(Choice(Adam(), ""))
     assert np.isclose(found.l2, 0.001)
 
 
 def test_a_net_that_diverges_everywhere_gets_the_strongest_penalty():
-    assert Told(lambda l2, fold: math.inf).run(Adam, None).l2 == max(search.GRID)
+    assert Told(lambda l2, fold: math.inf).run(Choice(Adam(), "")).l2 == max(search.GRID)
 
 
 @pytest.mark.parametrize(
-    ("usual", "rival", "alone", "kind", "l2"),
+    ("default", "alternative", "alone", "solver", "l2"),
     [
-        (Adam, LevenbergMarquardt, 0.9, Adam, 0.01),  # better, but not clearly
-        (Adam, LevenbergMarquardt, 0.4, LevenbergMarquardt, "auto"),
-        (LevenbergMarquardt, Adam, 0.85, LevenbergMarquardt, "auto"),
-        (LevenbergMarquardt, Adam, 0.95, Adam, 0.01),  # too little to tell
-        (LevenbergMarquardt, Adam, 1.1, Adam, 0.01),
-        (LevenbergMarquardt, None, 0.9, LevenbergMarquardt, "auto"),
-        (LevenbergMarquardt, None, 1.1, LevenbergMarquardt, 0.01),  # asked for, with the penalty that did better
-        (Sgd, None, 0.0, Sgd, 0.01),
+        (Adam(), LM(), 0.9, Adam(), 0.01),  # better, but not clearly
+        (Adam(), LM(), 0.4, LM(), "auto"),
+        (LM(), Adam(), 0.85, LM(), "auto"),
+        (LM(), Adam(), 0.95, Adam(), 0.01),  # too little to tell
+        (LM(), Adam(), 1.1, Adam(), 0.01),
+        (LM(), None, 0.9, LM(), "auto"),
+        (LM(), None, 1.1, LM(), 0.01),  # asked for, with the penalty that did better
+        (SGD(), None, 0.0, SGD(), 0.01),
     ],
 )
-def test_the_better_solver_is_taken(usual, rival, alone, kind, l2):
-    found = Told(valley(0.01), alone).run(usual, rival)
-    assert (found.kind, found.l2) == (kind, l2)
+def test_the_better_solver_is_taken(default, alternative, alone, solver, l2):
+    found = Told(valley(0.01), alone).run(Choice(default, "", alternative))
+    assert (found.solver, found.l2) == (solver, l2)
 
 
 def test_a_trial_learns_from_its_fold_and_forgets_it():
@@ -147,14 +145,14 @@ def test_a_trial_learns_from_its_fold_and_forgets_it():
     mesh = net()
     before = mesh.values.copy()
     samples = as_samples(mesh, X, y, "cross_entropy")
-    found = search.search(mesh, samples, Settings(), Adam, None, 3)
+    found = search.search(mesh, samples, Settings(), Choice(Adam(), ""), 3)
     assert np.array_equal(mesh.values, before)
-    again = search.search(mesh, samples, Settings(), Adam, None, 3)
+    again = search.search(mesh, samples, Settings(), Choice(Adam(), ""), 3)
     assert found == again
     tried = search._Search(mesh, Settings(), search._folds(samples, 3), samples.count, 1.0, 3)
-    loss = tried._trial(Adam, 1e-3, 0)
+    loss = tried._trial(Adam(), 1e-3, 0)
     assert loss < 0.5 * math.log(2)  # it learns; and from the first weights again
-    assert tried._trial(Adam, 1e-3, 0) == loss
+    assert tried._trial(Adam(), 1e-3, 0) == loss
 
 
 def test_held_out_samples_of_the_user_decide():
@@ -171,7 +169,7 @@ def test_held_out_samples_of_the_user_decide():
             seen.append(part)
             return super()._loss(part)
 
-    Watched(mesh, Settings(), [(learned, held_out)], 60, 1.0, 0).run(Adam, None)
+    Watched(mesh, Settings(), [(learned, held_out)], 60, 1.0, 0).run(Choice(Adam(), ""))
     assert all(part is held_out for part in seen)
 
 
@@ -184,7 +182,7 @@ def test_lm_that_falls_behind_is_given_up(monkeypatch):
     looked = _search_of(mesh, samples)
     losses = iter(np.arange(1.0, 100.0))
     monkeypatch.setattr(looked, "_loss", lambda part: next(losses))
-    assert looked._alone(LevenbergMarquardt, 0, 0.5, search.LONG) == 2.0  # behind, and no better than before
+    assert looked._alone(LM(), 0, 0.5, search.LONG) == 2.0  # behind, and no better than before
 
 
 def _search_of(mesh, samples):
@@ -243,5 +241,5 @@ def test_epochs_follow_from_steps():
     assert settings.epochs_of(100_000_000, by_steps=True) == 2
     assert settings.epochs_of(10_000, by_steps=False) == 300
     assert Settings(max_epochs=7).epochs_of(100, by_steps=True) == 7
-    with pytest.raises(Exception, match='max_epochs must be "auto" or a whole number'):
+    with pytest.raises(MeshError, match=r"max_epochs .*'many'"):
         Settings(max_epochs="many")

@@ -10,6 +10,7 @@ from meshnn import Mesh, Topology
 from meshnn.plan import METHODS
 from meshnn.training import train
 from meshnn.training.api import as_samples
+from solver_options import with_solver
 
 HIDDEN = ["tanh", "relu", "sin", "gauss", "sigmoid", "softplus", "elu", "leaky_relu", "identity"]
 
@@ -163,7 +164,7 @@ def test_steps(solver, size, gradient):
     twin, _, _, _, _ = small(3, 2)
     options = {"solver": solver, "momentum": 0.0, "nesterov": False, "schedule": "constant", "learning_rate": 0.1}
     row = next(iter(train(mesh, X, labels, batch_size=size, l2=0.0, max_epochs=2, random_state=0, gradient=gradient,
-                          **options)))  # fmt: skip
+                          **with_solver(options))))  # fmt: skip
     seed = int(np.random.default_rng(0).integers(2**63))
     order = np.arange(33) if size is None else np.random.default_rng(seed).permutation(33)
     first, second, total, hits = np.zeros(len(twin.weights)), np.zeros(len(twin.weights)), 0.0, 0.0

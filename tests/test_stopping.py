@@ -64,7 +64,7 @@ def test_whoever_has_more_time_goes_on(clock, tmp_path):
 
 def test_seconds_that_are_none():
     for seconds in (0, -1, float("nan"), "10", True):
-        with pytest.raises(MeshError, match="max_seconds must be a positive number"):
+        with pytest.raises(MeshError, match=f"max_seconds .*{seconds}"):
             MeshClassifier(max_seconds=seconds).fit(X, Y)
 
 

@@ -11,7 +11,6 @@ import subprocess
 import sys
 from dataclasses import replace
 from decimal import Decimal
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -638,18 +637,6 @@ def test_long_names_and_values_are_shortened():
 
 
 # Storing an encoder
-
-
-@pytest.mark.parametrize("stored", json.loads((Path(__file__).parent / "files/v0.1/encoders.json").read_text("utf-8")))
-def test_encoders_of_version_0_1(stored):
-    """Made once with meshnn 0.1: what it stored, and what it made of a table."""
-    encoder = Encoder.from_dict(stored["encoder"])
-    assert encoder.to_dict() == stored["encoder"]
-    assert encoder.feature_names == stored["features"]
-    assert encoder.describe() == stored["describe"]
-    encoded = encoder.encode(pa.table(stored["table"]))
-    np.testing.assert_array_equal(encoded.X, stored["X"])
-    assert encoded.notes == stored["notes"]
 
 
 @pytest.mark.parametrize("impute", [False, True])

@@ -8,6 +8,7 @@ from meshnn import Mesh, MeshClassifier, MeshRegressor, Topology
 from meshnn.training import structure, train
 from meshnn.training.api import as_samples
 from meshnn.training.evidence import Evidence
+from solver_options import solver_with
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((60, 3))
@@ -35,8 +36,8 @@ def test_every_solver_moves_parameters_and_nothing_else(solver, batch_size):
     mesh = net()
     fixed, before = mesh.weights[mesh.parameter < 0], mesh.parameters.copy()
     first = mesh.gradient(X, Y, "squared_error")[0]
-    rows = list(train(mesh, X, Y, "squared_error", solver=solver, max_epochs=20, batch_size=batch_size, tol=0,
-                      learning_rate=0.003, l2=0.0))  # fmt: skip
+    rows = list(train(mesh, X, Y, "squared_error", solver=solver_with(solver, learning_rate=0.003),
+                      max_epochs=20, batch_size=batch_size, tol=0, l2=0.0))  # fmt: skip
     np.testing.assert_array_equal(mesh.weights[mesh.parameter < 0], fixed)
     tied = mesh.parameter >= 0
     np.testing.assert_array_equal(mesh.weights[tied], mesh.parameters[mesh.parameter[tied]])
@@ -55,8 +56,9 @@ def test_steps_of_a_tied_net_are_those_by_hand(solver, threads, repeat):
     grad = mesh.gradient(samples, targets, "squared_error")[1] + l2 * penalised * mesh.parameters
     step = rate * grad / (np.abs(grad) + 1e-8) if solver == "adam" else rate * grad
     want = mesh.parameters - step
-    list(train(mesh, samples, targets, "squared_error", solver=solver, max_epochs=1, batch_size=None, l2=l2,
-               schedule="constant", learning_rate=rate, nesterov=False, n_threads=threads))  # fmt: skip
+    rule = solver_with(solver, learning_rate=rate, schedule="constant", nesterov=False)
+    list(train(mesh, samples, targets, "squared_error", solver=rule, max_epochs=1, batch_size=None, l2=l2,
+               n_threads=threads))  # fmt: skip
     np.testing.assert_allclose(mesh.parameters, want, rtol=1e-9, atol=1e-12)
 
 

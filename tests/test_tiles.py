@@ -13,6 +13,7 @@ from meshnn import Mesh, Topology
 from meshnn.engine import steps
 from meshnn.plan.tiles import PADDING, SIDE, tile
 from meshnn.training import train
+from solver_options import with_solver
 
 METHODS = (*ALL_METHODS, "auto")
 #: Sizes around those of vectors, pieces and rows of samples in both dtypes.
@@ -264,7 +265,7 @@ def test_steps_in_halves_are_steps(dtype):
     assert size * cost.work >= 2 * steps.LEAST_HALF  # else nothing is tested
     assert cost.tiled > steps.MOSTLY
     options = {"solver": "sgd", "momentum": 0.0, "nesterov": False, "schedule": "constant", "learning_rate": 0.1}
-    list(train(mesh, X, y, batch_size=size, max_epochs=1, l2=0.0, random_state=0, tol=0.0, **options))
+    list(train(mesh, X, y, batch_size=size, max_epochs=1, l2=0.0, random_state=0, tol=0.0, **with_solver(options)))
     order = np.random.default_rng(int(np.random.default_rng(0).integers(2**63))).permutation(n)
     for at in np.split(order, 2):
         twin.weights = twin.weights - np.asarray(0.1 * twin.gradient(X[at], y[at])[1], dtype)

@@ -23,6 +23,7 @@ from cases import (
 from examples import examples
 from meshnn import Mesh, Topology
 from meshnn.errors import DataError, MeshError
+from solver_options import solver_with
 
 EVERY_METHOD = (*ALL_METHODS, "auto", "forward")
 
@@ -439,8 +440,8 @@ def test_sequences_of_different_lengths_are_learned(solver, reads):
     y = label if reads == "every" else label[length - 1, np.arange(len(length))]
     option = {"end": {"readout": end}, "mean": {"readout": within / length}, "every": {"loss_ticks": within}}[reads]
     mesh = memory_net()
-    rows = list(train(mesh, X, y, solver=solver, l2=1e-4, max_epochs=15 if solver == "lm" else 60, learning_rate=0.02,
-                      random_state=0, **option))  # fmt: skip
+    rows = list(train(mesh, X, y, solver=solver_with(solver, learning_rate=0.02), l2=1e-4,
+                      max_epochs=15 if solver == "lm" else 60, random_state=0, **option))  # fmt: skip
     assert rows[-1].loss < 0.8 * math.log(2.0)
     assert rows[-1].loss < rows[0].loss or solver == "lm"
 
@@ -483,7 +484,7 @@ def test_growth_scores_equal_autograd(method, case, seed):
 @examples(10)
 @given(case=timed_cases(loss="squared_error", most_batch=5, most_hidden=3).map(without_state))
 def test_importance_of_edges(by, case):
-    from meshnn.training.structure.criteria import importance
+    from meshnn.training.structure.choosing import importance
 
     got = importance(by, case.mesh, looks_of(case), np.random.default_rng(0))
     w = case.mesh.weights

@@ -42,7 +42,7 @@ with together(float(sys.argv[5]) if len(sys.argv) > 5 else 300.0) as rank:
         X, y = folder + "/X.npy", folder + "/y.npy"
         options = {"max_epochs": 3, "random_state": 0, "callbacks": callback}
         if wait:
-            options["checkpoint"] = Checkpoint(out + ".checkpoint", seconds=0)
+            options["checkpoint"] = Checkpoint(out + ".checkpoint", every=0)
         if kind == "lm":
             model, y = MeshRegressor(3, solver="lm", **options), folder + "/v.npy"
         else:

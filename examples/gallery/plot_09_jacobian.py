@@ -14,7 +14,7 @@ from matplotlib import pyplot as plt
 
 from meshnn import Mesh, Topology
 from meshnn.plots.style import FAINT, NEGATIVE, POSITIVE, axis_names, diverging, legend_options, panel_title, quiet_axes
-from meshnn.training import train
+from meshnn.training import Adam, train
 
 x = np.linspace(-3, 3, 150)[:, None]
 y = np.sin(2 * x) * np.exp(-0.2 * x**2) + 0.3 * x
@@ -26,7 +26,7 @@ graph = Topology.mesh(1, 8, 1)
 histories, nets = {}, {}
 for name, settings in {
     "lm": {"solver": "lm", "l2": 0.0, "max_epochs": 60, "tol": 0.0},
-    "adam": {"solver": "adam", "max_epochs": 6000, "batch_size": 150, "learning_rate": 0.01, "tol": 0.0},
+    "adam": {"solver": Adam(learning_rate=0.01), "max_epochs": 6000, "batch_size": 150, "tol": 0.0},
 }.items():
     net = nets[name] = Mesh(graph, activation="tanh", dtype="float64", random_state=0)
     for _ in train(Mesh(graph, activation="tanh", dtype="float64", random_state=0), x, y, "squared_error",

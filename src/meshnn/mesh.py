@@ -287,8 +287,11 @@ class Mesh(Net):
             X, ticks, begin, targets = self._samples_in_time(X, y, loss, sample_weight, loss_ticks, readout, state)
         sources, ends, shape = checks.as_pairs(src, dst, self._topology.n_neurons)
         threads, timing = _threads(n_threads), Timing.at(targets.ticks, begin is not None) if targets.timed else None
-        engine = self._engines.candidates(method, ticks, (sources, ends), X.shape[1], threads, timing)
-        return engine.gradient(self._current(), X, targets, threads, begin).grad.astype(self._dtype).reshape(shape)
+        # the lists of a plan hold every edge once: a repeated pair would be written to by several entries of a tile
+        pairs, place = np.unique(np.stack([ends, sources]), axis=1, return_inverse=True)
+        engine = self._engines.candidates(method, ticks, (pairs[1], pairs[0]), X.shape[1], threads, timing)
+        grad = engine.gradient(self._current(), X, targets, threads, begin).grad
+        return grad.astype(self._dtype)[place.ravel()].reshape(shape)
 
     def explain(self, batch_size: int = 64, *, jacobian: bool = False, measure: bool = False) -> Explanation:
         """Return the cost of each gradient method on this mesh, the one that `auto` takes and why: print it.

@@ -33,7 +33,6 @@ from meshnn.arrays import Array
 from meshnn.errors import FileError, MemoryLimitError
 from meshnn.files import as_path, explained, write_whole
 from meshnn.memory import check_fits
-from meshnn.upgrade import tree_of_version_1
 
 __all__ = ["FORMAT", "VERSION", "FileError", "Tree", "read", "write"]
 
@@ -229,8 +228,6 @@ def _unpack(content: bytes, shown: str) -> Tree:
         raise _FaultError("its tree is not valid JSON") from None
     if not isinstance(flat, dict):
         raise _FaultError("its tree is not a dictionary")
-    if int(version) == 1:
-        return _upgraded(flat, native)
     tree: Tree = _unflatten(flat, (), native)
     if native:
         raise _FaultError(f"array {shorten(min(native))} belongs nowhere")
@@ -244,12 +241,10 @@ def _metadata(shown: str, metadata: Any) -> tuple[str, str, str]:
     version = metadata.get("version")
     if not isinstance(version, str) or not re.fullmatch("[1-9][0-9]{0,8}", version):
         raise _FaultError(f"its version is {shorten(version)}, not a number")
-    if int(version) > VERSION:
-        raise FileError(
-            f"{shown} was written by a newer meshnn (file format {version}, this one reads up to {VERSION}); "
-            "upgrade meshnn"
-        )
-    text, checksum = metadata.get("header" if version == "1" else "tree"), metadata.get("sha256")
+    if int(version) != VERSION:
+        kind = "a newer" if int(version) > VERSION else "an older"
+        raise FileError(f"{shown} was written by {kind} meshnn in file format {version}; this one reads {VERSION}")
+    text, checksum = metadata.get("tree"), metadata.get("sha256")
     for key, value in (("tree", text), ("checksum", checksum)):
         if not isinstance(value, str):
             raise _FaultError(f"it has no {key}")
@@ -295,15 +290,6 @@ def _unflatten(value: Any, place: tuple[Any, ...], arrays: dict[str, Array]) -> 
             raise _FaultError(f"{_named(place)} has the key {shorten(key)}")
         found[key[1:] if key.startswith("$") else key] = _unflatten(item, (*place, key), arrays)
     return found
-
-
-def _upgraded(header: Tree, arrays: dict[str, Array]) -> Tree:
-    try:
-        tree = tree_of_version_1(header, arrays)
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise _FaultError(f"it is no file of version 1 ({type(error).__name__}: {shorten(str(error))})") from None
-    _flatten(tree, (), {})  # what could not be written now is not believed either
-    return tree
 
 
 # Both

@@ -35,8 +35,8 @@ struct Poisson {
     template <class T> static INLINE Vec<T> at(Vec<T> z, Vec<T> y, Vec<T>& slope) {
         Vec<T> zero{}, far = zero + T(40), tiny = zero + T(1.1754943508222875e-38), rate = exp_of<T>(z);
         Vec<T> d = z - log_of<T>(y < tiny ? tiny : y), near = d < -far ? -far : (d > far ? far : d);
-        // far out the 1 does not count, and near the minimum e^d - 1 must not be rounded
-        Vec<T> value = abs_of<T>(d) <= far ? y * (expm1_of<T>(near) - d) : rate - y * d;
+        // near the minimum e^d - 1 must not be rounded; far from it, e^d need not be computed from a difference
+        Vec<T> value = abs_of<T>(d) <= far ? y * (expm1_of<T>(near) - d) : rate - y * (d + T(1));
         slope = rate - y;
         return y == zero ? rate : value;
     }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -69,6 +68,7 @@ def explain(
         mesh, loss = Mesh(_topology(inputs, hidden, outputs, layers, family, density, seed), ticks, activation), None
     explanation = mesh.explain(batch, jacobian=jacobian, measure=measure)
     choice = None if samples is None else _solver(mesh, whole_number("--samples", samples), loss)
+    solver = None if choice is None else {"name": choice.solver.name, "reason": choice.reason}
     if as_json:
         rows = [
             {"method": cost.method, "exact": True, "forward_only": cost.forward_only, "bytes": cost.bytes,
@@ -79,7 +79,7 @@ def explain(
                     "chosen": explanation.chosen, "reason": explanation.reason,
                     "seconds": explanation.seconds, "rate": explanation.rate,
                     "edges": explanation.n_edges, "dead_edges": explanation.n_dead,
-                    "solver": None if choice is None else asdict(choice)})  # fmt: skip
+                    "solver": solver})  # fmt: skip
         return
     table = Table(title=f"{explanation.mesh}, batch of {batch}", title_justify="left")
     for column in explanation.columns:
@@ -90,7 +90,7 @@ def explain(
     console.print(table)
     console.print(explanation.summary, highlight=False)
     if choice is not None:
-        console.print(f"On {samples} samples the solver is {choice.solver}: {choice.reason}.", highlight=False)
+        console.print(f"On {samples} samples the solver is {choice.solver.name}: {choice.reason}.", highlight=False)
 
 
 def _topology(

@@ -32,13 +32,13 @@ from meshnn.estimators.scaling import check_activation
 from meshnn.losses import LOSSES, Loss
 from meshnn.storage import Tree
 from meshnn.training import History, HistoryRow, Settings, Trainer
-from meshnn.training.checkpoint import Checkpoint
+from meshnn.training.callbacks import Checkpoint
 from meshnn.training.laplace import Laplace, affordable
 from meshnn.training.last_layer import LastLayerLaplace
 from meshnn.training.reporting import reporter
 from meshnn.training.sensitivity import importances
 from meshnn.training.signals import heard_interrupts, sigterm_interrupts
-from meshnn.training.solvers import Choice, solver_named
+from meshnn.training.solvers import Choice
 
 __all__ = ["BaseMesh"]
 
@@ -190,7 +190,7 @@ class BaseMesh(Parameters, Outputs):
                 self._run(trainer, checkpoint)
         finally:
             if checkpoint is not None:
-                checkpoint.end()
+                checkpoint.release()
             if terminated:  # everything is saved: now the process ends as it was told to
                 signal.raise_signal(signal.SIGTERM)
         return self
@@ -227,8 +227,7 @@ class BaseMesh(Parameters, Outputs):
             choice, settings, memory = self._as_before(settings)
         else:
             check_activation(self.output_activation, self._loss, data.n_outputs)
-            dtype = None if resumed is None else resumed.dtype
-            choice = self._build(builder, data.learn(), data.n_samples, data.n_outputs, seeds[1], dtype=dtype)
+            choice = self._build(builder, data.learn(), data.n_samples, data.n_outputs, seeds[1])
         training, validation = data.datasets(self.mesh_, self.preprocessing_)
         trainer = Trainer(
             self.mesh_, training, settings, validation, seeds[2], self.structure, choice, self._scorer(data.held_out),
@@ -244,12 +243,12 @@ class BaseMesh(Parameters, Outputs):
 
     def _build(
         self, builder: NetBuilder, preprocessing: Preprocessing, n_samples: int, n_outputs: int, seed: int,
-        stream: bool = False, dtype: str | None = None,
+        stream: bool = False,
     ) -> Choice:  # fmt: skip
         """Make a new net; return the solver for it."""
         n_inputs = preprocessing.width if preprocessing.rotation is None else preprocessing.rotation.rank
         self.loss_, self._built = self._loss.name, builder.identity()
-        self.mesh_, choice = builder.build(n_samples, n_inputs, n_outputs, seed, stream, dtype)
+        self.mesh_, choice = builder.build(n_samples, n_inputs, n_outputs, seed, stream)
         timed = {} if builder.reading is None else {"reading": builder.reading}
         self.preprocessing_ = replace(preprocessing, **timed)
         return choice
@@ -273,15 +272,15 @@ class BaseMesh(Parameters, Outputs):
 
         Trying others on held-out samples would tell little: the net has learned from all of them.
         """
-        asked = settings.solver != "auto"
-        kind = solver_named(settings.solver if asked else self.solver_)
-        choice = Choice(kind, "as asked for" if asked else "that of the fit before")
-        state = self._solver_state if kind.warms and kind.name == self.solver_ else None
+        asked = settings.asked != "auto"
+        solver = next(each for each in settings.candidates if asked or each.name == self.solver_)
+        choice = Choice(solver, "as asked for" if asked else "that of the fit before")
+        state = self._solver_state if solver.warms and solver.name == self.solver_ else None
         if isinstance(settings.l2, str) and not self._l2_found:  # it was given before and is to be found now
             return choice, settings, ("", None)
         if settings.l2 == "auto" and (state is None or state["penalties"] is None):
             settings = replace(settings, l2=float(self.l2_))
-        return choice, settings, (kind.name, state)
+        return choice, settings, (solver.name, state)
 
     def _run(self, trainer: Trainer, checkpoint: Checkpoint | None) -> None:
         """Train to the end, showing every row of the history."""
@@ -291,18 +290,21 @@ class BaseMesh(Parameters, Outputs):
         try:
             with reporter(self._verbosity(), trainer) as show, heard_interrupts() as check:
                 trainer.on_pulse = partial(_pulse, show.pulse, checkpoint)
+                for callback in callbacks:
+                    callback.on_fit_begin()
                 for row in trainer.rows():
                     show(row)
-                    answers = [callback(row, self.mesh_) for callback in callbacks]  # all of them see the row
-                    if any(answers) and not trainer.finished:
-                        trainer.stop("stopped by a callback")
+                    stopping = [each for each in callbacks if each.on_epoch_end(row, self.mesh_)]  # all see the row
+                    if stopping and not trainer.finished:
+                        trainer.stop(stopping[0].reason, to_go_on=True)
                     if checkpoint is not None:
-                        checkpoint.row()
+                        checkpoint.on_epoch_end(row, self.mesh_)
                     check()
             self._finalize(trainer)
-            if checkpoint is not None:
-                checkpoint.save()
-            self.__dict__.pop("_under_way", None)
+            for callback in callbacks if checkpoint is None else [*callbacks, checkpoint]:
+                callback.on_fit_end()
+            if not trainer.goes_on:
+                self.__dict__.pop("_under_way", None)
             if fall := trainer.fall_at_end():
                 what = f"training ended after {trainer.epochs} epochs, but the loss still fell by"
                 warnings.warn(ConvergenceWarning(f"{what} {fall:.2g} per epoch; raise max_epochs"), stacklevel=3)
@@ -323,7 +325,7 @@ class BaseMesh(Parameters, Outputs):
         trainer.stop("interrupted", to_go_on=True)
         resume, path = "", None
         if checkpoint is not None:
-            checkpoint.save()
+            checkpoint.on_fit_end()
             if checkpoint.exists:
                 path = checkpoint.path
                 resume = f"; fit again with checkpoint={str(path)!r} to go on"
@@ -334,7 +336,7 @@ class BaseMesh(Parameters, Outputs):
     def _sync_fitted_attributes(self, trainer: Trainer) -> None:
         """Set the fitted attributes to the current state of training."""
         self._solver_state, self._l2_found = trainer.memory, isinstance(self.l2, str)
-        self.solver_, self.solver_reason_ = trainer.choice.solver, trainer.choice.reason
+        self.solver_, self.solver_reason_ = trainer.choice.solver.name, trainer.choice.reason
         self.history_, self.l2_, self.best_restart_ = trainer.history, trainer.l2, trainer.best_restart
         epochs = [row.epoch for row in trainer.history if row.restart == trainer.best_restart]
         self.n_iter_ = epochs[-1] if epochs else 0
@@ -358,7 +360,7 @@ class BaseMesh(Parameters, Outputs):
                 refused = "there are more columns than rows"
             if refused or samples.near is None:
                 self._laplace = refused
-            elif Laplace.fits(mesh, samples, trainer.choice.kind.wants_float64):
+            elif Laplace.fits(mesh, samples, trainer.choice.solver.wants_float64):
                 self._laplace = Laplace.of(mesh, samples.near, trainer.penalties)
             else:
                 self._laplace = LastLayerLaplace.of(mesh, samples.near, trainer.penalties)
@@ -466,4 +468,4 @@ def _pulse(show: Callable[[int], None], checkpoint: Checkpoint | None, done: int
     """Report in the middle of an epoch of samples that are not in memory."""
     show(done)
     if checkpoint is not None:
-        checkpoint.row()
+        checkpoint.on_epoch_end()

@@ -57,24 +57,24 @@ class NetBuilder:
         self.params, self.loss, self.settings, self.longest = params, loss, settings, longest
 
     def build(
-        self, n_samples: int, n_inputs: int, n_outputs: int, seed: int, stream: bool = False, dtype: str | None = None
+        self, n_samples: int, n_inputs: int, n_outputs: int, seed: int, stream: bool = False
     ) -> tuple[Mesh, Choice]:
         """Return a new net and the solver for it; for a `stream` whose number of samples is not known."""
         p, noisy = self.params, is_noisy(self.loss, self.params.structure)
         count = 0 if stream else n_samples
         automatic = isinstance(p.activation, str) and p.activation == "auto"
-        for hidden in self._sizes(count, n_inputs, stream or (noisy and self.settings.solver != "lm")):
+        for hidden in self._sizes(count, n_inputs, stream or (noisy and self.settings.asked != "lm")):
             make = self._maker(hidden, n_inputs, n_outputs, seed)
             mesh = make("float32", "tanh" if automatic else p.activation)
             live, columns = len(mesh.live_parameters()), self.loss.columns(n_outputs)
             choice = choose_solver(self.settings, live, count, columns, noisy)
-            if choice.kind.wants_float64:
+            if choice.solver.wants_float64:
                 break
         # Second-order steps need the accuracy of float64; other solvers are twice as fast in float32, which nobody
         # notices on small data.
         small = not stream and n_samples <= 256 and mesh.topology.n_edges * n_samples <= 100_000
         fitting = "float64" if small or choice.wants_float64 else "float32"
-        return make(dtype or fitting, self._activation(mesh, choice, count) if automatic else p.activation), choice
+        return make(fitting, self._activation(mesh, choice, count) if automatic else p.activation), choice
 
     def start(self, mesh: Mesh, weights: Array) -> Array:
         """Return the weights to begin with, from those that were drawn for the mesh."""

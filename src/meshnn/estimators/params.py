@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -12,6 +12,8 @@ from meshnn.arguments import whole_number
 from meshnn.errors import MeshError
 from meshnn.topology import Topology
 from meshnn.training import Settings
+from meshnn.training.callbacks import Callback, as_callbacks
+from meshnn.training.solvers import candidates
 from meshnn.training.structure.runtime import as_policies, with_penalties
 
 if TYPE_CHECKING:  # scikit-learn has no types: these are what a type checker sees of it
@@ -101,23 +103,22 @@ class Parameters(BaseEstimator):
 
     def _settings(self) -> Settings:
         """Return the checked settings of the trainer."""
-        names = Settings.__dataclass_fields__.keys() & self.get_params(deep=False).keys()
-        given = Settings(**{name: getattr(self, name) for name in names})
-        return with_penalties(given, as_policies(self.structure))
+        own = self.get_params(deep=False)
+        given = {name: own[name] for name in Settings.__dataclass_fields__.keys() & own.keys()}
+        if isinstance(self.solver, str) and self.solver != "lm":  # options of solvers are still parameters of their own
+            given["solver"] = found = candidates(self.solver)
+            for each in found:
+                each.set_params(**{k: own[k] for k in each.get_params() if k in own})
+        return with_penalties(Settings(**given), as_policies(self.structure))
 
     def _verbosity(self) -> int:
         """Return `verbose` as a number; True is 1."""
         verbose = self.verbose
         return whole_number("verbose", int(verbose) if isinstance(verbose, (bool, np.bool_)) else verbose, least=0)
 
-    def _callbacks(self) -> list[Callable[..., Any]]:
+    def _callbacks(self) -> list[Callback]:
         """Return the checked callbacks."""
-        given = [] if self.callbacks is None else self.callbacks
-        found = list(given) if isinstance(given, Iterable) and not callable(given) else [given]
-        for callback in found:
-            if not callable(callback):
-                raise MeshError(f"callbacks must be functions of (row, mesh), got {type(callback).__name__}")
-        return found
+        return as_callbacks(self.callbacks)
 
     def _seed(self) -> int:
         """Return the number that all randomness of a fit is derived from."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ import numpy as np
 from meshnn.estimators.fit_data import ArrayData, OutOfCoreData
 from meshnn.storage import Tree
 from meshnn.training import Trainer
-from meshnn.training.checkpoint import Checkpoint, Resumed, fingerprint
+from meshnn.training.callbacks import Checkpoint, Resumed, fingerprint
 
 if TYPE_CHECKING:
     from meshnn.estimators.base import BaseMesh
@@ -43,8 +44,7 @@ def describe_run(model: BaseMesh, data: ArrayData | OutOfCoreData, again: bool) 
 def resume(model: BaseMesh, checkpoint: Checkpoint, run: dict[str, str], seed: int) -> tuple[Resumed | None, int]:
     """Return what the same run has left, and its seed."""
     seeded = isinstance(model.random_state, (int, np.integer))  # a generator has moved on since
-    defaults = fingerprint(_run_parameters(type(model)()), {})
-    resumed = checkpoint.begin(run, seed if seeded else None, defaults)
+    resumed = checkpoint.begin(run, seed if seeded else None)
     return resumed, seed if resumed is None else resumed.seed
 
 
@@ -62,6 +62,9 @@ def go_on(
 
     if resumed is not None:
         checkpoint.restore(resumed, trainer.restore)
+        if model._verbosity():
+            done = "a finished run" if trainer.finished else f"a run after {len(trainer.history)} rows"
+            print(f"resuming from the checkpoint {checkpoint.path}: {done}", file=sys.stderr)
         if resumed.epochs < trainer.epochs:
             _warn_longer(resumed.epochs, trainer)
     if saves:
@@ -70,10 +73,10 @@ def go_on(
 
 def _warn_longer(before: int, trainer: Trainer) -> None:
     """Warn that a run with more epochs than it was begun with may differ from the run it would have been."""
-    settings, epochs = trainer.settings, trainer.epochs
+    epochs, solver = trainer.epochs, trainer.choice.solver
     what = f"max_epochs was {before} when this run began and is {epochs} now"
-    scheduled = trainer.choice.kind.scheduled and settings.schedule != "constant"
-    moved = [f"the {settings.schedule} schedule of the rate"] * scheduled + ["policies"] * trainer.changes
+    schedule = solver.get_params().get("schedule", "")
+    moved = [f"the {schedule} schedule of the rate"] * solver.comes_to_rest + ["policies"] * trainer.changes
     message = f"{what}: {' and '.join(moved)} continue as in a run of {epochs} epochs" if moved else ""
     if trainer.finished:
         why = trainer.history[-1].note if len(trainer.history) else ""

@@ -24,7 +24,7 @@ from meshnn.training import History
 from meshnn.training.laplace import Laplace
 from meshnn.training.last_layer import LastLayerLaplace
 from meshnn.training.solvers import solver_named
-from meshnn.training.structure.storing import graph_from_tree, graph_to_tree, structure_from_tree, structure_to_tree
+from meshnn.training.structure.runtime import graph_from_tree, graph_to_tree, structure_from_tree, structure_to_tree
 
 if TYPE_CHECKING:
     from meshnn.estimators.base import BaseMesh
@@ -151,7 +151,7 @@ def from_tree(estimator: Any, tree: Tree) -> Any:
     stream = tree["stream"]
     estimator._stream_seed, memory = whole_number("seed", stream["seed"], least=0), stream["memory"]
     estimator._stream_weight = real_number("weight", stream["weight"], *FROM_0)
-    estimator._solver_state = None if memory is None else solver_named(estimator.solver_).check_stream(memory, mesh)
+    estimator._solver_state = None if memory is None else solver_named(estimator.solver_).checked_memory(memory, mesh)
     return estimator
 
 

@@ -15,8 +15,7 @@ from meshnn.estimators.scaling import Scaling, check_activation
 from meshnn.training import History, HistoryRow
 from meshnn.training.reporting import print_row
 from meshnn.training.samples import InMemoryDataset
-from meshnn.training.solver import Solver
-from meshnn.training.solvers import SOLVERS, streaming_solver
+from meshnn.training.solvers import SOLVERS, SolverRun
 from meshnn.training.structure.runtime import Structure, as_policies
 
 if TYPE_CHECKING:
@@ -40,10 +39,11 @@ def pass_over(model: BaseMesh, X: Any, y: Any, sample_weight: Any) -> None:
     model._callbacks(), model._verbosity()
     first = not hasattr(model, "mesh_")
     found, part, n_outputs = model._checked(X, y, sample_weight, None if first else model.preprocessing_, False)
-    kind = streaming_solver(settings.solver)
+    solver: Any = next(each for each in settings.candidates if each.streams)
     # a penalty that was found stays; nothing of a stream can be held out to find another
     l2 = model.l2_ if isinstance(settings.l2, str) and not first else settings.fixed_l2
-    settings = replace(settings, solver=kind.name, schedule="constant", max_epochs=1, l2=l2)
+    solver = replace(solver, schedule="constant")
+    settings = replace(settings, solver=solver, max_epochs=1, l2=l2)
     builder = model._builder_type(model, model._loss, settings)
     if first:
         seeds = np.random.SeedSequence(model._seed()).generate_state(2)
@@ -56,21 +56,21 @@ def pass_over(model: BaseMesh, X: Any, y: Any, sample_weight: Any) -> None:
         model._continue(builder, found.width, n_outputs)
     _adapt_scaling(model, part, first)
     samples = model.preprocessing_.dataset(model.mesh_, part, model._loss)
-    solver = kind(model.mesh_, samples, settings, np.random.default_rng(model._stream_seed))
-    if model._solver_state is not None and model.solver_ == kind.name:  # another solver's memory means something else
-        solver.restore(model._solver_state, stream=True)
-    model.solver_, model.solver_reason_ = kind.name, "partial_fit takes first-order steps"
+    run = solver.start(model.mesh_, samples, settings, np.random.default_rng(model._stream_seed))
+    if model._solver_state is not None and model.solver_ == solver.name:  # another solver's memory means something else
+        run.recall(model._solver_state)
+    model.solver_, model.solver_reason_ = solver.name, "partial_fit takes first-order steps"
     model._forget_conclusions("partial_fit has not seen all samples; use fit")
-    _advance(model, solver, samples)
+    _advance(model, run, samples)
 
 
-def _advance(model: BaseMesh, solver: Solver, samples: InMemoryDataset) -> None:
+def _advance(model: BaseMesh, solver: SolverRun, samples: InMemoryDataset) -> None:
     """Take one epoch and append a row to the history."""
     began = time.perf_counter()
     spent = model.history_[-1].seconds if len(model.history_) else 0.0
     progress = solver.advance(1)
     note = "; ".join([*[progress.note] * bool(progress.note), *_edit(model, solver, samples, progress.loss)])
-    model._solver_state = solver.state(stream=True)
+    model._solver_state = solver.memory()
     model.l2_, model._l2_found = solver.l2, isinstance(model.l2, str)
     model.n_iter_ += 1
     row = HistoryRow(
@@ -94,7 +94,7 @@ def show_last_row(model: BaseMesh) -> None:
     if model._verbosity() > 1:
         print_row(row)
     for callback in model._callbacks():
-        callback(row, model.mesh_)
+        callback.on_epoch_end(row, model.mesh_)
 
 
 def _adapt_scaling(model: BaseMesh, part: Samples, first: bool) -> None:
@@ -116,7 +116,7 @@ def _adapt_scaling(model: BaseMesh, part: Samples, first: bool) -> None:
     model._stream_weight += weight
 
 
-def _edit(model: BaseMesh, solver: Solver, samples: InMemoryDataset, loss: float) -> list[str]:
+def _edit(model: BaseMesh, solver: SolverRun, samples: InMemoryDataset, loss: float) -> list[str]:
     """Let policies change the graph, a call being an epoch; return what was done."""
     policies = as_policies(model.structure)
     if not policies:

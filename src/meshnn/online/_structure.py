@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,9 +16,16 @@ from meshnn.storage import Tree
 from meshnn.streaming.growth import Growth
 from meshnn.topology import Topology
 from meshnn.training.samples import InMemoryDataset
-from meshnn.training.solver import Change
-from meshnn.training.structure.runtime import Structure, as_policies, first_topology
-from meshnn.training.structure.storing import structure_from_tree, structure_to_tree
+from meshnn.training.solvers import Change
+from meshnn.training.structure.runtime import (  # fmt: skip
+    Structure,
+    as_policies,
+    first_topology,
+    memories_from_tree,
+    memories_to_tree,
+    structure_from_tree,
+    structure_to_tree,
+)
 
 if TYPE_CHECKING:
     from meshnn.online._base import StreamModel
@@ -40,7 +46,7 @@ class StreamStructure:
     def __init__(self, policies: Any, every: int, rounds: int) -> None:
         self.policies = as_policies(policies)
         self.every, self.rounds = whole_number("structure_every", every), whole_number("structure_rounds", rounds)
-        self.memories: list[dict[str, Any]] = [{} for _ in self.policies]
+        self.memories = [policy.new_memory() for policy in self.policies]
         self.log: list[str] = []
         self._rows: deque[tuple[Array, Array]] = deque(maxlen=RECENT)
         self._loss, self._count = 0.0, 0
@@ -93,7 +99,7 @@ class StreamStructure:
         rows = [np.pad(x, (0, width - len(x)), constant_values=np.nan) for x, _ in self._rows]
         return {
             "policies": structure_to_tree(list(self.policies)),
-            "memories": deepcopy(self.memories),
+            "memories": memories_to_tree(self.memories),
             "loss": self._loss,
             "count": self._count,
             "log": list(self.log),
@@ -105,7 +111,7 @@ class StreamStructure:
     def from_tree(cls, tree: Tree, every: int, rounds: int) -> StreamStructure:
         """The inverse, for trees that may come from anywhere."""
         found = cls(structure_from_tree(tree["policies"]), every, rounds)
-        found.memories = deepcopy(tree["memories"])
+        found.memories = memories_from_tree(found.policies, tree["memories"])
         found._loss, found._count = float(tree["loss"]), whole_number("count", tree["count"], least=0)
         found.log = [str(word) for word in tree["log"]]
         found._rows.extend((x.copy(), np.array([t])) for x, t in zip(tree["rows"], tree["targets"], strict=True))

@@ -27,10 +27,9 @@ from meshnn.topology import Topology
 from meshnn.topology.lineage import Lineage
 from meshnn.training.api import as_samples
 from meshnn.training.samples import InMemoryDataset
-from meshnn.training.solver import Change
-from meshnn.training.structure.allowed import Allowed
-from meshnn.training.structure.choosing import weakest
-from meshnn.training.structure.criteria import importance, sample_of
+from meshnn.training.solvers import Change
+from meshnn.training.structure.choosing import importance, sample_of, weakest
+from meshnn.training.structure.graph import Allowed
 from meshnn.training.structure.view import View
 
 __all__ = ["GRAPHS", "PlaySession"]

@@ -17,7 +17,7 @@ from meshnn.errors import MeshError
 from meshnn.mesh import Mesh
 from meshnn.streaming.growth import Growth
 from meshnn.topology import Topology
-from meshnn.training.solver import Change
+from meshnn.training.solvers import Change
 
 __all__ = [
     "MOST_EDGES",

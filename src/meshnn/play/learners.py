@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,10 +12,10 @@ from meshnn.mesh import Mesh
 from meshnn.play.data import PlayData, drift
 from meshnn.streaming.growth import Growth
 from meshnn.training.api import as_samples
-from meshnn.training.levenberg import LevenbergMarquardt
 from meshnn.training.settings import Settings
-from meshnn.training.solver import Change
-from meshnn.training.solvers import solver_named
+from meshnn.training.solvers import LM, Adam, Change
+from meshnn.training.solvers.first_order import FirstOrderRun
+from meshnn.training.solvers.lm import LevenbergMarquardt
 
 __all__ = ["SOLVERS", "Batches", "Learner", "OneByOne", "Told", "new_learner"]
 
@@ -62,19 +61,18 @@ class Batches(Learner):
 
     def __init__(self, mesh: Mesh, data: PlayData, solver: str, rate: float, done: int = 0) -> None:
         self.mesh, self.samples = mesh, as_samples(mesh, data.X, data.y, data.loss)
-        self.settings = Settings(
-            solver=solver, learning_rate=rate, schedule="constant", max_epochs=ENDLESS, tol=0.0, n_threads=1,
-            l2="evidence" if solver == "lm" else 1e-4,
-        )  # fmt: skip
+        chosen = LM() if solver == "lm" else Adam(learning_rate=rate, schedule="constant")
+        l2 = "evidence" if solver == "lm" else 1e-4
+        self.settings = Settings(solver=chosen, max_epochs=ENDLESS, tol=0.0, n_threads=1, l2=l2)
         self._check_work()
-        self.solver = solver_named(solver)(mesh, self.samples, self.settings, np.random.default_rng([data.seed, 3]))
+        self.solver = chosen.start(mesh, self.samples, self.settings, np.random.default_rng([data.seed, 3]))
         self.before = done
 
     def _check_work(self) -> None:
         mesh, samples = self.mesh, self.samples
         live, columns = len(mesh.live_parameters()), samples.columns(mesh.topology.n_outputs)
         work = live**2 * (float(samples.count) * columns + live / 3)
-        if self.settings.solver == LevenbergMarquardt.name and work > MOST_WORK:
+        if self.settings.asked == LM.name and work > MOST_WORK:
             raise MeshError(
                 f"an iteration of lm with {live:,} edges and {samples.count:,} samples takes {work:.1g} multiply-adds, "
                 "too many to watch; take adam, or prune the net"
@@ -106,9 +104,8 @@ class Batches(Learner):
 
     def set_rate(self, rate: float) -> None:
         """Of adam; what earlier divergence has left of the rate is forgotten."""
-        self.settings = replace(self.settings, learning_rate=rate)
-        solver: Any = self.solver
-        solver.settings, solver.factor, solver.retries = self.settings, 1.0, 0
+        if isinstance(self.solver, FirstOrderRun):
+            self.solver.set_rate(rate)
 
 
 class OneByOne(Learner):

@@ -1,9 +1,11 @@
 """How a mesh learns."""
 
 from meshnn.training.api import train
-from meshnn.training.checkpoint import Checkpoint
+from meshnn.training.callbacks import Callback, Checkpoint, TimeLimit
 from meshnn.training.history import History, HistoryRow
-from meshnn.training.settings import Settings
+from meshnn.training.settings import EarlyStopping, Settings
+from meshnn.training.solvers import LM, SGD, Adam, Solver
 from meshnn.training.trainer import Trainer
 
-__all__ = ["Checkpoint", "History", "HistoryRow", "Settings", "Trainer", "train"]
+__all__ = ["LM", "SGD", "Adam", "Callback", "Checkpoint", "EarlyStopping", "History", "HistoryRow", "Settings",
+           "Solver", "TimeLimit", "Trainer", "train"]  # fmt: skip

@@ -1,4 +1,4 @@
-"""`search`: penalties and solvers tried on samples held out, what `l2="auto"` means.
+"""`search`: penalties and solvers tried on samples held out, the meaning of `l2="auto"`.
 
 A net of some hundred edges learns a few hundred samples in milliseconds, so there is no need to estimate how well it
 would do on samples it has not seen: it is tried. First-order steps are taken with a few penalties, each from the same
@@ -7,10 +7,10 @@ five folds of few samples, three of some more, a quarter of many, once. The firs
 it is narrowed down around the best, and a penalty that is clearly behind is not tried on all folds.
 
 Levenberg-Marquardt with penalties from the evidence (`evidence.py`) finds better weights where there is little noise
-and learns noise by heart where there is much. Where it is affordable it is tried too, on the same samples.
+and overfits where there is much. Where it is affordable it is tried too, on the same samples.
 
-With more than ROWS samples a part of them decides. What a penalty must hold against, the noise of the gradient, falls
-with their number, so the penalty found is made smaller by the share of the samples it was found on.
+With more than ROWS samples a part of them decides. A penalty must hold against the noise of the gradient, which falls
+with their number, so the penalty found is multiplied by the share of the samples it was found on.
 """
 
 from __future__ import annotations
@@ -25,98 +25,89 @@ import numpy as np
 from meshnn.arrays import Array
 from meshnn.errors import MeshError
 from meshnn.mesh import Mesh
-from meshnn.training.first_order import Adam, FirstOrder
 from meshnn.training.samples import Dataset, InMemoryDataset
-from meshnn.training.solver import Solver
+from meshnn.training.solvers import Adam, Choice, FirstOrder, Solver
+from meshnn.training.solvers.first_order import FirstOrderRun
 
 if TYPE_CHECKING:
     from meshnn.training.settings import Settings
 
-__all__ = ["Found", "search"]
+__all__ = ["SearchResult", "search"]
 
-#: Penalties that may be tried, those that are tried first, rounds of looking at the neighbours of the best, and how
-#: many trials that makes as a rule.
+#: Penalties that may be tried, those that are tried first, rounds of trying the neighbours of the best, and the usual
+#: number of trials.
 GRID = (1.0, 0.3, 0.1, 0.03, 0.01, 3e-3, 1e-3, 3e-4, 1e-4, 3e-5)
 FIRST, ROUNDS, TRIALS = (0.1, 0.01, 1e-3), 4, 6
-#: Folds, and up to how many samples; with more samples a share is held out once.
+#: Folds, and up to how many samples; with more samples this share is held out once.
 FOLDS, HELD_OUT = ((5, 500), (3, 1_500)), 0.25
 #: Fewest samples of a class to hold out, else there are folds.
 RARE = 20
-#: Different samples, at least, where copies are looked for.
+#: Fewest different samples among which copies are looked for.
 DISTINCT = 20
-#: Samples that decide, at most; and so few that nothing is held out of them.
+#: Maximum number of samples used by the search. Below FEWEST samples nothing is held out.
 ROWS, FEWEST = 5_000, 8
-#: Steps of a trial; fewer if the search would take more multiply-adds than WORK, some 2 s, but not fewer than these.
-#: Strong penalties settle sooner: from STRONG on a share of the steps will do.
+#: Steps of a trial; fewer if the search would take more multiply-adds than WORK, some 2 s, but at least LEAST_STEPS.
 STEPS, LEAST_STEPS, WORK = 1_500, 300, 1.2e10
+#: Strong penalties settle sooner: from STRONG on, this share of the steps will do.
 STRONG, SETTLED = 0.3, 0.4
-#: Losses so many times that of the best are clearly behind.
+#: A loss this many times that of the best is clearly behind.
 BEHIND = 1.2
-#: Penalties times samples that are expected before anything is tried, and within how many powers of ten: a few samples
-#: held out tell little.
+#: Prior: penalty times samples is about USUAL, within this many powers of ten. A few held-out samples tell little.
 USUAL, DECADES = 5.0, 1.0
-#: What the evidence must bring the loss down to, over that of the best penalty: where first-order steps are usual, and
-#: where they are not but can be taken. Few samples held out may err, and steps with a penalty err less.
+#: Factor by which the evidence must lower the loss of the best penalty: where first-order steps are the default, and
+#: where they are the alternative. Few held-out samples may err, and steps with a penalty err less.
 CLEARLY, RATHER = 0.5, 0.9
-#: A trial of lm: iterations at most, those without a fall of the loss (over the loss) until it ends; as it is where it
-#: is usual, and where it would have to be much better, on a net with fewer edges than samples.
+#: Trials of lm: most iterations, iterations without a fall of the loss until it ends, and the relative fall that
+#: counts; where lm is the default, and where it would have to be much better.
 SHORT, LONG = (75, 10, 1e-3), (200, 30, 1e-5)
-#: Iterations after which it is looked at; samples from which on it is tried once only.
+#: Iterations of lm between two looks at the held-out samples; samples from which on it is tried on one fold only.
 LOOK, MANY = 10, 64
 
 
 @dataclass(frozen=True)
-class Found:
-    """What is to be run, and what was tried."""
+class SearchResult:
+    """What is to be run, and what was tried, in words."""
 
-    kind: type[Solver]
+    solver: Solver
     l2: float | str
-    words: str
+    message: str
 
 
 def search(
-    mesh: Mesh,
-    samples: Dataset,
-    settings: Settings,
-    usual: type[Solver],
-    rival: type[Solver] | None,
-    seed: int,
-    validation: Dataset | None = None,
-) -> Found | None:
-    """The penalty, and the better of a solver and its rival.
+    mesh: Mesh, samples: Dataset, settings: Settings, choice: Choice, seed: int, validation: Dataset | None = None
+) -> SearchResult | None:
+    """Find the penalty, and the better of a solver and its alternative; the mesh keeps its weights.
 
-    With too few samples to hold any out it is the usual penalty; None for a solver that finds its own.
-
-    The mesh is left with the weights it came with.
+    With too few samples to hold any out it is the usual penalty, and None for a solver that finds its own.
     """
     before = mesh.values.copy()
-    near = _near(samples, seed)
+    near = _in_memory(samples, seed)
     folds = _folds(near, seed) if validation is None else [(_some(near, seed), validation)]
     if not folds:
-        if not issubclass(usual, FirstOrder):
+        if not isinstance(choice.solver, FirstOrder):
             return None
         l2 = USUAL / max(samples.count, 1)
-        return Found(usual, l2, f"l2 {l2:.2g}, as usual: there are too few samples to hold any out")
+        return SearchResult(choice.solver, l2, f"l2 {l2:.2g}, as usual: there are too few samples to hold any out")
     decisive = folds[0][0].count + (folds[0][1].count if validation is None else 0)
     try:
-        return _Search(mesh, settings, folds, decisive, decisive / samples.count, seed).run(usual, rival)
+        return _Search(mesh, settings, folds, decisive, decisive / samples.count, seed).run(choice)
     finally:
         mesh.values[:] = before
 
 
-def _near(samples: Dataset, seed: int) -> InMemoryDataset:
-    """All of them, or of samples that are far away as many as are to decide."""
+def _in_memory(samples: Dataset, seed: int) -> InMemoryDataset:
+    """All samples, or of those that are not in memory as many as are to decide."""
     if samples.near is not None:
         return samples.near
     rng = np.random.default_rng([seed, 4])
     count = min(samples.count, ROWS)
     found = samples.take(np.sort(rng.choice(samples.count, count, replace=False, shuffle=False)))
-    share = float(found.targets.share.sum(dtype=np.float64))  # of all samples, as if there were no others
+    share = float(found.targets.share.sum(dtype=np.float64))  # of all samples
     return InMemoryDataset(found.X, found.targets.of(slice(None), 1.0 / share), found.mass)
 
 
 def _folds(samples: InMemoryDataset, seed: int) -> list[tuple[InMemoryDataset, Dataset]]:
-    """Samples to learn from and samples held out; those of a class are dealt out evenly, and copies go together."""
+    """Pairs of samples to learn from and samples held out; classes are stratified, and copies stay together."""
     rng = np.random.default_rng([seed, 1])
     rows = rng.permutation(samples.count)[:ROWS]
     if len(rows) < FEWEST:
@@ -136,10 +127,10 @@ def _folds(samples: InMemoryDataset, seed: int) -> list[tuple[InMemoryDataset, D
 
 
 def _copies(X: Array) -> Array:
-    """Of each sample the number of its group: copies of one are one, or a net would know what is held out.
+    """The group of each sample: copies of one sample share a group, or a net would know what is held out.
 
-    Where there are few different samples, or inputs have few values, they may well be alike without being copies: then
-    each is a group of its own.
+    Where there are few different samples, or inputs have few values, samples may be alike without being copies: then
+    each has a group of its own.
     """
     flat = np.ascontiguousarray(X.transpose(1, 0, 2).reshape(X.shape[1], -1))
     _, group = np.unique(flat.view(f"V{flat.itemsize * flat.shape[1]}").ravel(), return_inverse=True)
@@ -152,7 +143,7 @@ def _copies(X: Array) -> Array:
 
 
 def _some(samples: InMemoryDataset, seed: int) -> InMemoryDataset:
-    """As many as are to decide."""
+    """As many samples as are to decide."""
     rows = np.random.default_rng([seed, 1]).permutation(samples.count)[:ROWS]
     return samples if len(rows) == samples.count else _part(samples, np.sort(rows))
 
@@ -184,106 +175,107 @@ class _Search:
         self.tried: dict[float, list[float]] = {}
         self.until = None if settings.max_seconds is None else time.perf_counter() + 0.5 * settings.max_seconds
 
-    def run(self, usual: type[Solver], rival: type[Solver] | None) -> Found:
-        """Try penalties with a first-order solver, then the other one, if there is one."""
-        kinds = [kind for kind in (usual, rival) if kind is not None]
-        steps = next((kind for kind in kinds if issubclass(kind, FirstOrder)), Adam)
-        second = next((kind for kind in kinds if not issubclass(kind, FirstOrder)), None)
+    def run(self, choice: Choice) -> SearchResult:
+        """Try penalties with a first-order solver, then the second-order one, if there is one."""
+        default, alternative = choice.solver, choice.alternative
+        given = [solver for solver in (default, alternative) if solver is not None]
+        steps = next((solver for solver in given if isinstance(solver, FirstOrder)), None) or Adam()
+        second = next((solver for solver in given if not isinstance(solver, FirstOrder)), None)
         best = self._penalty(steps)
-        l2, words = best * self.share, f"l2 {best * self.share:.2g} (held-out loss {self._of(best)})"
-        if second is None or (self._late() and usual is steps):
-            return Found(steps, l2, words)
+        l2, message = best * self.share, f"l2 {best * self.share:.2g} (held-out loss {self._losses_around(best)})"
+        if second is None or (self._late() and default is steps):
+            return SearchResult(steps, l2, message)
         folds = len(self.folds) if self.folds[0][0].count <= MANY else 1
         beat = float(np.mean(self.tried[best][:folds]))
-        loss = self._evidence(second, folds, beat, LONG if usual is steps else SHORT)
+        loss = self._evidence(second, folds, beat, LONG if default is steps else SHORT)
         where = "" if folds == len(self.folds) else f", {beat:.3g} on the first fold"
-        words = f"{words}{where}, {second.name} with penalties from the evidence {loss:.3g}"
-        if loss < beat * (CLEARLY if usual is steps else 1.0 if rival is None else RATHER):
-            return Found(second, "auto", words)
-        return Found(second if usual is second and rival is None else steps, l2, words)
+        message = f"{message}{where}, {second.name} with penalties from the evidence {loss:.3g}"
+        if loss < beat * (CLEARLY if default is steps else 1.0 if alternative is None else RATHER):
+            return SearchResult(second, "auto", message)
+        return SearchResult(second if default is second and alternative is None else steps, l2, message)
 
-    def _penalty(self, kind: type[FirstOrder]) -> float:
-        """That of the grid with the lowest loss of samples held out."""
+    def _penalty(self, solver: FirstOrder) -> float:
+        """The penalty of the grid with the lowest loss of held-out samples."""
         for l2 in FIRST:
-            self._try(kind, l2)
+            self._try(solver, l2)
         for _ in range(ROUNDS):
             if self._late():
                 break
             k, known = GRID.index(self._best()), len(self.tried)
             for l2 in GRID[max(k - 1, 0) : k + 2]:
-                self._try(kind, l2)
+                self._try(solver, l2)
             if len(self.tried) == known:
                 break
         return self._best()
 
-    def _of(self, l2: float) -> str:
-        """Losses of the penalties around the best."""
+    def _losses_around(self, l2: float) -> str:
+        """Losses of the penalties around the best, in words."""
         k = GRID.index(l2)
         shown = [other for other in GRID[max(k - 1, 0) : k + 2] if other in self.tried]
         return ", ".join(f"{other * self.share:.2g}: {np.mean(self.tried[other]):.3g}" for other in shown)
 
     def _best(self) -> float:
-        """The likeliest penalty, given the losses and what was known before; the strongest of several."""
+        """The likeliest penalty, given the losses and the prior; the strongest of several."""
         means = {l2: float(np.mean(losses)) for l2, losses in self.tried.items() if len(losses) == len(self.folds)}
         if not math.isfinite(min(means.values())):
             return max(means)
-        # a loss that is no likelihood is one in units of its noise
+        # a loss that is no likelihood is measured in units of its noise
         unit = (1.0 if self.likelihood else 2.0 * min(means.values())) / self.count
         return min(means, key=lambda l2: means[l2] + 0.5 * unit * (math.log10(l2 * self.count / USUAL) / DECADES) ** 2)
 
     def _late(self) -> bool:
-        """Whether half of the seconds there are have gone."""
+        """Whether half of `max_seconds` is used up."""
         return self.until is not None and time.perf_counter() > self.until
 
-    def _try(self, kind: type[FirstOrder], l2: float) -> None:
-        """All folds, or as many as show that it is clearly behind."""
+    def _try(self, solver: FirstOrder, l2: float) -> None:
+        """Try a penalty on all folds, or on as many as show that it is clearly behind."""
         if l2 in self.tried or (self.tried and self._late()):
             return
         losses: list[float] = []
         best = self.tried[self._best()] if self.tried else None
         for k in range(len(self.folds)):
-            losses.append(self._trial(kind, l2, k))
+            losses.append(self._trial(solver, l2, k))
             if best is not None and k >= 1 and sum(losses) > BEHIND * sum(best[: k + 1]):
                 break
         self.tried[l2] = losses
 
-    def _trial(self, kind: type[FirstOrder], l2: float, fold: int) -> float:
-        """The loss of samples held out after steps with a penalty."""
+    def _trial(self, solver: FirstOrder, l2: float, fold: int) -> float:
+        """The loss of held-out samples after steps with a penalty; infinite if they diverge."""
         learned, held_out = self.folds[fold]
         self.mesh.values[:] = self.first
         rng = np.random.default_rng([self.seed, 2, fold])
         try:
             epochs = self.epochs if l2 < STRONG else max(1, round(SETTLED * self.epochs))
-            solver = kind(self.mesh, learned, replace(self.settings, l2=l2, max_epochs=epochs), rng)
-            solver.every = solver.most  # nobody looks on
-            while solver.epoch < solver.epochs:
-                solver.advance(solver.epochs - solver.epoch)
-        except MeshError:  # it diverged
+            run = FirstOrderRun(solver, self.mesh, learned, replace(self.settings, l2=l2, max_epochs=epochs), rng)
+            run.every = run.most  # no rows are needed
+            while run.epoch < run.epochs:
+                run.advance(run.epochs - run.epoch)
+        except MeshError:
             return math.inf
         return self._loss(held_out)
 
-    def _evidence(self, kind: type[Solver], folds: int, beat: float, most: tuple[int, int, float]) -> float:
-        """The loss of samples held out of a solver that finds penalties itself; above what is to beat if hopeless."""
+    def _evidence(self, solver: Solver, folds: int, beat: float, most: tuple[int, int, float]) -> float:
+        """The loss of held-out samples of a solver that finds penalties itself; above `beat` if it is hopeless."""
         total = 0.0
         for k in range(folds):
-            total += self._alone(kind, k, beat, most)
+            total += self._alone(solver, k, beat, most)
             if total > BEHIND * beat * folds:  # losses are never negative
                 break
         return total / folds
 
-    def _alone(self, kind: type[Solver], fold: int, beat: float, most: tuple[int, int, float]) -> float:
+    def _alone(self, solver: Solver, fold: int, beat: float, most: tuple[int, int, float]) -> float:
         learned, held_out = self.folds[fold]
         iterations, patience, least = most
         self.mesh.values[:] = self.first
         settings = replace(self.settings, l2="auto", max_epochs=iterations)
-        solver = kind(self.mesh, learned, settings, np.random.default_rng([self.seed, 3, fold]))
+        run = solver.start(self.mesh, learned, settings, np.random.default_rng([self.seed, 3, fold]))
         before, idle = math.inf, 0
-        while solver.epoch < solver.epochs:
-            progress = solver.advance(1)
+        while run.epoch < run.epochs:
+            progress = run.advance(1)
             idle = 0 if progress.fell is None or progress.fell > least * progress.loss else idle + 1
             if progress.finished or idle >= patience or self._late():
                 break
-            if solver.epoch % LOOK == 0:
+            if run.epoch % LOOK == 0:
                 now = self._loss(held_out)
                 if now > BEHIND * beat and now >= before:
                     return now

@@ -1,6 +1,6 @@
 """Topology that learns: edges and neurons that come and go while weights are trained."""
 
-from meshnn.training.structure.criteria import CRITERIA
+from meshnn.training.structure.choosing import CRITERIA
 from meshnn.training.structure.policies import Grow, Policy, Prune, Regrow, Sparsify
 from meshnn.training.structure.runtime import Structure, as_policies, first_topology
 

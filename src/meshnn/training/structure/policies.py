@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
-from meshnn.arguments import FROM_0, SHARE, known, real_number, switch, whole_number
 from meshnn.errors import MeshError
-from meshnn.training.structure.choosing import strongest, weakest
-from meshnn.training.structure.criteria import CRITERIA, importance, sample_of
-from meshnn.training.structure.edit import Edit
+from meshnn.training.state import Count, Fraction, FromZero, Interval, OneOf, Options, PositiveInt, Real
+from meshnn.training.structure.choosing import CRITERIA, importance, sample_of, strongest, weakest
+from meshnn.training.structure.graph import Edit
 from meshnn.training.structure.view import View
 
 __all__ = ["Grow", "Policy", "Prune", "Regrow", "Sparsify"]
@@ -24,7 +23,10 @@ WORTH = 0.05
 
 
 class Policy:
-    """A way to change a graph. `memory` is a dictionary of its own, fit for JSON, kept between the rows of a run."""
+    """A way to change a graph, which keeps what it remembers between the rows of a run in a `memory`."""
+
+    #: Makes a memory: a dictionary of plain values, or a dataclass as in `meshnn.training.state`.
+    new_memory: ClassVar[Any] = dict
 
     #: Whether the graph it starts from has all allowed edges.
     dense: bool = False
@@ -38,24 +40,32 @@ class Policy:
     refusal: str = ""
 
     def refusal_of(self, edges: int) -> str:
-        """Why it cannot work on a net that begins with so many edges, if so."""
+        """Why it cannot work on a net that begins with this many edges, if so."""
         return ""
 
-    def busy(self, view: View, memory: dict[str, Any]) -> bool:
+    def busy(self, view: View, memory: Any) -> bool:
         """Whether it may still change something."""
         raise NotImplementedError
 
-    def propose(self, view: View, memory: dict[str, Any]) -> Edit | None:
+    def propose(self, view: View, memory: Any) -> Edit | None:
         """What to change now."""
         raise NotImplementedError
 
-    def unmet(self, view: View, memory: dict[str, Any]) -> str:
+    def unmet(self, view: View, memory: Any) -> str:
         """What it was to reach and has not, at the end of a training."""
         return ""
 
 
-@dataclass(frozen=True)
-class Prune(Policy):
+@dataclass
+class PruneMemory:
+    """The edges of the first graph, once it was seen, and whether the schedule has come to its end."""
+
+    first: Count | None = None
+    done: bool = False
+
+
+@dataclass
+class Prune(Policy, Options):
     """Take edges out until `to` are left.
 
     Parameters
@@ -78,20 +88,17 @@ class Prune(Policy):
     Prune(to=1044, start='dense', begin=0.0, end=0.6, by='magnitude', bias=False)
     """
 
-    to: float
-    start: str = "dense"
-    begin: float = 0.0
-    end: float = 0.6
-    by: str = "magnitude"
+    to: PositiveInt | Annotated[float, Interval(0, 1, "()")]
+    start: Annotated[str, OneOf(("dense", "given"))] = "dense"
+    begin: Fraction = 0.0
+    end: Fraction = 0.6
+    by: Annotated[str, OneOf(CRITERIA)] = "magnitude"
     bias: bool = False
+    new_memory = PruneMemory
 
     def __post_init__(self) -> None:
-        if not isinstance(self.to, float) or not 0 < self.to < 1:
-            whole_number("to", self.to)
-        known("start", self.start, ("dense", "given"))
-        known("criterion", self.by, CRITERIA)
-        switch("bias", self.bias)
-        if not real_number("begin", self.begin, *SHARE) < real_number("end", self.end, *SHARE):
+        super().__post_init__()
+        if not self.begin < self.end:
             raise MeshError(f"begin must lie before end, got {self.begin} and {self.end}")
 
     @property
@@ -104,21 +111,21 @@ class Prune(Policy):
         to = self._goal(edges)
         return f"Prune(to={self.to}) cannot end with {to} edges: the net begins with {edges}" if to > edges else ""
 
-    def busy(self, view: View, memory: dict[str, Any]) -> bool:
+    def busy(self, view: View, memory: Any) -> bool:
         """Until the end of its schedule."""
-        return not memory.get("done", False)
+        return not memory.done
 
-    def propose(self, view: View, memory: dict[str, Any]) -> Edit | None:
+    def propose(self, view: View, memory: Any) -> Edit | None:
         """Down to what the schedule leaves by now."""
         count = view.mesh.topology.n_edges
-        first = memory.setdefault("first", count)
+        memory.first = first = count if memory.first is None else memory.first
         to = self._goal(first)
         if refusal := self.refusal_of(first):
             raise MeshError(refusal)
         ratio = min(max((view.progress - self.begin) / (self.end - self.begin), 0.0), 1.0)
         keep = to + round((first - to) * (1 - ratio) ** 3)
         if ratio >= 1.0:
-            memory["done"] = True
+            memory.done = True
         # only edits that are worth it, since every one makes new plans; but no large one at the end, which would hurt
         if count <= keep or (ratio < 1.0 and count - keep < WORTH * count):
             return None
@@ -128,10 +135,10 @@ class Prune(Policy):
             remove, NO_EDGES, NO_WEIGHTS, f"pruned by {self.by}", drop=not view.growing, shift=view.folded(remove)
         )
 
-    def unmet(self, view: View, memory: dict[str, Any]) -> str:
+    def unmet(self, view: View, memory: Any) -> str:
         """More edges than asked for, because some may not go."""
-        count, to = view.mesh.topology.n_edges, self._goal(memory["first"]) if "first" in memory else 0
-        if not memory.get("done", False) or count <= to:
+        count, to = view.mesh.topology.n_edges, self._goal(memory.first or 0)
+        if not memory.done or count <= to:
             return ""
         kept = ["a way from an input to every output"]
         kept += ["the edges of the bias"] * (not self.bias and bool(view.from_bias.any()))
@@ -142,8 +149,15 @@ class Prune(Policy):
         return round(self.to * first) if self.to < 1 else int(self.to)
 
 
-@dataclass(frozen=True)
-class Regrow(Policy):
+@dataclass
+class RegrowMemory:
+    """The epoch of the last swap."""
+
+    last: Count = 0
+
+
+@dataclass
+class Regrow(Policy, Options):
     """Swap weak edges for absent ones that would help; the number of edges stays.
 
     Parameters
@@ -168,32 +182,25 @@ class Regrow(Policy):
     'gradient'
     """
 
-    every: int | None = None
-    fraction: float = 0.3
-    grow: str = "gradient"
-    decay: str = "cosine"
-    end: float = 0.75
+    every: PositiveInt | None = None
+    fraction: Fraction = 0.3
+    grow: Annotated[str, OneOf(("gradient", "random"))] = "gradient"
+    decay: Annotated[str, OneOf(("cosine", "constant"))] = "cosine"
+    end: Fraction = 0.75
     allowed: Any = None
     adds = True
+    new_memory = RegrowMemory
 
-    def __post_init__(self) -> None:
-        if self.every is not None:
-            whole_number("every", self.every)
-        real_number("fraction", self.fraction, *SHARE)
-        real_number("end", self.end, *SHARE)
-        known("way to grow", self.grow, ("gradient", "random"))
-        known("decay", self.decay, ("cosine", "constant"))
-
-    def busy(self, view: View, memory: dict[str, Any]) -> bool:
+    def busy(self, view: View, memory: Any) -> bool:
         """Until its end."""
         return view.progress < self.end
 
-    def propose(self, view: View, memory: dict[str, Any]) -> Edit | None:
+    def propose(self, view: View, memory: Any) -> Edit | None:
         """Swap some edges, if it is time to."""
         every = self.every or max(1, view.max_epochs // 5 if view.max_epochs < 50 else view.max_epochs // 20)
-        if view.progress >= self.end or view.epoch - memory.get("last", 0) < every:
+        if view.progress >= self.end or view.epoch - memory.last < every:
             return None
-        memory["last"] = view.epoch
+        memory.last = view.epoch
         mesh = view.mesh
         share = self.fraction * (
             0.5 * (1 + math.cos(math.pi * view.progress / self.end)) if self.decay == "cosine" else 1
@@ -208,8 +215,8 @@ class Regrow(Policy):
         return Edit(remove, absent[chosen], np.zeros(len(chosen)), f"swapped for edges of {kind}")
 
 
-@dataclass(frozen=True)
-class Sparsify(Policy):
+@dataclass
+class Sparsify(Policy, Options):
     """Let a penalty make weights zero, and take those edges out.
 
     Parameters
@@ -228,19 +235,15 @@ class Sparsify(Policy):
     0.0
     """
 
-    l1: float = 1e-3
-    threshold: float = 0.0
-    begin: float = 0.1
+    l1: FromZero = 1e-3
+    threshold: FromZero = 0.0
+    begin: Fraction = 0.1
 
-    def __post_init__(self) -> None:
-        for name, allowed in (("l1", FROM_0), ("threshold", FROM_0), ("begin", SHARE)):
-            real_number(name, getattr(self, name), *allowed)
-
-    def busy(self, view: View, memory: dict[str, Any]) -> bool:
+    def busy(self, view: View, memory: Any) -> bool:
         """Whenever weights vanish, but it does not keep a training from stopping."""
         return False
 
-    def propose(self, view: View, memory: dict[str, Any]) -> Edit | None:
+    def propose(self, view: View, memory: Any) -> Edit | None:
         """Edges whose weight has vanished."""
         if view.progress < self.begin:
             return None
@@ -256,8 +259,19 @@ class Sparsify(Policy):
         )
 
 
-@dataclass(frozen=True)
-class Grow(Policy):
+@dataclass
+class GrowMemory:
+    """Losses since the last growth, the first loss, that at the last growth, and growths in vain since."""
+
+    losses: list[Real] = field(default_factory=list)
+    first: Real | None = None
+    before: Real | None = None
+    idle: Count = 0
+    done: bool = False
+
+
+@dataclass
+class Grow(Policy, Options):
     """Add hidden neurons, or edges, whenever learning slows down.
 
     New neurons read everything with random weights and start with output weights of 0, new edges with a weight of 0:
@@ -287,46 +301,39 @@ class Grow(Policy):
     True
     """
 
-    to: int
+    to: PositiveInt
     neurons: bool = True
-    slow: float = 0.05
-    wait: int = 8
-    gain: float = 0.005
-    candidates: int = 32
+    slow: Fraction = 0.05
+    wait: PositiveInt = 8
+    gain: Fraction = 0.005
+    candidates: PositiveInt = 32
     allowed: Any = None
     adds = True
+    new_memory = GrowMemory
 
-    def __post_init__(self) -> None:
-        switch("neurons", self.neurons)
-        for name in ("slow", "gain"):
-            real_number(name, getattr(self, name), *SHARE)
-        for name in ("to", "wait", "candidates"):
-            whole_number(name, getattr(self, name))
-
-    def busy(self, view: View, memory: dict[str, Any]) -> bool:
+    def busy(self, view: View, memory: Any) -> bool:
         """Until it is large enough or growing no longer helps."""
         t = view.mesh.topology
-        return not memory.get("done", False) and (t.n_hidden if self.neurons else t.n_edges) < self.to
+        return not memory.done and (t.n_hidden if self.neurons else t.n_edges) < self.to
 
-    def propose(self, view: View, memory: dict[str, Any]) -> Edit | None:
+    def propose(self, view: View, memory: Any) -> Edit | None:
         """A neuron, or some edges, once the loss hardly falls."""
-        losses = memory.setdefault("losses", [])
+        losses = memory.losses
         if math.isfinite(view.loss):
             losses.append(view.loss)
-            memory.setdefault("first", view.loss)
+            memory.first = view.loss if memory.first is None else memory.first
         if not self.busy(view, memory) or len(losses) <= self.wait:
             return None
         if losses[-1 - self.wait] - losses[-1] > self.slow * abs(losses[-1 - self.wait]):
             return None
-        before = memory.get("before")
-        if before is not None and before - losses[-1] < self.gain * memory["first"]:
-            memory["idle"] = memory.get("idle", 0) + 1
-            if memory["idle"] >= 3:  # one in vain may be bad luck
-                memory["done"] = True
+        if memory.before is not None and memory.before - losses[-1] < self.gain * memory.first:
+            memory.idle += 1
+            if memory.idle >= 3:  # one in vain may be bad luck
+                memory.done = True
                 return None
         else:
-            memory["idle"] = 0
-        memory["before"] = losses[-1]
+            memory.idle = 0
+        memory.before = losses[-1]
         losses.clear()
         return self._neuron(view) if self.neurons else self._edges(view)
 

@@ -1,11 +1,11 @@
-"""`Structure`: the policies of a run, what they remember, and the edits they made."""
+"""`Structure`: the policies of a run, their memories and their edits; policies as trees that a file can hold."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from copy import deepcopy
-from dataclasses import replace
+from dataclasses import dataclass, is_dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,29 +13,33 @@ import numpy as np
 from meshnn.errors import MeshError
 from meshnn.mesh import Mesh
 from meshnn.parameters import Ties
+from meshnn.storage import Tree
 from meshnn.topology import Topology
 from meshnn.topology.lineage import Lineage
 from meshnn.training.samples import Dataset
 from meshnn.training.settings import Settings
-from meshnn.training.solver import Change
-from meshnn.training.structure.allowed import Allowed
-from meshnn.training.structure.edit import apply_edit
-from meshnn.training.structure.policies import Policy
+from meshnn.training.solvers import Change
+from meshnn.training.state import Count, RandomState, from_tree, to_tree
+from meshnn.training.structure.graph import Allowed, apply_edit
+from meshnn.training.structure.policies import Grow, Policy, Prune, Regrow, Sparsify
 from meshnn.training.structure.view import View
 
-__all__ = ["Structure", "as_policies", "first_topology", "with_penalties"]
+__all__ = ["Lost", "Structure", "as_policies", "first_topology", "graph_from_tree", "graph_to_tree",
+           "memories_from_tree", "memories_to_tree", "structure_from_tree",
+           "structure_to_tree", "with_penalties"]  # fmt: skip
+
+#: Policies that a file can hold: by name, since nothing in a file may run.
+KINDS: dict[str, Any] = {kind.__name__: kind for kind in (Prune, Regrow, Sparsify, Grow)}
 
 
 def as_policies(structure: Any, to_use: bool = True) -> tuple[Policy, ...]:
-    """What a user may pass, checked."""
+    """What a user may pass: nothing, a policy or several."""
     if structure is None:
         return ()
     found = [structure] if isinstance(structure, Policy) else structure
     if not isinstance(found, Sequence) or isinstance(found, str) or not all(isinstance(p, Policy) for p in found):
-        raise MeshError(
-            "structure must be one of structure.Prune, Regrow, Sparsify, Grow, or a list of them, "
-            f"got {type(structure).__name__}"
-        )
+        names = ", ".join(KINDS)
+        raise MeshError(f"structure must be one of structure.{names}, or a list, got {type(structure).__name__}")
     if to_use and (refusal := next((policy.refusal for policy in found if policy.refusal), "")):
         raise MeshError(refusal)
     return tuple(found)
@@ -58,6 +62,20 @@ def with_penalties(settings: Settings, policies: tuple[Policy, ...]) -> Settings
     return replace(settings, l1=l1) if l1 > settings.l1 else settings
 
 
+@dataclass
+class StructureState:
+    """The graph of the mesh and all that policies remember."""
+
+    n_hidden: Count
+    src: Any
+    dst: Any
+    codes: Any
+    parameter: Any
+    lineage: Any
+    memories: list[dict[str, Any]]
+    random: RandomState
+
+
 class Structure:
     """Edits a mesh between the rows of its training."""
 
@@ -67,7 +85,7 @@ class Structure:
         self.policies, self.mesh, self.samples, self.max_epochs, self.rng = policies, mesh, samples, max_epochs, rng
         self.allowed = _allowed(policies, mesh.topology)
         self.lineage = mesh.lineage_ = Lineage(mesh.topology)
-        self.memories: list[dict[str, Any]] = [{} for _ in policies]
+        self.memories: list[Any] = [policy.new_memory() for policy in policies]
 
     def _view(self, epoch: int, loss: float = math.nan) -> View:
         growing = any(policy.adds for policy in self.policies)
@@ -81,8 +99,8 @@ class Structure:
         return any(policy.busy(view, memory) for policy, memory in zip(self.policies, self.memories, strict=True))
 
     def edit(self, epoch: int, loss: float) -> tuple[Change | None, list[str]]:
-        """Let every policy change the mesh, one after the other; what was changed, and in words."""
-        mesh, whole, words = self.mesh, None, []
+        """Let every policy change the mesh, one after the other; return the change, and notes about it."""
+        mesh, whole, notes = self.mesh, None, []
         for policy, memory in zip(self.policies, self.memories, strict=True):
             proposed = policy.propose(self._view(epoch, loss), memory)
             if proposed is None or not (proposed.remove.any() or len(proposed.add)):
@@ -91,8 +109,9 @@ class Structure:
             change = apply_edit(mesh, proposed)
             step = self.lineage.record(epoch, before, mesh.topology, change.edges, change.hidden, proposed.reason)
             whole = change if whole is None else change.after(whole)
-            words.append(f"{proposed.reason}: {_counts(len(step.added), len(step.removed))}")
-        return whole, words
+            counts = [f"{sign}{len(edges)}" for sign, edges in (("+", step.added), ("-", step.removed)) if len(edges)]
+            notes.append(f"{proposed.reason}: {' '.join(counts)} edges")
+        return whole, notes
 
     def unmet(self, epoch: int) -> list[str]:
         """What policies were to reach and have not, at the end."""
@@ -100,38 +119,129 @@ class Structure:
         found = (policy.unmet(view, memory) for policy, memory in zip(self.policies, self.memories, strict=True))
         return [words for words in found if words]
 
-    # -- taking up again -----------------------------------------------------------------------------------------
-
-    def state(self) -> dict[str, Any]:
+    def state(self) -> Tree:
         """Everything but the policies; the graph of the mesh included."""
         mesh, t = self.mesh, self.mesh.topology
-        return {
-            "n_hidden": t.n_hidden,
-            "src": t.src.astype(np.int64),
-            "dst": t.dst.astype(np.int64),
-            "codes": mesh.codes,
-            "parameter": None if mesh.ties.plain else mesh.parameter,
-            "lineage": self.lineage.to_tree(),
-            "memories": deepcopy(self.memories),
-            "random": self.rng.bit_generator.state,
-        }
+        ends = (t.src.astype(np.int64), t.dst.astype(np.int64))
+        ties = None if mesh.ties.plain else mesh.parameter
+        state = StructureState(
+            t.n_hidden,
+            *ends,
+            mesh.codes,
+            ties,
+            self.lineage.to_tree(),
+            memories_to_tree(self.memories),
+            self.rng.bit_generator.state,
+        )
+        found: Tree = to_tree(state)
+        return found
 
-    def restore(self, state: dict[str, Any]) -> None:
+    def restore(self, tree: Tree) -> None:
         """Bring the mesh to the graph it had (its weights are set later), and go on from there."""
-        t = self.mesh.topology
-        pairs = np.stack([state["src"], state["dst"]], axis=1)
-        topology = Topology(t.n_inputs, state["n_hidden"], t.n_outputs, pairs, bias=t.bias)
-        lineage = Lineage.from_tree(state["lineage"], topology)
-        memories = state["memories"]
-        if len(memories) != len(self.policies) or not all(isinstance(memory, dict) for memory in memories):
-            raise MeshError("the stored state belongs to other policies")
-        self.memories = deepcopy(memories)
-        ties = Ties(topology.n_edges, state.get("parameter"))
-        self.mesh.replace(topology, np.zeros(topology.n_edges), state["codes"], ties)
+        state, t = from_tree(StructureState, tree, {}, "structure"), self.mesh.topology
+        pairs = np.stack([state.src, state.dst], axis=1)
+        topology = Topology(t.n_inputs, state.n_hidden, t.n_outputs, pairs, bias=t.bias)
+        lineage = Lineage.from_tree(state.lineage, topology)
+        self.memories = memories_from_tree(self.policies, state.memories)
+        ties = Ties(topology.n_edges, state.parameter)
+        self.mesh.replace(topology, np.zeros(topology.n_edges), state.codes, ties)
         self.lineage = self.mesh.lineage_ = lineage
-        self.rng.bit_generator.state = state["random"]
+        self.rng.bit_generator.state = state.random
 
 
-def _counts(added: int, removed: int) -> str:
-    parts = [f"+{added}"] * bool(added) + [f"-{removed}"] * bool(removed)
-    return " ".join(parts) + " edges"
+def memories_to_tree(memories: list[Any]) -> list[Tree]:
+    """What policies remember, as plain values."""
+    return [deepcopy(to_tree(memory)) for memory in memories]
+
+
+def memories_from_tree(policies: tuple[Policy, ...], trees: Any) -> list[Any]:
+    """The inverse, for trees that may come from anywhere; a policy of the user's own checks its dictionary itself."""
+    if not isinstance(trees, list) or len(trees) != len(policies) or not all(isinstance(tree, dict) for tree in trees):
+        raise MeshError(f"memories must be a list of {len(policies)} dictionaries, one per policy, got {trees!r:.100}")
+    found = []
+    for policy, tree in zip(policies, trees, strict=True):
+        kind: Any = policy.new_memory
+        name = f"memory of {type(policy).__name__}"
+        checked = isinstance(kind, type) and is_dataclass(kind)
+        found.append(from_tree(kind, tree, {}, name) if checked else deepcopy(tree))
+    return found
+
+
+# -- policies as trees -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Lost(Policy):
+    """Stands for a policy that a file could not hold; a fit with it is refused."""
+
+    name: str
+
+    @property
+    def refusal(self) -> str:  # type: ignore[override]
+        """What to do about it."""
+        return (
+            f"the model was trained with {self.name}, which its file does not hold; "
+            "set_params(structure=...) to use it again, or structure=None to fit a graph that stays"
+        )
+
+
+def structure_to_tree(structure: Any) -> Tree:
+    """What `structure=` may be, as plain values and arrays."""
+    policies = [_policy_to_tree(policy) for policy in as_policies(structure, to_use=False)]
+    return {"single": isinstance(structure, Policy), "policies": policies}
+
+
+def _policy_to_tree(policy: Policy) -> Tree:
+    if KINDS.get(type(policy).__name__) is not type(policy):
+        return {"lost": policy.name if isinstance(policy, Lost) else type(policy).__name__}
+    found: Tree = to_tree(policy)
+    allowed = found.get("allowed")
+    if allowed is not None:
+        found["allowed"] = graph_to_tree(allowed) if isinstance(allowed, Topology) else np.asarray(policy.allowed)
+    return {"kind": type(policy).__name__} | found
+
+
+def structure_from_tree(tree: Tree) -> Any:
+    """The inverse, for trees that may come from anywhere."""
+    policies = [_policy_from_tree(item) for item in tree["policies"]]
+    if tree["single"]:
+        return policies[0]
+    return policies or None
+
+
+def _policy_from_tree(tree: Tree) -> Policy:
+    kind = KINDS.get(tree.get("kind", ""))
+    if kind is None:  # or one of a newer version
+        return Lost(str(tree.get("lost", tree.get("kind")))[:100])
+    given = {name: value for name, value in tree.items() if name != "kind"}
+    if isinstance(given.get("allowed"), dict):
+        given["allowed"] = graph_from_tree(given["allowed"])
+    policy: Policy = from_tree(kind, given, {})
+    return policy
+
+
+def graph_to_tree(graph: Topology) -> Tree:
+    """A graph as plain values and arrays."""
+    sizes = {name: getattr(graph, name) for name in ("n_inputs", "n_hidden", "n_outputs", "bias")}
+    return sizes | {"src": graph.src.astype(np.int64), "dst": graph.dst.astype(np.int64)}
+
+
+@dataclass
+class GraphState:
+    """The fields of a graph in a tree."""
+
+    n_inputs: Count
+    n_hidden: Count
+    n_outputs: Count
+    bias: bool
+    src: Any
+    dst: Any
+
+
+def graph_from_tree(tree: Tree) -> Topology:
+    """The inverse, for trees that may come from anywhere."""
+    found = from_tree(GraphState, tree, {}, "graph")
+    if found.src.shape != found.dst.shape:
+        raise MeshError(f"a graph has {found.src.shape} sources and {found.dst.shape} targets")
+    pairs = np.stack([found.src, found.dst], axis=1)
+    return Topology(found.n_inputs, found.n_hidden, found.n_outputs, pairs, bias=found.bias)

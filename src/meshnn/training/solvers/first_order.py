@@ -1,0 +1,332 @@
+"""First-order solvers: epochs of steps in compiled code, learning-rate schedules, and recovery from divergence."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+
+from meshnn.arguments import known
+from meshnn.arrays import Array, FloatArray
+from meshnn.engine import Optimizer
+from meshnn.errors import MeshError
+from meshnn.mesh import Mesh
+from meshnn.plan import METHODS
+from meshnn.storage import Tree
+from meshnn.training.samples import Dataset, Epoch
+from meshnn.training.solvers.base import Change, Progress, Solver, SolverRun, carried, penalised_parameters, sizes_of
+from meshnn.training.state import (  # fmt: skip
+    Count,
+    Interval,
+    OneOf,
+    Parameters,
+    Positive,
+    RandomState,
+    Real,
+    Vector,
+    from_tree,
+    to_tree,
+)
+
+if TYPE_CHECKING:
+    from meshnn.training.settings import Settings
+
+__all__ = ["SCHEDULES", "FirstOrder", "FirstOrderRun"]
+
+SCHEDULES = ("cosine", "linear", "constant")
+#: Times that a run that diverged is resumed with half the rate before it gives up.
+RETRIES = 5
+#: A loss this many times above the lowest one counts as diverged, though it is still finite.
+ASTRAY = 1e4
+#: Rows that a history has, about: epochs come in blocks. But a block has at most BLOCK multiply-adds, some 0.1 s, since
+#: nothing can interrupt it. By work and not by time, so that a run always has the same rows.
+ROWS, BLOCK = 100, 1e9
+#: Once patience has run out, the rate is brought down over this share of the epochs so far, at least over SHORTEST.
+LANDING, SHORTEST = 0.2, 5
+#: Cost of a step besides its multiply-adds, in multiply-adds.
+OVERHEAD = 5e4
+
+Factor = Annotated[float, Interval(0, 1, "(]")]
+
+
+@dataclass
+class Moments:
+    """What is known about the gradient, and the random stream."""
+
+    done: Count  # steps
+    random: RandomState
+    first: Parameters
+    second: Annotated[Array, Vector("parameters", within=Interval(0, math.inf))]
+
+
+@dataclass
+class Snapshot:
+    """What a row changes."""
+
+    moments: Moments
+    epoch: Count
+    weights: Parameters
+
+
+@dataclass
+class Inside:
+    """Where an epoch of samples that are not in memory stands."""
+
+    moments: Moments
+    weights: Parameters
+    piece: Count
+    sums: tuple[Real, Real, Real]
+    order: Any
+
+
+@dataclass
+class Outliving:
+    """What outlives the samples."""
+
+    moments: Moments
+    factor: Factor
+
+
+@dataclass
+class RunState:
+    """Everything needed to go on."""
+
+    now: Snapshot  # after the last row
+    safe: Snapshot  # where the loss was lowest
+    safe_loss: Annotated[float, Interval(0, math.inf, nan=True)]
+    factor: Factor  # what divergence has left of the rate
+    retries: Annotated[int, Interval(0, RETRIES)]
+    edited: str  # the gradient method that goes on since the graph has changed
+    landing: tuple[Count, Count]  # epochs between which the rate is brought down early
+    landed: str
+    inside: Inside | None
+
+
+@dataclass
+class FirstOrder(Solver):
+    """Steps along the gradient of a batch, with a rate that follows a schedule; the `rule` says how far."""
+
+    learning_rate: Positive = 0.007
+    schedule: Annotated[str, OneOf(SCHEDULES)] = "cosine"
+    streams = True
+    outliving = Outliving
+
+    @abstractmethod
+    def rule(self) -> tuple[int, tuple[float, float], float]:
+        """Code (see `meshnn.codes`), betas and epsilon of a step."""
+
+    @property
+    def comes_to_rest(self) -> bool:
+        """Whether the schedule ends at 0."""
+        return self.schedule != "constant"
+
+    def share_of_rate(self, progress: float) -> float:
+        """What the schedule leaves of the rate after a share of all steps."""
+        if self.schedule == "cosine":
+            return 0.5 * (1.0 + math.cos(math.pi * progress))
+        return 1.0 - progress if self.schedule == "linear" else 1.0
+
+    def start(self, mesh: Mesh, samples: Dataset, settings: Settings, rng: np.random.Generator) -> FirstOrderRun:
+        """Begin to train a mesh on a data set."""
+        return FirstOrderRun(self, mesh, samples, settings, rng)
+
+
+class FirstOrderRun(SolverRun):
+    """Steps of one start on one data set."""
+
+    def __init__(
+        self, solver: FirstOrder, mesh: Mesh, samples: Dataset, settings: Settings, rng: np.random.Generator
+    ) -> None:
+        self.solver, self.mesh, self.samples, self.rng = solver, mesh, samples, rng
+        size = settings.batch_of(samples.count)
+        self.steps = samples.steps(mesh, settings.gradient, size, settings.n_threads)
+        code, betas, epsilon = solver.rule()
+        self.optimizer = Optimizer(
+            code=code,
+            betas=betas,
+            epsilon=epsilon,
+            l1=settings.l1,
+            l2=settings.fixed_l2,
+            penalised=penalised_parameters(mesh).astype(mesh.dtype),
+            first=np.zeros_like(mesh.parameters),
+            second=np.zeros_like(mesh.parameters),
+        )
+        self.epoch, self.epochs = 0, settings.epochs_of(samples.count, by_steps=True)
+        self.penalties = self._penalties()
+        first = samples.glance(mesh, settings.n_threads) + self.optimizer.penalty(mesh.parameters)
+        now = self._snapshot()
+        self._state = RunState(now, now, first, 1.0, 0, "", (self.epochs, self.epochs), "", None)
+        # a small net takes as long to come back to Python as for several epochs
+        self.most = max(1, int(BLOCK / (samples.count * self.steps.engine.work + self.steps.batches * OVERHEAD)))
+        if not samples.in_memory:
+            self.most = 1
+        self.every = max(1, min(self.epochs // ROWS, self.most))
+
+    @property
+    def l2(self) -> float:
+        """The penalty."""
+        return self.optimizer.l2
+
+    @property
+    def landed(self) -> str:  # type: ignore[override]
+        """Why the rate is being brought down early, if it is."""
+        return self._state.landed
+
+    def rewire(self, change: Change) -> None:
+        """Go on after the graph has changed: parameters that stayed keep their moments."""
+        held = self.optimizer
+        held.first, held.second = (carried(change.parameters, moment) for moment in (held.first, held.second))
+        held.penalised = penalised_parameters(self.mesh).astype(self.mesh.dtype)
+        self.penalties = self._penalties()
+        self._recompile(self.steps.engine.plan.method.name)
+        self._state.safe = self._state.now = self._snapshot()
+
+    def _penalties(self) -> FloatArray:
+        return self.l2 * self.optimizer.penalised[self.mesh.live_parameters()].astype(np.float64)
+
+    def _recompile(self, method: str) -> None:
+        self.steps.rewire(self.mesh.engine("epochs", method, again=True))
+        self._state.edited = method
+
+    def _rates(self, epochs: int) -> FloatArray:
+        share, batches = self.solver.share_of_rate, self.steps.batches
+        done = np.arange(self.epoch * batches, (self.epoch + epochs) * batches)
+        first, last = (epoch * batches for epoch in self._state.landing)
+        progress = np.minimum(done, first) / (self.epochs * batches)
+        down = np.clip((done - first) / max(last - first, 1), 0.0, 1.0)  # over the rest, if it ends early
+        shares = [share(p) * share(d) for p, d in zip(progress, down, strict=True)]
+        return self.solver.learning_rate * self._state.factor * np.array(shares)
+
+    def set_rate(self, rate: float) -> None:
+        """Go on with another learning rate, whatever earlier divergence has left of the last one."""
+        self.solver = type(self.solver)(**self.solver.get_params() | {"learning_rate": rate})
+        self._state.factor, self._state.retries = 1.0, 0
+
+    def land(self, reason: str) -> int:
+        """Bring the rate down to 0 along the schedule, faster: the noise of a high rate hides what was learned."""
+        last = min(self.epoch + max(round(LANDING * self.epoch), SHORTEST), self.epochs)
+        if not self.solver.comes_to_rest or last == self.epoch:
+            return 0
+        self._state.landing, self._state.landed = (self.epoch, last), reason
+        return last - self.epoch
+
+    @property
+    def lands(self) -> bool:
+        """Whether the next row is the first with a rate brought down early."""
+        return bool(self.landed) and self.epoch == self._state.landing[0]
+
+    def advance(self, most: int) -> Progress:
+        """Run the epochs of a row; if the loss diverges, return to safe weights and halve the rate."""
+        state = self._state
+        left = state.landing[1] - self.epoch
+        epochs = min(self.every - self.epoch % self.every, most, left if left > 0 else most)
+        before, rates = state.now, self._rates(epochs)
+        if self.samples.in_memory:
+            order = self.steps.order(self.rng, epochs)
+            error, correct, norm = self.steps.epochs(self.mesh.values, self.optimizer, order, rates)[-1].tolist()
+        else:
+            error, correct, norm = self._by_pieces(rates)
+        loss = error + self.optimizer.penalty(self.mesh.parameters)
+        if not (loss < ASTRAY * (1.0 + state.safe_loss) and np.isfinite(self.mesh.parameters).all()):
+            return self._take_back(error)
+        self.epoch += epochs
+        state.now = self._snapshot()
+        if loss <= state.safe_loss:
+            # Not where the loss was last finite: a run that diverges has gone astray long before it overflows. The
+            # loss of mini-batches is that of earlier weights; those they led to are not known to be any good yet.
+            state.safe, state.safe_loss = state.now if self.steps.batches == 1 else before, loss
+        finished = self.landed if self.epoch >= state.landing[1] else ""
+        return Progress(loss, correct, norm, float(rates[-1]), finished=finished)
+
+    def _by_pieces(self, rates: FloatArray) -> tuple[float, float, float]:
+        """One epoch of samples that are not in memory: its state is known after each piece."""
+        begun, inside = Epoch(), self._state.inside
+        if inside is None:
+            order = self.steps.order(self.rng, 1)[0]
+        else:  # its order has been drawn already
+            self._recall(inside.moments)
+            self.mesh.parameters[:] = inside.weights
+            begun, order = Epoch(inside.piece, inside.sums), inside.order
+
+        def told(now: Epoch, done: int) -> None:
+            weights = self.mesh.parameters.copy()
+            self._state.inside = Inside(self._moments(), weights, now.piece, now.sums, order)
+            if self.pulse is not None:
+                self.pulse(done)
+
+        found = self.steps.epoch(self.mesh.values, self.optimizer, order, rates, begun, told)
+        self._state.inside = None
+        return tuple(found.sums)
+
+    def _take_back(self, loss: float) -> Progress:
+        """Return to the safe weights, without the moments that led astray, and halve the rate."""
+        state, reason = self._state, f"the loss became {loss:.3g}"
+        self._return_to(state.safe)
+        state.inside = None
+        if state.retries == RETRIES:
+            raise MeshError(
+                f"{reason} after epoch {self.epoch}, and again after each of {RETRIES} retries with half the rate "
+                f"(last {self.solver.learning_rate * state.factor:.2g}); the best weights before that are kept. "
+                "Lower learning_rate, scale the features, or use bounded activations such as tanh"
+            )
+        self.optimizer.forget()
+        state.retries += 1
+        state.factor *= 0.5
+        state.now = self._snapshot()
+        rate = self.solver.learning_rate * state.factor
+        note = f"{reason}: back to epoch {self.epoch}, rate halved to {rate:.3g}"
+        return Progress(math.nan, math.nan, math.nan, rate, note=note)
+
+    # -- states --------------------------------------------------------------------------------------------------
+
+    def _moments(self) -> Moments:
+        held = self.optimizer
+        return Moments(held.done, self.rng.bit_generator.state, held.first.copy(), held.second.copy())
+
+    def _recall(self, moments: Moments) -> None:
+        held = self.optimizer
+        held.done, self.rng.bit_generator.state = moments.done, moments.random
+        held.first[:], held.second[:] = moments.first, moments.second
+
+    def _snapshot(self) -> Snapshot:
+        return Snapshot(self._moments(), self.epoch, self.mesh.parameters.copy())
+
+    def _return_to(self, snapshot: Snapshot) -> None:
+        self._recall(snapshot.moments)
+        self.epoch, self.mesh.parameters[:] = snapshot.epoch, snapshot.weights
+
+    def memory(self) -> Tree:
+        """What outlives the samples."""
+        found: Tree = to_tree(Outliving(self._moments(), self._state.factor))
+        return found
+
+    def recall(self, tree: Tree) -> None:
+        """Begin with the memory of an earlier run."""
+        found = from_tree(Outliving, tree, sizes_of(self.mesh))
+        self._recall(found.moments)
+        self._state.factor = found.factor
+        self._state.safe = self._state.now = self._snapshot()
+
+    def state(self) -> Tree:
+        """What `restore` needs to go on bit by bit."""
+        found: Tree = to_tree(self._state)
+        return found
+
+    def restore(self, tree: Tree) -> None:
+        """Go on from a state, which may come from anywhere."""
+        found = from_tree(RunState, tree, sizes_of(self.mesh), "solver")
+        first, last = found.landing
+        for name, epoch in (("now", found.now.epoch), ("safe", found.safe.epoch), ("landing", last)):
+            if epoch > self.epochs or first > last:
+                raise MeshError(f"solver.{name} must be at most {self.epochs}, got {epoch} of {first} to {last}")
+        if not found.landed:  # it ends with the last epoch, of which there may be more now
+            found.landing = (self.epochs, self.epochs)
+        if found.inside is not None:
+            found.inside.order = self.steps.checked(found.inside.order)
+        self._state = found
+        if found.edited:  # another start would choose anew, and round otherwise
+            self._recompile(known("solver.edited", found.edited, METHODS))
+        self._return_to(found.now)

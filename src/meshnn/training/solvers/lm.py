@@ -1,0 +1,339 @@
+"""Levenberg-Marquardt on the forward Jacobian.
+
+With the loss E(w), its gradient g and the Gauss-Newton matrix M = sum of J' H J, each iteration solves
+
+    (M + mu S) step = -g        S = diag(M), kept away from 0
+
+and compares what the step gained with what the quadratic model predicted, rho. A step that loses is not taken: mu grows
+ever faster until one gains. After a gain mu shrinks by max(1/3, 1 - (2 rho - 1)^3) (Nielsen, 1999): much if the model
+was right, not at all if it predicted twice too much.
+
+With l2="auto" the penalties are found on the way, from the evidence of the samples (`evidence.py`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+
+from meshnn.arrays import FloatArray
+from meshnn.engine import BUCKETS, Curvature
+from meshnn.errors import MeshError
+from meshnn.memory import check_fits
+from meshnn.mesh import Mesh
+from meshnn.plan import METHODS
+from meshnn.storage import Tree
+from meshnn.training.evidence import LEAST, Evidence
+from meshnn.training.samples import Dataset
+from meshnn.training.solvers.base import Change, Progress, Solver, SolverRun, carried, penalised_parameters, sizes_of
+from meshnn.training.state import Count, FromZero, Interval, Numbers, Positive, Real, from_tree, to_tree
+
+if TYPE_CHECKING:
+    from meshnn.training.settings import Settings
+
+__all__ = ["LM", "LevenbergMarquardt"]
+
+#: Multiply-adds of an iteration up to which "auto" takes it, some 20 ms on one core; and tries it for noisy targets.
+BUDGET, TRIAL_BUDGET = 400_000_000, 200_000_000
+FIRST_DAMPING = 1e-2
+LEAST_DAMPING, MOST_DAMPING = 1e-9, 1e16
+#: The smallest entry of S over the largest: an edge that hardly counts still gets a step of bounded length.
+FLOOR = 1e-6
+#: l2="auto": the first penalty, and iterations between two estimates.
+FIRST_L2, EVERY = 1e-4, 3
+#: Relative fall of the loss in an iteration below which l2 is estimated.
+SLOW = 0.003
+#: Relative change of l2 that no longer counts.
+SETTLED = 1e-9
+#: Gain over predicted gain below which a step is refused.
+LEAST_GAIN = 1e-4
+#: Relative rounding error of a loss.
+ROUNDING = 4 * float(np.finfo(np.float64).eps)
+NO_STEP = "no step lowers the loss any more"
+
+
+@dataclass
+class Outliving:
+    """What a warm start takes over."""
+
+    before: Count = 0  # iterations of the fits that it goes on from
+    damping: Positive = FIRST_DAMPING
+    growth: Annotated[float, Interval(2, np.inf, "[)")] = 2.0  # of the damping, if no step is found
+    first_error: Real = float("nan")  # the loss without its penalty at the first weights
+    least: FromZero = LEAST  # penalty that the evidence allows
+    last: tuple[Real, Real, Real, Real, Real] | None = None  # of `Progress`
+    penalties: Numbers | None = None
+
+
+@dataclass
+class RunState(Outliving):
+    """Everything needed to go on; the rest follows from the weights."""
+
+    epoch: Count = 0
+    error: Real = float("nan")  # the loss without its penalty
+    stuck: str = ""  # why there is no step
+    final: bool = False  # whether no other l2 could change that
+
+
+@dataclass
+class LM(Solver):
+    """`solver="lm"`, Levenberg-Marquardt: second-order steps on all samples, for small nets.
+
+    Examples
+    --------
+    >>> from meshnn.training import LM
+    >>> LM()
+    LM()
+    """
+
+    name = "lm"
+    wants_float64 = True
+    minimises_l1 = False
+    last_is_best = True
+    warms = True
+    outliving = Outliving
+
+    def suits(
+        self, settings: Settings, n_live: int, n_samples: int, columns: int, noisy: bool = False
+    ) -> tuple[bool, str]:
+        """Whether an iteration fits the budget."""
+        if settings.l1 > 0:
+            return False, "l1 is asked for, which lm cannot minimise"
+        method = METHODS.get(settings.gradient)
+        if method is not None and not method.curvature:
+            return False, f'lm builds its matrix from a Jacobian chunk by chunk, which "{method.name}" does not give'
+        if noisy and n_live > n_samples:
+            return False, f"{n_live} edges would overfit {n_samples} noisy samples"
+        work, budget = n_live**2 * (float(n_samples) * columns + n_live / 3), TRIAL_BUDGET if noisy else BUDGET
+        each = f" x {columns} per sample" if columns > 1 else ""
+        text = f"edges² x (samples + edges / 3) = {n_live}² x ({n_samples}{each} + {n_live} / 3) = {work:.2g}"
+        if work <= budget:
+            return True, f"{text} multiply-adds per iteration fit the budget of {budget:.0e}"
+        return False, f"{text} multiply-adds per iteration of lm exceed the budget of {budget:.0e}"
+
+    def start(self, mesh: Mesh, samples: Dataset, settings: Settings, rng: np.random.Generator) -> LevenbergMarquardt:
+        """Begin to train a mesh on a data set."""
+        return LevenbergMarquardt(mesh, samples, settings)
+
+
+class LevenbergMarquardt(SolverRun):
+    """Iterations of one start on one data set."""
+
+    penalties: FloatArray
+
+    def __init__(self, mesh: Mesh, samples: Dataset, settings: Settings) -> None:
+        self.mesh, self.samples, self.settings = mesh, samples, settings
+        self.auto = isinstance(settings.l2, str)
+        self._prepare()
+        self.penalties = (FIRST_L2 if isinstance(settings.l2, str) else settings.l2) * self.penalised
+        self.epochs = settings.epochs_of(samples.count, by_steps=False)
+        self._state = RunState()
+        self.last: Progress | None = None
+
+    @property
+    def epoch(self) -> int:  # type: ignore[override]
+        """Iterations done."""
+        return self._state.epoch
+
+    @property
+    def error(self) -> float:
+        """The loss without its penalty."""
+        return self._state.error
+
+    def _prepare(self) -> None:
+        """Compute all that follows from the graph."""
+        mesh = self.mesh
+        self.live, self.count = mesh.live_parameters(), mesh.n_parameters
+        needed = 8.0 * len(self.live) ** 2 * (BUCKETS + 3)
+        check_fits(needed, f'solver="lm" with {len(self.live)} live parameters', 'use solver="adam"')
+        self.penalised = penalised_parameters(mesh)[self.live].astype(np.float64)
+        self.evidence = Evidence(mesh, self.samples, self.live, self.penalised)
+
+    def rewire(self, change: Change) -> None:
+        """Go on after the graph has changed: what stayed keeps its penalty, new parameters get the mean of all."""
+        before, least, mean = np.zeros(self.count), self.evidence.least, self.l2
+        before[self.live] = self.penalties
+        self._prepare()
+        self.evidence.least = least
+        kept = carried(change.parameters, before)[self.live]
+        self.penalties = np.where(kept > 0, kept, mean) * self.penalised
+        self._unstick()
+        self._state.final = False
+        self._state.error = self._evaluate()[0]
+
+    def _unstick(self) -> None:
+        self._state.stuck, self._state.damping, self._state.growth = "", FIRST_DAMPING, 2.0
+
+    @property
+    def l2(self) -> float:
+        """The penalty, or the mean of those found."""
+        return self.evidence.mean(self.penalties) if self.auto else float(self.settings.l2)
+
+    def _evaluate(self) -> tuple[float, float]:
+        """Loss without penalty, and share of correct samples."""
+        return self.samples.evaluate(self.mesh, self.settings.n_threads)
+
+    def _penalty(self) -> float:
+        return 0.5 * float(self.penalties @ self.mesh.parameters[self.live] ** 2)
+
+    def advance(self, most: int) -> Progress:
+        """One iteration: a step that lowers the loss, or the finding that there is none."""
+        state, look = self._state, self._time_to_look()
+        if state.stuck and (state.final or not look):
+            assert self.last is not None
+            state.epoch += 1
+            return self.last._replace(fell=0.0, finished=state.stuck if state.final else "")
+        # BLAS sums in another order with more threads (we split the work ourselves); overflow is looked at below
+        with _blas().limit(limits=1, user_api="blas"), np.errstate(over="ignore", invalid="ignore"):
+            self.last = self._iterate(look)
+        state.epoch += 1
+        return self.last._replace(finished=state.stuck if state.final else "")
+
+    def _time_to_look(self) -> bool:
+        """Whether l2 is estimated now.
+
+        In classification not before half the loss is explained, unless it hardly falls: the evidence of a net that
+        explains nothing yet asks for a penalty that keeps it so.
+        """
+        done = self._state.before + self.epoch
+        if not self.auto or done < EVERY or done % EVERY:
+            return False
+        if not self.samples.loss.likelihood or self.last is None or self.last.fell is None:
+            return True
+        return self.error <= 0.5 * self._state.first_error or self.last.fell <= SLOW * self.last.loss
+
+    def _iterate(self, look: bool) -> Progress:
+        state = self._state
+        model = self.samples.curvature(self.mesh, self.settings.gradient, self.live, self.settings.n_threads)
+        weights = self.mesh.parameters[self.live].astype(np.float64)
+        if np.isnan(state.error):
+            state.error = state.first_error = self._evaluate()[0]
+            if not np.isfinite(state.error):
+                raise MeshError(
+                    f"the loss is {state.error} at the first weights; scale the features or use bounded activations"
+                )
+        if look and self._estimate(model.matrix, weights) and self.last is not None:
+            return self.last._replace(fell=0.0)
+        before = state.error + self._penalty()
+        grad = model.grad + self.penalties * weights
+        model.matrix[np.diag_indices_from(model.matrix)] += self.penalties
+        norm = float(np.linalg.norm(grad))
+        if not (np.isfinite(norm) and np.isfinite(model.matrix).all()):
+            state.stuck, state.final = "the Jacobian overflowed", True
+        elif norm == 0.0:
+            state.stuck, state.final = "the gradient is zero", True
+        if state.stuck:
+            return Progress(before, model.correct, norm, state.damping, 0.0)
+        return self._step(model, weights, grad, before, norm)
+
+    def _estimate(self, matrix: FloatArray, weights: FloatArray) -> bool:
+        """Take the penalties that the evidence asks for; whether that ends a run which had no step any more."""
+        state = self._state
+        found = self.evidence.penalties(matrix, weights, self.penalties, state.error)
+        if state.stuck:
+            state.final = bool((np.abs(found - self.penalties) <= SETTLED * self.penalties).all())
+            if state.final and self.last is not None:
+                return True
+            self._unstick()
+        self.penalties = found
+        return False
+
+    def _step(self, model: Curvature, weights: FloatArray, grad: FloatArray, before: float, norm: float) -> Progress:
+        """Raise the damping until a step gains."""
+        state, matrix = self._state, model.matrix
+        diagonal = np.diag(matrix).copy()
+        scale = np.maximum(diagonal, FLOOR * max(diagonal.max(), np.finfo(np.float64).tiny))
+        while state.damping <= MOST_DAMPING:
+            step = _solve(matrix, state.damping * scale, grad)
+            if step is not None:
+                self.mesh.parameters[self.live] = weights + step
+                error, correct = self._evaluate()
+                loss = error + self._penalty()
+                predicted = 0.5 * float(state.damping * step @ (scale * step) - grad @ step)
+                gain = (before - loss) / predicted if predicted > 0 else -1.0
+                if 0 < predicted <= ROUNDING * before and loss <= before * (1 + ROUNDING):
+                    # a difference of losses tells nothing any more, but the gradient does: one last step
+                    state.error = error
+                    state.stuck, state.final = NO_STEP, not self.auto
+                    return Progress(loss, correct, norm, state.damping, before - loss)
+                if np.isfinite(loss) and gain > LEAST_GAIN:
+                    state.error = error
+                    state.damping = max(state.damping * max(1 / 3, 1 - (2 * gain - 1) ** 3), LEAST_DAMPING)
+                    state.growth = 2.0
+                    return Progress(loss, correct, norm, state.damping, before - loss)
+            state.damping *= state.growth
+            state.growth *= 2.0
+        self.mesh.parameters[self.live] = weights
+        state.stuck, state.final = NO_STEP, not self.auto
+        return Progress(before, model.correct, norm, state.damping, 0.0)
+
+    # -- states --------------------------------------------------------------------------------------------------
+
+    def _outliving(self) -> dict[str, Any]:
+        names = ("before", "damping", "growth", "first_error")
+        last = None if self.last is None else (*self.last[:4], self.last.fell or 0.0)
+        found = {name: getattr(self._state, name) for name in names}
+        return found | {"least": self.evidence.least, "last": last, "penalties": self.penalties}
+
+    def _take_over(self, found: Outliving) -> None:
+        self.evidence.least = found.least
+        if found.penalties is not None:
+            self.penalties = found.penalties
+        self.last = None if found.last is None else Progress(*found.last)
+
+    def memory(self) -> Tree:
+        """What outlives the samples."""
+        fresh = {"damping": FIRST_DAMPING, "growth": 2.0} if self._state.stuck else {}
+        more = {"before": self._state.before + self.epoch, "penalties": self.penalties.copy() if self.auto else None}
+        found: Tree = to_tree(Outliving(**self._outliving() | fresh | more))
+        return found
+
+    def recall(self, tree: Tree) -> None:
+        """Begin with a memory; the loss is that of these samples, and one that overflows is found at the first step."""
+        found = from_tree(Outliving, tree, sizes_of(self.mesh))
+        if not self.auto:  # the penalty is given now
+            found.penalties = None
+        self._take_over(found)
+        error = self._evaluate()[0]
+        self._state = RunState(
+            found.before, found.damping, found.growth, found.first_error,
+            error=error if np.isfinite(error) else float("nan"),
+        )  # fmt: skip
+
+    def state(self) -> Tree:
+        """What `restore` needs to go on bit by bit."""
+        state = self._state
+        own = {name: getattr(state, name) for name in ("epoch", "error", "stuck", "final")}
+        found: Tree = to_tree(RunState(**self._outliving(), **own))
+        return found
+
+    def restore(self, tree: Tree) -> None:
+        """Go on from a state, which may come from anywhere."""
+        self._state = from_tree(RunState, tree, sizes_of(self.mesh), "solver")
+        if self.epoch > self.epochs:
+            raise MeshError(f"solver.epoch must be at most {self.epochs}, got {self.epoch}")
+        self._take_over(self._state)
+
+
+@cache
+def _blas() -> Any:
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
+
+
+def _solve(matrix: FloatArray, shift: FloatArray, grad: FloatArray) -> Any:
+    """-(matrix + diag(shift))^-1 grad by Cholesky; None if the matrix is too near to singular for it."""
+    from scipy.linalg import LinAlgError, cho_factor, cho_solve
+
+    shifted = matrix.copy()
+    shifted[np.diag_indices_from(shifted)] += shift
+    try:
+        factor = cho_factor(shifted.T, lower=True, overwrite_a=True, check_finite=False)
+    except LinAlgError:
+        return None
+    step = -cho_solve(factor, grad, check_finite=False)
+    return step if np.isfinite(step).all() else None

@@ -1,0 +1,238 @@
+"""Checked dataclasses: the options of solvers and policies, and the states that a checkpoint holds.
+
+The fields of a dataclass say what they may be, by their type and an `Annotated` rule:
+
+    @dataclass
+    class Moments:
+        steps: Count
+        first: Parameters                 # (n_parameters,) finite floats
+        landing: tuple[Count, Count]
+        inside: Epoch | None              # another such dataclass
+
+`to_tree` makes a tree that a file can hold, `from_tree` reads one that may come from anywhere, `check_fields` looks at
+what a user has passed. Whatever does not fit raises a MeshError with the name of the field and the value.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from functools import cache
+from reprlib import repr as shorten
+from types import NoneType, UnionType
+from typing import Annotated, Any, Self, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import numpy as np
+
+from meshnn.arguments import known
+from meshnn.arrays import Array, FloatArray
+from meshnn.errors import MeshError
+
+__all__ = ["Count", "Fraction", "FromZero", "Interval", "Numbers", "OneOf", "Options", "Parameters", "Positive",
+           "PositiveInt", "RandomState", "Real", "Vector", "check_fields", "from_tree", "to_tree"]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A rule: numbers from `low` to `high`; `ends` has the brackets of its ends. NaN only if it is allowed."""
+
+    low: float = -math.inf
+    high: float = math.inf
+    ends: str = "[]"
+    nan: bool = False
+
+    def has(self, value: Any) -> bool:
+        """Whether a number is inside."""
+        if value != value:
+            return self.nan
+        above = value >= self.low if self.ends[0] == "[" else value > self.low
+        return bool(above and (value <= self.high if self.ends[1] == "]" else value < self.high))
+
+    def __str__(self) -> str:
+        return "" if self.nan else f" in {self.ends[0]}{self.low:g}, {self.high:g}{self.ends[1]}"
+
+
+@dataclass(frozen=True)
+class OneOf:
+    """A rule: one of some names."""
+
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Vector:
+    """A rule: floats, as many as `sizes[size]` says when a state is read, in the precision `sizes[dtype]`."""
+
+    size: str
+    dtype: str = "dtype"
+    within: Interval = Interval(-math.inf, math.inf, "()")
+
+
+class Generator:
+    """A rule: the state of a PCG64 random generator."""
+
+
+Real = Annotated[float, Interval(nan=True)]
+FromZero = Annotated[float, Interval(0, math.inf, "[)")]
+Positive = Annotated[float, Interval(0, math.inf, "()")]
+Fraction = Annotated[float, Interval(0, 1)]
+Count = Annotated[int, Interval(0, 2**53)]
+PositiveInt = Annotated[int, Interval(1, math.inf, "[)")]
+Parameters = Annotated[Array, Vector("parameters")]
+Numbers = Annotated[FloatArray, Vector("live", "float64", Interval(0, math.inf, "[)"))]
+RandomState = Annotated[Mapping[str, Any], Generator()]
+
+S = TypeVar("S")
+
+
+def _hints(kind: Any) -> dict[str, Any]:
+    """The annotated type of each field."""
+    return _resolved(kind)
+
+
+@cache
+def _resolved(kind: Any) -> dict[str, Any]:
+    found = get_type_hints(kind, include_extras=True)
+    return {field.name: found[field.name] for field in fields(kind)}
+
+
+def to_tree(state: Any) -> Any:
+    """A dataclass as plain values and arrays. Arrays are not copied."""
+    if is_dataclass(state):
+        return {field.name: to_tree(getattr(state, field.name)) for field in fields(state)}
+    if isinstance(state, (list, tuple)):
+        return [to_tree(item) for item in state]
+    return state.item() if isinstance(state, np.generic) else state
+
+
+def from_tree(kind: type[S], tree: Any, sizes: Mapping[str, Any], name: str = "") -> S:
+    """The inverse, for a tree that may come from anywhere; `sizes` has what rules refer to by name."""
+    if not isinstance(tree, dict):
+        raise _refusal(name or kind.__name__, tree, "a dictionary")
+    hints, inside = _hints(kind), f"{name}." if name else ""
+    if hints.keys() != tree.keys():
+        raise MeshError(
+            f"{name or kind.__name__} must have the entries {', '.join(hints)}; "
+            f"{', '.join(sorted(map(str, hints.keys() ^ tree.keys())))[:200]} is missing or too much"
+        )
+    return kind(**{key: _checked(f"{inside}{key}", tree[key], hint, sizes) for key, hint in hints.items()})
+
+
+def check_fields(options: Any) -> dict[str, Any]:
+    """The fields of a dataclass as plain numbers and names, if all of them fit."""
+    return {name: _checked(name, getattr(options, name), hint, {}) for name, hint in _hints(type(options)).items()}
+
+
+class Options:
+    """A base for dataclasses of options: checked when made; `get_params` and `set_params` as in scikit-learn."""
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The options by name."""
+        return {name: getattr(self, name) for name in _hints(type(self))}
+
+    def set_params(self, **params: Any) -> Self:
+        """Change some options."""
+        for name, value in params.items():
+            setattr(self, known(f"option of {type(self).__name__}", name, self.get_params()), value)
+        self.__post_init__()
+        return self
+
+
+def _refusal(name: str, value: Any, what: str) -> MeshError:
+    shown = f"{value.dtype} of shape {value.shape}" if isinstance(value, np.ndarray) else shorten(value)
+    return MeshError(f"{name} must be {what}, got {shown}")
+
+
+def _checked(name: str, value: Any, hint: Any, sizes: Mapping[str, Any]) -> Any:
+    """The value, if it is what the hint says: numbers as Python's own, arrays in the precision wanted, as copies."""
+    origin, args = get_origin(hint), get_args(hint)
+    if hint is Any:
+        return value
+    if origin in (Union, UnionType):
+        return _one_of_several(name, value, args, sizes)
+    if origin in (list, tuple):
+        return _items(name, value, origin, args, sizes)
+    if is_dataclass(hint) and isinstance(hint, type):
+        return from_tree(hint, value, sizes, name)
+    base, rule = (args[0], args[1]) if origin is Annotated else (hint, None)
+    if isinstance(rule, OneOf):
+        return known(name, value, rule.names)
+    if isinstance(rule, Vector):
+        return _vector(name, value, rule, sizes)
+    if isinstance(rule, Generator):
+        return _random(name, value)
+    if base in (int, float):
+        return _number(name, value, base, rule or Interval(-math.inf, math.inf, "()"))
+    kinds = (bool, np.bool_) if base is bool else dict if get_origin(base) is dict else base
+    if not isinstance(value, kinds):
+        raise _refusal(name, value, _describe(hint, sizes))
+    return bool(value) if base is bool else value
+
+
+def _number(name: str, value: Any, base: type, rule: Interval) -> Any:
+    kinds: Any = numbers.Real if base is float else (int, np.integer)
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, kinds) or not rule.has(value):
+        raise _refusal(name, value, f"{'a' if base is float else 'a whole'} number{rule}")
+    return base(value)
+
+
+def _one_of_several(name: str, value: Any, hints: tuple[Any, ...], sizes: Mapping[str, Any]) -> Any:
+    if value is None and NoneType in hints:
+        return None
+    others = [hint for hint in hints if hint is not NoneType]
+    if len(others) == 1:
+        return _checked(name, value, others[0], sizes)
+    for hint in others:
+        try:
+            return _checked(name, value, hint, sizes)
+        except MeshError:
+            continue
+    raise _refusal(name, value, " or ".join(_describe(hint, sizes) for hint in hints))
+
+
+def _items(name: str, value: Any, origin: Any, args: tuple[Any, ...], sizes: Mapping[str, Any]) -> Any:
+    several = origin is list or args[1:] == (...,)
+    if not isinstance(value, (list, tuple)) or not (several or len(value) == len(args)):
+        raise _refusal(name, value, "a list" if several else f"a list of {len(args)}")
+    hints = [args[0]] * len(value) if several else args
+    return origin(_checked(f"{name}[{k}]", item, hints[k], sizes) for k, item in enumerate(value))
+
+
+def _vector(name: str, value: Any, rule: Vector, sizes: Mapping[str, Any]) -> Array:
+    shape, low, high = (sizes[rule.size],), rule.within.low, rule.within.high
+    fits = isinstance(value, np.ndarray) and value.shape == shape and value.dtype.kind == "f"
+    if not fits:
+        raise _refusal(name, value, f"{shape[0]} floats{rule.within}")
+    wrong = np.isnan(value) | (value < low) | (value > high)
+    if rule.within.ends[1] == ")":
+        wrong |= np.isinf(value)
+    if wrong.any():
+        raise MeshError(f"{name} must be {shape[0]} floats{rule.within}, got {value[wrong][0]}")
+    return np.array(value, dtype=sizes.get(rule.dtype, rule.dtype))
+
+
+def _random(name: str, value: Any) -> Any:
+    try:
+        np.random.PCG64(0).state = value
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
+        raise _refusal(name, value, "the state of a PCG64 generator") from None
+    return value
+
+
+def _describe(hint: Any, sizes: Mapping[str, Any]) -> str:
+    """What a hint allows, in words."""
+    if hint in (None, NoneType):
+        return "None"
+    origin, args = get_origin(hint), get_args(hint)
+    base, rule = (args[0], args[1]) if origin is Annotated else (hint, "")
+    if isinstance(rule, OneOf):
+        return " or ".join(repr(each) for each in rule.names)
+    if isinstance(rule, Vector):
+        return f"{sizes[rule.size]} floats"
+    words = {float: "a number", int: "a whole number", bool: "True or False", str: "a text"}
+    return f"{words.get(base, getattr(base, '__name__', str(base)))}{rule if isinstance(rule, Interval) else ''}"
