@@ -317,11 +317,11 @@ def commands(names: list[str]) -> Iterator[tuple[str, Any]]:
 
 
 def masked(value: Any, key: str = "") -> Any:
-    """Return JSON without what depends on the machine or on wording: values of some keys, sentences, fractions in texts."""
+    """Return JSON without what depends on the machine or on wording: some keys, sentences, fractions in texts."""
     if isinstance(value, dict):
         return {each: masked(inner, key if key in MASKED else each) for each, inner in value.items()}
     if key in MASKED:
-        return f"<{type(value).__name__}>"
+        return value if str(value).startswith("<") else f"<{type(value).__name__}>"
     if isinstance(value, list):
         return [masked(inner) for inner in value]
     if isinstance(value, str) and value.count(" ") > 2:
