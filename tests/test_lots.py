@@ -1,11 +1,6 @@
 """Lots, parts and the tree of sums: who has what changes no bit."""
 
-import os
-import subprocess
-import sys
 import threading
-import uuid
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,7 +13,6 @@ from meshnn.codes import ADAM
 from meshnn.engine import Optimizer
 from meshnn.training import lots as module
 from meshnn.training.api import as_samples
-from meshnn.training.board import Board, is_alive, this_machine
 from meshnn.training.far import Look
 from meshnn.training.lots import (
     Parts,
@@ -213,65 +207,3 @@ def test_a_step_is_along_the_gradient_of_its_batch(look):
 def test_rows_of_parts_are_joined():
     held = [ShardData(np.full((n, 2), n), np.full((n, 1), n), np.ones((n, 1))) for n in (1, 2)]
     assert joined_held(held).X[:, 0].tolist() == [1, 2, 2]
-
-
-# -- boards ------------------------------------------------------------------------------------------------------------
-
-needs_boards = pytest.mark.skipif(not this_machine(), reason="no memory to share here")
-
-
-class Boards(Post):
-    """The same by boards."""
-
-    def __init__(self, cut, dealt, rank, box, meet):
-        super().__init__(cut, dealt, rank, box, meet)
-        self.session = box.setdefault("session", f"test-{uuid.uuid4().hex}")
-
-    def swap(self, letters):
-        raise AssertionError("a letter went another way")
-
-
-@needs_boards
-@pytest.mark.parametrize("task", [steps, whole_sums])
-def test_boards_give_the_same_bits_and_leave_nothing_behind(task, look, monkeypatch):
-    want = together(1, look, task)[0]
-    monkeypatch.setitem(globals(), "Post", Boards)
-    before = set(os.listdir("/dev/shm"))
-
-    def closing(desk, total, mesh):
-        try:
-            return task(desk, total, mesh)
-        finally:
-            total.close()
-
-    for got in together(3, look, closing):
-        np.testing.assert_array_equal(got, want)
-    assert not [name for name in set(os.listdir("/dev/shm")) - before if name.startswith("meshnn-test")]
-
-
-@needs_boards
-def test_who_waits_in_vain_is_told(monkeypatch):
-    class GoneError(Exception):
-        pass
-
-    def give_up(other, waited):
-        assert other == 1
-        assert waited > 0
-        raise GoneError
-
-    session = f"test-{uuid.uuid4().hex}"
-    with pytest.raises(GoneError):
-        Board(session, 0, [3, 3], give_up)  # nobody else is there
-    Path(f"/dev/shm/meshnn-{session}-1").write_bytes(bytes(200))  # somebody was there, and is gone
-    board = Board(session, 0, [3, 3], give_up)
-    with pytest.raises(GoneError):
-        board.swap(np.ones(3))
-    board.close()
-    assert not [name for name in os.listdir("/dev/shm") if session in name]
-
-
-def test_processes_that_are_there_and_not():
-    assert is_alive(os.getpid()) == os.path.exists("/proc/self/stat")
-    gone = subprocess.Popen([sys.executable, "-c", ""])
-    gone.wait()
-    assert not is_alive(gone.pid)

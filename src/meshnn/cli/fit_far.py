@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import typer
 from rich.console import Console
 
 from meshnn.cli.fit_options import check_class_weight, graph_of
@@ -44,7 +43,7 @@ class Wanted:
 
 def is_far(data: Path, place: Place) -> bool:
     """Whether a table is read block by block."""
-    return place.is_cluster or place.launched or (data.suffix.lower() == ".npy" and data.exists()) or in_blocks(data)
+    return place.is_cluster or (data.suffix.lower() == ".npy" and data.exists()) or in_blocks(data)
 
 
 def fit_far(data: Path, wanted: Wanted, options: dict[str, Any]) -> None:
@@ -94,10 +93,6 @@ def fit_far(data: Path, wanted: Wanted, options: dict[str, Any]) -> None:
     if seen.tested is not None and len(seen.tested.X):
         report = _scored(model, task, seen.tested, wanted.seed, warned)
     trained = _scored(model, task, seen.looked, wanted.seed, [])
-    if wanted.place.launched and os.environ.get("RANK") != "0":
-        if code:
-            raise typer.Exit(code)
-        return  # the first process tells
     facts = {"data": str(data), "target": wanted.target, "task": task, "features": source.names}
     tell(model, facts, report, trained, seconds, notes, warned, wanted.out, wanted.as_json, code)
 

@@ -5,10 +5,9 @@ Another place than the disk here or a cluster is another branch of `rows_to_fit`
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,7 +31,6 @@ class Place:
     processes: int = 0  # of a cluster here
     address: str | None = None  # of a cluster elsewhere
     scratch: Path | None = None
-    launched: bool = False  # whether torchrun has started this process beside others
 
     @property
     def is_cluster(self) -> bool:
@@ -54,15 +52,10 @@ def place_of(on: str | None, scratch: Path | None) -> Place:
     >>> place_of("dask://host:8786", None).address
     'tcp://host:8786'
     """
-    from meshnn.integrations.torch_distributed import is_launched
-
     if scratch is not None and not scratch.is_dir():
         raise MeshError(f"--scratch: {scratch} is no folder; name one that is there")
-    launched = is_launched()
     if on is None:
-        return Place(scratch=scratch, launched=launched)
-    if launched:
-        raise MeshError("--on: torchrun has started several processes already; leave one of the two out")
+        return Place(scratch=scratch)
     here = re.fullmatch(r"dask:(-?\d{1,9})", on)
     there = re.fullmatch(r"dask://([^\s/:]+|\[[0-9a-fA-F:]+\]):(\d{1,5})/?", on)
     if here is None and there is None:
@@ -90,23 +83,13 @@ def open_table(data: Path, target: str, drop: list[str], place: Place) -> Source
             )
         return NpySource(data, Path(target))
     if not data.is_dir() and data.suffix.lower() not in ENDINGS:
-        who = "torchrun: several processes learn" if place.launched else "--on: a cluster learns"
-        raise MeshError(f"{who} from Parquet files or a folder of them, and {data} is none")
+        raise MeshError(f"--on: a cluster learns from Parquet files or a folder of them, and {data} is none")
     return ParquetSource(data, target, drop=drop)
 
 
 @contextmanager
 def workers_of(place: Place) -> Iterator[Any]:
-    """A client of the cluster that learns; None if there is no Dask in it. Of several processes the first speaks."""
-    if place.launched:
-        from meshnn.integrations.torch_distributed import together
-
-        with together() as rank, open(os.devnull, "w") as nowhere, ExitStack() as hushed:
-            if rank:
-                hushed.enter_context(redirect_stdout(nowhere))
-                hushed.enter_context(redirect_stderr(nowhere))
-            yield None
-        return
+    """A client of the cluster that trains; None without a cluster."""
     if not place.is_cluster:
         yield None
         return
@@ -148,13 +131,6 @@ def rows_to_fit(
     from meshnn.training.stored import StoredRows
 
     held = HeldBack(source, draw, classes)
-    if place.launched:
-        from meshnn.integrations.torch_distributed import open_rows
-
-        shared = open_rows(held, classes, model._settings())
-        seen.tested, seen.looked = held.tested, held.looked
-        yield shared
-        return
     stored = StoredRows(held, classes, place.scratch, told)
     try:
         seen.tested, seen.looked = held.tested, held.looked

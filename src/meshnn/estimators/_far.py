@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -85,12 +84,11 @@ class LearnsFromAfar(Resumes):
             self.feature_names_in_ = np.array(rows.names, object)
         n_outputs = self._far_targets(rows)
         held_out = self._held_in_memory(X_val, y_val)
-        run, resumed, seed = None, None, rows.told(lambda: seed_of(self.random_state))
+        run, resumed, seed = None, None, seed_of(self.random_state)
         if checkpoint is not None:
             data = {} if held_out is None else {"X_val": held_out[0], "y_val": held_out[1]}
             run = fingerprint(self._run_parameters(), data) | {"data": rows.stamp, "labels": repr(rows.labels)}
-            begin = partial(self._resumed, checkpoint, run, seed)
-            resumed, seed = rows.told(begin)
+            resumed, seed = self._resumed(checkpoint, run, seed)
         seeds = [int(s) for s in np.random.SeedSequence(seed).generate_state(3)]
         if switch("early_stopping", self.early_stopping) and held_out is None:
             share = real_number(
@@ -117,7 +115,7 @@ class LearnsFromAfar(Resumes):
         self._seen = 0.0
         self.__dict__.pop("_structure", None)
         if checkpoint is not None and run is not None:
-            self._go_on(trainer, checkpoint, run, resumed, seed, rows.leads)
+            self._go_on(trainer, checkpoint, run, resumed, seed)
         return trainer
 
     def _held_in_memory(self, X_val: Any, y_val: Any) -> Any:

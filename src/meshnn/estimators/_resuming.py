@@ -54,16 +54,14 @@ class Resumes(Streams):
         return resumed, seed if resumed is None else resumed.seed
 
     def _go_on(
-        self, trainer: Trainer, checkpoint: Checkpoint, run: dict[str, str], resumed: Resumed | None, seed: int,
-        saves: bool = True,
-    ) -> None:  # fmt: skip
+        self, trainer: Trainer, checkpoint: Checkpoint, run: dict[str, str], resumed: Resumed | None, seed: int
+    ) -> None:
         """Give the trainer what was left, and the checkpoint what it is to save."""
         if resumed is not None:
             checkpoint.restore(resumed, trainer.restore)
             if resumed.epochs < trainer.epochs:
                 _say_it_is_longer(resumed.epochs, trainer)
-        if saves:
-            checkpoint.watch(lambda: self._tree(trainer, seed, run))
+        checkpoint.watch(lambda: self._tree(trainer, seed, run))
 
 
 def _say_it_is_longer(before: int, trainer: Trainer) -> None:

@@ -136,7 +136,6 @@ class Order(NamedTuple):
     mesh: bytes
     what: str
     arguments: tuple[Any, ...]
-    shared: bool = False  # whether all are on one machine
 
     @property
     def dealt(self) -> list[range]:
@@ -212,10 +211,7 @@ def _steps(order: Order, rank: int, desk: WorkerState, mesh: Mesh, mail: Mailbox
     optimizer = pickle.loads(pickle.dumps(optimizer))  # arrays that come over a wire may be read-only
     engine = mesh.engine("epochs", method, again=True)
     total = Letters(mail, order, rank)
-    try:
-        now = run_steps(desk, total, engine, mesh.values, optimizer, seed, rates, begun, last)
-    finally:
-        total.close()
+    now = run_steps(desk, total, engine, mesh.values, optimizer, seed, rates, begun, last)
     return now, agreement(mesh), (mesh.values.copy(), optimizer) if rank == 0 else None
 
 
@@ -225,11 +221,6 @@ class Letters(Transport):
     def __init__(self, mail: Mailboxes, order: Order, rank: int) -> None:
         super().__init__(order.cut, order.dealt, rank)
         self.mail, self.order, self.round = mail, order, 0
-        self.session = order.session if order.shared else ""
-
-    def give_up(self, other: int, waited: float) -> None:
-        """If the crew has changed."""
-        self.mail.check(self.order.session)
 
     def swap(self, letters: list[FloatArray]) -> list[FloatArray]:
         """Send one to each of the others; what came from each."""

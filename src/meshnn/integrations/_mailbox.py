@@ -45,11 +45,6 @@ class Mailboxes:
                 self._guard.wait(1.0)
             return self._came.pop(key)
 
-    def check(self, session: str) -> None:
-        """Whether it goes on."""
-        if session in self._over:
-            raise AbortedError("the crew has changed")
-
     def send(self, address: str, session: str, round_: int, sender: int, data: bytes) -> Any:
         """Begin to send; what went wrong is known by the driver, who sees that a worker is gone."""
 

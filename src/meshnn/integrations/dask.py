@@ -37,7 +37,6 @@ from meshnn.integrations._dask_work import (
 )
 from meshnn.integrations._mailbox import AbortedError, Mailing, mailboxes
 from meshnn.mesh import Mesh
-from meshnn.training.board import this_machine
 from meshnn.training.crew import (
     CrewSamples,
     Facts,
@@ -231,7 +230,6 @@ class DaskCrew(WorkerGroup):
     fit: str = field(default_factory=lambda: uuid.uuid4().hex)
     _sessions: int = 0
     _graph: tuple[bytes, bytes] = (b"", b"")
-    _asked: tuple[list[str], bool] = ([], False)
 
     def evaluate(self, mesh: Mesh) -> FloatArray:
         """Loss and correct."""
@@ -283,7 +281,7 @@ class DaskCrew(WorkerGroup):
             addresses = self._workers()
             self._sessions += 1
             order = Order(self.fit, f"{self.fit}-{self._sessions}", addresses, self.cut, self.look, self.mass,
-                          self._graph[1], what, arguments, self._on_one_machine(addresses))  # fmt: skip
+                          self._graph[1], what, arguments)  # fmt: skip
             futures = []
             for rank, (address, mine) in enumerate(zip(addresses, order.dealt, strict=True)):
                 held = [self.held[part] for part in mine]
@@ -297,14 +295,6 @@ class DaskCrew(WorkerGroup):
                 if any(not future.done() or future.status != "finished" for future in futures):
                     self._send_home(order.session)
                     self.client.cancel(futures, force=True)
-
-    def _on_one_machine(self, addresses: list[str]) -> bool:
-        """Whether workers share memory; they are asked when somebody has come or gone."""
-        if self._asked[0] != addresses:
-            words = self.client.run(this_machine, workers=addresses, on_error="return")
-            known = {word if isinstance(word, str) else "" for word in words.values()}
-            self._asked = addresses, len(words) == len(addresses) and len(known) == 1 and "" not in known
-        return self._asked[1]
 
     def _workers(self) -> list[str]:
         """Addresses of those who take part; waits a while for the first."""

@@ -53,10 +53,6 @@ class WorkerGroup(ABC):
     def take(self, rows: NDArray[np.int64]) -> InMemoryDataset:
         """Some samples, by their numbers in ascending order."""
 
-    def agree(self, seconds: float) -> float:
-        """A time that all who train go by; of a single trainer, the one it measured."""
-        return seconds
-
 
 class CrewSamples(Dataset):
     """All samples of a crew."""
@@ -114,7 +110,7 @@ class CrewSteps(StepsOf):
             began, first = time.perf_counter(), now.piece
             last = min(first + some, self.batches)
             now = self.crew.steps(self.mesh, method, optimizer, int(order[0]), rates, now, last)
-            self._pace = self.crew.agree((time.perf_counter() - began) / max(now.piece - first, 1))
+            self._pace = (time.perf_counter() - began) / max(now.piece - first, 1)
             if np.isfinite(now.sums[0]):
                 told(now, min(now.piece * cut.each * cut.lots, cut.rows))
         return now

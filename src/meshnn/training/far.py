@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -90,8 +89,6 @@ class Look:
 class OutOfCoreDataset(ABC):
     """Rows of one form somewhere: what is known about all of them, and samples for a net."""
 
-    leads: bool = True  # whether this process is the one that writes files, where several run the same fit
-
     count: int
     width: int
     names: list[str] | None  # of the features, if they have names
@@ -120,10 +117,6 @@ class OutOfCoreDataset(ABC):
     @abstractmethod
     def held_out(self, look: Look) -> InMemoryDataset:
         """Those that are."""
-
-    def told(self, make: Callable[[], Any]) -> Any:
-        """What the process that leads has made; the same for all who run this fit."""
-        return make()
 
     @abstractmethod
     def release(self) -> None:

@@ -29,7 +29,6 @@ from meshnn.arrays import Array, FloatArray
 from meshnn.engine import Engine, Optimizer, cores
 from meshnn.losses import Targets
 from meshnn.mesh import Mesh
-from meshnn.training.board import Board
 from meshnn.training.far import Look, Raw
 from meshnn.training.samples import Epoch, InMemoryDataset
 
@@ -179,8 +178,6 @@ class Transport(ABC):
 
     def __init__(self, cut: ShardPlan, dealt: list[range], rank: int) -> None:
         self.dealt, self.rank = dealt, rank
-        self.session = ""  # a name that these workers alone have, if they are on one machine
-        self._boards: dict[int, Board] = {}
         self.keys = [covering(parts) for parts in dealt]
         self.top = Parts(cut, dealt[rank]).top
 
@@ -196,29 +193,11 @@ class Transport(ABC):
         mine = np.stack([nodes[key] for key in self.keys[self.rank]])
         width = mine.shape[1]
         if 8 * width <= SLICED:
-            board = self._board_of(width)
-            return self._added(self.swap([mine] * count) if board is None else board.swap(mine), width)
+            return self._added(self.swap([mine] * count), width)
         cuts = [width * k // count for k in range(count + 1)]
         came = self.swap([np.ascontiguousarray(mine[:, a:b]) for a, b in pairwise(cuts)])
         added = self._added(came, cuts[self.rank + 1] - cuts[self.rank])
         return np.concatenate(self.swap([added] * count))
-
-    def _board_of(self, width: int) -> Board | None:
-        """Where sums of this width are put up, if all are on one machine; everybody asks for the same, in one order."""
-        if not self.session:
-            return None
-        if width not in self._boards:
-            sizes = [len(keys) * width for keys in self.keys]
-            self._boards[width] = Board(f"{self.session}-{width}", self.rank, sizes, self.give_up)
-        return self._boards[width]
-
-    def give_up(self, other: int, waited: float) -> None:  # noqa: B027
-        """Raise if there is no point in waiting for another one any longer."""
-
-    def close(self) -> None:
-        """No more sums."""
-        for board in self._boards.values():
-            board.close()
 
     def _added(self, came: list[FloatArray], width: int) -> FloatArray:
         known: dict[Key, FloatArray] = {}
