@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from meshnn.arguments import whole_number
-from meshnn.data.held_back import HeldBack, HoldoutSplit
-from meshnn.data.large import NpySource, ParquetSource, Rows, Source
+from meshnn.data.holdout import HoldoutSource, HoldoutSplit
 from meshnn.data.parquet_files import ENDINGS
+from meshnn.data.sources import NpySource, ParquetSource, RowBlock, Source
 from meshnn.errors import DataError, MeshError
 
 __all__ = ["Place", "Seen", "open_table", "place_of", "rows_to_fit", "workers_of"]
@@ -42,8 +42,8 @@ class Place:
 class Seen:
     """Rows in memory that a report is made of."""
 
-    tested: Rows | None = None
-    looked: Rows | None = None
+    held: RowBlock | None = None
+    sample: RowBlock | None = None
 
 
 def place_of(on: str | None, scratch: Path | None) -> Place:
@@ -93,7 +93,7 @@ def workers_of(place: Place) -> Iterator[Any]:
     if not place.is_cluster:
         yield None
         return
-    from meshnn.integrations.dask_tables import cluster
+    from meshnn.integrations.dask.local import cluster
 
     with cluster(place.processes, place.address, place.scratch) as client:
         yield client
@@ -101,39 +101,44 @@ def workers_of(place: Place) -> Iterator[Any]:
 
 @contextmanager
 def rows_to_fit(
-    source: Source, draw: HoldoutSplit, model: Any, place: Place, client: Any, told: Callable[[int], None], seen: Seen
+    source: Source,
+    split: HoldoutSplit,
+    model: Any,
+    place: Place,
+    client: Any,
+    report: Callable[[int], None],
+    seen: Seen,
 ) -> Iterator[Any]:
     """What is passed to `model.fit`, as long as it is needed; rows for the report go into `seen`.
 
     Parameters
     ----------
     source : Source
-    draw : Draw
-        The rows that are not learned from.
+    split : HoldoutSplit
     model : MeshClassifier or MeshRegressor
     place : Place
     client : that of `workers_of`
-    told : callable
-        Is told how many rows were read.
+    report : callable
+        Called with the number of rows read.
     seen : Seen
     """
     classes = model._loss.classifies
     if client is not None:
-        from meshnn.integrations.dask_tables import parquet_rows
+        from meshnn.integrations.dask.shards import read_parquet
 
         assert isinstance(source, ParquetSource)
-        rows, seen.tested, seen.looked = parquet_rows(client, source, draw, classes, model._settings(), told)
+        rows, seen.held, seen.sample = read_parquet(client, source, classes, model._settings(), split, report)
         try:
             yield rows
         finally:
             rows.release()
         return
-    from meshnn.training.stored import StoredRows
+    from meshnn.training.out_of_core import RowStore
 
-    held = HeldBack(source, draw, classes)
-    stored = StoredRows(held, classes, place.scratch, told)
+    kept = HoldoutSource(source, split, classes)
+    store = RowStore(kept, classes, place.scratch, report)
     try:
-        seen.tested, seen.looked = held.tested, held.looked
-        yield stored
+        seen.held, seen.sample = kept.held, kept.sample
+        yield store
     finally:
-        stored.release()
+        store.release()

@@ -29,6 +29,7 @@ from meshnn.training import HistoryRow, Settings, Trainer
 from meshnn.training.checkpoint import Checkpoint, fingerprint
 from meshnn.training.laplace import Laplace, affordable
 from meshnn.training.reporting import reporter
+from meshnn.training.samples import InMemorySamples
 from meshnn.training.sensitivity import importances
 from meshnn.training.signals import heard_interrupts, sigterm_interrupts
 from meshnn.training.solvers import Choice, solver_named
@@ -245,10 +246,10 @@ class BaseMesh(LearnsFromAfar):
                 refused = affordable(mesh, samples, trainer.choice.kind.wants_float64)
                 if self._rotation is not None:
                     refused = "there are more columns than rows"
-                if samples.near is None:  # refused, too
+                if isinstance(samples, InMemorySamples):
+                    self._laplace = refused or Laplace.of(mesh, samples, trainer.penalties)
+                else:  # refused, too
                     self._laplace = refused
-                else:
-                    self._laplace = refused or Laplace.of(mesh, samples.near, trainer.penalties)
         except MeshError as error:  # the net is fitted, whatever is not known about it
             self._laplace = str(error)
 

@@ -19,7 +19,7 @@ from meshnn.mesh import Mesh
 from meshnn.topology import Topology
 from meshnn.training import Settings
 from meshnn.training.api import as_samples
-from meshnn.training.samples import InMemoryDataset
+from meshnn.training.samples import InMemorySamples
 from meshnn.training.solvers import Choice, choose_solver, is_noisy
 from meshnn.training.structure.runtime import as_policies, first_topology, with_penalties
 
@@ -193,7 +193,7 @@ class BuildsNets(TakesSamples):
         found = {name: v if v is None or callable(v) else repr(np.asarray(v).tolist()) for name, v in edges.items()}
         return {name: "a callable" if callable(v) else v for name, v in ({"topology": graph} | found).items()}
 
-    def _samples(self, X: Array, targets: Array, weight: Array | None) -> InMemoryDataset:
+    def _samples(self, X: Array, targets: Array, weight: Array | None) -> InMemorySamples:
         inputs, outputs = self._scaling.inputs(X, self.mesh_.dtype), self._scaling.targets(targets)
         if self._rotation is not None:
             inputs = self._rotation.inputs(inputs)

@@ -14,12 +14,12 @@ from sklearn.utils.validation import _check_sample_weight, check_X_y, validate_d
 from meshnn.arguments import known, real_number
 from meshnn.arrays import Array
 from meshnn.data.encoding import Encoder
+from meshnn.data.holdout import HoldoutSplit
 from meshnn.data.tables import shown
 from meshnn.errors import DataError, MeshError
 from meshnn.estimators._frames import as_table, is_frame, needs_encoding
 from meshnn.estimators._parameters import Parameters
 from meshnn.estimators._scaling import check_written_out
-from meshnn.estimators._splitting import hold_out
 from meshnn.losses import Loss
 
 __all__ = ["Part", "TakesSamples"]
@@ -103,10 +103,10 @@ class TakesSamples(Parameters):
         if n < 2:
             raise DataError("early_stopping holds samples out, but there is only one; set early_stopping=False")
         size = min(math.ceil(share * n), n - 1)
-        kept, held_out = hold_out(n, size, seed, targets if targets.ndim == 1 else None)
-        if len(held_out) == 0:
+        split = HoldoutSplit.stratified(n, size, seed, targets if targets.ndim == 1 else None)
+        if len(split.held) == 0:
             raise DataError("early_stopping holds samples out, but each class has one only; set early_stopping=False")
-        return kept, held_out
+        return split.kept, split.held
 
     # -- tables --------------------------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from meshnn.storage import Tree
 from meshnn.training import History, HistoryRow
 from meshnn.training.laplace import Laplace
 from meshnn.training.reporting import print_row
-from meshnn.training.samples import InMemoryDataset
+from meshnn.training.samples import InMemorySamples
 from meshnn.training.solver import Solver
 from meshnn.training.solvers import SOLVERS, streaming_solver
 from meshnn.training.structure.runtime import Structure, as_policies
@@ -66,7 +66,7 @@ class Streams(BuildsNets):
             self._scaling = self._scaling.joined(more, mass / (self._seen + mass))
         self._seen += mass
 
-    def _edit(self, stream: Solver, samples: InMemoryDataset, loss: float) -> list[str]:
+    def _edit(self, stream: Solver, samples: InMemorySamples, loss: float) -> list[str]:
         """Let the graph change as `structure` has it, a call being an epoch; what was done."""
         policies = as_policies(self.structure)
         if not policies:

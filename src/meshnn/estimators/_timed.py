@@ -22,7 +22,7 @@ from meshnn.mesh import Mesh
 from meshnn.topology import Topology
 from meshnn.training import Settings, Trainer
 from meshnn.training.api import as_samples
-from meshnn.training.samples import InMemoryDataset
+from meshnn.training.samples import InMemorySamples
 from meshnn.training.solvers import Choice
 from meshnn.training.structure.runtime import as_policies
 
@@ -154,7 +154,7 @@ class OnSequences(ReadsSequences, BaseMesh):
     def _net(self) -> dict[str, Any]:
         return super()._net() | {"readout": self.readout} | ({"hidden": self._hidden} if self._named else {})
 
-    def _samples(self, X: Any, targets: Any, weight: Array | None) -> InMemoryDataset:
+    def _samples(self, X: Any, targets: Any, weight: Array | None) -> InMemorySamples:
         mesh, reads = self.mesh_, self.reading_.readout
         inputs = padded(X.like(self._scaling.inputs(X.data)), mesh.ticks, self.reading_.per_step, mesh.dtype)
         at, whose = self.reading_.looks(X)
@@ -213,8 +213,8 @@ def _ratio(weight: Array, rows: Array | None) -> Array:
 
 
 def _weighted(
-    samples: InMemoryDataset, targets: Ragged, weight: Array | None, at: Array, whose: Array
-) -> InMemoryDataset:
+    samples: InMemorySamples, targets: Ragged, weight: Array | None, at: Array, whose: Array
+) -> InMemorySamples:
     """Samples whose steps count by weights of their own."""
     found = samples.targets
     assert found.at is not None

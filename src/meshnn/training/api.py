@@ -15,7 +15,7 @@ from meshnn.losses import Targets, loss_named
 from meshnn.mesh import Mesh
 from meshnn.topology.builders import Seed
 from meshnn.training.history import HistoryRow
-from meshnn.training.samples import InMemoryDataset
+from meshnn.training.samples import InMemorySamples
 from meshnn.training.settings import Settings
 from meshnn.training.structure.runtime import as_policies, first_topology
 from meshnn.training.trainer import Trainer
@@ -25,7 +25,7 @@ __all__ = ["as_samples", "train"]
 
 def as_samples(
     mesh: Mesh, X: Any, y: Any, loss: str, sample_weight: Any = None, *, loss_ticks: Any = "last", readout: Any = None
-) -> InMemoryDataset:
+) -> InMemorySamples:
     """Inputs and targets, checked against a mesh; `loss_ticks` and `readout` as for `Mesh.gradient`."""
     inputs = checks.as_inputs(X, mesh.topology, mesh.ticks)
     size, n_outputs = inputs.shape[1], mesh.topology.n_outputs
@@ -35,7 +35,7 @@ def as_samples(
     rows = targets.counting
     if rows is not None:  # a sample of weight 0 is none
         inputs, targets = inputs[:, rows], targets.of(rows)
-    return InMemoryDataset(inputs, targets, float(size if sample_weight is None else np.sum(sample_weight)))
+    return InMemorySamples(inputs, targets, float(size if sample_weight is None else np.sum(sample_weight)))
 
 
 def train(

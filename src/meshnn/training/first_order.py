@@ -15,7 +15,7 @@ from meshnn.errors import MeshError
 from meshnn.mesh import Mesh
 from meshnn.plan import METHODS
 from meshnn.storage import Tree
-from meshnn.training.samples import Dataset, Epoch
+from meshnn.training.samples import Epoch, Samples
 from meshnn.training.solver import Change, Progress, Solver, any_number
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class FirstOrder(Solver):
     streams = scheduled = True
     l2 = 0.0
 
-    def __init__(self, mesh: Mesh, samples: Dataset, settings: Settings, rng: np.random.Generator) -> None:
+    def __init__(self, mesh: Mesh, samples: Samples, settings: Settings, rng: np.random.Generator) -> None:
         self.mesh, self.samples, self.settings, self.rng = mesh, samples, settings, rng
         size = settings.batch_of(samples.count)
         self.steps = samples.steps(mesh, settings.gradient, size, settings.n_threads)

@@ -19,7 +19,7 @@ import numpy as np
 from meshnn.arrays import Array, FloatArray, IntArray
 from meshnn.errors import MeshError
 from meshnn.mesh import Mesh
-from meshnn.training.samples import Dataset, InMemoryDataset
+from meshnn.training.samples import InMemorySamples, Samples
 
 __all__ = ["LIMIT", "Laplace", "affordable"]
 
@@ -31,7 +31,7 @@ BUDGET = 4e9
 BLOCK = 4_000_000
 
 
-def affordable(mesh: Mesh, samples: Dataset, second_order: bool) -> str:
+def affordable(mesh: Mesh, samples: Samples, second_order: bool) -> str:
     """Why there is none, if there is none: it must stay small against the fit, and its file small."""
     loss, live = samples.loss, len(mesh.live_parameters())
     if loss.name != "squared_error":
@@ -60,7 +60,7 @@ class Laplace:
     noise: FloatArray  # (n_outputs,) variances
 
     @classmethod
-    def of(cls, mesh: Mesh, samples: InMemoryDataset, penalties: FloatArray) -> Laplace:
+    def of(cls, mesh: Mesh, samples: InMemorySamples, penalties: FloatArray) -> Laplace:
         """At the weights of a mesh, with a penalty for each live parameter."""
         from threadpoolctl import threadpool_limits
 
@@ -68,8 +68,8 @@ class Laplace:
             return cls._of(mesh, samples, penalties)
 
     @classmethod
-    def _of(cls, mesh: Mesh, samples: InMemoryDataset, penalties: FloatArray) -> Laplace:
-        live, share, n = mesh.live_parameters(), samples.targets.share.astype(np.float64), samples.mass
+    def _of(cls, mesh: Mesh, samples: InMemorySamples, penalties: FloatArray) -> Laplace:
+        live, share, n = mesh.live_parameters(), samples.targets.share.astype(np.float64), samples.total_weight
         matrix = np.zeros((len(live), len(live)))
         for rows in _blocks(mesh, samples.count):
             J = _jacobian(mesh, samples.X[:, rows], live) * np.sqrt(share[rows])[:, :, None]

@@ -28,7 +28,7 @@ from meshnn.plan import METHODS
 from meshnn.storage import Tree
 from meshnn.training.evidence import Evidence
 from meshnn.training.first_order import carried, penalised_parameters
-from meshnn.training.samples import Dataset
+from meshnn.training.samples import Samples
 from meshnn.training.solver import Change, Progress, Solver, any_number
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class LevenbergMarquardt(Solver):
             return True, f"{text} multiply-adds an iteration fit the budget of {budget:.0e}"
         return False, f"{text} multiply-adds an iteration of lm exceed the budget of {budget:.0e}"
 
-    def __init__(self, mesh: Mesh, samples: Dataset, settings: Settings, rng: np.random.Generator) -> None:
+    def __init__(self, mesh: Mesh, samples: Samples, settings: Settings, rng: np.random.Generator) -> None:
         self.mesh, self.samples, self.settings = mesh, samples, settings
         self.auto = isinstance(settings.l2, str)
         self._prepare()

@@ -26,7 +26,7 @@ from meshnn.arrays import Array
 from meshnn.errors import MeshError
 from meshnn.mesh import Mesh
 from meshnn.training.first_order import Adam, FirstOrder
-from meshnn.training.samples import Dataset, InMemoryDataset
+from meshnn.training.samples import InMemorySamples, Samples
 from meshnn.training.solver import Solver
 
 if TYPE_CHECKING:
@@ -76,12 +76,12 @@ class Found:
 
 def search(
     mesh: Mesh,
-    samples: Dataset,
+    samples: Samples,
     settings: Settings,
     usual: type[Solver],
     rival: type[Solver] | None,
     seed: int,
-    validation: Dataset | None = None,
+    validation: Samples | None = None,
 ) -> Found | None:
     """The penalty, and the better of a solver and its rival.
 
@@ -104,18 +104,18 @@ def search(
         mesh.values[:] = before
 
 
-def _near(samples: Dataset, seed: int) -> InMemoryDataset:
+def _near(samples: Samples, seed: int) -> InMemorySamples:
     """All of them, or of samples that are far away as many as are to decide."""
-    if samples.near is not None:
-        return samples.near
+    if isinstance(samples, InMemorySamples):
+        return samples
     rng = np.random.default_rng([seed, 4])
     count = min(samples.count, ROWS)
     found = samples.take(np.sort(rng.choice(samples.count, count, replace=False, shuffle=False)))
     share = float(found.targets.share.sum(dtype=np.float64))  # of all samples, as if there were no others
-    return InMemoryDataset(found.X, found.targets.of(slice(None), 1.0 / share), found.mass)
+    return InMemorySamples(found.X, found.targets.of(slice(None), 1.0 / share), found.total_weight)
 
 
-def _folds(samples: InMemoryDataset, seed: int) -> list[tuple[InMemoryDataset, Dataset]]:
+def _folds(samples: InMemorySamples, seed: int) -> list[tuple[InMemorySamples, Samples]]:
     """Samples to learn from and samples held out; those of a class are dealt out evenly, and copies go together."""
     rng = np.random.default_rng([seed, 1])
     rows = rng.permutation(samples.count)[:ROWS]
@@ -151,15 +151,15 @@ def _copies(X: Array) -> Array:
     return np.asarray(group)
 
 
-def _some(samples: InMemoryDataset, seed: int) -> InMemoryDataset:
+def _some(samples: InMemorySamples, seed: int) -> InMemorySamples:
     """As many as are to decide."""
     rows = np.random.default_rng([seed, 1]).permutation(samples.count)[:ROWS]
     return samples if len(rows) == samples.count else _part(samples, np.sort(rows))
 
 
-def _part(samples: InMemoryDataset, rows: Array) -> InMemoryDataset:
+def _part(samples: InMemorySamples, rows: Array) -> InMemorySamples:
     share = float(samples.targets.share[rows].sum(dtype=np.float64))
-    return InMemoryDataset(samples.X[:, rows], samples.targets.of(rows, 1.0 / share), samples.mass * share)
+    return InMemorySamples(samples.X[:, rows], samples.targets.of(rows, 1.0 / share), samples.total_weight * share)
 
 
 class _Search:
@@ -167,7 +167,7 @@ class _Search:
         self,
         mesh: Mesh,
         settings: Settings,
-        folds: list[tuple[InMemoryDataset, Dataset]],
+        folds: list[tuple[InMemorySamples, Samples]],
         count: int,
         share: float,
         seed: int,
@@ -290,6 +290,6 @@ class _Search:
                 before = now
         return self._loss(held_out)
 
-    def _loss(self, part: Dataset) -> float:
+    def _loss(self, part: Samples) -> float:
         found, _ = part.evaluate(self.mesh, self.settings.n_threads)
         return found if math.isfinite(found) else math.inf

@@ -14,7 +14,7 @@ from meshnn.arrays import FloatArray, IntArray
 from meshnn.errors import MeshError
 from meshnn.mesh import Mesh
 from meshnn.storage import Tree
-from meshnn.training.samples import Dataset
+from meshnn.training.samples import Samples
 
 if TYPE_CHECKING:
     from meshnn.training.settings import Settings
@@ -77,7 +77,7 @@ class Solver(ABC):
     pulse: Callable[[int], None] | None = None
 
     @abstractmethod
-    def __init__(self, mesh: Mesh, samples: Dataset, settings: Settings, rng: np.random.Generator) -> None: ...
+    def __init__(self, mesh: Mesh, samples: Samples, settings: Settings, rng: np.random.Generator) -> None: ...
 
     @classmethod
     def suits(

@@ -22,7 +22,7 @@ from meshnn.errors import MeshError
 from meshnn.mesh import Mesh
 from meshnn.storage import Tree
 from meshnn.training.history import History, HistoryRow
-from meshnn.training.samples import Dataset
+from meshnn.training.samples import Samples
 from meshnn.training.search import search
 from meshnn.training.settings import Settings
 from meshnn.training.solver import Progress, Solver, any_number
@@ -72,9 +72,9 @@ class Trainer:
     def __init__(
         self,
         mesh: Mesh,
-        samples: Dataset,
+        samples: Samples,
         settings: Settings,
-        validation: Dataset | None = None,
+        validation: Samples | None = None,
         seed: int | np.random.SeedSequence = 0,
         structure: Any = None,
         choice: Choice | None = None,

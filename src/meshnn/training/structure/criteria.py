@@ -10,7 +10,7 @@ from meshnn.arrays import FloatArray
 from meshnn.losses import Loss
 from meshnn.mesh import Mesh
 from meshnn.storage import Tree
-from meshnn.training.samples import Dataset
+from meshnn.training.samples import Samples
 
 __all__ = ["CRITERIA", "importance", "sample_of"]
 
@@ -21,7 +21,7 @@ SAMPLES, BLOCK = 1024, 4_000_000
 MOST_AT_ONCE = 1024
 
 
-def sample_of(samples: Dataset, rng: np.random.Generator, most: int = SAMPLES) -> tuple[Any, Any, Tree]:
+def sample_of(samples: Samples, rng: np.random.Generator, most: int = SAMPLES) -> tuple[Any, Any, Tree]:
     """Inputs, targets and options of some of the samples, as `Mesh.gradient` takes them: weights, and looks if any."""
     count = samples.count
     rows = np.arange(count) if count <= most else np.sort(rng.choice(count, most, replace=False))
@@ -30,7 +30,7 @@ def sample_of(samples: Dataset, rng: np.random.Generator, most: int = SAMPLES) -
     return X, y, options | {"sample_weight": options["sample_weight"] / options["sample_weight"].sum()}
 
 
-def importance(by: str, mesh: Mesh, samples: Dataset, rng: np.random.Generator) -> FloatArray:
+def importance(by: str, mesh: Mesh, samples: Samples, rng: np.random.Generator) -> FloatArray:
     """One number an edge; the edges with the smallest ones can go.
 
     magnitude is |w|; movement is |w dE/dw|, what the loss changes by to first order if the edge goes; saliency is
@@ -51,7 +51,7 @@ def importance(by: str, mesh: Mesh, samples: Dataset, rng: np.random.Generator) 
     return np.asarray(mesh.ties.spread(0.5 * w**2 * found))
 
 
-def _curvatures_in_time(mesh: Mesh, samples: Dataset) -> FloatArray:
+def _curvatures_in_time(mesh: Mesh, samples: Samples) -> FloatArray:
     """The diagonal of the Gauss-Newton matrix, some parameters at a time: only blocks at the diagonal are made."""
     n = mesh.n_parameters
     parts = [np.arange(k, min(k + MOST_AT_ONCE, n)) for k in range(0, n, MOST_AT_ONCE)]

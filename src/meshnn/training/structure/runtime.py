@@ -15,7 +15,7 @@ from meshnn.mesh import Mesh
 from meshnn.parameters import Ties
 from meshnn.topology import Topology
 from meshnn.topology.lineage import Lineage
-from meshnn.training.samples import Dataset
+from meshnn.training.samples import Samples
 from meshnn.training.settings import Settings
 from meshnn.training.solver import Change
 from meshnn.training.structure.allowed import Allowed
@@ -62,7 +62,7 @@ class Structure:
     """Edits a mesh between the rows of its training."""
 
     def __init__(
-        self, policies: tuple[Policy, ...], mesh: Mesh, samples: Dataset, max_epochs: int, rng: np.random.Generator
+        self, policies: tuple[Policy, ...], mesh: Mesh, samples: Samples, max_epochs: int, rng: np.random.Generator
     ) -> None:
         self.policies, self.mesh, self.samples, self.max_epochs, self.rng = policies, mesh, samples, max_epochs, rng
         self.allowed = _allowed(policies, mesh.topology)

@@ -13,7 +13,7 @@ from meshnn.mesh import Mesh
 from meshnn.storage import Tree
 from meshnn.topology import reach
 from meshnn.topology.lineage import Lineage
-from meshnn.training.samples import Dataset
+from meshnn.training.samples import Samples
 from meshnn.training.structure.allowed import Allowed
 from meshnn.training.structure.constants import folded, spent
 from meshnn.training.structure.edit import Edit, apply_edit
@@ -26,7 +26,7 @@ class View:
     """A net between two rows of its history."""
 
     mesh: Mesh
-    samples: Dataset
+    samples: Samples
     rng: np.random.Generator
     allowed: Allowed
     lineage: Lineage
