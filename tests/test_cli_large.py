@@ -21,12 +21,12 @@ from commands import in_a_process, meshnn
 from meshnn import progress
 from meshnn.cli.fit_rows import place_of
 from meshnn.cli.tally import ValueTally
-from meshnn.data import held_back, parquet_files
+from meshnn.data import parquet_files
 from meshnn.data.folder_blocks import FolderBlocks
-from meshnn.data.held_back import HeldBack, HoldoutSplit
-from meshnn.data.large import BlockSource, ParquetSource
-from meshnn.data.spool import Spool
+from meshnn.data.holdout import HoldoutSource, HoldoutSplit
+from meshnn.data.sources import BlockSource, ParquetSource
 from meshnn.errors import DataError, MeshError
+from meshnn.training.out_of_core.row_file import RowFile
 
 FAST = ("--epochs", "1", "--l2", "0", "--hidden", "2", "--solver", "adam")
 
@@ -87,25 +87,26 @@ def blocks_of(X, y, size):
 @pytest.mark.parametrize("size", [1, 7, 64, 1000])
 def test_rows_are_drawn_by_number_whatever_the_blocks(size):
     X, y = np.arange(2000.0).reshape(1000, 2), np.arange(1000.0)
-    draw = HoldoutSplit(1000, 0.25, 3, 2)
-    held = HeldBack(blocks_of(X, y, size), draw, classes=False)
-    kept = np.concatenate([rows.y for rows in held.blocks()])
-    assert held.expected == len(kept) == 750
-    np.testing.assert_array_equal(held.tested.y, draw.tested)
-    np.testing.assert_array_equal(held.tested.X, X[draw.tested])
-    np.testing.assert_array_equal(held.looked.y, draw.looked)
-    np.testing.assert_array_equal(np.sort(np.concatenate([kept, held.tested.y])), y)
-    assert np.isin(held.looked.y, kept).all()
+    split = HoldoutSplit.for_report(1000, 0.25, 3, 2)
+    source = HoldoutSource(blocks_of(X, y, size), split, classes=False)
+    kept = np.concatenate([rows.y for rows in source.blocks()])
+    assert source.n_rows == len(kept) == 750
+    np.testing.assert_array_equal(source.held.y, split.held)
+    np.testing.assert_array_equal(source.held.X, X[split.held])
+    np.testing.assert_array_equal(source.sample.y, split.sample)
+    np.testing.assert_array_equal(np.sort(np.concatenate([kept, source.held.y])), y)
+    assert np.isin(source.sample.y, kept).all()
 
 
-def test_no_more_rows_are_drawn_than_fit(monkeypatch):
-    assert len(HoldoutSplit(10**9, 0.3, 0, 10).tested) == 100_000
-    assert not np.array_equal(HoldoutSplit(10**9, 0.3, 0, 10).tested, HoldoutSplit(10**9, 0.3, 1, 10).tested)
-    monkeypatch.setattr(held_back, "MOST_BYTES", 8 * 10 * 50)
-    assert len(HoldoutSplit(10**9, 0.3, 0, 10).tested) == 50
-    assert len(HoldoutSplit(1000, 0.0, 0, 10).tested) == 0
-    with pytest.raises(DataError, match="leaves 1 of 4 rows"):
-        HoldoutSplit(4, 0.7, 0, 1)
+def test_no_more_rows_are_drawn_than_fit():
+    draws = [HoldoutSplit.for_report(10**9, 0.3, seed, 10).held for seed in (0, 0, 1)]
+    assert len(draws[0]) == 100_000
+    np.testing.assert_array_equal(draws[0], draws[1])
+    assert not np.array_equal(draws[0], draws[2])
+    assert len(HoldoutSplit.for_report(10**9, 0.3, 0, 2**20).held) == 64  # of 8 MiB each
+    assert len(HoldoutSplit.for_report(1000, 0.0, 0, 10).held) == 0
+    with pytest.raises(DataError, match="1 of 4 rows"):
+        HoldoutSplit.for_report(4, 0.7, 0, 1)
 
 
 # -- fit ---------------------------------------------------------------------------------------------------------------
@@ -133,12 +134,12 @@ def test_a_folder_is_learned_and_files_make_no_difference(tmp_path, numbers):
 
 def test_rows_that_are_tested_on_are_not_learned_from(tmp_path, monkeypatch, numbers):
     seen = []
-    real = Spool.append
-    monkeypatch.setattr(Spool, "append", lambda self, X, y, w: (seen.append(y[:, 0].copy()), real(self, X, y, w))[1])
+    real = RowFile.append
+    monkeypatch.setattr(RowFile, "append", lambda self, rows: (seen.append(rows.y[:, 0].copy()), real(self, rows))[1])
     fitted(numbers, "--test", "0.5", "--seed", "4")
     everything = np.concatenate([table(seed=k)["y"].to_numpy() for k in range(3)])
-    draw = HoldoutSplit(3600, 0.5, 4, 2)
-    np.testing.assert_array_equal(np.concatenate(seen), np.delete(everything, draw.tested))
+    split = HoldoutSplit.for_report(3600, 0.5, 4, 2)
+    np.testing.assert_array_equal(np.concatenate(seen), np.delete(everything, split.held))
 
 
 @pytest.mark.parametrize(("values", "names"), [
@@ -155,9 +156,9 @@ def test_classes_are_what_they_are_in_memory(tmp_path, values, names):
 
 
 def test_a_class_that_is_only_among_the_rows_to_test(tmp_path):
-    draw = HoldoutSplit(1200, 0.3, 0, 2)
+    split = HoldoutSplit.for_report(1200, 0.3, 0, 2)
     labels = np.array(["no", "yes"])[np.arange(1200) % 2]
-    labels[draw.tested[0]] = "new"
+    labels[split.held[0]] = "new"
     found = fitted(write(tmp_path / "folder", [with_column(table(), "y", labels)]))
     assert found["classes"] == ["no", "yes"]
     assert sum(map(sum, found["test"]["confusion"])) == found["test"]["rows"] - 1
@@ -200,7 +201,7 @@ def test_npy_files(tmp_path):
         ("y", "has features only; name a .npy file"),
         (tmp_path / "nothing.npy", "nothing.npy: there is no such file"),
         (tmp_path / "short.npy", "short.npy has 5 rows, but"),
-        (tmp_path / "wide.npy", "a row has 2 targets; meshnn fit takes one"),
+        (tmp_path / "wide.npy", "2 targets per row"),
     ):
         assert message in refused("fit", file, "--target", target, *FAST)
     given = ("fit", file, "--target", tmp_path / "y.npy", *FAST)
@@ -242,12 +243,12 @@ def nan_late(found):
 @pytest.mark.parametrize(("make", "message"), [
     (lambda: [table(), table().drop_columns(["b"])], "part1.parquet has no column b, which"),
     (lambda: [table(), with_column(table(), "b", ["x"] * 1200)], "part1.parquet: column b is string, but float in"),
-    (lambda: [table(), nan_late(table(seed=1))], "part1.parquet: row 1,001: column b is missing; fill it or leave"),
+    (lambda: [table(), nan_late(table(seed=1))], "part1.parquet: row 1,001: column b is missing"),
     (lambda: [table(), with_column(table(), "y", [1.5] * 1199 + [None])], "part1.parquet: row 1,200: column y is miss"),
-    (lambda: [], "folder has no .parquet file in it; name the folder that has them"),
+    (lambda: [], "folder has no .parquet file"),
     (lambda: [table().slice(0, 0)], "the table has 0 rows, expected at least 2"),
     (lambda: [table().slice(0, 1)], "1 row, expected at least 2"),
-    (lambda: [with_column(table(), "y", [2.5] * 1200)], "the target is 2.5 in every row: nothing to learn"),
+    (lambda: [with_column(table(), "y", [2.5] * 1200)], "the target is 2.5 in every row"),
     (lambda: [with_column(table(), "y", ["k"] * 1200)], "the target holds one class only, 'k'"),
     (lambda: [with_column(table(), "y", [str(k) for k in range(1200)])], "it looks like an identifier"),
     (lambda: [table().select(["y"])], "has no column to learn from"),
@@ -299,9 +300,9 @@ def test_a_damaged_file_is_named(tmp_path, numbers):
 
 @pytest.mark.parametrize("change", ["more", "other", "gone"])
 def test_a_folder_that_changes_while_it_is_read(monkeypatch, numbers, change):
-    real, done = Spool.append, []
+    real, done = RowFile.append, []
 
-    def append(self, X, y, weight):
+    def append(self, rows):
         if not done:
             done.append(True)
             first = numbers / "part0.parquet"
@@ -309,9 +310,9 @@ def test_a_folder_that_changes_while_it_is_read(monkeypatch, numbers, change):
                 first.unlink()
             else:
                 parquet.write_table(table(rows=3), numbers / "part9.parquet" if change == "more" else first)
-        real(self, X, y, weight)
+        real(self, rows)
 
-    monkeypatch.setattr(Spool, "append", append)
+    monkeypatch.setattr(RowFile, "append", append)
     message = refused("fit", numbers, "--target", "y", *FAST)
     assert {"more": "turned up", "other": "was changed", "gone": "is gone"}[change] in message
 
@@ -320,7 +321,7 @@ def test_a_disk_that_fills_up(monkeypatch, tmp_path, numbers):
     def write_none(self, rows):
         raise self._failed(OSError(errno.ENOSPC, "No space left on device"))
 
-    monkeypatch.setattr(Spool, "_write", write_none)
+    monkeypatch.setattr(RowFile, "_write", write_none)
     message = refused("fit", numbers, "--target", "y", *FAST, "--scratch", tmp_path)
     assert f"the disk of {tmp_path} is full" in message
     assert "--scratch" in message
@@ -330,7 +331,7 @@ def test_interrupted_while_it_reads(monkeypatch, tmp_path, numbers):
     def append(*given):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Spool, "append", append)
+    monkeypatch.setattr(RowFile, "append", append)
     done = meshnn("fit", numbers, "--target", "y", *FAST, "--out", tmp_path / "out.mesh")
     assert done.returncode == 130
     assert "interrupted before training began: nothing was learned, nothing is written" in done.stderr
@@ -497,10 +498,10 @@ def test_places():
 
 
 def test_without_dask(monkeypatch):
-    from meshnn.integrations import dask_tables
+    from meshnn.integrations.dask import local
 
-    monkeypatch.setattr(dask_tables, "find_spec", lambda name: None)
-    with pytest.raises(MeshError, match=r"pip install 'meshnn\[dask\]'"), dask_tables.cluster(2, None):
+    monkeypatch.setattr(local, "find_spec", lambda name: None)
+    with pytest.raises(MeshError, match=r"meshnn\[dask\]"), local.cluster(2, None):
         pass
 
 

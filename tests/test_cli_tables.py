@@ -14,8 +14,8 @@ from commands import in_a_process, meshnn
 from meshnn import MeshClassifier, MeshRegressor
 from meshnn.data.columns import cells_of, class_numbers
 from meshnn.data.encoding import Encoder
+from meshnn.data.holdout import HoldoutSplit
 from meshnn.data.tables import read_table
-from meshnn.estimators.fit_data import hold_out
 
 QUICK = ("-n", "2", "--epochs", "5", "--json")
 
@@ -310,12 +310,13 @@ def test_a_class_is_never_held_out_whole(counts, share):
     labels = np.repeat(np.arange(len(counts)), counts)
     n, size = len(labels), max(1, int(share * len(labels)))
     for seed in range(20):
-        kept, held = hold_out(n, size, seed, labels)
+        split = HoldoutSplit.stratified(n, size, seed, labels)
+        kept, held = split.kept, split.held
         assert sorted([*kept, *held]) == list(range(n))
         assert set(labels[kept]) == set(range(len(counts)))
         assert len(held) == min(size, n - len(counts))
-    again = hold_out(n, size, 0, labels), hold_out(n, size, 0, labels)
-    assert [part.tolist() for part in again[0]] == [part.tolist() for part in again[1]]
+    again = [HoldoutSplit.stratified(n, size, 0, labels) for _ in range(2)]
+    np.testing.assert_array_equal(again[0].held, again[1].held)
 
 
 def test_a_class_with_one_row_is_learned_whatever_the_seed(tmp_path):

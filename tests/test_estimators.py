@@ -19,8 +19,8 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
 
 from meshnn import Mesh, MeshClassifier, MeshError, MeshRegressor, Topology
+from meshnn.data.holdout import HoldoutSplit
 from meshnn.data.synthetic import spirals
-from meshnn.estimators.fit_data import hold_out
 from meshnn.training import train
 from solver_options import solver_with
 
@@ -359,7 +359,7 @@ def test_early_stopping_holds_out_for_real(iris):
     assert not np.allclose(model.preprocessing_.scaling.x_mean, X.mean(axis=0))
     # the weights are those of the best row
     spoilt = X.copy()
-    _, held_out = hold_out(150, 30, int(np.random.SeedSequence(0).generate_state(3)[0]), y)
+    held_out = HoldoutSplit.stratified(150, 30, int(np.random.SeedSequence(0).generate_state(3)[0]), y).held
     assert len(held_out) == 30
     assert np.bincount(y[held_out]).tolist() == [10, 10, 10]
     margins = model.decision_function(X[held_out])

@@ -14,7 +14,7 @@ import meshnn
 from commands import meshnn as run
 from meshnn import MeshClassifier, MeshError, MeshRegressor
 from meshnn.data.encoding import Encoder
-from meshnn.estimators.fit_data import hold_out
+from meshnn.data.holdout import HoldoutSplit
 
 RNG = np.random.default_rng(0)
 SIZE = RNG.normal(size=120)
@@ -112,7 +112,8 @@ def test_columns_without_names_are_numbered():
 def test_nothing_is_learned_from_what_is_held_out():
     model = fit(GAPS, early_stopping=True, l2=1e-3)
     seed = int(np.random.SeedSequence(0).generate_state(3)[0])
-    kept, held_out = hold_out(120, 12, seed, Y)
+    split = HoldoutSplit.stratified(120, 12, seed, Y)
+    kept, held_out = split.kept, split.held
     assert model.encoder_ == Encoder.learn(pa.Table.from_pandas(GAPS).take(kept), None, impute=True)
     odd = GAPS.copy()
     odd.iloc[held_out, 0] = 1e6

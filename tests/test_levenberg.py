@@ -312,11 +312,11 @@ def test_penalties_of_a_given_matrix(loss, scale):
     kinds = [np.flatnonzero(having & (layer[0] == a) & (layer[1] == b)) for a in range(3) for b in range(3)]
     kinds = [kind for kind in kinds if len(kind)]
     gamma = [sum(1 - now[e] * inverse[e] for e in kind) for kind in kinds]
-    factor, least = samples.mass, 1e-8
+    factor, least = samples.total_weight, 1e-8
     mean = np.exp(np.log(now[having]).mean())
     if loss == "squared_error":
-        factor = max(2 * samples.mass - sum(gamma), 1.0) / (2 * error)
-        crowded = sum(gamma) > 0.15 * 2 * samples.mass
+        factor = max(2 * samples.total_weight - sum(gamma), 1.0) / (2 * error)
+        crowded = sum(gamma) > 0.15 * 2 * samples.total_weight
         least = 2 * mean if crowded else least
     common = sum(gamma) / (factor * sum(w[e] ** 2 for kind in kinds for e in kind))
     want = np.zeros(len(live))

@@ -28,7 +28,7 @@ PUBLIC = {
         "meshnn.export", "meshnn.export.c", "meshnn.export.onnx", "meshnn.neat", "meshnn.torch", "meshnn.jax",
     ),
     "Other libraries": (
-        "meshnn.integrations.dask", "meshnn.integrations.torch_distributed", "meshnn.integrations.river",
+        "meshnn.integrations.dask", "meshnn.integrations.river",
         "meshnn.integrations.sktime", "meshnn.integrations.skl2onnx", "meshnn.integrations.networkx",
         "meshnn.integrations.neat", "meshnn.integrations.torch",
     ),

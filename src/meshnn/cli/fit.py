@@ -230,7 +230,7 @@ def fit(
 
 def _split(y: Any, task: str, share: float, seed: int) -> tuple[Any, Any, list[str]]:
     """Rows to learn from and rows to test on; every class in both if there is enough of each. And notes about it."""
-    from meshnn.estimators.fit_data import hold_out
+    from meshnn.data.holdout import HoldoutSplit
 
     rows = np.arange(len(y))
     if share == 0:
@@ -238,7 +238,8 @@ def _split(y: Any, task: str, share: float, seed: int) -> tuple[Any, Any, list[s
     n_test = int(np.ceil(share * len(rows)))
     if n_test >= len(rows) - 1:
         raise DataError(f"--test {share:g} leaves {len(rows) - n_test} of {len(rows)} rows to learn from; lower it")
-    train, held = hold_out(len(rows), n_test, seed, y if task == "classify" else None)
+    split = HoldoutSplit.stratified(len(rows), n_test, seed, y if task == "classify" else None)
+    train, held = split.kept, split.held
     if len(held) == 0:
         raise DataError("every class has one row: there is nothing to test on; add rows, or pass --test 0")
     missing = [str(label) for label in np.setdiff1d(y, y[held])] if task == "classify" else []

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import typer
 from rich.console import Console
 
 from meshnn.cli.fit_options import check_class_weight, graph_of
@@ -16,8 +15,8 @@ from meshnn.cli.fit_rows import Place, Seen, open_table, rows_to_fit, workers_of
 from meshnn.cli.fit_run import INTERRUPTED, TERMINATED, new_model, nothing_learned, tell, train
 from meshnn.cli.output import counted, say_notes
 from meshnn.cli.report import Report, score_classes, score_model
-from meshnn.data.large import NpySource, ParquetSource, Rows, Source
 from meshnn.data.parquet_files import in_blocks
+from meshnn.data.sources import NpySource, ParquetSource, RowBlock, Source
 from meshnn.errors import DataError, MeshError
 
 __all__ = ["Wanted", "fit_far", "is_far"]
@@ -44,12 +43,12 @@ class Wanted:
 
 def is_far(data: Path, place: Place) -> bool:
     """Whether a table is read block by block."""
-    return place.is_cluster or place.launched or (data.suffix.lower() == ".npy" and data.exists()) or in_blocks(data)
+    return place.is_cluster or (data.suffix.lower() == ".npy" and data.exists()) or in_blocks(data)
 
 
 def fit_far(data: Path, wanted: Wanted, options: dict[str, Any]) -> None:
     """Learn, test and save."""
-    from meshnn.data.held_back import HoldoutSplit
+    from meshnn.data.holdout import HoldoutSplit
     from meshnn.progress import reading
     from meshnn.training.signals import sigterm_interrupts
 
@@ -60,8 +59,8 @@ def fit_far(data: Path, wanted: Wanted, options: dict[str, Any]) -> None:
     if task == "classify":
         options["class_weight"] = wanted.class_weight
     model = new_model(task, options)
-    width = source.width if isinstance(source, NpySource) else len(source.names or ())
-    draw = HoldoutSplit(source.expected or 0, wanted.share, wanted.seed, width)
+    width = source.n_features if isinstance(source, NpySource) else len(source.columns or ())
+    split = HoldoutSplit.for_report(source.n_rows or 0, wanted.share, wanted.seed, width)
     seen, terminated = Seen(), list[int]()
     try:
         with (
@@ -70,14 +69,14 @@ def fit_far(data: Path, wanted: Wanted, options: dict[str, Any]) -> None:
         ):
             if not wanted.as_json:
                 say_notes(notes)
-                _introduce(source, task, draw, width)
+                _introduce(source, task, split, width)
             with (
-                reading(0 if wanted.as_json else 1, draw.rows - len(draw.tested)) as told,
-                rows_to_fit(source, draw, model, wanted.place, client, told, seen) as rows,
+                reading(0 if wanted.as_json else 1, split.n - len(split.held)) as told,
+                rows_to_fit(source, split, model, wanted.place, client, told, seen) as rows,
             ):
                 told.close()
                 n_outputs = len(rows.labels) if task == "classify" else 1
-                names = source.names or [f"feature {k}" for k in range(width)]
+                names = source.columns or [f"feature {k}" for k in range(width)]
                 model.set_params(topology=graph_of(wanted.topology, width, n_outputs, names))
                 seconds, warned, code = train(lambda: model.fit(rows), terminated)
     except KeyboardInterrupt:
@@ -89,16 +88,12 @@ def fit_far(data: Path, wanted: Wanted, options: dict[str, Any]) -> None:
         raise nothing_learned(code)
     if isinstance(source, ParquetSource):
         _remember_columns(model, source, wanted)
-    assert seen.looked is not None
+    assert seen.sample is not None
     report = None
-    if seen.tested is not None and len(seen.tested.X):
-        report = _scored(model, task, seen.tested, wanted.seed, warned)
-    trained = _scored(model, task, seen.looked, wanted.seed, [])
-    if wanted.place.launched and os.environ.get("RANK") != "0":
-        if code:
-            raise typer.Exit(code)
-        return  # the first process tells
-    facts = {"data": str(data), "target": wanted.target, "task": task, "features": source.names}
+    if seen.held is not None and len(seen.held.X):
+        report = _scored(model, task, seen.held, wanted.seed, warned)
+    trained = _scored(model, task, seen.sample, wanted.seed, [])
+    facts = {"data": str(data), "target": wanted.target, "task": task, "features": source.columns}
     tell(model, facts, report, trained, seconds, notes, warned, wanted.out, wanted.as_json, code)
 
 
@@ -123,13 +118,13 @@ def _task(source: Source, wanted: Wanted) -> tuple[str, list[str]]:
     return target_task(pa.table({wanted.target: few}), wanted.target, wanted.task)
 
 
-def _introduce(source: Source, task: str, draw: Any, width: int) -> None:
+def _introduce(source: Source, task: str, split: Any, width: int) -> None:
     files = f" in {source.table}" if isinstance(source, ParquetSource) else ""
     what = "classes" if task == "classify" else "a number"
     text = (
-        f"{os.path.basename(os.path.normpath(source.name))}: {counted(draw.rows, 'row')}{files}, "
+        f"{os.path.basename(os.path.normpath(source.name))}: {counted(split.n, 'row')}{files}, "
         f"{counted(width, 'feature')}, to predict {what}, read block by block; "
-        f"{counted(draw.rows - len(draw.tested), 'row')} to learn from, {len(draw.tested):,} to test on"
+        f"{counted(split.n - len(split.held), 'row')} to learn from, {len(split.held):,} to test on"
     )
     Console(stderr=True).print(text, markup=False, highlight=False, soft_wrap=True)
 
@@ -138,7 +133,7 @@ def _remember_columns(model: Any, source: ParquetSource, wanted: Wanted) -> None
     """Let the model find its columns in tables, as one does that was learned from memory."""
     from meshnn.data.encoding import Column, Encoder
 
-    kinds = {name: "boolean" if str(source.schema.field(name).type) == "bool" else "numeric" for name in source.names}
+    kinds = {name: "boolean" if str(source.schema.field(name).type) == "bool" else "numeric" for name in source.columns}
     columns = tuple(Column(name, kind) for name, kind in kinds.items())
     left_out = dict.fromkeys(wanted.drop, "dropped on request")
     # features are handed in as the encoder makes them, so their names are its own
@@ -147,7 +142,7 @@ def _remember_columns(model: Any, source: ParquetSource, wanted: Wanted) -> None
     model.target_ = wanted.target
 
 
-def _scored(model: Any, task: str, rows: Rows, seed: int, notes: list[str]) -> Report:
+def _scored(model: Any, task: str, rows: RowBlock, seed: int, notes: list[str]) -> Report:
     """How good the model is on some rows; rows are drawn, so that some class may be in none that was learned from."""
     if task != "classify":
         return score_model(model, task, rows.X, rows.y.astype(np.float64), seed)

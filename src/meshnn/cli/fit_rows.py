@@ -5,18 +5,17 @@ Another place than the disk here or a cluster is another branch of `rows_to_fit`
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from meshnn.arguments import whole_number
-from meshnn.data.held_back import HeldBack, HoldoutSplit
-from meshnn.data.large import NpySource, ParquetSource, Rows, Source
+from meshnn.data.holdout import HoldoutSource, HoldoutSplit
 from meshnn.data.parquet_files import ENDINGS
+from meshnn.data.sources import NpySource, ParquetSource, RowBlock, Source
 from meshnn.errors import DataError, MeshError
 
 __all__ = ["Place", "Seen", "open_table", "place_of", "rows_to_fit", "workers_of"]
@@ -32,7 +31,6 @@ class Place:
     processes: int = 0  # of a cluster here
     address: str | None = None  # of a cluster elsewhere
     scratch: Path | None = None
-    launched: bool = False  # whether torchrun has started this process beside others
 
     @property
     def is_cluster(self) -> bool:
@@ -44,8 +42,8 @@ class Place:
 class Seen:
     """Rows in memory that a report is made of."""
 
-    tested: Rows | None = None
-    looked: Rows | None = None
+    held: RowBlock | None = None
+    sample: RowBlock | None = None
 
 
 def place_of(on: str | None, scratch: Path | None) -> Place:
@@ -54,15 +52,10 @@ def place_of(on: str | None, scratch: Path | None) -> Place:
     >>> place_of("dask://host:8786", None).address
     'tcp://host:8786'
     """
-    from meshnn.integrations.torch_distributed import is_launched
-
     if scratch is not None and not scratch.is_dir():
         raise MeshError(f"--scratch: {scratch} is no folder; name one that is there")
-    launched = is_launched()
     if on is None:
-        return Place(scratch=scratch, launched=launched)
-    if launched:
-        raise MeshError("--on: torchrun has started several processes already; leave one of the two out")
+        return Place(scratch=scratch)
     here = re.fullmatch(r"dask:(-?\d{1,9})", on)
     there = re.fullmatch(r"dask://([^\s/:]+|\[[0-9a-fA-F:]+\]):(\d{1,5})/?", on)
     if here is None and there is None:
@@ -90,27 +83,17 @@ def open_table(data: Path, target: str, drop: list[str], place: Place) -> Source
             )
         return NpySource(data, Path(target))
     if not data.is_dir() and data.suffix.lower() not in ENDINGS:
-        who = "torchrun: several processes learn" if place.launched else "--on: a cluster learns"
-        raise MeshError(f"{who} from Parquet files or a folder of them, and {data} is none")
+        raise MeshError(f"--on: a cluster learns from Parquet files or a folder of them, and {data} is none")
     return ParquetSource(data, target, drop=drop)
 
 
 @contextmanager
 def workers_of(place: Place) -> Iterator[Any]:
-    """A client of the cluster that learns; None if there is no Dask in it. Of several processes the first speaks."""
-    if place.launched:
-        from meshnn.integrations.torch_distributed import together
-
-        with together() as rank, open(os.devnull, "w") as nowhere, ExitStack() as hushed:
-            if rank:
-                hushed.enter_context(redirect_stdout(nowhere))
-                hushed.enter_context(redirect_stderr(nowhere))
-            yield None
-        return
+    """A client of the cluster that trains; None without a cluster."""
     if not place.is_cluster:
         yield None
         return
-    from meshnn.integrations.dask_tables import cluster
+    from meshnn.integrations.dask.local import cluster
 
     with cluster(place.processes, place.address, place.scratch) as client:
         yield client
@@ -118,46 +101,44 @@ def workers_of(place: Place) -> Iterator[Any]:
 
 @contextmanager
 def rows_to_fit(
-    source: Source, draw: HoldoutSplit, model: Any, place: Place, client: Any, told: Callable[[int], None], seen: Seen
+    source: Source,
+    split: HoldoutSplit,
+    model: Any,
+    place: Place,
+    client: Any,
+    report: Callable[[int], None],
+    seen: Seen,
 ) -> Iterator[Any]:
     """What is passed to `model.fit`, as long as it is needed; rows for the report go into `seen`.
 
     Parameters
     ----------
     source : Source
-    draw : Draw
-        The rows that are not learned from.
+    split : HoldoutSplit
     model : MeshClassifier or MeshRegressor
     place : Place
     client : that of `workers_of`
-    told : callable
-        Is told how many rows were read.
+    report : callable
+        Called with the number of rows read.
     seen : Seen
     """
     classes = model._loss.classifies
     if client is not None:
-        from meshnn.integrations.dask_tables import parquet_rows
+        from meshnn.integrations.dask.shards import read_parquet
 
         assert isinstance(source, ParquetSource)
-        rows, seen.tested, seen.looked = parquet_rows(client, source, draw, classes, model._settings(), told)
+        rows, seen.held, seen.sample = read_parquet(client, source, classes, model._settings(), split, report)
         try:
             yield rows
         finally:
             rows.release()
         return
-    from meshnn.training.stored import StoredRows
+    from meshnn.training.out_of_core import RowStore
 
-    held = HeldBack(source, draw, classes)
-    if place.launched:
-        from meshnn.integrations.torch_distributed import open_rows
-
-        shared = open_rows(held, classes, model._settings())
-        seen.tested, seen.looked = held.tested, held.looked
-        yield shared
-        return
-    stored = StoredRows(held, classes, place.scratch, told)
+    kept = HoldoutSource(source, split, classes)
+    store = RowStore(kept, classes, place.scratch, report)
     try:
-        seen.tested, seen.looked = held.tested, held.looked
-        yield stored
+        seen.held, seen.sample = kept.held, kept.sample
+        yield store
     finally:
-        stored.release()
+        store.release()

@@ -26,7 +26,7 @@ from meshnn.estimators.builder import NetBuilder
 from meshnn.estimators.fit_data import ArrayData, OutOfCoreData, open_data
 from meshnn.estimators.outputs import Outputs
 from meshnn.estimators.params import Parameters
-from meshnn.estimators.preprocessing import Preprocessing, Samples
+from meshnn.estimators.preprocessing import CheckedSamples, Preprocessing
 from meshnn.estimators.resuming import describe_run, go_on, resume
 from meshnn.estimators.scaling import check_activation
 from meshnn.losses import LOSSES, Loss
@@ -36,6 +36,7 @@ from meshnn.training.callbacks import Checkpoint
 from meshnn.training.laplace import Laplace, affordable
 from meshnn.training.last_layer import LastLayerLaplace
 from meshnn.training.reporting import reporter
+from meshnn.training.samples import InMemorySamples
 from meshnn.training.sensitivity import importances
 from meshnn.training.signals import heard_interrupts, sigterm_interrupts
 from meshnn.training.solvers import Choice
@@ -95,7 +96,7 @@ class BaseMesh(Parameters, Outputs):
 
     def _checked(
         self, X: Any, y: Any, sample_weight: Any, known: Preprocessing | None, first: bool
-    ) -> tuple[Preprocessing, Samples, int]:
+    ) -> tuple[Preprocessing, CheckedSamples, int]:
         """Return a preprocessing (a new one unless one is `known`), checked samples and the number of outputs."""
         name = type(self).__name__
         if y is None:
@@ -115,9 +116,9 @@ class BaseMesh(Parameters, Outputs):
             raise DataError(f"the weight of sample {k} is {weight[k]:g}; weights must not be negative")
         if weight is not None and not weight.any():
             raise DataError("all samples have the weight 0; give some of them a weight")
-        return found, Samples(features, targets, weight), n_outputs
+        return found, CheckedSamples(features, targets, weight), n_outputs
 
-    def _checked_apart(self, X: Any, y: Any, known: Preprocessing, shape: tuple[int, ...]) -> Samples:
+    def _checked_apart(self, X: Any, y: Any, known: Preprocessing, shape: tuple[int, ...]) -> CheckedSamples:
         """Return samples to hold out, checked like those to learn from, whose targets have this shape."""
         if X is None or y is None:
             raise DataError("X_val and y_val go together; pass both, or neither")
@@ -128,7 +129,7 @@ class BaseMesh(Parameters, Outputs):
             raise DataError("y_val and y do not have the same columns; pass targets of the same kind")
         return samples
 
-    def _scorer(self, held_out: Samples | None) -> Callable[[], float] | None:
+    def _scorer(self, held_out: CheckedSamples | None) -> Callable[[], float] | None:
         """Return a function that scores the current net on held-out samples."""
         from sklearn.metrics import check_scoring
 
@@ -212,10 +213,10 @@ class BaseMesh(Parameters, Outputs):
         """Return the trainer: everything before the first epoch."""
         if data.batch is not None:
             settings = replace(settings, batch_size=data.batch)
-        seed, run, resumed = data.shared(self._seed), dict[str, str](), None
+        seed, run, resumed = self._seed(), dict[str, str](), None
         if checkpoint is not None:
             run = describe_run(self, data, again)
-            resumed, seed = data.shared(partial(resume, self, checkpoint, run, seed))
+            resumed, seed = resume(self, checkpoint, run, seed)
         seeds = [int(s) for s in np.random.SeedSequence(seed).generate_state(3)]
         if switch("early_stopping", self.early_stopping) and data.held_out is None:
             allowed = ("a number between 0 and 1", lambda v: 0 < v < 1)
@@ -238,7 +239,7 @@ class BaseMesh(Parameters, Outputs):
             self.__dict__.pop("target_", None)
         self.__dict__.pop("_structure", None)
         if checkpoint is not None:
-            go_on(self, trainer, checkpoint, run, resumed, seed, data.leads)
+            go_on(self, trainer, checkpoint, run, resumed, seed)
         return trainer
 
     def _build(
@@ -358,12 +359,12 @@ class BaseMesh(Parameters, Outputs):
             refused = affordable(mesh, samples)
             if rotation is not None:
                 refused = "there are more columns than rows"
-            if refused or samples.near is None:
+            if refused or not isinstance(samples, InMemorySamples):
                 self._laplace = refused
             elif Laplace.fits(mesh, samples, trainer.choice.solver.wants_float64):
-                self._laplace = Laplace.of(mesh, samples.near, trainer.penalties)
+                self._laplace = Laplace.of(mesh, samples, trainer.penalties)
             else:
-                self._laplace = LastLayerLaplace.of(mesh, samples.near, trainer.penalties)
+                self._laplace = LastLayerLaplace.of(mesh, samples, trainer.penalties)
         except MeshError as error:  # the net is fitted all the same
             self._laplace = str(error)
 

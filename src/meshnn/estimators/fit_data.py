@@ -6,7 +6,7 @@ All calls into the out-of-core modules are in `open_data` and `OutOfCoreData`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -15,50 +15,25 @@ import numpy as np
 
 from meshnn.arguments import switch
 from meshnn.arrays import Array
-from meshnn.data.large import is_large, open_source
+from meshnn.data import sources
+from meshnn.data.holdout import HoldoutSplit
+from meshnn.data.sources import open_source
 from meshnn.errors import DataError, MeshError
-from meshnn.estimators.preprocessing import Preprocessing, Samples, is_dask
+from meshnn.estimators.preprocessing import CheckedSamples, Preprocessing, is_dask
 from meshnn.estimators.scaling import Scaling
 from meshnn.losses.moments import is_constant
 from meshnn.mesh import Mesh
 from meshnn.progress import reading
-from meshnn.training.far import Look, OutOfCoreDataset
-from meshnn.training.samples import Dataset
+from meshnn.training.dataset import Dataset
+from meshnn.training.row_transform import RowTransform
+from meshnn.training.samples import Samples
 
-__all__ = ["ArrayData", "OutOfCoreData", "hold_out", "is_out_of_core", "open_data"]
+__all__ = ["ArrayData", "OutOfCoreData", "is_out_of_core", "open_data"]
 
 
 def is_out_of_core(X: Any) -> bool:
     """Return whether X is something else than samples in memory."""
-    return is_large(X) or isinstance(X, OutOfCoreDataset) or is_dask(X)
-
-
-def hold_out(n: int, size: int, seed: int, labels: Array | None = None) -> tuple[Array, Array]:
-    """Return rows to keep and, at random, up to `size` rows to hold out, both in order.
-
-    Classes are held out in proportion if there are enough rows for all of them. One row of every class is always kept,
-    whatever the seed: a class with one row is never held out.
-    """
-    from sklearn.model_selection import train_test_split
-
-    rows = np.arange(n)
-    if labels is None:
-        kept, held = train_test_split(rows, test_size=size, random_state=seed)
-        return np.sort(kept), np.sort(held)
-    _, number, counts = np.unique(labels, return_inverse=True, return_counts=True)
-    several = np.flatnonzero(counts[number] >= 2)
-    size = min(size, len(several) - int((counts >= 2).sum()))
-    if size <= 0:
-        return rows, rows[:0]
-    kept = held = several
-    if min(size, len(several) - size) >= (counts >= 2).sum():
-        kept, held = train_test_split(several, test_size=size, random_state=seed, stratify=number[several])
-    if len(held) == len(several) or len(np.unique(number[kept])) < (counts >= 2).sum():
-        order = np.random.default_rng(seed).permutation(several)
-        firsts = np.unique(number[order], return_index=True)[1]  # one of each class stays
-        held = np.delete(order, firsts)[:size]
-    held = np.sort(held)
-    return np.setdiff1d(rows, held), held
+    return sources.is_out_of_core(X) or isinstance(X, Dataset) or is_dask(X)
 
 
 class ArrayData:
@@ -74,12 +49,11 @@ class ArrayData:
     """
 
     batch: int | None = None  # best batch size, if the data decide it
-    leads = True  # whether this process writes files, if several run the same fit
 
     def __init__(self, model: Any, X: Any, y: Any, sample_weight: Any, known: Preprocessing | None) -> None:
         self._model, self._given, self._new = model, X, known is None
         self.preprocessing, self.samples, self.n_outputs = model._checked(X, y, sample_weight, known, known is None)
-        self.held_out: Samples | None = None
+        self.held_out: CheckedSamples | None = None
 
     @property
     def longest(self) -> int:
@@ -100,17 +74,14 @@ class ArrayData:
         """Return arrays and texts that tell these data from others."""
         return {"X": self.samples.X, "y": self.samples.targets, "sample_weight": self.samples.weight}, {}
 
-    def shared(self, make: Callable[[], Any]) -> Any:
-        """Return a result that is the same in all processes of this fit."""
-        return make()
-
     def hold_out(self, share: float, seed: int) -> None:
         """Hold out a share of the samples, at least one; one must be left."""
         targets, weight, n = self.samples.targets, self.samples.weight, len(self.samples.targets)
         if n < 2:
             raise DataError("early_stopping holds samples out, but there is only one; set early_stopping=False")
         labels = targets if isinstance(targets, np.ndarray) and targets.ndim == 1 else None
-        parts = hold_out(n, min(math.ceil(share * n), n - 1), seed, labels)
+        split = HoldoutSplit.stratified(n, min(math.ceil(share * n), n - 1), seed, labels)
+        parts = (split.kept, split.held)
         if len(parts[1]) == 0:
             raise DataError("early_stopping holds samples out, but each class has one only; set early_stopping=False")
         if weight is not None and not all(weight[rows].any() for rows in parts):
@@ -126,7 +97,7 @@ class ArrayData:
         found = self.preprocessing.scaled(self.samples, model._loss, model.standardize, model.output_activation)
         return found.rotated(self.samples) if model._may_rotate() else found
 
-    def datasets(self, mesh: Mesh, preprocessing: Preprocessing) -> tuple[Dataset, Dataset | None]:
+    def datasets(self, mesh: Mesh, preprocessing: Preprocessing) -> tuple[Samples, Samples | None]:
         """Return samples to train with and samples to validate with."""
         loss, held_out = self._model._loss, self.held_out
         validation = None if held_out is None else preprocessing.dataset(mesh, held_out, loss)
@@ -138,28 +109,27 @@ class OutOfCoreData:
 
     longest = 0
 
-    def __init__(self, model: Any, rows: OutOfCoreDataset) -> None:
-        self._model, self._rows = model, rows
-        self.batch, self.leads = rows.batch, rows.leads
+    def __init__(self, model: Any, rows: Dataset) -> None:
+        self._model, self._rows, self.batch = model, rows, rows.batch_size
         if model.scoring is not None:
             raise MeshError("scoring is for samples in memory; leave it out: held-out rows are judged by the loss")
-        self.preprocessing = Preprocessing(rows.width, None if rows.names is None else tuple(rows.names))
-        self.held_out: Samples | None = None
-        self._splits = False
+        self.preprocessing = Preprocessing(rows.n_features, None if rows.columns is None else tuple(rows.columns))
+        self.held_out: CheckedSamples | None = None
+        self._parts: tuple[Dataset, Dataset | None] = (rows, None)  # to train and to validate with
         if model._loss.classifies:
             model._targets(np.array(rows.labels), None, True)  # sets the classes, or refuses them
             self.n_outputs = len(rows.labels)
         else:
-            least = 0.0 if rows.y_least is None else float(rows.y_least.min())
+            least = 0.0 if rows.y_min is None else float(rows.y_min.min())
             if model._loss.logarithmic and least < 0:
                 raise DataError(f"for {model._loss.name} y must not be negative, got {least:g}")
-            model._flat = not rows.several
-            self.n_outputs = int(rows.few(1)[1].shape[1])
+            model._flat = not rows.matrix_targets
+            self.n_outputs = rows.n_targets
 
     @property
     def n_samples(self) -> int:
         """Samples to learn from."""
-        return self._rows.count
+        return self._rows.n_rows
 
     def given_to_hold_out(self, X: Any, y: Any) -> None:
         """Hold out samples that the user has chosen, which are in memory."""
@@ -170,16 +140,11 @@ class OutOfCoreData:
 
     def described(self) -> tuple[dict[str, Any], dict[str, str]]:
         """Return arrays and texts that tell these data from others."""
-        return {}, {"data": self._rows.stamp, "labels": repr(getattr(self._rows, "labels", None))}
-
-    def shared(self, make: Callable[[], Any]) -> Any:
-        """Return what the leading process has made; it is the same in all processes of this fit."""
-        return self._rows.told(make)
+        return {}, {"data": self._rows.fingerprint, "labels": repr(self._rows.labels)}
 
     def hold_out(self, share: float, seed: int) -> None:
         """Hold out a share of the rows."""
-        self._rows.hold_out(share, seed)
-        self._splits = True
+        self._parts = self._rows.hold_out(share, seed)
 
     def learn(self) -> Preprocessing:
         """Return the preprocessing with the scaling learned: features from all rows, targets from some of them."""
@@ -198,24 +163,24 @@ class OutOfCoreData:
                 self._class_weight = model._class_weights(np.arange(self.n_outputs), sums, model.classes_.tolist())
         scaling = Scaling.learn(X.astype(np.float64), targets, weight, wanted, model._loss, model.output_activation)
         if wanted:
-            constant = is_constant(rows.x_mean, rows.x_spread)
-            spread = np.where(constant, 1.0, rows.x_spread)
+            constant = is_constant(rows.moments.mean, rows.moments.spread)
+            spread = np.where(constant, 1.0, rows.moments.spread)
             # what is subtracted from float32 is rounded to it: predictions must subtract the same
-            mean = rows.x_mean.astype(X.dtype).astype(np.float64)
+            mean = rows.moments.mean.astype(X.dtype).astype(np.float64)
             scaling = replace(scaling, x_mean=mean, x_scale=spread, x_constant=constant)
         return replace(self.preprocessing, scaling=scaling)
 
-    def datasets(self, mesh: Mesh, preprocessing: Preprocessing) -> tuple[Dataset, Dataset | None]:
+    def datasets(self, mesh: Mesh, preprocessing: Preprocessing) -> tuple[Samples, Samples | None]:
         """Return rows to train with and rows to validate with."""
-        s, loss = preprocessing.scaling, self._model._loss
+        s, loss, (training, held_out) = preprocessing.scaling, self._model._loss, self._parts
         arrays = (s.x_mean, s.x_scale, s.y_mean, s.y_scale)
-        look = Look(loss.name, str(mesh.dtype), *arrays, self._places, self._class_weight)
-        validation: Dataset | None = None
+        transform = RowTransform(loss.name, str(mesh.dtype), *arrays, self._places, self._class_weight)
+        validation: Samples | None = None
         if self.held_out is not None:
             validation = preprocessing.dataset(mesh, self.held_out, loss)
-        elif self._splits:
-            validation = self._rows.held_out(look)
-        return self._rows.samples(look), validation
+        elif held_out is not None:
+            validation = held_out.prepared(transform)
+        return training.prepared(transform), validation
 
 
 @contextmanager
@@ -231,19 +196,19 @@ def open_data(model: Any, X: Any, y: Any, sample_weight: Any, again: bool) -> It
         raise DataError(f"X must be a list of arrays: {what}; pass arrays, or a list of them")
     if again:
         raise MeshError("warm_start is for samples in memory; set warm_start=False, or fit with a checkpoint")
-    if isinstance(X, OutOfCoreDataset):
+    if isinstance(X, Dataset):
         yield OutOfCoreData(model, X)
         return
     if is_dask(X):
-        from meshnn.integrations.dask import open_rows
+        from meshnn.integrations.dask import open_collections
 
-        rows: OutOfCoreDataset = open_rows(X, y, sample_weight, model._loss.classifies, model._settings())
+        rows: Dataset = open_collections(X, y, sample_weight, model._loss.classifies, model._settings())
     else:
-        from meshnn.training.stored import StoredRows
+        from meshnn.training.out_of_core import RowStore
 
         source = open_source(X, y, sample_weight)
-        with reading(model._verbosity(), source.expected) as told:
-            rows = StoredRows(source, model._loss.classifies, told=told)
+        with reading(model._verbosity(), source.n_rows) as told:
+            rows = RowStore(source, model._loss.classifies, report=told)
     try:
         yield OutOfCoreData(model, rows)
     finally:

@@ -20,24 +20,24 @@ from meshnn.estimators.scaling import Rotation, Scaling, check_dense_fits, is_sp
 from meshnn.losses import Loss
 from meshnn.mesh import Mesh
 from meshnn.training.api import as_samples
-from meshnn.training.samples import InMemoryDataset
+from meshnn.training.samples import InMemorySamples
 
-__all__ = ["Preprocessing", "Samples", "is_dask", "is_frame"]
+__all__ = ["CheckedSamples", "Preprocessing", "is_dask", "is_frame"]
 
 
 NO_SCALING = Scaling(*[np.zeros(0)] * 4)  # before one is learned
 
 
-class Samples(NamedTuple):
+class CheckedSamples(NamedTuple):
     """Checked samples: features before scaling, targets, and weights, if they differ."""
 
     X: Any
     targets: Any
     weight: Array | None
 
-    def take(self, rows: Array) -> Samples:
+    def take(self, rows: Array) -> CheckedSamples:
         """Return some of the samples."""
-        return Samples(self.X[rows], self.targets[rows], None if self.weight is None else self.weight[rows])
+        return CheckedSamples(self.X[rows], self.targets[rows], None if self.weight is None else self.weight[rows])
 
 
 def is_frame(X: Any) -> bool:
@@ -93,12 +93,12 @@ class Preprocessing:
         """Learn again from some rows of X, so that nothing is learned from held-out rows; return all features."""
         return (self, features) if self.encoder is None else self._learn_frame(X, rows)
 
-    def scaled(self, samples: Samples, loss: Loss, standardize: bool, activation: str) -> Self:
+    def scaled(self, samples: CheckedSamples, loss: Loss, standardize: bool, activation: str) -> Self:
         """Return the preprocessing with a scaling learned from training samples."""
         wanted = switch("standardize", standardize)
         return replace(self, scaling=Scaling.learn(*samples, wanted, loss, activation))
 
-    def rotated(self, samples: Samples) -> Self:
+    def rotated(self, samples: CheckedSamples) -> Self:
         """Return the preprocessing with a rotation, if there are many more columns than samples that count."""
         X = samples.X if samples.weight is None else samples.X[samples.weight > 0]
         if X.shape[1] <= max(X.shape[0], 100):
@@ -176,7 +176,7 @@ class Preprocessing:
         found = self.scaling.inputs(features, dtype)
         return found if self.rotation is None else self.rotation.inputs(found)
 
-    def dataset(self, mesh: Mesh, samples: Samples, loss: Loss) -> InMemoryDataset:
+    def dataset(self, mesh: Mesh, samples: CheckedSamples, loss: Loss) -> InMemorySamples:
         """Return the samples as the trainer takes them."""
         targets = self.scaling.targets(samples.targets)
         return as_samples(mesh, self.inputs(samples.X, mesh.dtype), targets, loss.name, samples.weight)

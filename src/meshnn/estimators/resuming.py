@@ -49,9 +49,8 @@ def resume(model: BaseMesh, checkpoint: Checkpoint, run: dict[str, str], seed: i
 
 
 def go_on(
-    model: BaseMesh, trainer: Trainer, checkpoint: Checkpoint, run: dict[str, str], resumed: Resumed | None, seed: int,
-    saves: bool,
-) -> None:  # fmt: skip
+    model: BaseMesh, trainer: Trainer, checkpoint: Checkpoint, run: dict[str, str], resumed: Resumed | None, seed: int
+) -> None:
     """Restore the trainer from what was left, and tell the checkpoint what to save."""
     from meshnn.estimators.storing import to_tree
 
@@ -67,8 +66,7 @@ def go_on(
             print(f"resuming from the checkpoint {checkpoint.path}: {done}", file=sys.stderr)
         if resumed.epochs < trainer.epochs:
             _warn_longer(resumed.epochs, trainer)
-    if saves:
-        checkpoint.watch(tree)
+    checkpoint.watch(tree)
 
 
 def _warn_longer(before: int, trainer: Trainer) -> None:

@@ -14,7 +14,7 @@ from meshnn.arrays import Array
 from meshnn.errors import DataError, MeshError
 from meshnn.estimators.base import BaseMesh
 from meshnn.estimators.classifier import MeshClassifier
-from meshnn.estimators.preprocessing import Samples
+from meshnn.estimators.preprocessing import CheckedSamples
 from meshnn.estimators.ragged import Ragged, as_step_targets
 from meshnn.estimators.regressor import MeshRegressor
 from meshnn.estimators.sequences import READOUTS, SequenceBuilder, SequencePreprocessing
@@ -59,7 +59,7 @@ class SequenceMixin(BaseMesh):
             return list(targets.like(super()._answers(targets.data)))
         return super()._answers(targets)
 
-    def _scorer(self, held_out: Samples | None) -> Callable[[], float] | None:
+    def _scorer(self, held_out: CheckedSamples | None) -> Callable[[], float] | None:
         if held_out is not None and isinstance(held_out.targets, Ragged) and isinstance(self.scoring, str):
             raise MeshError(
                 'with readout="all" scoring must be a function of (estimator, X, y), as scorers of scikit-learn take '

@@ -16,7 +16,7 @@ from meshnn.arguments import known, switch, whole_number
 from meshnn.arrays import Array, IntArray
 from meshnn.errors import DataError, MeshError
 from meshnn.estimators.builder import NetBuilder
-from meshnn.estimators.preprocessing import Preprocessing, Samples
+from meshnn.estimators.preprocessing import CheckedSamples, Preprocessing
 from meshnn.estimators.ragged import Ragged, as_sequences
 from meshnn.estimators.scaling import Scaling, moments
 from meshnn.export.blueprint import Timing
@@ -27,7 +27,7 @@ from meshnn.net import MOST_TICKS
 from meshnn.topology import Topology
 from meshnn.topology.reach import NEVER, birth_ticks
 from meshnn.training.api import as_samples
-from meshnn.training.samples import InMemoryDataset
+from meshnn.training.samples import InMemorySamples
 from meshnn.training.solvers import Choice
 from meshnn.training.structure.runtime import as_policies
 
@@ -109,7 +109,7 @@ class SequencePreprocessing(Preprocessing):
         """Return whether X can be used as it is."""
         return False
 
-    def scaled(self, samples: Samples, loss: Loss, standardize: bool, activation: str) -> Self:
+    def scaled(self, samples: CheckedSamples, loss: Loss, standardize: bool, activation: str) -> Self:
         """Return the preprocessing with a scaling learned from all steps of the training sequences."""
         wanted, (X, targets, weight) = switch("standardize", standardize), samples
         steps = isinstance(targets, Ragged)
@@ -119,11 +119,11 @@ class SequencePreprocessing(Preprocessing):
         x_scale = np.where(spread == 0, 1.0, spread)
         return replace(self, scaling=replace(found, x_mean=mean, x_scale=x_scale, x_constant=None))
 
-    def rotated(self, samples: Samples) -> Self:
+    def rotated(self, samples: CheckedSamples) -> Self:
         """Return the same: steps are never more columns than rows."""
         return self
 
-    def dataset(self, mesh: Mesh, samples: Samples, loss: Loss) -> InMemoryDataset:
+    def dataset(self, mesh: Mesh, samples: CheckedSamples, loss: Loss) -> InMemorySamples:
         """Return the sequences as the trainer takes them, padded to the ticks of the mesh."""
         X, targets, weight = samples
         inputs = padded(X.like(self.scaling.inputs(X.data)), mesh.ticks, self.reading.per_step, mesh.dtype)
@@ -192,8 +192,8 @@ class SequencePreprocessing(Preprocessing):
 
 
 def _weighted(
-    samples: InMemoryDataset, targets: Ragged, weight: Array | None, at: Array, whose: Array
-) -> InMemoryDataset:
+    samples: InMemorySamples, targets: Ragged, weight: Array | None, at: Array, whose: Array
+) -> InMemorySamples:
     """Return samples whose steps have weights of their own."""
     found = samples.targets
     assert found.at is not None

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from meshnn.arguments import switch
-from meshnn.estimators.preprocessing import Samples
+from meshnn.estimators.preprocessing import CheckedSamples
 from meshnn.estimators.scaling import Scaling, check_activation
 from meshnn.training import History, HistoryRow
 from meshnn.training.reporting import print_row
-from meshnn.training.samples import InMemoryDataset
+from meshnn.training.samples import InMemorySamples
 from meshnn.training.solvers import SOLVERS, SolverRun
 from meshnn.training.structure.runtime import Structure, as_policies
 
@@ -64,7 +64,7 @@ def pass_over(model: BaseMesh, X: Any, y: Any, sample_weight: Any) -> None:
     _advance(model, run, samples)
 
 
-def _advance(model: BaseMesh, solver: SolverRun, samples: InMemoryDataset) -> None:
+def _advance(model: BaseMesh, solver: SolverRun, samples: InMemorySamples) -> None:
     """Take one epoch and append a row to the history."""
     began = time.perf_counter()
     spent = model.history_[-1].seconds if len(model.history_) else 0.0
@@ -97,7 +97,7 @@ def show_last_row(model: BaseMesh) -> None:
         callback.on_epoch_end(row, model.mesh_)
 
 
-def _adapt_scaling(model: BaseMesh, part: Samples, first: bool) -> None:
+def _adapt_scaling(model: BaseMesh, part: CheckedSamples, first: bool) -> None:
     """Let the scaling follow the samples of a stream: it is that of all samples so far.
 
     The first samples may be few and alike. The weights stay, so the function of the net moves with the scaling, by
@@ -116,7 +116,7 @@ def _adapt_scaling(model: BaseMesh, part: Samples, first: bool) -> None:
     model._stream_weight += weight
 
 
-def _edit(model: BaseMesh, solver: SolverRun, samples: InMemoryDataset, loss: float) -> list[str]:
+def _edit(model: BaseMesh, solver: SolverRun, samples: InMemorySamples, loss: float) -> list[str]:
     """Let policies change the graph, a call being an epoch; return what was done."""
     policies = as_policies(model.structure)
     if not policies:

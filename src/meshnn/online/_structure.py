@@ -15,7 +15,7 @@ from meshnn.losses import Targets, loss_named
 from meshnn.storage import Tree
 from meshnn.streaming.growth import Growth
 from meshnn.topology import Topology
-from meshnn.training.samples import InMemoryDataset
+from meshnn.training.samples import InMemorySamples
 from meshnn.training.solvers import Change
 from meshnn.training.structure.runtime import (  # fmt: skip
     Structure,
@@ -117,7 +117,7 @@ class StreamStructure:
         found._rows.extend((x.copy(), np.array([t])) for x, t in zip(tree["rows"], tree["targets"], strict=True))
         return found
 
-    def _samples(self, model: StreamModel) -> InMemoryDataset:
+    def _samples(self, model: StreamModel) -> InMemorySamples:
         """The last ones, as the net sees them."""
         stream, mesh = model.stream_, model.mesh_
         assert stream is not None
@@ -128,7 +128,7 @@ class StreamStructure:
         loss = loss_named(model._loss)
         values = y[:, 0].astype(np.int64) if loss.classifies and not loss.several else y
         targets = Targets.make(loss, values, None, len(X), mesh.topology.n_outputs, mesh.dtype)
-        return InMemoryDataset(np.ascontiguousarray(X[None], mesh.dtype), targets, float(len(X)))
+        return InMemorySamples(np.ascontiguousarray(X[None], mesh.dtype), targets, float(len(X)))
 
 
 def neurons_of(before: Topology, after: Topology, change: Change) -> Array:

@@ -23,7 +23,7 @@ __all__ = ["SETS", "DataSet", "Split", "iris_split"]
 
 Floats = NDArray[np.float64]
 Labels = NDArray[np.int64]
-InMemoryDataset = tuple[Floats, Labels]
+LabelledPoints = tuple[Floats, Labels]
 
 
 class Split(NamedTuple):
@@ -41,8 +41,8 @@ class DataSet:
 
     title: str
     hidden: int  # neurons that our protocol takes
-    ours: Callable[..., InMemoryDataset]  # of random_state
-    reference: Callable[..., InMemoryDataset]
+    ours: Callable[..., LabelledPoints]  # of random_state
+    reference: Callable[..., LabelledPoints]
     claim: str = "1.00"  # what the paper says
 
     def split(self, protocol: str, seed: int) -> Split:
@@ -68,19 +68,19 @@ def iris_split(protocol: str, seed: int, trial: int) -> Split:
     return Split(X[train], y[train], X[test], y[test])
 
 
-def _reference_spirals(random_state: int) -> InMemoryDataset:
+def _reference_spirals(random_state: int) -> LabelledPoints:
     rng = np.random.default_rng(random_state)
     a = np.sqrt(rng.random(1000)) * np.deg2rad(780)
     first = np.stack([-a * np.cos(a), a * np.sin(a)], axis=1) + 0.1 * rng.random((1000, 2))
     return np.concatenate([first, -first]), np.repeat(np.arange(2), 1000)
 
 
-def _reference_blobs(random_state: int) -> InMemoryDataset:
+def _reference_blobs(random_state: int) -> LabelledPoints:
     X, y = make_blobs(1000, centers=3, cluster_std=[1.0, 2.5, 0.5], random_state=random_state)[:2]
     return X, y.astype(np.int64)
 
 
-def _reference_double_blobs(random_state: int) -> InMemoryDataset:
+def _reference_double_blobs(random_state: int) -> LabelledPoints:
     groups = [make_blobs(500, centers=3, cluster_std=1.0, random_state=2 * random_state + k)[:2] for k in range(2)]
     return np.concatenate([X for X, _ in groups]), np.concatenate([y for _, y in groups]).astype(np.int64)
 

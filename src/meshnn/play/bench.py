@@ -26,7 +26,7 @@ from meshnn.streaming.growth import Growth
 from meshnn.topology import Topology
 from meshnn.topology.lineage import Lineage
 from meshnn.training.api import as_samples
-from meshnn.training.samples import InMemoryDataset
+from meshnn.training.samples import InMemorySamples
 from meshnn.training.solvers import Change
 from meshnn.training.structure.choosing import importance, sample_of, weakest
 from meshnn.training.structure.graph import Allowed
@@ -58,7 +58,7 @@ class PlaySession:
         self.mesh: Mesh
         self.names: list[str]
         self.learner: Learner
-        self.samples: InMemoryDataset
+        self.samples: InMemorySamples
         self.table: Table | None = None
         self.running, self.awaited = False, 0
         self.solver, self.rate, self.pace, self.budget = "adam", RATE, PACE, 1000
@@ -472,7 +472,7 @@ class PlaySession:
         self.learner.rewire(growth, change)
         self.version, self.dirty = self.version + 1, True
 
-    def _recent(self) -> InMemoryDataset:
+    def _recent(self) -> InMemorySamples:
         """The samples, of a stream the last ones."""
         if not self.data.streams:
             return self.samples

@@ -1,4 +1,4 @@
-"""`train`: the weights of a mesh, learned in place, row by row."""
+"""`train`: train the weights of a mesh in place, one history row at a time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from meshnn.losses import Targets, loss_named
 from meshnn.mesh import Mesh
 from meshnn.topology.builders import Seed
 from meshnn.training.history import HistoryRow
-from meshnn.training.samples import InMemoryDataset
+from meshnn.training.samples import InMemorySamples
 from meshnn.training.settings import Settings
 from meshnn.training.structure.runtime import as_policies, first_topology
 from meshnn.training.trainer import Trainer
@@ -25,17 +25,17 @@ __all__ = ["as_samples", "train"]
 
 def as_samples(
     mesh: Mesh, X: Any, y: Any, loss: str, sample_weight: Any = None, *, loss_ticks: Any = "last", readout: Any = None
-) -> InMemoryDataset:
-    """Inputs and targets, checked against a mesh; `loss_ticks` and `readout` as for `Mesh.gradient`."""
+) -> InMemorySamples:
+    """Check inputs and targets against a mesh; `loss_ticks` and `readout` as for `Mesh.gradient`."""
     inputs = checks.as_inputs(X, mesh.topology, mesh.ticks)
     size, n_outputs = inputs.shape[1], mesh.topology.n_outputs
     targets = Targets.make(
         loss_named(loss), y, sample_weight, size, n_outputs, mesh.dtype, mesh.ticks, loss_ticks, readout
     )
     rows = targets.counting
-    if rows is not None:  # a sample of weight 0 is none
+    if rows is not None:  # samples of weight 0 are left out
         inputs, targets = inputs[:, rows], targets.of(rows)
-    return InMemoryDataset(inputs, targets, float(size if sample_weight is None else np.sum(sample_weight)))
+    return InMemorySamples(inputs, targets, float(size if sample_weight is None else np.sum(sample_weight)))
 
 
 def train(
@@ -52,7 +52,7 @@ def train(
     structure: Any = None,
     **settings: Any,
 ) -> Iterator[HistoryRow]:
-    """Train the weights of a mesh in place; the epochs are run as the rows are asked for: iterate over the result.
+    """Train the weights of a mesh in place; iterate over the result to run the epochs.
 
     Parameters
     ----------
@@ -63,12 +63,12 @@ def train(
     loss : "cross_entropy", "binary_cross_entropy", "squared_error", "huber" or "poisson"
     sample_weight : array_like (batch,), optional
     loss_ticks, readout
-        As for `Mesh.gradient`: after which ticks outputs are looked at, or how they are read from several.
-    validation : (X, y) or (X, y, looks), optional
-        Held-out samples; the weights with the lowest loss on them are kept. `looks` is what `loss_ticks`, or `readout`
-        if that is given, is for them; only needed where it is an array that has samples.
+        As for `Mesh.gradient`: the ticks that have a loss, or how the outputs are read from several ticks.
+    validation : (X, y) or (X, y, loss_mask), optional
+        Held-out samples; the weights with the lowest loss on them are kept. `loss_mask` is their `loss_ticks`, or their
+        `readout` if that is given; only needed where it is an array with an axis of samples.
     random_state : int, Generator or None
-        Of the order of the samples and of restarts.
+        Decides the order of the samples and the restarts.
     structure : policy or list of policies, optional
         How the graph changes meanwhile, see `meshnn.training.structure`. A dense start gives the mesh new weights.
     **settings
@@ -101,8 +101,8 @@ def train(
     samples = as_samples(mesh, X, y, loss, sample_weight, loss_ticks=loss_ticks, readout=readout)
     held_out = None
     if validation is not None:
-        X_held, y_held, looks = (*validation, loss_ticks if readout is None else readout)[:3]
+        X_held, y_held, loss_mask = (*validation, loss_ticks if readout is None else readout)[:3]
         name = "loss_ticks" if readout is None else "readout"
-        held_out = as_samples(mesh, X_held, y_held, loss, **{name: looks})
+        held_out = as_samples(mesh, X_held, y_held, loss, **{name: loss_mask})
     seed = int(as_generator(random_state).integers(2**63))
     return Trainer(mesh, samples, chosen, held_out, seed, structure).rows()

@@ -27,7 +27,7 @@ import numpy as np
 
 from meshnn.arrays import FloatArray, IntArray
 from meshnn.mesh import Mesh
-from meshnn.training.samples import Dataset
+from meshnn.training.samples import Samples
 
 __all__ = ["Evidence"]
 
@@ -52,7 +52,7 @@ class Evidence:
         1 for those that have a penalty, else 0.
     """
 
-    def __init__(self, mesh: Mesh, samples: Dataset, live: IntArray, penalised: FloatArray) -> None:
+    def __init__(self, mesh: Mesh, samples: Samples, live: IntArray, penalised: FloatArray) -> None:
         t = mesh.topology
         borders = [t.n_clamped, t.n_neurons - t.n_outputs]  # of inputs, hidden neurons, outputs
         edge = mesh.ties.first[live]
@@ -62,7 +62,7 @@ class Evidence:
         self.kinds = [np.flatnonzero(kind == k) for k in found]
         self.penalised = penalised
         self.likelihood = samples.loss.likelihood
-        self.count = samples.mass if self.likelihood else samples.mass * t.n_outputs
+        self.count = samples.total_weight if self.likelihood else samples.total_weight * t.n_outputs
         self.least = LEAST
         # straight from inputs to outputs: fewer than samples cannot learn them by heart
         self.bent = [k != STRAIGHT or len(of) > self.count for k, of in zip(found, self.kinds, strict=True)]

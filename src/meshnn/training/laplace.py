@@ -21,7 +21,7 @@ from meshnn.arrays import Array, FloatArray, IntArray
 from meshnn.errors import MeshError
 from meshnn.mesh import Mesh
 from meshnn.storage import FileError, Tree
-from meshnn.training.samples import Dataset, InMemoryDataset
+from meshnn.training.samples import InMemorySamples, Samples
 
 __all__ = ["LIMIT", "Laplace", "affordable", "blocks", "finite", "inverse_root", "triangle"]
 
@@ -33,7 +33,7 @@ BUDGET = 4e9
 BLOCK = 4_000_000
 
 
-def affordable(mesh: Mesh, samples: Dataset) -> str:
+def affordable(mesh: Mesh, samples: Samples) -> str:
     """Return why there can be no approximation, if there can be none."""
     loss = samples.loss
     if loss.name != "squared_error":
@@ -54,14 +54,14 @@ class Laplace:
     noise: FloatArray  # (n_outputs,) variances
 
     @classmethod
-    def fits(cls, mesh: Mesh, samples: Dataset, second_order: bool) -> bool:
+    def fits(cls, mesh: Mesh, samples: Samples, second_order: bool) -> bool:
         """Return whether its file stays small, and its work small compared with that of the fit."""
         live = len(mesh.live_parameters())
         work = float(live) ** 2 * samples.count * mesh.topology.n_outputs
         return live <= LIMIT and (second_order or work <= BUDGET)
 
     @classmethod
-    def of(cls, mesh: Mesh, samples: InMemoryDataset, penalties: FloatArray) -> Laplace:
+    def of(cls, mesh: Mesh, samples: InMemorySamples, penalties: FloatArray) -> Laplace:
         """At the weights of a mesh, with a penalty for each live parameter."""
         from threadpoolctl import threadpool_limits
 
@@ -69,8 +69,8 @@ class Laplace:
             return cls._of(mesh, samples, penalties)
 
     @classmethod
-    def _of(cls, mesh: Mesh, samples: InMemoryDataset, penalties: FloatArray) -> Laplace:
-        live, share, n = mesh.live_parameters(), samples.targets.share.astype(np.float64), samples.mass
+    def _of(cls, mesh: Mesh, samples: InMemorySamples, penalties: FloatArray) -> Laplace:
+        live, share, n = mesh.live_parameters(), samples.targets.share.astype(np.float64), samples.total_weight
         matrix = np.zeros((len(live), len(live)))
         for rows in blocks(mesh, samples.count):
             J = _jacobian(mesh, samples.X[:, rows], live) * np.sqrt(share[rows])[:, :, None]

@@ -20,7 +20,7 @@ from meshnn.errors import MeshError
 from meshnn.mesh import Mesh
 from meshnn.storage import Tree
 from meshnn.training.laplace import LIMIT, blocks, finite, inverse_root, triangle
-from meshnn.training.samples import InMemoryDataset
+from meshnn.training.samples import InMemorySamples
 
 __all__ = ["LastLayerLaplace"]
 
@@ -33,14 +33,14 @@ class LastLayerLaplace:
     noise: FloatArray  # (n_outputs,) variances
 
     @classmethod
-    def of(cls, mesh: Mesh, samples: InMemoryDataset, penalties: FloatArray) -> LastLayerLaplace:
+    def of(cls, mesh: Mesh, samples: InMemorySamples, penalties: FloatArray) -> LastLayerLaplace:
         """Learn at the weights of a mesh, with a penalty for each live parameter."""
         weights = _weights(mesh)
         if sum(len(own) ** 2 for own in weights) > LIMIT**2:
             raise MeshError(f"the outputs have {sum(map(len, weights))} edges, too many; take fewer inputs or outputs")
         penalty = np.zeros(mesh.n_parameters)
         penalty[mesh.live_parameters()] = penalties
-        share, n = samples.targets.share[:, 0].astype(np.float64), samples.mass
+        share, n = samples.targets.share[:, 0].astype(np.float64), samples.total_weight
         X = samples.X[0] if len(samples.X) == 1 else samples.X
         moments = [np.zeros((len(own), len(own))) for own in weights]
         for rows in blocks(mesh, samples.count):

@@ -1,4 +1,4 @@
-"""Samples, wherever they are: what a solver asks of them."""
+"""Samples as a net takes them, in memory, in a file or on workers: all that solvers know about data."""
 
 from __future__ import annotations
 
@@ -18,70 +18,59 @@ from meshnn.engine import Curvature, Engine, Optimizer, Steps
 from meshnn.losses import Loss, Targets
 from meshnn.mesh import Mesh
 
-__all__ = ["Dataset", "Epoch", "InMemoryDataset", "StepsOf"]
-
-#: Samples that tell about the loss of many.
-GLANCE = 2**14
+__all__ = ["Epoch", "InMemorySamples", "PiecewiseSteps", "Samples"]
 
 
 class Epoch(NamedTuple):
-    """An epoch of samples that are far away, which comes in pieces; one that has begun goes on after `piece`."""
+    """Progress within an epoch that is trained in pieces."""
 
-    piece: int = 0
-    sums: tuple[float, float, float] = (
-        0.0,
-        0.0,
-        0.0,
-    )  # so far: loss, share of correct samples, last gradient norm
+    piece: int = 0  # pieces done
+    sums: tuple[float, float, float] = (0.0, 0.0, 0.0)  # loss, share of correct samples, last gradient norm
 
-    def plus(self, record: Array, share: float) -> Epoch:
-        """After another piece with such a record, which is such a share of the samples."""
+    def plus(self, record: Any, share: float) -> Epoch:
+        """Add a piece with this record, which has this share of the samples."""
         loss, correct, _ = self.sums
         sums = (loss + share * float(record[0]), correct + share * float(record[1]), float(record[2]))
         return Epoch(self.piece + 1, sums)
 
 
-class StepsOf(ABC):
-    """Steps on samples that are far away: what `Steps` is to those in memory."""
+class PiecewiseSteps(ABC):
+    """Steps on samples that are not in memory: what `Steps` is to those in memory."""
 
     engine: Engine
-    batches: int  # an epoch
+    batches: int  # per epoch
     n: int
 
     @abstractmethod
     def rewire(self, engine: Engine) -> None:
-        """Go on with another graph of the same inputs and outputs."""
+        """Continue with another graph of the same inputs and outputs."""
 
     def order(self, rng: np.random.Generator, epochs: int) -> NDArray[np.int64]:
-        """A seed for each epoch, drawn from a random stream: the order of the samples follows from it."""
+        """Draw a seed per epoch, from which the order of its samples follows."""
         return rng.integers(2**62, size=(epochs, 1))
 
     def checked(self, order: Any) -> NDArray[np.int64]:
-        """The seed of one epoch, if it can be one: it may come from a file."""
+        """Return the seed of an epoch; one from a file may be invalid."""
         return np.array([whole_number("order", int(np.asarray(order).ravel()[0]), least=0, most=2**62)])
 
     @abstractmethod
     def epoch(
         self, values: Array, optimizer: Optimizer, order: Array, rates: Array, begun: Epoch,
-        told: Callable[[Epoch, int], None],
+        report: Callable[[Epoch, int], None],
     ) -> Epoch:  # fmt: skip
-        """Take the steps of one epoch, or of the rest of one that has begun, in place.
+        """Take the steps of one epoch from `begun` on, in place; stop after a loss that is not finite.
 
-        `told` is called after every piece with where it stands and how many samples are done. It ends early after a
-        loss that is not finite.
+        `report` is called after every piece with the progress and the number of samples done.
         """
 
 
-class Dataset(ABC):
-    """Samples that may be in memory, on a disk or on other machines.
+class Samples(ABC):
+    """Inputs, targets and weights, wherever they are."""
 
-    Solvers see them through these methods only, so that where they are is nobody else's business.
-    """
-
-    #: Whether they are at hand; else a row of the history is one epoch, in which there are pulses.
-    in_memory: ClassVar[bool] = True
+    #: Whether they are in memory; if not, a row of the history is one epoch, and epochs are trained in pieces.
+    in_memory: ClassVar[bool] = False
     loss: Loss
-    mass: float  # sum of the sample weights; the number of samples if there are none
+    total_weight: float  # sum of the sample weights; the number of samples if there are none
 
     @property
     @abstractmethod
@@ -90,59 +79,53 @@ class Dataset(ABC):
 
     @property
     def timed(self) -> bool:
-        """Whether other ticks than the last are looked at."""
+        """Whether other ticks than the last have a loss."""
         return False
 
     def columns(self, n_outputs: int) -> int:
-        """Columns of a square root of the curvature that a sample fills, on average."""
+        """Return the mean number of columns of a square root of the curvature per sample."""
         return self.loss.columns(n_outputs)
 
     def accuracy(self, correct: float) -> float:
-        """The share of samples that were met, from a sum of rounded ones."""
+        """Return the share of correct samples from a sum with rounding errors."""
         return min(correct, 1.0) if math.isfinite(correct) else correct
 
     @abstractmethod
     def steps(self, mesh: Mesh, method: str, size: int, n_threads: int | None) -> Any:
-        """`Steps`, or `StepsOf`, in batches of this size."""
+        """Return `Steps` or `PiecewiseSteps` in batches of this size."""
 
     @abstractmethod
     def evaluate(self, mesh: Mesh, n_threads: int | None) -> tuple[float, float]:
         """Return the loss and the share of correct samples."""
 
     def glance(self, mesh: Mesh, n_threads: int | None) -> float:
-        """About the loss, quickly: of samples that are far away, from some, evenly spaced."""
-        if self.in_memory:
-            return self.evaluate(mesh, n_threads)[0]
-        few = min(self.count, GLANCE)
-        found = self.take(np.arange(few) * self.count // few)
+        """Estimate the loss from up to 16,384 evenly spaced samples."""
+        n = min(self.count, 2**14)
+        found = self.take(np.arange(n) * self.count // n)
         loss, _ = found.evaluate(mesh, n_threads)
-        return loss * self.mass / max(found.mass, np.finfo(float).tiny)
+        return loss * self.total_weight / max(found.total_weight, np.finfo(float).tiny)
 
     @abstractmethod
     def curvature(self, mesh: Mesh, method: str, live: NDArray[Any], n_threads: int | None) -> Curvature:
-        """Loss, gradient and Gauss-Newton matrix by the parameters `live`."""
+        """Return loss, gradient and Gauss-Newton matrix by the parameters `live`."""
 
     @abstractmethod
-    def take(self, rows: Any) -> InMemoryDataset:
-        """Some of them in memory, by their numbers; shares as they are among all."""
-
-    @property
-    def near(self) -> InMemoryDataset | None:
-        """All of them, if they are in memory."""
-        return None
+    def take(self, rows: Any) -> InMemorySamples:
+        """Load some by their numbers, ascending; weights stay relative to those of all samples."""
 
 
 @dataclass(frozen=True)
-class InMemoryDataset(Dataset):
-    """Samples in memory: inputs `(1 or ticks, n, n_inputs)` and what the outputs should be."""
+class InMemorySamples(Samples):
+    """Samples in memory: inputs `(1 or ticks, n, n_inputs)` and targets."""
 
+    in_memory: ClassVar[bool] = True
     X: Array
     targets: Targets
-    mass: float
+    total_weight: float
 
     @property
     def loss(self) -> Loss:  # type: ignore[override]
-        """What they are judged by."""
+        """The loss of the targets."""
         return self.targets.loss
 
     @property
@@ -152,48 +135,46 @@ class InMemoryDataset(Dataset):
 
     @property
     def timed(self) -> bool:
-        """Whether other ticks than the last are looked at."""
+        """Whether other ticks than the last have a loss."""
         return self.targets.timed
 
     def columns(self, n_outputs: int) -> int:
-        """Columns of a square root of the curvature that a sample fills, on average: so many for every look at it."""
+        """Return the mean number of columns of a square root of the curvature per sample, for all ticks with a loss."""
         each = self.loss.columns(n_outputs)
         if self.targets.at is None:
             return each
         return max(round(each * float(self.targets.looks.sum()) / self.count), 1)
 
     @cached_property
-    def _alike(self) -> bool:
-        share = self.targets.share
-        if self.targets.at is not None:  # looks are counted, not samples
-            return False
-        return bool((share == share[0]).all())
+    def _equal_weights(self) -> bool:
+        weight = self.targets.share
+        return self.targets.at is None and bool((weight == weight[0]).all())
 
     def accuracy(self, correct: float) -> float:
-        """The share of samples that were met, from a sum of rounded ones; a whole number of them if all are alike."""
+        """Return the share of correct samples, a whole number of them if all have the same weight."""
         if not math.isfinite(correct):
             return correct
-        return min(round(correct * self.count) / self.count if self._alike else correct, 1.0)
+        return min(round(correct * self.count) / self.count if self._equal_weights else correct, 1.0)
 
     def steps(self, mesh: Mesh, method: str, size: int, n_threads: int | None) -> Steps:
-        """In batches of this size."""
+        """Return steps in batches of this size."""
         return Steps(mesh.engine("epochs", method, size), self.X, self.targets, size, n_threads)
 
     def evaluate(self, mesh: Mesh, n_threads: int | None) -> tuple[float, float]:
         """Return the loss and the share of correct samples."""
         return mesh.engine().evaluate(mesh.values, self.X, self.targets, n_threads)
 
+    def glance(self, mesh: Mesh, n_threads: int | None) -> float:
+        """Return the loss."""
+        return self.evaluate(mesh, n_threads)[0]
+
     def curvature(self, mesh: Mesh, method: str, live: NDArray[Any], n_threads: int | None) -> Curvature:
-        """Loss, gradient and Gauss-Newton matrix by the parameters `live`."""
+        """Return loss, gradient and Gauss-Newton matrix by the parameters `live`."""
         engine = mesh.engine("curvature", method, self.count)
         return engine.curvature(mesh.values, self.X, self.targets, live, n_threads)
 
-    def take(self, rows: Any) -> InMemoryDataset:
-        """Some of them, by their numbers."""
+    def take(self, rows: Any) -> InMemorySamples:
+        """Select some by their numbers."""
         targets = self.targets.of(rows)
-        return InMemoryDataset(self.X[:, rows], targets, self.mass * float(targets.share.sum(dtype="float64")))
-
-    @property
-    def near(self) -> InMemoryDataset:
-        """All of them."""
-        return self
+        weight = self.total_weight * float(targets.share.sum(dtype="float64"))
+        return InMemorySamples(self.X[:, rows], targets, weight)

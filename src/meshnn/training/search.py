@@ -25,7 +25,7 @@ import numpy as np
 from meshnn.arrays import Array
 from meshnn.errors import MeshError
 from meshnn.mesh import Mesh
-from meshnn.training.samples import Dataset, InMemoryDataset
+from meshnn.training.samples import InMemorySamples, Samples
 from meshnn.training.solvers import Adam, Choice, FirstOrder, Solver
 from meshnn.training.solvers.first_order import FirstOrderRun
 
@@ -74,7 +74,7 @@ class SearchResult:
 
 
 def search(
-    mesh: Mesh, samples: Dataset, settings: Settings, choice: Choice, seed: int, validation: Dataset | None = None
+    mesh: Mesh, samples: Samples, settings: Settings, choice: Choice, seed: int, validation: Samples | None = None
 ) -> SearchResult | None:
     """Find the penalty, and the better of a solver and its alternative; the mesh keeps its weights.
 
@@ -95,18 +95,18 @@ def search(
         mesh.values[:] = before
 
 
-def _in_memory(samples: Dataset, seed: int) -> InMemoryDataset:
+def _in_memory(samples: Samples, seed: int) -> InMemorySamples:
     """All samples, or of those that are not in memory as many as are to decide."""
-    if samples.near is not None:
-        return samples.near
+    if isinstance(samples, InMemorySamples):
+        return samples
     rng = np.random.default_rng([seed, 4])
     count = min(samples.count, ROWS)
     found = samples.take(np.sort(rng.choice(samples.count, count, replace=False, shuffle=False)))
     share = float(found.targets.share.sum(dtype=np.float64))  # of all samples
-    return InMemoryDataset(found.X, found.targets.of(slice(None), 1.0 / share), found.mass)
+    return InMemorySamples(found.X, found.targets.of(slice(None), 1.0 / share), found.total_weight)
 
 
-def _folds(samples: InMemoryDataset, seed: int) -> list[tuple[InMemoryDataset, Dataset]]:
+def _folds(samples: InMemorySamples, seed: int) -> list[tuple[InMemorySamples, Samples]]:
     """Pairs of samples to learn from and samples held out; classes are stratified, and copies stay together."""
     rng = np.random.default_rng([seed, 1])
     rows = rng.permutation(samples.count)[:ROWS]
@@ -142,15 +142,15 @@ def _copies(X: Array) -> Array:
     return np.asarray(group)
 
 
-def _some(samples: InMemoryDataset, seed: int) -> InMemoryDataset:
+def _some(samples: InMemorySamples, seed: int) -> InMemorySamples:
     """As many samples as are to decide."""
     rows = np.random.default_rng([seed, 1]).permutation(samples.count)[:ROWS]
     return samples if len(rows) == samples.count else _part(samples, np.sort(rows))
 
 
-def _part(samples: InMemoryDataset, rows: Array) -> InMemoryDataset:
+def _part(samples: InMemorySamples, rows: Array) -> InMemorySamples:
     share = float(samples.targets.share[rows].sum(dtype=np.float64))
-    return InMemoryDataset(samples.X[:, rows], samples.targets.of(rows, 1.0 / share), samples.mass * share)
+    return InMemorySamples(samples.X[:, rows], samples.targets.of(rows, 1.0 / share), samples.total_weight * share)
 
 
 class _Search:
@@ -158,7 +158,7 @@ class _Search:
         self,
         mesh: Mesh,
         settings: Settings,
-        folds: list[tuple[InMemoryDataset, Dataset]],
+        folds: list[tuple[InMemorySamples, Samples]],
         count: int,
         share: float,
         seed: int,
@@ -282,6 +282,6 @@ class _Search:
                 before = now
         return self._loss(held_out)
 
-    def _loss(self, part: Dataset) -> float:
+    def _loss(self, part: Samples) -> float:
         found, _ = part.evaluate(self.mesh, self.settings.n_threads)
         return found if math.isfinite(found) else math.inf

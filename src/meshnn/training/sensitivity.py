@@ -14,7 +14,7 @@ from meshnn.arrays import Array, FloatArray, IntArray
 from meshnn.errors import DataError
 from meshnn.mesh import Mesh
 from meshnn.topology import Topology
-from meshnn.training.samples import Dataset, InMemoryDataset
+from meshnn.training.samples import InMemorySamples, Samples
 
 __all__ = ["importances", "input_jacobian"]
 
@@ -77,7 +77,7 @@ def _with_biases(mesh: Mesh, neurons: IntArray) -> tuple[Mesh, IntArray]:
     return probe, bias[np.searchsorted(topology.dst[bias], ends)]
 
 
-def importances(mesh: Mesh, samples: Dataset, axes: FloatArray | None = None) -> FloatArray | None:
+def importances(mesh: Mesh, samples: Samples, axes: FloatArray | None = None) -> FloatArray | None:
     """Of each input its share of what moves the outputs: mean |d output / d input| times the spread of the input.
 
     Over all outputs and up to 1000 of the samples, evenly spaced, fewer of large nets; None for sequences, for nets of
@@ -85,14 +85,13 @@ def importances(mesh: Mesh, samples: Dataset, axes: FloatArray | None = None) ->
     outputs of a classifier have in common changes no probability and is left out. With `axes` (n_features, n_inputs) it
     is that of features of spread 1, of which the inputs are sums.
     """
-    near = samples.near
-    if near is None:
+    if not isinstance(samples, InMemorySamples):
         count = min(samples.count, SEEN)
-        near = samples.take(np.arange(count) * samples.count // count)
-    return _importances(mesh, near, axes)
+        samples = samples.take(np.arange(count) * samples.count // count)
+    return _importances(mesh, samples, axes)
 
 
-def _importances(mesh: Mesh, samples: InMemoryDataset, axes: FloatArray | None) -> FloatArray | None:
+def _importances(mesh: Mesh, samples: InMemorySamples, axes: FloatArray | None) -> FloatArray | None:
     t, n = mesh.topology, samples.count
     if len(samples.X) > 1 or t.n_edges * t.n_outputs > TOO_MANY:
         return None

@@ -20,7 +20,7 @@ from meshnn.errors import MeshError
 from meshnn.mesh import Mesh
 from meshnn.storage import Tree
 from meshnn.training.history import History, HistoryRow
-from meshnn.training.samples import Dataset
+from meshnn.training.samples import Samples
 from meshnn.training.search import search
 from meshnn.training.settings import Settings
 from meshnn.training.solvers import Choice, Progress, Solver, SolverRun, choose_solver, is_noisy, solver_named
@@ -69,9 +69,9 @@ class Trainer:
     def __init__(
         self,
         mesh: Mesh,
-        samples: Dataset,
+        samples: Samples,
         settings: Settings,
-        validation: Dataset | None = None,
+        validation: Samples | None = None,
         seed: int | np.random.SeedSequence = 0,
         structure: Any = None,
         choice: Choice | None = None,

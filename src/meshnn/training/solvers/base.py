@@ -12,7 +12,7 @@ import numpy as np
 from meshnn.arrays import Array, FloatArray, IntArray
 from meshnn.mesh import Mesh
 from meshnn.storage import Tree
-from meshnn.training.samples import Dataset
+from meshnn.training.samples import Samples
 from meshnn.training.state import Options, from_tree, to_tree
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class Solver(Options, ABC):
         return True, ""
 
     @abstractmethod
-    def start(self, mesh: Mesh, samples: Dataset, settings: Settings, rng: np.random.Generator) -> SolverRun:
+    def start(self, mesh: Mesh, samples: Samples, settings: Settings, rng: np.random.Generator) -> SolverRun:
         """Begin to train a mesh on a data set."""
 
     def checked_memory(self, tree: Tree, mesh: Mesh) -> Tree:

@@ -16,7 +16,7 @@ from meshnn.errors import MeshError
 from meshnn.mesh import Mesh
 from meshnn.plan import METHODS
 from meshnn.storage import Tree
-from meshnn.training.samples import Dataset, Epoch
+from meshnn.training.samples import Epoch, Samples
 from meshnn.training.solvers.base import Change, Progress, Solver, SolverRun, carried, penalised_parameters, sizes_of
 from meshnn.training.state import (  # fmt: skip
     Count,
@@ -129,7 +129,7 @@ class FirstOrder(Solver):
             return 0.5 * (1.0 + math.cos(math.pi * progress))
         return 1.0 - progress if self.schedule == "linear" else 1.0
 
-    def start(self, mesh: Mesh, samples: Dataset, settings: Settings, rng: np.random.Generator) -> FirstOrderRun:
+    def start(self, mesh: Mesh, samples: Samples, settings: Settings, rng: np.random.Generator) -> FirstOrderRun:
         """Begin to train a mesh on a data set."""
         return FirstOrderRun(self, mesh, samples, settings, rng)
 
@@ -138,7 +138,7 @@ class FirstOrderRun(SolverRun):
     """Steps of one start on one data set."""
 
     def __init__(
-        self, solver: FirstOrder, mesh: Mesh, samples: Dataset, settings: Settings, rng: np.random.Generator
+        self, solver: FirstOrder, mesh: Mesh, samples: Samples, settings: Settings, rng: np.random.Generator
     ) -> None:
         self.solver, self.mesh, self.samples, self.rng = solver, mesh, samples, rng
         size = settings.batch_of(samples.count)

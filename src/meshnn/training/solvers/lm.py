@@ -27,7 +27,7 @@ from meshnn.mesh import Mesh
 from meshnn.plan import METHODS
 from meshnn.storage import Tree
 from meshnn.training.evidence import LEAST, Evidence
-from meshnn.training.samples import Dataset
+from meshnn.training.samples import Samples
 from meshnn.training.solvers.base import Change, Progress, Solver, SolverRun, carried, penalised_parameters, sizes_of
 from meshnn.training.state import Count, FromZero, Interval, Numbers, Positive, Real, from_tree, to_tree
 
@@ -114,7 +114,7 @@ class LM(Solver):
             return True, f"{text} multiply-adds per iteration fit the budget of {budget:.0e}"
         return False, f"{text} multiply-adds per iteration of lm exceed the budget of {budget:.0e}"
 
-    def start(self, mesh: Mesh, samples: Dataset, settings: Settings, rng: np.random.Generator) -> LevenbergMarquardt:
+    def start(self, mesh: Mesh, samples: Samples, settings: Settings, rng: np.random.Generator) -> LevenbergMarquardt:
         """Begin to train a mesh on a data set."""
         return LevenbergMarquardt(mesh, samples, settings)
 
@@ -124,7 +124,7 @@ class LevenbergMarquardt(SolverRun):
 
     penalties: FloatArray
 
-    def __init__(self, mesh: Mesh, samples: Dataset, settings: Settings) -> None:
+    def __init__(self, mesh: Mesh, samples: Samples, settings: Settings) -> None:
         self.mesh, self.samples, self.settings = mesh, samples, settings
         self.auto = isinstance(settings.l2, str)
         self._prepare()

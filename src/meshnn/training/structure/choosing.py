@@ -11,7 +11,7 @@ from meshnn.losses import Loss
 from meshnn.mesh import Mesh
 from meshnn.parameters import Ties
 from meshnn.storage import Tree
-from meshnn.training.samples import Dataset
+from meshnn.training.samples import Samples
 from meshnn.training.structure.view import View
 
 __all__ = ["CRITERIA", "importance", "sample_of", "strongest", "weakest"]
@@ -27,7 +27,7 @@ MOST_CANDIDATES, SCORED = 50_000, 2_000_000
 ROUNDS, ATTEMPTS = 8, 12
 
 
-def sample_of(samples: Dataset, rng: np.random.Generator, most: int = SAMPLES) -> tuple[Any, Any, Tree]:
+def sample_of(samples: Samples, rng: np.random.Generator, most: int = SAMPLES) -> tuple[Any, Any, Tree]:
     """Inputs, targets and options of some of the samples, as `Mesh.gradient` takes them: weights, and looks if any."""
     count = samples.count
     rows = np.arange(count) if count <= most else np.sort(rng.choice(count, most, replace=False))
@@ -36,7 +36,7 @@ def sample_of(samples: Dataset, rng: np.random.Generator, most: int = SAMPLES) -
     return X, y, options | {"sample_weight": options["sample_weight"] / options["sample_weight"].sum()}
 
 
-def importance(by: str, mesh: Mesh, samples: Dataset, rng: np.random.Generator) -> FloatArray:
+def importance(by: str, mesh: Mesh, samples: Samples, rng: np.random.Generator) -> FloatArray:
     """One number an edge; the edges with the smallest ones can go.
 
     magnitude is |w|; movement is |w dE/dw|, what the loss changes by to first order if the edge goes; saliency is
@@ -57,7 +57,7 @@ def importance(by: str, mesh: Mesh, samples: Dataset, rng: np.random.Generator) 
     return np.asarray(mesh.ties.spread(0.5 * w**2 * found))
 
 
-def _curvatures_in_time(mesh: Mesh, samples: Dataset) -> FloatArray:
+def _curvatures_in_time(mesh: Mesh, samples: Samples) -> FloatArray:
     """The diagonal of the Gauss-Newton matrix, some parameters at a time: only blocks at the diagonal are made."""
     n = mesh.n_parameters
     parts = [np.arange(k, min(k + MOST_AT_ONCE, n)) for k in range(0, n, MOST_AT_ONCE)]

@@ -16,7 +16,7 @@ from meshnn.parameters import Ties
 from meshnn.storage import Tree
 from meshnn.topology import Topology
 from meshnn.topology.lineage import Lineage
-from meshnn.training.samples import Dataset
+from meshnn.training.samples import Samples
 from meshnn.training.settings import Settings
 from meshnn.training.solvers import Change
 from meshnn.training.state import Count, RandomState, from_tree, to_tree
@@ -80,7 +80,7 @@ class Structure:
     """Edits a mesh between the rows of its training."""
 
     def __init__(
-        self, policies: tuple[Policy, ...], mesh: Mesh, samples: Dataset, max_epochs: int, rng: np.random.Generator
+        self, policies: tuple[Policy, ...], mesh: Mesh, samples: Samples, max_epochs: int, rng: np.random.Generator
     ) -> None:
         self.policies, self.mesh, self.samples, self.max_epochs, self.rng = policies, mesh, samples, max_epochs, rng
         self.allowed = _allowed(policies, mesh.topology)

@@ -19,7 +19,7 @@ from meshnn.mesh import Mesh
 from meshnn.storage import Tree
 from meshnn.topology import Topology, reach
 from meshnn.topology.lineage import Lineage
-from meshnn.training.samples import Dataset
+from meshnn.training.samples import Samples
 from meshnn.training.structure.graph import Allowed, Edit, apply_edit
 
 __all__ = ["View"]
@@ -30,7 +30,7 @@ class View:
     """A net between two rows of its history."""
 
     mesh: Mesh
-    samples: Dataset
+    samples: Samples
     rng: np.random.Generator
     allowed: Allowed
     lineage: Lineage

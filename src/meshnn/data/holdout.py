@@ -1,0 +1,163 @@
+"""`HoldoutSplit`: rows to learn from and rows to judge by. A split follows from the seed alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshnn.arrays import Array
+from meshnn.data.sources import RowBlock, Source
+from meshnn.errors import DataError
+
+__all__ = ["HoldoutSource", "HoldoutSplit", "as_one_target"]
+
+_NONE = np.arange(0)
+
+
+class HoldoutSplit(NamedTuple):
+    """Which of n rows (or pages of rows) are held out.
+
+    Parameters
+    ----------
+    n : int
+    held : int array
+        Numbers of those held out, ascending.
+    sample : int array
+        Some of the others, on which the training error is reported.
+
+    Examples
+    --------
+    >>> from meshnn.data.holdout import HoldoutSplit
+    >>> split = HoldoutSplit.random(10, 3, seed=0)
+    >>> len(split.held), len(split.kept)
+    (3, 7)
+    """
+
+    n: int
+    held: NDArray[np.int64]
+    sample: NDArray[np.int64] = _NONE
+
+    @property
+    def kept(self) -> NDArray[np.int64]:
+        """Those to learn from, ascending."""
+        return np.setdiff1d(np.arange(self.n), self.held)
+
+    @classmethod
+    def random(cls, n: int, size: int, seed: Any) -> HoldoutSplit:
+        """Hold out `size` of n."""
+        return cls(n, np.sort(np.random.default_rng(seed).choice(n, size, replace=False)))
+
+    @classmethod
+    def stratified(cls, n: int, size: int, seed: int, labels: Array | None = None) -> HoldoutSplit:
+        """Hold out up to `size` of n rows, classes in proportion if there are enough rows of each.
+
+        One row of every class is kept for any seed: a class with one row is never held out.
+        """
+        from sklearn.model_selection import train_test_split
+
+        if labels is None:
+            return cls(n, np.sort(train_test_split(np.arange(n), test_size=size, random_state=seed)[1]))
+        _, number, counts = np.unique(labels, return_inverse=True, return_counts=True)
+        several, classes = np.flatnonzero(counts[number] >= 2), int((counts >= 2).sum())
+        size = min(size, len(several) - classes)
+        if size <= 0:
+            return cls(n, _NONE)
+        kept = held = several
+        if min(size, len(several) - size) >= classes:
+            kept, held = train_test_split(several, test_size=size, random_state=seed, stratify=number[several])
+        if len(held) == len(several) or len(np.unique(number[kept])) < classes:
+            order = np.random.default_rng(seed).permutation(several)
+            firsts = np.unique(number[order], return_index=True)[1]  # one of each class stays
+            held = np.delete(order, firsts)[:size]
+        return cls(n, np.sort(held))
+
+    @classmethod
+    def for_report(cls, n: int, fraction: float, seed: int, width: int) -> HoldoutSplit:
+        """Hold out a fraction for a test, at most 100,000 rows; up to 20,000 others show the training error.
+
+        Each of the two takes at most 512 MiB of memory with `width` numbers per row.
+        """
+        fitting = max(1, 2**29 // (8 * max(width, 1)))
+        size = min(math.ceil(fraction * n), 100_000, fitting) if fraction else 0
+        if n < 2:
+            raise DataError(f"the table has {n} row{'s' * (n != 1)}, expected at least 2 to learn from; add rows")
+        if size >= n - 1:
+            raise DataError(f"holding out {fraction:g} leaves {n - size} of {n} rows to learn from; lower it")
+        drawn = np.random.default_rng([seed, 3]).choice(n, size + min(n - size, 20_000, fitting), replace=False)
+        return cls(n, np.sort(drawn[:size]), np.sort(drawn[size:]))
+
+    def between(self, first: int, last: int) -> HoldoutSplit:
+        """Return the part of the split for the rows from `first` up to `last`."""
+        parts = [np.searchsorted(numbers, [first, last]) for numbers in (self.held, self.sample)]
+        (a, b), (c, d) = parts
+        return HoldoutSplit(last - first, self.held[a:b] - first, self.sample[c:d] - first)
+
+    def split(self, rows: RowBlock) -> tuple[RowBlock, RowBlock, RowBlock]:
+        """Return the rows to learn from, those held out and those of the sample."""
+        return rows.take(self.kept) if len(self.held) else rows, rows.take(self.held), rows.take(self.sample)
+
+
+def as_one_target(y: Array, classes: bool, where: str, before: int) -> Array:
+    """Return targets (n,) of one kind: whole numbers, text or booleans as classes, else numbers."""
+    if y.ndim == 2 and y.shape[1] == 1:
+        y = y[:, 0]
+    if y.ndim != 1:
+        raise DataError(f"{where}: there are {y.shape[1]} targets per row, expected one")
+    if not classes and y.dtype.kind not in "fiub":
+        raise DataError(f"{where}: the target is text ({str(y[0])[:60]!r} in row {before + 1:,}), expected numbers")
+    if not classes or y.dtype.kind != "f":
+        return y
+    wrong = (y % 1 != 0) | (np.abs(y) >= 2.0**63)
+    if wrong.any():
+        at = int(wrong.argmax())
+        raise DataError(f"{where}: the target is {y[at]} in row {before + at + 1:,}, expected text or whole numbers of "
+                        "at most 18 digits as classes")  # fmt: skip
+    return y.astype(np.int64)
+
+
+class HoldoutSource(Source):
+    """A source without the rows that are held out.
+
+    Parameters
+    ----------
+    source : Source
+    split : HoldoutSplit
+    classes : bool
+        Whether targets are labels.
+
+    Attributes
+    ----------
+    held, sample : RowBlock
+        In memory, once all blocks have been read.
+    """
+
+    def __init__(self, source: Source, split: HoldoutSplit, classes: bool) -> None:
+        self._source, self._split, self._classes = source, split, classes
+        self.name, self.columns, self.n_rows = source.name, source.columns, split.n - len(split.held)
+
+    def _read(self) -> Iterator[tuple[Any, str, int]]:
+        return self._source._read()
+
+    def blocks(self) -> Iterator[RowBlock]:
+        """Yield all rows to learn from."""
+        before, held, sample, low, high = 0, list[RowBlock](), list[RowBlock](), math.inf, -math.inf
+        for rows in self._source.blocks():
+            y = as_one_target(rows.y, self._classes, self.name, before)
+            if not self._classes:
+                low, high = min(low, float(y.min())), max(high, float(y.max()))
+            last = before + len(rows.X)
+            kept, some, shown = self._split.between(before, last).split(rows._replace(y=y))
+            held.append(some)
+            sample.append(shown)
+            before = last
+            if len(kept.X):
+                yield kept
+        if before != self._split.n:
+            raise DataError(f"{self.name} has {before:,} rows, but had {self._split.n:,} before; fit again")
+        if low == high:
+            raise DataError(f"{self.name}: the target is {low:g} in every row; choose another column")
+        self.held, self.sample = RowBlock.join(held), RowBlock.join(sample)

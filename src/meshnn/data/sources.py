@@ -1,0 +1,369 @@
+"""Blocks of rows from anywhere: Parquet files, `.npy` files, memory maps, iterables of arrays or tables.
+
+A source is read once, from its beginning to its end. Errors name the file or block, and the row.
+"""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from numbers import Number
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from meshnn.arrays import Array
+from meshnn.data.parquet_files import ENDINGS, ROWS, ParquetFiles, is_numeric
+from meshnn.data.tables import shown
+from meshnn.errors import DataError
+from meshnn.files import as_path, explained
+
+__all__ = ["BlockSource", "NpySource", "ParquetSource", "RowBlock", "Source", "is_out_of_core", "open_source"]
+
+
+class RowBlock(NamedTuple):
+    """Features, targets and weights of some rows."""
+
+    X: Array  # (rows, n_features)
+    y: Array  # (rows,) or (rows, n_targets): numbers or labels
+    weight: Array | None = None  # (rows,)
+
+    def take(self, which: Any) -> RowBlock:
+        """Select rows by a mask, a slice or their numbers."""
+        return RowBlock(self.X[which], self.y[which], None if self.weight is None else self.weight[which])
+
+    @staticmethod
+    def join(blocks: Sequence[RowBlock]) -> RowBlock:
+        """Concatenate blocks."""
+        columns = zip(*blocks, strict=True)
+        return RowBlock(*(None if parts[0] is None else np.concatenate(parts) for parts in columns))  # type: ignore[arg-type]
+
+
+def is_out_of_core(X: Any) -> bool:
+    """Whether X is read block by block: a path, a source, an iterator or a memory map of more than 512 MiB."""
+    if isinstance(X, np.memmap):
+        return X.ndim == 2 and X.filename is not None and X.nbytes > 2**29
+    return isinstance(X, (str, os.PathLike, Source, Iterator))
+
+
+def open_source(X: Any, y: Any, sample_weight: Any = None, drop: Sequence[str] = ()) -> Source:
+    """Open what was passed to `fit`.
+
+    Parameters
+    ----------
+    X : path, memory map or iterable of blocks
+        A Parquet file, a folder of Parquet files, a `.npy` file; or blocks `(X, y)`, `(X, y, weight)`, tables.
+    y : str, list of str, path, array or None
+        Columns of the table, or one number or label per row; None if the blocks have their own.
+    sample_weight : str or array, optional
+        A column of the table, or one number per row.
+    drop : list of str
+        Columns that are not features.
+    """
+    if isinstance(X, Source):
+        return X
+    if not isinstance(X, (str, os.PathLike)):
+        return NpySource(X, y, sample_weight) if isinstance(X, np.memmap) else BlockSource(X, y, sample_weight)
+    file, name = Path(X), as_path(X)[1]
+    with explained("read", name):
+        file.stat()
+    if file.is_dir() or file.suffix.lower() in ENDINGS:
+        return ParquetSource(file, y, sample_weight, drop)
+    if file.suffix.lower() == ".npy":
+        return NpySource(file, y, sample_weight)
+    raise DataError(
+        f"{name} cannot be read block by block; pass a .parquet or .npy file, or a folder of .parquet files"
+    )
+
+
+class Source(ABC):
+    """Where rows come from."""
+
+    name: str
+    columns: list[str] | None = None  # names of the features
+    n_rows: int | None = None  # if known before reading
+    targets: list[str] | None = None  # columns of a table
+    weight: str | None = None
+
+    @abstractmethod
+    def _read(self) -> Iterator[tuple[Any, str, int]]:
+        """Yield blocks as they come, each with the name of its origin and the number of rows before it there."""
+
+    def blocks(self) -> Iterator[RowBlock]:
+        """Yield all rows, checked; all blocks must be like the first that has rows."""
+        first: RowBlock | None = None
+        for block, where, before in self._read():
+            rows = self._checked(block, where, before)
+            if len(rows.X) == 0:
+                continue
+            first = rows.take(slice(1)) if first is None else first
+            if rows.X.shape[1] != first.X.shape[1] or (rows.weight is None) != (first.weight is None):
+                forms = [f"{r.X.shape[1]} features{' and weights' * (r.weight is not None)}" for r in (rows, first)]
+                raise DataError(f"{where} has {forms[0]}, but the first had {forms[1]}; make all blocks alike")
+            with np.errstate(over="ignore"):
+                if first.X.dtype == np.float32 and (rows.X.astype(np.float32) != rows.X).any():
+                    raise DataError(f"{where} holds {rows.X.dtype} that does not fit into float32, the type of the "
+                                    "first block; make all blocks alike")  # fmt: skip
+            yield rows
+
+    def _checked(self, block: Any, where: str, before: int) -> RowBlock:
+        if hasattr(block, "column_names") or hasattr(block, "columns"):
+            rows = self._from_table(block, where, before)
+        elif isinstance(block, (tuple, list)) and len(block) in (2, 3):
+            X = as_numbers(block[0], f"{where}: X")
+            weight = None if len(block) == 2 or block[2] is None else as_numbers(block[2], f"{where}: weight")
+            rows = RowBlock(X, np.asarray(block[1]), weight)
+        else:
+            raise DataError(f"{where} is {type(block).__name__}, expected (X, y), (X, y, weight) or a table")
+        rows = rows._replace(weight=None if rows.weight is None else rows.weight.astype(np.float64))
+        shapes = [array.shape for array in rows if array is not None]
+        n = len(rows.X) if rows.X.ndim == 2 else -1
+        if (
+            rows.y.ndim not in (1, 2)
+            or any(shape[0] != n for shape in shapes if shape)
+            or shapes[2:] not in ([], [(n,)])
+        ):
+            raise DataError(f"{where} has the shapes {', '.join(map(str, shapes))}; "
+                            "expected (rows, features), (rows,) and weights (rows,)")  # fmt: skip
+        check_rows(rows, self.columns, where, before)
+        return rows._replace(y=as_target_values(rows.y, where, before))
+
+    def _from_table(self, table: Any, where: str, before: int) -> RowBlock:
+        keys = list(table.column_names if hasattr(table, "column_names") else table.columns)
+        names = [str(key) for key in keys]
+        if self.targets is None:
+            raise DataError(f"{where} is a table; pass y, the name of the column to learn")
+        features = feature_names(names, self.targets, self.weight, where)
+        if twice := next((name for name in names if names.count(name) > 1), None):
+            raise DataError(f"{where} has several columns {shown(twice)}; rename them")
+        if self.columns is None:
+            self.columns = features
+        elif features != self.columns:
+            raise DataError(f"{where} has the columns {_few(features)}, but the first had {_few(self.columns)}")
+        given = {name: np.asarray(table[key]) for name, key in zip(names, keys, strict=True)}
+        found = [as_numbers(given[name], f"{where}: column {shown(name)}") for name in features]
+        X = np.empty((len(found[0]), len(found)), np.result_type(*found))
+        for k, column in enumerate(found):
+            X[:, k] = column
+        y = [as_target_values(given[name], where, before, name) for name in self.targets]
+        weight = None if self.weight is None else as_numbers(given[self.weight], f"{where}: column {self.weight}")
+        return RowBlock(X, y[0] if len(y) == 1 else np.stack(y, axis=1), weight)
+
+
+def feature_names(
+    names: Sequence[str], targets: list[str], weight: str | None, where: str, drop: Any = ()
+) -> list[str]:
+    """Return the columns of a table that are features."""
+    wanted = [*targets, *([weight] if weight else []), *drop]
+    if missing := [name for name in wanted if name not in names]:
+        raise DataError(f"{where} has no column {shown(missing[0])}; it has {_few(names)}")
+    found = [name for name in names if name not in wanted and not name.startswith("__index_level_")]
+    if not found:
+        raise DataError(f"{where} has no column to learn from besides {_few(wanted)}")
+    return found
+
+
+def as_numbers(given: Any, where: str) -> Array:
+    """Convert to float32 where it is exact, else float64; missing values become NaN, text is refused."""
+    values: Array = np.asarray(given)
+    if values.dtype.kind == "f":
+        return values.astype(np.float32) if values.dtype == np.float16 else values
+    if values.dtype.kind in "iub":
+        return values.astype(np.float32 if values.dtype.itemsize < 3 else np.float64)
+    try:
+        if values.dtype != object:
+            raise TypeError(f"it holds {values.dtype}")
+        items = [np.nan if _is_missing(value) else value for value in values.ravel().tolist()]
+        if text := next((value for value in items if isinstance(value, str)), None):
+            raise TypeError(f"it holds {shown(text)}")
+        return np.array(items, np.float64).reshape(values.shape)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"{where} is not of numbers ({error}); encode it before, or leave it out") from None
+
+
+def check_rows(rows: RowBlock, columns: Sequence[str] | None, where: str, before: int) -> None:
+    """Refuse features that are not finite and weights that are not numbers from 0 on."""
+    _check_finite(rows.X, columns, where, before)
+    if rows.weight is not None and (wrong := ~(np.isfinite(rows.weight) & (rows.weight >= 0))).any():
+        row = int(np.flatnonzero(wrong)[0])
+        raise DataError(f"{where}: row {before + row + 1:,} has the weight {rows.weight[row]:g}, expected 0 or more")
+
+
+def _check_finite(X: Array, names: Sequence[str] | None, where: str, before: int, kind: str = "feature") -> None:
+    if np.isfinite(X).all():
+        return
+    row, column = np.argwhere(~np.isfinite(X))[0].tolist()
+    what, value = f"column {shown(names[column])}" if names is not None else f"{kind} {column}", X[row, column]
+    raise DataError(f"{where}: row {before + row + 1:,}: {what} is {'missing' if np.isnan(value) else value}; "
+                    "fill it or leave the row out")  # fmt: skip
+
+
+def as_target_values(values: Array, where: str, before: int, name: str | None = None) -> Array:
+    """Return targets as numbers or text; missing ones are refused."""
+    what = "y" if name is None else f"column {shown(name)}"
+    if values.dtype == object:
+        given = values.ravel().tolist()
+        gone = next((k for k, value in enumerate(given) if _is_missing(value)), None)
+        if gone is not None:
+            row = before + gone // max(1, values.size // max(len(values), 1)) + 1
+            raise DataError(f"{where}: row {row:,}: {what} is missing; fill it or leave the row out")
+        text = [isinstance(value, str) for value in given]
+        if any(text) != all(text):
+            other = type(given[text.index(False)]).__name__
+            raise DataError(f"{where}: {what} holds text and {other}; make them alike")
+        values = np.array([str(value) for value in given] if any(text) else given).reshape(values.shape)
+        if values.dtype == object and all(isinstance(value, Number) for value in given):  # Decimal
+            values = values.astype(np.float64)
+    if values.dtype.kind not in "fiubUS":
+        raise DataError(f"{where}: {what} holds {values.dtype}, expected numbers or text; convert it before")
+    if values.dtype.kind == "f" and len(values):
+        _check_finite(values.reshape(len(values), -1), None if name is None else [name], where, before, "target")
+    return values
+
+
+def _is_missing(value: Any) -> bool:
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):  # of pandas, which need not be imported
+        return True
+    return isinstance(value, float) and value != value
+
+
+def _few(names: Sequence[str]) -> str:
+    return ", ".join(map(shown, names[:20])) + (", ..." if len(names) > 20 else "")
+
+
+def _column_names(given: Any, what: str) -> list[str]:
+    names = [given] if isinstance(given, str) else given
+    if isinstance(names, Sequence) and names and all(isinstance(name, str) for name in names):
+        return list(names)
+    raise DataError(f"{what} must be the name of a column of the table, got {type(given).__name__}")
+
+
+def _weight_name(given: Any) -> str | None:
+    if given is None:
+        return None
+    names = _column_names(given, "sample_weight")
+    if len(names) > 1:
+        raise DataError(f"sample_weight must be the name of one column of the table, got {len(names)} names")
+    return names[0]
+
+
+class ParquetSource(Source):
+    """A Parquet file, or all files of a folder in the order of their names."""
+
+    def __init__(self, path: Path, y: Any, sample_weight: Any = None, drop: Sequence[str] = ()) -> None:
+        self.table = ParquetFiles(path)
+        self.path, self.name, self.schema, self.n_rows = path, self.table.name, self.table.schema, self.table.rows
+        self.targets, self.weight = _column_names(y, "y"), _weight_name(sample_weight)
+        self.columns: list[str] = feature_names(self.schema.names, self.targets, self.weight, self.name, drop)
+        self._check_types()
+        self._wanted = [*self.columns, *self.targets] + ([self.weight] if self.weight is not None else [])
+        for k in range(len(self.table.files)):  # before hours of reading
+            self.table.check_alike(k, self._wanted)
+
+    def _check_types(self) -> None:
+        from pyarrow import types
+
+        def is_target(kind: Any) -> bool:
+            return not (types.is_temporal(kind) or types.is_nested(kind))
+
+        advice = "; drop it, encode it before it is written, or read the table into memory, where text is encoded"
+        groups = [(self.targets, is_target, "numbers or text", ""), (self.columns, is_numeric, "numbers", advice)]
+        groups += [([self.weight] if self.weight else [], is_numeric, "weights, which are numbers", "")]
+        for names, fits, expected, more in groups:
+            for name in names or []:
+                kind = self.schema.field(name).type
+                if not fits(kind):
+                    raise DataError(f"{self.name}: column {shown(name)} is {kind}, expected {expected}{more}")
+
+    def _read(self) -> Iterator[tuple[Any, str, int]]:
+        for k in range(len(self.table.files)):
+            yield from self._read_file(k)
+        self.table.check_unchanged()
+
+    def _read_file(self, k: int) -> Iterator[tuple[Any, str, int]]:
+        for batch, before in self.table.batches(k, self._wanted):
+            yield batch, os.fspath(self.table.files[k]), before
+
+    def blocks_of(self, k: int) -> Iterator[RowBlock]:
+        """Yield the rows of file number k."""
+        return (self._checked(*found) for found in self._read_file(k))
+
+
+class NpySource(Source):
+    """A matrix in a `.npy` file or a memory map; targets and weights are arrays or other files."""
+
+    def __init__(self, X: Any, y: Any, sample_weight: Any = None) -> None:
+        self._X, self.name = _mapped(X, "X")
+        if self._X.ndim != 2 or self._X.dtype.kind not in "fiub":
+            raise DataError(f"{self.name} holds {self._X.dtype} {self._X.shape}, expected a matrix of numbers")
+        if y is None:
+            raise DataError(f"{self.name} has features only; pass y, an array or a .npy file of as many rows")
+        self.n_rows, self.n_features = self._X.shape
+        (self._y, label), self._weight = _mapped(y, "y"), None
+        _check_shape(self._y, label, (1, 2), self)
+        if sample_weight is not None:
+            self._weight, label = _mapped(sample_weight, "sample_weight")
+            _check_shape(self._weight, label, (1,), self)
+
+    def few_targets(self, count: int) -> Array:
+        """Return about `count` targets, in runs that are evenly spaced."""
+        runs = 1 if len(self._y) <= count else 64
+        starts = np.arange(runs) * len(self._y) // runs
+        y = np.concatenate([np.array(self._y[begin : begin + count // runs]) for begin in starts.tolist()])
+        return y[:, 0] if y.ndim == 2 else y
+
+    def _read(self) -> Iterator[tuple[Any, str, int]]:
+        for begin in range(0, len(self._X), ROWS):
+            arrays = [None if array is None else _copied(array, begin) for array in (self._X, self._y, self._weight)]
+            yield arrays, self.name, begin
+
+
+def _check_shape(array: Any, what: str, dimensions: tuple[int, ...], source: NpySource) -> None:
+    if array.ndim not in dimensions:
+        raise DataError(
+            f"{what} has the shape {array.shape}, expected (rows,){' or (rows, targets)' * (2 in dimensions)}"
+        )
+    if len(array) != source.n_rows:
+        raise DataError(f"{what} has {len(array):,} rows, but {source.name} has {source.n_rows:,}")
+
+
+def _mapped(given: Any, what: str) -> tuple[Any, str]:
+    if isinstance(given, (str, os.PathLike)):
+        name = as_path(given)[1]
+        with explained("read", name):
+            try:
+                return np.load(given, mmap_mode="r", allow_pickle=False), name
+            except (ValueError, EOFError) as error:
+                raise DataError(f"{name} is no .npy file of numbers ({error}); write it with numpy.save") from None
+    if isinstance(given, np.memmap) and given.filename is not None:
+        return given, os.fspath(given.filename)
+    return np.asarray(given), what
+
+
+def _copied(array: Any, begin: int) -> Array:
+    """Copy a block of rows, through a new map of its file: pages stay in memory as long as their map."""
+    file = isinstance(array, np.memmap) and array.filename is not None and not isinstance(array.base, np.memmap)
+    if file and array.mode != "c":  # what was written to a private map is not in its file
+        order: Any = "C" if array.flags.c_contiguous else "F"
+        with explained("read", os.fspath(array.filename)):
+            try:
+                array = np.memmap(array.filename, array.dtype, "r", array.offset, array.shape, order)
+            except ValueError:
+                raise DataError(f"{array.filename} was cut short while it was read; fit again") from None
+    return np.array(array[begin : begin + ROWS])
+
+
+class BlockSource(Source):
+    """Blocks from anywhere: `(X, y)`, `(X, y, weight)`, DataFrames or pyarrow tables with a column for y."""
+
+    def __init__(self, blocks: Any, y: Any = None, sample_weight: Any = None) -> None:
+        if not isinstance(blocks, Iterable):
+            raise DataError(f"X is {type(blocks).__name__}; pass blocks (X, y), a path or an array")
+        self._blocks, self.name = blocks, "the blocks"
+        self.targets = None if y is None else _column_names(y, "y")
+        self.weight = _weight_name(sample_weight)
+
+    def _read(self) -> Iterator[tuple[Any, str, int]]:
+        return ((block, f"block {k + 1}", 0) for k, block in enumerate(self._blocks))

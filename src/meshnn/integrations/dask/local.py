@@ -1,0 +1,66 @@
+"""`cluster`: a Dask client for the command line, of new processes here or of a cluster that is running."""
+
+from __future__ import annotations
+
+import logging
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from multiprocessing import resource_tracker
+from pathlib import Path
+from typing import Any
+
+from meshnn.errors import MeshError
+
+__all__ = ["cluster"]
+
+
+@contextmanager
+def cluster(processes: int, address: str | None, scratch: Path | None = None) -> Iterator[Any]:
+    """Start this many worker processes, which end with the block, or connect to the scheduler at an address."""
+    if find_spec("distributed") is None:
+        raise MeshError("a cluster needs Dask, which is not installed: pip install 'meshnn[dask]'")
+    from distributed import Client, LocalCluster
+
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # errors are raised, too, and shown in one line
+    if address is None:
+        folder = None if scratch is None else str(scratch)
+        with _interrupts_blocked():
+            local = LocalCluster(
+                n_workers=processes, threads_per_worker=1, processes=True, local_directory=folder,
+                dashboard_address=":0", scheduler_kwargs={"dashboard": False}, silence_logs=logging.CRITICAL,
+            )  # fmt: skip
+        with local, Client(local) as client:
+            yield client
+        return
+    seconds = 10
+    try:
+        found = Client(address, timeout=seconds)
+    except (OSError, TimeoutError) as error:
+        why = str(error).partition("\n")[0][:120] or type(error).__name__
+        raise MeshError(
+            f"no scheduler of Dask answers at {address} within {seconds} s ({why}); start one with `dask scheduler`, "
+            "or check host and port"
+        ) from None
+    with found as client:
+        if not client.scheduler_info(n_workers=-1)["workers"]:
+            raise MeshError(f"the cluster at {address} has no worker; start some with `dask worker {address}`")
+        yield client
+
+
+@contextmanager
+def _interrupts_blocked() -> Iterator[None]:
+    """Start threads and processes that ignore Ctrl-C, which a terminal sends to all of them.
+
+    This process receives it after the block and stops them.
+    """
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    resource_tracker.ensure_running()  # it would unblock interrupts when it starts
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

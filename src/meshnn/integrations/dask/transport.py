@@ -1,0 +1,106 @@
+"""Messages between Dask workers in the middle of a task, over the connections that they have anyway."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from typing import Any
+
+import numpy as np
+from distributed import WorkerPlugin
+
+from meshnn.arrays import FloatArray
+from meshnn.training.cluster.plan import ShardPlan
+from meshnn.training.cluster.worker import Transport
+
+__all__ = ["DaskTransport", "Inbox", "InboxPlugin", "SessionEndedError", "inbox_of"]
+
+HANDLER = "meshnn_message"
+
+
+class SessionEndedError(Exception):
+    """The group of workers has changed; stop waiting for messages."""
+
+
+class Inbox:
+    """The messages that have arrived at one worker, by session, round and sender."""
+
+    def __init__(self, worker: Any) -> None:
+        self.worker = worker
+        self._messages: dict[tuple[str, int, int], bytes] = {}
+        self._ended: dict[str, float] = {}  # sessions, and when they ended
+        self._guard = threading.Condition()
+        worker.handlers[HANDLER] = self._receive
+
+    def _receive(self, session: str, round_: int, sender: int, data: bytes) -> str:
+        with self._guard:
+            if session not in self._ended:
+                self._messages[session, round_, sender] = data
+                self._guard.notify_all()
+        return "OK"
+
+    def get(self, session: str, round_: int, sender: int) -> bytes:
+        """Wait for a message until the session ends."""
+        key = (session, round_, sender)
+        with self._guard:
+            while key not in self._messages:
+                if session in self._ended:
+                    raise SessionEndedError("the group of workers has changed")
+                self._guard.wait(1.0)
+            return self._messages.pop(key)
+
+    def send(self, address: str, session: str, round_: int, sender: int, data: bytes) -> None:
+        """Begin to send; the driver notices if the receiver is gone."""
+
+        async def post() -> None:
+            await getattr(self.worker.rpc(address), HANDLER)(session=session, round_=round_, sender=sender, data=data)
+
+        asyncio.run_coroutine_threadsafe(post(), self.worker.loop.asyncio_loop)
+
+    def end(self, session: str) -> None:
+        """End a session: drop its messages, now and later, and wake up those who wait."""
+        now = time.monotonic()
+        with self._guard:
+            self._ended = {name: at for name, at in self._ended.items() if now - at < 3600} | {session: now}
+            self._messages = {key: data for key, data in self._messages.items() if key[0] != session}
+            self._guard.notify_all()
+
+
+class InboxPlugin(WorkerPlugin):  # type: ignore[misc]  # distributed has no types
+    """Gives every worker an inbox, also those that join later."""
+
+    name = "meshnn-inbox"
+    idempotent = True
+
+    def setup(self, worker: Any) -> None:
+        """Run when a worker starts, or is there already."""
+        inbox_of(worker)
+
+
+def inbox_of(worker: Any) -> Inbox:
+    """Return the inbox of a worker."""
+    if not isinstance(getattr(worker, "_meshnn_inbox", None), Inbox):
+        worker._meshnn_inbox = Inbox(worker)
+    found: Inbox = worker._meshnn_inbox
+    return found
+
+
+class DaskTransport(Transport):
+    """Sums over all workers of a session."""
+
+    def __init__(self, inbox: Inbox, session: str, addresses: list[str], plan: ShardPlan, rank: int) -> None:
+        super().__init__(plan, len(addresses), rank)
+        self.inbox, self.session, self.addresses, self.round = inbox, session, addresses, 0
+
+    def exchange(self, messages: list[FloatArray]) -> list[FloatArray]:
+        """Send one message to each of the others; return the one that came from each."""
+        sent = [message.tobytes() for message in messages]
+        for k, address in enumerate(self.addresses):
+            if k != self.rank:
+                self.inbox.send(address, self.session, self.round, self.rank, sent[k])
+        received = [
+            data if k == self.rank else self.inbox.get(self.session, self.round, k) for k, data in enumerate(sent)
+        ]
+        self.round += 1
+        return [np.frombuffer(data) for data in received]

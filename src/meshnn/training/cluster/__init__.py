@@ -1,0 +1,1 @@
+"""Training on rows that are divided among workers, without any particular cluster."""

@@ -1,0 +1,274 @@
+"""`Dataset`: rows as they were given, in memory, in a file or on workers.
+
+What is known about the rows (moments, sums, a fingerprint) is computed in blocks of one size in one order, so that it
+depends on the rows alone, not on where they are or how they came.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from meshnn.arrays import Array, FloatArray
+from meshnn.data.holdout import HoldoutSplit
+from meshnn.data.sources import RowBlock
+from meshnn.errors import DataError
+from meshnn.training.row_transform import RowTransform
+from meshnn.training.samples import InMemorySamples, Samples
+
+__all__ = ["LIMITS", "Dataset", "InMemoryDataset", "Moments", "Summary"]
+
+
+@dataclass
+class DataLimits:
+    """Sizes that decide how data sets are divided; a page, a shard and a bucket also decide the bits of a result."""
+
+    page_rows: int = 256  # rows read at a time from a row store
+    stride_rows: int = 4096  # rows of which moments and fingerprints are computed at a time
+    window_bytes: int = 2**25  # of a row store, shuffled in memory ...
+    window_pages: int = 16  # ... and at least this many pages, so that neighbours on the disk end up far apart
+    holdout_rows: int = 2**17  # held out at most, as they are kept in memory
+    max_classes: int = 1000  # more labels are taken for a regression target
+    shards: int = 64  # of a data set on workers, at most
+    bucket_rows: int = 1024  # of a batch that are worth a bucket of their own
+    sliced_bytes: int = 2**20  # of a sum above which every worker adds up a slice of it
+
+
+LIMITS = DataLimits()
+
+
+class Moments:
+    """Mean and spread of columns, from blocks of rows (Chan, Golub and LeVeque, 1983)."""
+
+    def __init__(self, width: int) -> None:
+        self.weight = 0.0
+        self.mean, self._squares = np.zeros(width), np.zeros(width)
+
+    def add(self, values: Array, weight: Array | None) -> None:
+        """Add a block (rows, width)."""
+        values = np.ascontiguousarray(values, np.float64)  # products of other layouts are rounded differently
+        weight = None if weight is None else np.ascontiguousarray(weight)
+        count = float(len(values) if weight is None else weight.sum())
+        if count <= 0:
+            return
+        with np.errstate(over="ignore", invalid="ignore"):  # checked at the end
+            mean = values.mean(axis=0) if weight is None else weight @ values / count
+            off = values - mean
+            self._join(count, mean, (off**2).sum(axis=0) if weight is None else weight @ off**2)
+
+    def merge(self, other: Moments) -> None:
+        """Add the rows of another one."""
+        if other.weight > 0:
+            self._join(other.weight, other.mean, other._squares)
+
+    def _join(self, count: float, mean: FloatArray, squares: FloatArray) -> None:
+        total = self.weight + count
+        step = mean - self.mean
+        self.mean = self.mean + step * (count / total)
+        self._squares = self._squares + squares + step**2 * (self.weight * count / total)
+        self.weight = total
+
+    @property
+    def spread(self) -> FloatArray:
+        """Standard deviations."""
+        found: FloatArray = np.sqrt(self._squares / max(self.weight, np.finfo(float).tiny))
+        return found
+
+    def check(self) -> None:
+        """Refuse features whose squares overflow."""
+        if not np.isfinite(self.spread).all():
+            column = int(np.flatnonzero(~np.isfinite(self.spread))[0])
+            raise DataError(f"feature {column} is too large to be squared; scale it before")
+
+
+class Summary:
+    """Facts about rows: moments of the features, the least targets, a digest."""
+
+    def __init__(self, n_features: int, n_targets: int) -> None:
+        self.moments, self.y_min = Moments(n_features), np.full(n_targets, np.inf)
+        self.fingerprint = ""  # identifies the rows
+
+    @classmethod
+    def of(cls, rows: RowBlock) -> Summary:
+        """Summarise rows with targets (n, m)."""
+        found = cls(rows.X.shape[1], rows.y.shape[1])
+        for part in strides(rows):
+            found.add(part)
+        return found
+
+    def add(self, rows: RowBlock) -> None:
+        """Add the next `stride_rows` rows."""
+        self.moments.add(rows.X, rows.weight)
+        self.y_min = np.minimum(self.y_min, rows.y.min(axis=0, initial=np.inf))
+        digest = hashlib.blake2b(self.fingerprint.encode(), digest_size=16)
+        for array in rows:
+            if array is not None:
+                digest.update(f"{array.dtype} {array.shape}".encode() + array.tobytes())
+        self.fingerprint = digest.hexdigest()
+
+
+def sums_per_label(rows: RowBlock, n_labels: int) -> FloatArray:
+    """Return the sum of the weights of the rows per label code."""
+    if n_labels == 0:
+        return np.zeros(0)
+    return np.bincount(rows.y[:, 0].astype(np.int64), rows.weight, minlength=n_labels).astype(np.float64)
+
+
+def strides(rows: RowBlock) -> Iterator[RowBlock]:
+    """Cut rows into blocks of one size."""
+    size = LIMITS.stride_rows
+    return (rows.take(slice(k, k + size)) for k in range(0, len(rows.X), size))
+
+
+def evenly_spaced(n: int, total: int) -> Array:
+    """Return up to n numbers below `total`, evenly spaced."""
+    n = min(n, total)
+    return np.arange(n) * total // max(n, 1)
+
+
+class Dataset(ABC):
+    """Rows of one form, and what is known about all of them.
+
+    Attributes
+    ----------
+    n_rows, n_features, n_targets : int
+    columns : list of str or None
+        Names of the features.
+    moments : Moments
+        Mean and spread per feature; of a training set also with the rows held out.
+    labels : list
+        Class labels by code, as in the targets; empty for regression.
+    label_sums : array (n_labels,)
+        Sum of the weights of the rows per label.
+    y_min : array (n_targets,) or None
+        The least of each target, if known.
+    matrix_targets : bool
+        Whether targets were given as a matrix.
+    fingerprint : str
+        Identifies the rows.
+    batch_size : int or None
+        Samples per batch, if it is not free.
+    """
+
+    n_rows: int
+    n_features: int
+    n_targets: int = 1
+    columns: list[str] | None = None
+    moments: Moments
+    labels: list[Any]
+    label_sums: FloatArray
+    y_min: FloatArray | None = None
+    matrix_targets: bool = False
+    fingerprint: str
+    batch_size: int | None = None
+
+    @abstractmethod
+    def few(self, n: int) -> RowBlock:
+        """Load up to n rows, evenly spaced; targets (n, n_targets) are numbers or label codes."""
+
+    @abstractmethod
+    def hold_out(self, fraction: float, seed: int) -> tuple[Dataset, InMemoryDataset]:
+        """Split into a training and a validation set; the latter must fit in memory."""
+
+    @abstractmethod
+    def prepared(self, preprocessing: RowTransform) -> Samples:
+        """Return the rows as a net takes them."""
+
+    def release(self) -> None:  # noqa: B027
+        """Free the rows."""
+
+
+class InMemoryDataset(Dataset):
+    """Rows in memory.
+
+    Parameters
+    ----------
+    rows : RowBlock
+        Targets (n, n_targets), labels as codes.
+    labels : list
+        By code; empty for regression.
+    columns : list of str, optional
+    """
+
+    def __init__(self, rows: RowBlock, labels: list[Any], columns: list[str] | None = None) -> None:
+        self.rows, self.labels, self.columns = rows, labels, columns
+        self.n_rows, self.n_features, self.n_targets = len(rows.X), rows.X.shape[1], rows.y.shape[1]
+
+    @classmethod
+    def from_arrays(
+        cls, X: Array, y: Array, weight: Array | None = None, *, classes: bool, columns: list[str] | None = None
+    ) -> InMemoryDataset:
+        """Encode labels (n,), or take targets (n,) or (n, m) as they are.
+
+        >>> from meshnn.training.dataset import InMemoryDataset
+        >>> data = InMemoryDataset.from_arrays(np.eye(4), np.array(["b", "a", "b", "b"]), classes=True)
+        >>> data.labels, data.label_sums.tolist(), data.moments.mean.tolist()
+        (['a', 'b'], [1.0, 3.0], [0.25, 0.25, 0.25, 0.25])
+        """
+        labels = np.unique(y).tolist() if classes else []
+        found = cls(RowBlock(X, coded(y, labels), weight), labels, columns)
+        found.matrix_targets = not classes and y.ndim == 2
+        return found
+
+    @cached_property
+    def _summary(self) -> Summary:
+        return Summary.of(self.rows)
+
+    @property
+    def moments(self) -> Moments:  # type: ignore[override]
+        """Mean and spread per feature."""
+        return self._summary.moments
+
+    @property
+    def label_sums(self) -> FloatArray:  # type: ignore[override]
+        """Sum of the weights of the rows per label."""
+        return sums_per_label(self.rows, len(self.labels))
+
+    @property
+    def y_min(self) -> FloatArray:  # type: ignore[override]
+        """The least of each target."""
+        return self._summary.y_min
+
+    @property
+    def fingerprint(self) -> str:  # type: ignore[override]
+        """Identifies the rows."""
+        return self._summary.fingerprint
+
+    def few(self, n: int) -> RowBlock:
+        """Return up to n rows, evenly spaced."""
+        return self.rows.take(evenly_spaced(n, self.n_rows))
+
+    def hold_out(self, fraction: float, seed: int) -> tuple[InMemoryDataset, InMemoryDataset]:
+        """Hold out a fraction, at least one row, classes in proportion; one row of each class is kept."""
+        if self.n_rows < 2:
+            raise DataError("early_stopping holds samples out, but there is only one; set early_stopping=False")
+        size = min(math.ceil(fraction * self.n_rows), self.n_rows - 1)
+        split = HoldoutSplit.stratified(self.n_rows, size, seed, self.rows.y[:, 0] if self.labels else None)
+        if len(split.held) == 0:
+            raise DataError("early_stopping holds samples out, but each class has only one; set early_stopping=False")
+        training, validation = (self._part(numbers) for numbers in (split.kept, split.held))
+        return training, validation
+
+    def _part(self, numbers: Array) -> InMemoryDataset:
+        found = InMemoryDataset(self.rows.take(numbers), self.labels, self.columns)
+        found.matrix_targets = self.matrix_targets
+        return found
+
+    def prepared(self, preprocessing: RowTransform) -> InMemorySamples:
+        """Return the rows as a net takes them."""
+        return preprocessing.samples(self.rows)
+
+
+def coded(y: Array, labels: list[Any]) -> FloatArray:
+    """Return labels (n,) or (n, 1) as codes in a sorted list, values as they are; (n, m) float64."""
+    values = y if y.ndim == 2 else y[:, None]
+    if labels:
+        return np.searchsorted(np.array(labels), values[:, :1]).astype(np.float64)
+    return values.astype(np.float64)
