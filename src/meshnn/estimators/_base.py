@@ -250,7 +250,7 @@ class BaseMesh(LearnsFromAfar):
                 if samples.near is None:  # refused, too
                     self._laplace = refused
                 else:
-                    self._laplace = refused or Laplace.of(mesh, samples.near, trainer.penalties)
+                    self._laplace = refused or Laplace.of(mesh, samples.near, trainer.best.penalties)
         except MeshError as error:  # the net is fitted, whatever is not known about it
             self._laplace = str(error)
 

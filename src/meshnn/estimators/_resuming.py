@@ -24,10 +24,11 @@ class Resumes(Streams):
 
     def _sync_fitted_attributes(self, trainer: Trainer) -> None:
         """Where training stands."""
-        self._solver_state, self._l2_found = trainer.memory, isinstance(self.l2, str)
+        best = trainer.best
+        self._solver_state, self._l2_found = best.memory, isinstance(self.l2, str)
         self.solver_, self.solver_reason_ = trainer.choice.solver.name, trainer.choice.reason
-        self.history_, self.l2_, self.best_restart_ = trainer.history, trainer.l2, trainer.best_restart
-        epochs = [row.epoch for row in trainer.history if row.restart == trainer.best_restart]
+        self.history_, self.l2_, self.best_restart_ = trainer.history, best.l2, best.restart
+        epochs = [row.epoch for row in trainer.history if row.restart == best.restart]
         self.n_iter_ = epochs[-1] if epochs else 0
 
     def _run_parameters(self) -> dict[str, Any]:
@@ -44,7 +45,7 @@ class Resumes(Streams):
 
         self._sync_fitted_attributes(trainer)
         estimator: Any = self  # whatever resumes is one
-        return to_tree(estimator, trainer.best_parameters) | {
+        return to_tree(estimator, trainer.best.parameters) | {
             "training": {"seed": seed, "run": run, "state": trainer.state()}
         }
 
