@@ -271,7 +271,7 @@ def test_penalties_are_those_the_evidence_asks_for(loss):
     M = np.einsum("noe,nop,npf->ef", J, H, J) / n
     live = ~mesh.dead_edges()
     penalty = np.zeros(t.n_edges)
-    penalty[live] = trainer.penalties
+    penalty[live] = trainer.best.penalties
     free = live & (t.src == 2)
     first = t.n_neurons - 2  # of the outputs
     sources = (t.src < 2, (t.src > 2) & (t.src < first), t.src >= first)

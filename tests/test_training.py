@@ -296,7 +296,7 @@ def test_the_rate_comes_down_from_the_best_weights():
     trainer = Trainer(mesh, samples, settings, held_out, 0)
     for row in trainer.rows():
         if "brought down" in row.note:
-            assert not np.array_equal(mesh.weights, trainer.best_parameters)  # the weights that the row is about
+            assert not np.array_equal(mesh.weights, trainer.best.parameters)  # the weights that the row is about
             mesh.weights[:] = np.nan
     assert row.epoch == 11
     assert np.isfinite(trainer.history["loss"]).all()  # nothing had to be taken back
@@ -348,7 +348,7 @@ def test_restarts_keep_the_best():
     rows = list(trainer.rows())
     ends = [min(row.loss for row in rows if row.restart == r) for r in range(4)]
     assert len(set(ends)) == 4
-    assert trainer.best_restart == int(np.argmin(ends))
+    assert trainer.best.restart == int(np.argmin(ends))
     assert mesh.gradient(X / 10, y)[0] == pytest.approx(min(ends), rel=1e-9)
 
 
@@ -445,6 +445,21 @@ def test_options_are_parameters_as_in_scikit_learn(options):
         again.set_params(rate=1)
 
 
+def test_grid_search_reaches_the_options_of_a_solver():
+    from sklearn.model_selection import GridSearchCV
+
+    from meshnn import MeshClassifier
+
+    X, y = spirals(60, random_state=0)
+    model = MeshClassifier(3, solver=SGD(schedule="constant"), l2=0.0, max_epochs=3, tol=0, random_state=0)
+    found = GridSearchCV(model, {"solver__learning_rate": [0.01, 0.3]}, cv=2).fit(X, y)
+    assert set(found.cv_results_["param_solver__learning_rate"]) == {0.01, 0.3}
+    assert model.solver.learning_rate == SGD().learning_rate  # the prototype stays
+    for rate in (0.01, 0.3):
+        fitted = model.set_params(solver__learning_rate=rate).fit(X, y)
+        assert (fitted.history_["learning_rate"] == rate).all()
+
+
 def test_a_graph_changed_during_training_is_noticed():
     X, y = spirals(100, random_state=0)
     for change in (lambda m: m.rewire(Topology.mesh(2, 6, 2, self_loops=True)), lambda m: setattr(m, "ticks", 4)):
@@ -484,8 +499,8 @@ def test_a_trainer_goes_on_from_any_row_bit_by_bit(options):
         assert len(list(again.rows())) == len(states) - 1 - k
         np.testing.assert_array_equal(again.mesh.weights, whole.mesh.weights)
         assert again.history == whole.history
-        assert again.best_restart == whole.best_restart
-        np.testing.assert_array_equal(again.penalties, whole.penalties)
+        assert again.best.restart == whole.best.restart
+        np.testing.assert_array_equal(again.best.penalties, whole.best.penalties)
 
 
 def test_the_penalties_of_the_best_start_are_kept():
@@ -501,14 +516,14 @@ def test_the_penalties_of_the_best_start_are_kept():
         if row.epoch == 8:
             break
     state = trainer.state()
-    np.testing.assert_array_equal(state["kept"]["penalties"], trainer.penalties)
-    first = trainer.penalties + 1.0
+    np.testing.assert_array_equal(state["kept"]["penalties"], trainer.best.penalties)
+    first = trainer.best.penalties + 1.0
     state["kept"] |= {"penalties": first, "value": -1.0}  # no other start can be as good
     again = fresh()
     again.restore(state)
     list(again.rows())
-    assert again.best_restart == 0
-    np.testing.assert_array_equal(again.penalties, first)
+    assert again.best.restart == 0
+    np.testing.assert_array_equal(again.best.penalties, first)
 
 
 def test_stop_keeps_the_best_so_far():

@@ -336,10 +336,11 @@ class BaseMesh(Parameters, Outputs):
 
     def _sync_fitted_attributes(self, trainer: Trainer) -> None:
         """Set the fitted attributes to the current state of training."""
-        self._solver_state, self._l2_found = trainer.memory, isinstance(self.l2, str)
+        best = trainer.best
+        self._solver_state, self._l2_found = best.memory, isinstance(self.l2, str)
         self.solver_, self.solver_reason_ = trainer.choice.solver.name, trainer.choice.reason
-        self.history_, self.l2_, self.best_restart_ = trainer.history, trainer.l2, trainer.best_restart
-        epochs = [row.epoch for row in trainer.history if row.restart == trainer.best_restart]
+        self.history_, self.l2_, self.best_restart_ = trainer.history, best.l2, best.restart
+        epochs = [row.epoch for row in trainer.history if row.restart == best.restart]
         self.n_iter_ = epochs[-1] if epochs else 0
 
     def _forget_conclusions(self, reason: str) -> None:
@@ -362,9 +363,9 @@ class BaseMesh(Parameters, Outputs):
             if refused or not isinstance(samples, InMemorySamples):
                 self._laplace = refused
             elif Laplace.fits(mesh, samples, trainer.choice.solver.wants_float64):
-                self._laplace = Laplace.of(mesh, samples, trainer.penalties)
+                self._laplace = Laplace.of(mesh, samples, trainer.best.penalties)
             else:
-                self._laplace = LastLayerLaplace.of(mesh, samples, trainer.penalties)
+                self._laplace = LastLayerLaplace.of(mesh, samples, trainer.best.penalties)
         except MeshError as error:  # the net is fitted all the same
             self._laplace = str(error)
 

@@ -57,7 +57,7 @@ def go_on(
     def tree() -> Tree:
         model._sync_fitted_attributes(trainer)
         training = {"seed": seed, "run": run, "state": trainer.state()}
-        return to_tree(model, trainer.best_parameters) | {"training": training}
+        return to_tree(model, trainer.best.parameters) | {"training": training}
 
     if resumed is not None:
         checkpoint.restore(resumed, trainer.restore)

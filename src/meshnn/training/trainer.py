@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from meshnn.arrays import Array, FloatArray
+from meshnn.arrays import Array
 from meshnn.errors import MeshError
 from meshnn.mesh import Mesh
 from meshnn.storage import Tree
@@ -127,35 +127,10 @@ class Trainer:
         return Kept(self._start.best.copy(), self._start.value, self._restart, run.l2, memory, run.penalties.copy())
 
     @property
-    def _best(self) -> Kept:
-        """The best start so far."""
+    def best(self) -> Kept:
+        """The best start so far: what would be kept if training stopped now."""
         kept = self._kept
         return kept if kept is not None and kept.value <= self._start.value else self._now()
-
-    @property
-    def best_parameters(self) -> Array:
-        """Those that would be kept if training stopped now."""
-        return self._best.parameters.copy()
-
-    @property
-    def best_restart(self) -> int:
-        """The start they come from."""
-        return self._best.restart
-
-    @property
-    def l2(self) -> float:
-        """The penalty of that start, as found or given."""
-        return self._best.l2
-
-    @property
-    def memory(self) -> Tree | None:
-        """What the solver of that start would go on with in a warm start, if there is anything."""
-        return self._best.memory
-
-    @property
-    def penalties(self) -> FloatArray:
-        """One penalty of that start per live parameter."""
-        return self._best.penalties
 
     @property
     def goes_on(self) -> bool:
@@ -197,7 +172,7 @@ class Trainer:
         tol = self.settings.tol
         if self.choice.solver.comes_to_rest or tol == 0.0 or self._structure is not None:
             return 0.0
-        best = self.best_restart
+        best = self.best.restart
         rows = [row for row in self.history if row.restart == best and not math.isnan(row.loss)]
         if len(rows) < 2 or rows[-1].epoch < self.epochs:
             return 0.0
@@ -328,7 +303,7 @@ class Trainer:
         """End here, with the best weights so far; a state `to_go_on` from stays that after the last whole row."""
         if not self.finished:
             self.finished = True
-            self.mesh.parameters[:] = self.best_parameters
+            self.mesh.parameters[:] = self.best.parameters
         if len(self.history):
             last = self.history[-1]
             self.history[-1] = last._replace(note=f"{last.note}; {reason}" if last.note else reason)

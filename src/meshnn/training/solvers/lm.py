@@ -13,7 +13,7 @@ With l2="auto" the penalties are found on the way, from the evidence of the samp
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -131,12 +131,16 @@ class LevenbergMarquardt(SolverRun):
         self.penalties = (FIRST_L2 if isinstance(settings.l2, str) else settings.l2) * self.penalised
         self.epochs = settings.epochs_of(samples.count, by_steps=False)
         self._state = RunState()
-        self.last: Progress | None = None
 
     @property
     def epoch(self) -> int:  # type: ignore[override]
         """Iterations done."""
         return self._state.epoch
+
+    @property
+    def last(self) -> Progress | None:
+        """What the last iteration did."""
+        return None if self._state.last is None else Progress(*self._state.last)
 
     @property
     def error(self) -> float:
@@ -188,9 +192,10 @@ class LevenbergMarquardt(SolverRun):
             return self.last._replace(fell=0.0, finished=state.stuck if state.final else "")
         # BLAS sums in another order with more threads (we split the work ourselves); overflow is looked at below
         with _blas().limit(limits=1, user_api="blas"), np.errstate(over="ignore", invalid="ignore"):
-            self.last = self._iterate(look)
+            made = self._iterate(look)
         state.epoch += 1
-        return self.last._replace(finished=state.stuck if state.final else "")
+        state.last = (made.loss, made.correct, made.gradient_norm, made.rate, made.fell or 0.0)
+        return made._replace(finished=state.stuck if state.final else "")
 
     def _time_to_look(self) -> bool:
         """Whether l2 is estimated now.
@@ -272,50 +277,39 @@ class LevenbergMarquardt(SolverRun):
 
     # -- states --------------------------------------------------------------------------------------------------
 
-    def _outliving(self) -> dict[str, Any]:
-        names = ("before", "damping", "growth", "first_error")
-        last = None if self.last is None else (*self.last[:4], self.last.fell or 0.0)
-        found = {name: getattr(self._state, name) for name in names}
-        return found | {"least": self.evidence.least, "last": last, "penalties": self.penalties}
+    def _now(self) -> RunState:
+        return replace(self._state, least=self.evidence.least, penalties=self.penalties)
 
-    def _take_over(self, found: Outliving) -> None:
-        self.evidence.least = found.least
-        if found.penalties is not None:
-            self.penalties = found.penalties
-        self.last = None if found.last is None else Progress(*found.last)
+    def _go_on(self, state: RunState) -> None:
+        self._state, self.evidence.least = state, state.least
+        if state.penalties is not None:
+            self.penalties = state.penalties
 
     def memory(self) -> Tree:
         """What outlives the samples."""
-        fresh = {"damping": FIRST_DAMPING, "growth": 2.0} if self._state.stuck else {}
-        more = {"before": self._state.before + self.epoch, "penalties": self.penalties.copy() if self.auto else None}
-        found: Tree = to_tree(Outliving(**self._outliving() | fresh | more))
-        return found
+        found = self._now()
+        found.before, found.penalties = found.before + found.epoch, self.penalties.copy() if self.auto else None
+        if found.stuck:
+            found.damping, found.growth = FIRST_DAMPING, 2.0
+        return {name: value for name, value in to_tree(found).items() if name in Outliving.__dataclass_fields__}
 
     def recall(self, tree: Tree) -> None:
         """Begin with a memory; the loss is that of these samples, and one that overflows is found at the first step."""
-        found = from_tree(Outliving, tree, sizes_of(self.mesh))
+        found, error = from_tree(Outliving, tree, sizes_of(self.mesh)), self._evaluate()[0]
         if not self.auto:  # the penalty is given now
             found.penalties = None
-        self._take_over(found)
-        error = self._evaluate()[0]
-        self._state = RunState(
-            found.before, found.damping, found.growth, found.first_error,
-            error=error if np.isfinite(error) else float("nan"),
-        )  # fmt: skip
+        self._go_on(RunState(**vars(found), error=error if np.isfinite(error) else float("nan")))
 
     def state(self) -> Tree:
         """What `restore` needs to go on bit by bit."""
-        state = self._state
-        own = {name: getattr(state, name) for name in ("epoch", "error", "stuck", "final")}
-        found: Tree = to_tree(RunState(**self._outliving(), **own))
+        found: Tree = to_tree(self._now())
         return found
 
     def restore(self, tree: Tree) -> None:
         """Go on from a state, which may come from anywhere."""
-        self._state = from_tree(RunState, tree, sizes_of(self.mesh), "solver")
+        self._go_on(from_tree(RunState, tree, sizes_of(self.mesh), "solver"))
         if self.epoch > self.epochs:
             raise MeshError(f"solver.epoch must be at most {self.epochs}, got {self.epoch}")
-        self._take_over(self._state)
 
 
 @cache
