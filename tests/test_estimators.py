@@ -19,7 +19,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
 
 from meshnn import Mesh, MeshClassifier, MeshError, MeshRegressor, Topology
-from meshnn.data.synthetic import spirals
+from meshnn.tables.synthetic import spirals
 from meshnn.training import train
 
 #: What a default estimator is checked for every day; the rest of the checks with it take minutes, as each of hundreds

@@ -13,7 +13,7 @@ from sklearn.model_selection import cross_val_score
 import meshnn
 from commands import meshnn as run
 from meshnn import MeshClassifier, MeshError, MeshRegressor
-from meshnn.data.encoding import Encoder
+from meshnn.tables.encoder import Encoder
 
 RNG = np.random.default_rng(0)
 SIZE = RNG.normal(size=120)

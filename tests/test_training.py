@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from meshnn import Mesh, MeshError, Topology
-from meshnn.data.synthetic import spirals
 from meshnn.plan import METHODS
+from meshnn.tables.synthetic import spirals
 from meshnn.training import History, Settings, Trainer, train
 from meshnn.training.api import as_samples
 from meshnn.training.first_order import Adam

@@ -10,9 +10,9 @@ from rich.table import Column, Table
 
 from meshnn.arguments import whole_number
 from meshnn.cli.output import collect_warnings, say_notes
-from meshnn.data.synthetic import spirals
 from meshnn.errors import TrainingInterrupted
 from meshnn.mesh import Mesh
+from meshnn.tables.synthetic import spirals
 from meshnn.training import HistoryRow
 
 __all__ = ["demo"]

@@ -17,8 +17,8 @@ from meshnn.cli.fit_run import INTERRUPTED, TERMINATED, new_model, nothing_learn
 from meshnn.cli.output import counted, say_notes
 from meshnn.cli.report import Report, score_classes, score_model
 from meshnn.data.large import NpySource, ParquetSource, Rows, Source
-from meshnn.data.parquet_files import in_blocks
 from meshnn.errors import DataError, MeshError
+from meshnn.tables.reader import in_blocks
 
 __all__ = ["Wanted", "fit_far", "is_far"]
 
@@ -111,7 +111,8 @@ def _check_target(data: Path, wanted: Wanted) -> None:
 
 def _task(source: Source, wanted: Wanted) -> tuple[str, list[str]]:
     """Classes or numbers, and why."""
-    from meshnn.data.encoding import check_names, target_task
+    from meshnn.tables.names import check_names
+    from meshnn.tables.target import target_task
 
     if isinstance(source, ParquetSource):
         check_names(source.schema.names, [wanted.target, *wanted.drop], f"{source.name}: ")
@@ -136,7 +137,7 @@ def _introduce(source: Source, task: str, draw: Any, width: int) -> None:
 
 def _remember_columns(model: Any, source: ParquetSource, wanted: Wanted) -> None:
     """Let the model find its columns in tables, as one does that was learned from memory."""
-    from meshnn.data.encoding import Column, Encoder
+    from meshnn.tables.encoder import Column, Encoder
 
     kinds = {name: "boolean" if str(source.schema.field(name).type) == "bool" else "numeric" for name in source.names}
     columns = tuple(Column(name, kind) for name, kind in kinds.items())

@@ -16,8 +16,8 @@ from typing import Any
 from meshnn.arguments import whole_number
 from meshnn.data.held_back import HeldBack, HoldoutSplit
 from meshnn.data.large import NpySource, ParquetSource, Rows, Source
-from meshnn.data.parquet_files import ENDINGS
 from meshnn.errors import DataError, MeshError
+from meshnn.tables.files import ENDINGS
 
 __all__ = ["Place", "Seen", "open_table", "place_of", "rows_to_fit", "workers_of"]
 

@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from meshnn.arrays import Array
-from meshnn.data.parquet_files import ENDINGS, ROWS, ParquetFiles, is_numeric
-from meshnn.data.tables import shown
 from meshnn.errors import DataError
 from meshnn.files import as_path, explained
+from meshnn.tables.files import ENDINGS, ROWS, ArrowFiles, is_numeric
+from meshnn.tables.names import shown
 
 __all__ = ["BlockSource", "NpySource", "ParquetSource", "Rows", "Source", "is_large", "open_source"]
 
@@ -159,7 +159,7 @@ class ParquetSource(Source):
     """A Parquet file, or all of a folder in the order of their names; row groups are read one after the other."""
 
     def __init__(self, path: Path, y: Any, sample_weight: Any = None, drop: Sequence[str] = ()) -> None:
-        self.table = ParquetFiles(path)
+        self.table = ArrowFiles(path)
         self.path, self.name, self.schema = path, self.table.name, self.table.schema
         self.expected = self.table.rows
         self.targets = _column_names(y, "y")
@@ -169,7 +169,7 @@ class ParquetSource(Source):
         for column in wanted:
             if column not in self.schema.names:
                 raise DataError(f"{self.name} has no column {shown(column)}; it has {_few(self.schema.names)}")
-        out = {*wanted, *(name for name in self.schema.names if name.startswith("__index_level_"))}
+        out = {*wanted, *self.table.index}
         self.names: list[str] = [name for name in self.schema.names if name not in out]
         if not self.names:
             raise DataError(f"{self.name} has no column to learn from besides {_few(wanted)}")

@@ -107,11 +107,11 @@ class _Meaning(Exports):
         encoder = getattr(self, "encoder_", None)
         if encoder is None:
             return tuple(str(name) for name in getattr(self, "feature_names_in_", ()))
-        texts = [column.name for column in encoder.columns if column.kind == "categorical"]
+        texts = [column.name for column in encoder.columns if column.kind in ("categorical", "date")]
         if texts:
             raise ExportError(
-                f"column {texts[0]!r} holds texts, which become features outside of the net; export the net alone, "
-                "model.mesh_, which takes scaled features, or fit it to columns of numbers"
+                f"column {texts[0]!r} holds texts or dates, which become features outside of the net; export the net "
+                "alone, model.mesh_, which takes scaled features, or fit it to columns of numbers"
             )
         return tuple(encoder.feature_names)
 

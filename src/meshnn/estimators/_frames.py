@@ -37,7 +37,10 @@ def as_table(frame: Any) -> Any:
     """The same as a table of pyarrow."""
     import pyarrow as pa
 
+    from meshnn.tables.cells import without_views
+
     try:
-        return pa.Table.from_pandas(frame, preserve_index=False) if hasattr(frame, "iloc") else pa.table(frame)
+        table = pa.Table.from_pandas(frame, preserve_index=False) if hasattr(frame, "iloc") else pa.table(frame)
+        return without_views(table)
     except (pa.ArrowException, TypeError, ValueError) as error:
         raise DataError(f"cannot read the columns of the {type(frame).__name__}: {error}") from None

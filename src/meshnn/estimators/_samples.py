@@ -13,14 +13,14 @@ from sklearn.utils.validation import _check_sample_weight, check_X_y, validate_d
 
 from meshnn.arguments import known, real_number
 from meshnn.arrays import Array
-from meshnn.data.encoding import Encoder
-from meshnn.data.tables import shown
 from meshnn.errors import DataError, MeshError
 from meshnn.estimators._frames import as_table, is_frame, needs_encoding
 from meshnn.estimators._parameters import Parameters
 from meshnn.estimators._scaling import check_written_out
 from meshnn.estimators._splitting import hold_out
 from meshnn.losses import Loss
+from meshnn.tables.encoder import Encoder
+from meshnn.tables.names import shown
 
 __all__ = ["Part", "TakesSamples"]
 
@@ -128,7 +128,7 @@ class TakesSamples(Parameters):
     def _learn_encoder(self, frame: Any, rows: Any = None) -> Array:
         """Learn from some rows of a table (or all) how to encode its columns; the features of all."""
         table = as_table(frame)
-        self.encoder_ = Encoder.learn(table if rows is None else table.take(rows), None, impute=True, python=True)
+        self.encoder_ = Encoder.learn(table if rows is None else table.take(rows), None, impute=True)
         self.n_features_in_, self.feature_names_in_ = len(table.column_names), np.array(table.column_names, object)
         if rows is None:
             _warn(self.encoder_.notes.values())
@@ -139,7 +139,7 @@ class TakesSamples(Parameters):
         if not (hasattr(self, "encoder_") and hasattr(self, "feature_names_in_")):
             return shares
         names = self.feature_names_in_.tolist()
-        of = [names.index(column.name) for column in self.encoder_.columns for _ in column.categories or [None]]
+        of = [names.index(column.name) for column in self.encoder_.columns for _ in column.features]
         return np.bincount(of, shares, minlength=len(names))
 
     def _encode(self, table: Any) -> Array:

@@ -90,7 +90,7 @@ def to_tree(estimator: BaseMesh, parameters: Array | None = None) -> Tree:
     if estimator._kind == "regressor":
         tree["laplace"] = _certainty(estimator._laplace)
     if hasattr(estimator, "encoder_"):
-        tree["table"] = estimator.encoder_.to_dict()
+        tree["table"] = estimator.encoder_.to_tree()
         if hasattr(estimator, "target_"):  # of `meshnn fit`
             tree["target"] = estimator.target_
     return tree
@@ -243,9 +243,9 @@ def _numbers(what: str, stored: Any, count: int, least: float = 0.0) -> Array:
 
 
 def _read_table(estimator: Any, tree: Tree) -> None:
-    from meshnn.data.encoding import Encoder
+    from meshnn.tables.encoder import Encoder
 
-    estimator.encoder_ = Encoder.from_dict(tree["table"])
+    estimator.encoder_ = Encoder.from_tree(tree["table"])
     if "target" in tree:
         estimator.target_ = _texts("target", [tree["target"]])[0]
     names, n_inputs = estimator.encoder_.feature_names, estimator.mesh_.topology.n_inputs
