@@ -126,7 +126,7 @@ class Encoder:
         max_categories : int
             Levels of a text column that have a feature of their own. If there are more, the rare ones share one.
         """
-        from meshnn.tables.learning import learn_column
+        from meshnn.tables.learning import learn_columns
 
         drop, impute = as_list("drop", drop), switch("impute", impute)
         max_categories = whole_number("max_categories", max_categories, least=2)
@@ -138,17 +138,19 @@ class Encoder:
             raise DataError(message, code="drop", field=target)
         encoder = cls((), impute, {})
         index = set(json.loads((table.schema.metadata or {}).get(INDEX, b"[]")))
-        columns: dict[str, Column] = {}
+        columns: list[Column] = []
         missing: dict[str, int] = {}
+        used = [name for name in names if name not in dropped and name not in index and name != target]
+        learned = learn_columns(table, used, max_categories)
         for name in names:
             if name in dropped:
                 encoder.left_out[name] = "dropped on request"
             elif name in index and name != target:
                 encoder.left_out[name] = "is the index of pandas"
             elif name != target:
-                found, gaps, note = learn_column(table, name, max_categories)
+                found, gaps, note = learned[name]
                 if isinstance(found, Column):
-                    columns[name] = found if impute else replace(found, fill=None)
+                    columns.append(found if impute or found.fill is None else replace(found, fill=None))
                     missing[name] = gaps
                 else:
                     encoder.left_out[name] = found
@@ -159,7 +161,7 @@ class Encoder:
             reasons = [f"{shown(name)} {why}" for name, why in encoder.left_out.items()][:10] or ["there is none"]
             message = f"{where}no column is left to learn from ({', '.join(reasons)}); add some that vary"
             raise DataError(message, code="columns")
-        return replace(encoder, columns=tuple(columns.values()))
+        return replace(encoder, columns=tuple(columns))
 
     @property
     def text_columns(self) -> list[str]:
@@ -180,7 +182,7 @@ class Encoder:
 
     def encode(self, table: Any) -> Encoded:
         """Return the features of a table: columns are found by name, others are ignored, none may be missing."""
-        from meshnn.tables.learning import fill_features
+        from meshnn.tables.learning import fill_features, fill_numbers
 
         table = _whole(table)
         names = [column.name for column in self.columns]
@@ -188,10 +190,12 @@ class Encoder:
         ends = np.cumsum([len(column.features) for column in self.columns]).tolist()
         check_fits(8.0 * table.num_rows * ends[-1], f"{table.num_rows:,} rows of features", "take fewer rows")
         encoded = Encoded(np.zeros((table.num_rows, ends[-1])), [])
-        missing = {}
+        missing: dict[str, int] = {}
+        fill_numbers(encoded.X, self.columns, [0, *ends], table, missing)
         for column, begin, end in zip(self.columns, [0, *ends], ends, strict=False):
-            missing[column.name] = fill_features(encoded.X[:, begin:end], column, table, encoded.notes)
-        _check_missing(table, {} if self.impute else missing)
+            if column.name not in missing:
+                missing[column.name] = fill_features(encoded.X[:, begin:end], column, table, encoded.notes)
+        _check_missing(table, {} if self.impute else {name: missing[name] for name in names})
         return encoded
 
     def describe(self) -> list[str]:

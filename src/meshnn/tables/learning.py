@@ -10,47 +10,75 @@ from numpy.typing import NDArray
 from pyarrow import compute
 
 from meshnn.errors import DataError
-from meshnn.tables.cells import NUMBER, TRUTH, Cells, cells_of, first
+from meshnn.tables.cells import NUMBER, TRUTH, Cells, cells_of, first, in_groups, kind_of, matrix_of
 from meshnn.tables.encoder import DATE_PARTS, Column
 from meshnn.tables.names import plain, quoted, row_number, shown, source
 
-__all__ = ["fill_features", "learn_column"]
+__all__ = ["fill_features", "fill_numbers", "learn_columns"]
 
 Floats = NDArray[np.float64]
 WANTED = {"numeric": "a number", "boolean": "true or false", "categorical": "text", "date": "a date"}
 
 
-def learn_column(table: Any, name: str, max_categories: int) -> tuple[Column | str, int, str]:
-    """Return the column as an encoder needs it, or why it is left out; its missing values; and a remark or "".
+Learned = tuple[Column | str, int, str]
 
-    The column has a value that fills gaps.
+
+def learn_columns(table: Any, names: list[str], max_categories: int) -> dict[str, Learned]:
+    """Return for each column what an encoder needs, or why it is left out; its missing values; and a remark or "".
+
+    The columns have values that fill gaps.
     """
-    cells = cells_of(table, name)
-    note = ""
+    found: dict[str, Learned] = {}
+    numeric = [name for name in names if _is_number(table, name)]
+    for group in in_groups(numeric, table.num_rows):
+        found |= _learn_numbers(table, list(group))
+    return {name: found[name] if name in found else _learn_others(table, name, max_categories) for name in names}
+
+
+def _is_number(table: Any, name: str) -> bool:
+    return kind_of(table.field(name).type) in ("numeric", "boolean")
+
+
+def _learn_numbers(table: Any, names: list[str]) -> dict[str, Learned]:
+    X = matrix_of(table, names)
+    _check_finite(X, table, names)
+    ordered, counts, every = np.sort(X, axis=0), (X == X).sum(axis=0), np.arange(len(names))  # NaN is last
+    last = np.maximum(counts - 1, 0)
+    # halved first: the sum of two large numbers may be infinite
+    middle = ordered[last // 2, every] / 2 + ordered[np.minimum(counts // 2, last), every] / 2
+    constant = ordered[0] == ordered[last, every]
+    found: dict[str, Learned] = {}
+    for k, (name, median) in enumerate(zip(names, middle.tolist(), strict=True)):
+        kind = str(kind_of(table.field(name).type))
+        fill = median > 0.5 if kind == "boolean" else median
+        if counts[k] and not constant[k]:
+            found[name] = Column(name, kind, fill=fill), len(X) - int(counts[k]), ""
+        else:
+            found[name] = _left_out(table, name, f"is constant ({plain(fill)})" if counts[k] else "has no values")
+    return found
+
+
+def _check_finite(X: Floats, table: Any, names: list[str]) -> None:
+    if np.isinf(X).any():
+        _ = cells_of(table, names[int(np.isinf(X).any(axis=0).argmax())]).numbers  # which raises the error
+
+
+def _left_out(table: Any, name: str, why: str) -> Learned:
+    return why, 0, f"{source(table)}column {shown(name)} {why}: left out"
+
+
+def _learn_others(table: Any, name: str, max_categories: int) -> Learned:
+    cells, note = cells_of(table, name), ""
     if cells.gaps.all():
-        found: Column | str = "has no values"
-    elif (dates := cells.dates) is not None:
+        return _left_out(table, name, "has no values")
+    if (dates := cells.dates) is not None:
         found = _learn_dates(cells, dates[~cells.gaps])
         if isinstance(found, Column):
             parts = ", ".join(found.categories).replace("days", f"days since {found.origin[:10]}")
             note = f"{cells.called} holds dates, used as {parts}"
-    elif cells.packed or cells.kind == "categorical":
-        found, note = _learn_texts(cells, max_categories)
     else:
-        found = _learn_numbers(cells)
-    if isinstance(found, str):
-        note = f"{cells.called} {found}: left out"
-    return found, cells.missing, note
-
-
-def _learn_numbers(cells: Cells) -> Column | str:
-    ordered = np.sort(cells.numbers[~cells.gaps])
-    # halved first: the sum of two large numbers may be infinite
-    median = float(ordered[(len(ordered) - 1) // 2] / 2 + ordered[len(ordered) // 2] / 2)
-    fill = median > 0.5 if cells.kind == "boolean" else median
-    if ordered[0] == ordered[-1]:
-        return f"is constant ({plain(fill)})"
-    return Column(cells.name, cells.kind, fill=fill)
+        found, note = _learn_texts(cells, max_categories)
+    return (found, cells.missing, note) if isinstance(found, Column) else _left_out(table, name, found)
 
 
 def _learn_dates(cells: Cells, dates: NDArray[Any]) -> Column | str:
@@ -103,6 +131,34 @@ def _learn_texts(cells: Cells, most: int) -> tuple[Column | str, str]:
     return Column(cells.name, "categorical", tuple(categories), fill, count > most), note
 
 
+def fill_numbers(
+    X: Floats, columns: tuple[Column, ...], begins: list[int], table: Any, missing: dict[str, int]
+) -> None:
+    """Write all features of columns of numbers that still are numbers; count their missing values."""
+    numeric = [k for k, column in enumerate(columns) if _is_number(table, column.name) and _takes_numbers(column)]
+    for group in in_groups(numeric, table.num_rows):
+        names = [columns[k].name for k in group]
+        values = matrix_of(table, names)
+        _check_finite(values, table, names)
+        gaps = values != values
+        for place, k in enumerate(group):
+            if columns[k].kind == "boolean":
+                wrong = ~gaps[:, place] & (values[:, place] != 0) & (values[:, place] != 1)
+                if (at := first(wrong)) >= 0:
+                    cells_of(table, names[place]).refuse(at, plain(float(values[at, place])), _expected(columns[k]))
+        fills = [np.nan if columns[k].fill is None else float(columns[k].fill or 0) for k in group]
+        X[:, [begins[k] for k in group]] = np.where(gaps, fills, values)
+        missing.update(zip(names, gaps.sum(axis=0).tolist(), strict=True))
+
+
+def _takes_numbers(column: Column) -> bool:
+    return column.kind in ("numeric", "boolean")
+
+
+def _expected(column: Column) -> str:
+    return f"{WANTED[column.kind]} as in training"
+
+
 def fill_features(part: Floats, column: Column, table: Any, notes: list[str]) -> int:
     """Write the features of a column into their part of X; return the number of missing values."""
     cells = cells_of(table, column.name)
@@ -110,24 +166,16 @@ def fill_features(part: Floats, column: Column, table: Any, notes: list[str]) ->
         _fill_levels(part, column, cells, notes)
     elif column.kind == "date":
         _fill_dates(part, column, cells)
-    else:
-        _fill_numbers(part, column, cells)
-    return cells.missing
-
-
-def _fill_numbers(part: Floats, column: Column, cells: Cells) -> None:
-    gaps, expected = cells.gaps, f"{WANTED[column.kind]} as in training"
-    if cells.kind == "date":
-        cells.refuse(0, f"dates ({cells.values.type})", expected, "type")
-    if cells.kind == "categorical" and not gaps.all():  # the first wrong cell, else the first of all
+    elif cells.gaps.all():
+        part[:, 0] = np.nan if column.fill is None else float(column.fill)
+    elif cells.kind == "date":
+        cells.refuse(first(~cells.gaps), f"dates ({cells.values.type})", _expected(column), "type")
+    else:  # text, or a dictionary: the first wrong cell, else the first of all
         pattern = NUMBER if column.kind == "numeric" else f"^({'|'.join(TRUTH)}|0|1)$"
         at = compute.index(compute.match_substring_regex(cells.texts(), pattern), False).as_py()
-        at = first(~gaps) if at < 0 else at
-        cells.refuse(at, f"the text {quoted(cells.values[at])}", expected)
-    numbers = cells.numbers
-    if column.kind == "boolean" and (at := first(~gaps & (numbers != 0) & (numbers != 1))) >= 0:
-        cells.refuse(at, plain(float(numbers[at])), expected)
-    part[:, 0] = numbers if column.fill is None else np.where(gaps, float(column.fill), numbers)
+        at = first(~cells.gaps) if at < 0 else at
+        cells.refuse(at, f"the text {quoted(cells.values[at])}", _expected(column))
+    return cells.missing
 
 
 def _fill_dates(part: Floats, column: Column, cells: Cells) -> None:
@@ -139,7 +187,7 @@ def _fill_dates(part: Floats, column: Column, cells: Cells) -> None:
         if cells.kind == "categorical":
             forms = parse_texts(cells.values)[1]
             wrong &= (forms < 0) | (forms >= DAY_FORMS)
-        cells.refuse(first(wrong), quoted(cells.values[first(wrong)]), f"{WANTED['date']} as in training")
+        cells.refuse(first(wrong), quoted(cells.values[first(wrong)]), _expected(column))
     fill = np.datetime64(column.origin if column.fill is None else str(column.fill), "us")
     filled = np.full(len(part), fill) if dates is None else np.where(cells.gaps, fill, dates)
     parts = _date_parts(filled, column.origin)

@@ -152,13 +152,15 @@ def read_table(path: str | os.PathLike[str], text: Collection[str] = (), options
 
 def _typed(table: Any, reader: TextReader, text: Collection[str]) -> Any:
     """Convert columns of text to the types of their cells; refuse or report numbers in another notation."""
-    from meshnn.tables.cells import looks_numeric, typed
+    from meshnn.tables.cells import looks_numeric, typed_columns
 
-    columns, odd = [], list[str]()
+    columns, odd, kept = [], list[str](), set(text)
+    converting = [values for name, values in zip(table.column_names, table.columns, strict=True) if name not in kept]
+    found = iter(typed_columns(converting))
     for name, values in zip(table.column_names, table.columns, strict=True):
         converted = values
-        if name not in text:
-            converted, padded = typed(values)
+        if name not in kept:
+            converted, padded = next(found)
             if padded:
                 note = f"column {shown(name)} has numbers with leading zeros: kept as text"
                 reader.notes.append(f"{reader.name}: {note}")

@@ -108,7 +108,7 @@ def parse_column(values: Any, text: bool = False) -> Parsed:
     """
     from pyarrow import types
 
-    from meshnn.tables.cells import floats, typed, unpacked
+    from meshnn.tables.cells import floats, typed_columns, unpacked
 
     values, packed = unpacked(values)
     nothing = np.full(len(values), -1, np.int64)
@@ -118,7 +118,7 @@ def parse_column(values: Any, text: bool = False) -> Parsed:
     if not is_text and (text or packed):
         values, is_text = values.cast("string"), True
     if is_text and not (text or packed):
-        values, _ = typed(values)
+        values, _ = typed_columns([values])[0]
         is_text = types.is_string(values.type) or types.is_large_string(values.type)
     if not is_text:
         return _checked(np.full(len(values), np.nan) if types.is_null(values.type) else floats(values), nothing, [])
@@ -249,13 +249,13 @@ def decided(columns: Sequence[Any], task: str, last: bool) -> tuple[str, str, st
     import pyarrow as pa
     from pyarrow import types
 
-    from meshnn.tables.cells import cells_of, typed
+    from meshnn.tables.cells import cells_of, typed_columns
 
     values = pa.chunked_array([chunk for column in columns for chunk in column.chunks], columns[0].type).drop_null()
     if len(values) == 0 and not last:
         return None
     if types.is_string(values.type):
-        values, _ = typed(values) if len(values) else (values, False)
+        values, _ = typed_columns([values])[0] if len(values) else (values, False)
     cells = cells_of(pa.table({"y": values}), "y")
     if cells.kind == "numeric" and not cells.packed:
         few = len(np.unique(cells.numbers)) <= FEW_CLASSES and not (cells.numbers % 1).any()
