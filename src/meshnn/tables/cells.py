@@ -232,8 +232,8 @@ def _typed(columns: list[Any]) -> list[tuple[Any, bool]]:
         except pa.ArrowInvalid:
             return [(_truth(columns[0], cells), False)]
     found = [(pa.chunked_array([numbers.slice(k * rows, rows)]), False) for k in range(len(columns))]
-    whole = np.flatnonzero(~fractions & ~padded) if fractions.any() else []
-    for k, result in zip(whole, _typed([columns[k] for k in whole]) if len(whole) else [], strict=True):
+    whole = np.flatnonzero(fractions.any() & ~fractions & ~padded).tolist()
+    for k, result in zip(whole, _typed([columns[k] for k in whole]) if whole else [], strict=True):
         found[k] = result
     return [(columns[k], True) if padded[k] else one for k, one in enumerate(found)]
 

@@ -253,7 +253,7 @@ def _whole(table: Any) -> Any:
         return table
     import pyarrow as pa
 
-    parts = [getattr(block, "table", block) for block in table if block is not None]
+    parts: list[Any] = [getattr(block, "table", block) for block in table if block is not None]
     return pa.concat_tables(parts, promote_options="permissive").replace_schema_metadata(parts[0].schema.metadata)
 
 

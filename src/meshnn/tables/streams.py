@@ -298,7 +298,8 @@ def parse_times(values: Any, kind: str | None = None) -> tuple[str, F64 | I64, i
         return "time", timestamps(values, local=False).view(np.int64), len(values)
     if types.is_temporal(held):
         values = values.cast("int64")
-        return "time", np.from_dlpack(values.fill_null(np.iinfo(np.int64).min).combine_chunks()), len(values)
+        ticks = np.from_dlpack(values.fill_null(np.iinfo(np.int64).min).combine_chunks()).astype(np.int64)
+        return "time", ticks, len(values)
     parsed = parse_column(values)
     wrong = parsed.codes >= 0
     if kind is None:

@@ -89,7 +89,8 @@ def _offsets(zones: Any) -> I64:
     packed = zones.combine_chunks().dictionary_encode() if hasattr(zones, "chunks") else zones.dictionary_encode()
     minutes = [0 if len(zone) < 5 else int(zone[0] + "1") * (60 * int(zone[1:3]) + int(zone[-2:]))
                for zone in packed.dictionary.to_pylist()]  # fmt: skip
-    return 60_000_000 * np.array([*minutes, 0], np.int64)[_numpy(packed.indices, -1)]
+    found: I64 = 60_000_000 * np.array([*minutes, 0], np.int64)[_numpy(packed.indices, -1)]
+    return found
 
 
 def _numpy(values: Any, missing: Any) -> NDArray[Any]:
