@@ -29,7 +29,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from meshnn import MeshClassifier, MeshRegressor
-from meshnn.data.synthetic import spirals
+from meshnn.tables.synthetic import spirals
 
 SETS = {
     "iris": lambda seed: load_iris(return_X_y=True),

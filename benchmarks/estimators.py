@@ -18,7 +18,7 @@ from sklearn.svm import SVC
 
 import peer_jax
 from meshnn import MeshClassifier, Topology
-from meshnn.data.synthetic import spirals
+from meshnn.tables.synthetic import spirals
 from nets import initial_weights
 from timing import best_of
 

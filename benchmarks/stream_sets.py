@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from meshnn.data.temporal import delayed_xor, narma, trace_patterning
+from temporal_streams import delayed_xor, narma, trace_patterning
 
 CLASSIFY, REGRESS = "classify", "regress"
 

@@ -11,7 +11,7 @@ from sklearn.datasets import load_breast_cancer, load_digits
 from sklearn.model_selection import train_test_split
 
 from meshnn import Mesh, MeshClassifier, Topology
-from meshnn.data.synthetic import spirals
+from meshnn.tables.synthetic import spirals
 from meshnn.training import Adam, Settings, Trainer, structure
 from meshnn.training.api import as_samples
 

@@ -11,7 +11,7 @@ from functools import cache
 import numpy as np
 from sklearn import datasets
 
-from meshnn.data.synthetic import spirals
+from meshnn.tables.synthetic import spirals
 
 CLASSIFY, REGRESS = "classify", "regress"
 ROWS = 6000

@@ -5,7 +5,7 @@ import time
 import numpy as np
 
 from meshnn import Mesh, Topology, networks
-from meshnn.data.temporal import delayed_xor, trace_patterning
+from temporal_streams import delayed_xor, trace_patterning
 
 #: Errors are averaged over so many steps; of trace patterning only steps in which a signal is due count.
 WINDOW = {"delayed xor": 1000, "trace patterning": 4000}

@@ -5,7 +5,7 @@ import time
 import numpy as np
 
 from meshnn import Mesh, Topology
-from meshnn.data.temporal import delayed_xor
+from temporal_streams import delayed_xor
 
 METHODS = ("snap-1", "snap-2", "snap-3", "snap-4", "exact")
 #: Neurons, and how many others each reads.

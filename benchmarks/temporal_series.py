@@ -10,8 +10,8 @@ import time
 import numpy as np
 
 from meshnn import networks
-from meshnn.data.temporal import narma as draw_narma
 from stream_sets import load
+from temporal_streams import narma as draw_narma
 
 LAST = 1000
 #: Of the laser; the setting was found with others.

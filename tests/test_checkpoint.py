@@ -15,11 +15,11 @@ from sklearn.model_selection import cross_val_score
 
 import meshnn
 from meshnn import Mesh, MeshClassifier, MeshError, MeshRegressor, Topology, storage
-from meshnn.data.synthetic import spirals
 from meshnn.engine import Steps
 from meshnn.errors import CheckpointWarning, TrainingInterrupted
 from meshnn.files import Lock
 from meshnn.storage import FileError
+from meshnn.tables.synthetic import spirals
 from meshnn.training import Callback, Checkpoint, Settings, TimeLimit, Trainer
 from meshnn.training.api import as_samples
 from meshnn.training.callbacks import Resumed
@@ -30,7 +30,7 @@ import signal, sys, time
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell has jobs in the background ignore it
 import meshnn
 from meshnn import MeshClassifier
-from meshnn.data.synthetic import spirals
+from meshnn.tables.synthetic import spirals
 from meshnn.training import Checkpoint
 
 options, checkpoint, out, wait_at = eval(sys.argv[1]), sys.argv[2], sys.argv[3], eval(sys.argv[4])
@@ -444,7 +444,7 @@ def test_a_disk_that_stays_full(tmp_path, monkeypatch):
 HOLDER = """
 import sys
 from meshnn import MeshClassifier
-from meshnn.data.synthetic import spirals
+from meshnn.tables.synthetic import spirals
 
 def wait(row, mesh):
     if row.epoch == 3:

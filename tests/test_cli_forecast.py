@@ -11,9 +11,9 @@ import pytest
 
 import meshnn as package
 from commands import meshnn
-from meshnn.data.tables import read_table
-from meshnn.data.times import looks_like_times, read_times
 from meshnn.errors import DataError
+from meshnn.tables.reader import read_table
+from meshnn.tables.times import looks_like_times, read_times
 
 AIRLINE = Path(__file__).parents[1] / "examples" / "airline.csv"
 QUICK = ["--origins", "3", "--horizon", "6"]
@@ -110,7 +110,7 @@ def test_a_column_alone_is_counted(tmp_path):
     ([], "several columns hold numbers: sales, visits; name the series with --column"),
     (["--column", "price"], "--column: the table has no column 'price'"),
     (["--by", "date"], "--by: the table has no column 'date'"),
-    (["--column", "day"], "column day holds dates or times"),
+    (["--column", "day"], "column day holds the text '2024-02-01' in row 1"),
     (["--column", "sales", "--by", "sales"], "--by: sales is the series itself"),
     (["--horizon", "0"], "--horizon must be a whole number of at least 1"),
     (["--level", "90"], "--level must be a number between 0 and 1"),
@@ -119,7 +119,7 @@ def test_a_column_alone_is_counted(tmp_path):
     (["--picture", "a.jpg"], "use .svg, .png or .pdf"),
     (["--save", "a.csv"], "--save: a.csv should end in .mesh"),
     (["--out", "nowhere/a.csv"], "does not exist; create it first"),
-    (["--column", "sales", "--out", "a.xls"], "--out: a.xls has an unknown ending"),
+    (["--column", "sales", "--out", "a.xls"], "a.xls has an unknown ending"),
     (["--out", "waves.csv"], "is the table, which would be lost"),
 ])  # fmt: skip
 def test_what_is_refused(waves, options, message, tmp_path, monkeypatch):

@@ -21,11 +21,11 @@ from commands import in_a_process, meshnn
 from meshnn import progress
 from meshnn.cli.fit_rows import place_of
 from meshnn.cli.tally import ValueTally
-from meshnn.data import parquet_files
-from meshnn.data.folder_blocks import FolderBlocks
-from meshnn.data.holdout import HoldoutSource, HoldoutSplit
-from meshnn.data.sources import BlockSource, ParquetSource
 from meshnn.errors import DataError, MeshError
+from meshnn.tables import reader
+from meshnn.tables.files import FileReader
+from meshnn.tables.holdout import HoldoutSource, HoldoutSplit
+from meshnn.tables.sources import BlockSource, ParquetSource
 from meshnn.training.out_of_core.row_file import RowFile
 
 FAST = ("--epochs", "1", "--l2", "0", "--hidden", "2", "--solver", "adam")
@@ -180,7 +180,7 @@ def test_columns_may_be_dropped_and_said_by_folders(tmp_path):
 def test_a_parquet_file_is_read_in_blocks_if_it_is_large(monkeypatch, tmp_path, numbers):
     file = numbers / "part0.parquet"
     assert "read block by block" not in meshnn("fit", file, "--target", "y", *FAST).stderr
-    monkeypatch.setattr(parquet_files, "LARGE", 1000)
+    monkeypatch.setattr(reader, "LARGE", 1000)
     done = meshnn("fit", file, "--target", "y", *FAST, "--out", tmp_path / "m.mesh")
     assert "1,200 rows in" in done.stderr
     assert "read block by block; 840 rows to learn from, 360 to test on" in done.stderr
@@ -207,7 +207,7 @@ def test_npy_files(tmp_path):
     given = ("fit", file, "--target", tmp_path / "y.npy", *FAST)
     assert "have no names" in refused(*given, "--drop", "a")
     assert "--on: a cluster learns from Parquet files" in refused(*given, "--on", "dask:2")
-    assert "unknown ending" in refused("stream", file, "--target", "y")
+    assert "no column y; the columns are x0, x1, x2" in refused("stream", file, "--target", "y")
 
 
 def test_a_checkpoint_goes_on(tmp_path, numbers):
@@ -465,7 +465,7 @@ def test_a_folder_is_streamed_by_names_and_resumed(tmp_path, numbers):
     rows = [meshnn("evaluate", tmp_path / f"{name}.mesh", numbers, "--json").stdout for name in ("folder", "part")]
     assert json.loads(rows[0])["RMSE"] == json.loads(rows[1])["RMSE"]
     parquet.write_table(table(rows=7), numbers / "part0.parquet")
-    assert "has 2,407 rows, but the model was" in refused("stream", numbers, "--resume", tmp_path / "part.mesh")
+    assert "is shorter than the table" in refused("stream", numbers, "--resume", tmp_path / "part.mesh")
     parquet.write_table(table(rows=5000), numbers / "part0.parquet")
     assert "is not the table that" in refused("stream", numbers, "--resume", tmp_path / "part.mesh")
 
@@ -473,15 +473,15 @@ def test_a_folder_is_streamed_by_names_and_resumed(tmp_path, numbers):
 @pytest.mark.parametrize("rows", [0, 1, 499, 500, 700, 1199, 1200, 1201, 3599, 3600])
 def test_a_folder_goes_on_at_any_row(numbers, rows):
     whole = parquet.read_table(numbers)
-    source = FolderBlocks(numbers)
-    source.go_to(FolderBlocks(numbers)._position(rows))
+    source = FileReader(numbers)
+    source.go_to(FileReader(numbers)._position(rows))
     found = list(source.blocks())
     assert sum(map(len, found)) == 3600 - rows
     at = rows
     for block in found:
         assert block.first == at
         assert block.table.equals(whole.slice(at, len(block)))
-        assert block.position(len(block)) == FolderBlocks(numbers)._position(at + len(block))
+        assert block.position(len(block)) == FileReader(numbers)._position(at + len(block))
         at += len(block)
 
 

@@ -39,7 +39,7 @@ def tables(tmp_path_factory):
     import pandas as pd
     from sklearn.datasets import load_diabetes, load_iris
 
-    from meshnn.data.synthetic import spirals
+    from meshnn.tables.synthetic import spirals
 
     folder = tmp_path_factory.mktemp("with spaces and ü")
     iris = load_iris(as_frame=True)

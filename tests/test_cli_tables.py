@@ -12,10 +12,8 @@ from sklearn import metrics
 import meshnn as library
 from commands import in_a_process, meshnn
 from meshnn import MeshClassifier, MeshRegressor
-from meshnn.data.columns import cells_of, class_numbers
-from meshnn.data.encoding import Encoder
-from meshnn.data.holdout import HoldoutSplit
-from meshnn.data.tables import read_table
+from meshnn.tables.cells import cells_of, class_numbers
+from meshnn.tables.holdout import HoldoutSplit
 
 QUICK = ("-n", "2", "--epochs", "5", "--json")
 
@@ -70,7 +68,7 @@ def test_classes_are_compared_by_value(classes, cells, want):
     import pyarrow as pa
 
     table = pa.table({"y": pa.array(cells)})
-    assert class_numbers(cells_of(table, "y", ""), np.array(classes)).tolist() == want
+    assert class_numbers(cells_of(table, "y"), np.array(classes)).tolist() == want
 
 
 def test_predictions_agree_whatever_the_labels_look_like(flats, tmp_path):
@@ -232,52 +230,7 @@ def test_dates_are_no_numbers_for_a_model_from_python(tmp_path, kind):
     (tmp_path / "t.csv").write_text(f"a,b\n1,{kind}\n2,{kind}\n")
     done = meshnn("predict", tmp_path / "m.mesh", tmp_path / "t.csv")
     assert done.returncode == 2
-    assert "column b holds dates or times" in done.stderr
-
-
-@pytest.mark.parametrize(("cells", "want", "note"), [
-    (['"1,000"', "250", '"-1,234,567"', ""], [1000, 250, -1234567, None], "('1,000'): commas between thousands"),
-    (['"1,000.5"', "1e3", '" +2,000 "'], [1000.5, 1000.0, 2000.0], "('1,000.5'): commas between thousands are left"),
-    (["5%", " 7.5 %", "-.5%"], [5, 7.5, -0.5], "('5%'): percent signs are left out"),
-    (["5%", "NA", "12%"], [5, None, 12], "('5%'): percent signs are left out"),
-    (['"1,5"', '"12,25"', "3"], ["1,5", "12,25", "3"], "('1,5'): decimal commas are not read, so it is text"),
-    (['"1,000"', '"1,5"'], ["1,000", "1,5"], "('1,5'): decimal commas are not read"),  # 1,000 is 1 there, not 1000
-    (['"1,000"', "many"], ["1,000", "many"], None),
-    (["5%", "5"], ["5%", "5"], None),
-    (['"001,000"', '"002,000"'], ["001,000", "002,000"], None),  # codes
-    (['"1,000"', '"10,00,000"'], ["1,000", "10,00,000"], None),
-    (["x%", "%"], ["x%", "%"], None),
-])  # fmt: skip
-def test_numbers_that_people_write(tmp_path, cells, want, note):
-    (tmp_path / "t.csv").write_text("a,b\n" + "".join(f"{cell},{k}\n" for k, cell in enumerate(cells)))
-    loaded = read_table(tmp_path / "t.csv")
-    assert loaded.table["a"].to_pylist() == want
-    assert len(loaded.notes) == (note is not None)
-    assert note is None or f"t.csv: column a {note}" in loaded.notes[0]
-    kept = read_table(tmp_path / "t.csv", text=["a"])  # as a model has it that was trained with text
-    assert all(value is None or isinstance(value, str) for value in kept.table["a"].to_pylist())
-
-
-@pytest.mark.parametrize(("text", "want"), [
-    ("a;b\n1,000,000;1\n2;3\n", [1_000_000, 2]),
-    ("a;b\n1,000;1\n2;3\n", "has decimal commas"),  # 1 or 1000? Where semicolons separate, commas are decimal
-    ("a;b\n5%;1\n7%;3\n", [5, 7]),
-])  # fmt: skip
-def test_numbers_between_semicolons(tmp_path, text, want):
-    (tmp_path / "t.csv").write_text(text)
-    if isinstance(want, list):
-        assert read_table(tmp_path / "t.csv").table["a"].to_pylist() == want
-    else:
-        with pytest.raises(ValueError, match=want):
-            read_table(tmp_path / "t.csv")
-
-
-def test_many_such_columns_are_one_note(tmp_path):
-    names = [f"c{k}" for k in range(9)]
-    (tmp_path / "t.csv").write_text(",".join(names) + "\n" + ",".join(["5%"] * 9) + "\n")
-    notes = read_table(tmp_path / "t.csv").notes
-    assert notes[0].endswith("9 columns c0 ('5%'), c1 ('5%'), c2 ('5%'), ...: percent signs are left out")
-    assert len(notes) == 1
+    assert "column b holds text or dates" in done.stderr
 
 
 def test_many_constant_columns_are_one_note(tmp_path):
@@ -288,17 +241,6 @@ def test_many_constant_columns_are_one_note(tmp_path):
     about = [note for note in notes if "left out" in note]
     assert len(about) == 1
     assert "t.csv: 400 columns are constant or have no values: left out (c0, c1, c2, ...)" in about[0]
-
-
-def test_few_constant_columns_have_a_note_each():
-    import pyarrow as pa
-
-    table = pa.table({"a": [1, 2, 3], "b": [1, 1, 1], "c": [1, 1, 2], "s": ["1", "2", "x"]})
-    whole, training = Encoder.learn(table, None), Encoder.learn(table.slice(0, 2), None)
-    assert sorted(note.split(":")[0] for note in whole.noted(training)) == [
-        "column b is constant (1)", "column c is constant (1)", "column s is taken as text",
-    ]  # fmt: skip
-    assert whole.noted() == list(whole.notes.values())
 
 
 # -- splits ----------------------------------------------------------------------------------------------------------

@@ -48,7 +48,7 @@ def test_the_modules_of_the_reference_exist(reference):
     absent = listed - modules_with_public_names()
     assert absent <= {"meshnn.torch", "meshnn.jax"}  # that may be added
     pages = {"meshnn.networks", "meshnn.plots", "meshnn.streaming", "meshnn.online", "meshnn.export", "meshnn.neat",
-             "meshnn.training", "meshnn.training.structure", "meshnn.losses", "meshnn.data.synthetic"}  # fmt: skip
+             "meshnn.training", "meshnn.training.structure", "meshnn.losses", "meshnn.tables.synthetic"}  # fmt: skip
     assert pages <= listed
     integrations = {f"meshnn.integrations.{path.stem}" for path in (ROOT / "src/meshnn/integrations").glob("[!_]*.py")}
     # what people see of these is another module

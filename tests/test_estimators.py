@@ -19,8 +19,8 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
 
 from meshnn import Mesh, MeshClassifier, MeshError, MeshRegressor, Topology
-from meshnn.data.holdout import HoldoutSplit
-from meshnn.data.synthetic import spirals
+from meshnn.tables.holdout import HoldoutSplit
+from meshnn.tables.synthetic import spirals
 from meshnn.training import train
 from solver_options import solver_with
 

@@ -13,8 +13,8 @@ from sklearn.model_selection import cross_val_score
 import meshnn
 from commands import meshnn as run
 from meshnn import MeshClassifier, MeshError, MeshRegressor
-from meshnn.data.encoding import Encoder
-from meshnn.data.holdout import HoldoutSplit
+from meshnn.tables.encoder import Encoder
+from meshnn.tables.holdout import HoldoutSplit
 
 RNG = np.random.default_rng(0)
 SIZE = RNG.normal(size=120)
@@ -197,14 +197,11 @@ def test_pickles_clones_and_files(tmp_path):
 
 
 @pytest.mark.slow
-def test_cross_validation_and_advice_in_words_of_python():
+def test_cross_validation_and_tables_that_are_refused():
     assert cross_val_score(MeshClassifier(**OPTIONS), GAPS, Y, cv=3).mean() > 0.5
     names = pd.DataFrame({"name": [f"n{k}" for k in range(120)], "size": SIZE})
-    with pytest.raises(MeshError, match=r"120 different texts.*drop it with X\.drop\(columns='name'\)"):
+    with pytest.raises(MeshError, match="120 different texts"):
         fit(names)
-    when = pd.DataFrame({"when": pd.date_range("2020-01-01", periods=120), "size": SIZE})
-    with pytest.raises(MeshError, match=r"dates or times.*X\.drop\(columns='when'\)"):
-        fit(when)
     with pytest.raises(ValueError, match="cannot read the columns of the DataFrame"):
         fit(pd.DataFrame({"mixed": [1, "a"] * 60}))
     with pytest.warns(UserWarning, match="column flat is constant"):

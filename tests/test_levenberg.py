@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from meshnn import Mesh, MeshError, Topology
-from meshnn.data.synthetic import spirals
+from meshnn.tables.synthetic import spirals
 from meshnn.training import Settings, Trainer, train
 from meshnn.training.api import as_samples
 from meshnn.training.evidence import Evidence

@@ -24,10 +24,10 @@ from sklearn.utils.validation import check_is_fitted
 import meshnn
 from meshnn import Mesh, MeshClassifier, MeshError, MeshRegressor, MeshSequenceRegressor, Topology
 from meshnn.codes import ADAM
-from meshnn.data.sources import BlockSource, NpySource, ParquetSource, RowBlock, is_out_of_core, open_source
 from meshnn.engine import Optimizer, Steps
 from meshnn.errors import DataError, FileError, TrainingInterrupted
 from meshnn.storage import FileError as StorageError
+from meshnn.tables.sources import BlockSource, NpySource, ParquetSource, RowBlock, is_out_of_core, open_source
 from meshnn.training import Checkpoint, search, structure
 from meshnn.training.dataset import LIMITS
 from meshnn.training.out_of_core import RowStore

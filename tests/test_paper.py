@@ -17,7 +17,6 @@ import pytest
 import naive
 from meshnn import Mesh, MeshClassifier, MeshError, Topology
 from meshnn.cli import main
-from meshnn.data import synthetic
 from meshnn.paper import features as features_module
 from meshnn.paper import mnist as image_data
 from meshnn.paper import recipes
@@ -34,6 +33,7 @@ from meshnn.paper.sets import SETS, iris_split
 from meshnn.paper.tables import Mean, accuracy, markdown
 from meshnn.paper.tensor import tensor_gradient, tensor_jacobian
 from meshnn.plan import METHODS
+from meshnn.tables import synthetic
 
 
 def results_of(folder):

@@ -637,9 +637,9 @@ def test_lineages_are_drawn(tmp_path):
     from PIL import Image
 
     from meshnn import Mesh
-    from meshnn.data.synthetic import spirals
     from meshnn.plots import animate_lineage, plot_lineage, save_figure
     from meshnn.plots.animation import save_frames
+    from meshnn.tables.synthetic import spirals
     from meshnn.training import structure, train
 
     X, y = spirals(80, random_state=0)

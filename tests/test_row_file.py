@@ -8,8 +8,8 @@ import sys
 import numpy as np
 import pytest
 
-from meshnn.data.sources import RowBlock
 from meshnn.errors import DataError, FileError
+from meshnn.tables.sources import RowBlock
 from meshnn.training.dataset import LIMITS, InMemoryDataset, Moments
 from meshnn.training.out_of_core.row_file import RowFile
 
@@ -147,7 +147,7 @@ def test_a_limit_on_files_is_reported_like_a_full_disk(tmp_path):
     program = """
 import resource
 import numpy as np
-from meshnn.data.sources import RowBlock
+from meshnn.tables.sources import RowBlock
 from meshnn.training.out_of_core.row_file import RowFile
 resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
 rows = RowBlock(np.zeros((1000, 10)), np.zeros((1000, 1)))

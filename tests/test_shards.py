@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from examples import examples
 from meshnn import Mesh, Topology
 from meshnn.codes import ADAM
-from meshnn.data.sources import RowBlock
 from meshnn.engine import Optimizer
+from meshnn.tables.sources import RowBlock
 from meshnn.training.api import as_samples
 from meshnn.training.cluster.plan import ShardPlan, covering_nodes, tree_sum
 from meshnn.training.cluster.worker import EpochPart, ShardData, Transport, WorkerState, run_steps

@@ -11,9 +11,9 @@ from sklearn.base import clone
 import meshnn
 from examples import examples
 from meshnn import Mesh, MeshClassifier, MeshError, MeshRegressor, Topology, storage
-from meshnn.data.synthetic import spirals
 from meshnn.plan import METHODS
 from meshnn.storage import FileError
+from meshnn.tables.synthetic import spirals
 from meshnn.topology.lineage import Lineage
 from meshnn.topology.pruning import blocks_of
 from meshnn.training import Adam, Settings, Trainer, structure, train

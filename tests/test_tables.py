@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 import os
+import re
 import stat
 import subprocess
 import sys
@@ -15,14 +16,15 @@ from decimal import Decimal
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
 import meshnn.memory
-from meshnn.data.encoding import Column, Encoder, target_column
-from meshnn.data.tables import read_table, write_predictions
 from meshnn.errors import DataError, FileError, MemoryLimitError, MeshError
+from meshnn.tables.encoder import Column, Encoder
+from meshnn.tables.predictions import write_predictions
+from meshnn.tables.reader import read_table
+from meshnn.tables.target import target_column
 
 BOM = "\ufeff"
 
@@ -66,7 +68,7 @@ def refused(call, *words):
         (' größe ,"a b"\n1,2\n', {"größe": [1], "a b": [2]}),
         ("a;x,b\n1,2\n", {"a;x": [1], "b": [2]}),  # there are commas: semicolons are part of the name
         ('"a;b"\n1\n', {"a;b": [1]}),  # quoted: part of the name
-        ("a,b\n0,01:30:00\n-10,02:30:00\n", {"a": [0, -10], "b": [datetime.time(1, 30), datetime.time(2, 30)]}),
+        ("a,b\n0,2020-01-31\n-10,01:30\n", {"a": [0, -10], "b": ["2020-01-31", "01:30"]}),  # an encoder parses dates
         # quotes
         (
             'name,"x, y"\n"Ann, ""the""\r\nfirst",1\n"5"" pipe",2\n6" pipe,3\n',
@@ -86,7 +88,6 @@ def refused(call, *words):
         *[(f"a,b\n{word}, {word}\nx,1\n", {"a": [None, "x"], "b": [None, 1]})
           for word in ("", "NA", "N/A", "n/a", "#N/A", "nan", "NaN", "null", "NULL", "None")],
         ('a,b\n"",1\nx,2\n', {"a": [None, "x"], "b": [1, 2]}),
-        ("Unnamed: 0,x\n5,7\n1,8\n", {"Unnamed: 0": [5, 1], "x": [7, 8]}),  # it does not count the rows
         ("n,m\n9223372036854775807,9223372036854775808\n", {"n": [2**63 - 1], "m": [2.0**63]}),
     ],
 )  # fmt: skip
@@ -103,8 +104,10 @@ def test_texts_as_they_are(save, content, want):
         ("a;b\nx;1,2\ny;u,v\n", "data.csv", {"a": ["x", "y"], "b": ["1,2", "u,v"]}, "separated by semicolons"),
         ("a\tb\n1\t2\n", "data.csv", {"a": [1], "b": [2]}, "separated by tabs"),
         ("a,b\n1,2\n", "data.tsv", {"a": [1], "b": [2]}, "separated by commas"),
-        (',x\n0,7\n1,8\n', "data.csv", {"x": [7, 8]}, "the first column has no name and counts the rows: left out"),
-        ('"","x"\n"1",7\n"2",8\n', "data.csv", {"x": [7, 8]}, "has no name and counts the rows"),  # as R writes it
+        ('"","x"\n"1",7\n"2",8\n', "data.csv", {"x": [7, 8]}, "the first column has no name: left out"),  # of R
+        ("a|b\n1|2\n", "data.csv", {"a": [1], "b": [2]}, "separated by vertical bars"),
+        ('a,b\n"1,000",1\n"-2,5",2\n', "data.csv", {"a": ["1,000", "-2,5"], "b": [1, 2]}, "column a ('1,000')"),
+        ("a;b\n5%;1\n7%;2\n", "data.csv", {"a": ["5%", "7%"], "b": [1, 2]}, "semicolons"),
         ("Unnamed: 0,x\n0,7\n1,8\n", "data.csv", {"x": [7, 8]}, "is called Unnamed: 0"),
         (" n \n007\n12\n", "data.csv", {"n": ["007", "12"]}, "column n has numbers with leading zeros: kept as text"),
         ("n,m\n-07,1\n", "data.csv", {"n": ["-07"], "m": [1]}, "leading zeros"),
@@ -113,24 +116,23 @@ def test_texts_as_they_are(save, content, want):
 def test_texts_with_a_note(save, content, name, want, note):
     loaded = read_table(save(content, name))
     assert loaded.table.to_pydict() == want
-    assert len(loaded.notes) == 1
     assert note in loaded.notes[0]
-    assert loaded.notes[0].startswith(str(save(content, name)) + ": ")
+    assert all(found.startswith(str(save(content, name)) + ": ") for found in loaded.notes)
 
 
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        *[(text, ["data.csv is empty", "expected a header line and rows"])
+        *[(text, ["data.csv is empty"])
           for text in ("", "\n", "\r\n\r\n", "  \n", BOM, BOM + "\n")],
-        *[(text, ["data.csv has no rows below its header"]) for text in ("a,b", "a,b\n", "a,b\r\n\r\n", "a\n", ",x\n")],
+        *[(text, ["data.csv has no rows"]) for text in ("a,b", "a,b\n", "a,b\r\n\r\n", "a\n", ",x\n")],
         # other encodings
-        ("a,b\n1,x\n2,Köln\n".encode("latin-1"), ["data.csv is not UTF-8 text (byte 0xf6 in line 3); save it as"]),
-        ("a,ö\n1,2\n".encode("latin-1"), ["byte 0xf6 in line 1"]),
-        (b"a,b\n1,\xe9\n2\n", ["byte 0xe9 in line 2"]),  # before the row that is too short
+        ("a,b\n1,x\n2,Köln\n".encode("latin-1"), ["data.csv is not UTF-8", "0xf6", "row 2"]),
+        ("a,ö\n1,2\n".encode("latin-1"), ["0xf6"]),
+        (b"a,b\n1,\xe9\n2\n", ["0xe9", "row 1"]),  # before the row that is too short
         *[("a,b\n1,x\n".encode(name), ["UTF-8"]) for name in ("utf-16", "utf-16-le", "utf-32")],
-        (b"a,b\n1,\xc3", ["byte 0xc3 in line 2"]),  # cut off within a character
-        (b"a,b\n" + b"1,x\n" * 300_000 + b"2,\xe9\n", ["byte 0xe9 in line 300,002"]),
+        (b"a,b\n1,\xc3", ["0xc3", "row 1"]),  # cut off within a character
+        (b"a,b\n" + b"1,x\n" * 300_000 + b"2,\xe9\n", ["0xe9", "row 300,001"]),
         (b"a,b\n1,\x002\n", ["data.csv holds a zero byte (byte 7)"]),
         # not what it says
         (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + bytes(range(256)), ["data.csv is a PNG image, expected text"]),
@@ -157,11 +159,9 @@ def test_texts_with_a_note(save, content, name, want, note):
         ("a,,c\n1,2,3\n", ["data.csv: column 2 of 3 has no name", "name it in the header"]),
         ("a,b, \n1,2,3\n", ["column 3 of 3 has no name"]),
         ("a,b,\n1,2\n", ["column 3 of 3 has no name"]),  # that, not that every row is too short
-        *[(f",x\n{one},7\n{two},8\n", ["no name and does not count the rows", "index=False"])
-          for one, two in (("2", "3"), ("0", "2"), ("1", "0"), ("a", "b"), ("", ""), ("0", ""))],
         ('""\n0\n1\n', ["data.csv has no columns"]),
-        ("a;b\nx;1\ny;2,5\nz;\n", ["column b has decimal commas ('2,5' in row 2)", "export the file with points"]),
-        ("a;b\nx;1.000,50\n", ["decimal commas"]),
+        ("a;b\nx;1\ny;2,5\nz;\n", ["column b", "'2,5' in row 2"]),
+        ("a;b\nx;1.000,50\n", ["column b", "1.000,50"]),
     ],
 )  # fmt: skip
 def test_texts_that_are_refused(save, content, words, capfd):
@@ -197,9 +197,9 @@ def test_gzip(save):
 def test_what_is_no_file(tmp_path, save, monkeypatch):
     refused(lambda: read_table(tmp_path / "no such.csv"), "no such.csv: there is no such file; check the path")
     (tmp_path / "folder").mkdir()
-    refused(lambda: read_table(tmp_path / "folder"), "folder: it is a directory; name a file")
+    refused(lambda: read_table(tmp_path / "folder"), "folder has no .parquet file")
     os.mkfifo(tmp_path / "pipe.csv")
-    refused(lambda: read_table(tmp_path / "pipe.csv"), "pipe.csv is a pipe or a device", "save the data to a file")
+    refused(lambda: read_table(tmp_path / "pipe.csv"), "pipe.csv is a pipe or a device")
     refused(lambda: read_table("/dev/zero"), "/dev/zero is a pipe or a device")
     (tmp_path / "link.csv").symlink_to(tmp_path / "nowhere.csv")
     refused(lambda: read_table(tmp_path / "link.csv"), "there is no such file")
@@ -213,14 +213,6 @@ def test_what_is_no_file(tmp_path, save, monkeypatch):
     file = save("a,b\n1,2\n")
     monkeypatch.setattr(type(file), "open", closed)  # whoever runs the tests may be root, who may read all
     refused(lambda: read_table(file), "cannot read", "data.csv: permission denied")
-
-
-def test_what_pyarrow_refuses_for_other_reasons(save, monkeypatch):
-    def puzzled(*arguments):
-        raise pa.ArrowInvalid("something\nodd")
-
-    monkeypatch.setattr(pa.csv, "read_csv", puzzled)
-    refused(lambda: read_table(save("a,b\n1,2\n")), "data.csv cannot be read (something odd)")
 
 
 def test_columns_kept_as_text(save):
@@ -286,38 +278,30 @@ def test_parquet(tmp_path):
     assert "column __index_level_0__ is the index of pandas: left out" in loaded.notes[0]
 
 
-def test_odd_parquet_files(tmp_path, save, monkeypatch):
+def test_odd_parquet_files(tmp_path, save):
     file = tmp_path / "data.parquet"
-    refused(lambda: read_table(save(b"", "data.parquet")), "data.parquet is empty", "expected a Parquet file")
+    refused(lambda: read_table(save(b"", "data.parquet")), "data.parquet is empty")
     refused(lambda: read_table(parquet(file, a=pa.array([], pa.int64()))), "data.parquet has no rows")
     refused(lambda: read_table(parquet(file)), "data.parquet has no columns")
-    for names, words in ((["a", "a"], "two columns are called a"), (["a", ""], "column 2 of 2 has no name")):
+    for names, words in ((["a", "a"], "duplicate field names"), (["a", ""], "column 2 of 2 has no name")):
         pq.write_table(pa.table([pa.array([1]), pa.array([2])], names=names), file)
         refused(lambda: read_table(file), words)
     offsets = pa.py_buffer(np.array([0, 2], np.int32))
     latin = pa.Array.from_buffers(pa.string(), 1, [None, offsets, pa.py_buffer(b"\xe9\xe8")])
-    refused(lambda: read_table(parquet(file, a=latin)), "data.parquet is not a Parquet file", "UTF8")
+    refused(lambda: read_table(parquet(file, a=latin)), "data.parquet cannot be read", "UTF8")
     whole = parquet(file, a=list(range(1000))).read_bytes()
     for damaged in (
         *(whole[:-20], whole[:-60] + bytes([0xFF] * 50) + whole[-10:], whole[:20] + bytes(50) + whole[70:]),
         *(b"a,b\n1,2\n", b"a,b\n1,2\n" * 100, b"PAR1" + b"x" * 30 + b"PAR1"),
     ):
         file.write_bytes(damaged)
-        refused(lambda: read_table(file), "data.parquet is not a Parquet file that can be read")
-
-    def failing(self):
-        raise OSError(errno.EIO, "Input/output error")
-
-    parquet(file, a=[1])
-    monkeypatch.setattr(pq.ParquetFile, "read", failing)
-    refused(lambda: read_table(file), "cannot read", "data.parquet: Input/output error")
+        refused(lambda: read_table(file), "data.parquet cannot be read")
 
 
 def test_the_file_is_named_in_later_refusals(save):
     file = save("a,b,c,d\n1,2,x,inf\n,3,y,5\n4,5,x,1\n")
     table = read_table(file).table
     assert refused(lambda: Encoder.learn(table, "b", ["d"])).startswith(f"{file}: 1 missing value in a")
-    assert refused(lambda: target_column(table, "a")).startswith(f"{file}: target a has 1 missing")
     assert refused(lambda: target_column(table, "z")).startswith(f"{file}: there is no column z")
     assert refused(lambda: Encoder.learn(table, "b")).startswith(f"{file}: column d holds inf in row 1")
 
@@ -373,7 +357,7 @@ def test_without_target_and_with_drop():
     for arguments, words in [
         ({"drop": "city"}, "drop must be a list, got str"),
         ({"impute": "yes"}, "impute must be True or False"),
-        ({"most_categories": 0}, "most_categories must be a whole number"),
+        ({"max_categories": 0}, "max_categories must be a whole number"),
     ]:
         with pytest.raises(MeshError, match=words):
             Encoder.learn(table, "price", **arguments)
@@ -407,15 +391,12 @@ def test_missing_values_are_counted():
         [True, None, None, True, False],
     )
     table = pa.table({"age": age, "city": city, "ok": [1, 2, 3, 4, 5], "member": member})
-    assert refused(lambda: Encoder.learn(table, "ok")) == (
-        "3 missing values in age, 1 in city, 2 in member; pass --impute to fill them with the median or the most "
-        "frequent value, or drop the columns"
-    )
-    refused(lambda: Encoder.learn(table.select(["city", "ok"]), None), "1 missing value in city; ")
+    assert refused(lambda: Encoder.learn(table, "ok")) == "3 missing values in age, 1 in city, 2 in member"
+    refused(lambda: Encoder.learn(table.select(["city", "ok"]), None), "1 missing value in city")
     assert Encoder.learn(table, None, drop=["age", "city", "member"]).feature_names == ["ok"]
     encoder = Encoder.learn(pa.table(HOUSES), "price")
     new = pa.table({"rooms": [1, None], "city": pa.nulls(2), "garden": [True, None]})
-    assert refused(lambda: encoder.encode(new)).startswith("1 missing values in rooms, 2 in city, 1 in garden; fill")
+    assert refused(lambda: encoder.encode(new)) == "1 missing values in rooms, 2 in city, 1 in garden"
     hollow = pa.table(HOUSES | {"rooms": pa.array([None] * 4, pa.string())})
     refused(lambda: encoder.encode(hollow), "4 missing values in rooms")
 
@@ -446,33 +427,20 @@ def test_imputing_by_hand():
     np.testing.assert_array_equal(encoder.encode(empty).X, [[2, 2.5, 0, 0, 1, 1, 0, 1, 0, 0, 3, 1.6e308]])
 
 
-def test_too_many_categories():
-    names = pa.table({"name": [f"n{k:03}" for k in range(101)], "x": range(101)})
-    words = (
-        "column name has 101 different texts, expected at most 100",
-        "identifier or free text; drop it with --drop name",
-    )
-    refused(lambda: Encoder.learn(names, "x"), *words)
-    assert len(Encoder.learn(names.slice(0, 100), "x").feature_names) == 100
-    assert len(Encoder.learn(names, "x", most_categories=101).feature_names) == 101
-
-
 def test_numbers_with_a_slip(save):
     encoder = Encoder.learn(read_table(save("n,age\n1,31\n2,45\n3,?\n4,1e3\n")).table, "n")
     assert encoder.columns[0].categories == ("1e3", "31", "45", "?")
     assert encoder.left_out == {}
     assert "column age is taken as text: 3 of its 4 values are numbers, but row 3 holds '?'" in encoder.notes["age"]
     many = read_table(save("n,age\n" + "".join(f"1,{k}\n" for k in range(150)) + "2,??\n")).table
-    refused(lambda: Encoder.learn(many, "n"), "150 of its 151 values are numbers, but row 151 holds '??'", "--drop age")
+    refused(lambda: Encoder.learn(many, "n"), "150 of its 151 values are numbers, but row 151 holds '??'")
     for values in (["1", "2", "3"], ["1", "b", "c"]):  # all of them, or few: meant so
         assert Encoder.learn(pa.table({"code": values, "x": [1, 2, 3]}), "x").notes == {}
 
 
 UNUSABLE = {
-    "dates or times (date32[day])": [datetime.date(2020, 1, 1)],
-    "dates or times (timestamp[us])": [datetime.datetime(2020, 1, 1)],
-    "dates or times (time64[us])": [datetime.time(12)],
-    "dates or times (duration[us])": [datetime.timedelta(1)],
+    "times of day or durations (time64[us])": [datetime.time(12)],
+    "times of day or durations (duration[us])": [datetime.timedelta(1)],
     "list<": [[1]],
     "struct<": [{"a": 1}],
     "binary": [b"x"],
@@ -484,18 +452,15 @@ UNUSABLE = {
 def test_columns_that_cannot_be_used(held):
     values = pa.array(UNUSABLE[held] * 2, pa.map_("str", "int8") if held == "map<" else None)
     table = pa.table({"odd": values, "x": [1, 2]})
-    words = f"column odd holds {held}", "expected numbers, text or truth values; turn it into numbers, "
-    refused(lambda: Encoder.learn(table, "x"), *words, "or drop the column with --drop odd")
-    assert Encoder.learn(table, None, drop=["odd"]).feature_names == ["x"]
-    refused(lambda: target_column(table, "odd"), *words, "or choose another target")
     encoder = Encoder.learn(pa.table({"odd": [1, 2]}), None)
-    refused(lambda: encoder.encode(table), *words, "trained with a number")
+    for call in (Encoder.learn, target_column, lambda table, _: encoder.encode(table)):
+        with pytest.raises(DataError, match=re.escape(f"column odd holds {held}")) as caught:
+            call(table, "x" if call == Encoder.learn else "odd")
+        assert (caught.value.code, caught.value.field) == ("type", "odd")
+    assert Encoder.learn(table, None, drop=["odd"]).feature_names == ["x"]
 
 
-def test_dates_and_infinite_numbers_of_a_text_file(save):
-    table = read_table(save("day,at,x\n2020-01-31,2020-01-31 10:30:00,1\n2020-02-01,2020-02-01 10:30:00,2\n")).table
-    refused(lambda: Encoder.learn(table, "x"), "data.csv: column day holds dates or times", "--drop day")
-    refused(lambda: Encoder.learn(table, "x", drop=["day"]), "column at holds dates or times", "--drop at")
+def test_infinite_numbers_of_a_text_file(save):
     table = read_table(save("x,y\n1,2\n2,1e999\n")).table
     refused(lambda: Encoder.learn(table, "x"), "data.csv: column y holds inf in row 2, expected finite numbers")
     refused(lambda: target_column(table, "y"), "column y holds inf in row 2")
@@ -549,8 +514,6 @@ def test_dictionaries_of_other_things():
     )
     want = [[0, 1, 1, 0, 0, 1], [1, 0, 0, 1, 1, 0], [0, 1, 1, 0, 0, 1]]
     np.testing.assert_array_equal(encoder.encode(table).X, want)
-    days = pa.table({"d": pa.array([datetime.date(2020, 1, 1)]).dictionary_encode()})
-    refused(lambda: Encoder.learn(days, None), "column d holds dates or times")
 
 
 def test_names_of_features_are_unique():
@@ -645,13 +608,13 @@ def test_round_trip_through_json(impute):
     table = pa.table(HOUSES | odd)
     for part in (table, *(table.select([name]) for name in table.column_names[:-1])):
         encoder = Encoder.learn(part, None, impute=impute)
-        text = json.dumps(encoder.to_dict(), allow_nan=False)
-        again = Encoder.from_dict(json.loads(text))
+        text = json.dumps(encoder.to_tree(), allow_nan=False)
+        again = Encoder.from_tree(json.loads(text))
         assert again == encoder
-        assert json.dumps(again.to_dict()) == text
+        assert json.dumps(again.to_tree()) == text
         np.testing.assert_array_equal(again.encode(table).X, encoder.encode(table).X)
     if impute:
-        again = Encoder.from_dict(Encoder.learn(table, None, impute=True).to_dict())
+        again = Encoder.from_tree(Encoder.learn(table, None, impute=True).to_tree())
         assert again.columns[4].fill.hex() == ((1e-310 + 0.30000000000000004) / 2).hex()
 
 
@@ -680,7 +643,7 @@ DAMAGES = [
 
 def test_damaged_encoders_are_refused():
     table = pa.table(HOUSES | {"one": [1] * 4})
-    whole, bare = (json.dumps(Encoder.learn(table, "price", impute=impute).to_dict()) for impute in (True, False))
+    whole, bare = (json.dumps(Encoder.learn(table, "price", impute=impute).to_tree()) for impute in (True, False))
     cases = [(whole, *damage) for damage in DAMAGES]
     cases += [(bare, ["columns", k, "fill"], fill) for k, fill in enumerate([3.0, "Bonn", True])]
     for text, (*outer, key), value in cases:
@@ -688,12 +651,12 @@ def test_damaged_encoders_are_refused():
         for step in outer:
             place = place[step]
         place[key] = value
-        words = "the encoder stored in the model is damaged", "save the model again"
-        refused(lambda stored=stored: Encoder.from_dict(stored), *words)
+        words = ["the encoder stored in the model is damaged"]
+        refused(lambda stored=stored: Encoder.from_tree(stored), *words)
     for odd in (None, [], "x", 3, {}, {"columns": []}):
-        refused(lambda odd=odd: Encoder.from_dict(odd), "the encoder stored in the model is damaged")
+        refused(lambda odd=odd: Encoder.from_tree(odd), "the encoder stored in the model is damaged")
     for text in (whole, bare):
-        Encoder.from_dict(json.loads(text))  # the changes are what is refused
+        Encoder.from_tree(json.loads(text))  # the changes are what is refused
 
 
 # Targets
@@ -709,10 +672,10 @@ def column(values):
         (["b", "a", "b"], "classify", "U", "its 2 different values are taken as classes"),
         ([True, False], "classify", "b", "its 2 different values are taken as classes"),
         (pa.array([5, 7, 9]).dictionary_encode(), "classify", "i", "its 3 different values are taken as classes"),
-        ([1.0, 2.0, 1.0, 2.0], "classify", "i", "2 different whole numbers, taken as classes; --task regress"),
+        ([1.0, 2.0, 1.0, 2.0], "classify", "i", "2 different integers"),
         ([0, 1], "classify", "i", "2 different"),  # two different ones are classes, however few rows
         ([0, 1, 1], "classify", "i", "2 different"),
-        ([0, 1, 2], "regress", "f", "3 different whole numbers, taken as amounts; --task classify"),  # one row each
+        ([0, 1, 2], "regress", "f", "3 different integers"),  # one row each
         ([0, 1, 2, 0, 1, 2], "classify", "i", "3 different"),  # two rows each
         ([0, 1, 2, 0, 1], "regress", "f", "3 different"),
         (list(range(20)) * 2, "classify", "i", "20 different"),
@@ -748,25 +711,21 @@ MANY = [f"n{k}" for k in range(10_000)]
     ("values", "task", "words"),
     [
         (["a"], "auto", ["target y has 1 row, expected at least 2 rows"]),
-        (["a", None, None, "b"], "auto", ["target y has 2 missing values, the first in row 2"]),
-        ([1.5, 2.5, float("nan")], "auto", ["1 missing value, the first in row 3"]),
-        (pa.nulls(3), "auto", ["3 missing values, the first in row 1"]),
-        ([True, None], "auto", ["1 missing value, the first in row 2"]),
         (["a", "a"], "auto", ["target y has the one class 'a', expected at least 2; choose another target"]),
         ([3, 3, 3], "auto", ["target y has the one class 3"]),
         ([True, True], "auto", ["the one class True"]),
-        (["a", "b"], "regress", ["target y is text ('a' in row 1)", "--task classify"]),
+        (["a", "b"], "regress", ["target y is text ('a' in row 1)"]),
         ([2.5, 2.5], "auto", ["target y is 2.5 in every row"]),
         ([2, 2], "regress", ["target y is 2 in every row"]),
-        ([1.0, 2.5], "classify", ["target y holds 2.5 in row 2, expected text or whole numbers", "--task regress"]),
+        ([1.0, 2.5], "classify", ["target y holds 2.5 in row 2"]),
         ([2.5, 1.0], "classify", ["target y holds 2.5 in row 1"]),
-        ([1.0, 1e19], "classify", ["holds 1e+19 in row 2, expected text or whole numbers of at most 18 digits"]),
+        ([1.0, 1e19], "classify", ["holds 1e+19 in row 2"]),
         ([-1e19, 1.0], "classify", ["holds -1e+19 in row 1"]),
         (MANY, "auto", ["10,000 classes in 10,000 rows", LOOKS, "; choose another target"]),
         (MANY * 5, "auto", ["10,000 classes in 50,000 rows", LOOKS]),
         (MANY[:1001] * 2, "auto", ["1,001 classes in 2,002 rows", LOOKS]),
         (MANY[:11] + MANY[:10], "auto", ["11 classes in 21 rows", LOOKS]),
-        (list(range(2000)), "classify", [LOOKS, "pass --task regress or choose another target"]),
+        (list(range(2000)), "classify", [LOOKS]),
     ],
 )
 def test_targets_that_are_refused(values, task, words):
@@ -849,7 +808,7 @@ def test_predictions_that_cannot_be_written(tmp_path):
     (tmp_path / "folder.csv").mkdir()
     refused(write("folder.csv"), "cannot write", "folder.csv: it is a directory; name a file")
     refused(write("no/such/out.csv"), "cannot write", "its directory does not exist; create it first")
-    refused(write("out.xlsx"), "out.xlsx has an unknown ending; meshnn writes .csv")
+    refused(write("out.xlsx"), "out.xlsx has an unknown ending", ".csv")
     os.mkfifo(tmp_path / "pipe.csv")
     refused(write("pipe.csv"), "pipe.csv: it is a device or a pipe")
     assert stat.S_ISFIFO((tmp_path / "pipe.csv").stat().st_mode)
@@ -873,9 +832,9 @@ def test_a_full_disk_leaves_the_old_file(tmp_path, monkeypatch, name):
 def test_modules_load_without_pyarrow():
     """A stored encoder is read and described without it: `meshnn info` has no table to read."""
     program = (
-        "import sys, meshnn.data.tables; from meshnn.data.encoding import Encoder; column = dict(name='x', "
+        "import sys, meshnn.tables.reader; from meshnn.tables.encoder import Encoder; column = dict(name='x', "
         "kind='numeric', categories=[], fill=None); stored = dict(impute=False, columns=[column], left_out={}); "
-        "print(Encoder.from_dict(stored).describe(), {'pyarrow', 'pandas'} & set(sys.modules))"
+        "print(Encoder.from_tree(stored).describe(), {'pyarrow', 'pandas'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
     assert done.stdout == "['x: number'] set()\n", done.stderr

@@ -1,13 +1,18 @@
 """Streams that are drawn."""
 
 import gzip
+import importlib
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from meshnn import MeshError
-from meshnn.data.temporal import delayed_xor, narma, trace_patterning
+
+sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
+streams = importlib.import_module("temporal_streams")
+delayed_xor, narma, trace_patterning = streams.delayed_xor, streams.narma, streams.trace_patterning
 
 
 @pytest.mark.parametrize("delays", [(0, 1), (3, 1), (2, 7)])
@@ -108,17 +113,7 @@ def test_what_is_refused(make, message):
 
 @pytest.fixture(scope="module")
 def sets():
-    import importlib.util
-    from pathlib import Path
-
-    spec = importlib.util.spec_from_file_location(
-        "stream_sets", Path(__file__).parents[1] / "benchmarks/stream_sets.py"
-    )
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["stream_sets"] = module
-    spec.loader.exec_module(module)
-    yield module
-    del sys.modules["stream_sets"]
+    return importlib.import_module("stream_sets")
 
 
 @pytest.mark.parametrize(("name", "shape", "classes"), [

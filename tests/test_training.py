@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from meshnn import Mesh, MeshError, Topology
-from meshnn.data.synthetic import spirals
 from meshnn.plan import METHODS
+from meshnn.tables.synthetic import spirals
 from meshnn.training import LM, SGD, Adam, EarlyStopping, History, Settings, Trainer, train
 from meshnn.training.api import as_samples
 from solver_options import with_solver

@@ -22,7 +22,7 @@ PUBLIC = {
     ),
     "Learning": ("meshnn.training", "meshnn.training.structure", "meshnn.losses"),
     "Streams": ("meshnn.online", "meshnn.streaming", "meshnn.streaming.kalman", "meshnn.streaming.portable"),
-    "Data": ("meshnn.data.synthetic",),
+    "Data": ("meshnn.tables.synthetic",),
     "Pictures": ("meshnn.plots",),
     "Other forms": (
         "meshnn.export", "meshnn.export.c", "meshnn.export.onnx", "meshnn.neat", "meshnn.torch", "meshnn.jax",

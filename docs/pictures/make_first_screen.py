@@ -18,8 +18,8 @@ from matplotlib.text import Text
 from PIL import Image
 
 from meshnn import MeshClassifier
-from meshnn.data.synthetic import spirals
 from meshnn.plots import draw_graph, draw_regions, save_figure, style
+from meshnn.tables.synthetic import spirals
 from meshnn.training import structure
 
 HERE = Path(__file__).parent

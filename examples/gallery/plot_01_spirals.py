@@ -11,8 +11,8 @@ from matplotlib import pyplot as plt
 from sklearn.model_selection import train_test_split
 
 from meshnn import MeshClassifier
-from meshnn.data.synthetic import spirals
 from meshnn.plots import draw_adjacency, draw_graph, draw_history, draw_regions
+from meshnn.tables.synthetic import spirals
 
 X, y = spirals(1000, random_state=0)
 X, X_test, y, y_test = train_test_split(X, y, test_size=0.3, stratify=y, random_state=0)

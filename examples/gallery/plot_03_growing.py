@@ -14,8 +14,8 @@ from scipy.special import softmax
 from sklearn.model_selection import train_test_split
 
 from meshnn import MeshClassifier
-from meshnn.data.synthetic import spirals
 from meshnn.plots import draw_regions, plot_lineage
+from meshnn.tables.synthetic import spirals
 from meshnn.training import structure
 
 X, y = spirals(600, random_state=0)

@@ -16,9 +16,9 @@ from matplotlib import pyplot as plt
 from sklearn.model_selection import train_test_split
 
 from meshnn import MeshClassifier
-from meshnn.data.synthetic import moons
 from meshnn.export import CNet
 from meshnn.plots import draw_regions
+from meshnn.tables.synthetic import moons
 
 X, y = moons(600, noise=0.15, random_state=0)
 X, X_test, y, y_test = train_test_split(X, y, test_size=0.4, random_state=0)

@@ -13,8 +13,8 @@ graph alone.
 from matplotlib import pyplot as plt
 
 from meshnn import Mesh, Topology
-from meshnn.data.synthetic import circles
 from meshnn.plots import draw_graph, draw_regions
+from meshnn.tables.synthetic import circles
 
 try:
     import torch

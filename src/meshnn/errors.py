@@ -27,7 +27,30 @@ class TopologyError(MeshError):
 
 
 class DataError(MeshError):
-    """The numbers handed in (samples, targets, weights) cannot be used."""
+    """The data handed in (samples, targets, weights, tables) cannot be used.
+
+    Attributes
+    ----------
+    code : str or None
+        Which problem it is, in one word, for callers that add advice of their own.
+    field, value, expected : str or None
+        The column, the offending value and what was expected instead.
+    row : int or None
+        The row of the table, counted from 1.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str | None = None,
+        field: str | None = None,
+        value: str | None = None,
+        row: int | None = None,
+        expected: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.code, self.field, self.value, self.row, self.expected = code, field, value, row, expected
 
 
 class FileError(MeshError):

@@ -13,6 +13,7 @@ import warnings
 from contextlib import suppress
 from typing import Any, NoReturn
 
+from meshnn.cli.hints import advice
 from meshnn.errors import MeshError
 from meshnn.files import reason
 
@@ -33,7 +34,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
         except SystemExit:
             raise
         except BaseException as error:
-            code = _fail(error, "--debug" in arguments)
+            code = _fail(error, arguments)
     sys.exit(code)
 
 
@@ -52,12 +53,13 @@ def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
     _write(f"note: {_one_line(str(message))}", colour=33)
 
 
-def _fail(error: BaseException, debug: bool) -> int:
+def _fail(error: BaseException, arguments: list[str]) -> int:
     """Say what happened; the exit code."""
     text, code = _explained(error)
+    text += advice(error, next((word for word in arguments if not word.startswith("-")), ""))
     if isinstance(error, OSError):
         _let_go_of_output()
-    if debug:
+    if "--debug" in arguments:
         traceback.print_exception(error)
     elif text:
         _write(f"meshnn: {_one_line(text)}", colour=31)

@@ -44,8 +44,8 @@ def evaluate(
       meshnn evaluate y.mesh measured/
     """
     from meshnn.cli.row_blocks import RowBlocks
-    from meshnn.data.encoding import check_names
-    from meshnn.data.parquet_files import in_blocks
+    from meshnn.tables.names import check_names
+    from meshnn.tables.reader import in_blocks
 
     whole_number("--seed", seed, least=0, most=2**32 - 1)
     estimator = load_model(model)

@@ -123,10 +123,11 @@ def fit(
     """
     from meshnn.cli.fit_far import Wanted, fit_far, is_far
     from meshnn.cli.fit_rows import place_of
-    from meshnn.data.encoding import Encoder, target_column
-    from meshnn.data.tables import read_table
     from meshnn.engine.threads import thread_count
     from meshnn.estimators.builder import SMOOTH
+    from meshnn.tables.encoder import Encoder
+    from meshnn.tables.reader import read_table
+    from meshnn.tables.target import target_column
     from meshnn.topology.files import check_topology
 
     share = real_number("--test", test, "a number from 0 to below 1", lambda v: 0 <= v < 1)
@@ -204,9 +205,9 @@ def fit(
     check_class_weight(class_weight, goal.task)
     train_rows, held, untested = _split(goal.values, goal.task, share, seed)
     # The whole table is looked at for what must be refused, in its own row numbers; learned is from training rows only.
-    whole = Encoder.learn(loaded.table, target, drop or (), impute)
-    encoder = Encoder.learn(loaded.table.take(train_rows), target, drop or (), impute)
-    encoded = encoder.encode(loaded.table)
+    whole = Encoder.learn(goal.table, target, drop or (), impute)
+    encoder = Encoder.learn(goal.table.take(train_rows), target, drop or (), impute)
+    encoded = encoder.encode(goal.table)
     X, y = encoded.X, goal.values
     notes = [*loaded.notes, *goal.notes, *whole.noted(encoder), *encoded.notes, *untested]
     n_outputs = len(np.unique(y)) if goal.task == "classify" else 1
@@ -230,7 +231,7 @@ def fit(
 
 def _split(y: Any, task: str, share: float, seed: int) -> tuple[Any, Any, list[str]]:
     """Rows to learn from and rows to test on; every class in both if there is enough of each. And notes about it."""
-    from meshnn.data.holdout import HoldoutSplit
+    from meshnn.tables.holdout import HoldoutSplit
 
     rows = np.arange(len(y))
     if share == 0:

@@ -15,9 +15,9 @@ from meshnn.cli.fit_rows import Place, Seen, open_table, rows_to_fit, workers_of
 from meshnn.cli.fit_run import INTERRUPTED, TERMINATED, new_model, nothing_learned, tell, train
 from meshnn.cli.output import counted, say_notes
 from meshnn.cli.report import Report, score_classes, score_model
-from meshnn.data.parquet_files import in_blocks
-from meshnn.data.sources import NpySource, ParquetSource, RowBlock, Source
 from meshnn.errors import DataError, MeshError
+from meshnn.tables.reader import in_blocks
+from meshnn.tables.sources import NpySource, ParquetSource, RowBlock, Source
 
 __all__ = ["Wanted", "fit_far", "is_far"]
 
@@ -48,8 +48,8 @@ def is_far(data: Path, place: Place) -> bool:
 
 def fit_far(data: Path, wanted: Wanted, options: dict[str, Any]) -> None:
     """Learn, test and save."""
-    from meshnn.data.holdout import HoldoutSplit
     from meshnn.progress import reading
+    from meshnn.tables.holdout import HoldoutSplit
     from meshnn.training.signals import sigterm_interrupts
 
     _check_target(data, wanted)
@@ -106,7 +106,8 @@ def _check_target(data: Path, wanted: Wanted) -> None:
 
 def _task(source: Source, wanted: Wanted) -> tuple[str, list[str]]:
     """Classes or numbers, and why."""
-    from meshnn.data.encoding import check_names, target_task
+    from meshnn.tables.names import check_names
+    from meshnn.tables.target import target_task
 
     if isinstance(source, ParquetSource):
         check_names(source.schema.names, [wanted.target, *wanted.drop], f"{source.name}: ")
@@ -131,7 +132,7 @@ def _introduce(source: Source, task: str, split: Any, width: int) -> None:
 
 def _remember_columns(model: Any, source: ParquetSource, wanted: Wanted) -> None:
     """Let the model find its columns in tables, as one does that was learned from memory."""
-    from meshnn.data.encoding import Column, Encoder
+    from meshnn.tables.encoder import Column, Encoder
 
     kinds = {name: "boolean" if str(source.schema.field(name).type) == "bool" else "numeric" for name in source.columns}
     columns = tuple(Column(name, kind) for name, kind in kinds.items())

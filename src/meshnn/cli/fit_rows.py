@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from meshnn.arguments import whole_number
-from meshnn.data.holdout import HoldoutSource, HoldoutSplit
-from meshnn.data.parquet_files import ENDINGS
-from meshnn.data.sources import NpySource, ParquetSource, RowBlock, Source
 from meshnn.errors import DataError, MeshError
+from meshnn.tables.files import ENDINGS
+from meshnn.tables.holdout import HoldoutSource, HoldoutSplit
+from meshnn.tables.sources import NpySource, ParquetSource, RowBlock, Source
 
 __all__ = ["Place", "Seen", "open_table", "place_of", "rows_to_fit", "workers_of"]
 

@@ -118,7 +118,7 @@ class _Series:
     name: str
     by: str | None
     values: Any  # (steps,) NaN where missing
-    times: Any  # meshnn.data.times.Times, or None: the steps are counted
+    times: Any  # meshnn.tables.times.Times, or None: the steps are counted
     first: int  # values that were missing in front and are left out
     notes: list[str]
 
@@ -152,12 +152,11 @@ def _season(text: str) -> int | str | None:
 
 def _check_files(data: Path, out: Path | None, picture: Path | None, save: Path | None) -> None:
     """Refuse what could not be written, before anybody waits."""
-    from meshnn.data.tables import ENDINGS
+    from meshnn.tables.predictions import check_ending
 
     if out is not None:
         check_output("--out", out)
-        if not out.name.lower().endswith(tuple(ENDINGS)):
-            raise MeshError(f"--out: {out.name} has an unknown ending; take {', '.join(ENDINGS)}")
+        check_ending(out)
         if out.exists() and data.exists() and out.samefile(data):
             raise MeshError(f"--out: {out} is the table, which would be lost; name another file")
     if picture is not None:
@@ -176,10 +175,11 @@ def _check_files(data: Path, out: Path | None, picture: Path | None, save: Path 
 
 def _read(data: Path, column: str | None, by: str | None) -> _Series:
     from meshnn.cli.rows import check_columns
-    from meshnn.data.columns import cells_of, quoted
-    from meshnn.data.columns import first as first_of
-    from meshnn.data.tables import read_table
-    from meshnn.data.times import looks_like_times, read_times
+    from meshnn.tables.cells import cells_of
+    from meshnn.tables.cells import first as first_of
+    from meshnn.tables.names import quoted
+    from meshnn.tables.reader import read_table
+    from meshnn.tables.times import looks_like_times, read_times
 
     loaded = read_table(data)
     table, notes = loaded.table, list(loaded.notes)
@@ -191,8 +191,8 @@ def _read(data: Path, column: str | None, by: str | None) -> _Series:
         dated = [name for name in table.column_names if name != column and looks_like_times(table, name)]
         by = dated[0] if len(dated) == 1 else None
     name = _only_numbers(table, by) if column is None else column
-    cells = cells_of(table, name, "which is to be forecast")
-    if cells.kind == "categorical":
+    cells = cells_of(table, name)
+    if cells.kind in ("categorical", "date"):
         at = first_of(~cells.gaps)
         cells.refuse(at, f"the text {quoted(cells.values[at])}", "numbers")
     values = np.where(cells.gaps, np.nan, cells.numbers) if cells.kind != "missing" else np.full(len(table), np.nan)
@@ -265,7 +265,7 @@ def _show(report: dict[str, Any], series: _Series, model: Any, test: Any, level:
 def _write(out: Path | None, series: _Series, columns: dict[str, Any]) -> str | None:
     import pyarrow as pa
 
-    from meshnn.data.tables import write_predictions
+    from meshnn.tables.predictions import write_predictions
 
     name = series.by or "step"
     if name in columns:

@@ -131,16 +131,16 @@ def _regions(thing: Any, names: list[str] | None, data: Path | None) -> Any:
 
 
 def _points(thing: Any, data: Path) -> tuple[Any, Any]:
-    from meshnn.data.encoding import target_column
-    from meshnn.data.tables import read_table
+    from meshnn.tables.reader import read_table
+    from meshnn.tables.target import target_column
 
     if not hasattr(thing, "target_"):
         raise MeshError("--data: the model was not made by `meshnn fit`, so its columns are not known; leave it out")
     loaded = read_table(data, text=thing.encoder_.text_columns)
-    encoded = thing.encoder_.encode(loaded.table)
-    say_notes([*loaded.notes, *encoded.notes])
     if thing.target_ not in loaded.table.column_names:
         raise DataError(f"--data: {data.name} has no column {thing.target_!r} to colour the points by")
     classes = hasattr(thing, "classes_")
-    values = target_column(loaded.table, thing.target_, "classify" if classes else "regress").values
-    return encoded.X, values.astype(str) if classes else values
+    goal = target_column(loaded.table, thing.target_, "classify" if classes else "regress")
+    encoded = thing.encoder_.encode(goal.table)
+    say_notes([*loaded.notes, *goal.notes, *encoded.notes])
+    return encoded.X, goal.values.astype(str) if classes else goal.values

@@ -44,11 +44,12 @@ def predict(
 
       meshnn predict y.mesh measured/ --out predictions.parquet
     """
-    from meshnn.data.parquet_files import in_blocks
-    from meshnn.data.tables import write_predictions
+    from meshnn.tables.predictions import check_ending, write_predictions
+    from meshnn.tables.reader import in_blocks
 
     if out is not None:
         check_output("--out", out)
+        check_ending(out)
         for option, other in (("the table", data), ("the model", model)):
             if out.exists() and other.exists() and out.samefile(other):
                 raise MeshError(f"--out: {out} is {option}, which would be lost; name another file")

@@ -10,9 +10,9 @@ from typing import Any
 
 from meshnn.cli.output import counted, print_text, say_notes
 from meshnn.cli.row_blocks import RowBlocks
-from meshnn.data.encoding import check_names
-from meshnn.data.predictions import predictions_to
 from meshnn.errors import MeshError
+from meshnn.tables.names import check_names
+from meshnn.tables.predictions import predictions_to
 
 __all__ = ["predict_blocks"]
 
@@ -58,12 +58,12 @@ def _sink(out: Path | None) -> Iterator[Any]:
         with predictions_to(out) as predictions:
             yield predictions.add
         return
-    from meshnn.data.tables import _as_text
+    from meshnn.tables.predictions import as_text
 
     begun: list[bool] = []
 
     def show(kept: dict[str, Any], columns: dict[str, Any]) -> None:
-        print_text(_as_text(kept, columns, ",", header=not begun))
+        print_text(as_text(kept, columns, header=not begun))
         begun.append(True)
 
     yield show

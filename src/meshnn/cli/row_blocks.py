@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from meshnn.cli.rows import Rows
-from meshnn.data.parquet_files import ParquetFiles
-from meshnn.data.tables import rows_before, shown, source
 from meshnn.errors import DataError
 from meshnn.progress import reading
+from meshnn.tables.files import ArrowFiles
+from meshnn.tables.names import row_number, shown, source
 
 __all__ = ["RowBlocks"]
 
@@ -40,7 +40,7 @@ class RowBlocks:
     def __init__(
         self, estimator: Any, data: Path, target: str | None = None, keep: Sequence[str] = (), shown: bool = True
     ) -> None:
-        self._estimator, self._keep, self._shown, self.table = estimator, keep, shown, ParquetFiles(data)
+        self._estimator, self._keep, self._shown, self.table = estimator, keep, shown, ArrowFiles(data)
         self.target: str | None = getattr(estimator, "target_", None) if target is None else target
         self.names = [name for name in self.table.schema.names if not name.startswith("__index_level_")]
         self._notes: dict[str, str] = {}
@@ -76,17 +76,17 @@ class RowBlocks:
 
     def _check_gaps(self, table: Any) -> None:
         """Refuse what is missing by its file and row, where the encoder would count it in a block."""
-        from meshnn.data.columns import cells_of, first
-        from meshnn.data.encoding import Encoder
+        from meshnn.tables.cells import cells_of, first
+        from meshnn.tables.encoder import Encoder
 
         encoder = getattr(self._estimator, "encoder_", None)
         if not isinstance(encoder, Encoder) or encoder.impute:
             return
         for column in encoder.columns:
             if column.name in table.column_names:
-                cells = cells_of(table, column.name, "as in training")
+                cells = cells_of(table, column.name)
                 if (at := first(cells.gaps)) >= 0:
                     raise DataError(
-                        f"{source(table)}row {rows_before(table) + at + 1:,}: column {shown(column.name)} is missing; "
+                        f"{source(table)}row {row_number(table, at):,}: column {shown(column.name)} is missing; "
                         "fill it, leave the row out, or train the model with --impute"
                     )

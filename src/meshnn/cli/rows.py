@@ -78,7 +78,7 @@ class Rows:
     @classmethod
     def read(cls, estimator: Any, data: Path, target: str | None = None, keep: Sequence[str] = ()) -> Rows:
         """Those of a file."""
-        from meshnn.data.tables import read_table
+        from meshnn.tables.reader import read_table
 
         asked = target
         target = getattr(estimator, "target_", None) if target is None else target
@@ -97,7 +97,7 @@ class Rows:
 
     def _plain_columns(self, keep: Sequence[str]) -> NDArray[np.float64]:
         """The features of a model that was fitted in Python: by name if it knows them, else all columns in order."""
-        from meshnn.data.columns import cells_of, first
+        from meshnn.tables.cells import cells_of, first
 
         estimator, table = self.estimator, self.table
         others = [name for name in table.column_names if name != self.target]
@@ -114,9 +114,9 @@ class Rows:
             )
         columns = []
         for name in names:
-            cells = cells_of(table, name, "as those that the model was fitted on")
-            if cells.kind == "categorical" and not cells.gaps.all():
-                raise DataError("the model was fitted on numbers, but the table holds text; encode it as in training")
+            cells = cells_of(table, name)
+            if cells.kind in ("categorical", "date") and not cells.gaps.all():
+                raise DataError(f"the model was fitted on numbers, but {cells.called} holds text or dates", field=name)
             if (at := first(cells.gaps)) >= 0:
                 cells.refuse(at, "no number", "finite numbers")
             columns.append(cells.numbers)
@@ -127,20 +127,21 @@ class Rows:
 
         None if the table does not have the column.
         """
-        from meshnn.data.columns import cells_of, class_numbers
+        from meshnn.tables.cells import cells_of, class_numbers
 
         if self.target is None or self.target not in self.table.column_names:
             return None
-        cells = cells_of(self.table, self.target, "as the classes of the model are")
+        cells = cells_of(self.table, self.target)
         return np.where(cells.gaps, -2, class_numbers(cells, self.estimator.classes_))
 
     def values(self) -> NDArray[np.float64]:
         """Of each row its true value, NaN if there is none."""
-        from meshnn.data.columns import cells_of, first, quoted
+        from meshnn.tables.cells import cells_of, first
+        from meshnn.tables.names import quoted
 
         assert self.target is not None
-        cells = cells_of(self.table, self.target, "as the model predicts")
-        if cells.kind == "categorical":
+        cells = cells_of(self.table, self.target)
+        if cells.kind in ("categorical", "date"):
             at = first(~cells.gaps)
             cells.refuse(at, f"the text {quoted(cells.values[at])}", "numbers, which the model predicts")
         return cells.numbers

@@ -111,9 +111,9 @@ def stream(
     from meshnn.cli.stream_live import Live
     from meshnn.cli.stream_report import called, report
     from meshnn.cli.stream_run import Every, Predictions, Run
-    from meshnn.data.blocks import open_blocks
-    from meshnn.data.recipe import StreamSchema
     from meshnn.files import Lock
+    from meshnn.tables.reader import open_table
+    from meshnn.tables.streams import StreamSchema
 
     often = Every(every)
     given = {"hidden": hidden, "memory": memory, "learner": learner, "random_state": seed}
@@ -138,7 +138,7 @@ def stream(
             _check_unfinished(out)
         if recipe is not None and new_rows and names is None and str(data) == "-":
             names = list(recipe.columns)  # lines that follow others have no header; if there is one, it is noticed
-        with closing(open_blocks(data, names, skip_broken)) as source:
+        with closing(open_table(data, columns=names, skip_broken=skip_broken)) as source:
             say_notes(source.notes)
             if recipe is None:
                 assert target is not None
@@ -186,8 +186,8 @@ def _check_numbers(hidden: int | None, seed: int | None, window: int | None, lev
 
 def _resumed(path: Path) -> tuple[Any, dict[str, Any], Any]:
     """The model of a file, what is kept beside it, and what its columns are."""
-    from meshnn.data.recipe import StreamSchema
     from meshnn.loading import load_fitted
+    from meshnn.tables.streams import StreamSchema
 
     model = load_fitted(path)
     table = getattr(model, "table_", None)
@@ -230,7 +230,7 @@ def _place(out: Path | None, resume: Path | None, data: Path) -> Path:
 def _check_unfinished(out: Path) -> None:
     """Do not write over hours of learning, nor over what another command made."""
     from meshnn import storage
-    from meshnn.data.blocks import STANDARD_INPUT
+    from meshnn.tables.reader import STANDARD_INPUT
 
     if not out.exists():
         return
@@ -274,7 +274,7 @@ def _check_predictions(predictions: Path | None, data: Path, out: Path) -> None:
 
 
 def _check_columns(source: Any, recipe: Any) -> None:
-    from meshnn.data.encoding import check_names
+    from meshnn.tables.names import check_names
 
     if recipe.target in recipe.drop:
         raise MeshError(f"--drop: {recipe.target} is the target; choose one of the two")
@@ -305,8 +305,8 @@ def _is_number(text: str) -> bool:
 def _go_on(run: Any, model: Any, table: dict[str, Any], new_rows: bool, predictions: Path | None) -> None:
     """Set a run to where another one was saved."""
     from meshnn.cli.stream_run import Predictions
-    from meshnn.data.blocks import Position
     from meshnn.online.scores import scores_from
+    from meshnn.tables.blocks import Position
 
     try:
         position, kept = Position(**table["position"]), table["predictions"]

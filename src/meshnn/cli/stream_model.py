@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from meshnn.data.encoding import Encoded
-from meshnn.data.recipe import StreamSchema, parse_column
-from meshnn.data.tables import shown, source
 from meshnn.errors import DataError, FileError, MeshError
 from meshnn.online.blocks import Rows, Walk, model_classes, model_values, outputs_of
+from meshnn.tables.encoder import Encoded
+from meshnn.tables.names import shown, source
+from meshnn.tables.streams import StreamSchema, parse_column
 
 __all__ = ["facts_of_stream", "fitted_stream"]
 

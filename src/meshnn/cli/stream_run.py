@@ -19,12 +19,12 @@ import numpy as np
 
 from meshnn.cli.output import save_somewhere, say_notes
 from meshnn.cli.stream_live import Live
-from meshnn.data.blocks import Block, Position
-from meshnn.data.recipe import StreamSchema, decided, refused_dates
-from meshnn.data.tables import shown
 from meshnn.errors import DataError, FileError, MeshError
 from meshnn.online.blocks import Piece, Rows, Walk
 from meshnn.online.scores import ClassScores, ValueScores
+from meshnn.tables.blocks import Block, Position
+from meshnn.tables.names import shown
+from meshnn.tables.streams import StreamSchema, check_no_dates, decided
 
 __all__ = ["Every", "Predictions", "Run", "Stopping"]
 
@@ -202,9 +202,9 @@ class Run:
                     if self._walk is None or self.rows == 0:
                         raise
                     self.save()
-                    raise DataError(
-                        f"{error}; the model of the {self.base + self.position.rows:,} rows before is in {self.out}"
-                    ) from None
+                    rows = f"the {self.base + self.position.rows:,} rows before"
+                    error.args = (f"{error}; the model of {rows} is in {self.out}",)
+                    raise
                 if self._walk is not None:
                     self.finished = not self.stopping.asked()
                     self.model.table_ = self.state()
@@ -266,9 +266,7 @@ class Run:
     def _refuse_dates(self, block: Block) -> None:
         for column in self.recipe.features:
             if column not in self.recipe.text:
-                what = refused_dates(column, block.table.column(column), block.first + 1)
-                if what is not None:
-                    raise DataError(f"{self.source.name}: {what}")
+                check_no_dates(self.source.name, column, block.table.column(column), block.first + 1)
 
     def _take(self, block: Block) -> None:
         assert self._walk is not None

@@ -112,7 +112,7 @@ class MeshClassifier(ClassifierMixin, BaseMesh, ClassOutputs):
     ----------
     mesh_ : Mesh
     history_ : History
-    encoder_ : meshnn.data.encoding.Encoder
+    encoder_ : meshnn.tables.encoder.Encoder
         How a DataFrame becomes features, if it had to.
     loss_curve_, validation_scores_ : list of float
         Columns of the history, of the start that is kept.
@@ -125,7 +125,7 @@ class MeshClassifier(ClassifierMixin, BaseMesh, ClassOutputs):
     Examples
     --------
     >>> from meshnn import MeshClassifier
-    >>> from meshnn.data.synthetic import spirals
+    >>> from meshnn.tables.synthetic import spirals
     >>> X, y = spirals(1000, random_state=0)
     >>> clf = MeshClassifier(random_state=0).fit(X[:700], y[:700])
     >>> clf.score(X[700:], y[700:]) > 0.8

@@ -15,15 +15,15 @@ import numpy as np
 
 from meshnn.arguments import switch
 from meshnn.arrays import Array
-from meshnn.data import sources
-from meshnn.data.holdout import HoldoutSplit
-from meshnn.data.sources import open_source
 from meshnn.errors import DataError, MeshError
 from meshnn.estimators.preprocessing import CheckedSamples, Preprocessing, is_dask
 from meshnn.estimators.scaling import Scaling
 from meshnn.losses.moments import is_constant
 from meshnn.mesh import Mesh
 from meshnn.progress import reading
+from meshnn.tables import sources
+from meshnn.tables.holdout import HoldoutSplit
+from meshnn.tables.sources import open_source
 from meshnn.training.dataset import Dataset
 from meshnn.training.row_transform import RowTransform
 from meshnn.training.samples import Samples

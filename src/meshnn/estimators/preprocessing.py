@@ -13,12 +13,13 @@ import numpy as np
 from meshnn.arguments import known, switch
 from meshnn.arrays import Array
 from meshnn.checks import all_finite
-from meshnn.data.encoding import Column, Encoder, check_names
-from meshnn.data.tables import shown
 from meshnn.errors import DataError
 from meshnn.estimators.scaling import Rotation, Scaling, check_dense_fits, is_sparse, row_blocks
 from meshnn.losses import Loss
 from meshnn.mesh import Mesh
+from meshnn.tables.cells import without_views
+from meshnn.tables.encoder import Column, Encoder
+from meshnn.tables.names import check_names, shown
 from meshnn.training.api import as_samples
 from meshnn.training.samples import InMemorySamples
 
@@ -83,7 +84,7 @@ class Preprocessing:
     def _learn_frame(cls, frame: Any, rows: Array | None = None) -> tuple[Self, Any]:
         table = _as_table(frame)
         part = table if rows is None else table.take(rows)
-        encoder = Encoder.learn(part, None, impute=True, python=True) if _needs_encoding(table) else _of_numbers(part)
+        encoder = Encoder.learn(part, None, impute=True) if _needs_encoding(table) else _of_numbers(part)
         if rows is None:
             _warn(encoder.notes.values())
         found = cls(len(table.column_names), _names(frame), encoder)
@@ -160,7 +161,7 @@ class Preprocessing:
         """Sum numbers of features up to numbers of the columns that they were encoded from."""
         if self.encoder is None or self.names is None:
             return shares
-        of = [self.names.index(column.name) for column in self.encoder.columns for _ in column.categories or [None]]
+        of = [self.names.index(column.name) for column in self.encoder.columns for _ in column.features]
         return np.bincount(of, shares, minlength=len(self.names))
 
     def _encode(self, table: Any) -> Array:
@@ -200,7 +201,7 @@ class Preprocessing:
         if self.names is not None:
             tree["names"] = list(self.names)
         if self.encoder is not None:
-            tree["encoder"] = self.encoder.to_dict()
+            tree["encoder"] = self.encoder.to_tree()
         return tree
 
 
@@ -224,7 +225,8 @@ def _as_table(frame: Any) -> Any:
     import pyarrow as pa
 
     try:
-        return pa.Table.from_pandas(frame, preserve_index=False) if hasattr(frame, "iloc") else pa.table(frame)
+        table = pa.Table.from_pandas(frame, preserve_index=False) if hasattr(frame, "iloc") else pa.table(frame)
+        return without_views(table)
     except (pa.ArrowException, TypeError, ValueError) as error:
         raise DataError(f"cannot read the columns of the {type(frame).__name__}: {error}") from None
 

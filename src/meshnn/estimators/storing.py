@@ -179,12 +179,12 @@ def _value(value: Any, mesh: Mesh) -> Any:
 
 
 def _read_preprocessing(tree: Tree, mesh: Mesh, loss: Any) -> Preprocessing:
-    from meshnn.data.encoding import Encoder
+    from meshnn.tables.encoder import Encoder
 
     stored, n_inputs, n_outputs = tree["preprocessing"], mesh.topology.n_inputs, mesh.topology.n_outputs
     n_features = whole_number("n_features", stored["n_features"])
     names = tuple(_texts("names", stored["names"], n_features)) if "names" in stored else None
-    encoder = Encoder.from_dict(stored["encoder"]) if "encoder" in stored else None
+    encoder = Encoder.from_tree(stored["encoder"]) if "encoder" in stored else None
     width = n_features if encoder is None else len(encoder.feature_names)
     if width != n_inputs:
         raise FileError(f"it has {width} features, its net {n_inputs} inputs")

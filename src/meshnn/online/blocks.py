@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshnn.codes import PEEK
-from meshnn.data.blocks import Block
-from meshnn.data.encoding import MOST_CLASSES
-from meshnn.data.recipe import Labels, Parsed, StreamSchema, decimal_comma, parse_column, parse_labels, parse_times
-from meshnn.data.tables import shown
 from meshnn.errors import DataError
 from meshnn.online._base import StreamModel
+from meshnn.tables.blocks import Block
+from meshnn.tables.names import shown
+from meshnn.tables.streams import Labels, Parsed, StreamSchema, decimal_comma, parse_column, parse_labels, parse_times
+from meshnn.tables.target import MAX_CLASSES
 
 __all__ = ["Piece", "Rows", "Walk", "outputs_of"]
 
@@ -89,7 +89,7 @@ class Walk:
         for column in recipe.features:
             if column not in table.column_names:
                 continue
-            parsed = parse_column(table.column(column), column in recipe.text, self.separator)
+            parsed = parse_column(table.column(column), column in recipe.text)
             if parsed.infinite >= 0:
                 row = block.first + parsed.infinite + 1
                 self._note(f"inf {column}", f"column {shown(column)} is infinite in row {row:,}: taken as missing")
@@ -114,7 +114,7 @@ class Walk:
         if recipe.task == "classify":
             rows.labels = parse_labels(cells, recipe.labels)
             return
-        parsed = parse_column(cells, separator=self.separator)
+        parsed = parse_column(cells)
         rows.values = parsed.numbers
         wrong = [int((parsed.codes >= 0).argmax())] if parsed.texts else []
         wrong += [parsed.infinite] if parsed.infinite >= 0 else []
@@ -261,9 +261,9 @@ class Walk:
 
     def _check_classes(self, label: Any) -> None:
         model: Any = self.model
-        if label not in model._number and len(model.classes_) >= MOST_CLASSES:
+        if label not in model._number and len(model.classes_) >= MAX_CLASSES:
             raise DataError(
-                f"target {shown(self.recipe.target)} has more than {MOST_CLASSES:,} classes: it looks like an "
+                f"target {shown(self.recipe.target)} has more than {MAX_CLASSES:,} classes: it looks like an "
                 "identifier or a number; choose another target, or --task regress"
             )
 

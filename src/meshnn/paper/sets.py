@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from sklearn.datasets import load_iris, make_blobs, make_circles, make_moons
 from sklearn.model_selection import StratifiedShuffleSplit, train_test_split
 
-from meshnn.data import synthetic
+from meshnn.tables import synthetic
 
 __all__ = ["SETS", "DataSet", "Split", "iris_split"]
 

@@ -12,12 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshnn.arguments import known, real_number, whole_number
-from meshnn.data import synthetic
-from meshnn.data.encoding import Encoder, target_column
-from meshnn.data.tables import read_table
 from meshnn.errors import DataError
 from meshnn.estimators.scaling import Scaling
 from meshnn.losses import loss_named
+from meshnn.tables import synthetic
+from meshnn.tables.encoder import Encoder
+from meshnn.tables.names import SOURCE
+from meshnn.tables.reader import read_table
+from meshnn.tables.target import target_column
 
 __all__ = ["MOST_TEXT", "SETS", "PlayData", "Table", "built_in", "drift"]
 
@@ -166,9 +168,7 @@ class Table:
                 loaded = read_table(file)
             except DataError as error:  # in the name that the user knows
                 raise DataError(str(error).replace(str(file), short).replace(file.name, short)) from None
-        table = loaded.table.replace_schema_metadata(
-            {key: short.encode() for key in (loaded.table.schema.metadata or {})}
-        )
+        table = loaded.table.replace_schema_metadata((loaded.table.schema.metadata or {}) | {SOURCE: short.encode()})
         notes = [note.replace(str(file), short).replace(file.name, short) for note in loaded.notes]
         return cls(short, text, table, notes)
 
@@ -186,8 +186,8 @@ class Table:
             notes.append(f"{self.name} has {table.num_rows:,} rows: {MOST_ROWS:,}, drawn at random, are looked at")
             table = table.take(rows)
         goal = target_column(table, target)
-        encoder = Encoder.learn(table, target, self.drop, self.impute)
-        encoded = encoder.encode(table)
+        encoder = Encoder.learn(goal.table, target, self.drop, self.impute)
+        encoded = encoder.encode(goal.table)
         names = encoder.feature_names
         if len(names) > MOST_FEATURES:
             raise DataError(

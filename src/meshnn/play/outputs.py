@@ -126,8 +126,8 @@ def _samples(data: PlayData, stream: bool) -> list[str]:
         drop = [name for name, why in data.encoder.left_out.items() if why == "dropped on request"]
         dropped = f", drop=[{', '.join(map(_quoted, drop))}]" if drop else ""
         lines = [
-            "from meshnn.data.encoding import Encoder, target_column",
-            "from meshnn.data.tables import read_table",
+            "from meshnn.tables.encoder import Encoder, target_column",
+            "from meshnn.tables.reader import read_table",
             f"table = read_table({_quoted(data.title)}).table",
             f"X = Encoder.learn(table, {target}{dropped}{impute}).encode(table).X",
             f"y = target_column(table, {target}).values",
@@ -136,7 +136,7 @@ def _samples(data: PlayData, stream: bool) -> list[str]:
         lines = [f"from sklearn.datasets import load_{data.name}", f"X, y = load_{data.name}(return_X_y=True)"]
     else:
         name = data.name.replace("-", "_")
-        lines = [f"from meshnn.data.synthetic import {name}", f"X, y = {name}(1000, random_state={data.seed})"]
+        lines = [f"from meshnn.tables.synthetic import {name}", f"X, y = {name}(1000, random_state={data.seed})"]
     return lines + scaled
 
 

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 from meshnn.arrays import Array, FloatArray
-from meshnn.data.holdout import HoldoutSplit
-from meshnn.data.sources import RowBlock
 from meshnn.errors import DataError
+from meshnn.tables.holdout import HoldoutSplit
+from meshnn.tables.sources import RowBlock
 from meshnn.training.row_transform import RowTransform
 from meshnn.training.samples import InMemorySamples, Samples
 

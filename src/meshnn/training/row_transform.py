@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshnn.arrays import Array, FloatArray
-from meshnn.data.sources import RowBlock
 from meshnn.errors import DataError
 from meshnn.losses import Loss, Targets, loss_named
+from meshnn.tables.sources import RowBlock
 from meshnn.training.samples import InMemorySamples
 
 __all__ = ["RowTransform"]

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from meshnn.arrays import Array
-from meshnn.data.sources import ParquetSource
 from meshnn.errors import DataError, MeshError
 from meshnn.integrations.dask.shards import Shards, read_parquet
 from meshnn.integrations.dask.tasks import as_rows
+from meshnn.tables.sources import ParquetSource
 from meshnn.training.settings import Settings
 
 __all__ = ["Shards", "fit", "open_collections", "predict"]

@@ -10,8 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from meshnn.data.holdout import HoldoutSplit
-from meshnn.data.sources import ParquetSource, RowBlock
 from meshnn.errors import DataError, MeshError
 from meshnn.integrations.dask.group import ShardedSamples, WorkerGroup, living_workers
 from meshnn.integrations.dask.tasks import (
@@ -24,6 +22,8 @@ from meshnn.integrations.dask.tasks import (
     taken,
 )
 from meshnn.integrations.dask.transport import InboxPlugin
+from meshnn.tables.holdout import HoldoutSplit
+from meshnn.tables.sources import ParquetSource, RowBlock
 from meshnn.training.cluster.plan import ShardPlan
 from meshnn.training.dataset import LIMITS, Dataset, InMemoryDataset, Moments, evenly_spaced
 from meshnn.training.row_transform import RowTransform, check_total

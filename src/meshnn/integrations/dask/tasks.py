@@ -18,11 +18,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from meshnn.arrays import Array, FloatArray
-from meshnn.data.holdout import HoldoutSplit, as_one_target
-from meshnn.data.sources import ParquetSource, RowBlock, as_numbers, as_target_values, check_rows
 from meshnn.errors import DataError, MeshError
 from meshnn.integrations.dask.transport import DaskTransport, inbox_of
 from meshnn.mesh import Mesh
+from meshnn.tables.holdout import HoldoutSplit, as_one_target
+from meshnn.tables.sources import ParquetSource, RowBlock, as_numbers, as_target_values, check_rows
 from meshnn.training.cluster.plan import ShardPlan
 from meshnn.training.cluster.worker import ShardData, WorkerState, run_steps
 from meshnn.training.dataset import Summary, coded, sums_per_label

@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshnn.arrays import Array, FloatArray
-from meshnn.data.sources import RowBlock
 from meshnn.engine import Engine, Optimizer, cores
 from meshnn.losses import Targets
 from meshnn.mesh import Mesh
+from meshnn.tables.sources import RowBlock
 from meshnn.training.cluster.plan import Node, ShardPlan, covering_nodes, tree_sum
 from meshnn.training.dataset import LIMITS
 from meshnn.training.row_transform import RowTransform

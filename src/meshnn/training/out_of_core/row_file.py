@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from meshnn.arrays import Array
-from meshnn.data.sources import RowBlock
 from meshnn.errors import FileError
 from meshnn.memory import format_bytes
+from meshnn.tables.sources import RowBlock
 from meshnn.training.dataset import LIMITS, Summary
 
 __all__ = ["RowFile"]

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshnn.arrays import Array, FloatArray
-from meshnn.data.holdout import HoldoutSplit
-from meshnn.data.sources import RowBlock, Source
 from meshnn.errors import DataError
+from meshnn.tables.holdout import HoldoutSplit
+from meshnn.tables.sources import RowBlock, Source
 from meshnn.training.dataset import LIMITS, Dataset, InMemoryDataset, evenly_spaced, sums_per_label
 from meshnn.training.out_of_core.row_file import RowFile
 from meshnn.training.out_of_core.windows import StoredSamples

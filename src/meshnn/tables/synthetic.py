@@ -33,7 +33,7 @@ def spirals(n_samples: int = 1000, noise: float = 0.1, random_state: Seed = None
 
     Examples
     --------
-    >>> from meshnn.data.synthetic import spirals
+    >>> from meshnn.tables.synthetic import spirals
     >>> X, y = spirals(1000, random_state=0)
     >>> X.shape, int(y.sum())
     ((1000, 2), 500)
@@ -51,7 +51,7 @@ def moons(n_samples: int = 1000, noise: float = 0.1, random_state: Seed = None) 
 
     Examples
     --------
-    >>> from meshnn.data.synthetic import moons
+    >>> from meshnn.tables.synthetic import moons
     >>> X, y = moons(1000, random_state=0)
     >>> X.shape, int(y.sum())
     ((1000, 2), 500)
@@ -70,7 +70,7 @@ def circles(n_samples: int = 1000, noise: float = 0.1, factor: float = 0.5, rand
 
     Examples
     --------
-    >>> from meshnn.data.synthetic import circles
+    >>> from meshnn.tables.synthetic import circles
     >>> X, y = circles(1000, noise=0, random_state=0)
     >>> sorted({round(float(r), 3) for r in (X**2).sum(axis=1) ** 0.5})
     [0.5, 1.0]
@@ -102,7 +102,7 @@ def blobs(
 
     Examples
     --------
-    >>> from meshnn.data.synthetic import blobs
+    >>> from meshnn.tables.synthetic import blobs
     >>> X, y = blobs(1000, random_state=0)
     >>> [int((y == label).sum()) for label in range(3)]
     [334, 333, 333]
@@ -123,7 +123,7 @@ def double_blobs(
 
     Examples
     --------
-    >>> from meshnn.data.synthetic import double_blobs
+    >>> from meshnn.tables.synthetic import double_blobs
     >>> X, y = double_blobs(600, random_state=0)
     >>> [int((y == label).sum()) for label in range(3)]
     [200, 200, 200]

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshnn.arrays import Array
-from meshnn.data.sources import RowBlock, Source
 from meshnn.errors import DataError
+from meshnn.tables.sources import RowBlock, Source
 
 __all__ = ["HoldoutSource", "HoldoutSplit", "as_one_target"]
 
@@ -31,7 +31,7 @@ class HoldoutSplit(NamedTuple):
 
     Examples
     --------
-    >>> from meshnn.data.holdout import HoldoutSplit
+    >>> from meshnn.tables.holdout import HoldoutSplit
     >>> split = HoldoutSplit.random(10, 3, seed=0)
     >>> len(split.held), len(split.kept)
     (3, 7)

@@ -39,7 +39,7 @@ def delayed_xor(n_samples: int = 10_000, delays: Sequence[int] = (2, 5), random_
 
     Examples
     --------
-    >>> from meshnn.data.temporal import delayed_xor
+    >>> from temporal_streams import delayed_xor
     >>> X, y = delayed_xor(1000, delays=(1, 3), random_state=0)
     >>> bool((y[3:] == (X[2:-1, 0] != X[:-3, 0])).all())
     True
@@ -95,7 +95,7 @@ def trace_patterning(
 
     Examples
     --------
-    >>> from meshnn.data.temporal import trace_patterning
+    >>> from temporal_streams import trace_patterning
     >>> X, y, due = trace_patterning(1000, gap=5, random_state=0)
     >>> X.shape, bool(due[y == 1].all())
     ((1000, 11), True)
@@ -139,7 +139,7 @@ def narma(n_samples: int = 6000, order: int = 10, random_state: Seed = None) -> 
 
     Examples
     --------
-    >>> from meshnn.data.temporal import narma
+    >>> from temporal_streams import narma
     >>> X, y = narma(1000, random_state=0)
     >>> X.shape, y.shape, float(y[0])
     ((1000, 1), (1000,), 0.1)

@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from meshnn.arrays import Array
-from meshnn.data.parquet_files import ENDINGS, ROWS, ParquetFiles, is_numeric
-from meshnn.data.tables import shown
 from meshnn.errors import DataError
 from meshnn.files import as_path, explained
+from meshnn.tables.files import ENDINGS, ROWS, ArrowFiles, is_numeric
+from meshnn.tables.names import shown
 
 __all__ = ["BlockSource", "NpySource", "ParquetSource", "RowBlock", "Source", "is_out_of_core", "open_source"]
 
@@ -253,7 +253,7 @@ class ParquetSource(Source):
     """A Parquet file, or all files of a folder in the order of their names."""
 
     def __init__(self, path: Path, y: Any, sample_weight: Any = None, drop: Sequence[str] = ()) -> None:
-        self.table = ParquetFiles(path)
+        self.table = ArrowFiles(path)
         self.path, self.name, self.schema, self.n_rows = path, self.table.name, self.table.schema, self.table.rows
         self.targets, self.weight = _column_names(y, "y"), _weight_name(sample_weight)
         self.columns: list[str] = feature_names(self.schema.names, self.targets, self.weight, self.name, drop)

@@ -1,0 +1,1 @@
+"""Tables: one reader that yields blocks of rows, and one encoder from columns to features."""

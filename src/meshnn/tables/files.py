@@ -1,0 +1,359 @@
+"""Parquet, Feather and Arrow files, or a folder of them, as one table that is read block by block; and .npy files."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from meshnn.errors import DataError
+from meshnn.files import as_path, explained
+from meshnn.memory import format_bytes
+from meshnn.tables.blocks import Block, Position, Reader, stamp_of
+from meshnn.tables.names import BEFORE, SOURCE, listed, shown, unique_names
+
+__all__ = ["ENDINGS", "ROWS", "ArrowFiles", "FileReader", "NpyReader", "is_numeric"]
+
+#: Endings of the files, and their format in the words of `pyarrow.dataset`.
+ENDINGS = {".parquet": "parquet", ".pq": "parquet", ".feather": "ipc", ".arrow": "ipc"}
+#: Rows of a block.
+ROWS = 2**16
+
+
+class ArrowFiles:
+    """Files with the same columns, in the order of their names; folders like year=2024 are columns, too.
+
+    Parameters
+    ----------
+    path : path
+        A file or a folder.
+
+    Attributes
+    ----------
+    files : list of Path
+    counts : list of int
+        Rows of each file.
+    rows : int
+        Rows of all files.
+    schema : pyarrow.Schema
+        That of the first file; numbers that have another type in other files have one that holds both.
+    index : tuple of str
+        Columns that pandas stored as the index of the DataFrame: no features.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        import pyarrow as pa
+        from pyarrow import dataset
+
+        self.path, self.name = Path(path), as_path(path)[1]
+        with explained("read", self.name):
+            self.path.stat()
+            self._found = self._look()
+        self.files = list(self._found)
+        if not self.files:
+            raise DataError(f"{self.name} has no .parquet file in it; name the folder that has them", code="empty")
+        for file in self.files:
+            if self._found[file][0] == 0:
+                raise DataError(f"{file} is empty; write it again, or leave it out", code="empty")
+        formats = {ENDINGS.get(file.suffix.lower(), "parquet") for file in self.files}
+        if len(formats) > 1:
+            raise DataError(f"{self.name} has files of several formats; keep one of them there", code="format")
+        form: Any = formats.pop()
+        if form == "parquet":  # pages that were written with a checksum are compared with it
+            scan = dataset.ParquetFragmentScanOptions(page_checksum_verification=True)
+            form = dataset.ParquetFileFormat(default_fragment_scan_options=scan)
+        folders = {"partitioning": "hive", "partition_base_dir": str(self.path)} if self.path.is_dir() else {}
+        try:
+            data = dataset.dataset([str(file) for file in self.files], format=form, **folders)
+            self._fragments = list(data.get_fragments())
+        except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
+            raise self.broken(error, self.files[0]) from None  # the others were not opened yet
+        self.counts = [self._rows_of(k) for k in range(len(self.files))]
+        self.rows, self.schema = sum(self.counts), self._widened(data.schema)
+        stored = (self.schema.pandas_metadata or {}).get("index_columns", [])
+        self.index = tuple(
+            name for name in self.schema.names if name in stored or re.fullmatch(r"__index_level_\d+__", name)
+        )
+
+    def _look(self) -> dict[Path, tuple[int, int]]:
+        """Return the files with their sizes and times, which tell whether they were changed."""
+        files = [self.path]
+        if self.path.is_dir():
+            files = sorted(
+                file
+                for file in self.path.rglob("*")
+                if file.suffix.lower() in ENDINGS and not _is_hidden(file.relative_to(self.path)) and file.is_file()
+            )
+        return {file: (file.stat().st_size, file.stat().st_mtime_ns) for file in files}
+
+    def _rows_of(self, k: int) -> int:
+        import pyarrow as pa
+
+        try:
+            return int(self._fragments[k].count_rows())
+        except (pa.ArrowException, OSError) as error:
+            raise self.broken(error, self.files[k]) from None
+
+    def _widened(self, schema: Any) -> Any:
+        """Return the schema in which numbers of different types have a type that holds all of them."""
+        import pyarrow as pa
+        from pyarrow import types
+
+        kinds: dict[str, set[Any]] = {}
+        for fragment in self._fragments:
+            for field in fragment.physical_schema:
+                kinds.setdefault(field.name, set()).add(field.type)
+        for k, field in enumerate(schema):
+            found = kinds.get(field.name, set())
+            if len(found) > 1 and all(map(is_numeric, found)):
+                whole = all(types.is_integer(kind) or types.is_boolean(kind) for kind in found)
+                schema = schema.set(k, field.with_type(pa.int64() if whole else pa.float64()))
+        return schema
+
+    @property
+    def stamp(self) -> dict[Path, tuple[int, int]]:
+        """Sizes and times of the files."""
+        return dict(self._found)
+
+    def broken(self, error: Exception, file: Path, row: int | None = None) -> DataError:
+        """Return the error for a file that cannot be read, from a row on if it is known."""
+        what = " ".join(str(error).split())[:200]
+        after = "" if row is None else f" after row {row:,}"
+        message = f"{file} cannot be read{after} ({what}); write it again, or leave it out"
+        return DataError(message, code="damaged", row=row)
+
+    # -- reading -----------------------------------------------------------------------------------------------------
+
+    def batches(self, k: int, columns: Sequence[str], first: int = 0) -> Iterator[tuple[Any, int]]:
+        """Yield blocks of file number k from a row on, each with the number of rows of the file before it."""
+        import pyarrow as pa
+
+        file, row, skip = self.files[k], first, first
+        try:
+            fragment = self._fragments[k]
+            self.check_alike(k, columns)
+            if first and hasattr(fragment, "row_groups"):
+                sizes = [group.num_rows for group in fragment.row_groups]
+                gone = int(np.searchsorted(np.cumsum(sizes), first, side="right"))
+                skip -= sum(sizes[:gone])
+                fragment = fragment.subset(row_group_ids=list(range(gone, len(sizes))))
+            for batch in fragment.to_batches(
+                schema=self.schema, columns=list(columns), batch_size=ROWS, batch_readahead=2
+            ):
+                part = batch.slice(min(skip, batch.num_rows))
+                skip -= min(skip, batch.num_rows)
+                if part.num_rows:
+                    part.validate(full=True)  # a damaged file may hold text that is not UTF-8
+                    yield part, row
+                    row += part.num_rows
+        except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
+            self.check_unchanged()
+            raise self.broken(error, file, self._whole_rows(k, columns, row)) from None
+        if row != self.counts[k]:
+            raise DataError(f"{file} has {row:,} rows, but says {self.counts[k]:,}; write it again", code="damaged")
+
+    def _whole_rows(self, k: int, columns: Sequence[str], seen: int) -> int:
+        """Return the rows before the first damaged row group, which is read ahead of the rows that were seen."""
+        import pyarrow as pa
+
+        count = 0
+        for group in getattr(self._fragments[k], "split_by_row_group", list)():
+            try:
+                count += sum(batch.num_rows for batch in group.to_batches(schema=self.schema, columns=list(columns)))
+            except (pa.ArrowException, UnicodeDecodeError, OSError):
+                return count
+        return seen
+
+    def tables(self, columns: Sequence[str]) -> Iterator[Any]:
+        """Yield all blocks as tables whose metadata names their file and their place in it."""
+        import pyarrow as pa
+
+        for k, file in enumerate(self.files):
+            for batch, first in self.batches(k, columns):
+                named = {SOURCE: str(file).encode(errors="replace"), BEFORE: str(first).encode()}
+                yield pa.Table.from_batches([batch]).replace_schema_metadata(named)
+        self.check_unchanged()
+
+    def few(self, column: str, count: int, most_groups: int = 64) -> Any:
+        """Return a column of about `count` rows as a table: the first rows of evenly spaced row groups."""
+        import pyarrow as pa
+
+        parts: list[Any] = []
+        groups = [(k, g) for k, found in enumerate(self._fragments) for g in range(getattr(found, "num_row_groups", 1))]
+        if len(groups) > most_groups:
+            groups = [groups[i * len(groups) // most_groups] for i in range(most_groups)]
+        each = max(1, count // max(len(groups), 1))
+        for k, g in groups:
+            try:
+                self.check_alike(k, [column])
+                fragment = self._fragments[k]
+                fragment = fragment.subset(row_group_ids=[g]) if hasattr(fragment, "row_groups") else fragment
+                parts.append(fragment.scanner(schema=self.schema, columns=[column], batch_size=each).head(each))
+            except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
+                raise self.broken(error, self.files[k]) from None
+        if not parts:
+            raise DataError(f"{self.name} has no rows", code="empty")
+        return pa.concat_tables(parts).replace_schema_metadata({SOURCE: self.name.encode(errors="replace")})
+
+    # -- checks ------------------------------------------------------------------------------------------------------
+
+    def check_alike(self, k: int, columns: Sequence[str]) -> None:
+        """Raise DataError if file number k does not have these columns with the types of the first file."""
+        found, file = self._fragments[k].physical_schema, self.files[k]
+        known_names = set(found.names)
+        for name in columns:
+            if name in known_names:
+                kind, known = found.field(name).type, self.schema.field(name).type
+                text = [_is_text(t) for t in (kind, known)]
+                if kind != known and (text[0] != text[1] or not (text[0] or is_numeric(kind))):
+                    message = f"{file}: column {shown(name)} is {kind}, but {known} in {self.files[0]}"
+                    raise DataError(f"{message}; write all files alike", code="columns", field=name)
+            elif f"{name}=" not in os.fspath(file):  # else its folder holds the value
+                message = f"{file} has no column {shown(name)}, which {self.files[0]} has; write all files alike"
+                raise DataError(message, code="columns", field=name)
+
+    def check_unchanged(self) -> None:
+        """Raise DataError if files were written since they were found."""
+        with explained("read", self.name):
+            now = self._look() if self.path.exists() else {}
+        changes = [(file, "is gone" if file not in now else "was changed")
+                   for file, stamp in self._found.items() if now.get(file) != stamp]  # fmt: skip
+        changes += [(file, "turned up") for file in now if file not in self._found]
+        if changes:
+            file, what = changes[0]
+            message = f"{file} {what} while {self.name} was read; begin again when nobody writes there"
+            raise DataError(message, code="changed")
+
+    def __str__(self) -> str:
+        size = format_bytes(sum(size for size, _ in self._found.values()))
+        return f"{len(self.files):,} files, {size}" if len(self.files) > 1 else size
+
+
+class _CountedReader(Reader):
+    """A reader that knows how many rows there are: a position is a number of rows."""
+
+    total: int
+    _rows = 0  # that were read
+
+    def _position(self, rows: int) -> Position:
+        raise NotImplementedError
+
+    def start(self) -> Position:
+        """Return the position before the first row."""
+        return self._position(0)
+
+    def go_to(self, position: Position) -> None:
+        """Continue after a position; DataError if this is not the table that the position is of."""
+        if position.rows > self.total:
+            raise self._shorter(position.rows)
+        if self._position(position.rows).stamp != position.stamp:
+            raise self._other(position.rows)
+        self._rows = position.rows
+
+    def done(self) -> float | None:
+        """Return the fraction of the table that was read."""
+        return self._rows / self.total if self.total else 1.0
+
+    def _block(self, table: Any, first: int) -> Block:
+        self._rows = first + table.num_rows
+        return Block(table, first, None, lambda rows: self._position(first + rows))
+
+
+class FileReader(_CountedReader):
+    """Rows of Parquet, Feather or Arrow files, with the types of their columns.
+
+    Files of a folder that come later, with names behind those that were read, are new rows of the same table.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.data = ArrowFiles(path)
+        self.name, self.total, raw = self.data.name, self.data.rows, self.data.schema.names
+        checked = unique_names(raw, self.name)
+        unnamed = [name for name in raw if name.startswith("__index_level_") or not name.strip()]
+        self.notes += [f"{self.name}: column {shown(name)} is the index of pandas: left out" for name in unnamed]
+        self._keep = {name: new for name, new in zip(raw, checked, strict=True) if name not in unnamed}
+        self.names = self.first_line = list(self._keep.values())
+        self.index = tuple(self._keep[name] for name in self.data.index if name in self._keep)
+        if self.index:
+            self.notes.append(f"{self.name}: column {listed(self.index)} is the index of pandas: no feature")
+        self._starts = [0, *accumulate(self.data.counts)]  # rows before each file
+        self._few: list[Any] | None = None
+
+    def blocks(self) -> Iterator[Block | None]:
+        """Yield the rows after the position."""
+        import pyarrow as pa
+
+        for k, start in enumerate(self._starts[:-1]):
+            if self._starts[k + 1] > self._rows:
+                for batch, before in self.data.batches(k, list(self._keep), self._rows - start):
+                    yield self._block(pa.Table.from_batches([batch]).rename_columns(self.names), start + before)
+
+    def _position(self, rows: int) -> Position:
+        """Return the position after some rows; columns, first rows and files before it identify the table."""
+        if self._few is None:
+            self._few = []
+            for k in range(len(self.data.files)):
+                batches = self.data.batches(k, list(self._keep))
+                self._few += next((batch.slice(0, 5).to_pylist() for batch, _ in batches), [])
+                if len(self._few) >= 5:
+                    break
+        begun = sum(start < rows for start in self._starts[:-1])
+        names = [str(file.relative_to(self.data.path)) for file in self.data.files[:begun]]
+        kinds = [str(kind) for kind in self.data.schema.types]
+        whole = self.data.counts[: max(begun - 1, 0)]  # the last one may have grown
+        stamp = repr((list(self._keep), kinds, self._few[:5][:rows], names, whole)).encode()
+        return Position(rows, rows, stamp_of(stamp))
+
+
+class NpyReader(_CountedReader):
+    """Rows of a matrix in a .npy file, mapped to memory; the columns are called x0, x1, ..."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.name = as_path(path)[1]
+        try:
+            self._matrix = np.load(path, mmap_mode="r", allow_pickle=False)
+        except (ValueError, EOFError) as error:
+            raise DataError(f"{self.name} is not a .npy file of numbers ({error})", code="damaged") from None
+        if self._matrix.ndim != 2 or self._matrix.dtype.kind not in "fiub":
+            held = f"{self._matrix.dtype} {self._matrix.shape}"
+            raise DataError(f"{self.name} holds {held}, expected a matrix of numbers", code="type", value=held)
+        self.total = len(self._matrix)
+        self.names = self.first_line = [f"x{k}" for k in range(self._matrix.shape[1])]
+
+    def blocks(self) -> Iterator[Block | None]:
+        """Yield the rows after the position."""
+        import pyarrow as pa
+
+        for first in range(self._rows, self.total, ROWS):
+            part = np.ascontiguousarray(self._matrix[first : first + ROWS].T)
+            yield self._block(pa.Table.from_arrays([pa.array(column) for column in part], names=self.names), first)
+
+    def _position(self, rows: int) -> Position:
+        known = self._matrix[: min(rows, 5)].tobytes() + repr((self._matrix.dtype, self._matrix.shape[1:])).encode()
+        return Position(rows, rows, stamp_of(known))
+
+
+def is_numeric(kind: Any) -> bool:
+    """Return whether a type of pyarrow is one of numbers or booleans."""
+    from pyarrow import types
+
+    return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind))
+
+
+def _is_text(kind: Any) -> bool:
+    from pyarrow import types
+
+    return any(test(kind) for test in (types.is_string, types.is_large_string, types.is_string_view,
+                                       types.is_dictionary))  # fmt: skip
+
+
+def _is_hidden(file: Path) -> bool:
+    """Return whether a file, or a folder that it is in, is no part of a table: logs, temporary files."""
+    return any(part.startswith((".", "_")) and "=" not in part for part in file.parts)

@@ -1,0 +1,96 @@
+"""Names of columns: how messages show them, and checks that they exist and are unique."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from typing import Any
+
+from meshnn.errors import DataError
+
+__all__ = ["check_names", "listed", "plain", "quoted", "row_number", "shown", "source", "take_rows", "unique_names"]
+
+#: Keys of a table's metadata: the file it was read from, the rows of the file before it, the rows of it that were
+#: taken, and its index columns.
+SOURCE, BEFORE, TAKEN, INDEX = b"meshnn.file", b"meshnn.before", b"meshnn.taken", b"meshnn.index"
+
+
+def shown(name: str, most: int = 60) -> str:
+    """Return a name as messages show it: on one line, shortened, quoted if it would be misread.
+
+    >>> print(shown("age"), shown(""), shown("two\\nlines"))
+    age '' 'two\\nlines'
+    """
+    short = name if len(name) <= most else name[: most - 3] + "..."
+    return short if short and short.isprintable() and short == short.strip() else repr(short)
+
+
+def listed(names: Sequence[str], most: int = 20) -> str:
+    """Return the first names of a list, separated by commas."""
+    return ", ".join([*map(shown, names[:most]), *["..."] * (len(names) > most)])
+
+
+def quoted(text: Any) -> str:
+    """Return a cell of text in quotes, shortened."""
+    text = str(text)
+    return repr(text if len(text) <= 60 else text[:57] + "...")
+
+
+def plain(value: float | bool | str) -> str:
+    """Return a number without the .0 of integers, a boolean in lower case, or a text as `shown`.
+
+    >>> plain(3.0), plain(0.1), plain(True), plain("x")
+    ('3', '0.1', 'true', 'x')
+    """
+    if isinstance(value, str):
+        return shown(value)
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(int(value)) if value.is_integer() and abs(value) < 1e16 else repr(value)
+
+
+def source(table: Any) -> str:
+    """Return the file that a table was read from, as the beginning of a message; "" for tables made in memory."""
+    name = (table.schema.metadata or {}).get(SOURCE)
+    return "" if name is None else name.decode() + ": "
+
+
+def row_number(table: Any, at: int) -> int:
+    """Return the number of a row of a table, or of a block of it, as its file counts from 1."""
+    metadata = table.schema.metadata or {}
+    if TAKEN in metadata:
+        at = int.from_bytes(metadata[TAKEN][8 * at : 8 * at + 8], "little")
+    return int(metadata.get(BEFORE, b"0")) + at + 1
+
+
+def take_rows(table: Any, rows: Any) -> Any:
+    """Return some rows of a table, which keep their numbers in messages."""
+    metadata = (table.schema.metadata or {}) | {TAKEN: rows.astype("<i8").tobytes()}
+    return table.take(rows).replace_schema_metadata(metadata)
+
+
+def check_names(known: Sequence[str], names: Sequence[Any], where: str = "", why: str = "") -> None:
+    """Raise DataError if a name is not among the known ones, with the closest known name as a suggestion."""
+    available = set(known)
+    if lost := [str(name) for name in names if name not in available]:
+        lowered = {other.lower(): other for other in known}
+        close = difflib.get_close_matches(lost[0].lower(), lowered, n=1)
+        meant = f" (did you mean {shown(lowered[close[0]])}?)" if close else ""
+        message = f"{where}there is no column {listed(lost)}{why}{meant}; the columns are {listed(known)}"
+        raise DataError(message, code="column", field=lost[0])
+
+
+def unique_names(raw: Sequence[str], file: str) -> list[str]:
+    """Strip column names and check that they are unique; only the first may be empty (an index)."""
+    names = [column.strip() for column in raw]
+    first: dict[str, int] = {}
+    for k, column in enumerate(names):
+        if not column and k:
+            message = f"{file}: column {k + 1} of {len(names)} has no name; name it in the header or remove it"
+            raise DataError(message, code="name")
+        if column in first:
+            both = f"columns {first[column] + 1} and {k + 1}"
+            message = f"{file}: two columns are called {shown(column)} ({both}); rename one of them"
+            raise DataError(message, code="name", field=column)
+        first[column] = k
+    return names

@@ -1,0 +1,111 @@
+"""Predictions written as they come, into a file that appears complete or not at all."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshnn.errors import DataError
+from meshnn.files import as_path, replacing
+from meshnn.tables.names import shown
+from meshnn.tables.reader import TEXT
+
+__all__ = ["ENDINGS", "PredictionWriter", "as_text", "check_ending", "predictions_to", "write_predictions"]
+
+#: Endings of files, and separators; Parquet has none.
+ENDINGS = {**TEXT, ".parquet": "", ".pq": ""}
+
+
+def check_ending(path: str | os.PathLike[str]) -> str:
+    """Return the ending of a file of predictions; DataError if it cannot be written."""
+    name = as_path(path)[1]
+    found = next((ending for ending in ENDINGS if Path(path).name.lower().endswith(ending)), None)
+    if found is None:
+        known = ", ".join(ENDINGS)
+        raise DataError(f"{name} has an unknown ending, expected one of {known}", code="ending", expected=known)
+    return found
+
+
+@contextmanager
+def predictions_to(path: str | os.PathLike[str]) -> Iterator[PredictionWriter]:
+    """Open a file for predictions; if the block fails, the file is as it was."""
+    ending = check_ending(path)
+    with ExitStack() as stack:
+        file: Any = stack.enter_context(replacing(path))
+        if ending.endswith(".gz"):  # no clock: same predictions, same bytes
+            file = stack.enter_context(gzip.GzipFile("", "wb", fileobj=file, mtime=0))
+        writer = PredictionWriter(file, ENDINGS[ending])
+        stack.callback(writer.close)
+        yield writer
+
+
+class PredictionWriter:
+    """Blocks of columns, one after the other, as text or, without a separator, as Parquet."""
+
+    def __init__(self, file: IO[bytes], separator: str) -> None:
+        self._file, self._separator, self.rows = file, separator, 0
+        self._writer: Any = None
+
+    def add(self, kept: Mapping[str, Any], columns: Mapping[str, NDArray[Any]]) -> None:
+        """Write more rows: columns of the table that are copied, and arrays."""
+        if self._separator:
+            self._file.write(as_text(kept, columns, self._separator, header=self.rows == 0).encode())
+        else:
+            self._write_parquet(kept, columns)
+        self.rows += len(next(iter(columns.values())))
+
+    def _write_parquet(self, kept: Mapping[str, Any], columns: Mapping[str, NDArray[Any]]) -> None:
+        import pyarrow as pa
+        from pyarrow import parquet
+
+        table = pa.table({**kept, **{name: pa.array(np.asarray(column)) for name, column in columns.items()}})
+        if self._writer is None:
+            self._writer = parquet.ParquetWriter(self._file, table.schema)
+        self._writer.write_table(table.cast(self._writer.schema))
+
+    def close(self) -> None:
+        """Finish the file."""
+        if self._writer is not None:
+            self._writer.close()
+
+
+def as_text(kept: Mapping[str, Any], arrays: Mapping[str, Any], separator: str = ",", header: bool = True) -> str:
+    """Return columns as CSV."""
+    text = io.StringIO()
+    writer = csv.writer(text, delimiter=separator, lineterminator="\n")
+    if header:
+        writer.writerow([*kept, *arrays])
+    # float32 digit by digit as it is: as a Python float, 0.1 would become 0.10000000149011612
+    cells = [map(str, array) if array.dtype in ("f4", "f2") else array.tolist() for array in arrays.values()]
+    writer.writerows(zip(*(column.to_pylist() for column in kept.values()), *cells, strict=True))
+    return text.getvalue()
+
+
+def write_predictions(
+    path: str | os.PathLike[str] | None, table: Any, columns: Mapping[str, NDArray[Any]], keep: Sequence[str] = ()
+) -> str | None:
+    """Write columns of predictions, one value per row of the table, in the format of the path's ending.
+
+    Without a path, the CSV text is returned. Columns of the table to keep come first, then a column called
+    prediction; the others follow in their order.
+    """
+    arrays = {name: np.asarray(columns[name]) for name in sorted(columns, key=lambda name: name != "prediction")}
+    if not arrays or any(array.shape != (table.num_rows,) for array in arrays.values()):
+        shapes = ", ".join(f"{shown(column)} {array.shape}" for column, array in arrays.items()) or "none"
+        expected = f"one value for each of {table.num_rows} rows"
+        raise DataError(f"cannot write predictions of these shapes: {shapes}; expected {expected}", code="shape")
+    kept = {name: table[name] for name in keep}
+    if path is None:
+        return as_text(kept, arrays)
+    with predictions_to(path) as writer:
+        writer.add(kept, arrays)
+    return None

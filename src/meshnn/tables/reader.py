@@ -1,0 +1,180 @@
+"""Open any table as blocks of rows, or read it as a whole: the concatenation of its blocks."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from meshnn.errors import DataError
+from meshnn.files import as_path, explained
+from meshnn.memory import check_fits
+from meshnn.tables.blocks import Reader
+from meshnn.tables.files import ENDINGS as BINARY
+from meshnn.tables.files import FileReader, NpyReader
+from meshnn.tables.names import INDEX, SOURCE, shown
+from meshnn.tables.text import ByteSource, ReadOptions, TextReader
+
+__all__ = ["STANDARD_INPUT", "TEXT", "Loaded", "ReadOptions", "in_blocks", "open_table", "read_table"]
+
+#: As messages and models call it.
+STANDARD_INPUT = "standard input"
+#: Endings of text files, and the separator that is tried first.
+TEXT = {".csv": ",", ".csv.gz": ",", ".tsv": "\t", ".tsv.gz": "\t"}
+#: A Parquet file of more bytes than this, uncompressed, is read block by block.
+LARGE = 2**30
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A table in memory, and remarks about it for the user."""
+
+    table: Any  # pyarrow.Table
+    notes: list[str]
+
+
+def in_blocks(path: Path) -> bool:
+    """Return whether a path is read block by block: a folder, or a Parquet file that is large once uncompressed."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    try:
+        if path.is_dir() or BINARY.get(path.suffix.lower()) != "parquet" or not path.is_file():
+            return path.is_dir()
+        found = parquet.read_metadata(path)
+    except (pa.ArrowException, OSError):
+        return False  # reading it raises the error
+    return int(sum(found.row_group(k).total_byte_size for k in range(found.num_row_groups))) > LARGE
+
+
+def open_table(
+    path: str | os.PathLike[str],
+    options: ReadOptions | None = None,
+    columns: Sequence[str] | None = None,
+    skip_broken: bool = False,
+    text: Collection[str] = (),
+) -> Reader:
+    """Open a table as blocks of rows.
+
+    Parameters
+    ----------
+    path : str or path
+        A .csv or .tsv file (both also .gz), a .parquet, .pq, .feather, .arrow or .npy file, a folder of Parquet or
+        Arrow files, or "-" for CSV from standard input.
+    options : ReadOptions, optional
+        How a text file is written.
+    columns : names, optional
+        Columns of a text file without a header line.
+    skip_broken : bool
+        Leave out rows of a text file with too few or too many values.
+    text : names
+        Columns of a text file to keep as they are written.
+
+    Returns
+    -------
+    Reader
+        Cells of text files are text; other files have types. Close it after use.
+    """
+    file, name, options = Path(path), as_path(path)[1], options or ReadOptions()
+    if name == "-":
+        return TextReader(ByteSource(), STANDARD_INPUT, options, columns, skip_broken, text)
+    with explained("read", name):
+        mode = file.stat().st_mode
+        if not (stat.S_ISDIR(mode) or stat.S_ISREG(mode)):
+            message = f"{name} is a pipe or a device, expected a file; pass it on standard input, as -"
+            raise DataError(message, code="pipe")
+        separator = next((sep for ending, sep in TEXT.items() if file.name.lower().endswith(ending)), None)
+        if separator is not None and stat.S_ISREG(mode):
+            return TextReader(ByteSource(file), name, options, columns, skip_broken, text, separator)
+        if columns is not None:
+            raise DataError(f"{name} has names for its columns; only text without a header needs some", code="columns")
+        if stat.S_ISDIR(mode) or file.suffix.lower() in BINARY:
+            return FileReader(file)
+        if file.suffix.lower() == ".npy":
+            return NpyReader(file)
+    known = ", ".join([*TEXT, *BINARY, ".npy"])
+    raise DataError(f"{name} has an unknown ending, expected one of {known}", code="ending", expected=known)
+
+
+def read_table(path: str | os.PathLike[str], text: Collection[str] = (), options: ReadOptions | None = None) -> Loaded:
+    """Read a whole table (see `open_table`).
+
+    Text is UTF-8 with a header line. Columns of a text file become integers, floats or booleans if all of their cells
+    are; numbers with leading zeros are codes, which stay text. Dates stay text, too; `Encoder` recognises them.
+
+    Parameters
+    ----------
+    path : str or path
+    text : names of columns
+        Columns of text files to be kept as written, even if they look like numbers: those that were text when the
+        model was trained (`Encoder.text_columns`).
+    options : ReadOptions, optional
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from meshnn.tables.reader import read_table
+    >>> with tempfile.NamedTemporaryFile("w", suffix=".csv") as file:
+    ...     _ = file.write("age,city\\n31,Bonn\\n,Ulm\\n")
+    ...     file.flush()
+    ...     read_table(file.name).table.to_pydict()
+    {'age': [31, None], 'city': ['Bonn', 'Ulm']}
+    """
+    import pyarrow as pa
+
+    from meshnn.tables.cells import without_views
+
+    parts: list[Any] = []
+    with open_table(path, options, text=text) as reader:
+        size = 0
+        for block in reader.blocks():
+            if block is None:
+                continue
+            size += block.table.nbytes
+            check_fits(2.0 * size, f"reading {reader.name}", "take a part of the file")
+            parts.append(block.table)
+            if block.fault is not None:
+                raise block.fault
+        if not reader.names:
+            raise DataError(f"{reader.name} has no columns, expected at least one", code="empty")
+        if not sum(part.num_rows for part in parts):
+            raise DataError(f"{reader.name} has no rows, expected at least one", code="empty")
+    table = without_views(pa.concat_tables(parts))
+    if isinstance(reader, TextReader):
+        table = _typed(table, reader, text)
+    named = {SOURCE: reader.name.encode(), INDEX: json.dumps(reader.index).encode()}
+    return Loaded(table.replace_schema_metadata(named), reader.notes)
+
+
+def _typed(table: Any, reader: TextReader, text: Collection[str]) -> Any:
+    """Convert columns of text to the types of their cells; refuse or report numbers in another notation."""
+    from meshnn.tables.cells import looks_numeric, typed_columns
+
+    columns, odd, kept = [], list[str](), set(text)
+    converting = [values for name, values in zip(table.column_names, table.columns, strict=True) if name not in kept]
+    found = iter(typed_columns(converting))
+    for name, values in zip(table.column_names, table.columns, strict=True):
+        converted = values
+        if name not in kept:
+            converted, padded = next(found)
+            if padded:
+                note = f"column {shown(name)} has numbers with leading zeros: kept as text"
+                reader.notes.append(f"{reader.name}: {note}")
+            elif (example := looks_numeric(converted)) is not None:
+                row, cell = example
+                if reader.separator != "," and "," in cell and "%" not in cell:
+                    message = f"{reader.name}: column {shown(name)} has numbers with commas ({cell!r} in row {row:,})"
+                    expected = "decimal points"
+                    raise DataError(f"{message}, expected {expected}", code="decimal", field=name, value=cell, row=row,
+                                    expected=expected)  # fmt: skip
+                odd.append(f"{shown(name)} ({cell[:30]!r})")
+        columns.append(converted)
+    if odd:
+        few, many = ", ".join(odd[:3]) + ", ..." * (len(odd) > 3), f"{len(odd):,} columns" if odd[1:] else "column"
+        note = f"{many} {few}: numbers in another notation, kept as text (see decimal and thousands)"
+        reader.notes.append(f"{reader.name}: {note}")
+    return type(table).from_arrays(columns, names=table.column_names)

@@ -1,0 +1,315 @@
+"""Columns of a table on a stream: each cell is a number, a text or missing, whatever came before it.
+
+A text is a level of its column ("colour=red"); numbers with leading zeros are codes, that is text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshnn.errors import DataError
+from meshnn.tables.names import shown
+from meshnn.tables.target import FEW_CLASSES, choose_task
+
+__all__ = ["Labels", "Parsed", "StreamSchema", "check_no_dates", "decided", "decimal_comma", "parse_column",
+           "parse_labels", "parse_times"]  # fmt: skip
+
+F64 = NDArray[np.float64]
+I64 = NDArray[np.int64]
+
+
+@dataclass
+class StreamSchema:
+    """What the columns of a table are; stored with the model.
+
+    Attributes
+    ----------
+    target, by : str
+        The column to predict, and the one that orders the rows, if any.
+    drop, text : lists of str
+        Columns that are left out, and those that are text whatever they look like.
+    task : "classify" or "regress"
+    labels : "whole", "truth" or "text"
+        Type of the classes.
+    levels : dict
+        Levels of each column, in the order of their first appearance.
+    most : int
+        Maximum number of levels of a column.
+    columns : list of str
+        All columns of the table.
+    """
+
+    target: str
+    by: str | None = None
+    drop: list[str] = field(default_factory=list)
+    text: list[str] = field(default_factory=list)
+    task: str = "classify"
+    labels: str = "text"
+    levels: dict[str, list[str]] = field(default_factory=dict)
+    most: int = 50
+    columns: list[str] = field(default_factory=list)
+
+    @property
+    def features(self) -> list[str]:
+        """Columns that are learned from."""
+        others = {self.target, self.by, *self.drop}
+        return [name for name in self.columns if name not in others]
+
+    def feature(self, column: str, text: str) -> str:
+        """Return the name of the feature of a level."""
+        name = f"{column}={text}"
+        return f"{name} (2)" if name in self.columns else name
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, stored: Any) -> StreamSchema:
+        """Return the schema that `to_dict` stored; ValueError or TypeError if it is damaged."""
+        schema = cls(**stored)
+        lists = [schema.drop, schema.text, schema.columns, *schema.levels.values()]
+        texts = [schema.target, *(name for names in lists for name in names)]
+        sound = all(isinstance(names, list) for names in lists) and all(isinstance(text, str) for text in texts)
+        sound = sound and schema.task in ("classify", "regress") and schema.labels in ("whole", "truth", "text")
+        if not sound or not isinstance(schema.most, int) or not isinstance(schema.by, (str, type(None))):
+            raise ValueError("its schema is damaged")
+        return schema
+
+
+class Parsed(NamedTuple):
+    """The cells of a column in some rows."""
+
+    numbers: F64  # NaN where there is none
+    codes: I64  # which of the texts; -1 where there is none
+    texts: list[str]
+    infinite: int  # the first row that holds an infinite number, which is taken as missing; -1 if none does
+
+    @property
+    def given(self) -> NDArray[np.bool_]:
+        """Where the cell is not missing."""
+        found: NDArray[np.bool_] = (self.codes >= 0) | (self.numbers == self.numbers)
+        return found
+
+
+def parse_column(values: Any, text: bool = False) -> Parsed:
+    """Parse the cells of a column, which are text as in a file or have types.
+
+    >>> import pyarrow as pa
+    >>> found = parse_column(pa.chunked_array([["1.5", "red", None, "007", "5%"]]))
+    >>> found.numbers.tolist(), found.codes.tolist(), found.texts
+    ([1.5, nan, nan, nan, nan], [-1, 0, -1, 1, 2], ['red', '007', '5%'])
+    """
+    from pyarrow import types
+
+    from meshnn.tables.cells import floats, typed_columns, unpacked
+
+    values, packed = unpacked(values)
+    nothing = np.full(len(values), -1, np.int64)
+    if types.is_null(values.type):
+        return Parsed(np.full(len(values), np.nan), nothing, [], -1)
+    is_text = types.is_string(values.type) or types.is_large_string(values.type)
+    if not is_text and (text or packed):
+        values, is_text = values.cast("string"), True
+    if is_text and not (text or packed):
+        values, _ = typed_columns([values])[0]
+        is_text = types.is_string(values.type) or types.is_large_string(values.type)
+    if not is_text:
+        return _checked(np.full(len(values), np.nan) if types.is_null(values.type) else floats(values), nothing, [])
+    return _by_level(values, text or packed)
+
+
+def _checked(numbers: F64, codes: I64, texts: list[str]) -> Parsed:
+    infinite = np.isinf(numbers)
+    at = int(infinite.argmax()) if infinite.any() else -1
+    numbers[infinite] = np.nan
+    return Parsed(numbers, codes, texts, at)
+
+
+def _by_level(values: Any, text: bool) -> Parsed:
+    """Parse each different text once."""
+    different, places = _different(values)
+    numbers, levels = np.full(len(different) + 1, np.nan), np.full(len(different) + 1, -1, np.int64)
+    texts: dict[str, int] = {}
+    for k, cell in enumerate(different):
+        number = None if text else _number(cell)
+        if number is None:
+            levels[k] = texts.setdefault(cell.strip(), len(texts))
+        else:
+            numbers[k] = number
+    return _checked(numbers[places], levels[places], list(texts))
+
+
+def _different(values: Any) -> tuple[list[Any], I64]:
+    """Return the different values, and which of them each one is; -1 if it is missing."""
+    from pyarrow import types
+
+    if types.is_null(values.type) or len(values) == 0:
+        return [], np.full(len(values), -1, np.int64)
+    packed = values.combine_chunks().dictionary_encode()
+    packed = packed.combine_chunks() if hasattr(packed, "chunks") else packed
+    places = packed.indices.fill_null(-1) if packed.indices.null_count else packed.indices
+    return packed.dictionary.to_pylist(), np.from_dlpack(places).astype(np.int64)
+
+
+def _number(cell: str) -> float | None:
+    """Return the number or boolean that a text is; None if it is neither."""
+    from meshnn.tables.cells import NUMBER, PADDED, TRUTH
+
+    if cell in TRUTH:
+        return float(TRUTH[cell])
+    if re.match(NUMBER, cell):
+        return None if re.match(PADDED, cell) else float(cell)
+    return float(cell) if re.fullmatch(r" *[+-]?(inf|infinity|nan) *", cell, re.IGNORECASE) else None
+
+
+def check_no_dates(file: str, column: str, values: Any, row: int) -> None:
+    """Raise DataError if a column begins with a date or a time, which would be a level of its own in every row."""
+    from pyarrow import types
+
+    from meshnn.tables.times import parse_texts
+
+    cell: Any = str(values.type)
+    if not types.is_temporal(values.type):
+        if not (types.is_string(values.type) or types.is_large_string(values.type)):
+            return
+        at = next((k for k, value in enumerate(values[:100]) if value.is_valid), None)
+        if at is None or parse_texts(values[at : at + 1])[1][0] not in (0, 1):
+            return
+        cell, row = values[at].as_py(), row + at
+    message = f"{file}: column {shown(column)} holds dates or times ({cell} in row {row:,})"
+    raise DataError(message, code="stream date", field=column, value=cell, row=row)
+
+
+def decimal_comma(parsed: Parsed) -> int:
+    """Return the first row with a decimal comma, which would be a useless level; -1 if there is none."""
+    pattern = re.compile(r" *[+-]?\d[\d.]*(,\d+)? *$")
+    commas = [k for k, text in enumerate(parsed.texts) if "," in text and pattern.match(text)]
+    found = np.isin(parsed.codes, commas) if commas else np.zeros(1, np.bool_)
+    return int(found.argmax()) if found.any() else -1
+
+
+# -- the target ----------------------------------------------------------------------------------------------------
+
+
+class Labels(NamedTuple):
+    """Classes of some rows."""
+
+    values: list[Any]  # the different ones
+    codes: I64  # which of them; -1 where there is none
+
+
+def parse_labels(values: Any, kind: str) -> Labels:
+    """Parse the classes of a column.
+
+    >>> import pyarrow as pa
+    >>> parse_labels(pa.chunked_array([["1", None, "x", "1.0"]]), "whole")
+    Labels(values=[1, 'x'], codes=array([ 0, -1,  1,  0]))
+    """
+    from meshnn.tables.cells import unpacked
+
+    different, places = _different(unpacked(values)[0])
+    found: dict[Any, int] = {}
+    numbers = []
+    for cell in different:
+        label = _label(cell, kind)
+        # 1 and True are the same key, so a class is known by its type, too
+        numbers.append(-1 if label is None else found.setdefault((type(label), label), len(found)))
+    return Labels([label for _, label in found], np.array([*numbers, -1], np.int64)[places])
+
+
+def _label(cell: Any, kind: str) -> Any:
+    from meshnn.tables.cells import NUMBER, PADDED, TRUTH
+
+    if isinstance(cell, float):
+        return None if cell != cell else int(cell) if cell.is_integer() and abs(cell) < 2**63 else str(cell)
+    if not isinstance(cell, str):
+        return cell if isinstance(cell, (bool, int)) else str(cell)
+    text = cell.strip()
+    if kind == "truth" and text in TRUTH:
+        return TRUTH[text]
+    if kind == "whole" and re.match(NUMBER, text) and not re.match(PADDED, text):
+        value = float(text)
+        if value.is_integer() and abs(value) < 2**63:
+            return int(text) if re.fullmatch(r"[+-]?\d+", text) else int(value)
+    return text
+
+
+def decided(columns: Sequence[Any], task: str, last: bool) -> tuple[str, str, str] | None:
+    """Return the task, the type of labels and why, from the targets of the first rows; None if more must be seen.
+
+    The rule is that of `target_column`.
+    """
+    import pyarrow as pa
+    from pyarrow import types
+
+    from meshnn.tables.cells import cells_of, typed_columns
+
+    values = pa.chunked_array([chunk for column in columns for chunk in column.chunks], columns[0].type).drop_null()
+    if len(values) == 0 and not last:
+        return None
+    if types.is_string(values.type):
+        values, _ = typed_columns([values])[0] if len(values) else (values, False)
+    cells = cells_of(pa.table({"y": values}), "y")
+    if cells.kind == "numeric" and not cells.packed:
+        few = len(np.unique(cells.numbers)) <= FEW_CLASSES and not (cells.numbers % 1).any()
+        if task == "auto" and few and not last:
+            return None
+    found, why = choose_task(cells)
+    labels = {"boolean": "truth", "numeric": "whole" if found == "classify" or not (cells.numbers % 1).any() else "text"
+              }.get(cells.kind, "text") if not cells.packed else "text"  # fmt: skip
+    return (found, labels, why) if task == "auto" else (task, labels, "")
+
+
+# -- the order -------------------------------------------------------------------------------------------------------
+
+
+def parse_times(values: Any, kind: str | None = None) -> tuple[str, F64 | I64, int]:
+    """Parse the column that orders the rows.
+
+    Returns
+    -------
+    kind : "number" or "time"
+        That of the first cell, if it is not given.
+    values : array
+        Numbers, or microseconds; NaN or the smallest integer where missing.
+    good : int
+        Rows before the first cell that is neither.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> kind, times, good = parse_times(pa.chunked_array([["2024-03", "2024/3", "2024-03-01", "2024-13"]]))
+    >>> kind, times.astype("datetime64[us]").astype("datetime64[D]").astype(str).tolist(), good
+    ('time', ['2024-03-01', '2024-03-01', '2024-03-01'], 3)
+    """
+    from pyarrow import types
+
+    from meshnn.tables.times import parse_texts, timestamps
+
+    held = values.type
+    if types.is_date(held) or types.is_timestamp(held):
+        return "time", timestamps(values, local=False).view(np.int64), len(values)
+    if types.is_temporal(held):
+        values = values.cast("int64")
+        ticks = np.from_dlpack(values.fill_null(np.iinfo(np.int64).min).combine_chunks()).astype(np.int64)
+        return "time", ticks, len(values)
+    parsed = parse_column(values)
+    wrong = parsed.codes >= 0
+    if kind is None:
+        given = np.flatnonzero(parsed.given)
+        kind = "time" if len(given) and wrong[given[0]] else "number"
+    found: Any = parsed.numbers
+    if kind == "time":
+        if not (types.is_string(held) or types.is_large_string(held)):
+            return kind, np.full(len(values), np.iinfo(np.int64).min), len(values)
+        found = parse_texts(values)[0].view(np.int64)
+        wrong = parsed.given & (found == np.iinfo(np.int64).min)
+    good = int(wrong.argmax()) if wrong.any() else len(values)
+    return kind, found[:good], good
