@@ -10,7 +10,6 @@ from contextlib import ExitStack, contextmanager
 from copy import copy
 from dataclasses import replace
 from functools import partial
-from html import escape
 from os import PathLike
 from typing import Any, Self
 
@@ -21,13 +20,14 @@ from sklearn.utils.validation import _check_sample_weight, check_consistent_leng
 from meshnn import storage
 from meshnn.arguments import known, real_number, switch
 from meshnn.arrays import Array, FloatArray
-from meshnn.errors import DataError, MeshError, TrainingInterrupted
+from meshnn.errors import DataError, MeshError
+from meshnn.estimators import pictures
 from meshnn.estimators.builder import NetBuilder
 from meshnn.estimators.fit_data import ArrayData, OutOfCoreData, open_data
 from meshnn.estimators.outputs import Outputs
 from meshnn.estimators.params import Parameters
 from meshnn.estimators.preprocessing import CheckedSamples, Preprocessing
-from meshnn.estimators.resuming import describe_run, go_on, resume
+from meshnn.estimators.resuming import as_before, describe_run, go_on, interrupted, resume
 from meshnn.estimators.scaling import check_activation
 from meshnn.losses import LOSSES, Loss
 from meshnn.storage import Tree
@@ -225,7 +225,7 @@ class BaseMesh(Parameters, Outputs):
         builder = self._builder_type(self, self._loss, settings, data.longest)
         if again:
             self._continue(builder, data.preprocessing.width, data.n_outputs)
-            choice, settings, memory = self._as_before(settings)
+            choice, settings, memory = as_before(self, settings)
         else:
             check_activation(self.output_activation, self._loss, data.n_outputs)
             choice = self._build(builder, data.learn(), data.n_samples, data.n_outputs, seeds[1])
@@ -263,26 +263,6 @@ class BaseMesh(Parameters, Outputs):
         if not self.mesh_.values.flags.writeable:  # a memory-mapped model is copied before it is changed
             self.mesh_.weights = np.array(self.mesh_.weights)
 
-    def _may_rotate(self) -> bool:
-        """Return whether nobody looks at the net while it learns, so that it may learn from rotated inputs."""
-        watched = (self.topology, self.structure, self.parameter, self.weights, self.callbacks, self.checkpoint)
-        return all(given is None for given in (*watched, self.scoring)) and self.l1 == 0.0 and bool(self.standardize)
-
-    def _as_before(self, settings: Settings) -> tuple[Choice, Settings, tuple[str, Tree | None]]:
-        """Return solver, settings and memory for a warm start: those of the earlier fit where none are given.
-
-        Trying others on held-out samples would tell little: the net has learned from all of them.
-        """
-        asked = settings.asked != "auto"
-        solver = next(each for each in settings.candidates if asked or each.name == self.solver_)
-        choice = Choice(solver, "as asked for" if asked else "that of the fit before")
-        state = self._solver_state if solver.warms and solver.name == self.solver_ else None
-        if isinstance(settings.l2, str) and not self._l2_found:  # it was given before and is to be found now
-            return choice, settings, ("", None)
-        if settings.l2 == "auto" and (state is None or state["penalties"] is None):
-            settings = replace(settings, l2=float(self.l2_))
-        return choice, settings, (solver.name, state)
-
     def _run(self, trainer: Trainer, checkpoint: Checkpoint | None) -> None:
         """Train to the end, showing every row of the history."""
         callbacks = self._callbacks()
@@ -310,7 +290,7 @@ class BaseMesh(Parameters, Outputs):
                 what = f"training ended after {trainer.epochs} epochs, but the loss still fell by"
                 warnings.warn(ConvergenceWarning(f"{what} {fall:.2g} per epoch; raise max_epochs"), stacklevel=3)
         except KeyboardInterrupt:
-            raise self._interrupted(trainer, checkpoint) from None
+            raise interrupted(trainer, checkpoint) from None
         except BaseException:
             trainer.stop("stopped by an error", to_go_on=True)  # the best weights so far are kept
             raise
@@ -320,19 +300,6 @@ class BaseMesh(Parameters, Outputs):
             if rotation is not None:
                 self.mesh_ = rotation.undone(self.mesh_)
                 self.preprocessing_ = replace(self.preprocessing_, rotation=None)
-
-    def _interrupted(self, trainer: Trainer, checkpoint: Checkpoint | None) -> TrainingInterrupted:
-        """Stop the trainer and save the checkpoint; return what to raise."""
-        trainer.stop("interrupted", to_go_on=True)
-        resume, path = "", None
-        if checkpoint is not None:
-            checkpoint.on_fit_end()
-            if checkpoint.exists:
-                path = checkpoint.path
-                resume = f"; fit again with checkpoint={str(path)!r} to go on"
-        epoch = trainer.history[-1].epoch if len(trainer.history) else 0
-        kept = f"after epoch {epoch}: the best weights so far are kept" if epoch else "before its first epoch"
-        return TrainingInterrupted(f"training was interrupted {kept}{resume}", epoch, path)
 
     def _sync_fitted_attributes(self, trainer: Trainer) -> None:
         """Set the fitted attributes to the current state of training."""
@@ -400,46 +367,19 @@ class BaseMesh(Parameters, Outputs):
 
     def plot_history(self, ax: Any = None) -> Any:
         """Draw loss and accuracy by epoch on Matplotlib axes (new ones by default), and return them."""
-        from meshnn import plots
-
-        check_is_fitted(self, "mesh_")
-        ax = _axes(ax)
-        names = ("epoch", "loss", "validation", "accuracy", "restart")
-        plots.draw_history(ax, {name: self.history_[name] for name in names}, chosen=self.best_restart_)
-        return ax
+        return pictures.history(self, ax)
 
     def plot_graph(self, ax: Any = None) -> Any:
         """Draw the net on Matplotlib axes (new ones by default), and return them."""
-        from meshnn import plots
-
-        check_is_fitted(self, "mesh_")
-        ax, mesh = _axes(ax), self.mesh_
-        names: dict[str, Any] = {"feature_names": self.preprocessing_.feature_names or None}
-        if self._loss.classifies:
-            names["output_names"] = self.classes_.tolist()  # type: ignore[attr-defined]  # of a classifier
-        plots.draw_graph(ax, mesh.topology, mesh.weights, ticks=mesh.ticks, dead=mesh.dead_edges(), **names)
-        return ax
+        return pictures.graph(self, ax)
 
     def plot_importances(self, ax: Any = None) -> Any:
         """Draw `feature_importances_` as bars on Matplotlib axes (new ones by default), and return them."""
-        from meshnn import plots
-
-        check_is_fitted(self, "mesh_")
-        if not hasattr(self, "feature_importances_"):
-            raise MeshError("there are no feature_importances_ of this model: only `fit` on rows finds them")
-        ax = _axes(ax)
-        plots.draw_importances(ax, self.feature_importances_, names=getattr(self, "feature_names_in_", None))
-        return ax
+        return pictures.importances(self, ax)
 
     def _html_repr(self) -> str:
         """Return what notebooks show: scikit-learn's diagram, and the graph of a fitted net."""
-        from meshnn.plots import graph_svg
-
-        shown: str = super()._html_repr()
-        if not hasattr(self, "mesh_"):
-            return shown
-        caption = f"<figcaption>{escape(repr(self.mesh_))}</figcaption>"
-        return f"{shown}<figure>{graph_svg(self.mesh_.topology, self.mesh_.weights)}{caption}</figure>"
+        return super()._html_repr() + (pictures.html(self) if hasattr(self, "mesh_") else "")
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the fitted estimator to a `.mesh` file; `meshnn.load` reads it."""
@@ -455,15 +395,6 @@ class BaseMesh(Parameters, Outputs):
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "mesh_")
-
-
-def _axes(ax: Any) -> Any:
-    """Return the axes, or new ones."""
-    if ax is not None:
-        return ax
-    from matplotlib import pyplot
-
-    return pyplot.subplots()[1]
 
 
 def _pulse(show: Callable[[int], None], checkpoint: Checkpoint | None, done: int) -> None:

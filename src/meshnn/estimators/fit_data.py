@@ -95,13 +95,19 @@ class ArrayData:
         """Return the preprocessing with the scaling learned, and with a rotation where the model may be rotated."""
         model = self._model
         found = self.preprocessing.scaled(self.samples, model._loss, model.standardize, model.output_activation)
-        return found.rotated(self.samples) if model._may_rotate() else found
+        return found.rotated(self.samples) if _may_rotate(model) else found
 
     def datasets(self, mesh: Mesh, preprocessing: Preprocessing) -> tuple[Samples, Samples | None]:
         """Return samples to train with and samples to validate with."""
         loss, held_out = self._model._loss, self.held_out
         validation = None if held_out is None else preprocessing.dataset(mesh, held_out, loss)
         return preprocessing.dataset(mesh, self.samples, loss), validation
+
+
+def _may_rotate(model: Any) -> bool:
+    """Return whether nobody looks at the net while it learns, so that it may learn from rotated inputs."""
+    watched = (model.topology, model.structure, model.parameter, model.weights, model.callbacks, model.checkpoint)
+    return all(given is None for given in (*watched, model.scoring)) and model.l1 == 0.0 and bool(model.standardize)
 
 
 class OutOfCoreData:

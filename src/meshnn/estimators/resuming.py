@@ -1,22 +1,55 @@
-"""Checkpoints: what tells a run from others, and how it is taken up again."""
+"""How training continues: warm starts, and checkpoints, which tell a run from others."""
 
 from __future__ import annotations
 
 import sys
 import warnings
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from meshnn.errors import TrainingInterrupted
 from meshnn.estimators.fit_data import ArrayData, OutOfCoreData
 from meshnn.storage import Tree
-from meshnn.training import Trainer
+from meshnn.training import Settings, Trainer
 from meshnn.training.callbacks import Checkpoint, Resumed, fingerprint
+from meshnn.training.solvers import Choice
 
 if TYPE_CHECKING:
     from meshnn.estimators.base import BaseMesh
 
-__all__ = ["describe_run", "go_on", "resume"]
+__all__ = ["as_before", "describe_run", "go_on", "interrupted", "resume"]
+
+
+def as_before(model: BaseMesh, settings: Settings) -> tuple[Choice, Settings, tuple[str, Tree | None]]:
+    """Return solver, settings and memory for a warm start: those of the earlier fit where none are given.
+
+    Trying others on held-out samples would tell little: the net has learned from all of them.
+    """
+    asked = settings.asked != "auto"
+    solver = next(each for each in settings.candidates if asked or each.name == model.solver_)
+    choice = Choice(solver, "as asked for" if asked else "that of the fit before")
+    state = model._solver_state if solver.warms and solver.name == model.solver_ else None
+    if isinstance(settings.l2, str) and not model._l2_found:  # it was given before and is to be found now
+        return choice, settings, ("", None)
+    if settings.l2 == "auto" and (state is None or state["penalties"] is None):
+        settings = replace(settings, l2=float(model.l2_))
+    return choice, settings, (solver.name, state)
+
+
+def interrupted(trainer: Trainer, checkpoint: Checkpoint | None) -> TrainingInterrupted:
+    """Stop the trainer and save the checkpoint; return what to raise."""
+    trainer.stop("interrupted", to_go_on=True)
+    resume, path = "", None
+    if checkpoint is not None:
+        checkpoint.on_fit_end()
+        if checkpoint.exists:
+            path = checkpoint.path
+            resume = f"; fit again with checkpoint={str(path)!r} to go on"
+    epoch = trainer.history[-1].epoch if len(trainer.history) else 0
+    kept = f"after epoch {epoch}: the best weights so far are kept" if epoch else "before its first epoch"
+    return TrainingInterrupted(f"training was interrupted {kept}{resume}", epoch, path)
 
 
 def _run_parameters(model: BaseMesh) -> dict[str, Any]:

@@ -153,13 +153,13 @@ class Source(ABC):
 
 
 def feature_names(
-    names: Sequence[str], targets: list[str], weight: str | None, where: str, drop: Any = ()
+    names: Sequence[str], targets: list[str], weight: str | None, where: str, drop: Any = (), index: Sequence[str] = ()
 ) -> list[str]:
     """Return the columns of a table that are features."""
     wanted = [*targets, *([weight] if weight else []), *drop]
     if missing := [name for name in wanted if name not in names]:
         raise DataError(f"{where} has no column {shown(missing[0])}; it has {_few(names)}")
-    found = [name for name in names if name not in wanted and not name.startswith("__index_level_")]
+    found = [name for name in names if name not in wanted and name not in index]
     if not found:
         raise DataError(f"{where} has no column to learn from besides {_few(wanted)}")
     return found
@@ -256,7 +256,9 @@ class ParquetSource(Source):
         self.table = ArrowFiles(path)
         self.path, self.name, self.schema, self.n_rows = path, self.table.name, self.table.schema, self.table.rows
         self.targets, self.weight = _column_names(y, "y"), _weight_name(sample_weight)
-        self.columns: list[str] = feature_names(self.schema.names, self.targets, self.weight, self.name, drop)
+        self.columns: list[str] = feature_names(
+            self.schema.names, self.targets, self.weight, self.name, drop, self.table.index
+        )
         self._check_types()
         self._wanted = [*self.columns, *self.targets] + ([self.weight] if self.weight is not None else [])
         for k in range(len(self.table.files)):  # before hours of reading
