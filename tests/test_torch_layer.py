@@ -126,7 +126,7 @@ def test_graphs_in_plain_operations(kind, ties, size):
 
 
 def test_graphs_of_all_kinds_are_among_them():
-    courses = [make(kind).wiring.compiled(F64)._backward.plan.course for kind in ALL_KINDS]
+    courses = [make(kind).spec.compiled(F64)._backward.plan.course for kind in ALL_KINDS]
     assert {course.lists.padding.size > 0 for course in courses} == {False, True}
     assert {course.input_projection >= 0 for course in courses} == {False, True}
     assert {course.topological_pass for course in courses} == {False, True}
@@ -208,7 +208,7 @@ def test_a_graph_is_kept_for_another_way_back():
 
 
 def test_states_that_wait_for_the_way_back_do_not_mix_and_are_given_back():
-    compiled = MeshLayer(Topology.mesh(3, 6, 2), dtype=F64).wiring.compiled(F64)
+    compiled = MeshLayer(Topology.mesh(3, 6, 2), dtype=F64).spec.compiled(F64)
     weight, g, out = numbers(compiled.n_values), numbers(4, 2), torch.empty(4, 2, dtype=F64)
     inputs = [numbers(4, 3, seed=k) for k in range(3)]
 
@@ -291,11 +291,11 @@ def test_opcheck(needs):
     torch.library.opcheck(torch_ops.layer, (numbers(2, 4, 3), stack, layer._key))
 
 
-@pytest.mark.parametrize(("wants", "each"), [(1, False), (2, False), (3, False), (3, True)])
-def test_opcheck_of_the_way_back(wants, each):
+@pytest.mark.parametrize("wanted", [(True, False), (False, True), (True, True)])
+def test_opcheck_of_the_way_back(wanted):
     layer = make("cycles")
     torch.library.opcheck(
-        torch_ops.layer_back, (numbers(3, 2), numbers(3, 3), layer._values().detach(), layer._key, wants, each)
+        torch_ops.layer_back, (numbers(3, 2), numbers(3, 3), layer._values().detach(), layer._key, *wanted)
     )
 
 
@@ -417,14 +417,14 @@ def test_what_a_key_stands_for():
     for layer in layers:
         same([torch_ops.layer(x, layer._values(), layer._key)], [MeshLayer.from_mesh(layer.mesh(), pure=True)(x)])
     again = MeshLayer(topology, 3, weights=2 * weights, dtype=F64)
-    assert again.wiring is layers[0].wiring
+    assert again.spec is layers[0].spec
 
 
 def test_copies_and_pickles():
     layer, x = make("cycles", ties=True), numbers(4, 3)
     for other in (copy.deepcopy(layer), pickle.loads(pickle.dumps(layer))):
         assert other.weight is not layer.weight
-        assert other.wiring is layer.wiring  # nothing is compiled again
+        assert other.spec is layer.spec  # nothing is compiled again
         assert torch.equal(other(x), layer(x))
         with torch.no_grad():
             other.weight *= 2
@@ -509,7 +509,7 @@ def test_tensors_are_read_and_written_where_they_lie(monkeypatch):
     layer, x, g = make("cycles"), numbers(4, 3), numbers(4, 2, seed=1)
     x.requires_grad_()
     seen = []
-    compiled = layer.wiring.compiled(F64)
+    compiled = layer.spec.compiled(F64)
     keep, back = compiled.keep, compiled.back
     monkeypatch.setattr(compiled, "keep", lambda *given: seen.append(given[:3]) or keep(*given))
     monkeypatch.setattr(compiled, "back", lambda *given: seen.append(given[:5]) or back(*given))
