@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from meshnn.codes import ACTIVATIONS
 from meshnn.errors import MeshError
 from meshnn.integrations.neat import Drawing, draw, gene_values, write
 from meshnn.mesh import Mesh
@@ -55,9 +54,7 @@ def from_neat(genome: Any, config: Any, kind: str | None = None) -> Mesh:
     drawing = draw(genome, config, kind)
     topology = Topology(drawing.n_inputs, drawing.n_hidden, drawing.n_outputs, drawing.edges)
     mesh = Mesh(topology, drawing.ticks, weights=drawing.weights, dtype="float64", parameter=drawing.parameter)
-    codes = mesh.codes
-    codes[topology.n_clamped :] = [ACTIVATIONS[name] for name in drawing.activations]
-    mesh.replace(topology, mesh.weights, codes, mesh.ties)  # outputs may differ among themselves
+    mesh.activations = drawing.activations  # outputs may differ among themselves
     return mesh
 
 
