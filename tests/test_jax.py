@@ -21,7 +21,7 @@ def make(ties=False, seed=0):
     if ties:
         parameter[::5] = -1
         parameter = np.unique(parameter, return_inverse=True)[1] - 1
-    return Mesh(topology, 4, "tanh", random_state=seed, parameter=parameter)
+    return Mesh(topology, 4, "tanh", random_state=seed, tied=parameter)
 
 
 def numbers(*shape, seed=0):

@@ -221,7 +221,7 @@ def test_gradients_by_entries_are_those_by_values(tied, dtype):
     t, rng = wide(), np.random.default_rng(0)
     number = rng.integers(0, 1000, t.n_edges) if tied else np.arange(t.n_edges)
     number = np.unique(number, return_inverse=True)[1]
-    m = Mesh(t, 2, "tanh", dtype=dtype, random_state=0, parameter=number if tied else None)
+    m = Mesh(t, 2, "tanh", dtype=dtype, random_state=0, tied=number if tied else None)
     X, y = rng.standard_normal((70, 300)), rng.integers(0, 5, 70)
     hidden = np.tanh(X @ m.adjacency().toarray()[:300, 300:2300])
     outputs = hidden @ m.adjacency().toarray()[300:2300, 2300:]

@@ -103,7 +103,7 @@ def test_tied_and_fixed_edges(parameter):
     rng = np.random.default_rng(0)
     values = 0.4 * rng.standard_normal(t.n_edges)
     weights = values[number] if parameter == "tied" else values
-    mesh = Mesh(t, 6, "tanh", weights=weights, parameter=number, dtype="float64")
+    mesh = Mesh(t, 6, "tanh", weights=weights, tied=number, dtype="float64")
     X = series(6)
     stream = mesh.stream(ticks_per_sample=1)
     stream.run(X)

@@ -69,11 +69,11 @@ def test_jacobian_from_a_state_of_zeros_of_ties_and_of_any_length():
     rng = np.random.default_rng(0)
     t = Topology.mesh(2, 4, 2)
     parameter = np.arange(t.n_edges) // 2
-    mesh = Mesh(t, 3, "tanh", dtype="float64", random_state=1, parameter=parameter)
+    mesh = Mesh(t, 3, "tanh", dtype="float64", random_state=1, tied=parameter)
     X, nothing = rng.standard_normal((3, 40, 2)), np.zeros(t.n_neurons)
     close(mesh.jacobian(X, state=nothing), mesh.jacobian(X), 1e-12)
     close(mesh.jacobian(X[0], state=nothing), mesh.jacobian(X[0]), 1e-12)
-    longer = Mesh(t, 5, "tanh", dtype="float64", random_state=1, parameter=parameter)
+    longer = Mesh(t, 5, "tanh", dtype="float64", random_state=1, tied=parameter)
     longer.values[:] = mesh.values
     X = rng.standard_normal((5, 40, 2))
     close(mesh.jacobian(X, state=nothing), longer.jacobian(X), 1e-12)
@@ -205,7 +205,7 @@ def test_ties_and_fixed_edges(method):
     t = Topology.mesh(2, 4, 2)
     parameter = rng.integers(-1, 6, t.n_edges)
     parameter = np.unique(parameter, return_inverse=True)[1] - 1
-    mesh = Mesh(t, 5, "tanh", dtype="float64", random_state=0, parameter=parameter)
+    mesh = Mesh(t, 5, "tanh", dtype="float64", random_state=0, tied=parameter)
     free = Mesh(t, 5, "tanh", weights=mesh.weights, dtype="float64")
     X, y, state = rng.standard_normal((5, 9, 2)), rng.integers(0, 2, (5, 9)), rng.standard_normal(t.n_neurons)
     looks, states = np.ones((5, 9), bool), np.tile(state, (9, 1))

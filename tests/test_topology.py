@@ -120,13 +120,13 @@ def test_networkx_round_trip(t, data):
     tied = np.unique(rng.integers(-1, 4, t.n_edges), return_inverse=True)[1] - 1
     for parameter in (None, tied):
         dtype = str(rng.choice(["float32", "float64"]))
-        mesh = Mesh(t, 8, dtype=dtype, random_state=0, parameter=parameter)
+        mesh = Mesh(t, 8, dtype=dtype, random_state=0, tied=parameter)
         mesh.activations = rng.choice(ACTIVATION_NAMES, t.n_hidden + t.n_outputs).tolist()
         back = Mesh.from_networkx(pickle.loads(pickle.dumps(mesh.to_networkx())))
         assert (back.topology, back.ticks, back.dtype) == (t, 8, mesh.dtype)
         assert back.activations == mesh.activations
         np.testing.assert_array_equal(back.weights, mesh.weights)
-        np.testing.assert_array_equal(back.parameter, mesh.parameter)
+        np.testing.assert_array_equal(back.tied, mesh.tied)
 
 
 def test_a_mesh_of_a_graph_with_weights_alone(tmp_path):

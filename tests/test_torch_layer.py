@@ -48,7 +48,7 @@ def tied(topology):
 def make(kind, ties=False, activation="tanh", dtype=F64, seed=0, **options):
     topology, ticks = GRAPHS[kind]
     parameter = tied(topology) if ties else None
-    return MeshLayer(topology, ticks, activation, dtype=dtype, random_state=seed, parameter=parameter, **options)
+    return MeshLayer(topology, ticks, activation, dtype=dtype, random_state=seed, tied=parameter, **options)
 
 
 def numbers(*shape, dtype=F64, seed=0, needs=False):
@@ -365,7 +365,7 @@ def test_what_a_key_stands_for():
     topology, x = Topology.mesh(3, 5, 2, self_loops=True), numbers(4, 3)
     weights = np.full(topology.n_edges, 0.3)
     options = [
-        {"ticks": 3}, {"ticks": 4}, {"ticks": 3, "activation": "tanh"}, {"ticks": 3, "parameter": tied(topology)},
+        {"ticks": 3}, {"ticks": 4}, {"ticks": 3, "activation": "tanh"}, {"ticks": 3, "tied": tied(topology)},
     ]  # fmt: skip
     layers = [MeshLayer(topology, weights=weights, dtype=F64, **some) for some in options]
     layers.append(MeshLayer(Topology.mesh(3, 5, 2), 3, weights=weights[: Topology.mesh(3, 5, 2).n_edges], dtype=F64))
@@ -579,7 +579,7 @@ def test_meshes_come_and_go():
         assert back.activations == mesh.activations
         assert back.ticks == mesh.ticks
         np.testing.assert_array_equal(back.weights, mesh.weights)
-        np.testing.assert_array_equal(back.parameter, mesh.parameter)
+        np.testing.assert_array_equal(back.tied, mesh.tied)
         back.weights = np.zeros(mesh.topology.n_edges)
         assert layer.weight.any()
         with torch.no_grad():

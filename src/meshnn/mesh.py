@@ -51,7 +51,7 @@ class Mesh(Net):
     dtype : "float32" or "float64"
     random_state : int, Generator, SeedSequence or None
         Source of the default weights.
-    parameter : array_like of int (n_edges,), optional
+    tied : array_like of int (n_edges,), optional
         Which parameter each edge takes its weight from: edges with the same number are *tied* and learn one weight, -1
         is an edge whose weight is *fixed* and never learned. By default each edge has its own.
 

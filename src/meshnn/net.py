@@ -42,7 +42,7 @@ class Net(Exports):
         weights: ArrayLike | None = None,
         dtype: Any = "float32",
         random_state: Seed = None,
-        parameter: ArrayLike | None = None,
+        tied: ArrayLike | None = None,
     ) -> None:
         if not isinstance(topology, Topology):
             raise MeshError(f"topology must be a Topology, got {type(topology).__name__}; see Topology.from_adjacency")
@@ -50,7 +50,7 @@ class Net(Exports):
         self.lineage_: Lineage | None = None  # how training came to this graph, if it changed it
         self._dtype = checks.as_dtype(dtype)
         self._codes = checks.activation_codes(topology, activation, output_activation)
-        self._ties = Ties(topology.n_edges, parameter)
+        self._ties = Ties(topology.n_edges, tied)
         self._engines = self._new_engines()
         self.ticks = topology.default_ticks(self.awake) if ticks is None else ticks
         self._values: Array | None = None
@@ -123,7 +123,7 @@ class Net(Exports):
         given = [graph.nodes[node].get("activation", name) for node, name in zip(free, default, strict=True)]
         mesh = cls(
             topology, weights=weights, dtype=graph.graph.get("dtype", "float32"),
-            parameter=None if None in tied else tied,
+            tied=None if None in tied else tied,
         )  # fmt: skip
         mesh.activations = given
         ticks = graph.graph.get("ticks") if ticks is None else ticks
@@ -135,10 +135,9 @@ class Net(Exports):
         from meshnn.integrations.networkx import build_digraph
 
         t = self._topology
-        activations = [None] * t.n_clamped + self.activations
-        edges = {"weight": self.weights.tolist(), "tied": self.parameter.tolist()}
+        edges = {"weight": self.weights.tolist(), "tied": self.tied.tolist()}
         ends = list(zip(t.src.tolist(), t.dst.tolist(), strict=True))
-        nodes = {"role": t.roles, "activation": activations}
+        nodes: dict[str, Sequence[Any]] = {"role": t.roles, "activation": [None] * t.n_clamped + self.activations}
         return build_digraph(nodes, ends, edges, ticks=self.ticks, dtype=self._dtype.name)
 
     # -- files ---------------------------------------------------------------------------------------------------
@@ -160,7 +159,7 @@ class Net(Exports):
                 "weights": self.weights.copy(), "dtype": self._dtype.name,
                 "ticks": self.ticks, "activations": names, "kinds": kinds}  # fmt: skip
         if not self._ties.plain:
-            tree["parameter"] = self.parameter
+            tree["parameter"] = self.tied
         return tree if self.lineage_ is None else tree | {"lineage": self.lineage_.to_tree()}
 
     @classmethod
@@ -177,7 +176,7 @@ class Net(Exports):
         if not np.array_equal(edges[:, 0], topology.src) or not np.array_equal(edges[:, 1], topology.dst):
             raise MeshError("the edges are not sorted, so the weights cannot be told apart")
         mesh = cls(topology, whole_number("ticks", tree["ticks"]), weights=tree["weights"], dtype=dtype,
-                   parameter=tree.get("parameter"))  # fmt: skip
+                   tied=tree.get("parameter"))  # fmt: skip
         used = as_list("activations", tree["activations"])
         mesh.activations = [used[kind] for kind in kinds[topology.n_clamped :].tolist()]
         if "lineage" in tree:
@@ -245,9 +244,9 @@ class Net(Exports):
         self.values[: self.n_parameters] = checks.as_weights(parameters, self.n_parameters, self._dtype, "parameter")
 
     @property
-    def parameter(self) -> IntArray:
+    def tied(self) -> IntArray:
         """Of each edge its parameter, -1 if its weight is fixed."""
-        return self._ties.parameter
+        return self._ties.tied
 
     @property
     def n_parameters(self) -> int:

@@ -107,7 +107,7 @@ class BuildsNets(TakesSamples):
     def _maker(self, hidden: Any, n_inputs: int, n_outputs: int, seed: int) -> Callable[[str, Any], Mesh]:
         """What makes a net with so many hidden neurons, of some precision and activation."""
         topology = self._graph(hidden, n_inputs, n_outputs)
-        given = {"parameter": self.parameter, "weights": self.weights}  # of the edges, or a callable that makes them
+        given = {"tied": self.parameter, "weights": self.weights}  # of the edges, or a callable that makes them
         given = {name: value(topology) if callable(value) else value for name, value in given.items()}
         dense = first_topology(as_policies(self.structure), topology)
         ticks = self._ticks_of(dense)

@@ -37,8 +37,9 @@ def vjp(
     axes = values.ndim - 1
     stack = np.broadcast_shapes(values.shape[:-1], x.shape[:axes], g.shape[:axes])
     size, given = prod(x.shape[axes:-1]), (values, x, g, by_values, by_x)
-    for addresses in zip(*([0] * prod(stack) if a is None else _addresses(a, stack) for a in given), strict=True):
-        layer.back(*addresses, size, None, n_threads)
+    places = ([0] * prod(stack) if a is None else _addresses(a, stack) for a in given)
+    for at_values, at_x, at_g, to_values, to_x in zip(*places, strict=True):
+        layer.back(at_values, at_x, at_g, to_values, to_x, size, None, n_threads)
 
 
 def _addresses(array: Array, stack: tuple[int, ...]) -> list[int]:

@@ -122,7 +122,7 @@ def from_neat(genome: Any, config: Any, kind: str | None = None) -> Mesh:
     parameter = np.where(learned, np.cumsum(learned) - 1, -1)
     topology = Topology(*net.sizes, [edge[:2] for edge in net.edges])
     weights = [edge.weight for edge in net.edges]
-    mesh = Mesh(topology, net.ticks, weights=weights, dtype="float64", parameter=parameter)
+    mesh = Mesh(topology, net.ticks, weights=weights, dtype="float64", tied=parameter)
     mesh.activations = net.activations  # outputs may differ among themselves
     return mesh
 

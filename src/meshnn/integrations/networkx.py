@@ -19,8 +19,8 @@ def build_digraph(
     for k, values in enumerate(zip(*nodes.values(), strict=True)):
         graph.add_node(k, **{name: value for name, value in zip(nodes, values, strict=True) if value is not None})
     graph.add_edges_from(edges)
-    for name, values in (edge_attributes or {}).items():
-        for edge, value in zip(edges, values, strict=True):
+    for name, given in (edge_attributes or {}).items():
+        for edge, value in zip(edges, given, strict=True):
             graph.edges[edge][name] = value
     return graph
 

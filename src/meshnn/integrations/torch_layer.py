@@ -37,7 +37,7 @@ class MeshLayer(torch.nn.Module):
     dtype : torch.float32 or torch.float64
     random_state : int, Generator, SeedSequence or None
         Source of the default weights; None takes a seed from PyTorch, so that `torch.manual_seed` decides.
-    parameter : array_like of int (n_edges,), optional
+    tied : array_like of int (n_edges,), optional
         Tied and fixed edges, as for `Mesh`.
     pure : bool
         Run in plain operations of PyTorch on the CPU, too: much slower, but with derivatives of any kind and order.
@@ -78,7 +78,7 @@ class MeshLayer(torch.nn.Module):
         weights: ArrayLike | None = None,
         dtype: torch.dtype = torch.float32,
         random_state: Any = None,
-        parameter: ArrayLike | None = None,
+        tied: ArrayLike | None = None,
         *,
         pure: bool = False,
     ) -> None:
@@ -86,7 +86,7 @@ class MeshLayer(torch.nn.Module):
         if isinstance(weights, torch.Tensor):
             weights = weights.numpy(force=True)
         seed = _seed() if random_state is None and weights is None else random_state
-        self._set(Mesh(topology, ticks, activation, output_activation, weights, _name(dtype), seed, parameter), pure)
+        self._set(Mesh(topology, ticks, activation, output_activation, weights, _name(dtype), seed, tied), pure)
 
     @classmethod
     def from_mesh(cls, mesh: Mesh, *, pure: bool = False) -> Self:

@@ -58,7 +58,7 @@ class LayerSpec:
     @classmethod
     def of(cls, mesh: Mesh) -> LayerSpec:
         """Return the spec of a mesh, the same object for all layers that are alike."""
-        return _shared(mesh.topology, mesh.ticks, mesh.codes, mesh.ties.parameter)
+        return _shared(mesh.topology, mesh.ticks, mesh.codes, mesh.ties.tied)
 
     @classmethod
     def named(cls, key: str) -> LayerSpec:
@@ -77,7 +77,7 @@ class LayerSpec:
         t = self.topology
         # The first number counts changes of the operators: PyTorch's cache on disk does not look at their signatures.
         sizes = [2, t.n_inputs, t.n_hidden, t.n_outputs, t.bias, self.ticks, t.n_edges]
-        parts = (sizes, t.src, t.dst, self.codes, self.ties.parameter)
+        parts = (sizes, t.src, t.dst, self.codes, self.ties.tied)
         return hashlib.sha256(b"".join(np.asarray(a, np.int64).tobytes() for a in parts)).hexdigest()[:32]
 
     @cached_property
@@ -112,7 +112,7 @@ class LayerSpec:
         return self  # it is immutable
 
     def __reduce__(self) -> Any:
-        return _shared, (self.topology, self.ticks, self.codes, self.ties.parameter)
+        return _shared, (self.topology, self.ticks, self.codes, self.ties.tied)
 
 
 _known: WeakValueDictionary[str, LayerSpec] = WeakValueDictionary()
@@ -120,8 +120,8 @@ _known: WeakValueDictionary[str, LayerSpec] = WeakValueDictionary()
 _recent: deque[LayerSpec] = deque(maxlen=32)
 
 
-def _shared(topology: Topology, ticks: int, codes: NDArray[np.int64], parameter: NDArray[np.int64]) -> LayerSpec:
-    made = LayerSpec(topology, ticks, codes, Ties(topology.n_edges, parameter))
+def _shared(topology: Topology, ticks: int, codes: NDArray[np.int64], tied: NDArray[np.int64]) -> LayerSpec:
+    made = LayerSpec(topology, ticks, codes, Ties(topology.n_edges, tied))
     found = _known.setdefault(made.key, made)
     _recent.append(found)
     return found
@@ -133,9 +133,9 @@ def _shared(topology: Topology, ticks: int, codes: NDArray[np.int64], parameter:
 @torch.library.custom_op("meshnn::layer", mutates_args=(), device_types="cpu")
 def layer(x: Tensor, values: Tensor, key: str) -> Tensor:
     """Return the outputs."""
-    y, spec = _empty_outputs(x, values, key), LayerSpec.named(key)
-    arrays = (t.numpy(force=True) for t in (values, x, y))
-    _layer_arrays.forward(spec.compiled(x.dtype), *arrays, torch.get_num_threads())
+    y: Tensor = _empty_outputs(x, values, key)
+    compiled, threads = LayerSpec.named(key).compiled(x.dtype), torch.get_num_threads()
+    _layer_arrays.forward(compiled, values.numpy(force=True), x.numpy(force=True), y.numpy(), threads)
     return y
 
 
@@ -152,9 +152,10 @@ def layer_back(g: Tensor, x: Tensor, values: Tensor, key: str, by_x: bool, by_va
     spec = LayerSpec.named(key)
     spec.check(x, values)
     dx, dv = _empty_gradients(g, x, values, key, by_x, by_values)
-    given = (t.numpy(force=True) for t in (values, x, g))
-    results = (dv.numpy() if by_values else None, dx.numpy() if by_x else None)
-    _layer_arrays.vjp(spec.compiled(x.dtype), *given, *results, torch.get_num_threads())
+    _layer_arrays.vjp(
+        spec.compiled(x.dtype), values.numpy(force=True), x.numpy(force=True), g.numpy(force=True),
+        dv.numpy() if by_values else None, dx.numpy() if by_x else None, torch.get_num_threads(),
+    )  # fmt: skip
     return dx, dv
 
 
@@ -170,7 +171,11 @@ def _empty_gradients(
 def _stack(values: Tensor, *others: Tensor) -> tuple[int, ...]:
     """Return the axes of a stack of nets, broadcast."""
     axes = values.ndim - 1
-    return torch.broadcast_shapes(values.shape[:-1], *(t.shape[:axes] for t in others)) if axes else ()
+    if not axes:
+        return ()
+    broadcast: Any = torch.broadcast_shapes
+    shapes: tuple[int, ...] = broadcast(values.shape[:-1], *(t.shape[:axes] for t in others))
+    return shapes
 
 
 # -- derivatives ---------------------------------------------------------------------------------------------------
@@ -183,7 +188,8 @@ def _remember(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
 
 
 def _backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
-    return *_gradients(ctx.needs_input_grad, g, *ctx.saved_tensors, ctx.key), None
+    x, values = ctx.saved_tensors
+    return *_gradients(ctx.needs_input_grad, g, x, values, ctx.key), None
 
 
 def _gradients(needs: Any, g: Tensor, x: Tensor, values: Tensor, key: str) -> Gradients:

@@ -76,7 +76,7 @@ class PureNet:
         """Return dE/dx and dE/dvalues from g = dE/dy, for each net of a stack."""
         axes = values.ndim - 1
         if axes:
-            stack = torch.broadcast_shapes(values.shape[:-1], x.shape[:axes], g.shape[:axes])
+            stack = np.broadcast_shapes(values.shape[:-1], x.shape[:axes], g.shape[:axes])
             g, x, values = (t.expand(*stack, *t.shape[axes:]) for t in (g, x, values))
         found: tuple[torch.Tensor, torch.Tensor] = torch.func.vjp(self, x, values)[1](g)
         return found

@@ -110,7 +110,7 @@ class Structure:
             "src": t.src.astype(np.int64),
             "dst": t.dst.astype(np.int64),
             "codes": mesh.codes,
-            "parameter": None if mesh.ties.plain else mesh.parameter,
+            "parameter": None if mesh.ties.plain else mesh.tied,
             "lineage": self.lineage.to_tree(),
             "memories": deepcopy(self.memories),
             "random": self.rng.bit_generator.state,
