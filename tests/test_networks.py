@@ -282,7 +282,7 @@ def test_gradients_are_exact(name):
     loss, by_edges = by_autograd(case)
     want = by_edges[case.mesh.tied >= 0]
     for method in ALL_METHODS:
-        got_loss, got = case.mesh.gradient(case.X, case.y, loss="squared_error", method=method)
+        got_loss, got = case.mesh.gradient(case.X, case.y, loss="squared_error", gradient=method)
         assert got_loss == pytest.approx(loss, rel=1e-12)
         close(got, want, 1e-11)
 

@@ -122,10 +122,10 @@ def time_case(case: Case, budget: float = BUDGET) -> Timing:
     X = rng.standard_normal((case.batch, topology.n_inputs)).astype(np.float32)
     y = rng.integers(0, topology.n_outputs, case.batch)
     best, spent = float("inf"), 0.0
-    mesh.gradient(X, y, method=case.method, n_threads=1)
+    mesh.gradient(X, y, gradient=case.method, n_threads=1)
     for k in range(MOST):
         start = time.thread_time()
-        mesh.gradient(X, y, method=case.method, n_threads=1)
+        mesh.gradient(X, y, gradient=case.method, n_threads=1)
         took = time.thread_time() - start
         best, spent = min(best, took), spent + took
         if k + 1 >= FEWEST and spent > budget:
