@@ -44,7 +44,10 @@ def vjp(
 
 def _addresses(array: Array, stack: tuple[int, ...]) -> list[int]:
     """Return the address of each part of a stack; an axis of length 1 is the same part again and again."""
-    found = np.array(array.__array_interface__["data"][0], np.uint64)
+    first: int = array.__array_interface__["data"][0]
+    if not stack:
+        return [first]
+    found = np.array(first, np.uint64)
     for length, own, stride in zip(stack, array.shape, array.strides, strict=False):
         found = found[..., None] + np.arange(length, dtype=np.uint64) * np.uint64(stride if own > 1 else 0)
     addresses: list[int] = found.ravel().tolist()

@@ -1,4 +1,4 @@
-"""Genomes of neat-python as meshes and back. Genomes are recognised by their attributes; neat itself is not imported.
+"""Genomes of neat-python as lists of neurons and edges. They are recognised by their attributes; neat is not imported.
 
 A node of neat computes phi(bias + response * aggregation(weight * value, ...)). A neuron computes phi'(sum of weight *
 value), with the bias neuron among its sources. So the weight of an edge is that of its gene times a factor: response,
@@ -12,20 +12,14 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from copy import deepcopy
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, NamedTuple
 
-import numpy as np
-from numpy.typing import ArrayLike
-
 from meshnn.arguments import known
 from meshnn.errors import MeshError
-from meshnn.mesh import Mesh
-from meshnn.topology import Topology
 
-__all__ = ["FORMS", "from_neat", "gradient_by_gene", "nodes", "to_neat"]
+__all__ = ["FORMS", "GenomeNet"]
 
 Link = tuple[int, int]
 
@@ -83,128 +77,6 @@ _FUNCTIONS: dict[str, Callable[[float], float]] = {
     "gauss": lambda t: math.exp(-t * t),
     "softplus": lambda t: math.log1p(math.exp(t)),
 }
-
-
-def from_neat(genome: Any, config: Any, kind: str | None = None) -> Mesh:
-    """Return the mesh of a genome, with its weights, in float64: the same outputs, and gradients.
-
-    Inputs and outputs are in the order of the config. Biases are the edges of the bias neuron; responses and slopes of
-    activations are factors of the weights. Disabled connections and nodes that no output needs are left out.
-
-    Parameters
-    ----------
-    genome : neat.DefaultGenome
-        Or any other with the same genes. Aggregations are `sum` and `mean`, or anything of one input.
-    config : neat.Config
-    kind : "feed_forward" or "recurrent", optional
-        Which network of neat the mesh is; by default as `feed_forward` of the config says. A feed-forward one has as
-        many ticks as its longest path, and `forward(X)` is `activate` of each row. A recurrent one has one tick per
-        step: `forward(X, every_tick=True)` of a sequence (steps, batch, n_inputs) is `activate` step by step after
-        `reset`, `state=` and `return_state=` continue it, and `stream(ticks_per_sample=1)` learns online.
-
-    Returns
-    -------
-    Mesh
-
-    Examples
-    --------
-    >>> from types import SimpleNamespace as Made  # genes by hand; those of neat are the same
-    >>> from meshnn.neat import from_neat
-    >>> node = Made(bias=0.5, response=2.0, activation="relu", aggregation="sum")
-    >>> genome = Made(nodes={0: node}, connections={(-1, 0): Made(key=(-1, 0), weight=3.0, enabled=True)})
-    >>> settings = Made(input_keys=[-1], output_keys=[0], feed_forward=True,
-    ...     activation_defs={"relu": lambda z: max(z, 0.0)}, aggregation_function_defs={"sum": sum})
-    >>> from_neat(genome, Made(genome_config=settings)).forward([[1.0]]).tolist()  # 0.5 + 2 * 3
-    [[6.5]]
-    """
-    net = _GenomeNet.of(genome, config, kind)
-    learned = np.array([edge.gene is not None for edge in net.edges])
-    parameter = np.where(learned, np.cumsum(learned) - 1, -1)
-    topology = Topology(*net.sizes, [edge[:2] for edge in net.edges])
-    weights = [edge.weight for edge in net.edges]
-    mesh = Mesh(topology, net.ticks, weights=weights, dtype="float64", tied=parameter)
-    mesh.activations = net.activations  # outputs may differ among themselves
-    return mesh
-
-
-def to_neat(mesh: Mesh, genome: Any, config: Any, kind: str | None = None) -> Any:
-    """Return a copy of the genome with the weights and biases that its mesh has learned, to continue evolution with.
-
-    An edge that was pruned meanwhile is a connection of weight 0. Responses, activations and connections that the mesh
-    has not stay as they are, and genes whose edge is as it was keep all their bits. The copy has no fitness yet. Genes
-    may lie beyond `weight_max_value` of the config: neat clips those it mutates.
-
-    Parameters
-    ----------
-    mesh : Mesh
-        Of `from_neat(genome, config, kind)`.
-    genome, config, kind
-        As for `from_neat`; the genome is not changed.
-    """
-    if not isinstance(mesh, Mesh):
-        raise MeshError(f"to_neat takes the mesh first, then genome and config; got {type(mesh).__name__}")
-    net, t = _GenomeNet.of(genome, config, kind), mesh.topology
-    if (t.n_inputs, t.n_hidden, t.n_outputs) != net.sizes or not t.bias or mesh.activations != net.activations:
-        raise MeshError(
-            f"this is not the mesh of the genome: it is {t!r}, the genome's has {net.sizes} inputs, hidden neurons and "
-            f"outputs, with the activations {', '.join(net.activations)}; pass what from_neat was given"
-        )
-    wrong = np.flatnonzero(~np.isfinite(mesh.weights))
-    if wrong.size:
-        raise MeshError(f"weight {wrong[0]} of the mesh is {mesh.weights[wrong[0]]}; a genome takes finite weights")
-    copy = deepcopy(genome)
-    copy.fitness = None
-    rest = dict(zip(zip(t.src.tolist(), t.dst.tolist(), strict=True), mesh.weights.tolist(), strict=True))
-    for edge in net.edges:
-        now = rest.pop(edge[:2], 0.0)
-        if now == edge.weight:
-            continue
-        if edge.gene is None:
-            raise MeshError(
-                f"edge {edge[:2]} has the fixed weight {edge.weight}, part of an activation of neat, but here it is "
-                f"{now}, and a genome has no gene for it; learn from the mesh of from_neat, with its fixed edges"
-            )
-        if edge.gene.kind == "bias":
-            copy.nodes[edge.gene.key].bias = now / edge.factor
-        else:
-            copy.connections[edge.gene.key].weight = now / edge.factor
-    if rest:
-        raise MeshError(
-            f"the mesh has {len(rest)} edges that the genome has not, {next(iter(rest))} the first; pass the genome it "
-            "was made of, and do not add edges"
-        )
-    return copy
-
-
-def nodes(genome: Any, config: Any, kind: str | None = None) -> list[int | None]:
-    """Return the node of each neuron of the genome's mesh: inputs, None for the bias, hidden nodes, outputs.
-
-    Neurons that are part of an activation have None, too. A hidden node with softplus has 5 times neat's value.
-    """
-    return _GenomeNet.of(genome, config, kind).keys
-
-
-def gradient_by_gene(
-    gradient: ArrayLike, genome: Any, config: Any, kind: str | None = None
-) -> tuple[dict[tuple[int, int], float], dict[int, float]]:
-    """Return a gradient by the parameters of the mesh as one by genes: of connections by key, of biases by node.
-
-    Parameters
-    ----------
-    gradient : array_like (n_parameters,)
-        Of `Mesh.gradient`, or a row of `Mesh.jacobian`, for `from_neat(genome, config, kind)`.
-    """
-    given = np.asarray(gradient, dtype=np.float64)
-    learned = [(edge.gene, edge.factor) for edge in _GenomeNet.of(genome, config, kind).edges if edge.gene is not None]
-    if given.shape != (len(learned),):
-        raise MeshError(f"the gradient must have shape ({len(learned)},), one number per parameter; got {given.shape}")
-    found: dict[str, dict[Any, float]] = {"connection": {}, "bias": {}}
-    for (gene, factor), value in zip(learned, given.tolist(), strict=True):
-        found[gene.kind][gene.key] = value * factor
-    return found["connection"], found["bias"]
-
-
-# -- genomes -------------------------------------------------------------------------------------------------------
 
 
 class Gene(NamedTuple):
@@ -318,7 +190,7 @@ def _gain(settings: Any, key: int, name: str, n: int) -> float:
 
 
 @dataclass
-class _GenomeNet:
+class GenomeNet:
     """The net of a genome: neurons are the inputs, the bias, hidden ones, the outputs."""
 
     sizes: tuple[int, int, int]  # inputs, hidden neurons, outputs
@@ -328,7 +200,7 @@ class _GenomeNet:
     ticks: int
 
     @classmethod
-    def of(cls, genome: Any, config: Any, kind: str | None) -> _GenomeNet:
+    def of(cls, genome: Any, config: Any, kind: str | None) -> GenomeNet:
         """Return what `FeedForwardNetwork.create` or `RecurrentNetwork.create` of neat makes of a genome."""
         settings = _check(genome, config)
         default = "feed_forward" if settings.feed_forward else "recurrent"
@@ -410,7 +282,7 @@ class _Builder:
         slope = self.slope[key]
         self.edges.append(_Edge(self.bias, self.entry[key], slope * float(gene.bias), Gene("bias", key), slope))
 
-    def build(self, links: Mapping[Link, float], ticks: int) -> _GenomeNet:
+    def build(self, links: Mapping[Link, float], ticks: int) -> GenomeNet:
         for (source, key), weight in links.items():
             gene, _, gain = self.found[key]
             factor = float(gene.response) * gain * self.slope[key] * self.outer[source]
@@ -422,4 +294,4 @@ class _Builder:
             keys[neuron] = key
         names = [self.names[k] for k in range(first, len(keys))]
         edges = sorted(self.edges, key=lambda edge: (edge.dest, edge.source))
-        return _GenomeNet((len(self.inputs), self.n_hidden, len(self.outputs)), keys, names, edges, ticks)
+        return GenomeNet((len(self.inputs), self.n_hidden, len(self.outputs)), keys, names, edges, ticks)
