@@ -60,9 +60,9 @@ def _run(extra, ticks, method):
     mesh = Mesh(topology, ticks, weights=initial_weights(topology))
     forget_peak()  # the graph was built by this script, with temporaries of its own
     start = time.perf_counter()
-    mesh.gradient(X, y, method=method, n_threads=1)
+    mesh.gradient(X, y, gradient=method, n_threads=1)
     first = time.perf_counter() - start
-    best = best_of({"next": lambda: mesh.gradient(X, y, method=method, n_threads=1)}, rounds=7)["next"]
+    best = best_of({"next": lambda: mesh.gradient(X, y, gradient=method, n_threads=1)}, rounds=7)["next"]
     explanation = mesh.explain(BATCH)
     return {
         "edges": topology.n_edges,

@@ -34,7 +34,7 @@ def measure(quick=False):
             mesh = Mesh(topology, ticks, "tanh", weights=weights)
             repeats = 20
             contestants = {
-                method: partial(mesh.gradient, X, y, method=method, n_threads=1)
+                method: partial(mesh.gradient, X, y, gradient=method, n_threads=1)
                 for method in ("factored", "blocks", "adjoint", "auto", "forward")
             }
             slow = {"blocks"} if mesh.explain(batch).decision.cost("blocks").multiply_adds * batch > 3e8 else set()

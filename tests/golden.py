@@ -238,7 +238,7 @@ def new_mesh(name: str, graph: str, ticks: int, activation: str, output: str, ti
         number[learned] = np.unique(number[learned], return_inverse=True)[1]
         first = np.array([np.flatnonzero(number == p)[0] for p in range(number.max() + 1)])
         weights = np.where(learned, weights[first[np.maximum(number, 0)]], weights)
-        options["parameter"] = number
+        options["tied"] = number
     return Mesh(t, ticks, names, output, weights=weights, dtype=dtype, **options)
 
 

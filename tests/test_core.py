@@ -43,7 +43,7 @@ def found_here():
         for t, activation in zip(graphs, ("tanh", "relu", "softplus"), strict=True):
             mesh, rng = Mesh(t, 4, activation, dtype=dtype, random_state=0), np.random.default_rng(0)
             X, y = rng.standard_normal((75, t.n_inputs)), rng.integers(0, t.n_outputs, 75)
-            arrays = [mesh.gradient(X, y, method=method)[1] for method in METHODS]
+            arrays = [mesh.gradient(X, y, gradient=method)[1] for method in METHODS]
             for array in (*arrays, mesh.jacobian(X[:3]), mesh.states(X[:3])):
                 found.append((1e-12 if dtype == "float64" else 1e-5, array.ravel().tolist()))
     return _core.isa, found

@@ -395,8 +395,8 @@ def test_quantiles_of_weighted_values():
 
 
 def in_sktime(**parameters):
-    module = pytest.importorskip("meshnn.integrations.sktime.forecaster")
-    return module.MeshForecaster(random_state=0, **(SMALL | parameters))
+    module = pytest.importorskip("meshnn.integrations.sktime")
+    return module.MeshTimeSeriesForecaster(random_state=0, **(SMALL | parameters))
 
 
 def test_update_is_as_if_all_had_been_fitted():
@@ -437,8 +437,8 @@ def test_gaps_and_features_in_sktime():
 @pytest.mark.filterwarnings("ignore:Forecasters. predict_proba requires skpro:UserWarning")  # which nobody needs here
 def test_sktimes_own_checks():
     checks = pytest.importorskip("sktime.utils.estimator_checks")
-    from meshnn.integrations.sktime.forecaster import MeshForecaster as InSktime
+    from meshnn.integrations.sktime import MeshTimeSeriesForecaster
 
-    found = checks.check_estimator(InSktime, raise_exceptions=False, verbose=False)
+    found = checks.check_estimator(MeshTimeSeriesForecaster, raise_exceptions=False, verbose=False)
     assert len(found) > 400
     assert {name: result for name, result in found.items() if result != "PASSED"} == {}

@@ -72,7 +72,7 @@ def test_growth_scores_wake_a_sleeping_chain():
     w_h1h2, w_xy, w_h2y = mesh.weights
     want = (w_xy * 3.0) * w_h2y * w_h1h2 * 3.0  # (y - 0) times the product along the chain, all slopes 1 at 0
     for method in ALL_METHODS:
-        got = mesh.growth_scores(case.X, case.y, "squared_error", src=[0], dst=[1], method=method)
+        got = mesh.growth_scores(case.X, case.y, "squared_error", src=[0], dst=[1], gradient=method)
         assert got == pytest.approx([want], rel=1e-14)
     assert mesh.growth_scores(case.X, case.y, "squared_error", src=[[0, 1]], dst=[[1], [2]]).shape == (2, 2)
 

@@ -21,7 +21,7 @@ def make(ties=False, seed=0):
     if ties:
         parameter[::5] = -1
         parameter = np.unique(parameter, return_inverse=True)[1] - 1
-    return Mesh(topology, 4, "tanh", random_state=seed, parameter=parameter)
+    return Mesh(topology, 4, "tanh", random_state=seed, tied=parameter)
 
 
 def numbers(*shape, seed=0):
@@ -76,11 +76,11 @@ def test_batches_of_nets_and_of_samples():
 def test_what_is_refused():
     mesh = make()
     f, w = mesh_function(mesh), jnp.asarray(mesh.parameters)
-    with pytest.raises(MeshError, match="parameters and x must be float32 as the mesh is"):
+    with pytest.raises(MeshError, match="int32"):
         f(w, jnp.ones((2, 3), jnp.int32))
-    with pytest.raises(MeshError, match=r"x \(\.\.\., 3\), got \(\d+,\) and \(2, 4\)"):
+    with pytest.raises(MeshError, match=r"\(2, 4\)"):
         f(w, jnp.ones((2, 4)))
-    with pytest.raises(MeshError, match="parameters must have shape"):
+    with pytest.raises(MeshError, match=str(len(w) - 1)):
         f(w[1:], jnp.ones((2, 3)))
-    with pytest.raises(MeshError, match="an estimator has one, `mesh_`"):
+    with pytest.raises(MeshError, match="MeshClassifier"):
         mesh_function(MeshClassifier())

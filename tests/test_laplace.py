@@ -169,9 +169,7 @@ def test_the_derivative_by_inputs(bias, density, ticks):
     expected = np.stack([(mesh.forward(X + h * e) - mesh.forward(X - h * e)) / (2 * h) for e in np.eye(3)], axis=2)
     assert np.abs(expected).max() > 0.1
     np.testing.assert_allclose(input_jacobian(mesh, X), expected, rtol=0, atol=1e-8)
-    tied = Mesh(
-        t, ticks, kinds, "sigmoid", dtype="float64", parameter=np.zeros(t.n_edges), weights=np.full(t.n_edges, 0.3)
-    )
+    tied = Mesh(t, ticks, kinds, "sigmoid", dtype="float64", tied=np.zeros(t.n_edges), weights=np.full(t.n_edges, 0.3))
     expected = np.stack([(tied.forward(X + h * e) - tied.forward(X - h * e)) / (2 * h) for e in np.eye(3)], axis=2)
     np.testing.assert_allclose(input_jacobian(tied, X), expected, rtol=0, atol=1e-8)
 

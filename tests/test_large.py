@@ -63,7 +63,9 @@ def resident():
 def memory(graph, method):
     """What planning and running take at most, relative to what was predicted."""
     make, ticks = GRAPHS[graph]
-    Mesh(Topology.mesh(2, 9, 2), 4, "tanh").gradient(np.zeros((64, 2)), np.arange(64) % 2, method=method)  # loads code
+    Mesh(Topology.mesh(2, 9, 2), 4, "tanh").gradient(
+        np.zeros((64, 2)), np.arange(64) % 2, gradient=method
+    )  # loads code
     m = Mesh(make(), ticks, activation="tanh")
     X, y = np.zeros((64, m.topology.n_inputs), np.float32), np.arange(64) % m.topology.n_outputs
     predicted = next(c.bytes for c in m._engines.costs(ticks) if c.method == method)
@@ -73,7 +75,7 @@ def memory(graph, method):
     tracemalloc.stop()
     assert plan.cost.bytes == pytest.approx(predicted, rel=0.2)
     before = resident()
-    m.gradient(X, y, method=method, n_threads=1)
+    m.gradient(X, y, gradient=method, n_threads=1)
     return max(planning, held + resident() - before) / predicted
 
 
@@ -145,13 +147,13 @@ def test_pieces_give_the_same_bits(method, monkeypatch):
     t = Topology.mesh(6, 20, 3, density=0.5, random_state=0)
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((40, 6)), rng.integers(0, 3, 40)
-    want = Mesh(t, 4, activation="tanh", random_state=0).gradient(X, y, method=method)
+    want = Mesh(t, 4, activation="tanh", random_state=0).gradient(X, y, gradient=method)
     monkeypatch.setattr(reach, "BLOCK", 7)
     monkeypatch.setattr(lists, "GATHERED", 11)
     monkeypatch.setattr(lists, "WINDOW", 16)
     again = Topology(6, 20, 3, np.stack([t.src, t.dst], axis=1))
     assert again == t
-    got = Mesh(again, 4, activation="tanh", random_state=0).gradient(X, y, method=method)
+    got = Mesh(again, 4, activation="tanh", random_state=0).gradient(X, y, gradient=method)
     assert got[0] == want[0]
     np.testing.assert_array_equal(got[1], want[1])
 
@@ -172,14 +174,14 @@ def test_a_plan_that_would_take_too_long_is_refused(monkeypatch):
 
     m = Mesh(grid(12), 7, activation="tanh")
     X, y = np.zeros((2, 20)), [0, 1]
-    want = m.gradient(X, y, method="factored")[1]
+    want = m.gradient(X, y, gradient="factored")[1]
     sets = {c.method: c.sets for c in m._engines.costs(7)}
     assert sets["factored"] > sets["adjoint"] == 0
     for module in (cost, engines):
         monkeypatch.setattr(module, "MAX_SETS", int(sets["factored"]) - 1)
     again = Mesh(grid(12), 7, activation="tanh", weights=m.weights)
     with pytest.raises(MeshError, match=r'"factored" at 7 ticks.*"adjoint"'):
-        again.gradient(X, y, method="factored")
+        again.gradient(X, y, gradient="factored")
     np.testing.assert_allclose(again.gradient(X, y)[1], want, rtol=1e-4, atol=1e-7)
     assert again.explain().chosen == "adjoint"
 
@@ -222,7 +224,7 @@ def test_gradients_by_entries_are_those_by_values(tied, dtype):
     t, rng = wide(), np.random.default_rng(0)
     number = rng.integers(0, 1000, t.n_edges) if tied else np.arange(t.n_edges)
     number = np.unique(number, return_inverse=True)[1]
-    m = Mesh(t, 2, "tanh", dtype=dtype, random_state=0, parameter=number if tied else None)
+    m = Mesh(t, 2, "tanh", dtype=dtype, random_state=0, tied=number if tied else None)
     X, y = rng.standard_normal((70, 300)), rng.integers(0, 5, 70)
     hidden = np.tanh(X @ m.adjacency().toarray()[:300, 300:2300])
     outputs = hidden @ m.adjacency().toarray()[300:2300, 2300:]
@@ -233,7 +235,7 @@ def test_gradients_by_entries_are_those_by_values(tied, dtype):
     dense[:300, 300:2300], dense[300:2300, 2300:] = X.T @ back, hidden.T @ p
     want = np.bincount(number, dense[t.src, t.dst])
     for method in ("factored", "adjoint"):
-        grads = [m.gradient(X, y, method=method, n_threads=n)[1] for n in (1, 2, 3)]
+        grads = [m.gradient(X, y, gradient=method, n_threads=n)[1] for n in (1, 2, 3)]
         np.testing.assert_allclose(
             grads[0], want, rtol=0, atol=(1e-12 if dtype == "float64" else 1e-5) * abs(want).max()
         )

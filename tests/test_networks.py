@@ -165,7 +165,7 @@ def test_leaks_are_fixed():
         assert net.weights[edge(net, reads, keeps)] == pytest.approx(1 / tau, rel=1e-12)
         assert net.weights[edge(net, keeps, keeps)] == pytest.approx(1 - 1 / tau, rel=1e-12)
     fixed = {pair for pair, p in zip(zip(net.topology.src.tolist(), net.topology.dst.tolist(), strict=True),
-                                     net.parameter, strict=True) if p < 0}  # fmt: skip
+                                     net.tied, strict=True) if p < 0}  # fmt: skip
     assert fixed == {(2, 4), (4, 4), (3, 5), (5, 5)}
     assert net.activations == ["tanh", "tanh", "identity", "identity", "identity"]
 
@@ -280,9 +280,9 @@ def test_a_reservoir_is_seeded_and_may_have_no_recurrence():
 def test_gradients_are_exact(name):
     case = case_of(name)
     loss, by_edges = by_autograd(case)
-    want = by_edges[case.mesh.parameter >= 0]
+    want = by_edges[case.mesh.tied >= 0]
     for method in ALL_METHODS:
-        got_loss, got = case.mesh.gradient(case.X, case.y, loss="squared_error", method=method)
+        got_loss, got = case.mesh.gradient(case.X, case.y, loss="squared_error", gradient=method)
         assert got_loss == pytest.approx(loss, rel=1e-12)
         close(got, want, 1e-11)
 
@@ -292,7 +292,7 @@ def test_jacobians_are_exact(name):
     case = case_of(name, ticks=5, batch=1)
     t = case.mesh.topology
     _, want = naive.run(case.dense().tolist(), t.n_clamped, t.n_outputs, case.names(), case.inputs()[:, 0].tolist())
-    learned = case.mesh.parameter >= 0
+    learned = case.mesh.tied >= 0
     close(case.mesh.jacobian(case.X)[0], np.array(want)[:, t.src[learned], t.dst[learned]], 1e-12)
 
 
@@ -314,7 +314,7 @@ def test_files_keep_them(name, tmp_path):
     assert isinstance(other, Mesh)
     assert other.topology == net.topology
     assert other.activations == net.activations
-    np.testing.assert_array_equal(other.parameter, net.parameter)
+    np.testing.assert_array_equal(other.tied, net.tied)
     np.testing.assert_array_equal(other.weights, net.weights)
     X = np.random.default_rng(0).standard_normal((net.ticks, 4, net.topology.n_inputs))
     np.testing.assert_array_equal(other.forward(X), net.forward(X))

@@ -79,7 +79,7 @@ def random_net(seed, ticks=None):
         parameter = np.arange(topology.n_edges) // 2
         weights = weights[: parameter[-1] + 1][parameter]
     output = ACTIVATION_NAMES[rng.integers(9)]
-    mesh = Mesh(topology, ticks, hidden, output, weights=weights, parameter=parameter, dtype="float64")
+    mesh = Mesh(topology, ticks, hidden, output, weights=weights, tied=parameter, dtype="float64")
     return mesh, rng.standard_normal((5, n_inputs))
 
 

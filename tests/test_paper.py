@@ -108,7 +108,7 @@ def test_the_tensor_against_the_loops_and_our_methods(ticks, activation):
         np.testing.assert_allclose(P.transpose(2, 0, 1), want, rtol=1e-11, atol=1e-13)
     loss, grad = tensor_gradient(mesh, X, y)
     for method in METHODS:
-        ours = mesh.gradient(X, y, method=method)
+        ours = mesh.gradient(X, y, gradient=method)
         assert loss == pytest.approx(ours[0], rel=1e-12)
         np.testing.assert_allclose(grad, ours[1], rtol=0, atol=1e-12 * np.abs(grad).max())
 

@@ -22,7 +22,7 @@ def tie(mesh, rng, n_parameters, fixed):
     parameter = np.where(parameter >= 0, np.searchsorted(used, parameter), -1)
     names = mesh.activations
     t = mesh.topology
-    tied = Mesh(t, mesh.ticks, names[: t.n_hidden], names[-1], dtype="float64", random_state=rng, parameter=parameter)
+    tied = Mesh(t, mesh.ticks, names[: t.n_hidden], names[-1], dtype="float64", random_state=rng, tied=parameter)
     tied.parameters = rng.standard_normal(tied.n_parameters) * 0.6
     return tied
 
@@ -38,9 +38,9 @@ def tied_cases(draw, **how):
 def outputs_of(case, theta):
     """Outputs as torch computes them from parameters."""
     t, mesh = case.mesh.topology, case.mesh
-    number = torch.tensor(np.maximum(mesh.parameter, 0))
+    number = torch.tensor(np.maximum(mesh.tied, 0))
     learned = theta[number] if len(theta) else torch.zeros(t.n_edges, dtype=torch.float64)
-    weights = torch.where(torch.tensor(mesh.parameter >= 0), learned, torch.tensor(mesh.weights))
+    weights = torch.where(torch.tensor(mesh.tied >= 0), learned, torch.tensor(mesh.weights))
     A = torch.zeros(t.n_neurons, t.n_neurons, dtype=torch.float64)
     return torch_outputs(case, A.index_put((torch.tensor(t.src), torch.tensor(t.dst)), weights))
 
@@ -120,7 +120,7 @@ def test_growth_scores_do_not_mind_ties(case):
 def test_a_symmetric_net_worked_by_hand():
     """y = a x1 + a x2 + f x3 with one parameter a and a fixed wire f: dE/da is the sum of both edges."""
     t = Topology(3, 0, 1, [(0, 3), (1, 3), (2, 3)], bias=False)
-    m = Mesh(t, 1, weights=[0.5, 0.5, 2.0], parameter=[0, 0, -1], dtype="float64")
+    m = Mesh(t, 1, weights=[0.5, 0.5, 2.0], tied=[0, 0, -1], dtype="float64")
     loss, grad = m.gradient([[1.0, 2.0, 3.0]], [[1.0]], "squared_error")
     y = 0.5 * (1 + 2) + 2.0 * 3
     assert loss == pytest.approx(0.5 * (y - 1) ** 2)
@@ -130,9 +130,9 @@ def test_a_symmetric_net_worked_by_hand():
 
 def test_weights_and_parameters():
     t = Topology(3, 0, 1, [(0, 3), (1, 3), (2, 3)], bias=False)
-    m = Mesh(t, 1, weights=[0.5, 0.5, 2.0], parameter=[0, 0, -1])
+    m = Mesh(t, 1, weights=[0.5, 0.5, 2.0], tied=[0, 0, -1])
     assert m.parameters.tolist() == [0.5]
-    assert m.parameter.tolist() == [0, 0, -1]
+    assert m.tied.tolist() == [0, 0, -1]
     m.parameters[0] = 3.0
     assert m.weights.tolist() == [3.0, 3.0, 2.0]
     with pytest.raises(ValueError, match="read-only"):
@@ -151,7 +151,7 @@ def test_without_ties_parameters_are_the_weights(mesh):
     assert mesh.parameters.base is mesh.weights or mesh.parameters is mesh.weights
     mesh.parameters[3] = 7.0
     assert mesh.weights[3] == 7.0
-    same = Mesh(mesh.topology, parameter=np.arange(mesh.topology.n_edges))
+    same = Mesh(mesh.topology, tied=np.arange(mesh.topology.n_edges))
     assert same.ties.plain
 
 
@@ -164,26 +164,26 @@ def test_without_ties_parameters_are_the_weights(mesh):
         ([0, 2, 2], "leaves number 1 out"),
         ([0, 10**12, 1], "without gaps"),
         ([True, False, True], "whole numbers"),
-        (["a", "b", "c"], "parameter must hold"),
+        (["a", "b", "c"], "tied"),
     ],
 )
 def test_refusals(parameter, match):
     t = Topology(3, 0, 1, [(0, 3), (1, 3), (2, 3)], bias=False)
     with pytest.raises(MeshError, match=match):
-        Mesh(t, parameter=parameter)
+        Mesh(t, tied=parameter)
 
 
 def test_edits_keep_ties():
     ties = Ties(6, [0, 1, 0, -1, 2, 2])
     edited, origin = ties.edited(np.array([0, 2, 3, -1, 4, -1]))  # edges 1 and 5 are gone, two are new
     assert origin.tolist() == [0, 2, -1, -1]
-    assert edited.parameter.tolist() == [0, 0, -1, 2, 1, 3]
+    assert edited.tied.tolist() == [0, 0, -1, 2, 1, 3]
     whole = ties.whole(np.array([True, True, False, True, True, True]))
     assert whole.tolist() == [False, True, False, False, True, True]
 
 
 def test_nothing_but_fixed_edges():
-    m = Mesh(Topology.mesh(2, 3, 1), parameter=np.full(Topology.mesh(2, 3, 1).n_edges, -1), dtype="float64")
+    m = Mesh(Topology.mesh(2, 3, 1), tied=np.full(Topology.mesh(2, 3, 1).n_edges, -1), dtype="float64")
     case = Case(m, np.ones((4, 2)), np.ones((4, 1)), "squared_error", None)
     assert m.gradient(case.X, case.y, case.loss)[1].shape == (0,)
     assert m.jacobian(case.X).shape == (4, 1, 0)

@@ -16,7 +16,7 @@ def test_auto_is_forward_only_at_few_ticks(mesh, batch):
         assert word in text
     assert mesh.explain().chosen == "factored"
     assert "cheapest exact forward-only" in mesh.explain().reason
-    np.testing.assert_array_equal(mesh.gradient(*batch)[1], mesh.gradient(*batch, method="factored")[1])
+    np.testing.assert_array_equal(mesh.gradient(*batch)[1], mesh.gradient(*batch, gradient="factored")[1])
 
 
 def test_at_two_ticks_forward_only_costs_what_backprop_costs():
@@ -33,7 +33,7 @@ def test_auto_leaves_forward_only_when_it_takes_longer(batch):
     assert "more than 1.3" in m.explain().reason
     X, y = batch
     assert m.engine("gradient", "forward", 100).plan.method.forward_only
-    close(m.gradient(X, y)[1], m.gradient(X, y, method="forward")[1], 1e-4)
+    close(m.gradient(X, y)[1], m.gradient(X, y, gradient="forward")[1], 1e-4)
 
 
 def test_influence_is_the_cheaper_forward_only_method_at_many_ticks():
@@ -104,8 +104,8 @@ def test_too_little_memory(mesh, batch, monkeypatch):
     costs = {c.method: c.bytes for c in m._engines.costs(6)}
     between = int((costs["adjoint"] + costs["factored"]) / 2)
     monkeypatch.setattr(module, "available_memory", lambda: between)
-    with pytest.raises(MemoryLimitError, match=r'"factored" at 6 ticks would need .*iB, .* has .*iB; use method='):
-        m.gradient(*batch, method="factored")
+    with pytest.raises(MemoryLimitError, match=r'"factored" at 6 ticks would need .*iB, .* has .*iB'):
+        m.gradient(*batch, gradient="factored")
     monkeypatch.setattr(module, "available_memory", lambda: 20_000)
     with pytest.raises(MemoryLimitError, match="the graph needs a larger machine"):
         m.gradient(*batch)
@@ -121,7 +121,7 @@ def test_too_little_memory(mesh, batch, monkeypatch):
     needed = m._engines.candidates("adjoint", 6, (src, dst), 100, None).plan.cost.bytes
     monkeypatch.setattr(module, "available_memory", lambda: int(needed) - 1)
     with pytest.raises(MemoryLimitError, match=r'"adjoint" for 11025 edges would need .*; ask for fewer edges'):
-        m.growth_scores(*batch, src=src, dst=dst, method="adjoint")
+        m.growth_scores(*batch, src=src, dst=dst, gradient="adjoint")
 
 
 def test_memory_falls_back_to_the_adjoint_and_back():

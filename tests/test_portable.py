@@ -32,7 +32,7 @@ def tied_mesh(dtype="float64"):
               (5, 5): 6, (3, 4): -1}  # fmt: skip
     weights = {0: 0.7, 1: 0.5, 2: 0.2, 3: 0.9, 4: -0.6, 5: 0.3, 6: 0.1, -1: 0.4}
     numbers = [shared[edge] for edge in edges]
-    return Mesh(topology, 2, "tanh", weights=[weights[k] for k in numbers], parameter=numbers, dtype=dtype)
+    return Mesh(topology, 2, "tanh", weights=[weights[k] for k in numbers], tied=numbers, dtype=dtype)
 
 
 def made(topology, ticks, activation, seed):
@@ -65,7 +65,7 @@ def random_mesh(seed, dtype="float64"):
     names = ["tanh", "sin", "softplus", "gauss", "elu", "sigmoid", "leaky_relu", "identity"]
     activations = rng.choice(names, hidden).tolist() if hidden else "tanh"
     weights = np.where(parameter < 0, rng.normal(size=len(weights)), weights) * 0.5
-    return Mesh(topology, int(rng.integers(1, 4)), activations, weights=weights, parameter=parameter, dtype=dtype)
+    return Mesh(topology, int(rng.integers(1, 4)), activations, weights=weights, tied=parameter, dtype=dtype)
 
 
 def samples(mesh, T, seed=0):

@@ -39,7 +39,7 @@ NAN, INF = float("nan"), float("inf")
             {"loss": "cross_entrpy"},
             "unknown loss 'cross_entrpy'; did you mean 'cross_entropy'",
         ),
-        ([[1, 2, 3]], [0], {"method": "backprop"}, "unknown method 'backprop'"),
+        ([[1, 2, 3]], [0], {"gradient": "backprop"}, "'backprop'"),
         ([[1, 2, 3]], [0], {"sample_weight": [NAN]}, "finite and not negative"),
         ([[1, 2, 3]], [0], {"sample_weight": [-1]}, "finite and not negative"),
         ([[1, 2, 3]], [0], {"sample_weight": [0]}, "zero for every sample"),

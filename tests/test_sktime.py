@@ -36,23 +36,19 @@ def test_panels_are_sequences(kind, own):
     parts = [rng.standard_normal((rng.integers(3, 8), 2)) for _ in range(10)]
     y = np.arange(10) % 2 if kind is MeshTimeSeriesClassifier else rng.standard_normal(10)
     frames = [pd.DataFrame(part, columns=["a", "b"]) for part in parts]
-    model, want = kind(**QUICK).fit(frames, y), own(**QUICK).fit(parts, y)
+    net = own(**QUICK)
+    model, want = kind(net).fit(frames, y), own(**QUICK).fit(parts, y)
     np.testing.assert_array_equal(model.predict(frames), want.predict(parts))
     even = np.stack([part[:3] for part in parts])  # sktime has time last
     np.testing.assert_array_equal(model.predict(even.transpose(0, 2, 1)), want.predict(even))
-    assert type(model.estimator_) is own
+    assert model.estimator is net
+    assert not hasattr(net, "mesh_")
 
 
 @pytest.mark.parametrize(("kind", "own"), KINDS)
-def test_options_are_those_of_sequences(kind, own):
-    left_out = {"warm_start", "scoring"}
-    assert kind().get_params() == {k: v for k, v in own().get_params().items() if k not in left_out}
-    with pytest.raises(ValueError, match='sktime wants one a series; use "last" or "mean"'):
-        kind(readout="all").fit(np.zeros((4, 1, 3)), np.arange(4) % 2)
-
-
-def test_what_there_is():
-    import meshnn.integrations.sktime as here
-
-    with pytest.raises(AttributeError, match="no attribute 'Mesh'"):
-        here.Mesh  # noqa: B018
+def test_the_estimator_has_the_parameters(kind, own):
+    model = kind(own(hidden=3)).set_params(estimator__hidden=5)
+    assert model.get_params()["estimator__hidden"] == 5
+    assert type(kind().set_params(estimator=None).fit(np.zeros((4, 1, 3)), np.arange(4) % 2).estimator_) is own
+    with pytest.raises(ValueError, match="readout"):
+        kind(own(readout="all")).fit(np.zeros((4, 1, 3)), np.arange(4) % 2)

@@ -152,7 +152,7 @@ def test_growth_scores(case, method):
     _, slope = slopes("cross_entropy", states[-1][:, -2:], labels)
     want = np.einsum("b,bo,boe->e", share / share.sum(), slope, J)
     at = np.random.default_rng(0).permutation(whole.n_edges)
-    got = mesh.growth_scores(X, labels, src=whole.src[at], dst=whole.dst[at], method=method, sample_weight=share)
+    got = mesh.growth_scores(X, labels, src=whole.src[at], dst=whole.dst[at], gradient=method, sample_weight=share)
     close(got, want[at])
 
 

@@ -62,7 +62,7 @@ def test_state_that_is_forgotten_leaves_a_static_net(case, seed):
     stream.run(rng.standard_normal((3, *X.shape)))
     out = stream.step(X)
     close(out, mesh.forward(X), 1e-12, 1.0)
-    _, want = mesh.gradient(X, case.y, case.loss, method="adjoint")
+    _, want = mesh.gradient(X, case.y, case.loss, gradient="adjoint")
     close(stream.gradient(case.y), want, 1e-10, 1.0 + np.abs(want).max(initial=0.0))
 
 
@@ -103,11 +103,11 @@ def test_tied_and_fixed_edges(parameter):
     rng = np.random.default_rng(0)
     values = 0.4 * rng.standard_normal(t.n_edges)
     weights = values[number] if parameter == "tied" else values
-    mesh = Mesh(t, 6, "tanh", weights=weights, parameter=number, dtype="float64")
+    mesh = Mesh(t, 6, "tanh", weights=weights, tied=number, dtype="float64")
     X = series(6)
     stream = mesh.stream(ticks_per_sample=1)
     stream.run(X)
-    _, want = mesh.gradient(X[:, None], [[0.7]], "squared_error", method="adjoint")
+    _, want = mesh.gradient(X[:, None], [[0.7]], "squared_error", gradient="adjoint")
     close(stream.gradient([0.7]), want, 1e-11)
 
 
@@ -380,7 +380,7 @@ def test_gradient_after_growth_is_that_of_the_whole_past():
     X[:10, 2:] = 0
     whole = Mesh(mesh.topology, 20, "tanh", weights=mesh.weights, dtype="float64")
     target = [[0.1, 0.2, 0.3]]
-    _, want = whole.gradient(X[:, None], target, "squared_error", method="adjoint")
+    _, want = whole.gradient(X[:, None], target, "squared_error", gradient="adjoint")
     close(stream.gradient(target[0]), want, 1e-11)
 
 

@@ -43,10 +43,10 @@ def run(program, **options):
 )
 def test_the_same_bits_with_any_number_of_threads(method, batch, dtype):
     m, X, y = problem(dtype, batch)
-    loss, grad = m.gradient(X, y, method=method, n_threads=1)
+    loss, grad = m.gradient(X, y, gradient=method, n_threads=1)
     outputs = m.forward(X, n_threads=1)
     for n_threads in THREADS[1:]:
-        again = m.gradient(X, y, method=method, n_threads=n_threads)
+        again = m.gradient(X, y, gradient=method, n_threads=n_threads)
         assert again[0] == loss
         np.testing.assert_array_equal(again[1], grad)
         np.testing.assert_array_equal(m.forward(X, n_threads=n_threads), outputs)
@@ -57,8 +57,8 @@ SOME = {"src": [50, 60, 90, 0], "dst": [60, 50, 90, 88]}
 
 @pytest.mark.parametrize("run", [
     lambda m, X, y, n: [m.states(X, n_threads=n)],
-    *(lambda m, X, y, n, k=k: [m.jacobian(X[:300], method=k, n_threads=n)] for k in METHODS),
-    *(lambda m, X, y, n, k=k: [m.growth_scores(X, y, **SOME, method=k, n_threads=n)] for k in METHODS),
+    *(lambda m, X, y, n, k=k: [m.jacobian(X[:300], gradient=k, n_threads=n)] for k in METHODS),
+    *(lambda m, X, y, n, k=k: [m.growth_scores(X, y, **SOME, gradient=k, n_threads=n)] for k in METHODS),
     lambda m, X, y, n: m.gradient(X, y, sample_weight=np.arange(2000), n_threads=n),
 ])  # fmt: skip
 def test_the_same_bits_whatever_is_computed(run):
@@ -214,7 +214,7 @@ def test_many_calls_take_no_more_memory_than_a_few():
                 m = Mesh(Topology.mesh(33, 9, 4, density=0.3, random_state=k), random_state=0)
                 for n in (1, 3):
                     m.gradient(X, y, n_threads=n), m.forward(X, n_threads=n)
-                m.gradient(X[:9], y[:9], method="influence"), m.jacobian(X[:99])
+                m.gradient(X[:9], y[:9], gradient="influence"), m.jacobian(X[:99])
                 list(train(m, X[:100], y[:100], solver="adam", max_epochs=1, l2=0.0))
                 try: m.gradient(X * np.nan, y)
                 except ValueError: pass

@@ -27,20 +27,20 @@ def ties(topology):
 
 def net(dtype="float64", parameter=ties):
     t = Topology.mesh(3, 4, 1)
-    return Mesh(t, 3, "tanh", dtype=dtype, random_state=1, parameter=None if parameter is None else parameter(t))
+    return Mesh(t, 3, "tanh", dtype=dtype, random_state=1, tied=None if parameter is None else parameter(t))
 
 
 @pytest.mark.parametrize("solver", ["lm", "adam", "sgd"])
 @pytest.mark.parametrize("batch_size", [None, 16])
 def test_every_solver_moves_parameters_and_nothing_else(solver, batch_size):
     mesh = net()
-    fixed, before = mesh.weights[mesh.parameter < 0], mesh.parameters.copy()
+    fixed, before = mesh.weights[mesh.tied < 0], mesh.parameters.copy()
     first = mesh.gradient(X, Y, "squared_error")[0]
     rows = list(train(mesh, X, Y, "squared_error", solver=solver_with(solver, learning_rate=0.003),
                       max_epochs=20, batch_size=batch_size, tol=0, l2=0.0))  # fmt: skip
-    np.testing.assert_array_equal(mesh.weights[mesh.parameter < 0], fixed)
-    tied = mesh.parameter >= 0
-    np.testing.assert_array_equal(mesh.weights[tied], mesh.parameters[mesh.parameter[tied]])
+    np.testing.assert_array_equal(mesh.weights[mesh.tied < 0], fixed)
+    tied = mesh.tied >= 0
+    np.testing.assert_array_equal(mesh.weights[tied], mesh.parameters[mesh.tied[tied]])
     assert not np.array_equal(mesh.parameters, before)
     assert min(row.loss for row in rows) < first
 
@@ -52,7 +52,7 @@ def test_steps_of_a_tied_net_are_those_by_hand(solver, threads, repeat):
     """One full-batch step, compiled and in buckets, from the gradient by the parameters."""
     mesh, l2, rate = net(), 0.1, 0.01
     samples, targets = (np.tile(array, (repeat, 1)) for array in (X, Y))
-    penalised = np.array([np.any(mesh.topology.src[mesh.parameter == p] != 3) for p in range(mesh.n_parameters)])
+    penalised = np.array([np.any(mesh.topology.src[mesh.tied == p] != 3) for p in range(mesh.n_parameters)])
     grad = mesh.gradient(samples, targets, "squared_error")[1] + l2 * penalised * mesh.parameters
     step = rate * grad / (np.abs(grad) + 1e-8) if solver == "adam" else rate * grad
     want = mesh.parameters - step
@@ -65,7 +65,7 @@ def test_steps_of_a_tied_net_are_those_by_hand(solver, threads, repeat):
 def test_lm_on_a_linear_tied_net_finds_the_least_squares():
     """y = a (x0 + x1) + 2 x2 + b: one iteration of an undamped lm is the solution of two normal equations."""
     t = Topology(3, 0, 1, [(0, 4), (1, 4), (2, 4), (3, 4)])
-    mesh = Mesh(t, 1, weights=[0.3, 0.3, 2.0, 0.0], parameter=[0, 0, -1, 1], dtype="float64")
+    mesh = Mesh(t, 1, weights=[0.3, 0.3, 2.0, 0.0], tied=[0, 0, -1, 1], dtype="float64")
     y = RNG.standard_normal(60)
     list(train(mesh, X, y, "squared_error", solver="lm", max_epochs=60, l2=0.0, tol=0))
     design = np.stack([X[:, 0] + X[:, 1], np.ones(60)], axis=1)
@@ -76,10 +76,10 @@ def test_lm_on_a_linear_tied_net_finds_the_least_squares():
 
 def test_a_restart_draws_parameters_and_keeps_what_is_fixed():
     mesh = net()
-    fixed = mesh.weights[mesh.parameter < 0]
+    fixed = mesh.weights[mesh.tied < 0]
     rows = list(train(mesh, X, Y, "squared_error", solver="adam", max_epochs=2, n_restarts=3, tol=0, random_state=0))
     assert {row.restart for row in rows} == {0, 1, 2}
-    np.testing.assert_array_equal(mesh.weights[mesh.parameter < 0], fixed)
+    np.testing.assert_array_equal(mesh.weights[mesh.tied < 0], fixed)
 
 
 def test_the_evidence_counts_parameters():
@@ -92,7 +92,7 @@ def test_the_evidence_counts_parameters():
 def groups(mesh):
     """The edges of every parameter."""
     pairs = np.stack([mesh.topology.src, mesh.topology.dst], axis=1)
-    return [frozenset(map(tuple, pairs[mesh.parameter == p].tolist())) for p in range(mesh.n_parameters)]
+    return [frozenset(map(tuple, pairs[mesh.tied == p].tolist())) for p in range(mesh.n_parameters)]
 
 
 @pytest.mark.parametrize("solver", ["lm", "adam"])
@@ -101,12 +101,12 @@ def groups(mesh):
 def test_a_tied_group_goes_whole_and_a_fixed_edge_never(solver, by):
     mesh = net()
     before = groups(mesh)
-    t, fixed = mesh.topology, mesh.parameter < 0
+    t, fixed = mesh.topology, mesh.tied < 0
     wires = set(zip(t.src[fixed].tolist(), t.dst[fixed].tolist(), strict=True))
     values = dict(zip(zip(t.src.tolist(), t.dst.tolist(), strict=True), mesh.weights.tolist(), strict=True))
     policy = structure.Prune(to=20, start="given", by=by)
     list(train(mesh, X, Y, "squared_error", solver=solver, max_epochs=30, structure=policy, tol=0, random_state=0))
-    t, fixed = mesh.topology, mesh.parameter < 0
+    t, fixed = mesh.topology, mesh.tied < 0
     assert 20 <= t.n_edges < 36  # it ends where no whole group is left to go
     left = dict(zip(zip(t.src.tolist(), t.dst.tolist(), strict=True), mesh.weights.tolist(), strict=True))
     assert all(left[wire] == values[wire] for wire in wires)
@@ -149,7 +149,7 @@ def test_files_keep_ties(tmp_path):
     mesh = net()
     mesh.save(tmp_path / "a.mesh")
     again = meshnn.load(tmp_path / "a.mesh")
-    np.testing.assert_array_equal(again.parameter, mesh.parameter)
+    np.testing.assert_array_equal(again.tied, mesh.tied)
     np.testing.assert_array_equal(again.values, mesh.values)
     np.testing.assert_array_equal(again.forward(X), mesh.forward(X))
 
@@ -165,16 +165,16 @@ def test_estimators_learn_tied_nets(solver, tmp_path):
     model = MeshRegressor(hidden=4, parameter=ties, weights=weights, solver=solver, max_epochs=10, random_state=0)
     model.fit(X, Y[:, 0])
     mesh = model.mesh_
-    np.testing.assert_allclose(mesh.weights[mesh.parameter < 0], 0.25)
-    tied = mesh.parameter >= 0
-    np.testing.assert_array_equal(mesh.weights[tied], mesh.parameters[mesh.parameter[tied]])
+    np.testing.assert_allclose(mesh.weights[mesh.tied < 0], 0.25)
+    tied = mesh.tied >= 0
+    np.testing.assert_array_equal(mesh.weights[tied], mesh.parameters[mesh.tied[tied]])
     model.save(tmp_path / "m.mesh")
     again = meshnn.load(tmp_path / "m.mesh")
     np.testing.assert_array_equal(again.predict(X), model.predict(X))
-    np.testing.assert_array_equal(again.parameter, mesh.parameter)
+    np.testing.assert_array_equal(again.parameter, mesh.tied)
     np.testing.assert_array_equal(meshnn.load(tmp_path / "m.mesh").weights, mesh.weights)  # a callable is not saved
     again.set_params(max_epochs=2).fit(X, Y[:, 0])
-    np.testing.assert_allclose(again.mesh_.weights[mesh.parameter < 0], 0.25)
+    np.testing.assert_allclose(again.mesh_.weights[mesh.tied < 0], 0.25)
 
 
 def test_partial_fit_of_a_tied_classifier():
@@ -183,8 +183,8 @@ def test_partial_fit_of_a_tied_classifier():
     for _ in range(3):
         model.partial_fit(X, y, classes=[0, 1])
     mesh = model.mesh_
-    tied = mesh.parameter >= 0
-    np.testing.assert_array_equal(mesh.weights[tied], mesh.parameters[mesh.parameter[tied]])
+    tied = mesh.tied >= 0
+    np.testing.assert_array_equal(mesh.weights[tied], mesh.parameters[mesh.tied[tied]])
 
 
 @pytest.mark.slow
@@ -199,7 +199,7 @@ def test_a_checkpoint_of_a_tied_net_is_taken_up_bit_by_bit(policies, solver, tmp
         MeshRegressor(**how, checkpoint=path, callbacks=_interrupt_at(4)).fit(X, Y[:, 0])
     resumed = MeshRegressor(**how, checkpoint=path).fit(X, Y[:, 0])
     np.testing.assert_array_equal(resumed.mesh_.values, whole.mesh_.values)
-    np.testing.assert_array_equal(resumed.mesh_.parameter, whole.mesh_.parameter)
+    np.testing.assert_array_equal(resumed.mesh_.tied, whole.mesh_.tied)
     assert resumed.history_ == whole.history_
 
 

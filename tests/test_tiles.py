@@ -147,7 +147,7 @@ def test_a_small_batch_after_a_large_one(activation):
     with np.errstate(all="ignore"):
         before = mesh.weights.copy()
         mesh.weights = np.full_like(before, 1e30)
-        mesh.gradient(rng.standard_normal((200, 6)), rng.integers(0, 3, 200), method="adjoint")
+        mesh.gradient(rng.standard_normal((200, 6)), rng.integers(0, 3, 200), gradient="adjoint")
         mesh.weights = before
     check(case, ("adjoint",))
     np.testing.assert_array_equal(

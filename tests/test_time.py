@@ -70,19 +70,19 @@ def test_jacobian_from_a_state_of_zeros_of_ties_and_of_any_length():
     rng = np.random.default_rng(0)
     t = Topology.mesh(2, 4, 2)
     parameter = np.arange(t.n_edges) // 2
-    mesh = Mesh(t, 3, "tanh", dtype="float64", random_state=1, parameter=parameter)
+    mesh = Mesh(t, 3, "tanh", dtype="float64", random_state=1, tied=parameter)
     X, nothing = rng.standard_normal((3, 40, 2)), np.zeros(t.n_neurons)
     close(mesh.jacobian(X, state=nothing), mesh.jacobian(X), 1e-12)
     close(mesh.jacobian(X[0], state=nothing), mesh.jacobian(X[0]), 1e-12)
-    longer = Mesh(t, 5, "tanh", dtype="float64", random_state=1, parameter=parameter)
+    longer = Mesh(t, 5, "tanh", dtype="float64", random_state=1, tied=parameter)
     longer.values[:] = mesh.values
     X = rng.standard_normal((5, 40, 2))
     close(mesh.jacobian(X, state=nothing), longer.jacobian(X), 1e-12)
     for n in (1, 2):
         np.testing.assert_array_equal(mesh.jacobian(X, state=nothing, n_threads=n), mesh.jacobian(X, state=nothing))
-    with pytest.raises(MeshError, match='method="factored" has no Jacobian of a run that begins with a given state'):
+    with pytest.raises(MeshError, match='"factored"'):
         mesh.jacobian(X, "factored", state=nothing)
-    with pytest.raises(MeshError, match="unknown method 'newton'"):
+    with pytest.raises(MeshError, match="'newton'"):
         mesh.jacobian(X, "newton", state=nothing)
     with pytest.raises(DataError, match="state must have shape"):
         mesh.jacobian(X, state=[1.0])
@@ -105,8 +105,8 @@ def test_growth_scores_from_a_state(method, looks):
     X, y, state = rng.standard_normal((4, 11, 2)), rng.integers(0, 2, 11), rng.standard_normal((11, whole.n_neurons))
     _, want = other.gradient(X, y, state=state, **looks)
     src, dst = whole.src[~kept], whole.dst[~kept]
-    close(mesh.growth_scores(X, y, src=src, dst=dst, method=method, state=state, **looks), want[~kept], 1e-11)
-    assert not np.allclose(mesh.growth_scores(X, y, src=src, dst=dst, method=method, **looks), want[~kept], rtol=1e-3)
+    close(mesh.growth_scores(X, y, src=src, dst=dst, gradient=method, state=state, **looks), want[~kept], 1e-11)
+    assert not np.allclose(mesh.growth_scores(X, y, src=src, dst=dst, gradient=method, **looks), want[~kept], rtol=1e-3)
 
 
 @examples(40)
@@ -195,7 +195,7 @@ def test_dense_graphs_which_run_in_tiles(topology, size):
     case = TimedCase(mesh, X, y, "cross_entropy", None, rng.random((ticks, size)) < 0.6, None, state, by_tick=True)
     want_loss, want = by_autograd_in_time(case)
     for method in ALL_METHODS:
-        got_loss, got = mesh.gradient(X, y, method=method, **case.options)
+        got_loss, got = mesh.gradient(X, y, gradient=method, **case.options)
         assert got_loss == pytest.approx(want_loss, rel=1e-12)
         close(got, want, 1e-11)
 
@@ -206,13 +206,13 @@ def test_ties_and_fixed_edges(method):
     t = Topology.mesh(2, 4, 2)
     parameter = rng.integers(-1, 6, t.n_edges)
     parameter = np.unique(parameter, return_inverse=True)[1] - 1
-    mesh = Mesh(t, 5, "tanh", dtype="float64", random_state=0, parameter=parameter)
+    mesh = Mesh(t, 5, "tanh", dtype="float64", random_state=0, tied=parameter)
     free = Mesh(t, 5, "tanh", weights=mesh.weights, dtype="float64")
     X, y, state = rng.standard_normal((5, 9, 2)), rng.integers(0, 2, (5, 9)), rng.standard_normal(t.n_neurons)
     looks, states = np.ones((5, 9), bool), np.tile(state, (9, 1))
     _, each = by_autograd_in_time(TimedCase(free, X, y, "cross_entropy", None, looks, None, states, by_tick=True))
     want = np.bincount(parameter[parameter >= 0], each[parameter >= 0])
-    _, got = mesh.gradient(X, y, method=method, loss_ticks="all", state=state)
+    _, got = mesh.gradient(X, y, gradient=method, loss_ticks="all", state=state)
     close(got, want, 1e-12)
 
 
@@ -249,10 +249,10 @@ def test_the_last_tick_is_what_it_was(mesh, batch):
     X, y = batch
     want = mesh.gradient(X, y)
     for method in ALL_METHODS:
-        got = mesh.gradient(X, y, method=method, loss_ticks=np.arange(mesh.ticks) == mesh.ticks - 1)
+        got = mesh.gradient(X, y, gradient=method, loss_ticks=np.arange(mesh.ticks) == mesh.ticks - 1)
         assert got[0] == pytest.approx(want[0], rel=1e-13)
         close(got[1], want[1], 1e-12)
-        got = mesh.gradient(X, y, method=method, state=np.zeros(mesh.topology.n_neurons))
+        got = mesh.gradient(X, y, gradient=method, state=np.zeros(mesh.topology.n_neurons))
         close(got[1], want[1], 1e-12)
     close(mesh.forward(X, state=np.zeros(mesh.topology.n_neurons)), mesh.forward(X), 1e-13)
 
@@ -265,7 +265,7 @@ def test_threads_do_not_change_a_bit(method):
     looks = rng.random((4, 2000)) < 0.5
     found = []
     for n in (1, 2, 3, 8):
-        loss, grad = mesh.gradient(X, y, method=method, loss_ticks=looks, state=state, n_threads=n)
+        loss, grad = mesh.gradient(X, y, gradient=method, loss_ticks=looks, state=state, n_threads=n)
         found.append((loss, grad, *mesh.forward(X, every_tick=True, state=state, return_state=True, n_threads=n)))
     for other in found[1:]:
         for got, want in zip(other, found[0], strict=True):
@@ -408,7 +408,7 @@ def memory_net(dtype="float64"):
 @pytest.mark.parametrize("size", [None, 64])
 @pytest.mark.parametrize("reads", [False, True])
 def test_compiled_epochs_are_steps_one_by_one(reads, size):
-    """With method="influence" every step is a call."""
+    """With gradient="influence" every step is a call."""
     from meshnn.training import train
 
     X, sums, within, _, length = sequences()

@@ -4,6 +4,7 @@ import copy
 import io
 import os
 import pickle
+import re
 import subprocess
 import sys
 import threading
@@ -21,37 +22,21 @@ from meshnn import Mesh, MeshClassifier, MeshError, Topology
 from meshnn.integrations import torch_ops
 from meshnn.torch import MeshLayer, from_torch, to_torch
 
-F64 = torch.float64
+F64, F32 = torch.float64, torch.float32
 
-pytestmark = pytest.mark.slow  # importing and compiling with PyTorch takes long
-
-
-def graph(kind):
-    """Cycles, self-loops, dead edges, edges into inputs, ties; one topological pass, or an input projection."""
-    match kind:
-        case "cycles":
-            return Topology.mesh(3, 5, 2, self_loops=True), 4
-        case "no bias":
-            return Topology.mesh(2, 4, 2, density=0.5, bias=False, random_state=3), 3
-        case "edges into inputs":
-            return Topology(
-                2, 2, 1, [(0, 3), (1, 3), (3, 4), (4, 3), (4, 5), (5, 4), (3, 0), (4, 1), (2, 5), (5, 5), (0, 1)]
-            ), 5
-        case "dead edges":
-            return Topology.mesh(3, 4, 2), 1
-        case "cascade":
-            return Topology.cascade(3, 4, 2), None
-        case "input projection":
-            return Topology.mesh(9, 4, 2, self_loops=True), 6
-        case "padding":
-            return Topology.mesh(8, 12, 4, density=0.9, random_state=0), 3
-        case "layers":
-            return Topology.layered([3, 4, 4, 2]), 6
-    raise ValueError(kind)
-
-
-KINDS = ("cycles", "no bias", "edges into inputs", "dead edges", "cascade", "input projection", "layers")
-ALL_KINDS = (*KINDS, "padding")  # too large for finite differences
+#: Cycles, self-loops, dead edges, edges into inputs; one topological pass, an input projection, padded lists.
+GRAPHS = {
+    "cycles": (Topology.mesh(3, 5, 2, self_loops=True), 4),
+    "no bias": (Topology.mesh(2, 4, 2, density=0.5, bias=False, random_state=3), 3),
+    "edges into inputs": (
+        Topology(2, 2, 1, [(0, 3), (1, 3), (3, 4), (4, 3), (4, 5), (5, 4), (3, 0), (4, 1), (2, 5), (5, 5), (0, 1)]), 5,
+    ),
+    "dead edges": (Topology.mesh(3, 4, 2), 1),
+    "cascade": (Topology.cascade(3, 4, 2), None),
+    "input projection": (Topology.mesh(9, 4, 2, self_loops=True), 6),
+    "layers": (Topology.layered([3, 4, 4, 2]), 6),
+    "padding": (Topology.mesh(8, 12, 4, density=0.9, random_state=0), 3),
+}  # fmt: skip
 
 
 def tied(topology):
@@ -61,9 +46,9 @@ def tied(topology):
 
 
 def make(kind, ties=False, activation="tanh", dtype=F64, seed=0, **options):
-    topology, ticks = graph(kind)
+    topology, ticks = GRAPHS[kind]
     parameter = tied(topology) if ties else None
-    return MeshLayer(topology, ticks, activation, dtype=dtype, random_state=seed, parameter=parameter, **options)
+    return MeshLayer(topology, ticks, activation, dtype=dtype, random_state=seed, tied=parameter, **options)
 
 
 def numbers(*shape, dtype=F64, seed=0, needs=False):
@@ -88,8 +73,9 @@ def same(got, want, tolerance=1e-12):
 # -- gradients -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ties", [False, True])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [kind for kind in GRAPHS if kind != "padding"])  # too large for differences
 def test_gradients_against_differences(kind, ties):
     layer = make(kind, ties)
     x, weight = numbers(3, layer.topology.n_inputs, needs=True), layer.weight.detach().clone().requires_grad_()
@@ -99,8 +85,9 @@ def test_gradients_against_differences(kind, ties):
     assert gradcheck(lambda x, v: torch_ops.layer(x, v, layer._key), (x, values))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ACTIVATION_NAMES)
-@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 2e-4), (F64, 1e-11)])
+@pytest.mark.parametrize(("dtype", "tolerance"), [(F32, 2e-4), (F64, 1e-11)])
 @pytest.mark.parametrize("size", [1, 40, 70])
 def test_kernels_and_plain_operations_agree(name, dtype, tolerance, size):
     layer = make("cycles", activation=name, dtype=dtype)
@@ -110,8 +97,9 @@ def test_kernels_and_plain_operations_agree(name, dtype, tolerance, size):
     same(both_gradients(layer, x, g), both_gradients(pure, x, g), tolerance)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ties", [False, True])
-@pytest.mark.parametrize("kind", ALL_KINDS)
+@pytest.mark.parametrize("kind", GRAPHS)
 @pytest.mark.parametrize("size", [5, 33])
 def test_graphs_in_plain_operations(kind, ties, size):
     layer = make(kind, ties)
@@ -125,16 +113,9 @@ def test_graphs_in_plain_operations(kind, ties, size):
     same([torch.autograd.grad(layer.requires_grad_(False)(x), x, g)[0]], [by_x])
 
 
-def test_graphs_of_all_kinds_are_among_them():
-    courses = [make(kind).wiring.compiled(F64)._backward.plan.course for kind in ALL_KINDS]
-    assert {course.lists.padding.size > 0 for course in courses} == {False, True}
-    assert {course.input_projection >= 0 for course in courses} == {False, True}
-    assert {course.topological_pass for course in courses} == {False, True}
-
-
 def test_the_outputs_are_those_of_the_mesh():
-    layer = make("cycles", dtype=torch.float32)
-    x = numbers(9, 3, dtype=torch.float32)
+    layer = make("cycles", dtype=F32)
+    x = numbers(9, 3, dtype=F32)
     np.testing.assert_allclose(layer(x).detach().numpy(), layer.mesh().forward(x.numpy()), rtol=1e-6, atol=1e-6)
 
 
@@ -148,6 +129,7 @@ def test_a_hand_worked_gradient():
     assert layer.weight.grad.tolist() == [5 * 4 * 7.0, 5 * 2 * 7.0, 2 * 4 * 7.0]
 
 
+@pytest.mark.slow
 def test_threads_do_not_change_a_bit():
     layer = MeshLayer(Topology.mesh(33, 50, 10, density=0.5, random_state=0), 3, "tanh", dtype=F64, random_state=0)
     x, g = numbers(2000, 33), numbers(2000, 10, seed=1)
@@ -198,44 +180,26 @@ def test_what_is_not_finite_is_passed_on():
     assert torch.isnan(layer(x)).any(dim=1).tolist() == [False, True, False]
 
 
-def test_a_graph_is_kept_for_another_way_back():
-    layer, x = make("cycles"), numbers(4, 3)
-    y = layer(x).square().sum()
-    first = torch.autograd.grad(y, layer.weight, retain_graph=True)[0]
-    layer(2 * x)  # which needs buffers, too
-    second = torch.autograd.grad(y, layer.weight)[0]
-    assert torch.equal(first, second)
+@pytest.mark.parametrize("size", [4, 70])  # states are kept for small batches only
+def test_several_calls_before_the_backward_pass(size):
+    layer, x = make("cycles"), numbers(size, 3)
+    pure = MeshLayer.from_mesh(layer.mesh(), pure=True)
+    a, b = layer(x), layer(3 * x)
+    layer(2 * x)
+    want = torch.autograd.grad((pure(x) * pure(3 * x)).sum(), pure.weight)
+    for _ in range(2):
+        same(torch.autograd.grad((a * b).sum(), layer.weight, retain_graph=True), want)
 
 
-def test_states_that_wait_for_the_way_back_do_not_mix_and_are_given_back():
-    compiled = MeshLayer(Topology.mesh(3, 6, 2), dtype=F64).wiring.compiled(F64)
-    weight, g, out = numbers(compiled.n_values), numbers(4, 2), torch.empty(4, 2, dtype=F64)
-    inputs = [numbers(4, 3, seed=k) for k in range(3)]
-
-    def back(x, kept):
-        dv = torch.empty(compiled.n_values, dtype=F64)
-        compiled.back(weight.data_ptr(), x.data_ptr(), g.data_ptr(), dv.data_ptr(), 0, 4, kept)
-        return dv
-
-    want = [back(x, None) for x in inputs]
-    for _ in range(1000):
-        kept = [compiled.keep(weight.data_ptr(), x.data_ptr(), out.data_ptr(), 4) for x in inputs]
-        for x, one, dv in reversed(list(zip(inputs, kept, want, strict=True))):
-            assert torch.equal(back(x, one), dv)
+def test_the_engine_refuses_states_and_addresses_that_do_not_fit():
+    compiled = make("cycles").spec.compiled(F64)
+    weight, x, g, out = numbers(compiled.n_values), numbers(4, 3), numbers(4, 2), torch.empty(4, 2, dtype=F64)
+    kept = compiled.keep(weight.data_ptr(), x.data_ptr(), out.data_ptr(), 4)
     with pytest.raises(ValueError, match="kept"):
-        compiled.back(weight.data_ptr(), 0, g.data_ptr(), 0, 0, 3, kept[0])
+        compiled.back(weight.data_ptr(), 0, g.data_ptr(), 0, 0, 3, kept)
     for given in ((0, 0, g.data_ptr()), (weight.data_ptr(), 0, g.data_ptr()), (weight.data_ptr(), out.data_ptr(), 0)):
         with pytest.raises(ValueError, match="length"):  # no crash
             compiled.back(*given, 0, 0, 4)
-
-
-def test_two_calls_before_the_way_back():
-    layer, x = make("cycles"), numbers(4, 3)
-    a, b = layer(x), layer(3 * x)
-    got = torch.autograd.grad((a * b).sum(), layer.weight)[0]
-    pure = MeshLayer.from_mesh(layer.mesh(), pure=True)
-    want = torch.autograd.grad((pure(x) * pure(3 * x)).sum(), pure.weight)[0]
-    same([got], [want])
 
 
 @pytest.mark.parametrize("size", [4, 40])  # of more than a row, states are not kept
@@ -249,16 +213,17 @@ def test_weights_changed_in_between_are_noticed(size):
 
 
 def test_the_layer_may_be_gone_before_the_way_back():
-    for short in (True, False):
+    for direct in (True, False):
         layer, x = make("cycles", seed=5), numbers(40, 3, needs=True)
         want = both_gradients(MeshLayer.from_mesh(layer.mesh(), pure=True), x, torch.ones(40, 2, dtype=F64))[1]
-        y = layer(x) if short else torch_ops.layer(x, layer.weight, layer._key)
-        torch_ops._recent.clear()
+        y = layer(x) if direct else torch_ops.layer(x, layer.weight, layer._key)
+        _ = [MeshLayer(GRAPHS["cycles"][0], ticks) for ticks in range(5, 45)]  # more graphs than are kept anyway
         del layer
         y.sum().backward()
         same([x.grad], [want])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["cycles", "layers"])
 def test_second_derivatives(kind):
     layer = make(kind)
@@ -275,13 +240,14 @@ def test_a_gradient_without_autograd():
         by_weight, by_x = pull(g)
         same((y, by_x, by_weight), want)
         assert not y.requires_grad
-    with pytest.raises(MeshError, match=r"dE/dy must be \(70, 2\)"):
+    with pytest.raises(MeshError, match=r"\(3, 2\)"):
         pull(g[:3])
 
 
 # -- what PyTorch does with layers ---------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("needs", [False, True])
 def test_opcheck(needs):
     layer = make("cycles")
@@ -291,11 +257,12 @@ def test_opcheck(needs):
     torch.library.opcheck(torch_ops.layer, (numbers(2, 4, 3), stack, layer._key))
 
 
-@pytest.mark.parametrize(("wants", "each"), [(1, False), (2, False), (3, False), (3, True)])
-def test_opcheck_of_the_way_back(wants, each):
+@pytest.mark.slow
+@pytest.mark.parametrize("wanted", [(True, False), (False, True), (True, True)])
+def test_opcheck_of_the_way_back(wanted):
     layer = make("cycles")
     torch.library.opcheck(
-        torch_ops.layer_back, (numbers(3, 2), numbers(3, 3), layer._values().detach(), layer._key, wants, each)
+        torch_ops.layer_back, (numbers(3, 2), numbers(3, 3), layer._values().detach(), layer._key, *wanted)
     )
 
 
@@ -338,12 +305,7 @@ def test_states_that_are_computed_again():
     same(torch.autograd.grad(y.sum(), (x, layer.weight)), want)
 
 
-def test_inputs_that_are_learned():
-    layer = make("cycles")
-    x = nn.Parameter(numbers(4, 3))
-    same([torch.autograd.grad(layer(x).sum(), x)[0]], [both_gradients(layer, x, torch.ones(4, 2, dtype=F64))[1]])
-
-
+@pytest.mark.slow
 def test_stacks_of_nets():
     layer, x = make("cycles"), numbers(4, 3)
     weights = torch.stack([layer.weight.detach() * k for k in (1.0, 0.5, -1.0)])
@@ -362,6 +324,7 @@ def test_stacks_of_nets():
     same([vmap(lambda v: torch_ops.layer(x, v, layer._key))(weights)], [torch.stack([run(x, w) for w in weights])])
 
 
+@pytest.mark.slow
 def test_second_derivatives_inside_transforms():
     layer, x = make("cycles"), numbers(2, 3)
     pure = MeshLayer.from_mesh(layer.mesh(), pure=True)
@@ -370,10 +333,13 @@ def test_second_derivatives_inside_transforms():
     same([got], [want], 1e-10)
 
 
-def compiled_like_eager(backend):
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # messages of the compiler
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_compiled_in_one_graph(backend):
     torch._dynamo.reset()
-    net = nn.Sequential(nn.Linear(6, 3), make("cycles", dtype=torch.float32, ties=True), nn.Tanh(), nn.Linear(2, 1))
-    x = numbers(7, 6, dtype=torch.float32)
+    net = nn.Sequential(nn.Linear(6, 3), make("cycles", dtype=F32, ties=True), nn.Tanh(), nn.Linear(2, 1))
+    x = numbers(7, 6, dtype=F32)
     y = net(x)
     want = torch.autograd.grad(y.sum(), list(net.parameters()))
     fast = torch.compile(net, fullgraph=True, backend=backend)
@@ -384,24 +350,15 @@ def compiled_like_eager(backend):
         same([fast(x)], [y], 1e-5)
 
 
-def test_compiled_in_one_graph():
-    compiled_like_eager("aot_eager")
-
-
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")  # what the compiler says to itself
-def test_compiled_in_one_graph_by_inductor():
-    compiled_like_eager("inductor")
-
-
 def test_exported():
-    layer, x = make("cycles", dtype=torch.float32), numbers(4, 3, dtype=torch.float32)
+    layer, x = make("cycles", dtype=F32), numbers(4, 3, dtype=F32)
     same([torch.export.export(layer, (x,)).module()(x)], [layer(x)], 1e-6)
 
 
 def test_a_graph_that_is_not_there():
     layer = make("cycles")
-    with pytest.raises(MeshError, match="build or load the layer first"):
+    with pytest.raises(MeshError, match="0" * 32):
         torch_ops.layer(numbers(1, 3), layer.weight, "0" * 32)
 
 
@@ -409,7 +366,7 @@ def test_what_a_key_stands_for():
     topology, x = Topology.mesh(3, 5, 2, self_loops=True), numbers(4, 3)
     weights = np.full(topology.n_edges, 0.3)
     options = [
-        {"ticks": 3}, {"ticks": 4}, {"ticks": 3, "activation": "tanh"}, {"ticks": 3, "parameter": tied(topology)},
+        {"ticks": 3}, {"ticks": 4}, {"ticks": 3, "activation": "tanh"}, {"ticks": 3, "tied": tied(topology)},
     ]  # fmt: skip
     layers = [MeshLayer(topology, weights=weights, dtype=F64, **some) for some in options]
     layers.append(MeshLayer(Topology.mesh(3, 5, 2), 3, weights=weights[: Topology.mesh(3, 5, 2).n_edges], dtype=F64))
@@ -417,14 +374,14 @@ def test_what_a_key_stands_for():
     for layer in layers:
         same([torch_ops.layer(x, layer._values(), layer._key)], [MeshLayer.from_mesh(layer.mesh(), pure=True)(x)])
     again = MeshLayer(topology, 3, weights=2 * weights, dtype=F64)
-    assert again.wiring is layers[0].wiring
+    assert again.spec is layers[0].spec
 
 
 def test_copies_and_pickles():
     layer, x = make("cycles", ties=True), numbers(4, 3)
     for other in (copy.deepcopy(layer), pickle.loads(pickle.dumps(layer))):
         assert other.weight is not layer.weight
-        assert other.wiring is layer.wiring  # nothing is compiled again
+        assert other.spec is layer.spec  # nothing is compiled again
         assert torch.equal(other(x), layer(x))
         with torch.no_grad():
             other.weight *= 2
@@ -463,24 +420,22 @@ def test_state_dict():
 def test_the_state_of_another_graph_is_refused():
     a, b = (MeshLayer(Topology(2, 1, 1, edges)) for edges in ([(0, 3), (3, 4)], [(1, 3), (3, 4)]))
     for other in (b, make("cycles")):
-        with pytest.raises(RuntimeError, match=r"edge_index is of another graph.*build the MeshLayer"):
+        with pytest.raises(RuntimeError, match="edge_index"):
             nn.Sequential(a).load_state_dict(nn.Sequential(other).state_dict())
 
 
 def test_other_dtypes():
     layer, x = make("cycles"), numbers(4, 3)
     single = copy.deepcopy(layer).float()
-    assert single(x.float()).dtype == torch.float32
+    assert single(x.float()).dtype == F32
     same([single(x.float()).double()], [layer(x)], 1e-5)
     for wrong, given in ((layer, x.float()), (copy.deepcopy(layer).half(), x.half()), (layer, x.long())):
-        with pytest.raises(MeshError, match="takes float32 or float64, the same for x and weight"):
+        with pytest.raises(MeshError, match=str(given.dtype)):
             wrong(given)
-    with pytest.raises(MeshError, match=r"convert with layer.float\(\), x.float\(\)"):
-        copy.deepcopy(layer).half()(x.half())
     for call in (layer, layer.vjp):
-        with pytest.raises(MeshError, match=r"x must be a tensor, got ndarray; torch.as_tensor\(x\) makes one"):
+        with pytest.raises(MeshError, match="ndarray"):
             call(x.numpy())
-    with pytest.raises(MeshError, match=r"dtype must be torch.float32 or torch.float64, got torch.float16"):
+    with pytest.raises(MeshError, match="float16"):
         make("cycles", dtype=torch.float16)
 
 
@@ -488,37 +443,43 @@ def test_other_dtypes():
 def test_wrong_shapes_are_refused(pure):
     layer = make("cycles", pure=pure)
     for shape in ((4, 2), (), (3, 4)):
-        with pytest.raises(MeshError, match=r"x must have shape \(\.\.\., 3\)"):
+        with pytest.raises(MeshError, match=re.escape(str(shape))):
             layer(numbers(*shape))
-    with pytest.raises(MeshError, match="there must be"):
+    with pytest.raises(MeshError, match=str(len(layer.weight) - 1)):
         called(layer)(numbers(4, 3), layer.weight[:-1])
-    with pytest.raises(MeshError, match="topology must be a Topology"):
+    with pytest.raises(MeshError, match="list"):
         MeshLayer([3, 4])
 
 
 def test_other_devices_take_plain_operations():
     layer = make("cycles").to("meta")  # the only other device that is everywhere
     assert layer(torch.empty(4, 3, dtype=F64, device="meta")).shape == (4, 2)
-    with pytest.raises(MeshError, match="x is on cpu, but the weights are on meta"):
+    with pytest.raises(MeshError, match=r"cpu.*meta"):
         layer(numbers(4, 3))
-    with pytest.raises(MeshError, match="vjp runs on the CPU"):
+    with pytest.raises(MeshError, match="meta"):
         layer.vjp(torch.empty(4, 3, dtype=F64, device="meta"))
 
 
-def test_tensors_are_read_and_written_where_they_lie(monkeypatch):
-    layer, x, g = make("cycles"), numbers(4, 3), numbers(4, 2, seed=1)
-    x.requires_grad_()
-    seen = []
-    compiled = layer.wiring.compiled(F64)
-    keep, back = compiled.keep, compiled.back
-    monkeypatch.setattr(compiled, "keep", lambda *given: seen.append(given[:3]) or keep(*given))
-    monkeypatch.setattr(compiled, "back", lambda *given: seen.append(given[:5]) or back(*given))
-    y = layer(x)
-    dx, dw = torch.autograd.grad(y, (x, layer.weight), g)
-    at = layer.weight.data_ptr()
-    assert seen == [(at, x.data_ptr(), y.data_ptr()), (at, 0, g.data_ptr(), dw.data_ptr(), dx.data_ptr())]
+@pytest.mark.parametrize("pure", [False, True])
+@pytest.mark.parametrize("dtype", [F32, F64])
+def test_autocast_computes_in_the_dtype_of_the_weights(pure, dtype):
+    layer, x = make("cycles", dtype=dtype, pure=pure), numbers(4, 3, dtype=dtype)
+    rounded = x.bfloat16().requires_grad_()
+    want = layer(rounded.detach().to(dtype))
+    with torch.autocast("cpu", torch.bfloat16):
+        y = layer(rounded)
+        same([layer(x.detach().bfloat16()), layer.vjp(rounded)[0]], [want, want.detach()], 1e-6)
+    assert y.dtype == dtype
+    same([y], [want])
+    y.sum().backward()
+    assert rounded.grad.dtype == torch.bfloat16
+    exact = torch.autograd.grad(layer(x.requires_grad_()).sum(), x)[0]
+    torch.testing.assert_close(rounded.grad.to(dtype), exact, rtol=0.1, atol=0.05)
+    with pytest.raises(MeshError, match="bfloat16"):
+        layer(rounded)
 
 
+@pytest.mark.slow
 def test_an_optimiser_learns():
     torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(2, 4), nn.Tanh(), MeshLayer(Topology.mesh(4, 8, 1), activation="tanh"))
@@ -611,7 +572,7 @@ def test_distributed_data_parallel(tmp_path):
 def test_meshes_come_and_go():
     for mesh in (
         Mesh(Topology.mesh(3, 4, 2), 3, ["relu", "tanh", "sin", "gauss"], "sigmoid", dtype="float64", random_state=0),
-        make("cycles", ties=True, dtype=torch.float32).mesh(),
+        make("cycles", ties=True, dtype=F32).mesh(),
     ):
         layer = MeshLayer.from_mesh(mesh)
         back = layer.mesh()
@@ -619,41 +580,31 @@ def test_meshes_come_and_go():
         assert back.activations == mesh.activations
         assert back.ticks == mesh.ticks
         np.testing.assert_array_equal(back.weights, mesh.weights)
-        np.testing.assert_array_equal(back.parameter, mesh.parameter)
+        np.testing.assert_array_equal(back.tied, mesh.tied)
         back.weights = np.zeros(mesh.topology.n_edges)
         assert layer.weight.any()
         with torch.no_grad():
             layer.weight.zero_()
         assert mesh.weights.any()
-    with pytest.raises(MeshError, match="an estimator has one, `mesh_`"):
+    with pytest.raises(MeshError, match="MeshClassifier"):
         MeshLayer.from_mesh(MeshClassifier())
 
 
 SEQUENTIALS = {
     "tanh": lambda: nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 3)),
     "kinds": lambda: nn.Sequential(
-        nn.Flatten(),
-        nn.Linear(4, 6),
-        nn.ReLU(),
-        nn.Dropout(0.5),
-        nn.Linear(6, 5, bias=False),
-        nn.LeakyReLU(),
-        nn.Linear(5, 4),
-        nn.ELU(),
-        nn.Linear(4, 4),
-        nn.Softplus(),
-        nn.Linear(4, 3),
-        nn.Sigmoid(),
+        nn.Flatten(), nn.Linear(4, 6), nn.ReLU(), nn.Dropout(0.5), nn.Linear(6, 5, bias=False), nn.LeakyReLU(),
+        nn.Linear(5, 4), nn.ELU(), nn.Linear(4, 4), nn.Softplus(), nn.Linear(4, 3), nn.Sigmoid(),
     ),
     "no bias": lambda: nn.Sequential(nn.Linear(4, 5, bias=False), nn.Identity(), nn.Linear(5, 3, bias=False)),
     "one": lambda: nn.Sequential(nn.Linear(4, 3)),
     "nested": lambda: nn.Sequential(
         nn.Sequential(nn.Linear(4, 6), nn.Sigmoid()), nn.Sequential(nn.Linear(6, 3), nn.Tanh())
     ),
-}
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, F64])
+@pytest.mark.parametrize("dtype", [F32, F64])
 @pytest.mark.parametrize("name", SEQUENTIALS)
 def test_sequentials_come_and_go(name, dtype):
     torch.manual_seed(0)
@@ -661,7 +612,7 @@ def test_sequentials_come_and_go(name, dtype):
     mesh, x = from_torch(model), numbers(9, 4, dtype=dtype)
     linear = [m for m in model.modules() if isinstance(m, nn.Linear)]
     assert mesh.ticks == len(linear)
-    tolerance = 1e-6 if dtype == torch.float32 else 1e-9
+    tolerance = 1e-6 if dtype == F32 else 1e-9
     want = model(x).detach()
     np.testing.assert_allclose(mesh.forward(x.numpy()), want.numpy(), rtol=tolerance, atol=tolerance)
     back = to_torch(mesh)
@@ -675,7 +626,7 @@ def test_sequentials_come_and_go(name, dtype):
 
 def test_pruned_layers():
     torch.manual_seed(0)
-    model, x = SEQUENTIALS["tanh"](), numbers(9, 4, dtype=torch.float32)
+    model, x = SEQUENTIALS["tanh"](), numbers(9, 4, dtype=F32)
     with torch.no_grad():
         for layer in (model[0], model[2], model[4]):
             layer.weight[torch.rand_like(layer.weight) < 0.6] = 0
@@ -689,55 +640,64 @@ def test_pruned_layers():
     assert from_torch(model).topology.n_edges == sum(p.numel() for p in model.parameters())
 
 
-@pytest.mark.parametrize(("layers", "words"), [
-    ([nn.Linear(2, 3), nn.GELU()], r"layer 1 is GELU.*which a mesh has not; from_torch takes Linear"),
-    ([nn.Linear(2, 3), nn.LeakyReLU(0.2)], r"layer 1 is LeakyReLU\(negative_slope=0.2\)"),
-    ([nn.Linear(2, 3), nn.ELU(0.5)], r"layer 1 is ELU\(alpha=0.5\)"),
+@pytest.mark.parametrize(("layers", "named"), [
+    ([nn.Linear(2, 3), nn.GELU()], "GELU"),
+    ([nn.Linear(2, 3), nn.LeakyReLU(0.2)], r"LeakyReLU\(negative_slope=0.2\)"),
+    ([nn.Linear(2, 3), nn.ELU(0.5)], r"ELU\(alpha=0.5\)"),
+    ([nn.Linear(2, 3), nn.Softplus(2.0)], r"Softplus\(beta=2.0"),
+    ([nn.Linear(2, 3), nn.Softplus(0.5)], r"Softplus\(beta=0.5"),
+    ([nn.Linear(2, 3), nn.Softplus(threshold=5.0)], "threshold=5.0"),
     ([nn.Conv1d(2, 3, 1)], "layer 0 is Conv1d"),
     ([nn.Linear(2, 3), nn.BatchNorm1d(3)], "layer 1 is BatchNorm1d"),
     ([nn.Linear(2, 3), nn.Flatten()], "layer 1 is Flatten"),
-    ([nn.ReLU(), nn.Linear(2, 3)], r"layer 0 is ReLU\(\) in front of all layers"),
-    ([nn.Linear(2, 3), nn.ReLU(), nn.Tanh()], r"layer 2 is Tanh\(\) behind another activation"),
-    ([nn.Linear(2, 3), nn.Linear(4, 1)], "layer 1 takes 4 numbers, but 3 come from the one before"),
-    ([nn.Flatten()], "there is no Linear layer"),
-    ([nn.Linear(2, 3).half()], "of one dtype, float32 or float64, got torch.float16"),
-    ([nn.Linear(2, 3), nn.Linear(3, 2).double()], "got torch.float32, torch.float64"),
+    ([nn.ReLU(), nn.Linear(2, 3)], r"layer 0 is ReLU"),
+    ([nn.Linear(2, 3), nn.ReLU(), nn.Tanh()], r"layer 2 is Tanh"),
+    ([nn.Linear(2, 3), nn.Linear(4, 1)], "layer 1 takes 4 .* 3"),
+    ([nn.Flatten()], "no Linear"),
+    ([nn.Linear(2, 3).half()], "torch.float16"),
+    ([nn.Linear(2, 3), nn.Linear(3, 2).double()], "torch.float32, torch.float64"),
 ])  # fmt: skip
-def test_what_from_torch_refuses(layers, words):
-    with pytest.raises(MeshError, match=words):
+def test_what_from_torch_refuses(layers, named):
+    with pytest.raises(MeshError, match=named):
         from_torch(nn.Sequential(*layers))
+    with pytest.raises(MeshError, match=type(layers[0]).__name__):
+        from_torch(layers[0])
 
 
-def test_from_torch_wants_a_sequential():
-    with pytest.raises(MeshError, match=r"takes an nn.Sequential, got Linear"):
-        from_torch(nn.Linear(2, 3))
-
-
-@pytest.mark.parametrize(("mesh", "words"), [
-    (Mesh(Topology.cascade(2, 2, 1)), r"not layered, as edge \(\d+, \d+\) shows.*use MeshLayer.from_mesh"),
-    (Mesh(Topology.mesh(2, 2, 1, self_loops=True)), "not layered"),
-    (Mesh(Topology(2, 1, 1, [(0, 3), (3, 4), (4, 1)])), "edges lead into inputs"),
-    (Mesh(Topology.layered([2, 2, 1]), activation="sin"), "layer 1 has the activation sin, for which"),
-    (Mesh(Topology.layered([2, 2, 1]), activation=["relu", "tanh"]), "layer 1 has the activation relu and tanh"),
-    (Mesh(Topology(2, 2, 2, [(0, 3), (3, 5), (5, 6)])), "not layered"),
-    ("mesh", "to_torch takes a Mesh, got str"),
+@pytest.mark.parametrize(("mesh", "named"), [
+    (Mesh(Topology.cascade(2, 2, 1)), r"edge \(\d+, \d+\)"),
+    (Mesh(Topology.mesh(2, 2, 1, self_loops=True)), r"edge \(\d+, \d+\)"),
+    (Mesh(Topology(2, 1, 1, [(0, 3), (3, 4), (4, 1)])), "inputs"),
+    (Mesh(Topology.layered([2, 2, 1]), activation="sin"), "layer 1 .* sin"),
+    (Mesh(Topology.layered([2, 2, 1]), activation=["relu", "tanh"]), "layer 1 .* relu and tanh"),
+    (Mesh(Topology(2, 2, 2, [(0, 3), (3, 5), (5, 6)])), "layered"),
+    ("mesh", "str"),
 ])  # fmt: skip
-def test_what_to_torch_refuses(mesh, words):
-    with pytest.raises(MeshError, match=words):
+def test_what_to_torch_refuses(mesh, named):
+    with pytest.raises(MeshError, match=named):
         to_torch(mesh)
 
 
+def test_softplus_is_the_same_on_both_sides():
+    model = nn.Sequential(nn.Linear(1, 1, bias=False), nn.Softplus()).double()
+    x = torch.linspace(-60, 60, 41, dtype=F64)[:, None]
+    with torch.no_grad():
+        model[0].weight.fill_(1.0)
+        for given in (model, to_torch(from_torch(model))):
+            np.testing.assert_allclose(from_torch(given).forward(x.numpy()), given(x).numpy(), rtol=0, atol=3e-9)
+
+
 def test_more_ticks_than_layers_change_nothing_fewer_do():
-    mesh, x = Mesh(Topology.layered([3, 4, 2]), 5, "tanh", random_state=0), numbers(4, 3, dtype=torch.float32)
+    mesh, x = Mesh(Topology.layered([3, 4, 2]), 5, "tanh", random_state=0), numbers(4, 3, dtype=F32)
     np.testing.assert_allclose(to_torch(mesh)(x).detach().numpy(), mesh.forward(x.numpy()), atol=1e-6)
     mesh = Mesh(Topology(2, 2, 1, [(0, 3), (3, 4), (4, 5), (2, 5)]), 3)
     mesh.ticks = 1
-    with pytest.raises(MeshError, match="with 1 ticks not all of 3 layers are passed"):
+    with pytest.raises(MeshError, match=r"1 ticks.*3 layers"):
         to_torch(mesh)
 
 
 def test_an_estimator_as_a_layer():
-    X = numbers(60, 2, dtype=torch.float32).numpy()
+    X = numbers(60, 2, dtype=F32).numpy()
     model = MeshClassifier(4, max_epochs=3, random_state=0).fit(X, X[:, 0] > 0)
     layer = MeshLayer.from_mesh(model.mesh_)
     x = numbers(5, layer.topology.n_inputs, dtype=layer.weight.dtype)

@@ -22,7 +22,7 @@ class ByHand:
         self.a, self.b, self.k = np.zeros(t.n_edges), np.zeros(t.n_edges), 0
 
     def step(self, X, y, sample_weight=None, loss="cross_entropy"):
-        value, g = self.mesh.gradient(X, y, loss, method="adjoint", sample_weight=sample_weight)
+        value, g = self.mesh.gradient(X, y, loss, gradient="adjoint", sample_weight=sample_weight)
         w = self.mesh.weights.copy()
         g = g + self.l2 * self.counts * w
         self.k += 1

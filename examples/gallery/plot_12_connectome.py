@@ -42,7 +42,7 @@ def as_net(graph, learn_all, seed=0):
     readout = graph.dst == graph.outputs[0]
     weights[readout] = 0.0
     parameter = np.arange(graph.n_edges) if learn_all else np.where(readout, np.cumsum(readout) - 1, -1)
-    return Mesh(graph, ticks=2, activation="tanh", dtype="float64", weights=weights, parameter=parameter)
+    return Mesh(graph, ticks=2, activation="tanh", dtype="float64", weights=weights, tied=parameter)
 
 
 # %%

@@ -13,6 +13,7 @@ import numpy as np
 from meshnn.arrays import Array
 from meshnn.engine.layer import Layer
 from meshnn.errors import DataError, MeshError
+from meshnn.integrations import _layer_arrays
 from meshnn.mesh import Mesh
 
 __all__ = ["mesh_function"]
@@ -54,18 +55,33 @@ def mesh_function(mesh: Mesh) -> Callable[[Any, Any], Any]:
     layer = Layer.of(t, mesh.ticks, mesh.codes, mesh.ties, dtype)
     fixed = mesh.values[n_parameters:].copy()
 
+    # with "expand_dims" every axis of vmap stands in front of all arguments, with length 1 where it is not batched
+    def run(values: Any, x: Any) -> Array:
+        values, x, axes = np.asarray(values), np.asarray(x), values.ndim - 1
+        stack = np.broadcast_shapes(values.shape[:-1], x.shape[:axes])
+        y = np.empty((*stack, *x.shape[axes:-1], t.n_outputs), dtype)
+        _layer_arrays.forward(layer, values, x, y)
+        return y
+
+    def run_back(*given: Any) -> tuple[Array, Array]:
+        values, x, g = (np.asarray(a) for a in given)
+        axes = values.ndim - 1
+        stack = np.broadcast_shapes(values.shape[:-1], x.shape[:axes], g.shape[:axes])
+        by_values, by_x = (np.empty((*stack, *a.shape[axes:]), dtype) for a in (values, x))
+        _layer_arrays.vjp(layer, values, x, g, by_values, by_x)
+        return by_values, by_x
+
     @jax.custom_vjp
     def outputs(values: Any, x: Any) -> Any:
         shape = struct((*x.shape[:-1], t.n_outputs), dtype)
-        return jax.pure_callback(_Host(layer, t.n_outputs).forward, shape, values, x, vmap_method="expand_dims")
+        return jax.pure_callback(run, shape, values, x, vmap_method="expand_dims")
 
     def remember(values: Any, x: Any) -> Any:
         return outputs(values, x), (values, x)
 
     def back(kept: Any, g: Any) -> Any:
         shapes = tuple(struct(a.shape, dtype) for a in kept)
-        host = _Host(layer, t.n_outputs).back
-        return jax.pure_callback(host, shapes, *kept, g, vmap_method="expand_dims")
+        return jax.pure_callback(run_back, shapes, *kept, g, vmap_method="expand_dims")
 
     outputs.defvjp(remember, back)
 
@@ -84,44 +100,3 @@ def mesh_function(mesh: Mesh) -> Callable[[Any, Any], Any]:
         return outputs(jnp.concatenate([parameters, fixed]) if len(fixed) else parameters, x)
 
     return f
-
-
-class _Host:
-    """What JAX calls, with arrays that `vmap` has given more axes in front, some of length 1."""
-
-    def __init__(self, layer: Layer, n_outputs: int) -> None:
-        self.layer, self.n_outputs = layer, n_outputs
-
-    def forward(self, values: Any, x: Any) -> Array:
-        values, x, lead = _stacked(values, x)
-        y = np.empty((*lead, *x.shape[len(lead) : -1], self.n_outputs), x.dtype)
-        whole = values.size == values.shape[-1]  # one net
-        for net, some, out in [(values, x, y)] if whole else _pairs(lead, values, x, y):
-            self.layer.forward(_at(net), _at(some), _at(out), some.size // some.shape[-1])
-        return y
-
-    def back(self, values: Any, x: Any, g: Any) -> tuple[Array, Array]:
-        values, x, lead = _stacked(values, x, g.shape[: values.ndim - 1])
-        g = np.ascontiguousarray(np.broadcast_to(g, (*lead, *g.shape[len(lead) :])))
-        dv, dx = np.empty((*lead, values.shape[-1]), x.dtype), np.empty_like(x)
-        for net, some, slope, *out in _pairs(lead, np.broadcast_to(values, dv.shape), x, g, dv, dx):
-            self.layer.back(_at(net), _at(some), _at(slope), _at(out[0]), _at(out[1]), some.size // some.shape[-1])
-        return dv, dx
-
-
-def _stacked(values: Any, x: Any, more: tuple[int, ...] = ()) -> tuple[Array, Array, tuple[int, ...]]:
-    """Arrays of NumPy, x with all axes of vmap in full, and these axes."""
-    values, x, axes = np.asarray(values), np.asarray(x), values.ndim - 1
-    lead = np.broadcast_shapes(values.shape[:-1], x.shape[:axes], more)
-    whole = np.broadcast_to(x, (*lead, *x.shape[axes:]))
-    if values.size != values.shape[-1]:
-        values = np.broadcast_to(values, (*lead, values.shape[-1]))
-    return np.ascontiguousarray(values), np.ascontiguousarray(whole), lead
-
-
-def _pairs(lead: tuple[int, ...], *arrays: Array) -> Any:
-    return ([a[k] for a in arrays] for k in np.ndindex(*lead))
-
-
-def _at(array: Array) -> int:
-    return int(array.__array_interface__["data"][0])

@@ -52,7 +52,7 @@ class Mesh(Net):
     dtype : "float32" or "float64"
     random_state : int, Generator, SeedSequence or None
         Source of the default weights.
-    parameter : array_like of int (n_edges,), optional
+    tied : array_like of int (n_edges,), optional
         Which parameter each edge takes its weight from: edges with the same number are *tied* and learn one weight, -1
         is an edge whose weight is *fixed* and never learned. By default each edge has its own.
 
@@ -146,15 +146,17 @@ class Mesh(Net):
 
     @overload
     def gradient(
-        self, X: ArrayLike, y: ArrayLike, loss: str = ..., method: str = ..., sample_weight: ArrayLike | None = ..., *,
-        loss_ticks: Any = ..., readout: ArrayLike | None = ..., state: ArrayLike | None = ...,
+        self, X: ArrayLike, y: ArrayLike, loss: str = ..., gradient: str = ...,
+        sample_weight: ArrayLike | None = ..., *, loss_ticks: Any = ..., readout: ArrayLike | None = ...,
+        state: ArrayLike | None = ...,
         return_state: Literal[False] = ..., n_threads: int | None = ...,
     ) -> tuple[float, Array]: ...  # fmt: skip
 
     @overload
     def gradient(
-        self, X: ArrayLike, y: ArrayLike, loss: str = ..., method: str = ..., sample_weight: ArrayLike | None = ..., *,
-        loss_ticks: Any = ..., readout: ArrayLike | None = ..., state: ArrayLike | None = ...,
+        self, X: ArrayLike, y: ArrayLike, loss: str = ..., gradient: str = ...,
+        sample_weight: ArrayLike | None = ..., *, loss_ticks: Any = ..., readout: ArrayLike | None = ...,
+        state: ArrayLike | None = ...,
         return_state: Literal[True], n_threads: int | None = ...,
     ) -> tuple[float, Array, Array]: ...  # fmt: skip
 
@@ -163,7 +165,7 @@ class Mesh(Net):
         X: ArrayLike,
         y: ArrayLike,
         loss: str = "cross_entropy",
-        method: str = "auto",
+        gradient: str = "auto",
         sample_weight: ArrayLike | None = None,
         *,
         loss_ticks: Any = "last",
@@ -182,7 +184,7 @@ class Mesh(Net):
         loss : "cross_entropy", "binary_cross_entropy", "squared_error", "huber" or "poisson"
             Of the softmax of the outputs; half the squared distance; the same up to errors of 1, beyond it by their
             size; half the deviance of counts whose rate is exp(output).
-        method : str
+        gradient : str
             "auto", "forward", "factored", "influence" or "adjoint"; `explain` tells what they cost.
         sample_weight : array_like (batch,), optional
             The mean is weighted with it.
@@ -208,17 +210,17 @@ class Mesh(Net):
             isinstance(loss_ticks, str) and loss_ticks == "last"
         ):  # fmt: skip
             return self._gradient_in_time(
-                X, y, loss, method, sample_weight, loss_ticks, readout, state, return_state, n_threads
+                X, y, loss, gradient, sample_weight, loss_ticks, readout, state, return_state, n_threads
             )
         X, t = checks.as_inputs(X, self._topology, self._ticks), self._topology
         size, threads = X.shape[1], None if n_threads is None else _threads(n_threads)
         targets = Targets.make(loss_named(loss), y, sample_weight, size, t.n_outputs, self._dtype)
-        engine = self._engines.find("gradient", method, self._ticks, size, threads)
+        engine = self._engines.find("gradient", gradient, self._ticks, size, threads)
         found = engine.gradient(self._current(), X, targets, threads)
         return found.loss, found.grad[: self.n_parameters].astype(self._dtype, copy=False)
 
     def jacobian(
-        self, X: ArrayLike, method: str = "auto", *, state: ArrayLike | None = None, n_threads: int | None = None
+        self, X: ArrayLike, gradient: str = "auto", *, state: ArrayLike | None = None, n_threads: int | None = None
     ) -> Array:
         """Derivative of every output by every parameter for every sample, `(batch, n_outputs, n_parameters)`.
 
@@ -233,13 +235,13 @@ class Mesh(Net):
         [[[2.0, 3.0]]]
         """
         if state is not None:
-            return self._jacobian_in_time(X, method, state, n_threads)
+            return self._jacobian_in_time(X, gradient, state, n_threads)
         X = checks.as_inputs(X, self._topology, self.ticks)
         t = self._topology
         needed = X.shape[1] * t.n_outputs * t.n_edges * self._dtype.itemsize
         check_fits(needed, "the Jacobian of this batch", "pass fewer samples at a time")
         threads = _threads(n_threads)
-        engine = self.engine("jacobian", method, X.shape[1], n_threads=threads)
+        engine = self.engine("jacobian", gradient, X.shape[1], n_threads=threads)
         return engine.jacobian(self._current(), X, threads)[:, :, : self.n_parameters]
 
     def growth_scores(
@@ -249,7 +251,7 @@ class Mesh(Net):
         loss: str = "cross_entropy",
         src: ArrayLike = (),
         dst: ArrayLike = (),
-        method: str = "auto",
+        gradient: str = "auto",
         sample_weight: ArrayLike | None = None,
         *,
         loss_ticks: Any = "last",
@@ -289,7 +291,7 @@ class Mesh(Net):
         threads, timing = _threads(n_threads), Timing.at(targets.ticks, begin is not None) if targets.timed else None
         # the lists of a plan hold every edge once: a repeated pair would be written to by several entries of a tile
         pairs, place = np.unique(np.stack([ends, sources]), axis=1, return_inverse=True)
-        engine = self._engines.candidates(method, ticks, (pairs[1], pairs[0]), X.shape[1], threads, timing)
+        engine = self._engines.candidates(gradient, ticks, (pairs[1], pairs[0]), X.shape[1], threads, timing)
         grad = engine.gradient(self._current(), X, targets, threads, begin).grad
         return grad.astype(self._dtype)[place.ravel()].reshape(shape)
 
@@ -305,7 +307,7 @@ class Mesh(Net):
             X = np.random.default_rng(0).standard_normal((batch_size, self._topology.n_inputs)).astype(self._dtype)
             y = np.zeros((batch_size, self._topology.n_outputs))
             call: Any = self.jacobian if jacobian else partial(self.gradient, y=y, loss="squared_error")
-            seconds = min(timeit.repeat(partial(call, X, method=decision.chosen, n_threads=1), number=1, repeat=7))
+            seconds = min(timeit.repeat(partial(call, X, gradient=decision.chosen, n_threads=1), number=1, repeat=7))
         return Explanation(repr(self), batch_size, decision, self._topology.n_edges, dead, seconds)
 
     @overload
@@ -425,7 +427,7 @@ class Mesh(Net):
         stream.grow(growth, self.values, self._codes, self._ties, parameters, loss)
 
     def engine(
-        self, need: str = "outputs", method: str = "auto", batch: int = 64, *, n_threads: int | None = None,
+        self, need: str = "outputs", gradient: str = "auto", batch: int = 64, *, n_threads: int | None = None,
         again: bool = False,
     ) -> Engine:  # fmt: skip
         """The compiled engine for a need, to be run on `values`: what training runs on.
@@ -433,7 +435,7 @@ class Mesh(Net):
         Parameters
         ----------
         need : "outputs", "gradient", "epochs", "jacobian" or "curvature"
-        method : str
+        gradient : str
             As for `gradient`. With "auto" epochs run on a method that knows compiled ones, and curvature on one that
             gives it.
         batch : int
@@ -443,7 +445,7 @@ class Mesh(Net):
         """
         if need == "outputs":
             return self._engines.outputs(self.ticks)
-        return self._engines.find(need, method, self.ticks, batch, n_threads, again)
+        return self._engines.find(need, gradient, self.ticks, batch, n_threads, again)
 
     def _follow(self, X: Any, what: str, state: Any, return_state: bool, n_threads: int | None) -> Any:
         """A run in time, without a gradient."""
@@ -463,26 +465,26 @@ class Mesh(Net):
         return (found, end) if return_state else found
 
     def _gradient_in_time(
-        self, X: Any, y: Any, loss: str, method: str, sample_weight: Any, loss_ticks: Any, readout: Any, state: Any,
+        self, X: Any, y: Any, loss: str, gradient: str, sample_weight: Any, loss_ticks: Any, readout: Any, state: Any,
         return_state: bool, n_threads: int | None,
     ) -> Any:  # fmt: skip
         threads = _threads(n_threads)
         X, ticks, begin, targets = self._samples_in_time(X, y, loss, sample_weight, loss_ticks, readout, state)
         timing = Timing.at(targets.ticks, begin is not None)
-        engine = self._engines.find("gradient", method, ticks, X.shape[1], threads, timing=timing)
+        engine = self._engines.find("gradient", gradient, ticks, X.shape[1], threads, timing=timing)
         found = engine.gradient(self._current(), X, targets, threads, begin)
         grad = found.grad[: self.n_parameters].astype(self._dtype, copy=False)
         if not return_state:
             return found.loss, grad
         return found.loss, grad, self._followed(X, ticks, "last", state, True, n_threads)[1]
 
-    def _jacobian_in_time(self, X: Any, method: str, state: Any, n_threads: int | None) -> Array:
+    def _jacobian_in_time(self, X: Any, gradient: str, state: Any, n_threads: int | None) -> Array:
         t, threads = self._topology, _threads(n_threads)
         X, ticks = self._inputs_in_time(X)
-        if known("method", method, ("auto", "forward", *METHODS)) not in ("auto", "adjoint"):
+        if known("gradient", gradient, ("auto", "forward", *METHODS)) not in ("auto", "adjoint"):
             raise MeshError(
-                f'method="{method}" has no Jacobian of a run that begins with a given state; leave it out, or pass '
-                'method="adjoint"'
+                f'gradient="{gradient}" has no Jacobian of a run that begins with a given state; leave it out, or pass '
+                'gradient="adjoint"'
             )
         begin = checks.as_state(state, t, X.shape[1], self._dtype)
         needed = X.shape[1] * t.n_outputs * t.n_edges * self._dtype.itemsize

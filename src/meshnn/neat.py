@@ -1,19 +1,19 @@
-"""Genomes of neat-python as meshes, and back: evolve a graph, learn its weights, let evolution go on with them.
+"""Genomes of neat-python as meshes, and back: evolve a graph, learn its weights, continue evolution with them.
 
 `FeedForwardNetwork` and `RecurrentNetwork` of neat and the mesh of a genome have the same outputs, but for rounding.
-docs/neat.md has the activations that are exact, and an example.
+docs/neat.md lists the activations that are exact, and has an example.
 """
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from meshnn.codes import ACTIVATIONS
 from meshnn.errors import MeshError
-from meshnn.integrations.neat import Drawing, draw, gene_values, write
+from meshnn.integrations.neat import GenomeNet
 from meshnn.mesh import Mesh
 from meshnn.topology import Topology
 
@@ -21,10 +21,10 @@ __all__ = ["from_neat", "gradient_by_gene", "nodes", "to_neat"]
 
 
 def from_neat(genome: Any, config: Any, kind: str | None = None) -> Mesh:
-    """The mesh of a genome, with its weights, in float64: the same outputs, and gradients.
+    """Return the mesh of a genome, with its weights, in float64: the same outputs, and gradients.
 
     Inputs and outputs are in the order of the config. Biases are the edges of the bias neuron; responses and slopes of
-    activations are factors of the weights. Connections that are disabled and nodes that no output needs are left out.
+    activations are factors of the weights. Disabled connections and nodes that no output needs are left out.
 
     Parameters
     ----------
@@ -33,9 +33,9 @@ def from_neat(genome: Any, config: Any, kind: str | None = None) -> Mesh:
     config : neat.Config
     kind : "feed_forward" or "recurrent", optional
         Which network of neat the mesh is; by default as `feed_forward` of the config says. A feed-forward one has as
-        many ticks as its longest path, and `forward(X)` is `activate` of each row. A recurrent one has one tick a step:
-        `forward(X, every_tick=True)` of a sequence (steps, batch, n_inputs) is `activate` step by step after `reset`,
-        `state=` and `return_state=` carry on, and `stream(ticks_per_sample=1)` learns on the way.
+        many ticks as its longest path, and `forward(X)` is `activate` of each row. A recurrent one has one tick per
+        step: `forward(X, every_tick=True)` of a sequence (steps, batch, n_inputs) is `activate` step by step after
+        `reset`, `state=` and `return_state=` continue it, and `stream(ticks_per_sample=1)` learns online.
 
     Returns
     -------
@@ -52,21 +52,21 @@ def from_neat(genome: Any, config: Any, kind: str | None = None) -> Mesh:
     >>> from_neat(genome, Made(genome_config=settings)).forward([[1.0]]).tolist()  # 0.5 + 2 * 3
     [[6.5]]
     """
-    drawing = draw(genome, config, kind)
-    topology = Topology(drawing.n_inputs, drawing.n_hidden, drawing.n_outputs, drawing.edges)
-    mesh = Mesh(topology, drawing.ticks, weights=drawing.weights, dtype="float64", parameter=drawing.parameter)
-    codes = mesh.codes
-    codes[topology.n_clamped :] = [ACTIVATIONS[name] for name in drawing.activations]
-    mesh.replace(topology, mesh.weights, codes, mesh.ties)  # outputs may differ among themselves
+    net = GenomeNet.of(genome, config, kind)
+    learned = np.array([edge.gene is not None for edge in net.edges])
+    tied = np.where(learned, np.cumsum(learned) - 1, -1)
+    topology = Topology(*net.sizes, [edge[:2] for edge in net.edges])
+    mesh = Mesh(topology, net.ticks, weights=[edge.weight for edge in net.edges], dtype="float64", tied=tied)
+    mesh.activations = net.activations  # outputs may differ among themselves
     return mesh
 
 
 def to_neat(mesh: Mesh, genome: Any, config: Any, kind: str | None = None) -> Any:
-    """A copy of the genome with the weights and biases that its mesh has learned: evolution can go on with it.
+    """Return a copy of the genome with the weights and biases that its mesh has learned, to continue evolution with.
 
     An edge that was pruned meanwhile is a connection of weight 0. Responses, activations and connections that the mesh
-    has not stay as they are. The copy has no fitness yet. Genes may lie beyond `weight_max_value` of the config: neat
-    cuts those it mutates.
+    has not stay as they are, and genes whose edge is as it was keep all their bits. The copy has no fitness yet. Genes
+    may lie beyond `weight_max_value` of the config: neat clips those it mutates.
 
     Parameters
     ----------
@@ -77,49 +77,62 @@ def to_neat(mesh: Mesh, genome: Any, config: Any, kind: str | None = None) -> An
     """
     if not isinstance(mesh, Mesh):
         raise MeshError(f"to_neat takes the mesh first, then genome and config; got {type(mesh).__name__}")
-    drawing = draw(genome, config, kind)
-    _check_same_neurons(mesh, drawing)
+    net, t = GenomeNet.of(genome, config, kind), mesh.topology
+    if (t.n_inputs, t.n_hidden, t.n_outputs) != net.sizes or not t.bias or mesh.activations != net.activations:
+        raise MeshError(
+            f"this is not the mesh of the genome: it is {t!r}, the genome's has {net.sizes} inputs, hidden neurons and "
+            f"outputs, with the activations {', '.join(net.activations)}; pass what from_neat was given"
+        )
     wrong = np.flatnonzero(~np.isfinite(mesh.weights))
     if wrong.size:
+        raise MeshError(f"weight {wrong[0]} of the mesh is {mesh.weights[wrong[0]]}; a genome takes finite weights")
+    copy = deepcopy(genome)
+    copy.fitness = None
+    rest = dict(zip(zip(t.src.tolist(), t.dst.tolist(), strict=True), mesh.weights.tolist(), strict=True))
+    for edge in net.edges:
+        now = rest.pop(edge[:2], 0.0)
+        if now == edge.weight:
+            continue
+        if edge.gene is None:
+            raise MeshError(
+                f"edge {edge[:2]} has the fixed weight {edge.weight}, part of an activation of neat, but here it is "
+                f"{now}, and a genome has no gene for it; learn from the mesh of from_neat, with its fixed edges"
+            )
+        if edge.gene.kind == "bias":
+            copy.nodes[edge.gene.key].bias = now / edge.factor
+        else:
+            copy.connections[edge.gene.key].weight = now / edge.factor
+    if rest:
         raise MeshError(
-            f"weight {wrong[0]} of the mesh is {mesh.weights[wrong[0]]}, which neat would mutate and hand on; keep the "
-            "genome as it was"
+            f"the mesh has {len(rest)} edges that the genome has not, {next(iter(rest))} the first; pass the genome it "
+            "was made of, and do not add edges"
         )
-    t = mesh.topology
-    ends = zip(t.src.tolist(), t.dst.tolist(), strict=True)
-    return write(drawing, dict(zip(ends, mesh.weights.tolist(), strict=True)), genome)
+    return copy
 
 
 def nodes(genome: Any, config: Any, kind: str | None = None) -> list[int | None]:
-    """Of each neuron of the genome's mesh the key of its node: inputs, None for the bias, hidden nodes, outputs.
+    """Return the node of each neuron of the genome's mesh: inputs, None for the bias, hidden nodes, outputs.
 
-    It is None, too, for neurons that are a part of an activation. A hidden node with softplus has 5 times neat's value.
+    Neurons that are part of an activation have None, too. A hidden node with softplus has 5 times neat's value.
     """
-    return draw(genome, config, kind).keys
+    return GenomeNet.of(genome, config, kind).keys
 
 
 def gradient_by_gene(
     gradient: ArrayLike, genome: Any, config: Any, kind: str | None = None
 ) -> tuple[dict[tuple[int, int], float], dict[int, float]]:
-    """A gradient by the parameters of the mesh as one by genes: of connections, by their keys, and of biases, by nodes.
+    """Return a gradient by the parameters of the mesh as one by genes: of connections by key, of biases by node.
 
     Parameters
     ----------
     gradient : array_like (n_parameters,)
         Of `Mesh.gradient`, or a row of `Mesh.jacobian`, for `from_neat(genome, config, kind)`.
     """
-    return gene_values(draw(genome, config, kind), np.asarray(gradient))
-
-
-def _check_same_neurons(mesh: Mesh, drawing: Drawing) -> None:
-    t = mesh.topology
-    got, wanted = (t.n_inputs, t.n_hidden, t.n_outputs), (drawing.n_inputs, drawing.n_hidden, drawing.n_outputs)
-    if got != wanted or not t.bias or mesh.activations != drawing.activations:
-        raise MeshError(
-            f"this is not the mesh of the genome: it has {_words(got)}, the genome's has {_words(wanted)}, with these "
-            f"activations: {', '.join(drawing.activations)}. Pass the genome, config and kind that from_neat was given"
-        )
-
-
-def _words(sizes: tuple[int, int, int]) -> str:
-    return "{} inputs, {} hidden neurons and {} outputs".format(*sizes)
+    given = np.asarray(gradient, dtype=np.float64)
+    learned = [(edge.gene, edge.factor) for edge in GenomeNet.of(genome, config, kind).edges if edge.gene is not None]
+    if given.shape != (len(learned),):
+        raise MeshError(f"the gradient must have shape ({len(learned)},), one number per parameter; got {given.shape}")
+    found: dict[str, dict[Any, float]] = {"connection": {}, "bias": {}}
+    for (gene, factor), value in zip(learned, given.tolist(), strict=True):
+        found[gene.kind][gene.key] = value * factor
+    return found["connection"], found["bias"]

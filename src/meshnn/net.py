@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from os import PathLike
 from typing import Any, Self
 
@@ -42,7 +42,7 @@ class Net(Exports):
         weights: ArrayLike | None = None,
         dtype: Any = "float32",
         random_state: Seed = None,
-        parameter: ArrayLike | None = None,
+        tied: ArrayLike | None = None,
     ) -> None:
         if not isinstance(topology, Topology):
             raise MeshError(f"topology must be a Topology, got {type(topology).__name__}; see Topology.from_adjacency")
@@ -50,7 +50,7 @@ class Net(Exports):
         self.lineage_: Lineage | None = None  # how training came to this graph, if it changed it
         self._dtype = checks.as_dtype(dtype)
         self._codes = checks.activation_codes(topology, activation, output_activation)
-        self._ties = Ties(topology.n_edges, parameter)
+        self._ties = Ties(topology.n_edges, tied)
         self._engines = self._new_engines()
         self.ticks = topology.default_ticks(self.awake) if ticks is None else ticks
         self._values: Array | None = None
@@ -86,6 +86,60 @@ class Net(Exports):
             dtype = "float64" if values.dtype.kind == "f" and values.dtype.itemsize >= 8 else "float32"
         return cls(topology, ticks, activation, output_activation, weights=values, dtype=dtype)
 
+    @classmethod
+    def from_networkx(
+        cls,
+        graph: Any,
+        inputs: Sequence[Hashable] | None = None,
+        outputs: Sequence[Hashable] | None = None,
+        bias: Hashable | None = None,
+        *,
+        ticks: int | None = None,
+        activation: str = "relu",
+        output_activation: str = "identity",
+    ) -> Self:
+        """Return the mesh of a `networkx.DiGraph` whose edges have the attribute `weight`: inverse of `to_networkx`.
+
+        Nodes are found as by `Topology.from_networkx`. Attributes that other graphs need not have: `activation` of
+        nodes, `tied` of edges (as for `Mesh`, for all or none), `ticks` and `dtype` of the graph.
+
+        >>> from meshnn import Mesh, Topology
+        >>> mesh = Mesh(Topology.cascade(2, 3, 1), activation="tanh", random_state=0)
+        >>> bool((Mesh.from_networkx(mesh.to_networkx()).weights == mesh.weights).all())
+        True
+        """
+        from meshnn.topology import convert
+
+        topology = Topology.from_networkx(graph, inputs, outputs, bias)
+        neurons, *_ = convert.networkx_nodes(graph, inputs, outputs, bias)
+        edges = convert.networkx_edges(graph, neurons)
+        order = np.lexsort((edges[:, 0], edges[:, 1]))
+        found = [[d.get(name) for *_, d in graph.edges(data=True)] for name in ("weight", "tied")]
+        weights, tied = ([values[e] for e in order] for values in found)
+        if None in weights:
+            raise MeshError("every edge of the graph needs the attribute weight; see Topology.from_networkx without")
+        default = [activation] * topology.n_hidden + [output_activation] * topology.n_outputs
+        free = list(neurons)[topology.n_clamped :]
+        given = [graph.nodes[node].get("activation", name) for node, name in zip(free, default, strict=True)]
+        mesh = cls(
+            topology, weights=weights, dtype=graph.graph.get("dtype", "float32"),
+            tied=None if None in tied else tied,
+        )  # fmt: skip
+        mesh.activations = given
+        ticks = graph.graph.get("ticks") if ticks is None else ticks
+        mesh.ticks = topology.default_ticks(mesh.awake) if ticks is None else ticks
+        return mesh
+
+    def to_networkx(self) -> Any:
+        """Return a `networkx.DiGraph` with the attributes that `from_networkx` reads."""
+        from meshnn.integrations.networkx import build_digraph
+
+        t = self._topology
+        edges = {"weight": self.weights.tolist(), "tied": self.tied.tolist()}
+        ends = list(zip(t.src.tolist(), t.dst.tolist(), strict=True))
+        nodes: dict[str, Sequence[Any]] = {"role": t.roles, "activation": [None] * t.n_clamped + self.activations}
+        return build_digraph(nodes, ends, edges, ticks=self.ticks, dtype=self._dtype.name)
+
     # -- files ---------------------------------------------------------------------------------------------------
 
     def save(self, path: str | PathLike[str]) -> None:
@@ -105,7 +159,7 @@ class Net(Exports):
                 "weights": self.weights.copy(), "dtype": self._dtype.name,
                 "ticks": self.ticks, "activations": names, "kinds": kinds}  # fmt: skip
         if not self._ties.plain:
-            tree["parameter"] = self.parameter
+            tree["parameter"] = self.tied
         return tree if self.lineage_ is None else tree | {"lineage": self.lineage_.to_tree()}
 
     @classmethod
@@ -122,11 +176,9 @@ class Net(Exports):
         if not np.array_equal(edges[:, 0], topology.src) or not np.array_equal(edges[:, 1], topology.dst):
             raise MeshError("the edges are not sorted, so the weights cannot be told apart")
         mesh = cls(topology, whole_number("ticks", tree["ticks"]), weights=tree["weights"], dtype=dtype,
-                   parameter=tree.get("parameter"))  # fmt: skip
+                   tied=tree.get("parameter"))  # fmt: skip
         used = as_list("activations", tree["activations"])
-        codes = np.array([ACTIVATIONS[known("activation", name, ACTIVATIONS)] for name in used], np.int64)
-        free = np.arange(n_neurons) >= topology.n_clamped
-        mesh.replace(topology, mesh.weights, np.where(free, codes[kinds], mesh.codes), mesh.ties)
+        mesh.activations = [used[kind] for kind in kinds[topology.n_clamped :].tolist()]
         if "lineage" in tree:
             mesh.lineage_ = Lineage.from_tree(tree["lineage"], topology)
         return mesh
@@ -192,9 +244,9 @@ class Net(Exports):
         self.values[: self.n_parameters] = checks.as_weights(parameters, self.n_parameters, self._dtype, "parameter")
 
     @property
-    def parameter(self) -> IntArray:
+    def tied(self) -> IntArray:
         """Of each edge its parameter, -1 if its weight is fixed."""
-        return self._ties.parameter
+        return self._ties.tied
 
     @property
     def n_parameters(self) -> int:
@@ -214,9 +266,15 @@ class Net(Exports):
 
     @property
     def activations(self) -> list[str]:
-        """The activation of every neuron that is not clamped: hidden first, then outputs."""
+        """The activation of every neuron that is not clamped, hidden first, then outputs; may be set."""
         names = {code: name for name, code in ACTIVATIONS.items()}
         return [names[code] for code in self._codes[self._topology.n_clamped :].tolist()]
+
+    @activations.setter
+    def activations(self, names: Sequence[str]) -> None:
+        codes = [ACTIVATIONS[known("activation", name, ACTIVATIONS)] for name in as_list("activations", names)]
+        first = self._topology.n_clamped
+        self.replace(self._topology, self.weights, np.append(self._codes[:first], codes), self._ties)
 
     @property
     def awake(self) -> BoolArray:

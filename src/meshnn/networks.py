@@ -2,7 +2,7 @@
 
 `Topology.columns`, `cascade_of_columns`, `delay_line` and `reservoir` are graphs. Here each has the `Mesh` it is meant
 for, so that one line is enough. They are ordinary nets: every method differentiates them exactly, files keep them, and
-whoever wants something else takes `topology`, `parameter`, `weights` and `activations` from one and changes it.
+whoever wants something else takes `topology`, `tied`, `weights` and `activations` from one and changes it.
 
 Memory is counted in ticks. A neuron that keeps the share 1 - 1/tau of itself at every tick forgets with the time
 constant tau: after tau ticks about a third is left. The time constants of several neurons are spread evenly in the
@@ -172,7 +172,7 @@ def delay_line(
         output_activation,
         dtype=dtype,
         random_state=random_state,
-        parameter=_learned(graph.dst >= graph.n_clamped + line),
+        tied=_learned(graph.dst >= graph.n_clamped + line),
     )
     net.weights = np.where(net.ties.fixed, 1.0, net.weights)
     return net
@@ -239,7 +239,7 @@ def recurrent(
         output_activation,
         dtype=dtype,
         random_state=rng,
-        parameter=_learned(graph.dst >= graph.n_clamped + first),
+        tied=_learned(graph.dst >= graph.n_clamped + first),
     )
     state = graph.n_clamped + first
     held = (graph.src >= state - n_state) & (graph.src < state)
@@ -305,7 +305,7 @@ def reservoir(
         output_activation,
         dtype=dtype,
         random_state=rng,
-        parameter=_learned(graph.dst >= graph.outputs[0]),
+        tied=_learned(graph.dst >= graph.outputs[0]),
     )
     weights = np.array(net.weights, np.float64)
     reads = graph.dst < graph.n_clamped + n_neurons  # edges into the neurons themselves, not into their integrators
@@ -327,7 +327,7 @@ def _remembering(
     """Columns with their self-loops, which are learned unless they are leaks."""
     names = [activation] * n_columns + ["identity"] * (n_columns * leaky)
     wires = (graph.dst >= graph.n_clamped + n_columns) & (graph.dst < graph.outputs[0])
-    net = Mesh(graph, activation=names, parameter=_learned(~wires) if leaky else None, **settings)
+    net = Mesh(graph, activation=names, tied=_learned(~wires) if leaky else None, **settings)
     constants, weights = _time_constants(memory, n_columns), np.array(net.weights, np.float64)
     if leaky:
         _leak(weights, graph, constants)

@@ -1,6 +1,6 @@
 """`Ties`: which number each edge takes its weight from.
 
-An edge has a weight; where it comes from is a map `parameter: (n_edges,) -> {-1, 0 .. n_parameters - 1}`. -1 is
+An edge has a weight; where it comes from is a map `tied: (n_edges,) -> {-1, 0 .. n_parameters - 1}`. -1 is
 *fixed* (a delay line, a reservoir, a wire), several edges with one parameter are *tied* (a convolution, a symmetry).
 The numbers that edges take their weights from are the parameters, which are learned, and behind them one number per
 fixed edge. Without ties that is the list of weights itself, and nothing costs anything.
@@ -28,7 +28,7 @@ class Ties:
     Parameters
     ----------
     n_edges : int
-    parameter : array_like of int (n_edges,), optional
+    tied : array_like of int (n_edges,), optional
         Of each edge its parameter, -1 if its weight is fixed; by default each edge has its own.
 
     Examples
@@ -39,8 +39,8 @@ class Ties:
     (2, 3, [0, 1, 0, 2])
     """
 
-    def __init__(self, n_edges: int, parameter: Any = None) -> None:
-        given = None if parameter is None else _checked(parameter, n_edges)
+    def __init__(self, n_edges: int, tied: Any = None) -> None:
+        given = None if tied is None else _checked(tied, n_edges)
         self.n_edges = n_edges
         self._number: I64 | None = None  # as they are numbered
         #: Whether every edge has a parameter of its own, in the order of edges.
@@ -59,7 +59,7 @@ class Ties:
         return np.arange(self.n_edges) if self._number is None else self._number
 
     @property
-    def parameter(self) -> I64:
+    def tied(self) -> I64:
         """Of each edge its parameter, or -1."""
         return np.where(self.fixed, -1, self.number)
 
@@ -107,11 +107,11 @@ class Ties:
         if self.plain:
             return Ties(len(origin)), origin
         kept, new = origin >= 0, origin < 0
-        before = np.where(kept, self.parameter[np.maximum(origin, 0)], -1)
+        before = np.where(kept, self.tied[np.maximum(origin, 0)], -1)
         used = np.unique(before[before >= 0])
-        parameter = np.where(before >= 0, np.searchsorted(used, before), -1)
-        parameter[new] = len(used) + np.arange(int(new.sum()))
-        return Ties(len(origin), parameter), np.concatenate([used, np.full(int(new.sum()), -1)])
+        tied = np.where(before >= 0, np.searchsorted(used, before), -1)
+        tied[new] = len(used) + np.arange(int(new.sum()))
+        return Ties(len(origin), tied), np.concatenate([used, np.full(int(new.sum()), -1)])
 
     def together(self, edges: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Those edges and all that are tied to one of them."""
@@ -131,16 +131,16 @@ class Ties:
         return found
 
 
-def _checked(parameter: Any, n_edges: int) -> I64:
+def _checked(tied: Any, n_edges: int) -> I64:
     """A map onto 0 to n_parameters - 1, and -1."""
-    given = checks.numbers("parameter", parameter)
+    given = checks.numbers("tied", tied)
     if given.shape != (n_edges,):
-        raise DataError(f"parameter must have shape ({n_edges},), one number per edge; got {given.shape}")
+        raise DataError(f"tied must have shape ({n_edges},), one number per edge; got {given.shape}")
     if given.dtype.kind == "b" or not np.array_equal(given, np.trunc(given)) or (given < -1).any():
-        raise DataError("parameter must hold whole numbers: -1 for a fixed edge, else from 0 on")
+        raise DataError("tied must hold whole numbers: -1 for a fixed edge, else from 0 on")
     found = given.astype(np.int64)
     missing = np.setdiff1d(np.arange(found.max(initial=-1) + 1 if found.max(initial=-1) < n_edges else 0), found)
     if missing.size or found.max(initial=-1) >= n_edges:
         which = int(missing[0]) if missing.size else n_edges
-        raise DataError(f"parameter leaves number {which} out; number the parameters from 0 without gaps")
+        raise DataError(f"tied leaves number {which} out; number the parameters from 0 without gaps")
     return found

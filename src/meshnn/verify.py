@@ -201,6 +201,6 @@ def compare(dtype: str, ticks: int, tests: int, seed: int, activation: str, refe
         states, of_states = _differences(mesh.states(X), want_states)
         gradients, relative = {}, {}
         for method in METHODS:
-            gradients[method], off = _differences(mesh.gradient(X, y, method=method)[1], want[t.src, t.dst])
+            gradients[method], off = _differences(mesh.gradient(X, y, gradient=method)[1], want[t.src, t.dst])
             relative[method] = float(np.maximum(off, of_states))
         yield Difference(states, gradients, relative)

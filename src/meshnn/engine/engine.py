@@ -56,7 +56,7 @@ class Engine:
         Of the edges that leave inputs: where those of each input begin `(n_inputs + 1,)`, their destinations and the
         values that are their weights. Needed for derivatives by the inputs.
     influence : Struct, optional
-        The lists of method="influence".
+        The lists of gradient="influence".
 
     Notes
     -----

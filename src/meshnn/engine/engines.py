@@ -127,7 +127,7 @@ class Engines:
             _make_room(self._resolved, timing)
             costs = self.costs(ticks, workers, need in ("jacobian", "curvature"), timing)
             memory = available_memory()
-            named = METHODS.get(known("method", method, ("auto", "forward", *METHODS)))
+            named = METHODS.get(known("gradient", method, ("auto", "forward", *METHODS)))
             able = [name for name, m in METHODS.items() if NEEDS[need](m)]
             if named is not None and (named.name in able or need != "curvature"):
                 decision = Decision(costs, named.name, "as asked for")
@@ -137,8 +137,8 @@ class Engines:
             needed = decision.cost(decision.chosen).bytes
             if needed > memory:
                 others = [c.method for c in costs if c.bytes <= memory and METHODS[c.method].automatic]
-                advice = f'use method="{others[-1]}"' if others else self._fewer_ticks(ticks, memory)
-                check_fits(needed, f'method="{decision.chosen}" at {ticks} ticks', advice, memory)
+                advice = f'use gradient="{others[-1]}"' if others else self._fewer_ticks(ticks, memory)
+                check_fits(needed, f'gradient="{decision.chosen}" at {ticks} ticks', advice, memory)
             self._check_planning(decision, ticks)
             self._resolved[key] = METHODS[decision.chosen]
         return self._resolved[key]
@@ -149,9 +149,9 @@ class Engines:
         if sets > most:
             others = [c.method for c in decision.costs if c.sets <= most and METHODS[c.method].automatic]
             raise MeshError(
-                f'method="{decision.chosen}" at {ticks} ticks has to follow some {sets:,.0f} sets of neurons, one by '
+                f'gradient="{decision.chosen}" at {ticks} ticks has to follow some {sets:,.0f} sets of neurons, one by '
                 f"one, more than {most:,}: planning it would take too long; "
-                f'use method="{others[-1]}" or fewer ticks'
+                f'use gradient="{others[-1]}" or fewer ticks'
             )
 
     def _fewer_ticks(self, ticks: int, memory: int) -> str:
@@ -211,9 +211,9 @@ class Engines:
             chosen = METHODS["factored"]
         schedule = Schedule(self.topology, ticks, self.awake, candidates=pairs, timing=timing)
         engine = self._compile(chosen, schedule, False)
-        advice = 'ask for fewer edges at a time, or use method="adjoint"'
+        advice = 'ask for fewer edges at a time, or use gradient="adjoint"'
         check_fits(
-            engine.plan.cost.bytes, f'method="{chosen.name}" for {len(pairs[0])} edges', advice, available_memory()
+            engine.plan.cost.bytes, f'gradient="{chosen.name}" for {len(pairs[0])} edges', advice, available_memory()
         )
         return engine
 
@@ -246,8 +246,8 @@ class Engines:
             plan = method.plan(self._draft(method, schedule, jacobian, emits=True, limit=limit), self.dtype.itemsize)
         except PlanTooLargeError:
             raise MemoryLimitError(
-                f'the plan of method="{method.name}" at {schedule.ticks} ticks needs more than {format_bytes(limit)} '
-                'of index arrays; use method="adjoint" or fewer ticks'
+                f'the plan of gradient="{method.name}" at {schedule.ticks} ticks needs more than {format_bytes(limit)} '
+                'of index arrays; use gradient="adjoint" or fewer ticks'
             ) from None
         influence = self._influence(schedule) if method is METHODS["influence"] else None
         return Engine(plan, self.dtype, self.codes, self._out_edges() if with_inputs else None, influence)

@@ -133,7 +133,7 @@ class NetBuilder:
                 f"the topology has {topology.n_inputs} inputs and {topology.n_outputs} outputs, but the data have "
                 f"{n_inputs} features and {self._needs(n_outputs)}"
             )
-        given = {"parameter": p.parameter, "weights": p.weights}
+        given = {"tied": p.parameter, "weights": p.weights}
         given = {name: value(topology) if callable(value) else value for name, value in given.items()}
         dense = first_topology(as_policies(p.structure), topology)
         ticks = self._ticks(dense)

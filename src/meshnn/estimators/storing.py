@@ -174,7 +174,7 @@ def _value(value: Any, mesh: Mesh) -> Any:
         named = next((name for name in OF_THE_MESH if name in value), None)
         if named == "topology" and isinstance(value[named], dict):
             return graph_from_tree(value[named])
-        return dict(value["pairs"]) if named is None else getattr(mesh, named)
+        return dict(value["pairs"]) if named is None else getattr(mesh, "tied" if named == "parameter" else named)
     return value
 
 

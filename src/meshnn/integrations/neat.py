@@ -1,332 +1,297 @@
-"""Genomes of neat-python to and from plain arrays. They are known by what they hold, so nothing of neat is imported.
+"""Genomes of neat-python as lists of neurons and edges. They are recognised by their attributes; neat is not imported.
 
 A node of neat computes phi(bias + response * aggregation(weight * value, ...)). A neuron computes phi'(sum of weight *
-value), with a bias neuron among its sources. So the weight of an edge is that of its gene times a factor: response,
-what the aggregation does to a sum, the inner slope of the node's activation (tanh of neat is tanh(2.5 z)) and the outer
-factor of the source's (softplus of neat is 0.2 log(1 + exp(5 z))). All of it is exact but for rounding.
+value), with the bias neuron among its sources. So the weight of an edge is that of its gene times a factor: response,
+the factor of the aggregation (1, or 1/n for a mean), the inner slope of the node's activation (tanh of neat is
+tanh(2.5 z)) and the outer factor of the source's (softplus of neat is 0.2 log(1 + exp(5 z))). This is exact but for
+rounding. docs/neat.md lists the activations and has an example.
 """
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from copy import deepcopy
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 from typing import Any, NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
 
 from meshnn.arguments import known
 from meshnn.errors import MeshError
-from meshnn.integrations._neat_forms import FORMS, Form, Judge, stages
 
-__all__ = ["FORMS", "KINDS", "Drawing", "draw", "gene_values", "write"]
+__all__ = ["FORMS", "GenomeNet"]
 
-KINDS = ("feed_forward", "recurrent")
 Link = tuple[int, int]
 
 
+class Term(NamedTuple):
+    """`outer * name(slope * z + shift)`, with an activation of meshnn."""
+
+    name: str
+    slope: float = 1.0
+    outer: float = 1.0
+    shift: float = 0.0
+
+
+class Form(NamedTuple):
+    """An activation of neat as a sum of terms and a constant."""
+
+    terms: tuple[Term, ...]
+    constant: float = 0.0
+
+    def stages(self, output: bool) -> int:
+        """Return the ticks from the sum to the value; the readers of a hidden node apply its outer factor."""
+        if len(self.terms) > 1 or self.constant:
+            return 3
+        return 2 if output and self.terms[0].outer != 1.0 else 1
+
+    def value(self, z: float) -> float:
+        """Return the activation at z."""
+        return self.constant + sum(t.outer * _FUNCTIONS[t.name](t.slope * z + t.shift) for t in self.terms)
+
+
+_SELU, _ALPHA = 1.0507009873554805, 1.6732632423543772
+#: Activations of neat that are exact here. Those of several terms take several neurons, joined by fixed edges.
+FORMS: dict[str, Form] = {
+    "identity": Form((Term("identity"),)),
+    "relu": Form((Term("relu"),)),
+    "elu": Form((Term("elu"),)),
+    "sigmoid": Form((Term("sigmoid", 5.0),)),
+    "tanh": Form((Term("tanh", 2.5),)),
+    "sin": Form((Term("sin", 5.0),)),
+    "gauss": Form((Term("gauss", math.sqrt(5.0)),)),
+    "softplus": Form((Term("softplus", 5.0, 0.2),)),
+    "abs": Form((Term("relu"), Term("relu", -1.0))),
+    "lelu": Form((Term("relu"), Term("relu", -1.0, -0.005))),
+    "selu": Form((Term("elu", 1.0, _SELU * _ALPHA), Term("relu", 1.0, _SELU * (1.0 - _ALPHA)))),
+    "clamped": Form((Term("relu", 1.0, 1.0, 1.0), Term("relu", 1.0, -1.0, -1.0)), -1.0),
+    "hat": Form((Term("relu", 1.0, 1.0, 1.0), Term("relu", 1.0, -2.0), Term("relu", 1.0, 1.0, -1.0))),
+}
+_FUNCTIONS: dict[str, Callable[[float], float]] = {
+    "identity": lambda t: t,
+    "relu": lambda t: max(t, 0.0),
+    "elu": lambda t: t if t > 0.0 else math.expm1(t),
+    "sigmoid": lambda t: 1.0 / (1.0 + math.exp(-t)),
+    "tanh": math.tanh,
+    "sin": math.sin,
+    "gauss": lambda t: math.exp(-t * t),
+    "softplus": lambda t: math.log1p(math.exp(t)),
+}
+
+
 class Gene(NamedTuple):
-    """Where the weight of an edge comes from: a connection, or the bias of a node."""
+    """The origin of a weight: a connection, or the bias of a node."""
 
     kind: str
     key: Any
 
 
-@dataclass(frozen=True)
-class Drawing:
-    """A genome as a net: neurons are the inputs, the bias, hidden ones, the outputs."""
-
-    n_inputs: int
-    n_hidden: int
-    n_outputs: int
-    keys: list[int | None]  # of each neuron the node whose value it has; of the bias and of helpers None
-    activations: list[str]  # of each neuron that is not clamped
-    edges: NDArray[np.int64]  # (n_edges, 2), sorted by (destination, source)
-    weights: NDArray[np.float64]
-    genes: list[Gene | None]  # of each edge; None is a fixed one
-    factors: NDArray[np.float64]  # weight = factor * gene
-    ticks: int
-
-    @property
-    def parameter(self) -> NDArray[np.int64]:
-        """Of each edge the number of its parameter, -1 if it is fixed."""
-        learned = np.array([gene is not None for gene in self.genes], dtype=np.bool_)
-        return np.where(learned, np.cumsum(learned) - 1, -1).astype(np.int64)
+class _Edge(NamedTuple):
+    source: int
+    dest: int
+    weight: float
+    gene: Gene | None = None  # None: fixed
+    factor: float = 1.0  # weight = factor * value of the gene
 
 
 class _Node(NamedTuple):
-    """A node that is evaluated: its form, its gene, and what the aggregation does to the sum of its inputs."""
-
     gene: Any
     form: Form
-    gain: float
+    gain: float  # aggregation of the inputs / their sum
 
 
-def draw(genome: Any, config: Any, kind: str | None = None) -> Drawing:
-    """The net of a genome: what `FeedForwardNetwork.create` or `RecurrentNetwork.create` of neat makes of it."""
-    settings = _settings(config)
-    recurrent = known("kind", _kind(settings, kind), KINDS) == "recurrent"
-    inputs, outputs = list(settings.input_keys), list(settings.output_keys)
-    links = _links(genome, inputs, outputs)
-    sources: dict[int, list[int]] = defaultdict(list)
-    for source, node in links:
-        sources[node].append(source)
-    order = _needed(outputs, sources, inputs) if recurrent else _ordered(outputs, sources, inputs)
-    # a recurrent network of neat evaluates only what has a connection: everything else stays at 0, whatever its bias
-    awake = dict.fromkeys(key for key in order if sources[key] or not recurrent)
-    # with a response of 0 nothing of a sum is left: such connections count for nothing, now and later
-    counting = {
-        link: weight
-        for link, weight in links.items()
-        if link[1] in awake and (link[0] in awake or link[0] in inputs) and genome.nodes[link[1]].response
-    }
-    read: dict[int, list[int]] = defaultdict(list)
-    for source, node in counting:
-        read[node].append(source)
-    used = set(_needed(outputs, read, inputs))
-    if not any(source in inputs for node in used for source in read[node]):
-        raise MeshError(
-            "no enabled path leads from an input to an output of this genome, so its outputs are constant and there is "
-            "nothing to learn; take another genome, or add a connection"
-        )
-    judge, nodes = Judge(settings), {}
-    for key in awake:
-        if key in used:
-            gene = genome.nodes[key]
-            form = judge.form(key, gene.activation, key in outputs, recurrent)
-            gain = judge.gain(key, gene.aggregation, len(sources[key])) if gene.response else 0.0
-            nodes[key] = _Node(gene, form, gain)
-    pen = _Pen(inputs, outputs, nodes)
-    for (source, node), weight in counting.items():
-        if node in nodes:
-            pen.connect(source, node, weight)
-    return pen.drawing(1 if recurrent else _depth(nodes, read, outputs))
-
-
-def write(drawing: Drawing, weights: Mapping[Link, float], genome: Any) -> Any:
-    """A copy of the genome with the weights of edges (source, destination) in it, and without a fitness.
-
-    An edge that is not there any more has weight 0. Genes whose edge is as it was keep all their bits.
-    """
-    copy = deepcopy(genome)
-    copy.fitness = None
-    rest = dict(weights)
-    entries = zip(drawing.edges.tolist(), drawing.weights.tolist(), drawing.genes, drawing.factors, strict=True)
-    for (source, dest), before, gene, factor in entries:
-        now = float(rest.pop((source, dest), 0.0))
-        if now == before:
-            continue
-        if gene is None:
-            raise MeshError(
-                f"edge ({source}, {dest}) is a fixed one of weight {before}, part of an activation of neat, but here "
-                f"it is {now}, and a genome has no gene for it; learn from the mesh of from_neat, with its fixed edges"
-            )
-        if gene.kind == "bias":
-            copy.nodes[gene.key].bias = now / float(factor)
-        else:
-            copy.connections[gene.key].weight = now / float(factor)
-    if rest:
-        source, dest = next(iter(rest))
-        raise MeshError(
-            f"the mesh has {len(rest)} edges that the genome has not, ({source}, {dest}) the first; pass the genome "
-            "it was made of, and let it have no new edges"
-        )
-    return copy
-
-
-def gene_values(drawing: Drawing, gradient: Any) -> tuple[dict[Any, float], dict[Any, float]]:
-    """Derivatives by parameters as derivatives by genes: of connections, and of the biases of nodes."""
-    given = np.asarray(gradient, dtype=np.float64)
-    learned = [(gene, factor) for gene, factor in zip(drawing.genes, drawing.factors, strict=True) if gene is not None]
-    if given.shape != (len(learned),):
-        raise MeshError(
-            f"the gradient must have shape ({len(learned)},), one number per parameter of the mesh of this genome; "
-            f"got {given.shape}"
-        )
-    found: dict[str, dict[Any, float]] = {"connection": {}, "bias": {}}
-    for (gene, factor), value in zip(learned, given.tolist(), strict=True):
-        found[gene.kind][gene.key] = value * float(factor)
-    return found["connection"], found["bias"]
-
-
-# -- what is handed in ---------------------------------------------------------------------------------------------
-
-
-def _settings(config: Any) -> Any:
+def _check(genome: Any, config: Any) -> Any:
+    """Return the settings of genomes of a config; refuse a genome that does not go with it."""
     settings = getattr(config, "genome_config", None)
     wanted = ("input_keys", "output_keys", "feed_forward", "activation_defs", "aggregation_function_defs")
     if settings is None or not all(hasattr(settings, name) for name in wanted):
         hint = "; pass config, not config.genome_config" if all(hasattr(config, name) for name in wanted) else ""
         raise MeshError(f"config must be the neat.Config of the genome, got {type(config).__name__}{hint}")
-    return settings
-
-
-def _kind(settings: Any, kind: str | None) -> str:
-    return kind if kind is not None else "feed_forward" if settings.feed_forward else "recurrent"
-
-
-def _links(genome: Any, inputs: list[int], outputs: list[int]) -> dict[Link, float]:
-    """The weights of enabled connections."""
     if not hasattr(genome, "nodes") or not hasattr(genome, "connections"):
         raise MeshError(f"genome must be a genome of neat, with nodes and connections; got {type(genome).__name__}")
     for key, gene in genome.nodes.items():
         lacks = [name for name in ("bias", "response", "activation", "aggregation") if not hasattr(gene, name)]
-        if lacks:
-            raise MeshError(f"node {key} of the genome has no {lacks[0]}: it is not one of neat.DefaultGenome (those "
-                            "of spiking neurons, iznn, have no gradient)")  # fmt: skip
-    missing = [key for key in outputs if key not in genome.nodes]
+        if lacks:  # genomes of spiking neurons (iznn), for example, have no gradient
+            raise MeshError(f"node {key} of the genome has no {lacks[0]}: it is not one of neat.DefaultGenome")
+    missing = [key for key in settings.output_keys if key not in genome.nodes]
     if missing:
-        raise MeshError(f"the genome has no node {missing[0]}, which the config names as an output; is it another's?")
-    found = {}
+        raise MeshError(f"the genome has no node {missing[0]}, an output of the config; is it of another config?")
+    known_nodes = {*genome.nodes, *settings.input_keys}
     for gene in genome.connections.values():
-        if not gene.enabled:
-            continue
-        source, node = gene.key
-        if node not in genome.nodes or (source not in genome.nodes and source not in inputs):
-            raise MeshError(
-                f"connection {gene.key} of the genome must lead from a node or an input of the config (it has "
-                f"{len(inputs)}) to a node; is this the config of another genome?"
-            )
-        found[source, node] = float(gene.weight)
+        if gene.enabled and (gene.key[0] not in known_nodes or gene.key[1] not in genome.nodes):
+            raise MeshError(f"connection {gene.key} of the genome is between unknown nodes; is it of another config?")
+    return settings
+
+
+def _sources(links: Iterable[Link]) -> dict[int, list[int]]:
+    found: dict[int, list[int]] = defaultdict(list)
+    for source, node in links:
+        found[node].append(source)
     return found
 
 
-# -- graphs --------------------------------------------------------------------------------------------------------
-
-
-def _needed(outputs: list[int], sources: Mapping[int, list[int]], inputs: Iterable[int]) -> list[int]:
-    """The nodes from which an output can be reached, outputs among them."""
-    clamped, found, pending = set(inputs), set(outputs), list(outputs)
+def _needed(outputs: list[int], sources: Mapping[int, list[int]], inputs: list[int]) -> set[int]:
+    """Return the nodes from which an output can be reached, outputs included."""
+    found, pending = set(outputs), list(outputs)
     while pending:
-        for source in sources.get(pending.pop(), ()):
-            if source not in found and source not in clamped:
-                found.add(source)
-                pending.append(source)
-    return sorted(found)
+        fresh = set(sources.get(pending.pop(), ())) - found - set(inputs)
+        found |= fresh
+        pending += fresh
+    return found
 
 
-def _ordered(outputs: list[int], sources: Mapping[int, list[int]], inputs: list[int]) -> list[int]:
-    """Those nodes, each behind its sources; a cycle among them is refused."""
-    needed = _needed(outputs, sources, inputs)
-    waiting = {key: {source for source in sources.get(key, ()) if source not in inputs} for key in needed}
-    readers: dict[int, list[int]] = defaultdict(list)
-    for key, froms in waiting.items():
-        for source in froms:
-            readers[source].append(key)
-    ready, order = [key for key in needed if not waiting[key]], []
-    while ready:
-        order.append(ready.pop())
-        for key in readers[order[-1]]:
-            waiting[key].discard(order[-1])
-            if not waiting[key]:
-                ready.append(key)
-    if len(order) < len(needed):
-        path = [next(key for key in needed if waiting[key])]
-        while path[-1] not in path[:-1]:
-            path.append(min(waiting[path[-1]]))
-        cycle = " -> ".join(str(key) for key in reversed(path[path.index(path[-1]) :]))
+def _ordered(needed: set[int], sources: Mapping[int, list[int]]) -> list[int]:
+    """Return the nodes, each behind its sources."""
+    try:
+        order = TopologicalSorter({key: needed & {*sources[key]} for key in needed}).static_order()
+        return list(order)
+    except CycleError as error:
+        cycle = " -> ".join(map(str, error.args[1]))
+        raise MeshError(f"the genome has the cycle {cycle}, but a feed-forward network has none; pass "
+                        "kind='recurrent'") from None  # fmt: skip
+
+
+def _form(settings: Any, key: int, name: str, output: bool, recurrent: bool) -> Form:
+    """Return the form of a node's activation, or refuse it."""
+    if name not in FORMS:
+        raise MeshError(f"node {key} of the genome has the activation {name!r}, but meshnn has {', '.join(FORMS)}")
+    form, function = FORMS[name], settings.activation_defs.get(name)
+    probes = (-3.1, -1.4, -0.6, -0.05, 0.0, 0.3, 0.8, 2.3)  # a name of a config may stand for another function
+    if not all(math.isclose(form.value(z), function(z), rel_tol=1e-9, abs_tol=1e-12) for z in probes):
         raise MeshError(
-            f"the genome has the cycle {cycle}, which a feed-forward network never evaluates; pass kind='recurrent'"
+            f"node {key} of the genome has the activation {name!r}, which is another function in this config"
         )
-    return order
+    if recurrent and form.stages(output) > 1:
+        raise MeshError(
+            f"node {key} of the genome has the activation {name!r}, which takes {form.stages(output)} neurons in a "
+            "row, and a recurrent network has one tick for it; use another activation, such as tanh, or "
+            "kind='feed_forward' if the genome has no cycle"
+        )
+    return form
 
 
-def _depth(nodes: Mapping[int, _Node], read: Mapping[int, list[int]], outputs: list[int]) -> int:
-    """Ticks until all outputs have settled; the nodes are in order, each behind its sources."""
-    depth: dict[int, int] = {}
-    for key, node in nodes.items():
-        depth[key] = stages(node.form, key in outputs) + max((depth.get(source, 0) for source in read[key]), default=0)
-    return max(depth.values())
+def _gain(settings: Any, key: int, name: str, n: int) -> float:
+    """Return the aggregation of `n` inputs of a node divided by their sum, or refuse it."""
+    probe = [float(k * k % 7) - 2.5 for k in range(1, n + 1)]
+    gain = 1.0 / n if name == "mean" and n else 1.0
+    if n <= 1 or name in ("sum", "mean"):  # nearly all aggregations of one input are that input
+        try:
+            function = settings.aggregation_function_defs.get(name)
+            found = [(float(function([s * t for t in probe])), s * gain * sum(probe)) for s in (1.0, -1.0, 0.5)]
+            if all(math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-12) for a, b in found):
+                return gain
+        except (ArithmeticError, IndexError, TypeError, ValueError):
+            pass  # unknown, or not defined for so few inputs
+    raise MeshError(f"node {key} of the genome has the aggregation {name!r} of {n} inputs, but a neuron computes sums "
+                    "(and means); set aggregation_options = sum mean")  # fmt: skip
 
 
-# -- neurons -------------------------------------------------------------------------------------------------------
+# -- nets ----------------------------------------------------------------------------------------------------------
 
 
-class _Pen:
-    """Gives nodes their neurons, and draws edges between them."""
+@dataclass
+class GenomeNet:
+    """The net of a genome: neurons are the inputs, the bias, hidden ones, the outputs."""
 
-    def __init__(self, inputs: list[int], outputs: list[int], nodes: Mapping[int, _Node]) -> None:
-        self._inputs, self._outputs, self._nodes = inputs, outputs, nodes
-        self._bias = len(inputs)
-        self._exits = {key: k for k, key in enumerate(inputs)}  # the neuron that has a node's value
-        self._entries: dict[int, int] = {}  # the one that its connections lead to
-        self._slopes: dict[int, float] = {}
-        self._outers = dict.fromkeys(inputs, 1.0)
-        self._names: dict[int, str] = {}
-        self._edges: list[tuple[int, int, float, Gene | None, float]] = []
-        hidden = sorted(key for key in nodes if key not in outputs)
-        helpers = {key: self._helpers(key) for key in [*hidden, *outputs]}
-        place = self._bias + 1
-        begin: dict[int, int] = {}
-        for key in [*hidden, *outputs]:
-            begin[key] = place
-            place += helpers[key]
+    sizes: tuple[int, int, int]  # inputs, hidden neurons, outputs
+    keys: list[int | None]  # the node of each neuron; None for the bias and helper neurons
+    activations: list[str]  # of each neuron that is not clamped
+    edges: list[_Edge]  # sorted by (destination, source)
+    ticks: int
+
+    @classmethod
+    def of(cls, genome: Any, config: Any, kind: str | None) -> GenomeNet:
+        """Return what `FeedForwardNetwork.create` or `RecurrentNetwork.create` of neat makes of a genome."""
+        settings = _check(genome, config)
+        default = "feed_forward" if settings.feed_forward else "recurrent"
+        recurrent = known("kind", kind or default, ("feed_forward", "recurrent")) == "recurrent"
+        inputs, outputs = list(settings.input_keys), list(settings.output_keys)
+        links = {gene.key: float(gene.weight) for gene in genome.connections.values() if gene.enabled}
+        sources = _sources(links)
+        needed = _needed(outputs, sources, inputs)
+        order = sorted(needed) if recurrent else _ordered(needed, sources)
+        # a recurrent network of neat evaluates only nodes with a connection: all others stay at 0, whatever their bias
+        evaluated = [key for key in order if sources[key] or not recurrent]
+        # with a response of 0 connections have no effect, now and later
+        ends = {*evaluated, *inputs}
+        links = {link: w for link, w in links.items() if ends >= {*link} and genome.nodes[link[1]].response}
+        read = _sources(links)
+        used = _needed(outputs, read, inputs)
+        if not any(source in inputs for node in used for source in read[node]):
+            raise MeshError("no enabled path leads from an input to an output of this genome, so there is nothing to "
+                            "learn; take another genome, or add a connection")  # fmt: skip
+        found = {}
+        for key in (key for key in evaluated if key in used):
+            gene = genome.nodes[key]
+            form = _form(settings, key, gene.activation, key in outputs, recurrent)
+            gain = _gain(settings, key, gene.aggregation, len(sources[key])) if gene.response else 0.0
+            found[key] = _Node(gene, form, gain)
+        depth: dict[int, int] = {}
+        for key, node in found.items():
+            before = max((depth.get(source, 0) for source in read[key]), default=0)
+            depth[key] = before + node.form.stages(key in outputs)
+        links = {link: weight for link, weight in links.items() if link[1] in found}
+        return _Builder(inputs, outputs, found).build(links, 1 if recurrent else max(depth.values()))
+
+
+class _Builder:
+    """Assigns neurons to nodes, and makes the edges between them."""
+
+    def __init__(self, inputs: list[int], outputs: list[int], found: Mapping[int, _Node]) -> None:
+        self.inputs, self.outputs, self.found, self.bias = inputs, outputs, found, len(inputs)
+        self.neuron = {key: k for k, key in enumerate(inputs)}  # with the value of a node
+        self.entry: dict[int, int] = {}  # that the connections of a node lead to
+        self.slope: dict[int, float] = {}  # of the entry
+        self.outer = dict.fromkeys(inputs, 1.0)  # left to the readers
+        self.names: dict[int, str] = {}
+        self.edges: list[_Edge] = []
+        order, helpers, place = [*sorted(found.keys() - {*outputs}), *outputs], {}, self.bias + 1
+        for key in order:
+            stages = found[key].form.stages(key in outputs) if key in found else 1
+            count = {1: 0, 2: 1, 3: 1 + len(found[key].form.terms) if key in found else 0}[stages]
+            helpers[key] = list(range(place, place + count))
+            place += count
             if key not in outputs:
-                self._exits[key], place = place, place + 1
-        self._n_hidden = place - self._bias - 1
-        for k, key in enumerate(outputs):
-            self._exits[key] = place + k
-        for key in [*hidden, *outputs]:
-            self._place(key, begin[key])
+                self.neuron[key], place = place, place + 1
+        self.n_hidden = place - self.bias - 1
+        self.neuron |= {key: place + k for k, key in enumerate(outputs)}
+        for key in order:
+            self._add_node(key, helpers[key])
 
-    def connect(self, source: int, node: int, weight: float) -> None:
-        """The edge of a connection."""
-        told = self._nodes[node]
-        factor = float(told.gene.response) * told.gain * self._slopes[node] * self._outers[source]
-        gene = Gene("connection", (source, node))
-        self._edges.append((self._exits[source], self._entries[node], factor * weight, gene, factor))
-
-    def drawing(self, ticks: int) -> Drawing:
-        """What was drawn."""
-        n = self._bias + 1 + self._n_hidden + len(self._outputs)
-        keys: list[int | None] = [None] * n
-        for key, neuron in self._exits.items():
-            keys[neuron] = key
-        rows = sorted(self._edges, key=lambda edge: (edge[1], edge[0]))
-        return Drawing(
-            len(self._inputs), self._n_hidden, len(self._outputs), keys,
-            [self._names[k] for k in range(self._bias + 1, n)],
-            np.array([row[:2] for row in rows], dtype=np.int64), np.array([row[2] for row in rows], dtype=np.float64),
-            [row[3] for row in rows], np.array([row[4] for row in rows], dtype=np.float64), ticks,
-        )  # fmt: skip
-
-    def _helpers(self, key: int) -> int:
-        """Neurons that a node takes besides the one with its value."""
-        if key not in self._nodes:
-            return 0
-        form = self._nodes[key].form
-        return {1: 0, 2: 1, 3: 1 + len(form.terms)}[stages(form, key in self._outputs)]
-
-    def _place(self, key: int, first: int) -> None:
-        last, self._outers[key] = self._exits[key], 1.0
-        if key not in self._nodes:  # an output that neat never evaluates
-            self._names[last] = "identity"
-            self._wire(self._bias, last, 0.0)
+    def _add_node(self, key: int, helpers: list[int]) -> None:
+        last, self.outer[key] = self.neuron[key], 1.0
+        self.names[last] = "identity"
+        if key not in self.found:  # an output that neat never evaluates
+            self.edges.append(_Edge(self.bias, last, 0.0))
             return
-        form, output = self._nodes[key].form, key in self._outputs
-        term, n_stages = form.terms[0], stages(form, output)
-        entry, self._slopes[key] = (last if n_stages == 1 else first), term.slope
-        self._names[last] = "identity"
-        if n_stages == 1:
-            self._names[last], self._outers[key] = term.name, term.outer
-        elif n_stages == 2:
-            self._names[first] = term.name
-            self._wire(first, last, term.outer)
+        gene, form, _ = self.found[key]
+        term, self.slope[key] = form.terms[0], form.terms[0].slope
+        self.entry[key] = helpers[0] if helpers else last
+        if not helpers:
+            self.names[last], self.outer[key] = term.name, term.outer
+        elif len(helpers) == 1:
+            self.names[helpers[0]] = term.name
+            self.edges.append(_Edge(helpers[0], last, term.outer))
         else:
-            self._names[first], self._slopes[key] = "identity", 1.0
-            for neuron, part in enumerate(form.terms, first + 1):
-                self._names[neuron] = part.name
-                self._wire(first, neuron, part.slope)
-                self._wire(neuron, last, part.outer)
-                if part.shift:
-                    self._wire(self._bias, neuron, part.shift)
-            if form.constant:
-                self._wire(self._bias, last, form.constant)
-        self._entries[key], slope = entry, self._slopes[key]
-        bias = float(self._nodes[key].gene.bias)
-        self._edges.append((self._bias, entry, slope * bias, Gene("bias", key), slope))
+            self.names[helpers[0]], self.slope[key] = "identity", 1.0
+            for neuron, part in zip(helpers[1:], form.terms, strict=True):
+                self.names[neuron] = part.name
+                self.edges += [_Edge(helpers[0], neuron, part.slope), _Edge(neuron, last, part.outer)]
+                self.edges += [_Edge(self.bias, neuron, part.shift)] if part.shift else []
+            self.edges += [_Edge(self.bias, last, form.constant)] if form.constant else []
+        slope = self.slope[key]
+        self.edges.append(_Edge(self.bias, self.entry[key], slope * float(gene.bias), Gene("bias", key), slope))
 
-    def _wire(self, source: int, dest: int, weight: float) -> None:
-        self._edges.append((source, dest, weight, None, 1.0))
+    def build(self, links: Mapping[Link, float], ticks: int) -> GenomeNet:
+        for (source, key), weight in links.items():
+            gene, _, gain = self.found[key]
+            factor = float(gene.response) * gain * self.slope[key] * self.outer[source]
+            ends = self.neuron[source], self.entry[key]
+            self.edges.append(_Edge(*ends, factor * weight, Gene("connection", (source, key)), factor))
+        first = self.bias + 1
+        keys: list[int | None] = [None] * (first + self.n_hidden + len(self.outputs))
+        for key, neuron in self.neuron.items():
+            keys[neuron] = key
+        names = [self.names[k] for k in range(first, len(keys))]
+        edges = sorted(self.edges, key=lambda edge: (edge.dest, edge.source))
+        return GenomeNet((len(self.inputs), self.n_hidden, len(self.outputs)), keys, names, edges, ticks)

@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 __all__ = ["build_digraph", "read_graphml"]
 
 
-def build_digraph(roles: Iterable[str], edges: Iterable[tuple[int, int]]) -> Any:
-    """A `networkx.DiGraph` whose nodes are 0, 1, ... with the attribute `role`."""
-    graph = _networkx().DiGraph()
-    graph.add_nodes_from((node, {"role": role}) for node, role in enumerate(roles))
+def build_digraph(
+    nodes: Mapping[str, Sequence[Any]],
+    edges: Sequence[tuple[int, int]],
+    edge_attributes: Mapping[str, Sequence[Any]] | None = None,
+    **attributes: Any,
+) -> Any:
+    """Return a `networkx.DiGraph` with nodes 0, 1, ...; attributes of nodes and edges are lists in their order."""
+    graph = _networkx().DiGraph(**attributes)
+    for k, values in enumerate(zip(*nodes.values(), strict=True)):
+        graph.add_node(k, **{name: value for name, value in zip(nodes, values, strict=True) if value is not None})
     graph.add_edges_from(edges)
+    for name, given in (edge_attributes or {}).items():
+        for edge, value in zip(edges, given, strict=True):
+            graph.edges[edge][name] = value
     return graph
 
 
 def read_graphml(path: str) -> Any:
-    """The graph in a GraphML file; a ValueError if it is none."""
+    """Return the graph in a GraphML file; raise a ValueError if there is none."""
     try:
         return _networkx().read_graphml(path)
     except OSError:
         raise
-    except Exception as error:  # the parser of XML and networkx have many ways to say no
+    except Exception as error:  # the XML parser and networkx raise many classes
         raise ValueError(f"{type(error).__name__}: {error}") from None
 
 

@@ -10,21 +10,20 @@ import torch
 from numpy.typing import ArrayLike
 
 from meshnn.errors import DataError, MeshError
-from meshnn.integrations.torch_ops import Pull, Wiring, pulled, run
+from meshnn.integrations import torch_ops
+from meshnn.integrations.torch_ops import DTYPES, LayerSpec, Pullback
 from meshnn.mesh import Mesh
 from meshnn.topology import Topology
 
 __all__ = ["MeshLayer"]
 
-_DTYPES = {torch.float32: "float32", torch.float64: "float64"}
-
 
 class MeshLayer(torch.nn.Module):
     """A net of any directed graph as an `nn.Module`, run forward and backward by meshnn's kernels on the CPU.
 
-    It goes wherever a layer goes: into `nn.Sequential`, optimisers, `torch.func`, `torch.compile(fullgraph=True)`,
-    `deepcopy`, `state_dict`, DDP. Tensors on the CPU are read and written where they lie. Tensors elsewhere run in
-    plain operations of PyTorch, as do second derivatives.
+    It works wherever a layer does: in `nn.Sequential`, optimisers, `torch.func`, `torch.compile(fullgraph=True)`,
+    `deepcopy`, `state_dict`, DDP. Tensors on the CPU are read and written in place. On other devices, and for second
+    derivatives, plain operations of PyTorch run. Under `torch.autocast` it computes in the dtype of its weights.
 
     Parameters
     ----------
@@ -38,15 +37,15 @@ class MeshLayer(torch.nn.Module):
     dtype : torch.float32 or torch.float64
     random_state : int, Generator, SeedSequence or None
         Source of the default weights; None takes a seed from PyTorch, so that `torch.manual_seed` decides.
-    parameter : array_like of int (n_edges,), optional
+    tied : array_like of int (n_edges,), optional
         Tied and fixed edges, as for `Mesh`.
     pure : bool
-        Run in plain operations of PyTorch on the CPU, too: slower by far, but with derivatives of any kind and order.
+        Run in plain operations of PyTorch on the CPU, too: much slower, but with derivatives of any kind and order.
 
     Attributes
     ----------
     weight : Parameter (n_parameters,)
-        What is learned; without ties the weights of the edges.
+        The parameters that are learned; without ties the weights of the edges.
     edge_index : buffer (2, n_edges)
         Sources and destinations. Neurons are numbered inputs, bias, hidden, outputs.
     fixed : buffer (n_fixed,) or None
@@ -79,7 +78,7 @@ class MeshLayer(torch.nn.Module):
         weights: ArrayLike | None = None,
         dtype: torch.dtype = torch.float32,
         random_state: Any = None,
-        parameter: ArrayLike | None = None,
+        tied: ArrayLike | None = None,
         *,
         pure: bool = False,
     ) -> None:
@@ -87,11 +86,11 @@ class MeshLayer(torch.nn.Module):
         if isinstance(weights, torch.Tensor):
             weights = weights.numpy(force=True)
         seed = _seed() if random_state is None and weights is None else random_state
-        self._set(Mesh(topology, ticks, activation, output_activation, weights, _name(dtype), seed, parameter), pure)
+        self._set(Mesh(topology, ticks, activation, output_activation, weights, _name(dtype), seed, tied), pure)
 
     @classmethod
     def from_mesh(cls, mesh: Mesh, *, pure: bool = False) -> Self:
-        """A layer with graph, activations, ties and a copy of the weights of a mesh; inverse of `mesh`.
+        """Return a layer with graph, activations, ties and a copy of the weights of a mesh; inverse of `mesh`.
 
         >>> from meshnn import Mesh, Topology
         >>> from meshnn.torch import MeshLayer
@@ -109,63 +108,53 @@ class MeshLayer(torch.nn.Module):
     def _set(self, mesh: Mesh, pure: bool) -> None:
         t, count = mesh.topology, mesh.n_parameters
         self.pure = bool(pure)
-        self.wiring = Wiring.of(mesh)
-        self._key = self.wiring.key
+        self.spec = LayerSpec.of(mesh)
+        self._key = self.spec.key
         self.weight = torch.nn.Parameter(torch.from_numpy(mesh.values[:count].copy()))
         self.register_buffer("edge_index", torch.from_numpy(np.stack([t.src, t.dst]).astype(np.int64)))
         fixed = torch.from_numpy(mesh.values[count:].copy()) if mesh.ties.n_numbers > count else None
         self.register_buffer("fixed", fixed)
-        self._fixes = fixed is not None
+        self._has_fixed = fixed is not None  # looking up a buffer takes as long as all else of a small layer
 
     @property
     def topology(self) -> Topology:
         """The graph."""
-        return self.wiring.topology
+        return self.spec.topology
 
     @property
     def ticks(self) -> int:
-        """How often states are passed on."""
-        return self.wiring.ticks
+        """Number of steps that states are passed on."""
+        return self.spec.ticks
 
     def mesh(self) -> Mesh:
-        """A `Mesh` with a copy of the current weights: to save, explain, plot or train it."""
-        w = self.wiring
-        weights = self._values().numpy(force=True)[w.ties.number]
-        made = Mesh(w.topology, w.ticks, weights=weights, dtype=_name(self.weight.dtype))
-        made.replace(w.topology, weights, w.codes, w.ties)
+        """Return a `Mesh` with a copy of the current weights: to save, explain, plot or train it."""
+        spec = self.spec
+        weights = self._values().numpy(force=True)[spec.ties.number]
+        made = Mesh(spec.topology, spec.ticks, weights=weights, dtype=_name(self.weight.dtype))
+        made.replace(spec.topology, weights, spec.codes, spec.ties)
         return made
 
     def reset_parameters(self, random_state: Any = None) -> None:
-        """Draw the weights anew; fixed ones stay."""
+        """Draw new weights; fixed ones stay."""
         seed = _seed() if random_state is None else random_state
-        fresh = self.mesh().draw_weights(seed)[self.wiring.ties.first][: len(self.weight)]
+        fresh = self.mesh().draw_weights(seed)[self.spec.ties.first][: len(self.weight)]
         with torch.no_grad():
             self.weight.copy_(torch.from_numpy(fresh))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Outputs `(..., n_outputs)` of samples `(..., n_inputs)`."""
-        if not isinstance(x, torch.Tensor):
-            raise DataError(f"x must be a tensor, got {type(x).__name__}; torch.as_tensor(x) makes one")
-        values = self._values()
-        if self.pure or not (x.is_cpu and values.is_cpu):
-            self.wiring.check(x, values)
-            if x.device != values.device:
-                raise MeshError(
-                    f"x is on {x.device}, but the weights are on {values.device}; move one of them with .to"
-                )
-            return self.wiring.pure(x, values)
-        return run(x, values, self.wiring, self._key)
+        """Return outputs `(..., n_outputs)` of samples `(..., n_inputs)`."""
+        x, values = self._converted(x), self._values()
+        if not self.pure and x.is_cpu and values.is_cpu:
+            return torch_ops.run(x, values, self.spec, self._key)
+        self.spec.check(x, values)
+        if x.device != values.device:
+            raise MeshError(f"x is on {x.device}, but the weights are on {values.device}; move one of them with .to")
+        return self.spec.pure(x, values)
 
-    def _values(self) -> torch.Tensor:
-        if not self._fixes:  # to ask for a buffer takes as long as to ask for all else
-            return self.weight
-        assert self.fixed is not None
-        return torch.cat([self.weight, self.fixed])
+    def vjp(self, x: torch.Tensor) -> tuple[torch.Tensor, Pullback]:
+        """Return outputs, and a function from dE/dy to (dE/dweight, dE/dx): a gradient without autograd, twice as fast.
 
-    def vjp(self, x: torch.Tensor) -> tuple[torch.Tensor, Pull]:
-        """Outputs, and a function from dE/dy to (dE/dweight, dE/dx): a gradient without autograd, in half the time.
-
-        For loops that know dE/dy by themselves; nothing is recorded. x must be on the CPU.
+        For loops that compute dE/dy themselves; nothing is recorded. x must be on the CPU.
 
         >>> import torch
         >>> from meshnn import Topology
@@ -175,15 +164,30 @@ class MeshLayer(torch.nn.Module):
         >>> y.item(), [d.tolist() for d in pull(torch.ones(1, 1))]
         (7.0, [[1.0, 1.0], [[3.0, 4.0]]])
         """
+        x, values, count = self._converted(x), self._values(), self.spec.ties.n_parameters
+        if not (x.is_cpu and values.is_cpu):
+            raise MeshError(f"vjp runs on the CPU, got x on {x.device} and weights on {values.device}; use autograd")
+        y, pull = torch_ops.vjp(x, values, self.spec)
+
+        def pull_learned(dy: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            by_values, by_x = pull(dy)
+            return by_values[:count], by_x
+
+        return y, pull_learned if self._has_fixed else pull
+
+    def _converted(self, x: torch.Tensor) -> torch.Tensor:
+        """Return x; under autocast in the dtype of the weights, as the engine has no half precision."""
         if not isinstance(x, torch.Tensor):
             raise DataError(f"x must be a tensor, got {type(x).__name__}; torch.as_tensor(x) makes one")
-        if not (x.is_cpu and self.weight.is_cpu):
-            raise MeshError(
-                f"vjp runs on the CPU, got x on {x.device} and weights on {self.weight.device}; use autograd"
-            )
-        values, count = self._values(), self.wiring.ties.n_parameters
-        y, pull = pulled(x, values, self.wiring)
-        return y, pull if not self._fixes else lambda dy: _first(*pull(dy), count)
+        if x.dtype in (torch.bfloat16, torch.float16) and torch.is_autocast_enabled(x.device.type):
+            return x.to(self.weight.dtype)
+        return x
+
+    def _values(self) -> torch.Tensor:
+        if not self._has_fixed:
+            return self.weight
+        assert self.fixed is not None
+        return torch.cat([self.weight, self.fixed])
 
     def _load_from_state_dict(self, state_dict: Any, prefix: str, *rest: Any) -> None:
         given, errors = state_dict.get(f"{prefix}edge_index"), rest[-1]
@@ -197,19 +201,15 @@ class MeshLayer(torch.nn.Module):
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
     def extra_repr(self) -> str:
-        """Sizes."""
+        """Return the sizes."""
         text = repr(self.topology)
         return f"{text[text.index('(') + 1 : -1]}, {self.ticks} ticks{', pure' if self.pure else ''}"
 
 
-def _first(by_values: torch.Tensor, by_x: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor]:
-    return by_values[:count], by_x
-
-
 def _name(dtype: Any) -> str:
-    if dtype not in _DTYPES:
+    if dtype not in DTYPES:
         raise MeshError(f"dtype must be torch.float32 or torch.float64, got {dtype!r}")
-    return _DTYPES[dtype]
+    return DTYPES[dtype]
 
 
 def _seed() -> int:

@@ -1,11 +1,10 @@
-"""The operations `meshnn::layer` and `meshnn::layer_back` of PyTorch: our kernels, for autograd, vmap and compilers.
+"""The operators `meshnn::layer` and `meshnn::layer_back` of PyTorch, with their derivatives and rules for `vmap`.
 
-    layer(x, values, key)                      outputs (..., n_outputs) of x (..., n_inputs)
-    layer_back(g, x, values, key, wants, each) dE/dx and dE/dvalues from g = dE/dy; those not wanted are empty
+    layer(x, values, key)                            outputs (..., n_outputs) of x (..., n_inputs)
+    layer_back(g, x, values, key, by_x, by_values)   dE/dx and dE/dvalues from g = dE/dy; empty unless wanted
 
-`values` are the numbers that edges take their weights from, `(n_values,)`; or `(stack, n_values)`, one net for each of
-the first axis of x, which is what `vmap` makes of it. With `each` there is a gradient by the values for each of them,
-though the net is one. `key` names the graph, see `Wiring`.
+`values` are the numbers that edges take their weights from, `(n_values,)`, or `(*stack, n_values)` for a stack of nets:
+see `_layer_arrays`. `key` identifies the graph, see `LayerSpec`.
 """
 
 from __future__ import annotations
@@ -21,34 +20,35 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-# Whether tensors are what they seem: then we need not go through the dispatcher, which costs more than a small net. Of
-# PyTorch's own insides, because it has no other way to ask.
-from torch._C import _are_functorch_transforms_active as _transformed
-from torch._C import _len_torch_dispatch_stack as _modes
+# PyTorch has no public way to ask whether a tensor is a plain one. If it is, the dispatcher, which costs more than a
+# small net, can be bypassed.
+from torch._C import _are_functorch_transforms_active as _in_transform
+from torch._C import _len_torch_dispatch_stack as _n_modes
 
 from meshnn.engine.layer import Layer
 from meshnn.errors import DataError, MeshError
+from meshnn.integrations import _layer_arrays
 from meshnn.integrations.torch_pure import PureNet
 from meshnn.mesh import Mesh
 from meshnn.parameters import Ties
 from meshnn.topology import Topology
 
-__all__ = ["Pull", "Wiring", "layer", "layer_back", "pulled", "run"]
+__all__ = ["DTYPES", "LayerSpec", "Pullback", "layer", "layer_back", "run", "vjp"]
 
+Tensor = torch.Tensor
+Gradients = tuple[Tensor | None, Tensor | None]
 #: From dE/dy to dE/dvalues and dE/dx.
-Pull = Callable[[torch.Tensor], tuple[torch.Tensor, torch.Tensor]]
+Pullback = Callable[[Tensor], tuple[Tensor, Tensor]]
 
-_NUMPY: dict[torch.dtype, np.dtype[Any]] = {torch.float32: np.dtype(np.float32), torch.float64: np.dtype(np.float64)}
+DTYPES = {torch.float32: "float32", torch.float64: "float64"}
 _PLAIN = (torch.nn.Parameter, torch.Tensor)
-#: Values of `wants`.
-BY_INPUTS, BY_VALUES = 1, 2
 
 
-class Wiring:
-    """All that a layer is but for its weights: graph, ticks, activations and ties, and what is compiled for them.
+class LayerSpec:
+    """All of a layer but its weights: graph, ticks, activations and ties, and what is compiled for them.
 
-    Operations know it by its `key`, which follows from what it is: the same in every process, so that compiled code
-    that a cache on the disk hands to another process finds what it was compiled for, and not some other layer.
+    Operators find it by its `key`, which is computed from its content and so is the same in every process: compiled
+    code that a cache on disk passes to another process finds the graph it was compiled for.
     """
 
     def __init__(self, topology: Topology, ticks: int, codes: NDArray[np.int64], ties: Ties) -> None:
@@ -57,13 +57,13 @@ class Wiring:
         self._compiled: dict[torch.dtype, Layer] = {}
 
     @classmethod
-    def of(cls, mesh: Mesh) -> Wiring:
-        """That of a mesh; one for all layers that are alike."""
-        return _wired(mesh.topology, mesh.ticks, mesh.codes, mesh.ties)
+    def of(cls, mesh: Mesh) -> LayerSpec:
+        """Return the spec of a mesh, the same object for all layers that are alike."""
+        return _shared(mesh.topology, mesh.ticks, mesh.codes, mesh.ties.tied)
 
     @classmethod
-    def named(cls, key: str) -> Wiring:
-        """By its key."""
+    def named(cls, key: str) -> LayerSpec:
+        """Return the spec with this key."""
         found = _known.get(key)
         if found is None:
             raise MeshError(
@@ -74,380 +74,298 @@ class Wiring:
 
     @cached_property
     def key(self) -> str:
-        """Thirty-two letters that follow from the contents."""
+        """A hash of the content, 32 letters."""
         t = self.topology
-        sizes = np.array([t.n_inputs, t.n_hidden, t.n_outputs, t.bias, self.ticks, t.n_edges], np.int64)
-        parts = (
-            sizes,
-            t.src.astype(np.int64),
-            t.dst.astype(np.int64),
-            self.codes.astype(np.int64),
-            self.ties.parameter,
-        )
-        return hashlib.sha256(b"".join(np.ascontiguousarray(a, np.int64).tobytes() for a in parts)).hexdigest()[:32]
+        # The first number counts changes of the operators: PyTorch's cache on disk does not look at their signatures.
+        sizes = [2, t.n_inputs, t.n_hidden, t.n_outputs, t.bias, self.ticks, t.n_edges]
+        parts = (sizes, t.src, t.dst, self.codes, self.ties.tied)
+        return hashlib.sha256(b"".join(np.asarray(a, np.int64).tobytes() for a in parts)).hexdigest()[:32]
 
     @cached_property
     def pure(self) -> PureNet:
-        """In plain operations."""
-        t = self.topology
-        sizes = (t.n_inputs, t.n_clamped, t.n_outputs, self.ticks)
-        return PureNet(t.src, t.dst, self.ties.number, self.codes, *sizes)
+        """The net in plain operations."""
+        return PureNet(self.topology, self.ties.number, self.codes, self.ticks)
 
     def compiled(self, dtype: torch.dtype) -> Layer:
-        """Return the layer in our kernels."""
+        """Return the engine's layer."""
         found = self._compiled.get(dtype)
         if found is None:
-            made = Layer.of(self.topology, self.ticks, self.codes, self.ties, _NUMPY[dtype])
+            made = Layer.of(self.topology, self.ticks, self.codes, self.ties, np.dtype(DTYPES[dtype]))
             found = self._compiled.setdefault(dtype, made)
         return found
 
-    def check(self, x: torch.Tensor, values: torch.Tensor) -> None:
-        """Refuse what kernels, which ask nothing, cannot take."""
-        if values.dtype not in _NUMPY or x.dtype != values.dtype:
-            how = "x.to(layer.weight.dtype) or layer.double()" if values.dtype in _NUMPY else "layer.float(), x.float()"
+    def check(self, x: Tensor, values: Tensor) -> None:
+        """Refuse tensors that the engine, which checks nothing, cannot take."""
+        if values.dtype not in DTYPES or x.dtype != values.dtype:
+            how = "x.to(layer.weight.dtype) or layer.double()" if values.dtype in DTYPES else "layer.float(), x.float()"
             raise DataError(
                 f"a MeshLayer takes float32 or float64, the same for x and weight, got x {x.dtype} and weight "
                 f"{values.dtype}; convert with {how}"
             )
-        if x.ndim == 0 or x.shape[-1] != self.n_inputs:
+        if x.ndim < max(values.ndim, 1) or x.shape[-1] != self.n_inputs:
             raise DataError(
                 f"x must have shape (..., {self.n_inputs}), one number for each input, got {tuple(x.shape)}"
             )
-        if values.shape[-1] != self.n_values or values.ndim not in (1, 2):
+        if values.ndim == 0 or values.shape[-1] != self.n_values:
             raise DataError(f"there must be {self.n_values} weights, got shape {tuple(values.shape)}")
-        if values.ndim == 2 and (x.ndim < 2 or x.shape[0] != values.shape[0]):
-            raise DataError(f"of {values.shape[0]} stacked nets x must have as many parts, got shape {tuple(x.shape)}")
 
-    def __deepcopy__(self, memo: Any) -> Wiring:
-        return self  # nothing in it changes
+    def __deepcopy__(self, memo: Any) -> LayerSpec:
+        return self  # it is immutable
 
     def __reduce__(self) -> Any:
-        return _rewired, (self.topology, self.ticks, self.codes, self.ties.parameter)
+        return _shared, (self.topology, self.ticks, self.codes, self.ties.tied)
 
 
-_known: WeakValueDictionary[str, Wiring] = WeakValueDictionary()
-#: Backward passes of compiled code may be left when their layer is gone already.
-_recent: deque[Wiring] = deque(maxlen=32)
+_known: WeakValueDictionary[str, LayerSpec] = WeakValueDictionary()
+#: Backward passes of compiled code may run when their layer is gone already.
+_recent: deque[LayerSpec] = deque(maxlen=32)
 
 
-def _wired(topology: Topology, ticks: int, codes: NDArray[np.int64], ties: Ties) -> Wiring:
-    made = Wiring(topology, ticks, codes, ties)
+def _shared(topology: Topology, ticks: int, codes: NDArray[np.int64], tied: NDArray[np.int64]) -> LayerSpec:
+    made = LayerSpec(topology, ticks, codes, Ties(topology.n_edges, tied))
     found = _known.setdefault(made.key, made)
     _recent.append(found)
     return found
 
 
-def _rewired(topology: Topology, ticks: int, codes: NDArray[np.int64], parameter: NDArray[np.int64]) -> Wiring:
-    return _wired(topology, ticks, codes, Ties(topology.n_edges, parameter))
-
-
-def _solid(t: torch.Tensor) -> torch.Tensor:
-    """As kernels read it: itself, wherever that can be."""
-    return t if t.is_contiguous() and not t.is_neg() else t.resolve_neg().contiguous()
-
-
-def _has_place(t: torch.Tensor) -> bool:
-    """Whether it is a tensor in memory, and not one of `is_grads_batched`, which PyTorch has no other question for."""
-    try:
-        t.data_ptr()
-    except RuntimeError:
-        return False
-    return True
-
-
-# -- the operations ------------------------------------------------------------------------------------------------
+# -- operators -----------------------------------------------------------------------------------------------------
 
 
 @torch.library.custom_op("meshnn::layer", mutates_args=(), device_types="cpu")
-def layer(x: torch.Tensor, values: torch.Tensor, key: str) -> torch.Tensor:
-    """Outputs, see above."""
-    wiring = Wiring.named(key)
-    wiring.check(x, values)
-    x, values = _solid(x), _solid(values)
-    y = x.new_empty((*x.shape[:-1], wiring.n_outputs))
-    compiled, threads = wiring.compiled(x.dtype), torch.get_num_threads()
-    stack = values.shape[0] if values.ndim == 2 else 1
-    size = x.numel() // (wiring.n_inputs * max(stack, 1))
-    places = zip(_steps(values, stack, wiring.n_values), _steps(x, stack, size * wiring.n_inputs),
-                 _steps(y, stack, size * wiring.n_outputs), strict=True)  # fmt: skip
-    for v, begin, out in places:
-        compiled.forward(v, begin, out, size, threads)
+def layer(x: Tensor, values: Tensor, key: str) -> Tensor:
+    """Return the outputs."""
+    y: Tensor = _empty_outputs(x, values, key)
+    compiled, threads = LayerSpec.named(key).compiled(x.dtype), torch.get_num_threads()
+    _layer_arrays.forward(compiled, values.numpy(force=True), x.numpy(force=True), y.numpy(), threads)
     return y
 
 
 @layer.register_fake
-def _(x: torch.Tensor, values: torch.Tensor, key: str) -> torch.Tensor:
-    wiring = Wiring.named(key)
-    wiring.check(x, values)
-    return x.new_empty((*x.shape[:-1], wiring.n_outputs))
+def _empty_outputs(x: Tensor, values: Tensor, key: str) -> Tensor:
+    spec = LayerSpec.named(key)
+    spec.check(x, values)
+    return x.new_empty((*_stack(values, x), *x.shape[values.ndim - 1 : -1], spec.n_outputs))
 
 
 @torch.library.custom_op("meshnn::layer_back", mutates_args=(), device_types="cpu")
-def layer_back(
-    g: torch.Tensor, x: torch.Tensor, values: torch.Tensor, key: str, wants: int, each: bool
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Gradients by x and by the values, see above."""
-    wiring = Wiring.named(key)
-    wiring.check(x, values)
-    g, x, values = _solid(g), _solid(x), _solid(values)
-    dx, dv = _room_for_gradients(x, values, wiring, wants, each)
-    compiled, threads = wiring.compiled(x.dtype), torch.get_num_threads()
-    stack = x.shape[0] if each or values.ndim == 2 else 1
-    size = x.numel() // (wiring.n_inputs * max(stack, 1))
-    samples, outputs = size * wiring.n_inputs, size * wiring.n_outputs
-    by_values = _steps(dv, stack, wiring.n_values) if wants & BY_VALUES else [0] * stack
-    by_inputs = _steps(dx, stack, samples) if wants & BY_INPUTS else [0] * stack
-    nets = _steps(values, stack, wiring.n_values if values.ndim == 2 else 0)
-    places = zip(nets, _steps(x, stack, samples), _steps(g, stack, outputs), by_values, by_inputs, strict=True)
-    for v, begin, slope, to_values, to_inputs in places:
-        compiled.back(v, begin, slope, to_values, to_inputs, size, None, threads)
+def layer_back(g: Tensor, x: Tensor, values: Tensor, key: str, by_x: bool, by_values: bool) -> tuple[Tensor, Tensor]:
+    """Return the gradients by x and by the values."""
+    spec = LayerSpec.named(key)
+    spec.check(x, values)
+    dx, dv = _empty_gradients(g, x, values, key, by_x, by_values)
+    _layer_arrays.vjp(
+        spec.compiled(x.dtype), values.numpy(force=True), x.numpy(force=True), g.numpy(force=True),
+        dv.numpy() if by_values else None, dx.numpy() if by_x else None, torch.get_num_threads(),
+    )  # fmt: skip
     return dx, dv
 
 
 @layer_back.register_fake
-def _(
-    g: torch.Tensor, x: torch.Tensor, values: torch.Tensor, key: str, wants: int, each: bool
-) -> tuple[torch.Tensor, torch.Tensor]:
-    return _room_for_gradients(x, values, Wiring.named(key), wants, each)
+def _empty_gradients(
+    g: Tensor, x: Tensor, values: Tensor, key: str, by_x: bool, by_values: bool
+) -> tuple[Tensor, Tensor]:
+    stack = _stack(values, x, g)
+    dx = x.new_empty((*stack, *x.shape[values.ndim - 1 :]) if by_x else (0,))
+    return dx, x.new_empty((*stack, values.shape[-1]) if by_values else (0,))
 
 
-def _steps(t: torch.Tensor, stack: int, width: int) -> list[int]:
-    """Addresses of the parts of a stack."""
-    first, step = t.data_ptr(), width * t.element_size()
-    return [first + k * step for k in range(stack)]
+def _stack(values: Tensor, *others: Tensor) -> tuple[int, ...]:
+    """Return the axes of a stack of nets, broadcast."""
+    axes = values.ndim - 1
+    if not axes:
+        return ()
+    broadcast: Any = torch.broadcast_shapes
+    shapes: tuple[int, ...] = broadcast(values.shape[:-1], *(t.shape[:axes] for t in others))
+    return shapes
 
 
-def _room_for_gradients(
-    x: torch.Tensor, values: torch.Tensor, wiring: Wiring, wants: int, each: bool
-) -> tuple[torch.Tensor, torch.Tensor]:
-    stack = (x.shape[0],) if each or values.ndim == 2 else ()
-    dx = x.new_empty(x.shape if wants & BY_INPUTS else (0,))
-    return dx, x.new_empty((*stack, wiring.n_values) if wants & BY_VALUES else (0,))
-
-
-# -- their derivatives ---------------------------------------------------------------------------------------------
+# -- derivatives ---------------------------------------------------------------------------------------------------
 
 
 def _remember(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
     x, values, ctx.key = inputs
     ctx.save_for_backward(x, values)
-    ctx.wiring = Wiring.named(ctx.key)  # so that it lives until then
+    ctx.spec = LayerSpec.named(ctx.key)  # keeps it alive until the backward pass
 
 
-def _pull_back(ctx: Any, g: torch.Tensor) -> tuple[torch.Tensor | None, torch.Tensor | None, None]:
+def _backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
     x, values = ctx.saved_tensors
-    return _gradients(ctx.needs_input_grad, g, x, values, ctx.key)
+    return *_gradients(ctx.needs_input_grad, g, x, values, ctx.key), None
 
 
-def _gradients(
-    needs: Any, g: torch.Tensor, x: torch.Tensor, values: torch.Tensor, key: str
-) -> tuple[torch.Tensor | None, torch.Tensor | None, None]:
+def _gradients(needs: Any, g: Tensor, x: Tensor, values: Tensor, key: str) -> Gradients:
     by_x, by_values = bool(needs[0]), bool(needs[1])
     # a gradient may be batched though nothing else is: `is_grads_batched`
-    call: Callable[..., tuple[torch.Tensor, torch.Tensor]] = _TransformedBack.apply if _transformed() else layer_back
-    dx, dv = call(g, x, values, key, BY_INPUTS * by_x + BY_VALUES * by_values, False)
-    return dx if by_x else None, dv if by_values else None, None
+    call: Callable[..., tuple[Tensor, Tensor]] = _BackInTransform.apply if _in_transform() else layer_back
+    dx, dv = call(g, x, values, key, by_x, by_values)
+    if values.ndim > 1:  # sum over the axes that were broadcast
+        dx, dv = dx.sum_to_size(x.shape) if by_x else dx, dv.sum_to_size(values.shape) if by_values else dv
+    return dx if by_x else None, dv if by_values else None
 
 
 def _remember_back(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-    g, x, values, ctx.key, ctx.wants, ctx.each = inputs
+    g, x, values, key, *ctx.wanted = inputs
     ctx.save_for_backward(g, x, values)
-    ctx.wiring = Wiring.named(ctx.key)
+    ctx.spec = LayerSpec.named(key)
 
 
-def _second(ctx: Any, cdx: torch.Tensor, cdv: torch.Tensor) -> tuple[Any, ...]:
-    """Second derivatives, which kernels do not have: by the pure net, whatever the order."""
-    wants, back = ctx.wants, _pure_back(ctx)
+def _second_derivatives(ctx: Any, cdx: Tensor, cdv: Tensor) -> tuple[Any, ...]:
+    """Differentiate `layer_back` by the pure net, because the engine has first derivatives only."""
 
-    def product(*given: torch.Tensor) -> torch.Tensor:
-        dx, dv = back(*given)
-        found: torch.Tensor = (dx * cdx).sum() if wants & BY_INPUTS else dx.new_zeros(())
-        return found + (dv * cdv).sum() if wants & BY_VALUES else found
+    def product(*given: Tensor) -> Tensor:
+        found = zip(ctx.spec.pure.vjp(*given), (cdx, cdv), ctx.wanted, strict=True)
+        return sum(((d * c).sum() for d, c, wanted in found if wanted), given[0].new_zeros(()))
 
     return (*torch.func.grad(product, argnums=(0, 1, 2))(*ctx.saved_tensors), None, None, None)
 
 
-def _pure_back(ctx: Any) -> Callable[..., tuple[torch.Tensor, torch.Tensor]]:
-    """`layer_back` in plain operations: of g, x and values."""
-    pure, stacked = ctx.wiring.pure, ctx.saved_tensors[2].ndim == 2
-
-    def back(g: torch.Tensor, x: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        found: tuple[torch.Tensor, torch.Tensor] = torch.func.vjp(pure, x, values)[1](g)
-        return found
-
-    return torch.func.vmap(back, (0, 0, 0 if stacked else None)) if ctx.each or stacked else back
+def _front(t: Tensor, dim: int | None) -> Tensor:
+    """Put the axis of vmap in front, with length 1 if there is none."""
+    return t.unsqueeze(0) if dim is None else t.movedim(dim, 0)
 
 
-layer.register_autograd(_pull_back, setup_context=_remember)
-layer_back.register_autograd(_second, setup_context=_remember_back)
-
-
-# -- batches of them -----------------------------------------------------------------------------------------------
-
-
-def _front(t: torch.Tensor, dim: int | None, count: int) -> torch.Tensor:
-    """With the axis of vmap in front."""
-    return t.unsqueeze(0).expand(count, *t.shape) if dim is None else t.movedim(dim, 0)
-
-
-def _batched(
-    call: Callable[..., torch.Tensor], info: Any, in_dims: Any, x: torch.Tensor, values: torch.Tensor, key: str
-) -> tuple[torch.Tensor, int]:
-    """How `layer` is batched: samples more, or a stack of nets."""
-    count, stacked = info.batch_size, values.ndim - (in_dims[1] is not None) == 2
-    x = _front(x, in_dims[0], count)
-    if in_dims[1] is None and not stacked:
-        return call(x, values, key), 0
-    values = _front(values, in_dims[1], count)
-    if not stacked:
-        return call(x, values, key), 0
-    y = call(x.flatten(0, 1), values.flatten(0, 1), key)
-    return y.reshape(count, x.shape[1], *y.shape[1:]), 0
+def _batched(call: Any, info: Any, in_dims: Any, x: Tensor, values: Tensor, key: str) -> tuple[Tensor, int]:
+    """Batch `layer`: more samples for one net, or a larger stack of nets."""
+    one = in_dims[1] is None and values.ndim == 1
+    return call(_front(x, in_dims[0]), values if one else _front(values, in_dims[1]), key), 0
 
 
 def _batched_back(
-    call: Callable[..., tuple[torch.Tensor, torch.Tensor]], info: Any, in_dims: Any, g: torch.Tensor, x: torch.Tensor,
-    values: torch.Tensor, key: str, wants: int, each: bool,
-) -> tuple[tuple[torch.Tensor, torch.Tensor], tuple[int | None, int | None]]:  # fmt: skip
-    """How `layer_back` is: a gradient for each."""
-    count, stacked = info.batch_size, values.ndim - (in_dims[2] is not None) == 2
-    g, x = _front(g, in_dims[0], count), _front(x, in_dims[1], count)
-    shared = in_dims[2] is None and not stacked
-    values = values if shared else _front(values, in_dims[2], count)
-    nested, inner = each or stacked, x.shape[1]
-    if nested:
-        if not shared:
-            values = values if stacked else values.unsqueeze(1).expand(count, inner, values.shape[-1])
-            values = values.flatten(0, 1)
-        g, x = g.flatten(0, 1), x.flatten(0, 1)
-    dx, dv = call(g, x, values, key, wants, shared)
-    if nested:
-        dx = dx.reshape(count, inner, *dx.shape[1:]) if wants & BY_INPUTS else dx
-        dv = dv.reshape(count, inner, *dv.shape[1:]) if wants & BY_VALUES else dv
-    return (dx, dv), (0 if wants & BY_INPUTS else None, 0 if wants & BY_VALUES else None)
+    call: Any, info: Any, in_dims: Any, g: Tensor, x: Tensor, values: Tensor, key: str, *wanted: bool
+) -> Any:
+    """Batch `layer_back`: one gradient for each."""
+    given = (_front(t, dim) for t, dim in zip((g, x, values), in_dims[:3], strict=True))
+    return call(*given, key, *wanted), tuple(0 if want else None for want in wanted)
 
 
+layer.register_autograd(_backward, setup_context=_remember)
+layer_back.register_autograd(_second_derivatives, setup_context=_remember_back)
 layer.register_vmap(partial(_batched, layer))
 layer_back.register_vmap(partial(_batched_back, layer_back))
 
 
-# `torch.func` refuses operations whose autograd was registered by `register_autograd` (pytorch/pytorch issues 168393
-# and 179652), so that there they are called from functions that have what it asks for.
-class _Transformed(torch.autograd.Function):
+# `torch.func` refuses operators whose derivative is registered by `register_autograd` (pytorch/pytorch issues 168393
+# and 179652); inside its transforms these functions, with the same rules, call them.
+class _InTransform(torch.autograd.Function):
     """`layer` inside transforms of `torch.func`."""
 
-    @staticmethod
-    def forward(x: torch.Tensor, values: torch.Tensor, key: str) -> Any:
-        return layer(x, values, key)
-
-    setup_context = staticmethod(_remember)
+    setup_context, backward = staticmethod(_remember), staticmethod(_backward)
 
     @staticmethod
-    def backward(ctx: Any, g: torch.Tensor) -> Any:
-        x, values = ctx.saved_tensors
-        return _gradients(ctx.needs_input_grad, g, x, values, ctx.key)
+    def forward(*given: Any) -> Any:
+        return layer(*given)
 
     @staticmethod
-    def vmap(info: Any, in_dims: Any, *arguments: Any) -> Any:
-        return _batched(_Transformed.apply, info, in_dims, *arguments)
+    def vmap(*given: Any) -> Any:
+        return _batched(_InTransform.apply, *given)
 
 
-class _TransformedBack(torch.autograd.Function):
-    """The same of `layer_back`."""
+class _BackInTransform(torch.autograd.Function):
+    """`layer_back` inside transforms of `torch.func`."""
 
-    @staticmethod
-    def forward(g: torch.Tensor, x: torch.Tensor, values: torch.Tensor, key: str, wants: int, each: bool) -> Any:
-        return layer_back(g, x, values, key, wants, each)
-
-    setup_context = staticmethod(_remember_back)
-    backward = staticmethod(_second)
+    setup_context, backward = staticmethod(_remember_back), staticmethod(_second_derivatives)
 
     @staticmethod
-    def vmap(info: Any, in_dims: Any, *arguments: Any) -> Any:
-        return _batched_back(_TransformedBack.apply, info, in_dims, *arguments)
-
-
-# -- the short way -------------------------------------------------------------------------------------------------
-
-
-class _Short(torch.autograd.Function):
-    """The same for tensors that are nothing but tensors, past the dispatcher; states are kept for the way back."""
+    def forward(*given: Any) -> Any:
+        return layer_back(*given)
 
     @staticmethod
-    def forward(ctx: Any, x: torch.Tensor, values: torch.Tensor, wiring: Wiring) -> torch.Tensor:
-        given, numbers = _solid(x), _solid(values)
-        y = x.new_empty((*x.shape[:-1], wiring.n_outputs))
-        size, compiled = x.numel() // wiring.n_inputs, wiring.compiled(x.dtype)
-        where = (numbers.data_ptr(), given.data_ptr(), y.data_ptr())
-        ctx.kept = (wiring, compiled, size, compiled.keep(*where, size, torch.get_num_threads()))
+    def vmap(*given: Any) -> Any:
+        return _batched_back(_BackInTransform.apply, *given)
+
+
+# -- plain tensors, past the dispatcher ----------------------------------------------------------------------------
+
+
+class _Direct(torch.autograd.Function):
+    """The same for plain tensors; the states of small batches are kept for the backward pass."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, values: Tensor, spec: LayerSpec) -> Tensor:
+        y, states = _forward(_contiguous(x), _contiguous(values), spec, True)
+        ctx.kept = (spec, states)
         ctx.save_for_backward(x, values)
         return y
 
     @staticmethod
-    def backward(ctx: Any, g: torch.Tensor) -> Any:
-        kept: tuple[Wiring, Layer, int, Any] = ctx.kept
-        wiring, compiled, size, states = kept
+    def backward(ctx: Any, g: Tensor) -> Any:
+        spec, states = ctx.kept
         by_x, by_values, _ = ctx.needs_input_grad
-        slope, dx, dv, to_x, to_values = _solid(g), None, None, 0, 0
         x, values = ctx.saved_tensors
-        # not if second derivatives are wanted, or many at once
-        if states is None or torch.is_grad_enabled() or _transformed() or not _has_place(slope):
-            return _gradients((by_x, by_values), g, x, values, wiring.key)
-        if by_values:
-            dv = g.new_empty(wiring.n_values)
-            to_values = dv.data_ptr()
-        if by_x:
-            dx = torch.empty_like(x, memory_format=torch.contiguous_format)
-            to_x = dx.data_ptr()
-        solid = _solid(values)
-        compiled.back(solid.data_ptr(), 0, slope.data_ptr(), to_values, to_x, size, states)
-        return dx, dv, None
+        # the operator if second derivatives are wanted, or several at once
+        if states is None or torch.is_grad_enabled() or _in_transform() or not _in_memory(g):
+            return *_gradients((by_x, by_values), g, x, values, spec.key), None
+        return *_back(g, x, _contiguous(values), spec, states, (by_x, by_values)), None
 
 
-_transform: Callable[..., torch.Tensor] = _Transformed.apply
+_transform: Callable[..., Tensor] = _InTransform.apply
 # past `Function.apply`, which looks for transforms once more
-_short: Callable[..., torch.Tensor] = super(torch.autograd.Function, _Short).apply
+_direct: Callable[..., Tensor] = super(torch.autograd.Function, _Direct).apply
 
 
-def run(x: torch.Tensor, values: torch.Tensor, wiring: Wiring, key: str) -> torch.Tensor:
-    """Outputs, differentiable, by the shortest way there is for these tensors on the CPU."""
-    found: torch.Tensor
+def run(x: Tensor, values: Tensor, spec: LayerSpec, key: str) -> Tensor:
+    """Return the outputs, differentiable, by the shortest way for these tensors on the CPU."""
+    found: Tensor
     if torch.compiler.is_compiling():
         found = layer(x, values, key)
-    elif _transformed():
+    elif _in_transform():
         found = _transform(x, values, key)
-    elif _modes() or type(x) not in _PLAIN or type(values) not in _PLAIN:
+    elif _n_modes() or type(x) not in _PLAIN or type(values) not in _PLAIN:
         found = layer(x, values, key)
     else:
-        wiring.check(x, values)
+        spec.check(x, values)
         if torch.is_grad_enabled() and (values.requires_grad or x.requires_grad):
-            return _short(x, values, wiring)
-        return _outputs(_solid(x), _solid(values), wiring)
+            return _direct(x, values, spec)
+        return _forward(_contiguous(x), _contiguous(values), spec, False)[0]
     return found
 
 
-def _outputs(x: torch.Tensor, values: torch.Tensor, wiring: Wiring) -> torch.Tensor:
-    y = x.new_empty((*x.shape[:-1], wiring.n_outputs))
-    size = x.numel() // wiring.n_inputs
-    where = (values.data_ptr(), x.data_ptr(), y.data_ptr(), size)
-    wiring.compiled(x.dtype).forward(*where, torch.get_num_threads())
-    return y
+def vjp(x: Tensor, values: Tensor, spec: LayerSpec) -> tuple[Tensor, Pullback]:
+    """Return the outputs, and a function from dE/dy to dE/dvalues and dE/dx; nothing is recorded."""
+    spec.check(x, values)
+    x, values = _contiguous(x).detach(), _contiguous(values).detach()
+    y, states = _forward(x, values, spec, True)
 
-
-def pulled(x: torch.Tensor, values: torch.Tensor, wiring: Wiring) -> tuple[torch.Tensor, Pull]:
-    """Outputs, and a function from dE/dy to dE/dvalues and dE/dx; nothing is recorded."""
-    wiring.check(x, values)
-    given, numbers, compiled = _solid(x).detach(), _solid(values), wiring.compiled(x.dtype)
-    size, y = given.numel() // wiring.n_inputs, given.new_empty((*x.shape[:-1], wiring.n_outputs))
-    at, where = numbers.data_ptr(), given.data_ptr()
-    states = compiled.keep(at, where, y.data_ptr(), size, torch.get_num_threads())
-
-    def pull(dy: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def pull(dy: Tensor) -> tuple[Tensor, Tensor]:
         if dy.shape != y.shape or dy.dtype != y.dtype:
             raise DataError(f"dE/dy must be {tuple(y.shape)} {y.dtype} as y is, got {tuple(dy.shape)} {dy.dtype}")
-        slope, dv, dx = _solid(dy), y.new_empty(wiring.n_values), torch.empty_like(given)
-        to = (dv.data_ptr(), dx.data_ptr())
-        compiled.back(numbers.data_ptr(), where, slope.data_ptr(), *to, size, states, torch.get_num_threads())
+        dx, dv = _back(dy, x, values, spec, states, (True, True))
+        assert dx is not None
+        assert dv is not None
         return dv, dx
 
     return y, pull
+
+
+def _forward(x: Tensor, values: Tensor, spec: LayerSpec, keep: bool) -> tuple[Tensor, Any]:
+    """Return the outputs and, if asked for, the states of a small batch."""
+    y, compiled = x.new_empty((*x.shape[:-1], spec.n_outputs)), spec.compiled(x.dtype)
+    call: Callable[..., Any] = compiled.keep if keep else compiled.forward
+    size = x.numel() // spec.n_inputs
+    return y, call(values.data_ptr(), x.data_ptr(), y.data_ptr(), size, torch.get_num_threads())
+
+
+def _back(g: Tensor, x: Tensor, values: Tensor, spec: LayerSpec, states: Any, wanted: tuple[bool, bool]) -> Gradients:
+    """Return dE/dx and dE/dvalues; x is read only without states, and must be contiguous then."""
+    g = _contiguous(g)
+    dx = torch.empty_like(x, memory_format=torch.contiguous_format) if wanted[0] else None
+    dv = g.new_empty(spec.n_values) if wanted[1] else None
+    spec.compiled(x.dtype).back(
+        values.data_ptr(), 0 if states is not None else x.data_ptr(), g.data_ptr(),
+        0 if dv is None else dv.data_ptr(), 0 if dx is None else dx.data_ptr(),
+        x.numel() // spec.n_inputs, states, torch.get_num_threads(),
+    )  # fmt: skip
+    return dx, dv
+
+
+def _contiguous(t: Tensor) -> Tensor:
+    return t if t.is_contiguous() and not t.is_neg() else t.resolve_neg().contiguous()
+
+
+def _in_memory(t: Tensor) -> bool:
+    """Whether it is a tensor in memory and not a batched one of `is_grads_batched`."""
+    try:
+        t.data_ptr()
+    except RuntimeError:
+        return False
+    return True

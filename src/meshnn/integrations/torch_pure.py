@@ -1,18 +1,18 @@
-"""A net in plain operations of PyTorch, for tensors that our kernels cannot read: on other devices, or of any order."""
+"""A net in plain operations of PyTorch: for tensors on other devices, and for derivatives of any order."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from meshnn.codes import ELU, GAUSS, IDENTITY, LEAKY_RELU, RELU, SIGMOID, SIN, SOFTPLUS, TANH
+from meshnn.topology import Topology
 
-__all__ = ["ACTIVATIONS", "PureNet"]
+__all__ = ["PureNet"]
 
 I64 = NDArray[np.int64]
 
@@ -21,11 +21,7 @@ def _softplus(t: torch.Tensor) -> torch.Tensor:
     return torch.logaddexp(t, torch.zeros((), dtype=t.dtype, device=t.device))  # torch's own is linear from 20 on
 
 
-def _gauss(t: torch.Tensor) -> torch.Tensor:
-    return torch.exp(-t * t)
-
-
-#: By code.
+#: Activation functions by their code.
 ACTIVATIONS: dict[int, Callable[[torch.Tensor], torch.Tensor]] = {
     IDENTITY: lambda t: t,
     RELU: torch.relu,
@@ -35,51 +31,58 @@ ACTIVATIONS: dict[int, Callable[[torch.Tensor], torch.Tensor]] = {
     SIGMOID: torch.sigmoid,
     TANH: torch.tanh,
     SIN: torch.sin,
-    GAUSS: _gauss,
+    GAUSS: lambda t: torch.exp(-t * t),
 }
 
 
 class PureNet:
-    """Outputs from inputs and the numbers that edges take their weights from.
+    """The outputs of a net as a function of its inputs and values, in plain operations.
 
     Parameters
     ----------
-    src, dst : int array (n_edges,)
+    topology : Topology
     number : int array (n_edges,)
-        Which value each edge takes its weight from.
+        Index of the value that each edge takes its weight from.
     codes : int array (n_neurons,)
-    n_inputs, n_clamped, n_outputs, ticks : int
+        Activations.
+    ticks : int
     """
 
-    def __init__(
-        self, src: Any, dst: Any, number: Any, codes: I64, n_inputs: int, n_clamped: int, n_outputs: int, ticks: int
-    ) -> None:
-        self.n_inputs, self.n_clamped, self.n_outputs, self.ticks = n_inputs, n_clamped, n_outputs, ticks
-        moving = np.asarray(dst) >= n_clamped  # what leads into inputs is never seen
-        ends = (src, np.asarray(dst) - n_clamped, number)
-        self._edges = tuple(torch.as_tensor(np.asarray(a)[moving].astype(np.int64)) for a in ends)
-        free = codes[n_clamped:]
-        self.n_free = len(free)
-        kinds = [(int(code), np.flatnonzero(free == code)) for code in np.unique(free)]
-        self._kinds = [(code, torch.as_tensor(those)) for code, those in kinds]
-        order = np.concatenate([those for _, those in kinds])
-        self._back = torch.as_tensor(np.argsort(order))
+    def __init__(self, topology: Topology, number: I64, codes: I64, ticks: int) -> None:
+        self.topology, self.ticks = topology, ticks
+        first = topology.n_clamped
+        kept = topology.dst >= first  # edges into inputs have no effect
+        ends = (topology.src, topology.dst - first, number)
+        self._edges = tuple(torch.as_tensor(a[kept].astype(np.int64)) for a in ends)
+        kinds = [(int(code), np.flatnonzero(codes[first:] == code)) for code in np.unique(codes[first:])]
+        self._kinds = [(code, torch.as_tensor(neurons)) for code, neurons in kinds]
+        self._order = torch.as_tensor(np.argsort(np.concatenate([neurons for _, neurons in kinds])))
 
     def __call__(self, x: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
-        """Outputs `(..., n_outputs)` of x `(..., n_inputs)`."""
-        src, into, number = (a.to(x.device) for a in self._edges)
-        weights, lead = values[number], x.shape[:-1]
-        clamped = [x, *([x.new_ones((*lead, 1))] if self.n_clamped > self.n_inputs else [])]
-        free = x.new_zeros((*lead, self.n_free))
+        """Return outputs `(..., n_outputs)` of x `(..., n_inputs)`; for a stack of nets both have its axes in front."""
+        src, dst, number = (a.to(x.device) for a in self._edges)
+        weights, lead, t = values[..., number], x.shape[:-1], self.topology
+        if values.ndim > 1:
+            weights = weights.reshape(*values.shape[:-1], *[1] * (x.ndim - values.ndim), len(number))
+        clamped = [x, *([x.new_ones((*lead, 1))] if t.bias else [])]
+        n_free = t.n_hidden + t.n_outputs
+        free = x.new_zeros((*lead, n_free))
         for _ in range(self.ticks):
-            sums = x.new_zeros((*lead, self.n_free)).index_add(
-                -1, into, torch.cat([*clamped, free], -1)[..., src] * weights
-            )
-            free = self._activated(sums)
-        return free[..., self.n_free - self.n_outputs :]
+            terms = torch.cat([*clamped, free], -1)[..., src] * weights
+            free = self._activated(x.new_zeros((*lead, n_free)).index_add(-1, dst, terms))
+        return free[..., t.n_hidden :]
+
+    def vjp(self, g: torch.Tensor, x: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return dE/dx and dE/dvalues from g = dE/dy, for each net of a stack."""
+        axes = values.ndim - 1
+        if axes:
+            stack = np.broadcast_shapes(values.shape[:-1], x.shape[:axes], g.shape[:axes])
+            g, x, values = (t.expand(*stack, *t.shape[axes:]) for t in (g, x, values))
+        found: tuple[torch.Tensor, torch.Tensor] = torch.func.vjp(self, x, values)[1](g)
+        return found
 
     def _activated(self, sums: torch.Tensor) -> torch.Tensor:
         if len(self._kinds) == 1:
             return ACTIVATIONS[self._kinds[0][0]](sums)
-        found = [ACTIVATIONS[code](sums[..., those.to(sums.device)]) for code, those in self._kinds]
-        return torch.cat(found, -1)[..., self._back.to(sums.device)]
+        found = [ACTIVATIONS[code](sums[..., neurons.to(sums.device)]) for code, neurons in self._kinds]
+        return torch.cat(found, -1)[..., self._order.to(sums.device)]

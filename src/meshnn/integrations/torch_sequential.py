@@ -10,12 +10,12 @@ from torch import nn
 
 from meshnn.arrays import Array, IntArray
 from meshnn.errors import MeshError
+from meshnn.integrations.torch_ops import DTYPES
 from meshnn.mesh import Mesh
 from meshnn.topology import Topology
 
 __all__ = ["from_torch", "to_torch"]
 
-_DTYPES = {torch.float32: "float32", torch.float64: "float64"}
 #: What a net does with them when it is not trained: nothing.
 _IGNORED = (nn.Dropout, nn.AlphaDropout, nn.FeatureAlphaDropout)
 _ADVICE = (
@@ -82,7 +82,7 @@ def from_torch(model: nn.Sequential, *, drop_zeros: bool = False) -> Mesh:
         raise MeshError(f"from_torch takes an nn.Sequential, got {type(model).__name__}; put the layers into one")
     layers, names = _layers(model)
     dtype = layers[0].weight.dtype
-    if dtype not in _DTYPES or any(p.dtype != dtype for layer in layers for p in layer.parameters()):
+    if dtype not in DTYPES or any(p.dtype != dtype for layer in layers for p in layer.parameters()):
         raise MeshError(
             f"all weights must be of one dtype, float32 or float64, got {_kinds(layers)}; use model.float()"
         )
@@ -105,7 +105,7 @@ def from_torch(model: nn.Sequential, *, drop_zeros: bool = False) -> Mesh:
     order = np.lexsort((pairs[:, 0], pairs[:, 1]))
     topology = Topology(sizes[0], sum(sizes[1:-1]), sizes[-1], pairs, bias=has_bias)
     hidden = [name for name, size in zip(names[:-1], sizes[1:-1], strict=True) for _ in range(size)]
-    return Mesh(topology, len(layers), hidden, names[-1], values[order], _DTYPES[dtype])
+    return Mesh(topology, len(layers), hidden, names[-1], values[order], DTYPES[dtype])
 
 
 def _layers(model: nn.Sequential) -> tuple[list[nn.Linear], list[str]]:
@@ -139,12 +139,8 @@ def _layers(model: nn.Sequential) -> tuple[list[nn.Linear], list[str]]:
 def _flat(model: nn.Sequential, prefix: str = "") -> list[tuple[str, nn.Module]]:
     found: list[tuple[str, nn.Module]] = []
     for name, module in model.named_children():
-        inner = isinstance(module, nn.Sequential)
-        found += (
-            _flat(module, f"{prefix}{name}.")
-            if isinstance(module, nn.Sequential) and inner
-            else [(prefix + name, module)]
-        )
+        inner = _flat(module, f"{prefix}{name}.") if isinstance(module, nn.Sequential) else [(prefix + name, module)]
+        found += inner
     return found
 
 

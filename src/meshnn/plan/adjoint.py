@@ -37,7 +37,7 @@ class ChunkMethod(Method):
 
 
 class Adjoint(ChunkMethod):
-    """`method="adjoint"`."""
+    """`gradient="adjoint"`."""
 
     name = "adjoint"
     forward_only = False

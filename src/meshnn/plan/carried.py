@@ -24,7 +24,7 @@ COUNTED = 300
 
 
 class Influence(ForwardPass):
-    """`method="influence"`."""
+    """`gradient="influence"`."""
 
     name = "influence"
     slowdown = 10.0  # samples run one by one

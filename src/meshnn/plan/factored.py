@@ -25,7 +25,7 @@ U32 = NDArray[np.uint32]
 
 
 class Factored(ChunkMethod):
-    """`method="factored"`."""
+    """`gradient="factored"`."""
 
     name = "factored"
 

@@ -494,7 +494,7 @@ class PlaySession:
             return pairs[:, 0], pairs[:, 1], np.empty(0)
         X, y, options = sample_of(self._recent(), np.random.default_rng(0), SCORED)
         scores = self.mesh.growth_scores(
-            X, y, self.data.loss, pairs[:, 0], pairs[:, 1], method="adjoint", n_threads=1, **options
+            X, y, self.data.loss, pairs[:, 0], pairs[:, 1], gradient="adjoint", n_threads=1, **options
         )
         return pairs[:, 0], pairs[:, 1], scores
 

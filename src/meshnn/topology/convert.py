@@ -10,7 +10,7 @@ import numpy as np
 from meshnn.arrays import Array, IntArray
 from meshnn.errors import TopologyError
 
-__all__ = ["adjacency_entries", "check_dict", "networkx_edges"]
+__all__ = ["adjacency_entries", "check_dict", "networkx_edges", "networkx_nodes"]
 
 
 FORMAT = "meshnn.topology"
@@ -48,34 +48,47 @@ def adjacency_entries(A: Any) -> tuple[int, IntArray, Array]:
     return shape[0], np.stack([src, dst], axis=1).astype(np.int64)[order], values[order]
 
 
-def networkx_edges(
-    graph: Any, inputs: Sequence[Hashable], outputs: Sequence[Hashable], bias: Hashable | None
-) -> tuple[int, IntArray, bool]:
-    """`(n_hidden, edges, has_bias)` of a directed networkx graph; hidden neurons keep the order of `graph.nodes`."""
+def networkx_nodes(
+    graph: Any, inputs: Sequence[Hashable] | None, outputs: Sequence[Hashable] | None, bias: Hashable | None
+) -> tuple[dict[Hashable, int], int, int, bool]:
+    """Return the neuron of each node of a directed networkx graph, `n_inputs`, `n_outputs` and whether it has a bias.
+
+    Inputs, outputs and bias that are None are the nodes with that role, in the order of `graph.nodes`.
+    """
     if not hasattr(graph, "is_directed") or not hasattr(graph, "edges"):
         raise TopologyError(f"expected a networkx.DiGraph, got {type(graph).__name__}")
     if not graph.is_directed():
         raise TopologyError("the graph is undirected; pass G.to_directed() to let every edge run both ways")
     if graph.is_multigraph():
         raise TopologyError("the graph is a multigraph; pass nx.DiGraph(G) to merge parallel edges")
-    if bias is None:
-        marked = [node for node, role in graph.nodes(data="role") if role == "bias"]
-        if len(marked) > 1:
-            raise TopologyError(f"at most one node may have the role 'bias', got {marked}")
-        bias = marked[0] if marked else None
-    clamped = [*inputs] if bias is None else [*inputs, bias]
-    chosen = [*clamped, *outputs]
+    first = _with_role(graph, "input") if inputs is None else list(inputs)
+    last = _with_role(graph, "output") if outputs is None else list(outputs)
+    constant = _with_role(graph, "bias") if bias is None else [bias]
+    if len(constant) > 1:
+        raise TopologyError(f"at most one node may have the role 'bias', got {constant}")
+    chosen = [*first, *constant, *last]
     for node in chosen:
         if node not in graph:
             raise TopologyError(f"{node!r} is not a node of the graph; its nodes are {_some(list(graph.nodes))}")
-    if len(set(chosen)) != len(chosen):
+    taken = set(chosen)
+    if len(taken) != len(chosen):
         twice = sorted({repr(node) for node in chosen if chosen.count(node) > 1})
         raise TopologyError(f"inputs, outputs and bias must be different nodes; named twice: {', '.join(twice)}")
-    taken = set(chosen)
     hidden = [node for node in graph.nodes if node not in taken]
-    index = {node: k for k, node in enumerate([*clamped, *hidden, *outputs])}
-    edges = np.array([(index[a], index[b]) for a, b in graph.edges], dtype=np.int64).reshape(-1, 2)
-    return len(hidden), edges, bias is not None
+    neurons = {node: k for k, node in enumerate([*first, *constant, *hidden, *last])}
+    return neurons, len(first), len(last), bool(constant)
+
+
+def _with_role(graph: Any, role: str) -> list[Hashable]:
+    found = [node for node, given in graph.nodes(data="role") if given == role]
+    if not found and role != "bias":
+        raise TopologyError(f"no node has the attribute role={role!r}; name the {role}s: {role}s=[...]")
+    return found
+
+
+def networkx_edges(graph: Any, neurons: dict[Hashable, int]) -> IntArray:
+    """Return the edges `(n_edges, 2)`, in the order of `graph.edges`."""
+    return np.array([(neurons[a], neurons[b]) for a, b in graph.edges], dtype=np.int64).reshape(-1, 2)
 
 
 def _some(items: list[Any], most: int = 8) -> str:

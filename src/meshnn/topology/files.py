@@ -76,8 +76,7 @@ def _from_graphml(file: Path, n_inputs: int, n_outputs: int) -> Topology:
         raise TopologyError(
             f"every node needs the attribute role: input, bias, hidden or output; got {', '.join(sorted(unknown)[:4])}"
         )
-    named = {role: [node for node, found in roles.items() if found == role] for role in ("input", "output")}
-    return Topology.from_networkx(graph, named["input"], named["output"])
+    return Topology.from_networkx(graph)
 
 
 def _from_npz(file: Path, n_inputs: int, n_outputs: int) -> Topology:

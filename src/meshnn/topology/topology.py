@@ -291,21 +291,33 @@ class Topology:
 
     @classmethod
     def from_networkx(
-        cls, graph: Any, inputs: Sequence[Hashable], outputs: Sequence[Hashable], bias: Hashable | None = None
+        cls,
+        graph: Any,
+        inputs: Sequence[Hashable] | None = None,
+        outputs: Sequence[Hashable] | None = None,
+        bias: Hashable | None = None,
     ) -> Topology:
-        """The topology of a `networkx.DiGraph`; every node that is not named is hidden.
+        """Return the topology of a `networkx.DiGraph`: the inverse of `to_networkx`.
 
-        `bias` names the bias node; if it is None, a node with the attribute `role="bias"` is taken.
+        `inputs`, `outputs` and `bias` name nodes; by default they are those with the attribute `role` "input", "output"
+        and "bias". All other nodes are hidden.
+
+        >>> from meshnn import Topology
+        >>> t = Topology.cascade(2, 3, 1)
+        >>> Topology.from_networkx(t.to_networkx()) == t
+        True
         """
-        first, last = as_list("inputs", inputs), as_list("outputs", outputs)
-        n_hidden, edges, has_bias = convert.networkx_edges(graph, first, last, bias)
-        return cls(len(first), n_hidden, len(last), edges, bias=has_bias)
+        first = None if inputs is None else as_list("inputs", inputs)
+        last = None if outputs is None else as_list("outputs", outputs)
+        neurons, n_inputs, n_outputs, has_bias = convert.networkx_nodes(graph, first, last, bias)
+        n_hidden = len(neurons) - n_inputs - n_outputs - has_bias
+        return cls(n_inputs, n_hidden, n_outputs, convert.networkx_edges(graph, neurons), bias=has_bias)
 
     def to_networkx(self) -> Any:
-        """A `networkx.DiGraph` with nodes 0 to `n_neurons - 1` and their `role`."""
+        """Return a `networkx.DiGraph` with nodes 0 to `n_neurons - 1` and their `role`."""
         from meshnn.integrations.networkx import build_digraph
 
-        return build_digraph(self._roles(), zip(self.src.tolist(), self.dst.tolist(), strict=True))
+        return build_digraph({"role": self.roles}, list(zip(self.src.tolist(), self.dst.tolist(), strict=True)))
 
     def to_dict(self) -> dict[str, Any]:
         """A dictionary that JSON can hold; `Topology.from_dict` is its inverse."""
@@ -394,6 +406,12 @@ class Topology:
     def outputs(self) -> IntArray:
         """Neuron numbers of the outputs: the last ones."""
         return np.arange(self.n_neurons - self.n_outputs, self.n_neurons, dtype=np.int64)
+
+    @property
+    def roles(self) -> list[str]:
+        """The role of each neuron: "input", "bias", "hidden" or "output"."""
+        counts = [self.n_inputs, self.bias, self.n_hidden, self.n_outputs]
+        return [str(role) for role in np.repeat(["input", "bias", "hidden", "output"], counts)]
 
     @cached_property
     def _distance(self) -> IntArray:
@@ -529,10 +547,6 @@ class Topology:
     def _layout(self) -> str:
         bias = " + bias" if self.bias else ""
         return f"{self.n_inputs} inputs{bias}, {self.n_hidden} hidden, {self.n_outputs} outputs"
-
-    def _roles(self) -> list[str]:
-        counts = [self.n_inputs, self.bias, self.n_hidden, self.n_outputs]
-        return [str(role) for role in np.repeat(["input", "bias", "hidden", "output"], counts)]
 
 
 def _sizes(n_inputs: int, n_hidden: int, n_outputs: int, name: str = "n_hidden") -> tuple[int, int, int]:

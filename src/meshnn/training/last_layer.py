@@ -76,7 +76,7 @@ def _weights(mesh: Mesh) -> list[IntArray]:
     """Return the parameters of the edges into each output that are learned and can have an influence."""
     t, live = mesh.topology, mesh.live_parameters()
     outputs = range(t.n_neurons - t.n_outputs, t.n_neurons)
-    return [np.intersect1d(mesh.parameter[t.dst == output], live) for output in outputs]
+    return [np.intersect1d(mesh.tied[t.dst == output], live) for output in outputs]
 
 
 def _derivatives(mesh: Mesh, weights: list[IntArray], X: Array) -> Iterator[FloatArray]:

@@ -179,7 +179,7 @@ def strongest(view: View, absent: IntArray, count: int, grow: str) -> IntArray:
         return some[strongest(view, absent[some], count, grow)]
     X, y, options = sample_of(view.samples, view.rng, int(np.clip(SCORED // max(len(absent), 1), 64, 1024)))
     scores = np.abs(  # a single gradient of many edges: the adjoint is the cheapest way to it
-        view.mesh.growth_scores(X, y, view.samples.loss.name, absent[:, 0], absent[:, 1], method="adjoint", **options)
+        view.mesh.growth_scores(X, y, view.samples.loss.name, absent[:, 0], absent[:, 1], gradient="adjoint", **options)
     )
     # of equal ones (dead edges, all 0) any; the order of neurons means nothing
     order = np.lexsort((view.rng.random(len(absent)), -scores))

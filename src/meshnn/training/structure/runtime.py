@@ -123,7 +123,7 @@ class Structure:
         """Everything but the policies; the graph of the mesh included."""
         mesh, t = self.mesh, self.mesh.topology
         ends = (t.src.astype(np.int64), t.dst.astype(np.int64))
-        ties = None if mesh.ties.plain else mesh.parameter
+        ties = None if mesh.ties.plain else mesh.tied
         state = StructureState(
             t.n_hidden,
             *ends,
