@@ -272,7 +272,7 @@ def test_names_that_would_control_a_terminal(tmp_path):
     ("1,2\n,3", "column a holds no number in row 2"),
     ("1,2\n3,nan", "column b holds no number in row 2"),
     ("inf,2\n3,4", "column a holds inf in row 1"),
-    ("1,2\n3,x", "the table holds text"),
+    ("1,2\n3,x", "holds text"),
 ])  # fmt: skip
 def test_a_model_from_python_and_cells_that_are_no_numbers(files, tmp_path, cells, message):
     (tmp_path / "t.csv").write_text(f"a,b\n{cells}\n")

@@ -18,7 +18,7 @@ from pyarrow import compute, types
 
 from meshnn.errors import DataError
 from meshnn.tables.names import plain, row_number, shown, source
-from meshnn.tables.times import DAY_FORMS, parse_texts, timestamps
+from meshnn.tables.times import DAY_FORMS, as_numpy, parse_texts, timestamps
 
 __all__ = [
     "Cells",
@@ -216,8 +216,8 @@ def _typed(columns: list[Any]) -> list[tuple[Any, bool]]:
     cells = compute.utf8_trim(pa.concat_arrays([chunk for column in columns for chunk in column.chunks]), " ")
 
     def any_matches(pattern: str) -> NDArray[np.bool_]:
-        found = compute.match_substring_regex(cells, pattern).fill_null(False).cast("uint8")
-        return np.asarray(np.from_dlpack(found).reshape(-1, rows).any(axis=1))
+        found = as_numpy(compute.match_substring_regex(cells, pattern), False)
+        return np.asarray(found.reshape(-1, rows).any(axis=1))
 
     try:
         numbers = cells.cast("float64")
@@ -240,7 +240,8 @@ def _typed(columns: list[Any]) -> list[tuple[Any, bool]]:
 
 def _truth(values: Any, cells: Any) -> Any:
     """Return booleans, if every cell is a spelling of one, otherwise the values."""
-    if not compute.all(compute.is_in(cells.drop_null(), pa.array(list(TRUTH)))).as_py():
+    given = cells.drop_null()
+    if given[0].as_py() not in TRUTH or not compute.all(compute.is_in(given, pa.array(list(TRUTH)))).as_py():
         return values
     true = compute.is_in(cells, pa.array([word for word, value in TRUTH.items() if value]))
     return pa.chunked_array([compute.if_else(compute.is_valid(cells), true, None)])

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from meshnn.errors import DataError
 from meshnn.tables.names import quoted, shown, source
 
-__all__ = ["FORMS", "Times", "looks_like_times", "parse_texts", "read_times", "timestamps"]
+__all__ = ["FORMS", "Times", "as_numpy", "looks_like_times", "parse_texts", "read_times", "timestamps"]
 
 I64 = NDArray[np.int64]
 DAY = r"\d{4}-\d\d-\d\d"
@@ -59,7 +59,7 @@ def parse_texts(values: Any) -> tuple[NDArray[Any], I64]:
     texts = iso = compute.utf8_trim(values.cast("string"), " ")
     forms = np.full(len(texts), -1, np.int64)
     for k, (pattern, rewritten) in enumerate(FORMS.values()):
-        found = _numpy(compute.match_substring_regex(texts, pattern), False)
+        found = as_numpy(compute.match_substring_regex(texts, pattern), False)
         forms[found] = k
         if rewritten is not None and found.any():
             iso = compute.replace_substring_regex(iso, pattern, rewritten)
@@ -74,11 +74,11 @@ def parse_texts(values: Any) -> tuple[NDArray[Any], I64]:
     whole = compute.binary_join_element_wise(compute.binary_join_element_wise(day, clock, " "), second, "")
     stamps = compute.strptime(whole, format="%Y-%m-%d %H:%M:%S", unit="us", error_is_null=True)
     same = compute.equal(compute.strftime(stamps, format="%Y-%m-%d"), day)  # 30 February is parsed as 1 March
-    ticks = _numpy(compute.if_else(same, stamps, None).cast("int64"), np.iinfo(np.int64).min).copy()
+    ticks = as_numpy(compute.if_else(same, stamps, None).cast("int64"), np.iinfo(np.int64).min).copy()
     there = ticks > np.iinfo(np.int64).min
     if there.any():
         fraction = compute.if_else(compute.equal(part, ""), ".0", part).cast("float64")
-        ticks[there] += np.round(1e6 * _numpy(fraction, 0.0)[there]).astype(np.int64)
+        ticks[there] += np.round(1e6 * as_numpy(fraction, 0.0)[there]).astype(np.int64)
         ticks[there] -= _offsets(zone)[there]
     forms[~there] = -1
     return ticks.view("datetime64[us]"), forms
@@ -89,11 +89,11 @@ def _offsets(zones: Any) -> I64:
     packed = zones.combine_chunks().dictionary_encode() if hasattr(zones, "chunks") else zones.dictionary_encode()
     minutes = [0 if len(zone) < 5 else int(zone[0] + "1") * (60 * int(zone[1:3]) + int(zone[-2:]))
                for zone in packed.dictionary.to_pylist()]  # fmt: skip
-    found: I64 = 60_000_000 * np.array([*minutes, 0], np.int64)[_numpy(packed.indices, -1)]
+    found: I64 = 60_000_000 * np.array([*minutes, 0], np.int64)[as_numpy(packed.indices, -1)]
     return found
 
 
-def _numpy(values: Any, missing: Any) -> NDArray[Any]:
+def as_numpy(values: Any, missing: Any) -> NDArray[Any]:
     """Return an array with a value where one is missing; to_numpy() would import pandas, which takes long."""
     import pyarrow as pa
 
@@ -114,7 +114,7 @@ def timestamps(values: Any, local: bool = True) -> NDArray[Any]:
         values = compute.local_timestamp(values)
     zone = getattr(values.type, "tz", None)
     ticks = values.cast(pa.timestamp("us", tz=zone), safe=False).cast("int64")
-    return _numpy(ticks, np.iinfo(np.int64).min).view("datetime64[us]")
+    return as_numpy(ticks, np.iinfo(np.int64).min).view("datetime64[us]")
 
 
 @dataclass(frozen=True)
@@ -205,7 +205,7 @@ def _stamps(table: Any, name: str) -> tuple[NDArray[Any], str]:
         row = values.is_null().to_pylist().index(True) + 1
         raise DataError(f"{where} has no time in row {row:,}; fill it in, or leave the row out", code="time", row=row)
     if types.is_integer(kind) or types.is_floating(kind):
-        numbers = _numpy(values.cast("float64", safe=False), np.nan)
+        numbers = as_numpy(values.cast("float64", safe=False), np.nan)
         if not np.isfinite(numbers).all():
             raise DataError(f"{where} has times that are not finite", code="time", field=name)
         return numbers, "int" if types.is_integer(kind) else "float"
