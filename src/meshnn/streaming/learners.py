@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from meshnn import _core
 from meshnn.arguments import BELOW_1, FROM_0, POSITIVE, real_number, whole_number
-from meshnn.codes import ADAM, MOMENTUM
+from meshnn.codes import ADAM, LOG_Q, MEAN_SQUARE, MOMENTUM, NOISE, SAMPLES
 from meshnn.errors import MeshError
 from meshnn.streaming.kalman import Filter, KalmanSettings, KalmanState
 
@@ -17,6 +17,8 @@ __all__ = ["LEARNERS", "AdamLearner", "KalmanLearner", "Learner", "OptimizerStat
 
 Array = NDArray[Any]
 I64 = NDArray[np.int64]
+#: Parameters and moments of a stored learner are not larger, in float64.
+LARGEST = 1e50
 
 
 class OptimizerState(NamedTuple):
@@ -75,6 +77,11 @@ class Learner:
     def state(self) -> dict[str, Array]:
         """All that it remembers, by name; arrays that may be written to."""
         raise NotImplementedError
+
+    def limits(self) -> dict[str, tuple[Any, Any]]:
+        """Return the smallest and largest numbers that stored arrays may hold: others would make parameters infinite."""
+        most = LARGEST if self.moments.first.dtype.itemsize == 8 else float(np.sqrt(LARGEST))
+        return {"first": (-most, most), "second": (0.0, most), "values": (-most, most)}
 
     @property
     def noise(self) -> Array:
@@ -207,6 +214,15 @@ class KalmanLearner(Learner):
     def state(self) -> dict[str, Array]:
         """Covariance and the rest."""
         return {"P": self.filter.P, "memo": self.filter.memo}
+
+    def limits(self) -> dict[str, tuple[Any, Any]]:
+        """Variances do not exceed their ceiling; the rest is as `_core/kalman.hpp` keeps it."""
+        settings, ceiling = self.known.settings, 2.0 * self.filter.ceiling
+        low, high = np.full(len(self.filter.memo), -LARGEST), np.full(len(self.filter.memo), LARGEST)
+        low[[SAMPLES, LOG_Q, MEAN_SQUARE]] = 0.0, -np.inf, 0.0
+        high[LOG_Q] = np.log(max(settings.q, settings.most)) + 1e-6
+        low[NOISE : NOISE + self.known.n_outputs] = 0.0
+        return {"P": (-ceiling, ceiling), "memo": (low, high), "values": (-LARGEST, LARGEST), "noise": (0.0, LARGEST)}
 
     @property
     def noise(self) -> Array:

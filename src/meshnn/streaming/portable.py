@@ -25,7 +25,7 @@ from meshnn.codes import (
     SEEN,
     SQUARED_ERROR,
 )
-from meshnn.errors import DataError, MeshError
+from meshnn.errors import MeshError
 from meshnn.export.blob import write_blob
 from meshnn.export.c_learner import write_learner
 from meshnn.losses import loss_named
@@ -34,6 +34,7 @@ from meshnn.streaming.given import as_inputs, as_targets
 from meshnn.streaming.learners import Learner
 from meshnn.streaming.portable_convert import into_stream, portable_from
 from meshnn.streaming.portable_plan import new_portable_state, plan_portable, rule_of
+from meshnn.streaming.state import fill_arrays
 from meshnn.streaming.stream import Stream
 from meshnn.topology import Topology
 
@@ -212,12 +213,12 @@ class PortableStream:
 
     def restore(self, tree: Tree) -> None:
         """Go on, bit by bit, where a stream of the same net was when `to_tree` was called."""
-        pairs = [(getattr(self.room, name), np.asarray(tree[name]), name) for name in KEPT]
-        for array, given, name in pairs:
-            if given.shape != array.shape or given.dtype != array.dtype:
-                raise DataError(f"{name} of the stored stream has shape {given.shape}, this one {array.shape}")
-        for array, given, _ in pairs:
-            array[:] = given
+        limits = self.learner.limits()
+        limits["theta"] = limits.pop("values")
+        # the samples, q and a mean square of a filter; or powers of Adam's betas
+        most = max(self.room.memo[1], self.rule[11]) * 1.001
+        limits["memo"] = (0.0, np.array([2.0**53, most, 1e38]) if self.learner.filters else 1.0)
+        fill_arrays({name: getattr(self.room, name) for name in KEPT}, tree, limits)
         self._given[:] = self.room.theta
 
     @classmethod

@@ -1,13 +1,15 @@
-"""What streams remember, and buffers to compute in."""
+"""The arrays of streams: those that are remembered, buffers to compute in, and how stored ones are checked."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from meshnn.codes import MOMENT_ROWS
+from meshnn.codes import MOMENT_ROWS, RANDOM
+from meshnn.errors import FileError
 from meshnn.memory import check_fits
 from meshnn.plan import ROW_BYTES
 from meshnn.plan.influence import VECTOR
@@ -15,11 +17,14 @@ from meshnn.plan.influence import VECTOR
 if TYPE_CHECKING:
     from meshnn.streaming.stream import Stream
 
-__all__ = ["StreamState", "aligned", "new_state"]
+__all__ = ["StreamState", "aligned", "fill_arrays", "new_state"]
 
 Array = NDArray[Any]
 I64 = NDArray[np.int64]
 F64 = NDArray[np.float64]
+LARGEST_FLOAT = np.finfo(np.float64).max
+#: Stored arrays that may hold NaN or infinity: inputs that were missing, influences that have overflowed.
+NOT_FINITE = ("J", "past_derivatives", "last_x", "replay_x", "replay_y")
 
 
 class StreamState(NamedTuple):
@@ -95,3 +100,25 @@ def new_state(stream: Stream) -> StreamState:
         replay_y=np.zeros((replays, m), dtype),
         clock=np.zeros(8, np.int64),
     )
+
+
+def fill_arrays(into: Mapping[str, Array], stored: Any, limits: Mapping[str, tuple[Any, Any]]) -> None:
+    """Copy stored arrays, which may come from a stranger's file, into the arrays of those names: all of them or none.
+
+    Names, shapes and dtypes must be the same. Numbers lie within the `limits` of their name or are finite; counters are
+    not negative and `side` is 0 or 1.
+    """
+    if not isinstance(stored, dict) or set(stored) != set(into):
+        found = sorted(stored) if isinstance(stored, dict) else type(stored).__name__
+        raise FileError(f"the stored arrays must be {', '.join(sorted(into))}; got {found}")
+    for name, array in into.items():
+        given = stored[name]
+        if not isinstance(given, np.ndarray) or (given.shape, given.dtype) != (array.shape, array.dtype):
+            found = f"{given.shape} {given.dtype}" if isinstance(given, np.ndarray) else type(given).__name__
+            raise FileError(f"the stored {name} must be {array.shape} {array.dtype}, got {found}")
+        low, high = limits.get(name, (-LARGEST_FLOAT, LARGEST_FLOAT) if array.dtype.kind == "f" else (0, 2.0**62))
+        checked = (given[:RANDOM] if name == "clock" else given).astype(np.float64)
+        if name not in NOT_FINITE and not ((checked >= low) & (checked <= high)).all():
+            raise FileError(f"the stored {name} has numbers that no stream holds")
+    for name, array in into.items():
+        array[...] = stored[name]

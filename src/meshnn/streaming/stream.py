@@ -26,7 +26,7 @@ from meshnn.codes import (
     TARGET_CUT,
     VARIANCE,
 )
-from meshnn.errors import DataError, MeshError
+from meshnn.errors import FileError, MeshError
 from meshnn.losses import loss_named
 from meshnn.parameters import Ties
 from meshnn.plan.influence import InfluencePlan, plan_influence
@@ -34,7 +34,7 @@ from meshnn.streaming.explanation import StreamExplanation
 from meshnn.streaming.given import as_inputs, as_targets
 from meshnn.streaming.growth import Growth, moved_influences
 from meshnn.streaming.learners import LEARNERS, Learner
-from meshnn.streaming.state import StreamState, new_state
+from meshnn.streaming.state import StreamState, fill_arrays, new_state
 from meshnn.topology import Topology
 
 if TYPE_CHECKING:
@@ -314,15 +314,12 @@ class Stream:
     def restore(self, tree: Tree) -> None:
         """Go on, bit by bit, where a stream of the same net was when `to_tree` was called."""
         room = self.room
-        pairs = [(getattr(room, name), tree["room"][name], name) for name in KEPT]
-        pairs += [(array, tree["learner"][name], name) for name, array in self.learner.state().items()]
-        pairs.append((self.values, tree["values"], "values"))
-        for array, given, name in pairs:
-            found = np.asarray(given)
-            if found.shape != array.shape or found.dtype != array.dtype:
-                raise DataError(f"{name} of the stored stream has shape {found.shape}, this one {array.shape}")
-        for array, given, _ in pairs:
-            array[:] = given
+        stored, learned = tree.get("room"), tree.get("learner")
+        if not isinstance(stored, dict) or not isinstance(learned, dict):
+            raise FileError("the stored stream has no arrays")
+        arrays = {name: getattr(room, name) for name in KEPT} | self.learner.state() | {"values": self.values}
+        limits = self.learner.limits() | {"side": (0, 1)}
+        fill_arrays(arrays, {**stored, **learned, "values": tree.get("values")}, limits)
         if self.values is not self._given:
             self._given[:] = self.values
         room.weights[:] = self.values[self.plan.course.weight_index]
