@@ -51,7 +51,7 @@ class StreamModel(OnlineModel, Exports):
         structure: Any = None,
         structure_every: int = 1000,
         structure_rounds: int = 20,
-        max_features: int = 1000,
+        max_features: int = 500,
         random_state: Seed = None,
     ) -> None:
         self.hidden, self.topology, self.activation, self.memory = hidden, topology, activation, memory
@@ -154,10 +154,10 @@ class StreamModel(OnlineModel, Exports):
             return row
         self._check(x)
         new = self.features_.missing(x)
-        free = whole_number("max_features", self.max_features) - len(self.features_)
-        if len(new) > free:
-            self._warn_of_features(new[max(free, 0)])
-            new = new[: max(free, 0)]
+        free = max(whole_number("max_features", self.max_features) - len(self.features_), 0)
+        if len(new) > free and self.stream_ is not None:
+            self._warn_of_features(new[free])
+            new = new[:free]
         if new:
             with self._whole():
                 self.features_ = self.features_.with_(new)
@@ -171,8 +171,8 @@ class StreamModel(OnlineModel, Exports):
         if not self._ignores:
             self._ignores = True
             warnings.warn(
-                f"feature {name!r} is ignored, as all new ones from here on: there are max_features={self.max_features} "
-                "already; raise max_features, or leave out names that differ in every row",
+                f"feature {name!r} is ignored, as are all new ones from here on: there are {len(self.features_)} already, "
+                f"max_features is {self.max_features}; raise it, or leave out names that differ in every row",
                 stacklevel=4,
             )
 

@@ -42,8 +42,8 @@ class MeshStreamClassifier(StreamModel):
     structure_rounds : int
         Edits that a schedule such as that of `Prune` is spread over; after these the graph stays.
     max_features : int
-        New feature names beyond this number are ignored, with one warning: every feature is an input of the net, and
-        a row takes time that grows with the number of parameters.
+        Features that may come up while it learns: new names beyond this number are ignored, with one warning. Each is
+        an input of the net, so that the time per row grows with them. The first sample may have any number.
     random_state : int, Generator or None
         Source of the first weights.
 

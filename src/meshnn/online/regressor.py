@@ -56,7 +56,7 @@ class MeshStreamRegressor(StreamModel):
         structure: Any = None,
         structure_every: int = 1000,
         structure_rounds: int = 20,
-        max_features: int = 1000,
+        max_features: int = 500,
         random_state: Seed = None,
     ) -> None:
         super().__init__(

@@ -250,6 +250,7 @@ class Stream:
         if self._room is None:
             self._room = new_state(self)
             self._bind()
+            self.refresh()
         return self._room
 
     def grow(
@@ -341,8 +342,10 @@ class Stream:
     def __setstate__(self, state: Tree) -> None:
         self.__dict__.update(state, _plan=None, _room=None)
         if state["_room"] is not None:
+            self._room = new_state(self)
             for name, array in state["_room"].items():
-                getattr(self.room, name)[:] = array
+                getattr(self._room, name)[:] = array
+            self._bind()
 
     def _bind(self) -> None:
         """Hand the arrays to the core, which keeps their addresses."""
@@ -362,7 +365,6 @@ class Stream:
         )
         self._no_target, self._target = self._nothing(0), self._nothing(1)
         self._out = np.empty((1, self.n_streams, self.topology.n_outputs), self.dtype)
-        self.refresh()
 
     def refresh(self) -> None:
         """Look at the parameters of the mesh again, after somebody else has changed them."""
