@@ -1,12 +1,13 @@
 """Hostile files: trees of every kind of model, edited and written with a right checksum, then loaded and used.
 
-Only `FileError` at load is allowed, or a model that predicts and learns. A subprocess runs the tries, so that a crash of
-the core is found, too. `python tests/fuzz_files.py --tries 10000` prints what went wrong, with the seed of each try.
+Only `FileError` at load is allowed, or a model that predicts and learns. A subprocess runs the tries, so that a crash
+of the core is found, too. `python tests/fuzz_files.py --tries 10000` prints what went wrong, with the seed of each try.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import copy
 import resource
 import signal
@@ -136,10 +137,8 @@ def use_estimator(model):
 
 def use_mesh(mesh):
     inputs = np.ones((2, mesh.topology.n_inputs))
-    try:
+    with contextlib.suppress(MeshError):
         mesh.forward(inputs)
-    except MeshError:
-        pass
 
 
 def kinds():
@@ -162,7 +161,7 @@ def kinds():
         "seasonal": (lambda: forecaster(season=4), series),
         "fresh forecaster": (lambda: forecaster(0), series),
         "bare": bare_stream(learner="ekf", memory="none", scale=True),
-        "bare late": bare_stream(learner="adam", late=2, n_streams=1),
+        "bare late": bare_stream(learner="adam", delay=2, n_streams=1),
         "portable": bare_stream(True, learner="ekf", scale=True),
         "portable adam": bare_stream(True, learner="adam"),
         "mesh": (lambda: Mesh(Topology.mesh(2, 3, 1), random_state=0).to_tree() | {"kind": "mesh"}, loaded(use_mesh)),

@@ -153,7 +153,11 @@ def test_names_of_features_are_those_of_before():
     want = model.forecast(3, xs[:3])
     calls = (lambda x: model.learn_one(1.0, x), lambda x: model.observe_one(1.0, x), lambda x: model.forecast(1, [x]))
     for call in calls:
-        for x, name in (({"price": 1.0, "prmo": 1.0}, "'prmo'"), ({"price": 1.0}, "'promo'"), ({**xs[0], "a": 1}, "'a'")):
+        for x, name in (
+            ({"price": 1.0, "prmo": 1.0}, "'prmo'"),
+            ({"price": 1.0}, "'promo'"),
+            ({**xs[0], "a": 1}, "'a'"),
+        ):
             with pytest.raises(DataError, match=name):
                 call(x)
     with pytest.raises(DataError, match="'price'"):

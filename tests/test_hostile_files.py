@@ -85,17 +85,17 @@ def test_the_core_refuses_arrays_of_another_length(portable):
         stream.room.side[:] = 0
     kind = "PortableState" if portable else "StreamState"
     for name in ("s", "J", "clock"):
-        fields = stream.room._asdict() | {"values": stream.__dict__.get("values"), "loss": 1, "rate": 0.1, "clip": 1.0,
+        fields = vars(stream.room) | {"values": stream.__dict__.get("values"), "loss": 1, "rate": 0.1, "clip": 1.0,
                                           "carry": True, "use_filter": False}  # fmt: skip
         fields[name] = fields[name][..., : fields[name].shape[-1] // 2].copy()
         short = _core.Struct(kind, fields, "f")
         X, out = np.zeros((1, 2), np.float32), np.zeros((1, 1), np.float32)
+        plan, _, *learner = stream._structs
+        given = (plan, short, stream.rule, 1, X, None, out) if portable else (
+            plan, short, *learner, 1, X[None], X[:0, None], 0, out[None]
+        )  # fmt: skip
         with pytest.raises(ValueError, match="length"):
-            if portable:
-                _core.portable(stream._structs[0], short, stream.rule, 1, X, None, out)
-            else:
-                plan, _, *learner = stream._structs
-                _core.stream(plan, short, *learner, 1, X[None], X[:0, None], 0, out[None])
+            (_core.portable if portable else _core.stream)(*given)
 
 
 def test_a_sample_of_edited_files():

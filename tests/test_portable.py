@@ -318,8 +318,8 @@ def test_refusals():
     mesh = Mesh(recurrent(), 1, "tanh", random_state=0)
     with pytest.raises(MeshError, match="a portable stream has n_streams=1 only, got 2"):
         mesh.stream(portable=True, n_streams=2)
-    with pytest.raises(MeshError, match="has late=0 only, got 3"):
-        mesh.stream(portable=True, late=3)
+    with pytest.raises(MeshError, match="has delay=0 only, got 3"):
+        mesh.stream(portable=True, delay=3)
     with pytest.raises(MeshError, match="method='exact' only"):
         mesh.stream(portable=True, method="snap-1")
     with pytest.raises(MeshError, match="knows the losses squared_error"):

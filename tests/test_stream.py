@@ -286,30 +286,30 @@ def test_a_part_of_a_target(learner):
 def test_late_targets(learner):
     """The derivative by the parameters of then, at the outputs of then."""
     mesh, X = recurrent(), series(12)
-    stream = mesh.stream(learner=learner, late=5)
+    stream = mesh.stream(learner=learner, delay=5)
     want = {}
     for k, x in enumerate(X):
         stream.step(x)
         want[k] = stream.gradient([0.1, -0.2])
     for lag in range(6):
-        close(stream.gradient([0.1, -0.2], lag=lag), want[11 - lag], 1e-13)
+        close(stream.gradient([0.1, -0.2], delay=lag), want[11 - lag], 1e-13)
     before = mesh.weights.copy()
-    stream.learn([0.1, -0.2], lag=5)
+    stream.learn([0.1, -0.2], delay=5)
     assert (mesh.weights != before).any()
-    with pytest.raises(MeshError, match="make the stream with late=6"):
-        stream.learn([0.1, -0.2], lag=6)
+    with pytest.raises(MeshError, match="make the stream with delay=6"):
+        stream.learn([0.1, -0.2], delay=6)
 
 
 @pytest.mark.parametrize("learner", LEARNERS)
 def test_delay_is_learning_late(learner):
     X, Y = series(30), series(30, seed=4)
     a, b = recurrent(), recurrent()
-    out = a.stream(learner=learner, late=3).run(X, Y, delay=3)
-    stream = b.stream(learner=learner, late=3)
+    out = a.stream(learner=learner, delay=3).run(X, Y, delay=3)
+    stream = b.stream(learner=learner, delay=3)
     for k, x in enumerate(X):
         assert np.array_equal(stream.step(x), out[k])
         if k >= 3:
-            stream.learn(Y[k - 3], lag=3)
+            stream.learn(Y[k - 3], delay=3)
     assert np.array_equal(a.weights, b.weights)
 
 
@@ -407,10 +407,10 @@ def test_goes_on_bit_by_bit(learner, memory):
     X, Y = series(80), series(80, seed=2)
     mesh = recurrent()
     mesh.ticks = 2
-    stream = mesh.stream(learner=learner, memory=memory, scale=True, late=2)
+    stream = mesh.stream(learner=learner, memory=memory, scale=True, delay=2)
     stream.run(X[:40], Y[:40])
     twin = Mesh.from_tree(copy.deepcopy(mesh.to_tree()))
-    other = twin.stream(learner=learner, memory=memory, scale=True, late=2)
+    other = twin.stream(learner=learner, memory=memory, scale=True, delay=2)
     other.restore(stream.to_tree())
     assert np.array_equal(stream.run(X[40:], Y[40:]), other.run(X[40:], Y[40:]))
     assert np.array_equal(mesh.weights, twin.weights)
@@ -531,7 +531,7 @@ def test_influence_that_does_not_fit_is_refused(monkeypatch):
         (lambda s: s.learn([1.0, 2.0]), "call step"),
         (lambda s: s.run(np.zeros((3, 2)), np.zeros((4, 2))), "targets must have shape"),
         (lambda s: s.run(np.zeros((3, 2)), np.full((3, 2), np.inf)), "finite"),
-        (lambda s: s.run(np.zeros((3, 2)), np.zeros((3, 2)), delay=1), "late=1"),
+        (lambda s: s.run(np.zeros((3, 2)), np.zeros((3, 2)), delay=1), "delay=1"),
         (lambda s: s.variance(), "ekf"),
         (lambda s: s.run([["a", "b"]]), "numbers"),
     ],
@@ -552,7 +552,7 @@ def test_bad_input_is_a_sentence_and_changes_nothing(do, words):
         ({"method": "snap-0"}, "snap-1"),
         ({"memory": "some"}, "unknown memory"),
         ({"n_streams": 0}, "n_streams"),
-        ({"late": -1}, "late"),
+        ({"delay": -1}, "delay"),
         ({"learner": "ekf", "rat": 3}, "no setting 'rat'"),
         ({"rate": -1.0}, "rate"),
         ({"loss": "hubber"}, "huber"),

@@ -39,14 +39,14 @@ class _InRiver:
         names = [p.replace(name="seed") if p.name == "random_state" else p for p in signature.parameters.values()]
         signature = signature.replace(parameters=names)
 
-        def __init__(self: Any, *values: Any, **named: Any) -> None:
+        def make(self: Any, *values: Any, **named: Any) -> None:
             given = signature.bind(self, *values, **named).arguments
             del given["self"]
             self.seed = given.pop("seed", None)
             wraps.__init__(self, random_state=self.seed, **given)
 
-        __init__.__signature__ = signature  # type: ignore[attr-defined]
-        cls.__init__ = __init__  # type: ignore[misc]
+        make.__signature__ = signature  # type: ignore[attr-defined]
+        cls.__init__ = make  # type: ignore[method-assign]
 
     def _stored_params(self) -> dict[str, Any]:
         params = self.get_params()

@@ -27,8 +27,8 @@ from meshnn.topology.builders import Seed
 
 __all__ = ["StreamModel", "first_weights", "mean_and_scale"]
 
-#: Standard deviations of the first weights: of edges into hidden neurons (over the root of the number of inputs), between
-#: hidden neurons (over the root of their number), and of the readout.
+#: Standard deviations of the first weights: into hidden neurons (over the root of the number of inputs), between hidden
+#: neurons (over the root of their number), and of the readout.
 INPUT, RECURRENT, READOUT = 1.5, 0.9, 0.1
 #: Hidden neurons that are accepted: the net of a stream is built while a row waits.
 MOST_HIDDEN = 10_000
@@ -119,8 +119,8 @@ class StreamModel(OnlineModel, Exports):
             return Topology.columns(d, hidden, C)
         first, last = d + 1, d + 1 + hidden
         check_fits(32.0 * last * (hidden + C), "the edges of the net", "take fewer hidden neurons")
-        inner = np.indices((last, hidden)).reshape(2, -1).T + (0, first)
-        outer = np.indices((hidden + 1, C)).reshape(2, -1).T + (d, last)
+        inner = np.indices((last, hidden)).reshape(2, -1).T + np.array([0, first])
+        outer = np.indices((hidden + 1, C)).reshape(2, -1).T + np.array([d, last])
         return Topology(d, hidden, C, np.concatenate([inner, outer]))
 
     @contextmanager
@@ -171,7 +171,7 @@ class StreamModel(OnlineModel, Exports):
         if not self._ignores:
             self._ignores = True
             warnings.warn(
-                f"feature {name!r} is ignored, as are all new ones from here on: there are {len(self.features_)} already, "
+                f"feature {name!r} is ignored, as are all new ones from here on: there are {len(self.features_)}, and "
                 f"max_features is {self.max_features}; raise it, or leave out names that differ in every row",
                 stacklevel=4,
             )

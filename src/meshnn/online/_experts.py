@@ -264,6 +264,6 @@ class Expert:
 def _topology(d: int, hidden: int) -> Topology:
     """Inputs and bias to hidden neurons and to the output, hidden neurons to the output."""
     check_fits(32.0 * (d + 1) * (hidden + 1), "the edges of a forecaster", "take fewer hidden neurons or lags")
-    inner = np.indices((d + 1, hidden)).reshape(2, -1).T + (0, d + 1)
+    inner = np.indices((d + 1, hidden)).reshape(2, -1).T + np.array([0, d + 1])
     outer = np.stack([np.arange(d + 1 + hidden), np.full(d + 1 + hidden, d + 1 + hidden)], axis=1)
     return Topology(d, hidden, 1, np.concatenate([inner, outer]))

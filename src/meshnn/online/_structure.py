@@ -14,7 +14,6 @@ from meshnn.arrays import Array
 from meshnn.errors import FileError, MeshError
 from meshnn.losses import Targets, loss_named
 from meshnn.storage import Tree
-from meshnn.streaming.given import as_targets
 from meshnn.streaming.growth import Growth
 from meshnn.topology import Topology
 from meshnn.training.samples import InMemoryDataset
@@ -123,7 +122,7 @@ class StreamStructure:
             raise FileError(f"its last rows are {rows.shape} with targets {targets.shape}")
         if not len(rows):
             raise FileError("its last rows are missing")
-        as_targets(model.stream_, targets[:, None], len(targets))
+        model.stream_.as_targets(targets[:, None], len(targets))
         found._rows.extend((x.copy(), np.array([t])) for x, t in zip(rows, targets, strict=True))
         found._runtime(model)  # refuses policies for another graph
         return found

@@ -178,7 +178,7 @@ class MeshForecaster(OnlineModel):
             what = "is missing from" if wrong[0] in names else "is not known, but is in"
             known = ", ".join(map(repr, features.names[:20]))
             raise DataError(f"feature {wrong[0]!r} {what} x; the features are {known}. Give NaN for a missing value")
-        return features.fill(found)[0, 0].copy()
+        return np.array(features.fill(found)[0, 0])
 
     def _begin(self, season: int | None = None) -> None:
         """Start with nothing learned. Arguments are checked here."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,42 +18,14 @@ from meshnn.plan.influence import VECTOR
 if TYPE_CHECKING:
     from meshnn.streaming.stream import Stream
 
-__all__ = ["StreamState", "aligned", "fill_arrays", "new_state"]
+__all__ = ["Workspace", "aligned", "fill_arrays", "new_state"]
 
 Array = NDArray[Any]
-I64 = NDArray[np.int64]
-F64 = NDArray[np.float64]
+#: Arrays and numbers by name, as a struct of the core has them; `_core/stream_structs.hpp` describes those of streams.
+Workspace = SimpleNamespace
 LARGEST_FLOAT = np.finfo(np.float64).max
 #: Stored arrays that may hold NaN or infinity: inputs that were missing, influences that have overflowed.
 NOT_FINITE = ("J", "past_derivatives", "last_x", "replay_x", "replay_y")
-
-
-class StreamState(NamedTuple):
-    """The arrays of B streams; `_core/stream_structs.hpp` describes the fields."""
-
-    s: Array
-    J: Array
-    side: I64
-    peek_states: Array
-    sums: Array
-    slopes: Array
-    panel: Array
-    weights: Array
-    Y: Array
-    y: Array
-    share: Array
-    G: Array
-    grad: Array
-    H: Array
-    past_derivatives: Array
-    past_outputs: Array
-    target: Array
-    last_x: Array
-    x_moments: F64
-    y_moments: F64
-    replay_x: Array
-    replay_y: Array
-    clock: I64
 
 
 def aligned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
@@ -63,19 +36,19 @@ def aligned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     return raw[start : start + size].view(dtype).reshape(shape)
 
 
-def new_state(stream: Stream) -> StreamState:
+def new_state(stream: Stream) -> Workspace:
     """Make the arrays of a stream that has seen nothing."""
     t, plan, B, dtype = stream.topology, stream.plan, stream.n_streams, stream.dtype
     n, C, N, L = t.n_neurons, t.n_outputs, stream.ties.n_parameters, ROW_BYTES // dtype.itemsize
-    depth = stream.late + 1 if stream.late else 0
+    depth = stream.delay + 1 if stream.delay else 0
     needed = dtype.itemsize * (2.0 * B * plan.columns + (depth * B + 1.0) * C * N)
-    check_fits(needed, f"the influences of {B} streams", 'take fewer streams, a smaller `late` or method="snap-1"')
+    check_fits(needed, f"the influences of {B} streams", 'take fewer streams, a smaller `delay` or method="snap-1"')
     packs = int(np.diff(plan.course.pack_start).max(initial=1))
     m, d = stream.width, t.n_inputs
     replays = stream.learner.places if stream.memory == "none" and B == 1 else 0
     s = np.zeros((B, n), dtype)
     s[:, t.n_inputs : t.n_clamped] = 1  # the bias
-    return StreamState(
+    return Workspace(
         s=s,
         J=aligned((B, 2, plan.columns + VECTOR // dtype.itemsize), dtype),
         side=np.zeros(B, np.int64),
