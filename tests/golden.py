@@ -547,7 +547,7 @@ def stream(case: StreamCase, dtype: str) -> Values:
     """Return every tenth output and, at the end, the parameters, the states, the derivatives and the variance."""
     network, (X, Y) = case.mesh(dtype), case.data()
     options = {"memory": case.memory, "method": case.influence, "n_streams": case.n_streams, "scale": case.scale}
-    learner = network.stream(case.loss, case.learner, late=case.most_delay, **options, **case.settings)
+    learner = network.stream(case.loss, case.learner, delay=case.most_delay, **options, **case.settings)
     outputs = learner.run(X, Y, delay=case.delay)
     values = {"outputs": outputs[::10], "parameters": network.parameters.copy(), "jacobian": learner.jacobian()}
     if not case.delay:  # the Numba version refuses these in float32 after a run with a delay

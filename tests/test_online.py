@@ -14,7 +14,7 @@ import pytest
 import meshnn
 from meshnn import MeshStreamClassifier, MeshStreamRegressor, Topology
 from meshnn.errors import DataError, FileError, MemoryLimitError, MeshError
-from meshnn.training.structure import Grow
+from meshnn.training.structure import Grow, Policy
 from trees import bits
 
 LEARNERS = ("ekf", "adam", "sgd")
@@ -176,13 +176,13 @@ def test_late_targets_of_many_classes():
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((2, 3)), np.array([55, 7])
     found = []
-    for late in (0, 1):
+    for delay in (0, 1):
         mesh = meshnn.Mesh(meshnn.Topology.layered([3, 4, 60]), dtype="float64", random_state=0)
-        stream = mesh.stream("cross_entropy", "ekf", memory="none", late=late, replays=0)
+        stream = mesh.stream("cross_entropy", "ekf", memory="none", delay=delay, replays=0)
         stream.step(X[0])
-        if late:
+        if delay:
             stream.step(X[1])
-        stream.learn(y[0], lag=late)
+        stream.learn(y[0], delay=delay)
         found.append(mesh.weights.copy())
     np.testing.assert_array_equal(*found)
 
@@ -295,6 +295,26 @@ def test_a_million_features_in_turn_are_refused_only_by_memory(monkeypatch):
     model.learn_one({"a": 1.0, "new": 2.0}, "new")
     assert "new" in model.classes_
     assert "new" in model.features_.names
+
+
+def test_new_names_beyond_the_limit_are_ignored_with_one_warning(tmp_path):
+    model = MeshStreamRegressor(hidden=2, max_features=5, random_state=0)
+    model.learn_one({"a": 1.0, "b": 2.0}, 1.0)
+    for k in range(3):
+        model.learn_one({"a": float(k), f"n{k}": 1.0}, k % 3)
+    with pytest.warns(UserWarning, match="'n3'"):
+        model.learn_one({"a": 1.0, "n3": 1.0}, 1)
+    for k in range(20):  # a second warning would be an error
+        model.learn_one({"a": float(k), f"m{k}": 1.0}, k % 3)
+    assert model.features_.names == ("a", "b", "n0", "n1", "n2")
+    assert model.mesh_.topology.n_inputs == 5
+    model.save(tmp_path / "a.mesh")
+    loaded = meshnn.load(tmp_path / "a.mesh")
+    with pytest.warns(UserWarning, match="'y'"):
+        loaded.learn_one({"a": 1.0, "y": 1.0}, 1.0)
+    wide = MeshStreamRegressor(hidden=2, max_features=2, random_state=0)
+    wide.learn_one(dict.fromkeys("abcd", 1.0), 1.0)  # the first sample may have any number
+    assert len(wide.features_) == 4
 
 
 def test_numbers_of_any_type():
@@ -418,8 +438,8 @@ def test_a_late_target_without_its_state():
     for _ in range(3):
         stream.step([0.1, 0.2])
     before = bits(stream)
-    with pytest.raises(MeshError, match="make the stream with late=2"):
-        stream.learn(1.0, lag=2)
+    with pytest.raises(MeshError, match="make the stream with delay=2"):
+        stream.learn(1.0, delay=2)
     assert bits(stream) == before
 
 
@@ -641,9 +661,30 @@ def test_parameters():
     model = MeshStreamRegressor(hidden=3, settings={"p0": 2.0}, loss="huber")
     params = model.get_params()
     assert params["hidden"] == 3
-    assert set(params) == set(model._names())
+    assert len(params) == 13
     assert MeshStreamRegressor(**params).get_params() == params
     assert repr(model) == "MeshStreamRegressor(hidden=3, settings={'p0': 2.0}, loss='huber')"
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_policies_of_structure_see_the_loss_of_the_class_that_came(classes):
+    """The mean log loss of the predictions before each sample was learned."""
+    seen = []
+
+    class Look(Policy):
+        def propose(self, view, memory):
+            seen.append(view.loss)
+
+    model = MeshStreamClassifier(hidden=2, structure=Look(), structure_every=40, random_state=0)
+    for k, x in enumerate(samples(classes)):
+        model.learn_one(x, k)
+    losses = []
+    for x in samples(80 - classes, seed=1):
+        y = label(x, classes)
+        losses.append(-math.log(model.predict_proba_one(x)[y]))
+        model.learn_one(x, y)
+    assert seen[1] == pytest.approx(np.mean(losses[-40:]), rel=1e-9)
+    assert np.mean(losses[-40:]) < 0.9 * math.log(classes)  # that of another class would be larger
 
 
 def test_policies_of_structure_see_the_right_labels_after_the_third_class(tmp_path):

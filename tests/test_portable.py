@@ -8,7 +8,7 @@ import pytest
 
 import boards
 from meshnn import Mesh, MeshClassifier, MeshRegressor, MeshStreamClassifier, MeshStreamRegressor, Topology
-from meshnn.errors import DataError, MeshError
+from meshnn.errors import DataError, FileError, MeshError
 from meshnn.streaming.portable import KEPT, PortableStream
 from meshnn.streaming.portable_convert import portable_of
 
@@ -310,7 +310,7 @@ def test_look_state_tree_and_pickle():
         fresh = Mesh(recurrent(), 1, "tanh", random_state=9).stream(learner=learner, scale=True, portable=True)
         fresh.restore(after)
         np.testing.assert_array_equal(fresh.run(X[11:], Y[11:]), want)
-        with pytest.raises(DataError, match="of the stored stream has shape"):
+        with pytest.raises(FileError, match="theta"):
             Mesh(recurrent(3), 1).stream(learner=learner, scale=True, portable=True).restore(after)
 
 
@@ -318,8 +318,8 @@ def test_refusals():
     mesh = Mesh(recurrent(), 1, "tanh", random_state=0)
     with pytest.raises(MeshError, match="a portable stream has n_streams=1 only, got 2"):
         mesh.stream(portable=True, n_streams=2)
-    with pytest.raises(MeshError, match="has late=0 only, got 3"):
-        mesh.stream(portable=True, late=3)
+    with pytest.raises(MeshError, match="has delay=0 only, got 3"):
+        mesh.stream(portable=True, delay=3)
     with pytest.raises(MeshError, match="method='exact' only"):
         mesh.stream(portable=True, method="snap-1")
     with pytest.raises(MeshError, match="knows the losses squared_error"):

@@ -182,7 +182,7 @@ def test_a_data_set_in_memory_answers_like_a_row_store(weighted):
         training, validation = data.hold_out(0.2, seed=3)
         assert (training.n_rows, validation.n_rows) == (4 * PAGE, PAGE)
         codes = np.searchsorted(sorted(data.labels), np.array(data.labels))
-        scaling = Preprocessing("cross_entropy", "float64", *np.array([[0.0, 0], [1, 1], [0, 0], [1, 1]]), codes)
+        scaling = RowTransform("cross_entropy", "float64", *np.array([[0.0, 0], [1, 1], [0, 0], [1, 1]]), codes)
         parts = [part.prepared(scaling) for part in (training, validation)]
         found = np.concatenate([part.take(np.arange(part.count)).X[0] for part in parts])
         np.testing.assert_array_equal(np.sort(found, axis=0), np.sort(X, axis=0))  # every row once

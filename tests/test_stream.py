@@ -2,6 +2,7 @@
 
 import copy
 import math
+import pickle
 
 import numpy as np
 import pytest
@@ -285,30 +286,30 @@ def test_a_part_of_a_target(learner):
 def test_late_targets(learner):
     """The derivative by the parameters of then, at the outputs of then."""
     mesh, X = recurrent(), series(12)
-    stream = mesh.stream(learner=learner, late=5)
+    stream = mesh.stream(learner=learner, delay=5)
     want = {}
     for k, x in enumerate(X):
         stream.step(x)
         want[k] = stream.gradient([0.1, -0.2])
     for lag in range(6):
-        close(stream.gradient([0.1, -0.2], lag=lag), want[11 - lag], 1e-13)
+        close(stream.gradient([0.1, -0.2], delay=lag), want[11 - lag], 1e-13)
     before = mesh.weights.copy()
-    stream.learn([0.1, -0.2], lag=5)
+    stream.learn([0.1, -0.2], delay=5)
     assert (mesh.weights != before).any()
-    with pytest.raises(MeshError, match="make the stream with late=6"):
-        stream.learn([0.1, -0.2], lag=6)
+    with pytest.raises(MeshError, match="make the stream with delay=6"):
+        stream.learn([0.1, -0.2], delay=6)
 
 
 @pytest.mark.parametrize("learner", LEARNERS)
 def test_delay_is_learning_late(learner):
     X, Y = series(30), series(30, seed=4)
     a, b = recurrent(), recurrent()
-    out = a.stream(learner=learner, late=3).run(X, Y, delay=3)
-    stream = b.stream(learner=learner, late=3)
+    out = a.stream(learner=learner, delay=3).run(X, Y, delay=3)
+    stream = b.stream(learner=learner, delay=3)
     for k, x in enumerate(X):
         assert np.array_equal(stream.step(x), out[k])
         if k >= 3:
-            stream.learn(Y[k - 3], lag=3)
+            stream.learn(Y[k - 3], delay=3)
     assert np.array_equal(a.weights, b.weights)
 
 
@@ -406,10 +407,10 @@ def test_goes_on_bit_by_bit(learner, memory):
     X, Y = series(80), series(80, seed=2)
     mesh = recurrent()
     mesh.ticks = 2
-    stream = mesh.stream(learner=learner, memory=memory, scale=True, late=2)
+    stream = mesh.stream(learner=learner, memory=memory, scale=True, delay=2)
     stream.run(X[:40], Y[:40])
     twin = Mesh.from_tree(copy.deepcopy(mesh.to_tree()))
-    other = twin.stream(learner=learner, memory=memory, scale=True, late=2)
+    other = twin.stream(learner=learner, memory=memory, scale=True, delay=2)
     other.restore(stream.to_tree())
     assert np.array_equal(stream.run(X[40:], Y[40:]), other.run(X[40:], Y[40:]))
     assert np.array_equal(mesh.weights, twin.weights)
@@ -417,8 +418,37 @@ def test_goes_on_bit_by_bit(learner, memory):
 
 def test_a_stored_stream_of_another_net_is_refused():
     tree = recurrent(hidden=4).stream().to_tree()
-    with pytest.raises(MeshError, match="of the stored stream has shape"):
+    with pytest.raises(MeshError, match="must be"):
         recurrent().stream().restore(tree)
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+def test_a_copy_goes_on_bit_by_bit_on_a_mesh_of_float32(learner):
+    X, Y = series(60), series(60, seed=2)
+    stream = recurrent(dtype="float32").stream(learner=learner)
+    stream.run(X[:30], Y[:30])
+    for other in (copy.deepcopy(stream), pickle.loads(pickle.dumps(stream))):
+        assert np.array_equal(other.values, stream.values)
+        twin = copy.deepcopy(stream)
+        assert np.array_equal(other.run(X[30:], Y[30:]), twin.run(X[30:], Y[30:]))
+
+
+@pytest.mark.parametrize("assign", ["weights", "parameters"])
+@pytest.mark.parametrize("portable", [False, True])
+def test_weights_that_are_assigned_are_learned_from(assign, portable):
+    """A stream goes on with them once it looks at them, and what it learns is in the mesh."""
+    mesh, X, Y = recurrent(dtype="float32"), series(40), series(40, seed=2)
+    stream = mesh.stream(portable=portable)
+    stream.run(X[:20], Y[:20])
+    assigned = np.linspace(-0.5, 0.5, mesh.n_parameters).astype(np.float32)
+    setattr(mesh, assign, assigned)
+    stream.refresh()
+    stream.reset()
+    fresh = recurrent(dtype="float32")
+    fresh.weights = assigned
+    np.testing.assert_array_equal(stream.peek(X[0]), fresh.stream(portable=portable).peek(X[0]))
+    stream.run(X[20:], Y[20:])
+    assert (mesh.weights != assigned).any()
 
 
 def test_reset_forgets_the_past_only():
@@ -501,7 +531,7 @@ def test_influence_that_does_not_fit_is_refused(monkeypatch):
         (lambda s: s.learn([1.0, 2.0]), "call step"),
         (lambda s: s.run(np.zeros((3, 2)), np.zeros((4, 2))), "targets must have shape"),
         (lambda s: s.run(np.zeros((3, 2)), np.full((3, 2), np.inf)), "finite"),
-        (lambda s: s.run(np.zeros((3, 2)), np.zeros((3, 2)), delay=1), "late=1"),
+        (lambda s: s.run(np.zeros((3, 2)), np.zeros((3, 2)), delay=1), "delay=1"),
         (lambda s: s.variance(), "ekf"),
         (lambda s: s.run([["a", "b"]]), "numbers"),
     ],
@@ -522,7 +552,7 @@ def test_bad_input_is_a_sentence_and_changes_nothing(do, words):
         ({"method": "snap-0"}, "snap-1"),
         ({"memory": "some"}, "unknown memory"),
         ({"n_streams": 0}, "n_streams"),
-        ({"late": -1}, "late"),
+        ({"delay": -1}, "delay"),
         ({"learner": "ekf", "rat": 3}, "no setting 'rat'"),
         ({"rate": -1.0}, "rate"),
         ({"loss": "hubber"}, "huber"),

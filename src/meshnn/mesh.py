@@ -329,7 +329,7 @@ class Mesh(Net):
         method: str = "exact",
         ticks_per_sample: int | None = None,
         n_streams: int = 1,
-        late: int = 0,
+        delay: int = 0,
         scale: bool = False,
         portable: bool = False,
         **settings: Any,
@@ -354,14 +354,14 @@ class Mesh(Net):
             By default `ticks`.
         n_streams : int
             Streams beside each other, which share the parameters.
-        late : int
-            For how many samples targets may come late: the derivatives of so many are kept.
+        delay : int
+            Samples by which targets may come later: the derivatives of that many samples are kept.
         scale : bool
             Whether inputs, and targets of squared_error and huber, are brought to mean 0 and variance 1 as far as seen;
             then a NaN among the inputs is one that is missing. Outputs are in the units of the targets.
         portable : bool
             A `meshnn.streaming.portable.PortableStream`: float32 with the same bits on every machine, which can be
-            written as C. One stream, the exact method, no late targets; "ekf" with one covariance and no replays.
+            written as C. One stream, the exact method, no delayed targets; "ekf" with one covariance and no replays.
         **settings
             Of the learner: `rate`, `clip`, `l2`, `momentum`, or those of `meshnn.streaming.kalman.KalmanSettings`.
 
@@ -384,7 +384,7 @@ class Mesh(Net):
 
         ticks = self.ticks if ticks_per_sample is None else ticks_per_sample
         if switch("portable", portable):
-            given = {"n_streams": n_streams, "late": late, "method": method}
+            given = {"n_streams": n_streams, "delay": delay, "method": method}
             return PortableStream(
                 self._topology, self._codes, self._ties, self.values, loss=loss,
                 learner=portable_learner(learner, self._topology, self._ties, settings, given),
@@ -393,7 +393,7 @@ class Mesh(Net):
         return Stream(
             self._topology, self._codes, self._ties, self.values, loss=loss,
             learner=new_learner(learner, self._topology, self._ties, self._dtype, settings),
-            ticks_per_sample=ticks, memory=memory, method=method, n_streams=n_streams, late=late, scale=scale,
+            ticks_per_sample=ticks, memory=memory, method=method, n_streams=n_streams, delay=delay, scale=scale,
         )  # fmt: skip
 
     def _learner(self) -> PortableStream:

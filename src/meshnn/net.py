@@ -232,7 +232,11 @@ class Net(Exports):
 
     @weights.setter
     def weights(self, weights: ArrayLike) -> None:
-        self._values = self._ties.numbers(checks.as_weights(weights, self._topology.n_edges, self._dtype))
+        values = self._ties.numbers(checks.as_weights(weights, self._topology.n_edges, self._dtype))
+        if self._values is None or not self._values.flags.writeable or self._values.shape != values.shape:
+            self._values = values
+        else:
+            self._values[:] = values  # in place: a stream learns in this array
 
     @property
     def parameters(self) -> Array:

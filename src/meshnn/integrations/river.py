@@ -6,6 +6,7 @@ Importing this file imports river. The models are those of `meshnn.online`, with
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from datetime import date
 from os import PathLike
@@ -26,10 +27,26 @@ __all__ = ["RiverMeshClassifier", "RiverMeshForecaster", "RiverMeshRegressor"]
 
 
 class _InRiver:
-    """What differs from the models outside of river: the name of the seed."""
+    """What differs from the models outside of river: the seed is called `seed`."""
 
     seed: int | None
     get_params: Callable[[], dict[str, Any]]
+
+    def __init_subclass__(cls, wraps: Any, **rest: Any) -> None:
+        """Give the class the parameters of the model that it wraps."""
+        super().__init_subclass__(**rest)
+        signature = inspect.signature(wraps.__init__)
+        names = [p.replace(name="seed") if p.name == "random_state" else p for p in signature.parameters.values()]
+        signature = signature.replace(parameters=names)
+
+        def make(self: Any, *values: Any, **named: Any) -> None:
+            given = signature.bind(self, *values, **named).arguments
+            del given["self"]
+            self.seed = given.pop("seed", None)
+            wraps.__init__(self, random_state=self.seed, **given)
+
+        make.__signature__ = signature  # type: ignore[attr-defined]
+        cls.__init__ = make  # type: ignore[method-assign]
 
     def _stored_params(self) -> dict[str, Any]:
         params = self.get_params()
@@ -39,7 +56,7 @@ class _InRiver:
     @classmethod
     def _of_params(cls, params: Mapping[str, Any]) -> Any:
         given = dict(params)
-        return cls(seed=given.pop("random_state"), **given)  # type: ignore[call-arg]
+        return super()._of_params(given | {"seed": given.pop("random_state")})  # type: ignore[misc]
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Any:
@@ -50,28 +67,11 @@ class _InRiver:
         return cls.from_tree(tree)  # type: ignore[attr-defined]
 
 
-class RiverMeshClassifier(_InRiver, MeshStreamClassifier, base.MiniBatchClassifier):  # type: ignore[misc]
-    """`meshnn.MeshStreamClassifier` for river: classes of a stream, whatever they are and whenever they turn up.
+class RiverMeshClassifier(_InRiver, MeshStreamClassifier, base.MiniBatchClassifier, wraps=MeshStreamClassifier):  # type: ignore[misc]
+    """`meshnn.MeshStreamClassifier` for river, with its parameters, but `seed` instead of `random_state`.
 
     Features are standardised inside; a scaler before it does no harm. Numbers only: text goes through
     `river.preprocessing.OneHotEncoder` first.
-
-    Parameters
-    ----------
-    hidden : int
-        Hidden neurons.
-    topology : "auto", "layered", "mesh", "columns", or callable (n_inputs, n_outputs) -> Topology
-    activation : str
-    memory : "none" or "carry"
-        Whether the state of the net goes on from sample to sample.
-    ticks_per_sample : int, optional
-    learner : "ekf", "adam" or "sgd"
-    settings : dict, optional
-        Of the learner.
-    structure : policy, optional
-    structure_every, structure_rounds : int
-    seed : int, optional
-        Source of the first weights.
 
     Examples
     --------
@@ -83,39 +83,13 @@ class RiverMeshClassifier(_InRiver, MeshStreamClassifier, base.MiniBatchClassifi
     True
     """
 
-    def __init__(
-        self,
-        hidden: int = 16,
-        topology: str | Callable[[int, int], Any] = "auto",
-        activation: str = "tanh",
-        memory: str = "none",
-        ticks_per_sample: int | None = None,
-        learner: str = "ekf",
-        settings: Mapping[str, Any] | None = None,
-        structure: Any = None,
-        structure_every: int = 1000,
-        structure_rounds: int = 20,
-        seed: int | None = None,
-    ) -> None:
-        super().__init__(
-            hidden, topology, activation, memory, ticks_per_sample, learner, settings, structure, structure_every,
-            structure_rounds, seed,
-        )  # fmt: skip
-        self.seed = seed
-
     @property
     def _multiclass(self) -> bool:
         return True
 
 
-class RiverMeshRegressor(_InRiver, MeshStreamRegressor, base.MiniBatchRegressor):  # type: ignore[misc]
-    """`meshnn.MeshStreamRegressor` for river: numbers of a stream.
-
-    Parameters are those of `RiverMeshClassifier`, and
-
-    Parameters
-    ----------
-    loss : "squared_error", "huber" or "poisson"
+class RiverMeshRegressor(_InRiver, MeshStreamRegressor, base.MiniBatchRegressor, wraps=MeshStreamRegressor):  # type: ignore[misc]
+    """`meshnn.MeshStreamRegressor` for river, with its parameters, but `seed` instead of `random_state`.
 
     Examples
     --------
@@ -127,48 +101,12 @@ class RiverMeshRegressor(_InRiver, MeshStreamRegressor, base.MiniBatchRegressor)
     True
     """
 
-    def __init__(
-        self,
-        hidden: int = 16,
-        topology: str | Callable[[int, int], Any] = "auto",
-        activation: str = "tanh",
-        memory: str = "none",
-        ticks_per_sample: int | None = None,
-        learner: str = "ekf",
-        settings: Mapping[str, Any] | None = None,
-        loss: str = "squared_error",
-        structure: Any = None,
-        structure_every: int = 1000,
-        structure_rounds: int = 20,
-        seed: int | None = None,
-    ) -> None:
-        super().__init__(
-            hidden, topology, activation, memory, ticks_per_sample, learner, settings, loss, structure, structure_every,
-            structure_rounds, seed,
-        )  # fmt: skip
-        self.seed = seed
 
-
-class RiverMeshForecaster(_InRiver, MeshForecaster, Forecaster):  # type: ignore[misc]
-    """`meshnn.MeshForecaster` for river: the next values of a series, learned one value at a time.
+class RiverMeshForecaster(_InRiver, MeshForecaster, Forecaster, wraps=MeshForecaster):  # type: ignore[misc]
+    """`meshnn.MeshForecaster` for river, with its parameters, but `seed` instead of `random_state`.
 
     Dates among the features are left out, as values come at equal steps: river's series carry them. Other features are
     numbers.
-
-    Parameters
-    ----------
-    season : "auto", int or None
-        Steps of a season; "auto" looks for it.
-    lags : int
-        Steps that nets look back, besides those around a season.
-    hidden : int
-        Hidden neurons of each net.
-    horizon : int, optional
-        Steps ahead that are judged.
-    settings : dict, optional
-        Of the filter.
-    seed : int, optional
-        Source of the first weights and of paths.
 
     Examples
     --------
@@ -181,18 +119,6 @@ class RiverMeshForecaster(_InRiver, MeshForecaster, Forecaster):  # type: ignore
     [True, True, True]
     """
 
-    def __init__(
-        self,
-        season: int | str | None = "auto",
-        lags: int = 18,
-        hidden: int = 8,
-        horizon: int | None = None,
-        settings: Mapping[str, Any] | None = None,
-        seed: int | None = None,
-    ) -> None:
-        super().__init__(season, lags, hidden, horizon, settings, seed)
-        self.seed = seed
-
     def learn_one(self, y: float | None, x: Mapping[Any, Any] | None = None) -> None:
         """Learn the next value, and features that are known with it."""
         super().learn_one(y, _without_dates(x))
@@ -204,5 +130,4 @@ class RiverMeshForecaster(_InRiver, MeshForecaster, Forecaster):  # type: ignore
 def _without_dates(x: Any) -> Any:
     if not isinstance(x, Mapping):
         return x
-    found = {name: value for name, value in x.items() if not isinstance(value, (date, np.datetime64))}
-    return found
+    return {name: value for name, value in x.items() if not isinstance(value, (date, np.datetime64))}

@@ -226,7 +226,8 @@ class MeshTimeSeriesForecaster(BaseForecaster):  # type: ignore[misc]
                 continue
             for _ in range(expected, step):
                 model.learn_one(None)
-            (model.learn_one if learns else model.observe_one)(values[k], None if rows is None else rows[k])
+            missing = dict.fromkeys(model.features_.names) or None
+            (model.learn_one if learns else model.observe_one)(values[k], missing if rows is None else rows[k])
             expected = step + 1
         if len(y) and steps[-1] >= 0:
             self._until = y.index[-1:]
@@ -264,7 +265,7 @@ class MeshTimeSeriesForecaster(BaseForecaster):  # type: ignore[misc]
 def _rows(X: Any) -> list[dict[Any, float]]:
     """Return one dictionary per row, without missing values."""
     names, values = list(X.columns), X.to_numpy(dtype=float, na_value=np.nan)
-    return [{n: v for n, v in zip(names, row, strict=True) if v == v} for row in values.tolist()]
+    return [dict(zip(names, row, strict=True)) for row in values.tolist()]
 
 
 def _steps(index: Any, before: Any, regular: int | None) -> Any:

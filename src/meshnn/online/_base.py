@@ -1,62 +1,73 @@
-"""What classifier, regressor and forecaster on streams share: a net that is built, grown, saved while it learns."""
+"""What classifier and regressor on streams share: a net that is built, grown and saved while it learns."""
 
 from __future__ import annotations
 
-import inspect
+import warnings
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from os import PathLike
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
-from meshnn import storage
 from meshnn.arguments import as_generator, known, whole_number
 from meshnn.arrays import Array
 from meshnn.codes import INPUT_CUT, MEAN, ROUNDING_SHARE, VARIANCE
-from meshnn.errors import DataError, MeshError
+from meshnn.errors import DataError, FileError, MeshError
 from meshnn.export.blueprint import Blueprint, ExportError, Timing
 from meshnn.export.exports import Exports
+from meshnn.memory import check_fits
 from meshnn.mesh import Mesh
 from meshnn.online._features import Features
-from meshnn.online._labels import from_plain, to_plain
+from meshnn.online._model import OnlineModel, from_plain, to_plain
+from meshnn.storage import Tree
 from meshnn.streaming import Stream
 from meshnn.topology import Topology
 from meshnn.topology.builders import Seed
 
 __all__ = ["StreamModel", "first_weights", "mean_and_scale"]
 
-#: Standard deviations of the first weights: of what feeds hidden neurons (over the root of how many do), of what
-#: hidden neurons feed each other, and of the readout.
+#: Standard deviations of the first weights: into hidden neurons (over the root of the number of inputs), between hidden
+#: neurons (over the root of their number), and of the readout.
 INPUT, RECURRENT, READOUT = 1.5, 0.9, 0.1
+#: Hidden neurons that are accepted: the net of a stream is built while a row waits.
+MOST_HIDDEN = 10_000
 
 
-class StreamModel(Exports):
+class StreamModel(OnlineModel, Exports):
     """A net on a stream of dictionaries."""
 
-    kind: ClassVar[str]
+    loss: str
 
-    hidden: int
-    topology: str | Callable[[int, int], Topology]
-    activation: str
-    memory: str
-    ticks_per_sample: int | None
-    learner: str
-    settings: Mapping[str, Any] | None
-    structure: Any
-    structure_every: int
-    structure_rounds: int
-    random_state: Seed
-
-    def _reset(self) -> None:
+    def __init__(
+        self,
+        hidden: int = 16,
+        topology: str | Callable[[int, int], Topology] = "auto",
+        activation: str = "tanh",
+        memory: str = "none",
+        ticks_per_sample: int | None = None,
+        learner: str = "ekf",
+        settings: Mapping[str, Any] | None = None,
+        structure: Any = None,
+        structure_every: int = 1000,
+        structure_rounds: int = 20,
+        max_features: int = 500,
+        random_state: Seed = None,
+    ) -> None:
+        self.hidden, self.topology, self.activation, self.memory = hidden, topology, activation, memory
+        self.ticks_per_sample, self.learner, self.settings = ticks_per_sample, learner, settings
+        self.structure, self.structure_every, self.structure_rounds = structure, structure_every, structure_rounds
+        self.max_features, self.random_state = max_features, random_state
         self.mesh_: Mesh | None = None
         self.stream_: Stream | None = None
         self.features_ = Features()
         self.n_samples_ = 0
         self._structure: Any = None
-        #: Of `meshnn stream`: what the columns of the table are, how far it was read, scores. Saved with the model.
-        self.table_: storage.Tree | None = None
+        self._ignores = False  # whether it has warned that new features are ignored
+        #: Of `meshnn stream`: the schema of the table, the rows read, scores. Saved with the model.
+        self.table_: Tree | None = None
+        self.classes_: list[Any] = []  # of a classifier
+        self._number: dict[Any, int] = {}  # of each class
 
     # -- the net ---------------------------------------------------------------------------------------------------
 
@@ -99,7 +110,7 @@ class StreamModel(Exports):
                 raise MeshError(f"topology({d}, {C}) must have {d} inputs and {C} outputs, got {found!r}")
             return found
         name = known("topology", self.topology, ("auto", "layered", "mesh", "columns"))
-        hidden = whole_number("hidden", self.hidden, least=0)
+        hidden = whole_number("hidden", self.hidden, least=0, most=MOST_HIDDEN)
         if name == "auto":
             name = "layered" if self.memory == "none" else "mesh"
         if name == "layered":
@@ -107,9 +118,10 @@ class StreamModel(Exports):
         if name == "columns":
             return Topology.columns(d, hidden, C)
         first, last = d + 1, d + 1 + hidden
-        pairs = [(i, j) for i in range(last) for j in range(first, last)]
-        pairs += [(i, o) for i in (d, *range(first, last)) for o in range(last, last + C)]
-        return Topology(d, hidden, C, pairs)
+        check_fits(32.0 * last * (hidden + C), "the edges of the net", "take fewer hidden neurons")
+        inner = np.indices((last, hidden)).reshape(2, -1).T + np.array([0, first])
+        outer = np.indices((hidden + 1, C)).reshape(2, -1).T + np.array([d, last])
+        return Topology(d, hidden, C, np.concatenate([inner, outer]))
 
     @contextmanager
     def _whole(self) -> Iterator[None]:
@@ -142,6 +154,10 @@ class StreamModel(Exports):
             return row
         self._check(x)
         new = self.features_.missing(x)
+        free = max(whole_number("max_features", self.max_features) - len(self.features_), 0)
+        if len(new) > free and self.stream_ is not None:
+            self._warn_of_features(new[free])
+            new = new[:free]
         if new:
             with self._whole():
                 self.features_ = self.features_.with_(new)
@@ -150,6 +166,15 @@ class StreamModel(Exports):
                 else:
                     self.mesh_.grow_stream(self.stream_, inputs=len(new))
         return self.features_.fill(x)
+
+    def _warn_of_features(self, name: Hashable) -> None:
+        if not self._ignores:
+            self._ignores = True
+            warnings.warn(
+                f"feature {name!r} is ignored, as are all new ones from here on: there are {len(self.features_)}, and "
+                f"max_features is {self.max_features}; raise it, or leave out names that differ in every row",
+                stacklevel=4,
+            )
 
     def _outputs_of(self, x: Mapping[Hashable, Any]) -> Array | None:
         """Outputs for a sample, nothing being remembered; None before anything was learned."""
@@ -196,87 +221,105 @@ class StreamModel(Exports):
         assert self.stream_ is not None  # there is a blueprint
         return self.stream_.portable()
 
-    # -- parameters and files ----------------------------------------------------------------------------------------
+    # -- many rows, and files ----------------------------------------------------------------------------------------
 
-    @classmethod
-    def _names(cls) -> list[str]:
-        return [name for name in inspect.signature(cls.__init__).parameters if name != "self"]
+    def _check_target(self, y: Any) -> None:
+        """Refuse a target that cannot be learned, before anything changes."""
+        raise NotImplementedError
 
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """What it was made with."""
-        return {name: getattr(self, name) for name in self._names()}
+    def learn_one(self, x: Mapping[Hashable, Any], y: Any) -> None:
+        """Learn that the sample x has the target y."""
+        raise NotImplementedError
 
-    def save(self, path: str | PathLike[str]) -> None:
-        """Write it to a `.mesh` file, in the middle of a stream: what is loaded goes on bit by bit as this would."""
-        storage.write(path, self.to_tree())
+    def predict_one(self, x: Mapping[Hashable, Any]) -> Any:
+        """Return the prediction for a sample; nothing is learned or remembered."""
+        raise NotImplementedError
 
-    def to_tree(self) -> storage.Tree:
-        """As plain values and arrays."""
-        params = {name: v.item() if isinstance(v, np.generic) else v for name, v in self._stored_params().items()}
-        if callable(self.topology) or self.structure is not None:
-            params |= {"topology": "auto" if callable(self.topology) else self.topology, "structure": None}
-        if params["settings"] is not None:
-            params["settings"] = dict(params["settings"])
-        if not isinstance(params["random_state"], (int, type(None))):
-            params["random_state"] = None
-        tree = {"kind": self.kind, "params": params, "features": to_plain(self.features_.names, "feature"),
-                "n_samples": self.n_samples_}  # fmt: skip
+    def learn_many(self, X: Any, y: Any) -> None:
+        """Learn the rows of a DataFrame one after the other; all are checked before one is learned."""
+        from meshnn.online._frames import pairs
+
+        samples = pairs(X, y)
+        for _, target in samples:
+            self._check_target(target)
+        for x, target in samples:
+            self.learn_one(x, target)
+
+    def predict_many(self, X: Any) -> Any:
+        """Return the predictions for the rows of a DataFrame as a Series."""
+        from meshnn.online._frames import predictions
+
+        return predictions(X, self.predict_one)
+
+    def to_tree(self) -> Tree:
+        """Return it as plain values and arrays."""
+        tree = super().to_tree()
+        if callable(self.topology):
+            tree["params"]["topology"] = "auto"
+        tree["params"]["structure"] = None
+        tree |= {"features": to_plain(self.features_.names, "feature"), "n_samples": self.n_samples_}
         if self.mesh_ is not None and self.stream_ is not None:
             tree |= {"mesh": self.mesh_.to_tree(), "stream": self.stream_.to_tree()}
         if self._structure is not None:
             tree["structure"] = self._structure.to_tree()
         if self.table_ is not None:
             tree["table"] = self.table_
-        return tree | self._more()
-
-    def _more(self) -> storage.Tree:
-        return {}
-
-    def _stored_params(self) -> dict[str, Any]:
-        """As they are called in files."""
-        return self.get_params()
+        return tree
 
     @classmethod
-    def _of_params(cls, params: Mapping[str, Any]) -> Any:
-        return cls(**params)
-
-    @classmethod
-    def from_tree(cls, tree: storage.Tree) -> Any:
-        """The inverse of `to_tree`."""
+    def from_tree(cls, tree: Tree) -> Any:
+        """Return the model of a tree that may come from anywhere: `FileError` where its parts do not fit."""
         model = cls._of_params(tree["params"])
-        model.features_ = Features(tuple(from_plain(tree["features"])))
-        model.n_samples_ = whole_number("n_samples", tree["n_samples"], least=0)
+        model.features_ = Features(tuple(from_plain(tree["features"], "feature")))
+        model.n_samples_ = whole_number("n_samples", tree["n_samples"], least=0, most=2**53)
+        whole_number("max_features", model.max_features)
+        if model.random_state is not None:
+            whole_number("random_state", model.random_state, least=0)
         model.table_ = tree.get("table")
-        model._take(tree)
+        if not isinstance(model.table_, (dict, type(None))):
+            raise FileError("what is stored of a table is not a dictionary")
+        model._restore_labels(tree)
+        if "mesh" in tree:
+            model._restore_net(tree)
+        else:
+            model._check_unfitted(tree)
+        return model
+
+    def _restore_labels(self, tree: Tree) -> None:
+        """Take what the target is from a tree."""
+
+    def _restore_net(self, tree: Tree) -> None:
+        mesh = Mesh.from_tree(tree["mesh"])
+        t, wanted = mesh.topology, (len(self.features_), self._outputs)
+        if (t.n_inputs, t.n_outputs) != wanted or not self.features_.names or mesh.dtype != np.float64:
+            raise FileError(
+                f"its net has {t.n_inputs} inputs and {t.n_outputs} outputs, not {wanted[0]} and {wanted[1]}"
+            )
+        stream = mesh.stream(
+            self._loss, self.learner, memory=self.memory, scale=True,
+            ticks_per_sample=tree["stream"]["ticks_per_sample"], **dict(self.settings or {}),
+        )  # fmt: skip
+        stream.restore(tree["stream"])
+        self.mesh_, self.stream_ = mesh, stream
         if "structure" in tree:
             from meshnn.online._structure import StreamStructure
 
-            model._structure = StreamStructure.from_tree(
-                tree["structure"], model.structure_every, model.structure_rounds
-            )
-            policies = model._structure.policies
-            model.structure = policies[0] if len(policies) == 1 else list(policies)
-        if "mesh" in tree:
-            model.mesh_ = Mesh.from_tree(tree["mesh"])
-            model.stream_ = model.mesh_.stream(
-                model._loss, model.learner, memory=model.memory, scale=True,
-                ticks_per_sample=tree["stream"]["ticks_per_sample"], **dict(model.settings or {}),
-            )  # fmt: skip
-            model.stream_.restore(tree["stream"])
-        return model
+            self._structure = StreamStructure.from_tree(tree["structure"], self)
+            policies = self._structure.policies
+            self.structure = policies[0] if len(policies) == 1 else list(policies)
 
-    def _take(self, tree: storage.Tree) -> None:
-        pass
+    def _check_unfitted(self, tree: Tree) -> None:
+        """Refuse a stored model that could not learn its first sample, or has learned without a net."""
+        if len(self.features_) or self.n_samples_ or self.structure is not None or "structure" in tree:
+            raise FileError("it has learned, but its net is missing")
+        trial = type(self)._of_params(tree["params"])
+        trial.features_ = Features(("x",))
+        trial._build()
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         if self.mesh_ is not None and self.stream_ is not None:
             self.stream_.attach(self.mesh_.values)
-
-    def __repr__(self) -> str:
-        defaults = {k: p.default for k, p in inspect.signature(type(self).__init__).parameters.items()}
-        shown = [f"{k}={v!r}" for k, v in self.get_params().items() if v is not defaults[k] and v != defaults[k]]
-        return f"{type(self).__name__}({', '.join(shown)})"
 
 
 def mean_and_scale(moments: Array) -> tuple[Array, Array]:

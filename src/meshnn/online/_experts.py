@@ -11,16 +11,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from meshnn.arguments import switch, whole_number
 from meshnn.arrays import Array, IntArray
+from meshnn.errors import FileError
+from meshnn.memory import check_fits
 from meshnn.mesh import Mesh
 from meshnn.storage import Tree
 from meshnn.streaming import Stream
 from meshnn.topology import Topology
 
-__all__ = ["LARGEST", "Expert", "Tail", "View", "views"]
+__all__ = ["LARGEST", "LONGEST_HORIZON", "LONGEST_SEASON", "Expert", "Tail", "View", "views"]
 
 #: Values, and forecasts, are cut to this: their squares must be finite.
 LARGEST = 1e100
+#: Steps of a season, and steps ahead that are judged, at most.
+LONGEST_SEASON, LONGEST_HORIZON = 100_000, 1000
 #: Errors of one step that are kept to draw from.
 ERRORS = 256
 #: Standard deviation of the first weights into hidden neurons, times the root of how many lead to each.
@@ -62,7 +67,13 @@ class Tail:
         return self.last(self.keep).copy()
 
     def restore(self, values: Any) -> None:
-        self.last(self.keep)[:] = values
+        """Take stored values, which may come from anywhere."""
+        last = self.last(self.keep)
+        if not isinstance(values, np.ndarray) or (values.shape, values.dtype) != (last.shape, last.dtype):
+            raise FileError(f"stored values of the past are not an array of shape {last.shape}")
+        if np.isinf(values).any():
+            raise FileError("stored values of the past are infinite")
+        last[:] = values
 
 
 class View(NamedTuple):
@@ -104,23 +115,26 @@ class Expert:
     Parameters
     ----------
     view : View
-    seed : int
-        Of the first weights.
-    settings : of the filter
+    seed : int or None
+        Of the first weights; None leaves the net to `from_tree`.
+    settings : dict
+        Of the filter.
+    horizon : int
+        Paths may begin so many values before the last one.
     """
 
-    def __init__(self, view: View, seed: int, settings: dict[str, Any]) -> None:
+    def __init__(self, view: View, seed: int | None, settings: dict[str, Any], horizon: int = 0) -> None:
         self.view = view
         self.reach = view.season + view.first  # values that the base needs
         self.lags: IntArray = np.array(view.lags, dtype=np.int64)
         self.depth = max(self.reach, max(view.lags, default=1)) + 1
-        self.w = Tail(self.depth)
+        self.w = Tail(self.depth + horizon)
         self.errors = Tail(ERRORS)
         self.mesh: Mesh | None = None
         self.stream: Stream | None = None
         self._settings = ({**(NET if view.hidden else LINEAR), **settings}) if view.lags else {}
-        if view.lags:
-            self._build(Topology(len(view.lags), view.hidden, 1, _pairs(len(view.lags), view.hidden)), seed)
+        if view.lags and seed is not None:
+            self._build(_topology(len(view.lags), view.hidden), seed)
 
     def _build(self, topology: Topology, seed: int) -> None:
         t, rng = topology, np.random.default_rng(seed)
@@ -184,14 +198,15 @@ class Expert:
 
     # -- many steps --------------------------------------------------------------------------------------------------
 
-    def path(self, z: Tail, horizon: int, bounds: tuple[float, float], features: Array | None) -> Array:
-        """The next z, each from those before; NaN if the base is not known yet.
+    def path(self, z: Tail, horizon: int, bounds: tuple[float, float], features: Array | None, ago: int = 0) -> Array:
+        """Return the next z `(horizon,)`, each from those before; NaN if the base is not known yet.
 
-        `features` are rows of the past, at least `reach`, and of the future.
+        `features` are rows of the past, at least `reach`, and of the steps to come. With `ago` the path begins that
+        many values before the last one.
         """
         depth, (low, high) = self.depth, bounds
         zs, ws = np.empty(depth + horizon), np.empty(depth + horizon)
-        zs[:depth], ws[:depth] = z.last(depth), self.w.last(depth)
+        zs[:depth], ws[:depth] = z.last(depth + ago)[:depth], self.w.last(depth + ago)[:depth]
         past = 0 if features is None else len(features) - horizon
         for k in range(depth, depth + horizon):
             base = self.base(lambda steps, k=k: zs[k - steps])
@@ -220,19 +235,35 @@ class Expert:
         return tree
 
     @classmethod
-    def from_tree(cls, tree: Tree, settings: dict[str, Any]) -> Expert:
-        log, first, season, lags, hidden = tree["view"]
-        expert = cls(View(bool(log), bool(first), int(season), tuple(map(int, lags)), int(hidden)), 0, settings)
+    def from_tree(
+        cls, tree: Tree, settings: dict[str, Any], horizon: int, season: int | None, n_features: int
+    ) -> Expert:
+        """Return the expert of a tree that may come from anywhere, of a model with this season and these features."""
+        log, first, over, lags, hidden = tree["view"]
+        over = whole_number("season", over, least=0, most=season or 0)
+        lags = tuple(whole_number("lags", lag, most=LONGEST_SEASON + 1) for lag in lags)
+        view = View(switch("log", log), switch("first", first), over, lags, whole_number("hidden", hidden, least=0))
+        if over not in (0, season or 0):
+            raise FileError(f"an expert has season {over}, its model {season}")
+        expert = cls(view, None, settings, horizon)
         expert.w.restore(tree["w"])
         expert.errors.restore(tree["errors"])
-        if expert.stream is not None:
-            expert._attach(Mesh.from_tree(tree["mesh"]))
+        if lags:
+            mesh = Mesh.from_tree(tree["mesh"])
+            right = (mesh.topology.n_inputs, mesh.topology.n_hidden) == (len(lags) + n_features, hidden)
+            if not right or mesh.topology != _topology(len(lags) + n_features, hidden) or mesh.dtype != np.float64:
+                raise FileError(f"the net of an expert does not have {len(lags)} lags and {hidden} hidden neurons")
+            if mesh.ticks != 1 + bool(hidden) or set(mesh.activations[:hidden]) - {"tanh"}:
+                raise FileError("the net of an expert has other ticks or activations")
+            expert._attach(mesh)
+            assert expert.stream is not None
             expert.stream.restore(tree["stream"])
         return expert
 
 
-def _pairs(d: int, hidden: int) -> list[tuple[int, int]]:
+def _topology(d: int, hidden: int) -> Topology:
     """Inputs and bias to hidden neurons and to the output, hidden neurons to the output."""
-    first, last = d + 1, d + 1 + hidden
-    pairs = [(i, j) for i in range(first) for j in range(first, last)]
-    return pairs + [(i, last) for i in range(last)]
+    check_fits(32.0 * (d + 1) * (hidden + 1), "the edges of a forecaster", "take fewer hidden neurons or lags")
+    inner = np.indices((d + 1, hidden)).reshape(2, -1).T + np.array([0, d + 1])
+    outer = np.stack([np.arange(d + 1 + hidden), np.full(d + 1 + hidden, d + 1 + hidden)], axis=1)
+    return Topology(d, hidden, 1, np.concatenate([inner, outer]))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from meshnn.arrays import Array, IntArray
+from meshnn.errors import FileError
 from meshnn.storage import Tree
 
 __all__ = ["Judge"]
@@ -84,6 +85,11 @@ class Judge:
         self.pending = np.concatenate([self.pending, np.concatenate([forecasts, together[None]])[None]])
         self.ages = np.append(self.ages, 0)
 
+    def fill(self, h: int, forecasts: Array, seen: int) -> None:
+        """Write the forecasts `(experts,)` of step h + 1 of the only open origin down."""
+        together = mean_of(self.weights(seen)[:, h : h + 1], forecasts[:, None])
+        self.pending[0, :, h] = np.append(forecasts, together)
+
     def weights(self, seen: int) -> Array:
         """Of every expert and step ahead `(experts, horizon)`; 0 for those of which nothing is known."""
         known = self.count[:, 0] > 0
@@ -112,11 +118,21 @@ class Judge:
         return {name: getattr(self, name).copy() for name in names}
 
     @classmethod
-    def from_tree(cls, tree: Tree) -> Judge:
-        judge = cls(*np.asarray(tree["total"]).shape)
-        for name, value in tree.items():
-            getattr(judge, name)  # refused if it is not one of them
-            setattr(judge, name, np.array(value))
+    def from_tree(cls, tree: Tree, experts: int, horizon: int) -> Judge:
+        """Return the errors of a tree that may come from anywhere, for so many experts and steps."""
+        judge, ages = cls(experts, horizon), tree["ages"]
+        shapes = {"total": (experts, horizon), "count": (experts, horizon), "apart": (horizon,), "cases": (horizon,),
+                  "pending": (len(ages), experts + 1, horizon), "ages": (len(ages),)}  # fmt: skip
+        if set(tree) != set(shapes):
+            raise FileError(f"the stored errors must be {', '.join(shapes)}; got {', '.join(tree)}")
+        for name, shape in shapes.items():
+            value, dtype = tree[name], getattr(judge, name).dtype
+            finite = name == "pending" or bool(np.isfinite(value).all() and (value >= 0).all())
+            if value.shape != shape or value.dtype != dtype or not finite:
+                raise FileError(f"the stored {name} of {experts} experts must be {shape} {dtype} of at least 0")
+            setattr(judge, name, value.copy())
+        if (ages >= horizon).any():
+            raise FileError("stored forecasts are older than the horizon")
         return judge
 
 

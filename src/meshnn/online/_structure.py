@@ -10,7 +10,7 @@ import numpy as np
 
 from meshnn.arguments import as_generator, whole_number
 from meshnn.arrays import Array
-from meshnn.errors import MeshError
+from meshnn.errors import FileError, MeshError
 from meshnn.losses import Targets, loss_named
 from meshnn.storage import Tree
 from meshnn.streaming.growth import Growth
@@ -65,7 +65,7 @@ class StreamStructure:
         """A sample that was just learned; edits the net when it is time."""
         stream = model.stream_
         assert stream is not None
-        self._rows.append((row[0, 0].copy(), np.array([target])))
+        self._rows.append((row[0, 0].copy(), np.array([float(target)])))
         loss = float(model._loss_of(stream._out[0, 0], target))
         if math.isfinite(loss):
             self._loss, self._count = self._loss + loss, self._count + 1
@@ -81,10 +81,7 @@ class StreamStructure:
         mesh, stream = model.mesh_, model.stream_
         assert mesh is not None
         assert stream is not None
-        before, samples = mesh.topology, self._samples(model)
-        # a new one every time: features and classes may have come, and it needs no memory but that of its policies
-        known = Structure(self.policies, mesh, samples, self.rounds, as_generator(model.n_samples_))
-        known.memories = self.memories
+        before, known = mesh.topology, self._runtime(model)
         epoch = model.n_samples_ // self.every
         change, words = known.edit(epoch, self._loss / self._count if self._count else math.nan)
         self._loss, self._count = 0.0, 0
@@ -92,6 +89,14 @@ class StreamStructure:
             self.log += [f"sample {model.n_samples_}: {word}" for word in words]
             growth = Growth(mesh.topology, neurons_of(before, mesh.topology, change), change.edges)
             stream.grow(growth, mesh.values, mesh.codes, mesh.ties, change.parameters)
+
+    def _runtime(self, model: StreamModel) -> Structure:
+        """Make the policies' view of the net: anew every time, as features and classes may have come."""
+        assert model.mesh_ is not None
+        seed = as_generator(model.n_samples_)
+        known = Structure(self.policies, model.mesh_, self._samples(model), self.rounds, seed)
+        known.memories = self.memories
+        return known
 
     def to_tree(self) -> Tree:
         """As plain values and arrays."""
@@ -108,13 +113,22 @@ class StreamStructure:
         }
 
     @classmethod
-    def from_tree(cls, tree: Tree, every: int, rounds: int) -> StreamStructure:
-        """The inverse, for trees that may come from anywhere."""
-        found = cls(structure_from_tree(tree["policies"]), every, rounds)
+    def from_tree(cls, tree: Tree, model: StreamModel) -> StreamStructure:
+        """Return the policies of a model with its net, from a tree that may come from anywhere."""
+        assert model.stream_ is not None
+        found = cls(structure_from_tree(tree["policies"]), model.structure_every, model.structure_rounds)
         found.memories = memories_from_tree(found.policies, tree["memories"])
-        found._loss, found._count = float(tree["loss"]), whole_number("count", tree["count"], least=0)
+        found._loss, found._count = float(tree["loss"]), whole_number("count", tree["count"], least=0, most=2**53)
         found.log = [str(word) for word in tree["log"]]
-        found._rows.extend((x.copy(), np.array([t])) for x, t in zip(tree["rows"], tree["targets"], strict=True))
+        rows, targets = tree["rows"], tree["targets"]
+        right = rows.ndim == 2 and rows.dtype == targets.dtype == np.float64 and targets.shape == rows.shape[:1]
+        if not right or rows.shape[1] > len(model.features_) or not np.isfinite(targets).all():
+            raise FileError(f"its last rows are {rows.shape} with targets {targets.shape}")
+        if not len(rows):
+            raise FileError("its last rows are missing")
+        model.stream_.as_targets(targets[:, None], len(targets))
+        found._rows.extend((x.copy(), np.array([t])) for x, t in zip(rows, targets, strict=True))
+        found._runtime(model)  # refuses policies for another graph
         return found
 
     def _samples(self, model: StreamModel) -> InMemorySamples:

@@ -193,7 +193,7 @@ class Walk:
                 wanted |= self._new_levels(name, parsed, learned, at, last)
         if rows.labels is not None:
             for code, label in enumerate(rows.labels.values):
-                if label not in model._number:  # type: ignore[attr-defined]
+                if label not in model._number:
                     wanted |= _first(rows.labels.codes[at:last] == code)
         yield from sorted(at + row for row in wanted)
 
@@ -252,11 +252,11 @@ class Walk:
         if rows.labels is not None:
             label = rows.labels.values[rows.labels.codes[row]]
             piece = self._piece(rows, row, row + 1, found)  # with the classes of before
-            model.learn_one(x, label)  # type: ignore[attr-defined]
-            piece.truth = np.array([model._number[label]], np.int64)  # type: ignore[attr-defined]
+            model.learn_one(x, label)
+            piece.truth = np.array([model._number[label]], np.int64)
             return piece
         assert rows.values is not None
-        model.learn_one(x, float(rows.values[row]))  # type: ignore[attr-defined]
+        model.learn_one(x, float(rows.values[row]))
         return self._piece(rows, row, row + 1, found)
 
     def _check_classes(self, label: Any) -> None:
@@ -301,14 +301,14 @@ class Walk:
     def _numbers(self, rows: Rows, first: int, last: int) -> I64:
         """The number of the class of each row; -1 where there is none, or none that is known."""
         assert rows.labels is not None
-        number = self.model._number  # type: ignore[attr-defined]
+        number = self.model._number
         known = np.array([*(number.get(label, -1) for label in rows.labels.values), -1], np.int64)
         found: I64 = known[rows.labels.codes[first:last]]
         return found
 
     def _outputs(self, numbers: I64) -> I64:
         """Which output stands for a class, as `learn_one` has it."""
-        return 1 - numbers if len(self.model.classes_) <= 2 else numbers  # type: ignore[attr-defined]
+        return 1 - numbers if len(self.model.classes_) <= 2 else numbers
 
     def _piece(self, rows: Rows, first: int, last: int, out: F64 | None) -> Piece:
         n, model = last - first, self.model
@@ -317,7 +317,7 @@ class Walk:
             predicted = np.full(n, np.nan) if out is None else model_values(model, out)
             return Piece(first, last, rows.values[first:last], predicted, None, None)
         truth = self._numbers(rows, first, last)
-        if out is None or not model.classes_:  # type: ignore[attr-defined]
+        if out is None or not model.classes_:
             nothing = np.full(n, np.nan)
             return Piece(first, last, truth, np.full(n, -1, np.int64), nothing, nothing.copy())
         predicted, P = model_classes(model, out)

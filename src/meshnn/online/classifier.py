@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from meshnn.arrays import Array
+from meshnn.errors import FileError
 from meshnn.export.blueprint import Blueprint, ExportError
 from meshnn.online._base import StreamModel
-from meshnn.online._labels import as_label, from_plain, to_plain
+from meshnn.online._model import as_label, from_plain, to_plain
 from meshnn.storage import Tree
-from meshnn.topology import Topology
-from meshnn.topology.builders import Seed
 
 __all__ = ["MeshStreamClassifier"]
 
@@ -41,7 +40,10 @@ class MeshStreamClassifier(StreamModel):
         `meshnn.training.structure.Grow` or `Prune`, applied every `structure_every` samples.
     structure_every : int
     structure_rounds : int
-        Edits that a schedule such as that of `Prune` is spread over; after so many the graph stays.
+        Edits that a schedule such as that of `Prune` is spread over; after these the graph stays.
+    max_features : int
+        Features that may come up while it learns: new names beyond this number are ignored, with one warning. Each is
+        an input of the net, so that the time per row grows with them. The first sample may have any number.
     random_state : int, Generator or None
         Source of the first weights.
 
@@ -64,31 +66,6 @@ class MeshStreamClassifier(StreamModel):
     """
 
     kind = "stream classifier"
-
-    def __init__(
-        self,
-        hidden: int = 16,
-        topology: str | Callable[[int, int], Topology] = "auto",
-        activation: str = "tanh",
-        memory: str = "none",
-        ticks_per_sample: int | None = None,
-        learner: str = "ekf",
-        settings: Mapping[str, Any] | None = None,
-        structure: Any = None,
-        structure_every: int = 1000,
-        structure_rounds: int = 20,
-        random_state: Seed = None,
-    ) -> None:
-        self.hidden, self.topology, self.activation, self.memory = hidden, topology, activation, memory
-        self.ticks_per_sample, self.learner, self.settings = ticks_per_sample, learner, settings
-        self.structure, self.structure_every, self.structure_rounds = structure, structure_every, structure_rounds
-        self.random_state = random_state
-        self._reset()
-
-    def _reset(self) -> None:
-        super()._reset()
-        self.classes_: list[Any] = []
-        self._number: dict[Any, int] = {}
 
     @property
     def _loss(self) -> str:
@@ -159,7 +136,7 @@ class MeshStreamClassifier(StreamModel):
         return self.classes_[int(found.argmax())]
 
     def _probabilities(self, out: Array) -> list[float]:
-        """Of the outputs for a sample."""
+        """Return the probabilities of the classes from the outputs for a sample."""
         if len(self.classes_) == 1:
             return [1.0]
         if len(out) == 1:
@@ -169,33 +146,21 @@ class MeshStreamClassifier(StreamModel):
         found: list[float] = (powers / powers.sum()).tolist()
         return found
 
-    # -- many at once ----------------------------------------------------------------------------------------------
-
-    def learn_many(self, X: Any, y: Any) -> None:
-        """Learn the rows of a DataFrame one after the other."""
-        from meshnn.online._frames import pairs
-
-        samples = pairs(X, y)
-        for _, label in samples:
-            as_label(label)  # all are looked at before one is learned
-        for x, label in samples:
-            self.learn_one(x, label)
-
-    def predict_many(self, X: Any) -> Any:
-        """The classes of the rows of a DataFrame, as a Series."""
-        from meshnn.online._frames import predictions
-
-        return predictions(X, self.predict_one)
-
     def predict_proba_many(self, X: Any) -> Any:
-        """The probabilities of the rows of a DataFrame, a column for each class."""
+        """Return the probabilities of the rows of a DataFrame, one column per class."""
         from meshnn.online._frames import probabilities
 
         return probabilities(X, self.predict_proba_one, self.classes_)
 
-    def _more(self) -> Tree:
-        return {"classes": to_plain(self.classes_, "label")}
+    def _check_target(self, y: Any) -> None:
+        as_label(y)
 
-    def _take(self, tree: Tree) -> None:
-        self.classes_ = from_plain(tree["classes"])
+    def to_tree(self) -> Tree:
+        """Return it as plain values and arrays."""
+        return super().to_tree() | {"classes": to_plain(self.classes_, "label")}
+
+    def _restore_labels(self, tree: Tree) -> None:
+        self.classes_ = [as_label(y) for y in from_plain(tree["classes"], "label")]
         self._number = {y: k for k, y in enumerate(self.classes_)}
+        if bool(self.classes_) != ("mesh" in tree):
+            raise FileError(f"it has {len(self.classes_)} classes, but {'a' if 'mesh' in tree else 'no'} net")

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 import numbers
 from collections.abc import Hashable, Mapping, Sequence
-from os import PathLike
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from meshnn import storage
 from meshnn.arguments import as_generator, real_number, whole_number
 from meshnn.arrays import Array, IntArray
-from meshnn.errors import DataError, MeshError
-from meshnn.online._experts import LARGEST, Expert, Tail, views
+from meshnn.errors import DataError, FileError, MeshError
+from meshnn.online._experts import LARGEST, LONGEST_HORIZON, LONGEST_SEASON, Expert, Tail, views
 from meshnn.online._features import Features
 from meshnn.online._judge import Judge, mean_of
-from meshnn.online._labels import from_plain, to_plain
+from meshnn.online._model import OnlineModel, from_plain, to_plain
 from meshnn.online._season import find_season, is_time_to_look
+from meshnn.storage import Tree
 from meshnn.topology.builders import Seed
 
 __all__ = ["MeshForecaster"]
@@ -31,14 +29,18 @@ KEPT = 1536
 FEWER = {256: 8, 1024: 5}
 
 
-class MeshForecaster:
+class MeshForecaster(OnlineModel):
     """A forecaster that learns online: every value is first forecast, then learned, in constant memory.
 
     Several small nets look at the series in different ways: as it is or its logarithm, its values or their differences
     to the last value, to that of a season ago, or both; each with hidden neurons and without. All learn by the extended
     Kalman filter. Each forecasts several steps by feeding its forecasts back. What is given is a mean of theirs,
-    weighted for every number of steps ahead by how far each was off lately. After 256 and 1024 values those that are
-    believed least are dropped.
+    weighted for every number of steps ahead by its recent errors. After 256 and 1024 values the experts with the lowest
+    weights are dropped.
+
+    Features (exogenous inputs) may come with every value. The first ones fix their names: a name that is new or missing
+    later is refused, NaN or None is a value that is missing. Experts are then judged with the features known, as
+    `forecast` is given them.
 
     Parameters
     ----------
@@ -100,10 +102,33 @@ class MeshForecaster:
 
     # -- learning ----------------------------------------------------------------------------------------------------
 
+    def fit(self, y: Any, X: Any = None) -> Self:
+        """Forget everything, then learn a series: a Series or list of values, and a DataFrame of features.
+
+        Parameters
+        ----------
+        y : sequence of float (n,)
+            NaN or None where missing, but not the first.
+        X : DataFrame (n, n_features), optional
+            With the index of y, if that is a Series.
+        """
+        rows: list[Any] = [None] * len(y)
+        if X is not None:
+            if not hasattr(X, "columns") or len(X) != len(y):
+                raise DataError(f"X must be a DataFrame with {len(y)} rows, as y has values; got {type(X).__name__}")
+            if hasattr(y, "index") and hasattr(X, "index") and not X.index.equals(y.index):
+                raise DataError("X and y have different indexes; align them")
+            rows = X.to_dict("records")
+        fresh = type(self)(**self.get_params())
+        for value, x in zip(y, rows, strict=True):
+            fresh.learn_one(value, x)
+        self.__dict__.update(fresh.__dict__)
+        return self
+
     def learn_one(self, y: float | None, x: Mapping[Hashable, Any] | None = None) -> None:
         """Learn the next value, and features that are known with it. None or NaN is a value that is missing.
 
-        A missing value is filled in by its forecast, and nothing is learned from it.
+        A missing value is filled in by its forecast, and nothing is learned from it; only then x may be left out.
         """
         self._next(self._number(y), x, True)
 
@@ -112,7 +137,11 @@ class MeshForecaster:
         self._next(self._number(y), x, False)
 
     def _next(self, value: float, x: Any, learns: bool) -> None:
-        features, row = self._features(x)
+        features = self.features_
+        if x is not None and not len(features):
+            features.check(_given(x))
+            features = features.with_(features.missing(dict.fromkeys(x, 0.0)))
+        row = self._row(features, x, math.isnan(value))
         if math.isnan(value) and not self.n_samples_:
             raise DataError("the first value is missing; begin with one that is there")
         if not self._experts:
@@ -137,34 +166,46 @@ class MeshForecaster:
             raise DataError(f"the next value is {value}; give None if it is missing")
         return min(max(value, -LARGEST), LARGEST)
 
-    def _features(self, x: Any) -> tuple[Features, Array]:
-        """The features with those that are new, and the row of these."""
-        if x is None:
-            return self.features_, np.full(len(self.features_), np.nan)
-        new = self.features_.missing(x)
-        found = Features((*self.features_.names, *new)) if new else self.features_
-        return found, found.fill(x)[0, 0].copy()
+    def _row(self, features: Features, x: Any, optional: bool) -> Array:
+        """Return the features of a step as a row, NaN where missing; names must be those of before."""
+        if x is None and (optional or not len(features)):
+            return np.full(len(features), np.nan)
+        found = _given(x) if x is not None else {}
+        features.check(found)
+        names = set(features.names)
+        wrong = [name for name in x or () if name not in names] or [n for n in features.names if n not in (x or ())]
+        if wrong:
+            what = "is missing from" if wrong[0] in names else "is not known, but is in"
+            known = ", ".join(map(repr, features.names[:20]))
+            raise DataError(f"feature {wrong[0]!r} {what} x; the features are {known}. Give NaN for a missing value")
+        return np.array(features.fill(found)[0, 0])
 
     def _begin(self, season: int | None = None) -> None:
-        """With nothing learned. Arguments are checked here."""
+        """Start with nothing learned. Arguments are checked here."""
         if not self.n_samples_:
             self._seed = int(as_generator(self.random_state).integers(2**31))
             if self.season not in ("auto", None):
-                season = whole_number('season, if not "auto" or None,', self.season, most=100_000)
+                season = whole_number('season, if not "auto" or None,', self.season, most=LONGEST_SEASON)
                 season = None if season == 1 else season
-        lags, hidden = whole_number("lags", self.lags, most=1000), whole_number("hidden", self.hidden, least=0)
+        lags = whole_number("lags", self.lags, most=1000)
+        hidden = whole_number("hidden", self.hidden, least=0, most=1000)
+        default = min(max(season or 0, 12), 24)
+        horizon = whole_number("horizon", default if self.horizon is None else self.horizon, most=LONGEST_HORIZON)
         settings = dict(self.settings or {})
         seen = views(season or 0, lags, hidden, positive=True)
-        experts = [Expert(view, self._seed + k, settings) for k, view in enumerate(seen)]
-        self._horizon = whole_number("horizon", self.horizon or min(max(season or 0, 12), 24), most=1000)
-        keep = max(KEPT, *(expert.depth for expert in experts))
-        self._past = Tail(keep), Tail(keep)  # as they are, and their logarithms
-        self._rows = Tail(keep, max(len(self.features_), 1))
-        self._learned = Tail(keep)  # 1, or 0 where a value was missing or only observed
-        self._experts, self._judge, self.season_ = experts, Judge(len(experts), self._horizon), season
+        experts = [Expert(view, self._seed + k, settings, horizon) for k, view in enumerate(seen)]
+        self._hold(experts, Judge(len(experts), horizon), season)
         self.n_samples_ = 0
         for expert in experts:
             expert.widen(len(self.features_))
+
+    def _hold(self, experts: list[Expert], judge: Judge, season: int | None) -> None:
+        """Make the buffers of the past for these experts."""
+        keep = max(KEPT, *(expert.depth + judge.horizon for expert in experts))
+        self._past = Tail(keep), Tail(keep)  # as they are, and their logarithms
+        self._rows = Tail(keep, max(len(self.features_), 1))
+        self._learned = Tail(keep)  # 1, or 0 where a value was missing or only observed
+        self._experts, self._judge, self.season_ = experts, judge, season
 
     def _widen(self, features: Features) -> None:
         if len(features) > len(self.features_):
@@ -179,6 +220,8 @@ class MeshForecaster:
         self._rows.append(row if len(row) else math.nan)
         self._learned.append(float(learns))
         seen = self._seen_features()
+        if len(self.features_) and learns and len(judge.ages) == 1 and judge.ages[0]:
+            self._judge_again(int(judge.ages[0]))
         if value <= 0 and any(expert.view.log for expert in self._experts):
             self._keep(np.array([k for k, expert in enumerate(self._experts) if not expert.view.log]))
         zs = value, math.log(value) if value > 0 else math.nan
@@ -191,9 +234,22 @@ class MeshForecaster:
         if learns:
             judge.saw(value, expected, self.n_samples_)
         self.n_samples_ += 1
-        if judge.wants_forecasts(self.n_samples_):
-            future = np.repeat(self._rows.last(1), judge.horizon, axis=0)  # what is to come is not known
-            judge.note(self._paths(judge.horizon, future), self.n_samples_)
+        if not len(self.features_):
+            if judge.wants_forecasts(self.n_samples_):
+                judge.note(self._paths(judge.horizon, np.empty((judge.horizon, 0))), self.n_samples_)
+        elif not len(judge.ages):  # forecasts follow step by step, as features come to be known
+            judge.note(np.full((len(self._experts), judge.horizon), np.nan), self.n_samples_)
+
+    def _judge_again(self, age: int) -> None:
+        """Forecast the value that has just come from `age` values before, with the features that came since."""
+        assert self._judge is not None
+        features = self._rows.last(min((self.season_ or 0) + 2 + age, self._rows.keep))
+        found = np.empty(len(self._experts))
+        for k, expert in enumerate(self._experts):
+            log = expert.view.log
+            path = expert.path(self._past[log], age + 1, self._bounds(log, age + 1), features, age)
+            found[k] = expert.values(path[-1])
+        self._judge.fill(age, found, self.n_samples_)
 
     def _seen_features(self, future: Array | None = None) -> Array | None:
         """Rows of features as far back as an expert needs them, then those to come."""
@@ -232,7 +288,7 @@ class MeshForecaster:
         ----------
         horizon : int
         xs : list of dict, optional
-            Features of the steps to come, one for each; those that are missing count as their mean.
+            Features of the steps to come, one dictionary per step; without them each counts as its mean.
         """
         horizon = whole_number("horizon", horizon)
         return self._forecast(horizon, self._future(horizon, xs)).tolist() if self.n_samples_ else [0.0] * horizon
@@ -296,8 +352,7 @@ class MeshForecaster:
                     f"xs has the features of {len(given)} steps, but {horizon} are to be forecast; add them"
                 )
             for k in range(horizon):
-                self.features_.missing(given[k])  # no dictionary, or not of numbers: refused
-                rows[k] = self.features_.fill(given[k])[0, 0]
+                rows[k] = self._row(self.features_, given[k], False)
         return rows
 
     def _weights(self, horizon: int) -> Array:
@@ -337,66 +392,54 @@ class MeshForecaster:
         found = [(e.view.name, float(w[0]), float(w[-1])) for e, w in zip(self._experts, W, strict=True)]
         return sorted(found, key=lambda line: -line[1] - line[2])
 
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """What it was made with."""
-        names = inspect.signature(type(self).__init__).parameters
-        return {name: getattr(self, name) for name in names if name != "self"}
-
-    def __repr__(self) -> str:
-        defaults = {k: p.default for k, p in inspect.signature(type(self).__init__).parameters.items()}
-        shown = [f"{k}={v!r}" for k, v in self.get_params().items() if v is not defaults[k] and v != defaults[k]]
-        return f"{type(self).__name__}({', '.join(shown)})"
-
     # -- files -------------------------------------------------------------------------------------------------------
 
-    def save(self, path: str | PathLike[str]) -> None:
-        """Write it to a `.mesh` file, in the middle of a series: what is loaded goes on bit by bit as this would."""
-        storage.write(path, self.to_tree())
-
-    def to_tree(self) -> storage.Tree:
-        """As plain values and arrays."""
-        params = {name: v.item() if isinstance(v, np.generic) else v for name, v in self._stored_params().items()}
-        params["settings"] = None if self.settings is None else dict(self.settings)
-        if not isinstance(params["random_state"], int):
-            params["random_state"] = None
-        tree: storage.Tree = {"kind": self.kind, "params": params, "n_samples": self.n_samples_, "seed": self._seed,
-                              "features": to_plain(self.features_.names, "feature")}  # fmt: skip
+    def to_tree(self) -> Tree:
+        """Return it as plain values and arrays."""
+        tree = super().to_tree()
+        tree |= {
+            "n_samples": self.n_samples_,
+            "seed": self._seed,
+            "features": to_plain(self.features_.names, "feature"),
+        }
         if self._judge is not None:
-            tree |= {"season": self.season_, "horizon": self._horizon, "judge": self._judge.to_tree(),
+            past = {"values": self._past[0], "rows": self._rows, "learned": self._learned}
+            tree |= {"season": self.season_, "horizon": self._judge.horizon, "judge": self._judge.to_tree(),
                      "experts": [expert.to_tree() for expert in self._experts],
-                     "past": {name: tail.to_array() for name, tail in self._tails().items()}}  # fmt: skip
+                     "past": {name: tail.to_array() for name, tail in past.items()}}  # fmt: skip
         return tree
 
-    def _tails(self) -> dict[str, Tail]:
-        return {"values": self._past[0], "logarithms": self._past[1], "rows": self._rows, "learned": self._learned}
-
     @classmethod
-    def from_tree(cls, tree: storage.Tree) -> Any:
-        """The inverse of `to_tree`."""
+    def from_tree(cls, tree: Tree) -> Any:
+        """Return the model of a tree that may come from anywhere: `FileError` where its parts do not fit."""
+        trial = cls._of_params(tree["params"])
+        trial._begin()  # arguments are checked
         model = cls._of_params(tree["params"])
-        model.features_ = Features(tuple(from_plain(tree["features"])))
+        model.features_ = Features(tuple(from_plain(tree["features"], "feature")))
+        model._seed = whole_number("seed", tree["seed"], least=0, most=2**31)
+        model.n_samples_ = whole_number("n_samples", tree["n_samples"], least=int("judge" in tree), most=2**53)
         if "judge" in tree:
-            season = tree["season"]
-            model._begin(None if season is None else whole_number("season", season))
-            model._horizon = whole_number("horizon", tree["horizon"])
-            model._experts = [Expert.from_tree(part, dict(model.settings or {})) for part in tree["experts"]]
-            model._judge = Judge.from_tree(tree["judge"])
-            if model._judge.total.shape != (len(model._experts), model._horizon):
-                raise DataError(f"errors of {model._judge.total.shape} for {len(model._experts)} experts")
-            for name, tail in model._tails().items():
-                tail.restore(tree["past"][name])
-            model.season_ = None if season is None else int(season)
-        model._seed = whole_number("seed", tree["seed"], least=0)
-        model.n_samples_ = whole_number("n_samples", tree["n_samples"], least=0)
+            model._restore(tree)
+        elif model.n_samples_ or len(model.features_):
+            raise FileError("it has learned, but its experts are missing")
         return model
 
-    def _stored_params(self) -> dict[str, Any]:
-        """As they are called in files."""
-        return self.get_params()
-
-    @classmethod
-    def _of_params(cls, params: Mapping[str, Any]) -> Any:
-        return cls(**params)
+    def _restore(self, tree: Tree) -> None:
+        season = None if tree["season"] is None else whole_number("season", tree["season"], 2, LONGEST_SEASON)
+        horizon = whole_number("horizon", tree["horizon"], most=LONGEST_HORIZON)
+        settings, F = dict(self.settings or {}), len(self.features_)
+        experts = [Expert.from_tree(part, settings, horizon, season, F) for part in tree["experts"]]
+        if not experts or experts[0].view.name != "last":
+            raise FileError("the naive expert is missing")
+        self._hold(experts, Judge.from_tree(tree["judge"], len(experts), horizon), season)
+        for name, tail in (("values", self._past[0]), ("rows", self._rows), ("learned", self._learned)):
+            tail.restore(tree["past"][name])
+        last = self._past[0].last(min(self.n_samples_, self._past[0].keep))
+        if not (np.abs(last) <= LARGEST).all():
+            raise FileError(f"{len(last)} values were learned, and not all are there")
+        if any(expert.view.log for expert in experts) and not (last > 0).all():
+            raise FileError("an expert looks at logarithms of values that are not positive")
+        self._past[1].last(len(last))[:] = [math.log(value) if value > 0 else math.nan for value in last.tolist()]
 
     def __getstate__(self) -> dict[str, Any]:
         return {"tree": self.to_tree(), "params": self.get_params()}
@@ -404,3 +447,10 @@ class MeshForecaster:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(type(self).from_tree(state["tree"]).__dict__)
         self.__dict__.update(state["params"])
+
+
+def _given(x: Any) -> Any:
+    """Leave out features whose value is missing."""
+    if not isinstance(x, Mapping):
+        return x  # which is refused
+    return {name: v for name, v in x.items() if v is not None and not (isinstance(v, float) and v != v)}

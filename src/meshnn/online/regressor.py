@@ -56,13 +56,14 @@ class MeshStreamRegressor(StreamModel):
         structure: Any = None,
         structure_every: int = 1000,
         structure_rounds: int = 20,
+        max_features: int = 500,
         random_state: Seed = None,
     ) -> None:
-        self.hidden, self.topology, self.activation, self.memory = hidden, topology, activation, memory
-        self.ticks_per_sample, self.learner, self.settings, self.loss = ticks_per_sample, learner, settings, loss
-        self.structure, self.structure_every, self.structure_rounds = structure, structure_every, structure_rounds
-        self.random_state = random_state
-        self._reset()
+        super().__init__(
+            hidden, topology, activation, memory, ticks_per_sample, learner, settings, structure, structure_every,
+            structure_rounds, max_features, random_state,
+        )  # fmt: skip
+        self.loss = loss
 
     @property
     def _loss(self) -> str:
@@ -103,19 +104,3 @@ class MeshStreamRegressor(StreamModel):
     def blueprint(self) -> Blueprint:
         """What it computes, as plain values and arrays, with what it has learned so far, for exports."""
         return replace(super().blueprint(), link="exp" if self.loss == "poisson" else "identity", values=True)
-
-    def learn_many(self, X: Any, y: Any) -> None:
-        """Learn the rows of a DataFrame one after the other."""
-        from meshnn.online._frames import pairs
-
-        samples = pairs(X, y)
-        for _, value in samples:
-            self._check_target(value)  # all are looked at before one is learned
-        for x, value in samples:
-            self.learn_one(x, value)
-
-    def predict_many(self, X: Any) -> Any:
-        """The values of the rows of a DataFrame, as a Series."""
-        from meshnn.online._frames import predictions
-
-        return predictions(X, self.predict_one)

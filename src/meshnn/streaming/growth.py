@@ -1,7 +1,8 @@
-"""What comes to a net while it streams, inputs and outputs, and how influences of before find their place."""
+"""Nets that grow while they stream: inputs and outputs are added, influences move to their new places."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 from meshnn.plan.influence import InfluencePlan
 from meshnn.topology import Topology
 
-__all__ = ["Growth", "grown", "moved_influences", "row_edges"]
+__all__ = ["Growth", "grown", "moved_influences", "row_slices"]
 
 I64 = NDArray[np.int64]
 
@@ -24,10 +25,10 @@ class Growth(NamedTuple):
 
 
 def grown(topology: Topology, inputs: int = 0, outputs: int = 0) -> Growth:
-    """A graph with so many inputs and outputs more.
+    """Return a graph with more inputs and outputs.
 
-    A new input feeds whatever neurons the others feed, a new output reads what the others read; without any, all hidden
-    neurons, or the bias. Inputs, and outputs, that were there keep their numbers.
+    A new input feeds the neurons that the others feed, a new output reads what the others read; without any, all hidden
+    neurons, or the bias. Old inputs and outputs keep their numbers.
 
     Examples
     --------
@@ -65,32 +66,27 @@ def grown(topology: Topology, inputs: int = 0, outputs: int = 0) -> Growth:
     return Growth(found, neurons, edges)
 
 
-def row_edges(plan: InfluencePlan, topology: Topology, o: int) -> I64:
-    """The edge of each column of neuron o."""
-    mask = np.zeros(topology.n_neurons, np.bool_)
-    kind = int(plan.reach.number[o])
-    if kind < 0:
-        return np.empty(0, np.int64)
-    mask[plan.reach.sets[kind]] = True
-    found: I64 = np.flatnonzero(plan.learned & mask[topology.dst])
-    return found
+def row_slices(plan: InfluencePlan, topology: Topology) -> Iterator[tuple[int, I64, slice]]:
+    """Yield each neuron with the edges that influence it and their columns in J."""
+    for o in range(topology.n_clamped, topology.n_neurons):
+        kind, begin = int(plan.reach.number[o]), int(plan.course.offset[o])
+        if kind >= 0:
+            mask = np.zeros(topology.n_neurons, np.bool_)
+            mask[plan.reach.sets[kind]] = True
+            edges: I64 = np.flatnonzero(plan.learned & mask[topology.dst])
+            yield o, edges, slice(begin, begin + len(edges))
 
 
 def moved_influences(
     old: InfluencePlan, before: Topology, J: NDArray[np.floating], new: InfluencePlan, growth: Growth,
     into: NDArray[np.floating],
 ) -> None:  # fmt: skip
-    """Influences of before (columns,) into the rows of a grown net; what is new has none yet."""
-    t = growth.topology
+    """Copy influences (columns,) into the rows of a grown net; new edges and neurons have none yet."""
     line = np.zeros(before.n_edges + 1, J.dtype)  # the last place is that of new edges
-    for o in range(t.n_clamped, t.n_neurons):
+    rows = {o: (edges, place) for o, edges, place in row_slices(old, before)}
+    for o, edges, place in row_slices(new, growth.topology):
         was = int(growth.neurons[o])
-        edges = row_edges(new, t, o)
-        if was < 0 or not edges.size:
-            continue
-        line[:] = 0
-        from_ = row_edges(old, before, was)
-        at = int(old.course.offset[was])
-        line[from_] = J[at : at + len(from_)]
-        to = int(new.course.offset[o])
-        into[to : to + len(edges)] = line[growth.edges[edges]]
+        if was in rows:
+            line[:] = 0
+            line[rows[was][0]] = J[rows[was][1]]
+            into[place] = line[growth.edges[edges]]

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple
 
 import numpy as np
 
@@ -19,9 +18,9 @@ from meshnn.arguments import FROM_0, POSITIVE, SHARE, known, real_number
 from meshnn.arrays import FloatArray, IntArray
 from meshnn.codes import LOG_Q, NOISE, STRIP
 from meshnn.errors import MeshError
-from meshnn.streaming.state import aligned
+from meshnn.streaming.state import Workspace, aligned
 
-__all__ = ["FULL_COST", "Filter", "KalmanSettings", "KalmanState", "make_filter", "pack_covariance"]
+__all__ = ["FULL_COST", "KalmanSettings", "KalmanState"]
 
 #: The full covariance is taken up to so many parameters squared times outputs: 316 parameters with one output.
 FULL_COST = 100_000
@@ -104,7 +103,7 @@ class KalmanSettings:
         return self.start if self.forgetting == "auto" else float(self.forgetting)
 
     def rule(self) -> dict[str, float]:
-        """Return the numbers that the core takes, by the fields of `Filter`."""
+        """Return the numbers that the core takes, by the fields of its struct."""
         found = self.forgetting == "auto"
         return {
             "tails": self.tails,
@@ -118,36 +117,6 @@ class KalmanSettings:
             "bound": self.bound,
             "ceiling": CEILING * self.p0,
         }
-
-
-class Filter(NamedTuple):
-    """The arrays and settings of a Kalman filter; `_core/stream_structs.hpp` describes the fields."""
-
-    P: FloatArray
-    order: IntArray
-    first: IntArray
-    offset: IntArray
-    taken: IntArray
-    memo: FloatArray
-    H: FloatArray
-    U: FloatArray
-    S: FloatArray
-    L: FloatArray
-    T: FloatArray
-    M: FloatArray
-    v: FloatArray
-    chosen: IntArray
-    few: FloatArray
-    tails: float
-    noise_rate: float
-    noise_floor: float
-    q_rate: float
-    log_q_min: float
-    log_q_max: float
-    log_q_steady: float
-    replay_weight: float
-    bound: float
-    ceiling: float
 
 
 def _filled(count: int) -> int:
@@ -191,8 +160,8 @@ class KalmanState:
     Attributes
     ----------
     kind : "full" or "decoupled"
-    filter : Filter
-        Its arrays, which the core changes in place.
+    filter : Workspace
+        Its arrays and settings, which the core changes in place; `_core/stream_structs.hpp` describes them.
     struct : _core.Struct
         The same as the core takes it.
 
@@ -218,7 +187,7 @@ class KalmanState:
             width = int(self.filter.first[g + 1] - self.filter.first[g])
             taken = self.filter.order[self.filter.first[g] : self.filter.first[g + 1]] >= 0
             _pack(np.diag(np.where(taken, self.settings.p0, 0.0)), self._strips(g, width))
-        self.struct = _core.Struct("Filter", self.filter._asdict(), "d")
+        self.struct = _core.Struct("Filter", vars(self.filter), "d")
 
     def __getstate__(self) -> tuple[IntArray, int, KalmanSettings, FloatArray, FloatArray]:
         # copies and pickles make arrays of their own, which begin where they should
@@ -265,7 +234,7 @@ class KalmanState:
 
     def _strips(self, g: int, width: int) -> FloatArray:
         at = int(self.filter.offset[g])
-        return self.filter.P[at : at + _packed_size(width)]
+        return np.asarray(self.filter.P[at : at + _packed_size(width)])
 
     def block(self, g: int) -> tuple[IntArray, FloatArray]:
         """The parameters of a block and their covariance."""
@@ -282,6 +251,16 @@ class KalmanState:
             P[np.ix_(members, members)] = block
         return P
 
+    def set_covariance(self, P: FloatArray) -> None:
+        """Take a covariance (n_parameters, n_parameters); what lies between the blocks is dropped."""
+        for g in range(len(self.filter.offset)):
+            first, last = int(self.filter.first[g]), int(self.filter.first[g + 1])
+            members = self.filter.order[first:last]
+            members = members[members >= 0]
+            dense = np.zeros((last - first, last - first))
+            dense[: len(members), : len(members)] = P[np.ix_(members, members)]
+            _pack(dense, self._strips(g, last - first))
+
     @property
     def q(self) -> float:
         """What variances grow by at the moment."""
@@ -290,19 +269,7 @@ class KalmanState:
     @property
     def noise(self) -> FloatArray:
         """Variance of standardised targets around the outputs, (n_outputs,), as found so far."""
-        return self.filter.memo[NOISE : NOISE + self.n_outputs].copy()
-
-    def tree(self) -> dict[str, FloatArray]:
-        """All that it has learned, to be saved beside `group`, `n_outputs` and the settings."""
-        return {"P": self.filter.P.copy(), "memo": self.filter.memo.copy()}
-
-    def restore(self, tree: dict[str, FloatArray]) -> None:
-        """Go on where the state was whose `tree` this is, to the last bit."""
-        for name, into in (("P", self.filter.P), ("memo", self.filter.memo)):
-            got = np.asarray(tree[name], dtype=np.float64)
-            if got.shape != into.shape:
-                raise MeshError(f"{name} of another filter: expected shape {into.shape}, got {got.shape}")
-            into[:] = got
+        return np.asarray(self.filter.memo[NOISE : NOISE + self.n_outputs].copy())
 
     def changed(self, group: IntArray, origin: IntArray, outputs: IntArray) -> KalmanState:
         """The state of a net that has grown or shrunk.
@@ -366,18 +333,7 @@ class KalmanState:
         after[NOISE + new.n_outputs + kept] = before[NOISE + self.n_outputs + origin[kept]]
 
 
-def pack_covariance(state: KalmanState, P: FloatArray) -> None:
-    """Write a covariance (n_parameters, n_parameters) into a state; of what lies between its blocks nothing is kept."""
-    for g in range(len(state.filter.offset)):
-        first, last = int(state.filter.first[g]), int(state.filter.first[g + 1])
-        members = state.filter.order[first:last]
-        members = members[members >= 0]
-        dense = np.zeros((last - first, last - first))
-        dense[: len(members), : len(members)] = P[np.ix_(members, members)]
-        _pack(dense, state._strips(g, last - first))
-
-
-def make_filter(blocks: list[IntArray], count: int, n_outputs: int, settings: KalmanSettings) -> Filter:
+def make_filter(blocks: list[IntArray], count: int, n_outputs: int, settings: KalmanSettings) -> Workspace:
     """Arrays for blocks of parameters, P all zero."""
     widths = [_filled(len(block)) for block in blocks]
     first = np.concatenate([[0], np.cumsum(widths)]).astype(np.int64)
@@ -390,7 +346,7 @@ def make_filter(blocks: list[IntArray], count: int, n_outputs: int, settings: Ka
     memo[NOISE : NOISE + n_outputs] = 1.0 if settings.noise == "auto" else settings.noise
     C, M = n_outputs, int(first[-1])
     taken = np.array([len(block) for block in blocks], dtype=np.int64)
-    return Filter(
+    return Workspace(
         P=aligned((int(offset[-1]),), F64),  # rows of strips are then whole cache lines
         order=order,
         first=first,

@@ -2,35 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from meshnn import _core
 from meshnn.arguments import BELOW_1, FROM_0, POSITIVE, real_number, whole_number
-from meshnn.codes import ADAM, MOMENTUM
+from meshnn.codes import ADAM, LOG_Q, MEAN_SQUARE, MOMENTUM, NOISE, SAMPLES
 from meshnn.errors import MeshError
-from meshnn.streaming.kalman import Filter, KalmanSettings, KalmanState
+from meshnn.streaming.kalman import KalmanSettings, KalmanState
+from meshnn.streaming.state import Workspace
 
-__all__ = ["LEARNERS", "AdamLearner", "KalmanLearner", "Learner", "OptimizerState", "SgdLearner"]
+__all__ = ["LEARNERS", "AdamLearner", "KalmanLearner", "Learner", "SgdLearner"]
 
 Array = NDArray[Any]
 I64 = NDArray[np.int64]
-
-
-class OptimizerState(NamedTuple):
-    """An optimiser and what it remembers; `_core/core.hpp` describes the fields."""
-
-    solver: int
-    first: Array
-    second: Array
-    penalised: Array
-    beta1: float
-    beta2: float
-    epsilon: float
-    l1: float
-    l2: float
+#: Parameters and moments of a stored learner are not larger, in float64.
+LARGEST = 1e50
 
 
 class Learner:
@@ -41,10 +30,10 @@ class Learner:
     takes: ClassVar[str] = "rate, clip, l2, momentum"
     #: Whether it is a filter, which knows how sure it is.
     filters: ClassVar[bool] = False
-    #: Of first-order learners.
-    moments: OptimizerState
+    #: Of first-order learners; `_core/core.hpp` describes the fields.
+    moments: Workspace
     #: Of the Kalman filter.
-    filter: Filter
+    filter: Workspace
     #: Learning rate and longest gradient of first-order learners.
     pace: tuple[float, float] = (0.0, 1.0)
     #: Samples that are kept to be learned from again.
@@ -76,6 +65,11 @@ class Learner:
         """All that it remembers, by name; arrays that may be written to."""
         raise NotImplementedError
 
+    def limits(self) -> dict[str, tuple[Any, Any]]:
+        """Return the smallest and largest numbers of stored arrays: others would make parameters infinite."""
+        most = LARGEST if self.moments.first.dtype.itemsize == 8 else float(np.sqrt(LARGEST))
+        return {"first": (-most, most), "second": (0.0, most), "values": (-most, most)}
+
     @property
     def noise(self) -> Array:
         """Variance of the targets around the outputs, as the net sees them."""
@@ -105,22 +99,25 @@ class FirstOrderLearner(Learner):
         self.pace = (rate, real_number("clip", clip, *POSITIVE))
         l2, momentum = real_number("l2", l2, *FROM_0), real_number("momentum", momentum, *BELOW_1)
         n = len(groups)
-        rooms = (np.zeros(n, dtype), np.zeros(n, dtype), np.ones(n, dtype))
-        self.moments = OptimizerState(self.code, *rooms, momentum, 0.999, 1e-8, 0.0, l2)
+        self.moments = Workspace(
+            solver=self.code, first=np.zeros(n, dtype), second=np.zeros(n, dtype), penalised=np.ones(n, dtype),
+            beta1=momentum, beta2=0.999, epsilon=1e-8, l1=0.0, l2=l2,
+        )  # fmt: skip
 
     def structs(self) -> tuple[Any, Any]:
         """Return the optimiser."""
-        return None, _core.Struct("OptimizerState", self.moments._asdict(), self.moments.first.dtype.char)
+        return None, _core.Struct("OptimizerState", vars(self.moments), self.moments.first.dtype.char)
 
     def moved(self, parameters: I64, groups: I64, outputs: I64) -> FirstOrderLearner:
         """With the moments that were there."""
         m, kept = self.moments, parameters >= 0
-        rooms = [np.zeros(len(parameters), old.dtype) for old in (m.first, m.second)]
-        for new, old in zip(rooms, (m.first, m.second), strict=True):
-            new[kept] = old[parameters[kept]]
         found = type(self).__new__(type(self))
         found.pace = self.pace
-        found.moments = m._replace(first=rooms[0], second=rooms[1], penalised=np.ones_like(rooms[0]))
+        found.moments = Workspace(**vars(m) | {"penalised": np.ones(len(parameters), m.first.dtype)})
+        for name in ("first", "second"):
+            new = np.zeros(len(parameters), m.first.dtype)
+            new[kept] = getattr(m, name)[parameters[kept]]
+            setattr(found.moments, name, new)
         return found
 
     def state(self) -> dict[str, Array]:
@@ -207,6 +204,15 @@ class KalmanLearner(Learner):
     def state(self) -> dict[str, Array]:
         """Covariance and the rest."""
         return {"P": self.filter.P, "memo": self.filter.memo}
+
+    def limits(self) -> dict[str, tuple[Any, Any]]:
+        """Variances do not exceed their ceiling; the rest is as `_core/kalman.hpp` keeps it."""
+        settings, ceiling = self.known.settings, 2.0 * self.filter.ceiling
+        low, high = np.full(len(self.filter.memo), -LARGEST), np.full(len(self.filter.memo), LARGEST)
+        low[[SAMPLES, LOG_Q, MEAN_SQUARE]] = 0.0, -np.inf, 0.0
+        high[LOG_Q] = np.log(max(settings.q, settings.most)) + 1e-6
+        low[NOISE : NOISE + self.known.n_outputs] = 0.0
+        return {"P": (-ceiling, ceiling), "memo": (low, high), "values": (-LARGEST, LARGEST), "noise": (0.0, LARGEST)}
 
     @property
     def noise(self) -> Array:

@@ -9,31 +9,27 @@ from os import PathLike
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from meshnn import _core, checks
-from meshnn.arguments import known, switch, whole_number
+from meshnn import _core
 from meshnn.codes import (
     ADVANCE,
     BINARY_CROSS_ENTROPY,
     CROSS_ENTROPY,
     DERIVE,
     LEARN,
-    LEARNED,
     LEFT_OUT,
     PEEK,
-    SEEN,
     SQUARED_ERROR,
 )
-from meshnn.errors import DataError, MeshError
+from meshnn.errors import MeshError
 from meshnn.export.blob import write_blob
 from meshnn.export.c_learner import write_learner
-from meshnn.losses import loss_named
 from meshnn.parameters import Ties
-from meshnn.streaming.given import as_inputs, as_targets
-from meshnn.streaming.learners import Learner
+from meshnn.streaming.base import BaseStream
 from meshnn.streaming.portable_convert import into_stream, portable_from
-from meshnn.streaming.portable_plan import new_portable_state, plan_portable, rule_of
+from meshnn.streaming.portable_plan import blocks_of, new_portable_state, plan_portable, rule_of
+from meshnn.streaming.state import fill_arrays
 from meshnn.streaming.stream import Stream
 from meshnn.topology import Topology
 
@@ -43,13 +39,12 @@ Array = NDArray[Any]
 F32 = NDArray[np.float32]
 I64 = NDArray[np.int64]
 Tree = dict[str, Any]
-#: The arrays of `PortableState` that it remembers; the others are buffers.
+#: The arrays that it remembers; the others are buffers.
 KEPT = ("theta", "s", "J", "first", "second", "P", "last", "noise", "memo", "x_moments", "y_moments", "clock")
 LOSSES = (SQUARED_ERROR, BINARY_CROSS_ENTROPY, CROSS_ENTROPY)
-_F4 = np.dtype(np.float32)
 
 
-class PortableStream:
+class PortableStream(BaseStream):
     """One net on one stream, in float32, strictly: made by `Mesh.stream(portable=True)`.
 
     It has what `Stream` has for one stream with the exact influence and targets that come in time. The filter has one
@@ -74,108 +69,43 @@ class PortableStream:
     True
     """
 
-    n_streams = 1
-    dtype = _F4
-
-    def __init__(
-        self,
-        topology: Topology,
-        codes: I64,
-        ties: Ties,
-        values: Array,
-        *,
-        loss: str,
-        learner: Learner,
-        ticks_per_sample: int,
-        memory: str,
-        scale: bool = False,
-    ) -> None:
-        self.topology, self.codes, self.ties = topology, codes, ties
-        self.loss, self.learner = loss_named(loss), learner
+    def __init__(self, topology: Topology, codes: I64, ties: Ties, values: Array, **shared: Any) -> None:
+        super().__init__(topology, codes, ties, values, **shared)
         if self.loss.code not in LOSSES:
             raise MeshError(
                 "a portable stream knows the losses squared_error, binary_cross_entropy and cross_entropy, "
-                f"not {loss!r}"
+                f"not {self.loss.name!r}"
             )
-        self.ticks_per_sample = whole_number("ticks_per_sample", ticks_per_sample, most=10_000)
-        self.memory = known("memory", memory, ("carry", "none"))
-        self.scale = switch("scale", scale)
-        topology.check_reachable(self.ticks_per_sample if memory == "none" else topology.n_neurons)
-        self._given = values  # of the mesh, which are kept up to date
         self.net = plan_portable(self)
-        self.rule = rule_of(learner)
+        self.rule = rule_of(self.learner)
         self.room = new_portable_state(self)
         self._bind()
 
-    # -- what it does --------------------------------------------------------------------------------------------
-
-    def step(self, x: ArrayLike) -> F32:
-        """Take in one sample `(n_inputs,)`; the outputs `(n_outputs,)`."""
-        return self._advance(x, ADVANCE)
-
-    def peek(self, x: ArrayLike) -> F32:
-        """What `step` would give; nothing is remembered."""
-        return self._advance(x, PEEK)
-
-    def learn(self, target: ArrayLike) -> None:
-        """Learn the target of the last sample. NaN is a target that is missing; labels are whole numbers from 0."""
-        self._learn(target, LEARN)
-
-    def gradient(self, target: ArrayLike) -> F32:
-        """The gradient `(n_parameters,)` of the loss of the last sample by the parameters, through all of the past."""
-        self._learn(target, DERIVE)
-        return self.room.grad.copy()
-
-    def run(self, X: ArrayLike, Y: ArrayLike | None = None) -> F32:
-        """Test, then train, over whole arrays in compiled code: `Stream.run` without a delay.
-
-        Parameters
-        ----------
-        X : array_like (T, n_inputs)
-        Y : array_like, optional
-            Targets: labels (T,), values (T,) or (T, n_outputs). NaN is missing. Without Y nothing is learned.
-
-        Returns
-        -------
-        array (T, n_outputs)
-            The outputs before each target was seen.
-        """
-        found = checks.numbers("X", X)
-        samples = as_inputs(self, found[:, None] if found.ndim == 2 else found, np.shape(X))[:, 0]
-        T = len(samples)
-        out = np.empty((T, self.topology.n_outputs), _F4)
-        if Y is None:
-            self._call(ADVANCE, samples, None, out)
-        else:
-            self._call(ADVANCE | LEARN, samples, as_targets(self, Y, T)[:, 0], out)
-        return out
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """float32."""
+        return np.dtype(np.float32)
 
     def jacobian(self) -> F32:
         """Derivative of every output of the last sample by every parameter `(1, n_outputs, n_parameters)`."""
-        net, J = self.net, self.room.J
-        found = np.zeros((1, self.topology.n_outputs, self.ties.n_parameters), _F4)
-        at = 0
-        for g, size in enumerate(np.diff(net.row_ptr).tolist()):
-            members = net.par[net.par_ptr[g] : net.par_ptr[g + 1]]
-            block = J[at : at + size * len(members)].reshape(len(members), size)
-            for o in range(self.topology.n_outputs):
-                place = int(net.out_row[g * self.topology.n_outputs + o])
-                if place < size:
-                    found[0, o, members] = block[:, place]
-            at += block.size
+        C = self.topology.n_outputs
+        found: F32 = self.influences()[: self.ties.n_parameters, -C:].T[None].copy()
         return found
 
+    def influences(self) -> F32:
+        """Derivative of every neuron by every weight `(n_weights, n_neurons)`; 0 for fixed ones."""
+        found = np.zeros((self.ties.n_numbers, self.topology.n_neurons), np.float32)
+        for members, rows, place in blocks_of(self.net):
+            block = self.room.J[place].reshape(len(members), len(rows))
+            found[np.ix_(members, rows + self.topology.n_clamped)] = block
+        return found
+
+    def set_influences(self, whole: Array) -> None:
+        """Take derivatives `(n_weights, n_neurons)`."""
+        for members, rows, place in blocks_of(self.net):
+            self.room.J[place] = whole[np.ix_(members, rows + self.topology.n_clamped)].ravel()
+
     # -- what it remembers ---------------------------------------------------------------------------------------
-
-    @property
-    def samples(self) -> int:
-        """Seen so far."""
-        return int(self.room.clock[SEEN])
-
-    @property
-    def learned(self) -> int:
-        """Updates made so far."""
-        return int(self.room.clock[LEARNED])
 
     @property
     def left_out(self) -> int:
@@ -185,19 +115,19 @@ class PortableStream:
     @property
     def state(self) -> F32:
         """States of all neurons `(n_neurons,)`; may be set."""
-        return self.room.s
+        return np.asarray(self.room.s)
 
     @property
     def parameters(self) -> F32:
         """`(n_parameters,)` as learned so far; a copy."""
-        return self.room.theta[: self.ties.n_parameters].copy()
+        return np.array(self.room.theta[: self.ties.n_parameters])
 
     def covariance(self) -> F32:
         """All of P `(n_parameters, n_parameters)`, of a filter."""
         if not self.learner.filters:
             raise MeshError(f'a covariance is known to learner="ekf" only, not to {self.learner.name!r}')
         n = self.ties.n_parameters
-        upper = np.zeros((n, n), _F4)
+        upper = np.zeros((n, n), np.float32)
         upper[np.triu_indices(n)] = self.room.P
         return upper + np.triu(upper, 1).T
 
@@ -212,12 +142,12 @@ class PortableStream:
 
     def restore(self, tree: Tree) -> None:
         """Go on, bit by bit, where a stream of the same net was when `to_tree` was called."""
-        pairs = [(getattr(self.room, name), np.asarray(tree[name]), name) for name in KEPT]
-        for array, given, name in pairs:
-            if given.shape != array.shape or given.dtype != array.dtype:
-                raise DataError(f"{name} of the stored stream has shape {given.shape}, this one {array.shape}")
-        for array, given, _ in pairs:
-            array[:] = given
+        limits = self.learner.limits()
+        limits["theta"] = limits.pop("values")
+        # the samples, q and a mean square of a filter; or powers of Adam's betas
+        most = max(self.room.memo[1], self.rule[11]) * 1.001
+        limits["memo"] = (0.0, np.array([2.0**53, most, 1e38]) if self.learner.filters else 1.0)
+        fill_arrays({name: getattr(self.room, name) for name in KEPT}, tree, limits)
         self._given[:] = self.room.theta
 
     @classmethod
@@ -274,7 +204,7 @@ class PortableStream:
 
     def _bind(self) -> None:
         parts = (("PortableNet", self.net), ("PortableState", self.room))
-        self._structs = tuple(_core.Struct(name, part._asdict(), "f") for name, part in parts)
+        self._structs = tuple(_core.Struct(name, vars(part), "f") for name, part in parts)
 
     def __getstate__(self) -> Tree:
         return {name: value for name, value in self.__dict__.items() if name != "_structs"}
@@ -287,29 +217,14 @@ class PortableStream:
         """Read the parameters of the mesh again, after they were changed elsewhere."""
         self.room.theta[:] = self._given
 
-    def _call(self, mode: int, X: F32 | None, Y: F32 | None, out: F32 | None) -> None:
+    def _call(self, mode: int, X: Array, Y: Array, delay: int, out: Array) -> None:
+        runs, learns = mode & (ADVANCE | PEEK), mode & (LEARN | DERIVE)
+        net, state = self._structs
+        X, Y, out = (part[:, 0] for part in (X, Y, out))
         try:
-            net, state = self._structs
-            _core.portable(net, state, self.rule, mode, X, Y, out)
+            _core.portable(
+                net, state, self.rule, mode, X if runs else None, Y if learns else None, out if runs else None
+            )
         finally:
             if mode & LEARN:
                 self._given[:] = self.room.theta
-
-    def _advance(self, x: ArrayLike, mode: int) -> F32:
-        found = checks.numbers("x", x)
-        row = as_inputs(self, found.reshape(1, 1, -1), np.shape(x))[:, 0]
-        out = np.empty((1, self.topology.n_outputs), _F4)
-        self._call(mode, row, None, out)
-        found_row: F32 = out[0]
-        return found_row
-
-    def _learn(self, target: ArrayLike, mode: int) -> None:
-        if not self.samples:
-            raise MeshError("there is no sample to learn from; call step(x) first")
-        targets = as_targets(self, np.asarray(target)[None], 1)[:, 0]
-        self._call(mode, None, targets, None)
-
-    @property
-    def width(self) -> int:
-        """Numbers in a target: a label, or a value for each output."""
-        return 1 if self.loss.classifies and not self.loss.several else self.topology.n_outputs

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,8 +21,7 @@ from meshnn.codes import (
     VARIANCE,
 )
 from meshnn.errors import MeshError
-from meshnn.streaming.growth import row_edges
-from meshnn.streaming.kalman import FULL_COST, pack_covariance
+from meshnn.streaming.kalman import FULL_COST
 from meshnn.streaming.learners import KalmanLearner
 from meshnn.streaming.stream import Stream
 
@@ -40,10 +38,10 @@ def portable_from(stream: Stream) -> PortableStream:
     """Where a stream is, in float32."""
     from meshnn.streaming.portable import PortableStream
 
-    if stream.n_streams != 1 or stream.hops is not None or stream.late:
+    if stream.n_streams != 1 or stream.hops is not None or stream.delay:
         raise MeshError(
-            'a portable stream is one (n_streams=1), exact (method="exact") and learns in time (late=0); '
-            f"this one has n_streams={stream.n_streams}, method={stream.method!r}, late={stream.late}"
+            'a portable stream is one (n_streams=1), exact (method="exact") and learns in time (delay=0); '
+            f"this one has n_streams={stream.n_streams}, method={stream.method!r}, delay={stream.delay}"
         )
     found = PortableStream(
         stream.topology, stream.codes, stream.ties, stream.values.astype(np.float32), loss=stream.loss.name,
@@ -51,7 +49,9 @@ def portable_from(stream: Stream) -> PortableStream:
     )  # fmt: skip
     room, old, learner = found.room, stream.room, stream.learner
     room.s[:] = old.s[0]
-    _move_influences(stream, found)
+    whole = np.zeros((stream.ties.n_numbers, stream.topology.n_neurons))
+    np.add.at(whole, stream.ties.number, stream.influences())
+    found.set_influences(whole)
     room.x_moments[:] = old.x_moments.ravel()
     room.y_moments[:] = old.y_moments.ravel()
     room.clock[:] = old.clock[: len(room.clock)]
@@ -167,15 +167,14 @@ def into_stream(found: PortableStream, stream: Stream) -> None:
     stream._given[:N] = stream.values[:N]
     stream.refresh()
     old.s[0] = room.s
-    old.J[0] = 0
-    if stream.ties.plain:
-        _influences_back(found, stream)
+    nothing = np.zeros((stream.topology.n_edges, stream.topology.n_neurons))
+    stream.set_influences(found.influences() if stream.ties.plain else nothing)
     old.x_moments[:] = room.x_moments.reshape(old.x_moments.shape)
     old.y_moments[:] = room.y_moments.reshape(old.y_moments.shape)
     old.clock[: len(room.clock)] = room.clock
     if isinstance(learner, KalmanLearner):
         memo, C = learner.filter.memo, stream.topology.n_outputs
-        pack_covariance(learner.known, found.covariance().astype(np.float64))
+        learner.known.set_covariance(found.covariance().astype(np.float64))
         memo[SAMPLES], memo[MEAN_SQUARE] = room.memo[MEMO_SAMPLES], room.memo[MEMO_SQUARE]
         memo[LOG_Q] = math.log(room.memo[MEMO_Q]) if room.memo[MEMO_Q] > 0 else -math.inf
         memo[NOISE : NOISE + C] = room.noise
@@ -184,36 +183,3 @@ def into_stream(found: PortableStream, stream: Stream) -> None:
         learner.moments.first[:] = room.first
         if room.second.size:
             learner.moments.second[:] = room.second
-
-
-def _influences_back(found: PortableStream, stream: Stream) -> None:
-    t, net = stream.topology, found.net
-    whole = np.zeros((t.n_edges, t.n_neurons))
-    at = 0
-    for (a, b), (first, last) in zip(pairwise(net.row_ptr.tolist()), pairwise(net.par_ptr.tolist()), strict=True):
-        size = (b - a) * (last - first)
-        block = found.room.J[at : at + size].reshape(last - first, b - a)
-        whole[np.ix_(net.par[first:last], net.rows[a:b] + t.n_clamped)] = block
-        at += size
-    J = stream.room.J[0, stream.room.side[0]]
-    for o in range(t.n_clamped, t.n_neurons):
-        edges = row_edges(stream.plan, t, o)
-        begin = int(stream.plan.course.offset[o])
-        J[begin : begin + len(edges)] = whole[edges, o]
-
-
-def _move_influences(old: Stream, new: PortableStream) -> None:
-    """The influences of a stream, edge by edge, into those of parameters."""
-    t, net, number = old.topology, new.net, old.ties.number
-    J = old.room.J[0, old.room.side[0]]
-    whole = np.zeros((old.ties.n_numbers, t.n_neurons))
-    for o in range(t.n_clamped, t.n_neurons):
-        edges = row_edges(old.plan, t, o)
-        at = int(old.plan.course.offset[o])
-        np.add.at(whole[:, o], number[edges], J[at : at + len(edges)])
-    at = 0
-    for g in range(len(net.row_ptr) - 1):
-        rows = net.rows[net.row_ptr[g] : net.row_ptr[g + 1]] + t.n_clamped
-        block = whole[np.ix_(net.par[net.par_ptr[g] : net.par_ptr[g + 1]], rows)]
-        new.room.J[at : at + block.size] = block.ravel()
-        at += block.size

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -13,6 +15,7 @@ from meshnn.memory import check_fits
 from meshnn.parameters import Ties
 from meshnn.streaming.kalman import CEILING, KalmanSettings
 from meshnn.streaming.learners import AdamLearner, KalmanLearner, Learner, SgdLearner
+from meshnn.streaming.state import Workspace
 from meshnn.streaming.stream import new_learner
 from meshnn.topology import Topology
 from meshnn.topology.reach import NEVER, output_distance
@@ -20,76 +23,23 @@ from meshnn.topology.reach import NEVER, output_distance
 if TYPE_CHECKING:
     from meshnn.streaming.portable import PortableStream
 
-__all__ = ["PortableNet", "PortableState", "new_portable_state", "plan_portable", "portable_learner", "rule_of"]
+__all__ = ["blocks_of", "new_portable_state", "plan_portable", "portable_learner", "rule_of"]
 
 F32 = NDArray[np.float32]
 I64 = NDArray[np.int64]
 _F4 = np.dtype(np.float32)
 
 
-class PortableNet(NamedTuple):
-    """The lists and sizes of a portable stream; `_core/portable_structs.h` describes the fields."""
-
-    ptr: I64
-    col: I64
-    num: I64
-    code: I64
-    row_ptr: I64
-    rows: I64
-    sub_ptr: I64
-    sub_src: I64
-    sub_num: I64
-    par_ptr: I64
-    par: I64
-    edge_ptr: I64
-    edge_row: I64
-    edge_src: I64
-    out_row: I64
-    n_inputs: int
-    n_clamped: int
-    n_outputs: int
-    n_targets: int
-    n_parameters: int
-    ticks: int  # per sample
-    carries: int  # 1 if the state is kept from sample to sample
-    loss: int
-    learner: int  # ADAM or MOMENTUM
-    filters: int  # 1 if the learner is the Kalman filter
-
-
-class PortableState(NamedTuple):
-    """The arrays that a portable stream remembers, then buffers; `_core/portable_structs.h` describes the fields."""
-
-    theta: F32
-    s: F32
-    J: F32
-    first: F32
-    second: F32
-    P: F32
-    last: F32
-    noise: F32
-    memo: F32
-    x_moments: F32
-    y_moments: F32
-    clock: I64
-    t: F32
-    d: F32
-    w: F32
-    column: F32
-    h: F32
-    u: F32
-    grad: F32
-    moved: F32
-    g: F32
-    scaled: F32
-    other: F32
+#: The lists of a net in the order of `_core/portable_structs.h`, which describes them.
+LISTS = ("ptr", "col", "num", "code", "row_ptr", "rows", "sub_ptr", "sub_src", "sub_num", "par_ptr", "par", "edge_ptr",
+         "edge_row", "edge_src", "out_row")  # fmt: skip
 
 
 def portable_learner(
     learner: str, topology: Topology, ties: Ties, settings: dict[str, Any], given: dict[str, Any]
 ) -> Learner:
     """By its name, or a sentence about what a portable stream has not; `given` are the choices of `Mesh.stream`."""
-    for name, value in (("n_streams", 1), ("late", 0), ("method", "exact")):
+    for name, value in (("n_streams", 1), ("delay", 0), ("method", "exact")):
         if given[name] != value:
             raise MeshError(f"a portable stream has {name}={value!r} only, got {given[name]!r}")
     if learner == "ekf":
@@ -152,7 +102,7 @@ def _groups(t: Topology, ties: Ties) -> list[_Group]:
     return [_Group(sorted(rows), members) for rows, members in found.items()]
 
 
-def plan_portable(stream: PortableStream) -> PortableNet:
+def plan_portable(stream: PortableStream) -> Workspace:
     """Make the lists of a stream, for the core and for headers."""
     t, ties, n_clamped, C = stream.topology, stream.ties, stream.topology.n_clamped, stream.topology.n_outputs
     number = ties.number
@@ -162,7 +112,7 @@ def plan_portable(stream: PortableStream) -> PortableNet:
         into[j].append(e)
         if j >= n_clamped:
             edges_of.setdefault(int(number[e]), []).append(e)
-    lists: dict[str, list[int]] = {name: [] for name in PortableNet._fields[:15]}
+    lists: dict[str, list[int]] = {name: [] for name in LISTS}
     for name in ("ptr", "row_ptr", "sub_ptr", "par_ptr", "edge_ptr"):
         lists[name].append(0)
     for j in range(n_clamped, t.n_neurons):
@@ -189,7 +139,7 @@ def plan_portable(stream: PortableStream) -> PortableNet:
         lists["par"] += members
         lists["par_ptr"].append(len(lists["par"]))
         lists["out_row"] += [place.get(j, len(rows)) for j in range(t.n_neurons - C, t.n_neurons)]
-    return PortableNet(
+    return Workspace(
         **{name: np.array(found, np.int64) for name, found in lists.items()},
         n_inputs=t.n_inputs,
         n_clamped=n_clamped,
@@ -204,26 +154,32 @@ def plan_portable(stream: PortableStream) -> PortableNet:
     )
 
 
-def influences_of(net: PortableNet) -> int:
-    """Return the size of J."""
-    return int((np.diff(net.row_ptr) * np.diff(net.par_ptr)).sum())
+def blocks_of(net: Workspace) -> Iterator[tuple[I64, I64, slice]]:
+    """Yield the parameters of each group, the rows that they reach and where the block (parameters, rows) lies in J."""
+    at = 0
+    for g, (first, last) in enumerate(pairwise(net.par_ptr.tolist())):
+        rows = net.rows[net.row_ptr[g] : net.row_ptr[g + 1]]
+        size = (last - first) * len(rows)
+        yield net.par[first:last], rows, slice(at, at + size)
+        at += size
 
 
-def new_portable_state(stream: PortableStream) -> PortableState:
+def new_portable_state(stream: PortableStream) -> Workspace:
     """Make the arrays of a stream that has seen nothing."""
     t, net, N = stream.topology, stream.net, stream.ties.n_parameters
     filters, adam = stream.learner.filters, isinstance(stream.learner, AdamLearner)
     half = N * (N + 1) // 2 if filters else 0
-    check_fits(4.0 * (influences_of(net) + half), "a portable stream", "take a net with fewer parameters")
+    columns = max((last.stop for *_, last in blocks_of(net)), default=0)
+    check_fits(4.0 * (columns + half), "a portable stream", "take a net with fewer parameters")
     span = np.diff(net.sub_ptr[net.row_ptr])
 
     def zeros(count: int) -> F32:
         return np.zeros(count, _F4)
 
-    room = PortableState(
+    room = Workspace(
         theta=stream._given.astype(_F4),
         s=zeros(t.n_neurons),
-        J=zeros(influences_of(net)),
+        J=zeros(columns),
         first=zeros(0 if filters else N),
         second=zeros(N if adam else 0),
         P=zeros(half),

@@ -1,13 +1,16 @@
-"""What streams remember, and buffers to compute in."""
+"""The arrays of streams: those that are remembered, buffers to compute in, and how stored ones are checked."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from meshnn.codes import MOMENT_ROWS
+from meshnn.codes import MOMENT_ROWS, RANDOM
+from meshnn.errors import FileError
 from meshnn.memory import check_fits
 from meshnn.plan import ROW_BYTES
 from meshnn.plan.influence import VECTOR
@@ -15,39 +18,14 @@ from meshnn.plan.influence import VECTOR
 if TYPE_CHECKING:
     from meshnn.streaming.stream import Stream
 
-__all__ = ["StreamState", "aligned", "new_state"]
+__all__ = ["Workspace", "aligned", "fill_arrays", "new_state"]
 
 Array = NDArray[Any]
-I64 = NDArray[np.int64]
-F64 = NDArray[np.float64]
-
-
-class StreamState(NamedTuple):
-    """The arrays of B streams; `_core/stream_structs.hpp` describes the fields."""
-
-    s: Array
-    J: Array
-    side: I64
-    peek_states: Array
-    sums: Array
-    slopes: Array
-    panel: Array
-    weights: Array
-    Y: Array
-    y: Array
-    share: Array
-    G: Array
-    grad: Array
-    H: Array
-    past_derivatives: Array
-    past_outputs: Array
-    target: Array
-    last_x: Array
-    x_moments: F64
-    y_moments: F64
-    replay_x: Array
-    replay_y: Array
-    clock: I64
+#: Arrays and numbers by name, as a struct of the core has them; `_core/stream_structs.hpp` describes those of streams.
+Workspace = SimpleNamespace
+LARGEST_FLOAT = np.finfo(np.float64).max
+#: Stored arrays that may hold NaN or infinity: inputs that were missing, influences that have overflowed.
+NOT_FINITE = ("J", "past_derivatives", "last_x", "replay_x", "replay_y")
 
 
 def aligned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
@@ -58,19 +36,19 @@ def aligned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     return raw[start : start + size].view(dtype).reshape(shape)
 
 
-def new_state(stream: Stream) -> StreamState:
+def new_state(stream: Stream) -> Workspace:
     """Make the arrays of a stream that has seen nothing."""
     t, plan, B, dtype = stream.topology, stream.plan, stream.n_streams, stream.dtype
     n, C, N, L = t.n_neurons, t.n_outputs, stream.ties.n_parameters, ROW_BYTES // dtype.itemsize
-    depth = stream.late + 1 if stream.late else 0
+    depth = stream.delay + 1 if stream.delay else 0
     needed = dtype.itemsize * (2.0 * B * plan.columns + (depth * B + 1.0) * C * N)
-    check_fits(needed, f"the influences of {B} streams", 'take fewer streams, a smaller `late` or method="snap-1"')
+    check_fits(needed, f"the influences of {B} streams", 'take fewer streams, a smaller `delay` or method="snap-1"')
     packs = int(np.diff(plan.course.pack_start).max(initial=1))
     m, d = stream.width, t.n_inputs
     replays = stream.learner.places if stream.memory == "none" and B == 1 else 0
     s = np.zeros((B, n), dtype)
     s[:, t.n_inputs : t.n_clamped] = 1  # the bias
-    return StreamState(
+    return Workspace(
         s=s,
         J=aligned((B, 2, plan.columns + VECTOR // dtype.itemsize), dtype),
         side=np.zeros(B, np.int64),
@@ -95,3 +73,25 @@ def new_state(stream: Stream) -> StreamState:
         replay_y=np.zeros((replays, m), dtype),
         clock=np.zeros(8, np.int64),
     )
+
+
+def fill_arrays(into: Mapping[str, Array], stored: Any, limits: Mapping[str, tuple[Any, Any]]) -> None:
+    """Copy stored arrays, which may come from a stranger's file, into the arrays of those names: all of them or none.
+
+    Names, shapes and dtypes must be the same. Numbers lie within the `limits` of their name or are finite; counters are
+    not negative and `side` is 0 or 1.
+    """
+    if not isinstance(stored, dict) or set(stored) != set(into):
+        found = sorted(stored) if isinstance(stored, dict) else type(stored).__name__
+        raise FileError(f"the stored arrays must be {', '.join(sorted(into))}; got {found}")
+    for name, array in into.items():
+        given = stored[name]
+        if not isinstance(given, np.ndarray) or (given.shape, given.dtype) != (array.shape, array.dtype):
+            found = f"{given.shape} {given.dtype}" if isinstance(given, np.ndarray) else type(given).__name__
+            raise FileError(f"the stored {name} must be {array.shape} {array.dtype}, got {found}")
+        low, high = limits.get(name, (-LARGEST_FLOAT, LARGEST_FLOAT) if array.dtype.kind == "f" else (0, 2.0**62))
+        checked = (given[:RANDOM] if name == "clock" else given).astype(np.float64)
+        if name not in NOT_FINITE and not ((checked >= low) & (checked <= high)).all():
+            raise FileError(f"the stored {name} has numbers that no stream holds")
+    for name, array in into.items():
+        array[...] = stored[name]

@@ -6,18 +6,16 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from meshnn import _core, checks
-from meshnn.arguments import known, switch, whole_number
+from meshnn import _core
+from meshnn.arguments import known, whole_number
 from meshnn.codes import (
     ADVANCE,
     AT_ONCE,
     CROSS_ENTROPY,
-    DERIVE,
     INPUT_CUT,
     LEARN,
-    LEARNED,
     MEAN,
     NONZERO_AT_ZERO,
     PEEK,
@@ -26,15 +24,14 @@ from meshnn.codes import (
     TARGET_CUT,
     VARIANCE,
 )
-from meshnn.errors import DataError, MeshError
-from meshnn.losses import loss_named
+from meshnn.errors import FileError, MeshError
 from meshnn.parameters import Ties
 from meshnn.plan.influence import InfluencePlan, plan_influence
+from meshnn.streaming.base import BaseStream
 from meshnn.streaming.explanation import StreamExplanation
-from meshnn.streaming.given import as_inputs, as_targets
-from meshnn.streaming.growth import Growth, moved_influences
+from meshnn.streaming.growth import Growth, moved_influences, row_slices
 from meshnn.streaming.learners import LEARNERS, Learner
-from meshnn.streaming.state import StreamState, new_state
+from meshnn.streaming.state import Workspace, fill_arrays, new_state
 from meshnn.topology import Topology
 
 if TYPE_CHECKING:
@@ -52,45 +49,36 @@ KEPT = ("s", "J", "side", "past_derivatives", "past_outputs", "x_moments", "y_mo
 BOUND = ("_plan", "_structs", "_no_target", "_target", "_out")
 
 
-class Stream:
+class Stream(BaseStream):
     """One net on one stream, or on several beside each other: made by `Mesh.stream`, which has the parameters.
+
+    Parameters are those of `BaseStream`, and
+
+    Parameters
+    ----------
+    method : "exact", "snap-1", "snap-2", ...
+    n_streams : int
+    delay : int
 
     Attributes
     ----------
     samples : int
-        Seen so far.
+        Samples seen so far.
     learned : int
         Updates made.
     """
 
     def __init__(
-        self,
-        topology: Topology,
-        codes: I64,
-        ties: Ties,
-        values: Array,
-        *,
-        loss: str,
-        learner: Learner,
-        ticks_per_sample: int,
-        memory: str,
-        method: str,
-        n_streams: int,
-        late: int,
-        scale: bool = False,
-    ) -> None:
-        self.topology, self.codes, self.ties = topology, codes, ties
-        self.loss, self.learner = loss_named(loss), learner
-        self.ticks_per_sample = whole_number("ticks_per_sample", ticks_per_sample, most=10_000)
-        self.memory = known("memory", memory, ("carry", "none"))
+        self, topology: Topology, codes: I64, ties: Ties, values: Array, *, method: str, n_streams: int, delay: int,
+        **shared: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(topology, codes, ties, values, **shared)
         self.method, self.hops = method, _hops(method)
-        self.n_streams = whole_number("n_streams", n_streams)
-        self.late, self.scale = whole_number("late", late, least=0), switch("scale", scale)
-        topology.check_reachable(self.ticks_per_sample if memory == "none" else topology.n_neurons)
-        self._given = values  # of the mesh, which are kept up to date
-        self.values = values if values.dtype == learner.dtype(values.dtype) else values.astype(np.float64)
+        self.n_streams, self.delay = whole_number("n_streams", n_streams), whole_number("delay", delay, least=0)
+        kind = self.learner.dtype(values.dtype)
+        self.values = values if values.dtype == kind else values.astype(np.float64)
         self._plan: InfluencePlan | None = None
-        self._room: StreamState | None = None
+        self._room: Workspace | None = None
 
     # -- what it costs -------------------------------------------------------------------------------------------
 
@@ -124,61 +112,6 @@ class Stream:
         """What a sample costs with the exact influence and with cut ones: print it. Nothing is run."""
         return StreamExplanation.of(self)
 
-    # -- what it does --------------------------------------------------------------------------------------------
-
-    def step(self, x: ArrayLike) -> Array:
-        """Take in one sample `(n_inputs,)`, or `(n_streams, n_inputs)`; the outputs, in the same shape."""
-        return self._given_back(self._advance(self._inputs(x), ADVANCE), x)
-
-    def peek(self, x: ArrayLike) -> Array:
-        """What `step` would give; nothing is remembered."""
-        return self._given_back(self._advance(self._inputs(x), PEEK), x)
-
-    def learn(self, target: ArrayLike, lag: int = 0) -> None:
-        """Learn the target of the last sample, or of the one `lag` samples before it. NaN is a target that is missing.
-
-        Of several outputs some targets may be NaN; of several streams, too. Labels are whole numbers from 0.
-        """
-        self._learn(target, lag, LEARN)
-
-    def gradient(self, target: ArrayLike, lag: int = 0) -> Array:
-        """The gradient `(n_parameters,)` of the loss of the last sample by the parameters, through all of the past."""
-        self._learn(target, lag, DERIVE)
-        return self.room.grad[: self.ties.n_parameters].copy()
-
-    def run(self, X: ArrayLike, Y: ArrayLike | None = None, delay: int = 0) -> Array:
-        """Test, then train, over whole arrays in compiled code.
-
-        Parameters
-        ----------
-        X : array_like (T, n_inputs), or (T, n_streams, n_inputs)
-        Y : array_like, optional
-            Targets: labels (T,), values (T,) or (T, n_outputs); with several streams (T, n_streams, ...). NaN is
-            missing. Without Y nothing is learned.
-        delay : int
-            The target of a sample comes that many samples after it.
-
-        Returns
-        -------
-        array (T, n_outputs), or (T, n_streams, n_outputs)
-            The outputs before each target was seen.
-        """
-        found = checks.numbers("X", X)
-        single = found.ndim == 2
-        samples = as_inputs(self, found[:, None] if single else found, np.shape(X))
-        delay = self._lag(delay, "delay")
-        T, B = samples.shape[:2]
-        out: Array = np.empty((T, B, self.topology.n_outputs), self.dtype)
-        if Y is None:
-            self._call(ADVANCE, samples, self._nothing(T), 0, out)
-        else:
-            targets = as_targets(self, Y, T)
-            if delay:
-                missing = np.full((min(delay, T), *targets.shape[1:]), np.nan, self.dtype)
-                targets = np.concatenate([missing, targets[: T - delay]]) if delay < T else missing
-            self._call(ADVANCE | LEARN, samples, targets, delay, out)
-        return out[:, 0] if single else out
-
     def jacobian(self) -> Array:
         """Derivative of every output of the last sample by every parameter `(n_streams, n_outputs, n_parameters)`."""
         plan, room = self.plan, self.room
@@ -192,19 +125,24 @@ class Stream:
     # -- what it remembers ---------------------------------------------------------------------------------------
 
     @property
-    def samples(self) -> int:
-        """Seen so far."""
-        return 0 if self._room is None else int(self._room.clock[SEEN])
-
-    @property
-    def learned(self) -> int:
-        """Updates made so far."""
-        return 0 if self._room is None else int(self._room.clock[LEARNED])
-
-    @property
     def state(self) -> Array:
         """States of all neurons `(n_streams, n_neurons)`; may be set."""
-        return self.room.s
+        return np.asarray(self.room.s)
+
+    def influences(self) -> Array:
+        """Derivative of every neuron by every edge `(n_edges, n_neurons)`, of the first stream."""
+        t, J = self.topology, self.room.J[0, self.room.side[0]]
+        found = np.zeros((t.n_edges, t.n_neurons), self.dtype)
+        for o, edges, place in row_slices(self.plan, t):
+            found[edges, o] = J[place]
+        return found
+
+    def set_influences(self, whole: Array) -> None:
+        """Take derivatives `(n_edges, n_neurons)` for the first stream."""
+        self.room.J[0] = 0
+        J = self.room.J[0, self.room.side[0]]
+        for o, edges, place in row_slices(self.plan, self.topology):
+            J[place] = whole[edges, o]
 
     def variance(self) -> Array:
         """Of the outputs of the last sample `(n_streams, n_outputs)`: what is to be expected of the errors of targets.
@@ -245,11 +183,12 @@ class Stream:
         room.J[:] = 0
 
     @property
-    def room(self) -> StreamState:
+    def room(self) -> Workspace:  # type: ignore[override]
         """Buffers, made when they are first used."""
         if self._room is None:
             self._room = new_state(self)
             self._bind()
+            self.refresh()
         return self._room
 
     def grow(
@@ -265,7 +204,7 @@ class Stream:
         learner = self.learner.moved(parameters, groups_of(t, ties), np.maximum(outputs, -1))
         other = Stream(
             t, codes, ties, values, loss=self.loss.name if loss is None else loss, learner=learner, memory=self.memory,
-            ticks_per_sample=self.ticks_per_sample, method=self.method, n_streams=self.n_streams, late=self.late,
+            ticks_per_sample=self.ticks_per_sample, method=self.method, n_streams=self.n_streams, delay=self.delay,
             scale=self.scale,
         )  # fmt: skip
         if room is not None:
@@ -288,7 +227,7 @@ class Stream:
             new.clock[:] = room.clock
             if new.replay_y.shape != room.replay_y.shape:
                 new.clock[STORED] = 0
-            new.clock[SEEN] = 0 if self.late else room.clock[SEEN]  # derivatives of before are of another net
+            new.clock[SEEN] = 0 if self.delay else room.clock[SEEN]  # derivatives of before are of another net
             other._room = new
         self.__dict__.update(other.__dict__)
         if self._room is not None:
@@ -314,15 +253,12 @@ class Stream:
     def restore(self, tree: Tree) -> None:
         """Go on, bit by bit, where a stream of the same net was when `to_tree` was called."""
         room = self.room
-        pairs = [(getattr(room, name), tree["room"][name], name) for name in KEPT]
-        pairs += [(array, tree["learner"][name], name) for name, array in self.learner.state().items()]
-        pairs.append((self.values, tree["values"], "values"))
-        for array, given, name in pairs:
-            found = np.asarray(given)
-            if found.shape != array.shape or found.dtype != array.dtype:
-                raise DataError(f"{name} of the stored stream has shape {found.shape}, this one {array.shape}")
-        for array, given, _ in pairs:
-            array[:] = given
+        stored, learned = tree.get("room"), tree.get("learner")
+        if not isinstance(stored, dict) or not isinstance(learned, dict):
+            raise FileError("the stored stream has no arrays")
+        arrays = {name: getattr(room, name) for name in KEPT} | self.learner.state() | {"values": self.values}
+        limits = self.learner.limits() | {"side": (0, 1)}
+        fill_arrays(arrays, {**stored, **learned, "values": tree.get("values")}, limits)
         if self.values is not self._given:
             self._given[:] = self.values
         room.weights[:] = self.values[self.plan.course.weight_index]
@@ -344,13 +280,15 @@ class Stream:
     def __setstate__(self, state: Tree) -> None:
         self.__dict__.update(state, _plan=None, _room=None)
         if state["_room"] is not None:
+            self._room = new_state(self)
             for name, array in state["_room"].items():
-                getattr(self.room, name)[:] = array
+                getattr(self._room, name)[:] = array
+            self._bind()
 
     def _bind(self) -> None:
         """Hand the arrays to the core, which keeps their addresses."""
         learner, kind = self.learner, self.dtype.char
-        given = self.room._asdict() | {
+        given = vars(self.room) | {
             "values": self.values,
             "loss": self.loss.code,
             "rate": learner.pace[0],
@@ -365,7 +303,6 @@ class Stream:
         )
         self._no_target, self._target = self._nothing(0), self._nothing(1)
         self._out = np.empty((1, self.n_streams, self.topology.n_outputs), self.dtype)
-        self.refresh()
 
     def refresh(self) -> None:
         """Look at the parameters of the mesh again, after somebody else has changed them."""
@@ -376,10 +313,10 @@ class Stream:
 
     # -- how it runs ---------------------------------------------------------------------------------------------
 
-    def _call(self, mode: int, X: Array, Y: Array, lag: int, out: Array) -> None:
+    def _call(self, mode: int, X: Array, Y: Array, delay: int, out: Array) -> None:
         if self._room is None:
             self.room  # noqa: B018  made and bound
-        _core.stream(*self._structs, mode, X, Y, lag, out)
+        _core.stream(*self._structs, mode, X, Y, delay, out)
         if self.values is not self._given and mode & LEARN:
             self._given[:] = self.values
 
@@ -398,48 +335,6 @@ class Stream:
             self.room  # noqa: B018  made and bound
         self._target[0, 0, 0] = target
         self._call(ADVANCE | LEARN, row, self._target, 0, self._out)
-
-    def _advance(self, x: Array, mode: int) -> Array:
-        out = np.empty((1, self.n_streams, self.topology.n_outputs), self.dtype)
-        self._call(mode, x[None], self._nothing(0), 0, out)
-        found: Array = out[0]
-        return found
-
-    def _learn(self, target: ArrayLike, lag: int, mode: int) -> None:
-        lag = self._lag(lag, "lag")
-        if self.samples <= lag:
-            raise MeshError(
-                f"there is no sample {lag} before the last one: {self.samples} were seen; call step(x) first"
-            )
-        given = np.asarray(target)
-        targets = as_targets(self, given[None] if self.n_streams == 1 or given.ndim else given, 1)
-        nothing = np.empty((1, self.n_streams, self.topology.n_outputs), self.dtype)
-        self._call(mode, np.empty((0, self.n_streams, self.topology.n_inputs), self.dtype), targets, lag, nothing)
-
-    def _nothing(self, T: int) -> Array:
-        return np.full((T, self.n_streams, self.width), np.nan, self.dtype)
-
-    @property
-    def width(self) -> int:
-        """Numbers in a target: a label, or a value for each output."""
-        return 1 if self.loss.classifies and not self.loss.several else self.topology.n_outputs
-
-    def _lag(self, lag: int, name: str) -> int:
-        lag = whole_number(name, lag, least=0)
-        if lag > self.late:
-            raise MeshError(
-                f"{name} is {lag}, but the derivatives of only {self.late} samples before the last one are kept; "
-                f"make the stream with late={lag}"
-            )
-        return lag
-
-    def _inputs(self, x: ArrayLike) -> Array:
-        found = checks.numbers("x", x)
-        row: Array = as_inputs(self, found.reshape(1, 1, -1) if found.ndim == 1 else found[None], np.shape(x))[0]
-        return row
-
-    def _given_back(self, out: Array, x: ArrayLike) -> Array:
-        return out[0] if np.ndim(x) == 1 else out
 
 
 def _hops(method: str) -> int | None:

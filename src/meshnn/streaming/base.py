@@ -1,0 +1,200 @@
+"""`BaseStream`: what streams in any arithmetic share: samples in, targets in, outputs out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from meshnn import checks
+from meshnn.arguments import known, switch, whole_number
+from meshnn.codes import ADVANCE, DERIVE, LEARN, LEARNED, PEEK, SEEN
+from meshnn.errors import DataError, MeshError
+from meshnn.losses import loss_named
+from meshnn.parameters import Ties
+from meshnn.streaming.learners import Learner
+from meshnn.streaming.state import Workspace
+from meshnn.topology import Topology
+
+__all__ = ["BaseStream"]
+
+Array = NDArray[Any]
+I64 = NDArray[np.int64]
+
+
+class BaseStream:
+    """One net on one stream, or on several beside each other."""
+
+    n_streams: int = 1
+    #: Samples by which targets may come later.
+    delay: int = 0
+    #: The arrays that it remembers, and buffers.
+    room: Workspace
+
+    def __init__(
+        self,
+        topology: Topology,
+        codes: I64,
+        ties: Ties,
+        values: Array,
+        *,
+        loss: str,
+        learner: Learner,
+        ticks_per_sample: int,
+        memory: str,
+        scale: bool = False,
+    ) -> None:
+        self.topology, self.codes, self.ties = topology, codes, ties
+        self.loss, self.learner = loss_named(loss), learner
+        self.ticks_per_sample = whole_number("ticks_per_sample", ticks_per_sample, most=10_000)
+        self.memory = known("memory", memory, ("carry", "none"))
+        self.scale = switch("scale", scale)
+        topology.check_reachable(self.ticks_per_sample if memory == "none" else topology.n_neurons)
+        self._given = values  # of the mesh, which are kept up to date
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of states, influences and parameters."""
+        raise NotImplementedError
+
+    @property
+    def width(self) -> int:
+        """Numbers per target: a label, or a value for each output."""
+        return 1 if self.loss.classifies and not self.loss.several else self.topology.n_outputs
+
+    @property
+    def samples(self) -> int:
+        """Samples seen so far."""
+        return int(self.room.clock[SEEN])
+
+    @property
+    def learned(self) -> int:
+        """Updates made so far."""
+        return int(self.room.clock[LEARNED])
+
+    def step(self, x: ArrayLike) -> Array:
+        """Take in one sample `(n_inputs,)`, or `(n_streams, n_inputs)`; return the outputs, in the same shape."""
+        return self._advance(x, ADVANCE)
+
+    def peek(self, x: ArrayLike) -> Array:
+        """Return what `step` would; nothing is remembered."""
+        return self._advance(x, PEEK)
+
+    def learn(self, target: ArrayLike, delay: int = 0) -> None:
+        """Learn the target of the last sample, or of the one `delay` samples before it.
+
+        Of several outputs, or streams, some targets may be missing, which is NaN. Labels are whole numbers from 0.
+        """
+        self._learn(target, delay, LEARN)
+
+    def gradient(self, target: ArrayLike, delay: int = 0) -> Array:
+        """Return the gradient `(n_parameters,)` of the loss of that sample, through all of the past."""
+        self._learn(target, delay, DERIVE)
+        found: Array = self.room.grad[: self.ties.n_parameters].copy()
+        return found
+
+    def run(self, X: ArrayLike, Y: ArrayLike | None = None, delay: int = 0) -> Array:
+        """Test, then train, over whole arrays in compiled code.
+
+        Parameters
+        ----------
+        X : array_like (T, n_inputs), or (T, n_streams, n_inputs)
+        Y : array_like, optional
+            Targets: labels (T,), values (T,) or (T, n_outputs); with several streams (T, n_streams, ...). NaN is
+            missing. Without Y nothing is learned.
+        delay : int
+            The target of a sample comes that many samples after it.
+
+        Returns
+        -------
+        array (T, n_outputs), or (T, n_streams, n_outputs)
+            The outputs before each target was seen.
+        """
+        found = checks.numbers("X", X)
+        single = found.ndim == 2
+        samples = self._as_inputs(found[:, None] if single else found, np.shape(X))
+        delay, T = self._as_delay(delay), len(samples)
+        out: Array = np.empty((T, self.n_streams, self.topology.n_outputs), self.dtype)
+        if Y is None:
+            self._call(ADVANCE, samples, self._nothing(T), 0, out)
+        else:
+            targets = self.as_targets(Y, T)
+            if delay:
+                targets = np.concatenate([self._nothing(min(delay, T)), targets[: max(T - delay, 0)]])
+            self._call(ADVANCE | LEARN, samples, targets, delay, out)
+        return out[:, 0] if single else out
+
+    # -- how it runs -------------------------------------------------------------------------------------------------
+
+    def _call(self, mode: int, X: Array, Y: Array, delay: int, out: Array) -> None:
+        """Run samples X (T, n_streams, n_inputs) and targets Y (T, n_streams, width) through the core."""
+        raise NotImplementedError
+
+    def _advance(self, x: ArrayLike, mode: int) -> Array:
+        found = checks.numbers("x", x)
+        row = self._as_inputs(found.reshape(1, 1, -1) if found.ndim == 1 else found[None], np.shape(x))
+        out: Array = np.empty((1, self.n_streams, self.topology.n_outputs), self.dtype)
+        self._call(mode, row, self._nothing(0), 0, out)
+        given: Array = out[0, 0] if found.ndim == 1 else out[0]
+        return given
+
+    def _learn(self, target: ArrayLike, delay: int, mode: int) -> None:
+        delay = self._as_delay(delay)
+        if self.samples <= delay:
+            raise MeshError(
+                f"there is no sample {delay} before the last one: {self.samples} were seen; call step(x) first"
+            )
+        given = np.asarray(target)
+        targets = self.as_targets(given[None] if self.n_streams == 1 or given.ndim else given, 1)
+        B, t = self.n_streams, self.topology
+        self._call(
+            mode, np.empty((0, B, t.n_inputs), self.dtype), targets, delay, np.empty((1, B, t.n_outputs), self.dtype)
+        )
+
+    def _nothing(self, T: int) -> Array:
+        return np.full((T, self.n_streams, self.width), np.nan, self.dtype)
+
+    # -- what it is given --------------------------------------------------------------------------------------------
+
+    def _as_delay(self, delay: int) -> int:
+        delay = whole_number("delay", delay, least=0)
+        if delay > self.delay:
+            raise MeshError(
+                f"delay is {delay}, but the derivatives of only {self.delay} samples before the last one are kept; "
+                f"make the stream with delay={delay}"
+            )
+        return delay
+
+    def _as_inputs(self, found: Array, shape: tuple[int, ...]) -> Array:
+        """Return samples `(T, n_streams, n_inputs)`, which came in some shape, as the core takes them."""
+        B, d = self.n_streams, self.topology.n_inputs
+        if found.ndim != 3 or found.shape[1:] != (B, d):
+            streams = f" of {B} streams" if B > 1 else ""
+            raise DataError(f"samples{streams} have {d} inputs; got an array of shape {shape}")
+        samples = np.require(found, self.dtype, ["C_CONTIGUOUS", "ALIGNED", "WRITEABLE"])
+        if not self.scale and not np.isfinite(samples).all():
+            t, b, i = np.argwhere(~np.isfinite(samples))[0].tolist()
+            raise DataError(f"input {i} of sample {t} is {found[t, b, i]}; give 0 for what is missing, after scaling")
+        return samples
+
+    def as_targets(self, Y: Any, T: int) -> Array:
+        """Return the targets of T samples, `(T, n_streams, width)`, NaN where missing, if they are targets."""
+        B, m = self.n_streams, self.width
+        found = checks.numbers("targets", Y)
+        shapes: set[tuple[int, ...]] = {(T, B, m)}
+        shapes |= ({(T, m)} if B == 1 else set()) | ({(T, B)} if m == 1 else set()) | ({(T,)} if B == m == 1 else set())
+        if found.shape not in shapes:
+            raise DataError(f"targets must have shape {' or '.join(map(str, sorted(shapes)))}, got {np.shape(Y)}")
+        targets = np.array(found, self.dtype).reshape(T, B, m)
+        given = targets[~np.isnan(targets)]
+        if np.isinf(given).any():
+            raise DataError("targets must be finite, or NaN where they are missing")
+        if self.loss.logarithmic and (given < 0).any():
+            raise DataError(f"targets of {self.loss.name} are counts of at least 0; got {given[given < 0][0]:g}")
+        if self.loss.classifies:
+            most = 1 if self.loss.several else self.topology.n_outputs - 1
+            wrong = given[(given < 0) | (given > most) | (given != np.trunc(given))]
+            if wrong.size:
+                raise DataError(f"labels are whole numbers from 0 to {most}, or NaN where missing; got {wrong[0]:g}")
+        return targets
