@@ -13,6 +13,7 @@ from meshnn.tables.sources import BlockSource, RowBlock
 from meshnn.training.dataset import LIMITS, InMemoryDataset, Moments
 from meshnn.training.out_of_core import RowStore
 from meshnn.training.out_of_core.row_file import RowFile
+from meshnn.training.row_transform import RowTransform
 
 PAGE, STRIDE = LIMITS.page_rows, LIMITS.stride_rows
 
@@ -150,6 +151,7 @@ import resource
 import numpy as np
 from meshnn.tables.sources import RowBlock
 from meshnn.training.out_of_core.row_file import RowFile
+from meshnn.training.row_transform import RowTransform
 resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
 rows = RowBlock(np.zeros((1000, 10)), np.zeros((1000, 1)))
 file = RowFile(rows)

@@ -263,7 +263,7 @@ class MeshTimeSeriesForecaster(BaseForecaster):  # type: ignore[misc]
 
 
 def _rows(X: Any) -> list[dict[Any, float]]:
-    """Return one dictionary per row, without missing values."""
+    """Return one dictionary per row, NaN where a value is missing."""
     names, values = list(X.columns), X.to_numpy(dtype=float, na_value=np.nan)
     return [dict(zip(names, row, strict=True)) for row in values.tolist()]
 
