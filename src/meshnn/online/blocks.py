@@ -21,7 +21,7 @@ from meshnn.data.tables import shown
 from meshnn.errors import DataError
 from meshnn.online._base import StreamModel
 
-__all__ = ["Piece", "Rows", "Walk", "outputs_of"]
+__all__ = ["Piece", "Rows", "TableRunner", "outputs_of"]
 
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
@@ -62,7 +62,7 @@ class Piece:
     chosen: F64 | None  # the probability of the class predicted
 
 
-class Walk:
+class TableRunner:
     """A model that goes over the rows of a table, test then train.
 
     Parameters
