@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshnn.errors import DataError, FileError, MeshError
-from meshnn.online.blocks import Rows, Walk, model_classes, model_values, outputs_of
+from meshnn.online.blocks import Rows, TableRunner, model_classes, model_values, outputs_of
 from meshnn.tables.encoder import Encoded
 from meshnn.tables.names import shown, source
 from meshnn.tables.streams import StreamSchema, parse_column
@@ -39,7 +39,7 @@ class _Encoder:
     """Columns of a table to features, by the recipe of the stream."""
 
     def __init__(self, model: Any, recipe: StreamSchema) -> None:
-        self._walk, self._recipe = Walk(model, recipe), recipe
+        self._walk, self._recipe = TableRunner(model, recipe), recipe
         self.columns = [SimpleNamespace(name=name) for name in recipe.features]
         self.text_columns = list(recipe.features)  # as written: the recipe says what is a number
 

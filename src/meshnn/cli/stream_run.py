@@ -20,7 +20,7 @@ import numpy as np
 from meshnn.cli.output import save_somewhere, say_notes
 from meshnn.cli.stream_live import Live
 from meshnn.errors import DataError, FileError, MeshError
-from meshnn.online.blocks import Piece, Rows, Walk
+from meshnn.online.blocks import Piece, Rows, TableRunner
 from meshnn.online.scores import ClassScores, ValueScores
 from meshnn.tables.blocks import Block, Position
 from meshnn.tables.names import shown
@@ -176,7 +176,7 @@ class Run:
         self._make, self._task, self._every, self._live, self._window = make, task, every, live, window
         self._open_predictions = predictions
         self._predictions: Predictions | None = None
-        self._walk: Walk | None = None
+        self._walk: TableRunner | None = None
         self._said: set[str] = set()
         self._at: tuple[Block, int] | None = None
         self._start = source.start()
@@ -257,7 +257,7 @@ class Run:
             self._refuse_dates(pending[0])
             self.model = self._make(self.recipe.task)
             self.scores = (ClassScores if self.recipe.task == "classify" else ValueScores)(self._window)
-        self._walk = Walk(self.model, self.recipe, self.source.separator)
+        self._walk = TableRunner(self.model, self.recipe, self.source.separator)
         self._walk.latest = self._latest
         if self._open_predictions is not None:
             self._predictions = self._open_predictions()

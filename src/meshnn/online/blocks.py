@@ -21,7 +21,7 @@ from meshnn.tables.names import shown
 from meshnn.tables.streams import Labels, Parsed, StreamSchema, decimal_comma, parse_column, parse_labels, parse_times
 from meshnn.tables.target import MAX_CLASSES
 
-__all__ = ["Piece", "Rows", "Walk", "outputs_of"]
+__all__ = ["Piece", "Rows", "TableRunner", "outputs_of"]
 
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
@@ -62,7 +62,7 @@ class Piece:
     chosen: F64 | None  # the probability of the class predicted
 
 
-class Walk:
+class TableRunner:
     """A model that goes over the rows of a table, test then train.
 
     Parameters
