@@ -503,7 +503,7 @@ PORTABLES: dict[str, StreamCase] = by_name(
 
 def gradient(case: Case, dtype: str, method: str = "adjoint") -> Values:
     """Return loss and gradient, and the end state of a run that begins with a given state."""
-    options = {"method": method} | case.weighting() | case.initial_state()
+    options = {"gradient": method} | case.weighting() | case.initial_state()
     found = case.mesh(dtype).gradient(case.inputs(), case.targets(), case.loss, return_state=case.state, **options)
     return dict(zip(("loss", "grad", "end"), map(np.asarray, found), strict=False))
 
@@ -530,7 +530,7 @@ def growth(case: Case, dtype: str, method: str = "adjoint") -> Values:
     free = t.n_neurons - t.n_clamped
     dst[:15] = t.n_neurons - 1 - integers(rng, free, 15)  # most of them lead to a neuron that is not clamped
     src[:2], dst[:2] = 0, t.n_neurons - 1 - integers(rng, t.n_outputs, 2)  # two from an input to an output
-    pairs = {"src": src, "dst": dst, "method": method}
+    pairs = {"src": src, "dst": dst, "gradient": method}
     options = pairs | case.weighting() | case.initial_state()
     return {"scores": case.mesh(dtype).growth_scores(case.inputs(), case.targets(), case.loss, **options)}
 
