@@ -166,7 +166,7 @@ def kinds():
         "portable adam": bare_stream(True, learner="adam"),
         "mesh": (lambda: Mesh(Topology.mesh(2, 3, 1), random_state=0).to_tree() | {"kind": "mesh"}, loaded(use_mesh)),
         "tied": (
-            lambda: Mesh(Topology.mesh(2, 3, 1), weights=0.1 * tied, parameter=tied).to_tree() | {"kind": "mesh"},
+            lambda: Mesh(Topology.mesh(2, 3, 1), weights=0.1 * tied, tied=tied).to_tree() | {"kind": "mesh"},
             loaded(use_mesh),
         ),
         "classifier": (estimator(MeshClassifier), plain),

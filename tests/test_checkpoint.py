@@ -652,7 +652,7 @@ def test_what_is_said_of_runs_that_get_longer(tmp_path):
     path = tmp_path / "run.mesh"
     MeshClassifier(4, max_epochs=3, tol=0, checkpoint=path, **options).fit(X, y)
     model = MeshClassifier(4, max_epochs=6, tol=0, checkpoint=path, **options)
-    with pytest.warns(UserWarning, match=r"was 3 .* is 6 now: the cosine schedule of the rate takes the rest as that"):
+    with pytest.warns(UserWarning, match=r"was 3 .* is 6 now: .*cosine"):
         model.fit(X, y)
     rates = [0.005 * (1 + np.cos(np.pi * (5 * epoch - 1) / 30)) for epoch in (4, 5, 6)]  # 5 steps an epoch
     np.testing.assert_allclose(model.history_["learning_rate"][3:], rates)

@@ -589,7 +589,7 @@ def test_the_lines_of_python_run(name, solver, tmp_path, monkeypatch):
         data = built_in(name, 0)
     mesh = Mesh(Topology.mesh(len(data.features), 2, data.n_outputs), activation="tanh", random_state=0)
     lines = python_of(mesh, data, solver, 0.01)
-    assert len(lines.splitlines()) <= 13
+    assert len(lines.splitlines()) <= 14
     short = lines.replace("random_state=0, solver", "random_state=0, max_epochs=2, solver").replace("50_000", "500")
     if name == "table" and solver.startswith("stream"):
         short = short.replace("out = ", "y = (y == 'left').astype(int)\nout = ")

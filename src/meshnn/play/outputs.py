@@ -126,11 +126,12 @@ def _samples(data: PlayData, stream: bool) -> list[str]:
         drop = [name for name, why in data.encoder.left_out.items() if why == "dropped on request"]
         dropped = f", drop=[{', '.join(map(_quoted, drop))}]" if drop else ""
         lines = [
-            "from meshnn.tables.encoder import Encoder, target_column",
+            "from meshnn.tables.encoder import Encoder",
             "from meshnn.tables.reader import read_table",
-            f"table = read_table({_quoted(data.title)}).table",
-            f"X = Encoder.learn(table, {target}{dropped}{impute}).encode(table).X",
-            f"y = target_column(table, {target}).values",
+            "from meshnn.tables.target import target_column",
+            f"goal = target_column(read_table({_quoted(data.title)}).table, {target})",
+            f"X = Encoder.learn(goal.table, {target}{dropped}{impute}).encode(goal.table).X",
+            "y = goal.values",
         ]
     elif data.name in ("iris", "digits"):
         lines = [f"from sklearn.datasets import load_{data.name}", f"X, y = load_{data.name}(return_X_y=True)"]
