@@ -37,8 +37,8 @@ class HoldoutSplit:
 
     Examples
     --------
-    >>> from meshnn.data.held_back import Draw
-    >>> draw = Draw(1000, 0.3, seed=0, width=5)
+    >>> from meshnn.data.held_back import HoldoutSplit
+    >>> draw = HoldoutSplit(1000, 0.3, seed=0, width=5)
     >>> len(draw.tested), len(draw.looked)
     (300, 700)
     """
