@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -79,7 +78,7 @@ def explain(
                     "chosen": explanation.chosen, "reason": explanation.reason,
                     "seconds": explanation.seconds, "rate": explanation.rate,
                     "edges": explanation.n_edges, "dead_edges": explanation.n_dead,
-                    "solver": None if choice is None else asdict(choice)})  # fmt: skip
+                    "solver": choice and {"name": choice.solver, "reason": choice.reason}})  # fmt: skip
         return
     table = Table(title=f"{explanation.mesh}, batch of {batch}", title_justify="left")
     for column in explanation.columns:

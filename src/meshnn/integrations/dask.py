@@ -250,7 +250,7 @@ class DaskCrew(WorkerGroup):
     def steps(
         self, mesh: Mesh, method: str, optimizer: Optimizer, seed: int, rates: Array, begun: Epoch, last: int
     ) -> Epoch:
-        """Steps of an epoch; see `Crew.steps`."""
+        """Steps of an epoch; see `WorkerGroup.steps`."""
         arguments = (mesh.values.copy(), optimizer, method, seed, rates, begun, last)
         found = self._together("steps", mesh, arguments)
         stamps = {stamp for _, stamp, _ in found}

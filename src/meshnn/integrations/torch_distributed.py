@@ -199,7 +199,7 @@ class GroupExchange(Transport):
             raise self.group.lost(f"process {other}", f"no sign of life for {waited:.0f} s")
 
     def swap(self, letters: list[FloatArray]) -> list[FloatArray]:
-        """One to each; see `Exchange.swap`. How long an answer is follows from who has how many nodes."""
+        """One to each; see `Transport.swap`. How long an answer is follows from who has how many nodes."""
         own = letters[self.rank]
         if own.ndim == 1:  # slices that were added up: what each has, all get
             total = self._width
@@ -236,7 +236,7 @@ class GroupCrew(WorkerGroup):
     def steps(
         self, mesh: Mesh, method: str, optimizer: Optimizer, seed: int, rates: Array, begun: Epoch, last: int
     ) -> Epoch:
-        """Steps of an epoch; see `Crew.steps`."""
+        """Steps of an epoch; see `WorkerGroup.steps`."""
         engine = mesh.engine("epochs", method, again=True)
         now = run_steps(self.desk, self._exchange, engine, mesh.values, optimizer, seed, rates, begun, last)
         if len(set(self.group.objects(agreement(mesh)))) > 1:

@@ -45,9 +45,9 @@ class Trainer:
     ----------
     mesh : Mesh
         The first start takes the weights it has; further ones draw new ones.
-    samples : SampleSet
+    samples : Dataset
     settings : Settings
-    validation : SampleSet, optional
+    validation : Dataset, optional
         Held-out samples: the weights with the lowest loss on them are kept.
     seed : int or SeedSequence
         Of the order of the samples and of the restarts.
