@@ -43,7 +43,6 @@ test-all: $(VENV)/.installed-docs
 	$(MAKE) --no-print-directory style
 	$(call with-types)
 	$(BIN)/python tests/sanitize.py address,undefined --quick
-	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/nox -s floors -- $(addprefix tests/test_,$(addsuffix .py,estimators tables online cli_models plots))
 	$(BIN)/python tests/mutations.py --sample --jobs 2 --out results/sample.json
 
 # The quick tests on every supported Python that this machine has (pyenv, uv, system), each in an environment of its own.

@@ -131,3 +131,9 @@ def test_errors_are_one_line_and_exit_code_2(arguments, message):
 def test_debug_shows_the_traceback():
     done = in_a_process("--debug", "explain", "--hidden", "-3")
     assert "Traceback" in done.stderr
+
+
+def test_explain_names_the_solver_in_json():
+    done = meshnn("explain", "--samples", "100", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["solver"]["name"] in ("lm", "adam")

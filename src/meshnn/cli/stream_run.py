@@ -88,7 +88,7 @@ class Predictions:
     Parameters
     ----------
     path : Path
-    recipe : Recipe
+    recipe : StreamSchema
     begin : int, optional
         Bytes to go on after; what follows them is of rows that are learned again.
     """
@@ -150,7 +150,7 @@ class Run:
     Parameters
     ----------
     source : TextBlocks or ParquetBlocks
-    recipe : Recipe
+    recipe : StreamSchema
     make : callable (task) -> model
         Makes the model, once it is known what the target is.
     task : "auto", "classify" or "regress"

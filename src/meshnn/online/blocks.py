@@ -68,7 +68,7 @@ class TableRunner:
     Parameters
     ----------
     model : MeshStreamClassifier or MeshStreamRegressor
-    recipe : Recipe
+    recipe : StreamSchema
         Its levels grow.
     separator : str
         Of the text, if it is one.
