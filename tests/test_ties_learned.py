@@ -149,7 +149,7 @@ def test_files_keep_ties(tmp_path):
     mesh = net()
     mesh.save(tmp_path / "a.mesh")
     again = meshnn.load(tmp_path / "a.mesh")
-    np.testing.assert_array_equal(again.tied, mesh.tied)
+    np.testing.assert_array_equal(again.parameter, mesh.tied)
     np.testing.assert_array_equal(again.values, mesh.values)
     np.testing.assert_array_equal(again.forward(X), mesh.forward(X))
 
@@ -171,7 +171,7 @@ def test_estimators_learn_tied_nets(solver, tmp_path):
     model.save(tmp_path / "m.mesh")
     again = meshnn.load(tmp_path / "m.mesh")
     np.testing.assert_array_equal(again.predict(X), model.predict(X))
-    np.testing.assert_array_equal(again.tied, mesh.tied)
+    np.testing.assert_array_equal(again.parameter, mesh.tied)
     np.testing.assert_array_equal(meshnn.load(tmp_path / "m.mesh").weights, mesh.weights)  # a callable is not saved
     again.set_params(max_epochs=2).fit(X, Y[:, 0])
     np.testing.assert_allclose(again.mesh_.weights[mesh.tied < 0], 0.25)
@@ -217,7 +217,7 @@ def test_weights_that_are_given_are_saved_as_given(tmp_path):
     model.save(tmp_path / "m.mesh")
     again = meshnn.load(tmp_path / "m.mesh")
     assert again.weights.tolist() == [0.1, 0.1, 2.0]
-    assert again.tied.tolist() == [0, 0, -1]
+    assert again.parameter.tolist() == [0, 0, -1]
 
 
 def test_groups_fill_a_budget_as_far_as_they_fit():

@@ -135,7 +135,7 @@ class Shards(Dataset):
 
 def _batch_size(n_rows: int, settings: Settings) -> int:
     """Return the batch size that was asked for, else a large one, since each step is a message."""
-    if settings.solver == "lm":
+    if settings.asked == "lm":
         return n_rows
     if settings.batch_size != "auto":
         return settings.batch_of(n_rows)
