@@ -24,11 +24,11 @@ def rows_of(count):
     return X, (score > 0).astype(np.int64)
 
 
-def estimator(given, n_threads):
+def estimator(given, n_jobs):
     from meshnn import MeshClassifier
 
     return MeshClassifier(given.hidden, solver="adam", l2=1e-6, batch_size=given.batch, tol=0.0, random_state=0,
-                          max_epochs=given.epochs, n_threads=n_threads)  # fmt: skip
+                          max_epochs=given.epochs, n_jobs=n_jobs)  # fmt: skip
 
 
 def with_threads(given):

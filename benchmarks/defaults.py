@@ -70,7 +70,7 @@ def score(name, options, seed):
         model = make_pipeline(StandardScaler(), kind((16,), random_state=seed))
     else:
         kind = MeshRegressor if regression else MeshClassifier
-        model = kind(random_state=seed, n_threads=1, **options)
+        model = kind(random_state=seed, n_jobs=1, **options)
     begin = time.perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

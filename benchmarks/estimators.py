@@ -60,7 +60,7 @@ def _full_batches(quick):
     topology = Topology.mesh(2, 5, 2)
     weights = initial_weights(topology)
     options = {"hidden": 5, "ticks": 2, "activation": "relu", "solver": "adam", "batch_size": None, "tol": 0.0,
-               "max_epochs": EPOCHS, "learning_rate": 1e-3, "schedule": "constant", "l2": 0.0, "n_threads": 1,
+               "max_epochs": EPOCHS, "learning_rate": 1e-3, "schedule": "constant", "l2": 0.0, "n_jobs": 1,
                "random_state": 0}  # fmt: skip
     _check_same_training(options, topology, X, y, weights)
     ours = MeshClassifier(**options)
@@ -100,7 +100,7 @@ def _digits(quick):
     X, y = load_digits(return_X_y=True)
     X, seeds = X / 16, range(2 if quick else 5)
     common = {"topology": Topology.layered([64, 32, 10]), "activation": "relu", "solver": "adam", "batch_size": 32,
-              "max_epochs": 30, "tol": 0.0, "standardize": False, "n_threads": 1}  # fmt: skip
+              "max_epochs": 30, "tol": 0.0, "standardize": False, "n_jobs": 1}  # fmt: skip
     ways = {
         "rate 0.001, constant": lambda seed: MeshClassifier(
             **common, learning_rate=0.001, schedule="constant", random_state=seed
@@ -142,7 +142,7 @@ def _spirals(quick):
         accuracy, seconds = [], []
         for seed in seeds:
             train_X, train_y, test_X, test_y = _split(*spirals(1000, random_state=seed), seed)
-            model = MeshClassifier(hidden=hidden, ticks=3, n_threads=1, random_state=seed)
+            model = MeshClassifier(hidden=hidden, ticks=3, n_jobs=1, random_state=seed)
             start = time.perf_counter()
             model.fit(train_X, train_y)
             seconds.append(time.perf_counter() - start)
@@ -160,7 +160,7 @@ def _iris(quick):
     """Ten hidden; peers on standardised features of the very same splits."""
     X, y = load_iris(return_X_y=True)
     makers = {
-        "meshnn": lambda seed: MeshClassifier(hidden=10, n_threads=1, random_state=seed),
+        "meshnn": lambda seed: MeshClassifier(hidden=10, n_jobs=1, random_state=seed),
         "LogisticRegression": lambda seed: LogisticRegression(max_iter=1000),
         "LDA": lambda seed: LinearDiscriminantAnalysis(),
         "SVC": lambda seed: SVC(),

@@ -53,9 +53,9 @@ def speed(genome, config):
         best_ms(lambda: neat.nn.FeedForwardNetwork.create(genome, config)),
         best_ms(lambda: to_neat(mesh, genome, config)),
         best_ms(lambda: [network.activate(row) for row in rows]),
-        best_ms(lambda: mesh.forward(X, n_threads=1)),
-        best_ms(lambda: mesh.gradient(X, y, "squared_error", n_threads=1)),
-        best_ms(lambda: from_neat(genome, config).gradient(X, y, "squared_error", n_threads=1)),
+        best_ms(lambda: mesh.forward(X, n_jobs=1)),
+        best_ms(lambda: mesh.gradient(X, y, "squared_error", n_jobs=1)),
+        best_ms(lambda: from_neat(genome, config).gradient(X, y, "squared_error", n_jobs=1)),
     ]
     off = np.abs(mesh.forward(X) - [network.activate(row) for row in rows]).max()
     print(mesh.topology.n_edges, mesh.ticks, "|", *(f"{value:.2f}" for value in figures), "|", f"{off:.0e}")

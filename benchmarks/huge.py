@@ -129,7 +129,7 @@ def peers(sizes=(10_000, 100_000), batch=64, rounds=5):
         weights = (np.random.default_rng(1).standard_normal(t.n_edges) * 0.1).astype(np.float32)
         mesh = Mesh(t, 2, weights=weights)
         ways = {
-            "meshnn": lambda mesh=mesh, X=X, y=y: mesh.gradient(X, y, n_threads=1),
+            "meshnn": lambda mesh=mesh, X=X, y=y: mesh.gradient(X, y, n_jobs=1),
             "scipy": scipy_gradient(t, X, y, weights),
             "torch": peer_torch.large_gradient(t, 2, X, y, weights),
         }

@@ -41,11 +41,11 @@ def torch_row():
     mesh = Mesh(topology, 2, weights=weights)
     peer = peer_torch.large_gradient(topology, 2, X, y, weights)
     want_loss, want = peer()
-    loss, got = mesh.gradient(X, y, n_threads=1)
+    loss, got = mesh.gradient(X, y, n_jobs=1)
     scale = np.abs(want).max()
     assert abs(loss - want_loss) < 1e-4 * want_loss, (loss, want_loss)
     assert np.abs(got - want).max() < 1e-4 * scale, "the gradients differ"
-    best = best_of({"meshnn": lambda: mesh.gradient(X, y, n_threads=1), "torch": peer}, rounds=7)
+    best = best_of({"meshnn": lambda: mesh.gradient(X, y, n_jobs=1), "torch": peer}, rounds=7)
     return {"milliseconds": {k: v * 1e3 for k, v in best.items()}, "times torch": best["torch"] / best["meshnn"]}
 
 
@@ -60,9 +60,9 @@ def _run(extra, ticks, method):
     mesh = Mesh(topology, ticks, weights=initial_weights(topology))
     forget_peak()  # the graph was built by this script, with temporaries of its own
     start = time.perf_counter()
-    mesh.gradient(X, y, gradient=method, n_threads=1)
+    mesh.gradient(X, y, gradient=method, n_jobs=1)
     first = time.perf_counter() - start
-    best = best_of({"next": lambda: mesh.gradient(X, y, gradient=method, n_threads=1)}, rounds=7)["next"]
+    best = best_of({"next": lambda: mesh.gradient(X, y, gradient=method, n_jobs=1)}, rounds=7)["next"]
     explanation = mesh.explain(BATCH)
     return {
         "edges": topology.n_edges,

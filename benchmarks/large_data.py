@@ -63,7 +63,7 @@ def one(given):
     folder = Path(given.folder)
     options = {
         "hidden": given.hidden, "solver": "adam", "l2": 1e-6, "batch_size": given.batch, "tol": 0.0,
-        "max_epochs": given.epochs, "random_state": 0, "callbacks": clock, "n_threads": given.threads,
+        "max_epochs": given.epochs, "random_state": 0, "callbacks": clock, "n_jobs": given.threads,
     }  # fmt: skip
     small = rows_of(999, 5000)
     MeshClassifier(**options | {"max_epochs": 2, "callbacks": None}).fit(*small)  # compiles

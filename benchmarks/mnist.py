@@ -61,12 +61,12 @@ def by_sklearn(X, y, test, epochs):
     return time.perf_counter() - start, model.predict(test)
 
 
-def by_meshnn(X, y, test, epochs, n_threads):
+def by_meshnn(X, y, test, epochs, n_jobs):
     """`train` with everything said, so that nothing is tried before."""
     mesh = Mesh(Topology.layered([784, HIDDEN, 10]), 2, "relu", random_state=0)
     start = time.perf_counter()
     for _ in train(mesh, X, y, solver=Adam(RATE, "constant"), batch_size=BATCH, l2=0.0,
-                   max_epochs=epochs, tol=0.0, n_threads=n_threads, random_state=0):  # fmt: skip
+                   max_epochs=epochs, tol=0.0, n_jobs=n_jobs, random_state=0):  # fmt: skip
         pass
     return time.perf_counter() - start, mesh.forward(test).argmax(1)
 
@@ -78,8 +78,8 @@ def measure(quick=False):
     contestants = {
         "torch.nn": by_torch,
         "MLPClassifier": by_sklearn,
-        "meshnn, 1 thread": partial(by_meshnn, n_threads=1),
-        "meshnn, 2 threads": partial(by_meshnn, n_threads=2),
+        "meshnn, 1 thread": partial(by_meshnn, n_jobs=1),
+        "meshnn, 2 threads": partial(by_meshnn, n_jobs=2),
     }
     by_meshnn(X[:BATCH], y[:BATCH], test[:BATCH], 1, 1)  # compiles
     rows = {name: {"seconds": float("inf"), "note": ""} for name in contestants}

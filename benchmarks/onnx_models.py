@@ -58,7 +58,7 @@ def timed(calls, quick):
 
 def row_of_classifier(name, topology, ticks, layers, rng, quick):
     samples, labels = rng.standard_normal((200, 32 if topology.n_inputs == 32 else 64)), np.arange(200) % 10
-    few = {"activation": "tanh", "max_epochs": 1, "solver": "adam", "l2": 0.0, "n_threads": 1, "random_state": 0}
+    few = {"activation": "tanh", "max_epochs": 1, "solver": "adam", "l2": 0.0, "n_jobs": 1, "random_state": 0}
     ours = MeshClassifier(topology=topology, ticks=ticks, **few).fit(samples, labels)
     models = {"onnxruntime": ours.to_onnx(zipmap=False), "onnxruntime, zipmap": ours.to_onnx()}
     if layers is not None:
@@ -71,7 +71,7 @@ def row_of_classifier(name, topology, ticks, layers, rng, quick):
         wanted = ours.predict_proba(X)
         calls = {
             "model.predict": lambda X=X: ours.predict(X),
-            "mesh.forward": lambda X=X: ours.mesh_.forward(X, n_threads=1),
+            "mesh.forward": lambda X=X: ours.mesh_.forward(X, n_jobs=1),
         }
         for key, model in models.items():
             runs = session(model)
@@ -92,7 +92,7 @@ def row_of_net(name, topology, ticks, rng, quick):
     for size in (1, 100):
         X = rng.standard_normal((size, topology.n_inputs)).astype(np.float32)
         calls = {
-            "mesh.forward": lambda X=X: mesh.forward(X, n_threads=1),
+            "mesh.forward": lambda X=X: mesh.forward(X, n_jobs=1),
             "onnxruntime": lambda X=X: runs.run(None, {"features": X}),
         }
         row[f"batch {size}"] = timed(calls, quick)

@@ -65,7 +65,7 @@ class Meshnn:
     """What this is about."""
 
     def __init__(self, seed, params):
-        self.model = MeshSequenceClassifier(random_state=seed, n_threads=1, **params)
+        self.model = MeshSequenceClassifier(random_state=seed, n_jobs=1, **params)
 
     def fit(self, X, y):
         self.model.fit(X, y)

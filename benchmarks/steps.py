@@ -25,8 +25,8 @@ def ours(topology, ticks, X, y, weights, steps, method="auto"):
     """A function that takes `steps` steps of Adam in compiled code and returns the loss after them; the program."""
     mesh = Mesh(topology, ticks)
     samples = as_samples(mesh, X, y, "cross_entropy")
-    program = mesh.engine("epochs", method, batch=len(X), n_threads=1)
-    batch = Steps(program, samples.X, samples.targets, len(X), n_threads=1)
+    program = mesh.engine("epochs", method, batch=len(X), n_jobs=1)
+    batch = Steps(program, samples.X, samples.targets, len(X), n_jobs=1)
     order, rates = np.empty((steps, 0), np.int64), np.full(steps, 1e-3)
     zeros = np.zeros_like(mesh.weights)
 

@@ -37,7 +37,7 @@ def cost():
         X = rng.standard_normal((n, topology.n_inputs)).astype(np.float32)
         y = rng.integers(0, 10, n)
         mesh = Mesh(topology, ticks=3, activation="relu", random_state=0)
-        plan = Settings(solver=Adam(learning_rate=0.003), batch_size=128, max_epochs=epochs, tol=0.0, n_threads=1)
+        plan = Settings(solver=Adam(learning_rate=0.003), batch_size=128, max_epochs=epochs, tol=0.0, n_jobs=1)
         trainer = Trainer(mesh, as_samples(mesh, X, y, "cross_entropy"), plan, structure=policy)
         spent = []
         edit = trainer._edit
@@ -82,7 +82,7 @@ def curve():
                 for seed in range(10):
                     a, b, c, d = train_test_split(X, y, test_size=0.3, stratify=y, random_state=seed)
                     policy = None if share == 1.0 else _policy(by, share)
-                    model = MeshClassifier(16, structure=policy, n_threads=1, random_state=seed).fit(a, c)
+                    model = MeshClassifier(16, structure=policy, n_jobs=1, random_state=seed).fit(a, c)
                     found.append(model.score(b, d))
                 means.append(float(np.mean(found)))
                 edges.append(model.mesh_.topology.n_edges)
@@ -97,7 +97,7 @@ def grow():
         X, y = spirals(1000, random_state=seed)
         a, b, c, d = train_test_split(X, y, test_size=0.3, stratify=y, random_state=seed)
         begin = time.perf_counter()
-        model = MeshClassifier(2, ticks=3, structure=structure.Grow(to=20), n_threads=1, random_state=seed).fit(a, c)
+        model = MeshClassifier(2, ticks=3, structure=structure.Grow(to=20), n_jobs=1, random_state=seed).fit(a, c)
         seconds.append(time.perf_counter() - begin)
         accuracy.append(model.score(b, d))
         sizes.append(model.mesh_.topology.n_hidden)

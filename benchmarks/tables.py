@@ -66,7 +66,7 @@ def make(model, task, seed, params):
     """The estimator of that name with its defaults."""
     classes = task == CLASSIFY
     if model == "meshnn":
-        return (MeshClassifier if classes else MeshRegressor)(**{"n_threads": 1, "random_state": seed} | params)
+        return (MeshClassifier if classes else MeshRegressor)(**{"n_jobs": 1, "random_state": seed} | params)
     if model == "HistGB":
         return (HistGradientBoostingClassifier if classes else HistGradientBoostingRegressor)(random_state=seed)
     if model == "RF":

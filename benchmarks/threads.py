@@ -21,10 +21,10 @@ def measure(quick=False):
             topology = mesh_topology(*shape)
             X, y = data(topology.n_inputs, topology.n_outputs, batch)
             mesh = Mesh(topology, 3, activation, weights=initial_weights(topology))
-            one, two = (mesh.gradient(X, y, n_threads=k) for k in (1, 2))
+            one, two = (mesh.gradient(X, y, n_jobs=k) for k in (1, 2))
             same = one[0] == two[0] and np.array_equal(one[1], two[1])
             best = best_of(
-                {k: partial(mesh.gradient, X, y, n_threads=k) for k in (1, 2)}, rounds=5 if quick else 15, calls=10
+                {k: partial(mesh.gradient, X, y, n_jobs=k) for k in (1, 2)}, rounds=5 if quick else 15, calls=10
             )
             rows.append(
                 {

@@ -34,7 +34,7 @@ def measure(quick=False):
             mesh = Mesh(topology, ticks, "tanh", weights=weights)
             repeats = 20
             contestants = {
-                method: partial(mesh.gradient, X, y, gradient=method, n_threads=1)
+                method: partial(mesh.gradient, X, y, gradient=method, n_jobs=1)
                 for method in ("factored", "blocks", "adjoint", "auto", "forward")
             }
             slow = {"blocks"} if mesh.explain(batch).decision.cost("blocks").multiply_adds * batch > 3e8 else set()
@@ -51,7 +51,7 @@ def measure(quick=False):
                     "microseconds": micro,
                     "left out": sorted(slow),
                     "auto takes": mesh.explain(batch).chosen,
-                    "forward takes": mesh.engine("gradient", "forward", batch, n_threads=1).plan.method.name,
+                    "forward takes": mesh.engine("gradient", "forward", batch, n_jobs=1).plan.method.name,
                     "forward over best forward-only": micro["forward"] / forward_only,
                     "forward-only over adjoint": forward_only / micro["adjoint"],
                 }

@@ -25,7 +25,7 @@ from meshnn.training import train  # noqa: E402
 #: hidden: the share to reach
 TARGETS = {8: 0.20, 10: 0.70, 12: 0.90, 16: 0.99}
 TICKS = 3
-SETTINGS = {"solver": "lm", "l2": 1e-4, "max_epochs": 3000, "tol": 0.0, "n_threads": 1}
+SETTINGS = {"solver": "lm", "l2": 1e-4, "max_epochs": 3000, "tol": 0.0, "n_jobs": 1}
 
 
 def points():

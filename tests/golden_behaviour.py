@@ -65,7 +65,7 @@ TABLES: dict[str, tuple[str, dict[str, dict[str, Any]]]] = {
 }  # fmt: skip
 ESTIMATORS = {f"{name}-{case}": (kind, name, arguments) for name, (kind, cases) in TABLES.items()
               for case, arguments in cases.items()}  # fmt: skip
-THREADS = [{"n_threads": count} for count in (1, 2, 3)]
+THREADS = [{"n_jobs": count} for count in (1, 2, 3)]
 CHOSEN = {"solver": "solver_", "loss": "loss_", "l2": "l2_", "features": "n_features_in_", "epochs": "n_iter_"}
 
 SGD_MESH = {"hidden": 6, "learner": "sgd", "topology": "mesh", "ticks_per_sample": 3}

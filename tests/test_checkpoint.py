@@ -260,7 +260,7 @@ def test_another_runs_file_is_refused(tmp_path):
         MeshRegressor(4, max_epochs=3, random_state=0, checkpoint=path).fit(X, y)
     assert path.read_bytes() == before
     # what does not change the course of training is not asked for
-    MeshClassifier(4, max_epochs=np.int64(3), n_threads=2, checkpoint=Checkpoint(path, 5), verbose=0).fit(X, y)
+    MeshClassifier(4, max_epochs=np.int64(3), n_jobs=2, checkpoint=Checkpoint(path, 5), verbose=0).fit(X, y)
     model = tmp_path / "model.mesh"
     MeshClassifier(4, max_epochs=3, random_state=0).fit(X, y).save(model)
     with pytest.raises(FileError, match="is a model, not a checkpoint"):

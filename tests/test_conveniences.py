@@ -77,13 +77,13 @@ def test_negative_numbers_of_threads_count_from_all_cores(monkeypatch):
     assert thread_count("n", -1) == cores()
     monkeypatch.setattr("meshnn.engine.threads.cores", lambda: 8)
     assert [thread_count("n", n) for n in (-1, -2, -8, -100, 3, None)] == [8, 7, 1, 1, 3, None]
-    assert Settings(n_threads=-2).n_threads == 7
-    model = MeshClassifier(3, n_threads=-1, **OPTIONS).fit(X, Y)
-    assert model.n_threads == -1
+    assert Settings(n_jobs=-2).n_jobs == 7
+    model = MeshClassifier(3, n_jobs=-1, **OPTIONS).fit(X, Y)
+    assert model.n_jobs == -1
     np.testing.assert_array_equal(model.predict(X), MeshClassifier(3, **OPTIONS).fit(X, Y).predict(X))
     for wrong in (0, True, 1.5, "2"):
-        with pytest.raises(MeshError, match="n_threads must be a whole number of at least 1, or -1 for all cores"):
-            MeshClassifier(n_threads=wrong).fit(X, Y)
+        with pytest.raises(MeshError, match="n_jobs must be a whole number of at least 1, or -1 for all cores"):
+            MeshClassifier(n_jobs=wrong).fit(X, Y)
 
 
 def test_verbose_may_be_true():

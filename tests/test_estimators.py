@@ -338,7 +338,7 @@ def test_more_weights_than_samples_are_not_learned_by_heart():
 def test_reproducible_whatever_the_threads_and_the_kind_of_seed(iris):
     X, y = iris
     first = quick().fit(X, y)
-    for other in (quick(), quick(n_threads=1), quick(n_threads=2), clone(first)):
+    for other in (quick(), quick(n_jobs=1), quick(n_jobs=2), clone(first)):
         np.testing.assert_array_equal(other.fit(X, y).mesh_.weights, first.mesh_.weights)
         assert other.history_ == first.history_
     for make in (lambda: np.random.RandomState(3), lambda: np.random.default_rng(3)):

@@ -334,7 +334,7 @@ def test_parameters_are_looked_at_by_the_next_fit(files, iris, tmp_path):
         ("early_stopping", "x", "early_stopping must be True or False"),
         ("callbacks", "x", "callbacks must be functions"),
         ("checkpoint", 7, "checkpoint must be a path"),
-        ("n_threads", "2", "n_threads must be a whole number"),
+        ("n_jobs", "2", "n_jobs must be a whole number"),
     ]:
         tree = copy.deepcopy(files["classifier"])
         tree["parameters"][name] = value

@@ -70,12 +70,12 @@ def memory(graph, method):
     X, y = np.zeros((64, m.topology.n_inputs), np.float32), np.arange(64) % m.topology.n_outputs
     predicted = next(c.bytes for c in m._engines.costs(ticks) if c.method == method)
     tracemalloc.start()
-    plan = m.engine("gradient", method, n_threads=1).plan
+    plan = m.engine("gradient", method, n_jobs=1).plan
     held, planning = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert plan.cost.bytes == pytest.approx(predicted, rel=0.2)
     before = resident()
-    m.gradient(X, y, gradient=method, n_threads=1)
+    m.gradient(X, y, gradient=method, n_jobs=1)
     return max(planning, held + resident() - before) / predicted
 
 
@@ -235,7 +235,7 @@ def test_gradients_by_entries_are_those_by_values(tied, dtype):
     dense[:300, 300:2300], dense[300:2300, 2300:] = X.T @ back, hidden.T @ p
     want = np.bincount(number, dense[t.src, t.dst])
     for method in ("factored", "adjoint"):
-        grads = [m.gradient(X, y, gradient=method, n_threads=n)[1] for n in (1, 2, 3)]
+        grads = [m.gradient(X, y, gradient=method, n_jobs=n)[1] for n in (1, 2, 3)]
         np.testing.assert_allclose(
             grads[0], want, rtol=0, atol=(1e-12 if dtype == "float64" else 1e-5) * abs(want).max()
         )

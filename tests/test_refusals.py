@@ -44,8 +44,8 @@ NAN, INF = float("nan"), float("inf")
         ([[1, 2, 3]], [0], {"sample_weight": [-1]}, "finite and not negative"),
         ([[1, 2, 3]], [0], {"sample_weight": [0]}, "zero for every sample"),
         ([[1, 2, 3]], [0], {"sample_weight": [1, 1]}, r"sample_weight must have shape \(1,\)"),
-        ([[1, 2, 3]], [0], {"n_threads": 0}, "n_threads must be a whole number of at least 1"),
-        ([[1, 2, 3]], [0], {"n_threads": "2"}, "n_threads must be a whole number of at least 1"),
+        ([[1, 2, 3]], [0], {"n_jobs": 0}, "n_jobs must be a whole number of at least 1"),
+        ([[1, 2, 3]], [0], {"n_jobs": "2"}, "n_jobs must be a whole number of at least 1"),
     ],
 )
 def test_bad_input_is_refused(mesh, X, y, options, message):

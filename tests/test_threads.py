@@ -43,29 +43,29 @@ def run(program, **options):
 )
 def test_the_same_bits_with_any_number_of_threads(method, batch, dtype):
     m, X, y = problem(dtype, batch)
-    loss, grad = m.gradient(X, y, gradient=method, n_threads=1)
-    outputs = m.forward(X, n_threads=1)
-    for n_threads in THREADS[1:]:
-        again = m.gradient(X, y, gradient=method, n_threads=n_threads)
+    loss, grad = m.gradient(X, y, gradient=method, n_jobs=1)
+    outputs = m.forward(X, n_jobs=1)
+    for n_jobs in THREADS[1:]:
+        again = m.gradient(X, y, gradient=method, n_jobs=n_jobs)
         assert again[0] == loss
         np.testing.assert_array_equal(again[1], grad)
-        np.testing.assert_array_equal(m.forward(X, n_threads=n_threads), outputs)
+        np.testing.assert_array_equal(m.forward(X, n_jobs=n_jobs), outputs)
 
 
 SOME = {"src": [50, 60, 90, 0], "dst": [60, 50, 90, 88]}
 
 
 @pytest.mark.parametrize("run", [
-    lambda m, X, y, n: [m.states(X, n_threads=n)],
-    *(lambda m, X, y, n, k=k: [m.jacobian(X[:300], gradient=k, n_threads=n)] for k in METHODS),
-    *(lambda m, X, y, n, k=k: [m.growth_scores(X, y, **SOME, gradient=k, n_threads=n)] for k in METHODS),
-    lambda m, X, y, n: m.gradient(X, y, sample_weight=np.arange(2000), n_threads=n),
+    lambda m, X, y, n: [m.states(X, n_jobs=n)],
+    *(lambda m, X, y, n, k=k: [m.jacobian(X[:300], gradient=k, n_jobs=n)] for k in METHODS),
+    *(lambda m, X, y, n, k=k: [m.growth_scores(X, y, **SOME, gradient=k, n_jobs=n)] for k in METHODS),
+    lambda m, X, y, n: m.gradient(X, y, sample_weight=np.arange(2000), n_jobs=n),
 ])  # fmt: skip
 def test_the_same_bits_whatever_is_computed(run):
     m, X, y = problem(batch=2000)
     one = run(m, X, y, 1)
-    for n_threads in THREADS[1:]:
-        for got, want in zip(run(m, X, y, n_threads), one, strict=True):
+    for n_jobs in THREADS[1:]:
+        for got, want in zip(run(m, X, y, n_jobs), one, strict=True):
             np.testing.assert_array_equal(got, want)
 
 
@@ -74,8 +74,8 @@ def test_a_large_batch_in_slabs_equals_its_pieces():
     rng = np.random.default_rng(2)
     X, y = rng.standard_normal((70000, 8)), rng.integers(0, 4, 70000)
     want = sum(m.gradient(X[a : a + 10000], y[a : a + 10000])[1] for a in range(0, 70000, 10000)) / 7
-    for n_threads in (1, 2):
-        np.testing.assert_allclose(m.gradient(X, y, n_threads=n_threads)[1], want, rtol=1e-10, atol=1e-14)
+    for n_jobs in (1, 2):
+        np.testing.assert_allclose(m.gradient(X, y, n_jobs=n_jobs)[1], want, rtol=1e-10, atol=1e-14)
     np.testing.assert_array_equal(m.forward(X)[65530:65540], m.forward(X[65530:65540]))
     np.testing.assert_array_equal(m.states(X)[:, 65530:65540], m.states(X[65530:65540]))
 
@@ -88,7 +88,7 @@ def test_threads_are_started_when_there_is_work_for_them():
         m = Mesh(Topology.mesh(33, 50, 10), random_state=0)
         X, y = np.ones((5000, 33)), np.zeros(5000, int)
         def count(size, n):
-            m.gradient(X[:size], y[:size], n_threads=n)
+            m.gradient(X[:size], y[:size], n_jobs=n)
             return len(os.listdir("/proc/self/task"))
         before = count(5000, 1)
         print(count(64, 4) - before, [count(5000, n) - before for n in (1, 3, 2, 8, 99)])
@@ -108,11 +108,11 @@ def in_many_threads(count, work):
 
 def test_calls_from_many_threads_at_once():
     m, X, y = problem(batch=2000)
-    want, wrong = m.gradient(X, y, n_threads=1), []
+    want, wrong = m.gradient(X, y, n_jobs=1), []
 
     def work(k):
         for _ in range(20):
-            loss, grad = m.gradient(X, y, n_threads=2 + k % 2)
+            loss, grad = m.gradient(X, y, n_jobs=2 + k % 2)
             if loss != want[0] or not np.array_equal(grad, want[1]):
                 wrong.append(k)
 
@@ -124,7 +124,7 @@ def test_first_calls_from_many_threads_at_once():
     """Threads that meet before anything is planned."""
     m, X, y = problem(batch=1000)
     found = []
-    in_many_threads(4, lambda k: found.append(m.gradient(X, y, n_threads=2)[0]))
+    in_many_threads(4, lambda k: found.append(m.gradient(X, y, n_jobs=2)[0]))
     assert len(found) == 4
     assert len(set(found)) == 1
 
@@ -137,20 +137,20 @@ def test_a_forked_child_can_compute():
         from meshnn import Mesh, Topology
         m = Mesh(Topology.mesh(33, 50, 10), random_state=0)
         X, y = np.ones((2000, 33)), np.zeros(2000, int)
-        want = m.gradient(X, y, n_threads=3)[1]
+        want = m.gradient(X, y, n_jobs=3)[1]
         stop = threading.Event()
         def work():
-            while not stop.is_set(): m.gradient(X, y, n_threads=3)
+            while not stop.is_set(): m.gradient(X, y, n_jobs=3)
         busy = threading.Thread(target=work)  # forks also happen in the middle of a call
         busy.start()
         codes = []
         for _ in range(20):
             pid = os.fork()
             if pid == 0:
-                os._exit(0 if np.array_equal(m.gradient(X, y, n_threads=3)[1], want) else 1)
+                os._exit(0 if np.array_equal(m.gradient(X, y, n_jobs=3)[1], want) else 1)
             codes.append(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
         stop.set(); busy.join()
-        print(set(codes), np.array_equal(m.gradient(X, y, n_threads=3)[1], want))
+        print(set(codes), np.array_equal(m.gradient(X, y, n_jobs=3)[1], want))
     """
     assert run(program) == "{0} True\n"
 
@@ -158,13 +158,13 @@ def test_a_forked_child_can_compute():
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_an_error_in_a_bucket_leaves_the_workers_usable(bad):
     m, X, y = problem(batch=5000)
-    want = m.gradient(X, y, n_threads=1)
+    want = m.gradient(X, y, n_jobs=1)
     X[4000, 3], before = bad, X[4000, 3]
     for _ in range(5):
         with pytest.raises(DataError, match=f"X holds {bad} at sample 4000, feature 3"):
-            m.gradient(X, y, n_threads=2)
+            m.gradient(X, y, n_jobs=2)
     X[4000, 3] = before
-    assert m.gradient(X, y, n_threads=2)[0] == want[0]
+    assert m.gradient(X, y, n_jobs=2)[0] == want[0]
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no such signals")
@@ -192,7 +192,7 @@ def test_ctrl_c_ends_compiled_epochs(call):
         try:
             {call}
         except KeyboardInterrupt:
-            assert np.isfinite(m.gradient(X, y, n_threads=2)[1]).all()
+            assert np.isfinite(m.gradient(X, y, n_jobs=2)[1]).all()
             print("interrupted")
     """
     process = subprocess.Popen([sys.executable, "-c", textwrap.dedent(program)], stdout=subprocess.PIPE, text=True)
@@ -213,7 +213,7 @@ def test_many_calls_take_no_more_memory_than_a_few():
             for k in range(count):
                 m = Mesh(Topology.mesh(33, 9, 4, density=0.3, random_state=k), random_state=0)
                 for n in (1, 3):
-                    m.gradient(X, y, n_threads=n), m.forward(X, n_threads=n)
+                    m.gradient(X, y, n_jobs=n), m.forward(X, n_jobs=n)
                 m.gradient(X[:9], y[:9], gradient="influence"), m.jacobian(X[:99])
                 list(train(m, X[:100], y[:100], solver="adam", max_epochs=1, l2=0.0))
                 try: m.gradient(X * np.nan, y)

@@ -58,7 +58,7 @@ def test_steps_of_a_tied_net_are_those_by_hand(solver, threads, repeat):
     want = mesh.parameters - step
     rule = solver_with(solver, learning_rate=rate, schedule="constant", nesterov=False)
     list(train(mesh, samples, targets, "squared_error", solver=rule, max_epochs=1, batch_size=None, l2=l2,
-               n_threads=threads))  # fmt: skip
+               n_jobs=threads))  # fmt: skip
     np.testing.assert_allclose(mesh.parameters, want, rtol=1e-9, atol=1e-12)
 
 

@@ -240,8 +240,8 @@ def test_denormals_are_flushed_in_kernels_and_nowhere_else():
     assert tiny > 0
     many = np.ones((5000, 1))
     calls = [
-        lambda: mesh.forward(many, n_threads=2),
-        lambda: mesh.gradient(many, many, "squared_error", n_threads=2),
+        lambda: mesh.forward(many, n_jobs=2),
+        lambda: mesh.gradient(many, many, "squared_error", n_jobs=2),
         lambda: mesh.jacobian(many),
         lambda: list(train(mesh, [[1.0], [2.0]], [[0.0], [1.0]], "squared_error", solver="adam", max_epochs=1)),
         lambda: list(train(mesh, [[1.0], [2.0]], [[0.0], [1.0]], "squared_error", solver="lm", max_epochs=1)),

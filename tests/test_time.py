@@ -79,7 +79,7 @@ def test_jacobian_from_a_state_of_zeros_of_ties_and_of_any_length():
     X = rng.standard_normal((5, 40, 2))
     close(mesh.jacobian(X, state=nothing), longer.jacobian(X), 1e-12)
     for n in (1, 2):
-        np.testing.assert_array_equal(mesh.jacobian(X, state=nothing, n_threads=n), mesh.jacobian(X, state=nothing))
+        np.testing.assert_array_equal(mesh.jacobian(X, state=nothing, n_jobs=n), mesh.jacobian(X, state=nothing))
     with pytest.raises(MeshError, match='"factored"'):
         mesh.jacobian(X, "factored", state=nothing)
     with pytest.raises(MeshError, match="'newton'"):
@@ -265,8 +265,8 @@ def test_threads_do_not_change_a_bit(method):
     looks = rng.random((4, 2000)) < 0.5
     found = []
     for n in (1, 2, 3, 8):
-        loss, grad = mesh.gradient(X, y, gradient=method, loss_ticks=looks, state=state, n_threads=n)
-        found.append((loss, grad, *mesh.forward(X, every_tick=True, state=state, return_state=True, n_threads=n)))
+        loss, grad = mesh.gradient(X, y, gradient=method, loss_ticks=looks, state=state, n_jobs=n)
+        found.append((loss, grad, *mesh.forward(X, every_tick=True, state=state, return_state=True, n_jobs=n)))
     for other in found[1:]:
         for got, want in zip(other, found[0], strict=True):
             np.testing.assert_array_equal(got, want)
@@ -518,7 +518,7 @@ def test_any_number_of_threads_takes_the_same_steps(reads):
     found = []
     for threads in (1, 2, 3, 8):
         mesh = memory_net("float32")
-        list(train(mesh, X, y, solver="adam", batch_size=2000, max_epochs=3, tol=0.0, l2=0.0, n_threads=threads,
+        list(train(mesh, X, y, solver="adam", batch_size=2000, max_epochs=3, tol=0.0, l2=0.0, n_jobs=threads,
                    random_state=0, **option))  # fmt: skip
         found.append(mesh.weights.copy())
     for other in found[1:]:

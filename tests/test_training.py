@@ -174,10 +174,10 @@ def test_large_batches_give_the_same_bits_with_any_number_of_threads(size):
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((9000, 8)), rng.integers(0, 3, 9000)
     found = []
-    for n_threads in (1, 2, 3, 8, None):
+    for n_jobs in (1, 2, 3, 8, None):
         mesh = Mesh(Topology.layered([8, 40, 3]), activation="tanh", random_state=0)
         settings = {"solver": SGD(0.2), "batch_size": size, "max_epochs": 3, "l2": 0.0}
-        *_, row = train(mesh, X, y, n_threads=n_threads, random_state=0, **settings)
+        *_, row = train(mesh, X, y, n_jobs=n_jobs, random_state=0, **settings)
         found.append((mesh.weights, row.loss))
     for weights, loss in found[1:]:
         np.testing.assert_array_equal(weights, found[0][0])

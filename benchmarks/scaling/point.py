@@ -47,7 +47,7 @@ def weights_of(t: Topology) -> NDArray[np.float32]:
 
 def _ours(mesh: Mesh, X: Any, y: Any, method: str) -> Callable[[], float | None]:
     def step() -> float:
-        return float(mesh.gradient(X, y, gradient=method, n_threads=1)[0])
+        return float(mesh.gradient(X, y, gradient=method, n_jobs=1)[0])
 
     return step
 
@@ -57,7 +57,7 @@ def measure(point: Point, result: Path | None = None) -> dict[str, Any]:
     ours = point.contestant in OURS
     if ours:  # loads, or compiles, the kernels
         small = Mesh(Graph("mesh", 2, 3, 2).build(), 2, random_state=0)
-        small.gradient(np.zeros((2, 2)), [0, 1], gradient=point.contestant, n_threads=1)
+        small.gradient(np.zeros((2, 2)), [0, 1], gradient=point.contestant, n_jobs=1)
     else:
         warm_up(point.contestant)
     topology, rng = point.graph.build(), np.random.default_rng(0)
@@ -72,7 +72,7 @@ def measure(point: Point, result: Path | None = None) -> dict[str, Any]:
     before, start = _memory("VmRSS"), time.perf_counter()
     if ours:
         mesh = Mesh(topology, point.ticks, "relu", weights=weights)
-        decision = mesh._engines.decide(point.ticks, point.batch, n_threads=1)
+        decision = mesh._engines.decide(point.ticks, point.batch, n_jobs=1)
         cost = decision.cost(point.contestant)
         found |= {"multiply_adds": cost.multiply_adds, "bytes": cost.bytes, "chosen": decision.chosen}
         if result is not None:

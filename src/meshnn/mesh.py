@@ -74,13 +74,13 @@ class Mesh(Net):
     @overload
     def forward(
         self, X: ArrayLike, *, every_tick: bool = ..., state: ArrayLike | None = ...,
-        return_state: Literal[False] = ..., n_threads: int | None = ...,
+        return_state: Literal[False] = ..., n_jobs: int | None = ...,
     ) -> Array: ...  # fmt: skip
 
     @overload
     def forward(
         self, X: ArrayLike, *, every_tick: bool = ..., state: ArrayLike | None = ..., return_state: Literal[True],
-        n_threads: int | None = ...,
+        n_jobs: int | None = ...,
     ) -> tuple[Array, Array]: ...  # fmt: skip
 
     def forward(
@@ -90,7 +90,7 @@ class Mesh(Net):
         every_tick: bool = False,
         state: ArrayLike | None = None,
         return_state: bool = False,
-        n_threads: int | None = None,
+        n_jobs: int | None = None,
     ) -> Any:
         """Outputs after the last tick, or after every one.
 
@@ -105,7 +105,7 @@ class Mesh(Net):
             States before the first tick, instead of zeros; what it holds for inputs and bias is ignored.
         return_state : bool
             Return `(outputs, end)`: a run with `state=end` goes on from there.
-        n_threads : int, optional
+        n_jobs : int, optional
             By default as many as pay; -1 is all cores. The result does not depend on it.
 
         Returns
@@ -124,32 +124,32 @@ class Mesh(Net):
         ([1.0, 1.5, 1.75], [[0.875]])
         """
         if every_tick or state is not None or return_state:
-            return self._follow(X, "every" if every_tick else "last", state, return_state, n_threads)
+            return self._follow(X, "every" if every_tick else "last", state, return_state, n_jobs)
         X = checks.as_inputs(X, self._topology, self.ticks)
         needed = X.shape[1] * self._topology.n_outputs * self._dtype.itemsize
         check_fits(needed, "the outputs of this batch", "pass fewer samples at a time")
-        return self._engines.outputs(self.ticks).forward(self._current(), X, _threads(n_threads))
+        return self._engines.outputs(self.ticks).forward(self._current(), X, _threads(n_jobs))
 
-    def states(self, X: ArrayLike, *, state: ArrayLike | None = None, n_threads: int | None = None) -> Array:
+    def states(self, X: ArrayLike, *, state: ArrayLike | None = None, n_jobs: int | None = None) -> Array:
         """States `(ticks + 1, batch, n_neurons)`: before the first tick and after each one.
 
         The inputs of states[k] are those that tick k + 1 reads; of the last state, those of the last tick. A run with
         `state=states[-1]` goes on from there; `state` is as for `forward`.
         """
         if state is not None:
-            found: Array = self._follow(X, "states", state, False, n_threads)
+            found: Array = self._follow(X, "states", state, False, n_jobs)
             return found
         X = checks.as_inputs(X, self._topology, self.ticks)
         needed = (self.ticks + 1) * X.shape[1] * self._topology.n_neurons * self._dtype.itemsize
         check_fits(needed, "the states of this batch", "pass fewer samples at a time")
-        return self._engines.states(self.ticks).run(self._current(), X, "states", n_threads=_threads(n_threads))[0]
+        return self._engines.states(self.ticks).run(self._current(), X, "states", n_jobs=_threads(n_jobs))[0]
 
     @overload
     def gradient(
         self, X: ArrayLike, y: ArrayLike, loss: str = ..., gradient: str = ...,
         sample_weight: ArrayLike | None = ..., *, loss_ticks: Any = ..., readout: ArrayLike | None = ...,
         state: ArrayLike | None = ...,
-        return_state: Literal[False] = ..., n_threads: int | None = ...,
+        return_state: Literal[False] = ..., n_jobs: int | None = ...,
     ) -> tuple[float, Array]: ...  # fmt: skip
 
     @overload
@@ -157,7 +157,7 @@ class Mesh(Net):
         self, X: ArrayLike, y: ArrayLike, loss: str = ..., gradient: str = ...,
         sample_weight: ArrayLike | None = ..., *, loss_ticks: Any = ..., readout: ArrayLike | None = ...,
         state: ArrayLike | None = ...,
-        return_state: Literal[True], n_threads: int | None = ...,
+        return_state: Literal[True], n_jobs: int | None = ...,
     ) -> tuple[float, Array, Array]: ...  # fmt: skip
 
     def gradient(
@@ -172,7 +172,7 @@ class Mesh(Net):
         readout: ArrayLike | None = None,
         state: ArrayLike | None = None,
         return_state: bool = False,
-        n_threads: int | None = None,
+        n_jobs: int | None = None,
     ) -> Any:
         """The mean loss of a batch and its exact gradient by every parameter.
 
@@ -210,17 +210,17 @@ class Mesh(Net):
             isinstance(loss_ticks, str) and loss_ticks == "last"
         ):  # fmt: skip
             return self._gradient_in_time(
-                X, y, loss, gradient, sample_weight, loss_ticks, readout, state, return_state, n_threads
+                X, y, loss, gradient, sample_weight, loss_ticks, readout, state, return_state, n_jobs
             )
         X, t = checks.as_inputs(X, self._topology, self._ticks), self._topology
-        size, threads = X.shape[1], None if n_threads is None else _threads(n_threads)
+        size, threads = X.shape[1], None if n_jobs is None else _threads(n_jobs)
         targets = Targets.make(loss_named(loss), y, sample_weight, size, t.n_outputs, self._dtype)
         engine = self._engines.find("gradient", gradient, self._ticks, size, threads)
         found = engine.gradient(self._current(), X, targets, threads)
         return found.loss, found.grad[: self.n_parameters].astype(self._dtype, copy=False)
 
     def jacobian(
-        self, X: ArrayLike, gradient: str = "auto", *, state: ArrayLike | None = None, n_threads: int | None = None
+        self, X: ArrayLike, gradient: str = "auto", *, state: ArrayLike | None = None, n_jobs: int | None = None
     ) -> Array:
         """Derivative of every output by every parameter for every sample, `(batch, n_outputs, n_parameters)`.
 
@@ -235,13 +235,13 @@ class Mesh(Net):
         [[[2.0, 3.0]]]
         """
         if state is not None:
-            return self._jacobian_in_time(X, gradient, state, n_threads)
+            return self._jacobian_in_time(X, gradient, state, n_jobs)
         X = checks.as_inputs(X, self._topology, self.ticks)
         t = self._topology
         needed = X.shape[1] * t.n_outputs * t.n_edges * self._dtype.itemsize
         check_fits(needed, "the Jacobian of this batch", "pass fewer samples at a time")
-        threads = _threads(n_threads)
-        engine = self.engine("jacobian", gradient, X.shape[1], n_threads=threads)
+        threads = _threads(n_jobs)
+        engine = self.engine("jacobian", gradient, X.shape[1], n_jobs=threads)
         return engine.jacobian(self._current(), X, threads)[:, :, : self.n_parameters]
 
     def growth_scores(
@@ -257,7 +257,7 @@ class Mesh(Net):
         loss_ticks: Any = "last",
         readout: ArrayLike | None = None,
         state: ArrayLike | None = None,
-        n_threads: int | None = None,
+        n_jobs: int | None = None,
     ) -> Array:
         """dE/dA for edges that need not exist: the gradient that each would have if it were added with weight 0.
 
@@ -288,7 +288,7 @@ class Mesh(Net):
         else:
             X, ticks, begin, targets = self._samples_in_time(X, y, loss, sample_weight, loss_ticks, readout, state)
         sources, ends, shape = checks.as_pairs(src, dst, self._topology.n_neurons)
-        threads, timing = _threads(n_threads), Timing.at(targets.ticks, begin is not None) if targets.timed else None
+        threads, timing = _threads(n_jobs), Timing.at(targets.ticks, begin is not None) if targets.timed else None
         # the lists of a plan hold every edge once: a repeated pair would be written to by several entries of a tile
         pairs, place = np.unique(np.stack([ends, sources]), axis=1, return_inverse=True)
         engine = self._engines.candidates(gradient, ticks, (pairs[1], pairs[0]), X.shape[1], threads, timing)
@@ -307,7 +307,7 @@ class Mesh(Net):
             X = np.random.default_rng(0).standard_normal((batch_size, self._topology.n_inputs)).astype(self._dtype)
             y = np.zeros((batch_size, self._topology.n_outputs))
             call: Any = self.jacobian if jacobian else partial(self.gradient, y=y, loss="squared_error")
-            seconds = min(timeit.repeat(partial(call, X, gradient=decision.chosen, n_threads=1), number=1, repeat=7))
+            seconds = min(timeit.repeat(partial(call, X, gradient=decision.chosen, n_jobs=1), number=1, repeat=7))
         return Explanation(repr(self), batch_size, decision, self._topology.n_edges, dead, seconds)
 
     @overload
@@ -427,7 +427,7 @@ class Mesh(Net):
         stream.grow(growth, self.values, self._codes, self._ties, parameters, loss)
 
     def engine(
-        self, need: str = "outputs", gradient: str = "auto", batch: int = 64, *, n_threads: int | None = None,
+        self, need: str = "outputs", gradient: str = "auto", batch: int = 64, *, n_jobs: int | None = None,
         again: bool = False,
     ) -> Engine:  # fmt: skip
         """The compiled engine for a need, to be run on `values`: what training runs on.
@@ -445,13 +445,13 @@ class Mesh(Net):
         """
         if need == "outputs":
             return self._engines.outputs(self.ticks)
-        return self._engines.find(need, gradient, self.ticks, batch, n_threads, again)
+        return self._engines.find(need, gradient, self.ticks, batch, n_jobs, again)
 
-    def _follow(self, X: Any, what: str, state: Any, return_state: bool, n_threads: int | None) -> Any:
+    def _follow(self, X: Any, what: str, state: Any, return_state: bool, n_jobs: int | None) -> Any:
         """A run in time, without a gradient."""
-        return self._followed(*self._inputs_in_time(X), what, state, return_state, n_threads)
+        return self._followed(*self._inputs_in_time(X), what, state, return_state, n_jobs)
 
-    def _followed(self, X: Array, ticks: int, what: str, state: Any, return_state: bool, n_threads: int | None) -> Any:
+    def _followed(self, X: Array, ticks: int, what: str, state: Any, return_state: bool, n_jobs: int | None) -> Any:
         t = self._topology
         begin = checks.as_state(state, t, X.shape[1], self._dtype)
         rows = {"every": ticks * t.n_outputs, "last": t.n_outputs, "states": (ticks + 1) * t.n_neurons}[what]
@@ -460,15 +460,15 @@ class Mesh(Net):
         counts = np.ones(ticks, np.bool_) if what == "every" else np.arange(ticks) == ticks - 1
         timing = Timing.at(counts, begin is not None, return_state)
         engine = self._engines.follow(ticks, timing, whole=what == "states")
-        found, end = engine.run(self._current(), X, what, begin, _threads(n_threads))
+        found, end = engine.run(self._current(), X, what, begin, _threads(n_jobs))
         found = found[0] if what == "last" else found
         return (found, end) if return_state else found
 
     def _gradient_in_time(
         self, X: Any, y: Any, loss: str, gradient: str, sample_weight: Any, loss_ticks: Any, readout: Any, state: Any,
-        return_state: bool, n_threads: int | None,
+        return_state: bool, n_jobs: int | None,
     ) -> Any:  # fmt: skip
-        threads = _threads(n_threads)
+        threads = _threads(n_jobs)
         X, ticks, begin, targets = self._samples_in_time(X, y, loss, sample_weight, loss_ticks, readout, state)
         timing = Timing.at(targets.ticks, begin is not None)
         engine = self._engines.find("gradient", gradient, ticks, X.shape[1], threads, timing=timing)
@@ -476,10 +476,10 @@ class Mesh(Net):
         grad = found.grad[: self.n_parameters].astype(self._dtype, copy=False)
         if not return_state:
             return found.loss, grad
-        return found.loss, grad, self._followed(X, ticks, "last", state, True, n_threads)[1]
+        return found.loss, grad, self._followed(X, ticks, "last", state, True, n_jobs)[1]
 
-    def _jacobian_in_time(self, X: Any, gradient: str, state: Any, n_threads: int | None) -> Array:
-        t, threads = self._topology, _threads(n_threads)
+    def _jacobian_in_time(self, X: Any, gradient: str, state: Any, n_jobs: int | None) -> Array:
+        t, threads = self._topology, _threads(n_jobs)
         X, ticks = self._inputs_in_time(X)
         if known("gradient", gradient, ("auto", "forward", *METHODS)) not in ("auto", "adjoint"):
             raise MeshError(
@@ -524,5 +524,5 @@ class Mesh(Net):
         return X, Targets.make(*given, self.ticks, loss_ticks, readout)
 
 
-def _threads(n_threads: int | None) -> int | None:
-    return None if n_threads is None else thread_count("n_threads", n_threads)
+def _threads(n_jobs: int | None) -> int | None:
+    return None if n_jobs is None else thread_count("n_jobs", n_jobs)

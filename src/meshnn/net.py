@@ -159,7 +159,7 @@ class Net(Exports):
                 "weights": self.weights.copy(), "dtype": self._dtype.name,
                 "ticks": self.ticks, "activations": names, "kinds": kinds}  # fmt: skip
         if not self._ties.plain:
-            tree["parameter"] = self.tied
+            tree["tied"] = self.tied
         return tree if self.lineage_ is None else tree | {"lineage": self.lineage_.to_tree()}
 
     @classmethod
@@ -176,7 +176,7 @@ class Net(Exports):
         if not np.array_equal(edges[:, 0], topology.src) or not np.array_equal(edges[:, 1], topology.dst):
             raise MeshError("the edges are not sorted, so the weights cannot be told apart")
         mesh = cls(topology, whole_number("ticks", tree["ticks"]), weights=tree["weights"], dtype=dtype,
-                   tied=tree.get("parameter"))  # fmt: skip
+                   tied=tree.get("tied"))  # fmt: skip
         used = as_list("activations", tree["activations"])
         mesh.activations = [used[kind] for kind in kinds[topology.n_clamped :].tolist()]
         if "lineage" in tree:

@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 
 from meshnn.arguments import FROM_0, POSITIVE, known, real_number, whole_number
-from meshnn.cli.fit_options import Task, check_class_weight, graph_of, hidden_of, structure_of, task_of
+from meshnn.cli.fit_options import Task, check_class_weight, graph_of, hidden_of, solver_with, structure_of, task_of
 from meshnn.cli.fit_run import new_model, nothing_learned, tell, train
 from meshnn.cli.output import check_output, counted, say_notes
 from meshnn.cli.report import score_model
@@ -129,6 +129,7 @@ def fit(
     from meshnn.tables.reader import read_table
     from meshnn.tables.target import target_column
     from meshnn.topology.files import check_topology
+    from meshnn.training import Checkpoint
 
     share = real_number("--test", test, "a number from 0 to below 1", lambda v: 0 <= v < 1)
     whole_number("--seed", seed, least=0, most=2**32 - 1)
@@ -176,8 +177,7 @@ def fit(
         "hidden": size,
         "ticks": ticks,
         "activation": activation,
-        "solver": solver,
-        "learning_rate": learning_rate,
+        "solver": solver_with(solver, learning_rate),
         "batch_size": "auto" if batch is None else batch,
         "max_epochs": "auto" if epochs is None else epochs,
         "l1": l1,
@@ -185,8 +185,8 @@ def fit(
         "tol": tol,
         "n_restarts": restarts,
         "early_stopping": early_stopping,
-        "checkpoint": checkpoint,
-        "n_threads": threads,
+        "callbacks": None if checkpoint is None else Checkpoint(checkpoint),
+        "n_jobs": threads,
         "random_state": seed,
         "verbose": 0 if as_json else 1,
         "loss": loss,
@@ -211,7 +211,7 @@ def fit(
     X, y = encoded.X, goal.values
     notes = [*loaded.notes, *goal.notes, *whole.noted(encoder), *encoded.notes, *untested]
     n_outputs = len(np.unique(y)) if goal.task == "classify" else 1
-    options["topology"] = graph_of(topology, X.shape[1], n_outputs, encoder.feature_names)
+    options["mesh"] = graph_of(topology, X.shape[1], n_outputs, encoder.feature_names)
     if goal.task == "classify":
         options["class_weight"] = class_weight
     if not as_json:

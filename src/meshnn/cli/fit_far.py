@@ -77,7 +77,7 @@ def fit_far(data: Path, wanted: Wanted, options: dict[str, Any]) -> None:
                 told.close()
                 n_outputs = len(rows.labels) if task == "classify" else 1
                 names = source.columns or [f"feature {k}" for k in range(width)]
-                model.set_params(topology=graph_of(wanted.topology, width, n_outputs, names))
+                model.set_params(mesh=graph_of(wanted.topology, width, n_outputs, names))
                 seconds, warned, code = train(lambda: model.fit(rows), terminated)
     except KeyboardInterrupt:
         raise nothing_learned(TERMINATED if terminated else INTERRUPTED, "before training began") from None

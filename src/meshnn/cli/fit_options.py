@@ -9,7 +9,7 @@ from typing import Any, Literal
 from meshnn.arguments import known, whole_number
 from meshnn.errors import MeshError
 
-__all__ = ["Task", "check_class_weight", "graph_of", "hidden_of", "structure_of", "task_of"]
+__all__ = ["Task", "check_class_weight", "graph_of", "hidden_of", "solver_with", "structure_of", "task_of"]
 
 Task = Literal["auto", "classify", "regress"]
 
@@ -28,6 +28,17 @@ def check_class_weight(class_weight: str | None, task: str) -> None:
     """Refuse weights of classes where there are none."""
     if class_weight is not None and task == "regress":
         raise MeshError("--class-weight: the target is an amount; leave it out, or pass --task classify")
+
+
+def solver_with(name: str, learning_rate: float) -> Any:
+    """The solvers of a name, with this learning rate where they have one."""
+    from meshnn.training.solvers import candidates
+
+    found = candidates(name)
+    for solver in found:
+        if "learning_rate" in solver.get_params():
+            solver.set_params(learning_rate=learning_rate)
+    return list(found)
 
 
 def structure_of(edges: int | None, grow: bool, hidden: int | tuple[int, ...]) -> dict[str, Any]:

@@ -61,7 +61,7 @@ class Engine:
     Notes
     -----
     `values` are the numbers that edges take their weights from `(n_values,)`, X is `(1 or ticks, batch, n_inputs)`;
-    `n_threads` None uses as many threads as pay.
+    `n_jobs` None uses as many threads as pay.
     """
 
     def __init__(
@@ -83,16 +83,16 @@ class Engine:
 
     # -- what it computes ------------------------------------------------------------------------------------------
 
-    def forward(self, values: Array, X: Array, n_threads: int | None = None) -> Array:
+    def forward(self, values: Array, X: Array, n_jobs: int | None = None) -> Array:
         """Return the outputs after the last tick `(batch, n_outputs)`."""
         engine = self.suited_to(X)
         out = np.empty((1, X.shape[1], self.plan.n_outputs), self.dtype)
-        engine._run(engine.core.forward, values, X, None, n_threads, out, None, LAST)
+        engine._run(engine.core.forward, values, X, None, n_jobs, out, None, LAST)
         found: Array = out[0]
         return found
 
     def run(
-        self, values: Array, X: Array, wanted: str, state: Array | None = None, n_threads: int | None = None
+        self, values: Array, X: Array, wanted: str, state: Array | None = None, n_jobs: int | None = None
     ) -> tuple[Array, Array]:
         """Return outputs or states of a run in time, and the states after the last tick.
 
@@ -117,19 +117,19 @@ class Engine:
         out = np.empty((shape[0], size, shape[1]), self.dtype)
         kept = plan.timing is not None and plan.timing.whole_end
         end = np.empty((size if kept else 0, plan.n), self.dtype)
-        self._run(self.core.forward, values, X, state, n_threads, out, end, code)
+        self._run(self.core.forward, values, X, state, n_jobs, out, end, code)
         return out, end
 
-    def evaluate(self, values: Array, X: Array, targets: Targets, n_threads: int | None = None) -> tuple[float, float]:
+    def evaluate(self, values: Array, X: Array, targets: Targets, n_jobs: int | None = None) -> tuple[float, float]:
         """Return the loss and the share of correct samples."""
         engine = self.suited_to(X, targets)
         X, targets, _ = _counting(X, targets)
         arguments = (*target_arrays(targets, self.dtype), None, None)
-        loss, correct = engine._run(engine.core.loss, values, X, None, n_threads, *arguments)
+        loss, correct = engine._run(engine.core.loss, values, X, None, n_jobs, *arguments)
         return loss, correct
 
     def gradient(
-        self, values: Array, X: Array, targets: Targets, n_threads: int | None = None, state: Array | None = None
+        self, values: Array, X: Array, targets: Targets, n_jobs: int | None = None, state: Array | None = None
     ) -> Gradient:
         """Return a loss and its gradient, in time from a `state` (batch, n_neurons) on."""
         engine = self.suited_to(X, targets)
@@ -137,19 +137,17 @@ class Engine:
             X, targets, state = _counting(X, targets, state)
         grad = np.empty(engine.plan.n_gradient)
         arguments = (*target_arrays(targets, self.dtype), grad, engine.influence)
-        loss, correct = engine._run(engine.core.loss, values, X, state, n_threads, *arguments)
+        loss, correct = engine._run(engine.core.loss, values, X, state, n_jobs, *arguments)
         return Gradient(loss, correct, grad)
 
-    def jacobian(self, values: Array, X: Array, n_threads: int | None = None, state: Array | None = None) -> Array:
+    def jacobian(self, values: Array, X: Array, n_jobs: int | None = None, state: Array | None = None) -> Array:
         """Return the derivative of each output by each value `(batch, n_outputs, n_gradient)`."""
         engine = self.suited_to(X)
         out = np.empty((X.shape[1], self.plan.n_outputs, self.plan.n_gradient), self.dtype)
-        engine._run(engine.core.jacobian, values, X, state, n_threads, out, engine.influence)
+        engine._run(engine.core.jacobian, values, X, state, n_jobs, out, engine.influence)
         return out
 
-    def curvature(
-        self, values: Array, X: Array, targets: Targets, live: I64, n_threads: int | None = None
-    ) -> Curvature:
+    def curvature(self, values: Array, X: Array, targets: Targets, live: I64, n_jobs: int | None = None) -> Curvature:
         """Return the gradient and the Gauss-Newton matrix by the values `live`."""
         engine = self.suited_to(X, targets)
         X, targets, _ = _counting(X, targets)
@@ -159,7 +157,7 @@ class Engine:
         live = np.ascontiguousarray(live, np.int64)
         pieces = max(pieces, self.plan.n_outputs)
         arguments = (*target_arrays(targets, self.dtype), live, pieces, grad, matrix)
-        loss, correct = engine._run(engine.core.curvature, values, X, None, n_threads, *arguments)
+        loss, correct = engine._run(engine.core.curvature, values, X, None, n_jobs, *arguments)
         return Curvature(loss, correct, grad, matrix)
 
     # -- how it runs -----------------------------------------------------------------------------------------------
@@ -172,12 +170,12 @@ class Engine:
         return self if self.for_sequences is None or len(X) == 1 else self.for_sequences()
 
     def _run(
-        self, call: Callable[..., Any], values: Array, X: Array, state: Array | None, n_threads: int | None,
+        self, call: Callable[..., Any], values: Array, X: Array, state: Array | None, n_jobs: int | None,
         *arguments: Any,
     ) -> Any:  # fmt: skip
         """Call a method of the core; refuse samples and weights that are not finite."""
         samples, work = converted(X, self.dtype), self.plan.cost.work
-        threads = threads_for(X.shape[1] * work, n_threads)
+        threads = threads_for(X.shape[1] * work, n_jobs)
         try:
             return call(values, samples, state, 1, threads, work, *arguments)
         except FloatingPointError:

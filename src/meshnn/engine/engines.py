@@ -103,25 +103,25 @@ class Engines:
         edges = (self.number, self.n_numbers, self._expensive)
         return Draft(schedule, jacobian, *edges, emits, limit, method.driven, method.sweeps)
 
-    def _workers(self, batch: int, n_threads: int | None) -> int:
+    def _workers(self, batch: int, n_jobs: int | None) -> int:
         buckets = min(max(self._chunks(batch) // 2, 1), BUCKETS)
-        return min(cores() if n_threads is None else n_threads, buckets)
+        return min(cores() if n_jobs is None else n_jobs, buckets)
 
     def _chunks(self, batch: int) -> int:
         """Return the number of rows of samples that a batch fills."""
         return -(-batch * self.dtype.itemsize // ROW_BYTES)
 
-    def decide(self, ticks: int, batch: int, n_threads: int | None = None, jacobian: bool = False) -> Decision:
+    def decide(self, ticks: int, batch: int, n_jobs: int | None = None, jacobian: bool = False) -> Decision:
         """Cost of every method and the choice of `auto`."""
         among = [name for name, method in METHODS.items() if method.automatic]
-        return decide(self.costs(ticks, self._workers(batch, n_threads), jacobian), among, available_memory())
+        return decide(self.costs(ticks, self._workers(batch, n_jobs), jacobian), among, available_memory())
 
     def resolve(
-        self, need: str, method: str, ticks: int, batch: int, n_threads: int | None = None,
+        self, need: str, method: str, ticks: int, batch: int, n_jobs: int | None = None,
         timing: Timing | None = None,
     ) -> Method:  # fmt: skip
         """The method to run, once it is known to fit in memory."""
-        workers = self._workers(batch, n_threads)
+        workers = self._workers(batch, n_jobs)
         key = (need, method, ticks, self._chunks(batch), workers, timing)
         if key not in self._resolved:  # else its buffers are there
             _make_room(self._resolved, timing)
@@ -182,14 +182,14 @@ class Engines:
         return self._compiled(STATES, ticks)
 
     def find(
-        self, need: str, method: str, ticks: int, batch: int, n_threads: int | None = None, again: bool = False,
+        self, need: str, method: str, ticks: int, batch: int, n_jobs: int | None = None, again: bool = False,
         timing: Timing | None = None,
     ) -> Engine:  # fmt: skip
         """The engine for a need, see `NEEDS`; `again` after a small change of the graph: nothing is priced."""
-        key = (need, method, ticks, batch, n_threads, timing)
+        key = (need, method, ticks, batch, n_jobs, timing)
         found = None if again else self._found.get(key)
         if found is None:
-            chosen = METHODS[method] if again else self.resolve(need, method, ticks, batch, n_threads, timing)
+            chosen = METHODS[method] if again else self.resolve(need, method, ticks, batch, n_jobs, timing)
             found = self._compiled(chosen, ticks, need in ("jacobian", "curvature"), timing=timing)
             if len(self._found) >= MOST_TIMED:
                 self._found.clear()
@@ -201,12 +201,12 @@ class Engines:
         return self._compiled(STATES if whole else FORWARD_PASS, ticks, timing=timing)
 
     def candidates(
-        self, method: str, ticks: int, pairs: tuple[I64, I64], batch: int, n_threads: int | None,
+        self, method: str, ticks: int, pairs: tuple[I64, I64], batch: int, n_jobs: int | None,
         timing: Timing | None = None,
     ) -> Engine:  # fmt: skip
         """A engine that gives the gradient of other edges than the graph's own; not kept."""
         # a method that is named needs no price, and its plan is refused if it does not fit
-        chosen = METHODS.get(method) or self.resolve("gradient", method, ticks, batch, n_threads, timing)
+        chosen = METHODS.get(method) or self.resolve("gradient", method, ticks, batch, n_jobs, timing)
         if chosen is METHODS["influence"]:  # which knows the edges of the graph only
             chosen = METHODS["factored"]
         schedule = Schedule(self.topology, ticks, self.awake, candidates=pairs, timing=timing)

@@ -56,28 +56,28 @@ class Layer:
     def _backward(self) -> Engine:
         return self._engines.layer(self.ticks)
 
-    def keep(self, values: int, X: int, Y: int, size: int, n_threads: int | None = None) -> Any:
+    def keep(self, values: int, X: int, Y: int, size: int, n_jobs: int | None = None) -> Any:
         """Write the outputs to Y; for a batch of at most one row of samples, return the states for `back`."""
         if size > self._row or size == 0:
-            return self.forward(values, X, Y, size, n_threads)
+            return self.forward(values, X, Y, size, n_jobs)
         engine = self._backward
         return engine.core.layer(1, size, 1, engine.work, values, X, Y, 1)
 
-    def forward(self, values: int, X: int, Y: int, size: int, n_threads: int | None = None) -> None:
+    def forward(self, values: int, X: int, Y: int, size: int, n_jobs: int | None = None) -> None:
         """Write the outputs to Y."""
         if size:
             engine = self._forward
-            threads = threads_for(size * engine.work, n_threads)
+            threads = threads_for(size * engine.work, n_jobs)
             engine.core.layer(1, size, threads, engine.work, values, X, Y, 0)
 
     def back(
         self, values: int, X: int, G: int, grad: int, dX: int, size: int, kept: Any = None,
-        n_threads: int | None = None,
+        n_jobs: int | None = None,
     ) -> None:  # fmt: skip
         """Write dE/dvalues `(n_values,)` to `grad` and dE/dX to `dX`, unless the address is 0.
 
         With the states that `keep` returned, X is not read.
         """
         engine = self._backward
-        threads = threads_for(size * engine.work, n_threads)
+        threads = threads_for(size * engine.work, n_jobs)
         engine.core.vjp(1, size, threads, engine.work, values, X, 1, G, grad, dX, kept)

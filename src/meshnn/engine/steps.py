@@ -69,8 +69,8 @@ class Optimizer:
 class Steps:
     """A training set in batches of one size, to take steps on."""
 
-    def __init__(self, engine: Engine, X: Array, targets: Targets, size: int, n_threads: int | None) -> None:
-        self.n_threads, self.targets = n_threads, targets
+    def __init__(self, engine: Engine, X: Array, targets: Targets, size: int, n_jobs: int | None) -> None:
+        self.n_jobs, self.targets = n_jobs, targets
         self.n = X.shape[1]
         self.size = min(size, self.n)
         self.batches = -(-self.n // self.size)
@@ -112,7 +112,7 @@ class Steps:
         engine, record = self.engine, np.zeros((count, 3))
         if not engine.plan.method.compiled:
             return self._step_by_step(values, optimizer, order, rates)
-        threads = threads_for(self.size * engine.work, self.n_threads)
+        threads = threads_for(self.size * engine.work, self.n_jobs)
         finished = engine.core.epochs(
             values, self.X, None, 0, threads, engine.work, *self._targets, np.ascontiguousarray(order, np.int64),
             optimizer.state, np.ascontiguousarray(rates, np.float64), record, self.size, self._per, optimizer.done,
@@ -129,7 +129,7 @@ class Steps:
         for k, samples in enumerate(order):
             for b in range(self.batches):
                 X, targets = self._batch(samples, b)
-                found = self.engine.gradient(values, X, targets, self.n_threads)
+                found = self.engine.gradient(values, X, targets, self.n_jobs)
                 grad = found.grad[: len(parameters)].astype(values.dtype)
                 norm = optimizer.step(parameters, grad, float(rates[k * self.batches + b]))
                 share = X.shape[1] / self.n
@@ -138,7 +138,7 @@ class Steps:
             if not np.isfinite(record[k, 0]):
                 return record[: k + 1]
         if self.batches == 1:
-            record[-1, :2] = self.engine.evaluate(values, self.X, self.targets, self.n_threads)
+            record[-1, :2] = self.engine.evaluate(values, self.X, self.targets, self.n_jobs)
         return record
 
     def _batch(self, order: NDArray[np.int64], b: int) -> tuple[Array, Targets]:

@@ -31,8 +31,8 @@ def thread_count(name: str, value: Any) -> int | None:
     return None if value is None else int(value)
 
 
-def threads_for(work: float, n_threads: int | None) -> int:
+def threads_for(work: float, n_jobs: int | None) -> int:
     """Return the number of threads for an amount of work, in multiply-adds."""
-    if n_threads is not None:
-        return n_threads
+    if n_jobs is not None:
+        return n_jobs
     return 1 if work < WORTH_A_THREAD else cores()

@@ -25,14 +25,15 @@ from meshnn.estimators import pictures
 from meshnn.estimators.builder import NetBuilder
 from meshnn.estimators.fit_data import ArrayData, OutOfCoreData, open_data
 from meshnn.estimators.outputs import Outputs
-from meshnn.estimators.params import Parameters
+from meshnn.estimators.params import Parameters, with_callbacks
 from meshnn.estimators.preprocessing import CheckedSamples, Preprocessing
 from meshnn.estimators.resuming import as_before, describe_run, go_on, interrupted, resume
 from meshnn.estimators.scaling import check_activation
+from meshnn.estimators.sklearn_callbacks import SklearnCallbacks
 from meshnn.losses import LOSSES, Loss
 from meshnn.storage import Tree
 from meshnn.training import History, HistoryRow, Settings, Trainer
-from meshnn.training.callbacks import Checkpoint
+from meshnn.training.callbacks import Callback, Checkpoint
 from meshnn.training.laplace import Laplace, affordable
 from meshnn.training.last_layer import LastLayerLaplace
 from meshnn.training.reporting import reporter
@@ -102,7 +103,7 @@ class BaseMesh(Parameters, Outputs):
         if y is None:
             raise DataError(f"{name} requires y to be passed, but the target y is None")
         if known is None:
-            found, features = self._preprocessing_type.learn(X, self.encode, name)
+            found, features = self._preprocessing_type.learn(X, self.max_categories, name)
         else:
             found, features = known, known.features(X, name)
         if features.shape[0] == 0:
@@ -133,20 +134,22 @@ class BaseMesh(Parameters, Outputs):
         """Return a function that scores the current net on held-out samples."""
         from sklearn.metrics import check_scoring
 
-        if self.scoring is None:
+        scoring = self._stopping().scoring
+        if scoring is None:
             return None
         if held_out is None:
-            raise MeshError("scoring needs held-out samples; set early_stopping=True, or fit with X_val and y_val")
-        if not (isinstance(self.scoring, str) or callable(self.scoring)):
-            raise MeshError(f"scoring must be the name of a scorer or a callable, got {type(self.scoring).__name__}")
+            raise MeshError("scoring needs held-out samples; set validation_fraction, or fit with X_val and y_val")
+        if not (isinstance(scoring, str) or callable(scoring)):
+            raise MeshError(f"scoring must be the name of a scorer or a callable, got {type(scoring).__name__}")
         model, X, y = copy(self), held_out.X, self._answers(held_out.targets)
         model.preprocessing_ = self.preprocessing_.as_numbers(X.shape[1])
-        scorer = check_scoring(model, self.scoring)
+        scorer = check_scoring(model, scoring)
         allowed = ("a finite number", lambda v: abs(v) < math.inf)
         return lambda: real_number("the result of scoring", scorer(model, X, y), *allowed)
 
     # -- fitting -------------------------------------------------------------------------------------------------
 
+    @with_callbacks
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, X_val: Any = None, y_val: Any = None) -> Self:
         """Learn from samples.
 
@@ -175,7 +178,7 @@ class BaseMesh(Parameters, Outputs):
             weights so far, and its checkpoint is up to date. SIGTERM saves the checkpoint, if there is one, and ends
             the process.
         """
-        checkpoint = Checkpoint.of(self.checkpoint)
+        checkpoint = self._checkpoint()
         terminated: list[int] = []
         try:
             with ExitStack() as held, self._unchanged_if_refused():
@@ -188,7 +191,7 @@ class BaseMesh(Parameters, Outputs):
                 trainer = self._prepared(data, settings, checkpoint, again)
                 held = held.pop_all()
             with held, sigterm_interrupts(terminated, wanted=checkpoint is not None):
-                self._run(trainer, checkpoint)
+                self._run(trainer, checkpoint, self._all_callbacks(trainer, X, y))
         finally:
             if checkpoint is not None:
                 checkpoint.release()
@@ -218,17 +221,19 @@ class BaseMesh(Parameters, Outputs):
             run = describe_run(self, data, again)
             resumed, seed = resume(self, checkpoint, run, seed)
         seeds = [int(s) for s in np.random.SeedSequence(seed).generate_state(3)]
-        if switch("early_stopping", self.early_stopping) and data.held_out is None:
-            allowed = ("a number between 0 and 1", lambda v: 0 < v < 1)
-            data.hold_out(real_number("validation_fraction", self.validation_fraction, *allowed), seeds[0])
+        fraction = self._stopping().validation_fraction
+        if fraction is not None and data.held_out is None:
+            data.hold_out(fraction, seeds[0])
         memory: tuple[str, Tree | None] = ("", None)
         builder = self._builder_type(self, self._loss, settings, data.longest)
         if again:
             self._continue(builder, data.preprocessing.width, data.n_outputs)
             choice, settings, memory = as_before(self, settings)
         else:
-            check_activation(self.output_activation, self._loss, data.n_outputs)
-            choice = self._build(builder, data.learn(), data.n_samples, data.n_outputs, seeds[1])
+            builder.resolve(data.preprocessing.width, data.n_outputs)
+            check_activation(builder.output_activation, self._loss, data.n_outputs)
+            learned = data.learn(builder.output_activation)
+            choice = self._build(builder, learned, data.n_samples, data.n_outputs, seeds[1])
         training, validation = data.datasets(self.mesh_, self.preprocessing_)
         trainer = Trainer(
             self.mesh_, training, settings, validation, seeds[2], self.structure, choice, self._scorer(data.held_out),
@@ -263,9 +268,15 @@ class BaseMesh(Parameters, Outputs):
         if not self.mesh_.values.flags.writeable:  # a memory-mapped model is copied before it is changed
             self.mesh_.weights = np.array(self.mesh_.weights)
 
-    def _run(self, trainer: Trainer, checkpoint: Checkpoint | None) -> None:
+    def _all_callbacks(self, trainer: Trainer, X: Any, y: Any) -> list[Callback]:
+        """Return the callbacks of a fit, those of scikit-learn too."""
+        found = self._callbacks()
+        if hasattr(self, "_skl_callbacks"):
+            found.append(SklearnCallbacks(self, trainer.epochs * trainer.settings.n_restarts, X, y))
+        return found
+
+    def _run(self, trainer: Trainer, checkpoint: Checkpoint | None, callbacks: list[Callback]) -> None:
         """Train to the end, showing every row of the history."""
-        callbacks = self._callbacks()
         self._sync_fitted_attributes(trainer)
         self._forget_conclusions("the fit was not completed; fit again")
         try:
@@ -288,7 +299,7 @@ class BaseMesh(Parameters, Outputs):
                 self.__dict__.pop("_under_way", None)
             if fall := trainer.fall_at_end():
                 what = f"training ended after {trainer.epochs} epochs, but the loss still fell by"
-                warnings.warn(ConvergenceWarning(f"{what} {fall:.2g} per epoch; raise max_epochs"), stacklevel=3)
+                warnings.warn(ConvergenceWarning(f"{what} {fall:.2g} per epoch; raise max_epochs"), stacklevel=3 + hasattr(self, "set_callbacks"))
         except KeyboardInterrupt:
             raise interrupted(trainer, checkpoint) from None
         except BaseException:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -52,9 +52,43 @@ class NetBuilder:
     """
 
     reading: Any = None  # how outputs are read in time, of nets for sequences
+    named_graphs: Collection[str] = ()  # names that `mesh` may have
+    decided_by_mesh: tuple[str, ...] = ("ticks", "activation")  # parameters that go without a Mesh only
+    prototype: Mesh | Topology | None = None  # what the parameter `mesh` stands for
 
     def __init__(self, params: Parameters, loss: Loss, settings: Settings, longest: int = 0) -> None:
         self.params, self.loss, self.settings, self.longest = params, loss, settings, longest
+
+    def resolve(self, n_inputs: int, n_outputs: int) -> None:
+        """Find the prototype that the parameter `mesh` stands for, and check that it fits the data."""
+        p: Any = self.params
+        found = p.mesh(n_inputs, n_outputs) if callable(p.mesh) else p.mesh
+        if found is None or (isinstance(found, str) and self.named_graphs):
+            return
+        if not isinstance(found, (Mesh, Topology)):
+            names = "".join(f"{name!r}, " for name in self.named_graphs)
+            wanted = f"mesh must be None, {names}a Mesh, a Topology or a callable (n_inputs, n_outputs) that makes one"
+            raise MeshError(
+                f"{wanted}, got {found!r}" if isinstance(found, str) else f"{wanted}, got {type(found).__name__}"
+            )
+        topology = found if isinstance(found, Topology) else found.topology
+        if (topology.n_inputs, topology.n_outputs) != (n_inputs, n_outputs):
+            raise MeshError(
+                f"the mesh has {topology.n_inputs} inputs and {topology.n_outputs} outputs, but the data have "
+                f"{n_inputs} features and {self._needs(n_outputs)}"
+            )
+        decided = ("hidden", *self.decided_by_mesh) if isinstance(found, Mesh) else ("hidden",)
+        both = [name for name in decided if not _same(getattr(p, name), None if name == "ticks" else "auto")]
+        if both:
+            raise MeshError(f"mesh decides {' and '.join(both)}, too; leave {'it' if len(both) == 1 else 'them'} out")
+        if isinstance(found, Mesh) and len(set(found.activations[topology.n_hidden :])) > 1:
+            raise MeshError("the outputs of the mesh have different activations; an estimator needs them to be alike")
+        self.prototype = found
+
+    @property
+    def output_activation(self) -> str:
+        """The activation of the outputs."""
+        return self.prototype.activations[-1] if isinstance(self.prototype, Mesh) else "identity"
 
     def build(
         self, n_samples: int, n_inputs: int, n_outputs: int, seed: int, stream: bool = False
@@ -62,7 +96,7 @@ class NetBuilder:
         """Return a new net and the solver for it; for a `stream` whose number of samples is not known."""
         p, noisy = self.params, is_noisy(self.loss, self.params.structure)
         count = 0 if stream else n_samples
-        automatic = isinstance(p.activation, str) and p.activation == "auto"
+        automatic = not isinstance(self.prototype, Mesh) and _same(p.activation, "auto")
         for hidden in self._sizes(count, n_inputs, stream or (noisy and self.settings.asked != "lm")):
             make = self._maker(hidden, n_inputs, n_outputs, seed)
             mesh = make("float32", "tanh" if automatic else p.activation)
@@ -82,11 +116,8 @@ class NetBuilder:
 
     def identity(self) -> dict[str, Any]:
         """Return the parameters that decide the net, in a form that can be compared."""
-        named = {name: getattr(self.params, name) for name in ("ticks", "activation", "output_activation", "loss")}
-        others = self.params._comparable()
-        if self.params.topology is not None:
-            del others["hidden"]
-        return named | others
+        named = {name: getattr(self.params, name) for name in ("ticks", "activation", "loss")}
+        return named | self.params._comparable()
 
     def check_same(self, mesh: Mesh, built: dict[str, Any], sizes: tuple[int, int]) -> None:
         """Refuse to go on with a net that was built for other sizes (inputs, outputs) or from other parameters."""
@@ -107,7 +138,7 @@ class NetBuilder:
     def _sizes(self, n_samples: int, n_inputs: int, first_order: bool) -> list[Any]:
         """Return numbers of hidden neurons: the first for which second-order steps are taken is used, else the last."""
         hidden = self.params.hidden
-        if self.params.topology is not None or not isinstance(hidden, str):
+        if self.prototype is not None or not isinstance(hidden, str):
             return [hidden]
         if hidden != "auto":
             raise MeshError(f'hidden must be "auto", a whole number or numbers for layers, got {hidden!r}')
@@ -127,23 +158,21 @@ class NetBuilder:
 
     def _maker(self, hidden: Any, n_inputs: int, n_outputs: int, seed: int) -> Callable[[str, Any], Mesh]:
         """Return a function of dtype and activation that makes the net."""
-        p, topology = self.params, self._graph(hidden, n_inputs, n_outputs)
-        if (topology.n_inputs, topology.n_outputs) != (n_inputs, n_outputs):
-            raise MeshError(
-                f"the topology has {topology.n_inputs} inputs and {topology.n_outputs} outputs, but the data have "
-                f"{n_inputs} features and {self._needs(n_outputs)}"
-            )
-        given = {"tied": p.parameter, "weights": p.weights}
-        given = {name: value(topology) if callable(value) else value for name, value in given.items()}
+        p, given = self.params, self.prototype
+        topology = given.topology if isinstance(given, Mesh) else given or self._graph(hidden, n_inputs, n_outputs)
         dense = first_topology(as_policies(p.structure), topology)
         ticks = self._ticks(dense)
 
         def make(dtype: str, activation: Any) -> Mesh:
-            mesh = Mesh(topology, ticks, activation, p.output_activation, dtype=dtype, random_state=seed, **given)
+            if isinstance(given, Mesh):
+                mesh = Mesh(topology, ticks, weights=given.weights, dtype=dtype, tied=given.tied)
+                mesh.activations = given.activations
+            else:
+                mesh = Mesh(topology, ticks, activation, dtype=dtype, random_state=seed)
             if dense != topology:
                 mesh.rewire(dense)
                 mesh.weights = mesh.draw_weights(seed)
-            if given["weights"] is None:
+            if given is None:
                 mesh.weights = self.start(mesh, mesh.weights)
             return mesh
 
@@ -151,21 +180,20 @@ class NetBuilder:
 
     def _ticks(self, topology: Topology) -> int | None:
         """Return the ticks of a net with this graph; None is as many as it needs."""
-        return self.params.ticks
+        return self.prototype.ticks if isinstance(self.prototype, Mesh) else self.params.ticks
 
     def _graph(self, hidden: Any, n_inputs: int, n_outputs: int) -> Topology:
-        given: Any = self.params.topology
-        if given is None:
-            if isinstance(hidden, (list, tuple, np.ndarray)):
-                sizes = [whole_number(f"hidden[{k}]", size) for k, size in enumerate(hidden)]
-                return Topology.layered([n_inputs, *sizes, n_outputs])
-            return Topology.mesh(n_inputs, whole_number("hidden", hidden, least=0), n_outputs)
-        found = given(n_inputs, n_outputs) if callable(given) else given
-        if not isinstance(found, Topology):
-            wanted = "topology must be None, a Topology or a callable (n_inputs, n_outputs) that returns a Topology"
-            raise MeshError(f"{wanted}, got {type(found).__name__}")
-        return found
+        """Return the graph where no prototype is given."""
+        if isinstance(hidden, (list, tuple, np.ndarray)):
+            sizes = [whole_number(f"hidden[{k}]", size) for k, size in enumerate(hidden)]
+            return Topology.layered([n_inputs, *sizes, n_outputs])
+        return Topology.mesh(n_inputs, whole_number("hidden", hidden, least=0), n_outputs)
 
     def _needs(self, n_outputs: int) -> str:
         what = "labels" if self.loss.several else "classes"
         return f"{n_outputs} {f'{what} (one output each)' if self.loss.classifies else 'outputs'}"
+
+
+def _same(value: Any, default: Any) -> bool:
+    """Return whether a parameter has its default."""
+    return value is default or (isinstance(value, str) and value == default)

@@ -21,7 +21,7 @@ from meshnn.estimators.streaming import pass_over, show_last_row, streams
 __all__ = ["MeshClassifier"]
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class MeshClassifier(ClassifierMixin, BaseMesh, ClassOutputs):
     """A classifier: a mesh with one output per class, trained with exact gradients computed forward.
 
@@ -37,20 +37,23 @@ class MeshClassifier(ClassifierMixin, BaseMesh, ClassOutputs):
         Hidden neurons of the default topology, `Topology.mesh`: everything feeds everything. Several numbers are the
         sizes of layers, each of which feeds the next: `Topology.layered`. "auto" is 16 up to 100 samples, 32 up to
         500, 48 up to 20,000, else 64, fewer if there are many features; 16 where lm comes first.
-    topology : None, Topology or callable
-        Any graph instead; a callable gets (n_inputs, n_outputs). One output per class.
+    mesh : None, Mesh, Topology or callable
+        A net of your own instead. Of a `Mesh` everything is taken: graph, ticks, activations (also of the outputs),
+        tied and fixed edges, and its weights to begin with; a `Topology` is the graph alone. A callable of
+        (n_inputs, n_outputs) makes either. There is one input per feature and one output per class.
     ticks : int, optional
-        By default as many as the topology needs.
-    activation, output_activation : str, or list of str for the hidden neurons
-        Of hidden neurons and of outputs. "auto" is relu and elu by turns from 8 hidden neurons and 100 samples on if
-        lm is neither taken nor tried, else tanh. The outputs of a classifier go into a softmax: "identity", or one
-        without an upper bound.
-    solver : "auto", "lm", "adam" or "sgd"
-        `auto` learns classes by adam, and values by lm if edges² x samples fits a budget, else by adam. With
-        l2="auto" both are tried on samples held out where lm fits its budget: values are learned by the better one,
-        classes by lm only if it is better by far. `explain()` says which and why.
-    learning_rate, schedule : float, "cosine" | "linear" | "constant"
-        Of adam and sgd; 0.007, down to 0 along a cosine, by default.
+        By default as many as the graph needs.
+    activation : str, or list of str
+        Of the hidden neurons. "auto" is relu and elu in turn from 8 hidden neurons and 100 samples on if lm is neither
+        taken nor tried, else tanh.
+    loss : str, optional
+        "cross_entropy", for an indicator matrix "binary_cross_entropy"; of a regressor "squared_error" (the default),
+        "huber" or "poisson".
+    solver : "auto", "lm", "adam", "sgd" or a solver object
+        `Adam(learning_rate=..., schedule=...)`, `SGD(...)` and `LM()` of `meshnn.training` hold options; a grid search
+        reaches them as `solver__learning_rate`. "auto" learns classes by adam, and values by lm if edges² x samples
+        fits a budget, else by adam. With l2="auto" both are tried on samples held out where lm fits its budget: values
+        are learned by the better one, classes by lm only if it is better by far. `explain()` says which and why.
     batch_size : "auto", int or None
         Of adam and sgd; None is all samples at once, "auto" is 32 up to 2,500 samples, 64 up to 50,000, else 256.
     max_epochs : "auto" or int
@@ -62,58 +65,44 @@ class MeshClassifier(ClassifierMixin, BaseMesh, ClassOutputs):
         the samples), see `l2_`; after that all samples are learned from. Nothing is tried with `structure`, in
         `partial_fit` and with fewer than 8 samples: adam and sgd then take 1e-4. "evidence" is for solver="lm", which
         then finds penalties on the way without holding anything out.
-    gradient : "auto", "forward", "factored", "influence" or "adjoint"
-    early_stopping, validation_fraction : bool, float
-        Hold out samples and keep the weights that do best on them; those passed to `fit` as `X_val, y_val`, if any.
-    patience, tol : int, float
-        Stop when the loss has not fallen by `tol` in so many epochs; tol=0 never stops. adam and sgd bring their rate
-        down first, over a fifth of the epochs there were (at least 5), unless it is constant, and with
-        max_epochs="auto" wait for a quarter of all epochs at least.
-    class_weight : None, "balanced" or dict
+    tol : float
+        Stop when the loss has not fallen by `tol` in 20 epochs (or `EarlyStopping.patience`); tol=0 never stops. adam
+        and sgd bring their rate down first, over a fifth of the epochs there were (at least 5), unless it is constant,
+        and with max_epochs="auto" wait for a quarter of all epochs at least.
     n_restarts : int
         Starts from other weights; the best is kept, by validation loss if there is one, else by training loss.
+    early_stopping : bool or EarlyStopping
+        Hold out a tenth of the samples and keep the weights that do best on them; `X_val, y_val` of `fit`, if any.
+        `meshnn.training.EarlyStopping` has options: the fraction, the patience and a score of scikit-learn.
+    gradient : "auto", "forward", "factored", "influence" or "adjoint"
+        The method, see `Mesh.gradient`; all of them are exact.
+    structure : policy or list of policies, optional
+        How the graph changes while it learns: `meshnn.training.structure.Prune`, `Regrow`, `Sparsify`, `Grow`.
+    standardize : bool
+        Bring features to mean 0 and variance 1 first; the net sees them so.
+    max_categories : int
+        Text and category columns of a DataFrame are one-hot encoded; of those with more levels than this, the rarest
+        share one feature.
+    class_weight : None, "balanced" or dict
     warm_start : bool
         `fit` goes on from the weights it has, with the solver and the penalties found before where they are not given.
-    callbacks : callable or list of callables
-        Called with (row, mesh) after every history row; a true result stops.
-    checkpoint : path or Checkpoint, optional
-        A file to write the state to now and then. If it is there, `fit` goes on from it.
-    n_threads : int, optional
-        By default as many as pay; -1 is all cores, -2 all but one.
+    callbacks : callable, Callback, or list of them
+        Functions are called with (row, mesh) after every row of the history; a true result stops. In
+        `meshnn.training`: `Checkpoint(path)` saves the state now and then, and `fit` goes on from such a file;
+        `TimeLimit(seconds)` stops after the row in which the time is used up and keeps the best weights so far (with a
+        checkpoint, a later `fit` with more seconds goes on).
+    n_jobs : int, optional
+        Threads. By default as many as pay; -1 is all cores, -2 all but one.
     verbose : int or bool
         1 shows a progress bar (in a log, a line now and then), 2 prints every row.
     random_state : int, RandomState, Generator or None
-    momentum, nesterov : float, bool
-        Of sgd.
-    standardize : bool
-        Bring features to mean 0 and variance 1 first; the net sees them so.
-    structure : policy or list of policies, optional
-        How the graph changes while it learns: `meshnn.training.structure.Prune`, `Regrow`, `Sparsify`, `Grow`.
-    loss : str, optional
-        "cross_entropy", for an indicator matrix "binary_cross_entropy"; of a regressor "squared_error" (the default),
-        "huber" or "poisson".
-    parameter : array_like of int (n_edges,) or callable, optional
-        Which edges are tied (share a number) and which are fixed (-1), see `Mesh`; a callable gets the topology.
-    weights : array_like (n_edges,) or callable, optional
-        Weights to begin with, and those of fixed edges; a callable gets the topology. By default they are drawn.
-    encode : "auto" or None
-        What becomes of a DataFrame with text, categories or missing values: texts become one feature for each value
-        seen, gaps are filled with the median or the most frequent value, as `meshnn fit` does it (see `encoder_`).
-        `predict` then finds columns by name. None takes numbers only.
-    scoring : str or callable, optional
-        What held-out samples are judged by instead of the loss: a scorer of scikit-learn by name, or a function of
-        (estimator, X, y), where X is as the net takes it, before scaling. It is the `validation` of the history.
-
-    max_seconds : float, optional
-        Stop after the row in which so many seconds of training are used up, and keep the best weights so far. With a
-        checkpoint, a later `fit` with more seconds goes on; those of earlier runs count.
 
     Attributes
     ----------
     mesh_ : Mesh
     history_ : History
     encoder_ : meshnn.tables.encoder.Encoder
-        How a DataFrame becomes features, if it had to.
+        How a DataFrame becomes features: columns are found by name, gaps are filled, texts are one-hot encoded.
     loss_curve_, validation_scores_ : list of float
         Columns of the history, of the start that is kept.
     feature_importances_ : array (n_features,)

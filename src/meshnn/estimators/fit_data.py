@@ -87,14 +87,15 @@ class ArrayData:
         if weight is not None and not all(weight[rows].any() for rows in parts):
             raise DataError("early_stopping needs samples with a weight on both sides; set early_stopping=False")
         if self._new:  # nothing is learned from what is held out
-            self.preprocessing, X = self.preprocessing.relearned(self._given, self.samples.X, parts[0])
+            most = self._model.max_categories
+            self.preprocessing, X = self.preprocessing.relearned(self._given, self.samples.X, parts[0], most)
             self.samples = self.samples._replace(X=X)
         self.samples, self.held_out = (self.samples.take(rows) for rows in parts)
 
-    def learn(self) -> Preprocessing:
+    def learn(self, activation: str) -> Preprocessing:
         """Return the preprocessing with the scaling learned, and with a rotation where the model may be rotated."""
         model = self._model
-        found = self.preprocessing.scaled(self.samples, model._loss, model.standardize, model.output_activation)
+        found = self.preprocessing.scaled(self.samples, model._loss, model.standardize, activation)
         return found.rotated(self.samples) if _may_rotate(model) else found
 
     def datasets(self, mesh: Mesh, preprocessing: Preprocessing) -> tuple[Samples, Samples | None]:
@@ -106,8 +107,9 @@ class ArrayData:
 
 def _may_rotate(model: Any) -> bool:
     """Return whether nobody looks at the net while it learns, so that it may learn from rotated inputs."""
-    watched = (model.topology, model.structure, model.parameter, model.weights, model.callbacks, model.checkpoint)
-    return all(given is None for given in (*watched, model.scoring)) and model.l1 == 0.0 and bool(model.standardize)
+    watched = (model.mesh, model.structure, model._checkpoint(), model._stopping().scoring)
+    unseen = all(given is None for given in watched) and not (model._callbacks() or hasattr(model, "_skl_callbacks"))
+    return unseen and model.l1 == 0.0 and bool(model.standardize)
 
 
 class OutOfCoreData:
@@ -117,7 +119,7 @@ class OutOfCoreData:
 
     def __init__(self, model: Any, rows: Dataset) -> None:
         self._model, self._rows, self.batch = model, rows, rows.batch_size
-        if model.scoring is not None:
+        if model._stopping().scoring is not None:
             raise MeshError("scoring is for samples in memory; leave it out: held-out rows are judged by the loss")
         self.preprocessing = Preprocessing(rows.n_features, None if rows.columns is None else tuple(rows.columns))
         self.held_out: CheckedSamples | None = None
@@ -152,7 +154,7 @@ class OutOfCoreData:
         """Hold out a share of the rows."""
         self._parts = self._rows.hold_out(share, seed)
 
-    def learn(self) -> Preprocessing:
+    def learn(self, activation: str) -> Preprocessing:
         """Return the preprocessing with the scaling learned: features from all rows, targets from some of them."""
         model, rows = self._model, self._rows
         X, y, weight = rows.few(2**15)
@@ -167,7 +169,7 @@ class OutOfCoreData:
                 sums = np.zeros(self.n_outputs)
                 sums[self._places] = rows.label_sums
                 self._class_weight = model._class_weights(np.arange(self.n_outputs), sums, model.classes_.tolist())
-        scaling = Scaling.learn(X.astype(np.float64), targets, weight, wanted, model._loss, model.output_activation)
+        scaling = Scaling.learn(X.astype(np.float64), targets, weight, wanted, model._loss, activation)
         if wanted:
             constant = is_constant(rows.moments.mean, rows.moments.spread)
             spread = np.where(constant, 1.0, rows.moments.spread)

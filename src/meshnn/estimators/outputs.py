@@ -49,7 +49,7 @@ class Outputs(Exports):
     loss_: str  # that of the net, even if `loss` was set to another since
     mesh_: Mesh
     preprocessing_: Preprocessing
-    n_threads: int | None
+    n_jobs: int | None
 
     @property
     def n_features_in_(self) -> int:
@@ -89,7 +89,7 @@ class Outputs(Exports):
     def _predicted(self, X: Any, meaning: Any) -> Any:
         """Apply a function to the raw outputs (n_samples, n_outputs) and return it in the form that X has."""
         features = self._features(X)
-        found = meaning(self.preprocessing_.outputs(self.mesh_, features, self.n_threads))
+        found = meaning(self.preprocessing_.outputs(self.mesh_, features, self.n_jobs))
         return self.preprocessing_.grouped(found, features, X)
 
     def blueprint(self) -> Blueprint:
@@ -215,11 +215,11 @@ class FittedModel:
 
     mesh_: Mesh
     preprocessing_: Preprocessing
-    n_threads: int | None = None
+    n_jobs: int | None = None
 
     def get_params(self, deep: bool = False) -> dict[str, Any]:
         """Return the parameters that matter for predicting."""
-        return {"n_threads": self.n_threads}
+        return {"n_jobs": self.n_jobs}
 
     def set_params(self, **given: Any) -> None:
         """Set parameters."""

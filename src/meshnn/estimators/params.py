@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from meshnn.arguments import whole_number
+from meshnn.arguments import switch, whole_number
 from meshnn.errors import MeshError
+from meshnn.mesh import Mesh
 from meshnn.topology import Topology
-from meshnn.training import Settings
-from meshnn.training.callbacks import Callback, as_callbacks
-from meshnn.training.solvers import candidates
+from meshnn.training import EarlyStopping, Settings
+from meshnn.training.callbacks import Callback, Checkpoint, TimeLimit, as_callbacks
 from meshnn.training.structure.runtime import as_policies, with_penalties
 
 if TYPE_CHECKING:  # scikit-learn has no types: these are what a type checker sees of it
@@ -52,6 +52,15 @@ if TYPE_CHECKING:  # scikit-learn has no types: these are what a type checker se
 
         def __sklearn_tags__(self) -> Any: ...
 
+    class CallbackSupportMixin:
+        """Callbacks of scikit-learn."""
+
+        def set_callbacks(self, *callbacks: Any) -> Self:
+            """Set callbacks."""
+
+    def with_callbacks(method: _Method) -> _Method:
+        """Let a method end the callbacks."""
+
     def available_if(check: Callable[[Any], bool]) -> Callable[[_Method], _Method]:
         """Make a method available if the check is passed."""
 
@@ -59,57 +68,63 @@ else:
     from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
     from sklearn.utils.metaestimators import available_if
 
-__all__ = ["BaseEstimator", "ClassifierMixin", "Parameters", "RegressorMixin", "available_if"]
+    try:
+        from sklearn.callback import CallbackSupportMixin, with_callbacks
+    except ImportError:  # before scikit-learn 1.9
+
+        class CallbackSupportMixin:
+            """Nothing to support."""
+
+        def with_callbacks(method):
+            """Return the method as it is."""
+            return method
+
+
+__all__ = ["BaseEstimator", "ClassifierMixin", "Parameters", "RegressorMixin", "available_if", "with_callbacks"]
 
 
 @dataclass(eq=False, repr=False)
-class Parameters(BaseEstimator):
+class Parameters(CallbackSupportMixin, BaseEstimator):
     """Parameters of every estimator, as fields, so that `__init__` only assigns; `MeshClassifier` documents them."""
 
     hidden: int | str | tuple[int, ...] = "auto"
-    topology: Topology | Callable[[int, int], Topology] | None = None
+    _: KW_ONLY
+    mesh: Any = None
     ticks: int | None = None
     activation: Any = "auto"
-    output_activation: str = "identity"
-    solver: str = "auto"
-    learning_rate: float = 0.007
-    schedule: str = "cosine"
+    loss: str | None = None
+    solver: Any = "auto"
     batch_size: int | str | None = "auto"
     max_epochs: int | str = "auto"
     l1: float = 0.0
     l2: float | str = "auto"
-    gradient: str = "auto"
-    early_stopping: bool = False
-    validation_fraction: float = 0.1
-    patience: int = 20
     tol: float = 1e-4
     n_restarts: int = 1
+    early_stopping: bool | EarlyStopping = False
+    gradient: str = "auto"
+    structure: Any = None
+    standardize: bool = True
+    max_categories: int = 100
     warm_start: bool = False
     callbacks: Any = None
-    checkpoint: Any = None
-    n_threads: int | None = None
+    n_jobs: int | None = None
     verbose: int | bool = 0
     random_state: Any = None
-    momentum: float = 0.9
-    nesterov: bool = True
-    standardize: bool = True
-    structure: Any = None
-    loss: str | None = None
-    parameter: Any = None
-    weights: Any = None
-    encode: str | None = "auto"
-    scoring: Any = None
-    max_seconds: float | None = None
 
     def _settings(self) -> Settings:
         """Return the checked settings of the trainer."""
         own = self.get_params(deep=False)
         given = {name: own[name] for name in Settings.__dataclass_fields__.keys() & own.keys()}
-        if isinstance(self.solver, str) and self.solver != "lm":  # options of solvers are still parameters of their own
-            given["solver"] = found = candidates(self.solver)
-            for each in found:
-                each.set_params(**{k: own[k] for k in each.get_params() if k in own})
-        return with_penalties(Settings(**given), as_policies(self.structure))
+        limits = [each.seconds for each in as_callbacks(self.callbacks) if isinstance(each, TimeLimit)]
+        stopping = {"patience": self._stopping().patience, "max_seconds": min(limits, default=None)}
+        return with_penalties(Settings(**given, **stopping), as_policies(self.structure))
+
+    def _stopping(self) -> EarlyStopping:
+        """Return when to stop; without early stopping nothing is held out."""
+        if isinstance(self.early_stopping, EarlyStopping):
+            return replace(self.early_stopping)  # its options are checked again: they may have been set since
+        wanted = switch("early_stopping", self.early_stopping)
+        return EarlyStopping() if wanted else EarlyStopping(validation_fraction=None)
 
     def _verbosity(self) -> int:
         """Return `verbose` as a number; True is 1."""
@@ -117,8 +132,15 @@ class Parameters(BaseEstimator):
         return whole_number("verbose", int(verbose) if isinstance(verbose, (bool, np.bool_)) else verbose, least=0)
 
     def _callbacks(self) -> list[Callback]:
-        """Return the checked callbacks."""
-        return as_callbacks(self.callbacks)
+        """Return the checked callbacks, without those that `fit` itself looks after."""
+        return [each for each in as_callbacks(self.callbacks) if not isinstance(each, (Checkpoint, TimeLimit))]
+
+    def _checkpoint(self) -> Checkpoint | None:
+        """Return a checkpoint for one run, if there is one among the callbacks."""
+        found = [each for each in as_callbacks(self.callbacks) if isinstance(each, Checkpoint)]
+        if len(found) > 1:
+            raise MeshError(f"callbacks holds {len(found)} checkpoints, expected at most one")
+        return found[0].anew() if found else None
 
     def _seed(self) -> int:
         """Return the number that all randomness of a fit is derived from."""
@@ -136,12 +158,14 @@ class Parameters(BaseEstimator):
         raise MeshError(f"random_state must be a whole number, a RandomState, a Generator or None, got {state!r}")
 
     def _comparable(self) -> dict[str, Any]:
-        """Return parameters that have no plain value in a form that can be compared; callables are not told apart."""
-        graph = self.topology._digest.hex() if isinstance(self.topology, Topology) else self.topology
-        edges = {name: getattr(self, name) for name in ("parameter", "weights")}
-        found = {name: v if v is None or callable(v) else repr(np.asarray(v).tolist()) for name, v in edges.items()}
+        """Return `hidden` and `mesh` in a form that can be compared; callables are not told apart."""
         hidden: Any = self.hidden
         if isinstance(hidden, (list, tuple, np.ndarray)):
             hidden = tuple(int(n) if isinstance(n, np.integer) else n for n in hidden)
-        named = {name: "a callable" if callable(v) else v for name, v in ({"topology": graph} | found).items()}
-        return named | {"hidden": hidden}
+        mesh: Any = self.mesh
+        if isinstance(mesh, Topology):
+            mesh = mesh._digest.hex()
+        elif isinstance(mesh, Mesh):
+            edges = [mesh.tied.tolist(), mesh.weights.tolist()]
+            mesh = repr([mesh.topology._digest.hex(), mesh.ticks, mesh.activations, *edges])
+        return {"hidden": hidden, "mesh": "a callable" if callable(mesh) else mesh}

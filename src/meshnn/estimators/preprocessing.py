@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from meshnn.arguments import known, switch
+from meshnn.arguments import switch
 from meshnn.arrays import Array
 from meshnn.checks import all_finite
 from meshnn.errors import DataError
@@ -69,29 +69,29 @@ class Preprocessing:
     # -- learning ------------------------------------------------------------------------------------------------
 
     @classmethod
-    def learn(cls, X: Any, encode: str | None, model: str) -> tuple[Self, Any]:
+    def learn(cls, X: Any, max_categories: int, model: str) -> tuple[Self, Any]:
         """Learn the columns of X; return the preprocessing, which does not scale yet, and the features."""
-        if encode is not None:
-            known("encode", encode, ["auto"])
-            if is_frame(X):
-                return cls._learn_frame(X)
+        if is_frame(X):
+            return cls._learn_frame(X, max_categories)
         features = _numbers(X, model)
-        names = _names(X) if is_frame(X) else None
-        return cls(features.shape[1], names), features
+        return cls(features.shape[1]), features
 
     @classmethod
-    def _learn_frame(cls, frame: Any, rows: Array | None = None) -> tuple[Self, Any]:
+    def _learn_frame(cls, frame: Any, max_categories: int, rows: Array | None = None) -> tuple[Self, Any]:
         table = _as_table(frame)
         part = table if rows is None else table.take(rows)
-        encoder = Encoder.learn(part, None, impute=True) if _needs_encoding(table) else _of_numbers(part)
+        if _needs_encoding(table):
+            encoder = Encoder.learn(part, None, impute=True, max_categories=max_categories)
+        else:
+            encoder = _of_numbers(part)
         if rows is None:
             _warn(encoder.notes.values())
         found = cls(len(table.column_names), _names(frame), encoder)
         return found, found._encode(table)
 
-    def relearned(self, X: Any, features: Any, rows: Array) -> tuple[Self, Any]:
+    def relearned(self, X: Any, features: Any, rows: Array, max_categories: int) -> tuple[Self, Any]:
         """Learn again from some rows of X, so that nothing is learned from held-out rows; return all features."""
-        return (self, features) if self.encoder is None else self._learn_frame(X, rows)
+        return (self, features) if self.encoder is None else self._learn_frame(X, max_categories, rows)
 
     def scaled(self, samples: CheckedSamples, loss: Loss, standardize: bool, activation: str) -> Self:
         """Return the preprocessing with a scaling learned from training samples."""
@@ -181,12 +181,12 @@ class Preprocessing:
         targets = self.scaling.targets(samples.targets)
         return as_samples(mesh, self.inputs(samples.X, mesh.dtype), targets, loss.name, samples.weight)
 
-    def outputs(self, mesh: Mesh, features: Any, n_threads: int | None) -> Array:
+    def outputs(self, mesh: Mesh, features: Any, n_jobs: int | None) -> Array:
         """Return the raw outputs of the net (n_samples, n_outputs)."""
         if not is_sparse(features):
-            return mesh.forward(self.scaling.inputs(features), n_threads=n_threads)
+            return mesh.forward(self.scaling.inputs(features), n_jobs=n_jobs)
         blocks = (self.scaling.inputs(features[rows], mesh.dtype) for rows in row_blocks(*features.shape))
-        return np.concatenate([mesh.forward(block, n_threads=n_threads) for block in blocks])
+        return np.concatenate([mesh.forward(block, n_jobs=n_jobs) for block in blocks])
 
     def grouped(self, values: Any, features: Any, given: Any) -> Any:
         """Return predictions in the form that belongs to what was given."""

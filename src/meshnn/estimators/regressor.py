@@ -28,7 +28,7 @@ class MeshRegressor(RegressorMixin, BaseMesh, ValueOutputs):
       counted by their size, not their square;
     * "poisson": counts, or rates of them; predictions are rates and never negative.
 
-    With an `output_activation` that has bounds, `standardize` brings targets to where it reaches: with "relu" and
+    With a `mesh` whose output activation has bounds, `standardize` brings targets to where it reaches: with "relu" and
     "softplus" they are divided only, so that predictions are never negative; between the bounds of "sigmoid", "tanh",
     "sin" and "gauss" they stay as they are if they fit, else they are brought into them.
 

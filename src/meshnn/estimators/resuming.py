@@ -46,7 +46,7 @@ def interrupted(trainer: Trainer, checkpoint: Checkpoint | None) -> TrainingInte
         checkpoint.on_fit_end()
         if checkpoint.exists:
             path = checkpoint.path
-            resume = f"; fit again with checkpoint={str(path)!r} to go on"
+            resume = f"; fit again with Checkpoint({str(path)!r}) to go on"
     epoch = trainer.history[-1].epoch if len(trainer.history) else 0
     kept = f"after epoch {epoch}: the best weights so far are kept" if epoch else "before its first epoch"
     return TrainingInterrupted(f"training was interrupted {kept}{resume}", epoch, path)
@@ -54,11 +54,13 @@ def interrupted(trainer: Trainer, checkpoint: Checkpoint | None) -> TrainingInte
 
 def _run_parameters(model: BaseMesh) -> dict[str, Any]:
     """Return what decides the course of training, besides data and seed."""
-    unimportant = ("callbacks", "checkpoint", "max_seconds", "n_threads", "verbose", "random_state")
+    unimportant = ("callbacks", "n_jobs", "verbose", "random_state")
     named = {k: v for k, v in model.get_params(deep=False).items() if k not in unimportant}
-    scored = {"scoring": "a callable"} if callable(model.scoring) else {}
+    stopping = model._stopping()
+    if callable(stopping.scoring):
+        stopping = replace(stopping, scoring="a callable")
     kind = model._preprocessing_type.kind + model._kind
-    return named | model._comparable() | scored | {"estimator": kind}
+    return named | model._comparable() | {"early_stopping": stopping, "estimator": kind}
 
 
 def describe_run(model: BaseMesh, data: ArrayData | OutOfCoreData, again: bool) -> dict[str, str]:

@@ -120,7 +120,7 @@ def check_activation(activation: str, loss: Loss, n_outputs: int) -> None:
     """Refuse an output activation that cannot produce what the loss needs."""
     low, high = RANGES.get(known("output_activation", activation, ACTIVATIONS), (-np.inf, np.inf))
     bounded, named = f"from {low:g} to {high:g}", f'output_activation="{activation}"'
-    advice = 'use output_activation="identity"'
+    advice = 'use outputs with the activation "identity"'
     if loss.several and np.isfinite([low, high]).any():
         raise MeshError(f"{named} gives numbers {bounded}, whose sigmoid cannot be any probability; {advice}")
     if loss.classifies and np.isfinite(high):
@@ -141,7 +141,7 @@ def _within_range(activation: str, targets: Array, usual: tuple[Array, Array], w
         wrong = least[column] if least[column] < low else most[column]
         raise DataError(
             f'output_activation="{activation}" gives numbers from {low:g} to {high:g}, but y holds {wrong:g}; '
-            f'use output_activation="identity"{"" if positive else " or standardize=True"}'
+            f'use outputs with the activation "identity"{"" if positive else " or standardize=True"}'
         )
     if not wanted:
         return usual

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from sklearn.metrics import accuracy_score, r2_score
@@ -60,10 +60,11 @@ class SequenceMixin(BaseMesh):
         return super()._answers(targets)
 
     def _scorer(self, held_out: CheckedSamples | None) -> Callable[[], float] | None:
-        if held_out is not None and isinstance(held_out.targets, Ragged) and isinstance(self.scoring, str):
+        scoring = self._stopping().scoring
+        if held_out is not None and isinstance(held_out.targets, Ragged) and isinstance(scoring, str):
             raise MeshError(
                 'with readout="all" scoring must be a function of (estimator, X, y), as scorers of scikit-learn take '
-                f"one target per sample, got {self.scoring!r}; use for example scoring=lambda e, X, y: e.score(X, y)"
+                f"one target per sample, got {scoring!r}; use for example scoring=lambda e, X, y: e.score(X, y)"
             )
         return super()._scorer(held_out)
 
@@ -88,7 +89,7 @@ class SequenceMixin(BaseMesh):
         return tags
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class MeshSequenceClassifier(SequenceMixin, MeshClassifier):
     """A classifier of sequences: a recurrent mesh that reads one step after the other.
 
@@ -103,10 +104,11 @@ class MeshSequenceClassifier(SequenceMixin, MeshClassifier):
     ----------
     hidden : "auto" or int
         Hidden neurons of a graph that is named. "auto" is 20, fewer if that would make more than 500 edges.
-    topology : None, "chain", "columns", "mesh", Topology or callable
+    mesh : None, "chain", "columns", "mesh", Topology, Mesh or callable
         "chain", the default: neurons in a row, each of which reads the inputs, itself and the one before it.
         "columns": the inputs and itself. "mesh": everything feeds everything. Or any graph, or a callable of
         (n_inputs, n_outputs) that gives one; it needs cycles or long ways to remember anything.
+        The ticks of a Mesh are not looked at: the sequences decide them.
     ticks : int, optional
         Ticks that a step lasts for, 1 by default.
     activation : str, or list of str for the hidden neurons
@@ -118,8 +120,8 @@ class MeshSequenceClassifier(SequenceMixin, MeshClassifier):
     class_weight : None, "balanced" or dict
         With readout="all", of the steps of a class.
     **others
-        As for `MeshClassifier`: solver, learning_rate, schedule, batch_size, max_epochs, l1, l2, early_stopping,
-        structure, callbacks, checkpoint, sample_weight in `fit`, ... There is no `partial_fit` and no `encode`.
+        As for `MeshClassifier`: solver, batch_size, max_epochs, l1, l2, early_stopping, structure, callbacks,
+        sample_weight in `fit`, ... There is no `partial_fit`.
 
     Attributes
     ----------
@@ -140,10 +142,9 @@ class MeshSequenceClassifier(SequenceMixin, MeshClassifier):
     """
 
     readout: str = "last"
-    encode: ClassVar[str | None] = None  # type: ignore[misc]  # a table is not one of sequences
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class MeshSequenceRegressor(SequenceMixin, MeshRegressor):
     """A regressor of sequences: a recurrent mesh that reads one step after the other.
 
@@ -164,4 +165,3 @@ class MeshSequenceRegressor(SequenceMixin, MeshRegressor):
     """
 
     readout: str = "last"
-    encode: ClassVar[str | None] = None  # type: ignore[misc]  # a table is not one of sequences

@@ -92,7 +92,7 @@ class SequencePreprocessing(Preprocessing):
         return Timing(self.reading.per_step, self.reading.delay, self.reading.readout)
 
     @classmethod
-    def learn(cls, X: Any, encode: str | None, model: str) -> tuple[Self, Any]:
+    def learn(cls, X: Any, max_categories: int, model: str) -> tuple[Self, Any]:
         """Return the preprocessing, which does not scale yet, and the checked sequences."""
         found = as_sequences(X)
         return cls(found.shape[1]), found
@@ -146,7 +146,7 @@ class SequencePreprocessing(Preprocessing):
             return _weighted(found, targets, weight, at, whose)
         return found
 
-    def outputs(self, mesh: Mesh, features: Ragged, n_threads: int | None) -> Array:
+    def outputs(self, mesh: Mesh, features: Ragged, n_jobs: int | None) -> Array:
         """Return what is read: (n_samples, n_outputs), or with readout="all" (n_rows, n_outputs)."""
         inputs = features.like(self.scaling.inputs(features.data))
         order = np.argsort(features.lengths, kind="stable")  # sequences of about the same length run together
@@ -161,16 +161,16 @@ class SequencePreprocessing(Preprocessing):
                     break
                 end += 1
             part = order[begin:end]
-            found.update(zip(part.tolist(), self._read(mesh, inputs[part], n_threads), strict=True))
+            found.update(zip(part.tolist(), self._read(mesh, inputs[part], n_jobs), strict=True))
             begin = end
         parts = [found[k] for k in range(len(order))]
         return np.concatenate(parts) if self.reading.readout == "all" else np.stack(parts)
 
-    def _read(self, mesh: Mesh, X: Ragged, n_threads: int | None) -> list[Array]:
+    def _read(self, mesh: Mesh, X: Ragged, n_jobs: int | None) -> list[Array]:
         """Return what is read of each of some scaled sequences."""
         ticks = -(-self.reading.ticks(X.longest) // 8) * 8  # rounded up, as an engine is made for each number of ticks
         inputs = padded(X, ticks, self.reading.per_step, mesh.dtype)
-        read = mesh.forward(inputs, every_tick=True, n_threads=n_threads)[self.reading.read_at(X.lengths)]
+        read = mesh.forward(inputs, every_tick=True, n_jobs=n_jobs)[self.reading.read_at(X.lengths)]
         if self.reading.readout == "last":
             return list(read)
         steps = list(Ragged(read, X.offsets))
@@ -235,13 +235,13 @@ GRAPHS: dict[str, Callable[[int, int, int], Topology]] = {
 
 def recurrent(kind: Any, hidden: Any, n_inputs: int, n_outputs: int) -> Topology:
     """Return a graph by name; hidden="auto" is at most 20 neurons, fewer beyond 500 edges, but at least 4."""
-    make = GRAPHS[known("topology", "chain" if kind is None else kind, GRAPHS)]
+    make = GRAPHS[known("mesh", "chain" if kind is None else kind, GRAPHS)]
     if isinstance(hidden, str) and hidden == "auto":
         hidden = next((h for h in range(20, 4, -1) if make(n_inputs, h, n_outputs).n_edges <= 500), 4)
     if isinstance(hidden, (str, list, tuple, np.ndarray)):
         raise MeshError(
             f'hidden of a net for sequences must be "auto" or a whole number, got {hidden!r}; '
-            "for another graph pass topology=, a Topology or a callable (n_inputs, n_outputs)"
+            "for another graph pass mesh=, a Topology or a callable (n_inputs, n_outputs)"
         )
     return make(n_inputs, whole_number("hidden", hidden), n_outputs)
 
@@ -265,9 +265,8 @@ def delay(topology: Topology, causal: bool) -> int:
 class SequenceBuilder(NetBuilder):
     """Makes recurrent nets: graphs by name, ticks for the longest sequence, weights that remember."""
 
-    @property
-    def _named(self) -> bool:
-        return self.params.topology is None or isinstance(self.params.topology, str)
+    named_graphs = tuple(GRAPHS)
+    decided_by_mesh = ("activation",)  # `ticks` are those of a step
 
     def start(self, mesh: Mesh, weights: Array) -> Array:
         """Return the weights to begin with: self-loops and links that remember.
@@ -275,8 +274,6 @@ class SequenceBuilder(NetBuilder):
         Drawn like the others they would be near 0 where a neuron has many inputs, and nothing seen some steps ago
         would be left to learn from. Columns forget at different rates. Found by cross-validation on training sets.
         """
-        if self.params.weights is not None or self.params.parameter is not None or not self._named:
-            return weights
         t, found = mesh.topology, weights.copy()
         loops = t.src == t.dst
         links = (t.dst == t.src + 1) & (t.src >= t.n_clamped) & (t.dst < t.n_clamped + t.n_hidden)
@@ -287,8 +284,7 @@ class SequenceBuilder(NetBuilder):
     def identity(self) -> dict[str, Any]:
         """Return the parameters that decide the net, in a form that can be compared."""
         params: Any = self.params
-        hidden = {"hidden": params._comparable()["hidden"]} if self._named else {}
-        return super().identity() | {"readout": params.readout} | hidden
+        return super().identity() | {"readout": params.readout}
 
     def _sizes(self, n_samples: int, n_inputs: int, first_order: bool) -> list[Any]:
         return [self.params.hidden]
@@ -297,9 +293,7 @@ class SequenceBuilder(NetBuilder):
         return "tanh"  # a neuron that feeds itself must not grow without bounds
 
     def _graph(self, hidden: Any, n_inputs: int, n_outputs: int) -> Topology:
-        if self._named:
-            return recurrent(self.params.topology, hidden, n_inputs, n_outputs)
-        return super()._graph(hidden, n_inputs, n_outputs)
+        return recurrent(self.params.mesh, hidden, n_inputs, n_outputs)
 
     def _ticks(self, topology: Topology) -> int:
         params: Any = self.params

@@ -20,19 +20,17 @@ from meshnn.losses import loss_named
 from meshnn.mesh import Mesh
 from meshnn.storage import FileError, Tree
 from meshnn.topology import Topology
-from meshnn.training import History
+from meshnn.training import EarlyStopping, History
 from meshnn.training.laplace import Laplace
 from meshnn.training.last_layer import LastLayerLaplace
-from meshnn.training.solvers import solver_named
+from meshnn.training.solvers import Solver, solver_named
+from meshnn.training.state import Options
 from meshnn.training.structure.runtime import graph_from_tree, graph_to_tree, structure_from_tree, structure_to_tree
 
 if TYPE_CHECKING:
     from meshnn.estimators.base import BaseMesh
 
 __all__ = ["from_tree", "to_tree"]
-
-#: Parameters that a loaded estimator takes from its mesh, if they cannot be written down.
-OF_THE_MESH = ("topology", "parameter", "weights")
 
 
 def to_tree(estimator: BaseMesh, parameters: Array | None = None) -> Tree:
@@ -48,7 +46,8 @@ def to_tree(estimator: BaseMesh, parameters: Array | None = None) -> Tree:
         "kind": estimator.preprocessing_.kind + estimator._kind,
         "versions": {"python": platform.python_version()}
         | {name: version(name) for name in ("meshnn", "numpy", "scikit-learn")},
-        "parameters": {name: _plain(name, value, graph) for name, value in given.items()},
+        "parameters": {name: _plain(name, value, graph) for name, value in given.items() if name != "mesh"}
+        | {"mesh": _prototype(given, graph)},
         "mesh": mesh,
         "preprocessing": estimator.preprocessing_.to_tree(),
         "n_iter": int(estimator.n_iter_),
@@ -78,23 +77,33 @@ def to_tree(estimator: BaseMesh, parameters: Array | None = None) -> Tree:
 
 def _plain(name: str, value: Any, graph: Topology) -> Any:
     """Return a parameter as a file can hold it, for a mesh of this graph."""
-    if name in ("callbacks", "checkpoint") or (name == "scoring" and callable(value)):
+    if name == "callbacks" or (name == "scoring" and callable(value)):
         return None
     if name == "structure":
         return structure_to_tree(value)
-    if name == "topology" and isinstance(value, Topology) and value != graph:  # it has changed while it learned
-        return {name: graph_to_tree(value)}
-    if name in ("parameter", "weights") and value is not None and not callable(value):
-        return np.asarray(value)
-    if name in OF_THE_MESH and value is not None and not isinstance(value, str):
-        return {name: "that of the mesh"}
+    if isinstance(value, Options):
+        kind = {"solver": value.name} if isinstance(value, Solver) else {}
+        return kind | {"options": {key: _plain(key, each, graph) for key, each in value.get_params().items()}}
     if isinstance(value, dict):
         return {"pairs": [[_scalar(name, key), _scalar(name, weight)] for key, weight in value.items()]}
     if isinstance(value, (list, tuple, np.ndarray)):
-        return [_scalar(name, item) for item in value]
+        return [_plain(name, item, graph) for item in value]
     if name == "random_state" and not isinstance(value, (int, np.integer, type(None))):
         return None  # a generator has moved on; its next numbers are not part of the model
     return _scalar(name, value)
+
+
+def _prototype(params: dict[str, Any], graph: Topology) -> Any:
+    """Return the parameter `mesh` as a file can hold it; of a callable, what the fitted net tells of it."""
+    value = params["mesh"]
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, Mesh):
+        return {"mesh": value.to_tree()}
+    if isinstance(value, Topology):
+        return {"topology": None if value == graph else graph_to_tree(value)}  # it may have changed while it learned
+    alone = (params["hidden"], params["ticks"], params["activation"]) != ("auto", None, "auto")
+    return {"topology": None} if alone else {"like": "the fitted net"}
 
 
 def _scalar(what: str, value: Any) -> Any:
@@ -156,26 +165,36 @@ def from_tree(estimator: Any, tree: Tree) -> Any:
 
 
 def _read_parameters(stored: Tree, known: dict[str, Any], mesh: Mesh) -> dict[str, Any]:
-    found = {name: _value(value, mesh) for name, value in stored.items() if name in known and name != "structure"}
-    graph = found.get("topology")
-    for name in ("parameter", "weights"):  # one number per edge: useless for another graph
-        numbers = found.get(name)
-        if graph is not None and isinstance(numbers, np.ndarray) and numbers.shape != (graph.n_edges,):
-            found[name] = None
-    if "structure" in stored and "structure" in known:
+    found = {name: _value(value) for name, value in stored.items() if name in known}
+    if "structure" in found:
         found["structure"] = structure_from_tree(stored["structure"])
+    if "mesh" in found:
+        found["mesh"] = _read_prototype(stored["mesh"], mesh)
     return found
 
 
-def _value(value: Any, mesh: Mesh) -> Any:
-    if isinstance(value, np.ndarray):
-        return value if value.ndim == 1 else None
-    if isinstance(value, dict):
-        named = next((name for name in OF_THE_MESH if name in value), None)
-        if named == "topology" and isinstance(value[named], dict):
-            return graph_from_tree(value[named])
-        return dict(value["pairs"]) if named is None else getattr(mesh, "tied" if named == "parameter" else named)
-    return value
+def _value(value: Any) -> Any:
+    if isinstance(value, dict) and "solver" in value:
+        options = {key: tuple(each) if isinstance(each, list) else each for key, each in value["options"].items()}
+        return solver_named(value["solver"]).set_params(**options)
+    if isinstance(value, dict) and "options" in value:
+        return EarlyStopping(**value["options"])
+    if isinstance(value, list):
+        return [_value(each) for each in value]
+    return dict(value["pairs"]) if isinstance(value, dict) and "pairs" in value else value
+
+
+def _read_prototype(value: Any, mesh: Mesh) -> Any:
+    if value is None or isinstance(value, str):
+        return value
+    if "mesh" in value:
+        return Mesh.from_tree(value["mesh"])
+    if "topology" in value:
+        return mesh.topology if value["topology"] is None else graph_from_tree(value["topology"])
+    like = Mesh(mesh.topology, mesh.ticks, weights=mesh.weights, dtype=mesh.dtype, tied=mesh.tied)
+    like.activations = mesh.activations
+    like.weights = like.draw_weights(0)
+    return like
 
 
 def _read_preprocessing(tree: Tree, mesh: Mesh, loss: Any) -> Preprocessing:

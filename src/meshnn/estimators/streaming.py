@@ -15,7 +15,7 @@ from meshnn.estimators.scaling import Scaling, check_activation
 from meshnn.training import History, HistoryRow
 from meshnn.training.reporting import print_row
 from meshnn.training.samples import InMemorySamples
-from meshnn.training.solvers import SOLVERS, SolverRun
+from meshnn.training.solvers import SOLVERS, SolverRun, candidates
 from meshnn.training.structure.runtime import Structure, as_policies
 
 if TYPE_CHECKING:
@@ -26,10 +26,10 @@ __all__ = ["pass_over", "show_last_row", "streams"]
 
 def streams(estimator: Any) -> bool:
     """Return whether the solver can learn from samples a few at a time."""
-    for kind in SOLVERS:
-        if kind.name == estimator.solver and not kind.streams:
-            able = ", ".join(f'"{other.name}"' for other in SOLVERS if other.streams)
-            raise AttributeError(f'partial_fit needs solver={able} or "auto": {kind.name} needs all samples at once')
+    asked = candidates(estimator.solver)
+    if not any(solver.streams for solver in asked):
+        able = ", ".join(f'"{kind.name}"' for kind in SOLVERS if kind.streams)
+        raise AttributeError(f'partial_fit needs solver={able} or "auto": {asked[0].name} needs all samples at once')
     return True
 
 
@@ -47,8 +47,9 @@ def pass_over(model: BaseMesh, X: Any, y: Any, sample_weight: Any) -> None:
     builder = model._builder_type(model, model._loss, settings)
     if first:
         seeds = np.random.SeedSequence(model._seed()).generate_state(2)
-        check_activation(model.output_activation, model._loss, n_outputs)
-        found = found.scaled(part, model._loss, model.standardize, model.output_activation)
+        builder.resolve(found.width, n_outputs)
+        check_activation(builder.output_activation, model._loss, n_outputs)
+        found = found.scaled(part, model._loss, model.standardize, builder.output_activation)
         model._build(builder, found, part.X.shape[0], n_outputs, int(seeds[0]), stream=True)
         model._stream_seed, model._solver_state = int(seeds[1]), None
         model.history_, model.n_iter_, model.best_restart_ = History(), 0, 0
@@ -110,7 +111,7 @@ def _adapt_scaling(model: BaseMesh, part: CheckedSamples, first: bool) -> None:
         return
     weight = float(part.X.shape[0] if part.weight is None else part.weight.sum())
     if not first:
-        more = Scaling.learn(*part, True, model._loss, model.output_activation)
+        more = Scaling.learn(*part, True, model._loss, model.mesh_.activations[-1])
         joined = model.preprocessing_.scaling.joined(more, weight / (model._stream_weight + weight))
         model.preprocessing_ = replace(model.preprocessing_, scaling=joined)
     model._stream_weight += weight

@@ -17,7 +17,7 @@ from meshnn.engine.layer import Layer
 __all__ = ["forward", "vjp"]
 
 
-def forward(layer: Layer, values: Array, x: Array, y: Array, n_threads: int | None = None) -> None:
+def forward(layer: Layer, values: Array, x: Array, y: Array, n_jobs: int | None = None) -> None:
     """Write the outputs to y `(*stack, ..., n_outputs)`."""
     values, x = np.ascontiguousarray(values), np.ascontiguousarray(x)
     stack = y.shape[: values.ndim - 1]
@@ -25,12 +25,12 @@ def forward(layer: Layer, values: Array, x: Array, y: Array, n_threads: int | No
         stack = ()
     size = prod(y.shape[len(stack) : -1])
     for at_values, at_x, at_y in zip(*(_addresses(a, stack) for a in (values, x, y)), strict=True):
-        layer.forward(at_values, at_x, at_y, size, n_threads)
+        layer.forward(at_values, at_x, at_y, size, n_jobs)
 
 
 def vjp(
     layer: Layer, values: Array, x: Array, g: Array, by_values: Array | None, by_x: Array | None,
-    n_threads: int | None = None,
+    n_jobs: int | None = None,
 ) -> None:  # fmt: skip
     """Write dE/dvalues to by_values `(*stack, n_values)` and dE/dx to by_x from g = dE/dy, unless they are None."""
     values, x, g = (np.ascontiguousarray(a) for a in (values, x, g))
@@ -39,7 +39,7 @@ def vjp(
     size, given = prod(x.shape[axes:-1]), (values, x, g, by_values, by_x)
     places = ([0] * prod(stack) if a is None else _addresses(a, stack) for a in given)
     for at_values, at_x, at_g, to_values, to_x in zip(*places, strict=True):
-        layer.back(at_values, at_x, at_g, to_values, to_x, size, None, n_threads)
+        layer.back(at_values, at_x, at_g, to_values, to_x, size, None, n_jobs)
 
 
 def _addresses(array: Array, stack: tuple[int, ...]) -> list[int]:

@@ -67,7 +67,7 @@ class _PanelMixin:
     def get_test_params(cls, parameter_set: str = "default") -> list[dict[str, Any]]:
         """Return parameters that fit quickly, for sktime's checks."""
         small = {"hidden": 3, "max_epochs": 2, "l2": 1e-3, "random_state": 0}
-        other = small | {"topology": "mesh", "readout": "mean", "solver": "lm"}
+        other = small | {"mesh": "mesh", "readout": "mean", "solver": "lm"}
         return [{"estimator": cls._default(**options)} for options in (small, other)]
 
 

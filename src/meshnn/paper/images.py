@@ -98,7 +98,7 @@ def policy_of(net: Net) -> Any:
 
 def _options(options: Options) -> dict[str, Any]:
     shared = {
-        "activation": "relu", "solver": "adam", "batch_size": BATCH, "tol": 0.0, "l2": 0.0, "n_threads": 1,
+        "activation": "relu", "solver": "adam", "batch_size": BATCH, "tol": 0.0, "l2": 0.0, "n_jobs": 1,
         "max_epochs": QUICK_EPOCHS if options.quick else EPOCHS,
     }  # fmt: skip
     if options.protocol == "paper":

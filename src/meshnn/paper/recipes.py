@@ -90,7 +90,7 @@ def fit_whole(model: MeshClassifier, X: Any, y: Any) -> None:
 
 def fitted(split: Split, options: dict[str, Any], watch: Watch | None = None) -> tuple[MeshClassifier, dict[str, Any]]:
     """A trained classifier, and what every experiment tells of one."""
-    model = MeshClassifier(n_threads=1, **options)
+    model = MeshClassifier(n_jobs=1, **options)
     if watch is not None:
         watch.model = model
         model.set_params(callbacks=watch)

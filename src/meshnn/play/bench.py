@@ -494,7 +494,7 @@ class PlaySession:
             return pairs[:, 0], pairs[:, 1], np.empty(0)
         X, y, options = sample_of(self._recent(), np.random.default_rng(0), SCORED)
         scores = self.mesh.growth_scores(
-            X, y, self.data.loss, pairs[:, 0], pairs[:, 1], gradient="adjoint", n_threads=1, **options
+            X, y, self.data.loss, pairs[:, 0], pairs[:, 1], gradient="adjoint", n_jobs=1, **options
         )
         return pairs[:, 0], pairs[:, 1], scores
 
@@ -600,7 +600,7 @@ class PlaySession:
         self.awaited += 1
         self.test = self._tested()
         sample = self.sample if self.sample is not None else self.data.X[:1]
-        states = self.mesh.states(sample, n_threads=1)[:, 0]
+        states = self.mesh.states(sample, n_jobs=1)[:, 0]
         yield packed(
             "frame", {"weights": self.mesh.weights, "states": states.ravel()}, version=self.version,
             done=self.learner.done, loss=self.told.loss, rate=self.told.rate, test=self.test,
@@ -614,7 +614,7 @@ class PlaySession:
         data = self.data
         if data.streams:
             return math.nan
-        out = self.mesh.forward(data.test_X, n_threads=1)
+        out = self.mesh.forward(data.test_X, n_jobs=1)
         if data.task == "classify":
             return float((out.argmax(axis=1) == data.test_y).mean())
         rest, whole = ((data.test_y - out) ** 2).sum(), ((data.test_y - data.test_y.mean()) ** 2).sum()
@@ -624,18 +624,18 @@ class PlaySession:
         """Decision regions over two features; else what is predicted against what is true."""
         data = self.data
         if data.task == "regress":
-            true, found = data.test_y[:SHOWN], self.mesh.forward(data.test_X[:SHOWN], n_threads=1)
+            true, found = data.test_y[:SHOWN], self.mesh.forward(data.test_X[:SHOWN], n_jobs=1)
             values = (data.scaling.values(v)[:, 0] for v in (true, found))
             return packed("scatter", dict(zip(("true", "found"), values, strict=True)), target=data.target)
         if len(data.features) != 2:
-            found, count = self.mesh.forward(data.test_X, n_threads=1).argmax(axis=1), data.n_outputs
+            found, count = self.mesh.forward(data.test_X, n_jobs=1).argmax(axis=1), data.n_outputs
             table = np.bincount(data.test_y * count + found, minlength=count * count).reshape(count, count)
             return said("confusion", counts=table.tolist())
         low, high = data.raw.min(axis=0), data.raw.max(axis=0)
         low, high = low - 0.05 * (high - low), high + 0.05 * (high - low)
         across, up = (np.linspace(low[k], high[k], GRID) for k in range(2))
         points = np.stack(np.meshgrid(across, up[::-1]), axis=-1).reshape(-1, 2)  # the first row is the highest
-        out = self.mesh.forward(data.scaling.inputs(points), n_threads=1)
+        out = self.mesh.forward(data.scaling.inputs(points), n_jobs=1)
         out = np.exp(out - out.max(axis=1, keepdims=True))
         sure = out.max(axis=1) / out.sum(axis=1)
         arrays = {"best": out.argmax(axis=1).astype(np.uint8), "sure": np.rint(255 * sure).astype(np.uint8)}

@@ -87,6 +87,9 @@ class TimeLimit(Callback):
         """Whether the time is used up."""
         return row.seconds >= self.seconds
 
+    def __repr__(self) -> str:
+        return f"TimeLimit({self.seconds:g})"
+
 
 class Resumed(NamedTuple):
     """What a checkpoint holds besides the model."""
@@ -112,19 +115,16 @@ class Checkpoint(Callback):
         self, path: str | os.PathLike[str], every: float = 10.0, clock: Callable[[], float] = time.monotonic
     ) -> None:
         if not isinstance(path, (str, os.PathLike)):
-            raise MeshError(f"checkpoint must be a path or a Checkpoint, got {type(path).__name__}")
+            raise MeshError(f"the path of a Checkpoint must be a str or a Path, got {type(path).__name__}")
         self.path, self.every, self.clock = Path(path), real_number("every", every, *FROM_0), clock
         self._tree: Callable[[], Tree] | None = None
         self._saved = -float("inf")
         self._written = self._warned = False
         self._lock: Lock | None = None
 
-    @classmethod
-    def of(cls, value: Any) -> Checkpoint | None:
-        """A checkpoint of its own for one run, from what a user may pass."""
-        if value is None:
-            return None
-        return cls(value.path, value.every, value.clock) if isinstance(value, Checkpoint) else cls(value)
+    def anew(self) -> Checkpoint:
+        """A checkpoint of the same file for one run."""
+        return Checkpoint(self.path, self.every, self.clock)
 
     def begin(self, run: dict[str, str], seed: int | None) -> Resumed | None:
         """What the same run left, if anything; the file of another run is refused and never overwritten.

@@ -91,22 +91,22 @@ class Samples(ABC):
         return min(correct, 1.0) if math.isfinite(correct) else correct
 
     @abstractmethod
-    def steps(self, mesh: Mesh, method: str, size: int, n_threads: int | None) -> Any:
+    def steps(self, mesh: Mesh, method: str, size: int, n_jobs: int | None) -> Any:
         """Return `Steps` or `PiecewiseSteps` in batches of this size."""
 
     @abstractmethod
-    def evaluate(self, mesh: Mesh, n_threads: int | None) -> tuple[float, float]:
+    def evaluate(self, mesh: Mesh, n_jobs: int | None) -> tuple[float, float]:
         """Return the loss and the share of correct samples."""
 
-    def glance(self, mesh: Mesh, n_threads: int | None) -> float:
+    def glance(self, mesh: Mesh, n_jobs: int | None) -> float:
         """Estimate the loss from up to 16,384 evenly spaced samples."""
         n = min(self.count, 2**14)
         found = self.take(np.arange(n) * self.count // n)
-        loss, _ = found.evaluate(mesh, n_threads)
+        loss, _ = found.evaluate(mesh, n_jobs)
         return loss * self.total_weight / max(found.total_weight, np.finfo(float).tiny)
 
     @abstractmethod
-    def curvature(self, mesh: Mesh, method: str, live: NDArray[Any], n_threads: int | None) -> Curvature:
+    def curvature(self, mesh: Mesh, method: str, live: NDArray[Any], n_jobs: int | None) -> Curvature:
         """Return loss, gradient and Gauss-Newton matrix by the parameters `live`."""
 
     @abstractmethod
@@ -156,22 +156,22 @@ class InMemorySamples(Samples):
             return correct
         return min(round(correct * self.count) / self.count if self._equal_weights else correct, 1.0)
 
-    def steps(self, mesh: Mesh, method: str, size: int, n_threads: int | None) -> Steps:
+    def steps(self, mesh: Mesh, method: str, size: int, n_jobs: int | None) -> Steps:
         """Return steps in batches of this size."""
-        return Steps(mesh.engine("epochs", method, size), self.X, self.targets, size, n_threads)
+        return Steps(mesh.engine("epochs", method, size), self.X, self.targets, size, n_jobs)
 
-    def evaluate(self, mesh: Mesh, n_threads: int | None) -> tuple[float, float]:
+    def evaluate(self, mesh: Mesh, n_jobs: int | None) -> tuple[float, float]:
         """Return the loss and the share of correct samples."""
-        return mesh.engine().evaluate(mesh.values, self.X, self.targets, n_threads)
+        return mesh.engine().evaluate(mesh.values, self.X, self.targets, n_jobs)
 
-    def glance(self, mesh: Mesh, n_threads: int | None) -> float:
+    def glance(self, mesh: Mesh, n_jobs: int | None) -> float:
         """Return the loss."""
-        return self.evaluate(mesh, n_threads)[0]
+        return self.evaluate(mesh, n_jobs)[0]
 
-    def curvature(self, mesh: Mesh, method: str, live: NDArray[Any], n_threads: int | None) -> Curvature:
+    def curvature(self, mesh: Mesh, method: str, live: NDArray[Any], n_jobs: int | None) -> Curvature:
         """Return loss, gradient and Gauss-Newton matrix by the parameters `live`."""
         engine = mesh.engine("curvature", method, self.count)
-        return engine.curvature(mesh.values, self.X, self.targets, live, n_threads)
+        return engine.curvature(mesh.values, self.X, self.targets, live, n_jobs)
 
     def take(self, rows: Any) -> InMemorySamples:
         """Select some by their numbers."""

@@ -283,5 +283,5 @@ class _Search:
         return self._loss(held_out)
 
     def _loss(self, part: Samples) -> float:
-        found, _ = part.evaluate(self.mesh, self.settings.n_threads)
+        found, _ = part.evaluate(self.mesh, self.settings.n_jobs)
         return found if math.isfinite(found) else math.inf

@@ -31,8 +31,9 @@ class EarlyStopping(Options):
 
     Parameters
     ----------
-    validation_fraction : float
-        Share of the samples that is held out.
+    validation_fraction : float or None
+        Share of the samples that is held out. None: nothing is held out, and the training loss decides, unless
+        samples are passed to `fit` as `X_val, y_val`.
     patience : int
         Epochs without improvement after which training stops.
     scoring : str or callable, optional
@@ -45,7 +46,7 @@ class EarlyStopping(Options):
     EarlyStopping(validation_fraction=0.1, patience=5, scoring=None)
     """
 
-    validation_fraction: Annotated[float, Interval(0, 1, "()")] = 0.1
+    validation_fraction: Annotated[float, Interval(0, 1, "()")] | None = 0.1
     patience: PositiveInt = 20
     scoring: Any = None
 
@@ -76,7 +77,7 @@ class Settings:
         so far (at least 5).
     n_restarts : int
         Starts from other random weights; the one with the lowest loss is kept.
-    n_threads : int, optional
+    n_jobs : int, optional
         By default as many as pay; -1 is all cores, -2 all but one.
     max_seconds : float, optional
         Stop after the row in which these seconds of training are used up, all restarts together.
@@ -91,12 +92,12 @@ class Settings:
     patience: PositiveInt = 20
     tol: FromZero = 1e-4
     n_restarts: PositiveInt = 1
-    n_threads: int | None = None
+    n_jobs: int | None = None
     max_seconds: Positive | None = None
 
     def __post_init__(self) -> None:
-        threads = thread_count("n_threads", self.n_threads)
-        self.__dict__.update(check_fields(self), n_threads=threads)
+        threads = thread_count("n_jobs", self.n_jobs)
+        self.__dict__.update(check_fields(self), n_jobs=threads)
         if self.l2 == "evidence" and self.asked != "lm":
             raise MeshError(f'l2="evidence" is for solver="lm", got solver={self.asked!r}; use l2="auto"')
         if self.l1 > 0 and not any(solver.minimises_l1 for solver in self.candidates):

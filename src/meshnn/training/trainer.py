@@ -222,7 +222,7 @@ class Trainer:
         """What the weights are judged by (low is good), the loss or score of held-out samples, the accuracy."""
         held_out, accuracy = math.nan, self.samples.accuracy(progress.correct)
         if self.validation is not None:
-            held_out, correct = self.validation.evaluate(self.mesh, self.settings.n_threads)
+            held_out, correct = self.validation.evaluate(self.mesh, self.settings.n_jobs)
             accuracy = self.validation.accuracy(correct)
         value = progress.loss if self.validation is None else held_out
         if self.score is not None:

@@ -152,16 +152,16 @@ class ShardedSamples(Samples):
         """Number of samples."""
         return self.group.plan.rows
 
-    def steps(self, mesh: Mesh, method: str, size: int, n_threads: int | None) -> ShardedSteps:
+    def steps(self, mesh: Mesh, method: str, size: int, n_jobs: int | None) -> ShardedSteps:
         """Return steps in batches of the size that the plan was made for."""
         return ShardedSteps(self.group, mesh, mesh.engine("epochs", method, size))
 
-    def evaluate(self, mesh: Mesh, n_threads: int | None) -> tuple[float, float]:
+    def evaluate(self, mesh: Mesh, n_jobs: int | None) -> tuple[float, float]:
         """Return the loss and the share of correct samples."""
         loss, correct = self.group.total("evaluate", mesh).tolist()
         return loss, correct
 
-    def curvature(self, mesh: Mesh, method: str, live: NDArray[Any], n_threads: int | None) -> Curvature:
+    def curvature(self, mesh: Mesh, method: str, live: NDArray[Any], n_jobs: int | None) -> Curvature:
         """Return loss, gradient and Gauss-Newton matrix by the parameters `live`."""
         n, found = len(live), self.group.total("curvature", mesh, method, live)
         return Curvature(float(found[0]), float(found[1]), found[2 : 2 + n].copy(), found[2 + n :].reshape(n, n).copy())

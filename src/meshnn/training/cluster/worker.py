@@ -98,13 +98,13 @@ class WorkerState:
     plan: ShardPlan
     data: dict[int, ShardData]  # by bucket, consecutive
     preprocessing: RowTransform
-    n_threads: int | None = None
+    n_jobs: int | None = None
     _buffers: dict[int, tuple[ShardData, FloatArray]] = field(default_factory=dict)
 
     def _sums(self, task: Callable[[int], FloatArray]) -> dict[Node, FloatArray]:
         """Run a task for each bucket and add up what it returns."""
         mine = list(self.data)
-        threads = min(self.n_threads if self.n_threads is not None else cores(), max(len(mine), 1))
+        threads = min(self.n_jobs if self.n_jobs is not None else cores(), max(len(mine), 1))
         with ThreadPoolExecutor(threads) as pool:
             leaves = {(0, bucket): found for bucket, found in zip(mine, pool.map(task, mine), strict=True)}
         buckets = range(mine[0], mine[-1] + 1) if mine else range(0)

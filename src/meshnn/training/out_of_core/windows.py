@@ -57,9 +57,9 @@ class StoredSamples(Samples):
         """Cut pages into windows."""
         return [pages[k : k + self._per_window] for k in range(0, len(pages), self._per_window)]
 
-    def steps(self, mesh: Mesh, method: str, size: int, n_threads: int | None) -> WindowSteps:
+    def steps(self, mesh: Mesh, method: str, size: int, n_jobs: int | None) -> WindowSteps:
         """Return steps in batches of this size."""
-        return WindowSteps(self, mesh.engine("epochs", method, size), size, n_threads)
+        return WindowSteps(self, mesh.engine("epochs", method, size), size, n_jobs)
 
     def take(self, rows: Any) -> InMemorySamples:
         """Load some by their numbers, ascending."""
@@ -72,23 +72,23 @@ class StoredSamples(Samples):
         prepare = self.preprocessing.samples
         return read_ahead(self.windows(self.pages), lambda pages: prepare(self.file.read(pages), self.total_weight))
 
-    def evaluate(self, mesh: Mesh, n_threads: int | None) -> tuple[float, float]:
+    def evaluate(self, mesh: Mesh, n_jobs: int | None) -> tuple[float, float]:
         """Return the loss and the share of correct samples."""
         loss = correct = 0.0
         with closing(self._parts()) as parts:
             for samples in parts:
-                part = samples.evaluate(mesh, n_threads)
+                part = samples.evaluate(mesh, n_jobs)
                 loss, correct = loss + part[0], correct + part[1]
         return loss, correct
 
-    def curvature(self, mesh: Mesh, method: str, live: NDArray[Any], n_threads: int | None) -> Curvature:
+    def curvature(self, mesh: Mesh, method: str, live: NDArray[Any], n_jobs: int | None) -> Curvature:
         """Return loss, gradient and Gauss-Newton matrix by the parameters `live`."""
         engine = mesh.engine("curvature", method, LIMITS.page_rows * self._per_window)
         loss = correct = 0.0
         grad, matrix = np.zeros(len(live)), np.zeros((len(live), len(live)))
         with closing(self._parts()) as parts:
             for samples in parts:
-                part = engine.curvature(mesh.values, samples.X, samples.targets, live, n_threads)
+                part = engine.curvature(mesh.values, samples.X, samples.targets, live, n_jobs)
                 loss, correct = loss + part.loss, correct + part.correct
                 grad += part.grad
                 matrix += part.matrix
@@ -98,8 +98,8 @@ class StoredSamples(Samples):
 class WindowSteps(PiecewiseSteps):
     """Steps on windows of a file: each is a small data set of its own, in which epochs run in compiled code."""
 
-    def __init__(self, samples: StoredSamples, engine: Engine, size: int, n_threads: int | None) -> None:
-        self.samples, self.size, self.n_threads = samples, size, n_threads
+    def __init__(self, samples: StoredSamples, engine: Engine, size: int, n_jobs: int | None) -> None:
+        self.samples, self.size, self.n_jobs = samples, size, n_jobs
         self.n = samples.count
         # the page with fewer rows comes last, so that all windows but the last are alike
         self.counts = [int(sizes.sum()) for sizes in samples.windows(samples.sizes)]
@@ -120,7 +120,7 @@ class WindowSteps(PiecewiseSteps):
         dtype = preprocessing.dtype
         share = np.full((count, 1), 1 / count, dtype)
         targets = Targets(self.samples.loss, np.zeros((count, values.shape[1]), dtype), share)
-        return Steps(self.engine, np.zeros((1, count, *row["x"].shape), dtype), targets, self.size, self.n_threads)
+        return Steps(self.engine, np.zeros((1, count, *row["x"].shape), dtype), targets, self.size, self.n_jobs)
 
     def windows(self, order: Array) -> list[NDArray[np.int64]]:
         """Return the pages of an epoch, window by window."""

@@ -142,7 +142,7 @@ class FirstOrderRun(SolverRun):
     ) -> None:
         self.solver, self.mesh, self.samples, self.rng = solver, mesh, samples, rng
         size = settings.batch_of(samples.count)
-        self.steps = samples.steps(mesh, settings.gradient, size, settings.n_threads)
+        self.steps = samples.steps(mesh, settings.gradient, size, settings.n_jobs)
         code, betas, epsilon = solver.rule()
         self.optimizer = Optimizer(
             code=code,
@@ -156,7 +156,7 @@ class FirstOrderRun(SolverRun):
         )
         self.epoch, self.epochs = 0, settings.epochs_of(samples.count, by_steps=True)
         self.penalties = self._penalties()
-        first = samples.glance(mesh, settings.n_threads) + self.optimizer.penalty(mesh.parameters)
+        first = samples.glance(mesh, settings.n_jobs) + self.optimizer.penalty(mesh.parameters)
         now = self._snapshot()
         self._state = RunState(now, now, first, 1.0, 0, "", (self.epochs, self.epochs), "", None)
         # a small net takes as long to come back to Python as for several epochs

@@ -178,7 +178,7 @@ class LevenbergMarquardt(SolverRun):
 
     def _evaluate(self) -> tuple[float, float]:
         """Loss without penalty, and share of correct samples."""
-        return self.samples.evaluate(self.mesh, self.settings.n_threads)
+        return self.samples.evaluate(self.mesh, self.settings.n_jobs)
 
     def _penalty(self) -> float:
         return 0.5 * float(self.penalties @ self.mesh.parameters[self.live] ** 2)
@@ -212,7 +212,7 @@ class LevenbergMarquardt(SolverRun):
 
     def _iterate(self, look: bool) -> Progress:
         state = self._state
-        model = self.samples.curvature(self.mesh, self.settings.gradient, self.live, self.settings.n_threads)
+        model = self.samples.curvature(self.mesh, self.settings.gradient, self.live, self.settings.n_jobs)
         weights = self.mesh.parameters[self.live].astype(np.float64)
         if np.isnan(state.error):
             state.error = state.first_error = self._evaluate()[0]
