@@ -116,7 +116,7 @@ class Parameters(CallbackSupportMixin, BaseEstimator):
         own = self.get_params(deep=False)
         given = {name: own[name] for name in Settings.__dataclass_fields__.keys() & own.keys()}
         limits = [each.seconds for each in as_callbacks(self.callbacks) if isinstance(each, TimeLimit)]
-        stopping = {"patience": self._stopping().patience, "max_seconds": min(limits, default=None)}
+        stopping: dict[str, Any] = {"patience": self._stopping().patience, "max_seconds": min(limits, default=None)}
         return with_penalties(Settings(**given, **stopping), as_policies(self.structure))
 
     def _stopping(self) -> EarlyStopping:
