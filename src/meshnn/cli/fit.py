@@ -1,8 +1,9 @@
-"""`meshnn fit`: a model from a table."""
+"""`meshnn fit`: learn from a table, test, save."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import time
+import warnings
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -10,29 +11,27 @@ import numpy as np
 import typer
 from rich.console import Console
 
-from meshnn.arguments import FROM_0, POSITIVE, known, real_number, whole_number
-from meshnn.cli.fit_options import Task, check_class_weight, graph_of, hidden_of, solver_with, structure_of, task_of
-from meshnn.cli.fit_run import new_model, nothing_learned, tell, train
-from meshnn.cli.output import check_output, counted, say_notes
-from meshnn.cli.report import score_model
+from meshnn.arguments import known, whole_number
+from meshnn.cli.output import check_output, collect_warnings, free_name, print_json, save_somewhere, say_notes
+from meshnn.cli.report import ClassScores, Report, ValueScores, show
+from meshnn.cli.tables import Decimal, Encoding, Na, Sep, Thousands, read_options
 from meshnn.codes import ACTIVATIONS
-from meshnn.errors import DataError, MeshError
+from meshnn.errors import MeshError, TrainingInterrupted
 
 __all__ = ["fit"]
 
-
+Task = Literal["auto", "classify", "regress"]
 Solver = Literal["auto", "lm", "adam", "sgd"]
-ClassWeight = Literal["balanced"]
-#: Text columns that are listed with their values before training.
-MOST_LISTED = 8
+#: Exit codes after Ctrl-C and after SIGTERM.
+INTERRUPTED, TERMINATED = 130, 143
 
 
 def fit(
     data: Annotated[
         Path,
         typer.Argument(
-            help="A table: .csv, .tsv (also .gz) or .parquet; - is standard input. Read block by block: a folder of "
-            ".parquet files, a large one, or a .npy file.",
+            help="A table: .csv, .tsv (also .gz), .parquet or .feather; - is standard input. Read block by block: a "
+            "folder of .parquet files, a large one, or a .npy file.",
             show_default=False,
         ),
     ],
@@ -42,72 +41,109 @@ def fit(
     ],
     hidden: Annotated[
         str | None,
-        typer.Option("--hidden", "-n", help="Hidden neurons, by default as suits the table; or layers: 10,5."),
+        typer.Option("--hidden", "-n", help="Number of hidden neurons, found by default; or layers: 10,5."),
     ] = None,
-    topology: Annotated[
-        Path | None, typer.Option("--topology", help="A graph instead: .json, .graphml or .npz.", show_default=False)
+    mesh: Annotated[
+        Path | None,
+        typer.Option(
+            "--mesh", help="A graph of your own: .json, .graphml or .npz; or a net, .mesh.", show_default=False
+        ),
     ] = None,
-    task: Annotated[Task, typer.Option("--task", help="Classes, numbers, or what the column looks like.")] = "auto",
-    test: Annotated[float, typer.Option("--test", help="Share of the rows to test on; 0 trains on all.")] = 0.3,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Where to write the model.")] = None,
-    drop: Annotated[list[str] | None, typer.Option("--drop", help="A column to leave out; may be repeated.")] = None,
-    impute: Annotated[bool, typer.Option("--impute", help="Fill missing values in.")] = False,
-    solver: Annotated[
-        Solver, typer.Option("--solver", help="auto: adam for classes, lm for numbers in small tables.")
+    task: Annotated[
+        Task, typer.Option("--task", help="Whether the target is classes or numbers; auto looks at the column.")
     ] = "auto",
-    ticks: Annotated[int | None, typer.Option("--ticks", "-t", help="Ticks; by default as many as count.")] = None,
-    activation: Annotated[str, typer.Option("--activation", "-a", help="Of the hidden neurons.")] = "auto",
-    epochs: Annotated[
-        int | None, typer.Option("--epochs", help="At most, by default enough; iterations of lm.", show_default=False)
+    test: Annotated[
+        float, typer.Option("--test", min=0, max=1, help="Share of the rows to test on; 0 trains on all.")
+    ] = 0.3,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="The model to write; by default named after the table.", show_default=False),
     ] = None,
-    learning_rate: Annotated[float, typer.Option("--learning-rate", help="Of adam and sgd.")] = 0.007,
-    batch: Annotated[int | None, typer.Option("--batch", help="Samples a step of adam and sgd takes.")] = None,
-    l1: Annotated[float, typer.Option("--l1", help="Penalty that makes weights zero.")] = 0.0,
-    l2: Annotated[float | None, typer.Option("--l2", help="Penalty on squared weights; found by trying.")] = None,
-    tol: Annotated[float, typer.Option("--tol", help="Stop when the loss falls by less; 0 runs all epochs.")] = 1e-4,
-    restarts: Annotated[int, typer.Option("--restarts", help="Starts; the best is kept.")] = 1,
+    drop: Annotated[
+        list[str] | None, typer.Option("--drop", help="Columns to leave out, as id,name; may be repeated.")
+    ] = None,
+    max_categories: Annotated[
+        int, typer.Option("--max-categories", min=2, help="Levels of a text column; rarer ones share one feature.")
+    ] = 100,
+    solver: Annotated[
+        Solver, typer.Option("--solver", help="Solver; auto: adam for classes, lm for numbers in small tables.")
+    ] = "auto",
+    ticks: Annotated[
+        int | None, typer.Option("--ticks", "-t", min=1, help="Number of ticks; by default as many as count.")
+    ] = None,
+    activation: Annotated[str, typer.Option("--activation", "-a", help="Activation of the hidden neurons.")] = "auto",
+    max_epochs: Annotated[
+        int | None,
+        typer.Option("--max-epochs", min=1, help="Epochs at most, iterations of lm; by default enough."),
+    ] = None,
+    learning_rate: Annotated[float, typer.Option("--learning-rate", help="Learning rate of adam and sgd.")] = 0.007,
+    batch_size: Annotated[
+        int | None, typer.Option("--batch-size", "-b", min=1, help="Samples in a step of adam and sgd.")
+    ] = None,
+    l1: Annotated[float, typer.Option("--l1", min=0, help="Penalty that makes weights zero.")] = 0.0,
+    l2: Annotated[
+        float | None, typer.Option("--l2", min=0, help="Penalty on squared weights; by default found by trying.")
+    ] = None,
+    tol: Annotated[
+        float, typer.Option("--tol", min=0, help="Fall of the loss below which training stops; 0 runs all epochs.")
+    ] = 1e-4,
+    n_restarts: Annotated[
+        int, typer.Option("--n-restarts", min=1, help="Starts from other weights; the best is kept.")
+    ] = 1,
     early_stopping: Annotated[
         bool, typer.Option("--early-stopping", help="Hold a tenth of the training rows out to know when to stop.")
     ] = False,
     checkpoint: Annotated[
-        Path | None, typer.Option("--checkpoint", help="A file to go on from after an interruption.")
+        Path | None, typer.Option("--checkpoint", help="A file to continue from after an interruption.")
     ] = None,
     edges: Annotated[
-        int | None, typer.Option("--edges", help="Prune to so many connections while training.", show_default=False)
+        int | None, typer.Option("--edges", min=1, help="Number of edges to prune to while training.")
     ] = None,
     grow: Annotated[
         bool, typer.Option("--grow", help="Start with 2 hidden neurons and add more, up to --hidden, as they help.")
     ] = False,
     loss: Annotated[
-        str | None, typer.Option("--loss", help="Of numbers: squared_error, huber (outliers) or poisson (counts).")
+        str | None, typer.Option("--loss", help="Loss of numbers: squared_error, huber (outliers) or poisson (counts).")
     ] = None,
     class_weight: Annotated[
-        ClassWeight | None,
-        typer.Option("--class-weight", help="Rows of rare classes count more, of frequent ones less."),
+        Literal["balanced"] | None,
+        typer.Option("--class-weight", help="Weights of classes: rows of rare classes count more."),
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", help="Of the split and of the weights.")] = 0,
-    threads: Annotated[int | None, typer.Option("--threads", help="By default as many as pay; -1: all cores.")] = None,
+    random_state: Annotated[
+        int, typer.Option("--random-state", "--seed", min=0, max=2**32 - 1, help="Seed of the split and the weights.")
+    ] = 0,
+    n_jobs: Annotated[
+        int | None, typer.Option("--n-jobs", help="Number of threads, by default as many as pay; -1: all cores.")
+    ] = None,
     scratch: Annotated[
         Path | None,
-        typer.Option("--scratch", help="A folder with room for rows that are read block by block; MESHNN_SCRATCH."),
+        typer.Option("--scratch", help="A folder for rows that are read block by block; also MESHNN_SCRATCH."),
     ] = None,
     on: Annotated[
         str | None,
-        typer.Option("--on", help="Who learns: dask:2 (processes here) or dask://host:8786 (a scheduler of Dask)."),
+        typer.Option("--on", help="Workers that learn: dask:2 (processes here) or dask://host:8786 (a scheduler)."),
     ] = None,
+    sep: Sep = None,
+    decimal: Decimal = ".",
+    thousands: Thousands = None,
+    encoding: Encoding = "utf-8",
+    na: Na = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
 ) -> None:
     """Train a model on a table, test it on rows it has not seen, and save it.
 
-    Text columns become one feature per value (one-hot); missing values are refused unless --impute is given.
+    Text columns become one feature per value (one-hot), dates become year, month, weekday and so on, missing values
+    are filled in.
 
     [bold]Examples[/bold]
 
       meshnn fit iris.csv --target species --out iris.mesh
 
-      meshnn fit houses.parquet --target price --hidden 8 --test 0.2 --drop id --impute
+      meshnn fit houses.parquet --target price --hidden 8 --test 0.2 --drop id,name
 
-      meshnn fit data.csv --target y --topology graph.json --solver adam --epochs 1000
+      meshnn fit verkauf.csv --target preis --sep ";" --decimal ,
+
+      meshnn fit data.csv --target y --mesh graph.json --solver adam --max-epochs 1000
 
       meshnn fit data.csv --target y --hidden 30 --edges 200
 
@@ -121,141 +157,200 @@ def fit(
 
       meshnn fit measured/ --target y --on dask:4
     """
-    from meshnn.cli.fit_far import Wanted, fit_far, is_far
-    from meshnn.cli.fit_rows import place_of
-    from meshnn.engine.threads import thread_count
-    from meshnn.estimators.builder import SMOOTH
-    from meshnn.tables.encoder import Encoder
-    from meshnn.tables.reader import read_table
-    from meshnn.tables.target import target_column
-    from meshnn.topology.files import check_topology
+    from meshnn.cli.fit_rows import Wanted, open_rows, place_of
     from meshnn.training import Checkpoint
 
-    share = real_number("--test", test, "a number from 0 to below 1", lambda v: 0 <= v < 1)
-    whole_number("--seed", seed, least=0, most=2**32 - 1)
-    counts = {
-        "epochs": epochs,
-        "restarts": restarts,
-        "batch": batch,
-        "ticks": ticks,
-        "edges": edges,
-    }
-    for name, count in counts.items():  # in the words of the command line, before anything is read
-        if count is not None:
-            whole_number(f"--{name}", count)
-    thread_count("--threads", threads)
-    size: Any = hidden_of(hidden) if hidden is not None else SMOOTH if grow else "auto"
-    if l1 > 0 and solver == "lm":
-        raise MeshError("--l1: lm cannot minimise it; take --solver adam or sgd, or --l2 instead")
-    if hidden is not None and topology is not None:
-        raise MeshError("--topology says how many hidden neurons there are; leave --hidden out")
-    if grow and isinstance(size, tuple):
-        raise MeshError("--grow adds neurons that may be connected with all others; give --hidden one number")
-    if grow and topology is not None:
-        raise MeshError("--grow starts with a net of its own; leave --topology out")
-    if out is not None:
-        check_output("--out", out, ".mesh")
-        if checkpoint is not None and checkpoint.absolute() == out.absolute():
-            raise MeshError("--checkpoint and --out name the same file; take another one for the checkpoint")
-    numbers = {"--learning-rate": (learning_rate, POSITIVE), "--l1": (l1, FROM_0), "--tol": (tol, FROM_0)}
-    for name, (value, allowed) in numbers.items():
-        real_number(name, value, *allowed)
-    if l2 is not None:
-        real_number("--l2", l2, *FROM_0)
     known("--activation", activation, ["auto", *ACTIVATIONS])
-    if (edges is not None or grow) and restarts > 1:
-        raise MeshError("--restarts: a graph that changes (--edges, --grow) has one start; leave one of them out")
-    if drop and target in drop:
-        raise MeshError(f"--drop: {target} is the target; choose one of the two")
-    if topology is not None:
-        check_topology(topology)
+    out = _place_of_model(out, data)
     if checkpoint is not None:
         check_output("--checkpoint", checkpoint)
-    task = task_of(task, loss, class_weight)
-    place = place_of(on, scratch)
+    if hidden is not None and mesh is not None:
+        raise MeshError("--mesh says how many hidden neurons there are; leave --hidden out")
+    if grow and mesh is not None:
+        raise MeshError("--grow starts with a net of its own; leave --mesh out")
+    if (edges is not None or grow) and n_restarts > 1:
+        raise MeshError("--n-restarts: a graph that changes (--edges, --grow) has one start; leave one of them out")
     options = {
-        "hidden": size,
-        "ticks": ticks,
-        "activation": activation,
-        "solver": solver_with(solver, learning_rate),
-        "batch_size": "auto" if batch is None else batch,
-        "max_epochs": "auto" if epochs is None else epochs,
-        "l1": l1,
-        "l2": "auto" if l2 is None else l2,
-        "tol": tol,
-        "n_restarts": restarts,
-        "early_stopping": early_stopping,
-        "callbacks": None if checkpoint is None else Checkpoint(checkpoint),
-        "n_jobs": threads,
-        "random_state": seed,
-        "verbose": 0 if as_json else 1,
-        "loss": loss,
-    } | structure_of(edges, grow, size)
-    if is_far(data, place):
-        if impute:
-            raise MeshError(
-                f"--impute: what fills gaps is learned from whole columns, but {data} is read block by block; fill "
-                "them before, or leave the rows out"
-            )
-        wanted = Wanted(target, task, list(drop or ()), share, seed, class_weight, topology, out, as_json, place)
-        fit_far(data, wanted, options)
-        return
-    loaded = read_table(data)
-    goal = target_column(loaded.table, target, task)
-    check_class_weight(class_weight, goal.task)
-    train_rows, held, untested = _split(goal.values, goal.task, share, seed)
-    # The whole table is looked at for what must be refused, in its own row numbers; learned is from training rows only.
-    whole = Encoder.learn(goal.table, target, drop or (), impute)
-    encoder = Encoder.learn(goal.table.take(train_rows), target, drop or (), impute)
-    encoded = encoder.encode(goal.table)
-    X, y = encoded.X, goal.values
-    notes = [*loaded.notes, *goal.notes, *whole.noted(encoder), *encoded.notes, *untested]
-    n_outputs = len(np.unique(y)) if goal.task == "classify" else 1
-    options["mesh"] = graph_of(topology, X.shape[1], n_outputs, encoder.feature_names)
-    if goal.task == "classify":
-        options["class_weight"] = class_weight
+        "ticks": ticks, "activation": activation, "solver": _solvers(solver, learning_rate), "l1": l1,
+        "l2": "auto" if l2 is None else l2, "batch_size": "auto" if batch_size is None else batch_size,
+        "max_epochs": "auto" if max_epochs is None else max_epochs, "tol": tol, "n_restarts": n_restarts,
+        "early_stopping": early_stopping, "max_categories": max_categories, "loss": loss, "mesh": _prototype(mesh),
+        "callbacks": None if checkpoint is None else Checkpoint(checkpoint), "n_jobs": n_jobs,
+        "random_state": random_state, "verbose": 0 if as_json else 1,
+    } | _sizes(hidden, edges, grow)  # fmt: skip
+    task = _task(task, loss, class_weight)
+    _model("classify" if class_weight else task, options, class_weight)._settings()  # refuses before a table is read
+    read = read_options(sep, decimal, thousands, encoding, na)
+    place = place_of(on, scratch)
+    rows = open_rows(Wanted(data, target, task, drop, test, random_state, read, place, not as_json))
+    if class_weight is not None and rows.task == "regress":
+        raise MeshError("--class-weight: the target is a number, not classes; leave it out, or pass --task classify")
+    model = _model(rows.task, options, class_weight)
     if not as_json:
-        say_notes(notes)
-        _introduce(data, goal, encoder, train_rows, held)
-    model = new_model(goal.task, options)
-    seconds, warned, code = train(lambda: model.fit(X[train_rows], y[train_rows]))
+        say_notes(rows.notes)
+        Console(stderr=True).print(rows.introduction(), markup=False, highlight=False, soft_wrap=True)
+    seconds, warned, code = _train(model, rows)
     model.set_params(verbose=0)
-    model.preprocessing_, model.target_ = replace(model.preprocessing_, encoder=encoder), target
-    if code and len(model.history_) == 0:
-        raise nothing_learned(code)
-    report = score_model(model, goal.task, X[held], y[held], seed) if len(held) else None
-    trained = score_model(model, goal.task, X[train_rows], y[train_rows], seed)
-    facts = {"data": str(data), "target": target, "task": goal.task, "features": encoder.feature_names}
-    tell(model, facts, report, trained, seconds, notes, warned, out, as_json, code)
+    model.target_ = target
+    test_rows, train_rows = rows.parts()
+    report = None if test_rows is None else _scored(model, *test_rows, target, warned)
+    trained = _scored(model, *train_rows, target, [])
+    out, failure = save_somewhere(model, out)
+    if as_json:
+        facts = {"data": str(data), "target": target, "task": rows.task, "features": rows.features(model)}
+        print_json(facts | _facts(model, report, trained, seconds, rows.notes + warned, out))
+    else:
+        say_notes(warned)
+        show(Console(), model, report, trained, seconds, out)
+    if failure is not None:
+        raise MeshError(f"{failure}; the model was written to {out} instead")
+    if code:
+        raise typer.Exit(code)
 
 
-def _split(y: Any, task: str, share: float, seed: int) -> tuple[Any, Any, list[str]]:
-    """Rows to learn from and rows to test on; every class in both if there is enough of each. And notes about it."""
-    from meshnn.tables.holdout import HoldoutSplit
-
-    rows = np.arange(len(y))
-    if share == 0:
-        return rows, rows[:0], []
-    n_test = int(np.ceil(share * len(rows)))
-    if n_test >= len(rows) - 1:
-        raise DataError(f"--test {share:g} leaves {len(rows) - n_test} of {len(rows)} rows to learn from; lower it")
-    split = HoldoutSplit.stratified(len(rows), n_test, seed, y if task == "classify" else None)
-    train, held = split.kept, split.held
-    if len(held) == 0:
-        raise DataError("every class has one row: there is nothing to test on; add rows, or pass --test 0")
-    missing = [str(label) for label in np.setdiff1d(y, y[held])] if task == "classify" else []
-    named = ", ".join(missing[:5]) + (", ..." if len(missing) > 5 else "")
-    return train, held, [f"too few rows to test all classes: {named} can only be learned"] * bool(missing)
+def _place_of_model(out: Path | None, data: Path) -> Path:
+    """Where the model goes: as asked for, or a free name after the table."""
+    if out is None:
+        stem = "model" if str(data) == "-" else data.resolve().name.partition(".")[0] or "model"
+        out = free_name(Path(), Path(f"{stem}.mesh"))
+    check_output("--out", out)
+    if out.exists() and data.exists() and out.samefile(data):
+        raise MeshError(f"--out: {out} is the table, which would be lost; name another file")
+    return out
 
 
-def _introduce(data: Path, goal: Any, encoder: Any, train: Any, held: Any) -> None:
-    name = "standard input" if str(data) == "-" else data.name
-    what = f"{len(np.unique(goal.values))} classes" if goal.task == "classify" else "a number"
-    lines = [
-        f"{name}: {counted(len(train) + len(held), 'row')}, {counted(len(encoder.columns), 'column')} as "
-        f"{counted(len(encoder.feature_names), 'feature')}, to predict {what}; {counted(len(train), 'row')} to learn "
-        f"from, {len(held):,} to test on"
-    ]
-    texts = [f"  {line}" for line in encoder.describe() if "one-hot" in line]
-    lines += texts if len(texts) <= MOST_LISTED else [*texts[:MOST_LISTED], f"  ... {len(texts):,} columns of text"]
-    Console(stderr=True).print(*lines, sep="\n", markup=False, highlight=False, soft_wrap=True)
+def _solvers(name: str, learning_rate: float) -> Any:
+    """The solvers of a name, with this learning rate where they have one."""
+    from meshnn.training.solvers import candidates
+
+    found = list(candidates(name))
+    for solver in found:
+        if "learning_rate" in solver.get_params():
+            solver.set_params(learning_rate=learning_rate)
+    return found if len(found) > 1 else found[0]
+
+
+def _sizes(hidden: str | None, edges: int | None, grow: bool) -> dict[str, Any]:
+    """The parameters `hidden` and `structure`."""
+    from meshnn.estimators.builder import SMOOTH
+    from meshnn.training import structure
+
+    size: Any = SMOOTH if grow else "auto"
+    if hidden is not None:
+        sizes = [part.strip() for part in hidden.split(",")]
+        if not all(part.isdecimal() for part in sizes):
+            raise MeshError(f"--hidden must be a whole number, or sizes of layers like 10,5, got {hidden!r}")
+        numbers = [whole_number("--hidden", int(part), least=0) for part in sizes]
+        size = numbers[0] if len(numbers) == 1 else tuple(numbers)
+    if not grow:
+        return {"hidden": size, "structure": None if edges is None else structure.Prune(to=edges)}
+    if isinstance(size, tuple):
+        raise MeshError("--grow adds neurons that may be connected with all others; give --hidden one number")
+    policies: list[Any] = [structure.Grow(to=max(size, 1))]
+    if edges is not None:
+        policies.append(structure.Prune(to=edges, start="given", begin=0.5, end=0.9))
+    return {"hidden": min(2, size), "structure": policies}
+
+
+def _prototype(path: Path | None) -> Any:
+    """The graph or net of a file, for the parameter `mesh`."""
+    if path is None:
+        return None
+    if path.suffix.lower() == ".mesh":
+        from meshnn.loading import load_fitted
+
+        found = load_fitted(path)
+        return getattr(found, "mesh_", found)
+    from meshnn.topology.files import check_topology, read_topology
+
+    check_topology(path)
+    return lambda n_inputs, n_outputs: read_topology(path, n_inputs, n_outputs)
+
+
+def _task(task: Task, loss: str | None, class_weight: str | None) -> Task:
+    """What loss and class weights leave of the choice."""
+    if loss is not None:
+        from meshnn.losses import LOSSES
+
+        meant: Task = "classify" if LOSSES[known("--loss", loss, LOSSES)].classifies else "regress"
+        if task not in ("auto", meant):
+            raise MeshError(f"--loss {loss} is for --task {meant}; leave one of them out")
+        task = meant
+    if class_weight is not None and task == "regress":
+        raise MeshError("--class-weight: there are no classes in a regression; leave it out")
+    return task
+
+
+def _model(task: str, options: dict[str, Any], class_weight: str | None) -> Any:
+    from meshnn.estimators import MeshClassifier, MeshRegressor
+
+    if task == "classify":
+        return MeshClassifier(**options, class_weight=class_weight)
+    return MeshRegressor(**options)
+
+
+def _train(model: Any, rows: Any) -> tuple[float, list[str], int]:
+    """Seconds, what the user should know, and the exit code if training was interrupted, else 0."""
+    from meshnn.training.signals import sigterm_interrupts
+
+    caught: list[Warning] = []
+    said: list[str] = []
+    terminated: list[int] = []
+    began, code = time.perf_counter(), 0
+    with collect_warnings(caught):
+        try:
+            with sigterm_interrupts(terminated), rows.opened(model) as given:
+                began = time.perf_counter()
+                model.fit(*given)
+        except TrainingInterrupted as stop:
+            further = "" if stop.checkpoint is None else "; run the same command again to go on"
+            said.append(f"interrupted after epoch {stop.epoch}: the best weights so far are kept{further}")
+            code = TERMINATED if terminated else INTERRUPTED
+        except KeyboardInterrupt:
+            code = TERMINATED if terminated else INTERRUPTED
+    if code and not len(getattr(model, "history_", ())):
+        say_notes(["interrupted before the first epoch was done: nothing was learned, nothing is written"])
+        raise typer.Exit(code)
+    return time.perf_counter() - began, [str(warning) for warning in caught] + said, code
+
+
+def _scored(model: Any, X: Any, y: Any, target: str, notes: list[str]) -> Report:
+    """How good the model is on some rows; some class may be in none that was learned from."""
+    scores: ClassScores | ValueScores
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what there is to say about these columns has been said
+        if not hasattr(model, "classes_"):
+            scores = ValueScores()
+            scores.add(np.asarray(y, np.float64), model.predict(X))
+        else:
+            scores = ClassScores(model.classes_)
+            place = np.minimum(np.searchsorted(model.classes_, y), len(model.classes_) - 1)
+            truth = np.where(model.classes_[place] == y, place, -1)
+            scores.add(truth, model.predict(X), example=y[truth < 0][0] if (truth < 0).any() else None)
+    report, said = scores.report(target)
+    notes += said
+    return report
+
+
+def _facts(
+    model: Any, report: Report | None, trained: Report, seconds: float, notes: list[str], out: Path
+) -> dict[str, Any]:
+    mesh = model.mesh_
+    return {
+        "classes": [str(c) for c in model.classes_] if hasattr(model, "classes_") else None,
+        "test": None if report is None else report.to_dict(),
+        "train": trained.to_dict(),
+        "edges": mesh.topology.n_edges,
+        "hidden": mesh.topology.n_hidden,
+        "live_edges": mesh.topology.n_edges - int(mesh.dead_edges().sum()),
+        "ticks": mesh.ticks,
+        "solver": model.solver_,
+        "solver_reason": model.solver_reason_,
+        "l2": model.l2_,
+        "epochs": model.n_iter_,
+        "loss": model.history_[-1].loss if len(model.history_) else None,
+        "history_notes": model.history_.notes,
+        "seconds": seconds,
+        "notes": notes,
+        "model": str(out),
+    }

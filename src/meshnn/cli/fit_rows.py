@@ -1,31 +1,34 @@
-"""Where the rows of `meshnn fit` are that are not in memory: (data, target, options) to what estimators fit on.
-
-Another place than the disk here or a cluster is another branch of `rows_to_fit`.
-"""
+"""The rows that `meshnn fit` learns from and tests on: in memory, on a disk here, or on the workers of a cluster."""
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from meshnn.arguments import whole_number
+from meshnn.cli.output import counted
+from meshnn.cli.tables import column_list
 from meshnn.errors import DataError, MeshError
-from meshnn.tables.files import ENDINGS
 from meshnn.tables.holdout import HoldoutSource, HoldoutSplit
-from meshnn.tables.sources import NpySource, ParquetSource, RowBlock, Source
+from meshnn.tables.names import check_names
+from meshnn.tables.reader import in_blocks, read_table
+from meshnn.tables.sources import NpySource, ParquetSource, RowBlock
+from meshnn.tables.target import target_column, target_task
 
-__all__ = ["Place", "Seen", "open_table", "place_of", "rows_to_fit", "workers_of"]
+__all__ = ["BlockRows", "Place", "TableRows", "Wanted", "open_rows", "place_of"]
 
-#: Processes that a cluster here may have.
-MOST_PROCESSES = 256
+#: Text columns that are listed with their values before training.
+MOST_LISTED = 8
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(NamedTuple):
     """Who learns, and where there is room for the rows."""
 
     processes: int = 0  # of a cluster here
@@ -38,14 +41,6 @@ class Place:
         return self.processes > 0 or self.address is not None
 
 
-@dataclass
-class Seen:
-    """Rows in memory that a report is made of."""
-
-    held: RowBlock | None = None
-    sample: RowBlock | None = None
-
-
 def place_of(on: str | None, scratch: Path | None) -> Place:
     """What --on and --scratch say.
 
@@ -56,39 +51,205 @@ def place_of(on: str | None, scratch: Path | None) -> Place:
         raise MeshError(f"--scratch: {scratch} is no folder; name one that is there")
     if on is None:
         return Place(scratch=scratch)
-    here = re.fullmatch(r"dask:(-?\d{1,9})", on)
+    if here := re.fullmatch(r"dask:(-?\d{1,9})", on):
+        return Place(whole_number("--on dask", int(here[1]), most=256), None, scratch)
     there = re.fullmatch(r"dask://([^\s/:]+|\[[0-9a-fA-F:]+\]):(\d{1,5})/?", on)
-    if here is None and there is None:
+    if there is None:
         raise MeshError(
             f"--on must be dask:2, for so many processes here, or dask://host:8786, for a scheduler, got {on!r}"
         )
-    if here is not None:
-        return Place(whole_number("--on dask", int(here[1]), most=MOST_PROCESSES), None, scratch)
-    assert there is not None
     if scratch is not None:
         raise MeshError("--scratch: the workers of a cluster elsewhere have their own; leave it out")
     return Place(0, f"tcp://{there[1]}:{there[2]}")
 
 
-def open_table(data: Path, target: str, drop: list[str], place: Place) -> Source:
-    """A table that is read block by block, in the words of the command line."""
+@dataclass(frozen=True)
+class Wanted:
+    """What is asked for, besides what estimators know."""
+
+    data: Path
+    target: str
+    task: str
+    drop: list[str] | None
+    share: float  # of the rows to test on
+    seed: int
+    read: Any  # ReadOptions
+    place: Place
+    shown: bool  # whether progress is shown
+
+
+def open_rows(wanted: Wanted) -> TableRows | BlockRows:
+    """The rows of a table, wherever they are to be learned from."""
+    data = wanted.data
+    apart = wanted.place.is_cluster or (data.suffix.lower() == ".npy" and data.exists()) or in_blocks(data)
+    return BlockRows(wanted) if apart else TableRows(wanted)
+
+
+class TableRows:
+    """Rows in memory; the estimator encodes them."""
+
+    def __init__(self, wanted: Wanted) -> None:
+        loaded = read_table(wanted.data, options=wanted.read)
+        names = loaded.table.column_names
+        drop = column_list(wanted.drop, names)
+        check_names(names, [wanted.target, *drop], f"{wanted.data}: ")
+        if wanted.target in drop:
+            raise MeshError(f"--drop: {wanted.target} is the target; choose one of the two")
+        goal = target_column(loaded.table, wanted.target, wanted.task)
+        self.task, self._y, self._table = goal.task, goal.values, goal.table.drop_columns([wanted.target, *drop])
+        self.notes = [*loaded.notes, *goal.notes]
+        self._split = self._split_rows(wanted)
+        self.name = "standard input" if str(wanted.data) == "-" else wanted.data.name
+        self._find_gaps()
+
+    def _split_rows(self, wanted: Wanted) -> HoldoutSplit:
+        """Every class in both parts if there is enough of each."""
+        y, n, share = self._y, len(self._y), wanted.share
+        size = int(np.ceil(share * n))
+        if size >= n - 1:
+            raise DataError(f"--test {share:g} leaves {n - size} of {n} rows to learn from; lower it")
+        if size == 0:
+            return HoldoutSplit(n, np.arange(0))
+        split = HoldoutSplit.stratified(n, size, wanted.seed, y if self.task == "classify" else None)
+        if len(split.held) == 0:
+            raise DataError("every class has one row: there is nothing to test on; add rows, or pass --test 0")
+        missing = [str(label) for label in np.setdiff1d(y, y[split.held])] if self.task == "classify" else []
+        if missing:
+            named = ", ".join(missing[:5]) + ", ..." * (len(missing) > 5)
+            self.notes.append(f"too few rows to test all classes: {named} can only be learned")
+        return split
+
+    def _find_gaps(self) -> None:
+        """Note missing values, which the estimator fills in."""
+        from meshnn.tables.cells import cells_of
+        from meshnn.tables.names import listed
+
+        gaps = {name: cells_of(self._table, name).missing for name in self._table.column_names}
+        gaps = {name: count for name, count in gaps.items() if 0 < count < self._table.num_rows}
+        if gaps:
+            columns = f"{len(gaps):,} columns ({listed(list(gaps), 3)})" if len(gaps) > 1 else next(iter(gaps))
+            filled = "filled with the median or the most frequent value"
+            self.notes.append(f"{counted(sum(gaps.values()), 'missing value')} in {columns}: {filled}")
+
+    def introduction(self) -> str:
+        """What is going to be learned, in a line."""
+        what = f"{len(np.unique(self._y))} classes" if self.task == "classify" else "a number"
+        train, held = len(self._split.kept), len(self._split.held)
+        return (
+            f"{self.name}: {counted(train + held, 'row')}, {counted(self._table.num_columns, 'column')}, to predict "
+            f"{what}; {counted(train, 'row')} to learn from, {held:,} to test on"
+        )
+
+    @contextmanager
+    def opened(self, model: Any) -> Iterator[tuple[Any, ...]]:
+        """What is passed to `model.fit`."""
+        kept = self._split.kept
+        yield self._table.take(kept), self._y[kept]
+
+    def features(self, model: Any) -> list[str]:
+        """Names of the features of a fitted model."""
+        return list(model.preprocessing_.feature_names)
+
+    def parts(self) -> tuple[tuple[Any, Any] | None, tuple[Any, Any]]:
+        """(X, y) of the rows to test on, if there are any, and of those that were learned from."""
+        held, kept = self._split.held, self._split.kept
+        test = (self._table.take(held), self._y[held]) if len(held) else None
+        return test, (self._table.take(kept), self._y[kept])
+
+
+class BlockRows:
+    """Rows that are read block by block, once, and learned from a disk or by a cluster."""
+
+    def __init__(self, wanted: Wanted) -> None:
+        self._wanted = wanted
+        self._source = _open_source(wanted)
+        self.name = os.path.basename(os.path.normpath(self._source.name))
+        self._held: RowBlock | None = None
+        self._sample: RowBlock | None = None
+        self.task, self.notes = self._find_task()
+        source: Any = self._source
+        width = source.n_features if isinstance(source, NpySource) else len(source.columns)
+        self._width, self._split = width, HoldoutSplit.for_report(source.n_rows, wanted.share, wanted.seed, width)
+
+    def _find_task(self) -> tuple[str, list[str]]:
+        source, target = self._source, self._wanted.target
+        if isinstance(source, ParquetSource):
+            few = source.table.few(target, 100_000)
+        else:
+            import pyarrow as pa
+
+            few = pa.table({target: source.few_targets(100_000)})
+        return target_task(few, target, self._wanted.task)
+
+    def introduction(self) -> str:
+        """What is going to be learned, in a line."""
+        files = f" in {self._source.table}" if isinstance(self._source, ParquetSource) else ""
+        what, held = "classes" if self.task == "classify" else "a number", len(self._split.held)
+        return (
+            f"{self.name}: {counted(self._split.n, 'row')}{files}, {counted(self._width, 'feature')}, to predict "
+            f"{what}, read block by block; {counted(self._split.n - held, 'row')} to learn from, {held:,} to test on"
+        )
+
+    @contextmanager
+    def opened(self, model: Any) -> Iterator[tuple[Any, ...]]:
+        """What is passed to `model.fit`, as long as it is needed."""
+        from meshnn.progress import reading
+        from meshnn.training.out_of_core import RowStore
+
+        wanted, classes = self._wanted, self.task == "classify"
+        with _workers(wanted.place) as client, reading(int(wanted.shown), self._split.n) as told:
+            rows: Any
+            if client is not None:
+                from meshnn.integrations.dask.shards import read_parquet
+
+                assert isinstance(self._source, ParquetSource)
+                found = read_parquet(client, self._source, classes, model._settings(), self._split, told)
+                rows, self._held, self._sample = found
+            else:
+                kept = HoldoutSource(self._source, self._split, classes)
+                rows = RowStore(kept, classes, wanted.place.scratch, told)
+                self._held, self._sample = kept.held, kept.sample
+            told.close()
+            try:
+                yield (rows,)
+            finally:
+                rows.release()
+
+    def features(self, model: Any) -> list[str] | None:
+        """Names of the features, if the columns have names."""
+        return None if self._source.columns is None else list(self._source.columns)
+
+    def parts(self) -> tuple[tuple[Any, Any] | None, tuple[Any, Any]]:
+        """(X, y) of the rows to test on, if there are any, and of some of those that were learned from."""
+        held, sample = self._held, self._sample
+        assert sample is not None
+        return None if held is None or not len(held.X) else (held.X, held.y), (sample.X, sample.y)
+
+
+def _open_source(wanted: Wanted) -> ParquetSource | NpySource:
+    data, target = wanted.data, wanted.target
     if data.suffix.lower() == ".npy" and not data.is_dir():
-        if place.is_cluster:
+        if wanted.place.is_cluster:
             raise MeshError(f"--on: a cluster learns from Parquet files, and {data} is none; leave it out")
-        if drop:
+        if wanted.drop:
             raise MeshError(f"--drop: the columns of {data} have no names; write a matrix without them")
         if not target.lower().endswith(".npy"):
             raise DataError(
                 f"--target: {data} has features only; name a .npy file with as many targets, got {target!r}"
             )
         return NpySource(data, Path(target))
+    from meshnn.tables.files import ENDINGS, ArrowFiles
+
     if not data.is_dir() and data.suffix.lower() not in ENDINGS:
         raise MeshError(f"--on: a cluster learns from Parquet files or a folder of them, and {data} is none")
+    names = ArrowFiles(data).schema.names
+    drop = column_list(wanted.drop, names)
+    check_names(names, [target, *drop], f"{data}: ")
     return ParquetSource(data, target, drop=drop)
 
 
 @contextmanager
-def workers_of(place: Place) -> Iterator[Any]:
+def _workers(place: Place) -> Iterator[Any]:
     """A client of the cluster that trains; None without a cluster."""
     if not place.is_cluster:
         yield None
@@ -97,48 +258,3 @@ def workers_of(place: Place) -> Iterator[Any]:
 
     with cluster(place.processes, place.address, place.scratch) as client:
         yield client
-
-
-@contextmanager
-def rows_to_fit(
-    source: Source,
-    split: HoldoutSplit,
-    model: Any,
-    place: Place,
-    client: Any,
-    report: Callable[[int], None],
-    seen: Seen,
-) -> Iterator[Any]:
-    """What is passed to `model.fit`, as long as it is needed; rows for the report go into `seen`.
-
-    Parameters
-    ----------
-    source : Source
-    split : HoldoutSplit
-    model : MeshClassifier or MeshRegressor
-    place : Place
-    client : that of `workers_of`
-    report : callable
-        Called with the number of rows read.
-    seen : Seen
-    """
-    classes = model._loss.classifies
-    if client is not None:
-        from meshnn.integrations.dask.shards import read_parquet
-
-        assert isinstance(source, ParquetSource)
-        rows, seen.held, seen.sample = read_parquet(client, source, classes, model._settings(), split, report)
-        try:
-            yield rows
-        finally:
-            rows.release()
-        return
-    from meshnn.training.out_of_core import RowStore
-
-    kept = HoldoutSource(source, split, classes)
-    store = RowStore(kept, classes, place.scratch, report)
-    try:
-        seen.held, seen.sample = kept.held, kept.sample
-        yield store
-    finally:
-        store.release()

@@ -22,6 +22,7 @@ __all__ = [
     "collect_warnings",
     "counted",
     "finite",
+    "free_name",
     "print_json",
     "print_text",
     "progress",
@@ -141,7 +142,7 @@ def save_somewhere(model: Any, path: Path) -> tuple[Path, OSError | MeshError | 
     except (OSError, MeshError) as error:
         failure = error
     for folder in _other_places():
-        place = _free_name(folder, path)
+        place = free_name(folder, path)
         try:
             model.save(place)
             return place, failure
@@ -157,6 +158,7 @@ def _other_places() -> Iterator[Path]:
             yield Path(find())
 
 
-def _free_name(folder: Path, path: Path) -> Path:
+def free_name(folder: Path, path: Path) -> Path:
+    """A name in a folder that is not taken: that of the path, or with a number."""
     names = (folder / f"{path.stem}{f'-{k}' if k else ''}{path.suffix}" for k in count())
     return next(name for name in names if not name.exists())

@@ -13,22 +13,12 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from meshnn.cli.output import counted
+from meshnn.errors import DataError, MeshError
 
-__all__ = [
-    "Report",
-    "headline",
-    "score_classes",
-    "score_model",
-    "score_values",
-    "show",
-    "show_confusion",
-    "wilson",
-]
+__all__ = ["ClassScores", "Report", "ValueScores", "headline", "show", "show_confusion", "wilson"]
 
 #: Classes of which a confusion matrix still fits a screen.
 MOST_SHOWN = 12
-#: Resamples behind the interval of R².
-RESAMPLES = 2000
 
 
 @dataclass(frozen=True)
@@ -63,55 +53,105 @@ def wilson(hits: int, count: int) -> tuple[float, float]:
     return float(min(max(centre - half, 0.0), p)), float(max(min(centre + half, 1.0), p))
 
 
-def score_model(model: Any, task: str, X: Any, y: Any, seed: int) -> Report:
-    """Accuracy or R² of a model on some rows."""
-    predicted = model.predict(X)
-    if task == "classify":
-        return score_classes(model.classes_, np.searchsorted(model.classes_, y), predicted)
-    return score_values(y, predicted, seed)
+class _Scores:
+    """Rows with an answer, and rows without."""
+
+    def __init__(self) -> None:
+        self.rows = self.missing = 0
+
+    def _notes(self, target: str | None) -> list[str]:
+        if self.rows == 0:
+            raise DataError(f"column {target} has no values: there is nothing to compare with; fill it")
+        return [f"{counted(self.missing, 'row')} without a value of {target}: left out"] * bool(self.missing)
 
 
-def score_classes(classes: Any, truth: NDArray[np.int64], predicted: Any, P: Any = None) -> Report:
-    """Accuracy, confusions and, with probabilities P, log loss, given the number of each true class; -1 if unknown.
+class ClassScores(_Scores):
+    """Accuracy, confusions and log loss, added up block by block.
 
     An unknown class is always missed. It has no place in the matrix, nor a probability.
     """
-    count, seen = len(classes), truth >= 0
-    pairs = truth[seen] * count + np.searchsorted(classes, predicted[seen])
-    confusion = np.bincount(pairs, minlength=count * count).reshape(count, count)
-    hits, others = int(np.trace(confusion)), dict[str, float]()
-    if P is not None:
-        right = P[seen, truth[seen]]
-        others["log loss"] = (
-            float(-np.log(np.maximum(right, np.finfo(np.float64).eps)).mean()) if seen.any() else np.nan
-        )
-    return Report("accuracy", hits / len(truth), *wilson(hits, len(truth)), len(truth), confusion, others)
+
+    def __init__(self, classes: Any) -> None:
+        super().__init__()
+        self._classes, self._logs, self._unknown, self._example = classes, 0.0, 0, ""
+        self._confusion = np.zeros((len(classes), len(classes)), np.int64)
+        self._others = dict[str, float]()
+
+    def add(self, truth: NDArray[np.int64], predicted: Any, P: Any = None, example: Any = None) -> None:
+        """Rows with the numbers of their true classes, -1 if unknown (as the example), -2 if missing."""
+        known, seen, count = truth > -2, truth >= 0, len(self._classes)
+        self.rows, self.missing = self.rows + int(known.sum()), self.missing + int((~known).sum())
+        if example is not None and not self._example:
+            self._example = str(example)[:60]
+        self._unknown += int((truth == -1).sum())
+        truth = truth[seen]
+        pairs = truth * count + np.searchsorted(self._classes, predicted[seen])
+        self._confusion += np.bincount(pairs, minlength=count * count).reshape(count, count)
+        if P is not None:
+            right = np.maximum(P[seen, truth], np.finfo(np.float64).eps)
+            self._logs -= float(np.log(right).sum())
+            total = int(self._confusion.sum())
+            self._others["log loss"] = self._logs / total if total else np.nan
+
+    def report(self, target: str | None) -> tuple[Report, list[str]]:
+        """Of all rows, and what there is to say about them."""
+        notes = self._notes(target)
+        if self._unknown:
+            notes.append(
+                f"{counted(self._unknown, 'row')} of classes that the model does not know, e.g. {self._example!r}: "
+                "counted as wrong, not in log loss and matrix"
+            )
+        hits = int(np.trace(self._confusion))
+        limits = wilson(hits, self.rows)
+        return Report("accuracy", hits / self.rows, *limits, self.rows, self._confusion, self._others), notes
 
 
-def score_values(y: Any, predicted: Any, seed: int) -> Report:
-    """R² and the sizes of errors."""
-    rng = np.random.default_rng(seed)
-    resamples = 0 if len(y) < 2 else RESAMPLES if len(y) <= 5000 else RESAMPLES // 10
-    scores = [_r2(y[rows], predicted[rows]) for rows in (rng.integers(0, len(y), len(y)) for _ in range(resamples))]
-    scores = [score for score in scores if np.isfinite(score)]
-    low, high = np.quantile(scores, [0.025, 0.975]) if scores else (np.nan, np.nan)
-    errors = np.abs(y - predicted)
-    largest = max(float(errors.max()), np.finfo(np.float64).tiny)  # squares of very large and small numbers do not fit
-    others = {"RMSE": largest * float(np.sqrt(((errors / largest) ** 2).mean())), "MAE": float(errors.mean())}
-    return Report("R2", _r2(y, predicted), float(low), float(high), len(y), None, others)
+class ValueScores(_Scores):
+    """R², RMSE and MAE, added up block by block.
+
+    The interval of R² is that of the delta method, which needs moments up to the fourth.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._pivot, self._unit, self._absolute = 0.0, 1.0, 0.0
+        self._sums = np.zeros(8)  # of d, d², d³, d⁴, e², e⁴, d e², d² e²
+
+    def add(self, truth: NDArray[np.float64], predicted: Any) -> None:
+        """Rows with their true values, NaN if missing."""
+        if predicted.ndim == 2:
+            raise MeshError(f"the model predicts {predicted.shape[1]} numbers a row, expected one")
+        known = np.isfinite(truth)
+        self.missing += int((~known).sum())
+        y, predicted = truth[known], predicted[known]
+        if len(y) == 0:
+            return
+        if self.rows == 0:  # numbers of a size that their fourth powers can be added up
+            self._pivot = float(y[0] / 2 + y[-1] / 2)
+            self._unit = float(np.abs(y - self._pivot).max()) or abs(self._pivot) or 1.0
+        self.rows += len(y)
+        d, e = (y - self._pivot) / self._unit, (y - predicted) / self._unit
+        self._absolute += float(np.abs(e).sum())
+        powers = (d, d**2, d**3, d**4, e**2, e**4, d * e**2, d**2 * e**2)
+        self._sums += [float(power.sum()) for power in powers]
+
+    def report(self, target: str | None) -> tuple[Report, list[str]]:
+        """Of all rows, and what there is to say about them."""
+        notes = self._notes(target)
+        m1, m2, m3, m4, e2, e4, de2, d2e2 = (self._sums / self.rows).tolist()
+        spread = m2 - m1**2
+        others = {"RMSE": self._unit * float(np.sqrt(e2)), "MAE": self._unit * self._absolute / self.rows}
+        if spread <= 0:
+            return Report("R2", np.nan, np.nan, np.nan, self.rows, None, others), notes
+        score = 1.0 - e2 / spread
+        fourth = m4 - 4 * m1 * m3 + 6 * m1**2 * m2 - 3 * m1**4
+        mixed = d2e2 - 2 * m1 * de2 + m1**2 * e2
+        variance = (e2 / spread**2) ** 2 * fourth - 2 * e2 / spread**3 * mixed + e4 / spread**2
+        half = 1.959963984540054 * float(np.sqrt(max(variance, 0.0) / self.rows))
+        return Report("R2", score, score - half, score + half, self.rows, None, others), notes
 
 
-def _r2(y: Any, predicted: Any) -> float:
-    largest = float(np.abs(y).max())
-    if largest > 0:  # squares of very large and very small numbers do not fit
-        y, predicted = y / largest, predicted / largest
-    spread = float(((y - y.mean()) ** 2).sum())
-    return 1.0 - float(((y - predicted) ** 2).sum()) / spread if spread > 0 else float("nan")
-
-
-def show(
-    console: Console, model: Any, report: Report | None, trained: Report, seconds: float, out: Path | None
-) -> None:
+def show(console: Console, model: Any, report: Report | None, trained: Report, seconds: float, out: Path) -> None:
     """The report for people."""
 
     def line(text: str, style: str = "") -> None:
@@ -130,8 +170,9 @@ def show(
     line(f"{sizes}, {counted(mesh.ticks, 'tick')}")
     line(f"solver {model.solver_} ({model.solver_reason_}), {counted(model.n_iter_, 'epoch')}, {seconds:.2f} s")
     for note in model.history_.notes[-3:]:
-        line(note)
-    line("model not saved; --out model.mesh saves it" if out is None else f"model written to {out}")
+        if note.partition(": ")[2] not in model.solver_reason_:  # what a search found is part of the reason
+            line(note)
+    line(f"model written to {out}")
 
 
 def headline(report: Report) -> str:

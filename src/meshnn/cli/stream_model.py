@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -69,15 +70,18 @@ class _Fitted:
         self.encoder_ = _Encoder(model, recipe)
         self._asked: tuple[Any, Any] = (None, None)
 
-    def _outputs(self, X: F64) -> F64:
-        if self._asked[0] is not X:  # a net that remembers must not see the rows twice
-            self._asked = X, outputs_of(self._model, X)
+    def _outputs(self, table: Any) -> F64:
+        if self._asked[0] is not table:  # a net that remembers must not see the rows twice
+            encoded = self.encoder_.encode(table)
+            for note in encoded.notes:
+                warnings.warn(note, UserWarning, stacklevel=3)
+            self._asked = table, outputs_of(self._model, encoded.X)
         found: F64 = self._asked[1]
         return found
 
 
 class _Regressor(_Fitted):
-    def predict(self, X: F64) -> F64:
+    def predict(self, X: Any) -> F64:
         return model_values(self._model, self._outputs(X))
 
 
@@ -90,13 +94,13 @@ class _Classifier(_Fitted):
         self._order = np.argsort(found, kind="stable")
         self.classes_ = found[self._order]
 
-    def predict(self, X: F64) -> Any:
+    def predict(self, X: Any) -> Any:
         numbers, _ = model_classes(self._model, self._outputs(X))
         place = np.empty(len(self._order), np.int64)
         place[self._order] = np.arange(len(self._order))
         return self.classes_[place[numbers]]
 
-    def predict_proba(self, X: F64) -> F64:
+    def predict_proba(self, X: Any) -> F64:
         found: F64 = model_classes(self._model, self._outputs(X))[1][:, self._order]
         return found
 

@@ -22,6 +22,7 @@ from meshnn.losses.moments import is_constant
 from meshnn.mesh import Mesh
 from meshnn.progress import reading
 from meshnn.tables import sources
+from meshnn.tables.encoder import Column, Encoder
 from meshnn.tables.holdout import HoldoutSplit
 from meshnn.tables.sources import open_source
 from meshnn.training.dataset import Dataset
@@ -121,7 +122,11 @@ class OutOfCoreData:
         self._model, self._rows, self.batch = model, rows, rows.batch_size
         if model._stopping().scoring is not None:
             raise MeshError("scoring is for samples in memory; leave it out: held-out rows are judged by the loss")
-        self.preprocessing = Preprocessing(rows.n_features, None if rows.columns is None else tuple(rows.columns))
+        self.preprocessing = Preprocessing(rows.n_features)
+        if rows.columns is not None:  # columns of tables to predict are found by name, gaps are filled with means
+            means = zip(rows.columns, rows.moments.mean.tolist(), strict=True)
+            encoder = Encoder(tuple(Column(name, "numeric", fill=mean) for name, mean in means), True, {})
+            self.preprocessing = replace(self.preprocessing, names=tuple(rows.columns), encoder=encoder)
         self.held_out: CheckedSamples | None = None
         self._parts: tuple[Dataset, Dataset | None] = (rows, None)  # to train and to validate with
         if model._loss.classifies:

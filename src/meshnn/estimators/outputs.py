@@ -5,15 +5,18 @@ scikit-learn takes longer to import than the rest of `meshnn predict` together.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import wraps
+from os import PathLike
 from typing import Any
 
 import numpy as np
 
+from meshnn.arguments import real_number
 from meshnn.arrays import Array
 from meshnn.errors import MeshError
-from meshnn.estimators.preprocessing import Preprocessing, is_dask
+from meshnn.estimators.preprocessing import Preprocessing, is_dask, is_frame
 from meshnn.export.blueprint import Blueprint, ExportError
 from meshnn.export.exports import Exports
 from meshnn.losses import LOSSES
@@ -25,7 +28,7 @@ __all__ = ["ClassOutputs", "FittedClassifier", "FittedRegressor", "ValueOutputs"
 
 
 def by_partition(method: Any) -> Any:
-    """Let a method of X return a lazy Dask collection, if X is one."""
+    """Let a method of X take rows that are not in memory: the path of a table, and Dask collections (lazily)."""
 
     @wraps(method)
     def predicted(self: Any, X: Any, *more: Any, **options: Any) -> Any:
@@ -37,6 +40,11 @@ def by_partition(method: Any) -> Any:
                     f"{method.__name__} of a Dask collection has no further arguments; compute a part first"
                 )
             return predict(self, X, method.__name__)
+        if isinstance(X, (str, PathLike)):
+            parts = [method(self, block, *more, **options) for block in self._blocks_of(X)]
+            if isinstance(parts[0], tuple):
+                return tuple(np.concatenate(part) for part in zip(*parts, strict=True))
+            return np.concatenate(parts)
         return method(self, X, *more, **options)
 
     return predicted
@@ -85,6 +93,13 @@ class Outputs(Exports):
     def _features(self, X: Any) -> Any:
         """Return the features of X before scaling, checked."""
         raise NotImplementedError
+
+    def _blocks_of(self, path: str | PathLike[str]) -> Iterator[Any]:
+        """Yield the rows of a file or folder, block by block, as `predict` takes them."""
+        from meshnn.tables.reader import row_blocks
+
+        encoder = self.preprocessing_.encoder
+        return row_blocks(path, [] if encoder is None else encoder.text_columns)
 
     def _predicted(self, X: Any, meaning: Any) -> Any:
         """Apply a function to the raw outputs (n_samples, n_outputs) and return it in the form that X has."""
@@ -209,9 +224,22 @@ class ValueOutputs(Outputs):
         std = np.sqrt(variance) * p.scaling.y_scale
         return found, std[:, 0] if self._flat else std
 
+    @by_partition
+    def predict_interval(self, X: Any, coverage: float = 0.9) -> tuple[Array, Array]:
+        """Return lower and upper bounds between which a share `coverage` of the targets is expected.
+
+        From the standard deviation of `predict(X, return_std=True)`, taken as that of a normal distribution.
+        """
+        from statistics import NormalDist
+
+        share = real_number("coverage", coverage, "a number between 0 and 1", lambda v: 0 < v < 1)
+        value, std = self.predict(X, return_std=True)
+        half = NormalDist().inv_cdf((1 + share) / 2) * std
+        return value - half, value + half
+
 
 class FittedModel:
-    """What a file holds of an estimator, without scikit-learn; features are an array (n_samples, n_features)."""
+    """What a file holds of an estimator, without scikit-learn; features are an array or a table."""
 
     mesh_: Mesh
     preprocessing_: Preprocessing
@@ -226,7 +254,8 @@ class FittedModel:
         self.__dict__.update(given)
 
     def _features(self, X: Any) -> Any:
-        return self.preprocessing_.unchecked(X)
+        p = self.preprocessing_
+        return p.features(X, type(self).__name__) if is_frame(X) else p.unchecked(X)
 
 
 class FittedClassifier(FittedModel, ClassOutputs):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from os import PathLike
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -111,8 +110,6 @@ class Preprocessing:
         """Return checked features of rows to predict or to continue learning from."""
         if self.accepts(X):
             return X
-        if isinstance(X, (str, PathLike)):
-            raise DataError(f"{X} is a path, and predictions are of samples in memory; read it, or use meshnn predict")
         if is_frame(X):
             if self.encoder is not None:
                 return self._encode(_as_table(X))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import stat
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,11 +15,11 @@ from meshnn.files import as_path, explained
 from meshnn.memory import check_fits
 from meshnn.tables.blocks import Reader
 from meshnn.tables.files import ENDINGS as BINARY
-from meshnn.tables.files import FileReader, NpyReader
+from meshnn.tables.files import ArrowFiles, FileReader, NpyReader
 from meshnn.tables.names import INDEX, SOURCE, shown
 from meshnn.tables.text import ByteSource, ReadOptions, TextReader
 
-__all__ = ["STANDARD_INPUT", "TEXT", "Loaded", "ReadOptions", "in_blocks", "open_table", "read_table"]
+__all__ = ["STANDARD_INPUT", "TEXT", "Loaded", "ReadOptions", "in_blocks", "open_table", "read_table", "row_blocks"]
 
 #: As messages and models call it.
 STANDARD_INPUT = "standard input"
@@ -148,6 +148,23 @@ def read_table(path: str | os.PathLike[str], text: Collection[str] = (), options
         table = _typed(table, reader, text)
     named = {SOURCE: reader.name.encode(), INDEX: json.dumps(reader.index).encode()}
     return Loaded(table.replace_schema_metadata(named), reader.notes)
+
+
+def row_blocks(path: str | os.PathLike[str], text: Collection[str] = ()) -> Iterator[Any]:
+    """Yield the rows of a file or folder as tables, block by block; of a `.npy` file, as arrays.
+
+    Text files are read as a whole: the types of their columns are found from all cells.
+    """
+    file = Path(path)
+    if file.suffix.lower() == ".npy" and not file.is_dir():
+        from meshnn.tables.sources import npy_blocks
+
+        yield from npy_blocks(file)
+    elif in_blocks(file):
+        found = ArrowFiles(file)
+        yield from found.tables([name for name in found.schema.names if name not in found.index])
+    else:
+        yield read_table(path, text).table
 
 
 def _typed(table: Any, reader: TextReader, text: Collection[str]) -> Any:

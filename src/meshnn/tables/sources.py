@@ -20,7 +20,8 @@ from meshnn.files import as_path, explained
 from meshnn.tables.files import ENDINGS, ROWS, ArrowFiles, is_numeric
 from meshnn.tables.names import shown
 
-__all__ = ["BlockSource", "NpySource", "ParquetSource", "RowBlock", "Source", "is_out_of_core", "open_source"]
+__all__ = ["BlockSource", "NpySource", "ParquetSource", "RowBlock", "Source", "is_out_of_core", "npy_blocks",
+           "open_source"]  # fmt: skip
 
 
 class RowBlock(NamedTuple):
@@ -320,6 +321,15 @@ class NpySource(Source):
         for begin in range(0, len(self._X), ROWS):
             arrays = [None if array is None else _copied(array, begin) for array in (self._X, self._y, self._weight)]
             yield arrays, self.name, begin
+
+
+def npy_blocks(path: str | os.PathLike[str]) -> Iterator[Array]:
+    """Yield the rows of a matrix in a `.npy` file."""
+    X, name = _mapped(path, "X")
+    if X.ndim != 2 or X.dtype.kind not in "fiub" or len(X) == 0:
+        raise DataError(f"{name} holds {X.dtype} {X.shape}, expected a matrix of numbers")
+    for begin in range(0, len(X), ROWS):
+        yield _copied(X, begin)
 
 
 def _check_shape(array: Any, what: str, dimensions: tuple[int, ...], source: NpySource) -> None:

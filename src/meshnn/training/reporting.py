@@ -68,17 +68,16 @@ def _draws(console: Any) -> bool:
 def _bar(console: Any, trainer: Trainer) -> Iterator[Show]:
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-    epochs = trainer.epochs
     now = TextColumn("epoch {task.fields[at]} of {task.total:.0f}  {task.fields[now]}")
     columns = (TextColumn("training"), BarColumn(), now, TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task("train", total=epochs * trainer.settings.n_restarts, at="0", now="")
+        task = progress.add_task("train", total=_total(trainer), at="0", now="")
         done, speed = 0, ""
 
         def show(row: HistoryRow) -> None:
             nonlocal done
-            done = row.restart * epochs + row.epoch
-            progress.update(task, completed=done, at=str(done), now=f"{_describe(row)}{speed}")
+            done = row.restart * trainer.epochs + row.epoch
+            progress.update(task, completed=done, total=_total(trainer), at=str(done), now=f"{_describe(row)}{speed}")
 
         def pulse(share: float, rate: float) -> None:
             nonlocal speed
@@ -91,31 +90,35 @@ def _bar(console: Any, trainer: Trainer) -> Iterator[Show]:
 @contextmanager
 def _lines(trainer: Trainer) -> Iterator[Show]:
     """A line now and then, and one for the last row."""
-    epochs, total = trainer.epochs, trainer.epochs * trainer.settings.n_restarts
     said_at, said_done, unsaid = time.monotonic(), 0, False
 
     def show(row: HistoryRow) -> None:
         nonlocal said_at, said_done, unsaid
-        passed, done = time.monotonic() - said_at, row.restart * epochs + row.epoch
-        unsaid = not (passed >= LATEST or (passed >= SOONEST and done - said_done >= TENTH * total))
+        passed, done = time.monotonic() - said_at, row.restart * trainer.epochs + row.epoch
+        unsaid = not (passed >= LATEST or (passed >= SOONEST and done - said_done >= TENTH * _total(trainer)))
         if not unsaid:
             said_at, said_done = time.monotonic(), done
-            print_row(row, epochs)
+            print_row(row, trainer.epochs)
 
     def pulse(share: float, rate: float) -> None:
         nonlocal said_at
         if rate and time.monotonic() - said_at >= LATEST:
             said_at = time.monotonic()
             at = trainer.history[-1].epoch if len(trainer.history) else 0
-            left = ((1 - share) + epochs - at - 1) * trainer.samples.count / rate
-            print(f"epoch {at + 1} of {epochs}: {100 * share:.0f}%, {rate:,.0f} rows/s, {left:,.0f} s left",
+            left = ((1 - share) + trainer.epochs - at - 1) * trainer.samples.count / rate
+            print(f"epoch {at + 1} of {trainer.epochs}: {100 * share:.0f}%, {rate:,.0f} rows/s, {left:,.0f} s left",
                   file=sys.stderr)  # fmt: skip
 
     try:
         yield Show(show, pulse)
     finally:
         if unsaid:
-            print_row(trainer.history[-1], epochs)
+            print_row(trainer.history[-1], trainer.epochs)
+
+
+def _total(trainer: Trainer) -> int:
+    """Epochs of all starts; a search may have changed the solver and with it the epochs."""
+    return trainer.epochs * trainer.settings.n_restarts
 
 
 def _last(trainer: Trainer) -> str:
