@@ -19,15 +19,15 @@ from sklearn.model_selection import StratifiedShuffleSplit, train_test_split
 
 from meshnn.data import synthetic
 
-__all__ = ["SETS", "DataSet", "Split", "iris_split"]
+__all__ = ["SETS", "Split", "SyntheticSet", "iris_split"]
 
 Floats = NDArray[np.float64]
 Labels = NDArray[np.int64]
-InMemoryDataset = tuple[Floats, Labels]
+Samples = tuple[Floats, Labels]
 
 
 class Split(NamedTuple):
-    """What to learn from and what to test on."""
+    """Training and test samples."""
 
     X: Floats
     y: Labels
@@ -36,17 +36,17 @@ class Split(NamedTuple):
 
 
 @dataclass(frozen=True)
-class DataSet:
+class SyntheticSet:
     """A data set of two features."""
 
     title: str
-    hidden: int  # neurons that our protocol takes
-    ours: Callable[..., InMemoryDataset]  # of random_state
-    reference: Callable[..., InMemoryDataset]
-    claim: str = "1.00"  # what the paper says
+    hidden: int  # neurons in our protocol
+    ours: Callable[..., Samples]  # of random_state
+    reference: Callable[..., Samples]
+    claim: str = "1.00"  # of the paper
 
     def split(self, protocol: str, seed: int) -> Split:
-        """Training and test samples of a trial."""
+        """Return the training and test samples of a trial."""
         if protocol == "ours":
             X, y = self.ours(random_state=seed)
             X, test_X, y, test_y = train_test_split(X, y, test_size=0.3, stratify=y, random_state=seed)
@@ -57,7 +57,7 @@ class DataSet:
 
 
 def iris_split(protocol: str, seed: int, trial: int) -> Split:
-    """105 flowers to learn from, 45 to test on; the reference does not stratify and tests on 40 of the 45."""
+    """Return 105 training and 45 test samples; the reference does not stratify and tests on 40 of the 45."""
     X, y = load_iris(return_X_y=True)
     X, y = np.asarray(X, np.float64), np.asarray(y, np.int64)
     if protocol == "paper":
@@ -68,27 +68,27 @@ def iris_split(protocol: str, seed: int, trial: int) -> Split:
     return Split(X[train], y[train], X[test], y[test])
 
 
-def _reference_spirals(random_state: int) -> InMemoryDataset:
+def _reference_spirals(random_state: int) -> Samples:
     rng = np.random.default_rng(random_state)
     a = np.sqrt(rng.random(1000)) * np.deg2rad(780)
     first = np.stack([-a * np.cos(a), a * np.sin(a)], axis=1) + 0.1 * rng.random((1000, 2))
     return np.concatenate([first, -first]), np.repeat(np.arange(2), 1000)
 
 
-def _reference_blobs(random_state: int) -> InMemoryDataset:
+def _reference_blobs(random_state: int) -> Samples:
     X, y = make_blobs(1000, centers=3, cluster_std=[1.0, 2.5, 0.5], random_state=random_state)[:2]
     return X, y.astype(np.int64)
 
 
-def _reference_double_blobs(random_state: int) -> InMemoryDataset:
+def _reference_double_blobs(random_state: int) -> Samples:
     groups = [make_blobs(500, centers=3, cluster_std=1.0, random_state=2 * random_state + k)[:2] for k in range(2)]
     return np.concatenate([X for X, _ in groups]), np.concatenate([y for _, y in groups]).astype(np.int64)
 
 
 SETS = {
-    "moons": DataSet("Moons", 5, synthetic.moons, partial(make_moons, 1000, noise=0.1)),
-    "circles": DataSet("Circles", 5, synthetic.circles, partial(make_circles, 1000, noise=0.1, factor=0.5)),
-    "spirals": DataSet("Spirals", 10, synthetic.spirals, _reference_spirals, "0.94"),
-    "blobs": DataSet("Single blobs", 5, synthetic.blobs, _reference_blobs),
-    "double-blobs": DataSet("Double blobs", 5, synthetic.double_blobs, _reference_double_blobs),
+    "moons": SyntheticSet("Moons", 5, synthetic.moons, partial(make_moons, 1000, noise=0.1)),
+    "circles": SyntheticSet("Circles", 5, synthetic.circles, partial(make_circles, 1000, noise=0.1, factor=0.5)),
+    "spirals": SyntheticSet("Spirals", 10, synthetic.spirals, _reference_spirals, "0.94"),
+    "blobs": SyntheticSet("Single blobs", 5, synthetic.blobs, _reference_blobs),
+    "double-blobs": SyntheticSet("Double blobs", 5, synthetic.double_blobs, _reference_double_blobs),
 }
