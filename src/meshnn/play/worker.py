@@ -42,7 +42,7 @@ class PageWorker:
     async def receive(self) -> Message | None:
         """Wait for the next message; None if the process has ended."""
         try:
-            received = await self._in_thread(self._connection.recv_bytes)
+            received: bytes = await self._in_thread(self._connection.recv_bytes)
         except (EOFError, OSError):
             return None
         return received[1:].decode() if received[:1] == b"T" else received[1:]
