@@ -699,18 +699,25 @@ def test_what_learns_ends_with_its_page(served):
 def test_a_page_that_does_not_read_is_closed(served, monkeypatch):
     """Its orders are no longer taken, instead of filling a queue with their answers, and its process ends."""
     monkeypatch.setattr(server, "LIMITS", replace(LIMITS, unread=1.0))
-    with served.socket(max_queue=1, close_timeout=1) as page:
+    narrow = socket.socket()
+    narrow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)  # else megabytes are buffered on the way
+    narrow.connect(("127.0.0.1", served.port))
+    with served.socket(sock=narrow, max_queue=1, close_timeout=1) as page:
         page.recv(timeout=120)
         (process,) = learning()
 
         def ask():
             with contextlib.suppress(ConnectionClosed):
+                page.send(json.dumps({"do": "csv", "name": "big.csv", "text": SEPARABLE + SEPARABLE[9:] * 99}))
                 while True:
-                    page.send('{"do": "export", "what": "c"}')  # an answer of some 20 kB
+                    page.send('{"do": "hello"}')  # answered with all 17,000 points
 
         asking = threading.Thread(target=ask, daemon=True)
         asking.start()
-        assert gone([process], within=30)  # the keepalive of the server would take 40 s
+        try:
+            assert gone([process], within=30)  # the keepalive of the server would take 40 s
+        finally:
+            narrow.shutdown(socket.SHUT_RDWR)  # the client may still wait to send an order
     asking.join(60)
     assert not asking.is_alive()
 
