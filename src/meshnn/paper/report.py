@@ -1,4 +1,4 @@
-"""`report`: one HTML page with all tables and figures, made of what is saved and of nothing else."""
+"""`report`: one HTML page with all tables and figures, from saved results only."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from meshnn.errors import MeshError
-from meshnn.paper.experiment import Experiment, Rows
+from meshnn.paper.experiment import Experiment, PaperTable
 from meshnn.paper.registry import EXPERIMENTS
 from meshnn.paper.results import planned_records, read_results, tables_of, write_text
 
@@ -44,7 +44,7 @@ figure img { max-width: 100%; height: auto; display: block; margin: 0 auto .5rem
 
 
 def write_report(out: Path) -> Path:
-    """Write `report.html` from the results in a folder; the path of the page."""
+    """Write `report.html` from the results in a folder, and return its path."""
     sections, links, provenance = list[str](), list[str](), dict[str, Any]()
     for experiment in EXPERIMENTS.values():
         places = {"ours": out / experiment.name, "paper": out / f"{experiment.name}-paper"}
@@ -87,7 +87,7 @@ tables comes from the <code>results.json</code> files beside it.</p>
 
 def _section(experiment: Experiment, found: dict[str, tuple[Path, dict[str, Any]]]) -> str:
     parts = [f'<section id="{experiment.name}"><h2>{escape(experiment.title)}</h2>']
-    parts.append("<p>In full, it is done like this:</p><ul>")
+    parts.append("<p>The full experiment:</p><ul>")
     parts += [f"<li>{escape(remark)}</li>" for remark in experiment.remarks]
     parts.append("</ul>")
     for protocol, (folder, stored) in found.items():
@@ -110,7 +110,7 @@ def _section(experiment: Experiment, found: dict[str, tuple[Path, dict[str, Any]
     return "".join(parts) + "</section>"
 
 
-def _table(rows: Rows) -> str:
+def _table(rows: PaperTable) -> str:
     head = "".join(f"<th>{escape(text)}</th>" for text in rows.headings)
     body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows.rows)
     notes = "".join(f'<p class="note">{escape(note)}</p>' for note in rows.notes)
