@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import partial
 from http.client import HTTPException
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from meshnn.arguments import known
 from meshnn.errors import DataError
 
-__all__ = ["DATASETS", "ImageSet", "ImageSource", "cache_folder", "load_images", "read_idx"]
+__all__ = ["DATASETS", "ImageSet", "ImageSource", "cache_folder", "load_images"]
 
 Images = NDArray[np.uint8]
 #: Called with the name of a file, the bytes so far and the total (0 if unknown).
@@ -168,48 +168,29 @@ def _wanted(source: ImageSource, missing: list[str], place: Path) -> str:
 
 
 def _verified(path: Path, file: File) -> Images:
-    array = read_idx(path, file.shape)
-    header = bytes([0, 0, 8, len(file.shape)]) + b"".join(size.to_bytes(4, "big") for size in file.shape)
-    if hashlib.sha256(header + array.tobytes()).hexdigest() != file.sha256:
-        raise DataError(f"{path} is not the original file: its contents were altered; delete it and get it again")
-    return array
-
-
-def read_idx(path: Path, shape: tuple[int, ...]) -> Images:
-    """Return the array of bytes in an IDX file, gzipped or not, which must have this shape.
+    """Return the array of bytes in an IDX file, gzipped or not; raise a `DataError` if it is not the original.
 
     The format: two zero bytes, 8 for bytes, the number of axes, each axis as a big-endian 4-byte number, the numbers.
     """
+    header = bytes([0, 0, 8, len(file.shape)]) + b"".join(size.to_bytes(4, "big") for size in file.shape)
+    length = len(header) + math.prod(file.shape)
     try:
-        with open(path, "rb") as file:
-            packed = file.read(2) == b"\x1f\x8b"
-        with gzip.open(path) if packed else open(path, "rb") as file:
-            return _parse(file, path, shape)
+        with open(path, "rb") as opened:
+            packed = opened.read(2) == b"\x1f\x8b"
+        with gzip.open(path) if packed else open(path, "rb") as opened:
+            content = opened.read(length + 1)  # no more, whatever it expands to
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        what = "ends too early" if isinstance(error, EOFError) else f"is damaged ({error})"
-        raise DataError(f"{path} {what}; delete it and get it again") from None
+        raise DataError(f"{path} is damaged ({error}); delete it and get it again") from None
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror or error}") from None
-
-
-def _parse(file: BinaryIO | gzip.GzipFile, path: Path, shape: tuple[int, ...]) -> Images:
-    head = file.read(4)
-    if len(head) < 4 or head[:3] != b"\x00\x00\x08" or not 1 <= head[3] <= 8:
-        begins = head.hex(" ") or "nothing"
-        raise DataError(f"{path} is not an IDX file of bytes: it begins with {begins}; get it again")
-    sizes = file.read(4 * head[3])
-    if len(sizes) < 4 * head[3]:
-        raise DataError(f"{path} ends within its header; delete it and get it again")
-    found = tuple(int.from_bytes(sizes[k : k + 4], "big") for k in range(0, len(sizes), 4))
-    if found != shape:
-        raise DataError(f"{path} holds an array of {found}, expected {shape}; is it another file under this name?")
-    count = math.prod(shape)
-    numbers = file.read(count + 1)
-    if len(numbers) != count:
-        short = f"ends too early: {len(numbers):,} of {count:,} bytes are there"
-        what = short if len(numbers) < count else f"goes on after its {count:,} bytes"
-        raise DataError(f"{path} {what}; delete it and get it again")
-    return np.frombuffer(numbers, np.uint8).reshape(found)
+    if hashlib.sha256(content).hexdigest() != file.sha256:
+        sizes = f"{len(content):,}" if len(content) <= length else "more"
+        begins = content[: len(header)].hex(" ") or "nothing"
+        raise DataError(
+            f"{path} is not the original file: it has {sizes} bytes, expected {length:,}, and begins with {begins}, "
+            f"expected {header.hex(' ')}; delete it and get it again"
+        )
+    return np.frombuffer(content, np.uint8, offset=len(header)).reshape(file.shape)
 
 
 # -- downloads ---------------------------------------------------------------------------------------------------

@@ -11,9 +11,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from meshnn.cli.output import finite, versions
+from meshnn.cli.output import versions
 from meshnn.errors import MeshError
-from meshnn.files import Lock, explained, write_whole
+from meshnn.files import Lock, explained, finite, write_whole
 from meshnn.paper.experiment import Experiment, Options, PaperTable, Record
 
 __all__ = ["Results", "locked", "planned_records", "read_results", "tables_of", "write_text"]

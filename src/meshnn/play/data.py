@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshnn.arguments import known, switch, whole_number
+from meshnn.arrays import FloatArray
 from meshnn.errors import DataError
 from meshnn.estimators.scaling import Scaling
 from meshnn.losses import loss_named
@@ -24,8 +25,6 @@ from meshnn.tables.reader import read_table
 from meshnn.tables.target import target_column
 
 __all__ = ["SETS", "PlayData", "PlayTable", "built_in", "drift"]
-
-F64 = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -50,7 +49,7 @@ def _from_sklearn(name: str) -> Callable[..., Any]:
     return load
 
 
-def drift(n_samples: int, begin: int = 0, random_state: int = 0) -> tuple[F64, NDArray[np.int64]]:
+def drift(n_samples: int, begin: int = 0, random_state: int = 0) -> tuple[FloatArray, NDArray[np.int64]]:
     """Return samples of a stream, from number `begin` on: two classes whose border turns once in 20,000 samples.
 
     A sample depends on its number and the seed alone, so that any part of the stream can be made again.
@@ -95,11 +94,11 @@ class PlayData:
     name: str  # of a built-in set, or "table"
     title: str
     task: str  # classify or regress
-    X: F64
+    X: FloatArray
     y: NDArray[Any]
-    test_X: F64  # noqa: N815
+    test_X: FloatArray  # noqa: N815
     test_y: NDArray[Any]
-    raw: F64  # (n, n_features) of train, then test, as they were given
+    raw: FloatArray  # (n, n_features) of train, then test, as they were given
     scaling: Scaling
     features: tuple[str, ...]
     classes: tuple[Any, ...]  # of a classification
@@ -214,7 +213,9 @@ def built_in(name: str, seed: int) -> PlayData:
     return _prepared(name, chosen, np.asarray(X, np.float64), y, "classify", seed)
 
 
-def _prepared(name: str, chosen: BuiltInSet, X: F64, y: NDArray[Any], task: str, seed: int, **more: Any) -> PlayData:
+def _prepared(
+    name: str, chosen: BuiltInSet, X: FloatArray, y: NDArray[Any], task: str, seed: int, **more: Any
+) -> PlayData:
     """Split the rows, 70% to train and 30% to test, and scale them."""
     from sklearn.model_selection import train_test_split
 

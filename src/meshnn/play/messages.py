@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from meshnn.files import finite
+
 __all__ = ["Message", "packed", "said", "unpacked"]
 
 Message = str | bytes
@@ -17,7 +19,7 @@ _DTYPES: dict[str, np.dtype[Any]] = {"f4": np.dtype("<f4"), "u1": np.dtype("u1")
 
 def said(kind: str, **fields: Any) -> str:
     """Return a message as JSON, with null for NaN and infinity."""
-    return json.dumps(_plain({"kind": kind} | fields), allow_nan=False)
+    return json.dumps(finite({"kind": kind} | fields), allow_nan=False)
 
 
 def packed(kind: str, arrays: dict[str, NDArray[Any]], **fields: Any) -> bytes:
@@ -44,12 +46,3 @@ def unpacked(message: bytes) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         arrays[name] = np.frombuffer(message, _DTYPES[kind], count, at)
         at += count * _DTYPES[kind].itemsize
     return head, arrays
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {str(name): _plain(part) for name, part in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(part) for part in value]
-    value = value.item() if isinstance(value, np.generic) else value
-    return None if isinstance(value, float) and not np.isfinite(value) else value

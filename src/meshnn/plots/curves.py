@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from meshnn.arrays import Array, FloatArray
 from meshnn.errors import MeshError
 from meshnn.plots import style
 
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Columns", "draw_history", "plot_forecast", "plot_stream"]
 
-FloatArray = NDArray[np.float64]
-Array = NDArray[Any]
 
 #: Columns of a history by name; None and NaN are gaps.
 Columns = Mapping[str, Sequence[float | None] | NDArray[np.generic]]

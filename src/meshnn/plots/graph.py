@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from meshnn.arrays import BoolArray, FloatArray, IntArray
 from meshnn.checks import as_weights
 from meshnn.errors import MeshError
 from meshnn.plots import style
@@ -19,9 +20,6 @@ if TYPE_CHECKING:
 
 __all__ = ["dead_mask", "draw_graph", "svg_of"]
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
 
 MOST_EDGES = 5000  # that are drawn
 MOST_NUMBERS = 60  # neurons that get their number

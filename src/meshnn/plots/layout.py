@@ -9,16 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from meshnn.arrays import BoolArray, FloatArray, IntArray
 from meshnn.topology import Topology
 from meshnn.topology.reach import longest_paths
 
 __all__ = ["Places", "edge_paths", "hidden_depths", "place_neurons"]
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
 
 _LARGEST = 0.034  # radius of a neuron
 _RING = 120  # hidden neurons on an ellipse; more fill the disc

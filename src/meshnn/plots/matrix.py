@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from meshnn.arrays import FloatArray, IntArray
 from meshnn.checks import as_weights
 from meshnn.errors import MeshError
 from meshnn.plots import style
@@ -20,9 +21,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = ["animate_lineage", "draw_adjacency", "plot_lineage", "scatter_edges"]
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 
 
 def draw_adjacency(ax: Axes, topology: Topology, weights: ArrayLike) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from meshnn.arrays import BoolArray, FloatArray, IntArray
 from meshnn.errors import MeshError
 from meshnn.plots import style
 
@@ -17,9 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = ["draw_regions"]
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
 Bounds = tuple[float, float, float, float]
 
 _SIDE = 200  # cells along each side
