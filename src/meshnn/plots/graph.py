@@ -106,13 +106,7 @@ def _strongest(w: FloatArray, dead: BoolArray, most: int = MOST_EDGES) -> IntArr
 
 
 def _draw_edges(
-    ax: Axes,
-    topology: Topology,
-    places: Places,
-    edges: IntArray,
-    curves: FloatArray,
-    w: FloatArray,
-    dead: BoolArray,
+    ax: Axes, topology: Topology, places: Places, edges: IntArray, curves: FloatArray, w: FloatArray, dead: BoolArray
 ) -> None:
     from matplotlib.collections import LineCollection, PolyCollection
     from matplotlib.colors import to_rgb
@@ -208,12 +202,7 @@ def _draw_neurons(ax: Axes, topology: Topology, places: Places, points: float) -
 
 
 def _draw_names(
-    ax: Axes,
-    topology: Topology,
-    places: Places,
-    points: float,
-    features: list[str] | None,
-    outputs: list[str] | None,
+    ax: Axes, topology: Topology, places: Places, points: float, features: list[str] | None, outputs: list[str] | None
 ) -> None:
     t = topology
     if t.n_neurons <= MOST_NUMBERS:
