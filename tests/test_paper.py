@@ -20,7 +20,7 @@ from meshnn.paper import features as features_module
 from meshnn.paper import mnist as image_data
 from meshnn.paper import recipes
 from meshnn.paper.drawing import canvas
-from meshnn.paper.experiment import Experiment, Figure, Options, PaperTable, grid, key_of
+from meshnn.paper.experiment import Experiment, Figure, PaperTable, TrialOptions, grid, key_of
 from meshnn.paper.features import ImageFeatures
 from meshnn.paper.images import NETS, graph_of
 from meshnn.paper.mnist import File
@@ -206,7 +206,7 @@ def test_generators():
 
 @pytest.mark.slow
 def test_equivalence(tmp_path):
-    outcome = run(EXPERIMENTS["equivalence"], Options(trials=3), tmp_path)
+    outcome = run(EXPERIMENTS["equivalence"], TrialOptions(trials=3), tmp_path)
     rows = outcome.tables[0].rows
     assert len(rows) == 2 * 5 * len(METHODS) + 1
     assert {row[-1] for row in rows[:-1]} == {"yes"}
@@ -215,7 +215,7 @@ def test_equivalence(tmp_path):
 
 @pytest.mark.slow
 def test_synthetic(tmp_path):
-    outcome = run(EXPERIMENTS["synthetic"], Options(trials=1), tmp_path)
+    outcome = run(EXPERIMENTS["synthetic"], TrialOptions(trials=1), tmp_path)
     for record in results_of(outcome.folder)["trials"]:
         net, n = record["numbers"]["net"], record["numbers"]["net"]["n_train"]
         right = recipes.decide(net)(np.array(net["points"][n:])).argmax(axis=1) == net["labels"][n:]
@@ -239,8 +239,8 @@ def test_spirals_hidden_and_its_table(tmp_path):
     """The numbers of the table are those of the results, computed anew."""
     few = replace(EXPERIMENTS["spirals-hidden"], plan=_few(EXPERIMENTS["spirals-hidden"].plan, ("paper/", "lm/5")))
     with pytest.raises(MeshError, match=r"results.json.*KeyError"):  # a table of half the trials is none
-        run(few, Options(trials=1), tmp_path / "half")
-    outcome = run(EXPERIMENTS["spirals-hidden"], Options(trials=2, protocol="paper"), tmp_path)
+        run(few, TrialOptions(trials=1), tmp_path / "half")
+    outcome = run(EXPERIMENTS["spirals-hidden"], TrialOptions(trials=2, protocol="paper"), tmp_path)
     trials = results_of(outcome.folder)["trials"]
     table = (outcome.folder / "table.md").read_text()
     for hidden in (5, 7, 10, 13, 15):
@@ -258,7 +258,7 @@ def _few(plan, beginnings):
 @pytest.mark.slow
 def test_iris(tmp_path):
     for protocol in ("ours", "paper"):
-        outcome = run(EXPERIMENTS["iris"], Options(trials=2, protocol=protocol), tmp_path)
+        outcome = run(EXPERIMENTS["iris"], TrialOptions(trials=2, protocol=protocol), tmp_path)
         assert_not_blank(outcome.folder)
     numbers = results_of(tmp_path / "iris")["trials"][0]["numbers"]
     curve = numbers["curve"]
@@ -287,7 +287,7 @@ def small_images(tmp_path, monkeypatch):
                 files.append(File(f"{part}-{kind}-ubyte", array.shape, hashlib.sha256(content).hexdigest()))
         source = replace(image_data.DATASETS[name], files=tuple(files))
         monkeypatch.setitem(image_data.DATASETS, name, source)
-    return Options(trials=1, quick=True, data=tmp_path / "data", cache=tmp_path / "cache")
+    return TrialOptions(trials=1, quick=True, data=tmp_path / "data", cache=tmp_path / "cache")
 
 
 @pytest.mark.slow
@@ -338,7 +338,7 @@ def test_connections_of_the_nets():
 
 def test_images_say_which_files_are_missing(tmp_path):
     (tmp_path / "data").mkdir()
-    options = Options(trials=1, quick=True, data=tmp_path / "data", cache=tmp_path)
+    options = TrialOptions(trials=1, quick=True, data=tmp_path / "data", cache=tmp_path)
     with pytest.raises(MeshError, match=r"train-images-idx3-ubyte\.gz"):
         run(EXPERIMENTS["images"], options, tmp_path / "out")
 
@@ -385,7 +385,7 @@ main({words!r})
     both = {record["key"]: record for record in results_of(tmp_path / "iris")["trials"]}
     assert len(both) == 5
     assert all(both[record["key"]] == record for record in first)  # not run again
-    run(EXPERIMENTS["iris"], Options(trials=5), tmp_path / "whole")
+    run(EXPERIMENTS["iris"], TrialOptions(trials=5), tmp_path / "whole")
     assert numbers_of(tmp_path / "iris") == numbers_of(tmp_path / "whole" / "iris")
 
 
@@ -394,7 +394,7 @@ main({words!r})
 def test_other_processes_give_the_same_numbers(backend, tmp_path):
     if backend == "dask":
         pytest.importorskip("distributed")
-    here = run(EXPERIMENTS["iris"], Options(trials=3), tmp_path / "here").folder
+    here = run(EXPERIMENTS["iris"], TrialOptions(trials=3), tmp_path / "here").folder
     done = reproduce("iris", "--trials", 3, "--jobs", 2, "--backend", backend, "--out", tmp_path / "there")
     assert done.returncode == 0, done.stderr
     assert numbers_of(here) == numbers_of(tmp_path / "there" / "iris")
@@ -408,30 +408,30 @@ def test_more_trials_keep_those_that_are_there(toy, tmp_path):
     def counted(done, total, what):
         calls.append((done, total))
 
-    run(toy, Options(trials=1), tmp_path)
-    run(toy, Options(trials=3), tmp_path, tell=counted)
+    run(toy, TrialOptions(trials=1), tmp_path)
+    run(toy, TrialOptions(trials=3), tmp_path, tell=counted)
     assert calls == [(1, 3), (2, 3), (3, 3)]
     calls.clear()
-    outcome = run(toy, Options(trials=2), tmp_path, tell=counted)
+    outcome = run(toy, TrialOptions(trials=2), tmp_path, tell=counted)
     assert calls == [(2, 2)]
     assert outcome.tables[0].rows[0][0] == "2"
     for quick, count in ((False, "10"), (True, "2")):  # by default
-        assert run(toy, Options(quick=quick), tmp_path / str(quick)).tables[0].rows[0][0] == count
+        assert run(toy, TrialOptions(quick=quick), tmp_path / str(quick)).tables[0].rows[0][0] == count
 
 
 def test_what_is_refused(toy, tmp_path):
-    run(toy, Options(trials=1), tmp_path)
+    run(toy, TrialOptions(trials=1), tmp_path)
     with pytest.raises(MeshError, match=r"seed 0,.* now seed 1"):
-        run(toy, Options(trials=1, seed=1), tmp_path)
+        run(toy, TrialOptions(trials=1, seed=1), tmp_path)
     with pytest.raises(MeshError, match="'lokky'"):
-        run(toy, Options(trials=2), tmp_path, jobs=2, backend="lokky")
+        run(toy, TrialOptions(trials=2), tmp_path, jobs=2, backend="lokky")
     path = tmp_path / "toy" / "results.json"
     path.write_text("{")
     with pytest.raises(MeshError, match=r"results.json"):
-        run(toy, Options(trials=1), tmp_path)
+        run(toy, TrialOptions(trials=1), tmp_path)
     path.write_text("[]")
     with pytest.raises(MeshError, match=r"results.json"):
-        run(toy, Options(trials=1), tmp_path)
+        run(toy, TrialOptions(trials=1), tmp_path)
     with pytest.raises(MeshError, match="nothing"):
         write_report(tmp_path / "nothing")
 
@@ -510,9 +510,9 @@ class Page(HTMLParser):
 
 @pytest.mark.slow
 def test_the_report_holds_all_there_is_and_needs_nothing_else(tmp_path):
-    run(EXPERIMENTS["iris"], Options(trials=2), tmp_path)
-    run(EXPERIMENTS["iris"], Options(trials=2, protocol="paper"), tmp_path)
-    run(EXPERIMENTS["equivalence"], Options(trials=2), tmp_path)
+    run(EXPERIMENTS["iris"], TrialOptions(trials=2), tmp_path)
+    run(EXPERIMENTS["iris"], TrialOptions(trials=2, protocol="paper"), tmp_path)
+    run(EXPERIMENTS["equivalence"], TrialOptions(trials=2), tmp_path)
     done = reproduce("report", "--out", tmp_path)
     assert done.returncode == 0, done.stderr
     path = Path(done.stdout.strip().removeprefix("report written to "))
@@ -575,19 +575,19 @@ main({words!r})
     with_note = write_report(tmp_path).read_text()
     assert "Unfinished: 2 trials are there" in with_note
     assert reproduce(*words[1:]).returncode == 0
-    run(EXPERIMENTS["spirals-hidden"], Options(trials=2, protocol="paper"), tmp_path / "whole")
+    run(EXPERIMENTS["spirals-hidden"], TrialOptions(trials=2, protocol="paper"), tmp_path / "whole")
     assert numbers_of(folder) == numbers_of(tmp_path / "whole" / "spirals-hidden-paper")
 
 
 def test_one_run_at_a_time(toy, tmp_path):
     with locked(tmp_path / "toy"), pytest.raises(MeshError, match=r"results.json"):
-        run(toy, Options(trials=1), tmp_path)
-    run(toy, Options(trials=1), tmp_path)
+        run(toy, TrialOptions(trials=1), tmp_path)
+    run(toy, TrialOptions(trials=1), tmp_path)
 
 
 def test_tables_figures_and_report_show_the_same_trials(toy, tmp_path):
-    run(toy, Options(trials=3), tmp_path)
-    run(toy, Options(trials=2), tmp_path)
+    run(toy, TrialOptions(trials=3), tmp_path)
+    run(toy, TrialOptions(trials=2), tmp_path)
     assert len(results_of(tmp_path / "toy")["trials"]) == 3  # none is thrown away
     page = write_report(tmp_path).read_text()
     assert ">0.4167 ± 1.0589<" in page  # of 1/2 and 1/3
@@ -596,10 +596,10 @@ def test_tables_figures_and_report_show_the_same_trials(toy, tmp_path):
 
 @pytest.mark.slow
 def test_one_trial_has_no_interval(tmp_path):
-    one = run(EXPERIMENTS["iris"], Options(trials=1), tmp_path).tables[0].rows[0]
+    one = run(EXPERIMENTS["iris"], TrialOptions(trials=1), tmp_path).tables[0].rows[0]
     assert not any("nan" in cell for cell in one)
-    two = run(EXPERIMENTS["equivalence"], Options(trials=2), tmp_path).tables[0].title
-    three = run(EXPERIMENTS["equivalence"], Options(trials=3), tmp_path).tables[0].title
+    two = run(EXPERIMENTS["equivalence"], TrialOptions(trials=2), tmp_path).tables[0].title
+    three = run(EXPERIMENTS["equivalence"], TrialOptions(trials=3), tmp_path).tables[0].title
     assert "2 nets" in two
     assert "3 nets" in three
 
@@ -615,17 +615,17 @@ def test_one_trial_has_no_interval(tmp_path):
     ],
 )
 def test_damaged_results_are_refused_by_name(change, message, toy, tmp_path):
-    run(toy, Options(trials=1), tmp_path)
+    run(toy, TrialOptions(trials=1), tmp_path)
     path = tmp_path / "toy" / "results.json"
     document = json.loads(path.read_text())
     change(document)
     path.write_text(json.dumps(document))
     with pytest.raises(MeshError, match=message):
-        run(toy, Options(trials=1), tmp_path)
+        run(toy, TrialOptions(trials=1), tmp_path)
 
 
 def test_damaged_lists_of_figures(toy, tmp_path):
-    run(toy, Options(trials=1), tmp_path)
+    run(toy, TrialOptions(trials=1), tmp_path)
     for content in ('[{"x": 1}]', '{"a": 1}', "[", '[{"file": "x.svg", "caption": "c"}]'):
         (tmp_path / "toy" / "figures.json").write_text(content)
         assert "Figures are missing" in write_report(tmp_path).read_text()

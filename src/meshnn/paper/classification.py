@@ -9,7 +9,7 @@ import numpy as np
 
 from meshnn.paper import recipes
 from meshnn.paper.drawing import Bounds, canvas, draw_means, film, label
-from meshnn.paper.experiment import Experiment, Figure, Numbers, Options, PaperTable, Parameters, Record, grid
+from meshnn.paper.experiment import Experiment, Figure, Numbers, PaperTable, Parameters, Record, TrialOptions, grid
 from meshnn.paper.sets import SETS, iris_split
 from meshnn.paper.tables import Mean, accuracy, grouped
 from meshnn.plots import draw_regions, style
@@ -20,7 +20,7 @@ __all__ = ["IRIS", "SPIRALS_HIDDEN", "SYNTHETIC"]
 # -- synthetic ---------------------------------------------------------------------------------------------------
 
 
-def _synthetic_run(parameters: Parameters, options: Options) -> Numbers:
+def _synthetic_run(parameters: Parameters, options: TrialOptions) -> Numbers:
     chosen, seed = SETS[parameters["set"]], options.seed + parameters["trial"]
     split = chosen.split(options.protocol, seed)
     if options.protocol == "paper":
@@ -118,12 +118,12 @@ WAYS = {
 }
 
 
-def _spirals_plan(options: Options) -> list[Parameters]:
+def _spirals_plan(options: TrialOptions) -> list[Parameters]:
     ways = WAYS if options.protocol == "ours" else ("paper",)
     return grid(way=ways, hidden=SPIRALS, trial=range(options.trials))
 
 
-def _spirals_run(parameters: Parameters, options: Options) -> Numbers:
+def _spirals_run(parameters: Parameters, options: TrialOptions) -> Numbers:
     seed, way = options.seed + parameters["trial"], parameters["way"]
     split = SETS["spirals"].split("paper" if way == "paper" else "ours", seed)
     how = WAYS[way][1] | {"hidden": parameters["hidden"], "random_state": seed}
@@ -187,7 +187,7 @@ SPIRALS_HIDDEN = Experiment(
 # -- iris ---------------------------------------------------------------------------------------------------------
 
 
-def _iris_run(parameters: Parameters, options: Options) -> Numbers:
+def _iris_run(parameters: Parameters, options: TrialOptions) -> Numbers:
     trial = parameters["trial"]
     split = iris_split(options.protocol, options.seed, trial)
     how = recipes.PAPER if options.protocol == "paper" else recipes.OURS_LM

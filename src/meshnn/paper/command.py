@@ -68,7 +68,7 @@ def reproduce(
 
       meshnn reproduce all --out results/paper
     """
-    from meshnn.paper.experiment import Options
+    from meshnn.paper.experiment import TrialOptions
     from meshnn.paper.registry import EXPERIMENTS
     from meshnn.paper.report import write_report
     from meshnn.paper.runner import run
@@ -86,7 +86,7 @@ def reproduce(
     for one in chosen:
         both = protocol is None and name == "all" and one in _BOTH
         for way in ("ours", "paper") if both else (protocol or "ours",):
-            options = Options(trials=trials or 0, seed=seed, protocol=way, quick=quick, data=data)
+            options = TrialOptions(trials=trials or 0, seed=seed, protocol=way, quick=quick, data=data)
             try:
                 with progress(one) as tell:
                     outcome = run(EXPERIMENTS[one], options, out, jobs, backend, tell)

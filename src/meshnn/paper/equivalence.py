@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from meshnn.paper.drawing import canvas, label
-from meshnn.paper.experiment import Experiment, Figure, Numbers, Options, PaperTable, Parameters, Record, grid
+from meshnn.paper.experiment import Experiment, Figure, Numbers, PaperTable, Parameters, Record, TrialOptions, grid
 from meshnn.paper.tables import grouped
 from meshnn.plan import METHODS
 from meshnn.plots import style
@@ -18,7 +18,7 @@ __all__ = ["EQUIVALENCE"]
 TICKS = range(1, 6)
 
 
-def _run(parameters: Parameters, options: Options) -> Numbers:
+def _run(parameters: Parameters, options: TrialOptions) -> Numbers:
     dtype, ticks, tests = parameters["dtype"], parameters["ticks"], parameters["tests"]
     found = list(compare(dtype, ticks, tests, options.seed, "relu", parameters["reference"]))
     return {

@@ -8,7 +8,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
-__all__ = ["Experiment", "Figure", "Options", "PaperTable", "grid", "key_of"]
+__all__ = ["Experiment", "Figure", "PaperTable", "TrialOptions", "grid", "key_of"]
 
 #: Parameters of one trial.
 Parameters = dict[str, Any]
@@ -19,8 +19,8 @@ Record = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Options:
-    """Options of a run. `trials` may grow from run to run; other options make another experiment."""
+class TrialOptions:
+    """TrialOptions of a run. `trials` may grow from run to run; other options make another experiment."""
 
     trials: int = 0  # 0: the default of the experiment
     seed: int = 0
@@ -67,9 +67,9 @@ class Experiment:
     Parameters
     ----------
     name, title : str
-    plan : function of Options
-        The parameters of the trials, in order. `Options.trials` is set by then.
-    run : function of (parameters, Options)
+    plan : function of TrialOptions
+        The parameters of the trials, in order. `TrialOptions.trials` is set by then.
+    run : function of (parameters, TrialOptions)
         The numbers of one trial. It may run in another process or on another machine.
     tables, draw : functions of the records (and a folder to draw into)
         They get saved records only.
@@ -77,7 +77,7 @@ class Experiment:
         Increased when the same options give other numbers.
     trials, quick_trials : int
         Default numbers of trials.
-    prepare : function of (Options, tell), optional
+    prepare : function of (TrialOptions, tell), optional
         Computes and caches what all trials share; `tell` gets lines of text about its progress.
     needs : names of packages
         Required optional packages, besides matplotlib.
@@ -89,14 +89,14 @@ class Experiment:
 
     name: str
     title: str
-    plan: Callable[[Options], list[Parameters]]
-    run: Callable[[Parameters, Options], Numbers]
+    plan: Callable[[TrialOptions], list[Parameters]]
+    run: Callable[[Parameters, TrialOptions], Numbers]
     tables: Callable[[list[Record]], list[PaperTable]]
     draw: Callable[[list[Record], Path], list[Figure]]
     version: int = 1
     trials: int = 10
     quick_trials: int = 2
-    prepare: Callable[[Options, Callable[[str], None]], None] | None = None
+    prepare: Callable[[TrialOptions, Callable[[str], None]], None] | None = None
     needs: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
     quick_note: str = ""

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from meshnn.cli.output import check_output
 from meshnn.errors import MeshError
 from meshnn.files import explained, replacing
-from meshnn.paper.experiment import Options
+from meshnn.paper.experiment import TrialOptions
 from meshnn.paper.mnist import DATASETS, ImageSet, cache_folder, load_images
 
 __all__ = ["ImageFeatures", "features", "prepare_features"]
@@ -35,7 +35,7 @@ class ImageFeatures(NamedTuple):
     reconstructed: NDArray[np.uint8]
 
 
-def _config(name: str, options: Options) -> dict[str, Any]:
+def _config(name: str, options: TrialOptions) -> dict[str, Any]:
     source = DATASETS[name]
     return {
         "set": name,
@@ -47,13 +47,13 @@ def _config(name: str, options: Options) -> dict[str, Any]:
     }
 
 
-def _path(name: str, options: Options) -> Path:
+def _path(name: str, options: TrialOptions) -> Path:
     config = json.dumps(_config(name, options), sort_keys=True)
     stamp = hashlib.sha256(config.encode()).hexdigest()[:16]
     return (options.cache or cache_folder() / "features") / f"{name}-{stamp}.npz"
 
 
-def features(name: str, options: Options) -> ImageFeatures:
+def features(name: str, options: TrialOptions) -> ImageFeatures:
     """Return the features that `prepare_features` has cached."""
     path = _path(name, options)
     try:
@@ -63,7 +63,7 @@ def features(name: str, options: Options) -> ImageFeatures:
         raise MeshError(f"cannot read the features {path} ({error}); delete the file to compute them anew") from None
 
 
-def prepare_features(options: Options, tell: Callable[[str], None]) -> None:
+def prepare_features(options: TrialOptions, tell: Callable[[str], None]) -> None:
     """Train an auto-encoder for each data set, unless its features are cached."""
     paths = {name: path for name in DATASETS if not (path := _path(name, options)).exists()}
     if not paths:
@@ -86,7 +86,7 @@ def prepare_features(options: Options, tell: Callable[[str], None]) -> None:
         _compute(name, data[name], options, path, tell)
 
 
-def _compute(name: str, data: ImageSet, options: Options, path: Path, tell: Callable[[str], None]) -> None:
+def _compute(name: str, data: ImageSet, options: TrialOptions, path: Path, tell: Callable[[str], None]) -> None:
     from meshnn.paper.autoencoder import encode, reconstruct, train_autoencoder
 
     config = _config(name, options)

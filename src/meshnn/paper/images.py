@@ -11,7 +11,7 @@ import numpy as np
 
 from meshnn.estimators import MeshClassifier
 from meshnn.paper.drawing import canvas, draw_means, label
-from meshnn.paper.experiment import Experiment, Figure, Numbers, Options, PaperTable, Parameters, Record, grid
+from meshnn.paper.experiment import Experiment, Figure, Numbers, PaperTable, Parameters, Record, TrialOptions, grid
 from meshnn.paper.features import ImageFeatures, features, prepare_features
 from meshnn.paper.mnist import DATASETS
 from meshnn.paper.recipes import fit_whole, numbers_of
@@ -56,7 +56,7 @@ WITNESSED = (("mesh-1044", 2), ("mesh-1044", 3), ("mlp-1047", 3))
 RATE, BATCH, EPOCHS, QUICK_EPOCHS = 0.015, 128, 15, 4
 
 
-def _plan(options: Options) -> list[Parameters]:
+def _plan(options: TrialOptions) -> list[Parameters]:
     ours = options.protocol == "ours"
     trials: list[Parameters] = []
     for name in DATASETS:
@@ -72,7 +72,7 @@ def _engine(parameters: Parameters) -> str:
     return str(parameters.get("engine", "forward"))
 
 
-def _ticks(net: ComparedNet, options: Options) -> tuple[int, ...]:
+def _ticks(net: ComparedNet, options: TrialOptions) -> tuple[int, ...]:
     if net.layers is not None or net.learned:
         return (3,)  # two hidden layers: three transitions
     return (2, 3) if options.protocol == "ours" else (2,)
@@ -99,7 +99,7 @@ def policy_of(net: ComparedNet) -> Any:
     return structure.Regrow(every=1) if net.learned == "regrown" else None
 
 
-def _options(options: Options) -> dict[str, Any]:
+def _options(options: TrialOptions) -> dict[str, Any]:
     shared = {
         "activation": "relu", "solver": "adam", "batch_size": BATCH, "tol": 0.0, "l2": 0.0, "n_threads": 1,
         "max_epochs": QUICK_EPOCHS if options.quick else EPOCHS,
@@ -110,7 +110,7 @@ def _options(options: Options) -> dict[str, Any]:
     return shared | {"learning_rate": RATE}
 
 
-def _run(parameters: Parameters, options: Options) -> Numbers:
+def _run(parameters: Parameters, options: TrialOptions) -> Numbers:
     data = features(parameters["set"], options)
     if parameters["net"] == "samples":
         shown = {"pictures": data.pictures, "reconstructed": data.reconstructed}
@@ -118,7 +118,7 @@ def _run(parameters: Parameters, options: Options) -> Numbers:
     return trial_of(NETS[parameters["net"]], parameters, options, data)
 
 
-def trial_of(net: ComparedNet, parameters: Parameters, options: Options, data: ImageFeatures) -> Numbers:
+def trial_of(net: ComparedNet, parameters: Parameters, options: TrialOptions, data: ImageFeatures) -> Numbers:
     """Train and test one net."""
     seed = options.seed + parameters["trial"]
     engine = _engine(parameters)
@@ -260,7 +260,7 @@ KINDS = {
 }
 
 
-def _connections_plan(options: Options) -> list[Parameters]:
+def _connections_plan(options: TrialOptions) -> list[Parameters]:
     sizes = SIZES[::2] if options.quick else SIZES
     return grid(set=DATASETS, kind=KINDS, size=sizes, trial=range(options.trials))
 
@@ -276,7 +276,7 @@ def _sized_net(kind: str, size: int) -> ComparedNet:
     return ComparedNet(kind, size, density=(size - 60) / 4920, learned="" if kind == "random" else "regrown")
 
 
-def _connections_run(parameters: Parameters, options: Options) -> Numbers:
+def _connections_run(parameters: Parameters, options: TrialOptions) -> Numbers:
     net = _sized_net(parameters["kind"], parameters["size"])
     numbers = trial_of(net, parameters | {"ticks": 3}, options, features(parameters["set"], options))
     return {key: numbers[key] for key in ("accuracy", "edges", "live", "seconds")}

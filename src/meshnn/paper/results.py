@@ -14,7 +14,7 @@ from typing import Any
 from meshnn.cli.output import versions
 from meshnn.errors import MeshError
 from meshnn.files import Lock, explained, finite, write_whole
-from meshnn.paper.experiment import Experiment, Options, PaperTable, Record
+from meshnn.paper.experiment import Experiment, PaperTable, Record, TrialOptions
 
 __all__ = ["Results", "locked", "planned_records", "read_results", "tables_of", "write_text"]
 
@@ -30,7 +30,7 @@ class Results:
         By the key of their trial.
     """
 
-    def __init__(self, folder: Path, experiment: Experiment, options: Options, planned: list[str]) -> None:
+    def __init__(self, folder: Path, experiment: Experiment, options: TrialOptions, planned: list[str]) -> None:
         self.path = folder / "results.json"
         self.header: dict[str, Any] = {
             "format": FORMAT,

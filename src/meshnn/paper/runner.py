@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from meshnn.arguments import known
 from meshnn.errors import MeshError
-from meshnn.paper.experiment import Experiment, Figure, Options, PaperTable, Parameters, Record, key_of
+from meshnn.paper.experiment import Experiment, Figure, PaperTable, Parameters, Record, TrialOptions, key_of
 from meshnn.paper.results import Results, locked, planned_records, read_results, tables_of, write_text
 from meshnn.paper.tables import markdown
 
@@ -33,7 +33,7 @@ class Outcome(NamedTuple):
 
 def run(
     experiment: Experiment,
-    options: Options,
+    options: TrialOptions,
     out: Path,
     jobs: int = 1,
     backend: str = "loky",
@@ -43,7 +43,7 @@ def run(
 
     Parameters
     ----------
-    experiment, options : Experiment, Options
+    experiment, options : Experiment, TrialOptions
     out : Path
         The folder of all experiments.
     jobs : int
@@ -94,7 +94,7 @@ def conclude(experiment: Experiment, folder: Path, records: list[Record]) -> Out
 
 
 def _records(
-    experiment: Experiment, options: Options, trials: list[Parameters], jobs: int, backend: str
+    experiment: Experiment, options: TrialOptions, trials: list[Parameters], jobs: int, backend: str
 ) -> Iterator[Record]:
     """Yield the records of trials, each as soon as it is done."""
     if jobs == 1 and backend == "loky":
@@ -111,7 +111,7 @@ def _records(
         yield from parallel(delayed(_trial)(experiment, options, parameters) for parameters in trials)
 
 
-def _trial(experiment: Experiment, options: Options, parameters: Parameters) -> Record:
+def _trial(experiment: Experiment, options: TrialOptions, parameters: Parameters) -> Record:
     key, began = key_of(parameters), time.perf_counter()
     try:
         numbers = experiment.run(parameters, options)

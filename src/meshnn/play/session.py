@@ -275,14 +275,11 @@ class PlaySession:
         yield said("born", id=name)
 
     def _do_grow(self, order: Order) -> Messages:
-        text = self.net.grow()
+        text = self.net.grow() if order["do"] == "grow" else self.net.prune()
         yield from self._changed()
         yield said("said", text=text)
 
-    def _do_prune(self, order: Order) -> Messages:
-        text = self.net.prune()
-        yield from self._changed()
-        yield said("said", text=text)
+    _do_prune = _do_grow
 
     def _do_undo(self, order: Order) -> Messages:
         self.net.undo(redo=order["do"] == "redo")

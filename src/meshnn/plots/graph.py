@@ -188,17 +188,19 @@ def _points_per_unit(ax: Axes, wide: float, high: float) -> float:
 def _draw_neurons(ax: Axes, topology: Topology, places: Places, points: float) -> None:
     from matplotlib.collections import EllipseCollection
 
-    fill = np.full(topology.n_neurons, "#ffffff", dtype=object)
-    fill[: topology.n_clamped] = "#d9d9d9"
-    fill[topology.outputs] = style.INK
     width = 2 * places.radius
     dots = EllipseCollection(
         width, width, np.zeros(len(width)), units="xy", offsets=places.xy, offset_transform=ax.transData,
-        facecolors=fill.tolist(), edgecolors=style.INK, zorder=3,
+        facecolors=_fills(topology), edgecolors=style.INK, zorder=3,
         linewidths=float(np.clip(width.min() * points / 12, 0.1, 0.9)),
     )  # fmt: skip
     dots.set_gid("neurons")
     ax.add_collection(dots, autolim=False)
+
+
+def _fills(t: Topology) -> list[str]:
+    """Return the colours of all neurons: inputs and bias grey, hidden ones white, outputs dark."""
+    return ["#d9d9d9"] * t.n_clamped + ["#ffffff"] * t.n_hidden + [style.INK] * t.n_outputs
 
 
 def _draw_names(
@@ -289,8 +291,6 @@ def svg_of(topology: Topology, weights: ArrayLike, dead: BoolArray, width: int, 
     for curve, look in zip([*_segments(curves[off]), *_segments(curves[~off])], looks, strict=True):
         points = "L".join(f"{x:.1f} {y:.1f}" for x, y in curve)
         parts.append(f'<path d="M{points}" fill="none" {look}/>')
-    fills = np.full(topology.n_neurons, "#ffffff", dtype=object)
-    fills[: topology.n_clamped], fills[topology.outputs] = "#d9d9d9", style.INK
-    for (x, y), r, fill in zip(xy, places.radius * scale, fills, strict=True):
+    for (x, y), r, fill in zip(xy, places.radius * scale, _fills(topology), strict=True):
         parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{r:.1f}" fill="{fill}" stroke="{style.INK}"/>')
     return "".join([*parts, "</svg>"])
