@@ -84,11 +84,18 @@ def test_explain():
     done = meshnn("explain", "--inputs", "32", "--hidden", "50", "--outputs", "10", "--density", "0.2", "--ticks", "2")
     assert done.returncode == 0, done.stderr
     assert "factored" in done.stdout
-    assert "edges are dead" in done.stdout.replace("\n", " ")
+    assert "edges are dead" in done.stdout
+    heading, *rows = (line for line in done.stdout.splitlines()[2:] if not line.startswith("---"))
+    assert heading.split() == ["method", "exact", "forward-only", "multiply-adds", "bytes"]
+    assert max(map(len, [heading, *rows[:3]])) < 80
     found = json.loads(meshnn("explain", "--layers", "32,14,13,10", "--json").stdout)
     assert found["edges"] == 797
     assert found["chosen"] == "factored"
     assert [row["method"] for row in found["methods"]] == ["factored", "influence", "adjoint"]
+    assert found["solver"] is None
+    solver = json.loads(meshnn("explain", "--hidden", "3", "--samples", "500", "--json").stdout)["solver"]
+    assert (solver["name"], solver["alternative"]) == ("adam", "lm")
+    assert "lm is tried" in solver["reason"]
 
 
 @pytest.mark.slow

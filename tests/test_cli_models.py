@@ -80,6 +80,7 @@ def test_fit_reports_and_writes(iris_model):
     assert "versicolor" in done.stdout
     assert "edges (" in done.stdout
     assert re.search(r"solver adam \(\d+ edges would overfit 105 noisy samples; l2 .* \(held-out", done.stdout)
+    assert done.stdout.count("held-out loss") == 1
     assert "105 rows to learn from, 45 to test on" in done.stderr
     assert "\x1b[" not in done.stdout + done.stderr  # no terminal, no colours
 

@@ -132,7 +132,7 @@ def test_pictures_of_a_model():
     widths = sorted(bar.get_width() for bar in model.plot_importances().patches)
     np.testing.assert_allclose(widths, np.sort(model.feature_importances_))
     shown = model._repr_mimebundle_()["text/html"]
-    assert shown.count("<line") == model.mesh_.topology.n_edges
+    assert shown.count("<path") == model.mesh_.topology.n_edges
     assert shown.count("<circle") == model.mesh_.topology.n_neurons
     with pytest.raises(MeshError, match="feature_importances_"):
         model.set_params(solver="adam").partial_fit(X, Y).plot_importances()

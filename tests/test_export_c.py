@@ -371,12 +371,14 @@ def test_tables_are_counted_as_they_are_written(tmp_path, iris):
     assert "on the 1 sample handed over" in str(one)
 
 
-def test_text_columns_are_refused(tmp_path):
+@pytest.mark.filterwarnings("ignore::UserWarning")  # the report of the features of dates
+def test_columns_of_texts_and_dates_are_refused(tmp_path):
     pd = pytest.importorskip("pandas")
-    frame = pd.DataFrame({"size": np.arange(20.0), "city": ["Ulm", "Bonn"] * 10})
-    model = MeshClassifier(hidden=2, max_epochs=3, random_state=0).fit(frame, [0, 1] * 10)
-    with pytest.raises(ExportError, match="column 'city' holds texts"):
-        model.to_c(tmp_path / "net.h")
+    for name, values in (("city", ["Ulm", "Bonn"] * 10), ("day", pd.date_range("2026-01-01", periods=20))):
+        frame = pd.DataFrame({"size": np.arange(20.0), name: values})
+        model = MeshClassifier(hidden=2, max_epochs=3, random_state=0).fit(frame, [0, 1] * 10)
+        with pytest.raises(ExportError, match=f"column '{name}'"):
+            model.to_c(tmp_path / "net.h")
 
 
 def test_what_is_no_header_is_refused(tmp_path):

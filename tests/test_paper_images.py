@@ -13,9 +13,8 @@ import pytest
 
 from meshnn import MeshError
 from meshnn.errors import DataError
-from meshnn.paper import download as download_module
 from meshnn.paper import mnist as images
-from meshnn.paper.mnist import DATASETS, File, cache_folder, load_images, read_idx
+from meshnn.paper.mnist import DATASETS, File, cache_folder, load_images
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"
 
@@ -63,33 +62,34 @@ def test_what_is_missing_is_said(small, tmp_path, monkeypatch):
     contents = small[1]
     for name in list(contents)[:2]:
         (tmp_path / f"{name}.gz").write_bytes(gzip.compress(contents[name]))
-    wanted = r"put t10k-images-idx3-ubyte.gz, t10k-labels-idx1-ubyte.gz \(from https.*\) into .*mnist, or name the"
+    wanted = r"t10k-images-idx3-ubyte\.gz, t10k-labels-idx1-ubyte\.gz"
     with pytest.raises(DataError, match=wanted):
         load_images("mnist", tmp_path)
-    with pytest.raises(DataError, match=r"the data folder .* does not exist"):
+    with pytest.raises(DataError, match="no does not exist"):
         load_images("mnist", tmp_path / "no")
-    with pytest.raises(DataError, match="is not a folder"):
+    with pytest.raises(DataError, match="train-labels"):
         load_images("mnist", tmp_path / "train-labels-idx1-ubyte.gz")
-    with pytest.raises(MeshError, match="unknown name 'mnits'; did you mean 'mnist'"):
+    with pytest.raises(MeshError, match="'mnits'"):
         load_images("mnits")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     assert cache_folder() == tmp_path / "cache" / "meshnn"
-    with pytest.raises(DataError, match=r"into .*cache.meshnn.mnist, or"):
+    with pytest.raises(DataError, match=r"cache.meshnn.mnist"):
         load_images("mnist", offline=True)
 
 
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (lambda c: gzip.compress(c)[:-20], "train-images-idx3-ubyte.gz (ends too early|is damaged)"),
-        (lambda c: gzip.compress(c[:-3]), "train-images-idx3-ubyte.gz ends too early: 60 of 63 bytes"),
-        (lambda c: gzip.compress(c[:9]), "ends within its header"),
-        (lambda c: gzip.compress(c + b"x"), "goes on after its 63 bytes"),
-        (lambda c: gzip.compress(c[:-1] + bytes([c[-1] ^ 1])), "is not the original file: its contents were altered"),
-        (lambda c: gzip.compress(b"hello, I am a text"), "not an IDX file of bytes: it begins with 68 65 6c 6c"),
-        (lambda c: b"", "begins with nothing"),
-        (lambda c: gzip.compress(idx(np.zeros((7, 2, 2)))), r"an array of \(7, 2, 2\), expected \(7, 3, 3\)"),
-        (lambda c: gzip.compress(c)[:30] + b"\xff" * 30, "is damaged|ends too early"),
+        (lambda c: gzip.compress(c)[:-20], "damaged"),
+        (lambda c: gzip.compress(c[:-3]), r"76 bytes, expected 79\b"),
+        (lambda c: gzip.compress(c[:9]), r"9 bytes, expected 79\b"),
+        (lambda c: gzip.compress(c + b"x" * 10**6), "more bytes, expected 79"),
+        (lambda c: gzip.compress(c[:-1] + bytes([c[-1] ^ 1])), "not the original"),
+        (lambda c: gzip.compress(b"hello, I am a text"), "68 65 6c 6c"),
+        (lambda c: b"", "nothing"),
+        (lambda c: gzip.compress(idx(np.zeros((7, 2, 2)))), "00 00 00 02, expected .*00 00 00 03"),
+        (lambda c: gzip.compress(c)[:30] + b"\xff" * 30, "damaged"),
+        (lambda c: bytes([0, 0, 8, 3]) + b"\xff" * 12 + b"few", "ff ff ff ff"),  # no memory for its sizes
     ],
 )
 def test_damaged_files_are_refused_by_name(small, tmp_path, damage, message):
@@ -100,15 +100,6 @@ def test_damaged_files_are_refused_by_name(small, tmp_path, damage, message):
     with pytest.raises(DataError, match=message) as caught:
         load_images("mnist", tmp_path)
     assert str(path) in str(caught.value)
-
-
-def test_a_header_cannot_ask_for_memory(tmp_path):
-    path = tmp_path / "huge"
-    path.write_bytes(bytes([0, 0, 8, 3]) + b"\xff" * 12 + b"few")
-    with pytest.raises(DataError, match=r"huge holds an array of \(4294967295, .*expected \(3, 3, 3\)"):
-        read_idx(path, (3, 3, 3))
-    with pytest.raises(DataError, match=r"cannot read .*No such file"):
-        read_idx(tmp_path / "no", (3,))
 
 
 class Server(http.server.ThreadingHTTPServer):
@@ -160,7 +151,7 @@ def served(small, tmp_path, monkeypatch):
     monkeypatch.setitem(images.DATASETS, "mnist", replace(images.DATASETS["mnist"], mirrors=(server.url,)))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("no_proxy", "127.0.0.1")
-    monkeypatch.setattr(download_module, "PAUSE", 0.01)
+    monkeypatch.setattr(images, "PAUSE", 0.01)
     yield server
     server.shutdown()
     server.server_close()
@@ -205,11 +196,11 @@ def test_other_mirrors_are_tried_and_failure_says_where_to_put_files(served, sma
     load_images("mnist")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "other"))
     served.refuse = 403
-    with pytest.raises(DataError, match=r"put train-images.*into .*other.*downloading failed: .*refused.*403"):
+    with pytest.raises(DataError, match=r"train-images.*other.*refused.*403"):
         load_images("mnist")
     served.refuse = 0
     served.contents["train-labels-idx1-ubyte.gz"] = gzip.compress(b"<html>no such page</html>")
-    with pytest.raises(DataError, match=r"train-labels-idx1-ubyte.gz is not an IDX file.*begins with 3c 68 74 6d"):
+    with pytest.raises(DataError, match=r"train-labels.*3c 68 74 6d"):
         load_images("mnist")
 
 

@@ -1,5 +1,6 @@
 """`meshnn play` without a browser: edits, orders, tables, links, files, and who is let in."""
 
+import contextlib
 import http.client
 import importlib.util
 import json
@@ -11,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -24,29 +26,36 @@ from websockets.sync.client import connect
 
 from commands import meshnn
 from meshnn import Mesh, MeshError, Topology, load
-from meshnn.play import edits
-from meshnn.play.bench import PlaySession
-from meshnn.play.data import SETS, Table, built_in, drift
-from meshnn.play.frames import unpacked
+from meshnn.play import learners, server
+from meshnn.play.data import SETS, PlayTable, built_in, drift
+from meshnn.play.limits import LIMITS
+from meshnn.play.link import checked_state
+from meshnn.play.messages import unpacked
 from meshnn.play.outputs import python_of
-from meshnn.play.server import new_server
-from meshnn.play.state import checked
+from meshnn.play.session import PlaySession
 
 ASSETS = Path(importlib.util.find_spec("meshnn.play").origin).parent / "assets"
 
 
+def read(message):
+    return json.loads(message) if isinstance(message, str) else unpacked(message)[0]
+
+
 class Page:
-    """A bench and what a page would know of it."""
+    """A session, and what a page would know of it."""
 
     def __init__(self, *given):
-        self.bench = PlaySession(*given)
+        self.session = PlaySession(*given)
+        self.net = self.session.net
         self.heard = []
         self.do("hello")
 
     def do(self, order, **fields):
-        found = [json.loads(m) if isinstance(m, str) else unpacked(m)[0] for m in
-                 self.bench.receive(json.dumps({"do": order} | fields))]  # fmt: skip
+        found = [read(m) for m in self.session.receive(json.dumps({"do": order} | fields))]
         self.heard += found
+        for message in found:
+            if message["kind"] == "frame":
+                found += self.do("ack")
         return found
 
     def refused(self, order, **fields):
@@ -58,12 +67,15 @@ class Page:
 
     @property
     def edges(self):
-        return edits.drawing_of(self.bench.mesh, self.bench.names).edges
+        return self.net.sketch().edges
 
     def learn(self, steps):
-        self.do("run", on=True)
+        """Train for some epochs or samples."""
         for _ in range(steps):
-            list(self.bench._learn(1))
+            self.net.result = self.net.learner.advance(1)
+
+    def loss(self):
+        return self.net.samples.evaluate(self.net.mesh, 1)[0]
 
 
 @pytest.fixture
@@ -94,7 +106,7 @@ def test_edges_and_neurons_come_and_go_and_come_back(page):
     for _ in range(5):
         page.do("undo")
     assert page.edges == before
-    assert page.refused("undo") == "there is nothing to undo"
+    assert "undo" in page.refused("undo")
     for _ in range(5):
         page.do("redo")
     assert page.edges == after
@@ -102,49 +114,48 @@ def test_edges_and_neurons_come_and_go_and_come_back(page):
 
 
 def test_a_new_edge_or_neuron_does_not_change_what_the_net_computes(page):
-    X = page.bench.data.X
-    before = page.bench.mesh.forward(X)
-    page.do("neuron", add=True)
-    np.testing.assert_allclose(page.bench.mesh.forward(X), before, atol=1e-12)
-    page.do("edge", add=True, src="h0", dst="h0")
-    np.testing.assert_allclose(page.bench.mesh.forward(X), before, atol=1e-12)
-    page.do("neuron", add=True, bare=True)
-    page.do("edge", add=True, src="i1", dst="h6")  # nobody listens to it: at 0 it would never learn
-    page.do("edge", add=True, src="h6", dst="o0")
+    X = page.net.data.X
+    before = page.net.mesh.forward(X)
+    for order in (
+        {"order": "neuron", "add": True},
+        {"order": "edge", "add": True, "src": "h0", "dst": "h0"},
+        {"order": "neuron", "add": True, "bare": True},
+        {"order": "edge", "add": True, "src": "i1", "dst": "h6"},  # h6 feeds nothing: at 0 it would never learn
+        {"order": "edge", "add": True, "src": "h6", "dst": "o0"},
+    ):
+        page.do(**order)
+        np.testing.assert_allclose(page.net.mesh.forward(X), before, atol=1e-12)
     assert page.edges["i1", "h6"] != 0
     assert page.edges["h6", "o0"] == 0
-    np.testing.assert_allclose(page.bench.mesh.forward(X), before, atol=1e-12)
 
 
 @pytest.mark.parametrize("solver", ["adam", "lm", "stream"])
-def test_figures_are_of_the_net_that_is_seen(page, solver):
+def test_scores_are_of_the_net_that_is_shown(page, solver):
     page.do("data", name="spirals")
     page.do("set", solver=solver)
     page.learn(20)
-    page.do("run", on=False)
-    bench = page.bench
-    loss = bench.samples.evaluate(bench.mesh, 1)[0]
-    if solver == "lm":  # no penalty in it; the others say what a sample was before it was learned
-        assert bench.told.loss == pytest.approx(loss)
+    loss = page.loss()
+    if solver == "lm":  # without the penalty; the others score a sample before they learn it
+        assert page.net.result.loss == pytest.approx(loss)
     page.do("edge", add=True, src="o0", dst="o1")  # with weight 0
     assert page.last("frame")["loss"] == pytest.approx(loss)
     page.do("neuron", add=False, id="h0")
-    assert page.last("frame")["loss"] == pytest.approx(bench.samples.evaluate(bench.mesh, 1)[0]) != loss
+    assert page.last("frame")["loss"] == pytest.approx(page.loss()) != loss
     page.do("undo")
     assert page.last("frame")["loss"] == pytest.approx(loss)
     page.do("set", ticks=2)
-    assert page.last("frame")["loss"] == pytest.approx(bench.samples.evaluate(bench.mesh, 1)[0]) != loss
+    assert page.last("frame")["loss"] == pytest.approx(page.loss()) != loss
 
 
 def test_the_first_row_is_row_0(page):
-    seen = page.bench.sample
+    seen = page.net.sample
     page.do("sample", index=0)
-    np.testing.assert_allclose(page.bench.sample, seen)
-    assert "row must be at most 999" in page.refused("sample", index=1000)
+    np.testing.assert_allclose(page.net.sample, seen)
+    assert "999" in page.refused("sample", index=1000)
 
 
 @pytest.mark.parametrize("solver", ["adam", "lm", "stream", "stream-adam"])
-def test_what_stays_keeps_what_it_has_learned(page, solver):
+def test_edges_that_stay_keep_their_weights(page, solver):
     page.do("set", solver=solver)
     page.learn(4)
     now = page.edges
@@ -158,22 +169,19 @@ def test_what_stays_keeps_what_it_has_learned(page, solver):
     page.do("activation", id="h3", name="relu")
     page.do("set", ticks=4)
     page.do("neuron", add=False, id="h1")
-    done = page.bench.learner.done
+    done = page.net.learner.done
     page.learn(2)
-    assert page.bench.learner.done == done + 2
+    assert page.net.learner.done == done + 2
     assert all(np.isfinite(w) for w in page.edges.values())
 
 
 @pytest.mark.parametrize("solver", ["adam", "lm", "stream", "stream-adam"])
-def test_any_edits_in_any_order_can_be_undone_while_it_learns(solver):
+def test_any_edits_in_any_order_can_be_undone_while_it_learns(page, solver):
     rng = np.random.default_rng(5)
-    page = Page()
     page.do("set", solver=solver)
-    first, ticks = page.bench.names, page.bench.mesh.ticks
-    edges = set(page.edges)
+    first, ticks, edges = page.net.names, page.net.mesh.ticks, set(page.edges)
     for _ in range(30):
-        names = page.bench.names
-        src, dst = (str(name) for name in rng.choice(names, 2))
+        src, dst = (str(name) for name in rng.choice(page.net.names, 2))
         orders = [
             ("edge", {"add": bool(rng.integers(2)), "src": src, "dst": dst}),
             ("neuron", {"add": bool(rng.integers(2)), "id": dst}),
@@ -185,7 +193,6 @@ def test_any_edits_in_any_order_can_be_undone_while_it_learns(solver):
         order, fields = orders[rng.integers(len(orders))]
         page.do(order, **fields)
         page.learn(1)
-        assert page.bench.running, page.last("error")
         assert page.last("frame")["version"] == page.last("graph")["version"]
     count = page.last("graph")["undo"]
     assert count >= 10
@@ -193,16 +200,16 @@ def test_any_edits_in_any_order_can_be_undone_while_it_learns(solver):
         page.do("undo")
         if k % 3 == 0:
             page.learn(1)
-    assert (page.bench.names, page.bench.mesh.ticks, set(page.edges)) == (first, ticks, edges)
-    assert set(page.bench.mesh.activations[:5]) == {"tanh"}
+    assert (page.net.names, page.net.mesh.ticks, set(page.edges)) == (first, ticks, edges)
+    assert set(page.net.mesh.activations[:5]) == {"tanh"}
 
 
 def test_moments_of_adam_go_with_their_edges(page):
     page.learn(3)
-    first = dict(zip(page.edges, page.bench.learner.solver.optimizer.first.tolist(), strict=True))
+    first = dict(zip(page.edges, page.net.learner.solver.optimizer.first.tolist(), strict=True))
     page.do("neuron", add=False, id="h2")
     page.do("neuron", add=True)
-    now = dict(zip(page.edges, page.bench.learner.solver.optimizer.first.tolist(), strict=True))
+    now = dict(zip(page.edges, page.net.learner.solver.optimizer.first.tolist(), strict=True))
     kept = [pair for pair in now if pair in first]
     assert kept
     assert all(now[pair] == first[pair] for pair in kept)
@@ -210,57 +217,59 @@ def test_moments_of_adam_go_with_their_edges(page):
 
 
 @pytest.mark.parametrize(("order", "words"), [
-    ({"order": "edge", "add": True, "src": "h0", "dst": "i0"}, "would be dead"),
-    ({"order": "edge", "add": True, "src": "h0", "dst": "h1"}, "already"),
-    ({"order": "edge", "add": True, "src": "h0", "dst": "h77"}, "no neuron 'h77'"),
-    ({"order": "edge", "add": False, "src": "h0", "dst": "h0"}, "no edge from h0 to h0"),
-    ({"order": "neuron", "add": False, "id": "o0"}, "only hidden neurons"),
-    ({"order": "activation", "id": "o0", "name": "relu"}, "not a hidden neuron"),
-    ({"order": "activation", "id": "h0", "name": "step"}, "activation"),
+    ({"order": "edge", "add": True, "src": "h0", "dst": "i0"}, "into i0"),
+    ({"order": "edge", "add": True, "src": "h0", "dst": "h1"}, "from h0 to h1"),
+    ({"order": "edge", "add": True, "src": "h0", "dst": "h77"}, "'h77'"),
+    ({"order": "edge", "add": False, "src": "h0", "dst": "h0"}, "from h0 to h0"),
+    ({"order": "neuron", "add": False, "id": "o0"}, "o0 is an output"),
+    ({"order": "activation", "id": "o0", "name": "relu"}, "o0"),
+    ({"order": "activation", "id": "h0", "name": "step"}, "'step'"),
     ({"order": "set", "ticks": 0}, "ticks"),
-    ({"order": "set", "rate": "fast"}, "rate"),
-    ({"order": "set", "solver": "magic"}, "solver"),
-    ({"order": "data", "name": "../../etc/passwd"}, "data set"),
-    ({"order": "sample", "point": [1, 2, 3]}, "2 numbers"),
-    ({"order": "export", "what": "exe"}, "file"),
+    ({"order": "set", "rate": "fast"}, "'fast'"),
+    ({"order": "set", "solver": "magic"}, "'magic'"),
+    ({"order": "set", "pace": 3}, "pace"),
+    ({"order": "data", "name": "../../etc/passwd"}, "'../../etc/passwd'"),
+    ({"order": "data", "name": "table"}, "no table yet"),
+    ({"order": "csv", "name": "x.csv", "text": 3}, "text"),
+    ({"order": "csv", "name": "x.csv", "text": "a,b\n1,2\n", "drop": "a"}, "drop"),
+    ({"order": "scores", "src": "h77"}, "removed"),
+    ({"order": "sample", "point": [1, 2, 3]}, "got 3"),
+    ({"order": "export", "what": "exe"}, "'exe'"),
     ({"order": "table"}, "no table yet"),
-    ({"order": "edge"}, "makes no sense"),
-    ({"order": "__init__"}, "no order"),
+    ({"order": "edge"}, "KeyError"),
+    ({"order": "__init__"}, "'__init__'"),
 ])  # fmt: skip
-def test_what_is_wrong_is_said_in_a_sentence_and_changes_nothing(page, order, words):
-    before = page.edges, page.bench.mesh.ticks, page.bench.solver
-    text = page.refused(order.pop("order"), **order)
+def test_a_wrong_order_is_refused_in_a_sentence_and_changes_nothing(page, order, words):
+    before = page.edges, page.net.mesh.ticks, page.net.solver
+    text = page.refused(**order)
     assert words in text
     assert "\n" not in text
-    assert (page.edges, page.bench.mesh.ticks, page.bench.solver) == before
+    assert (page.edges, page.net.mesh.ticks, page.net.solver) == before
 
 
 @pytest.mark.parametrize("message", ["", "{", "[]", "3", "null", '{"do": 3}', '{"do": null}', "[" * 5000, '"x"'])
 def test_messages_that_are_no_orders(page, message):
-    (answer,) = page.bench.receive(message)
-    assert json.loads(answer)["kind"] == "error"
+    (answer,) = page.session.receive(message)
+    assert read(answer)["kind"] == "error"
 
 
-def test_an_output_keeps_its_last_way_from_an_input(page):
+def test_an_output_keeps_its_last_path_from_an_input(page):
     page.do("new", graph="none")
     for src in ("i0", "i1"):
         page.do("edge", add=False, src=src, dst="o0")
-    assert "reaches output 0" in page.refused("edge", add=False, src="b", dst="o0")
+    assert "output 0" in page.refused("edge", add=False, src="b", dst="o0")
     assert ("b", "o0") in page.edges
 
 
-def test_the_score_of_an_absent_edge_is_the_gradient_that_it_then_has():
-    page = Page()
-    page.do("data", name="iris")  # few samples: all of them count
+def test_the_score_of_an_absent_edge_is_the_gradient_that_it_then_has(page):
+    page.do("data", name="iris")  # few samples: all of them are used
     page.do("scores", src="h0", dst="h0")
     ((src, dst, score),) = page.last("scores")["edges"]
     assert (src, dst) == ("h0", "h0")
     page.do("edge", add=True, src="h0", dst="h0")
-    bench = page.bench
-    _, grad = bench.mesh.gradient(bench.data.X, bench.data.y)
-    at = list(page.edges).index(("h0", "h0"))
+    _, grad = page.net.mesh.gradient(page.net.data.X, page.net.data.y)
     assert abs(score) > 1e-6
-    np.testing.assert_allclose(grad[at], score, rtol=1e-9)
+    np.testing.assert_allclose(grad[list(page.edges).index(("h0", "h0"))], score, rtol=1e-9)
 
 
 def test_grow_and_prune_keep_to_the_budget(page):
@@ -271,130 +280,134 @@ def test_grow_and_prune_keep_to_the_budget(page):
     page.do("grow")
     assert len(page.edges) == count + 2
     assert page.edges[best[0], best[1]] == 0
-    assert "budget" in page.refused("grow")
-    assert "budget" in page.refused("edge", add=True, src="h4", dst="h4")
-    assert "budget" in page.refused("neuron", add=True)
+    for order in ({"order": "grow"}, {"order": "edge", "add": True, "src": "h4", "dst": "h4"},
+                  {"order": "neuron", "add": True}):  # fmt: skip
+        assert "budget" in page.refused(**order)
     page.do("set", budget=40)
     page.do("prune")
     assert len(page.edges) == 40
-    assert "the others" not in page.last("said")["text"]
     page.do("undo")
     page.do("set", budget=1)
-    page.do("prune")  # as far as it goes
-    assert "the others are on the last way to an output" in page.last("said")["text"]
+    page.do("prune")  # as far as possible
+    assert "last path to an output" in page.last("said")["text"]
     page.do("undo")
     assert len(page.edges) == count + 2
 
 
-def test_what_a_solver_cannot_follow_is_refused_and_all_is_as_it_was(page, monkeypatch):
+def test_an_edit_that_the_solver_refuses_changes_nothing(page, monkeypatch):
     page.do("set", solver="lm")
     page.learn(2)
     page.do("prune")
     page.learn(2)
-    before, ticks = page.edges, page.bench.mesh.ticks
-    monkeypatch.setattr("meshnn.play.learners.MOST_WORK", 0.0)
-    rewire = page.bench.learner.rewire
-    tried = []
+    before, ticks, rewire, calls = page.edges, page.net.mesh.ticks, page.net.learner.rewire, []
 
-    def follow(growth, change):  # refuses what is new, and takes what was
-        tried.append(change)
-        if len(tried) % 2 == 0:
-            monkeypatch.setattr("meshnn.play.learners.MOST_WORK", 1e18)
+    def follow(growth, change):  # refuses the new graph, and takes the old one again
+        calls.append(change)
+        monkeypatch.setattr(learners, "LIMITS", replace(LIMITS, lm_work=1e18 if len(calls) % 2 == 0 else 0.0))
         rewire(growth, change)
-        monkeypatch.setattr("meshnn.play.learners.MOST_WORK", 0.0)
 
-    monkeypatch.setattr(page.bench.learner, "rewire", follow)
+    monkeypatch.setattr(page.net.learner, "rewire", follow)
     assert "take adam" in page.refused("undo")
     assert "take adam" in page.refused("neuron", add=True)
     assert "take adam" in page.refused("set", ticks=5)
-    assert (page.edges, page.bench.mesh.ticks, len(tried)) == (before, ticks, 6)
+    assert (page.edges, page.net.mesh.ticks, len(calls)) == (before, ticks, 6)
+    monkeypatch.setattr(learners, "LIMITS", replace(LIMITS, lm_work=0.0))
     assert "take adam" in page.refused("data", name="circles")
-    assert page.bench.data.name == "moons"
+    assert page.net.data.name == "moons"
     assert page.edges == before
     page.learn(1)
     assert page.last("graph")["undo"] == 1
 
 
-def test_a_new_net_can_be_undone(page):
+def test_a_new_net_or_new_weights_can_be_undone(page):
     page.do("new", graph="none")
     page.do("set", ticks=1)
     page.learn(2)
     before = page.edges
     page.do("new", graph="layered", hidden=4)  # takes two ticks
-    assert page.bench.mesh.ticks > 1
+    assert page.net.mesh.ticks > 1
     page.learn(2)
     after = page.edges
     page.do("undo")
     assert page.edges == before
-    assert page.bench.mesh.ticks == 1
+    assert page.net.mesh.ticks == 1
     page.learn(1)
     page.do("redo")
     assert page.edges == after
+    page.do("reset", seed=3)
+    assert page.edges.keys() == after.keys()
+    assert page.edges != after
     page.do("undo")
-    page.do("undo")
-    page.do("undo")
+    assert page.edges == after
+    for _ in range(3):
+        page.do("undo")
     assert len(page.edges) == 61
     assert page.last("settings")["ticks"] == 3
 
 
-def test_new_weights_can_be_undone(page):
-    page.learn(3)
-    before = page.edges
-    page.do("reset", seed=3)
-    assert page.edges != before
-    page.do("undo")
-    assert page.edges == before
+# -- training
 
 
-# -- learning
-
-
-def test_lm_separates_what_can_be_separated(page):
-    page.do("csv", name="kinds.csv", text=SEPARABLE)
+@pytest.mark.parametrize("kind", ["classes", "numbers"])
+def test_lm_learns_a_table(page, kind):
+    rows = "".join(f"{k / 7:.3f},{k % 4},{k * 0.37 + k % 4:.4f}\n" for k in range(60))
+    page.do("csv", name="kinds.csv", text=SEPARABLE if kind == "classes" else "a,b,y\n" + rows)
     page.do("set", solver="lm")
     for _ in range(20):
         page.do("step")
-    assert page.last("frame")["rate"] > 0.95
     assert page.last("frame")["test"] > 0.95
     assert page.last("settings")["running"] is False
+    if kind == "classes":
+        assert page.last("frame")["rate"] > 0.95
+    else:
+        assert page.last("scatter")["target"] == "y"
+    assert [m["kind"] for m in page.do("export", what="mesh")] == ["file"]
 
 
 def test_a_stream_follows_its_drift(page):
     page.do("data", name="drift")
     assert page.last("settings")["solver"] == "stream"
     for _ in range(400):
-        list(page.bench._learn(10))
-    assert page.bench.learner.done == 4000
-    assert page.bench.told.rate > 0.85  # a fifth of a turn: a border that stood still would be wrong by now
+        page.do("step")  # of ten samples
+    assert page.net.learner.done == 4000
+    assert page.net.result.accuracy > 0.85  # a fifth of a turn: a border that stood still would be wrong by now
     X, y = drift(1000, 4000 - 1000)
-    seen = page.bench.data.scaling.inputs(X)
-    assert (page.bench.mesh.forward(seen).argmax(axis=1) == y).mean() > 0.8
+    assert (page.net.mesh.forward(page.net.data.scaling.inputs(X)).argmax(axis=1) == y).mean() > 0.8
 
 
 def test_lm_on_too_much_is_refused_and_the_solver_stays(page):
     page.do("data", name="digits")
     assert len(page.edges) == 1000
     assert "take adam" in page.refused("set", solver="lm")
-    assert page.bench.solver == "adam"
+    assert page.net.solver == "adam"
     page.learn(1)
 
 
-def test_it_goes_on_only_while_it_runs_and_waits_for_the_page(page):
-    bench = page.bench
-    assert bench.advance() == []
+def test_it_trains_while_it_runs_and_waits_for_the_page(page):
+    session = page.session
+    assert session.advance() == []
     page.do("set", pace=0)
     page.do("run", on=True)
-    bench.last_frame = 0.0
-    while bench.awaited < 2:
-        bench.advance()
-    for _ in range(5):
-        bench.last_frame = 0.0
-        assert bench.advance() == []  # two frames are under way: it learns, and says nothing
-    page.do("ack")
-    bench.last_frame = 0.0
-    assert bench.advance() != []
-    page.do("run", on=False)
-    assert bench.waits > 1
+    seen = []
+    while len(seen) < 2:
+        seen += [read(m) for m in session.advance() if read(m)["kind"] == "frame"]
+    time.sleep(2 * LIMITS.frame)
+    done = page.net.learner.done
+    assert session.advance() == []  # two frames are not acknowledged: it trains, and sends none
+    assert page.net.learner.done > done
+    session.receive('{"do": "ack"}')
+    assert read(session.advance()[0])["kind"] == "frame"
+    session.receive('{"do": "run", "on": false}')
+    assert session.waits > 1
+
+
+def test_a_page_that_does_not_acknowledge_gets_the_newest_frame_only(page):
+    orders = ['{"do": "step"}'] * 50
+    frames = [m for order in orders for m in map(read, page.session.receive(order)) if m["kind"] == "frame"]
+    assert [m["done"] for m in frames] == [1, 2]
+    (newest, *_) = [m for m in map(read, page.session.receive('{"do": "ack"}')) if m["kind"] == "frame"]
+    assert newest["done"] == 50
+    assert page.session.receive('{"do": "ack"}') == []  # nothing is owed
 
 
 # -- tables
@@ -414,38 +427,27 @@ def test_bad_tables_are_refused_in_the_words_of_fit(page, tmp_path, monkeypatch,
     assert by_fit.returncode == 2
     said = page.refused("csv", name="bad.csv", text=text, target="c")
     assert by_fit.stderr.strip().splitlines()[-1].startswith(f"meshnn: {' '.join(said.split())}")
-    assert page.bench.data.name == "moons"
+    assert page.net.data.name == "moons"
 
 
-def test_a_table_that_was_refused_can_be_mended(page):
+def test_the_choices_of_a_refused_table_can_be_changed(page):
     page.do("csv", name="gaps.csv", text="a,b,c\n" + "1,2,x\n3,,y\n5,6,x\n" * 5)
     assert page.last("table")["columns"] == ["a", "b", "c"]
     page.do("table", target="c", impute=True)
     assert page.last("data")["title"] == "gaps.csv"
-    assert page.bench.data.features == ("a", "b")
+    assert page.net.data.features == ("a", "b")
     page.do("table", target="c", drop=["b"])
-    assert page.bench.data.features == ("a",)
+    assert page.net.data.features == ("a",)
     page.do("table", target="a", impute=True)
-    assert page.bench.data.target == "a"
-
-
-def test_numbers_are_regressed(page):
-    rows = "".join(f"{k / 7:.3f},{k % 4},{k * 0.37 + k % 4:.4f}\n" for k in range(60))
-    page.do("csv", name="numbers.csv", text="a,b,y\n" + rows)
-    page.do("set", solver="lm")
-    for _ in range(10):
-        page.do("step")
-    assert page.last("frame")["test"] > 0.99
-    assert page.last("scatter")["target"] == "y"
-    page.do("export", what="mesh")
+    assert page.net.data.target == "a"
 
 
 def test_only_tables_of_some_size_come_through_the_page():
-    with pytest.raises(MeshError, match=r"not a \.csv"):
-        Table.parse("x.exe", "a,b\n1,2\n")
-    with pytest.raises(MeshError, match="expected at most 5,000,000"):
-        Table.parse("x.csv", "a" * 5_000_001)
-    assert Table.parse("../../x/y.csv", "a,b\n1,2\n").name == "y.csv"
+    with pytest.raises(MeshError, match=r"x\.exe"):
+        PlayTable.parse("x.exe", "a,b\n1,2\n")
+    with pytest.raises(MeshError, match="5,000,001"):
+        PlayTable.parse("x.csv", "a" * 5_000_001)
+    assert PlayTable.parse("../../x/y.csv", "a,b\n1,2\n").name == "y.csv"
 
 
 def test_a_table_of_the_command_line(tmp_path):
@@ -463,22 +465,21 @@ def test_a_table_of_the_command_line(tmp_path):
 
 
 def state_of(page):
-    """As the page makes it of what it was told."""
+    """As the page makes it of the messages."""
     graph, settings, data = page.last("graph"), page.last("settings"), page.last("data")
     first = graph["inputs"] + graph["bias"]
     hidden = graph["names"][first : len(graph["names"]) - graph["outputs"]]
-    weights = page.bench.mesh.weights.tolist()
-    table = page.bench.table
     source = {"set": data["name"]}
     if data["name"] == "table":
+        table = page.session.table
         kept = {"name": table.name, "text": table.text, "target": table.target}
         source = {"table": kept | {"impute": False, "drop": []}}
     return {
-        "v": 1, "data": source, "seed": data["seed"], "done": page.bench.learner.done,
+        "v": 1, "data": source, "seed": data["seed"], "done": page.net.learner.done,
         **{name: settings[name] for name in ("ticks", "solver", "rate", "budget", "pace")},
         **{name: graph[name] for name in ("inputs", "outputs", "bias")},
         "hidden": [[name, graph["activations"][k]] for k, name in enumerate(hidden)],
-        "edges": [[s, d, w] for s, d, w in zip(graph["src"], graph["dst"], weights, strict=True)],
+        "edges": [list(edge) for edge in zip(graph["src"], graph["dst"], page.net.mesh.weights.tolist(), strict=True)],
     }  # fmt: skip
 
 
@@ -493,16 +494,13 @@ def test_a_link_restores_all_of_it(page, table):
     page.do("neuron", add=False, id="h1")
     page.do("activation", id="h5", name="sin")
     page.learn(3)
-    page.do("run", on=False)
     state = json.loads(json.dumps(state_of(page)))
     other = Page()
     other.do("restore", state=state)
     assert other.edges == page.edges
     assert state_of(other) == state
-    assert other.bench.learner.done == 3
-    np.testing.assert_array_equal(
-        other.bench.mesh.forward(other.bench.data.X), page.bench.mesh.forward(page.bench.data.X)
-    )
+    assert other.net.learner.done == 3
+    np.testing.assert_array_equal(other.net.mesh.forward(other.net.data.X), page.net.mesh.forward(page.net.data.X))
     other.learn(1)
 
 
@@ -516,10 +514,10 @@ def damaged():
         for wrong in (None, -1, "x", [], {}, 1e400, [[0, 0, "x"]], [["h0", "tanh"], ["h0", "tanh"]]):
             yield state | {name: wrong}
     yield state | {"edges": [*state["edges"], state["edges"][0]]}
-    yield state | {"edges": [[0, 99, 1.0]]}
-    yield state | {"hidden": [["i0", "tanh"]]}
-    yield state | {"hidden": [["h0", "evil"]]}
-    yield state | {"edges": [[0, 1, float("nan")]]}
+    for edges in ([[0, 99, 1.0]], [[0, 1, float("nan")]]):
+        yield state | {"edges": edges}
+    for hidden in ([["i0", "tanh"]], [["h0", "evil"]]):
+        yield state | {"hidden": hidden}
     yield state | {"data": {"table": {"name": "x.csv", "text": "a,b\n1,2\n", "target": 3, "impute": 0, "drop": "x"}}}
     yield state | {"data": {"set": "iris"}}
 
@@ -527,29 +525,27 @@ def damaged():
 def test_damaged_links_are_refused_in_a_sentence(page):
     before, count = page.edges, 0
     for state in damaged():
-        text = page.bench.receive(json.dumps({"do": "restore", "state": state}))
-        kinds = [json.loads(m)["kind"] for m in text if isinstance(m, str)]
-        if "error" in kinds:
+        found = page.do("restore", state=state)
+        if errors := [m["text"] for m in found if m["kind"] == "error"]:
             count += 1
-            assert "\n" not in json.loads(text[-1])["text"]
+            assert "\n" not in errors[0]
             assert page.edges == before
         else:
-            page = Page()  # what was wrong was none of what counts, such as a tick more
+            page = Page()  # the change was a valid one, such as one more tick
     assert count > 80
-    with pytest.raises(MeshError, match="copy it again, whole"):
-        checked({})
+    with pytest.raises(MeshError, match="link"):
+        checked_state({})
 
 
-def test_files_hold_what_is_on_the_bench(page, tmp_path):
+def test_files_hold_the_net(page, tmp_path):
     page.learn(5)
     for what, name in (("mesh", "moons.mesh"), ("c", "moons.h")):
-        (message,) = page.bench.receive(json.dumps({"do": "export", "what": what}))
+        (message,) = page.session.receive(json.dumps({"do": "export", "what": what}))
         head, arrays = unpacked(message)
         assert head["name"] == name
         (tmp_path / name).write_bytes(arrays["content"].tobytes())
-    model = load(tmp_path / "moons.mesh")
-    data = page.bench.data
-    answers = np.array(data.classes)[page.bench.mesh.forward(data.X).argmax(axis=1)]
+    model, data = load(tmp_path / "moons.mesh"), page.net.data
+    answers = np.array(data.classes)[page.net.mesh.forward(data.X).argmax(axis=1)]
     np.testing.assert_array_equal(model.predict(data.raw[: len(data.X)]), answers)
     assert "moons" in (tmp_path / "moons.h").read_text()
 
@@ -562,17 +558,14 @@ def test_the_lines_of_python_make_the_same_net(page):
     assert len(lines.splitlines()) <= 10
     found = {}
     exec(lines.replace("random_state=0, solver", "random_state=0, max_epochs=3, solver"), found)
-    bench = page.bench
-    assert found["topology"] == bench.mesh.topology
-    np.testing.assert_array_equal(found["X"], bench.data.raw[: len(bench.data.X)])
-    assert found["model"].mesh_.activations == bench.mesh.activations
-
-
-def test_the_lines_of_python_learn_as_long_if_that_was_long(page):
-    data, mesh = page.bench.data, page.bench.mesh
-    assert "max_epochs=526" in python_of(mesh, data, "adam", 0.01, 526)
-    assert "max_epochs=2000" in python_of(mesh, data, "adam", 0.01, 50_000)
-    assert "max_epochs" not in python_of(mesh, data, "adam", 0.01, 3) + python_of(mesh, data, "lm", 0.01, 526)
+    assert found["topology"] == page.net.mesh.topology
+    np.testing.assert_array_equal(found["X"], page.net.data.raw[: len(page.net.data.X)])
+    assert found["model"].mesh_.activations == page.net.mesh.activations
+    net = page.net
+    for solver, done, want in (("adam", 526, "max_epochs=526"), ("adam", 50_000, "max_epochs=2000")):
+        assert want in python_of(net.mesh, net.data, solver, 0.01, done)
+    for solver, done in (("adam", 3), ("lm", 526)):
+        assert "max_epochs" not in python_of(net.mesh, net.data, solver, 0.01, done)
 
 
 @pytest.mark.slow
@@ -581,12 +574,7 @@ def test_the_lines_of_python_learn_as_long_if_that_was_long(page):
 def test_the_lines_of_python_run(name, solver, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("kinds.csv").write_text(SEPARABLE)
-    if name == "table":
-        table = Table.read(Path("kinds.csv"))
-        table.target = "kind"
-        data = table.chosen(0)
-    else:
-        data = built_in(name, 0)
+    data = PlayTable.read(Path("kinds.csv")).samples(0) if name == "table" else built_in(name, 0)
     mesh = Mesh(Topology.mesh(len(data.features), 2, data.n_outputs), activation="tanh", random_state=0)
     lines = python_of(mesh, data, solver, 0.01)
     assert len(lines.splitlines()) <= 14
@@ -606,7 +594,7 @@ class Served:
         self.listener = socket.socket()
         self.listener.bind(("127.0.0.1", 0))
         self.port, self.token, ready = self.listener.getsockname()[1], "T" * 32, threading.Event()
-        self.server = new_server(self.listener, self.token, None, "", ready.set)
+        self.server = server.new_server(self.listener, self.token, None, "", ready.set)
         self.thread = threading.Thread(target=self.server.run, kwargs={"sockets": [self.listener]})
         self.thread.start()
         assert ready.wait(30)
@@ -627,10 +615,10 @@ class Served:
         asked.close()
         return found
 
-    def socket(self, token=None, origin="own", host=None):
+    def socket(self, token=None, origin="own", **more):
         origin = f"http://127.0.0.1:{self.port}" if origin == "own" else origin
-        address = f"ws://{host or '127.0.0.1'}:{self.port}/{token or self.token}/socket"
-        return connect(address, origin=origin, open_timeout=60, max_size=None)
+        address = f"ws://127.0.0.1:{self.port}/{token or self.token}/socket"
+        return connect(address, origin=origin, open_timeout=60, max_size=None, **more)
 
 
 @pytest.fixture(scope="module")
@@ -700,22 +688,47 @@ def test_what_learns_ends_with_its_page(served):
         kinds = set()
         while not {"error", "frame", "regions"} <= kinds:
             message = first.recv(timeout=60)
-            head = json.loads(message) if isinstance(message, str) else unpacked(message)[0]
-            kinds.add(head["kind"])
-            if head["kind"] == "frame":
+            kinds.add(read(message)["kind"])
+            if read(message)["kind"] == "frame":
                 first.send('{"do": "ack"}')
     assert gone([process])
     assert process.exitcode is not None
 
 
+def test_a_page_that_does_not_read_is_closed(served, monkeypatch):
+    """Its orders are no longer taken, instead of filling a queue with their answers, and its process ends."""
+    monkeypatch.setattr(server, "LIMITS", replace(LIMITS, unread=1.0))
+    narrow = socket.socket()
+    narrow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)  # else megabytes are buffered on the way
+    narrow.connect(("127.0.0.1", served.port))
+    with served.socket(sock=narrow, max_queue=1, close_timeout=1) as page:
+        page.recv(timeout=120)
+        (process,) = learning()
+
+        def ask():
+            with contextlib.suppress(ConnectionClosed):
+                page.send(json.dumps({"do": "csv", "name": "big.csv", "text": SEPARABLE + SEPARABLE[9:] * 99}))
+                while True:
+                    page.send('{"do": "hello"}')  # answered with all 17,000 points
+
+        asking = threading.Thread(target=ask, daemon=True)
+        asking.start()
+        try:
+            assert gone([process], within=30)  # the keepalive of the server would take 40 s
+        finally:
+            narrow.shutdown(socket.SHUT_RDWR)  # the client may still wait to send an order
+    asking.join(60)
+    assert not asking.is_alive()
+
+
 @pytest.mark.slow
 def test_pages_are_independent_and_not_too_many(served, monkeypatch):
-    monkeypatch.setattr("meshnn.play.server.MOST_PAGES", 2)
+    monkeypatch.setattr(server, "LIMITS", replace(LIMITS, pages=2))
     with served.socket() as first, served.socket() as second:
         for page in (first, second):
             assert json.loads(page.recv(timeout=120))["kind"] == "hello"
         assert len(learning()) == 2
-        with served.socket() as third, pytest.raises(ConnectionClosed, match="2 pages are open already"):
+        with served.socket() as third, pytest.raises(ConnectionClosed, match="2 pages"):
             third.recv(timeout=60)
         processes = learning()
     assert gone(processes)
@@ -732,7 +745,7 @@ def test_a_process_that_dies_is_told_to_the_page(served):
         page.recv(timeout=120)
         (process,) = learning()
         process.kill()
-        with pytest.raises(ConnectionClosed, match="what learns has ended"):
+        with pytest.raises(ConnectionClosed, match="4002"):
             heard_out(page)
 
 
@@ -740,11 +753,11 @@ def test_a_process_that_dies_is_told_to_the_page(served):
 
 
 @pytest.mark.parametrize(("arguments", "words"), [
-    (["--host", "0.0.0.0"], "could be reached from elsewhere"),
-    (["--host", "example.org"], "could be reached from elsewhere"),
+    (["--host", "0.0.0.0"], "0.0.0.0"),
+    (["--host", "example.org"], "example.org"),
     (["--port", "70000"], "--port"),
-    (["nothing.csv"], "there is no such file"),
-    (["--target", "x"], "pass the table"),
+    (["nothing.csv"], "nothing.csv"),
+    (["--target", "x"], "--target"),
 ])  # fmt: skip
 def test_what_the_command_refuses(arguments, words):
     done = meshnn("play", *arguments)
@@ -759,7 +772,7 @@ def test_a_port_that_is_taken_is_said():
         other.listen()
         done = meshnn("play", "--no-browser", "--port", str(other.getsockname()[1]))
     assert done.returncode == 2
-    assert "take another one" in done.stderr
+    assert "--port" in done.stderr
 
 
 def test_without_the_extra_it_says_which(monkeypatch):

@@ -12,7 +12,7 @@ from typing import IO, Any
 
 from meshnn.errors import FileError
 
-__all__ = ["Lock", "as_path", "explained", "reason", "replacing", "write_whole"]
+__all__ = ["Lock", "as_path", "explained", "finite", "reason", "replacing", "write_whole"]
 
 _REASONS = {
     errno.ENOENT: "its directory does not exist; create it first",
@@ -204,3 +204,16 @@ class Lock:
 def _holder(handle: int) -> str:
     pid = os.read(handle, 20).decode(errors="replace")
     return f"process {pid}" if pid.isdigit() else "another process"
+
+
+def finite(value: Any) -> Any:
+    """Return a value for JSON: plain numbers, and None for those that are not finite."""
+    if isinstance(value, dict):
+        return {str(key): finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [finite(item) for item in value]
+    if hasattr(value, "item") and not isinstance(value, (str, bytes)):
+        value = value.item()
+    if isinstance(value, float) and value - value != 0.0:
+        return None
+    return value

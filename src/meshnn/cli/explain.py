@@ -6,8 +6,6 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from meshnn.arguments import whole_number
 from meshnn.cli.output import print_json
@@ -68,7 +66,6 @@ def explain(
         mesh, loss = Mesh(_topology(inputs, hidden, outputs, layers, family, density, seed), ticks, activation), None
     explanation = mesh.explain(batch, jacobian=jacobian, measure=measure)
     choice = None if samples is None else _solver(mesh, whole_number("--samples", samples), loss)
-    solver = None if choice is None else {"name": choice.solver.name, "reason": choice.reason}
     if as_json:
         rows = [
             {"method": cost.method, "exact": True, "forward_only": cost.forward_only, "bytes": cost.bytes,
@@ -79,18 +76,17 @@ def explain(
                     "chosen": explanation.chosen, "reason": explanation.reason,
                     "seconds": explanation.seconds, "rate": explanation.rate,
                     "edges": explanation.n_edges, "dead_edges": explanation.n_dead,
-                    "solver": solver})  # fmt: skip
+                    "solver": None if choice is None else _solver_facts(choice)})  # fmt: skip
         return
-    table = Table(title=f"{explanation.mesh}, batch of {batch}", title_justify="left")
-    for column in explanation.columns:
-        table.add_column(column, justify="right" if column in ("multiply-adds", "bytes") else "left")
-    for row in explanation.rows:
-        table.add_row(*row, style="bold" if row[0] == explanation.chosen else None)
-    console = Console()
-    console.print(table)
-    console.print(explanation.summary, highlight=False)
+    typer.echo(str(explanation))  # plain text: no column is cut off, however narrow the terminal is
     if choice is not None:
-        console.print(f"On {samples} samples the solver is {choice.solver.name}: {choice.reason}.", highlight=False)
+        typer.echo(f"On {samples} samples the solver is {choice.solver.name}: {choice.reason}.")
+
+
+def _solver_facts(choice: Choice) -> dict[str, str | None]:
+    """Return the choice of a solver as plain values."""
+    alternative = None if choice.alternative is None else choice.alternative.name
+    return {"name": choice.solver.name, "reason": choice.reason, "alternative": alternative}
 
 
 def _topology(

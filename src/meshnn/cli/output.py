@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from meshnn.errors import MeshError
+from meshnn.files import finite
 
 __all__ = [
     "check_output",
     "collect_warnings",
     "counted",
-    "finite",
     "free_name",
     "print_json",
     "print_text",
@@ -60,19 +60,6 @@ def _can_show(text: str) -> bool:
     except UnicodeError:
         return False
     return True
-
-
-def finite(value: Any) -> Any:
-    """The same with plain numbers, and None for those that are not finite, which JSON does not know."""
-    if isinstance(value, dict):
-        return {str(key): finite(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [finite(item) for item in value]
-    if hasattr(value, "item") and not isinstance(value, (str, bytes)):
-        value = value.item()
-    if isinstance(value, float) and value - value != 0.0:
-        return None
-    return value
 
 
 def versions() -> dict[str, str | None]:

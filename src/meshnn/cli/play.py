@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-import ipaddress
+import secrets
 import socket
 import sys
 from pathlib import Path
@@ -16,8 +16,6 @@ from meshnn.errors import MeshError
 
 __all__ = ["play"]
 
-NEEDED = ("starlette", "uvicorn", "websockets")
-
 
 def play(
     data: Annotated[
@@ -27,13 +25,13 @@ def play(
     target: Annotated[
         str, typer.Option("--target", "-y", help="The column to predict; by default the last one.", show_default=False)
     ] = "",
-    port: Annotated[int, typer.Option("--port", help="Of this machine; 0 takes one that is free.")] = 0,
-    host: Annotated[str, typer.Option("--host", help="127.0.0.1 or ::1: nobody else can open the page.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", help="Port to listen on; 0 takes a free one.")] = 0,
+    host: Annotated[str, typer.Option("--host", help="Address to listen on: 127.0.0.1 or ::1.")] = "127.0.0.1",
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page in the browser.")] = True,
 ) -> None:
     """Draw a net in the browser, change it and watch it learn.
 
-    The page is served by this command, to this machine alone; nothing is fetched from elsewhere. Ctrl-C ends it.
+    The page is served by this command, to this machine only; nothing is loaded from the network. Ctrl-C ends it.
 
     [bold]Examples[/bold]
 
@@ -43,7 +41,7 @@ def play(
 
       meshnn play --no-browser --port 8000
     """
-    if missing := [name for name in NEEDED if importlib.util.find_spec(name) is None]:
+    if missing := [name for name in ("starlette", "uvicorn", "websockets") if importlib.util.find_spec(name) is None]:
         raise MeshError(f"meshnn play needs {', '.join(missing)}; pip install 'meshnn[play]'")
     whole_number("--port", port, least=0, most=65535)
     where = _loopback(host)
@@ -52,7 +50,7 @@ def play(
     if target and data is None:
         raise MeshError("--target names a column of a table; pass the table, too")
 
-    from meshnn.play.server import new_server, new_token
+    from meshnn.play.server import new_server
 
     listener = socket.socket(socket.AF_INET6 if ":" in where else socket.AF_INET, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -60,13 +58,15 @@ def play(
         listener.bind((where, port))
     except OSError as error:
         listener.close()
-        raise MeshError(f"--port {port}: {error.strerror}; take another one, or 0 for one that is free") from None
-    token = new_token()
+        raise MeshError(f"--port {port}: {error.strerror}; choose another port, or 0 for a free one") from None
+    token = secrets.token_urlsafe(24)
     name = f"[{where}]" if ":" in where else where
     address = f"http://{name}:{listener.getsockname()[1]}/{token}/"
 
     def ready() -> None:
-        print(f"{address}\nThe page is for this machine, and for whoever has that address; Ctrl-C ends it.", flush=True)
+        print(
+            f"{address}\nOnly this machine can open the page, and only with that address; Ctrl-C ends it.", flush=True
+        )
         if browser:
             typer.launch(address)
 
@@ -77,19 +77,14 @@ def play(
         pass
     finally:
         listener.close()
-    print("meshnn play has ended; what was drawn is in the links and files that were made of it.", file=sys.stderr)
+    print("meshnn play has ended; the net is kept only in links and files that you have saved.", file=sys.stderr)
 
 
 def _loopback(host: str) -> str:
-    """An address that only this machine reaches."""
-    if host == "localhost":
-        return "127.0.0.1"
-    try:
-        if ipaddress.ip_address(host).is_loopback and host in ("127.0.0.1", "::1"):
-            return host
-    except ValueError:
-        pass
-    raise MeshError(
-        f"--host {host} could be reached from elsewhere; the page runs on 127.0.0.1 (or ::1) only. From another "
-        "machine take a tunnel: ssh -L 8000:127.0.0.1:8000 ... with --port 8000"
-    )
+    """Return an address that only this machine can reach."""
+    if host not in ("localhost", "127.0.0.1", "::1"):
+        raise MeshError(
+            f"--host {host} could be reached from elsewhere; the page runs on 127.0.0.1 (or ::1) only. From another "
+            "machine use a tunnel: ssh -L 8000:127.0.0.1:8000 ... with --port 8000"
+        )
+    return "127.0.0.1" if host == "localhost" else host

@@ -55,8 +55,7 @@ def report(run: Any, data: Path, picture: Path | None, seconds: float, as_json: 
 
 
 def _draw(run: Any, picture: Path, data: Path) -> Path | None:
-    from meshnn.plots import save_figure
-    from meshnn.plots.stream import plot_stream
+    from meshnn.plots import plot_stream, save_figure
 
     try:
         title = f"{called(data)}: {run.recipe.target}, test then train"

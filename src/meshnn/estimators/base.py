@@ -21,11 +21,11 @@ from meshnn import storage
 from meshnn.arguments import known, real_number, switch
 from meshnn.arrays import Array, FloatArray
 from meshnn.errors import DataError, MeshError
-from meshnn.estimators import pictures
 from meshnn.estimators.builder import NetBuilder
 from meshnn.estimators.fit_data import ArrayData, OutOfCoreData, open_data
 from meshnn.estimators.outputs import Outputs
 from meshnn.estimators.params import Parameters, with_callbacks
+from meshnn.estimators.pictures import html, plots_of
 from meshnn.estimators.preprocessing import CheckedSamples, Preprocessing
 from meshnn.estimators.resuming import as_before, describe_run, go_on, interrupted, resume
 from meshnn.estimators.scaling import check_activation
@@ -381,19 +381,19 @@ class BaseMesh(Parameters, Outputs):
 
     def plot_history(self, ax: Any = None) -> Any:
         """Draw loss and accuracy by epoch on Matplotlib axes (new ones by default), and return them."""
-        return pictures.history(self, ax)
+        return plots_of(self).plot_history(self, ax)
 
     def plot_graph(self, ax: Any = None) -> Any:
         """Draw the net on Matplotlib axes (new ones by default), and return them."""
-        return pictures.graph(self, ax)
+        return plots_of(self).plot_graph(self, ax)
 
     def plot_importances(self, ax: Any = None) -> Any:
         """Draw `feature_importances_` as bars on Matplotlib axes (new ones by default), and return them."""
-        return pictures.importances(self, ax)
+        return plots_of(self).plot_importances(self, ax)
 
     def _html_repr(self) -> str:
         """Return what notebooks show: scikit-learn's diagram, and the graph of a fitted net."""
-        return super()._html_repr() + (pictures.html(self) if hasattr(self, "mesh_") else "")
+        return super()._html_repr() + html(self)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the fitted estimator to a `.mesh` file; `meshnn.load` reads it."""

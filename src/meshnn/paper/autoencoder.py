@@ -22,7 +22,7 @@ BATCH = 128
 
 
 def _net() -> Any:
-    """Encoder and decoder, one after the other."""
+    """Return encoder and decoder in sequence."""
     encoder = nn.Sequential(
         nn.Conv2d(1, 16, 3, stride=3, padding=1), nn.ReLU(), nn.MaxPool2d(2, 2),
         nn.Conv2d(16, 8, 3, stride=2, padding=1), nn.ReLU(), nn.MaxPool2d(2, stride=1),
@@ -36,12 +36,12 @@ def _net() -> Any:
 
 
 def _tensor(pictures: Pictures) -> Any:
-    """From -1 to 1, one channel."""
+    """Return images as floats from -1 to 1 with one channel."""
     return torch.tensor(pictures.astype(np.float32) / 127.5 - 1).unsqueeze(1)
 
 
 def train_autoencoder(pictures: Pictures, epochs: int, seed: int, tell: Callable[[int, float], None]) -> Any:
-    """A net after so many passes with Adam; `tell` is given the epoch and its mean squared error."""
+    """Return a net trained with Adam; `tell` gets every epoch and its mean squared error."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         net = _net()
@@ -63,12 +63,12 @@ def train_autoencoder(pictures: Pictures, epochs: int, seed: int, tell: Callable
 
 @torch.no_grad()
 def encode(net: Any, pictures: Pictures) -> NDArray[np.float32]:
-    """Features (n, 32)."""
+    """Return features (n, 32)."""
     return np.concatenate([net[0](part).flatten(1).numpy() for part in _tensor(pictures).split(5000)])
 
 
 @torch.no_grad()
 def reconstruct(net: Any, pictures: Pictures) -> Pictures:
-    """What the decoder makes of the features."""
+    """Return images after encoder and decoder."""
     back = net(_tensor(pictures))[:, 0].numpy()
     return np.asarray(np.clip((back + 1) * 127.5, 0, 255).round(), np.uint8)

@@ -1,4 +1,4 @@
-"""The same training by PyTorch's automatic differentiation, as a witness."""
+"""The same training by PyTorch's automatic differentiation, for comparison."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ import torch
 from numpy.typing import NDArray
 
 from meshnn.estimators import MeshClassifier
-from meshnn.paper.features import Features
+from meshnn.paper.features import ImageFeatures
 from meshnn.paper.recipes import fit_whole
 
 __all__ = ["score_by_autograd"]
 
 
-def score_by_autograd(model: MeshClassifier, data: Features, size: int, rate: float) -> float:
-    """Accuracy of the same net from the same first weights on the same batches of a size, trained by PyTorch."""
+def score_by_autograd(model: MeshClassifier, data: ImageFeatures, size: int, rate: float) -> float:
+    """Return the accuracy of the same net, initial weights and batches, trained by PyTorch."""
     epochs, seeds = int(model.max_epochs), np.random.SeedSequence(model.random_state).generate_state(3)
-    # one epoch builds the net and learns the scaling; its first weights are those of a mesh of this seed
+    # one epoch builds the net and the scaling; the initial weights follow from the seed
     fit_whole(model.set_params(max_epochs=1), data.X, data.y)
     mesh, scaling = model.mesh_, model.preprocessing_.scaling
     t, first = mesh.topology, mesh.draw_weights(int(seeds[1])).astype(np.float32)
-    # PyTorch's mask takes an entry of exactly 0 for no edge; so small a weight is none to the sums
+    # the mask takes 0 for no edge; so small a weight does not change sums
     first[first == 0] = np.float32(1e-30)
     A = np.zeros((t.n_neurons, t.n_neurons), np.float32)
     A[t.src, t.dst] = first
@@ -50,7 +50,7 @@ def _train_dense(
     n_outputs: int,
     batches: Iterable[tuple[NDArray[np.int64], float]],
 ) -> NDArray[np.float32]:
-    """The matrix after a step of Adam on every batch (rows, rate), by autograd in float32.
+    """Return the matrix after a step of Adam on every batch (rows, rate), by autograd in float32.
 
     X has a column for every clamped neuron, the bias included. Hidden neurons are ReLU, outputs are sums; entries of A
     that are 0 stay so.

@@ -18,7 +18,7 @@ from meshnn.errors import MeshError
 __all__ = ["reproduce"]
 
 
-#: Experiments of which `all` runs the paper's protocol too; the others have it as a column, or take hours.
+#: Experiments whose paper protocol `all` runs, too; others have it as a column, or take hours.
 _BOTH = ("synthetic", "iris")
 
 
@@ -32,27 +32,33 @@ def reproduce(
     ],
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", help="Folder of the results; results/paper, or results/quick.", show_default=False),
+        typer.Option(
+            "--out", "-o", help="Folder of the results; by default results/paper, or results/quick.", show_default=False
+        ),
     ] = None,
-    trials: Annotated[int | None, typer.Option("--trials", help="By default as many as in the paper.")] = None,
-    seed: Annotated[int, typer.Option("--seed", help="Of data, splits and weights.")] = 0,
-    jobs: Annotated[int | None, typer.Option("--jobs", "-j", help="Trials at a time; by default one a core.")] = None,
+    trials: Annotated[
+        int | None, typer.Option("--trials", help="Number of trials; by default as in the paper.")
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", help="Seed of data, splits and weights.")] = 0,
+    jobs: Annotated[int | None, typer.Option("--jobs", "-j", help="Parallel trials; by default one per core.")] = None,
     protocol: Annotated[
         Literal["ours", "paper"] | None,
-        typer.Option("--protocol", help="Ours if not given; all runs both where that is quick."),
+        typer.Option("--protocol", help="Protocol; ours by default, and `all` runs both where that is quick."),
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Few trials, to see how it goes.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Run few trials, as a preview.")] = False,
     backend: Annotated[
-        str, typer.Option("--backend", help="Of joblib: loky, dask or ray; dask:ADDRESS for a cluster that is there.")
+        str,
+        typer.Option("--backend", help="Backend of joblib: loky, dask or ray; dask:ADDRESS for an existing cluster."),
     ] = "loky",
     data: Annotated[
-        Path | None, typer.Option("--data", help="Folder with the image files; else $MESHNN_DATA, cache, download.")
+        Path | None,
+        typer.Option("--data", help="Folder with the image files; by default $MESHNN_DATA, the cache, or a download."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the tables as JSON.")] = False,
 ) -> None:
-    """Run the paper's experiments: numbers first, then tables and figures from what was saved.
+    """Run the paper's experiments, and make tables and figures from the saved results.
 
-    Every trial is saved when it is done, and a second run only does what is missing.
+    Every trial is saved when it is done; a second run only does missing ones.
 
     [bold]Examples[/bold]
 
@@ -62,7 +68,7 @@ def reproduce(
 
       meshnn reproduce all --out results/paper
     """
-    from meshnn.paper.experiment import Options
+    from meshnn.paper.experiment import TrialOptions
     from meshnn.paper.registry import EXPERIMENTS
     from meshnn.paper.report import write_report
     from meshnn.paper.runner import run
@@ -80,7 +86,7 @@ def reproduce(
     for one in chosen:
         both = protocol is None and name == "all" and one in _BOTH
         for way in ("ours", "paper") if both else (protocol or "ours",):
-            options = Options(trials=trials or 0, seed=seed, protocol=way, quick=quick, data=data)
+            options = TrialOptions(trials=trials or 0, seed=seed, protocol=way, quick=quick, data=data)
             try:
                 with progress(one) as tell:
                     outcome = run(EXPERIMENTS[one], options, out, jobs, backend, tell)
@@ -112,7 +118,7 @@ def _say(text: str, style: str | None = None) -> None:
 
 def _show(tables: Any) -> None:
     console = Console()
-    if not console.is_terminal:  # a file has no width: lines need not be broken
+    if not console.is_terminal:  # lines in a file are not wrapped
         console = Console(width=160)
     for rows in tables:
         look: dict[str, Any] = {"title_justify": "left", "box": box.SIMPLE_HEAD, "padding": (0, 1, 0, 0)}

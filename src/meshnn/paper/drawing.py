@@ -1,4 +1,4 @@
-"""What the figures share: a canvas that is saved when it is done, axes with labels, lines with intervals, a film."""
+"""What the figures share: a canvas that is saved at the end, labels, lines with intervals, a film."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from meshnn.paper.tables import Mean
 from meshnn.plots import draw_regions, save_figure, style
-from meshnn.plots.animation import Picture, as_picture
+from meshnn.plots.save import Picture, as_picture
 
 __all__ = ["Bounds", "canvas", "draw_means", "film", "label"]
 
@@ -21,7 +21,7 @@ Bounds = tuple[float, float, float, float]
 
 @contextmanager
 def canvas(path: Path, size: tuple[float, float], rows: int = 1, columns: int = 1) -> Iterator[Any]:
-    """An array of axes (rows, columns), written to a file at the end."""
+    """Yield an array of axes (rows, columns), and write the figure to a file at the end."""
     from matplotlib.figure import Figure
 
     with style.clean_style():
@@ -31,14 +31,14 @@ def canvas(path: Path, size: tuple[float, float], rows: int = 1, columns: int = 
 
 
 def label(ax: Any, title: str, across: str, up: str, **legend: Any) -> None:
-    """Title, names of the axes, and a legend."""
+    """Set the title and the names of the axes, and draw a legend."""
     style.panel_title(ax, title)
     style.axis_names(ax, across, up)
     ax.legend(**style.legend_options(**legend))
 
 
 def draw_means(ax: Any, x: Sequence[float], means: Sequence[Mean], **look: Any) -> None:
-    """A line through shares with their intervals; no share is below 0 or above 1."""
+    """Draw a line through proportions with their intervals, cut off at 0 and 1."""
     values, halves = np.array([m.value for m in means]), np.nan_to_num([m.half_width for m in means])
     ends = [np.minimum(halves, values), np.minimum(halves, 1 - values)]
     ax.errorbar(x, values, yerr=ends, **look)
@@ -50,7 +50,7 @@ def film(
     points: ArrayLike,
     labels: ArrayLike,
 ) -> list[Picture]:
-    """Pictures of what each net decides, each a function as for `draw_regions` and a title."""
+    """Return pictures of decision regions, of functions as for `draw_regions` with titles."""
     from matplotlib.figure import Figure
 
     pictures = []

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from meshnn.paper.drawing import canvas, label
-from meshnn.paper.experiment import Experiment, Figure, Numbers, Options, Parameters, Record, Rows, grid
+from meshnn.paper.experiment import Experiment, Figure, Numbers, PaperTable, Parameters, Record, TrialOptions, grid
 from meshnn.paper.tables import grouped
 from meshnn.plan import METHODS
 from meshnn.plots import style
@@ -18,11 +18,7 @@ __all__ = ["EQUIVALENCE"]
 TICKS = range(1, 6)
 
 
-def _plan(options: Options) -> list[Parameters]:
-    return grid(reference=references()[:1], dtype=TOLERANCE, ticks=TICKS, tests=[options.trials])
-
-
-def _run(parameters: Parameters, options: Options) -> Numbers:
+def _run(parameters: Parameters, options: TrialOptions) -> Numbers:
     dtype, ticks, tests = parameters["dtype"], parameters["ticks"], parameters["tests"]
     found = list(compare(dtype, ticks, tests, options.seed, "relu", parameters["reference"]))
     return {
@@ -32,7 +28,7 @@ def _run(parameters: Parameters, options: Options) -> Numbers:
     }
 
 
-def _tables(records: list[Record]) -> list[Rows]:
+def _tables(records: list[Record]) -> list[PaperTable]:
     rows = []
     for record in records:
         numbers, (dtype, ticks) = record["numbers"], (record["parameters"][k] for k in ("dtype", "ticks"))
@@ -51,7 +47,7 @@ def _tables(records: list[Record]) -> list[Rows]:
         "with a dense matrix: mean and 95% interval"
     )
     headings = ("dtype", "ticks", "method", "states", "gradients", "worst relative difference", "within tolerance")
-    return [Rows(title, headings, rows)]
+    return [PaperTable(title, headings, rows)]
 
 
 def _draw(records: list[Record], folder: Path) -> list[Figure]:
@@ -74,20 +70,13 @@ def _draw(records: list[Record], folder: Path) -> list[Figure]:
     return [Figure(path, "Differences of states and gradients to the reference.")]
 
 
-REMARKS = (
-    "The paper compares nets without the edges into inputs and at 1 or 2 ticks, where its algorithm is right. Here "
-    "the matrix is dense, with edges into inputs, self-loops and cycles, up to 5 ticks: the derivatives of clamped "
-    "neurons must be zeroed, or gradients are wrong from 3 ticks on.",
-)
 EQUIVALENCE = Experiment(
-    "equivalence",
-    "Numerical equivalence",
-    _plan,
-    _run,
-    _tables,
-    _draw,
-    version=2,
-    trials=100,
-    quick_trials=10,
-    remarks=REMARKS,
-)
+    "equivalence", "Numerical equivalence",
+    lambda options: grid(reference=references()[:1], dtype=TOLERANCE, ticks=TICKS, tests=[options.trials]), _run,
+    _tables, _draw, version=2, trials=100, quick_trials=10,
+    remarks=(
+        "The paper compares nets without the edges into inputs and at 1 or 2 ticks, where its algorithm is right. Here "
+        "the matrix is dense, with edges into inputs, self-loops and cycles, up to 5 ticks: the derivatives of clamped "
+        "neurons must be zeroed, or gradients are wrong from 3 ticks on.",
+    ),
+)  # fmt: skip

@@ -1,4 +1,4 @@
-"""`Experiment`: what is tried, how a trial runs, and what is drawn from the results."""
+"""`Experiment`: its trials, how one runs, and the tables and figures of the results."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
-__all__ = ["Experiment", "Figure", "Options", "Rows", "grid", "key_of"]
+__all__ = ["Experiment", "Figure", "PaperTable", "TrialOptions", "grid", "key_of"]
 
-#: What one trial is.
+#: Parameters of one trial.
 Parameters = dict[str, Any]
 #: Numbers of one trial: anything that JSON can hold.
 Numbers = dict[str, Any]
@@ -19,19 +19,19 @@ Record = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Options:
-    """What the user chose. `trials` may grow from run to run; the others make another experiment."""
+class TrialOptions:
+    """TrialOptions of a run. `trials` may grow from run to run; other options make another experiment."""
 
-    trials: int = 0  # as many as the experiment has by default
+    trials: int = 0  # 0: the default of the experiment
     seed: int = 0
     protocol: str = "ours"
     quick: bool = False
     data: Path | None = None  # a folder with image files
-    cache: Path | None = None  # a folder for what is dear to compute
+    cache: Path | None = None  # a folder for expensive results
 
 
 def grid(**axes: Iterable[Any]) -> list[Parameters]:
-    """The parameters of a trial for every combination of values.
+    """Return the parameters of a trial for every combination of values.
 
     >>> [key_of(parameters) for parameters in grid(set=["moons", "blobs"], trial=range(2))]
     ['moons/0', 'moons/1', 'blobs/0', 'blobs/1']
@@ -40,11 +40,11 @@ def grid(**axes: Iterable[Any]) -> list[Parameters]:
 
 
 def key_of(parameters: Parameters) -> str:
-    """The name of a trial: the values of its parameters."""
+    """Return the name of a trial: the values of its parameters."""
     return "/".join(map(str, parameters.values()))
 
 
-class Rows(NamedTuple):
+class PaperTable(NamedTuple):
     """A table: a title, headings, rows of text, and lines below it."""
 
     title: str
@@ -54,7 +54,7 @@ class Rows(NamedTuple):
 
 
 class Figure(NamedTuple):
-    """A picture that was drawn: its file and what is to be seen."""
+    """The file of a figure and its caption."""
 
     path: Path
     caption: str
@@ -67,36 +67,36 @@ class Experiment:
     Parameters
     ----------
     name, title : str
-    plan : function of Options
-        The parameters of the trials, in order. `Options.trials` is set by then.
-    run : function of (parameters, Options)
+    plan : function of TrialOptions
+        The parameters of the trials, in order. `TrialOptions.trials` is set by then.
+    run : function of (parameters, TrialOptions)
         The numbers of one trial. It may run in another process or on another machine.
     tables, draw : functions of the records (and a folder to draw into)
-        They see nothing but what was saved.
+        They get saved records only.
     version : int
-        Grows when the same options no longer give the same numbers.
+        Increased when the same options give other numbers.
     trials, quick_trials : int
-        How many, by default.
-    prepare : function of (Options, tell), optional
-        What all trials share and is cached, before any of them; `tell` is given a line of text now and then.
+        Default numbers of trials.
+    prepare : function of (TrialOptions, tell), optional
+        Computes and caches what all trials share; `tell` gets lines of text about its progress.
     needs : names of packages
-        Optional ones that it cannot do without, besides matplotlib.
+        Required optional packages, besides matplotlib.
     remarks : sentences
-        How it is done in full, what differs from the paper and why, for the report.
+        For the report: the method, what differs from the paper and why.
     quick_note : str
-        What a quick run leaves out besides trials.
+        What a quick run omits besides trials.
     """
 
     name: str
     title: str
-    plan: Callable[[Options], list[Parameters]]
-    run: Callable[[Parameters, Options], Numbers]
-    tables: Callable[[list[Record]], list[Rows]]
+    plan: Callable[[TrialOptions], list[Parameters]]
+    run: Callable[[Parameters, TrialOptions], Numbers]
+    tables: Callable[[list[Record]], list[PaperTable]]
     draw: Callable[[list[Record], Path], list[Figure]]
     version: int = 1
     trials: int = 10
     quick_trials: int = 2
-    prepare: Callable[[Options, Callable[[str], None]], None] | None = None
+    prepare: Callable[[TrialOptions, Callable[[str], None]], None] | None = None
     needs: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
     quick_note: str = ""

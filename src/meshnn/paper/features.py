@@ -1,4 +1,4 @@
-"""The features of pictures: an auto-encoder trained once and kept under the hash of all that decides it."""
+"""Features of images: an auto-encoder is trained once and cached under the hash of its configuration."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from numpy.typing import NDArray
 from meshnn.cli.output import check_output
 from meshnn.errors import MeshError
 from meshnn.files import explained, replacing
-from meshnn.paper.experiment import Options
+from meshnn.paper.experiment import TrialOptions
 from meshnn.paper.mnist import DATASETS, ImageSet, cache_folder, load_images
 
-__all__ = ["Features", "features", "prepare_features"]
+__all__ = ["ImageFeatures", "features", "prepare_features"]
 
 #: Pictures and epochs that the quick variant takes.
 QUICK_PICTURES, QUICK_EPOCHS, EPOCHS = 30_000, 2, 5
 
 
-class Features(NamedTuple):
-    """32 numbers a picture, and ten test pictures before and after the auto-encoder."""
+class ImageFeatures(NamedTuple):
+    """32 features per image, and ten test images before and after the auto-encoder."""
 
     X: NDArray[np.float32]
     y: NDArray[np.int64]
@@ -35,7 +35,7 @@ class Features(NamedTuple):
     reconstructed: NDArray[np.uint8]
 
 
-def _config(name: str, options: Options) -> dict[str, Any]:
+def _config(name: str, options: TrialOptions) -> dict[str, Any]:
     source = DATASETS[name]
     return {
         "set": name,
@@ -43,28 +43,28 @@ def _config(name: str, options: Options) -> dict[str, Any]:
         "pictures": QUICK_PICTURES if options.quick else None,
         "epochs": QUICK_EPOCHS if options.quick else EPOCHS,
         "seed": options.seed,
-        "code": 1,  # grows when the same configuration no longer gives the same features
+        "code": 1,  # increased when the same configuration gives other features
     }
 
 
-def _path(name: str, options: Options) -> Path:
+def _path(name: str, options: TrialOptions) -> Path:
     config = json.dumps(_config(name, options), sort_keys=True)
     stamp = hashlib.sha256(config.encode()).hexdigest()[:16]
     return (options.cache or cache_folder() / "features") / f"{name}-{stamp}.npz"
 
 
-def features(name: str, options: Options) -> Features:
-    """Those that `prepare_features` has left."""
+def features(name: str, options: TrialOptions) -> ImageFeatures:
+    """Return the features that `prepare_features` has cached."""
     path = _path(name, options)
     try:
         with np.load(path, allow_pickle=False) as held:
-            return Features(*(held[field] for field in Features._fields))
+            return ImageFeatures(*(held[field] for field in ImageFeatures._fields))
     except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
         raise MeshError(f"cannot read the features {path} ({error}); delete the file to compute them anew") from None
 
 
-def prepare_features(options: Options, tell: Callable[[str], None]) -> None:
-    """Train an auto-encoder for each set, unless its features are there."""
+def prepare_features(options: TrialOptions, tell: Callable[[str], None]) -> None:
+    """Train an auto-encoder for each data set, unless its features are cached."""
     paths = {name: path for name in DATASETS if not (path := _path(name, options)).exists()}
     if not paths:
         return
@@ -73,7 +73,7 @@ def prepare_features(options: Options, tell: Callable[[str], None]) -> None:
         share = f"{done / total:.0%}" if total else f"{done:,} bytes"
         tell(f"downloading {file}: {share}")
 
-    # all that could be missing, before anybody waits for an auto-encoder
+    # check all paths and files before the training, which takes long
     for path in paths.values():
         with explained("write", f"the cache {path.parent} (XDG_CACHE_HOME sets another)"):
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -86,7 +86,7 @@ def prepare_features(options: Options, tell: Callable[[str], None]) -> None:
         _compute(name, data[name], options, path, tell)
 
 
-def _compute(name: str, data: ImageSet, options: Options, path: Path, tell: Callable[[str], None]) -> None:
+def _compute(name: str, data: ImageSet, options: TrialOptions, path: Path, tell: Callable[[str], None]) -> None:
     from meshnn.paper.autoencoder import encode, reconstruct, train_autoencoder
 
     config = _config(name, options)
@@ -99,7 +99,7 @@ def _compute(name: str, data: ImageSet, options: Options, path: Path, tell: Call
     )  # fmt: skip
     first = [int(np.flatnonzero(data.test_labels == label)[0]) for label in range(10)]  # one of each class
     shown = data.test_images[first]
-    held = Features(
+    held = ImageFeatures(
         encode(net, train), labels, encode(net, data.test_images), data.test_labels.astype(np.int64),
         shown, reconstruct(net, shown),
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""`images`: sparse meshes against layered nets with as many connections, on features of pictures."""
+"""`images` and `connections`: sparse meshes against layered nets with as many connections, on image features."""
 
 from __future__ import annotations
 
@@ -10,50 +10,53 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from meshnn.estimators import MeshClassifier
-from meshnn.paper.drawing import canvas
-from meshnn.paper.experiment import Experiment, Figure, Numbers, Options, Parameters, Record, Rows, grid
-from meshnn.paper.features import Features, features, prepare_features
+from meshnn.paper.drawing import canvas, draw_means, label
+from meshnn.paper.experiment import Experiment, Figure, Numbers, PaperTable, Parameters, Record, TrialOptions, grid
+from meshnn.paper.features import ImageFeatures, features, prepare_features
 from meshnn.paper.mnist import DATASETS
 from meshnn.paper.recipes import fit_whole, numbers_of
-from meshnn.paper.tables import accuracy, grouped
+from meshnn.paper.tables import Mean, accuracy, grouped
 from meshnn.plots import style
 from meshnn.plots.matrix import scatter_edges
 from meshnn.topology import Topology
 from meshnn.training import structure
 
-__all__ = ["IMAGES", "NETS", "ON_FEATURES", "Net", "graph_of", "trial_of"]
+__all__ = ["CONNECTIONS", "IMAGES", "NETS", "ComparedNet", "graph_of"]
 
 
-class Net(NamedTuple):
-    """A row of the table."""
+class ComparedNet(NamedTuple):
+    """A net of the comparison."""
 
     title: str
     connections: int
-    layers: tuple[int, int] | None = None  # hidden layers; a mesh of 50 hidden neurons if there are none
-    density: float = 1.0  # share of the mesh's edges that it begins with
+    layers: tuple[int, int] | None = None  # hidden layers; without them, a mesh of 50 hidden neurons
+    density: float = 1.0  # share of the edges of the mesh that it starts with
     learned: str = ""  # how its edges change: "pruned", "regrown", "both"
     paper: Mapping[str, tuple[float, float]] = {}  # mean and half width for each set
 
 
-NETS = {
-    "mesh-798": Net("MNN, 85% pruned at random", 798, density=0.15,
-                    paper={"mnist": (0.772, 0.030), "fashion-mnist": (0.762, 0.005)}),
-    "mlp-797": Net("MLP 14+13", 797, (14, 13), paper={"mnist": (0.761, 0.065), "fashion-mnist": (0.750, 0.026)}),
-    "regrown-798": Net("MNN, regrown", 798, density=0.15, learned="regrown"),
-    "pruned-798": Net("MNN, pruned while learning", 798, learned="pruned"),
-    "both-798": Net("MNN, pruned and regrown", 798, learned="both"),
-    "mesh-1044": Net("MNN, 80% pruned at random", 1044, density=0.20,
-                     paper={"mnist": (0.796, 0.013), "fashion-mnist": (0.771, 0.004)}),
-    "mlp-1047": Net("MLP 17+17", 1047, (17, 17), paper={"mnist": (0.789, 0.035), "fashion-mnist": (0.786, 0.013)}),
-    "regrown-1044": Net("MNN, regrown", 1044, density=0.20, learned="regrown"),
-    "pruned-1044": Net("MNN, pruned while learning", 1044, learned="pruned"),
-    "both-1044": Net("MNN, pruned and regrown", 1044, learned="both"),
-}  # fmt: skip
+def _nets(size: int, density: float, layers: tuple[int, int], *paper: tuple[float, float]) -> dict[str, ComparedNet]:
+    """Return the nets of one size; `paper` holds the paper's meshes, then layers, on MNIST and Fashion-MNIST."""
+    on = ("mnist", "fashion-mnist")
+    meshes, layered = (dict(zip(on, numbers, strict=True)) for numbers in (paper[:2], paper[2:]))
+    a, b = layers
+    count = 33 * a + (a + 1) * b + 10 * (b + 1)
+    return {
+        f"mesh-{size}": ComparedNet(f"MNN, {1 - density:.0%} pruned at random", size, density=density, paper=meshes),
+        f"mlp-{count}": ComparedNet(f"MLP {a}+{b}", count, layers, paper=layered),
+        f"regrown-{size}": ComparedNet("MNN, regrown", size, density=density, learned="regrown"),
+        f"pruned-{size}": ComparedNet("MNN, pruned while learning", size, learned="pruned"),
+        f"both-{size}": ComparedNet("MNN, pruned and regrown", size, learned="both"),
+    }
+
+
+NETS = _nets(798, 0.15, (14, 13), (0.772, 0.030), (0.762, 0.005), (0.761, 0.065), (0.750, 0.026))
+NETS |= _nets(1044, 0.20, (17, 17), (0.796, 0.013), (0.771, 0.004), (0.789, 0.035), (0.786, 0.013))
 WITNESSED = (("mesh-1044", 2), ("mesh-1044", 3), ("mlp-1047", 3))
 RATE, BATCH, EPOCHS, QUICK_EPOCHS = 0.015, 128, 15, 4
 
 
-def _plan(options: Options) -> list[Parameters]:
+def _plan(options: TrialOptions) -> list[Parameters]:
     ours = options.protocol == "ours"
     trials: list[Parameters] = []
     for name in DATASETS:
@@ -69,14 +72,14 @@ def _engine(parameters: Parameters) -> str:
     return str(parameters.get("engine", "forward"))
 
 
-def _ticks(net: Net, options: Options) -> tuple[int, ...]:
+def _ticks(net: ComparedNet, options: TrialOptions) -> tuple[int, ...]:
     if net.layers is not None or net.learned:
         return (3,)  # two hidden layers: three transitions
     return (2, 3) if options.protocol == "ours" else (2,)
 
 
-def graph_of(net: Net, seed: int) -> Topology:
-    """The graph that a net begins with; new random edges for every seed."""
+def graph_of(net: ComparedNet, seed: int) -> Topology:
+    """Return the initial graph of a net; every seed has other random edges."""
     if net.layers is not None:
         topology = Topology.layered([32, *net.layers, 10])
     else:
@@ -87,8 +90,8 @@ def graph_of(net: Net, seed: int) -> Topology:
     return topology
 
 
-def policy_of(net: Net) -> Any:
-    """How its edges change while it learns."""
+def policy_of(net: ComparedNet) -> Any:
+    """Return how its edges change in training."""
     if net.learned == "pruned":
         return structure.Prune(to=net.connections)
     if net.learned == "both":
@@ -96,7 +99,7 @@ def policy_of(net: Net) -> Any:
     return structure.Regrow(every=1) if net.learned == "regrown" else None
 
 
-def _options(options: Options) -> dict[str, Any]:
+def _options(options: TrialOptions) -> dict[str, Any]:
     shared = {
         "activation": "relu", "solver": "adam", "batch_size": BATCH, "tol": 0.0, "l2": 0.0, "n_jobs": 1,
         "max_epochs": QUICK_EPOCHS if options.quick else EPOCHS,
@@ -107,7 +110,7 @@ def _options(options: Options) -> dict[str, Any]:
     return shared | {"learning_rate": RATE}
 
 
-def _run(parameters: Parameters, options: Options) -> Numbers:
+def _run(parameters: Parameters, options: TrialOptions) -> Numbers:
     data = features(parameters["set"], options)
     if parameters["net"] == "samples":
         shown = {"pictures": data.pictures, "reconstructed": data.reconstructed}
@@ -115,7 +118,7 @@ def _run(parameters: Parameters, options: Options) -> Numbers:
     return trial_of(NETS[parameters["net"]], parameters, options, data)
 
 
-def trial_of(net: Net, parameters: Parameters, options: Options, data: Features) -> Numbers:
+def trial_of(net: ComparedNet, parameters: Parameters, options: TrialOptions, data: ImageFeatures) -> Numbers:
     """Train and test one net."""
     seed = options.seed + parameters["trial"]
     engine = _engine(parameters)
@@ -140,7 +143,7 @@ def trial_of(net: Net, parameters: Parameters, options: Options, data: Features)
 # -- tables ----------------------------------------------------------------------------------------------------------
 
 
-def _tables(records: list[Record]) -> list[Rows]:
+def _tables(records: list[Record]) -> list[PaperTable]:
     trained = [r for r in records if r["parameters"]["net"] != "samples"]
     forward = [r for r in trained if _engine(r["parameters"]) == "forward"]
     rows = []
@@ -158,14 +161,14 @@ def _tables(records: list[Record]) -> list[Rows]:
     headings = ["net", "ticks", "live / all connections"]
     for source in DATASETS.values():
         headings += [source.title, f"paper, {source.title}"]
-    tables = [Rows(f"Images: test rate, mean and 95% interval of {trials} trials", tuple(headings), rows)]
+    tables = [PaperTable(f"Images: test rate, mean and 95% interval of {trials} trials", tuple(headings), rows)]
     witnesses = [r for r in trained if _engine(r["parameters"]) != "forward"]
     if witnesses:
         tables.append(_witness_table(trained, witnesses))
     return tables
 
 
-def _witness_table(trained: list[Record], witnesses: list[Record]) -> Rows:
+def _witness_table(trained: list[Record], witnesses: list[Record]) -> PaperTable:
     keys = ("set", "net", "ticks")
     firsts = grouped((r for r in trained if r["parameters"]["trial"] == 0), *keys)
     rows = []
@@ -176,7 +179,7 @@ def _witness_table(trained: list[Record], witnesses: list[Record]) -> Rows:
     title = "The same run, trial 0, with three ways to the gradient: test rate"
     note = "Same first weights, same batches, same rates, float32: sums are rounded in another order, and that is all."
     headings = ("set", "net", "ticks", "forward-only", "adjoint", "PyTorch autograd")
-    return Rows(title, headings, rows, (note,))
+    return PaperTable(title, headings, rows, (note,))
 
 
 # -- figures ---------------------------------------------------------------------------------------------------------
@@ -220,25 +223,113 @@ def _draw_matrix(record: Record, path: Path) -> str:
     return f"{kind} edges of trial 0: {int(dead.sum())} of 1044 cannot reach an output within {ticks} ticks."
 
 
-#: What experiments on features of pictures need and prepare.
+#: Requirements of experiments on image features.
 ON_FEATURES: dict[str, Any] = {
     "prepare": prepare_features,
     "needs": ("torch",),
     "quick_note": "30,000 pictures, 2 epochs of the auto-encoder and 4 of the nets: too few to compare with the paper",
 }
-REMARKS = (
-    "32 features of a convolutional auto-encoder (5 epochs), standardised; Adam with a cosine rate from 0.015, "
-    f"batches of {BATCH}, {EPOCHS} epochs, ReLU hidden neurons, identity outputs; new random edges in every trial; "
-    "gradients forward-only.",
-    "2 ticks are the paper's n_t = 3. At 2 ticks every hidden-to-hidden edge is dead: its effect cannot reach an "
-    "output in time, its gradient is exactly zero. At 3 ticks they live.",
-    "The paper finds its meshes ahead of layered nets with as many connections. With enough training for both, in "
-    "a full run, random edges are behind; only 1044 of them at 3 ticks are level with the layers on MNIST.",
-    "Edges that are learned are ahead of both in a full run. Pruned: begun with all 4980 edges, brought down to "
-    "the budget within the first 60% of the epochs by the size of weights. Regrown: begun with random edges, of "
-    "which the weakest are swapped every epoch for absent ones of large gradient. Both: pruned within half of the "
-    "epochs and regrown.",
-)
 IMAGES = Experiment(
-    "images", "MNIST and Fashion-MNIST", _plan, _run, _tables, _draw, version=2, remarks=REMARKS, **ON_FEATURES
-)
+    "images", "MNIST and Fashion-MNIST", _plan, _run, _tables, _draw, version=2,
+    remarks=(
+        "32 features of a convolutional auto-encoder (5 epochs), standardised; Adam with a cosine rate from 0.015, "
+        f"batches of {BATCH}, {EPOCHS} epochs, ReLU hidden neurons, identity outputs; new random edges in every trial; "
+        "gradients forward-only.",
+        "2 ticks are the paper's n_t = 3. At 2 ticks every hidden-to-hidden edge is dead: its effect cannot reach an "
+        "output in time, its gradient is exactly zero. At 3 ticks they live.",
+        "The paper finds its meshes ahead of layered nets with as many connections. With enough training for both, in "
+        "a full run, random edges are behind; only 1044 of them at 3 ticks are level with the layers on MNIST.",
+        "Edges that are learned are ahead of both in a full run. Pruned: begun with all 4980 edges, brought down to "
+        "the budget within the first 60% of the epochs by the size of weights. Regrown: begun with random edges, of "
+        "which the weakest are swapped every epoch for absent ones of large gradient. Both: pruned within half of the "
+        "epochs and regrown.",
+    ),
+    **ON_FEATURES,
+)  # fmt: skip
+
+
+# -- connections --------------------------------------------------------------------------------------------------
+
+SIZES = (300, 500, 798, 1044, 1500, 2000, 3000)
+KINDS = {
+    "mlp": "layers",
+    "random": "random edges",
+    "regrown": "regrown",
+    "pruned": "pruned while learning",
+    "both": "pruned and regrown",
+}
+
+
+def _connections_plan(options: TrialOptions) -> list[Parameters]:
+    sizes = SIZES[::2] if options.quick else SIZES
+    return grid(set=DATASETS, kind=KINDS, size=sizes, trial=range(options.trials))
+
+
+def _sized_net(kind: str, size: int) -> ComparedNet:
+    if kind == "mlp":
+        # the largest two equal layers that fit: 33 h + h (h + 1) + 10 (h + 1) connections
+        h = max(h for h in range(1, 200) if 33 * h + h * (h + 1) + 10 * (h + 1) <= size)
+        return ComparedNet(f"MLP {h}+{h}", 33 * h + h * (h + 1) + 10 * (h + 1), (h, h))
+    if kind in ("pruned", "both"):
+        return ComparedNet(kind, size, learned=kind)
+    # a dense mesh has (32 + 50) * 60 = 4920 edges, and 60 of the bias
+    return ComparedNet(kind, size, density=(size - 60) / 4920, learned="" if kind == "random" else "regrown")
+
+
+def _connections_run(parameters: Parameters, options: TrialOptions) -> Numbers:
+    net = _sized_net(parameters["kind"], parameters["size"])
+    numbers = trial_of(net, parameters | {"ticks": 3}, options, features(parameters["set"], options))
+    return {key: numbers[key] for key in ("accuracy", "edges", "live", "seconds")}
+
+
+def _connections_means(records: list[Record]) -> dict[tuple[str, str], dict[int, tuple[Mean, int]]]:
+    """Return test rates and numbers of connections, by set and kind, then by size."""
+    return {
+        place: {
+            size: (accuracy(trials), trials[0]["numbers"]["edges"]) for size, trials in grouped(found, "size").items()
+        }
+        for place, found in grouped(records, "set", "kind").items()
+    }
+
+
+def _connections_tables(records: list[Record]) -> list[PaperTable]:
+    means = _connections_means(records)
+    sizes = list(next(iter(means.values())))
+    trials = max(mean.trials for found in means.values() for mean, _ in found.values())
+    tables = []
+    for name in dict.fromkeys(name for name, _ in means):
+        rows = [
+            (str(size), str(means[name, "mlp"][size][1]), *(str(means[name, kind][size][0]) for kind in KINDS))
+            for size in sizes
+        ]
+        title = f"{DATASETS[name].title}: test rate against connections, mean and 95% interval of {trials} trials"
+        tables.append(PaperTable(title, ("connections", "of the layers", *KINDS.values()), rows))
+    return tables
+
+
+def _connections_draw(records: list[Record], folder: Path) -> list[Figure]:
+    means, path = _connections_means(records), folder / "connections.png"
+    names = list(dict.fromkeys(name for name, _ in means))
+    with canvas(path, (10.5, 4.2), columns=len(names)) as panels:
+        for ax, name in zip(panels[0], names, strict=True):
+            style.quiet_axes(ax)
+            for k, (kind, shown) in enumerate(KINDS.items()):
+                found, edges = zip(*means[name, kind].values(), strict=True)
+                look = {"color": style.CLASSES[k], "marker": "sD^ov"[k], "ms": 4, "lw": 1.4, "capsize": 2}
+                draw_means(ax, edges, found, label=shown, **look)
+            ax.set_xscale("log")
+            ax.set_xticks([300, 500, 1000, 2000, 3000], ["300", "500", "1000", "2000", "3000"])
+            ax.minorticks_off()
+            label(ax, DATASETS[name].title, "connections", "test rate", loc="lower right")
+    return [Figure(path, "Test rate against the number of connections, 3 ticks, 95% intervals.")]
+
+
+CONNECTIONS = Experiment(
+    "connections", "Accuracy against connections", _connections_plan, _connections_run,
+    _connections_tables, _connections_draw, trials=5,
+    remarks=(
+        "Features, training and budget of epochs as in the image experiment; meshes of 50 hidden neurons at 3 ticks, "
+        "layered nets with two equal hidden layers of at most as many connections.",
+    ),
+    **ON_FEATURES,
+)  # fmt: skip

@@ -1,7 +1,7 @@
-"""MNIST and Fashion-MNIST from their IDX files: read, verified and, if need be, downloaded.
+"""MNIST and Fashion-MNIST from their IDX files, which are verified and, if necessary, downloaded.
 
-Files are looked for in a folder (gzipped or not), then in the cache; what is missing there is downloaded to it. Every
-file is verified by its size and by the SHA-256 of its contents before any number of it is used.
+Files are searched in a folder (gzipped or not), then in the cache; missing ones are downloaded to the cache. Every file
+is verified by its size and the SHA-256 of its contents.
 """
 
 from __future__ import annotations
@@ -11,23 +11,27 @@ import hashlib
 import math
 import os
 import tempfile
+import time
+import urllib.error
+import urllib.request
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from http.client import HTTPException
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from meshnn.arguments import known
 from meshnn.errors import DataError
-from meshnn.paper.download import download
 
-__all__ = ["DATASETS", "ImageSet", "Source", "cache_folder", "load_images", "read_idx"]
+__all__ = ["DATASETS", "ImageSet", "ImageSource", "cache_folder", "load_images"]
 
 Images = NDArray[np.uint8]
-#: Called with the name of a file, the bytes that are there and the bytes in all (0 if unknown).
+#: Called with the name of a file, the bytes so far and the total (0 if unknown).
 Progress = Callable[[str, int, int], None]
 
 
@@ -40,8 +44,8 @@ class File(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Source:
-    """Where a data set comes from."""
+class ImageSource:
+    """Files of a data set and where to download them."""
 
     title: str
     files: tuple[File, ...]  # in the order of `ImageSet`
@@ -68,7 +72,7 @@ def _files(*sums: str) -> tuple[File, ...]:
 
 
 DATASETS = {
-    "mnist": Source(
+    "mnist": ImageSource(
         "MNIST",
         _files(
             "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
@@ -78,7 +82,7 @@ DATASETS = {
         ),
         ("https://ossci-datasets.s3.amazonaws.com/mnist/", "https://storage.googleapis.com/cvdf-datasets/mnist/"),
     ),
-    "fashion-mnist": Source(
+    "fashion-mnist": ImageSource(
         "Fashion-MNIST",
         _files(
             "c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888",
@@ -95,7 +99,7 @@ DATASETS = {
 
 
 def cache_folder() -> Path:
-    """Where downloads go: `$XDG_CACHE_HOME/meshnn`, or `~/.cache/meshnn`."""
+    """Return the folder of downloads: `$XDG_CACHE_HOME/meshnn`, or `~/.cache/meshnn`."""
     try:
         home = Path.home()
     except RuntimeError:  # a user without a home, as in some containers
@@ -106,18 +110,18 @@ def cache_folder() -> Path:
 def load_images(
     name: str, folder: str | os.PathLike[str] | None = None, offline: bool = False, progress: Progress = lambda *_: None
 ) -> ImageSet:
-    """A data set, from files that are there or from the net.
+    """Return a data set from local files or from the network.
 
     Parameters
     ----------
     name : "mnist" or "fashion-mnist"
     folder : path, optional
-        Holds the four files, or a folder of that name that does; gzipped or not. By default `$MESHNN_DATA`. A folder
-        that is named must be complete: nothing is downloaded then.
+        Holds the four files, or a subfolder `name` with them; gzipped or not. By default `$MESHNN_DATA`. It must be
+        complete: nothing is downloaded then.
     offline : bool
         Never download.
     progress : callable, optional
-        Told about downloads.
+        Called during downloads.
 
     Returns
     -------
@@ -145,7 +149,7 @@ def load_images(
             try:
                 _verified(fresh, file)
             except DataError:
-                fresh.unlink(missing_ok=True)  # or it would be found there the next time
+                fresh.unlink(missing_ok=True)  # else it would be found the next time
                 raise
     return ImageSet(*(_verified(path, file) for file, path in found.items() if path is not None))
 
@@ -155,7 +159,7 @@ def _find(name: str, places: list[Path]) -> Path | None:
     return next((path for path in candidates if path.is_file()), None)
 
 
-def _wanted(source: Source, missing: list[str], place: Path) -> str:
+def _wanted(source: ImageSource, missing: list[str], place: Path) -> str:
     files = ", ".join(f"{name}.gz" for name in missing)
     return (
         f"{source.title} is not complete: put {files} (from {source.mirrors[0]}) into {place}, "
@@ -164,46 +168,85 @@ def _wanted(source: Source, missing: list[str], place: Path) -> str:
 
 
 def _verified(path: Path, file: File) -> Images:
-    array = read_idx(path, file.shape)
-    # the header was compared with the shape, so that the numbers are all there is to look at
-    header = bytes([0, 0, 8, len(file.shape)]) + b"".join(size.to_bytes(4, "big") for size in file.shape)
-    if hashlib.sha256(header + array.tobytes()).hexdigest() != file.sha256:
-        raise DataError(f"{path} is not the original file: its contents were altered; delete it and get it again")
-    return array
-
-
-def read_idx(path: Path, shape: tuple[int, ...]) -> Images:
-    """The array of bytes in an IDX file, gzipped or not, which must have this shape.
+    """Return the array of bytes in an IDX file, gzipped or not; raise a `DataError` if it is not the original.
 
     The format: two zero bytes, 8 for bytes, the number of axes, each axis as a big-endian 4-byte number, the numbers.
     """
+    header = bytes([0, 0, 8, len(file.shape)]) + b"".join(size.to_bytes(4, "big") for size in file.shape)
+    length = len(header) + math.prod(file.shape)
     try:
-        with open(path, "rb") as file:
-            packed = file.read(2) == b"\x1f\x8b"
-        with gzip.open(path) if packed else open(path, "rb") as file:
-            return _parse(file, path, shape)
+        with open(path, "rb") as opened:
+            packed = opened.read(2) == b"\x1f\x8b"
+        with gzip.open(path) if packed else open(path, "rb") as opened:
+            content = opened.read(length + 1)  # no more, whatever it expands to
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        what = "ends too early" if isinstance(error, EOFError) else f"is damaged ({error})"
-        raise DataError(f"{path} {what}; delete it and get it again") from None
+        raise DataError(f"{path} is damaged ({error}); delete it and get it again") from None
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror or error}") from None
+    if hashlib.sha256(content).hexdigest() != file.sha256:
+        sizes = f"{len(content):,}" if len(content) <= length else "more"
+        begins = content[: len(header)].hex(" ") or "nothing"
+        raise DataError(
+            f"{path} is not the original file: it has {sizes} bytes, expected {length:,}, and begins with {begins}, "
+            f"expected {header.hex(' ')}; delete it and get it again"
+        )
+    return np.frombuffer(content, np.uint8, offset=len(header)).reshape(file.shape)
 
 
-def _parse(file: BinaryIO | gzip.GzipFile, path: Path, shape: tuple[int, ...]) -> Images:
-    head = file.read(4)
-    if len(head) < 4 or head[:3] != b"\x00\x00\x08" or not 1 <= head[3] <= 8:
-        begins = head.hex(" ") or "nothing"
-        raise DataError(f"{path} is not an IDX file of bytes: it begins with {begins}; get it again")
-    sizes = file.read(4 * head[3])
-    if len(sizes) < 4 * head[3]:
-        raise DataError(f"{path} ends within its header; delete it and get it again")
-    found = tuple(int.from_bytes(sizes[k : k + 4], "big") for k in range(0, len(sizes), 4))
-    if found != shape:
-        raise DataError(f"{path} holds an array of {found}, expected {shape}; is it another file under this name?")
-    count = math.prod(shape)
-    numbers = file.read(count + 1)
-    if len(numbers) != count:
-        short = f"ends too early: {len(numbers):,} of {count:,} bytes are there"
-        what = short if len(numbers) < count else f"goes on after its {count:,} bytes"
-        raise DataError(f"{path} {what}; delete it and get it again")
-    return np.frombuffer(numbers, np.uint8).reshape(found)
+# -- downloads ---------------------------------------------------------------------------------------------------
+
+PAUSE = 1.0  # seconds between two tries
+
+
+def download(mirrors: Sequence[str], name: str, folder: Path, progress: Progress) -> Path:
+    """Download a file from the first mirror that has it, in up to three tries; raise OSError if none has.
+
+    An incomplete file ends in `.part`; its download is continued if the mirror supports ranges.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    target, part = folder / name, folder / f"{name}.part"
+    problems = []
+    for mirror in mirrors:
+        for attempt in range(3):
+            if attempt:
+                time.sleep(PAUSE)
+            try:
+                _fetch(mirror + name, part, partial(progress, name))
+                os.replace(part, target)
+                return target
+            except urllib.error.HTTPError as error:
+                problems.append(f"{mirror}: {error.code} {error.reason}")
+                if error.code < 500:  # another try would not help
+                    break
+            except (OSError, HTTPException) as error:
+                problems.append(f"{mirror}: {getattr(error, 'reason', error)}")
+    raise OSError("; ".join(dict.fromkeys(problems)))
+
+
+def _fetch(url: str, part: Path, tell: Callable[[int, int], Any]) -> None:
+    there = part.stat().st_size if part.exists() else 0
+    request = urllib.request.Request(url, headers={"User-Agent": "meshnn"})
+    if there:
+        request.add_header("Range", f"bytes={there}-")
+    try:
+        answer = urllib.request.urlopen(request, timeout=30)
+    except urllib.error.HTTPError as error:
+        if error.code != 416:
+            raise
+        part.unlink()  # it is longer than the file
+        return _fetch(url, part, tell)
+    with answer:
+        goes_on = answer.status == 206 and (answer.headers.get("Content-Range") or "").startswith(f"bytes {there}-")
+        if not goes_on:
+            there = 0
+        length = answer.headers.get("Content-Length")
+        total = there + int(length) if length and length.isdigit() else 0
+        tell(there, total)
+        with open(part, "ab" if goes_on else "wb") as file:
+            while block := answer.read(1 << 16):
+                file.write(block)
+                there += len(block)
+                tell(there, total)
+    if total and there < total:
+        raise OSError(f"the connection broke after {there:,} of {total:,} bytes")
+    return None

@@ -1,4 +1,4 @@
-"""How nets are trained: the paper's way and ours, and what is kept of a trained net."""
+"""How nets are trained, by the paper's protocol and by ours, and the numbers of a trained net."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from meshnn.mesh import Mesh
 from meshnn.paper.sets import Split
 from meshnn.topology import Topology
 
-__all__ = ["OURS_ADAM", "OURS_LM", "PAPER", "Watch", "decide", "fit_whole", "fitted", "numbers_of", "sample"]
+__all__ = ["OURS_ADAM", "OURS_LM", "PAPER", "Recorder", "decide", "fit_whole", "fitted", "numbers_of", "sample"]
 
 #: ReLU on all units, the outputs too; Adam, rate 0.001, 1000 epochs "with batch method", features as they are; three
 #: transitions, as in the reference's notebooks.
@@ -27,17 +27,16 @@ PAPER: dict[str, Any] = {
 }  # fmt: skip
 #: Second-order steps with penalties from the evidence, for sets with little noise.
 OURS_LM: dict[str, Any] = {"ticks": 3, "activation": "tanh", "solver": "lm", "l2": "evidence"}
-#: First-order steps, and epochs enough.
+#: First-order steps, with enough epochs.
 OURS_ADAM: dict[str, Any] = {
     "ticks": 3, "activation": "tanh", "solver": "adam", "learning_rate": 0.02, "batch_size": 64, "max_epochs": 600,
     "tol": 0.0, "l2": 1e-4,
 }  # fmt: skip
-#: Frames that are kept of a training, at most.
-FRAMES = 48
+FRAMES = 48  # that are kept of a training, at most
 
 
-class Watch:
-    """Keeps rows, weights and test scores of a training, for the figures."""
+class Recorder:
+    """A callback that records rows, weights and test scores of a training, for the figures."""
 
     def __init__(self, split: Split, scores: bool = False) -> None:
         self.split, self.scores = split, scores
@@ -46,7 +45,7 @@ class Watch:
         self.weights: list[NDArray[Any]] = []
 
     def __call__(self, row: Any, mesh: Mesh) -> None:
-        """One row of the history."""
+        """Record a row of the history."""
         score = float("nan")
         if self.scores and self.model is not None:
             score = float(self.model.score(self.split.test_X, self.split.test_y))
@@ -54,14 +53,14 @@ class Watch:
         self.weights.append(mesh.weights.copy())
 
     def curve(self) -> dict[str, list[float]]:
-        """Epoch, loss and accuracies of the start that was kept."""
+        """Return epochs, losses and accuracies of the best restart."""
         assert self.model is not None
         kept = [row for row in self.rows if row[0] == self.model.best_restart_]
         names = ("epoch", "loss", "train_accuracy", "test_accuracy")
         return {name: [_round(row[k + 1]) for row in kept] for k, name in enumerate(names)}
 
     def frames(self) -> dict[str, Any]:
-        """Weights of the start that was kept, at rows that lie closer in the beginning."""
+        """Return weights of the best restart, at epochs that are closer together at the beginning."""
         assert self.model is not None
         kept = [k for k, row in enumerate(self.rows) if row[0] == self.model.best_restart_]
         chosen = np.unique(np.geomspace(1, len(kept), FRAMES).round().astype(int)) - 1
@@ -74,22 +73,24 @@ class Watch:
 
 
 def _round(value: float) -> float:
-    """Six digits: enough to draw."""
+    """Round to six digits: enough for figures."""
     return float(f"{value:.6g}")
 
 
 def fit_whole(model: MeshClassifier, X: Any, y: Any) -> None:
-    """Fit; an interruption is one, of no model that anybody would look at."""
+    """Fit; an interrupted fit raises KeyboardInterrupt."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # epochs are part of the recipe
+        warnings.simplefilter("ignore", ConvergenceWarning)  # the number of epochs is part of the protocol
         try:
             model.fit(X, y)
         except TrainingInterrupted:
             raise KeyboardInterrupt from None
 
 
-def fitted(split: Split, options: dict[str, Any], watch: Watch | None = None) -> tuple[MeshClassifier, dict[str, Any]]:
-    """A trained classifier, and what every experiment tells of one."""
+def fitted(
+    split: Split, options: dict[str, Any], watch: Recorder | None = None
+) -> tuple[MeshClassifier, dict[str, Any]]:
+    """Return a trained classifier, and the numbers that every experiment saves."""
     model = MeshClassifier(n_jobs=1, **options)
     if watch is not None:
         watch.model = model
@@ -105,7 +106,7 @@ def fitted(split: Split, options: dict[str, Any], watch: Watch | None = None) ->
 
 
 def numbers_of(model: MeshClassifier, data: Any) -> dict[str, Any]:
-    """What is told of every trained net; data have X, y, test_X and test_y."""
+    """Return the numbers of a trained net; data have X, y, test_X and test_y."""
     n_edges = model.mesh_.topology.n_edges
     return {
         "accuracy": float(model.score(data.test_X, data.test_y)),
@@ -117,8 +118,8 @@ def numbers_of(model: MeshClassifier, data: Any) -> dict[str, Any]:
     }
 
 
-def sample(model: MeshClassifier, split: Split, watch: Watch) -> dict[str, Any]:
-    """All that is needed to draw the regions of a net of two features, now and while it learned."""
+def sample(model: MeshClassifier, split: Split, watch: Recorder) -> dict[str, Any]:
+    """Return what is needed to draw the decision regions of a net of two features, after and during training."""
     mesh, scaling = model.mesh_, model.preprocessing_.scaling
     t = mesh.topology
     points = np.concatenate([split.X, split.test_X])
@@ -139,7 +140,7 @@ def sample(model: MeshClassifier, split: Split, watch: Watch) -> dict[str, Any]:
 
 
 def decide(net: dict[str, Any], weights: list[float] | None = None) -> Callable[[NDArray[np.float64]], Any]:
-    """Probabilities of the classes as a function of two features, from what `sample` kept."""
+    """Return a function from two features to class probabilities, from the result of `sample`."""
     mesh = Mesh(
         Topology.mesh(2, net["hidden"], net["outputs"]), net["ticks"], net["activation"], net["output_activation"],
         weights=net["weights"] if weights is None else weights, dtype="float64",

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from meshnn.paper.connections import CONNECTIONS
+from meshnn.paper.classification import IRIS, SPIRALS_HIDDEN, SYNTHETIC
 from meshnn.paper.equivalence import EQUIVALENCE
 from meshnn.paper.experiment import Experiment
-from meshnn.paper.images import IMAGES
-from meshnn.paper.iris import IRIS
-from meshnn.paper.spirals_hidden import SPIRALS_HIDDEN
-from meshnn.paper.synthetic import SYNTHETIC
+from meshnn.paper.images import CONNECTIONS, IMAGES
 
 __all__ = ["EXPERIMENTS"]
 

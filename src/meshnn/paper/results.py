@@ -1,4 +1,4 @@
-"""`Results`: the numbers of an experiment in one JSON file, written anew after every trial."""
+"""`Results`: the numbers of an experiment in one JSON file, rewritten after every trial."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from meshnn.cli.output import finite, versions
+from meshnn.cli.output import versions
 from meshnn.errors import MeshError
-from meshnn.files import Lock, explained, write_whole
-from meshnn.paper.experiment import Experiment, Options, Record, Rows
+from meshnn.files import Lock, explained, finite, write_whole
+from meshnn.paper.experiment import Experiment, PaperTable, Record, TrialOptions
 
 __all__ = ["Results", "locked", "planned_records", "read_results", "tables_of", "write_text"]
 
@@ -22,7 +22,7 @@ FORMAT = 1
 
 
 class Results:
-    """Results in `folder/results.json`; those that are there already are kept if they belong to the same experiment.
+    """Results in `folder/results.json`; existing ones of the same experiment are kept.
 
     Attributes
     ----------
@@ -30,7 +30,7 @@ class Results:
         By the key of their trial.
     """
 
-    def __init__(self, folder: Path, experiment: Experiment, options: Options, planned: list[str]) -> None:
+    def __init__(self, folder: Path, experiment: Experiment, options: TrialOptions, planned: list[str]) -> None:
         self.path = folder / "results.json"
         self.header: dict[str, Any] = {
             "format": FORMAT,
@@ -40,13 +40,13 @@ class Results:
         }
         self.records: dict[str, Record] = {}
         if self.path.exists():
-            self._take_up()
+            self._continue()
         self.header |= {"versions": versions(), "machine": machine(), "git": revision(), "planned": planned}
 
-    def _take_up(self) -> None:
+    def _continue(self) -> None:
         stored = read_results(self.path)
         for name in ("experiment", "version", "config"):
-            was, now = _words(stored.get(name)), _words(self.header[name])
+            was, now = _as_text(stored.get(name)), _as_text(self.header[name])
             if was != now:
                 raise MeshError(
                     f"{self.path} holds results of another run ({name} {was}, now {now}); "
@@ -55,24 +55,24 @@ class Results:
         self.records = {record["key"]: record for record in stored["trials"]}
 
     def add(self, record: Record) -> None:
-        """Keep the numbers of one more trial, on disk too."""
+        """Add a trial and save it."""
         self.records[record["key"]] = record | {"git": self.header["git"]}
         self.save()
 
     def order(self) -> None:
-        """Trials as planned, whichever was done first; those of earlier runs with more trials stay behind them."""
+        """Sort the trials as planned; those of earlier runs with more trials come last."""
         self.records = {key: self.records[key] for key in self.header["planned"]} | self.records
         self.save()
 
     def save(self) -> None:
-        """Write the file; a reader sees the old one or the new one."""
+        """Write the file; readers see either the old or the new one."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         document = self.header | {"trials": list(self.records.values())}
         write_text(self.path, json.dumps(finite(document), indent=1, allow_nan=False) + "\n")
 
 
 def read_results(path: Path) -> dict[str, Any]:
-    """What a results file holds, or an error that names it."""
+    """Return the contents of a results file; raise an error that names it if it is damaged."""
     try:
         stored = json.loads(path.read_text())
     except (OSError, ValueError) as error:
@@ -90,7 +90,7 @@ def read_results(path: Path) -> dict[str, Any]:
 
 
 def planned_records(stored: dict[str, Any]) -> list[Record] | None:
-    """The trials that the last run was to have, in their order; None if some are missing."""
+    """Return the planned trials of the last run, in order; None if some are missing."""
     records = {record["key"]: record for record in stored["trials"]}
     keys = stored.get("planned")
     if not isinstance(keys, list) or not keys or any(key not in records for key in keys):
@@ -98,8 +98,8 @@ def planned_records(stored: dict[str, Any]) -> list[Record] | None:
     return [records[key] for key in keys]
 
 
-def tables_of(experiment: Experiment, records: list[Record], folder: Path) -> list[Rows]:
-    """The tables; an error that names the file if its numbers are not those that the experiment writes."""
+def tables_of(experiment: Experiment, records: list[Record], folder: Path) -> list[PaperTable]:
+    """Return the tables; raise an error that names the file if its numbers are not those of the experiment."""
     try:
         return experiment.tables(records)
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
@@ -109,7 +109,7 @@ def tables_of(experiment: Experiment, records: list[Record], folder: Path) -> li
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Alone in a folder: a second run there would overwrite what the first one saves."""
+    """Lock a folder: a second run there would overwrite the results of the first."""
     with explained("write", f"{folder}, the folder of --out"):
         folder.mkdir(parents=True, exist_ok=True)
     lock = Lock(folder / "results.json")
@@ -119,17 +119,17 @@ def locked(folder: Path) -> Iterator[None]:
         lock.release()
 
 
-def _words(value: Any) -> str:
+def _as_text(value: Any) -> str:
     return ", ".join(f"{k} {v}" for k, v in value.items()) if isinstance(value, dict) else str(value)
 
 
 def write_text(path: Path, text: str) -> None:
-    """`text` is on disk when this returns, whole or not at all."""
+    """Write a text file, whole or not at all."""
     write_whole(path, [text.encode()])
 
 
 def machine() -> dict[str, Any]:
-    """Where it ran."""
+    """Return platform, processor and cores."""
     processor = platform.processor()
     with suppress(OSError):
         lines = Path("/proc/cpuinfo").read_text().splitlines()
@@ -138,7 +138,7 @@ def machine() -> dict[str, Any]:
 
 
 def revision() -> str | None:
-    """The revision of this source, if it lies in a git checkout; with a + if files differ from it."""
+    """Return the git revision of this source, if there is one; with a + if files were changed."""
     folder = Path(__file__).parent
     if not any((parent / ".git").exists() for parent in folder.parents[:4]):
         return None

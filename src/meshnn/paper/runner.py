@@ -1,4 +1,4 @@
-"""Runs the trials that are missing, here or in other processes or machines, then draws what is saved."""
+"""Runs missing trials, here, in other processes or on other machines, then makes tables and figures."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from meshnn.arguments import known
 from meshnn.errors import MeshError
-from meshnn.paper.experiment import Experiment, Figure, Options, Parameters, Record, Rows, key_of
+from meshnn.paper.experiment import Experiment, Figure, PaperTable, Parameters, Record, TrialOptions, key_of
 from meshnn.paper.results import Results, locked, planned_records, read_results, tables_of, write_text
 from meshnn.paper.tables import markdown
 
@@ -24,26 +24,26 @@ BACKENDS = ("loky", "threading", "dask", "ray")
 
 
 class Outcome(NamedTuple):
-    """What a run left."""
+    """The results of a run."""
 
     folder: Path
-    tables: list[Rows]
+    tables: list[PaperTable]
     figures: list[Figure]
 
 
 def run(
     experiment: Experiment,
-    options: Options,
+    options: TrialOptions,
     out: Path,
     jobs: int = 1,
     backend: str = "loky",
     tell: Callable[[int, int, str], None] = lambda done, total, what: None,
 ) -> Outcome:
-    """Run what is missing and save it trial by trial; then the table and the figures, from what was saved.
+    """Run the missing trials, saving each; then make tables and figures from the saved results.
 
     Parameters
     ----------
-    experiment, options : Experiment, Options
+    experiment, options : Experiment, TrialOptions
     out : Path
         The folder of all experiments.
     jobs : int
@@ -72,7 +72,7 @@ def run(
                 done += 1
                 tell(done, len(planned), record["key"])
         results.order()
-        # from the file, not from what is remembered: it must say all there is to draw
+        # from the file, which must hold all that is needed
         return conclude(experiment, folder, planned_records(read_results(results.path)) or [])
 
 
@@ -84,7 +84,7 @@ def _check_packages(experiment: Experiment) -> None:
 
 
 def conclude(experiment: Experiment, folder: Path, records: list[Record]) -> Outcome:
-    """Table and figures of saved records."""
+    """Write tables and figures of saved records."""
     tables = tables_of(experiment, records, folder)
     write_text(folder / "table.md", markdown(tables))
     figures = experiment.draw(records, folder)
@@ -94,9 +94,9 @@ def conclude(experiment: Experiment, folder: Path, records: list[Record]) -> Out
 
 
 def _records(
-    experiment: Experiment, options: Options, trials: list[Parameters], jobs: int, backend: str
+    experiment: Experiment, options: TrialOptions, trials: list[Parameters], jobs: int, backend: str
 ) -> Iterator[Record]:
-    """The records of trials, each as soon as it is there."""
+    """Yield the records of trials, each as soon as it is done."""
     if jobs == 1 and backend == "loky":
         for parameters in trials:
             yield _trial(experiment, options, parameters)
@@ -104,14 +104,14 @@ def _records(
     from joblib import Parallel, delayed
 
     with _backend(backend, jobs), warnings.catch_warnings():
-        # processes that have grown are replaced, and that is all it says
+        # it only says that processes that use much memory are replaced
         warnings.filterwarnings("ignore", "A worker stopped while some jobs")
-        # unordered: a slow trial does not keep those that are done from being saved
+        # unordered: a slow trial does not delay the saving of others
         parallel = Parallel(return_as="generator_unordered", batch_size=1, pre_dispatch="2*n_jobs")
         yield from parallel(delayed(_trial)(experiment, options, parameters) for parameters in trials)
 
 
-def _trial(experiment: Experiment, options: Options, parameters: Parameters) -> Record:
+def _trial(experiment: Experiment, options: TrialOptions, parameters: Parameters) -> Record:
     key, began = key_of(parameters), time.perf_counter()
     try:
         numbers = experiment.run(parameters, options)
@@ -122,11 +122,11 @@ def _trial(experiment: Experiment, options: Options, parameters: Parameters) -> 
 
 
 def check_backend(backend: str) -> tuple[str, str]:
-    """Name and address."""
+    """Return name and address of a backend."""
     name, _, address = backend.partition(":")
     known("backend", name, BACKENDS)
     if address and name not in ("dask", "ray"):
-        raise MeshError(f"backend {name} has no address, got {backend!r}; leave out what follows the colon")
+        raise MeshError(f"backend {name} has no address, got {backend!r}; leave out the part after the colon")
     return name, address
 
 

@@ -19,7 +19,7 @@ from sklearn.model_selection import StratifiedShuffleSplit, train_test_split
 
 from meshnn.tables import synthetic
 
-__all__ = ["SETS", "DataSet", "Split", "iris_split"]
+__all__ = ["SETS", "Split", "SyntheticSet", "iris_split"]
 
 Floats = NDArray[np.float64]
 Labels = NDArray[np.int64]
@@ -27,7 +27,7 @@ LabelledPoints = tuple[Floats, Labels]
 
 
 class Split(NamedTuple):
-    """What to learn from and what to test on."""
+    """Training and test samples."""
 
     X: Floats
     y: Labels
@@ -36,17 +36,17 @@ class Split(NamedTuple):
 
 
 @dataclass(frozen=True)
-class DataSet:
+class SyntheticSet:
     """A data set of two features."""
 
     title: str
-    hidden: int  # neurons that our protocol takes
+    hidden: int  # neurons in our protocol
     ours: Callable[..., LabelledPoints]  # of random_state
     reference: Callable[..., LabelledPoints]
-    claim: str = "1.00"  # what the paper says
+    claim: str = "1.00"  # of the paper
 
     def split(self, protocol: str, seed: int) -> Split:
-        """Training and test samples of a trial."""
+        """Return the training and test samples of a trial."""
         if protocol == "ours":
             X, y = self.ours(random_state=seed)
             X, test_X, y, test_y = train_test_split(X, y, test_size=0.3, stratify=y, random_state=seed)
@@ -57,7 +57,7 @@ class DataSet:
 
 
 def iris_split(protocol: str, seed: int, trial: int) -> Split:
-    """105 flowers to learn from, 45 to test on; the reference does not stratify and tests on 40 of the 45."""
+    """Return 105 training and 45 test samples; the reference does not stratify and tests on 40 of the 45."""
     X, y = load_iris(return_X_y=True)
     X, y = np.asarray(X, np.float64), np.asarray(y, np.int64)
     if protocol == "paper":
@@ -86,9 +86,9 @@ def _reference_double_blobs(random_state: int) -> LabelledPoints:
 
 
 SETS = {
-    "moons": DataSet("Moons", 5, synthetic.moons, partial(make_moons, 1000, noise=0.1)),
-    "circles": DataSet("Circles", 5, synthetic.circles, partial(make_circles, 1000, noise=0.1, factor=0.5)),
-    "spirals": DataSet("Spirals", 10, synthetic.spirals, _reference_spirals, "0.94"),
-    "blobs": DataSet("Single blobs", 5, synthetic.blobs, _reference_blobs),
-    "double-blobs": DataSet("Double blobs", 5, synthetic.double_blobs, _reference_double_blobs),
+    "moons": SyntheticSet("Moons", 5, synthetic.moons, partial(make_moons, 1000, noise=0.1)),
+    "circles": SyntheticSet("Circles", 5, synthetic.circles, partial(make_circles, 1000, noise=0.1, factor=0.5)),
+    "spirals": SyntheticSet("Spirals", 10, synthetic.spirals, _reference_spirals, "0.94"),
+    "blobs": SyntheticSet("Single blobs", 5, synthetic.blobs, _reference_blobs),
+    "double-blobs": SyntheticSet("Double blobs", 5, synthetic.double_blobs, _reference_double_blobs),
 }

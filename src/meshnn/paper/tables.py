@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from meshnn.paper.experiment import Record, Rows
+from meshnn.paper.experiment import PaperTable, Record
 
 __all__ = ["Mean", "accuracy", "grouped", "markdown"]
 
 
 class Mean(NamedTuple):
-    """A mean, half the width of its interval, and the standard deviation of what it is the mean of."""
+    """A mean, half the width of its interval, the standard deviation of the values and their number."""
 
     value: float
     half_width: float
@@ -23,7 +23,7 @@ class Mean(NamedTuple):
 
     @classmethod
     def of(cls, values: Iterable[float]) -> Mean:
-        """With the 95% confidence interval of Student's t: ten trials do not know their deviation well.
+        """Return the mean of values with the 95% confidence interval of Student's t.
 
         >>> Mean.of([1.0, 2.0, 3.0]).value
         2.0
@@ -42,7 +42,7 @@ class Mean(NamedTuple):
 
 
 def grouped(records: Iterable[Record], *names: str) -> dict[Any, list[Record]]:
-    """Records by a parameter, or by tuples of several, in the order in which values first come."""
+    """Group records by a parameter, or by tuples of several, in the order of their first values."""
     found: dict[Any, list[Record]] = {}
     for record in records:
         values = tuple(record["parameters"][name] for name in names)
@@ -51,14 +51,14 @@ def grouped(records: Iterable[Record], *names: str) -> dict[Any, list[Record]]:
 
 
 def accuracy(records: Iterable[Record]) -> Mean:
-    """The mean over trials."""
+    """Return the mean accuracy over trials."""
     return Mean.of(record["numbers"]["accuracy"] for record in records)
 
 
-def markdown(tables: Iterable[Rows]) -> str:
-    """Tables as Markdown.
+def markdown(tables: Iterable[PaperTable]) -> str:
+    """Return tables as Markdown.
 
-    >>> print(markdown([Rows("Title", ("a", "b"), [("1", "2")], ("A note.",))]), end="")
+    >>> print(markdown([PaperTable("Title", ("a", "b"), [("1", "2")], ("A note.",))]), end="")
     **Title**
     <BLANKLINE>
     | a | b |

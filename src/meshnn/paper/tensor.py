@@ -12,22 +12,21 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from meshnn.arrays import FloatArray
 from meshnn.errors import MeshError
 from meshnn.mesh import Mesh
 
 __all__ = ["tensor_gradient", "tensor_jacobian"]
 
-Array = NDArray[np.float64]
-_PHI: dict[str, tuple[Callable[[Array], Array], Callable[[Array], Array]]] = {
+_PHI: dict[str, tuple[Callable[[FloatArray], FloatArray], Callable[[FloatArray], FloatArray]]] = {
     "identity": (lambda t: t, np.ones_like),
     "relu": (lambda t: np.maximum(t, 0.0), lambda t: (t > 0).astype(np.float64)),
     "tanh": (np.tanh, lambda t: 1.0 - np.tanh(t) ** 2),
 }
 
 
-def tensor_jacobian(mesh: Mesh, x: Any) -> tuple[Array, Array]:
+def tensor_jacobian(mesh: Mesh, x: Any) -> tuple[FloatArray, FloatArray]:
     """Return the outputs `(n_outputs,)` of one sample and their derivatives `(n, n, n_outputs)` by the whole matrix A.
 
     Parameters
@@ -67,7 +66,7 @@ def tensor_jacobian(mesh: Mesh, x: Any) -> tuple[Array, Array]:
     return s[n - t.n_outputs :], P[:, :, n - t.n_outputs :]
 
 
-def tensor_gradient(mesh: Mesh, X: Any, y: Any) -> tuple[float, Array]:
+def tensor_gradient(mesh: Mesh, X: Any, y: Any) -> tuple[float, FloatArray]:
     """Return the mean cross-entropy of samples (batch, n_inputs) with labels y, and its gradient `(n_edges,)`."""
     t, loss, grad = mesh.topology, 0.0, np.zeros(mesh.topology.n_edges)
     for x, label in zip(np.asarray(X), np.asarray(y), strict=True):

@@ -1,64 +1,58 @@
-"""What there is to learn: the paper's five sets, iris, digits, a stream with drift, and tables."""
+"""The samples of `meshnn play`: the paper's five sets, iris, digits, a stream with drift, and tables."""
 
 from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path, PurePath
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from meshnn.arguments import known, real_number, whole_number
+from meshnn.arguments import known, switch, whole_number
+from meshnn.arrays import FloatArray
 from meshnn.errors import DataError
 from meshnn.estimators.scaling import Scaling
 from meshnn.losses import loss_named
+from meshnn.play.limits import LIMITS
 from meshnn.tables import synthetic
 from meshnn.tables.encoder import Encoder
 from meshnn.tables.names import SOURCE
 from meshnn.tables.reader import read_table
 from meshnn.tables.target import target_column
 
-__all__ = ["MOST_TEXT", "SETS", "PlayData", "Table", "built_in", "drift"]
-
-F64 = NDArray[np.float64]
-#: Bytes of a table that comes through the page, rows that are looked at, and features a graph can be drawn of.
-MOST_TEXT, MOST_ROWS, MOST_FEATURES = 5_000_000, 20_000, 300
-#: Bytes of a table from the command line that the page is told whole, so that its links can hold it.
-MOST_KEPT = 200_000
-#: Samples after which the border of the drifting stream has turned once.
-TURN = 20_000
+__all__ = ["SETS", "PlayData", "PlayTable", "built_in", "drift"]
 
 
 @dataclass(frozen=True)
-class Known:
-    """A set by name."""
+class BuiltInSet:
+    """A data set that comes with the page."""
 
     title: str
-    hidden: int  # neurons to begin with
+    hidden: int  # neurons of the first net
+    make: Callable[..., Any]  # of random_state
     paper: str = ""  # what the paper reports
     figure: float | None = None  # the same as a number
-    make: Callable[..., Any] | None = None
+    features: tuple[str, ...] = ("x", "y")
+    classes: tuple[str, ...] = ()
 
 
-def _iris(random_state: int) -> Any:
-    from sklearn.datasets import load_iris
+def _from_sklearn(name: str) -> Callable[..., Any]:
+    def load(random_state: int) -> Any:
+        from sklearn import datasets
 
-    return load_iris(return_X_y=True)
+        return getattr(datasets, f"load_{name}")(return_X_y=True)
 
-
-def _digits(random_state: int) -> Any:
-    from sklearn.datasets import load_digits
-
-    return load_digits(return_X_y=True)
+    return load
 
 
-def drift(n_samples: int, begin: int = 0, random_state: int = 0) -> tuple[F64, NDArray[np.int64]]:
-    """Samples of a stream, from number `begin` on: two classes whose border turns slowly.
+def drift(n_samples: int, begin: int = 0, random_state: int = 0) -> tuple[FloatArray, NDArray[np.int64]]:
+    """Return samples of a stream, from number `begin` on: two classes whose border turns once in 20,000 samples.
 
-    A sample depends on its number and the seed alone, so that any piece of the stream can be made again.
+    A sample depends on its number and the seed alone, so that any part of the stream can be made again.
 
     >>> from meshnn.play.data import drift
     >>> bool((drift(10, 90)[0] == drift(100)[0][90:]).all())
@@ -69,39 +63,42 @@ def drift(n_samples: int, begin: int = 0, random_state: int = 0) -> tuple[F64, N
     for k in range(begin // block, (begin + max(n_samples, 1) - 1) // block + 1):
         parts.append(np.random.default_rng([random_state, 7, k]).uniform(-1.7, 1.7, (block, 2)))
     X = np.concatenate(parts)[begin % block :][:n_samples]
-    angle = 2 * np.pi * numbers / TURN
+    angle = 2 * np.pi * numbers / 20_000
     side = X[:, 0] * np.cos(angle) + X[:, 1] * np.sin(angle)
     return X, (side + 0.5 * np.sin(3 * (X[:, 1] * np.cos(angle) - X[:, 0] * np.sin(angle))) > 0).astype(np.int64)
 
 
-def _drift(random_state: int) -> Any:
-    return drift(1000, 0, random_state)
-
-
+_FLOWERS = {
+    "features": ("sepal length", "sepal width", "petal length", "petal width"),
+    "classes": ("setosa", "versicolor", "virginica"),
+}
+_PIXELS = tuple(f"pixel {k // 8},{k % 8}" for k in range(64))
+_SPIRALS = "0.94 ± 0.04 with 10 hidden neurons, 0.75 ± 0.08 with 5"
+_ALL = ("1.00 with 5 hidden neurons", 1.0)
 SETS = {
-    "moons": Known("Moons", 5, "1.00 with 5 hidden neurons", 1.0, synthetic.moons),
-    "circles": Known("Circles", 5, "1.00 with 5 hidden neurons", 1.0, synthetic.circles),
-    "spirals": Known("Spirals", 10, "0.94 ± 0.04 with 10 hidden neurons, 0.75 ± 0.08 with 5", 0.94, synthetic.spirals),
-    "blobs": Known("Single blobs", 5, "1.00 with 5 hidden neurons", 1.0, synthetic.blobs),
-    "double-blobs": Known("Double blobs", 5, "1.00 with 5 hidden neurons", 1.0, synthetic.double_blobs),
-    "iris": Known("Iris", 10, "0.97 ± 0.016 with 10 hidden neurons", 0.97, _iris),
-    "digits": Known("Digits", 12, make=_digits),
-    "drift": Known("Stream with drift", 6, make=_drift),
+    "moons": BuiltInSet("Moons", 5, synthetic.moons, *_ALL),
+    "circles": BuiltInSet("Circles", 5, synthetic.circles, *_ALL),
+    "spirals": BuiltInSet("Spirals", 10, synthetic.spirals, _SPIRALS, 0.94),
+    "blobs": BuiltInSet("Single blobs", 5, synthetic.blobs, *_ALL),
+    "double-blobs": BuiltInSet("Double blobs", 5, synthetic.double_blobs, *_ALL),
+    "iris": BuiltInSet("Iris", 10, _from_sklearn("iris"), "0.97 ± 0.016 with 10 hidden neurons", 0.97, **_FLOWERS),
+    "digits": BuiltInSet("Digits", 12, _from_sklearn("digits"), features=_PIXELS),
+    "drift": BuiltInSet("Stream with drift", 6, partial(drift, 1000, 0)),
 }
 
 
 @dataclass(frozen=True)
 class PlayData:
-    """Samples as the net sees them, and what they mean."""
+    """Samples as the net gets them, and what they mean."""
 
-    name: str
+    name: str  # of a built-in set, or "table"
     title: str
     task: str  # classify or regress
-    X: F64
+    X: FloatArray
     y: NDArray[Any]
-    test_X: F64  # noqa: N815
+    test_X: FloatArray  # noqa: N815
     test_y: NDArray[Any]
-    raw: F64  # (n, n_features) of train, then test, as they were given
+    raw: FloatArray  # (n, n_features) of train, then test, as they were given
     scaling: Scaling
     features: tuple[str, ...]
     classes: tuple[Any, ...]  # of a classification
@@ -115,23 +112,23 @@ class PlayData:
 
     @property
     def loss(self) -> str:
-        """What the net is judged by."""
+        """The loss."""
         return "cross_entropy" if self.task == "classify" else "squared_error"
 
     @property
     def n_outputs(self) -> int:
-        """Of the net."""
+        """Outputs of the net."""
         return len(self.classes) if self.task == "classify" else 1
 
     @property
     def streams(self) -> bool:
-        """Whether samples never end."""
+        """Whether the samples are an endless stream."""
         return self.name == "drift"
 
 
 @dataclass
-class Table:
-    """A table that was handed in, read as `meshnn fit` reads one; what to predict may be changed."""
+class PlayTable:
+    """A table, read as `meshnn fit` reads one; its target can be changed."""
 
     name: str
     text: str | None  # if it is small enough to go into a link
@@ -140,25 +137,25 @@ class Table:
     target: str = ""
     impute: bool = False
     drop: list[str] = field(default_factory=list)
-    told: bool = False  # whether the page is to be told the text, which it has not sent itself
+    from_file: bool = False  # the page has not sent it and gets its text
 
     @classmethod
-    def read(cls, path: Path) -> Table:
-        """From a file."""
+    def read(cls, path: Path) -> PlayTable:
+        """Read a file."""
         loaded, text = read_table(path), None
-        if path.suffix.lower() in (".csv", ".tsv") and path.stat().st_size <= MOST_KEPT:
+        if path.suffix.lower() in (".csv", ".tsv") and path.stat().st_size <= LIMITS.kept_text:
             text = path.read_text(encoding="utf-8-sig", errors="replace")
-        return cls(path.name, text, loaded.table, list(loaded.notes), told=True)
+        return cls(path.name, text, loaded.table, list(loaded.notes), from_file=True)
 
     @classmethod
-    def parse(cls, name: str, text: str) -> Table:
-        """From what the page has sent; its name is told in messages and says what the file is."""
+    def parse(cls, name: str, text: str) -> PlayTable:
+        """Read the text of a .csv or .tsv file that the page has sent."""
         short = PurePath(name.replace("\\", "/")).name[-80:] or "table.csv"
         if not short.lower().endswith((".csv", ".tsv")):
             raise DataError(f"{short} is not a .csv or .tsv file; save the table as one, or pass it to meshnn play")
-        if len(text) > MOST_TEXT:
+        if len(text) > LIMITS.text:
             raise DataError(
-                f"{short} has {len(text):,} characters, expected at most {MOST_TEXT:,}; take fewer rows, or learn it "
+                f"{short} has {len(text):,} characters, expected at most {LIMITS.text:,}; take fewer rows, or fit it "
                 f"with meshnn fit {short}"
             )
         with tempfile.TemporaryDirectory() as folder:
@@ -166,7 +163,7 @@ class Table:
             file.write_bytes(text.encode())
             try:
                 loaded = read_table(file)
-            except DataError as error:  # in the name that the user knows
+            except DataError as error:  # with the name that the user knows
                 raise DataError(str(error).replace(str(file), short).replace(file.name, short)) from None
         table = loaded.table.replace_schema_metadata((loaded.table.schema.metadata or {}) | {SOURCE: short.encode()})
         notes = [note.replace(str(file), short).replace(file.name, short) for note in loaded.notes]
@@ -174,83 +171,70 @@ class Table:
 
     @property
     def columns(self) -> list[str]:
-        """Their names."""
+        """Names of the columns."""
         return list(self.table.column_names)
 
-    def chosen(self, seed: int) -> PlayData:
-        """The samples, with the target that is set: the last column, unless another was asked for."""
+    def with_choices(self, target: Any, drop: Any, impute: Any) -> PlayTable:
+        """Return the table with another target, columns to drop, and whether gaps are filled."""
+        if not isinstance(target, str) or not isinstance(drop, list) or not all(isinstance(c, str) for c in drop):
+            raise DataError("target and drop must be names of columns")
+        return replace(self, target=target, drop=drop, impute=switch("impute", impute), from_file=False)
+
+    def samples(self, seed: int) -> PlayData:
+        """Return the samples; the target is the last column unless another was chosen."""
         target = self.target or self.columns[-1]
         table, notes = self.table, list(self.notes)
-        if table.num_rows > MOST_ROWS:
-            rows = np.sort(np.random.default_rng(seed).choice(table.num_rows, MOST_ROWS, replace=False))
-            notes.append(f"{self.name} has {table.num_rows:,} rows: {MOST_ROWS:,}, drawn at random, are looked at")
+        if table.num_rows > LIMITS.rows:
+            rows = np.sort(np.random.default_rng(seed).choice(table.num_rows, LIMITS.rows, replace=False))
+            notes.append(f"{self.name} has {table.num_rows:,} rows; {LIMITS.rows:,} of them, drawn at random, are used")
             table = table.take(rows)
         goal = target_column(table, target)
         encoder = Encoder.learn(goal.table, target, self.drop, self.impute)
         encoded = encoder.encode(goal.table)
         names = encoder.feature_names
-        if len(names) > MOST_FEATURES:
+        if len(names) > LIMITS.features:
             raise DataError(
-                f"{self.name} has {len(names):,} features, expected at most {MOST_FEATURES} to be drawn; drop columns, "
-                f"or learn it with meshnn fit {self.name} --target {target}"
+                f"{self.name} has {len(names):,} features, expected at most {LIMITS.features}; drop columns, "
+                f"or fit it with meshnn fit {self.name} --target {target}"
             )
         notes += [*goal.notes, *encoder.noted(), *encoded.notes]
         hidden = int(np.clip(400 // (len(names) + 8), 4, 10))
-        return _prepared(
-            "table", self.name, encoded.X, goal.values, goal.task, tuple(names), hidden, seed, notes=tuple(notes),
-            encoder=encoder, target=target,
-        )  # fmt: skip
+        look = BuiltInSet(self.name, hidden, drift, features=tuple(names))
+        more = {"notes": tuple(notes), "encoder": encoder, "target": target}
+        return _prepared("table", look, encoded.X, goal.values, goal.task, seed, **more)
 
 
 def built_in(name: str, seed: int) -> PlayData:
-    """A set by its name."""
-    item = SETS[known("data set", name, SETS)]
+    """Return a built-in data set."""
+    chosen = SETS[known("data set", name, SETS)]
     seed = whole_number("seed", seed, least=0, most=2**32 - 1)
-    assert item.make is not None
-    X, y = item.make(random_state=seed)
-    X = np.asarray(X, np.float64)
-    if name == "iris":
-        features: tuple[str, ...] = ("sepal length", "sepal width", "petal length", "petal width")
-        classes: Any = np.array(["setosa", "versicolor", "virginica"])
-        y = classes[y]
-    elif name == "digits":
-        features = tuple(f"pixel {k // 8},{k % 8}" for k in range(64))
-    else:
-        features = ("x", "y")
-    return _prepared(name, item.title, X, y, "classify", features, item.hidden, seed, item.paper, item.figure)
+    X, y = chosen.make(random_state=seed)
+    y = np.array(chosen.classes)[y] if chosen.classes else y
+    return _prepared(name, chosen, np.asarray(X, np.float64), y, "classify", seed)
 
 
 def _prepared(
-    name: str, title: str, X: F64, values: NDArray[Any], task: str, features: tuple[str, ...], hidden: int, seed: int,
-    paper: str = "", figure: float | None = None, notes: tuple[str, ...] = (), encoder: Encoder | None = None,
-    target: str = "",
-) -> PlayData:  # fmt: skip
-    """Split in two, seven rows of ten to learn from, and scaled."""
+    name: str, chosen: BuiltInSet, X: FloatArray, y: NDArray[Any], task: str, seed: int, **more: Any
+) -> PlayData:
+    """Split the rows, 70% to train and 30% to test, and scale them."""
     from sklearn.model_selection import train_test_split
 
-    classify = task == "classify"
-    classes: tuple[Any, ...] = ()
-    y: NDArray[Any] = np.asarray(values, np.float64)[:, None] if not classify else values
-    if classify:
-        found, y = np.unique(values, return_inverse=True)
+    title, classes, stratify = chosen.title, tuple[Any, ...](), None
+    if task == "classify":
+        found, y = np.unique(y, return_inverse=True)
         classes, y = tuple(found.tolist()), y.astype(np.int64)
         if len(classes) < 2:
             raise DataError(f"{title}: the target has one class only, {classes[0]!r}; choose another one")
-    least = min(np.bincount(y)) if classify else 2
-    fits = least >= 2 and len(y) * 0.3 >= max(len(classes), 1)
+        stratify = y if min(np.bincount(y)) >= 2 and len(y) * 0.3 >= len(classes) else None
+    else:
+        y = np.asarray(y, np.float64)[:, None]
     if len(y) < 5:
-        raise DataError(f"{title} has {len(y)} rows, expected at least 5 to learn from and to test on; add rows")
-    train_X, test_X, train_y, test_y = train_test_split(
-        X, y, test_size=0.3, random_state=seed, stratify=y if classify and fits else None
-    )
-    scaling = Scaling.learn(train_X, train_y, None, True, loss_named("cross_entropy" if classify else "squared_error"))
+        raise DataError(f"{title} has {len(y)} rows, expected at least 5 to train and to test on; add rows")
+    train_X, test_X, train_y, test_y = train_test_split(X, y, test_size=0.3, random_state=seed, stratify=stratify)
+    loss = loss_named("cross_entropy" if task == "classify" else "squared_error")
+    scaling = Scaling.learn(train_X, train_y, None, True, loss)
     return PlayData(
         name, title, task, scaling.inputs(train_X), scaling.targets(train_y), scaling.inputs(test_X),
-        scaling.targets(test_y), np.concatenate([train_X, test_X]), scaling, features, classes, hidden, seed, paper,
-        figure, notes, encoder, target,
+        scaling.targets(test_y), np.concatenate([train_X, test_X]), scaling, chosen.features, classes, chosen.hidden,
+        seed, chosen.paper, chosen.figure, **more,
     )  # fmt: skip
-
-
-def as_number(name: str, value: Any, low: float, high: float) -> float:
-    """A number between bounds, from the page."""
-    return real_number(name, value, f"a number from {low:g} to {high:g}", lambda v: low <= v <= high)

@@ -1,12 +1,12 @@
-"""Edits of a net by hand: what it was and is to be, by the names of its neurons, and what stays of what was learned.
+"""Edits of a net by hand, by the names of its neurons.
 
 Neurons have names that never change (`i0`, `b`, `h3`, `o1`), since their numbers do when a hidden one comes or goes.
-A `Drawing` is a graph in these names; an edit makes another one of it, and so does undo. `become` then brings a mesh
-there.
+A `Sketch` is a graph in these names; an edit, or undo, makes another sketch of it. `become` then changes a mesh to it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,31 +15,23 @@ from meshnn.arrays import IntArray
 from meshnn.codes import ACTIVATIONS
 from meshnn.errors import MeshError
 from meshnn.mesh import Mesh
+from meshnn.play.limits import LIMITS
 from meshnn.streaming.growth import Growth
 from meshnn.topology import Topology
 from meshnn.training.solvers import Change
 
-__all__ = [
-    "MOST_EDGES",
-    "MOST_HIDDEN",
-    "Drawing",
-    "become",
-    "drawing_of",
-    "names_of",
-    "with_activation",
-    "with_edge",
-    "with_neuron",
-    "without_edge",
-    "without_neuron",
-]
+__all__ = ["Sketch", "become", "names_of"]
 
 Pair = tuple[str, str]
-#: More than this can neither be drawn nor learned in front of somebody's eyes.
-MOST_HIDDEN, MOST_EDGES, MOST_TICKS = 300, 20_000, 50
+
+
+def names_of(n_inputs: int, bias: bool, hidden: list[str], n_outputs: int) -> list[str]:
+    """Return the names of all neurons in the order of a topology."""
+    return [*(f"i{k}" for k in range(n_inputs)), *["b"] * bias, *hidden, *(f"o{k}" for k in range(n_outputs))]
 
 
 @dataclass(frozen=True)
-class Drawing:
+class Sketch:
     """A graph by the names of its neurons, with weights."""
 
     inputs: int
@@ -48,121 +40,105 @@ class Drawing:
     hidden: dict[str, str]  # the activation of each
     edges: dict[Pair, float]
 
+    @classmethod
+    def of(cls, mesh: Mesh, names: list[str]) -> Sketch:
+        """Return the sketch of a mesh whose neurons have these names."""
+        t = mesh.topology
+        hidden = dict(zip(names[t.n_clamped : t.n_neurons - t.n_outputs], mesh.activations, strict=False))
+        ends = zip(t.src.tolist(), t.dst.tolist(), mesh.weights.tolist(), strict=True)
+        edges = {(names[src], names[dst]): weight for src, dst, weight in ends}
+        return cls(t.n_inputs, t.n_outputs, t.bias, hidden, edges)
+
     @property
     def names(self) -> list[str]:
-        """In the order of a topology."""
-        first = [f"i{k}" for k in range(self.inputs)] + ["b"] * self.bias
-        return first + list(self.hidden) + [f"o{k}" for k in range(self.outputs)]
+        """The names of all neurons in the order of a topology."""
+        return names_of(self.inputs, self.bias, list(self.hidden), self.outputs)
 
-    def fresh(self) -> str:
-        """A name for a hidden neuron that no other has."""
-        return f"h{max((int(name[1:]) for name in self.hidden), default=-1) + 1}"
+    def graph(self) -> tuple[Topology, IntArray]:
+        """Return the topology, and the order in which it holds `edges`."""
+        number = {name: k for k, name in enumerate(self.names)}
+        pairs = np.array([(number[src], number[dst]) for src, dst in self.edges], np.int64).reshape(-1, 2)
+        topology = Topology(self.inputs, len(self.hidden), self.outputs, pairs, bias=self.bias)
+        return topology, np.lexsort((pairs[:, 0], pairs[:, 1]))
+
+    def with_edges(self, edges: dict[Pair, float]) -> Sketch:
+        """Return the sketch with more edges."""
+        return replace(self, edges=self.edges | edges)
+
+    def with_edge(self, src: str, dst: str, rng: np.random.Generator) -> Sketch:
+        """Return the sketch with an edge from one neuron to another.
+
+        Its weight is 0, so that the net computes the same as before; but random into a neuron without outgoing
+        weights, where all gradients would stay 0.
+        """
+        if missing := [name for name in (src, dst) if name not in self.names]:
+            raise MeshError(f"there is no neuron {missing[0][:20]!r}; perhaps it has been removed")
+        if dst == "b" or dst.startswith("i"):
+            raise MeshError(f"an edge into {dst} would be dead: inputs and bias are clamped at every tick")
+        if (src, dst) in self.edges:
+            raise MeshError(f"there is an edge from {src} to {dst} already")
+        used = dst.startswith("o") or any(w != 0 for (a, b), w in self.edges.items() if a == dst and b != dst)
+        weight = 0.0 if used else float(rng.standard_normal() / np.sqrt(1 + sum(b == dst for _, b in self.edges)))
+        return self.with_edges({(src, dst): weight})
+
+    def without_edges(self, pairs: Set[Pair]) -> Sketch:
+        """Return the sketch without these edges."""
+        for src, dst in pairs - self.edges.keys():
+            raise MeshError(f"there is no edge from {src} to {dst}")
+        return replace(self, edges={pair: w for pair, w in self.edges.items() if pair not in pairs})
+
+    def with_neuron(self, bare: bool, activation: str, rng: np.random.Generator) -> tuple[Sketch, str]:
+        """Return the sketch with one more hidden neuron, and its name.
+
+        Unless it is bare it reads all inputs and feeds all outputs, with weights of 0: the net computes the same.
+        """
+        name = f"h{max((int(other[1:]) for other in self.hidden), default=-1) + 1}"
+        edges: dict[Pair, float] = {}
+        if not bare:
+            scale = 1 / np.sqrt(self.inputs)
+            edges |= {(f"i{k}", name): float(scale * rng.standard_normal()) for k in range(self.inputs)}
+            edges |= {("b", name): 0.0} if self.bias else {}
+            edges |= {(name, f"o{k}"): 0.0 for k in range(self.outputs)}
+        return replace(self.with_edges(edges), hidden=self.hidden | {name: activation}), name
+
+    def without_neuron(self, name: str) -> Sketch:
+        """Return the sketch without a hidden neuron and its edges."""
+        if name not in self.hidden:
+            what = {"i": "an input", "o": "an output", "b": "the bias"}.get(name[:1], "no neuron")
+            raise MeshError(f"{name} is {what}; only hidden neurons can be removed")
+        hidden = {other: kind for other, kind in self.hidden.items() if other != name}
+        return replace(self, hidden=hidden, edges={pair: w for pair, w in self.edges.items() if name not in pair})
+
+    def with_activation(self, name: str, activation: str) -> Sketch:
+        """Return the sketch with another activation of one hidden neuron, or of all of them (`*`)."""
+        if name != "*" and name not in self.hidden:
+            raise MeshError(f"{name} is not a hidden neuron; inputs have no activation, and outputs are sums")
+        hidden = {other: activation if name in ("*", other) else kind for other, kind in self.hidden.items()}
+        return replace(self, hidden=hidden)
 
 
-def names_of(topology: Topology, hidden: list[str] | None = None) -> list[str]:
-    """The names of all neurons; those of hidden ones are counted, unless given."""
-    counted = [f"h{k}" for k in range(topology.n_hidden)] if hidden is None else hidden
-    first = [f"i{k}" for k in range(topology.n_inputs)] + ["b"] * topology.bias
-    return first + counted + [f"o{k}" for k in range(topology.n_outputs)]
+def become(mesh: Mesh, names: list[str], wanted: Sketch, whole: bool = False) -> tuple[list[str], Growth, Change]:
+    """Change a mesh in place to a sketch; edges that stay keep their weights, unless `whole` takes all weights.
 
-
-def drawing_of(mesh: Mesh, names: list[str]) -> Drawing:
-    """What a mesh is now."""
-    t = mesh.topology
-    hidden = dict(zip(names[t.n_clamped : t.n_neurons - t.n_outputs], mesh.activations, strict=False))
-    ends = zip(t.src.tolist(), t.dst.tolist(), mesh.weights.tolist(), strict=True)
-    edges = {(names[src], names[dst]): weight for src, dst, weight in ends}
-    return Drawing(t.n_inputs, t.n_outputs, t.bias, hidden, edges)
-
-
-def become(mesh: Mesh, names: list[str], wanted: Drawing, whole: bool = False) -> tuple[list[str], Growth, Change]:
-    """Change the mesh in place: edges that stay keep what they have learned, unless `whole` takes all weights.
-
-    The names after that, and what solvers and streams need to go on. A graph that is refused changes nothing.
+    Returns the new names, and what streams and solvers need to go on. A graph that is refused changes nothing.
     """
-    if len(wanted.hidden) > MOST_HIDDEN or len(wanted.edges) > MOST_EDGES:
+    if len(wanted.hidden) > LIMITS.hidden or len(wanted.edges) > LIMITS.edges:
         raise MeshError(
-            f"{len(wanted.hidden)} hidden neurons and {len(wanted.edges):,} edges, expected at most {MOST_HIDDEN} and "
-            f"{MOST_EDGES:,} in a net that is drawn; take some out"
+            f"{len(wanted.hidden)} hidden neurons and {len(wanted.edges):,} edges, expected at most {LIMITS.hidden} "
+            f"and {LIMITS.edges:,}; remove some"
         )
     t, after = mesh.topology, wanted.names
-    number, before = {name: k for k, name in enumerate(after)}, {name: k for k, name in enumerate(names)}
-    ends = zip(t.src.tolist(), t.dst.tolist(), strict=True)
-    edge = {(names[src], names[dst]): k for k, (src, dst) in enumerate(ends)}
-    pairs = list(wanted.edges)
-    numbered = np.array([(number[src], number[dst]) for src, dst in pairs], np.int64).reshape(-1, 2)
-    topology = Topology(wanted.inputs, len(wanted.hidden), wanted.outputs, numbered, bias=wanted.bias)
-    order = np.lexsort((numbered[:, 0], numbered[:, 1]))
-    origin: IntArray = np.array([edge.get(pair, -1) for pair in pairs], np.int64)[order]
-    given = np.array([wanted.edges[pair] for pair in pairs])[order]
+    topology, order = wanted.graph()
+    index = {(names[src], names[dst]): k for k, (src, dst) in enumerate(zip(t.src, t.dst, strict=True))}
+    origin: IntArray = np.array([index.get(pair, -1) for pair in wanted.edges], np.int64)[order]
+    given = np.array(list(wanted.edges.values()))[order]
     weights = given if whole else np.where(origin >= 0, mesh.weights[origin], given)
     codes = np.zeros(len(after), np.int64)
     codes[topology.hidden] = [ACTIVATIONS[name] for name in wanted.hidden.values()]
     codes[topology.outputs] = mesh.codes[t.outputs]
     mesh.replace(topology, weights, codes)
+    before = {name: k for k, name in enumerate(names)}
     neurons = np.array([before.get(name, -1) for name in after], np.int64)
     old = neurons[topology.hidden]
     hidden = np.where(old >= 0, old - t.n_clamped, -1)
     return after, Growth(topology, neurons, origin), Change(origin, hidden, origin)
-
-
-def with_edge(drawing: Drawing, src: str, dst: str, rng: np.random.Generator) -> Drawing:
-    """With an edge from one neuron to another.
-
-    It begins with 0, so that nothing changes but what may be learned; into a neuron that nobody listens to, at random:
-    where all is 0 no gradient would ever move it.
-    """
-    _check(drawing, src, dst)
-    if (src, dst) in drawing.edges:
-        raise MeshError(f"there is an edge from {src} to {dst} already")
-    heard = dst.startswith("o") or any(w != 0 for (a, b), w in drawing.edges.items() if a == dst and b != dst)
-    weight = 0.0 if heard else float(rng.standard_normal() / np.sqrt(1 + sum(b == dst for _, b in drawing.edges)))
-    return replace(drawing, edges=drawing.edges | {(src, dst): weight})
-
-
-def without_edge(drawing: Drawing, src: str, dst: str) -> Drawing:
-    """Without an edge."""
-    if (src, dst) not in drawing.edges:
-        raise MeshError(f"there is no edge from {src} to {dst}")
-    return replace(drawing, edges={pair: w for pair, w in drawing.edges.items() if pair != (src, dst)})
-
-
-def with_neuron(drawing: Drawing, bare: bool, activation: str, rng: np.random.Generator) -> tuple[Drawing, str]:
-    """With a hidden neuron more, and its name; unless it is to be bare, it reads all inputs and feeds all outputs.
-
-    What it feeds has weights of 0 at first: the net computes what it did before.
-    """
-    name = drawing.fresh()
-    edges = dict(drawing.edges)
-    if not bare:
-        inputs, scale = [f"i{k}" for k in range(drawing.inputs)], 1 / np.sqrt(drawing.inputs)
-        edges |= {(src, name): float(scale * rng.standard_normal()) for src in inputs}
-        edges |= {("b", name): 0.0} if drawing.bias else {}
-        edges |= {(name, f"o{k}"): 0.0 for k in range(drawing.outputs)}
-    return replace(drawing, hidden=drawing.hidden | {name: activation}, edges=edges), name
-
-
-def without_neuron(drawing: Drawing, name: str) -> Drawing:
-    """Without a hidden neuron and its edges."""
-    if name not in drawing.hidden:
-        what = {"i": "an input", "o": "an output", "b": "the bias"}.get(name[:1], "no neuron")
-        raise MeshError(f"{name} is {what}; only hidden neurons can be taken out")
-    hidden = {other: kind for other, kind in drawing.hidden.items() if other != name}
-    return replace(drawing, hidden=hidden, edges={pair: w for pair, w in drawing.edges.items() if name not in pair})
-
-
-def with_activation(drawing: Drawing, name: str, activation: str) -> Drawing:
-    """With another activation of one hidden neuron, or of all of them (`*`)."""
-    if name != "*" and name not in drawing.hidden:
-        raise MeshError(f"{name} is not a hidden neuron; inputs are given, and outputs are read as they are")
-    hidden = {other: activation if name in ("*", other) else kind for other, kind in drawing.hidden.items()}
-    return replace(drawing, hidden=hidden)
-
-
-def _check(drawing: Drawing, src: str, dst: str) -> None:
-    names = set(drawing.names)
-    for name in (src, dst):
-        if name not in names:
-            raise MeshError(f"there is no neuron {name[:20]!r}; perhaps it has been taken out")
-    if dst == "b" or dst.startswith("i"):
-        raise MeshError(f"an edge into {dst} would be dead: inputs and bias are held where they are at every tick")

@@ -1,4 +1,4 @@
-"""What leaves the bench: models as files, and the lines of Python that do the same."""
+"""Exports of the page: models as files, and lines of Python that train the same net."""
 
 from __future__ import annotations
 
@@ -17,19 +17,17 @@ from meshnn.estimators.preprocessing import Preprocessing
 from meshnn.export.blueprint import ExportError
 from meshnn.mesh import Mesh
 from meshnn.play.data import PlayData
+from meshnn.play.net import PlayNet
 from meshnn.topology import Topology
 from meshnn.training import History
 
-__all__ = ["FILES", "exported", "model_of", "python_of"]
+__all__ = ["exported", "model_of", "python_of"]
 
-#: Epochs of adam; with fewer, `fit` finds how many itself.
-MANY = 200
-
-FILES = {"mesh": ".mesh", "c": ".h", "onnx": ".onnx"}
+_ENDINGS = {"mesh": ".mesh", "c": ".h", "onnx": ".onnx"}
 
 
 def model_of(mesh: Mesh, data: PlayData, done: int, solver: str) -> Any:
-    """A fitted estimator: the net with the scaling of its features, and its classes."""
+    """Return a fitted estimator: the net with its scaling and classes."""
     preprocessing = Preprocessing(len(data.features), None, data.encoder, data.scaling)
     tree: dict[str, Any] = {
         "kind": "classifier" if data.task == "classify" else "regressor",
@@ -47,7 +45,8 @@ def model_of(mesh: Mesh, data: PlayData, done: int, solver: str) -> Any:
     }
     if data.task == "classify":
         classes = np.array(data.classes)
-        tree["classes"] = classes if classes.dtype.kind in "biuf" else _texts(classes)
+        text = {"dtype": classes.dtype.str, "values": classes.tolist()}
+        tree["classes"] = classes if classes.dtype.kind in "biuf" else text
     else:
         tree |= {"flat": True, "laplace": "it was trained in meshnn play"}
     if data.encoder is not None:
@@ -55,25 +54,16 @@ def model_of(mesh: Mesh, data: PlayData, done: int, solver: str) -> Any:
     return loading.from_tree("the net of the page", tree)
 
 
-def _texts(classes: Any) -> dict[str, Any]:
-    return {"dtype": classes.dtype.str, "values": classes.tolist()}
-
-
-def exported(what: str, mesh: Mesh, data: PlayData, done: int, solver: str) -> tuple[str, bytes]:
-    """A file by the kind of it: its name and what is in it."""
-    ending = FILES[known("file", what, FILES)]
-    model = model_of(mesh, data, done, solver)
-    stem = re.sub(r"[^a-z0-9]+", "_", Path(data.title).stem.lower()).strip("_") or "net"
+def exported(what: str, net: PlayNet) -> tuple[str, bytes]:
+    """Return name and contents of a file: mesh, c or onnx."""
+    ending = _ENDINGS[known("file", what, _ENDINGS)]
+    model = model_of(net.mesh, net.data, net.learner.done, net.solver)
+    stem = re.sub(r"[^a-z0-9]+", "_", Path(net.data.title).stem.lower()).strip("_") or "net"
     stem = stem if stem[0].isalpha() else f"net_{stem}"
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"{stem}{ending}"
         try:
-            if what == "mesh":
-                model.save(path)
-            elif what == "c":
-                model.to_c(path)
-            else:
-                model.to_onnx(path)
+            {"mesh": model.save, "c": model.to_c, "onnx": model.to_onnx}[what](path)
         except ExportError as error:
             raise MeshError(str(error)) from None
         except ImportError as error:
@@ -82,50 +72,53 @@ def exported(what: str, mesh: Mesh, data: PlayData, done: int, solver: str) -> t
 
 
 def python_of(mesh: Mesh, data: PlayData, solver: str, rate: float, done: int = 0) -> str:
-    """The lines of Python that learn the same net from the same samples, for as many epochs if they were many."""
-    t, stream = mesh.topology, solver.startswith("stream")
-    lines = ["from sklearn.model_selection import train_test_split"]
-    model = "MeshClassifier" if data.task == "classify" else "MeshRegressor"
-    lines.append("from meshnn import Mesh, Topology" if stream else f"from meshnn import {model}, Topology")
-    if stream and not data.streams:
-        lines.append("from sklearn.preprocessing import StandardScaler")
-    stratify = ", stratify=y" if data.task == "classify" else ""
-    split = f"X, X_test, y, y_test = train_test_split(X, y, test_size=0.3{stratify}, random_state={data.seed})"
-    lines += [*_samples(data, stream), *([] if stream else [split])]
-    lines += [f"topology = {_graph(t)}"]
+    """Return lines of Python that train the same net on the same samples."""
+    t, classify = mesh.topology, data.task == "classify"
     kinds = mesh.activations[: t.n_hidden]
     kind = repr(kinds[0] if len(set(kinds)) == 1 else kinds) if kinds else '"tanh"'
     options = f"ticks={mesh.ticks}, activation={kind}, random_state={data.seed}".replace("'", '"')
-    if stream:
+    if solver.startswith("stream"):
         learner = '"ekf"' if solver == "stream" else f'"adam", rate={rate:g}'
-        lines.append(f'mesh = Mesh(topology, {options}, dtype="float64")')
-        lines.append(f'stream = mesh.stream("{data.loss}", {learner}, memory="none")')
-        lines.append("out = stream.run(X, y)  # each sample is predicted, then learned")
-        last = "(out.argmax(axis=1) == y).mean()" if data.task == "classify" else "((out[:, 0] - y) ** 2).mean()"
-        return "\n".join([*_without(lines, "train_test_split"), f"print({last})"]) + "\n"
+        score = "(out.argmax(axis=1) == y).mean()" if classify else "((out[:, 0] - y) ** 2).mean()"
+        lines = [
+            "from meshnn import Mesh, Topology",
+            *([] if data.streams else ["from sklearn.preprocessing import StandardScaler"]),
+            *_samples(data, "50_000"),
+            *([] if data.streams else ["X = StandardScaler().fit_transform(X)"]),
+            f"topology = {_graph(t)}",
+            f'mesh = Mesh(topology, {options}, dtype="float64")',
+            f'stream = mesh.stream("{data.loss}", {learner}, memory="none")',
+            "out = stream.run(X, y)  # each sample is predicted, then learned",
+            f"print({score})",
+        ]
+        return "\n".join(lines) + "\n"
+    model = "MeshClassifier" if classify else "MeshRegressor"
     how = 'solver="lm", l2="evidence"' if solver == "lm" else f'solver="adam", learning_rate={rate:g}, l2=0.0001'
-    if solver == "adam" and done >= MANY:
-        how += f", max_epochs={min(done, 10 * MANY)}"
-    lines.append(f"model = {model}(topology=topology, {options}, {how}).fit(X, y)")
-    lines.append("print(model.score(X_test, y_test))")
+    if solver == "adam" and done >= 200:  # after fewer epochs `fit` chooses their number
+        how += f", max_epochs={min(done, 2000)}"
+    lines = [
+        "from sklearn.model_selection import train_test_split",
+        f"from meshnn import {model}, Topology",
+        *_samples(data, "1000"),
+        f"X, X_test, y, y_test = train_test_split(X, y, test_size=0.3{', stratify=y' if classify else ''}, "
+        f"random_state={data.seed})",
+        f"topology = {_graph(t)}",
+        f"model = {model}(topology=topology, {options}, {how}).fit(X, y)",
+        "print(model.score(X_test, y_test))",
+    ]
     return "\n".join(lines) + "\n"
 
 
-def _without(lines: list[str], name: str) -> list[str]:
-    return [line for line in lines if name not in line]
-
-
-def _samples(data: PlayData, stream: bool) -> list[str]:
-    scaled = ["X = StandardScaler().fit_transform(X)"] if stream and not data.streams else []
+def _samples(data: PlayData, count: str) -> list[str]:
+    """Return lines that make X and y; `count` is the number of samples of a stream."""
     if data.streams:
-        count = "50_000" if stream else "1000"
-        lines = ["from meshnn.play.data import drift", f"X, y = drift({count}, random_state={data.seed})"]
-    elif data.encoder is not None:
+        return ["from meshnn.play.data import drift", f"X, y = drift({count}, random_state={data.seed})"]
+    if data.encoder is not None:
         target = _quoted(data.target)
         impute = ", impute=True" if data.encoder.impute else ""
         drop = [name for name, why in data.encoder.left_out.items() if why == "dropped on request"]
         dropped = f", drop=[{', '.join(map(_quoted, drop))}]" if drop else ""
-        lines = [
+        return [
             "from meshnn.tables.encoder import Encoder",
             "from meshnn.tables.reader import read_table",
             "from meshnn.tables.target import target_column",
@@ -133,12 +126,10 @@ def _samples(data: PlayData, stream: bool) -> list[str]:
             f"X = Encoder.learn(goal.table, {target}{dropped}{impute}).encode(goal.table).X",
             "y = goal.values",
         ]
-    elif data.name in ("iris", "digits"):
-        lines = [f"from sklearn.datasets import load_{data.name}", f"X, y = load_{data.name}(return_X_y=True)"]
-    else:
-        name = data.name.replace("-", "_")
-        lines = [f"from meshnn.tables.synthetic import {name}", f"X, y = {name}(1000, random_state={data.seed})"]
-    return lines + scaled
+    if data.name in ("iris", "digits"):
+        return [f"from sklearn.datasets import load_{data.name}", f"X, y = load_{data.name}(return_X_y=True)"]
+    name = data.name.replace("-", "_")
+    return [f"from meshnn.tables.synthetic import {name}", f"X, y = {name}(1000, random_state={data.seed})"]
 
 
 def _quoted(text: str) -> str:

@@ -1,7 +1,7 @@
-"""The server of `meshnn play`: one page and its socket, for this machine and for whoever has the token.
+"""The server of `meshnn play`: one page and its socket, for requests from this machine that know the token.
 
 Other pages of the same browser can send requests to 127.0.0.1, too. They do not know the token; besides, requests whose
-Host is not this server (a name that somebody has bound to 127.0.0.1) or whose Origin is another page are refused.
+Host is not this server (DNS rebinding) or whose Origin is another page are refused.
 """
 
 from __future__ import annotations
@@ -23,38 +23,29 @@ from starlette.routing import Route, WebSocketRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from meshnn.play.session import Session
+from meshnn.play.limits import LIMITS
+from meshnn.play.worker import PageWorker
 
-__all__ = ["MOST_MESSAGE", "new_app", "new_server", "new_token"]
+__all__ = ["new_app", "new_server"]
 
-#: Bytes of a message from a page (a table of 5 MB in JSON), and pages at a time.
-MOST_MESSAGE, MOST_PAGES = 12_000_000, 8
 ASSETS = {
     "": ("index.html", "text/html; charset=utf-8"),
     "app.js": ("app.js", "text/javascript; charset=utf-8"),
     "style.css": ("style.css", "text/css; charset=utf-8"),
 }
-#: Codes with which a socket is closed: what the page says then depends on them.
-FULL, REFUSED, ENDED = 4001, 4003, 4002
-
-
-def new_token() -> str:
-    """What nobody can guess."""
-    return secrets.token_urlsafe(24)
+#: Codes with which a socket is closed; the page shows the reason that comes with them.
+FULL, ENDED, REFUSED, UNREAD = 4001, 4002, 4003, 4004
 
 
 class _Guard:
-    """Lets nothing pass that does not come from a page of this server."""
+    """Middleware that refuses requests without the token or from other pages."""
 
     def __init__(self, app: ASGIApp, port: int, token: str) -> None:
         self.app, self.port, self.token = app, port, token
         self.hosts = {f"{host}:{port}" for host in ("127.0.0.1", "localhost", "[::1]")}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] not in ("http", "websocket"):
-            await self.app(scope, receive, send)
-            return
-        refusal = self._refusal(scope)
+        refusal = self._refusal(scope) if scope["type"] in ("http", "websocket") else ""
         if not refusal:
             await self.app(scope, receive, send)
         elif scope["type"] == "http":
@@ -69,15 +60,15 @@ class _Guard:
             return "this server answers to 127.0.0.1 only"
         wanted = f"http://{host}"
         if origin != wanted and (origin is not None or scope["type"] == "websocket"):
-            return "another page asked for this one"
+            return "the request comes from another page"
         given = scope["path"].split("/")[1]
         if not secrets.compare_digest(given.encode("utf-8", "replace"), self.token.encode()):
-            return "the address has a wrong token: open the one that meshnn play has printed"
+            return "the token in the address is wrong; open the address that meshnn play has printed"
         return ""
 
 
 def _protected(response: Response, port: int) -> Response:
-    sockets = f"ws://127.0.0.1:{port} ws://localhost:{port}"  # not all browsers take them for 'self'
+    sockets = f"ws://127.0.0.1:{port} ws://localhost:{port}"  # some browsers do not count them as 'self'
     policy = (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
         f"connect-src 'self' {sockets}; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -96,8 +87,8 @@ def _protected(response: Response, port: int) -> Response:
 
 
 def new_app(port: int, token: str, path: str | None = None, target: str = "") -> ASGIApp:
-    """The application: a page, its script and style, and a socket for each page; `path` is the table it begins with."""
-    pages: set[Session] = set()
+    """Return the application: the page, its script and style, and its socket; `path` is the first table."""
+    open_pages: set[PageWorker] = set()
     folder = files("meshnn.play") / "assets"
 
     def asset(name: str, kind: str) -> Callable[[Request], Awaitable[Response]]:
@@ -113,41 +104,39 @@ def new_app(port: int, token: str, path: str | None = None, target: str = "") ->
 
     async def learning(page: WebSocket) -> None:
         await page.accept()
-        if len(pages) >= MOST_PAGES:
-            await page.close(FULL, f"{MOST_PAGES} pages are open already; close one, then reload this one")
+        if len(open_pages) >= LIMITS.pages:
+            await page.close(FULL, f"{LIMITS.pages} pages are open already; close one, then reload this one")
             return
-        session = Session(path, target)
-        pages.add(session)
+        worker = PageWorker(path, target)
+        open_pages.add(worker)
         try:
-            await _both_ways(page, session)
+            await connect_page(page, worker)
         finally:
-            pages.discard(session)
-            await session.close()
+            open_pages.discard(worker)
+            await worker.close()
 
     routes = [Route(f"/{{token}}/{address}", asset(*found)) for address, found in ASSETS.items()]
     others = [WebSocketRoute("/{token}/socket", learning), Route("/{rest:path}", absent)]
     return _Guard(Starlette(routes=[*routes, *others]), port, token)
 
 
-async def _both_ways(page: WebSocket, session: Session) -> None:
-    """Orders to the process, messages to the page, until one of them is gone."""
+async def connect_page(page: WebSocket, worker: PageWorker) -> None:
+    """Pass orders to the process and messages to the page, until one of them is gone or the page stops reading."""
 
     async def orders() -> None:
-        while True:
-            received = await page.receive()
-            if received["type"] == "websocket.disconnect":
-                return
-            text = received.get("text")  # numbers are no order, and are answered so
-            await session.send("null" if text is None else text)
+        while (received := await page.receive())["type"] != "websocket.disconnect":
+            text = received.get("text")  # bytes are no order, and are refused as "null" is
+            await worker.send("null" if text is None else text)
 
     async def messages() -> None:
-        while (message := await session.messages.get()) is not None:
-            if message[:1] == b"T":
-                await page.send_text(message[1:].decode())
-            else:
-                await page.send_bytes(message[1:])
-        with suppress(RuntimeError):
-            await page.close(ENDED, "what learns has ended; reload the page")
+        while (message := await worker.receive()) is not None:
+            sending = page.send_text(message) if isinstance(message, str) else page.send_bytes(message)
+            try:
+                await asyncio.wait_for(sending, LIMITS.unread)
+            except TimeoutError:
+                await _close(page, UNREAD, f"the page has not read for {LIMITS.unread:g} s; reload it")
+                return
+        await _close(page, ENDED, "the training process has ended; reload the page")
 
     tasks = [asyncio.create_task(orders()), asyncio.create_task(messages())]
     try:
@@ -160,15 +149,21 @@ async def _both_ways(page: WebSocket, session: Session) -> None:
             raise done
 
 
+async def _close(page: WebSocket, code: int, reason: str) -> None:
+    """Close a page that may be gone, or may not take this message either."""
+    with suppress(RuntimeError, TimeoutError):
+        await asyncio.wait_for(page.close(code, reason), LIMITS.grace)
+
+
 class _Server(uvicorn.Server):
-    """Says when it has started."""
+    """A server that calls `ready` when it has started."""
 
     def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
         super().__init__(config)
         self.ready = ready
 
     async def startup(self, sockets: Any = None) -> None:
-        """Then the page can be opened."""
+        """Start, then call `ready`."""
         await super().startup(sockets)
         self.ready()
 
@@ -176,10 +171,10 @@ class _Server(uvicorn.Server):
 def new_server(
     listener: socket.socket, token: str, path: str | None, target: str, ready: Callable[[], None]
 ) -> uvicorn.Server:
-    """For a socket that is bound already; `ready` is called when the page can be opened."""
+    """Return a server for a bound socket; `ready` is called when the page can be opened."""
     port = listener.getsockname()[1]
     config = uvicorn.Config(
-        new_app(port, token, path, target), log_level="error", access_log=False, ws_max_size=MOST_MESSAGE,
+        new_app(port, token, path, target), log_level="error", access_log=False, ws_max_size=LIMITS.message,
         ws="websockets-sansio", server_header=False, date_header=False, lifespan="off", timeout_graceful_shutdown=3,
     )  # fmt: skip
     return _Server(config, ready)

@@ -1,4 +1,4 @@
-"""The graph of a net: neurons as dots, edges coloured by the sign of their weight."""
+"""The graph of a net: neurons as dots, edges coloured by the sign of their weight; with matplotlib, or as an SVG."""
 
 from __future__ import annotations
 
@@ -6,29 +6,26 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from meshnn.arrays import BoolArray, FloatArray, IntArray
 from meshnn.checks import as_weights
 from meshnn.errors import MeshError
 from meshnn.plots import style
-from meshnn.plots.layout import Places, place_neurons
+from meshnn.plots.layout import Places, edge_paths, place_neurons
 from meshnn.topology import Topology
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["dead_mask", "draw_graph"]
+__all__ = ["dead_mask", "draw_graph", "svg_of"]
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
 
-MOST_EDGES = 5000  # more are a grey cloud
+MOST_EDGES = 5000  # that are drawn
 MOST_NUMBERS = 60  # neurons that get their number
 MOST_ARROWS = 400  # edges that get an arrowhead
 
 _WIDEST = 3.0  # points
-_STEPS = np.linspace(0.0, 1.0, 17)  # points of a curve
 
 
 def draw_graph(
@@ -43,8 +40,8 @@ def draw_graph(
 ) -> None:
     """Draw the graph: inputs left, outputs right, hidden neurons between.
 
-    Blue edges have positive weights, orange ones negative; the stronger, the wider. Edges that cannot influence an
-    output are dotted and grey. Of very many edges only the strongest are drawn, and the title says so.
+    Blue edges have positive weights, orange ones negative; larger weights are wider. Dead edges, which cannot
+    influence an output, are dotted and grey. At most 5,000 edges are drawn, the strongest; the title says so.
 
     Parameters
     ----------
@@ -52,9 +49,9 @@ def draw_graph(
     topology : Topology
     weights : array_like (n_edges,)
     ticks : int, optional
-        Edges dead at so many ticks are drawn as dead.
+        Edges that are dead at this number of ticks are drawn as dead.
     dead : array_like of bool (n_edges,), optional
-        The dead edges, if they are known better than `topology.dead_edges(ticks)`: activations matter.
+        The dead edges, by default `topology.dead_edges(ticks)`; a mesh knows more, since activations matter.
     feature_names, output_names : sequences, optional
         Written beside the inputs and outputs.
 
@@ -77,7 +74,7 @@ def draw_graph(
     beside = 50 + 60 * (features is not None) + 60 * (outputs is not None)  # points that names take
     places = place_neurons(topology, float(np.clip((wide - beside) / max(high - 60, 1), 1.1, 2.0)))
     drawn = _strongest(w, off)
-    curves = _curves(topology, places, drawn)
+    curves = edge_paths(topology, places, drawn)
     _frame(ax, places, curves)
     points = _points_per_unit(ax, wide, high)
     _draw_edges(ax, topology, places, drawn, curves, w, off)
@@ -90,7 +87,7 @@ def draw_graph(
 
 
 def dead_mask(topology: Topology, ticks: int | None, dead: ArrayLike | None) -> BoolArray:
-    """The edges to draw as dead `(n_edges,)`: those given, else those of the topology at so many ticks."""
+    """Return the edges to draw as dead `(n_edges,)`: those given, else those of the topology."""
     if dead is None:
         none = np.zeros(topology.n_edges, dtype=np.bool_)
         return none if ticks is None else topology.dead_edges(ticks)
@@ -102,92 +99,14 @@ def dead_mask(topology: Topology, ticks: int | None, dead: ArrayLike | None) -> 
     return mask
 
 
-def _strongest(w: FloatArray, dead: BoolArray) -> IntArray:
-    """Edges to draw, weakest first, so that strong ones lie on top. Live ones are taken before dead ones."""
+def _strongest(w: FloatArray, dead: BoolArray, most: int = MOST_EDGES) -> IntArray:
+    """Return the edges to draw, weakest first, so that strong ones are on top; live ones before dead ones."""
     rank = np.where(dead, -1.0, np.abs(w))
-    return np.argsort(rank, kind="stable")[-MOST_EDGES:]
-
-
-# -- edges -------------------------------------------------------------------------------------------------------
-
-
-def _curves(topology: Topology, places: Places, edges: IntArray) -> FloatArray:
-    """The path of every edge `(edges, steps, 2)`: straight, bowed where it would hide, a loop at its own neuron."""
-    src, dst = topology.src[edges], topology.dst[edges]
-    n = topology.n_neurons
-    two_way = np.isin(src * n + dst, dst * n + src)
-    upright = np.abs(places.xy[src, 0] - places.xy[dst, 0]) < 1e-9  # within a column
-    bow = np.where(two_way, 0.13, np.where(upright, 0.3, 0.0))
-    if n <= MOST_NUMBERS and len(edges) <= 4 * MOST_ARROWS:
-        bow = _clear_bows(places, src, dst, bow, two_way)
-    curves = _bowed(places.xy[src], places.xy[dst], bow)
-    loops = np.flatnonzero(src == dst)
-    curves[loops] = _loops(places, src[loops])
-    return curves
-
-
-def _bowed(a: FloatArray, b: FloatArray, bow: FloatArray) -> FloatArray:
-    """Parabolas from a to b. A bow is relative to the length and to the right of the way, so opposite edges part."""
-    along = b - a
-    middle = (a + b) / 2 + bow[:, None] * np.stack([along[:, 1], -along[:, 0]], axis=1)
-    t = _STEPS[None, :, None]
-    return np.asarray((1 - t) ** 2 * a[:, None] + 2 * t * (1 - t) * middle[:, None] + t**2 * b[:, None])
-
-
-def _clear_bows(places: Places, src: IntArray, dst: IntArray, bow: FloatArray, two_way: BoolArray) -> FloatArray:
-    """The bows, changed for edges that would pass behind another neuron: the least of some bows that does not."""
-    a, b = places.xy[src], places.xy[dst]
-    best = bow.copy()
-    hidden = _passed(places, src, dst, _bowed(a, b, bow))
-    for more in (0.08, -0.08, 0.16, -0.16, 0.25, -0.25, 0.35, -0.35):
-        retry = np.flatnonzero((hidden > 0) & ((more > 0) | ~two_way))  # opposite edges keep to their own side
-        other = bow[retry] + more
-        passed = _passed(places, src[retry], dst[retry], _bowed(a[retry], b[retry], other))
-        better = passed < hidden[retry]
-        best[retry[better]] = other[better]
-        hidden[retry] = np.minimum(passed, hidden[retry])
-    return best
-
-
-def _passed(places: Places, src: IntArray, dst: IntArray, curves: FloatArray) -> IntArray:
-    """How many neurons each curve passes behind, its own ends apart."""
-    n, steps = len(places.xy), curves.shape[1]
-    near = np.zeros((len(curves), n), dtype=np.bool_)
-    for k in range(steps - 1):  # pieces of curves are so short that only their distance as segments is right
-        start, along = curves[:, k], curves[:, k + 1] - curves[:, k]
-        to = places.xy[None] - start[:, None]
-        length = np.maximum((along**2).sum(axis=1), 1e-12)[:, None]
-        t = np.clip((to * along[:, None]).sum(axis=2) / length, 0.0, 1.0)
-        gap = np.linalg.norm(to - t[..., None] * along[:, None], axis=2)
-        near |= gap < 1.15 * places.radius
-    row = np.arange(len(curves))
-    near[row, src] = near[row, dst] = False
-    return np.asarray(near.sum(axis=1))
-
-
-def _loops(places: Places, neurons: IntArray) -> FloatArray:
-    """Small circles that touch their neuron: away from the middle of a ring, to the upper right in a column."""
-    out = np.tile(np.sqrt([0.5, 0.5]), (len(neurons), 1))
-    if not places.columns:
-        away = places.xy[neurons] - places.centre
-        length = np.linalg.norm(away, axis=1)
-        far = length > 1e-9
-        out[far] = away[far] / length[far, None]
-    r = places.radius[neurons][:, None]
-    middle = places.xy[neurons] + 1.5 * r * out
-    turn = 2 * np.pi * _STEPS
-    circle = np.stack([np.cos(turn), np.sin(turn)], axis=1)
-    return np.asarray(middle[:, None] + 0.85 * r[:, None] * circle[None], dtype=np.float64)
+    return np.argsort(rank, kind="stable")[-most:]
 
 
 def _draw_edges(
-    ax: Axes,
-    topology: Topology,
-    places: Places,
-    edges: IntArray,
-    curves: FloatArray,
-    w: FloatArray,
-    dead: BoolArray,
+    ax: Axes, topology: Topology, places: Places, edges: IntArray, curves: FloatArray, w: FloatArray, dead: BoolArray
 ) -> None:
     from matplotlib.collections import LineCollection, PolyCollection
     from matplotlib.colors import to_rgb
@@ -198,14 +117,9 @@ def _draw_edges(
     ax.add_collection(grey, autolim=False)
 
     live, curves = edges[~off], curves[~off]
-    strength = np.abs(w[live])
-    strength = strength / max(float(strength.max(initial=0.0)), 1e-300)
-    crowd = _crowding(len(live))
+    strength, widths, opacity = _looks(w[live])
     palette = np.array([to_rgb(style.NEGATIVE), to_rgb(style.FAINT), to_rgb(style.POSITIVE)])
-    colours = np.empty((len(live), 4))
-    colours[:, :3] = palette[np.sign(w[live]).astype(np.int64) + 1]
-    colours[:, 3] = 0.4 * crowd + (0.9 - 0.4 * crowd) * strength
-    widths = crowd * (_WIDEST - 2.5 * (1 - strength))
+    colours = np.column_stack([palette[np.sign(w[live]).astype(np.int64) + 1], opacity])
     lines = LineCollection(_segments(curves), colors=colours, linewidths=widths, zorder=2, capstyle="butt")
     lines.set_gid("edges")
     ax.add_collection(lines, autolim=False)
@@ -221,19 +135,26 @@ def _draw_edges(
 
 
 def _segments(curves: FloatArray) -> list[FloatArray]:
-    """The curves, straight ones as their two ends: files get much smaller."""
+    """Return the curves, straight ones as their two ends: files get much smaller."""
     middle = (curves[:, 0] + curves[:, -1]) / 2
-    bent = np.abs(curves[:, len(_STEPS) // 2] - middle).max(axis=1) > 1e-9
+    bent = np.abs(curves[:, curves.shape[1] // 2] - middle).max(axis=1) > 1e-9
     return [curve if curved else curve[[0, -1]] for curve, curved in zip(curves, bent, strict=True)]
 
 
+def _looks(w: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return relative sizes of weights, and widths and opacities of their edges."""
+    strength = np.abs(w) / max(float(np.abs(w).max(initial=0.0)), 1e-300)
+    crowd = _crowding(len(w))
+    return strength, crowd * (_WIDEST - 2.5 * (1 - strength)), 0.4 * crowd + (0.9 - 0.4 * crowd) * strength
+
+
 def _crowding(count: int) -> float:
-    """How much thinner and paler so many edges are drawn than few."""
+    """Return how much thinner and paler many edges are drawn than few."""
     return float(np.clip((150 / max(count, 1)) ** 0.35, 0.3, 1.0))
 
 
 def _arrowheads(curves: FloatArray, radius: FloatArray, strength: FloatArray) -> FloatArray:
-    """Triangles `(edges, 3, 2)` whose tips touch the neurons that the curves lead to."""
+    """Return triangles `(edges, 3, 2)` whose tips touch the neurons at the ends of the curves."""
     distance = np.linalg.norm(curves - curves[:, -1:], axis=2)
     near = np.argmax(distance < 1.3 * radius[:, None], axis=1)  # the curve enters the neuron about here
     before = curves[np.arange(len(curves)), np.maximum(near - 1, 0)]
@@ -245,16 +166,16 @@ def _arrowheads(curves: FloatArray, radius: FloatArray, strength: FloatArray) ->
     return np.stack([tip, tip + 2 * size * back + size * across, tip + 2 * size * back - size * across], axis=1)
 
 
-# -- neurons and what is written ---------------------------------------------------------------------------------
+# -- neurons and text --------------------------------------------------------------------------------------------
 
 
 def _frame(ax: Axes, places: Places, curves: FloatArray) -> None:
-    """Axes of equal scale around everything; names may stand outside, the layout of the figure makes room."""
+    """Set axes of equal scale around everything; names may be outside, the layout of the figure makes room."""
     edge = places.radius.max() * 1.1
     corners = np.vstack([places.xy - edge, places.xy + edge, curves.reshape(-1, 2), [[0.5, -0.02], [0.5, 1.02]]])
     low, high = corners.min(axis=0), corners.max(axis=0)
     ax.set_xlim(low[0] - 0.01, high[0] + 0.01)
-    ax.set_ylim(low[1] - 0.01, high[1] + 0.06)  # the captions stand above
+    ax.set_ylim(low[1] - 0.01, high[1] + 0.06)  # for the captions
     ax.set_aspect("equal")
     ax.set_axis_off()
 
@@ -267,26 +188,23 @@ def _points_per_unit(ax: Axes, wide: float, high: float) -> float:
 def _draw_neurons(ax: Axes, topology: Topology, places: Places, points: float) -> None:
     from matplotlib.collections import EllipseCollection
 
-    fill = np.full(topology.n_neurons, "#ffffff", dtype=object)
-    fill[: topology.n_clamped] = "#d9d9d9"
-    fill[topology.outputs] = style.INK
     width = 2 * places.radius
     dots = EllipseCollection(
         width, width, np.zeros(len(width)), units="xy", offsets=places.xy, offset_transform=ax.transData,
-        facecolors=fill.tolist(), edgecolors=style.INK, zorder=3,
+        facecolors=_fills(topology), edgecolors=style.INK, zorder=3,
         linewidths=float(np.clip(width.min() * points / 12, 0.1, 0.9)),
     )  # fmt: skip
     dots.set_gid("neurons")
     ax.add_collection(dots, autolim=False)
 
 
+def _fills(t: Topology) -> list[str]:
+    """Return the colours of all neurons: inputs and bias grey, hidden ones white, outputs dark."""
+    return ["#d9d9d9"] * t.n_clamped + ["#ffffff"] * t.n_hidden + [style.INK] * t.n_outputs
+
+
 def _draw_names(
-    ax: Axes,
-    topology: Topology,
-    places: Places,
-    points: float,
-    features: list[str] | None,
-    outputs: list[str] | None,
+    ax: Axes, topology: Topology, places: Places, points: float, features: list[str] | None, outputs: list[str] | None
 ) -> None:
     t = topology
     if t.n_neurons <= MOST_NUMBERS:
@@ -306,7 +224,7 @@ def _draw_names(
 
 
 def _room_for_names(xy: FloatArray) -> float:
-    """The largest type that does not overlap in a column; 0 beside several columns."""
+    """Return the largest font size without overlap in a column; 0 beside several columns."""
     if np.ptp(xy[:, 0]) > 1e-9:
         return 0.0
     return 1.0 if len(xy) == 1 else 0.9 * float(xy[0, 1] - xy[1, 1])
@@ -319,7 +237,7 @@ def _name(ax: Axes, places: Places, k: int, name: str, side: str, size: float) -
 
 
 def _draw_captions(ax: Axes, topology: Topology, places: Places) -> None:
-    """How many of each, above them."""
+    """Write the number of inputs, hidden neurons and outputs above them."""
     for neurons, word in ((topology.inputs, "input"), (topology.hidden, "hidden"), (topology.outputs, "output")):
         if len(neurons):
             x = (places.xy[neurons, 0].min() + places.xy[neurons, 0].max()) / 2
@@ -346,3 +264,33 @@ def _draw_legend(ax: Axes, w: FloatArray, dead: BoolArray, ticks: int | None) ->
     if handles:
         place = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.01), "ncols": len(handles)}
         ax.legend(handles=handles, **style.legend_options(**place))
+
+
+# -- SVG ---------------------------------------------------------------------------------------------------------
+
+
+def svg_of(topology: Topology, weights: ArrayLike, dead: BoolArray, width: int, most: int) -> str:
+    """Return the graph as an SVG, as `draw_graph` draws it but without names and legend; no matplotlib is needed."""
+    w = as_weights(weights, topology.n_edges, np.dtype(np.float64))
+    places = place_neurons(topology)
+    drawn = _strongest(w, dead, most)
+    curves, off, w = edge_paths(topology, places, drawn), dead[drawn], w[drawn]
+    edge = places.radius[:, None] + 0.01
+    corners = np.vstack([curves.reshape(-1, 2), places.xy - edge, places.xy + edge])
+    low, high = corners.min(axis=0), corners.max(axis=0)
+    scale = width / (high[0] - low[0])
+    curves, xy = ((np.abs(points - [low[0], high[1]]) * scale) for points in (curves, places.xy))
+    signs = {-1.0: style.NEGATIVE, 0.0: style.FAINT, 1.0: style.POSITIVE}
+    _, widths, opacities = _looks(w[~off])
+    looks = [f'stroke="{style.DEAD}" stroke-width="0.7" stroke-dasharray="1 2"'] * int(off.sum())
+    looks += [
+        f'stroke="{signs[sign]}" stroke-width="{thick:.2f}" opacity="{opacity:.2f}"'
+        for sign, thick, opacity in zip(np.sign(w[~off]).tolist(), widths, opacities, strict=True)
+    ]
+    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{(high[1] - low[1]) * scale:.0f}">']
+    for curve, look in zip([*_segments(curves[off]), *_segments(curves[~off])], looks, strict=True):
+        points = "L".join(f"{x:.1f} {y:.1f}" for x, y in curve)
+        parts.append(f'<path d="M{points}" fill="none" {look}/>')
+    for (x, y), r, fill in zip(xy, places.radius * scale, _fills(topology), strict=True):
+        parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{r:.1f}" fill="{fill}" stroke="{style.INK}"/>')
+    return "".join([*parts, "</svg>"])

@@ -1,8 +1,7 @@
-"""Where the neurons of a graph are drawn: numbers only, no drawing.
+"""Positions of neurons and paths of edges in the picture of a graph, as arrays.
 
-The picture is 1 high and `width` wide. Inputs stand on the left with the bias set apart below them, outputs on the
-right. Hidden neurons stand in columns by depth if no cycle runs through them, else on an ellipse (on a filled disc if
-there are many).
+The picture is 1 high and `width` wide. Inputs are on the left with the bias below them, outputs on the right. Hidden
+neurons are in columns by depth if they have no cycle, else on an ellipse (many of them on a filled disc).
 """
 
 from __future__ import annotations
@@ -10,50 +9,47 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from meshnn.arrays import BoolArray, FloatArray, IntArray
 from meshnn.topology import Topology
 from meshnn.topology.reach import longest_paths
 
-__all__ = ["Places", "hidden_depths", "place_neurons"]
+__all__ = ["Places", "edge_paths", "hidden_depths", "place_neurons"]
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 
 _LARGEST = 0.034  # radius of a neuron
-_SMALLEST = 0.0015
-_GAP = 0.2  # between neighbours in a column, if there is room
-_RING = 120  # hidden neurons that an ellipse holds; more fill the disc
+_RING = 120  # hidden neurons on an ellipse; more fill the disc
+_STEPS = np.linspace(0.0, 1.0, 17)  # points of a path
 
 
 @dataclass(frozen=True)
 class Places:
-    """Where neurons are drawn."""
+    """Positions and sizes of neurons."""
 
     xy: FloatArray  # (n, 2) centres
     radius: FloatArray  # (n,) of the dots
-    columns: bool  # hidden neurons stand by depth, so that edges run from left to right
+    columns: bool  # hidden neurons are in columns by depth
     centre: FloatArray  # (2,) of the hidden neurons: loops on a ring point away from it
 
 
 def hidden_depths(topology: Topology) -> IntArray | None:
-    """Longest path to each hidden neuron through hidden neurons `(n_hidden,)`; None if they hold a cycle.
+    """Return the longest path to each hidden neuron through hidden neurons `(n_hidden,)`; None if they have a cycle.
 
-    Self-loops do not count: they are drawn at their neuron wherever it stands.
+    Self-loops do not count.
     """
     src, dst = _inner(topology)
     return longest_paths(topology.n_hidden, src[src != dst], dst[src != dst])
 
 
 def _inner(t: Topology) -> tuple[IntArray, IntArray]:
-    """The ends of edges between hidden neurons, which are numbered from 0."""
+    """Return the ends of edges between hidden neurons, numbered from 0."""
     src, dst = t.src - t.n_clamped, t.dst - t.n_clamped
     inner = (src >= 0) & (src < t.n_hidden) & (dst >= 0) & (dst < t.n_hidden)
     return src[inner], dst[inner]
 
 
 def place_neurons(topology: Topology, width: float = 1.4) -> Places:
-    """Centres and radii of all neurons, in a picture 1 high and `width` wide."""
+    """Return centres and radii of all neurons, in a picture 1 high and `width` wide."""
     t = topology
     xy = np.zeros((t.n_neurons, 2))
     radius = np.zeros(t.n_neurons)
@@ -69,19 +65,19 @@ def place_neurons(topology: Topology, width: float = 1.4) -> Places:
         xy[t.hidden], radius[t.hidden] = _by_depth(depth, width, _skips(t, depth))
     elif t.n_hidden:
         xy[t.hidden], radius[t.hidden] = _round(t.n_hidden, width)
-    # Tiny dots beside huge ones look like two pictures; without numbers in them none need be large.
+    # sizes differ by at most a factor of 3; without numbers in them no dots need be large
     largest = min(max(3 * radius.min(), 0.01), _LARGEST if t.n_neurons <= 60 else 0.6 * _LARGEST)
-    radius = np.clip(radius, _SMALLEST, largest)
+    radius = np.clip(radius, 0.0015, largest)
     return Places(xy, radius, depth is not None, np.array([width / 2, 0.5]))
 
 
 def _block(m: int, taken: float, widest: float) -> tuple[FloatArray, float, float]:
-    """Offsets of m neurons around (0, 0), their radius and spacing: one column, or several if it would be crowded."""
+    """Return offsets of m neurons around (0, 0), their radius and spacing, in one column, or in several if crowded."""
     height = 1.0 - taken
     rows = m if m <= 40 else min(m, max(40, int(np.ceil(np.sqrt(m * height / widest)))))
     across = -(-m // rows)
     rows = -(-m // across)
-    gap = min(_GAP, height / max(rows - 1, 1))
+    gap = min(0.2, height / max(rows - 1, 1))
     k = np.arange(m)
     column, row = k // rows, k % rows
     full = np.minimum(m - column * rows, rows)  # the last column may be shorter: it is centred as well
@@ -90,7 +86,7 @@ def _block(m: int, taken: float, widest: float) -> tuple[FloatArray, float, floa
 
 
 def _clamped(t: Topology) -> tuple[FloatArray, float, float]:
-    """Places and radius of the inputs, and the height of the bias below them."""
+    """Return positions and radius of the inputs, and the height of the bias below them."""
     below = 1.7  # gaps
     share = below / (t.n_inputs + below) if t.bias else 0.0
     offsets, r, gap = _block(t.n_inputs, min(share, 0.2), 0.16)
@@ -101,13 +97,13 @@ def _clamped(t: Topology) -> tuple[FloatArray, float, float]:
 
 
 def _skips(t: Topology, depth: IntArray) -> bool:
-    """Whether a hidden neuron reads one that is not in the column before it."""
+    """Return whether a hidden edge skips a column."""
     src, dst = _inner(t)
     return bool((depth[dst] - depth[src] > 1).any())
 
 
 def _by_depth(depth: IntArray, width: float, arched: bool) -> tuple[FloatArray, FloatArray]:
-    """Columns from left to right. If edges skip columns, an arch: on a straight line they would hide each other."""
+    """Return positions in columns from left to right; on an arch if edges skip columns, where they would overlap."""
     deepest = int(depth.max()) + 1
     edge = max(width / (deepest + 1), 0.14)  # from the inputs to the first column, from the last to the outputs
     step = (width - 2 * edge) / (deepest - 1) if deepest > 1 else edge
@@ -125,7 +121,7 @@ def _by_depth(depth: IntArray, width: float, arched: bool) -> tuple[FloatArray, 
 
 
 def _round(m: int, width: float) -> tuple[FloatArray, FloatArray]:
-    """On an ellipse, clockwise from the top; many fill the disc, each a golden angle further and further out."""
+    """Return positions on an ellipse, clockwise from the top; many fill the disc in a golden spiral."""
     across, up = max(width / 2 - 0.26, 0.3), 0.48
     k = np.arange(m)
     if m <= _RING:
@@ -140,8 +136,73 @@ def _round(m: int, width: float) -> tuple[FloatArray, FloatArray]:
 
 
 def _even_angles(m: int, across: float, up: float) -> tuple[FloatArray, float]:
-    """Angles at which m neurons stand evenly on an ellipse, clockwise from the top, and the way between two."""
+    """Return angles of m evenly spaced neurons on an ellipse, clockwise from the top, and their distance along it."""
     fine = np.pi / 2 - np.linspace(0.0, 2 * np.pi, 4001)
     steps = np.hypot(across * np.diff(np.cos(fine)), up * np.diff(np.sin(fine)))
     way = np.concatenate([[0.0], np.cumsum(steps)])
     return np.interp(np.arange(m) * way[-1] / m, way, fine), float(way[-1] / m)
+
+
+# -- edges -------------------------------------------------------------------------------------------------------
+
+
+def edge_paths(topology: Topology, places: Places, edges: IntArray) -> FloatArray:
+    """Return the path of every edge `(edges, steps, 2)`: straight, bent where it would be hidden, or a loop."""
+    src, dst = topology.src[edges], topology.dst[edges]
+    n = topology.n_neurons
+    two_way = np.isin(src * n + dst, dst * n + src)
+    upright = np.abs(places.xy[src, 0] - places.xy[dst, 0]) < 1e-9  # within a column
+    bow = np.where(two_way, 0.13, np.where(upright, 0.3, 0.0))
+    if n <= 60 and len(edges) <= 1600:
+        bow = _clear_bows(places, src, dst, bow, two_way)
+    paths = _bent(places.xy[src], places.xy[dst], bow)
+    loops = np.flatnonzero(src == dst)
+    paths[loops] = _loops(places, src[loops])
+    return paths
+
+
+def _bent(a: FloatArray, b: FloatArray, bow: FloatArray, steps: FloatArray = _STEPS) -> FloatArray:
+    """Return parabolas from a to b; the bow is relative to the length and to the right, so opposite edges part."""
+    along = b - a
+    middle = (a + b) / 2 + bow[:, None] * np.stack([along[:, 1], -along[:, 0]], axis=1)
+    t = steps[None, :, None]
+    return np.asarray((1 - t) ** 2 * a[:, None] + 2 * t * (1 - t) * middle[:, None] + t**2 * b[:, None])
+
+
+def _clear_bows(places: Places, src: IntArray, dst: IntArray, bow: FloatArray, two_way: BoolArray) -> FloatArray:
+    """Return the bows; edges that would pass behind other neurons get another one, with as few of these as possible."""
+    best, hidden = bow.copy(), _passed(places, src, dst, bow)
+    for more in (0.08, -0.08, 0.16, -0.16, 0.25, -0.25, 0.35, -0.35):
+        retry = np.flatnonzero((hidden > 0) & ((more > 0) | ~two_way))  # opposite edges keep to their own side
+        passed = _passed(places, src[retry], dst[retry], bow[retry] + more)
+        better = passed < hidden[retry]
+        best[retry[better]] = bow[retry[better]] + more
+        hidden[retry] = np.minimum(passed, hidden[retry])
+    return best
+
+
+def _passed(places: Places, src: IntArray, dst: IntArray, bow: FloatArray) -> IntArray:
+    """Return how many neurons each path passes behind, apart from its own ends."""
+    from scipy.spatial.distance import cdist
+
+    points = _bent(places.xy[src], places.xy[dst], bow, np.linspace(0.0, 1.0, 65))
+    gaps = cdist(points.reshape(-1, 2), places.xy).reshape(len(src), 65, len(places.xy))
+    near = np.asarray((gaps < 1.15 * places.radius).any(axis=1))
+    row = np.arange(len(src))
+    near[row, src] = near[row, dst] = False
+    return np.asarray(near.sum(axis=1))
+
+
+def _loops(places: Places, neurons: IntArray) -> FloatArray:
+    """Return circles that touch their neuron: away from the centre of a ring, to the upper right in a column."""
+    out = np.tile(np.sqrt([0.5, 0.5]), (len(neurons), 1))
+    if not places.columns:
+        away = places.xy[neurons] - places.centre
+        length = np.linalg.norm(away, axis=1)
+        far = length > 1e-9
+        out[far] = away[far] / length[far, None]
+    r = places.radius[neurons][:, None]
+    middle = places.xy[neurons] + 1.5 * r * out
+    turn = 2 * np.pi * _STEPS
+    circle = np.stack([np.cos(turn), np.sin(turn)], axis=1)
+    return np.asarray(middle[:, None] + 0.85 * r[:, None] * circle[None], dtype=np.float64)

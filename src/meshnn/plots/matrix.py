@@ -1,4 +1,4 @@
-"""The adjacency matrix of a net as a picture."""
+"""The adjacency matrix of a net, and how it changed in training."""
 
 from __future__ import annotations
 
@@ -6,27 +6,27 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from meshnn.arrays import FloatArray, IntArray
 from meshnn.checks import as_weights
+from meshnn.errors import MeshError
 from meshnn.plots import style
+from meshnn.plots.save import Picture, as_picture
 from meshnn.topology import Topology
+from meshnn.topology.lineage import Lineage
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
-__all__ = ["draw_adjacency", "scatter_edges"]
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
-
-MOST_CELLS = 400  # rows and columns; a screen has not many more dots for them
+__all__ = ["animate_lineage", "draw_adjacency", "plot_lineage", "scatter_edges"]
 
 
 def draw_adjacency(ax: Axes, topology: Topology, weights: ArrayLike) -> None:
     """Draw the matrix A: row i, column j is the edge from neuron i to neuron j. White where there is no edge.
 
-    Of more than 400 neurons several share a cell; it shows the strongest of their weights, and the title says so.
+    With more than 400 neurons several share a cell, which shows the weight of largest size; the title says so.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ def draw_adjacency(ax: Axes, topology: Topology, weights: ArrayLike) -> None:
     """
     style.require_matplotlib()
     w = as_weights(weights, topology.n_edges, np.dtype(np.float64))
-    per_cell = -(-topology.n_neurons // MOST_CELLS)
+    per_cell = -(-topology.n_neurons // 400)
     cells = _cells(topology, w, per_cell)
     strongest = _end_of_scale(np.abs(w))
     image = ax.imshow(
@@ -62,27 +62,27 @@ def draw_adjacency(ax: Axes, topology: Topology, weights: ArrayLike) -> None:
 
 
 def _end_of_scale(sizes: FloatArray) -> float:
-    """The largest weight, unless it is one of a few that would leave all others grey."""
+    """Return the largest weight, or the 98% quantile if few weights are so large that all others would be grey."""
     if sizes.size == 0:
         return 1.0
-    most, usual = float(sizes.max()), float(np.quantile(sizes, 0.98))
-    return (usual if most > 2 * usual > 0 else most) or 1.0
+    most, common = float(sizes.max()), float(np.quantile(sizes, 0.98))
+    return (common if most > 2 * common > 0 else most) or 1.0
 
 
 def _cells(topology: Topology, w: FloatArray, per_cell: int) -> FloatArray:
-    """The weight of largest size in each cell, NaN where there is none; the matrix itself is never filled."""
+    """Return the weight of largest size per cell, NaN where there is none; the full matrix is never made."""
     size = -(-topology.n_neurons // per_cell)
     at = (topology.src // per_cell) * size + topology.dst // per_cell
     cells = np.full(size * size, np.nan)
     order = np.argsort(np.abs(w), kind="stable")
-    cells[at[order]] = w[order]  # the last one written stays: the strongest
+    cells[at[order]] = w[order]  # the last one written stays: the largest
     return cells.reshape(size, size)
 
 
 def scatter_edges(ax: Axes, groups: dict[str, int], parts: Sequence[tuple[IntArray, str, str]]) -> None:
-    """Edges (n, 2) as small squares in the places that they have in the matrix, in parts of a colour and a name each.
+    """Draw edges (n, 2) as small squares of the matrix, in parts with a colour and a name each.
 
-    `groups` says how many neurons of which kind there are, in order.
+    `groups` holds the number of neurons of each kind, in order.
     """
     area = float(np.clip(40000 / sum(groups.values()) ** 2, 0.4, 60))
     for edges, colour, name in parts:
@@ -95,7 +95,7 @@ def scatter_edges(ax: Axes, groups: dict[str, int], parts: Sequence[tuple[IntArr
 
 
 def _draw_groups(ax: Axes, groups: dict[str, int], per_cell: int = 1) -> None:
-    """Lines between groups of neurons, and their names along both sides."""
+    """Draw lines between groups of neurons, and their names along both sides."""
     from scipy.optimize import isotonic_regression
 
     names = [name for name, count in groups.items() if count]
@@ -105,7 +105,7 @@ def _draw_groups(ax: Axes, groups: dict[str, int], per_cell: int = 1) -> None:
         ax.axvline(at, color=style.INK, lw=0.6)
     ax.set_xlim(edges[0], edges[-1])
     ax.set_ylim(edges[-1], edges[0])
-    # names in the middles of their groups, moved as little as it takes (in least squares) to stand apart
+    # names in the middle of their groups, moved apart where they would overlap (least squares)
     apart = 0.075 * (edges[-1] - edges[0]) * np.arange(len(names))
     centres = isotonic_regression((edges[1:] + edges[:-1]) / 2 - apart).x + apart
     centres = np.clip(centres, edges[0], edges[-1])
@@ -117,3 +117,97 @@ def _draw_groups(ax: Axes, groups: dict[str, int], per_cell: int = 1) -> None:
     ax.tick_params(length=0, labelsize=style.SMALL, labelcolor=style.INK, pad=3)
     for spine in ax.spines.values():
         spine.set(color=style.INK, linewidth=0.6)
+
+
+# -- how a graph changed -----------------------------------------------------------------------------------------
+
+
+def plot_lineage(lineage: Lineage | None, title: str = "") -> Figure:
+    """Draw the first and the last matrix of a graph that changed in training, and its number of edges by epoch.
+
+    Examples
+    --------
+    >>> from meshnn import Topology
+    >>> from meshnn.plots import plot_lineage
+    >>> from meshnn.topology.lineage import Lineage
+    >>> len(plot_lineage(Lineage(Topology.mesh(2, 3, 1)), "net").axes)
+    3
+    """
+    style.require_matplotlib()
+    from matplotlib.figure import Figure as Canvas
+
+    lineage = _given(lineage)
+    first, last = lineage.first, lineage.last()
+    with style.clean_style():
+        figure = Canvas(figsize=(13.5, 5.0), layout="constrained")
+        before, after, time = figure.subplots(1, 3)
+        groups = _groups(lineage)
+        scatter_edges(before, groups, [(_cells_of(first, groups), style.POSITIVE, "")])
+        style.panel_title(before, f"Before: {len(first):,} edges")
+        stayed, came = _split(last, first, groups)
+        parts = [(stayed, style.POSITIVE, f"from the beginning: {len(stayed):,}")]
+        if len(came):
+            parts.append((came, style.NEGATIVE, f"grown: {len(came):,}"))
+        scatter_edges(after, groups, parts)
+        style.panel_title(after, f"After: {len(last):,} edges")
+        _draw_counts(time, lineage)
+        style.page_title(figure, title)
+    return figure
+
+
+def animate_lineage(lineage: Lineage | None, title: str = "", size: float = 4.4, dpi: int = 90) -> list[Picture]:
+    """Return pictures (height, width, 3) of the matrix after every edit, at most 60 of them; see `save_frames`."""
+    style.require_matplotlib()
+    from matplotlib.figure import Figure as Canvas
+
+    lineage = _given(lineage)
+    graphs, epochs, groups = lineage.graphs(), [0, *(step.epoch for step in lineage.steps)], _groups(lineage)
+    chosen = np.unique(np.linspace(0, len(graphs) - 1, min(60, len(graphs))).round().astype(int))
+    pictures = []
+    with style.clean_style():
+        figure = Canvas(figsize=(size, size + 0.3), dpi=dpi)
+        for k in chosen.tolist():
+            figure.clear()
+            ax = figure.add_axes((0.16, 0.03, 0.8, 0.74))
+            stayed, came = _split(graphs[k], graphs[max(k - 1, 0)], groups)
+            scatter_edges(ax, groups, [(stayed, style.POSITIVE, ""), (came, style.NEGATIVE, "")])
+            text = f"{title}{': ' if title else ''}epoch {epochs[k]}, {len(graphs[k]):,} edges"
+            figure.text(0.02, 0.985, text, va="top", fontsize=style.TEXT, color=style.INK, parse_math=False)
+            pictures.append(as_picture(figure))
+    return pictures
+
+
+def _given(lineage: Lineage | None) -> Lineage:
+    if lineage is None:
+        raise MeshError("the graph of this net did not change in training; fit it with a structure, or --edges")
+    return lineage
+
+
+def _groups(lineage: Lineage) -> dict[str, int]:
+    """Return the number of neurons that ever existed, by kind."""
+    return {"inputs": lineage.n_clamped, "hidden": lineage.born, "outputs": lineage.n_outputs}
+
+
+def _cells_of(edges: IntArray, groups: dict[str, int]) -> IntArray:
+    """Return rows and columns of edges; a lineage numbers outputs -1, -2, ..., since hidden neurons come and go."""
+    return np.where(edges < 0, groups["inputs"] + groups["hidden"] - 1 - edges, edges)
+
+
+def _split(edges: IntArray, others: IntArray, groups: dict[str, int]) -> tuple[IntArray, IntArray]:
+    """Return rows and columns of edges that are among others, and of those that are not."""
+    there = {tuple(pair) for pair in others.tolist()}
+    known = np.array([tuple(pair) in there for pair in edges.tolist()], dtype=np.bool_)
+    return _cells_of(edges[known], groups), _cells_of(edges[~known], groups)
+
+
+def _draw_counts(ax: Axes, lineage: Lineage) -> None:
+    style.quiet_axes(ax)
+    points = np.array(lineage.edges_over_time())
+    ax.step(*points.T, where="post", color=style.POSITIVE, lw=1.6)
+    grown = [len(step.added) > 0 for step in lineage.steps]
+    if any(grown):
+        ax.plot(*points[1:][grown].T, ls="", marker="o", ms=3, color=style.NEGATIVE, label="edges added")
+        ax.legend(**style.legend_options(loc="best"))
+    ax.set_ylim(bottom=0)
+    style.axis_names(ax, "epoch", "")
+    style.panel_title(ax, f"Edges over time: {len(lineage.steps)} edits")

@@ -1,22 +1,21 @@
-"""A model on one page: its graph, its weights, its training and what it decides."""
+"""A model on one page: its graph, its weights, its training and its decision regions."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from meshnn.arguments import known
 from meshnn.errors import MeshError
+from meshnn.mesh import Mesh
 from meshnn.plots import style
-from meshnn.plots.curves import Columns, draw_history
-from meshnn.plots.graph import dead_mask, draw_graph
+from meshnn.plots.curves import draw_history
 from meshnn.plots.matrix import draw_adjacency
-from meshnn.plots.regions import Regions, draw_regions
-from meshnn.topology import Topology
+from meshnn.plots.models import feature_names, mesh_of, plot_graph
+from meshnn.plots.regions import draw_regions
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,81 +23,61 @@ if TYPE_CHECKING:
 
 __all__ = ["PANELS", "plot_model"]
 
-#: What `plot_model` can draw.
+#: Values of `what` of `plot_model`.
 PANELS = ("all", "graph", "adjacency", "loss", "regions")
 
 _SIZES = {"graph": (8.0, 6.0), "adjacency": (6.4, 5.6), "loss": (7.0, 4.2), "regions": (6.6, 5.4)}
 
 
 def plot_model(
-    *,
-    topology: Topology,
-    weights: ArrayLike,
-    ticks: int,
-    dead: ArrayLike | None = None,
-    history: Columns | None = None,
-    chosen: int | None = None,
-    regions: Regions | None = None,
-    title: str,
-    feature_names: Sequence[object] | None = None,
-    output_names: Sequence[object] | None = None,
-    what: str = "all",
+    model: Any, *, title: str = "", what: str = "all", points: ArrayLike | None = None, labels: ArrayLike | None = None
 ) -> Figure:
-    """A figure of a model, with the panels that apply to it.
+    """Return a figure of a model, with the panels that apply to it.
 
     Parameters
     ----------
-    topology : Topology
-    weights : array_like (n_edges,)
-    ticks : int
-    dead : array_like of bool (n_edges,), optional
-        The dead edges; by default `topology.dead_edges(ticks)`.
-    history : mapping, optional
-        As for `draw_history`.
-    chosen : int, optional
-        The restart that was kept.
-    regions : Regions, optional
-        What to draw of the decisions, for a model of two features.
+    model : fitted estimator or Mesh
     title : str
-        Written above, before the size of the model.
-    feature_names, output_names : sequences, optional
+        Above the figure, before the size of the model.
     what : "all", "graph", "adjacency", "loss" or "regions"
+    points : array_like (p, 2), optional
+        Samples that are drawn over the decision regions, of a model with two features.
+    labels : array_like (p,), optional
+        Classes or values of the points.
 
     Examples
     --------
-    >>> from meshnn import Topology
+    >>> from meshnn import Mesh, Topology
     >>> from meshnn.plots import plot_model
-    >>> t = Topology.layered([2, 1])
-    >>> figure = plot_model(topology=t, weights=[0.5, -1.0, 0.1], ticks=1, title="or.mesh")
-    >>> figure.get_suptitle()
+    >>> plot_model(Mesh(Topology.layered([2, 1]), 1), title="or.mesh").get_suptitle()
     'or.mesh: 2-0-1 + bias, 3 edges, 1 tick'
     """
     style.require_matplotlib()
     known("panel", what, PANELS)
-    if what == "regions" and regions is None:
-        raise MeshError("regions can only be drawn of a model with exactly two features")
-    off = dead_mask(topology, ticks, dead)
-    if regions is not None and regions.feature_names is None:
-        regions = replace(regions, feature_names=feature_names)
-
+    mesh = mesh_of(model)
+    steps = hasattr(model, "reading_") or hasattr(model, "learn_one")  # a step of a sequence has no regions
+    decides = mesh.topology.n_inputs == getattr(model, "n_features_in_", 0) == 2 and not steps
+    if not decides and (what == "regions" or points is not None):
+        raise MeshError("decision regions need a fitted model with exactly two features")
+    history = getattr(model, "history_", None) or None
     with style.clean_style():
-        figure, axes = _arranged(what, history is not None, regions is not None)
+        figure, axes = _arranged(what, history is not None, decides)
         if "graph" in axes:
-            names = {"feature_names": feature_names, "output_names": output_names}
-            draw_graph(axes["graph"], topology, weights, ticks=ticks, dead=off, **names)
+            plot_graph(model, axes["graph"])
         if "adjacency" in axes:
-            draw_adjacency(axes["adjacency"], topology, weights)
+            draw_adjacency(axes["adjacency"], mesh.topology, mesh.weights)
         if "loss" in axes:
-            draw_history(axes["loss"], history or {}, chosen=chosen)
-        if "regions" in axes and regions is not None:
-            draw_regions(axes["regions"], **vars(regions))
-        style.page_title(figure, _heading(title, topology, off, ticks))
-        _settle(figure)
+            chosen = getattr(model, "best_restart_", None)
+            draw_history(axes["loss"], {} if history is None else history.to_dict(), chosen=chosen)
+        if "regions" in axes:
+            _draw_decisions(axes["regions"], model, points, labels)
+        style.page_title(figure, _heading(title, mesh))
+        style.settle(figure)
     return figure
 
 
 def _arranged(what: str, history: bool, regions: bool) -> tuple[Figure, dict[str, Axes]]:
-    """A figure and its axes by panel: the graph large on the left, the others beside and below it."""
+    """Return a figure and its axes by panel: the graph is large on the left, the others are beside and below it."""
     from matplotlib.figure import Figure
 
     if what != "all":
@@ -110,18 +89,27 @@ def _arranged(what: str, history: bool, regions: bool) -> tuple[Figure, dict[str
     return figure, figure.subplot_mosaic([[left, right]], width_ratios=[1.6, 1.0], gridspec_kw={"wspace": 0.04})
 
 
-def _settle(figure: Figure) -> None:
-    """Lay the figure out once and for all: matplotlib would again for every file, and move things by a hair."""
-    engine = figure.get_layout_engine()
-    if engine is not None:
-        engine.execute(figure)
-        figure.set_layout_engine("none")
+def _draw_decisions(ax: Axes, model: Any, points: ArrayLike | None, labels: ArrayLike | None) -> None:
+    """Draw the decision regions around the training data and the points."""
+    scaling = model.preprocessing_.scaling
+    low, high = (scaling.x_mean + side * scaling.x_scale for side in (-2.2, 2.2))
+    if points is not None:
+        xy = np.asarray(points, np.float64)
+        margin = 0.05 * np.ptp(xy, axis=0)
+        low, high = np.minimum(low, xy.min(axis=0) - margin), np.maximum(high, xy.max(axis=0) + margin)
+    classes = [str(name) for name in model.classes_] if hasattr(model, "classes_") else None
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "X does not have valid feature names", UserWarning)
+        draw_regions(
+            ax, model.predict if classes is None else model.predict_proba, (low[0], high[0], low[1], high[1]),
+            classes=classes, feature_names=feature_names(model), points=points, labels=labels,
+        )  # fmt: skip
 
 
-def _heading(title: str, t: Topology, dead: NDArray[np.bool_], ticks: int) -> str:
+def _heading(title: str, mesh: Mesh) -> str:
+    t, ticks = mesh.topology, mesh.ticks
     size = f"{t.n_inputs}-{t.n_hidden}-{t.n_outputs}{' + bias' if t.bias else ''}"
-    live = t.n_edges - int(dead.sum())
+    dead = int(mesh.dead_edges().sum())
     edges = f"{t.n_edges:,} edge{'' if t.n_edges == 1 else 's'}"
-    if live < t.n_edges:
-        edges = f"{live:,} of {edges} live"
-    return f"{style.shorten(title, 60)}: {size}, {edges}, {ticks} tick{'' if ticks == 1 else 's'}"
+    live = f"{t.n_edges - dead:,} of {edges} live" if dead else edges
+    return f"{style.shorten(title, 60)}: {size}, {live}, {ticks} tick{'' if ticks == 1 else 's'}"

@@ -1,4 +1,4 @@
-"""What a net of two features decides, wherever they are."""
+"""Decision regions of a net with two features."""
 
 from __future__ import annotations
 
@@ -9,45 +9,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from meshnn.arrays import BoolArray, FloatArray, IntArray
 from meshnn.errors import MeshError
 from meshnn.plots import style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Regions", "draw_regions"]
+__all__ = ["draw_regions"]
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
 Bounds = tuple[float, float, float, float]
 
-RESOLUTION = 200  # samples along each side
-MOST_POINTS = 2000
-MOST_CLASSES = 10  # in the legend
-
-_VALUES = "cividis"  # the same to every eye
-_MARKERS = "os^vPX<>ph"  # of classes in grey; then again
-
-
-@dataclass(frozen=True)
-class Regions:
-    """The arguments of `draw_regions`, for `plot_model`.
-
-    Examples
-    --------
-    >>> from meshnn.plots import Regions
-    >>> Regions(lambda X: X[:, 0], bounds=(0, 1, 0, 1)).bounds
-    (0, 1, 0, 1)
-    """
-
-    decide: Callable[[FloatArray], ArrayLike]
-    bounds: Bounds
-    classes: Sequence[object] | None = None
-    feature_names: Sequence[object] | None = None
-    points: ArrayLike | None = None
-    labels: ArrayLike | None = None
-    test_mask: ArrayLike | None = None
+_SIDE = 200  # cells along each side
+_POINTS = 2000  # that are drawn at most
+_MARKERS = "os^vPX<>ph"  # of classes in grey
 
 
 def draw_regions(
@@ -62,25 +37,25 @@ def draw_regions(
     test_mask: ArrayLike | None = None,
     grey: bool = False,
 ) -> None:
-    """Draw which class is decided for every pair of features (the surer, the deeper its colour), or the value.
+    """Draw the predicted class for every pair of features, in deeper colours if more probable, or the value.
 
     Parameters
     ----------
     ax : matplotlib.axes.Axes
     decide : function of an array (m, 2)
-        Gives probabilities (m, k), k = 1 being that of the second of two classes; or values (m,).
+        Returns probabilities (m, k), with k = 1 of the second of two classes; or values (m,).
     bounds : (left, right, bottom, top)
     classes : sequence, optional
-        Names of the classes; 0, 1, ... if there are none.
+        Names of the classes; 0, 1, ... by default.
     feature_names : sequence of 2 names, optional
     points : array_like (p, 2), optional
         Samples to draw on top; at most 2,000 of them are.
     labels : array_like (p,), optional
         Their classes, as in `classes`, or as numbers from 0; or their values.
     test_mask : array_like of bool (p,), optional
-        Points that the net was tested on: drawn as diamonds; in grey, with a dark edge.
+        Test points: drawn as diamonds; in grey, dark.
     grey : bool
-        For print: classes are greys, and their points have shapes of their own.
+        For print: classes are greys, and their points have different shapes.
 
     Examples
     --------
@@ -106,29 +81,29 @@ def draw_regions(
     ax.set_xlim(left, right)
     ax.set_ylim(bottom, top)
     style.axis_names(ax, *names)
-    left_out = "" if samples is None or not samples.thinned else f": {MOST_POINTS:,} of {samples.thinned:,} points"
+    left_out = "" if samples is None or not samples.thinned else f": {_POINTS:,} of {samples.thinned:,} points"
     style.panel_title(ax, ("Output" if answer.ndim == 1 else "Decision regions") + left_out)
 
 
 def _checked(bounds: Bounds) -> Bounds:
     values = np.asarray(bounds, dtype=np.float64)
     if values.shape != (4,) or not np.isfinite(values).all() or values[0] >= values[1] or values[2] >= values[3]:
-        raise MeshError(f"bounds must be (left, right, bottom, top), left < right and bottom < top, got {bounds!r}")
+        raise MeshError(f"bounds must be (left, right, bottom, top) with left < right and bottom < top, got {bounds!r}")
     left, right, bottom, top = values.tolist()
     return left, right, bottom, top
 
 
 def _middles(low: float, high: float) -> FloatArray:
-    """The middles of the cells: a picture of them fills the bounds exactly."""
-    return low + (high - low) * (np.arange(RESOLUTION) + 0.5) / RESOLUTION
+    """Return the middles of the cells."""
+    return low + (high - low) * (np.arange(_SIDE) + 0.5) / _SIDE
 
 
 def _answers(decide: Callable[[FloatArray], ArrayLike], grid: FloatArray) -> FloatArray:
     answer = np.asarray(decide(grid), dtype=np.float64)
     if answer.ndim not in (1, 2) or len(answer) != len(grid) or answer.size == 0:
-        raise MeshError(f"decide must give {len(grid)} values or rows of probabilities, got shape {answer.shape}")
+        raise MeshError(f"decide must return {len(grid)} values or rows of probabilities, got shape {answer.shape}")
     if not np.isfinite(answer).any():
-        raise MeshError("decide gave no finite number within the bounds, so there is nothing to draw")
+        raise MeshError("decide returned no finite number within the bounds")
     if answer.ndim == 2 and answer.shape[1] == 1:
         answer = np.hstack([1 - answer, answer])
     return answer
@@ -159,9 +134,9 @@ class _Samples:
                 raise MeshError(f"{name} must have shape ({len(xy)},), one for each point, got {array.shape}")
         if test.dtype != np.bool_:
             raise MeshError(f"test_mask must be a mask, got dtype {test.dtype}")
-        if len(xy) <= MOST_POINTS:
+        if len(xy) <= _POINTS:
             return cls(xy, given, test, 0)
-        kept = np.linspace(0, len(xy) - 1, MOST_POINTS).astype(np.int64)
+        kept = np.linspace(0, len(xy) - 1, _POINTS).astype(np.int64)
         return cls(xy[kept], None if given is None else given[kept], test[kept], len(xy))
 
 
@@ -181,14 +156,14 @@ def _draw_classes(
     k = answer.shape[1]
     names = style.as_names("classes", classes, k) or [str(c) for c in range(k)]
     palette = _palette(k, grey)
-    answer = np.nan_to_num(answer, nan=1 / k, posinf=1.0, neginf=0.0)  # where it is not a number it is not sure
+    answer = np.nan_to_num(answer, nan=1 / k, posinf=1.0, neginf=0.0)  # NaN counts as undecided
     winner = answer.argmax(axis=1)
     sure = np.clip((answer.max(axis=1) - 1 / k) / (1 - 1 / k), 0.0, 1.0)
     depth = (0.12 + 0.5 * sure)[:, None]
     picture = 1 - depth * (1 - palette[winner])
-    shape = (RESOLUTION, RESOLUTION)
+    shape = (_SIDE, _SIDE)
     ax.imshow(picture.reshape(*shape, 3), extent=bounds, origin="lower", aspect="auto", interpolation="nearest")
-    # Every boundary parts two classes, so the outlines of all classes but one show them all.
+    # every boundary is between two classes: the outlines of all classes but one show them all
     for c in np.unique(winner)[1:].tolist():
         ahead = answer[:, c] - np.delete(answer, c, axis=1).max(axis=1)
         if (ahead < 0).any():
@@ -214,7 +189,7 @@ def _palette(k: int, grey: bool) -> FloatArray:
 
 
 def _class_index(samples: _Samples, k: int, classes: Sequence[object] | None) -> IntArray:
-    """The number of the class of each point; -1 for a label that is none of the classes, or no label."""
+    """Return the class number of each point, -1 without a label or for a label that is no class."""
     if samples.labels is None:
         return np.full(len(samples.xy), -1)
     by_number = classes is None or (samples.labels.dtype.kind in "iu" and all(isinstance(c, str) for c in classes))
@@ -240,7 +215,7 @@ def _draw_legend(
 ) -> None:
     from matplotlib.lines import Line2D
 
-    order = sorted(range(len(names)), key=lambda c: (c not in decided, c))[:MOST_CLASSES]  # what is seen comes first
+    order = sorted(range(len(names)), key=lambda c: (c not in decided, c))[:10]  # visible ones first
     looks: list[Any] = [
         (names[c], _MARKERS[c % len(_MARKERS)] if grey else "s", tuple(palette[c]), style.INK) for c in sorted(order)
     ]
@@ -253,7 +228,7 @@ def _draw_legend(
     options = style.legend_options(handletextpad=0.3, handlelength=1.0, labelspacing=0.35)
     legend = ax.legend(handles, ["x"] * len(handles), loc="upper left", bbox_to_anchor=(1.02, 1.0), **options)
     for text, (name, *_) in zip(legend.get_texts(), looks, strict=True):
-        text.set_parse_math(False)  # as they are: a legend drops names with a leading _ and typesets those with a $
+        text.set_parse_math(False)  # a legend would drop names with a leading _ and typeset those with a $
         text.set_text(name)
 
 
@@ -263,8 +238,8 @@ def _draw_legend(
 def _draw_values(
     ax: Axes, x: FloatArray, y: FloatArray, answer: FloatArray, bounds: Bounds, samples: _Samples | None
 ) -> None:
-    values = np.ma.masked_invalid(answer.reshape(RESOLUTION, RESOLUTION))
-    image = ax.imshow(values, extent=bounds, origin="lower", aspect="auto", interpolation="nearest", cmap=_VALUES)
+    values = np.ma.masked_invalid(answer.reshape(_SIDE, _SIDE))
+    image = ax.imshow(values, extent=bounds, origin="lower", aspect="auto", interpolation="nearest", cmap="cividis")
     if values.min() < values.max():
         ax.contour(x, y, values, levels=6, colors="white", linestyles="-", linewidths=0.6, alpha=0.6)
     style.colour_bar(ax, image)

@@ -1,11 +1,15 @@
-"""Figures to files: the same figure gives the same bytes."""
+"""Figures as files: the same figure gives the same bytes. Pictures one after the other, as a GIF."""
 
 from __future__ import annotations
 
 import io
 import os
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from meshnn.errors import MeshError
 from meshnn.files import write_whole
@@ -14,14 +18,17 @@ from meshnn.plots import style
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["check_figure_path", "save_figure"]
+__all__ = ["Picture", "as_picture", "check_figure_path", "save_figure", "save_frames"]
 
-#: Metadata that would change from one run to the next, by kind of file; None leaves it out.
+#: Pixels (height, width, 3).
+Picture = NDArray[np.uint8]
+
+#: Metadata that would differ between two runs, by format; None leaves it out.
 _UNDATED = {"svg": {"Date": None}, "png": {"Software": None}, "pdf": {"CreationDate": None}}
 
 
 def check_figure_path(path: str | os.PathLike[str]) -> Path:
-    """The path, if a figure can be written to a file of that ending; for those who want to know before they draw.
+    """Return the path if its ending is one of a figure; raise a `MeshError` otherwise.
 
     >>> from meshnn.plots import check_figure_path
     >>> check_figure_path("net.svg").name
@@ -35,9 +42,7 @@ def check_figure_path(path: str | os.PathLike[str]) -> Path:
 
 
 def save_figure(figure: Figure, path: str | os.PathLike[str], dpi: float = 150) -> None:
-    """Write a figure as .svg, .png or .pdf. Nothing is left behind, and nothing overwritten, if it fails.
-
-    Text in an SVG is drawn as outlines: it looks the same wherever it is opened, whichever fonts are there.
+    """Write a figure as .svg, .png or .pdf, whole or not at all. Text in an SVG is drawn as outlines.
 
     Parameters
     ----------
@@ -63,3 +68,27 @@ def save_figure(figure: Figure, path: str | os.PathLike[str], dpi: float = 150) 
     with style.clean_style():
         figure.savefig(content, format=kind, dpi=dpi, metadata=_UNDATED[kind])
     write_whole(target, [content.getvalue()])
+
+
+def as_picture(figure: Figure) -> Picture:
+    """Return the pixels of a figure."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    canvas: Any = FigureCanvasAgg(figure)
+    canvas.draw()
+    return np.asarray(canvas.buffer_rgba())[:, :, :3].copy()
+
+
+def save_frames(pictures: Sequence[Picture], path: Path) -> None:
+    """Write pictures as a .gif, 90 ms each; the last one stays longer."""
+    from PIL import Image
+
+    content = io.BytesIO()
+    # one palette for all frames, from several of them: colours do not flicker
+    sample = np.concatenate([pictures[k] for k in np.linspace(0, len(pictures) - 1, 5).astype(int)])
+    palette = Image.fromarray(sample).quantize(96, dither=Image.Dither.NONE)
+    frames = [Image.fromarray(p).quantize(palette=palette, dither=Image.Dither.NONE) for p in pictures]
+    durations = [90] * (len(frames) - 1) + [1800]
+    options: dict[str, Any] = {"append_images": frames[1:], "duration": durations, "loop": 0, "optimize": True}
+    frames[0].save(content, format="GIF", save_all=True, **options)
+    write_whole(path, [content.getvalue()])

@@ -1,4 +1,4 @@
-"""What the panels share: colours, sizes of type, how names are written, the check that matplotlib is there."""
+"""What all plots share: colours, font sizes, names, axes, lines and legends."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
 from rich.cells import cell_len, set_cell_size
 
 from meshnn.errors import MeshError
@@ -23,7 +25,7 @@ DEAD = "#9a9a9a"
 INK = "#2b2b2b"
 FAINT = "#8a8a8a"
 
-#: Ten colours that the common forms of colour blindness keep apart (Okabe and Ito's, three of Tol's); then again.
+#: Ten colours that are distinct in the common forms of colour blindness (Okabe and Ito's, three of Tol's).
 CLASSES = (
     "#1f6fb2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#c9b800", "#7f7f7f", "#882255", "#332288",
 )  # fmt: skip
@@ -31,7 +33,7 @@ CLASSES = (
 TEXT = 9.0  # points: titles of panels are one larger
 SMALL = 8.0
 
-#: Fonts that are taken, if they are installed, for letters that matplotlib's own lacks.
+#: Fonts for letters that matplotlib's own font lacks, used if they are installed.
 _FALLBACKS = (
     "Noto Sans CJK SC", "Source Han Sans SC", "WenQuanYi Micro Hei", "WenQuanYi Zen Hei", "Droid Sans Fallback",
     "Microsoft YaHei", "Yu Gothic", "Malgun Gothic", "PingFang SC", "Hiragino Sans", "Arial Unicode MS",
@@ -40,7 +42,7 @@ _FALLBACKS = (
 
 
 def require_matplotlib() -> None:
-    """Raise a `MeshError` that says how to get matplotlib, if it is not there."""
+    """Raise a `MeshError` that says how to install matplotlib, if it is not installed."""
     try:
         import matplotlib  # noqa: F401
     except ImportError as error:
@@ -49,9 +51,9 @@ def require_matplotlib() -> None:
 
 @contextmanager
 def clean_style() -> Iterator[None]:
-    """Matplotlib's defaults and our fonts, whatever the user's settings, so that a figure is the same anywhere.
+    """Use matplotlib's defaults and our fonts instead of the user's settings, so that figures are reproducible.
 
-    Letters that no installed font has are drawn as boxes without a warning: a picture with boxes beats none.
+    Letters that no installed font has are drawn as boxes, without a warning.
     """
     import matplotlib
     from matplotlib import font_manager
@@ -75,9 +77,7 @@ def clean_style() -> Iterator[None]:
 
 
 def shorten(name: object, width: int = 14) -> str:
-    """A name on one line, cut in the middle to the width; letters of East Asian scripts count twice.
-
-    Names that begin alike often end differently.
+    """Return a name on one line, cut in the middle to the width; letters of East Asian scripts count twice.
 
     >>> from meshnn.plots.style import shorten
     >>> shorten("petal length in centimetres")
@@ -91,16 +91,16 @@ def shorten(name: object, width: int = 14) -> str:
 
 
 def as_names(what: str, names: Sequence[object] | None, count: int) -> list[str] | None:
-    """Shortened names, one for each, or None."""
+    """Return shortened names, or None; their number is checked."""
     if names is None:
         return None
     if len(names) != count:
-        raise MeshError(f"{what} must be {count} names, one each, got {len(names)}")
+        raise MeshError(f"{what} must be {count} names, got {len(names)}")
     return [shorten(name) for name in names]
 
 
 def diverging() -> Colormap:
-    """Orange for negative, light grey for zero, blue for positive; white where there is nothing."""
+    """Return the colours of weights: orange for negative, light grey for zero, blue for positive, white for none."""
     from matplotlib.colors import LinearSegmentedColormap
 
     steps = ["#8a3f00", NEGATIVE, "#f2c58c", "#e9e9e9", "#9cc3e4", POSITIVE, "#0b3a66"]
@@ -108,24 +108,24 @@ def diverging() -> Colormap:
 
 
 def axes_size(ax: Axes) -> tuple[float, float]:
-    """About the width and height of the axes in points: the layout is done later, and usually makes them larger."""
+    """Return about the width and height of the axes in points; the layout, done later, usually makes them larger."""
     box, whole = ax.get_position(original=True), ax.figure.bbox
     points = 72 / ax.figure.dpi * (1.0 if ax.figure.get_layout_engine() is None else 1.2)
     return float(box.width * whole.width * points), float(box.height * whole.height * points)
 
 
 def page_title(figure: Figure, text: str) -> None:
-    """The title of a whole figure."""
+    """Set the title of a whole figure."""
     figure.suptitle(text, x=0.01, ha="left", fontsize=TEXT + 3, color=INK, parse_math=False)
 
 
 def panel_title(ax: Axes, text: str, above: float = 6.0) -> None:
-    """The title of a panel: left, plain, never read as mathematics; so many points above it."""
+    """Set the title of a panel, `above` points above it; a $ in it does not start a formula."""
     ax.set_title(text, loc="left", pad=above, fontsize=TEXT + 1, color=INK, parse_math=False)
 
 
 def quiet_axes(ax: Axes) -> None:
-    """Thin grey axes and small type; no lines where nothing is read off."""
+    """Draw thin grey axes on the left and below, with small type."""
     for side, spine in ax.spines.items():
         spine.set_visible(side in ("left", "bottom"))
         spine.set_color(FAINT)
@@ -134,24 +134,43 @@ def quiet_axes(ax: Axes) -> None:
 
 
 def axis_names(ax: Axes, across: str, up: str) -> None:
-    """What the axes are, in small type, never read as mathematics."""
+    """Name the axes; a $ in a name does not start a formula."""
     ax.set_xlabel(across, fontsize=SMALL, color=INK, parse_math=False)
     ax.set_ylabel(up, fontsize=SMALL, color=INK, parse_math=False)
 
 
 def colour_bar(ax: Axes, image: AxesImage, extend: str = "neither") -> None:
-    """A colour bar that stays close to its picture, whatever the neighbours need; `extend` marks values beyond it."""
+    """Draw a colour bar beside a picture; `extend` marks values beyond its ends."""
     bar = ax.figure.colorbar(image, cax=ax.inset_axes((1.03, 0.1, 0.035, 0.8)), extend=extend)
     bar.outline.set_visible(False)
     bar.ax.tick_params(colors=FAINT, labelcolor=INK, labelsize=SMALL, width=0.8, length=3)
 
 
 def empty_panel(ax: Axes, text: str) -> None:
-    """A panel that only says why there is nothing in it."""
+    """Write into an empty panel why it is empty."""
     ax.set_axis_off()
     ax.text(0.5, 0.5, text, transform=ax.transAxes, ha="center", va="center", fontsize=TEXT, color=FAINT)
 
 
 def legend_options(**more: Any) -> dict[str, Any]:
-    """How every legend looks: no frame, small type, one row."""
+    """Return the options of all legends: no frame, small type."""
     return {"frameon": False, "fontsize": SMALL, "labelcolor": INK, "handlelength": 1.6, "borderaxespad": 0.0} | more
+
+
+def legend_above(ax: Axes, handles: Sequence[Any] | None = None) -> None:
+    """Draw a legend in one row above the axes, between them and their title."""
+    shown = ax.get_legend_handles_labels()[0] if handles is None else list(handles)
+    place = {"loc": "lower left", "bbox_to_anchor": (0.0, 1.01), "ncols": len(shown), "columnspacing": 1.2}
+    ax.legend(handles=shown, **legend_options(**place))
+
+
+def draw_line(ax: Axes, x: NDArray[Any], y: NDArray[Any], dashes: str = "-", **look: Any) -> None:
+    """Draw a line; a single point, which would be invisible as a line, as a dot."""
+    ax.plot(x, y, dashes, marker="o" if np.isfinite(y).sum() == 1 else "", ms=4, **look)
+
+
+def settle(figure: Figure) -> None:
+    """Lay the figure out now, and not again for every file: positions would differ slightly."""
+    if (engine := figure.get_layout_engine()) is not None:
+        engine.execute(figure)
+        figure.set_layout_engine("none")

@@ -1,0 +1,251 @@
+"""`synthetic`, `spirals-hidden` and `iris`: accuracies, decision regions and curves on small data sets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from meshnn.paper import recipes
+from meshnn.paper.drawing import Bounds, canvas, draw_means, film, label
+from meshnn.paper.experiment import Experiment, Figure, Numbers, PaperTable, Parameters, Record, TrialOptions, grid
+from meshnn.paper.sets import SETS, iris_split
+from meshnn.paper.tables import Mean, accuracy, grouped
+from meshnn.plots import draw_regions, style
+from meshnn.plots.save import save_frames
+
+__all__ = ["IRIS", "SPIRALS_HIDDEN", "SYNTHETIC"]
+
+# -- synthetic ---------------------------------------------------------------------------------------------------
+
+
+def _synthetic_run(parameters: Parameters, options: TrialOptions) -> Numbers:
+    chosen, seed = SETS[parameters["set"]], options.seed + parameters["trial"]
+    split = chosen.split(options.protocol, seed)
+    if options.protocol == "paper":
+        how = recipes.PAPER | {"hidden": 5}
+    else:
+        how = recipes.OURS_LM | {"hidden": chosen.hidden, "n_restarts": 3}
+    watch = recipes.Recorder(split) if parameters["trial"] == 0 else None
+    model, numbers = recipes.fitted(split, how | {"random_state": seed}, watch)
+    if watch is not None:
+        numbers["net"] = recipes.sample(model, split, watch)
+    return numbers
+
+
+def _synthetic_tables(records: list[Record]) -> list[PaperTable]:
+    rows = []
+    for name, found in grouped(records, "set").items():
+        worst = min(r["numbers"]["accuracy"] for r in found)
+        seconds = float(np.median([r["numbers"]["seconds"] for r in found]))
+        live, chosen = found[0]["numbers"]["live"], SETS[name]
+        rows.append((chosen.title, str(live), str(accuracy(found)), f"{worst:.4f}", chosen.claim, f"{seconds:.2f}"))
+    trials = max(r["parameters"]["trial"] for r in records) + 1
+    title = f"Synthetic sets: test accuracy, mean and 95% interval of {trials} trials"
+    headings = ("set", "live edges", "test accuracy", "worst", "paper", "seconds per fit (median)")
+    return [PaperTable(title, headings, rows)]
+
+
+def _synthetic_draw(records: list[Record], folder: Path) -> list[Figure]:
+    figures = []
+    for record in records:
+        net = record["numbers"].get("net")
+        if net is None:
+            continue
+        name = record["parameters"]["set"]
+        title = f"{SETS[name].title}: test accuracy {record['numbers']['accuracy']:.3f}, {net['hidden']} hidden neurons"
+        for grey in (False, True):
+            path = folder / f"regions-{name}{'-grey' if grey else ''}.png"
+            _draw_regions(net, title, path, grey)
+            shown = ", as printed" if grey else ""
+            figures.append(Figure(path, f"{title}. Decision regions, training and test points{shown}."))
+        path = folder / f"learning-{name}.gif"
+        _draw_film(net, SETS[name].title, path)
+        figures.append(Figure(path, f"{SETS[name].title}: the regions while the net learns."))
+    return figures
+
+
+def _draw_regions(net: dict[str, Any], title: str, path: Path, grey: bool) -> None:
+    points, labels = np.array(net["points"]), np.array(net["labels"])
+    test = np.arange(len(points)) >= net["n_train"]
+    with canvas(path, (6.4, 5.0)) as panels:
+        ax, decide = panels[0, 0], recipes.decide(net)
+        draw_regions(ax, decide, _bounds(net), points=points, labels=labels, test_mask=test, grey=grey)
+        style.panel_title(ax, title)
+
+
+def _draw_film(net: dict[str, Any], title: str, path: Path) -> None:
+    kept, n = net["frames"], net["n_train"]
+    frames = [
+        (recipes.decide(net, weights), f"{title}, epoch {epoch}, loss {loss:.3g}")
+        for epoch, loss, weights in zip(kept["epoch"], kept["loss"], kept["weights"], strict=True)
+    ]
+    save_frames(film(frames, _bounds(net), net["points"][:n], net["labels"][:n]), path)
+
+
+def _bounds(net: dict[str, Any]) -> Bounds:
+    """All points, and some room around them."""
+    points = np.array(net["points"])
+    room = 0.06 * np.ptp(points, axis=0)
+    (left, bottom), (right, top) = (points.min(axis=0) - room).tolist(), (points.max(axis=0) + room).tolist()
+    return left, right, bottom, top
+
+
+SYNTHETIC = Experiment(
+    "synthetic", "Synthetic data sets", lambda options: grid(set=SETS, trial=range(options.trials)),
+    _synthetic_run, _synthetic_tables, _synthetic_draw,
+    remarks=(
+        "Ours: the default estimator (Levenberg-Marquardt, tanh, identity outputs) at 3 ticks with 5 hidden neurons "
+        "(spirals: 10), the best of 3 starts by training loss; shuffled, stratified 70/30, features "
+        "standardised.",
+        "The paper reports 100% on all sets with 5 hidden neurons, and 0.94 on the spirals with 10 in another table.",
+        "The paper's protocol ends lower: with ReLU on the outputs, an output that is 0 for all samples has no "
+        "gradient and stays so; 1000 full-batch steps at rate 0.001 are too few; and the reference tests the spirals "
+        "on one class only, of which it has seen less than half.",
+    ),
+)  # fmt: skip
+
+
+# -- spirals-hidden -----------------------------------------------------------------------------------------------
+
+#: Mean and half width of the 95% interval in the paper's table, by hidden neurons.
+SPIRALS = {5: (0.75, 0.079), 7: (0.95, 0.029), 10: (0.94, 0.039), 13: (0.95, 0.026), 15: (0.99, 0.011)}
+WAYS = {
+    "paper": ("the paper's protocol", recipes.PAPER),
+    "adam": ("ours with Adam", recipes.OURS_ADAM),
+    "lm": ("ours with Levenberg-Marquardt", recipes.OURS_LM),
+}
+
+
+def _spirals_plan(options: TrialOptions) -> list[Parameters]:
+    ways = WAYS if options.protocol == "ours" else ("paper",)
+    return grid(way=ways, hidden=SPIRALS, trial=range(options.trials))
+
+
+def _spirals_run(parameters: Parameters, options: TrialOptions) -> Numbers:
+    seed, way = options.seed + parameters["trial"], parameters["way"]
+    split = SETS["spirals"].split("paper" if way == "paper" else "ours", seed)
+    how = WAYS[way][1] | {"hidden": parameters["hidden"], "random_state": seed}
+    return recipes.fitted(split, how)[1]
+
+
+def _spirals_means(records: list[Record]) -> dict[str, dict[int, Mean]]:
+    return {
+        way: {hidden: accuracy(trials) for hidden, trials in grouped(found, "hidden").items()}
+        for way, found in grouped(records, "way").items()
+    }
+
+
+def _spirals_tables(records: list[Record]) -> list[PaperTable]:
+    means = _spirals_means(records)
+    rows = [
+        (
+            str(hidden),
+            f"{SPIRALS[hidden][0]:.2f} ± {SPIRALS[hidden][1]:.3f}",
+            *(str(means[way][hidden]) for way in means),
+        )
+        for hidden in SPIRALS
+    ]
+    trials = max(mean.trials for found in means.values() for mean in found.values())
+    title = f"Spirals: test accuracy against hidden neurons, mean and 95% interval of {trials} trials"
+    return [PaperTable(title, ("hidden", "paper's table", *(WAYS[way][0] for way in means)), rows)]
+
+
+def _spirals_draw(records: list[Record], folder: Path) -> list[Figure]:
+    path = folder / "accuracy.png"
+    lines = {"paper's table": {h: Mean(v, half, 0.0, 10) for h, (v, half) in SPIRALS.items()}}
+    lines |= {WAYS[way][0]: found for way, found in _spirals_means(records).items()}
+    with canvas(path, (7.0, 4.2)) as panels:
+        ax = panels[0, 0]
+        style.quiet_axes(ax)
+        for k, (name, found) in enumerate(lines.items()):
+            hidden = sorted(found)
+            shifted = [h + 0.12 * (k - 1.5) for h in hidden]  # intervals side by side
+            look = {"color": (style.FAINT, *style.CLASSES)[k], "marker": "osD^"[k], "ms": 5, "lw": 1.3, "capsize": 3}
+            draw_means(ax, shifted, [found[h] for h in hidden], label=name, **look)
+        ax.set_xticks(sorted(SPIRALS))
+        ax.set_ylim(-0.02, 1.02)
+        place = {"loc": "center right", "bbox_to_anchor": (1.0, 0.45)}
+        title = "Spirals: accuracy against hidden neurons, 95% intervals"
+        label(ax, title, "hidden neurons", "test accuracy", **place)
+    return [Figure(path, "Test accuracy against hidden neurons.")]
+
+
+SPIRALS_HIDDEN = Experiment(
+    "spirals-hidden", "Spirals against hidden neurons", _spirals_plan, _spirals_run, _spirals_tables, _spirals_draw,
+    remarks=(
+        "The paper's protocol: ReLU everywhere, Adam at 0.001, 1000 full-batch epochs, 3 ticks as in the reference, "
+        "and the reference's split, which tests on points of one class only. Its numbers are printed as measured; they "
+        "do not come near the paper's table, most of all since the class it tests is the one it has seen least of.",
+        "Ours: tanh, identity outputs, shuffled and stratified split, standardised features; Adam with mini-batches of "
+        "64 and a cosine rate from 0.02 for 600 epochs, or the default Levenberg-Marquardt.",
+    ),
+)  # fmt: skip
+
+
+# -- iris ---------------------------------------------------------------------------------------------------------
+
+
+def _iris_run(parameters: Parameters, options: TrialOptions) -> Numbers:
+    trial = parameters["trial"]
+    split = iris_split(options.protocol, options.seed, trial)
+    how = recipes.PAPER if options.protocol == "paper" else recipes.OURS_LM
+    watch = recipes.Recorder(split, scores=True)
+    _, numbers = recipes.fitted(split, how | {"hidden": 10, "random_state": options.seed + trial}, watch)
+    return numbers | {"curve": watch.curve()}
+
+
+def _iris_tables(records: list[Record]) -> list[PaperTable]:
+    mean = accuracy(records)
+    three = 3 * mean.deviation / np.sqrt(mean.trials)
+    worst = min(r["numbers"]["accuracy"] for r in records)
+    row = (str(mean.trials), str(mean._replace(half_width=float(three))), str(mean), f"{worst:.4f}", "0.9700 ± 0.0162")
+    headings = ("runs", "test accuracy, 3-sigma interval", "95% interval", "worst", "paper (3 sigma)")
+    return [PaperTable("Iris, 10 hidden neurons", headings, [row])]
+
+
+def _iris_draw(records: list[Record], folder: Path) -> list[Figure]:
+    path = folder / "learning.png"
+    losses = {"loss": ("training loss", style.POSITIVE)}
+    rates = {"train_accuracy": ("training", style.POSITIVE), "test_accuracy": ("test", style.NEGATIVE)}
+    across = "iterations" if records[0]["numbers"]["solver"] == "lm" else "epochs"
+    with canvas(path, (9.0, 3.8), columns=2) as panels:
+        for ax, title, curves in zip(panels[0], ("Loss", "Accuracy"), (losses, rates), strict=True):
+            style.quiet_axes(ax)
+            for name, (shown, colour) in curves.items():
+                epochs, low, middle, high = _band(records, name)
+                ax.fill_between(epochs, low, high, color=colour, alpha=0.18, lw=0)
+                ax.plot(epochs, middle, color=colour, lw=1.6, label=shown)
+            label(ax, f"{title}: mean of {len(records)} runs, 3-sigma interval of the mean", across, "", loc="best")
+        panels[0, 0].set_yscale("log")
+    return [Figure(path, "Iris: loss and accuracy while learning; a run that has stopped keeps its last values.")]
+
+
+def _band(records: list[Record], name: str) -> tuple[Any, Any, Any, Any]:
+    """Epochs, lower end, mean and upper end over the runs."""
+    curves = [r["numbers"]["curve"] for r in records]
+    epochs = sorted({epoch for curve in curves for epoch in curve["epoch"]})
+    values = []
+    for curve in curves:
+        at = np.searchsorted(curve["epoch"], epochs, side="right") - 1
+        values.append(np.array([np.nan if v is None else v for v in curve[name]])[np.maximum(at, 0)])
+    stacked = np.array(values)
+    middle = stacked.mean(axis=0)
+    half = 3 * stacked.std(axis=0, ddof=1) / np.sqrt(len(stacked)) if len(stacked) > 1 else 0 * middle
+    low, high = middle - half, middle + half
+    if name == "loss":  # its scale is logarithmic
+        return epochs, np.maximum(low, stacked.min(axis=0) / 2), middle, high
+    return epochs, np.maximum(low, 0.0), middle, np.minimum(high, 1.0)
+
+
+IRIS = Experiment(
+    "iris", "Iris", lambda options: grid(trial=range(options.trials)), _iris_run, _iris_tables, _iris_draw,
+    quick_trials=3,
+    remarks=(
+        "Ours: the default estimator with 10 hidden neurons and 3 ticks on the first splits of "
+        "StratifiedShuffleSplit (105 flowers to learn from, 45 to test on). How hard ten splits are differs by more "
+        "than methods do: see the benchmarks page for other draws.",
+        "The paper's protocol trains with ReLU outputs, which die, and tests on 40 of 45 flowers like its reference.",
+    ),
+)  # fmt: skip
