@@ -10,9 +10,8 @@ import boards
 from commands import meshnn
 from meshnn import Mesh, MeshClassifier, MeshRegressor, MeshStreamClassifier, MeshStreamRegressor, Topology, load
 from meshnn.errors import DataError, MeshError
-from meshnn.export.blob import read_blob
-from meshnn.export.c_learner import learner_header
-from meshnn.export.readback import read_back
+from meshnn.export.snapshot import import_snapshot, read_snapshot
+from meshnn.export.c.learner import learner_header
 from meshnn.streaming.portable import KEPT
 from meshnn.streaming.portable_convert import portable_of
 from test_portable import hostile, random_mesh, recurrent, tied_mesh
@@ -171,7 +170,7 @@ def test_every_kind_of_learner_has_the_same_bits(kind):
     assert saved == stream.to_bytes(everything=True)
     assert learner.save() == stream.to_bytes()
     fresh = make().stream(loss, portable=True, **options)
-    read_back(saved, fresh)
+    import_snapshot(saved, fresh)
     for name in KEPT[:-1]:
         assert_same_bits(getattr(fresh.room, name), getattr(stream.room, name))
     assert fresh.samples == stream.samples
@@ -267,34 +266,34 @@ def test_refusals_in_a_sentence():
     stream = eight()
     saved = saved_by(stream, *signal(10))
     with pytest.raises(DataError, match="does not begin as what a learner in C saves"):
-        read_blob(b"hello")
+        read_snapshot(b"hello")
     with pytest.raises(DataError, match="is of version 7, this meshnn reads version 1"):
-        read_blob(saved[:4] + b"\7\0\0\0" + saved[8:])
+        read_snapshot(saved[:4] + b"\7\0\0\0" + saved[8:])
     with pytest.raises(DataError, match="is cut, or has bytes behind its end: it has 37"):
-        read_blob(saved[:37])
+        read_snapshot(saved[:37])
     with pytest.raises(DataError, match="is cut: it has 100 bytes, 89 parameters take"):
-        read_blob(saved[:100])
+        read_snapshot(saved[:100])
     with pytest.raises(DataError, match="checksum does not match"):
-        read_blob(saved[:60] + b"\0" + saved[61:])
+        read_snapshot(saved[:60] + b"\0" + saved[61:])
     words = np.frombuffer(saved[:-4], "<u4").copy()
     words[9] = 0x7FC00000
     with pytest.raises(DataError, match=r"number 1 of field\.bin is nan"):
-        read_blob(words.tobytes() + np.uint32(zlib.crc32(words.tobytes())).tobytes(), "field.bin")
+        read_snapshot(words.tobytes() + np.uint32(zlib.crc32(words.tobytes())).tobytes(), "field.bin")
     with pytest.raises(DataError, match="has 89 parameters, this net 41"):
-        read_back(saved, Mesh(recurrent(5, 1, 1), 1, "tanh"))
+        import_snapshot(saved, Mesh(recurrent(5, 1, 1), 1, "tanh"))
     with pytest.raises(DataError, match="other edges or activations"):
-        read_back(saved, Mesh(recurrent(8, 1, 1), 1, "relu"))
+        import_snapshot(saved, Mesh(recurrent(8, 1, 1), 1, "relu"))
     with pytest.raises(DataError, match="another learner"):
-        read_back(saved_by(stream, *signal(10), everything=True), eight("adam"))
+        import_snapshot(saved_by(stream, *signal(10), everything=True), eight("adam"))
     scaled = eight(scale=True)
     before = scaled.parameters.copy()
     with pytest.raises(DataError, match=r"89 parameters and numbers for scaling, this net 103: .* another scaling"):
-        read_back(saved, scaled)
+        import_snapshot(saved, scaled)
     np.testing.assert_array_equal(scaled.parameters, before)
     with pytest.raises(DataError, match="this net 89: it is of a model with another scaling"):
-        read_back(scaled.to_bytes(), eight())
+        import_snapshot(scaled.to_bytes(), eight())
     with pytest.raises(DataError, match=r"has no net that field\.bin could belong to; name the model"):
-        read_back(saved, MeshStreamRegressor(), "field.bin")
+        import_snapshot(saved, MeshStreamRegressor(), "field.bin")
     with pytest.raises(MeshError, match="'2 nets'"):
         learner_header(stream, "2 nets")
 
@@ -306,7 +305,7 @@ def test_meshes_and_models_take_it_back(tmp_path):
     saved = saved_by(stream, X, Y)
     stream.run(X, Y)
     other = Mesh(recurrent(8, 1, 1), 1, "tanh", random_state=7)
-    read_back(saved, other)
+    import_snapshot(saved, other)
     np.testing.assert_array_equal(other.weights, mesh.weights)
     rng = np.random.default_rng(0)
     X = rng.normal(5, 3, size=(150, 2))
@@ -323,7 +322,7 @@ def test_meshes_and_models_take_it_back(tmp_path):
             portable = portable_of(model)
             saved = saved_by(portable, X[60:], target[60:, None], everything)
             portable.run(X[60:], target[60:])
-            read_back(saved, model)
+            import_snapshot(saved, model)
             assert model.n_samples_ == 150
             got = model.stream_.peek(X[0])
             np.testing.assert_allclose(got, portable.peek(X[0]), rtol=1e-4, atol=1e-5)
@@ -336,7 +335,7 @@ def test_meshes_and_models_take_it_back(tmp_path):
         portable = portable_of(model)
         saved = saved_by(portable, X[60:], target[60:, None])
         portable.run(X[60:], target[60:])
-        read_back(saved, model)
+        import_snapshot(saved, model)
         if target is y:
             np.testing.assert_allclose(model.predict(X[:1]), portable.peek(X[0]), rtol=1e-4)
         else:

@@ -191,8 +191,8 @@ def _checked(thing: Any, form: Form, out: Path, X: Any, net: Any, learn: bool) -
     if learn:
         return _checked_learner(thing, out, samples)
     from meshnn.export import CNet
-    from meshnn.export.judging import decided
-    from meshnn.export.quantise import float_outputs
+    from meshnn.export.c.reference import float_outputs
+    from meshnn.export.scoring import predicted
 
     compiled = CNet(out)
     plain = hasattr(thing, "_outputs") and blueprint.timing is None and not callable(getattr(thing, "learn_one", None))
@@ -210,7 +210,7 @@ def _checked(thing: Any, form: Form, out: Path, X: Any, net: Any, learn: bool) -
     if not np.array_equal(got, net.outputs(net.coding(samples))):
         raise MeshError("--check: the compiled header has other bits than the same net in Python")
     if blueprint.classes:
-        same = float((decided(blueprint, got * net.out_scale) == decided(blueprint, wanted)).mean())
+        same = float((predicted(blueprint, got * net.out_scale) == predicted(blueprint, wanted)).mean())
         return f"checked: {len(samples):,} predictions have the bits of Python; {same:.1%} as the net in floats says"
     error = float(np.sqrt(np.mean(np.square(got * net.out_scale - wanted)))) / (float(wanted.std()) or 1.0)
     bits = f"checked: {len(samples):,} predictions have the bits of Python"
@@ -246,7 +246,7 @@ def _checked_onnx(thing: Any, out: Path, samples: Any) -> str:
         import onnxruntime
     except ImportError:
         raise MeshError("--check: onnxruntime is not installed; pip install onnxruntime brings it") from None
-    from meshnn.export.quantise import float_outputs
+    from meshnn.export.c.reference import float_outputs
 
     blueprint = thing.blueprint()
     session = onnxruntime.InferenceSession(str(out), providers=["CPUExecutionProvider"])
@@ -266,12 +266,12 @@ def _checked_onnx(thing: Any, out: Path, samples: Any) -> str:
 
 def _apart_of(blueprint: Any, answers: dict[str, Any], outputs: Any) -> float:
     """The largest difference of probabilities, or of values as a share of the largest."""
-    from meshnn.export.judging import decided, probabilities
+    from meshnn.export.scoring import predicted, probabilities
 
     shares = next((found for name, found in answers.items() if "probabilit" in name), None)
     if shares is not None:
         rows = [list(row.values()) for row in shares] if isinstance(shares, list) else shares
         return float(np.abs(np.asarray(rows) - probabilities(blueprint, outputs)).max())
-    wanted = decided(blueprint, outputs) if blueprint.values else outputs
+    wanted = predicted(blueprint, outputs) if blueprint.values else outputs
     found = np.asarray(next(iter(answers.values()))).reshape(wanted.shape)
     return float(np.abs(found - wanted).max() / (np.abs(wanted).max() or 1.0))

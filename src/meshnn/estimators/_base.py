@@ -24,6 +24,7 @@ from meshnn.estimators._far import LearnsFromAfar, is_far
 from meshnn.estimators._samples import Part
 from meshnn.estimators._scaling import is_sparse, row_blocks
 from meshnn.estimators._watching import as_callbacks, verbosity
+from meshnn.export.ranges import Ranges
 from meshnn.storage import Tree
 from meshnn.training import HistoryRow, Settings, Trainer
 from meshnn.training.checkpoint import Checkpoint, fingerprint
@@ -88,6 +89,7 @@ class BaseMesh(LearnsFromAfar):
                 held = held.pop_all()
             with held, sigterm_interrupts(terminated, wanted=checkpoint is not None):
                 self._run(trainer, checkpoint)
+            self._keep_ranges()
         finally:
             if checkpoint is not None:
                 checkpoint.end()
@@ -130,6 +132,7 @@ class BaseMesh(LearnsFromAfar):
             if hasattr(self, "encoder_") and not again:
                 X = self._learn_encoder(given, parts[0])  # of what is held out nothing is learned
             kept, held_out = ((X[rows], targets[rows], None if weight is None else weight[rows]) for rows in parts)
+        self._range_rows = Ranges.rows(kept[0])
         memory: tuple[str, Tree | None] = ("", None)
         if again:
             choice, settings, memory = self._as_before(settings)
@@ -251,6 +254,11 @@ class BaseMesh(LearnsFromAfar):
                     self._laplace = refused or Laplace.of(mesh, samples.near, trainer.penalties)
         except MeshError as error:  # the net is fitted, whatever is not known about it
             self._laplace = str(error)
+
+    def _keep_ranges(self) -> None:
+        """Keep the ranges of features and states on the training rows, which exports in integers need."""
+        rows = self.__dict__.pop("_range_rows", None)
+        self._ranges = None if rows is None else Ranges.of(self.blueprint(), rows)
 
     # -- predicting ----------------------------------------------------------------------------------------------
 

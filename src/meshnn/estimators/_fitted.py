@@ -15,8 +15,9 @@ from meshnn.arguments import known
 from meshnn.arrays import Array
 from meshnn.errors import MeshError
 from meshnn.estimators._scaling import Scaling
-from meshnn.export.blueprint import Blueprint, ExportError
+from meshnn.export.blueprint import Blueprint, ExportError, input_columns
 from meshnn.export.exports import Exports
+from meshnn.export.ranges import Ranges
 from meshnn.losses import LOSSES, Loss
 from meshnn.mesh import Mesh
 from meshnn.training.laplace import Laplace
@@ -55,6 +56,7 @@ class _Meaning(Exports):
     mesh_: Mesh
     _scaling: Scaling
     n_threads: int | None
+    _ranges: Ranges | None = None  # of the training rows, for exports in integers
 
     def _learner(self) -> Any:
         """A stream that goes on from what training has found."""
@@ -92,6 +94,8 @@ class _Meaning(Exports):
             x_mean=None if plain else scaling.x_mean,
             x_scale=None if plain else scaling.x_scale,
             features=self._feature_names(),
+            columns=() if (encoder := getattr(self, "encoder_", None)) is None else input_columns(encoder),
+            ranges=self._ranges,
             title=f"{type(self).__name__.removeprefix('Fitted')}: {self.mesh_!r}",
         )
 
@@ -102,18 +106,16 @@ class _Meaning(Exports):
 
         return tuned(self.mesh_, quantiser, net, X, self._scaling.inputs(X))
 
+    def _encoded_samples(self, X: Any) -> Any:
+        """A DataFrame as encoded features; arrays are taken to be encoded."""
+        features = getattr(self, "_features", None)
+        return features(X) if features is not None and hasattr(X, "columns") else X
+
     def _feature_names(self) -> tuple[str, ...]:
-        """Of the inputs; what a table holds besides numbers is refused."""
+        """Of the inputs."""
         encoder = getattr(self, "encoder_", None)
-        if encoder is None:
-            return tuple(str(name) for name in getattr(self, "feature_names_in_", ()))
-        texts = [column.name for column in encoder.columns if column.kind == "categorical"]
-        if texts:
-            raise ExportError(
-                f"column {texts[0]!r} holds texts, which become features outside of the net; export the net alone, "
-                "model.mesh_, which takes scaled features, or fit it to columns of numbers"
-            )
-        return tuple(encoder.feature_names)
+        names = getattr(self, "feature_names_in_", ()) if encoder is None else encoder.feature_names
+        return tuple(str(name) for name in names)
 
 
 class Classifies(_Meaning):

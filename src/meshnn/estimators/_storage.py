@@ -16,6 +16,7 @@ from meshnn.arrays import Array
 from meshnn.checks import check_current_weights
 from meshnn.estimators._reading import Reading, ReadsSequences
 from meshnn.estimators._scaling import Scaling
+from meshnn.export.ranges import Ranges
 from meshnn.losses import loss_named
 from meshnn.mesh import Mesh
 from meshnn.storage import FileError, Tree
@@ -77,6 +78,8 @@ def to_tree(estimator: BaseMesh, parameters: Array | None = None) -> Tree:
     if estimator._seen > 0:  # the scaling follows the stream
         constant = {name: getattr(estimator._scaling, name) for name in _CONSTANT}
         tree["stream"]["scaled"] = constant | {"seen": float(estimator._seen)}
+    if estimator._ranges is not None:
+        tree["ranges"] = estimator._ranges.to_tree()
     if hasattr(estimator, "feature_names_in_"):
         tree["feature_names"] = [str(name) for name in estimator.feature_names_in_]
     if hasattr(estimator, "reading_"):  # of sequences
@@ -175,6 +178,8 @@ def from_tree(estimator: Any, tree: Tree) -> Any:
         raise FileError(f"it has {estimator.n_features_in_} features, its net {mesh.topology.n_inputs} inputs")
     estimator.history_ = History.from_tree(tree["history"])
     estimator._scaling = _read_scaling(estimator, tree["scaling"])
+    if "ranges" in tree:
+        estimator._ranges = Ranges.from_tree(tree["ranges"], mesh.topology.n_inputs, mesh.topology.n_neurons)
     if isinstance(estimator, ReadsSequences):
         estimator.reading_ = Reading.of(*tree["reading"])
     if "feature_names" in tree:

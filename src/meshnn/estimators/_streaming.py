@@ -89,6 +89,7 @@ class Streams(BuildsNets):
         """What was found out about other weights."""
         self.__dict__.pop("feature_importances_", None)
         self._laplace = reason
+        self._ranges = None
 
     def _tell(self) -> None:
         """Show the last row to whoever wants to see it."""

@@ -1,0 +1,110 @@
+"""`Ranges`: what quantisation needs to know about the training rows, kept by fitted models instead of the rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from meshnn.arrays import Array
+from meshnn.errors import FileError
+from meshnn.export.blueprint import Blueprint
+from meshnn.export.limits import LIMITS
+
+__all__ = ["Ranges"]
+
+_ARRAYS = ("low", "high", "mean", "variance", "largest")
+
+
+@dataclass(frozen=True)
+class Ranges:
+    """Ranges of features and of neuron states on training rows.
+
+    Attributes
+    ----------
+    low, high : arrays (n_inputs,)
+        The smallest and largest value of each encoded feature, before scaling.
+    whole : bool
+        Whether all features are whole numbers.
+    mean, variance, largest : arrays (n_neurons,)
+        Of the states of each neuron: mean, variance and largest absolute value. States of inputs are scaled features.
+    """
+
+    low: Array
+    high: Array
+    whole: bool
+    mean: Array
+    variance: Array
+    largest: Array
+
+    @staticmethod
+    def rows(X: Any) -> Array:
+        """Return a copy of some training rows for `of`: every so many of a matrix, the first steps of sequences."""
+        if hasattr(X, "offsets"):  # sequences of different lengths
+            return np.array(X.data[: LIMITS.rows], np.float64)
+        part = X[:: max(1, X.shape[0] // LIMITS.rows)][: LIMITS.rows]
+        return np.array(part.toarray() if hasattr(part, "toarray") else part, np.float64)
+
+    @classmethod
+    def of(cls, blueprint: Blueprint, X: Any) -> Ranges | None:
+        """Run the net on encoded training rows (n, n_inputs), or on the steps of a sequence if it lives in time.
+
+        None if there is no row or the states overflow.
+        """
+        from meshnn.export.c.reference import scaled
+
+        rows = np.asarray(X, np.float64)
+        if not len(rows):
+            return None
+        finite = np.where(np.isfinite(rows), rows, np.nan_to_num(np.nanmean(rows, axis=0)))
+        with np.errstate(all="ignore"):
+            states = _states(blueprint, scaled(blueprint, rows))
+            found = [states.mean(axis=0), states.var(axis=0), np.abs(states).max(axis=0)]
+        if not all(np.isfinite(part).all() for part in found):
+            return None
+        whole = bool(np.isfinite(rows).all() and np.array_equal(rows, np.rint(rows)))
+        return cls(finite.min(axis=0), finite.max(axis=0), whole, *found)
+
+    def to_tree(self) -> dict[str, Any]:
+        """Return plain values and arrays for a file."""
+        return dict(vars(self))
+
+    @classmethod
+    def from_tree(cls, tree: Any, n_inputs: int, n_neurons: int) -> Ranges:
+        """Return the ranges that a file holds, after checks of types, shapes and signs."""
+        found = cls(**{name: tree[name] for name in (*_ARRAYS, "whole")})
+        for name in _ARRAYS:
+            values, count = getattr(found, name), n_inputs if name in ("low", "high") else n_neurons
+            if not isinstance(values, np.ndarray) or values.shape != (count,) or values.dtype != np.float64:
+                raise FileError(f"its {name} of the training rows is not {count} numbers")
+            if not np.isfinite(values).all() or (name in ("variance", "largest") and (values < 0).any()):
+                raise FileError(f"its {name} of the training rows holds numbers that cannot be")
+        if type(found.whole) is not bool or (found.low > found.high).any():
+            raise FileError("its ranges of the training rows contradict each other")
+        return found
+
+
+def _states(blueprint: Blueprint, Z: Array) -> Array:
+    """Return the states (samples and ticks, n_neurons) of the last ticks, or after each step of a net in time."""
+    from scipy.sparse import csr_array
+
+    from meshnn.export.c.reference import activate
+
+    n, first, timing = blueprint.n_neurons, blueprint.n_clamped, blueprint.timing
+    A = csr_array((blueprint.weights, (blueprint.dst, blueprint.src)), shape=(n, n))
+    kinds = np.array(blueprint.activations)
+    groups = [(name, first + np.flatnonzero(kinds == name)) for name in dict.fromkeys(blueprint.activations)]
+    state = np.zeros((n, 1 if timing else len(Z)))
+    state[blueprint.n_inputs : first] = 1.0
+    seen = []
+    for z in Z if timing else [Z]:
+        state[: blueprint.n_inputs] = z[:, None] if timing else z.T
+        for _ in range(timing.per_step if timing else blueprint.ticks):
+            total, state = A @ state, state.copy()
+            for name, neurons in groups:
+                state[neurons] = activate(name, total[neurons])
+            if timing is None:
+                seen = [*seen[-LIMITS.ticks + 1 :], state]
+        seen += [state] if timing else []
+    return np.concatenate(seen[-1:] if blueprint.once else seen, axis=1).T
