@@ -86,7 +86,7 @@ class Ranges:
 
 
 def _states(blueprint: Blueprint, Z: Array) -> Array:
-    """Return the states (samples and ticks, n_neurons) of the last ticks, or after each step of a net in time."""
+    """Return the states (samples and ticks, n_neurons) of the last ticks, or of all ticks of a net in time."""
     from scipy.sparse import csr_array
 
     from meshnn.export.c.reference import activate
@@ -104,7 +104,5 @@ def _states(blueprint: Blueprint, Z: Array) -> Array:
             total, state = A @ state, state.copy()
             for name, neurons in groups:
                 state[neurons] = activate(name, total[neurons])
-            if timing is None:
-                seen = [*seen[-LIMITS.ticks + 1 :], state]
-        seen += [state] if timing else []
+            seen = [*seen, state] if timing else [*seen[-LIMITS.ticks + 1 :], state]
     return np.concatenate(seen[-1:] if blueprint.once else seen, axis=1).T

@@ -70,14 +70,13 @@ class ReferenceNet:
         return sums
 
     def states(self, Z: Array) -> list[Array]:
-        """Return the states (n, n_slots) of all samples after each tick; of a net in time, after each step."""
+        """Return the states (n, n_slots) of all samples after each tick; of a net in time, of each step in turn."""
         timing, seen = self.blueprint.timing, list[Array]()
         s = np.zeros((1 if timing else len(Z), self.layout.n_slots), Z.dtype)
         for z in Z if timing else [Z]:
             s[:, : self.blueprint.n_inputs] = z
             for _ in range(timing.per_step if timing else 1):
-                self.tick(s, None if timing else seen)
-            seen += [s.copy()] if timing else []
+                self.tick(s, seen)
         return seen
 
     def outputs(self, Z: Array) -> Array:
