@@ -25,7 +25,7 @@ PUBLIC = {
     "Data": ("meshnn.data.synthetic",),
     "Pictures": ("meshnn.plots",),
     "Other forms": (
-        "meshnn.export", "meshnn.export.c", "meshnn.export.onnx", "meshnn.neat", "meshnn.torch", "meshnn.jax",
+        "meshnn.export", "meshnn.export.c.writer", "meshnn.export.onnx", "meshnn.neat", "meshnn.torch", "meshnn.jax",
     ),
     "Other libraries": (
         "meshnn.integrations.dask", "meshnn.integrations.torch_distributed", "meshnn.integrations.river",
@@ -39,7 +39,8 @@ ONLY = {
     "meshnn.calibration": ("calibrate",),
     "meshnn.streaming.kalman": ("KalmanSettings",),
     "meshnn.streaming.portable": ("PortableStream",),
-    "meshnn.export.c": ("CReport",),
+    "meshnn.export.c.writer": ("CReport",),
+    "meshnn.export.onnx": ("to_onnx",),
 }
 
 

@@ -258,7 +258,8 @@ class BaseMesh(LearnsFromAfar):
     def _keep_ranges(self) -> None:
         """Keep the ranges of features and states on the training rows, which exports in integers need."""
         rows = self.__dict__.pop("_range_rows", None)
-        self._ranges = None if rows is None else Ranges.of(self.blueprint(), rows)
+        model: Any = self  # classifiers and regressors have a blueprint
+        self._ranges = None if rows is None else Ranges.of(model.blueprint(), rows)
 
     # -- predicting ----------------------------------------------------------------------------------------------
 

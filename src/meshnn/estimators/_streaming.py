@@ -14,6 +14,7 @@ from meshnn.arrays import Array
 from meshnn.estimators._building import BuildsNets, seed_of
 from meshnn.estimators._scaling import Scaling
 from meshnn.estimators._watching import as_callbacks, verbosity
+from meshnn.export.ranges import Ranges
 from meshnn.storage import Tree
 from meshnn.training import History, HistoryRow
 from meshnn.training.laplace import Laplace
@@ -47,6 +48,7 @@ class Streams(BuildsNets):
     l2_: float
     _l2_found: bool  # not given
     _laplace: Laplace | str  # or why there is none
+    _ranges: Ranges | None  # of the training rows, for exports in integers
 
     def _adapt(self, X: Any, targets: Array, weight: Array | None, first: bool) -> None:
         """Have the scaling take in some more samples: it is that of all samples of the stream so far.

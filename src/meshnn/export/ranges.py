@@ -97,7 +97,7 @@ def _states(blueprint: Blueprint, Z: Array) -> Array:
     groups = [(name, first + np.flatnonzero(kinds == name)) for name in dict.fromkeys(blueprint.activations)]
     state = np.zeros((n, 1 if timing else len(Z)))
     state[blueprint.n_inputs : first] = 1.0
-    seen = []
+    seen: list[Array] = []
     for z in Z if timing else [Z]:
         state[: blueprint.n_inputs] = z[:, None] if timing else z.T
         for _ in range(timing.per_step if timing else blueprint.ticks):

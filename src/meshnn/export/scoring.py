@@ -10,7 +10,26 @@ from meshnn.arrays import Array
 from meshnn.errors import DataError
 from meshnn.export.blueprint import Blueprint
 
-__all__ = ["predicted", "probabilities", "score", "targets_of"]
+__all__ = ["as_features", "as_rows", "predicted", "probabilities", "score", "targets_of"]
+
+
+def as_rows(blueprint: Blueprint, X: Array) -> Array:
+    """Return the columns of a table (n, n_columns) whose encoded features are nearest to X; a text is its number."""
+    found, first = [], 0
+    for column in blueprint.columns:
+        part = X[:, first : first + max(1, len(column.categories))]
+        first += part.shape[1]
+        found.append(np.where(part.max(axis=1) > 0, part.argmax(axis=1), -1) if column.categories else part[:, 0])
+    return np.stack(found, axis=1).astype(np.float64) if found else X
+
+
+def as_features(blueprint: Blueprint, rows: Array) -> Array:
+    """Return the encoded features of such rows."""
+    parts = [
+        rows[:, [k]] == np.arange(len(column.categories)) if column.categories else rows[:, [k]]
+        for k, column in enumerate(blueprint.columns)
+    ]
+    return np.concatenate(parts, axis=1).astype(np.float64) if parts else rows
 
 
 def predicted(blueprint: Blueprint, outputs: Array) -> Array:

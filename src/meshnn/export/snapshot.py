@@ -89,7 +89,8 @@ def read_snapshot(content: bytes, shown: str = "the snapshot") -> Snapshot:
     wrong = np.flatnonzero(~np.isfinite(numbers))
     if wrong.size:
         raise DataError(f"number {wrong[0]} of {shown} is {numbers[wrong[0]]}, which no learner saves")
-    return Snapshot(bool(words[2]), _KINDS[words[3]], *(int(word) for word in words[4:8]), numbers)
+    graph, n_parameters, samples, learned = words[4:8].tolist()
+    return Snapshot(bool(words[2]), _KINDS[words[3]], graph, n_parameters, samples, learned, numbers)
 
 
 def import_snapshot(content: bytes, model: Any, shown: str = "the snapshot") -> Snapshot:

@@ -197,7 +197,8 @@ class IntegerNet(ReferenceNet):
     def outputs(self, Z: Any) -> IntArray:
         """Return the outputs (n, n_outputs) of coded features, or after each step of a net in time; the bits of C."""
         Q = np.asarray(Z, np.int64)
-        missing = np.zeros(len(Q), np.bool_) if self.coding.missing is None else (self.coding.missing == Q).any(axis=1)
+        code = self.coding.missing
+        missing: Any = np.zeros(len(Q), np.bool_) if code is None else np.equal(Q, code).any(axis=1)
         found = super().outputs(np.where(missing[:, None], 0, Q))
         if self.blueprint.timing is not None:  # from that step on
             missing = np.logical_or.accumulate(missing)

@@ -84,17 +84,17 @@ def write_c(
         what, found = score(blueprint, float_outputs(blueprint, samples), truth)
         counted = f"{len(samples):,} sample{'s' * (len(samples) != 1)}"
         notes.append(f"{what} on the {counted} passed: {found:.4f} in floats")
-    net: FloatNet | IntegerNet = FloatNet(Layout(blueprint, padded=False, size=4))
-    if dtype != "float32":
-        quantiser = Quantiser(blueprint, samples, 8 if dtype == "int8" else 16)
-        net = quantiser()
-        if samples is None:
-            notes.append("scales are from the ranges of the training rows; with X= weights are also rounded together")
-        elif switch("tune", tune):
-            net = model._tuned(quantiser, net, samples)
-        if truth is not None and samples is not None:
-            found = score(blueprint, net.outputs(quantiser.coding(samples)) * net.out_scale, truth)[1]
-            notes[-1] += f", {found:.4f} in {dtype}"
+    if dtype == "float32":
+        return write_net(FloatNet(Layout(blueprint, padded=False, size=4)), path, optimize, name, tuple(notes))
+    quantiser = Quantiser(blueprint, samples, 8 if dtype == "int8" else 16)
+    net = quantiser()
+    if samples is None:
+        notes.append("scales are from the ranges of the training rows; with X= weights are also rounded together")
+    elif switch("tune", tune):
+        net = model._tuned(quantiser, net, samples)
+    if truth is not None and samples is not None:
+        found = score(blueprint, net.outputs(quantiser.coding(samples)) * net.out_scale, truth)[1]
+        notes[-1] += f", {found:.4f} in {dtype}"
     return write_net(net, path, optimize, name, tuple(notes))
 
 
