@@ -21,6 +21,8 @@ class Limits:
     #: Training rows that quantisation uses, and the last ticks of nets with cycles that it looks at.
     rows: int = 1000
     ticks: int = 16
+    #: Of these rows, those that a fit runs the net on once more, for the ranges of its states.
+    range_rows: int = 200
     #: Largest sum in an integer net, and the largest shift of a sum.
     largest_sum: float = 2.0**31 - 2**16
     largest_shift: int = 24

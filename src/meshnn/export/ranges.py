@@ -52,14 +52,21 @@ class Ranges:
 
         None if there is no row or the states overflow.
         """
-        from meshnn.export.c.reference import scaled
+        from meshnn.export.c.layout import Layout
+        from meshnn.export.c.reference import FloatNet, scaled
 
+        layout = Layout(blueprint, padded=False, size=4)
         rows = np.asarray(X, np.float64)
         if not len(rows):
             return None
+        run = rows[:: 1 if blueprint.timing else max(1, len(rows) // LIMITS.range_rows)][: LIMITS.range_rows]
         finite = np.where(np.isfinite(rows), rows, np.nan_to_num(np.nanmean(rows, axis=0)))
         with np.errstate(all="ignore"):
-            states = _states(blueprint, scaled(blueprint, rows))
+            seen = FloatNet(layout).states(scaled(blueprint, run))
+            slots = np.concatenate(seen[-LIMITS.ticks :] if blueprint.timing is None else seen)
+            states = np.zeros((len(slots), blueprint.n_neurons))
+            used = layout.slot >= 0
+            states[:, used] = slots[:, layout.slot[used]]
             found = [states.mean(axis=0), states.var(axis=0), np.abs(states).max(axis=0)]
         if not all(np.isfinite(part).all() for part in found):
             return None
@@ -83,26 +90,3 @@ class Ranges:
         if type(found.whole) is not bool or (found.low > found.high).any():
             raise FileError("its ranges of the training rows contradict each other")
         return found
-
-
-def _states(blueprint: Blueprint, Z: Array) -> Array:
-    """Return the states (samples and ticks, n_neurons) of the last ticks, or of all ticks of a net in time."""
-    from scipy.sparse import csr_array
-
-    from meshnn.export.c.reference import activate
-
-    n, first, timing = blueprint.n_neurons, blueprint.n_clamped, blueprint.timing
-    A = csr_array((blueprint.weights, (blueprint.dst, blueprint.src)), shape=(n, n))
-    kinds = np.array(blueprint.activations)
-    groups = [(name, first + np.flatnonzero(kinds == name)) for name in dict.fromkeys(blueprint.activations)]
-    state = np.zeros((n, 1 if timing else len(Z)))
-    state[blueprint.n_inputs : first] = 1.0
-    seen: list[Array] = []
-    for z in Z if timing else [Z]:
-        state[: blueprint.n_inputs] = z[:, None] if timing else z.T
-        for _ in range(timing.per_step if timing else blueprint.ticks):
-            total, state = A @ state, state.copy()
-            for name, neurons in groups:
-                state[neurons] = activate(name, total[neurons])
-            seen = [*seen, state] if timing else [*seen[-LIMITS.ticks + 1 :], state]
-    return np.concatenate(seen[-1:] if blueprint.once else seen, axis=1).T

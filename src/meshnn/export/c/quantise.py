@@ -82,7 +82,8 @@ class Quantiser:
         ranges = self.blueprint.ranges
         if self.X is None and ranges is not None:
             neurons = np.concatenate([np.arange(self.blueprint.n_inputs), layout.neurons])
-            return _Seen(ranges.largest[neurons], ranges.mean[neurons], ranges.variance[neurons])
+            margin = 1.2 if self.bits == 8 else 4.0  # other rows have larger states, and 16 bits have digits to spare
+            return _Seen(margin * ranges.largest[neurons], ranges.mean[neurons], ranges.variance[neurons])
         states = FloatNet(layout).states(self.coding.unit * self.coding(self.X) + self.coding.offset)
         found = np.concatenate(states[-LIMITS.ticks :] if self.blueprint.timing is None else states)
         return _Seen(np.abs(found).max(axis=0), found.mean(axis=0), np.zeros(0), found)
@@ -93,7 +94,7 @@ class _Rounding:
         self.layout, self.blueprint, self.coding, self.bits = layout, layout.blueprint, given.coding, given.bits
         self.high = 2 ** (given.bits - 1) - 1
         self.sums, self.read = layout.sums, layout.read
-        self.raw = self.sums - self.read  # no unit is asked of them
+        self.raw = self.sums - self.read  # they need no unit
         self.seen = given.seen(layout)
         n = self.blueprint.n_inputs
         self.unit = np.full(layout.n_slots, 2.0 ** -(self.bits - 1))
@@ -106,7 +107,7 @@ class _Rounding:
         self.kinds = [layout.block_of(row).activation for row in range(layout.n_rows)]
 
     def _shared_units(self) -> dict[str, int]:
-        """Of softplus and elu: bits behind the point, so that the largest state fits."""
+        """Return the fractional bits of softplus and elu with which the largest state fits."""
         found: dict[str, int] = {}
         for block in self.layout.blocks:
             if block.activation in ("softplus", "elu"):
@@ -157,14 +158,14 @@ class _Rounding:
     # -- scales --------------------------------------------------------------------------------------------------
 
     def _row(self, row: int) -> tuple[IntArray, Array, float]:
-        """What it reads, its weights in units of these, its bias."""
+        """Return the slots that a row reads, its weights in units of these, and its bias."""
         slots, w = self.layout.sources[row], self.layout.row_weights[row]
         return slots, w * self.unit[slots], float(self.layout.bias[row] + w @ self.offset[slots])
 
     def _largest_scale(self, row: int) -> float:
-        """With it the largest weight is the largest number, or the sums just fit."""
+        """Return the scale with which the largest weight is the largest number, or with which the sums just fit."""
         slots, W, b = self._row(row)
-        room = LIMITS.largest_sum - 0.5 * float(self.size[slots].sum())  # rounding up takes a half each
+        room = LIMITS.largest_sum - 0.5 * float(self.size[slots].sum())  # rounding up adds a half each
         if room <= LIMITS.largest_sum / 2:
             raise ExportError(
                 f"a neuron reads {len(slots)} states, whose sum in {self.bits} bits each could be more than 32 bits "
@@ -174,11 +175,11 @@ class _Rounding:
         return float(max(float(np.abs(W).max(initial=0.0)) / self.high, fits, 1e-30))
 
     def _means(self, slots: IntArray) -> Array:
-        """What the bias may be moved by, a weight of 1 being cut."""
+        """Return by how much the bias may change if a weight of 1 is clipped."""
         return np.asarray(np.abs(self.seen.mean[slots] - self.offset[slots]) / self.unit[slots])
 
     def _least_scale(self, row: int) -> float:
-        """Below it sums could be too large, even with all weights cut."""
+        """Return the scale below which sums could overflow, even with all weights clipped."""
         if self.bits == 16:
             return self._largest_scale(row)
         b = self._row(row)[2]
@@ -188,13 +189,13 @@ class _Rounding:
         return np.maximum(self._largest_scale(row) * 2.0 ** -np.arange(0.0, 4.01, 0.25), self._least_scale(row))
 
     def _powers(self, row: int, one: float) -> Array:
-        """Powers of 2, times `one`, about the largest scale."""
+        """Return powers of 2, times `one`, about the largest scale."""
         top = math.ceil(math.log2(self._largest_scale(row) / one))
         least = max(math.ceil(math.log2(self._least_scale(row) / one)), -LIMITS.largest_shift)
         return np.asarray(one * 2.0 ** np.maximum(np.arange(top, top - 5.0, -1.0), least))
 
     def _line(self, row: int) -> tuple[float, int]:
-        """Scale and shift of a neuron whose unit is the one times 2 to the other; the unit may widen, if it can."""
+        """Return scale and shift of a neuron with unit scale * 2^shift; the unit may be widened if no other row fixes it."""
         slot, best = self.blueprint.n_inputs + row, (np.inf, 1.0, 0, 1.0)
         free = self.layout.once and slot not in self.layout.outputs
         widths = (1.0, 1.2, 1.45, 1.75) if free else (1.0,)
@@ -208,19 +209,19 @@ class _Rounding:
         return best[1], best[2]
 
     def _best(self, row: int, scales: Array) -> tuple[float, float]:
-        """The scale with the least error, and the error."""
+        """Return the scale with the least error, and the error."""
         errors = [self._rounded(row, float(scale), 0)[2] for scale in scales]
         k = int(np.argmin(errors))
         return float(scales[k]), errors[k]
 
     def _share_units(self) -> None:
-        """Outputs that are compared with each other have one unit, too, where others read them."""
+        """Give outputs that are compared with each other one unit."""
         slots = [slot for slot in self.layout.outputs.tolist() if slot >= 0]
         if self.blueprint.link == "softmax":
             self.unit[slots] = self.unit[slots].max(initial=0.0)
 
     def _common_scale(self) -> dict[int, float]:
-        """Outputs that are compared with each other have one scale, so that the largest is the largest."""
+        """Return one scale for outputs that are compared with each other, so that their order is kept."""
         if self.blueprint.link != "softmax" or not self.sums:
             return {}
         rows, read = sorted(self.sums), sorted(self.sums & self.read)
@@ -236,7 +237,7 @@ class _Rounding:
     # -- weights -------------------------------------------------------------------------------------------------
 
     def _rounded(self, row: int, scale: float, shift: int, thorough: bool = False) -> tuple[IntArray, int, float]:
-        """Whole numbers, the bias with a rounding half in it, the variance of the error of the sum."""
+        """Return whole weights, the bias including half a unit, and the variance of the error of the sum."""
         slots, W, b = self._row(row)
         mean, C = self.seen.moments(slots)
         mean, C = (mean - self.offset[slots]) / self.unit[slots], C / np.outer(self.unit[slots], self.unit[slots])
@@ -252,7 +253,7 @@ class _Rounding:
 
 
 def _descended(wq: Array, want: Array, C: Array, high: int) -> Array:
-    """Whole numbers that make (wq - want)' C (wq - want) smaller, one after the other, until none does."""
+    """Change whole weights one after the other as long as that reduces (wq - want)' C (wq - want)."""
     wq, g = wq.copy(), C @ (wq - want)
     for _ in range(20):
         moved = False

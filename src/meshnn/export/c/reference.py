@@ -13,7 +13,7 @@ from meshnn.arrays import Array
 from meshnn.export.blueprint import Blueprint
 from meshnn.export.c.layout import Layout
 
-__all__ = ["FloatNet", "ReferenceNet", "activate", "float_outputs", "scaled"]
+__all__ = ["FloatNet", "ReferenceNet", "float_outputs", "scaled"]
 
 _ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "identity": lambda t: t,
@@ -26,11 +26,6 @@ _ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "sin": np.sin,
     "gauss": lambda t: np.exp(-np.minimum(t * t, 700.0)),
 }
-
-
-def activate(name: str, t: Array) -> Array:
-    """Return phi(t) in float64."""
-    return _ACTIVATIONS[name](t)
 
 
 class ReferenceNet:
@@ -119,7 +114,7 @@ class FloatNet(ReferenceNet):
 
     def activate(self, row: int, total: Array) -> Array:
         """Return the activation of the sums."""
-        return activate(self.layout.block_of(row).activation, total)
+        return _ACTIVATIONS[self.layout.block_of(row).activation](total)
 
 
 def scaled(blueprint: Blueprint, X: Array) -> Array:

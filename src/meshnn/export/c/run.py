@@ -229,6 +229,18 @@ class CLearner(_Compiled):
         self._library.cnet_run(self._state, *pointers, ctypes.c_long(len(samples)))
         return out
 
+    def reset(self) -> None:
+        """Forget the state, and keep what was learned."""
+        self._library.cnet_reset(self._state)
+
+    def restore(self, content: bytes) -> int:
+        """Take up what `net_save` wrote; return 0, or the number of the fault, see the header."""
+        return int(self._library.cnet_restore(self._state, content, ctypes.c_uint32(len(content))))
+
+    def counts(self) -> list[int]:
+        """Return how many samples were seen, updates made, updates left out and states set to 0."""
+        return [int(self._library.cnet_count(self._state, k)) for k in range(4)]
+
     def save(self, everything: bool = False) -> bytes:
         """Return what `net_save` writes: parameters and scaling, or the whole state; for `meshnn import`."""
         buffer = ctypes.create_string_buffer(int(self.interface["saved"]))
