@@ -50,17 +50,16 @@ class Ranges:
     def of(cls, blueprint: Blueprint, X: Any) -> Ranges | None:
         """Run the net on encoded training rows (n, n_inputs), or on the steps of a sequence if it lives in time.
 
-        None if there is no row or the states overflow.
+        None if there is no row, or numbers are not finite.
         """
         from meshnn.export.c.layout import Layout
         from meshnn.export.c.reference import FloatNet, scaled
 
         layout = Layout(blueprint, padded=False, size=4)
         rows = np.asarray(X, np.float64)
-        if not len(rows):
+        if not len(rows) or not np.isfinite(rows).all():
             return None
         run = rows[:: 1 if blueprint.timing else max(1, len(rows) // LIMITS.range_rows)][: LIMITS.range_rows]
-        finite = np.where(np.isfinite(rows), rows, np.nan_to_num(np.nanmean(rows, axis=0)))
         with np.errstate(all="ignore"):
             seen = FloatNet(layout).states(scaled(blueprint, run))
             slots = np.concatenate(seen[-LIMITS.ticks :] if blueprint.timing is None else seen)
@@ -70,8 +69,7 @@ class Ranges:
             found = [states.mean(axis=0), states.var(axis=0), np.abs(states).max(axis=0)]
         if not all(np.isfinite(part).all() for part in found):
             return None
-        whole = bool(np.isfinite(rows).all() and np.array_equal(rows, np.rint(rows)))
-        return cls(finite.min(axis=0), finite.max(axis=0), whole, *found)
+        return cls(rows.min(axis=0), rows.max(axis=0), np.array_equal(rows, np.rint(rows)), *found)
 
     def to_tree(self) -> dict[str, Any]:
         """Return plain values and arrays for a file."""

@@ -195,7 +195,7 @@ class _Rounding:
         return np.asarray(one * 2.0 ** np.maximum(np.arange(top, top - 5.0, -1.0), least))
 
     def _line(self, row: int) -> tuple[float, int]:
-        """Return scale and shift of a neuron with unit scale * 2^shift; the unit may be widened if no other row fixes it."""
+        """Return scale and shift of a neuron with unit scale * 2^shift; the unit may be widened."""
         slot, best = self.blueprint.n_inputs + row, (np.inf, 1.0, 0, 1.0)
         free = self.layout.once and slot not in self.layout.outputs
         widths = (1.0, 1.2, 1.45, 1.75) if free else (1.0,)
