@@ -13,9 +13,10 @@ import numpy as np
 
 from meshnn.arrays import Array
 from meshnn.errors import MeshError
-from meshnn.estimators.preprocessing import Preprocessing, is_dask
-from meshnn.export.blueprint import Blueprint, ExportError
+from meshnn.estimators.preprocessing import Preprocessing, is_dask, is_frame
+from meshnn.export.blueprint import Blueprint, ExportError, input_columns
 from meshnn.export.exports import Exports
+from meshnn.export.ranges import Ranges
 from meshnn.losses import LOSSES
 from meshnn.mesh import Mesh
 from meshnn.training.laplace import Laplace
@@ -50,6 +51,7 @@ class Outputs(Exports):
     mesh_: Mesh
     preprocessing_: Preprocessing
     n_threads: int | None
+    _ranges: Ranges | None = None  # of the training rows, for exports in integers
 
     @property
     def n_features_in_(self) -> int:
@@ -97,12 +99,6 @@ class Outputs(Exports):
         if not hasattr(self, "mesh_"):
             raise ExportError(f"this {type(self).__name__} has learned nothing yet; call fit first")
         p, scaling = self.preprocessing_, self.preprocessing_.scaling
-        texts = [] if p.encoder is None else p.encoder.text_columns
-        if texts:
-            raise ExportError(
-                f"column {texts[0]!r} holds texts, which become features outside of the net; export the net alone, "
-                "model.mesh_, which takes scaled features, or fit it to columns of numbers"
-            )
         plain = not scaling.x_mean.any() and (scaling.x_scale == 1.0).all()
         name = type(self).__name__.removeprefix("Fitted")
         return replace(
@@ -110,9 +106,16 @@ class Outputs(Exports):
             x_mean=None if plain else scaling.x_mean,
             x_scale=None if plain else scaling.x_scale,
             features=p.feature_names,
+            columns=() if p.encoder is None else input_columns(p.encoder),
+            ranges=self._ranges,
             timing=p.timing,
             title=f"{name if name.startswith('Mesh') else p.kind.title().strip() + name}: {self.mesh_!r}",
         )
+
+    def _encoded_samples(self, X: Any) -> Any:
+        """Return the features of a DataFrame; arrays are taken to be encoded."""
+        p = self.preprocessing_
+        return p.features(X, type(self).__name__) if is_frame(X) and p.timing is None else X
 
     def _tuned(self, quantiser: Any, net: Any, X: Array) -> Any:
         if quantiser.blueprint.timing is not None:

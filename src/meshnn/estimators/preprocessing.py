@@ -17,7 +17,6 @@ from meshnn.errors import DataError
 from meshnn.estimators.scaling import Rotation, Scaling, check_dense_fits, is_sparse, row_blocks
 from meshnn.losses import Loss
 from meshnn.mesh import Mesh
-from meshnn.tables.cells import without_views
 from meshnn.tables.encoder import Column, Encoder
 from meshnn.tables.names import check_names, shown
 from meshnn.training.api import as_samples
@@ -223,6 +222,8 @@ def _names(frame: Any) -> tuple[str, ...] | None:
 def _as_table(frame: Any) -> Any:
     """Return a DataFrame as a pyarrow table."""
     import pyarrow as pa
+
+    from meshnn.tables.cells import without_views
 
     try:
         table = pa.Table.from_pandas(frame, preserve_index=False) if hasattr(frame, "iloc") else pa.table(frame)
