@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
+import pandas
 import torch
 from hypothesis import strategies as st
 
@@ -305,3 +306,19 @@ def close(got, want, tolerance, scale=0.0):
     scale = max(np.abs(want).max(initial=0.0), scale)
     error = np.abs(got - want).max(initial=0.0)
     assert error <= tolerance * scale + 1e-15, f"off by {error:.3g}, {error / max(scale, 1e-300):.3g} of the largest"
+
+
+def rare_and_dated():
+    """Return a table with more texts than have a feature of their own, with dates and with gaps; and targets."""
+    rng = np.random.default_rng(0)
+    codes = np.array([f"c{k % 121 if k % 4 else 0}" for k in range(400)], dtype=object)
+    days = pandas.Timestamp("2024-01-10") + pandas.to_timedelta(rng.integers(0, 300, 400), "D")
+    frame = pandas.DataFrame({"code": codes, "day": days})
+    y = 3.0 * (frame["code"] == "c0") + frame["day"].dt.month + 0.1 * rng.normal(size=400)
+    frame.loc[::9, "day"], frame.loc[::7, "code"] = pandas.NaT, None
+    return frame, y
+
+
+def date_columns(days):
+    """Return month, weekday and days since the first day, (n, 3)."""
+    return np.c_[days.dt.month, days.dt.weekday, (days - days.min()).dt.days].astype(float)

@@ -8,16 +8,10 @@ import pytest
 
 import boards
 from meshnn import _core
-from meshnn.codes import ACTIVATIONS as CODES
+from meshnn.codes import ACTIVATIONS
 from meshnn.errors import MeshError
-from meshnn.export.c_math import (
-    ACTIVATIONS,
-    activation_source,
-    arithmetic_begin,
-    arithmetic_end,
-    literal,
-    math_source,
-)
+from meshnn.export.c.source import activation_source, arithmetic_begin
+from meshnn.export.c.text import literal
 
 RNG = np.random.default_rng(0)
 #: Every exponent with both signs and its ends, random bits, and where neurons live.
@@ -35,7 +29,7 @@ FUSING = "-std=gnu99 -O3 -march=native -ffp-contract=fast"
 
 def header(slopes=True):
     text = activation_source(ACTIVATIONS, slopes, "net_", also=["sqrt"])
-    return "#include <stdint.h>\n" + arithmetic_begin("net.h") + text + arithmetic_end()
+    return "#include <stdint.h>\n" + arithmetic_begin("net.h") + "\n" + text
 
 
 def loops(slopes=True):
@@ -67,7 +61,7 @@ def test_the_bits_of_the_core(flags):
     for name in ACTIVATIONS:
         S, D = called(library, name)
         want_S, want_D = np.empty_like(POINTS), np.empty_like(POINTS)
-        _core.portable_activate(CODES[name], POINTS, want_S, want_D)
+        _core.portable_activate(ACTIVATIONS[name], POINTS, want_S, want_D)
         assert_same_bits(S, want_S)
         assert_same_bits(D, want_D)
 
@@ -81,7 +75,7 @@ def test_cpp_and_functions_without_slopes():
 
 def test_without_its_defence_a_header_would_fuse():
     """The flags of the tests above do what is said of them."""
-    bare = header().replace(arithmetic_begin("net.h"), "").replace(arithmetic_end(), "")
+    bare = header().replace(arithmetic_begin("net.h"), "")
     library = boards.load(loops(), {"net.h": bare}, FUSING)
     good = boards.load(loops(), {"net.h": header()}, FUSING)
     if (called(library, "tanh")[0].view(np.uint32) == called(good, "tanh")[0].view(np.uint32)).all():
@@ -140,7 +134,7 @@ def test_refusals_and_only_what_is_needed():
     with pytest.raises(MeshError, match="must be finite"):
         literal(np.nan)
     assert "exp" not in activation_source(["relu", "identity"], True, "net_")
-    assert math_source(["exp", "exp"], "a_").count("a_split(float") == 1
+    assert activation_source([], False, "a_", ["exp", "exp"]).count("a_split(float") == 1
 
 
 @pytest.mark.slow

@@ -1,6 +1,5 @@
 """Learners in C: the bits of portable streams, on this computer and on boards, and what they save."""
 
-import ctypes
 import zlib
 
 import numpy as np
@@ -10,80 +9,31 @@ import boards
 from commands import meshnn
 from meshnn import Mesh, MeshClassifier, MeshRegressor, MeshStreamClassifier, MeshStreamRegressor, Topology, load
 from meshnn.errors import DataError, MeshError
-from meshnn.export.blob import read_blob
-from meshnn.export.c_learner import learner_header
-from meshnn.export.readback import read_back
+from meshnn.export import CLearner
+from meshnn.export.c.learner import learner_header
+from meshnn.export.snapshot import import_snapshot, read_snapshot
 from meshnn.streaming.portable import KEPT
 from meshnn.streaming.portable_convert import portable_of
 from test_portable import hostile, random_mesh, recurrent, tied_mesh
 
-pytestmark = pytest.mark.slow  # compilers of C run for most of the time; test_portable.py has the same bits in Python
-
 COMPILERS = [
-    ("gcc", "-std=c99 -O0"),
     ("gcc", "-std=c99 -O2"),
-    ("gcc", "-std=gnu99 -O3 -march=native -ffp-contract=fast"),
-    ("g++", "-std=c++11 -O2"),
+    pytest.param("gcc", "-std=c99 -O0", marks=pytest.mark.slow),
+    pytest.param("gcc", "-std=gnu99 -O3 -march=native -ffp-contract=fast", marks=pytest.mark.slow),
+    pytest.param("g++", "-std=c++11 -O2", marks=pytest.mark.slow),
 ]
-AROUND = """#include "net.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
-void begin(void);
-void go(const float *x, const float *t, float *y, int n);
-void read(float *theta);
-uint32_t save(unsigned char *to, int all);
-int restore(const unsigned char *from, uint32_t size);
-uint32_t bytes(void);
-void forget(void);
-uint32_t count(int k);
-static net_learner l;
-void begin(void) { net_init(&l); }
-void go(const float *x, const float *t, float *y, int n) {
-    int i;
-    for (i = 0; i < n; i++) {
-        net_step(&l, x + i * (int)NET_INPUTS, y + i * (int)NET_OUTPUTS);
-        net_learn(&l, t + i * (int)NET_TARGETS);
-    }
-}
-void read(float *theta) { unsigned k; for (k = 0; k < NET_PARAMETERS; k++) theta[k] = l.theta[k]; }
-uint32_t save(unsigned char *to, int all) { return net_save(&l, to, all); }
-int restore(const unsigned char *from, uint32_t size) { return net_restore(&l, from, size); }
-uint32_t bytes(void) { return (uint32_t)sizeof l; }
-void forget(void) { net_reset(&l); }
-uint32_t count(int k) { return l.clock[k]; }
-#ifdef __cplusplus
-}
-#endif
-"""
 
 
-class OnThisComputer:
-    """A learner in C."""
+def compiled(stream, folder, flags="-std=c99 -O1", compiler="gcc"):
+    """A learner in C that begins where the stream is."""
+    stream.to_c(folder / "net.h")
+    warnings = ["-Wall", "-Wextra", "-Wconversion", "-pedantic", "-Werror"]
+    return CLearner(folder / "net.h", compiler=compiler, flags=[*flags.split(), *warnings])
 
-    def __init__(self, stream, flags="-std=c99 -O1", compiler="gcc"):
-        self.library = boards.load(AROUND, {"net.h": learner_header(stream)}, flags, compiler)
-        self.n, self.outputs = stream.ties.n_parameters, stream.topology.n_outputs
-        self.library.begin()
 
-    def run(self, X, Y):
-        X, Y = (np.ascontiguousarray(a, np.float32) for a in (X, Y))
-        out = np.empty((len(X), self.outputs), np.float32)
-        self.library.go(*(a.ctypes.data_as(ctypes.c_void_p) for a in (X, Y, out)), len(X))
-        return out
-
-    def parameters(self):
-        found = np.empty(self.n, np.float32)
-        self.library.read(found.ctypes.data_as(ctypes.c_void_p))
-        return found
-
-    def save(self, everything=False):
-        room = ctypes.create_string_buffer(1 << 20)
-        size = self.library.save(room, int(everything))
-        return room.raw[:size]
-
-    def restore(self, content):
-        return self.library.restore(content, len(content))
+def parameters(learner):
+    snapshot = read_snapshot(learner.save())
+    return snapshot.numbers[: snapshot.n_parameters]
 
 
 def assert_same_bits(got, want):
@@ -103,17 +53,17 @@ def eight(learner="ekf", ticks=2, **options):
 
 
 @pytest.mark.parametrize(("compiler", "flags"), COMPILERS)
-def test_two_thousand_steps_have_the_same_bits(compiler, flags):
+def test_two_thousand_steps_have_the_same_bits(tmp_path, compiler, flags):
     stream = eight(scale=True)
     X, Y = signal(2050)
     stream.run(X[:50], Y[:50])
-    learner = OnThisComputer(stream, flags, compiler)
+    learner = compiled(stream, tmp_path, flags, compiler)
     want = stream.run(X[50:], Y[50:])
     assert_same_bits(learner.run(X[50:], Y[50:]), want)
-    assert_same_bits(learner.parameters(), stream.parameters)
+    assert_same_bits(parameters(learner), stream.parameters)
     assert np.square(want[-500:] - Y[-500:]).mean() < 0.05 * Y.var()
     kept = sum(getattr(stream.room, name).nbytes for name in KEPT if name != "clock")
-    assert learner.library.bytes() == kept + 16
+    assert learner.ram_bytes == kept + 16
 
 
 def net(topology, ticks, activation, seed):
@@ -153,71 +103,75 @@ def targets_of(stream, Y):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_of_learner_has_the_same_bits(kind):
+def test_every_kind_of_learner_has_the_same_bits(tmp_path, kind):
     make, loss, options = KINDS[kind]
     stream = make().stream(loss, portable=True, **options)
     t = stream.topology
     X, Y = signal(400, t.n_inputs, t.n_outputs)
     Y = targets_of(stream, Y)
     stream.run(X[:20], Y[:20])
-    learner = OnThisComputer(stream)
+    learner = compiled(stream, tmp_path)
     assert_same_bits(learner.run(X[20:], Y[20:]), stream.run(X[20:], Y[20:]))
-    assert_same_bits(learner.parameters(), stream.parameters)
-    assert [learner.library.count(k) for k in range(4)] == stream.room.clock.tolist()
-    learner.library.forget()
+    assert_same_bits(parameters(learner), stream.parameters)
+    assert learner.counts() == stream.room.clock.tolist()
+    learner.reset()
     stream.reset()
     assert_same_bits(learner.run(X[:20], Y[:20]), stream.run(X[:20], Y[:20]))
     saved = learner.save(everything=True)  # all of it, read back, is the stream
     assert saved == stream.to_bytes(everything=True)
     assert learner.save() == stream.to_bytes()
     fresh = make().stream(loss, portable=True, **options)
-    read_back(saved, fresh)
+    import_snapshot(saved, fresh)
     for name in KEPT[:-1]:
         assert_same_bits(getattr(fresh.room, name), getattr(stream.room, name))
     assert fresh.samples == stream.samples
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
-def test_any_graph_has_the_same_bits(seed):
+def test_any_graph_has_the_same_bits(tmp_path, seed):
     stream = random_mesh(seed, "float32").stream(learner=("ekf", "adam", "sgd")[seed], portable=True)
     X, Y = signal(100, stream.topology.n_inputs, stream.topology.n_outputs)
-    learner = OnThisComputer(stream)
+    learner = compiled(stream, tmp_path)
     assert_same_bits(learner.run(X, Y), stream.run(X, Y))
-    assert_same_bits(learner.parameters(), stream.parameters)
+    assert_same_bits(parameters(learner), stream.parameters)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("learner", "scale"), [("ekf", True), ("ekf", False), ("adam", True), ("sgd", False)])
-def test_hostile_data_have_the_same_bits(learner, scale):
+def test_hostile_data_have_the_same_bits(tmp_path, learner, scale):
     mesh = Mesh(recurrent(3, 2, 2), 1, ["tanh", "relu", "sin"], random_state=0)
     stream = mesh.stream(learner=learner, scale=scale, portable=True)
     X, Y = hostile(1500, 2, 2, 5)
-    device = OnThisComputer(stream)
+    device = compiled(stream, tmp_path)
     assert_same_bits(device.run(X, Y), stream.run(X, Y))
-    assert_same_bits(device.parameters(), stream.parameters)
-    assert [device.library.count(k) for k in range(4)] == stream.room.clock.tolist()
+    assert_same_bits(parameters(device), stream.parameters)
+    assert device.counts() == stream.room.clock.tolist()
     X[::3, 0], Y[::5, 0] = np.nan, np.inf  # C is handed what Python refuses
     assert np.isfinite(device.run(X, Y)).all()
-    assert np.isfinite(device.parameters()).all()
+    assert np.isfinite(parameters(device)).all()
 
 
-def test_variances_that_are_all_rounding_have_the_same_bits():
+@pytest.mark.slow
+def test_variances_that_are_all_rounding_have_the_same_bits(tmp_path):
     """Inputs so large, and noise so small, that one sample says all about a parameter."""
     mesh = Mesh(Topology.layered([3, 2]), 1, random_state=0)
     stream = mesh.stream(learner="ekf", memory="none", portable=True, noise=1e-3, tails=0.0, forgetting=0.0)
     rng = np.random.default_rng(0)
     X = (rng.normal(size=(300, 3)) * 10.0 ** rng.integers(0, 5, size=(300, 3))).astype(np.float32)
     Y = (X @ rng.normal(size=(3, 2))).astype(np.float32)
-    device = OnThisComputer(stream)
+    device = compiled(stream, tmp_path)
     assert_same_bits(device.run(X, Y), stream.run(X, Y))
-    assert_same_bits(device.parameters(), stream.parameters)
+    assert_same_bits(parameters(device), stream.parameters)
     assert np.abs(stream.run(X, Y) - Y).max() < 1e-3 * np.abs(Y).max()
     P = stream.covariance().astype(float)
     bound = np.sqrt(np.outer(P.diagonal(), P.diagonal()))
     assert (np.abs(P) <= 1.01 * bound).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.3, 0.7, 1.0])
-def test_numbers_of_another_size_have_the_same_bits(share):
+def test_numbers_of_another_size_have_the_same_bits(tmp_path, share):
     """Most of a block of wild numbers lets the moments begin anew, some of it does not."""
     mesh = Mesh(Topology.layered([2, 3, 1]), 2, "tanh", random_state=0)
     stream = mesh.stream(memory="none", scale=True, portable=True)
@@ -226,15 +180,15 @@ def test_numbers_of_another_size_have_the_same_bits(share):
     X[2048:, 0] *= np.where(rng.random(384) < share, 1e6, 1.0)
     X[2100:, 1] *= np.float32(1e-4)
     Y = np.tanh(X[:, :1])
-    device = OnThisComputer(stream)
+    device = compiled(stream, tmp_path)
     assert_same_bits(device.run(X, Y), stream.run(X, Y))
     assert (stream.room.x_moments.reshape(7, 2)[2] < 1e-3).tolist() == [False, True]
 
 
-def test_what_is_saved_is_restored_or_refused():
+def test_what_is_saved_is_restored_or_refused(tmp_path):
     stream = eight(scale=True)
     X, Y = signal(100)
-    device, other = OnThisComputer(stream), OnThisComputer(stream)
+    device, other = compiled(stream, tmp_path), compiled(stream, tmp_path)
     device.run(X[:50], Y[:50])
     saved = device.save(everything=True)
     assert other.restore(saved) == 0
@@ -254,59 +208,55 @@ def test_what_is_saved_is_restored_or_refused():
     assert other.restore(b"MNNL") == 1
     assert other.save(everything=True) == before
     assert other.restore(short) == 0
-    assert_same_bits(other.parameters(), device.parameters())
+    assert_same_bits(parameters(other), parameters(device))
 
 
-def saved_by(stream, X, Y, everything=False):
-    device = OnThisComputer(stream)
+def saved_by(stream, X, Y, tmp_path, everything=False):
+    device = compiled(stream, tmp_path)
     device.run(X, Y)
     return device.save(everything)
 
 
-def test_refusals_in_a_sentence():
-    stream = eight()
-    saved = saved_by(stream, *signal(10))
-    with pytest.raises(DataError, match="does not begin as what a learner in C saves"):
-        read_blob(b"hello")
-    with pytest.raises(DataError, match="is of version 7, this meshnn reads version 1"):
-        read_blob(saved[:4] + b"\7\0\0\0" + saved[8:])
-    with pytest.raises(DataError, match="is cut, or has bytes behind its end: it has 37"):
-        read_blob(saved[:37])
-    with pytest.raises(DataError, match="is cut: it has 100 bytes, 89 parameters take"):
-        read_blob(saved[:100])
-    with pytest.raises(DataError, match="checksum does not match"):
-        read_blob(saved[:60] + b"\0" + saved[61:])
+def test_damaged_snapshots_are_refused(tmp_path):
+    saved = saved_by(eight(), *signal(10), tmp_path)
     words = np.frombuffer(saved[:-4], "<u4").copy()
     words[9] = 0x7FC00000
-    with pytest.raises(DataError, match=r"number 1 of field\.bin is nan"):
-        read_blob(words.tobytes() + np.uint32(zlib.crc32(words.tobytes())).tobytes(), "field.bin")
-    with pytest.raises(DataError, match="has 89 parameters, this net 41"):
-        read_back(saved, Mesh(recurrent(5, 1, 1), 1, "tanh"))
-    with pytest.raises(DataError, match="other edges or activations"):
-        read_back(saved, Mesh(recurrent(8, 1, 1), 1, "relu"))
-    with pytest.raises(DataError, match="another learner"):
-        read_back(saved_by(stream, *signal(10), everything=True), eight("adam"))
-    scaled = eight(scale=True)
+    wrong = {
+        "hello": b"hello", "version 7": saved[:4] + b"\7\0\0\0" + saved[8:], "37": saved[:37], "100": saved[:100],
+        "checksum": saved[:60] + b"\0" + saved[61:],
+        "number 1 of": words.tobytes() + np.uint32(zlib.crc32(words.tobytes())).tobytes(),
+    }  # fmt: skip
+    for named, content in wrong.items():
+        with pytest.raises(DataError, match=named):
+            read_snapshot(content, f"hello {named}" if named == "hello" else "field.bin")
+
+
+def test_snapshots_of_other_nets_are_refused(tmp_path):
+    saved, scaled = saved_by(eight(), *signal(10), tmp_path), eight(scale=True)
     before = scaled.parameters.copy()
-    with pytest.raises(DataError, match=r"89 parameters and numbers for scaling, this net 103: .* another scaling"):
-        read_back(saved, scaled)
+    for content, model, named in (
+        (saved, Mesh(recurrent(5, 1, 1), 1, "tanh"), "89 parameters, this net 41"),
+        (saved, Mesh(recurrent(8, 1, 1), 1, "relu"), "activations"),
+        (saved_by(eight(), *signal(10), tmp_path, everything=True), eight("adam"), "ekf, not adam"),
+        (saved, scaled, "89 numbers, this net 103"),
+        (scaled.to_bytes(), eight(), "103 numbers, this net 89"),
+        (saved, MeshStreamRegressor(), r"MeshStreamRegressor .* field\.bin"),
+    ):
+        with pytest.raises(DataError, match=named):
+            import_snapshot(content, model, "field.bin")
     np.testing.assert_array_equal(scaled.parameters, before)
-    with pytest.raises(DataError, match="this net 89: it is of a model with another scaling"):
-        read_back(scaled.to_bytes(), eight())
-    with pytest.raises(DataError, match=r"has no net that field\.bin could belong to; name the model"):
-        read_back(saved, MeshStreamRegressor(), "field.bin")
     with pytest.raises(MeshError, match="'2 nets'"):
-        learner_header(stream, "2 nets")
+        learner_header(eight(), "2 nets")
 
 
 def test_meshes_and_models_take_it_back(tmp_path):
     X, Y = signal(200)
     mesh = Mesh(recurrent(8, 1, 1), 1, "tanh", random_state=0)
     stream = mesh.stream(learner="ekf", portable=True)
-    saved = saved_by(stream, X, Y)
+    saved = saved_by(stream, X, Y, tmp_path)
     stream.run(X, Y)
     other = Mesh(recurrent(8, 1, 1), 1, "tanh", random_state=7)
-    read_back(saved, other)
+    import_snapshot(saved, other)
     np.testing.assert_array_equal(other.weights, mesh.weights)
     rng = np.random.default_rng(0)
     X = rng.normal(5, 3, size=(150, 2))
@@ -321,9 +271,9 @@ def test_meshes_and_models_take_it_back(tmp_path):
             for row, value in zip(rows[:60], target, strict=False):
                 model.learn_one(row, value)
             portable = portable_of(model)
-            saved = saved_by(portable, X[60:], target[60:, None], everything)
+            saved = saved_by(portable, X[60:], target[60:, None], tmp_path, everything)
             portable.run(X[60:], target[60:])
-            read_back(saved, model)
+            import_snapshot(saved, model)
             assert model.n_samples_ == 150
             got = model.stream_.peek(X[0])
             np.testing.assert_allclose(got, portable.peek(X[0]), rtol=1e-4, atol=1e-5)
@@ -334,22 +284,24 @@ def test_meshes_and_models_take_it_back(tmp_path):
         (MeshClassifier(hidden=3, max_epochs=30, random_state=0).fit(X[:60], labels[:60]), labels),
     ):
         portable = portable_of(model)
-        saved = saved_by(portable, X[60:], target[60:, None])
+        saved = saved_by(portable, X[60:], target[60:, None], tmp_path)
         portable.run(X[60:], target[60:])
-        read_back(saved, model)
+        import_snapshot(saved, model)
         if target is y:
             np.testing.assert_allclose(model.predict(X[:1]), portable.peek(X[0]), rtol=1e-4)
         else:
-            np.testing.assert_allclose(model._outputs(X[:1])[0], portable.peek(X[0]), atol=1e-3)
+            logits = portable.peek(X[0])
+            np.testing.assert_allclose(model.decision_function(X[:1])[0], logits[1] - logits[0], atol=1e-3)
 
 
+@pytest.mark.slow
 def test_the_command(tmp_path):
     X, Y = signal(50)
     mesh = Mesh(recurrent(8, 1, 1), 1, "tanh", random_state=0)
     mesh.save(tmp_path / "net.mesh")
     stream = mesh.stream(learner="adam", portable=True)
     saved = tmp_path / "field.bin"
-    saved.write_bytes(saved_by(stream, X, Y))
+    saved.write_bytes(saved_by(stream, X, Y, tmp_path))
     stream.run(X, Y)
     done = meshnn("import", saved, "--into", tmp_path / "net.mesh", "--out", tmp_path / "new.mesh")
     assert done.returncode == 0, done.stderr
@@ -367,6 +319,7 @@ def test_the_command(tmp_path):
     assert "none.bin" in done.stderr
 
 
+@pytest.mark.slow
 def test_from_the_desk_to_the_field_and_back(tmp_path):
     """Every model that can: trained, saved, exported, learning in C, imported, predicting."""
     rng = np.random.default_rng(0)
@@ -389,7 +342,7 @@ def test_from_the_desk_to_the_field_and_back(tmp_path):
         assert done.returncode == 0, done.stderr
         portable = portable_of(load(saved))
         assert header.read_text().endswith(learner_header(portable))
-        (tmp_path / "field.bin").write_bytes(saved_by(portable, X[100:], target[100:, None]))
+        (tmp_path / "field.bin").write_bytes(saved_by(portable, X[100:], target[100:, None], tmp_path))
         portable.run(X[100:], target[100:])
         done = meshnn("import", tmp_path / "field.bin", "--into", saved, "--out", tmp_path / "new.mesh")
         assert done.returncode == 0, done.stderr

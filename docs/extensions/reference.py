@@ -25,7 +25,7 @@ PUBLIC = {
     "Data": ("meshnn.tables.synthetic",),
     "Pictures": ("meshnn.plots",),
     "Other forms": (
-        "meshnn.export", "meshnn.export.c", "meshnn.export.onnx", "meshnn.neat", "meshnn.torch", "meshnn.jax",
+        "meshnn.export", "meshnn.export.c.writer", "meshnn.export.onnx", "meshnn.neat", "meshnn.torch", "meshnn.jax",
     ),
     "Other libraries": (
         "meshnn.integrations.dask", "meshnn.integrations.river",
@@ -38,7 +38,8 @@ ONLY = {
     "meshnn.plan": ("Explanation",),
     "meshnn.streaming.kalman": ("KalmanSettings",),
     "meshnn.streaming.portable": ("PortableStream",),
-    "meshnn.export.c": ("CReport",),
+    "meshnn.export.c.writer": ("CReport",),
+    "meshnn.export.onnx": ("to_onnx",),
 }
 
 

@@ -191,26 +191,26 @@ def _checked(thing: Any, form: Form, out: Path, X: Any, net: Any, learn: bool) -
     if learn:
         return _checked_learner(thing, out, samples)
     from meshnn.export import CNet
-    from meshnn.export.judging import decided
-    from meshnn.export.quantise import float_outputs
+    from meshnn.export.c.reference import float_outputs
+    from meshnn.export.scoring import as_rows, predicted
 
-    compiled = CNet(out)
+    compiled, rows = CNet(out), as_rows(blueprint, samples)
     plain = hasattr(thing, "_outputs") and blueprint.timing is None and not callable(getattr(thing, "learn_one", None))
     wanted = thing._outputs(samples) if plain else float_outputs(blueprint, samples)
     if net is None:
-        got = compiled.outputs(samples)
+        got = compiled.outputs(rows)
         apart = float(np.abs(got - wanted).max()) / (float(np.abs(wanted).max()) or 1.0)
         if not apart <= APART:
             raise MeshError(f"--check: outputs of the compiled header are up to {apart:.2g} of the largest apart")
         return (
             f"checked: {len(samples):,} predictions of the compiled header agree to {apart:.1g} of the largest output"
         )
-    coded = samples if net.coding.whole else compiled.quantise(samples)
+    coded = samples if net.coding.whole else compiled.quantise(rows)
     got = compiled.outputs(coded)
     if not np.array_equal(got, net.outputs(net.coding(samples))):
         raise MeshError("--check: the compiled header has other bits than the same net in Python")
     if blueprint.classes:
-        same = float((decided(blueprint, got * net.out_scale) == decided(blueprint, wanted)).mean())
+        same = float((predicted(blueprint, got * net.out_scale) == predicted(blueprint, wanted)).mean())
         return f"checked: {len(samples):,} predictions have the bits of Python; {same:.1%} as the net in floats says"
     error = float(np.sqrt(np.mean(np.square(got * net.out_scale - wanted)))) / (float(wanted.std()) or 1.0)
     bits = f"checked: {len(samples):,} predictions have the bits of Python"
@@ -233,11 +233,12 @@ def _checked_learner(thing: Any, out: Path, samples: Any) -> str:
 
 def _drawn(blueprint: Any) -> Any:
     """Samples as if features were normal."""
+    from meshnn.export.scoring import as_features, as_rows
+
     z = np.random.default_rng(0).standard_normal((CHECKED, blueprint.n_inputs))
-    if blueprint.x_mean is None:
-        return z
-    scale = np.where(np.isfinite(blueprint.x_scale), blueprint.x_scale, 1.0)
-    return z * scale + blueprint.x_mean
+    if blueprint.x_mean is not None:
+        z = z * np.where(np.isfinite(blueprint.x_scale), blueprint.x_scale, 1.0) + blueprint.x_mean
+    return as_features(blueprint, as_rows(blueprint, z))
 
 
 def _checked_onnx(thing: Any, out: Path, samples: Any) -> str:
@@ -246,13 +247,21 @@ def _checked_onnx(thing: Any, out: Path, samples: Any) -> str:
         import onnxruntime
     except ImportError:
         raise MeshError("--check: onnxruntime is not installed; pip install onnxruntime brings it") from None
-    from meshnn.export.quantise import float_outputs
+    from meshnn.export.c.reference import float_outputs
+    from meshnn.export.scoring import as_rows
 
     blueprint = thing.blueprint()
     session = onnxruntime.InferenceSession(str(out), providers=["CPUExecutionProvider"])
-    given = {session.get_inputs()[0].name: samples.astype(np.float32)}
-    for other in session.get_inputs()[1:]:
-        given[other.name] = np.zeros((len(samples), int(other.shape[1])), np.float32)
+    inputs = session.get_inputs()
+    given = {}
+    if any(column.categories for column in blueprint.columns):
+        for value, column, cells in zip(inputs, blueprint.columns, as_rows(blueprint, samples).T, strict=True):
+            texts = np.array([*column.categories, "never seen"], object)
+            given[value.name] = (texts[cells.astype(int)] if column.categories else cells.astype(np.float32))[:, None]
+    else:
+        given[inputs[0].name] = samples.astype(np.float32)
+        for other in inputs[1:]:
+            given[other.name] = np.zeros((len(samples), int(other.shape[1])), np.float32)
     answers = dict(zip([output.name for output in session.get_outputs()], session.run(None, given), strict=True))
     if blueprint.timing is None:
         outputs = float_outputs(blueprint, samples)
@@ -266,12 +275,12 @@ def _checked_onnx(thing: Any, out: Path, samples: Any) -> str:
 
 def _apart_of(blueprint: Any, answers: dict[str, Any], outputs: Any) -> float:
     """The largest difference of probabilities, or of values as a share of the largest."""
-    from meshnn.export.judging import decided, probabilities
+    from meshnn.export.scoring import predicted, probabilities
 
     shares = next((found for name, found in answers.items() if "probabilit" in name), None)
     if shares is not None:
         rows = [list(row.values()) for row in shares] if isinstance(shares, list) else shares
         return float(np.abs(np.asarray(rows) - probabilities(blueprint, outputs)).max())
-    wanted = decided(blueprint, outputs) if blueprint.values else outputs
+    wanted = predicted(blueprint, outputs) if blueprint.values else outputs
     found = np.asarray(next(iter(answers.values()))).reshape(wanted.shape)
     return float(np.abs(found - wanted).max() / (np.abs(wanted).max() or 1.0))

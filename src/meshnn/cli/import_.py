@@ -24,7 +24,7 @@ def import_(
 
       meshnn import field.bin --into pump.mesh --out learned.mesh
     """
-    from meshnn.export.readback import read_back
+    from meshnn.export.snapshot import import_snapshot
     from meshnn.files import explained
     from meshnn.loading import load
 
@@ -32,13 +32,13 @@ def import_(
     model = load(into)
     with explained("read", str(saved)):
         content = saved.read_bytes()
-    blob = read_back(content, model, str(saved))
+    snapshot = import_snapshot(content, model, str(saved))
     model.save(out)
     if as_json:
         print_json(
-            {"model": str(out), "parameters": blob.n_parameters, "samples": blob.samples, "learned": blob.learned,
-             "learner": blob.learner, "everything": blob.everything}
+            {"model": str(out), "parameters": snapshot.n_parameters, "samples": snapshot.samples,
+             "learned": snapshot.learned, "learner": snapshot.learner, "everything": snapshot.everything}
         )  # fmt: skip
         return
-    seen = f"{counted(blob.samples, 'sample')} seen, {counted(blob.learned, 'update')} of {blob.learner}"
-    print(f"{out}: {counted(blob.n_parameters, 'parameter')} of {saved}; {seen}")
+    seen = f"{counted(snapshot.samples, 'sample')} seen, {counted(snapshot.learned, 'update')} of {snapshot.learner}"
+    print(f"{out}: {counted(snapshot.n_parameters, 'parameter')} of {saved}; {seen}")

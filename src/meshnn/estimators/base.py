@@ -192,6 +192,7 @@ class BaseMesh(Parameters, Outputs):
                 held = held.pop_all()
             with held, sigterm_interrupts(terminated, wanted=checkpoint is not None):
                 self._run(trainer, checkpoint, self._all_callbacks(trainer, X, y))
+            self._ranges = data.ranges(self.blueprint())
         finally:
             if checkpoint is not None:
                 checkpoint.release()
@@ -327,7 +328,7 @@ class BaseMesh(Parameters, Outputs):
     def _forget_conclusions(self, reason: str) -> None:
         """Forget what was found out about other weights."""
         self.__dict__.pop("feature_importances_", None)
-        self._laplace = reason
+        self._laplace, self._ranges = reason, None
 
     def _finalize(self, trainer: Trainer) -> None:
         """Find out what only the samples tell about the net: importances and the uncertainty of the weights."""

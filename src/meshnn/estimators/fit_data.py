@@ -18,6 +18,8 @@ from meshnn.arrays import Array
 from meshnn.errors import DataError, MeshError
 from meshnn.estimators.preprocessing import CheckedSamples, Preprocessing, is_dask
 from meshnn.estimators.scaling import Scaling
+from meshnn.export.blueprint import Blueprint
+from meshnn.export.ranges import Ranges
 from meshnn.losses.moments import is_constant
 from meshnn.mesh import Mesh
 from meshnn.progress import reading
@@ -104,6 +106,10 @@ class ArrayData:
         loss, held_out = self._model._loss, self.held_out
         validation = None if held_out is None else preprocessing.dataset(mesh, held_out, loss)
         return preprocessing.dataset(mesh, self.samples, loss), validation
+
+    def ranges(self, blueprint: Blueprint) -> Ranges | None:
+        """Return the ranges of features and states of a trained net, which exports in integers need."""
+        return Ranges.of(blueprint, Ranges.rows(self.samples.X))
 
 
 def _may_rotate(model: Any) -> bool:
@@ -194,6 +200,10 @@ class OutOfCoreData:
         elif held_out is not None:
             validation = held_out.prepared(transform)
         return training.prepared(transform), validation
+
+    def ranges(self, blueprint: Blueprint) -> Ranges | None:
+        """Return None: reading rows once more takes too long."""
+        return None
 
 
 @contextmanager

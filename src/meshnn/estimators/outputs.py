@@ -17,8 +17,9 @@ from meshnn.arguments import real_number
 from meshnn.arrays import Array
 from meshnn.errors import MeshError
 from meshnn.estimators.preprocessing import Preprocessing, is_dask, is_frame
-from meshnn.export.blueprint import Blueprint, ExportError
+from meshnn.export.blueprint import Blueprint, ExportError, input_columns
 from meshnn.export.exports import Exports
+from meshnn.export.ranges import Ranges
 from meshnn.losses import LOSSES
 from meshnn.mesh import Mesh
 from meshnn.training.laplace import Laplace
@@ -58,6 +59,7 @@ class Outputs(Exports):
     mesh_: Mesh
     preprocessing_: Preprocessing
     n_jobs: int | None
+    _ranges: Ranges | None = None  # of the training rows, for exports in integers
 
     @property
     def n_features_in_(self) -> int:
@@ -125,9 +127,16 @@ class Outputs(Exports):
             x_mean=None if plain else scaling.x_mean,
             x_scale=None if plain else scaling.x_scale,
             features=p.feature_names,
+            columns=() if p.encoder is None else input_columns(p.encoder),
+            ranges=self._ranges,
             timing=p.timing,
             title=f"{name if name.startswith('Mesh') else p.kind.title().strip() + name}: {self.mesh_!r}",
         )
+
+    def _encoded_samples(self, X: Any) -> Any:
+        """Return the features of a DataFrame; arrays are taken to be encoded."""
+        p = self.preprocessing_
+        return p.features(X, type(self).__name__) if is_frame(X) and p.timing is None else X
 
     def _tuned(self, quantiser: Any, net: Any, X: Array) -> Any:
         if quantiser.blueprint.timing is not None:

@@ -16,6 +16,7 @@ from meshnn.checks import check_current_weights
 from meshnn.estimators.preprocessing import Preprocessing
 from meshnn.estimators.scaling import Scaling
 from meshnn.estimators.sequences import Reading, SequencePreprocessing
+from meshnn.export.ranges import Ranges
 from meshnn.losses import loss_named
 from meshnn.mesh import Mesh
 from meshnn.storage import FileError, Tree
@@ -70,6 +71,8 @@ def to_tree(estimator: BaseMesh, parameters: Array | None = None) -> Tree:
         tree["laplace"] = model._laplace if isinstance(model._laplace, str) else model._laplace.to_tree()
     if hasattr(model, "feature_importances_"):
         tree["importances"] = model.feature_importances_
+    if estimator._ranges is not None:
+        tree["ranges"] = estimator._ranges.to_tree()
     if hasattr(model, "target_"):
         tree["target"] = model.target_
     return tree
@@ -155,6 +158,8 @@ def from_tree(estimator: Any, tree: Tree) -> Any:
     if "importances" in tree:
         count = estimator.preprocessing_.n_features
         estimator.feature_importances_ = _numbers("importances", tree["importances"], count, least=0.0)
+    if "ranges" in tree:
+        estimator._ranges = Ranges.from_tree(tree["ranges"], mesh.topology.n_inputs, mesh.topology.n_neurons)
     if "target" in tree:
         estimator.target_ = _texts("target", [tree["target"]])[0]
     stream = tree["stream"]

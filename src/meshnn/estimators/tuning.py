@@ -12,8 +12,8 @@ from copy import deepcopy
 import numpy as np
 
 from meshnn.arrays import Array, FloatArray
-from meshnn.export.integer import IntegerNet
-from meshnn.export.quantise import Quantiser
+from meshnn.export.c.integer import IntegerNet
+from meshnn.export.c.quantise import Quantiser
 from meshnn.mesh import Mesh
 
 __all__ = ["tuned"]

@@ -1,21 +1,22 @@
-"""`Blueprint`: what a trained model computes, as plain values and arrays: all that exports know of it."""
+"""`Blueprint`: what a trained model computes, as plain values and arrays; exports know nothing else of a model."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from meshnn.arrays import Array, BoolArray, IntArray
 from meshnn.codes import ACTIVATIONS, NONZERO_AT_ZERO
 from meshnn.errors import MeshError
+from meshnn.tables.encoder import Encoder, date_parts
 
-__all__ = ["Blueprint", "ExportError", "Timing"]
+if TYPE_CHECKING:
+    from meshnn.export.ranges import Ranges
 
-#: What becomes of outputs: nothing, probabilities of classes, of labels, of the first of two classes, rates.
-LINKS = ("identity", "softmax", "sigmoid", "logit", "exp")
+__all__ = ["Blueprint", "ExportError", "InputColumn", "Timing", "input_columns"]
 
 
 class ExportError(MeshError):
@@ -23,7 +24,7 @@ class ExportError(MeshError):
 
 
 class Timing(NamedTuple):
-    """How a net lives in time; its state goes on from step to step."""
+    """How a net lives in time; its state is carried from step to step."""
 
     per_step: int  # ticks that a step lasts for
     delay: int  # ticks from the last one of a step to the one after which it is read
@@ -31,12 +32,58 @@ class Timing(NamedTuple):
 
 
 @dataclass(frozen=True)
+class InputColumn:
+    """A column of a table, as exports encode it."""
+
+    name: str
+    #: Texts that become one feature each, 1 for this text and 0 for others; none: the column is one number.
+    categories: tuple[str, ...] = ()
+    #: What replaces a missing value: a number, or the number of a category; None: missing values are not accepted.
+    fill: float | None = None
+    #: Whether all texts that are no category share one more feature, the last.
+    other: bool = False
+
+    @property
+    def width(self) -> int:
+        """Return the number of features."""
+        return max(1, len(self.categories) + self.other)
+
+    @property
+    def unseen(self) -> int:
+        """Return the number that stands for a text that is no category."""
+        return len(self.categories) if self.other else -1
+
+
+def input_columns(encoder: Encoder) -> tuple[InputColumn, ...]:
+    """Return the columns of an encoder, none if they are features as they are; parts of a date are passed one by one.
+
+    The only function of the exports that knows encoders.
+    """
+    found: list[InputColumn] = []
+    for column in encoder.columns:
+        name, levels, fill = column.name, column.categories, column.fill
+        if column.kind == "date":
+            gap = {} if fill is None else date_parts(np.array([fill], "datetime64[us]"), column.origin)
+            fills = [float(gap[part][0]) if gap else None for part in levels]
+            found += [InputColumn(feature, (), value) for feature, value in zip(column.features, fills, strict=True)]
+        elif column.kind == "categorical":
+            code = None if fill is None else float(levels.index(str(fill)) if fill in levels else len(levels))
+            found.append(InputColumn(name, levels, code, column.other))
+        else:
+            found.append(InputColumn(name, (), None if fill is None else float(fill)))
+    return tuple(found) if any(column.categories or column.fill is not None for column in found) else ()
+
+
+@dataclass(frozen=True)
 class Blueprint:
-    """Inputs, scaled, go into a net; its outputs are what `link` says, and are scaled back.
+    """Columns are encoded and scaled to the inputs of a net; `link` is applied to its outputs, which are scaled back.
 
     Neurons are numbered as in the topology: inputs, the bias if there is one, hidden ones, outputs. Edges are sorted by
-    (dst, src). Features are `(x - x_mean) / x_scale`, cut to between -x_cut and x_cut; where `x_constant`, and where a
-    feature of a stream is not finite, they are 0. Values are `link(outputs) * y_scale + y_mean`.
+    (dst, src). Features are `(x - x_mean) / x_scale`, clipped to between -x_cut and x_cut; a feature of a stream that
+    is not finite is 0 (`x_cut` is finite for streams). Values are `link(outputs) * y_scale + y_mean`.
+
+    Links are "identity", "softmax" (probabilities of classes), "sigmoid" (of labels), "logit" (of the first of two
+    classes) and "exp" (rates).
     """
 
     n_inputs: int
@@ -61,40 +108,41 @@ class Blueprint:
     features: tuple[str, ...] = ()
     timing: Timing | None = None
     title: str = "a mesh"
+    columns: tuple[InputColumn, ...] = ()  # of a model that learned from a table
+    ranges: Ranges | None = None  # of the training rows, if the model keeps them
 
     @property
     def n_clamped(self) -> int:
-        """Inputs, and the bias."""
+        """Return the number of inputs and of the bias."""
         return self.n_inputs + self.bias
 
     @property
     def n_neurons(self) -> int:
-        """Of all kinds."""
+        """Return the number of neurons of all kinds."""
         return self.n_clamped + self.n_hidden + self.n_outputs
 
     @property
     def outputs(self) -> IntArray:
-        """Their numbers."""
+        """Return the numbers of the outputs."""
         return np.arange(self.n_neurons - self.n_outputs, self.n_neurons)
 
     @cached_property
     def pointers(self) -> IntArray:
-        """The edges into neuron j are those from `pointers[j]` to `pointers[j + 1]`."""
+        """Return where the edges into each neuron begin: those into j are `pointers[j]` to `pointers[j + 1]`."""
         return np.searchsorted(self.dst, np.arange(self.n_neurons + 1))
 
     @cached_property
-    def awake(self) -> BoolArray:
-        """Neurons that are not 0 when nothing comes in."""
+    def nonzero_at_zero(self) -> BoolArray:
+        """Return a mask of the neurons whose activation of 0 is not 0."""
         free = np.array([ACTIVATIONS[name] in NONZERO_AT_ZERO for name in self.activations], dtype=np.bool_)
         return np.concatenate([np.zeros(self.n_clamped, np.bool_), free])
 
     @cached_property
     def timetable(self) -> list[IntArray]:
-        """Of each tick the neurons whose states are to be computed: those that have changed, and matter.
+        """Return the neurons to compute at each tick: those whose state changes and can reach an output in time.
 
-        A neuron none of whose sources has changed since the tick before is settled and keeps its state; one whose state
-        of a tick reaches no output need not be computed then. So in a graph without cycles each neuron is computed
-        once, in the tick of its depth. Of nets in time there is one list, for every tick of a step.
+        A neuron whose sources have not changed since the tick before keeps its state. In a graph without cycles each
+        neuron is computed once, at the tick of its depth. Nets in time have one list, for every tick of a step.
         """
         if self.timing is not None:
             return [self._reaching()]
@@ -102,23 +150,23 @@ class Blueprint:
 
     @property
     def once(self) -> bool:
-        """Whether no neuron is computed twice, so that states can be written where they are read."""
+        """Return whether no neuron is computed twice, so that states can be updated in place."""
         counts = np.bincount(np.concatenate(self.timetable), minlength=1)
         return self.timing is None and int(counts.max(initial=0)) <= 1
 
     @cached_property
     def alive(self) -> BoolArray:
-        """Mask of the edges into neurons that are computed at all."""
+        """Return a mask of the edges into neurons that are computed."""
         used = np.zeros(self.n_neurons, np.bool_)
         used[np.concatenate(self.timetable)] = True
         return used[self.dst]
 
     def with_weights(self, weights: Array) -> Blueprint:
-        """The same net with others."""
+        """Return the same net with other weights."""
         return replace(self, weights=weights)
 
     def _reaching(self) -> IntArray:
-        """Neurons from which an output can be reached, however many ticks it takes."""
+        """Return the neurons from which an output can be reached in any number of ticks."""
         reached = np.arange(self.n_neurons) >= self.n_neurons - self.n_outputs
         while True:
             more = reached.copy()
@@ -130,26 +178,26 @@ class Blueprint:
 
 
 def _changes(blueprint: Blueprint) -> Array:
-    """Of each tick, from 0 on, and neuron, whether its state may be another than one tick before."""
+    """Return for each tick, from 0 on, and neuron whether its state may differ from the tick before."""
     changed = np.zeros((blueprint.ticks + 1, blueprint.n_neurons), np.bool_)
     changed[0, : blueprint.n_clamped] = True
     free = np.arange(blueprint.n_neurons) >= blueprint.n_clamped
     for k in range(1, blueprint.ticks + 1):
         changed[k, blueprint.dst[changed[k - 1, blueprint.src]]] = True
         if k == 1:
-            changed[k] |= blueprint.awake
+            changed[k] |= blueprint.nonzero_at_zero
         changed[k] &= free
     return changed
 
 
 def _needed(blueprint: Blueprint, changed: Array) -> list[IntArray]:
-    """Of each tick from 1 on, the neurons that changed then and whose state is read before it changes again."""
+    """Return for each tick from 1 on the neurons that change and whose state is read before it changes again."""
     wanted = np.arange(blueprint.n_neurons) >= blueprint.n_neurons - blueprint.n_outputs
     found = []
     for k in range(blueprint.ticks, 0, -1):
         made = wanted & changed[k]
         found.append(np.flatnonzero(made))
-        # what is wanted after tick k - 1: what was not made now, and what is read to make the rest
+        # needed after tick k - 1: outputs not computed now, and the sources of those that are
         wanted = wanted & ~made
         wanted[blueprint.src[made[blueprint.dst]]] = True
         wanted[: blueprint.n_clamped] = False

@@ -1,4 +1,4 @@
-"""`Exports`: what every trained model has, so that it can leave Python."""
+"""`Exports`: the methods `to_c` and `to_onnx` of every trained model."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from meshnn.export.blueprint import Blueprint, ExportError
 
 if TYPE_CHECKING:
     from meshnn.arrays import Array
-    from meshnn.export.c import CReport
-    from meshnn.export.integer import IntegerNet
-    from meshnn.export.quantise import Quantiser
+    from meshnn.export.c.integer import IntegerNet
+    from meshnn.export.c.quantise import Quantiser
+    from meshnn.export.c.writer import CReport
 
 __all__ = ["Exports"]
 
 
 class Exports:
-    """Models that can say what they compute."""
+    """A model that can be exported."""
 
     def blueprint(self) -> Blueprint:
-        """What it computes, as plain values and arrays: what exports are written from."""
+        """Return what it computes as plain values and arrays, which exports are written from."""
         raise NotImplementedError
 
     def to_c(
@@ -45,15 +45,16 @@ class Exports:
         optimize : "size" or "speed"
             Tables and loops, or code without loops.
         name : str, optional
-            What all names in the header begin with; else the name of the file.
+            Prefix of all names in the header; else the name of the file.
         X : array_like (n_samples, n_features), optional
-            Training samples, on which integer nets choose their scales; without them features are taken to be normal.
-            Of a net in time, the steps of a sequence.
+            Training samples, on which integer nets choose their scales; without them the ranges that a fitted model
+            keeps of its training rows are used, and a model without ranges is refused. Of a net in time, the steps of
+            a sequence.
         y : array_like, optional
-            True answers for X; report and header then say how good the net is on them, in floats and in whole numbers.
+            True answers for X; report and header then state the accuracy on them, in floats and in whole numbers.
         tune : bool
-            Whether weights of integer nets learn once more, through their rounding; kept if it brings the outputs
-            nearer to those of the net in floats.
+            Whether the weights of integer nets are fine-tuned with quantisation in the loop, if there are samples; kept
+            if it brings the outputs nearer to those of the net in floats.
         learn : bool
             Whether the net goes on learning in C, see docs/c-learning.md; in float32.
 
@@ -74,23 +75,28 @@ class Exports:
         >>> report.dtype, report.table_bytes < 300
         ('int8', True)
         """
-        from meshnn.export.writing import write_c
+        from meshnn.export.c.writer import write_c
 
-        return write_c(self, path, dtype, optimize, name, X, y, tune, learn)
+        options: dict[str, Any] = {"dtype": dtype, "optimize": optimize, "name": name, "tune": tune, "learn": learn}
+        return write_c(self, path, X=X, y=y, **options)
+
+    def _encoded_samples(self, X: Any) -> Any:
+        """Return samples as the features that the net was trained on."""
+        return X
 
     def _learner(self) -> Any:
-        """What goes on learning, as a portable stream."""
+        """Return a portable stream that goes on learning."""
         raise ExportError(
             f"a {type(self).__name__} does not learn from a stream, so there is no learner to write; learn=True is for "
             "meshes, classifiers and regressors"
         )
 
     def _tuned(self, quantiser: Quantiser, net: IntegerNet, X: Array) -> IntegerNet:
-        """A better integer net, if one can be learned."""
+        """Return a better integer net, if fine-tuning finds one."""
         return net
 
     def to_onnx(self, path: str | PathLike[str] | None = None, **options: Any) -> Any:
-        """As a model of ONNX, written to a file if there is a path; see `meshnn.export.onnx.to_onnx`."""
+        """Return it as an ONNX model, written to a file if there is a path; see `meshnn.export.onnx.to_onnx`."""
         from meshnn.export.onnx import to_onnx
 
         return to_onnx(self.blueprint(), path, **options)

@@ -11,7 +11,7 @@ from typing import Any
 from meshnn.estimators import MeshClassifier, MeshRegressor
 from meshnn.export.blueprint import Blueprint, ExportError
 from meshnn.export.onnx import LEAST_OPSET, build
-from meshnn.export.onnx_graph import Graph, as_protos, tensor_proto
+from meshnn.export.onnx.graph import Graph, as_protos, tensor_proto
 
 __all__ = ["register"]
 

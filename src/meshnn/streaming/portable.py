@@ -1,6 +1,6 @@
 """`PortableStream`: a stream in float32 whose bits are the same on every machine, also in C on one without a library.
 
-The mathematics is in `_core/portable.h`, which the core runs and `export/c_learner.py` writes into headers.
+The mathematics is in `_core/portable.h`, which the core runs and `export/c/learner.py` writes into headers.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from meshnn.codes import (
     SQUARED_ERROR,
 )
 from meshnn.errors import MeshError
-from meshnn.export.blob import write_blob
-from meshnn.export.c_learner import write_learner
+from meshnn.export.c.learner import write_learner
+from meshnn.export.snapshot import write_snapshot
 from meshnn.parameters import Ties
 from meshnn.streaming.base import BaseStream
 from meshnn.streaming.portable_convert import into_stream, portable_from
@@ -179,17 +179,17 @@ class PortableStream(BaseStream):
         into_stream(self, stream)
 
     def to_bytes(self, everything: bool = False) -> bytes:
-        """What its C learner would save here: `net_restore` takes it, and so does `meshnn.export.readback.read_back`.
+        """Return what its C learner would save here, for `net_restore` and `meshnn.export.snapshot.import_snapshot`.
 
         Parameters
         ----------
         everything : bool
             Also states, influences and what the learner remembers, not only parameters and scaling.
         """
-        return write_blob(self, everything)
+        return write_snapshot(self, everything)
 
     def to_c(self, path: str | PathLike[str], name: str = "net") -> None:
-        """Write a C header with a learner that goes on from here, bit by bit; see `meshnn.export.c_learner`.
+        """Write a C header with a learner that goes on from here, bit by bit; see `meshnn.export.c.learner`.
 
         Parameters
         ----------

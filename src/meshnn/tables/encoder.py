@@ -18,7 +18,7 @@ from meshnn.errors import DataError
 from meshnn.memory import check_fits
 from meshnn.tables.names import INDEX, check_names, listed, plain, shown, source
 
-__all__ = ["OTHER", "Column", "Encoded", "Encoder"]
+__all__ = ["OTHER", "Column", "Encoded", "Encoder", "date_parts"]
 
 #: Kinds of columns, and the types of what fills their gaps.
 FILLS = {"numeric": float, "boolean": bool, "categorical": str, "date": str}
@@ -245,6 +245,19 @@ class Encoder:
         except (TypeError, ValueError, LookupError, RecursionError, AttributeError):
             pass
         raise DataError("the encoder stored in the model is damaged; save the model again", code="damaged")
+
+
+def date_parts(dates: NDArray[Any], origin: str) -> dict[str, NDArray[np.float64]]:
+    """Return the features of dates by name: weekday 0 is Monday, hours and days have fractions."""
+    days, months = dates.astype("datetime64[D]"), dates.astype("datetime64[M]").astype(np.int64)
+    parts = {
+        "year": 1970 + months // 12,
+        "month": 1 + months % 12,
+        "weekday": (days.astype(np.int64) + 3) % 7,
+        "hour": (dates - days) / np.timedelta64(1, "h"),
+        "days": (dates - np.datetime64(origin)) / np.timedelta64(1, "D"),
+    }
+    return {name: np.asarray(part, np.float64) for name, part in parts.items()}
 
 
 def _whole(table: Any) -> Any:

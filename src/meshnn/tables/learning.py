@@ -11,7 +11,7 @@ from pyarrow import compute
 
 from meshnn.errors import DataError
 from meshnn.tables.cells import NUMBER, TRUTH, Cells, cells_of, first, in_groups, kind_of, matrix_of
-from meshnn.tables.encoder import DATE_PARTS, Column
+from meshnn.tables.encoder import DATE_PARTS, Column, date_parts
 from meshnn.tables.names import plain, quoted, row_number, shown, source
 
 __all__ = ["fill_features", "fill_numbers", "learn_columns"]
@@ -86,21 +86,8 @@ def _learn_dates(cells: Cells, dates: NDArray[Any]) -> Column | str:
     fill, origin = str(ordered[(len(ordered) - 1) // 2]), str(ordered[0].astype("datetime64[D]"))
     if ordered[0] == ordered[-1]:
         return f"is constant ({fill})"
-    parts = _date_parts(dates, origin)
+    parts = date_parts(dates, origin)
     return Column(cells.name, "date", tuple(part for part in DATE_PARTS if np.ptp(parts[part])), fill, origin=origin)
-
-
-def _date_parts(dates: NDArray[Any], origin: str) -> dict[str, Floats]:
-    """Return the features of dates by name: weekday 0 is Monday, hours and days have fractions."""
-    days, months = dates.astype("datetime64[D]"), dates.astype("datetime64[M]").astype(np.int64)
-    parts = {
-        "year": 1970 + months // 12,
-        "month": 1 + months % 12,
-        "weekday": (days.astype(np.int64) + 3) % 7,
-        "hour": (dates - days) / np.timedelta64(1, "h"),
-        "days": (dates - np.datetime64(origin)) / np.timedelta64(1, "D"),
-    }
-    return {name: np.asarray(part, np.float64) for name, part in parts.items()}
 
 
 def _learn_texts(cells: Cells, most: int) -> tuple[Column | str, str]:
@@ -190,7 +177,7 @@ def _fill_dates(part: Floats, column: Column, cells: Cells) -> None:
         cells.refuse(first(wrong), quoted(cells.values[first(wrong)]), _expected(column))
     fill = np.datetime64(column.origin if column.fill is None else str(column.fill), "us")
     filled = np.full(len(part), fill) if dates is None else np.where(cells.gaps, fill, dates)
-    parts = _date_parts(filled, column.origin)
+    parts = date_parts(filled, column.origin)
     for k, name in enumerate(column.categories):
         part[:, k] = parts[name]
 

@@ -1,8 +1,8 @@
-"""C sources of the core as text for headers: elementary functions, activations, the learner.
+"""The C sources of the core as text for headers: elementary functions, activations, the learner.
 
 The sources are `_core/portable*.h`. A header gets the functions that it calls, with the prefix `net_` renamed and every
-`if (NET_FLAG)` decided. The bits are the same on every machine whose float is that of IEEE 754: nothing calls a library
-or computes in double, and `arithmetic_begin` forbids fused multiply-adds, excess precision and fast math.
+`if (NET_FLAG)` decided. The bits are the same on every machine whose float is that of IEEE 754: no function calls a
+library or computes in double, and `arithmetic_begin` forbids fused multiply-adds, excess precision and fast math.
 """
 
 from __future__ import annotations
@@ -12,42 +12,21 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 
-import numpy as np
-
-from meshnn.codes import ACTIVATIONS as CODES
+from meshnn.codes import ACTIVATIONS
 from meshnn.errors import MeshError
 
-__all__ = [
-    "ACTIVATIONS", "activation_source", "arithmetic_begin", "arithmetic_end", "functions", "literal", "math_source",
-    "needed", "renamed",
-]  # fmt: skip
+__all__ = ["activation_source", "arithmetic_begin", "called", "functions", "renamed"]
 
-#: The names of the activations that can be written.
-ACTIVATIONS = tuple(CODES)
-
-_SOURCES = Path(__file__).parent.parent / "_core"
 _FUNCTION = re.compile(r"^static inline .*?\bnet_(\w+)\(", re.MULTILINE)
 #: A condition on one flag, alone or behind an else; the statement that it guards, or `{`.
 _CONDITION = re.compile(r" *(?:\} else )?if \((!?)NET_([A-Z0-9_]+)(?: > 0\.0f)?\) (.*)")
 
 
-def literal(value: float) -> str:
-    """A float32 as C writes it: the shortest decimal number that is read as the same bits."""
-    with np.errstate(over="ignore"):  # refused
-        found = np.float32(value)
-    if not np.isfinite(found):
-        raise MeshError(
-            f"{float(value):.3g} cannot be written as a float of C; weights must be finite, and features numbers "
-            "that float32 holds: scale them first"
-        )
-    text = repr(float(str(found)))
-    return f"{text if 'e' in text or '.' in text else text + '.0'}f"
-
-
 @cache
 def _parts(file: str) -> tuple[str, ...]:
-    """Functions with the comment before them, and what else blank lines separate."""
-    return tuple((_SOURCES / file).read_text(encoding="ascii").rstrip("\n").split("\n\n"))
+    """Split a source at blank lines: functions with the comment before them, and other parts."""
+    path = Path(__file__).parents[2] / "_core" / file
+    return tuple(path.read_text(encoding="ascii").rstrip("\n").split("\n\n"))
 
 
 def functions(files: Iterable[str], flags: Mapping[str, bool]) -> dict[str, str]:
@@ -78,7 +57,7 @@ def _decided(text: str, flags: Mapping[str, bool]) -> str:
     return "\n".join(lines)
 
 
-def needed(names: Iterable[str], among: Mapping[str, str]) -> str:
+def called(names: Iterable[str], among: Mapping[str, str]) -> str:
     """Join the functions and all that they call, in the order of the sources."""
     found: set[str] = set()
     todo = list(names)
@@ -91,38 +70,21 @@ def needed(names: Iterable[str], among: Mapping[str, str]) -> str:
 
 
 def renamed(text: str, name: str) -> str:
-    """Replace the prefixes `net_` and `NET_` by those of a header."""
+    """Replace the prefixes `net_` and `NET_` of the sources by those of a header."""
     return re.sub(r"\bNET_", f"{name.upper()}_", re.sub(r"\bnet_", f"{name}_", text))
 
 
 def arithmetic_begin(name: str) -> str:
-    """Return the lines before the first function: compilers that cannot keep the bits are refused.
+    """Return the lines before the first function of a header: compilers that cannot keep the bits are refused.
 
-    `name` is that of the header, for the error messages of the compiler. `<stdint.h>` must have been included.
+    `<stdint.h>` must have been included. Behind the last function, the header must restore the options of gcc.
     """
     found = next(part for part in _parts("portable_math.h") if part.startswith("#if"))
-    return found.replace('"net:', f'"{name}:') + "\n"
-
-
-def arithmetic_end() -> str:
-    """Return the lines behind the last function."""
-    return "#if defined(__GNUC__) && !defined(__clang__)\n#pragma GCC pop_options\n#endif\n"
-
-
-def math_source(names: Iterable[str], prefix: str) -> str:
-    """Elementary functions and those they call: `exp`, `expm1`, `log`, `log1p`, `sqrt`, `abs`, `bits`, `from_bits`.
-
-    Examples
-    --------
-    >>> from meshnn.export.c_math import math_source
-    >>> "static inline float net_sqrt(float x)" in math_source(["sqrt"], "net_")
-    True
-    """
-    return activation_source([], False, prefix, names)
+    return found.replace('"net:', f'"{name}:')
 
 
 def activation_source(names: Iterable[str], slopes: bool, prefix: str, also: Iterable[str] = ()) -> str:
-    """Activations as functions `float PREFIXname(float t)`, with all that they call.
+    """Return activations as functions `float PREFIXname(float t)`, with all that they call.
 
     Parameters
     ----------
@@ -131,11 +93,11 @@ def activation_source(names: Iterable[str], slopes: bool, prefix: str, also: Ite
         With slopes they are `float PREFIXname(float t, float *d)`, and the slope is stored in `d`.
     prefix : str
         Begins all names, such as "net_".
-    also : names of further elementary functions, see `math_source`
+    also : names of elementary functions to add: `exp`, `expm1`, `log`, `log1p`, `sqrt`, `abs`, `bits`, `from_bits`
 
     Examples
     --------
-    >>> from meshnn.export.c_math import activation_source
+    >>> from meshnn.export.c.source import activation_source
     >>> print(activation_source(["relu"], True, "net_"))
     static inline float net_relu(float t, float *d) {
         *d = t <= 0.0f ? 0.0f : 1.0f;
@@ -147,6 +109,5 @@ def activation_source(names: Iterable[str], slopes: bool, prefix: str, also: Ite
     for name in wanted:
         if name not in ACTIVATIONS:
             raise MeshError(f"{name!r} has no C; activations that can be written are {', '.join(ACTIVATIONS)}")
-    found = functions(["portable_math.h"], {"SLOPES": slopes, "BUILTIN_SQRT": False})
-    text = needed([*wanted, *also], found)
+    text = called([*wanted, *also], functions(["portable_math.h"], {"SLOPES": slopes, "BUILTIN_SQRT": False}))
     return renamed(text if slopes else text.replace("(float t, float *d)", "(float t)"), prefix.removesuffix("_"))

@@ -1,4 +1,4 @@
-"""`to_onnx`: a trained model as a file that onnxruntime and others run, of operators of the standard only."""
+"""`to_onnx`: a trained model as a file for onnxruntime and others, of operators of the standard only."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ import numpy as np
 from meshnn.arguments import known, switch, whole_number
 from meshnn.arrays import IntArray
 from meshnn.export.blueprint import Blueprint, ExportError
-from meshnn.export.onnx_graph import ML, Graph, as_protos, imported
-from meshnn.export.onnx_labels import answer
-from meshnn.export.onnx_net import Net
-from meshnn.export.onnx_time import one_step, state_neurons, whole_sequence
+from meshnn.export.onnx.answers import answer
+from meshnn.export.onnx.features import encoded, missing_flag, scaled
+from meshnn.export.onnx.graph import ML, Graph, as_protos, imported
+from meshnn.export.onnx.net import Net
+from meshnn.export.onnx.sequences import one_step, state_neurons, whole_sequence
 from meshnn.files import as_path, write_whole
 
 __all__ = ["LEAST_OPSET", "build", "to_onnx"]
@@ -27,11 +28,12 @@ def to_onnx(
     blueprint: Blueprint, path: str | PathLike[str] | None = None, *, zipmap: bool | None = None,
     sequence: bool = False, opset: int = LEAST_OPSET, dtype: str = "float32", name: str | None = None,
 ) -> Any:  # fmt: skip
-    """A model of ONNX, see docs/onnx.md.
+    """Return an ONNX model, see docs/onnx.md.
 
-    Its input is `features` (N, n_inputs). A classifier has `label` (N,) and `probabilities`, a regressor `variable`
-    (N, n_outputs), a net alone `outputs`. Of several labels both are (N, n_labels). Models that live in time take one
-    step a call: `state_in` (N, n_state), zeros at first, and `state_out`, which is the next one's `state_in`.
+    Its input is `features` (N, n_inputs); a model of a table with text columns has an input (N, 1) per column. A
+    classifier has `label` (N,) and `probabilities`, a regressor `variable` (N, n_outputs), a net alone `outputs`. Of
+    several labels both are (N, n_labels). A row with a feature that is NaN or infinite gets NaN. Models that live in
+    time take one step per call: `state_in` (N, n_state), zeros at first, and `state_out`, the next `state_in`.
 
     Parameters
     ----------
@@ -61,7 +63,7 @@ def to_onnx(
     >>> from meshnn import Mesh, Topology
     >>> model = Mesh(Topology.layered([2, 3, 1]), random_state=0).to_onnx()
     >>> [node.op_type for node in model.graph.node]
-    ['Gemm', 'Relu', 'Gemm']
+    ['Mul', 'ReduceSum', 'Gemm', 'Relu', 'Gemm', 'Add']
     """
     onnx = imported()
     newest = onnx.defs.onnx_opset_version()
@@ -89,7 +91,7 @@ def to_onnx(
 def build(
     blueprint: Blueprint, graph: Graph, *, zipmap: bool | None = False, sequence: bool = False, raw: bool = False
 ) -> Graph:
-    """An empty graph, filled; with `raw` outputs of classifiers are as they are instead of probabilities."""
+    """Fill an empty graph and return it; with `raw` classifiers return outputs instead of probabilities."""
     timing = blueprint.timing
     if zipmap is not None:
         zipmap = switch("zipmap", zipmap)
@@ -99,12 +101,15 @@ def build(
     plain = blueprint.several or steps or not blueprint.classes
     if zipmap and plain:
         what = "several labels" if blueprint.several else "all steps of sequences" if steps else "what is no classifier"
-        raise ExportError(f"zipmap=True is for one class a sample, not for {what}; leave it out")
+        raise ExportError(f"zipmap=True is for one class per sample, not for {what}; leave it out")
     axes: tuple[int | str, ...] = ("N",)
     if timing is None:
-        net = Net(blueprint, graph, graph.input("features", ("N", blueprint.n_inputs)))
+        features = encoded(graph, blueprint)
+        flag = missing_flag(graph, blueprint, features)
+        net = Net(blueprint, graph, scaled(graph, blueprint, features))
         net.run(_ticks(blueprint))
         outputs = net.collected(blueprint.outputs, "outputs")
+        outputs = graph.add("Add", (outputs, flag), "missing/checked") if flag else outputs
     elif sequence:
         outputs, axes = whole_sequence(graph, blueprint, timing), ("T", "N") if steps else ("N",)
     else:
@@ -116,7 +121,7 @@ def build(
 
 
 def _ticks(blueprint: Blueprint) -> list[IntArray]:
-    """The timetable; outputs that nobody reads are in the last tick if they can wait, or are not computed at all."""
+    """Return the timetable, with outputs that no neuron reads in the last tick if they can wait or never change."""
     ticks, outputs = list(blueprint.timetable), blueprint.outputs
     read = np.isin(outputs, blueprint.src[blueprint.alive])
     made = np.isin(outputs, np.concatenate(ticks))
@@ -127,10 +132,11 @@ def _ticks(blueprint: Blueprint) -> list[IntArray]:
 
 
 def _facts(blueprint: Blueprint, sequence: bool) -> dict[str, str]:
-    """For whoever opens the file."""
+    """Return the metadata of the file."""
     found = {
         "neurons": f"{blueprint.n_inputs} inputs, {blueprint.n_hidden} hidden, {blueprint.n_outputs} outputs",
         "edges": str(len(blueprint.src)), "ticks": str(blueprint.ticks), "features": ", ".join(blueprint.features),
+        "columns": ", ".join(column.name for column in blueprint.columns),
         "classes": ", ".join(str(label) for label in blueprint.classes),
     }  # fmt: skip
     if blueprint.timing is not None:

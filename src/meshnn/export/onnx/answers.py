@@ -1,4 +1,4 @@
-"""What outputs of a net mean, as operators of ONNX: labels, probabilities, values, named as skl2onnx names them."""
+"""From the outputs of a net to labels, probabilities or values, named as skl2onnx names them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ import numpy as np
 
 from meshnn.arrays import Array
 from meshnn.export.blueprint import Blueprint, ExportError
-from meshnn.export.onnx_graph import ML, Graph, Value
-from meshnn.export.onnx_net import output_scales
+from meshnn.export.onnx.graph import CODES, ML, Graph, Value
 
 __all__ = ["answer", "labels"]
 
@@ -17,14 +16,14 @@ __all__ = ["answer", "labels"]
 def answer(
     graph: Graph, blueprint: Blueprint, outputs: str, axes: tuple[int | str, ...], *, zipmap: bool, raw: bool = False
 ) -> None:
-    """What comes out of a graph; `axes` are those of samples."""
+    """Add the outputs of a graph; `axes` are those of samples."""
     if blueprint.classes:
         _classes(graph, blueprint, outputs, axes, zipmap, raw)
         return
     values = outputs
     if blueprint.link == "exp":
         values = graph.add("Exp", (values,), "rates")
-    if blueprint.y_scale is not None and blueprint.y_mean is not None and output_scales(blueprint) is None:
+    if blueprint.y_scale is not None and blueprint.y_mean is not None:
         values = graph.add("Mul", (values, graph.constant("scale_back/scale", blueprint.y_scale)), "scale_back/scaled")
         values = graph.add("Add", (values, graph.constant("scale_back/mean", blueprint.y_mean)), "scale_back")
     name = "outputs" if blueprint.title.startswith("Mesh(") else "variable"  # of a net alone
@@ -32,9 +31,9 @@ def answer(
 
 
 def _give(graph: Graph, tensor: str, name: str, kind: str, shape: tuple[int | str, ...]) -> None:
-    """Under a name of its own, which nothing inside has."""
+    """Add a tensor as an output, under its public name."""
     last = graph.nodes[-1]
-    if last.outputs == (tensor,):  # nothing reads it yet: it takes the name
+    if last.outputs == (tensor,):  # no node reads it yet: it is renamed
         name = graph.name(name)
         graph.nodes[-1] = last._replace(outputs=(name,))
     else:
@@ -48,7 +47,7 @@ def _classes(
     n = len(blueprint.classes)
     if blueprint.several:
         on = graph.add("Greater", (outputs, graph.constant("zero", 0.0)), "label/on")
-        graph.outputs.append(Value(graph.add("Cast", (on,), "label", to=_INT64), "int64", (*axes, n)))
+        graph.outputs.append(Value(graph.add("Cast", (on,), "label", to=CODES["int64"]), "int64", (*axes, n)))
         chances = outputs if raw else graph.add("Sigmoid", (outputs,), "chances")
         _give(graph, chances, "probabilities", graph.dtype, (*axes, n))
         return
@@ -71,28 +70,24 @@ def _classes(
         _give(graph, chances, name, graph.dtype, (*axes, n))
         return
     if graph.dtype != "float32":
-        chances = graph.add("Cast", (chances,), "chances/short", to=_FLOAT)  # ZipMap takes no others
+        chances = graph.add("Cast", (chances,), "chances/short", to=CODES["float32"])  # ZipMap takes no others
     key = "classlabels_strings" if kind == "string" else "classlabels_int64s"
     graph.add("ZipMap", (chances,), name, ML, **{key: found.tolist()})
     graph.outputs.append(Value(name, f"map of {kind}", axes))
 
 
 def _number(graph: Graph, blueprint: Blueprint, outputs: str) -> str:
-    """That of the likeliest class; the first of several that are."""
+    """Return the number of the most likely class; the first of equally likely ones."""
     if blueprint.link != "logit":
         return graph.add("ArgMax", (outputs,), "label/number", axis=-1, keepdims=0)
     # one output, the logit of the first class; the second is likelier below 0
     below = graph.add("Less", (outputs, graph.constant("zero", 0.0)), "label/second")
     flat = graph.add("Squeeze", (below, graph.constant("axis/classes", np.array([-1]))), "label/flat")
-    return graph.add("Cast", (flat,), "label/number", to=_INT64)
-
-
-#: Codes of types in the standard.
-_FLOAT, _INT64 = 1, 7
+    return graph.add("Cast", (flat,), "label/number", to=CODES["int64"])
 
 
 def labels(blueprint: Blueprint) -> Array:
-    """The classes as ONNX has them: whole numbers, or texts."""
+    """Return the classes as ONNX has them: whole numbers or texts."""
     classes: list[Any] = list(blueprint.classes)
     if all(isinstance(label, str) for label in classes):
         return np.array(classes, object)

@@ -1,0 +1,248 @@
+"""`CNet` and `CLearner`: exported headers, compiled by the C compiler of this computer and run, to test them."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from meshnn.arrays import Array
+from meshnn.errors import DataError, MeshError
+from meshnn.export.blueprint import ExportError
+from meshnn.export.c.text import render
+
+__all__ = ["CLearner", "CNet", "CompilerError"]
+
+#: Flags with which headers must compile without a warning.
+FLAGS = ("-std=c99", "-O2", "-Wall", "-Wextra", "-Wconversion", "-pedantic", "-Werror")
+
+
+class CompilerError(MeshError):
+    """There is no C compiler, or it refuses a header."""
+
+
+class _Compiled:
+    """A header that was compiled together with `run.c.j2`, whose functions loop over samples."""
+
+    def __init__(self, path: str | PathLike[str], learns: bool, compiler: str | None, flags: tuple[str, ...]) -> None:
+        path = Path(path)
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise CompilerError(f"{path} cannot be read ({error}); name a header that to_c wrote") from None
+        mark = " * interface: "
+        found = next((line for line in text.splitlines() if line.startswith(mark)), None)
+        if found is None:
+            raise CompilerError(f"{path} is no header that to_c wrote: no line begins with {mark!r}")
+        self.interface: dict[str, Any] = json.loads(found.removeprefix(mark))
+        if learns != ("targets" in self.interface):
+            what = "does not learn; CNet" if learns else "learns; CLearner"
+            raise CompilerError(f"{path} is a header that {what} runs it")
+        self.n_inputs, self.n_outputs = int(self.interface["given"]), int(self.interface["outputs"])
+        self._library = _compiled(text, render("run.c.j2", learns=learns, **self.interface), compiler, flags)
+        self._state: Any = None
+        if learns or self.interface["timed"]:
+            self._library.cnet_size.restype = ctypes.c_long
+            self._state = ctypes.create_string_buffer(self._library.cnet_size())
+            self._library.cnet_init(self._state)
+
+    def _samples(self, X: Any, dtype: Any, width: int) -> Array:
+        found = np.asarray(X)
+        if found.ndim != 2 or found.shape[1] != width:
+            raise DataError(f"X must have shape (n, {width}), got {found.shape}")
+        return np.ascontiguousarray(found, dtype)
+
+
+def _compiled(header: str, wrapper: str, compiler: str | None, flags: tuple[str, ...]) -> Any:
+    names = [compiler] if compiler else [name for name in (os.environ.get("CC"), "cc", "gcc", "clang") if name]
+    tool = next((found for name in names if (found := shutil.which(name))), None)
+    if tool is None:
+        raise CompilerError(f"there is no C compiler ({', '.join(map(str, names))}); install gcc, or set CC")
+    with tempfile.TemporaryDirectory(prefix="meshnn-c-") as folder:
+        (Path(folder) / "net.h").write_text(header, encoding="utf-8")
+        (Path(folder) / "net.c").write_text('#include "net.h"\n' + wrapper, encoding="utf-8")
+        library = Path(folder) / "net.so"
+        call = [tool, *flags, "-shared", "-fPIC", "-o", str(library), str(Path(folder) / "net.c")]
+        done = subprocess.run(call, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise CompilerError(f"{tool} refuses the header:\n{done.stderr[-2000:]}")
+        return ctypes.CDLL(str(library))
+
+
+def _pointer(array: Array | None) -> Any:
+    return None if array is None else array.ctypes.data_as(ctypes.c_void_p)
+
+
+class CNet(_Compiled):
+    """A header that `to_c` wrote, compiled and run on this computer.
+
+    Parameters
+    ----------
+    path : path of the header
+    compiler : str, optional
+        Else that in the environment variable CC, or cc, gcc or clang.
+    flags : sequence of str
+        For the compiler.
+
+    Attributes
+    ----------
+    n_inputs, n_outputs : int
+        Of a table with text columns, `n_inputs` counts columns, and a text is the number of its category.
+    dtype : numpy.dtype
+        Of the features that the header takes.
+
+    Examples
+    --------
+    >>> import tempfile, os
+    >>> from meshnn import Mesh, Topology
+    >>> from meshnn.export import CNet
+    >>> mesh = Mesh(Topology.layered([2, 3, 1]), random_state=0)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "net.h")
+    ...     report = mesh.to_c(path)
+    ...     net = CNet(path)
+    >>> abs(float(net.outputs([[1.0, 2.0]])[0, 0] - mesh.forward([[1.0, 2.0]])[0, 0])) < 1e-6
+    True
+    """
+
+    def __init__(
+        self, path: str | PathLike[str], *, compiler: str | None = None, flags: tuple[str, ...] | list[str] = FLAGS
+    ) -> None:
+        super().__init__(path, False, compiler, tuple(flags))
+        self.timed = bool(self.interface["timed"])
+        self.n_classes = int(self.interface["classes"]) or None
+        self.dtype = _dtype(self.interface["takes"])
+
+    def outputs(self, X: Any) -> Array:
+        """Return the outputs `(n, n_outputs)` of the net as they are; of a net in time after each step."""
+        return self._called("outputs", X, self.n_outputs, self.interface["gives"])
+
+    def predict(self, X: Any) -> Array:
+        """Return the numbers of classes `(n,)`, the labels `(n, n_labels)` or the values, as the header gives them.
+
+        A net in time continues from its last step; `reset` starts again.
+        """
+        kind = self.interface["predicts"]
+        if kind is None:
+            raise ExportError("this header has no function that predicts; use outputs(X)")
+        if self.interface["returns"]:
+            return self._called("predict", X, 1, kind)[:, 0]
+        return self._called("predict", X, self.n_outputs, kind)
+
+    def predict_proba(self, X: Any) -> Array:
+        """Return the probabilities `(n, n_classes)`."""
+        if self.n_classes is None:
+            raise ExportError("this header gives no probabilities")
+        return self._called("probabilities", X, self.n_classes, "float")
+
+    def quantise(self, X: Any) -> Array:
+        """Return features, or columns of a table, as an integer net takes them."""
+        if not self.interface["quantises"]:
+            raise ExportError("this header takes features as they are; there is nothing to quantise")
+        samples = self._samples(X, np.float32, self.n_inputs)
+        out = np.empty((len(samples), int(self.interface["inputs"])), self.dtype)
+        self._library.cnet_quantise(_pointer(samples), _pointer(out), ctypes.c_long(len(out)))
+        return out
+
+    def reset(self) -> None:
+        """Let a net in time forget its steps."""
+        if self.timed:
+            self._library.cnet_init(self._state)
+
+    def _called(self, what: str, X: Any, width: int, kind: str) -> Array:
+        found = np.asarray(X)
+        if self.dtype.kind in "iu":
+            limits = np.iinfo(self.dtype)
+            if not np.array_equal(found, np.rint(found)) or (found < limits.min).any() or (found > limits.max).any():
+                how = "net.quantise(X) makes them" if self.interface["quantises"] else "see the comment in the header"
+                raise DataError(f"this header takes whole numbers from {limits.min} to {limits.max}; {how}")
+        columns = self.n_inputs if self.dtype.kind == "f" else int(self.interface["inputs"])
+        samples = self._samples(found, self.dtype, columns)
+        out = np.empty((len(samples), width), _dtype(kind))
+        state = [self._state] if self.timed else []
+        getattr(self._library, f"cnet_{what}")(*state, _pointer(samples), _pointer(out), ctypes.c_long(len(out)))
+        return out
+
+
+def _dtype(kind: str) -> np.dtype[Any]:
+    """Return the dtype of a type of C."""
+    return np.dtype({"float": "float32", "int": "int32"}.get(kind, kind.removesuffix("_t")))
+
+
+class CLearner(_Compiled):
+    """A header with a learner, compiled and run on this computer.
+
+    Parameters
+    ----------
+    path : path of the header
+    compiler, flags
+        As for `CNet`.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import numpy as np
+    >>> from meshnn import Mesh, Topology
+    >>> from meshnn.export import CLearner
+    >>> stream = Mesh(Topology.mesh(1, 2, 1), activation="tanh", random_state=0).stream(portable=True)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     stream.to_c(os.path.join(folder, "net.h"))
+    ...     learner = CLearner(os.path.join(folder, "net.h"))
+    >>> X = np.linspace(-1, 1, 50)[:, None]
+    >>> np.array_equal(learner.run(X, X**2), stream.run(X, X**2))  # the same bits
+    True
+    """
+
+    def __init__(
+        self, path: str | PathLike[str], *, compiler: str | None = None, flags: tuple[str, ...] | list[str] = FLAGS
+    ) -> None:
+        super().__init__(path, True, compiler, tuple(flags))
+        self.n_targets = int(self.interface["targets"])
+        self._library.cnet_save.restype = ctypes.c_long
+
+    @property
+    def ram_bytes(self) -> int:
+        """Return the bytes of the struct of the learner on this computer."""
+        return len(self._state)
+
+    def run(self, X: Any, Y: Any = None) -> Array:
+        """Return the outputs `(T, n_outputs)` of samples `(T, n_inputs)`, each before its target is learned.
+
+        Targets have shape `(T, n_targets)`; without them nothing is learned.
+        """
+        samples = self._samples(X, np.float32, self.n_inputs)
+        out = np.empty((len(samples), self.n_outputs), np.float32)
+        targets = None
+        if Y is not None:
+            targets = np.ascontiguousarray(np.asarray(Y, np.float32).reshape(len(samples), -1))
+            if targets.shape[1] != self.n_targets:
+                raise DataError(f"Y must have shape ({len(samples)}, {self.n_targets}), got {np.shape(Y)}")
+        pointers = [_pointer(array) for array in (samples, targets, out)]
+        self._library.cnet_run(self._state, *pointers, ctypes.c_long(len(samples)))
+        return out
+
+    def reset(self) -> None:
+        """Forget the state, and keep what was learned."""
+        self._library.cnet_reset(self._state)
+
+    def restore(self, content: bytes) -> int:
+        """Take up what `net_save` wrote; return 0, or the number of the fault, see the header."""
+        return int(self._library.cnet_restore(self._state, content, ctypes.c_uint32(len(content))))
+
+    def counts(self) -> list[int]:
+        """Return how many samples were seen, updates made, updates left out and states set to 0."""
+        return [int(self._library.cnet_count(self._state, k)) for k in range(4)]
+
+    def save(self, everything: bool = False) -> bytes:
+        """Return what `net_save` writes: parameters and scaling, or the whole state; for `meshnn import`."""
+        buffer = ctypes.create_string_buffer(int(self.interface["saved"]))
+        size = self._library.cnet_save(self._state, buffer, ctypes.c_int(bool(everything)))
+        return buffer.raw[:size]

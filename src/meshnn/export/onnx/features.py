@@ -1,0 +1,99 @@
+"""From the inputs of an ONNX model to the scaled features of its net: text columns, gaps, scaling, missing values."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from meshnn.arrays import Array
+from meshnn.export.blueprint import Blueprint, ExportError, InputColumn
+from meshnn.export.onnx.graph import CODES, ML, Graph
+
+__all__ = ["encoded", "missing_flag", "scaled"]
+
+#: Names of outputs, which a column must not have.
+_OUTPUTS = {"label", "probabilities", "output_label", "output_probability", "variable", "outputs"}
+
+
+def encoded(graph: Graph, blueprint: Blueprint) -> str:
+    """Add the inputs and return the features (N, n_inputs) before scaling: one input per column if one holds texts."""
+    columns = blueprint.columns
+    if not any(column.categories for column in columns):
+        features = graph.input("features", ("N", blueprint.n_inputs))
+        return _filled(graph, features, "features/filled", [column.fill for column in columns])
+    if "features" in graph.known:
+        raise ExportError("text columns cannot be part of another model; use model.to_onnx()")
+    parts = [_texts(graph, column) if column.categories else _number(graph, column) for column in columns]
+    return graph.add("Concat", tuple(parts), "features", axis=1)
+
+
+def _name(column: InputColumn) -> str:
+    return f"{column.name}_column" if column.name in _OUTPUTS or not column.name else column.name
+
+
+def _number(graph: Graph, column: InputColumn) -> str:
+    name = graph.input(_name(column), ("N", 1))
+    return _filled(graph, name, f"{name}/filled", [column.fill])
+
+
+def _filled(graph: Graph, tensor: str, name: str, fills: list[float | None]) -> str:
+    """Replace NaN where something is known to replace it by."""
+    if all(fill is None for fill in fills):
+        return tensor
+    values = graph.constant(f"{name}/fill", np.array([np.nan if v is None else v for v in fills]), finite=False)
+    return graph.add("Where", (graph.add("IsNaN", (tensor,), f"{name}/gaps"), values, tensor), name)
+
+
+def _texts(graph: Graph, column: InputColumn) -> str:
+    """Return one feature per category and for other texts, if they have one; the empty text is a missing value."""
+    name = graph.input(_name(column), ("N", 1), "string")
+    codes = {text: k for k, text in enumerate(column.categories)}
+    count = column.width
+    if "" not in codes:
+        codes[""] = count if column.fill is None else int(column.fill)
+    keys = {"keys_strings": list(codes), "values_int64s": list(codes.values()), "default_int64": column.unseen}
+    number = graph.add("LabelEncoder", (name,), f"{name}/number", ML, **keys)
+    hot = graph.add("Equal", (number, graph.constant(f"{name}/numbers", np.arange(count))), f"{name}/equal")
+    features = graph.add("Cast", (hot,), f"{name}/features", to=CODES[graph.dtype])
+    if column.fill is not None or "" in column.categories:
+        return features
+    gap = graph.add("Equal", (number, graph.constant(f"{name}/gap", np.array(count))), f"{name}/missing")
+    nan = graph.constant("nan", np.array(np.nan), finite=False)
+    return graph.add("Where", (gap, nan, features), f"{name}/checked")
+
+
+def scaled(graph: Graph, blueprint: Blueprint, name: str) -> str:
+    """Return features as the net takes them; of a stream, features that are not finite count as their mean."""
+    r = blueprint
+    if r.x_mean is not None and r.x_scale is not None:
+        _check_size(graph, r.x_mean, r.x_scale)
+        factor, mean = 1.0 / r.x_scale, r.x_mean.astype(graph.dtype)  # the scale of a constant feature is infinite
+        centred = graph.add("Sub", (name, graph.constant("scale/mean", mean)), "scale/centred")
+        name = graph.add("Mul", (centred, graph.constant("scale/factor", factor)), "scale/scaled")
+        if (rest := (mean - r.x_mean) * factor).any():  # what rounding the mean has lost
+            name = graph.add("Add", (name, graph.constant("scale/rest", rest)), "scale/shifted")
+    if not np.isfinite(r.x_cut):
+        return name
+    zero = graph.constant("zero", 0.0)
+    finite = graph.add("Equal", (graph.add("Sub", (name, name), "scale/nothing"), zero), "scale/finite")
+    name = graph.add("Where", (finite, name, zero), "scale/filled")
+    name = graph.add("Max", (name, graph.constant("scale/low", -r.x_cut)), "scale/above")
+    return graph.add("Min", (name, graph.constant("scale/high", r.x_cut)), "scale/clipped")
+
+
+def _check_size(graph: Graph, mean: Array, scale: Array) -> None:
+    large = np.flatnonzero(np.isfinite(scale) & (np.abs(mean) / 1e3 + scale > np.finfo(graph.dtype).max / 1e3))
+    if large.size:
+        shown = f"numbers around {abs(mean[large[0]]) + scale[large[0]]:.1g}"
+        raise ExportError(f"feature {large[0]} has {shown}, which {graph.dtype} cannot hold; scale the features first")
+
+
+def missing_flag(graph: Graph, blueprint: Blueprint, *tensors: str) -> str:
+    """Return (N, 1): 0, or NaN where a row is not finite; nothing if the model has an answer to such rows."""
+    if np.isfinite(blueprint.x_cut):
+        return ""
+    total = ""
+    for tensor in tensors:
+        nothing = graph.add("Mul", (tensor, graph.constant("zero", 0.0)), "missing/nothing")
+        flag = graph.add("ReduceSum", (nothing, graph.constant("axis/last", np.array([-1]))), "missing/flag")
+        total = graph.add("Add", (total, flag), "missing/any") if total else flag
+    return total

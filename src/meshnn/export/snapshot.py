@@ -1,0 +1,187 @@
+"""Snapshots: the bytes that a learner in C saves, and the way back into the model that it came from.
+
+    0   4 bytes  "MNNL"                            16  checksum of the graph, see `graph_checksum`
+    4   version                                    20  number of parameters
+    8   1 if everything was saved, else 0          24  samples seen
+    12  learner: 0 adam, 1 sgd, 2 ekf              28  updates made
+    32  float32 numbers: parameters, moments of inputs and targets if they are scaled; and if it is everything states,
+        influences, and what the learner remembers
+    then CRC-32 of all bytes before
+
+All numbers have four bytes, the lowest first.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import zlib
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshnn.errors import DataError
+
+__all__ = [
+    "EVERYTHING", "MAGIC", "SECTIONS", "VERSION", "Snapshot", "graph_checksum", "import_snapshot", "kind_of",
+    "read_snapshot", "write_snapshot",
+]  # fmt: skip
+
+MAGIC = b"MNNL"
+VERSION = 1
+#: Arrays that are always saved, and all arrays, in the order of the file; a learner without one leaves it out.
+SECTIONS = ("theta", "x_moments", "y_moments")
+EVERYTHING = (*SECTIONS, "s", "J", "first", "second", "P", "last", "noise", "memo")
+_KINDS = ("adam", "sgd", "ekf")
+_HEAD = 32
+
+
+class Snapshot(NamedTuple):
+    """The content of a snapshot."""
+
+    everything: bool
+    learner: str
+    graph: int
+    n_parameters: int
+    samples: int
+    learned: int
+    numbers: NDArray[np.float32]  # all sections
+
+
+def kind_of(learner: str) -> int:
+    """Return the number of a learner."""
+    return _KINDS.index(learner)
+
+
+def graph_checksum(topology: Any, codes: Any, number: Any, n_parameters: int) -> int:
+    """Return a checksum of neurons, activations, edges and ties, which decide where a parameter belongs."""
+    sizes = [topology.n_inputs, topology.n_clamped, topology.n_outputs, topology.n_neurons, n_parameters]
+    parts = [np.asarray(part, "<i4") for part in (sizes, codes, topology.src, topology.dst, number)]
+    return zlib.crc32(b"".join(part.tobytes() for part in parts))
+
+
+def write_snapshot(stream: Any, everything: bool) -> bytes:
+    """Return what the C learner of a portable stream would save at this point of the stream."""
+    room, n = stream.room, stream.ties.n_parameters
+    head = [VERSION, int(everything), kind_of(stream.learner.name)]
+    head += [graph_checksum(stream.topology, stream.codes, stream.ties.number, n), n, *map(int, room.clock[:2])]
+    parts = [MAGIC, np.array(head, "<u4").tobytes(), room.theta[:n].astype("<f4").tobytes()]
+    parts += [getattr(room, name).astype("<f4").tobytes() for name in (EVERYTHING if everything else SECTIONS)[1:]]
+    content = b"".join(parts)
+    return content + zlib.crc32(content).to_bytes(4, "little")
+
+
+def read_snapshot(content: bytes, shown: str = "the snapshot") -> Snapshot:
+    """Return the content of a snapshot that is whole and of a known version; `shown` names it in errors."""
+    if len(content) < 4 or content[:4] != MAGIC:
+        raise DataError(f"{shown} is no snapshot of a learner in C; name the bytes that net_save wrote")
+    if len(content) < 8 or int.from_bytes(content[4:8], "little") != VERSION:
+        version = int.from_bytes(content[4:8], "little") if len(content) >= 8 else "none"
+        raise DataError(f"{shown} is of version {version}, this meshnn reads version {VERSION}; write the header again")
+    words = np.frombuffer(content[: len(content) // 4 * 4], "<u4")
+    if len(content) < _HEAD + 8 or len(content) % 4 or words[5] > len(words) - 9:
+        raise DataError(f"{shown} is cut at {len(content)} bytes, or longer than net_save returned; save it again")
+    if zlib.crc32(content[:-4]) != int(words[-1]):
+        raise DataError(f"{shown} is cut or altered: its checksum is wrong; save it again")
+    if words[2] > 1 or words[3] >= len(_KINDS):
+        raise DataError(f"{shown} was saved by a learner that this meshnn does not know; upgrade meshnn")
+    numbers = np.frombuffer(content[_HEAD:-4], "<f4").astype(np.float32)
+    wrong = np.flatnonzero(~np.isfinite(numbers))
+    if wrong.size:
+        raise DataError(f"number {wrong[0]} of {shown} is {numbers[wrong[0]]}, which no learner saves")
+    graph, n_parameters, samples, learned = words[4:8].tolist()
+    return Snapshot(bool(words[2]), _KINDS[words[3]], graph, n_parameters, samples, learned, numbers)
+
+
+def import_snapshot(content: bytes, model: Any, shown: str = "the snapshot") -> Snapshot:
+    """Put the bytes that `net_save` wrote into a model of the same net.
+
+    Parameters
+    ----------
+    content : bytes
+    model : PortableStream, Mesh, or a model that holds one
+        It gets the parameters, and the scaling of features and targets if both have one. A portable stream, and a model
+        of streams with the same learner, get everything that was saved.
+    shown : str
+        Name of the bytes in errors.
+
+    Returns
+    -------
+    Snapshot
+        The content. After an error the model is unchanged.
+    """
+    snapshot = read_snapshot(content, shown)
+    if hasattr(model, "net") and hasattr(model, "room"):
+        _check(snapshot, model.topology, model.codes, model.ties, shown)
+        _into_portable(snapshot, model, shown, not snapshot.everything)
+        return snapshot
+    stream, mesh = getattr(model, "stream_", None), getattr(model, "mesh_", model)
+    if mesh is None or not hasattr(mesh, "topology"):
+        raise DataError(
+            f"a {type(model).__name__} has no net that {shown} could belong to; name the model that the header was "
+            "written from"
+        )
+    _check(snapshot, mesh.topology, mesh._codes, mesh._ties, shown)
+    if stream is not None:
+        portable = stream.portable()
+        before = portable.samples
+        same = snapshot.learner == portable.learner.name
+        part = snapshot if same else snapshot._replace(everything=False)
+        _into_portable(part, portable, shown, not snapshot.everything)
+        portable.into_stream(stream)
+        model.n_samples_ = max(0, model.n_samples_ + snapshot.samples - before)
+        return snapshot
+    preprocessing = getattr(model, "preprocessing_", None)
+    if preprocessing is not None:
+        outputs = mesh.topology.n_outputs if model.loss_ == "squared_error" else 0
+        scaling = _rescaled(preprocessing.scaling, snapshot, mesh.topology.n_inputs, outputs, shown)
+        model.preprocessing_ = dataclasses.replace(preprocessing, scaling=scaling)
+    mesh.values[: snapshot.n_parameters] = snapshot.numbers[: snapshot.n_parameters]
+    return snapshot
+
+
+def _check(snapshot: Snapshot, topology: Any, codes: Any, ties: Any, shown: str) -> None:
+    if snapshot.n_parameters != ties.n_parameters:
+        raise DataError(
+            f"{shown} has {snapshot.n_parameters} parameters, this net {ties.n_parameters}; name its own model"
+        )
+    if snapshot.graph != graph_checksum(topology, codes, ties.number, ties.n_parameters):
+        raise DataError(f"{shown} is of a net with other edges or activations; name the model it was made from")
+
+
+def _into_portable(snapshot: Snapshot, stream: Any, shown: str, short: bool) -> None:
+    """Copy all sections, if their lengths are those of the stream; `short` snapshots end after the scaling."""
+    arrays = {name: getattr(stream.room, name) for name in EVERYTHING}
+    arrays["theta"] = arrays["theta"][: snapshot.n_parameters]
+    names = EVERYTHING if snapshot.everything else SECTIONS
+    wanted = sum(arrays[name].size for name in names)
+    if snapshot.everything and (snapshot.learner != stream.learner.name or wanted != snapshot.numbers.size):
+        raise DataError(f"{shown} was saved by {snapshot.learner}, not {stream.learner.name}, or with another scaling")
+    if wanted > snapshot.numbers.size or (short and wanted != snapshot.numbers.size):
+        raise DataError(
+            f"{shown} has {snapshot.numbers.size} numbers, this net {wanted}: it is of a model with another scaling of "
+            "features or targets; name the model it was made from"
+        )
+    at = 0
+    for name in names:
+        size = arrays[name].size
+        arrays[name][:] = snapshot.numbers[at : at + size]
+        at += size
+    stream.room.clock[:2] = snapshot.samples, snapshot.learned
+    stream._given[:] = stream.room.theta
+
+
+def _rescaled(scaling: Any, snapshot: Snapshot, n_inputs: int, outputs: int, shown: str) -> Any:
+    """Return the scaling with the means and deviations of the snapshot; columns that never varied keep theirs."""
+    x, y = np.split(snapshot.numbers[snapshot.n_parameters :], [7 * n_inputs])
+    y = y[: 7 * outputs]
+    if len(x) != 7 * n_inputs or len(y) != 7 * outputs:
+        raise DataError(f"{shown} has no scaling, which this model has; name the model it was made from")
+    found = {}
+    for name, part in (("x", x), ("y", y)):
+        if part.size:
+            mean, variance = part.reshape(7, -1)[1:3].astype(np.float64)
+            varied = variance > 0
+            found[f"{name}_mean"] = np.where(varied, mean, getattr(scaling, f"{name}_mean"))
+            found[f"{name}_scale"] = np.where(varied, np.sqrt(variance), getattr(scaling, f"{name}_scale"))
+    return dataclasses.replace(scaling, **found)
