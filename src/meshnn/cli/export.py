@@ -145,28 +145,31 @@ def _refuse(given: dict[str, bool], form: Form, learn: bool) -> None:
 
 def _samples(path: Path, thing: Any, data: Path, target: str | None) -> tuple[Any, Any, list[str]]:
     """Features of the table, and true answers if it has them."""
-    from meshnn.cli.rows import Rows, load_model
+    from meshnn.cli.tables import ModelTables, load_model, read_options
 
     estimator = load_model(path)
-    rows = Rows.read(estimator, data, target)
-    if rows.target is None or rows.target not in rows.table.column_names:
+    tables = ModelTables(estimator, data, read_options(None, ".", None, "utf-8", None), target, shown=False)
+    if tables.target is None or tables.target not in tables.names:
         if target is not None:
             raise MeshError(f"--target: the table has no column {target!r}")
-        return rows.X, None, rows.notes
-    if hasattr(estimator, "classes_"):
-        labels = rows.labels()
-        assert labels is not None
-        there = labels >= 0
-        y: Any = [_plain(estimator.classes_[k]) for k in labels[there]]
-    else:
-        values = rows.values()
-        there = np.isfinite(values)
-        y = values[there]
-    if not there.any():
+        return np.concatenate([tables.features(table) for table in tables]), None, tables.notes
+    X, y, lost = list[Any](), list[Any](), 0
+    for table in tables:
+        if hasattr(estimator, "classes_"):
+            labels = tables.labels(table)
+            assert labels is not None
+            there = labels >= 0
+            y += [_plain(estimator.classes_[k]) for k in labels[there]]
+        else:
+            values = tables.values(table)
+            there = np.isfinite(values)
+            y += values[there].tolist()
+        X.append(tables.features(table)[there])
+        lost += int((~there).sum())
+    if not y:
         raise MeshError(f"{data} has no row with a true answer that the model knows")
-    kept = int(np.count_nonzero(there))
-    lost = [] if kept == len(there) else [f"{len(there) - kept:,} rows have no answer that the model knows: left out"]
-    return rows.X[there], y, rows.notes + lost
+    notes = [f"{lost:,} rows have no answer that the model knows: left out"] * bool(lost)
+    return np.concatenate(X), y, tables.notes + notes
 
 
 def _plain(label: Any) -> Any:

@@ -174,7 +174,7 @@ def _check_files(data: Path, out: Path | None, picture: Path | None, save: Path 
 
 
 def _read(data: Path, column: str | None, by: str | None) -> _Series:
-    from meshnn.cli.rows import check_columns
+    from meshnn.cli.tables import check_columns
     from meshnn.tables.cells import cells_of
     from meshnn.tables.cells import first as first_of
     from meshnn.tables.names import quoted
@@ -183,8 +183,8 @@ def _read(data: Path, column: str | None, by: str | None) -> _Series:
 
     loaded = read_table(data)
     table, notes = loaded.table, list(loaded.notes)
-    check_columns("--by", table, [] if by is None else [by])
-    check_columns("--column", table, [] if column is None else [column])
+    check_columns("--by", table.column_names, [] if by is None else [by])
+    check_columns("--column", table.column_names, [] if column is None else [column])
     if by is not None and by == column:
         raise MeshError(f"--by: {by} is the series itself; name the column with the time")
     if by is None:

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from meshnn.cli.output import collect_warnings
 from meshnn.errors import DataError, MeshError
 
-__all__ = ["Decimal", "Encoding", "ModelTables", "Na", "Sep", "Thousands", "column_list", "load_model", "read_options"]
+__all__ = ["Decimal", "Encoding", "ModelTables", "Na", "Sep", "Thousands", "check_columns", "column_list", "load_model",
+           "read_options"]  # fmt: skip
 
 Sep = Annotated[
     str | None,
@@ -44,6 +45,13 @@ def column_list(given: Sequence[str] | None, names: Sequence[str]) -> list[str]:
     """Columns of an option that is repeated, or has several at once (a,b); a name may hold a comma itself."""
     found = [[text] if text in names else [part.strip() for part in text.split(",")] for text in given or ()]
     return list(dict.fromkeys(name for parts in found for name in parts))
+
+
+def check_columns(what: str, names: Sequence[str], wanted: Sequence[str | None]) -> None:
+    """Refuse names that a table does not have."""
+    if missing := [name for name in wanted if name not in names]:
+        has = ", ".join(names[:20]) + ", ..." * (len(names) > 20)
+        raise DataError(f"{what}: the table has no column {missing[0]!r}; it has {has}", code="columns")
 
 
 def load_model(path: Path) -> Any:
@@ -108,7 +116,7 @@ class ModelTables:
             raise DataError(f"--target: {target} is a feature of the model; name the column with the true answers")
         self._open()
         self.keep = column_list(keep, self.names)
-        self._check("--keep", self.keep)
+        check_columns("--keep", self.names, self.keep)
 
     def _open(self) -> None:
         from meshnn.tables.files import ArrowFiles
@@ -131,12 +139,7 @@ class ModelTables:
 
     def check_target(self) -> None:
         """Refuse a table without the true answers."""
-        self._check("the true answers", [self.target])
-
-    def _check(self, what: str, names: Sequence[str | None]) -> None:
-        if missing := [name for name in names if name not in self.names]:
-            has = ", ".join(self.names[:20]) + ", ..." * (len(self.names) > 20)
-            raise DataError(f"{what}: the table has no column {missing[0]!r}; it has {has}", code="columns")
+        check_columns("the true answers", self.names, [self.target])
 
     @property
     def notes(self) -> list[str]:
@@ -160,6 +163,15 @@ class ModelTables:
                 yield table
                 self.rows += table.num_rows
                 told(self.rows)
+
+    def features(self, table: Any) -> NDArray[np.float64]:
+        """The features of a block as a net takes them, before scaling."""
+        if self._columns is None:
+            return self._matrix(table)
+        encoded = self.model.encoder_.encode(table)
+        self._note(encoded.notes)
+        found: NDArray[np.float64] = encoded.X
+        return found
 
     def ask(self, method: str, table: Any, **options: Any) -> Any:
         """What a method of the model says about a block."""

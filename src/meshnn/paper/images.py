@@ -9,17 +9,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from meshnn.estimators import MeshClassifier
 from meshnn.paper.drawing import canvas, draw_means, label
 from meshnn.paper.experiment import Experiment, Figure, Numbers, PaperTable, Parameters, Record, TrialOptions, grid
 from meshnn.paper.features import ImageFeatures, features, prepare_features
 from meshnn.paper.mnist import DATASETS
-from meshnn.paper.recipes import fit_whole, numbers_of
+from meshnn.paper.recipes import classifier, fit_whole, numbers_of
 from meshnn.paper.tables import Mean, accuracy, grouped
 from meshnn.plots import style
 from meshnn.plots.matrix import scatter_edges
 from meshnn.topology import Topology
-from meshnn.training import structure
+from meshnn.training import Adam, structure
 
 __all__ = ["CONNECTIONS", "IMAGES", "NETS", "ComparedNet", "graph_of"]
 
@@ -101,13 +100,13 @@ def policy_of(net: ComparedNet) -> Any:
 
 def _options(options: TrialOptions) -> dict[str, Any]:
     shared = {
-        "activation": "relu", "solver": "adam", "batch_size": BATCH, "tol": 0.0, "l2": 0.0, "n_jobs": 1,
+        "activation": "relu", "batch_size": BATCH, "tol": 0.0, "l2": 0.0, "n_jobs": 1,
         "max_epochs": QUICK_EPOCHS if options.quick else EPOCHS,
     }  # fmt: skip
     if options.protocol == "paper":
-        plain = {"output_activation": "relu", "learning_rate": 0.001, "schedule": "constant", "standardize": False}
-        return shared | plain
-    return shared | {"learning_rate": RATE}
+        solver = Adam(learning_rate=0.001, schedule="constant")
+        return shared | {"output_activation": "relu", "solver": solver, "standardize": False}
+    return shared | {"solver": Adam(learning_rate=RATE)}
 
 
 def _run(parameters: Parameters, options: TrialOptions) -> Numbers:
@@ -123,8 +122,8 @@ def trial_of(net: ComparedNet, parameters: Parameters, options: TrialOptions, da
     seed = options.seed + parameters["trial"]
     engine = _engine(parameters)
     gradient = "adjoint" if engine == "adjoint" else "forward"
-    model = MeshClassifier(
-        topology=graph_of(net, seed), ticks=parameters["ticks"], gradient=gradient, random_state=seed,
+    model = classifier(
+        mesh=graph_of(net, seed), ticks=parameters["ticks"], gradient=gradient, random_state=seed,
         structure=policy_of(net), **_options(options),
     )  # fmt: skip
     if engine == "torch":

@@ -16,20 +16,32 @@ from meshnn.estimators import MeshClassifier
 from meshnn.mesh import Mesh
 from meshnn.paper.sets import Split
 from meshnn.topology import Topology
+from meshnn.training import Adam
 
-__all__ = ["OURS_ADAM", "OURS_LM", "PAPER", "Recorder", "decide", "fit_whole", "fitted", "numbers_of", "sample"]
+__all__ = [
+    "OURS_ADAM",
+    "OURS_LM",
+    "PAPER",
+    "Recorder",
+    "classifier",
+    "decide",
+    "fit_whole",
+    "fitted",
+    "numbers_of",
+    "sample",
+]
 
 #: ReLU on all units, the outputs too; Adam, rate 0.001, 1000 epochs "with batch method", features as they are; three
 #: transitions, as in the reference's notebooks.
 PAPER: dict[str, Any] = {
-    "ticks": 3, "activation": "relu", "output_activation": "relu", "solver": "adam", "learning_rate": 0.001,
-    "schedule": "constant", "batch_size": None, "max_epochs": 1000, "tol": 0.0, "l2": 0.0, "standardize": False,
+    "ticks": 3, "activation": "relu", "output_activation": "relu", "batch_size": None, "max_epochs": 1000, "tol": 0.0,
+    "solver": Adam(learning_rate=0.001, schedule="constant"), "l2": 0.0, "standardize": False,
 }  # fmt: skip
 #: Second-order steps with penalties from the evidence, for sets with little noise.
 OURS_LM: dict[str, Any] = {"ticks": 3, "activation": "tanh", "solver": "lm", "l2": "evidence"}
 #: First-order steps, with enough epochs.
 OURS_ADAM: dict[str, Any] = {
-    "ticks": 3, "activation": "tanh", "solver": "adam", "learning_rate": 0.02, "batch_size": 64, "max_epochs": 600,
+    "ticks": 3, "activation": "tanh", "solver": Adam(learning_rate=0.02), "batch_size": 64, "max_epochs": 600,
     "tol": 0.0, "l2": 1e-4,
 }  # fmt: skip
 FRAMES = 48  # that are kept of a training, at most
@@ -87,11 +99,26 @@ def fit_whole(model: MeshClassifier, X: Any, y: Any) -> None:
             raise KeyboardInterrupt from None
 
 
+def classifier(output_activation: str = "identity", **options: Any) -> MeshClassifier:
+    """Return a classifier that is not fitted yet, also one whose outputs have an activation."""
+    if output_activation == "identity":
+        return MeshClassifier(**options)
+    hidden, given, ticks, activation = (options.pop(name, None) for name in ("hidden", "mesh", "ticks", "activation"))
+    # the weights that an estimator with this random_state draws
+    seed = int(np.random.SeedSequence(options["random_state"]).generate_state(3)[1])
+
+    def make(n_inputs: int, n_outputs: int) -> Mesh:
+        topology = Topology.mesh(n_inputs, hidden, n_outputs) if given is None else given
+        return Mesh(topology, ticks, activation, output_activation, random_state=seed)
+
+    return MeshClassifier(mesh=make, **options)
+
+
 def fitted(
     split: Split, options: dict[str, Any], watch: Recorder | None = None
 ) -> tuple[MeshClassifier, dict[str, Any]]:
     """Return a trained classifier, and the numbers that every experiment saves."""
-    model = MeshClassifier(n_jobs=1, **options)
+    model = classifier(n_jobs=1, **options)
     if watch is not None:
         watch.model = model
         model.set_params(callbacks=watch)
@@ -127,8 +154,8 @@ def sample(model: MeshClassifier, split: Split, watch: Recorder) -> dict[str, An
         "hidden": t.n_hidden,
         "outputs": t.n_outputs,
         "ticks": mesh.ticks,
-        "activation": model.activation,
-        "output_activation": model.output_activation,
+        "activation": mesh.activations[0],
+        "output_activation": mesh.activations[-1],
         "weights": mesh.weights.tolist(),
         "mean": scaling.x_mean.tolist(),
         "scale": scaling.x_scale.tolist(),

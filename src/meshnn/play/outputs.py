@@ -93,17 +93,18 @@ def python_of(mesh: Mesh, data: PlayData, solver: str, rate: float, done: int = 
         ]
         return "\n".join(lines) + "\n"
     model = "MeshClassifier" if classify else "MeshRegressor"
-    how = 'solver="lm", l2="evidence"' if solver == "lm" else f'solver="adam", learning_rate={rate:g}, l2=0.0001'
+    how = 'solver="lm", l2="evidence"' if solver == "lm" else f"solver=Adam(learning_rate={rate:g}), l2=0.0001"
     if solver == "adam" and done >= 200:  # after fewer epochs `fit` chooses their number
         how += f", max_epochs={min(done, 2000)}"
     lines = [
         "from sklearn.model_selection import train_test_split",
         f"from meshnn import {model}, Topology",
+        *["from meshnn.training import Adam"] * (solver != "lm"),
         *_samples(data, "1000"),
         f"X, X_test, y, y_test = train_test_split(X, y, test_size=0.3{', stratify=y' if classify else ''}, "
         f"random_state={data.seed})",
         f"topology = {_graph(t)}",
-        f"model = {model}(topology=topology, {options}, {how}).fit(X, y)",
+        f"model = {model}(mesh=topology, {options}, {how}).fit(X, y)",
         "print(model.score(X_test, y_test))",
     ]
     return "\n".join(lines) + "\n"
