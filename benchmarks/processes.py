@@ -45,7 +45,7 @@ print(json.dumps({"adds, MiB": field("VmHWM") - before, "data, MiB": (X.nbytes +
 FIT = """
 import sys
 from meshnn.cli import main
-main(["fit", sys.argv[1], "--target", "species", "--epochs", "2", "--json", "--out", sys.argv[2]])
+main(["fit", sys.argv[1], "--target", "species", "--max-epochs", "2", "--json", "--out", sys.argv[2]])
 """
 
 IRIS = os.path.join(os.path.dirname(__file__), "..", "examples", "iris.csv")

@@ -29,6 +29,13 @@ def pytest_terminal_summary(terminalreporter):
                 terminalreporter.line(value)
 
 
+@pytest.fixture(autouse=True)
+def _elsewhere(request, monkeypatch):
+    """Commands write files named after tables into the working directory: not into the project."""
+    if request.module.__name__.startswith(("test_cli", "test_columns", "test_conveniences", "test_frames")):
+        monkeypatch.chdir(request.getfixturevalue("tmp_path"))
+
+
 @pytest.fixture
 def mesh():
     return Mesh(Topology.mesh(3, 6, 2), activation="tanh", dtype="float64", random_state=0)

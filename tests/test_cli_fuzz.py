@@ -94,8 +94,8 @@ def files(tmp_path_factory):
     MeshClassifier(2, **settings).fit(X, y).save(folder / "python.mesh")
     MeshRegressor(2, **settings).fit(X, X).save(folder / "two.mesh")
     Mesh(Topology.mesh(2, 2, 2), random_state=0).save(folder / "bare.mesh")
-    assert run(["fit", folder / "good.csv", "-y", "c", "-n", 2, "--epochs", 2, "-o", folder / "table.mesh"])[0] == 0
-    assert run(["fit", folder / "zwei.csv", "-y", "ü", "-n", 2, "--epochs", 2, "-o", folder / "ü.mesh"])[0] == 0
+    assert run(["fit", folder / "good.csv", "-y", "c", "-n", 2, "--max-epochs", 2, "-o", folder / "table.mesh"])[0] == 0
+    assert run(["fit", folder / "zwei.csv", "-y", "ü", "-n", 2, "--max-epochs", 2, "-o", folder / "ü.mesh"])[0] == 0
     assert run(["stream", folder / "good.csv", "-y", "c", "-n", 2, "-o", folder / "stream.mesh"])[0] == 0
     (folder / "field.bin").write_bytes(meshnn.load(folder / "stream.mesh").stream_.portable().to_bytes())
     whole = (folder / "table.mesh").read_bytes()
@@ -133,7 +133,7 @@ def huge_npz():
 
 #: What every command is tried with: sizes are kept small, so that what does run is quick.
 SMALL = {
-    "fit": ["--epochs", "2", "--solver", "adam", "--hidden", "2"],
+    "fit": ["--max-epochs", "2", "--solver", "adam", "--hidden", "2"],
     "predict": [],
     "evaluate": [],
     "export": [],
@@ -150,7 +150,7 @@ SMALL = {
 
 
 #: Options that would make a run long, or delete what other tests need.
-LEFT_OUT = ("--clear", "--epochs", "--restarts", "--iterations", "--tests", "--trials", "--memory", "--measure",
+LEFT_OUT = ("--clear", "--max-epochs", "--n-restarts", "--iterations", "--tests", "--trials", "--memory", "--measure",
             "--horizon", "--origins", "--port")  # fmt: skip
 
 
@@ -283,7 +283,7 @@ def test_a_model_from_python_and_cells_that_are_no_numbers(files, tmp_path, cell
 
 
 def test_a_graph_that_says_it_is_huge(files):
-    code, _, err = run(["fit", files / "good.csv", "-y", "c", "--topology", files / "huge.npz"])
+    code, _, err = run(["fit", files / "good.csv", "-y", "c", "--mesh", files / "huge.npz"])
     assert code == 2
     assert err.splitlines()[-1].startswith("meshnn: ")
 
@@ -299,7 +299,7 @@ def test_characters_that_cannot_be_shown(files):
     for arguments in (
         ["info", model],
         ["info", model, "--json"],
-        ["fit", table, "-y", "ü", "-n", "2", "--epochs", "2"],
+        ["fit", table, "-y", "ü", "-n", "2", "--max-epochs", "2"],
     ):
         assert run(arguments, "ascii")[0] == 0
 
@@ -366,7 +366,7 @@ def full(here, target):
     whole(here, target)
 os.replace = full
 from meshnn.cli import main
-fit = ["fit", {str(files / "good.csv")!r}, "-y", "c", "-n", "2", "--epochs", "2", "--json"]
+fit = ["fit", {str(files / "good.csv")!r}, "-y", "c", "-n", "2", "--max-epochs", "2", "--json"]
 main([*fit, "-o", {str(tmp_path / "m.mesh")!r}])
 """
     (tmp_path / "home").mkdir()
@@ -399,7 +399,7 @@ def test_a_model_is_kept_when_its_folder_vanishes(files, tmp_path, monkeypatch):
         return fit(self, *arguments)
 
     monkeypatch.setattr(MeshClassifier, "fit", and_vanish)
-    code, out, err = run(["fit", files / "good.csv", "-y", "c", "-n", "2", "--epochs", "2", "-o", gone / "m.mesh"])
+    code, out, err = run(["fit", files / "good.csv", "-y", "c", "-n", "2", "--max-epochs", "2", "-o", gone / "m.mesh"])
     place = tmp_path / "temporary" / "m.mesh"
     assert code == 2
     assert err.endswith(f"; the model was written to {place} instead\n")
@@ -414,7 +414,7 @@ def test_no_place_at_all(files, tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("meshnn.files.os.replace", full)
-    code, _, err = run(["fit", files / "good.csv", "-y", "c", "-n", "2", "--epochs", "2", "-o", tmp_path / "m.mesh"])
+    code, _, err = run(["fit", files / "good.csv", "-y", "c", "-n", "2", "--max-epochs", "2", "-o", tmp_path / "m.mesh"])
     assert code == 2
     assert "no space left" in err.splitlines()[-1]
     assert not list(Path(tmp_path).iterdir())

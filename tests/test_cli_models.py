@@ -179,7 +179,7 @@ def test_mixed_columns_and_missing_values(tables):
     assert "1 in city" in refused.stderr
     assert "--impute" in refused.stderr
     model = str(tables / "holes.mesh")
-    assert meshnn("fit", str(tables / "holes.csv"), "--target", "pays", "--impute", "--out", model).returncode == 0
+    assert meshnn("fit", str(tables / "holes.csv"), "--target", "pays", "--out", model).returncode == 0
     assert meshnn("predict", model, str(tables / "holes.csv")).returncode == 0
 
 
@@ -200,8 +200,8 @@ def test_topologies_from_files(tables, refused):
     sparse.save_npz(tables / "sparse.npz", sparse.csr_array(np.triu(np.ones((9, 9)), 1)))
     edges = {"graph.json": 51, "graph.graphml": 51, "graph.npz": 51, "sparse.npz": 36}
     for name, count in edges.items():
-        done = meshnn("fit", str(tables / "iris.csv"), "--target", "species", "--topology", str(tables / name),
-                      "--epochs", "5", "--json")  # fmt: skip
+        done = meshnn("fit", str(tables / "iris.csv"), "--target", "species", "--mesh", str(tables / name),
+                      "--max-epochs", "5", "--json")  # fmt: skip
         assert done.returncode == 0, done.stderr
         assert json.loads(done.stdout)["edges"] == count
     (tables / "small.json").write_text(json.dumps(Topology.layered([2, 3]).to_dict()))
@@ -216,7 +216,7 @@ def test_topologies_from_files(tables, refused):
         ("iris.csv", "the endings that work are .json"),
         ("nothing.json", "there is no file"),
     ]:
-        assert message in refused("fit", tables / "iris.csv", "--target", "species", "--topology", tables / name)
+        assert message in refused("fit", tables / "iris.csv", "--target", "species", "--mesh", tables / name)
 
 
 def bad_tables(folder):
@@ -266,7 +266,7 @@ def test_wrong_files_and_options(iris_model, tables, tmp_path, refused):
         (("fit", csv, "--target", "species", "--test", "0.999"), "lower it"),
         (("fit", csv, "--target", "species", "--hidden", "-3"), "hidden must be a whole number"),
         (("fit", csv, "--target", "species", "--activation", "tanx"), "did you mean 'tanh'"),
-        (("fit", csv, "--target", "species", "--hidden", "3", "--topology", "x.json"), "leave --hidden out"),
+        (("fit", csv, "--target", "species", "--hidden", "3", "--mesh", "x.json"), "leave --hidden out"),
         (("plot", str(path), "--out", str(tmp_path / "net.bmp")), ".svg"),
         (("plot", str(path), "--out", str(tmp_path / "n.png"), "--data", csv), "two features"),
     ]:
@@ -285,7 +285,7 @@ def test_a_full_disk(tables, tmp_path):
 
     target = tmp_path / "m.mesh"
     target.write_bytes(b"old")
-    command = [sys.executable, "-m", "meshnn", "fit", str(tables / "iris.csv"), "--target", "species", "--epochs", "3",
+    command = [sys.executable, "-m", "meshnn", "fit", str(tables / "iris.csv"), "--target", "species", "--max-epochs", "3",
                "--out", str(target)]  # fmt: skip
 
     def limit():
@@ -327,7 +327,7 @@ def test_ctrl_c_keeps_the_model_and_a_checkpoint_resumes(tables, tmp_path, numbe
     import meshnn as library
 
     def arguments(model):
-        return ["fit", str(tables / "zwei spiralen.csv.gz"), "--target", "Klasse", "--solver", "adam", "--epochs", "60",
+        return ["fit", str(tables / "zwei spiralen.csv.gz"), "--target", "Klasse", "--solver", "adam", "--max-epochs", "60",
                 "--tol", "0", "--out", str(tmp_path / model), "--json",
                 "--checkpoint", str(tmp_path / f"{model}.checkpoint")]  # fmt: skip
 
@@ -349,10 +349,10 @@ def test_ctrl_c_keeps_the_model_and_a_checkpoint_resumes(tables, tmp_path, numbe
     resumed, whole = library.load(tmp_path / "a.mesh"), library.load(tmp_path / "b.mesh")
     assert (resumed.mesh_.weights == whole.mesh_.weights).all()
     assert resumed.history_ == whole.history_
-    longer = meshnn(*arguments("a.mesh"), "--epochs", "62")
+    longer = meshnn(*arguments("a.mesh"), "--max-epochs", "62")
     assert longer.returncode == 0, longer.stderr
     assert json.loads(longer.stdout)["epochs"] == 62
-    assert any("--epochs was 60" in note for note in json.loads(longer.stdout)["notes"])
+    assert any("--max-epochs was 60" in note for note in json.loads(longer.stdout)["notes"])
 
 
 def test_usage_errors_are_one_line(refused, tables):
@@ -366,8 +366,8 @@ def test_usage_errors_are_one_line(refused, tables):
             "--hidden must be a whole number, or sizes of layers like 10,5",
         ),
         (["fit", iris, "--target", "species", "--solver", "foo"], "is not one of"),
-        (["fit", iris, "--target", "species", "--epochs", "0"], "--epochs must be a whole number of at least 1"),
-        (["fit", iris, "--target", "species", "--restarts", "0"], "--restarts must be"),
+        (["fit", iris, "--target", "species", "--max-epochs", "0"], "--max-epochs must be a whole number of at least 1"),
+        (["fit", iris, "--target", "species", "--n-restarts", "0"], "--n-restarts must be"),
         (["fit", iris, "--target", "species", "--l1", "0.1", "--solver", "lm"], "take --solver adam"),
         (["fit", iris, "--target", "species", "--seed", str(2**40)], "--seed must be at most"),
         (["fit", iris, "--target", "species", "--out", "a.mesh", "--checkpoint", "a.mesh"], "name the same file"),
@@ -394,7 +394,7 @@ def test_nothing_of_the_test_rows_is_learned(tmp_path):
     frame["y"] = np.where(rng.random(60) < 0.5, "no", "yes")
     frame.loc[[3, 8, 20], "a"] = np.nan
     frame.to_csv(tmp_path / "t.csv", index=False)
-    arguments = ("fit", str(tmp_path / "t.csv"), "--target", "y", "--impute", "--hidden", "1", "--epochs", "3")
+    arguments = ("fit", str(tmp_path / "t.csv"), "--target", "y", "--hidden", "1", "--max-epochs", "3")
     done = meshnn(*arguments, "--json", "--out", str(tmp_path / "t.mesh"))
     assert done.returncode == 0, done.stderr
     assert any("18 rows have values of t never seen in training" in note for note in json.loads(done.stdout)["notes"])
@@ -418,7 +418,7 @@ def test_columns_that_are_constant_in_the_training_rows_alone(tmp_path):
     odd = np.isin(np.arange(30), held[:1]).astype(int)
     slip = np.where(odd == 0, np.arange(30).astype(str), "?")
     pd.DataFrame({"a": np.arange(30), "c": odd, "d": 7, "s": slip, "y": y}).to_csv(tmp_path / "t.csv", index=False)
-    arguments = ("--target", "y", "--test", "0.3", "--seed", "0", "--hidden", "1", "--epochs", "3", "--json")
+    arguments = ("--target", "y", "--test", "0.3", "--seed", "0", "--hidden", "1", "--max-epochs", "3", "--json")
     done = meshnn("fit", str(tmp_path / "t.csv"), *arguments)
     assert done.returncode == 0, done.stderr
     notes = [note.split("t.csv: ")[1] for note in json.loads(done.stdout)["notes"] if "t.csv: column" in note]
@@ -441,7 +441,7 @@ def test_a_model_of_a_table_takes_data_frames(tables, iris_model):
     with pytest.raises(ValueError, match="there is no column petal width"):
         model.predict(frame.drop(columns="petal width (cm)"))
     done = meshnn(
-        "fit", str(tables / "mixed.tsv"), "--target", "pays", "--out", str(tables / "m.mesh"), "--epochs", "9"
+        "fit", str(tables / "mixed.tsv"), "--target", "pays", "--out", str(tables / "m.mesh"), "--max-epochs", "9"
     )
     assert done.returncode == 0, done.stderr
     mixed = pd.read_csv(tables / "mixed.tsv", sep="\t")
@@ -475,7 +475,7 @@ def test_debug_shows_the_traceback(tables):
 @pytest.mark.slow
 def test_a_budget_of_edges_and_growth(tables, tmp_path, refused, iris_model):
     iris = str(tables / "iris.csv")
-    arguments = ("fit", iris, "--target", "species", "--json", "--seed", "1", "--epochs", "60")
+    arguments = ("fit", iris, "--target", "species", "--json", "--seed", "1", "--max-epochs", "60")
     done = meshnn(*arguments, "--hidden", "8", "--edges", "50", "--out", str(tmp_path / "small.mesh"))
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
@@ -488,8 +488,8 @@ def test_a_budget_of_edges_and_growth(tables, tmp_path, refused, iris_model):
     done = meshnn(*arguments, "--hidden", "6", "--grow", "--out", str(tmp_path / "grown.mesh"))
     assert done.returncode == 0, done.stderr
     assert 2 <= json.loads(done.stdout)["hidden"] <= 6
-    assert "leave --topology out" in refused(
-        "fit", iris, "--target", "species", "--grow", "--topology", tmp_path / "g.json"
+    assert "leave --mesh out" in refused(
+        "fit", iris, "--target", "species", "--grow", "--mesh", tmp_path / "g.json"
     )
     assert "did not change in training" in refused(
         "plot", iris_model[0], "--what", "topology", "--out", tmp_path / "b.png"

@@ -550,7 +550,7 @@ def test_damaged_files(tmp_path):
 
 def test_files_that_would_be_lost(tmp_path):
     assert table(tmp_path, GOOD, "-y", "y").returncode == 0
-    fit = meshnn("fit", tmp_path / "t.csv", "-y", "y", "-n", "2", "--epochs", "2", "-o", tmp_path / "fit.mesh")
+    fit = meshnn("fit", tmp_path / "t.csv", "-y", "y", "-n", "2", "--max-epochs", "2", "-o", tmp_path / "fit.mesh")
     assert fit.returncode == 0
     done = meshnn("stream", tmp_path / "t.csv", "-y", "y", "-o", tmp_path / "fit.mesh", *QUIET)
     assert "is there already and no stream" in done.stderr

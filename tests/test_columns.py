@@ -143,7 +143,7 @@ def test_the_index_of_a_frame_is_no_feature(tmp_path):
     assert target_column(loaded.table, "id").values.tolist() == frame.index.tolist()  # by name it can be had
     (tmp_path / "folder").mkdir()
     frame.to_parquet(tmp_path / "folder" / "t.parquet")
-    options = ("-y", "y", "-n", "1", "--epochs", "1", "--l2", "0", "--solver", "adam", "-o", tmp_path / "m.mesh")
+    options = ("-y", "y", "-n", "1", "--max-epochs", "1", "--l2", "0", "--solver", "adam", "-o", tmp_path / "m.mesh")
     assert meshnn("fit", tmp_path / "folder", *options).returncode == 0
     kept = meshnn("predict", tmp_path / "m.mesh", tmp_path / "folder", "--keep", "id").stdout.splitlines()
     assert [line.split(",")[0] for line in kept[:4]] == ["id", "0", "7", "14"]
@@ -161,7 +161,7 @@ def test_rows_without_a_target_are_skipped(tmp_path):
         target_column(pa.table({"y": [None, float("nan")]}), "y")
     rows = "".join(f"{k % 7},{'' if k % 5 == 0 else 'ab'[k % 2]}\n" for k in range(50))
     (tmp_path / "t.csv").write_text("x,y\n" + rows)
-    done = meshnn("fit", tmp_path / "t.csv", "-y", "y", "-n", "1", "--epochs", "2")
+    done = meshnn("fit", tmp_path / "t.csv", "-y", "y", "-n", "1", "--max-epochs", "2")
     assert done.returncode == 0, done.stderr
     assert "10 rows without a value skipped" in done.stderr
 

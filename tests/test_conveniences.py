@@ -57,7 +57,7 @@ def test_layers_on_the_command_line(tmp_path):
     table = tmp_path / "t.csv"
     rows = "\n".join(f"{a},{b},{c}" for (a, b), c in zip(X[:, :2], Y, strict=True))
     table.write_text(f"a,b,y\n{rows}\n")
-    options = ("--target", "y", "--task", "classify", "--epochs", "3", "--threads", "-1", "--json")
+    options = ("--target", "y", "--task", "classify", "--max-epochs", "3", "--n-jobs", "-1", "--json")
     done = run("fit", table, "--hidden", "4,2", *options, "--out", tmp_path / "m.mesh")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["hidden"] == 6
@@ -66,7 +66,7 @@ def test_layers_on_the_command_line(tmp_path):
         (("--hidden", "4,"), "--hidden must be a whole number, or sizes of layers like 10,5"),
         (("--hidden", "4,0"), "--hidden must be a whole number of at least 1"),
         (("--hidden", "4,2", "--grow"), "give --hidden one number"),
-        (("--threads", "0"), "--threads must be a whole number of at least 1, or -1 for all cores"),
+        (("--n-jobs", "0"), "n_jobs must be a whole number of at least 1, or -1 for all cores"),
     ]:
         done = run("fit", table, *options, *arguments)
         assert done.returncode != 0

@@ -525,7 +525,7 @@ def test_the_command_exports_text_columns(tmp_path):
     table, model = tmp_path / "flats.csv", tmp_path / "flats.mesh"
     rows = [f"{k % 7},{'Ulm' if k % 3 else 'Bonn'},{k % 7 + 5 * (k % 3 > 0)}.5" for k in range(60)]
     table.write_text("\n".join(["size,city,price", *rows]))
-    assert run_command("fit", table, "--target", "price", "--out", model, "--epochs", "20").returncode == 0
+    assert run_command("fit", table, "--target", "price", "--out", model, "--max-epochs", "20").returncode == 0
     for options in (["flats.h"], ["flats.h", "--dtype", "int8"], ["flats.onnx"]):
         said = run_command("export", model, "--check", "--out", tmp_path / options[0], *options[1:])
         assert said.returncode == 0, said.stderr

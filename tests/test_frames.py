@@ -148,7 +148,7 @@ def test_every_fit_has_its_own_encoder():
 def test_a_model_of_the_command_line_learns_anew(tmp_path):
     FRAME.assign(y=Y).to_csv(tmp_path / "t.csv", index=False)
     done = run(
-        "fit", tmp_path / "t.csv", "--target", "y", "--epochs", "3", "--hidden", "2", "--out", tmp_path / "m.mesh"
+        "fit", tmp_path / "t.csv", "--target", "y", "--max-epochs", "3", "--hidden", "2", "--out", tmp_path / "m.mesh"
     )
     assert done.returncode == 0, done.stderr
     model = meshnn.load(tmp_path / "m.mesh")

@@ -101,7 +101,7 @@ def model(tmp_path_factory):
     """A model of a table, and the table."""
     folder = tmp_path_factory.mktemp("startup")
     (folder / "t.csv").write_text("a,b,c\n" + "".join(f"{k},{k * k % 7},{'xy'[k % 2]}\n" for k in range(30)))
-    fit = f"main(['fit', {str(folder / 't.csv')!r}, '-y', 'c', '--epochs', '2', '-o', {str(folder / 'm.mesh')!r}])"
+    fit = f"main(['fit', {str(folder / 't.csv')!r}, '-y', 'c', '--max-epochs', '2', '-o', {str(folder / 'm.mesh')!r}])"
     done = python(f"from meshnn.cli import main; {fit}")
     assert done.returncode == 0, done.stderr
     return folder / "m.mesh", folder / "t.csv"

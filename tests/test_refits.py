@@ -19,7 +19,7 @@ def from_a_table(tmp_path_factory):
     iris = load_iris(as_frame=True)
     frame = iris.frame.drop(columns="target").assign(species=iris.target_names[iris.target])
     frame.to_csv(folder / "iris.csv", index=False)
-    done = command("fit", folder / "iris.csv", "-y", "species", "-n", 3, "--epochs", 20, "-o", folder / "iris.mesh")
+    done = command("fit", folder / "iris.csv", "-y", "species", "-n", 3, "--max-epochs", 20, "-o", folder / "iris.mesh")
     assert done.returncode == 0, done.stderr
     return frame, folder / "iris.mesh"
 

@@ -84,7 +84,7 @@ class Preprocessing:
         else:
             encoder = _of_numbers(part)
         if rows is None:
-            _warn(encoder.notes.values())
+            _warn(encoder.noted())
         found = cls(len(table.column_names), _names(frame), encoder)
         return found, found._encode(table)
 

@@ -69,7 +69,7 @@ class ReadOptions:
     def __post_init__(self) -> None:
         try:
             codecs.lookup(self.encoding)
-        except LookupError:
+        except (LookupError, ValueError):
             raise DataError(f"unknown encoding {self.encoding!r}", code="option", field="encoding") from None
         for name in ("sep", "decimal", "thousands"):
             value = getattr(self, name)
