@@ -66,8 +66,8 @@ def test_classifiers_round_trip(iris, labels, tmp_path):
 
 def test_regressors_and_what_cannot_be_written_down(iris, tmp_path):
     X, _ = iris
-    made = MeshRegressor(topology=lambda a, b: Topology.layered([a, 3, b]), max_epochs=10, random_state=0,
-                         callbacks=lambda row, mesh: None)  # fmt: skip
+    options = {"max_epochs": 10, "random_state": 0, "callbacks": lambda row, mesh: None}
+    made = MeshRegressor(mesh=lambda a, b: Topology.layered([a, 3, b]), **options)
     made.fit(X[:, :2], X[:, 2:]).save(tmp_path / "a.mesh")
     again = meshnn.load(tmp_path / "a.mesh")
     np.testing.assert_array_equal(again.predict(X[:, :2]), made.predict(X[:, :2]))

@@ -28,7 +28,7 @@ from meshnn.engine import Optimizer, Steps
 from meshnn.errors import DataError, FileError, TrainingInterrupted
 from meshnn.storage import FileError as StorageError
 from meshnn.tables.sources import BlockSource, NpySource, ParquetSource, RowBlock, is_out_of_core, open_source
-from meshnn.training import Checkpoint, search, structure
+from meshnn.training import SGD, Checkpoint, EarlyStopping, TimeLimit, search, structure
 from meshnn.training.dataset import LIMITS
 from meshnn.training.out_of_core import RowStore
 from meshnn.training.out_of_core.row_file import RowFile
@@ -334,7 +334,7 @@ def test_lm_ends_where_it_ends_in_memory_if_there_is_one_place_to_end(kind, opti
     "options",
     [
         {"solver": "adam"},
-        {"solver": "sgd", "learning_rate": 0.1},
+        {"solver": SGD(learning_rate=0.1)},
         {"solver": "adam", "l1": 0.01, "l2": 0.001},
         {"solver": "adam", "structure": structure.Prune(to=2, end=0.5)},
     ],
@@ -385,7 +385,7 @@ def test_numbers_that_float32_cannot_scale():
     )
     X = X.astype(np.float32)
     y = (far_off - 1e7) / 10
-    model = MeshRegressor(**FEW | {"solver": "sgd", "learning_rate": 0.1, "max_epochs": 40})
+    model = MeshRegressor(**FEW | {"solver": SGD(learning_rate=0.1), "max_epochs": 40})
     seen, real = [], Preprocessing.inputs
 
     def watched(self, X, out=None):
@@ -431,7 +431,7 @@ def test_held_out_pages_are_not_learned_from(monkeypatch):
     monkeypatch.setattr(RowStore, "hold_out", lambda self, *given: (parts.append(hold_out(self, *given)), parts[0])[1])
     monkeypatch.setattr(WindowSteps, "windows", watched)
     X, y = data(PAGE * 9 + 5)
-    model = MeshRegressor(**FEW | {"early_stopping": True, "validation_fraction": 0.3}).fit(blocks(500, X, y))
+    model = MeshRegressor(**FEW | {"early_stopping": EarlyStopping(validation_fraction=0.3)}).fit(blocks(500, X, y))
     training, validation = parts[0]
     held = np.setdiff1d(np.arange(10), training.pages)
     assert (len(held), training.n_rows + validation.n_rows) == (3, len(X))
@@ -462,7 +462,7 @@ def test_validation_samples_callbacks_seconds_and_words(tmp_path, capsys, monkey
     stopped = MeshRegressor(**FEW, callbacks=lambda row, mesh: row.epoch == 2).fit(path, "y")
     assert stopped.n_iter_ == 2
     assert "stopped by a callback" in stopped.history_[-1].note
-    late = MeshRegressor(**FEW, max_seconds=1e-9).fit(path, "y")
+    late = MeshRegressor(**FEW, callbacks=TimeLimit(1e-9)).fit(path, "y")
     assert late.n_iter_ == 1
     assert "seconds are used up" in late.history_[-1].note
 
@@ -473,7 +473,13 @@ RUNS = {
     "adam": FEW | {"hidden": 3, "batch_size": 64},
     "search": FEW | {"l2": "auto", "batch_size": 100},
     "restarts": FEW | {"n_restarts": 2, "max_epochs": 2, "early_stopping": True, "batch_size": 100},
-    "landing": FEW | {"max_epochs": 30, "tol": 1e9, "patience": 2, "batch_size": 500},
+    "landing": FEW
+    | {
+        "max_epochs": 30,
+        "tol": 1e9,
+        "early_stopping": EarlyStopping(validation_fraction=None, patience=2),
+        "batch_size": 500,
+    },
     "lm": LM | {"hidden": 2, "max_epochs": 4},
 }
 
@@ -498,13 +504,13 @@ def interrupted(options, given, path, owner, name, at):
     """A run that is interrupted, once, and goes on."""
     with pytest.MonkeyPatch.context() as patch:
         stop = Stop(patch, owner, name, at)
-        model = MeshRegressor(**options, checkpoint=Checkpoint(path, every=0))
+        model = MeshRegressor(**options, callbacks=Checkpoint(path, every=0))
         with pytest.raises(TrainingInterrupted):
             model.fit(blocks(500, *given))
         assert stop.calls >= at
     assert model.predict(given[0]).shape == (len(given[0]),)  # it is fitted
     assert meshnn.load(path).predict(given[0][:1]).shape == (1,)
-    return MeshRegressor(**options, checkpoint=path).fit(blocks(333, *given))
+    return MeshRegressor(**options, callbacks=Checkpoint(path)).fit(blocks(333, *given))
 
 
 @pytest.mark.parametrize(
@@ -536,22 +542,22 @@ def test_it_goes_on_after_the_last_window_that_was_saved(tmp_path):
     with pytest.MonkeyPatch.context() as patch:
         Stop(patch, Trainer, "_pulse", 7)
         with pytest.raises(TrainingInterrupted, match=r"interrupted after epoch 1"):
-            MeshRegressor(**options, checkpoint=Checkpoint(path, every=0)).fit(blocks(500, X, y))
+            MeshRegressor(**options, callbacks=Checkpoint(path, every=0)).fit(blocks(500, X, y))
     calls, real = [], Steps.epochs
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Steps, "epochs", lambda self, *given: (calls.append(self.n), real(self, *given))[1])
-        MeshRegressor(**options, checkpoint=path).fit(blocks(500, X, y))
+        MeshRegressor(**options, callbacks=Checkpoint(path)).fit(blocks(500, X, y))
     assert calls == [512, 164, 512, 512, 512, 164]  # two of four windows of the second epoch were done
     with pytest.raises(StorageError, match="data"):
-        MeshRegressor(**options, checkpoint=path).fit(blocks(500, X, y + 1))
+        MeshRegressor(**options, callbacks=Checkpoint(path)).fit(blocks(500, X, y + 1))
     with pytest.raises(StorageError, match=r"another .*data"):
-        MeshRegressor(**options, checkpoint=path).fit(X, y)
+        MeshRegressor(**options, callbacks=Checkpoint(path)).fit(X, y)
 
 
 def test_a_rate_that_is_too_high_is_halved_in_the_middle_of_an_epoch():
     X, y = data(1700)
     seen = []
-    options = FEW | {"solver": "sgd", "learning_rate": 64.0, "batch_size": 8, "schedule": "constant", "momentum": 0.0}
+    options = FEW | {"solver": SGD(learning_rate=64.0, schedule="constant", momentum=0.0), "batch_size": 8}
     options["callbacks"] = lambda row, mesh: seen.append((row.note, mesh.weights.copy()))
     first = MeshRegressor(**options | {"learning_rate": 1e-9, "max_epochs": 1}).fit(blocks(500, X, y))
     seen.clear()
@@ -920,7 +926,7 @@ def test_a_fit_that_is_refused_leaves_the_estimator_as_it_was(tmp_path, monkeypa
             attempt()
         assert sorted(model.__dict__) == known
         np.testing.assert_array_equal(model.predict(frame(X)), before)
-    for options in ({"warm_start": True}, {"scoring": "r2"}):
+    for options in ({"warm_start": True}, {"early_stopping": EarlyStopping(validation_fraction=None, scoring="r2")}):
         with pytest.raises(MeshError, match="memory"):
             copy.copy(model).set_params(**options).fit(blocks(100, X, y))
 

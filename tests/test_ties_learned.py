@@ -5,7 +5,7 @@ import pytest
 
 import meshnn
 from meshnn import Mesh, MeshClassifier, MeshRegressor, Topology
-from meshnn.training import structure, train
+from meshnn.training import Checkpoint, structure, train
 from meshnn.training.api import as_samples
 from meshnn.training.evidence import Evidence
 from solver_options import solver_with
@@ -196,8 +196,8 @@ def test_a_checkpoint_of_a_tied_net_is_taken_up_bit_by_bit(policies, solver, tmp
            "structure": policies}  # fmt: skip
     whole = MeshRegressor(**how).fit(X, Y[:, 0])
     with pytest.raises(KeyboardInterrupt, match="interrupted"):
-        MeshRegressor(**how, checkpoint=path, callbacks=_interrupt_at(4)).fit(X, Y[:, 0])
-    resumed = MeshRegressor(**how, checkpoint=path).fit(X, Y[:, 0])
+        MeshRegressor(**how, callbacks=[Checkpoint(path), _interrupt_at(4)]).fit(X, Y[:, 0])
+    resumed = MeshRegressor(**how, callbacks=Checkpoint(path)).fit(X, Y[:, 0])
     np.testing.assert_array_equal(resumed.mesh_.values, whole.mesh_.values)
     np.testing.assert_array_equal(resumed.mesh_.tied, whole.mesh_.tied)
     assert resumed.history_ == whole.history_
@@ -213,7 +213,7 @@ def _interrupt_at(epoch):
 
 def test_weights_that_are_given_are_saved_as_given(tmp_path):
     t = Topology(3, 0, 1, [(0, 3), (1, 3), (2, 3)], bias=False)
-    model = MeshRegressor(topology=t, weights=[0.1, 0.1, 2.0], parameter=[0, 0, -1], max_epochs=3).fit(X, Y[:, 0])
+    model = MeshRegressor(mesh=t, weights=[0.1, 0.1, 2.0], parameter=[0, 0, -1], max_epochs=3).fit(X, Y[:, 0])
     model.save(tmp_path / "m.mesh")
     again = meshnn.load(tmp_path / "m.mesh")
     assert again.weights.tolist() == [0.1, 0.1, 2.0]
