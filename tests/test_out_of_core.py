@@ -33,7 +33,7 @@ from meshnn.training.dataset import LIMITS
 from meshnn.training.out_of_core import RowStore
 from meshnn.training.out_of_core.row_file import RowFile
 from meshnn.training.out_of_core.windows import StoredSamples, WindowSteps, read_ahead
-from meshnn.training.row_transform import Preprocessing
+from meshnn.training.row_transform import RowTransform
 from meshnn.training.samples import Epoch
 from meshnn.training.trainer import Trainer
 
@@ -164,7 +164,7 @@ def test_an_epoch_visits_every_row_once_in_an_order_that_the_seed_gives(count, m
 
     monkeypatch.setattr(Steps, "epochs", watched)
     rows = RowStore(BlockSource(blocks(100, np.ones((count, 1)), np.arange(count))), False)
-    preprocessing = Preprocessing("squared_error", "float64", *np.array([[0.0], [1], [0], [1]]))
+    preprocessing = RowTransform("squared_error", "float64", *np.array([[0.0], [1], [0], [1]]))
     mesh = Mesh(Topology.layered([1, 1]), dtype="float64", random_state=0)
     steps = rows.prepared(preprocessing).steps(mesh, "auto", 100, 1)
     orders = []
@@ -188,7 +188,7 @@ def test_neighbours_come_far_apart():
     """Pages are shuffled, and samples in every window in another way."""
     count = 64 * PAGE
     rows = RowStore(BlockSource(blocks(5000, np.ones((count, 1)), np.arange(count))), False)
-    preprocessing = Preprocessing("squared_error", "float64", *np.array([[0.0], [1], [0], [1]]))
+    preprocessing = RowTransform("squared_error", "float64", *np.array([[0.0], [1], [0], [1]]))
     mesh = Mesh(Topology.layered([1, 1]), dtype="float64", random_state=0)
     steps = rows.prepared(preprocessing).steps(mesh, "auto", 100, 1)
     first, second = (steps.windows(np.array([seed])) for seed in (0, 1))
@@ -223,7 +223,7 @@ def test_the_loss_of_an_epoch_that_moves_nothing_is_that_of_all_samples(classes,
 
 
 def scaling_of(rows, loss="squared_error", *classes):
-    return Preprocessing(loss, "float64", rows.moments.mean, rows.moments.spread, np.zeros(1), np.ones(1), *classes)
+    return RowTransform(loss, "float64", rows.moments.mean, rows.moments.spread, np.zeros(1), np.ones(1), *classes)
 
 
 def optimizer_of(mesh):
@@ -386,14 +386,14 @@ def test_numbers_that_float32_cannot_scale():
     X = X.astype(np.float32)
     y = (far_off - 1e7) / 10
     model = MeshRegressor(**FEW | {"solver": SGD(learning_rate=0.1), "max_epochs": 40})
-    seen, real = [], Preprocessing.inputs
+    seen, real = [], RowTransform.inputs
 
     def watched(self, X, out=None):
         seen.append(self)
         return real(self, X, out)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Preprocessing, "inputs", watched)
+        patch.setattr(RowTransform, "inputs", watched)
         alone = clone(model).fit(blocks(100, X[:, :1], y))
         first = seen[0].inputs(X[:, :1])
         assert first.dtype == np.float32
