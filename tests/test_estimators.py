@@ -83,7 +83,8 @@ def iris():
 
 def quick(**options):
     """Without trials of penalties, which take most of the time of a fit; tests/test_search.py is about those."""
-    return MeshClassifier(**({"hidden": 4, "max_epochs": 30, "l2": 1e-3, "random_state": 0} | options))
+    default = {"hidden": "auto" if "mesh" in options else 4, "max_epochs": 30, "l2": 1e-3, "random_state": 0}
+    return MeshClassifier(**default | options)
 
 
 # -- as a part of larger things --------------------------------------------------------------------------------------
@@ -192,6 +193,8 @@ def test_regression_of_one_and_several_targets():
 def test_topologies(iris):
     X, y = iris
     given = Topology.layered([4, 5, 3])
+    uneven = Mesh(given)
+    uneven.activations = ["relu"] * 5 + ["identity", "identity", "tanh"]
     assert quick(mesh=given).fit(X, y).mesh_.topology == given
     made = quick(mesh=lambda n_in, n_out: Topology.cascade(n_in, 3, n_out)).fit(X, y)
     assert made.mesh_.topology == Topology.cascade(4, 3, 3)
@@ -203,17 +206,18 @@ def test_topologies(iris):
             {"mesh": Topology.layered([3, 3])},
             "has 3 inputs and 3 outputs, but the data have 4 features and 3 classes",
         ),
-        ({"mesh": "mesh"}, "topology must be None, a Topology or a callable"),
-        ({"mesh": lambda a, b: 5}, "topology .* got int"),
+        ({"mesh": Mesh(Topology.layered([4, 2]))}, "has 4 inputs and 2 outputs"),
+        ({"mesh": Mesh(given), "hidden": 5}, "mesh .*hidden"),
+        ({"mesh": given, "hidden": 5}, "mesh .*hidden"),
+        ({"mesh": Mesh(given), "ticks": 3, "activation": "relu"}, "mesh .*ticks and activation"),
+        ({"mesh": uneven}, "outputs .*different activations"),
+        ({"mesh": "mesh"}, "mesh .*'mesh'"),
+        ({"mesh": lambda a, b: 5}, "mesh .* got int"),
         ({"hidden": -1}, "hidden must be a whole number of at least 0"),
         ({"solver": "newton"}, "unknown solver 'newton'"),
         ({"early_stopping": "yes"}, "early_stopping must be True or False"),
-        (
-            {"early_stopping": EarlyStopping(validation_fraction=1.0)},
-            "validation_fraction must be a number between 0 and 1",
-        ),
         ({"callbacks": 3}, "callbacks must be functions of"),
-        ({"callbacks": Checkpoint(3)}, "checkpoint must be a path or a Checkpoint"),
+        ({"callbacks": [Checkpoint("a"), Checkpoint("b")]}, "2 checkpoints"),
         ({"random_state": -1}, "random_state must not be negative"),
         ({"random_state": "x"}, "random_state must be a whole number, a RandomState, a Generator or None, got 'x'"),
         ({"random_state": True}, "random_state must be a whole number, a RandomState, a Generator or None, got True"),
@@ -378,9 +382,8 @@ def test_early_stopping_of_few_samples(iris):
     one_of_a_kind = np.r_[0:20, 50:70, 100]
     model = quick(early_stopping=True, max_epochs=5).fit(X[one_of_a_kind], y[one_of_a_kind])
     assert np.isfinite(model.history_["validation"]).all()
-    assert (
-        quick(early_stopping=EarlyStopping(validation_fraction=0.99), max_epochs=3).fit(X[::25], y[::25]).n_iter_ == 3
-    )
+    most = EarlyStopping(validation_fraction=0.99)
+    assert quick(early_stopping=most, max_epochs=3).fit(X[::25], y[::25]).n_iter_ == 3
     assert MeshRegressor(2, early_stopping=True, max_epochs=3).fit(X[:2], y[:2]).n_iter_ == 3
     with pytest.raises(MeshError, match="there is only one; set early_stopping=False"):
         MeshRegressor(2, early_stopping=True).fit(X[:1], y[:1])
@@ -543,7 +546,7 @@ def test_ctrl_c_keeps_the_best_and_says_so(iris, tmp_path):
     assert model.score(*iris) > 0.5
     assert model.history_[-1].note == "interrupted"
     path = tmp_path / "run.mesh"
-    with pytest.raises(KeyboardInterrupt, match=r"fit again with checkpoint='.*run\.mesh' to go on"):
+    with pytest.raises(KeyboardInterrupt, match=r"fit again with Checkpoint\('.*run\.mesh'\) to go on"):
         quick(callbacks=[Checkpoint(path), interrupt]).fit(*iris)
     whole, resumed = quick().fit(*iris), quick(callbacks=Checkpoint(path)).fit(*iris)
     np.testing.assert_array_equal(resumed.mesh_.weights, whole.mesh_.weights)

@@ -28,7 +28,7 @@ from meshnn.engine import Optimizer, Steps
 from meshnn.errors import DataError, FileError, TrainingInterrupted
 from meshnn.storage import FileError as StorageError
 from meshnn.tables.sources import BlockSource, NpySource, ParquetSource, RowBlock, is_out_of_core, open_source
-from meshnn.training import SGD, Checkpoint, EarlyStopping, TimeLimit, search, structure
+from meshnn.training import SGD, Adam, Checkpoint, EarlyStopping, TimeLimit, search, structure
 from meshnn.training.dataset import LIMITS
 from meshnn.training.out_of_core import RowStore
 from meshnn.training.out_of_core.row_file import RowFile
@@ -354,7 +354,7 @@ def test_steps_on_all_rows_at_once_lead_where_they_lead_in_memory(options, monke
 
 def test_the_best_of_two_starts_is_kept():
     X, y = data(1100)
-    options = FEW | {"batch_size": 200, "learning_rate": 0.003}
+    options = FEW | {"batch_size": 200, "solver": Adam(learning_rate=0.003)}
     two = MeshRegressor(**options, n_restarts=2).fit(blocks(300, X, y))
     one = MeshRegressor(**options).fit(blocks(300, X, y))
     losses = [[row.loss for row in two.history_ if row.restart == k] for k in (0, 1)]
@@ -403,7 +403,7 @@ def test_numbers_that_float32_cannot_scale():
         seen.clear()
         model.fit(blocks(100, X, y))
     preprocessing = seen[0]
-    np.testing.assert_allclose(preprocessing.inputs(X), model._scaling.inputs(X.astype(float)), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(preprocessing.inputs(X), model.preprocessing_.scaling.inputs(X.astype(float)), rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(preprocessing.inputs(X).mean(axis=0)[1:], 0, atol=1e-3)
     np.testing.assert_allclose(preprocessing.inputs(X).std(axis=0), [1, 1, 1, 0], rtol=1e-3)
     assert model.score(X, y) > 0.99
@@ -440,7 +440,7 @@ def test_held_out_pages_are_not_learned_from(monkeypatch):
         np.testing.assert_array_equal(np.sort(window), training.pages)
     numbers = np.concatenate([np.arange(page * PAGE, min((page + 1) * PAGE, len(X))) for page in held])
     np.testing.assert_array_equal(validation.rows.y[:, 0], y[numbers])
-    off = (model.predict(X[numbers]) - y[numbers]) / model._scaling.y_scale
+    off = (model.predict(X[numbers]) - y[numbers]) / model.preprocessing_.scaling.y_scale
     assert min(model.validation_scores_) == pytest.approx(0.5 * np.mean(off**2), rel=1e-4)
     with pytest.raises(DataError, match="257"):
         MeshRegressor(early_stopping=True).fit(blocks(500, X[:257], y[:257]))
@@ -473,13 +473,7 @@ RUNS = {
     "adam": FEW | {"hidden": 3, "batch_size": 64},
     "search": FEW | {"l2": "auto", "batch_size": 100},
     "restarts": FEW | {"n_restarts": 2, "max_epochs": 2, "early_stopping": True, "batch_size": 100},
-    "landing": FEW
-    | {
-        "max_epochs": 30,
-        "tol": 1e9,
-        "early_stopping": EarlyStopping(validation_fraction=None, patience=2),
-        "batch_size": 500,
-    },
+    "landing": FEW | {"max_epochs": 30, "tol": 1e9, "early_stopping": EarlyStopping(None, 2), "batch_size": 500},
     "lm": LM | {"hidden": 2, "max_epochs": 4},
 }
 
@@ -557,19 +551,22 @@ def test_it_goes_on_after_the_last_window_that_was_saved(tmp_path):
 def test_a_rate_that_is_too_high_is_halved_in_the_middle_of_an_epoch():
     X, y = data(1700)
     seen = []
-    options = FEW | {"solver": SGD(learning_rate=64.0, schedule="constant", momentum=0.0), "batch_size": 8}
-    options["callbacks"] = lambda row, mesh: seen.append((row.note, mesh.weights.copy()))
-    first = MeshRegressor(**options | {"learning_rate": 1e-9, "max_epochs": 1}).fit(blocks(500, X, y))
+    options = FEW | {"batch_size": 8, "callbacks": lambda row, mesh: seen.append((row.note, mesh.weights.copy()))}
+
+    def steps(rate):
+        return {"solver": SGD(rate, "constant", momentum=0.0)}
+
+    first = MeshRegressor(**options | steps(1e-9) | {"max_epochs": 1}).fit(blocks(500, X, y))
     seen.clear()
     with pytest.raises(MeshError, match="5 retries"):
-        MeshRegressor(**options | {"learning_rate": 1e6}).fit(blocks(500, X, y))
+        MeshRegressor(**options | steps(1e6)).fit(blocks(500, X, y))
     assert len(seen) == 5
     for note, weights in seen:
         assert "back to epoch 0, rate halved to" in note
         np.testing.assert_allclose(weights, first.mesh_.weights, atol=1e-5)
     seen.clear()
-    model = MeshRegressor(**options | {"learning_rate": 16.0, "batch_size": None}).fit(blocks(500, X, y))
-    near = MeshRegressor(**options | {"learning_rate": 16.0, "batch_size": 512}).fit(X, y)
+    model = MeshRegressor(**options | steps(16.0) | {"batch_size": None}).fit(blocks(500, X, y))
+    near = MeshRegressor(**options | steps(16.0) | {"batch_size": 512}).fit(X, y)
     assert [row.note for row in model.history_ if row.note]
     assert [row.note.split(":")[1] for row in model.history_ if row.note][:1] == [
         row.note.split(":")[1] for row in near.history_ if row.note
