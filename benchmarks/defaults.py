@@ -30,6 +30,7 @@ from sklearn.preprocessing import StandardScaler
 
 from meshnn import MeshClassifier, MeshRegressor
 from meshnn.tables.synthetic import spirals
+from meshnn.training import SGD, Adam
 
 SETS = {
     "iris": lambda seed: load_iris(return_X_y=True),
@@ -49,12 +50,10 @@ GROUPS = {
     "l2": [{"l2": v} for v in ("auto", 0.0, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2)],
     "hidden": [{"hidden": v} for v in (4, 8, 16, 32)],
     "early": [{}, {"early_stopping": True}, {"early_stopping": True, "n_restarts": 3}, {"n_restarts": 3}],
-    "adam": [
-        {"solver": "adam", "learning_rate": r, "batch_size": b} for r in (0.003, 0.01, 0.03) for b in ("auto", 32)
-    ],
+    "adam": [{"solver": Adam(learning_rate=r), "batch_size": b} for r in (0.003, 0.01, 0.03) for b in ("auto", 32)],
     "adam l2": [{"solver": "adam", "l2": v} for v in (0.0, 1e-5, 1e-4, 1e-3, 1e-2)],
-    "schedule": [{"solver": "adam", "schedule": s} for s in ("cosine", "linear", "constant")],
-    "sgd": [{"solver": "sgd", "learning_rate": r} for r in (0.01, 0.03, 0.1)],
+    "schedule": [{"solver": Adam(schedule=s)} for s in ("cosine", "linear", "constant")],
+    "sgd": [{"solver": SGD(learning_rate=r)} for r in (0.01, 0.03, 0.1)],
     "activation": [{"activation": a} for a in ("tanh", "relu", "sigmoid", "sin", "elu")],
     "ticks": [{"ticks": k} for k in (2, 3, 4)],
     "solver": [{"solver": "lm"}, {"solver": "adam"}, {"solver": "sgd"}],

@@ -42,7 +42,7 @@ def digits(splits: int, folder: Path) -> None:
     scores: dict[str, list[float]] = {"float32": [], "int8": [], "int16": [], "scikit-learn's MLP 64-16-10": []}
     for seed in range(splits):
         a, b, ya, yb = train_test_split(X, y, test_size=0.25, random_state=seed)
-        model = MeshClassifier(topology=Topology.layered([64, 12, 10]), activation="relu", random_state=0).fit(a, ya)
+        model = MeshClassifier(mesh=Topology.layered([64, 12, 10]), activation="relu", random_state=0).fit(a, ya)
         for dtype in ("float32", "int8", "int16"):
             model.to_c(folder / f"{dtype}.h", dtype=dtype, X=a, name="net")
             scores[dtype].append(float((CNet(folder / f"{dtype}.h").predict(b) == yb).mean()))

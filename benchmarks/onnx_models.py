@@ -59,7 +59,7 @@ def timed(calls, quick):
 def row_of_classifier(name, topology, ticks, layers, rng, quick):
     samples, labels = rng.standard_normal((200, 32 if topology.n_inputs == 32 else 64)), np.arange(200) % 10
     few = {"activation": "tanh", "max_epochs": 1, "solver": "adam", "l2": 0.0, "n_jobs": 1, "random_state": 0}
-    ours = MeshClassifier(topology=topology, ticks=ticks, **few).fit(samples, labels)
+    ours = MeshClassifier(mesh=topology, ticks=ticks, **few).fit(samples, labels)
     models = {"onnxruntime": ours.to_onnx(zipmap=False), "onnxruntime, zipmap": ours.to_onnx()}
     if layers is not None:
         peer = MLPClassifier(layers, activation="tanh", max_iter=1, random_state=0).fit(samples, labels)

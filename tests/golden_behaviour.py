@@ -28,7 +28,7 @@ import scipy.sparse
 import meshnn
 from commands import meshnn as command
 from golden import ACTIVATIONS, Values, generator, integers, load, save, uniform
-from meshnn import Mesh, Topology
+from meshnn import Mesh, Topology, training
 from meshnn.errors import MeshError
 from meshnn.export import CLearner, CNet
 
@@ -39,15 +39,15 @@ STREAM_CLASSIFIER, STREAM_REGRESSOR, FORECASTER = "MeshStreamClassifier", "MeshS
 
 SEED, FEW = {"random_state": 0}, {"max_epochs": 4}
 ADAM = {"solver": "adam", "l2": 1e-3, "hidden": 5} | FEW
-SGD = ADAM | {"solver": "sgd", "momentum": 0.8, "nesterov": False, "schedule": "linear"}
+SGD = ADAM | {"solver": training.SGD(schedule="linear", momentum=0.8, nesterov=False)}
 LM = {"solver": "lm", "l2": 1e-2, "hidden": 4, "max_epochs": 3}
-EARLY = ADAM | {"early_stopping": True, "validation_fraction": 0.2, "max_epochs": 8, "patience": 3}
+EARLY = ADAM | {"early_stopping": training.EarlyStopping(0.2, 3), "max_epochs": 8}
 LAYERS = ADAM | {"hidden": (6, 4), "activation": "elu", "batch_size": 32}
 BALANCED, HEAVY = ADAM | {"class_weight": "balanced"}, ADAM | {"class_weight": {"low": 1.0, "high": 3.0}}
 MEAN, RAW = ADAM | {"readout": "mean"}, ADAM | {"standardize": False, "ticks": 4, "l1": 1e-3}
-RESTARTS = ADAM | {"n_restarts": 3, "tol": 0.0, "schedule": "constant"}
+RESTARTS = ADAM | {"n_restarts": 3, "tol": 0.0, "solver": training.Adam(schedule="constant")}
 ALL, HUBER = LM | {"readout": "all"}, LM | {"loss": "huber", "activation": "sin"}
-CASCADE = LM | {"topology": Topology.cascade(3, 4, 1), "ticks": 6}
+CASCADE = LM | {"mesh": Topology.cascade(3, 4, 1), "ticks": 6, "hidden": "auto"}
 #: Of each table: class of the estimator, and arguments of the constructor by the names of cases.
 TABLES: dict[str, tuple[str, dict[str, dict[str, Any]]]] = {
     "classes": (CLASSIFIER, {"default": FEW, "adam": ADAM, "sgd": SGD, "lm": LM, "early": EARLY, "layers": LAYERS,

@@ -20,7 +20,7 @@ from meshnn.errors import CheckpointWarning, TrainingInterrupted
 from meshnn.files import Lock
 from meshnn.storage import FileError
 from meshnn.tables.synthetic import spirals
-from meshnn.training import Callback, Checkpoint, Settings, TimeLimit, Trainer
+from meshnn.training import SGD, Adam, Callback, Checkpoint, EarlyStopping, Settings, TimeLimit, Trainer
 from meshnn.training.api import as_samples
 from meshnn.training.callbacks import Resumed
 from meshnn.training.solvers.lm import LevenbergMarquardt
@@ -43,7 +43,7 @@ def tell(row, mesh):
         sys.stdin.readline()  # until it is told to go on, killed or interrupted
     time.sleep(0.01)
 
-MeshClassifier(5, ticks=3, checkpoint=saver, callbacks=tell, **options).fit(X, y).save(out)
+MeshClassifier(5, ticks=3, callbacks=[saver, tell], **options).fit(X, y).save(out)
 """
 
 RUNS = {
@@ -107,10 +107,10 @@ def test_the_seed_of_an_unseeded_run_is_in_the_file(tmp_path):
             raise KeyboardInterrupt
 
     with pytest.raises(TrainingInterrupted):
-        MeshClassifier(4, checkpoint=path, callbacks=stop, **options).fit(X, y)
+        MeshClassifier(4, callbacks=[Checkpoint(path), stop], **options).fit(X, y)
     seed = storage.read(path)["training"]["seed"]
     same(
-        MeshClassifier(4, checkpoint=path, **options).fit(X, y),
+        MeshClassifier(4, callbacks=Checkpoint(path), **options).fit(X, y),
         MeshClassifier(4, random_state=seed, **options).fit(X, y),
     )
 
@@ -125,7 +125,7 @@ def test_a_checkpoint_is_a_model_with_the_best_weights_so_far(tmp_path):
             found.append((meshnn.load(path), row))
 
     options = {"solver": "lm", "max_epochs": 25, "tol": 0, "random_state": 0}
-    MeshClassifier(5, ticks=3, checkpoint=Checkpoint(path, every=0), callbacks=look, **options).fit(X, y)
+    MeshClassifier(5, ticks=3, callbacks=[Checkpoint(path, every=0), look], **options).fit(X, y)
     model, row = found[0]
     assert len(model.history_) == 19  # the row at hand is saved after the callbacks have seen it
     assert model.score(X, y) == pytest.approx(model.history_[-1].accuracy)
@@ -144,7 +144,7 @@ def test_a_checkpoint_of_a_later_start_still_holds_the_best_one(tmp_path):
             found.append(meshnn.load(path))
 
     options = {"solver": "lm", "max_epochs": 15, "tol": 0, "random_state": 0, "n_restarts": 3, "l2": 1e-4}
-    MeshClassifier(3, checkpoint=Checkpoint(path, every=0), callbacks=look, **options).fit(X, y)
+    MeshClassifier(3, callbacks=[Checkpoint(path, every=0), look], **options).fit(X, y)
     ends = [row for row in seen if row.epoch == 15 and row.restart < 2]
     best = min(ends, key=lambda row: row.loss)
     assert found[0].best_restart_ == best.restart
@@ -155,10 +155,10 @@ def test_a_checkpoint_of_a_later_start_still_holds_the_best_one(tmp_path):
 def test_a_finished_run_is_not_run_again(tmp_path):
     X, y = spirals(100, random_state=0)
     path = tmp_path / "run.mesh"
-    options = {"max_epochs": 10, "random_state": 0, "checkpoint": path}
-    first = MeshClassifier(4, **options).fit(X, y)
+    options = {"max_epochs": 10, "random_state": 0}
+    first = MeshClassifier(4, callbacks=Checkpoint(path), **options).fit(X, y)
     seen = []
-    again = MeshClassifier(4, callbacks=lambda row, mesh: seen.append(row), **options).fit(X, y)
+    again = MeshClassifier(4, callbacks=[Checkpoint(path), lambda row, mesh: seen.append(row)], **options).fit(X, y)
     assert seen == []
     same(first, again)
 
@@ -168,14 +168,14 @@ def test_a_run_that_a_callback_stopped_goes_on_and_says_so(tmp_path, capsys):
     X, y = spirals(100, random_state=0)
     options = {"solver": "adam", "batch_size": 20, "max_epochs": 8, "tol": 0, "random_state": 0, "n_restarts": 2}
     path = tmp_path / "run.mesh"
-    first = MeshClassifier(4, checkpoint=path, callbacks=lambda row, mesh: row.epoch == 3, **options).fit(X, y)
+    first = MeshClassifier(4, callbacks=[Checkpoint(path), lambda row, mesh: row.epoch == 3], **options).fit(X, y)
     assert first.n_iter_ == 3
     assert first.history_[-1].note.endswith("stopped by a callback")
     assert "checkpoint" not in capsys.readouterr().err
-    again = MeshClassifier(4, checkpoint=path, verbose=1, **options).fit(X, y)
+    again = MeshClassifier(4, callbacks=Checkpoint(path), verbose=1, **options).fit(X, y)
     assert f"resuming from the checkpoint {path}: a run after 3 rows" in capsys.readouterr().err
     same(again, MeshClassifier(4, **options).fit(X, y))
-    MeshClassifier(4, checkpoint=path, verbose=1, **options).fit(X, y)
+    MeshClassifier(4, callbacks=Checkpoint(path), verbose=1, **options).fit(X, y)
     assert "a finished run" in capsys.readouterr().err
 
 
@@ -184,8 +184,8 @@ def test_a_warm_start_that_a_callback_stopped_goes_on(tmp_path):
     X, y = spirals(100, random_state=0)
     options = {"solver": "adam", "max_epochs": 6, "tol": 0, "random_state": 0, "warm_start": True}
     whole, cut = (MeshClassifier(4, **options).fit(X, y) for _ in range(2))
-    cut.set_params(checkpoint=tmp_path / "run.mesh", callbacks=lambda row, mesh: row.epoch == 3)
-    cut.fit(X, y).set_params(callbacks=None).fit(X, y)
+    cut.set_params(callbacks=[Checkpoint(tmp_path / "run.mesh"), lambda row, mesh: row.epoch == 3])
+    cut.fit(X, y).set_params(callbacks=cut.callbacks[:1]).fit(X, y)
     same(cut, whole.fit(X, y))
 
 
@@ -203,7 +203,7 @@ def test_a_checkpoint_is_saved_as_often_as_asked(every, saved, tmp_path):
 
     checkpoint = Checkpoint(path, every=every, clock=lambda: seconds[0])
     options = {"solver": "adam", "l2": 0.0, "max_epochs": 6, "tol": 0, "random_state": 0}
-    model = MeshClassifier(3, checkpoint=checkpoint, callbacks=look, **options).fit(X, y)
+    model = MeshClassifier(3, callbacks=[checkpoint, look], **options).fit(X, y)
     assert found == saved
     same(meshnn.load(path), model)  # the end is saved whatever the time
 
@@ -238,7 +238,7 @@ def test_callbacks_are_functions_or_objects_with_hooks():
 def test_another_runs_file_is_refused(tmp_path):
     X, y = spirals(100, random_state=0)
     path = tmp_path / "run.mesh"
-    MeshClassifier(4, max_epochs=3, random_state=0, checkpoint=path).fit(X, y)
+    MeshClassifier(4, max_epochs=3, random_state=0, callbacks=Checkpoint(path)).fit(X, y)
     before = path.read_bytes()
     for options, data, names in [
         ({"max_epochs": 2, "random_state": 0}, (X, y), "max_epochs"),
@@ -247,7 +247,7 @@ def test_another_runs_file_is_refused(tmp_path):
         ({"max_epochs": 2, "random_state": 0, "l2": 0.1}, (X, y), "l2, max_epochs"),
         ({"max_epochs": 4, "random_state": 0, "l2": 0.1}, (X, y), "l2"),
         ({"max_epochs": 4, "random_state": 0, "n_restarts": 2}, (X, y), "max_epochs, n_restarts"),
-        ({"max_epochs": 3, "random_state": 0, "topology": Topology.mesh(2, 3, 2)}, (X, y), "topology"),
+        ({"max_epochs": 3, "random_state": 0, "mesh": Topology.mesh(2, 3, 2)}, (X, y), "mesh"),
         ({"max_epochs": 3, "random_state": 0, "class_weight": {np.int64(0): 2}}, (X, y), "class_weight, sample_weight"),
         ({"max_epochs": 3, "random_state": 0}, (X + 1, y), "X"),
         ({"max_epochs": 3, "random_state": 0}, (X, 1 - y), "y"),
@@ -255,25 +255,25 @@ def test_another_runs_file_is_refused(tmp_path):
     ]:
         message = rf"run\.mesh belongs to a run with another {names}; delete it or name another file$"
         with pytest.raises(FileError, match=message):
-            MeshClassifier(4, checkpoint=path, **options).fit(*data)
+            MeshClassifier(4, callbacks=Checkpoint(path), **options).fit(*data)
     with pytest.raises(FileError, match="class_weight, estimator, y"):
-        MeshRegressor(4, max_epochs=3, random_state=0, checkpoint=path).fit(X, y)
+        MeshRegressor(4, max_epochs=3, random_state=0, callbacks=Checkpoint(path)).fit(X, y)
     assert path.read_bytes() == before
     # what does not change the course of training is not asked for
-    MeshClassifier(4, max_epochs=np.int64(3), n_jobs=2, checkpoint=Checkpoint(path, 5), verbose=0).fit(X, y)
+    MeshClassifier(4, max_epochs=np.int64(3), n_jobs=2, callbacks=Checkpoint(path, 5), verbose=0).fit(X, y)
     model = tmp_path / "model.mesh"
     MeshClassifier(4, max_epochs=3, random_state=0).fit(X, y).save(model)
     with pytest.raises(FileError, match="is a model, not a checkpoint"):
-        MeshClassifier(4, max_epochs=3, random_state=0, checkpoint=model).fit(X, y)
+        MeshClassifier(4, max_epochs=3, random_state=0, callbacks=Checkpoint(model)).fit(X, y)
     path.write_bytes(before[:-10])
     with pytest.raises(FileError, match="damaged"):
-        MeshClassifier(4, max_epochs=3, random_state=0, checkpoint=path).fit(X, y)
+        MeshClassifier(4, max_epochs=3, random_state=0, callbacks=Checkpoint(path)).fit(X, y)
     with pytest.raises(FileError, match="directory"):
-        MeshClassifier(4, max_epochs=3, checkpoint=tmp_path).fit(X, y)
+        MeshClassifier(4, max_epochs=3, callbacks=Checkpoint(tmp_path)).fit(X, y)
     with pytest.raises(FileError, match="its directory does not exist"):
-        MeshClassifier(4, max_epochs=3, checkpoint=tmp_path / "no" / "run.mesh").fit(X, y)
+        MeshClassifier(4, max_epochs=3, callbacks=Checkpoint(tmp_path / "no" / "run.mesh")).fit(X, y)
     with pytest.raises(FileError, match="the name is too long"):
-        MeshClassifier(4, max_epochs=3, checkpoint=tmp_path / ("x" * 300)).fit(X, y)
+        MeshClassifier(4, max_epochs=3, callbacks=Checkpoint(tmp_path / ("x" * 300))).fit(X, y)
     with pytest.raises(MeshError, match=r"every .*-1"):
         Checkpoint(path, every=-1)
     assert repr(Checkpoint("run.mesh", 5)) == "Checkpoint('run.mesh', every=5)"
@@ -360,7 +360,7 @@ def test_ctrl_c_in_the_middle_of_a_row(name, moment, tmp_path, monkeypatch):
             patch.setattr(LevenbergMarquardt, "_iterate", interrupted(LevenbergMarquardt._iterate))
         else:
             patch.setattr(Steps, "epochs", interrupted(Steps.epochs))
-        cut = MeshClassifier(5, ticks=3, checkpoint=path, **options)
+        cut = MeshClassifier(5, ticks=3, callbacks=Checkpoint(path), **options)
         with pytest.raises(TrainingInterrupted, match="interrupted after epoch 3: the best"):
             cut.fit(X, y)
     assert count == 16
@@ -368,7 +368,7 @@ def test_ctrl_c_in_the_middle_of_a_row(name, moment, tmp_path, monkeypatch):
     assert len(cut.history_) == 15
     assert storage.read(path)["training"]["state"]["restart"] == 1
     same(
-        MeshClassifier(5, ticks=3, checkpoint=path, **options).fit(X, y),
+        MeshClassifier(5, ticks=3, callbacks=Checkpoint(path), **options).fit(X, y),
         MeshClassifier(5, ticks=3, **options).fit(X, y),
     )
 
@@ -392,11 +392,12 @@ def test_a_full_disk_does_not_end_training(tmp_path, monkeypatch):
     path = tmp_path / "run.mesh"
     options = {"max_epochs": 12, "tol": 0, "random_state": 0, "solver": "lm"}
     whole = MeshClassifier(5, ticks=3, **options).fit(X, y)
-    model = MeshClassifier(5, ticks=3, checkpoint=Checkpoint(path, every=0), **options)
     lengths = []
-    model.set_params(
-        callbacks=lambda row, mesh: lengths.append(len(meshnn.load(path).history_) if row.epoch > 1 else 0)
-    )
+
+    def look(row, mesh):
+        lengths.append(len(meshnn.load(path).history_) if row.epoch > 1 else 0)
+
+    model = MeshClassifier(5, ticks=3, callbacks=[Checkpoint(path, every=0), look], **options)
     with monkeypatch.context() as patch:
         refuse_writing(patch, path, lambda count: 6 <= count <= 8)
         with pytest.warns(CheckpointWarning, match="no space left on the disk.* goes on and tries again") as caught:
@@ -412,7 +413,7 @@ def test_a_disk_that_stays_full(tmp_path, monkeypatch):
     path = tmp_path / "run.mesh"
     options = {"max_epochs": 12, "tol": 0, "random_state": 0, "solver": "lm"}
     whole = MeshClassifier(5, ticks=3, **options).fit(X, y)
-    model = MeshClassifier(5, ticks=3, checkpoint=Checkpoint(path, every=0), **options)
+    model = MeshClassifier(5, ticks=3, callbacks=Checkpoint(path, every=0), **options)
     with monkeypatch.context() as patch:
         refuse_writing(patch, path, lambda count: count >= 6)
         with pytest.warns(CheckpointWarning) as caught:
@@ -421,18 +422,18 @@ def test_a_disk_that_stays_full(tmp_path, monkeypatch):
     assert "the end of training is not in the checkpoint, which holds an earlier state" in str(caught[1].message)
     same(model, whole)
     assert len(meshnn.load(path).history_) == 5
-    same(MeshClassifier(5, ticks=3, checkpoint=path, **options).fit(X, y), whole)
+    same(MeshClassifier(5, ticks=3, callbacks=Checkpoint(path), **options).fit(X, y), whole)
     other = tmp_path / "other.mesh"
     with monkeypatch.context() as patch:
         refuse_writing(patch, other, lambda count: True)
         with pytest.raises(FileError, match="no space left"):  # nothing is lost yet
-            MeshClassifier(5, ticks=3, checkpoint=other, **options).fit(X, y)
+            MeshClassifier(5, ticks=3, callbacks=Checkpoint(other), **options).fit(X, y)
 
         def interrupt(*_):
             raise KeyboardInterrupt
 
         patch.setattr(Steps, "epochs", interrupt)  # before the first row
-        interrupted = MeshClassifier(5, checkpoint=other, **options | {"solver": "adam"})
+        interrupted = MeshClassifier(5, callbacks=Checkpoint(other), **options | {"solver": "adam"})
         with (
             pytest.warns(CheckpointWarning, match="which does not exist"),
             pytest.raises(TrainingInterrupted) as stopped,
@@ -445,6 +446,7 @@ HOLDER = """
 import sys
 from meshnn import MeshClassifier
 from meshnn.tables.synthetic import spirals
+from meshnn.training import Checkpoint
 
 def wait(row, mesh):
     if row.epoch == 3:
@@ -452,7 +454,8 @@ def wait(row, mesh):
         sys.stdin.readline()
 
 X, y = spirals(100, random_state=0)
-MeshClassifier(4, solver="lm", max_epochs=6, tol=0, random_state=0, checkpoint=sys.argv[1], callbacks=wait).fit(X, y)
+options = {"max_epochs": 6, "tol": 0, "random_state": 0}
+MeshClassifier(4, solver="lm", callbacks=[Checkpoint(sys.argv[1]), wait], **options).fit(X, y)
 """
 
 
@@ -468,7 +471,7 @@ def test_two_runs_do_not_share_a_checkpoint(end, tmp_path):
         assert holder.stdout.readline() == "holding\n"
         for name in (path, link):
             with pytest.raises(FileError, match=rf"in use by process {holder.pid}; wait for it or name another file$"):
-                MeshClassifier(4, checkpoint=name, **options).fit(X, y)
+                MeshClassifier(4, callbacks=Checkpoint(name), **options).fit(X, y)
         assert len(meshnn.load(path).history_) >= 1  # whoever only reads may
         if end == "killed":
             holder.kill()
@@ -477,7 +480,7 @@ def test_two_runs_do_not_share_a_checkpoint(end, tmp_path):
         else:
             holder.communicate("\n")
             assert holder.returncode == 0
-    model = MeshClassifier(4, checkpoint=path, **options).fit(X, y)
+    model = MeshClassifier(4, callbacks=Checkpoint(path), **options).fit(X, y)
     same(model, MeshClassifier(4, **options).fit(X, y))
     assert sorted(os.listdir(tmp_path)) == ["link.mesh", "run.mesh"]
 
@@ -493,10 +496,10 @@ def test_a_lock_ends_with_the_run_however_it_ends(tmp_path, monkeypatch):
 
     for error in (KeyboardInterrupt(), RuntimeError("odd")):
         with pytest.raises(RuntimeError if isinstance(error, RuntimeError) else TrainingInterrupted):
-            MeshClassifier(4, max_epochs=3, random_state=0, checkpoint=path, callbacks=fail).fit(X, y)
+            MeshClassifier(4, max_epochs=3, random_state=0, callbacks=[Checkpoint(path), fail]).fit(X, y)
         assert not (tmp_path / ".run.mesh.lock").exists()
     with pytest.raises(FileError, match="another max_epochs"):
-        MeshClassifier(4, max_epochs=2, random_state=0, checkpoint=path).fit(X, y)
+        MeshClassifier(4, max_epochs=2, random_state=0, callbacks=Checkpoint(path)).fit(X, y)
     assert os.listdir(tmp_path) == ["run.mesh"]
     # somebody else's lock that came in between opening and locking is not taken for ours
     first, real = Lock(path), os.path.samestat
@@ -520,7 +523,8 @@ def test_an_interruption_says_what_it_means(tmp_path):
             raise KeyboardInterrupt
 
     for path in (None, tmp_path / "run.mesh"):
-        model = MeshClassifier(4, solver="lm", max_epochs=5, tol=0, callbacks=stop, checkpoint=path)
+        callbacks = [stop] if path is None else [Checkpoint(path), stop]
+        model = MeshClassifier(4, solver="lm", max_epochs=5, tol=0, callbacks=callbacks)
         with pytest.raises(KeyboardInterrupt, match="training was interrupted after epoch 2: the best") as caught:
             model.fit(X, y)
         assert model.n_iter_ == 2  # it is fitted
@@ -540,11 +544,11 @@ def test_a_generator_that_has_moved_on_does_not_keep_a_run_from_going_on(tmp_pat
         if row.epoch == 3:
             raise KeyboardInterrupt
 
-    model = MeshClassifier(4, checkpoint=tmp_path / "run.mesh", callbacks=stop, **options)
+    model = MeshClassifier(4, callbacks=[Checkpoint(tmp_path / "run.mesh"), stop], **options)
     model.set_params(random_state=np.random.default_rng(5))
     with pytest.raises(TrainingInterrupted):
         model.fit(X, y)
-    model.set_params(callbacks=None).fit(X, y)
+    model.set_params(callbacks=model.callbacks[:1]).fit(X, y)
     same(model, MeshClassifier(4, random_state=np.random.default_rng(5), **options).fit(X, y))
 
 
@@ -560,10 +564,10 @@ def test_a_warm_start_that_was_interrupted_goes_on_too(tmp_path):
     whole, cut = (MeshClassifier(4, **options).fit(X, y) for _ in range(2))
     whole.fit(X, y)
     for path in (tmp_path / "run.mesh", tmp_path / "first.mesh"):
-        cut.set_params(checkpoint=path, callbacks=stop)
+        cut.set_params(callbacks=[Checkpoint(path), stop])
         with pytest.raises(TrainingInterrupted):
             cut.fit(X, y)
-        cut.set_params(callbacks=None).fit(X, y)
+        cut.set_params(callbacks=Checkpoint(path)).fit(X, y)
         same(cut, whole)
         with pytest.raises(FileError, match="another weights"):  # a third round is another run
             cut.fit(X, y)
@@ -581,11 +585,11 @@ def test_a_graph_drawn_at_random_must_be_drawn_again_alike(tmp_path):
     def stop(row, mesh):
         raise KeyboardInterrupt
 
-    options = {"topology": topology, "ticks": 3, "max_epochs": 5, "random_state": 0, "checkpoint": path}
+    options = {"mesh": topology, "ticks": 3, "max_epochs": 5, "random_state": 0}
     with pytest.raises(TrainingInterrupted):
-        MeshClassifier(callbacks=stop, **options).fit(X, y)
+        MeshClassifier(callbacks=[Checkpoint(path), stop], **options).fit(X, y)
     with pytest.raises(MeshError, match="another graph"):
-        MeshClassifier(**options).fit(X, y)
+        MeshClassifier(callbacks=Checkpoint(path), **options).fit(X, y)
 
 
 @pytest.mark.slow
@@ -598,7 +602,7 @@ def test_ctrl_c_in_a_process(tmp_path):
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=600)
     assert process.returncode != 0, errors  # the script around it has stopped, too
-    assert "the best weights so far are kept; fit again with checkpoint=" in errors.splitlines()[-1]
+    assert "the best weights so far are kept; fit again with Checkpoint(" in errors.splitlines()[-1]
     assert not out.exists()
     again = start(RUNS["adam"], checkpoint, out)
     rows, errors = again.communicate(timeout=600)
@@ -614,8 +618,8 @@ def test_ctrl_c_in_a_process(tmp_path):
 @pytest.mark.parametrize("options", [
     {"solver": "lm"},
     {"solver": "lm", "l2": "evidence", "early_stopping": True},
-    {"solver": "adam", "schedule": "constant", "batch_size": 20},
-    {"solver": "sgd", "l2": 1e-4, "schedule": "constant", "early_stopping": True, "learning_rate": 0.1},
+    {"solver": Adam(schedule="constant"), "batch_size": 20},
+    {"solver": SGD(schedule="constant", learning_rate=0.1), "l2": 1e-4, "early_stopping": True},
 ], ids=str)  # fmt: skip
 @pytest.mark.parametrize("finished", [True, False])
 def test_more_epochs_go_on_from_a_checkpoint(options, finished, tmp_path):
@@ -628,18 +632,18 @@ def test_more_epochs_go_on_from_a_checkpoint(options, finished, tmp_path):
         if row.epoch == 5 and not finished:
             raise KeyboardInterrupt
 
-    short = MeshClassifier(4, max_epochs=8, checkpoint=path, callbacks=stop, **settings)
+    short = MeshClassifier(4, max_epochs=8, callbacks=[Checkpoint(path), stop], **settings)
     if finished:
         short.fit(X, y)
     else:
         with pytest.raises(TrainingInterrupted):
             short.fit(X, y)
     seen = []
-    longer = MeshClassifier(4, max_epochs=20, checkpoint=path, callbacks=lambda row, _: seen.append(row), **settings)
+    longer = MeshClassifier(4, max_epochs=20, callbacks=[Checkpoint(path), lambda row, _: seen.append(row)], **settings)
     same(longer.fit(X, y), MeshClassifier(4, max_epochs=20, **settings).fit(X, y))
     assert seen[0].epoch == (9 if finished else 6)
-    same(MeshClassifier(4, max_epochs=20, checkpoint=path, **settings).fit(X, y), longer)
-    again = MeshClassifier(4, max_epochs=22, checkpoint=path, **settings).fit(X, y)  # and longer still
+    same(MeshClassifier(4, max_epochs=20, callbacks=Checkpoint(path), **settings).fit(X, y), longer)
+    again = MeshClassifier(4, max_epochs=22, callbacks=Checkpoint(path), **settings).fit(X, y)  # and longer still
     same(again, MeshClassifier(4, max_epochs=22, **settings).fit(X, y))
     with pytest.raises(FileError, match="another max_epochs"):
         short.fit(X, y)
@@ -648,18 +652,19 @@ def test_more_epochs_go_on_from_a_checkpoint(options, finished, tmp_path):
 @pytest.mark.slow
 def test_what_is_said_of_runs_that_get_longer(tmp_path):
     X, y = spirals(100, random_state=0)
-    options = {"solver": "adam", "batch_size": 20, "learning_rate": 0.01, "random_state": 0}
+    options = {"solver": Adam(learning_rate=0.01), "batch_size": 20, "random_state": 0}
     path = tmp_path / "run.mesh"
-    MeshClassifier(4, max_epochs=3, tol=0, checkpoint=path, **options).fit(X, y)
-    model = MeshClassifier(4, max_epochs=6, tol=0, checkpoint=path, **options)
+    MeshClassifier(4, max_epochs=3, tol=0, callbacks=Checkpoint(path), **options).fit(X, y)
+    model = MeshClassifier(4, max_epochs=6, tol=0, callbacks=Checkpoint(path), **options)
     with pytest.warns(UserWarning, match=r"was 3 .* is 6 now: .*cosine"):
         model.fit(X, y)
     rates = [0.005 * (1 + np.cos(np.pi * (5 * epoch - 1) / 30)) for epoch in (4, 5, 6)]  # 5 steps an epoch
     np.testing.assert_allclose(model.history_["learning_rate"][3:], rates)
     path = tmp_path / "stopped.mesh"
-    options |= {"solver": "lm", "tol": 1e3, "patience": 2, "checkpoint": path}
+    options |= {"solver": "lm", "tol": 1e3, "callbacks": Checkpoint(path)}
+    options["early_stopping"] = EarlyStopping(validation_fraction=None, patience=2)
     stopped = MeshClassifier(4, max_epochs=9, **options).fit(X, y)
-    with pytest.warns(UserWarning, match=r"had come to its end \(stopped: the loss fell by less"):
+    with pytest.warns(UserWarning, match=r"had ended \(stopped: the loss fell by less"):
         again = MeshClassifier(4, max_epochs=12, **options).fit(X, y)
     same(again, stopped)
 
@@ -708,18 +713,21 @@ def test_sigterm_is_left_to_others(tmp_path):
     def look(row, mesh):
         seen.append(signal.getsignal(signal.SIGTERM))
 
-    options = {"max_epochs": 1, "solver": "lm", "callbacks": look, "random_state": 0}
-    model = MeshClassifier(2, checkpoint=tmp_path / "a.mesh", **options)
+    options = {"max_epochs": 1, "solver": "lm", "random_state": 0}
+
+    def model(name=None):
+        return MeshClassifier(2, callbacks=[look] if name is None else [Checkpoint(tmp_path / name), look], **options)
+
     before = signal.getsignal(signal.SIGTERM)
     try:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        model.fit(X, y)
+        model("a.mesh").fit(X, y)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        MeshClassifier(2, **options).fit(X, y)  # without a checkpoint there is nothing to save
-        thread = threading.Thread(target=MeshClassifier(2, checkpoint=tmp_path / "b.mesh", **options).fit, args=(X, y))
+        model().fit(X, y)  # without a checkpoint there is nothing to save
+        thread = threading.Thread(target=model("b.mesh").fit, args=(X, y))
         thread.start()
         thread.join()
-        MeshClassifier(2, checkpoint=tmp_path / "c.mesh", **options).fit(X, y)
+        model("c.mesh").fit(X, y)
         assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     finally:
         signal.signal(signal.SIGTERM, before)

@@ -7,11 +7,11 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from meshnn.estimators._frames import as_table
 
 from commands import meshnn
 from meshnn import MeshClassifier
 from meshnn.errors import DataError
+from meshnn.estimators.preprocessing import as_table
 from meshnn.tables.encoder import Encoder
 from meshnn.tables.reader import ReadOptions, open_table, read_table
 from meshnn.tables.target import target_column

@@ -16,7 +16,7 @@ from meshnn import MeshClassifier, MeshError, MeshRegressor, Topology
 from meshnn.engine import cores
 from meshnn.engine.threads import thread_count
 from meshnn.losses import LOSSES
-from meshnn.training import Settings
+from meshnn.training import Checkpoint, Settings
 
 X, Y = load_iris(return_X_y=True)
 OPTIONS = {"max_epochs": 5, "random_state": 0}
@@ -34,8 +34,8 @@ def test_layers(hidden, tmp_path):
     with pytest.raises(MeshError, match="but hidden changed since it was built"):
         again.set_params(hidden=(5, 4)).fit(X, Y)
     path = tmp_path / "run.mesh"
-    MeshClassifier(hidden, **OPTIONS, checkpoint=path).fit(X, Y)
-    MeshClassifier((5, 3), **OPTIONS, checkpoint=path).fit(X, Y)
+    MeshClassifier(hidden, **OPTIONS, callbacks=Checkpoint(path)).fit(X, Y)
+    MeshClassifier((5, 3), **OPTIONS, callbacks=Checkpoint(path)).fit(X, Y)
 
 
 def test_layers_of_other_kinds():

@@ -12,7 +12,7 @@ import pytest
 
 from meshnn import MeshClassifier, MeshRegressor
 from meshnn.errors import DataError, MeshError
-from meshnn.training import structure
+from meshnn.training import Checkpoint, structure
 from meshnn.training.dataset import LIMITS
 
 pytest.importorskip("distributed", reason="clusters need the extra dask")
@@ -159,9 +159,9 @@ def test_a_checkpoint_goes_on_with_the_same_bits(tmp_path):
         data = divided((1200,), X, y)
         want = adam().fit(*data)
         with pytest.raises(KeyboardInterrupt):
-            adam(checkpoint=tmp_path / "c.mesh", callbacks=stop).fit(*data)
+            adam(callbacks=[Checkpoint(tmp_path / "c.mesh"), stop]).fit(*data)
     with cluster(3):  # another cluster, other partitions
-        got = adam(checkpoint=tmp_path / "c.mesh").fit(*divided((10, 2000), X, y))
+        got = adam(callbacks=Checkpoint(tmp_path / "c.mesh")).fit(*divided((10, 2000), X, y))
     np.testing.assert_array_equal(got.mesh_.weights, want.mesh_.weights)
     assert got.history_["loss"].tolist() == want.history_["loss"].tolist()
 

@@ -21,7 +21,7 @@ from sklearn.utils.estimator_checks import estimator_checks_generator, parametri
 from meshnn import Mesh, MeshClassifier, MeshError, MeshRegressor, Topology
 from meshnn.tables.holdout import HoldoutSplit
 from meshnn.tables.synthetic import spirals
-from meshnn.training import train
+from meshnn.training import LM, SGD, Adam, Checkpoint, EarlyStopping, train
 from solver_options import solver_with
 
 #: What a default estimator is checked for every day; the rest of the checks with it take minutes, as each of hundreds
@@ -83,7 +83,8 @@ def iris():
 
 def quick(**options):
     """Without trials of penalties, which take most of the time of a fit; tests/test_search.py is about those."""
-    return MeshClassifier(**({"hidden": 4, "max_epochs": 30, "l2": 1e-3, "random_state": 0} | options))
+    default = {"hidden": "auto" if "mesh" in options else 4, "max_epochs": 30, "l2": 1e-3, "random_state": 0}
+    return MeshClassifier(**default | options)
 
 
 # -- as a part of larger things --------------------------------------------------------------------------------------
@@ -192,25 +193,31 @@ def test_regression_of_one_and_several_targets():
 def test_topologies(iris):
     X, y = iris
     given = Topology.layered([4, 5, 3])
-    assert quick(topology=given).fit(X, y).mesh_.topology == given
-    made = quick(topology=lambda n_in, n_out: Topology.cascade(n_in, 3, n_out)).fit(X, y)
+    uneven = Mesh(given)
+    uneven.activations = ["relu"] * 5 + ["identity", "identity", "tanh"]
+    assert quick(mesh=given).fit(X, y).mesh_.topology == given
+    made = quick(mesh=lambda n_in, n_out: Topology.cascade(n_in, 3, n_out)).fit(X, y)
     assert made.mesh_.topology == Topology.cascade(4, 3, 3)
     assert quick(hidden=7).fit(X, y).mesh_.topology == Topology.mesh(4, 7, 3)
     assert quick(ticks=2).fit(X, y).mesh_.ticks == 2
     assert quick(activation=["tanh", "relu", "sin", "gauss"]).fit(X, y).mesh_.activations[:2] == ["tanh", "relu"]
     for wrong, message in [
         (
-            {"topology": Topology.layered([3, 3])},
+            {"mesh": Topology.layered([3, 3])},
             "has 3 inputs and 3 outputs, but the data have 4 features and 3 classes",
         ),
-        ({"topology": "mesh"}, "topology must be None, a Topology or a callable"),
-        ({"topology": lambda a, b: 5}, "topology .* got int"),
+        ({"mesh": Mesh(Topology.layered([4, 2]))}, "has 4 inputs and 2 outputs"),
+        ({"mesh": Mesh(given), "hidden": 5}, "mesh .*hidden"),
+        ({"mesh": given, "hidden": 5}, "mesh .*hidden"),
+        ({"mesh": Mesh(given), "ticks": 3, "activation": "relu"}, "mesh .*ticks and activation"),
+        ({"mesh": uneven}, "outputs .*different activations"),
+        ({"mesh": "mesh"}, "mesh .*'mesh'"),
+        ({"mesh": lambda a, b: 5}, "mesh .* got int"),
         ({"hidden": -1}, "hidden must be a whole number of at least 0"),
         ({"solver": "newton"}, "unknown solver 'newton'"),
         ({"early_stopping": "yes"}, "early_stopping must be True or False"),
-        ({"early_stopping": True, "validation_fraction": 1.0}, "validation_fraction must be a number between 0 and 1"),
         ({"callbacks": 3}, "callbacks must be functions of"),
-        ({"checkpoint": 3}, "checkpoint must be a path or a Checkpoint"),
+        ({"callbacks": [Checkpoint("a"), Checkpoint("b")]}, "2 checkpoints"),
         ({"random_state": -1}, "random_state must not be negative"),
         ({"random_state": "x"}, "random_state must be a whole number, a RandomState, a Generator or None, got 'x'"),
         ({"random_state": True}, "random_state must be a whole number, a RandomState, a Generator or None, got True"),
@@ -264,12 +271,12 @@ def test_a_refused_fit_leaves_the_model_as_it_was(iris):
     model = quick().fit(X, y)
     before, probabilities = set(vars(model)), model.predict_proba(X)
     for features, labels, options in [
-        (X[:, :2], y, {"topology": Topology.layered([4, 3])}),
+        (X[:, :2], y, {"mesh": Topology.layered([4, 3])}),
         (X, np.where(y == 0, "a", "b"), {"activation": "none"}),
         (X, y, {"callbacks": 5}),
         (np.full_like(X, np.nan), y, {}),
     ]:
-        model.set_params(topology=None, activation="tanh", callbacks=None).set_params(**options)
+        model.set_params(mesh=None, activation="tanh", callbacks=None).set_params(**options)
         with pytest.raises(ValueError, match=r"\w"):
             model.fit(features, labels)
         assert set(vars(model)) == before
@@ -351,7 +358,7 @@ def test_reproducible_whatever_the_threads_and_the_kind_of_seed(iris):
 def test_early_stopping_holds_out_for_real(iris):
     X, y = iris
     options = {"solver": "lm", "max_epochs": 60, "tol": 0, "l2": 1e-4}
-    model = quick(early_stopping=True, validation_fraction=0.2, **options).fit(X, y)
+    model = quick(early_stopping=EarlyStopping(validation_fraction=0.2), **options).fit(X, y)
     validation = model.history_["validation"]
     assert np.isfinite(validation).all()
     assert len(model.history_) == 60
@@ -366,7 +373,7 @@ def test_early_stopping_holds_out_for_real(iris):
     kept = -(margins - np.logaddexp.reduce(margins, axis=1, keepdims=True))[np.arange(30), y[held_out]].mean()
     assert kept == pytest.approx(validation.min(), rel=1e-9)
     spoilt[held_out] += 100  # changes nothing that is learned from
-    again = quick(early_stopping=True, validation_fraction=0.2, **options).fit(spoilt, y)
+    again = quick(early_stopping=EarlyStopping(validation_fraction=0.2), **options).fit(spoilt, y)
     np.testing.assert_array_equal(again.history_["loss"], model.history_["loss"])
 
 
@@ -375,7 +382,8 @@ def test_early_stopping_of_few_samples(iris):
     one_of_a_kind = np.r_[0:20, 50:70, 100]
     model = quick(early_stopping=True, max_epochs=5).fit(X[one_of_a_kind], y[one_of_a_kind])
     assert np.isfinite(model.history_["validation"]).all()
-    assert quick(early_stopping=True, validation_fraction=0.99, max_epochs=3).fit(X[::25], y[::25]).n_iter_ == 3
+    most = EarlyStopping(validation_fraction=0.99)
+    assert quick(early_stopping=most, max_epochs=3).fit(X[::25], y[::25]).n_iter_ == 3
     assert MeshRegressor(2, early_stopping=True, max_epochs=3).fit(X[:2], y[:2]).n_iter_ == 3
     with pytest.raises(MeshError, match="there is only one; set early_stopping=False"):
         MeshRegressor(2, early_stopping=True).fit(X[:1], y[:1])
@@ -431,7 +439,7 @@ def test_restarts(iris):
 
 def test_warm_start_goes_on(iris):
     X, y = iris
-    options = {"solver": "sgd", "batch_size": None, "momentum": 0.0, "learning_rate": 0.01, "schedule": "constant"}
+    options = {"solver": SGD(momentum=0.0, learning_rate=0.01, schedule="constant"), "batch_size": None}
     model = quick(warm_start=True, max_epochs=5, tol=0, **options).fit(X, y)  # steps so small that each gains
     losses, mesh = model.history_["loss"].tolist(), model.mesh_
     model.fit(X, y)
@@ -447,7 +455,7 @@ def test_warm_start_goes_on(iris):
 
 def test_partial_fit(iris):
     X, y = iris
-    model = quick(solver="adam", learning_rate=0.05, batch_size=None)
+    model = quick(solver=Adam(learning_rate=0.05), batch_size=None)
     with pytest.raises(MeshError, match="needs all classes"):
         model.partial_fit(X[:50], y[:50])
     order = np.random.default_rng(0).permutation(150)
@@ -470,7 +478,7 @@ def test_partial_fit(iris):
         fresh.partial_fit(X, np.where(y == 0, 7, y))
     model.set_params(solver="sgd").partial_fit(X, y)  # what Adam remembers would mislead another solver
     assert model._solver_state["moments"]["done"] == 1
-    regressor = MeshRegressor(4, random_state=0, learning_rate=0.05)
+    regressor = MeshRegressor(4, random_state=0, solver=[LM(), Adam(learning_rate=0.05)])
     for _ in range(60):
         regressor.partial_fit(X[:, :3], X[:, 3])
     assert regressor.score(X[:, :3], X[:, 3]) > 0.5
@@ -511,7 +519,7 @@ def test_an_error_in_a_callback_leaves_the_best_weights_so_far(iris):
         if row.epoch == 9:
             raise RuntimeError("no more paper")
 
-    model = quick(callbacks=fail, solver="adam", batch_size=20, learning_rate=0.1)
+    model = quick(callbacks=fail, solver=Adam(learning_rate=0.1), batch_size=20)
     with pytest.raises(RuntimeError, match="no more paper"):
         model.fit(X, y)
     assert model.n_iter_ == len(model.history_) == 9
@@ -521,7 +529,7 @@ def test_an_error_in_a_callback_leaves_the_best_weights_so_far(iris):
 
 def test_a_run_that_diverges_leaves_finite_weights_and_advice(iris):
     X, y = iris
-    model = quick(solver="sgd", learning_rate=1e30, activation="identity", batch_size=None)
+    model = quick(solver=SGD(learning_rate=1e30), activation="identity", batch_size=None)
     with pytest.raises(MeshError, match=r"the best weights before that are kept\. Lower learning_rate"):
         model.fit(X, y)
     assert np.isfinite(model.predict_proba(X)).all()
@@ -538,9 +546,9 @@ def test_ctrl_c_keeps_the_best_and_says_so(iris, tmp_path):
     assert model.score(*iris) > 0.5
     assert model.history_[-1].note == "interrupted"
     path = tmp_path / "run.mesh"
-    with pytest.raises(KeyboardInterrupt, match=r"fit again with checkpoint='.*run\.mesh' to go on"):
-        quick(callbacks=interrupt, checkpoint=path).fit(*iris)
-    whole, resumed = quick().fit(*iris), quick(checkpoint=path).fit(*iris)
+    with pytest.raises(KeyboardInterrupt, match=r"fit again with Checkpoint\('.*run\.mesh'\) to go on"):
+        quick(callbacks=[Checkpoint(path), interrupt]).fit(*iris)
+    whole, resumed = quick().fit(*iris), quick(callbacks=Checkpoint(path)).fit(*iris)
     np.testing.assert_array_equal(resumed.mesh_.weights, whole.mesh_.weights)
     assert resumed.history_ == whole.history_
 
@@ -574,7 +582,7 @@ def test_pickle_and_joblib(iris, make):
 def test_a_warm_start_refuses_another_net():
     X, y = load_iris(return_X_y=True)
     model = quick(warm_start=True, max_epochs=3).fit(X, y)
-    for change in ({"hidden": 3}, {"ticks": 2}, {"activation": "relu"}, {"topology": Topology.mesh(4, 4, 3)}):
+    for change in ({"hidden": 3}, {"ticks": 2}, {"activation": "relu"}, {"mesh": Topology.mesh(4, 4, 3)}):
         with pytest.raises(MeshError, match=f"but {next(iter(change))} changed since it was built"):
             copy.deepcopy(model).set_params(**change).fit(X, y)
     assert model.fit(X, y).mesh_.topology.n_hidden == 4

@@ -66,12 +66,12 @@ def test_classifiers_round_trip(iris, labels, tmp_path):
 
 def test_regressors_and_what_cannot_be_written_down(iris, tmp_path):
     X, _ = iris
-    made = MeshRegressor(topology=lambda a, b: Topology.layered([a, 3, b]), max_epochs=10, random_state=0,
-                         callbacks=lambda row, mesh: None)  # fmt: skip
+    options = {"max_epochs": 10, "random_state": 0, "callbacks": lambda row, mesh: None}
+    made = MeshRegressor(mesh=lambda a, b: Topology.layered([a, 3, b]), **options)
     made.fit(X[:, :2], X[:, 2:]).save(tmp_path / "a.mesh")
     again = meshnn.load(tmp_path / "a.mesh")
     np.testing.assert_array_equal(again.predict(X[:, :2]), made.predict(X[:, :2]))
-    assert again.topology == Topology.layered([2, 3, 2])
+    assert again.mesh == Topology.layered([2, 3, 2])
     assert again.callbacks is None
     again.save(tmp_path / "b.mesh")
     assert (tmp_path / "b.mesh").read_bytes() == (tmp_path / "a.mesh").read_bytes()
@@ -327,13 +327,12 @@ def test_parameters_are_looked_at_by_the_next_fit(files, iris, tmp_path):
     for name, value, message in [
         ("solver", 5, "unknown solver 5"),
         ("hidden", ["x"], r"hidden\[0\] must be a whole number"),
-        ("learning_rate", {"pairs": [[1, 2]]}, "learning_rate .*{1: 2}"),
-        ("topology", 3.5, "topology must be None, a Topology or a callable"),
+        ("batch_size", {"pairs": [[1, 2]]}, "batch_size .*{1: 2}"),
+        ("mesh", "chain", "mesh .*'chain'"),
         ("class_weight", "many", "class_weight must be None"),
         ("random_state", [1], "random_state must be a whole number"),
         ("early_stopping", "x", "early_stopping must be True or False"),
         ("callbacks", "x", "callbacks must be functions"),
-        ("checkpoint", 7, "checkpoint must be a path"),
         ("n_jobs", "2", "n_jobs must be a whole number"),
     ]:
         tree = copy.deepcopy(files["classifier"])

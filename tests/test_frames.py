@@ -83,21 +83,31 @@ def test_frames_of_numbers_follow_the_same_rule(make, table):
     np.testing.assert_array_equal(fit(table(nullable), make).mesh_.weights, plain.mesh_.weights)
 
 
-def test_without_encoding_numbers_are_found_by_name_too():
-    numbers = FRAME[["size", "sold"]]
-    model = fit(numbers, encode=None)
-    np.testing.assert_array_equal(model.mesh_.weights, fit(numbers).mesh_.weights)
-    shuffled = numbers.assign(more="x")[["more", "sold", "size"]]
-    np.testing.assert_array_equal(model.predict_proba(shuffled), model.predict_proba(numbers))
-    with pytest.raises(MeshError, match="no column sold"):
-        model.predict(numbers[["size"]])
+def test_arrays_are_not_encoded():
     for frame in (FRAME, GAPS[["size"]]):
         with pytest.raises(ValueError, match=r"could not convert string|NaN"):
-            fit(frame, encode=None)
-    with pytest.raises(ValueError, match="NaN"):
-        model.predict(GAPS[["size", "sold"]].astype(float))
-    with pytest.raises(MeshError, match="one-hot"):
-        fit(FRAME, encode="one-hot")
+            fit(frame.to_numpy())
+
+
+@pytest.mark.parametrize("table", [lambda frame: frame, pa.Table.from_pandas], ids=["pandas", "pyarrow"])
+def test_the_rarest_categories_share_a_feature(table, tmp_path):
+    """Of 12 towns seen 12, 11, ... and 1 times with 4 levels at most: 3 of their own, and the rest."""
+    towns = np.repeat([f"town {k}" for k in range(12)], np.arange(12, 0, -1))
+    frame, y = table(pd.DataFrame({"town": towns, "size": np.arange(78.0)})), np.arange(78) % 2
+    options = {"hidden": 2, "solver": "adam", "l2": 0.0, "max_epochs": 2, "random_state": 0}
+    wide = MeshClassifier(**options).fit(frame, y)
+    assert len(wide.encoder_.feature_names) == 13
+    with pytest.warns(UserWarning, match="the 9 rarest"):
+        model = MeshClassifier(**options, max_categories=4).fit(frame, y)
+    assert model.mesh_.topology.n_inputs == len(model.encoder_.feature_names) == 5
+    assert model.n_features_in_ == 2
+    rare = model.predict_proba(table(pd.DataFrame({"town": towns[-20:], "size": np.full(20, 40.0)})))
+    np.testing.assert_array_equal(rare, np.repeat(rare[:1], 20, axis=0))
+    model.save(tmp_path / "a.mesh")
+    assert meshnn.load(tmp_path / "a.mesh").max_categories == 4
+    for wrong in (0, 1, 2.5, "few", True):
+        with pytest.raises(MeshError, match=f"max_categories .*{wrong}"):
+            MeshClassifier(**options, max_categories=wrong).fit(frame, y)
 
 
 def test_columns_without_names_are_numbered():
@@ -181,7 +191,6 @@ def test_pickles_clones_and_files(tmp_path):
     model.save(tmp_path / "m.mesh")
     again = meshnn.load(tmp_path / "m.mesh")
     np.testing.assert_array_equal(again.predict(GAPS[["town", "sold", "size"]]), want)
-    assert again.encode == "auto"
     assert again.encoder_ == model.encoder_
     assert again.feature_names_in_.tolist() == ["size", "town", "sold"]
     GAPS.to_parquet(tmp_path / "t.parquet")

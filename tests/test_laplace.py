@@ -81,10 +81,11 @@ def test_a_neuron_that_never_fires_does_not_spoil_it():
     X, y = data()
     t = Topology.layered([3, 2, 1])
     weights = np.where((t.dst == 4) & (t.src == 3), -1e3, 0.1)
-    model = MeshRegressor(topology=t, activation="relu", solver="lm", l2=0.1, weights=weights, max_epochs=5).fit(X, y)
+    mesh = Mesh(t, activation="relu", weights=weights)
+    model = MeshRegressor(mesh=mesh, solver="lm", l2=0.1, max_epochs=5).fit(X, y)
     assert (model.mesh_.jacobian(model.preprocessing_.scaling.inputs(X))[:, 0, t.dst == 4] == 0).all()
     assert np.isfinite(model.predict(X, return_std=True)[1]).all()
-    none = MeshRegressor(topology=t, activation="relu", solver="lm", l2=0.0, weights=weights, max_epochs=5).fit(X, y)
+    none = MeshRegressor(mesh=mesh, solver="lm", l2=0.0, max_epochs=5).fit(X, y)
     with pytest.raises(MeshError, match="neither samples nor penalties determine the weights: fit with an l2 above 0"):
         none.predict(X, return_std=True)
 
@@ -187,9 +188,9 @@ def test_importances_of_a_linear_map_are_its_coefficients_times_spreads(standard
 def test_what_all_classes_have_in_common_does_not_count():
     """Outputs that all follow feature 0, and only their difference follows feature 1."""
     X = np.random.default_rng(0).standard_normal((100, 2))
-    t = Topology.layered([2, 2])
-    model = MeshClassifier(topology=t, weights=[5.0, 1.0, 0.0, 5.0, -1.0, 0.0], parameter=[-1] * 6, standardize=False)
-    model.set_params(solver="adam", max_epochs=1).fit(X, (X[:, 1] > 0).astype(int))
+    mesh = Mesh(Topology.layered([2, 2]), weights=[5.0, 1.0, 0.0, 5.0, -1.0, 0.0], tied=[-1] * 6)
+    model = MeshClassifier(mesh=mesh, standardize=False, solver="adam", max_epochs=1)
+    model.fit(X, (X[:, 1] > 0).astype(int))
     np.testing.assert_allclose(model.feature_importances_, [0, 1], atol=1e-7)
 
 

@@ -12,6 +12,7 @@ from sklearn.model_selection import cross_val_score
 import meshnn
 from meshnn import Mesh, MeshClassifier, MeshError, Topology
 from meshnn.loading import load_fitted
+from meshnn.training import Adam
 from meshnn.training.api import as_samples
 
 RNG = np.random.default_rng(0)
@@ -86,7 +87,7 @@ def test_files_early_stopping_and_cross_validation(tmp_path):
 
 
 def test_streams_of_labels():
-    model = MeshClassifier(3, random_state=0, solver="adam", learning_rate=0.05)
+    model = MeshClassifier(3, random_state=0, solver=Adam(learning_rate=0.05))
     first = model.partial_fit(X, LABELS).history_[-1].loss
     for _ in range(40):
         model.partial_fit(X, LABELS)

@@ -28,12 +28,12 @@ from meshnn.engine import Optimizer, Steps
 from meshnn.errors import DataError, FileError, TrainingInterrupted
 from meshnn.storage import FileError as StorageError
 from meshnn.tables.sources import BlockSource, NpySource, ParquetSource, RowBlock, is_out_of_core, open_source
-from meshnn.training import Checkpoint, search, structure
+from meshnn.training import SGD, Adam, Checkpoint, EarlyStopping, TimeLimit, search, structure
 from meshnn.training.dataset import LIMITS
 from meshnn.training.out_of_core import RowStore
 from meshnn.training.out_of_core.row_file import RowFile
 from meshnn.training.out_of_core.windows import StoredSamples, WindowSteps, read_ahead
-from meshnn.training.row_transform import Preprocessing
+from meshnn.training.row_transform import RowTransform
 from meshnn.training.samples import Epoch
 from meshnn.training.trainer import Trainer
 
@@ -164,7 +164,7 @@ def test_an_epoch_visits_every_row_once_in_an_order_that_the_seed_gives(count, m
 
     monkeypatch.setattr(Steps, "epochs", watched)
     rows = RowStore(BlockSource(blocks(100, np.ones((count, 1)), np.arange(count))), False)
-    preprocessing = Preprocessing("squared_error", "float64", *np.array([[0.0], [1], [0], [1]]))
+    preprocessing = RowTransform("squared_error", "float64", *np.array([[0.0], [1], [0], [1]]))
     mesh = Mesh(Topology.layered([1, 1]), dtype="float64", random_state=0)
     steps = rows.prepared(preprocessing).steps(mesh, "auto", 100, 1)
     orders = []
@@ -188,7 +188,7 @@ def test_neighbours_come_far_apart():
     """Pages are shuffled, and samples in every window in another way."""
     count = 64 * PAGE
     rows = RowStore(BlockSource(blocks(5000, np.ones((count, 1)), np.arange(count))), False)
-    preprocessing = Preprocessing("squared_error", "float64", *np.array([[0.0], [1], [0], [1]]))
+    preprocessing = RowTransform("squared_error", "float64", *np.array([[0.0], [1], [0], [1]]))
     mesh = Mesh(Topology.layered([1, 1]), dtype="float64", random_state=0)
     steps = rows.prepared(preprocessing).steps(mesh, "auto", 100, 1)
     first, second = (steps.windows(np.array([seed])) for seed in (0, 1))
@@ -223,7 +223,7 @@ def test_the_loss_of_an_epoch_that_moves_nothing_is_that_of_all_samples(classes,
 
 
 def scaling_of(rows, loss="squared_error", *classes):
-    return Preprocessing(loss, "float64", rows.moments.mean, rows.moments.spread, np.zeros(1), np.ones(1), *classes)
+    return RowTransform(loss, "float64", rows.moments.mean, rows.moments.spread, np.zeros(1), np.ones(1), *classes)
 
 
 def optimizer_of(mesh):
@@ -334,7 +334,7 @@ def test_lm_ends_where_it_ends_in_memory_if_there_is_one_place_to_end(kind, opti
     "options",
     [
         {"solver": "adam"},
-        {"solver": "sgd", "learning_rate": 0.1},
+        {"solver": SGD(learning_rate=0.1)},
         {"solver": "adam", "l1": 0.01, "l2": 0.001},
         {"solver": "adam", "structure": structure.Prune(to=2, end=0.5)},
     ],
@@ -354,7 +354,7 @@ def test_steps_on_all_rows_at_once_lead_where_they_lead_in_memory(options, monke
 
 def test_the_best_of_two_starts_is_kept():
     X, y = data(1100)
-    options = FEW | {"batch_size": 200, "learning_rate": 0.003}
+    options = FEW | {"batch_size": 200, "solver": Adam(learning_rate=0.003)}
     two = MeshRegressor(**options, n_restarts=2).fit(blocks(300, X, y))
     one = MeshRegressor(**options).fit(blocks(300, X, y))
     losses = [[row.loss for row in two.history_ if row.restart == k] for k in (0, 1)]
@@ -385,15 +385,15 @@ def test_numbers_that_float32_cannot_scale():
     )
     X = X.astype(np.float32)
     y = (far_off - 1e7) / 10
-    model = MeshRegressor(**FEW | {"solver": "sgd", "learning_rate": 0.1, "max_epochs": 40})
-    seen, real = [], Preprocessing.inputs
+    model = MeshRegressor(**FEW | {"solver": SGD(learning_rate=0.1), "max_epochs": 40})
+    seen, real = [], RowTransform.inputs
 
     def watched(self, X, out=None):
         seen.append(self)
         return real(self, X, out)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Preprocessing, "inputs", watched)
+        patch.setattr(RowTransform, "inputs", watched)
         alone = clone(model).fit(blocks(100, X[:, :1], y))
         first = seen[0].inputs(X[:, :1])
         assert first.dtype == np.float32
@@ -403,7 +403,7 @@ def test_numbers_that_float32_cannot_scale():
         seen.clear()
         model.fit(blocks(100, X, y))
     preprocessing = seen[0]
-    np.testing.assert_allclose(preprocessing.inputs(X), model._scaling.inputs(X.astype(float)), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(preprocessing.inputs(X), model.preprocessing_.scaling.inputs(X.astype(float)), rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(preprocessing.inputs(X).mean(axis=0)[1:], 0, atol=1e-3)
     np.testing.assert_allclose(preprocessing.inputs(X).std(axis=0), [1, 1, 1, 0], rtol=1e-3)
     assert model.score(X, y) > 0.99
@@ -431,7 +431,7 @@ def test_held_out_pages_are_not_learned_from(monkeypatch):
     monkeypatch.setattr(RowStore, "hold_out", lambda self, *given: (parts.append(hold_out(self, *given)), parts[0])[1])
     monkeypatch.setattr(WindowSteps, "windows", watched)
     X, y = data(PAGE * 9 + 5)
-    model = MeshRegressor(**FEW | {"early_stopping": True, "validation_fraction": 0.3}).fit(blocks(500, X, y))
+    model = MeshRegressor(**FEW | {"early_stopping": EarlyStopping(validation_fraction=0.3)}).fit(blocks(500, X, y))
     training, validation = parts[0]
     held = np.setdiff1d(np.arange(10), training.pages)
     assert (len(held), training.n_rows + validation.n_rows) == (3, len(X))
@@ -440,7 +440,7 @@ def test_held_out_pages_are_not_learned_from(monkeypatch):
         np.testing.assert_array_equal(np.sort(window), training.pages)
     numbers = np.concatenate([np.arange(page * PAGE, min((page + 1) * PAGE, len(X))) for page in held])
     np.testing.assert_array_equal(validation.rows.y[:, 0], y[numbers])
-    off = (model.predict(X[numbers]) - y[numbers]) / model._scaling.y_scale
+    off = (model.predict(X[numbers]) - y[numbers]) / model.preprocessing_.scaling.y_scale
     assert min(model.validation_scores_) == pytest.approx(0.5 * np.mean(off**2), rel=1e-4)
     with pytest.raises(DataError, match="257"):
         MeshRegressor(early_stopping=True).fit(blocks(500, X[:257], y[:257]))
@@ -462,7 +462,7 @@ def test_validation_samples_callbacks_seconds_and_words(tmp_path, capsys, monkey
     stopped = MeshRegressor(**FEW, callbacks=lambda row, mesh: row.epoch == 2).fit(path, "y")
     assert stopped.n_iter_ == 2
     assert "stopped by a callback" in stopped.history_[-1].note
-    late = MeshRegressor(**FEW, max_seconds=1e-9).fit(path, "y")
+    late = MeshRegressor(**FEW, callbacks=TimeLimit(1e-9)).fit(path, "y")
     assert late.n_iter_ == 1
     assert "seconds are used up" in late.history_[-1].note
 
@@ -473,7 +473,7 @@ RUNS = {
     "adam": FEW | {"hidden": 3, "batch_size": 64},
     "search": FEW | {"l2": "auto", "batch_size": 100},
     "restarts": FEW | {"n_restarts": 2, "max_epochs": 2, "early_stopping": True, "batch_size": 100},
-    "landing": FEW | {"max_epochs": 30, "tol": 1e9, "patience": 2, "batch_size": 500},
+    "landing": FEW | {"max_epochs": 30, "tol": 1e9, "early_stopping": EarlyStopping(None, 2), "batch_size": 500},
     "lm": LM | {"hidden": 2, "max_epochs": 4},
 }
 
@@ -498,13 +498,13 @@ def interrupted(options, given, path, owner, name, at):
     """A run that is interrupted, once, and goes on."""
     with pytest.MonkeyPatch.context() as patch:
         stop = Stop(patch, owner, name, at)
-        model = MeshRegressor(**options, checkpoint=Checkpoint(path, every=0))
+        model = MeshRegressor(**options, callbacks=Checkpoint(path, every=0))
         with pytest.raises(TrainingInterrupted):
             model.fit(blocks(500, *given))
         assert stop.calls >= at
     assert model.predict(given[0]).shape == (len(given[0]),)  # it is fitted
     assert meshnn.load(path).predict(given[0][:1]).shape == (1,)
-    return MeshRegressor(**options, checkpoint=path).fit(blocks(333, *given))
+    return MeshRegressor(**options, callbacks=Checkpoint(path)).fit(blocks(333, *given))
 
 
 @pytest.mark.parametrize(
@@ -536,34 +536,37 @@ def test_it_goes_on_after_the_last_window_that_was_saved(tmp_path):
     with pytest.MonkeyPatch.context() as patch:
         Stop(patch, Trainer, "_pulse", 7)
         with pytest.raises(TrainingInterrupted, match=r"interrupted after epoch 1"):
-            MeshRegressor(**options, checkpoint=Checkpoint(path, every=0)).fit(blocks(500, X, y))
+            MeshRegressor(**options, callbacks=Checkpoint(path, every=0)).fit(blocks(500, X, y))
     calls, real = [], Steps.epochs
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Steps, "epochs", lambda self, *given: (calls.append(self.n), real(self, *given))[1])
-        MeshRegressor(**options, checkpoint=path).fit(blocks(500, X, y))
+        MeshRegressor(**options, callbacks=Checkpoint(path)).fit(blocks(500, X, y))
     assert calls == [512, 164, 512, 512, 512, 164]  # two of four windows of the second epoch were done
     with pytest.raises(StorageError, match="data"):
-        MeshRegressor(**options, checkpoint=path).fit(blocks(500, X, y + 1))
+        MeshRegressor(**options, callbacks=Checkpoint(path)).fit(blocks(500, X, y + 1))
     with pytest.raises(StorageError, match=r"another .*data"):
-        MeshRegressor(**options, checkpoint=path).fit(X, y)
+        MeshRegressor(**options, callbacks=Checkpoint(path)).fit(X, y)
 
 
 def test_a_rate_that_is_too_high_is_halved_in_the_middle_of_an_epoch():
     X, y = data(1700)
     seen = []
-    options = FEW | {"solver": "sgd", "learning_rate": 64.0, "batch_size": 8, "schedule": "constant", "momentum": 0.0}
-    options["callbacks"] = lambda row, mesh: seen.append((row.note, mesh.weights.copy()))
-    first = MeshRegressor(**options | {"learning_rate": 1e-9, "max_epochs": 1}).fit(blocks(500, X, y))
+    options = FEW | {"batch_size": 8, "callbacks": lambda row, mesh: seen.append((row.note, mesh.weights.copy()))}
+
+    def steps(rate):
+        return {"solver": SGD(rate, "constant", momentum=0.0)}
+
+    first = MeshRegressor(**options | steps(1e-9) | {"max_epochs": 1}).fit(blocks(500, X, y))
     seen.clear()
     with pytest.raises(MeshError, match="5 retries"):
-        MeshRegressor(**options | {"learning_rate": 1e6}).fit(blocks(500, X, y))
+        MeshRegressor(**options | steps(1e6)).fit(blocks(500, X, y))
     assert len(seen) == 5
     for note, weights in seen:
         assert "back to epoch 0, rate halved to" in note
         np.testing.assert_allclose(weights, first.mesh_.weights, atol=1e-5)
     seen.clear()
-    model = MeshRegressor(**options | {"learning_rate": 16.0, "batch_size": None}).fit(blocks(500, X, y))
-    near = MeshRegressor(**options | {"learning_rate": 16.0, "batch_size": 512}).fit(X, y)
+    model = MeshRegressor(**options | steps(16.0) | {"batch_size": None}).fit(blocks(500, X, y))
+    near = MeshRegressor(**options | steps(16.0) | {"batch_size": 512}).fit(X, y)
     assert [row.note for row in model.history_ if row.note]
     assert [row.note.split(":")[1] for row in model.history_ if row.note][:1] == [
         row.note.split(":")[1] for row in near.history_ if row.note
@@ -920,7 +923,7 @@ def test_a_fit_that_is_refused_leaves_the_estimator_as_it_was(tmp_path, monkeypa
             attempt()
         assert sorted(model.__dict__) == known
         np.testing.assert_array_equal(model.predict(frame(X)), before)
-    for options in ({"warm_start": True}, {"scoring": "r2"}):
+    for options in ({"warm_start": True}, {"early_stopping": EarlyStopping(validation_fraction=None, scoring="r2")}):
         with pytest.raises(MeshError, match="memory"):
             copy.copy(model).set_params(**options).fit(blocks(100, X, y))
 

@@ -7,7 +7,7 @@ from sklearn.datasets import load_diabetes, load_iris
 import meshnn
 from commands import meshnn as command
 from meshnn import MeshClassifier, MeshError, MeshRegressor, Topology, storage
-from meshnn.estimators.preprocessing import Samples
+from meshnn.estimators.preprocessing import CheckedSamples
 from meshnn.losses import LOSSES
 from meshnn.training import structure
 
@@ -113,7 +113,7 @@ def test_other_samples_begin_with_a_loss_of_their_own(evidence_only):
     X, y = load_diabetes(return_X_y=True)
     model = MeshRegressor(4, solver="lm", max_epochs=30, warm_start=True, tol=0, random_state=0).fit(X[:200], y[:200])
     model.set_params(max_epochs=1).fit(X[200:], y[200:])
-    part = Samples(X[200:], y[200:, None], None)
+    part = CheckedSamples(X[200:], y[200:, None], None)
     samples = model.preprocessing_.dataset(model.mesh_, part, LOSSES["squared_error"])
     loss, _ = model.mesh_.engine().evaluate(model.mesh_.values, samples.X, samples.targets)
     penalties = model._solver_state["penalties"]
@@ -188,7 +188,7 @@ def test_a_loaded_model_changes_its_graph_again(policies, tmp_path):
     X, y = load_iris(return_X_y=True)
     given = Topology.mesh(4, 3, 3, density=0.8, random_state=0)
     for topology in (None, given):
-        options = {"hidden": 3, "topology": topology, "structure": policies, "max_epochs": 6, "tol": 0}
+        options = {"hidden": 3, "mesh": topology, "structure": policies, "max_epochs": 6, "tol": 0}
         model = MeshClassifier(solver="adam", random_state=0, **options).fit(X, y)
         again = meshnn.load(_saved(model, tmp_path))
         assert again.structure == policies

@@ -13,10 +13,12 @@ from meshnn.errors import DataError, TrainingInterrupted
 from meshnn.estimators.ragged import Ragged, as_sequences, as_step_targets
 from meshnn.estimators.sequences import Reading, delay, padded, recurrent
 from meshnn.loading import load_fitted
+from meshnn.training import LM, Adam, Checkpoint, EarlyStopping
 from meshnn.training.structure import Prune
 
 READOUTS = ("last", "mean", "all")
 QUICK = {"hidden": 3, "max_epochs": 3, "l2": 1e-3, "random_state": 0}
+AUTO = {"hidden": "auto"}  # where a graph is given
 
 
 def sequences(n=12, features=2, seed=0, least=3, most=9):
@@ -138,7 +140,8 @@ def test_graphs_by_name():
     assert recurrent("columns", 4, 1, 1).n_edges == 4 * 2 + 4 + 4 + 1
     assert recurrent("mesh", "auto", 12, 9).n_edges <= 500
     assert recurrent(None, "auto", 300, 9).n_hidden == 4  # no fewer, however many edges that makes
-    model = MeshSequenceClassifier(hidden=4, topology="columns", max_epochs=1, l2=0.0, learning_rate=1e-12)
+    still = [LM(), Adam(learning_rate=1e-12)]
+    model = MeshSequenceClassifier(hidden=4, mesh="columns", max_epochs=1, l2=0.0, solver=still)
     mesh = model.fit(sequences(), answers(range(12), "last", "labels")).mesh_
     loops = mesh.topology.src == mesh.topology.dst
     np.testing.assert_allclose(mesh.weights[loops], np.linspace(0, 0.95, 4), atol=1e-6)
@@ -169,10 +172,10 @@ def outputs_one_by_one(model, X):
 
 
 @pytest.mark.parametrize("readout", READOUTS)
-@pytest.mark.parametrize("options", [{}, {"topology": "mesh"}, {"ticks": 2}, {"topology": Topology.layered([2, 3, 2])}])
+@pytest.mark.parametrize("options", [{}, {"mesh": "mesh"}, {"ticks": 2}, {"mesh": Topology.layered([2, 3, 2])} | AUTO])
 def test_outputs_are_those_of_loops(readout, options):
     X = sequences()
-    model = MeshSequenceRegressor(readout=readout, solver="lm", **QUICK, **options)
+    model = MeshSequenceRegressor(readout=readout, solver="lm", **QUICK | options)
     Y = [np.stack([y, -y], axis=-1) for y in answers(X, readout, "values")]
     model.fit(X, Y if readout == "all" else np.array(Y))
     assert model.mesh_.dtype == np.float64
@@ -234,7 +237,7 @@ def test_what_is_minimised_is_the_mean_over_sequences(readout, class_weight):
 @pytest.mark.parametrize("topology", [None, "mesh"])
 def test_answers_to_steps_depend_on_nothing_that_comes_later(topology):
     X = sequences()
-    model = MeshSequenceClassifier(readout="all", topology=topology, **QUICK).fit(X, answers(X, "all", "labels"))
+    model = MeshSequenceClassifier(readout="all", mesh=topology, **QUICK).fit(X, answers(X, "all", "labels"))
     x = sequences(1, least=30, most=31)[0]
     changed = x.copy()
     changed[20:] += 100.0
@@ -267,7 +270,7 @@ def test_memory_is_learned_where_it_is_needed():
     y = np.array([x[-2] for x in X])
     model = MeshSequenceRegressor(hidden=4, l2=1e-6, solver="lm", max_epochs=60, random_state=0).fit(X[:80], y[:80])
     assert model.score(X[80:], y[80:]) > 0.9
-    forgetful = MeshSequenceRegressor(topology=Topology.layered([1, 4, 1]), **QUICK | {"max_epochs": 60})
+    forgetful = MeshSequenceRegressor(mesh=Topology.layered([1, 4, 1]), **QUICK | AUTO | {"max_epochs": 60})
     assert forgetful.fit(X[:80], y[:80]).score(X[80:], y[80:]) < 0.5
 
 
@@ -291,10 +294,9 @@ def test_options_of_the_estimators():
     X, y = sequences(40), answers(range(40), "last", "labels")
     longer = sequences(10, seed=5, least=12, most=20)
     seen = []
-    model = MeshSequenceClassifier(
-        4, l2=1e-3, max_epochs=12, early_stopping=True, scoring="accuracy", random_state=0, n_restarts=2,
-        callbacks=lambda row, mesh: seen.append(row.epoch) or False, class_weight="balanced",
-    )  # fmt: skip
+    options = {"l2": 1e-3, "max_epochs": 12, "early_stopping": EarlyStopping(scoring="accuracy"), "random_state": 0}
+    callbacks = [lambda row, mesh: seen.append(row.epoch)]
+    model = MeshSequenceClassifier(4, n_restarts=2, callbacks=callbacks, class_weight="balanced", **options)
     model.fit(X, y, X_val=longer, y_val=answers(range(10), "last", "labels"))
     assert model.mesh_.ticks == 19 + 1
     assert len(seen) == len(model.history_)
@@ -346,7 +348,7 @@ def test_files(kind, readout, tmp_path):
     X = sequences()
     classifies = kind is MeshSequenceClassifier
     y = answers(X, readout, "labels" if classifies else "values")
-    model = kind(readout=readout, topology="columns", ticks=2, **QUICK).fit(X, y)
+    model = kind(readout=readout, mesh="columns", ticks=2, **QUICK).fit(X, y)
     model.save(tmp_path / "m.mesh")
     again, fitted, pickled = load(tmp_path / "m.mesh"), load_fitted(tmp_path / "m.mesh"), pickle.dumps(model)
     assert type(again) is kind
@@ -375,11 +377,11 @@ def test_an_interrupted_run_goes_on(readout, tmp_path):
 
     path = tmp_path / "run.mesh"
     with pytest.raises(TrainingInterrupted, match="after epoch 3"):
-        MeshSequenceClassifier(checkpoint=path, callbacks=interrupt, **options).fit(X, y)
-    got = MeshSequenceClassifier(checkpoint=path, **options).fit(X, y)
+        MeshSequenceClassifier(callbacks=[Checkpoint(path), interrupt], **options).fit(X, y)
+    got = MeshSequenceClassifier(callbacks=Checkpoint(path), **options).fit(X, y)
     np.testing.assert_array_equal(got.mesh_.weights, want.mesh_.weights)
     with pytest.raises(MeshError, match="X"):  # another set of the same size
-        MeshSequenceClassifier(checkpoint=path, **options).fit([x + 1 for x in X], y)
+        MeshSequenceClassifier(callbacks=Checkpoint(path), **options).fit([x + 1 for x in X], y)
 
 
 # -- refusals ------------------------------------------------------------------------------------------------------
@@ -389,11 +391,11 @@ def test_an_interrupted_run_goes_on(readout, tmp_path):
     ("options", "words"),
     [
         ({"readout": "lst"}, "unknown readout 'lst'; did you mean 'last'"),
-        ({"topology": "chian"}, "unknown topology 'chian'; did you mean 'chain'"),
+        ({"mesh": "chian"}, "'chian'; did you mean 'chain'"),
         ({"hidden": (3, 3)}, r"hidden .*\(3, 3\)"),
         ({"hidden": "many"}, "many"),
         ({"ticks": 0}, "ticks must be a whole number of at least 1, got 0"),
-        ({"readout": "all", "scoring": "accuracy", "early_stopping": True}, "scoring must be a function of"),
+        ({"readout": "all", "early_stopping": EarlyStopping(scoring="accuracy")}, "scoring must be a function of"),
     ],
 )
 def test_options_that_are_refused(options, words):
@@ -405,7 +407,6 @@ def test_options_that_are_refused(options, words):
 
 def test_there_is_no_partial_fit():
     assert not hasattr(MeshSequenceClassifier(), "partial_fit")
-    assert "encode" not in MeshSequenceRegressor().get_params()
     with pytest.raises(MeshError, match="not known for sequences"):
         MeshSequenceRegressor(**QUICK).fit(sequences(), np.arange(12.0)).predict(sequences(), return_std=True)
 
@@ -413,7 +414,7 @@ def test_there_is_no_partial_fit():
 def test_a_scorer_of_steps():
     X = sequences()
     y = answers(X, "all", "labels")
-    options = QUICK | {"readout": "all", "early_stopping": True, "scoring": lambda e, X, y: e.score(X, y)}
+    options = QUICK | {"readout": "all", "early_stopping": EarlyStopping(scoring=lambda e, X, y: e.score(X, y))}
     model = MeshSequenceClassifier(**options).fit(X, y)
     assert all(0.0 <= score <= 1.0 for score in model.validation_scores_)
     assert as_step_targets(y, as_sequences(X)).shape == (sum(map(len, X)),)

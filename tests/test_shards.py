@@ -16,7 +16,7 @@ from meshnn.training.api import as_samples
 from meshnn.training.cluster.plan import ShardPlan, covering_nodes, tree_sum
 from meshnn.training.cluster.worker import EpochPart, ShardData, Transport, WorkerState, run_steps
 from meshnn.training.dataset import LIMITS
-from meshnn.training.row_transform import Preprocessing
+from meshnn.training.row_transform import RowTransform
 from meshnn.training.samples import Epoch
 
 N = 700
@@ -89,7 +89,7 @@ class ThreadTransport(Transport):
 def preprocessing(monkeypatch):
     monkeypatch.setattr(LIMITS, "bucket_rows", 16)
     zero, one = np.zeros(2), np.ones(2)
-    return Preprocessing("cross_entropy", "float64", np.zeros(3), np.ones(3), zero, one, np.array([0, 1]))
+    return RowTransform("cross_entropy", "float64", np.zeros(3), np.ones(3), zero, one, np.array([0, 1]))
 
 
 def data():

@@ -10,6 +10,7 @@ from sklearn.preprocessing import OneHotEncoder
 from meshnn import MeshClassifier, MeshError, MeshRegressor
 from meshnn.estimators import scaling as _scaling
 from meshnn.losses import LOSSES
+from meshnn.training import Checkpoint
 
 RNG = np.random.default_rng(0)
 X, Y = load_iris(return_X_y=True)
@@ -70,13 +71,13 @@ def test_streams_early_stopping_and_checkpoints(tmp_path):
     options = {"hidden": 3, "max_epochs": 4, "random_state": 0, "early_stopping": True}
     whole = MeshClassifier(**options).fit(thin, Y)
     assert np.isfinite(whole.history_["validation"]).all()
-    again = [MeshClassifier(**options, checkpoint=tmp_path / "c.mesh").fit(thin, Y) for _ in range(2)]
+    again = [MeshClassifier(**options, callbacks=Checkpoint(tmp_path / "c.mesh")).fit(thin, Y) for _ in range(2)]
     assert [other.history_ for other in again] == [whole.history_] * 2
     other = thin.copy()
     other.indices = other.indices[::-1].copy()  # the same numbers elsewhere
     other.has_sorted_indices = False
     with pytest.raises(MeshError, match="another X"):
-        MeshClassifier(**options, checkpoint=tmp_path / "c.mesh").fit(other, Y)
+        MeshClassifier(**options, callbacks=Checkpoint(tmp_path / "c.mesh")).fit(other, Y)
 
 
 def test_what_does_not_fit_into_memory_is_refused_with_numbers():

@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from meshnn import MeshClassifier, MeshError
 from meshnn.errors import TrainingInterrupted
-from meshnn.training import trainer
+from meshnn.training import SGD, Adam, Checkpoint, TimeLimit, trainer
 from meshnn.training.signals import sigterm_interrupts
 
 X, Y = load_iris(return_X_y=True)
@@ -31,7 +31,7 @@ def clock(monkeypatch):
 @pytest.mark.parametrize("more", [{"solver": "lm"}, ADAM, {"early_stopping": True}, {"n_restarts": 5, "max_epochs": 3}])
 def test_out_of_time(clock, more):
     more = {"l2": 1e-3} | more  # nothing is tried, so that rows take all the time
-    model = MeshClassifier(**OPTIONS | more, max_seconds=7).fit(X, Y)
+    model = MeshClassifier(**OPTIONS | more, callbacks=TimeLimit(7)).fit(X, Y)
     assert len(model.history_) == 7
     assert model.history_[-1].note == "stopped: 7 seconds are used up"
     assert [row.note for row in model.history_[:-1]] == [""] * 6
@@ -47,14 +47,8 @@ def test_whoever_has_more_time_goes_on(clock, tmp_path):
     whole = MeshClassifier(**OPTIONS, **ADAM).fit(X, Y)
     for seconds, rows, fresh in ((5, 5, 5), (5, 5, 0), (12, 12, 7), (100, 30, 18), (3, 30, 0)):
         seen = []
-        part = MeshClassifier(
-            **OPTIONS,
-            **ADAM,
-            checkpoint=path,
-            max_seconds=seconds,
-            callbacks=lambda row, mesh, seen=seen: seen.append(row),
-        )
-        part.fit(X, Y)
+        callbacks = [Checkpoint(path), TimeLimit(seconds), lambda row, mesh, seen=seen: seen.append(row)]
+        part = MeshClassifier(**OPTIONS, **ADAM, callbacks=callbacks).fit(X, Y)
         assert len(part.history_) == rows
         np.testing.assert_array_equal(part.history_["loss"], whole.history_["loss"][:rows])
         assert len(seen) == fresh
@@ -64,8 +58,8 @@ def test_whoever_has_more_time_goes_on(clock, tmp_path):
 
 def test_seconds_that_are_none():
     for seconds in (0, -1, float("nan"), "10", True):
-        with pytest.raises(MeshError, match=f"max_seconds .*{seconds}"):
-            MeshClassifier(max_seconds=seconds).fit(X, Y)
+        with pytest.raises(MeshError, match=f"seconds .*{seconds}"):
+            TimeLimit(seconds)
 
 
 def warned(**options):
@@ -85,9 +79,9 @@ def test_out_of_epochs():
     losses = model.loss_curve_  # of the start that is kept
     fall = (sum(losses[:4]) - sum(losses[4:])) / 4 / 4
     assert f"still fell by {fall:.2g} per epoch" in str(caught[0].message)
-    constant = {"schedule": "constant", "batch_size": None, "learning_rate": 0.01, "max_epochs": 20}
-    assert len(warned(solver="adam", **constant)) == 1
-    assert len(warned(solver="sgd", early_stopping=True, **constant)) == 1
+    whole, constant = {"batch_size": None, "max_epochs": 20}, {"schedule": "constant", "learning_rate": 0.01}
+    assert len(warned(solver=Adam(**constant), **whole)) == 1
+    assert len(warned(solver=SGD(**constant), early_stopping=True, **whole)) == 1
 
 
 @pytest.mark.slow

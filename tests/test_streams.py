@@ -8,7 +8,7 @@ from sklearn.datasets import load_diabetes, load_iris
 
 import meshnn
 from meshnn import MeshClassifier, MeshError, MeshRegressor
-from meshnn.training import structure
+from meshnn.training import Adam, structure
 
 X, Y = load_iris(return_X_y=True)
 D, T = load_diabetes(return_X_y=True)
@@ -98,7 +98,7 @@ def test_streams_near_the_ends_of_the_range(factor):
 def test_an_unlucky_first_call_does_not_spoil_a_stream():
     """All of one kind first: whatever its spread is, the net sees what comes later in units of its spread."""
     order = np.argsort(D[:, 2])
-    model = MeshRegressor(6, random_state=0, solver="adam", learning_rate=0.02)
+    model = MeshRegressor(6, random_state=0, solver=Adam(learning_rate=0.02))
     for _ in range(40):
         for part in np.array_split(order, 6):
             model.partial_fit(D[part], T[part])

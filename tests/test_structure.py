@@ -16,7 +16,7 @@ from meshnn.storage import FileError
 from meshnn.tables.synthetic import spirals
 from meshnn.topology.lineage import Lineage
 from meshnn.topology.pruning import blocks_of
-from meshnn.training import Adam, Settings, Trainer, structure, train
+from meshnn.training import Adam, Checkpoint, Settings, Trainer, structure, train
 from meshnn.training.api import as_samples
 from meshnn.training.structure.choosing import importance, weakest
 from meshnn.training.structure.graph import Allowed, Edit, apply_edit
@@ -454,15 +454,15 @@ def test_a_checkpoint_of_a_changing_graph(tmp_path):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt, match="interrupted after epoch 6"):
-        MeshClassifier(**options, checkpoint=path, callbacks=stop).fit(X, Y)
+        MeshClassifier(**options, callbacks=[Checkpoint(path), stop]).fit(X, Y)
     half = meshnn.load(path)
     assert half.mesh_.topology.n_edges > 30
-    again = MeshClassifier(**options, checkpoint=path).fit(X, Y)
+    again = MeshClassifier(**options, callbacks=Checkpoint(path)).fit(X, Y)
     whole = MeshClassifier(**options).fit(X, Y)
     np.testing.assert_array_equal(again.mesh_.weights, whole.mesh_.weights)
     assert again.mesh_.topology == whole.mesh_.topology
     with pytest.raises(FileError, match="another structure"):
-        MeshClassifier(**options | {"structure": structure.Prune(to=31)}, checkpoint=path).fit(X, Y)
+        MeshClassifier(**options | {"structure": structure.Prune(to=31)}, callbacks=Checkpoint(path)).fit(X, Y)
 
 
 def test_the_lineage_is_saved(tmp_path):
@@ -523,7 +523,7 @@ def test_estimators_with_a_budget():
     )
     np.testing.assert_array_equal(a.mesh_.weights, b.mesh_.weights)
     sparse = Topology.mesh(2, 6, 2, density=0.2, random_state=0)
-    first = MeshClassifier(topology=sparse, structure=structure.Prune(to=30), max_epochs=1, **ADAM).fit(X, Y)
+    first = MeshClassifier(mesh=sparse, structure=structure.Prune(to=30), max_epochs=1, **ADAM).fit(X, Y)
     assert first.mesh_.lineage_.edges_over_time()[0][1] == Topology.mesh(2, 6, 2).n_edges
 
 
@@ -590,9 +590,9 @@ def test_a_changing_graph_goes_on_with_any_method(gradient, tmp_path):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt, match="interrupted after epoch 6"):
-        MeshClassifier(**options, checkpoint=path, callbacks=stop).fit(X, Y)
+        MeshClassifier(**options, callbacks=[Checkpoint(path), stop]).fit(X, Y)
     assert storage.read(path)["training"]["state"]["solver"]["edited"] == gradient
-    again = MeshClassifier(**options, checkpoint=path).fit(X, Y)
+    again = MeshClassifier(**options, callbacks=Checkpoint(path)).fit(X, Y)
     whole = MeshClassifier(**options).fit(X, Y)
     np.testing.assert_array_equal(again.mesh_.weights, whole.mesh_.weights)
     assert again.history_ == whole.history_

@@ -5,7 +5,7 @@ import pytest
 
 import meshnn
 from meshnn import Mesh, MeshClassifier, MeshRegressor, Topology
-from meshnn.training import structure, train
+from meshnn.training import Checkpoint, structure, train
 from meshnn.training.api import as_samples
 from meshnn.training.evidence import Evidence
 from solver_options import solver_with
@@ -149,21 +149,23 @@ def test_files_keep_ties(tmp_path):
     mesh = net()
     mesh.save(tmp_path / "a.mesh")
     again = meshnn.load(tmp_path / "a.mesh")
-    np.testing.assert_array_equal(again.parameter, mesh.tied)
+    np.testing.assert_array_equal(again.tied, mesh.tied)
     np.testing.assert_array_equal(again.values, mesh.values)
     np.testing.assert_array_equal(again.forward(X), mesh.forward(X))
 
 
+def tied_mesh(n_inputs, n_outputs):
+    graph = Topology.mesh(n_inputs, 4, n_outputs)
+    return Mesh(graph, tied=ties(graph), random_state=0)
+
+
 @pytest.mark.parametrize("solver", ["lm", "adam", "sgd"])
 def test_estimators_learn_tied_nets(solver, tmp_path):
-    wires = {}
+    def make(n_inputs, n_outputs):
+        graph = Topology.mesh(n_inputs, 4, n_outputs)
+        return Mesh(graph, tied=ties(graph), weights=np.where(ties(graph) < 0, 0.25, 0.1))
 
-    def weights(topology):
-        wires["weights"] = np.where(ties(topology) < 0, 0.25, 0.1)
-        return wires["weights"]
-
-    model = MeshRegressor(hidden=4, parameter=ties, weights=weights, solver=solver, max_epochs=10, random_state=0)
-    model.fit(X, Y[:, 0])
+    model = MeshRegressor(mesh=make, solver=solver, max_epochs=10, random_state=0).fit(X, Y[:, 0])
     mesh = model.mesh_
     np.testing.assert_allclose(mesh.weights[mesh.tied < 0], 0.25)
     tied = mesh.tied >= 0
@@ -171,14 +173,12 @@ def test_estimators_learn_tied_nets(solver, tmp_path):
     model.save(tmp_path / "m.mesh")
     again = meshnn.load(tmp_path / "m.mesh")
     np.testing.assert_array_equal(again.predict(X), model.predict(X))
-    np.testing.assert_array_equal(again.parameter, mesh.tied)
-    np.testing.assert_array_equal(meshnn.load(tmp_path / "m.mesh").weights, mesh.weights)  # a callable is not saved
-    again.set_params(max_epochs=2).fit(X, Y[:, 0])
-    np.testing.assert_allclose(again.mesh_.weights[mesh.tied < 0], 0.25)
+    np.testing.assert_array_equal(again.mesh.tied, mesh.tied)  # a callable is not saved, but what it made is
+    np.testing.assert_array_equal(again.fit(X, Y[:, 0]).mesh_.weights, mesh.weights)
 
 
 def test_partial_fit_of_a_tied_classifier():
-    model = MeshClassifier(hidden=4, parameter=ties, random_state=0)
+    model = MeshClassifier(mesh=tied_mesh, random_state=0)
     y = (Y[:, 0] > 0).astype(int)
     for _ in range(3):
         model.partial_fit(X, y, classes=[0, 1])
@@ -192,12 +192,11 @@ def test_partial_fit_of_a_tied_classifier():
 @pytest.mark.parametrize("solver", ["lm", "adam"])
 def test_a_checkpoint_of_a_tied_net_is_taken_up_bit_by_bit(policies, solver, tmp_path):
     path = tmp_path / "c.mesh"
-    how = {"hidden": 4, "parameter": ties, "solver": solver, "max_epochs": 8, "tol": 0, "random_state": 0,
-           "structure": policies}  # fmt: skip
+    how = {"mesh": tied_mesh, "solver": solver, "max_epochs": 8, "tol": 0, "random_state": 0, "structure": policies}
     whole = MeshRegressor(**how).fit(X, Y[:, 0])
     with pytest.raises(KeyboardInterrupt, match="interrupted"):
-        MeshRegressor(**how, checkpoint=path, callbacks=_interrupt_at(4)).fit(X, Y[:, 0])
-    resumed = MeshRegressor(**how, checkpoint=path).fit(X, Y[:, 0])
+        MeshRegressor(**how, callbacks=[Checkpoint(path), _interrupt_at(4)]).fit(X, Y[:, 0])
+    resumed = MeshRegressor(**how, callbacks=Checkpoint(path)).fit(X, Y[:, 0])
     np.testing.assert_array_equal(resumed.mesh_.values, whole.mesh_.values)
     np.testing.assert_array_equal(resumed.mesh_.tied, whole.mesh_.tied)
     assert resumed.history_ == whole.history_
@@ -213,11 +212,13 @@ def _interrupt_at(epoch):
 
 def test_weights_that_are_given_are_saved_as_given(tmp_path):
     t = Topology(3, 0, 1, [(0, 3), (1, 3), (2, 3)], bias=False)
-    model = MeshRegressor(topology=t, weights=[0.1, 0.1, 2.0], parameter=[0, 0, -1], max_epochs=3).fit(X, Y[:, 0])
+    given = Mesh(t, weights=[0.1, 0.1, 2.0], tied=[0, 0, -1], dtype="float64")
+    model = MeshRegressor(mesh=given, max_epochs=3).fit(X, Y[:, 0])
+    assert given.weights.tolist() == [0.1, 0.1, 2.0]  # the prototype does not learn
     model.save(tmp_path / "m.mesh")
     again = meshnn.load(tmp_path / "m.mesh")
-    assert again.weights.tolist() == [0.1, 0.1, 2.0]
-    assert again.parameter.tolist() == [0, 0, -1]
+    assert again.mesh.weights.tolist() == [0.1, 0.1, 2.0]
+    assert again.mesh.tied.tolist() == [0, 0, -1]
 
 
 def test_groups_fill_a_budget_as_far_as_they_fit():

@@ -603,7 +603,7 @@ def test_callers_see_the_weights_that_a_row_is_about(solver):
 
 @pytest.mark.parametrize("settings", [
     {"solver": "lm"}, {"solver": "adam"}, {"solver": "adam", "batch_size": 7},
-    {"solver": "adam", "early_stopping": True, "validation_fraction": 0.3},
+    {"solver": "adam", "early_stopping": EarlyStopping(validation_fraction=0.3)},
 ])  # fmt: skip
 def test_accuracies_are_whole_numbers_of_samples(settings):
     """Sums of shares of 1/n are not."""

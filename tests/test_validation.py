@@ -9,6 +9,7 @@ from sklearn.metrics import balanced_accuracy_score, mean_absolute_error
 
 import meshnn
 from meshnn import MeshClassifier, MeshError, MeshRegressor
+from meshnn.training import Checkpoint, EarlyStopping
 
 X, Y = load_iris(return_X_y=True)
 ORDER = np.random.default_rng(0).permutation(150)
@@ -36,12 +37,12 @@ def test_the_weights_that_do_best_on_given_samples_are_kept():
     np.testing.assert_array_equal(model.history_["loss"], plain.history_["loss"])
     both = fit(early_stopping=True, l2=1e-3)  # nothing else is held out
     np.testing.assert_array_equal(both.mesh_.weights, model.mesh_.weights)
-    stopped = fit(tol=1e-4, patience=3, max_epochs=200)
+    stopped = fit(tol=1e-4, early_stopping=EarlyStopping(validation_fraction=None, patience=3), max_epochs=200)
     assert "validation loss fell by less than" in stopped.history_[-1].note
 
 
 def test_scores_instead_of_the_loss():
-    model = fit(scoring="balanced_accuracy")
+    model = fit(early_stopping=EarlyStopping(scoring="balanced_accuracy"))
     scores = model.history_["validation"]
     assert balanced_accuracy_score(Y[HOLD], model.predict(X[HOLD])) == scores.max()
     seen = []
@@ -50,25 +51,25 @@ def test_scores_instead_of_the_loss():
         seen.append((features, answers))
         return -mean_absolute_error(answers, estimator.predict(features))
 
-    again = fit(MeshRegressor, scoring=scorer)
+    again = fit(MeshRegressor, early_stopping=EarlyStopping(scoring=scorer))
     assert len(seen) == 30
     np.testing.assert_array_equal(seen[0][0], X[HOLD])
     np.testing.assert_array_equal(seen[0][1], Y[HOLD])
     assert -mean_absolute_error(Y[HOLD], again.predict(X[HOLD])) == again.history_["validation"].max()
-    stopped = fit(scoring="accuracy", tol=1e-4, patience=3, max_epochs=200)
+    stopped = fit(early_stopping=EarlyStopping(scoring="accuracy", patience=3), tol=1e-4, max_epochs=200)
     assert "the score of the held-out samples rose by less than" in stopped.history_[-1].note
 
 
 @pytest.mark.parametrize("scoring", ["accuracy", "roc_auc_ovr", "neg_log_loss"])
 def test_early_stopping_by_score(scoring):
     labels = np.array(["a", "b", "c"])[Y]
-    model = MeshClassifier(**OPTIONS, early_stopping=True, scoring=scoring).fit(X, labels)
+    model = MeshClassifier(**OPTIONS, early_stopping=EarlyStopping(scoring=scoring)).fit(X, labels)
     assert np.isfinite(model.history_["validation"]).all()
 
 
 def test_tables_sparse_matrices_and_labels():
     frame = pd.DataFrame(X, columns=list("abcd")).assign(e=np.array(["x", "y"])[ORDER % 2])
-    options = OPTIONS | {"max_epochs": 4, "scoring": "accuracy"}
+    options = OPTIONS | {"max_epochs": 4, "early_stopping": EarlyStopping(scoring="accuracy")}
     model = MeshClassifier(**options).fit(frame.iloc[LEARN], Y[LEARN], X_val=frame.iloc[HOLD, ::-1], y_val=Y[HOLD])
     assert model.history_["validation"].max() == model.score(frame.iloc[HOLD], Y[HOLD])
     assert model.feature_names_in_.tolist() == list("abcde")
@@ -82,29 +83,30 @@ def test_tables_sparse_matrices_and_labels():
     assert column.predict(X).shape == (150,)  # as y has it
     diabetes, values = load_diabetes(return_X_y=True)
     pair = np.stack([values, -values], axis=1)
-    options = OPTIONS | {"max_epochs": 4, "scoring": "r2"}
+    options = OPTIONS | {"max_epochs": 4, "early_stopping": EarlyStopping(scoring="r2")}
     model = MeshRegressor(**options).fit(diabetes[:300], pair[:300], X_val=diabetes[300:], y_val=pair[300:])
     assert model.history_["validation"].max() == model.score(diabetes[300:], pair[300:])
 
 
 def test_checkpoints_and_files(tmp_path):
     path = tmp_path / "run.mesh"
-    whole = fit(scoring="accuracy", max_epochs=6)
-    np.testing.assert_array_equal(
-        fit(scoring="accuracy", max_epochs=6, checkpoint=path).mesh_.weights, whole.mesh_.weights
-    )
-    assert fit(scoring="accuracy", max_epochs=6, checkpoint=path).history_ == whole.history_
+    options = {"max_epochs": 6, "early_stopping": EarlyStopping(scoring="accuracy")}
+    whole = fit(**options)
+    options["callbacks"] = Checkpoint(path)
+    np.testing.assert_array_equal(fit(**options).mesh_.weights, whole.mesh_.weights)
+    assert fit(**options).history_ == whole.history_
     with pytest.raises(MeshError, match="another X_val, y_val"):
-        fit(hold=HOLD[1:], scoring="accuracy", max_epochs=6, checkpoint=path)
-    with pytest.raises(MeshError, match="another scoring"):
-        fit(max_epochs=6, checkpoint=path)
+        fit(hold=HOLD[1:], **options)
+    with pytest.raises(MeshError, match="another early_stopping"):
+        fit(max_epochs=6, callbacks=Checkpoint(path))
     whole.save(path)
-    assert meshnn.load(path).scoring == "accuracy"
+    assert meshnn.load(path).early_stopping == EarlyStopping(scoring="accuracy")
     run = tmp_path / "callable.mesh"
     for _ in range(2):  # another function each time; whether it does the same nobody can know
-        fit(scoring=lambda model, X, y: 0.0, max_epochs=2, checkpoint=run)
-    fit(scoring=lambda model, X, y: 0.0, max_epochs=2).save(path)
-    assert meshnn.load(path).scoring is None
+        scored = EarlyStopping(scoring=lambda model, X, y: 0.0)
+        fit(early_stopping=scored, max_epochs=2, callbacks=Checkpoint(run))
+    fit(early_stopping=scored, max_epochs=2).save(path)
+    assert meshnn.load(path).early_stopping == EarlyStopping()
 
 
 def test_what_is_refused():
@@ -117,10 +119,10 @@ def test_what_is_refused():
     with pytest.raises(MeshError, match="do not have the same columns"):
         MeshRegressor(**OPTIONS).fit(X, Y, X_val=X, y_val=X)
     with pytest.raises(MeshError, match="scoring needs held-out samples"):
-        MeshClassifier(**OPTIONS, scoring="accuracy").fit(X, Y)
+        MeshClassifier(**OPTIONS, early_stopping=EarlyStopping(None, scoring="accuracy")).fit(X, Y)
     with pytest.raises(ValueError, match="accurracy"):
-        fit(scoring="accurracy")
+        fit(early_stopping=EarlyStopping(scoring="accurracy"))
     with pytest.raises(MeshError, match="scoring must be the name of a scorer or a callable, got list"):
-        fit(scoring=["accuracy"])
+        fit(early_stopping=EarlyStopping(scoring=["accuracy"]))
     with pytest.raises(MeshError, match="the result of scoring must be a finite number, got nan"):
-        fit(scoring=lambda model, X, y: float("nan"))
+        fit(early_stopping=EarlyStopping(scoring=lambda model, X, y: float("nan")))

@@ -38,7 +38,7 @@ print("edges that cannot reach an output at 2 ticks:", int(graph.dead_edges(2).s
 # The self-loop of "both" makes the graph cyclic, so the number of ticks is a choice: 4 lets the loop speak.
 
 X, y = load_iris(return_X_y=True)
-model = MeshClassifier(topology=graph, ticks=4, activation="tanh", solver="lm", l2=0.01, random_state=0)
+model = MeshClassifier(mesh=graph, ticks=4, activation="tanh", solver="lm", l2=0.01, random_state=0)
 scores = cross_val_score(model, X, y, cv=5)
 print(f"five folds: {scores.mean():.3f} right, with {graph.n_edges} weights")
 

@@ -30,7 +30,7 @@ for budget in budgets:
     models = [MeshClassifier(**common, structure=policy, random_state=seed).fit(X, y) for seed in range(3)]
     pruned.append([model.score(X_test, y_test) for model in models])
     graphs = [whole.prune(1 - budget / whole.n_edges, random_state=seed) for seed in range(3)]
-    models = [MeshClassifier(**common, topology=graphs[seed], random_state=seed).fit(X, y) for seed in range(3)]
+    models = [MeshClassifier(**common, mesh=graphs[seed], random_state=seed).fit(X, y) for seed in range(3)]
     drawn.append([model.score(X_test, y_test) for model in models])
     print(f"{budget:4} edges: pruned {np.mean(pruned[-1]):.3f}, drawn at random {np.mean(drawn[-1]):.3f}")
 

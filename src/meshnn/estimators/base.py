@@ -31,7 +31,9 @@ from meshnn.estimators.resuming import as_before, describe_run, go_on, interrupt
 from meshnn.estimators.scaling import check_activation
 from meshnn.estimators.sklearn_callbacks import SklearnCallbacks
 from meshnn.losses import LOSSES, Loss
+from meshnn.mesh import Mesh
 from meshnn.storage import Tree
+from meshnn.topology import Topology
 from meshnn.training import History, HistoryRow, Settings, Trainer
 from meshnn.training.callbacks import Callback, Checkpoint
 from meshnn.training.laplace import Laplace, affordable
@@ -62,6 +64,7 @@ class BaseMesh(Parameters, Outputs):
     feature_importances_: FloatArray
     target_: str  # the column that `meshnn fit` has learned to predict
     _built: dict[str, Any]  # the parameters that the net was built from
+    _made: Mesh | Topology | None = None  # what the parameter `mesh` stood for when the net was built
     _l2_found: bool  # whether the penalty was found rather than given
     _laplace: Any  # of a regressor: the uncertainty of the weights, or why it is not known
     _solver_state: Tree | None  # what partial_fit or a warm start continues with
@@ -254,7 +257,7 @@ class BaseMesh(Parameters, Outputs):
     ) -> Choice:  # fmt: skip
         """Make a new net; return the solver for it."""
         n_inputs = preprocessing.width if preprocessing.rotation is None else preprocessing.rotation.rank
-        self.loss_, self._built = self._loss.name, builder.identity()
+        self.loss_, self._built, self._made = self._loss.name, builder.identity(), builder.prototype
         self.mesh_, choice = builder.build(n_samples, n_inputs, n_outputs, seed, stream)
         timed = {} if builder.reading is None else {"reading": builder.reading}
         self.preprocessing_ = replace(preprocessing, **timed)

@@ -77,7 +77,7 @@ class Preprocessing:
 
     @classmethod
     def _learn_frame(cls, frame: Any, max_categories: int, rows: Array | None = None) -> tuple[Self, Any]:
-        table = _as_table(frame)
+        table = as_table(frame)
         part = table if rows is None else table.take(rows)
         if _needs_encoding(table):
             encoder = Encoder.learn(part, None, impute=True, max_categories=max_categories)
@@ -112,7 +112,7 @@ class Preprocessing:
             return X
         if is_frame(X):
             if self.encoder is not None:
-                return self._encode(_as_table(X))
+                return self._encode(as_table(X))
             if self.names is not None:
                 check_names([str(name) for name in X.columns], self.names, why=", which the model was trained with")
                 X = X[list(self.names)] if hasattr(X, "iloc") else X.select(list(self.names))
@@ -216,7 +216,7 @@ def _names(frame: Any) -> tuple[str, ...] | None:
     return tuple(map(str, names)) if all(isinstance(name, str) for name in names) else None
 
 
-def _as_table(frame: Any) -> Any:
+def as_table(frame: Any) -> Any:
     """Return a DataFrame as a pyarrow table."""
     import pyarrow as pa
 

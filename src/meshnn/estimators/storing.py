@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import platform
 import re
+from functools import partial
 from reprlib import repr as shorten
 from typing import TYPE_CHECKING, Any
 
@@ -48,7 +49,7 @@ def to_tree(estimator: BaseMesh, parameters: Array | None = None) -> Tree:
         "versions": {"python": platform.python_version()}
         | {name: version(name) for name in ("meshnn", "numpy", "scikit-learn")},
         "parameters": {name: _plain(name, value, graph) for name, value in given.items() if name != "mesh"}
-        | {"mesh": _prototype(given, graph)},
+        | {"mesh": _prototype(estimator, graph)},
         "mesh": mesh,
         "preprocessing": estimator.preprocessing_.to_tree(),
         "n_iter": int(estimator.n_iter_),
@@ -89,24 +90,23 @@ def _plain(name: str, value: Any, graph: Topology) -> Any:
         return kind | {"options": {key: _plain(key, each, graph) for key, each in value.get_params().items()}}
     if isinstance(value, dict):
         return {"pairs": [[_scalar(name, key), _scalar(name, weight)] for key, weight in value.items()]}
-    if isinstance(value, (list, tuple, np.ndarray)):
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    if isinstance(value, (list, tuple)):
         return [_plain(name, item, graph) for item in value]
     if name == "random_state" and not isinstance(value, (int, np.integer, type(None))):
         return None  # a generator has moved on; its next numbers are not part of the model
     return _scalar(name, value)
 
 
-def _prototype(params: dict[str, Any], graph: Topology) -> Any:
-    """Return the parameter `mesh` as a file can hold it; of a callable, what the fitted net tells of it."""
-    value = params["mesh"]
+def _prototype(estimator: BaseMesh, graph: Topology) -> Any:
+    """Return the parameter `mesh` as a file can hold it; instead of a callable, what it has made."""
+    value = estimator._made or graph if callable(estimator.mesh) else estimator.mesh
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, Mesh):
         return {"mesh": value.to_tree()}
-    if isinstance(value, Topology):
-        return {"topology": None if value == graph else graph_to_tree(value)}  # it may have changed while it learned
-    alone = (params["hidden"], params["ticks"], params["activation"]) != ("auto", None, "auto")
-    return {"topology": None} if alone else {"like": "the fitted net"}
+    return {"topology": None if value == graph else graph_to_tree(value)}  # it may have changed while it learned
 
 
 def _scalar(what: str, value: Any) -> Any:
@@ -170,23 +170,19 @@ def from_tree(estimator: Any, tree: Tree) -> Any:
 
 
 def _read_parameters(stored: Tree, known: dict[str, Any], mesh: Mesh) -> dict[str, Any]:
-    found = {name: _value(value) for name, value in stored.items() if name in known}
-    if "structure" in found:
-        found["structure"] = structure_from_tree(stored["structure"])
-    if "mesh" in found:
-        found["mesh"] = _read_prototype(stored["mesh"], mesh)
-    return found
+    readers = {"structure": structure_from_tree, "mesh": partial(_read_prototype, mesh=mesh)}
+    return {name: readers.get(name, _value)(value) for name, value in stored.items() if name in known}
 
 
 def _value(value: Any) -> Any:
-    if isinstance(value, dict) and "solver" in value:
-        options = {key: tuple(each) if isinstance(each, list) else each for key, each in value["options"].items()}
-        return solver_named(value["solver"]).set_params(**options)
-    if isinstance(value, dict) and "options" in value:
-        return EarlyStopping(**value["options"])
     if isinstance(value, list):
         return [_value(each) for each in value]
-    return dict(value["pairs"]) if isinstance(value, dict) and "pairs" in value else value
+    if not isinstance(value, dict):
+        return value
+    if "solver" in value:
+        options = {key: tuple(each) if isinstance(each, list) else each for key, each in value["options"].items()}
+        return solver_named(value["solver"]).set_params(**options)
+    return EarlyStopping(**value["options"]) if "options" in value else dict(value["pairs"])
 
 
 def _read_prototype(value: Any, mesh: Mesh) -> Any:
@@ -194,12 +190,7 @@ def _read_prototype(value: Any, mesh: Mesh) -> Any:
         return value
     if "mesh" in value:
         return Mesh.from_tree(value["mesh"])
-    if "topology" in value:
-        return mesh.topology if value["topology"] is None else graph_from_tree(value["topology"])
-    like = Mesh(mesh.topology, mesh.ticks, weights=mesh.weights, dtype=mesh.dtype, tied=mesh.tied)
-    like.activations = mesh.activations
-    like.weights = like.draw_weights(0)
-    return like
+    return mesh.topology if value["topology"] is None else graph_from_tree(value["topology"])
 
 
 def _read_preprocessing(tree: Tree, mesh: Mesh, loss: Any) -> Preprocessing:
