@@ -414,7 +414,9 @@ def test_no_place_at_all(files, tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("meshnn.files.os.replace", full)
-    code, _, err = run(["fit", files / "good.csv", "-y", "c", "-n", "2", "--max-epochs", "2", "-o", tmp_path / "m.mesh"])
+    code, _, err = run(
+        ["fit", files / "good.csv", "-y", "c", "-n", "2", "--max-epochs", "2", "-o", tmp_path / "m.mesh"]
+    )
     assert code == 2
     assert "no space left" in err.splitlines()[-1]
     assert not list(Path(tmp_path).iterdir())

@@ -10,7 +10,6 @@ import socket
 import subprocess
 import sys
 import time
-from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -207,7 +206,9 @@ def test_npy_files(tmp_path):
     given = ("fit", file, "--target", tmp_path / "y.npy", *FAST)
     assert "have no names" in refused(*given, "--drop", "a")
     assert "--on: a cluster learns from Parquet files" in refused(*given, "--on", "dask:2")
-    assert "no column y; the columns are x0, x1, x2" in refused("stream", file, "--target", "y", "--out", tmp_path / "s")
+    assert "no column y; the columns are x0, x1, x2" in refused(
+        "stream", file, "--target", "y", "--out", tmp_path / "s.mesh"
+    )
 
 
 def test_a_checkpoint_goes_on(tmp_path, numbers):

@@ -163,7 +163,7 @@ def test_a_model_of_the_command_line_learns_anew(tmp_path):
     assert done.returncode == 0, done.stderr
     model = meshnn.load(tmp_path / "m.mesh")
     want = model.predict(FRAME)
-    np.testing.assert_array_equal(model.predict(model.encoder_.encode(pa.Table.from_pandas(FRAME)).X), want)
+    np.testing.assert_array_equal(model.predict(pa.Table.from_pandas(FRAME)), want)
     model.partial_fit(FRAME[["town", "sold", "size"]], Y)  # the columns are known
     model.fit(FRAME[["town"]], Y)
     assert [column.name for column in model.encoder_.columns] == ["town"]

@@ -138,7 +138,9 @@ def test_counts_need_no_task_on_the_command_line(tmp_path):
     table = tmp_path / "claims.csv"
     rows = "\n".join(f"{a},{b},{int(c)}" for (a, b), c in zip(X.tolist(), COUNTS, strict=True))
     table.write_text(f"a,b,count\n{rows}\n")
-    done = run("fit", table, "--target", "count", "--loss", "poisson", "--max-epochs", "3", "--out", tmp_path / "m.mesh")
+    done = run(
+        "fit", table, "--target", "count", "--loss", "poisson", "--max-epochs", "3", "--out", tmp_path / "m.mesh"
+    )
     assert done.returncode == 0, done.stderr
     done = run("info", tmp_path / "m.mesh", "--json")
     assert json.loads(done.stdout)["minimised"] == "poisson"

@@ -130,16 +130,18 @@ except SystemExit as stop:
 
 def test_a_model_without_scikit_learn_is_the_same(model):
     import numpy as np
+    import pyarrow as pa
 
     from meshnn import MeshClassifier, MeshRegressor, load
     from meshnn.loading import load_fitted
 
     X = np.random.default_rng(0).standard_normal((20, 2))
+    table = pa.table({"a": X[:, 0], "b": X[:, 1]})
     whole, fitted = load(model[0]), load_fitted(model[0])
     assert isinstance(whole, MeshClassifier)
     assert type(fitted).__name__ == "FittedClassifier"
-    np.testing.assert_array_equal(whole.predict_proba(X), fitted.predict_proba(X))
-    np.testing.assert_array_equal(whole.predict(X), fitted.predict(X))
+    np.testing.assert_array_equal(whole.predict_proba(table), fitted.predict_proba(table))
+    np.testing.assert_array_equal(whole.predict(table), fitted.predict(table))
     for y in (X, X[:, 0]):
         MeshRegressor(2, max_epochs=2, random_state=0).fit(X, y).save(model[0].parent / "r.mesh")
         whole, fitted = load(model[0].parent / "r.mesh"), load_fitted(model[0].parent / "r.mesh")

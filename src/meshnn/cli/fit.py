@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import warnings
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -317,16 +316,18 @@ def _train(model: Any, rows: Any) -> tuple[float, list[str], int]:
 def _scored(model: Any, X: Any, y: Any, target: str, notes: list[str]) -> Report:
     """How good the model is on some rows; some class may be in none that was learned from."""
     scores: ClassScores | ValueScores
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what there is to say about these columns has been said
-        if not hasattr(model, "classes_"):
-            scores = ValueScores()
-            scores.add(np.asarray(y, np.float64), model.predict(X))
-        else:
-            scores = ClassScores(model.classes_)
-            place = np.minimum(np.searchsorted(model.classes_, y), len(model.classes_) - 1)
-            truth = np.where(model.classes_[place] == y, place, -1)
-            scores.add(truth, model.predict(X), example=y[truth < 0][0] if (truth < 0).any() else None)
+    caught: list[Warning] = []
+    with collect_warnings(caught):
+        predicted = model.predict(X)
+    notes += [str(warning) for warning in caught]
+    if not hasattr(model, "classes_"):
+        scores = ValueScores()
+        scores.add(np.asarray(y, np.float64), predicted)
+    else:
+        scores = ClassScores(model.classes_)
+        place = np.minimum(np.searchsorted(model.classes_, y), len(model.classes_) - 1)
+        truth = np.where(model.classes_[place] == y, place, -1)
+        scores.add(truth, predicted, example=y[truth < 0][0] if (truth < 0).any() else None)
     report, said = scores.report(target)
     notes += said
     return report

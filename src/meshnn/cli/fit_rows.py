@@ -223,7 +223,16 @@ class BlockRows:
         """(X, y) of the rows to test on, if there are any, and of some of those that were learned from."""
         held, sample = self._held, self._sample
         assert sample is not None
-        return None if held is None or not len(held.X) else (held.X, held.y), (sample.X, sample.y)
+        test = None if held is None or not len(held.X) else (self._table(held), held.y)
+        return test, (self._table(sample), sample.y)
+
+    def _table(self, rows: RowBlock) -> Any:
+        """Features with the names of their columns, if they have any."""
+        if self._source.columns is None:
+            return rows.X
+        import pyarrow as pa
+
+        return pa.table(dict(zip(self._source.columns, rows.X.T, strict=True)))
 
 
 def _open_source(wanted: Wanted) -> ParquetSource | NpySource:

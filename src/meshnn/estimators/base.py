@@ -106,7 +106,7 @@ class BaseMesh(Parameters, Outputs):
         if y is None:
             raise DataError(f"{name} requires y to be passed, but the target y is None")
         if known is None:
-            found, features = self._preprocessing_type.learn(X, self.max_categories, name)
+            found, features = self._preprocessing_type.learn(X, self.max_categories, name, not first)
         else:
             found, features = known, known.features(X, name)
         if features.shape[0] == 0:

@@ -68,21 +68,26 @@ class Preprocessing:
     # -- learning ------------------------------------------------------------------------------------------------
 
     @classmethod
-    def learn(cls, X: Any, max_categories: int, model: str) -> tuple[Self, Any]:
-        """Learn the columns of X; return the preprocessing, which does not scale yet, and the features."""
+    def learn(cls, X: Any, max_categories: int, model: str, stream: bool = False) -> tuple[Self, Any]:
+        """Learn the columns of X; return the preprocessing, which does not scale yet, and the features.
+
+        Constant columns are left out, unless X is the beginning of a stream.
+        """
         if is_frame(X):
-            return cls._learn_frame(X, max_categories)
+            return cls._learn_frame(X, max_categories, None, stream)
         features = _numbers(X, model)
         return cls(features.shape[1]), features
 
     @classmethod
-    def _learn_frame(cls, frame: Any, max_categories: int, rows: Array | None = None) -> tuple[Self, Any]:
+    def _learn_frame(
+        cls, frame: Any, max_categories: int, rows: Array | None, stream: bool = False
+    ) -> tuple[Self, Any]:
         table = as_table(frame)
         part = table if rows is None else table.take(rows)
-        if _needs_encoding(table):
-            encoder = Encoder.learn(part, None, impute=True, max_categories=max_categories)
-        else:
+        if stream and not _needs_encoding(table):
             encoder = _of_numbers(part)
+        else:
+            encoder = Encoder.learn(part, None, impute=True, max_categories=max_categories)
         if rows is None:
             _warn(encoder.noted())
         found = cls(len(table.column_names), _names(frame), encoder)
@@ -223,6 +228,8 @@ def as_table(frame: Any) -> Any:
     from meshnn.tables.cells import without_views
 
     try:
+        if isinstance(frame, pa.Table):
+            return without_views(frame)
         table = pa.Table.from_pandas(frame, preserve_index=False) if hasattr(frame, "iloc") else pa.table(frame)
         return without_views(table)
     except (pa.ArrowException, TypeError, ValueError) as error:

@@ -92,7 +92,7 @@ class SequencePreprocessing(Preprocessing):
         return Timing(self.reading.per_step, self.reading.delay, self.reading.readout)
 
     @classmethod
-    def learn(cls, X: Any, max_categories: int, model: str) -> tuple[Self, Any]:
+    def learn(cls, X: Any, max_categories: int, model: str, stream: bool = False) -> tuple[Self, Any]:
         """Return the preprocessing, which does not scale yet, and the checked sequences."""
         found = as_sequences(X)
         return cls(found.shape[1]), found
