@@ -55,7 +55,7 @@ def test_what_goes_on_sees_the_features_that_predicting_sees(from_a_table):
         return model.set_params(solver="adam").partial_fit(X, y)
 
     for go_on in (warm, stream):
-        by_name, in_order = (go_on(meshnn.load(path), features) for features in (X, X[X.columns[::-1]].to_numpy()))
+        by_name, in_order = (go_on(meshnn.load(path), features) for features in (X, X[X.columns[::-1]]))
         assert by_name.encoder_.feature_names == list(frame.columns[:-1])
         assert (by_name.mesh_.weights == in_order.mesh_.weights).all()
 

@@ -163,6 +163,8 @@ def fit(
     out = _place_of_model(out, data)
     if checkpoint is not None:
         check_output("--checkpoint", checkpoint)
+        if checkpoint.resolve() == out.resolve():
+            raise MeshError(f"--out and --checkpoint name the same file, {out}; name another one")
     if hidden is not None and mesh is not None:
         raise MeshError("--mesh says how many hidden neurons there are; leave --hidden out")
     if grow and mesh is not None:
@@ -181,7 +183,7 @@ def fit(
     _model("classify" if class_weight else task, options, class_weight)._settings()  # refuses before a table is read
     read = read_options(sep, decimal, thousands, encoding, na)
     place = place_of(on, scratch)
-    rows = open_rows(Wanted(data, target, task, drop, test, random_state, read, place, not as_json))
+    rows = open_rows(Wanted(data, target, task, drop, test, random_state, read, place, not as_json, max_categories))
     if class_weight is not None and rows.task == "regress":
         raise MeshError("--class-weight: the target is a number, not classes; leave it out, or pass --task classify")
     model = _model(rows.task, options, class_weight)
@@ -310,7 +312,10 @@ def _train(model: Any, rows: Any) -> tuple[float, list[str], int]:
     if code and not len(getattr(model, "history_", ())):
         say_notes(["interrupted before the first epoch was done: nothing was learned, nothing is written"])
         raise typer.Exit(code)
-    return time.perf_counter() - began, [str(warning) for warning in caught] + said, code
+    seconds, notes = time.perf_counter() - began, [str(warning) for warning in caught]
+    encoder = getattr(model, "encoder_", None)
+    notes = [] if encoder is None else [*encoder.noted(), *notes]
+    return seconds, [note for note in dict.fromkeys(notes) if note not in rows.notes] + said, code
 
 
 def _scored(model: Any, X: Any, y: Any, target: str, notes: list[str]) -> Report:

@@ -16,6 +16,7 @@ from meshnn.arguments import whole_number
 from meshnn.cli.output import counted
 from meshnn.cli.tables import column_list
 from meshnn.errors import DataError, MeshError
+from meshnn.tables.encoder import Encoder
 from meshnn.tables.holdout import HoldoutSource, HoldoutSplit
 from meshnn.tables.names import check_names
 from meshnn.tables.reader import in_blocks, read_table
@@ -76,6 +77,7 @@ class Wanted:
     read: Any  # ReadOptions
     place: Place
     shown: bool  # whether progress is shown
+    max_categories: int = 100
 
 
 def open_rows(wanted: Wanted) -> TableRows | BlockRows:
@@ -100,6 +102,8 @@ class TableRows:
         self.notes = [*loaded.notes, *goal.notes]
         self._split = self._split_rows(wanted)
         self.name = "standard input" if str(wanted.data) == "-" else wanted.data.name
+        # the whole table is looked at for what must be refused or said, by its own row numbers
+        self.notes += Encoder.learn(self._table, None, (), True, wanted.max_categories).noted()
         self._find_gaps()
 
     def _split_rows(self, wanted: Wanted) -> HoldoutSplit:

@@ -124,7 +124,7 @@ class ModelTables:
 
         if self.in_blocks:
             self._files = ArrowFiles(self._data)
-            self.names = [name for name in self._files.schema.names if name not in self._files.index]
+            self.names = list(self._files.schema.names)
             if self._files.rows == 0:
                 raise DataError(f"{self._files.name} has no rows", code="empty")
             return

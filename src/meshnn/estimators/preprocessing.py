@@ -89,7 +89,7 @@ class Preprocessing:
         else:
             encoder = Encoder.learn(part, None, impute=True, max_categories=max_categories)
         if rows is None:
-            _warn(encoder.noted())
+            _warn(note for name, note in encoder.notes.items() if name not in encoder.left_out)
         found = cls(len(table.column_names), _names(frame), encoder)
         return found, found._encode(table)
 

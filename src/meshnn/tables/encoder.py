@@ -214,17 +214,14 @@ class Encoder:
             lines.append(f"{shown(column.name)}: {line}")
         return lines + [f"{shown(name)}: left out ({why})" for name, why in self.left_out.items()]
 
-    def noted(self, training: Encoder | None = None, most: int = 3) -> list[str]:
-        """Return the notes, one line for many columns that are left out; also what `training` rows alone leave out."""
-        notes = dict(self.notes)
-        if training is not None:
-            notes |= {name: training.notes[name] for name in training.left_out if name in training.notes} | notes
-        left = [name for name in notes if name in self.left_out or (training and name in training.left_out)]
+    def noted(self, most: int = 3) -> list[str]:
+        """Return the notes, one line for many columns that are left out."""
+        left = [name for name in self.notes if name in self.left_out]
         if len(left) <= most:
-            return list(notes.values())
-        where = notes[left[0]].partition("column ")[0]
+            return list(self.notes.values())
+        where = self.notes[left[0]].partition("column ")[0]
         line = f"{where}{len(left):,} columns are constant or have no values: left out ({listed(left, most)})"
-        return [line] + [note for name, note in notes.items() if name not in set(left)]
+        return [line] + [note for name, note in self.notes.items() if name not in set(left)]
 
     def to_tree(self) -> dict[str, Any]:
         """Return everything that `encode` needs, as plain values."""
