@@ -97,11 +97,12 @@ class Outputs(Exports):
         if not hasattr(self, "mesh_"):
             raise ExportError(f"this {type(self).__name__} has learned nothing yet; call fit first")
         p, scaling = self.preprocessing_, self.preprocessing_.scaling
-        texts = [] if p.encoder is None else p.encoder.text_columns
-        if texts:
+        columns = () if p.encoder is None else p.encoder.columns
+        encoded = [column.name for column in columns if column.kind in ("categorical", "date")]
+        if encoded:
             raise ExportError(
-                f"column {texts[0]!r} holds texts, which become features outside of the net; export the net alone, "
-                "model.mesh_, which takes scaled features, or fit it to columns of numbers"
+                f"column {encoded[0]!r} holds texts or dates, which become features outside of the net; export the net "
+                "alone, model.mesh_, which takes scaled features, or fit it to columns of numbers"
             )
         plain = not scaling.x_mean.any() and (scaling.x_scale == 1.0).all()
         name = type(self).__name__.removeprefix("Fitted")
