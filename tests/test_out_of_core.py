@@ -600,7 +600,7 @@ def seen(row, mesh):
         sys.stdin.readline()
 
 Trainer._pulse = pulse
-MeshRegressor(**options, callbacks=seen, checkpoint=Checkpoint(checkpoint, every=0)).fit(X, y).save(out)
+MeshRegressor(**options, callbacks=[Checkpoint(checkpoint, every=0), seen]).fit(X, y).save(out)
 """
 
 
