@@ -19,7 +19,7 @@ from sklearn.svm import SVC
 import peer_jax
 from meshnn import MeshClassifier, Topology
 from meshnn.tables.synthetic import spirals
-from meshnn.training import LM, Adam
+from meshnn.training import Adam
 from nets import initial_weights
 from timing import best_of
 
@@ -60,7 +60,8 @@ def _full_batches(quick):
     X = ((X - X.mean(axis=0)) / X.std(axis=0)).astype(np.float32)
     topology = Topology.mesh(2, 5, 2)
     weights = initial_weights(topology)
-    options = {"hidden": 5, "ticks": 2, "activation": "relu", "solver": Adam(learning_rate=1e-3, schedule="constant"), "batch_size": None, "tol": 0.0, "max_epochs": EPOCHS, "l2": 0.0, "n_jobs": 1, "random_state": 0}  # fmt: skip
+    options = {"hidden": 5, "ticks": 2, "activation": "relu", "solver": Adam(1e-3, "constant"), "batch_size": None,
+               "tol": 0.0, "max_epochs": EPOCHS, "l2": 0.0, "n_jobs": 1, "random_state": 0}  # fmt: skip
     _check_same_training(options, topology, X, y, weights)
     ours = MeshClassifier(**options)
     inside = []
@@ -98,12 +99,13 @@ def _digits(quick):
     """64-32-10, mini-batches of 32, 30 epochs; pixels divided by 16 for both."""
     X, y = load_digits(return_X_y=True)
     X, seeds = X / 16, range(2 if quick else 5)
-    common = {"mesh": Topology.layered([64, 32, 10]), "activation": "relu", "solver": "adam", "batch_size": 32, "max_epochs": 30, "tol": 0.0, "standardize": False, "n_jobs": 1}  # fmt: skip
+    common = {"mesh": Topology.layered([64, 32, 10]), "activation": "relu", "batch_size": 32,
+              "max_epochs": 30, "tol": 0.0, "standardize": False, "n_jobs": 1}  # fmt: skip
     ways = {
         "rate 0.001, constant": lambda seed: MeshClassifier(
-            **common, solver=[LM(), Adam(learning_rate=0.001, schedule="constant")], random_state=seed
+            **common, solver=Adam(learning_rate=0.001, schedule="constant"), random_state=seed
         ),
-        "default rate and schedule": lambda seed: MeshClassifier(**common, random_state=seed),
+        "default rate and schedule": lambda seed: MeshClassifier(**common, solver="adam", random_state=seed),
         "MLPClassifier": lambda seed: MLPClassifier(
             (32,), batch_size=32, max_iter=30, n_iter_no_change=31, tol=0.0, random_state=seed
         ),

@@ -403,9 +403,8 @@ def test_numbers_that_float32_cannot_scale():
         seen.clear()
         model.fit(blocks(100, X, y))
     preprocessing = seen[0]
-    np.testing.assert_allclose(
-        preprocessing.inputs(X), model.preprocessing_.scaling.inputs(X.astype(float)), rtol=1e-5, atol=1e-5
-    )
+    want = model.preprocessing_.scaling.inputs(X.astype(float))
+    np.testing.assert_allclose(preprocessing.inputs(X), want, rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(preprocessing.inputs(X).mean(axis=0)[1:], 0, atol=1e-3)
     np.testing.assert_allclose(preprocessing.inputs(X).std(axis=0), [1, 1, 1, 0], rtol=1e-3)
     assert model.score(X, y) > 0.99
@@ -601,7 +600,7 @@ def seen(row, mesh):
         sys.stdin.readline()
 
 Trainer._pulse = pulse
-MeshRegressor(**options, callbacks=seen, checkpoint=Checkpoint(checkpoint, every=0)).fit(X, y).save(out)
+MeshRegressor(**options, callbacks=[Checkpoint(checkpoint, every=0), seen]).fit(X, y).save(out)
 """
 
 

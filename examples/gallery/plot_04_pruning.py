@@ -23,11 +23,11 @@ X, X_test, y, y_test = train_test_split(data.data, data.target, test_size=0.3, s
 # Five budgets, three seeds each, beside random graphs with as many edges.
 
 whole = Topology.mesh(30, 8, 2)
-common = {"hidden": 8, "solver": "adam", "l2": 0.01, "max_epochs": 60}
+common = {"solver": "adam", "l2": 0.01, "max_epochs": 60}
 budgets, pruned, drawn = (12, 25, 50, 100, 200), [], []
 for budget in budgets:
     policy = structure.Prune(to=budget)
-    models = [MeshClassifier(**common, structure=policy, random_state=seed).fit(X, y) for seed in range(3)]
+    models = [MeshClassifier(8, **common, structure=policy, random_state=seed).fit(X, y) for seed in range(3)]
     pruned.append([model.score(X_test, y_test) for model in models])
     graphs = [whole.prune(1 - budget / whole.n_edges, random_state=seed) for seed in range(3)]
     models = [MeshClassifier(**common, mesh=graphs[seed], random_state=seed).fit(X, y) for seed in range(3)]
@@ -54,7 +54,7 @@ plt.show()
 # %%
 # With 25 edges a net can be read. Features that lost all their edges are not needed at all.
 
-small = MeshClassifier(**common, structure=structure.Prune(to=25), random_state=0).fit(X, y)
+small = MeshClassifier(8, **common, structure=structure.Prune(to=25), random_state=0).fit(X, y)
 graph = small.mesh_.topology
 used = np.unique(graph.src[graph.src < graph.n_inputs])
 print(f"{len(used)} of {graph.n_inputs} features are still read:", ", ".join(data.feature_names[used]))

@@ -303,10 +303,9 @@ class BaseMesh(Parameters, Outputs):
                 self.__dict__.pop("_under_way", None)
             if fall := trainer.fall_at_end():
                 what = f"training ended after {trainer.epochs} epochs, but the loss still fell by"
-                warnings.warn(
-                    ConvergenceWarning(f"{what} {fall:.2g} per epoch; raise max_epochs"),
-                    stacklevel=3 + hasattr(self, "set_callbacks"),
-                )
+                message = f"{what} {fall:.2g} per epoch; raise max_epochs"
+                wrapped = hasattr(self, "set_callbacks")  # `with_callbacks` adds a frame
+                warnings.warn(ConvergenceWarning(message), stacklevel=3 + wrapped)
         except KeyboardInterrupt:
             raise interrupted(trainer, checkpoint) from None
         except BaseException:

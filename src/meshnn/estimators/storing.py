@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import platform
 import re
+from collections.abc import Callable
 from functools import partial
 from reprlib import repr as shorten
 from typing import TYPE_CHECKING, Any
@@ -170,7 +171,10 @@ def from_tree(estimator: Any, tree: Tree) -> Any:
 
 
 def _read_parameters(stored: Tree, known: dict[str, Any], mesh: Mesh) -> dict[str, Any]:
-    readers = {"structure": structure_from_tree, "mesh": partial(_read_prototype, mesh=mesh)}
+    readers: dict[str, Callable[[Any], Any]] = {
+        "structure": structure_from_tree,
+        "mesh": partial(_read_prototype, mesh=mesh),
+    }
     return {name: readers.get(name, _value)(value) for name, value in stored.items() if name in known}
 
 
