@@ -64,7 +64,7 @@ def test_layers_on_the_command_line(tmp_path):
     assert meshnn.load(tmp_path / "m.mesh").mesh_.topology == Topology.layered([2, 4, 2, 3])
     for arguments, message in [
         (("--hidden", "4,"), "--hidden must be a whole number, or sizes of layers like 10,5"),
-        (("--hidden", "4,0"), "--hidden must be a whole number of at least 1"),
+        (("--hidden", "4,0"), "hidden[1] must be a whole number of at least 1"),
         (("--hidden", "4,2", "--grow"), "give --hidden one number"),
         (("--n-jobs", "0"), "n_jobs must be a whole number of at least 1, or -1 for all cores"),
     ]:

@@ -83,15 +83,6 @@ def test_frames_of_numbers_follow_the_same_rule(make, table):
     np.testing.assert_array_equal(fit(table(nullable), make).mesh_.weights, plain.mesh_.weights)
 
 
-def test_a_net_whose_columns_are_encoded_is_not_exported():
-    days = pd.DataFrame({"size": SIZE, "day": pd.date_range("2024-01-01", periods=120)})
-    with pytest.warns(UserWarning, match="day holds dates"):
-        dated = fit(days, solver="adam", l2=0.0)
-    for model, name in ((fit(FRAME, solver="adam", l2=0.0), "town"), (dated, "day")):
-        with pytest.raises(MeshError, match=f"'{name}'"):
-            model.blueprint()
-
-
 def test_arrays_are_not_encoded():
     for frame in (FRAME, GAPS[["size"]]):
         with pytest.raises(ValueError, match=r"could not convert string|NaN"):

@@ -213,14 +213,16 @@ def test_several_labels(table):
         model.to_onnx(zipmap=True)
 
 
-@pytest.mark.parametrize(
-    "options", [{}, {"loss": "poisson"}, {"output_activation": "softplus"}, {"standardize": False}]
-)
+def positive(n_inputs, n_outputs):
+    return Mesh(Topology.mesh(n_inputs, 5, n_outputs), activation="tanh", output_activation="softplus", random_state=0)
+
+
+@pytest.mark.parametrize("options", [{}, {"loss": "poisson"}, {"mesh": positive}, {"standardize": False}])
 def test_regressors(table, options):
     X, _ = table
     X = X if options.get("standardize", True) else X / 100
     for targets in (np.abs(X[:, 1]) * 10 + 50, np.abs(X[:, :2]) + 1):
-        model = MeshRegressor(5, **FEW | options).fit(X, targets)
+        model = MeshRegressor(**{"hidden": "auto" if "mesh" in options else 5} | FEW | options).fit(X, targets)
         found = run(model.to_onnx(dtype="float64"), X)["variable"]
         assert found.shape == (60, 1 if targets.ndim == 1 else 2)
         want = model.predict(X).reshape(found.shape)
@@ -415,7 +417,7 @@ def test_pipelines_with_several_labels_whole_numbers_and_loops(convert, table):
     np.testing.assert_allclose(found["probabilities"], model.predict_proba(X), atol=1e-5)
     with pytest.raises(ExportError, match="several labels"):
         convert(model, X[:1].astype("f"))
-    looped = MeshRegressor(topology=Topology.mesh(4, 5, 1), ticks=90, activation="tanh", **FEW).fit(X, X[:, 0])
+    looped = MeshRegressor(mesh=Topology.mesh(4, 5, 1), ticks=90, activation="tanh", **FEW).fit(X, X[:, 0])
     exported = convert(looped, X[:1])
     assert "Loop" in operators(exported)
     close(run(exported, X)["variable"], looped.predict(X)[:, None], "float64")

@@ -1105,11 +1105,13 @@ def test_memory_does_not_grow_with_the_rows(tmp_path):
 def test_functions_and_paths_where_they_do_not_belong(tmp_path):
     X, y = data(300)
     model = MeshClassifier(2, max_epochs=1, random_state=0).fit(X, y > 0)
+    np.save(tmp_path / "X.npy", X)
+    np.testing.assert_array_equal(model.predict_proba(tmp_path / "X.npy"), model.predict_proba(X))
 
     def blocks():
         yield X, y
 
     with pytest.raises(DataError, match="function blocks"):
         MeshClassifier().fit(blocks)
-    with pytest.raises(DataError, match=r"rows\.parquet"):
+    with pytest.raises(MeshError, match=r"rows\.parquet"):
         model.predict("rows.parquet")

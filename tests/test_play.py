@@ -414,7 +414,6 @@ def test_a_page_that_does_not_acknowledge_gets_the_newest_frame_only(page):
 
 
 @pytest.mark.parametrize("text", [
-    "a,b,c\n1,2,x\n3,,y\n5,6,x\n1,2,y\n3,4,x\n",  # a gap
     "a,b,c\n1,inf,x\n2,3,y\n2,4,y\n3,3,x\n1,3,y\n",
     "a,a,c\n1,2,x\n",
     "a;b,c\n1,2,3\n",

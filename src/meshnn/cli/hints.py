@@ -8,7 +8,6 @@ __all__ = ["advice"]
 
 #: Advice by the code of an error; that of some commands alone has their names.
 HINTS: dict[str, dict[str, str]] = {
-    "missing": {"": "fill them, or train the model with --impute"},
     "identifier": {"fit": "--drop {field} leaves it out"},
     "type": {"fit": "--drop {field} leaves it out"},
     "text target": {"fit": "--task classify takes texts as classes", "stream": "--task classify takes them as classes"},
