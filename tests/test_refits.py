@@ -188,11 +188,12 @@ def test_a_loaded_model_changes_its_graph_again(policies, tmp_path):
     X, y = load_iris(return_X_y=True)
     given = Topology.mesh(4, 3, 3, density=0.8, random_state=0)
     for topology in (None, given):
-        options = {"hidden": 3, "mesh": topology, "structure": policies, "max_epochs": 6, "tol": 0}
+        sizes = {"hidden": 3} if topology is None else {"mesh": topology}
+        options = sizes | {"structure": policies, "max_epochs": 6, "tol": 0}
         model = MeshClassifier(solver="adam", random_state=0, **options).fit(X, y)
         again = meshnn.load(_saved(model, tmp_path))
         assert again.structure == policies
-        assert again.topology == topology
+        assert again.mesh == topology
         assert again.fit(X, y).mesh_.topology == model.mesh_.topology
         assert (again.mesh_.weights == model.mesh_.weights).all()
 

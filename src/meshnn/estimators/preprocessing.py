@@ -162,7 +162,8 @@ class Preprocessing:
         """Sum numbers of features up to numbers of the columns that they were encoded from."""
         if self.encoder is None or self.names is None:
             return shares
-        of = [self.names.index(column.name) for column in self.encoder.columns for _ in column.features]
+        number = {name: k for k, name in enumerate(self.names)}
+        of = [number[column.name] for column in self.encoder.columns for _ in column.features]
         return np.bincount(of, shares, minlength=len(self.names))
 
     def _encode(self, table: Any) -> Array:
