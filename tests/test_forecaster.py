@@ -11,7 +11,7 @@ import meshnn
 from meshnn import MeshForecaster
 from meshnn.errors import DataError, MeshError
 from meshnn.online._backtest import back_test
-from meshnn.online._experts import Expert, Tail, View, views
+from meshnn.online._experts import Expert, ExpertView, Tail, views
 from meshnn.online._judge import Judge, mean_of
 from meshnn.online._paths import _Net, draw_paths, weighted_quantiles
 from meshnn.online._season import find_season
@@ -343,10 +343,10 @@ def test_bases_are_undone():
         (True, 4): 256.0 + 361.0 - 225.0,
     }
     for (first, season), base in views_.items():
-        expert = Expert(View(False, first, season, (), 0), 0, {})
+        expert = Expert(ExpertView(False, first, season, (), 0), 0, {})
         assert expert.base(z.back) == base
     features = np.arange(12.0).reshape(6, 2) ** 2
-    changed = Expert(View(False, True, 4, (), 0), 0, {}).change(features)
+    changed = Expert(ExpertView(False, True, 4, (), 0), 0, {}).change(features)
     np.testing.assert_array_equal(changed, features[5] - features[4] - features[1] + features[0])
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["Reading", "reading", "watched"]
+__all__ = ["ReadProgress", "reading", "watched"]
 
 #: Seconds of silence, and between two looks at the clock at most so many things.
 SILENCE, STRIDE = 2.0, 64
@@ -59,19 +59,19 @@ class _Bar:
 
 
 @contextmanager
-def reading(verbose: int, expected: int | None, what: str = "reading") -> Iterator[Reading]:
+def reading(verbose: int, expected: int | None, what: str = "reading") -> Iterator[ReadProgress]:
     """What tells how many rows have been read, how many a second, and how long it will take.
 
     Nothing with 0.
     """
-    shown = Reading(what, expected, quiet=verbose == 0)
+    shown = ReadProgress(what, expected, quiet=verbose == 0)
     try:
         yield shown
     finally:
         shown.close()
 
 
-class Reading:
+class ReadProgress:
     """Is called with the number of rows read so far."""
 
     def __init__(self, what: str, expected: int | None, quiet: bool = False) -> None:

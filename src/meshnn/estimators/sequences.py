@@ -19,7 +19,7 @@ from meshnn.estimators.builder import NetBuilder
 from meshnn.estimators.preprocessing import CheckedSamples, Preprocessing
 from meshnn.estimators.ragged import Ragged, as_sequences
 from meshnn.estimators.scaling import Scaling, moments
-from meshnn.export.blueprint import Timing
+from meshnn.export.blueprint import SequenceTiming
 from meshnn.losses import Loss
 from meshnn.memory import check_fits
 from meshnn.mesh import Mesh
@@ -87,9 +87,9 @@ class SequencePreprocessing(Preprocessing):
     kind: ClassVar[str] = "sequence "
 
     @property
-    def timing(self) -> Timing:
+    def timing(self) -> SequenceTiming:
         """The reading as exports take it."""
-        return Timing(self.reading.per_step, self.reading.delay, self.reading.readout)
+        return SequenceTiming(self.reading.per_step, self.reading.delay, self.reading.readout)
 
     @classmethod
     def learn(cls, X: Any, max_categories: int, model: str, stream: bool = False) -> tuple[Self, Any]:

@@ -16,14 +16,14 @@ from meshnn.tables.encoder import Encoder, date_parts
 if TYPE_CHECKING:
     from meshnn.export.ranges import Ranges
 
-__all__ = ["Blueprint", "ExportError", "InputColumn", "Timing", "input_columns"]
+__all__ = ["Blueprint", "ExportError", "InputColumn", "SequenceTiming", "input_columns"]
 
 
 class ExportError(MeshError):
     """A model cannot be written in this form."""
 
 
-class Timing(NamedTuple):
+class SequenceTiming(NamedTuple):
     """How a net lives in time; its state is carried from step to step."""
 
     per_step: int  # ticks that a step lasts for
@@ -106,7 +106,7 @@ class Blueprint:
     several: bool = False  # whether a sample may have several labels
     values: bool = False  # whether outputs are what a regressor predicts
     features: tuple[str, ...] = ()
-    timing: Timing | None = None
+    timing: SequenceTiming | None = None
     title: str = "a mesh"
     columns: tuple[InputColumn, ...] = ()  # of a model that learned from a table
     ranges: Ranges | None = None  # of the training rows, if the model keeps them

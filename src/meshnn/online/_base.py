@@ -14,7 +14,7 @@ from meshnn.arguments import as_generator, known, whole_number
 from meshnn.arrays import Array
 from meshnn.codes import INPUT_CUT, MEAN, ROUNDING_SHARE, VARIANCE
 from meshnn.errors import DataError, FileError, MeshError
-from meshnn.export.blueprint import Blueprint, ExportError, Timing
+from meshnn.export.blueprint import Blueprint, ExportError, SequenceTiming
 from meshnn.export.exports import Exports
 from meshnn.memory import check_fits
 from meshnn.mesh import Mesh
@@ -209,7 +209,7 @@ class StreamModel(OnlineModel, Exports):
         found = replace(
             self.mesh_.blueprint(), ticks=s.ticks_per_sample, x_cut=INPUT_CUT,
             features=tuple(str(name) for name in self.features_.names), title=f"{type(self).__name__}: {self.mesh_!r}",
-            timing=Timing(s.ticks_per_sample, 0, "all") if s.memory == "carry" else None,
+            timing=SequenceTiming(s.ticks_per_sample, 0, "all") if s.memory == "carry" else None,
         )  # fmt: skip
         x_mean, x_scale = mean_and_scale(room.x_moments)
         if room.y_moments.shape[1]:

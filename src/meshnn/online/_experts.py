@@ -20,7 +20,7 @@ from meshnn.storage import Tree
 from meshnn.streaming import Stream
 from meshnn.topology import Topology
 
-__all__ = ["LARGEST", "LONGEST_HORIZON", "LONGEST_SEASON", "Expert", "Tail", "View", "views"]
+__all__ = ["LARGEST", "LONGEST_HORIZON", "LONGEST_SEASON", "Expert", "ExpertView", "Tail", "views"]
 
 #: Values, and forecasts, are cut to this: their squares must be finite.
 LARGEST = 1e100
@@ -76,7 +76,7 @@ class Tail:
         last[:] = values
 
 
-class View(NamedTuple):
+class ExpertView(NamedTuple):
     """What an expert looks at."""
 
     log: bool  # the logarithm
@@ -92,20 +92,20 @@ class View(NamedTuple):
         return " ".join([*parts, kind] if kind else parts)
 
 
-def views(season: int, lags: int, hidden: int, positive: bool) -> list[View]:
+def views(season: int, lags: int, hidden: int, positive: bool) -> list[ExpertView]:
     """All that are tried; the first is the naive forecast."""
     around = {season - 1, season, season + 1} - {0} if season else set()
     few = tuple(sorted({*range(1, min(lags, 4) + 1)} | around))
     many = tuple(sorted({*range(1, lags + 1)} | around))
-    found = [View(False, True, 0, (), 0)]
+    found = [ExpertView(False, True, 0, (), 0)]
     if season:
-        found.append(View(False, False, season, (), 0))
+        found.append(ExpertView(False, False, season, (), 0))
     for log in (False, True)[: 1 + positive]:
         for first in (False, True):
             for over in (0, season)[: 1 + bool(season)]:
-                found.append(View(log, first, over, few, 0))
+                found.append(ExpertView(log, first, over, few, 0))
                 if hidden:
-                    found.append(View(log, first, over, many, hidden))
+                    found.append(ExpertView(log, first, over, many, hidden))
     return found
 
 
@@ -123,7 +123,7 @@ class Expert:
         Paths may begin so many values before the last one.
     """
 
-    def __init__(self, view: View, seed: int | None, settings: dict[str, Any], horizon: int = 0) -> None:
+    def __init__(self, view: ExpertView, seed: int | None, settings: dict[str, Any], horizon: int = 0) -> None:
         self.view = view
         self.reach = view.season + view.first  # values that the base needs
         self.lags: IntArray = np.array(view.lags, dtype=np.int64)
@@ -242,7 +242,9 @@ class Expert:
         log, first, over, lags, hidden = tree["view"]
         over = whole_number("season", over, least=0, most=season or 0)
         lags = tuple(whole_number("lags", lag, most=LONGEST_SEASON + 1) for lag in lags)
-        view = View(switch("log", log), switch("first", first), over, lags, whole_number("hidden", hidden, least=0))
+        view = ExpertView(
+            switch("log", log), switch("first", first), over, lags, whole_number("hidden", hidden, least=0)
+        )
         if over not in (0, season or 0):
             raise FileError(f"an expert has season {over}, its model {season}")
         expert = cls(view, None, settings, horizon)

@@ -19,7 +19,7 @@ TILED, SPREAD, ENTRY, SAMPLE = 0.03, 0.25, 1.2, 500.0
 
 
 @dataclass(frozen=True)
-class Row:
+class CostRow:
     """One way to carry influences."""
 
     method: str
@@ -35,7 +35,7 @@ class StreamExplanation:
     """The price of a sample with every method: `print` it, or read `rows`."""
 
     title: str
-    rows: tuple[Row, ...]
+    rows: tuple[CostRow, ...]
 
     @classmethod
     def of(cls, stream: Stream) -> StreamExplanation:
@@ -46,7 +46,9 @@ class StreamExplanation:
             try:
                 rows.append(_priced(stream, name))
             except MemoryLimitError:
-                rows.append(Row(name, name == "exact", float("inf"), float("inf"), float("inf"), name == stream.method))
+                rows.append(
+                    CostRow(name, name == "exact", float("inf"), float("inf"), float("inf"), name == stream.method)
+                )
         t = stream.topology
         memory = "state carried on" if stream.memory == "carry" else "state forgotten between samples"
         title = (
@@ -73,7 +75,7 @@ class StreamExplanation:
         return "\n".join([self.title, *lines, note])
 
 
-def _priced(stream: Stream, method: str) -> Row:
+def _priced(stream: Stream, method: str) -> CostRow:
     from meshnn.streaming.stream import _hops
 
     plan = stream.plan if method == stream.method else stream._planned(_hops(method))
@@ -83,5 +85,5 @@ def _priced(stream: Stream, method: str) -> Row:
     work = plan.multiply_adds + more
     slow = size / 4
     time = SAMPLE + slow * (TILED * plan.tiled + SPREAD * plan.spread) + ENTRY * plan.entries + 0.1 * more * slow
-    return Row(method, plan.exact, float(work), time / 1e3,
+    return CostRow(method, plan.exact, float(work), time / 1e3,
                2.0 * plan.columns * size * stream.n_streams + held, method == stream.method)  # fmt: skip

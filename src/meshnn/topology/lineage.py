@@ -17,10 +17,10 @@ from meshnn.arrays import IntArray
 from meshnn.errors import TopologyError
 from meshnn.topology.topology import Topology
 
-__all__ = ["Lineage", "Step"]
+__all__ = ["Lineage", "LineageStep"]
 
 
-class Step(NamedTuple):
+class LineageStep(NamedTuple):
     """One edit: when, which edges came and went (pairs of names), and why."""
 
     epoch: int
@@ -46,7 +46,7 @@ class Lineage:
         self.born = topology.n_hidden  # hidden neurons there ever were
         self.hidden = np.arange(topology.n_hidden, dtype=np.int64)  # when each of today's was born
         self.first = self.named(topology)
-        self.steps: list[Step] = []
+        self.steps: list[LineageStep] = []
 
     def named(self, topology: Topology) -> IntArray:
         """Edges of today's graph as pairs of names."""
@@ -57,7 +57,7 @@ class Lineage:
 
     def record(
         self, epoch: int, before: IntArray, after: Topology, edges: IntArray, hidden: IntArray, reason: str
-    ) -> Step:
+    ) -> LineageStep:
         """Add an edit: the edges there were (named), the graph there is, and where its edges and neurons come from.
 
         `edges` and `hidden` hold for each edge and hidden neuron its number among those before, or -1 if it is new.
@@ -67,7 +67,7 @@ class Lineage:
         self.hidden[fresh] = self.born + np.arange(fresh.sum())
         self.born += int(fresh.sum())
         gone = np.delete(before, edges[edges >= 0], axis=0)
-        step = Step(epoch, self.named(after)[edges < 0], gone, reason)
+        step = LineageStep(epoch, self.named(after)[edges < 0], gone, reason)
         self.steps.append(step)
         return step
 
@@ -112,7 +112,7 @@ class Lineage:
             if not isinstance(reason, str):
                 raise TopologyError("a reason of the lineage is no text")
             a, r = (held[name][ends[k, c] - counts[k, c] : ends[k, c]] for c, name in enumerate(("added", "removed")))
-            self.steps.append(Step(whole_number("epoch", epoch, least=0), a, r, reason))
+            self.steps.append(LineageStep(whole_number("epoch", epoch, least=0), a, r, reason))
         if not np.array_equal(np.sort(_keys(self.last())), np.sort(_keys(self.named(topology)))):
             raise TopologyError("the lineage does not lead to the edges there are")
         return self

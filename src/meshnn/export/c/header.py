@@ -12,7 +12,7 @@ import numpy as np
 from meshnn.arrays import Array, BoolArray
 from meshnn.export.blueprint import ExportError
 from meshnn.export.c.integer import LEAK, LEAK_BITS, LIMIT, IntegerNet
-from meshnn.export.c.layout import Block
+from meshnn.export.c.layout import WeightBlock
 from meshnn.export.c.reference import FloatNet
 from meshnn.export.c.source import activation_source, arithmetic_begin
 from meshnn.export.c.text import Tables, identifiers, integer_type, literal, render
@@ -27,7 +27,7 @@ class _Run:
 
     begin: int
     end: int
-    block: Block
+    block: WeightBlock
     given: int | None  # the first output that their sums are, if they are outputs
     kept: bool  # whether their states are stored
     shift: int

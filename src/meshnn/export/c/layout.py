@@ -16,11 +16,11 @@ import numpy as np
 from meshnn.arrays import Array, IntArray
 from meshnn.export.blueprint import Blueprint
 
-__all__ = ["Block", "Layout", "Stage"]
+__all__ = ["Layout", "Stage", "WeightBlock"]
 
 
 @dataclass(frozen=True)
-class Block:
+class WeightBlock:
     """Rows from `begin` to `end`, all with one activation, and their edges."""
 
     begin: int
@@ -114,7 +114,7 @@ class Layout:
                 stages.append(Stage(runs, 1))
         return stages
 
-    def block_of(self, row: int) -> Block:
+    def block_of(self, row: int) -> WeightBlock:
         """Return the block that a row belongs to."""
         return self._block[row]
 
@@ -175,14 +175,14 @@ class Layout:
         self.row_weights.append(w[live][order])
         self.edges.append(np.arange(edges.start, edges.stop)[live][order])
 
-    def _blocks(self, padded: bool) -> list[Block]:
+    def _blocks(self, padded: bool) -> list[WeightBlock]:
         r, outputs = self.blueprint, self.blueprint.n_neurons - self.blueprint.n_outputs
         keys = [
             (int(self.tick[j]) if self.once else 0, r.activations[j - r.n_clamped], j >= outputs)
             for j in self.neurons.tolist()
         ]
         ends = [k for k in range(1, len(keys)) if keys[k] != keys[k - 1]]
-        blocks: list[Block] = []
+        blocks: list[WeightBlock] = []
         at, index_size = 0, 1 if self.n_slots <= 256 else 2
         for begin, end in pairwise([0, *ends, len(keys)]):
             reads = [found for found in self.sources[begin:end] if len(found)]
@@ -193,12 +193,12 @@ class Layout:
             kind = keys[begin][1:]
             before = blocks[-1] if blocks else None
             if full:
-                blocks.append(Block(begin, end, *kind, True, first, count, at))
+                blocks.append(WeightBlock(begin, end, *kind, True, first, count, at))
                 at += entries
             elif before is not None and not before.full and (before.activation, before.outputs) == kind:
-                blocks[-1] = Block(before.begin, end, *kind, False)  # one loop runs through both, in this order
+                blocks[-1] = WeightBlock(before.begin, end, *kind, False)  # one loop runs through both, in this order
             else:
-                blocks.append(Block(begin, end, *kind, False))
+                blocks.append(WeightBlock(begin, end, *kind, False))
         return blocks
 
     def _runs(self, rows: IntArray) -> list[tuple[int, int]]:

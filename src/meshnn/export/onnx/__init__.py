@@ -14,7 +14,7 @@ from meshnn.export.blueprint import Blueprint, ExportError
 from meshnn.export.onnx.answers import answer
 from meshnn.export.onnx.features import encoded, missing_flag, scaled
 from meshnn.export.onnx.graph import ML, Graph, as_protos, imported
-from meshnn.export.onnx.net import Net
+from meshnn.export.onnx.net import OnnxNet
 from meshnn.export.onnx.sequences import one_step, state_neurons, whole_sequence
 from meshnn.files import as_path, write_whole
 
@@ -106,7 +106,7 @@ def build(
     if timing is None:
         features = encoded(graph, blueprint)
         flag = missing_flag(graph, blueprint, features)
-        net = Net(blueprint, graph, scaled(graph, blueprint, features))
+        net = OnnxNet(blueprint, graph, scaled(graph, blueprint, features))
         net.run(_ticks(blueprint))
         outputs = net.collected(blueprint.outputs, "outputs")
         outputs = graph.add("Add", (outputs, flag), "missing/checked") if flag else outputs

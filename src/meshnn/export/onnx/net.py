@@ -17,7 +17,7 @@ from meshnn.export.blueprint import Blueprint, ExportError
 from meshnn.export.limits import LIMITS
 from meshnn.export.onnx.graph import Graph, Node, Value
 
-__all__ = ["Net", "activate", "batch_of"]
+__all__ = ["OnnxNet", "activate", "batch_of"]
 
 
 @dataclass
@@ -40,7 +40,7 @@ class _States:
         return _States(self.holder.copy(), self.column.copy(), list(self.names), list(self.widths))
 
 
-class Net:
+class OnnxNet:
     """The neurons of a blueprint in a graph.
 
     Parameters
@@ -57,7 +57,7 @@ class Net:
 
     def __init__(
         self, blueprint: Blueprint, graph: Graph, features: str, state: tuple[str, IntArray] | None = None,
-        outer: Net | None = None,
+        outer: OnnxNet | None = None,
     ) -> None:  # fmt: skip
         self.blueprint, self.graph, self.features = blueprint, graph, features
         n = blueprint.n_neurons
@@ -107,7 +107,7 @@ class Net:
         """Repeat the same tick `count` times."""
         g, label, groups = self.graph, f"tick{k}_to_{k + count - 1}", self._groups(neurons)
         body = Graph(g.dtype, g, label + "/")
-        inner = Net(self.blueprint, body, self.features, outer=self)
+        inner = OnnxNet(self.blueprint, body, self.features, outer=self)
         carried = [self.states.names[self.states.holder[members[0]]] for _, members in groups]
         body.inputs += [Value(body.name("number"), "int64", ()), Value(body.name("go"), "bool", ())]
         for activation, members in groups:

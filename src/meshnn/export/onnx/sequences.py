@@ -10,10 +10,10 @@ import numpy as np
 
 from meshnn.arrays import IntArray
 from meshnn.codes import ACTIVATIONS
-from meshnn.export.blueprint import Blueprint, Timing
+from meshnn.export.blueprint import Blueprint, SequenceTiming
 from meshnn.export.onnx.features import missing_flag, scaled
 from meshnn.export.onnx.graph import Graph, Node, Value
-from meshnn.export.onnx.net import Net, batch_of
+from meshnn.export.onnx.net import OnnxNet, batch_of
 
 __all__ = ["one_step", "state_neurons", "whole_sequence"]
 
@@ -27,7 +27,7 @@ def state_neurons(blueprint: Blueprint) -> IntArray:
     return found
 
 
-def one_step(graph: Graph, blueprint: Blueprint, timing: Timing) -> str:
+def one_step(graph: Graph, blueprint: Blueprint, timing: SequenceTiming) -> str:
     """Add one step per call; a readout at the end of sequences is that of a sequence that ends with this step.
 
     With the mean of all steps as the readout the state has more columns: sums of outputs, and the number of steps.
@@ -56,7 +56,7 @@ def one_step(graph: Graph, blueprint: Blueprint, timing: Timing) -> str:
     return graph.add("Add", (outputs, flag), "missing/checked") if flag else outputs
 
 
-def whole_sequence(graph: Graph, blueprint: Blueprint, timing: Timing) -> str:
+def whole_sequence(graph: Graph, blueprint: Blueprint, timing: SequenceTiming) -> str:
     """Add a Scan over sequences (steps, N, n_inputs) of one length; return what is read of each, or after each step."""
     features, kept = graph.input("features", ("T", "N", blueprint.n_inputs)), state_neurons(blueprint)
     lag, look = _looks(timing)
@@ -89,7 +89,7 @@ def whole_sequence(graph: Graph, blueprint: Blueprint, timing: Timing) -> str:
     return graph.add("ReduceMean", (looks, graph.constant("axis/steps", np.array([0]))), "outputs", keepdims=0)
 
 
-def _looks(timing: Timing) -> tuple[int, int]:
+def _looks(timing: SequenceTiming) -> tuple[int, int]:
     """Return how many steps later a step is read, and after which tick of that step."""
     lag = -(-timing.delay // timing.per_step)
     return lag, timing.per_step + timing.delay - timing.per_step * lag
@@ -98,7 +98,7 @@ def _looks(timing: Timing) -> tuple[int, int]:
 def _step(graph: Graph, blueprint: Blueprint, per_step: int, look: int, features: str, before: str) -> tuple[str, str]:
     """Add the ticks of a step, and those until outputs are read; return the state after the step and the outputs."""
     kept = state_neurons(blueprint)
-    net = Net(blueprint, graph, scaled(graph, blueprint, features), (before, kept) if before else None)
+    net = OnnxNet(blueprint, graph, scaled(graph, blueprint, features), (before, kept) if before else None)
     ticks = _wanted(blueprint, kept, per_step, look)
     first, second = min(per_step, look), max(per_step, look)
     net.run(ticks[:first])

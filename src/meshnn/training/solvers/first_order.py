@@ -53,7 +53,7 @@ Factor = Annotated[float, Interval(0, 1, "(]")]
 
 
 @dataclass
-class Moments:
+class OptimizerMoments:
     """What is known about the gradient, and the random stream."""
 
     done: Count  # steps
@@ -63,10 +63,10 @@ class Moments:
 
 
 @dataclass
-class Snapshot:
+class EpochSnapshot:
     """What a row changes."""
 
-    moments: Moments
+    moments: OptimizerMoments
     epoch: Count
     weights: Parameters
 
@@ -75,7 +75,7 @@ class Snapshot:
 class Inside:
     """Where an epoch of samples that are not in memory stands."""
 
-    moments: Moments
+    moments: OptimizerMoments
     weights: Parameters
     piece: Count
     sums: tuple[Real, Real, Real]
@@ -83,19 +83,19 @@ class Inside:
 
 
 @dataclass
-class Outliving:
+class FirstOrderMemory:
     """What outlives the samples."""
 
-    moments: Moments
+    moments: OptimizerMoments
     factor: Factor
 
 
 @dataclass
-class RunState:
+class FirstOrderState:
     """Everything needed to go on."""
 
-    now: Snapshot  # after the last row
-    safe: Snapshot  # where the loss was lowest
+    now: EpochSnapshot  # after the last row
+    safe: EpochSnapshot  # where the loss was lowest
     safe_loss: Annotated[float, Interval(0, math.inf, nan=True)]
     factor: Factor  # what divergence has left of the rate
     retries: Annotated[int, Interval(0, RETRIES)]
@@ -112,7 +112,7 @@ class FirstOrder(Solver):
     learning_rate: Positive = 0.007
     schedule: Annotated[str, OneOf(SCHEDULES)] = "cosine"
     streams = True
-    outliving = Outliving
+    outliving = FirstOrderMemory
 
     @abstractmethod
     def rule(self) -> tuple[int, tuple[float, float], float]:
@@ -158,7 +158,7 @@ class FirstOrderRun(SolverRun):
         self.penalties = self._penalties()
         first = samples.glance(mesh, settings.n_jobs) + self.optimizer.penalty(mesh.parameters)
         now = self._snapshot()
-        self._state = RunState(now, now, first, 1.0, 0, "", (self.epochs, self.epochs), "", None)
+        self._state = FirstOrderState(now, now, first, 1.0, 0, "", (self.epochs, self.epochs), "", None)
         # a small net takes as long to come back to Python as for several epochs
         self.most = max(1, int(BLOCK / (samples.count * self.steps.engine.work + self.steps.batches * OVERHEAD)))
         if not samples.in_memory:
@@ -282,30 +282,30 @@ class FirstOrderRun(SolverRun):
 
     # -- states --------------------------------------------------------------------------------------------------
 
-    def _moments(self) -> Moments:
+    def _moments(self) -> OptimizerMoments:
         held = self.optimizer
-        return Moments(held.done, self.rng.bit_generator.state, held.first.copy(), held.second.copy())
+        return OptimizerMoments(held.done, self.rng.bit_generator.state, held.first.copy(), held.second.copy())
 
-    def _recall(self, moments: Moments) -> None:
+    def _recall(self, moments: OptimizerMoments) -> None:
         held = self.optimizer
         held.done, self.rng.bit_generator.state = moments.done, moments.random
         held.first[:], held.second[:] = moments.first, moments.second
 
-    def _snapshot(self) -> Snapshot:
-        return Snapshot(self._moments(), self.epoch, self.mesh.parameters.copy())
+    def _snapshot(self) -> EpochSnapshot:
+        return EpochSnapshot(self._moments(), self.epoch, self.mesh.parameters.copy())
 
-    def _return_to(self, snapshot: Snapshot) -> None:
+    def _return_to(self, snapshot: EpochSnapshot) -> None:
         self._recall(snapshot.moments)
         self.epoch, self.mesh.parameters[:] = snapshot.epoch, snapshot.weights
 
     def memory(self) -> Tree:
         """What outlives the samples."""
-        found: Tree = to_tree(Outliving(self._moments(), self._state.factor))
+        found: Tree = to_tree(FirstOrderMemory(self._moments(), self._state.factor))
         return found
 
     def recall(self, tree: Tree) -> None:
         """Begin with the memory of an earlier run."""
-        found = from_tree(Outliving, tree, sizes_of(self.mesh))
+        found = from_tree(FirstOrderMemory, tree, sizes_of(self.mesh))
         self._recall(found.moments)
         self._state.factor = found.factor
         self._state.safe = self._state.now = self._snapshot()
@@ -317,7 +317,7 @@ class FirstOrderRun(SolverRun):
 
     def restore(self, tree: Tree) -> None:
         """Go on from a state, which may come from anywhere."""
-        found = from_tree(RunState, tree, sizes_of(self.mesh), "solver")
+        found = from_tree(FirstOrderState, tree, sizes_of(self.mesh), "solver")
         first, last = found.landing
         for name, epoch in (("now", found.now.epoch), ("safe", found.safe.epoch), ("landing", last)):
             if epoch > self.epochs or first > last:

@@ -56,7 +56,7 @@ NO_STEP = "no step lowers the loss any more"
 
 
 @dataclass
-class Outliving:
+class LMMemory:
     """What a warm start takes over."""
 
     before: Count = 0  # iterations of the fits that it goes on from
@@ -69,7 +69,7 @@ class Outliving:
 
 
 @dataclass
-class RunState(Outliving):
+class LMState(LMMemory):
     """Everything needed to go on; the rest follows from the weights."""
 
     epoch: Count = 0
@@ -94,7 +94,7 @@ class LM(Solver):
     minimises_l1 = False
     last_is_best = True
     warms = True
-    outliving = Outliving
+    outliving = LMMemory
 
     def suits(
         self, settings: Settings, n_live: int, n_samples: int, columns: int, noisy: bool = False
@@ -130,7 +130,7 @@ class LevenbergMarquardt(SolverRun):
         self._prepare()
         self.penalties = (FIRST_L2 if isinstance(settings.l2, str) else settings.l2) * self.penalised
         self.epochs = settings.epochs_of(samples.count, by_steps=False)
-        self._state = RunState()
+        self._state = LMState()
 
     @property
     def epoch(self) -> int:  # type: ignore[override]
@@ -277,10 +277,10 @@ class LevenbergMarquardt(SolverRun):
 
     # -- states --------------------------------------------------------------------------------------------------
 
-    def _now(self) -> RunState:
+    def _now(self) -> LMState:
         return replace(self._state, least=self.evidence.least, penalties=self.penalties)
 
-    def _go_on(self, state: RunState) -> None:
+    def _go_on(self, state: LMState) -> None:
         self._state, self.evidence.least = state, state.least
         if state.penalties is not None:
             self.penalties = state.penalties
@@ -291,14 +291,14 @@ class LevenbergMarquardt(SolverRun):
         found.before, found.penalties = found.before + found.epoch, self.penalties.copy() if self.auto else None
         if found.stuck:
             found.damping, found.growth = FIRST_DAMPING, 2.0
-        return {name: value for name, value in to_tree(found).items() if name in Outliving.__dataclass_fields__}
+        return {name: value for name, value in to_tree(found).items() if name in LMMemory.__dataclass_fields__}
 
     def recall(self, tree: Tree) -> None:
         """Begin with a memory; the loss is that of these samples, and one that overflows is found at the first step."""
-        found, error = from_tree(Outliving, tree, sizes_of(self.mesh)), self._evaluate()[0]
+        found, error = from_tree(LMMemory, tree, sizes_of(self.mesh)), self._evaluate()[0]
         if not self.auto:  # the penalty is given now
             found.penalties = None
-        self._go_on(RunState(**vars(found), error=error if np.isfinite(error) else float("nan")))
+        self._go_on(LMState(**vars(found), error=error if np.isfinite(error) else float("nan")))
 
     def state(self) -> Tree:
         """What `restore` needs to go on bit by bit."""
@@ -307,7 +307,7 @@ class LevenbergMarquardt(SolverRun):
 
     def restore(self, tree: Tree) -> None:
         """Go on from a state, which may come from anywhere."""
-        self._go_on(from_tree(RunState, tree, sizes_of(self.mesh), "solver"))
+        self._go_on(from_tree(LMState, tree, sizes_of(self.mesh), "solver"))
         if self.epoch > self.epochs:
             raise MeshError(f"solver.epoch must be at most {self.epochs}, got {self.epoch}")
 
