@@ -44,14 +44,16 @@ test-all: $(VENV)/.installed-docs
 	$(call with-types)
 	$(BIN)/python tests/sanitize.py address,undefined --quick
 	$(BIN)/python tests/mutations.py --sample --jobs 2 --out results/sample.json
+	$(MAKE) --no-print-directory test-floors FLOORS="$(SAMPLE)"
 
 # The quick tests on every supported Python that this machine has (pyenv, uv, system), each in an environment of its own.
 versions: $(VENV)/.installed-test
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/nox -s tests
 
 # The quick tests with the lowest versions of all dependencies.
+SAMPLE = tests/test_golden_behaviour.py tests/test_estimators.py tests/test_columns.py tests/test_storage.py
 test-floors: $(VENV)/.installed-test
-	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/nox -s floors
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/nox -s floors -- $(FLOORS)
 
 # The tests that depend on numbers, with other instruction sets, other numbers of threads and under load: an hour and more.
 steady: $(VENV)/.installed-test

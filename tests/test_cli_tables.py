@@ -284,7 +284,7 @@ def test_a_class_with_one_row_is_learned_whatever_the_seed(tmp_path):
 @pytest.mark.parametrize(("arguments", "message"), [
     (["--learning-rate", "0"], "learning_rate"),
     (["--l1", "-1"], "--l1"),
-    (["--l2", "nan"], "--l2"),
+    (["--l2", "nan"], "l2"),
     (["--tol", "-1"], "--tol"),
     (["--activation", "tanx"], "unknown --activation 'tanx'; did you mean 'tanh'?"),
     (["--loss", "hubert"], "unknown --loss 'hubert'; did you mean 'huber'?"),

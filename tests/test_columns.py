@@ -1,7 +1,6 @@
 """Columns of all kinds: dates, many levels, types of pandas, polars and Arrow, other notations, wide tables."""
 
 import datetime
-import time
 
 import numpy as np
 import pandas as pd
@@ -216,9 +215,7 @@ def test_a_hundred_thousand_columns(tmp_path):
     names = [f"c{k}" for k in range(100_000)]
     cells = np.random.default_rng(0).integers(0, 9, (5, len(names))).astype(str)
     (tmp_path / "t.csv").write_text("\n".join(",".join(row) for row in [names, *cells.tolist()]))
-    began = time.perf_counter()
     table = read_table(tmp_path / "t.csv").table
     encoder = Encoder.learn(table, "c0")
     assert len(encoder.feature_names) > 99_000
     assert encoder.encode(table).X.shape == (5, len(encoder.feature_names))
-    assert time.perf_counter() - began < 20

@@ -134,7 +134,7 @@ def read_table(path: str | os.PathLike[str], text: Collection[str] = (), options
         for block in reader.blocks():
             if block is None:
                 continue
-            size += block.table.nbytes
+            size += block.table.get_total_buffer_size()
             check_fits(2.0 * size, f"reading {reader.name}", "take a part of the file")
             parts.append(block.table)
             if block.fault is not None:
