@@ -114,12 +114,6 @@ class Outputs(Exports):
         if not hasattr(self, "mesh_"):
             raise ExportError(f"this {type(self).__name__} has learned nothing yet; call fit first")
         p, scaling = self.preprocessing_, self.preprocessing_.scaling
-        columns = () if p.encoder is None else p.encoder.columns
-        if encoded := [column.name for column in columns if column.kind in ("categorical", "date")]:
-            raise ExportError(
-                f"column {encoded[0]!r} holds texts or dates, which become features outside of the net; export the net "
-                "alone, model.mesh_, which takes scaled features, or fit it to columns of numbers"
-            )
         plain = not scaling.x_mean.any() and (scaling.x_scale == 1.0).all()
         name = type(self).__name__.removeprefix("Fitted")
         return replace(
