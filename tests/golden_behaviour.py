@@ -91,14 +91,14 @@ NET_STREAMS: dict[str, tuple[str, dict[str, Any]]] = {
     "portable-filter": ("float32", {"learner": "ekf", "scale": True} | NONE | PORTABLE),
 }  # fmt: skip
 
-QUICK = "--hidden 4 --epochs 4 --l2 0.01 --json"
+QUICK = "--hidden 4 --max-epochs 4 --l2 0.01 --json"
 #: Commands, one after the other in one folder; what they print, or the file that is named behind `>`.
 COMMANDS = {
     "fit": f"fit flowers.csv --target kind --out flowers.mesh {QUICK}",
-    "fit-auto": "fit flowers.csv --target kind --epochs 3 --json",
+    "fit-auto": "fit flowers.csv --target kind --max-epochs 3 --json",
     "fit-balanced": f"fit flowers.csv --target kind --class-weight balanced --drop colour --out plain.mesh {QUICK}",
     "fit-numbers": f"fit flowers.csv --target size --drop kind --solver lm --out sizes.mesh {QUICK}",
-    "fit-counts": f"fit gaps.csv --target petals --impute --loss poisson --solver adam {QUICK}",
+    "fit-counts": f"fit gaps.csv --target petals --loss poisson --solver adam {QUICK}",
     "fit-pruned": f"fit flowers.csv --target kind --edges 25 {QUICK}",
     "fit-grown": f"fit flowers.csv --target kind --grow {QUICK}",
     "fit-blocks": f"fit blocks --target size --task regress --solver adam --out blocks.mesh {QUICK}",

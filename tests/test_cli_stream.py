@@ -316,7 +316,8 @@ def test_standard_input_that_ends_is_finished(tmp_path, monkeypatch):
     before = (tmp_path / "m.mesh").read_bytes()
     again = fed(head + b"".join(lines), *OPTIONS["kind"], *files)  # what came in cannot be had again
     assert again.returncode == 2
-    assert "holds a finished stream of 200 rows from standard input, which would be lost; learn more" in again.stderr
+    assert "holds a finished stream after 200 rows, which would be lost" in again.stderr
+    assert f"--resume {tmp_path / 'm.mesh'} --new-rows" in again.stderr
     assert "interrupted" not in again.stderr
     assert (tmp_path / "m.mesh").read_bytes() == before
     same = fed(head + b"".join(lines[:200]), "--resume", tmp_path / "m.mesh")  # nothing new

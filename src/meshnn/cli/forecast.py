@@ -105,9 +105,9 @@ def forecast(
         test = back_test(
             forecaster, series.values, horizon, level, origins, lambda done, of: told(done, of, ""), series.features
         )
-        values = np.array(forecaster.forecast(horizon, ahead))
-        lower, upper = np.array(forecaster.forecast_interval(horizon, ahead, level)).T
-    columns = {"forecast": values, "lower": lower, "upper": upper}
+        columns = {"forecast": np.array(forecaster.forecast(horizon, ahead), float)}
+        bounds = forecaster.forecast_interval(horizon, ahead, level)
+    columns |= dict(zip(("lower", "upper"), np.array(bounds, float).T, strict=True))
     errors = _errors(test, forecaster.season_)
     few = ["too few values for a test on the past"] * (origins > 0 and not len(test.origins))
     notes = [*loaded.notes, *series.notes, *few]
@@ -122,8 +122,8 @@ def forecast(
         model, failure = save_somewhere(forecaster, model)
     files = {"out": out, "picture": picture, "model": model}
     if as_json:
-        facts = {"data": str(data), "target": series.name, "by": series.by, "season": forecaster.season_}
-        facts |= {"level": level} | ({"exogenous": features} if features else {})
+        facts: dict[str, Any] = {"data": str(data), "target": series.name, "by": series.by}
+        facts |= {"season": forecaster.season_, "level": level} | ({"exogenous": features} if features else {})
         facts["forecast"] = {series.by or "step": series.texts(horizon)} | {k: v.tolist() for k, v in columns.items()}
         facts["back_test"] = {k: v.tolist() for k, v in errors.items()} | {"origins": test.origins.tolist()}
         print_json(facts | {"notes": notes} | {k: None if v is None else str(v) for k, v in files.items()})

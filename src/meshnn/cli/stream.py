@@ -204,16 +204,13 @@ def _check_unfinished(out: Path) -> None:
     table = tree.get("table") if str(tree.get("kind")).startswith("stream ") else None
     if not isinstance(table, dict):
         raise MeshError(f"--out: {out} is there already and no stream; name another file with --out, or delete it")
-    rows, again = table.get("rows", 0), f"--resume {shlex.quote(str(out))}"
-    if not table.get("finished"):
+    live = table.get("source") == STANDARD_INPUT  # a table can be read again, standard input cannot
+    if live or not table.get("finished"):
+        what = "a finished stream" if table.get("finished") else "a stream that was interrupted"
+        more = " --new-rows" if table.get("finished") else ""
         raise MeshError(
-            f"--out: {out} holds a stream that was interrupted after {rows} rows; go on with {again}, or delete it to "
-            "start anew"
-        )
-    if table.get("source") == STANDARD_INPUT:  # a table can be read again, standard input cannot
-        raise MeshError(
-            f"--out: {out} holds a finished stream of {rows} rows from standard input, which would be lost; learn more "
-            f"rows with {again} --new-rows, name another file with --out, or delete it"
+            f"--out: {out} holds {what} after {table.get('rows', 0)} rows, which would be lost; go on with --resume "
+            f"{shlex.quote(str(out))}{more}, name another file with --out, or delete it"
         )
 
 

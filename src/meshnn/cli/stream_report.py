@@ -5,8 +5,6 @@ from __future__ import annotations
 import shlex
 import sys
 import time
-from collections import deque
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -31,51 +29,34 @@ class Live:
     """
 
     def __init__(self, name: str, quiet: bool, every: float = 5.0) -> None:
-        self._name, self._quiet, self._every = name, quiet, every
-        self._began = self._shown = time.monotonic()
-        self._looks: deque[tuple[float, int]] = deque(maxlen=50)  # of the last seconds: the rate
-        self._first: float | None = None
-        self._live: Any = None
-        console = screen(stderr=True)
-        if not quiet and console.is_terminal and not console.is_dumb_terminal:
-            from rich.live import Live as RichLive
+        from rich.progress import Progress, TextColumn, TimeRemainingColumn
 
-            self._every = 0.1
-            self._live = RichLive(console=console, transient=True, auto_refresh=False, redirect_stdout=False)
-            self._live.start()
+        console = screen(stderr=True)
+        hidden = quiet or not console.is_terminal or console.is_dumb_terminal
+        columns = TextColumn("{task.description}", markup=False), TimeRemainingColumn()
+        self._bar = Progress(*columns, console=console, transient=True, disable=hidden, redirect_stdout=False)
+        self._task = self._bar.add_task(name, total=None)
+        self._bar.start()
+        self._name, self._quiet, self._every = name, quiet, every if hidden else 0.1
+        self._began = self._shown = time.monotonic()
 
     def update(self, rows: int, scores: Any, share: float | None) -> None:
         """Show the rows of this run and the share of the table that was read, if it is time to."""
         now = time.monotonic()
-        if not self._looks or now - self._looks[-1][0] >= 0.1:
-            self._looks.append((now, rows))
-        if self._first is None:
-            self._first = share
         if self._quiet or now - self._shown < self._every:
             return
         self._shown = now
-        line = self._line(rows, scores, share, now)
-        if self._live is None:
-            print(printable(line), file=sys.stderr, flush=True)
-        else:
-            from rich.text import Text
-
-            self._live.update(Text(line, no_wrap=True, overflow="ellipsis"), refresh=True)
-
-    def _line(self, rows: int, scores: Any, share: float | None, now: float) -> str:
-        then, before = self._looks[0]
-        rate = f"{(rows - before) / max(now - then, 1e-6):,.0f}/s" if rows else "waiting for rows"
+        rate = f"{rows / max(now - self._began, 1e-6):,.0f}/s" if rows else "waiting for rows"
         parts = [self._name, *([] if share is None else [f"{share:.0%}"]), f"{rows:,} rows", rate, _headline(scores)]
-        if share is not None and self._first is not None and share > self._first:
-            left = (1.0 - share) / (share - self._first) * (now - self._began)
-            parts.append(f"{timedelta(seconds=int(left))} left")
-        return "  ".join(parts)
+        if self._bar.disable:
+            print(printable("  ".join(parts)), file=sys.stderr, flush=True)
+        else:
+            total = None if share is None else 1.0
+            self._bar.update(self._task, description="  ".join(parts), completed=share or 0.0, total=total)
 
     def close(self) -> None:
         """Take the line away."""
-        if self._live is not None:
-            self._live.stop()
-            self._live = None
+        self._bar.stop()
 
 
 def _headline(scores: Any) -> str:

@@ -190,7 +190,8 @@ class Run:
 
     def __init__(self, source: Reader, schema: StreamSchema, options: RunOptions, saved: SavedRun | None) -> None:
         self.source, self.schema, self.options, self.saved, self.out = source, schema, options, saved, options.out
-        self.model, self.scores = (None, None) if saved is None else (saved.model, saved.scores)
+        self.model: Any = None if saved is None else saved.model
+        self.scores: Any = None if saved is None else saved.scores
         self.rows = self.base = 0  # of this run, and of tables before
         if saved is not None:
             self.base = saved.rows if options.new_rows else saved.base

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from meshnn.cli.options import AsJson
 from meshnn.cli.output import check_output, print_json, progress, versions
-from meshnn.files import explained
+from meshnn.files import explained, finite
 from meshnn.verify import PAPER, TOLERANCE, Interval, Report
 from meshnn.verify import verify as run
 
@@ -55,7 +55,7 @@ def verify(
     facts = report.to_dict() | {"versions": versions()}
     if out is not None:
         with explained("write", str(out)):
-            out.write_text(json.dumps(facts, indent=2) + "\n")
+            out.write_text(json.dumps(finite(facts), indent=2) + "\n")
     if as_json:
         print_json(facts)
     else:

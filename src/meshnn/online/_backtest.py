@@ -58,7 +58,7 @@ def _means(values: Array) -> Array:
 
 def back_test(
     model: MeshForecaster, y: Array, horizon: int, level: float = 0.9, origins: int = ORIGINS,
-    told: Callable[[int, int], None] | None = None, X: Sequence[Mapping[str, float]] | None = None,
+    told: Callable[[int, int], None] | None = None, X: Sequence[Mapping[Any, float]] | None = None,
 ) -> BackTest:  # fmt: skip
     """Let a model learn a series, and forecast it from points in its second half on the way.
 

@@ -42,7 +42,7 @@ class Series:
     name: str
     by: str | None
     values: Any
-    features: list[dict[str, float]] | None
+    features: list[dict[Any, float]] | None
     times: Times | None
     offset: int
     notes: list[str]
@@ -66,7 +66,7 @@ class Series:
         stamps = self.ahead(count)
         return [int(stamp) for stamp in stamps] if self.times is None else self.times.texts(stamps)
 
-    def features_ahead(self, count: int) -> list[dict[str, float]] | None:
+    def features_ahead(self, count: int) -> list[dict[Any, float]] | None:
         """Return the features of the next steps, which must be in the rows after the last value."""
         if self.features is None:
             return None
@@ -101,7 +101,8 @@ def read_series(table: Any, name: str | None = None, by: str | None = None, feat
         name = _only_numbers(table, {by, *features})
     columns = np.stack([_numbers(table, column) for column in (name, *features)], axis=1)
     times = None if by is None else read_times(table, by)
-    notes, added = [], 0
+    notes: list[str] = []
+    added = 0
     if times is not None:
         ordered, columns = columns[times.order], np.full((len(times.stamps), columns.shape[1]), np.nan)
         columns[times.places] = ordered
@@ -117,7 +118,9 @@ def read_series(table: Any, name: str | None = None, by: str | None = None, feat
         notes.append(f"{what}: filled in by forecasts, not learned")
     if left:
         notes.append(f"the last {left:,} row{'s' * (left > 1)} have no value of {shown(name)}: forecast first")
-    rows = [dict(zip(features, row, strict=True)) for row in columns[start:, 1:].tolist()] if features else None
+    rows: list[dict[Any, float]] | None = None
+    if features:
+        rows = [dict(zip(features, row, strict=True)) for row in columns[start:, 1:].tolist()]
     return Series(name, by, columns[start:end, 0], rows, times, start, notes)
 
 
