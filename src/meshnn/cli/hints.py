@@ -8,7 +8,6 @@ __all__ = ["advice", "hint"]
 
 #: Advice by the code of an error; that of some commands alone has their names.
 HINTS: dict[str, dict[str, str]] = {
-    "missing": {"": "fill them, or train the model with --impute"},
     "decimal": {"": "--decimal , reads them as numbers"},
     "identifier": {"fit": "--drop {field} leaves it out"},
     "type": {"fit": "--drop {field} leaves it out"},

@@ -47,7 +47,8 @@ class Live:
             return
         self._shown = now
         rate = f"{rows / max(now - self._began, 1e-6):,.0f}/s" if rows else "waiting for rows"
-        parts = [self._name, *([] if share is None else [f"{share:.0%}"]), f"{rows:,} rows", rate, _headline(scores)]
+        read = [] if share is None else [f"{share:.0%}"]
+        parts = [self._name, *read, f"{rows:,} rows", rate, *_score_lines(scores)[:1]]
         if self._bar.disable:
             print(printable("  ".join(parts)), file=sys.stderr, flush=True)
         else:
@@ -57,22 +58,6 @@ class Live:
     def close(self) -> None:
         """Take the line away."""
         self._bar.stop()
-
-
-def _headline(scores: Any) -> str:
-    """Return the main score, recent and so far, beside that of the best prediction without a model."""
-    if scores is None or scores.rows == 0:
-        return "nothing scored yet"
-    recent, whole = scores.summary(recent=True), scores.summary()
-    name, form, best = "accuracy", ".3f", max
-    baselines = {"no change": "no change", "majority": "majority"}
-    if scores.kind != "classify":
-        name, form, best = "MAE", ".4g", min
-        baselines = {"MAE of the mean": "running mean", "MAE of the last": "last value"}
-    other = best(baselines, key=lambda baseline: whole[baseline])
-    window = min(scores.window, scores.rows)
-    now = f"{name} {recent[name]:{form}} (last {window:,}), {whole[name]:{form}} so far"
-    return f"{now}; {baselines[other]} {whole[other]:{form}}"
 
 
 def report(run: Any, data: Path, picture: Path | None, seconds: float, as_json: bool) -> None:
@@ -154,7 +139,7 @@ def _show(facts: dict[str, Any], run: Any) -> None:
     lines[0] += f"; {facts['learned']:,} learned"
     if missing := facts["rows"] - facts["learned"]:
         lines[0] += f", {missing:,} without a target"
-    lines += _score_lines(facts) if facts["scored"] else []
+    lines += _score_lines(run.scores)
     columns = [name for name in run.schema.features if name in run.schema.columns]
     sizes = [f"{counted(len(columns), 'column')} as {counted(len(facts['features']), 'feature')}"]
     sizes += [] if facts["classes"] is None else [counted(len(facts["classes"]), "class")]
@@ -167,19 +152,20 @@ def _show(facts: dict[str, Any], run: Any) -> None:
         console.print(Text(line, style="bold" if facts["scored"] and k == 1 else ""), soft_wrap=True)
 
 
-def _score_lines(facts: dict[str, Any]) -> list[str]:
-    """Return each score, whole and recent, and those of predictions without a model."""
-    whole, recent = facts["scores"], facts["window_scores"]
+def _score_lines(scores: Any) -> list[str]:
+    """Return each score, of all rows and of the last ones, beside those of predictions without a model."""
+    if scores is None or scores.rows == 0:
+        return []
+    whole, recent, window = scores.summary(), scores.summary(recent=True), min(scores.window, scores.rows)
     rows = [("MAE", ".4g", {"running mean": "MAE of the mean", "last value": "MAE of the last"}),
             ("RMSE", ".4g", {"running mean": "RMSE of the mean", "last value": "RMSE of the last"}),
             ("R2", ".4f", {})]  # fmt: skip
-    if facts["task"] == "classify":
+    if scores.kind == "classify":
         rows = [("accuracy", ".4f", {"no change": "no change", "majority": "majority"}),
                 ("log loss", ".4f", {"class frequencies": "class frequencies"})]  # fmt: skip
     lines = []
     for name, form, baselines in rows:
+        score = f"{'R²' if name == 'R2' else name} {whole[name]:{form}} (last {window:,} rows {recent[name]:{form}})"
         others = ", ".join(f"{called} {whole[key]:{form}}" for called, key in baselines.items())
-        title = "R²" if name == "R2" else name
-        score = f"{title} {whole[name]:{form}} (last {facts['window']:,} rows {recent[name]:{form}})"
         lines.append(f"{score}; {others}" if others else score)
     return lines

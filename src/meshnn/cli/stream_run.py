@@ -235,28 +235,15 @@ class Run:
                 if pending:
                     what = "rows are looked at to tell classes from numbers; --task decides at once"
                     self._note("wait", f"{self.source.name}: the first 100 {what}")
-                self._live.update(self.rows, self.scores, self.source.done())
-                self._save_if_due()
+                self._tick()
                 continue
             pending.append(block)
-            if self._begin(pending, last=False):
-                self._take_all(pending)
-        if pending and not self.codes and self._begin(pending, last=True):
-            self._take_all(pending)
-
-    def _begin(self, pending: list[Block], last: bool) -> bool:
-        """Find the task and make the model, if there are enough rows; return whether it is made."""
-        if self._runner is not None:
-            return True
-        if self.model is None and not self._make_model(pending, last):
-            return False
-        self._runner = TableRunner(self.model, self.schema, self.source.separator)
-        if self.saved is not None:
-            self._runner.latest = self.saved.latest
-        self._open_predictions()
-        return True
+            self._take_all(pending, last=False)
+        if pending and not self.codes:
+            self._take_all(pending, last=True)
 
     def _make_model(self, pending: list[Block], last: bool) -> bool:
+        """Find the task and make the model, if there are enough rows; return whether it is made."""
         from meshnn.online import MeshStreamClassifier, MeshStreamRegressor
 
         schema, most = self.schema, 100 if self.source.live else 1000
@@ -292,7 +279,15 @@ class Run:
         else:
             say_notes([f"{path} is gone, where predictions were written to; pass --predictions to write them again"])
 
-    def _take_all(self, pending: list[Block]) -> None:
+    def _take_all(self, pending: list[Block], last: bool) -> None:
+        """Take blocks out of the list, once there are enough rows to make the model."""
+        if self._runner is None:
+            if self.model is None and not self._make_model(pending, last):
+                return
+            self._runner = TableRunner(self.model, self.schema, self.source.separator)
+            if self.saved is not None:
+                self._runner.latest = self.saved.latest
+            self._open_predictions()
         while pending:
             self._take(pending.pop(0))
 
@@ -313,8 +308,7 @@ class Run:
                 self._note((code, column), f"{self.source.name}: {text}{hint(code, column, 'stream')}")
             seconds = max(time.monotonic() - began, 1e-6)
             self._most = int(min(max(0.1 * (at - first) / seconds, 1), 8192))
-            self._live.update(self.rows, self.scores, self.source.done())
-            self._save_if_due()
+            self._tick()
         if rows.fault is not None and not self.codes:
             raise rows.fault
 
@@ -336,7 +330,9 @@ class Run:
             self._noted.add(key)
             say_notes([text])
 
-    def _save_if_due(self) -> None:
+    def _tick(self) -> None:
+        """Show the progress, and save the model if it is due."""
+        self._live.update(self.rows, self.scores, self.source.done())
         if self._runner is None or self.rows == self._saved_rows:
             return
         if self.options.every.rows is not None:

@@ -49,6 +49,10 @@ class Rows:
             found = self.values == self.values
         return found
 
+    def stop(self, at: int, message: str, code: str, column: str, cell: str) -> None:
+        """End the rows before one that cannot be used; the error is raised when it comes."""
+        self.count, self.fault = at, DataError(message, code=code, field=column, value=cell)
+
 
 @dataclass
 class Piece:
@@ -94,13 +98,9 @@ class TableRunner:
                 row = block.first + parsed.infinite + 1
                 self._note("infinite", column, f"column {shown(column)} is infinite in row {row:,}: taken as missing")
             if self.separator in (";", "\t") and 0 <= (at := decimal_comma(parsed)) < rows.count:
-                cell = table.column(column)[at].as_py()
-                rows.count = at
-                row = block.first + at + 1
-                rows.fault = DataError(
-                    f"{name}: column {shown(column)} has decimal commas ({cell!r} in row {row:,}), expected decimal "
-                    "points", code="decimal", field=column, value=cell, row=row, expected="decimal points",
-                )  # fmt: skip
+                cell, row = _cell(block, column, at)
+                what = f"has decimal commas ({cell!r} in row {row:,}), expected decimal points"
+                rows.stop(at, f"{name}: column {shown(column)} {what}", "decimal", column, cell)
             columns[column] = parsed
         self._read_target(rows, block, name)
         if recipe.by is not None:
@@ -120,13 +120,9 @@ class TableRunner:
         wrong = [int((parsed.codes >= 0).argmax())] if parsed.texts else []
         wrong += [parsed.infinite] if parsed.infinite >= 0 else []
         if wrong and min(wrong) < rows.count:
-            at = min(wrong)
-            rows.count = at
-            cell, row = str(cells[at].as_py())[:60], block.first + at + 1
-            rows.fault = DataError(
-                f"{name}: target {shown(recipe.target)} holds {cell!r} in row {row:,}, expected a finite number; fix "
-                "or empty the cell", code="text target", field=recipe.target, value=cell, row=row,
-            )  # fmt: skip
+            cell, row = _cell(block, recipe.target, min(wrong))
+            what = f"holds {cell!r} in row {row:,}, expected a finite number; fix or empty the cell"
+            rows.stop(min(wrong), f"{name}: target {shown(recipe.target)} {what}", "text target", recipe.target, cell)
 
     def _check_order(self, rows: Rows, block: Block, name: str) -> None:
         by = self.recipe.by
@@ -135,26 +131,22 @@ class TableRunner:
             raise DataError(f"{name} has no column {shown(by)}, which orders the rows", code="column", field=by)
         cells = block.table.column(by)
         kind, times, good = parse_times(cells, None if self.latest is None else self.latest[0])
+        called = f"{name}: column {shown(by)}, which orders the rows"
         if good < rows.count:
-            rows.count = good
             wanted = "a number" if kind == "number" else "a number, or a time like 2026-08-01 12:30:00 or 2026-08"
-            cell, row = str(cells[good].as_py())[:60], block.first + good + 1
-            rows.fault = DataError(
-                f"{name}: column {shown(by)}, which orders the rows: row {row:,} holds {cell!r}, expected {wanted}; "
-                "fix the cell", code="order", field=by, value=cell, row=row, expected=wanted,
-            )  # fmt: skip
+            cell, row = _cell(block, by, good)
+            what = f"row {row:,} holds {cell!r}, expected {wanted}; fix the cell"
+            rows.stop(good, f"{called}: {what}", "order", by, cell)
         rows.times = kind, times
         at = np.flatnonzero(_there(kind, times[: rows.count]))
         before = [] if self.latest is None else [self.latest[1]]
         ordered = np.concatenate([np.array(before, times.dtype), times[at]])
         steps = np.flatnonzero(ordered[1:] < ordered[:-1])
         if len(steps):
-            rows.count = int(at[steps[0] + 1 - len(before)])
-            cell, row = str(cells[rows.count].as_py()), block.first + rows.count + 1
-            rows.fault = DataError(
-                f"{name}: column {shown(by)}, which orders the rows: row {row:,} ({cell}) comes before the row above "
-                "it; sort the table by that column", code="order", field=by, value=cell, row=row,
-            )  # fmt: skip
+            first = int(at[steps[0] + 1 - len(before)])
+            cell, row = _cell(block, by, first)
+            what = f"row {row:,} ({cell}) comes before the row above it; sort the table by that column"
+            rows.stop(first, f"{called}: {what}", "order", by, cell)
 
     def _note(self, code: str, column: str, text: str) -> None:
         self.notes.setdefault((code, column), text)
@@ -324,6 +316,11 @@ class TableRunner:
         at = np.arange(n)
         right = np.where(truth >= 0, P[at, np.maximum(truth, 0)], np.nan)
         return Piece(first, last, truth, predicted, right, P[at, predicted])
+
+
+def _cell(block: Block, column: str, at: int) -> tuple[str, int]:
+    """Return a cell as messages show it, and the number of its row in the table."""
+    return str(block.table.column(column)[at].as_py())[:60], block.first + at + 1
 
 
 def _there(kind: str, times: Any) -> NDArray[np.bool_]:
