@@ -33,7 +33,7 @@ class Live:
 
         console = screen(stderr=True)
         hidden = quiet or not console.is_terminal or console.is_dumb_terminal
-        columns = TextColumn("{task.description}", markup=False), TimeRemainingColumn()
+        columns = TimeRemainingColumn(), TextColumn("{task.description}", markup=False)
         self._bar = Progress(*columns, console=console, transient=True, disable=hidden, redirect_stdout=False)
         self._task = self._bar.add_task(name, total=None)
         self._bar.start()
