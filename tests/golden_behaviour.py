@@ -110,7 +110,7 @@ COMMANDS = {
     "info": "info flowers.mesh --json",
     "explain": "explain --json",
     "explain-jacobian": "explain --inputs 4 --hidden 6 --outputs 1 --ticks 4 --jacobian --json",
-    "explain-model": "explain flowers.mesh --batch 105 --json",
+    "explain-model": "explain flowers.mesh --batch-size 105 --json",
     "plot": "plot flowers.mesh --what adjacency --out net.png --json",
     "export-c": "export plain.mesh --out flowers.h --optimize speed --check --json",
     "export-int8": "export plain.mesh --out small.h --dtype int8 --data flowers.csv --no-tune --check --json",
@@ -121,9 +121,9 @@ COMMANDS = {
     "info-stream": "info s.mesh --json",
     "export-learner": "export n.mesh --out learner.h --learn --check --json",
     "import": "import saved.bin --into n.mesh --out learned.mesh --json",
-    "forecast": "forecast airline.csv --horizon 3 --origins 3 --save air.mesh --json",
+    "forecast": "forecast airline.csv --horizon 3 --origins 3 --model air.mesh --json",
     "info-forecast": "info air.mesh --json",
-    "verify": "verify --tests 1 --reference numpy --json verify.json > verify.json",
+    "verify": "verify --tests 1 --reference numpy --json",
     "reproduce": "reproduce iris --quick --trials 2 --jobs 1 --out paper --json",
 }
 NETS = [f"net{k:03}" for k in range(200)]

@@ -26,7 +26,7 @@ def test_help_and_version():
 @pytest.mark.slow
 def test_verify(tmp_path):
     file = tmp_path / "verify.json"
-    done = in_a_process("verify", "--tests", "3", "--json", str(file))
+    done = in_a_process("verify", "--tests", "3", "--out", str(file))
     assert done.returncode == 0, done.stderr
     assert "2.4e-04 ± 4.7e-05" in done.stdout
     assert "FAIL" not in done.stdout
@@ -37,6 +37,9 @@ def test_verify(tmp_path):
     assert all(row["worst"] <= row["tolerance"] for row in found["rows"])
     assert {row["ticks"] for row in found["rows"]} == {1, 2, 3, 4, 5}
     assert found["paper"]["gradients"] == [1.1e-05, 5.3e-06]
+    printed = json.loads(meshnn("verify", "--tests", "1", "--reference", "numpy", "--json").stdout)
+    assert printed["passed"] is True
+    assert printed["rows"][0]["states"]["half_width"] is None  # of a single net
 
 
 def test_verify_fails_with_exit_code_1(monkeypatch, capsys):
@@ -114,14 +117,14 @@ def test_output_that_is_not_utf8():
         (["explain", "--density", "2"], "density must be a number between 0 and 1"),
         (["explain", "--activation", "rleu"], "did you mean 'relu'"),
         (["explain", "--layers", "2,x"], "expected sizes like"),
-        (["explain", "--ticks", "0"], "ticks must be a whole number of at least 1"),
+        (["explain", "--ticks", "0"], "'--ticks' / '-t'"),
         (["explain", "--hiden", "3"], "No such option"),
         (["verify", "--reference", "jax"], "Choose torch or numpy"),
-        (["verify", "--tests", "0"], "at least 1"),
-        (["verify", "--tests", "1", "--json", "/no/such/folder/x.json"], "does not exist; create it first"),
-        (["verify", "--seed", "-1"], "seed must be a whole number of at least 0"),
-        (["verify", "--json", "/tmp"], "is a directory; name a file"),
-        (["verify", "--tests", "1", "--json", "/dev/full"], "cannot write /dev/full: no space left on the disk"),
+        (["verify", "--tests", "0"], "--tests"),
+        (["verify", "--tests", "1", "--out", "/no/such/folder/x.json"], "does not exist; create it first"),
+        (["verify", "--seed", "-1"], "--seed"),
+        (["verify", "--out", "/tmp"], "is a directory; name a file"),
+        (["verify", "--tests", "1", "--out", "/dev/full"], "cannot write /dev/full: no space left on the disk"),
         (["explain", "--layers", "2,3,1", "--hidden", "7"], "leave sizes, density and family out"),
         (["explain", "--family", "cascade", "--density", "0.5"], "a cascade has all its edges"),
         (["explain", "--hidden", "1000000"], "edges would need"),

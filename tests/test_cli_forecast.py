@@ -40,7 +40,7 @@ def test_the_example_is_the_airline(tmp_path):
 @pytest.mark.slow
 def test_forecast_with_files(tmp_path):
     out, picture, model = tmp_path / "ahead.csv", tmp_path / "ahead.svg", tmp_path / "air.mesh"
-    done = meshnn("forecast", AIRLINE, *QUICK, "--out", out, "--picture", picture, "--save", model)
+    done = meshnn("forecast", AIRLINE, *QUICK, "--out", out, "--picture", picture, "--model", model)
     assert done.returncode == 0, done.stderr
     assert "passengers: 144 values, a season of 12 steps, found" in done.stdout
     assert "seasonal naive" in done.stdout
@@ -63,7 +63,7 @@ def test_forecast_with_files(tmp_path):
 
 
 def test_to_the_screen_go_the_values_alone():
-    done = meshnn("forecast", AIRLINE, "--origins", "0", "-n", "2", "--season", "12", "--level", "0.5")
+    done = meshnn("forecast", AIRLINE, "--origins", "0", "--horizon", "2", "--season", "12", "--level", "0.5")
     assert done.stdout.splitlines()[0] == "month,forecast,lower,upper"
     assert len(done.stdout.splitlines()) == 3
     assert "a season of 12 steps" in done.stderr
@@ -71,7 +71,7 @@ def test_to_the_screen_go_the_values_alone():
 
 
 def test_times_gaps_and_order(waves):
-    done = meshnn("forecast", waves, *QUICK, "--column", "sales", "--season", "7", "--json")
+    done = meshnn("forecast", waves, *QUICK, "--target", "sales", "--season", "7", "--json")
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert found["by"] == "day"
@@ -89,7 +89,7 @@ def test_times_gaps_and_order(waves):
 def test_rows_without_a_value_at_the_end_are_forecast(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("t,y\n" + "".join(f"{2000 + k},{k % 3}\n" for k in range(12)) + "2012,\n2013,\n")
-    found = json.loads(meshnn("forecast", path, "-n", "3", "--by", "t", "--column", "y", "--json").stdout)
+    found = json.loads(meshnn("forecast", path, "--horizon", "3", "--by", "t", "--target", "y", "--json").stdout)
     assert found["forecast"]["t"] == [2012, 2013, 2014]
     assert any("the last 2 rows have no value of y: forecast first" in note for note in found["notes"])
 
@@ -97,36 +97,75 @@ def test_rows_without_a_value_at_the_end_are_forecast(tmp_path):
 def test_a_column_alone_is_counted(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("y\n" + "".join(f"{k % 4}\n" for k in range(40)))
-    done = meshnn("forecast", path, "-n", "2", "--origins", "2", "--picture", tmp_path / "a.png")
+    done = meshnn("forecast", path, "--horizon", "2", "--origins", "2", "--picture", tmp_path / "a.png")
     assert done.returncode == 0, done.stderr
     assert [line.split(",")[0] for line in done.stdout.splitlines()] == ["step", "41", "42"]
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
     few = tmp_path / "few.csv"
     few.write_text("y\n1\n2\n3\n4\n5\n")
-    assert "too few values for a test on the past" in meshnn("forecast", few, "-n", "1").stderr
+    assert "too few values for a test on the past" in meshnn("forecast", few, "--horizon", "1").stderr
+
+
+def test_columns_that_explain_the_series(tmp_path):
+    """Their future values are in the rows after the last value; the model is that of Python."""
+    rng = np.random.default_rng(0)
+    x, z = rng.standard_normal((2, 90))
+    y = 3 * x + 0.05 * rng.standard_normal(90)
+    rows = [f"{x[k]},{y[k] if k < 80 else ''},{z[k] if k != 40 else ''}" for k in range(90)]
+    (tmp_path / "a.csv").write_text("x,y,z\n" + "\n".join(rows) + "\n")
+    arguments = ("forecast", tmp_path / "a.csv", "-y", "y", "--exogenous", "x,z", "--season", "none")
+    done = meshnn(*arguments, "--horizon", "10", "--origins", "4", "--model", tmp_path / "m.mesh", "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["exogenous"] == ["x", "z"]
+    np.testing.assert_allclose(found["forecast"]["forecast"], 3 * x[80:], atol=0.6)
+    assert max(found["back_test"]["forecast"]) < min(found["back_test"]["naive"])
+    model = package.MeshForecaster(None, random_state=0)
+    for k in range(80):
+        model.learn_one(y[k], {"x": x[k], "z": z[k] if k != 40 else None})
+    ahead = [{"x": x[k], "z": z[k]} for k in range(80, 90)]
+    np.testing.assert_array_equal(found["forecast"]["forecast"], model.forecast(10, ahead))
+    assert package.load(tmp_path / "m.mesh").forecast(10, ahead) == model.forecast(10, ahead)
+    refused = meshnn(*arguments, "--horizon", "11")
+    assert refused.returncode == 2
+    assert "11 steps" in refused.stderr
+    assert "10 such rows; add rows without a value of y, or lower --horizon" in refused.stderr
+
+
+def test_another_notation(tmp_path):
+    values = [20 + 5 * math.sin(k) for k in range(30)]
+    (tmp_path / "a.csv").write_text("y\n" + "\n".join(f"{v:.4f}" for v in values) + "\n")
+    (tmp_path / "b.csv").write_text("y;n\n" + "\n".join(f"{v:.4f};x".replace(".", ",") for v in values) + "\n")
+    found = [json.loads(meshnn("forecast", tmp_path / name, *QUICK, *options, "--json").stdout)["forecast"]
+             for name, options in (("a.csv", ()), ("b.csv", ("--sep", ";", "--decimal", ",")))]  # fmt: skip
+    assert found[0] == found[1]
 
 
 @pytest.mark.parametrize(("options", "message"), [
-    ([], "several columns hold numbers: sales, visits; name the series with --column"),
-    (["--column", "price"], "--column: the table has no column 'price'"),
-    (["--by", "date"], "--by: the table has no column 'date'"),
-    (["--column", "day"], "column day holds the text '2024-02-01' in row 1"),
-    (["--column", "sales", "--by", "sales"], "--by: sales is the series itself"),
-    (["--horizon", "0"], "--horizon must be a whole number of at least 1"),
-    (["--level", "90"], "--level must be a number between 0 and 1"),
+    ([], "sales, visits; name the series with --target"),
+    (["--target", "price"], "no column price"),
+    (["--by", "date"], "no column date"),
+    (["--target", "day"], "'2024-02-01' in row 1"),
+    (["--target", "sales", "--by", "sales"], "--by: sales"),
+    (["--horizon", "0"], "--horizon"),
+    (["--level", "90"], "--level"),
     (["--season", "week"], "--season must be a whole number of steps, auto or none, got 'week'"),
     (["--season", "-4"], "--season must be a whole number of at least 1"),
-    (["--picture", "a.jpg"], "use .svg, .png or .pdf"),
-    (["--save", "a.csv"], "--save: a.csv should end in .mesh"),
-    (["--out", "nowhere/a.csv"], "does not exist; create it first"),
-    (["--column", "sales", "--out", "a.xls"], "a.xls has an unknown ending"),
+    (["--picture", "a.jpg"], ".svg, .png or .pdf"),
+    (["--model", "a.csv"], "--model: a.csv"),
+    (["--out", "nowhere/a.csv"], "does not exist"),
+    (["--target", "sales", "--out", "a.xls"], "a.xls"),
     (["--out", "waves.csv"], "is the table, which would be lost"),
+    (["--target", "sales", "--exogenous", "visitors"], "no column visitors"),
+    (["--target", "sales", "--exogenous", "visits,sales"], "--exogenous: sales"),
+    (["--target", "sales", "--exogenous", "visits"], "0 such rows; add rows without a value of sales"),
+    (["--target", "visits", "--by", "sales", "--exogenous", "day"], "column day holds the text '2024-02-01'"),
 ])  # fmt: skip
 def test_what_is_refused(waves, options, message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     shutil.copy(waves, "waves.csv")
     before = Path("waves.csv").read_bytes()
-    done = meshnn("forecast", "waves.csv", "-n", "1", "--origins", "1", *options)
+    done = meshnn("forecast", "waves.csv", "--horizon", "1", "--origins", "1", *options)
     assert done.returncode == 2
     assert message in done.stderr.splitlines()[-1]
     assert Path("waves.csv").read_bytes() == before
@@ -142,7 +181,7 @@ def test_what_is_refused(waves, options, message, tmp_path, monkeypatch):
 def test_tables_that_hold_no_series(tmp_path, text, message):
     path = tmp_path / "a.csv"
     path.write_text(text)
-    done = meshnn("forecast", path, "-n", "1", *(["--by", "t"] if text.startswith("t,") else []))
+    done = meshnn("forecast", path, "--horizon", "1", *(["--by", "t"] if text.startswith("t,") else []))
     assert done.returncode == 2
     assert message in done.stderr
     assert done.stderr.count("\n") == 1
@@ -164,7 +203,7 @@ def test_the_date_that_is_wrong_is_named(tmp_path, good, bad, row, by):
     other = 2 if row == 1 else 1
     times[row - 1] = bad
     (tmp_path / "a.csv").write_text("t,y\n" + "".join(f"{time},{k}\n" for k, time in enumerate(times)))
-    done = meshnn("forecast", tmp_path / "a.csv", "-n", "1", *by)
+    done = meshnn("forecast", tmp_path / "a.csv", "--horizon", "1", *by)
     assert done.returncode == 2
     what = (
         f"column t holds {bad!r} in row {row}, which is not read as a time like {times[other - 1]!r} in row {other}; "
@@ -176,10 +215,10 @@ def test_without_matplotlib(tmp_path, monkeypatch):
     import sys
 
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    done = meshnn("forecast", AIRLINE, "-n", "1", "--picture", tmp_path / "a.png")
+    done = meshnn("forecast", AIRLINE, "--horizon", "1", "--picture", tmp_path / "a.png")
     assert done.returncode == 2
-    assert "plots need matplotlib; pip install 'meshnn[plots]', or leave it out" in done.stderr
-    assert meshnn("forecast", AIRLINE, "-n", "1", "--origins", "0").returncode == 0
+    assert "plots need matplotlib; pip install 'meshnn[plots]'" in done.stderr
+    assert meshnn("forecast", AIRLINE, "--horizon", "1", "--origins", "0").returncode == 0
 
 
 def test_interrupted_nothing_is_written(tmp_path, monkeypatch):

@@ -101,7 +101,7 @@ def predictions(path):
 
 
 def run(folder, *arguments):
-    done = meshnn("stream", *arguments, "--out", folder / "m.mesh", "-p", folder / "p.csv", *QUIET)
+    done = meshnn("stream", *arguments, "--out", folder / "m.mesh", "--predictions", folder / "p.csv", *QUIET)
     assert done.returncode == 0, done.stderr
     return done
 
@@ -209,18 +209,17 @@ def test_parquet(tmp_path):
 # -- going on ----------------------------------------------------------------------------------------------------------
 
 
-def stop_after(monkeypatch, rows):
-    """A signal that comes when so many rows were consumed."""
-    from meshnn.cli.stream_run import Run
+def stop_after_each_piece(monkeypatch):
+    """A signal that comes when 37 rows were consumed."""
+    from meshnn.online.blocks import TableRunner
 
-    real = Run._note
+    real = TableRunner.walk
 
-    def note(self, block, parts, piece):
-        real(self, block, parts, piece)
-        if self.rows >= rows:
-            os.kill(os.getpid(), signal.SIGINT)
+    def walk(self, rows, first, last):
+        yield from real(self, rows, first, min(first + 37, last))
+        os.kill(os.getpid(), signal.SIGINT)
 
-    monkeypatch.setattr(Run, "_note", note)
+    monkeypatch.setattr(TableRunner, "walk", walk)
 
 
 @pytest.mark.parametrize("target", ["kind", "amount"])
@@ -229,10 +228,17 @@ def test_interrupted_and_resumed(tmp_path, monkeypatch, target):
     folder = tmp_path / "parts"
     folder.mkdir()
     write(folder / "t.csv")
-    arguments = [folder / "t.csv", *OPTIONS[target], "--out", folder / "m.mesh", "-p", folder / "p.csv", *QUIET]
+    arguments = [
+        folder / "t.csv",
+        *OPTIONS[target],
+        "--out",
+        folder / "m.mesh",
+        "--predictions",
+        folder / "p.csv",
+        *QUIET,
+    ]
     with monkeypatch.context() as patch:
-        stop_after(patch, 1)
-        patch.setattr("meshnn.cli.stream_run.Run._piece_rows", lambda self: 37)
+        stop_after_each_piece(patch)
         done = meshnn("stream", *arguments)
         assert done.returncode == 130, done.stderr
         assert f"go on at the next one: meshnn stream {folder / 't.csv'} --resume" in done.stderr
@@ -253,14 +259,13 @@ def test_interrupted_and_resumed(tmp_path, monkeypatch, target):
 
 
 def test_a_second_interruption_ends_at_once():
-    from meshnn.cli.stream_run import Stopping
+    from meshnn.cli.stream_run import stop_requests
 
-    stopping = Stopping()
     before = signal.getsignal(signal.SIGINT)
-    with stopping.watching():
+    with stop_requests() as codes:
         os.kill(os.getpid(), signal.SIGTERM)
         os.kill(os.getpid(), signal.SIGTERM)
-        assert stopping.code == 143
+        assert codes[0] == 143
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGINT)
     assert signal.getsignal(signal.SIGINT) is before
@@ -303,7 +308,7 @@ def test_standard_input_that_ends_is_finished(tmp_path, monkeypatch):
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
         return meshnn("stream", "-", *arguments, *QUIET)
 
-    files = ("-o", tmp_path / "m.mesh", "-p", tmp_path / "p.csv")
+    files = ("-o", tmp_path / "m.mesh", "--predictions", tmp_path / "p.csv")
     done = fed(head + b"".join(lines[:200]), *OPTIONS["kind"], *files, "--json")
     assert (done.returncode, json.loads(done.stdout)["finished"]) == (0, True)
     assert "interrupted" not in done.stderr
@@ -311,7 +316,8 @@ def test_standard_input_that_ends_is_finished(tmp_path, monkeypatch):
     before = (tmp_path / "m.mesh").read_bytes()
     again = fed(head + b"".join(lines), *OPTIONS["kind"], *files)  # what came in cannot be had again
     assert again.returncode == 2
-    assert "holds a finished stream of 200 rows from standard input, which would be lost; learn more" in again.stderr
+    assert "holds a finished stream after 200 rows, which would be lost" in again.stderr
+    assert f"--resume {tmp_path / 'm.mesh'} --new-rows" in again.stderr
     assert "interrupted" not in again.stderr
     assert (tmp_path / "m.mesh").read_bytes() == before
     same = fed(head + b"".join(lines[:200]), "--resume", tmp_path / "m.mesh")  # nothing new
@@ -323,8 +329,7 @@ def test_standard_input_that_ends_is_finished(tmp_path, monkeypatch):
 
 def test_standard_input_that_is_interrupted_goes_on(tmp_path, monkeypatch):
     write(tmp_path / "t.csv")
-    stop_after(monkeypatch, 1)
-    monkeypatch.setattr("meshnn.cli.stream_run.Run._piece_rows", lambda self: 37)
+    stop_after_each_piece(monkeypatch)
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO((tmp_path / "t.csv").read_bytes())))
     done = meshnn("stream", "-", *OPTIONS["kind"], "-o", tmp_path / "m.mesh", *QUIET)
     assert done.returncode == 130
@@ -477,7 +482,7 @@ def test_cells(tmp_path):
     text = "a,b,code,id,y\n" + "".join(
         f"{['5', '+2', 'true', 'inf', ' 7 ', 'n/a'][k % 6]},1{k % 9}00,0{k % 2},x{k},{k % 2}\n" for k in range(60)
     )
-    done = table(tmp_path, text, "-y", "y", "--levels", "3")
+    done = table(tmp_path, text, "-y", "y", "--max-categories", "3")
     assert done.returncode == 0, done.stderr
     assert "column a is infinite in row 4: taken as missing" in done.stderr
     assert "column id has more than 3 different texts: further ones (such as 'x3') count as none" in done.stderr
@@ -529,7 +534,35 @@ def test_a_log_without_its_header(monkeypatch, tmp_path):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"1,2,no\n3,4,yes\n")))
     done = meshnn("stream", "-", "-y", "y")
     assert done.returncode == 2
-    assert "`tail -n +1 -f file` sends the header line, too; or name the columns" in done.stderr
+    assert "`tail -n +1 -f file`" in done.stderr
+    assert "--columns a,b,c" in done.stderr
+
+
+def test_text_in_another_notation_is_remembered(tmp_path):
+    """The same rows with decimal commas, another encoding and other signs of missing values give the same bits."""
+    plain, other = tmp_path / "plain", tmp_path / "other"
+    want, _ = reference(plain, *OPTIONS["amount"])
+    other.mkdir()
+    cells = [[c.replace(".", ",") if k in (1, 2, 4, 6) else c for k, c in enumerate(row)] for row in ROWS]
+    cells = [[{"NA": "?", "red": "röt", "blue": "-"}.get(c, c) for c in row] for row in cells]
+    write(other / "all.csv", cells, separator="|")
+    text = (other / "all.csv").read_text().replace("|-|", "|blue|")
+    (other / "t.csv").write_bytes("".join(text.splitlines(keepends=True)[:201]).encode("latin-1"))
+    notation = ("--sep", "|", "--decimal", ",", "--encoding", "latin-1", "--na", "?")
+    run(other, other / "t.csv", *OPTIONS["amount"], *notation)
+    (other / "t.csv").write_bytes(text.encode("latin-1"))
+    done = meshnn("stream", other / "t.csv", "--resume", other / "m.mesh", *QUIET)
+    assert done.returncode == 0, done.stderr
+    found, expected = predictions(other / "p.csv"), predictions(plain / "p.csv")
+    assert [row["prediction"] for row in found] == [row["prediction"] for row in expected]
+    assert "colour=röt" in library.load(other / "m.mesh").features_.names
+    assert want
+
+
+def test_columns_separated_by_commas(tmp_path):
+    text = "a,b,c,y\n" + "".join(f"{k},{k % 5}.5,{k % 3},{'no' if k % 3 else 'yes'}\n" for k in range(40))
+    assert table(tmp_path, text, "-y", "y", "--drop", "a,b", "--text", "c").returncode == 0
+    assert library.load(tmp_path / "m.mesh").features_.names == ("c=0", "c=1", "c=2")
 
 
 def test_damaged_files(tmp_path):
@@ -554,7 +587,9 @@ def test_files_that_would_be_lost(tmp_path):
     assert fit.returncode == 0
     done = meshnn("stream", tmp_path / "t.csv", "-y", "y", "-o", tmp_path / "fit.mesh", *QUIET)
     assert "is there already and no stream" in done.stderr
-    done = meshnn("stream", tmp_path / "t.csv", "-y", "y", "-o", tmp_path / "m.mesh", "-p", tmp_path / "t.csv", *QUIET)
+    done = meshnn(
+        "stream", tmp_path / "t.csv", "-y", "y", "-o", tmp_path / "m.mesh", "--predictions", tmp_path / "t.csv", *QUIET
+    )
     assert "is the table, which would be lost" in done.stderr
     assert meshnn("stream", tmp_path / "t.csv", "--resume", tmp_path / "fit.mesh").stderr.count("was not made by") == 1
     done = meshnn("stream", tmp_path / "t.csv", "-y", "y", "-o", tmp_path / "m.mesh", "-n", "2", *QUIET)
@@ -632,17 +667,19 @@ def test_a_disk_that_is_full_for_a_while(tmp_path, monkeypatch):
     assert library.load(tmp_path / "m.mesh").n_samples_ == 40
 
 
-def test_lines_where_there_is_no_terminal(tmp_path, monkeypatch):
-    from meshnn.cli import stream_live
+def test_lines_where_there_is_no_terminal(capsys):
+    from meshnn.cli.stream_report import Live
 
-    monkeypatch.setattr(stream_live, "PLAIN", 0.0)
-    monkeypatch.setattr(stream_live, "LOOK", 0.0)
-    (tmp_path / "t.csv").write_text(GOOD)
-    done = meshnn("stream", tmp_path / "t.csv", "-y", "y", "-n", "2", "-o", tmp_path / "m.mesh", "--no-picture")
-    assert "t.csv  100%  40 rows" in done.stderr
-    assert "accuracy" in done.stderr
-    quiet = meshnn("stream", tmp_path / "t.csv", "-y", "y", "-n", "2", "-o", tmp_path / "m.mesh", *QUIET)
-    assert "100%" not in quiet.stderr
+    scores = ValueScores(10)
+    scores.add(np.arange(9.0), np.zeros(9), np.arange(1, 10))
+    for quiet in (False, True):
+        live = Live("t.csv", quiet, every=0.0)
+        live.update(40, scores, 0.25)
+        live.close()
+    found = capsys.readouterr().err.splitlines()
+    assert len(found) == 1
+    assert found[0].startswith("t.csv  25%  40 rows")
+    assert "MAE 4" in found[0]
 
 
 # -- scores ------------------------------------------------------------------------------------------------------------
@@ -749,7 +786,7 @@ def test_a_process_that_is_ended(tmp_path, number):
     want, _ = reference(tmp_path / "whole", *OPTIONS["kind"])
     write(tmp_path / "t.csv")
     text = (tmp_path / "t.csv").read_bytes()
-    arguments = (*OPTIONS["kind"], "-o", tmp_path / "m.mesh", "-p", tmp_path / "p.csv", "--every", "25")
+    arguments = (*OPTIONS["kind"], "-o", tmp_path / "m.mesh", "--predictions", tmp_path / "p.csv", "--every", "25")
     process = start("-", *arguments)
     cut = len(b"\n".join(text.split(b"\n")[:171])) + 8  # 170 rows, and a part of the next one
     process.stdin.write(text[:cut])
@@ -775,7 +812,7 @@ def test_a_process_that_is_ended(tmp_path, number):
 def test_rows_that_come_slowly(tmp_path):
     write(tmp_path / "t.csv")
     lines = (tmp_path / "t.csv").read_bytes().splitlines(keepends=True)
-    process = start("-", *OPTIONS["kind"], "-o", tmp_path / "m.mesh", "-p", tmp_path / "p.csv")
+    process = start("-", *OPTIONS["kind"], "-o", tmp_path / "m.mesh", "--predictions", tmp_path / "p.csv")
     for k in range(12):  # a row is predicted before the next one comes
         process.stdin.write(lines[0] + lines[1] if k == 0 else lines[k + 1])
         process.stdin.flush()

@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import Any, NoReturn
 
 from meshnn.cli.hints import advice
+from meshnn.cli.output import printable
 from meshnn.errors import MeshError
 from meshnn.files import reason
 
@@ -97,7 +98,7 @@ def _limited() -> bool:
 
 def _one_line(text: str) -> str:
     """Without line ends and what would control a terminal: both can stand in the name of a file."""
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in " ".join(text.split()))
+    return printable(" ".join(text.split()))
 
 
 def _write(line: str, colour: int) -> None:

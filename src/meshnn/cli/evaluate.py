@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.text import Text
 
-from meshnn.cli.output import print_json, say_notes
+from meshnn.cli.output import print_json, say_notes, screen
 from meshnn.cli.report import ClassScores, ValueScores, headline, show_confusion
 from meshnn.cli.tables import Decimal, Encoding, ModelTables, Na, Sep, Thousands, load_model, read_options
 from meshnn.errors import MeshError
@@ -71,7 +70,7 @@ def evaluate(
         print_json(facts | task | report.to_dict() | {"notes": notes})
         return
     say_notes(notes)
-    console = Console()
+    console = screen()
     console.print(Text(headline(report), style="bold"), soft_wrap=True)
     for name, value in report.others.items():
         console.print(Text(f"{name} {value:.4f}" if classes else f"{name} {value:.6g}"))

@@ -1,4 +1,4 @@
-"""`meshnn explain`: what each gradient method would cost on a model or on a mesh of given sizes."""
+"""`meshnn explain`: the cost of each gradient method on a model or on a mesh of given sizes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from meshnn.arguments import whole_number
+from meshnn.cli.options import AsJson
 from meshnn.cli.output import print_json
 from meshnn.errors import MeshError
 from meshnn.losses import loss_named
@@ -18,32 +18,39 @@ from meshnn.training.solvers import Choice, choose_solver
 
 __all__ = ["explain"]
 
-
 Family = Literal["mesh", "cascade"]
 
 
 def explain(
-    model: Annotated[Path | None, typer.Argument(help="A .mesh file; or give sizes.", show_default=False)] = None,
-    inputs: Annotated[int | None, typer.Option("--inputs", "-i", help="Features; 2 if not given.")] = None,
-    hidden: Annotated[int | None, typer.Option("--hidden", "-n", help="Hidden neurons; 15 if not given.")] = None,
-    outputs: Annotated[int | None, typer.Option("--outputs", "-o", help="Outputs; 2 if not given.")] = None,
+    model: Annotated[
+        Path | None, typer.Argument(help="The model, a .mesh file; or give sizes.", show_default=False)
+    ] = None,
+    inputs: Annotated[int | None, typer.Option("--inputs", help="Number of features; 2 by default.")] = None,
+    hidden: Annotated[
+        int | None, typer.Option("--hidden", "-n", help="Number of hidden neurons; 15 by default.")
+    ] = None,
+    outputs: Annotated[int | None, typer.Option("--outputs", help="Number of outputs; 2 by default.")] = None,
     layers: Annotated[
-        str | None, typer.Option("--layers", help="A layered net instead, for example 32,14,13,10.")
+        str | None, typer.Option("--layers", help="Sizes of the layers of a layered net, as 32,14,13,10.")
     ] = None,
     family: Annotated[Family, typer.Option("--family", help="Kind of graph.")] = "mesh",
     density: Annotated[
-        float | None, typer.Option("--density", help="Share of the allowed edges of a mesh to keep; all if not given.")
+        float | None, typer.Option("--density", help="Share of the allowed edges of a mesh to keep; 1 by default.")
     ] = None,
-    ticks: Annotated[int | None, typer.Option("--ticks", "-t", help="Ticks; by default as many as count.")] = None,
-    batch: Annotated[int, typer.Option("--batch", "-b", help="Samples in a batch.")] = 64,
-    activation: Annotated[str, typer.Option("--activation", "-a", help="Of the hidden neurons.")] = "relu",
+    ticks: Annotated[
+        int | None, typer.Option("--ticks", "-t", min=1, help="Number of ticks; by default as many as count.")
+    ] = None,
+    batch_size: Annotated[int, typer.Option("--batch-size", "-b", min=1, help="Samples in a batch.")] = 64,
+    activation: Annotated[str, typer.Option("--activation", "-a", help="Activation of the hidden neurons.")] = "relu",
     samples: Annotated[
-        int | None, typer.Option("--samples", "-s", help="Rows to train on: says which solver would be taken.")
+        int | None, typer.Option("--samples", min=1, help="Rows to train on: shows the solver that auto takes.")
     ] = None,
     jacobian: Annotated[bool, typer.Option("--jacobian", help="Explain the Jacobian instead of the gradient.")] = False,
     measure: Annotated[bool, typer.Option("--measure", help="Time the chosen method on this machine.")] = False,
-    seed: Annotated[int, typer.Option("--seed", help="Of the random edges.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    random_state: Annotated[
+        int, typer.Option("--random-state", "--seed", min=0, max=2**32 - 1, help="Seed of the random edges.")
+    ] = 0,
+    as_json: AsJson = False,
 ) -> None:
     """Show what each gradient method would cost, which one is taken and why.
 
@@ -55,57 +62,57 @@ def explain(
 
       meshnn explain iris.mesh --samples 105
 
-      meshnn explain --inputs 2 --hidden 15 --outputs 2 --ticks 8 --batch 700
+      meshnn explain --inputs 2 --hidden 15 --outputs 2 --ticks 8 --batch-size 700
     """
-    given = (inputs, hidden, outputs, layers, density, ticks)
+    sizes = (inputs, hidden, outputs, density)
+    given = any(value is not None for value in sizes) or family != "mesh"
+    loss: str | None = None
     if model is not None:
-        if any(value is not None for value in given) or family != "mesh" or activation != "relu":
+        if given or layers is not None or ticks is not None or activation != "relu":
             raise MeshError("a model says it all: leave sizes, layers, density, ticks, family and activation out")
         mesh, loss = _from_file(model)
+    elif layers is not None:
+        if given:
+            raise MeshError("--layers: the layers say it all: leave sizes, density and family out")
+        if not all(size.strip().isdecimal() for size in layers.split(",")):
+            raise MeshError(f"--layers: expected sizes like 32,14,13,10, got {layers!r}")
+        mesh = Mesh(Topology.layered([int(size) for size in layers.split(",")]), ticks, activation)
     else:
-        mesh, loss = Mesh(_topology(inputs, hidden, outputs, layers, family, density, seed), ticks, activation), None
-    explanation = mesh.explain(batch, jacobian=jacobian, measure=measure)
-    choice = None if samples is None else _solver(mesh, whole_number("--samples", samples), loss)
+        mesh = Mesh(_topology(inputs, hidden, outputs, family, density, random_state), ticks, activation)
+    explanation = mesh.explain(batch_size, jacobian=jacobian, measure=measure)
+    choice = None if samples is None else _solver(mesh, samples, loss)
     if as_json:
         rows = [
             {"method": cost.method, "exact": True, "forward_only": cost.forward_only, "bytes": cost.bytes,
              "multiply_adds": cost.multiply_adds, "estimated": cost.estimated}
             for cost in explanation.decision.costs
         ]  # fmt: skip
-        print_json({"mesh": explanation.mesh, "batch_size": batch, "methods": rows,
+        print_json({"mesh": explanation.mesh, "batch_size": batch_size, "methods": rows,
                     "chosen": explanation.chosen, "reason": explanation.reason,
                     "seconds": explanation.seconds, "rate": explanation.rate,
                     "edges": explanation.n_edges, "dead_edges": explanation.n_dead,
                     "solver": None if choice is None else _solver_facts(choice)})  # fmt: skip
         return
-    typer.echo(str(explanation))  # plain text: no column is cut off, however narrow the terminal is
+    print(explanation)  # plain text: no column is cut off, however narrow the terminal is
     if choice is not None:
-        typer.echo(f"On {samples} samples the solver is {choice.solver.name}: {choice.reason}.")
+        print(f"On {samples} samples the solver is {choice.solver.name}: {choice.reason}.")
 
 
 def _solver_facts(choice: Choice) -> dict[str, str | None]:
-    """Return the choice of a solver as plain values."""
     alternative = None if choice.alternative is None else choice.alternative.name
     return {"name": choice.solver.name, "reason": choice.reason, "alternative": alternative}
 
 
 def _topology(
-    inputs: int | None, hidden: int | None, outputs: int | None, layers: str | None, family: Family,
-    density: float | None, seed: int,
-) -> Topology:  # fmt: skip
-    if layers is not None:
-        if any(value is not None for value in (inputs, hidden, outputs, density)) or family != "mesh":
-            raise MeshError("--layers: the layers say it all: leave sizes, density and family out")
-        if not all(size.strip().isdecimal() for size in layers.split(",")):
-            raise MeshError(f"--layers: expected sizes like 32,14,13,10, got {layers!r}")
-        return Topology.layered([int(size) for size in layers.split(",")])
+    inputs: int | None, hidden: int | None, outputs: int | None, family: Family, density: float | None, seed: int
+) -> Topology:
     defaults = ((inputs, 2), (hidden, 15), (outputs, 2))
     i, h, o = (default if given is None else given for given, default in defaults)
-    if family == "cascade":
-        if density is not None:
-            raise MeshError("--density: a cascade has all its edges: leave it out")
-        return Topology.cascade(i, h, o)
-    return Topology.mesh(i, h, o, density=1.0 if density is None else density, random_state=seed)
+    if family == "mesh":
+        return Topology.mesh(i, h, o, density=1.0 if density is None else density, random_state=seed)
+    if density is not None:
+        raise MeshError("--density: a cascade has all its edges: leave it out")
+    return Topology.cascade(i, h, o)
 
 
 def _from_file(path: Path) -> tuple[Mesh, str | None]:
@@ -118,7 +125,7 @@ def _from_file(path: Path) -> tuple[Mesh, str | None]:
 
 
 def _solver(mesh: Mesh, samples: int, loss: str | None) -> Choice:
-    """What `auto` would take; a net of unknown purpose is taken for a classifier if it has several outputs."""
+    """Return what `auto` would take; a net of unknown purpose counts as a classifier if it has several outputs."""
     n_outputs = mesh.topology.n_outputs
     found = loss_named(loss or ("squared_error" if n_outputs == 1 else "cross_entropy"))
     live, columns = len(mesh.live_parameters()), found.columns(n_outputs)

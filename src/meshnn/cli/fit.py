@@ -8,10 +8,9 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 import typer
-from rich.console import Console
 
 from meshnn.arguments import known, whole_number
-from meshnn.cli.output import check_output, collect_warnings, free_name, print_json, save_somewhere, say_notes
+from meshnn.cli.output import check_output, collect_warnings, free_name, print_json, save_somewhere, say_notes, screen
 from meshnn.cli.report import ClassScores, Report, ValueScores, show
 from meshnn.cli.tables import Decimal, Encoding, Na, Sep, Thousands, read_options
 from meshnn.codes import ACTIVATIONS
@@ -189,7 +188,7 @@ def fit(
     model = _model(rows.task, options, class_weight)
     if not as_json:
         say_notes(rows.notes)
-        Console(stderr=True).print(rows.introduction(), markup=False, highlight=False, soft_wrap=True)
+        screen(stderr=True).print(rows.introduction(), markup=False, highlight=False, soft_wrap=True)
     seconds, warned, code = _train(model, rows)
     model.set_params(verbose=0)
     model.target_ = target
@@ -202,7 +201,7 @@ def fit(
         print_json(facts | _facts(model, report, trained, seconds, rows.notes + warned, out))
     else:
         say_notes(warned)
-        show(Console(), model, report, trained, seconds, out)
+        show(screen(), model, report, trained, seconds, out)
     if failure is not None:
         raise MeshError(f"{failure}; the model was written to {out} instead")
     if code:

@@ -7,16 +7,17 @@ from typing import Annotated
 
 import typer
 
+from meshnn.cli.options import AsJson
 from meshnn.cli.output import check_output, counted, print_json
 
 __all__ = ["import_"]
 
 
 def import_(
-    saved: Annotated[Path, typer.Argument(help="The bytes that net_save wrote.", show_default=False)],
+    saved: Annotated[Path, typer.Argument(help="The file with the bytes that net_save wrote.", show_default=False)],
     into: Annotated[Path, typer.Option("--into", help="The .mesh file that the header was made from.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The .mesh file to write.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    out: Annotated[Path, typer.Option("--out", "-o", help="The model to write, a .mesh file.")],
+    as_json: AsJson = False,
 ) -> None:
     """Take back what a net has learned on a device: the bytes that its C learner saved.
 
@@ -35,10 +36,9 @@ def import_(
     snapshot = import_snapshot(content, model, str(saved))
     model.save(out)
     if as_json:
-        print_json(
-            {"model": str(out), "parameters": snapshot.n_parameters, "samples": snapshot.samples,
-             "learned": snapshot.learned, "learner": snapshot.learner, "everything": snapshot.everything}
-        )  # fmt: skip
+        names = ("samples", "learned", "learner", "everything")
+        facts = {"model": str(out), "parameters": snapshot.n_parameters}
+        print_json(facts | {name: getattr(snapshot, name) for name in names})
         return
     seen = f"{counted(snapshot.samples, 'sample')} seen, {counted(snapshot.learned, 'update')} of {snapshot.learner}"
     print(f"{out}: {counted(snapshot.n_parameters, 'parameter')} of {saved}; {seen}")

@@ -7,8 +7,9 @@ import os
 import platform
 import sys
 import tempfile
+import unicodedata
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, version
 from itertools import count
@@ -25,9 +26,11 @@ __all__ = [
     "free_name",
     "print_json",
     "print_text",
+    "printable",
     "progress",
     "save_somewhere",
     "say_notes",
+    "screen",
     "versions",
 ]
 
@@ -35,23 +38,49 @@ __all__ = [
 def counted(number: int, what: str) -> str:
     """A number of things.
 
-    >>> counted(1, "row"), counted(2000, "row")
-    ('1 row', '2,000 rows')
+    >>> counted(1, "row"), counted(2000, "row"), counted(3, "class")
+    ('1 row', '2,000 rows', '3 classes')
     """
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
+    return f"{number:,} {what}{'' if number == 1 else 'es' if what.endswith('s') else 's'}"
+
+
+def printable(text: str) -> str:
+    """Return a text with its control characters spelled out: names of columns and classes may hold some.
+
+    >>> print(printable("red \\x1b]0;title\\x07"))
+    red \\x1b]0;title\\x07
+    """
+    if text.isprintable():
+        return text
+    harmless = (c in "\n\t" or c.isprintable() or unicodedata.category(c) == "Zs" for c in text)
+    return "".join(c if shown else ascii(c)[1:-1] for c, shown in zip(text, harmless, strict=True))
+
+
+def screen(stderr: bool = False) -> Any:
+    """Return a rich Console on which everything is `printable`."""
+    from rich.console import Console
+    from rich.segment import Segment
+
+    class Screen(Console):
+        def render(self, renderable: Any, options: Any = None) -> Iterator[Segment]:
+            for part in super().render(renderable, options):
+                yield part if part.control else Segment(printable(part.text), part.style)
+
+    return Screen(stderr=stderr)
 
 
 def print_json(value: Any) -> None:
     """One JSON document on stdout; numbers that are not finite become null."""
     text = json.dumps(finite(value), indent=2, ensure_ascii=False)
-    print(text if _can_show(text) else json.dumps(finite(value), indent=2))
+    exact = _can_show(text) and (printable(text) == text or not sys.stdout.isatty())
+    print(text if exact else json.dumps(finite(value), indent=2))
 
 
 def print_text(text: str) -> None:
-    """Lines on stdout, and a note if some of their characters cannot be shown."""
+    """Lines on stdout, exact unless it is a terminal, and a note if some of their characters cannot be shown."""
     if not _can_show(text):
         say_notes([f"stdout is {sys.stdout.encoding}: characters it lacks are shown as ?; --out or --json keep them"])
-    print(text, end="")
+    print(printable(text) if sys.stdout.isatty() else text, end="")
 
 
 def _can_show(text: str) -> bool:
@@ -82,16 +111,14 @@ def progress(title: str) -> Iterator[Callable[[int, int, str], None]]:
     columns = (TextColumn(title), BarColumn(), MofNCompleteColumn(), doing, TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task(title, total=None, what="")
-        yield lambda done, total, what: bar.update(task, completed=done, total=total, what=what[:50])
+        yield lambda done, total, what: bar.update(task, completed=done, total=total, what=printable(what)[:50])
 
 
 def say_notes(notes: list[str]) -> None:
     """What the user should know, on stderr, one line each."""
-    from rich.console import Console
-
-    console = Console(stderr=True, soft_wrap=True)
+    console = screen(stderr=True)
     for note in notes:
-        console.print(f"note: {note}", style="yellow", markup=False, highlight=False)
+        console.print(f"note: {note}", style="yellow", markup=False, highlight=False, soft_wrap=True)
 
 
 @contextmanager
@@ -103,8 +130,8 @@ def collect_warnings(into: list[Warning]) -> Iterator[None]:
     into.extend(warning.message for warning in caught if isinstance(warning.message, Warning))
 
 
-def check_output(option: str, path: Path, ending: str | None = None) -> None:
-    """Refuse a file that could not be written, before anybody waits for what should be in it."""
+def check_output(option: str, path: Path, ending: str | None = None, keep: Mapping[str, Path] | None = None) -> None:
+    """Refuse a file that could not be written, or is one to keep, before anybody waits for what should be in it."""
     if path.is_dir():
         raise MeshError(f"{option}: {path} is a directory; name a file")
     if not path.absolute().parent.is_dir():
@@ -113,6 +140,9 @@ def check_output(option: str, path: Path, ending: str | None = None) -> None:
         raise MeshError(f"{option}: no permission to write {path}; choose another place")
     if ending is not None and path.suffix.lower() != ending:
         raise MeshError(f"{option}: {path.name} should end in {ending}")
+    for what, other in (keep or {}).items():
+        if path.exists() and other.exists() and path.samefile(other):
+            raise MeshError(f"{option}: {path} is {what}, which would be lost; name another file")
 
 
 def save_somewhere(model: Any, path: Path) -> tuple[Path, OSError | MeshError | None]:

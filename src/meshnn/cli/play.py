@@ -11,7 +11,6 @@ from typing import Annotated
 
 import typer
 
-from meshnn.arguments import whole_number
 from meshnn.errors import MeshError
 
 __all__ = ["play"]
@@ -25,8 +24,8 @@ def play(
     target: Annotated[
         str, typer.Option("--target", "-y", help="The column to predict; by default the last one.", show_default=False)
     ] = "",
-    port: Annotated[int, typer.Option("--port", help="Port to listen on; 0 takes a free one.")] = 0,
-    host: Annotated[str, typer.Option("--host", help="Address to listen on: 127.0.0.1 or ::1.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port of the page; 0 takes a free one.")] = 0,
+    host: Annotated[str, typer.Option("--host", help="Address of the page: 127.0.0.1 or ::1.")] = "127.0.0.1",
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page in the browser.")] = True,
 ) -> None:
     """Draw a net in the browser, change it and watch it learn.
@@ -43,7 +42,6 @@ def play(
     """
     if missing := [name for name in ("starlette", "uvicorn", "websockets") if importlib.util.find_spec(name) is None]:
         raise MeshError(f"meshnn play needs {', '.join(missing)}; pip install 'meshnn[play]'")
-    whole_number("--port", port, least=0, most=65535)
     where = _loopback(host)
     if data is not None and not data.is_file():
         raise MeshError(f"{data}: there is no such file; pass a .csv, .tsv or .parquet file, or none")

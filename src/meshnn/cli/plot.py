@@ -8,28 +8,25 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from meshnn.cli.options import AsJson, MeshFile
 from meshnn.cli.output import check_output, print_json, say_notes
 from meshnn.errors import DataError, FileError, MeshError
 
 __all__ = ["plot"]
 
-
 What = Literal["all", "graph", "adjacency", "loss", "regions", "topology"]
 
 
 def plot(
-    model: Annotated[Path, typer.Argument(help="A .mesh file.", show_default=False)],
+    model: MeshFile,
     out: Annotated[
-        Path,
-        typer.Option(
-            "--out", "-o", help="Picture to write: .svg, .png or .pdf; for topology also .gif.", show_default=False
-        ),
+        Path, typer.Option("--out", "-o", help="The picture to write: .svg, .png or .pdf; for topology also .gif.")
     ],
-    what: Annotated[What, typer.Option("--what", help="Panel to draw; by default all that apply.")] = "all",
+    what: Annotated[What, typer.Option("--what", help="The panel to draw; by default all that apply.")] = "all",
     data: Annotated[
-        Path | None, typer.Option("--data", help="Table whose rows are drawn over the decision regions.")
+        Path | None, typer.Option("--data", help="The table whose rows are drawn over the decision regions.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Draw a model: its graph, its adjacency matrix, its loss and, with two features, its decision regions.
 

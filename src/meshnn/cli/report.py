@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
-from meshnn.cli.output import counted
+from meshnn.cli.output import counted, printable
 from meshnn.errors import DataError, MeshError
 
 __all__ = ["ClassScores", "Report", "ValueScores", "headline", "show", "show_confusion", "wilson"]
@@ -186,7 +186,7 @@ def show_confusion(console: Console, matrix: NDArray[np.int64], names: list[str]
     few = f"{what}, true class down and predicted across:"
     text = few if len(names) <= MOST_SHOWN else f"most frequent confusions of {what}:"
     console.print(Text(text), soft_wrap=True)
-    console.print(_confusion(matrix, names))
+    console.print(_confusion(matrix, [printable(name) for name in names]))
 
 
 def _confusion(matrix: NDArray[np.int64], names: list[str]) -> Table:

@@ -13,16 +13,16 @@ from numpy.typing import NDArray
 from meshnn.errors import DataError, FileError, MeshError
 from meshnn.online.blocks import Rows, TableRunner, model_classes, model_values, outputs_of
 from meshnn.tables.encoder import Encoded
-from meshnn.tables.names import shown, source
+from meshnn.tables.names import listed, source
 from meshnn.tables.streams import StreamSchema, parse_column
 
-__all__ = ["facts_of_stream", "fitted_stream"]
+__all__ = ["fitted_stream"]
 
 F64 = NDArray[np.float64]
 
 
 def fitted_stream(path: Path, model: Any) -> Any:
-    """What predicts the rows of tables."""
+    """Return what predicts the rows of tables."""
     if model.table_ is None:
         raise MeshError(
             f"{path} holds a model of a stream that was made in Python and knows no table; use its predict_many there"
@@ -30,106 +30,62 @@ def fitted_stream(path: Path, model: Any) -> Any:
     if model.stream_ is None:
         raise MeshError(f"{path} has not learned from any row yet; go on with meshnn stream --resume {path}")
     try:
-        recipe = StreamSchema.from_dict(model.table_["recipe"])
+        schema = StreamSchema.from_dict(model.table_["recipe"])
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise FileError(f"{path} does not hold a stream that makes sense ({error})") from None
-    return (_Classifier if recipe.task == "classify" else _Regressor)(model, recipe)
+        raise FileError(f"{path} does not hold a valid stream ({error})") from None
+    return (_StreamClasses if schema.task == "classify" else _StreamValues)(model, schema)
 
 
-class _Encoder:
-    """Columns of a table to features, by the recipe of the stream."""
+class _StreamValues:
+    """Predicts numbers; it is its own encoder."""
 
-    def __init__(self, model: Any, recipe: StreamSchema) -> None:
-        self._walk, self._recipe = TableRunner(model, recipe), recipe
-        self.columns = [SimpleNamespace(name=name) for name in recipe.features]
-        self.text_columns = list(recipe.features)  # as written: the recipe says what is a number
+    def __init__(self, model: Any, schema: StreamSchema) -> None:
+        self._model, self._schema, self._runner = model, schema, TableRunner(model, schema)
+        self.target_, self.encoder_ = schema.target, self
+        self.columns = [SimpleNamespace(name=name) for name in schema.features]
+        self.text_columns = list(schema.features)  # cells as written: the schema says what is a number
+        self._last: tuple[Any, Any] = (None, None)
 
     def encode(self, table: Any) -> Encoded:
-        """Rows of features; a column that is not there is missing, as it may be on a stream."""
-        notes, columns = ["the model as its stream left it; nothing is learned from this table"], {}
-        there = [name for name in self._recipe.features if name in table.column_names]
-        lost = [name for name in self._recipe.features if name not in there]
+        """Return rows of features; a column that is not there is missing, as it may be on a stream."""
+        notes, features = ["the model as its stream left it; nothing is learned from this table"], self._schema.features
+        there = [name for name in features if name in table.column_names]
+        lost = [name for name in features if name not in there]
         if not there:
-            raise DataError(
-                f"{source(table)}none of the columns that the model was learned from is there; they are "
-                f"{', '.join(map(shown, lost[:20]))}"
-            )
+            what = "none of the columns that the model was learned from is there; they are"
+            raise DataError(f"{source(table)}{what} {listed(lost)}", code="columns")
         if lost:
-            few = ", ".join(map(shown, lost[:5])) + (", ..." if len(lost) > 5 else "")
-            notes.append(f"{source(table)}there is no column {few}: taken as missing")
-        for name in there:
-            columns[name] = parse_column(table.column(name), name in self._recipe.text)
-        nothing = np.full(table.num_rows, np.nan)
-        rows = Rows(columns, None, nothing, None, table.num_rows, None)
-        return Encoded(self._walk.matrix(rows, 0, table.num_rows), notes)
-
-
-class _Fitted:
-    def __init__(self, model: Any, recipe: StreamSchema) -> None:
-        self._model, self.target_ = model, recipe.target
-        self.encoder_ = _Encoder(model, recipe)
-        self._asked: tuple[Any, Any] = (None, None)
+            notes.append(f"{source(table)}there is no column {listed(lost, 5)}: taken as missing")
+        parsed = {name: parse_column(table.column(name), name in self._schema.text) for name in there}
+        rows = Rows(parsed, None, np.full(table.num_rows, np.nan), None, table.num_rows, None)
+        return Encoded(self._runner.matrix(rows, 0, table.num_rows), notes)
 
     def _outputs(self, table: Any) -> F64:
-        if self._asked[0] is not table:  # a net that remembers must not see the rows twice
-            encoded = self.encoder_.encode(table)
+        if self._last[0] is not table:  # a net with memory must not see the rows twice
+            encoded = self.encode(table)
             for note in encoded.notes:
                 warnings.warn(note, UserWarning, stacklevel=3)
-            self._asked = table, outputs_of(self._model, encoded.X)
-        found: F64 = self._asked[1]
+            self._last = table, outputs_of(self._model, encoded.X)
+        found: F64 = self._last[1]
         return found
 
-
-class _Regressor(_Fitted):
-    def predict(self, X: Any) -> F64:
+    def predict(self, X: Any) -> Any:
         return model_values(self._model, self._outputs(X))
 
 
-class _Classifier(_Fitted):
-    def __init__(self, model: Any, recipe: StreamSchema) -> None:
-        super().__init__(model, recipe)
+class _StreamClasses(_StreamValues):
+    """Predicts classes, in the order of their names."""
+
+    def __init__(self, model: Any, schema: StreamSchema) -> None:
+        super().__init__(model, schema)
         labels = model.classes_
-        plain = labels if len({type(label) for label in labels}) == 1 else [str(label) for label in labels]
-        found = np.array(plain)
+        found = np.array(labels if len({type(label) for label in labels}) == 1 else [str(label) for label in labels])
         self._order = np.argsort(found, kind="stable")
         self.classes_ = found[self._order]
 
     def predict(self, X: Any) -> Any:
-        numbers, _ = model_classes(self._model, self._outputs(X))
-        place = np.empty(len(self._order), np.int64)
-        place[self._order] = np.arange(len(self._order))
-        return self.classes_[place[numbers]]
+        return self.classes_[np.argsort(self._order)[model_classes(self._model, self._outputs(X))[0]]]
 
     def predict_proba(self, X: Any) -> F64:
         found: F64 = model_classes(self._model, self._outputs(X))[1][:, self._order]
         return found
-
-
-def facts_of_stream(model: Any) -> dict[str, Any]:
-    """What `meshnn info` says about it, besides the net."""
-    facts: dict[str, Any] = {
-        "classes": [str(label) for label in getattr(model, "classes_", [])],
-        "features": [str(name) for name in model.features_.names] or None,
-        "learner": model.learner,
-        "memory": model.memory,
-        "samples_learned": model.n_samples_,
-    }
-    table = model.table_
-    if not isinstance(table, dict):
-        return facts
-    try:
-        from meshnn.online.scores import scores_from
-
-        recipe, scores = StreamSchema.from_dict(table["recipe"]), scores_from(table["scores"])
-        facts |= {
-            "target": recipe.target,
-            "ordered_by": recipe.by,
-            "dropped": recipe.drop or None,
-            "table": table["source"],
-            "rows": table["rows"],
-            "stream": "finished" if table["finished"] else "goes on: meshnn stream ... --resume",
-            "scores": {name: round(value, 6) for name, value in scores.summary().items()} if scores.rows else None,
-        }
-    except (KeyError, TypeError, ValueError, AttributeError):
-        facts["stream"] = "does not make sense"
-    return facts

@@ -11,8 +11,9 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from meshnn.cli.output import check_output, progress, versions
-from meshnn.files import explained
+from meshnn.cli.options import AsJson
+from meshnn.cli.output import check_output, print_json, progress, versions
+from meshnn.files import explained, finite
 from meshnn.verify import PAPER, TOLERANCE, Interval, Report
 from meshnn.verify import verify as run
 
@@ -20,16 +21,18 @@ __all__ = ["verify"]
 
 
 def verify(
-    tests: Annotated[int, typer.Option("--tests", help="Random nets per dtype and number of ticks.")] = 100,
-    seed: Annotated[int, typer.Option("--seed", help="Of the random nets.")] = 0,
+    tests: Annotated[int, typer.Option("--tests", min=1, help="Number of random nets per dtype and ticks.")] = 100,
+    random_state: Annotated[
+        int, typer.Option("--random-state", "--seed", min=0, max=2**32 - 1, help="Seed of the random nets.")
+    ] = 0,
     activation: Annotated[
-        str, typer.Option("--activation", help="Of all neurons: relu (the paper's) or tanh.")
+        str, typer.Option("--activation", "-a", help="Activation of all neurons: relu (the paper's) or tanh.")
     ] = "relu",
     reference: Annotated[
-        str | None,
-        typer.Option("--reference", help="torch (autograd) or numpy; by default torch if installed."),
+        str | None, typer.Option("--reference", help="The reference: torch (autograd, if installed) or numpy.")
     ] = None,
-    out: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the results to a file too.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="The results to write, a .json file.")] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Compare every gradient method with an independent reference, as the paper does, on harder nets.
 
@@ -40,20 +43,24 @@ def verify(
 
       meshnn verify
 
-      meshnn verify --tests 20 --activation tanh --json verify.json
+      meshnn verify --tests 20 --activation tanh --out verify.json
     """
     if out is not None:
-        check_output("--json", out)
+        check_output("--out", out)
     report: Report | None = None
     with progress("verifying") as tell:
-        for report, done, total in run(tests, seed, activation, reference):  # noqa: B007
+        for report, done, total in run(tests, random_state, activation, reference):  # noqa: B007
             tell(done, total, "nets")
     assert report is not None  # the generator yields at least once
-    console = Console()
-    console.print(_table(report, "±" if console.encoding.lower().startswith("utf") else "+-"))
+    facts = report.to_dict() | {"versions": versions()}
     if out is not None:
         with explained("write", str(out)):
-            out.write_text(json.dumps(report.to_dict() | {"versions": versions()}, indent=2) + "\n")
+            out.write_text(json.dumps(finite(facts), indent=2) + "\n")
+    if as_json:
+        print_json(facts)
+    else:
+        console = Console()
+        console.print(_table(report, "±" if console.encoding.lower().startswith("utf") else "+-"))
     if not report.passed:
         Console(stderr=True).print("meshnn: a difference is out of tolerance", style="red")
         raise typer.Exit(1)

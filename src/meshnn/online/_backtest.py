@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,7 +58,7 @@ def _means(values: Array) -> Array:
 
 def back_test(
     model: MeshForecaster, y: Array, horizon: int, level: float = 0.9, origins: int = ORIGINS,
-    told: Callable[[int, int], None] | None = None,
+    told: Callable[[int, int], None] | None = None, X: Sequence[Mapping[Any, float]] | None = None,
 ) -> BackTest:  # fmt: skip
     """Let a model learn a series, and forecast it from points in its second half on the way.
 
@@ -77,6 +77,8 @@ def back_test(
         Points at most; 0 only learns.
     told : callable, optional
         Is told how many values were learned, of how many.
+    X : sequence of dict, optional
+        Features of each value; those of the steps to forecast are taken as known.
     """
     n, horizon = len(y), whole_number("horizon", horizon)
     points = _points(n, horizon, whole_number("origins", origins, least=0))
@@ -85,9 +87,9 @@ def back_test(
     next_ = 0
     for t, value in enumerate(y.tolist()):
         if next_ < len(points) and t == points[next_]:
-            _try(model, y, t, horizon, level, {name: rows[next_] for name, rows in found.items()})
+            _try(model, y, X, t, horizon, level, {name: rows[next_] for name, rows in found.items()})
             next_ += 1
-        model.learn_one(value)
+        model.learn_one(value, None if X is None else X[t])
         if told is not None:
             told(t + 1, n)
     return BackTest(points, **found)
@@ -102,12 +104,15 @@ def _points(n: int, horizon: int, most: int) -> IntArray:
     return np.unique(np.linspace(first, last, min(most, last - first + 1)).round().astype(np.int64))
 
 
-def _try(model: MeshForecaster, y: Array, t: int, horizon: int, level: float, into: dict[str, Any]) -> None:
+def _try(
+    model: MeshForecaster, y: Array, X: Any, t: int, horizon: int, level: float, into: dict[str, Any]
+) -> None:  # fmt: skip
     known, truth = y[:t], y[t : t + horizon]
     count = len(truth)  # no more can be compared
+    ahead = None if X is None else X[t : t + count]
     into["truth"][:count] = truth
-    into["forecasts"][:count] = model.forecast(count)
-    bounds = model.forecast_interval(count, level=level)
+    into["forecasts"][:count] = model.forecast(count, ahead)
+    bounds = model.forecast_interval(count, ahead, level)
     into["lower"][:count], into["upper"][:count] = np.array(bounds).T
     into["naive"][:] = known[np.flatnonzero(np.isfinite(known))[-1]]
     if model.season_ is not None and t >= model.season_:

@@ -49,6 +49,10 @@ class Rows:
             found = self.values == self.values
         return found
 
+    def stop(self, at: int, message: str, code: str, column: str, cell: str) -> None:
+        """End the rows before one that cannot be used; the error is raised when it comes."""
+        self.count, self.fault = at, DataError(message, code=code, field=column, value=cell)
+
 
 @dataclass
 class Piece:
@@ -76,7 +80,7 @@ class TableRunner:
 
     def __init__(self, model: StreamModel, recipe: StreamSchema, separator: str = ",") -> None:
         self.model, self.recipe, self.separator = model, recipe, separator
-        self.notes: dict[str, str] = {}  # once each
+        self.notes: dict[tuple[str, str], str] = {}  # by code and column, once each
         self.latest: tuple[str, float | int] | None = None  # the last time
 
     # -- taking apart ----------------------------------------------------------------------------------------------
@@ -92,14 +96,11 @@ class TableRunner:
             parsed = parse_column(table.column(column), column in recipe.text)
             if parsed.infinite >= 0:
                 row = block.first + parsed.infinite + 1
-                self._note(f"inf {column}", f"column {shown(column)} is infinite in row {row:,}: taken as missing")
+                self._note("infinite", column, f"column {shown(column)} is infinite in row {row:,}: taken as missing")
             if self.separator in (";", "\t") and 0 <= (at := decimal_comma(parsed)) < rows.count:
-                cell = table.column(column)[at].as_py()
-                rows.count = at
-                rows.fault = DataError(
-                    f"{name}: column {shown(column)} has decimal commas ({cell!r} in row {block.first + at + 1:,}), "
-                    "expected decimal points; export the file with points"
-                )
+                cell, row = _cell(block, column, at)
+                what = f"has decimal commas ({cell!r} in row {row:,}), expected decimal points"
+                rows.stop(at, f"{name}: column {shown(column)} {what}", "decimal", column, cell)
             columns[column] = parsed
         self._read_target(rows, block, name)
         if recipe.by is not None:
@@ -109,7 +110,7 @@ class TableRunner:
     def _read_target(self, rows: Rows, block: Block, name: str) -> None:
         recipe = self.recipe
         if recipe.target not in block.table.column_names:
-            raise DataError(f"{name} has no column {shown(recipe.target)}, which is the target")
+            raise DataError(f"{name} has no column {shown(recipe.target)}, which is the target", code="column")
         cells = block.table.column(recipe.target)
         if recipe.task == "classify":
             rows.labels = parse_labels(cells, recipe.labels)
@@ -119,41 +120,36 @@ class TableRunner:
         wrong = [int((parsed.codes >= 0).argmax())] if parsed.texts else []
         wrong += [parsed.infinite] if parsed.infinite >= 0 else []
         if wrong and min(wrong) < rows.count:
-            at = min(wrong)
-            rows.count = at
-            rows.fault = DataError(
-                f"{name}: target {shown(recipe.target)} holds {str(cells[at].as_py())[:60]!r} in row "
-                f"{block.first + at + 1:,}, expected a finite number; mend or empty the cell, or pass --task classify"
-            )
+            cell, row = _cell(block, recipe.target, min(wrong))
+            what = f"holds {cell!r} in row {row:,}, expected a finite number; fix or empty the cell"
+            rows.stop(min(wrong), f"{name}: target {shown(recipe.target)} {what}", "text target", recipe.target, cell)
 
     def _check_order(self, rows: Rows, block: Block, name: str) -> None:
         by = self.recipe.by
         assert by is not None
         if by not in block.table.column_names:
-            raise DataError(f"{name} has no column {shown(by)}, which orders the rows (--by)")
+            raise DataError(f"{name} has no column {shown(by)}, which orders the rows", code="column", field=by)
         cells = block.table.column(by)
         kind, times, good = parse_times(cells, None if self.latest is None else self.latest[0])
+        called = f"{name}: column {shown(by)}, which orders the rows"
         if good < rows.count:
-            rows.count = good
             wanted = "a number" if kind == "number" else "a number, or a time like 2026-08-01 12:30:00 or 2026-08"
-            rows.fault = DataError(
-                f"{name}: --by {shown(by)}: row {block.first + good + 1:,} holds {str(cells[good].as_py())[:60]!r}, "
-                f"expected {wanted}; mend the cell, or leave --by out"
-            )
+            cell, row = _cell(block, by, good)
+            what = f"row {row:,} holds {cell!r}, expected {wanted}; fix the cell"
+            rows.stop(good, f"{called}: {what}", "order", by, cell)
         rows.times = kind, times
         at = np.flatnonzero(_there(kind, times[: rows.count]))
         before = [] if self.latest is None else [self.latest[1]]
         ordered = np.concatenate([np.array(before, times.dtype), times[at]])
         steps = np.flatnonzero(ordered[1:] < ordered[:-1])
         if len(steps):
-            rows.count = int(at[steps[0] + 1 - len(before)])
-            rows.fault = DataError(
-                f"{name}: --by {shown(by)}: row {block.first + rows.count + 1:,} ({cells[rows.count].as_py()}) comes "
-                "before the row above it; sort the table by that column, or leave --by out to take the rows as they are"
-            )
+            first = int(at[steps[0] + 1 - len(before)])
+            cell, row = _cell(block, by, first)
+            what = f"row {row:,} ({cell}) comes before the row above it; sort the table by that column"
+            rows.stop(first, f"{called}: {what}", "order", by, cell)
 
-    def _note(self, key: str, text: str) -> None:
-        self.notes.setdefault(key, text)
+    def _note(self, code: str, column: str, text: str) -> None:
+        self.notes.setdefault((code, column), text)
 
     # -- going on --------------------------------------------------------------------------------------------------
 
@@ -207,12 +203,8 @@ class TableRunner:
         room = self.recipe.most - len(known)
         if len(different) > room:
             text = parsed.texts[different[np.argsort(firsts)[room]]]
-            self._note(
-                f"levels {name}",
-                f"column {shown(name)} has more than {self.recipe.most:,} different texts: further ones (such as "
-                f"{text[:40]!r}) count as none of them; --drop it if it is an identifier, --by if it is a time, or "
-                "allow more with --levels",
-            )
+            most = f"column {shown(name)} has more than {self.recipe.most:,} different texts"
+            self._note("levels", name, f"{most}: further ones (such as {text[:40]!r}) count as none of them")
         return set(rows[np.sort(firsts)[:room]].tolist())
 
     def _dictionary(self, rows: Rows, row: int, learn: bool) -> dict[Any, float]:
@@ -264,8 +256,8 @@ class TableRunner:
         if label not in model._number and len(model.classes_) >= MAX_CLASSES:
             raise DataError(
                 f"target {shown(self.recipe.target)} has more than {MAX_CLASSES:,} classes: it looks like an "
-                "identifier or a number; choose another target, or --task regress"
-            )
+                "identifier or a number; choose another target", code="number target", field=self.recipe.target,
+            )  # fmt: skip
 
     def _stretch(self, rows: Rows, first: int, last: int) -> Piece:
         """Rows that bring nothing new, in compiled code."""
@@ -324,6 +316,11 @@ class TableRunner:
         at = np.arange(n)
         right = np.where(truth >= 0, P[at, np.maximum(truth, 0)], np.nan)
         return Piece(first, last, truth, predicted, right, P[at, predicted])
+
+
+def _cell(block: Block, column: str, at: int) -> tuple[str, int]:
+    """Return a cell as messages show it, and the number of its row in the table."""
+    return str(block.table.column(column)[at].as_py())[:60], block.first + at + 1
 
 
 def _there(kind: str, times: Any) -> NDArray[np.bool_]:

@@ -1,0 +1,112 @@
+"""Checks of exported files: they are compiled or loaded, run, and compared with the model."""
+
+from __future__ import annotations
+
+from os import PathLike
+from typing import Any
+
+import numpy as np
+
+from meshnn.arrays import Array
+from meshnn.errors import MeshError
+from meshnn.export.blueprint import Blueprint
+from meshnn.export.c.reference import float_outputs
+from meshnn.export.scoring import as_features, as_rows, predicted, probabilities
+
+__all__ = ["check_c", "check_learner", "check_onnx", "random_samples"]
+
+#: Largest difference of outputs in floats, as a share of the largest output.
+TOLERANCE = 1e-4
+
+
+def random_samples(blueprint: Blueprint, count: int) -> Array:
+    """Return samples as if features were normal."""
+    z = np.random.default_rng(0).standard_normal((count, blueprint.n_inputs))
+    if blueprint.x_mean is not None and blueprint.x_scale is not None:
+        z = z * np.where(np.isfinite(blueprint.x_scale), blueprint.x_scale, 1.0) + blueprint.x_mean
+    return as_features(blueprint, as_rows(blueprint, z))
+
+
+def check_c(model: Any, path: str | PathLike[str], X: Array, net: Any = None) -> str:
+    """Compile a C header and compare its outputs; return a sentence, or raise MeshError.
+
+    Parameters
+    ----------
+    model : what was exported
+    path : the header
+    X : array (n, n_inputs)
+    net : IntegerNet, optional
+        The same net in Python, if it is one of integers.
+    """
+    from meshnn.export import CNet
+
+    blueprint, compiled = model.blueprint(), CNet(path)
+    rows = as_rows(blueprint, X)
+    estimator = hasattr(model, "_outputs") and not callable(getattr(model, "learn_one", None))
+    wanted = model._outputs(X) if estimator and blueprint.timing is None else float_outputs(blueprint, X)
+    if net is None:
+        apart = _apart(compiled.outputs(rows), wanted)
+        return f"checked: {len(X):,} predictions of the compiled header agree to {apart:.1g} of the largest output"
+    got = compiled.outputs(X if net.coding.whole else compiled.quantise(rows))
+    if not np.array_equal(got, net.outputs(net.coding(X))):
+        raise MeshError("the compiled header has other bits than the same net in Python")
+    bits = f"checked: {len(X):,} predictions have the bits of Python"
+    if blueprint.classes:
+        same = float((predicted(blueprint, got * net.out_scale) == predicted(blueprint, wanted)).mean())
+        return f"{bits}; {same:.1%} are those of the net in floats"
+    error = float(np.sqrt(np.mean(np.square(got * net.out_scale - wanted)))) / (float(wanted.std()) or 1.0)
+    return f"{bits}; {error:.2%} of their spread off those in floats"
+
+
+def check_learner(model: Any, path: str | PathLike[str], X: Array) -> str:
+    """Let the learner of a C header and that of Python learn random targets, and compare their bits."""
+    from meshnn.export import CLearner
+
+    learner, stream = CLearner(path), model._learner()
+    labels = max(len(getattr(model, "classes_", ())), 2)
+    targets = np.random.default_rng(1).integers(0, labels, (len(X), 1))
+    got, wanted = learner.run(X, targets), stream.run(X, targets)
+    if not np.array_equal(got.view(np.uint32), wanted.view(np.uint32)):
+        raise MeshError("the compiled learner has other bits than the same stream in Python")
+    return f"checked: {len(X):,} samples learned with the bits of Python; {learner.ram_bytes:,} bytes of RAM"
+
+
+def check_onnx(model: Any, path: str | PathLike[str], X: Array) -> str:
+    """Compare the answers of onnxruntime; of nets with memory those of the first step, from a state of zeros."""
+    try:
+        import onnxruntime
+    except ImportError:
+        raise MeshError("onnxruntime is not installed; pip install onnxruntime") from None
+    blueprint = model.blueprint()
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    names = [output.name for output in session.get_outputs()]
+    answers = dict(zip(names, session.run(None, _onnx_inputs(blueprint, session.get_inputs(), X)), strict=True))
+    parts = [X] if blueprint.timing is None else [row[None] for row in X]
+    outputs = np.concatenate([float_outputs(blueprint, part) for part in parts])
+    shares = next((found for name, found in answers.items() if "probabilit" in name), None)
+    if shares is not None:
+        found = [list(row.values()) for row in shares] if isinstance(shares, list) else shares
+        apart = _apart(np.asarray(found), probabilities(blueprint, outputs), 1.0)
+    else:
+        wanted = predicted(blueprint, outputs) if blueprint.values else outputs
+        apart = _apart(np.asarray(next(iter(answers.values()))).reshape(wanted.shape), wanted)
+    return f"checked: {len(X):,} predictions of onnxruntime agree to {apart:.1g}"
+
+
+def _onnx_inputs(blueprint: Blueprint, inputs: Any, X: Array) -> dict[str, Any]:
+    if not any(column.categories for column in blueprint.columns):
+        zeros = {other.name: np.zeros((len(X), int(other.shape[1])), np.float32) for other in inputs[1:]}
+        return {inputs[0].name: X.astype(np.float32)} | zeros
+    given = {}
+    for value, column, cells in zip(inputs, blueprint.columns, as_rows(blueprint, X).T, strict=True):
+        texts = np.array([*column.categories, "never seen"], object)
+        given[value.name] = (texts[cells.astype(int)] if column.categories else cells.astype(np.float32))[:, None]
+    return given
+
+
+def _apart(got: Array, wanted: Array, unit: float | None = None) -> float:
+    """Return the largest difference, as a share of the largest output or of a unit; MeshError if it is too large."""
+    apart = float(np.abs(got - wanted).max()) / (unit or float(np.abs(wanted).max()) or 1.0)
+    if not apart <= TOLERANCE:
+        raise MeshError(f"outputs of the exported file are up to {apart:.2g} of the largest apart from the model's")
+    return apart

@@ -1,0 +1,145 @@
+"""A series in a column of a table: its values in the order of time, and the features of past and future steps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from meshnn.errors import DataError
+from meshnn.tables.cells import cells_of, first
+from meshnn.tables.names import check_names, listed, quoted, shown
+from meshnn.tables.times import Times, looks_like_times, read_times
+
+__all__ = ["Series", "read_series"]
+
+#: Fewest values of a series.
+FEWEST = 4
+
+
+@dataclass(frozen=True)
+class Series:
+    """A column of a table in the order of time.
+
+    Attributes
+    ----------
+    name, by : str
+        The column, and that of the times, if any.
+    values : array (n,)
+        From the first value to the last; NaN where one is missing.
+    features : list of dict, or None
+        Other columns of the same rows, and of those after the last value.
+    times : Times or None
+        None: the steps are counted.
+    offset : int
+        Rows before the first value.
+    notes : list of str
+        Remarks for the user.
+    """
+
+    name: str
+    by: str | None
+    values: Any
+    features: list[dict[Any, float]] | None
+    times: Times | None
+    offset: int
+    notes: list[str]
+
+    @property
+    def stamps(self) -> Any:
+        """Times of the values."""
+        if self.times is None:
+            return np.arange(1.0, len(self.values) + 1) + self.offset
+        return self.times.stamps[self.offset : self.offset + len(self.values)]
+
+    def ahead(self, count: int) -> Any:
+        """Return the times of the next steps."""
+        end = self.offset + len(self.values)
+        if self.times is None:
+            return np.arange(1.0, count + 1) + end
+        return np.concatenate([self.times.stamps[end:], self.times.after(count)])[:count]
+
+    def texts(self, count: int) -> list[Any]:
+        """Return the same as they are written."""
+        stamps = self.ahead(count)
+        return [int(stamp) for stamp in stamps] if self.times is None else self.times.texts(stamps)
+
+    def features_ahead(self, count: int) -> list[dict[Any, float]] | None:
+        """Return the features of the next steps, which must be in the rows after the last value."""
+        if self.features is None:
+            return None
+        found = self.features[len(self.values) :][:count]
+        if len(found) < count:
+            message = (
+                f"a forecast of {count:,} steps needs the features of as many rows after the last value of "
+                f"{shown(self.name)}, and the table has {len(found):,} such rows"
+            )
+            raise DataError(message, code="future", field=self.name)
+        return found
+
+
+def read_series(table: Any, name: str | None = None, by: str | None = None, features: Sequence[str] = ()) -> Series:
+    """Return the series of a column.
+
+    Parameters
+    ----------
+    table : pyarrow.Table
+    name : str, optional
+        By default the only column of numbers.
+    by : str, optional
+        The column of times; by default the only column of dates, if there is one.
+    features : names of columns
+    """
+    others = {name, *features}
+    check_names(table.column_names, [column for column in (name, by, *features) if column is not None])
+    if by is None:
+        dates = [column for column in table.column_names if column not in others and looks_like_times(table, column)]
+        by = dates[0] if len(dates) == 1 else None
+    if name is None:
+        name = _only_numbers(table, {by, *features})
+    columns = np.stack([_numbers(table, column) for column in (name, *features)], axis=1)
+    times = None if by is None else read_times(table, by)
+    notes: list[str] = []
+    added = 0
+    if times is not None:
+        ordered, columns = columns[times.order], np.full((len(times.stamps), columns.shape[1]), np.nan)
+        columns[times.places] = ordered
+        notes, added = list(times.notes), len(times.stamps) - len(times.order)
+    there = np.flatnonzero(np.isfinite(columns[:, 0]))
+    if len(there) < FEWEST:
+        count = f"{len(there)} value{'s' * (len(there) != 1)}"
+        raise DataError(f"column {shown(name)} has {count}, expected at least {FEWEST}; add rows", field=name)
+    start, end = int(there[0]), int(there[-1]) + 1
+    gaps, left = end - start - len(there) - added, len(columns) - end
+    if gaps > 0:
+        what = f"{gaps:,} value{'s' * (gaps > 1)} of {shown(name)} missing"
+        notes.append(f"{what}: filled in by forecasts, not learned")
+    if left:
+        notes.append(f"the last {left:,} row{'s' * (left > 1)} have no value of {shown(name)}: forecast first")
+    rows: list[dict[Any, float]] | None = None
+    if features:
+        rows = [dict(zip(features, row, strict=True)) for row in columns[start:, 1:].tolist()]
+    return Series(name, by, columns[start:end, 0], rows, times, start, notes)
+
+
+def _numbers(table: Any, name: str) -> Any:
+    """Return a column of numbers, NaN where one is missing."""
+    cells = cells_of(table, name)
+    if cells.kind in ("categorical", "date"):
+        at = first(~cells.gaps)
+        cells.refuse(at, f"the text {quoted(cells.values[at])}", "numbers")
+    return np.full(len(table), np.nan) if cells.kind == "missing" else np.where(cells.gaps, np.nan, cells.numbers)
+
+
+def _only_numbers(table: Any, others: set[str | None]) -> str:
+    from pyarrow import types
+
+    tests = (types.is_integer, types.is_floating, types.is_decimal)
+    held = {name: table[name].type for name in table.column_names if name not in others}
+    fit = [name for name, kind in held.items() if any(test(kind) for test in tests)]
+    if len(fit) != 1:
+        what = f"several columns hold numbers: {listed(fit)}" if fit else "no column holds numbers"
+        raise DataError(what if fit else f"{what}; the table has {listed(table.column_names)}", code="series")
+    return str(fit[0])

@@ -1,0 +1,97 @@
+"""Options of all commands: the same words and letters everywhere; and names that would control a terminal."""
+
+import contextlib
+import io
+import json
+
+import numpy as np
+import pytest
+from typer.core import TyperOption
+from typer.main import get_command
+
+from commands import meshnn
+from meshnn.cli.commands import COMMANDS, app
+
+GROUP = get_command(app).commands
+OPTIONS = [(name, option) for name in COMMANDS for option in GROUP[name].params if isinstance(option, TyperOption)]
+
+
+def test_a_letter_means_one_thing():
+    meanings = {}
+    for _, option in OPTIONS:
+        for letter in (text for text in option.opts if not text.startswith("--")):
+            meanings.setdefault(letter, set()).add(option.opts[0])
+    assert {letter: len(found) for letter, found in meanings.items() if len(found) > 1} == {}
+    assert {"-o", "-y", "-n", "-t", "-a", "-b", "-p", "-q"} == set(meanings)
+
+
+@pytest.mark.parametrize(("name", "option"), OPTIONS, ids=lambda value: getattr(value, "name", value))
+def test_words(name, option):
+    if "--json" in option.opts:
+        assert option.is_flag
+    assert ("--seed" in option.opts) == ("--random-state" in option.opts)
+    assert not {"--epochs", "--batch", "--threads", "--save"}.intersection(option.opts)
+    assert len(option.help.split()) >= 3, "a phrase with a noun"
+    assert option.help.endswith(".")
+    assert not option.help.startswith("Of ")
+
+
+# -- names from files on a terminal ------------------------------------------------------------------------------------
+
+EVIL = "\x1b]0;x\x07"
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def on_a_terminal(*arguments):
+    """Return the exit code and everything that a command shows."""
+    from meshnn.cli import main
+
+    screen = Terminal()
+    with (
+        contextlib.redirect_stdout(screen),
+        contextlib.redirect_stderr(screen),
+        pytest.raises(SystemExit) as stop,
+    ):
+        main([str(argument) for argument in arguments])
+    return stop.value.code or 0, screen.getvalue()
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    """Columns, classes and times whose names hold an escape sequence that sets the title of a terminal."""
+    folder = tmp_path_factory.mktemp("terminal")
+    rng = np.random.default_rng(0)
+    rows = [f"{a:.3f},c{k % 3}{EVIL},{'yes' if a > 0 else 'no'}{EVIL},{k}" for k, a in enumerate(rng.normal(size=60))]
+    (folder / "t.csv").write_text(f"a{EVIL},b{EVIL},y{EVIL},n{EVIL}\n" + "\n".join(rows) + "\n")
+    return folder / "t.csv"
+
+
+def test_names_do_not_control_a_terminal(table, monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.chdir(table.parent)
+    target = ("--target", f"y{EVIL}")
+    shown = []
+    for arguments in (
+        ("fit", table, *target, "--hidden", "2", "--max-epochs", "3", "--out", "f.mesh"),
+        ("predict", "f.mesh", table, "--probabilities", "--keep", f"b{EVIL}"),
+        ("evaluate", "f.mesh", table),
+        ("info", "f.mesh"),
+        ("stream", table, *target, "--out", "s.mesh", "--max-categories", "2"),
+        ("info", "s.mesh"),
+        ("forecast", table, "--target", f"n{EVIL}", "--horizon", "2", "--origins", "2"),
+        ("predict", "f.mesh", table, "--json"),
+        ("stream", table, "--target", "y\x9b31m"),
+    ):
+        code, found = on_a_terminal(*arguments)
+        assert code == (2 if arguments[-1] == "y\x9b31m" else 0), found
+        assert not any(c in found for c in ("\x1b]", "\x07", "\x9b")), (arguments, found)
+        shown.append("x1b]0;x" in found)
+    assert all(shown[:4])
+    piped = meshnn("predict", "f.mesh", table, "--keep", f"b{EVIL}")
+    assert piped.stdout.splitlines()[0] == f"b{EVIL},prediction"  # exact where it is no terminal
+    found = json.loads(meshnn("predict", "f.mesh", table, "--keep", f"b{EVIL}", "--json").stdout)
+    assert found[f"b{EVIL}"][0] == f"c0{EVIL}"
