@@ -19,7 +19,7 @@ from pyarrow import parquet
 from commands import in_a_process, meshnn
 from meshnn import progress
 from meshnn.cli.fit_rows import place_of
-from meshnn.cli.report import ValueScores
+from meshnn.cli.report import ValueMetrics
 from meshnn.errors import DataError, MeshError
 from meshnn.tables import reader
 from meshnn.tables.files import FileReader
@@ -417,7 +417,7 @@ def test_the_interval_of_r2_from_sums():
     rng = np.random.default_rng(0)
     y = np.concatenate([rng.standard_normal(500) + 3, rng.standard_normal(2000) ** 3 - 40, rng.exponential(9, 700)])
     predicted = y + rng.standard_normal(len(y)) * (1 + np.abs(y) / 10) + 2
-    scores = ValueScores()
+    scores = ValueMetrics()
     for part in np.split(np.arange(len(y)), [500, 900, 2500]):  # the mean moves away from that of the first block
         scores.add(y[part], predicted[part])
     report = scores.report("y")[0]

@@ -57,7 +57,7 @@ PAGES = sorted({path.name for path in (ROOT / "docs").glob("*.md")} - ELSEWHERE 
 
 @pytest.mark.parametrize("page", [*QUICK, *(pytest.param(page, marks=pytest.mark.slow) for page in PAGES)])
 def test_blocks_of_the_pages(page, tmp_path, monkeypatch):
-    for library in ("onnxruntime", "skl2onnx") if page == "onnx.md" else ():
+    for library in ("onnxruntime", "skl2onnx") if page in ("onnx.md", "deployment.md") else ():
         pytest.importorskip(library, reason=f"docs/{page} IS NOT TESTED without {library}: pip install '.[dev]'")
     monkeypatch.chdir(tmp_path)
     run_page(page)

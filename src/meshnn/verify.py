@@ -19,7 +19,17 @@ from meshnn.errors import MeshError
 from meshnn.mesh import Mesh
 from meshnn.plan import METHODS
 
-__all__ = ["PAPER", "TOLERANCE", "Difference", "Interval", "Report", "Row", "compare", "references", "verify"]
+__all__ = [
+    "PAPER",
+    "TOLERANCE",
+    "Difference",
+    "ErrorInterval",
+    "Row",
+    "VerifyReport",
+    "compare",
+    "references",
+    "verify",
+]
 
 N_INPUTS, N_HIDDEN, N_OUTPUTS, BATCH = 5, 10, 3, 10
 #: 95% confidence intervals that the paper reports, in float32.
@@ -31,14 +41,14 @@ Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Interval:
+class ErrorInterval:
     """Mean and half width of a 95% confidence interval."""
 
     mean: float
     half_width: float
 
     @classmethod
-    def of(cls, values: list[float]) -> Interval:
+    def of(cls, values: list[float]) -> ErrorInterval:
         """From one value a test."""
         spread = float(np.std(values, ddof=1)) if len(values) > 1 else float("nan")
         return cls(float(np.mean(values)), 1.96 * spread / float(np.sqrt(len(values))))
@@ -54,8 +64,8 @@ class Row:
     dtype: str
     ticks: int
     method: str
-    states: Interval  # sums of absolute differences
-    gradients: Interval
+    states: ErrorInterval  # sums of absolute differences
+    gradients: ErrorInterval
     worst: float  # largest relative difference of a state or gradient; NaN if one is not a number
     tolerance: float
 
@@ -66,7 +76,7 @@ class Row:
 
 
 @dataclass
-class Report:
+class VerifyReport:
     """All rows of a verification."""
 
     tests: int
@@ -142,7 +152,7 @@ def references() -> list[str]:
 
 def verify(
     tests: int = 100, seed: int = 0, activation: str = "relu", reference: str | None = None
-) -> Iterator[tuple[Report, int, int]]:
+) -> Iterator[tuple[VerifyReport, int, int]]:
     """Run the test; yields `(report so far, nets done, nets in all)`. The last report is complete."""
     available = references()
     reference = available[0] if reference is None else reference
@@ -152,7 +162,7 @@ def verify(
         raise MeshError("PyTorch is not installed; pip install 'meshnn[torch]' brings it, or use the reference numpy")
     known("activation", activation, _NUMPY)
     tests, seed = whole_number("tests", tests), whole_number("seed", seed, least=0)
-    report = Report(tests, seed, activation, reference)
+    report = VerifyReport(tests, seed, activation, reference)
     all_ticks = range(1, 6)
     total = tests * len(TOLERANCE) * len(all_ticks)
     done = 0
@@ -164,10 +174,10 @@ def verify(
                 done += 1
                 yield report, done, total
             for method in METHODS:
-                gradients = Interval.of([one.gradients[method] for one in found])
+                gradients = ErrorInterval.of([one.gradients[method] for one in found])
                 # np.max, because max() would forget a NaN
                 worst = float(np.max([one.relative[method] for one in found]))
-                states = Interval.of([one.states for one in found])
+                states = ErrorInterval.of([one.states for one in found])
                 report.rows.append(Row(dtype, ticks, method, states, gradients, worst, tolerance))
     yield report, total, total
 

@@ -67,7 +67,7 @@ def _loaded(point: Any) -> Callable[..., None]:
     return broken
 
 
-class _Group(TyperGroup):
+class _CommandGroup(TyperGroup):
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         self.commands = _Commands()  # type: ignore[assignment]  # typer only reads it
@@ -87,7 +87,7 @@ class _WrappedError(Exception):
 
 
 app = typer.Typer(
-    cls=_Group,
+    cls=_CommandGroup,
     help="Neural networks of any directed topology, with exact gradients computed forward.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,

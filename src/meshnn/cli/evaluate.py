@@ -9,7 +9,7 @@ import typer
 from rich.text import Text
 
 from meshnn.cli.output import print_json, say_notes, screen
-from meshnn.cli.report import ClassScores, ValueScores, headline, show_confusion
+from meshnn.cli.report import ClassMetrics, ValueMetrics, headline, show_confusion
 from meshnn.cli.tables import Decimal, Encoding, ModelTables, Na, Sep, Thousands, load_model, read_options
 from meshnn.errors import MeshError
 
@@ -49,16 +49,16 @@ def evaluate(
         raise MeshError(f"{model} was made in Python and does not know what its target is called; pass --target")
     tables = ModelTables(estimator, data, read, target, shown=not as_json)
     tables.check_target()
-    scores: ClassScores | ValueScores
+    scores: ClassMetrics | ValueMetrics
     if hasattr(estimator, "classes_"):
-        scores = ClassScores(estimator.classes_)
+        scores = ClassMetrics(estimator.classes_)
         for table in tables:
             truth = tables.labels(table)
             assert truth is not None
             example = table[tables.target][int((truth == -1).argmax())].as_py() if (truth == -1).any() else None
             scores.add(truth, tables.ask("predict", table), tables.ask("predict_proba", table), example)
     else:
-        scores = ValueScores()
+        scores = ValueMetrics()
         for table in tables:
             scores.add(tables.values(table), tables.ask("predict", table))
     report, notes = scores.report(tables.target)

@@ -11,7 +11,7 @@ import typer
 
 from meshnn.arguments import known, whole_number
 from meshnn.cli.output import check_output, collect_warnings, free_name, print_json, save_somewhere, say_notes, screen
-from meshnn.cli.report import ClassScores, Report, ValueScores, show
+from meshnn.cli.report import ClassMetrics, Report, ValueMetrics, show
 from meshnn.cli.tables import Decimal, Encoding, Na, Sep, Thousands, read_options
 from meshnn.codes import ACTIVATIONS
 from meshnn.errors import MeshError, TrainingInterrupted
@@ -319,16 +319,16 @@ def _train(model: Any, rows: Any) -> tuple[float, list[str], int]:
 
 def _scored(model: Any, X: Any, y: Any, target: str, notes: list[str]) -> Report:
     """How good the model is on some rows; some class may be in none that was learned from."""
-    scores: ClassScores | ValueScores
+    scores: ClassMetrics | ValueMetrics
     caught: list[Warning] = []
     with collect_warnings(caught):
         predicted = model.predict(X)
     notes += [str(warning) for warning in caught]
     if not hasattr(model, "classes_"):
-        scores = ValueScores()
+        scores = ValueMetrics()
         scores.add(np.asarray(y, np.float64), predicted)
     else:
-        scores = ClassScores(model.classes_)
+        scores = ClassMetrics(model.classes_)
         place = np.minimum(np.searchsorted(model.classes_, y), len(model.classes_) - 1)
         truth = np.where(model.classes_[place] == y, place, -1)
         scores.add(truth, predicted, example=y[truth < 0][0] if (truth < 0).any() else None)

@@ -15,7 +15,7 @@ from rich.text import Text
 from meshnn.cli.output import counted, printable
 from meshnn.errors import DataError, MeshError
 
-__all__ = ["ClassScores", "Report", "ValueScores", "headline", "show", "show_confusion", "wilson"]
+__all__ = ["ClassMetrics", "Report", "ValueMetrics", "headline", "show", "show_confusion", "wilson"]
 
 #: Classes of which a confusion matrix still fits a screen.
 MOST_SHOWN = 12
@@ -65,7 +65,7 @@ class _Scores:
         return [f"{counted(self.missing, 'row')} without a value of {target}: left out"] * bool(self.missing)
 
 
-class ClassScores(_Scores):
+class ClassMetrics(_Scores):
     """Accuracy, confusions and log loss, added up block by block.
 
     An unknown class is always missed. It has no place in the matrix, nor a probability.
@@ -106,7 +106,7 @@ class ClassScores(_Scores):
         return Report("accuracy", hits / self.rows, *limits, self.rows, self._confusion, self._others), notes
 
 
-class ValueScores(_Scores):
+class ValueMetrics(_Scores):
     """R², RMSE and MAE, added up block by block.
 
     The interval of R² is that of the delta method, which needs moments up to the fourth.

@@ -14,7 +14,7 @@ from rich.table import Table
 from meshnn.cli.options import AsJson
 from meshnn.cli.output import check_output, print_json, progress, versions
 from meshnn.files import explained, finite
-from meshnn.verify import PAPER, TOLERANCE, Interval, Report
+from meshnn.verify import PAPER, TOLERANCE, ErrorInterval, VerifyReport
 from meshnn.verify import verify as run
 
 __all__ = ["verify"]
@@ -47,7 +47,7 @@ def verify(
     """
     if out is not None:
         check_output("--out", out)
-    report: Report | None = None
+    report: VerifyReport | None = None
     with progress("verifying") as tell:
         for report, done, total in run(tests, random_state, activation, reference):  # noqa: B007
             tell(done, total, "nets")
@@ -66,8 +66,8 @@ def verify(
         raise typer.Exit(1)
 
 
-def _table(report: Report, plus_minus: str) -> Table:
-    def text(interval: Interval) -> str:
+def _table(report: VerifyReport, plus_minus: str) -> Table:
+    def text(interval: ErrorInterval) -> str:
         return str(interval).replace("±", plus_minus)
 
     tolerances = ", ".join(f"{value:.0e} in {dtype}" for dtype, value in TOLERANCE.items())
@@ -91,6 +91,6 @@ def _table(report: Report, plus_minus: str) -> Table:
             begin = ["", "", row.method, ""]
         passed = "[green]ok[/green]" if row.passed else "[red]FAIL[/red]"
         table.add_row(*begin, text(row.gradients), f"{row.worst:.1e}", passed, end_section=row.method == last)
-    paper = (text(Interval(*PAPER[kind])) for kind in ("states", "gradients"))
+    paper = (text(ErrorInterval(*PAPER[kind])) for kind in ("states", "gradients"))
     table.add_row("paper", "1, 2", "tensor", *paper)
     return table

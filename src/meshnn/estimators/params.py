@@ -72,8 +72,10 @@ else:
         from sklearn.callback import CallbackSupportMixin, with_callbacks
     except ImportError:  # before scikit-learn 1.9
 
-        class CallbackSupportMixin:
+        class _NoCallbacks:
             """Nothing to support."""
+
+        CallbackSupportMixin = _NoCallbacks
 
         def with_callbacks(method):
             """Return the method as it is."""

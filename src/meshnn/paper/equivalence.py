@@ -11,7 +11,7 @@ from meshnn.paper.experiment import Experiment, Figure, Numbers, PaperTable, Par
 from meshnn.paper.tables import grouped
 from meshnn.plan import METHODS
 from meshnn.plots import style
-from meshnn.verify import PAPER, TOLERANCE, Interval, compare, references
+from meshnn.verify import PAPER, TOLERANCE, ErrorInterval, compare, references
 
 __all__ = ["EQUIVALENCE"]
 
@@ -34,12 +34,12 @@ def _tables(records: list[Record]) -> list[PaperTable]:
         numbers, (dtype, ticks) = record["numbers"], (record["parameters"][k] for k in ("dtype", "ticks"))
         for method in METHODS:
             worst = numbers["worst"][method]
-            cells = (str(Interval.of(numbers["states"])), str(Interval.of(numbers["gradients"][method])))
+            cells = (str(ErrorInterval.of(numbers["states"])), str(ErrorInterval.of(numbers["gradients"][method])))
             passed = worst is not None and worst <= TOLERANCE[dtype]
             rows.append(
                 (dtype, str(ticks), method, *cells, f"{worst:.1e}" if worst else "0", "yes" if passed else "NO")
             )
-    paper = (str(Interval(*PAPER["states"])), str(Interval(*PAPER["gradients"])))
+    paper = (str(ErrorInterval(*PAPER["states"])), str(ErrorInterval(*PAPER["gradients"])))
     rows.append(("paper: float32", "1, 2", "tensor", *paper, "", ""))
     tests = records[0]["parameters"]["tests"]
     title = (
