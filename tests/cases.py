@@ -17,7 +17,7 @@ from meshnn.plan import METHODS
 torch.set_num_threads(1)
 
 ACTIVATION_NAMES = tuple(ACTIVATIONS)
-LOSS_NAMES = tuple(LOSSES)
+LOSS_NAMES = tuple("quantile:0.9" if name == "quantile" else name for name in LOSSES)
 ALL_METHODS = tuple(METHODS)
 
 
@@ -211,6 +211,18 @@ def torch_states(case, A, begin=None):
 
 
 _F = torch.nn.functional
+
+
+def _torch_quantile(level, width=0.05):
+    """The pinball loss, with Huber's instead of the absolute error and the constant that makes its minimum 0."""
+
+    def loss(z, y):
+        smooth = _F.huber_loss(z, y, reduction="none", delta=width) / (2 * width)
+        return (smooth + (0.5 - level) * (z - y) + width * (level - 0.5) ** 2).sum(dim=1)
+
+    return loss
+
+
 _TORCH_LOSSES = {
     "cross_entropy": lambda z, y: _F.cross_entropy(z, y, reduction="none"),
     "binary_cross_entropy": lambda z, y: _F.binary_cross_entropy_with_logits(z, y, reduction="none").sum(dim=1),
@@ -218,7 +230,7 @@ _TORCH_LOSSES = {
     "huber": lambda z, y: _F.huber_loss(z, y, reduction="none", delta=1.0).sum(dim=1),
     # torch leaves out what does not depend on z; half the deviance has it
     "poisson": lambda z, y: (_F.poisson_nll_loss(z, y, reduction="none") + torch.special.xlogy(y, y) - y).sum(dim=1),
-}
+} | {f"quantile:{level}": _torch_quantile(level) for level in (0.05, 0.5, 0.9)}
 
 
 def torch_loss(case, outputs):

@@ -83,6 +83,13 @@ def loss_and_slope(loss, y, target):
         errors = [a - b for a, b in zip(y, target, strict=True)]
         value = sum(0.5 * d * d if abs(d) <= 1.0 else abs(d) - 0.5 for d in errors)
         return value, [max(-1.0, min(1.0, d)) for d in errors]
+    if loss.startswith("quantile:"):
+        level, width = float(loss.partition(":")[2]), 0.05
+        errors = [a - b for a, b in zip(y, target, strict=True)]
+        shift = width * (level - 0.5) ** 2
+        value = sum(abs(d) / 2 - width / 4 + (0.5 - level) * d + shift for d in errors if abs(d) >= width)
+        value += sum(d * d / (4 * width) + (0.5 - level) * d + shift for d in errors if abs(d) < width)
+        return value, [max(-1.0, min(1.0, d / width)) / 2 + 0.5 - level for d in errors]
     if loss == "binary_cross_entropy":
         value = sum(math.log1p(math.exp(-abs(a))) + max(a, 0.0) - b * a for a, b in zip(y, target, strict=True))
         return value, [1.0 / (1.0 + math.exp(-a)) - b for a, b in zip(y, target, strict=True)]

@@ -213,7 +213,8 @@ def test_labels_are_texts_or_numbers(tmp_path, iris):
 def test_regressors_and_several_labels_predict_the_same(tmp_path):
     X, y = load_diabetes(return_X_y=True)
     two = np.stack([y, -0.5 * y], axis=1)
-    for target, options in ((y, {}), (two, {}), (np.rint(y), {"loss": "poisson"})):
+    quantile = {"loss": "quantile", "quantile": 0.9}
+    for target, options in ((y, {}), (two, {}), (np.rint(y), {"loss": "poisson"}), (two, quantile)):
         model = MeshRegressor(hidden=4, random_state=0, max_epochs=20, **options).fit(X, target)
         model.to_c(tmp_path / "net.h")
         np.testing.assert_allclose(CNet(tmp_path / "net.h").predict(X), model.predict(X), rtol=1e-4)

@@ -5,12 +5,22 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from sklearn.linear_model import PoissonRegressor
+from sklearn.linear_model import PoissonRegressor, QuantileRegressor
 
 import meshnn
+from cases import Case, by_autograd, by_differences, close
 from commands import meshnn as run
-from meshnn import Mesh, MeshClassifier, MeshError, MeshRegressor, Topology
-from meshnn.losses import LOSSES
+from meshnn import (
+    Mesh,
+    MeshClassifier,
+    MeshError,
+    MeshRegressor,
+    MeshSequenceRegressor,
+    MeshStreamRegressor,
+    Topology,
+    storage,
+)
+from meshnn.losses import LOSSES, loss_named
 from meshnn.training import train
 from solver_options import solver_with
 
@@ -72,7 +82,7 @@ def test_every_solver_lowers_every_loss(loss, solver):
     assert np.isnan(rows[-1].accuracy) != LOSSES[loss].classifies
 
 
-@pytest.mark.parametrize("loss", ["huber", "poisson"])
+@pytest.mark.parametrize("loss", ["huber", "poisson", "quantile"])
 def test_files_know_the_loss(loss, tmp_path):
     model = MeshRegressor(hidden=3, loss=loss, max_epochs=5, random_state=0).fit(X, COUNTS)
     model.save(tmp_path / "m.mesh")
@@ -165,3 +175,142 @@ def test_the_scale_of_huber_counts_weights_as_repetitions():
     weighted = Huber().scaling(values, weight)
     repeated = Huber().scaling(np.repeat(values, weight.astype(int), axis=0), None)
     np.testing.assert_allclose(weighted, repeated, rtol=1e-12)
+
+
+LEVELS = (0.05, 0.5, 0.9)
+
+
+def pinball(d, level):
+    return np.maximum(-level * d, (1 - level) * d)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_gradient_and_curvature_of_quantiles(level):
+    """On a net with cycles, with targets within the width of the parabola and beyond it."""
+    rng, topology = np.random.default_rng(1), Topology.mesh(3, 5, 2)
+    mesh = Mesh(topology, 4, weights=0.5 * rng.standard_normal(topology.n_edges), dtype="float64")
+    inputs, weight = rng.standard_normal((40, 3)), rng.uniform(0.1, 2.0, 40)
+    y = mesh.forward(inputs) + 0.08 * rng.standard_normal((40, 2))
+    case = Case(mesh, inputs, y, f"quantile:{level}", weight)
+    want_loss, want = by_autograd(case)
+    got_loss, got = mesh.gradient(inputs, y, case.loss, sample_weight=weight)
+    assert got_loss == pytest.approx(want_loss, rel=1e-12)
+    close(got, want, 1e-12)
+    close(got, by_differences(case), 1e-5)
+    samples, live = meshnn.training.api.as_samples(mesh, inputs, y, case.loss, weight), np.arange(mesh.n_parameters)
+    found = mesh.engine("curvature", batch=40).curvature(mesh.values, samples.X, samples.targets, live)
+    J, H = mesh.jacobian(inputs), loss_named(case.loss).hessian(mesh.forward(inputs), y)
+    close(found.matrix, np.einsum("b,bo,boe,bof->ef", case.shares, H, J, J), 1e-12)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_quantile_is_near_the_pinball_loss_and_below_its_parabolas(level):
+    """The output is the weight; the target 0. Steps of lm need parabolas that lie nowhere below the loss."""
+    d = np.linspace(-0.3, 0.3, 121)
+    graph, name = Topology(1, 0, 1, [[0, 1]], bias=False), f"quantile:{level}"
+    found = [Mesh(graph, 1, dtype="float64", weights=[z]).gradient([[1.0]], [[0.0]], name) for z in d]
+    value, slope = np.array([loss for loss, _ in found]), np.array([grad[0] for _, grad in found])
+    assert value.min() >= 0
+    assert np.abs(value - pinball(d, level)).max() <= 0.05 / 4 + 1e-12
+    bend = loss_named(name).hessian(d[:, None], np.zeros((121, 1)))
+    step = d - d[:, None]
+    assert (value[:, None] + slope[:, None] * step + bend / 2 * step**2 >= value - 1e-12).all()
+
+
+def noisy(n, seed):
+    """A curve with noise whose size depends on x."""
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(-2, 2, (n, 1))
+    return x, np.sin(2 * x[:, 0]) + (0.2 + 0.4 * np.abs(x[:, 0])) * rng.standard_normal(n)
+
+
+@pytest.mark.parametrize("solver", ["lm", "adam"])
+@pytest.mark.parametrize("level", [0.1, 0.9])
+def test_a_share_of_new_targets_lies_below_a_quantile(level, solver):
+    """Everywhere: a prediction that does not follow the size of the noise fails for small or for large x."""
+    model = MeshRegressor(8, loss="quantile", quantile=level, solver=solver, random_state=0).fit(*noisy(2000, 0))
+    x, y = noisy(4000, 1)
+    below, far = y <= model.predict(x), np.abs(x[:, 0]) > 1
+    assert below.mean() == pytest.approx(level, abs=0.03)
+    assert below[far].mean() == pytest.approx(level, abs=0.05)
+    assert below[~far].mean() == pytest.approx(level, abs=0.05)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_quantile_without_hidden_neurons_is_quantile_regression(level):
+    """Up to the width of the parabola, a twentieth of the targets' spread."""
+    y = LINE + RNG.standard_normal(200)
+    got = MeshRegressor(loss="quantile", quantile=level, solver="lm", **LINEAR).fit(X, y).predict(X)
+    want = QuantileRegressor(quantile=level, alpha=0).fit(X, y).predict(X)
+    assert np.abs(got - want).mean() < 0.1
+    assert pinball(got - y, level).mean() == pytest.approx(pinball(want - y, level).mean(), rel=0.01)
+
+
+def test_a_fitted_quantile_is_kept(tmp_path):
+    options = {"loss": "quantile", "quantile": 0.9, "solver": "adam", "max_epochs": 5, "random_state": 0}
+    model = MeshRegressor(3, **options).fit(X, LINE)
+    assert model.loss_ == "quantile:0.9"
+    model.save(tmp_path / "m.mesh")
+    again = meshnn.load(tmp_path / "m.mesh")
+    assert (again.loss_, again.quantile) == ("quantile:0.9", 0.9)
+    np.testing.assert_array_equal(again.partial_fit(X, LINE).predict(X), model.partial_fit(X, LINE).predict(X))
+    with pytest.raises(MeshError, match="loss changed"):
+        again.set_params(quantile=0.8).partial_fit(X, LINE)
+    for wrong in (
+        "quantile:",
+        "quantile:nan",
+        "quantile:1e400",
+        "quantile:0",
+        "quantile:0.9;",
+        "cross_entropy",
+        ["quantile"],
+    ):
+        storage.write(tmp_path / "wrong.mesh", storage.read(tmp_path / "m.mesh") | {"loss": wrong})
+        with pytest.raises(MeshError, match="loss"):
+            meshnn.load(tmp_path / "wrong.mesh")
+    levels = [
+        MeshSequenceRegressor(3, **options | {"quantile": level}).fit(X[:, :, None], LINE) for level in (0.2, 0.9)
+    ]
+    assert levels[0].loss_ == "quantile:0.2"
+    assert (levels[0].predict(X[:, :, None]) < levels[1].predict(X[:, :, None])).mean() > 0.9
+
+
+@pytest.mark.parametrize("level", [0, 1, -0.1, 1.5, 0.0004, np.nan, np.inf, "0.9", None, True, [0.1, 0.9]])
+def test_levels_of_quantiles_that_are_none_are_refused(level):
+    with pytest.raises(MeshError, match="quantile must be a number"):
+        MeshRegressor(loss="quantile", quantile=level).fit(X, LINE)
+
+
+def test_quantiles_are_refused_where_they_are_not_known(tmp_path):
+    mesh, model = Mesh(Topology.mesh(2, 3, 1), 3), MeshRegressor(2, loss="quantile", max_epochs=2).fit(X, LINE)
+    refused = [
+        ("'quantile:1.5'", lambda: mesh.gradient(X, LINE, "quantile:1.5")),
+        ("'quantile:x'", lambda: mesh.gradient(X, LINE, "quantile:x")),
+        ("did you mean 'quantile'", lambda: mesh.gradient(X, LINE, "quantil")),
+        ("did you mean 'quantile'", lambda: MeshRegressor(loss="quantile:0.9").fit(X, LINE)),
+        ("quantile=0.9 is for loss=\"quantile\"", lambda: MeshRegressor(quantile=0.9).fit(X, LINE)),
+        ("loss of a classifier 'quantile'", lambda: MeshClassifier(loss="quantile").fit(X, LINE > 0)),
+        ("unknown loss 'quantile'", lambda: MeshStreamRegressor(loss="quantile").learn_one({"a": 1.0}, 1.0)),
+        ("squared_error", lambda: model.predict(X, return_std=True)),
+        ("squared_error", lambda: model.predict_interval(X)),
+        *(("streams .*'quantile:0.9'", lambda learner=learner: mesh.stream("quantile:0.9", learner))
+          for learner in ("ekf", "adam", "sgd")),
+        ("streams .*'quantile:0.5'", lambda: mesh.stream("quantile", portable=True)),
+        ("streams .*'quantile:0.5'", lambda: model.to_c(tmp_path / "m.h", learn=True)),
+    ]  # fmt: skip
+    for named, call in refused:
+        with pytest.raises(MeshError, match=named):
+            call()
+
+
+def test_quantiles_on_the_command_line(tmp_path):
+    table, out = tmp_path / "t.csv", tmp_path / "m.mesh"
+    np.savetxt(table, np.c_[X, COUNTS], delimiter=",", header="a,b,y", comments="")
+    given = ["fit", table, "--target", "y", "--max-epochs", "3", "--out", out]
+    done = run(*given, "--loss", "quantile", "--quantile", "0.9")
+    assert done.returncode == 0, done.stderr
+    assert meshnn.load(out).loss_ == "quantile:0.9"
+    for wrong in (["--quantile", "0.9"], ["--loss", "quantile", "--quantile", "1"]):
+        done = run(*given, *wrong)
+        assert done.returncode == 2
+        assert "--quantile" in done.stderr

@@ -217,7 +217,10 @@ def positive(n_inputs, n_outputs):
     return Mesh(Topology.mesh(n_inputs, 5, n_outputs), activation="tanh", output_activation="softplus", random_state=0)
 
 
-@pytest.mark.parametrize("options", [{}, {"loss": "poisson"}, {"mesh": positive}, {"standardize": False}])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"loss": "poisson"}, {"loss": "quantile", "quantile": 0.9}, {"mesh": positive}, {"standardize": False}],
+)
 def test_regressors(table, options):
     X, _ = table
     X = X if options.get("standardize", True) else X / 100

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["ACTIVATIONS", "HUBER_WIDTH", "NONZERO_AT_ZERO", "RANGES"]
+__all__ = ["ACTIVATIONS", "HUBER_WIDTH", "NONZERO_AT_ZERO", "QUANTILE_WIDTH", "RANGES"]
 
 IDENTITY, RELU, LEAKY_RELU, ELU, SOFTPLUS, SIGMOID, TANH, SIN, GAUSS = range(9)
 
@@ -36,6 +36,9 @@ CROSS_ENTROPY, SQUARED_ERROR, HUBER, POISSON, BINARY_CROSS_ENTROPY = range(5)
 
 #: Largest error that `huber` squares; beyond it the error counts by its size.
 HUBER_WIDTH = 1.0
+
+#: The code of a quantile is this plus its level in thousandths; up to this error its loss is a parabola.
+QUANTILE, QUANTILE_WIDTH = 1000, 0.05
 
 ADAM, MOMENTUM, NESTEROV = range(3)
 

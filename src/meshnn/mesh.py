@@ -181,7 +181,7 @@ class Mesh(Net):
         X : array_like (batch, n_inputs) or (ticks, batch, n_inputs)
         y : array_like
             Labels (batch,) from 0 for cross_entropy; values (batch, n_outputs) for the others.
-        loss : "cross_entropy", "binary_cross_entropy", "squared_error", "huber" or "poisson"
+        loss : "cross_entropy", "binary_cross_entropy", "squared_error", "huber", "poisson" or "quantile:0.9"
             Of the softmax of the outputs; half the squared distance; the same up to errors of 1, beyond it by their
             size; half the deviance of counts whose rate is exp(output).
         gradient : str

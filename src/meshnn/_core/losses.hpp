@@ -9,8 +9,8 @@
 #include "elementary.hpp"
 
 namespace {
-enum LossCode { CROSS_ENTROPY, SQUARED_ERROR, HUBER, POISSON, BINARY_CROSS_ENTROPY };
-constexpr double HUBER_WIDTH = 1.0;
+enum LossCode { CROSS_ENTROPY, SQUARED_ERROR, HUBER, POISSON, BINARY_CROSS_ENTROPY, QUANTILE = 1000 };
+constexpr double HUBER_WIDTH = 1.0, QUANTILE_WIDTH = 0.05;
 
 // Losses that are sums over the outputs: `at` gives value and slope, `curve` the second derivative.
 struct SquaredError {
@@ -28,6 +28,21 @@ struct Huber {
     template <class T> static INLINE Vec<T> curve(Vec<T> z, Vec<T> y) {
         Vec<T> size = abs_of<T>(z - y), b = splat<Vec<T>>(T(HUBER_WIDTH));
         return size > b ? b / size : splat<Vec<T>>(T(1));
+    }
+};
+// The pinball loss (1/2 - level) d + |d| / 2 of d = z - y, a parabola up to a width, plus a constant: its minimum is 0. The
+// curvature is that of the parabola which touches the symmetric part and lies nowhere below it, as of Huber.
+struct Quantile {
+    double level;
+    explicit Quantile(i64 code) : level((code - QUANTILE) / 1000.0) {}
+    template <class T> INLINE Vec<T> at(Vec<T> z, Vec<T> y, Vec<T>& slope) const {
+        Vec<T> d = z - y, b = splat<Vec<T>>(T(QUANTILE_WIDTH)), near = d < -b ? -b : (d > b ? b : d);
+        slope = near * T(0.5 / QUANTILE_WIDTH) + T(0.5 - level);
+        return slope * (d - near + slope * b);
+    }
+    template <class T> static INLINE Vec<T> curve(Vec<T> z, Vec<T> y) {
+        Vec<T> size = abs_of<T>(z - y), b = splat<Vec<T>>(T(QUANTILE_WIDTH));
+        return splat<Vec<T>>(T(0.5)) / (size > b ? size : b);
     }
 };
 // Half the deviance of Poisson's distribution with the rate e^z: y (e^d - 1 - d), d = z - log y; e^z if y is 0.
@@ -55,13 +70,13 @@ struct BinaryCrossEntropy {
     }
 };
 
-template <class Loss, class T> NOINLINE double elementwise_loss(const T* Y, const T* y, const T* r, T* G, i64 outputs) {
+template <class Loss, class T> NOINLINE double elementwise_loss(Loss kind, const T* Y, const T* y, const T* r, T* G, i64 outputs) {
     constexpr int L = LANES<T>;
     Vec<T> total{};
     for (int l = 0; l < L; l += WIDTH<T>) {
         Vec<T> share = load_vec<Vec<T>>(r + l), zero{}, loss{};
         for (i64 o = 0; o < outputs; ++o) {
-            Vec<T> slope, value = Loss::template at<T>(load_vec<Vec<T>>(Y + o * L + l), load_vec<Vec<T>>(y + o * L + l), slope);
+            Vec<T> slope, value = kind.template at<T>(load_vec<Vec<T>>(Y + o * L + l), load_vec<Vec<T>>(y + o * L + l), slope);
             store_vec(G + o * L + l, share == zero ? zero : share * slope);
             loss += share == zero ? zero : value;
         }
@@ -116,12 +131,13 @@ template <class T> NOINLINE double all_sides_right(const T* Y, const T* y, const
 template <class T> double loss_of(i64 code, const T* Y, const T* y, const T* r, T* G, i64 outputs, double& correct) {
     switch (code) {
         case CROSS_ENTROPY: return cross_entropy(Y, y, r, G, outputs, correct);
-        case HUBER: return elementwise_loss<Huber>(Y, y, r, G, outputs);
-        case POISSON: return elementwise_loss<Poisson>(Y, y, r, G, outputs);
+        case HUBER: return elementwise_loss(Huber{}, Y, y, r, G, outputs);
+        case POISSON: return elementwise_loss(Poisson{}, Y, y, r, G, outputs);
         case BINARY_CROSS_ENTROPY:
             correct += all_sides_right(Y, y, r, outputs);
-            return elementwise_loss<BinaryCrossEntropy>(Y, y, r, G, outputs);
-        default: return elementwise_loss<SquaredError>(Y, y, r, G, outputs);
+            return elementwise_loss(BinaryCrossEntropy{}, Y, y, r, G, outputs);
+        case SQUARED_ERROR: return elementwise_loss(SquaredError{}, Y, y, r, G, outputs);
+        default: return elementwise_loss(Quantile(code), Y, y, r, G, outputs);
     }
 }
 
@@ -142,9 +158,9 @@ template <class T> void softmax(const T* Y, T* P, i64 outputs) {
         }
     }
 }
-template <class Loss, class T> void curve_rows(const T* Y, const T* y, T* P, i64 outputs) {
+template <class Loss, class T> void curve_rows(Loss kind, const T* Y, const T* y, T* P, i64 outputs) {
     for (i64 k = 0; k < outputs * LANES<T>; k += WIDTH<T>)
-        store_vec(P + k, Loss::template curve<T>(load_vec<Vec<T>>(Y + k), load_vec<Vec<T>>(y + k)));
+        store_vec(P + k, kind.template curve<T>(load_vec<Vec<T>>(Y + k), load_vec<Vec<T>>(y + k)));
 }
 template <class T> INLINE Pack<T> root_of(Pack<T> x) { EACH(ROW / VECTOR_BYTES, x.v[I] = root<T>(x.v[I])); return x; }
 // One column sqrt(share H_o) J_o per output, where H is diagonal. Row e of R begins at e * stride and has pieces of L samples;
@@ -186,10 +202,11 @@ template <class T> i64 curvature_columns(i64 code, const T* Y, const T* y, const
         case CROSS_ENTROPY:
             softmax(Y, P, outputs);
             return softmax_columns(C, count, live, n_live, P, r, outputs, R, stride, piece);
-        case HUBER: curve_rows<Huber>(Y, y, P, outputs); break;
-        case POISSON: curve_rows<Poisson>(Y, y, P, outputs); break;
-        case BINARY_CROSS_ENTROPY: curve_rows<BinaryCrossEntropy>(Y, y, P, outputs); break;
-        default: curve_rows<SquaredError>(Y, y, P, outputs);
+        case HUBER: curve_rows(Huber{}, Y, y, P, outputs); break;
+        case POISSON: curve_rows(Poisson{}, Y, y, P, outputs); break;
+        case BINARY_CROSS_ENTROPY: curve_rows(BinaryCrossEntropy{}, Y, y, P, outputs); break;
+        case SQUARED_ERROR: curve_rows(SquaredError{}, Y, y, P, outputs); break;
+        default: curve_rows(Quantile(code), Y, y, P, outputs);
     }
     return diagonal_columns(C, count, live, n_live, P, r, outputs, R, stride, piece);
 }

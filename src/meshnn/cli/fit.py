@@ -101,7 +101,14 @@ def fit(
         bool, typer.Option("--grow", help="Start with 2 hidden neurons and add more, up to --hidden, as they help.")
     ] = False,
     loss: Annotated[
-        str | None, typer.Option("--loss", help="Loss of numbers: squared_error, huber (outliers) or poisson (counts).")
+        str | None,
+        typer.Option("--loss", help="Loss of numbers: squared_error, huber (outliers), poisson (counts) or quantile."),
+    ] = None,
+    quantile: Annotated[
+        float | None,
+        typer.Option(
+            "--quantile", min=0.001, max=0.999, help="With --loss quantile: share of rows below the prediction."
+        ),
     ] = None,
     class_weight: Annotated[
         Literal["balanced"] | None,
@@ -179,6 +186,10 @@ def fit(
         "random_state": random_state, "verbose": 0 if as_json else 1,
     } | _sizes(hidden, edges, grow)  # fmt: skip
     task = _task(task, loss, class_weight)
+    if quantile is not None:
+        if loss != "quantile":
+            raise MeshError("--quantile is for --loss quantile; add it, or leave --quantile out")
+        options["quantile"] = quantile
     _model("classify" if class_weight else task, options, class_weight)._settings()  # refuses before a table is read
     read = read_options(sep, decimal, thousands, encoding, na)
     place = place_of(on, scratch)

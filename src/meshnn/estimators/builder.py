@@ -116,8 +116,8 @@ class NetBuilder:
 
     def identity(self) -> dict[str, Any]:
         """Return the parameters that decide the net, in a form that can be compared."""
-        named = {name: getattr(self.params, name) for name in ("ticks", "activation", "loss")}
-        return named | self.params._comparable()
+        named = {name: getattr(self.params, name) for name in ("ticks", "activation")}
+        return named | {"loss": self.loss.name} | self.params._comparable()
 
     def check_same(self, mesh: Mesh, built: dict[str, Any], sizes: tuple[int, int]) -> None:
         """Refuse to go on with a net that was built for other sizes (inputs, outputs) or from other parameters."""

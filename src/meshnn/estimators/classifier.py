@@ -48,7 +48,7 @@ class MeshClassifier(ClassifierMixin, BaseMesh, ClassOutputs):
         taken nor tried, else tanh.
     loss : str, optional
         "cross_entropy", for an indicator matrix "binary_cross_entropy"; of a regressor "squared_error" (the default),
-        "huber" or "poisson".
+        "huber", "poisson" or "quantile".
     solver : "auto", "lm", "adam", "sgd" or a solver object
         `Adam(learning_rate=..., schedule=...)`, `SGD(...)` and `LM()` of `meshnn.training` hold options; a grid search
         reaches them as `solver__learning_rate`. "auto" learns classes by adam, and values by lm if edges² x samples

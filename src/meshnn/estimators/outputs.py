@@ -20,7 +20,7 @@ from meshnn.estimators.preprocessing import Preprocessing, is_dask, is_frame
 from meshnn.export.blueprint import Blueprint, ExportError, input_columns
 from meshnn.export.exports import Exports
 from meshnn.export.ranges import Ranges
-from meshnn.losses import LOSSES
+from meshnn.losses import loss_named
 from meshnn.mesh import Mesh
 from meshnn.training.laplace import Laplace
 from meshnn.training.last_layer import LastLayerLaplace
@@ -149,7 +149,7 @@ class ClassOutputs(Outputs):
 
     def blueprint(self) -> Blueprint:
         """Return what the model computes as plain values and arrays; exports are written from it."""
-        found, several = super().blueprint(), LOSSES[self.loss_].several
+        found, several = super().blueprint(), loss_named(self.loss_).several
         classes = tuple(np.asarray(self.classes_).tolist())
         return replace(found, link="sigmoid" if several else "softmax", classes=classes, several=several)
 
@@ -158,7 +158,7 @@ class ClassOutputs(Outputs):
         """Return the outputs (n_samples, n_classes); of two classes the logit of the second one (n_samples,)."""
 
         def logits(outputs: Array) -> Array:
-            two = outputs.shape[1] == 2 and not LOSSES[self.loss_].several
+            two = outputs.shape[1] == 2 and not loss_named(self.loss_).several
             return outputs[:, 1] - outputs[:, 0] if two else outputs
 
         return self._predicted(X, logits)
@@ -166,12 +166,12 @@ class ClassOutputs(Outputs):
     @by_partition
     def predict_proba(self, X: Any) -> Array:
         """Return probabilities (n_samples, n_classes): softmax of the outputs, of several labels their sigmoid."""
-        return self._predicted(X, lambda outputs: LOSSES[self.loss_].predicted(outputs.astype(np.float64)))
+        return self._predicted(X, lambda outputs: loss_named(self.loss_).predicted(outputs.astype(np.float64)))
 
     @by_partition
     def predict_log_proba(self, X: Any) -> Array:
         """Return the logarithms of the probabilities, finite even where a probability underflows."""
-        return self._predicted(X, lambda outputs: LOSSES[self.loss_].log_predicted(outputs.astype(np.float64)))
+        return self._predicted(X, lambda outputs: loss_named(self.loss_).log_predicted(outputs.astype(np.float64)))
 
     @by_partition
     def predict(self, X: Any) -> Array:
@@ -181,7 +181,7 @@ class ClassOutputs(Outputs):
         """
 
         def labels(outputs: Array) -> Array:
-            if LOSSES[self.loss_].several:
+            if loss_named(self.loss_).several:
                 return (outputs > 0).astype(np.int64)
             return np.asarray(self.classes_[outputs.argmax(axis=1)])
 
@@ -199,7 +199,7 @@ class ValueOutputs(Outputs):
         """Return what the model computes as plain values and arrays; exports are written from it."""
         found, s = super().blueprint(), self.preprocessing_.scaling
         plain = not s.y_mean.any() and (s.y_scale == 1.0).all()
-        link = "exp" if LOSSES[self.loss_].logarithmic else "identity"
+        link = "exp" if loss_named(self.loss_).logarithmic else "identity"
         y_mean, y_scale = (None, None) if plain else (s.y_mean, s.y_scale)
         return replace(found, link=link, y_mean=y_mean, y_scale=y_scale, values=True)
 
@@ -214,7 +214,7 @@ class ValueOutputs(Outputs):
         """
 
         def values(outputs: Array) -> Array:
-            found = self.preprocessing_.scaling.values(LOSSES[self.loss_].predicted(outputs))
+            found = self.preprocessing_.scaling.values(loss_named(self.loss_).predicted(outputs))
             return found[:, 0] if self._flat else found
 
         found = self._predicted(X, values)

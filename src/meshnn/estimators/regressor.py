@@ -2,37 +2,43 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import _check_y
 
 from meshnn.arrays import Array
-from meshnn.errors import DataError
+from meshnn.errors import DataError, MeshError
 from meshnn.estimators.base import BaseMesh
 from meshnn.estimators.outputs import ValueOutputs
 from meshnn.estimators.params import RegressorMixin, available_if
 from meshnn.estimators.streaming import pass_over, show_last_row, streams
+from meshnn.losses import Loss, Quantile
 
 __all__ = ["MeshRegressor"]
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class MeshRegressor(RegressorMixin, BaseMesh, ValueOutputs):
     """A regressor: a mesh with one output per target, trained on the squared error or another loss of values.
 
-    The parameters are those of `MeshClassifier` but for class_weight. `loss` is one of
+    The parameters are those of `MeshClassifier`, but `quantile` instead of class_weight. `loss` is one of
 
     * "squared_error": with `standardize` the targets are brought to mean 0 and variance 1 too, and predictions are
       given in their own units;
     * "huber": errors beyond the targets' usual spread (found from their median, so that outliers do not count) are
       counted by their size, not their square;
-    * "poisson": counts, or rates of them; predictions are rates and never negative.
+    * "poisson": counts, or rates of them; predictions are rates and never negative;
+    * "quantile": predictions are the value that a share `quantile` of the targets lies below, 0.5 (the median) by
+      default; from 0.001 to 0.999, rounded to thousandths. `loss_` is then for example "quantile:0.9".
 
     With a `mesh` whose output activation has bounds, `standardize` brings targets to where it reaches: with "relu" and
     "softplus" they are divided only, so that predictions are never negative; between the bounds of "sigmoid", "tanh",
     "sin" and "gauss" they stay as they are if they fit, else they are brought into them.
 
-    `predict(X, return_std=True)` also gives the standard deviation of a target around its prediction.
+    `predict(X, return_std=True)` also gives the standard deviation of a target around its prediction
+    (with "squared_error").
 
     Examples
     --------
@@ -47,7 +53,18 @@ class MeshRegressor(RegressorMixin, BaseMesh, ValueOutputs):
     True
     """
 
+    quantile: float = 0.5
+
     _default_loss = "squared_error"
+
+    @property
+    def _loss(self) -> Loss:
+        found, own = super()._loss, Quantile(self.quantile)
+        if isinstance(found, Quantile):
+            return own
+        if own.level != 0.5:
+            raise MeshError(f'quantile={self.quantile!r} is for loss="quantile", got loss={self.loss!r}')
+        return found
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -138,6 +138,8 @@ def from_tree(estimator: Any, tree: Tree) -> Any:
     mesh = Mesh.from_tree(tree["mesh"])
     estimator.set_params(**_read_parameters(tree["parameters"], estimator.get_params(deep=False), mesh))
     loss = loss_named(tree["loss"])
+    if loss.classifies != (estimator._kind == "classifier"):
+        raise FileError(f"its loss {loss.name} is not one of a {estimator._kind}")
     estimator.mesh_, estimator.loss_ = mesh, loss.name
     estimator.preprocessing_ = _read_preprocessing(tree, mesh, loss)
     if hasattr(estimator, "_builder_type"):

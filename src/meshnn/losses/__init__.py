@@ -6,16 +6,19 @@ from meshnn.losses.cross_entropy import CrossEntropy
 from meshnn.losses.huber import Huber
 from meshnn.losses.loss import Loss
 from meshnn.losses.poisson import Poisson
+from meshnn.losses.quantile import Quantile
 from meshnn.losses.squared_error import SquaredError
 from meshnn.losses.targets import Targets
 
-__all__ = ["LOSSES", "Loss", "Targets", "loss_named"]
+__all__ = ["LOSSES", "Loss", "Quantile", "Targets", "loss_named"]
 
 LOSSES: dict[str, Loss] = {
     loss.name: loss for loss in (CrossEntropy(), BinaryCrossEntropy(), SquaredError(), Huber(), Poisson())
-}
+} | {"quantile": Quantile(0.5)}
 
 
 def loss_named(name: str) -> Loss:
-    """The loss of a name."""
+    """Return the loss of a name; that of a quantile may have a level: "quantile:0.9"."""
+    if isinstance(name, str) and name.startswith("quantile:"):
+        return Quantile.named(name)
     return LOSSES[known("loss", name, LOSSES)]

@@ -14,10 +14,10 @@ __all__ = ["Loss", "ValueLoss"]
 
 
 class Loss:
-    """What a loss is, in one object; `kernels/losses/` has its arithmetic."""
+    """What a loss is, in one object; `_core/losses.hpp` has its arithmetic."""
 
-    name: ClassVar[str]
-    code: ClassVar[int]  # in kernels
+    name: str
+    code: int  # in kernels
     #: Whether targets are labels, so that one can count hits.
     classifies: ClassVar[bool] = False
     #: Whether a target is one label, not a value for each output.
@@ -30,6 +30,8 @@ class Loss:
     likelihood: ClassVar[bool] = False
     #: Whether an output is the logarithm of what it stands for, so that it must be free to be any number.
     logarithmic: ClassVar[bool] = False
+    #: Whether streams can learn it.
+    streams: ClassVar[bool] = True
 
     def columns(self, n_outputs: int) -> int:
         """Columns of a square root of the curvature that a sample fills."""

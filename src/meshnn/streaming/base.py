@@ -47,6 +47,9 @@ class BaseStream:
     ) -> None:
         self.topology, self.codes, self.ties = topology, codes, ties
         self.loss, self.learner = loss_named(loss), learner
+        if not self.loss.streams:
+            advice = "take another loss, or learn from all samples with MeshRegressor"
+            raise MeshError(f"streams do not know the loss {self.loss.name!r}; {advice}")
         self.ticks_per_sample = whole_number("ticks_per_sample", ticks_per_sample, most=10_000)
         self.memory = known("memory", memory, ("carry", "none"))
         self.scale = switch("scale", scale)

@@ -60,7 +60,7 @@ def train(
     X : array_like (batch, n_inputs) or (ticks, batch, n_inputs)
     y : array_like
         As for `Mesh.gradient`.
-    loss : "cross_entropy", "binary_cross_entropy", "squared_error", "huber" or "poisson"
+    loss : "cross_entropy", "binary_cross_entropy", "squared_error", "huber", "poisson" or "quantile:0.9"
     sample_weight : array_like (batch,), optional
     loss_ticks, readout
         As for `Mesh.gradient`: the ticks that have a loss, or how the outputs are read from several ticks.
