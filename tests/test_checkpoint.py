@@ -256,7 +256,7 @@ def test_another_runs_file_is_refused(tmp_path):
         message = rf"run\.mesh belongs to a run with another {names}; delete it or name another file$"
         with pytest.raises(FileError, match=message):
             MeshClassifier(4, callbacks=Checkpoint(path), **options).fit(*data)
-    with pytest.raises(FileError, match="class_weight, estimator, y"):
+    with pytest.raises(FileError, match="class_weight, estimator, quantile, y"):
         MeshRegressor(4, max_epochs=3, random_state=0, callbacks=Checkpoint(path)).fit(X, y)
     assert path.read_bytes() == before
     # what does not change the course of training is not asked for
