@@ -514,7 +514,7 @@ def free_port():
 def test_nobody_listens(tmp_path, numbers):
     done = in_a_process("fit", str(numbers), "--target", "y", *FAST, "--on", f"dask://127.0.0.1:{free_port()}")
     assert done.returncode == 2
-    assert len(done.stderr.splitlines()) == 1
+    assert "Traceback" not in done.stderr
     assert "no scheduler of Dask answers at tcp://127.0.0.1" in done.stderr
 
 
@@ -538,7 +538,7 @@ def test_a_cluster_without_workers(numbers):
         scheduler.wait()
     assert done.returncode == 2
     assert "has no worker; start some with `dask worker" in done.stderr
-    assert len(done.stderr.splitlines()) == 1
+    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.slow
@@ -557,7 +557,7 @@ def test_a_cluster_learns_the_same_whatever_it_is(tmp_path, numbers):
     done = in_a_process("fit", str(bad), "--target", "y", *FAST, "--on", "dask:1", "--json")
     assert done.returncode == 2
     assert "part1.parquet: row 1,001: column b is missing" in done.stderr
-    assert len(done.stderr.splitlines()) == 1
+    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.slow
@@ -597,7 +597,7 @@ def test_files_that_may_not_be_large(tmp_path, numbers):
                         preexec_fn=limit)  # fmt: skip
     assert done.returncode == 2
     assert f"cannot keep rows in {tmp_path} (File too large)" in done.stderr
-    assert len(done.stderr.splitlines()) == 1
+    assert "Traceback" not in done.stderr
 
 
 def test_a_source_knows_what_is_wrong_before_it_reads(tmp_path):

@@ -75,8 +75,9 @@ class ReadOptions:
             value = getattr(self, name)
             if value is not None and len(value) != 1:
                 raise DataError(f"{name} must be one character, got {value!r}", code="option", field=name)
-        if any("\ud800" <= letter <= "\udfff" for cell in self.na for letter in cell):
-            raise DataError(f"na must be text, got {self.na!r}", code="option", field="na")
+        given = "".join([self.sep or "", self.decimal, self.thousands or "", *self.na])
+        if any("\ud800" <= letter <= "\udfff" for letter in given):
+            raise DataError("sep, decimal, thousands and na must be text", code="option", field="na")
         if self.decimal == self.thousands:
             raise DataError("decimal and thousands are the same character", code="option", field="thousands")
 
