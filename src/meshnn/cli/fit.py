@@ -224,7 +224,7 @@ def _place_of_model(out: Path | None, data: Path) -> Path:
     if out is None:
         stem = "model" if str(data) == "-" else data.resolve().name.partition(".")[0] or "model"
         out = free_name(Path(), Path(f"{stem}.mesh"))
-    check_output("--out", out)
+    check_output("--out", out, ".mesh")
     if out.exists() and data.exists() and out.samefile(data):
         raise MeshError(f"--out: {out} is the table, which would be lost; name another file")
     return out
