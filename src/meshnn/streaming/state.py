@@ -91,7 +91,7 @@ def fill_arrays(into: Mapping[str, Array], stored: Any, limits: Mapping[str, tup
             raise FileError(f"the stored {name} must be {array.shape} {array.dtype}, got {found}")
         low, high = limits.get(name, (-LARGEST_FLOAT, LARGEST_FLOAT) if array.dtype.kind == "f" else (0, 2.0**62))
         checked = (given[:RANDOM] if name == "clock" else given).astype(np.float64)
-        if name not in NOT_FINITE and not ((checked >= low) & (checked <= high)).all():
+        if (name in limits or name not in NOT_FINITE) and not ((checked >= low) & (checked <= high)).all():
             raise FileError(f"the stored {name} has numbers that no stream holds")
     for name, array in into.items():
         array[...] = stored[name]

@@ -258,6 +258,8 @@ class Stream(BaseStream):
             raise FileError("the stored stream has no arrays")
         arrays = {name: getattr(room, name) for name in KEPT} | self.learner.state() | {"values": self.values}
         limits = self.learner.limits() | {"side": (0, 1)}
+        if self.loss.by_label:  # labels are used as indices
+            limits["replay_y"] = (0, self.topology.n_outputs - 1)
         fill_arrays(arrays, {**stored, **learned, "values": tree.get("values")}, limits)
         if self.values is not self._given:
             self._given[:] = self.values
