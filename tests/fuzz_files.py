@@ -122,8 +122,8 @@ def use_estimator(model):
     count = model.n_features_in_
     data = X[:, :1].repeat(count, axis=1)
     if hasattr(model, "encoder_"):
-        text = {c.name for c in model.encoder_.columns if getattr(c, "levels", None) or getattr(c, "texts", None)}
-        data = pd.DataFrame({n: ["u"] * 5 if n in text else X[:5, 0] for n in model.feature_names_in_})
+        kinds_ = {c.name: c.kind for c in model.encoder_.columns}
+        data = pd.DataFrame({n: ["u"] * 5 if kind == "categorical" else X[:5, 0] for n, kind in kinds_.items()})
     elif hasattr(model, "feature_names_in_"):
         data = pd.DataFrame(data, columns=model.feature_names_in_)
     if hasattr(model, "reading_"):

@@ -33,6 +33,7 @@ from meshnn.paper.tables import Mean, accuracy, markdown
 from meshnn.paper.tensor import tensor_gradient, tensor_jacobian
 from meshnn.plan import METHODS
 from meshnn.tables import synthetic
+from meshnn.training import Adam
 
 
 def results_of(folder):
@@ -318,8 +319,9 @@ def test_autograd_takes_the_same_steps():
     from meshnn.paper.autograd import score_by_autograd
 
     X, y = np.random.default_rng(0).standard_normal((300, 32)).astype(np.float32), np.arange(300) % 10
-    how = {"topology": graph_of(NETS["mesh-1044"], 0), "ticks": 3, "activation": "relu", "solver": "adam"}
-    how |= {"random_state": 0, "batch_size": 100, "learning_rate": 0.015, "max_epochs": 2, "tol": 0.0, "l2": 0.0}
+    how = {"mesh": graph_of(NETS["mesh-1044"], 0), "ticks": 3, "activation": "relu"}
+    how |= {"solver": Adam(learning_rate=0.015), "random_state": 0, "batch_size": 100, "max_epochs": 2, "tol": 0.0}
+    how |= {"l2": 0.0}
     ours, theirs = MeshClassifier(**how).fit(X, y), MeshClassifier(**how)
     score_by_autograd(theirs, ImageFeatures(X, y, X, y, X, X), 100, 0.015)
     got, want = ours.mesh_.weights, theirs.mesh_.weights
