@@ -20,7 +20,7 @@ from meshnn import (
     MeshSequenceRegressor,
     Topology,
 )
-from meshnn.training import LM, SGD, Adam, EarlyStopping
+from meshnn.training import LM, SGD, Adam, Checkpoint, EarlyStopping
 
 X, Y = load_iris(return_X_y=True)
 GRAPH = Topology.layered([4, 5, 3])
@@ -179,3 +179,15 @@ def test_callbacks_of_sklearn_go_through_pipelines_and_searches(capsys):
     search.set_callbacks(watch, callback.ProgressBar(None)).fit(X, Y)
     assert watch.hooks.count("end epoch") == 5 * 6  # two folds of each, and the best on all
     assert "MeshClassifier" in capsys.readouterr().out
+
+
+def test_what_is_no_object_is_said():
+    for params, named in (
+        ({"solver": Adam}, "class Adam"), ({"solver": 3}, "got 3"), ({"early_stopping": 5}, "got 5"),
+        ({"callbacks": [Checkpoint]}, "class Checkpoint"),
+    ):  # fmt: skip
+        with pytest.raises(MeshError, match=named):
+            MeshClassifier(**params).fit([[0.0], [1.0]] * 5, [0, 1] * 5)
+    with pytest.raises(MeshError, match="solver is 'auto'"):
+        MeshClassifier().set_params(solver__learning_rate=0.1)
+    assert MeshClassifier().set_params(solver=Adam(), solver__learning_rate=0.1).solver.learning_rate == 0.1

@@ -11,6 +11,7 @@ import typer
 
 from meshnn.cli.options import AsJson, MeshFile
 from meshnn.cli.output import check_output, print_json, say_notes
+from meshnn.cli.tables import Decimal, Encoding, Na, Sep, Thousands, read_options
 from meshnn.errors import MeshError
 
 __all__ = ["export"]
@@ -52,6 +53,11 @@ def export(
     check: Annotated[
         bool, typer.Option("--check", help="Compile or load the file, and compare 1000 predictions.")
     ] = False,
+    sep: Sep = None,
+    decimal: Decimal = ".",
+    thousands: Thousands = None,
+    encoding: Encoding = "utf-8",
+    na: Na = None,
     as_json: AsJson = False,
 ) -> None:
     """Write a model as a C header for chips, or as ONNX.
@@ -82,7 +88,8 @@ def export(
     from meshnn.loading import load_fitted
 
     thing = load_fitted(model)
-    X, y, notes = (None, None, []) if data is None else _samples(model, data, target)
+    read = read_options(sep, decimal, thousands, encoding, na)
+    X, y, notes = (None, None, []) if data is None else _samples(model, data, target, read)
     say_notes(notes)
     net = None
     if form == "onnx":
@@ -108,12 +115,12 @@ def _refuse(given: dict[str, bool], what: str) -> None:
         raise MeshError(f"{wrong[0]} is not for {what}; leave it out")
 
 
-def _samples(path: Path, data: Path, target: str | None) -> tuple[Any, Any, list[str]]:
+def _samples(path: Path, data: Path, target: str | None, read: Any) -> tuple[Any, Any, list[str]]:
     """Return features of the table, and true answers if it has them."""
-    from meshnn.cli.tables import ModelTables, load_model, read_options
+    from meshnn.cli.tables import ModelTables, load_model
 
     estimator = load_model(path)
-    tables = ModelTables(estimator, data, read_options(None, ".", None, "utf-8", None), target, shown=False)
+    tables = ModelTables(estimator, data, read, target, shown=False)
     if tables.target is None or tables.target not in tables.names:
         if target is not None:
             raise MeshError(f"--target: the table has no column {target!r}")

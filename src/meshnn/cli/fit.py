@@ -74,7 +74,9 @@ def fit(
         int | None,
         typer.Option("--max-epochs", min=1, help="Epochs at most, iterations of lm; by default enough."),
     ] = None,
-    learning_rate: Annotated[float, typer.Option("--learning-rate", help="Learning rate of adam and sgd.")] = 0.007,
+    learning_rate: Annotated[
+        float | None, typer.Option("--learning-rate", help="Learning rate of adam and sgd; 0.007 by default.")
+    ] = None,
     batch_size: Annotated[
         int | None, typer.Option("--batch-size", "-b", min=1, help="Samples in a step of adam and sgd.")
     ] = None,
@@ -230,10 +232,14 @@ def _place_of_model(out: Path | None, data: Path) -> Path:
     return out
 
 
-def _solvers(name: str, learning_rate: float) -> Any:
+def _solvers(name: str, learning_rate: float | None) -> Any:
     """The solvers of a name, with this learning rate where they have one."""
     from meshnn.training.solvers import candidates
 
+    if learning_rate is None:
+        return name
+    if name == "lm":
+        raise MeshError("--learning-rate is for adam and sgd; leave it out")
     found = list(candidates(name))
     for solver in found:
         if "learning_rate" in solver.get_params():

@@ -9,6 +9,7 @@ __all__ = ["advice", "hint"]
 #: Advice by the code of an error; that of some commands alone has their names.
 HINTS: dict[str, dict[str, str]] = {
     "decimal": {"": "--decimal , reads them as numbers"},
+    "encoding": {"": "--encoding names another one, as latin-1"},
     "identifier": {"fit": "--drop {field} leaves it out"},
     "type": {"fit": "--drop {field} leaves it out"},
     "text target": {"fit": "--task classify takes texts as classes", "stream": "--task classify takes them as classes"},

@@ -67,6 +67,8 @@ def predict(
         raise MeshError("--probabilities: the model predicts numbers, not classes; leave it out")
     if interval is not None and hasattr(estimator, "classes_"):
         raise MeshError("--interval: the model predicts classes, not numbers; use --probabilities")
+    if interval is not None and not hasattr(estimator, "predict_interval"):
+        raise MeshError("--interval: a model of `meshnn stream` knows no intervals; leave it out")
     tables = ModelTables(estimator, data, read, keep=keep, shown=out is not None)
     if as_json and tables.in_blocks:
         raise MeshError(f"--json: {data} is read block by block, and JSON is one piece; write a file with --out")

@@ -148,7 +148,7 @@ class ValueMetrics(_Scores):
         mixed = d2e2 - 2 * m1 * de2 + m1**2 * e2
         variance = (e2 / spread**2) ** 2 * fourth - 2 * e2 / spread**3 * mixed + e4 / spread**2
         half = 1.959963984540054 * float(np.sqrt(max(variance, 0.0) / self.rows))
-        return Report("R2", score, score - half, score + half, self.rows, None, others), notes
+        return Report("R2", score, score - half, min(score + half, 1.0), self.rows, None, others), notes
 
 
 def show(console: Console, model: Any, report: Report | None, trained: Report, seconds: float, out: Path) -> None:

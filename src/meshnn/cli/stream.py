@@ -177,6 +177,7 @@ def _schema(source: Any, asked: dict[str, Any]) -> Any:
     from meshnn.tables.streams import StreamSchema
 
     drop, text = (column_list(asked[name], source.names) for name in ("drop", "text"))
+    drop += [name for name in source.index if name not in (*drop, asked["target"], asked["by"])]  # of pandas
     most = 50 if asked["max_categories"] is None else asked["max_categories"]
     return StreamSchema(asked["target"], asked["by"], drop, text, most=most)
 

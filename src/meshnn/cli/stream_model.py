@@ -15,6 +15,7 @@ from meshnn.online.blocks import Rows, TableRunner, model_classes, model_values,
 from meshnn.tables.encoder import Encoded
 from meshnn.tables.names import listed, source
 from meshnn.tables.streams import StreamSchema, parse_column
+from meshnn.tables.text import ReadOptions
 
 __all__ = ["fitted_stream"]
 
@@ -30,10 +31,13 @@ def fitted_stream(path: Path, model: Any) -> Any:
     if model.stream_ is None:
         raise MeshError(f"{path} has not learned from any row yet; go on with meshnn stream --resume {path}")
     try:
-        schema = StreamSchema.from_dict(model.table_["recipe"])
+        schema, read = StreamSchema.from_dict(model.table_["recipe"]), model.table_["read"]
+        options = ReadOptions(**read | {"na": tuple(map(str, read["na"]))})
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise FileError(f"{path} does not hold a valid stream ({error})") from None
-    return (_StreamClasses if schema.task == "classify" else _StreamValues)(model, schema)
+    found: Any = (_StreamClasses if schema.task == "classify" else _StreamValues)(model, schema)
+    found.read_ = options
+    return found
 
 
 class _StreamValues:
@@ -43,7 +47,7 @@ class _StreamValues:
         self._model, self._schema, self._runner = model, schema, TableRunner(model, schema)
         self.target_, self.encoder_ = schema.target, self
         self.columns = [SimpleNamespace(name=name) for name in schema.features]
-        self.text_columns = list(schema.features)  # cells as written: the schema says what is a number
+        self.text_columns = list(schema.text)
         self._last: tuple[Any, Any] = (None, None)
 
     def encode(self, table: Any) -> Encoded:

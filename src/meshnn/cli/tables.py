@@ -106,6 +106,8 @@ class ModelTables:
     ) -> None:  # fmt: skip
         from meshnn.tables.reader import in_blocks
 
+        if hasattr(model, "read_") and read == read_options(None, ".", None, "utf-8", None):
+            read = model.read_  # as the stream was written
         self.model, self._data, self._read, self._shown = model, data, read, shown
         self.target: str | None = getattr(model, "target_", None) if target is None else target
         encoder = getattr(model, "encoder_", None)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
 
-from meshnn.arguments import switch, whole_number
+from meshnn.arguments import whole_number
 from meshnn.errors import MeshError
 from meshnn.mesh import Mesh
 from meshnn.topology import Topology
@@ -17,8 +17,6 @@ from meshnn.training.callbacks import Callback, Checkpoint, TimeLimit, as_callba
 from meshnn.training.structure.runtime import as_policies, with_penalties
 
 if TYPE_CHECKING:  # scikit-learn has no types: these are what a type checker sees of it
-    from typing import Self
-
     _Method = TypeVar("_Method", bound=Callable[..., Any])
 
     class BaseEstimator:
@@ -102,7 +100,7 @@ class Parameters(CallbackSupportMixin, BaseEstimator):
     l2: float | str = "auto"
     tol: float = 1e-4
     n_restarts: int = 1
-    early_stopping: bool | EarlyStopping = False
+    early_stopping: Any = False
     gradient: str = "auto"
     structure: Any = None
     standardize: bool = True
@@ -112,6 +110,13 @@ class Parameters(CallbackSupportMixin, BaseEstimator):
     n_jobs: int | None = None
     verbose: int | bool = 0
     random_state: Any = None
+
+    def set_params(self, **params: Any) -> Self:
+        """Change parameters; options of objects as `solver__learning_rate`."""
+        nested = next((key for key in params if key.startswith("solver__")), None)
+        if nested is not None and not hasattr(params.get("solver", self.solver), "set_params"):
+            raise MeshError(f"{nested}: solver is {self.solver!r}; set solver=Adam() or another object first")
+        return super().set_params(**params)
 
     def _settings(self) -> Settings:
         """Return the checked settings of the trainer."""
@@ -125,7 +130,10 @@ class Parameters(CallbackSupportMixin, BaseEstimator):
         """Return when to stop; without early stopping nothing is held out."""
         if isinstance(self.early_stopping, EarlyStopping):
             return replace(self.early_stopping)  # its options are checked again: they may have been set since
-        wanted = switch("early_stopping", self.early_stopping)
+        if not isinstance(self.early_stopping, (bool, np.bool_)):
+            given = self.early_stopping
+            raise MeshError(f"early_stopping must be True, False or EarlyStopping(...), got {given!r}")
+        wanted = bool(self.early_stopping)
         return EarlyStopping() if wanted else EarlyStopping(validation_fraction=None)
 
     def _verbosity(self) -> int:

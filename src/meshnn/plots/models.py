@@ -143,7 +143,7 @@ def _output_names(model: Any) -> list[str] | None:
 
 def _fitted(model: Any, name: str) -> Any:
     if not hasattr(model, name):
-        raise MeshError(f"{type(model).__name__} has no {name}; call fit first")
+        raise MeshError(f"this {type(model).__name__} has no {name}: it is not fitted, or has none of its kind")
     return getattr(model, name)
 
 

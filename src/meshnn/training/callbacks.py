@@ -60,8 +60,10 @@ def as_callbacks(callbacks: Any) -> list[Callback]:
     single = isinstance(callbacks, Callback) or callable(callbacks) or not isinstance(callbacks, Iterable)
     found = [callbacks] if single else list(callbacks)
     for callback in found:
-        if not isinstance(callback, Callback) and not callable(callback):
-            raise MeshError(f"callbacks must be functions of (row, mesh) or Callbacks, got {type(callback).__name__}")
+        if isinstance(callback, type) or not (isinstance(callback, Callback) or callable(callback)):
+            given = f"the class {callback.__name__}" if isinstance(callback, type) else type(callback).__name__
+            more = "; set_callbacks takes those of scikit-learn" if hasattr(callback, "on_fit_task_end") else ""
+            raise MeshError(f"callbacks must be functions of (row, mesh) or Callbacks, got {given}{more}")
     return [callback if isinstance(callback, Callback) else _Function(callback) for callback in found]
 
 
@@ -153,7 +155,7 @@ class Checkpoint(Callback):
         if others:
             raise FileError(
                 f"the checkpoint {self.path} belongs to a run with another {', '.join(others)}; "
-                "delete it or name another file"
+                "delete it or name another file, one for each fit of a search or a cross-validation"
             )
         return resumed
 

@@ -53,6 +53,9 @@ def candidates(solver: Any) -> tuple[Solver, ...]:
         if solver and all(isinstance(each, Solver) for each in solver):
             return tuple(solver)
         raise MeshError(f"solver must be a Solver, a name or a list of Solvers, got {solver!r}")
+    if not isinstance(solver, str):
+        given = f"the class {solver.__name__}" if isinstance(solver, type) else repr(solver)
+        raise MeshError(f"solver must be a name or an object such as Adam(learning_rate=0.01), got {given}")
     known("solver", solver, ["auto", *(kind.name for kind in SOLVERS)])
     return tuple(kind() for kind in SOLVERS if solver in ("auto", kind.name))
 
