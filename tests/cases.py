@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import naive
 from meshnn import Mesh, Topology
 from meshnn.codes import ACTIVATIONS
-from meshnn.losses import LOSSES
+from meshnn.losses import LOSSES, loss_named
 from meshnn.plan import METHODS
 
 # Its threads would wait for each other, busily, at matrices of a few numbers: half as long again for all witnesses.
@@ -84,7 +84,7 @@ def targets_for(loss, rng, batch, n_outputs):
 
 
 @st.composite
-def cases(draw, dtype="float64", most_hidden=5, most_batch=70, activation=None, loss=None, ticks=None):
+def cases(draw, dtype="float64", most_hidden=5, most_batch=70, activation=None, loss=None, ticks=None, streams=False):
     ticks = draw(st.integers(1, 8)) if ticks is None else ticks
     topology = draw(topologies(ticks, most_hidden))
     names = st.sampled_from(ACTIVATION_NAMES)
@@ -92,7 +92,8 @@ def cases(draw, dtype="float64", most_hidden=5, most_batch=70, activation=None, 
         st.one_of(names, st.lists(names, min_size=topology.n_hidden, max_size=topology.n_hidden))
     )
     output = draw(names)
-    loss = loss or draw(st.sampled_from(LOSS_NAMES))
+    names = [name for name in LOSS_NAMES if loss_named(name).streams or not streams]
+    loss = loss or draw(st.sampled_from(names))
     batch = draw(st.sampled_from([b for b in (1, 2, 5, 33, 64, 70) if b <= most_batch]))
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     fan_in = np.maximum(np.bincount(topology.dst, minlength=topology.n_neurons), 1)[topology.dst]

@@ -38,7 +38,7 @@ def past(case):
     return stream
 
 
-@given(cases(most_batch=5))
+@given(cases(most_batch=5, streams=True))
 def test_gradient_through_the_whole_past(case):
     case.sample_weight = None  # streams count alike
     _, want = by_autograd(case)
@@ -46,14 +46,14 @@ def test_gradient_through_the_whole_past(case):
     close(got, want, 1e-10, terms(case))
 
 
-@given(cases(dtype="float32", most_batch=5, activation="tanh"))
+@given(cases(dtype="float32", most_batch=5, activation="tanh", streams=True))
 def test_gradient_in_float32(case):
     case.sample_weight = None
     _, want = by_autograd(case)
     close(past(case).gradient(case.y), want, 2e-4, terms(case))
 
 
-@given(cases(most_batch=2, most_hidden=4, ticks=3), st.integers(0, 2**32 - 1))
+@given(cases(most_batch=2, most_hidden=4, ticks=3, streams=True), st.integers(0, 2**32 - 1))
 def test_state_that_is_forgotten_leaves_a_static_net(case, seed):
     """Samples of before leave no trace, whatever the graph."""
     rng = np.random.default_rng(seed)
