@@ -215,7 +215,7 @@ def test_topologies(iris):
         ({"mesh": lambda a, b: 5}, "mesh .* got int"),
         ({"hidden": -1}, "hidden must be a whole number of at least 0"),
         ({"solver": "newton"}, "unknown solver 'newton'"),
-        ({"early_stopping": "yes"}, "early_stopping must be True or False"),
+        ({"early_stopping": "yes"}, "early_stopping must be True, False"),
         ({"callbacks": 3}, "callbacks must be functions of"),
         ({"callbacks": [Checkpoint("a"), Checkpoint("b")]}, "2 checkpoints"),
         ({"random_state": -1}, "random_state must not be negative"),

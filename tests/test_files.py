@@ -325,7 +325,7 @@ def test_parameters_are_looked_at_by_the_next_fit(files, iris, tmp_path):
     X, y = iris
     path = tmp_path / "a.mesh"
     for name, value, message in [
-        ("solver", 5, "unknown solver 5"),
+        ("solver", 5, "solver must be .* got 5"),
         ("hidden", ["x"], r"hidden\[0\] must be a whole number"),
         ("batch_size", {"pairs": [[1, 2]]}, "batch_size .*{1: 2}"),
         ("mesh", "chain", "mesh .*'chain'"),
