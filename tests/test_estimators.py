@@ -228,7 +228,7 @@ def test_topologies(iris):
         ({"class_weight": {"setosa": 2.0}}, r"class_weight names the class 'setosa', which is not among \[0, 1, 2\]"),
         ({"class_weight": {0: 0, 1: 0, 2: 0}}, "all samples have the weight 0; give some of them a weight"),
         ({"max_epochs": 2.5}, "max_epochs .*2.5"),
-        ({"solver": 5}, "unknown solver 5"),
+        ({"solver": 5}, "solver must be .* got 5"),
         ({"activation": 5}, "activation must be a list, got int"),
         ({"ticks": "3"}, "ticks must be a whole number"),
         ({"verbose": -1}, "verbose must be a whole number"),

@@ -331,7 +331,7 @@ def test_parameters_are_looked_at_by_the_next_fit(files, iris, tmp_path):
         ("mesh", "chain", "mesh .*'chain'"),
         ("class_weight", "many", "class_weight must be None"),
         ("random_state", [1], "random_state must be a whole number"),
-        ("early_stopping", "x", "early_stopping must be True or False"),
+        ("early_stopping", "x", "early_stopping must be True, False"),
         ("callbacks", "x", "callbacks must be functions"),
         ("n_jobs", "2", "n_jobs must be a whole number"),
     ]:
