@@ -253,7 +253,7 @@ def test_another_runs_file_is_refused(tmp_path):
         ({"max_epochs": 3, "random_state": 0}, (X, 1 - y), "y"),
         ({"max_epochs": 3, "random_state": 0}, (X, y, np.ones(100)), "sample_weight"),
     ]:
-        message = rf"run\.mesh belongs to a run with another {names}; delete it or name another file$"
+        message = rf"run\.mesh belongs to a run with another {names}; delete it or name another file"
         with pytest.raises(FileError, match=message):
             MeshClassifier(4, callbacks=Checkpoint(path), **options).fit(*data)
     with pytest.raises(FileError, match="class_weight, estimator, quantile, y"):
