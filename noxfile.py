@@ -18,8 +18,15 @@ def tests(session):
 @nox.session(python="3.11")
 def floors(session):
     """Run quick tests with the lowest versions that pyproject.toml allows; `-- FILE...` names the tests."""
-    needed = ("pytest>=8", "pytest-xdist>=3.6", "hypothesis>=6.100", "pandas>=2.2", "PyYAML>=6", "torch==2.13.0",
-              "onnxruntime>=1.19")
+    needed = (
+        "pytest>=8",
+        "pytest-xdist>=3.6",
+        "hypothesis>=6.100",
+        "pandas>=2.2",
+        "PyYAML>=6",
+        "torch==2.13.0",
+        "onnxruntime>=1.19",
+    )
     session.install("--resolution", "lowest-direct", "-e", ".[plots,onnx]", *needed)
     # deprecations that old versions of one dependency meet in new ones of another are not ours
     session.run("pytest", *QUICK, "-W", "default", *session.posargs, env=ONE_THREAD)
