@@ -164,7 +164,7 @@ def fit(
 
       meshnn fit measured/ --target y --on dask:4
     """
-    from meshnn.cli.fit_rows import Wanted, open_rows, place_of
+    from meshnn.cli.fit_rows import FitRequest, open_rows, place_of
     from meshnn.training import Checkpoint
 
     known("--activation", activation, ["auto", *ACTIVATIONS])
@@ -195,7 +195,7 @@ def fit(
     _model("classify" if class_weight else task, options, class_weight)._settings()  # refuses before a table is read
     read = read_options(sep, decimal, thousands, encoding, na)
     place = place_of(on, scratch)
-    rows = open_rows(Wanted(data, target, task, drop, test, random_state, read, place, not as_json, max_categories))
+    rows = open_rows(FitRequest(data, target, task, drop, test, random_state, read, place, not as_json, max_categories))
     if class_weight is not None and rows.task == "regress":
         raise MeshError("--class-weight: the target is a number, not classes; leave it out, or pass --task classify")
     model = _model(rows.task, options, class_weight)

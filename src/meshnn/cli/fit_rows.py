@@ -23,13 +23,13 @@ from meshnn.tables.reader import in_blocks, read_table
 from meshnn.tables.sources import NpySource, ParquetSource, RowBlock
 from meshnn.tables.target import target_column, target_task
 
-__all__ = ["BlockRows", "Place", "TableRows", "Wanted", "open_rows", "place_of"]
+__all__ = ["Backend", "BlockRows", "FitRequest", "TableRows", "open_rows", "place_of"]
 
 #: Text columns that are listed with their values before training.
 MOST_LISTED = 8
 
 
-class Place(NamedTuple):
+class Backend(NamedTuple):
     """Who learns, and where there is room for the rows."""
 
     processes: int = 0  # of a cluster here
@@ -42,7 +42,7 @@ class Place(NamedTuple):
         return self.processes > 0 or self.address is not None
 
 
-def place_of(on: str | None, scratch: Path | None) -> Place:
+def place_of(on: str | None, scratch: Path | None) -> Backend:
     """What --on and --scratch say.
 
     >>> place_of("dask://host:8786", None).address
@@ -51,9 +51,9 @@ def place_of(on: str | None, scratch: Path | None) -> Place:
     if scratch is not None and not scratch.is_dir():
         raise MeshError(f"--scratch: {scratch} is no folder; name one that is there")
     if on is None:
-        return Place(scratch=scratch)
+        return Backend(scratch=scratch)
     if here := re.fullmatch(r"dask:(-?\d{1,9})", on):
-        return Place(whole_number("--on dask", int(here[1]), most=256), None, scratch)
+        return Backend(whole_number("--on dask", int(here[1]), most=256), None, scratch)
     there = re.fullmatch(r"dask://([^\s/:]+|\[[0-9a-fA-F:]+\]):(\d{1,5})/?", on)
     if there is None:
         raise MeshError(
@@ -61,11 +61,11 @@ def place_of(on: str | None, scratch: Path | None) -> Place:
         )
     if scratch is not None:
         raise MeshError("--scratch: the workers of a cluster elsewhere have their own; leave it out")
-    return Place(0, f"tcp://{there[1]}:{there[2]}")
+    return Backend(0, f"tcp://{there[1]}:{there[2]}")
 
 
 @dataclass(frozen=True)
-class Wanted:
+class FitRequest:
     """What is asked for, besides what estimators know."""
 
     data: Path
@@ -75,12 +75,12 @@ class Wanted:
     share: float  # of the rows to test on
     seed: int
     read: Any  # ReadOptions
-    place: Place
+    place: Backend
     shown: bool  # whether progress is shown
     max_categories: int = 100
 
 
-def open_rows(wanted: Wanted) -> TableRows | BlockRows:
+def open_rows(wanted: FitRequest) -> TableRows | BlockRows:
     """The rows of a table, wherever they are to be learned from."""
     data = wanted.data
     apart = wanted.place.is_cluster or (data.suffix.lower() == ".npy" and data.exists()) or in_blocks(data)
@@ -90,7 +90,7 @@ def open_rows(wanted: Wanted) -> TableRows | BlockRows:
 class TableRows:
     """Rows in memory; the estimator encodes them."""
 
-    def __init__(self, wanted: Wanted) -> None:
+    def __init__(self, wanted: FitRequest) -> None:
         loaded = read_table(wanted.data, options=wanted.read)
         names = loaded.table.column_names
         drop = column_list(wanted.drop, names)
@@ -106,7 +106,7 @@ class TableRows:
         self.notes += Encoder.learn(self._table, None, (), True, wanted.max_categories).noted()
         self._find_gaps()
 
-    def _split_rows(self, wanted: Wanted) -> HoldoutSplit:
+    def _split_rows(self, wanted: FitRequest) -> HoldoutSplit:
         """Every class in both parts if there is enough of each."""
         y, n, share = self._y, len(self._y), wanted.share
         size = int(np.ceil(share * n))
@@ -164,7 +164,7 @@ class TableRows:
 class BlockRows:
     """Rows that are read block by block, once, and learned from a disk or by a cluster."""
 
-    def __init__(self, wanted: Wanted) -> None:
+    def __init__(self, wanted: FitRequest) -> None:
         self._wanted = wanted
         self._source = _open_source(wanted)
         self.name = os.path.basename(os.path.normpath(self._source.name))
@@ -239,7 +239,7 @@ class BlockRows:
         return pa.table(dict(zip(self._source.columns, rows.X.T, strict=True)))
 
 
-def _open_source(wanted: Wanted) -> ParquetSource | NpySource:
+def _open_source(wanted: FitRequest) -> ParquetSource | NpySource:
     data, target = wanted.data, wanted.target
     if data.suffix.lower() == ".npy" and not data.is_dir():
         if wanted.place.is_cluster:
@@ -262,7 +262,7 @@ def _open_source(wanted: Wanted) -> ParquetSource | NpySource:
 
 
 @contextmanager
-def _workers(place: Place) -> Iterator[Any]:
+def _workers(place: Backend) -> Iterator[Any]:
     """A client of the cluster that trains; None without a cluster."""
     if not place.is_cluster:
         yield None
