@@ -51,7 +51,7 @@ versions: $(VENV)/.installed-test
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/nox -s tests
 
 # The quick tests with the lowest versions of all dependencies.
-SAMPLE = tests/test_golden_behaviour.py tests/test_estimators.py tests/test_columns.py tests/test_storage.py
+SAMPLE = tests/estimators/test_golden_behaviour.py tests/estimators/test_estimators.py tests/estimators/test_columns.py tests/storage/test_storage.py
 test-floors: $(VENV)/.installed-test
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/nox -s floors -- $(FLOORS)
 

@@ -1,3 +1,6 @@
+import os
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, settings
@@ -19,6 +22,11 @@ settings.register_profile("few", settings.get_profile("meshnn"), max_examples=FE
 # The first failure as it is, for who only wants to know whether there is one.
 settings.register_profile("first", settings.get_profile("meshnn"), phases=[Phase.explicit, Phase.generate])
 settings.load_profile("meshnn")
+
+# Processes that tests start find the same modules as the tests.
+os.environ["PYTHONPATH"] = os.pathsep.join(
+    [str(Path(__file__).parent / "support"), *filter(None, [os.environ.get("PYTHONPATH")])]
+)
 
 
 def pytest_terminal_summary(terminalreporter):

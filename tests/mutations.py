@@ -344,7 +344,7 @@ class Copy:
         try:
             if compiled and not self.build():
                 return "not C++"
-            code, text = self.run([f"tests/test_{name}.py" for name in names])
+            code, text = self.run([str(next((ROOT / "tests").rglob(f"test_{name}.py"))) for name in names])
         finally:
             here.write_text(mutant.old)
             if compiled:

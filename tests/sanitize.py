@@ -53,7 +53,7 @@ def main(arguments):
         "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1",
     }  # fmt: skip
     names = (QUICK if "--quick" in arguments else TESTS)[kind]
-    files = [str(ROOT / "tests" / f"test_{name}.py") for name in names]
+    files = [str(next((ROOT / "tests").rglob(f"test_{name}.py"))) for name in names]
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-m", "not slow",
                "-k", f"not ({WITHOUT[kind]})", *files, *others]  # fmt: skip
     return subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode

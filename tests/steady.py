@@ -66,7 +66,7 @@ def main():
     parser.add_argument("-k", help="some of the tests, as for pytest")
     parser.add_argument("files", nargs="*", help="files of tests instead of those that depend on numbers")
     given = parser.parse_args()
-    files = given.files or [str(ROOT / "tests" / f"test_{name}.py") for name in FILES]
+    files = given.files or [str(next((ROOT / "tests").rglob(f"test_{name}.py"))) for name in FILES]
     arguments = [*files, *(["-k", given.k] if given.k else [])]
     broken = 0
     print(f"{'variant':<20} {'run':>3} {'passed':>7} {'failed':>7} {'seconds':>8}")

@@ -15,7 +15,7 @@ from meshnn.errors import DataError
 from meshnn.tables.reader import read_table
 from meshnn.tables.times import looks_like_times, read_times
 
-AIRLINE = Path(__file__).parents[1] / "examples" / "airline.csv"
+AIRLINE = Path(__file__).parents[2] / "examples" / "airline.csv"
 QUICK = ["--origins", "3", "--horizon", "6"]
 
 

@@ -16,7 +16,7 @@ from meshnn.errors import DataError
 from meshnn.paper import mnist as images
 from meshnn.paper.mnist import DATASETS, File, cache_folder, load_images
 
-SHARED = Path(__file__).parents[2] / "shared" / "data"
+SHARED = Path(__file__).parents[3] / "shared" / "data"
 
 
 def idx(array):

@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 DOCS, GALLERY = ROOT / "docs", ROOT / "examples" / "gallery"
 EXAMPLES = sorted(GALLERY.glob("plot_*.py"))
 ASKED = {"sphinx", "myst_parser", "numpydoc", "sphinx_gallery", "pydata_sphinx_theme", "sphinx_copybutton"}

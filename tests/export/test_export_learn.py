@@ -4,6 +4,7 @@ import zlib
 
 import numpy as np
 import pytest
+from test_portable import hostile, random_mesh, recurrent, tied_mesh
 
 import boards
 from commands import meshnn
@@ -14,7 +15,6 @@ from meshnn.export.c.learner import learner_header
 from meshnn.export.snapshot import import_snapshot, read_snapshot
 from meshnn.streaming.portable import KEPT
 from meshnn.streaming.portable_convert import portable_of
-from test_portable import hostile, random_mesh, recurrent, tied_mesh
 
 COMPILERS = [
     ("gcc", "-std=c99 -O2"),

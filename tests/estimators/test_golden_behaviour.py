@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 import golden_behaviour as golden
-from golden import load
-from test_golden import deviation
+from golden import deviation, load
 
 #: Largest deviation relative to the largest entry: steps of training are in float32, whole numbers may be a unit off.
 ALLOWED = {"float64": 1e-6, "float32": 1e-4, "uint32": 0.0, "int8": 1e-2, "int16": 1e-4}

@@ -2,8 +2,8 @@
 
 `files/golden_behaviour.npz` holds what estimators and streams predict and what exported nets give, as in `golden.py`;
 `files/golden_behaviour.json` what estimators have chosen and what commands print. Write them again only after a
-deliberate change of behaviour: `python tests/golden_behaviour.py --write`. All names of parameters and options are in
-the tables at the top: a rename changes one line there, and no record.
+deliberate change of behaviour: `python tests/support/golden_behaviour.py --write`. All names of parameters and
+options are in the tables at the top: a rename changes one line there, and no record.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ from meshnn import Mesh, Topology, training
 from meshnn.errors import MeshError
 from meshnn.export import CLearner, CNet
 
-FILE = Path(__file__).parent / "files" / "golden_behaviour.npz"  # and .json
+FILE = Path(__file__).parents[1] / "files" / "golden_behaviour.npz"  # and .json
 CLASSIFIER, REGRESSOR = "MeshClassifier", "MeshRegressor"
 SEQUENCE_CLASSIFIER, SEQUENCE_REGRESSOR = "MeshSequenceClassifier", "MeshSequenceRegressor"
 STREAM_CLASSIFIER, STREAM_REGRESSOR, FORECASTER = "MeshStreamClassifier", "MeshStreamRegressor", "MeshForecaster"

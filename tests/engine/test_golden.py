@@ -2,7 +2,6 @@
 
 from functools import cache
 
-import numpy as np
 import pytest
 
 import golden
@@ -31,15 +30,6 @@ def recorded():
     return found
 
 
-def deviation(got, want):
-    """Return the largest difference relative to the largest recorded entry; infinite if an entry is not finite."""
-    if got.dtype == np.uint32:
-        return 0.0 if np.array_equal(got, want) else np.inf
-    got, want = got.astype(np.float64), want.astype(np.float64)
-    error, scale = np.abs(got - want).max(initial=0.0), np.abs(want).max(initial=0.0)
-    return 0.0 if error == 0.0 else error / scale if scale > 0.0 and np.isfinite(error) else np.inf
-
-
 def check(kind, name, dtype, *options):
     """Compare all values of a case with the record."""
     got, want, tolerance = golden.values_of(kind, name, dtype, *options), recorded()[kind, name, dtype], TOLERANCES
@@ -47,7 +37,7 @@ def check(kind, name, dtype, *options):
     for quantity, value in got.items():
         assert value.dtype == want[quantity].dtype
         assert value.shape == want[quantity].shape, quantity
-        error = deviation(value, want[quantity])
+        error = golden.deviation(value, want[quantity])
         assert error <= tolerance[kind][dtype], f"{quantity} is off by {error:.3g} of its largest entry"
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from meshnn import MeshError
 
-sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
+sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 streams = importlib.import_module("temporal_streams")
 delayed_xor, narma, trace_patterning = streams.delayed_xor, streams.narma, streams.trace_patterning
 

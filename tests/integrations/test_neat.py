@@ -18,7 +18,7 @@ from meshnn.training import train
 
 neat = pytest.importorskip("neat", reason="GENOMES OF NEAT ARE NOT TESTED without neat-python: pip install '.[dev]'")
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 CONFIG = """
 [NEAT]
 pop_size = 10

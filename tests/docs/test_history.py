@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 _spec = importlib.util.spec_from_file_location("history", ROOT / "benchmarks" / "history.py")
 history = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(history)

@@ -1,7 +1,8 @@
 """Hostile files: trees of every kind of model, edited and written with a right checksum, then loaded and used.
 
 Only `FileError` at load is allowed, or a model that predicts and learns. A subprocess runs the tries, so that a crash
-of the core is found, too. `python tests/fuzz_files.py --tries 10000` prints what went wrong, with the seed of each try.
+of the core is found, too. `python tests/support/fuzz_files.py --tries 10000` prints errors
+and the seed of each try.
 """
 
 from __future__ import annotations

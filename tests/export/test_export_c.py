@@ -540,7 +540,7 @@ def digits():
     """A net of 64-12-10 that was trained on three quarters of the digits, and the rest of them."""
     X, y = load_digits(return_X_y=True)
     a, b, _, truth = train_test_split(X, y, test_size=0.25, random_state=0)
-    return meshnn.load(Path(__file__).parent / "files" / "digits.mesh"), a, b, truth
+    return meshnn.load(Path(__file__).parents[1] / "files" / "digits.mesh"), a, b, truth
 
 
 CALLED = "{text}\nextern {kind} x[{n}]; {kind} x[{n}];\nextern volatile int k; volatile int k;\n"

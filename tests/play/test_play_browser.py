@@ -403,7 +403,7 @@ def test_a_thousand_edges_are_drawn_while_they_learn(tab, capsys):
     not (shutil.which("npm") and shutil.which("node")), reason="Node is not there: the page is not built"
 )
 def test_the_page_in_the_package_is_what_its_sources_make(tmp_path):
-    sources = Path(__file__).parents[1] / "play"
+    sources = Path(__file__).parents[2] / "play"
     copy = tmp_path / "play"
     shutil.copytree(sources, copy, ignore=shutil.ignore_patterns("node_modules"))
     command = ["npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts"]
@@ -412,7 +412,7 @@ def test_the_page_in_the_package_is_what_its_sources_make(tmp_path):
         pytest.skip(f"npm cannot fetch what the page is built with: {fetched.stderr[-300:]}")
     subprocess.run(["npm", "run", "--silent", "check"], cwd=copy, check=True, timeout=300)
     subprocess.run(["node", "build.mjs", str(tmp_path / "built")], cwd=copy, check=True, timeout=300)
-    packaged = Path(__file__).parents[1] / "src" / "meshnn" / "play" / "assets"
+    packaged = Path(__file__).parents[2] / "src" / "meshnn" / "play" / "assets"
     names = sorted(file.name for file in packaged.iterdir())
     assert names == sorted(file.name for file in (tmp_path / "built").iterdir())
     for name in names:

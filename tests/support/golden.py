@@ -2,7 +2,7 @@
 
 `files/golden.npz` holds outputs, states, gradients, Jacobians, growth scores, trained weights and streams as the Numba
 kernels of version 0.2.0.dev0 computed them; `test_golden.py` compares the installed version with it. Write the record
-again only after a deliberate change of a numerical result: `python tests/golden.py`.
+again only after a deliberate change of a numerical result: `python tests/support/golden.py`.
 
 Every random number comes from `Generator.random` with a seed made from the name of its case, and is changed by
 correctly rounded operations only: the cases are the same to the last bit on every machine and with every NumPy, and a
@@ -23,7 +23,7 @@ from meshnn import Mesh, Topology
 from meshnn.training import train
 from solver_options import with_solver
 
-FILE = Path(__file__).parent / "files" / "golden.npz"
+FILE = Path(__file__).parents[1] / "files" / "golden.npz"
 DTYPES = ("float64", "float32")
 ACTIVATIONS = ("identity", "relu", "leaky_relu", "elu", "softplus", "sigmoid", "tanh", "sin", "gauss")
 SMOOTH = ("tanh", "sin", "softplus", "gauss", "elu", "sigmoid")
@@ -640,6 +640,15 @@ def load(path: Path = FILE) -> Values:
             parts = np.split(stored[dtype], stored[f"{dtype}-ends"])[:-1]
             found |= dict(zip(names, parts, strict=True))
     return found
+
+
+def deviation(got, want):
+    """Return the largest difference relative to the largest recorded entry; infinite if an entry is not finite."""
+    if got.dtype == np.uint32:
+        return 0.0 if np.array_equal(got, want) else np.inf
+    got, want = got.astype(np.float64), want.astype(np.float64)
+    error, scale = np.abs(got - want).max(initial=0.0), np.abs(want).max(initial=0.0)
+    return 0.0 if error == 0.0 else error / scale if scale > 0.0 and np.isfinite(error) else np.inf
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ import pytest
 import meshnn
 
 pytestmark = pytest.mark.slow
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 
 FIRST = """
 from sklearn.datasets import load_iris
@@ -151,7 +151,7 @@ def test_the_sdist_has_what_is_needed_and_makes_the_same_wheel(built):
     (sdist,) = built.glob("*.tar.gz")
     with tarfile.open(sdist) as file:
         inside = {name.split("/", 1)[1] for name in file.getnames() if "/" in name}
-    for wanted in ("src/meshnn/py.typed", "tests/test_build.py", "CMakeLists.txt", "src/meshnn/_core/kernels.cpp",
+    for wanted in ("src/meshnn/py.typed", "tests/docs/test_build.py", "CMakeLists.txt", "src/meshnn/_core/kernels.cpp",
                    "Makefile", "constraints.txt", "LICENSE", "README.md",
                    "CHANGELOG.md", "CITATION.cff", "SECURITY.md", "tools/build_backend.py", "examples/iris.csv",
                    "docs/pictures/first-screen.svg", "benchmarks/history.jsonl"):  # fmt: skip

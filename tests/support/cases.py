@@ -157,7 +157,7 @@ def timed_cases(draw, reads=None, **options):
 
 
 def by_loops(case):
-    """Loss and gradient (n_edges,) by tests/naive.py."""
+    """Loss and gradient (n_edges,) by tests/support/naive.py."""
     t = case.mesh.topology
     inputs = case.inputs()
     batch = [inputs[:, b].tolist() for b in range(inputs.shape[1])]
@@ -269,7 +269,7 @@ def by_autograd_in_time(case, pairs=None):
 
 
 def by_loops_in_time(case):
-    """The same by tests/naive.py, for looks at ticks."""
+    """The same by tests/support/naive.py, for looks at ticks."""
     t = case.mesh.topology
     inputs = case.inputs()
     ticks, size = inputs.shape[:2]

@@ -82,7 +82,7 @@ def iris():
 
 
 def quick(**options):
-    """Without trials of penalties, which take most of the time of a fit; tests/test_search.py is about those."""
+    """Without trials of penalties, which take most of the time of a fit; see test_search.py."""
     default = {"hidden": "auto" if "mesh" in options else 4, "max_epochs": 30, "l2": 1e-3, "random_state": 0}
     return MeshClassifier(**default | options)
 
