@@ -7,8 +7,9 @@ right. Here the matrix is dense: edges into inputs, self-loops and cycles, up to
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
+from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,19 +20,6 @@ from meshnn.errors import MeshError
 from meshnn.mesh import Mesh
 from meshnn.plan import METHODS
 
-__all__ = [
-    "PAPER",
-    "TOLERANCE",
-    "Difference",
-    "ErrorInterval",
-    "Row",
-    "VerifyReport",
-    "compare",
-    "references",
-    "verify",
-]
-
-N_INPUTS, N_HIDDEN, N_OUTPUTS, BATCH = 5, 10, 3, 10
 #: 95% confidence intervals that the paper reports, in float32.
 PAPER = {"states": (0.00024, 0.000047), "gradients": (0.000011, 0.0000053)}
 #: Largest difference allowed, relative to the largest entry of the reference.
@@ -49,7 +37,7 @@ class ErrorInterval:
 
     @classmethod
     def of(cls, values: list[float]) -> ErrorInterval:
-        """From one value a test."""
+        """Return the interval of one value per test."""
         spread = float(np.std(values, ddof=1)) if len(values) > 1 else float("nan")
         return cls(float(np.mean(values)), 1.96 * spread / float(np.sqrt(len(values))))
 
@@ -91,99 +79,72 @@ class VerifyReport:
         return all(row.passed for row in self.rows)
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return plain values for JSON."""
         rows = [asdict(row) | {"passed": row.passed} for row in self.rows]
         return asdict(self) | {"rows": rows, "passed": self.passed, "paper": PAPER}
 
 
-def _numpy_reference(A: Array, X: Array, y: NDArray[np.int64], ticks: int, activation: str) -> tuple[Array, Array]:
-    """States (ticks + 1, batch, n) and dE/dA by plain backprop in NumPy: shares nothing with the engine."""
-    phi, slope = _NUMPY[activation]
-    n = A.shape[0]
+def _numpy_reference(
+    A: Array, X: Array, y: NDArray[np.int64], ticks: int, n_outputs: int, activation: str
+) -> tuple[Array, Array]:
+    """Return states (ticks + 1, batch, n) and dE/dA by plain backprop in NumPy: shares nothing with the engine."""
+    n, n_inputs = A.shape[0], X.shape[1]
     s = np.zeros((len(X), n))
-    s[:, :N_INPUTS] = X
-    states, sums = [s], []
+    s[:, :n_inputs] = X
+    states, slopes = [s], []
     for _ in range(ticks):
         t = states[-1] @ A
-        s = phi(t)
-        s[:, :N_INPUTS] = X
+        s = np.maximum(t, 0.0) if activation == "relu" else np.tanh(t)
+        slopes.append((t > 0).astype(np.float64) if activation == "relu" else 1.0 - s**2)
+        s[:, :n_inputs] = X
         states.append(s)
-        sums.append(t)
-    outputs = states[-1][:, -N_OUTPUTS:]
+    outputs = states[-1][:, -n_outputs:]
     p = np.exp(outputs - outputs.max(axis=1, keepdims=True))
     p /= p.sum(axis=1, keepdims=True)
     p[np.arange(len(X)), y] -= 1
     back = np.zeros((len(X), n))
-    back[:, -N_OUTPUTS:] = p / len(X)
+    back[:, -n_outputs:] = p / len(X)
     grad = np.zeros_like(A)
-    for k in range(ticks - 1, -1, -1):
-        back = back * slope(sums[k])
-        back[:, :N_INPUTS] = 0
-        grad += states[k].T @ back
+    for state, slope in zip(states[-2::-1], slopes[::-1], strict=True):
+        back = back * slope
+        back[:, :n_inputs] = 0
+        grad += state.T @ back
         back = back @ A.T
     return np.stack(states), grad
 
 
-_NUMPY: dict[str, tuple[Callable[[Array], Array], Callable[[Array], Array]]] = {
-    "relu": (lambda t: np.maximum(t, 0.0), lambda t: (t > 0).astype(np.float64)),
-    "tanh": (np.tanh, lambda t: 1.0 - np.tanh(t) ** 2),
-}
-
-
-def _torch_reference(A: Array, X: Array, y: NDArray[np.int64], ticks: int, activation: str) -> tuple[Array, Array]:
-    """The same by PyTorch's automatic differentiation in float64, as in the paper."""
-    from meshnn.integrations.torch import dense_reference
-
-    return dense_reference(A, X, y, ticks, N_OUTPUTS, activation)
-
-
-def _differences(got: NDArray[Any], want: Array) -> tuple[float, float]:
-    """Sum of the absolute differences, and the largest relative to the largest entry."""
-    difference = np.abs(got - want)
-    return float(difference.sum()), float(difference.max() / (np.abs(want).max() or 1.0))
-
-
 def references() -> list[str]:
-    """References that can be used here, the preferred one first."""
-    from importlib.util import find_spec
-
+    """Return the references that can be used here, the preferred one first."""
     return ["torch", "numpy"] if find_spec("torch") else ["numpy"]
 
 
 def verify(
     tests: int = 100, seed: int = 0, activation: str = "relu", reference: str | None = None
 ) -> Iterator[tuple[VerifyReport, int, int]]:
-    """Run the test; yields `(report so far, nets done, nets in all)`. The last report is complete."""
+    """Run the test; yield `(report so far, nets done, nets in all)`. The last report is complete."""
     available = references()
-    reference = available[0] if reference is None else reference
-    if reference not in ("torch", "numpy"):
-        raise MeshError(f"unknown reference {reference!r}. Choose torch or numpy")
+    reference = known("reference", available[0] if reference is None else reference, ["torch", "numpy"])
     if reference not in available:
         raise MeshError("PyTorch is not installed; pip install 'meshnn[torch]' brings it, or use the reference numpy")
-    known("activation", activation, _NUMPY)
+    known("activation", activation, ["relu", "tanh"])
     tests, seed = whole_number("tests", tests), whole_number("seed", seed, least=0)
     report = VerifyReport(tests, seed, activation, reference)
-    all_ticks = range(1, 6)
-    total = tests * len(TOLERANCE) * len(all_ticks)
-    done = 0
-    for dtype, tolerance in TOLERANCE.items():
-        for ticks in all_ticks:
-            found: list[Difference] = []
-            for one in compare(dtype, ticks, tests, seed, activation, reference):
-                found.append(one)
-                done += 1
-                yield report, done, total
-            for method in METHODS:
-                gradients = ErrorInterval.of([one.gradients[method] for one in found])
-                # np.max, because max() would forget a NaN
-                worst = float(np.max([one.relative[method] for one in found]))
-                states = ErrorInterval.of([one.states for one in found])
-                report.rows.append(Row(dtype, ticks, method, states, gradients, worst, tolerance))
-    yield report, total, total
+    cases = [(dtype, ticks) for dtype in TOLERANCE for ticks in range(1, 6)]
+    for k, (dtype, ticks) in enumerate(cases):
+        found: list[Difference] = []
+        for one in compare(dtype, ticks, tests, seed, activation, reference):
+            found.append(one)
+            yield report, tests * k + len(found), tests * len(cases)
+        states = ErrorInterval.of([one.states for one in found])
+        for method in METHODS:
+            gradients = ErrorInterval.of([one.gradients[method] for one in found])
+            worst = float(np.max([one.relative[method] for one in found]))  # max() would forget a NaN
+            report.rows.append(Row(dtype, ticks, method, states, gradients, worst, TOLERANCE[dtype]))
+    yield report, tests * len(cases), tests * len(cases)
 
 
 class Difference(NamedTuple):
-    """Of one net."""
+    """The differences of one net."""
 
     states: float  # sum of the absolute differences
     gradients: dict[str, float]  # by method
@@ -191,26 +152,33 @@ class Difference(NamedTuple):
 
 
 def compare(dtype: str, ticks: int, tests: int, seed: int, activation: str, reference: str) -> Iterator[Difference]:
-    """Random nets, one after the other."""
-    run = _torch_reference if reference == "torch" else _numpy_reference
-    n = N_INPUTS + N_HIDDEN + N_OUTPUTS
+    """Yield the differences of random nets, one after the other."""
+    run = _numpy_reference
+    if reference == "torch":
+        from meshnn.integrations.torch import dense_reference as run
+    n, n_inputs, n_outputs, batch = 18, 5, 3, 10
     rng = np.random.default_rng([seed, ticks])
     mesh = Mesh.from_adjacency(
-        np.ones((n, n)), N_INPUTS, N_OUTPUTS,
+        np.ones((n, n)), n_inputs, n_outputs,
         ticks=ticks, activation=activation, output_activation=activation, dtype=dtype,
     )  # fmt: skip
     t = mesh.topology
     for _ in range(tests):
         mesh.weights = rng.standard_normal(t.n_edges) * np.sqrt(2.0 / n)
-        # the reference gets the very numbers that the mesh holds
-        A = np.zeros((n, n))
+        A = np.zeros((n, n))  # the very numbers that the mesh holds
         A[t.src, t.dst] = mesh.weights
-        X = rng.standard_normal((BATCH, N_INPUTS)).astype(mesh.dtype).astype(np.float64)
-        y = rng.integers(0, N_OUTPUTS, BATCH)
-        want_states, want = run(A, X, y, ticks, activation)
+        X = rng.standard_normal((batch, n_inputs)).astype(mesh.dtype).astype(np.float64)
+        y = rng.integers(0, n_outputs, batch)
+        want_states, want = run(A, X, y, ticks, n_outputs, activation)
         states, of_states = _differences(mesh.states(X), want_states)
         gradients, relative = {}, {}
         for method in METHODS:
             gradients[method], off = _differences(mesh.gradient(X, y, gradient=method)[1], want[t.src, t.dst])
             relative[method] = float(np.maximum(off, of_states))
         yield Difference(states, gradients, relative)
+
+
+def _differences(got: NDArray[Any], want: Array) -> tuple[float, float]:
+    """Return the sum of the absolute differences, and the largest relative to the largest entry."""
+    difference = np.abs(got - want)
+    return float(difference.sum()), float(difference.max() / (np.abs(want).max() or 1.0))

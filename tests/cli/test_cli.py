@@ -119,7 +119,7 @@ def test_output_that_is_not_utf8():
         (["explain", "--layers", "2,x"], "expected sizes like"),
         (["explain", "--ticks", "0"], "'--ticks' / '-t'"),
         (["explain", "--hiden", "3"], "No such option"),
-        (["verify", "--reference", "jax"], "Choose torch or numpy"),
+        (["verify", "--reference", "jax"], "jax"),
         (["verify", "--tests", "0"], "--tests"),
         (["verify", "--tests", "1", "--out", "/no/such/folder/x.json"], "does not exist; create it first"),
         (["verify", "--seed", "-1"], "--seed"),

@@ -255,19 +255,6 @@ def test_any_error_in_a_command_is_one_line(error, monkeypatch, files):
     assert ("--debug" in err) == (expected == 1)
 
 
-def test_debug_shows_all_of_it(files):
-    code, _, err = run(["--debug", "info", files / "cut.mesh"])
-    assert code == 2
-    assert "Traceback" in err
-
-
-def test_names_that_would_control_a_terminal(tmp_path):
-    code, _, err = run(["info", tmp_path / "a\n\x1b[31mb.mesh"])
-    assert code == 2
-    assert err.count("\n") == 1
-    assert "\x1b" not in err
-
-
 @pytest.mark.parametrize(("cells", "message"), [
     ("1,2\n,3", "column a holds no number in row 2"),
     ("1,2\n3,nan", "column b holds no number in row 2"),
@@ -296,15 +283,9 @@ def test_characters_that_cannot_be_shown(files):
     assert "stdout is ascii" in err
     code, out, err = run(["predict", model, table, "--json"], "ascii")
     assert set(json.loads(out)["prediction"]) <= {"ä", "ß"}
-    for arguments in (
-        ["info", model],
-        ["info", model, "--json"],
-        ["fit", table, "-y", "ü", "-n", "2", "--max-epochs", "2"],
-    ):
+    fit = ["fit", table, "-y", "ü", "-n", "2", "--max-epochs", "2"]
+    for arguments in (["info", model], ["info", model, "--json"], fit):
         assert run(arguments, "ascii")[0] == 0
-
-
-# -- in processes ----------------------------------------------------------------------------------------------------
 
 
 def process(*arguments, before=None, cwd=None, **environment):
@@ -347,9 +328,6 @@ def test_stdout_that_takes_nothing(files):
     assert done.stderr == "meshnn: no space left on the disk; free some or choose another place\n"
     closed = process("info", files / "table.mesh", before=lambda: os.close(1))
     assert (closed.returncode, closed.stderr) == (0, "")
-
-
-# -- work that would be lost -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow

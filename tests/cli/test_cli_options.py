@@ -121,3 +121,45 @@ def test_the_index_of_pandas_is_no_feature_of_a_stream(tmp_path):
     done = meshnn("stream", tmp_path / "t.parquet", "-y", "y", "--no-picture", "-o", tmp_path / "m.mesh")
     assert done.returncode == 0, done.stderr
     assert json.loads(meshnn("info", tmp_path / "m.mesh", "--json").stdout)["features"] == ["x"]
+
+
+def test_nothing_of_the_test_rows_is_learned(tmp_path):
+    """The median that fills gaps and the values of a text column are those of the training rows."""
+    import pandas as pd
+
+    import meshnn as library
+
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"a": rng.integers(0, 1000, 60).astype(float), "t": [f"v{k}" for k in range(60)]})
+    frame["y"] = np.where(rng.random(60) < 0.5, "no", "yes")
+    frame.loc[[3, 8, 20], "a"] = np.nan
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    arguments = ("fit", str(tmp_path / "t.csv"), "--target", "y", "--hidden", "1", "--max-epochs", "3")
+    done = meshnn(*arguments, "--json", "--out", str(tmp_path / "t.mesh"))
+    assert done.returncode == 0, done.stderr
+    assert any("18 rows have values of t never seen in training" in note for note in json.loads(done.stdout)["notes"])
+    model = library.load(tmp_path / "t.mesh")
+    column = {c.name: c for c in model.encoder_.columns}
+    seen = frame[frame.t.isin(column["t"].categories)]
+    assert len(seen) == 42
+    assert column["a"].fill == seen.a.median()
+    assert column["a"].fill != frame.a.median()
+
+
+def test_columns_that_are_constant_in_the_training_rows_alone(tmp_path):
+    """Said once, like those that are constant everywhere."""
+    import pandas as pd
+
+    from meshnn.tables.holdout import HoldoutSplit
+
+    y = np.array(["no", "yes"] * 15)
+    held = HoldoutSplit.stratified(30, 9, 0, y).held
+    odd = np.isin(np.arange(30), held[:1]).astype(int)
+    slip = np.where(odd == 0, np.arange(30).astype(str), "?")
+    pd.DataFrame({"a": np.arange(30), "c": odd, "d": 7, "s": slip, "y": y}).to_csv(tmp_path / "t.csv", index=False)
+    arguments = ("--target", "y", "--test", "0.3", "--seed", "0", "--hidden", "1", "--max-epochs", "3", "--json")
+    done = meshnn("fit", str(tmp_path / "t.csv"), *arguments)
+    assert done.returncode == 0, done.stderr
+    notes = [note.split("t.csv: ")[1] for note in json.loads(done.stdout)["notes"] if "t.csv: column" in note]
+    assert sorted(notes)[:2] == ["column c is constant (0): left out", "column d is constant (7): left out"]
+    assert [note.split(":")[0] for note in sorted(notes)[2:]] == ["column s is taken as text"]

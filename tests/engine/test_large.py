@@ -108,20 +108,17 @@ def test_a_plan_takes_sixteen_bytes_an_edge_and_edges_take_28():
 
 
 @pytest.mark.parametrize("all_needed", [False, True])
-def test_tallies_are_the_lists(all_needed, monkeypatch):
+def test_tallies_are_the_lists(all_needed):
     """Lists that are counted without being made have the rows and entries of those that are."""
-    from meshnn.plan import schedule as module
-
     for topology, ticks in random_graphs():
         awake = np.zeros(topology.n_neurons, np.bool_)
         awake[topology.n_clamped :: 3] = True
         made = Schedule(topology, ticks, awake, all_needed=all_needed)
         builder = ListBuilder(fill=False)
         want = [made.pulls(builder, topology.src, topology.dst)[1][0], made.pushes(builder, ticks - 1)[1][0]]
-        monkeypatch.setattr(module, "LISTED", -1)
-        counter, counted = ListCounter(fill=False), Schedule(topology, ticks, awake, all_needed=all_needed)
+        counter = ListCounter(fill=False)
+        counted = Schedule(topology, ticks, awake, all_needed=all_needed, listed=-1)
         got = [counted.pulls(counter, topology.src, topology.dst)[1][0], counted.pushes(counter, ticks - 1)[1][0]]
-        monkeypatch.undo()
         np.testing.assert_array_equal(got[0], want[0])
         np.testing.assert_array_equal(got[1], want[1])
         assert (counter.n_lists, counter.n_rows, counter.entries) == (builder.n_lists, builder.n_rows, builder.entries)
@@ -150,7 +147,6 @@ def test_pieces_give_the_same_bits(method, monkeypatch):
     want = Mesh(t, 4, activation="tanh", random_state=0).gradient(X, y, gradient=method)
     monkeypatch.setattr(reach, "BLOCK", 7)
     monkeypatch.setattr(lists, "GATHERED", 11)
-    monkeypatch.setattr(lists, "WINDOW", 16)
     again = Topology(6, 20, 3, np.stack([t.src, t.dst], axis=1))
     assert again == t
     got = Mesh(again, 4, activation="tanh", random_state=0).gradient(X, y, gradient=method)

@@ -169,7 +169,7 @@ def test_a_fitted_model_keeps_its_loss():
 
 
 def test_the_scale_of_huber_counts_weights_as_repetitions():
-    from meshnn.losses.huber import Huber
+    from meshnn.losses.losses import Huber
 
     values, weight = RNG.standard_normal((50, 2)) ** 3, RNG.integers(0, 4, 50).astype(float)
     weighted = Huber().scaling(values, weight)

@@ -145,7 +145,7 @@ def test_memory_falls_back_to_the_adjoint_and_back():
 
 
 def test_the_sampled_cost_is_near_the_exact_one(monkeypatch):
-    import meshnn.plan.method as module
+    import meshnn.plan.draft as module
 
     t = Topology.mesh(10, 400, 5, density=0.02, random_state=0)
     exact = Mesh(t)._engines.costs(4)

@@ -284,9 +284,7 @@ def test_runs_of_numbers(data):
         size = data.draw(st.integers(1, 40))
         some = rng.integers(0, 100) + np.arange(size) if rng.random() < 0.6 else rng.integers(0, 100, size)
         numbers = np.append(numbers, some).astype(np.uint32)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lists, "WINDOW", data.draw(st.sampled_from([16, 50, 4096])))
-        runs = lists.runs_of(numbers)
+    runs = lists.runs_of(numbers, data.draw(st.sampled_from([16, 50, 4096])))
     assert runs[:, 0].tolist() == [0, *runs[:-1, 1]][: len(runs)]
     assert (runs[-1, 1] if len(runs) else 0) == len(numbers)
     for begin, end, start in runs.tolist():

@@ -23,8 +23,7 @@ from meshnn.estimators.sequences import Reading
 from meshnn.export import ExportError
 from meshnn.export.onnx import to_onnx
 from meshnn.export.onnx.graph import Graph
-from meshnn.export.onnx.net import activate
-from meshnn.export.onnx.sequences import state_neurons
+from meshnn.export.onnx.net import state_neurons
 
 onnx = pytest.importorskip("onnx", reason="ONNX IS NOT TESTED without onnx: pip install '.[dev]'")
 onnxruntime = pytest.importorskip("onnxruntime", reason="ONNX IS NOT TESTED without onnxruntime: pip install '.[dev]'")
@@ -473,8 +472,6 @@ def test_models_that_cannot_be_written_are_refused():
     ):  # fmt: skip
         with pytest.raises(ExportError, match=named):
             model.to_onnx()
-    with pytest.raises(ExportError, match="swish"):
-        activate(Graph("float32"), "swish", "t", "tick1")
     with pytest.raises(ExportError, match="GiB"):
         Graph("float32").check_size(2**31)
 

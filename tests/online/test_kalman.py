@@ -29,21 +29,16 @@ def steady(state):
 def random_state(rng, group, n_outputs, **settings):
     """A state whose covariance is any positive one, within its blocks; and that covariance."""
     state = KalmanState(group, n_outputs, KalmanSettings(**settings))
-    for g in range(len(state.filter.offset)):
-        members, _ = state.block(g)
+    P = np.zeros((len(group), len(group)))
+    for members in blocks_of(state):
         root = rng.normal(size=(len(members), len(members)))
-        width = int(state.filter.first[g + 1] - state.filter.first[g])
-        dense, at = np.zeros((width, width)), int(state.filter.offset[g])
-        dense[: len(members), : len(members)] = 0.05 * root @ root.T + 0.1 * np.eye(len(members))
-        for i in range(0, width, STRIP):
-            strip = dense[i : i + STRIP, : i + STRIP]
-            state.filter.P[at : at + strip.size] = strip.ravel()
-            at += strip.size
+        P[np.ix_(members, members)] = 0.05 * root @ root.T + 0.1 * np.eye(len(members))
+    state.set_covariance(P)
     return state, state.covariance()
 
 
 def blocks_of(state):
-    return [state.block(g)[0] for g in range(len(state.filter.offset))]
+    return [block.members for block in state.blocks()]
 
 
 def softmax(y):
@@ -268,10 +263,10 @@ def test_stays_positive(code, kind, forgetting):
     assert np.isfinite(np.delete(state.filter.memo, LOG_Q)).all()
     assert np.linalg.eigvalsh(P)[0] > 0
     assert P.diagonal().max() <= 10.0
-    for g in range(len(state.filter.offset)):
-        at, width = int(state.filter.offset[g]), int(state.filter.first[g + 1] - state.filter.first[g])
-        for i in range(0, width, STRIP):  # the squares on the diagonal, whose halves are both kept
-            strip = state.filter.P[at : at + STRIP * (i + STRIP)].reshape(STRIP, -1)
+    for block in state.blocks():
+        at = 0
+        for i in range(0, block.width, STRIP):  # both halves of the squares on the diagonal are stored
+            strip = block.strips[at : at + STRIP * (i + STRIP)].reshape(STRIP, -1)
             np.testing.assert_array_equal(strip[:, i:], strip[:, i:].T)
             at += strip.size
 
@@ -321,17 +316,9 @@ def test_a_pickled_copy_goes_on():
     np.testing.assert_array_equal(again.filter.P, state.filter.P)
 
 
-def test_settings_and_maps_are_checked():
-    with pytest.raises(MeshError, match="unknown covariance 'ful'; did you mean 'full'"):
-        KalmanSettings(covariance="ful")
-    with pytest.raises(MeshError, match="least <= start <= most"):
-        KalmanSettings(start=1.0)
-    with pytest.raises(MeshError, match='forgetting, if not "auto", must be a number of at least 0'):
-        KalmanSettings(forgetting=-1.0)
-    with pytest.raises(MeshError, match="noise, if not"):
-        KalmanSettings(noise=0.0)
-    state = KalmanState(np.zeros(3), 1)
-    with pytest.raises(MeshError, match="origin must have one number per parameter"):
-        state.changed(np.zeros(3), np.zeros(2), np.array([0]))
-    with pytest.raises(MeshError, match="origin must have numbers from 0 to 2"):
-        state.changed(np.zeros(3), np.array([0, 1, 1]), np.array([0]))
+@pytest.mark.parametrize(
+    "wrong", [{"covariance": "ful"}, {"start": 1.0}, {"forgetting": -1.0}, {"noise": 0.0}, {"replay": 2.0}]
+)
+def test_settings_are_checked(wrong):
+    with pytest.raises(MeshError, match="start" if "start" in wrong else next(iter(wrong))):
+        KalmanSettings(**wrong)

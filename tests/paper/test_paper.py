@@ -20,16 +20,23 @@ from meshnn.paper import features as features_module
 from meshnn.paper import mnist as image_data
 from meshnn.paper import recipes
 from meshnn.paper.drawing import canvas
-from meshnn.paper.experiment import Experiment, Figure, PaperTable, TrialOptions, grid, key_of
+from meshnn.paper.experiment import (
+    Experiment,
+    Figure,
+    Mean,
+    PaperTable,
+    TrialOptions,
+    accuracy,
+    grid,
+    key_of,
+    markdown,
+)
 from meshnn.paper.features import ImageFeatures
 from meshnn.paper.images import NETS, graph_of
 from meshnn.paper.mnist import File
-from meshnn.paper.registry import EXPERIMENTS
 from meshnn.paper.report import write_report
-from meshnn.paper.results import locked, revision
-from meshnn.paper.runner import run
+from meshnn.paper.runner import EXPERIMENTS, locked, revision, run
 from meshnn.paper.sets import SETS, iris_split
-from meshnn.paper.tables import Mean, accuracy, markdown
 from meshnn.paper.tensor import tensor_gradient, tensor_jacobian
 from meshnn.plan import METHODS
 from meshnn.tables import synthetic
@@ -636,11 +643,11 @@ def test_damaged_lists_of_figures(toy, tmp_path):
 def test_a_film_ends_with_the_weights_of_the_model():
     split = SETS["moons"].split("ours", 0)
     watch = recipes.Recorder(split)
-    how = recipes.OURS_LM | {"hidden": 3, "n_restarts": 3, "max_epochs": 15, "random_state": 0}
+    how = recipes.PROTOCOLS["lm"][1] | {"hidden": 3, "n_restarts": 3, "max_epochs": 15, "random_state": 0}
     model, numbers = recipes.fitted(split, how, watch)
     net = recipes.sample(model, split, watch)
     assert len({row[0] for row in watch.rows}) == 3  # of which one was kept
     assert watch.curve()["epoch"] == list(range(1, numbers["epochs"] + 1))
-    assert 2 < len(net["frames"]["epoch"]) <= recipes.FRAMES
+    assert 2 < len(net["frames"]["epoch"]) <= 48
     np.testing.assert_allclose(net["frames"]["weights"][-1], model.mesh_.weights, rtol=1e-5, atol=1e-8)
     assert net["frames"]["loss"][-1] == pytest.approx(numbers["loss"], rel=1e-5)

@@ -30,9 +30,7 @@ from meshnn.storage import FileError as StorageError
 from meshnn.tables.sources import BlockSource, NpySource, ParquetSource, RowBlock, is_out_of_core, open_source
 from meshnn.training import SGD, Adam, Checkpoint, EarlyStopping, TimeLimit, search, structure
 from meshnn.training.dataset import LIMITS
-from meshnn.training.out_of_core import RowStore
-from meshnn.training.out_of_core.row_file import RowFile
-from meshnn.training.out_of_core.windows import StoredSamples, WindowSteps, read_ahead
+from meshnn.training.out_of_core import RowFile, RowStore, StoredSamples, WindowSteps, read_ahead
 from meshnn.training.row_transform import RowTransform
 from meshnn.training.samples import Epoch
 from meshnn.training.trainer import Trainer

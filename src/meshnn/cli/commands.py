@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
+from importlib.metadata import entry_points
 from keyword import iskeyword
 from typing import Annotated, Any
 
@@ -17,20 +18,14 @@ from typer.main import get_command
 from meshnn import __version__
 from meshnn.errors import MeshError
 
-__all__ = ["COMMANDS", "run"]
-
-#: Each is a function of its name in the module of its name, with a _ behind a word of Python; help shows them in this
-#: order.
+#: Each is a function of its name in the module of its name, with a _ behind a keyword of Python, in the order of help.
 COMMANDS = (
     "fit", "predict", "evaluate", "export", "import", "stream", "forecast", "info", "explain", "plot", "play", "verify",
 )  # fmt: skip
-GROUP = "meshnn.commands"
-#: Click's, which some versions of typer bring along under a name of their own.
-_UsageError: Any = typer.BadParameter.__base__
 
 
 class _Commands(Mapping[str, Any]):
-    """Commands by name; looking at names loads none of them."""
+    """Commands by name; iterating over the names loads none of them."""
 
     def __getitem__(self, name: str) -> Any:
         word = f"{name}_" if iskeyword(name) else name
@@ -41,9 +36,7 @@ class _Commands(Mapping[str, Any]):
         return get_command(command)
 
     def _others(self) -> dict[str, Any]:
-        from importlib.metadata import entry_points
-
-        return {point.name: point for point in entry_points(group=GROUP) if point.name not in COMMANDS}
+        return {point.name: point for point in entry_points(group="meshnn.commands") if point.name not in COMMANDS}
 
     def __iter__(self) -> Iterator[str]:
         return iter((*COMMANDS, *sorted(self._others())))
@@ -53,7 +46,7 @@ class _Commands(Mapping[str, Any]):
 
 
 def _loaded(point: Any) -> Callable[..., None]:
-    """Its function; of a broken package one that says so, since help and other commands need not suffer."""
+    """Load the function of an entry point; if that fails, return one that raises the error, so that help works."""
     try:
         function: Callable[..., None] = point.load()
         return function
@@ -62,7 +55,7 @@ def _loaded(point: Any) -> Callable[..., None]:
 
     def broken() -> None:
         """(cannot be loaded)"""
-        raise MeshError(f"{what}; mend or remove the package that brings it")
+        raise MeshError(f"{what}; fix or remove the package that brings it")
 
     return broken
 
@@ -78,7 +71,7 @@ class _CommandGroup(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
-        except (EOFError, KeyboardInterrupt) as error:  # of which typer would make something else
+        except (EOFError, KeyboardInterrupt) as error:  # typer would replace them
             raise _WrappedError(error) from error
 
 
@@ -113,11 +106,12 @@ def _options(
 
 
 def run(arguments: list[str]) -> int:
-    """Run a command; its exit code, or an error."""
+    """Run a command; return its exit code."""
+    usage_error: Any = typer.BadParameter.__base__  # of click, which some versions of typer include
     try:
         return int(app(args=arguments, prog_name="meshnn", standalone_mode=False) or 0)
-    except _UsageError as error:
-        if not error.format_message():  # nothing was asked for: the help has been shown
+    except usage_error as error:
+        if not error.format_message():  # no argument: the help has been shown
             return 2
         where = error.ctx.command_path if error.ctx is not None else "meshnn"
         raise MeshError(f"{error.format_message().rstrip('.')}; see {where} --help") from error

@@ -1,37 +1,29 @@
-"""`meshnn evaluate`: how good a model is on a table with the true answers."""
+"""`meshnn evaluate`: scores of a model on a table with the true answers."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
-import typer
-from rich.text import Text
+from typer import Argument, Option
 
-from meshnn.cli.output import print_json, say_notes, screen
-from meshnn.cli.report import ClassMetrics, ValueMetrics, headline, show_confusion
-from meshnn.cli.tables import Decimal, Encoding, ModelTables, Na, Sep, Thousands, load_model, read_options
+from meshnn.cli.models import ModelTables, load_model
+from meshnn.cli.options import AsJson, MeshFile, with_read_options
+from meshnn.cli.output import print_json, print_lines, say_notes
+from meshnn.cli.scores import Scores, show_confusion
 from meshnn.errors import MeshError
+from meshnn.tables.names import check_names
 
-__all__ = ["evaluate"]
 
-
+@with_read_options
 def evaluate(
-    model: Annotated[Path, typer.Argument(help="The model, a .mesh file of `meshnn fit`.", show_default=False)],
-    data: Annotated[
-        Path,
-        typer.Argument(help="A table with the same columns and the target; - is standard input.", show_default=False),
-    ],
+    model: MeshFile,
+    data: Annotated[Path, Argument(help="A table with the same columns and the target; - is standard input.")],
     target: Annotated[
-        str | None,
-        typer.Option("--target", "-y", help="The column with the true answers; by default that of the training table."),
+        str | None, Option("--target", "-y", help="The column with the true answers; by default that of the training.")
     ] = None,
-    sep: Sep = None,
-    decimal: Decimal = ".",
-    thousands: Thousands = None,
-    encoding: Encoding = "utf-8",
-    na: Na = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the scores as JSON.")] = False,
+    read: Any = None,
+    as_json: AsJson = False,
 ) -> None:
     """Score a model on a table: accuracy, log loss and confusions of classes; R², RMSE and MAE of numbers.
 
@@ -43,36 +35,29 @@ def evaluate(
 
       meshnn evaluate y.mesh measured/
     """
-    read = read_options(sep, decimal, thousands, encoding, na)
     estimator = load_model(model)
     if target is None and not hasattr(estimator, "target_"):
         raise MeshError(f"{model} was made in Python and does not know what its target is called; pass --target")
     tables = ModelTables(estimator, data, read, target, shown=not as_json)
-    tables.check_target()
-    scores: ClassMetrics | ValueMetrics
-    if hasattr(estimator, "classes_"):
-        scores = ClassMetrics(estimator.classes_)
-        for table in tables:
-            truth = tables.labels(table)
-            assert truth is not None
+    check_names(tables.names, [tables.target], "the true answers: ")
+    scores = Scores(tables.classes)
+    for table in tables:
+        truth, P, example = tables.truth(table), None, None
+        assert truth is not None
+        if tables.classes is not None:
+            P = tables.call("predict_proba", table)
             example = table[tables.target][int((truth == -1).argmax())].as_py() if (truth == -1).any() else None
-            scores.add(truth, tables.ask("predict", table), tables.ask("predict_proba", table), example)
-    else:
-        scores = ValueMetrics()
-        for table in tables:
-            scores.add(tables.values(table), tables.ask("predict", table))
+        scores.add(truth, tables.call("predict", table), P, example)
     report, notes = scores.report(tables.target)
     notes = tables.notes + notes
-    classes = [str(label) for label in getattr(estimator, "classes_", [])]
+    classes = [] if tables.classes is None else [str(label) for label in tables.classes]
     if as_json:
         facts = {"data": str(data), "model": str(model), "target": tables.target}
         task = {"task": "classify" if classes else "regress", "classes": classes or None}
         print_json(facts | task | report.to_dict() | {"notes": notes})
         return
     say_notes(notes)
-    console = screen()
-    console.print(Text(headline(report), style="bold"), soft_wrap=True)
-    for name, value in report.others.items():
-        console.print(Text(f"{name} {value:.4f}" if classes else f"{name} {value:.6g}"))
+    form = ".4f" if classes else ".6g"
+    print_lines(str(report), *(f"{name} {value:{form}}" for name, value in report.others.items()), bold=0)
     if report.confusion is not None:
-        show_confusion(console, report.confusion, classes, "rows")
+        show_confusion(report.confusion, classes, "rows")

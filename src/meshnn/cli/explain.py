@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-import typer
+from typer import Argument, Option
 
-from meshnn.cli.options import AsJson
+from meshnn.cli.options import Activation, AsJson, Seed, Ticks
 from meshnn.cli.output import print_json
 from meshnn.errors import MeshError
 from meshnn.losses import loss_named
@@ -16,40 +16,24 @@ from meshnn.topology import Topology
 from meshnn.training.settings import Settings
 from meshnn.training.solvers import Choice, choose_solver
 
-__all__ = ["explain"]
-
 Family = Literal["mesh", "cascade"]
 
 
 def explain(
-    model: Annotated[
-        Path | None, typer.Argument(help="The model, a .mesh file; or give sizes.", show_default=False)
-    ] = None,
-    inputs: Annotated[int | None, typer.Option("--inputs", help="Number of features; 2 by default.")] = None,
-    hidden: Annotated[
-        int | None, typer.Option("--hidden", "-n", help="Number of hidden neurons; 15 by default.")
-    ] = None,
-    outputs: Annotated[int | None, typer.Option("--outputs", help="Number of outputs; 2 by default.")] = None,
-    layers: Annotated[
-        str | None, typer.Option("--layers", help="Sizes of the layers of a layered net, as 32,14,13,10.")
-    ] = None,
-    family: Annotated[Family, typer.Option("--family", help="Kind of graph.")] = "mesh",
-    density: Annotated[
-        float | None, typer.Option("--density", help="Share of the allowed edges of a mesh to keep; 1 by default.")
-    ] = None,
-    ticks: Annotated[
-        int | None, typer.Option("--ticks", "-t", min=1, help="Number of ticks; by default as many as count.")
-    ] = None,
-    batch_size: Annotated[int, typer.Option("--batch-size", "-b", min=1, help="Samples in a batch.")] = 64,
-    activation: Annotated[str, typer.Option("--activation", "-a", help="Activation of the hidden neurons.")] = "relu",
-    samples: Annotated[
-        int | None, typer.Option("--samples", min=1, help="Rows to train on: shows the solver that auto takes.")
-    ] = None,
-    jacobian: Annotated[bool, typer.Option("--jacobian", help="Explain the Jacobian instead of the gradient.")] = False,
-    measure: Annotated[bool, typer.Option("--measure", help="Time the chosen method on this machine.")] = False,
-    random_state: Annotated[
-        int, typer.Option("--random-state", "--seed", min=0, max=2**32 - 1, help="Seed of the random edges.")
-    ] = 0,
+    model: Annotated[Path | None, Argument(help="The model, a .mesh file; or give sizes.")] = None,
+    inputs: Annotated[int | None, Option(help="Number of features; 2 by default.")] = None,
+    hidden: Annotated[int | None, Option("--hidden", "-n", help="Number of hidden neurons; 15 by default.")] = None,
+    outputs: Annotated[int | None, Option(help="Number of outputs; 2 by default.")] = None,
+    layers: Annotated[str | None, Option(help="Sizes of the layers of a layered net, as 32,14,13,10.")] = None,
+    family: Annotated[Family, Option(help="Kind of graph.")] = "mesh",
+    density: Annotated[float | None, Option(help="Share of the allowed edges of a mesh to keep; 1 by default.")] = None,
+    ticks: Ticks = None,
+    batch_size: Annotated[int, Option("--batch-size", "-b", min=1, help="Samples per batch.")] = 64,
+    activation: Activation = "relu",
+    samples: Annotated[int | None, Option(min=1, help="Training rows, for which the solver of auto is shown.")] = None,
+    jacobian: Annotated[bool, Option("--jacobian", help="Explain the Jacobian instead of the gradient.")] = False,
+    measure: Annotated[bool, Option("--measure", help="Time the chosen method on this machine.")] = False,
+    random_state: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
     """Show what each gradient method would cost, which one is taken and why.
@@ -64,8 +48,7 @@ def explain(
 
       meshnn explain --inputs 2 --hidden 15 --outputs 2 --ticks 8 --batch-size 700
     """
-    sizes = (inputs, hidden, outputs, density)
-    given = any(value is not None for value in sizes) or family != "mesh"
+    given = any(value is not None for value in (inputs, hidden, outputs, density)) or family != "mesh"
     loss: str | None = None
     if model is not None:
         if given or layers is not None or ticks is not None or activation != "relu":
@@ -78,10 +61,22 @@ def explain(
             raise MeshError(f"--layers: expected sizes like 32,14,13,10, got {layers!r}")
         mesh = Mesh(Topology.layered([int(size) for size in layers.split(",")]), ticks, activation)
     else:
-        mesh = Mesh(_topology(inputs, hidden, outputs, family, density, random_state), ticks, activation)
+        defaults = ((inputs, 2), (hidden, 15), (outputs, 2))
+        i, h, o = (default if size is None else size for size, default in defaults)
+        if family == "mesh":
+            topology = Topology.mesh(i, h, o, density=1.0 if density is None else density, random_state=random_state)
+        elif density is not None:
+            raise MeshError("--density: a cascade has all its edges: leave it out")
+        else:
+            topology = Topology.cascade(i, h, o)
+        mesh = Mesh(topology, ticks, activation)
     explanation = mesh.explain(batch_size, jacobian=jacobian, measure=measure)
     choice = None if samples is None else _solver(mesh, samples, loss)
     if as_json:
+        solver: dict[str, str | None] | None = None
+        if choice is not None:
+            alternative = None if choice.alternative is None else choice.alternative.name
+            solver = {"name": choice.solver.name, "reason": choice.reason, "alternative": alternative}
         rows = [
             {"method": cost.method, "exact": True, "forward_only": cost.forward_only, "bytes": cost.bytes,
              "multiply_adds": cost.multiply_adds, "estimated": cost.estimated}
@@ -91,28 +86,11 @@ def explain(
                     "chosen": explanation.chosen, "reason": explanation.reason,
                     "seconds": explanation.seconds, "rate": explanation.rate,
                     "edges": explanation.n_edges, "dead_edges": explanation.n_dead,
-                    "solver": None if choice is None else _solver_facts(choice)})  # fmt: skip
+                    "solver": solver})  # fmt: skip
         return
     print(explanation)  # plain text: no column is cut off, however narrow the terminal is
     if choice is not None:
         print(f"On {samples} samples the solver is {choice.solver.name}: {choice.reason}.")
-
-
-def _solver_facts(choice: Choice) -> dict[str, str | None]:
-    alternative = None if choice.alternative is None else choice.alternative.name
-    return {"name": choice.solver.name, "reason": choice.reason, "alternative": alternative}
-
-
-def _topology(
-    inputs: int | None, hidden: int | None, outputs: int | None, family: Family, density: float | None, seed: int
-) -> Topology:
-    defaults = ((inputs, 2), (hidden, 15), (outputs, 2))
-    i, h, o = (default if given is None else given for given, default in defaults)
-    if family == "mesh":
-        return Topology.mesh(i, h, o, density=1.0 if density is None else density, random_state=seed)
-    if density is not None:
-        raise MeshError("--density: a cascade has all its edges: leave it out")
-    return Topology.cascade(i, h, o)
 
 
 def _from_file(path: Path) -> tuple[Mesh, str | None]:

@@ -7,57 +7,37 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
-import typer
+from typer import Option
 
-from meshnn.cli.options import AsJson, MeshFile
+from meshnn.cli.options import AsJson, MeshFile, with_read_options
 from meshnn.cli.output import check_output, print_json, say_notes
-from meshnn.cli.tables import Decimal, Encoding, Na, Sep, Thousands, read_options
 from meshnn.errors import MeshError
-
-__all__ = ["export"]
 
 Format = Literal["c", "onnx"]
 Dtype = Literal["float32", "int8", "int16"]
 Optimize = Literal["size", "speed"]
 
 
+@with_read_options
 def export(
     model: MeshFile,
-    out: Annotated[Path, typer.Option("--out", "-o", help="The file to write: net.h or net.onnx.", show_default=False)],
-    to: Annotated[
-        Format | None, typer.Option("--to", help="Format of the file; by default that of its ending.")
-    ] = None,
-    dtype: Annotated[
-        Dtype, typer.Option("--dtype", help="C: type of the numbers; integers need no floating point.")
-    ] = "float32",
+    out: Annotated[Path, Option("--out", "-o", help="The file to write: net.h or net.onnx.")],
+    to: Annotated[Format | None, Option(help="Format of the file; by default that of its ending.")] = None,
+    dtype: Annotated[Dtype, Option(help="C: type of the numbers; integers need no floating point.")] = "float32",
     data: Annotated[
-        Path | None,
-        typer.Option("--data", help="The training table: integer nets choose their scales on it, and are scored."),
+        Path | None, Option(help="The training table, which integer nets take their scales from and are scored on.")
     ] = None,
     target: Annotated[
-        str | None,
-        typer.Option("--target", "-y", help="The column of --data with the true answers; by default as in training."),
+        str | None, Option("--target", "-y", help="The column of --data to score on; by default as in training.")
     ] = None,
-    optimize: Annotated[
-        Optimize, typer.Option("--optimize", help="C: small tables and loops, or fast code without loops.")
-    ] = "size",
-    name: Annotated[
-        str | None, typer.Option("--name", help="C: prefix of all names; by default the name of the file.")
-    ] = None,
-    learn: Annotated[
-        bool, typer.Option("--learn", help="C: include the learner of a stream, which goes on learning on the chip.")
-    ] = False,
+    optimize: Annotated[Optimize, Option(help="C: small tables and loops, or fast code without loops.")] = "size",
+    name: Annotated[str | None, Option(help="C: prefix of all names; by default the name of the file.")] = None,
+    learn: Annotated[bool, Option("--learn", help="C: include the learner of a stream, to learn on the chip.")] = False,
     tune: Annotated[
-        bool, typer.Option("--tune/--no-tune", help="C: fine-tune integer weights with quantisation in the loop.")
+        bool, Option("--tune/--no-tune", help="C: fine-tune integer weights with quantisation in the loop.")
     ] = True,
-    check: Annotated[
-        bool, typer.Option("--check", help="Compile or load the file, and compare 1000 predictions.")
-    ] = False,
-    sep: Sep = None,
-    decimal: Decimal = ".",
-    thousands: Thousands = None,
-    encoding: Encoding = "utf-8",
-    na: Na = None,
+    check: Annotated[bool, Option("--check", help="Compile or load the file, and compare 1000 predictions.")] = False,
+    read: Any = None,
     as_json: AsJson = False,
 ) -> None:
     """Write a model as a C header for chips, or as ONNX.
@@ -88,7 +68,6 @@ def export(
     from meshnn.loading import load_fitted
 
     thing = load_fitted(model)
-    read = read_options(sep, decimal, thousands, encoding, na)
     X, y, notes = (None, None, []) if data is None else _samples(model, data, target, read)
     say_notes(notes)
     net = None
@@ -117,27 +96,23 @@ def _refuse(given: dict[str, bool], what: str) -> None:
 
 def _samples(path: Path, data: Path, target: str | None, read: Any) -> tuple[Any, Any, list[str]]:
     """Return features of the table, and true answers if it has them."""
-    from meshnn.cli.tables import ModelTables, load_model
+    from meshnn.cli.models import ModelTables, load_model
+    from meshnn.tables.names import check_names
 
-    estimator = load_model(path)
-    tables = ModelTables(estimator, data, read, target, shown=False)
-    if tables.target is None or tables.target not in tables.names:
-        if target is not None:
-            raise MeshError(f"--target: the table has no column {target!r}")
-        return np.concatenate([tables.features(table) for table in tables]), None, tables.notes
+    tables = ModelTables(load_model(path), data, read, target, shown=False)
+    if target is not None:
+        check_names(tables.names, [target], "--target: ")
     X, y, lost = list[Any](), list[Any](), 0
     for table in tables:
-        if hasattr(estimator, "classes_"):
-            labels = tables.labels(table)
-            assert labels is not None
-            there = labels >= 0
-            y += estimator.classes_[labels[there]].tolist()
-        else:
-            values = tables.values(table)
-            there = np.isfinite(values)
-            y += values[there].tolist()
-        X.append(tables.features(table)[there])
-        lost += int((~there).sum())
+        X.append(tables.features(table))
+        truth = tables.truth(table)
+        if truth is None:
+            continue
+        there = np.isfinite(truth) if tables.classes is None else truth >= 0
+        X[-1], lost = X[-1][there], lost + int((~there).sum())
+        y += (truth if tables.classes is None else tables.classes[truth])[there].tolist()
+    if tables.target not in tables.names:
+        return np.concatenate(X), None, tables.notes
     if not y:
         raise MeshError(f"{data} has no row with a true answer that the model knows")
     notes = [f"{lost:,} rows have no answer that the model knows: left out"] * bool(lost)

@@ -1,4 +1,4 @@
-"""`meshnn fit`: learn from a table, test, save."""
+"""`meshnn fit`: train a model on a table, test it, save it."""
 
 from __future__ import annotations
 
@@ -7,135 +7,85 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
-import typer
+from typer import Argument, Exit, Option
 
 from meshnn.arguments import known, whole_number
-from meshnn.cli.output import check_output, collect_warnings, free_name, print_json, save_somewhere, say_notes, screen
-from meshnn.cli.report import ClassMetrics, Report, ValueMetrics, show
-from meshnn.cli.tables import Decimal, Encoding, Na, Sep, Thousands, read_options
+from meshnn.cli.options import Activation, AsJson, Drop, ModelOut, Seed, TaskOption, Ticks, with_read_options
+from meshnn.cli.output import (
+    check_output,
+    collect_warnings,
+    counted,
+    free_name,
+    print_json,
+    print_lines,
+    save_somewhere,
+    say_notes,
+)
+from meshnn.cli.scores import Report, Scores, show_confusion
 from meshnn.codes import ACTIVATIONS
 from meshnn.errors import MeshError, TrainingInterrupted
 
-__all__ = ["fit"]
-
-Task = Literal["auto", "classify", "regress"]
 Solver = Literal["auto", "lm", "adam", "sgd"]
-#: Exit codes after Ctrl-C and after SIGTERM.
-INTERRUPTED, TERMINATED = 130, 143
 
 
+@with_read_options
 def fit(
     data: Annotated[
         Path,
-        typer.Argument(
+        Argument(
             help="A table: .csv, .tsv (also .gz), .parquet or .feather; - is standard input. Read block by block: a "
-            "folder of .parquet files, a large one, or a .npy file.",
-            show_default=False,
+            "folder of .parquet files, a large one, or a .npy file."
         ),
     ],
-    target: Annotated[
-        str,
-        typer.Option("--target", "-y", help="The column to predict; of X.npy the file y.npy.", show_default=False),
-    ],
+    target: Annotated[str, Option("--target", "-y", help="The column to predict; of X.npy the file y.npy.")],
     hidden: Annotated[
-        str | None,
-        typer.Option("--hidden", "-n", help="Number of hidden neurons, found by default; or layers: 10,5."),
+        str | None, Option("--hidden", "-n", help="Number of hidden neurons, or layers as 10,5; chosen by default.")
     ] = None,
-    mesh: Annotated[
-        Path | None,
-        typer.Option(
-            "--mesh", help="A graph of your own: .json, .graphml or .npz; or a net, .mesh.", show_default=False
-        ),
-    ] = None,
-    task: Annotated[
-        Task, typer.Option("--task", help="Whether the target is classes or numbers; auto looks at the column.")
-    ] = "auto",
-    test: Annotated[
-        float, typer.Option("--test", min=0, max=1, help="Share of the rows to test on; 0 trains on all.")
-    ] = 0.3,
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", "-o", help="The model to write; by default named after the table.", show_default=False),
-    ] = None,
-    drop: Annotated[
-        list[str] | None, typer.Option("--drop", help="Columns to leave out, as id,name; may be repeated.")
-    ] = None,
-    max_categories: Annotated[
-        int, typer.Option("--max-categories", min=2, help="Levels of a text column; rarer ones share one feature.")
-    ] = 100,
-    solver: Annotated[
-        Solver, typer.Option("--solver", help="Solver; auto: adam for classes, lm for numbers in small tables.")
-    ] = "auto",
-    ticks: Annotated[
-        int | None, typer.Option("--ticks", "-t", min=1, help="Number of ticks; by default as many as count.")
-    ] = None,
-    activation: Annotated[str, typer.Option("--activation", "-a", help="Activation of the hidden neurons.")] = "auto",
-    max_epochs: Annotated[
-        int | None,
-        typer.Option("--max-epochs", min=1, help="Epochs at most, iterations of lm; by default enough."),
-    ] = None,
-    learning_rate: Annotated[
-        float | None, typer.Option("--learning-rate", help="Learning rate of adam and sgd; 0.007 by default.")
-    ] = None,
+    mesh: Annotated[Path | None, Option(help="A graph, .json, .graphml or .npz, or a net, .mesh, to train.")] = None,
+    task: TaskOption = "auto",
+    test: Annotated[float, Option(min=0, max=1, help="Share of the rows to test on; 0 trains on all.")] = 0.3,
+    out: ModelOut = None,
+    drop: Drop = None,
+    max_categories: Annotated[int, Option(min=2, help="Levels of a text column; rarer ones share one feature.")] = 100,
+    solver: Annotated[Solver, Option(help="Solver; auto: adam for classes, lm for numbers in small tables.")] = "auto",
+    ticks: Ticks = None,
+    activation: Activation = "auto",
+    max_epochs: Annotated[int | None, Option(min=1, help="Maximum number of epochs, or of iterations of lm.")] = None,
+    learning_rate: Annotated[float | None, Option(help="Learning rate of adam and sgd; 0.007 by default.")] = None,
     batch_size: Annotated[
-        int | None, typer.Option("--batch-size", "-b", min=1, help="Samples in a step of adam and sgd.")
+        int | None, Option("--batch-size", "-b", min=1, help="Samples per step of adam and sgd.")
     ] = None,
-    l1: Annotated[float, typer.Option("--l1", min=0, help="Penalty that makes weights zero.")] = 0.0,
-    l2: Annotated[
-        float | None, typer.Option("--l2", min=0, help="Penalty on squared weights; by default found by trying.")
-    ] = None,
-    tol: Annotated[
-        float, typer.Option("--tol", min=0, help="Fall of the loss below which training stops; 0 runs all epochs.")
-    ] = 1e-4,
-    n_restarts: Annotated[
-        int, typer.Option("--n-restarts", min=1, help="Starts from other weights; the best is kept.")
-    ] = 1,
+    l1: Annotated[float, Option(min=0, help="Penalty that makes weights zero.")] = 0.0,
+    l2: Annotated[float | None, Option(min=0, help="Penalty on squared weights; by default a search finds it.")] = None,
+    tol: Annotated[float, Option(min=0, help="Fall of the loss below which training stops; 0: never.")] = 1e-4,
+    n_restarts: Annotated[int, Option(min=1, help="Number of initialisations, the best of which is kept.")] = 1,
     early_stopping: Annotated[
-        bool, typer.Option("--early-stopping", help="Hold a tenth of the training rows out to know when to stop.")
+        bool, Option("--early-stopping", help="Hold out a tenth of the training rows and stop when they say so.")
     ] = False,
-    checkpoint: Annotated[
-        Path | None, typer.Option("--checkpoint", help="A file to continue from after an interruption.")
-    ] = None,
-    edges: Annotated[
-        int | None, typer.Option("--edges", min=1, help="Number of edges to prune to while training.")
-    ] = None,
+    checkpoint: Annotated[Path | None, Option(help="A file to continue from after an interruption.")] = None,
+    edges: Annotated[int | None, Option(min=1, help="Number of edges to prune to while training.")] = None,
     grow: Annotated[
-        bool, typer.Option("--grow", help="Start with 2 hidden neurons and add more, up to --hidden, as they help.")
+        bool, Option("--grow", help="Start with 2 hidden neurons and add more, up to --hidden, as they help.")
     ] = False,
     loss: Annotated[
-        str | None,
-        typer.Option("--loss", help="Loss of numbers: squared_error, huber (outliers), poisson (counts) or quantile."),
+        str | None, Option(help="Loss of numbers: squared_error, huber (outliers), poisson (counts) or quantile.")
     ] = None,
     quantile: Annotated[
-        float | None,
-        typer.Option(
-            "--quantile", min=0.001, max=0.999, help="With --loss quantile: share of rows below the prediction."
-        ),
+        float | None, Option(min=0.001, max=0.999, help="Share of rows below the prediction, with --loss quantile.")
     ] = None,
     class_weight: Annotated[
-        Literal["balanced"] | None,
-        typer.Option("--class-weight", help="Weights of classes: rows of rare classes count more."),
+        Literal["balanced"] | None, Option(help="Weights of classes: rows of rare classes count more.")
     ] = None,
-    random_state: Annotated[
-        int, typer.Option("--random-state", "--seed", min=0, max=2**32 - 1, help="Seed of the split and the weights.")
-    ] = 0,
-    n_jobs: Annotated[
-        int | None, typer.Option("--n-jobs", help="Number of threads, by default as many as pay; -1: all cores.")
-    ] = None,
+    random_state: Seed = 0,
+    n_jobs: Annotated[int | None, Option(help="Number of threads, by default as many as pay; -1: all cores.")] = None,
     scratch: Annotated[
-        Path | None,
-        typer.Option("--scratch", help="A folder for rows that are read block by block; also MESHNN_SCRATCH."),
+        Path | None, Option(help="A folder for rows that are read block by block; also MESHNN_SCRATCH.")
     ] = None,
     on: Annotated[
-        str | None,
-        typer.Option("--on", help="Workers that learn: dask:2 (processes here) or dask://host:8786 (a scheduler)."),
+        str | None, Option(help="Workers that train: dask:2 (processes here) or dask://host:8786 (a scheduler).")
     ] = None,
-    sep: Sep = None,
-    decimal: Decimal = ".",
-    thousands: Thousands = None,
-    encoding: Encoding = "utf-8",
-    na: Na = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
+    read: Any = None,
+    as_json: AsJson = False,
 ) -> None:
     """Train a model on a table, test it on rows it has not seen, and save it.
 
@@ -164,11 +114,14 @@ def fit(
 
       meshnn fit measured/ --target y --on dask:4
     """
-    from meshnn.cli.fit_rows import FitRequest, open_rows, place_of
+    from meshnn.cli.fit_rows import BlockRows, FitRequest, TableRows, workers
     from meshnn.training import Checkpoint
 
     known("--activation", activation, ["auto", *ACTIVATIONS])
-    out = _place_of_model(out, data)
+    if out is None:
+        stem = "model" if str(data) == "-" else data.resolve().name.partition(".")[0] or "model"
+        out = free_name(Path(), Path(f"{stem}.mesh"))
+    check_output("--out", out, ".mesh", {"the table": data})
     if checkpoint is not None:
         check_output("--checkpoint", checkpoint)
         if checkpoint.resolve() == out.resolve():
@@ -179,6 +132,8 @@ def fit(
         raise MeshError("--grow starts with a net of its own; leave --mesh out")
     if (edges is not None or grow) and n_restarts > 1:
         raise MeshError("--n-restarts: a graph that changes (--edges, --grow) has one start; leave one of them out")
+    if quantile is not None and loss != "quantile":
+        raise MeshError("--quantile is for --loss quantile; add it, or leave --quantile out")
     options = {
         "ticks": ticks, "activation": activation, "solver": _solvers(solver, learning_rate), "l1": l1,
         "l2": "auto" if l2 is None else l2, "batch_size": "auto" if batch_size is None else batch_size,
@@ -186,54 +141,63 @@ def fit(
         "early_stopping": early_stopping, "max_categories": max_categories, "loss": loss, "mesh": _prototype(mesh),
         "callbacks": None if checkpoint is None else Checkpoint(checkpoint), "n_jobs": n_jobs,
         "random_state": random_state, "verbose": 0 if as_json else 1,
-    } | _sizes(hidden, edges, grow)  # fmt: skip
+    } | _sizes(hidden, edges, grow) | ({} if quantile is None else {"quantile": quantile})  # fmt: skip
     task = _task(task, loss, class_weight)
-    if quantile is not None:
-        if loss != "quantile":
-            raise MeshError("--quantile is for --loss quantile; add it, or leave --quantile out")
-        options["quantile"] = quantile
     _model("classify" if class_weight else task, options, class_weight)._settings()  # refuses before a table is read
-    read = read_options(sep, decimal, thousands, encoding, na)
-    place = place_of(on, scratch)
-    rows = open_rows(FitRequest(data, target, task, drop, test, random_state, read, place, not as_json, max_categories))
+    request = FitRequest(
+        data, target, task, drop, test, random_state, read, max_categories, on is not None, workers(on, scratch),
+        scratch, shown=not as_json,
+    )  # fmt: skip
+    rows = (BlockRows if request.in_blocks() else TableRows)(request)
     if class_weight is not None and rows.task == "regress":
         raise MeshError("--class-weight: the target is a number, not classes; leave it out, or pass --task classify")
     model = _model(rows.task, options, class_weight)
     if not as_json:
         say_notes(rows.notes)
-        screen(stderr=True).print(rows.introduction(), markup=False, highlight=False, soft_wrap=True)
+        print_lines(rows.introduction(), stderr=True)
     seconds, warned, code = _train(model, rows)
     model.set_params(verbose=0)
     model.target_ = target
-    test_rows, train_rows = rows.parts()
-    report = None if test_rows is None else _scored(model, *test_rows, target, warned)
-    trained = _scored(model, *train_rows, target, [])
+    tested, trained = rows.parts()
+    report = None if tested is None else _scored(model, *tested, target, warned)
+    train_report = _scored(model, *trained, target, [])
     out, failure = save_somewhere(model, out)
+    net, edge_count = model.mesh_, model.mesh_.topology.n_edges
+    facts = {
+        "data": str(data),
+        "target": target,
+        "task": rows.task,
+        "features": rows.features(model),
+        "classes": [str(label) for label in model.classes_] if hasattr(model, "classes_") else None,
+        "test": None if report is None else report.to_dict(),
+        "train": train_report.to_dict(),
+        "edges": edge_count,
+        "hidden": net.topology.n_hidden,
+        "live_edges": edge_count - int(net.dead_edges().sum()),
+        "ticks": net.ticks,
+        "solver": model.solver_,
+        "solver_reason": model.solver_reason_,
+        "l2": model.l2_,
+        "epochs": model.n_iter_,
+        "loss": model.history_[-1].loss if len(model.history_) else None,
+        "history_notes": model.history_.notes,
+        "seconds": seconds,
+        "notes": rows.notes + warned,
+        "model": str(out),
+    }
     if as_json:
-        facts = {"data": str(data), "target": target, "task": rows.task, "features": rows.features(model)}
-        print_json(facts | _facts(model, report, trained, seconds, rows.notes + warned, out))
+        print_json(facts)
     else:
         say_notes(warned)
-        show(screen(), model, report, trained, seconds, out)
+        _show(facts, report, train_report)
     if failure is not None:
-        raise MeshError(f"{failure}; the model was written to {out} instead")
+        raise failure
     if code:
-        raise typer.Exit(code)
-
-
-def _place_of_model(out: Path | None, data: Path) -> Path:
-    """Where the model goes: as asked for, or a free name after the table."""
-    if out is None:
-        stem = "model" if str(data) == "-" else data.resolve().name.partition(".")[0] or "model"
-        out = free_name(Path(), Path(f"{stem}.mesh"))
-    check_output("--out", out, ".mesh")
-    if out.exists() and data.exists() and out.samefile(data):
-        raise MeshError(f"--out: {out} is the table, which would be lost; name another file")
-    return out
+        raise Exit(code)
 
 
 def _solvers(name: str, learning_rate: float | None) -> Any:
-    """The solvers of a name, with this learning rate where they have one."""
+    """Return the solvers of a name, with this learning rate where they have one."""
     from meshnn.training.solvers import candidates
 
     if learning_rate is None:
@@ -248,11 +212,10 @@ def _solvers(name: str, learning_rate: float | None) -> Any:
 
 
 def _sizes(hidden: str | None, edges: int | None, grow: bool) -> dict[str, Any]:
-    """The parameters `hidden` and `structure`."""
-    from meshnn.estimators.builder import SMOOTH
+    """Return the parameters `hidden` and `structure`."""
     from meshnn.training import structure
 
-    size: Any = SMOOTH if grow else "auto"
+    size: Any = 16 if grow else "auto"
     if hidden is not None:
         sizes = [part.strip() for part in hidden.split(",")]
         if not all(part.isdecimal() for part in sizes):
@@ -270,7 +233,7 @@ def _sizes(hidden: str | None, edges: int | None, grow: bool) -> dict[str, Any]:
 
 
 def _prototype(path: Path | None) -> Any:
-    """The graph or net of a file, for the parameter `mesh`."""
+    """Return the graph or net of a file, for the parameter `mesh`."""
     if path is None:
         return None
     if path.suffix.lower() == ".mesh":
@@ -284,12 +247,12 @@ def _prototype(path: Path | None) -> Any:
     return lambda n_inputs, n_outputs: read_topology(path, n_inputs, n_outputs)
 
 
-def _task(task: Task, loss: str | None, class_weight: str | None) -> Task:
-    """What loss and class weights leave of the choice."""
+def _task(task: Any, loss: str | None, class_weight: str | None) -> Any:
+    """Return the task that the loss and class weights imply."""
     if loss is not None:
         from meshnn.losses import LOSSES
 
-        meant: Task = "classify" if LOSSES[known("--loss", loss, LOSSES)].classifies else "regress"
+        meant = "classify" if LOSSES[known("--loss", loss, LOSSES)].classifies else "regress"
         if task not in ("auto", meant):
             raise MeshError(f"--loss {loss} is for --task {meant}; leave one of them out")
         task = meant
@@ -301,78 +264,69 @@ def _task(task: Task, loss: str | None, class_weight: str | None) -> Task:
 def _model(task: str, options: dict[str, Any], class_weight: str | None) -> Any:
     from meshnn.estimators import MeshClassifier, MeshRegressor
 
-    if task == "classify":
-        return MeshClassifier(**options, class_weight=class_weight)
-    return MeshRegressor(**options)
+    return MeshClassifier(**options, class_weight=class_weight) if task == "classify" else MeshRegressor(**options)
 
 
 def _train(model: Any, rows: Any) -> tuple[float, list[str], int]:
-    """Seconds, what the user should know, and the exit code if training was interrupted, else 0."""
+    """Fit; return seconds, notes, and the exit code if training was interrupted, else 0."""
     from meshnn.training.signals import sigterm_interrupts
 
-    caught: list[Warning] = []
-    said: list[str] = []
+    notes: list[str] = []
+    stopped: list[str] = []
     terminated: list[int] = []
     began, code = time.perf_counter(), 0
-    with collect_warnings(caught):
+    with collect_warnings(notes):
         try:
             with sigterm_interrupts(terminated), rows.opened(model) as given:
                 began = time.perf_counter()
                 model.fit(*given)
-        except TrainingInterrupted as stop:
-            further = "" if stop.checkpoint is None else "; run the same command again to go on"
-            said.append(f"interrupted after epoch {stop.epoch}: the best weights so far are kept{further}")
-            code = TERMINATED if terminated else INTERRUPTED
-        except KeyboardInterrupt:
-            code = TERMINATED if terminated else INTERRUPTED
+        except (TrainingInterrupted, KeyboardInterrupt) as stop:
+            code = 143 if terminated else 130
+            if isinstance(stop, TrainingInterrupted):
+                further = "" if stop.checkpoint is None else "; run the same command again to go on"
+                stopped = [f"interrupted after epoch {stop.epoch}: the best weights so far are kept{further}"]
     if code and not len(getattr(model, "history_", ())):
         say_notes(["interrupted before the first epoch was done: nothing was learned, nothing is written"])
-        raise typer.Exit(code)
-    seconds, notes = time.perf_counter() - began, [str(warning) for warning in caught]
+        raise Exit(code)
     encoder = getattr(model, "encoder_", None)
     notes = [] if encoder is None else [*encoder.noted(), *notes]
-    return seconds, [note for note in dict.fromkeys(notes) if note not in rows.notes] + said, code
+    return (
+        time.perf_counter() - began,
+        [note for note in dict.fromkeys(notes) if note not in rows.notes] + stopped,
+        code,
+    )
 
 
 def _scored(model: Any, X: Any, y: Any, target: str, notes: list[str]) -> Report:
-    """How good the model is on some rows; some class may be in none that was learned from."""
-    scores: ClassMetrics | ValueMetrics
-    caught: list[Warning] = []
-    with collect_warnings(caught):
+    """Score the model on some rows; a class may be in none of the training rows."""
+    classes = getattr(model, "classes_", None)
+    scores, example = Scores(classes), None
+    with collect_warnings(notes):
         predicted = model.predict(X)
-    notes += [str(warning) for warning in caught]
-    if not hasattr(model, "classes_"):
-        scores = ValueMetrics()
-        scores.add(np.asarray(y, np.float64), predicted)
+    if classes is None:
+        truth = np.asarray(y, np.float64)
     else:
-        scores = ClassMetrics(model.classes_)
-        place = np.minimum(np.searchsorted(model.classes_, y), len(model.classes_) - 1)
-        truth = np.where(model.classes_[place] == y, place, -1)
-        scores.add(truth, predicted, example=y[truth < 0][0] if (truth < 0).any() else None)
-    report, said = scores.report(target)
-    notes += said
+        place = np.minimum(np.searchsorted(classes, y), len(classes) - 1)
+        truth = np.where(classes[place] == y, place, -1)
+        example = y[truth < 0][0] if (truth < 0).any() else None
+    scores.add(truth, predicted, example=example)
+    report, remarks = scores.report(target)
+    notes += remarks
     return report
 
 
-def _facts(
-    model: Any, report: Report | None, trained: Report, seconds: float, notes: list[str], out: Path
-) -> dict[str, Any]:
-    mesh = model.mesh_
-    return {
-        "classes": [str(c) for c in model.classes_] if hasattr(model, "classes_") else None,
-        "test": None if report is None else report.to_dict(),
-        "train": trained.to_dict(),
-        "edges": mesh.topology.n_edges,
-        "hidden": mesh.topology.n_hidden,
-        "live_edges": mesh.topology.n_edges - int(mesh.dead_edges().sum()),
-        "ticks": mesh.ticks,
-        "solver": model.solver_,
-        "solver_reason": model.solver_reason_,
-        "l2": model.l2_,
-        "epochs": model.n_iter_,
-        "loss": model.history_[-1].loss if len(model.history_) else None,
-        "history_notes": model.history_.notes,
-        "seconds": seconds,
-        "notes": notes,
-        "model": str(out),
-    }
+def _show(facts: dict[str, Any], report: Report | None, trained: Report) -> None:
+    name = trained.name.replace("R2", "R²")
+    head = [] if report is None else [f"test {report}"]
+    print_lines(*head, f"train {name} {trained.score:.4f} on {counted(trained.rows, 'row')}", bold=len(head) - 1)
+    confusion, where = (trained.confusion, "training") if report is None else (report.confusion, "test")
+    if confusion is not None:
+        show_confusion(confusion, facts["classes"], f"{where} rows")
+    sizes = f"{counted(facts['edges'], 'edge')} ({facts['live_edges']:,} live)"
+    why = facts["solver_reason"]  # holds what a search has found
+    print_lines(
+        f"{sizes}, {counted(facts['hidden'], 'hidden neuron')}, {counted(facts['ticks'], 'tick')}",
+        f"solver {facts['solver']} ({why}), {counted(facts['epochs'], 'epoch')}, {facts['seconds']:.2f} s",
+        *(note for note in facts["history_notes"][-3:] if note.partition(": ")[2] not in why),
+        f"model written to {facts['model']}",
+    )

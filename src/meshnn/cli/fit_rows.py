@@ -1,72 +1,52 @@
-"""The rows that `meshnn fit` learns from and tests on: in memory, on a disk here, or on the workers of a cluster."""
+"""The rows that `meshnn fit` trains and tests on: in memory, on a disk here, or on the workers of a cluster."""
 
 from __future__ import annotations
 
 import os
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from meshnn.arguments import whole_number
+from meshnn.cli.options import column_list
 from meshnn.cli.output import counted
-from meshnn.cli.tables import column_list
 from meshnn.errors import DataError, MeshError
+from meshnn.tables.cells import cells_of
 from meshnn.tables.encoder import Encoder
+from meshnn.tables.files import ENDINGS, ArrowFiles
 from meshnn.tables.holdout import HoldoutSource, HoldoutSplit
-from meshnn.tables.names import check_names
+from meshnn.tables.names import check_names, listed
 from meshnn.tables.reader import in_blocks, read_table
 from meshnn.tables.sources import NpySource, ParquetSource, RowBlock
 from meshnn.tables.target import target_column, target_task
 
-__all__ = ["Backend", "BlockRows", "FitRequest", "TableRows", "open_rows", "place_of"]
 
-#: Text columns that are listed with their values before training.
-MOST_LISTED = 8
-
-
-class Backend(NamedTuple):
-    """Who learns, and where there is room for the rows."""
-
-    processes: int = 0  # of a cluster here
-    address: str | None = None  # of a cluster elsewhere
-    scratch: Path | None = None
-
-    @property
-    def is_cluster(self) -> bool:
-        """Whether it is one."""
-        return self.processes > 0 or self.address is not None
-
-
-def place_of(on: str | None, scratch: Path | None) -> Backend:
-    """What --on and --scratch say.
-
-    >>> place_of("dask://host:8786", None).address
-    'tcp://host:8786'
-    """
+def workers(on: str | None, scratch: Path | None) -> AbstractContextManager[Any]:
+    """Return a context manager for the client of the cluster of --on; for None without one."""
     if scratch is not None and not scratch.is_dir():
         raise MeshError(f"--scratch: {scratch} is no folder; name one that is there")
     if on is None:
-        return Backend(scratch=scratch)
+        return nullcontext()
+    from meshnn.integrations.dask.local import cluster
+
     if here := re.fullmatch(r"dask:(-?\d{1,9})", on):
-        return Backend(whole_number("--on dask", int(here[1]), most=256), None, scratch)
+        return cluster(whole_number("--on dask", int(here[1]), most=256), None, scratch)
     there = re.fullmatch(r"dask://([^\s/:]+|\[[0-9a-fA-F:]+\]):(\d{1,5})/?", on)
     if there is None:
-        raise MeshError(
-            f"--on must be dask:2, for so many processes here, or dask://host:8786, for a scheduler, got {on!r}"
-        )
+        raise MeshError(f"--on must be dask:2 (processes here) or dask://host:8786 (a scheduler), got {on!r}")
     if scratch is not None:
         raise MeshError("--scratch: the workers of a cluster elsewhere have their own; leave it out")
-    return Backend(0, f"tcp://{there[1]}:{there[2]}")
+    return cluster(0, f"tcp://{there[1]}:{there[2]}")
 
 
 @dataclass(frozen=True)
 class FitRequest:
-    """What is asked for, besides what estimators know."""
+    """The options of `meshnn fit` that concern its rows."""
 
     data: Path
     target: str
@@ -75,133 +55,115 @@ class FitRequest:
     share: float  # of the rows to test on
     seed: int
     read: Any  # ReadOptions
-    place: Backend
+    max_categories: int
+    on_cluster: bool
+    workers: AbstractContextManager[Any]
+    scratch: Path | None
     shown: bool  # whether progress is shown
-    max_categories: int = 100
 
+    def in_blocks(self) -> bool:
+        """Return whether the rows are read block by block."""
+        return self.on_cluster or (self.data.suffix.lower() == ".npy" and self.data.exists()) or in_blocks(self.data)
 
-def open_rows(wanted: FitRequest) -> TableRows | BlockRows:
-    """The rows of a table, wherever they are to be learned from."""
-    data = wanted.data
-    apart = wanted.place.is_cluster or (data.suffix.lower() == ".npy" and data.exists()) or in_blocks(data)
-    return BlockRows(wanted) if apart else TableRows(wanted)
+    def dropped(self, names: list[str]) -> list[str]:
+        """Return the columns to drop; refuse names that the table does not have."""
+        drop = column_list(self.drop, names)
+        check_names(names, [self.target, *drop], f"{self.data}: ")
+        if self.target in drop:
+            raise MeshError(f"--drop: {self.target} is the target; choose one of the two")
+        return drop
 
 
 class TableRows:
     """Rows in memory; the estimator encodes them."""
 
-    def __init__(self, wanted: FitRequest) -> None:
-        loaded = read_table(wanted.data, options=wanted.read)
-        names = loaded.table.column_names
-        drop = column_list(wanted.drop, names)
-        check_names(names, [wanted.target, *drop], f"{wanted.data}: ")
-        if wanted.target in drop:
-            raise MeshError(f"--drop: {wanted.target} is the target; choose one of the two")
-        goal = target_column(loaded.table, wanted.target, wanted.task)
-        self.task, self._y, self._table = goal.task, goal.values, goal.table.drop_columns([wanted.target, *drop])
+    def __init__(self, request: FitRequest) -> None:
+        loaded = read_table(request.data, options=request.read)
+        drop = request.dropped(loaded.table.column_names)
+        goal = target_column(loaded.table, request.target, request.task)
+        self.task, self._y, self._table = goal.task, goal.values, goal.table.drop_columns([request.target, *drop])
         self.notes = [*loaded.notes, *goal.notes]
-        self._split = self._split_rows(wanted)
-        self.name = "standard input" if str(wanted.data) == "-" else wanted.data.name
-        # the whole table is looked at for what must be refused or said, by its own row numbers
-        self.notes += Encoder.learn(self._table, None, (), True, wanted.max_categories).noted()
-        self._find_gaps()
+        self._split = self._split_rows(request)
+        self._name = "standard input" if str(request.data) == "-" else request.data.name
+        # the whole table is encoded for its errors and remarks, which name its own row numbers
+        self.notes += Encoder.learn(self._table, None, (), True, request.max_categories).noted()
+        gaps = {name: cells_of(self._table, name).missing for name in self._table.column_names}
+        if gaps := {name: count for name, count in gaps.items() if 0 < count < self._table.num_rows}:
+            columns = f"{len(gaps):,} columns ({listed(list(gaps), 3)})" if len(gaps) > 1 else next(iter(gaps))
+            filled = "filled with the median or the most frequent value"
+            self.notes.append(f"{counted(sum(gaps.values()), 'missing value')} in {columns}: {filled}")
 
-    def _split_rows(self, wanted: FitRequest) -> HoldoutSplit:
-        """Every class in both parts if there is enough of each."""
-        y, n, share = self._y, len(self._y), wanted.share
+    def _split_rows(self, request: FitRequest) -> HoldoutSplit:
+        """Hold rows out, of every class if there are enough."""
+        y, n, share = self._y, len(self._y), request.share
         size = int(np.ceil(share * n))
         if size >= n - 1:
             raise DataError(f"--test {share:g} leaves {n - size} of {n} rows to learn from; lower it")
         if size == 0:
             return HoldoutSplit(n, np.arange(0))
-        split = HoldoutSplit.stratified(n, size, wanted.seed, y if self.task == "classify" else None)
+        split = HoldoutSplit.stratified(n, size, request.seed, y if self.task == "classify" else None)
         if len(split.held) == 0:
             raise DataError("every class has one row: there is nothing to test on; add rows, or pass --test 0")
         missing = [str(label) for label in np.setdiff1d(y, y[split.held])] if self.task == "classify" else []
         if missing:
-            named = ", ".join(missing[:5]) + ", ..." * (len(missing) > 5)
-            self.notes.append(f"too few rows to test all classes: {named} can only be learned")
+            self.notes.append(f"too few rows to test all classes: {listed(missing, 5)} can only be learned")
         return split
 
-    def _find_gaps(self) -> None:
-        """Note missing values, which the estimator fills in."""
-        from meshnn.tables.cells import cells_of
-        from meshnn.tables.names import listed
-
-        gaps = {name: cells_of(self._table, name).missing for name in self._table.column_names}
-        gaps = {name: count for name, count in gaps.items() if 0 < count < self._table.num_rows}
-        if gaps:
-            columns = f"{len(gaps):,} columns ({listed(list(gaps), 3)})" if len(gaps) > 1 else next(iter(gaps))
-            filled = "filled with the median or the most frequent value"
-            self.notes.append(f"{counted(sum(gaps.values()), 'missing value')} in {columns}: {filled}")
-
     def introduction(self) -> str:
-        """What is going to be learned, in a line."""
+        """Return what is going to be learned, in a line."""
         what = f"{len(np.unique(self._y))} classes" if self.task == "classify" else "a number"
-        train, held = len(self._split.kept), len(self._split.held)
-        return (
-            f"{self.name}: {counted(train + held, 'row')}, {counted(self._table.num_columns, 'column')}, to predict "
-            f"{what}; {counted(train, 'row')} to learn from, {held:,} to test on"
-        )
+        return _introduction(self._name, self._split, "", counted(self._table.num_columns, "column"), what)
 
     @contextmanager
-    def opened(self, model: Any) -> Iterator[tuple[Any, ...]]:
-        """What is passed to `model.fit`."""
-        kept = self._split.kept
-        yield self._table.take(kept), self._y[kept]
+    def opened(self, model: Any) -> Iterator[tuple[Any, Any]]:
+        """Yield the arguments of `model.fit`."""
+        yield self._part(self._split.kept)
 
     def features(self, model: Any) -> list[str]:
-        """Names of the features of a fitted model."""
+        """Return the names of the features of a fitted model."""
         return list(model.preprocessing_.feature_names)
 
     def parts(self) -> tuple[tuple[Any, Any] | None, tuple[Any, Any]]:
-        """(X, y) of the rows to test on, if there are any, and of those that were learned from."""
-        held, kept = self._split.held, self._split.kept
-        test = (self._table.take(held), self._y[held]) if len(held) else None
-        return test, (self._table.take(kept), self._y[kept])
+        """Return (X, y) of the rows to test on, if there are any, and of the training rows."""
+        held = self._split.held
+        return self._part(held) if len(held) else None, self._part(self._split.kept)
+
+    def _part(self, rows: Any) -> tuple[Any, Any]:
+        return self._table.take(rows), self._y[rows]
 
 
 class BlockRows:
     """Rows that are read block by block, once, and learned from a disk or by a cluster."""
 
-    def __init__(self, wanted: FitRequest) -> None:
-        self._wanted = wanted
-        self._source = _open_source(wanted)
-        self.name = os.path.basename(os.path.normpath(self._source.name))
+    def __init__(self, request: FitRequest) -> None:
+        self._request, self._source = request, _open_source(request)
         self._held: RowBlock | None = None
         self._sample: RowBlock | None = None
-        self.task, self.notes = self._find_task()
         source: Any = self._source
-        width = source.n_features if isinstance(source, NpySource) else len(source.columns)
-        self._width, self._split = width, HoldoutSplit.for_report(source.n_rows, wanted.share, wanted.seed, width)
-
-    def _find_task(self) -> tuple[str, list[str]]:
-        source, target = self._source, self._wanted.target
         if isinstance(source, ParquetSource):
-            few = source.table.few(target, 100_000)
+            few, self._width = source.table.few(request.target, 100_000), len(source.columns or ())
         else:
             import pyarrow as pa
 
-            few = pa.table({target: source.few_targets(100_000)})
-        return target_task(few, target, self._wanted.task)
+            few, self._width = pa.table({request.target: source.few_targets(100_000)}), source.n_features
+        self.task, self.notes = target_task(few, request.target, request.task)
+        self._split = HoldoutSplit.for_report(source.n_rows, request.share, request.seed, self._width)
 
     def introduction(self) -> str:
-        """What is going to be learned, in a line."""
+        """Return what is going to be learned, in a line."""
         files = f" in {self._source.table}" if isinstance(self._source, ParquetSource) else ""
-        what, held = "classes" if self.task == "classify" else "a number", len(self._split.held)
-        return (
-            f"{self.name}: {counted(self._split.n, 'row')}{files}, {counted(self._width, 'feature')}, to predict "
-            f"{what}, read block by block; {counted(self._split.n - held, 'row')} to learn from, {held:,} to test on"
-        )
+        what = f"{'classes' if self.task == 'classify' else 'a number'}, read block by block"
+        name = os.path.basename(os.path.normpath(self._source.name))
+        return _introduction(name, self._split, files, counted(self._width, "feature"), what)
 
     @contextmanager
-    def opened(self, model: Any) -> Iterator[tuple[Any, ...]]:
-        """What is passed to `model.fit`, as long as it is needed."""
+    def opened(self, model: Any) -> Iterator[tuple[Any]]:
+        """Yield the arguments of `model.fit`, which are released afterwards."""
         from meshnn.progress import reading
         from meshnn.training.out_of_core import RowStore
 
-        wanted, classes = self._wanted, self.task == "classify"
-        with _workers(wanted.place) as client, reading(int(wanted.shown), self._split.n) as told:
+        request, classes = self._request, self.task == "classify"
+        with request.workers as client, reading(int(request.shown), self._split.n) as told:
             rows: Any
             if client is not None:
                 from meshnn.integrations.dask.shards import read_parquet
@@ -211,7 +173,7 @@ class BlockRows:
                 rows, self._held, self._sample = found
             else:
                 kept = HoldoutSource(self._source, self._split, classes)
-                rows = RowStore(kept, classes, wanted.place.scratch, told)
+                rows = RowStore(kept, classes, request.scratch, told)
                 self._held, self._sample = kept.held, kept.sample
             told.close()
             try:
@@ -220,18 +182,18 @@ class BlockRows:
                 rows.release()
 
     def features(self, model: Any) -> list[str] | None:
-        """Names of the features, if the columns have names."""
+        """Return the names of the features, if the columns have names."""
         return None if self._source.columns is None else list(self._source.columns)
 
     def parts(self) -> tuple[tuple[Any, Any] | None, tuple[Any, Any]]:
-        """(X, y) of the rows to test on, if there are any, and of some of those that were learned from."""
+        """Return (X, y) of the rows to test on, if there are any, and of some of the training rows."""
         held, sample = self._held, self._sample
         assert sample is not None
         test = None if held is None or not len(held.X) else (self._table(held), held.y)
         return test, (self._table(sample), sample.y)
 
     def _table(self, rows: RowBlock) -> Any:
-        """Features with the names of their columns, if they have any."""
+        """Return features with the names of their columns, if they have any."""
         if self._source.columns is None:
             return rows.X
         import pyarrow as pa
@@ -239,35 +201,23 @@ class BlockRows:
         return pa.table(dict(zip(self._source.columns, rows.X.T, strict=True)))
 
 
-def _open_source(wanted: FitRequest) -> ParquetSource | NpySource:
-    data, target = wanted.data, wanted.target
+def _introduction(name: str, split: HoldoutSplit, files: str, width: str, what: str) -> str:
+    held = len(split.held)
+    sizes = f"{counted(split.n - held, 'row')} to learn from, {held:,} to test on"
+    return f"{name}: {counted(split.n, 'row')}{files}, {width}, to predict {what}; {sizes}"
+
+
+def _open_source(request: FitRequest) -> ParquetSource | NpySource:
+    data, target = request.data, request.target
     if data.suffix.lower() == ".npy" and not data.is_dir():
-        if wanted.place.is_cluster:
+        if request.on_cluster:
             raise MeshError(f"--on: a cluster learns from Parquet files, and {data} is none; leave it out")
-        if wanted.drop:
+        if request.drop:
             raise MeshError(f"--drop: the columns of {data} have no names; write a matrix without them")
         if not target.lower().endswith(".npy"):
-            raise DataError(
-                f"--target: {data} has features only; name a .npy file with as many targets, got {target!r}"
-            )
+            what = f"{data} has features only; name a .npy file with as many targets, got {target!r}"
+            raise DataError(f"--target: {what}")
         return NpySource(data, Path(target))
-    from meshnn.tables.files import ENDINGS, ArrowFiles
-
     if not data.is_dir() and data.suffix.lower() not in ENDINGS:
         raise MeshError(f"--on: a cluster learns from Parquet files or a folder of them, and {data} is none")
-    names = ArrowFiles(data).schema.names
-    drop = column_list(wanted.drop, names)
-    check_names(names, [target, *drop], f"{data}: ")
-    return ParquetSource(data, target, drop=drop)
-
-
-@contextmanager
-def _workers(place: Backend) -> Iterator[Any]:
-    """A client of the cluster that trains; None without a cluster."""
-    if not place.is_cluster:
-        yield None
-        return
-    from meshnn.integrations.dask.local import cluster
-
-    with cluster(place.processes, place.address, place.scratch) as client:
-        yield client
+    return ParquetSource(data, target, drop=request.dropped(ArrowFiles(data).schema.names))

@@ -7,67 +7,49 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-import typer
+from typer import Argument, Option
 
 from meshnn.arguments import whole_number
-from meshnn.cli.options import AsJson, Picture
-from meshnn.cli.output import check_output, counted, print_json, print_text, progress, save_somewhere, say_notes, screen
-from meshnn.cli.tables import Decimal, Encoding, Na, Sep, Thousands, column_list, read_options
+from meshnn.cli.options import AsJson, Picture, Seed, TableOut, column_list, with_read_options
+from meshnn.cli.output import (
+    check_output,
+    counted,
+    print_json,
+    print_lines,
+    print_text,
+    progress,
+    save_somewhere,
+    say_notes,
+    screen,
+)
 from meshnn.errors import MeshError
+from meshnn.tables.predictions import check_ending, write_predictions
 
-__all__ = ["forecast"]
 
-
+@with_read_options
 def forecast(
     data: Annotated[
-        Path,
-        typer.Argument(
-            help="A table with the series in a column: .csv, .tsv (also .gz) or .parquet; - is standard input.",
-            show_default=False,
-        ),
+        Path, Argument(help="A table with the series: .csv, .tsv (also .gz) or .parquet; - is standard input.")
     ],
     target: Annotated[
-        str | None,
-        typer.Option("--target", "-y", help="The column with the series; by default the only one of numbers."),
+        str | None, Option("--target", "-y", help="The column with the series; by default the only one of numbers.")
     ] = None,
-    horizon: Annotated[int, typer.Option("--horizon", min=1, max=10_000, help="Number of steps to forecast.")] = 12,
+    horizon: Annotated[int, Option(min=1, max=10_000, help="Number of steps to forecast.")] = 12,
     by: Annotated[
-        str | None, typer.Option("--by", help="The column with the time; by default the only one of dates, if any.")
+        str | None, Option(help="The column with the time; by default the only one of dates, if any.")
     ] = None,
     exogenous: Annotated[
         list[str] | None,
-        typer.Option(
-            "--exogenous",
-            help="Columns of numbers that explain the series, as price,holiday; their future values are in rows at the "
-            "end, where the target is missing.",
-        ),
+        Option(help="Columns that explain the series, as price,holiday; rows without a target hold future values."),
     ] = None,
-    season: Annotated[
-        str, typer.Option("--season", help="Number of steps of a season, none, or auto: found from the series.")
-    ] = "auto",
-    level: Annotated[
-        float, typer.Option("--level", min=0.01, max=0.999, help="Probability that an interval holds the value.")
-    ] = 0.9,
-    origins: Annotated[
-        int, typer.Option("--origins", min=0, help="Points of the past that forecasts are tested from; 0: no test.")
-    ] = 50,
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", "-o", help="The table of forecasts: .csv, .tsv or .parquet; by default the screen."),
-    ] = None,
+    season: Annotated[str, Option(help="Number of steps of a season, none, or auto: found from the series.")] = "auto",
+    level: Annotated[float, Option(min=0.01, max=0.999, help="Probability that an interval holds the value.")] = 0.9,
+    origins: Annotated[int, Option(min=0, help="Points of the past that forecasts are tested from; 0: no test.")] = 50,
+    out: TableOut = None,
     picture: Picture = None,
-    model: Annotated[
-        Path | None, typer.Option("--model", help="The model to write, a .mesh file.", show_default=False)
-    ] = None,
-    random_state: Annotated[
-        int,
-        typer.Option("--random-state", "--seed", min=0, max=2**32 - 1, help="Seed of the weights and the intervals."),
-    ] = 0,
-    sep: Sep = None,
-    decimal: Decimal = ".",
-    thousands: Thousands = None,
-    encoding: Encoding = "utf-8",
-    na: Na = None,
+    model: Annotated[Path | None, Option(help="The model to write, a .mesh file.")] = None,
+    random_state: Seed = 0,
+    read: Any = None,
     as_json: AsJson = False,
 ) -> None:
     """Forecast a series, with intervals, after a test on its past.
@@ -95,7 +77,7 @@ def forecast(
     _check_files(data, out, picture, model)
     if by is not None and by == target:
         raise MeshError(f"--by: {by} is the series itself; name the column with the time")
-    loaded = read_table(data, options=read_options(sep, decimal, thousands, encoding, na))
+    loaded = read_table(data, options=read)
     features = column_list(exogenous, loaded.table.column_names)
     if twice := {target, by}.intersection(features):
         raise MeshError(f"--exogenous: {twice.pop()} is the series or the time; leave it out")
@@ -117,7 +99,7 @@ def forecast(
     text = _write(out, series, columns)
     if picture is not None:
         _draw(picture, series, columns, level, test, errors, forecaster)
-    failure: OSError | MeshError | None = None
+    failure = None
     if model is not None:
         model, failure = save_somewhere(forecaster, model)
     files = {"out": out, "picture": picture, "model": model}
@@ -134,7 +116,7 @@ def forecast(
             if path is not None:
                 print(f"{'forecast' if what == 'out' else what} written to {path}", file=sys.stderr)
     if failure is not None:
-        raise MeshError(f"{failure}; the model was written to {model} instead")
+        raise failure
 
 
 def _season(text: str) -> int | str | None:
@@ -146,9 +128,7 @@ def _season(text: str) -> int | str | None:
 
 
 def _check_files(data: Path, out: Path | None, picture: Path | None, model: Path | None) -> None:
-    """Refuse what could not be written, before anybody waits."""
-    from meshnn.tables.predictions import check_ending
-
+    """Refuse what could not be written, before long work."""
     if out is not None:
         check_output("--out", out, keep={"the table": data})
         check_ending(out)
@@ -174,12 +154,10 @@ def _errors(test: Any, season: int | None) -> dict[str, Any]:
 def _show(errors: dict[str, Any], series: Any, model: Any, test: Any, level: float, on_screen: bool) -> None:
     """Show the test, on stderr if the forecast itself goes to stdout."""
     from rich.table import Table
-    from rich.text import Text
 
-    console = screen(stderr=on_screen)
     found = "no season" if model.season_ is None else f"a season of {model.season_} steps"
     found += ", found" if model.season == "auto" and model.season_ is not None else ""
-    console.print(Text(f"{series.name}: {counted(len(series.values), 'value')}, {found}"), soft_wrap=True)
+    print_lines(f"{series.name}: {counted(len(series.values), 'value')}, {found}", stderr=on_screen)
     if not len(test.origins):
         return
     horizon = test.truth.shape[1]
@@ -196,13 +174,11 @@ def _show(errors: dict[str, Any], series: Any, model: Any, test: Any, level: flo
         if np.isfinite(found_[0]):
             cells = [f"{error:.4g}" if np.isfinite(error) else "" for error in found_]
             table.add_row(label, *cells, f"{100 * covered:.0f}%")
-    console.print(table)
+    screen(stderr=on_screen).print(table)
 
 
 def _write(out: Path | None, series: Any, columns: dict[str, Any]) -> str | None:
     import pyarrow as pa
-
-    from meshnn.tables.predictions import write_predictions
 
     name = series.by or "step"
     name = f"{name} (time)" if name in columns else name

@@ -5,18 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from meshnn.cli.options import AsJson
 from meshnn.cli.output import check_output, counted, print_json
 
-__all__ = ["import_"]
-
 
 def import_(
-    saved: Annotated[Path, typer.Argument(help="The file with the bytes that net_save wrote.", show_default=False)],
-    into: Annotated[Path, typer.Option("--into", help="The .mesh file that the header was made from.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The model to write, a .mesh file.")],
+    saved: Annotated[Path, Argument(help="The file with the bytes that net_save wrote.")],
+    into: Annotated[Path, Option(help="The .mesh file that the header was made from.")],
+    out: Annotated[Path, Option("--out", "-o", help="The model to write, a .mesh file.")],
     as_json: AsJson = False,
 ) -> None:
     """Take back what a net has learned on a device: the bytes that its C learner saved.

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+from rich.table import Table
+from rich.text import Text
+
+from meshnn import storage
 from meshnn.cli.options import AsJson, MeshFile
 from meshnn.cli.output import print_json, printable, screen
+from meshnn.loading import from_tree
 from meshnn.memory import format_bytes
-
-__all__ = ["info"]
+from meshnn.online.scores import scores_from
+from meshnn.tables.streams import StreamSchema
 
 
 def info(model: MeshFile, as_json: AsJson = False) -> None:
@@ -18,9 +23,6 @@ def info(model: MeshFile, as_json: AsJson = False) -> None:
 
       meshnn info iris.mesh
     """
-    from meshnn import storage
-    from meshnn.loading import from_tree
-
     tree = storage.read(model)
     thing = from_tree(model, tree, fitted=True)
     facts = {"file": str(model), "bytes": model.stat().st_size, "holds": tree["kind"]}
@@ -29,9 +31,6 @@ def info(model: MeshFile, as_json: AsJson = False) -> None:
     if as_json:
         print_json(facts)
         return
-    from rich.table import Table
-    from rich.text import Text
-
     table = Table(show_header=False, box=None, pad_edge=False)
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
@@ -69,17 +68,10 @@ def _net(thing: Any) -> dict[str, Any]:
         return {}
     t = mesh.topology
     return {
-        "inputs": t.n_inputs,
-        "bias": t.bias,
-        "hidden": t.n_hidden,
-        "outputs": t.n_outputs,
-        "edges": t.n_edges,
-        "live_edges": t.n_edges - int(mesh.dead_edges().sum()),
-        "parameters": mesh.n_parameters,
-        "ticks": mesh.ticks,
-        "activations": sorted(set(mesh.activations)),
-        "dtype": str(mesh.dtype),
-    }
+        "inputs": t.n_inputs, "bias": t.bias, "hidden": t.n_hidden, "outputs": t.n_outputs, "edges": t.n_edges,
+        "live_edges": t.n_edges - int(mesh.dead_edges().sum()), "parameters": mesh.n_parameters, "ticks": mesh.ticks,
+        "activations": sorted(set(mesh.activations)), "dtype": str(mesh.dtype),
+    }  # fmt: skip
 
 
 def _trained(thing: Any, tree: dict[str, Any]) -> dict[str, Any]:
@@ -118,9 +110,6 @@ def _stream(model: Any) -> dict[str, Any]:
     table = model.table_
     if not isinstance(table, dict):
         return facts
-    from meshnn.online.scores import scores_from
-    from meshnn.tables.streams import StreamSchema
-
     try:
         schema, scores = StreamSchema.from_dict(table["recipe"]), scores_from(table["scores"])
         return facts | {

@@ -1,4 +1,4 @@
-"""What the commands share: where text goes, notes, JSON, and checks before long work."""
+"""Text, notes, JSON and progress of the commands, and checks before long work."""
 
 from __future__ import annotations
 
@@ -19,24 +19,40 @@ from typing import Any
 from meshnn.errors import MeshError
 from meshnn.files import finite
 
-__all__ = [
-    "check_output",
-    "collect_warnings",
-    "counted",
-    "free_name",
-    "print_json",
-    "print_text",
-    "printable",
-    "progress",
-    "save_somewhere",
-    "say_notes",
-    "screen",
-    "versions",
-]
+#: Options that help, by the code of an error or note and by the command ("" for all): the library names no options.
+HINTS: dict[str, dict[str, str]] = {
+    "decimal": {"": "--decimal , reads them as numbers"},
+    "encoding": {"": "--encoding names another one, as latin-1"},
+    "identifier": {"fit": "--drop {field} leaves it out"},
+    "type": {"fit": "--drop {field} leaves it out"},
+    "text target": {"fit": "--task classify takes texts as classes", "stream": "--task classify takes them as classes"},
+    "number target": {"fit": "--task regress takes them as amounts", "stream": "--task regress takes it as numbers"},
+    "row": {"stream": "--skip-broken leaves such rows out"},
+    "order": {"stream": "without --by the rows are taken as they are"},
+    "header": {"stream": "if these are values, send the header line, too (`tail -n +1 -f file`), or name the columns "
+               "with --columns a,b,c"},
+    "levels": {"stream": "--drop {field} if it is an identifier, --by {field} if it is a time, or allow more with "
+               "--max-categories"},
+    "other table": {"stream": "--new-rows takes a table of new rows"},
+    "stream date": {"stream": "--by {field} if it orders the rows, --drop {field} if not"},
+    "series": {"forecast": "name the series with --target"},
+    "future": {"forecast": "add rows without a value of {field}, or lower --horizon"},
+}  # fmt: skip
+
+
+def hint(code: str | None, field: str | None, command: str) -> str:
+    """Return the end of a sentence that names an option which helps; "" if there is none.
+
+    >>> hint("identifier", "id", "fit")
+    '; --drop id leaves it out'
+    """
+    hints = HINTS.get(code or "", {})
+    found = hints.get(command, hints.get("", ""))
+    return f"; {found.format(field=field)}" if found else ""
 
 
 def counted(number: int, what: str) -> str:
-    """A number of things.
+    """Return a number with its noun.
 
     >>> counted(1, "row"), counted(2000, "row"), counted(3, "class")
     ('1 row', '2,000 rows', '3 classes')
@@ -69,15 +85,27 @@ def screen(stderr: bool = False) -> Any:
     return Screen(stderr=stderr)
 
 
+def print_lines(*lines: str, stderr: bool = False, bold: int = -1, style: str = "") -> None:
+    """Print lines as they are, without wrapping; one of them may be bold."""
+    console = screen(stderr)
+    for k, line in enumerate(lines):
+        console.print(line, style="bold" if k == bold else style, markup=False, highlight=False, soft_wrap=True)
+
+
+def say_notes(notes: list[str]) -> None:
+    """Print remarks for the user on stderr, one line each."""
+    print_lines(*(f"note: {note}" for note in notes), stderr=True, style="yellow")
+
+
 def print_json(value: Any) -> None:
-    """One JSON document on stdout; numbers that are not finite become null."""
+    """Print one JSON document on stdout; numbers that are not finite become null."""
     text = json.dumps(finite(value), indent=2, ensure_ascii=False)
     exact = _can_show(text) and (printable(text) == text or not sys.stdout.isatty())
     print(text if exact else json.dumps(finite(value), indent=2))
 
 
 def print_text(text: str) -> None:
-    """Lines on stdout, exact unless it is a terminal, and a note if some of their characters cannot be shown."""
+    """Print on stdout, exactly unless it is a terminal, with a note if it lacks some of the characters."""
     if not _can_show(text):
         say_notes([f"stdout is {sys.stdout.encoding}: characters it lacks are shown as ?; --out or --json keep them"])
     print(printable(text) if sys.stdout.isatty() else text, end="")
@@ -92,7 +120,7 @@ def _can_show(text: str) -> bool:
 
 
 def versions() -> dict[str, str | None]:
-    """Of what takes part in a computation; None of what is not installed."""
+    """Return the versions of Python and the libraries that compute; None for one that is not installed."""
     names = ("meshnn", "numpy", "scipy", "scikit-learn", "torch", "matplotlib")
     found: dict[str, str | None] = {"python": platform.python_version()} | dict.fromkeys(names)
     for name in names:
@@ -103,7 +131,7 @@ def versions() -> dict[str, str | None]:
 
 @contextmanager
 def progress(title: str) -> Iterator[Callable[[int, int, str], None]]:
-    """A bar on stderr, if that is a terminal; it is told how many are done, of how many, and what was done last."""
+    """Show a bar on stderr, if that is a terminal; yield a function of the number done, the total and a remark."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -114,24 +142,19 @@ def progress(title: str) -> Iterator[Callable[[int, int, str], None]]:
         yield lambda done, total, what: bar.update(task, completed=done, total=total, what=printable(what)[:50])
 
 
-def say_notes(notes: list[str]) -> None:
-    """What the user should know, on stderr, one line each."""
-    console = screen(stderr=True)
-    for note in notes:
-        console.print(f"note: {note}", style="yellow", markup=False, highlight=False, soft_wrap=True)
-
-
 @contextmanager
-def collect_warnings(into: list[Warning]) -> Iterator[None]:
-    """Warnings of the library, to become notes."""
+def collect_warnings(notes: list[str]) -> Iterator[None]:
+    """Append the warnings of the library to notes."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
-        yield
-    into.extend(warning.message for warning in caught if isinstance(warning.message, Warning))
+        try:
+            yield
+        finally:
+            notes.extend(str(warning.message) for warning in caught)
 
 
 def check_output(option: str, path: Path, ending: str | None = None, keep: Mapping[str, Path] | None = None) -> None:
-    """Refuse a file that could not be written, or is one to keep, before anybody waits for what should be in it."""
+    """Refuse a file that cannot be written, or that must be kept, before long work."""
     if path.is_dir():
         raise MeshError(f"{option}: {path} is a directory; name a file")
     if not path.absolute().parent.is_dir():
@@ -145,37 +168,22 @@ def check_output(option: str, path: Path, ending: str | None = None, keep: Mappi
             raise MeshError(f"{option}: {path} is {what}, which would be lost; name another file")
 
 
-def save_somewhere(model: Any, path: Path) -> tuple[Path, OSError | MeshError | None]:
-    """Save a model that took long to train: in another place if it cannot be where it should.
-
-    Returns
-    -------
-    path : where it is
-    failure : why it is not where it should be, if so
-    """
+def save_somewhere(model: Any, path: Path) -> tuple[Path, MeshError | None]:
+    """Save a model that took long to train, in another folder if need be; return where, and the error to raise."""
     try:
         model.save(path)
         return path, None
     except (OSError, MeshError) as error:
         failure = error
-    for folder in _other_places():
-        place = free_name(folder, path)
-        try:
+    for find in (tempfile.gettempdir, Path.home, Path.cwd):  # each may be missing
+        with suppress(OSError, RuntimeError, MeshError):
+            place = free_name(Path(find()), path)
             model.save(place)
-            return place, failure
-        except (OSError, MeshError):
-            continue
+            return place, MeshError(f"{failure}; the model was written to {place} instead")
     raise failure
 
 
-def _other_places() -> Iterator[Path]:
-    """The system's temporary directory, home, here; each may be missing."""
-    for find in (tempfile.gettempdir, Path.home, Path.cwd):
-        with suppress(OSError, RuntimeError):
-            yield Path(find())
-
-
 def free_name(folder: Path, path: Path) -> Path:
-    """A name in a folder that is not taken: that of the path, or with a number."""
+    """Return a name in a folder that is not taken: that of the path, or with a number."""
     names = (folder / f"{path.stem}{f'-{k}' if k else ''}{path.suffix}" for k in count())
     return next(name for name in names if not name.exists())

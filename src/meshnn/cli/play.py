@@ -9,24 +9,19 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option, launch
 
 from meshnn.errors import MeshError
 
-__all__ = ["play"]
-
 
 def play(
-    data: Annotated[
-        Path | None,
-        typer.Argument(help="A table to learn from: .csv, .tsv (also .gz) or .parquet.", show_default=False),
-    ] = None,
+    data: Annotated[Path | None, Argument(help="A table to learn from: .csv, .tsv (also .gz) or .parquet.")] = None,
     target: Annotated[
-        str, typer.Option("--target", "-y", help="The column to predict; by default the last one.", show_default=False)
+        str, Option("--target", "-y", help="The column to predict; by default the last one.", show_default=False)
     ] = "",
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port of the page; 0 takes a free one.")] = 0,
-    host: Annotated[str, typer.Option("--host", help="Address of the page: 127.0.0.1 or ::1.")] = "127.0.0.1",
-    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page in the browser.")] = True,
+    port: Annotated[int, Option(min=0, max=65535, help="Port of the page; 0 takes a free one.")] = 0,
+    host: Annotated[str, Option(help="Address of the page: 127.0.0.1 or ::1.")] = "127.0.0.1",
+    browser: Annotated[bool, Option("--browser/--no-browser", help="Open the page in the browser.")] = True,
 ) -> None:
     """Draw a net in the browser, change it and watch it learn.
 
@@ -42,7 +37,12 @@ def play(
     """
     if missing := [name for name in ("starlette", "uvicorn", "websockets") if importlib.util.find_spec(name) is None]:
         raise MeshError(f"meshnn play needs {', '.join(missing)}; pip install 'meshnn[play]'")
-    where = _loopback(host)
+    if host not in ("localhost", "127.0.0.1", "::1"):
+        raise MeshError(
+            f"--host {host} could be reached from elsewhere; the page runs on 127.0.0.1 (or ::1) only. From another "
+            "machine use a tunnel: ssh -L 8000:127.0.0.1:8000 ... with --port 8000"
+        )
+    where = "127.0.0.1" if host == "localhost" else host
     if data is not None and not data.is_file():
         raise MeshError(f"{data}: there is no such file; pass a .csv, .tsv or .parquet file, or none")
     if target and data is None:
@@ -66,7 +66,7 @@ def play(
             f"{address}\nOnly this machine can open the page, and only with that address; Ctrl-C ends it.", flush=True
         )
         if browser:
-            typer.launch(address)
+            launch(address)
 
     try:
         table = None if data is None else str(data.absolute())
@@ -76,13 +76,3 @@ def play(
     finally:
         listener.close()
     print("meshnn play has ended; the net is kept only in links and files that you have saved.", file=sys.stderr)
-
-
-def _loopback(host: str) -> str:
-    """Return an address that only this machine can reach."""
-    if host not in ("localhost", "127.0.0.1", "::1"):
-        raise MeshError(
-            f"--host {host} could be reached from elsewhere; the page runs on 127.0.0.1 (or ::1) only. From another "
-            "machine use a tunnel: ssh -L 8000:127.0.0.1:8000 ... with --port 8000"
-        )
-    return "127.0.0.1" if host == "localhost" else host

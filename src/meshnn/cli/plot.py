@@ -6,13 +6,11 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import typer
+from typer import Option
 
 from meshnn.cli.options import AsJson, MeshFile
 from meshnn.cli.output import check_output, print_json, say_notes
 from meshnn.errors import DataError, FileError, MeshError
-
-__all__ = ["plot"]
 
 What = Literal["all", "graph", "adjacency", "loss", "regions", "topology"]
 
@@ -20,12 +18,10 @@ What = Literal["all", "graph", "adjacency", "loss", "regions", "topology"]
 def plot(
     model: MeshFile,
     out: Annotated[
-        Path, typer.Option("--out", "-o", help="The picture to write: .svg, .png or .pdf; for topology also .gif.")
+        Path, Option("--out", "-o", help="The picture to write: .svg, .png or .pdf; for topology also .gif.")
     ],
-    what: Annotated[What, typer.Option("--what", help="The panel to draw; by default all that apply.")] = "all",
-    data: Annotated[
-        Path | None, typer.Option("--data", help="The table whose rows are drawn over the decision regions.")
-    ] = None,
+    what: Annotated[What, Option(help="The panel to draw; by default all that apply.")] = "all",
+    data: Annotated[Path | None, Option(help="The table whose rows are drawn over the decision regions.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Draw a model: its graph, its adjacency matrix, its loss and, with two features, its decision regions.

@@ -4,95 +4,78 @@ from __future__ import annotations
 
 import re
 import shlex
+import sys
 import time
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import typer
+from typer import Argument, Exit, Option
 
-from meshnn.cli.options import AsJson, By, Picture, Target
-from meshnn.cli.output import check_output, say_notes
-from meshnn.cli.tables import Decimal, Encoding, Na, Sep, Thousands, column_list, read_options
+from meshnn import storage
+from meshnn.cli.options import AsJson, Drop, ModelOut, Picture, TaskOption, column_list, read_options, with_read_options
+from meshnn.cli.output import check_output, counted, print_json, print_lines, printable, say_notes, screen
+from meshnn.cli.stream_run import Run, RunOptions, SavedRun, save_interval
 from meshnn.errors import DataError, MeshError
+from meshnn.files import Lock
+from meshnn.plots.save import check_figure_path
+from meshnn.tables.names import check_names
+from meshnn.tables.reader import STANDARD_INPUT, open_table
+from meshnn.tables.streams import StreamSchema
 
-__all__ = ["stream"]
-
-Task = Literal["auto", "classify", "regress"]
 Memory = Literal["none", "carry"]
 Learner = Literal["ekf", "adam", "sgd"]
 
 
+@with_read_options
 def stream(
     data: Annotated[
         Path,
-        typer.Argument(
+        Argument(
             help="A table in the order of time: .csv, .tsv (also .gz), .parquet or a folder of such, by name; "
-            "- is standard input (CSV), row by row as it comes.",
-            show_default=False,
+            "- is standard input (CSV), row by row as it comes."
         ),
     ],
-    target: Target = None,
-    by: By = None,
-    task: Annotated[
-        Task, typer.Option("--task", help="Whether the target is classes or numbers; auto looks at the first rows.")
-    ] = "auto",
-    drop: Annotated[
-        list[str] | None, typer.Option("--drop", help="Columns to leave out, as id,name; may be repeated.")
-    ] = None,
+    target: Annotated[str | None, Option("--target", "-y", help="The column to predict.")] = None,
+    by: Annotated[str | None, Option(help="The column that orders the rows, numbers or times.")] = None,
+    task: TaskOption = "auto",
+    drop: Drop = None,
     text: Annotated[
-        list[str] | None, typer.Option("--text", help="Columns of numbers that are names, as zip,id; may be repeated.")
+        list[str] | None, Option(help="Columns of numbers that are names, as zip,id; may be repeated.")
     ] = None,
-    columns: Annotated[
-        str | None, typer.Option("--columns", help="Names of the columns, as a,b,c, of text without a header line.")
-    ] = None,
+    columns: Annotated[str | None, Option(help="Names of the columns, as a,b,c, of text without a header.")] = None,
     max_categories: Annotated[
-        int | None,
-        typer.Option("--max-categories", min=0, max=100_000, help="Levels of a text column that get a feature; 50."),
+        int | None, Option(min=0, max=100_000, help="Levels of a text column that get a feature; 50 by default.")
     ] = None,
     hidden: Annotated[
-        int | None, typer.Option("--hidden", "-n", min=0, max=100_000, help="Number of hidden neurons; 16 by default.")
+        int | None, Option("--hidden", "-n", min=0, max=100_000, help="Number of hidden neurons; 16 by default.")
     ] = None,
     memory: Annotated[
-        Memory | None, typer.Option("--memory", help="State of the net: carry keeps it from row to row, none does not.")
+        Memory | None, Option(help="State of the net: carry keeps it from row to row, none does not.")
     ] = None,
-    learner: Annotated[
-        Learner | None, typer.Option("--learner", help="Learner: ekf by default; adam and sgd are cheaper.")
-    ] = None,
+    learner: Annotated[Learner | None, Option(help="Learner: ekf by default; adam and sgd are cheaper.")] = None,
     random_state: Annotated[
-        int | None,
-        typer.Option("--random-state", "--seed", min=0, max=2**32 - 1, help="Seed of the first weights; 0 by default."),
+        int | None, Option("--random-state", "--seed", min=0, max=2**32 - 1, help="Seed of the weights; 0 by default.")
     ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", "-o", help="The model to write; by default named after the table.", show_default=False),
-    ] = None,
+    out: ModelOut = None,
     predictions: Annotated[
-        Path | None, typer.Option("--predictions", help="A .csv with the prediction of each row before it was learned.")
+        Path | None, Option(help="A .csv file with the prediction of each row before it was learned.")
     ] = None,
     picture: Picture = None,
-    no_picture: Annotated[bool, typer.Option("--no-picture", help="Draw no picture of the scores.")] = False,
-    every: Annotated[
-        str, typer.Option("--every", help="Rows, as 5000, or time, as 30s or 5m, between two saves of the model.")
-    ] = "10s",
+    no_picture: Annotated[bool, Option("--no-picture", help="Draw no picture of the scores.")] = False,
+    every: Annotated[str, Option(help="Rows, as 5000, or time, as 30s or 5m, between two saves.")] = "10s",
     window: Annotated[
-        int | None, typer.Option("--window", min=2, max=1_000_000, help="Rows of the recent scores; 1000 by default.")
+        int | None, Option(min=2, max=1_000_000, help="Rows of the recent scores; 1000 by default.")
     ] = None,
     skip_broken: Annotated[
-        bool, typer.Option("--skip-broken", help="Leave out rows with too few or too many values.")
+        bool, Option("--skip-broken", help="Leave out rows with too few or too many values.")
     ] = False,
-    resume: Annotated[
-        Path | None, typer.Option("--resume", help="A model of this command that continues at the next row.")
-    ] = None,
+    resume: Annotated[Path | None, Option(help="A model of this command that continues at the next row.")] = None,
     new_rows: Annotated[
-        bool, typer.Option("--new-rows", help="With --resume: the table begins with the next row, not with the first.")
+        bool, Option("--new-rows", help="With --resume: the table begins with the next row, not with the first.")
     ] = False,
-    sep: Sep = None,
-    decimal: Decimal = ".",
-    thousands: Thousands = None,
-    encoding: Encoding = "utf-8",
-    na: Na = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
+    read: Any = None,
+    quiet: Annotated[bool, Option("--quiet", "-q", help="Show no progress.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Learn from a table row by row, in constant memory; every row is predicted before it is learned.
@@ -110,33 +93,32 @@ def stream(
 
       meshnn stream tuesday.csv --resume monday.mesh --new-rows --out tuesday.mesh
     """
-    from meshnn.cli.stream_report import report
-    from meshnn.cli.stream_run import Every, Run, RunOptions
-    from meshnn.files import Lock
-    from meshnn.tables.reader import open_table
-
     if picture is not None and no_picture:
         raise MeshError("--picture and --no-picture: leave one of them out")
     if new_rows and resume is None:
         raise MeshError("--new-rows goes with --resume model.mesh")
     if resume is None and target is None:
         raise MeshError("--target: name the column to predict")
-    often, read = Every(every), read_options(sep, decimal, thousands, encoding, na)
+    often = save_interval(every)
     net = {"hidden": hidden, "memory": memory, "learner": learner, "random_state": random_state}
     asked = net | {"target": target, "by": by, "task": None if task == "auto" else task, "drop": drop, "text": text,
                    "max_categories": max_categories, "window": window}  # fmt: skip
     saved = None if resume is None else _resumed(resume, asked)
-    if saved is not None and read == read_options(None, ".", None, "utf-8", None):
+    if saved is not None and read == read_options():
         read = saved.read
-    out = _place(out, resume, data)
+    if out is None:
+        named = "stream" if str(data) == "-" else data.name.split(".")[0] or "stream"
+        out = resume or Path(f"{named}.mesh")
+    check_output("--out", out, ".mesh", {"the table": data})
     if predictions is not None:
         check_output("--predictions", predictions, ".csv", {"the table": data, "the model": out})
-    figure = None if no_picture else _figure(picture, out)
+    if not no_picture:
+        picture = out.with_suffix(".png") if picture is None else check_figure_path(picture)
+        check_output("--picture", picture)
     names = None if columns is None else [name.strip() for name in columns.split(",")]
     if saved is not None and new_rows and names is None and str(data) == "-":
         names = list(saved.schema.columns)  # lines that follow others have no header; if there is one, it is noticed
     chosen = {"hidden": 16, "random_state": 0} | {name: value for name, value in net.items() if value is not None}
-    options = RunOptions(chosen, task, out, often, window or 1000, predictions, new_rows, read, quiet or as_json)
     with ExitStack() as stack:
         stack.callback(Lock(out).release)
         if saved is None:
@@ -148,16 +130,16 @@ def stream(
         _check_columns(source, schema)
         if saved is None or new_rows:
             schema.columns = list(dict.fromkeys([*schema.columns, *source.names]))
+        live = Live(Path(source.name).name, quiet or as_json)
+        options = RunOptions(chosen, task, out, *often, window or 1000, predictions, new_rows, read, live)
         run = stack.enter_context(closing(Run(source, schema, options, saved)))
         began = time.perf_counter()
         run.go()
-        report(run, data, figure, time.perf_counter() - began, as_json)
+        _report(run, data, picture, time.perf_counter() - began, as_json)
 
 
-def _resumed(path: Path, asked: dict[str, Any]) -> Any:
+def _resumed(path: Path, asked: dict[str, Any]) -> SavedRun:
     """Return the saved run of a model; refuse options that contradict it."""
-    from meshnn.cli.stream_run import SavedRun
-
     saved = SavedRun.load(path)
     schema, model = saved.schema, saved.model
     begun = {"target": schema.target, "by": schema.by, "task": schema.task, "drop": sorted(schema.drop),
@@ -173,29 +155,15 @@ def _resumed(path: Path, asked: dict[str, Any]) -> Any:
     return saved
 
 
-def _schema(source: Any, asked: dict[str, Any]) -> Any:
-    from meshnn.tables.streams import StreamSchema
-
+def _schema(source: Any, asked: dict[str, Any]) -> StreamSchema:
     drop, text = (column_list(asked[name], source.names) for name in ("drop", "text"))
     drop += [name for name in source.index if name not in (*drop, asked["target"], asked["by"])]  # of pandas
     most = 50 if asked["max_categories"] is None else asked["max_categories"]
     return StreamSchema(asked["target"], asked["by"], drop, text, most=most)
 
 
-def _place(out: Path | None, resume: Path | None, data: Path) -> Path:
-    """Return where the model is written."""
-    if out is None:
-        named = "stream" if str(data) == "-" else data.name.split(".")[0] or "stream"
-        out = Path(f"{named}.mesh") if resume is None else resume
-    check_output("--out", out, ".mesh", {"the table": data})
-    return out
-
-
 def _check_unfinished(out: Path) -> None:
-    """Do not write over hours of learning, nor over what another command made."""
-    from meshnn import storage
-    from meshnn.tables.reader import STANDARD_INPUT
-
+    """Refuse to overwrite an unfinished stream, or the file of another command."""
     if not out.exists():
         return
     try:
@@ -205,39 +173,160 @@ def _check_unfinished(out: Path) -> None:
     table = tree.get("table") if str(tree.get("kind")).startswith("stream ") else None
     if not isinstance(table, dict):
         raise MeshError(f"--out: {out} is there already and no stream; name another file with --out, or delete it")
-    live = table.get("source") == STANDARD_INPUT  # a table can be read again, standard input cannot
-    if live or not table.get("finished"):
-        what = "a finished stream" if table.get("finished") else "a stream that was interrupted"
-        more = " --new-rows" if table.get("finished") else ""
+    finished = table.get("finished")
+    if table.get("source") == STANDARD_INPUT or not finished:  # a table can be read again, standard input cannot
+        what, more = ("a finished stream", " --new-rows") if finished else ("a stream that was interrupted", "")
         raise MeshError(
             f"--out: {out} holds {what} after {table.get('rows', 0)} rows, which would be lost; go on with --resume "
             f"{shlex.quote(str(out))}{more}, name another file with --out, or delete it"
         )
 
 
-def _figure(picture: Path | None, out: Path) -> Path:
-    from meshnn.plots.save import check_figure_path
-
-    chosen = out.with_suffix(".png") if picture is None else check_figure_path(picture)
-    check_output("--picture", chosen)
-    return chosen
-
-
-def _check_columns(source: Any, schema: Any) -> None:
-    from meshnn.tables.names import check_names
-
+def _check_columns(source: Any, schema: StreamSchema) -> None:
     if schema.target in schema.drop:
         raise MeshError(f"--drop: {schema.target} is the target; choose one of the two")
     if schema.by == schema.target:
         raise MeshError(f"--by: {schema.by} is the target; name the column that orders the rows")
+    used = [name for name in (schema.target, schema.by, *schema.drop, *schema.text) if name is not None]
     try:
-        check_names(
-            source.names, [name for name in (schema.target, schema.by, *schema.drop, *schema.text) if name is not None],
-            f"{source.name}: ",
-        )  # fmt: skip
+        check_names(source.names, used, f"{source.name}: ")
     except DataError as error:
         if source.live and any(re.fullmatch(r"\s*[+-]?\d[\d.]*\s*", cell) for cell in source.first_line):
             error.code = "header"
         raise
     if set(source.names) <= {schema.target, schema.by, *schema.drop}:
         raise DataError(f"{source.name}: no column is left to learn from; drop fewer")
+
+
+def _report(run: Run, data: Path, picture: Path | None, seconds: float, as_json: bool) -> None:
+    """Show scores, files and how to continue; exit with the code of an interruption."""
+    code, name, schema = run.codes[0] if run.codes else 0, run.source.name, run.schema
+    if run.source.skipped:
+        say_notes([f"{name}: {counted(run.source.skipped, 'row')} with too few or too many values left out"])
+    if run.model is None:
+        if code:
+            say_notes(["interrupted before the first row was learned: nothing is written"])
+            raise Exit(code)
+        raise DataError(f"{name} has no rows below its header, expected at least one")
+    if run.model.n_samples_ == 0 and not code:
+        raise DataError(f"{name}: no row of {run.rows:,} has a value of {schema.target}: nothing to learn")
+    if picture is not None:
+        picture = _draw(run, picture, data) if run.scores.rows else None
+    model, mesh, table = run.model, run.model.mesh_, run.model.table_
+    facts = {
+        "data": str(data),
+        "target": schema.target,
+        "task": schema.task,
+        "rows": table["rows"],
+        "rows_of_this_run": run.rows,
+        "learned": model.n_samples_,
+        "seconds": seconds,
+        "rows_per_second": run.rows / seconds,
+        "scored": run.scores.rows,
+        "scores": run.scores.summary(),
+        "window": min(run.scores.window, run.scores.rows),
+        "window_scores": run.scores.summary(recent=True),
+        "classes": [str(label) for label in model.classes_] if schema.task == "classify" else None,
+        "features": [str(feature) for feature in model.features_.names],
+        "hidden": 0 if mesh is None else mesh.topology.n_hidden,
+        "parameters": 0 if mesh is None else mesh.n_parameters,
+        "learner": model.learner,
+        "memory": model.memory,
+        "finished": run.finished,
+        "model": str(run.out),
+        "picture": None if picture is None else str(picture),
+        "predictions": None if table["predictions"] is None else table["predictions"]["path"],
+    }
+    if as_json:
+        print_json(facts)
+    else:
+        _show(facts, run)
+    if code:
+        again = f"meshnn stream {shlex.quote(str(data))} --resume {shlex.quote(str(run.out))}"
+        how = "" if str(data) != "-" else " (fed from the beginning again; with --new-rows, from the next row on)"
+        say_notes([f"interrupted after row {facts['rows']:,}; go on at the next one: {again}{how}"])
+    if run.failure is not None:
+        raise run.failure
+    if code:
+        raise Exit(code)
+
+
+def _draw(run: Run, picture: Path, data: Path) -> Path | None:
+    from meshnn.plots import plot_stream, save_figure
+
+    title = f"{STANDARD_INPUT if str(data) == '-' else data.name}: {run.schema.target}, test then train"
+    try:
+        figure = plot_stream(run.scores.curve(), kind=run.schema.task, window=run.scores.window, title=title)
+        save_figure(figure, picture)
+    except (MeshError, OSError) as error:
+        say_notes([f"no picture: {error}"])
+        return None
+    return picture
+
+
+def _show(facts: dict[str, Any], run: Run) -> None:
+    first = f"{counted(run.rows, 'row')} in {facts['seconds']:.1f} s ({facts['rows_per_second']:,.0f}/s)"
+    first += f", {facts['rows']:,} with those before" if facts["rows"] != run.rows else ""
+    first += f"; {facts['learned']:,} learned"
+    missing = facts["rows"] - facts["learned"]
+    first += f", {missing:,} without a target" if missing else ""
+    columns = [name for name in run.schema.features if name in run.schema.columns]
+    sizes = [f"{counted(len(columns), 'column')} as {counted(len(facts['features']), 'feature')}"]
+    sizes += [] if facts["classes"] is None else [counted(len(facts["classes"]), "class")]
+    sizes += [counted(facts["hidden"], "hidden neuron"), counted(facts["parameters"], "parameter"), facts["learner"]]
+    files = {what: facts[what] for what in ("model", "picture", "predictions") if facts[what] is not None}
+    written = "; ".join(f"{what} written to {place}" for what, place in files.items())
+    print_lines(first, *score_lines(run.scores), ", ".join(sizes), written, bold=1 if facts["scored"] else -1)
+
+
+class Live:
+    """A line with the progress and the scores; where there is no terminal, a line every few seconds."""
+
+    def __init__(self, name: str, quiet: bool, every: float = 5.0) -> None:
+        from rich.progress import Progress, TextColumn, TimeRemainingColumn
+
+        console = screen(stderr=True)
+        hidden = quiet or not console.is_terminal or console.is_dumb_terminal
+        columns = TimeRemainingColumn(), TextColumn("{task.description}", markup=False)
+        self._bar = Progress(*columns, console=console, transient=True, disable=hidden, redirect_stdout=False)
+        self._task = self._bar.add_task(name, total=None)
+        self._bar.start()
+        self._name, self._quiet, self._every = name, quiet, every if hidden else 0.1
+        self._began = self._shown = time.monotonic()
+
+    def update(self, rows: int, scores: Any, share: float | None) -> None:
+        """Show the rows of this run and the share of the table that was read, if it is time to."""
+        now = time.monotonic()
+        if self._quiet or now - self._shown < self._every:
+            return
+        self._shown = now
+        rate = f"{rows / max(now - self._began, 1e-6):,.0f}/s" if rows else "waiting for rows"
+        read = [] if share is None else [f"{share:.0%}"]
+        text = "  ".join([self._name, *read, f"{rows:,} rows", rate, *score_lines(scores)[:1]])
+        if self._bar.disable:
+            print(printable(text), file=sys.stderr, flush=True)
+        else:
+            total = None if share is None else 1.0
+            self._bar.update(self._task, description=text, completed=share or 0.0, total=total)
+
+    def close(self) -> None:
+        """Remove the line."""
+        self._bar.stop()
+
+
+def score_lines(scores: Any) -> list[str]:
+    """Return each score, of all rows and of the last ones, beside those of predictions without a model."""
+    if scores is None or scores.rows == 0:
+        return []
+    whole, recent, window = scores.summary(), scores.summary(recent=True), min(scores.window, scores.rows)
+    baselines = {"MAE": {"running mean": "MAE of the mean", "last value": "MAE of the last"},
+                 "RMSE": {"running mean": "RMSE of the mean", "last value": "RMSE of the last"}, "R2": {}}  # fmt: skip
+    if scores.kind == "classify":
+        baselines = {"accuracy": {"no change": "no change", "majority": "majority"},
+                     "log loss": {"class frequencies": "class frequencies"}}  # fmt: skip
+    lines = []
+    for name, others in baselines.items():
+        form = ".4g" if name in ("MAE", "RMSE") else ".4f"
+        score = f"{'R²' if name == 'R2' else name} {whole[name]:{form}} (last {window:,} rows {recent[name]:{form}})"
+        lines.append("; ".join([score, ", ".join(f"{called} {whole[key]:{form}}" for called, key in others.items())]))
+    return [line.removesuffix("; ") for line in lines]

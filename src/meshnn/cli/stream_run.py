@@ -1,4 +1,4 @@
-"""The loop of `meshnn stream`: rows in, predictions out, the model saved on the way, whatever ends it."""
+"""The loop of `meshnn stream`: rows in, predictions out, the model saved at intervals and however the loop ends."""
 
 from __future__ import annotations
 
@@ -17,9 +17,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from meshnn.cli.hints import hint
-from meshnn.cli.output import save_somewhere, say_notes
-from meshnn.cli.stream_report import Live
+from meshnn.cli.output import hint, save_somewhere, say_notes
 from meshnn.errors import DataError, FileError, MeshError
 from meshnn.online.blocks import Piece, Rows, TableRunner
 from meshnn.online.scores import ClassScores, ValueScores, scores_from
@@ -28,23 +26,18 @@ from meshnn.tables.names import shown
 from meshnn.tables.streams import StreamSchema, check_no_dates, decided
 from meshnn.tables.text import ReadOptions
 
-__all__ = ["Every", "PredictionFile", "Run", "RunOptions", "SavedRun", "stop_requests"]
 
+def save_interval(text: str) -> tuple[int | None, float]:
+    """Return how often the model is saved: after a number of rows, or else of seconds.
 
-class Every:
-    """How often the model is saved: after a number of rows, or of seconds.
-
-    >>> Every("5000").rows, Every("30s").seconds, Every("2m").seconds
-    (5000, 30.0, 120.0)
+    >>> save_interval("5000"), save_interval("30s"), save_interval("2m")
+    ((5000, 0.0), (None, 30.0), (None, 120.0))
     """
-
-    def __init__(self, text: str) -> None:
-        match = re.fullmatch(r"\s*(\d{1,15}(?:\.\d{1,6})?)\s*(s|m|h)?\s*", text)
-        number = float(match[1]) if match else 0.0
-        if match is None or number <= 0 or (match[2] is None and number % 1):
-            raise MeshError(f"--every must be a number of rows like 5000, or a time like 30s, 5m or 1h, got {text!r}")
-        self.rows = int(number) if match[2] is None else None
-        self.seconds = number * {"s": 1, "m": 60, "h": 3600}.get(match[2], 0)
+    match = re.fullmatch(r"\s*(\d{1,15}(?:\.\d{1,6})?)\s*(s|m|h)?\s*", text)
+    number = float(match[1]) if match else 0.0
+    if match is None or number <= 0 or (match[2] is None and number % 1):
+        raise MeshError(f"--every must be a number of rows like 5000, or a time like 30s, 5m or 1h, got {text!r}")
+    return int(number) if match[2] is None else None, number * {"s": 1, "m": 60, "h": 3600}.get(match[2], 0)
 
 
 @contextmanager
@@ -67,25 +60,17 @@ def stop_requests() -> Iterator[list[int]]:
 
 
 class PredictionFile:
-    """The file of predictions, one line per row, written as it goes.
-
-    Parameters
-    ----------
-    path : Path
-    schema : StreamSchema
-    begin : int, optional
-        Bytes to continue after; what follows them is of rows that are learned again.
-    """
+    """A .csv file with one line per row, flushed per piece; continued after `begin` bytes if rows are learned again."""
 
     def __init__(self, path: Path, schema: StreamSchema, begin: int | None = None) -> None:
-        self._path, self._schema, self._classes = path, schema, schema.task == "classify"
+        self._path, self._classes = path, schema.task == "classify"
+        self._columns = [name for name in (schema.by, schema.target) if name is not None]
         try:
             self._file = path.open("wb" if begin is None else "r+b")
         except OSError as error:
             raise FileError(f"--predictions: cannot write {path}: {error.strerror}") from None
         if begin is None:
-            by = [] if schema.by is None else [schema.by]
-            self._write([["row", *by, schema.target, "prediction", *["probability"] * self._classes]])
+            self._write([["row", *self._columns, "prediction", *["probability"] * self._classes]])
         elif self._file.seek(0, os.SEEK_END) < begin:
             raise MeshError(f"--predictions: {path} is shorter than it was; name another file for what follows")
         else:
@@ -93,15 +78,14 @@ class PredictionFile:
 
     def add(self, block: Block, piece: Piece, base: int, classes: list[Any]) -> None:
         """Write the rows of a piece."""
-        part, first = slice(piece.first, piece.last), base + block.first + 1
-        by = [] if self._schema.by is None else [self._schema.by]
+        first = base + block.first + 1
         columns: list[Any] = [range(first + piece.first, first + piece.last)]
-        columns += [block.table.column(name)[part].to_pylist() for name in (*by, self._schema.target)]
+        columns += [block.table.column(name)[piece.first : piece.last].to_pylist() for name in self._columns]
+        numbers: Any = piece.predicted
         if self._classes:
-            assert piece.chosen is not None
-            columns += [[classes[k] if k >= 0 else None for k in piece.predicted.tolist()], _plain(piece.chosen)]
-        else:
-            columns.append(_plain(piece.predicted))
+            columns.append([classes[k] if k >= 0 else None for k in piece.predicted.tolist()])
+            numbers = piece.chosen
+        columns.append([value if value == value else None for value in numbers.tolist()])
         self._write(zip(*columns, strict=True))
 
     def _write(self, lines: Iterable[Any]) -> None:
@@ -111,7 +95,7 @@ class PredictionFile:
         self._file.flush()
 
     def sync(self) -> dict[str, Any]:
-        """Bring it to the disk; return where it is and its size."""
+        """Write the file to the disk; return its path and size."""
         with suppress(OSError):
             os.fsync(self._file.fileno())
         return {"path": str(self._path.absolute()), "bytes": self._file.tell()}
@@ -119,10 +103,6 @@ class PredictionFile:
     def close(self) -> None:
         """Close the file."""
         self._file.close()
-
-
-def _plain(values: Any) -> list[float | None]:
-    return [value if value == value else None for value in values.tolist()]
 
 
 @dataclass
@@ -142,7 +122,7 @@ class SavedRun:
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """Read the model of a file and what is stored beside it."""
+        """Read the model of a file and the state that is stored with it."""
         from meshnn.loading import load_fitted
 
         model = load_fitted(path)
@@ -150,12 +130,12 @@ class SavedRun:
         if table is None:
             raise MeshError(f"--resume: {path} was not made by `meshnn stream`; name a model that was")
         try:
-            kept, latest, read = table["predictions"] or {"path": None, "bytes": 0}, table["latest"], table["read"]
+            file, latest, read = table["predictions"] or {"path": None, "bytes": 0}, table["latest"], table["read"]
             return cls(
                 model, StreamSchema.from_dict(table["recipe"]), scores_from(table["scores"]),
                 Position(**table["position"]), int(table["rows"]), int(table["base"]),
-                None if latest is None else tuple(latest), None if kept["path"] is None else Path(kept["path"]),
-                int(kept["bytes"]), ReadOptions(**read | {"na": tuple(map(str, read["na"]))}),
+                None if latest is None else tuple(latest), None if file["path"] is None else Path(file["path"]),
+                int(file["bytes"]), ReadOptions(**read | {"na": tuple(map(str, read["na"]))}),
             )  # fmt: skip
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise FileError(f"{path} does not hold a valid stream ({error}); start anew") from None
@@ -163,30 +143,22 @@ class SavedRun:
 
 @dataclass(frozen=True)
 class RunOptions:
-    """What is asked of a run."""
+    """The options of a run."""
 
     model: dict[str, Any]  # parameters of a new model
     task: str
     out: Path
-    every: Every
+    every_rows: int | None
+    every_seconds: float
     window: int
     predictions: Path | None
     new_rows: bool  # whether the table begins with the row after the last one
     read: ReadOptions
-    quiet: bool
+    live: Any  # shows the progress
 
 
 class Run:
-    """One run over a table.
-
-    Parameters
-    ----------
-    source : Reader
-    schema : StreamSchema
-    options : RunOptions
-    saved : SavedRun, optional
-        Where to continue.
-    """
+    """One run over a table, from its start or from where a saved run ended."""
 
     def __init__(self, source: Reader, schema: StreamSchema, options: RunOptions, saved: SavedRun | None) -> None:
         self.source, self.schema, self.options, self.saved, self.out = source, schema, options, saved, options.out
@@ -198,9 +170,8 @@ class Run:
             if not options.new_rows:
                 source.go_to(saved.position)
         self.finished = False
-        self.failure: Exception | None = None  # why the model is not where it should be
+        self.failure: MeshError | None = None  # why the model is not where it should be
         self.codes: list[int] = []  # exit codes of interruptions
-        self._live = Live(Path(source.name).name, options.quiet)
         self._runner: TableRunner | None = None
         self._predictions: PredictionFile | None = None
         self._noted: set[Any] = set()
@@ -216,14 +187,14 @@ class Run:
                 self._loop()
             except DataError:
                 if self._runner is not None and self.rows:
-                    self.save()
+                    self._save()
                     say_notes([f"the model of the {self.model.table_['rows']:,} rows before is in {self.out}"])
                 raise
             finally:
-                self._live.close()
+                self.options.live.close()
             if self._runner is not None:
                 self.finished = not self.codes
-                self.model.table_ = self.state()
+                self.model.table_ = self._state()
                 self.out, self.failure = save_somewhere(self.model, self.out)
 
     def _loop(self) -> None:
@@ -233,7 +204,7 @@ class Run:
                 return
             if block is None:
                 if pending:
-                    what = "rows are looked at to tell classes from numbers; --task decides at once"
+                    what = "rows are needed to tell classes from numbers; --task decides at once"
                     self._note("wait", f"{self.source.name}: the first 100 {what}")
                 self._tick()
                 continue
@@ -242,8 +213,20 @@ class Run:
         if pending and not self.codes:
             self._take_all(pending, last=True)
 
+    def _take_all(self, pending: list[Block], last: bool) -> None:
+        """Take blocks out of the list, once there are enough rows to make the model."""
+        if self._runner is None:
+            if self.model is None and not self._make_model(pending, last):
+                return
+            self._runner = TableRunner(self.model, self.schema, self.source.separator)
+            if self.saved is not None:
+                self._runner.latest = self.saved.latest
+            self._open_predictions()
+        while pending:
+            self._take(pending.pop(0))
+
     def _make_model(self, pending: list[Block], last: bool) -> bool:
-        """Find the task and make the model, if there are enough rows; return whether it is made."""
+        """Choose the task and make the model, if there are enough rows; return whether it is made."""
         from meshnn.online import MeshStreamClassifier, MeshStreamRegressor
 
         schema, most = self.schema, 100 if self.source.live else 1000
@@ -268,8 +251,9 @@ class Run:
         return True
 
     def _open_predictions(self) -> None:
+        """Begin the file of predictions, or continue that of the saved run."""
         before = None if self.saved is None else self.saved.predictions
-        path = before if self.options.predictions is None else self.options.predictions
+        path = self.options.predictions or before
         if path is None:
             return
         same = before is not None and path.absolute() == before and path.exists()
@@ -279,26 +263,14 @@ class Run:
         else:
             say_notes([f"{path} is gone, where predictions were written to; pass --predictions to write them again"])
 
-    def _take_all(self, pending: list[Block], last: bool) -> None:
-        """Take blocks out of the list, once there are enough rows to make the model."""
-        if self._runner is None:
-            if self.model is None and not self._make_model(pending, last):
-                return
-            self._runner = TableRunner(self.model, self.schema, self.source.separator)
-            if self.saved is not None:
-                self._runner.latest = self.saved.latest
-            self._open_predictions()
-        while pending:
-            self._take(pending.pop(0))
-
     def _take(self, block: Block) -> None:
         assert self._runner is not None
-        rows, at = self._runner.rows(block, self.source.name), 0
+        rows, at, every = self._runner.rows(block, self.source.name), 0, self.options.every_rows
         self._position = lambda: block.position(0)
         while at < rows.count and not self.codes:
             began, first, most = time.monotonic(), at, self._most
-            if self.options.every.rows is not None:  # pieces end where the model is to be saved
-                most = min(most, self.options.every.rows - (self.rows - self._saved_rows) % self.options.every.rows)
+            if every is not None:  # pieces end where the model is to be saved
+                most = min(most, every - (self.rows - self._saved_rows) % every)
             for piece in self._runner.walk(rows, at, min(at + most, rows.count)):
                 self._record(block, rows, piece)
                 at = piece.last
@@ -332,33 +304,34 @@ class Run:
 
     def _tick(self) -> None:
         """Show the progress, and save the model if it is due."""
-        self._live.update(self.rows, self.scores, self.source.done())
+        self.options.live.update(self.rows, self.scores, self.source.done())
         if self._runner is None or self.rows == self._saved_rows:
             return
-        if self.options.every.rows is not None:
-            due = self.rows - self._saved_rows >= self.options.every.rows
-        else:  # saving takes at most a twentieth of the time
-            due = time.monotonic() - self._saved_at >= max(self.options.every.seconds, 20.0 * self._saving)
-        if not due and (self._saved_rows or self.options.every.rows is not None):
+        every = self.options.every_rows
+        if every is not None:
+            due = self.rows - self._saved_rows >= every
+        else:  # at the first rows; later saving takes at most a twentieth of the time
+            wait = max(self.options.every_seconds, 20.0 * self._saving)
+            due = self._saved_rows == 0 or time.monotonic() - self._saved_at >= wait
+        if not due:
             return
         try:
-            self.save()
+            self._save()
         except (FileError, OSError) as error:
             if self._saved_rows == 0:  # nothing is lost yet
                 raise
             self._note("save", f"the model is not up to date: {error}; the stream goes on and tries again")
             self._saved_at = time.monotonic()
 
-    def save(self) -> None:
+    def _save(self) -> None:
         """Write the model, with all that is needed to continue."""
         began = time.monotonic()
-        self.model.table_ = self.state()
+        self.model.table_ = self._state()
         self.model.save(self.out)
         self._saved_at, self._saved_rows = time.monotonic(), self.rows
         self._saving = self._saved_at - began
 
-    def state(self) -> dict[str, Any]:
-        """Return what is stored beside the model."""
+    def _state(self) -> dict[str, Any]:
         position, latest = self._position(), None if self._runner is None else self._runner.latest
         read = asdict(self.options.read) | {"na": list(self.options.read.na)}
         del read["block_size"]
@@ -376,7 +349,7 @@ class Run:
         }
 
     def close(self) -> None:
-        """Take the live line away and close the file of predictions."""
-        self._live.close()
+        """Remove the live line and close the file of predictions."""
+        self.options.live.close()
         if self._predictions is not None:
             self._predictions.close()

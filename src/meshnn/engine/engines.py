@@ -35,15 +35,6 @@ from meshnn.topology.reach import edges_by_source
 __all__ = ["Engines"]
 
 I64 = NDArray[np.int64]
-#: What an engine can be asked for besides outputs and states, and which methods `auto` then takes.
-NEEDS = {
-    "gradient": lambda m: m.automatic,
-    "epochs": lambda m: m.automatic and m.compiled,
-    "jacobian": lambda m: m.automatic,
-    "curvature": lambda m: m.automatic and m.curvature,
-}
-
-
 #: Engines for runs in time that are kept: every mask of ticks is another one.
 MOST_TIMED = 16
 
@@ -113,8 +104,7 @@ class Engines:
 
     def decide(self, ticks: int, batch: int, n_jobs: int | None = None, jacobian: bool = False) -> Decision:
         """Cost of every method and the choice of `auto`."""
-        among = [name for name, method in METHODS.items() if method.automatic]
-        return decide(self.costs(ticks, self._workers(batch, n_jobs), jacobian), among, available_memory())
+        return decide(self.costs(ticks, self._workers(batch, n_jobs), jacobian), tuple(METHODS), available_memory())
 
     def resolve(
         self, need: str, method: str, ticks: int, batch: int, n_jobs: int | None = None,
@@ -128,7 +118,7 @@ class Engines:
             costs = self.costs(ticks, workers, need in ("jacobian", "curvature"), timing)
             memory = available_memory()
             named = METHODS.get(known("gradient", method, ("auto", "forward", *METHODS)))
-            able = [name for name, m in METHODS.items() if NEEDS[need](m)]
+            able = [name for name, m in METHODS.items() if m.compiled or need not in ("epochs", "curvature")]
             if named is not None and (named.name in able or need != "curvature"):
                 decision = Decision(costs, named.name, "as asked for")
             else:  # a method that cannot do it stands for its kind
@@ -136,7 +126,7 @@ class Engines:
                 decision = decide(costs, able, memory, backprop)
             needed = decision.cost(decision.chosen).bytes
             if needed > memory:
-                others = [c.method for c in costs if c.bytes <= memory and METHODS[c.method].automatic]
+                others = [c.method for c in costs if c.bytes <= memory]
                 advice = f'use gradient="{others[-1]}"' if others else self._fewer_ticks(ticks, memory)
                 check_fits(needed, f'gradient="{decision.chosen}" at {ticks} ticks', advice, memory)
             self._check_planning(decision, ticks)
@@ -147,7 +137,7 @@ class Engines:
         """Refuse a plan that nobody would wait for."""
         sets, most = decision.cost(decision.chosen).sets, MAX_SETS
         if sets > most:
-            others = [c.method for c in decision.costs if c.sets <= most and METHODS[c.method].automatic]
+            others = [c.method for c in decision.costs if c.sets <= most]
             raise MeshError(
                 f'gradient="{decision.chosen}" at {ticks} ticks has to follow some {sets:,.0f} sets of neurons, one by '
                 f"one, more than {most:,}: planning it would take too long; "
@@ -158,7 +148,7 @@ class Engines:
         """Advice: the most ticks at which some method fits, by bisection."""
 
         def fits(ticks: int) -> bool:
-            return min(c.bytes for c in self.costs(ticks) if METHODS[c.method].automatic) <= memory
+            return min(c.bytes for c in self.costs(ticks)) <= memory
 
         least, most = 0, ticks  # fits at least (or nowhere), does not fit at most
         while most - least > 1:
@@ -185,7 +175,7 @@ class Engines:
         self, need: str, method: str, ticks: int, batch: int, n_jobs: int | None = None, again: bool = False,
         timing: Timing | None = None,
     ) -> Engine:  # fmt: skip
-        """The engine for a need, see `NEEDS`; `again` after a small change of the graph: nothing is priced."""
+        """Return the engine for a need, see `Mesh.engine`; `again` after a small change of the graph, without costs."""
         key = (need, method, ticks, batch, n_jobs, timing)
         found = None if again else self._found.get(key)
         if found is None:
@@ -262,7 +252,7 @@ class Engines:
             self.topology, number, self.n_numbers, self.codes, self.awake, schedule.ticks, timed, None,
             self.dtype.itemsize,
         )  # fmt: skip
-        return _core.Struct("StreamPlan", plan.course._asdict(), self.dtype.char)
+        return _core.Struct("StreamPlan", vars(plan.course), self.dtype.char)
 
     def _out_edges(self) -> tuple[I64, I64, I64]:
         """Return where the edges that leave each input begin, their destinations and the values of their weights."""

@@ -1,4 +1,4 @@
-"""How people use it: scikit-learn estimators that check, delegate to the trainer and can be saved."""
+"""scikit-learn estimators: they validate and preprocess samples, delegate to the trainer, and can be saved."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -9,16 +9,11 @@ if TYPE_CHECKING:
     from meshnn.estimators.sequence_estimators import MeshSequenceClassifier, MeshSequenceRegressor
 
 __all__ = ["MeshClassifier", "MeshRegressor", "MeshSequenceClassifier", "MeshSequenceRegressor"]
-_HOMES = {
-    "MeshClassifier": "classifier",
-    "MeshRegressor": "regressor",
-    "MeshSequenceClassifier": "sequence_estimators",
-    "MeshSequenceRegressor": "sequence_estimators",
-}
 
 
 def __getattr__(name: str) -> Any:
-    """On first use: what is saved of them can be read and run without scikit-learn."""
-    if name not in _HOMES:
+    """Import an estimator on first use: saved models are read and run without scikit-learn."""
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    home = "sequence_estimators" if "Sequence" in name else name.removeprefix("Mesh").lower()
+    return getattr(import_module(f"{__name__}.{home}"), name)

@@ -1,4 +1,4 @@
-"""`BaseMesh`: what all estimators share, but for the meaning of their outputs: fit, partial_fit, predict, save."""
+"""`BaseMesh`: what all estimators share, except the meaning of their outputs: fit, save, and what a fit reports."""
 
 from __future__ import annotations
 
@@ -9,28 +9,25 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from copy import copy
 from dataclasses import replace
-from functools import partial
+from html import escape
 from os import PathLike
 from typing import Any, Self
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import check_scoring
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted
 
 from meshnn import storage
-from meshnn.arguments import known, real_number, switch
+from meshnn.arguments import real_number, switch
 from meshnn.arrays import Array, FloatArray
 from meshnn.errors import DataError, MeshError
 from meshnn.estimators.builder import NetBuilder
-from meshnn.estimators.fit_data import ArrayData, OutOfCoreData, open_data
+from meshnn.estimators.continuing import as_before, describe_run, go_on, interrupted
+from meshnn.estimators.data import ArrayData, OutOfCoreData, is_out_of_core, open_data
 from meshnn.estimators.outputs import Outputs
-from meshnn.estimators.params import Parameters, with_callbacks
-from meshnn.estimators.pictures import html, plots_of
+from meshnn.estimators.params import Parameters, SklearnCallbacks, with_callbacks
 from meshnn.estimators.preprocessing import CheckedSamples, Preprocessing
-from meshnn.estimators.resuming import as_before, describe_run, go_on, interrupted, resume
-from meshnn.estimators.scaling import check_activation
-from meshnn.estimators.sklearn_callbacks import SklearnCallbacks
-from meshnn.losses import LOSSES, Loss
 from meshnn.mesh import Mesh
 from meshnn.storage import Tree
 from meshnn.topology import Topology
@@ -44,15 +41,12 @@ from meshnn.training.sensitivity import importances
 from meshnn.training.signals import heard_interrupts, sigterm_interrupts
 from meshnn.training.solvers import Choice
 
-__all__ = ["BaseMesh"]
-
 
 class BaseMesh(Parameters, Outputs):
-    """Everything but the meaning of the outputs."""
+    """A `Preprocessing`, a net that a `NetBuilder` makes, and a `Trainer`; subclasses define the targets."""
 
     _preprocessing_type: type[Preprocessing] = Preprocessing
     _builder_type: type[NetBuilder] = NetBuilder
-    _default_loss: str
     _out_of_core = True  # whether it learns from rows that are not in memory
 
     solver_: str
@@ -73,30 +67,12 @@ class BaseMesh(Parameters, Outputs):
     _structure: Any  # what policies of partial_fit remember
     _under_way: str  # the weights that a run with a checkpoint began from, until it has ended
 
-    # -- what the two kinds define -------------------------------------------------------------------------------
+    # defined by subclasses:
+    _checked_y: Callable[[Any, Any], Any]  # y as scikit-learn checks it
+    _targets: Callable[[Any, Array | None, bool], tuple[Any, Array | None, int]]  # with weights and number of outputs
+    _answers: Callable[[Any], Any]  # the inverse: y in the form of predictions
 
-    def _checked_y(self, y: Any, X: Any) -> Any:
-        """Return y as scikit-learn checks it."""
-        raise NotImplementedError
-
-    def _targets(self, y: Any, sample_weight: Array | None, first: bool) -> tuple[Any, Array | None, int]:
-        """Return the targets of the net, the weights of the samples and the number of outputs."""
-        raise NotImplementedError
-
-    def _answers(self, targets: Any) -> Any:
-        """Invert `_targets`: return y as `predict` gives it."""
-        raise NotImplementedError
-
-    @property
-    def _loss(self) -> Loss:
-        """The loss to fit with, if it is one of this kind."""
-        default = LOSSES[self._default_loss]
-        kind = (default.classifies, default.several)
-        mine = [name for name, other in LOSSES.items() if (other.classifies, other.several) == kind]
-        what = f"loss of a {self._kind}{' of several labels' * default.several}"
-        return default if self.loss is None else LOSSES[known(what, self.loss, mine)]
-
-    # -- samples in ----------------------------------------------------------------------------------------------
+    # -- samples -------------------------------------------------------------------------------------------------
 
     def _checked(
         self, X: Any, y: Any, sample_weight: Any, known: Preprocessing | None, first: bool
@@ -106,9 +82,9 @@ class BaseMesh(Parameters, Outputs):
         if y is None:
             raise DataError(f"{name} requires y to be passed, but the target y is None")
         if known is None:
-            found, features = self._preprocessing_type.learn(X, self.max_categories, name, not first)
+            preprocessing, features = self._preprocessing_type.learn(X, self.max_categories, name, not first)
         else:
-            found, features = known, known.features(X, name)
+            preprocessing, features = known, known.features(X, name)
         if features.shape[0] == 0:
             raise DataError("X has no rows; pass at least one sample")
         y = self._checked_y(y, features)
@@ -120,23 +96,23 @@ class BaseMesh(Parameters, Outputs):
             raise DataError(f"the weight of sample {k} is {weight[k]:g}; weights must not be negative")
         if weight is not None and not weight.any():
             raise DataError("all samples have the weight 0; give some of them a weight")
-        return found, CheckedSamples(features, targets, weight), n_outputs
+        return preprocessing, CheckedSamples(features, targets, weight), n_outputs
 
-    def _checked_apart(self, X: Any, y: Any, known: Preprocessing, shape: tuple[int, ...]) -> CheckedSamples:
-        """Return samples to hold out, checked like those to learn from, whose targets have this shape."""
+    def _checked_apart(self, X: Any, y: Any, data: ArrayData | OutOfCoreData) -> CheckedSamples:
+        """Return samples to hold out, checked like those to learn from."""
         if X is None or y is None:
             raise DataError("X_val and y_val go together; pass both, or neither")
+        if self._out_of_core and is_out_of_core(X) and not isinstance(X, np.ndarray):
+            raise DataError(f"X_val is {type(X).__name__}, expected rows in memory; read those to be held out")
         before = dict(self.__dict__)
-        _, samples, _ = self._checked(X, y, None, known, False)
+        _, samples, _ = self._checked(X, y, None, data.preprocessing, False)
         self.__dict__.update(before)  # the form of y is decided by the samples to learn from
-        if samples.targets.shape[1:] != shape:
+        if samples.targets.shape[1:] != data.target_shape:
             raise DataError("y_val and y do not have the same columns; pass targets of the same kind")
         return samples
 
     def _scorer(self, held_out: CheckedSamples | None) -> Callable[[], float] | None:
         """Return a function that scores the current net on held-out samples."""
-        from sklearn.metrics import check_scoring
-
         scoring = self._stopping().scoring
         if scoring is None:
             return None
@@ -145,7 +121,7 @@ class BaseMesh(Parameters, Outputs):
         if not (isinstance(scoring, str) or callable(scoring)):
             raise MeshError(f"scoring must be the name of a scorer or a callable, got {type(scoring).__name__}")
         model, X, y = copy(self), held_out.X, self._answers(held_out.targets)
-        model.preprocessing_ = self.preprocessing_.as_numbers(X.shape[1])
+        model.preprocessing_ = replace(self.preprocessing_, n_features=X.shape[1], names=None, encoder=None)
         scorer = check_scoring(model, scoring)
         allowed = ("a finite number", lambda v: abs(v) < math.inf)
         return lambda: real_number("the result of scoring", scorer(model, X, y), *allowed)
@@ -159,7 +135,7 @@ class BaseMesh(Parameters, Outputs):
         Parameters
         ----------
         X : array_like, DataFrame or scipy.sparse matrix (n_samples, n_features)
-            Columns of a DataFrame are found by name in `predict`. For data that do not fit in memory: the path of a
+            Columns of a DataFrame are selected by name in `predict`. For data that do not fit in memory: the path of a
             Parquet file, of a folder of them or of a `.npy` file, a large memory map, an iterator of blocks `(X, y)`,
             or a Dask DataFrame or array; see docs/large.md.
         y : array_like (n_samples,), or (n_samples, n_outputs) for regression and for several labels per sample
@@ -177,29 +153,30 @@ class BaseMesh(Parameters, Outputs):
         Raises
         ------
         TrainingInterrupted
-            By Ctrl-C: a KeyboardInterrupt that says after which epoch. The estimator is then fitted with the best
-            weights so far, and its checkpoint is up to date. SIGTERM saves the checkpoint, if there is one, and ends
-            the process.
+            By Ctrl-C: a KeyboardInterrupt that names the epoch. The estimator is then fitted with the best weights so
+            far, and its checkpoint is up to date. SIGTERM saves the checkpoint, if there is one, and ends the process.
         """
         checkpoint = self._checkpoint()
         terminated: list[int] = []
         try:
             with ExitStack() as held, self._unchanged_if_refused():
                 settings = self._settings()
-                self._callbacks(), self._verbosity()
                 again = switch("warm_start", self.warm_start) and hasattr(self, "mesh_")
                 data = held.enter_context(open_data(self, X, y, sample_weight, again))
                 if X_val is not None or y_val is not None:
-                    data.given_to_hold_out(X_val, y_val)
+                    data.held_out = self._checked_apart(X_val, y_val, data)
                 trainer = self._prepared(data, settings, checkpoint, again)
+                callbacks = self._callbacks()
+                if hasattr(self, "_skl_callbacks"):
+                    callbacks.append(SklearnCallbacks(self, trainer.epochs * settings.n_restarts, X, y))
                 held = held.pop_all()
             with held, sigterm_interrupts(terminated, wanted=checkpoint is not None):
-                self._run(trainer, checkpoint, self._all_callbacks(trainer, X, y))
-            self._ranges = data.ranges(self.blueprint())
+                self._run(trainer, checkpoint, callbacks)
+            self._ranges = data.ranges(self.mesh_, self.preprocessing_)
         finally:
             if checkpoint is not None:
                 checkpoint.release()
-            if terminated:  # everything is saved: now the process ends as it was told to
+            if terminated:  # everything is saved: now the process ends as the signal demands
                 signal.raise_signal(signal.SIGTERM)
         return self
 
@@ -223,7 +200,9 @@ class BaseMesh(Parameters, Outputs):
         seed, run, resumed = self._seed(), dict[str, str](), None
         if checkpoint is not None:
             run = describe_run(self, data, again)
-            resumed, seed = resume(self, checkpoint, run, seed)
+            seeded = isinstance(self.random_state, (int, np.integer))  # a generator has moved on since
+            resumed = checkpoint.begin(run, seed if seeded else None)
+            seed = seed if resumed is None else resumed.seed
         seeds = [int(s) for s in np.random.SeedSequence(seed).generate_state(3)]
         fraction = self._stopping().validation_fraction
         if fraction is not None and data.held_out is None:
@@ -235,17 +214,15 @@ class BaseMesh(Parameters, Outputs):
             choice, settings, memory = as_before(self, settings)
         else:
             builder.resolve(data.preprocessing.width, data.n_outputs)
-            check_activation(builder.output_activation, self._loss, data.n_outputs)
             learned = data.learn(builder.output_activation)
             choice = self._build(builder, learned, data.n_samples, data.n_outputs, seeds[1])
+            self.__dict__.pop("target_", None)
         training, validation = data.datasets(self.mesh_, self.preprocessing_)
         trainer = Trainer(
             self.mesh_, training, settings, validation, seeds[2], self.structure, choice, self._scorer(data.held_out),
             memory, builder.start,
         )  # fmt: skip
         self._stream_seed, self._solver_state, self._stream_weight = seeds[2], None, 0.0
-        if not again:
-            self.__dict__.pop("target_", None)
         self.__dict__.pop("_structure", None)
         if checkpoint is not None:
             go_on(self, trainer, checkpoint, run, resumed, seed)
@@ -264,7 +241,7 @@ class BaseMesh(Parameters, Outputs):
         return choice
 
     def _continue(self, builder: NetBuilder, n_inputs: int, n_outputs: int) -> None:
-        """Prepare the net to learn on."""
+        """Prepare the net to continue learning."""
         builder.check_same(self.mesh_, self._built, (n_inputs, n_outputs))
         reading = getattr(self.preprocessing_, "reading", None)
         if reading is not None:  # these sequences may be longer
@@ -272,20 +249,19 @@ class BaseMesh(Parameters, Outputs):
         if not self.mesh_.values.flags.writeable:  # a memory-mapped model is copied before it is changed
             self.mesh_.weights = np.array(self.mesh_.weights)
 
-    def _all_callbacks(self, trainer: Trainer, X: Any, y: Any) -> list[Callback]:
-        """Return the callbacks of a fit, those of scikit-learn too."""
-        found = self._callbacks()
-        if hasattr(self, "_skl_callbacks"):
-            found.append(SklearnCallbacks(self, trainer.epochs * trainer.settings.n_restarts, X, y))
-        return found
-
     def _run(self, trainer: Trainer, checkpoint: Checkpoint | None, callbacks: list[Callback]) -> None:
-        """Train to the end, showing every row of the history."""
+        """Train to the end, reporting every row of the history."""
         self._sync_fitted_attributes(trainer)
         self._forget_conclusions("the fit was not completed; fit again")
         try:
             with reporter(self._verbosity(), trainer) as show, heard_interrupts() as check:
-                trainer.on_pulse = partial(_pulse, show.pulse, checkpoint)
+
+                def pulse(done: int) -> None:  # in the middle of an epoch of samples that are not in memory
+                    show.pulse(done)
+                    if checkpoint is not None:
+                        checkpoint.on_epoch_end()
+
+                trainer.on_pulse = pulse
                 for callback in callbacks:
                     callback.on_fit_begin()
                 for row in trainer.rows():
@@ -324,32 +300,28 @@ class BaseMesh(Parameters, Outputs):
         self._solver_state, self._l2_found = best.memory, isinstance(self.l2, str)
         self.solver_, self.solver_reason_ = trainer.choice.solver.name, trainer.choice.reason
         self.history_, self.l2_, self.best_restart_ = trainer.history, best.l2, best.restart
-        epochs = [row.epoch for row in trainer.history if row.restart == best.restart]
-        self.n_iter_ = epochs[-1] if epochs else 0
+        self.n_iter_ = max((row.epoch for row in self._rows_kept()), default=0)
 
     def _forget_conclusions(self, reason: str) -> None:
-        """Forget what was found out about other weights."""
+        """Forget what was concluded about other weights."""
         self.__dict__.pop("feature_importances_", None)
         self._laplace, self._ranges = reason, None
 
     def _finalize(self, trainer: Trainer) -> None:
-        """Find out what only the samples tell about the net: importances and the uncertainty of the weights."""
+        """Compute what only the samples say about the net: importances and the uncertainty of the weights."""
         mesh, samples, rotation = self.mesh_, trainer.samples, self.preprocessing_.rotation
         try:
-            found = importances(mesh, samples, None if rotation is None else rotation.axes)
-            if found is not None:
-                self.feature_importances_ = self.preprocessing_.by_column(found)
+            shares = importances(mesh, samples, None if rotation is None else rotation.axes)
+            if shares is not None:
+                self.feature_importances_ = self.preprocessing_.by_column(shares)
             if self._loss.classifies:
                 return
-            refused = affordable(mesh, samples)
-            if rotation is not None:
-                refused = "there are more columns than rows"
+            refused = affordable(mesh, samples) if rotation is None else "there are more columns than rows"
             if refused or not isinstance(samples, InMemorySamples):
                 self._laplace = refused
-            elif Laplace.fits(mesh, samples, trainer.choice.solver.wants_float64):
-                self._laplace = Laplace.of(mesh, samples, trainer.best.penalties)
-            else:
-                self._laplace = LastLayerLaplace.of(mesh, samples, trainer.best.penalties)
+                return
+            exact = Laplace.fits(mesh, samples, trainer.choice.solver.wants_float64)
+            self._laplace = (Laplace if exact else LastLayerLaplace).of(mesh, samples, trainer.best.penalties)
         except MeshError as error:  # the net is fitted all the same
             self._laplace = str(error)
 
@@ -369,7 +341,7 @@ class BaseMesh(Parameters, Outputs):
     def validation_scores_(self) -> list[float]:
         """Loss of the held-out samples, or their score with `scoring`, of every row of the history."""
         scores = [row.validation for row in self._rows_kept()]
-        if not any(score == score for score in scores):
+        if all(map(math.isnan, scores)):
             raise AttributeError("validation_scores_: no samples were held out; set early_stopping=True, or pass X_val")
         return scores
 
@@ -382,21 +354,31 @@ class BaseMesh(Parameters, Outputs):
         check_is_fitted(self, "mesh_")
         return f"{self.mesh_.explain(batch_size)}\nsolver {self.solver_}: {self.solver_reason_}."
 
+    def _plots(self) -> Any:
+        check_is_fitted(self, "mesh_")
+        from meshnn import plots
+
+        return plots
+
     def plot_history(self, ax: Any = None) -> Any:
         """Draw loss and accuracy by epoch on Matplotlib axes (new ones by default), and return them."""
-        return plots_of(self).plot_history(self, ax)
+        return self._plots().plot_history(self, ax)
 
     def plot_graph(self, ax: Any = None) -> Any:
         """Draw the net on Matplotlib axes (new ones by default), and return them."""
-        return plots_of(self).plot_graph(self, ax)
+        return self._plots().plot_graph(self, ax)
 
     def plot_importances(self, ax: Any = None) -> Any:
         """Draw `feature_importances_` as bars on Matplotlib axes (new ones by default), and return them."""
-        return plots_of(self).plot_importances(self, ax)
+        return self._plots().plot_importances(self, ax)
 
     def _html_repr(self) -> str:
         """Return what notebooks show: scikit-learn's diagram, and the graph of a fitted net."""
-        return super()._html_repr() + html(self)
+        shown = str(super()._html_repr())
+        if not hasattr(self, "mesh_"):
+            return shown
+        picture, caption = self._plots().graph_svg(self), escape(repr(self.mesh_))
+        return f"{shown}<figure>{picture}<figcaption>{caption}</figcaption></figure>"
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the fitted estimator to a `.mesh` file; `meshnn.load` reads it."""
@@ -412,10 +394,3 @@ class BaseMesh(Parameters, Outputs):
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "mesh_")
-
-
-def _pulse(show: Callable[[int], None], checkpoint: Checkpoint | None, done: int) -> None:
-    """Report in the middle of an epoch of samples that are not in memory."""
-    show(done)
-    if checkpoint is not None:
-        checkpoint.on_epoch_end()

@@ -9,6 +9,7 @@ import numpy as np
 
 from meshnn.arguments import whole_number
 from meshnn.arrays import Array
+from meshnn.codes import RANGES
 from meshnn.errors import DataError, MeshError
 from meshnn.losses import Loss
 from meshnn.mesh import Mesh
@@ -20,17 +21,14 @@ from meshnn.training.structure.runtime import as_policies, first_topology
 if TYPE_CHECKING:  # it imports scikit-learn
     from meshnn.estimators.params import Parameters
 
-__all__ = ["SMOOTH", "NetBuilder", "hidden_of"]
-
 #: Hidden neurons where values are learned with second-order steps, which need few; see benchmarks/defaults.py.
 SMOOTH = 16
-#: Numbers of hidden neurons otherwise, each up to a number of samples; see benchmarks/tables.py.
-NEURONS = ((16, 100), (32, 500), (48, 20_000), (64, float("inf")))
 
 
 def hidden_of(n_samples: int, n_inputs: int) -> int:
-    """Return the default number of hidden neurons for first-order steps."""
-    most = next(count for count, samples in NEURONS if n_samples <= samples)
+    """Return the default number of hidden neurons for first-order steps; see benchmarks/tables.py."""
+    sizes = ((16, 100), (32, 500), (48, 20_000), (64, float("inf")))
+    most = next(count for count, samples in sizes if n_samples <= samples)
     # 3,000 edges into hidden neurons up to 5,000 samples take about 2 s; more with the cube root of more samples
     edges = 3_000 * max(1.0, n_samples / 5_000) ** (1 / 3)
     # each hidden neuron reads all inputs, the bias and the hidden neurons: h (inputs + 1 + h) edges
@@ -40,36 +38,28 @@ def hidden_of(n_samples: int, n_inputs: int) -> int:
 
 
 class NetBuilder:
-    """Makes the net for an estimator and chooses the solver.
-
-    Parameters
-    ----------
-    params : Parameters
-    loss : Loss
-    settings : Settings
-    longest : int
-        Steps of the longest sequence, if the samples are sequences.
-    """
+    """Makes the net for an estimator and chooses the solver; `longest` is the length of the longest sequence."""
 
     reading: Any = None  # how outputs are read in time, of nets for sequences
     named_graphs: Collection[str] = ()  # names that `mesh` may have
-    decided_by_mesh: tuple[str, ...] = ("ticks", "activation")  # parameters that go without a Mesh only
+    decided_by_mesh: tuple[str, ...] = ("ticks", "activation")  # parameters that exclude a Mesh
     prototype: Mesh | Topology | None = None  # what the parameter `mesh` stands for
 
     def __init__(self, params: Parameters, loss: Loss, settings: Settings, longest: int = 0) -> None:
         self.params, self.loss, self.settings, self.longest = params, loss, settings, longest
 
     def resolve(self, n_inputs: int, n_outputs: int) -> None:
-        """Find the prototype that the parameter `mesh` stands for, and check that it fits the data."""
+        """Resolve the parameter `mesh` to a prototype, and check that it fits the data and the loss."""
         p: Any = self.params
         found = p.mesh(n_inputs, n_outputs) if callable(p.mesh) else p.mesh
         if found is None or (isinstance(found, str) and self.named_graphs):
             return
         if not isinstance(found, (Mesh, Topology)):
             names = "".join(f"{name!r}, " for name in self.named_graphs)
-            wanted = f"mesh must be None, {names}a Mesh, a Topology or a callable (n_inputs, n_outputs) that makes one"
+            got = repr(found) if isinstance(found, str) else type(found).__name__
             raise MeshError(
-                f"{wanted}, got {found!r}" if isinstance(found, str) else f"{wanted}, got {type(found).__name__}"
+                f"mesh must be None, {names}a Mesh, a Topology or a callable (n_inputs, n_outputs) that makes one, "
+                f"got {got}"
             )
         topology = found if isinstance(found, Topology) else found.topology
         if (topology.n_inputs, topology.n_outputs) != (n_inputs, n_outputs):
@@ -84,11 +74,30 @@ class NetBuilder:
         if isinstance(found, Mesh) and len(set(found.activations[topology.n_hidden :])) > 1:
             raise MeshError("the outputs of the mesh have different activations; an estimator needs them to be alike")
         self.prototype = found
+        self._check_outputs(n_outputs)
 
     @property
     def output_activation(self) -> str:
         """The activation of the outputs."""
         return self.prototype.activations[-1] if isinstance(self.prototype, Mesh) else "identity"
+
+    def _check_outputs(self, n_outputs: int) -> None:
+        """Refuse an output activation that cannot produce what the loss needs."""
+        loss, activation = self.loss, self.output_activation
+        low, high = RANGES.get(activation, (-np.inf, np.inf))
+        wrong = ""
+        if loss.several and np.isfinite([low, high]).any():
+            wrong = "whose sigmoid cannot be any probability"
+        elif loss.classifies and np.isfinite(high):
+            most = 1 / (1 + (n_outputs - 1) * np.exp(low - high))
+            wrong = f"so that no probability could exceed {most:.3f}"
+        elif loss.logarithmic and np.isfinite(low):
+            wrong = f"but loss={loss.name!r} needs logarithms of rates"
+        if wrong:
+            raise MeshError(
+                f'output_activation="{activation}" gives numbers from {low:g} to {high:g}, {wrong}; '
+                'use outputs with the activation "identity"'
+            )
 
     def build(
         self, n_samples: int, n_inputs: int, n_outputs: int, seed: int, stream: bool = False
@@ -115,16 +124,25 @@ class NetBuilder:
         return weights
 
     def identity(self) -> dict[str, Any]:
-        """Return the parameters that decide the net, in a form that can be compared."""
-        named = {name: getattr(self.params, name) for name in ("ticks", "activation")}
-        return named | {"loss": self.loss.name} | self.params._comparable()
+        """Return the parameters that decide the net, in a form that can be compared; callables count as equal."""
+        p: Any = self.params
+        hidden, mesh = p.hidden, p.mesh
+        if isinstance(hidden, (list, tuple, np.ndarray)):
+            hidden = tuple(int(n) if isinstance(n, np.integer) else n for n in hidden)
+        if isinstance(mesh, Topology):
+            mesh = mesh._digest.hex()
+        elif isinstance(mesh, Mesh):
+            edges = [mesh.tied.tolist(), mesh.weights.tolist()]
+            mesh = repr([mesh.topology._digest.hex(), mesh.ticks, mesh.activations, *edges])
+        mesh = "a callable" if callable(mesh) else mesh
+        return {"ticks": p.ticks, "activation": p.activation, "loss": self.loss.name, "hidden": hidden, "mesh": mesh}
 
     def check_same(self, mesh: Mesh, built: dict[str, Any], sizes: tuple[int, int]) -> None:
-        """Refuse to go on with a net that was built for other sizes (inputs, outputs) or from other parameters."""
-        known = (mesh.topology.n_inputs, mesh.topology.n_outputs)
-        if known != sizes:
+        """Refuse to continue with a net that was built for other sizes (inputs, outputs) or from other parameters."""
+        before = (mesh.topology.n_inputs, mesh.topology.n_outputs)
+        if before != sizes:
             raise DataError(
-                f"the net has {known[0]} inputs and {known[1]} outputs, but the data have {sizes[0]} features "
+                f"the net has {before[0]} inputs and {before[1]} outputs, but the data have {sizes[0]} features "
                 f"and {self._needs(sizes[1])}; set warm_start=False to start anew"
             )
         now = self.identity()
@@ -146,7 +164,7 @@ class NetBuilder:
         return [size] if first_order else [SMOOTH, size]
 
     def _activation(self, mesh: Mesh, choice: Choice, n_samples: int) -> Any:
-        """Return what activation="auto" means: tanh, or relu and elu in turn.
+        """Return what activation="auto" means: tanh, or relu and elu alternating.
 
         Many neurons with and without kinks learn most functions, among them squares, which are hard for tanh, an odd
         function. Kinks disturb second-order steps and small nets, and extrapolate badly from few samples.

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from sklearn.base import ClassifierMixin
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import _check_y, column_or_1d
 
@@ -13,12 +15,9 @@ from meshnn.arguments import real_number
 from meshnn.arrays import Array
 from meshnn.errors import DataError, MeshError
 from meshnn.estimators.base import BaseMesh
+from meshnn.estimators.continuing import pass_over, streams
 from meshnn.estimators.outputs import ClassOutputs
-from meshnn.estimators.params import ClassifierMixin, available_if
 from meshnn.estimators.scaling import is_sparse
-from meshnn.estimators.streaming import pass_over, show_last_row, streams
-
-__all__ = ["MeshClassifier"]
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -212,21 +211,18 @@ class MeshClassifier(ClassifierMixin, BaseMesh, ClassOutputs):
                 f'partial_fit cannot balance samples that it has not seen, but class_weight is "{self.class_weight}"; '
                 "pass a dictionary of weights"
             )
-        with self._unchanged_if_refused():
-            named = None if classes is None else np.unique(column_or_1d(classes))
-            if named is None and _columns(y) > 1:
-                named = np.arange(_columns(y))  # all labels are there
-            if not hasattr(self, "classes_"):
-                if named is None:
-                    raise DataError("the first call of partial_fit needs all classes: pass classes=np.unique(y_all)")
-                self.classes_ = named
-            elif named is not None and not np.array_equal(named, self.classes_):
-                raise DataError(
-                    f"classes is {named.tolist()}, but it was {self.classes_.tolist()} before; leave it out, "
-                    "or start a new estimator"
-                )
-            pass_over(self, X, y, sample_weight)
-        show_last_row(self)
+        named = None if classes is None else np.unique(column_or_1d(classes))
+        if named is None and _columns(y) > 1:
+            named = np.arange(_columns(y))  # all labels are there
+        before = getattr(self, "classes_", named)
+        if before is None:
+            raise DataError("the first call of partial_fit needs all classes: pass classes=np.unique(y_all)")
+        if named is not None and not np.array_equal(named, before):
+            raise DataError(
+                f"classes is {named.tolist()}, but it was {before.tolist()} before; leave it out, or start a new "
+                "estimator"
+            )
+        pass_over(self, X, y, sample_weight, classes_=before)
         return self
 
 

@@ -5,9 +5,8 @@ scikit-learn takes longer to import than the rest of `meshnn predict` together.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import replace
-from functools import wraps
 from os import PathLike
 from typing import Any
 
@@ -17,38 +16,11 @@ from meshnn.arguments import real_number
 from meshnn.arrays import Array
 from meshnn.errors import MeshError
 from meshnn.estimators.preprocessing import Preprocessing, is_dask, is_frame
-from meshnn.export.blueprint import Blueprint, ExportError, input_columns
+from meshnn.export.blueprint import Blueprint, ExportError
 from meshnn.export.exports import Exports
 from meshnn.export.ranges import Ranges
 from meshnn.losses import loss_named
 from meshnn.mesh import Mesh
-from meshnn.training.laplace import Laplace
-from meshnn.training.last_layer import LastLayerLaplace
-
-__all__ = ["ClassOutputs", "FittedClassifier", "FittedRegressor", "ValueOutputs"]
-
-
-def by_partition(method: Any) -> Any:
-    """Let a method of X take rows that are not in memory: the path of a table, and Dask collections (lazily)."""
-
-    @wraps(method)
-    def predicted(self: Any, X: Any, *more: Any, **options: Any) -> Any:
-        if is_dask(X):
-            from meshnn.integrations.dask import predict
-
-            if more or options:
-                raise MeshError(
-                    f"{method.__name__} of a Dask collection has no further arguments; compute a part first"
-                )
-            return predict(self, X, method.__name__)
-        if isinstance(X, (str, PathLike)):
-            parts = [method(self, block, *more, **options) for block in self._blocks_of(X)]
-            if isinstance(parts[0], tuple):
-                return tuple(np.concatenate(part) for part in zip(*parts, strict=True))
-            return np.concatenate(parts)
-        return method(self, X, *more, **options)
-
-    return predicted
 
 
 class Outputs(Exports):
@@ -59,6 +31,7 @@ class Outputs(Exports):
     mesh_: Mesh
     preprocessing_: Preprocessing
     n_jobs: int | None
+    _features: Callable[[Any], Any]  # checked features of X, before scaling
     _ranges: Ranges | None = None  # of the training rows, for exports in integers
 
     @property
@@ -92,40 +65,37 @@ class Outputs(Exports):
         self.blueprint()  # raises if nothing was learned yet
         return portable_of(self)
 
-    def _features(self, X: Any) -> Any:
-        """Return the features of X before scaling, checked."""
-        raise NotImplementedError
+    def _predicted(self, X: Any, meaning: Callable[[Array, Any], Any], lazy: str = "") -> Any:
+        """Apply a function of raw outputs (n_samples, n_outputs) and features; return its result in the form of X.
 
-    def _blocks_of(self, path: str | PathLike[str]) -> Iterator[Any]:
-        """Yield the rows of a file or folder, block by block, as `predict` takes them."""
-        from meshnn.tables.reader import row_blocks
+        X may also be the path of a table, and a Dask collection for the method with the name `lazy`.
+        """
+        if is_dask(X):
+            from meshnn.integrations.dask import predict
 
-        encoder = self.preprocessing_.encoder
-        return row_blocks(path, [] if encoder is None else encoder.text_columns)
+            if not lazy:
+                raise MeshError("predictions of a Dask collection have no further arguments; compute a part first")
+            return predict(self, X, lazy)
+        if isinstance(X, (str, PathLike)):
+            from meshnn.tables.reader import row_blocks
 
-    def _predicted(self, X: Any, meaning: Any) -> Any:
-        """Apply a function to the raw outputs (n_samples, n_outputs) and return it in the form that X has."""
+            encoder = self.preprocessing_.encoder
+            blocks = row_blocks(X, [] if encoder is None else encoder.text_columns)
+            parts = [self._predicted(block, meaning) for block in blocks]
+            if isinstance(parts[0], tuple):
+                return tuple(np.concatenate(part) for part in zip(*parts, strict=True))
+            return np.concatenate(parts)
         features = self._features(X)
-        found = meaning(self.preprocessing_.outputs(self.mesh_, features, self.n_jobs))
+        found = meaning(self.preprocessing_.outputs(self.mesh_, features, self.n_jobs), features)
         return self.preprocessing_.grouped(found, features, X)
 
     def blueprint(self) -> Blueprint:
         """Return what the model computes as plain values and arrays; exports are written from it."""
         if not hasattr(self, "mesh_"):
             raise ExportError(f"this {type(self).__name__} has learned nothing yet; call fit first")
-        p, scaling = self.preprocessing_, self.preprocessing_.scaling
-        plain = not scaling.x_mean.any() and (scaling.x_scale == 1.0).all()
-        name = type(self).__name__.removeprefix("Fitted")
-        return replace(
-            self.mesh_.blueprint(),
-            x_mean=None if plain else scaling.x_mean,
-            x_scale=None if plain else scaling.x_scale,
-            features=p.feature_names,
-            columns=() if p.encoder is None else input_columns(p.encoder),
-            ranges=self._ranges,
-            timing=p.timing,
-            title=f"{name if name.startswith('Mesh') else p.kind.title().strip() + name}: {self.mesh_!r}",
-        )
+        name, kind = type(self).__name__.removeprefix("Fitted"), self.preprocessing_.kind.title().strip()
+        title = f"{name if name.startswith('Mesh') else kind + name}: {self.mesh_!r}"
+        return replace(self.preprocessing_.blueprint(self.mesh_), ranges=self._ranges, title=title)
 
     def _encoded_samples(self, X: Any) -> Any:
         """Return the features of a DataFrame; arrays are taken to be encoded."""
@@ -147,45 +117,48 @@ class ClassOutputs(Outputs):
     _several = False  # whether y was an indicator matrix at the last fit
     classes_: Array
 
-    def blueprint(self) -> Blueprint:
-        """Return what the model computes as plain values and arrays; exports are written from it."""
+    def blueprint(self) -> Blueprint:  # noqa: D102
         found, several = super().blueprint(), loss_named(self.loss_).several
         classes = tuple(np.asarray(self.classes_).tolist())
         return replace(found, link="sigmoid" if several else "softmax", classes=classes, several=several)
 
-    @by_partition
     def decision_function(self, X: Any) -> Array:
         """Return the outputs (n_samples, n_classes); of two classes the logit of the second one (n_samples,)."""
 
-        def logits(outputs: Array) -> Array:
+        def logits(outputs: Array, features: Any) -> Array:
             two = outputs.shape[1] == 2 and not loss_named(self.loss_).several
             return outputs[:, 1] - outputs[:, 0] if two else outputs
 
-        return self._predicted(X, logits)
+        return self._predicted(X, logits, "decision_function")
 
-    @by_partition
     def predict_proba(self, X: Any) -> Array:
         """Return probabilities (n_samples, n_classes): softmax of the outputs, of several labels their sigmoid."""
-        return self._predicted(X, lambda outputs: loss_named(self.loss_).predicted(outputs.astype(np.float64)))
 
-    @by_partition
+        def probabilities(outputs: Array, features: Any) -> Array:
+            return loss_named(self.loss_).predicted(outputs.astype(np.float64))
+
+        return self._predicted(X, probabilities, "predict_proba")
+
     def predict_log_proba(self, X: Any) -> Array:
         """Return the logarithms of the probabilities, finite even where a probability underflows."""
-        return self._predicted(X, lambda outputs: loss_named(self.loss_).log_predicted(outputs.astype(np.float64)))
 
-    @by_partition
+        def probabilities(outputs: Array, features: Any) -> Array:
+            return loss_named(self.loss_).log_predicted(outputs.astype(np.float64))
+
+        return self._predicted(X, probabilities, "predict_log_proba")
+
     def predict(self, X: Any) -> Array:
         """Return the most probable class of each sample; of several labels an indicator matrix (n_samples, n_labels).
 
         Of sequences with readout="all", that of each step, by sequence.
         """
 
-        def labels(outputs: Array) -> Array:
+        def labels(outputs: Array, features: Any) -> Array:
             if loss_named(self.loss_).several:
                 return (outputs > 0).astype(np.int64)
             return np.asarray(self.classes_[outputs.argmax(axis=1)])
 
-        return self._predicted(X, labels)
+        return self._predicted(X, labels, "predict")
 
 
 class ValueOutputs(Outputs):
@@ -193,17 +166,15 @@ class ValueOutputs(Outputs):
 
     _kind = "regressor"
     _flat: bool  # whether y had one dimension
-    _laplace: Laplace | LastLayerLaplace | str  # or why there is none
+    _laplace: Any  # the uncertainty of the weights, or why it is not known
 
-    def blueprint(self) -> Blueprint:
-        """Return what the model computes as plain values and arrays; exports are written from it."""
+    def blueprint(self) -> Blueprint:  # noqa: D102
         found, s = super().blueprint(), self.preprocessing_.scaling
         plain = not s.y_mean.any() and (s.y_scale == 1.0).all()
         link = "exp" if loss_named(self.loss_).logarithmic else "identity"
         y_mean, y_scale = (None, None) if plain else (s.y_mean, s.y_scale)
         return replace(found, link=link, y_mean=y_mean, y_scale=y_scale, values=True)
 
-    @by_partition
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Return values (n_samples,), or (n_samples, n_outputs) if y had columns.
 
@@ -213,21 +184,20 @@ class ValueOutputs(Outputs):
         the squared error.
         """
 
-        def values(outputs: Array) -> Array:
-            found = self.preprocessing_.scaling.values(loss_named(self.loss_).predicted(outputs))
-            return found[:, 0] if self._flat else found
+        def values(outputs: Array, features: Any) -> Any:
+            p = self.preprocessing_
+            found = p.scaling.values(loss_named(self.loss_).predicted(outputs))
+            found = found[:, 0] if self._flat else found
+            if not return_std:
+                return found
+            if isinstance(self._laplace, str):
+                raise MeshError(f"there is no standard deviation of predictions: {self._laplace}")
+            variance = self._laplace.variance(self.mesh_, p.inputs(features, self.mesh_.dtype))
+            std = np.sqrt(variance) * p.scaling.y_scale
+            return found, std[:, 0] if self._flat else std
 
-        found = self._predicted(X, values)
-        if not return_std:
-            return found
-        if isinstance(self._laplace, str):
-            raise MeshError(f"there is no standard deviation of predictions: {self._laplace}")
-        p = self.preprocessing_
-        variance = self._laplace.variance(self.mesh_, p.inputs(self._features(X), self.mesh_.dtype))
-        std = np.sqrt(variance) * p.scaling.y_scale
-        return found, std[:, 0] if self._flat else std
+        return self._predicted(X, values, "" if return_std else "predict")
 
-    @by_partition
     def predict_interval(self, X: Any, coverage: float = 0.9) -> tuple[Array, Array]:
         """Return lower and upper bounds between which a share `coverage` of the targets is expected.
 
@@ -258,7 +228,7 @@ class FittedModel:
 
     def _features(self, X: Any) -> Any:
         p = self.preprocessing_
-        return p.features(X, type(self).__name__) if is_frame(X) else p.unchecked(X)
+        return p.features(X, type(self).__name__) if is_frame(X) or p.timing is not None else X
 
 
 class FittedClassifier(FittedModel, ClassOutputs):

@@ -1,86 +1,32 @@
-"""The parameters of all estimators, declared once, and what the estimators inherit from scikit-learn."""
+"""The parameters of all estimators, declared once, and callbacks of scikit-learn."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
+from sklearn.base import BaseEstimator
 
-from meshnn.arguments import whole_number
+from meshnn.arguments import known, whole_number
 from meshnn.errors import MeshError
+from meshnn.losses import LOSSES, Loss
 from meshnn.mesh import Mesh
-from meshnn.topology import Topology
 from meshnn.training import EarlyStopping, Settings
 from meshnn.training.callbacks import Callback, Checkpoint, TimeLimit, as_callbacks
+from meshnn.training.history import HistoryRow
 from meshnn.training.structure.runtime import as_policies, with_penalties
 
-if TYPE_CHECKING:  # scikit-learn has no types: these are what a type checker sees of it
-    _Method = TypeVar("_Method", bound=Callable[..., Any])
+try:
+    from sklearn.callback import CallbackSupportMixin
+    from sklearn.callback import with_callbacks as with_callbacks
+except ImportError:  # before scikit-learn 1.9
+    CallbackSupportMixin = type("NoCallbacks", (), {})
 
-    class BaseEstimator:
-        """Parameters by name."""
-
-        def get_params(self, deep: bool = True) -> dict[str, Any]:
-            """Return the parameters."""
-
-        def set_params(self, **params: Any) -> Self:
-            """Change parameters."""
-
-        def get_metadata_routing(self) -> Any:
-            """Return which arguments of methods are asked for."""
-
-        def _html_repr(self) -> str: ...
-        def __sklearn_tags__(self) -> Any: ...
-
-    class ClassifierMixin:
-        """A classifier."""
-
-        def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-            """Return the mean accuracy."""
-
-        def __sklearn_tags__(self) -> Any: ...
-
-    class RegressorMixin:
-        """A regressor."""
-
-        def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-            """Return R²."""
-
-        def __sklearn_tags__(self) -> Any: ...
-
-    class CallbackSupportMixin:
-        """Callbacks of scikit-learn."""
-
-        def set_callbacks(self, *callbacks: Any) -> Self:
-            """Set callbacks."""
-
-    def with_callbacks(method: _Method) -> _Method:
-        """Let a method end the callbacks."""
-
-    def available_if(check: Callable[[Any], bool]) -> Callable[[_Method], _Method]:
-        """Make a method available if the check is passed."""
-
-else:
-    from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
-    from sklearn.utils.metaestimators import available_if
-
-    try:
-        from sklearn.callback import CallbackSupportMixin, with_callbacks
-    except ImportError:  # before scikit-learn 1.9
-
-        class _NoCallbacks:
-            """Nothing to support."""
-
-        CallbackSupportMixin = _NoCallbacks
-
-        def with_callbacks(method):
-            """Return the method as it is."""
-            return method
-
-
-__all__ = ["BaseEstimator", "ClassifierMixin", "Parameters", "RegressorMixin", "available_if", "with_callbacks"]
+    def with_callbacks(method: Any) -> Any:
+        """Return the method as it is."""
+        return method
 
 
 @dataclass(eq=False, repr=False)
@@ -111,15 +57,29 @@ class Parameters(CallbackSupportMixin, BaseEstimator):
     verbose: int | bool = 0
     random_state: Any = None
 
+    _kind: ClassVar[str]  # "classifier" or "regressor"
+    _default_loss: ClassVar[str]
+
     def set_params(self, **params: Any) -> Self:
         """Change parameters; options of objects as `solver__learning_rate`."""
         nested = next((key for key in params if key.startswith("solver__")), None)
         if nested is not None and not hasattr(params.get("solver", self.solver), "set_params"):
             raise MeshError(f"{nested}: solver is {self.solver!r}; set solver=Adam() or another object first")
-        return super().set_params(**params)
+        super().set_params(**params)
+        return self
+
+    @property
+    def _loss(self) -> Loss:
+        """The loss to fit with, if it is one of this kind."""
+        default = LOSSES[self._default_loss]
+        kind = (default.classifies, default.several)
+        mine = [name for name, other in LOSSES.items() if (other.classifies, other.several) == kind]
+        what = f"loss of a {self._kind}{' of several labels' * default.several}"
+        return default if self.loss is None else LOSSES[known(what, self.loss, mine)]
 
     def _settings(self) -> Settings:
-        """Return the checked settings of the trainer."""
+        """Return the settings of the trainer, after checks of everything that does not depend on the data."""
+        self._verbosity()
         own = self.get_params(deep=False)
         given = {name: own[name] for name in Settings.__dataclass_fields__.keys() & own.keys()}
         limits = [each.seconds for each in as_callbacks(self.callbacks) if isinstance(each, TimeLimit)]
@@ -128,21 +88,19 @@ class Parameters(CallbackSupportMixin, BaseEstimator):
 
     def _stopping(self) -> EarlyStopping:
         """Return when to stop; without early stopping nothing is held out."""
-        if isinstance(self.early_stopping, EarlyStopping):
-            return replace(self.early_stopping)  # its options are checked again: they may have been set since
-        if not isinstance(self.early_stopping, (bool, np.bool_)):
-            given = self.early_stopping
+        given = self.early_stopping
+        if isinstance(given, EarlyStopping):
+            return replace(given)  # its options are checked again: they may have been set since
+        if not isinstance(given, (bool, np.bool_)):
             raise MeshError(f"early_stopping must be True, False or EarlyStopping(...), got {given!r}")
-        wanted = bool(self.early_stopping)
-        return EarlyStopping() if wanted else EarlyStopping(validation_fraction=None)
+        return EarlyStopping() if given else EarlyStopping(validation_fraction=None)
 
     def _verbosity(self) -> int:
-        """Return `verbose` as a number; True is 1."""
         verbose = self.verbose
         return whole_number("verbose", int(verbose) if isinstance(verbose, (bool, np.bool_)) else verbose, least=0)
 
     def _callbacks(self) -> list[Callback]:
-        """Return the checked callbacks, without those that `fit` itself looks after."""
+        """Return the callbacks without those that `fit` itself handles."""
         return [each for each in as_callbacks(self.callbacks) if not isinstance(each, (Checkpoint, TimeLimit))]
 
     def _checkpoint(self) -> Checkpoint | None:
@@ -155,27 +113,41 @@ class Parameters(CallbackSupportMixin, BaseEstimator):
     def _seed(self) -> int:
         """Return the number that all randomness of a fit is derived from."""
         state = self.random_state
-        if isinstance(state, (int, np.integer)) and not isinstance(state, bool):
-            if state < 0:
-                raise MeshError(f"random_state must not be negative, got {state}")
-            return int(state)
-        if isinstance(state, np.random.Generator):
-            return int(state.integers(2**63))
         if state is None:
             return int(np.random.SeedSequence().generate_state(1, np.uint64)[0])
+        if isinstance(state, np.random.Generator):
+            return int(state.integers(2**63))
         if isinstance(state, np.random.RandomState) or state is np.random:
             return int(state.randint(2**31))
-        raise MeshError(f"random_state must be a whole number, a RandomState, a Generator or None, got {state!r}")
+        return whole_number("random_state", state, least=0)
 
-    def _comparable(self) -> dict[str, Any]:
-        """Return `hidden` and `mesh` in a form that can be compared; callables are not told apart."""
-        hidden: Any = self.hidden
-        if isinstance(hidden, (list, tuple, np.ndarray)):
-            hidden = tuple(int(n) if isinstance(n, np.integer) else n for n in hidden)
-        mesh: Any = self.mesh
-        if isinstance(mesh, Topology):
-            mesh = mesh._digest.hex()
-        elif isinstance(mesh, Mesh):
-            edges = [mesh.tied.tolist(), mesh.weights.tolist()]
-            mesh = repr([mesh.topology._digest.hex(), mesh.ticks, mesh.activations, *edges])
-        return {"hidden": hidden, "mesh": "a callable" if callable(mesh) else mesh}
+
+class SklearnCallbacks(Callback):
+    """Calls scikit-learn's callbacks (`set_callbacks`, since 1.9): every row of the history is a task of the fit."""
+
+    reason = "stopped by a callback of scikit-learn"
+
+    def __init__(self, model: Any, n_rows: int, X: Any, y: Any) -> None:
+        self._model, self._context = model, model._init_callback_context(max_subtasks=n_rows)
+        self._left, self._given = n_rows, {"estimator": model, "X": X, "y": y}
+
+    def on_fit_begin(self) -> None:
+        """Begin the task of the whole fit."""
+        self._context.call_on_fit_task_begin(**self._given)
+
+    def on_epoch_end(self, row: HistoryRow, mesh: Mesh) -> bool:
+        """Begin and end the task of a row; return whether a callback wants to stop."""
+        if self._left == 0:
+            return False
+        self._left -= 1
+        task = self._context.subcontext(task_name="epoch")
+        task.call_on_fit_task_begin(**self._given)
+        return bool(task.call_on_fit_task_end(**self._given, reconstruction_attributes=self._fitted))
+
+    def on_fit_end(self) -> None:
+        """End the task of the whole fit."""
+        self._context.call_on_fit_task_end(**self._given, reconstruction_attributes=self._fitted)
+
+    def _fitted(self) -> dict[str, Any]:
+        """Return what an estimator needs to predict as this one does now; training continues with its own mesh."""
+        return {"mesh_": deepcopy(self._model.mesh_)}

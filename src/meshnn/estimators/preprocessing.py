@@ -14,17 +14,13 @@ from meshnn.arrays import Array
 from meshnn.checks import all_finite
 from meshnn.errors import DataError
 from meshnn.estimators.scaling import Rotation, Scaling, check_dense_fits, is_sparse, row_blocks
+from meshnn.export.blueprint import Blueprint, input_columns
 from meshnn.losses import Loss
 from meshnn.mesh import Mesh
 from meshnn.tables.encoder import Column, Encoder
 from meshnn.tables.names import check_names, shown
 from meshnn.training.api import as_samples
 from meshnn.training.samples import InMemorySamples
-
-__all__ = ["CheckedSamples", "Preprocessing", "is_dask", "is_frame"]
-
-
-NO_SCALING = Scaling(*[np.zeros(0)] * 4)  # before one is learned
 
 
 class CheckedSamples(NamedTuple):
@@ -53,13 +49,13 @@ def is_dask(X: Any) -> bool:
 class Preprocessing:
     """How rows become inputs of a net; immutable.
 
-    Columns of a DataFrame are found by name: others are ignored, gaps are filled, text is one-hot encoded.
+    Columns of a DataFrame are selected by name: others are ignored, gaps are filled, text is one-hot encoded.
     """
 
     n_features: int  # columns, before encoding
     names: tuple[str, ...] | None = None  # of the columns, if all of them have one
     encoder: Encoder | None = None  # of DataFrames, and of tables of the command line
-    scaling: Scaling = NO_SCALING
+    scaling: Scaling = Scaling(*[np.zeros(0)] * 4)  # noqa: RUF009  # immutable; before one is learned
     rotation: Rotation | None = None  # while a net learns from a table that is wider than long
 
     kind: ClassVar[str] = ""  # in front of the kind of model in a file
@@ -68,34 +64,27 @@ class Preprocessing:
     # -- learning ------------------------------------------------------------------------------------------------
 
     @classmethod
-    def learn(cls, X: Any, max_categories: int, model: str, stream: bool = False) -> tuple[Self, Any]:
-        """Learn the columns of X; return the preprocessing, which does not scale yet, and the features.
+    def learn(
+        cls, X: Any, max_categories: int, model: str, stream: bool = False, rows: Array | None = None
+    ) -> tuple[Self, Any]:
+        """Learn the columns of X, or of some rows of it; return the preprocessing, without a scaling, and all features.
 
         Constant columns are left out, unless X is the beginning of a stream.
         """
-        if is_frame(X):
-            return cls._learn_frame(X, max_categories, None, stream)
-        features = _numbers(X, model)
-        return cls(features.shape[1]), features
-
-    @classmethod
-    def _learn_frame(
-        cls, frame: Any, max_categories: int, rows: Array | None, stream: bool = False
-    ) -> tuple[Self, Any]:
-        table = as_table(frame)
+        if not is_frame(X):
+            features = _numbers(X, model)
+            return cls(features.shape[1]), features
+        table = as_table(X)
         part = table if rows is None else table.take(rows)
-        if stream and not _needs_encoding(table):
-            encoder = _of_numbers(part)
-        else:
+        encoder = _keeping_all_columns(part) if stream else None
+        if encoder is None:
             encoder = Encoder.learn(part, None, impute=True, max_categories=max_categories)
         if rows is None:
             _warn(note for name, note in encoder.notes.items() if name not in encoder.left_out)
-        found = cls(len(table.column_names), _names(frame), encoder)
+        names = list(getattr(X, "column_names", X.columns))
+        texts = tuple(map(str, names)) if all(isinstance(name, str) for name in names) else None
+        found = cls(len(table.column_names), texts, encoder)
         return found, found._encode(table)
-
-    def relearned(self, X: Any, features: Any, rows: Array, max_categories: int) -> tuple[Self, Any]:
-        """Learn again from some rows of X, so that nothing is learned from held-out rows; return all features."""
-        return (self, features) if self.encoder is None else self._learn_frame(X, max_categories, rows)
 
     def scaled(self, samples: CheckedSamples, loss: Loss, standardize: bool, activation: str) -> Self:
         """Return the preprocessing with a scaling learned from training samples."""
@@ -121,10 +110,10 @@ class Preprocessing:
             if self.names is not None:
                 check_names([str(name) for name in X.columns], self.names, why=", which the model was trained with")
                 X = X[list(self.names)] if hasattr(X, "iloc") else X.select(list(self.names))
-        elif self.encoder is not None and self.names is not None and self.encoder.text_columns:
-            columns = ", ".join(map(shown, self.names[:20]))
-            raise DataError(f"the model was fitted to a DataFrame with text; pass one with the columns {columns}")
         elif self.names is not None:
+            if self.encoder is not None and self.encoder.text_columns:
+                columns = ", ".join(map(shown, self.names[:20]))
+                raise DataError(f"the model was fitted to a DataFrame with text; pass one with the columns {columns}")
             what = f"X does not have valid feature names, but {model} was fitted with feature names"
             warnings.warn(what, UserWarning, stacklevel=5)
         features, expected = _numbers(X, model), self.width
@@ -133,10 +122,6 @@ class Preprocessing:
                 f"X has {features.shape[1]} features, but {model} is expecting {expected} features as input"
             )
         return features
-
-    def unchecked(self, X: Any) -> Any:
-        """Return the features of rows that are known to be right."""
-        return X
 
     def accepts(self, X: Any) -> bool:
         """Return whether X can be used as it is: scikit-learn's checks take ten times as long as predicting a row."""
@@ -154,12 +139,8 @@ class Preprocessing:
         """Names of the features, after encoding; none if the columns have none."""
         return tuple(self.names or ()) if self.encoder is None else tuple(self.encoder.feature_names)
 
-    def as_numbers(self, width: int) -> Self:
-        """Return the preprocessing for rows that are encoded already."""
-        return replace(self, n_features=width, names=None, encoder=None)
-
     def by_column(self, shares: Array) -> Array:
-        """Sum numbers of features up to numbers of the columns that they were encoded from."""
+        """Sum numbers per feature up to numbers per column from which the features were encoded."""
         if self.encoder is None or self.names is None:
             return shares
         number = {name: k for k, name in enumerate(self.names)}
@@ -195,10 +176,21 @@ class Preprocessing:
         """Return predictions in the form that belongs to what was given."""
         return values
 
-    # -- files ---------------------------------------------------------------------------------------------------
+    def blueprint(self, mesh: Mesh) -> Blueprint:
+        """Return what the net computes from features, as plain values and arrays."""
+        s = self.scaling
+        plain = not s.x_mean.any() and (s.x_scale == 1.0).all()
+        return replace(
+            mesh.blueprint(),
+            x_mean=None if plain else s.x_mean,
+            x_scale=None if plain else s.x_scale,
+            features=self.feature_names,
+            columns=() if self.encoder is None else input_columns(self.encoder),
+            timing=self.timing,
+        )
 
     def to_tree(self) -> dict[str, Any]:
-        """Return plain values and arrays."""
+        """Return plain values and arrays for a file."""
         tree: dict[str, Any] = {"n_features": self.n_features, "scaling": vars(self.scaling).copy()}
         if self.names is not None:
             tree["names"] = list(self.names)
@@ -217,11 +209,6 @@ def _numbers(X: Any, model: str) -> Any:
     return found
 
 
-def _names(frame: Any) -> tuple[str, ...] | None:
-    names = list(getattr(frame, "column_names", frame.columns))
-    return tuple(map(str, names)) if all(isinstance(name, str) for name in names) else None
-
-
 def as_table(frame: Any) -> Any:
     """Return a DataFrame as a pyarrow table."""
     import pyarrow as pa
@@ -229,37 +216,25 @@ def as_table(frame: Any) -> Any:
     from meshnn.tables.cells import without_views
 
     try:
-        if isinstance(frame, pa.Table):
-            return without_views(frame)
         table = pa.Table.from_pandas(frame, preserve_index=False) if hasattr(frame, "iloc") else pa.table(frame)
         return without_views(table)
     except (pa.ArrowException, TypeError, ValueError) as error:
         raise DataError(f"cannot read the columns of the {type(frame).__name__}: {error}") from None
 
 
-def _needs_encoding(table: Any) -> bool:
-    """Return whether a table holds anything but numbers and booleans, or has gaps."""
-    from pyarrow import compute, types
-
-    for column in table.columns:
-        held = column.type
-        if not (types.is_integer(held) or types.is_floating(held) or types.is_boolean(held)) or column.null_count:
-            return True
-        if types.is_floating(held) and compute.any(compute.is_nan(column)).as_py():
-            return True
-    return False
-
-
-def _of_numbers(table: Any) -> Encoder:
-    """Return an encoder that keeps all columns of numbers as they are, constant ones too, as in an array."""
+def _keeping_all_columns(table: Any) -> Encoder | None:
+    """Return an encoder that keeps constant columns too, as in an array; None if there is text or a gap."""
     from pyarrow import types
 
     columns = []
-    for name in table.column_names:
-        values = table.column(name)
-        halves = values.cast("float64", safe=False).to_numpy() / 2  # the sum of two large numbers may be infinite
-        middle = float(2 * np.median(halves)) if len(values) else 0.0
+    for name, values in zip(table.column_names, table.columns, strict=True):
         boolean = types.is_boolean(values.type)
+        if not (boolean or types.is_integer(values.type) or types.is_floating(values.type)):
+            return None
+        cells = values.cast("float64", safe=False).to_numpy()
+        if np.isnan(cells).any():
+            return None
+        middle = float(2 * np.median(cells / 2)) if len(cells) else 0.0  # the sum of two large numbers may be infinite
         columns.append(Column(name, "boolean" if boolean else "numeric", fill=middle > 0.5 if boolean else middle))
     return Encoder(tuple(columns), True, {})
 

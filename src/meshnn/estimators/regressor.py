@@ -6,17 +6,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from sklearn.base import RegressorMixin
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _check_y
 
 from meshnn.arrays import Array
 from meshnn.errors import DataError, MeshError
 from meshnn.estimators.base import BaseMesh
+from meshnn.estimators.continuing import pass_over, streams
 from meshnn.estimators.outputs import ValueOutputs
-from meshnn.estimators.params import RegressorMixin, available_if
-from meshnn.estimators.streaming import pass_over, show_last_row, streams
 from meshnn.losses import Loss, Quantile
-
-__all__ = ["MeshRegressor"]
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -92,7 +91,5 @@ class MeshRegressor(RegressorMixin, BaseMesh, ValueOutputs):
         median and the spread of the first call); if `fit` came before, it stays that of `fit`. Callbacks see every
         call; `structure` takes a call for an epoch.
         """
-        with self._unchanged_if_refused():
-            pass_over(self, X, y, sample_weight)
-        show_last_row(self)
+        pass_over(self, X, y, sample_weight)
         return self

@@ -12,21 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from meshnn.arguments import known
 from meshnn.arrays import Array, FloatArray
 from meshnn.checks import all_finite
-from meshnn.codes import ACTIVATIONS, RANGES
-from meshnn.errors import DataError, MeshError
+from meshnn.codes import RANGES
+from meshnn.errors import DataError
 from meshnn.losses import Loss
 from meshnn.losses.moments import is_constant, mean_and_spread
 from meshnn.memory import check_fits
 from meshnn.mesh import Mesh
 from meshnn.topology import Topology
 
-__all__ = ["Rotation", "Scaling", "check_activation", "check_dense_fits", "is_sparse", "moments", "row_blocks"]
-
-#: Share of a bounded range that scaled targets leave free at either end.
-MARGIN = 0.1
 #: Entries of a sparse matrix that are made dense at a time: bounds the additional memory.
 BLOCK = 2**21
 
@@ -61,7 +56,7 @@ def moments(X: Any, weight: Array | None) -> tuple[Array, Array]:
 
 @dataclass(frozen=True)
 class Scaling:
-    """What to subtract from features and targets and what to divide them by."""
+    """What is subtracted from features and targets, and what they are divided by."""
 
     x_mean: Array
     x_scale: Array
@@ -92,8 +87,8 @@ class Scaling:
 
     def joined(self, more: Scaling, share: float) -> Scaling:
         """Return the scaling of all samples, of which those of `more` are a share."""
-        x = _joined(self.x_mean, self.x_scale, self.x_constant, more.x_mean, more.x_scale, more.x_constant, share)
-        y = _joined(self.y_mean, self.y_scale, self.y_constant, more.y_mean, more.y_scale, more.y_constant, share)
+        x = _joined((self.x_mean, self.x_scale, self.x_constant), (more.x_mean, more.x_scale, more.x_constant), share)
+        y = _joined((self.y_mean, self.y_scale, self.y_constant), (more.y_mean, more.y_scale, more.y_constant), share)
         return Scaling(x[0], x[1], y[0], y[1], x[2], y[2])
 
     def inputs(self, X: Any, dtype: Any = np.float64) -> Array:
@@ -116,23 +111,9 @@ class Scaling:
         return outputs * self.y_scale + self.y_mean
 
 
-def check_activation(activation: str, loss: Loss, n_outputs: int) -> None:
-    """Refuse an output activation that cannot produce what the loss needs."""
-    low, high = RANGES.get(known("output_activation", activation, ACTIVATIONS), (-np.inf, np.inf))
-    bounded, named = f"from {low:g} to {high:g}", f'output_activation="{activation}"'
-    advice = 'use outputs with the activation "identity"'
-    if loss.several and np.isfinite([low, high]).any():
-        raise MeshError(f"{named} gives numbers {bounded}, whose sigmoid cannot be any probability; {advice}")
-    if loss.classifies and np.isfinite(high):
-        most = 1 / (1 + (n_outputs - 1) * np.exp(low - high))
-        raise MeshError(f"{named} gives numbers {bounded}, so that no probability could exceed {most:.3f}; {advice}")
-    if loss.logarithmic and np.isfinite(low):
-        raise MeshError(f"{named} gives numbers {bounded}, but loss={loss.name!r} needs logarithms of rates; {advice}")
-
-
-def _within_range(activation: str, targets: Array, usual: tuple[Array, Array], wanted: bool) -> tuple[Array, Array]:
+def _within_range(activation: str, targets: Array, default: tuple[Array, Array], wanted: bool) -> tuple[Array, Array]:
     """Return mean and scale that bring the targets into the range of the activation."""
-    (low, high), (mean, scale) = RANGES[activation], usual
+    (low, high), (mean, scale) = RANGES[activation], default
     least, most = targets.min(axis=0), targets.max(axis=0)
     inside = (least >= low) & (most <= high)
     positive = low == 0 and np.isinf(high)  # chosen for predictions that are never negative: 0 stays 0
@@ -144,25 +125,27 @@ def _within_range(activation: str, targets: Array, usual: tuple[Array, Array], w
             f'use outputs with the activation "identity"{"" if positive else " or standardize=True"}'
         )
     if not wanted:
-        return usual
+        return default
     if positive:
         return np.zeros_like(mean), scale
+    margin = 0.1  # share of the range that is left free at either end
     if np.isinf(high):  # shift by no more than the least target needs
-        return np.minimum(mean, least - (1 - MARGIN) * low * scale), scale
+        return np.minimum(mean, least - (1 - margin) * low * scale), scale
     width = high - low
     fits = inside & (scale >= 0.05 * width)  # targets that fill enough of the range stay as they are
-    filling = (most / 2 - least / 2) / ((0.5 - MARGIN) * width)
+    filling = (most / 2 - least / 2) / ((0.5 - margin) * width)
     filling = np.where(filling > 0, filling, scale)  # of a constant
     return np.where(fits, 0.0, most / 2 + least / 2 - filling * (low + high) / 2), np.where(fits, 1.0, filling)
 
 
-def _joined(
-    mean: Array, scale: Array, constant: Array | None, mean2: Array, scale2: Array, constant2: Array | None,
-    share: float,
-) -> tuple[Array, Array, Array | None]:  # fmt: skip
+Columns = tuple[Array, Array, Array | None]  # mean, scale, whether a column is constant
+
+
+def _joined(one: Columns, other: Columns, share: float) -> Columns:
     """Return mean and scale of a mixture of two sets; without squares, which overflow early."""
+    (mean, scale, constant), (mean2, scale2, constant2) = one, other
     if constant is None or constant2 is None:
-        return mean, scale, constant
+        return one
     rest = 1.0 - share
     between = math.sqrt(share * rest)
     joined = rest * mean + share * mean2
@@ -195,14 +178,14 @@ class Rotation:
     @classmethod
     def of(cls, X: Array) -> Rotation:
         """Learn from inputs of mean 0 with more columns than rows."""
-        X = np.asarray(X, np.float64)
+        X, tiny = np.asarray(X, np.float64), np.finfo(np.float64).tiny
         variances, turned = np.linalg.eigh(X @ X.T)
         kept = variances > 1e-12 * variances[-1]  # the others are rounding errors
         if not kept.any():
             kept[-1] = True
-        spread = np.sqrt(np.maximum(variances[kept], np.finfo(np.float64).tiny))
+        spread = np.sqrt(np.maximum(variances[kept], tiny))
         axes = X.T @ (turned[:, kept] / spread)
-        return cls(axes / max(np.sqrt(np.mean(spread**2) / len(X)), np.finfo(np.float64).tiny))
+        return cls(axes / max(np.sqrt(np.mean(spread**2) / len(X)), tiny))
 
     @property
     def rank(self) -> int:

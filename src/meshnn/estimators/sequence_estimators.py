@@ -1,4 +1,4 @@
-"""`MeshSequenceClassifier` and `MeshSequenceRegressor`: the estimators of rows with another preprocessing."""
+"""`MeshSequenceClassifier` and `MeshSequenceRegressor`: the estimators of rows with sequences and recurrent graphs."""
 
 from __future__ import annotations
 
@@ -9,18 +9,108 @@ from typing import Any
 import numpy as np
 from sklearn.metrics import accuracy_score, r2_score
 
-from meshnn.arguments import known
+from meshnn.arguments import known, whole_number
 from meshnn.arrays import Array
 from meshnn.errors import DataError, MeshError
 from meshnn.estimators.base import BaseMesh
+from meshnn.estimators.builder import NetBuilder
 from meshnn.estimators.classifier import MeshClassifier
 from meshnn.estimators.preprocessing import CheckedSamples
-from meshnn.estimators.ragged import Ragged, as_step_targets
 from meshnn.estimators.regressor import MeshRegressor
-from meshnn.estimators.sequences import READOUTS, SequenceBuilder, SequencePreprocessing
+from meshnn.estimators.sequences import Ragged, Reading, SequencePreprocessing, as_step_targets
+from meshnn.mesh import Mesh
+from meshnn.topology import Topology
+from meshnn.topology.reach import NEVER, birth_ticks
 from meshnn.training import Trainer
+from meshnn.training.solvers import Choice
+from meshnn.training.structure.runtime import as_policies
 
-__all__ = ["MeshSequenceClassifier", "MeshSequenceRegressor"]
+
+def recurrent(kind: Any, hidden: Any, n_inputs: int, n_outputs: int) -> Topology:
+    """Return a graph by name; hidden="auto" is at most 20 neurons, fewer beyond 500 edges, but at least 4.
+
+    In a "chain" every neuron reads the inputs, itself and the one before it: a delay line that learns, with two
+    recurrent edges per neuron. "columns" have no links, and in a "mesh" every pair of neurons is connected.
+    """
+    kind = known("mesh", "chain" if kind is None else kind, SequenceBuilder.named_graphs)
+
+    def make(n_hidden: int) -> Topology:
+        if kind == "mesh":
+            return Topology.mesh(n_inputs, n_hidden, n_outputs, self_loops=True)
+        bias, first = n_inputs, n_inputs + 1
+        hidden, outputs = range(first, first + n_hidden), range(first + n_hidden, first + n_hidden + n_outputs)
+        edges = [(a, b) for b in hidden for a in (*range(first), b)]
+        edges += [(a, b) for b in outputs for a in (bias, *hidden)]
+        if kind == "chain":
+            edges += [(b - 1, b) for b in hidden[1:]]
+        return Topology(n_inputs, n_hidden, n_outputs, edges)
+
+    if isinstance(hidden, str) and hidden == "auto":
+        hidden = next((h for h in range(20, 4, -1) if make(h).n_edges <= 500), 4)
+    if isinstance(hidden, (str, list, tuple, np.ndarray)):
+        raise MeshError(
+            f'hidden of a net for sequences must be "auto" or a whole number, got {hidden!r}; '
+            "for another graph pass mesh=, a Topology or a callable (n_inputs, n_outputs)"
+        )
+    return make(whole_number("hidden", hidden))
+
+
+def delay(topology: Topology, causal: bool) -> int:
+    """Return the ticks after which a step has reached the outputs through every hidden neuron, by its shortest path.
+
+    If `causal`, by the shortest path of all: then no later step is seen.
+    """
+    t = topology
+    wired = (t.src != t.n_inputs) | (not t.bias)  # the bias is there from the first tick on
+    there = birth_ticks(t.n_neurons, t.n_clamped, t.src[wired], t.dst[wired])
+    paths = (there + t._distance)[t.hidden]
+    paths = paths[paths < NEVER]
+    if causal or len(paths) == 0:
+        reached = there[t.outputs]
+        return int(reached.min()) - 1 if (reached < NEVER).any() else 0
+    return int(paths.max()) - 1
+
+
+class SequenceBuilder(NetBuilder):
+    """Makes recurrent nets: graphs by name, ticks for the longest sequence, weights that remember."""
+
+    named_graphs = ("chain", "columns", "mesh")
+    decided_by_mesh = ("activation",)  # `ticks` are those of a step
+
+    def start(self, mesh: Mesh, weights: Array) -> Array:
+        """Return the weights to begin with: self-loops and links that remember.
+
+        Drawn like the others they would be near 0 where a neuron has many inputs, and nothing seen some steps ago
+        would be left to learn from. Columns forget at different rates. Chosen by cross-validation on training sets.
+        """
+        t, found = mesh.topology, weights.copy()
+        loops = t.src == t.dst
+        links = (t.dst == t.src + 1) & (t.src >= t.n_clamped) & (t.dst < t.n_clamped + t.n_hidden)
+        found[loops] = 0.2 if links.any() else np.linspace(0.0, 0.95, int(loops.sum()))
+        found[links] = 0.8
+        return found
+
+    def identity(self) -> dict[str, Any]:
+        """Return the parameters that decide the net, in a form that can be compared."""
+        params: Any = self.params
+        return super().identity() | {"readout": params.readout}
+
+    def _sizes(self, n_samples: int, n_inputs: int, first_order: bool) -> list[Any]:
+        return [self.params.hidden]
+
+    def _activation(self, mesh: Mesh, choice: Choice, n_samples: int) -> Any:
+        return "tanh"  # a neuron that feeds itself must not grow without bounds
+
+    def _graph(self, hidden: Any, n_inputs: int, n_outputs: int) -> Topology:
+        return recurrent(self.params.mesh, hidden, n_inputs, n_outputs)
+
+    def _ticks(self, topology: Topology) -> int:
+        params: Any = self.params
+        causal = params.readout == "all"
+        # a graph that changes may get an edge from an input to an output, which would see the future
+        late = 0 if causal and as_policies(params.structure) else delay(topology, causal)
+        self.reading = Reading.of(params.readout, 1 if params.ticks is None else params.ticks, late)
+        return int(self.reading.ticks(self.longest))
 
 
 class SequenceMixin(BaseMesh):
@@ -37,7 +127,7 @@ class SequenceMixin(BaseMesh):
         raise AttributeError("sequences are learned whole, by fit; there is no partial_fit")
 
     def _checked_y(self, y: Any, X: Ragged) -> Any:
-        if known("readout", self.readout, READOUTS) == "all":
+        if known("readout", self.readout, ("last", "mean", "all")) == "all":
             return Ragged(super()._checked_y(as_step_targets(y, X), X), X.offsets)
         found = super()._checked_y(y, X)
         if len(found) != len(X):
@@ -75,7 +165,7 @@ class SequenceMixin(BaseMesh):
         """Return the accuracy of a classifier, R² of a regressor; with readout="all" over all steps."""
         X = self._features(X)
         if self.reading_.readout != "all":
-            return super().score(X, y, sample_weight)  # type: ignore[misc]  # of the estimator behind
+            return super().score(X, y, sample_weight)
         weight = None if sample_weight is None else np.repeat(np.asarray(sample_weight), X.lengths)
         model: Any = self
         metric = accuracy_score if self._loss.classifies else r2_score

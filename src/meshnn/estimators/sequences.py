@@ -1,4 +1,4 @@
-"""Sequences: how their steps become ticks of a net, where outputs are read, and the graphs that suit them.
+"""Sequences: one array for all of them, how their steps become ticks of a net, and where outputs are read.
 
 A step lasts for some ticks of the net, usually one. The last step is held for some more ticks (the delay), until it has
 reached the outputs. Sequences of different lengths run side by side; outputs are read where each one ends.
@@ -6,43 +6,143 @@ reached the outputs. Sequences of different lengths run side by side; outputs ar
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
 from meshnn.arguments import known, switch, whole_number
-from meshnn.arrays import Array, IntArray
-from meshnn.errors import DataError, MeshError
-from meshnn.estimators.builder import NetBuilder
+from meshnn.arrays import Array, FloatArray, IntArray
+from meshnn.checks import numbers
+from meshnn.errors import DataError
 from meshnn.estimators.preprocessing import CheckedSamples, Preprocessing
-from meshnn.estimators.ragged import Ragged, as_sequences
 from meshnn.estimators.scaling import Scaling, moments
 from meshnn.export.blueprint import SequenceTiming
 from meshnn.losses import Loss
 from meshnn.memory import check_fits
 from meshnn.mesh import Mesh
 from meshnn.net import MOST_TICKS
-from meshnn.topology import Topology
-from meshnn.topology.reach import NEVER, birth_ticks
 from meshnn.training.api import as_samples
 from meshnn.training.samples import InMemorySamples
-from meshnn.training.solvers import Choice
-from meshnn.training.structure.runtime import as_policies
 
-__all__ = ["READOUTS", "Reading", "SequenceBuilder", "SequencePreprocessing", "delay", "padded", "recurrent"]
 
-#: Where the outputs are read: after the last step, as the mean over all steps, or after each step.
-READOUTS = ("last", "mean", "all")
-#: Numbers of inputs and outputs that are run at a time: bounds the memory of predictions.
-BLOCK = 2**22
+@dataclass(frozen=True)
+class Ragged:
+    """Rows of many samples one after the other: the steps of sequences, or a target for each step."""
+
+    data: Array  # (n_rows, ...)
+    offsets: IntArray  # (n_samples + 1,) where the rows of each sample begin
+    weight: FloatArray | None = None  # (n_rows,), if not all rows count the same
+
+    @property
+    def lengths(self) -> IntArray:
+        """Number of rows of each sample."""
+        return np.diff(self.offsets)
+
+    @property
+    def longest(self) -> int:
+        """Number of rows of the longest sample."""
+        return int(self.lengths.max())
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(n_samples, ...), as if each sample were one row."""
+        return (len(self), *self.data.shape[1:])
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes of `shape`."""
+        return self.data.ndim
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The dtype of the rows."""
+        return self.data.dtype
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __iter__(self) -> Iterator[Array]:
+        return iter(np.split(self.data, self.offsets[1:-1]))
+
+    def __getitem__(self, samples: Any) -> Ragged:
+        """Return some samples, by their numbers or a mask."""
+        chosen = np.arange(len(self))[samples]
+        lengths = self.lengths[chosen]
+        offsets = np.concatenate([[0], np.cumsum(lengths)])
+        rows = np.arange(offsets[-1]) + np.repeat(self.offsets[chosen] - offsets[:-1], lengths)
+        return Ragged(self.data[rows], offsets, None if self.weight is None else self.weight[rows])
+
+    def like(self, data: Array) -> Ragged:
+        """Return other rows in samples of the same lengths."""
+        return replace(self, data=data)
+
+    def per_row(self, weight: Array | None) -> FloatArray | None:
+        """Return weights of samples as weights of rows."""
+        rows = None if weight is None else np.repeat(weight, self.lengths)
+        return rows if self.weight is None else self.weight * (1.0 if rows is None else rows)
+
+
+def as_sequences(X: Any, n_features: int | None = None) -> Ragged:
+    """Check sequences: a list of arrays (length, features) or (length,), or one array with an axis more in front."""
+    if isinstance(X, Ragged):
+        return X
+    if isinstance(X, np.ndarray) and X.dtype != object and X.ndim not in (2, 3):
+        raise DataError(f"X must be (samples, length, features) or (samples, length), got the shape {X.shape}")
+    parts = [numbers(f"sequence {k} of X", item) for k, item in enumerate(_listed("X", X))]
+    if not parts:
+        raise DataError("X has no sequences; pass at least one")
+    parts = [part[:, None] if part.ndim == 1 else part for part in parts]
+    for k, part in enumerate(parts):
+        if part.ndim != 2 or 0 in part.shape:
+            raise DataError(f"sequence {k} of X must be (length, features), neither of them 0, got {part.shape}")
+        if part.shape[1] != parts[0].shape[1]:
+            turned = " Are the axes swapped?" if part.shape[0] == parts[0].shape[0] else ""
+            what = f"sequence {k} of X has {part.shape[1]} features, sequence 0 has {parts[0].shape[1]}"
+            raise DataError(f"{what}; pass (length, features) with the same features for all.{turned}")
+    if n_features is not None and parts[0].shape[1] != n_features:
+        what = f"the sequences have {parts[0].shape[1]} features, but the model was fitted to {n_features}"
+        raise DataError(f"{what}; pass the same ones in the same order")
+    for k, part in enumerate(parts):
+        if not np.isfinite(part).all():
+            step, feature = np.argwhere(~np.isfinite(part))[0].tolist()
+            what = f"X holds {part[step, feature]} at sequence {k}, step {step}, feature {feature}"
+            raise DataError(f"{what}; remove the step, or fill the gap")
+    offsets = np.concatenate([[0], np.cumsum([len(part) for part in parts])])
+    return Ragged(np.concatenate(parts).astype(np.float64, copy=False), offsets)
+
+
+def as_step_targets(y: Any, X: Ragged) -> Array:
+    """Check a target per step, and return those of all sequences one after the other, (n_rows,) or (n_rows, k)."""
+    if isinstance(y, Ragged):
+        return y.data
+    items = [np.asarray(item) for item in _listed("y", y)]
+    if len(items) != len(X):
+        raise DataError(f"y holds targets of {len(items)} sequences, X has {len(X)}; pass one array per sequence")
+    for k, (item, length) in enumerate(zip(items, X.lengths.tolist(), strict=True)):
+        if item.ndim not in (1, 2) or len(item) != length:
+            raise DataError(
+                f'with readout="all" y has a target for each step: sequence {k} has {length} steps, '
+                f"its y the shape {item.shape}; pass ({length},), or use another readout"
+            )
+        if item.shape[1:] != items[0].shape[1:]:
+            raise DataError(f"the targets of sequence {k} have the shape {item.shape}, others {items[0].shape}")
+    return np.concatenate(items)
+
+
+def _listed(name: str, value: Any) -> list[Any]:
+    listed = isinstance(value, Sequence) and not isinstance(value, (str, bytes))
+    if not listed and not (isinstance(value, np.ndarray) and value.ndim > 0):
+        what = "must be a list of arrays, one per sequence, or one array (samples, length, ...)"
+        raise DataError(f"{name} {what}, got {type(value).__name__}")
+    return list(value)
 
 
 class Reading(NamedTuple):
     """How a net is read in time; fixed when it is built."""
 
-    readout: str
+    readout: str  # after the "last" step, as the "mean" over all steps, or after "all" steps
     per_step: int  # ticks per step
     delay: int  # ticks from the last one of a step to the one after which it is read
 
@@ -50,10 +150,11 @@ class Reading(NamedTuple):
     def of(cls, readout: Any, per_step: Any, delay: Any) -> Reading:
         """Check values that may come from anywhere."""
         ticks = whole_number("ticks", per_step, most=MOST_TICKS)
-        return cls(known("readout", readout, READOUTS), ticks, whole_number("delay", delay, least=0, most=MOST_TICKS))
+        late = whole_number("delay", delay, least=0, most=MOST_TICKS)
+        return cls(known("readout", readout, ("last", "mean", "all")), ticks, late)
 
     def ticks(self, steps: Any) -> Any:
-        """Return the ticks of a sequence of so many steps, or of several."""
+        """Return the ticks of a sequence of this many steps, or of several."""
         return self.per_step * steps + self.delay
 
     def read_at(self, lengths: IntArray) -> tuple[IntArray, IntArray]:
@@ -63,9 +164,6 @@ class Reading(NamedTuple):
         whose = np.repeat(np.arange(len(lengths)), lengths)
         step = np.arange(len(whose)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
         return self.ticks(step + 1) - 1, whose
-
-
-ONCE = Reading("last", 1, 0)
 
 
 def padded(X: Ragged, ticks: int, per_step: int, dtype: Any = np.float64) -> Array:
@@ -82,7 +180,7 @@ def padded(X: Ragged, ticks: int, per_step: int, dtype: Any = np.float64) -> Arr
 class SequencePreprocessing(Preprocessing):
     """How sequences become inputs per tick. Features are scaled by mean and spread of all steps."""
 
-    reading: Reading = ONCE
+    reading: Reading = Reading("last", 1, 0)  # noqa: RUF009  # immutable
 
     kind: ClassVar[str] = "sequence "
 
@@ -92,22 +190,16 @@ class SequencePreprocessing(Preprocessing):
         return SequenceTiming(self.reading.per_step, self.reading.delay, self.reading.readout)
 
     @classmethod
-    def learn(cls, X: Any, max_categories: int, model: str, stream: bool = False) -> tuple[Self, Any]:
+    def learn(
+        cls, X: Any, max_categories: int, model: str, stream: bool = False, rows: Array | None = None
+    ) -> tuple[Self, Any]:
         """Return the preprocessing, which does not scale yet, and the checked sequences."""
-        found = as_sequences(X)
-        return cls(found.shape[1]), found
+        sequences = as_sequences(X)
+        return cls(sequences.shape[1]), sequences
 
     def features(self, X: Any, model: str) -> Ragged:
         """Return checked sequences."""
         return as_sequences(X, self.n_features)
-
-    def unchecked(self, X: Any) -> Ragged:
-        """Return the sequences in one array."""
-        return as_sequences(X, self.n_features)
-
-    def accepts(self, X: Any) -> bool:
-        """Return whether X can be used as it is."""
-        return False
 
     def scaled(self, samples: CheckedSamples, loss: Loss, standardize: bool, activation: str) -> Self:
         """Return the preprocessing with a scaling learned from all steps of the training sequences."""
@@ -128,23 +220,18 @@ class SequencePreprocessing(Preprocessing):
         X, targets, weight = samples
         inputs = padded(X.like(self.scaling.inputs(X.data)), mesh.ticks, self.reading.per_step, mesh.dtype)
         at, whose = self.reading.read_at(X.lengths)
-        timing: dict[str, Any] = {}
         if isinstance(targets, Ragged):
             rows = self.scaling.targets(targets.data)
             outputs = np.zeros((mesh.ticks, len(X), *rows.shape[1:]), rows.dtype)
             mask = np.zeros((mesh.ticks, len(X)), np.bool_)
             outputs[at, whose], mask[at, whose] = rows, True
-            timing = {"loss_ticks": mask}
-        else:
-            outputs = self.scaling.targets(targets)
-            if self.reading.readout == "mean" or (at < mesh.ticks - 1).any():
-                readout = np.zeros((mesh.ticks, len(X)))
-                readout[at, whose] = 1.0 if self.reading.readout == "last" else 1.0 / X.lengths[whose]
-                timing = {"readout": readout}
-        found = as_samples(mesh, inputs, outputs, loss.name, weight, **timing)
-        if isinstance(targets, Ragged) and targets.weight is not None:
-            return _weighted(found, targets, weight, at, whose)
-        return found
+            found = as_samples(mesh, inputs, outputs, loss.name, weight, loss_ticks=mask)
+            return found if targets.weight is None else _weighted(found, targets, weight, at, whose)
+        readout = None
+        if self.reading.readout == "mean" or (at < mesh.ticks - 1).any():
+            readout = np.zeros((mesh.ticks, len(X)))
+            readout[at, whose] = 1.0 if self.reading.readout == "last" else 1.0 / X.lengths[whose]
+        return as_samples(mesh, inputs, self.scaling.targets(targets), loss.name, weight, readout=readout)
 
     def outputs(self, mesh: Mesh, features: Ragged, n_jobs: int | None) -> Array:
         """Return what is read: (n_samples, n_outputs), or with readout="all" (n_rows, n_outputs)."""
@@ -153,16 +240,12 @@ class SequencePreprocessing(Preprocessing):
         width = mesh.topology.n_inputs + mesh.topology.n_outputs
         found: dict[int, Array] = {}
         begin = 0
-        while begin < len(order):
-            end = begin + 1
-            while end < len(order):
-                ticks = self.reading.ticks(int(features.lengths[order[end]]))
-                if ticks * width * (end + 1 - begin) > BLOCK:
-                    break
-                end += 1
-            part = order[begin:end]
+        while begin < len(order):  # as many at a time as keep inputs and outputs within 2**22 numbers
+            counts = np.arange(1, len(order) - begin + 1)
+            fits = self.reading.ticks(features.lengths[order[begin:]]) * width * counts <= 2**22
+            part = order[begin : begin + max(1, int(fits.sum()))]
             found.update(zip(part.tolist(), self._read(mesh, inputs[part], n_jobs), strict=True))
-            begin = end
+            begin += len(part)
         parts = [found[k] for k in range(len(order))]
         return np.concatenate(parts) if self.reading.readout == "all" else np.stack(parts)
 
@@ -205,100 +288,3 @@ def _weighted(
     shares = (steps / steps.sum())[:, :, None]
     whole = shares.sum(axis=0).astype(found.share.dtype)
     return replace(samples, targets=found._replace(at=shares.astype(found.at.dtype), share=whole, even=False))
-
-
-# -- graphs --------------------------------------------------------------------------------------------------------
-
-
-def _rows(n_inputs: int, n_hidden: int, n_outputs: int, linked: bool) -> Topology:
-    """Return a graph whose hidden neurons read the inputs, themselves and, if linked, the one before."""
-    first = n_inputs + 1
-    hidden, outputs = first + np.arange(n_hidden), first + n_hidden + np.arange(n_outputs)
-    links = [np.stack([hidden[:-1], hidden[1:]], axis=1)] if linked else []
-    loops = np.stack([hidden, hidden], axis=1)
-    others = [_pairs(np.arange(first), hidden), _pairs(hidden, outputs), _pairs(np.array([n_inputs]), outputs)]
-    return Topology(n_inputs, n_hidden, n_outputs, np.concatenate([*others, loops, *links]))
-
-
-def _pairs(sources: IntArray, ends: IntArray) -> IntArray:
-    return np.stack(np.meshgrid(sources, ends, indexing="ij"), axis=-1).reshape(-1, 2)
-
-
-#: Graphs by name. A chain is a delay line that learns: self-loops forget slowly, links hand on; two recurrent edges per
-#: neuron, where a mesh has one for each pair.
-GRAPHS: dict[str, Callable[[int, int, int], Topology]] = {
-    "chain": lambda i, h, o: _rows(i, h, o, linked=True),
-    "columns": lambda i, h, o: _rows(i, h, o, linked=False),
-    "mesh": lambda i, h, o: Topology.mesh(i, h, o, self_loops=True),
-}
-
-
-def recurrent(kind: Any, hidden: Any, n_inputs: int, n_outputs: int) -> Topology:
-    """Return a graph by name; hidden="auto" is at most 20 neurons, fewer beyond 500 edges, but at least 4."""
-    make = GRAPHS[known("mesh", "chain" if kind is None else kind, GRAPHS)]
-    if isinstance(hidden, str) and hidden == "auto":
-        hidden = next((h for h in range(20, 4, -1) if make(n_inputs, h, n_outputs).n_edges <= 500), 4)
-    if isinstance(hidden, (str, list, tuple, np.ndarray)):
-        raise MeshError(
-            f'hidden of a net for sequences must be "auto" or a whole number, got {hidden!r}; '
-            "for another graph pass mesh=, a Topology or a callable (n_inputs, n_outputs)"
-        )
-    return make(n_inputs, whole_number("hidden", hidden), n_outputs)
-
-
-def delay(topology: Topology, causal: bool) -> int:
-    """Return the ticks after which a step has reached the outputs through every hidden neuron, by its shortest path.
-
-    If `causal`, by the shortest path of all: then no later step is seen.
-    """
-    t = topology
-    wired = (t.src != t.n_inputs) | (not t.bias)  # the bias is there from the first tick on
-    there = birth_ticks(t.n_neurons, t.n_clamped, t.src[wired], t.dst[wired])
-    paths = (there + t._distance)[t.hidden]
-    paths = paths[paths < NEVER]
-    if causal or len(paths) == 0:
-        reached = there[t.outputs]
-        return int(reached[reached < NEVER].min(initial=NEVER)) - 1 if (reached < NEVER).any() else 0
-    return int(paths.max()) - 1
-
-
-class SequenceBuilder(NetBuilder):
-    """Makes recurrent nets: graphs by name, ticks for the longest sequence, weights that remember."""
-
-    named_graphs = tuple(GRAPHS)
-    decided_by_mesh = ("activation",)  # `ticks` are those of a step
-
-    def start(self, mesh: Mesh, weights: Array) -> Array:
-        """Return the weights to begin with: self-loops and links that remember.
-
-        Drawn like the others they would be near 0 where a neuron has many inputs, and nothing seen some steps ago
-        would be left to learn from. Columns forget at different rates. Found by cross-validation on training sets.
-        """
-        t, found = mesh.topology, weights.copy()
-        loops = t.src == t.dst
-        links = (t.dst == t.src + 1) & (t.src >= t.n_clamped) & (t.dst < t.n_clamped + t.n_hidden)
-        found[loops] = 0.2 if links.any() else np.linspace(0.0, 0.95, int(loops.sum()))
-        found[links] = 0.8
-        return found
-
-    def identity(self) -> dict[str, Any]:
-        """Return the parameters that decide the net, in a form that can be compared."""
-        params: Any = self.params
-        return super().identity() | {"readout": params.readout}
-
-    def _sizes(self, n_samples: int, n_inputs: int, first_order: bool) -> list[Any]:
-        return [self.params.hidden]
-
-    def _activation(self, mesh: Mesh, choice: Choice, n_samples: int) -> Any:
-        return "tanh"  # a neuron that feeds itself must not grow without bounds
-
-    def _graph(self, hidden: Any, n_inputs: int, n_outputs: int) -> Topology:
-        return recurrent(self.params.mesh, hidden, n_inputs, n_outputs)
-
-    def _ticks(self, topology: Topology) -> int:
-        params: Any = self.params
-        causal = params.readout == "all"
-        # a graph that changes may get an edge from an input to an output, which would see the future
-        late = 0 if causal and as_policies(params.structure) else delay(topology, causal)
-        self.reading = Reading.of(params.readout, 1 if params.ticks is None else params.ticks, late)
-        return self.reading.ticks(self.longest)

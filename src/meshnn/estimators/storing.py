@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 import platform
 import re
-from collections.abc import Callable
-from functools import partial
 from reprlib import repr as shorten
 from typing import TYPE_CHECKING, Any
 
@@ -33,39 +31,33 @@ from meshnn.training.structure.runtime import graph_from_tree, graph_to_tree, st
 if TYPE_CHECKING:
     from meshnn.estimators.base import BaseMesh
 
-__all__ = ["from_tree", "to_tree"]
-
 
 def to_tree(estimator: BaseMesh, parameters: Array | None = None) -> Tree:
     """Return a fitted estimator as plain values and arrays; with other parameters of its net, if given."""
     from importlib.metadata import version
 
-    mesh, graph = estimator.mesh_.to_tree(), estimator.mesh_.topology
+    model: Any = estimator
+    mesh, graph = model.mesh_.to_tree(), model.mesh_.topology
     if parameters is not None:
-        mesh["weights"] = estimator.mesh_.weights_of(parameters)
+        mesh["weights"] = model.mesh_.weights_of(parameters)
     check_current_weights(mesh["weights"], graph.n_edges)
-    given = estimator.get_params(deep=False)
+    given = model.get_params(deep=False)
+    made = model._made or graph if callable(model.mesh) else model.mesh  # instead of a callable, what it has made
     tree: Tree = {
-        "kind": estimator.preprocessing_.kind + estimator._kind,
+        "kind": model.preprocessing_.kind + model._kind,
         "versions": {"python": platform.python_version()}
         | {name: version(name) for name in ("meshnn", "numpy", "scikit-learn")},
-        "parameters": {name: _plain(name, value, graph) for name, value in given.items() if name != "mesh"}
-        | {"mesh": _prototype(estimator, graph)},
+        "parameters": {name: _plain(name, value, graph) for name, value in (given | {"mesh": made}).items()},
         "mesh": mesh,
-        "preprocessing": estimator.preprocessing_.to_tree(),
-        "n_iter": int(estimator.n_iter_),
-        "l2": float(estimator.l2_),
-        "best_restart": int(estimator.best_restart_),
-        "loss": estimator.loss_,
-        "solver": [estimator.solver_, estimator.solver_reason_],
-        "history": estimator.history_.to_tree(),
-        "stream": {
-            "seed": estimator._stream_seed,
-            "memory": estimator._solver_state,
-            "weight": float(estimator._stream_weight),
-        },
+        "preprocessing": model.preprocessing_.to_tree(),
+        "n_iter": int(model.n_iter_),
+        "l2": float(model.l2_),
+        "best_restart": int(model.best_restart_),
+        "loss": model.loss_,
+        "solver": [model.solver_, model.solver_reason_],
+        "history": model.history_.to_tree(),
+        "stream": {"seed": model._stream_seed, "memory": model._solver_state, "weight": float(model._stream_weight)},
     }
-    model: Any = estimator
     if model._kind == "classifier":
         tree["classes"] = _labels(model.classes_)
     else:
@@ -73,41 +65,33 @@ def to_tree(estimator: BaseMesh, parameters: Array | None = None) -> Tree:
         tree["laplace"] = model._laplace if isinstance(model._laplace, str) else model._laplace.to_tree()
     if hasattr(model, "feature_importances_"):
         tree["importances"] = model.feature_importances_
-    if estimator._ranges is not None:
-        tree["ranges"] = estimator._ranges.to_tree()
+    if model._ranges is not None:
+        tree["ranges"] = model._ranges.to_tree()
     if hasattr(model, "target_"):
         tree["target"] = model.target_
     return tree
 
 
 def _plain(name: str, value: Any, graph: Topology) -> Any:
-    """Return a parameter as a file can hold it, for a mesh of this graph."""
+    """Return a parameter as a file can hold it, for a net with this graph."""
     if name == "callbacks" or (name == "scoring" and callable(value)):
         return None
     if name == "structure":
         return structure_to_tree(value)
+    if isinstance(value, Mesh):
+        return {"mesh": value.to_tree()}
+    if isinstance(value, Topology):
+        return {"topology": None if value == graph else graph_to_tree(value)}  # it may have changed while it learned
     if isinstance(value, Options):
         kind = {"solver": value.name} if isinstance(value, Solver) else {}
         return kind | {"options": {key: _plain(key, each, graph) for key, each in value.get_params().items()}}
     if isinstance(value, dict):
         return {"pairs": [[_scalar(name, key), _scalar(name, weight)] for key, weight in value.items()]}
-    if isinstance(value, np.ndarray):
-        value = value.tolist()
-    if isinstance(value, (list, tuple)):
+    if isinstance(value, (list, tuple, np.ndarray)):
         return [_plain(name, item, graph) for item in value]
-    if name == "random_state" and not isinstance(value, (int, np.integer, type(None))):
+    if name == "random_state" and not isinstance(value, (int, np.integer)):
         return None  # a generator has moved on; its next numbers are not part of the model
     return _scalar(name, value)
-
-
-def _prototype(estimator: BaseMesh, graph: Topology) -> Any:
-    """Return the parameter `mesh` as a file can hold it; instead of a callable, what it has made."""
-    value = estimator._made or graph if callable(estimator.mesh) else estimator.mesh
-    if value is None or isinstance(value, str):
-        return value
-    if isinstance(value, Mesh):
-        return {"mesh": value.to_tree()}
-    return {"topology": None if value == graph else graph_to_tree(value)}  # it may have changed while it learned
 
 
 def _scalar(what: str, value: Any) -> Any:
@@ -136,7 +120,9 @@ def from_tree(estimator: Any, tree: Tree) -> Any:
     Parameters are only checked by the next `fit`, and unknown ones are left out.
     """
     mesh = Mesh.from_tree(tree["mesh"])
-    estimator.set_params(**_read_parameters(tree["parameters"], estimator.get_params(deep=False), mesh))
+    own = estimator.get_params(deep=False)
+    given = {name: _read(name, value, mesh) for name, value in tree["parameters"].items() if name in own}
+    estimator.set_params(**given)
     loss = loss_named(tree["loss"])
     if loss.classifies != (estimator._kind == "classifier"):
         raise FileError(f"its loss {loss.name} is not one of a {estimator._kind}")
@@ -154,8 +140,10 @@ def from_tree(estimator: Any, tree: Tree) -> Any:
         estimator._several = loss.several
         estimator.classes_ = _read_labels(tree["classes"], mesh.topology.n_outputs)
     else:
-        estimator._flat = switch("flat", tree["flat"])
-        estimator._laplace = _read_laplace(tree["laplace"], mesh)
+        estimator._flat, laplace = switch("flat", tree["flat"]), tree["laplace"]
+        if not isinstance(laplace, str):
+            laplace = (LastLayerLaplace if "roots" in laplace else Laplace).from_tree(laplace, mesh)
+        estimator._laplace = laplace
         if estimator._flat and mesh.topology.n_outputs != 1:
             raise FileError(f"it has one target, its net {mesh.topology.n_outputs} outputs")
     if "importances" in tree:
@@ -164,7 +152,7 @@ def from_tree(estimator: Any, tree: Tree) -> Any:
     if "ranges" in tree:
         estimator._ranges = Ranges.from_tree(tree["ranges"], mesh.topology.n_inputs, mesh.topology.n_neurons)
     if "target" in tree:
-        estimator.target_ = _texts("target", [tree["target"]])[0]
+        estimator.target_ = _texts("target", [tree["target"]], 1)[0]
     stream = tree["stream"]
     estimator._stream_seed, memory = whole_number("seed", stream["seed"], least=0), stream["memory"]
     estimator._stream_weight = real_number("weight", stream["weight"], *FROM_0)
@@ -172,31 +160,22 @@ def from_tree(estimator: Any, tree: Tree) -> Any:
     return estimator
 
 
-def _read_parameters(stored: Tree, known: dict[str, Any], mesh: Mesh) -> dict[str, Any]:
-    readers: dict[str, Callable[[Any], Any]] = {
-        "structure": structure_from_tree,
-        "mesh": partial(_read_prototype, mesh=mesh),
-    }
-    return {name: readers.get(name, _value)(value) for name, value in stored.items() if name in known}
-
-
-def _value(value: Any) -> Any:
+def _read(name: str, value: Any, mesh: Mesh) -> Any:
+    """Invert `_plain` for a net."""
+    if name == "structure":
+        return structure_from_tree(value)
     if isinstance(value, list):
-        return [_value(each) for each in value]
+        return [_read(name, each, mesh) for each in value]
     if not isinstance(value, dict):
         return value
+    if "mesh" in value:
+        return Mesh.from_tree(value["mesh"])
+    if "topology" in value:
+        return mesh.topology if value["topology"] is None else graph_from_tree(value["topology"])
     if "solver" in value:
         options = {key: tuple(each) if isinstance(each, list) else each for key, each in value["options"].items()}
         return solver_named(value["solver"]).set_params(**options)
     return EarlyStopping(**value["options"]) if "options" in value else dict(value["pairs"])
-
-
-def _read_prototype(value: Any, mesh: Mesh) -> Any:
-    if value is None or isinstance(value, str):
-        return value
-    if "mesh" in value:
-        return Mesh.from_tree(value["mesh"])
-    return mesh.topology if value["topology"] is None else graph_from_tree(value["topology"])
 
 
 def _read_preprocessing(tree: Tree, mesh: Mesh, loss: Any) -> Preprocessing:
@@ -209,33 +188,21 @@ def _read_preprocessing(tree: Tree, mesh: Mesh, loss: Any) -> Preprocessing:
     width = n_features if encoder is None else len(encoder.feature_names)
     if width != n_inputs:
         raise FileError(f"it has {width} features, its net {n_inputs} inputs")
-    if encoder is not None:
+    if encoder is not None and names is not None:
         columns = [*(column.name for column in encoder.columns), *encoder.left_out]
-        if names is not None and sorted(columns) != sorted(names):
+        if sorted(columns) != sorted(names):
             raise FileError("the columns of its encoder are not those of the table it learned from")
-    targets = n_outputs if not loss.classifies or loss.several else 1
-    scaling = _read_scaling(stored["scaling"], {"x": n_inputs, "y": targets})
-    if str(tree["kind"]).startswith(SequencePreprocessing.kind):
-        return SequencePreprocessing(n_features, names, encoder, scaling, None, Reading.of(*stored["reading"]))
-    return Preprocessing(n_features, names, encoder, scaling)
-
-
-def _read_scaling(stored: Tree, counts: dict[str, int]) -> Scaling:
-    found = {}
+    scaling, counts = stored["scaling"], {"x": n_inputs, "y": 1 if loss.classifies and not loss.several else n_outputs}
     for axis, count in counts.items():
-        mean, scale, constant = (stored[f"{axis}_{name}"] for name in ("mean", "scale", "constant"))
-        found[f"{axis}_mean"] = _numbers(f"{axis}_mean", mean, count)
-        found[f"{axis}_scale"] = _numbers(f"{axis}_scale", scale, count, least=np.nextafter(0.0, 1.0))
+        _numbers(f"{axis}_mean", scaling[f"{axis}_mean"], count)
+        _numbers(f"{axis}_scale", scaling[f"{axis}_scale"], count, least=np.nextafter(0.0, 1.0))
+        constant = scaling[f"{axis}_constant"]
         if constant is not None and (constant.dtype != np.bool_ or constant.shape != (count,)):
             raise FileError(f"its {axis}_constant does not say which of {count} columns were constant")
-        found[f"{axis}_constant"] = constant
-    return Scaling(**found)
-
-
-def _read_laplace(stored: Any, mesh: Mesh) -> Laplace | LastLayerLaplace | str:
-    if isinstance(stored, str):
-        return stored
-    return (LastLayerLaplace if "roots" in stored else Laplace).from_tree(stored, mesh)
+    if str(tree["kind"]).startswith(SequencePreprocessing.kind):
+        reading = Reading.of(*stored["reading"])
+        return SequencePreprocessing(n_features, names, encoder, Scaling(**scaling), None, reading)
+    return Preprocessing(n_features, names, encoder, Scaling(**scaling))
 
 
 def _numbers(what: str, stored: Any, count: int, least: float = -np.inf) -> Array:
@@ -245,11 +212,9 @@ def _numbers(what: str, stored: Any, count: int, least: float = -np.inf) -> Arra
     return np.asarray(stored)
 
 
-def _texts(what: str, values: Any, count: int | None = None) -> list[str]:
-    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
-        raise FileError(f"its {what} are not texts")
-    if count is not None and len(values) != count:
-        raise FileError(f"its {what} are {len(values)}, expected {count}")
+def _texts(what: str, values: Any, count: int) -> list[str]:
+    if not isinstance(values, list) or not all(isinstance(value, str) for value in values) or len(values) != count:
+        raise FileError(f"its {what} are not {count} texts")
     return values
 
 
@@ -272,7 +237,7 @@ def _text_dtype(stored: Any, values: list[Any]) -> str:
     if stored == "|O":
         return "O"
     found = re.fullmatch(r"([<>])U([1-9]\d{0,8})", stored)
-    longest = max((len(text) for text in _texts("classes", values)), default=0)
+    longest = max((len(text) for text in _texts("classes", values, len(values))), default=0)
     if found is None or longest > int(found[2]):
         raise FileError(f"its classes are of dtype {shorten(stored)}, expected text of {longest} letters")
     return f"{found[1]}U{min(int(found[2]), max(longest, 1000))}"

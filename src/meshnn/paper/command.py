@@ -15,12 +15,6 @@ from meshnn.arguments import known, whole_number
 from meshnn.cli.output import print_json, progress
 from meshnn.errors import MeshError
 
-__all__ = ["reproduce"]
-
-
-#: Experiments whose paper protocol `all` runs, too; others have it as a column, or take hours.
-_BOTH = ("synthetic", "iris")
-
 
 def reproduce(
     name: Annotated[
@@ -69,9 +63,8 @@ def reproduce(
       meshnn reproduce all --out results/paper
     """
     from meshnn.paper.experiment import TrialOptions
-    from meshnn.paper.registry import EXPERIMENTS
     from meshnn.paper.report import write_report
-    from meshnn.paper.runner import run
+    from meshnn.paper.runner import EXPERIMENTS, run
 
     known("experiment", name, (*EXPERIMENTS, "report", "all"))
     if trials is not None:
@@ -84,7 +77,8 @@ def reproduce(
     chosen = [] if name == "report" else list(EXPERIMENTS) if name == "all" else [name]
     printed, failed = {}, []
     for one in chosen:
-        both = protocol is None and name == "all" and one in _BOTH
+        # others have the paper's protocol as a column, or take hours
+        both = protocol is None and name == "all" and one in ("synthetic", "iris")
         for way in ("ours", "paper") if both else (protocol or "ours",):
             options = TrialOptions(trials=trials or 0, seed=seed, protocol=way, quick=quick, data=data)
             try:
@@ -117,12 +111,9 @@ def _say(text: str, style: str | None = None) -> None:
 
 
 def _show(tables: Any) -> None:
-    console = Console()
-    if not console.is_terminal:  # lines in a file are not wrapped
-        console = Console(width=160)
+    console = Console(width=None if Console().is_terminal else 160)  # lines in a file are not wrapped
     for rows in tables:
-        look: dict[str, Any] = {"title_justify": "left", "box": box.SIMPLE_HEAD, "padding": (0, 1, 0, 0)}
-        table = Table(*rows.headings, title=rows.title, **look)
+        table = Table(*rows.headings, title=rows.title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
         for row in rows.rows:
             table.add_row(*row)
         console.print(table)

@@ -10,11 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from meshnn.paper.tables import Mean
+from meshnn.paper.experiment import Mean
 from meshnn.plots import draw_regions, save_figure, style
 from meshnn.plots.save import Picture, as_picture
-
-__all__ = ["Bounds", "canvas", "draw_means", "film", "label"]
 
 Bounds = tuple[float, float, float, float]
 

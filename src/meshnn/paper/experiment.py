@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
-__all__ = ["Experiment", "Figure", "PaperTable", "TrialOptions", "grid", "key_of"]
+import numpy as np
 
-#: Parameters of one trial.
+#: Parameters of one trial; its numbers, anything that JSON can hold; and a saved trial with its key and seconds.
 Parameters = dict[str, Any]
-#: Numbers of one trial: anything that JSON can hold.
 Numbers = dict[str, Any]
-#: A trial as it is kept: "key", "parameters", "numbers", "seconds".
 Record = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class TrialOptions:
-    """TrialOptions of a run. `trials` may grow from run to run; other options make another experiment."""
+    """Options of a run. `trials` may grow from run to run; other options make another experiment."""
 
     trials: int = 0  # 0: the default of the experiment
     seed: int = 0
@@ -28,20 +27,6 @@ class TrialOptions:
     quick: bool = False
     data: Path | None = None  # a folder with image files
     cache: Path | None = None  # a folder for expensive results
-
-
-def grid(**axes: Iterable[Any]) -> list[Parameters]:
-    """Return the parameters of a trial for every combination of values.
-
-    >>> [key_of(parameters) for parameters in grid(set=["moons", "blobs"], trial=range(2))]
-    ['moons/0', 'moons/1', 'blobs/0', 'blobs/1']
-    """
-    return [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
-
-
-def key_of(parameters: Parameters) -> str:
-    """Return the name of a trial: the values of its parameters."""
-    return "/".join(map(str, parameters.values()))
 
 
 class PaperTable(NamedTuple):
@@ -64,27 +49,9 @@ class Figure(NamedTuple):
 class Experiment:
     """One experiment of the paper.
 
-    Parameters
-    ----------
-    name, title : str
-    plan : function of TrialOptions
-        The parameters of the trials, in order. `TrialOptions.trials` is set by then.
-    run : function of (parameters, TrialOptions)
-        The numbers of one trial. It may run in another process or on another machine.
-    tables, draw : functions of the records (and a folder to draw into)
-        They get saved records only.
-    version : int
-        Increased when the same options give other numbers.
-    trials, quick_trials : int
-        Default numbers of trials.
-    prepare : function of (TrialOptions, tell), optional
-        Computes and caches what all trials share; `tell` gets lines of text about its progress.
-    needs : names of packages
-        Required optional packages, besides matplotlib.
-    remarks : sentences
-        For the report: the method, what differs from the paper and why.
-    quick_note : str
-        What a quick run omits besides trials.
+    `plan` returns the parameters of the trials in order, with `TrialOptions.trials` set. `run` returns the numbers of
+    one trial; it may run in another process or on another machine. `tables` and `draw` get saved records only.
+    `prepare` computes and caches what all trials share, and reports its progress as lines of text.
     """
 
     name: str
@@ -93,10 +60,89 @@ class Experiment:
     run: Callable[[Parameters, TrialOptions], Numbers]
     tables: Callable[[list[Record]], list[PaperTable]]
     draw: Callable[[list[Record], Path], list[Figure]]
-    version: int = 1
+    version: int = 1  # increased when the same options give other numbers
     trials: int = 10
     quick_trials: int = 2
     prepare: Callable[[TrialOptions, Callable[[str], None]], None] | None = None
-    needs: tuple[str, ...] = ()
-    remarks: tuple[str, ...] = ()
-    quick_note: str = ""
+    needs: tuple[str, ...] = ()  # optional packages besides matplotlib
+    remarks: tuple[str, ...] = ()  # the method, what differs from the paper and why
+    quick_note: str = ""  # what a quick run omits besides trials
+
+
+def grid(**axes: Iterable[Any]) -> list[Parameters]:
+    """Return the parameters of a trial for every combination of values.
+
+    >>> [key_of(parameters) for parameters in grid(set=["moons", "blobs"], trial=range(2))]
+    ['moons/0', 'moons/1', 'blobs/0', 'blobs/1']
+    """
+    return [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
+
+
+def key_of(parameters: Parameters) -> str:
+    """Return the name of a trial: the values of its parameters."""
+    return "/".join(map(str, parameters.values()))
+
+
+class Mean(NamedTuple):
+    """A mean, half the width of its interval, the standard deviation of the values and their number."""
+
+    value: float
+    half_width: float
+    deviation: float
+    trials: int
+
+    @classmethod
+    def of(cls, values: Iterable[float]) -> Mean:
+        """Return the mean of values with the 95% confidence interval of Student's t.
+
+        >>> Mean.of([1.0, 2.0, 3.0]).value
+        2.0
+        """
+        from scipy.stats import t
+
+        given = np.array([float(value) for value in values])
+        if len(given) < 2:
+            return cls(float(given.mean()), math.nan, math.nan, len(given))
+        deviation = float(given.std(ddof=1))
+        half = float(t.ppf(0.975, len(given) - 1)) * deviation / math.sqrt(len(given))
+        return cls(float(given.mean()), half, deviation, len(given))
+
+    def __str__(self) -> str:
+        return f"{self.value:.4f}" if math.isnan(self.half_width) else f"{self.value:.4f} ± {self.half_width:.4f}"
+
+
+def grouped(records: Iterable[Record], *names: str) -> dict[Any, list[Record]]:
+    """Group records by a parameter, or by tuples of several, in the order of their first values."""
+    groups: dict[Any, list[Record]] = {}
+    for record in records:
+        values = tuple(record["parameters"][name] for name in names)
+        groups.setdefault(values if len(names) > 1 else values[0], []).append(record)
+    return groups
+
+
+def accuracy(records: Iterable[Record]) -> Mean:
+    """Return the mean accuracy over trials."""
+    return Mean.of(record["numbers"]["accuracy"] for record in records)
+
+
+def markdown(tables: Iterable[PaperTable]) -> str:
+    """Return tables as Markdown.
+
+    >>> print(markdown([PaperTable("Title", ("a", "b"), [("1", "2")], ("A note.",))]), end="")
+    **Title**
+    <BLANKLINE>
+    | a | b |
+    |---|---|
+    | 1 | 2 |
+    <BLANKLINE>
+    A note.
+    """
+    texts = []
+    for table in tables:
+        head, *rows = (
+            "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+            for cells in (table.headings, *table.rows)
+        )
+        lines = [f"**{table.title}**", "", head, "|" + "---|" * len(table.headings), *rows]
+        texts.append("\n".join([*lines, *(f"\n{note}" for note in table.notes)]) + "\n")
+    return "\n".join(texts)

@@ -18,11 +18,6 @@ from meshnn.files import explained, replacing
 from meshnn.paper.experiment import TrialOptions
 from meshnn.paper.mnist import DATASETS, ImageSet, cache_folder, load_images
 
-__all__ = ["ImageFeatures", "features", "prepare_features"]
-
-#: Pictures and epochs that the quick variant takes.
-QUICK_PICTURES, QUICK_EPOCHS, EPOCHS = 30_000, 2, 5
-
 
 class ImageFeatures(NamedTuple):
     """32 features per image, and ten test images before and after the auto-encoder."""
@@ -40,8 +35,8 @@ def _config(name: str, options: TrialOptions) -> dict[str, Any]:
     return {
         "set": name,
         "files": [file.sha256 for file in source.files],
-        "pictures": QUICK_PICTURES if options.quick else None,
-        "epochs": QUICK_EPOCHS if options.quick else EPOCHS,
+        "pictures": 30_000 if options.quick else None,
+        "epochs": 2 if options.quick else 5,
         "seed": options.seed,
         "code": 1,  # increased when the same configuration gives other features
     }

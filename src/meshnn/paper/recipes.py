@@ -18,33 +18,22 @@ from meshnn.paper.sets import Split
 from meshnn.topology import Topology
 from meshnn.training import Adam
 
-__all__ = [
-    "OURS_ADAM",
-    "OURS_LM",
-    "PAPER",
-    "Recorder",
-    "classifier",
-    "decide",
-    "fit_whole",
-    "fitted",
-    "numbers_of",
-    "sample",
-]
-
-#: ReLU on all units, the outputs too; Adam, rate 0.001, 1000 epochs "with batch method", features as they are; three
-#: transitions, as in the reference's notebooks.
-PAPER: dict[str, Any] = {
-    "ticks": 3, "activation": "relu", "output_activation": "relu", "batch_size": None, "max_epochs": 1000, "tol": 0.0,
-    "solver": Adam(learning_rate=0.001, schedule="constant"), "l2": 0.0, "standardize": False,
+#: Titles and parameters of estimators, by protocol.
+PROTOCOLS: dict[str, tuple[str, dict[str, Any]]] = {
+    # ReLU on all units, the outputs too; Adam, rate 0.001, 1000 epochs "with batch method", features as they are; three
+    # transitions, as in the reference's notebooks
+    "paper": ("the paper's protocol", {
+        "ticks": 3, "activation": "relu", "output_activation": "relu", "batch_size": None, "max_epochs": 1000,
+        "tol": 0.0, "solver": Adam(learning_rate=0.001, schedule="constant"), "l2": 0.0, "standardize": False,
+    }),
+    # first-order steps, with enough epochs
+    "adam": ("ours with Adam", {
+        "ticks": 3, "activation": "tanh", "solver": Adam(learning_rate=0.02), "batch_size": 64, "max_epochs": 600,
+        "tol": 0.0, "l2": 1e-4,
+    }),
+    # second-order steps with penalties from the evidence, for sets with little noise
+    "lm": ("ours with Levenberg-Marquardt", {"ticks": 3, "activation": "tanh", "solver": "lm", "l2": "evidence"}),
 }  # fmt: skip
-#: Second-order steps with penalties from the evidence, for sets with little noise.
-OURS_LM: dict[str, Any] = {"ticks": 3, "activation": "tanh", "solver": "lm", "l2": "evidence"}
-#: First-order steps, with enough epochs.
-OURS_ADAM: dict[str, Any] = {
-    "ticks": 3, "activation": "tanh", "solver": Adam(learning_rate=0.02), "batch_size": 64, "max_epochs": 600,
-    "tol": 0.0, "l2": 1e-4,
-}  # fmt: skip
-FRAMES = 48  # that are kept of a training, at most
 
 
 class Recorder:
@@ -71,11 +60,11 @@ class Recorder:
         names = ("epoch", "loss", "train_accuracy", "test_accuracy")
         return {name: [_round(row[k + 1]) for row in kept] for k, name in enumerate(names)}
 
-    def frames(self) -> dict[str, Any]:
-        """Return weights of the best restart, at epochs that are closer together at the beginning."""
+    def frames(self, most: int = 48) -> dict[str, Any]:
+        """Return weights of the best restart, at up to `most` epochs that are closer together at the beginning."""
         assert self.model is not None
         kept = [k for k, row in enumerate(self.rows) if row[0] == self.model.best_restart_]
-        chosen = np.unique(np.geomspace(1, len(kept), FRAMES).round().astype(int)) - 1
+        chosen = np.unique(np.geomspace(1, len(kept), most).round().astype(int)) - 1
         at = [kept[k] for k in chosen]
         return {
             "epoch": [self.rows[k][1] for k in at],

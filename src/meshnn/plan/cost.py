@@ -1,4 +1,4 @@
-"""The cost of a gradient method, and which method `auto` takes.
+"""The cost of each gradient method, which method `auto` takes, and the table that `Mesh.explain` returns.
 
 Costs are counted, not timed, so that the same graph gets the same method on every machine.
 """
@@ -10,16 +10,10 @@ from dataclasses import dataclass
 
 from meshnn.memory import format_bytes
 
-__all__ = ["MAX_SETS", "SLOWER", "Cost", "Decision", "decide"]
-
 #: `auto` takes backprop where the cheapest forward-only method costs more than this factor.
 SLOWER = 1.3
 #: Largest number of sets of neurons that a walk may follow: planning more would take minutes.
 MAX_SETS = 150_000
-#: Multiply-adds that take as long as one activation function other than identity and relu.
-ACTIVATION = 80.0
-#: Multiply-adds that take as long as everything else that is done once per state or input.
-STATE = 38.0
 
 
 @dataclass(frozen=True)
@@ -40,12 +34,12 @@ class Cost:
     @property
     def operations(self) -> float:
         """The part of the work per sample that methods differ in, in multiply-adds of float32."""
-        return self.slowdown * (self.multiply_adds + ACTIVATION * self.activations)
+        return self.slowdown * (self.multiply_adds + 80.0 * self.activations)  # an activation takes as long as 80
 
     @property
     def work(self) -> float:
         """All work per sample, in multiply-adds of float32."""
-        return self.operations + STATE * self.states
+        return self.operations + 38.0 * self.states  # what is done once per state or input takes as long as 38
 
 
 @dataclass(frozen=True)
@@ -89,3 +83,91 @@ def _choose(costs: list[Cost], memory: int, backprop: bool) -> tuple[str, str]:
         return allowed[0].method, f"forward-only ({best.method}) costs {ratio:.2g} times as much, more than {SLOWER:g}"
     versus = "as cheap as backprop" if ratio < 1.05 else f"{ratio:.2g} times the cost of backprop"
     return best.method, f"the cheapest exact forward-only method, {versus}"
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """The cost of every method on one mesh. `print` it, or read `rows`, `chosen` and `reason`."""
+
+    mesh: str
+    batch_size: int
+    decision: Decision
+    n_edges: int
+    n_dead: int
+    seconds: float | None = None  # measured on this machine: one gradient of the batch by the chosen method
+
+    @property
+    def chosen(self) -> str:
+        """The method that `auto` takes."""
+        return self.decision.chosen
+
+    @property
+    def reason(self) -> str:
+        """Why `auto` takes it."""
+        return self.decision.reason
+
+    @property
+    def rate(self) -> float | None:
+        """Multiply-adds per second of the chosen method, if it was measured."""
+        done = self.decision.cost(self.chosen).multiply_adds * self.batch_size
+        return None if self.seconds is None else done / self.seconds
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Headings of `rows`."""
+        return ("method", "exact", "forward-only", "multiply-adds", "bytes", "")
+
+    @property
+    def rows(self) -> list[tuple[str, ...]]:
+        """One row per method, as text. A figure that starts with ~ is an estimate from a sample of the graph."""
+        return [
+            (
+                cost.method,
+                "yes",
+                "yes" if cost.forward_only else "no (backprop)",
+                ("~" if cost.estimated else "") + _count(cost.multiply_adds * self.batch_size),
+                ("~" if cost.estimated else "") + format_bytes(cost.bytes),
+                "<- auto" if cost.method == self.chosen else "",
+            )
+            for cost in self.decision.costs
+        ]
+
+    @property
+    def summary(self) -> str:
+        """The choice and its reason, the number of dead edges, and the measured time, if there is one."""
+        found = [f"auto takes {self.chosen}: {self.reason}."]
+        if self.n_dead:
+            found.append(f"{self.n_dead} of {self.n_edges} edges are dead: no gradient, no cost.")
+        if self.seconds is not None and self.rate is not None:
+            took = f"{self.seconds * 1e3:.2g} ms" if self.seconds < 0.01 else f"{self.seconds * 1e3:.0f} ms"
+            found.append(f"Measured on one thread: {took} per batch, {_count(self.rate)} multiply-adds per second.")
+        return " ".join(found)
+
+    def __str__(self) -> str:
+        table = [self.columns, *self.rows]
+        widths = [max(len(row[c]) for row in table) for c in range(len(self.columns))]
+        numeric = (3, 4)
+        lines = [
+            "  ".join(
+                cell.rjust(width) if c in numeric else cell.ljust(width)
+                for c, (cell, width) in enumerate(zip(row, widths, strict=True))
+            ).rstrip()
+            for row in table
+        ]
+        rule = "-" * max(map(len, lines))
+        return "\n".join(
+            [f"{self.mesh}, batch of {self.batch_size}", rule, lines[0], rule, *lines[1:], rule, self.summary]
+        )
+
+
+def _count(value: float) -> str:
+    """Format a number of operations for people.
+
+    >>> _count(950), _count(12_300_000)
+    ('950', '12.3 M')
+    """
+    for unit in ("", "k", "M", "G", "T"):
+        if value < 1000:
+            return f"{value:.0f}" if unit == "" else f"{value:.1f} {unit}"
+        value /= 1000
+    return f"{value:.1f} P"

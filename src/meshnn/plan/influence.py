@@ -15,21 +15,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from meshnn.arrays import BoolArray, IntArray
 from meshnn.memory import check_fits
-from meshnn.plan import ROW_BYTES, Schedule
-from meshnn.plan.lists import runs_of
+from meshnn.plan.lists import ROW_BYTES, runs_of
+from meshnn.plan.schedule import Schedule
 from meshnn.topology import Topology
 from meshnn.topology.reach import NEVER, output_distance, pointers
 
-__all__ = ["InfluencePlan", "Reach", "StreamPlan", "plan_influence", "reach_sets"]
-
-I64 = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
 #: Bytes that a row of J is filled up to a multiple of: a vector register.
 VECTOR = 64
 
@@ -37,50 +34,20 @@ VECTOR = 64
 class Reach(NamedTuple):
     """Of each neuron, which neurons' in-edges influence it."""
 
-    number: I64  # (n,) of its set; -1 if no learned edge influences it, or it influences no output
-    sets: list[I64]  # neurons in increasing order
-    counts: I64  # (n,) learned in-edges of each neuron: columns of its group
+    number: IntArray  # (n,) of its set; -1 if no learned edge influences it, or it influences no output
+    sets: list[IntArray]  # neurons in increasing order
+    counts: IntArray  # (n,) learned in-edges of each neuron: columns of its group
 
     def width(self, number: int) -> int:
         """Columns of a set."""
         return int(self.counts[self.sets[number]].sum())
 
 
-class StreamPlan(NamedTuple):
-    """The lists of one sample of a stream; `_core/stream_structs.hpp` describes the fields."""
-
-    tick_list: I64
-    start: I64
-    rows: I64
-    lane: I64
-    ptr: I64
-    col: I64
-    own_column: I64
-    n_whole: I64
-    hop_ptr: I64
-    hop_col: I64
-    hop_weight: I64
-    hop_run: I64
-    runs: I64
-    group_start: I64
-    groups: I64
-    pack_start: I64
-    pack_activation: I64
-    offset: I64
-    outputs: I64
-    out_parameter: I64
-    out_runs: I64
-    weight_index: I64
-    n_inputs: int
-    n_clamped: int
-    n_outputs: int
-
-
 @dataclass(frozen=True, eq=False)
 class InfluencePlan:
     """The lists that the core runs a stream on, and what a sample costs."""
 
-    course: StreamPlan
+    course: SimpleNamespace  # the struct `StreamPlan` of `_core/stream_structs.hpp`, which describes the fields
     ticks: int  # a sample
     exact: bool
     entries: int  # edges looked at in a sample
@@ -110,7 +77,7 @@ def reach_sets(topology: Topology, learned: BoolArray, hops: int | None, read: b
     readers = range(n - t.n_outputs, n) if read else range(0)
     found = _by_component(n, src, dst, counts) if hops is None else _by_hops(n, src, dst, counts, hops, readers)
     number = np.full(n, -1)
-    sets: list[I64] = []
+    sets: list[IntArray] = []
     seen: dict[bytes, int] = {}
     for j in np.flatnonzero(useful).tolist():
         key = found[j].tobytes()
@@ -123,7 +90,7 @@ def reach_sets(topology: Topology, learned: BoolArray, hops: int | None, read: b
     return Reach(number, sets, counts)
 
 
-def _by_component(n: int, src: I64, dst: I64, counts: I64) -> list[I64]:
+def _by_component(n: int, src: IntArray, dst: IntArray, counts: IntArray) -> list[IntArray]:
     """All neurons that reach each one, component by component."""
     from scipy import sparse  # few programs stream, and it takes long to import
     from scipy.sparse.csgraph import connected_components
@@ -155,7 +122,7 @@ def _by_component(n: int, src: I64, dst: I64, counts: I64) -> list[I64]:
     return [sets[c] for c in of.tolist()]
 
 
-def _by_hops(n: int, src: I64, dst: I64, counts: I64, hops: int, readers: range) -> list[I64]:
+def _by_hops(n: int, src: IntArray, dst: IntArray, counts: IntArray, hops: int, readers: range) -> list[IntArray]:
     """The neurons that reach each one within so many hops, itself included; readers within one more."""
     own = [np.array([j], np.int64) if counts[j] else np.empty(0, np.int64) for j in range(n)]
     into: list[list[int]] = [[] for _ in range(n)]
@@ -175,8 +142,8 @@ def _by_hops(n: int, src: I64, dst: I64, counts: I64, hops: int, readers: range)
 
 
 def plan_influence(
-    topology: Topology, number: I64, n_parameters: int, codes: I64, awake: BoolArray, ticks: int, carries: bool,
-    hops: int | None, itemsize: int,
+    topology: Topology, number: IntArray, n_parameters: int, codes: IntArray, awake: BoolArray, ticks: int,
+    carries: bool, hops: int | None, itemsize: int,
 ) -> InfluencePlan:  # fmt: skip
     """The lists of one sample of so many ticks.
 
@@ -215,13 +182,8 @@ def plan_influence(
     outputs = np.arange(n - t.n_outputs, n)
     columns = [layout.numbers(reach, int(reach.number[o]), t, number, learned) for o in outputs.tolist()]
     out_ptr = np.concatenate([[0], np.cumsum([len(c) for c in columns])]).astype(np.int64)
-    course = lists.plan(
-        tick_list,
-        layout.offset,
-        np.stack([out_ptr[:-1], out_ptr[1:], layout.offset[outputs]], axis=1),
-        _joined(columns),
-        (t.n_inputs, t.n_clamped, t.n_outputs),
-    )
+    ends = np.stack([out_ptr[:-1], out_ptr[1:], layout.offset[outputs]], axis=1)
+    course = lists.plan(tick_list, ends, _joined(columns))
     entries, tiled, spread = np.diff(counts, axis=0)[tick_list].sum(axis=0).tolist()
     return InfluencePlan(course, ticks, exact, entries, tiled, spread, layout.total, reach, learned)
 
@@ -241,7 +203,7 @@ class _Layout:
         check_fits(2.0 * self.total * itemsize, "the influence of every edge on every neuron",
                    'take method="snap-1", fewer neurons, or columns instead of dense recurrence')  # fmt: skip
 
-    def numbers(self, reach: Reach, kind: int, t: Topology, number: I64, learned: BoolArray) -> I64:
+    def numbers(self, reach: Reach, kind: int, t: Topology, number: IntArray, learned: BoolArray) -> IntArray:
         """The parameter of each column of a set."""
         if kind < 0:
             return np.empty(0, np.int64)
@@ -255,10 +217,17 @@ class _Layout:
 
 
 class _Lists:
-    """Lists of rows, filled one after the other; see `StreamPlan`."""
+    """Lists of rows, filled one after the other; see `StreamPlan` in `_core/stream_structs.hpp`."""
 
     def __init__(
-        self, t: Topology, number: I64, learned: BoolArray, codes: I64, reach: Reach, layout: _Layout, itemsize: int
+        self,
+        t: Topology,
+        number: IntArray,
+        learned: BoolArray,
+        codes: IntArray,
+        reach: Reach,
+        layout: _Layout,
+        itemsize: int,
     ) -> None:
         self.t, self.number, self.codes, self.reach, self.layout = t, number, codes, reach, layout
         self.lanes, self.step = ROW_BYTES // itemsize, VECTOR // itemsize
@@ -270,9 +239,9 @@ class _Lists:
         self.lane: list[int] = []
         self.ptr, self.hop_ptr = [0], [0]
         self.n_whole: list[int] = []
-        self.col: list[I64] = []
-        self.eid: list[I64] = []
-        self.own_column: list[I64] = []
+        self.col: list[IntArray] = []
+        self.eid: list[IntArray] = []
+        self.own_column: list[IntArray] = []
         self.hop_col: list[int] = []
         self.hop_weight: list[int] = []
         self.hop_run: list[tuple[int, int]] = []
@@ -321,7 +290,7 @@ class _Lists:
         self.group_start.append(len(self.groups))
         self.pack_start.append(len(self.pack))
 
-    def _row(self, kind: int, o: int, eid: I64, carried: BoolArray, n_whole: int) -> None:
+    def _row(self, kind: int, o: int, eid: IntArray, carried: BoolArray, n_whole: int) -> None:
         t, at = self.t, self.ptr[-1]
         src = t.src[eid].astype(np.int64)
         self.rows.append(o)
@@ -345,7 +314,7 @@ class _Lists:
         self.hop_ptr.append(len(self.hop_col))
 
     def _hops(
-        self, src: I64, carried: BoolArray, n_whole: int, kind: int
+        self, src: IntArray, carried: BoolArray, n_whole: int, kind: int
     ) -> tuple[list[tuple[int, tuple[int, int]]], int]:
         """The entries of a row that carry runs of columns, each with its runs, and how many columns these have.
 
@@ -378,7 +347,7 @@ class _Lists:
             self._run_memo[a, b] = (first, len(self.runs))
         return self._run_memo[a, b]
 
-    def _vectors(self) -> I64:
+    def _vectors(self) -> IntArray:
         """The runs, and how many columns of each go in vectors: more than it has, if zeros follow in the source."""
         runs = _ints(self.runs).reshape(-1, 3)
         many = runs[:, 2] // self.step * self.step
@@ -390,42 +359,34 @@ class _Lists:
             many[first:last][ends] = filled[ends]
         return np.concatenate([runs, many[:, None]], axis=1)
 
-    def plan(
-        self, tick_list: I64, offset: I64, outputs: I64, out_parameter: I64, sizes: tuple[int, int, int]
-    ) -> StreamPlan:
+    def plan(self, tick_list: IntArray, outputs: IntArray, out_parameter: IntArray) -> SimpleNamespace:
         """Return all lists as arrays."""
-        return StreamPlan(
-            tick_list=tick_list,
-            start=_ints(self.start),
-            rows=_ints(self.rows),
-            lane=_ints(self.lane),
-            ptr=_ints(self.ptr),
-            col=_joined(self.col),
-            own_column=_joined(self.own_column),
-            n_whole=_ints(self.n_whole),
-            hop_ptr=_ints(self.hop_ptr),
-            hop_col=_ints(self.hop_col),
-            hop_weight=_ints(self.hop_weight),
-            hop_run=_ints(self.hop_run).reshape(-1, 2),
-            runs=self._vectors(),
-            group_start=_ints(self.group_start),
-            groups=_ints(self.groups).reshape(-1, 3),
-            pack_start=_ints(self.pack_start),
-            pack_activation=_ints(self.pack),
-            offset=offset,
-            outputs=outputs.astype(np.int64),
-            out_parameter=out_parameter,
-            out_runs=runs_of(out_parameter),
-            weight_index=self.number[_joined(self.eid)].astype(np.int64),
-            n_inputs=sizes[0],
-            n_clamped=sizes[1],
-            n_outputs=sizes[2],
+        t = self.t
+        flat = (
+            "start",
+            "rows",
+            "lane",
+            "ptr",
+            "n_whole",
+            "hop_ptr",
+            "hop_col",
+            "hop_weight",
+            "group_start",
+            "pack_start",
         )
+        return SimpleNamespace(
+            **{name: _ints(getattr(self, name)) for name in flat}, tick_list=tick_list, col=_joined(self.col),
+            own_column=_joined(self.own_column), hop_run=_ints(self.hop_run).reshape(-1, 2), runs=self._vectors(),
+            groups=_ints(self.groups).reshape(-1, 3), pack_activation=_ints(self.pack), offset=self.layout.offset,
+            outputs=outputs.astype(np.int64), out_parameter=out_parameter, out_runs=runs_of(out_parameter),
+            weight_index=self.number[_joined(self.eid)].astype(np.int64),
+            n_inputs=t.n_inputs, n_clamped=t.n_clamped, n_outputs=t.n_outputs,
+        )  # fmt: skip
 
 
-def _ints(values: Any) -> I64:
+def _ints(values: Any) -> IntArray:
     return np.array(values, np.int64)
 
 
-def _joined(parts: list[I64]) -> I64:
+def _joined(parts: list[IntArray]) -> IntArray:
     return np.concatenate([*parts, np.empty(0, np.int64)]).astype(np.int64)

@@ -3,34 +3,25 @@
 Everything the kernels do is one of two things over a list: *pull* (a row becomes the weighted sum of other rows) and
 *correlate* (an edge gets the scalar product of two rows). All lists of a plan lie end to end in one `Lists` table.
 
-Whoever walks over a graph hands its lists to a `ListCounter`, which only counts them, or to a `ListBuilder`, which
-keeps them too: what a plan would cost and what it is are found by the same walk.
+A walk over a graph hands its lists to a `ListCounter`, which only counts them, or to a `ListBuilder`, which keeps them
+too: the cost of a plan and the plan itself come from the same walk.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from meshnn.plan.tiles import PADDING, Tiled, tile
-
-__all__ = ["ROW_BYTES", "ListBuilder", "ListCounter", "Lists", "PlanTooLargeError"]
+from meshnn.arrays import Array, IntArray
+from meshnn.plan.tiles import PADDING, U32, Tiled, tile
 
 #: Bytes of a row of samples, as in the core: 64 samples in float32, 32 in float64.
 ROW_BYTES = 256
 
-#: Entries behind the last one that may be looked at, though nothing is made of them.
-BEYOND = 64
 #: Entries of lists that are gathered before they are laid into a table, which then grows.
-GATHERED, PIECE = 1 << 17, 256
-#: Entries of a list in which a count looks for tiles; of more, it looks at so many in the middle.
-LOOKED_AT = 1 << 18
+GATHERED = 1 << 17
 
-U32 = NDArray[np.uint32]
-I64 = NDArray[np.int64]
-Array = NDArray[Any]
 #: Numbers of edges: an array, or a run of them.
 Edges = Array | slice
 
@@ -112,13 +103,12 @@ class ListCounter:
         ordered : bool
             Whether rows are read by later ones of the same list, so that only equal rows may be computed together.
         """
-        size = _length(eid)
-        if size <= LOOKED_AT or within is not None or not _single(lengths):
+        size, most = _length(eid), 1 << 18  # of longer lists, only `most` entries in the middle are searched for tiles
+        if size <= most or within is not None or not _single(lengths):
             return self._add(rows, counts, eid, src, within, lengths, ordered)[0]
-        # as many whole rows in the middle as make so many entries
         ends = offsets(counts)
-        first = int(np.searchsorted(ends, (size - LOOKED_AT) // 2))
-        last = max(int(np.searchsorted(ends, ends[first] + LOOKED_AT, side="right")) - 1, min(first + 1, len(rows)))
+        first = int(np.searchsorted(ends, (size - most) // 2))
+        last = max(int(np.searchsorted(ends, ends[first] + most, side="right")) - 1, min(first + 1, len(rows)))
         begin = (eid.start if isinstance(eid, slice) else 0) + int(ends[first])
         part = slice(begin, begin + int(ends[last] - ends[first]))
         edges = np.arange(part.start, part.stop) if isinstance(eid, slice) else eid[part]
@@ -174,7 +164,7 @@ class ListBuilder(ListCounter):
         given: tuple[Array, ...] = (lengths, rows, found.counts, found.run, found.col, found.eid)
         for column, values in zip(self._table, given, strict=True):
             column.pieces.append(_u32(values))
-        self._gathered += len(found.col) + PIECE  # many small ones are dear, too
+        self._gathered += len(found.col) + 256  # many small ones are expensive, too
         if self._gathered > GATHERED:
             del found, given
             for column in self._table:
@@ -188,8 +178,8 @@ class ListBuilder(ListCounter):
     def build(self, number: Array | None = None) -> Lists:
         """The table; `number` says which parameter each edge takes its weight from, if not its own. Call it once."""
         lengths, rows, counts, run = (column.whole() for column in self._table[:4])
-        # kernels look a few columns beyond a row
-        col, eid = self._table[4].whole(BEYOND), self._table[5].whole()
+        # kernels read up to 64 columns beyond a row, and use none of them
+        col, eid = self._table[4].whole(64), self._table[5].whole()
         lists = Lists(
             narrow(offsets(lengths)), rows, narrow(offsets(counts)), col, eid, run, np.empty(0, dtype=np.uint32)
         )
@@ -250,47 +240,43 @@ def _u32(numbers: Array) -> U32:
     return numbers.view(np.uint32) if numbers.dtype == np.int32 else numbers.astype(np.uint32, copy=False)
 
 
-def offsets(counts: Array) -> I64:
+def offsets(counts: Array) -> IntArray:
     """Where each of several runs of things begins, and where the last one ends."""
     ptr = np.zeros(len(counts) + 1, dtype=np.int64)
     np.cumsum(counts, out=ptr[1:])
     return ptr
 
 
-def narrow(ends: I64) -> U32:
+def narrow(ends: IntArray) -> U32:
     """The same in 32 bits, if they fit."""
     if ends[-1] >= 2**32:
         raise PlanTooLargeError
     return ends.astype(np.uint32)
 
 
-#: Shortest stretch of values that is moved together, and how many numbers are searched for stretches at a time.
-LEAST_RUN, WINDOW = 8, 4096
+def runs_of(numbers: Array, window: int = 4096) -> IntArray:
+    """Return first and last place of all stretches of an array, and the number they begin with, `(runs, 3)`.
 
-
-def runs_of(numbers: Array) -> NDArray[np.int64]:
-    """`(runs, 3)` first and last place of all stretches of an array, and the number they begin with.
-
-    Of a stretch of numbers that follow each other; where those are short, several are one, and the number is -1.
+    Of a stretch of numbers that follow each other; where those are short, several are one, and the number is -1. The
+    array is searched `window` numbers at a time.
     """
-    found = [_runs_within(numbers, begin) for begin in range(0, len(numbers), WINDOW)]
+    found = [_runs_within(numbers[begin : begin + window], begin) for begin in range(0, len(numbers), window)]
     if not found:
         return np.empty((0, 3), np.int64)
     runs = np.concatenate(found)
-    # those that go on beyond what was looked at
+    # join those that go on beyond a window
     begin, end, start = runs.T
     goes_on = np.where(start[1:] < 0, start[:-1] < 0, (start[:-1] >= 0) & (start[1:] - start[:-1] == np.diff(begin)))
     first, last = np.append(True, ~goes_on), np.append(~goes_on, True)
     return np.ascontiguousarray(np.stack([begin[first], end[last], start[first]], axis=1))
 
 
-def _runs_within(numbers: Array, begin: int) -> NDArray[np.int64]:
-    """The same of a piece, that begins there; of one with many short stretches, the whole of it."""
-    piece = numbers[begin : begin + WINDOW]
+def _runs_within(piece: Array, begin: int, least: int = 8) -> IntArray:
+    """Return the stretches of a piece; one with many that are shorter than `least` is a stretch as a whole."""
     ends = np.append(np.flatnonzero(np.diff(piece) != 1) + 1, len(piece))
-    if LEAST_RUN * len(ends) > len(piece) + LEAST_RUN:
+    if least * len(ends) > len(piece) + least:
         return np.array([[begin, begin + len(piece), -1]])
     begins = np.append(0, ends[:-1])
-    long = ends - begins >= LEAST_RUN
+    long = ends - begins >= least
     starts = np.where(long, piece[begins].astype(np.int64), -1)
     return np.stack([begin + begins, begin + ends, starts], axis=1)

@@ -9,8 +9,8 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from meshnn.arrays import Array, BoolArray, IntArray
 from meshnn.plan.lists import ROW_BYTES, Edges, ListBuilder, ListCounter, offsets
 from meshnn.topology import Topology
 from meshnn.topology.reach import (
@@ -23,16 +23,6 @@ from meshnn.topology.reach import (
     pointers,
     taken,
 )
-
-__all__ = ["Schedule", "Timing", "fingerprint"]
-
-Array = NDArray[Any]
-I64 = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
-#: Entries of lists that a count makes to find tiles in them; those of the rest are taken to have as many.
-LISTED = 1 << 21
-#: Bytes of states of all ticks from which on it is worth while to keep each neuron in one place instead.
-SPREAD = 1 << 26
 
 
 class Timing(NamedTuple):
@@ -72,9 +62,10 @@ class Schedule:
     ticks: int
     awake: BoolArray  # neurons whose activation is not zero at zero
     all_needed: bool = False
-    candidates: tuple[I64, I64] | None = None
+    candidates: tuple[IntArray, IntArray] | None = None
     held: bool = False  # whether the inputs are the same at every tick
     timing: Timing | None = None
+    listed: int = 1 << 21  # entries of lists that a count makes to find tiles in them
 
     def __post_init__(self) -> None:
         t, timing = self.topology, self.timing
@@ -106,16 +97,16 @@ class Schedule:
         self._settled = int(self.birth[self.birth <= self.ticks].max(initial=0))
 
     @cached_property
-    def in_ptr(self) -> I64:
+    def in_ptr(self) -> IntArray:
         """The edges into neuron j are numbers in_ptr[j] to in_ptr[j + 1]."""
         return pointers(self.topology.n_neurons, self.dst)
 
     @cached_property
-    def _by_source(self) -> tuple[I64, Array]:
+    def _by_source(self) -> tuple[IntArray, Array]:
         return edges_by_source(self.topology.n_neurons, self.src)
 
     @property
-    def out_ptr(self) -> I64:
+    def out_ptr(self) -> IntArray:
         """The edges that leave neuron i are out_order[out_ptr[i]:out_ptr[i + 1]], by destination."""
         return self._by_source[0]
 
@@ -128,7 +119,7 @@ class Schedule:
         """Ticks with equal keys have equal forward lists."""
         return self.row_set[k], min(k - 1, self._settled)
 
-    def into(self, k: int, src: Array, ptr: I64) -> tuple[I64, I64, Edges]:
+    def into(self, k: int, src: Array, ptr: IntArray) -> tuple[IntArray, IntArray, Edges]:
         """Rows of tick k, how many edges carry a signal into each, and which edges; `ptr` as `in_ptr`, of these."""
         rows = np.flatnonzero(self.rows[k])
         counts = ptr[rows + 1] - ptr[rows]
@@ -142,7 +133,7 @@ class Schedule:
         into_rows: Array = eid[self.rows[k][self.dst[eid]]]
         return into_rows
 
-    def degrees(self, src: Array, dst: Array) -> Iterator[I64]:
+    def degrees(self, src: Array, dst: Array) -> Iterator[IntArray]:
         """For every tick from 1 on, of each neuron how many edges could carry a signal into it; one array, changed.
 
         Every edge is looked at once, when its source is born.
@@ -163,25 +154,25 @@ class Schedule:
             yield fed
 
     @cached_property
-    def _tally(self) -> I64:
+    def _tally(self) -> IntArray:
         """For every tick, how many edges carry a signal into its rows: all of them, and those from inputs and bias."""
         found = np.zeros((2, self.ticks + 1), dtype=np.int64)
         memo: dict[tuple[int, int], int] = {}
-        clamped: I64 | None = None
+        clamped: IntArray | None = None
         for k, fed in enumerate(self.degrees(self.src, self.dst), start=1):
             clamped = fed.copy() if clamped is None else clamped  # born at tick 0
             same = memo.setdefault(self.live_key(k), k)
             found[:, k] = found[:, same] if same < k else (fed[self.rows[k]].sum(), clamped[self.rows[k]].sum())
         return found
 
-    def pulls(self, lists: ListCounter, src: Array, dst: Array, moving: bool = False) -> tuple[I64, I64]:
+    def pulls(self, lists: ListCounter, src: Array, dst: Array, moving: bool = False) -> tuple[IntArray, IntArray]:
         """For every tick k the list that pulls its rows from the states of tick k - 1, and how many entries it has.
 
         These are `(2, ticks + 1)`: all, and those in tiles. Of `moving` neurons only: those that are not clamped.
         """
         found = np.zeros((3, self.ticks + 1), dtype=np.int64)
         memo: dict[tuple[int, int], tuple[int, int, int]] = {}
-        guess = None if isinstance(lists, ListBuilder) or src is not self.src else _Guess(lists)
+        guess = None if isinstance(lists, ListBuilder) or src is not self.src else _Guess(lists, self.listed)
         ptr = self.in_ptr if dst is self.dst else pointers(self.topology.n_neurons, dst)
         for k in range(1, self.ticks + 1):
             key = self.live_key(k)
@@ -211,11 +202,11 @@ class Schedule:
         fan_in = counted(self.topology.n_neurons, self.dst[self.src < self.topology.n_clamped])
         return int((repeats * fan_in).sum())
 
-    def pushes(self, lists: ListCounter, hops: int) -> tuple[I64, I64]:
+    def pushes(self, lists: ListCounter, hops: int) -> tuple[IntArray, IntArray]:
         """For the last `hops` ticks k but one the transposed list: rows of tick k pull from those of tick k + 1."""
         found = np.zeros((3, self.ticks + 1), dtype=np.int64)
         memo: dict[tuple[int, int], tuple[int, int, int]] = {}
-        guess = None if isinstance(lists, ListBuilder) or self.candidates is not None else _Guess(lists)
+        guess = None if isinstance(lists, ListBuilder) or self.candidates is not None else _Guess(lists, self.listed)
         for k in range(self.ticks - 1, self.ticks - 1 - hops, -1):
             key = (self.row_set[k], self.row_set[k + 1])
             if key not in memo and guess is not None and guess.ready:
@@ -232,7 +223,7 @@ class Schedule:
             found[:, k] = memo[key]
         return found[0], found[1:]
 
-    def sweep(self) -> I64 | None:
+    def sweep(self) -> IntArray | None:
         """All rows in topological order, if a single pass over them gives all that matters and is cheaper; else None.
 
         With inputs that are held, the state of a neuron that no cycle feeds settles after as many ticks as the longest
@@ -244,7 +235,8 @@ class Schedule:
         t = self.topology
         some: BoolArray = np.any(self.rows, axis=0)
         twice = int(some.sum()) < int(self.rows.sum())
-        if not twice and (self.ticks < 4 or self.rows.size * ROW_BYTES < SPREAD):  # nothing to save
+        # with nothing to save, one place per neuron pays only where the states of all ticks take 64 MiB
+        if not twice and (self.ticks < 4 or self.rows.size * ROW_BYTES < 1 << 26):
             return None
         feeds = some.copy()
         feeds[: t.n_clamped] = True
@@ -256,10 +248,10 @@ class Schedule:
         rows = np.flatnonzero(some)
         if settled[t.n_neurons - t.n_outputs :].max(initial=0) > self.ticks:
             return None
-        order: I64 = rows[np.argsort(settled[rows], kind="stable")]
+        order: IntArray = rows[np.argsort(settled[rows], kind="stable")]
         return order
 
-    def sweep_lists(self, lists: ListCounter, order: I64, back: bool) -> tuple[int, int, int]:
+    def sweep_lists(self, lists: ListCounter, order: IntArray, back: bool) -> tuple[int, int, int]:
         """The list that computes all rows in that order, or the transposed one in the opposite; its entries."""
         t, some = self.topology, np.zeros(self.topology.n_neurons, dtype=np.bool_)
         some[order] = True
@@ -272,15 +264,15 @@ class Schedule:
 
 
 class _Guess:
-    """Lists that are counted without being made, once so many are: as many of their entries are in tiles."""
+    """Count lists without making them, once `listed` entries are made: as many of their entries are in tiles."""
 
-    def __init__(self, lists: ListCounter) -> None:
-        self.lists, self.entries, self.tiled = lists, lists.entries, lists.tiled
+    def __init__(self, lists: ListCounter, listed: int) -> None:
+        self.lists, self.entries, self.tiled, self.listed = lists, lists.entries, lists.tiled, listed
 
     @property
     def ready(self) -> bool:
         """Whether enough lists were made."""
-        return self.lists.entries - self.entries > LISTED
+        return self.lists.entries - self.entries > self.listed
 
     def added(self, n_rows: int, entries: int) -> tuple[int, int, int]:
         """As `_added`."""
@@ -289,7 +281,7 @@ class _Guess:
         return self.lists.count(n_rows, entries, tiled=tiled), entries, tiled
 
 
-def _kept(mask: BoolArray, counts: I64, eid: Edges) -> tuple[I64, Edges]:
+def _kept(mask: BoolArray, counts: IntArray, eid: Edges) -> tuple[IntArray, Edges]:
     """The edges of a mask, and how many each row has of them."""
     if mask.all():
         return counts, eid
@@ -297,13 +289,15 @@ def _kept(mask: BoolArray, counts: I64, eid: Edges) -> tuple[I64, Edges]:
     return left, eid.start + np.flatnonzero(mask) if isinstance(eid, slice) else eid[mask]
 
 
-def _added(lists: ListCounter, *given: Any, lengths: I64 | None = None, ordered: bool = False) -> tuple[int, int, int]:
-    """The number of a new list, how many entries it has, holes included, and how many of them are in tiles."""
+def _added(
+    lists: ListCounter, *given: Any, lengths: IntArray | None = None, ordered: bool = False
+) -> tuple[int, int, int]:
+    """The number of a new list, how many entries it has, padding included, and how many of them are in tiles."""
     entries, tiled = lists.entries, lists.tiled
     number = lists.add(*given, lengths=lengths, ordered=ordered)
     return number, lists.entries - entries, lists.tiled - tiled
 
 
 def fingerprint(array: Array) -> bytes:
-    """What tells arrays apart that are met by the thousand, without keeping them."""
+    """Return a digest that tells arrays apart without keeping them."""
     return hashlib.blake2b(array.data, digest_size=16).digest()

@@ -12,34 +12,29 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["PADDING", "SIDE", "Tiled", "tile"]
+from meshnn.arrays import IntArray
 
-I64 = NDArray[np.int64]
 U32 = NDArray[np.uint32]
-
 #: Rows that are computed together.
 SIDE = 4
 #: The edge of an entry that is padding.
 PADDING = 2**32 - 1
-#: Fewest columns of a run: below, a row at a time is as fast.
-FEWEST = 3
-#: Rows are padded if they have at least this many entries and the run grows by at most this factor: a tile is three
-#: times as fast.
-FEWEST_FILLED, LARGER = 8, 1.4
+#: Fewest columns of a run (below, a row at a time is as fast), and fewest entries of rows that are padded.
+FEWEST, FEWEST_FILLED = 3, 8
 
 
 class Tiled(NamedTuple):
     """A list whose runs are equal."""
 
-    run: I64  # (rows,) rows of the run that begins with a row; 0 elsewhere
-    counts: I64  # (rows,) entries of each row
+    run: IntArray  # (rows,) rows of the run that begins with a row; 0 elsewhere
+    counts: IntArray  # (rows,) entries of each row
     col: U32
     eid: U32  # PADDING where an entry is none
     widest: int  # most columns of a run; 0 without one
     tiled: int  # entries in runs, padding included
 
 
-def tile(counts: I64, col: U32, eid: U32, fill: bool) -> Tiled:
+def tile(counts: IntArray, col: U32, eid: U32, fill: bool) -> Tiled:
     """Find the runs of a list of rows of so many entries each.
 
     Equal neighbours are found first, whatever they read; then, to be filled up, rows that read most of the columns of a
@@ -63,7 +58,7 @@ def tile(counts: I64, col: U32, eid: U32, fill: bool) -> Tiled:
     return Tiled(run, counts, col, eid, int(counts[heads].max(initial=0)), tiled)
 
 
-def _equal_runs(counts: I64, ptr: I64, col: U32) -> list[tuple[int, int]]:
+def _equal_runs(counts: IntArray, ptr: IntArray, col: U32) -> list[tuple[int, int]]:
     """First row and number of rows of every run of equal neighbours."""
     first, last = col[np.minimum(ptr[:-1], len(col) - 1)], col[np.maximum(ptr[1:] - 1, 0)]
     # most neighbours of a sparse graph differ in their number of entries, the first or the last of them
@@ -84,8 +79,11 @@ def _equal_runs(counts: I64, ptr: I64, col: U32) -> list[tuple[int, int]]:
     return [(int(a), int(b)) for a, b in zip(begins, lengths, strict=True) if b]
 
 
-def _windows(counts: I64, ptr: I64, col: U32, run: I64) -> list[tuple[int, int]]:
-    """Runs of rows, not in a run yet, that are worth filling up: they read most of the columns of their window."""
+def _windows(counts: IntArray, ptr: IntArray, col: U32, run: IntArray, larger: float = 1.4) -> list[tuple[int, int]]:
+    """Find runs of rows, not in a run yet, that are worth filling up: they read most of the columns of their window.
+
+    A run may grow by the factor `larger`: a tile is three times as fast.
+    """
     taken = np.zeros(len(counts) + 1, dtype=np.int64)
     heads = np.flatnonzero(run)
     taken[heads] += 1
@@ -96,7 +94,7 @@ def _windows(counts: I64, ptr: I64, col: U32, run: I64) -> list[tuple[int, int]]
         return []
     starts = np.minimum(ptr[:-1], len(col) - 1)
     low, high = np.minimum.reduceat(col, starts), np.maximum.reduceat(col, starts)
-    dense = some[LARGER * counts[some] >= high[some] - low[some] + 1]
+    dense = some[larger * counts[some] >= high[some] - low[some] + 1]
     found: list[tuple[int, int]] = []
     first = previous = -SIDE
     lowest = highest = entries = 0
@@ -104,7 +102,7 @@ def _windows(counts: I64, ptr: I64, col: U32, run: I64) -> list[tuple[int, int]]
         dense.tolist(), low[dense].tolist(), high[dense].tolist(), counts[dense].tolist(), strict=True
     ):
         wide = max(highest, b) - min(lowest, a) + 1
-        if r == previous + 1 and (r - first + 1) * wide <= LARGER * (entries + count):
+        if r == previous + 1 and (r - first + 1) * wide <= larger * (entries + count):
             lowest, highest, entries = min(lowest, a), max(highest, b), entries + count
         else:
             found.append((first, previous - first + 1))
@@ -114,7 +112,9 @@ def _windows(counts: I64, ptr: I64, col: U32, run: I64) -> list[tuple[int, int]]
     return [(begin, rows // SIDE * SIDE) for begin, rows in found if begin >= 0 and rows >= SIDE]
 
 
-def _filled(windows: list[tuple[int, int]], counts: I64, ptr: I64, col: U32, eid: U32) -> tuple[I64, U32, U32]:
+def _filled(
+    windows: list[tuple[int, int]], counts: IntArray, ptr: IntArray, col: U32, eid: U32
+) -> tuple[IntArray, U32, U32]:
     """Counts, columns and edges with padding, so that all rows of a window have all columns that one of them reads."""
     counts, columns, edges, done = counts.copy(), [], [], 0
     for first, rows in windows:

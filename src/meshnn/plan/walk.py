@@ -6,21 +6,14 @@ at a tick with the same rows, share their list. A saturated set is stored once, 
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from meshnn.arrays import Array, IntArray
 from meshnn.plan.lists import ListCounter
 from meshnn.plan.schedule import Schedule, fingerprint
 from meshnn.topology.reach import counted, in_ranges, taken
-
-__all__ = ["Singles", "Step", "Walk"]
-
-I64 = NDArray[np.int64]
-Array = NDArray[Any]
-#: What a step costs besides the edges it looks at, in edges.
-FOLLOW = 64
 
 
 class Step(NamedTuple):
@@ -36,13 +29,9 @@ class Step(NamedTuple):
 class Singles(NamedTuple):
     """One hop of every single neuron at once."""
 
-    number: I64  # (n,) of the list of each that is not clamped
-    ptr: I64  # (n + 1,) ends[ptr[j]:ptr[j + 1]] are the neurons that j leads to
+    number: IntArray  # (n,) of the list of each that is not clamped
+    ptr: IntArray  # (n + 1,) ends[ptr[j]:ptr[j + 1]] are the neurons that j leads to
     ends: Array
-
-
-_NONE = np.empty(0, dtype=np.int64)
-NO_SINGLES = Singles(_NONE, _NONE, _NONE)  # counted, not kept
 
 
 class Walk:
@@ -72,7 +61,7 @@ class Walk:
             self._singles[key] = Singles(first - clamped + np.arange(n), ptr, ends)
         return self._singles[key]
 
-    def count_singles(self, k: int) -> I64:
+    def count_singles(self, k: int) -> IntArray:
         """The same where lists are counted only: of every neuron, how many it leads to at tick k; do not keep it."""
         s, n, clamped = self.schedule, self.schedule.topology.n_neurons, self.schedule.topology.n_clamped
         # from the tick that was asked for before, only rows that come or go are looked at
@@ -83,7 +72,7 @@ class Walk:
         if key not in self._singles:
             entries = int(self._fan_out[clamped:].sum())
             self.lists.count(entries, entries, n - clamped)
-            self._singles[key] = NO_SINGLES
+            self._singles[key] = Singles(*[np.empty(0, np.int64)] * 3)  # counted, not kept
         return self._fan_out
 
     def ends(self, j: int, k: int) -> Array:
@@ -105,7 +94,7 @@ class Walk:
 
     def follow(self, state: int, k: int, joins: int = -1, positions: bool = False) -> Step:
         """A set of neurons into tick k, where neuron `joins` comes in; entries may read positions in the set."""
-        self.walked += FOLLOW
+        self.walked += 64  # what a step costs besides its edges, in edges
         key = (state, self.schedule.row_set[k], joins)
         found = self._steps.get(key)
         if found is None:
@@ -129,10 +118,10 @@ class Walk:
         return found
 
 
-def _runs(ends: Array) -> tuple[Array, I64]:
+def _runs(ends: Array) -> tuple[Array, IntArray]:
     """The neurons in a sorted list, and how often each is in it."""
     if len(ends) == 0:
-        return ends, _NONE
+        return ends, np.empty(0, np.int64)
     new = np.empty(len(ends) + 1, dtype=np.bool_)
     new[0] = new[-1] = True
     np.not_equal(ends[1:], ends[:-1], out=new[1:-1])

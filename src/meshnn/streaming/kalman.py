@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,14 +21,8 @@ from meshnn.codes import LOG_Q, NOISE, STRIP
 from meshnn.errors import MeshError
 from meshnn.streaming.state import Workspace, aligned
 
-__all__ = ["FULL_COST", "KalmanSettings", "KalmanState"]
-
-#: The full covariance is taken up to so many parameters squared times outputs: 316 parameters with one output.
+#: Largest square of the number of parameters times outputs for a full covariance: 316 parameters with one output.
 FULL_COST = 100_000
-#: Variances come up to so many times what they begin with.
-CEILING = 10.0
-KINDS = ("auto", "full", "decoupled")
-F64 = np.dtype(np.float64)
 
 
 @dataclass(frozen=True)
@@ -81,17 +76,15 @@ class KalmanSettings:
     bound: float = 1e3
 
     def __post_init__(self) -> None:
-        known("covariance", self.covariance, KINDS)
+        known("covariance", self.covariance, ("auto", "full", "decoupled"))
         for name in ("p0", "least", "most", "start", "steady", "bound"):
             real_number(name, getattr(self, name), *POSITIVE)
         for name in ("rate", "tails"):
             real_number(name, getattr(self, name), *FROM_0)
         real_number("replay", self.replay, *SHARE)
         if not self.least <= self.start <= self.most:
-            raise MeshError(
-                f"forgetting starts between its bounds: least <= start <= most, got {self.least:g}, {self.start:g} "
-                f"and {self.most:g}"
-            )
+            bounds = f"{self.least:g}, {self.start:g} and {self.most:g}"
+            raise MeshError(f"forgetting starts between its bounds: least <= start <= most, got {bounds}")
         if self.forgetting != "auto":
             real_number('forgetting, if not "auto",', self.forgetting, *FROM_0)
         if self.noise != "auto":
@@ -102,9 +95,14 @@ class KalmanSettings:
         """What variances grow by at first."""
         return self.start if self.forgetting == "auto" else float(self.forgetting)
 
+    @property
+    def ceiling(self) -> float:
+        """The largest variance."""
+        return 10.0 * self.p0
+
     def rule(self) -> dict[str, float]:
         """Return the numbers that the core takes, by the fields of its struct."""
-        found = self.forgetting == "auto"
+        found = self.forgetting == "auto"  # else the rate of change is 0
         return {
             "tails": self.tails,
             "noise_rate": 0.02 if self.noise == "auto" else 0.0,
@@ -115,12 +113,8 @@ class KalmanSettings:
             "log_q_steady": math.log(self.steady),
             "replay_weight": self.replay,
             "bound": self.bound,
-            "ceiling": CEILING * self.p0,
+            "ceiling": self.ceiling,
         }
-
-
-def _filled(count: int) -> int:
-    return -(-count // STRIP) * STRIP
 
 
 def _packed_size(width: int) -> int:
@@ -128,23 +122,29 @@ def _packed_size(width: int) -> int:
     return STRIP * STRIP * strips * (strips + 1) // 2
 
 
-def _pack(block: FloatArray, out: FloatArray) -> None:
-    """The lower strips of a symmetric matrix whose size is a multiple of STRIP."""
-    at = 0
-    for i in range(0, len(block), STRIP):
-        strip = block[i : i + STRIP, : i + STRIP]
-        out[at : at + strip.size] = strip.ravel()
-        at += strip.size
+class _Block(NamedTuple):
+    """Parameters that have a covariance, and where it lies: its lower strips of STRIP rows, one after the other."""
 
+    members: IntArray
+    width: int  # a multiple of STRIP
+    strips: FloatArray
 
-def _unpack(packed: FloatArray, width: int) -> FloatArray:
-    block, at = np.zeros((width, width)), 0
-    for i in range(0, width, STRIP):
-        size = STRIP * (i + STRIP)
-        block[i : i + STRIP, : i + STRIP] = packed[at : at + size].reshape(STRIP, -1)
-        at += size
-    lower = np.tril(block)
-    return np.asarray(lower + np.tril(lower, -1).T)
+    def read(self) -> FloatArray:
+        dense, at, n = np.zeros((self.width, self.width)), 0, len(self.members)
+        for i in range(0, self.width, STRIP):
+            size = STRIP * (i + STRIP)
+            dense[i : i + STRIP, : i + STRIP] = self.strips[at : at + size].reshape(STRIP, -1)
+            at += size
+        lower = np.tril(dense)[:n, :n]
+        return np.asarray(lower + np.tril(lower, -1).T)
+
+    def write(self, P: FloatArray) -> None:
+        dense, at = np.zeros((self.width, self.width)), 0
+        dense[: len(P), : len(P)] = P
+        for i in range(0, self.width, STRIP):
+            strip = dense[i : i + STRIP, : i + STRIP]
+            self.strips[at : at + strip.size] = strip.ravel()
+            at += strip.size
 
 
 class KalmanState:
@@ -182,11 +182,9 @@ class KalmanState:
         self.kind = self.settings.covariance
         if self.kind == "auto":
             self.kind = "full" if count * count * n_outputs <= FULL_COST else "decoupled"
-        self.filter = make_filter(self.blocks(), count, n_outputs, self.settings)
-        for g in range(len(self.filter.offset)):
-            width = int(self.filter.first[g + 1] - self.filter.first[g])
-            taken = self.filter.order[self.filter.first[g] : self.filter.first[g + 1]] >= 0
-            _pack(np.diag(np.where(taken, self.settings.p0, 0.0)), self._strips(g, width))
+        self.filter = self._new_filter()
+        for block in self.blocks():
+            block.write(self.settings.p0 * np.eye(len(block.members)))
         self.struct = _core.Struct("Filter", vars(self.filter), "d")
 
     def __getstate__(self) -> tuple[IntArray, int, KalmanSettings, FloatArray, FloatArray]:
@@ -225,41 +223,51 @@ class KalmanState:
         """
         return float(_core.kalman(self.struct, theta, H, y, target, loss, fresh, rest))
 
-    def blocks(self) -> list[IntArray]:
-        """The parameters of each block."""
-        if self.kind == "full":
-            return [np.arange(len(self.group), dtype=np.int64)]
-        order = np.argsort(self.group, kind="stable").astype(np.int64)
-        return np.split(order, np.flatnonzero(np.diff(self.group[order])) + 1)
+    def _new_filter(self) -> Workspace:
+        """Make the arrays of a filter that knows nothing, P all zero."""
+        count, C, settings = len(self.group), self.n_outputs, self.settings
+        blocks = [np.arange(count, dtype=np.int64)]
+        if self.kind == "decoupled":
+            by_neuron = np.argsort(self.group, kind="stable").astype(np.int64)
+            blocks = np.split(by_neuron, np.flatnonzero(np.diff(self.group[by_neuron])) + 1)
+        taken = np.array([len(block) for block in blocks], dtype=np.int64)
+        widths = -(-taken // STRIP) * STRIP
+        first = np.concatenate([[0], np.cumsum(widths)]).astype(np.int64)
+        offset = np.concatenate([[0], np.cumsum([_packed_size(width) for width in widths])]).astype(np.int64)
+        order = np.full(first[-1], -1, dtype=np.int64)
+        for begin, block in zip(first, blocks, strict=False):
+            order[begin : begin + len(block)] = block
+        memo = np.zeros(NOISE + C + count)
+        memo[LOG_Q] = math.log(settings.q) if settings.q > 0 else -math.inf
+        memo[NOISE : NOISE + C] = 1.0 if settings.noise == "auto" else settings.noise
+        return Workspace(
+            P=aligned((int(offset[-1]),), np.float64),  # rows of strips are then whole cache lines
+            order=order, first=first, offset=offset[:-1].copy(), taken=taken, memo=memo,
+            H=aligned((C, int(first[-1])), np.float64), U=aligned((C, int(first[-1])), np.float64),
+            **{name: np.zeros((C, C)) for name in ("S", "L", "T", "M")},
+            v=np.zeros((8, C)), chosen=np.zeros(C, np.int64), few=np.zeros(C), **settings.rule(),
+        )  # fmt: skip
 
-    def _strips(self, g: int, width: int) -> FloatArray:
-        at = int(self.filter.offset[g])
-        return np.asarray(self.filter.P[at : at + _packed_size(width)])
-
-    def block(self, g: int) -> tuple[IntArray, FloatArray]:
-        """The parameters of a block and their covariance."""
-        first, last = int(self.filter.first[g]), int(self.filter.first[g + 1])
-        members = self.filter.order[first:last]
-        members = members[members >= 0]
-        return members, _unpack(self._strips(g, last - first), last - first)[: len(members), : len(members)]
+    def blocks(self) -> list[_Block]:
+        """The blocks of the covariance: one, or one per neuron."""
+        f, found = self.filter, []
+        for g, (first, last) in enumerate(pairwise(f.first.tolist())):
+            at = int(f.offset[g])
+            strips = f.P[at : at + _packed_size(last - first)]
+            found.append(_Block(f.order[first : first + f.taken[g]], last - first, strips))
+        return found
 
     def covariance(self) -> FloatArray:
         """All of P, (n_parameters, n_parameters): zeros between blocks."""
         P = np.zeros((len(self.group), len(self.group)))
-        for g in range(len(self.filter.offset)):
-            members, block = self.block(g)
-            P[np.ix_(members, members)] = block
+        for block in self.blocks():
+            P[np.ix_(block.members, block.members)] = block.read()
         return P
 
     def set_covariance(self, P: FloatArray) -> None:
-        """Take a covariance (n_parameters, n_parameters); what lies between the blocks is dropped."""
-        for g in range(len(self.filter.offset)):
-            first, last = int(self.filter.first[g]), int(self.filter.first[g + 1])
-            members = self.filter.order[first:last]
-            members = members[members >= 0]
-            dense = np.zeros((last - first, last - first))
-            dense[: len(members), : len(members)] = P[np.ix_(members, members)]
-            _pack(dense, self._strips(g, last - first))
+        """Take a covariance (n_parameters, n_parameters); entries between the blocks are dropped."""
+        for block in self.blocks():
+            block.write(P[np.ix_(block.members, block.members)])
 
     @property
     def q(self) -> float:
@@ -289,78 +297,29 @@ class KalmanState:
         """
         origin, outputs = np.asarray(origin, np.int64), np.asarray(outputs, np.int64)
         new = KalmanState(group, len(outputs), self.settings)
-        if len(origin) != len(new.group):
-            raise MeshError(f"origin must have one number per parameter ({len(new.group)}), got {len(origin)}")
-        for name, map_, count in (("origin", origin, len(self.group)), ("outputs", outputs, self.n_outputs)):
-            kept = map_[map_ >= 0]
-            if len(np.unique(kept)) != len(kept) or (kept >= count).any() or (map_ < -1).any():
-                raise MeshError(
-                    f"{name} must have numbers from 0 to {count - 1}, each at most once, and -1 for new ones"
-                )
+        before = self.blocks()
         home, place = np.full(len(self.group), -1), np.zeros(len(self.group), np.int64)
-        before = self.filter
-        for g, (begin, end) in enumerate(pairwise(before.first.tolist())):
-            members = before.order[begin:end][: before.taken[g]]
-            home[members], place[members] = g, np.arange(len(members))
-        blocks: dict[int, FloatArray] = {}
-        for g in range(len(new.filter.offset)):
-            first, last = int(new.filter.first[g]), int(new.filter.first[g + 1])
-            strips = new._strips(g, last - first)
-            members = new.filter.order[first:last]
-            old = np.where(members >= 0, origin[members], -1)
+        for b, block in enumerate(before):
+            home[block.members], place[block.members] = b, np.arange(len(block.members))
+        dense: dict[int, FloatArray] = {}
+        for block in new.blocks():
+            old = origin[block.members]
             b = int(home[old[0]]) if old[0] >= 0 else -1
-            if b >= 0 and np.array_equal(old, before.order[before.first[b] : before.first[b + 1]]):
-                strips[:] = self._strips(b, last - first)  # as it was: of many blocks most are
+            if b >= 0 and np.array_equal(old, before[b].members):
+                block.strips[:] = before[b].strips  # unchanged, as most of many blocks are
                 continue
-            dense = _unpack(strips, last - first)
+            P = block.read()
             for b in np.unique(home[old[old >= 0]]).tolist():
-                if b not in blocks:
-                    blocks[b] = self.block(b)[1]
+                if b not in dense:
+                    dense[b] = before[b].read()
                 here = np.flatnonzero((old >= 0) & (home[old] == b))
                 there = place[old[here]]
-                dense[np.ix_(here, here)] = blocks[b][np.ix_(there, there)]
-            _pack(dense, strips)
-        self._remember(new, origin, outputs)
-        return new
-
-    def _remember(self, new: KalmanState, origin: IntArray, outputs: IntArray) -> None:
-        """The rest of what it knows, for another net."""
-        before, after = self.filter.memo, new.filter.memo
-        after[:NOISE] = before[:NOISE]
+                P[np.ix_(here, here)] = dense[b][np.ix_(there, there)]
+            block.write(P)
+        memo, known = new.filter.memo, self.filter.memo
+        memo[:NOISE] = known[:NOISE]
         kept = np.flatnonzero(outputs >= 0)
-        after[NOISE + kept] = before[NOISE + outputs[kept]]
+        memo[NOISE + kept] = known[NOISE + outputs[kept]]
         kept = np.flatnonzero(origin >= 0)
-        after[NOISE + new.n_outputs + kept] = before[NOISE + self.n_outputs + origin[kept]]
-
-
-def make_filter(blocks: list[IntArray], count: int, n_outputs: int, settings: KalmanSettings) -> Workspace:
-    """Arrays for blocks of parameters, P all zero."""
-    widths = [_filled(len(block)) for block in blocks]
-    first = np.concatenate([[0], np.cumsum(widths)]).astype(np.int64)
-    offset = np.concatenate([[0], np.cumsum([_packed_size(width) for width in widths])]).astype(np.int64)
-    order = np.full(first[-1], -1, dtype=np.int64)
-    for begin, block in zip(first, blocks, strict=False):
-        order[begin : begin + len(block)] = block
-    memo = np.zeros(NOISE + n_outputs + count)
-    memo[LOG_Q] = math.log(settings.q) if settings.q > 0 else -math.inf
-    memo[NOISE : NOISE + n_outputs] = 1.0 if settings.noise == "auto" else settings.noise
-    C, M = n_outputs, int(first[-1])
-    taken = np.array([len(block) for block in blocks], dtype=np.int64)
-    return Workspace(
-        P=aligned((int(offset[-1]),), F64),  # rows of strips are then whole cache lines
-        order=order,
-        first=first,
-        offset=offset[:-1].copy(),
-        taken=taken,
-        memo=memo,
-        H=aligned((C, M), F64),
-        U=aligned((C, M), F64),
-        S=np.zeros((C, C)),
-        L=np.zeros((C, C)),
-        T=np.zeros((C, C)),
-        M=np.zeros((C, C)),
-        v=np.zeros((8, C)),
-        chosen=np.zeros(C, np.int64),
-        few=np.zeros(C),
-        **settings.rule(),
-    )
+        memo[NOISE + new.n_outputs + kept] = known[NOISE + self.n_outputs + origin[kept]]
+        return new

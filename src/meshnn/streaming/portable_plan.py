@@ -13,7 +13,7 @@ from meshnn.codes import ADAM, MOMENT_ROWS, MOMENTUM
 from meshnn.errors import MeshError
 from meshnn.memory import check_fits
 from meshnn.parameters import Ties
-from meshnn.streaming.kalman import CEILING, KalmanSettings
+from meshnn.streaming.kalman import KalmanSettings
 from meshnn.streaming.learners import AdamLearner, KalmanLearner, Learner, SgdLearner
 from meshnn.streaming.state import Workspace
 from meshnn.streaming.stream import new_learner
@@ -61,7 +61,7 @@ def rule_of(learner: Learner) -> F32:
         auto = s.forgetting == "auto"
         found[6:] = (
             s.tails, 0.02 if s.noise == "auto" else 0.0, 1e-3, s.rate if auto else 0.0, s.least, s.most, s.bound,
-            CEILING * s.p0,
+            s.ceiling,
         )  # fmt: skip
     else:
         m = learner.moments

@@ -28,9 +28,9 @@ LARGEST_FLOAT = np.finfo(np.float64).max
 NOT_FINITE = ("J", "past_derivatives", "last_x", "replay_x", "replay_y")
 
 
-def aligned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+def aligned(shape: tuple[int, ...], dtype: Any) -> Array:
     """Return zeros that begin at a cache line."""
-    size = int(np.prod(shape)) * dtype.itemsize
+    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
     raw = np.zeros(size + VECTOR, np.uint8)
     start = -raw.ctypes.data % VECTOR
     return raw[start : start + size].view(dtype).reshape(shape)

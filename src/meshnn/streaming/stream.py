@@ -299,7 +299,7 @@ class Stream(BaseStream):
             "use_filter": learner.filters,
         }
         self._structs = (
-            _core.Struct("StreamPlan", self.plan.course._asdict(), kind),
+            _core.Struct("StreamPlan", vars(self.plan.course), kind),
             _core.Struct("StreamState", given, kind),
             *learner.structs(),
         )

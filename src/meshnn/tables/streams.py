@@ -106,60 +106,47 @@ def parse_column(values: Any, text: bool = False) -> Parsed:
     >>> found.numbers.tolist(), found.codes.tolist(), found.texts
     ([1.5, nan, nan, nan, nan], [-1, 0, -1, 1, 2], ['red', '007', '5%'])
     """
-    from pyarrow import types
-
-    from meshnn.tables.cells import floats, typed_columns, unpacked
+    from meshnn.tables.cells import floats, kind_of, typed_columns, unpacked
 
     values, packed = unpacked(values)
-    nothing = np.full(len(values), -1, np.int64)
-    if types.is_null(values.type):
-        return Parsed(np.full(len(values), np.nan), nothing, [], -1)
-    is_text = types.is_string(values.type) or types.is_large_string(values.type)
-    if not is_text and (text or packed):
-        values, is_text = values.cast("string"), True
-    if is_text and not (text or packed):
+    text |= packed
+    if text and kind_of(values.type) not in ("missing", "categorical"):
+        values = values.cast("string")
+    elif not text and kind_of(values.type) == "categorical":
         values, _ = typed_columns([values])[0]
-        is_text = types.is_string(values.type) or types.is_large_string(values.type)
-    if not is_text:
-        return _checked(np.full(len(values), np.nan) if types.is_null(values.type) else floats(values), nothing, [])
-    return _by_level(values, text or packed)
-
-
-def _checked(numbers: F64, codes: I64, texts: list[str]) -> Parsed:
+    codes, texts = np.full(len(values), -1, np.int64), dict[str, int]()
+    if kind_of(values.type) == "missing":
+        numbers = np.full(len(values), np.nan)
+    elif kind_of(values.type) != "categorical":
+        numbers = floats(values)
+    else:  # each different text once
+        different, places = _different(values)
+        parsed = [None if text else _number(cell) for cell in different]
+        levels = [
+            texts.setdefault(cell.strip(), len(texts)) if number is None else -1
+            for cell, number in zip(different, parsed, strict=True)
+        ]
+        numbers, codes = np.array([*parsed, None], np.float64)[places], np.array([*levels, -1], np.int64)[places]
     infinite = np.isinf(numbers)
-    at = int(infinite.argmax()) if infinite.any() else -1
     numbers[infinite] = np.nan
-    return Parsed(numbers, codes, texts, at)
-
-
-def _by_level(values: Any, text: bool) -> Parsed:
-    """Parse each different text once."""
-    different, places = _different(values)
-    numbers, levels = np.full(len(different) + 1, np.nan), np.full(len(different) + 1, -1, np.int64)
-    texts: dict[str, int] = {}
-    for k, cell in enumerate(different):
-        number = None if text else _number(cell)
-        if number is None:
-            levels[k] = texts.setdefault(cell.strip(), len(texts))
-        else:
-            numbers[k] = number
-    return _checked(numbers[places], levels[places], list(texts))
+    return Parsed(numbers, codes, list(texts), int(infinite.argmax()) if infinite.any() else -1)
 
 
 def _different(values: Any) -> tuple[list[Any], I64]:
     """Return the different values, and which of them each one is; -1 if it is missing."""
     from pyarrow import types
 
+    from meshnn.tables.times import as_numpy
+
     if types.is_null(values.type) or len(values) == 0:
         return [], np.full(len(values), -1, np.int64)
     packed = values.combine_chunks().dictionary_encode()
     packed = packed.combine_chunks() if hasattr(packed, "chunks") else packed
-    places = packed.indices.fill_null(-1) if packed.indices.null_count else packed.indices
-    return packed.dictionary.to_pylist(), np.from_dlpack(places).astype(np.int64)
+    return packed.dictionary.to_pylist(), as_numpy(packed.indices, -1).astype(np.int64)
 
 
 def _number(cell: str) -> float | None:
-    """Return the number or boolean that a text is; None if it is neither."""
+    """Return the number or boolean that a text is; None if it is neither, or has leading zeros."""
     from meshnn.tables.cells import NUMBER, PADDED, TRUTH
 
     if cell in TRUTH:
@@ -173,14 +160,13 @@ def check_no_dates(file: str, column: str, values: Any, row: int) -> None:
     """Raise DataError if a column begins with a date or a time, which would be a level of its own in every row."""
     from pyarrow import types
 
+    from meshnn.tables.cells import kind_of
     from meshnn.tables.times import parse_texts
 
     cell: Any = str(values.type)
     if not types.is_temporal(values.type):
-        if not (types.is_string(values.type) or types.is_large_string(values.type)):
-            return
         at = next((k for k, value in enumerate(values[:100]) if value.is_valid), None)
-        if at is None or parse_texts(values[at : at + 1])[1][0] not in (0, 1):
+        if at is None or kind_of(values.type) != "categorical" or parse_texts(values[at : at + 1])[1][0] not in (0, 1):
             return
         cell, row = values[at].as_py(), row + at
     message = f"{file}: column {shown(column)} holds dates or times ({cell} in row {row:,})"
@@ -191,7 +177,7 @@ def decimal_comma(parsed: Parsed) -> int:
     """Return the first row with a decimal comma, which would be a useless level; -1 if there is none."""
     pattern = re.compile(r" *[+-]?\d[\d.]*(,\d+)? *$")
     commas = [k for k, text in enumerate(parsed.texts) if "," in text and pattern.match(text)]
-    found = np.isin(parsed.codes, commas) if commas else np.zeros(1, np.bool_)
+    found = np.isin(parsed.codes, commas)
     return int(found.argmax()) if found.any() else -1
 
 
@@ -225,19 +211,16 @@ def parse_labels(values: Any, kind: str) -> Labels:
 
 
 def _label(cell: Any, kind: str) -> Any:
-    from meshnn.tables.cells import NUMBER, PADDED, TRUTH
-
     if isinstance(cell, float):
         return None if cell != cell else int(cell) if cell.is_integer() and abs(cell) < 2**63 else str(cell)
     if not isinstance(cell, str):
         return cell if isinstance(cell, (bool, int)) else str(cell)
-    text = cell.strip()
-    if kind == "truth" and text in TRUTH:
-        return TRUTH[text]
-    if kind == "whole" and re.match(NUMBER, text) and not re.match(PADDED, text):
-        value = float(text)
-        if value.is_integer() and abs(value) < 2**63:
-            return int(text) if re.fullmatch(r"[+-]?\d+", text) else int(value)
+    text, is_word = cell.strip(), cell.strip().isalpha()
+    number = None if is_word != (kind == "truth") else _number(text)
+    if kind == "truth" and number in (0.0, 1.0):
+        return bool(number)
+    if kind == "whole" and number is not None and number.is_integer() and abs(number) < 2**63:
+        return int(text) if re.fullmatch(r"[+-]?\d+", text) else int(number)
     return text
 
 
@@ -247,23 +230,20 @@ def decided(columns: Sequence[Any], task: str, last: bool) -> tuple[str, str, st
     The rule is that of `target_column`.
     """
     import pyarrow as pa
-    from pyarrow import types
 
-    from meshnn.tables.cells import cells_of, typed_columns
+    from meshnn.tables.cells import cells_of, kind_of, typed_columns
 
     values = pa.chunked_array([chunk for column in columns for chunk in column.chunks], columns[0].type).drop_null()
     if len(values) == 0 and not last:
         return None
-    if types.is_string(values.type):
-        values, _ = typed_columns([values])[0] if len(values) else (values, False)
+    if len(values) and kind_of(values.type) == "categorical":
+        values, _ = typed_columns([values])[0]
     cells = cells_of(pa.table({"y": values}), "y")
-    if cells.kind == "numeric" and not cells.packed:
-        few = len(np.unique(cells.numbers)) <= FEW_CLASSES and not (cells.numbers % 1).any()
-        if task == "auto" and few and not last:
-            return None
     found, why = choose_task(cells)
-    labels = {"boolean": "truth", "numeric": "whole" if found == "classify" or not (cells.numbers % 1).any() else "text"
-              }.get(cells.kind, "text") if not cells.packed else "text"  # fmt: skip
+    whole = cells.kind == "numeric" and not cells.packed and not (cells.numbers % 1).any()
+    if task == "auto" and whole and not last and len(np.unique(cells.numbers)) <= FEW_CLASSES:
+        return None
+    labels = "whole" if whole else "truth" if cells.kind == "boolean" and not cells.packed else "text"
     return (found, labels, why) if task == "auto" else (task, labels, "")
 
 
@@ -291,15 +271,14 @@ def parse_times(values: Any, kind: str | None = None) -> tuple[str, F64 | I64, i
     """
     from pyarrow import types
 
-    from meshnn.tables.times import parse_texts, timestamps
+    from meshnn.tables.cells import kind_of
+    from meshnn.tables.times import as_numpy, parse_texts, timestamps
 
-    held = values.type
-    if types.is_date(held) or types.is_timestamp(held):
+    held, missing = kind_of(values.type), np.iinfo(np.int64).min
+    if held == "date":
         return "time", timestamps(values, local=False).view(np.int64), len(values)
-    if types.is_temporal(held):
-        values = values.cast("int64")
-        ticks = np.from_dlpack(values.fill_null(np.iinfo(np.int64).min).combine_chunks()).astype(np.int64)
-        return "time", ticks, len(values)
+    if types.is_temporal(values.type):
+        return "time", as_numpy(values.cast("int64"), missing).astype(np.int64), len(values)
     parsed = parse_column(values)
     wrong = parsed.codes >= 0
     if kind is None:
@@ -307,9 +286,9 @@ def parse_times(values: Any, kind: str | None = None) -> tuple[str, F64 | I64, i
         kind = "time" if len(given) and wrong[given[0]] else "number"
     found: Any = parsed.numbers
     if kind == "time":
-        if not (types.is_string(held) or types.is_large_string(held)):
-            return kind, np.full(len(values), np.iinfo(np.int64).min), len(values)
+        if held != "categorical":
+            return kind, np.full(len(values), missing), len(values)
         found = parse_texts(values)[0].view(np.int64)
-        wrong = parsed.given & (found == np.iinfo(np.int64).min)
+        wrong = parsed.given & (found == missing)
     good = int(wrong.argmax()) if wrong.any() else len(values)
     return kind, found[:good], good

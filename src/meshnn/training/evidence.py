@@ -1,4 +1,4 @@
-"""Penalties found from the samples: what `l2="auto"` means to Levenberg-Marquardt.
+"""Penalties from the samples: what `l2="auto"` means to Levenberg-Marquardt.
 
 The evidence (MacKay, 1992; with Gauss-Newton: Foresee and Hagan, 1997) weighs a fit against the volume of weights that
 give it. With the Gauss-Newton matrix M and penalties a on its diagonal, of the k weights of a kind of edges
@@ -14,9 +14,9 @@ Every kind of edges (from inputs or hidden neurons, to hidden neurons or outputs
 that ask for a linear map get one: what goes through hidden neurons is then penalised more than what goes past them. A
 kind of which the samples say little follows the others: the common penalty counts as much as PRIOR determined weights.
 
-With more weights than samples the second equation has another solution, no noise at all and every sample learned by
-heart. It is kept away by never letting gamma pass a share of the numbers to be learned. Edges straight from inputs to
-outputs, if there are fewer of them than samples, are not counted: they cannot learn by heart.
+With more weights than samples the second equation has another solution, no noise at all and every sample overfitted.
+It is avoided by never letting gamma pass a share of the numbers to be learned. Edges straight from inputs to outputs,
+if there are fewer of them than samples, are not counted: they cannot overfit.
 """
 
 from __future__ import annotations
@@ -29,11 +29,6 @@ from meshnn.arrays import FloatArray, IntArray
 from meshnn.mesh import Mesh
 from meshnn.training.samples import Samples
 
-__all__ = ["Evidence"]
-
-LEAST, MOST = 1e-8, 10.0
-#: The kind of edges from inputs (0) to outputs (2).
-STRAIGHT = 2
 #: Determined weights that the common penalty counts as, for each kind. See docs/solvers.md.
 PRIOR = 10.0
 #: Most weights that the samples may determine, over the numbers to be learned (squared_error). Benchmarks/defaults.py.
@@ -43,13 +38,7 @@ CROWDED = 0.15
 class Evidence:
     """Finds the penalties of the live parameters of a mesh; one that edges share is of the kind of the first of them.
 
-    Parameters
-    ----------
-    mesh, samples : Mesh, Samples
-    live : array of int
-        The parameters in question.
-    penalised : array of float (n_live,)
-        1 for those that have a penalty, else 0.
+    `penalised` (n_live,) is 1 for parameters that have a penalty, else 0.
     """
 
     def __init__(self, mesh: Mesh, samples: Samples, live: IntArray, penalised: FloatArray) -> None:
@@ -63,12 +52,13 @@ class Evidence:
         self.penalised = penalised
         self.likelihood = samples.loss.likelihood
         self.count = samples.total_weight if self.likelihood else samples.total_weight * t.n_outputs
-        self.least = LEAST
-        # straight from inputs to outputs: fewer than samples cannot learn them by heart
-        self.bent = [k != STRAIGHT or len(of) > self.count for k, of in zip(found, self.kinds, strict=True)]
+        self.least = 1e-8
+        # straight from inputs (0) to outputs (2): fewer than samples cannot overfit them
+        self.bent = [k != 2 or len(of) > self.count for k, of in zip(found, self.kinds, strict=True)]
 
     def penalties(self, matrix: FloatArray, weights: FloatArray, now: FloatArray, error: float) -> FloatArray:
-        """Those that the samples speak for, at weights with this loss; those there are `now` where they do not say."""
+        """Return the penalties that the samples ask for at weights with this loss, else those of `now`."""
+        most = 10.0
         diagonal = self._inverse_diagonal(matrix, now)
         size = float(self.penalised @ weights**2)
         if diagonal is None or not size > 0:
@@ -80,23 +70,23 @@ class Evidence:
             factor = max(self.count - total, 1.0) / max(2 * error, np.finfo(np.float64).tiny)
             bent = sum(known for known, counts in zip(determined, self.bent, strict=True) if counts)
             if bent > CROWDED * self.count:
-                self.least = min(2 * self.mean(now), MOST)  # and never back, or it would swing to and fro
+                self.least = min(2 * self.mean(now), most)  # and never back, or it would oscillate
         common = total / (factor * size)
         if not (np.isfinite(common) and common > 0):
             return now
         found = now.copy()
         for kind, known in zip(self.kinds, determined, strict=True):
             penalty = (known + PRIOR) / (factor * float(weights[kind] @ weights[kind]) + PRIOR / common)
-            found[kind] = np.clip(penalty, self.least, MOST)
+            found[kind] = np.clip(penalty, self.least, most)
         return found
 
     def mean(self, penalties: FloatArray) -> float:
-        """Over the edges that have one: the geometric mean."""
+        """Return the geometric mean over the parameters that have a penalty."""
         having = penalties[self.penalised > 0]
         return float(np.exp(np.log(having).mean())) if len(having) and (having > 0).all() else 0.0
 
     def _inverse_diagonal(self, matrix: FloatArray, now: FloatArray) -> Any:
-        """That of (matrix + penalties)^-1; None if there is none."""
+        """Return that of (matrix + penalties)^-1; None if there is none."""
         from scipy.linalg import LinAlgError, cho_factor
         from scipy.linalg.lapack import dpotri
 

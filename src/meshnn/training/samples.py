@@ -71,16 +71,8 @@ class Samples(ABC):
     in_memory: ClassVar[bool] = False
     loss: Loss
     total_weight: float  # sum of the sample weights; the number of samples if there are none
-
-    @property
-    @abstractmethod
-    def count(self) -> int:
-        """Number of samples."""
-
-    @property
-    def timed(self) -> bool:
-        """Whether other ticks than the last have a loss."""
-        return False
+    count: int
+    timed: bool = False  # whether other ticks than the last have a loss
 
     def columns(self, n_outputs: int) -> int:
         """Return the mean number of columns of a square root of the curvature per sample."""
@@ -129,12 +121,12 @@ class InMemorySamples(Samples):
         return self.targets.loss
 
     @property
-    def count(self) -> int:
+    def count(self) -> int:  # type: ignore[override]
         """Number of samples."""
         return int(self.X.shape[1])
 
     @property
-    def timed(self) -> bool:
+    def timed(self) -> bool:  # type: ignore[override]
         """Whether other ticks than the last have a loss."""
         return self.targets.timed
 

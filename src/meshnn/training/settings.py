@@ -15,7 +15,7 @@ from meshnn.training.state import FromZero, Interval, OneOf, Options, Positive, 
 
 __all__ = ["EarlyStopping", "Settings"]
 
-GRADIENTS = ("auto", "forward", *(name for name, method in METHODS.items() if method.automatic))
+GRADIENTS = ("auto", "forward", *METHODS)
 #: Batch sizes that "auto" takes, and up to how many samples: small ones find better weights, large ones are faster.
 BATCHES = ((32, 2_500), (64, 50_000), (256, math.inf))
 #: max_epochs="auto": steps of first-order solvers, in at least USUAL_EPOCHS unless these make more than MOST_STEPS, but

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import sys
+from importlib.metadata import version
 from os import PathLike
 from typing import Any
 
 import numpy as np
 
 from meshnn.arguments import known, switch, whole_number
-from meshnn.arrays import IntArray
+from meshnn.arrays import Array, IntArray
 from meshnn.export.blueprint import Blueprint, ExportError
-from meshnn.export.onnx.answers import answer
 from meshnn.export.onnx.features import encoded, missing_flag, scaled
-from meshnn.export.onnx.graph import ML, Graph, as_protos, imported
-from meshnn.export.onnx.net import OnnxNet
-from meshnn.export.onnx.sequences import one_step, state_neurons, whole_sequence
+from meshnn.export.onnx.graph import CODES, ML, Graph, Value, as_protos, imported
+from meshnn.export.onnx.net import OnnxNet, one_step, state_neurons, whole_sequence
 from meshnn.files import as_path, write_whole
 
-__all__ = ["LEAST_OPSET", "build", "to_onnx"]
-
-#: Operators are those of opset 18 (2022), or of any later one.
-LEAST_OPSET, ML_OPSET = 18, 3
+LEAST_OPSET = 18  #: Operators are those of opset 18 (2022), or of any later one.
 
 
 def to_onnx(
@@ -69,20 +64,18 @@ def to_onnx(
     newest = onnx.defs.onnx_opset_version()
     if path is not None:
         as_path(path)
-    opset = whole_number("opset", opset, least=0)
-    if not LEAST_OPSET <= opset <= newest:
-        why = "older than the operators that are needed" if opset < LEAST_OPSET else "not known to this version of onnx"
-        raise ExportError(f"opset {opset} is {why}; pass one from {LEAST_OPSET} to {newest}")
+    if not LEAST_OPSET <= whole_number("opset", opset, least=0) <= newest:
+        raise ExportError(f"opset {opset} is not supported; pass one from {LEAST_OPSET} to {newest}")
     graph = build(blueprint, Graph(known("dtype", dtype, ("float32", "float64"))), zipmap=zipmap, sequence=sequence)
-    proto = as_protos(graph, name or "mesh")
     domains = [onnx.helper.make_opsetid("", opset)]
     if any(node.domain == ML for node in graph.nodes):
-        domains.append(onnx.helper.make_opsetid(ML, ML_OPSET))
+        domains.append(onnx.helper.make_opsetid(ML, 3))
     model = onnx.helper.make_model(
-        proto, opset_imports=domains, producer_name="meshnn", producer_version=_version(), doc_string=blueprint.title,
+        as_protos(graph, name or "mesh"), opset_imports=domains, producer_name="meshnn",
+        producer_version=version("meshnn"), doc_string=blueprint.title,
         ir_version=onnx.helper.find_min_ir_version_for(domains, ignore_unknown=True),
     )  # fmt: skip
-    onnx.helper.set_model_props(model, _facts(blueprint, sequence))
+    onnx.helper.set_model_props(model, _metadata(blueprint, sequence))
     if path is not None:
         write_whole(path, [model.SerializeToString()])
     return model
@@ -93,16 +86,13 @@ def build(
 ) -> Graph:
     """Fill an empty graph and return it; with `raw` classifiers return outputs instead of probabilities."""
     timing = blueprint.timing
-    if zipmap is not None:
-        zipmap = switch("zipmap", zipmap)
     if switch("sequence", sequence) and timing is None:
         raise ExportError("sequence=True is for models that live in time, and this one takes samples; leave it out")
     steps = sequence and timing is not None and timing.readout == "all"
     plain = blueprint.several or steps or not blueprint.classes
-    if zipmap and plain:
+    if zipmap is not None and switch("zipmap", zipmap) and plain:
         what = "several labels" if blueprint.several else "all steps of sequences" if steps else "what is no classifier"
         raise ExportError(f"zipmap=True is for one class per sample, not for {what}; leave it out")
-    axes: tuple[int | str, ...] = ("N",)
     if timing is None:
         features = encoded(graph, blueprint)
         flag = missing_flag(graph, blueprint, features)
@@ -110,12 +100,16 @@ def build(
         net.run(_ticks(blueprint))
         outputs = net.collected(blueprint.outputs, "outputs")
         outputs = graph.add("Add", (outputs, flag), "missing/checked") if flag else outputs
-    elif sequence:
-        outputs, axes = whole_sequence(graph, blueprint, timing), ("T", "N") if steps else ("N",)
     else:
-        outputs = one_step(graph, blueprint, timing)
+        outputs = (whole_sequence if sequence else one_step)(graph, blueprint, timing)
     states, graph.outputs = graph.outputs, []
-    answer(graph, blueprint, outputs, axes, zipmap=not plain if zipmap is None else zipmap, raw=raw)
+    axes = ("T", "N") if steps else ("N",)
+    if blueprint.several:
+        _add_labels(graph, blueprint, outputs, axes, raw)
+    elif blueprint.classes:
+        _add_classes(graph, blueprint, outputs, axes, zipmap=not plain if zipmap is None else zipmap, raw=raw)
+    else:
+        _add_values(graph, blueprint, outputs, axes)
     graph.outputs += states
     return graph
 
@@ -131,8 +125,7 @@ def _ticks(blueprint: Blueprint) -> list[IntArray]:
     return ticks
 
 
-def _facts(blueprint: Blueprint, sequence: bool) -> dict[str, str]:
-    """Return the metadata of the file."""
+def _metadata(blueprint: Blueprint, sequence: bool) -> dict[str, str]:
     found = {
         "neurons": f"{blueprint.n_inputs} inputs, {blueprint.n_hidden} hidden, {blueprint.n_outputs} outputs",
         "edges": str(len(blueprint.src)), "ticks": str(blueprint.ticks), "features": ", ".join(blueprint.features),
@@ -146,6 +139,78 @@ def _facts(blueprint: Blueprint, sequence: bool) -> dict[str, str]:
     return {key: value for key, value in found.items() if value}
 
 
-def _version() -> str:
-    # not imported: the package is above what is in it
-    return str(sys.modules["meshnn"].__version__)
+# -- outputs, named as skl2onnx names them -------------------------------------------------------------------------
+
+
+def _add_output(graph: Graph, tensor: str, name: str, kind: str, shape: tuple[int | str, ...]) -> None:
+    """Add a tensor as an output, under its public name."""
+    last = graph.nodes[-1]
+    if last.outputs == (tensor,):  # no node reads it yet: it is renamed
+        name = graph.name(name)
+        graph.nodes[-1] = last._replace(outputs=(name,))
+    else:
+        name = graph.add("Identity", (tensor,), name)
+    graph.outputs.append(Value(name, kind, shape))
+
+
+def _add_values(graph: Graph, blueprint: Blueprint, values: str, axes: tuple[str, ...]) -> None:
+    if blueprint.link == "exp":
+        values = graph.add("Exp", (values,), "rates")
+    if blueprint.y_scale is not None and blueprint.y_mean is not None:
+        values = graph.add("Mul", (values, graph.constant("scale_back/scale", blueprint.y_scale)), "scale_back/scaled")
+        values = graph.add("Add", (values, graph.constant("scale_back/mean", blueprint.y_mean)), "scale_back")
+    name = "outputs" if blueprint.title.startswith("Mesh(") else "variable"  # of a net alone
+    _add_output(graph, values, name, graph.dtype, (*axes, blueprint.n_outputs))
+
+
+def _add_labels(graph: Graph, blueprint: Blueprint, outputs: str, axes: tuple[str, ...], raw: bool) -> None:
+    shape = (*axes, len(blueprint.classes))
+    on = graph.add("Greater", (outputs, graph.constant("zero", 0.0)), "label/on")
+    graph.outputs.append(Value(graph.add("Cast", (on,), "label", to=CODES["int64"]), "int64", shape))
+    chances = outputs if raw else graph.add("Sigmoid", (outputs,), "chances")
+    _add_output(graph, chances, "probabilities", graph.dtype, shape)
+
+
+def _add_classes(
+    graph: Graph, blueprint: Blueprint, outputs: str, axes: tuple[str, ...], zipmap: bool, raw: bool
+) -> None:
+    labels, two = _labels(blueprint), blueprint.link == "logit"
+    kind = "string" if labels.dtype == object else "int64"
+    label, name = ("output_label", "output_probability") if zipmap else ("label", "probabilities")
+    if two:  # one output, the logit of the first class; the second is likelier below 0
+        below = graph.add("Less", (outputs, graph.constant("zero", 0.0)), "label/second")
+        flat = graph.add("Squeeze", (below, graph.constant("axis/classes", np.array([-1]))), "label/flat")
+        number = graph.add("Cast", (flat,), "label/number", to=CODES["int64"])
+    else:  # the first of equally likely classes
+        number = graph.add("ArgMax", (outputs,), "label/number", axis=-1, keepdims=0)
+    if not np.array_equal(labels, np.arange(len(labels))):
+        number = graph.add("Gather", (graph.constant("classes", labels), number), "label/of_number", axis=0)
+    _add_output(graph, number, label, kind, axes)
+    if two:
+        minus = graph.add("Neg", (outputs,), "chances/minus")
+        outputs = graph.add("Concat", (outputs, minus), "chances/both", axis=-1)
+    link, options = ("Sigmoid", {}) if two else ("Softmax", {"axis": -1})
+    chances = outputs if raw else graph.add(link, (outputs,), "chances", **options)
+    if not zipmap:
+        _add_output(graph, chances, name, graph.dtype, (*axes, len(labels)))
+        return
+    if graph.dtype != "float32":
+        chances = graph.add("Cast", (chances,), "chances/short", to=CODES["float32"])  # ZipMap takes no others
+    key = "classlabels_strings" if kind == "string" else "classlabels_int64s"
+    graph.add("ZipMap", (chances,), name, ML, **{key: labels.tolist()})
+    graph.outputs.append(Value(name, f"map of {kind}", axes))
+
+
+def _labels(blueprint: Blueprint) -> Array:
+    """Return the classes as ONNX has them: whole numbers or texts."""
+    classes: list[Any] = list(blueprint.classes)
+    if all(isinstance(label, str) for label in classes):
+        return np.array(classes, object)
+    for label in classes:
+        whole = isinstance(label, int) or (isinstance(label, float) and label.is_integer())
+        if not whole or not -(2**63) <= label < 2**63:
+            raise ExportError(
+                f"the class {label!r} cannot be a label of ONNX, which are all texts or all whole numbers; fit the "
+                "model to such labels"
+            )
+    return np.array([int(label) for label in classes], np.int64)

@@ -4,14 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from meshnn.arrays import Array
 from meshnn.export.blueprint import Blueprint, ExportError, InputColumn
 from meshnn.export.onnx.graph import CODES, ML, Graph
-
-__all__ = ["encoded", "missing_flag", "scaled"]
-
-#: Names of outputs, which a column must not have.
-_OUTPUTS = {"label", "probabilities", "output_label", "output_probability", "variable", "outputs"}
 
 
 def encoded(graph: Graph, blueprint: Blueprint) -> str:
@@ -22,17 +16,8 @@ def encoded(graph: Graph, blueprint: Blueprint) -> str:
         return _filled(graph, features, "features/filled", [column.fill for column in columns])
     if "features" in graph.known:
         raise ExportError("text columns cannot be part of another model; use model.to_onnx()")
-    parts = [_texts(graph, column) if column.categories else _number(graph, column) for column in columns]
+    parts = [_column(graph, column) for column in columns]
     return graph.add("Concat", tuple(parts), "features", axis=1)
-
-
-def _name(column: InputColumn) -> str:
-    return f"{column.name}_column" if column.name in _OUTPUTS or not column.name else column.name
-
-
-def _number(graph: Graph, column: InputColumn) -> str:
-    name = graph.input(_name(column), ("N", 1))
-    return _filled(graph, name, f"{name}/filled", [column.fill])
 
 
 def _filled(graph: Graph, tensor: str, name: str, fills: list[float | None]) -> str:
@@ -43,9 +28,13 @@ def _filled(graph: Graph, tensor: str, name: str, fills: list[float | None]) -> 
     return graph.add("Where", (graph.add("IsNaN", (tensor,), f"{name}/gaps"), values, tensor), name)
 
 
-def _texts(graph: Graph, column: InputColumn) -> str:
-    """Return one feature per category and for other texts, if they have one; the empty text is a missing value."""
-    name = graph.input(_name(column), ("N", 1), "string")
+def _column(graph: Graph, column: InputColumn) -> str:
+    """Return the features of one column: a number, or one per category; the empty text is a missing value."""
+    outputs = ("label", "probabilities", "output_label", "output_probability", "variable", "outputs", "")
+    wanted = f"{column.name}_column" if column.name in outputs else column.name
+    name = graph.input(wanted, ("N", 1), "string" if column.categories else "")
+    if not column.categories:
+        return _filled(graph, name, f"{name}/filled", [column.fill])
     codes = {text: k for k, text in enumerate(column.categories)}
     count = column.width
     if "" not in codes:
@@ -65,7 +54,10 @@ def scaled(graph: Graph, blueprint: Blueprint, name: str) -> str:
     """Return features as the net takes them; of a stream, features that are not finite count as their mean."""
     r = blueprint
     if r.x_mean is not None and r.x_scale is not None:
-        _check_size(graph, r.x_mean, r.x_scale)
+        large = np.abs(r.x_mean) / 1e3 + r.x_scale > np.finfo(graph.dtype).max / 1e3
+        if (large := np.flatnonzero(np.isfinite(r.x_scale) & large)).size:
+            shown = f"numbers around {abs(r.x_mean[large[0]]) + r.x_scale[large[0]]:.1g}"
+            raise ExportError(f"feature {large[0]} has {shown}, too large for {graph.dtype}; scale the features first")
         factor, mean = 1.0 / r.x_scale, r.x_mean.astype(graph.dtype)  # the scale of a constant feature is infinite
         centred = graph.add("Sub", (name, graph.constant("scale/mean", mean)), "scale/centred")
         name = graph.add("Mul", (centred, graph.constant("scale/factor", factor)), "scale/scaled")
@@ -78,13 +70,6 @@ def scaled(graph: Graph, blueprint: Blueprint, name: str) -> str:
     name = graph.add("Where", (finite, name, zero), "scale/filled")
     name = graph.add("Max", (name, graph.constant("scale/low", -r.x_cut)), "scale/above")
     return graph.add("Min", (name, graph.constant("scale/high", r.x_cut)), "scale/clipped")
-
-
-def _check_size(graph: Graph, mean: Array, scale: Array) -> None:
-    large = np.flatnonzero(np.isfinite(scale) & (np.abs(mean) / 1e3 + scale > np.finfo(graph.dtype).max / 1e3))
-    if large.size:
-        shown = f"numbers around {abs(mean[large[0]]) + scale[large[0]]:.1g}"
-        raise ExportError(f"feature {large[0]} has {shown}, which {graph.dtype} cannot hold; scale the features first")
 
 
 def missing_flag(graph: Graph, blueprint: Blueprint, *tensors: str) -> str:

@@ -1,43 +1,24 @@
-"""The ticks of a net as operators of ONNX.
+"""The ticks of a net as operators of ONNX, and the steps of a net that lives in time.
 
 Neurons of a tick that share an activation are one tensor (batch, neurons). Their weighted sums are one Gemm over the
 tensors that hold their sources, side by side; of large blocks with few edges, products edge by edge. Constants that are
 equal are stored once, so cycles can be unrolled; many equal ticks are a Loop.
+
+Step t of a sequence is read `delay` ticks after its end: during a later step, or, for the last step, while it is held.
+That is after `lag` more steps, after tick `look` of the last of these, counted from 1.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from copy import copy
 
 import numpy as np
 
 from meshnn.arrays import Array, IntArray
 from meshnn.codes import ACTIVATIONS
-from meshnn.export.blueprint import Blueprint, ExportError
-from meshnn.export.limits import LIMITS
+from meshnn.export.blueprint import Blueprint, SequenceTiming
+from meshnn.export.onnx.features import missing_flag, scaled
 from meshnn.export.onnx.graph import Graph, Node, Value
-
-__all__ = ["OnnxNet", "activate", "batch_of"]
-
-
-@dataclass
-class _States:
-    """Which tensor holds the state of each neuron, and in which column; -1: the state is 0."""
-
-    holder: IntArray
-    column: IntArray
-    names: list[str] = field(default_factory=list)
-    widths: list[int] = field(default_factory=list)
-
-    def put(self, name: str, neurons: IntArray) -> None:
-        """Let the states of neurons be the columns of a tensor."""
-        self.holder[neurons], self.column[neurons] = len(self.names), np.arange(len(neurons))
-        self.names.append(name)
-        self.widths.append(len(neurons))
-
-    def copy(self) -> _States:
-        """Return a copy."""
-        return _States(self.holder.copy(), self.column.copy(), list(self.names), list(self.widths))
 
 
 class OnnxNet:
@@ -49,104 +30,90 @@ class OnnxNet:
     graph : Graph
     features : str
         The tensor (batch, n_inputs) of scaled features.
-    state : (name, neurons), optional
-        A tensor of states of the tick before the first.
-    outer : Net, optional
-        That of the surrounding graph, for the body of a loop, which sees its tensors.
     """
 
-    def __init__(
-        self, blueprint: Blueprint, graph: Graph, features: str, state: tuple[str, IntArray] | None = None,
-        outer: OnnxNet | None = None,
-    ) -> None:  # fmt: skip
+    def __init__(self, blueprint: Blueprint, graph: Graph, features: str) -> None:
         self.blueprint, self.graph, self.features = blueprint, graph, features
-        n = blueprint.n_neurons
-        self.joined: dict[tuple[str, ...], str] = {} if outer is None else dict(outer.joined)
-        self.states: _States = _States(np.full(n, -1), np.zeros(n, np.int64)) if outer is None else outer.states.copy()
-        self.read = np.zeros(n, np.bool_)  # neurons that others read
-        self.read[blueprint.src[blueprint.alive]] = True
+        self.joined: dict[tuple[str, ...], str] = {}
+        self.tensors: list[tuple[str, int]] = []  # name and width
+        # the tensor that holds the state of each neuron, -1 if the state is 0, and the column in it
+        self.holder, self.column = np.full(blueprint.n_neurons, -1), np.zeros(blueprint.n_neurons, np.int64)
         self.codes = np.array([ACTIVATIONS[name] for name in blueprint.activations])
-        if outer is None:
-            self.states.put(features, np.arange(blueprint.n_inputs))
-        if state is not None:
-            self.states.put(*state)
+        self.put(features, np.arange(blueprint.n_inputs))
+
+    def put(self, name: str, neurons: IntArray) -> None:
+        """Let the states of neurons be the columns of a tensor."""
+        self.holder[neurons], self.column[neurons] = len(self.tensors), np.arange(len(neurons))
+        self.tensors.append((name, len(neurons)))
 
     def run(self, ticks: list[IntArray]) -> None:
         """Run ticks, each given by the neurons whose states are computed."""
         k = 0
         while k < len(ticks):
-            self.tick(k + 1, ticks[k])
+            self._tick(k + 1, ticks[k])
             same = 0
             while k + same + 1 < len(ticks) and np.array_equal(ticks[k + same + 1], ticks[k]):
                 same += 1
             k += 1
-            if same >= LIMITS.onnx_loop and len(ticks[k]):  # after the first tick, when there are tensors of all states
-                self.loop(k + 1, ticks[k], same)
+            # after the first tick, when there are tensors of all states; fewer unrolled ticks load and run faster
+            if same >= 64 and len(ticks[k]):
+                self._loop(k + 1, ticks[k], same)
                 k += same
 
-    def tick(self, k: int, neurons: IntArray) -> None:
-        """Compute the states of neurons from those one tick before."""
+    def _tick(self, k: int, neurons: IntArray) -> None:
         groups = self._groups(neurons)
         made = []
         for activation, members in groups:
             label = f"tick{k}" if len(groups) == 1 else f"tick{k}/{activation}"
             made.append((activate(self.graph, activation, self._summed(label, members), label), members))
         for name, members in made:
-            self.states.put(name, members)
+            self.put(name, members)
 
     def _groups(self, neurons: IntArray) -> list[tuple[str, IntArray]]:
         """Group neurons by activation; outputs that no neuron reads are tensors of their own."""
-        codes = self.codes[neurons - self.blueprint.n_clamped]
-        apart = (neurons >= self.blueprint.n_neurons - self.blueprint.n_outputs) & ~self.read[neurons]
+        r, codes = self.blueprint, self.codes[neurons - self.blueprint.n_clamped]
+        apart = (neurons >= r.n_neurons - r.n_outputs) & ~np.isin(neurons, r.src[r.alive])
         found = [
             (code, neurons[(codes == code) & (apart == end)]) for code in np.unique(codes) for end in (False, True)
         ]
         return [(list(ACTIVATIONS)[code], members) for code, members in found if len(members)]
 
-    def loop(self, k: int, neurons: IntArray, count: int) -> None:
+    def _loop(self, k: int, neurons: IntArray, count: int) -> None:
         """Repeat the same tick `count` times."""
         g, label, groups = self.graph, f"tick{k}_to_{k + count - 1}", self._groups(neurons)
-        body = Graph(g.dtype, g, label + "/")
-        inner = OnnxNet(self.blueprint, body, self.features, outer=self)
-        carried = [self.states.names[self.states.holder[members[0]]] for _, members in groups]
+        inner, body = copy(self), Graph(g.dtype, g, label + "/")
+        inner.graph, inner.joined, inner.tensors = body, dict(self.joined), list(self.tensors)
+        inner.holder, inner.column = self.holder.copy(), self.column.copy()
         body.inputs += [Value(body.name("number"), "int64", ()), Value(body.name("go"), "bool", ())]
         for activation, members in groups:
-            body.inputs.append(Value(body.name(f"before/{activation}"), g.dtype, ("N", len(members))))
-            inner.states.put(body.inputs[-1].name, members)
-        inner.tick(k, neurons)
+            inner.put(body.input(f"before/{activation}", ("N", len(members))), members)
+        inner._tick(k, neurons)
         body.outputs.append(Value(body.add("Identity", (body.inputs[1].name,), "on"), "bool", ()))
         for _, members in groups:
-            name = inner.states.names[inner.states.holder[members[0]]]
-            body.outputs.append(Value(name, g.dtype, ("N", len(members))))
+            body.outputs.append(Value(inner.tensors[inner.holder[members[0]]][0], g.dtype, ("N", len(members))))
+        carried = [self.tensors[self.holder[members[0]]][0] for _, members in groups]
         outputs = tuple(g.name(f"{label}/{activation}") for activation, _ in groups)
         often, go = g.constant(label + "/count", np.array(count)), g.constant("loop/go", np.array(True))
         g.nodes.append(Node("Loop", (often, go, *carried), outputs, {"body": body}, ""))
         for name, (_, members) in zip(outputs, groups, strict=True):
-            self.states.put(name, members)
-
-    # -- weighted sums ---------------------------------------------------------------------------------------------
+            self.put(name, members)
 
     def _summed(self, label: str, members: IntArray) -> str:
         """Return the weighted sums (batch, neurons) of neurons."""
-        r, s, g = self.blueprint, self.states, self.graph
+        r, g = self.blueprint, self.graph
         edges = np.concatenate([np.arange(*r.pointers[j : j + 2]) for j in members.tolist()])
         src, weights = r.src[edges], r.weights[edges]
         dst = np.searchsorted(members, r.dst[edges])
         ours = (src == r.n_inputs) & r.bias
         bias = np.bincount(dst[ours], weights[ours], len(members)).astype(float)
-        live = s.holder[src] >= 0
+        live = self.holder[src] >= 0
         src, dst, weights = src[live], dst[live], weights[live]
-        if not len(src):
-            return g.add("Expand", (g.constant(f"{label}/bias", bias), self._shape(label, len(bias))), f"{label}/sum")
-        holders, at = np.unique(s.holder[src], return_inverse=True)
-        starts = np.concatenate([[0], np.cumsum([s.widths[h] for h in holders])])
-        tensor = self._together(label, tuple(s.names[h] for h in holders))
-        rows, shape = s.column[src] + starts[at], (int(starts[-1]), len(members))
-        entries = shape[0] * shape[1]
-        if entries >= LIMITS.onnx_sparse_entries and entries > LIMITS.onnx_sparse_times * len(src):
+        tensor, rows, width = self._held(label, src) if len(src) else (self.features, src, r.n_inputs)
+        entries = width * len(members)
+        if entries >= 2**18 and entries > 100 * len(src):  # a matrix that is nearly empty
             return self._by_edges(label, tensor, (rows, dst, weights), bias)
         g.check_size(entries * np.dtype(g.dtype).itemsize)  # before it is made
-        matrix = np.zeros(shape)
+        matrix = np.zeros((width, len(members)))
         matrix[rows, dst] = weights
         constants = g.constant(f"{label}/weights", matrix), g.constant(f"{label}/bias", bias)
         return g.add("Gemm", (tensor, *constants), f"{label}/sum")
@@ -157,34 +124,30 @@ class OnnxNet:
         turned = g.add("Transpose", (tensor,), f"{label}/turned", perm=[1, 0])
         taken = g.add("Gather", (turned, g.constant(f"{label}/sources", src)), f"{label}/gathered", axis=0)
         products = g.add("Mul", (taken, g.constant(f"{label}/weights", weights[:, None])), f"{label}/products")
-        shape = self._shape(label, len(bias), turned=True)
+        sizes = g.constant(f"shape/{len(bias)}", np.array([len(bias)])), batch_of(g, self.features)
+        shape = g.add("Concat", sizes, f"{label}/shape", axis=0)
         start = g.add("Expand", (g.constant(f"{label}/bias", bias[:, None]), shape), f"{label}/begin")
         targets = g.constant(f"{label}/targets", dst[:, None])
         rows = g.add("ScatterND", (start, targets, products), f"{label}/rows", reduction="add")
         return g.add("Transpose", (rows,), f"{label}/sum", perm=[1, 0])
 
-    def _together(self, label: str, names: tuple[str, ...]) -> str:
-        """Return tensors side by side."""
-        if len(names) == 1:
-            return names[0]
-        if names not in self.joined:
+    def _held(self, label: str, neurons: IntArray) -> tuple[str, IntArray, int]:
+        """Return one tensor with the states of neurons, their columns in it, and its width."""
+        holders, at = np.unique(self.holder[neurons], return_inverse=True)
+        names = tuple(self.tensors[h][0] for h in holders)
+        starts = np.cumsum([0, *(self.tensors[h][1] for h in holders)])
+        if len(names) > 1 and names not in self.joined:
             self.joined[names] = self.graph.add("Concat", names, f"{label}/sources", axis=1)
-        return self.joined[names]
-
-    def _shape(self, label: str, width: int, turned: bool = False) -> str:
-        count, wide = batch_of(self.graph, self.features), self.graph.constant(f"shape/{width}", np.array([width]))
-        return self.graph.add("Concat", (wide, count) if turned else (count, wide), f"{label}/shape", axis=0)
+        return self.joined.get(names, names[0]), self.column[neurons] + starts[at], int(starts[-1])
 
     def collected(self, neurons: IntArray, name: str) -> str:
         """Return the states of neurons, in this order, as one tensor."""
-        s, g = self.states, self.graph
-        holders = list(dict.fromkeys(s.holder[neurons].tolist()))
-        starts = np.concatenate([[0], np.cumsum([s.widths[h] for h in holders])])
-        columns = s.column[neurons] + starts[[holders.index(h) for h in s.holder[neurons].tolist()]]
-        tensor = self._together(name, tuple(s.names[h] for h in holders))
-        if np.array_equal(columns, np.arange(starts[-1])):
+        tensor, columns, width = self._held(name, neurons)
+        if np.array_equal(columns, np.arange(width)):
             return tensor
-        return g.add("Gather", (tensor, g.constant(f"{name}/columns", columns)), f"{name}/picked", axis=1)
+        return self.graph.add(
+            "Gather", (tensor, self.graph.constant(f"{name}/columns", columns)), f"{name}/picked", axis=1
+        )
 
 
 def batch_of(graph: Graph, features: str, axis: int = 0) -> str:
@@ -206,14 +169,135 @@ def activate(g: Graph, name: str, t: str, label: str) -> str:
         return g.add("Exp", (g.add("Neg", (square,), f"{label}/minus"),), label)
     if name == "leaky_relu":
         return g.add("Max", (t, g.add("Mul", (t, g.constant("leaky_relu/slope", 0.01)), f"{label}/low")), label)
-    one = g.constant("one", 1.0)
+    one, above = g.constant("one", 1.0), g.add("Relu", (t,), f"{label}/above")
     if name == "elu":
         power = g.add("Exp", (g.add("Min", (t, g.constant("zero", 0.0)), f"{label}/low"),), f"{label}/power")
-        below = g.add("Sub", (power, one), f"{label}/below")
-        return g.add("Add", (g.add("Relu", (t,), f"{label}/above"), below), label)
-    if name == "softplus":
-        size = g.add("Neg", (g.add("Abs", (t,), f"{label}/size"),), f"{label}/minus")
-        power = g.add("Exp", (size,), f"{label}/power")
-        soft = g.add("Log", (g.add("Add", (one, power), f"{label}/more"),), f"{label}/soft")
-        return g.add("Add", (g.add("Relu", (t,), f"{label}/above"), soft), label)
-    raise ExportError(f"ONNX export does not know the activation {name!r}; it knows {', '.join(ACTIVATIONS)}")
+        return g.add("Add", (above, g.add("Sub", (power, one), f"{label}/below")), label)
+    size = g.add("Neg", (g.add("Abs", (t,), f"{label}/size"),), f"{label}/minus")  # softplus
+    more = g.add("Add", (one, g.add("Exp", (size,), f"{label}/power")), f"{label}/more")
+    return g.add("Add", (above, g.add("Log", (more,), f"{label}/soft")), label)
+
+
+# -- nets in time --------------------------------------------------------------------------------------------------
+
+
+def state_neurons(blueprint: Blueprint) -> IntArray:
+    """Return the neurons whose states are carried: those that others read, in the order of a tick."""
+    read = np.unique(blueprint.src[blueprint.alive])
+    read = read[read >= blueprint.n_clamped]
+    codes = np.array([ACTIVATIONS[blueprint.activations[j - blueprint.n_clamped]] for j in read.tolist()], np.int64)
+    found: IntArray = read[np.argsort(codes, kind="stable")]
+    return found
+
+
+def _state_width(blueprint: Blueprint, timing: SequenceTiming) -> int:
+    return len(state_neurons(blueprint)) + (blueprint.n_outputs + 1) * (timing.readout == "mean")
+
+
+def _looks(timing: SequenceTiming, whole: bool) -> tuple[int, int]:
+    """Return how many steps later a step is read, and after which tick of that step."""
+    if timing.readout == "last" and not whole:
+        return 0, timing.per_step + timing.delay
+    lag = -(-timing.delay // timing.per_step)
+    return lag, timing.per_step + timing.delay - timing.per_step * lag
+
+
+def one_step(graph: Graph, blueprint: Blueprint, timing: SequenceTiming) -> str:
+    """Add one step per call; a readout at the end of sequences is that of a sequence that ends with this step."""
+    features, width = graph.input("features", ("N", blueprint.n_inputs)), _state_width(blueprint, timing)
+    state = graph.input("state_in", ("N", width)) if width else ""
+    after, outputs = _step(graph, blueprint, timing, features, state, _looks(timing, whole=False))
+    if width:
+        graph.outputs.append(Value(graph.add("Identity", (after,), "state_out"), graph.dtype, ("N", width)))
+    return outputs
+
+
+def whole_sequence(graph: Graph, blueprint: Blueprint, timing: SequenceTiming) -> str:
+    """Add a Scan over sequences (steps, N, n_inputs) of one length; return what is read of each, or after each step."""
+    steps = features = graph.input("features", ("T", "N", blueprint.n_inputs))
+    lag, look = _looks(timing, whole=True)
+    if lag:
+        last = graph.constant("hold/last", np.full(lag, -1))
+        held = graph.add("Gather", (features, last), "hold/steps", axis=0)
+        steps = graph.add("Concat", (features, held), "steps", axis=0)
+    width = max(_state_width(blueprint, timing), 1)  # a net without state remembers a missing step there
+    sizes = batch_of(graph, features, axis=1), graph.constant("state/width", np.array([width]))
+    shape = graph.add("Concat", sizes, "state/shape", axis=0)
+    begin = graph.add("Expand", (graph.constant("zero", 0.0), shape), "state/begin")
+    body = Graph(graph.dtype, graph, "step/")
+    state, now = body.input("state", ("N", width)), body.input("features", ("N", blueprint.n_inputs))
+    found = _step(body, blueprint, timing, now, state, (lag, look))
+    for tensor, name, columns in zip(found, ("state_after", "outputs"), (width, blueprint.n_outputs), strict=True):
+        body.outputs.append(Value(body.add("Identity", (tensor,), name), graph.dtype, ("N", columns)))
+    end, looks = graph.name("state/end"), graph.name("looks")
+    graph.nodes.append(Node("Scan", (begin, steps), (end, looks), {"body": body, "num_scan_inputs": 1}, ""))
+    if timing.readout == "all":
+        return _sliced(graph, looks, "looks/of_steps", 0, lag, 2**31) if lag else looks
+    return graph.add("Gather", (looks, graph.constant("last", np.array(-1))), "outputs", axis=0)
+
+
+def _step(
+    graph: Graph, blueprint: Blueprint, timing: SequenceTiming, features: str, state: str, looks: tuple[int, int]
+) -> tuple[str, str]:
+    """Add the ticks of a step, and those until outputs are read; return the state after the step and the outputs.
+
+    With the mean of all steps as the readout the state has more columns: sums of outputs, and the number of steps.
+    After a feature that is not finite, outputs and state are NaN.
+    """
+    kept, (lag, look), mean = state_neurons(blueprint), looks, timing.readout == "mean"
+    flag = missing_flag(graph, blueprint, *((features, state) if state else (features,)))
+    net = OnnxNet(blueprint, graph, scaled(graph, blueprint, features))
+    if len(kept):
+        net.put(_sliced(graph, state, "state/neurons", 1, 0, len(kept)) if mean else state, kept)
+    ticks = _wanted(blueprint, kept, timing.per_step, look)
+    after, outputs, begin = state, "", 0
+    for end in sorted({timing.per_step, look}):
+        net.run(ticks[begin:end])
+        begin = end
+        if end == timing.per_step and len(kept):
+            after = net.collected(kept, "state")
+        if end == look:
+            outputs = net.collected(blueprint.outputs, "outputs")
+    if mean:
+        width = len(kept) + blueprint.n_outputs
+        total, outputs = _mean_so_far(graph, state, outputs, (len(kept), width), lag)
+        after = graph.add("Concat", (after, total), "state/after", axis=1) if len(kept) else total
+    if flag:
+        after = graph.add("Add", (after, flag), "state/checked") if after else ""
+        outputs = graph.add("Add", (outputs, flag), "missing/checked")
+    return after, outputs
+
+
+def _wanted(blueprint: Blueprint, kept: IntArray, per_step: int, look: int) -> list[IntArray]:
+    """Return for each tick the neurons whose states matter for the state after the step or for the outputs."""
+    wanted = np.zeros(blueprint.n_neurons, np.bool_)
+    found = []
+    for k in range(max(per_step, look), 0, -1):
+        if k == per_step:
+            wanted[kept] = True
+        if k == look:
+            wanted[blueprint.outputs] = True
+        found.append(np.flatnonzero(wanted))
+        sources = blueprint.src[wanted[blueprint.dst]]
+        wanted = np.zeros(blueprint.n_neurons, np.bool_)
+        wanted[sources] = True
+        wanted[: blueprint.n_clamped] = False
+    return found[::-1]
+
+
+def _mean_so_far(graph: Graph, state: str, outputs: str, columns: tuple[int, int], lag: int) -> tuple[str, str]:
+    """Return sums and count including these outputs, unless they are of a step before the first, and the mean."""
+    one, delay = graph.constant("one", 1.0), graph.constant("mean/lag", float(lag))
+    count = _sliced(graph, state, "mean/before", 1, columns[1], columns[1] + 1)
+    there = graph.add("GreaterOrEqual", (count, delay), "mean/there")
+    looked = graph.add("Where", (there, outputs, graph.constant("zero", 0.0)), "mean/look")
+    total = graph.add("Add", (_sliced(graph, state, "mean/sums", 1, *columns), looked), "mean/total")
+    more = graph.add("Add", (count, one), "mean/count")
+    number = graph.add("Max", (graph.add("Sub", (more, delay), "mean/steps"), one), "mean/number")
+    mean = graph.add("Div", (total, number), "mean")
+    return graph.add("Concat", (total, more), "mean/after", axis=1), mean
+
+
+def _sliced(graph: Graph, tensor: str, name: str, axis: int, begin: int, end: int) -> str:
+    ends = [graph.constant(f"{name}/{key}", np.array([k])) for key, k in (("from", begin), ("to", end), ("axis", axis))]
+    return graph.add("Slice", (tensor, *ends), name)

@@ -148,7 +148,7 @@ class ShardedSamples(Samples):
         self.group, self.total_weight, self.loss = group, total_weight, group.preprocessing.loss
 
     @property
-    def count(self) -> int:
+    def count(self) -> int:  # type: ignore[override]
         """Number of samples."""
         return self.group.plan.rows
 

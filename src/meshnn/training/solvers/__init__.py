@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING, Any
 from meshnn.arguments import known
 from meshnn.errors import MeshError
 from meshnn.losses import Loss
-from meshnn.training.solvers.adam import Adam
 from meshnn.training.solvers.base import Change, Progress, Solver, SolverRun
-from meshnn.training.solvers.first_order import FirstOrder
+from meshnn.training.solvers.first_order import SGD, Adam, FirstOrder
 from meshnn.training.solvers.lm import LM
-from meshnn.training.solvers.sgd import SGD
 
 if TYPE_CHECKING:
     from meshnn.training.settings import Settings
@@ -40,33 +38,29 @@ class Choice:
 
 
 def solver_named(name: str) -> Solver:
-    """A solver with its default options."""
+    """Return a solver with its default options."""
     known("solver", name, [kind.name for kind in SOLVERS])
-    return next(kind() for kind in SOLVERS if kind.name == name)
+    return candidates(name)[0]
 
 
 def candidates(solver: Any) -> tuple[Solver, ...]:
-    """What a user may pass as `solver`: an object, a short form, or several of which the first that suits is taken."""
-    if isinstance(solver, Solver):
-        return (solver,)
-    if isinstance(solver, Sequence) and not isinstance(solver, str):
-        if solver and all(isinstance(each, Solver) for each in solver):
-            return tuple(solver)
-        raise MeshError(f"solver must be a Solver, a name or a list of Solvers, got {solver!r}")
-    if not isinstance(solver, str):
-        given = f"the class {solver.__name__}" if isinstance(solver, type) else repr(solver)
-        raise MeshError(f"solver must be a name or an object such as Adam(learning_rate=0.01), got {given}")
-    known("solver", solver, ["auto", *(kind.name for kind in SOLVERS)])
-    return tuple(kind() for kind in SOLVERS if solver in ("auto", kind.name))
+    """Return the solvers that a user's `solver=` stands for: an object, a name, or a list of objects."""
+    if isinstance(solver, str):
+        known("solver", solver, ["auto", *(kind.name for kind in SOLVERS)])
+        return tuple(kind() for kind in SOLVERS if solver in ("auto", kind.name))
+    found = tuple(solver) if isinstance(solver, Sequence) else (solver,)
+    if not found or not all(isinstance(each, Solver) for each in found):
+        raise MeshError(f"solver must be a name, an object such as Adam(learning_rate=0.01) or a list, got {solver!r}")
+    return found
 
 
 def is_noisy(loss: Loss, structure: Any) -> bool:
-    """Whether targets are assumed to be noisy: classes are, but a graph that changes has other means against noise."""
+    """Return whether targets are assumed to be noisy: classes are, unless the graph changes."""
     return loss.classifies and not structure
 
 
 def choose_solver(settings: Settings, n_live: int, n_samples: int, columns: int, noisy: bool = False) -> Choice:
-    """The solver to run, for this many live edges, samples and columns per sample (see `Loss.columns`).
+    """Return the solver to run, for this many live edges, samples and columns per sample (see `Loss.columns`).
 
     Classes are `noisy`: labels say less than values, and the best fit of them is rarely the best prediction. Steps
     with a penalty that was tried on samples held out then come first, see benchmarks/tables.py.

@@ -4,119 +4,91 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 
 from meshnn.arguments import known
 from meshnn.arrays import Array, FloatArray
+from meshnn.codes import ADAM, MOMENTUM, NESTEROV
 from meshnn.engine import Optimizer
 from meshnn.errors import MeshError
 from meshnn.mesh import Mesh
 from meshnn.plan import METHODS
 from meshnn.storage import Tree
+from meshnn.training import state as s
 from meshnn.training.samples import Epoch, Samples
 from meshnn.training.solvers.base import Change, Progress, Solver, SolverRun, carried, penalised_parameters, sizes_of
-from meshnn.training.state import (  # fmt: skip
-    Count,
-    Interval,
-    OneOf,
-    Parameters,
-    Positive,
-    RandomState,
-    Real,
-    Vector,
-    from_tree,
-    to_tree,
-)
 
 if TYPE_CHECKING:
     from meshnn.training.settings import Settings
 
-__all__ = ["SCHEDULES", "FirstOrder", "FirstOrderRun"]
-
-SCHEDULES = ("cosine", "linear", "constant")
 #: Times that a run that diverged is resumed with half the rate before it gives up.
 RETRIES = 5
-#: A loss this many times above the lowest one counts as diverged, though it is still finite.
-ASTRAY = 1e4
-#: Rows that a history has, about: epochs come in blocks. But a block has at most BLOCK multiply-adds, some 0.1 s, since
-#: nothing can interrupt it. By work and not by time, so that a run always has the same rows.
-ROWS, BLOCK = 100, 1e9
-#: Once patience has run out, the rate is brought down over this share of the epochs so far, at least over SHORTEST.
-LANDING, SHORTEST = 0.2, 5
-#: Cost of a step besides its multiply-adds, in multiply-adds.
-OVERHEAD = 5e4
-
-Factor = Annotated[float, Interval(0, 1, "(]")]
+_Below1 = Annotated[float, s.Interval(0, 1, "[)")]
+_Factor = Annotated[float, s.Interval(0, 1, "(]")]
 
 
 @dataclass
-class OptimizerMoments:
-    """What is known about the gradient, and the random stream."""
+class _Moments:
+    """The moments of the gradient, and the random stream."""
 
-    done: Count  # steps
-    random: RandomState
-    first: Parameters
-    second: Annotated[Array, Vector("parameters", within=Interval(0, math.inf))]
-
-
-@dataclass
-class EpochSnapshot:
-    """What a row changes."""
-
-    moments: OptimizerMoments
-    epoch: Count
-    weights: Parameters
+    done: s.Count  # steps
+    random: s.RandomState
+    first: s.Parameters
+    second: Annotated[Array, s.Vector("parameters", within=s.Interval(0, math.inf))]
 
 
 @dataclass
-class Inside:
-    """Where an epoch of samples that are not in memory stands."""
+class _Snapshot:
+    moments: _Moments
+    epoch: s.Count
+    weights: s.Parameters
 
-    moments: OptimizerMoments
-    weights: Parameters
-    piece: Count
-    sums: tuple[Real, Real, Real]
+
+@dataclass
+class _Inside:
+    """The middle of an epoch of samples that are not in memory."""
+
+    moments: _Moments
+    weights: s.Parameters
+    piece: s.Count
+    sums: tuple[s.Real, s.Real, s.Real]
     order: Any
 
 
 @dataclass
-class FirstOrderMemory:
-    """What outlives the samples."""
-
-    moments: OptimizerMoments
-    factor: Factor
+class _Memory:
+    moments: _Moments
+    factor: _Factor
 
 
 @dataclass
-class FirstOrderState:
-    """Everything needed to go on."""
-
-    now: EpochSnapshot  # after the last row
-    safe: EpochSnapshot  # where the loss was lowest
-    safe_loss: Annotated[float, Interval(0, math.inf, nan=True)]
-    factor: Factor  # what divergence has left of the rate
-    retries: Annotated[int, Interval(0, RETRIES)]
-    edited: str  # the gradient method that goes on since the graph has changed
-    landing: tuple[Count, Count]  # epochs between which the rate is brought down early
+class _State:
+    now: _Snapshot  # after the last row
+    safe: _Snapshot  # where the loss was lowest
+    safe_loss: Annotated[float, s.Interval(0, math.inf, nan=True)]
+    factor: _Factor  # what divergence has left of the rate
+    retries: Annotated[int, s.Interval(0, RETRIES)]
+    edited: str  # the gradient method in use since the graph has changed
+    landing: tuple[s.Count, s.Count]  # epochs between which the rate is brought down early
     landed: str
-    inside: Inside | None
+    inside: _Inside | None
 
 
 @dataclass
 class FirstOrder(Solver):
-    """Steps along the gradient of a batch, with a rate that follows a schedule; the `rule` says how far."""
+    """Steps along the gradient of a batch, with a rate that follows a schedule; the `rule` decides how far."""
 
-    learning_rate: Positive = 0.007
-    schedule: Annotated[str, OneOf(SCHEDULES)] = "cosine"
+    learning_rate: s.Positive = 0.007
+    schedule: Annotated[str, s.OneOf(("cosine", "linear", "constant"))] = "cosine"
     streams = True
-    outliving = FirstOrderMemory
+    outliving = _Memory
 
     @abstractmethod
     def rule(self) -> tuple[int, tuple[float, float], float]:
-        """Code (see `meshnn.codes`), betas and epsilon of a step."""
+        """Return the code (see `meshnn.codes`), betas and epsilon of a step."""
 
     @property
     def comes_to_rest(self) -> bool:
@@ -124,7 +96,7 @@ class FirstOrder(Solver):
         return self.schedule != "constant"
 
     def share_of_rate(self, progress: float) -> float:
-        """What the schedule leaves of the rate after a share of all steps."""
+        """Return what the schedule leaves of the rate after a share of all steps."""
         if self.schedule == "cosine":
             return 0.5 * (1.0 + math.cos(math.pi * progress))
         return 1.0 - progress if self.schedule == "linear" else 1.0
@@ -132,6 +104,64 @@ class FirstOrder(Solver):
     def start(self, mesh: Mesh, samples: Samples, settings: Settings, rng: np.random.Generator) -> FirstOrderRun:
         """Begin to train a mesh on a data set."""
         return FirstOrderRun(self, mesh, samples, settings, rng)
+
+
+@dataclass
+class Adam(FirstOrder):
+    """`solver="adam"` (Kingma and Ba, 2015).
+
+    Parameters
+    ----------
+    learning_rate : float
+        At the start.
+    schedule : "cosine", "linear" or "constant"
+        How the rate falls to 0 over the epochs, or does not.
+    betas : (float, float)
+        Decay of the means of gradients and of their squares.
+    epsilon : float
+
+    Examples
+    --------
+    >>> from meshnn.training import Adam
+    >>> Adam(learning_rate=0.01).get_params()["schedule"]
+    'cosine'
+    """
+
+    betas: tuple[_Below1, _Below1] = (0.9, 0.999)
+    epsilon: s.FromZero = 1e-8
+    name = "adam"
+
+    def rule(self) -> tuple[int, tuple[float, float], float]:
+        """Return code, betas and epsilon of a step."""
+        return ADAM, (float(self.betas[0]), float(self.betas[1])), float(self.epsilon)
+
+
+@dataclass
+class SGD(FirstOrder):
+    """`solver="sgd"`, gradient descent with momentum.
+
+    Parameters
+    ----------
+    learning_rate, schedule
+        As of `Adam`.
+    momentum : float
+    nesterov : bool
+        Whether the momentum is Nesterov's.
+
+    Examples
+    --------
+    >>> from meshnn.training import SGD
+    >>> SGD(learning_rate=0.1).set_params(momentum=0.5)
+    SGD(learning_rate=0.1, schedule='cosine', momentum=0.5, nesterov=True)
+    """
+
+    momentum: _Below1 = 0.9
+    nesterov: bool = True
+    name = "sgd"
+
+    def rule(self) -> tuple[int, tuple[float, float], float]:
+        """Return code, betas and epsilon of a step."""
+        return NESTEROV if self.nesterov else MOMENTUM, (float(self.momentum), 0.0), 1e-8
 
 
 class FirstOrderRun(SolverRun):
@@ -144,48 +174,46 @@ class FirstOrderRun(SolverRun):
         size = settings.batch_of(samples.count)
         self.steps = samples.steps(mesh, settings.gradient, size, settings.n_jobs)
         code, betas, epsilon = solver.rule()
+        self.l2 = settings.fixed_l2
         self.optimizer = Optimizer(
-            code=code,
-            betas=betas,
-            epsilon=epsilon,
-            l1=settings.l1,
-            l2=settings.fixed_l2,
+            code=code, betas=betas, epsilon=epsilon, l1=settings.l1, l2=self.l2,
             penalised=penalised_parameters(mesh).astype(mesh.dtype),
-            first=np.zeros_like(mesh.parameters),
-            second=np.zeros_like(mesh.parameters),
-        )
+            first=np.zeros_like(mesh.parameters), second=np.zeros_like(mesh.parameters),
+        )  # fmt: skip
         self.epoch, self.epochs = 0, settings.epochs_of(samples.count, by_steps=True)
-        self.penalties = self._penalties()
         first = samples.glance(mesh, settings.n_jobs) + self.optimizer.penalty(mesh.parameters)
         now = self._snapshot()
-        self._state = FirstOrderState(now, now, first, 1.0, 0, "", (self.epochs, self.epochs), "", None)
-        # a small net takes as long to come back to Python as for several epochs
-        self.most = max(1, int(BLOCK / (samples.count * self.steps.engine.work + self.steps.batches * OVERHEAD)))
+        self._state = _State(now, now, first, 1.0, 0, "", (self.epochs, self.epochs), "", None)
+        # A history has about 100 rows: epochs come in blocks, as a small net takes as long to come back to Python as
+        # for several epochs. A block has at most 1e9 multiply-adds, some 0.1 s, since nothing can interrupt it; a step
+        # costs another 5e4. By work and not by time, so that a run always has the same rows.
+        self.most = max(1, int(1e9 / (samples.count * self.steps.engine.work + self.steps.batches * 5e4)))
         if not samples.in_memory:
             self.most = 1
-        self.every = max(1, min(self.epochs // ROWS, self.most))
+        self.every = max(1, min(self.epochs // 100, self.most))
 
     @property
-    def l2(self) -> float:
-        """The penalty."""
-        return self.optimizer.l2
+    def penalties(self) -> FloatArray:  # type: ignore[override]
+        """One penalty per live parameter."""
+        return self.l2 * self.optimizer.penalised[self.mesh.live_parameters()].astype(np.float64)
 
     @property
     def landed(self) -> str:  # type: ignore[override]
         """Why the rate is being brought down early, if it is."""
         return self._state.landed
 
+    @property
+    def lands(self) -> bool:  # type: ignore[override]
+        """Whether the next row is the first with a rate brought down early."""
+        return bool(self.landed) and self.epoch == self._state.landing[0]
+
     def rewire(self, change: Change) -> None:
-        """Go on after the graph has changed: parameters that stayed keep their moments."""
+        """Continue after the graph has changed: parameters that stayed keep their moments."""
         held = self.optimizer
         held.first, held.second = (carried(change.parameters, moment) for moment in (held.first, held.second))
         held.penalised = penalised_parameters(self.mesh).astype(self.mesh.dtype)
-        self.penalties = self._penalties()
         self._recompile(self.steps.engine.plan.method.name)
         self._state.safe = self._state.now = self._snapshot()
-
-    def _penalties(self) -> FloatArray:
-        return self.l2 * self.optimizer.penalised[self.mesh.live_parameters()].astype(np.float64)
 
     def _recompile(self, method: str) -> None:
         self.steps.rewire(self.mesh.engine("epochs", method, again=True))
@@ -201,22 +229,20 @@ class FirstOrderRun(SolverRun):
         return self.solver.learning_rate * self._state.factor * np.array(shares)
 
     def set_rate(self, rate: float) -> None:
-        """Go on with another learning rate, whatever earlier divergence has left of the last one."""
-        self.solver = type(self.solver)(**self.solver.get_params() | {"learning_rate": rate})
+        """Continue with another learning rate, and forget reductions after divergence."""
+        self.solver = replace(self.solver, learning_rate=rate)
         self._state.factor, self._state.retries = 1.0, 0
 
     def land(self, reason: str) -> int:
-        """Bring the rate down to 0 along the schedule, faster: the noise of a high rate hides what was learned."""
-        last = min(self.epoch + max(round(LANDING * self.epoch), SHORTEST), self.epochs)
+        """Bring the rate down to 0 along the schedule, over a fifth of the epochs so far, at least over 5.
+
+        The noise of a high rate hides what was learned.
+        """
+        last = min(self.epoch + max(round(0.2 * self.epoch), 5), self.epochs)
         if not self.solver.comes_to_rest or last == self.epoch:
             return 0
         self._state.landing, self._state.landed = (self.epoch, last), reason
         return last - self.epoch
-
-    @property
-    def lands(self) -> bool:
-        """Whether the next row is the first with a rate brought down early."""
-        return bool(self.landed) and self.epoch == self._state.landing[0]
 
     def advance(self, most: int) -> Progress:
         """Run the epochs of a row; if the loss diverges, return to safe weights and halve the rate."""
@@ -230,7 +256,8 @@ class FirstOrderRun(SolverRun):
         else:
             error, correct, norm = self._by_pieces(rates)
         loss = error + self.optimizer.penalty(self.mesh.parameters)
-        if not (loss < ASTRAY * (1.0 + state.safe_loss) and np.isfinite(self.mesh.parameters).all()):
+        # far above the lowest loss it counts as diverged, though it is still finite
+        if not (loss < 1e4 * (1.0 + state.safe_loss) and np.isfinite(self.mesh.parameters).all()):
             return self._take_back(error)
         self.epoch += epochs
         state.now = self._snapshot()
@@ -242,22 +269,21 @@ class FirstOrderRun(SolverRun):
         return Progress(loss, correct, norm, float(rates[-1]), finished=finished)
 
     def _by_pieces(self, rates: FloatArray) -> tuple[float, float, float]:
-        """One epoch of samples that are not in memory: its state is known after each piece."""
+        """Run one epoch of samples that are not in memory: its state is known after each piece."""
         begun, inside = Epoch(), self._state.inside
         if inside is None:
             order = self.steps.order(self.rng, 1)[0]
         else:  # its order has been drawn already
-            self._recall(inside.moments)
-            self.mesh.parameters[:] = inside.weights
+            self._return_to(inside)
             begun, order = Epoch(inside.piece, inside.sums), inside.order
 
-        def told(now: Epoch, done: int) -> None:
+        def report(now: Epoch, done: int) -> None:
             weights = self.mesh.parameters.copy()
-            self._state.inside = Inside(self._moments(), weights, now.piece, now.sums, order)
+            self._state.inside = _Inside(self._moments(), weights, now.piece, now.sums, order)
             if self.pulse is not None:
                 self.pulse(done)
 
-        found = self.steps.epoch(self.mesh.values, self.optimizer, order, rates, begun, told)
+        found = self.steps.epoch(self.mesh.values, self.optimizer, order, rates, begun, report)
         self._state.inside = None
         return tuple(found.sums)
 
@@ -265,7 +291,7 @@ class FirstOrderRun(SolverRun):
         """Return to the safe weights, without the moments that led astray, and halve the rate."""
         state, reason = self._state, f"the loss became {loss:.3g}"
         self._return_to(state.safe)
-        state.inside = None
+        self.epoch, state.inside = state.safe.epoch, None
         if state.retries == RETRIES:
             raise MeshError(
                 f"{reason} after epoch {self.epoch}, and again after each of {RETRIES} retries with half the rate "
@@ -280,44 +306,42 @@ class FirstOrderRun(SolverRun):
         note = f"{reason}: back to epoch {self.epoch}, rate halved to {rate:.3g}"
         return Progress(math.nan, math.nan, math.nan, rate, note=note)
 
-    # -- states --------------------------------------------------------------------------------------------------
-
-    def _moments(self) -> OptimizerMoments:
+    def _moments(self) -> _Moments:
         held = self.optimizer
-        return OptimizerMoments(held.done, self.rng.bit_generator.state, held.first.copy(), held.second.copy())
+        return _Moments(held.done, self.rng.bit_generator.state, held.first.copy(), held.second.copy())
 
-    def _recall(self, moments: OptimizerMoments) -> None:
+    def _recall(self, moments: _Moments) -> None:
         held = self.optimizer
         held.done, self.rng.bit_generator.state = moments.done, moments.random
         held.first[:], held.second[:] = moments.first, moments.second
 
-    def _snapshot(self) -> EpochSnapshot:
-        return EpochSnapshot(self._moments(), self.epoch, self.mesh.parameters.copy())
+    def _snapshot(self) -> _Snapshot:
+        return _Snapshot(self._moments(), self.epoch, self.mesh.parameters.copy())
 
-    def _return_to(self, snapshot: EpochSnapshot) -> None:
-        self._recall(snapshot.moments)
-        self.epoch, self.mesh.parameters[:] = snapshot.epoch, snapshot.weights
+    def _return_to(self, earlier: _Snapshot | _Inside) -> None:
+        self._recall(earlier.moments)
+        self.mesh.parameters[:] = earlier.weights
 
     def memory(self) -> Tree:
-        """What outlives the samples."""
-        found: Tree = to_tree(FirstOrderMemory(self._moments(), self._state.factor))
+        """Return what outlives the samples."""
+        found: Tree = s.to_tree(_Memory(self._moments(), self._state.factor))
         return found
 
     def recall(self, tree: Tree) -> None:
         """Begin with the memory of an earlier run."""
-        found = from_tree(FirstOrderMemory, tree, sizes_of(self.mesh))
+        found = s.from_tree(_Memory, tree, sizes_of(self.mesh))
         self._recall(found.moments)
         self._state.factor = found.factor
         self._state.safe = self._state.now = self._snapshot()
 
     def state(self) -> Tree:
-        """What `restore` needs to go on bit by bit."""
-        found: Tree = to_tree(self._state)
+        """Return all that `restore` needs to continue bit by bit."""
+        found: Tree = s.to_tree(self._state)
         return found
 
     def restore(self, tree: Tree) -> None:
-        """Go on from a state, which may come from anywhere."""
-        found = from_tree(FirstOrderState, tree, sizes_of(self.mesh), "solver")
+        """Continue from a state, which may come from anywhere."""
+        found = s.from_tree(_State, tree, sizes_of(self.mesh), "solver")
         first, last = found.landing
         for name, epoch in (("now", found.now.epoch), ("safe", found.safe.epoch), ("landing", last)):
             if epoch > self.epochs or first > last:
@@ -330,3 +354,4 @@ class FirstOrderRun(SolverRun):
         if found.edited:  # another start would choose anew, and round otherwise
             self._recompile(known("solver.edited", found.edited, METHODS))
         self._return_to(found.now)
+        self.epoch = found.now.epoch

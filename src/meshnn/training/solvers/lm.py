@@ -26,7 +26,7 @@ from meshnn.memory import check_fits
 from meshnn.mesh import Mesh
 from meshnn.plan import METHODS
 from meshnn.storage import Tree
-from meshnn.training.evidence import LEAST, Evidence
+from meshnn.training.evidence import Evidence
 from meshnn.training.samples import Samples
 from meshnn.training.solvers.base import Change, Progress, Solver, SolverRun, carried, penalised_parameters, sizes_of
 from meshnn.training.state import Count, FromZero, Interval, Numbers, Positive, Real, from_tree, to_tree
@@ -34,43 +34,27 @@ from meshnn.training.state import Count, FromZero, Interval, Numbers, Positive, 
 if TYPE_CHECKING:
     from meshnn.training.settings import Settings
 
-__all__ = ["LM", "LevenbergMarquardt"]
-
-#: Multiply-adds of an iteration up to which "auto" takes it, some 20 ms on one core; and tries it for noisy targets.
-BUDGET, TRIAL_BUDGET = 400_000_000, 200_000_000
-FIRST_DAMPING = 1e-2
-LEAST_DAMPING, MOST_DAMPING = 1e-9, 1e16
-#: The smallest entry of S over the largest: an edge that hardly counts still gets a step of bounded length.
-FLOOR = 1e-6
-#: l2="auto": the first penalty, and iterations between two estimates.
-FIRST_L2, EVERY = 1e-4, 3
-#: Relative fall of the loss in an iteration below which l2 is estimated.
-SLOW = 0.003
-#: Relative change of l2 that no longer counts.
-SETTLED = 1e-9
-#: Gain over predicted gain below which a step is refused.
-LEAST_GAIN = 1e-4
-#: Relative rounding error of a loss.
-ROUNDING = 4 * float(np.finfo(np.float64).eps)
+#: Multiply-adds of an iteration up to which "auto" takes it, some 20 ms on one core; half of it for noisy targets.
+BUDGET = 400_000_000
 NO_STEP = "no step lowers the loss any more"
 
 
 @dataclass
-class LMMemory:
-    """What a warm start takes over."""
+class _Memory:
+    """The part of the state that a warm start takes over."""
 
     before: Count = 0  # iterations of the fits that it goes on from
-    damping: Positive = FIRST_DAMPING
+    damping: Positive = 1e-2
     growth: Annotated[float, Interval(2, np.inf, "[)")] = 2.0  # of the damping, if no step is found
     first_error: Real = float("nan")  # the loss without its penalty at the first weights
-    least: FromZero = LEAST  # penalty that the evidence allows
+    least: FromZero = 1e-8  # penalty that the evidence allows
     last: tuple[Real, Real, Real, Real, Real] | None = None  # of `Progress`
     penalties: Numbers | None = None
 
 
 @dataclass
-class LMState(LMMemory):
-    """Everything needed to go on; the rest follows from the weights."""
+class _State(_Memory):
+    """All that is needed to continue; the rest follows from the weights."""
 
     epoch: Count = 0
     error: Real = float("nan")  # the loss without its penalty
@@ -94,7 +78,7 @@ class LM(Solver):
     minimises_l1 = False
     last_is_best = True
     warms = True
-    outliving = LMMemory
+    outliving = _Memory
 
     def suits(
         self, settings: Settings, n_live: int, n_samples: int, columns: int, noisy: bool = False
@@ -103,11 +87,11 @@ class LM(Solver):
         if settings.l1 > 0:
             return False, "l1 is asked for, which lm cannot minimise"
         method = METHODS.get(settings.gradient)
-        if method is not None and not method.curvature:
+        if method is not None and not method.compiled:
             return False, f'lm builds its matrix from a Jacobian chunk by chunk, which "{method.name}" does not give'
         if noisy and n_live > n_samples:
             return False, f"{n_live} edges would overfit {n_samples} noisy samples"
-        work, budget = n_live**2 * (float(n_samples) * columns + n_live / 3), TRIAL_BUDGET if noisy else BUDGET
+        work, budget = n_live**2 * (float(n_samples) * columns + n_live / 3), BUDGET / 2 if noisy else BUDGET
         each = f" x {columns} per sample" if columns > 1 else ""
         text = f"edges² x (samples + edges / 3) = {n_live}² x ({n_samples}{each} + {n_live} / 3) = {work:.2g}"
         if work <= budget:
@@ -128,19 +112,14 @@ class LevenbergMarquardt(SolverRun):
         self.mesh, self.samples, self.settings = mesh, samples, settings
         self.auto = isinstance(settings.l2, str)
         self._prepare()
-        self.penalties = (FIRST_L2 if isinstance(settings.l2, str) else settings.l2) * self.penalised
+        self.penalties = (1e-4 if isinstance(settings.l2, str) else settings.l2) * self.penalised
         self.epochs = settings.epochs_of(samples.count, by_steps=False)
-        self._state = LMState()
+        self._state = _State()
 
     @property
     def epoch(self) -> int:  # type: ignore[override]
         """Iterations done."""
         return self._state.epoch
-
-    @property
-    def last(self) -> Progress | None:
-        """What the last iteration did."""
-        return None if self._state.last is None else Progress(*self._state.last)
 
     @property
     def error(self) -> float:
@@ -157,7 +136,7 @@ class LevenbergMarquardt(SolverRun):
         self.evidence = Evidence(mesh, self.samples, self.live, self.penalised)
 
     def rewire(self, change: Change) -> None:
-        """Go on after the graph has changed: what stayed keeps its penalty, new parameters get the mean of all."""
+        """Continue after the graph has changed: parameters that stayed keep their penalty, new ones get the mean."""
         before, least, mean = np.zeros(self.count), self.evidence.least, self.l2
         before[self.live] = self.penalties
         self._prepare()
@@ -169,11 +148,11 @@ class LevenbergMarquardt(SolverRun):
         self._state.error = self._evaluate()[0]
 
     def _unstick(self) -> None:
-        self._state.stuck, self._state.damping, self._state.growth = "", FIRST_DAMPING, 2.0
+        self._state.stuck, self._state.damping, self._state.growth = "", 1e-2, 2.0
 
     @property
-    def l2(self) -> float:
-        """The penalty, or the mean of those found."""
+    def l2(self) -> float:  # type: ignore[override]
+        """The penalty, or the mean of those from the evidence."""
         return self.evidence.mean(self.penalties) if self.auto else float(self.settings.l2)
 
     def _evaluate(self) -> tuple[float, float]:
@@ -184,33 +163,34 @@ class LevenbergMarquardt(SolverRun):
         return 0.5 * float(self.penalties @ self.mesh.parameters[self.live] ** 2)
 
     def advance(self, most: int) -> Progress:
-        """One iteration: a step that lowers the loss, or the finding that there is none."""
-        state, look = self._state, self._time_to_look()
-        if state.stuck and (state.final or not look):
-            assert self.last is not None
+        """Run one iteration: a step that lowers the loss, unless there is none."""
+        state, due = self._state, self._estimate_due()
+        last = None if state.last is None else Progress(*state.last)
+        if last is not None and state.stuck and (state.final or not due):
             state.epoch += 1
-            return self.last._replace(fell=0.0, finished=state.stuck if state.final else "")
-        # BLAS sums in another order with more threads (we split the work ourselves); overflow is looked at below
+            return last._replace(fell=0.0, finished=state.stuck if state.final else "")
+        # BLAS sums in another order with more threads (we split the work ourselves); overflow is checked below
         with _blas().limit(limits=1, user_api="blas"), np.errstate(over="ignore", invalid="ignore"):
-            made = self._iterate(look)
+            made = self._iterate(due, last)
         state.epoch += 1
         state.last = (made.loss, made.correct, made.gradient_norm, made.rate, made.fell or 0.0)
         return made._replace(finished=state.stuck if state.final else "")
 
-    def _time_to_look(self) -> bool:
-        """Whether l2 is estimated now.
+    def _estimate_due(self) -> bool:
+        """Return whether l2 is estimated now: every third iteration.
 
         In classification not before half the loss is explained, unless it hardly falls: the evidence of a net that
         explains nothing yet asks for a penalty that keeps it so.
         """
-        done = self._state.before + self.epoch
-        if not self.auto or done < EVERY or done % EVERY:
+        state = self._state
+        done = state.before + state.epoch
+        if not self.auto or done == 0 or done % 3:
             return False
-        if not self.samples.loss.likelihood or self.last is None or self.last.fell is None:
+        if not self.samples.loss.likelihood or state.last is None:
             return True
-        return self.error <= 0.5 * self._state.first_error or self.last.fell <= SLOW * self.last.loss
+        return state.error <= 0.5 * state.first_error or state.last[4] <= 0.003 * state.last[0]
 
-    def _iterate(self, look: bool) -> Progress:
+    def _iterate(self, due: bool, last: Progress | None) -> Progress:
         state = self._state
         model = self.samples.curvature(self.mesh, self.settings.gradient, self.live, self.settings.n_jobs)
         weights = self.mesh.parameters[self.live].astype(np.float64)
@@ -220,8 +200,8 @@ class LevenbergMarquardt(SolverRun):
                 raise MeshError(
                     f"the loss is {state.error} at the first weights; scale the features or use bounded activations"
                 )
-        if look and self._estimate(model.matrix, weights) and self.last is not None:
-            return self.last._replace(fell=0.0)
+        if due and self._estimate(model.matrix, weights) and last is not None:
+            return last._replace(fell=0.0)
         before = state.error + self._penalty()
         grad = model.grad + self.penalties * weights
         model.matrix[np.diag_indices_from(model.matrix)] += self.penalties
@@ -235,12 +215,12 @@ class LevenbergMarquardt(SolverRun):
         return self._step(model, weights, grad, before, norm)
 
     def _estimate(self, matrix: FloatArray, weights: FloatArray) -> bool:
-        """Take the penalties that the evidence asks for; whether that ends a run which had no step any more."""
+        """Take the penalties of the evidence; return whether that ends a run which had no step any more."""
         state = self._state
         found = self.evidence.penalties(matrix, weights, self.penalties, state.error)
         if state.stuck:
-            state.final = bool((np.abs(found - self.penalties) <= SETTLED * self.penalties).all())
-            if state.final and self.last is not None:
+            state.final = bool((np.abs(found - self.penalties) <= 1e-9 * self.penalties).all())
+            if state.final and state.last is not None:
                 return True
             self._unstick()
         self.penalties = found
@@ -248,10 +228,11 @@ class LevenbergMarquardt(SolverRun):
 
     def _step(self, model: Curvature, weights: FloatArray, grad: FloatArray, before: float, norm: float) -> Progress:
         """Raise the damping until a step gains."""
-        state, matrix = self._state, model.matrix
+        state, matrix, rounding = self._state, model.matrix, 4 * float(np.finfo(np.float64).eps)
         diagonal = np.diag(matrix).copy()
-        scale = np.maximum(diagonal, FLOOR * max(diagonal.max(), np.finfo(np.float64).tiny))
-        while state.damping <= MOST_DAMPING:
+        # an edge that hardly counts still gets a step of bounded length
+        scale = np.maximum(diagonal, 1e-6 * max(diagonal.max(), np.finfo(np.float64).tiny))
+        while state.damping <= 1e16:
             step = _solve(matrix, state.damping * scale, grad)
             if step is not None:
                 self.mesh.parameters[self.live] = weights + step
@@ -259,15 +240,15 @@ class LevenbergMarquardt(SolverRun):
                 loss = error + self._penalty()
                 predicted = 0.5 * float(state.damping * step @ (scale * step) - grad @ step)
                 gain = (before - loss) / predicted if predicted > 0 else -1.0
-                if 0 < predicted <= ROUNDING * before and loss <= before * (1 + ROUNDING):
-                    # a difference of losses tells nothing any more, but the gradient does: one last step
-                    state.error = error
+                # where a difference of losses is rounding, the gradient still holds: one last step
+                last = 0 < predicted <= rounding * before and loss <= before * (1 + rounding)
+                if last:
                     state.stuck, state.final = NO_STEP, not self.auto
-                    return Progress(loss, correct, norm, state.damping, before - loss)
-                if np.isfinite(loss) and gain > LEAST_GAIN:
-                    state.error = error
-                    state.damping = max(state.damping * max(1 / 3, 1 - (2 * gain - 1) ** 3), LEAST_DAMPING)
+                elif np.isfinite(loss) and gain > 1e-4:
+                    state.damping = max(state.damping * max(1 / 3, 1 - (2 * gain - 1) ** 3), 1e-9)
                     state.growth = 2.0
+                if last or (np.isfinite(loss) and gain > 1e-4):
+                    state.error = error
                     return Progress(loss, correct, norm, state.damping, before - loss)
             state.damping *= state.growth
             state.growth *= 2.0
@@ -275,39 +256,37 @@ class LevenbergMarquardt(SolverRun):
         state.stuck, state.final = NO_STEP, not self.auto
         return Progress(before, model.correct, norm, state.damping, 0.0)
 
-    # -- states --------------------------------------------------------------------------------------------------
-
-    def _now(self) -> LMState:
+    def _now(self) -> _State:
         return replace(self._state, least=self.evidence.least, penalties=self.penalties)
 
-    def _go_on(self, state: LMState) -> None:
+    def _go_on(self, state: _State) -> None:
         self._state, self.evidence.least = state, state.least
         if state.penalties is not None:
             self.penalties = state.penalties
 
     def memory(self) -> Tree:
-        """What outlives the samples."""
+        """Return what outlives the samples."""
         found = self._now()
         found.before, found.penalties = found.before + found.epoch, self.penalties.copy() if self.auto else None
         if found.stuck:
-            found.damping, found.growth = FIRST_DAMPING, 2.0
-        return {name: value for name, value in to_tree(found).items() if name in LMMemory.__dataclass_fields__}
+            found.damping, found.growth = 1e-2, 2.0
+        return {name: value for name, value in to_tree(found).items() if name in _Memory.__dataclass_fields__}
 
     def recall(self, tree: Tree) -> None:
         """Begin with a memory; the loss is that of these samples, and one that overflows is found at the first step."""
-        found, error = from_tree(LMMemory, tree, sizes_of(self.mesh)), self._evaluate()[0]
+        found, error = from_tree(_Memory, tree, sizes_of(self.mesh)), self._evaluate()[0]
         if not self.auto:  # the penalty is given now
             found.penalties = None
-        self._go_on(LMState(**vars(found), error=error if np.isfinite(error) else float("nan")))
+        self._go_on(_State(**vars(found), error=error if np.isfinite(error) else float("nan")))
 
     def state(self) -> Tree:
-        """What `restore` needs to go on bit by bit."""
+        """Return all that `restore` needs to continue bit by bit."""
         found: Tree = to_tree(self._now())
         return found
 
     def restore(self, tree: Tree) -> None:
-        """Go on from a state, which may come from anywhere."""
-        self._go_on(from_tree(LMState, tree, sizes_of(self.mesh), "solver"))
+        """Continue from a state, which may come from anywhere."""
+        self._go_on(from_tree(_State, tree, sizes_of(self.mesh), "solver"))
         if self.epoch > self.epochs:
             raise MeshError(f"solver.epoch must be at most {self.epochs}, got {self.epoch}")
 
@@ -320,7 +299,7 @@ def _blas() -> Any:
 
 
 def _solve(matrix: FloatArray, shift: FloatArray, grad: FloatArray) -> Any:
-    """-(matrix + diag(shift))^-1 grad by Cholesky; None if the matrix is too near to singular for it."""
+    """Return -(matrix + diag(shift))^-1 grad by Cholesky; None if the matrix is too near to singular for it."""
     from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
     shifted = matrix.copy()

@@ -1,7 +1,4 @@
-"""Where a fit takes its samples from: memory, or rows that do not fit in it. Both give data sets and a preprocessing.
-
-All calls into the out-of-core modules are in `open_data` and `OutOfCoreData`.
-"""
+"""Where a fit takes its samples from: memory, or rows that do not fit in it."""
 
 from __future__ import annotations
 
@@ -18,7 +15,6 @@ from meshnn.arrays import Array
 from meshnn.errors import DataError, MeshError
 from meshnn.estimators.preprocessing import CheckedSamples, Preprocessing, is_dask
 from meshnn.estimators.scaling import Scaling
-from meshnn.export.blueprint import Blueprint
 from meshnn.export.ranges import Ranges
 from meshnn.losses.moments import is_constant
 from meshnn.mesh import Mesh
@@ -26,12 +22,9 @@ from meshnn.progress import reading
 from meshnn.tables import sources
 from meshnn.tables.encoder import Column, Encoder
 from meshnn.tables.holdout import HoldoutSplit
-from meshnn.tables.sources import open_source
 from meshnn.training.dataset import Dataset
 from meshnn.training.row_transform import RowTransform
 from meshnn.training.samples import Samples
-
-__all__ = ["ArrayData", "OutOfCoreData", "is_out_of_core", "open_data"]
 
 
 def is_out_of_core(X: Any) -> bool:
@@ -40,23 +33,15 @@ def is_out_of_core(X: Any) -> bool:
 
 
 class ArrayData:
-    """Samples in memory.
-
-    Parameters
-    ----------
-    model : BaseMesh
-    X, y, sample_weight
-        As `fit` was given them.
-    known : Preprocessing, optional
-        That of an earlier fit which a warm start continues.
-    """
+    """Samples in memory, as `fit` was given them; `known` is the preprocessing that a warm start continues with."""
 
     batch: int | None = None  # best batch size, if the data decide it
+    held_out: CheckedSamples | None = None  # samples in memory to validate with
 
     def __init__(self, model: Any, X: Any, y: Any, sample_weight: Any, known: Preprocessing | None) -> None:
         self._model, self._given, self._new = model, X, known is None
         self.preprocessing, self.samples, self.n_outputs = model._checked(X, y, sample_weight, known, known is None)
-        self.held_out: CheckedSamples | None = None
+        self.target_shape = self.samples.targets.shape[1:]
 
     @property
     def longest(self) -> int:
@@ -69,12 +54,8 @@ class ArrayData:
         weight = self.samples.weight
         return int(self.samples.X.shape[0] if weight is None else np.count_nonzero(weight > 0))
 
-    def given_to_hold_out(self, X: Any, y: Any) -> None:
-        """Hold out samples that the user has chosen."""
-        self.held_out = self._model._checked_apart(X, y, self.preprocessing, self.samples.targets.shape[1:])
-
     def described(self) -> tuple[dict[str, Any], dict[str, str]]:
-        """Return arrays and texts that tell these data from others."""
+        """Return arrays and texts that identify these data."""
         return {"X": self.samples.X, "y": self.samples.targets, "sample_weight": self.samples.weight}, {}
 
     def hold_out(self, share: float, seed: int) -> None:
@@ -84,22 +65,26 @@ class ArrayData:
             raise DataError("early_stopping holds samples out, but there is only one; set early_stopping=False")
         labels = targets if isinstance(targets, np.ndarray) and targets.ndim == 1 else None
         split = HoldoutSplit.stratified(n, min(math.ceil(share * n), n - 1), seed, labels)
-        parts = (split.kept, split.held)
-        if len(parts[1]) == 0:
+        if len(split.held) == 0:
             raise DataError("early_stopping holds samples out, but each class has one only; set early_stopping=False")
-        if weight is not None and not all(weight[rows].any() for rows in parts):
+        if weight is not None and not (weight[split.kept].any() and weight[split.held].any()):
             raise DataError("early_stopping needs samples with a weight on both sides; set early_stopping=False")
-        if self._new:  # nothing is learned from what is held out
-            most = self._model.max_categories
-            self.preprocessing, X = self.preprocessing.relearned(self._given, self.samples.X, parts[0], most)
+        if self._new and self.preprocessing.encoder is not None:  # nothing is learned from what is held out
+            most, name = self._model.max_categories, type(self._model).__name__
+            self.preprocessing, X = self.preprocessing.learn(self._given, most, name, rows=split.kept)
             self.samples = self.samples._replace(X=X)
-        self.samples, self.held_out = (self.samples.take(rows) for rows in parts)
+        self.samples, self.held_out = self.samples.take(split.kept), self.samples.take(split.held)
 
     def learn(self, activation: str) -> Preprocessing:
-        """Return the preprocessing with the scaling learned, and with a rotation where the model may be rotated."""
+        """Return the preprocessing with the scaling learned.
+
+        Where nothing depends on the net while it learns, it may learn from rotated inputs.
+        """
         model = self._model
         found = self.preprocessing.scaled(self.samples, model._loss, model.standardize, activation)
-        return found.rotated(self.samples) if _may_rotate(model) else found
+        watched = [model.mesh, model.structure, model._checkpoint(), model._stopping().scoring, *model._callbacks()]
+        free = all(given is None for given in watched) and not hasattr(model, "_skl_callbacks")
+        return found.rotated(self.samples) if free and model.l1 == 0.0 and model.standardize else found
 
     def datasets(self, mesh: Mesh, preprocessing: Preprocessing) -> tuple[Samples, Samples | None]:
         """Return samples to train with and samples to validate with."""
@@ -107,58 +92,41 @@ class ArrayData:
         validation = None if held_out is None else preprocessing.dataset(mesh, held_out, loss)
         return preprocessing.dataset(mesh, self.samples, loss), validation
 
-    def ranges(self, blueprint: Blueprint) -> Ranges | None:
+    def ranges(self, mesh: Mesh, preprocessing: Preprocessing) -> Ranges | None:
         """Return the ranges of features and states of a trained net, which exports in integers need."""
-        return Ranges.of(blueprint, Ranges.rows(self.samples.X))
-
-
-def _may_rotate(model: Any) -> bool:
-    """Return whether nobody looks at the net while it learns, so that it may learn from rotated inputs."""
-    watched = (model.mesh, model.structure, model._checkpoint(), model._stopping().scoring)
-    unseen = all(given is None for given in watched) and not (model._callbacks() or hasattr(model, "_skl_callbacks"))
-    return unseen and model.l1 == 0.0 and bool(model.standardize)
+        return Ranges.of(preprocessing.blueprint(mesh), Ranges.rows(self.samples.X))
 
 
 class OutOfCoreData:
     """Rows that are not in memory: on disk, in blocks or on other machines."""
 
     longest = 0
+    target_shape: tuple[int, ...]  # of one sample
+    held_out: CheckedSamples | None = None  # given by the user, in memory
+    _class_index: Array | None = None
+    _class_weight: Array | None = None
 
     def __init__(self, model: Any, rows: Dataset) -> None:
-        self._model, self._rows, self.batch = model, rows, rows.batch_size
+        self._model, self._rows, self.batch, self.n_samples = model, rows, rows.batch_size, rows.n_rows
         if model._stopping().scoring is not None:
             raise MeshError("scoring is for samples in memory; leave it out: held-out rows are judged by the loss")
         self.preprocessing = Preprocessing(rows.n_features)
-        if rows.columns is not None:  # columns of tables to predict are found by name, gaps are filled with means
+        if rows.columns is not None:  # columns of tables to predict are selected by name, gaps are filled with means
             means = zip(rows.columns, rows.moments.mean.tolist(), strict=True)
             encoder = Encoder(tuple(Column(name, "numeric", fill=mean) for name, mean in means), True, {})
             self.preprocessing = replace(self.preprocessing, names=tuple(rows.columns), encoder=encoder)
-        self.held_out: CheckedSamples | None = None
         self._parts: tuple[Dataset, Dataset | None] = (rows, None)  # to train and to validate with
         if model._loss.classifies:
             model._targets(np.array(rows.labels), None, True)  # sets the classes, or refuses them
-            self.n_outputs = len(rows.labels)
-        else:
-            least = 0.0 if rows.y_min is None else float(rows.y_min.min())
-            if model._loss.logarithmic and least < 0:
-                raise DataError(f"for {model._loss.name} y must not be negative, got {least:g}")
-            model._flat = not rows.matrix_targets
-            self.n_outputs = rows.n_targets
-
-    @property
-    def n_samples(self) -> int:
-        """Samples to learn from."""
-        return self._rows.n_rows
-
-    def given_to_hold_out(self, X: Any, y: Any) -> None:
-        """Hold out samples that the user has chosen, which are in memory."""
-        if is_out_of_core(X):
-            raise DataError(f"X_val is {type(X).__name__}, expected rows in memory; read those to be held out")
-        shape = () if self._model._loss.classifies else (self.n_outputs,)
-        self.held_out = self._model._checked_apart(X, y, self.preprocessing, shape)
+            self.n_outputs, self.target_shape = len(rows.labels), ()
+            return
+        least = 0.0 if rows.y_min is None else float(rows.y_min.min())
+        if model._loss.logarithmic and least < 0:
+            raise DataError(f"for {model._loss.name} y must not be negative, got {least:g}")
+        model._flat, self.n_outputs, self.target_shape = not rows.matrix_targets, rows.n_targets, (rows.n_targets,)
 
     def described(self) -> tuple[dict[str, Any], dict[str, str]]:
-        """Return arrays and texts that tell these data from others."""
+        """Return arrays and texts that identify these data."""
         return {}, {"data": self._rows.fingerprint, "labels": repr(self._rows.labels)}
 
     def hold_out(self, share: float, seed: int) -> None:
@@ -172,13 +140,12 @@ class OutOfCoreData:
         wanted = switch("standardize", model.standardize)
         weight = weight if weight is None or weight.any() else None
         targets: Array = y
-        self._places = self._class_weight = None
         if model._loss.classifies:
-            self._places = np.searchsorted(model.classes_, np.array(rows.labels))
-            targets = self._places[y[:, 0].astype(np.int64)]
+            self._class_index = np.searchsorted(model.classes_, np.array(rows.labels))
+            targets = self._class_index[y[:, 0].astype(np.int64)]
             if model.class_weight is not None:
                 sums = np.zeros(self.n_outputs)
-                sums[self._places] = rows.label_sums
+                sums[self._class_index] = rows.label_sums
                 self._class_weight = model._class_weights(np.arange(self.n_outputs), sums, model.classes_.tolist())
         scaling = Scaling.learn(X.astype(np.float64), targets, weight, wanted, model._loss, activation)
         if wanted:
@@ -191,18 +158,15 @@ class OutOfCoreData:
 
     def datasets(self, mesh: Mesh, preprocessing: Preprocessing) -> tuple[Samples, Samples | None]:
         """Return rows to train with and rows to validate with."""
-        s, loss, (training, held_out) = preprocessing.scaling, self._model._loss, self._parts
+        s, loss, (training, validation) = preprocessing.scaling, self._model._loss, self._parts
         arrays = (s.x_mean, s.x_scale, s.y_mean, s.y_scale)
-        transform = RowTransform(loss.name, str(mesh.dtype), *arrays, self._places, self._class_weight)
-        validation: Samples | None = None
+        transform = RowTransform(loss.name, str(mesh.dtype), *arrays, self._class_index, self._class_weight)
         if self.held_out is not None:
-            validation = preprocessing.dataset(mesh, self.held_out, loss)
-        elif held_out is not None:
-            validation = held_out.prepared(transform)
-        return training.prepared(transform), validation
+            return training.prepared(transform), preprocessing.dataset(mesh, self.held_out, loss)
+        return training.prepared(transform), None if validation is None else validation.prepared(transform)
 
-    def ranges(self, blueprint: Blueprint) -> Ranges | None:
-        """Return None: reading rows once more takes too long."""
+    def ranges(self, mesh: Mesh, preprocessing: Preprocessing) -> Ranges | None:
+        """Return None: reading all rows once more takes too long."""
         return None
 
 
@@ -222,14 +186,15 @@ def open_data(model: Any, X: Any, y: Any, sample_weight: Any, again: bool) -> It
     if isinstance(X, Dataset):
         yield OutOfCoreData(model, X)
         return
+    rows: Dataset
     if is_dask(X):
         from meshnn.integrations.dask import open_collections
 
-        rows: Dataset = open_collections(X, y, sample_weight, model._loss.classifies, model._settings())
+        rows = open_collections(X, y, sample_weight, model._loss.classifies, model._settings())
     else:
         from meshnn.training.out_of_core import RowStore
 
-        source = open_source(X, y, sample_weight)
+        source = sources.open_source(X, y, sample_weight)
         with reading(model._verbosity(), source.n_rows) as told:
             rows = RowStore(source, model._loss.classifies, report=told)
     try:

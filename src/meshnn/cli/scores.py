@@ -1,0 +1,119 @@
+"""Scores of a model with their 95% confidence intervals, and how they are shown."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.table import Column, Table
+from rich.text import Text
+
+from meshnn.cli.output import counted, print_lines, printable, screen
+from meshnn.errors import DataError, MeshError
+
+
+@dataclass(frozen=True)
+class Report:
+    """A score with its 95% confidence interval."""
+
+    name: str  # "accuracy" or "R2"
+    score: float
+    low: float
+    high: float
+    rows: int
+    confusion: NDArray[np.int64] | None = None  # [true, predicted]
+    others: dict[str, float] = field(default_factory=dict)  # further scores
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        matrix = None if self.confusion is None else self.confusion.tolist()
+        found = {self.name: self.score, "low": self.low, "high": self.high, "rows": self.rows, "confusion": matrix}
+        return found | {name.replace(" ", "_"): value for name, value in self.others.items()}
+
+    def __str__(self) -> str:
+        interval = f" (95% interval {self.low:.3f} to {self.high:.3f})" if np.isfinite(self.low) else ""
+        return f"{self.name.replace('R2', 'R²')} {self.score:.4f}{interval} on {counted(self.rows, 'row')}"
+
+
+class Scores:
+    """True and predicted answers, added block by block; of classes if there are any, else of values."""
+
+    def __init__(self, classes: Any = None) -> None:
+        self._classes, self._example = classes, ""
+        self._truth, self._predicted, self._logs = list[Any](), list[Any](), list[Any]()
+
+    def add(self, truth: Any, predicted: Any, P: Any = None, example: Any = None) -> None:
+        """Add rows by their true values, NaN if missing; or numbers of classes, -1 if unknown, -2 if missing."""
+        if predicted.ndim == 2:
+            raise MeshError(f"the model predicts {predicted.shape[1]} numbers per row, expected one")
+        self._example = self._example or ("" if example is None else str(example)[:60])
+        self._truth.append(truth)
+        self._predicted.append(predicted if self._classes is None else np.searchsorted(self._classes, predicted))
+        if P is not None:
+            known = truth >= 0
+            self._logs.append(np.log(np.maximum(P[known, truth[known]], np.finfo(np.float64).eps)))
+
+    def report(self, target: str | None) -> tuple[Report, list[str]]:
+        """Return the scores of all rows, and remarks."""
+        truth, predicted = np.concatenate(self._truth), np.concatenate(self._predicted)
+        there = np.isfinite(truth) if self._classes is None else truth > -2
+        truth, predicted, missing = truth[there], predicted[there], int((~there).sum())
+        if len(truth) == 0:
+            raise DataError(f"column {target} has no values: there is nothing to compare with; fill it")
+        notes = [f"{counted(missing, 'row')} without a value of {target}: left out"] * bool(missing)
+        if self._classes is None:
+            return _value_report(truth, predicted), notes
+        if unknown := int((truth == -1).sum()):
+            what = f"{counted(unknown, 'row')} of classes that the model does not know, e.g. {self._example!r}"
+            notes.append(f"{what}: counted as wrong, not in log loss and matrix")
+        return self._class_report(truth, predicted), notes
+
+    def _class_report(self, truth: Any, predicted: Any) -> Report:
+        from scipy.stats import binomtest
+        from sklearn.metrics import confusion_matrix
+
+        known, labels, correct = truth >= 0, np.arange(len(self._classes)), int((truth == predicted).sum())
+        confusion = np.zeros((len(labels), len(labels)), np.int64)
+        if known.any():
+            confusion = confusion_matrix(truth[known], predicted[known], labels=labels)
+        others = {}
+        if self._logs:
+            logs = np.concatenate(self._logs)
+            others["log loss"] = float(-logs.mean()) if len(logs) else np.nan
+        low, high = binomtest(correct, len(truth)).proportion_ci(method="wilson")
+        return Report("accuracy", correct / len(truth), low, high, len(truth), confusion, others)
+
+
+def _value_report(y: Any, predicted: Any) -> Report:
+    """Return R² with the interval of the delta method, RMSE and MAE."""
+    n, unit = len(y), float(np.abs(y).max()) or 1.0  # fourth powers of the numbers are finite
+    errors = y / unit - predicted / unit
+    squared, deviations = errors**2, (y / unit - (y / unit).mean()) ** 2
+    mse, spread = float(squared.mean()), float(deviations.mean())
+    others = {"RMSE": unit * float(np.sqrt(mse)), "MAE": unit * float(np.abs(errors).mean())}
+    if np.ptp(y) == 0:
+        return Report("R2", np.nan, np.nan, np.nan, n, None, others)
+    score, influence = 1.0 - mse / spread, (mse / spread * deviations - squared) / spread
+    half = 1.959963984540054 * float(influence.std() / np.sqrt(n))
+    return Report("R2", score, score - half, min(score + half, 1.0), n, None, others)
+
+
+def show_confusion(matrix: NDArray[np.int64], classes: list[str], what: str) -> None:
+    """Print the confusion matrix; of more than 12 classes the most frequent confusions."""
+    names = [printable(name) for name in classes]
+    if len(names) <= 12:
+        print_lines(f"{what}, true class down and predicted across:")
+        table = Table(*(Column(Text(name[:14]), justify="right") for name in ("", *names)))
+        for k, name in enumerate(names):
+            styles = ("bold green" if k == j else "red" if n else "dim" for j, n in enumerate(matrix[k]))
+            table.add_row(Text(name[:24]), *map(Text, map(str, matrix[k]), styles))
+    else:
+        print_lines(f"most frequent confusions of {what}:")
+        table, wrong = Table("true", "predicted", "rows"), matrix - np.diag(np.diag(matrix))
+        for flat in np.argsort(wrong, axis=None)[::-1][:10]:
+            k, j = divmod(int(flat), len(names))
+            if wrong[k, j]:
+                table.add_row(Text(names[k]), Text(names[j]), str(wrong[k, j]))
+    screen().print(table)

@@ -1,0 +1,359 @@
+"""Training on more rows than memory holds: a source is read once into a temporary file, then trained on in windows.
+
+The file has no name: it is gone when the process is, however that ends. It is read, not mapped: a disk that fails is an
+error then, not the end of the process, and pages that were read do not count as memory in use.
+
+The order of the samples follows from the seed and the number of rows alone: an epoch is a permutation of all pages, cut
+into windows; in a window samples are permuted again. A thread reads the next window while one is trained on.
+"""
+
+from __future__ import annotations
+
+import copy
+import errno
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from meshnn.arrays import Array, FloatArray, IntArray
+from meshnn.engine import Curvature, Engine, Optimizer, Steps
+from meshnn.errors import DataError, FileError
+from meshnn.losses import Targets
+from meshnn.memory import format_bytes
+from meshnn.mesh import Mesh
+from meshnn.tables.holdout import HoldoutSplit
+from meshnn.tables.sources import RowBlock, Source
+from meshnn.training.dataset import LIMITS, Dataset, InMemoryDataset, Summary, evenly_spaced, sums_per_label
+from meshnn.training.row_transform import RowTransform, check_total
+from meshnn.training.samples import Epoch, InMemorySamples, PiecewiseSteps, Samples
+
+
+class RowFile:
+    """Rows of features, targets (n, n_targets) and, if they have any, weights, all of the form of `first`.
+
+    The file is in `folder`, by default MESHNN_SCRATCH or the folder of temporary files (TMPDIR); a disk that is too
+    small for the `expected` number of rows is refused at once.
+    """
+
+    _advice = "set MESHNN_SCRATCH to a folder with more room (on the command line, --scratch)"
+
+    def __init__(self, first: RowBlock, folder: Any = None, expected: int | None = None) -> None:
+        (_, width), (_, n_targets), self.weighted = first.X.shape, first.y.shape, first.weight is not None
+        dtype = np.float32 if first.X.dtype == np.float32 else np.float64
+        fields: list[Any] = [("x", dtype, (width,)), ("y", np.float64, (n_targets,))]
+        self.row = np.dtype(fields + [("w", np.float64)] * self.weighted)
+        self.summary, self.count, self._rest = Summary(width, n_targets), 0, np.empty(0, self.row)
+        self.folder = os.fspath(folder or os.environ.get("MESHNN_SCRATCH") or tempfile.gettempdir())
+        needed = (expected or 0) * self.row.itemsize
+        try:
+            free = shutil.disk_usage(self.folder).free
+            if needed > free:
+                raise FileError(f"{expected:,} rows take {format_bytes(needed)} in {self.folder} during training, but "
+                                f"{format_bytes(free)} are free there; {self._advice}")  # fmt: skip
+            self._file = tempfile.TemporaryFile(dir=self.folder, buffering=0)  # noqa: SIM115
+        except OSError as error:
+            raise self._failed(error) from None
+
+    def _failed(self, error: OSError) -> FileError:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            return FileError(f"the disk of {self.folder} is full after {self.count:,} rows; {self._advice}")
+        return FileError(f"cannot keep rows in {self.folder} ({error.strerror}); {self._advice}")
+
+    def append(self, rows: RowBlock) -> None:
+        """Add rows with targets (n, n_targets)."""
+        block = np.empty(len(rows.X), self.row)
+        block["x"], block["y"] = rows.X, rows.y
+        if self.weighted:
+            block["w"] = rows.weight
+        stored = np.concatenate([self._rest, block]) if len(self._rest) else block
+        whole = len(stored) - len(stored) % LIMITS.stride_rows
+        self._write(stored[:whole])
+        self._rest = stored[whole:].copy()
+
+    def close(self) -> None:
+        """No more rows will come."""
+        self._write(self._rest)
+        self._rest = self._rest[:0]
+        self.summary.moments.check()
+
+    def _write(self, rows: Array) -> None:
+        for begin in range(0, len(rows), LIMITS.stride_rows):
+            self.summary.add(as_block(rows[begin : begin + LIMITS.stride_rows]))
+        left = memoryview(rows.tobytes())
+        try:
+            while len(left):  # the system may take less at a time
+                left = left[self._file.write(left) :]
+        except OSError as error:
+            raise self._failed(error) from None
+        self.count += len(rows)
+
+    def page_sizes(self, pages: Array) -> Array:
+        """Return the number of rows of each page."""
+        return np.minimum(LIMITS.page_rows, self.count - pages.astype(np.int64) * LIMITS.page_rows)
+
+    def read(self, pages: Array) -> RowBlock:
+        """Read the rows of some pages, one page after the other."""
+        sizes = self.page_sizes(pages).tolist()
+        starts = [page * LIMITS.page_rows for page in pages.tolist()]
+        return self._read(zip(starts, sizes, strict=True))
+
+    def rows(self, numbers: Any) -> RowBlock:
+        """Read single rows by their numbers."""
+        return self._read((int(number), 1) for number in numbers)
+
+    def _read(self, runs: Any) -> RowBlock:
+        size, parts = self.row.itemsize, []
+        for first, count in runs:
+            try:
+                parts.append(os.pread(self._file.fileno(), count * size, first * size))
+            except OSError as error:
+                raise self._failed(error) from None
+            if len(parts[-1]) != count * size:
+                raise FileError(f"the rows kept in {self.folder} can no longer be read; fit again")
+        return as_block(np.frombuffer(b"".join(parts), self.row))
+
+    def release(self) -> None:
+        """Free the disk."""
+        self._file.close()
+
+
+def as_block(rows: Array) -> RowBlock:
+    """Return stored rows as arrays."""
+    return RowBlock(rows["x"], rows["y"], rows["w"] if "w" in (rows.dtype.names or ()) else None)
+
+
+class StoredSamples(Samples):
+    """Some pages of a file, ascending, as a net takes them."""
+
+    def __init__(self, file: RowFile, preprocessing: RowTransform, pages: IntArray, total_weight: float) -> None:
+        self.file, self.preprocessing, self.pages = file, preprocessing, pages
+        self.total_weight, self.loss = total_weight, preprocessing.loss
+        self.sizes = file.page_sizes(pages)
+        self._first = np.concatenate([[0], np.cumsum(self.sizes)])
+        self.count = int(self._first[-1])
+        self._per_window = max(LIMITS.window_pages, LIMITS.window_bytes // (LIMITS.page_rows * file.row.itemsize))
+
+    def windows(self, pages: IntArray) -> list[IntArray]:
+        """Cut pages into windows."""
+        return [pages[k : k + self._per_window] for k in range(0, len(pages), self._per_window)]
+
+    def steps(self, mesh: Mesh, method: str, size: int, n_jobs: int | None) -> WindowSteps:
+        """Return steps in batches of this size."""
+        return WindowSteps(self, mesh.engine("epochs", method, size), size, n_jobs)
+
+    def take(self, rows: Any) -> InMemorySamples:
+        """Load some by their numbers, ascending."""
+        page = np.searchsorted(self._first, rows, side="right") - 1
+        numbers = self.pages[page] * LIMITS.page_rows + np.asarray(rows) - self._first[page]
+        return self.preprocessing.samples(self.file.rows(numbers), self.total_weight)
+
+    def _parts(self) -> Generator[InMemorySamples, None, None]:
+        """Load all in the order of their rows, one window at a time."""
+        prepare = self.preprocessing.samples
+        return read_ahead(self.windows(self.pages), lambda pages: prepare(self.file.read(pages), self.total_weight))
+
+    def evaluate(self, mesh: Mesh, n_jobs: int | None) -> tuple[float, float]:
+        """Return the loss and the share of correct samples."""
+        loss = correct = 0.0
+        with closing(self._parts()) as parts:
+            for samples in parts:
+                part = samples.evaluate(mesh, n_jobs)
+                loss, correct = loss + part[0], correct + part[1]
+        return loss, correct
+
+    def curvature(self, mesh: Mesh, method: str, live: IntArray, n_jobs: int | None) -> Curvature:
+        """Return loss, gradient and Gauss-Newton matrix by the parameters `live`."""
+        engine = mesh.engine("curvature", method, LIMITS.page_rows * self._per_window)
+        loss = correct = 0.0
+        grad, matrix = np.zeros(len(live)), np.zeros((len(live), len(live)))
+        with closing(self._parts()) as parts:
+            for samples in parts:
+                part = engine.curvature(mesh.values, samples.X, samples.targets, live, n_jobs)
+                loss, correct = loss + part.loss, correct + part.correct
+                grad += part.grad
+                matrix += part.matrix
+        return Curvature(loss, correct, grad, matrix)
+
+
+class WindowSteps(PiecewiseSteps):
+    """Steps on windows of a file: each is a small data set of its own, in which epochs run in compiled code."""
+
+    def __init__(self, samples: StoredSamples, engine: Engine, size: int, n_jobs: int | None) -> None:
+        self.samples, self.size, self.n_jobs = samples, size, n_jobs
+        self.n = samples.count
+        # the page with fewer rows comes last, so that all windows but the last are alike
+        self.counts = [int(sizes.sum()) for sizes in samples.windows(samples.sizes)]
+        self._first_batch = np.concatenate([[0], np.cumsum([-(-count // size) for count in self.counts])])
+        self.batches = int(self._first_batch[-1])
+        self.rewire(engine)
+
+    def rewire(self, engine: Engine) -> None:
+        """Continue with another graph of the same inputs and outputs."""
+        self.engine = engine
+        # one buffer is trained on while the other is filled; the last window has a size of its own
+        sizes = {count: min(self.counts.count(count), 2) for count in self.counts}
+        self._buffers = {count: [self._buffer(count) for _ in range(copies)] for count, copies in sizes.items()}
+
+    def _buffer(self, count: int) -> Steps:
+        preprocessing, row = self.samples.preprocessing, self.samples.file.row
+        values = preprocessing.targets(np.zeros((1, *row["y"].shape)))
+        dtype = preprocessing.dtype
+        share = np.full((count, 1), 1 / count, dtype)
+        targets = Targets(self.samples.loss, np.zeros((count, values.shape[1]), dtype), share)
+        return Steps(self.engine, np.zeros((1, count, *row["x"].shape), dtype), targets, self.size, self.n_jobs)
+
+    def windows(self, order: Array) -> list[IntArray]:
+        """Return the pages of an epoch, window by window."""
+        pages = self.samples.pages
+        short = len(pages) - int(self.samples.sizes[-1] < LIMITS.page_rows)
+        mixed = np.random.default_rng([int(order[0]), 0]).permutation(pages[:short])
+        return self.samples.windows(np.append(mixed, pages[short:]))
+
+    def _filled(self, k: int, pages: IntArray, seed: int) -> tuple[int, Steps, Array]:
+        buffers, preprocessing = self._buffers[self.counts[k]], self.samples.preprocessing
+        steps, rows = buffers[k % len(buffers)], self.samples.file.read(np.sort(pages))
+        weights = preprocessing.weights(rows)
+        preprocessing.inputs(rows.X, steps.X[0])
+        mean = self.samples.total_weight / self.n
+        steps.fill(preprocessing.targets(rows.y), 1.0 if weights is None else weights / mean)
+        return k, steps, np.random.default_rng([seed, 1, k]).permutation(len(rows.X))[None]
+
+    def epoch(
+        self, values: Array, optimizer: Optimizer, order: Array, rates: Array, begun: Epoch,
+        report: Callable[[Epoch, int], None],
+    ) -> Epoch:  # fmt: skip
+        """Train window by window; see `PiecewiseSteps.epoch`."""
+        now, done = begun, sum(self.counts[: begun.piece])
+        windows = list(enumerate(self.windows(order)))[begun.piece :]
+        with closing(read_ahead(windows, lambda window: self._filled(window[0], window[1], int(order[0])))) as filled:
+            for k, steps, mixed in filled:
+                part = rates[self._first_batch[k] : self._first_batch[k + 1]]
+                record = steps.epochs(values, optimizer, mixed, part)
+                done += self.counts[k]
+                now = now.plus(record[-1], self.counts[k] / self.n)
+                if not np.isfinite(now.sums[0]):
+                    break
+                report(now, done)
+        return now
+
+
+def read_ahead(items: Iterable[Any], make: Callable[[Any], Any]) -> Generator[Any, None, None]:
+    """Yield `make(item)` for each item; a thread makes the next one meanwhile. Close it if it is left early."""
+    with ThreadPoolExecutor(1, "meshnn reader") as pool:
+        futures = (pool.submit(make, item) for item in items)
+        pending = next(futures, None)
+        while pending is not None:
+            made = pending.result()
+            pending = next(futures, None)  # only now: what was yielded before is no longer in use
+            yield made
+
+
+class LabelCodes(dict[Any, int]):
+    """Numbers of labels, in the order in which they turn up."""
+
+    def encode(self, y: Array) -> Array:
+        """Return the codes of some labels; they do not depend on how the labels are divided into blocks."""
+        if self and (y.dtype.kind in "US") != isinstance(next(iter(self)), (str, bytes)):
+            raise DataError("y holds text in some blocks and numbers in others; make them alike")
+        if y.dtype.kind == "f" and (some := y[y != np.floor(y)]).size:
+            raise DataError(f"y holds {some[0]:g}, which is no label; for amounts take MeshRegressor")
+        found, begins, place = np.unique(y, return_index=True, return_inverse=True)
+        turn = np.argsort(begins)
+        codes = np.array([self.setdefault(label, len(self)) for label in found[turn].tolist()], np.int64)
+        if len(self) > LIMITS.max_classes:
+            raise DataError(
+                f"y holds more than {LIMITS.max_classes:,} different values; for amounts take MeshRegressor"
+            )
+        return codes[np.argsort(turn)[place.ravel()]]
+
+
+class RowStore(Dataset):
+    """The rows of a source, in a file; `classes` if targets are labels. `report` gets the number of rows read."""
+
+    def __init__(
+        self, source: Source, classes: bool, folder: Any = None, report: Callable[[int], None] | None = None
+    ) -> None:
+        codes, file = LabelCodes(), None
+        try:
+            for block in source.blocks():
+                rows = block._replace(y=_as_matrix(block.y, classes, codes))
+                if rows.X.shape[1] == 0:
+                    raise DataError(f"there is no feature in {source.name}")
+                if file is None:
+                    file = RowFile(rows, folder, source.n_rows)
+                    self.n_features, self.n_targets = rows.X.shape[1], rows.y.shape[1]
+                if rows.y.shape[1] != self.n_targets:
+                    raise DataError(f"y has {rows.y.shape[1]} columns in some blocks and {self.n_targets} in others")
+                file.append(rows)
+                if report is not None:
+                    report(file.count)
+            if file is None:
+                raise DataError(f"{source.name} has no rows (an iterator can be read only once)")
+            file.close()
+            check_total(file.summary.moments.weight)
+        except BaseException:
+            if file is not None:
+                file.release()
+            raise
+        self.file, self.pages, self.n_rows = file, np.arange(-(-file.count // LIMITS.page_rows)), file.count
+        self.columns, self.labels, self.matrix_targets = source.columns, list(codes), block.y.ndim == 2
+        self.moments, self.fingerprint = file.summary.moments, file.summary.fingerprint
+        self.y_min = None if classes else file.summary.y_min
+
+    @cached_property
+    def label_sums(self) -> FloatArray:  # type: ignore[override]
+        """Sum of the weights of the rows per label; in one order for any blocks, as sums of fractions depend on it."""
+        found: FloatArray = np.sum([sums_per_label(rows, len(self.labels)) for rows in self._strides()], axis=0)
+        return found
+
+    def _strides(self) -> Iterator[RowBlock]:
+        return (self.file.read(self.pages[k : k + 2**8]) for k in range(0, len(self.pages), 2**8))
+
+    def few(self, n: int) -> RowBlock:
+        """Load up to n rows, evenly spaced."""
+        return self.file.rows(evenly_spaced(n, self.n_rows))
+
+    def hold_out(self, fraction: float, seed: int) -> tuple[RowStore, InMemoryDataset]:
+        """Hold out random pages, one of at least four."""
+        pages, size = len(self.pages), LIMITS.page_rows
+        if pages < 4:
+            raise DataError(
+                f"early_stopping holds out pages of {size} rows, of at least {3 * size + 1}, but there are "
+                f"{self.n_rows}; read them into memory and fit from there"
+            )
+        count = min(max(1, round(fraction * pages)), pages - 1, LIMITS.holdout_rows // size)
+        split = HoldoutSplit.random(pages, count, [seed, 2])
+        training = copy.copy(self)
+        training.pages, training.n_rows = split.kept, int(self.file.page_sizes(split.kept).sum())
+        return training, InMemoryDataset(self.file.read(split.held), self.labels, self.columns)
+
+    def prepared(self, preprocessing: RowTransform) -> StoredSamples:
+        """Return the rows as a net takes them."""
+        if self.file.weighted or preprocessing.class_weight is not None:
+            total = check_total(sum(preprocessing.total_weight(rows) for rows in self._strides()))
+        else:
+            total = float(self.n_rows)
+        return StoredSamples(self.file, preprocessing, self.pages, total)
+
+    def release(self) -> None:
+        """Free the disk."""
+        self.file.release()
+
+
+def _as_matrix(y: Array, classes: bool, codes: LabelCodes) -> Array:
+    """Return targets (n, m) as float64, labels as codes."""
+    y = y if y.ndim == 2 else y[:, None]
+    if classes:
+        if y.shape[1] > 1:
+            raise DataError("y has several columns; labels in columns are learned from memory only")
+        y = codes.encode(y[:, 0])[:, None]
+    elif y.dtype.kind not in "fiub":
+        raise DataError(f"y holds {y.dtype}, expected numbers; for labels take MeshClassifier")
+    return y.astype(np.float64)

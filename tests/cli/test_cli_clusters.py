@@ -1,0 +1,126 @@
+"""`meshnn fit` in processes of its own: clusters, signals, limits of the system."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import pytest
+
+from commands import in_a_process, meshnn
+from folders import FAST, nan_late, table, write
+from meshnn.cli.fit_rows import workers
+from meshnn.errors import MeshError
+
+
+def test_names_of_clusters_that_are_refused():
+    for text in ("dask", "dask:", "dask:two", "dask://host", "tcp://host:1", "dask:2 "):
+        with pytest.raises(MeshError, match="--on must be dask:2"):
+            workers(text, None)
+
+
+def test_without_dask(monkeypatch):
+    from meshnn.integrations.dask import local
+
+    monkeypatch.setattr(local, "find_spec", lambda name: None)
+    with pytest.raises(MeshError, match=r"meshnn\[dask\]"), local.cluster(2, None):
+        pass
+
+
+def free_port():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return taken.getsockname()[1]
+
+
+@pytest.mark.slow
+def test_nobody_listens(tmp_path, numbers):
+    done = in_a_process("fit", str(numbers), "--target", "y", *FAST, "--on", f"dask://127.0.0.1:{free_port()}")
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    assert "no scheduler of Dask answers at tcp://127.0.0.1" in done.stderr
+
+
+@pytest.mark.slow
+def test_a_cluster_without_workers(numbers):
+    port = free_port()
+    scheduler = subprocess.Popen(
+        [sys.executable, "-m", "distributed.cli.dask_scheduler", "--port", str(port), "--no-dashboard",
+         "--host", "127.0.0.1"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        until = time.monotonic() + 120
+        while time.monotonic() < until:
+            with socket.socket() as trial:
+                if trial.connect_ex(("127.0.0.1", port)) == 0:
+                    break
+            time.sleep(0.2)
+        done = in_a_process("fit", str(numbers), "--target", "y", *FAST, "--on", f"dask://127.0.0.1:{port}")
+    finally:
+        scheduler.terminate()
+        scheduler.wait()
+    assert done.returncode == 2
+    assert "has no worker; start some with `dask worker" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.slow
+def test_a_cluster_learns_the_same_whatever_it_is(tmp_path, numbers):
+    found = []
+    for processes in (1, 2):
+        done = in_a_process("fit", str(numbers), "--target", "y", *FAST, "--drop", "a", "--json",
+                            "--on", f"dask:{processes}", "--out", str(tmp_path / "m.mesh"))  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        found.append(json.loads(done.stdout))
+    assert found[0]["features"] == ["b"]
+    for key in ("test", "train", "loss"):
+        assert found[0][key] == found[1][key]
+    assert meshnn("evaluate", tmp_path / "m.mesh", numbers).returncode == 0
+    bad = write(tmp_path / "bad", [table(), nan_late(table())])
+    done = in_a_process("fit", str(bad), "--target", "y", *FAST, "--on", "dask:1", "--json")
+    assert done.returncode == 2
+    assert "part1.parquet: row 1,001: column b is missing" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("where", [(), ("--on", "dask:1")])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_interrupted_while_it_learns(tmp_path, numbers, number, code, where):
+    out = tmp_path / "out.mesh"
+    command = [sys.executable, "-m", "meshnn", "fit", str(numbers), "--target", "y", "--l2", "0", "--hidden", "2",
+               "--solver", "adam", "--max-epochs", "10000000", "--tol", "0", "--out", str(out), *where]  # fmt: skip
+    # a group of its own, all of which gets the signal, as from a terminal
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, **quiet, text=True, start_new_session=True) as run:
+        lines = []
+        while not any(line.startswith("epoch ") for line in lines[-1:]):
+            lines.append(run.stderr.readline())
+            assert lines[-1], lines
+        if number == signal.SIGINT:
+            os.killpg(run.pid, number)
+        else:
+            os.kill(run.pid, number)
+        try:
+            rest = run.communicate(timeout=300)[1]
+        finally:
+            run.kill()  # whatever went wrong, it does not go on for ever
+        assert run.returncode == code, rest
+    assert "interrupted after epoch" in rest
+    assert "Traceback" not in rest
+    assert meshnn("evaluate", out, numbers).returncode == 0
+
+
+@pytest.mark.slow
+def test_files_that_may_not_be_large(tmp_path, numbers):
+    import resource
+
+    limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))  # noqa: E731
+    done = in_a_process("fit", str(numbers), "--target", "y", *FAST, "--json", "--scratch", str(tmp_path),
+                        preexec_fn=limit)  # fmt: skip
+    assert done.returncode == 2
+    assert f"cannot keep rows in {tmp_path} (File too large)" in done.stderr
+    assert "Traceback" not in done.stderr

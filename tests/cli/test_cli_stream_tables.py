@@ -1,0 +1,377 @@
+"""`meshnn stream`: which tables are taken, what is refused and said, and the scores."""
+
+import io
+import json
+import math
+import sys
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import meshnn as library
+from commands import meshnn
+from meshnn import MeshStreamClassifier
+from meshnn.errors import FileError, MeshError
+from meshnn.online.scores import ClassScores, ValueScores, scores_from
+from stream_tables import OPTIONS, QUIET, ROWS, predictions, reference, run, write
+
+
+def table(tmp_path, text, *arguments, name="t.csv"):
+    (tmp_path / name).write_text(text)
+    for old in tmp_path.glob("*.mesh"):
+        old.unlink()
+    return meshnn("stream", tmp_path / name, *arguments, "-o", tmp_path / "m.mesh", "-n", "2", *QUIET)
+
+
+GOOD = "a,b,y\n" + "".join(f"{k % 7},{k % 5}.5,{'no' if k % 3 else 'yes'}\n" for k in range(40))
+
+
+@pytest.mark.parametrize(("text", "arguments", "message"), [
+    (GOOD, ["-y", "Y"], "there is no column Y (did you mean y?); the columns are a, b, y"),
+    (GOOD, ["-y", "y", "--by", "z"], "there is no column z"),
+    (GOOD, ["-y", "y", "--by", "y"], "is the target"),
+    (GOOD, ["-y", "y", "--drop", "y"], "is the target; choose one of the two"),
+    (GOOD, ["-y", "y", "--drop", "a", "--drop", "b"], "no column is left to learn from"),
+    (GOOD, [], "--target: name the column to predict"),
+    (GOOD, ["-y", "y", "--every", "often"], "--every must be a number of rows like 5000, or a time like 30s"),
+    (GOOD, ["-y", "y", "--every", "0"], "--every must be"),
+    (GOOD, ["-y", "y", "--new-rows"], "--new-rows goes with --resume"),
+    (GOOD, ["-y", "y", "--picture", "x.png"], "leave one of them out"),
+    (GOOD, ["-y", "y", "--columns", "a,b"], "the first line has 3 values, but 2 columns are named"),
+    (GOOD, ["-y", "y", "--task", "regress"], "target y holds 'yes' in row 1, expected a finite number"),
+    ("a,y\n", ["-y", "y"], "has no rows below its header"),
+    ("", ["-y", "y"], "is empty"),
+    ("a,y\n1,\n2,NA\n", ["-y", "y"], "no row of 2 has a value of y"),
+    ("t,a,y\n2026-01-01,1,u\n", ["-y", "y"], "column t holds dates or times (2026-01-01 in row 1); --by t if"),
+    ("a;y\n1,5;u\n2,5;v\n", ["-y", "y"], "decimal commas ('1,5' in row 1)"),
+    ("a,y\n1,u\n\"2,v\n", ["-y", "y"], "a quote opened in row 2 is never closed"),
+    ("a,a,y\n1,2,u\n", ["-y", "y"], "two columns are called a"),
+])  # fmt: skip
+def test_refused(tmp_path, text, arguments, message):
+    done = table(tmp_path, text, *arguments)
+    assert done.returncode == 2, done.stdout
+    assert message in done.stderr
+    assert done.stderr.splitlines()[-1].startswith("meshnn: ")
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(("row", "mended", "message"), [
+    ("3,1,yes", "30,1,yes", "row 21 (3) comes before the row above it; sort the table"),
+    ("30,1", "30,1,no", "row 21 has 2 values, expected 3 as in the header"),
+    ("soon,1,yes", "30,1,yes", "row 21 holds 'soon', expected a number"),
+])  # fmt: skip
+def test_a_bad_row_is_named_and_what_was_learned_is_kept(tmp_path, row, mended, message):
+    rows = [f"{k},{k % 5}.5,{'no' if k % 3 else 'yes'}" for k in range(20)]
+    whole = ["t,a,y", *rows, mended, "31,2,no"]
+    assert table(tmp_path, "\n".join(whole), "-y", "y", "--by", "t").returncode == 0
+    want = library.load(tmp_path / "m.mesh")
+    done = table(tmp_path, "\n".join(["t,a,y", *rows, row, "31,2,no"]), "-y", "y", "--by", "t")
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert f"the model of the 20 rows before is in {tmp_path / 'm.mesh'}" in done.stderr
+    assert library.load(tmp_path / "m.mesh").n_samples_ == 20
+    (tmp_path / "t.csv").write_text("\n".join(whole))
+    assert meshnn("stream", tmp_path / "t.csv", "--resume", tmp_path / "m.mesh", *QUIET).returncode == 0
+    np.testing.assert_array_equal(library.load(tmp_path / "m.mesh").stream_.values, want.stream_.values)
+
+
+def test_times_that_order_rows(tmp_path):
+    times = ["2026-01-01 10:00:00", "2026-01-01 10:00:00", "2026-01-01 10:00:01.5", "", "2026-01-02"]
+    text = "when,a,y\n" + "".join(f"{when},{k},{'uv'[k % 2]}\n" for k, when in enumerate(times))
+    assert table(tmp_path, text, "-y", "y", "--by", "when").returncode == 0
+    assert library.load(tmp_path / "m.mesh").features_.names == ("a",)
+    done = table(tmp_path, text + "2025-12-31,9,u\n", "-y", "y", "--by", "when")
+    assert "row 6 (2025-12-31) comes before the row above it" in done.stderr
+    done = table(tmp_path, "when,a,y\n1/2/2026,1,u\n", "-y", "y", "--by", "when")
+    assert "row 1 holds '1/2/2026', expected a number, or a time like 2026-08-01 12:30:00" in done.stderr
+    stamps = pa.array([1, 2, 3, 2], pa.timestamp("s"))
+    pq.write_table(pa.table({"when": stamps, "a": [1, 2, 3, 4], "y": ["u", "v", "u", "v"]}), tmp_path / "t.parquet")
+    for old in tmp_path.glob("*.mesh"):
+        old.unlink()
+    arguments = ("stream", tmp_path / "t.parquet", "-y", "y", "-o", tmp_path / "m.mesh", *QUIET)
+    done = meshnn(*arguments, "--by", "when")
+    assert "row 4 (1970-01-01 00:00:02) comes before" in done.stderr
+    (tmp_path / "m.mesh").unlink()
+    assert "column when holds dates or times" in meshnn(*arguments).stderr
+
+
+@pytest.mark.parametrize("between", ["-", "/"])
+def test_months_that_order_rows(tmp_path, between):
+    months = ["2023-11", "2023-12", "2023-12", "", "2024-1", " 2024-03"]
+    text = "when,a,y\n" + "".join(f"{m.replace('-', between)},{k},{'uv'[k % 2]}\n" for k, m in enumerate(months))
+    done = table(tmp_path, text, "-y", "y", "--by", "when")
+    assert done.returncode == 0, done.stderr
+    assert library.load(tmp_path / "m.mesh").features_.names == ("a",)
+    done = table(tmp_path, f"{text}2024{between}02,9,u\n", "-y", "y", "--by", "when")
+    assert f"row 7 (2024{between}02) comes before the row above it" in done.stderr
+    done = table(tmp_path, f"{text}2024{between}13,9,u\n", "-y", "y", "--by", "when")
+    assert (
+        f"row 7 holds '2024{between}13', expected a number, or a time like 2026-08-01 12:30:00 or 2026-08"
+        in done.stderr
+    )
+    done = table(tmp_path, f"{text}2024-02-29,9,u\n", "-y", "y", "--by", "when")  # a month is its first day
+    assert "row 7 (2024-02-29) comes before" in done.stderr
+
+
+def test_cells(tmp_path):
+    text = "a,b,code,id,y\n" + "".join(
+        f"{['5', '+2', 'true', 'inf', ' 7 ', 'n/a'][k % 6]},1{k % 9}00,0{k % 2},x{k},{k % 2}\n" for k in range(60)
+    )
+    done = table(tmp_path, text, "-y", "y", "--max-categories", "3")
+    assert done.returncode == 0, done.stderr
+    assert "column a is infinite in row 4: taken as missing" in done.stderr
+    assert "column id has more than 3 different texts: further ones (such as 'x3') count as none" in done.stderr
+    assert "2 different integers in 60 rows, taken as classes" in done.stderr
+    model = library.load(tmp_path / "m.mesh")
+    assert model.features_.names == ("a", "b", "code=00", "id=x0", "code=01", "id=x1", "id=x2")
+    assert model.classes_ == [0, 1]
+    mean, seen = model.stream_.room.x_moments[1], model.stream_.room.x_moments[0]
+    assert seen[0] == 40  # neither inf nor n/a
+    assert mean[0] == pytest.approx((5 + 2 + 1 + 7) / 4)
+    assert mean[2] == pytest.approx(0.5)
+    assert table(tmp_path, text, "-y", "y", "--text", "a", "--drop", "id").returncode == 0
+    names = library.load(tmp_path / "m.mesh").features_.names
+    assert {"a=5", "a=+2", "a=true", "a=inf", "a=7"} <= set(names)
+    assert "a" not in names
+
+
+@pytest.mark.parametrize(("cells", "task", "classes"), [
+    (["1", "0"], "classify", [1, 0]), (["01", "02"], "classify", ["01", "02"]), (["x", "7"], "classify", ["x", "7"]),
+    (["true", "False"], "classify", [True, False]), (["1.5", "2"], "regress", None),
+    ([str(k) for k in range(30)], "regress", None),
+])  # fmt: skip
+def test_classes_or_numbers(tmp_path, cells, task, classes):
+    text = "a,y\n" + "".join(f"{k % 4},{cells[k % len(cells)]}\n" for k in range(60))
+    assert table(tmp_path, text, "-y", "y").returncode == 0
+    model = library.load(tmp_path / "m.mesh")
+    assert model.kind == ("stream classifier" if task == "classify" else "stream regressor")
+    assert classes is None or (
+        model.classes_ == classes and [type(c) for c in model.classes_] == [type(c) for c in classes]
+    )
+
+
+def test_rows_that_are_broken_and_lines_without_a_header(tmp_path):
+    lines = GOOD.splitlines()
+    broken = [*lines[:5], "1,2", *lines[5:20], '"x\ny",1,2,3', *lines[20:]]
+    assert table(tmp_path, GOOD, "-y", "y").returncode == 0
+    want = library.load(tmp_path / "m.mesh").stream_.values
+    done = table(tmp_path, "\n".join(broken), "-y", "y", "--skip-broken")
+    assert done.returncode == 0
+    assert "2 rows with too few or too many values left out" in done.stderr
+    np.testing.assert_array_equal(library.load(tmp_path / "m.mesh").stream_.values, want)
+    bare = table(tmp_path, "\n".join(lines[1:]), "-y", "y", "--columns", "a,b,y")
+    assert bare.returncode == 0
+    np.testing.assert_array_equal(library.load(tmp_path / "m.mesh").stream_.values, want)
+
+
+def test_a_log_without_its_header(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"1,2,no\n3,4,yes\n")))
+    done = meshnn("stream", "-", "-y", "y")
+    assert done.returncode == 2
+    assert "`tail -n +1 -f file`" in done.stderr
+    assert "--columns a,b,c" in done.stderr
+
+
+def test_text_in_another_notation_is_remembered(tmp_path):
+    """The same rows with decimal commas, another encoding and other signs of missing values give the same bits."""
+    plain, other = tmp_path / "plain", tmp_path / "other"
+    want, _ = reference(plain, *OPTIONS["amount"])
+    other.mkdir()
+    cells = [[c.replace(".", ",") if k in (1, 2, 4, 6) else c for k, c in enumerate(row)] for row in ROWS]
+    cells = [[{"NA": "?", "red": "röt", "blue": "-"}.get(c, c) for c in row] for row in cells]
+    write(other / "all.csv", cells, separator="|")
+    text = (other / "all.csv").read_text().replace("|-|", "|blue|")
+    (other / "t.csv").write_bytes("".join(text.splitlines(keepends=True)[:201]).encode("latin-1"))
+    notation = ("--sep", "|", "--decimal", ",", "--encoding", "latin-1", "--na", "?")
+    run(other, other / "t.csv", *OPTIONS["amount"], *notation)
+    (other / "t.csv").write_bytes(text.encode("latin-1"))
+    done = meshnn("stream", other / "t.csv", "--resume", other / "m.mesh", *QUIET)
+    assert done.returncode == 0, done.stderr
+    found, expected = predictions(other / "p.csv"), predictions(plain / "p.csv")
+    assert [row["prediction"] for row in found] == [row["prediction"] for row in expected]
+    assert "colour=röt" in library.load(other / "m.mesh").features_.names
+    assert want
+
+
+def test_files_that_would_be_lost(tmp_path):
+    assert table(tmp_path, GOOD, "-y", "y").returncode == 0
+    fit = meshnn("fit", tmp_path / "t.csv", "-y", "y", "-n", "2", "--max-epochs", "2", "-o", tmp_path / "fit.mesh")
+    assert fit.returncode == 0
+    done = meshnn("stream", tmp_path / "t.csv", "-y", "y", "-o", tmp_path / "fit.mesh", *QUIET)
+    assert "is there already and no stream" in done.stderr
+    done = meshnn(
+        "stream", tmp_path / "t.csv", "-y", "y", "-o", tmp_path / "m.mesh", "--predictions", tmp_path / "t.csv", *QUIET
+    )
+    assert "is the table, which would be lost" in done.stderr
+    assert meshnn("stream", tmp_path / "t.csv", "--resume", tmp_path / "fit.mesh").stderr.count("was not made by") == 1
+    done = meshnn("stream", tmp_path / "t.csv", "-y", "y", "-o", tmp_path / "m.mesh", "-n", "2", *QUIET)
+    assert done.returncode == 0  # a stream that came to its end may be run again
+
+
+def test_predict_evaluate_info_and_plot(tmp_path):
+    for target, arguments in OPTIONS.items():
+        write(tmp_path / "t.csv")
+        (tmp_path / "m.mesh").unlink(missing_ok=True)
+        run(tmp_path, tmp_path / "t.csv", *arguments)
+        model = library.load(tmp_path / "m.mesh")
+        done = meshnn("predict", tmp_path / "m.mesh", tmp_path / "t.csv", "--json")
+        assert done.returncode == 0, done.stderr
+        got = json.loads(done.stdout)["prediction"]
+        levels = model.table_["recipe"]["levels"]["colour"]
+        want = []
+        for _, a, b, colour, late, *_ in ROWS:
+            x = {name: float(cell) for name, cell in (("a", a), ("b", b), ("late", late)) if cell not in ("", "NA")}
+            x |= {f"colour={level}": float(level == colour) for level in levels} if colour else {}
+            want.append(model.predict_one(x))
+        assert got == want
+        scored = meshnn("evaluate", tmp_path / "m.mesh", tmp_path / "t.csv", "--json")
+        assert scored.returncode == 0, scored.stderr
+        truth = [cells[5 if target == "kind" else 6] for cells in ROWS]
+        pairs = [(p, t) for p, t in zip(got, truth, strict=True) if t]
+        found = json.loads(scored.stdout)
+        if target == "kind":
+            assert found["accuracy"] == pytest.approx(np.mean([p == t for p, t in pairs]))
+        else:
+            assert found["MAE"] == pytest.approx(np.mean([abs(p - float(t)) for p, t in pairs]))
+        info = json.loads(meshnn("info", tmp_path / "m.mesh", "--json").stdout)
+        assert (info["target"], info["rows"], info["stream"]) == (target, 300, "finished")
+        assert info["samples_learned"] == model.n_samples_
+        assert meshnn("info", tmp_path / "m.mesh").returncode == 0
+        assert meshnn("plot", tmp_path / "m.mesh", "--what", "loss", "--out", tmp_path / "s.svg").returncode == 0
+        assert meshnn("plot", tmp_path / "m.mesh", "--what", "graph", "--out", tmp_path / "g.svg").returncode == 0
+    assert "learns from a stream" in meshnn("explain", tmp_path / "m.mesh").stderr
+    MeshStreamClassifier().save(tmp_path / "python.mesh")
+    assert "made in Python and knows no table" in meshnn("predict", tmp_path / "python.mesh", tmp_path / "t.csv").stderr
+    assert meshnn("info", tmp_path / "python.mesh").returncode == 0
+
+
+def test_a_picture_or_a_word(tmp_path, monkeypatch):
+    (tmp_path / "t.csv").write_text(GOOD)
+    arguments = ("stream", tmp_path / "t.csv", "-y", "y", "-n", "2", "-o", tmp_path / "m.mesh", "-q")
+    assert meshnn(*arguments).returncode == 0
+    assert (tmp_path / "m.png").read_bytes().startswith(b"\x89PNG")
+    assert meshnn(*arguments, "--picture", tmp_path / "c.svg").returncode == 0
+    assert b"<svg" in (tmp_path / "c.svg").read_bytes()
+    (tmp_path / "m.png").unlink()
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    done = meshnn(*arguments)
+    assert done.returncode == 0
+    assert "no picture: plots need matplotlib; pip install 'meshnn[plots]'" in done.stderr
+    assert not (tmp_path / "m.png").exists()
+
+
+def test_a_disk_that_is_full_for_a_while(tmp_path, monkeypatch):
+    from meshnn.online._base import StreamModel
+
+    real, calls = StreamModel.save, []
+
+    def save(self, path):
+        calls.append(self.n_samples_)
+        if len(calls) == 2:
+            raise FileError("no space left")
+        real(self, path)
+
+    monkeypatch.setattr(StreamModel, "save", save)
+    done = table(tmp_path, GOOD, "-y", "y", "--every", "8")
+    assert done.returncode == 0
+    assert calls[:3] == [8, 16, 24]
+    assert "the model is not up to date: no space left; the stream goes on and tries again" in done.stderr
+    assert library.load(tmp_path / "m.mesh").n_samples_ == 40
+
+
+def test_lines_where_there_is_no_terminal(capsys):
+    from meshnn.cli.stream import Live
+
+    scores = ValueScores(10)
+    scores.add(np.arange(9.0), np.zeros(9), np.arange(1, 10))
+    for quiet in (False, True):
+        live = Live("t.csv", quiet, every=0.0)
+        live.update(40, scores, 0.25)
+        live.close()
+    found = capsys.readouterr().err.splitlines()
+    assert len(found) == 1
+    assert found[0].startswith("t.csv  25%  40 rows")
+    assert "MAE 4" in found[0]
+
+
+# -- scores --
+
+
+def test_scores_of_classes():
+    rng = np.random.default_rng(0)
+    n, window = 400, 30
+    truth, predicted = rng.integers(0, 3, n), rng.integers(0, 3, n)
+    right = rng.random(n)
+    predicted[0], right[0] = -1, np.nan  # nothing was predicted
+    scores = ClassScores(window)
+    for first, last in ((0, 1), (1, 20), (20, 300), (300, n)):
+        part = slice(first, last)
+        scores.add(truth[part], predicted[part], right[part], np.arange(first, last) + 1)
+    most, prior = [], []
+    for k in range(1, n):
+        counts = [int((truth[:k] == c).sum()) for c in range(3)]
+        best = [c for c in range(3) if counts[c] == max(counts)]
+        most.append(truth[k] in best[:1] if len(best) == 1 else None)
+        prior.append(-math.log(counts[truth[k]] / k) if counts[truth[k]] else None)
+    found = scores.summary()
+    assert found["accuracy"] == pytest.approx((truth == predicted)[1:].mean())
+    assert found["log loss"] == pytest.approx(-np.log(right[1:]).mean())
+    assert found["no change"] == pytest.approx((truth[1:] == truth[:-1]).mean())
+    assert found["class frequencies"] == pytest.approx(np.mean([p for p in prior if p is not None]))
+    clear = [m for m in most if m is not None]
+    assert abs(found["majority"] * (n - 1) - sum(clear)) <= len(most) - len(clear)
+    recent = scores.summary(recent=True)
+    assert recent["accuracy"] == pytest.approx((truth == predicted)[-window:].mean())
+    assert recent["log loss"] == pytest.approx(-np.log(right[-window:]).mean())
+    again = scores_from(scores.to_tree())
+    assert again.summary() == found
+    assert again.curve().keys() == scores.curve().keys()
+
+
+def test_scores_of_values():
+    rng = np.random.default_rng(1)
+    n, window = 300, 40
+    y = rng.standard_normal(n) * 3 + 100
+    p = y + rng.standard_normal(n)
+    p[0] = np.nan
+    scores = ValueScores(window)
+    for first, last in ((0, 7), (7, 100), (100, n)):
+        scores.add(y[first:last], p[first:last], np.arange(first, last) + 1)
+    found, recent = scores.summary(), scores.summary(recent=True)
+    e = (y - p)[1:]
+    assert found["MAE"] == pytest.approx(np.abs(e).mean())
+    assert found["RMSE"] == pytest.approx(np.sqrt((e**2).mean()))
+    assert found["R2"] == pytest.approx(1 - (e**2).sum() / ((y[1:] - y[1:].mean()) ** 2).sum())
+    assert recent["R2"] == pytest.approx(1 - (e[-40:] ** 2).sum() / ((y[-40:] - y[-40:].mean()) ** 2).sum())
+    means = np.array([y[:k].mean() for k in range(1, n)])
+    assert found["MAE of the mean"] == pytest.approx(np.abs(y[1:] - means).mean())
+    assert found["MAE of the last"] == pytest.approx(np.abs(np.diff(y)).mean())
+    assert found["RMSE of the last"] == pytest.approx(np.sqrt((np.diff(y) ** 2).mean()))
+
+
+def test_the_curve_has_few_points_whatever_the_pieces(monkeypatch):
+    from meshnn.online import scores as module
+
+    monkeypatch.setattr(module, "MOST", 16)
+    rng = np.random.default_rng(2)
+    n = 3000
+    y, p = rng.standard_normal(n), rng.standard_normal(n)
+    curves = []
+    for pieces in ([n], [1, 2, 3, 500, 17, n]):
+        scores, first = ValueScores(100), 0
+        for size in pieces:
+            last = min(first + size, n)
+            scores.add(y[first:last], p[first:last], np.arange(first, last) + 1)
+            first = last
+        curves.append(scores.curve())
+    assert 8 <= len(curves[0]["row"]) < 16
+    for name, values in curves[0].items():
+        np.testing.assert_array_equal(values, curves[1][name])
+    row = int(curves[0]["row"][-1])
+    assert curves[0]["MAE window"][-1] == pytest.approx(np.abs(y - p)[row - 100 : row].mean())
+    assert curves[0]["MAE"][-1] == pytest.approx(np.abs(y - p)[:row].mean())
+    with pytest.raises(MeshError, match="unknown kind of scores"):
+        scores_from({"kind": "x", "window": 3})
