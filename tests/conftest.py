@@ -6,6 +6,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 from examples import ALL, FEW
+from folders import table, with_column, write
 from meshnn import Mesh, Topology
 
 # The same examples every time and no time limit: other processes may take the processor.
@@ -53,3 +54,17 @@ def mesh():
 def batch():
     rng = np.random.default_rng(1)
     return rng.standard_normal((100, 3)), rng.integers(0, 2, 100)
+
+
+@pytest.fixture
+def numbers(tmp_path):
+    """A folder of Parquet files with a numeric target."""
+    return write(tmp_path / "numbers", [table(seed=k) for k in range(3)])
+
+
+@pytest.fixture
+def classes(tmp_path):
+    """A folder of Parquet files with two classes."""
+    found = [table(seed=k) for k in range(3)]
+    labels = [np.array(["no", "yes"])[(t["y"].to_numpy() > 0).astype(int)] for t in found]
+    return write(tmp_path / "classes", [with_column(t, "y", y) for t, y in zip(found, labels, strict=True)])

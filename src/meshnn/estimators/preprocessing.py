@@ -215,6 +215,8 @@ def as_table(frame: Any) -> Any:
 
     from meshnn.tables.cells import without_views
 
+    if isinstance(frame, pa.Table):  # pa.table(frame) would import pandas
+        return without_views(frame)
     try:
         table = pa.Table.from_pandas(frame, preserve_index=False) if hasattr(frame, "iloc") else pa.table(frame)
         return without_views(table)

@@ -87,7 +87,9 @@ def _plain(name: str, value: Any, graph: Topology) -> Any:
         return kind | {"options": {key: _plain(key, each, graph) for key, each in value.get_params().items()}}
     if isinstance(value, dict):
         return {"pairs": [[_scalar(name, key), _scalar(name, weight)] for key, weight in value.items()]}
-    if isinstance(value, (list, tuple, np.ndarray)):
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    if isinstance(value, (list, tuple)):
         return [_plain(name, item, graph) for item in value]
     if name == "random_state" and not isinstance(value, (int, np.integer)):
         return None  # a generator has moved on; its next numbers are not part of the model

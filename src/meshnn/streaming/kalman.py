@@ -21,6 +21,8 @@ from meshnn.codes import LOG_Q, NOISE, STRIP
 from meshnn.errors import MeshError
 from meshnn.streaming.state import Workspace, aligned
 
+__all__ = ["KalmanSettings", "KalmanState"]
+
 #: Largest square of the number of parameters times outputs for a full covariance: 316 parameters with one output.
 FULL_COST = 100_000
 

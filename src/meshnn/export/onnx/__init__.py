@@ -16,6 +16,8 @@ from meshnn.export.onnx.graph import CODES, ML, Graph, Value, as_protos, importe
 from meshnn.export.onnx.net import OnnxNet, one_step, state_neurons, whole_sequence
 from meshnn.files import as_path, write_whole
 
+__all__ = ["to_onnx"]
+
 LEAST_OPSET = 18  #: Operators are those of opset 18 (2022), or of any later one.
 
 
