@@ -16,7 +16,6 @@ from meshnn.cli.options import column_list, read_options
 from meshnn.cli.output import collect_warnings
 from meshnn.errors import DataError, FileError, MeshError
 from meshnn.online.blocks import Rows, TableRunner, model_classes, model_values, outputs_of
-from meshnn.tables.cells import cells_of, class_numbers, first
 from meshnn.tables.encoder import Encoded
 from meshnn.tables.files import ArrowFiles
 from meshnn.tables.names import check_names, listed, quoted, source
@@ -199,6 +198,8 @@ class ModelTables:
         if len(names) != count:
             what = f"the model takes {count} features, the table has {len(names)} columns; leave others out"
             raise DataError(what, code="columns")
+        from meshnn.tables.cells import cells_of, first
+
         found = []
         for cells in (cells_of(table, name) for name in names):
             if cells.kind in ("categorical", "date") and not cells.gaps.all():
@@ -215,6 +216,8 @@ class ModelTables:
         """
         if self.target is None or self.target not in table.column_names:
             return None
+        from meshnn.tables.cells import cells_of, class_numbers, first
+
         cells = cells_of(table, self.target)
         if self.classes is not None:
             return np.where(cells.gaps, -2, class_numbers(cells, self.classes))

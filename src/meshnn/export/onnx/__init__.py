@@ -166,7 +166,7 @@ def _add_values(graph: Graph, blueprint: Blueprint, values: str, axes: tuple[str
 
 
 def _add_labels(graph: Graph, blueprint: Blueprint, outputs: str, axes: tuple[str, ...], raw: bool) -> None:
-    shape = (*axes, len(blueprint.classes))
+    shape: tuple[int | str, ...] = (*axes, len(blueprint.classes))
     on = graph.add("Greater", (outputs, graph.constant("zero", 0.0)), "label/on")
     graph.outputs.append(Value(graph.add("Cast", (on,), "label", to=CODES["int64"]), "int64", shape))
     chances = outputs if raw else graph.add("Sigmoid", (outputs,), "chances")
@@ -191,8 +191,11 @@ def _add_classes(
     if two:
         minus = graph.add("Neg", (outputs,), "chances/minus")
         outputs = graph.add("Concat", (outputs, minus), "chances/both", axis=-1)
-    link, options = ("Sigmoid", {}) if two else ("Softmax", {"axis": -1})
-    chances = outputs if raw else graph.add(link, (outputs,), "chances", **options)
+    chances = outputs
+    if not raw:
+        chances = (
+            graph.add("Sigmoid", (outputs,), "chances") if two else graph.add("Softmax", (outputs,), "chances", axis=-1)
+        )
     if not zipmap:
         _add_output(graph, chances, name, graph.dtype, (*axes, len(labels)))
         return
