@@ -11,20 +11,6 @@ ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 
 
-def test_the_citation():
-    yaml = pytest.importorskip("yaml")
-    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
-    assert {"cff-version", "message", "title", "authors"} <= set(cited)  # what the format asks for
-    assert cited["cff-version"] == "1.2.0"
-    assert cited["version"] == meshnn.__version__
-    assert cited["license"] == "BSD-3-Clause"
-    (paper,) = cited["references"]
-    assert {"type", "title", "authors"} <= set(paper)
-    assert [author["family-names"] for author in paper["authors"]] == ["Galatolo", "Cimino", "Vaglini"]
-    assert (ROOT / "README.md").read_text().count("Forward-Only gradient Propagation") == 1
-    assert paper["title"].endswith("Mesh Neural Networks with their Forward-Only gradient Propagation")
-
-
 def test_versions_are_the_same_everywhere():
     assert f'version = "{meshnn.__version__}"' in (ROOT / "pyproject.toml").read_text()
     minor = ".".join(meshnn.__version__.split(".")[:2])

@@ -179,14 +179,6 @@ def test_the_traps_of_the_reference_are_there_as_described():
     assert (len(flowers.y), len(flowers.test_y)) == (105, 40)
 
 
-def test_iris_splits_do_not_depend_on_how_many_there_are():
-    few, many = iris_split("ours", 0, 1), iris_split("ours", 0, 4)
-    assert (np.bincount(few.y) == 35).all()
-    assert (np.bincount(many.test_y) == 15).all()
-    np.testing.assert_array_equal(few.X, iris_split("ours", 0, 1).X)
-    assert not np.array_equal(few.X, many.X)
-
-
 def test_generators():
     X, y = synthetic.circles(400, noise=0.0, random_state=0)
     np.testing.assert_allclose(np.hypot(*X.T), np.where(y == 1, 0.5, 1.0))
@@ -345,13 +337,6 @@ def test_connections_of_the_nets():
     assert t.dead_edges(2)[hidden_to_hidden].all()
 
 
-def test_images_say_which_files_are_missing(tmp_path):
-    (tmp_path / "data").mkdir()
-    options = TrialOptions(trials=1, quick=True, data=tmp_path / "data", cache=tmp_path)
-    with pytest.raises(MeshError, match=r"train-images-idx3-ubyte\.gz"):
-        run(EXPERIMENTS["images"], options, tmp_path / "out")
-
-
 # -- processes ---------------------------------------------------------------------------------------------------------
 
 
@@ -445,26 +430,6 @@ def test_what_is_refused(toy, tmp_path):
         write_report(tmp_path / "nothing")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["synthetics"], "'synthetics'"),
-        (["iris", "--trials", "0"], "--trials"),
-        (["iris", "--out", __file__], "--out"),
-        (["iris", "--backend", "lokky"], "'lokky'"),
-    ],
-)
-def test_what_the_command_refuses(arguments, message, capsys, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(SystemExit) as stop:
-        main(["reproduce", *arguments])
-    assert stop.value.code == 2
-    shown = capsys.readouterr().err
-    assert message in shown
-    assert len(shown.strip().splitlines()) == 1
-    assert not list(tmp_path.iterdir())
-
-
 def test_the_command_runs_trials_and_shows_tables(toy, capsys, tmp_path):
     with pytest.raises(SystemExit) as stop:
         main(["reproduce", "toy", "--trials", "2", "--jobs", "1", "--json", "--out", str(tmp_path)])
@@ -547,70 +512,10 @@ def test_tables_and_means():
     assert found is None or re.fullmatch(r"[0-9a-f]{40}\+?", found)
 
 
-@pytest.mark.slow
-def test_connections(small_images, tmp_path):
-    pytest.importorskip("torch")
-    outcome = run(EXPERIMENTS["connections"], small_images, tmp_path / "out")
-    assert_not_blank(outcome.folder)
-    for record in results_of(outcome.folder)["trials"]:
-        size, edges = record["parameters"]["size"], record["numbers"]["edges"]
-        assert edges == size if record["parameters"]["kind"] != "mlp" else 0.8 * size < edges <= size
-    assert [len(table.rows) for table in outcome.tables] == [4, 4]
-
-
-@pytest.mark.slow
-def test_an_interrupted_trial_is_not_a_result(tmp_path):
-    """Ctrl-C stops the run with exit code 130; what is saved is whole, and the run goes on from there."""
-    words = ["reproduce", "spirals-hidden", "--protocol", "paper", "--trials", "2", "--jobs", "1"]
-    words += ["--out", str(tmp_path)]
-    program = f"""
-from meshnn.cli import main
-from meshnn.training.trainer import Trainer
-true, trainings = Trainer.rows, []
-def rows(self):
-    trainings.append(self)
-    for k, row in enumerate(true(self)):
-        if len(trainings) == 3 and k == 5:
-            raise KeyboardInterrupt  # as from a key that is pressed within the third trial
-        yield row
-Trainer.rows = rows
-main({words!r})
-"""
-    done = python("-c", program)
-    assert done.returncode == 130, done.stderr
-    assert done.stderr.strip().splitlines()[-1].startswith("meshnn: interrupted; the trials that were done are saved")
-    folder = tmp_path / "spirals-hidden-paper"
-    assert len(results_of(folder)["trials"]) == 2
-    with_note = write_report(tmp_path).read_text()
-    assert "Unfinished: 2 trials are there" in with_note
-    assert reproduce(*words[1:]).returncode == 0
-    run(EXPERIMENTS["spirals-hidden"], TrialOptions(trials=2, protocol="paper"), tmp_path / "whole")
-    assert numbers_of(folder) == numbers_of(tmp_path / "whole" / "spirals-hidden-paper")
-
-
 def test_one_run_at_a_time(toy, tmp_path):
     with locked(tmp_path / "toy"), pytest.raises(MeshError, match=r"results.json"):
         run(toy, TrialOptions(trials=1), tmp_path)
     run(toy, TrialOptions(trials=1), tmp_path)
-
-
-def test_tables_figures_and_report_show_the_same_trials(toy, tmp_path):
-    run(toy, TrialOptions(trials=3), tmp_path)
-    run(toy, TrialOptions(trials=2), tmp_path)
-    assert len(results_of(tmp_path / "toy")["trials"]) == 3  # none is thrown away
-    page = write_report(tmp_path).read_text()
-    assert ">0.4167 ± 1.0589<" in page  # of 1/2 and 1/3
-    assert "0.4167 ± 1.0589" in (tmp_path / "toy" / "table.md").read_text()
-
-
-@pytest.mark.slow
-def test_one_trial_has_no_interval(tmp_path):
-    one = run(EXPERIMENTS["iris"], TrialOptions(trials=1), tmp_path).tables[0].rows[0]
-    assert not any("nan" in cell for cell in one)
-    two = run(EXPERIMENTS["equivalence"], TrialOptions(trials=2), tmp_path).tables[0].title
-    three = run(EXPERIMENTS["equivalence"], TrialOptions(trials=3), tmp_path).tables[0].title
-    assert "2 nets" in two
-    assert "3 nets" in three
 
 
 @pytest.mark.parametrize(
@@ -631,13 +536,6 @@ def test_damaged_results_are_refused_by_name(change, message, toy, tmp_path):
     path.write_text(json.dumps(document))
     with pytest.raises(MeshError, match=message):
         run(toy, TrialOptions(trials=1), tmp_path)
-
-
-def test_damaged_lists_of_figures(toy, tmp_path):
-    run(toy, TrialOptions(trials=1), tmp_path)
-    for content in ('[{"x": 1}]', '{"a": 1}', "[", '[{"file": "x.svg", "caption": "c"}]'):
-        (tmp_path / "toy" / "figures.json").write_text(content)
-        assert "Figures are missing" in write_report(tmp_path).read_text()
 
 
 def test_a_film_ends_with_the_weights_of_the_model():

@@ -1,9 +1,6 @@
 """Plots: the data of their artists, that no panel is blank, and the files they are written to."""
 
 import copy
-import errno
-import os
-import subprocess
 import sys
 import unicodedata
 import xml.etree.ElementTree as ET
@@ -22,7 +19,6 @@ from meshnn import Mesh, MeshClassifier, MeshError, MeshRegressor, Topology
 from meshnn.plots import (
     PANELS,
     animate_lineage,
-    check_figure_path,
     draw_adjacency,
     draw_graph,
     draw_history,
@@ -36,7 +32,7 @@ from meshnn.plots import (
     save_figure,
     style,
 )
-from meshnn.plots.layout import hidden_depths, place_neurons
+from meshnn.plots.layout import place_neurons
 from meshnn.plots.save import save_frames
 from meshnn.tables.synthetic import spirals
 from meshnn.training import History, structure, train
@@ -132,31 +128,6 @@ def test_neurons_do_not_overlap(name):
     assert places.radius.min() > 0.005
 
 
-def test_layers_are_columns():
-    t = NETS["layered"]
-    x = place_neurons(t, width=1.5).xy[:, 0]
-    assert np.unique(x[t.inputs]).tolist() == [0.0]
-    assert np.unique(x[t.outputs]).tolist() == [1.5]
-    assert np.unique(x[t.hidden[:8]]).size == np.unique(x[t.hidden[8:]]).size == 1
-    assert 0 < x[t.hidden[0]] < x[t.hidden[-1]] < 1.5
-
-
-def test_depth_is_the_longest_path():
-    assert hidden_depths(NETS["layered"]).tolist() == [0] * 8 + [1] * 6
-    assert hidden_depths(NETS["cascade"]).tolist() == [0, 1, 2, 3, 4, 5]
-    assert hidden_depths(NETS["loops only"]).tolist() == [0] * 5
-    assert hidden_depths(NETS["mesh"]) is None
-
-
-def test_cyclic_nets_are_round_and_the_bias_is_apart():
-    t = NETS["mesh"]
-    places = place_neurons(t)
-    out = np.linalg.norm((places.xy[t.hidden] - places.centre) / [0.44, 0.48], axis=1)
-    np.testing.assert_allclose(out, 1.0)
-    y = places.xy[: t.n_clamped, 1]
-    assert y[1] - y[2] > 1.5 * (y[0] - y[1]) > 0
-
-
 def test_large_nets_are_placed_within_the_picture():
     t = Topology.mesh(784, 1000, 50, density=0.001, random_state=0)
     places = place_neurons(t, width=1.4)
@@ -203,23 +174,6 @@ def test_colours_are_signs_and_widths_are_sizes(ax):
     assert [y for _, y in starts] == pytest.approx(want[[2, 0, 3, 1], 1].tolist())
 
 
-def test_dead_edges_are_grey_and_dotted(ax):
-    t = NETS["mesh"]
-    draw_graph(ax, t, draw_weights(t), ticks=2)
-    dead = part(ax, "dead edges")
-    assert len(dead.get_segments()) == 30
-    assert to_hex(dead.get_colors()[0]) == style.DEAD
-    assert dead.get_linestyle()[0][1] is not None
-    assert "dead at 2 ticks" in [text.get_text() for text in ax.get_legend().get_texts()]
-
-
-def test_a_mask_of_dead_edges_goes_before_the_ticks(ax):
-    t = NETS["mesh"]
-    mask = np.arange(t.n_edges) < 7
-    draw_graph(ax, t, draw_weights(t), ticks=2, dead=mask)
-    assert len(part(ax, "dead edges").get_segments()) == 7
-
-
 def test_two_way_edges_part_and_loops_stay_at_their_neuron(ax):
     t = Topology(1, 2, 1, [(1, 2), (2, 1), (1, 1), (0, 1), (2, 3)], bias=False)
     draw_graph(ax, t, [1.0, 2.0, 3.0, 4.0, 5.0])
@@ -231,14 +185,6 @@ def test_two_way_edges_part_and_loops_stay_at_their_neuron(ax):
     np.testing.assert_allclose(loop[0], loop[-1])
     assert np.linalg.norm(loop - by_edge[1, 2][0], axis=1).max() < 0.1
     assert len(by_edge[0, 1]) == 2  # straight
-
-
-def test_edges_make_a_bow_around_neurons(ax):
-    t = Topology(1, 1, 1, [(0, 1), (1, 2), (0, 2)], bias=False)  # all three on a line
-    draw_graph(ax, t, [1.0, 3.0, 2.0])
-    skip = max(part(ax, "edges").get_segments(), key=lambda segment: np.ptp(segment[:, 0]))
-    places = place_neurons(t)
-    assert abs(skip[len(skip) // 2, 1] - places.xy[1, 1]) > places.radius[1]
 
 
 def test_of_many_edges_the_strongest_are_drawn(ax):
@@ -259,12 +205,6 @@ def test_numbers_and_names(ax):
     shown = texts(ax)
     assert set(map(str, range(t.n_neurons))) <= set(shown)
     assert {"a", 7 * "d" + "…" + 6 * "d", "2.5", "None", "bias", "14 hidden", "4 inputs"} <= set(shown)
-
-
-def test_many_neurons_have_no_numbers(ax):
-    t = NETS["digits"]
-    draw_graph(ax, t, draw_weights(t), output_names=list("abcdefghij"))
-    assert set(texts(ax)) == {"64 inputs", "32 hidden", "10 outputs", *"abcdefghij"}
 
 
 @pytest.mark.parametrize(
@@ -300,12 +240,6 @@ def test_the_matrix_holds_the_weights(ax):
     assert [label.get_text() for label in ax.get_yticklabels()] == ["inputs", "bias", "hidden", "outputs"]
     lines = [line.get_ydata()[0] for line in ax.lines if line.get_xdata()[0] == 0 and line.get_xdata()[1] == 1]
     assert lines == [1.5, 2.5, 7.5]
-
-
-def test_no_edge_is_white_and_zero_is_not():
-    colours = style.diverging()
-    assert to_hex(colours(np.ma.masked_invalid([np.nan]))[0]) == "#ffffff"
-    np.testing.assert_allclose(colours(0.5)[:3], 0.91, atol=0.01)
 
 
 def test_a_large_matrix_is_binned(ax):
@@ -360,19 +294,6 @@ def test_gaps_and_scales(ax, columns, scale, tmp_path):
     save_figure(ax.figure, tmp_path / "loss.png", dpi=50)  # ticks are made here, and no warning
 
 
-@pytest.mark.parametrize("columns", [{}, {"loss": []}, {"loss": [None, np.nan]}, {"epoch": [1, 2]}])
-def test_no_history(ax, columns):
-    draw_history(ax, columns)
-    assert texts(ax) == ["no history in this file"]
-
-
-def test_history_refusals(ax):
-    with pytest.raises(MeshError, match=r"'loss' .* 1 rows"):
-        draw_history(ax, {"epoch": [1, 2], "loss": [1.0]})
-    with pytest.raises(MeshError, match="'loss'"):
-        draw_history(ax, {"loss": ["low"]})
-
-
 # -- decision regions --------------------------------------------------------------------------------------------
 
 
@@ -404,14 +325,6 @@ def test_values(ax):
     assert part(ax, "points").get_facecolor().shape == (1, 4)
 
 
-@pytest.mark.parametrize("k", [3, 10, 13])
-def test_many_classes(ax, k):
-    draw_regions(ax, blobs(k), (-3, 3, -3, 3))
-    names = [text.get_text() for text in ax.get_legend().get_texts()]
-    assert len(names) == min(k, 11)
-    assert names[-1] == ("and 3 more" if k == 13 else str(k - 1))
-
-
 def test_one_class_everywhere_and_answers_that_are_not_numbers(ax):
     def decide(X):
         answer = np.tile([0.9, 0.1], (len(X), 1))
@@ -441,12 +354,6 @@ def test_labels_are_numbers_or_names(ax, labels):
     draw_regions(ax, spiral, (0, 1, 0, 1), classes=["a", "b"], points=[[0, 0], [1, 1]], labels=labels)
     want = [tuple(0.8 * v for v in to_rgba(colour)[:3]) for colour in style.CLASSES[:2]]
     np.testing.assert_allclose(part(ax, "points").get_facecolor()[:, :3], want)
-
-
-def test_too_many_points_are_thinned(ax):
-    draw_regions(ax, spiral, (0, 1, 0, 1), points=np.random.default_rng(0).random((7000, 2)))
-    assert len(part(ax, "points").get_offsets()) == 2000
-    assert title(ax) == "Decision regions: 2,000 of 7,000 points"
 
 
 @pytest.mark.parametrize(
@@ -555,16 +462,6 @@ def test_the_page_of_a_mesh():
             plot_model(mesh, **wrong)
 
 
-def test_settings_of_the_user_are_neither_used_nor_changed(tmp_path, model):
-    import matplotlib
-
-    save_figure(plot_model(model, what="loss"), tmp_path / "plain.svg")
-    with matplotlib.rc_context({"font.size": 30, "axes.facecolor": "red", "svg.hashsalt": "x", "savefig.dpi": 10}):
-        save_figure(plot_model(model, what="loss"), tmp_path / "styled.svg")
-        assert matplotlib.rcParams["font.size"] == 30
-    assert (tmp_path / "plain.svg").read_bytes() == (tmp_path / "styled.svg").read_bytes()
-
-
 # -- plots of models ---------------------------------------------------------------------------------------------
 
 
@@ -655,28 +552,6 @@ def test_paths_that_are_refused(tmp_path, path, message):
     assert [path.name for path in tmp_path.iterdir()] == ["folder.svg"]
 
 
-def test_a_full_disk_leaves_the_old_file(tmp_path, monkeypatch):
-    def full(*_):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    (tmp_path / "net.svg").write_text("old")
-    monkeypatch.setattr(os, "replace", full)
-    with pytest.raises(MeshError, match=r"net\.svg.*no space"):
-        save_figure(Figure(), tmp_path / "net.svg")
-    assert [path.read_text() for path in tmp_path.iterdir()] == ["old"]
-
-
-def test_a_link_stays_a_link(tmp_path):
-    (tmp_path / "link.svg").symlink_to(tmp_path / "real.svg")
-    save_figure(Figure(), tmp_path / "link.svg")
-    assert (tmp_path / "link.svg").is_symlink()
-    assert (tmp_path / "real.svg").stat().st_size > 0
-
-
-def test_a_path_can_be_checked_before_drawing(tmp_path):
-    assert check_figure_path(str(tmp_path / "net.PDF")) == tmp_path / "net.PDF"
-
-
 # -- without matplotlib ------------------------------------------------------------------------------------------
 
 
@@ -695,12 +570,6 @@ def test_without_matplotlib(monkeypatch, tmp_path, ax, model):
         with pytest.raises(MeshError, match=r"pip install 'meshnn\[plots\]'"):
             use()
     assert graph_svg(model).startswith("<svg")
-
-
-def test_importing_plots_does_not_import_matplotlib():
-    program = "import sys, meshnn.plots; print('matplotlib' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=1800, check=False)
-    assert done.stdout == "False\n", done.stderr
 
 
 def test_lineages_are_drawn(tmp_path):
