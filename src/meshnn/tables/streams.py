@@ -26,34 +26,17 @@ I64 = NDArray[np.int64]
 
 @dataclass
 class StreamSchema:
-    """What the columns of a table are; stored with the model.
+    """What the columns of a table are; stored with the model."""
 
-    Attributes
-    ----------
-    target, by : str
-        The column to predict, and the one that orders the rows, if any.
-    drop, text : lists of str
-        Columns that are left out, and those that are text whatever they look like.
-    task : "classify" or "regress"
-    labels : "whole", "truth" or "text"
-        Type of the classes.
-    levels : dict
-        Levels of each column, in the order of their first appearance.
-    most : int
-        Maximum number of levels of a column.
-    columns : list of str
-        All columns of the table.
-    """
-
-    target: str
-    by: str | None = None
-    drop: list[str] = field(default_factory=list)
-    text: list[str] = field(default_factory=list)
-    task: str = "classify"
-    labels: str = "text"
-    levels: dict[str, list[str]] = field(default_factory=dict)
-    most: int = 50
-    columns: list[str] = field(default_factory=list)
+    target: str  # the column to predict
+    by: str | None = None  # the column that orders the rows
+    drop: list[str] = field(default_factory=list)  # columns that are left out
+    text: list[str] = field(default_factory=list)  # columns that are text whatever they look like
+    task: str = "classify"  # or "regress"
+    labels: str = "text"  # type of the classes: "whole", "truth" or "text"
+    levels: dict[str, list[str]] = field(default_factory=dict)  # of each column, in the order of first appearance
+    most: int = 50  # maximum number of levels of a column
+    columns: list[str] = field(default_factory=list)  # all columns of the table
 
     @property
     def features(self) -> list[str]:
@@ -106,7 +89,7 @@ def parse_column(values: Any, text: bool = False) -> Parsed:
     >>> found.numbers.tolist(), found.codes.tolist(), found.texts
     ([1.5, nan, nan, nan, nan], [-1, 0, -1, 1, 2], ['red', '007', '5%'])
     """
-    from meshnn.tables.cells import floats, kind_of, typed_columns, unpacked
+    from meshnn.tables.cells import distinct, floats, kind_of, typed_columns, unpacked
 
     values, packed = unpacked(values)
     text |= packed
@@ -120,7 +103,7 @@ def parse_column(values: Any, text: bool = False) -> Parsed:
     elif kind_of(values.type) != "categorical":
         numbers = floats(values)
     else:  # each different text once
-        different, places = _different(values)
+        different, places = distinct(values)
         parsed = [None if text else _number(cell) for cell in different]
         levels = [
             texts.setdefault(cell.strip(), len(texts)) if number is None else -1
@@ -130,19 +113,6 @@ def parse_column(values: Any, text: bool = False) -> Parsed:
     infinite = np.isinf(numbers)
     numbers[infinite] = np.nan
     return Parsed(numbers, codes, list(texts), int(infinite.argmax()) if infinite.any() else -1)
-
-
-def _different(values: Any) -> tuple[list[Any], I64]:
-    """Return the different values, and which of them each one is; -1 if it is missing."""
-    from pyarrow import types
-
-    from meshnn.tables.times import as_numpy
-
-    if types.is_null(values.type) or len(values) == 0:
-        return [], np.full(len(values), -1, np.int64)
-    packed = values.combine_chunks().dictionary_encode()
-    packed = packed.combine_chunks() if hasattr(packed, "chunks") else packed
-    return packed.dictionary.to_pylist(), as_numpy(packed.indices, -1).astype(np.int64)
 
 
 def _number(cell: str) -> float | None:
@@ -165,8 +135,8 @@ def check_no_dates(file: str, column: str, values: Any, row: int) -> None:
 
     cell: Any = str(values.type)
     if not types.is_temporal(values.type):
-        at = next((k for k, value in enumerate(values[:100]) if value.is_valid), None)
-        if at is None or kind_of(values.type) != "categorical" or parse_texts(values[at : at + 1])[1][0] not in (0, 1):
+        at = next((k for k, value in enumerate(values[:100]) if value.is_valid), 0)
+        if kind_of(values.type) != "categorical" or not set(parse_texts(values[at : at + 1])[1]) & {0, 1}:
             return
         cell, row = values[at].as_py(), row + at
     message = f"{file}: column {shown(column)} holds dates or times ({cell} in row {row:,})"
@@ -198,9 +168,9 @@ def parse_labels(values: Any, kind: str) -> Labels:
     >>> parse_labels(pa.chunked_array([["1", None, "x", "1.0"]]), "whole")
     Labels(values=[1, 'x'], codes=array([ 0, -1,  1,  0]))
     """
-    from meshnn.tables.cells import unpacked
+    from meshnn.tables.cells import distinct, unpacked
 
-    different, places = _different(unpacked(values)[0])
+    different, places = distinct(unpacked(values)[0])
     found: dict[Any, int] = {}
     numbers = []
     for cell in different:
@@ -253,17 +223,9 @@ def decided(columns: Sequence[Any], task: str, last: bool) -> tuple[str, str, st
 def parse_times(values: Any, kind: str | None = None) -> tuple[str, F64 | I64, int]:
     """Parse the column that orders the rows.
 
-    Returns
-    -------
-    kind : "number" or "time"
-        That of the first cell, if it is not given.
-    values : array
-        Numbers, or microseconds; NaN or the smallest integer where missing.
-    good : int
-        Rows before the first cell that is neither.
+    Returns whether it holds a "number" or a "time", as its first cell does unless `kind` is given; numbers, or
+    microseconds (the smallest integer where missing); and the number of rows before the first cell that is neither.
 
-    Examples
-    --------
     >>> import pyarrow as pa
     >>> kind, times, good = parse_times(pa.chunked_array([["2024-03", "2024/3", "2024-03-01", "2024-13"]]))
     >>> kind, times.astype("datetime64[us]").astype("datetime64[D]").astype(str).tolist(), good

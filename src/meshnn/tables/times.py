@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any
 
 import numpy as np
@@ -12,16 +12,15 @@ from numpy.typing import NDArray
 from meshnn.errors import DataError
 from meshnn.tables.names import quoted, shown, source
 
-__all__ = ["FORMS", "Times", "as_numpy", "looks_like_times", "parse_texts", "read_times", "timestamps"]
+__all__ = ["Times", "as_numpy", "looks_like_times", "parse_days", "parse_texts", "read_times", "timestamps"]
 
 I64 = NDArray[np.int64]
-DAY = r"\d{4}-\d\d-\d\d"
-CLOCK = r"[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?"
-#: Forms of dates, in the notation of `strftime`: a pattern, and how it becomes a date in ISO notation.
+#: Forms of dates, in the notation of `strftime`: a pattern, and how it becomes a date in ISO notation. The first four
+#: are of days; the others name months or quarters.
 FORMS = {
-    "iso": (rf"^{DAY}({CLOCK})?$", None),
-    "zone": (rf"^{DAY}{CLOCK}(Z|[+-]\d\d:?\d\d)$", None),
-    "%d.%m.%Y": (rf"^(\d{{1,2}})\.(\d{{1,2}})\.(\d{{4}})((?:{CLOCK})?)$", r"\3-\2-\1\4"),
+    "iso": (r"^\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?)?$", None),
+    "zone": (r"^\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)$", None),
+    "%d.%m.%Y": (r"^(\d{1,2})\.(\d{1,2})\.(\d{4})(([T ]\d\d:\d\d(:\d\d(\.\d+)?)?)?)$", r"\3-\2-\1\4"),
     "%Y/%m/%d": (r"^(\d{4})/(\d{1,2})/(\d{1,2})$", r"\1-\2-\3"),
     "%Y-%m": (r"^(\d{4})-(\d{1,2})$", r"\1-\2-1"),
     "%Y/%m": (r"^(\d{4})/(\d{1,2})$", r"\1-\2-1"),
@@ -30,25 +29,19 @@ FORMS = {
     "%b-%Y": (r"^([A-Za-z]{3})-(\d{4})$", r"\2-\1-1"),
     "%B %Y": (r"^([A-Za-z]{3})[A-Za-z]{1,6} (\d{4})$", r"\2-\1-1"),
 }
-#: The first of these forms are of days; the others name months or quarters.
-DAY_FORMS = 4
-MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
-KNOWN = "dates are written 2024-03-31, 2024-03, 2024Q1, 31.3.2024 or Mar 2024, times 2024-03-31 12:00:00"
-PARTS = rf"^(?P<day>{DAY})(?:[T ](?P<clock>\d\d:\d\d)(?P<second>:\d\d)?(?P<part>\.\d+)?)?(?P<zone>Z|[+-]\d\d:?\d\d)?$"
+
+
+def parse_days(values: Any) -> NDArray[Any]:
+    """Parse texts that are dates, with a time or without, as datetime64[us]; NaT for all others."""
+    stamps, forms = parse_texts(values)
+    return np.where((forms >= 0) & (forms < 4), stamps, np.datetime64("NaT", "us"))
 
 
 def parse_texts(values: Any) -> tuple[NDArray[Any], I64]:
-    """Parse dates and times that are text.
+    """Parse dates and times that are text, as datetime64[us], and return which of `FORMS` each one has.
 
-    Returns
-    -------
-    stamps : array (n,) of datetime64[us]
-        NaT where there is none; times with a zone are those of UTC, a month is its first day.
-    forms : array (n,)
-        Which of `FORMS` each one has; -1 for none of them.
+    It is NaT and -1 for other text. Times with a zone are those of UTC, a month is its first day.
 
-    Examples
-    --------
     >>> import pyarrow as pa
     >>> stamps, forms = parse_texts(pa.array(["31.12.2024", "2024Q2", "2024-02-30"]))
     >>> stamps.astype("datetime64[D]").astype(str).tolist(), forms.tolist()
@@ -63,11 +56,14 @@ def parse_texts(values: Any) -> tuple[NDArray[Any], I64]:
         forms[found] = k
         if rewritten is not None and found.any():
             iso = compute.replace_substring_regex(iso, pattern, rewritten)
-    for month, name in enumerate(MONTHS, 1):
-        if forms.max(initial=-1) > 5:
+    if forms.max(initial=-1) > 5:
+        for month in range(1, 13):
+            name = date(2000, month, 1).strftime("%b")
             iso = compute.replace_substring_regex(iso, rf"-(?i:{name}|Q{(month + 2) // 3})-", f"-{month:02}-")
     iso = compute.replace_substring_regex(iso, r"-(\d)\b", r"-0\1")
-    parts = compute.extract_regex(iso, pattern=PARTS)
+    clock = r"(?:[T ](?P<clock>\d\d:\d\d)(?P<second>:\d\d)?(?P<part>\.\d+)?)?"
+    pattern = rf"^(?P<day>\d{{4}}-\d\d-\d\d){clock}(?P<zone>Z|[+-]\d\d:?\d\d)?$"
+    parts = compute.extract_regex(iso, pattern=pattern)
     day, clock, second, part, zone = (compute.struct_field(parts, [k]) for k in range(5))
     clock = compute.if_else(compute.equal(clock, ""), "00:00", clock)
     second = compute.if_else(compute.equal(second, ""), ":00", second)
@@ -79,18 +75,11 @@ def parse_texts(values: Any) -> tuple[NDArray[Any], I64]:
     if there.any():
         fraction = compute.if_else(compute.equal(part, ""), ".0", part).cast("float64")
         ticks[there] += np.round(1e6 * as_numpy(fraction, 0.0)[there]).astype(np.int64)
-        ticks[there] -= _offsets(zone)[there]
+        digits = compute.replace_substring_regex(zone, r"[Z:+]", "")  # as 0130: hours and minutes
+        east = as_numpy(compute.if_else(compute.equal(digits, ""), "0", digits).cast("int64"), 0)[there]
+        ticks[there] -= 60_000_000 * np.sign(east) * (60 * (abs(east) // 100) + abs(east) % 100)
     forms[~there] = -1
     return ticks.view("datetime64[us]"), forms
-
-
-def _offsets(zones: Any) -> I64:
-    """Return microseconds east of UTC."""
-    packed = zones.combine_chunks().dictionary_encode() if hasattr(zones, "chunks") else zones.dictionary_encode()
-    minutes = [0 if len(zone) < 5 else int(zone[0] + "1") * (60 * int(zone[1:3]) + int(zone[-2:]))
-               for zone in packed.dictionary.to_pylist()]  # fmt: skip
-    found: I64 = 60_000_000 * np.array([*minutes, 0], np.int64)[as_numpy(packed.indices, -1)]
-    return found
 
 
 def as_numpy(values: Any, missing: Any) -> NDArray[Any]:
@@ -119,28 +108,16 @@ def timestamps(values: Any, local: bool = True) -> NDArray[Any]:
 
 @dataclass(frozen=True)
 class Times:
-    """The times of a series.
+    """The times of a series."""
 
-    Attributes
-    ----------
-    name : name of the column
-    order : (n,) the rows in the order of time
-    places : (n,) the step of each of these; steps without a row are missing values
-    stamps : (steps,) the time of each step, datetime64 or float
-    unit : what a step is counted in: "months", "weekdays", "time" (microseconds) or "number"
-    step : units per step
-    form : how the times are written
-    notes : remarks for the user
-    """
-
-    name: str
-    order: I64
-    places: I64
-    stamps: NDArray[Any]
-    unit: str
-    step: float
-    form: str
-    notes: tuple[str, ...]
+    name: str  # of the column
+    order: I64  # (n,) the rows in the order of time
+    places: I64  # (n,) the step of each of these; steps without a row are missing values
+    stamps: NDArray[Any]  # (steps,) the time of each step, datetime64 or float
+    unit: str  # what a step is counted in: "months", "weekdays", "time" (microseconds) or "number"
+    step: float  # units per step
+    form: str  # how the times are written
+    notes: tuple[str, ...]  # remarks for the user
 
     def after(self, count: int) -> NDArray[Any]:
         """Return the next times."""
@@ -201,6 +178,7 @@ def _stamps(table: Any, name: str) -> tuple[NDArray[Any], str]:
 
     values, kind = table[name], table[name].type
     where = f"{source(table)}column {shown(name)}"
+    known = "dates are written 2024-03-31, 2024-03, 2024Q1, 31.3.2024 or Mar 2024, times 2024-03-31 12:00:00"
     if values.null_count:
         row = values.is_null().to_pylist().index(True) + 1
         raise DataError(f"{where} has no time in row {row:,}; fill it in, or leave the row out", code="time", row=row)
@@ -214,15 +192,15 @@ def _stamps(table: Any, name: str) -> tuple[NDArray[Any], str]:
         form = "%Y-%m-%d" if types.is_date(kind) else "%Y-%m-%d %H:%M:%S" + "Z" * bool(zone)
         return timestamps(values, local=False), form
     if not (types.is_string(kind) or types.is_large_string(kind)):
-        raise DataError(f"{where} holds {shown(str(kind))}, expected times; {KNOWN}", code="time", field=name)
+        raise DataError(f"{where} holds {shown(str(kind))}, expected times; {known}", code="time", field=name)
     stamps, forms = parse_texts(values)
     usual = int(np.bincount(forms + 1)[1:].argmax()) if forms.max() >= 0 else -2  # one column, one form
     if (bad := forms != usual).any():
         at, other = int(bad.argmax()), int((~bad).argmax())
         like = "" if bad.all() else f" like {quoted(values[other].as_py().strip())} in row {other + 1:,}"
         cell = values[at].as_py().strip()
-        message = f"{where} holds {quoted(cell)} in row {at + 1:,}, which is not read as a time{like}; {KNOWN}"
-        raise DataError(message, code="time", field=name, value=cell, row=at + 1, expected=KNOWN)
+        message = f"{where} holds {quoted(cell)} in row {at + 1:,}, which is not read as a time{like}; {known}"
+        raise DataError(message, code="time", field=name, value=cell, row=at + 1, expected=known)
     return stamps, _form(values, list(FORMS)[usual])
 
 
