@@ -35,36 +35,18 @@ class Block:
 
 
 class Reader(ABC):
-    """A table that is read block by block; where a block ends carries no meaning.
+    """A table that is read block by block; where a block ends carries no meaning."""
 
-    Attributes
-    ----------
-    name : str
-        The file, as messages call it.
-    names : list of str
-        The columns.
-    first_line : list of str
-        The cells of the first line of a text file; otherwise the columns.
-    separator : str
-        Of a text file; otherwise empty.
-    live : bool
-        Whether rows arrive while they are read (standard input).
-    skipped : int
-        Rows with a wrong number of values that were left out.
-    notes : list of str
-        Remarks for the user.
-    """
-
-    name: str
-    names: list[str]
-    first_line: list[str]
-    separator = ""
-    live = False
-    skipped = 0
+    name: str  # the file, as messages call it
+    names: list[str]  # the columns
+    first_line: list[str]  # the cells of the first line of a text file; otherwise the columns
+    separator = ""  # of a text file
+    live = False  # whether rows arrive while they are read (standard input)
+    skipped = 0  # rows with a wrong number of values that were left out
     index: tuple[str, ...] = ()  # columns that are the index of a pandas DataFrame
 
     def __init__(self) -> None:
-        self.notes: list[str] = []
+        self.notes: list[str] = []  # remarks for the user
 
     @abstractmethod
     def blocks(self) -> Iterator[Block | None]:

@@ -20,9 +20,6 @@ from meshnn.tables.names import check_names, index_of, listed, plain, shown, sou
 
 __all__ = ["Column", "Encoded", "Encoder", "date_parts"]
 
-#: The level that stands for all rare ones, as the name of its feature shows it.
-OTHER = "(other)"
-
 
 @dataclass(frozen=True)
 class Column:
@@ -45,7 +42,7 @@ class Column:
         """Names of the features."""
         if self.kind == "date":
             return [f"{self.name}.{part}" for part in self.categories]
-        levels = [*self.categories, *[OTHER] * self.other]
+        levels = [*self.categories, *["(other)"] * self.other]
         return [f"{self.name}={level}" for level in levels] or [self.name]
 
 

@@ -31,24 +31,8 @@ ENDINGS = {".parquet": "parquet", ".pq": "parquet", ".feather": "ipc", ".arrow":
 class ArrowFiles:
     """Files with the same columns, in the order of their names; folders like year=2024 are columns, too.
 
-    Parameters
-    ----------
-    path : path
-        A file or a folder.
-
-    Attributes
-    ----------
-    files : list of Path
-    stamp : dict
-        Sizes and times of the files, by which changes are noticed.
-    counts : list of int
-        Rows of each file.
-    rows : int
-        Rows of all files.
-    schema : pyarrow.Schema
-        That of the first file; numbers that have another type in other files have one that holds both.
-    index : tuple of str
-        Columns that pandas stored as the index of the DataFrame: no features.
+    `counts` are the rows of each file, `stamp` has their sizes and times. The schema is that of the first file; numbers
+    that have another type in other files have one that holds both. `index` are columns that pandas stored as index.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:

@@ -60,24 +60,9 @@ def open_table(
 ) -> Reader:
     """Open a table as blocks of rows.
 
-    Parameters
-    ----------
-    path : str or path
-        A .csv or .tsv file (both also .gz), a .parquet, .pq, .feather, .arrow or .npy file, a folder of Parquet or
-        Arrow files, or "-" for CSV from standard input.
-    options : ReadOptions, optional
-        How a text file is written.
-    columns : names, optional
-        Columns of a text file without a header line.
-    skip_broken : bool
-        Leave out rows of a text file with too few or too many values.
-    text : names
-        Columns of a text file to keep as they are written.
-
-    Returns
-    -------
-    Reader
-        Cells of text files are text; other files have types. Close it after use.
+    The path is a .csv or .tsv file (both also .gz), a .parquet, .pq, .feather, .arrow or .npy file, a folder of Parquet
+    or Arrow files, or "-" for CSV from standard input. Cells of text files are text; other files have types. See
+    `TextReader` for the other arguments.
     """
     file, name, options = Path(path), as_path(path)[1], options or ReadOptions()
     if name == "-":
@@ -106,13 +91,7 @@ def read_table(path: str | os.PathLike[str], text: Collection[str] = (), options
     Text is UTF-8 with a header line. Columns of a text file become integers, floats or booleans if all of their cells
     are; numbers with leading zeros are codes, which stay text. Dates stay text, too; `Encoder` recognises them.
 
-    Parameters
-    ----------
-    path : str or path
-    text : names of columns
-        Columns of text files to be kept as written, even if they look like numbers: those that were text when the
-        model was trained (`Encoder.text_columns`).
-    options : ReadOptions, optional
+    Columns of `text` are kept as written: those that were text when the model was trained (`Encoder.text_columns`).
 
     Examples
     --------

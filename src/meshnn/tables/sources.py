@@ -51,18 +51,9 @@ def is_out_of_core(X: Any) -> bool:
 
 
 def open_source(X: Any, y: Any, sample_weight: Any = None, drop: Sequence[str] = ()) -> Source:
-    """Open what was passed to `fit`.
+    """Open what was passed to `fit`: a path, a memory map, or an iterable of blocks `(X, y)`, `(X, y, weight)`, tables.
 
-    Parameters
-    ----------
-    X : path, memory map or iterable of blocks
-        A Parquet file, a folder of Parquet files, a `.npy` file; or blocks `(X, y)`, `(X, y, weight)`, tables.
-    y : str, list of str, path, array or None
-        Columns of the table, or one number or label per row; None if the blocks have their own.
-    sample_weight : str or array, optional
-        A column of the table, or one number per row.
-    drop : list of str
-        Columns that are not features.
+    y and the weights are columns of the table, arrays, or None if the blocks have their own; `drop` are no features.
     """
     if isinstance(X, Source):
         return X

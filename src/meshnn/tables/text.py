@@ -35,29 +35,14 @@ __all__ = ["ByteSource", "ReadOptions", "TextReader"]
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """How a text file is written.
+    """How a text file is written."""
 
-    Parameters
-    ----------
-    sep : str, optional
-        Separator of values; by default found from the first line.
-    decimal, thousands : str
-        Decimal point, and separator of thousands. By default numbers are written 1234.5; text in another notation
-        stays text.
-    encoding : str
-        Character encoding.
-    na : tuple of str
-        Cells that are missing values.
-    block_size : int
-        Bytes that are read at once.
-    """
-
-    sep: str | None = None
+    sep: str | None = None  # separator of values; by default found from the first line
     decimal: str = "."
-    thousands: str | None = None
+    thousands: str | None = None  # separator of thousands; numbers in another notation stay text
     encoding: str = "utf-8"
-    na: tuple[str, ...] = ("", "NA", "N/A", "n/a", "#N/A", "nan", "NaN", "null", "NULL", "None")
-    block_size: int = 2**20
+    na: tuple[str, ...] = ("", "NA", "N/A", "n/a", "#N/A", "nan", "NaN", "null", "NULL", "None")  # missing values
+    block_size: int = 2**20  # bytes that are read at once
 
     def __post_init__(self) -> None:
         try:
@@ -118,22 +103,10 @@ class ByteSource:
 
 
 class TextReader(Reader):
-    """Rows of CSV or TSV, as text.
+    """Rows of CSV or TSV, as text, called `name` in messages.
 
-    Parameters
-    ----------
-    stream : ByteSource
-    name : str
-        As messages call it.
-    options : ReadOptions
-    columns : names, optional
-        Of a file without a header line.
-    skip_broken : bool
-        Leave out rows with too few or too many values.
-    text : names
-        Columns to keep as they are written, whatever `options` says about numbers.
-    default : str
-        Separator that is tried first.
+    `columns` are the names of a file without a header line, `skip_broken` leaves out rows with too few or too many
+    values, columns of `text` keep their cells as they are written, and `default` is the separator that is tried first.
     """
 
     def __init__(
