@@ -267,44 +267,46 @@ def test_round_trip_through_json(impute):
     np.testing.assert_array_equal(again.encode(table).X, encoder.encode(table).X)
 
 
-DAMAGES = [
-    *[(["impute"], value) for value in (1, None)],
-    *[(["columns"], value) for value in ([], {}, None, "x", [None], [[]], [{}])],
-    *[(["left_out"], value) for value in ([], None, {"a": 1}, {"rooms": "x"}, {"\ud800": ""})],
-    (["more"], 1),
-    # columns: 0 is numeric, 1 categorical, 2 boolean
-    *[(["columns", 0, "name"], value) for value in (None, 3, "", "city", "one", "\ud800", ["x"])],
-    *[(["columns", 0, "kind"], value) for value in (None, "text", 1, ["numeric"], "categorical")],
-    *[(["columns", 0, "categories"], value) for value in (["a", "b"], None, "ab", {})],
-    *[(["columns", 0, "fill"], value) for value in (None, 3, True, "3", float("nan"), 10**400, [1.0])],
-    (["columns", 1, "kind"], "numeric"),
-    *[(["columns", 1, "categories"], value) for value in (
-        [], ["Bonn"], ["Bonn", "Bonn", "Ulm"], ["Ulm", "Bonn"], ["Bonn", 3], ["Bonn", "\ud800"])],
-    *[(["columns", 1, "fill"], value) for value in (None, "Rome", 3.0, ["Bonn"])],
-    (["columns", 2, "categories"], ["false", "true"]),
-    *[(["columns", 2, "fill"], value) for value in (None, 0, "true")],
-    (["columns", 2, "more"], 1),
-    (["columns", 2], {"name": "garden", "kind": "boolean", "categories": []}),
-    *[(["columns", 2], {"name": "g", "kind": "date", "categories": parts, "fill": fill, "origin": origin})
-      for parts, fill, origin in ((["age"], "2024-01-01", "2024-01-01"), (["year"], "x", "2024-01-01"),
-                                  (["year"], "2024-01-01", "NaT"), ([], "2024-01-01", "2024-01-01"))],
-]  # fmt: skip
+DATE = {"name": "g", "kind": "date", "categories": ["year"], "fill": "2024-01-01", "origin": "2024-01-01"}
+DAMAGES = {
+    "impute": (1, None),
+    "columns": ([], {}, None, "x", [None], [[]], [{}]),
+    "left_out": ([], None, {"a": 1}, {"rooms": "x"}, {"\ud800": ""}),
+    "more": (1,),
+    "columns 0 name": (None, 3, "", "city", "one", "\ud800", ["x"]),  # of numbers
+    "columns 0 kind": (None, "text", 1, ["numeric"], "categorical"),
+    "columns 0 categories": (["a", "b"], None, "ab", {}),
+    "columns 0 fill": (None, 3, True, "3", float("nan"), 10**400, [1.0]),
+    "columns 1 kind": ("numeric",),  # of text
+    "columns 1 categories": ([], ["Bonn"], ["Bonn", "Bonn", "Ulm"], ["Ulm", "Bonn"], ["Bonn", 3], ["Bonn", "\ud800"]),
+    "columns 1 fill": (None, "Rome", 3.0, ["Bonn"]),
+    "columns 2 categories": (["false", "true"],),  # of booleans
+    "columns 2 fill": (None, 0, "true"),
+    "columns 2 more": (1,),
+    "columns 2": (
+        DATE | {"categories": ["age"]},
+        DATE | {"categories": []},
+        DATE | {"fill": "x"},
+        DATE | {"origin": "NaT"},
+    ),
+}
 
 
 def test_damaged_encoders_are_refused():
     table = pa.table(HOUSES | {"one": [1] * 4})
     whole, bare = (json.dumps(Encoder.learn(table, "price", impute=impute).to_tree()) for impute in (True, False))
-    cases = [(whole, *damage) for damage in DAMAGES]
-    cases += [(bare, ["columns", k, "fill"], fill) for k, fill in enumerate([3.0, "Bonn", True])]
-    for text, (*outer, key), value in cases:
-        stored = place = json.loads(text)
+    cases = [(whole, place, value) for place, values in DAMAGES.items() for value in values]
+    cases += [(bare, f"columns {k} fill", fill) for k, fill in enumerate([3.0, "Bonn", True])]
+    for text, place, value in cases:
+        stored = inside = json.loads(text)
+        *outer, key = [int(step) if step.isdigit() else step for step in place.split()]
         for step in outer:
-            place = place[step]
-        place[key] = value
+            inside = inside[step]
+        inside[key] = value
         refused(lambda stored=stored: Encoder.from_tree(stored), "is damaged")
     for odd in (None, [], "x", 3, {}, {"columns": []}):
         refused(lambda odd=odd: Encoder.from_tree(odd), "is damaged")
-    for text in (whole, bare):
+    for text in (whole, bare, json.dumps({"impute": True, "columns": [DATE], "left_out": {}})):
         Encoder.from_tree(json.loads(text))  # the changes are what is refused
 
 

@@ -180,8 +180,11 @@ LABELS = {"dtype": "<U1", "values": ["a", "b", "c"]}
 COLUMN = {"name": "x", "kind": "numeric", "categories": [], "fill": None}
 LIES = {
     "kind": ("forest", ["classifier"], "m" * 10_000, "regressor", "mesh"),
-    **{f"mesh {name}": (-1, -2, 10**6, 10**12, 10**30, "3", None, 2.5, True, [3])
+    **{f"mesh {name}": (-1, 10**6, 10**12, 10**30, "3", None, 2.5, True, [3])
        for name in ("n_inputs", "n_hidden", "n_outputs", "ticks")},
+    **{f"mesh {name} ": (0, 2) for name in ("n_inputs", "n_outputs")},
+    "mesh n_hidden ": (2,),
+    "mesh ticks ": (0,),
     "mesh bias": (False, 1, None),
     "mesh dtype": ("float16", "O", "f4,f4", "(((", "a5", 5, None, {"names": ["a"]}, "float64\n"),
     "mesh activations": ([], ["tanh"], ["identity", "tan"], ["identity", 5], "tanh", None, [["tanh"]]),
@@ -209,6 +212,7 @@ LIES = {
     "stream": (None, {}, {"seed": -1, "memory": None}, {"seed": 1, "memory": 5}, {"seed": 1, "memory": {}}),
     "stream memory factor": (0, 2.0, "1", None),
     "stream memory moments done": (-1, 2.5, 2**70, None),
+    "stream memory moments random": (None, 5, {}),
     **{f"stream memory moments {name}": (np.zeros(1), np.zeros(10_000), np.zeros((9, 1)), np.zeros(1, np.int64))
        for name in ("first", "second")},
 }  # fmt: skip
@@ -229,6 +233,9 @@ def test_lies_that_depend_on_the_file(lie, files):
         "src": (src[:-1], np.full(n, 10**6), np.full(n, -1), src + 0.5, np.full(n, 2**63, np.uint64), src[None],
                 src[::-1].copy(), src[:1].repeat(n)),
     }  # fmt: skip
+    dst = mesh["dst"]
+    lie(["mesh"], mesh | {"src": src[::-1].copy(), "dst": dst[::-1].copy()})  # not sorted
+    lie(["mesh"], mesh | {"src": src[:1].repeat(n), "dst": dst[:1].repeat(n)})  # the same edge twice
     for name, values in cases.items():
         for value in values:
             lie(["mesh", name], value)

@@ -226,19 +226,18 @@ def _is_valid(encoder: Encoder) -> bool:
     names = [column.name for column in encoder.columns] + list(encoder.left_out)
     texts = [*names, *encoder.left_out.values(), *(text for column in encoder.columns for text in column.categories)]
     valid = len(encoder.columns) > 0 and type(encoder.impute) is bool and len(names) == len(set(names))
-    return valid and all(type(text) is str for text in texts) and all(map(_is_valid_column, encoder.columns)) and all(
-        (column.fill is not None) == encoder.impute for column in encoder.columns
-    )  # fmt: skip
+    valid = valid and all(type(text) is str for text in texts)
+    return valid and all(_is_valid_column(column, encoder.impute) for column in encoder.columns)
 
 
-def _is_valid_column(column: Column) -> bool:
+def _is_valid_column(column: Column, impute: bool) -> bool:
     fill, levels, distinct = column.fill, column.categories, set(column.categories)
-    types = {"numeric": float, "boolean": bool, "categorical": str, "date": str}
-    if not column.name or type(column.other) is not bool or type(fill) not in (types[column.kind], type(None)):
+    filled = {"numeric": float, "boolean": bool, "categorical": str, "date": str}[column.kind] if impute else type(None)
+    if not column.name or type(column.other) is not bool or type(fill) is not filled:
         return False
     if column.kind == "categorical":
-        chosen = fill is None or fill in distinct or column.other
-        return levels == tuple(sorted(distinct)) and len(levels) + column.other > 1 and chosen and column.origin == ""
+        sound = levels == tuple(sorted(distinct)) and (fill is None or fill in distinct)
+        return sound and len(levels) + column.other > 1 and column.origin == ""
     if column.kind != "date":
         return not levels and not column.other and column.origin == ""
     dates = np.array([column.origin, *[str(fill)] * (fill is not None)], "datetime64[us]")

@@ -266,7 +266,8 @@ class NpyReader(_CountedReader):
             yield self._block(pa.Table.from_arrays([pa.array(column) for column in part], names=self.names), first)
 
     def _identity(self, rows: int) -> bytes:
-        return self._matrix[: min(rows, 5)].tobytes() + repr((self._matrix.dtype, self._matrix.shape[1:])).encode()
+        known = (self._matrix.dtype, self._matrix.shape[1:], self._matrix[: min(rows, 5)].tobytes())
+        return repr(known).encode()
 
 
 def _is_hidden(file: Path) -> bool:

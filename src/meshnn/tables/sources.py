@@ -288,7 +288,7 @@ class NpySource(Source):
         self._y = self._beside(y, "y", (1, 2))
         self._weight = None if sample_weight is None else self._beside(sample_weight, "sample_weight", (1,))
 
-    def _beside(self, given: Any, what: str, dimensions: tuple[int, ...]) -> Array:
+    def _beside(self, given: Any, what: str, dimensions: tuple[int, ...]) -> Any:
         """Return an array with one entry per row."""
         array, what = _mapped(given, what)
         if array.ndim not in dimensions:

@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 
 from meshnn.errors import DataError
 from meshnn.tables.names import shown
-from meshnn.tables.target import FEW_CLASSES, choose_task
+from meshnn.tables.target import choose_task
 
 __all__ = ["Labels", "Parsed", "StreamSchema", "check_no_dates", "decided", "decimal_comma", "parse_column",
            "parse_labels", "parse_times"]  # fmt: skip
 
-F64 = NDArray[np.float64]
-I64 = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
 
 
 @dataclass
@@ -69,8 +69,8 @@ class StreamSchema:
 class Parsed(NamedTuple):
     """The cells of a column in some rows."""
 
-    numbers: F64  # NaN where there is none
-    codes: I64  # which of the texts; -1 where there is none
+    numbers: Floats  # NaN where there is none
+    codes: Integers  # which of the texts; -1 where there is none
     texts: list[str]
     infinite: int  # the first row that holds an infinite number, which is taken as missing; -1 if none does
 
@@ -158,7 +158,7 @@ class Labels(NamedTuple):
     """Classes of some rows."""
 
     values: list[Any]  # the different ones
-    codes: I64  # which of them; -1 where there is none
+    codes: Integers  # which of them; -1 where there is none
 
 
 def parse_labels(values: Any, kind: str) -> Labels:
@@ -211,7 +211,7 @@ def decided(columns: Sequence[Any], task: str, last: bool) -> tuple[str, str, st
     cells = cells_of(pa.table({"y": values}), "y")
     found, why = choose_task(cells)
     whole = cells.kind == "numeric" and not cells.packed and not (cells.numbers % 1).any()
-    if task == "auto" and whole and not last and len(np.unique(cells.numbers)) <= FEW_CLASSES:
+    if task == "auto" and whole and not last and len(np.unique(cells.numbers)) <= 20:  # the next rows may have more
         return None
     labels = "whole" if whole else "truth" if cells.kind == "boolean" and not cells.packed else "text"
     return (found, labels, why) if task == "auto" else (task, labels, "")
@@ -220,7 +220,7 @@ def decided(columns: Sequence[Any], task: str, last: bool) -> tuple[str, str, st
 # -- the order -------------------------------------------------------------------------------------------------------
 
 
-def parse_times(values: Any, kind: str | None = None) -> tuple[str, F64 | I64, int]:
+def parse_times(values: Any, kind: str | None = None) -> tuple[str, Floats | Integers, int]:
     """Parse the column that orders the rows.
 
     Returns whether it holds a "number" or a "time", as its first cell does unless `kind` is given; numbers, or

@@ -12,10 +12,10 @@ from meshnn.errors import DataError
 from meshnn.memory import check_fits
 from meshnn.tables.names import check_names, plain, quoted, row_number, shown, source, take_rows
 
-__all__ = ["FEW_CLASSES", "MAX_CLASSES", "Target", "choose_task", "target_column", "target_task"]
+__all__ = ["MAX_CLASSES", "Target", "choose_task", "target_column", "target_task"]
 
-#: At most so many classes are learned; at most so many different integers are taken as classes.
-MAX_CLASSES, FEW_CLASSES = 1000, 20
+#: Maximum number of classes.
+MAX_CLASSES = 1000
 
 
 @dataclass(frozen=True)
@@ -87,15 +87,15 @@ def _cells(table: Any, target: str, task: str) -> tuple[Any, str, list[str]]:
     return cells, f"{source(table)}target {shown(target)}", []
 
 
-def choose_task(cells: Any) -> tuple[str, str]:
-    """Return "classify" or "regress" for cells without gaps, and why."""
+def choose_task(cells: Any, few: int = 20) -> tuple[str, str]:
+    """Return "classify" or "regress" for cells without gaps, and why; at most `few` different integers are classes."""
     if cells.packed or cells.kind != "numeric":
         return "classify", f"its {len(cells.values.unique()):,} different values are taken as classes"
     if np.any(cells.numbers % 1):
         return "regress", "numbers with fractions, taken as amounts (for classes, write them as text or integers)"
     different = len(np.unique(cells.numbers))
     what = f"{different:,} different integers in {len(cells.numbers):,} rows"
-    if different <= FEW_CLASSES and (different <= 2 or different <= len(cells.numbers) / 2):
+    if different <= few and (different <= 2 or different <= len(cells.numbers) / 2):
         return "classify", f"{what}, taken as classes"
     return "regress", f"{what}, taken as amounts"
 

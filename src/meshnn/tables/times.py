@@ -14,7 +14,7 @@ from meshnn.tables.names import quoted, shown, source
 
 __all__ = ["Times", "as_numpy", "looks_like_times", "parse_days", "parse_texts", "read_times", "timestamps"]
 
-I64 = NDArray[np.int64]
+Integers = NDArray[np.int64]
 #: Forms of dates, in the notation of `strftime`: a pattern, and how it becomes a date in ISO notation. The first four
 #: are of days; the others name months or quarters.
 FORMS = {
@@ -37,7 +37,7 @@ def parse_days(values: Any) -> NDArray[Any]:
     return np.where((forms >= 0) & (forms < 4), stamps, np.datetime64("NaT", "us"))
 
 
-def parse_texts(values: Any) -> tuple[NDArray[Any], I64]:
+def parse_texts(values: Any) -> tuple[NDArray[Any], Integers]:
     """Parse dates and times that are text, as datetime64[us], and return which of `FORMS` each one has.
 
     It is NaT and -1 for other text. Times with a zone are those of UTC, a month is its first day.
@@ -111,8 +111,8 @@ class Times:
     """The times of a series."""
 
     name: str  # of the column
-    order: I64  # (n,) the rows in the order of time
-    places: I64  # (n,) the step of each of these; steps without a row are missing values
+    order: Integers  # (n,) the rows in the order of time
+    places: Integers  # (n,) the step of each of these; steps without a row are missing values
     stamps: NDArray[Any]  # (steps,) the time of each step, datetime64 or float
     unit: str  # what a step is counted in: "months", "weekdays", "time" (microseconds) or "number"
     step: float  # units per step
@@ -214,7 +214,7 @@ def _form(values: Any, form: str) -> str:
     return form
 
 
-def _step(stamps: NDArray[Any]) -> tuple[str, float, I64 | None]:
+def _step(stamps: NDArray[Any]) -> tuple[str, float, Integers | None]:
     """Return the unit, how many of it a step has, and the step of each time; None if they are not regular."""
     if stamps.dtype.kind == "f":
         usual = _usual(np.diff(stamps)) if len(stamps) > 1 else 1.0
@@ -241,7 +241,7 @@ def _usual(steps: NDArray[Any]) -> float:
     return float(values[counts.argmax()] if counts.max() > 1 or len(values) == 1 else np.median(steps))
 
 
-def _multiples(ticks: NDArray[Any], step: float) -> I64 | None:
+def _multiples(ticks: NDArray[Any], step: float) -> Integers | None:
     ratio = (ticks - ticks[0]) / step
     places = np.round(ratio)
     regular = (np.abs(ratio - places) < 0.01).all() and (np.diff(places) > 0).all()
