@@ -18,9 +18,9 @@ from pyarrow import compute, types
 
 from meshnn.errors import DataError
 from meshnn.tables.names import plain, row_number, shown, source
-from meshnn.tables.times import as_numpy, parse_days, timestamps
+from meshnn.tables.times import as_numpy, distinct, parse_days, timestamps
 
-__all__ = ["Cells", "cells_of", "class_numbers", "distinct", "family_of", "first", "floats", "in_groups", "kind_of",
+__all__ = ["Cells", "cells_of", "class_numbers", "family_of", "first", "floats", "in_groups", "kind_of",
            "looks_numeric", "matrix_of", "typed_columns", "unpacked", "without_views"]  # fmt: skip
 
 Floats = NDArray[np.float64]
@@ -155,15 +155,6 @@ def floats(values: Any) -> Floats:
 def first(mask: NDArray[np.bool_]) -> int:
     """Return the place of the first True, -1 if there is none."""
     return int(mask.argmax()) if mask.any() else -1
-
-
-def distinct(values: Any) -> tuple[list[Any], NDArray[np.int64]]:
-    """Return the distinct values, and which of them each one is; -1 if it is missing."""
-    if types.is_null(values.type) or len(values) == 0:
-        return [], np.full(len(values), -1, np.int64)
-    packed = values.combine_chunks().dictionary_encode()
-    packed = packed.combine_chunks() if hasattr(packed, "chunks") else packed
-    return packed.dictionary.to_pylist(), as_numpy(packed.indices, -1).astype(np.int64)
 
 
 def class_numbers(cells: Cells, classes: NDArray[Any]) -> NDArray[np.int64]:

@@ -89,7 +89,8 @@ def parse_column(values: Any, text: bool = False) -> Parsed:
     >>> found.numbers.tolist(), found.codes.tolist(), found.texts
     ([1.5, nan, nan, nan, nan], [-1, 0, -1, 1, 2], ['red', '007', '5%'])
     """
-    from meshnn.tables.cells import distinct, floats, kind_of, typed_columns, unpacked
+    from meshnn.tables.cells import floats, kind_of, typed_columns, unpacked
+    from meshnn.tables.times import distinct
 
     values, packed = unpacked(values)
     text |= packed
@@ -168,7 +169,8 @@ def parse_labels(values: Any, kind: str) -> Labels:
     >>> parse_labels(pa.chunked_array([["1", None, "x", "1.0"]]), "whole")
     Labels(values=[1, 'x'], codes=array([ 0, -1,  1,  0]))
     """
-    from meshnn.tables.cells import distinct, unpacked
+    from meshnn.tables.cells import unpacked
+    from meshnn.tables.times import distinct
 
     different, places = distinct(unpacked(values)[0])
     found: dict[Any, int] = {}

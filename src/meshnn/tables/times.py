@@ -2,32 +2,34 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
+from pyarrow import compute, types
 
 from meshnn.errors import DataError
 from meshnn.tables.names import quoted, shown, source
 
-__all__ = ["Times", "as_numpy", "looks_like_times", "parse_days", "parse_texts", "read_times", "timestamps"]
+__all__ = ["Times", "as_numpy", "distinct", "looks_like_times", "parse_days", "parse_texts", "read_times", "timestamps"]
 
 Integers = NDArray[np.int64]
-#: Forms of dates, in the notation of `strftime`: a pattern, and how it becomes a date in ISO notation. The first four
-#: are of days; the others name months or quarters.
+#: Forms of dates, in the notation of `strftime`. The first four are of days; the others name months or quarters.
 FORMS = {
-    "iso": (r"^\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?)?$", None),
-    "zone": (r"^\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)$", None),
-    "%d.%m.%Y": (r"^(\d{1,2})\.(\d{1,2})\.(\d{4})(([T ]\d\d:\d\d(:\d\d(\.\d+)?)?)?)$", r"\3-\2-\1\4"),
-    "%Y/%m/%d": (r"^(\d{4})/(\d{1,2})/(\d{1,2})$", r"\1-\2-\3"),
-    "%Y-%m": (r"^(\d{4})-(\d{1,2})$", r"\1-\2-1"),
-    "%Y/%m": (r"^(\d{4})/(\d{1,2})$", r"\1-\2-1"),
-    "quarter": (r"^(\d{4})[ -]?[Qq]([1-4])$", r"\1-Q\2-1"),
-    "%b %Y": (r"^([A-Za-z]{3}) (\d{4})$", r"\2-\1-1"),
-    "%b-%Y": (r"^([A-Za-z]{3})-(\d{4})$", r"\2-\1-1"),
-    "%B %Y": (r"^([A-Za-z]{3})[A-Za-z]{1,6} (\d{4})$", r"\2-\1-1"),
+    "iso": r"(?P<y>\d{4})-(?P<m>\d\d)-(?P<d>\d\d)(?P<clock>([T ]\d\d:\d\d(:\d\d(\.\d+)?)?)?)",
+    "zone": r"(?P<y>\d{4})-(?P<m>\d\d)-(?P<d>\d\d)(?P<clock>[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d))",
+    "%d.%m.%Y": r"(?P<d>\d{1,2})\.(?P<m>\d{1,2})\.(?P<y>\d{4})(?P<clock>([T ]\d\d:\d\d(:\d\d(\.\d+)?)?)?)",
+    "%Y/%m/%d": r"(?P<y>\d{4})/(?P<m>\d{1,2})/(?P<d>\d{1,2})",
+    "%Y-%m": r"(?P<y>\d{4})-(?P<m>\d{1,2})",
+    "%Y/%m": r"(?P<y>\d{4})/(?P<m>\d{1,2})",
+    "quarter": r"(?P<y>\d{4})[ -]?[Qq](?P<quarter>[1-4])",
+    "%b %Y": r"(?P<name>[A-Za-z]{3}) (?P<y>\d{4})",
+    "%b-%Y": r"(?P<name>[A-Za-z]{3})-(?P<y>\d{4})",
+    "%B %Y": r"(?P<name>[A-Za-z]{3})[A-Za-z]{1,6} (?P<y>\d{4})",
 }
 
 
@@ -47,45 +49,49 @@ def parse_texts(values: Any) -> tuple[NDArray[Any], Integers]:
     >>> stamps.astype("datetime64[D]").astype(str).tolist(), forms.tolist()
     (['2024-12-31', '2024-04-01', 'NaT'], [2, 6, -1])
     """
-    from pyarrow import compute
+    missing = int(np.iinfo(np.int64).min)
+    try:  # ISO notation without zones, by far the most frequent
+        ticks = as_numpy(compute.utf8_trim(values, " ").cast(pa.timestamp("us")).cast("int64"), missing)
+        return ticks.view("datetime64[us]"), np.where(ticks == missing, -1, 0)
+    except pa.ArrowException:
+        texts, codes = distinct(values)
+    patterns = [re.compile(pattern, re.ASCII) for pattern in FORMS.values()]
+    parsed = [_parse(text.strip(" "), patterns) or (missing, -1) for text in texts]
+    found = np.array([*parsed, (missing, -1)], np.int64)[codes]
+    return found[:, 0].copy().view("datetime64[us]"), found[:, 1]
 
-    texts = iso = compute.utf8_trim(values.cast("string"), " ")
-    forms = np.full(len(texts), -1, np.int64)
-    for k, (pattern, rewritten) in enumerate(FORMS.values()):
-        found = as_numpy(compute.match_substring_regex(texts, pattern), False)
-        forms[found] = k
-        if rewritten is not None and found.any():
-            iso = compute.replace_substring_regex(iso, pattern, rewritten)
-    if forms.max(initial=-1) > 5:
-        for month in range(1, 13):
-            name = date(2000, month, 1).strftime("%b")
-            iso = compute.replace_substring_regex(iso, rf"-(?i:{name}|Q{(month + 2) // 3})-", f"-{month:02}-")
-    iso = compute.replace_substring_regex(iso, r"-(\d)\b", r"-0\1")
-    clock = r"(?:[T ](?P<clock>\d\d:\d\d)(?P<second>:\d\d)?(?P<part>\.\d+)?)?"
-    pattern = rf"^(?P<day>\d{{4}}-\d\d-\d\d){clock}(?P<zone>Z|[+-]\d\d:?\d\d)?$"
-    parts = compute.extract_regex(iso, pattern=pattern)
-    day, clock, second, part, zone = (compute.struct_field(parts, [k]) for k in range(5))
-    clock = compute.if_else(compute.equal(clock, ""), "00:00", clock)
-    second = compute.if_else(compute.equal(second, ""), ":00", second)
-    whole = compute.binary_join_element_wise(compute.binary_join_element_wise(day, clock, " "), second, "")
-    stamps = compute.strptime(whole, format="%Y-%m-%d %H:%M:%S", unit="us", error_is_null=True)
-    same = compute.equal(compute.strftime(stamps, format="%Y-%m-%d"), day)  # 30 February is parsed as 1 March
-    ticks = as_numpy(compute.if_else(same, stamps, None).cast("int64"), np.iinfo(np.int64).min).copy()
-    there = ticks > np.iinfo(np.int64).min
-    if there.any():
-        fraction = compute.if_else(compute.equal(part, ""), ".0", part).cast("float64")
-        ticks[there] += np.round(1e6 * as_numpy(fraction, 0.0)[there]).astype(np.int64)
-        digits = compute.replace_substring_regex(zone, r"[Z:+]", "")  # as 0130: hours and minutes
-        east = as_numpy(compute.if_else(compute.equal(digits, ""), "0", digits).cast("int64"), 0)[there]
-        ticks[there] -= 60_000_000 * np.sign(east) * (60 * (abs(east) // 100) + abs(east) % 100)
-    forms[~there] = -1
-    return ticks.view("datetime64[us]"), forms
+
+def _parse(text: str, patterns: list[re.Pattern[str]]) -> tuple[int, int] | None:
+    """Return microseconds since 1970 and the number of the form; None if it is no date."""
+    for form, pattern in enumerate(patterns):
+        if (found := pattern.fullmatch(text)) is not None:
+            parts = {"d": "1", "clock": ""} | found.groupdict()
+            if "name" in parts:
+                parts["m"] = "jan feb mar apr may jun jul aug sep oct nov dec".find(parts["name"].lower()) // 4 + 1
+            elif "quarter" in parts:
+                parts["m"] = 3 * int(parts["quarter"]) - 2
+            day = f"{parts['y']}-{int(parts['m']):02}-{int(parts['d']):02}"
+            try:
+                moment = datetime.fromisoformat(day + parts["clock"])
+                moment = moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+                return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1), form
+            except (ValueError, OverflowError):
+                return None  # there is no such day
+    return None
+
+
+def distinct(values: Any) -> tuple[list[Any], Integers]:
+    """Return the distinct values, and which of them each one is; -1 if it is missing."""
+    if types.is_null(values.type) or len(values) == 0:
+        return [], np.full(len(values), -1, np.int64)
+    packed = values.combine_chunks() if hasattr(values, "chunks") else values
+    packed = packed.dictionary_encode()
+    packed = packed.combine_chunks() if hasattr(packed, "chunks") else packed
+    return packed.dictionary.to_pylist(), as_numpy(packed.indices, -1).astype(np.int64)
 
 
 def as_numpy(values: Any, missing: Any) -> NDArray[Any]:
     """Return an array with a value where one is missing; to_numpy() would import pandas, which takes long."""
-    import pyarrow as pa
-
     filled = values.fill_null(missing) if values.null_count else values
     filled = filled.combine_chunks() if isinstance(filled, pa.ChunkedArray) else filled
     if pa.types.is_boolean(filled.type):
@@ -96,9 +102,6 @@ def as_numpy(values: Any, missing: Any) -> NDArray[Any]:
 
 def timestamps(values: Any, local: bool = True) -> NDArray[Any]:
     """Return dates or timestamps of pyarrow as datetime64[us], NaT where missing; in local time or in UTC."""
-    import pyarrow as pa
-    from pyarrow import compute, types
-
     if types.is_timestamp(values.type) and values.type.tz is not None and local:
         values = compute.local_timestamp(values)
     zone = getattr(values.type, "tz", None)
@@ -133,8 +136,6 @@ class Times:
 
 def looks_like_times(table: Any, name: str) -> bool:
     """Return whether a column holds dates or times, by its type or by most of its first texts."""
-    from pyarrow import types
-
     values = table[name]
     if types.is_date(values.type) or types.is_timestamp(values.type):
         return True
@@ -174,8 +175,6 @@ def read_times(table: Any, name: str) -> Times:
 
 def _stamps(table: Any, name: str) -> tuple[NDArray[Any], str]:
     """Return the times as datetime64[us] or floats, and how they are written."""
-    from pyarrow import types
-
     values, kind = table[name], table[name].type
     where = f"{source(table)}column {shown(name)}"
     known = "dates are written 2024-03-31, 2024-03, 2024Q1, 31.3.2024 or Mar 2024, times 2024-03-31 12:00:00"
