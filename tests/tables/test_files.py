@@ -30,11 +30,8 @@ def iris():
 def test_meshes_round_trip(mesh, tmp_path):
     mesh.save(tmp_path / "a.mesh")
     again = meshnn.load(tmp_path / "a.mesh")
-    assert again.topology == mesh.topology
-    assert again.ticks == mesh.ticks
-    assert again.activations == mesh.activations
-    assert again.dtype == mesh.dtype
-    np.testing.assert_array_equal(again.weights, mesh.weights)
+    for name in ("topology", "ticks", "activations", "dtype"):
+        assert getattr(again, name) == getattr(mesh, name)
     X = np.random.default_rng(0).standard_normal((20, mesh.topology.n_inputs))
     np.testing.assert_array_equal(again.forward(X), mesh.forward(X))
 
@@ -52,15 +49,13 @@ def test_classifiers_round_trip(iris, labels, tmp_path):
     model.save(tmp_path / "a.mesh")
     again = meshnn.load(tmp_path / "a.mesh")
     np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
-    np.testing.assert_array_equal(again.predict(X), model.predict(X))
     np.testing.assert_array_equal(again.classes_, model.classes_)
     assert again.classes_.dtype == model.classes_.dtype
     assert list(again.feature_names_in_) == ["a", "größe", "c c", "d"]
     assert again.history_ == model.history_
-    assert again.history_["seconds"].tolist() == model.history_["seconds"].tolist()
     assert again.get_params() == model.get_params()
-    assert again.l2_ == model.l2_
-    assert (again.n_iter_, again.solver_, again.best_restart_) == (model.n_iter_, model.solver_, model.best_restart_)
+    for name in ("l2_", "n_iter_", "solver_", "best_restart_"):
+        assert getattr(again, name) == getattr(model, name)
     np.testing.assert_array_equal(again.fit(X, named).mesh_.weights, model.mesh_.weights)  # learns as the first one did
 
 
@@ -81,20 +76,20 @@ def test_what_a_file_cannot_hold_is_refused_when_saving(iris, tmp_path):
     X, y = iris
     path = tmp_path / "a.mesh"
     model = MeshClassifier(2, max_epochs=2, random_state=0).fit(X, y)
-    for options, message in [
-        ({"class_weight": {(1, 2): 3.0}}, r"class_weight holds \(1, 2\) of type tuple, which a .mesh file cannot"),
-        ({"class_weight": {print: 3.0}}, "class_weight holds <built-in function print> of type builtin_function"),
-        ({"l1": np.inf}, "l1 holds inf of type float"),
-        ({"activation": [3j]}, "activation holds 3j of type complex"),
-    ]:
+    for options in (
+        {"class_weight": {(1, 2): 3.0}},
+        {"class_weight": {print: 3.0}},
+        {"l1": np.inf},
+        {"activation": [3j]},
+    ):
         changed = MeshClassifier(**model.get_params()).set_params(**options)
         vars(changed).update({name: value for name, value in vars(model).items() if name.endswith("_")})
         changed._solver_state, changed._stream_seed = None, 0
-        with pytest.raises(FileError, match=message):
+        with pytest.raises(FileError, match=next(iter(options))):
             changed.save(path)
     for classes in ([b"a", b"b", b"c"], np.array(["2020", "2021", "2022"], "M8[Y]"), [object(), object(), object()]):
         model.classes_ = np.asarray(classes)
-        with pytest.raises(FileError, match=r"classes_ (has dtype|holds) .*; use .*numbers or strings"):
+        with pytest.raises(FileError, match="classes_"):
             model.save(path)
     model.classes_ = np.arange(3)
     model.mesh_.weights[5] = np.nan
@@ -106,27 +101,15 @@ def test_what_a_file_cannot_hold_is_refused_when_saving(iris, tmp_path):
 
 
 @pytest.mark.parametrize("make", [MeshClassifier, MeshRegressor])
-def test_a_stream_goes_on_after_loading(iris, make, tmp_path):
+@pytest.mark.parametrize("begun", ["partial_fit", "auto", "adam"])
+def test_a_stream_goes_on_after_loading(iris, make, begun, tmp_path):
     X, y = iris
-    known = {"classes": [0, 1, 2]} if make is MeshClassifier else {}
-    model = make(4, solver="adam", random_state=0, batch_size=16)
-    order = np.random.default_rng(0).permutation(150)
-    for part in np.array_split(order, 3):
-        model.partial_fit(X[part], y[part], **known)
-    model.save(tmp_path / "a.mesh")
-    again = meshnn.load(tmp_path / "a.mesh")
-    for part in np.array_split(order, 3):
-        model.partial_fit(X[part], y[part])
-        again.partial_fit(X[part], y[part])
-    np.testing.assert_array_equal(again.mesh_.weights, model.mesh_.weights)
-    assert again.history_ == model.history_
-
-
-@pytest.mark.parametrize("make", [MeshClassifier, MeshRegressor])
-@pytest.mark.parametrize("solver", ["auto", "adam"])
-def test_a_stream_begins_after_loading_as_it_would_have(iris, make, solver, tmp_path):
-    X, y = iris
-    model = make(4, solver=solver, random_state=0, batch_size=16, max_epochs=5).fit(X, y)
+    solver = "adam" if begun == "partial_fit" else begun
+    model = make(4, solver=solver, random_state=0, batch_size=16, max_epochs=5)
+    if begun == "partial_fit":
+        model.partial_fit(X, y, **({"classes": [0, 1, 2]} if make is MeshClassifier else {}))
+    else:
+        model.fit(X, y)
     model.save(tmp_path / "a.mesh")
     again = meshnn.load(tmp_path / "a.mesh")
     for _ in range(2):
@@ -154,88 +137,120 @@ def files(iris, tmp_path_factory):
 
 @pytest.fixture
 def lie(files, tmp_path):
-    """Write a file with a change, and hand back what `load` says to it."""
+    """Change an entry of a file, or remove it, and check that `load` refuses the file in one short line."""
     path = tmp_path / "lie.mesh"
 
-    def lie(change, kind="classifier"):
-        tree = copy.deepcopy(files[kind])
-        change(tree)
+    def lie(keys, value=None, kind="classifier", remove=False):
+        tree = place = copy.deepcopy(files[kind])
+        for key in keys[:-1]:
+            place = place[key]
+        there = place.pop(keys[-1], None)
+        if not remove:
+            place[keys[-1]] = np.asarray(value) if isinstance(there, np.ndarray) else value
         storage.write(path, tree)
-        with pytest.raises(FileError) as refusal:
-            pytest.fail(f"{tree} was taken: {meshnn.load(path)}")
-        text = str(refusal.value)
-        assert "\n" not in text
-        assert "lie.mesh" in text
-        assert len(text) < 500 + len(str(path))
-        return text
+        with pytest.raises(FileError, match=r"lie\.mesh") as refusal:
+            pytest.fail(f"{keys} = {value!r} was taken: {meshnn.load(path)}")
+        assert "\n" not in str(refusal.value)
+        assert len(str(refusal.value)) < 500 + len(str(path))
 
     return lie
 
 
-def put(*keys, value):
-    def change(tree):
-        for key in keys[:-1]:
-            tree = tree[key]
-        tree[keys[-1]] = np.asarray(value) if isinstance(tree.get(keys[-1]), np.ndarray) else value
-
-    return change
-
-
-def without(*keys):
-    def change(tree):
-        for key in keys[:-1]:
-            tree = tree[key]
-        del tree[keys[-1]]
-
-    return change
-
-
-def test_lies_about_what_it_is(lie):
-    assert "holds 'forest', which this version of meshnn does not know; upgrade" in lie(put("kind", value="forest"))
-    assert "does not know; upgrade" in lie(put("kind", value=["classifier"]))
-    assert "does not know; upgrade" in lie(without("kind"))
-    assert "holds 'mmmm" in lie(put("kind", value="m" * 10_000))
-    lie(put("kind", value="regressor"))
-    lie(put("kind", value="mesh"))
-    lie(put("kind", value="classifier"), kind="regressor")
-    lie(put("kind", value="classifier"), kind="mesh")
-
-
 def test_nothing_may_be_missing(lie, files):
     for kind, tree in files.items():
-        for name in tree.keys() - {"kind", "versions", "importances"}:
-            lie(without(name), kind)
-    for part in ("mesh", "preprocessing", "history", "stream"):
-        for name in files["classifier"][part].keys() - {"names"}:
-            lie(without(part, name))
-    for name in files["classifier"]["preprocessing"]["scaling"]:
-        lie(without("preprocessing", "scaling", name))
-    for name in files["classifier"]["stream"]["memory"]:
-        lie(without("stream", "memory", name))
+        for name in tree.keys() - {"versions", "importances"}:
+            lie([name], kind=kind, remove=True)
+    for keys in (
+        ["mesh"],
+        ["preprocessing"],
+        ["history"],
+        ["stream"],
+        ["preprocessing", "scaling"],
+        ["stream", "memory"],
+    ):
+        part = files["classifier"]
+        for key in keys:
+            part = part[key]
+        for name in part.keys() - {"names"}:
+            lie([*keys, name], remove=True)
 
 
-def test_lies_about_the_mesh(lie, files):
-    mesh = files["classifier"]["mesh"]
-    n, kinds = len(mesh["weights"]), mesh["kinds"]
-    for name in ("n_inputs", "n_hidden", "n_outputs", "ticks"):
-        for value in (-1, 0 if name != "n_hidden" else -2, 2, 10**6, 10**12, 10**30, "3", None, 2.5, True, [3]):
-            if (name, value) != ("ticks", 2):
-                lie(put("mesh", name, value=value))
-    for value in (False, 1, None):
-        lie(put("mesh", "bias", value=value))
-    for value in ("float16", "O", "f4,f4", "(((", "a5", 5, None, {"names": ["a"]}, "float64\n"):
-        assert "dtype" in lie(put("mesh", "dtype", value=value))
-    for value in ([], ["tanh"], ["identity", "tan"], ["identity", 5], "tanh", None, [["tanh"]]):
-        lie(put("mesh", "activations", value=value))
-    for value in (kinds[:-1], kinds.astype(np.int64), kinds[None], np.full_like(kinds, 200)):
-        lie(put("mesh", "kinds", value=value))
-    for value in (mesh["weights"][:-1], np.full(n, np.nan), np.zeros((n, 2)), np.zeros(n, bool)[:0]):
-        lie(put("mesh", "weights", value=value))
-    src, dst = mesh["src"], mesh["dst"]
-    assert "not sorted" in lie(lambda tree: tree["mesh"].update(src=src[::-1].copy(), dst=dst[::-1].copy()))
-    assert "is given twice" in lie(lambda tree: tree["mesh"].update(src=src[:1].repeat(n), dst=dst[:1].repeat(n)))
-    for value in (src[:-1], np.full(n, 10**6), np.full(n, -1), src + 0.5, np.full(n, 2**63, np.uint64), src[None]):
-        lie(put("mesh", "src", value=value))
+SCALES = ([], np.zeros(3, np.float32), np.full(4, np.inf), np.full((4, 1), 1.0), np.full(7, 1.0))
+LABELS = {"dtype": "<U1", "values": ["a", "b", "c"]}
+COLUMN = {"name": "x", "kind": "numeric", "categories": [], "fill": None}
+LIES = {
+    "kind": ("forest", ["classifier"], "m" * 10_000, "regressor", "mesh"),
+    **{f"mesh {name}": (-1, 10**6, 10**12, 10**30, "3", None, 2.5, True, [3])
+       for name in ("n_inputs", "n_hidden", "n_outputs", "ticks")},
+    **{f"mesh {name} ": (0, 2) for name in ("n_inputs", "n_outputs")},
+    "mesh n_hidden ": (2,),
+    "mesh ticks ": (0,),
+    "mesh bias": (False, 1, None),
+    "mesh dtype": ("float16", "O", "f4,f4", "(((", "a5", 5, None, {"names": ["a"]}, "float64\n"),
+    "mesh activations": ([], ["tanh"], ["identity", "tan"], ["identity", 5], "tanh", None, [["tanh"]]),
+    **{f"preprocessing scaling {name}": SCALES for name in ("x_mean", "x_scale", "y_mean", "y_scale")},
+    "classes": (
+        *(LABELS | {"values": values} for values in (["a", "b"], ["c", "b", "a"], ["a", "a", "b"], ["a", "b", "cc"],
+                                                     ["a", "b", 3], 5, [["a"], "b", "c"])),
+        *(LABELS | {"dtype": dtype} for dtype in ("V8", "<U0", "<f8", 5)),
+        {"dtype": "|O", "values": ["a", 1, None]}, {"dtype": "|O", "values": [{}, []]},
+        *(np.asarray(value) for value in ([0, 1], [0, 1, 1], [2, 1, 0], [0.0, 1.0, np.nan], np.zeros((3, 1)), 5)),
+    ),
+    "preprocessing names": (["a"], "abcd", [1, 2, 3, 4], None, {"a": 1}),
+    "preprocessing n_features": (7, "4", None, 0),
+    "preprocessing encoder": (None, {"columns": "all"}, {"impute": False, "columns": [], "left_out": {}},
+                              {"impute": False, "columns": [COLUMN], "left_out": {}}),
+    "target": (5,),
+    "n_iter": ("many", -1, 1.5, None),
+    "best_restart": (-1, "0"),
+    "l2": (-1.0, "auto", None),
+    "solver": (["lm"], "ab", ["lm", 5], None, ["lm", ""], ["no", ""]),
+    "history": (5, [], None),
+    "history epoch": (np.zeros(2), np.full(6, np.nan), np.full(6, np.inf), np.zeros((6, 1)), 5),
+    "history note": (5, ["a"], [1] * 6, "abcdef"),
+    "parameters": ([1, 2], None, 5, {"class_weight": {"pairs": [[[], 1]]}}, {"class_weight": {"pear": 1}}),
+    "stream": (None, {}, {"seed": -1, "memory": None}, {"seed": 1, "memory": 5}, {"seed": 1, "memory": {}}),
+    "stream memory factor": (0, 2.0, "1", None),
+    "stream memory moments done": (-1, 2.5, 2**70, None),
+    "stream memory moments random": (None, 5, {}),
+    **{f"stream memory moments {name}": (np.zeros(1), np.zeros(10_000), np.zeros((9, 1)), np.zeros(1, np.int64))
+       for name in ("first", "second")},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("place", LIES)
+def test_lies(lie, place):
+    for value in LIES[place]:
+        lie(place.split(), value)
+
+
+def test_lies_that_depend_on_the_file(lie, files):
+    mesh, random = files["classifier"]["mesh"], files["classifier"]["stream"]["memory"]["moments"]["random"]
+    n, kinds, src = len(mesh["weights"]), mesh["kinds"], mesh["src"]
+    cases = {
+        "kinds": (kinds[:-1], kinds.astype(np.int64), kinds[None], np.full_like(kinds, 200)),
+        "weights": (mesh["weights"][:-1], np.full(n, np.nan), np.zeros((n, 2)), np.zeros(n, bool)[:0]),
+        "src": (src[:-1], np.full(n, 10**6), np.full(n, -1), src + 0.5, np.full(n, 2**63, np.uint64), src[None],
+                src[::-1].copy(), src[:1].repeat(n)),
+    }  # fmt: skip
+    dst = mesh["dst"]
+    lie(["mesh"], mesh | {"src": src[::-1].copy(), "dst": dst[::-1].copy()})  # not sorted
+    lie(["mesh"], mesh | {"src": src[:1].repeat(n), "dst": dst[:1].repeat(n)})  # the same edge twice
+    for name, values in cases.items():
+        for value in values:
+            lie(["mesh", name], value)
+    for change in (
+        {"bit_generator": "MT19937"},
+        {"state": {}},
+        {"state": {"state": "a", "inc": 1}},
+        {"has_uint32": "x"},
+    ):
+        lie(["stream", "memory", "moments", "random"], random | change)
+    lie(["kind"], "classifier", kind="regressor")
+    lie(["kind"], "classifier", kind="mesh")
+    lie(["preprocessing", "scaling", "y_scale"], np.array([-1.0, 1.0]), kind="regressor")
+    for value in (1, None, "no", True):
+        lie(["flat"], value, kind="regressor")
 
 
 def test_a_small_file_cannot_ask_for_much_memory(lie, files):
@@ -248,8 +263,8 @@ def test_a_small_file_cannot_ask_for_much_memory(lie, files):
     tracemalloc.start()
     began = time.perf_counter()
     for name, value in (("n_hidden", 50_000_000), ("n_inputs", 50_000_000), ("n_outputs", 3_000_000_000)):
-        lie(put("mesh", name, value=value))
-        lie(put(name, value=value), "mesh")
+        lie(["mesh", name], value)
+        lie([name], value, kind="mesh")
     model = from_tree("wide.mesh", tree)  # more than a label needs, which is no lie; it is just not given
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
@@ -258,88 +273,18 @@ def test_a_small_file_cannot_ask_for_much_memory(lie, files):
     assert model.classes_.tolist() == ["a", "b", "c"]
 
 
-def test_lies_about_the_estimator(lie):
-    for name in ("x_mean", "x_scale", "y_mean", "y_scale"):
-        for value in ([], np.zeros(3, np.float32), np.full(4, np.inf), np.full((4, 1), 1.0), np.full(7, 1.0)):
-            assert name in lie(put("preprocessing", "scaling", name, value=value))
-    assert "x_scale" in lie(put("preprocessing", "scaling", "x_scale", value=np.zeros(4)))
-    assert "y_scale" in lie(put("preprocessing", "scaling", "y_scale", value=np.array([-1.0, 1.0])), "regressor")
-    described = {"dtype": "<U1", "values": ["a", "b", "c"]}
-    for change in (
-        {"values": ["a", "b"]}, {"values": ["c", "b", "a"]}, {"values": ["a", "a", "b"]}, {"values": ["a", "b", "cc"]},
-        {"values": ["a", "b", 3]}, {"values": 5}, {"values": [["a"], "b", "c"]}, {"dtype": "V8"}, {"dtype": "<U0"},
-        {"dtype": "<f8"}, {"dtype": 5}, {"dtype": "|O", "values": ["a", 1, None]}, {"dtype": "|O", "values": [{}, []]},
-    ):  # fmt: skip
-        lie(put("classes", value=described | change))
-    for value in ([0, 1], [0, 1, 1], [2, 1, 0], [0.0, 1.0, np.nan], np.zeros((3, 1)), 5):
-        lie(put("classes", value=np.asarray(value)))
-    for value in (["a"], "abcd", [1, 2, 3, 4], None, {"a": 1}):
-        lie(put("preprocessing", "names", value=value))
-    for value in (7, "4", None, 0):
-        lie(put("preprocessing", "n_features", value=value))
-    for name, wrong in [
-        ("n_iter", ("many", -1, 1.5, None)), ("best_restart", (-1, "0")), ("l2", (-1.0, "auto", None)),
-        ("solver", (["lm"], "ab", ["lm", 5], None, ["lm", ""], ["no", ""])), ("history", (5, [], None)),
-        ("parameters", ([1, 2], None, 5, {"class_weight": {"pairs": [[[], 1]]}}, {"class_weight": {"pear": 1}})),
-        ("stream", (None, {}, {"seed": -1, "memory": None}, {"seed": 1, "memory": 5}, {"seed": 1, "memory": {}})),
-    ]:  # fmt: skip
-        for value in wrong:
-            lie(put(name, value=value))
-    for value in (1, None, "no"):
-        lie(put("flat", value=value), "regressor")
-    assert "has one target, its net 2 outputs" in lie(put("flat", value=True), "regressor")
-    for value in (np.zeros(2), np.full(6, np.nan), np.full(6, np.inf), np.zeros((6, 1)), 5):
-        lie(put("history", "epoch", value=value))
-    for value in (5, ["a"], [1] * 6, "abcdef"):
-        lie(put("history", "note", value=value))
-
-
-def test_lies_about_the_table(lie):
-    column = {"name": "x", "kind": "numeric", "categories": [], "fill": None}
-    table = {"impute": False, "columns": [column], "left_out": {}}
-    assert "1 features, its net 4 inputs" in lie(put("preprocessing", "encoder", value=table))
-    for value in (None, {"columns": "all"}, {"impute": False, "columns": [], "left_out": {}}):
-        lie(put("preprocessing", "encoder", value=value))
-    lie(put("target", value=5))
-
-
-def test_lies_about_what_a_stream_remembers(lie, files):
-    memory = files["classifier"]["stream"]["memory"]["moments"]
-    random = memory["random"]
-    for value in (0, 2.0, "1", None):
-        lie(put("stream", "memory", "factor", value=value))
-    for name, wrong in [
-        ("done", (-1, 2.5, 2**70, None)),
-        ("random", (None, 5, {}, random | {"bit_generator": "MT19937"}, random | {"state": {}},
-                    random | {"state": {"state": "a", "inc": 1}}, random | {"has_uint32": "x"})),
-    ]:  # fmt: skip
-        for value in wrong:
-            lie(put("stream", "memory", "moments", name, value=value))
-    n = len(memory["first"])
-    for name in ("first", "second"):
-        for value in (np.zeros(1), np.zeros(n + 1), np.zeros((n, 1)), np.zeros(n, np.int64)):
-            lie(put("stream", "memory", "moments", name, value=value))
-
-
 def test_parameters_are_looked_at_by_the_next_fit(files, iris, tmp_path):
     X, y = iris
     path = tmp_path / "a.mesh"
-    for name, value, message in [
-        ("solver", 5, "solver must be .* got 5"),
-        ("hidden", ["x"], r"hidden\[0\] must be a whole number"),
-        ("batch_size", {"pairs": [[1, 2]]}, "batch_size .*{1: 2}"),
-        ("mesh", "chain", "mesh .*'chain'"),
-        ("class_weight", "many", "class_weight must be None"),
-        ("random_state", [1], "random_state must be a whole number"),
-        ("early_stopping", "x", "early_stopping must be True, False"),
-        ("callbacks", "x", "callbacks must be functions"),
-        ("n_jobs", "2", "n_jobs must be a whole number"),
-    ]:
+    for name, value in {
+        "solver": 5, "hidden": ["x"], "batch_size": {"pairs": [[1, 2]]}, "mesh": "chain", "class_weight": "many",
+        "random_state": [1], "early_stopping": "x", "callbacks": "x", "n_jobs": "2",
+    }.items():  # fmt: skip
         tree = copy.deepcopy(files["classifier"])
         tree["parameters"][name] = value
         storage.write(path, tree)
         model = meshnn.load(path)
-        with pytest.raises(MeshError, match=message):
+        with pytest.raises(MeshError, match=name):
             model.fit(X, np.array(["a", "b", "c"])[y])
     tree = copy.deepcopy(files["classifier"])
     tree["parameters"] |= {"warp_drive": True}  # of a later version

@@ -33,10 +33,10 @@ def read_options(
     na: Annotated[str | None, Option(help="Further spellings of missing values in a text file, as -,?.")] = None,
 ) -> Any:
     """Return how a text file is written, for `tables.reader`."""
-    from meshnn.tables.text import MISSING, ReadOptions
+    from meshnn.tables.text import ReadOptions
 
     sep = {"\\t": "\t", "tab": "\t"}.get(sep or "", sep)
-    missing = tuple(dict.fromkeys([*MISSING, *(na or "").split(",")]))
+    missing = tuple(dict.fromkeys([*ReadOptions.na, *(na or "").split(",")]))
     return ReadOptions(sep, decimal, thousands, encoding, missing)
 
 

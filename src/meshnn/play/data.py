@@ -20,7 +20,7 @@ from meshnn.losses import loss_named
 from meshnn.play.limits import LIMITS
 from meshnn.tables import synthetic
 from meshnn.tables.encoder import Encoder
-from meshnn.tables.names import SOURCE
+from meshnn.tables.names import with_origin
 from meshnn.tables.reader import read_table
 from meshnn.tables.target import target_column
 
@@ -165,7 +165,7 @@ class PlayTable:
                 loaded = read_table(file)
             except DataError as error:  # with the name that the user knows
                 raise DataError(str(error).replace(str(file), short).replace(file.name, short)) from None
-        table = loaded.table.replace_schema_metadata((loaded.table.schema.metadata or {}) | {SOURCE: short.encode()})
+        table = with_origin(loaded.table, short)
         notes = [note.replace(str(file), short).replace(file.name, short) for note in loaded.notes]
         return cls(short, text, table, notes)
 

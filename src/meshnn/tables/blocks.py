@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -10,12 +9,12 @@ from typing import Any, Self
 
 from meshnn.errors import DataError
 
-__all__ = ["Block", "Position", "Reader", "stamp_of"]
+__all__ = ["Block", "Position", "Reader"]
 
 
 @dataclass(frozen=True)
 class Position:
-    """A place between two rows of a table, with a hash that identifies the table up to there."""
+    """A place between two rows of a table, with a checksum that identifies the table up to there."""
 
     offset: int  # bytes of a text, rows of a binary file
     rows: int  # rows before it
@@ -29,47 +28,25 @@ class Block:
     table: Any  # pyarrow.Table
     first: int  # rows of the table before this block
     fault: DataError | None  # why the row after this block cannot be read
-    _position: Callable[[int], Position]
+    position: Callable[[int], Position]  # after the given number of rows of this block
 
     def __len__(self) -> int:
         return int(self.table.num_rows)
 
-    def position(self, rows: int) -> Position:
-        """Return the position after the given number of rows of this block."""
-        return self._position(rows)
-
 
 class Reader(ABC):
-    """A table that is read block by block; where a block ends carries no meaning.
+    """A table that is read block by block; where a block ends carries no meaning."""
 
-    Attributes
-    ----------
-    name : str
-        The file, as messages call it.
-    names : list of str
-        The columns.
-    first_line : list of str
-        The cells of the first line of a text file; otherwise the columns.
-    separator : str
-        Of a text file; otherwise empty.
-    live : bool
-        Whether rows arrive while they are read (standard input).
-    skipped : int
-        Rows with a wrong number of values that were left out.
-    notes : list of str
-        Remarks for the user.
-    """
-
-    name: str
-    names: list[str]
-    first_line: list[str]
-    separator = ""
-    live = False
-    skipped = 0
+    name: str  # the file, as messages call it
+    names: list[str]  # the columns
+    first_line: list[str]  # the cells of the first line of a text file; otherwise the columns
+    separator = ""  # of a text file
+    live = False  # whether rows arrive while they are read (standard input)
+    skipped = 0  # rows with a wrong number of values that were left out
     index: tuple[str, ...] = ()  # columns that are the index of a pandas DataFrame
 
     def __init__(self) -> None:
-        self.notes: list[str] = []
+        self.notes: list[str] = []  # remarks for the user
 
     @abstractmethod
     def blocks(self) -> Iterator[Block | None]:
@@ -96,17 +73,13 @@ class Reader(ABC):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _shorter(self, rows: int) -> DataError:
-        message = f"{self.name} is shorter than the table that the model was learned from, which had {rows:,} rows"
-        return DataError(message, code="other table", row=rows)
-
-    def _other(self, rows: int) -> DataError:
-        message = (
-            f"{self.name} is not the table that the model was learned from: it differs within its first {rows:,} rows"
-        )
-        return DataError(message, code="other table", row=rows)
-
-
-def stamp_of(*parts: bytes) -> str:
-    """Return a hash of byte strings."""
-    return hashlib.sha256(b"".join(len(part).to_bytes(8, "little") + part for part in parts)).hexdigest()
+    def _check_reached(self, position: Position, reached: Position | None) -> None:
+        """Compare a position with the one that was found in this table; None if the table ends before it."""
+        rows, learned = position.rows, "the table that the model was learned from"
+        if reached is None:
+            message = f"{self.name} is shorter than {learned}, which had {rows:,} rows"
+        elif reached.stamp != position.stamp:
+            message = f"{self.name} is not {learned}: it differs within its first {rows:,} rows"
+        else:
+            return
+        raise DataError(message, code="other table", row=rows)

@@ -18,58 +18,27 @@ from pyarrow import compute, types
 
 from meshnn.errors import DataError
 from meshnn.tables.names import plain, row_number, shown, source
-from meshnn.tables.times import DAY_FORMS, as_numpy, parse_texts, timestamps
+from meshnn.tables.times import as_numpy, distinct, parse_days, timestamps
 
-__all__ = [
-    "Cells",
-    "cells_of",
-    "class_numbers",
-    "first",
-    "floats",
-    "in_groups",
-    "kind_of",
-    "looks_numeric",
-    "matrix_of",
-    "typed_columns",
-    "unpacked",
-    "without_views",
-]
+__all__ = ["Cells", "cells_of", "class_numbers", "family_of", "first", "floats", "in_groups", "kind_of",
+           "looks_numeric", "matrix_of", "typed_columns", "unpacked", "without_views"]  # fmt: skip
 
 Floats = NDArray[np.float64]
-NUMBER = r"^ *[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)? *$"
-PADDED = r"^ *[+-]?0\d"
-#: Spellings of true and false.
-WORDS = (("true", "false"), ("True", "False"), ("TRUE", "FALSE"))
-TRUTH = {pair[k]: k == 0 for pair in WORDS for k in (0, 1)}
-KINDS = {
-    "missing": (types.is_null,),
-    "boolean": (types.is_boolean,),
-    "numeric": (types.is_integer, types.is_floating, types.is_decimal),
-    "categorical": (types.is_string, types.is_large_string),
-    "date": (types.is_date, types.is_timestamp),
-}
+#: Text that is a number, and one with leading zeros, which is a code.
+NUMBER, PADDED = r"^ *[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)? *$", r"^ *[+-]?0\d"
+#: Spellings of booleans.
+TRUTH = {"true": True, "false": False, "True": True, "False": False, "TRUE": True, "FALSE": False}
 
 
 @dataclass(frozen=True)
 class Cells:
-    """The cells of one column, from the first row to the last.
-
-    Attributes
-    ----------
-    table : pyarrow.Table
-    name : str
-    values : pyarrow.ChunkedArray
-        Never a dictionary.
-    kind : "missing", "boolean", "numeric", "categorical" (text) or "date"
-    packed : bool
-        Whether they were a dictionary, which makes any value a category.
-    """
+    """The cells of one column, from the first row to the last."""
 
     table: Any
     name: str
-    values: Any
-    kind: str
-    packed: bool
+    values: Any  # pyarrow.ChunkedArray, never a dictionary
+    kind: str  # "missing", "boolean", "numeric", "categorical" (text) or "date"
+    packed: bool  # whether they were a dictionary, which makes any value a category
 
     @property
     def called(self) -> str:
@@ -79,11 +48,8 @@ class Cells:
     @cached_property
     def gaps(self) -> NDArray[np.bool_]:
         """Where values are missing."""
-        if types.is_floating(self.values.type):
-            return np.isnan(floats(self.values))
-        if self.values.null_count == 0:
-            return np.zeros(len(self.values), np.bool_)
-        return np.array(np.from_dlpack(compute.is_null(self.values).combine_chunks().cast("uint8")), np.bool_)
+        found: NDArray[np.bool_] = as_numpy(compute.is_null(self.values, nan_is_null=True), False)
+        return found
 
     @property
     def missing(self) -> int:
@@ -99,25 +65,25 @@ class Cells:
         return numbers
 
     @cached_property
-    def dates(self) -> NDArray[Any] | None:
-        """Times as datetime64[us], NaT where missing; None if some cell is not a date."""
+    def days(self) -> tuple[NDArray[Any], int]:
+        """Times as datetime64[us], NaT where missing; and the first cell that is no date, -1 if all are."""
         if self.kind == "date":
-            return timestamps(self.values)
-        if self.kind != "categorical" or self.packed or self.gaps.all():
-            return None
-        head = self.values.drop_null()[:20]  # most texts are no dates: quickly passed
-        if (parse_texts(head)[1] < 0).all():
-            return None
-        stamps, forms = parse_texts(self.values)
-        return stamps if ((forms[~self.gaps] >= 0) & (forms[~self.gaps] < DAY_FORMS)).all() else None
+            return timestamps(self.values), -1
+        stamps = np.full(len(self.gaps), np.datetime64("NaT", "us"))
+        if self.kind == "categorical" and not self.packed:
+            head = self.values.drop_null()[:20]  # most texts are no dates: quickly passed
+            if not len(head) or not np.isnat(parse_days(head)).all():
+                stamps = parse_days(self.values)
+        return stamps, first(np.isnat(stamps) & ~self.gaps)
 
     def texts(self, spellings: Collection[str] = ()) -> Any:
         """Text. Numbers and booleans are spelled as in `spellings` if they can be, otherwise as 12, 1.5, true."""
-        values = self.values
+        values, known = self.values, {*spellings}
         if self.kind == "boolean":
-            values = compute.if_else(values, *next((pair for pair in WORDS if {*pair} & {*spellings}), WORDS[0]))
+            pairs = [("true", "false"), ("True", "False"), ("TRUE", "FALSE")]
+            values = compute.if_else(values, *next((pair for pair in pairs if {*pair} & known), pairs[0]))
         elif self.kind == "numeric" and not types.is_integer(values.type):
-            known, numbers = {*spellings}, values.cast("float64", safe=False).to_pylist()
+            numbers = values.cast("float64", safe=False).to_pylist()
             spelled = [None if x is None or x != x else repr(x) if repr(x) in known else plain(x) for x in numbers]
             values = pa.chunked_array([pa.array(spelled, "large_string")])
         return values.cast("large_string")
@@ -132,7 +98,21 @@ class Cells:
 @lru_cache(maxsize=1000)
 def kind_of(held: Any) -> str | None:
     """Return the kind of a type of pyarrow; None for dictionaries, views and others."""
-    return next((kind for kind, tests in KINDS.items() if any(test(held) for test in tests)), None)
+    kinds = {
+        "missing": (types.is_null,),
+        "boolean": (types.is_boolean,),
+        "numeric": (types.is_integer, types.is_floating, types.is_decimal),
+        "categorical": (types.is_string, types.is_large_string),
+        "date": (types.is_date, types.is_timestamp),
+    }
+    return next((kind for kind, tests in kinds.items() if any(test(held) for test in tests)), None)
+
+
+def family_of(held: Any) -> str | None:
+    """Return the kind of a type, where booleans are numbers and dictionaries and views are text."""
+    if types.is_dictionary(held) or types.is_string_view(held):
+        return "categorical"
+    return "numeric" if kind_of(held) == "boolean" else kind_of(held)
 
 
 def cells_of(table: Any, name: str) -> Cells:
@@ -160,27 +140,45 @@ def unpacked(values: Any) -> tuple[Any, bool]:
     """Return the values of a column without dictionary and views, and whether there was a dictionary."""
     packed = types.is_dictionary(values.type)
     held = values.type.value_type if packed else values.type
+    held = pa.large_string() if types.is_string_view(held) else held
     if packed:  # a cast does not know all types of dictionaries, such as those of polars
-        parts = [_values_of(chunk.dictionary).take(chunk.indices.cast("int64")) for chunk in values.chunks]
-        values = pa.chunked_array(parts, pa.large_string() if types.is_string_view(held) else held)
-    elif types.is_string_view(held):
-        values = values.cast("large_string")
-    return values, packed
-
-
-def _values_of(dictionary: Any) -> Any:
-    return dictionary.cast("large_string") if types.is_string_view(dictionary.type) else dictionary
+        parts = [chunk.dictionary.cast(held).take(chunk.indices.cast("int64")) for chunk in values.chunks]
+        return pa.chunked_array(parts, held), packed
+    return values.cast(held) if types.is_string_view(values.type) else values, packed
 
 
 def floats(values: Any) -> Floats:
-    """Return floats, NaN where missing; to_numpy() would import pandas, which takes long."""
-    whole = values.cast("float64", safe=False).combine_chunks()
-    return np.array(np.from_dlpack(whole.fill_null(np.nan) if whole.null_count else whole), np.float64)
+    """Return floats, NaN where missing."""
+    return np.array(as_numpy(values.cast("float64", safe=False), np.nan), np.float64)
 
 
 def first(mask: NDArray[np.bool_]) -> int:
     """Return the place of the first True, -1 if there is none."""
     return int(mask.argmax()) if mask.any() else -1
+
+
+def class_numbers(cells: Cells, classes: NDArray[Any]) -> NDArray[np.int64]:
+    """Return which of the classes (sorted) each cell is, by value: 0.0 is 0, however it is written; -1 for none."""
+    labels, numeric = classes.tolist(), classes.dtype.kind in "biuf"
+    known = {label if numeric else str(label): k for k, label in enumerate(labels)}
+    values, codes = distinct(cells.values if numeric else cells.texts(list(known)))
+    if numeric and cells.kind == "categorical":
+        words = [value.strip().lower() for value in values]
+        values = [TRUTH.get(word, float(word) if re.match(NUMBER, word) else None) for word in words]
+    return np.array([*(known.get(value, -1) for value in values), -1], np.int64)[codes]
+
+
+def matrix_of(table: Any, names: Sequence[str]) -> Floats:
+    """Return columns of numbers or booleans as floats (n_rows, n_columns), NaN where missing."""
+    found = np.empty((len(names), table.num_rows))
+    groups: dict[Any, list[int]] = {}
+    columns = [table.column(name) for name in names]
+    for k, column in enumerate(columns):
+        groups.setdefault(column.type, []).append(k)
+    for places in groups.values():
+        flat = pa.chunked_array([chunk for k in places for chunk in columns[k].chunks], columns[places[0]].type)
+        found[places] = floats(flat).reshape(len(places), -1)
+    return found.T
 
 
 # -- text to types ---------------------------------------------------------------------------------------------------
@@ -189,12 +187,8 @@ def first(mask: NDArray[np.bool_]) -> int:
 def typed_columns(columns: Sequence[Any]) -> list[tuple[Any, bool]]:
     """Convert columns of text to integers, floats or booleans, if every cell is one.
 
-    Many columns are converted at once, since every call of pyarrow takes some 20 microseconds.
-
-    Returns
-    -------
-    list of (pyarrow.ChunkedArray, bool)
-        Each column, and whether it is text because numbers in it have leading zeros.
+    Also return whether each column is text because numbers in it have leading zeros. Many columns are converted at
+    once, since every call of pyarrow takes some 20 microseconds.
     """
     found: list[Any] = [None] * len(columns)
     given = [k for k, column in enumerate(columns) if column.null_count < len(column)]
@@ -243,21 +237,7 @@ def _truth(values: Any, cells: Any) -> Any:
     given = cells.drop_null()
     if given[0].as_py() not in TRUTH or not compute.all(compute.is_in(given, pa.array(list(TRUTH)))).as_py():
         return values
-    true = compute.is_in(cells, pa.array([word for word, value in TRUTH.items() if value]))
-    return pa.chunked_array([compute.if_else(compute.is_valid(cells), true, None)])
-
-
-def matrix_of(table: Any, names: Sequence[str]) -> Floats:
-    """Return columns of numbers or booleans as floats (n_rows, n_columns), NaN where missing."""
-    found = np.empty((len(names), table.num_rows))
-    groups: dict[Any, list[int]] = {}
-    columns = [table.column(name) for name in names]
-    for k, column in enumerate(columns):
-        groups.setdefault(column.type, []).append(k)
-    for places in groups.values():
-        flat = pa.chunked_array([chunk for k in places for chunk in columns[k].chunks], columns[places[0]].type)
-        found[places] = floats(flat).reshape(len(places), -1)
-    return found.T
+    return pa.chunked_array([compute.equal(compute.utf8_lower(cells), "true")])
 
 
 def looks_numeric(values: Any) -> tuple[int, str] | None:
@@ -270,34 +250,3 @@ def looks_numeric(values: Any) -> tuple[int, str] | None:
             return None
     at = compute.index(compute.match_substring_regex(values, NUMBER), False).as_py()
     return None if at < 0 else (at + 1, values[at].as_py().strip())
-
-
-# -- classes ---------------------------------------------------------------------------------------------------------
-
-
-def class_numbers(cells: Cells, classes: NDArray[Any]) -> NDArray[np.int64]:
-    """Return which of the classes (sorted) each cell is, by value: 0.0 is 0, however it is written; -1 for none."""
-    if classes.dtype.kind in "biuf":
-        if cells.kind == "categorical":
-            return _found({_number(text): k for k, text in enumerate(classes.tolist())}, cells, _number)
-        if types.is_integer(cells.values.type) and classes.dtype.kind in "iu":  # beyond 2**53 floats merge them
-            return _found({label: k for k, label in enumerate(classes.tolist())}, cells, int)
-        numbers, values = cells.numbers, classes.astype(np.float64)
-        at = np.minimum(np.searchsorted(values, numbers), len(values) - 1)
-        return np.where(values[at] == numbers, at, -1)
-    names = [str(label) for label in classes.tolist()]
-    known = {name: k for k, name in enumerate(names)}
-    return np.array([known.get(text, -1) for text in cells.texts(names).to_pylist()], np.int64)
-
-
-def _found(known: dict[Any, int], cells: Cells, convert: Any) -> NDArray[np.int64]:
-    values = cells.values.to_pylist()
-    return np.array([-1 if value is None else known.get(convert(value), -1) for value in values], np.int64)
-
-
-def _number(value: Any) -> float | None:
-    """Return a number or boolean, which may be text; None if it is neither."""
-    word = str(value).strip().lower()
-    if word in ("true", "false"):
-        return float(word == "true")
-    return float(value) if re.match(NUMBER, word) else None

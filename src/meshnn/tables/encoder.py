@@ -16,49 +16,33 @@ from numpy.typing import NDArray
 from meshnn.arguments import as_list, switch, whole_number
 from meshnn.errors import DataError
 from meshnn.memory import check_fits
-from meshnn.tables.names import INDEX, check_names, listed, plain, shown, source
+from meshnn.tables.names import check_names, index_of, listed, plain, shown, source
 
-__all__ = ["OTHER", "Column", "Encoded", "Encoder", "date_parts"]
-
-#: Kinds of columns, and the types of what fills their gaps.
-FILLS = {"numeric": float, "boolean": bool, "categorical": str, "date": str}
-#: Features of dates.
-DATE_PARTS = ("year", "month", "weekday", "hour", "days")
-#: The level that stands for all rare ones, as the name of its feature shows it.
-OTHER = "(other)"
+__all__ = ["Column", "Encoded", "Encoder", "date_parts"]
 
 
 @dataclass(frozen=True)
 class Column:
-    """How one column of a table becomes features.
-
-    Attributes
-    ----------
-    name : str
-    kind : "numeric", "boolean", "categorical" or "date"
-    categories : tuple of str
-        Levels of a categorical column, sorted; parts of a date column, of `DATE_PARTS`.
-    fill : float, bool, str or None
-        Stands for missing values; None if they are refused.
-    other : bool
-        Whether a categorical column has one more feature, for all values that are not among its levels.
-    origin : str
-        Of a date column, in ISO notation: the day that the feature "days" counts from.
-    """
+    """How one column of a table becomes features."""
 
     name: str
-    kind: str
-    categories: tuple[str, ...] = ()
-    fill: float | bool | str | None = None
-    other: bool = False
-    origin: str = ""
+    kind: str  # "numeric", "boolean", "categorical" or "date"
+    categories: tuple[str, ...] = ()  # levels of a categorical column, sorted; parts of a date
+    fill: float | bool | str | None = None  # stands for missing values; None if they are refused
+    other: bool = False  # whether a categorical column has one more feature, for all other values
+    origin: str = ""  # of a date column, in ISO notation: the day that the feature "days" counts from
+
+    @property
+    def parts(self) -> str:
+        """The features of a date for people."""
+        return ", ".join(self.categories).replace("days", f"days since {self.origin[:10]}")
 
     @property
     def features(self) -> list[str]:
         """Names of the features."""
         if self.kind == "date":
             return [f"{self.name}.{part}" for part in self.categories]
-        levels = [*self.categories, *[OTHER] * self.other]
+        levels = [*self.categories, *["(other)"] * self.other]
         return [f"{self.name}={level}" for level in levels] or [self.name]
 
 
@@ -77,16 +61,6 @@ class Encoder:
     Numbers stay as they are, booleans become 0 and 1, text columns are one-hot encoded, and dates become year, month,
     weekday, hour and days since the first, as far as these vary.
 
-    Attributes
-    ----------
-    columns : tuple of Column
-    impute : bool
-        Whether missing values are filled (with the median or the most frequent value of the training table).
-    left_out : dict
-        Columns of the training table that are not used, and why.
-    notes : dict
-        Remarks from learning, by column. Not stored.
-
     Examples
     --------
     >>> import pyarrow as pa
@@ -100,9 +74,9 @@ class Encoder:
     """
 
     columns: tuple[Column, ...]
-    impute: bool
-    left_out: dict[str, str]
-    notes: dict[str, str] = field(default_factory=dict, compare=False)
+    impute: bool  # whether missing values are filled, with the median or the most frequent value in training
+    left_out: dict[str, str]  # columns that are not used, and why
+    notes: dict[str, str] = field(default_factory=dict, compare=False)  # remarks by column; not stored
 
     @classmethod
     def learn(
@@ -113,55 +87,35 @@ class Encoder:
         impute: bool = False,
         max_categories: int = 100,
     ) -> Encoder:
-        """Learn how to encode the columns of a table, all but the target and those to drop.
+        """Learn how to encode the columns of a table (or of its blocks), all but the target and those to drop.
 
-        Parameters
-        ----------
-        table : pyarrow.Table, or an iterable of them
-            The training table, or its blocks.
-        target : str, optional
-        drop : list of str
-        impute : bool
-            Fill missing values; otherwise they are refused.
-        max_categories : int
-            Levels of a text column that have a feature of their own. If there are more, the rare ones share one.
+        Missing values are filled if `impute` is set and refused otherwise. If a text column has more than
+        `max_categories` levels, the rare ones share one feature.
         """
         from meshnn.tables.learning import learn_columns
 
         drop, impute = as_list("drop", drop), switch("impute", impute)
         max_categories = whole_number("max_categories", max_categories, least=2)
         table = _whole(table)
-        where, names, dropped = source(table), table.column_names, set(drop)
+        where, names = source(table), table.column_names
         check_names(names, drop if target is None else [target, *drop], where)
-        if target in dropped:
+        if target in drop:
             message = f"{where}the target {shown(str(target))} is also to be dropped; choose one of the two"
             raise DataError(message, code="drop", field=target)
-        encoder = cls((), impute, {})
-        index = set(json.loads((table.schema.metadata or {}).get(INDEX, b"[]")))
-        columns: list[Column] = []
-        missing: dict[str, int] = {}
-        used = [name for name in names if name not in dropped and name not in index and name != target]
+        out = dict.fromkeys(index_of(table), "is the index of pandas") | dict.fromkeys(drop, "dropped on request")
+        used = [name for name in names if name not in out and name != target]
         learned = learn_columns(table, used, max_categories)
-        for name in names:
-            if name in dropped:
-                encoder.left_out[name] = "dropped on request"
-            elif name in index and name != target:
-                encoder.left_out[name] = "is the index of pandas"
-            elif name != target:
-                found, gaps, note = learned[name]
-                if isinstance(found, Column):
-                    columns.append(found if impute or found.fill is None else replace(found, fill=None))
-                    missing[name] = gaps
-                else:
-                    encoder.left_out[name] = found
-                if note:
-                    encoder.notes[name] = note
-        _check_missing(table, {} if impute else missing)
+        columns = [found for found, _, _ in learned.values() if isinstance(found, Column)]
+        _check_missing(table, {} if impute else {name: gaps for name, (_, gaps, _) in learned.items()})
+        out |= {name: found for name, (found, _, _) in learned.items() if isinstance(found, str)}
+        left_out = {name: out[name] for name in names if name in out and name != target}
         if not columns:
-            reasons = [f"{shown(name)} {why}" for name, why in encoder.left_out.items()][:10] or ["there is none"]
+            reasons = [f"{shown(name)} {why}" for name, why in left_out.items()][:10] or ["there is none"]
             message = f"{where}no column is left to learn from ({', '.join(reasons)}); add some that vary"
             raise DataError(message, code="columns")
-        return replace(encoder, columns=tuple(columns))
+        columns = [column if impute else replace(column, fill=None) for column in columns]
+        notes = {name: note for name, (_, _, note) in learned.items() if note}
+        return cls(tuple(columns), impute, left_out, notes)
 
     @property
     def text_columns(self) -> list[str]:
@@ -205,7 +159,7 @@ class Encoder:
         for column in self.columns:
             line = kinds[column.kind]
             if column.kind == "date":
-                line += ", ".join(column.categories).replace("days", f"days since {column.origin[:10]}")
+                line += column.parts
             elif column.categories:
                 line += f"{len(column.categories)} values ({listed(column.categories, most=3)})"
                 line += " and all others" * column.other
@@ -272,22 +226,23 @@ def _is_valid(encoder: Encoder) -> bool:
     names = [column.name for column in encoder.columns] + list(encoder.left_out)
     texts = [*names, *encoder.left_out.values(), *(text for column in encoder.columns for text in column.categories)]
     valid = len(encoder.columns) > 0 and type(encoder.impute) is bool and len(names) == len(set(names))
-    for column in encoder.columns:
-        fill, levels = column.fill, column.categories
-        valid &= column.name != "" and column.kind in FILLS and type(column.other) is bool
-        valid &= type(fill) is FILLS[column.kind] if encoder.impute else fill is None
-        if column.kind == "categorical":
-            valid &= levels == tuple(sorted(set(levels))) and len(levels) + column.other > 1
-            valid &= fill is None or fill in levels or column.other
-        elif column.kind == "date":
-            valid &= len(levels) > 0 and set(levels) <= set(DATE_PARTS) and len(set(levels)) == len(levels)
-        else:
-            valid &= not levels
-        for text in (column.origin, *[str(fill)] * (fill is not None)) if column.kind == "date" else ():
-            valid &= not np.isnat(np.datetime64(text))
-        valid &= column.kind == "date" or column.origin == ""
-        valid &= column.kind == "categorical" or not column.other
-    return bool(valid) and all(type(text) is str for text in texts)
+    valid = valid and all(type(text) is str for text in texts)
+    return valid and all(_is_valid_column(column, encoder.impute) for column in encoder.columns)
+
+
+def _is_valid_column(column: Column, impute: bool) -> bool:
+    fill, levels, distinct = column.fill, column.categories, set(column.categories)
+    filled = {"numeric": float, "boolean": bool, "categorical": str, "date": str}[column.kind] if impute else type(None)
+    if not column.name or type(column.other) is not bool or type(fill) is not filled:
+        return False
+    if column.kind == "categorical":
+        sound = levels == tuple(sorted(distinct)) and (fill is None or fill in distinct)
+        return sound and len(levels) + column.other > 1 and column.origin == ""
+    if column.kind != "date":
+        return not levels and not column.other and column.origin == ""
+    dates = np.array([column.origin, *[str(fill)] * (fill is not None)], "datetime64[us]")
+    parts = date_parts(dates, column.origin)
+    return 0 < len(levels) == len(distinct) and distinct <= set(parts) and not np.isnat(dates).any()
 
 
 def _check_missing(table: Any, missing: dict[str, int]) -> None:

@@ -4,62 +4,49 @@ from __future__ import annotations
 
 import os
 import re
+import zlib
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from meshnn.errors import DataError
 from meshnn.files import as_path, explained
 from meshnn.memory import format_bytes
-from meshnn.tables.blocks import Block, Position, Reader, stamp_of
-from meshnn.tables.names import BEFORE, SOURCE, listed, shown, unique_names
+from meshnn.tables.blocks import Block, Position, Reader
+from meshnn.tables.cells import family_of
+from meshnn.tables.names import listed, shown, unique_names, with_origin
+from meshnn.tables.sources import ROWS, matrix_file
 
-__all__ = ["ENDINGS", "ROWS", "ArrowFiles", "FileReader", "NpyReader", "is_numeric"]
+__all__ = ["ENDINGS", "ArrowFiles", "FileReader", "NpyReader"]
 
 #: Endings of the files, and their format in the words of `pyarrow.dataset`.
 ENDINGS = {".parquet": "parquet", ".pq": "parquet", ".feather": "ipc", ".arrow": "ipc"}
-#: Rows of a block.
-ROWS = 2**16
 
 
 class ArrowFiles:
     """Files with the same columns, in the order of their names; folders like year=2024 are columns, too.
 
-    Parameters
-    ----------
-    path : path
-        A file or a folder.
-
-    Attributes
-    ----------
-    files : list of Path
-    counts : list of int
-        Rows of each file.
-    rows : int
-        Rows of all files.
-    schema : pyarrow.Schema
-        That of the first file; numbers that have another type in other files have one that holds both.
-    index : tuple of str
-        Columns that pandas stored as the index of the DataFrame: no features.
+    `counts` are the rows of each file, `stamp` has their sizes and times. The schema is that of the first file; numbers
+    that have another type in other files have one that holds both. `index` are columns that pandas stored as index.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        import pyarrow as pa
-        from pyarrow import dataset
+        from pyarrow import dataset  # imports pandas, which takes long
 
         self.path, self.name = Path(path), as_path(path)[1]
         with explained("read", self.name):
             self.path.stat()
-            self._found = self._look()
-        self.files = list(self._found)
+            self.stamp = self._look()
+        self.files = list(self.stamp)
         if not self.files:
             raise DataError(f"{self.name} has no .parquet file in it; name the folder that has them", code="empty")
-        for file in self.files:
-            if self._found[file][0] == 0:
-                raise DataError(f"{file} is empty; write it again, or leave it out", code="empty")
+        if empty := [file for file, (size, _) in self.stamp.items() if size == 0]:
+            raise DataError(f"{empty[0]} is empty; write it again, or leave it out", code="empty")
         formats = {ENDINGS.get(file.suffix.lower(), "parquet") for file in self.files}
         if len(formats) > 1:
             raise DataError(f"{self.name} has files of several formats; keep one of them there", code="format")
@@ -68,12 +55,13 @@ class ArrowFiles:
             scan = dataset.ParquetFragmentScanOptions(page_checksum_verification=True)
             form = dataset.ParquetFileFormat(default_fragment_scan_options=scan)
         folders = {"partitioning": "hive", "partition_base_dir": str(self.path)} if self.path.is_dir() else {}
-        try:
+        with self._reading(self.files[0]):  # the others are not opened yet
             data = dataset.dataset([str(file) for file in self.files], format=form, **folders)
             self._fragments = list(data.get_fragments())
-        except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
-            raise self.broken(error, self.files[0]) from None  # the others were not opened yet
-        self.counts = [self._rows_of(k) for k in range(len(self.files))]
+        self.counts: list[int] = []
+        for file, fragment in zip(self.files, self._fragments, strict=True):
+            with self._reading(file):
+                self.counts.append(fragment.count_rows())
         self.rows, self.schema = sum(self.counts), self._widened(data.schema)
         stored = (self.schema.pandas_metadata or {}).get("index_columns", [])
         self.index = tuple(
@@ -81,7 +69,6 @@ class ArrowFiles:
         )
 
     def _look(self) -> dict[Path, tuple[int, int]]:
-        """Return the files with their sizes and times, which tell whether they were changed."""
         files = [self.path]
         if self.path.is_dir():
             files = sorted(
@@ -91,52 +78,35 @@ class ArrowFiles:
             )
         return {file: (file.stat().st_size, file.stat().st_mtime_ns) for file in files}
 
-    def _rows_of(self, k: int) -> int:
-        import pyarrow as pa
-
+    @contextmanager
+    def _reading(self, file: Path) -> Iterator[None]:
+        """Raise DataError where a file cannot be read."""
         try:
-            return int(self._fragments[k].count_rows())
-        except (pa.ArrowException, OSError) as error:
-            raise self.broken(error, self.files[k]) from None
+            yield
+        except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
+            self.check_unchanged()
+            what = " ".join(str(error).split())[:200]
+            message = f"{file} cannot be read ({what}); write it again, or leave it out"
+            raise DataError(message, code="damaged") from None
 
     def _widened(self, schema: Any) -> Any:
         """Return the schema in which numbers of different types have a type that holds all of them."""
-        import pyarrow as pa
-        from pyarrow import types
-
         kinds: dict[str, set[Any]] = {}
         for fragment in self._fragments:
             for field in fragment.physical_schema:
                 kinds.setdefault(field.name, set()).add(field.type)
         for k, field in enumerate(schema):
             found = kinds.get(field.name, set())
-            if len(found) > 1 and all(map(is_numeric, found)):
-                whole = all(types.is_integer(kind) or types.is_boolean(kind) for kind in found)
+            if len(found) > 1 and {family_of(kind) for kind in found} == {"numeric"}:
+                whole = all(pa.types.is_integer(kind) or pa.types.is_boolean(kind) for kind in found)
                 schema = schema.set(k, field.with_type(pa.int64() if whole else pa.float64()))
         return schema
 
-    @property
-    def stamp(self) -> dict[Path, tuple[int, int]]:
-        """Sizes and times of the files."""
-        return dict(self._found)
-
-    def broken(self, error: Exception, file: Path, row: int | None = None) -> DataError:
-        """Return the error for a file that cannot be read, from a row on if it is known."""
-        what = " ".join(str(error).split())[:200]
-        after = "" if row is None else f" after row {row:,}"
-        message = f"{file} cannot be read{after} ({what}); write it again, or leave it out"
-        return DataError(message, code="damaged", row=row)
-
-    # -- reading -----------------------------------------------------------------------------------------------------
-
     def batches(self, k: int, columns: Sequence[str], first: int = 0) -> Iterator[tuple[Any, int]]:
         """Yield blocks of file number k from a row on, each with the number of rows of the file before it."""
-        import pyarrow as pa
-
-        file, row, skip = self.files[k], first, first
-        try:
-            fragment = self._fragments[k]
-            self.check_alike(k, columns)
+        file, row, skip, fragment = self.files[k], first, first, self._fragments[k]
+        self.check_alike(k, columns)
+        with self._reading(file):
             if first and hasattr(fragment, "row_groups"):
                 sizes = [group.num_rows for group in fragment.row_groups]
                 gone = int(np.searchsorted(np.cumsum(sizes), first, side="right"))
@@ -151,86 +121,61 @@ class ArrowFiles:
                     part.validate(full=True)  # a damaged file may hold text that is not UTF-8
                     yield part, row
                     row += part.num_rows
-        except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
-            self.check_unchanged()
-            raise self.broken(error, file, self._whole_rows(k, columns, row)) from None
         if row != self.counts[k]:
             raise DataError(f"{file} has {row:,} rows, but says {self.counts[k]:,}; write it again", code="damaged")
 
-    def _whole_rows(self, k: int, columns: Sequence[str], seen: int) -> int:
-        """Return the rows before the first damaged row group, which is read ahead of the rows that were seen."""
-        import pyarrow as pa
-
-        count = 0
-        for group in getattr(self._fragments[k], "split_by_row_group", list)():
-            try:
-                count += sum(batch.num_rows for batch in group.to_batches(schema=self.schema, columns=list(columns)))
-            except (pa.ArrowException, UnicodeDecodeError, OSError):
-                return count
-        return seen
-
     def tables(self, columns: Sequence[str]) -> Iterator[Any]:
         """Yield all blocks as tables whose metadata names their file and their place in it."""
-        import pyarrow as pa
-
         for k, file in enumerate(self.files):
             for batch, first in self.batches(k, columns):
-                named = {SOURCE: str(file).encode(errors="replace"), BEFORE: str(first).encode()}
-                yield pa.Table.from_batches([batch]).replace_schema_metadata(named)
+                yield with_origin(pa.Table.from_batches([batch]), str(file), before=first)
         self.check_unchanged()
 
     def few(self, column: str, count: int, most_groups: int = 64) -> Any:
         """Return a column of about `count` rows as a table: the first rows of evenly spaced row groups."""
-        import pyarrow as pa
-
         parts: list[Any] = []
         groups = [(k, g) for k, found in enumerate(self._fragments) for g in range(getattr(found, "num_row_groups", 1))]
         if len(groups) > most_groups:
             groups = [groups[i * len(groups) // most_groups] for i in range(most_groups)]
         each = max(1, count // max(len(groups), 1))
         for k, g in groups:
-            try:
-                self.check_alike(k, [column])
+            self.check_alike(k, [column])
+            with self._reading(self.files[k]):
                 fragment = self._fragments[k]
                 fragment = fragment.subset(row_group_ids=[g]) if hasattr(fragment, "row_groups") else fragment
                 parts.append(fragment.scanner(schema=self.schema, columns=[column], batch_size=each).head(each))
-            except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
-                raise self.broken(error, self.files[k]) from None
         if not parts:
             raise DataError(f"{self.name} has no rows", code="empty")
-        return pa.concat_tables(parts).replace_schema_metadata({SOURCE: self.name.encode(errors="replace")})
-
-    # -- checks ------------------------------------------------------------------------------------------------------
+        return with_origin(pa.concat_tables(parts), self.name)
 
     def check_alike(self, k: int, columns: Sequence[str]) -> None:
         """Raise DataError if file number k does not have these columns with the types of the first file."""
-        found, file = self._fragments[k].physical_schema, self.files[k]
-        known_names = set(found.names)
+        file = self.files[k]
+        with self._reading(file):
+            found = {field.name: field.type for field in self._fragments[k].physical_schema}
         for name in columns:
-            if name in known_names:
-                kind, known = found.field(name).type, self.schema.field(name).type
-                text = [_is_text(t) for t in (kind, known)]
-                if kind != known and (text[0] != text[1] or not (text[0] or is_numeric(kind))):
-                    message = f"{file}: column {shown(name)} is {kind}, but {known} in {self.files[0]}"
-                    raise DataError(f"{message}; write all files alike", code="columns", field=name)
-            elif f"{name}=" not in os.fspath(file):  # else its folder holds the value
+            kind, known = found.get(name), self.schema.field(name).type
+            if kind is None and f"{name}=" not in os.fspath(file):  # else its folder holds the value
                 message = f"{file} has no column {shown(name)}, which {self.files[0]} has; write all files alike"
                 raise DataError(message, code="columns", field=name)
+            if kind in (None, known):
+                continue
+            if family_of(kind) != family_of(known) or family_of(kind) not in ("numeric", "categorical"):
+                message = f"{file}: column {shown(name)} is {kind}, but {known} in {self.files[0]}"
+                raise DataError(f"{message}; write all files alike", code="columns", field=name)
 
     def check_unchanged(self) -> None:
         """Raise DataError if files were written since they were found."""
         with explained("read", self.name):
             now = self._look() if self.path.exists() else {}
-        changes = [(file, "is gone" if file not in now else "was changed")
-                   for file, stamp in self._found.items() if now.get(file) != stamp]  # fmt: skip
-        changes += [(file, "turned up") for file in now if file not in self._found]
-        if changes:
-            file, what = changes[0]
-            message = f"{file} {what} while {self.name} was read; begin again when nobody writes there"
-            raise DataError(message, code="changed")
+        for file in {**self.stamp, **now}:
+            if self.stamp.get(file) != now.get(file):
+                what = "is gone" if file not in now else "was changed" if file in self.stamp else "turned up"
+                message = f"{file} {what} while {self.name} was read; begin again when nobody writes there"
+                raise DataError(message, code="changed")
 
     def __str__(self) -> str:
-        size = format_bytes(sum(size for size, _ in self._found.values()))
+        size = format_bytes(sum(size for size, _ in self.stamp.values()))
         return f"{len(self.files):,} files, {size}" if len(self.files) > 1 else size
 
 
@@ -240,8 +185,12 @@ class _CountedReader(Reader):
     total: int
     _rows = 0  # that were read
 
-    def _position(self, rows: int) -> Position:
+    def _identity(self, rows: int) -> bytes:
+        """Return what identifies the table up to a row."""
         raise NotImplementedError
+
+    def _position(self, rows: int) -> Position:
+        return Position(rows, rows, f"{zlib.crc32(self._identity(rows)):08x}")
 
     def start(self) -> Position:
         """Return the position before the first row."""
@@ -249,10 +198,7 @@ class _CountedReader(Reader):
 
     def go_to(self, position: Position) -> None:
         """Continue after a position; DataError if this is not the table that the position is of."""
-        if position.rows > self.total:
-            raise self._shorter(position.rows)
-        if self._position(position.rows).stamp != position.stamp:
-            raise self._other(position.rows)
+        self._check_reached(position, self._position(position.rows) if position.rows <= self.total else None)
         self._rows = position.rows
 
     def done(self) -> float | None:
@@ -287,28 +233,21 @@ class FileReader(_CountedReader):
 
     def blocks(self) -> Iterator[Block | None]:
         """Yield the rows after the position."""
-        import pyarrow as pa
-
         for k, start in enumerate(self._starts[:-1]):
             if self._starts[k + 1] > self._rows:
                 for batch, before in self.data.batches(k, list(self._keep), self._rows - start):
                     yield self._block(pa.Table.from_batches([batch]).rename_columns(self.names), start + before)
 
-    def _position(self, rows: int) -> Position:
-        """Return the position after some rows; columns, first rows and files before it identify the table."""
-        if self._few is None:
-            self._few = []
-            for k in range(len(self.data.files)):
-                batches = self.data.batches(k, list(self._keep))
-                self._few += next((batch.slice(0, 5).to_pylist() for batch, _ in batches), [])
-                if len(self._few) >= 5:
-                    break
+    def _identity(self, rows: int) -> bytes:
+        if self._few is None:  # the first rows of the first file that has some
+            filled = next((k for k, count in enumerate(self.data.counts) if count), None)
+            batches = iter(()) if filled is None else self.data.batches(filled, list(self._keep))
+            self._few = next((batch.slice(0, 5).to_pylist() for batch, _ in batches), [])
         begun = sum(start < rows for start in self._starts[:-1])
         names = [str(file.relative_to(self.data.path)) for file in self.data.files[:begun]]
         kinds = [str(kind) for kind in self.data.schema.types]
         whole = self.data.counts[: max(begun - 1, 0)]  # the last one may have grown
-        stamp = repr((list(self._keep), kinds, self._few[:5][:rows], names, whole)).encode()
-        return Position(rows, rows, stamp_of(stamp))
+        return repr((list(self._keep), kinds, self._few[:rows], names, whole)).encode()
 
 
 class NpyReader(_CountedReader):
@@ -316,42 +255,19 @@ class NpyReader(_CountedReader):
 
     def __init__(self, path: Path) -> None:
         super().__init__()
-        self.name = as_path(path)[1]
-        try:
-            self._matrix = np.load(path, mmap_mode="r", allow_pickle=False)
-        except (ValueError, EOFError) as error:
-            raise DataError(f"{self.name} is not a .npy file of numbers ({error})", code="damaged") from None
-        if self._matrix.ndim != 2 or self._matrix.dtype.kind not in "fiub":
-            held = f"{self._matrix.dtype} {self._matrix.shape}"
-            raise DataError(f"{self.name} holds {held}, expected a matrix of numbers", code="type", value=held)
+        self._matrix, self.name = matrix_file(path)
         self.total = len(self._matrix)
         self.names = self.first_line = [f"x{k}" for k in range(self._matrix.shape[1])]
 
     def blocks(self) -> Iterator[Block | None]:
         """Yield the rows after the position."""
-        import pyarrow as pa
-
         for first in range(self._rows, self.total, ROWS):
             part = np.ascontiguousarray(self._matrix[first : first + ROWS].T)
             yield self._block(pa.Table.from_arrays([pa.array(column) for column in part], names=self.names), first)
 
-    def _position(self, rows: int) -> Position:
-        known = self._matrix[: min(rows, 5)].tobytes() + repr((self._matrix.dtype, self._matrix.shape[1:])).encode()
-        return Position(rows, rows, stamp_of(known))
-
-
-def is_numeric(kind: Any) -> bool:
-    """Return whether a type of pyarrow is one of numbers or booleans."""
-    from pyarrow import types
-
-    return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind))
-
-
-def _is_text(kind: Any) -> bool:
-    from pyarrow import types
-
-    return any(test(kind) for test in (types.is_string, types.is_large_string, types.is_string_view,
-                                       types.is_dictionary))  # fmt: skip
+    def _identity(self, rows: int) -> bytes:
+        known = (self._matrix.dtype, self._matrix.shape[1:], self._matrix[: min(rows, 5)].tobytes())
+        return repr(known).encode()
 
 
 def _is_hidden(file: Path) -> bool:

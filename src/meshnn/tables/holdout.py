@@ -15,19 +15,9 @@ from meshnn.tables.sources import RowBlock, Source
 
 __all__ = ["HoldoutSource", "HoldoutSplit", "as_one_target"]
 
-_NONE = np.arange(0)
-
 
 class HoldoutSplit(NamedTuple):
     """Which of n rows (or pages of rows) are held out.
-
-    Parameters
-    ----------
-    n : int
-    held : int array
-        Numbers of those held out, ascending.
-    sample : int array
-        Some of the others, on which the training error is reported.
 
     Examples
     --------
@@ -38,8 +28,8 @@ class HoldoutSplit(NamedTuple):
     """
 
     n: int
-    held: NDArray[np.int64]
-    sample: NDArray[np.int64] = _NONE
+    held: NDArray[np.int64]  # ascending
+    sample: NDArray[np.int64] = np.arange(0)  # some of the others, on which the training error is reported
 
     @property
     def kept(self) -> NDArray[np.int64]:
@@ -65,7 +55,7 @@ class HoldoutSplit(NamedTuple):
         several, classes = np.flatnonzero(counts[number] >= 2), int((counts >= 2).sum())
         size = min(size, len(several) - classes)
         if size <= 0:
-            return cls(n, _NONE)
+            return cls(n, np.arange(0))
         kept = held = several
         if min(size, len(several) - size) >= classes:
             kept, held = train_test_split(several, test_size=size, random_state=seed, stratify=number[several])
@@ -120,20 +110,7 @@ def as_one_target(y: Array, classes: bool, where: str, before: int) -> Array:
 
 
 class HoldoutSource(Source):
-    """A source without the rows that are held out.
-
-    Parameters
-    ----------
-    source : Source
-    split : HoldoutSplit
-    classes : bool
-        Whether targets are labels.
-
-    Attributes
-    ----------
-    held, sample : RowBlock
-        In memory, once all blocks have been read.
-    """
+    """A source without the rows that are held out; these are in `held` and `sample` once all blocks were read."""
 
     def __init__(self, source: Source, split: HoldoutSplit, classes: bool) -> None:
         self._source, self._split, self._classes = source, split, classes

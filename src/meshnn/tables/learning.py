@@ -11,15 +11,13 @@ from pyarrow import compute
 
 from meshnn.errors import DataError
 from meshnn.tables.cells import NUMBER, TRUTH, Cells, cells_of, first, in_groups, kind_of, matrix_of
-from meshnn.tables.encoder import DATE_PARTS, Column, date_parts
+from meshnn.tables.encoder import Column, date_parts
 from meshnn.tables.names import plain, quoted, row_number, shown, source
+from meshnn.tables.times import as_numpy
 
 __all__ = ["fill_features", "fill_numbers", "learn_columns"]
 
 Floats = NDArray[np.float64]
-WANTED = {"numeric": "a number", "boolean": "true or false", "categorical": "text", "date": "a date"}
-
-
 Learned = tuple[Column | str, int, str]
 
 
@@ -40,8 +38,7 @@ def _is_number(table: Any, name: str) -> bool:
 
 
 def _learn_numbers(table: Any, names: list[str]) -> dict[str, Learned]:
-    X = matrix_of(table, names)
-    _check_finite(X, table, names)
+    X = _finite_matrix(table, names)
     ordered, counts, every = np.sort(X, axis=0), (X == X).sum(axis=0), np.arange(len(names))  # NaN is last
     last = np.maximum(counts - 1, 0)
     # halved first: the sum of two large numbers may be infinite
@@ -58,9 +55,11 @@ def _learn_numbers(table: Any, names: list[str]) -> dict[str, Learned]:
     return found
 
 
-def _check_finite(X: Floats, table: Any, names: list[str]) -> None:
+def _finite_matrix(table: Any, names: list[str]) -> Floats:
+    X = matrix_of(table, names)
     if np.isinf(X).any():
         _ = cells_of(table, names[int(np.isinf(X).any(axis=0).argmax())]).numbers  # which raises the error
+    return X
 
 
 def _left_out(table: Any, name: str, why: str) -> Learned:
@@ -68,26 +67,22 @@ def _left_out(table: Any, name: str, why: str) -> Learned:
 
 
 def _learn_others(table: Any, name: str, max_categories: int) -> Learned:
-    cells, note = cells_of(table, name), ""
+    cells = cells_of(table, name)
     if cells.gaps.all():
         return _left_out(table, name, "has no values")
-    if (dates := cells.dates) is not None:
-        found = _learn_dates(cells, dates[~cells.gaps])
-        if isinstance(found, Column):
-            parts = ", ".join(found.categories).replace("days", f"days since {found.origin[:10]}")
-            note = f"{cells.called} holds dates, used as {parts}"
-    else:
-        found, note = _learn_texts(cells, max_categories)
-    return (found, cells.missing, note) if isinstance(found, Column) else _left_out(table, name, found)
+    dates, wrong = cells.days
+    found, note = _learn_texts(cells, max_categories) if wrong >= 0 else _learn_dates(cells, dates[~cells.gaps])
+    return _left_out(table, name, found) if isinstance(found, str) else (found, cells.missing, note)
 
 
-def _learn_dates(cells: Cells, dates: NDArray[Any]) -> Column | str:
+def _learn_dates(cells: Cells, dates: NDArray[Any]) -> tuple[Column | str, str]:
     ordered = np.sort(dates)
     fill, origin = str(ordered[(len(ordered) - 1) // 2]), str(ordered[0].astype("datetime64[D]"))
     if ordered[0] == ordered[-1]:
-        return f"is constant ({fill})"
-    parts = date_parts(dates, origin)
-    return Column(cells.name, "date", tuple(part for part in DATE_PARTS if np.ptp(parts[part])), fill, origin=origin)
+        return f"is constant ({fill})", ""
+    varying = tuple(name for name, part in date_parts(dates, origin).items() if np.ptp(part))
+    column = Column(cells.name, "date", varying, fill, origin=origin)
+    return column, f"{cells.called} holds dates, used as {column.parts}"
 
 
 def _learn_texts(cells: Cells, most: int) -> tuple[Column | str, str]:
@@ -122,11 +117,11 @@ def fill_numbers(
     X: Floats, columns: tuple[Column, ...], begins: list[int], table: Any, missing: dict[str, int]
 ) -> None:
     """Write all features of columns of numbers that still are numbers; count their missing values."""
-    numeric = [k for k, column in enumerate(columns) if _is_number(table, column.name) and _takes_numbers(column)]
+    kinds = ("numeric", "boolean")
+    numeric = [k for k, column in enumerate(columns) if column.kind in kinds and _is_number(table, column.name)]
     for group in in_groups(numeric, table.num_rows):
         names = [columns[k].name for k in group]
-        values = matrix_of(table, names)
-        _check_finite(values, table, names)
+        values = _finite_matrix(table, names)
         gaps = values != values
         for place, k in enumerate(group):
             if columns[k].kind == "boolean":
@@ -138,12 +133,9 @@ def fill_numbers(
         missing.update(zip(names, gaps.sum(axis=0).tolist(), strict=True))
 
 
-def _takes_numbers(column: Column) -> bool:
-    return column.kind in ("numeric", "boolean")
-
-
 def _expected(column: Column) -> str:
-    return f"{WANTED[column.kind]} as in training"
+    wanted = {"numeric": "a number", "boolean": "true or false", "date": "a date"}
+    return f"{wanted[column.kind]} as in training"
 
 
 def fill_features(part: Floats, column: Column, table: Any, notes: list[str]) -> int:
@@ -166,26 +158,18 @@ def fill_features(part: Floats, column: Column, table: Any, notes: list[str]) ->
 
 
 def _fill_dates(part: Floats, column: Column, cells: Cells) -> None:
-    from meshnn.tables.times import DAY_FORMS, parse_texts
-
-    dates = cells.dates
-    if dates is None and not cells.gaps.all():
-        wrong = ~cells.gaps
-        if cells.kind == "categorical":
-            forms = parse_texts(cells.values)[1]
-            wrong &= (forms < 0) | (forms >= DAY_FORMS)
-        cells.refuse(first(wrong), quoted(cells.values[first(wrong)]), _expected(column))
+    dates, wrong = cells.days
+    if wrong >= 0:
+        cells.refuse(wrong, quoted(cells.values[wrong]), _expected(column))
     fill = np.datetime64(column.origin if column.fill is None else str(column.fill), "us")
-    filled = np.full(len(part), fill) if dates is None else np.where(cells.gaps, fill, dates)
-    parts = date_parts(filled, column.origin)
+    parts = date_parts(np.where(cells.gaps, fill, dates), column.origin)
     for k, name in enumerate(column.categories):
         part[:, k] = parts[name]
 
 
 def _fill_levels(part: Floats, column: Column, cells: Cells, notes: list[str]) -> None:
     texts = cells.texts(column.categories)
-    at = compute.index_in(texts, pa.array(column.categories, "large_string")).fill_null(-1).combine_chunks()
-    at = np.array(np.from_dlpack(at), np.int64)
+    at = as_numpy(compute.index_in(texts, pa.array(column.categories, "large_string")), -1).astype(np.int64)
     new = (at < 0) & ~cells.gaps
     if column.other:
         at[new] = len(column.categories)

@@ -1,18 +1,16 @@
-"""Names of columns: how messages show them, and checks that they exist and are unique."""
+"""Names of columns: how messages show them, checks that they exist and are unique; and where a table came from."""
 
 from __future__ import annotations
 
 import difflib
+import json
 from collections.abc import Sequence
 from typing import Any
 
 from meshnn.errors import DataError
 
-__all__ = ["check_names", "listed", "plain", "quoted", "row_number", "shown", "source", "take_rows", "unique_names"]
-
-#: Keys of a table's metadata: the file it was read from, the rows of the file before it, the rows of it that were
-#: taken, and its index columns.
-SOURCE, BEFORE, TAKEN, INDEX = b"meshnn.file", b"meshnn.before", b"meshnn.taken", b"meshnn.index"
+__all__ = ["check_names", "index_of", "listed", "plain", "quoted", "row_number", "shown", "source", "take_rows",
+           "unique_names", "with_origin"]  # fmt: skip
 
 
 def shown(name: str, most: int = 60) -> str:
@@ -49,23 +47,38 @@ def plain(value: float | bool | str) -> str:
     return str(int(value)) if value.is_integer() and abs(value) < 1e16 else repr(value)
 
 
+# -- where a table came from, in its metadata --------------------------------------------------------------------------
+
+
+def with_origin(table: Any, file: str, before: int = 0, index: Sequence[str] = ()) -> Any:
+    """Return a table that knows its file, the rows of the file before it and its index columns."""
+    found = {"meshnn.file": file.encode(errors="replace"), "meshnn.before": str(before)}
+    return table.replace_schema_metadata(found | {"meshnn.index": json.dumps(list(index))})
+
+
 def source(table: Any) -> str:
     """Return the file that a table was read from, as the beginning of a message; "" for tables made in memory."""
-    name = (table.schema.metadata or {}).get(SOURCE)
+    name = (table.schema.metadata or {}).get(b"meshnn.file")
     return "" if name is None else name.decode() + ": "
+
+
+def index_of(table: Any) -> list[str]:
+    """Return the columns that were the index of a pandas DataFrame."""
+    found: list[str] = json.loads((table.schema.metadata or {}).get(b"meshnn.index", b"[]"))
+    return found
 
 
 def row_number(table: Any, at: int) -> int:
     """Return the number of a row of a table, or of a block of it, as its file counts from 1."""
     metadata = table.schema.metadata or {}
-    if TAKEN in metadata:
-        at = int.from_bytes(metadata[TAKEN][8 * at : 8 * at + 8], "little")
-    return int(metadata.get(BEFORE, b"0")) + at + 1
+    if taken := metadata.get(b"meshnn.taken"):
+        at = int.from_bytes(taken[8 * at : 8 * at + 8], "little")
+    return int(metadata.get(b"meshnn.before", b"0")) + at + 1
 
 
 def take_rows(table: Any, rows: Any) -> Any:
     """Return some rows of a table, which keep their numbers in messages."""
-    metadata = (table.schema.metadata or {}) | {TAKEN: rows.astype("<i8").tobytes()}
+    metadata = (table.schema.metadata or {}) | {b"meshnn.taken": rows.astype("<i8").tobytes()}
     return table.take(rows).replace_schema_metadata(metadata)
 
 

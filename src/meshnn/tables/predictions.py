@@ -19,18 +19,15 @@ from meshnn.files import as_path, replacing
 from meshnn.tables.names import shown
 from meshnn.tables.reader import TEXT
 
-__all__ = ["ENDINGS", "PredictionWriter", "as_text", "check_ending", "predictions_to", "write_predictions"]
-
-#: Endings of files, and separators; Parquet has none.
-ENDINGS = {**TEXT, ".parquet": "", ".pq": ""}
+__all__ = ["PredictionWriter", "as_text", "check_ending", "predictions_to", "write_predictions"]
 
 
 def check_ending(path: str | os.PathLike[str]) -> str:
     """Return the ending of a file of predictions; DataError if it cannot be written."""
-    name = as_path(path)[1]
-    found = next((ending for ending in ENDINGS if Path(path).name.lower().endswith(ending)), None)
+    endings = [*TEXT, ".parquet", ".pq"]
+    found = next((ending for ending in endings if Path(path).name.lower().endswith(ending)), None)
     if found is None:
-        known = ", ".join(ENDINGS)
+        name, known = as_path(path)[1], ", ".join(endings)
         raise DataError(f"{name} has an unknown ending, expected one of {known}", code="ending", expected=known)
     return found
 
@@ -43,7 +40,7 @@ def predictions_to(path: str | os.PathLike[str]) -> Iterator[PredictionWriter]:
         file: Any = stack.enter_context(replacing(path))
         if ending.endswith(".gz"):  # no clock: same predictions, same bytes
             file = stack.enter_context(gzip.GzipFile("", "wb", fileobj=file, mtime=0))
-        writer = PredictionWriter(file, ENDINGS[ending])
+        writer = PredictionWriter(file, TEXT.get(ending, ""))
         stack.callback(writer.close)
         yield writer
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import stat
 from collections.abc import Collection, Iterator, Sequence
@@ -10,13 +9,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+from pyarrow import parquet
+
 from meshnn.errors import DataError
 from meshnn.files import as_path, explained
 from meshnn.memory import check_fits
 from meshnn.tables.blocks import Reader
-from meshnn.tables.files import ENDINGS as BINARY
-from meshnn.tables.files import ArrowFiles, FileReader, NpyReader
-from meshnn.tables.names import INDEX, SOURCE, shown
+from meshnn.tables.cells import looks_numeric, typed_columns, without_views
+from meshnn.tables.files import ENDINGS, ArrowFiles, FileReader, NpyReader
+from meshnn.tables.names import shown, with_origin
+from meshnn.tables.sources import npy_blocks
 from meshnn.tables.text import ByteSource, ReadOptions, TextReader
 
 __all__ = ["STANDARD_INPUT", "TEXT", "Loaded", "ReadOptions", "in_blocks", "open_table", "read_table", "row_blocks"]
@@ -39,11 +42,8 @@ class Loaded:
 
 def in_blocks(path: Path) -> bool:
     """Return whether a path is read block by block: a folder, or a Parquet file that is large once uncompressed."""
-    import pyarrow as pa
-    from pyarrow import parquet
-
     try:
-        if path.is_dir() or BINARY.get(path.suffix.lower()) != "parquet" or not path.is_file():
+        if path.is_dir() or ENDINGS.get(path.suffix.lower()) != "parquet" or not path.is_file():
             return path.is_dir()
         found = parquet.read_metadata(path)
     except (pa.ArrowException, OSError):
@@ -60,24 +60,9 @@ def open_table(
 ) -> Reader:
     """Open a table as blocks of rows.
 
-    Parameters
-    ----------
-    path : str or path
-        A .csv or .tsv file (both also .gz), a .parquet, .pq, .feather, .arrow or .npy file, a folder of Parquet or
-        Arrow files, or "-" for CSV from standard input.
-    options : ReadOptions, optional
-        How a text file is written.
-    columns : names, optional
-        Columns of a text file without a header line.
-    skip_broken : bool
-        Leave out rows of a text file with too few or too many values.
-    text : names
-        Columns of a text file to keep as they are written.
-
-    Returns
-    -------
-    Reader
-        Cells of text files are text; other files have types. Close it after use.
+    The path is a .csv or .tsv file (both also .gz), a .parquet, .pq, .feather, .arrow or .npy file, a folder of Parquet
+    or Arrow files, or "-" for CSV from standard input. Cells of text files are text; other files have types. See
+    `TextReader` for the other arguments.
     """
     file, name, options = Path(path), as_path(path)[1], options or ReadOptions()
     if name == "-":
@@ -92,11 +77,11 @@ def open_table(
             return TextReader(ByteSource(file), name, options, columns, skip_broken, text, separator)
         if columns is not None:
             raise DataError(f"{name} has names for its columns; only text without a header needs some", code="columns")
-        if stat.S_ISDIR(mode) or file.suffix.lower() in BINARY:
+        if stat.S_ISDIR(mode) or file.suffix.lower() in ENDINGS:
             return FileReader(file)
         if file.suffix.lower() == ".npy":
             return NpyReader(file)
-    known = ", ".join([*TEXT, *BINARY, ".npy"])
+    known = ", ".join([*TEXT, *ENDINGS, ".npy"])
     raise DataError(f"{name} has an unknown ending, expected one of {known}", code="ending", expected=known)
 
 
@@ -106,13 +91,7 @@ def read_table(path: str | os.PathLike[str], text: Collection[str] = (), options
     Text is UTF-8 with a header line. Columns of a text file become integers, floats or booleans if all of their cells
     are; numbers with leading zeros are codes, which stay text. Dates stay text, too; `Encoder` recognises them.
 
-    Parameters
-    ----------
-    path : str or path
-    text : names of columns
-        Columns of text files to be kept as written, even if they look like numbers: those that were text when the
-        model was trained (`Encoder.text_columns`).
-    options : ReadOptions, optional
+    Columns of `text` are kept as written: those that were text when the model was trained (`Encoder.text_columns`).
 
     Examples
     --------
@@ -124,10 +103,6 @@ def read_table(path: str | os.PathLike[str], text: Collection[str] = (), options
     ...     read_table(file.name).table.to_pydict()
     {'age': [31, None], 'city': ['Bonn', 'Ulm']}
     """
-    import pyarrow as pa
-
-    from meshnn.tables.cells import without_views
-
     parts: list[Any] = []
     with open_table(path, options, text=text) as reader:
         size = 0
@@ -146,8 +121,7 @@ def read_table(path: str | os.PathLike[str], text: Collection[str] = (), options
     table = without_views(pa.concat_tables(parts))
     if isinstance(reader, TextReader):
         table = _typed(table, reader, text)
-    named = {SOURCE: reader.name.encode(), INDEX: json.dumps(reader.index).encode()}
-    return Loaded(table.replace_schema_metadata(named), reader.notes)
+    return Loaded(with_origin(table, reader.name, index=reader.index), reader.notes)
 
 
 def row_blocks(path: str | os.PathLike[str], text: Collection[str] = ()) -> Iterator[Any]:
@@ -157,8 +131,6 @@ def row_blocks(path: str | os.PathLike[str], text: Collection[str] = ()) -> Iter
     """
     file = Path(path)
     if file.suffix.lower() == ".npy" and not file.is_dir():
-        from meshnn.tables.sources import npy_blocks
-
         yield from npy_blocks(file)
     elif in_blocks(file):
         found = ArrowFiles(file)
@@ -169,29 +141,21 @@ def row_blocks(path: str | os.PathLike[str], text: Collection[str] = ()) -> Iter
 
 def _typed(table: Any, reader: TextReader, text: Collection[str]) -> Any:
     """Convert columns of text to the types of their cells; refuse or report numbers in another notation."""
-    from meshnn.tables.cells import looks_numeric, typed_columns
-
-    columns, odd, kept = [], list[str](), set(text)
-    converting = [values for name, values in zip(table.column_names, table.columns, strict=True) if name not in kept]
-    found = iter(typed_columns(converting))
-    for name, values in zip(table.column_names, table.columns, strict=True):
-        converted = values
-        if name not in kept:
-            converted, padded = next(found)
-            if padded:
-                note = f"column {shown(name)} has numbers with leading zeros: kept as text"
-                reader.notes.append(f"{reader.name}: {note}")
-            elif (example := looks_numeric(converted)) is not None:
-                row, cell = example
-                if reader.separator != "," and "," in cell and "%" not in cell:
-                    message = f"{reader.name}: column {shown(name)} has numbers with commas ({cell!r} in row {row:,})"
-                    expected = "decimal points"
-                    raise DataError(f"{message}, expected {expected}", code="decimal", field=name, value=cell, row=row,
-                                    expected=expected)  # fmt: skip
-                odd.append(f"{shown(name)} ({cell[:30]!r})")
-        columns.append(converted)
+    columns, odd = dict(zip(table.column_names, table.columns, strict=True)), list[str]()
+    converting = [name for name in columns if name not in set(text)]
+    for name, (values, padded) in zip(converting, typed_columns([columns[n] for n in converting]), strict=True):
+        columns[name] = values
+        if padded:
+            reader.notes.append(f"{reader.name}: column {shown(name)} has numbers with leading zeros: kept as text")
+        elif (example := looks_numeric(values)) is not None:
+            row, cell = example
+            if reader.separator != "," and "," in cell and "%" not in cell:
+                message = f"{reader.name}: column {shown(name)} has numbers with commas ({cell!r} in row {row:,})"
+                raise DataError(f"{message}, expected decimal points", code="decimal", field=name, value=cell, row=row,
+                                expected="decimal points")  # fmt: skip
+            odd.append(f"{shown(name)} ({cell[:30]!r})")
     if odd:
         few, many = ", ".join(odd[:3]) + ", ..." * (len(odd) > 3), f"{len(odd):,} columns" if odd[1:] else "column"
         note = f"{many} {few}: numbers in another notation, kept as text (see decimal and thousands)"
         reader.notes.append(f"{reader.name}: {note}")
-    return type(table).from_arrays(columns, names=table.column_names)
+    return pa.table(columns)

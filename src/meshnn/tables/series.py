@@ -9,43 +9,24 @@ from typing import Any
 import numpy as np
 
 from meshnn.errors import DataError
-from meshnn.tables.cells import cells_of, first
+from meshnn.tables.cells import cells_of, first, kind_of
 from meshnn.tables.names import check_names, listed, quoted, shown
 from meshnn.tables.times import Times, looks_like_times, read_times
 
 __all__ = ["Series", "read_series"]
 
-#: Fewest values of a series.
-FEWEST = 4
-
 
 @dataclass(frozen=True)
 class Series:
-    """A column of a table in the order of time.
-
-    Attributes
-    ----------
-    name, by : str
-        The column, and that of the times, if any.
-    values : array (n,)
-        From the first value to the last; NaN where one is missing.
-    features : list of dict, or None
-        Other columns of the same rows, and of those after the last value.
-    times : Times or None
-        None: the steps are counted.
-    offset : int
-        Rows before the first value.
-    notes : list of str
-        Remarks for the user.
-    """
+    """A column of a table in the order of time."""
 
     name: str
-    by: str | None
-    values: Any
-    features: list[dict[Any, float]] | None
-    times: Times | None
-    offset: int
-    notes: list[str]
+    by: str | None  # the column of the times
+    values: Any  # (n,) from the first value to the last; NaN where one is missing
+    features: list[dict[Any, float]] | None  # other columns of the same rows, and of those after the last value
+    times: Times | None  # None: the steps are counted
+    offset: int  # rows before the first value
+    notes: list[str]  # remarks for the user
 
     @property
     def stamps(self) -> Any:
@@ -81,17 +62,7 @@ class Series:
 
 
 def read_series(table: Any, name: str | None = None, by: str | None = None, features: Sequence[str] = ()) -> Series:
-    """Return the series of a column.
-
-    Parameters
-    ----------
-    table : pyarrow.Table
-    name : str, optional
-        By default the only column of numbers.
-    by : str, optional
-        The column of times; by default the only column of dates, if there is one.
-    features : names of columns
-    """
+    """Return the series of a column, by default the only one of numbers; `by` is by default the only one of dates."""
     others = {name, *features}
     check_names(table.column_names, [column for column in (name, by, *features) if column is not None])
     if by is None:
@@ -108,9 +79,9 @@ def read_series(table: Any, name: str | None = None, by: str | None = None, feat
         columns[times.places] = ordered
         notes, added = list(times.notes), len(times.stamps) - len(times.order)
     there = np.flatnonzero(np.isfinite(columns[:, 0]))
-    if len(there) < FEWEST:
+    if len(there) < 4:
         count = f"{len(there)} value{'s' * (len(there) != 1)}"
-        raise DataError(f"column {shown(name)} has {count}, expected at least {FEWEST}; add rows", field=name)
+        raise DataError(f"column {shown(name)} has {count}, expected at least 4; add rows", field=name)
     start, end = int(there[0]), int(there[-1]) + 1
     gaps, left = end - start - len(there) - added, len(columns) - end
     if gaps > 0:
@@ -134,11 +105,8 @@ def _numbers(table: Any, name: str) -> Any:
 
 
 def _only_numbers(table: Any, others: set[str | None]) -> str:
-    from pyarrow import types
-
-    tests = (types.is_integer, types.is_floating, types.is_decimal)
-    held = {name: table[name].type for name in table.column_names if name not in others}
-    fit = [name for name, kind in held.items() if any(test(kind) for test in tests)]
+    names = [name for name in table.column_names if name not in others]
+    fit = [name for name in names if kind_of(table[name].type) == "numeric"]
     if len(fit) != 1:
         what = f"several columns hold numbers: {listed(fit)}" if fit else "no column holds numbers"
         raise DataError(what if fit else f"{what}; the table has {listed(table.column_names)}", code="series")

@@ -17,11 +17,12 @@ import numpy as np
 from meshnn.arrays import Array
 from meshnn.errors import DataError
 from meshnn.files import as_path, explained
-from meshnn.tables.files import ENDINGS, ROWS, ArrowFiles, is_numeric
-from meshnn.tables.names import shown
+from meshnn.tables.names import listed, shown
 
-__all__ = ["BlockSource", "NpySource", "ParquetSource", "RowBlock", "Source", "is_out_of_core", "npy_blocks",
-           "open_source"]  # fmt: skip
+__all__ = ["BlockSource", "NpySource", "ParquetSource", "RowBlock", "Source", "is_out_of_core", "open_source"]
+
+#: Rows of a block.
+ROWS = 2**16
 
 
 class RowBlock(NamedTuple):
@@ -50,23 +51,16 @@ def is_out_of_core(X: Any) -> bool:
 
 
 def open_source(X: Any, y: Any, sample_weight: Any = None, drop: Sequence[str] = ()) -> Source:
-    """Open what was passed to `fit`.
+    """Open what was passed to `fit`: a path, a memory map, or an iterable of blocks `(X, y)`, `(X, y, weight)`, tables.
 
-    Parameters
-    ----------
-    X : path, memory map or iterable of blocks
-        A Parquet file, a folder of Parquet files, a `.npy` file; or blocks `(X, y)`, `(X, y, weight)`, tables.
-    y : str, list of str, path, array or None
-        Columns of the table, or one number or label per row; None if the blocks have their own.
-    sample_weight : str or array, optional
-        A column of the table, or one number per row.
-    drop : list of str
-        Columns that are not features.
+    y and the weights are columns of the table, arrays, or None if the blocks have their own; `drop` are no features.
     """
     if isinstance(X, Source):
         return X
     if not isinstance(X, (str, os.PathLike)):
         return NpySource(X, y, sample_weight) if isinstance(X, np.memmap) else BlockSource(X, y, sample_weight)
+    from meshnn.tables.files import ENDINGS
+
     file, name = Path(X), as_path(X)[1]
     with explained("read", name):
         file.stat()
@@ -113,12 +107,11 @@ class Source(ABC):
         if hasattr(block, "column_names") or hasattr(block, "columns"):
             rows = self._from_table(block, where, before)
         elif isinstance(block, (tuple, list)) and len(block) in (2, 3):
-            X = as_numbers(block[0], f"{where}: X")
-            weight = None if len(block) == 2 or block[2] is None else as_numbers(block[2], f"{where}: weight")
-            rows = RowBlock(X, np.asarray(block[1]), weight)
+            X, y, weight = (*block, None)[:3]
+            weight = None if weight is None else as_numbers(weight, f"{where}: weight").astype(np.float64)
+            rows = RowBlock(as_numbers(X, f"{where}: X"), np.asarray(y), weight)
         else:
             raise DataError(f"{where} is {type(block).__name__}, expected (X, y), (X, y, weight) or a table")
-        rows = rows._replace(weight=None if rows.weight is None else rows.weight.astype(np.float64))
         shapes = [array.shape for array in rows if array is not None]
         n = len(rows.X) if rows.X.ndim == 2 else -1
         if (
@@ -142,14 +135,16 @@ class Source(ABC):
         if self.columns is None:
             self.columns = features
         elif features != self.columns:
-            raise DataError(f"{where} has the columns {_few(features)}, but the first had {_few(self.columns)}")
+            raise DataError(f"{where} has the columns {listed(features)}, but the first had {listed(self.columns)}")
         given = {name: np.asarray(table[key]) for name, key in zip(names, keys, strict=True)}
         found = [as_numbers(given[name], f"{where}: column {shown(name)}") for name in features]
         X = np.empty((len(found[0]), len(found)), np.result_type(*found))
         for k, column in enumerate(found):
             X[:, k] = column
         y = [as_target_values(given[name], where, before, name) for name in self.targets]
-        weight = None if self.weight is None else as_numbers(given[self.weight], f"{where}: column {self.weight}")
+        weight = None
+        if self.weight is not None:
+            weight = as_numbers(given[self.weight], f"{where}: column {self.weight}").astype(np.float64)
         return RowBlock(X, y[0] if len(y) == 1 else np.stack(y, axis=1), weight)
 
 
@@ -159,29 +154,27 @@ def feature_names(
     """Return the columns of a table that are features."""
     wanted = [*targets, *([weight] if weight else []), *drop]
     if missing := [name for name in wanted if name not in names]:
-        raise DataError(f"{where} has no column {shown(missing[0])}; it has {_few(names)}")
+        raise DataError(f"{where} has no column {shown(missing[0])}; it has {listed(names)}")
     found = [name for name in names if name not in wanted and name not in index]
     if not found:
-        raise DataError(f"{where} has no column to learn from besides {_few(wanted)}")
+        raise DataError(f"{where} has no column to learn from besides {listed(wanted)}")
     return found
 
 
 def as_numbers(given: Any, where: str) -> Array:
     """Convert to float32 where it is exact, else float64; missing values become NaN, text is refused."""
     values: Array = np.asarray(given)
-    if values.dtype.kind == "f":
-        return values.astype(np.float32) if values.dtype == np.float16 else values
-    if values.dtype.kind in "iub":
-        return values.astype(np.float32 if values.dtype.itemsize < 3 else np.float64)
+    if values.dtype.kind in "fiub":
+        exact = values.dtype.itemsize < 3 or values.dtype == np.float32
+        return values.astype(np.float32 if exact else values.dtype if values.dtype.kind == "f" else np.float64)
+    items = [np.nan if _is_missing(value) else value for value in values.ravel().tolist()]
+    wrong = next((shown(value) for value in items if isinstance(value, str)), None)
     try:
-        if values.dtype != object:
-            raise TypeError(f"it holds {values.dtype}")
-        items = [np.nan if _is_missing(value) else value for value in values.ravel().tolist()]
-        if text := next((value for value in items if isinstance(value, str)), None):
-            raise TypeError(f"it holds {shown(text)}")
-        return np.array(items, np.float64).reshape(values.shape)
+        if wrong is None and values.dtype == object:
+            return np.array(items, np.float64).reshape(values.shape)
     except (TypeError, ValueError) as error:
-        raise DataError(f"{where} is not of numbers ({error}); encode it before, or leave it out") from None
+        wrong = str(error)
+    raise DataError(f"{where} is not of numbers ({wrong or values.dtype}); encode it before, or leave it out")
 
 
 def check_rows(rows: RowBlock, columns: Sequence[str] | None, where: str, before: int) -> None:
@@ -230,55 +223,45 @@ def _is_missing(value: Any) -> bool:
     return isinstance(value, float) and value != value
 
 
-def _few(names: Sequence[str]) -> str:
-    return ", ".join(map(shown, names[:20])) + (", ..." if len(names) > 20 else "")
-
-
-def _column_names(given: Any, what: str) -> list[str]:
+def _column_names(given: Any, what: str, most: int | None = None) -> list[str]:
     names = [given] if isinstance(given, str) else given
-    if isinstance(names, Sequence) and names and all(isinstance(name, str) for name in names):
-        return list(names)
-    raise DataError(f"{what} must be the name of a column of the table, got {type(given).__name__}")
+    if not (isinstance(names, Sequence) and names and all(isinstance(name, str) for name in names)):
+        raise DataError(f"{what} must be the name of a column of the table, got {type(given).__name__}")
+    if most is not None and len(names) > most:
+        raise DataError(f"{what} must be the name of one column of the table, got {len(names)} names")
+    return list(names)
 
 
 def _weight_name(given: Any) -> str | None:
-    if given is None:
-        return None
-    names = _column_names(given, "sample_weight")
-    if len(names) > 1:
-        raise DataError(f"sample_weight must be the name of one column of the table, got {len(names)} names")
-    return names[0]
+    return None if given is None else _column_names(given, "sample_weight", most=1)[0]
 
 
 class ParquetSource(Source):
     """A Parquet file, or all files of a folder in the order of their names."""
 
     def __init__(self, path: Path, y: Any, sample_weight: Any = None, drop: Sequence[str] = ()) -> None:
+        from meshnn.tables.files import ArrowFiles
+
         self.table = ArrowFiles(path)
         self.path, self.name, self.schema, self.n_rows = path, self.table.name, self.table.schema, self.table.rows
         self.targets, self.weight = _column_names(y, "y"), _weight_name(sample_weight)
         self.columns: list[str] = feature_names(
             self.schema.names, self.targets, self.weight, self.name, drop, self.table.index
         )
-        self._check_types()
         self._wanted = [*self.columns, *self.targets] + ([self.weight] if self.weight is not None else [])
+        self._check_types()
         for k in range(len(self.table.files)):  # before hours of reading
             self.table.check_alike(k, self._wanted)
 
     def _check_types(self) -> None:
-        from pyarrow import types
+        from meshnn.tables.cells import family_of
 
-        def is_target(kind: Any) -> bool:
-            return not (types.is_temporal(kind) or types.is_nested(kind))
-
-        advice = "; drop it, encode it before it is written, or read the table into memory, where text is encoded"
-        groups = [(self.targets, is_target, "numbers or text", ""), (self.columns, is_numeric, "numbers", advice)]
-        groups += [([self.weight] if self.weight else [], is_numeric, "weights, which are numbers", "")]
-        for names, fits, expected, more in groups:
-            for name in names or []:
-                kind = self.schema.field(name).type
-                if not fits(kind):
-                    raise DataError(f"{self.name}: column {shown(name)} is {kind}, expected {expected}{more}")
+        for name in self._wanted:
+            kind, target = self.schema.field(name).type, name in (self.targets or ())
+            if family_of(kind) != "numeric" and not (target and family_of(kind) == "categorical"):
+                advice = "drop it, encode it before it is written, or read the table into memory, where text is encoded"
+                expected = "numbers or text" if target else f"numbers; {advice}"
+                raise DataError(f"{self.name}: column {shown(name)} is {kind}, expected {expected}")
 
     def _read(self) -> Iterator[tuple[Any, str, int]]:
         for k in range(len(self.table.files)):
@@ -298,17 +281,22 @@ class NpySource(Source):
     """A matrix in a `.npy` file or a memory map; targets and weights are arrays or other files."""
 
     def __init__(self, X: Any, y: Any, sample_weight: Any = None) -> None:
-        self._X, self.name = _mapped(X, "X")
-        if self._X.ndim != 2 or self._X.dtype.kind not in "fiub":
-            raise DataError(f"{self.name} holds {self._X.dtype} {self._X.shape}, expected a matrix of numbers")
+        self._X, self.name = matrix_file(X)
         if y is None:
             raise DataError(f"{self.name} has features only; pass y, an array or a .npy file of as many rows")
         self.n_rows, self.n_features = self._X.shape
-        (self._y, label), self._weight = _mapped(y, "y"), None
-        _check_shape(self._y, label, (1, 2), self)
-        if sample_weight is not None:
-            self._weight, label = _mapped(sample_weight, "sample_weight")
-            _check_shape(self._weight, label, (1,), self)
+        self._y = self._beside(y, "y", (1, 2))
+        self._weight = None if sample_weight is None else self._beside(sample_weight, "sample_weight", (1,))
+
+    def _beside(self, given: Any, what: str, dimensions: tuple[int, ...]) -> Any:
+        """Return an array with one entry per row."""
+        array, what = _mapped(given, what)
+        if array.ndim not in dimensions:
+            expected = "(rows,)" + " or (rows, targets)" * (2 in dimensions)
+            raise DataError(f"{what} has the shape {array.shape}, expected {expected}")
+        if len(array) != self.n_rows:
+            raise DataError(f"{what} has {len(array):,} rows, but {self.name} has {self.n_rows:,}")
+        return array
 
     def few_targets(self, count: int) -> Array:
         """Return about `count` targets, in runs that are evenly spaced."""
@@ -323,22 +311,21 @@ class NpySource(Source):
             yield arrays, self.name, begin
 
 
+def matrix_file(given: Any) -> tuple[Any, str]:
+    """Return a matrix of numbers, mapped to memory if it is in a `.npy` file, and its name."""
+    X, name = _mapped(given, "X")
+    if X.ndim != 2 or X.dtype.kind not in "fiub":
+        raise DataError(f"{name} holds {X.dtype} {X.shape}, expected a matrix of numbers", code="type")
+    return X, name
+
+
 def npy_blocks(path: str | os.PathLike[str]) -> Iterator[Array]:
     """Yield the rows of a matrix in a `.npy` file."""
-    X, name = _mapped(path, "X")
-    if X.ndim != 2 or X.dtype.kind not in "fiub" or len(X) == 0:
-        raise DataError(f"{name} holds {X.dtype} {X.shape}, expected a matrix of numbers")
+    X, name = matrix_file(path)
+    if len(X) == 0:
+        raise DataError(f"{name} has no rows", code="empty")
     for begin in range(0, len(X), ROWS):
         yield _copied(X, begin)
-
-
-def _check_shape(array: Any, what: str, dimensions: tuple[int, ...], source: NpySource) -> None:
-    if array.ndim not in dimensions:
-        raise DataError(
-            f"{what} has the shape {array.shape}, expected (rows,){' or (rows, targets)' * (2 in dimensions)}"
-        )
-    if len(array) != source.n_rows:
-        raise DataError(f"{what} has {len(array):,} rows, but {source.name} has {source.n_rows:,}")
 
 
 def _mapped(given: Any, what: str) -> tuple[Any, str]:

@@ -15,45 +15,28 @@ from numpy.typing import NDArray
 
 from meshnn.errors import DataError
 from meshnn.tables.names import shown
-from meshnn.tables.target import FEW_CLASSES, choose_task
+from meshnn.tables.target import choose_task
 
 __all__ = ["Labels", "Parsed", "StreamSchema", "check_no_dates", "decided", "decimal_comma", "parse_column",
            "parse_labels", "parse_times"]  # fmt: skip
 
-F64 = NDArray[np.float64]
-I64 = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
 
 
 @dataclass
 class StreamSchema:
-    """What the columns of a table are; stored with the model.
+    """What the columns of a table are; stored with the model."""
 
-    Attributes
-    ----------
-    target, by : str
-        The column to predict, and the one that orders the rows, if any.
-    drop, text : lists of str
-        Columns that are left out, and those that are text whatever they look like.
-    task : "classify" or "regress"
-    labels : "whole", "truth" or "text"
-        Type of the classes.
-    levels : dict
-        Levels of each column, in the order of their first appearance.
-    most : int
-        Maximum number of levels of a column.
-    columns : list of str
-        All columns of the table.
-    """
-
-    target: str
-    by: str | None = None
-    drop: list[str] = field(default_factory=list)
-    text: list[str] = field(default_factory=list)
-    task: str = "classify"
-    labels: str = "text"
-    levels: dict[str, list[str]] = field(default_factory=dict)
-    most: int = 50
-    columns: list[str] = field(default_factory=list)
+    target: str  # the column to predict
+    by: str | None = None  # the column that orders the rows
+    drop: list[str] = field(default_factory=list)  # columns that are left out
+    text: list[str] = field(default_factory=list)  # columns that are text whatever they look like
+    task: str = "classify"  # or "regress"
+    labels: str = "text"  # type of the classes: "whole", "truth" or "text"
+    levels: dict[str, list[str]] = field(default_factory=dict)  # of each column, in the order of first appearance
+    most: int = 50  # maximum number of levels of a column
+    columns: list[str] = field(default_factory=list)  # all columns of the table
 
     @property
     def features(self) -> list[str]:
@@ -86,8 +69,8 @@ class StreamSchema:
 class Parsed(NamedTuple):
     """The cells of a column in some rows."""
 
-    numbers: F64  # NaN where there is none
-    codes: I64  # which of the texts; -1 where there is none
+    numbers: Floats  # NaN where there is none
+    codes: Integers  # which of the texts; -1 where there is none
     texts: list[str]
     infinite: int  # the first row that holds an infinite number, which is taken as missing; -1 if none does
 
@@ -107,6 +90,7 @@ def parse_column(values: Any, text: bool = False) -> Parsed:
     ([1.5, nan, nan, nan, nan], [-1, 0, -1, 1, 2], ['red', '007', '5%'])
     """
     from meshnn.tables.cells import floats, kind_of, typed_columns, unpacked
+    from meshnn.tables.times import distinct
 
     values, packed = unpacked(values)
     text |= packed
@@ -120,7 +104,7 @@ def parse_column(values: Any, text: bool = False) -> Parsed:
     elif kind_of(values.type) != "categorical":
         numbers = floats(values)
     else:  # each different text once
-        different, places = _different(values)
+        different, places = distinct(values)
         parsed = [None if text else _number(cell) for cell in different]
         levels = [
             texts.setdefault(cell.strip(), len(texts)) if number is None else -1
@@ -130,19 +114,6 @@ def parse_column(values: Any, text: bool = False) -> Parsed:
     infinite = np.isinf(numbers)
     numbers[infinite] = np.nan
     return Parsed(numbers, codes, list(texts), int(infinite.argmax()) if infinite.any() else -1)
-
-
-def _different(values: Any) -> tuple[list[Any], I64]:
-    """Return the different values, and which of them each one is; -1 if it is missing."""
-    from pyarrow import types
-
-    from meshnn.tables.times import as_numpy
-
-    if types.is_null(values.type) or len(values) == 0:
-        return [], np.full(len(values), -1, np.int64)
-    packed = values.combine_chunks().dictionary_encode()
-    packed = packed.combine_chunks() if hasattr(packed, "chunks") else packed
-    return packed.dictionary.to_pylist(), as_numpy(packed.indices, -1).astype(np.int64)
 
 
 def _number(cell: str) -> float | None:
@@ -165,8 +136,8 @@ def check_no_dates(file: str, column: str, values: Any, row: int) -> None:
 
     cell: Any = str(values.type)
     if not types.is_temporal(values.type):
-        at = next((k for k, value in enumerate(values[:100]) if value.is_valid), None)
-        if at is None or kind_of(values.type) != "categorical" or parse_texts(values[at : at + 1])[1][0] not in (0, 1):
+        at = next((k for k, value in enumerate(values[:100]) if value.is_valid), 0)
+        if kind_of(values.type) != "categorical" or not set(parse_texts(values[at : at + 1])[1]) & {0, 1}:
             return
         cell, row = values[at].as_py(), row + at
     message = f"{file}: column {shown(column)} holds dates or times ({cell} in row {row:,})"
@@ -188,7 +159,7 @@ class Labels(NamedTuple):
     """Classes of some rows."""
 
     values: list[Any]  # the different ones
-    codes: I64  # which of them; -1 where there is none
+    codes: Integers  # which of them; -1 where there is none
 
 
 def parse_labels(values: Any, kind: str) -> Labels:
@@ -199,8 +170,9 @@ def parse_labels(values: Any, kind: str) -> Labels:
     Labels(values=[1, 'x'], codes=array([ 0, -1,  1,  0]))
     """
     from meshnn.tables.cells import unpacked
+    from meshnn.tables.times import distinct
 
-    different, places = _different(unpacked(values)[0])
+    different, places = distinct(unpacked(values)[0])
     found: dict[Any, int] = {}
     numbers = []
     for cell in different:
@@ -241,7 +213,7 @@ def decided(columns: Sequence[Any], task: str, last: bool) -> tuple[str, str, st
     cells = cells_of(pa.table({"y": values}), "y")
     found, why = choose_task(cells)
     whole = cells.kind == "numeric" and not cells.packed and not (cells.numbers % 1).any()
-    if task == "auto" and whole and not last and len(np.unique(cells.numbers)) <= FEW_CLASSES:
+    if task == "auto" and whole and not last and len(np.unique(cells.numbers)) <= 20:  # the next rows may have more
         return None
     labels = "whole" if whole else "truth" if cells.kind == "boolean" and not cells.packed else "text"
     return (found, labels, why) if task == "auto" else (task, labels, "")
@@ -250,20 +222,12 @@ def decided(columns: Sequence[Any], task: str, last: bool) -> tuple[str, str, st
 # -- the order -------------------------------------------------------------------------------------------------------
 
 
-def parse_times(values: Any, kind: str | None = None) -> tuple[str, F64 | I64, int]:
+def parse_times(values: Any, kind: str | None = None) -> tuple[str, Floats | Integers, int]:
     """Parse the column that orders the rows.
 
-    Returns
-    -------
-    kind : "number" or "time"
-        That of the first cell, if it is not given.
-    values : array
-        Numbers, or microseconds; NaN or the smallest integer where missing.
-    good : int
-        Rows before the first cell that is neither.
+    Returns whether it holds a "number" or a "time", as its first cell does unless `kind` is given; numbers, or
+    microseconds (the smallest integer where missing); and the number of rows before the first cell that is neither.
 
-    Examples
-    --------
     >>> import pyarrow as pa
     >>> kind, times, good = parse_times(pa.chunked_array([["2024-03", "2024/3", "2024-03-01", "2024-13"]]))
     >>> kind, times.astype("datetime64[us]").astype("datetime64[D]").astype(str).tolist(), good

@@ -7,17 +7,15 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from meshnn.arguments import as_generator, as_list, real_number, whole_number
+from meshnn.arguments import BELOW_1, FROM_0, as_generator, as_list, real_number, whole_number
 from meshnn.errors import MeshError
 
-__all__ = ["BLOBS", "DOUBLE_BLOBS", "blobs", "circles", "double_blobs", "moons", "spirals"]
+__all__ = ["BLOBS", "blobs", "circles", "double_blobs", "moons", "spirals"]
 
 Seed = int | np.random.Generator | None
 Samples = tuple[NDArray[np.float64], NDArray[np.int64]]
 #: Centres of `blobs`: far enough from each other that its classes can be told apart.
 BLOBS = ((-7.0, -4.0), (6.0, 2.0), (-5.0, 7.0))
-#: Centres of `double_blobs`, a hexagon: the classes follow each other twice, so that no line parts any two.
-DOUBLE_BLOBS = tuple((8.0 * float(np.cos(k * np.pi / 3)), 8.0 * float(np.sin(k * np.pi / 3))) for k in range(6))
 
 
 def spirals(n_samples: int = 1000, noise: float = 0.1, random_state: Seed = None) -> Samples:
@@ -76,7 +74,7 @@ def circles(n_samples: int = 1000, noise: float = 0.1, factor: float = 0.5, rand
     [0.5, 1.0]
     """
     n_samples, noise, rng = _checked(n_samples, noise, random_state)
-    factor = real_number("factor", factor, "a number from 0 to below 1", lambda value: 0 <= value < 1)
+    factor = real_number("factor", factor, *BELOW_1)
     y = np.arange(n_samples, dtype=np.int64) % 2
     a = 2 * np.pi * np.arange(n_samples) / n_samples
     X = np.where(y == 1, factor, 1.0)[:, None] * np.stack([np.cos(a), np.sin(a)], axis=1)
@@ -89,16 +87,9 @@ def blobs(
     std: Sequence[float] = (1.0, 2.5, 0.5),
     random_state: Seed = None,
 ) -> Samples:
-    """Normal clouds, one a class.
+    """Normal clouds, one per class, with one standard deviation each.
 
-    Parameters
-    ----------
-    n_samples : int
-    centers : sequence of points or "random"
-        "random" draws them from the square (-10, 10), as scikit-learn does: some draws overlap.
-    std : sequence of float
-        One a centre.
-    random_state : int, Generator or None
+    Centers that are "random" are drawn from the square (-10, 10), as scikit-learn does: some draws overlap.
 
     Examples
     --------
@@ -108,8 +99,7 @@ def blobs(
     [334, 333, 333]
     """
     n_samples, _, rng = _checked(n_samples, 0.0, random_state)
-    what = "a finite number of at least 0"
-    widths = [real_number("std", value, what, lambda v: 0 <= v < np.inf) for value in as_list("std", std)]
+    widths = [real_number("std", value, *FROM_0) for value in as_list("std", std)]
     middles = _centers(centers, len(widths), rng)
     y = np.arange(n_samples, dtype=np.int64) % len(middles)
     X = middles[y] + np.array(widths)[y, None] * rng.standard_normal((n_samples, 2))
@@ -117,9 +107,11 @@ def blobs(
 
 
 def double_blobs(
-    n_samples: int = 1000, centers: Sequence[Sequence[float]] | str = DOUBLE_BLOBS, random_state: Seed = None
+    n_samples: int = 1000, centers: Sequence[Sequence[float]] | str | None = None, random_state: Seed = None
 ) -> Samples:
     """Three classes of two normal clouds each, of standard deviation 1; the second half of the centers is theirs again.
+
+    By default the centers are a hexagon on which the classes follow each other twice, so that no line parts any two.
 
     Examples
     --------
@@ -128,26 +120,29 @@ def double_blobs(
     >>> [int((y == label).sum()) for label in range(3)]
     [200, 200, 200]
     """
+    if centers is None:
+        centers = [(8.0 * float(np.cos(k * np.pi / 3)), 8.0 * float(np.sin(k * np.pi / 3))) for k in range(6)]
     X, y = blobs(n_samples, centers, (1.0,) * 6, random_state)
     return X, y % 3
 
 
 def _checked(n_samples: int, noise: float, random_state: Seed) -> tuple[int, float, np.random.Generator]:
-    noise = real_number("noise", noise, "a finite number of at least 0", lambda value: 0 <= value < np.inf)
-    return whole_number("n_samples", n_samples, least=2), noise, as_generator(random_state)
+    return (
+        whole_number("n_samples", n_samples, least=2),
+        real_number("noise", noise, *FROM_0),
+        as_generator(random_state),
+    )
 
 
 def _centers(centers: Sequence[Sequence[float]] | str, count: int, rng: np.random.Generator) -> NDArray[np.float64]:
-    if isinstance(centers, str):
-        if centers != "random":
-            raise MeshError(f'centers must be points or "random", got {centers!r}')
+    if isinstance(centers, str) and centers == "random":
         return rng.uniform(-10, 10, (count, 2))
     try:
         found = np.array(as_list("centers", centers), dtype=np.float64)
     except (TypeError, ValueError):
         found = np.empty(0)
     if found.shape != (count, 2) or not np.isfinite(found).all():
-        raise MeshError(f"centers must be {count} points of 2 finite numbers, one for each std")
+        raise MeshError(f'centers must be "random" or {count} points of 2 finite numbers, one per std, got {centers!r}')
     return found
 
 

@@ -12,36 +12,21 @@ from meshnn.errors import DataError
 from meshnn.memory import check_fits
 from meshnn.tables.names import check_names, plain, quoted, row_number, shown, source, take_rows
 
-__all__ = ["MAX_CLASSES", "TASKS", "Target", "choose_task", "target_column", "target_task"]
+__all__ = ["MAX_CLASSES", "Target", "choose_task", "target_column", "target_task"]
 
-TASKS = ("auto", "classify", "regress")
+#: Maximum number of classes.
 MAX_CLASSES = 1000
-#: At most this many different integers are taken as classes.
-FEW_CLASSES = 20
 
 
 @dataclass(frozen=True)
 class Target:
-    """The values to predict and the task.
+    """The values to predict and the task."""
 
-    Attributes
-    ----------
-    values : array (n,)
-        float64 to regress; str, int64 or bool to classify.
-    task : "classify" or "regress"
-    notes : list of str
-        How the task was chosen, and whether rows were skipped.
-    table : pyarrow.Table
-        The rows that have a target.
-    skipped : int
-        Rows without a target, which are not in `table`.
-    """
-
-    values: NDArray[Any]
-    task: str
-    notes: list[str]
-    table: Any
-    skipped: int = 0
+    values: NDArray[Any]  # (n,) float64 to regress; str, int64 or bool to classify
+    task: str  # "classify" or "regress"
+    notes: list[str]  # how the task was chosen, and whether rows were skipped
+    table: Any  # the rows that have a target
+    skipped: int = 0  # rows without a target
 
 
 def target_column(table: Any, target: str, task: str = "auto") -> Target:
@@ -92,8 +77,8 @@ def target_task(table: Any, target: str, task: str = "auto") -> tuple[str, list[
 def _cells(table: Any, target: str, task: str) -> tuple[Any, str, list[str]]:
     from meshnn.tables.cells import cells_of
 
-    if task not in TASKS:
-        raise DataError(f"unknown task {task!r}; expected one of {', '.join(TASKS)}", code="task")
+    if task not in ("auto", "classify", "regress"):
+        raise DataError(f"unknown task {task!r}; expected one of auto, classify, regress", code="task")
     check_names(table.column_names, [target], source(table))
     cells = cells_of(table, target)
     if cells.kind == "date":
@@ -102,15 +87,15 @@ def _cells(table: Any, target: str, task: str) -> tuple[Any, str, list[str]]:
     return cells, f"{source(table)}target {shown(target)}", []
 
 
-def choose_task(cells: Any) -> tuple[str, str]:
-    """Return "classify" or "regress" for cells without gaps, and why."""
+def choose_task(cells: Any, few: int = 20) -> tuple[str, str]:
+    """Return "classify" or "regress" for cells without gaps, and why; at most `few` different integers are classes."""
     if cells.packed or cells.kind != "numeric":
         return "classify", f"its {len(cells.values.unique()):,} different values are taken as classes"
     if np.any(cells.numbers % 1):
         return "regress", "numbers with fractions, taken as amounts (for classes, write them as text or integers)"
     different = len(np.unique(cells.numbers))
     what = f"{different:,} different integers in {len(cells.numbers):,} rows"
-    if different <= FEW_CLASSES and (different <= 2 or different <= len(cells.numbers) / 2):
+    if different <= few and (different <= 2 or different <= len(cells.numbers) / 2):
         return "classify", f"{what}, taken as classes"
     return "regress", f"{what}, taken as amounts"
 
@@ -127,15 +112,12 @@ def _numbers(name: str, cells: Any) -> NDArray[Any]:
 
 
 def _labels(name: str, cells: Any) -> NDArray[Any]:
-    from meshnn.tables.cells import first
-
     values, rows = cells.values, len(cells.values)
     if cells.kind == "numeric":
-        if (at := first((cells.numbers % 1 != 0) | (np.abs(cells.numbers) >= 2.0**63))) >= 0:
-            expected, row = "text or integers of at most 18 digits as classes", row_number(cells.table, at)
-            message = f"{name} holds {cells.numbers[at]} in row {row:,}, expected {expected}"
-            raise DataError(message, code="number target", field=cells.name, value=str(cells.numbers[at]), row=row,
-                            expected=expected)  # fmt: skip
+        wrong = (cells.numbers % 1 != 0) | (np.abs(cells.numbers) >= 2.0**63)
+        if wrong.any():
+            cells.refuse(int(wrong.argmax()), str(cells.numbers[wrong.argmax()]),
+                         "text or integers of at most 18 digits as classes", "number target")  # fmt: skip
         values = values.cast("int64")  # not by way of floats: they merge integers beyond 2**53
     elif cells.kind == "categorical":
         size = 4.0 * rows * max(map(len, values.unique().to_pylist()))

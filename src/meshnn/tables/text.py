@@ -17,54 +17,32 @@ import select
 import sys
 import zlib
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+from pyarrow import compute
+from pyarrow import csv as arrow
+
 from meshnn.errors import DataError
 from meshnn.files import explained
-from meshnn.tables.blocks import Block, Position, Reader, stamp_of
+from meshnn.tables.blocks import Block, Position, Reader
 from meshnn.tables.names import listed, shown, unique_names
 
 __all__ = ["ByteSource", "ReadOptions", "TextReader"]
 
-MISSING = ("", "NA", "N/A", "n/a", "#N/A", "nan", "NaN", "null", "NULL", "None")
-SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
-BINARY = {b"\x89PNG": "a PNG image", b"PK\x03\x04": "a zip or Excel file", b"\x1f\x8b": "compressed with gzip",
-          b"PAR1": "a Parquet file", b"%PDF": "a PDF file", b"\xff\xfe": "UTF-16 text",
-          b"\xfe\xff": "UTF-16 text"}  # fmt: skip
-#: Maximum number of bytes of one row.
-LONGEST = 2**26
-#: Bytes at the beginning of a table and before a position that identify the table.
-KNOWN_BY = 4096
-
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """How a text file is written.
+    """How a text file is written."""
 
-    Parameters
-    ----------
-    sep : str, optional
-        Separator of values; by default found from the first line.
-    decimal, thousands : str
-        Decimal point, and separator of thousands. By default numbers are written 1234.5; text in another notation
-        stays text.
-    encoding : str
-        Character encoding.
-    na : tuple of str
-        Cells that are missing values.
-    block_size : int
-        Bytes that are read at once.
-    """
-
-    sep: str | None = None
+    sep: str | None = None  # separator of values; by default found from the first line
     decimal: str = "."
-    thousands: str | None = None
+    thousands: str | None = None  # separator of thousands; numbers in another notation stay text
     encoding: str = "utf-8"
-    na: tuple[str, ...] = MISSING
-    block_size: int = 2**20
+    na: tuple[str, ...] = ("", "NA", "N/A", "n/a", "#N/A", "nan", "NaN", "null", "NULL", "None")  # missing values
+    block_size: int = 2**20  # bytes that are read at once
 
     def __post_init__(self) -> None:
         try:
@@ -125,22 +103,10 @@ class ByteSource:
 
 
 class TextReader(Reader):
-    """Rows of CSV or TSV, as text.
+    """Rows of CSV or TSV, as text, called `name` in messages.
 
-    Parameters
-    ----------
-    stream : ByteSource
-    name : str
-        As messages call it.
-    options : ReadOptions
-    columns : names, optional
-        Of a file without a header line.
-    skip_broken : bool
-        Leave out rows with too few or too many values.
-    text : names
-        Columns to keep as they are written, whatever `options` says about numbers.
-    default : str
-        Separator that is tried first.
+    `columns` are the names of a file without a header line, `skip_broken` leaves out rows with too few or too many
+    values, columns of `text` keep their cells as they are written, and `default` is the separator that is tried first.
     """
 
     def __init__(
@@ -155,8 +121,8 @@ class TextReader(Reader):
     ) -> None:
         super().__init__()
         self.name, self.live, self._stream, self._options = name, stream.live, stream, options
-        self._skip, self._text, self._rows, self._ended, self._unclosed = skip_broken, text, 0, False, False
-        self._rest, self._head, self._before, self._at, self._size = b"", b"", b"", 0, options.block_size
+        self._skip, self._text, self._rows, self._ended = skip_broken, text, 0, False
+        self._rest, self._at, self._head, self._tail, self._size = b"", 0, b"", b"", options.block_size
         utf8 = codecs.lookup(options.encoding).name in ("utf-8", "utf-8-sig", "ascii")
         self._decoder = None if utf8 else codecs.getincrementaldecoder(options.encoding)()
         try:
@@ -169,20 +135,15 @@ class TextReader(Reader):
 
     def _open(self, columns: Sequence[str] | None, default: str) -> None:
         line = self._first_line()
-        for magic, what in BINARY.items():
-            if line.startswith(magic):
-                raise DataError(f"{self.name} is {what}, expected text in UTF-8; save it as CSV in UTF-8", code="text")
         header = line.removeprefix(b"\xef\xbb\xbf")
         if not header.strip():
             raise DataError(f"{self.name} is empty, expected a header line and rows", code="empty")
-        self._check_text(header, self._at)
-        if self._unclosed:
-            raise self._quote("the header line")
-        bare = re.sub(rb'(^|[,;\t|])"([^"]|"")*"', rb"\1", header).decode()
+        self._check_text(header)
+        bare = _masked(header, b",;\t|")[0].decode()
         found = next((sep for sep in (default, ";", "\t", ",", "|") if sep in bare), default)
         self.separator = found if self._options.sep is None else self._options.sep
         if self.separator != default and self._options.sep is None:
-            written = SEPARATORS[self.separator]
+            written = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}[self.separator]
             self.notes.append(f"{self.name}: values are taken to be separated by {written}, as in the header line")
         self._single = self.separator not in bare  # then a blank line is a missing value
         cells = next(csv.reader(io.StringIO(header.decode(), newline=""), delimiter=self.separator))
@@ -195,31 +156,35 @@ class TextReader(Reader):
             columns = cells
             self._take(len(line))
         self._raw = unique_names(columns, self.name)
-        self._left_out = self._raw[:1] if self._raw[0] in ("", "Unnamed: 0") else []
-        if self._left_out:
-            what = "has no name" if not self._raw[0] else "is called Unnamed: 0"
-            self.notes.append(f"{self.name}: the first column {what}: left out, as the index of the rows")
-        self.names = self._raw[len(self._left_out) :]
+        unnamed = self._raw[0] in ("", "Unnamed: 0")
+        if unnamed:
+            what = f"the first column {'is called Unnamed: 0' if self._raw[0] else 'has no name'}"
+            self.notes.append(f"{self.name}: {what}: left out, as the index of the rows")
+        self.names = self._raw[unnamed:]
         self._size = max(self._size, 64 * len(header))  # wide tables: many rows per block all the same
 
     def _first_line(self) -> bytes:
         """Return the first line that is not blank."""
         while True:
-            blank = len(self._rest) - len(self._rest.lstrip(b"\r\n"))
-            if blank and not self._head.strip(b"\r\n"):
-                self._take(blank)
-            end = self._record_end(last=False)
+            self._take(len(self._rest) - len(self._rest.lstrip(b"\r\n")))
+            end, unclosed = self._record_end(last=False)
             if end or self._ended:
+                if unclosed and not end:
+                    raise self._quote("the header line")
                 return self._rest[: end or len(self._rest)]
             self._more()
 
-    def _more(self) -> bool:
+    def _more(self, longest: int = 2**26) -> bool:
         """Read some more bytes; return whether some arrived, or the end."""
-        if len(self._rest) > LONGEST:
-            row = f"row {self._rows + 1:,} has more than {LONGEST:,} bytes; perhaps a quote in it is never closed"
+        if len(self._rest) > longest:
+            row = f"row {self._rows + 1:,} has more than {longest:,} bytes; perhaps a quote in it is never closed"
             raise DataError(f"{self.name}: {row}", code="quote", row=self._rows + 1)
-        with self._explained():
-            found = self._stream.read(self._size)
+        with explained("read", self.name):
+            try:
+                found = self._stream.read(self._size)
+            except (gzip.BadGzipFile, EOFError, zlib.error):
+                advice = "copy or compress it again, or drop the .gz of its name if it is plain text"
+                raise DataError(f"{self.name} is not compressed with gzip, or damaged; {advice}", code="gzip") from None
         if found is None:
             return False
         self._ended = not found
@@ -227,51 +192,23 @@ class TextReader(Reader):
             try:
                 found = self._decoder.decode(found, final=self._ended).encode()
             except UnicodeDecodeError as error:
-                raise self._encoding(error.object[error.start], self._rest + error.object[: error.start]) from None
+                raise self._not_text(error.object[error.start], self._rest + error.object[: error.start]) from None
         if b"\n" not in found and b"\r" in found[:-1]:  # line ends of old Macs
             found = found.replace(b"\r", b"\n")
         self._rest += found
         return True
 
-    @contextmanager
-    def _explained(self) -> Iterator[None]:
-        with explained("read", self.name):
-            try:
-                yield
-            except (gzip.BadGzipFile, EOFError, zlib.error):
-                advice = "copy or compress it again, or drop the .gz of its name if it is plain text"
-                raise DataError(f"{self.name} is not compressed with gzip, or damaged; {advice}", code="gzip") from None
-
     def _take(self, count: int) -> bytes:
         """Consume bytes."""
         taken, self._rest = self._rest[:count], self._rest[count:]
-        self._at += count
-        if len(self._head) < KNOWN_BY:
-            self._head = (self._head + taken)[:KNOWN_BY]
-        self._before = (self._before + taken)[-KNOWN_BY:]
+        self._at += len(taken)
+        self._head, self._tail = _extended(self._head, self._tail, taken)
         return taken
 
-    def _record_end(self, last: bool) -> int:
-        """Return where the last (or first) complete record ends; 0 if there is none. Quotes may hold line ends."""
-        data, self._unclosed = self._rest, False
-        find = data.rfind if last else data.find
-        end = find(b"\n")
-        if data.find(b'"', 0, len(data) if last or end < 0 else end) < 0:
-            return end + 1
-        separators = re.escape((self.separator or self._options.sep or ",;\t|").encode())
-        best = start = 0
-        for found in re.finditer(rb'(?:^|(?<=[\r\n%b]))"(?:[^"]|"")*+("?)' % separators, data):
-            between = find(b"\n", start, found.start())
-            if between >= 0:
-                best = between + 1
-                if not last:
-                    return best
-            if not found[1]:
-                self._unclosed = True
-                return best
-            start = found.end()
-        between = find(b"\n", start)
-        return between + 1 if between >= 0 else best
+    def _record_end(self, last: bool) -> tuple[int, bool]:
+        """Return where the last (or first) complete record ends, 0 if there is none; and whether a quote is open."""
+        masked, unclosed = _masked(self._rest, (self.separator or self._options.sep or ",;\t|").encode())
+        return (masked.rfind(b"\n") if last else masked.find(b"\n")) + 1, unclosed
 
     def _quote(self, where: str) -> DataError:
         message = f"{self.name}: a quote opened in {where} is never closed; close it, or double it inside a value"
@@ -282,36 +219,32 @@ class TextReader(Reader):
     def blocks(self) -> Iterator[Block | None]:
         """Yield the rows after the position; None while no row is available yet."""
         while True:
-            end = self._record_end(last=True)
+            end, unclosed = self._record_end(last=True)
             if not end and self._ended:
                 end = len(self._rest)
-                if end and self._unclosed:
+                if end and unclosed:
                     raise self._quote(f"row {self._rows + 1:,}")
             if end:
-                at, head, before, first, data = self._at, self._head, self._before, self._rows, self._take(end)
+                before, first, data = (self._at, self._head, self._tail), self._rows, self._take(end)
                 if data.strip(b"\r\n") or self._single:
-                    yield self._parsed(data, at, head, before, first)
+                    yield self._block(data, first, *before)
             elif self._ended:
                 return
             elif not self._more():
                 yield None
 
-    def _parsed(self, data: bytes, at: int, head: bytes, before: bytes, first: int) -> Block:
-        self._check_text(data, at)
+    def _block(self, data: bytes, first: int, at: int, head: bytes, tail: bytes) -> Block:
+        self._check_text(data)
         table, fault = self._table(data)
         self._rows += table.num_rows
 
         def position(rows: int) -> Position:
-            offset = self._offset(data, rows)
-            stamp = stamp_of((head + data[:offset])[:KNOWN_BY], (before + data[:offset])[-KNOWN_BY:])
-            return Position(at + offset, first + rows, stamp)
+            end = self._offset(data, rows)
+            return Position(at + end, first + rows, _stamp(*_extended(head, tail, data[:end])))
 
         return Block(table, first, fault, position)
 
     def _table(self, data: bytes) -> tuple[Any, DataError | None]:
-        import pyarrow as pa
-        from pyarrow import csv as arrow
-
         broken: list[Any] = []
 
         def note(row: Any) -> str:
@@ -337,99 +270,66 @@ class TextReader(Reader):
             if "Empty CSV" not in what:  # unless all of its rows were left out
                 raise DataError(f"{self.name} cannot be read after row {self._rows:,} ({what})", code="text") from None
             table = pa.table({name: pa.array([], pa.string()) for name in self.names})
-        if not broken or self._skip:
+        fault = None
+        if self._skip:
             self.skipped += len(broken)
-            return self._with_plain_numbers(table), None
-        table = table.slice(0, broken[0].number - 1)
-        return self._with_plain_numbers(table), self._broken(broken[0])
+        elif broken:
+            table, fault = table.slice(0, broken[0].number - 1), self._broken(broken[0])
+        return _with_plain_numbers(table, self._options, self._text), fault
 
     def _broken(self, row: Any) -> DataError:
         number, expected = self._rows + row.number, f"{row.expected_columns} as in the header"
-        separators = SEPARATORS.get(self.separator, repr(self.separator))
         message = (
             f"{self.name}: row {number:,} has {row.actual_columns} values, expected {expected} ({shown(row.text)!r}); "
-            f"fix the row, or quote values that hold {separators}"
+            f"fix the row, or quote values that hold {self.separator!r}"
         )
         return DataError(message, code="row", row=number, value=row.text, expected=expected)
 
-    def _with_plain_numbers(self, table: Any) -> Any:
-        """Rewrite numbers like 1.234,5 as 1234.5, where the options say that they are written so."""
-        from pyarrow import compute
-
-        point, thousands = self._options.decimal, self._options.thousands
-        if point == "." and thousands is None:
-            return table
-        grouped = rf"\d{{1,3}}({re.escape(thousands)}\d{{3}})+|" if thousands else ""
-        pattern = rf"^ *[+-]?({grouped}\d+)?({re.escape(point)}\d*)?([eE][+-]?\d+)? *$"
-        arrays = []
-        for name, values in zip(table.column_names, table.columns, strict=True):
-            if name not in self._text:
-                numbers = compute.replace_substring(values, thousands, "") if thousands else values
-                numbers = compute.replace_substring(numbers, point, ".")
-                values = compute.if_else(compute.match_substring_regex(values, pattern), numbers, values)
-            arrays.append(values)
-        return type(table).from_arrays(arrays, names=table.column_names)
-
-    def _check_text(self, data: bytes, begin: int) -> None:
-        if (at := data.find(b"\0")) >= 0:
-            message = f"{self.name} holds a zero byte (byte {begin + at + 1:,}), expected text in UTF-8"
-            raise DataError(message, code="text")
+    def _check_text(self, data: bytes) -> None:
+        at = data.find(b"\0")
         try:
             data.decode()
         except UnicodeDecodeError as error:
-            raise self._encoding(data[error.start], data[: error.start]) from None
+            at = error.start if at < 0 else min(at, error.start)
+        if at >= 0:
+            raise self._not_text(data[at], data[:at])
 
-    def _encoding(self, byte: int, before: bytes) -> DataError:
+    def _not_text(self, byte: int, before: bytes) -> DataError:
         row, expected = self._rows + before.count(b"\n") + 1, self._options.encoding.upper()
-        message = f"{self.name} is not {expected} text (byte 0x{byte:02x}, about row {row:,}); save it as {expected}"
+        what = f"is not {expected} text (byte 0x{byte:02x}, about row {row:,})"
+        message = f"{self.name} {what}; save it as CSV in {expected}"
         return DataError(message, code="encoding", row=row, value=f"0x{byte:02x}", expected=expected)
 
     def _offset(self, data: bytes, rows: int) -> int:
         """Return the number of bytes of some rows."""
-        if rows == 0:
-            return 0
-        lines = data.split(b"\n")
-        count = records = 0
-        reader = csv.reader((line.decode() + "\n" for line in lines), delimiter=self.separator)
-        limit = csv.field_size_limit(2**31 - 1)
-        try:
-            for record in reader:
-                records += len(record) == len(self._raw) or (not record and self._single)
-                count = reader.line_num
-                if records == rows:
-                    break
-        finally:
-            csv.field_size_limit(limit)
-        return min(sum(map(len, lines[:count])) + count, len(data))
+        separator, offset, count = self.separator.encode(), 0, 0
+        for line in _masked(data, separator)[0].split(b"\n"):
+            if count == rows:
+                break
+            offset += len(line) + 1
+            blank = not line.strip(b"\r")
+            count += self._single if blank else line.count(separator) + 1 == len(self._raw)
+        return min(offset, len(data))
 
     # -- resuming --------------------------------------------------------------------------------------------------
 
     def start(self) -> Position:
         """Return the position before the first row."""
-        return Position(self._at, self._rows, stamp_of(self._head, self._before))
+        return Position(self._at, self._rows, _stamp(self._head, self._tail))
 
     def go_to(self, position: Position) -> None:
         """Continue after a position; DataError if this is not the table that the position is of."""
-        if position.offset < self._at:
-            raise self._other(position.rows)
-        while (left := position.offset - self._at) > 0:
+        while (left := position.offset - self._at) > 0 and (self._rest or not self._ended):
             if self._rest:
-                self._take(min(left, len(self._rest)))
-            elif self._ended:
-                raise self._shorter(position.rows)
-            elif self._can_skip(left):
-                with self._explained():
-                    self._stream.skip(left - KNOWN_BY)
-                self._at, self._before = self._at + left - KNOWN_BY, b""
+                self._take(left)
+            elif not self.live and self._decoder is None and len(self._head) == 4096 < left:
+                with explained("read", self.name):
+                    self._stream.skip(left - 4096)
+                self._at, self._tail = self._at + left - 4096, b""
             else:
                 self._more()
-        if stamp_of(self._head[: position.offset], self._before) != position.stamp:
-            raise self._other(position.rows)
+        self._check_reached(position, self.start() if left <= 0 else None)
         self._rows = position.rows
-
-    def _can_skip(self, left: int) -> bool:
-        enough = left > max(self._size, KNOWN_BY) and len(self._head) >= KNOWN_BY
-        return enough and not self.live and self._decoder is None
 
     def done(self) -> float | None:
         """Return the fraction of the table that was read; None if its size is unknown."""
@@ -438,3 +338,42 @@ class TextReader(Reader):
     def close(self) -> None:
         """Close the file."""
         self._stream.close()
+
+
+def _extended(head: bytes, tail: bytes, taken: bytes) -> tuple[bytes, bytes]:
+    """Return the first and the last 4096 bytes, which identify a table, after some more of them."""
+    return (head + taken[:4096])[:4096], (tail + taken)[-4096:]
+
+
+def _stamp(head: bytes, tail: bytes) -> str:
+    return f"{zlib.crc32(head):08x}{zlib.crc32(tail):08x}"
+
+
+def _masked(data: bytes, separators: bytes) -> tuple[bytes, bool]:
+    """Replace values in quotes, which may hold line ends, by zero bytes; return whether the last quote is open."""
+    if b'"' not in data:
+        return data, False
+    unclosed = False
+
+    def hide(found: re.Match[bytes]) -> bytes:
+        nonlocal unclosed
+        unclosed = not found[1]
+        return b"\0" * len(found[0])
+
+    quoted = rb'(?:^|(?<=[\r\n%b]))"[^"]*+(?:""[^"]*+)*+("?)' % re.escape(separators)
+    return re.sub(quoted, hide, data), unclosed
+
+
+def _with_plain_numbers(table: Any, options: ReadOptions, text: Collection[str]) -> Any:
+    """Rewrite numbers like 1.234,5 as 1234.5, where the options say that they are written so."""
+    point, thousands = options.decimal, options.thousands
+    if point == "." and thousands is None:
+        return table
+    grouped = rf"\d{{1,3}}({re.escape(thousands)}\d{{3}})+|" if thousands else ""
+    pattern = rf"^ *[+-]?({grouped}\d+)?({re.escape(point)}\d*)?([eE][+-]?\d+)? *$"
+    columns = dict(zip(table.column_names, table.columns, strict=True))
+    for name in columns.keys() - set(text):
+        numbers = compute.replace_substring(columns[name], thousands, "") if thousands else columns[name]
+        numbers = compute.replace_substring(numbers, point, ".")
+        columns[name] = compute.if_else(compute.match_substring_regex(columns[name], pattern), numbers, columns[name])
+    return pa.table(columns)

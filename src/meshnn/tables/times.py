@@ -2,101 +2,96 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
+from pyarrow import compute, types
 
 from meshnn.errors import DataError
 from meshnn.tables.names import quoted, shown, source
 
-__all__ = ["FORMS", "Times", "as_numpy", "looks_like_times", "parse_texts", "read_times", "timestamps"]
+__all__ = ["Times", "as_numpy", "distinct", "looks_like_times", "parse_days", "parse_texts", "read_times", "timestamps"]
 
-I64 = NDArray[np.int64]
-DAY = r"\d{4}-\d\d-\d\d"
-CLOCK = r"[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?"
-#: Forms of dates, in the notation of `strftime`: a pattern, and how it becomes a date in ISO notation.
+Integers = NDArray[np.int64]
+#: Forms of dates, in the notation of `strftime`. The first four are of days; the others name months or quarters.
 FORMS = {
-    "iso": (rf"^{DAY}({CLOCK})?$", None),
-    "zone": (rf"^{DAY}{CLOCK}(Z|[+-]\d\d:?\d\d)$", None),
-    "%d.%m.%Y": (rf"^(\d{{1,2}})\.(\d{{1,2}})\.(\d{{4}})((?:{CLOCK})?)$", r"\3-\2-\1\4"),
-    "%Y/%m/%d": (r"^(\d{4})/(\d{1,2})/(\d{1,2})$", r"\1-\2-\3"),
-    "%Y-%m": (r"^(\d{4})-(\d{1,2})$", r"\1-\2-1"),
-    "%Y/%m": (r"^(\d{4})/(\d{1,2})$", r"\1-\2-1"),
-    "quarter": (r"^(\d{4})[ -]?[Qq]([1-4])$", r"\1-Q\2-1"),
-    "%b %Y": (r"^([A-Za-z]{3}) (\d{4})$", r"\2-\1-1"),
-    "%b-%Y": (r"^([A-Za-z]{3})-(\d{4})$", r"\2-\1-1"),
-    "%B %Y": (r"^([A-Za-z]{3})[A-Za-z]{1,6} (\d{4})$", r"\2-\1-1"),
+    "iso": r"(?P<y>\d{4})-(?P<m>\d\d)-(?P<d>\d\d)(?P<clock>([T ]\d\d:\d\d(:\d\d(\.\d+)?)?)?)",
+    "zone": r"(?P<y>\d{4})-(?P<m>\d\d)-(?P<d>\d\d)(?P<clock>[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d))",
+    "%d.%m.%Y": r"(?P<d>\d{1,2})\.(?P<m>\d{1,2})\.(?P<y>\d{4})(?P<clock>([T ]\d\d:\d\d(:\d\d(\.\d+)?)?)?)",
+    "%Y/%m/%d": r"(?P<y>\d{4})/(?P<m>\d{1,2})/(?P<d>\d{1,2})",
+    "%Y-%m": r"(?P<y>\d{4})-(?P<m>\d{1,2})",
+    "%Y/%m": r"(?P<y>\d{4})/(?P<m>\d{1,2})",
+    "quarter": r"(?P<y>\d{4})[ -]?[Qq](?P<quarter>[1-4])",
+    "%b %Y": r"(?P<name>[A-Za-z]{3}) (?P<y>\d{4})",
+    "%b-%Y": r"(?P<name>[A-Za-z]{3})-(?P<y>\d{4})",
+    "%B %Y": r"(?P<name>[A-Za-z]{3})[A-Za-z]{1,6} (?P<y>\d{4})",
 }
-#: The first of these forms are of days; the others name months or quarters.
-DAY_FORMS = 4
-MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
-KNOWN = "dates are written 2024-03-31, 2024-03, 2024Q1, 31.3.2024 or Mar 2024, times 2024-03-31 12:00:00"
-PARTS = rf"^(?P<day>{DAY})(?:[T ](?P<clock>\d\d:\d\d)(?P<second>:\d\d)?(?P<part>\.\d+)?)?(?P<zone>Z|[+-]\d\d:?\d\d)?$"
 
 
-def parse_texts(values: Any) -> tuple[NDArray[Any], I64]:
-    """Parse dates and times that are text.
+def parse_days(values: Any) -> NDArray[Any]:
+    """Parse texts that are dates, with a time or without, as datetime64[us]; NaT for all others."""
+    stamps, forms = parse_texts(values)
+    return np.where((forms >= 0) & (forms < 4), stamps, np.datetime64("NaT", "us"))
 
-    Returns
-    -------
-    stamps : array (n,) of datetime64[us]
-        NaT where there is none; times with a zone are those of UTC, a month is its first day.
-    forms : array (n,)
-        Which of `FORMS` each one has; -1 for none of them.
 
-    Examples
-    --------
+def parse_texts(values: Any) -> tuple[NDArray[Any], Integers]:
+    """Parse dates and times that are text, as datetime64[us], and return which of `FORMS` each one has.
+
+    It is NaT and -1 for other text. Times with a zone are those of UTC, a month is its first day.
+
     >>> import pyarrow as pa
     >>> stamps, forms = parse_texts(pa.array(["31.12.2024", "2024Q2", "2024-02-30"]))
     >>> stamps.astype("datetime64[D]").astype(str).tolist(), forms.tolist()
     (['2024-12-31', '2024-04-01', 'NaT'], [2, 6, -1])
     """
-    from pyarrow import compute
-
-    texts = iso = compute.utf8_trim(values.cast("string"), " ")
-    forms = np.full(len(texts), -1, np.int64)
-    for k, (pattern, rewritten) in enumerate(FORMS.values()):
-        found = as_numpy(compute.match_substring_regex(texts, pattern), False)
-        forms[found] = k
-        if rewritten is not None and found.any():
-            iso = compute.replace_substring_regex(iso, pattern, rewritten)
-    for month, name in enumerate(MONTHS, 1):
-        if forms.max(initial=-1) > 5:
-            iso = compute.replace_substring_regex(iso, rf"-(?i:{name}|Q{(month + 2) // 3})-", f"-{month:02}-")
-    iso = compute.replace_substring_regex(iso, r"-(\d)\b", r"-0\1")
-    parts = compute.extract_regex(iso, pattern=PARTS)
-    day, clock, second, part, zone = (compute.struct_field(parts, [k]) for k in range(5))
-    clock = compute.if_else(compute.equal(clock, ""), "00:00", clock)
-    second = compute.if_else(compute.equal(second, ""), ":00", second)
-    whole = compute.binary_join_element_wise(compute.binary_join_element_wise(day, clock, " "), second, "")
-    stamps = compute.strptime(whole, format="%Y-%m-%d %H:%M:%S", unit="us", error_is_null=True)
-    same = compute.equal(compute.strftime(stamps, format="%Y-%m-%d"), day)  # 30 February is parsed as 1 March
-    ticks = as_numpy(compute.if_else(same, stamps, None).cast("int64"), np.iinfo(np.int64).min).copy()
-    there = ticks > np.iinfo(np.int64).min
-    if there.any():
-        fraction = compute.if_else(compute.equal(part, ""), ".0", part).cast("float64")
-        ticks[there] += np.round(1e6 * as_numpy(fraction, 0.0)[there]).astype(np.int64)
-        ticks[there] -= _offsets(zone)[there]
-    forms[~there] = -1
-    return ticks.view("datetime64[us]"), forms
+    missing = int(np.iinfo(np.int64).min)
+    try:  # ISO notation without zones, by far the most frequent
+        ticks = as_numpy(compute.utf8_trim(values, " ").cast(pa.timestamp("us")).cast("int64"), missing)
+        return ticks.view("datetime64[us]"), np.where(ticks == missing, -1, 0)
+    except pa.ArrowException:
+        texts, codes = distinct(values)
+    patterns = [re.compile(pattern, re.ASCII) for pattern in FORMS.values()]
+    parsed = [_parse(text.strip(" "), patterns) or (missing, -1) for text in texts]
+    found = np.array([*parsed, (missing, -1)], np.int64)[codes]
+    return found[:, 0].copy().view("datetime64[us]"), found[:, 1]
 
 
-def _offsets(zones: Any) -> I64:
-    """Return microseconds east of UTC."""
-    packed = zones.combine_chunks().dictionary_encode() if hasattr(zones, "chunks") else zones.dictionary_encode()
-    minutes = [0 if len(zone) < 5 else int(zone[0] + "1") * (60 * int(zone[1:3]) + int(zone[-2:]))
-               for zone in packed.dictionary.to_pylist()]  # fmt: skip
-    found: I64 = 60_000_000 * np.array([*minutes, 0], np.int64)[as_numpy(packed.indices, -1)]
-    return found
+def _parse(text: str, patterns: list[re.Pattern[str]]) -> tuple[int, int] | None:
+    """Return microseconds since 1970 and the number of the form; None if it is no date."""
+    for form, pattern in enumerate(patterns):
+        if (found := pattern.fullmatch(text)) is not None:
+            parts = {"d": "1", "clock": ""} | found.groupdict()
+            if "name" in parts:
+                parts["m"] = "jan feb mar apr may jun jul aug sep oct nov dec".find(parts["name"].lower()) // 4 + 1
+            elif "quarter" in parts:
+                parts["m"] = 3 * int(parts["quarter"]) - 2
+            day = f"{parts['y']}-{int(parts['m']):02}-{int(parts['d']):02}"
+            try:
+                moment = datetime.fromisoformat(day + parts["clock"])
+                moment = moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+                return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1), form
+            except (ValueError, OverflowError):
+                return None  # there is no such day
+    return None
+
+
+def distinct(values: Any) -> tuple[list[Any], Integers]:
+    """Return the distinct values, and which of them each one is; -1 if it is missing."""
+    if types.is_null(values.type) or len(values) == 0:
+        return [], np.full(len(values), -1, np.int64)
+    packed = values.combine_chunks() if hasattr(values, "chunks") else values
+    packed = packed.dictionary_encode()
+    packed = packed.combine_chunks() if hasattr(packed, "chunks") else packed
+    return packed.dictionary.to_pylist(), as_numpy(packed.indices, -1).astype(np.int64)
 
 
 def as_numpy(values: Any, missing: Any) -> NDArray[Any]:
     """Return an array with a value where one is missing; to_numpy() would import pandas, which takes long."""
-    import pyarrow as pa
-
     filled = values.fill_null(missing) if values.null_count else values
     filled = filled.combine_chunks() if isinstance(filled, pa.ChunkedArray) else filled
     if pa.types.is_boolean(filled.type):
@@ -107,9 +102,6 @@ def as_numpy(values: Any, missing: Any) -> NDArray[Any]:
 
 def timestamps(values: Any, local: bool = True) -> NDArray[Any]:
     """Return dates or timestamps of pyarrow as datetime64[us], NaT where missing; in local time or in UTC."""
-    import pyarrow as pa
-    from pyarrow import compute, types
-
     if types.is_timestamp(values.type) and values.type.tz is not None and local:
         values = compute.local_timestamp(values)
     zone = getattr(values.type, "tz", None)
@@ -119,28 +111,16 @@ def timestamps(values: Any, local: bool = True) -> NDArray[Any]:
 
 @dataclass(frozen=True)
 class Times:
-    """The times of a series.
+    """The times of a series."""
 
-    Attributes
-    ----------
-    name : name of the column
-    order : (n,) the rows in the order of time
-    places : (n,) the step of each of these; steps without a row are missing values
-    stamps : (steps,) the time of each step, datetime64 or float
-    unit : what a step is counted in: "months", "weekdays", "time" (microseconds) or "number"
-    step : units per step
-    form : how the times are written
-    notes : remarks for the user
-    """
-
-    name: str
-    order: I64
-    places: I64
-    stamps: NDArray[Any]
-    unit: str
-    step: float
-    form: str
-    notes: tuple[str, ...]
+    name: str  # of the column
+    order: Integers  # (n,) the rows in the order of time
+    places: Integers  # (n,) the step of each of these; steps without a row are missing values
+    stamps: NDArray[Any]  # (steps,) the time of each step, datetime64 or float
+    unit: str  # what a step is counted in: "months", "weekdays", "time" (microseconds) or "number"
+    step: float  # units per step
+    form: str  # how the times are written
+    notes: tuple[str, ...]  # remarks for the user
 
     def after(self, count: int) -> NDArray[Any]:
         """Return the next times."""
@@ -156,8 +136,6 @@ class Times:
 
 def looks_like_times(table: Any, name: str) -> bool:
     """Return whether a column holds dates or times, by its type or by most of its first texts."""
-    from pyarrow import types
-
     values = table[name]
     if types.is_date(values.type) or types.is_timestamp(values.type):
         return True
@@ -197,10 +175,9 @@ def read_times(table: Any, name: str) -> Times:
 
 def _stamps(table: Any, name: str) -> tuple[NDArray[Any], str]:
     """Return the times as datetime64[us] or floats, and how they are written."""
-    from pyarrow import types
-
     values, kind = table[name], table[name].type
     where = f"{source(table)}column {shown(name)}"
+    known = "dates are written 2024-03-31, 2024-03, 2024Q1, 31.3.2024 or Mar 2024, times 2024-03-31 12:00:00"
     if values.null_count:
         row = values.is_null().to_pylist().index(True) + 1
         raise DataError(f"{where} has no time in row {row:,}; fill it in, or leave the row out", code="time", row=row)
@@ -214,15 +191,15 @@ def _stamps(table: Any, name: str) -> tuple[NDArray[Any], str]:
         form = "%Y-%m-%d" if types.is_date(kind) else "%Y-%m-%d %H:%M:%S" + "Z" * bool(zone)
         return timestamps(values, local=False), form
     if not (types.is_string(kind) or types.is_large_string(kind)):
-        raise DataError(f"{where} holds {shown(str(kind))}, expected times; {KNOWN}", code="time", field=name)
+        raise DataError(f"{where} holds {shown(str(kind))}, expected times; {known}", code="time", field=name)
     stamps, forms = parse_texts(values)
     usual = int(np.bincount(forms + 1)[1:].argmax()) if forms.max() >= 0 else -2  # one column, one form
     if (bad := forms != usual).any():
         at, other = int(bad.argmax()), int((~bad).argmax())
         like = "" if bad.all() else f" like {quoted(values[other].as_py().strip())} in row {other + 1:,}"
         cell = values[at].as_py().strip()
-        message = f"{where} holds {quoted(cell)} in row {at + 1:,}, which is not read as a time{like}; {KNOWN}"
-        raise DataError(message, code="time", field=name, value=cell, row=at + 1, expected=KNOWN)
+        message = f"{where} holds {quoted(cell)} in row {at + 1:,}, which is not read as a time{like}; {known}"
+        raise DataError(message, code="time", field=name, value=cell, row=at + 1, expected=known)
     return stamps, _form(values, list(FORMS)[usual])
 
 
@@ -236,7 +213,7 @@ def _form(values: Any, form: str) -> str:
     return form
 
 
-def _step(stamps: NDArray[Any]) -> tuple[str, float, I64 | None]:
+def _step(stamps: NDArray[Any]) -> tuple[str, float, Integers | None]:
     """Return the unit, how many of it a step has, and the step of each time; None if they are not regular."""
     if stamps.dtype.kind == "f":
         usual = _usual(np.diff(stamps)) if len(stamps) > 1 else 1.0
@@ -263,7 +240,7 @@ def _usual(steps: NDArray[Any]) -> float:
     return float(values[counts.argmax()] if counts.max() > 1 or len(values) == 1 else np.median(steps))
 
 
-def _multiples(ticks: NDArray[Any], step: float) -> I64 | None:
+def _multiples(ticks: NDArray[Any], step: float) -> Integers | None:
     ratio = (ticks - ticks[0]) / step
     places = np.round(ratio)
     regular = (np.abs(ratio - places) < 0.01).all() and (np.diff(places) > 0).all()
