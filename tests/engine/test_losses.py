@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from sklearn.linear_model import PoissonRegressor, QuantileRegressor
+from sklearn.linear_model import PoissonRegressor
 
 import meshnn
 from cases import Case, by_autograd, by_differences, close
@@ -143,40 +143,6 @@ def test_on_the_command_line(tmp_path):
     assert "--loss poisson is for --task regress" in done.stderr
 
 
-def test_counts_need_no_task_on_the_command_line(tmp_path):
-    """Whole numbers would be taken for classes; a loss of numbers says that they are not."""
-    table = tmp_path / "claims.csv"
-    rows = "\n".join(f"{a},{b},{int(c)}" for (a, b), c in zip(X.tolist(), COUNTS, strict=True))
-    table.write_text(f"a,b,count\n{rows}\n")
-    done = run(
-        "fit", table, "--target", "count", "--loss", "poisson", "--max-epochs", "3", "--out", tmp_path / "m.mesh"
-    )
-    assert done.returncode == 0, done.stderr
-    done = run("info", tmp_path / "m.mesh", "--json")
-    assert json.loads(done.stdout)["minimised"] == "poisson"
-    done = run("fit", table, "--target", "count", "--loss", "poison")
-    assert done.returncode == 2
-    assert "did you mean 'poisson'" in done.stderr
-
-
-def test_a_fitted_model_keeps_its_loss():
-    model = MeshRegressor(hidden=2, max_epochs=3, random_state=0).fit(X, COUNTS)
-    before = model.predict(X)
-    model.set_params(loss="poisson")
-    np.testing.assert_array_equal(model.predict(X), before)
-    with pytest.raises(MeshError, match="but loss changed since it was built"):
-        model.partial_fit(X, COUNTS)
-
-
-def test_the_scale_of_huber_counts_weights_as_repetitions():
-    from meshnn.losses.losses import Huber
-
-    values, weight = RNG.standard_normal((50, 2)) ** 3, RNG.integers(0, 4, 50).astype(float)
-    weighted = Huber().scaling(values, weight)
-    repeated = Huber().scaling(np.repeat(values, weight.astype(int), axis=0), None)
-    np.testing.assert_allclose(weighted, repeated, rtol=1e-12)
-
-
 LEVELS = (0.05, 0.5, 0.9)
 
 
@@ -234,16 +200,6 @@ def test_a_share_of_new_targets_lies_below_a_quantile(level, solver):
     assert below.mean() == pytest.approx(level, abs=0.03)
     assert below[far].mean() == pytest.approx(level, abs=0.05)
     assert below[~far].mean() == pytest.approx(level, abs=0.05)
-
-
-@pytest.mark.parametrize("level", LEVELS)
-def test_quantile_without_hidden_neurons_is_quantile_regression(level):
-    """Up to the width of the parabola, a twentieth of the targets' spread."""
-    y = LINE + RNG.standard_normal(200)
-    got = MeshRegressor(loss="quantile", quantile=level, solver="lm", **LINEAR).fit(X, y).predict(X)
-    want = QuantileRegressor(quantile=level, alpha=0).fit(X, y).predict(X)
-    assert np.abs(got - want).mean() < 0.1
-    assert pinball(got - y, level).mean() == pytest.approx(pinball(want - y, level).mean(), rel=0.01)
 
 
 def test_a_fitted_quantile_is_kept(tmp_path):

@@ -1,7 +1,5 @@
 """The public contract of Mesh and its invariances."""
 
-import pickle
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -83,28 +81,7 @@ def test_rewire_keeps_weights_of_edges_that_stay(mesh):
         mesh.rewire(Topology.mesh(3, 7, 2))
 
 
-def test_pickle(mesh, batch):
-    mesh.gradient(*batch)
-    again = pickle.loads(pickle.dumps(mesh))
-    np.testing.assert_array_equal(again.gradient(*batch)[1], mesh.gradient(*batch)[1])
-
-
 # -- invariances -------------------------------------------------------------------------------------------------
-
-
-@examples(25)
-@given(case=cases(most_batch=33))
-def test_a_batch_equals_its_samples_one_by_one(case):
-    m = case.mesh
-    grads = []
-    for b in range(case.X.shape[-2]):
-        X = case.X[..., b : b + 1, :]
-        grads.append(m.gradient(X, case.y[b : b + 1], case.loss)[1] * case.shares[b])
-    close(
-        m.gradient(case.X, case.y, case.loss, sample_weight=case.sample_weight)[1],
-        np.sum(grads, axis=0),
-        1e-12,
-    )
 
 
 @examples(40)

@@ -1,15 +1,11 @@
 """Everything that is computed, on a few small nets against the loops: what fails here, fails within seconds."""
 
-from functools import cache
-
 import numpy as np
 import pytest
 
 import naive
 from meshnn import Mesh, Topology
-from meshnn.plan import METHODS
 from meshnn.training import train
-from meshnn.training.api import as_samples
 from solver_options import with_solver
 
 HIDDEN = ["tanh", "relu", "sin", "gauss", "sigmoid", "softplus", "elu", "leaky_relu", "identity"]
@@ -38,25 +34,6 @@ def by_loops(mesh, X):
     return states, np.array([j for _, j in found])[:, :, t.src, t.dst]
 
 
-@cache
-def expected(ticks, seed):
-    mesh, X, *_ = small(ticks, seed)
-    return by_loops(mesh, X)
-
-
-@cache
-def grown(ticks, seed):
-    """The same net with all edges there can be, the new ones at weight 0: the graph and what the loops say."""
-    mesh, X, *_ = small(ticks, seed)
-    t = mesh.topology
-    A = np.zeros((t.n_neurons, t.n_neurons))
-    A[t.src, t.dst] = mesh.weights
-    src, dst = (array.ravel() for array in np.meshgrid(np.arange(t.n_neurons), np.arange(3, t.n_neurons)))
-    whole = Topology(2, 5, 2, np.stack([src, dst], axis=1))
-    dense = Mesh(whole, ticks, mesh.activations[:5], weights=A[whole.src, whole.dst], dtype="float64")
-    return whole, by_loops(dense, X)
-
-
 def slopes(loss, outputs, y):
     """Loss of each sample and its derivative by the outputs."""
     each = [naive.loss_and_slope(loss, out.tolist(), target) for out, target in zip(outputs, y.tolist(), strict=True)]
@@ -65,95 +42,6 @@ def slopes(loss, outputs, y):
 
 def close(got, want):
     np.testing.assert_allclose(got, want, rtol=1e-9, atol=1e-12)
-
-
-CASES = [(1, 0), (2, 1), (3, 2), (3, 3), (5, 4)]
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_states_and_outputs(case):
-    mesh, X, *_ = small(*case)
-    states, _ = expected(*case)
-    close(mesh.forward(X), states[-1][:, -2:])
-    close(mesh.states(X), states)
-
-
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("case", CASES)
-def test_gradients(case, method):
-    mesh, X, labels, values, share = small(*case)
-    states, J = expected(*case)
-    share = share / share.sum()
-    for loss, y in (("cross_entropy", labels), ("squared_error", values)):
-        each, slope = slopes(loss, states[-1][:, -2:], y)
-        value, grad = mesh.gradient(X, y, loss, method, sample_weight=share)
-        assert value == pytest.approx(share @ each, rel=1e-9)
-        close(grad, np.einsum("b,bo,boe->e", share, slope, J))
-
-
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("case", CASES)
-def test_gradients_of_looks_after_every_tick(case, method):
-    """Looks after all ticks, and a readout that weighs them."""
-    mesh, X, labels, values, share = small(*case)
-    by_tick = [by_loops(Mesh(mesh.topology, k, mesh.activations[:5], weights=mesh.weights, dtype="float64"), X[:k])
-               for k in range(1, len(X) + 1)]  # fmt: skip
-    outputs, J = (np.array(parts) for parts in zip(*[(s[-1][:, -2:], j) for s, j in by_tick], strict=True))
-    rng = np.random.default_rng(5)
-    seen, weights = rng.random(outputs.shape[:2]) < 0.7, rng.random(outputs.shape[:2])
-    seen[0] = True
-    for loss, y in (("cross_entropy", labels), ("squared_error", values)):
-        each, slope = (np.array(parts) for parts in zip(*[slopes(loss, out, y) for out in outputs], strict=True))
-        counted = share * seen / (share * seen).sum()
-        targets = np.broadcast_to(y, (len(X), *y.shape))
-        value, grad = mesh.gradient(X, targets, loss, method, sample_weight=share, loss_ticks=seen)
-        assert value == pytest.approx((counted * each).sum(), rel=1e-9)
-        close(grad, np.einsum("kb,kbo,kboe->e", counted, slope, J))
-        each, slope = slopes(loss, (weights[:, :, None] * outputs).sum(axis=0), y)
-        value, grad = mesh.gradient(X, y, loss, method, sample_weight=share, readout=weights)
-        assert value == pytest.approx(share @ each / share.sum(), rel=1e-9)
-        close(grad, np.einsum("b,bo,kb,kboe->e", share / share.sum(), slope, weights, J))
-
-
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("case", CASES)
-def test_jacobians(case, method):
-    mesh, X, *_ = small(*case)
-    close(mesh.jacobian(X, method), expected(*case)[1])
-
-
-@pytest.mark.parametrize("method", ["factored", "adjoint"])
-@pytest.mark.parametrize("case", CASES)
-def test_curvature(case, method):
-    mesh, X, labels, values, share = small(*case)
-    states, J = expected(*case)
-    outputs, live = states[-1][:, -2:], np.flatnonzero(~mesh.dead_edges())
-    p = np.exp(outputs) / np.exp(outputs).sum(axis=1, keepdims=True)
-    bent = np.einsum("bo,op->bop", p, np.eye(2)) - p[:, :, None] * p[:, None]
-    for loss, y, H in (("cross_entropy", labels, bent), ("squared_error", values, np.array([np.eye(2)] * 33))):
-        samples = as_samples(mesh, X, y, loss, share)
-        engine = mesh.engine("curvature", method, 33)
-        model = engine.curvature(mesh.values, samples.X, samples.targets, live, 1)
-        each, slope = slopes(loss, outputs, y)
-        assert model.loss == pytest.approx(share @ each / share.sum(), rel=1e-9)
-        close(model.grad, np.einsum("b,bo,boe->e", share / share.sum(), slope, J)[live])
-        close(model.matrix, np.einsum("b,boe,bop,bpf->ef", share / share.sum(), J, H, J)[np.ix_(live, live)])
-        if loss == "cross_entropy":
-            hit = outputs.argmax(axis=1) == labels
-            assert model.correct == pytest.approx(share @ hit / share.sum(), rel=1e-9)
-
-
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("case", CASES)
-def test_growth_scores(case, method):
-    """Of the edges of the graph and of absent ones, in any order."""
-    mesh, X, labels, _, share = small(*case)
-    whole, (states, J) = grown(*case)
-    _, slope = slopes("cross_entropy", states[-1][:, -2:], labels)
-    want = np.einsum("b,bo,boe->e", share / share.sum(), slope, J)
-    at = np.random.default_rng(0).permutation(whole.n_edges)
-    got = mesh.growth_scores(X, labels, src=whole.src[at], dst=whole.dst[at], gradient=method, sample_weight=share)
-    close(got, want[at])
 
 
 @pytest.mark.parametrize("solver", ["sgd", "adam"])

@@ -13,7 +13,6 @@ from cases import (
     LOSS_NAMES,
     TimedCase,
     by_autograd_in_time,
-    by_loops_in_time,
     cases,
     close,
     targets_for,
@@ -36,16 +35,6 @@ def test_gradient_equals_autograd_through_the_sequence(method, case):
     got_loss, got = case.mesh.gradient(case.X, case.y, case.loss, method, case.sample_weight, **case.options)
     assert got_loss == pytest.approx(want_loss, rel=1e-10, abs=1e-14)
     close(got, want, 1e-10)
-
-
-@examples(25)
-@given(case=timed_cases(reads=False, most_hidden=3, most_batch=2, ticks=4))
-def test_gradient_equals_the_loops(case):
-    want_loss, want = by_loops_in_time(case)
-    for method in ALL_METHODS:
-        got_loss, got = case.mesh.gradient(case.X, case.y, case.loss, method, case.sample_weight, **case.options)
-        assert got_loss == pytest.approx(want_loss, rel=1e-10, abs=1e-14)
-        close(got, want, 1e-10)
 
 
 @examples(40)
@@ -184,22 +173,6 @@ def test_float32_is_near_float64(method, case):
     close(got, want, 1e-3, scale=1e-2 * max(1.0, float(size.max())) ** 2)
 
 
-@pytest.mark.parametrize("size", [20, 70])
-@pytest.mark.parametrize("topology", [Topology.mesh(3, 18, 3), Topology.layered([6, 12, 9, 2])], ids=["mesh", "layers"])
-def test_dense_graphs_which_run_in_tiles(topology, size):
-    rng = np.random.default_rng(0)
-    ticks = 4
-    mesh = Mesh(topology, ticks, "tanh", dtype="float64", random_state=1)
-    X, y = rng.standard_normal((ticks, size, topology.n_inputs)), rng.integers(0, topology.n_outputs, (ticks, size))
-    state = rng.standard_normal((size, topology.n_neurons))
-    case = TimedCase(mesh, X, y, "cross_entropy", None, rng.random((ticks, size)) < 0.6, None, state, by_tick=True)
-    want_loss, want = by_autograd_in_time(case)
-    for method in ALL_METHODS:
-        got_loss, got = mesh.gradient(X, y, gradient=method, **case.options)
-        assert got_loss == pytest.approx(want_loss, rel=1e-12)
-        close(got, want, 1e-11)
-
-
 @pytest.mark.parametrize("method", EVERY_METHOD)
 def test_ties_and_fixed_edges(method):
     rng = np.random.default_rng(3)
@@ -243,47 +216,6 @@ def test_what_is_not_looked_at_is_ignored(method, loss):
         want += part[1].astype(float) * some.sum() * n / looks.sum()
     assert value == pytest.approx(short, rel=1e-4)
     close(grad, want, 1e-4)
-
-
-def test_the_last_tick_is_what_it_was(mesh, batch):
-    X, y = batch
-    want = mesh.gradient(X, y)
-    for method in ALL_METHODS:
-        got = mesh.gradient(X, y, gradient=method, loss_ticks=np.arange(mesh.ticks) == mesh.ticks - 1)
-        assert got[0] == pytest.approx(want[0], rel=1e-13)
-        close(got[1], want[1], 1e-12)
-        got = mesh.gradient(X, y, gradient=method, state=np.zeros(mesh.topology.n_neurons))
-        close(got[1], want[1], 1e-12)
-    close(mesh.forward(X, state=np.zeros(mesh.topology.n_neurons)), mesh.forward(X), 1e-13)
-
-
-@pytest.mark.parametrize("method", ALL_METHODS)
-def test_threads_do_not_change_a_bit(method):
-    rng = np.random.default_rng(0)
-    mesh = Mesh(Topology.mesh(8, 20, 4, density=0.4, random_state=0), 4, "tanh", random_state=0)
-    X, y, state = rng.standard_normal((4, 2000, 8)), rng.integers(0, 4, (4, 2000)), rng.standard_normal((2000, 33))
-    looks = rng.random((4, 2000)) < 0.5
-    found = []
-    for n in (1, 2, 3, 8):
-        loss, grad = mesh.gradient(X, y, gradient=method, loss_ticks=looks, state=state, n_jobs=n)
-        found.append((loss, grad, *mesh.forward(X, every_tick=True, state=state, return_state=True, n_jobs=n)))
-    for other in found[1:]:
-        for got, want in zip(other, found[0], strict=True):
-            np.testing.assert_array_equal(got, want)
-
-
-def test_samples_without_weight_bring_no_state(mesh):
-    rng = np.random.default_rng(0)
-    X, y, state = rng.standard_normal((3, 6, 3)), rng.integers(0, 2, 6), rng.standard_normal((6, 12))
-    state = state[:, : mesh.topology.n_neurons]
-    weight = np.array([1.0, 0.0, 2.0, 0.0, 0.0, 1.0])
-    some = weight > 0
-    for method in ALL_METHODS:
-        got = mesh.gradient(X, y, "cross_entropy", method, weight, loss_ticks="all", state=state)
-        want = mesh.gradient(X[:, some], y[some], "cross_entropy", method, weight[some], loss_ticks="all",
-                             state=state[some])  # fmt: skip
-        assert got[0] == want[0]
-        np.testing.assert_array_equal(got[1], want[1])
 
 
 @pytest.mark.parametrize(
@@ -334,16 +266,6 @@ def looks_of(case):
 def without_state(case):
     case.state = None
     return case
-
-
-@examples(40)
-@given(case=timed_cases(most_batch=33).map(without_state))
-def test_loss_equals_that_of_the_gradient(case):
-    samples = looks_of(case)
-    want, _ = by_autograd_in_time(case)
-    got, hits = case.mesh.engine().evaluate(case.mesh.values, samples.X, samples.targets)
-    assert got == pytest.approx(want, rel=1e-10, abs=1e-14)
-    assert -1e-12 <= hits <= 1 + 1e-12
 
 
 def autograd_curvature(case):
@@ -458,17 +380,6 @@ def test_held_out_sequences_are_looked_at_as_they_say():
     assert last.validation == pytest.approx(want, rel=1e-6)
 
 
-@pytest.mark.slow
-def test_penalties_are_searched_for_on_sequences():
-    from meshnn.training import train
-
-    X, sums, within, end, length = sequences()
-    y = (sums > 0).astype(int)
-    for target, option in ((y, {"loss_ticks": within}), (y[length - 1, np.arange(len(length))], {"readout": end})):
-        rows = list(train(memory_net(), X, target, l2="auto", solver="auto", max_epochs=5, random_state=0, **option))
-        assert np.isfinite(rows[-1].loss)
-
-
 @pytest.mark.parametrize("method", EVERY_METHOD)
 @examples(15)
 @given(case=timed_cases().map(without_state), seed=st.integers(0, 1000))
@@ -478,33 +389,6 @@ def test_growth_scores_equal_autograd(method, case, seed):
     options = {name: value for name, value in case.options.items() if name != "state"}
     got = case.mesh.growth_scores(case.X, case.y, case.loss, src, dst, method, case.sample_weight, **options)
     close(got, by_autograd_in_time(case, (src, dst))[1], 1e-10)
-
-
-@pytest.mark.parametrize("by", ["movement", "saliency"])
-@examples(10)
-@given(case=timed_cases(loss="squared_error", most_batch=5, most_hidden=3).map(without_state))
-def test_importance_of_edges(by, case):
-    from meshnn.training.structure.choosing import importance
-
-    got = importance(by, case.mesh, looks_of(case), np.random.default_rng(0))
-    w = case.mesh.weights
-    if by == "movement":
-        want = np.abs(w * by_autograd_in_time(case)[1])
-    else:
-        want = 0.5 * w**2 * np.diag(autograd_curvature(case))
-    close(got, want, 1e-9)
-
-
-def test_a_graph_that_changes_learns_sequences():
-    from meshnn.training import structure, train
-
-    X, sums, within, *_ = sequences(count=80)
-    mesh = memory_net()
-    policy = structure.Prune(to=20, by="movement", end=0.5)
-    rows = list(train(mesh, X, (sums > 0).astype(int), solver="adam", max_epochs=20, tol=0.0, random_state=0,
-                      loss_ticks=within, structure=policy))  # fmt: skip
-    assert mesh.topology.n_edges == 20
-    assert np.isfinite(rows[-1].loss)
 
 
 @pytest.mark.parametrize("reads", [False, True])

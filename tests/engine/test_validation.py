@@ -60,13 +60,6 @@ def test_scores_instead_of_the_loss():
     assert "the score of the held-out samples rose by less than" in stopped.history_[-1].note
 
 
-@pytest.mark.parametrize("scoring", ["accuracy", "roc_auc_ovr", "neg_log_loss"])
-def test_early_stopping_by_score(scoring):
-    labels = np.array(["a", "b", "c"])[Y]
-    model = MeshClassifier(**OPTIONS, early_stopping=EarlyStopping(scoring=scoring)).fit(X, labels)
-    assert np.isfinite(model.history_["validation"]).all()
-
-
 def test_tables_sparse_matrices_and_labels():
     frame = pd.DataFrame(X, columns=list("abcd")).assign(e=np.array(["x", "y"])[ORDER % 2])
     options = OPTIONS | {"max_epochs": 4, "early_stopping": EarlyStopping(scoring="accuracy")}
