@@ -29,11 +29,6 @@ from meshnn.topology.builders import Seed, recurrent_ticks
 
 __all__ = ["cascade_of_columns", "columns", "delay_line", "recurrent", "reservoir"]
 
-#: Neurons up to which all eigenvalues are computed; beyond, only the largest is looked for.
-FEW = 400
-#: Standard deviation of the first weights of the outputs of `recurrent`: it begins by saying the mean.
-READOUT = 0.1
-
 
 def columns(
     n_inputs: int,
@@ -246,7 +241,7 @@ def recurrent(
     fan = np.where(held, n_state, n_inputs * (lags + 1) + bool(bias))
     spread = np.where(held, inside, outside) / np.sqrt(fan)
     spread = np.where(graph.dst >= state + n_state, 1.0 / np.sqrt(n_state + n_inputs + bool(bias)), spread)
-    spread = np.where(graph.dst >= graph.outputs[0], READOUT, spread)
+    spread = np.where(graph.dst >= graph.outputs[0], 0.1, spread)  # the first outputs are near the mean
     net.weights = np.where(net.ties.fixed, 1.0, rng.standard_normal(graph.n_edges) * spread)
     return net
 
@@ -376,7 +371,7 @@ def _radius(values: Array, src: Array, dst: Array, n: int) -> float:
             "is 0; take a higher density or another random_state"
         )
     found = None
-    if n > FEW:
+    if n > 400:  # up to here all eigenvalues are computed, beyond only the largest
         try:
             found = eigs(W, 1, ncv=min(n, 60), v0=np.ones(n), return_eigenvectors=False)
         except ArpackNoConvergence:

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from cases import ALL_METHODS, Case, by_autograd, close, targets_for
 from examples import examples
 from meshnn import Mesh, Topology
-from meshnn.engine import steps
 from meshnn.plan.tiles import PADDING, SIDE, tile
 from meshnn.training import train
 from solver_options import with_solver
@@ -223,8 +222,8 @@ def test_steps_in_halves_are_steps(dtype):
     mesh = Mesh(Topology.layered([150, 300, 3]), activation="tanh", dtype=dtype, random_state=0)
     twin = Mesh(mesh.topology, mesh.ticks, "tanh", weights=mesh.weights, dtype=dtype)
     cost = mesh.engine("epochs", batch=size).plan.cost
-    assert size * cost.work >= 2 * steps.LEAST_HALF  # else nothing is tested
-    assert cost.tiled > steps.MOSTLY
+    assert size * cost.work >= 2_000_000  # else nothing is tested
+    assert cost.tiled > 0.9
     options = {"solver": "sgd", "momentum": 0.0, "nesterov": False, "schedule": "constant", "learning_rate": 0.1}
     list(train(mesh, X, y, batch_size=size, max_epochs=1, l2=0.0, random_state=0, tol=0.0, **with_solver(options)))
     order = np.random.default_rng(int(np.random.default_rng(0).integers(2**63))).permutation(n)

@@ -410,13 +410,11 @@ def test_any_number_of_threads_takes_the_same_steps(reads):
 
 
 def test_many_masks_are_not_all_kept():
-    from meshnn.engine.engines import MOST_TIMED
-
     rng = np.random.default_rng(0)
     mesh = Mesh(Topology.mesh(1, 2, 1), 12, "tanh", dtype="float64", random_state=0)
     X = rng.standard_normal((12, 2, 1))
-    for k in range(2 * MOST_TIMED):
+    for k in range(32):
         looks = np.array([bool(k & (1 << bit)) for bit in range(11)] + [True])
         want = mesh.gradient(X, [[0.5], [0.1]], "squared_error", "influence", loss_ticks=looks)[1]
         close(mesh.gradient(X, [[0.5], [0.1]], "squared_error", "adjoint", loss_ticks=looks)[1], want, 1e-12)
-    assert len(mesh._engines._made) <= MOST_TIMED
+    assert len(mesh._engines._made) <= 16

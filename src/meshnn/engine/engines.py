@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from meshnn import _core
 from meshnn.arguments import known
+from meshnn.arrays import IntArray
 from meshnn.codes import IDENTITY, NONZERO_AT_ZERO, RELU
 from meshnn.engine.engine import Engine
 from meshnn.engine.threads import BUCKETS, cores
@@ -28,21 +28,17 @@ from meshnn.plan import (
     Timing,
     decide,
 )
-from meshnn.plan.cost import MAX_SETS
+from meshnn.plan.limits import LIMITS
 from meshnn.topology import Topology
 from meshnn.topology.reach import edges_by_source
 
 __all__ = ["Engines"]
 
-I64 = NDArray[np.int64]
-#: Engines for runs in time that are kept: every mask of ticks is another one.
-MOST_TIMED = 16
 
-
-def _make_room(kept: dict[tuple[Any, ...], Any], timing: Timing | None) -> None:
-    """Forget the oldest of those that end with a timing, if another is to come."""
+def _make_room(kept: dict[tuple[Any, ...], Any], timing: Timing | None, most: int = 16) -> None:
+    """Forget the oldest of those for runs in time, if another is to come: every mask of ticks is another one."""
     timed = [] if timing is None else [key for key in tuple(kept) if key[-1] is not None]
-    if len(timed) >= MOST_TIMED:
+    if len(timed) >= most:
         kept.pop(timed[0], None)
 
 
@@ -61,7 +57,7 @@ class Engines:
     """
 
     def __init__(
-        self, topology: Topology, codes: I64, dtype: np.dtype[Any], number: I64 | None, n_numbers: int
+        self, topology: Topology, codes: IntArray, dtype: np.dtype[Any], number: IntArray | None, n_numbers: int
     ) -> None:
         self.topology, self.codes, self.dtype, self.number, self.n_numbers = topology, codes, dtype, number, n_numbers
         self.awake = np.isin(codes, list(NONZERO_AT_ZERO))
@@ -135,7 +131,7 @@ class Engines:
 
     def _check_planning(self, decision: Decision, ticks: int) -> None:
         """Refuse a plan that nobody would wait for."""
-        sets, most = decision.cost(decision.chosen).sets, MAX_SETS
+        sets, most = decision.cost(decision.chosen).sets, LIMITS.sets
         if sets > most:
             others = [c.method for c in decision.costs if c.sets <= most]
             raise MeshError(
@@ -181,7 +177,7 @@ class Engines:
         if found is None:
             chosen = METHODS[method] if again else self.resolve(need, method, ticks, batch, n_jobs, timing)
             found = self._compiled(chosen, ticks, need in ("jacobian", "curvature"), timing=timing)
-            if len(self._found) >= MOST_TIMED:
+            if len(self._found) >= 16:
                 self._found.clear()
             self._found[key] = found
         return found
@@ -191,7 +187,7 @@ class Engines:
         return self._compiled(STATES if whole else FORWARD_PASS, ticks, timing=timing)
 
     def candidates(
-        self, method: str, ticks: int, pairs: tuple[I64, I64], batch: int, n_jobs: int | None,
+        self, method: str, ticks: int, pairs: tuple[IntArray, IntArray], batch: int, n_jobs: int | None,
         timing: Timing | None = None,
     ) -> Engine:  # fmt: skip
         """A engine that gives the gradient of other edges than the graph's own; not kept."""
@@ -254,7 +250,7 @@ class Engines:
         )  # fmt: skip
         return _core.Struct("StreamPlan", vars(plan.course), self.dtype.char)
 
-    def _out_edges(self) -> tuple[I64, I64, I64]:
+    def _out_edges(self) -> tuple[IntArray, IntArray, IntArray]:
         """Return where the edges that leave each input begin, their destinations and the values of their weights."""
         t = self.topology
         ptr, order = edges_by_source(t.n_neurons, t.src)

@@ -9,8 +9,8 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from meshnn.arrays import IntArray
 from meshnn.engine.engine import Engine
 from meshnn.engine.engines import Engines
 from meshnn.engine.threads import threads_for
@@ -19,8 +19,6 @@ from meshnn.plan import ROW_BYTES
 from meshnn.topology import Topology
 
 __all__ = ["Layer"]
-
-I64 = NDArray[np.int64]
 
 
 class Layer:
@@ -44,7 +42,7 @@ class Layer:
         self._row = ROW_BYTES // self.dtype.itemsize
 
     @classmethod
-    def of(cls, topology: Topology, ticks: int, codes: I64, ties: Ties, dtype: np.dtype[Any]) -> Layer:
+    def of(cls, topology: Topology, ticks: int, codes: IntArray, ties: Ties, dtype: np.dtype[Any]) -> Layer:
         """Return the layer of a graph with its activations and ties."""
         return cls(Engines(topology, codes, dtype, None if ties.plain else ties.number, ties.n_numbers), ticks)
 

@@ -14,13 +14,11 @@ from typing import NamedTuple
 import numpy as np
 
 from meshnn.arrays import Array, IntArray
-from meshnn.plan.tiles import PADDING, U32, Tiled, tile
+from meshnn.plan.limits import LIMITS
+from meshnn.plan.tiles import PADDING, Tiled, UIntArray, tile
 
 #: Bytes of a row of samples, as in the core: 64 samples in float32, 32 in float64.
 ROW_BYTES = 256
-
-#: Entries of lists that are gathered before they are laid into a table, which then grows.
-GATHERED = 1 << 17
 
 #: Numbers of edges: an array, or a run of them.
 Edges = Array | slice
@@ -33,13 +31,13 @@ class PlanTooLargeError(Exception):
 class Lists(NamedTuple):
     """Lists of rows: row r of list q sums over `col[ptr[r]:ptr[r + 1]]`, with the weights of `number[...]`."""
 
-    start: U32  # (lists + 1,) list q holds the rows start[q] to start[q + 1]
-    rows: U32  # (rows,) the neuron each row is
-    ptr: U32  # (rows + 1,) its entries
-    col: U32  # (entries,) the neuron that an entry reads
-    number: U32  # (entries,) the value that is its weight: the parameter of its edge
-    run: U32  # (rows,) how many rows from this one on have the same columns and are computed in tiles; else 0
-    padding: U32  # entries whose weight is 0, whatever `number` says, and that have no gradient
+    start: UIntArray  # (lists + 1,) list q holds the rows start[q] to start[q + 1]
+    rows: UIntArray  # (rows,) the neuron each row is
+    ptr: UIntArray  # (rows + 1,) its entries
+    col: UIntArray  # (entries,) the neuron that an entry reads
+    number: UIntArray  # (entries,) the value that is its weight: the parameter of its edge
+    run: UIntArray  # (rows,) how many rows from this one on have the same columns and are computed in tiles; else 0
+    padding: UIntArray  # entries whose weight is 0, whatever `number` says, and that have no gradient
 
     @property
     def nbytes(self) -> int:
@@ -165,7 +163,7 @@ class ListBuilder(ListCounter):
         for column, values in zip(self._table, given, strict=True):
             column.pieces.append(_u32(values))
         self._gathered += len(found.col) + 256  # many small ones are expensive, too
-        if self._gathered > GATHERED:
+        if self._gathered > LIMITS.gathered:
             del found, given
             for column in self._table:
                 column.lay()
@@ -188,8 +186,8 @@ class ListBuilder(ListCounter):
             eid[padding] = 0
             lists = lists._replace(padding=_u32(padding))
         if number is not None:
-            for begin in range(0, len(eid), GATHERED):
-                some = eid[begin : begin + GATHERED]
+            for begin in range(0, len(eid), LIMITS.gathered):
+                some = eid[begin : begin + LIMITS.gathered]
                 some[:] = number[some]
         return lists
 
@@ -198,8 +196,8 @@ class _Column:
     """One array of a table that grows: pieces are gathered, then laid behind what is there."""
 
     def __init__(self) -> None:
-        self.pieces: list[U32] = []
-        self.laid: U32 | None = None
+        self.pieces: list[UIntArray] = []
+        self.laid: UIntArray | None = None
         self.size = 0  # of what is laid; room behind it is left for more
 
     def lay(self) -> None:
@@ -214,7 +212,7 @@ class _Column:
             self.size += len(piece)
         self.pieces.clear()
 
-    def whole(self, beyond: int = 0) -> U32:
+    def whole(self, beyond: int = 0) -> UIntArray:
         """All of it; so many zeros may be read behind it."""
         self.pieces.append(np.zeros(beyond, dtype=np.uint32))
         if self.laid is None:
@@ -235,7 +233,7 @@ def _single(lengths: Array | None) -> bool:
     return lengths is None or len(lengths) == 1
 
 
-def _u32(numbers: Array) -> U32:
+def _u32(numbers: Array) -> UIntArray:
     """The same in 32 bits; those of ends of edges are not copied."""
     return numbers.view(np.uint32) if numbers.dtype == np.int32 else numbers.astype(np.uint32, copy=False)
 
@@ -247,7 +245,7 @@ def offsets(counts: Array) -> IntArray:
     return ptr
 
 
-def narrow(ends: IntArray) -> U32:
+def narrow(ends: IntArray) -> UIntArray:
     """The same in 32 bits, if they fit."""
     if ends[-1] >= 2**32:
         raise PlanTooLargeError

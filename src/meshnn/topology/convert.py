@@ -12,7 +12,8 @@ from meshnn.errors import TopologyError
 
 __all__ = ["adjacency_entries", "check_dict", "networkx_edges", "networkx_nodes"]
 
-FORMAT, VERSION = "meshnn.topology", 1
+#: What a dictionary begins with.
+HEADER = {"format": "meshnn.topology", "version": 1}
 
 
 def adjacency_entries(A: Any) -> tuple[int, IntArray, Array]:
@@ -89,10 +90,10 @@ def check_dict(d: Any) -> dict[str, Any]:
     """The same dictionary once its format, version and keys are right."""
     if not isinstance(d, dict):
         raise TopologyError(f"expected a dictionary made by Topology.to_dict(), got {type(d).__name__}")
-    if d.get("format") != FORMAT:
-        raise TopologyError(f"expected a dictionary with format {FORMAT!r}, got {d.get('format')!r}")
-    if d.get("version") != VERSION or isinstance(d["version"], bool):
-        raise TopologyError(f"this meshnn reads topologies of version {VERSION}, got {d.get('version')!r}")
+    if d.get("format") != HEADER["format"]:
+        raise TopologyError(f"expected a dictionary with format {HEADER['format']!r}, got {d.get('format')!r}")
+    if d.get("version") != HEADER["version"] or isinstance(d["version"], bool):
+        raise TopologyError(f"this meshnn reads topologies of version {HEADER['version']}, got {d.get('version')!r}")
     wanted = {"format", "version", "n_inputs", "n_hidden", "n_outputs", "bias", "edges"}
     if set(d) != wanted:
         raise TopologyError(f"a topology dictionary has the keys {sorted(wanted)}, got {sorted(map(str, d))}")

@@ -156,8 +156,7 @@ class Topology(GraphFamilies):
     def to_dict(self) -> dict[str, Any]:
         """A dictionary that JSON can hold; `Topology.from_dict` is its inverse."""
         return {
-            "format": convert.FORMAT,
-            "version": convert.VERSION,
+            **convert.HEADER,
             "n_inputs": self.n_inputs,
             "n_hidden": self.n_hidden,
             "n_outputs": self.n_outputs,
