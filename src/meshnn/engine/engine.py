@@ -58,7 +58,7 @@ class Engine:
     """
 
     def __init__(
-        self, plan: Plan, dtype: np.dtype[Any], codes: IntArray, out_edges: tuple[IntArray, IntArray, IntArray] | None = None,
+        self, plan: Plan, dtype: np.dtype[Any], codes: IntArray, out_edges: tuple[IntArray, ...] | None = None,
         influence: Any = None,
     ) -> None:  # fmt: skip
         self.plan, self.dtype, self.codes = plan, dtype, codes

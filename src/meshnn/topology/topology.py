@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence, Sized
 from functools import cached_property
 from typing import Any
 
@@ -85,7 +85,7 @@ class Topology(GraphFamilies):
             raw = np.empty(0) if isinstance(edges, np.ma.MaskedArray) else np.asarray(edges)
         except ValueError:  # rows of different lengths
             raw = np.empty(0)
-        if raw.size == 0 and hasattr(edges, "__len__") and len(edges) == 0:
+        if raw.size == 0 and isinstance(edges, Sized) and len(edges) == 0:
             return np.empty((0, 2), dtype=np.int64)
         if raw.ndim != 2 or raw.shape[1] != 2:
             raise TopologyError(
