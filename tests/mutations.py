@@ -43,7 +43,8 @@ STREAMS = ["golden", "stream", "kalman", "standardise", "stream_structure", "net
 OTHERS = {
     "search.py": ["search"], "streaming": STREAMS, "stream.hpp": STREAMS, "influence.hpp": STREAMS,
     "kalman.hpp": STREAMS, "covariance.hpp": STREAMS, "standardise.hpp": STREAMS, "influence.py": STREAMS,
-    "portable.h": ["golden", "portable"], "portable_learn.h": ["golden", "portable"], "portable_math.h": ["golden", "portable", "c_math"],
+    "portable.h": ["golden", "portable"], "portable_learn.h": ["golden", "portable"],
+    "portable_math.h": ["golden", "portable", "c_math"],
 }  # fmt: skip
 #: Limits of a run: of the processor (the machine may be busy), of the clock, of memory.
 WORK, SECONDS, MEMORY = 300, 1800, 12 << 30

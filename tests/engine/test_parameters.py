@@ -135,12 +135,12 @@ def test_without_ties_parameters_are_the_weights(mesh):
 @pytest.mark.parametrize(
     ("parameter", "match"),
     [
-        ([0, 1], r"shape \(3,\), one number per edge; got \(2,\)"),
-        ([0, 0.5, 1], "whole numbers"),
-        ([0, -2, 1], "-1 for a fixed edge"),
-        ([0, 2, 2], "leaves number 1 out"),
-        ([0, 10**12, 1], "without gaps"),
-        ([True, False, True], "whole numbers"),
+        ([0, 1], r"\(2,\)"),
+        ([0, 0.5, 1], "whole"),
+        ([0, -2, 1], "whole"),
+        ([0, 2, 2], "number 1"),
+        ([0, 10**12, 1], "gaps"),
+        ([True, False, True], "whole"),
         (["a", "b", "c"], "tied"),
     ],
 )

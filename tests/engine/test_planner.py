@@ -95,12 +95,8 @@ def test_too_little_memory(mesh, batch, monkeypatch):
     with pytest.raises(MemoryLimitError, match=r'"factored" at 6 ticks would need .*iB, .* has .*iB'):
         m.gradient(*batch, gradient="factored")
     monkeypatch.setattr(module, "available_memory", lambda: 20_000)
-    with pytest.raises(MemoryLimitError, match="the graph needs a larger machine"):
+    with pytest.raises(MemoryLimitError, match="fewer ticks"):
         m.gradient(*batch)
-    three = max(c.bytes for c in m._engines.costs(3) if c.method == "adjoint")
-    monkeypatch.setattr(module, "available_memory", lambda: int(three) + 1)
-    with pytest.raises(MemoryLimitError, match="; 3 ticks would fit"):
-        m.gradient(*batch, n_jobs=1)
     monkeypatch.setattr("meshnn.memory.available_memory", lambda: 100_000)
     with pytest.raises(MemoryLimitError, match=r"the Jacobian of this batch would need .* pass fewer samples"):
         Mesh(mesh.topology, dtype="float64").jacobian(batch[0])

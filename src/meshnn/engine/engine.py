@@ -39,20 +39,10 @@ class Curvature(NamedTuple):
 class Engine:
     """One compiled object per plan and dtype; it owns its workspaces. May be called from several threads.
 
-    Parameters
-    ----------
-    plan : Plan
-    dtype : float32 or float64
-    codes : int64 array (n_neurons,)
-        Activations.
-    out_edges : tuple of int64 arrays, optional
-        Of the edges that leave inputs: where those of each input begin `(n_inputs + 1,)`, their destinations and the
-        values that are their weights. Needed for derivatives by the inputs.
-    influence : Struct, optional
-        The lists of gradient="influence".
+    `codes` (n_neurons,) are activations. `out_edges`, needed for derivatives by the inputs, has of the edges that leave
+    inputs where those of each input begin, their destinations and the values that are their weights. `influence` has
+    the lists of gradient="influence".
 
-    Notes
-    -----
     `values` are the numbers that edges take their weights from `(n_values,)`, X is `(1 or ticks, batch, n_inputs)`;
     `n_jobs` None uses as many threads as pay.
     """
@@ -87,19 +77,10 @@ class Engine:
     def run(
         self, values: Array, X: Array, wanted: str, state: Array | None = None, n_jobs: int | None = None
     ) -> tuple[Array, Array]:
-        """Return outputs or states of a run in time, and the states after the last tick.
+        """Return what is `wanted` of a run in time, and the states after the last tick, if the plan keeps them.
 
-        Parameters
-        ----------
-        wanted : "last", "every" or "states"
-            Outputs `(1 or ticks, batch, n_outputs)`, or the states of all neurons `(ticks + 1, batch, n_neurons)`.
-        state : array (batch, n_neurons), optional
-            States before the first tick; 0 by default.
-
-        Returns
-        -------
-        found : array
-        end : array (batch, n_neurons), without rows unless the plan keeps it
+        Outputs of the "last" or "every" tick `(1 or ticks, batch, n_outputs)`, or the "states" of all neurons
+        `(ticks + 1, batch, n_neurons)`; `state` (batch, n_neurons) are those before the first tick.
         """
         plan, size = self.plan, X.shape[1]
         code = ("last", "every", "states").index(wanted)  # as in the core

@@ -27,7 +27,7 @@ from meshnn.plan import (
     Schedule,
     Timing,
     decide,
-)
+)  # fmt: skip
 from meshnn.plan.limits import LIMITS
 from meshnn.topology import Topology
 from meshnn.topology.reach import edges_by_source
@@ -43,17 +43,9 @@ def _make_room(kept: dict[tuple[Any, ...], Any], timing: Timing | None, most: in
 
 
 class Engines:
-    """Decides and compiles once per number of ticks, for one graph with its activations.
+    """Decides and compiles once per number of ticks, for one graph with its activations `codes` (n_neurons,).
 
-    Parameters
-    ----------
-    topology : Topology
-    codes : int array (n_neurons,)
-        Activations.
-    dtype : dtype
-    number : int array (n_edges,), optional
-        Of each edge, the number it takes its weight from; by default its own.
-    n_numbers : int
+    `number` is the number that each edge takes its weight from, by default its own.
     """
 
     def __init__(
@@ -123,36 +115,17 @@ class Engines:
             needed = decision.cost(decision.chosen).bytes
             if needed > memory:
                 others = [c.method for c in costs if c.bytes <= memory]
-                advice = f'use gradient="{others[-1]}"' if others else self._fewer_ticks(ticks, memory)
+                advice = f'use gradient="{others[-1]}"' if others else "take fewer ticks, or a smaller graph"
                 check_fits(needed, f'gradient="{decision.chosen}" at {ticks} ticks', advice, memory)
-            self._check_planning(decision, ticks)
+            sets = decision.cost(decision.chosen).sets
+            if sets > LIMITS.sets:
+                others = [c.method for c in costs if c.sets <= LIMITS.sets]
+                raise MeshError(
+                    f'planning gradient="{decision.chosen}" at {ticks} ticks would follow about {sets:,.0f} sets '
+                    f'and take too long; use gradient="{others[-1]}" or fewer ticks'
+                )
             self._resolved[key] = METHODS[decision.chosen]
         return self._resolved[key]
-
-    def _check_planning(self, decision: Decision, ticks: int) -> None:
-        """Refuse a plan that nobody would wait for."""
-        sets, most = decision.cost(decision.chosen).sets, LIMITS.sets
-        if sets > most:
-            others = [c.method for c in decision.costs if c.sets <= most]
-            raise MeshError(
-                f'gradient="{decision.chosen}" at {ticks} ticks has to follow some {sets:,.0f} sets of neurons, one by '
-                f"one, more than {most:,}: planning it would take too long; "
-                f'use gradient="{others[-1]}" or fewer ticks'
-            )
-
-    def _fewer_ticks(self, ticks: int, memory: int) -> str:
-        """Advice: the most ticks at which some method fits, by bisection."""
-
-        def fits(ticks: int) -> bool:
-            return min(c.bytes for c in self.costs(ticks)) <= memory
-
-        least, most = 0, ticks  # fits at least (or nowhere), does not fit at most
-        while most - least > 1:
-            middle = (least + most) // 2
-            least, most = (middle, most) if fits(middle) else (least, middle)
-        if least == 0:
-            return "no method fits at any number of ticks: the graph needs a larger machine"
-        return f"{least} ticks would fit"
 
     # -- programs --------------------------------------------------------------------------------------------------
 
@@ -162,10 +135,6 @@ class Engines:
         if found is None:
             found = self._found[ticks] = self._compiled(FORWARD_PASS, ticks)
         return found
-
-    def states(self, ticks: int) -> Engine:
-        """The engine that gives the states of all neurons."""
-        return self._compiled(STATES, ticks)
 
     def find(
         self, need: str, method: str, ticks: int, batch: int, n_jobs: int | None = None, again: bool = False,
@@ -182,8 +151,8 @@ class Engines:
             self._found[key] = found
         return found
 
-    def follow(self, ticks: int, timing: Timing, whole: bool) -> Engine:
-        """The engine that gives outputs, or the states of all neurons, of a run in time."""
+    def follow(self, ticks: int, timing: Timing | None, whole: bool) -> Engine:
+        """Return the engine of a run, in time if there is a timing: for outputs, or for the states of all neurons."""
         return self._compiled(STATES if whole else FORWARD_PASS, ticks, timing=timing)
 
     def candidates(

@@ -24,13 +24,6 @@ __all__ = ["Layer"]
 class Layer:
     """A net of some ticks in one dtype.
 
-    Parameters
-    ----------
-    engines : Engines
-    ticks : int
-
-    Notes
-    -----
     Addresses are those of C-contiguous arrays of the dtype: `values` (n_values,), `X` (size, n_inputs), `Y` and `G`
     (size, n_outputs); 0 is an array that is not wanted. Nothing is checked. Numbers that are not finite are passed on,
     as other libraries do.

@@ -25,23 +25,11 @@ if TYPE_CHECKING:
 class Draft:
     """A plan in the making: what all methods need is laid down, or only counted; a method adds its own.
 
-    Parameters
-    ----------
-    schedule : Schedule
-    jacobian : bool
-        Whether the derivative of each output is wanted rather than that of a loss.
-    number : int array (n_edges,), optional
-        Of each edge, the number (parameter) it takes its weight from, if not its own.
-    n_numbers : int
-    expensive : bool array (n_neurons,)
-        Whose activation takes more than an instruction or two.
-    emits : bool
-        Whether lists are kept; else things are counted, on large graphs for a sample of them.
-    limit : int, optional
-        Bytes of lists at which to give up with `PlanTooLargeError`.
-    driven, sweeps : bool
-        Whether the method can make use of inputs that are held: with the products of clamped neurons computed once,
-        and with one pass over the neurons of a graph that settles.
+    `jacobian` asks for the derivative of each output rather than that of a loss; `number` (n_edges,) is the number that
+    each edge takes its weight from, if not its own; `expensive` marks neurons whose activation takes more than an
+    instruction or two. A draft that `emits` keeps lists, up to `limit` bytes; else things are counted, on large graphs
+    for a sample of them. A method that is `driven` computes the products of clamped neurons once while inputs are held,
+    one that `sweeps` a graph that settles in one pass.
     """
 
     def __init__(

@@ -132,16 +132,10 @@ def plan_influence(
     topology: Topology, number: IntArray, n_parameters: int, codes: IntArray, awake: BoolArray, ticks: int,
     carries: bool, hops: int | None, itemsize: int,
 ) -> InfluencePlan:  # fmt: skip
-    """The lists of one sample of so many ticks.
+    """Return the lists of one sample of some ticks.
 
-    Parameters
-    ----------
-    number : int array (n_edges,)
-        The number each edge takes its weight from; the first `n_parameters` are learned.
-    carries : bool
-        Whether the state is kept from sample to sample; else it is 0 before each.
-    hops : int, optional
-        Where to cut the influence of an edge, counted from its destination; None is exact.
+    `number` is the number each edge takes its weight from; the first `n_parameters` are learned. With `carries` the
+    state is kept from sample to sample. The influence of an edge is cut after `hops` from its destination, if given.
     """
     t, n = topology, topology.n_neurons
     learned = (number < n_parameters) & (t.dst >= t.n_clamped)

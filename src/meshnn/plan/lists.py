@@ -46,13 +46,7 @@ class Lists(NamedTuple):
 
 
 class ListCounter:
-    """Counts lists, without keeping them.
-
-    Parameters
-    ----------
-    fill : bool
-        Whether rows may be padded, so that more of them are in tiles.
-    """
+    """Counts lists, without keeping them; with `fill` rows may be padded, so that more of them are in tiles."""
 
     def __init__(self, fill: bool = True) -> None:
         self.fill = fill
@@ -79,31 +73,17 @@ class ListCounter:
         return first
 
     def add(
-        self, rows: Array, counts: Array, eid: Edges, src: Array, *, within: Array | None = None,
-        lengths: Array | None = None, ordered: bool = False,
-    ) -> int:  # fmt: skip
-        """Append a list, or as many as there are lengths; the number of the first.
+        self, rows: Array, counts: Array, eid: Edges, src: Array, lengths: Array | None = None, ordered: bool = False
+    ) -> int:
+        """Append a list, or as many as there are `lengths`; return the number of the first.
 
-        Parameters
-        ----------
-        rows : int array
-            The neuron each row is, in increasing order within a list.
-        counts : int array
-            Entries of each row.
-        eid : int array or slice
-            The edge of every entry. Edges are numbered by (destination, source).
-        src : int array
-            The source of every edge there is.
-        within : int array, optional
-            A sorted set of neurons: entries read positions in it instead of neurons.
-        lengths : int array, optional
-            Rows of each list.
-        ordered : bool
-            Whether rows are read by later ones of the same list, so that only equal rows may be computed together.
+        `rows` are neurons, in increasing order within a list, with `counts` entries each; `eid` is the edge of every
+        entry, by (destination, source), and `src` the source of every edge there is. If `ordered`, rows are read by
+        later ones of the same list, so that only equal rows may be computed together.
         """
         size, most = _length(eid), 1 << 18  # of longer lists, only `most` entries in the middle are searched for tiles
-        if size <= most or within is not None or not _single(lengths):
-            return self._add(rows, counts, eid, src, within, lengths, ordered)[0]
+        if size <= most or not _single(lengths):
+            return self._add(rows, counts, eid, src, lengths, ordered)[0]
         ends = offsets(counts)
         first = int(np.searchsorted(ends, (size - most) // 2))
         last = max(int(np.searchsorted(ends, ends[first] + most, side="right")) - 1, min(first + 1, len(rows)))
@@ -118,12 +98,11 @@ class ListCounter:
         return self.count(len(rows), size + filled, tiled=round(found.tiled * scale))
 
     def _add(
-        self, rows: Array, counts: Array, eid: Edges, src: Array, within: Array | None, lengths: Array | None,
-        ordered: bool,
-    ) -> tuple[int, Tiled]:  # fmt: skip
-        col = _u32(src[eid] if within is None else np.searchsorted(within, src[eid]))
+        self, rows: Array, counts: Array, eid: Edges, src: Array, lengths: Array | None, ordered: bool
+    ) -> tuple[int, Tiled]:
+        col = _u32(src[eid])
         edges = np.arange(eid.start, eid.stop, dtype=np.uint32) if isinstance(eid, slice) else _u32(eid)
-        if within is None and _single(lengths):
+        if _single(lengths):
             found = tile(counts, col, edges, self.fill and not ordered)
         else:  # rows of many lists are short
             found = Tiled(np.zeros(len(rows), dtype=np.int64), counts, col, edges, 0, 0)
@@ -135,12 +114,7 @@ class ListCounter:
 class ListBuilder(ListCounter):
     """Keeps lists and lays them end to end, in 32 bits and once: a large table is never there twice.
 
-    Parameters
-    ----------
-    limit : int, optional
-        Bytes of index arrays at which to give up with `PlanTooLargeError`.
-    fill : bool
-        As for `ListCounter`.
+    Beyond `limit` bytes of index arrays it gives up with `PlanTooLargeError`.
     """
 
     def __init__(self, limit: int | None = None, fill: bool = True) -> None:
@@ -150,13 +124,12 @@ class ListBuilder(ListCounter):
         self._gathered = 0
 
     def add(
-        self, rows: Array, counts: Array, eid: Edges, src: Array, *, within: Array | None = None,
-        lengths: Array | None = None, ordered: bool = False,
-    ) -> int:  # fmt: skip
-        """Append a list, or as many as there are lengths; the number of the first."""
+        self, rows: Array, counts: Array, eid: Edges, src: Array, lengths: Array | None = None, ordered: bool = False
+    ) -> int:
+        """Append a list, or as many as there are lengths."""
         if self.entries + _length(eid) >= 2**32 or self._passes(len(rows), _length(eid)):
             raise PlanTooLargeError
-        first, found = self._add(rows, counts, eid, src, within, lengths, ordered)
+        first, found = self._add(rows, counts, eid, src, lengths, ordered)
         if lengths is None:
             lengths = np.array([len(rows)])
         given: tuple[Array, ...] = (lengths, rows, found.counts, found.run, found.col, found.eid)
