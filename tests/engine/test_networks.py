@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from cases import ALL_METHODS, Case, by_autograd, close, topologies
+from cases import close, topologies
 from examples import examples
-from meshnn import Mesh, MeshError, Topology, load, networks
+from meshnn import MeshError, Topology, networks
 from meshnn.training import train
 
 MAKERS = {
@@ -33,15 +33,6 @@ def edge(net, i, j):
     found = np.flatnonzero((net.topology.src == i) & (net.topology.dst == j))
     assert len(found) == 1
     return int(found[0])
-
-
-def case_of(name, ticks=6, batch=3):
-    """A net with a sequence of inputs and targets."""
-    net = MAKERS[name](ticks=ticks, dtype="float64", random_state=3)
-    rng = np.random.default_rng(5)
-    net.parameters = net.parameters + 0.2 * rng.standard_normal(net.n_parameters)  # bias edges begin at 0
-    X = rng.standard_normal((ticks, batch, net.topology.n_inputs))
-    return Case(net, X, rng.standard_normal((batch, net.topology.n_outputs)), "squared_error", None)
 
 
 # -- graphs --------------------------------------------------------------------------------------------------------
@@ -234,17 +225,6 @@ def test_spectral_radius_and_scale_of_a_reservoir(n, memory):
         np.testing.assert_allclose(np.diag(A[reads, keeps]), 1 / tau)
 
 
-@pytest.mark.parametrize("name", MAKERS)
-def test_gradients_are_exact(name):
-    case = case_of(name)
-    loss, by_edges = by_autograd(case)
-    want = by_edges[case.mesh.tied >= 0]
-    for method in ALL_METHODS:
-        got_loss, got = case.mesh.gradient(case.X, case.y, loss="squared_error", gradient=method)
-        assert got_loss == pytest.approx(loss, rel=1e-12)
-        close(got, want, 1e-11)
-
-
 def test_dead_edges_of_a_delay_line():
     """In two ticks only the first tap is ever read: x -> y, bias -> y, x -> tap, tap -> y are alive."""
     net = networks.delay_line(1, 3, 0, 1, ticks=2)
@@ -253,20 +233,6 @@ def test_dead_edges_of_a_delay_line():
     assert len(net.live_parameters()) == 3
     whole = networks.delay_line(1, 3, 0, 1)
     assert (whole.ticks, int(whole.dead_edges().sum())) == (4, 0)
-
-
-@pytest.mark.parametrize("name", MAKERS)
-def test_files_keep_them(name, tmp_path):
-    net = MAKERS[name](random_state=0)
-    net.save(tmp_path / "n.mesh")
-    other = load(tmp_path / "n.mesh")
-    assert isinstance(other, Mesh)
-    assert other.topology == net.topology
-    assert other.activations == net.activations
-    np.testing.assert_array_equal(other.tied, net.tied)
-    np.testing.assert_array_equal(other.weights, net.weights)
-    X = np.random.default_rng(0).standard_normal((net.ticks, 4, net.topology.n_inputs))
-    np.testing.assert_array_equal(other.forward(X), net.forward(X))
 
 
 @pytest.mark.parametrize("name", ["leaky columns", "delay line", "leaky reservoir"])

@@ -7,7 +7,6 @@ from cases import close
 from meshnn import Mesh, Topology
 from meshnn.errors import MemoryLimitError
 from meshnn.plan import METHODS, Cost, decide
-from meshnn.plan.influence import plan_influence
 from meshnn.plan.limits import Limits
 
 
@@ -131,13 +130,6 @@ def test_what_is_counted_is_what_is_compiled(method, jacobian):
         assert m.engine(need, method).plan.cost == counted
 
 
-def test_default_ticks_of_awake_neurons_reach_every_output():
-    edges = [(0, 1), (1, 2), (2, 3), (3, 3), (1, 4), (2, 4), (3, 4), (3, 5)]
-    t = Topology(1, 3, 2, edges, bias=False)
-    assert Mesh(t, activation="sigmoid").ticks == 4
-    assert Mesh(t, activation="tanh").ticks == 5
-
-
 def test_plan_too_large():
     from meshnn.plan import ListBuilder, PlanTooLargeError, Schedule
     from meshnn.plan.lists import narrow
@@ -158,14 +150,3 @@ def test_memory_in_a_container(tmp_path):
     assert 600 in _limits(tmp_path)
     (tmp_path / "memory.max").write_text("max\n")
     assert 600 not in _limits(tmp_path)
-
-
-@pytest.mark.parametrize("hidden", [12, 330])
-@pytest.mark.parametrize("ticks", [1, 2, 3])
-def test_influence_is_not_predicted_cheaper_than_its_plan(hidden, ticks):
-    """Beyond some hundred neurons the reach of edges is bounded, not counted; a bound that is too low misleads auto."""
-    m = Mesh(Topology.cascade(3, hidden, 2) if ticks == 1 else Topology.layered([3, hidden, 2]), ticks)
-    t = m.topology
-    awake = np.zeros(t.n_neurons, bool)
-    plan = plan_influence(t, np.arange(t.n_edges), t.n_edges, m.codes, awake, ticks, False, None, 4)
-    assert m.explain().decision.cost("influence").multiply_adds >= 0.8 * (plan.tiled + plan.spread)

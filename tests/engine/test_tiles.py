@@ -142,21 +142,6 @@ def test_a_small_batch_after_a_large_one(activation):
     )
 
 
-def test_padding_is_no_edge():
-    """Padding carries nothing, and no parameter gets its gradient."""
-    topology = Topology.mesh(6, 13, 3)
-    case = case_of(topology, 5, "float64", 20, np.random.default_rng(3))
-    plan = case.mesh.engine("gradient", "adjoint").plan
-    padding = plan.course.lists.padding
-    assert len(padding) > 0
-    assert plan.held
-    loose = case.mesh.weights.copy()
-    loose[plan.course.lists.number[padding]] = 7.0  # the values that padding points at
-    case.mesh.weights = loose
-    check(case)
-    check(case_of(topology, 5, "float64", 20, np.random.default_rng(3)), ("factored",))
-
-
 # -- topological passes ----------------------------------------------------------------------------------------------
 
 

@@ -362,24 +362,6 @@ def test_growth_scores_equal_autograd(method, case, seed):
     close(got, by_autograd_in_time(case, (src, dst))[1], 1e-10)
 
 
-@pytest.mark.parametrize("reads", [False, True])
-def test_any_number_of_threads_takes_the_same_steps(reads):
-    from meshnn.training import train
-
-    X, sums, within, end, length = sequences(count=3000)
-    y = (sums > 0).astype(int)
-    option = {"readout": end} if reads else {"loss_ticks": within}
-    y = y[length - 1, np.arange(len(length))] if reads else y
-    found = []
-    for threads in (1, 2, 3, 8):
-        mesh = memory_net("float32")
-        list(train(mesh, X, y, solver="adam", batch_size=2000, max_epochs=3, tol=0.0, l2=0.0, n_jobs=threads,
-                   random_state=0, **option))  # fmt: skip
-        found.append(mesh.weights.copy())
-    for other in found[1:]:
-        np.testing.assert_array_equal(other, found[0])
-
-
 def test_many_masks_are_not_all_kept():
     rng = np.random.default_rng(0)
     mesh = Mesh(Topology.mesh(1, 2, 1), 12, "tanh", dtype="float64", random_state=0)
