@@ -43,7 +43,8 @@ STREAMS = ["golden", "stream", "kalman", "standardise", "stream_structure", "net
 OTHERS = {
     "search.py": ["search"], "streaming": STREAMS, "stream.hpp": STREAMS, "influence.hpp": STREAMS,
     "kalman.hpp": STREAMS, "covariance.hpp": STREAMS, "standardise.hpp": STREAMS, "influence.py": STREAMS,
-    "portable.h": ["golden", "portable"], "portable_math.h": ["golden", "portable", "c_math"],
+    "portable.h": ["golden", "portable"], "portable_learn.h": ["golden", "portable"],
+    "portable_math.h": ["golden", "portable", "c_math"],
 }  # fmt: skip
 #: Limits of a run: of the processor (the machine may be busy), of the clock, of memory.
 WORK, SECONDS, MEMORY = 300, 1800, 12 << 30
@@ -54,7 +55,7 @@ EQUIVALENT = [
     (r"_core/(calls|epochs)\.hpp", r"threads|LARGE|MOST_BUCKETS|poll", "which thread does it, not what is done"),
     (r"_core/(calls|epochs)\.hpp", r"rounded_up|memory\.data|NO_MEMORY", "more memory than is needed does no harm"),
     (r".", r"offset=offset\[:-1\]", "the last entry is not read; a view of one entry less lies in the same memory"),
-    (r".", r"count <= SAMPLE", "a sample of all there are is all of them, in another order"),
+    (r".", r"count <= LIMITS.sample", "a sample of all there are is all of them, in another order"),
     (r".", r"strict=True", "lists of one length"),
     (r"evidence\.py", r"np\.unique\(kind\[kind >= 0\]\)", "kind 0 is from inputs to inputs, and such edges are dead"),
     (r"elementary\.hpp", r"x [<>] (largest|least)", "at the limit itself both sides are the same number"),

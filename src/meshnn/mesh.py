@@ -4,32 +4,27 @@ from __future__ import annotations
 
 import timeit
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import Any, Literal, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from meshnn import checks
-from meshnn.arguments import known, switch, whole_number
+from meshnn.arguments import known, whole_number
 from meshnn.arrays import Array
-from meshnn.codes import ACTIVATIONS
 from meshnn.engine import Engine
 from meshnn.engine.threads import thread_count
 from meshnn.errors import MeshError
 from meshnn.losses import Targets, loss_named
 from meshnn.memory import check_fits
-from meshnn.net import MOST_TICKS, Net
+from meshnn.net import MOST_TICKS
 from meshnn.plan import METHODS, Explanation, Timing
-
-if TYPE_CHECKING:  # few programs stream
-    from meshnn.streaming.growth import Growth
-    from meshnn.streaming.portable import PortableStream
-    from meshnn.streaming.stream import Stream
+from meshnn.streaming_net import StreamingNet
 
 __all__ = ["Mesh"]
 
 
-class Mesh(Net):
+class Mesh(StreamingNet):
     """A network: one weight per edge of a topology, run for a number of ticks.
 
     At every tick each neuron takes the weighted sum of the states its in-edges read one tick earlier and applies its
@@ -123,12 +118,13 @@ class Mesh(Net):
         >>> y.ravel().tolist(), m.forward([[0.0]], state=end).tolist()
         ([1.0, 1.5, 1.75], [[0.875]])
         """
-        if every_tick or state is not None or return_state:
-            return self._follow(X, "every" if every_tick else "last", state, return_state, n_jobs)
-        X = checks.as_inputs(X, self._topology, self.ticks)
+        timed, threads = every_tick or state is not None or return_state, thread_count("n_jobs", n_jobs)
+        X, ticks = self._inputs(X, any_length=timed)
+        if timed:
+            return self._follow(X, ticks, "every" if every_tick else "last", state, return_state, threads)
         needed = X.shape[1] * self._topology.n_outputs * self._dtype.itemsize
         check_fits(needed, "the outputs of this batch", "pass fewer samples at a time")
-        return self._engines.outputs(self.ticks).forward(self._current(), X, _threads(n_jobs))
+        return self._engines.outputs(ticks).forward(self._current(), X, threads)
 
     def states(self, X: ArrayLike, *, state: ArrayLike | None = None, n_jobs: int | None = None) -> Array:
         """States `(ticks + 1, batch, n_neurons)`: before the first tick and after each one.
@@ -136,28 +132,28 @@ class Mesh(Net):
         The inputs of states[k] are those that tick k + 1 reads; of the last state, those of the last tick. A run with
         `state=states[-1]` goes on from there; `state` is as for `forward`.
         """
+        threads = thread_count("n_jobs", n_jobs)
+        X, ticks = self._inputs(X, any_length=state is not None)
         if state is not None:
-            found: Array = self._follow(X, "states", state, False, n_jobs)
+            found: Array = self._follow(X, ticks, "states", state, False, threads)
             return found
-        X = checks.as_inputs(X, self._topology, self.ticks)
-        needed = (self.ticks + 1) * X.shape[1] * self._topology.n_neurons * self._dtype.itemsize
+        needed = (ticks + 1) * X.shape[1] * self._topology.n_neurons * self._dtype.itemsize
         check_fits(needed, "the states of this batch", "pass fewer samples at a time")
-        return self._engines.states(self.ticks).run(self._current(), X, "states", n_jobs=_threads(n_jobs))[0]
+        return self._engines.follow(ticks, None, whole=True).run(self._current(), X, "states", n_jobs=threads)[0]
 
     @overload
     def gradient(
         self, X: ArrayLike, y: ArrayLike, loss: str = ..., gradient: str = ...,
         sample_weight: ArrayLike | None = ..., *, loss_ticks: Any = ..., readout: ArrayLike | None = ...,
-        state: ArrayLike | None = ...,
-        return_state: Literal[False] = ..., n_jobs: int | None = ...,
+        state: ArrayLike | None = ..., return_state: Literal[False] = ...,
+        n_jobs: int | None = ...,
     ) -> tuple[float, Array]: ...  # fmt: skip
 
     @overload
     def gradient(
         self, X: ArrayLike, y: ArrayLike, loss: str = ..., gradient: str = ...,
         sample_weight: ArrayLike | None = ..., *, loss_ticks: Any = ..., readout: ArrayLike | None = ...,
-        state: ArrayLike | None = ...,
-        return_state: Literal[True], n_jobs: int | None = ...,
+        state: ArrayLike | None = ..., return_state: Literal[True], n_jobs: int | None = ...,
     ) -> tuple[float, Array, Array]: ...  # fmt: skip
 
     def gradient(
@@ -206,18 +202,22 @@ class Mesh(Net):
         grad : array (n_parameters,)
         end : array (batch, n_neurons), if asked for
         """
-        if return_state or state is not None or readout is not None or not (
-            isinstance(loss_ticks, str) and loss_ticks == "last"
-        ):  # fmt: skip
-            return self._gradient_in_time(
-                X, y, loss, gradient, sample_weight, loss_ticks, readout, state, return_state, n_jobs
-            )
-        X, t = checks.as_inputs(X, self._topology, self._ticks), self._topology
-        size, threads = X.shape[1], None if n_jobs is None else _threads(n_jobs)
-        targets = Targets.make(loss_named(loss), y, sample_weight, size, t.n_outputs, self._dtype)
-        engine = self._engines.find("gradient", gradient, self._ticks, size, threads)
-        found = engine.gradient(self._current(), X, targets, threads)
-        return found.loss, found.grad[: self.n_parameters].astype(self._dtype, copy=False)
+        last = isinstance(loss_ticks, str) and loss_ticks == "last"
+        timed = return_state or state is not None or readout is not None or not last
+        ticks, begin, timing, threads = self._ticks, None, None, thread_count("n_jobs", n_jobs)
+        if timed:
+            looks = (loss_ticks, readout)
+            X, ticks, begin, targets = self._samples(X, y, loss, sample_weight, looks, state, timed)
+            timing = Timing.at(targets.ticks, begin is not None)
+        else:  # the same, with fewer calls: steps on small batches take microseconds
+            X, t = checks.as_inputs(X, self._topology, ticks), self._topology
+            targets = Targets.make(loss_named(loss), y, sample_weight, X.shape[1], t.n_outputs, self._dtype)
+        engine = self._engines.find("gradient", gradient, ticks, X.shape[1], threads, False, timing)
+        found = engine.gradient(self._current(), X, targets, threads, begin)
+        grad = found.grad[: self.n_parameters].astype(self._dtype, copy=False)
+        if not return_state:
+            return found.loss, grad
+        return found.loss, grad, self._follow(X, ticks, "last", state, True, threads)[1]
 
     def jacobian(
         self, X: ArrayLike, gradient: str = "auto", *, state: ArrayLike | None = None, n_jobs: int | None = None
@@ -234,15 +234,17 @@ class Mesh(Net):
         >>> m.jacobian([[2.0]], state=[0.0, 3.0]).tolist()
         [[[2.0, 3.0]]]
         """
-        if state is not None:
-            return self._jacobian_in_time(X, gradient, state, n_jobs)
-        X = checks.as_inputs(X, self._topology, self.ticks)
-        t = self._topology
+        t, threads, timed = self._topology, thread_count("n_jobs", n_jobs), state is not None
+        X, ticks = self._inputs(X, any_length=timed)
+        if timed and known("gradient", gradient, ("auto", "forward", *METHODS)) not in ("auto", "adjoint"):
+            raise MeshError(f'only gradient="adjoint" has the Jacobian of a run from a given state, not "{gradient}"')
+        begin = checks.as_state(state, t, X.shape[1], self._dtype)
         needed = X.shape[1] * t.n_outputs * t.n_edges * self._dtype.itemsize
         check_fits(needed, "the Jacobian of this batch", "pass fewer samples at a time")
-        threads = _threads(n_jobs)
-        engine = self.engine("jacobian", gradient, X.shape[1], n_jobs=threads)
-        return engine.jacobian(self._current(), X, threads)[:, :, : self.n_parameters]
+        timing = Timing.at(np.arange(ticks) == ticks - 1, True) if timed else None
+        method = "adjoint" if timed else gradient
+        engine = self._engines.find("jacobian", method, ticks, X.shape[1], threads, timing=timing)
+        return engine.jacobian(self._current(), X, threads, begin)[:, :, : self.n_parameters]
 
     def growth_scores(
         self,
@@ -282,13 +284,13 @@ class Mesh(Net):
         >>> m.growth_scores([[1.0, 2.0]], [[0.0]], loss="squared_error", src=[3], dst=[3]).tolist()
         [0.0]
         """
-        begin, ticks = None, self.ticks
-        if state is None:
-            X, targets = self._samples(X, y, loss, sample_weight, loss_ticks, readout)
-        else:
-            X, ticks, begin, targets = self._samples_in_time(X, y, loss, sample_weight, loss_ticks, readout, state)
+        looks = (loss_ticks, readout)
+        X, ticks, begin, targets = self._samples(X, y, loss, sample_weight, looks, state, state is not None)
         sources, ends, shape = checks.as_pairs(src, dst, self._topology.n_neurons)
-        threads, timing = _threads(n_jobs), Timing.at(targets.ticks, begin is not None) if targets.timed else None
+        threads, timing = (
+            thread_count("n_jobs", n_jobs),
+            Timing.at(targets.ticks, begin is not None) if targets.timed else None,
+        )
         # the lists of a plan hold every edge once: a repeated pair would be written to by several entries of a tile
         pairs, place = np.unique(np.stack([ends, sources]), axis=1, return_inverse=True)
         engine = self._engines.candidates(gradient, ticks, (pairs[1], pairs[0]), X.shape[1], threads, timing)
@@ -309,122 +311,6 @@ class Mesh(Net):
             call: Any = self.jacobian if jacobian else partial(self.gradient, y=y, loss="squared_error")
             seconds = min(timeit.repeat(partial(call, X, gradient=decision.chosen, n_jobs=1), number=1, repeat=7))
         return Explanation(repr(self), batch_size, decision, self._topology.n_edges, dead, seconds)
-
-    @overload
-    def stream(
-        self, loss: str = ..., learner: str = ..., *, portable: Literal[False] = ..., **settings: Any
-    ) -> Stream: ...
-
-    @overload
-    def stream(
-        self, loss: str = ..., learner: str = ..., *, portable: Literal[True], **settings: Any
-    ) -> PortableStream: ...
-
-    def stream(
-        self,
-        loss: str = "squared_error",
-        learner: str = "adam",
-        *,
-        memory: str = "carry",
-        method: str = "exact",
-        ticks_per_sample: int | None = None,
-        n_streams: int = 1,
-        delay: int = 0,
-        scale: bool = False,
-        portable: bool = False,
-        **settings: Any,
-    ) -> Stream | PortableStream:
-        """The mesh on a stream that never ends: it learns while it runs, in memory that does not grow.
-
-        The influence of every parameter on every neuron is carried forward with the states, so the gradient is exact
-        through all of the past (while parameters move: each part at the parameters of its time). The parameters of
-        this mesh are what is learned; while a stream runs, nobody else should change them (`Stream.refresh`).
-
-        Parameters
-        ----------
-        loss : str
-            As for `gradient`.
-        learner : "adam", "sgd" or "ekf"
-            First-order steps, or the extended Kalman filter: second order, in float64.
-        memory : "carry" or "none"
-            Whether the state goes on from sample to sample, or is forgotten: a static net that learns online.
-        method : "exact", "snap-1", "snap-2", ...
-            Influences cut after so many hops are cheaper and not exact; `Stream.explain` prices them.
-        ticks_per_sample : int, optional
-            By default `ticks`.
-        n_streams : int
-            Streams beside each other, which share the parameters.
-        delay : int
-            Samples by which targets may come later: the derivatives of that many samples are kept.
-        scale : bool
-            Whether inputs, and targets of squared_error and huber, are brought to mean 0 and variance 1 as far as seen;
-            then a NaN among the inputs is one that is missing. Outputs are in the units of the targets.
-        portable : bool
-            A `meshnn.streaming.portable.PortableStream`: float32 with the same bits on every machine, which can be
-            written as C. One stream, the exact method, no delayed targets; "ekf" with one covariance and no replays.
-        **settings
-            Of the learner: `rate`, `clip`, `l2`, `momentum`, or those of `meshnn.streaming.kalman.KalmanSettings`.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from meshnn import Mesh, Topology
-        >>> x = np.sin(0.3 * np.arange(2001))[:, None]
-        >>> mesh = Mesh(Topology.mesh(1, 6, 1), activation="tanh", random_state=0)
-        >>> stream = mesh.stream(learner="adam")
-        >>> out = stream.run(x[:-1], x[1:])  # predictions of the next value, each before it was seen
-        >>> bool(np.square(out - x[1:])[-100:].mean() < 0.1 * np.square(out - x[1:])[:100].mean())
-        True
-        >>> y = stream.step(x[-1])  # one sample at a time goes, too
-        >>> stream.learn([0.0])
-        """
-        from meshnn.streaming.portable import PortableStream
-        from meshnn.streaming.portable_plan import portable_learner
-        from meshnn.streaming.stream import Stream, new_learner
-
-        ticks = self.ticks if ticks_per_sample is None else ticks_per_sample
-        if switch("portable", portable):
-            given = {"n_streams": n_streams, "delay": delay, "method": method}
-            return PortableStream(
-                self._topology, self._codes, self._ties, self.values, loss=loss,
-                learner=portable_learner(learner, self._topology, self._ties, settings, given),
-                ticks_per_sample=ticks, memory=memory, scale=scale,
-            )  # fmt: skip
-        return Stream(
-            self._topology, self._codes, self._ties, self.values, loss=loss,
-            learner=new_learner(learner, self._topology, self._ties, self._dtype, settings),
-            ticks_per_sample=ticks, memory=memory, method=method, n_streams=n_streams, delay=delay, scale=scale,
-        )  # fmt: skip
-
-    def _learner(self) -> PortableStream:
-        from meshnn.streaming.portable_convert import portable_of
-
-        return portable_of(self)
-
-    def grow_stream(self, stream: Stream, inputs: int = 0, outputs: int = 0, loss: str | None = None) -> None:
-        """Give the mesh so many inputs and outputs more, while it streams: their edges have weight 0.
-
-        States, influences, moments and covariances of what was there stay as they are.
-        """
-        from meshnn.streaming.growth import grown
-
-        self.move_stream(stream, grown(self._topology, inputs, outputs), loss=loss)
-
-    def move_stream(
-        self, stream: Stream, growth: Growth, weights: ArrayLike | None = None, loss: str | None = None
-    ) -> None:
-        """Go on with a graph that came from this one, see `meshnn.streaming.growth`; new edges have weight 0."""
-        t = growth.topology
-        if weights is None:
-            weights = np.where(growth.edges >= 0, self.weights[growth.edges], 0.0)
-        codes = np.where(growth.neurons >= 0, self._codes[growth.neurons], self._codes[-1])
-        codes[t.n_clamped : t.n_clamped + t.n_hidden][growth.neurons[t.hidden] < 0] = (
-            self._codes[self._topology.n_clamped] if self._topology.n_hidden else ACTIVATIONS["tanh"]
-        )
-        codes[: t.n_clamped] = 0
-        ties, parameters = self._ties.edited(growth.edges)
-        self.replace(t, weights, codes, ties)
-        stream.grow(growth, self.values, self._codes, self._ties, parameters, loss)
 
     def engine(
         self, need: str = "outputs", gradient: str = "auto", batch: int = 64, *, n_jobs: int | None = None,
@@ -447,11 +333,8 @@ class Mesh(Net):
             return self._engines.outputs(self.ticks)
         return self._engines.find(need, gradient, self.ticks, batch, n_jobs, again)
 
-    def _follow(self, X: Any, what: str, state: Any, return_state: bool, n_jobs: int | None) -> Any:
+    def _follow(self, X: Array, ticks: int, what: str, state: Any, return_state: bool, threads: int | None) -> Any:
         """A run in time, without a gradient."""
-        return self._followed(*self._inputs_in_time(X), what, state, return_state, n_jobs)
-
-    def _followed(self, X: Array, ticks: int, what: str, state: Any, return_state: bool, n_jobs: int | None) -> Any:
         t = self._topology
         begin = checks.as_state(state, t, X.shape[1], self._dtype)
         rows = {"every": ticks * t.n_outputs, "last": t.n_outputs, "states": (ticks + 1) * t.n_neurons}[what]
@@ -460,69 +343,26 @@ class Mesh(Net):
         counts = np.ones(ticks, np.bool_) if what == "every" else np.arange(ticks) == ticks - 1
         timing = Timing.at(counts, begin is not None, return_state)
         engine = self._engines.follow(ticks, timing, whole=what == "states")
-        found, end = engine.run(self._current(), X, what, begin, _threads(n_jobs))
+        found, end = engine.run(self._current(), X, what, begin, threads)
         found = found[0] if what == "last" else found
         return (found, end) if return_state else found
 
-    def _gradient_in_time(
-        self, X: Any, y: Any, loss: str, gradient: str, sample_weight: Any, loss_ticks: Any, readout: Any, state: Any,
-        return_state: bool, n_jobs: int | None,
-    ) -> Any:  # fmt: skip
-        threads = _threads(n_jobs)
-        X, ticks, begin, targets = self._samples_in_time(X, y, loss, sample_weight, loss_ticks, readout, state)
-        timing = Timing.at(targets.ticks, begin is not None)
-        engine = self._engines.find("gradient", gradient, ticks, X.shape[1], threads, timing=timing)
-        found = engine.gradient(self._current(), X, targets, threads, begin)
-        grad = found.grad[: self.n_parameters].astype(self._dtype, copy=False)
-        if not return_state:
-            return found.loss, grad
-        return found.loss, grad, self._followed(X, ticks, "last", state, True, n_jobs)[1]
-
-    def _jacobian_in_time(self, X: Any, gradient: str, state: Any, n_jobs: int | None) -> Array:
-        t, threads = self._topology, _threads(n_jobs)
-        X, ticks = self._inputs_in_time(X)
-        if known("gradient", gradient, ("auto", "forward", *METHODS)) not in ("auto", "adjoint"):
-            raise MeshError(
-                f'gradient="{gradient}" has no Jacobian of a run that begins with a given state; leave it out, or pass '
-                'gradient="adjoint"'
-            )
-        begin = checks.as_state(state, t, X.shape[1], self._dtype)
-        needed = X.shape[1] * t.n_outputs * t.n_edges * self._dtype.itemsize
-        check_fits(needed, "the Jacobian of this batch", "pass fewer samples at a time")
-        timing = Timing.at(np.arange(ticks) == ticks - 1, True)
-        engine = self._engines.find("jacobian", "adjoint", ticks, X.shape[1], threads, timing=timing)
-        return engine.jacobian(self._current(), X, threads, begin)[:, :, : self.n_parameters]
-
-    def _samples_in_time(
-        self, X: Any, y: Any, loss: str, sample_weight: Any, loss_ticks: Any, readout: Any, state: Any
-    ) -> tuple[Array, int, Array | None, Targets]:
-        """Inputs, how many ticks they run, the states they begin with, if given, and targets."""
-        t = self._topology
-        X, ticks = self._inputs_in_time(X)
-        begin = checks.as_state(state, t, X.shape[1], self._dtype)
-        targets = Targets.make(loss_named(loss), y, sample_weight, X.shape[1], t.n_outputs, self._dtype, ticks,
-                               loss_ticks, readout, timed=True)  # fmt: skip
-        return X, ticks, begin, targets
-
-    def _inputs_in_time(self, X: Any) -> tuple[Array, int]:
-        """Inputs, and how many ticks they run: a sequence says so itself."""
-        given = checks.as_inputs(X, self._topology, self.ticks, any_length=True)
-        if np.ndim(X) == 2:
-            return given, self.ticks
-        ticks = len(given)
-        if ticks != self.ticks:
-            whole_number("ticks", ticks, most=MOST_TICKS)
-            needed = float(ticks) * self._topology.n_neurons * 4
-            check_fits(needed, f"planning {ticks} ticks", "pass fewer ticks at a time, with state= and return_state=")
-        return given, ticks
-
     def _samples(
-        self, X: Any, y: Any, loss: str, sample_weight: Any, loss_ticks: Any, readout: Any
-    ) -> tuple[Array, Targets]:
-        X, t = checks.as_inputs(X, self._topology, self.ticks), self._topology
+        self, X: Any, y: Any, loss: str, sample_weight: Any, looks: tuple[Any, Any], state: Any, timed: bool
+    ) -> tuple[Array, int, Array | None, Targets]:
+        """Return inputs, the ticks they run, the states they begin with, if given, and targets."""
+        t = self._topology
+        X, ticks = self._inputs(X, any_length=timed)
+        begin = checks.as_state(state, t, X.shape[1], self._dtype)
         given = (loss_named(loss), y, sample_weight, X.shape[1], t.n_outputs, self._dtype)
-        return X, Targets.make(*given, self.ticks, loss_ticks, readout)
+        return X, ticks, begin, Targets.make(*given, ticks, *looks, timed=timed)
 
-
-def _threads(n_jobs: int | None) -> int | None:
-    return None if n_jobs is None else thread_count("n_jobs", n_jobs)
+    def _inputs(self, X: Any, any_length: bool) -> tuple[Array, int]:
+        """Return inputs and the ticks they run: a sequence of any length says so itself."""
+        given = checks.as_inputs(X, self._topology, self._ticks, any_length=any_length)
+        if not any_length or np.ndim(X) == 2 or len(given) == self._ticks:
+            return given, self._ticks
+        ticks = whole_number("ticks", len(given), most=MOST_TICKS)
+        needed = float(ticks) * self._topology.n_neurons * 4
+        check_fits(needed, f"planning {ticks} ticks", "pass fewer ticks at a time, with state= and return_state=")
+        return given, ticks

@@ -29,11 +29,6 @@ from meshnn.topology.builders import Seed, recurrent_ticks
 
 __all__ = ["cascade_of_columns", "columns", "delay_line", "recurrent", "reservoir"]
 
-#: Neurons up to which all eigenvalues are computed; beyond, only the largest is looked for.
-FEW = 400
-#: Standard deviation of the first weights of the outputs of `recurrent`: it begins by saying the mean.
-READOUT = 0.1
-
 
 def columns(
     n_inputs: int,
@@ -43,11 +38,8 @@ def columns(
     memory: Sequence[float] = (2.0, 50.0),
     leaky: bool = False,
     bias: bool = True,
-    ticks: int | None = None,
     activation: str = "tanh",
-    output_activation: str = "identity",
-    dtype: Any = "float32",
-    random_state: Seed = None,
+    **settings: Any,
 ) -> Mesh:
     """Neurons that remember by a self-loop each, and read nothing of each other.
 
@@ -62,12 +54,10 @@ def columns(
         Whether a column is a neuron and a leaky integrator behind it, whose leak is fixed; otherwise it is one neuron,
         and its self-loop is learned.
     bias : bool
-    ticks, activation, output_activation, dtype, random_state
-        As for `Mesh`; `activation` is that of the neurons that read the inputs.
-
-    Returns
-    -------
-    Mesh
+    activation : str
+        That of the neurons that read the inputs.
+    **settings
+        `ticks`, `output_activation`, `dtype` and `random_state`, as for `Mesh`.
 
     Examples
     --------
@@ -79,7 +69,6 @@ def columns(
     ['tanh', 'tanh', 'tanh', 'identity', 'identity', 'identity', 'identity']
     """
     graph = Topology.columns(n_inputs, n_columns, n_outputs, leaky, bias)
-    settings = {"ticks": ticks, "output_activation": output_activation, "dtype": dtype, "random_state": random_state}
     return _remembering(graph, n_columns, memory, leaky, activation, settings)
 
 
@@ -92,11 +81,8 @@ def cascade_of_columns(
     memory: Sequence[float] = (2.0, 50.0),
     leaky: bool = False,
     bias: bool = True,
-    ticks: int | None = None,
     activation: str = "tanh",
-    output_activation: str = "identity",
-    dtype: Any = "float32",
-    random_state: Seed = None,
+    **settings: Any,
 ) -> Mesh:
     """Columns in stages: each reads the inputs and all columns of earlier stages, so memory is built on memory.
 
@@ -105,12 +91,8 @@ def cascade_of_columns(
     n_inputs, n_columns, n_outputs : int
     per_stage : int
         Columns a stage; the last stage may have fewer.
-    memory, leaky, bias, ticks, activation, output_activation, dtype, random_state
+    memory, leaky, bias, activation, **settings
         As for `columns`.
-
-    Returns
-    -------
-    Mesh
 
     Examples
     --------
@@ -119,7 +101,6 @@ def cascade_of_columns(
     Mesh(2-6-1 + bias, 45 edges, 3 ticks, float32)
     """
     graph = Topology.cascade_of_columns(n_inputs, n_columns, n_outputs, per_stage, leaky, bias)
-    settings = {"ticks": ticks, "output_activation": output_activation, "dtype": dtype, "random_state": random_state}
     return _remembering(graph, n_columns, memory, leaky, activation, settings)
 
 
@@ -131,11 +112,8 @@ def delay_line(
     *,
     ticks_per_sample: int = 1,
     bias: bool = True,
-    ticks: int | None = None,
     activation: str = "tanh",
-    output_activation: str = "identity",
-    dtype: Any = "float32",
-    random_state: Seed = None,
+    **settings: Any,
 ) -> Mesh:
     """A net with one hidden layer on the last `length + 1` samples, which fixed chains of neurons keep as they were.
 
@@ -148,12 +126,8 @@ def delay_line(
     ticks_per_sample : int
         Ticks for which each sample is held. With 1, outputs see what the hidden layer made of the samples up to the one
         before; with 2, of those up to the present one.
-    bias, ticks, activation, output_activation, dtype, random_state
+    bias, activation, **settings
         As for `columns`. By default the ticks suffice for the last tap to reach an output.
-
-    Returns
-    -------
-    Mesh
 
     Examples
     --------
@@ -165,15 +139,8 @@ def delay_line(
     """
     graph = Topology.delay_line(n_inputs, length, n_hidden, n_outputs, ticks_per_sample, bias)
     line = graph.n_hidden - n_hidden
-    net = Mesh(
-        graph,
-        ticks,
-        ["identity"] * line + [activation] * n_hidden,
-        output_activation,
-        dtype=dtype,
-        random_state=random_state,
-        tied=_learned(graph.dst >= graph.n_clamped + line),
-    )
+    names = ["identity"] * line + [activation] * n_hidden
+    net = Mesh(graph, activation=names, tied=_learned(graph.dst >= graph.n_clamped + line), **settings)
     net.weights = np.where(net.ties.fixed, 1.0, net.weights)
     return net
 
@@ -190,9 +157,8 @@ def recurrent(
     bias: bool = True,
     ticks: int | None = None,
     activation: str = "tanh",
-    output_activation: str = "identity",
-    dtype: Any = "float32",
     random_state: Seed = None,
+    **settings: Any,
 ) -> Mesh:
     """The recurrent net of the textbooks: the state goes on once a sample, and outputs have seen the present one.
 
@@ -209,12 +175,8 @@ def recurrent(
     input_scale, state_scale : float
         Standard deviations of what a neuron of the state reads at first, of inputs of variance 1 and of a state of
         variance 1. Small ones begin near a linear net.
-    bias, ticks, activation, output_activation, dtype, random_state
+    bias, ticks, activation, random_state, **settings
         As for `columns`. By default `ticks` is 2, with a layer 3: what a sample takes, also on a stream.
-
-    Returns
-    -------
-    Mesh
 
     Examples
     --------
@@ -232,21 +194,16 @@ def recurrent(
     inside = real_number("state_scale", state_scale, *POSITIVE)
     graph, rng = Topology.recurrent(n_inputs, n_state, n_outputs, n_layer, lags, bias), as_generator(random_state)
     first = graph.n_hidden - n_state - n_layer  # the chains come first
-    net = Mesh(
-        graph,
-        recurrent_ticks(n_layer) if ticks is None else ticks,
-        ["identity"] * first + [activation] * (n_state + n_layer),
-        output_activation,
-        dtype=dtype,
-        random_state=rng,
-        tied=_learned(graph.dst >= graph.n_clamped + first),
-    )
+    names = ["identity"] * first + [activation] * (n_state + n_layer)
+    ticks = recurrent_ticks(n_layer) if ticks is None else ticks
+    tied = _learned(graph.dst >= graph.n_clamped + first)
+    net = Mesh(graph, ticks, names, random_state=rng, tied=tied, **settings)
     state = graph.n_clamped + first
     held = (graph.src >= state - n_state) & (graph.src < state)
     fan = np.where(held, n_state, n_inputs * (lags + 1) + bool(bias))
     spread = np.where(held, inside, outside) / np.sqrt(fan)
     spread = np.where(graph.dst >= state + n_state, 1.0 / np.sqrt(n_state + n_inputs + bool(bias)), spread)
-    spread = np.where(graph.dst >= graph.outputs[0], READOUT, spread)
+    spread = np.where(graph.dst >= graph.outputs[0], 0.1, spread)  # the first outputs are near the mean
     net.weights = np.where(net.ties.fixed, 1.0, rng.standard_normal(graph.n_edges) * spread)
     return net
 
@@ -261,11 +218,9 @@ def reservoir(
     input_scale: float = 1.0,
     memory: Sequence[float] | None = None,
     bias: bool = True,
-    ticks: int | None = None,
     activation: str = "tanh",
-    output_activation: str = "identity",
-    dtype: Any = "float32",
     random_state: Seed = None,
+    **settings: Any,
 ) -> Mesh:
     """An echo state network: a fixed random recurrent net of which only the readout is learned.
 
@@ -280,12 +235,8 @@ def reservoir(
         Weights from inputs and bias are uniform between - and + this.
     memory : (float, float), optional
         Shortest and longest time constant in ticks of leaky neurons; by default neurons do not leak.
-    bias, ticks, activation, output_activation, dtype, random_state
+    bias, activation, random_state, **settings
         As for `columns`.
-
-    Returns
-    -------
-    Mesh
 
     Examples
     --------
@@ -298,15 +249,9 @@ def reservoir(
     scale = real_number("input_scale", input_scale, *POSITIVE)
     leaky, rng = memory is not None, as_generator(random_state)
     graph = Topology.reservoir(n_inputs, n_neurons, n_outputs, density, leaky, bias, rng)
-    net = Mesh(
-        graph,
-        ticks,
-        [activation] * n_neurons + ["identity"] * (n_neurons * leaky),
-        output_activation,
-        dtype=dtype,
-        random_state=rng,
-        tied=_learned(graph.dst >= graph.outputs[0]),
-    )
+    names = [activation] * n_neurons + ["identity"] * (n_neurons * leaky)
+    tied = _learned(graph.dst >= graph.outputs[0])
+    net = Mesh(graph, activation=names, random_state=rng, tied=tied, **settings)
     weights = np.array(net.weights, np.float64)
     reads = graph.dst < graph.n_clamped + n_neurons  # edges into the neurons themselves, not into their integrators
     outside, inside = reads & (graph.src < graph.n_clamped), reads & (graph.src >= graph.n_clamped)
@@ -376,7 +321,7 @@ def _radius(values: Array, src: Array, dst: Array, n: int) -> float:
             "is 0; take a higher density or another random_state"
         )
     found = None
-    if n > FEW:
+    if n > 400:  # up to here all eigenvalues are computed, beyond only the largest
         try:
             found = eigs(W, 1, ncv=min(n, 60), v0=np.ones(n), return_eigenvectors=False)
         except ArpackNoConvergence:

@@ -11,15 +11,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from meshnn import checks
+from meshnn.arrays import Array, BoolArray, IntArray
 from meshnn.errors import DataError
 
 __all__ = ["Ties"]
-
-I64 = NDArray[np.int64]
-Array = NDArray[Any]
 
 
 class Ties:
@@ -42,7 +39,7 @@ class Ties:
     def __init__(self, n_edges: int, tied: Any = None) -> None:
         given = None if tied is None else _checked(tied, n_edges)
         self.n_edges = n_edges
-        self._number: I64 | None = None  # as they are numbered
+        self._number: IntArray | None = None  # as they are numbered
         #: Whether every edge has a parameter of its own, in the order of edges.
         self.plain = given is None or bool(np.array_equal(given, np.arange(n_edges)))
         if given is None or self.plain:
@@ -54,23 +51,23 @@ class Ties:
         self.n_numbers = self.n_parameters + int(fixed.sum())
 
     @property
-    def number(self) -> I64:
+    def number(self) -> IntArray:
         """Of each edge, the number it takes its weight from."""
         return np.arange(self.n_edges) if self._number is None else self._number
 
     @property
-    def tied(self) -> I64:
+    def tied(self) -> IntArray:
         """Of each edge its parameter, or -1."""
         return np.where(self.fixed, -1, self.number)
 
     @property
-    def fixed(self) -> NDArray[np.bool_]:
+    def fixed(self) -> BoolArray:
         """Mask of the edges whose weight is fixed."""
-        found: NDArray[np.bool_] = self.number >= self.n_parameters
+        found: BoolArray = self.number >= self.n_parameters
         return found
 
     @property
-    def first(self) -> I64:
+    def first(self) -> IntArray:
         """The first edge of each number."""
         found = np.empty(self.n_numbers, np.int64)
         found[self.number[::-1]] = np.arange(len(self.number))[::-1]
@@ -102,7 +99,7 @@ class Ties:
             )
         return found
 
-    def edited(self, origin: I64) -> tuple[Ties, I64]:
+    def edited(self, origin: IntArray) -> tuple[Ties, IntArray]:
         """The ties of a graph whose edges come from those here (-1: new), and where its parameters come from."""
         if self.plain:
             return Ties(len(origin)), origin
@@ -113,7 +110,7 @@ class Ties:
         tied[new] = len(used) + np.arange(int(new.sum()))
         return Ties(len(origin), tied), np.concatenate([used, np.full(int(new.sum()), -1)])
 
-    def together(self, edges: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    def together(self, edges: BoolArray) -> BoolArray:
         """Those edges and all that are tied to one of them."""
         if self.plain:
             return edges
@@ -121,17 +118,17 @@ class Ties:
         some[self.number[edges]] = True
         return some[self.number]
 
-    def whole(self, edges: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    def whole(self, edges: BoolArray) -> BoolArray:
         """Those edges all of whose tied edges are among them; none that is fixed."""
         if self.plain:
             return edges
         every = np.ones(self.n_numbers, np.bool_)
         np.logical_and.at(every, self.number, edges)
-        found: NDArray[np.bool_] = every[self.number] & ~self.fixed
+        found: BoolArray = every[self.number] & ~self.fixed
         return found
 
 
-def _checked(tied: Any, n_edges: int) -> I64:
+def _checked(tied: Any, n_edges: int) -> IntArray:
     """A map onto 0 to n_parameters - 1, and -1."""
     given = checks.numbers("tied", tied)
     if given.shape != (n_edges,):

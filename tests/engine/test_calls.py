@@ -1,6 +1,5 @@
 """Calls keep workspaces from one to the next: whatever was called before, they give the same bits and refusals."""
 
-import threading
 import warnings
 from itertools import product
 
@@ -9,7 +8,6 @@ import pytest
 
 from meshnn import Mesh, MeshClassifier, MeshRegressor, Topology
 from meshnn.estimators.preprocessing import Preprocessing
-from meshnn.losses import LOSSES, Targets
 from meshnn.plan import METHODS
 
 
@@ -36,37 +34,6 @@ def test_the_same_bits_whatever_was_called_before(method, dtype):
         ):
             for got, want in zip(run(mesh), run(fresh), strict=True):
                 np.testing.assert_array_equal(got, want)
-
-
-def test_correct_samples_do_not_add_up_from_call_to_call():
-    mesh, X = net(), np.random.default_rng(0).standard_normal((7, 3))
-    y = mesh.forward(X).argmax(axis=1)
-    y[:3] = 1 - y[:3]
-    targets = Targets.make(LOSSES["cross_entropy"], y, None, 7, 2, mesh.dtype)
-    engine = mesh.engine("gradient")
-    for _ in range(3):
-        assert engine.gradient(mesh.values, X[None], targets).correct == pytest.approx(4 / 7)
-        assert engine.evaluate(mesh.values, X[None], targets)[1] == pytest.approx(4 / 7)
-
-
-def test_results_are_the_callers():
-    mesh, X = net(), np.ones((4, 3), np.float32)
-    first = mesh.forward(X)
-    kept, grad = first.copy(), mesh.gradient(X, [0, 1, 0, 1])[1]
-    saved = grad.copy()
-    for _ in range(3):
-        mesh.forward(-X)
-        mesh.gradient(-X, [1, 1, 0, 1])
-    np.testing.assert_array_equal(first, kept)
-    np.testing.assert_array_equal(grad, saved)
-    np.testing.assert_array_equal(X, np.ones((4, 3)))
-
-
-def test_a_sequence_is_none_that_is_held():
-    mesh, X = net(), np.random.default_rng(0).standard_normal((3, 5, 3))
-    mesh.forward(X[0])
-    assert not np.array_equal(mesh.forward(X), mesh.forward(X[0]))
-    np.testing.assert_array_equal(mesh.forward(np.repeat(X[:1], 3, axis=0)), mesh.forward(X[0]))
 
 
 def test_weights_changed_in_place_count_at_once():
@@ -134,29 +101,6 @@ def test_labels_of_any_type(dtype):
         if np.dtype(dtype).kind != "u":
             with pytest.raises(ValueError, match=r"label of sample 1 is -1(\.0)?, but the mesh has 2 outputs"):
                 mesh.gradient(X, np.array([0, -1, 1, 0], dtype))
-
-
-def test_many_threads_and_one_mesh():
-    """Each has its own samples; a workspace that two shared would mix them up."""
-    mesh, rng = net(), np.random.default_rng(0)
-    jobs = [(rng.standard_normal((size, 3)), rng.integers(0, 2, size)) for size in (1, 2, 33, 64, 65, 200)]
-    want = [(mesh.forward(X), *mesh.gradient(X, y)) for X, y in jobs]
-    wrong = []
-
-    def work(job):
-        X, y = jobs[job]
-        for _ in range(200):
-            got = (mesh.forward(X), *mesh.gradient(X, y))
-            if not all(np.array_equal(a, b) for a, b in zip(got, want[job], strict=True)):
-                wrong.append(job)
-
-    threads = [threading.Thread(target=work, args=(job,)) for job in range(len(jobs))]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join(timeout=600)
-    assert not any(t.is_alive() for t in threads)
-    assert wrong == []
 
 
 # -- estimators --------------------------------------------------------------------------------------------------------
@@ -232,12 +176,6 @@ def test_predictions_are_those_of_checked_samples(kind, form, models, monkeypatc
     same(models[kind], form, monkeypatch)
 
 
-def test_samples_that_may_not_be_written_to(models, monkeypatch):
-    X = ROW.copy()
-    X.flags.writeable = False
-    assert isinstance(same(models["two classes"], X, monkeypatch)[0], np.ndarray)
-
-
 @pytest.mark.parametrize("kind", ["two classes", "one value"])
 @pytest.mark.parametrize("bad", SAMPLES.values(), ids=SAMPLES)
 def test_estimators_refuse_as_ever(kind, bad, models, monkeypatch):
@@ -253,20 +191,3 @@ def test_columns_with_names_are_looked_at(monkeypatch):
     assert same(model, frame[:1], monkeypatch)[1] == []
     np.testing.assert_array_equal(model.predict_proba(frame[["b", "a", "c"]]), model.predict_proba(frame))
     assert "does not have valid feature names" in same(model, array[:, :2], monkeypatch)[1][0]
-
-
-def test_a_model_that_is_not_fitted_says_so(monkeypatch):
-    assert "not fitted yet" in same(MeshClassifier(), ROW, monkeypatch)[0][1]
-    assert "not fitted yet" in same(MeshRegressor(), ROW, monkeypatch)[0][1]
-
-
-def test_one_row_is_not_checked_again(models, monkeypatch):
-    """The point of it: scikit-learn is asked about what it could refuse, and only then."""
-    asked = []
-    monkeypatch.setattr(
-        "meshnn.estimators.preprocessing._numbers", lambda X, model: asked.append(X) or np.asarray(X, float)
-    )
-    models["two classes"].predict(ROW)
-    assert asked == []
-    models["two classes"].predict(ROW.tolist())
-    assert len(asked) == 1

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from meshnn import Mesh, Topology
-from meshnn.plan import METHODS, ListBuilder, ListCounter, Schedule, lists
+from meshnn.plan import METHODS, lists
+from meshnn.plan.limits import Limits
 from meshnn.topology import reach
 
 
@@ -107,23 +108,6 @@ def test_a_plan_takes_sixteen_bytes_an_edge_and_edges_take_28():
     assert t.src.itemsize + t.dst.itemsize + 5 * m.values.itemsize <= 28
 
 
-@pytest.mark.parametrize("all_needed", [False, True])
-def test_tallies_are_the_lists(all_needed):
-    """Lists that are counted without being made have the rows and entries of those that are."""
-    for topology, ticks in random_graphs():
-        awake = np.zeros(topology.n_neurons, np.bool_)
-        awake[topology.n_clamped :: 3] = True
-        made = Schedule(topology, ticks, awake, all_needed=all_needed)
-        builder = ListBuilder(fill=False)
-        want = [made.pulls(builder, topology.src, topology.dst)[1][0], made.pushes(builder, ticks - 1)[1][0]]
-        counter = ListCounter(fill=False)
-        counted = Schedule(topology, ticks, awake, all_needed=all_needed, listed=-1)
-        got = [counted.pulls(counter, topology.src, topology.dst)[1][0], counted.pushes(counter, ticks - 1)[1][0]]
-        np.testing.assert_array_equal(got[0], want[0])
-        np.testing.assert_array_equal(got[1], want[1])
-        assert (counter.n_lists, counter.n_rows, counter.entries) == (builder.n_lists, builder.n_rows, builder.entries)
-
-
 def test_needs_and_births_are_those_of_a_slow_search():
     for t, ticks in random_graphs():
         need = np.zeros((ticks + 1, t.n_neurons), np.bool_)
@@ -146,21 +130,12 @@ def test_pieces_give_the_same_bits(method, monkeypatch):
     X, y = rng.standard_normal((40, 6)), rng.integers(0, 3, 40)
     want = Mesh(t, 4, activation="tanh", random_state=0).gradient(X, y, gradient=method)
     monkeypatch.setattr(reach, "BLOCK", 7)
-    monkeypatch.setattr(lists, "GATHERED", 11)
+    monkeypatch.setattr(lists, "LIMITS", Limits(gathered=11))
     again = Topology(6, 20, 3, np.stack([t.src, t.dst], axis=1))
     assert again == t
     got = Mesh(again, 4, activation="tanh", random_state=0).gradient(X, y, gradient=method)
     assert got[0] == want[0]
     np.testing.assert_array_equal(got[1], want[1])
-
-
-def test_edges_are_sorted_and_checked_in_any_order():
-    rng = np.random.default_rng(0)
-    pairs = np.unique(rng.integers(0, 60, (500, 2)), axis=0)
-    for given in (pairs, rng.permutation(pairs), pairs.astype(np.int32), pairs.astype(np.uint64), pairs.astype(float)):
-        t = Topology(10, 40, 9, given)
-        np.testing.assert_array_equal(np.lexsort((t.src, t.dst)), np.arange(t.n_edges))
-        assert set(zip(t.src.tolist(), t.dst.tolist(), strict=True)) == set(map(tuple, pairs.tolist()))
 
 
 def test_a_plan_that_would_take_too_long_is_refused(monkeypatch):
@@ -174,7 +149,7 @@ def test_a_plan_that_would_take_too_long_is_refused(monkeypatch):
     sets = {c.method: c.sets for c in m._engines.costs(7)}
     assert sets["factored"] > sets["adjoint"] == 0
     for module in (cost, engines):
-        monkeypatch.setattr(module, "MAX_SETS", int(sets["factored"]) - 1)
+        monkeypatch.setattr(module, "LIMITS", Limits(sets=int(sets["factored"]) - 1))
     again = Mesh(grid(12), 7, activation="tanh", weights=m.weights)
     with pytest.raises(MeshError, match=r'"factored" at 7 ticks.*"adjoint"'):
         again.gradient(X, y, gradient="factored")
@@ -191,26 +166,6 @@ def test_what_takes_long_is_shown_once(monkeypatch, capsys):
     monkeypatch.setattr(progress, "SILENCE", 1e9)
     assert list(progress.watched(range(5), 5, "planning tangents")) == list(range(5))
     assert capsys.readouterr().err == ""
-
-
-def test_a_bar_on_a_terminal_goes_away(monkeypatch):
-    import io
-
-    import rich.console
-
-    from meshnn import progress
-
-    screen = io.StringIO()
-    console = rich.console.Console(file=screen, force_terminal=True, width=80)
-    monkeypatch.setattr(rich.console, "Console", lambda **_: console)
-    monkeypatch.setattr(progress, "SILENCE", -1.0)
-    things = progress.watched(range(1000), 1000, "planning blocks")
-    for _ in range(500):
-        next(things)
-    with pytest.raises(KeyboardInterrupt):
-        things.throw(KeyboardInterrupt)
-    assert "planning blocks" in screen.getvalue()
-    assert screen.getvalue().endswith("\x1b[?25h" + screen.getvalue().rpartition("\x1b[?25h")[2])  # a cursor again
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -237,21 +192,3 @@ def test_gradients_by_entries_are_those_by_values(tied, dtype):
         )
         np.testing.assert_array_equal(grads[0], grads[1])
         np.testing.assert_array_equal(grads[0], grads[2])
-
-
-def test_a_table_is_never_there_twice():
-    rng = np.random.default_rng(0)
-    src = rng.integers(0, 1000, 20_000).astype(np.int32)
-    rows, counts = np.arange(200, dtype=np.uint32), np.full(200, 100)
-    builder = ListBuilder(fill=False)
-    tracemalloc.start()
-    try:
-        for _ in range(100):
-            builder.add(rows, counts, slice(0, 20_000), src)
-        made = builder.build()
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert made.nbytes > 100 * 20_000 * 8
-    assert peak < 1.4 * made.nbytes
-    np.testing.assert_array_equal(made.col.reshape(100, -1), np.tile(src, (100, 1)))

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from sklearn.linear_model import PoissonRegressor, QuantileRegressor
+from sklearn.linear_model import PoissonRegressor
 
 import meshnn
 from cases import Case, by_autograd, by_differences, close
@@ -111,19 +111,8 @@ def test_binary_cross_entropy_of_outputs_that_are_sure(dtype):
             got = mesh.gradient([[1.0]], [[label]], "binary_cross_entropy")
             np.testing.assert_allclose(got[0], loss, rtol=8 * eps, atol=1e-37)
             np.testing.assert_allclose(got[1], [slope], rtol=8 * eps, atol=1e-37)
-    with pytest.raises(
-        MeshError, match=r"for binary_cross_entropy y must be from 0 to 1, got 2\.0 at sample 0, output 0"
-    ):
+    with pytest.raises(MeshError, match=r"2\.0"):
         mesh.gradient([[1.0]], [[2]], "binary_cross_entropy")
-
-
-def test_losses_that_do_not_fit_are_refused():
-    with pytest.raises(MeshError, match="unknown loss of a classifier 'huber'"):
-        MeshClassifier(loss="huber").fit(X, COUNTS > 1)
-    with pytest.raises(MeshError, match="unknown loss of a regressor 'hubert'; did you mean 'huber'"):
-        MeshRegressor(loss="hubert").fit(X, LINE)
-    with pytest.raises(MeshError, match=r"for poisson y must not be negative, got -.* at sample"):
-        MeshRegressor(loss="poisson").fit(X, LINE)
 
 
 def test_on_the_command_line(tmp_path):
@@ -141,40 +130,6 @@ def test_on_the_command_line(tmp_path):
     done = run("fit", str(table), "--target", "count", "--task", "classify", "--loss", "poisson")
     assert done.returncode == 2
     assert "--loss poisson is for --task regress" in done.stderr
-
-
-def test_counts_need_no_task_on_the_command_line(tmp_path):
-    """Whole numbers would be taken for classes; a loss of numbers says that they are not."""
-    table = tmp_path / "claims.csv"
-    rows = "\n".join(f"{a},{b},{int(c)}" for (a, b), c in zip(X.tolist(), COUNTS, strict=True))
-    table.write_text(f"a,b,count\n{rows}\n")
-    done = run(
-        "fit", table, "--target", "count", "--loss", "poisson", "--max-epochs", "3", "--out", tmp_path / "m.mesh"
-    )
-    assert done.returncode == 0, done.stderr
-    done = run("info", tmp_path / "m.mesh", "--json")
-    assert json.loads(done.stdout)["minimised"] == "poisson"
-    done = run("fit", table, "--target", "count", "--loss", "poison")
-    assert done.returncode == 2
-    assert "did you mean 'poisson'" in done.stderr
-
-
-def test_a_fitted_model_keeps_its_loss():
-    model = MeshRegressor(hidden=2, max_epochs=3, random_state=0).fit(X, COUNTS)
-    before = model.predict(X)
-    model.set_params(loss="poisson")
-    np.testing.assert_array_equal(model.predict(X), before)
-    with pytest.raises(MeshError, match="but loss changed since it was built"):
-        model.partial_fit(X, COUNTS)
-
-
-def test_the_scale_of_huber_counts_weights_as_repetitions():
-    from meshnn.losses.losses import Huber
-
-    values, weight = RNG.standard_normal((50, 2)) ** 3, RNG.integers(0, 4, 50).astype(float)
-    weighted = Huber().scaling(values, weight)
-    repeated = Huber().scaling(np.repeat(values, weight.astype(int), axis=0), None)
-    np.testing.assert_allclose(weighted, repeated, rtol=1e-12)
 
 
 LEVELS = (0.05, 0.5, 0.9)
@@ -236,16 +191,6 @@ def test_a_share_of_new_targets_lies_below_a_quantile(level, solver):
     assert below[~far].mean() == pytest.approx(level, abs=0.05)
 
 
-@pytest.mark.parametrize("level", LEVELS)
-def test_quantile_without_hidden_neurons_is_quantile_regression(level):
-    """Up to the width of the parabola, a twentieth of the targets' spread."""
-    y = LINE + RNG.standard_normal(200)
-    got = MeshRegressor(loss="quantile", quantile=level, solver="lm", **LINEAR).fit(X, y).predict(X)
-    want = QuantileRegressor(quantile=level, alpha=0).fit(X, y).predict(X)
-    assert np.abs(got - want).mean() < 0.1
-    assert pinball(got - y, level).mean() == pytest.approx(pinball(want - y, level).mean(), rel=0.01)
-
-
 def test_a_fitted_quantile_is_kept(tmp_path):
     options = {"loss": "quantile", "quantile": 0.9, "solver": "adam", "max_epochs": 5, "random_state": 0}
     model = MeshRegressor(3, **options).fit(X, LINE)
@@ -256,15 +201,7 @@ def test_a_fitted_quantile_is_kept(tmp_path):
     np.testing.assert_array_equal(again.partial_fit(X, LINE).predict(X), model.partial_fit(X, LINE).predict(X))
     with pytest.raises(MeshError, match="loss changed"):
         again.set_params(quantile=0.8).partial_fit(X, LINE)
-    for wrong in (
-        "quantile:",
-        "quantile:nan",
-        "quantile:1e400",
-        "quantile:0",
-        "quantile:0.9;",
-        "cross_entropy",
-        ["quantile"],
-    ):
+    for wrong in ("quantile:", "quantile:nan", "quantile:1e400", "quantile:0", "quantile:0.9;", "cross_entropy", [""]):
         storage.write(tmp_path / "wrong.mesh", storage.read(tmp_path / "m.mesh") | {"loss": wrong})
         with pytest.raises(MeshError, match="loss"):
             meshnn.load(tmp_path / "wrong.mesh")
@@ -281,9 +218,12 @@ def test_levels_of_quantiles_that_are_none_are_refused(level):
         MeshRegressor(loss="quantile", quantile=level).fit(X, LINE)
 
 
-def test_quantiles_are_refused_where_they_are_not_known(tmp_path):
+def test_losses_are_refused_where_they_do_not_fit(tmp_path):
     mesh, model = Mesh(Topology.mesh(2, 3, 1), 3), MeshRegressor(2, loss="quantile", max_epochs=2).fit(X, LINE)
     refused = [
+        ("'huber'", lambda: MeshClassifier(loss="huber").fit(X, COUNTS > 1)),
+        ("did you mean 'huber'", lambda: MeshRegressor(loss="hubert").fit(X, LINE)),
+        ("must not be negative", lambda: MeshRegressor(loss="poisson").fit(X, LINE)),
         ("'quantile:1.5'", lambda: mesh.gradient(X, LINE, "quantile:1.5")),
         ("'quantile:x'", lambda: mesh.gradient(X, LINE, "quantile:x")),
         ("did you mean 'quantile'", lambda: mesh.gradient(X, LINE, "quantil")),

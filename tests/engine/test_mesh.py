@@ -1,14 +1,11 @@
 """The public contract of Mesh and its invariances."""
 
-import pickle
-
 import numpy as np
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 from scipy import sparse
 
-from cases import ALL_METHODS, cases, close
+from cases import ALL_METHODS, cases
 from examples import examples
 from meshnn import Mesh, MeshError, Topology
 
@@ -24,18 +21,6 @@ def test_defaults(mesh):
         Mesh(mesh.topology, random_state=5).weights,
         Mesh(mesh.topology, random_state=np.random.default_rng(5)).weights,
     )
-
-
-def test_layered_is_the_feed_forward_net():
-    t = Topology.layered([2, 4, 3, 2])
-    m = Mesh(t, activation="tanh", dtype="float64", random_state=0)
-    m.weights = np.random.default_rng(0).standard_normal(t.n_edges)
-    A = m.adjacency().toarray()
-    X = np.random.default_rng(1).standard_normal((7, 2))
-    h = np.tanh(X @ A[:2, 3:7] + A[2, 3:7])
-    h = np.tanh(h @ A[3:7, 7:10] + A[2, 7:10])
-    want = h @ A[7:10, 10:] + A[2, 10:]
-    np.testing.assert_allclose(m.forward(X), want, rtol=1e-13)
 
 
 def test_adjacency_round_trip_keeps_zero_weights(mesh):
@@ -83,45 +68,7 @@ def test_rewire_keeps_weights_of_edges_that_stay(mesh):
         mesh.rewire(Topology.mesh(3, 7, 2))
 
 
-def test_pickle(mesh, batch):
-    mesh.gradient(*batch)
-    again = pickle.loads(pickle.dumps(mesh))
-    np.testing.assert_array_equal(again.gradient(*batch)[1], mesh.gradient(*batch)[1])
-
-
 # -- invariances -------------------------------------------------------------------------------------------------
-
-
-@examples(25)
-@given(case=cases(most_batch=33))
-def test_a_batch_equals_its_samples_one_by_one(case):
-    m = case.mesh
-    grads = []
-    for b in range(case.X.shape[-2]):
-        X = case.X[..., b : b + 1, :]
-        grads.append(m.gradient(X, case.y[b : b + 1], case.loss)[1] * case.shares[b])
-    close(
-        m.gradient(case.X, case.y, case.loss, sample_weight=case.sample_weight)[1],
-        np.sum(grads, axis=0),
-        1e-12,
-    )
-
-
-@examples(40)
-@given(case=cases(), seed=st.integers(0, 99))
-def test_relabelling_hidden_neurons_permutes_the_gradient(case, seed):
-    m, t = case.mesh, case.mesh.topology
-    new = np.arange(t.n_neurons)
-    new[t.hidden] = np.random.default_rng(seed).permutation(t.hidden)
-    other = Topology(t.n_inputs, t.n_hidden, t.n_outputs, np.stack([new[t.src], new[t.dst]], 1), bias=t.bias)
-    back = np.argsort(new)
-    A = case.dense()
-    names = m.activations[: t.n_hidden]
-    hidden = [names[back[h] - t.n_clamped] for h in t.hidden]
-    relabelled = Mesh(other, m.ticks, hidden, m.activations[-1], A[back[other.src], back[other.dst]], "float64")
-    want = np.zeros((t.n_neurons, t.n_neurons))
-    want[new[t.src], new[t.dst]] = m.gradient(case.X, case.y, case.loss)[1]
-    close(relabelled.gradient(case.X, case.y, case.loss)[1], want[other.src, other.dst], 1e-11)
 
 
 @examples(60)

@@ -10,7 +10,6 @@ from sklearn.preprocessing import OneHotEncoder
 from meshnn import MeshClassifier, MeshError, MeshRegressor
 from meshnn.estimators import scaling as _scaling
 from meshnn.losses import LOSSES
-from meshnn.training import Checkpoint
 
 RNG = np.random.default_rng(0)
 X, Y = load_iris(return_X_y=True)
@@ -60,24 +59,6 @@ def test_the_default_encoder_in_a_pipeline():
     answers = np.where(towns[:, 0] == "Rom", "yes", "no")
     model = make_pipeline(OneHotEncoder(), MeshClassifier(hidden=2, max_epochs=20, random_state=0))
     assert model.fit(towns, answers).score(towns, answers) == 1.0
-
-
-def test_streams_early_stopping_and_checkpoints(tmp_path):
-    thin = sparse.csr_array(THIN)
-    model = MeshClassifier(hidden=3, random_state=0, solver="adam")
-    for rows in (slice(0, 75), slice(75, 150)):
-        model.partial_fit(thin[rows], Y[rows], classes=[0, 1, 2])
-    assert model.mesh_.dtype == np.float32
-    options = {"hidden": 3, "max_epochs": 4, "random_state": 0, "early_stopping": True}
-    whole = MeshClassifier(**options).fit(thin, Y)
-    assert np.isfinite(whole.history_["validation"]).all()
-    again = [MeshClassifier(**options, callbacks=Checkpoint(tmp_path / "c.mesh")).fit(thin, Y) for _ in range(2)]
-    assert [other.history_ for other in again] == [whole.history_] * 2
-    other = thin.copy()
-    other.indices = other.indices[::-1].copy()  # the same numbers elsewhere
-    other.has_sorted_indices = False
-    with pytest.raises(MeshError, match="another X"):
-        MeshClassifier(**options, callbacks=Checkpoint(tmp_path / "c.mesh")).fit(other, Y)
 
 
 def test_what_does_not_fit_into_memory_is_refused_with_numbers():

@@ -69,17 +69,6 @@ def test_the_same_bits_whatever_is_computed(run):
             np.testing.assert_array_equal(got, want)
 
 
-def test_a_large_batch_in_slabs_equals_its_pieces():
-    m = Mesh(Topology.mesh(8, 20, 4, density=0.4, random_state=0), 3, "tanh", dtype="float64", random_state=1)
-    rng = np.random.default_rng(2)
-    X, y = rng.standard_normal((70000, 8)), rng.integers(0, 4, 70000)
-    want = sum(m.gradient(X[a : a + 10000], y[a : a + 10000])[1] for a in range(0, 70000, 10000)) / 7
-    for n_jobs in (1, 2):
-        np.testing.assert_allclose(m.gradient(X, y, n_jobs=n_jobs)[1], want, rtol=1e-10, atol=1e-14)
-    np.testing.assert_array_equal(m.forward(X)[65530:65540], m.forward(X[65530:65540]))
-    np.testing.assert_array_equal(m.states(X)[:, 65530:65540], m.states(X[65530:65540]))
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_threads_are_started_when_there_is_work_for_them():
     program = """
@@ -118,15 +107,6 @@ def test_calls_from_many_threads_at_once():
 
     in_many_threads(6, work)
     assert wrong == []
-
-
-def test_first_calls_from_many_threads_at_once():
-    """Threads that meet before anything is planned."""
-    m, X, y = problem(batch=1000)
-    found = []
-    in_many_threads(4, lambda k: found.append(m.gradient(X, y, n_jobs=2)[0]))
-    assert len(found) == 4
-    assert len(set(found)) == 1
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
@@ -200,6 +180,17 @@ def test_ctrl_c_ends_compiled_epochs(call):
     time.sleep(1.0)
     process.send_signal(signal.SIGINT)
     assert process.communicate(timeout=60) == ("interrupted\n", None)
+
+
+def test_a_large_batch_in_slabs_equals_its_pieces():
+    m = Mesh(Topology.mesh(8, 20, 4, density=0.4, random_state=0), 3, "tanh", dtype="float64", random_state=1)
+    rng = np.random.default_rng(2)
+    X, y = rng.standard_normal((70000, 8)), rng.integers(0, 4, 70000)
+    want = sum(m.gradient(X[a : a + 10000], y[a : a + 10000])[1] for a in range(0, 70000, 10000)) / 7
+    for n_jobs in (1, 2):
+        np.testing.assert_allclose(m.gradient(X, y, n_jobs=n_jobs)[1], want, rtol=1e-10, atol=1e-14)
+    np.testing.assert_array_equal(m.forward(X)[65530:65540], m.forward(X[65530:65540]))
+    np.testing.assert_array_equal(m.states(X)[:, 65530:65540], m.states(X[65530:65540]))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from cases import ALL_METHODS, Case, by_autograd, close, targets_for
 from examples import examples
 from meshnn import Mesh, Topology
-from meshnn.engine import steps
 from meshnn.plan.tiles import PADDING, SIDE, tile
 from meshnn.training import train
 from solver_options import with_solver
@@ -63,18 +62,6 @@ def test_runs_hold_what_the_rows_held(rows, fill):
     assert all((found.eid[after[r] : after[r + 1]] != PADDING).all() for r in np.flatnonzero(inside == 0))
     assert found.tiled == sum(found.counts[inside > 0])
     assert found.widest == max(found.counts[inside > 0], default=0)
-
-
-def test_equal_rows_and_rows_without_themselves_are_runs():
-    same = tile(np.full(9, 5), np.tile(np.arange(5), 9), np.arange(45), False)
-    assert same.run.tolist() == [8, 0, 0, 0, 0, 0, 0, 0, 0]
-    assert tile(np.full(4, 5), np.tile(np.arange(5), 4), np.arange(20), False).run.tolist() == [4, 0, 0, 0]
-    assert tile(np.full(4, 3), np.tile(np.arange(3), 4), np.arange(12), False).run.tolist() == [4, 0, 0, 0]
-    others = [np.delete(np.arange(12), k) for k in range(12)]
-    near = tile(np.full(12, 11), np.concatenate(others), np.arange(132), True)
-    assert near.run.tolist() == [12] + 11 * [0]
-    assert (near.eid == PADDING).sum() == 12
-    assert tile(np.full(12, 11), np.concatenate(others), np.arange(132), False).tiled == 0
 
 
 # -- gradients -------------------------------------------------------------------------------------------------------
@@ -155,34 +142,6 @@ def test_a_small_batch_after_a_large_one(activation):
     )
 
 
-def test_padding_is_no_edge():
-    """Padding carries nothing, and no parameter gets its gradient."""
-    topology = Topology.mesh(6, 13, 3)
-    case = case_of(topology, 5, "float64", 20, np.random.default_rng(3))
-    plan = case.mesh.engine("gradient", "adjoint").plan
-    padding = plan.course.lists.padding
-    assert len(padding) > 0
-    assert plan.held
-    loose = case.mesh.weights.copy()
-    loose[plan.course.lists.number[padding]] = 7.0  # the values that padding points at
-    case.mesh.weights = loose
-    check(case)
-    check(case_of(topology, 5, "float64", 20, np.random.default_rng(3)), ("factored",))
-
-
-def test_growth_scores_with_tiles():
-    rng = np.random.default_rng(0)
-    case = case_of(Topology.mesh(6, 13, 3), 4, "float64", 20, rng)
-    t = case.mesh.topology
-    src, dst = np.meshgrid(np.arange(t.n_neurons), np.arange(t.n_clamped, t.n_neurons), indexing="ij")
-    src, dst = src.ravel(), dst.ravel()
-    scores = case.mesh.growth_scores(case.X, case.y, case.loss, src, dst, "adjoint", case.sample_weight)
-    have = np.isin(dst * t.n_neurons + src, t.dst.astype(np.int64) * t.n_neurons + t.src)
-    want = by_autograd(case)[1]
-    order = np.lexsort((src[have], dst[have]))
-    close(scores[have][order], want, 1e-10)
-
-
 # -- topological passes ----------------------------------------------------------------------------------------------
 
 
@@ -214,20 +173,6 @@ def test_ticks_around_the_longest_path(ticks):
     case = case_of(topology, ticks, "float64", 9, np.random.default_rng(ticks))
     assert case.mesh.engine("gradient", "adjoint").plan.course.topological_pass == (ticks >= 17)
     check(case, ("adjoint", "factored", "auto"))
-
-
-def test_a_cycle_anywhere_on_the_way_takes_all_ticks():
-    edges = [(0, 1), (1, 2), (2, 3), (1, 3), (3, 2), (3, 4)]
-    case = case_of(Topology(1, 3, 1, edges, bias=False), 30, "float64", 4, np.random.default_rng(0))
-    assert not case.mesh.engine("gradient", "adjoint").plan.course.topological_pass
-
-
-def test_neurons_that_nothing_feeds_settle_at_the_first_tick():
-    """A sigmoid neuron without in-edges is 0 before the first tick, 1/2 then: a tick more than a path has."""
-    edges = [(0, 4), (1, 2), (2, 3), (3, 4)]
-    topology = Topology(1, 3, 1, edges, bias=False)
-    for ticks in (1, 2, 3, 4, 5, 6):
-        check(case_of(topology, ticks, "float64", 3, np.random.default_rng(ticks), activation="sigmoid"), ("adjoint",))
 
 
 # -- the rest --------------------------------------------------------------------------------------------------------
@@ -262,8 +207,8 @@ def test_steps_in_halves_are_steps(dtype):
     mesh = Mesh(Topology.layered([150, 300, 3]), activation="tanh", dtype=dtype, random_state=0)
     twin = Mesh(mesh.topology, mesh.ticks, "tanh", weights=mesh.weights, dtype=dtype)
     cost = mesh.engine("epochs", batch=size).plan.cost
-    assert size * cost.work >= 2 * steps.LEAST_HALF  # else nothing is tested
-    assert cost.tiled > steps.MOSTLY
+    assert size * cost.work >= 2_000_000  # else nothing is tested
+    assert cost.tiled > 0.9
     options = {"solver": "sgd", "momentum": 0.0, "nesterov": False, "schedule": "constant", "learning_rate": 0.1}
     list(train(mesh, X, y, batch_size=size, max_epochs=1, l2=0.0, random_state=0, tol=0.0, **with_solver(options)))
     order = np.random.default_rng(int(np.random.default_rng(0).integers(2**63))).permutation(n)

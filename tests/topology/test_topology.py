@@ -1,3 +1,4 @@
+import json
 import pickle
 
 import networkx as nx
@@ -10,6 +11,7 @@ from scipy import sparse
 from cases import ACTIVATION_NAMES, topologies
 from examples import examples
 from meshnn import Mesh, MeshError, Topology
+from meshnn.topology.reach import dead_within
 
 
 def pairs(t):
@@ -43,11 +45,6 @@ def test_mesh_counts_of_the_paper(density, edges):
     assert t.dst.min() >= t.n_clamped
     assert t.src.max() < t.outputs[0]
     assert np.count_nonzero(t.src == 32) == 60  # all bias edges
-
-
-def test_layered_counts_of_the_paper():
-    assert Topology.layered([32, 14, 13, 10]).n_edges == 797
-    assert Topology.layered([32, 17, 17, 10]).n_edges == 1047
 
 
 @given(
@@ -87,15 +84,8 @@ def test_a_sparse_mesh_of_many_neurons_is_drawn_without_listing_all_pairs():
 
 def test_cascade():
     t = Topology.cascade(2, 3, 1)
-    want = {(i, j) for i in (0, 1, 2) for j in (3, 4, 5, 6)} | {
-        (3, 4),
-        (3, 5),
-        (4, 5),
-        (3, 6),
-        (4, 6),
-        (5, 6),
-    }
-    assert pairs(t) == want
+    hidden = {(3, 4), (3, 5), (4, 5), (3, 6), (4, 6), (5, 6)}
+    assert pairs(t) == {(i, j) for i in (0, 1, 2) for j in (3, 4, 5, 6)} | hidden
     assert t.default_ticks() == 4
 
 
@@ -161,25 +151,23 @@ def test_from_networkx_by_name():
 @examples(30)
 @given(t=topologies(ticks=8))
 def test_dict_and_pickle_round_trip(t):
-    import json
-
     assert Topology.from_dict(json.loads(json.dumps(t.to_dict()))) == t
     assert pickle.loads(pickle.dumps(t)) == t
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("change", "value"),
     [
-        ({"version": 99}, "up to version 1, got 99"),
-        ({"format": "x"}, "expected a dictionary with format"),
-        ({"edges": [[0, 99]]}, "has neurons 0 to"),
-        ({"bias": "yes"}, "bias must be True or False"),
-        ({"n_inputs": -1}, "n_inputs must be a whole number"),
-        ({"surprise": 1}, r"unknown \['surprise'\]"),
+        ({"version": 99}, "99"),
+        ({"format": "x"}, "'x'"),
+        ({"edges": [[0, 99]]}, "99"),
+        ({"bias": "yes"}, "'yes'"),
+        ({"n_inputs": -1}, "-1"),
+        ({"surprise": 1}, "surprise"),
     ],
 )
-def test_a_wrong_dictionary_is_refused(change, message):
-    with pytest.raises(MeshError, match=message):
+def test_a_wrong_dictionary_is_refused(change, value):
+    with pytest.raises(MeshError, match=value):
         Topology.from_dict(Topology.cascade(2, 2, 1).to_dict() | change)
 
 
@@ -250,61 +238,58 @@ def test_default_ticks_of_the_families():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "value"),
     [
-        ((1, 1, 0, []), "n_outputs must be a whole number of at least 1, got 0"),
-        ((0, 1, 1, []), "n_inputs must be a whole number of at least 1, got 0"),
-        ((1.5, 1, 1, []), "n_inputs must be a whole number of at least 1, got 1.5"),
-        ((1, -1, 1, []), "n_hidden must be a whole number of at least 0, got -1"),
-        ((1, 1, 1, [(0, 9)]), r"edge 0 is \(0, 9\), but this topology has neurons 0 to 3"),
-        ((1, 1, 1, [(0, -1)]), r"edge 0 is \(0, -1\)"),
-        ((1, 1, 1, [(0, 2), (0, 2)]), r"edge \(0, 2\) is given twice"),
-        ((1, 1, 1, [(0, 2.5)]), r"whole neuron numbers, got dtype float64: edge 0 is \(0.0, 2.5\)"),
-        ((1, 1, 1, [(0, 2, 1)]), r"shape \(n_edges, 2\), got \(1, 3\)"),
+        ((1, 1, 0, []), "n_outputs"),
+        ((0, 1, 1, []), "n_inputs"),
+        ((1.5, 1, 1, []), "1.5"),
+        ((1, -1, 1, []), "-1"),
+        ((1, 1, 1, [(0, 9)]), r"\(0, 9\)"),
+        ((1, 1, 1, [(0, -1)]), r"\(0, -1\)"),
+        ((1, 1, 1, [(0, 2), (0, 2)]), r"\(0, 2\) is given twice"),
+        ((1, 1, 1, [(0, 2.5)]), "2.5"),
+        ((1, 1, 1, [(0, 2, 1)]), "pairs"),
         ((1, 1, 1, [(0, 2), (1,)]), "pairs"),
-        ((1, 1, 1, [("a", "b")]), "whole neuron numbers"),
-        ((1, 1, 1, [(0, np.nan)]), "whole neuron numbers"),
+        ((1, 1, 1, np.ma.masked_array([(0, 2)])), "pairs"),
+        ((1, 1, 1, iter([(0, 2)])), "pairs"),
+        ((1, 1, 1, [("a", "b")]), "'a'"),
+        ((1, 1, 1, [(0, np.nan)]), "nan"),
     ],
 )
-def test_a_wrong_topology_is_refused(arguments, message):
-    with pytest.raises(MeshError, match=message):
+def test_a_wrong_topology_is_refused(arguments, value):
+    with pytest.raises(MeshError, match=value):
         Topology(*arguments)
 
 
 @pytest.mark.parametrize(
-    ("build", "message"),
+    ("build", "value"),
     [
-        (lambda: Topology.mesh(2, 2, 1, density=1.5), "density must be a number between 0 and 1, got 1.5"),
-        (lambda: Topology.mesh(2, 2, 1, density=float("nan")), "density must be a number between 0 and 1, got nan"),
-        (lambda: Topology.layered([3]), "at least an input and an output layer"),
-        (lambda: Topology.layered([3, 0, 1]), r"sizes\[1\] must be a whole number of at least 1"),
-        (lambda: Topology.from_adjacency(np.zeros((2, 3)), 1, 1), r"square \(n, n\), got shape \(2, 3\)"),
-        (lambda: Topology.from_adjacency(np.zeros(4), 1, 1), r"square \(n, n\), got shape \(4,\)"),
-        (lambda: Topology.from_adjacency(np.zeros((2, 2)), 2, 1), "fewer than 2 inputs"),
-        (lambda: Topology.from_adjacency([["a"]], 1, 1), "must hold numbers"),
-        (
-            lambda: Topology.cascade(2, 2, 1).dead_edges(0),
-            "ticks must be a whole number of at least 1, got 0",
-        ),
+        (lambda: Topology.mesh(2, 2, 1, density=1.5), "1.5"),
+        (lambda: Topology.mesh(2, 2, 1, density=float("nan")), "nan"),
+        (lambda: Topology.mesh(2, 10**12, 1), "neurons|edges"),
+        (lambda: Topology.cascade(1, 10**6, 1), "500,002,500,002 edges"),
+        (lambda: Topology.layered([3]), "3"),
+        (lambda: Topology.layered([3, 0, 1]), r"sizes\[1\]"),
+        (lambda: Topology.from_adjacency(np.zeros((2, 3)), 1, 1), r"\(2, 3\)"),
+        (lambda: Topology.from_adjacency(np.zeros(4), 1, 1), "square"),
+        (lambda: Topology.from_adjacency([[1.0], [1.0, 2.0]], 1, 1), "square"),
+        (lambda: Topology.from_adjacency(np.ma.masked_array(np.eye(2)), 1, 1), "square"),
+        (lambda: Topology.from_adjacency(np.zeros((2, 2)), 2, 1), "2 inputs"),
+        (lambda: Topology.from_adjacency([["a"]], 1, 1), "numbers"),
+        (lambda: Topology.cascade(2, 2, 1).dead_edges(0), "got 0"),
     ],
 )
-def test_a_wrong_builder_call_is_refused(build, message):
-    with pytest.raises(MeshError, match=message):
+def test_a_wrong_builder_call_is_refused(build, value):
+    with pytest.raises(MeshError, match=value):
         build()
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_dead_edges_without_sorting(seed):
+@examples(30)
+@given(t=topologies(ticks=9), data=st.data())
+def test_dead_edges_without_sorting(t, data):
     """The quick way of the structure policies finds what `dead_edges` finds."""
-    from meshnn.topology.reach import dead_within
-
-    rng = np.random.default_rng(seed)
-    n_inputs, n_hidden, n_outputs, bias = rng.integers(1, 4), rng.integers(0, 8), rng.integers(1, 3), bool(seed % 2)
-    n = n_inputs + bias + n_hidden + n_outputs
-    edges = np.argwhere(rng.random((n, n)) < rng.uniform(0.05, 0.5))
-    t = Topology(int(n_inputs), int(n_hidden), int(n_outputs), edges, bias=bias)
-    awake = rng.random(n) < 0.3
+    awake = np.array(data.draw(st.lists(st.booleans(), min_size=t.n_neurons, max_size=t.n_neurons)))
     awake[: t.n_clamped] = False
     for ticks in (1, 2, 3, 5, 9):
-        got = dead_within(n, t.n_clamped, t.n_outputs, t.src, t.dst, ticks, awake)
+        got = dead_within(t.n_neurons, t.n_clamped, t.n_outputs, t.src, t.dst, ticks, awake)
         np.testing.assert_array_equal(got, t.dead_edges(ticks, awake))

@@ -33,7 +33,8 @@ struct StructInfo { const char* name; size_t size; const Field* fields; int coun
         typedef Name Self;                                                                           \
         constexpr Field fields[] = {LIST(DESCRIBE_FIELD)};                                           \
         constexpr StructInfo info = {#Name, sizeof(Name), fields, sizeof(fields) / sizeof(Field), WRITABLE}; \
-    }
+    }                                                                                                \
+    constexpr const StructInfo& info_of(const Name*) { return Name##_info::info; }
 
 // Lists of rows: row r of list q sums over the entries ptr[r] to ptr[r + 1], which read the rows `col`. `run` is the
 // number of rows from r on that read the same columns and are computed in tiles, else 0; entries in `padding` fill such

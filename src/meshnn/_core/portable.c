@@ -80,7 +80,7 @@ enum { RATE, CLIP, L2, BETA1, BETA2, EPSILON, TAILS, NOISE_RATE, NOISE_FLOOR, Q_
 #define net_edge_src (l->net->edge_src.data)
 #define net_out_row (l->net->out_row.data)
 #define net_fixed (l->theta + NET_PARAMETERS)
-#include "portable.h"
+#include "portable_learn.h"
 
 /* The mode of floating point: denormal numbers must not be flushed to 0, whatever the thread has set. */
 #if defined(__SSE__)

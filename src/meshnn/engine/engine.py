@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshnn import _core
+from meshnn.arrays import Array, IntArray
 from meshnn.checks import check_current_weights
 from meshnn.engine.threads import threads_for
 from meshnn.errors import DataError
@@ -16,14 +17,6 @@ from meshnn.losses import Targets
 from meshnn.plan import ROW_BYTES, Plan, Timing
 
 __all__ = ["Curvature", "Engine", "Gradient"]
-
-Array = NDArray[Any]
-I64 = NDArray[np.int64]
-#: What a forward pass returns: the outputs after the last tick, after every tick, or the states of all neurons.
-LAST, EVERY, STATES = range(3)
-#: Columns of a square root of the curvature that are multiplied at a time: few enough to stay in the cache.
-COLUMNS = 512
-_NO_EDGES = np.empty(0, np.int64)
 
 
 class Gradient(NamedTuple):
@@ -46,32 +39,22 @@ class Curvature(NamedTuple):
 class Engine:
     """One compiled object per plan and dtype; it owns its workspaces. May be called from several threads.
 
-    Parameters
-    ----------
-    plan : Plan
-    dtype : float32 or float64
-    codes : int64 array (n_neurons,)
-        Activations.
-    out_edges : tuple of int64 arrays, optional
-        Of the edges that leave inputs: where those of each input begin `(n_inputs + 1,)`, their destinations and the
-        values that are their weights. Needed for derivatives by the inputs.
-    influence : Struct, optional
-        The lists of gradient="influence".
+    `codes` (n_neurons,) are activations. `out_edges`, needed for derivatives by the inputs, has of the edges that leave
+    inputs where those of each input begin, their destinations and the values that are their weights. `influence` has
+    the lists of gradient="influence".
 
-    Notes
-    -----
     `values` are the numbers that edges take their weights from `(n_values,)`, X is `(1 or ticks, batch, n_inputs)`;
     `n_jobs` None uses as many threads as pay.
     """
 
     def __init__(
-        self, plan: Plan, dtype: np.dtype[Any], codes: I64, out_edges: tuple[I64, I64, I64] | None = None,
+        self, plan: Plan, dtype: np.dtype[Any], codes: IntArray, out_edges: tuple[IntArray, ...] | None = None,
         influence: Any = None,
     ) -> None:  # fmt: skip
         self.plan, self.dtype, self.codes = plan, dtype, codes
         self.for_sequences: Callable[[], Engine] | None = None  # the same for inputs that differ per tick
         self.in_time: Callable[[Timing], Engine] | None = None  # the same for losses at ticks
-        ptr, dst, number = out_edges or (_NO_EDGES,) * 3
+        ptr, dst, number = out_edges or (np.empty(0, np.int64),) * 3
         given = plan.fields() | {"activations": codes, "out_ptr": ptr, "out_dst": dst, "out_number": number}
         self.core = _core.Engine(_core.Struct("Plan", given, dtype.char), dtype.char)
         self.influence = influence
@@ -87,34 +70,22 @@ class Engine:
         """Return the outputs after the last tick `(batch, n_outputs)`."""
         engine = self.suited_to(X)
         out = np.empty((1, X.shape[1], self.plan.n_outputs), self.dtype)
-        engine._run(engine.core.forward, values, X, None, n_jobs, out, None, LAST)
+        engine._run(engine.core.forward, values, X, None, n_jobs, out, None, 0)
         found: Array = out[0]
         return found
 
     def run(
         self, values: Array, X: Array, wanted: str, state: Array | None = None, n_jobs: int | None = None
     ) -> tuple[Array, Array]:
-        """Return outputs or states of a run in time, and the states after the last tick.
+        """Return what is `wanted` of a run in time, and the states after the last tick, if the plan keeps them.
 
-        Parameters
-        ----------
-        wanted : "last", "every" or "states"
-            Outputs `(1 or ticks, batch, n_outputs)`, or the states of all neurons `(ticks + 1, batch, n_neurons)`.
-        state : array (batch, n_neurons), optional
-            States before the first tick; 0 by default.
-
-        Returns
-        -------
-        found : array
-        end : array (batch, n_neurons), without rows unless the plan keeps it
+        Outputs of the "last" or "every" tick `(1 or ticks, batch, n_outputs)`, or the "states" of all neurons
+        `(ticks + 1, batch, n_neurons)`; `state` (batch, n_neurons) are those before the first tick.
         """
         plan, size = self.plan, X.shape[1]
-        code, *shape = {
-            "last": (LAST, 1, plan.n_outputs),
-            "every": (EVERY, plan.ticks, plan.n_outputs),
-            "states": (STATES, plan.ticks + 1, plan.n),
-        }[wanted]
-        out = np.empty((shape[0], size, shape[1]), self.dtype)
+        code = ("last", "every", "states").index(wanted)  # as in the core
+        ticks = (1, plan.ticks, plan.ticks + 1)[code]
+        out = np.empty((ticks, size, plan.n if wanted == "states" else plan.n_outputs), self.dtype)
         kept = plan.timing is not None and plan.timing.whole_end
         end = np.empty((size if kept else 0, plan.n), self.dtype)
         self._run(self.core.forward, values, X, state, n_jobs, out, end, code)
@@ -147,12 +118,15 @@ class Engine:
         engine._run(engine.core.jacobian, values, X, state, n_jobs, out, engine.influence)
         return out
 
-    def curvature(self, values: Array, X: Array, targets: Targets, live: I64, n_jobs: int | None = None) -> Curvature:
+    def curvature(
+        self, values: Array, X: Array, targets: Targets, live: IntArray, n_jobs: int | None = None
+    ) -> Curvature:
         """Return the gradient and the Gauss-Newton matrix by the values `live`."""
         engine = self.suited_to(X, targets)
         X, targets, _ = _counting(X, targets)
         each = targets.loss.columns(self.plan.n_outputs)
-        pieces = max(COLUMNS * self.dtype.itemsize // ROW_BYTES // each, 1) * max(each, 1)
+        # 512 columns of a square root of the curvature at a time stay in the cache
+        pieces = max(512 * self.dtype.itemsize // ROW_BYTES // each, 1) * max(each, 1)
         grad, matrix = np.empty(len(live)), np.empty((len(live), len(live)))
         live = np.ascontiguousarray(live, np.int64)
         pieces = max(pieces, self.plan.n_outputs)

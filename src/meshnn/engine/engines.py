@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from meshnn import _core
 from meshnn.arguments import known
+from meshnn.arrays import IntArray
 from meshnn.codes import IDENTITY, NONZERO_AT_ZERO, RELU
 from meshnn.engine.engine import Engine
 from meshnn.engine.threads import BUCKETS, cores
@@ -27,41 +27,29 @@ from meshnn.plan import (
     Schedule,
     Timing,
     decide,
-)
-from meshnn.plan.cost import MAX_SETS
+)  # fmt: skip
+from meshnn.plan.limits import LIMITS
 from meshnn.topology import Topology
 from meshnn.topology.reach import edges_by_source
 
 __all__ = ["Engines"]
 
-I64 = NDArray[np.int64]
-#: Engines for runs in time that are kept: every mask of ticks is another one.
-MOST_TIMED = 16
 
-
-def _make_room(kept: dict[tuple[Any, ...], Any], timing: Timing | None) -> None:
-    """Forget the oldest of those that end with a timing, if another is to come."""
+def _make_room(kept: dict[tuple[Any, ...], Any], timing: Timing | None, most: int = 16) -> None:
+    """Forget the oldest of those for runs in time, if another is to come: every mask of ticks is another one."""
     timed = [] if timing is None else [key for key in tuple(kept) if key[-1] is not None]
-    if len(timed) >= MOST_TIMED:
+    if len(timed) >= most:
         kept.pop(timed[0], None)
 
 
 class Engines:
-    """Decides and compiles once per number of ticks, for one graph with its activations.
+    """Decides and compiles once per number of ticks, for one graph with its activations `codes` (n_neurons,).
 
-    Parameters
-    ----------
-    topology : Topology
-    codes : int array (n_neurons,)
-        Activations.
-    dtype : dtype
-    number : int array (n_edges,), optional
-        Of each edge, the number it takes its weight from; by default its own.
-    n_numbers : int
+    `number` is the number that each edge takes its weight from, by default its own.
     """
 
     def __init__(
-        self, topology: Topology, codes: I64, dtype: np.dtype[Any], number: I64 | None, n_numbers: int
+        self, topology: Topology, codes: IntArray, dtype: np.dtype[Any], number: IntArray | None, n_numbers: int
     ) -> None:
         self.topology, self.codes, self.dtype, self.number, self.n_numbers = topology, codes, dtype, number, n_numbers
         self.awake = np.isin(codes, list(NONZERO_AT_ZERO))
@@ -127,36 +115,17 @@ class Engines:
             needed = decision.cost(decision.chosen).bytes
             if needed > memory:
                 others = [c.method for c in costs if c.bytes <= memory]
-                advice = f'use gradient="{others[-1]}"' if others else self._fewer_ticks(ticks, memory)
+                advice = f'use gradient="{others[-1]}"' if others else "take fewer ticks, or a smaller graph"
                 check_fits(needed, f'gradient="{decision.chosen}" at {ticks} ticks', advice, memory)
-            self._check_planning(decision, ticks)
+            sets = decision.cost(decision.chosen).sets
+            if sets > LIMITS.sets:
+                others = [c.method for c in costs if c.sets <= LIMITS.sets]
+                raise MeshError(
+                    f'planning gradient="{decision.chosen}" at {ticks} ticks would follow about {sets:,.0f} sets '
+                    f'and take too long; use gradient="{others[-1]}" or fewer ticks'
+                )
             self._resolved[key] = METHODS[decision.chosen]
         return self._resolved[key]
-
-    def _check_planning(self, decision: Decision, ticks: int) -> None:
-        """Refuse a plan that nobody would wait for."""
-        sets, most = decision.cost(decision.chosen).sets, MAX_SETS
-        if sets > most:
-            others = [c.method for c in decision.costs if c.sets <= most]
-            raise MeshError(
-                f'gradient="{decision.chosen}" at {ticks} ticks has to follow some {sets:,.0f} sets of neurons, one by '
-                f"one, more than {most:,}: planning it would take too long; "
-                f'use gradient="{others[-1]}" or fewer ticks'
-            )
-
-    def _fewer_ticks(self, ticks: int, memory: int) -> str:
-        """Advice: the most ticks at which some method fits, by bisection."""
-
-        def fits(ticks: int) -> bool:
-            return min(c.bytes for c in self.costs(ticks)) <= memory
-
-        least, most = 0, ticks  # fits at least (or nowhere), does not fit at most
-        while most - least > 1:
-            middle = (least + most) // 2
-            least, most = (middle, most) if fits(middle) else (least, middle)
-        if least == 0:
-            return "no method fits at any number of ticks: the graph needs a larger machine"
-        return f"{least} ticks would fit"
 
     # -- programs --------------------------------------------------------------------------------------------------
 
@@ -166,10 +135,6 @@ class Engines:
         if found is None:
             found = self._found[ticks] = self._compiled(FORWARD_PASS, ticks)
         return found
-
-    def states(self, ticks: int) -> Engine:
-        """The engine that gives the states of all neurons."""
-        return self._compiled(STATES, ticks)
 
     def find(
         self, need: str, method: str, ticks: int, batch: int, n_jobs: int | None = None, again: bool = False,
@@ -181,17 +146,17 @@ class Engines:
         if found is None:
             chosen = METHODS[method] if again else self.resolve(need, method, ticks, batch, n_jobs, timing)
             found = self._compiled(chosen, ticks, need in ("jacobian", "curvature"), timing=timing)
-            if len(self._found) >= MOST_TIMED:
+            if len(self._found) >= 16:
                 self._found.clear()
             self._found[key] = found
         return found
 
-    def follow(self, ticks: int, timing: Timing, whole: bool) -> Engine:
-        """The engine that gives outputs, or the states of all neurons, of a run in time."""
+    def follow(self, ticks: int, timing: Timing | None, whole: bool) -> Engine:
+        """Return the engine of a run, in time if there is a timing: for outputs, or for the states of all neurons."""
         return self._compiled(STATES if whole else FORWARD_PASS, ticks, timing=timing)
 
     def candidates(
-        self, method: str, ticks: int, pairs: tuple[I64, I64], batch: int, n_jobs: int | None,
+        self, method: str, ticks: int, pairs: tuple[IntArray, IntArray], batch: int, n_jobs: int | None,
         timing: Timing | None = None,
     ) -> Engine:  # fmt: skip
         """A engine that gives the gradient of other edges than the graph's own; not kept."""
@@ -254,7 +219,7 @@ class Engines:
         )  # fmt: skip
         return _core.Struct("StreamPlan", vars(plan.course), self.dtype.char)
 
-    def _out_edges(self) -> tuple[I64, I64, I64]:
+    def _out_edges(self) -> tuple[IntArray, IntArray, IntArray]:
         """Return where the edges that leave each input begin, their destinations and the values of their weights."""
         t = self.topology
         ptr, order = edges_by_source(t.n_neurons, t.src)

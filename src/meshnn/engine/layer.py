@@ -9,8 +9,8 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from meshnn.arrays import IntArray
 from meshnn.engine.engine import Engine
 from meshnn.engine.engines import Engines
 from meshnn.engine.threads import threads_for
@@ -20,19 +20,10 @@ from meshnn.topology import Topology
 
 __all__ = ["Layer"]
 
-I64 = NDArray[np.int64]
-
 
 class Layer:
     """A net of some ticks in one dtype.
 
-    Parameters
-    ----------
-    engines : Engines
-    ticks : int
-
-    Notes
-    -----
     Addresses are those of C-contiguous arrays of the dtype: `values` (n_values,), `X` (size, n_inputs), `Y` and `G`
     (size, n_outputs); 0 is an array that is not wanted. Nothing is checked. Numbers that are not finite are passed on,
     as other libraries do.
@@ -44,7 +35,7 @@ class Layer:
         self._row = ROW_BYTES // self.dtype.itemsize
 
     @classmethod
-    def of(cls, topology: Topology, ticks: int, codes: I64, ties: Ties, dtype: np.dtype[Any]) -> Layer:
+    def of(cls, topology: Topology, ticks: int, codes: IntArray, ties: Ties, dtype: np.dtype[Any]) -> Layer:
         """Return the layer of a graph with its activations and ties."""
         return cls(Engines(topology, codes, dtype, None if ties.plain else ties.number, ties.n_numbers), ticks)
 

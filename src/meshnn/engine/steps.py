@@ -17,10 +17,6 @@ from meshnn.plan import ROW_BYTES
 __all__ = ["Optimizer", "Steps"]
 
 Array = NDArray[Any]
-#: A batch that fills one row of samples is cut into two halves if each has at least this many multiply-adds ...
-LEAST_HALF = 1_000_000
-#: ... and at least this share of its work is in tiles, which alone can compute half a row.
-MOSTLY = 0.9
 
 
 @dataclass
@@ -84,7 +80,9 @@ class Steps:
         """Go on with another graph of the same inputs and outputs."""
         self.engine = engine.suited_to(self.X, self.targets)
         lanes = ROW_BYTES // self.engine.dtype.itemsize
-        large = self.size * self.engine.work >= 2 * LEAST_HALF and self.engine.plan.cost.tiled > MOSTLY
+        # a batch that fills one row is cut into halves if these are worth it and tiles, which alone compute half a row,
+        # do most of the work
+        large = self.size * self.engine.work >= 2_000_000 and self.engine.plan.cost.tiled > 0.9
         self._per = lanes // 2 if large and self.batches > 1 and lanes // 2 < self.size <= lanes else lanes
 
     def order(self, rng: np.random.Generator, epochs: int) -> NDArray[np.int64]:

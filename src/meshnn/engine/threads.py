@@ -9,12 +9,10 @@ import numpy as np
 
 from meshnn.errors import MeshError
 
-__all__ = ["BUCKETS", "WORTH_A_THREAD", "cores", "thread_count", "threads_for"]
+__all__ = ["BUCKETS", "cores", "thread_count", "threads_for"]
 
 #: Maximum number of buckets of a batch, and so of threads that work on it.
 BUCKETS = 8
-#: Multiply-adds below which a second thread costs more than it gains.
-WORTH_A_THREAD = 1_000_000
 
 
 def cores() -> int:
@@ -35,4 +33,4 @@ def threads_for(work: float, n_jobs: int | None) -> int:
     """Return the number of threads for an amount of work, in multiply-adds."""
     if n_jobs is not None:
         return n_jobs
-    return 1 if work < WORTH_A_THREAD else cores()
+    return 1 if work < 1_000_000 else cores()  # for less, a second thread costs more than it gains

@@ -7,21 +7,6 @@ from meshnn.plan.methods import FORWARD_PASS, METHODS, STATES, Method
 from meshnn.plan.schedule import Schedule, Timing
 
 __all__ = [
-    "FORWARD_PASS",
-    "METHODS",
-    "ROW_BYTES",
-    "STATES",
-    "Cost",
-    "Decision",
-    "Draft",
-    "Explanation",
-    "ListBuilder",
-    "ListCounter",
-    "Lists",
-    "Method",
-    "Plan",
-    "PlanTooLargeError",
-    "Schedule",
-    "Timing",
-    "decide",
-]
+    "FORWARD_PASS", "METHODS", "ROW_BYTES", "STATES", "Cost", "Decision", "Draft", "Explanation", "ListBuilder",
+    "ListCounter", "Lists", "Method", "Plan", "PlanTooLargeError", "Schedule", "Timing", "decide",
+]  # fmt: skip

@@ -9,11 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from meshnn.memory import format_bytes
-
-#: `auto` takes backprop where the cheapest forward-only method costs more than this factor.
-SLOWER = 1.3
-#: Largest number of sets of neurons that a walk may follow: planning more would take minutes.
-MAX_SETS = 150_000
+from meshnn.plan.limits import LIMITS
 
 
 @dataclass(frozen=True)
@@ -58,7 +54,8 @@ class Decision:
 def decide(costs: Sequence[Cost], among: Sequence[str], memory: int, backprop: bool = True) -> Decision:
     """Choose among the named methods: the cheapest that fits in memory.
 
-    Forward-only methods win unless they cost more than `SLOWER` times as much; always, if `backprop` is not allowed.
+    Forward-only methods win unless they cost more than `LIMITS.slower` times as much; always, if `backprop` is not
+    allowed.
     """
     return Decision(tuple(costs), *_choose([c for c in costs if c.method in among], memory, backprop))
 
@@ -68,7 +65,7 @@ def _choose(costs: list[Cost], memory: int, backprop: bool) -> tuple[str, str]:
     forward_only = [c for c in ordered if c.forward_only]
     others = [c for c in ordered if not c.forward_only]
     allowed = others if backprop else []
-    quick = [c for c in forward_only if c.sets <= MAX_SETS]
+    quick = [c for c in forward_only if c.sets <= LIMITS.sets]
     fitting = [c for c in quick if c.bytes <= memory]
     if not quick:
         least = min(forward_only, key=lambda c: c.sets)
@@ -79,8 +76,10 @@ def _choose(costs: list[Cost], memory: int, backprop: bool) -> tuple[str, str]:
         return (allowed or [least])[0].method, f"{needs}, the machine has {format_bytes(memory)}"
     best = fitting[0]
     ratio = best.operations / others[0].operations if others else 0.0
-    if ratio > SLOWER and allowed and allowed[0].bytes <= memory:
-        return allowed[0].method, f"forward-only ({best.method}) costs {ratio:.2g} times as much, more than {SLOWER:g}"
+    if ratio > LIMITS.slower and allowed and allowed[0].bytes <= memory:
+        return allowed[
+            0
+        ].method, f"forward-only ({best.method}) costs {ratio:.2g} times as much, more than {LIMITS.slower:g}"
     versus = "as cheap as backprop" if ratio < 1.05 else f"{ratio:.2g} times the cost of backprop"
     return best.method, f"the cheapest exact forward-only method, {versus}"
 

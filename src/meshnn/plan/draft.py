@@ -10,9 +10,10 @@ import numpy as np
 
 from meshnn.arrays import BoolArray, IntArray
 from meshnn.plan.cost import Cost
+from meshnn.plan.limits import LIMITS
 from meshnn.plan.lists import ROW_BYTES, ListBuilder, ListCounter, Lists, runs_of
 from meshnn.plan.schedule import Schedule, Timing
-from meshnn.plan.tiles import U32
+from meshnn.plan.tiles import UIntArray
 from meshnn.plan.walk import Walk
 from meshnn.progress import watched
 from meshnn.topology.reach import counted
@@ -20,32 +21,15 @@ from meshnn.topology.reach import counted
 if TYPE_CHECKING:
     from meshnn.plan.methods import Method
 
-#: Number of tangents up to which a count follows all of them; of more, it follows a random sample of this size ...
-SAMPLE = 1000
-#: ... or fewer, once it has walked over `WALK` edges; at `MOST` edges it stops in the middle of a tangent.
-WALK, MOST = 3_000_000, 8_000_000
-
 
 class Draft:
     """A plan in the making: what all methods need is laid down, or only counted; a method adds its own.
 
-    Parameters
-    ----------
-    schedule : Schedule
-    jacobian : bool
-        Whether the derivative of each output is wanted rather than that of a loss.
-    number : int array (n_edges,), optional
-        Of each edge, the number (parameter) it takes its weight from, if not its own.
-    n_numbers : int
-    expensive : bool array (n_neurons,)
-        Whose activation takes more than an instruction or two.
-    emits : bool
-        Whether lists are kept; else things are counted, on large graphs for a sample of them.
-    limit : int, optional
-        Bytes of lists at which to give up with `PlanTooLargeError`.
-    driven, sweeps : bool
-        Whether the method can make use of inputs that are held: with the products of clamped neurons computed once,
-        and with one pass over the neurons of a graph that settles.
+    `jacobian` asks for the derivative of each output rather than that of a loss; `number` (n_edges,) is the number that
+    each edge takes its weight from, if not its own; `expensive` marks neurons whose activation takes more than an
+    instruction or two. A draft that `emits` keeps lists, up to `limit` bytes; else things are counted, on large graphs
+    for a sample of them. A method that is `driven` computes the products of clamped neurons once while inputs are held,
+    one that `sweeps` a graph that settles in one pass.
     """
 
     def __init__(
@@ -135,18 +119,18 @@ class Draft:
 
     def sample(self, count: int) -> IntArray:
         """Return which of `count` things to walk: all in turn if they are few or kept, else a fixed random sample."""
-        if self.emits or count <= SAMPLE:
+        if self.emits or count <= LIMITS.sample:
             return np.arange(count)
-        return np.random.default_rng(0).choice(count, SAMPLE, replace=False)
+        return np.random.default_rng(0).choice(count, LIMITS.sample, replace=False)
 
     def enough(self, walked: int, done: int) -> bool:
         """Whether a count has seen enough to be scaled up."""
-        return not self.emits and ((walked > WALK and done >= 4) or walked > MOST)
+        return not self.emits and ((walked > LIMITS.walk and done >= 4) or walked > LIMITS.most)
 
     def exhausted(self, walked: int) -> bool:
         """Whether a count must end in the middle of a thing, which is too long to be walked."""
-        self.estimated = self.estimated or (not self.emits and walked > MOST)
-        return not self.emits and walked > MOST
+        self.estimated = self.estimated or (not self.emits and walked > LIMITS.most)
+        return not self.emits and walked > LIMITS.most
 
     def watched(self, numbers: IntArray, what: str) -> Iterator[int]:
         """Yield the numbers one by one; planning may take long, and is shown."""
@@ -179,7 +163,7 @@ class Draft:
         planning = 12.0 * edges + 32.0 * largest + self.remembered + 2.0 * masks
         return max(1.125 * index + planning, index + workers * room + flow)
 
-    def compiled(self, tangents: Tangents) -> tuple[CompiledPlan, U32, U32]:
+    def compiled(self, tangents: Tangents) -> tuple[CompiledPlan, UIntArray, UIntArray]:
         """Return the lists, where their weights are taken from, and where the gradient goes."""
         assert isinstance(self.lists, ListBuilder)
         assert isinstance(self.gradient_lists, ListBuilder)
@@ -205,7 +189,7 @@ class Tangents(NamedTuple):
     neuron: IntArray = np.empty(0, np.int64)  # (T,) j
     row: IntArray = np.empty(0, np.int64)  # (T,) the row of j in the gradient list of tick m
     ptr: IntArray = np.zeros(1, np.int64)  # (T + 1,) into chain
-    chain: U32 = np.empty(0, np.uint32)  # lists to apply at ticks m + 1, m + 2, ...
+    chain: UIntArray = np.empty(0, np.uint32)  # lists to apply at ticks m + 1, m + 2, ...
 
 
 class CompiledPlan(NamedTuple):
@@ -236,8 +220,8 @@ class Plan:
     n_values: int  # values that weights are taken from
     n_gradient: int  # length of the gradient
     course: CompiledPlan
-    weight_index: U32  # the value that each of the core's weights is
-    grad_index: U32  # the place in the gradient that each entry of the core's gradient adds to
+    weight_index: UIntArray  # the value that each of the core's weights is
+    grad_index: UIntArray  # the place in the gradient that each entry of the core's gradient adds to
     rows: dict[str, tuple[int, ...]]  # shapes of the buffers of a worker, in rows of samples
     cost: Cost
     held: bool  # whether inputs must be the same at every tick

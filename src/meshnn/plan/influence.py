@@ -25,6 +25,7 @@ from meshnn.memory import check_fits
 from meshnn.plan.lists import ROW_BYTES, runs_of
 from meshnn.plan.schedule import Schedule
 from meshnn.topology import Topology
+from meshnn.topology.components import components, links_between
 from meshnn.topology.reach import NEVER, output_distance, pointers
 
 #: Bytes that a row of J is filled up to a multiple of: a vector register.
@@ -75,7 +76,7 @@ def reach_sets(topology: Topology, learned: BoolArray, hops: int | None, read: b
     free = (t.src >= t.n_clamped) & (t.dst >= t.n_clamped) & useful[t.src] & useful[t.dst]
     src, dst = t.src[free].astype(np.int64), t.dst[free].astype(np.int64)
     readers = range(n - t.n_outputs, n) if read else range(0)
-    found = _by_component(n, src, dst, counts) if hops is None else _by_hops(n, src, dst, counts, hops, readers)
+    found = _by_component(t, src, dst, counts) if hops is None else _by_hops(n, src, dst, counts, hops, readers)
     number = np.full(n, -1)
     sets: list[IntArray] = []
     seen: dict[bytes, int] = {}
@@ -90,35 +91,21 @@ def reach_sets(topology: Topology, learned: BoolArray, hops: int | None, read: b
     return Reach(number, sets, counts)
 
 
-def _by_component(n: int, src: IntArray, dst: IntArray, counts: IntArray) -> list[IntArray]:
+def _by_component(t: Topology, src: IntArray, dst: IntArray, counts: IntArray) -> list[IntArray]:
     """All neurons that reach each one, component by component."""
-    from scipy import sparse  # few programs stream, and it takes long to import
-    from scipy.sparse.csgraph import connected_components
-
-    graph = sparse.csr_array((np.ones(len(src), np.int8), (src, dst)), shape=(n, n))
-    n_components, of = connected_components(graph, connection="strong")
-    between = np.unique(np.stack([of[src], of[dst]], axis=1)[of[src] != of[dst]], axis=0)
-    before: list[list[int]] = [[] for _ in range(n_components)]
-    after: list[list[int]] = [[] for _ in range(n_components)]
-    for a, b in between.tolist():
-        before[b].append(a)
-        after[a].append(b)
-    order = np.argsort(of, kind="stable")
-    ends = pointers(n_components, np.sort(of))
-    sets: list[Any] = [None] * n_components
-    waiting = [len(found) for found in before]
-    ready, held = [c for c in range(n_components) if not waiting[c]], 0
-    while ready:
-        c = ready.pop()
-        own = np.sort(order[ends[c] : ends[c + 1]])
-        parts = [own[counts[own] > 0], *(sets[a] for a in before[c])]
-        sets[c] = np.unique(np.concatenate(parts)) if len(parts) > 1 else parts[0]
+    of = components(t.n_neurons, t.n_clamped, src, dst)
+    begin, before = links_between(of, src, dst)
+    order = np.argsort(of[t.n_clamped :], kind="stable") + t.n_clamped
+    ends = pointers(len(begin) - 1, of[order])
+    sets: list[IntArray] = []
+    held = 0
+    for c in range(len(begin) - 1):
+        own = order[ends[c] : ends[c + 1]]
+        parts = [own[counts[own] > 0], *(sets[a] for a in before[begin[c] : begin[c + 1]].tolist())]
+        sets.append(np.unique(np.concatenate(parts)) if len(parts) > 1 else parts[0])
         held += sets[c].nbytes
         check_fits(held * 4.0, "the reach of every neuron", 'take method="snap-1", or a graph with fewer long paths')
-        for b in after[c]:
-            waiting[b] -= 1
-            if not waiting[b]:
-                ready.append(b)
+    sets.append(np.empty(0, np.int64))  # of clamped neurons, whose number is -1
     return [sets[c] for c in of.tolist()]
 
 
@@ -145,16 +132,10 @@ def plan_influence(
     topology: Topology, number: IntArray, n_parameters: int, codes: IntArray, awake: BoolArray, ticks: int,
     carries: bool, hops: int | None, itemsize: int,
 ) -> InfluencePlan:  # fmt: skip
-    """The lists of one sample of so many ticks.
+    """Return the lists of one sample of some ticks.
 
-    Parameters
-    ----------
-    number : int array (n_edges,)
-        The number each edge takes its weight from; the first `n_parameters` are learned.
-    carries : bool
-        Whether the state is kept from sample to sample; else it is 0 before each.
-    hops : int, optional
-        Where to cut the influence of an edge, counted from its destination; None is exact.
+    `number` is the number each edge takes its weight from; the first `n_parameters` are learned. With `carries` the
+    state is kept from sample to sample. The influence of an edge is cut after `hops` from its destination, if given.
     """
     t, n = topology, topology.n_neurons
     learned = (number < n_parameters) & (t.dst >= t.n_clamped)
@@ -220,15 +201,9 @@ class _Lists:
     """Lists of rows, filled one after the other; see `StreamPlan` in `_core/stream_structs.hpp`."""
 
     def __init__(
-        self,
-        t: Topology,
-        number: IntArray,
-        learned: BoolArray,
-        codes: IntArray,
-        reach: Reach,
-        layout: _Layout,
+        self, t: Topology, number: IntArray, learned: BoolArray, codes: IntArray, reach: Reach, layout: _Layout,
         itemsize: int,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.t, self.number, self.codes, self.reach, self.layout = t, number, codes, reach, layout
         self.lanes, self.step = ROW_BYTES // itemsize, VECTOR // itemsize
         ptr = pointers(t.n_neurons, t.dst)
@@ -362,18 +337,8 @@ class _Lists:
     def plan(self, tick_list: IntArray, outputs: IntArray, out_parameter: IntArray) -> SimpleNamespace:
         """Return all lists as arrays."""
         t = self.t
-        flat = (
-            "start",
-            "rows",
-            "lane",
-            "ptr",
-            "n_whole",
-            "hop_ptr",
-            "hop_col",
-            "hop_weight",
-            "group_start",
-            "pack_start",
-        )
+        flat = ("start", "rows", "lane", "ptr", "n_whole", "hop_ptr", "hop_col", "hop_weight", "group_start",
+                "pack_start")  # fmt: skip
         return SimpleNamespace(
             **{name: _ints(getattr(self, name)) for name in flat}, tick_list=tick_list, col=_joined(self.col),
             own_column=_joined(self.own_column), hop_run=_ints(self.hop_run).reshape(-1, 2), runs=self._vectors(),

@@ -14,13 +14,11 @@ from typing import NamedTuple
 import numpy as np
 
 from meshnn.arrays import Array, IntArray
-from meshnn.plan.tiles import PADDING, U32, Tiled, tile
+from meshnn.plan.limits import LIMITS
+from meshnn.plan.tiles import PADDING, Tiled, UIntArray, tile
 
 #: Bytes of a row of samples, as in the core: 64 samples in float32, 32 in float64.
 ROW_BYTES = 256
-
-#: Entries of lists that are gathered before they are laid into a table, which then grows.
-GATHERED = 1 << 17
 
 #: Numbers of edges: an array, or a run of them.
 Edges = Array | slice
@@ -33,13 +31,13 @@ class PlanTooLargeError(Exception):
 class Lists(NamedTuple):
     """Lists of rows: row r of list q sums over `col[ptr[r]:ptr[r + 1]]`, with the weights of `number[...]`."""
 
-    start: U32  # (lists + 1,) list q holds the rows start[q] to start[q + 1]
-    rows: U32  # (rows,) the neuron each row is
-    ptr: U32  # (rows + 1,) its entries
-    col: U32  # (entries,) the neuron that an entry reads
-    number: U32  # (entries,) the value that is its weight: the parameter of its edge
-    run: U32  # (rows,) how many rows from this one on have the same columns and are computed in tiles; else 0
-    padding: U32  # entries whose weight is 0, whatever `number` says, and that have no gradient
+    start: UIntArray  # (lists + 1,) list q holds the rows start[q] to start[q + 1]
+    rows: UIntArray  # (rows,) the neuron each row is
+    ptr: UIntArray  # (rows + 1,) its entries
+    col: UIntArray  # (entries,) the neuron that an entry reads
+    number: UIntArray  # (entries,) the value that is its weight: the parameter of its edge
+    run: UIntArray  # (rows,) how many rows from this one on have the same columns and are computed in tiles; else 0
+    padding: UIntArray  # entries whose weight is 0, whatever `number` says, and that have no gradient
 
     @property
     def nbytes(self) -> int:
@@ -48,13 +46,7 @@ class Lists(NamedTuple):
 
 
 class ListCounter:
-    """Counts lists, without keeping them.
-
-    Parameters
-    ----------
-    fill : bool
-        Whether rows may be padded, so that more of them are in tiles.
-    """
+    """Counts lists, without keeping them; with `fill` rows may be padded, so that more of them are in tiles."""
 
     def __init__(self, fill: bool = True) -> None:
         self.fill = fill
@@ -81,31 +73,17 @@ class ListCounter:
         return first
 
     def add(
-        self, rows: Array, counts: Array, eid: Edges, src: Array, *, within: Array | None = None,
-        lengths: Array | None = None, ordered: bool = False,
-    ) -> int:  # fmt: skip
-        """Append a list, or as many as there are lengths; the number of the first.
+        self, rows: Array, counts: Array, eid: Edges, src: Array, lengths: Array | None = None, ordered: bool = False
+    ) -> int:
+        """Append a list, or as many as there are `lengths`; return the number of the first.
 
-        Parameters
-        ----------
-        rows : int array
-            The neuron each row is, in increasing order within a list.
-        counts : int array
-            Entries of each row.
-        eid : int array or slice
-            The edge of every entry. Edges are numbered by (destination, source).
-        src : int array
-            The source of every edge there is.
-        within : int array, optional
-            A sorted set of neurons: entries read positions in it instead of neurons.
-        lengths : int array, optional
-            Rows of each list.
-        ordered : bool
-            Whether rows are read by later ones of the same list, so that only equal rows may be computed together.
+        `rows` are neurons, in increasing order within a list, with `counts` entries each; `eid` is the edge of every
+        entry, by (destination, source), and `src` the source of every edge there is. If `ordered`, rows are read by
+        later ones of the same list, so that only equal rows may be computed together.
         """
         size, most = _length(eid), 1 << 18  # of longer lists, only `most` entries in the middle are searched for tiles
-        if size <= most or within is not None or not _single(lengths):
-            return self._add(rows, counts, eid, src, within, lengths, ordered)[0]
+        if size <= most or not _single(lengths):
+            return self._add(rows, counts, eid, src, lengths, ordered)[0]
         ends = offsets(counts)
         first = int(np.searchsorted(ends, (size - most) // 2))
         last = max(int(np.searchsorted(ends, ends[first] + most, side="right")) - 1, min(first + 1, len(rows)))
@@ -120,12 +98,11 @@ class ListCounter:
         return self.count(len(rows), size + filled, tiled=round(found.tiled * scale))
 
     def _add(
-        self, rows: Array, counts: Array, eid: Edges, src: Array, within: Array | None, lengths: Array | None,
-        ordered: bool,
-    ) -> tuple[int, Tiled]:  # fmt: skip
-        col = _u32(src[eid] if within is None else np.searchsorted(within, src[eid]))
+        self, rows: Array, counts: Array, eid: Edges, src: Array, lengths: Array | None, ordered: bool
+    ) -> tuple[int, Tiled]:
+        col = _u32(src[eid])
         edges = np.arange(eid.start, eid.stop, dtype=np.uint32) if isinstance(eid, slice) else _u32(eid)
-        if within is None and _single(lengths):
+        if _single(lengths):
             found = tile(counts, col, edges, self.fill and not ordered)
         else:  # rows of many lists are short
             found = Tiled(np.zeros(len(rows), dtype=np.int64), counts, col, edges, 0, 0)
@@ -137,12 +114,7 @@ class ListCounter:
 class ListBuilder(ListCounter):
     """Keeps lists and lays them end to end, in 32 bits and once: a large table is never there twice.
 
-    Parameters
-    ----------
-    limit : int, optional
-        Bytes of index arrays at which to give up with `PlanTooLargeError`.
-    fill : bool
-        As for `ListCounter`.
+    Beyond `limit` bytes of index arrays it gives up with `PlanTooLargeError`.
     """
 
     def __init__(self, limit: int | None = None, fill: bool = True) -> None:
@@ -152,20 +124,19 @@ class ListBuilder(ListCounter):
         self._gathered = 0
 
     def add(
-        self, rows: Array, counts: Array, eid: Edges, src: Array, *, within: Array | None = None,
-        lengths: Array | None = None, ordered: bool = False,
-    ) -> int:  # fmt: skip
-        """Append a list, or as many as there are lengths; the number of the first."""
+        self, rows: Array, counts: Array, eid: Edges, src: Array, lengths: Array | None = None, ordered: bool = False
+    ) -> int:
+        """Append a list, or as many as there are lengths."""
         if self.entries + _length(eid) >= 2**32 or self._passes(len(rows), _length(eid)):
             raise PlanTooLargeError
-        first, found = self._add(rows, counts, eid, src, within, lengths, ordered)
+        first, found = self._add(rows, counts, eid, src, lengths, ordered)
         if lengths is None:
             lengths = np.array([len(rows)])
         given: tuple[Array, ...] = (lengths, rows, found.counts, found.run, found.col, found.eid)
         for column, values in zip(self._table, given, strict=True):
             column.pieces.append(_u32(values))
         self._gathered += len(found.col) + 256  # many small ones are expensive, too
-        if self._gathered > GATHERED:
+        if self._gathered > LIMITS.gathered:
             del found, given
             for column in self._table:
                 column.lay()
@@ -188,8 +159,8 @@ class ListBuilder(ListCounter):
             eid[padding] = 0
             lists = lists._replace(padding=_u32(padding))
         if number is not None:
-            for begin in range(0, len(eid), GATHERED):
-                some = eid[begin : begin + GATHERED]
+            for begin in range(0, len(eid), LIMITS.gathered):
+                some = eid[begin : begin + LIMITS.gathered]
                 some[:] = number[some]
         return lists
 
@@ -198,8 +169,8 @@ class _Column:
     """One array of a table that grows: pieces are gathered, then laid behind what is there."""
 
     def __init__(self) -> None:
-        self.pieces: list[U32] = []
-        self.laid: U32 | None = None
+        self.pieces: list[UIntArray] = []
+        self.laid: UIntArray | None = None
         self.size = 0  # of what is laid; room behind it is left for more
 
     def lay(self) -> None:
@@ -214,7 +185,7 @@ class _Column:
             self.size += len(piece)
         self.pieces.clear()
 
-    def whole(self, beyond: int = 0) -> U32:
+    def whole(self, beyond: int = 0) -> UIntArray:
         """All of it; so many zeros may be read behind it."""
         self.pieces.append(np.zeros(beyond, dtype=np.uint32))
         if self.laid is None:
@@ -235,7 +206,7 @@ def _single(lengths: Array | None) -> bool:
     return lengths is None or len(lengths) == 1
 
 
-def _u32(numbers: Array) -> U32:
+def _u32(numbers: Array) -> UIntArray:
     """The same in 32 bits; those of ends of edges are not copied."""
     return numbers.view(np.uint32) if numbers.dtype == np.int32 else numbers.astype(np.uint32, copy=False)
 
@@ -247,7 +218,7 @@ def offsets(counts: Array) -> IntArray:
     return ptr
 
 
-def narrow(ends: IntArray) -> U32:
+def narrow(ends: IntArray) -> UIntArray:
     """The same in 32 bits, if they fit."""
     if ends[-1] >= 2**32:
         raise PlanTooLargeError

@@ -21,7 +21,7 @@ from meshnn.arrays import FloatArray, IntArray
 from meshnn.plan.cost import Cost
 from meshnn.plan.draft import CompiledPlan, Draft, Plan, Tangents
 from meshnn.plan.lists import PlanTooLargeError, offsets
-from meshnn.plan.tiles import U32
+from meshnn.plan.tiles import UIntArray
 from meshnn.plan.walk import Walk
 
 
@@ -43,7 +43,7 @@ class Method:
         """Lay down, or count, what the method needs besides the states; return its tangents."""
         return Tangents()
 
-    def compile(self, draft: Draft, tangents: Tangents) -> tuple[CompiledPlan, U32, U32]:
+    def compile(self, draft: Draft, tangents: Tangents) -> tuple[CompiledPlan, UIntArray, UIntArray]:
         """Return what the core runs on, where weights are taken from, and where gradients go."""
         return draft.compiled(tangents)
 
@@ -129,7 +129,7 @@ class Influence(ForwardPass):
         draft.n_summed = draft.n_numbers
         return Tangents()
 
-    def compile(self, draft: Draft, tangents: Tangents) -> tuple[CompiledPlan, U32, U32]:
+    def compile(self, draft: Draft, tangents: Tangents) -> tuple[CompiledPlan, UIntArray, UIntArray]:
         """Return the lists of the states; the gradient comes by values."""
         plan, weight_index, _ = draft.compiled(tangents)
         unpadded = plan.grad_lists._replace(padding=np.empty(0, np.uint32))

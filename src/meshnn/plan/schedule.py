@@ -51,17 +51,16 @@ class Timing(NamedTuple):
 class Schedule:
     """Which neurons matter at which tick: the common ground of all methods.
 
-    `rows[k]` marks the neurons whose state is computed at tick k: those that are needed then and can be non-zero
-    then. With `all_needed` the states of every neuron are wanted. With `candidates` (sources, destinations of edges
-    that may not exist) the states they read are needed too, and neurons that are still zero count, because a candidate
-    may wake them. What can be saved while inputs are `held` is found by `drive` and `sweep`. With a `timing` outputs
-    are rows of every tick that counts, and where states are given, all neurons are taken to be non-zero.
+    `rows[k]` marks the neurons whose state is computed at tick k: those that are needed then and can be non-zero then.
+    With `candidates` (sources, destinations of edges that may not exist) the states they read are needed too, and
+    neurons that are still zero count, because a candidate may wake them. With a `timing` outputs are rows of every tick
+    that counts, and where states are given, all neurons are taken to be non-zero.
     """
 
     topology: Topology
     ticks: int
     awake: BoolArray  # neurons whose activation is not zero at zero
-    all_needed: bool = False
+    all_needed: bool = False  # whether the states of every neuron are wanted
     candidates: tuple[IntArray, IntArray] | None = None
     held: bool = False  # whether the inputs are the same at every tick
     timing: Timing | None = None
@@ -183,7 +182,7 @@ class Schedule:
                 rows, counts, eid = self.into(k, src, ptr)
                 if moving:
                     counts, eid = _kept(src[eid] >= self.topology.n_clamped, counts, eid)
-                memo[key] = _added(lists, rows, counts, eid, src)
+                memo[key] = added(lists, rows, counts, eid, src)
             found[:, k] = memo[key]
         return found[0], found[1:]
 
@@ -192,7 +191,7 @@ class Schedule:
         rows = np.flatnonzero(self.rows.any(axis=0))
         eid = in_ranges(rows, self.in_ptr)
         counts, edges = _kept(self.src[eid] < self.topology.n_clamped, self.in_ptr[rows + 1] - self.in_ptr[rows], eid)
-        return _added(lists, rows, counts, edges, self.src)
+        return added(lists, rows, counts, edges, self.src)
 
     def saved_by_drive(self) -> int:
         """Products with clamped neurons that repeat themselves from tick to tick while the inputs are held."""
@@ -219,7 +218,7 @@ class Schedule:
                 counts = self.out_ptr[rows + 1] - self.out_ptr[rows]
                 counts, edges = _kept(taken(self.rows[k + 1], self.dst[eid]), counts, eid)
                 one = np.array([len(rows)])  # as they come: by source, then destination
-                memo[key] = _added(lists, rows, counts, edges, self.dst, lengths=one)
+                memo[key] = added(lists, rows, counts, edges, self.dst, lengths=one)
             found[:, k] = memo[key]
         return found[0], found[1:]
 
@@ -260,7 +259,7 @@ class Schedule:
         some[: t.n_clamped] = not back
         eid: Array = edges_leaving(rows, ptr, self.out_order) if back else in_ranges(rows, ptr)
         counts, edges = _kept(taken(some, others[eid]), ptr[rows + 1] - ptr[rows], eid)
-        return _added(lists, rows, counts, edges, others, lengths=np.array([len(rows)]), ordered=True)
+        return added(lists, rows, counts, edges, others, lengths=np.array([len(rows)]), ordered=True)
 
 
 class _Guess:
@@ -289,7 +288,7 @@ def _kept(mask: BoolArray, counts: IntArray, eid: Edges) -> tuple[IntArray, Edge
     return left, eid.start + np.flatnonzero(mask) if isinstance(eid, slice) else eid[mask]
 
 
-def _added(
+def added(
     lists: ListCounter, *given: Any, lengths: IntArray | None = None, ordered: bool = False
 ) -> tuple[int, int, int]:
     """The number of a new list, how many entries it has, padding included, and how many of them are in tiles."""

@@ -14,13 +14,11 @@ from numpy.typing import NDArray
 
 from meshnn.arrays import IntArray
 
-U32 = NDArray[np.uint32]
+UIntArray = NDArray[np.uint32]
 #: Rows that are computed together.
 SIDE = 4
 #: The edge of an entry that is padding.
 PADDING = 2**32 - 1
-#: Fewest columns of a run (below, a row at a time is as fast), and fewest entries of rows that are padded.
-FEWEST, FEWEST_FILLED = 3, 8
 
 
 class Tiled(NamedTuple):
@@ -28,27 +26,30 @@ class Tiled(NamedTuple):
 
     run: IntArray  # (rows,) rows of the run that begins with a row; 0 elsewhere
     counts: IntArray  # (rows,) entries of each row
-    col: U32
-    eid: U32  # PADDING where an entry is none
+    col: UIntArray
+    eid: UIntArray  # PADDING where an entry is none
     widest: int  # most columns of a run; 0 without one
     tiled: int  # entries in runs, padding included
 
 
-def tile(counts: IntArray, col: U32, eid: U32, fill: bool) -> Tiled:
+def tile(
+    counts: IntArray, col: UIntArray, eid: UIntArray, fill: bool, fewest: int = 3, fewest_filled: int = 8
+) -> Tiled:
     """Find the runs of a list of rows of so many entries each.
 
     Equal neighbours are found first, whatever they read; then, to be filled up, rows that read most of the columns of a
-    window.
+    window. A run has at least `fewest` columns (below, a row at a time is as fast), rows that are filled up have at
+    least `fewest_filled` entries.
     """
     counts = np.asarray(counts, dtype=np.int64)
     run = np.zeros(len(counts), dtype=np.int64)
     most = int(counts.max(initial=0))
-    if len(counts) < SIDE or len(col) < SIDE * FEWEST or most < FEWEST:
+    if len(counts) < SIDE or len(col) < SIDE * fewest or most < fewest:
         return Tiled(run, counts, col, eid, 0, 0)
     ptr = np.concatenate(([0], np.cumsum(counts)))
-    for first, rows in _equal_runs(counts, ptr, col):
+    for first, rows in _equal_runs(counts, ptr, col, fewest):
         run[first] = rows
-    windows = _windows(counts, ptr, col, run) if fill and most >= FEWEST_FILLED else []
+    windows = _windows(counts, ptr, col, run, fewest_filled) if fill and most >= fewest_filled else []
     if windows:
         counts, col, eid = _filled(windows, counts, ptr, col, eid)
         for first, rows in windows:
@@ -58,11 +59,11 @@ def tile(counts: IntArray, col: U32, eid: U32, fill: bool) -> Tiled:
     return Tiled(run, counts, col, eid, int(counts[heads].max(initial=0)), tiled)
 
 
-def _equal_runs(counts: IntArray, ptr: IntArray, col: U32) -> list[tuple[int, int]]:
+def _equal_runs(counts: IntArray, ptr: IntArray, col: UIntArray, fewest: int) -> list[tuple[int, int]]:
     """First row and number of rows of every run of equal neighbours."""
     first, last = col[np.minimum(ptr[:-1], len(col) - 1)], col[np.maximum(ptr[1:] - 1, 0)]
     # most neighbours of a sparse graph differ in their number of entries, the first or the last of them
-    same = (counts[1:] == counts[:-1]) & (counts[1:] >= FEWEST) & (first[1:] == first[:-1]) & (last[1:] == last[:-1])
+    same = (counts[1:] == counts[:-1]) & (counts[1:] >= fewest) & (first[1:] == first[:-1]) & (last[1:] == last[:-1])
     maybe = np.flatnonzero(same) + 1
     if maybe.size == 0:
         return []
@@ -79,7 +80,9 @@ def _equal_runs(counts: IntArray, ptr: IntArray, col: U32) -> list[tuple[int, in
     return [(int(a), int(b)) for a, b in zip(begins, lengths, strict=True) if b]
 
 
-def _windows(counts: IntArray, ptr: IntArray, col: U32, run: IntArray, larger: float = 1.4) -> list[tuple[int, int]]:
+def _windows(
+    counts: IntArray, ptr: IntArray, col: UIntArray, run: IntArray, fewest_filled: int, larger: float = 1.4
+) -> list[tuple[int, int]]:
     """Find runs of rows, not in a run yet, that are worth filling up: they read most of the columns of their window.
 
     A run may grow by the factor `larger`: a tile is three times as fast.
@@ -89,7 +92,7 @@ def _windows(counts: IntArray, ptr: IntArray, col: U32, run: IntArray, larger: f
     taken[heads] += 1
     taken[heads + run[heads]] -= 1
     free = np.cumsum(taken[:-1]) == 0
-    some = np.flatnonzero(free & (counts >= FEWEST_FILLED))
+    some = np.flatnonzero(free & (counts >= fewest_filled))
     if some.size < SIDE:
         return []
     starts = np.minimum(ptr[:-1], len(col) - 1)
@@ -113,8 +116,8 @@ def _windows(counts: IntArray, ptr: IntArray, col: U32, run: IntArray, larger: f
 
 
 def _filled(
-    windows: list[tuple[int, int]], counts: IntArray, ptr: IntArray, col: U32, eid: U32
-) -> tuple[IntArray, U32, U32]:
+    windows: list[tuple[int, int]], counts: IntArray, ptr: IntArray, col: UIntArray, eid: UIntArray
+) -> tuple[IntArray, UIntArray, UIntArray]:
     """Counts, columns and edges with padding, so that all rows of a window have all columns that one of them reads."""
     counts, columns, edges, done = counts.copy(), [], [], 0
     for first, rows in windows:

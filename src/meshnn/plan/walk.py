@@ -12,7 +12,7 @@ import numpy as np
 
 from meshnn.arrays import Array, IntArray
 from meshnn.plan.lists import ListCounter
-from meshnn.plan.schedule import Schedule, fingerprint
+from meshnn.plan.schedule import Schedule, added, fingerprint
 from meshnn.topology.reach import counted, in_ranges, taken
 
 
@@ -43,7 +43,7 @@ class Walk:
         self._singles: dict[int, Singles] = {}
         self._states: dict[bytes, int] = {}
         self._nodes: list[Array] = []  # of every state
-        self._steps: dict[tuple[int, int, int], Step] = {}
+        self._steps: dict[tuple[int, int], Step] = {}
         self._fan_out, self._fan_out_at = np.zeros(schedule.topology.n_neurons, dtype=np.int64), 0
 
     def singles(self, k: int) -> Singles:
@@ -92,27 +92,19 @@ class Walk:
             self.held += len(nodes)
         return found
 
-    def follow(self, state: int, k: int, joins: int = -1, positions: bool = False) -> Step:
-        """A set of neurons into tick k, where neuron `joins` comes in; entries may read positions in the set."""
+    def follow(self, state: int, k: int) -> Step:
+        """A set of neurons into tick k."""
         self.walked += 64  # what a step costs besides its edges, in edges
-        key = (state, self.schedule.row_set[k], joins)
+        key = (state, self.schedule.row_set[k])
         found = self._steps.get(key)
         if found is None:
             nodes = self._nodes[state]
             eid = self.schedule.leaving(nodes, k)
             eid.sort()  # by destination, then source
             rows, counts = _runs(self.schedule.dst[eid])
-            if joins >= 0 and len(rows) == 0:
-                rows, counts = np.array([joins]), np.zeros(1, dtype=np.int64)
-            elif joins >= 0:
-                at = int(np.searchsorted(rows, joins))
-                if at == len(rows) or rows[at] != joins:
-                    rows, counts = np.insert(rows, at, joins), np.insert(counts, at, 0)
             rows = rows.astype(np.uint32, copy=False)
-            entries, tiled = self.lists.entries, self.lists.tiled
-            number = self.lists.add(rows, counts, eid, self.schedule.src, within=nodes if positions else None)
-            more = (self.lists.entries - entries, self.lists.tiled - tiled)
-            found = self._steps[key] = Step(number, *more, self.state(rows), len(rows))
+            made = added(self.lists, rows, counts, eid, self.schedule.src)
+            found = self._steps[key] = Step(*made, self.state(rows), len(rows))
             self.walked += len(eid) + len(nodes)
             self.made += 1
         return found

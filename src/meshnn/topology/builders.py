@@ -1,248 +1,275 @@
-"""Families of graphs, as plain `(E, 2)` arrays of (source, destination) in iho order."""
+"""Families of graphs: constructors that `Topology` inherits."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from meshnn.arguments import as_generator, real_number
+from meshnn.arguments import SHARE, as_generator, as_list, real_number, switch, whole_number
 from meshnn.arrays import IntArray
+from meshnn.errors import TopologyError
 from meshnn.memory import check_fits
 
-__all__ = [
-    "cascade_edges",
-    "check_edges",
-    "column_edges",
-    "delay_line_edges",
-    "layered_edges",
-    "mesh_edges",
-    "reservoir_edges",
-]
+__all__ = ["GraphFamilies", "Seed", "recurrent_ticks"]
 
 Seed = int | np.random.Generator | np.random.SeedSequence | None
+#: Sources and destinations.
+Ends = tuple[IntArray, IntArray]
 
 
-def check_edges(count: int, advice: str) -> None:
-    """Refuse a graph that would not fit in memory before its edges are drawn; sorting them takes some copies."""
-    check_fits(count * 16.0 * 6, f"a graph of {count:,} edges", advice)
+class GraphFamilies:
+    """Constructors of graphs from a few sizes; see `Topology`."""
 
+    if TYPE_CHECKING:
 
-def _pairs(sources: IntArray, targets: IntArray) -> IntArray:
-    """Every source to every target."""
-    return np.stack(np.meshgrid(sources, targets, indexing="ij"), axis=-1).reshape(-1, 2)
+        def __init__(self, n_inputs: int, n_hidden: int, n_outputs: int, edges: IntArray, bias: bool = True) -> None:
+            """See `Topology`."""
 
+    @classmethod
+    def mesh(
+        cls,
+        n_inputs: int,
+        n_hidden: int,
+        n_outputs: int,
+        density: float = 1.0,
+        self_loops: bool = False,
+        feedback: bool = True,
+        bias: bool = True,
+        random_state: Seed = None,
+    ) -> Self:
+        """The paper's figure: inputs, bias and hidden to hidden and outputs; outputs to hidden when `feedback`.
 
-def _bias_edges(n_inputs: int, first_free: int, n: int, bias: bool) -> list[IntArray]:
-    return [_pairs(np.array([n_inputs]), np.arange(first_free, n))] if bias else []
+        `density` keeps exactly `round(density * allowed)` random edges; bias edges are always kept and not counted.
 
+        >>> from meshnn import Topology
+        >>> Topology.mesh(32, 50, 10, density=0.2, self_loops=True, feedback=False, random_state=0).n_edges
+        1044
+        """
+        sizes = n_inputs, n_hidden, n_outputs = _sizes(n_inputs, n_hidden, n_outputs)
+        skip_self, feedback, bias = not switch("self_loops", self_loops), switch("feedback", feedback), _bias(bias)
+        # Allowed edges are numbered, never listed, so that a sparse mesh of a million neurons takes the time of its
+        # edges. Sources of a hidden neuron: features, hidden (but itself unless self_loops), outputs if feedback.
+        per_output = n_inputs + n_hidden
+        per_hidden = per_output - skip_self + n_outputs * feedback
+        into_hidden = n_hidden * per_hidden
+        index = _draw(into_hidden + n_outputs * per_output, density, random_state)
+        hidden = index < into_hidden
+        per_row = np.where(hidden, max(per_hidden, 1), per_output)
+        row, column = np.divmod(np.where(hidden, index, index - into_hidden), per_row)
+        row += n_hidden * ~hidden
+        column += skip_self & hidden & (column >= n_inputs) & (column - n_inputs >= row)  # step over the neuron itself
+        links = (np.where(column < n_inputs, column, column + bias), n_inputs + bias + row)
+        _, one, free = _neurons(n_inputs, bias, n_hidden + n_outputs)
+        return cls(*sizes, _edges([(one, free)], [links]), bias=bias)
 
-def mesh_edges(
-    n_inputs: int,
-    n_hidden: int,
-    n_outputs: int,
-    *,
-    density: float,
-    self_loops: bool,
-    feedback: bool,
-    bias: bool,
-    random_state: Seed,
-) -> IntArray:
-    """The paper's figure: inputs, bias and hidden to hidden and outputs; outputs to hidden when `feedback`.
+    @classmethod
+    def layered(cls, sizes: Sequence[int], bias: bool = True) -> Self:
+        """A multilayer perceptron: each layer to the next, the bias to all but the inputs.
 
-    The allowed edges are numbered, never listed, so a sparse mesh of a million neurons is drawn in the time of its
-    edges. Bias edges are always kept and do not count towards the density.
-    """
-    density = real_number("density", density, "a number between 0 and 1", lambda d: 0.0 <= d <= 1.0)
-    first_hidden = n_inputs + bias
-    first_output = first_hidden + n_hidden
-    n = first_output + n_outputs
-    # Sources of a hidden neuron: features, hidden (but itself unless self_loops), outputs if feedback.
-    per_hidden = n_inputs + n_hidden - (not self_loops) + (n_outputs if feedback else 0)
-    per_output = n_inputs + n_hidden
-    into_hidden = n_hidden * per_hidden
-    allowed = into_hidden + n_outputs * per_output
-    kept = round(density * allowed)
-    check_edges(kept, "take fewer neurons or a lower density")
-    if kept == allowed:
-        index = np.arange(allowed, dtype=np.int64)
-    else:
-        index = as_generator(random_state).choice(allowed, size=kept, replace=False, shuffle=False)
-        index = index.astype(np.int64)
+        >>> from meshnn import Topology
+        >>> Topology.layered([32, 14, 13, 10]).n_edges
+        797
+        """
+        given = as_list("sizes", sizes)
+        if len(given) < 2:
+            raise TopologyError(f"layered needs at least an input and an output layer, got sizes {given}")
+        counts = [whole_number(f"sizes[{k}]", size, least=1) for k, size in enumerate(given)]
+        features, one, *layers = _neurons(counts[0], _bias(bias), *counts[1:])
+        blocks = [*pairwise([features, *layers]), *((one, layer) for layer in layers)]
+        return cls(counts[0], sum(counts[1:-1]), counts[-1], _edges(blocks), bias=bias)
 
-    hidden = index < into_hidden
-    dst = np.empty(kept, dtype=np.int64)
-    src = np.empty(kept, dtype=np.int64)
-    if per_hidden > 0:
-        row, column = np.divmod(index[hidden], per_hidden)
-        column += (not self_loops) & (column >= n_inputs) & (column - n_inputs >= row)  # step over the neuron itself
-        dst[hidden] = first_hidden + row
-        src[hidden] = np.where(column < n_inputs, column, column + bias)
-    row, column = np.divmod(index[~hidden] - into_hidden, max(per_output, 1))
-    dst[~hidden] = first_output + row
-    src[~hidden] = np.where(column < n_inputs, column, column + bias)
-    return np.concatenate([np.stack([src, dst], axis=1), *_bias_edges(n_inputs, first_hidden, n, bias)])
+    @classmethod
+    def cascade(cls, n_inputs: int, n_hidden: int, n_outputs: int, bias: bool = True) -> Self:
+        """A fully connected cascade: each hidden neuron reads all inputs and all hidden neurons before it.
 
+        >>> from meshnn import Topology
+        >>> Topology.cascade(2, 3, 1).default_ticks()
+        4
+        """
+        sizes = _sizes(n_inputs, n_hidden, n_outputs)
+        features, one, hidden, outputs = _neurons(sizes[0], _bias(bias), *sizes[1:])
+        blocks = [*_fed(features, one, hidden, outputs), *_stages(hidden, hidden, 1), (hidden, outputs)]
+        return cls(*sizes, _edges(blocks), bias=bias)
 
-def layered_edges(sizes: Sequence[int], bias: bool) -> IntArray:
-    """Each layer to the next, the bias to every neuron behind the inputs."""
-    check_edges(sum(a * b for a, b in pairwise(sizes)), "take smaller layers, or a sparse Topology.mesh")
-    first = [0, *np.cumsum([sizes[0] + bias, *sizes[1:]]).tolist()]
-    blocks = [
-        _pairs(first[k] + np.arange(sizes[k]), first[k + 1] + np.arange(sizes[k + 1])) for k in range(len(sizes) - 1)
-    ]
-    return np.concatenate([*blocks, *_bias_edges(sizes[0], first[1], first[-1], bias)])
+    @classmethod
+    def columns(cls, n_inputs: int, n_columns: int, n_outputs: int, leaky: bool = False, bias: bool = True) -> Self:
+        """Neurons with self-loops and no other cycle: exact influence costs per tick what the forward pass does.
 
+        Columns read the inputs, outputs read inputs and columns. A leaky column is two neurons: one that reads, and one
+        behind it that has the self-loop. Outputs read the second. `meshnn.networks.columns` adds weights.
 
-def cascade_edges(n_inputs: int, n_hidden: int, n_outputs: int, bias: bool) -> IntArray:
-    """Each hidden neuron reads all inputs and all hidden neurons before it; outputs read all of them."""
-    count = (n_hidden + n_outputs) * (n_inputs + bias) + n_hidden * (n_hidden - 1) // 2 + n_hidden * n_outputs
-    check_edges(count, "take fewer neurons")
-    first_hidden = n_inputs + bias
-    first_output = first_hidden + n_hidden
-    n = first_output + n_outputs
-    features, hidden = np.arange(n_inputs), np.arange(first_hidden, first_output)
-    later, earlier = np.tril_indices(n_hidden, -1)
-    return np.concatenate(
-        [
-            _pairs(features, np.arange(first_hidden, n)),
-            np.stack([first_hidden + earlier, first_hidden + later], axis=1),
-            _pairs(hidden, np.arange(first_output, n)),
-            *_bias_edges(n_inputs, first_hidden, n, bias),
+        >>> from meshnn import Topology
+        >>> Topology.columns(2, 5, 1)
+        Topology(2 inputs + bias, 5 hidden, 1 outputs, 28 edges)
+        >>> Topology.columns(2, 5, 1, leaky=True)
+        Topology(2 inputs + bias, 10 hidden, 1 outputs, 33 edges)
+        """
+        n_columns = whole_number("n_columns", n_columns, 0)
+        return cls.cascade_of_columns(n_inputs, n_columns, n_outputs, max(n_columns, 1), leaky, bias)
+
+    @classmethod
+    def cascade_of_columns(
+        cls, n_inputs: int, n_columns: int, n_outputs: int, per_stage: int = 1, leaky: bool = False, bias: bool = True
+    ) -> Self:
+        """Columns that come in stages: each reads the inputs and all columns of the stages before its own.
+
+        The only cycles are self-loops, so a net can be built stage by stage: later stages change nothing in earlier
+        ones. `meshnn.networks.cascade_of_columns` adds weights.
+
+        >>> from meshnn import Topology
+        >>> Topology.cascade_of_columns(2, 4, 1, per_stage=2).components().tolist()
+        [-1, -1, -1, 0, 1, 2, 3, 4]
+        """
+        n_inputs, n_columns, n_outputs = _sizes(n_inputs, n_columns, n_outputs, "n_columns")
+        per_stage, leaky = whole_number("per_stage", per_stage, 1), switch("leaky", leaky)
+        features, one, reads, behind, outputs = _neurons(n_inputs, _bias(bias), n_columns, n_columns * leaky, n_outputs)
+        keeps = behind if leaky else reads
+        blocks = [*_fed(features, one, reads, outputs), *_stages(keeps, reads, per_stage), (keeps, outputs)]
+        links = [(keeps, keeps), *([(reads, keeps)] if leaky else [])]
+        return cls(n_inputs, n_columns * (1 + leaky), n_outputs, _edges(blocks, links), bias=bias)
+
+    @classmethod
+    def delay_line(
+        cls, n_inputs: int, length: int, n_hidden: int, n_outputs: int, ticks_per_sample: int = 1, bias: bool = True
+    ) -> Self:
+        """A net with one hidden layer on the last `length + 1` inputs: chains of neurons hand each input on.
+
+        Its hidden neurons are `n_inputs * length * ticks_per_sample` of the chains, input by input, then `n_hidden`
+        that read inputs and taps, as the outputs do. A sample that stays for several ticks takes as many neurons per
+        step.
+        `meshnn.networks.delay_line` adds weights: chains are fixed at 1, everything else is learned.
+
+        >>> from meshnn import Topology
+        >>> Topology.delay_line(1, 10, 8, 1)
+        Topology(1 inputs + bias, 18 hidden, 1 outputs, 126 edges)
+        """
+        n_inputs, n_hidden, n_outputs = _sizes(n_inputs, n_hidden, n_outputs)
+        length, stay = whole_number("length", length, 1), whole_number("ticks_per_sample", ticks_per_sample, 1)
+        features, one, line, layer, outputs = _neurons(
+            n_inputs, _bias(bias), n_inputs * length * stay, n_hidden, n_outputs
+        )
+        taps, chain = _chain(features, line, stay)
+        blocks = [*_fed(np.concatenate([features, taps]), one, layer, outputs), (layer, outputs)]
+        return cls(n_inputs, len(line) + n_hidden, n_outputs, _edges(blocks, [chain]), bias=bias)
+
+    @classmethod
+    def recurrent(
+        cls, n_inputs: int, n_state: int, n_outputs: int, n_layer: int = 0, lags: int = 0, bias: bool = True
+    ) -> Self:
+        """The recurrent net of the textbooks: a state that reads the inputs and what it was one sample ago.
+
+        Outputs read the state, or a layer between, which reads the state and the inputs. A sample stays for two ticks,
+        with a layer for three, so that the outputs have seen it; chains of neurons hand the state on from sample to
+        sample, and the last `lags` inputs, which the state reads, too.
+        `meshnn.networks.recurrent` adds weights: chains are fixed at 1, everything else is learned.
+
+        >>> from meshnn import Topology
+        >>> Topology.recurrent(1, 6, 1, n_layer=5)  # 12 of the hidden neurons are chains
+        Topology(1 inputs + bias, 23 hidden, 1 outputs, 106 edges)
+        """
+        n_inputs, n_state, n_outputs = _sizes(n_inputs, n_state, n_outputs, "n_state")
+        n_state = whole_number("n_state", n_state, 1)
+        n_layer, lags = whole_number("n_layer", n_layer, 0), whole_number("lags", lags, 0)
+        stay = recurrent_ticks(n_layer)
+        groups = (n_inputs * lags * stay, (stay - 1) * n_state, n_state, n_layer, n_outputs)
+        features, one, line, held, state, layer, outputs = _neurons(n_inputs, _bias(bias), *groups)
+        taps, chain = _chain(features, line, stay)
+        blocks = [
+            (np.concatenate([features, taps, held[-n_state:], one]), state),
+            (np.concatenate([features, state, one]), layer),
+            (np.concatenate([layer if n_layer else state, one]), outputs),
         ]
-    )
+        links = [chain, (np.concatenate([state, held[:-n_state]]), held)]
+        return cls(n_inputs, sum(groups[:-1]), n_outputs, _edges(blocks, links), bias=bias)
 
+    @classmethod
+    def reservoir(
+        cls,
+        n_inputs: int,
+        n_neurons: int,
+        n_outputs: int,
+        density: float = 0.1,
+        leaky: bool = False,
+        bias: bool = True,
+        random_state: Seed = None,
+    ) -> Self:
+        """An echo state network: neurons that read the inputs and, at random, each other; outputs read all of them.
 
-def column_edges(n_inputs: int, n_columns: int, n_outputs: int, *, per_stage: int, leaky: bool, bias: bool) -> IntArray:
-    """Columns: neurons that remember by a self-loop and by nothing else.
+        Of the pairs of neurons, a neuron with itself among them, exactly `round(density * n_neurons**2)` are edges. A
+        leaky neuron is two, as in `columns`. `meshnn.networks.reservoir` adds weights: only the readout is learned.
 
-    A column reads the inputs and the columns of earlier stages, `per_stage` columns a stage; outputs read inputs and
-    columns. A leaky column is two neurons: the first reads, the second, which has the self-loop, reads the first and is
-    what others read. Hidden neurons are the first ones of all columns, then the second ones.
-    """
-    before = np.arange(n_columns) // per_stage * per_stage  # columns of earlier stages
-    links = int(before.sum())
-    count = n_columns * (n_inputs + bias + 1 + leaky) + links + n_outputs * (n_inputs + bias + n_columns)
-    check_edges(count, "take fewer columns, or more a stage")
-    first_hidden = n_inputs + bias
-    reads = np.arange(first_hidden, first_hidden + n_columns)
-    keeps = reads + n_columns if leaky else reads
-    first_output = first_hidden + n_columns * (1 + leaky)
-    outputs = np.arange(first_output, first_output + n_outputs)
-    features, ends = np.arange(n_inputs), np.concatenate([reads, outputs])
-    earlier = np.arange(links) - np.repeat(np.cumsum(before) - before, before)
-    return np.concatenate(
-        [
-            _pairs(features, ends),
-            np.stack([keeps[earlier], np.repeat(reads, before)], axis=1),
-            np.stack([keeps, keeps], axis=1),
-            *([np.stack([reads, keeps], axis=1)] if leaky else []),
-            _pairs(keeps, outputs),
-            *([_pairs(np.array([n_inputs]), ends)] if bias else []),
-        ]
-    )
-
-
-def delay_line_edges(
-    n_inputs: int, length: int, n_hidden: int, n_outputs: int, *, ticks_per_sample: int, bias: bool
-) -> IntArray:
-    """Chains of neurons that hand each input on, and a net with one hidden layer that reads inputs and taps.
-
-    Hidden neurons are the chains, one input after the other, then those of the layer. A sample stays for
-    `ticks_per_sample` ticks, so a chain has so many neurons for each step of delay; the last one of a step is a tap.
-    """
-    chain, taps = length * ticks_per_sample, n_inputs * length
-    readers = n_hidden + n_outputs
-    check_edges(
-        n_inputs * chain + readers * (n_inputs + taps + bias) + n_hidden * n_outputs,
-        "take a shorter line or fewer neurons",
-    )
-    first_hidden = n_inputs + bias
-    line = first_hidden + np.arange(n_inputs * chain).reshape(n_inputs, chain)
-    first_layer = first_hidden + n_inputs * chain
-    layer = np.arange(first_layer, first_layer + n_hidden)
-    ends = np.arange(first_layer, first_layer + readers)
-    features = np.arange(n_inputs)
-    hands = np.concatenate([features[:, None], line[:, :-1]], axis=1)  # who hands on to each neuron of a line
-    seen = np.concatenate([features, line[:, ticks_per_sample - 1 :: ticks_per_sample].ravel()])
-    return np.concatenate(
-        [
-            np.stack([hands.ravel(), line.ravel()], axis=1),
-            _pairs(seen, ends),
-            _pairs(layer, ends[n_hidden:]),
-            *([_pairs(np.array([n_inputs]), ends)] if bias else []),
-        ]
-    )
-
-
-def recurrent_edges(n_inputs: int, n_state: int, n_outputs: int, *, n_layer: int, lags: int, bias: bool) -> IntArray:
-    """A state that goes on once a sample, though a sample stays for several ticks, and what reads it.
-
-    With K ticks a sample, chains of K - 1 neurons behind the state hand it on: what it reads of itself is what it was
-    one sample ago. Chains of K for each lag of an input do the same. Hidden neurons are the chains of the inputs, those
-    of the state, tick by tick, the state, the layer.
-    """
-    stay = recurrent_ticks(n_layer)
-    chain, taps = n_inputs * lags * stay, n_inputs * (lags + 1)
-    ends_count = n_layer + n_outputs
-    check_edges(
-        chain + n_state * (taps + bias + n_state + stay - 1) + n_layer * (n_inputs + n_state + n_outputs)
-        + bias * ends_count + n_state * n_outputs,
-        "take fewer neurons or fewer lags",
-    )  # fmt: skip
-    first = n_inputs + bias
-    line = first + np.arange(chain).reshape(n_inputs, lags * stay)
-    held = first + chain + np.arange((stay - 1) * n_state).reshape(stay - 1, n_state)
-    state = first + chain + held.size + np.arange(n_state)
-    layer = state[-1] + 1 + np.arange(n_layer)
-    outputs = state[-1] + 1 + n_layer + np.arange(n_outputs)
-    features = np.arange(n_inputs)
-    hands = np.concatenate([features[:, None], line[:, :-1]], axis=1) if lags else line
-    seen = np.concatenate([features, line[:, stay - 1 :: stay].ravel()])
-    return np.concatenate(
-        [
-            np.stack([hands.ravel(), line.ravel()], axis=1),
-            np.stack([np.concatenate([state, held[:-1].ravel()]), held.ravel()], axis=1),
-            _pairs(seen, state),
-            _pairs(held[-1], state),
-            *([_pairs(features, layer), _pairs(state, layer)] if n_layer else []),
-            _pairs(layer if n_layer else state, outputs),
-            *([_pairs(np.array([n_inputs]), np.concatenate([state, layer, outputs]))] if bias else []),
-        ]
-    )
+        >>> from meshnn import Topology
+        >>> Topology.reservoir(1, 100, 1, random_state=0)
+        Topology(1 inputs + bias, 100 hidden, 1 outputs, 1302 edges)
+        """
+        n_inputs, n_neurons, n_outputs = _sizes(n_inputs, n_neurons, n_outputs, "n_neurons")
+        leaky = switch("leaky", leaky)
+        features, one, reads, behind, outputs = _neurons(n_inputs, _bias(bias), n_neurons, n_neurons * leaky, n_outputs)
+        keeps = behind if leaky else reads
+        index = _draw(n_neurons**2, density, random_state, always=True)
+        links = [(keeps[index // n_neurons], reads[index % n_neurons]), *([(reads, keeps), (keeps, keeps)] * leaky)]
+        blocks = [*_fed(features, one, reads, outputs), (keeps, outputs)]
+        return cls(n_inputs, n_neurons * (1 + leaky), n_outputs, _edges(blocks, links), bias=bias)
 
 
 def recurrent_ticks(n_layer: int) -> int:
-    """Ticks that a sample stays in front of a recurrent net, so that outputs have seen it: one for each layer."""
+    """Return the ticks that a sample stays in front of a recurrent net: one for each layer up to the outputs."""
     return 3 if n_layer else 2
 
 
-def reservoir_edges(
-    n_inputs: int, n_neurons: int, n_outputs: int, *, density: float, leaky: bool, bias: bool, random_state: Seed
-) -> IntArray:
-    """Neurons that read the inputs and, at random, each other; outputs read inputs and neurons.
+def _sizes(n_inputs: int, n_hidden: int, n_outputs: int, name: str = "n_hidden") -> tuple[int, int, int]:
+    outer = whole_number("n_inputs", n_inputs, 1), whole_number("n_outputs", n_outputs, 1)
+    return outer[0], whole_number(name, n_hidden, 0), outer[1]
 
-    If `leaky`, each is two: the first reads, the second, with a self-loop, reads the first and is what others read.
-    Hidden neurons are all first ones, then all second ones.
-    """
-    density = real_number("density", density, "a number between 0 and 1", lambda d: 0.0 <= d <= 1.0)
-    pairs = n_neurons * n_neurons
-    kept = round(density * pairs)
-    check_edges(kept + n_neurons * (n_inputs + n_outputs + 3), "take fewer neurons or a lower density")
-    index = as_generator(random_state).choice(pairs, size=kept, replace=False, shuffle=False).astype(np.int64)
-    first_hidden = n_inputs + bias
-    reads = np.arange(first_hidden, first_hidden + n_neurons)
-    keeps = reads + n_neurons if leaky else reads
-    first_output = first_hidden + n_neurons * (1 + leaky)
-    outputs = np.arange(first_output, first_output + n_outputs)
-    ends = np.concatenate([reads, outputs])
-    return np.concatenate(
-        [
-            _pairs(np.arange(n_inputs), ends),
-            np.stack([keeps[index // n_neurons], reads[index % n_neurons]], axis=1),
-            *([np.stack([reads, keeps], axis=1), np.stack([keeps, keeps], axis=1)] if leaky else []),
-            _pairs(keeps, outputs),
-            *([_pairs(np.array([n_inputs]), ends)] if bias else []),
-        ]
-    )
+
+def _bias(bias: bool) -> bool:
+    return switch("bias", bias)
+
+
+def _neurons(*counts: int) -> list[IntArray]:
+    """Return the numbers of inputs, bias and further groups of neurons, one group after the other."""
+    n = sum(counts)
+    check_fits(n * 64.0, f"a graph of {n:,} neurons", "take fewer neurons")
+    return np.split(np.arange(n), np.cumsum(counts)[:-1])
+
+
+def _fed(features: IntArray, one: IntArray, hidden: IntArray, outputs: IntArray) -> list[Ends]:
+    """Let hidden neurons and outputs read the features and the bias."""
+    return [(np.concatenate([features, one]), ends) for ends in (hidden, outputs)]
+
+
+def _stages(sources: IntArray, ends: IntArray, per_stage: int) -> Iterable[Ends]:
+    """Let the neurons of each stage read those of all stages before."""
+    return [(sources[:k], ends[k : k + per_stage]) for k in range(per_stage, len(ends), per_stage)]
+
+
+def _chain(features: IntArray, line: IntArray, stay: int) -> tuple[IntArray, Ends]:
+    """Return the taps of chains that hand each feature on, `stay` ticks per step of delay, and their edges."""
+    chains = line.reshape(len(features), -1)
+    before = np.concatenate([features[:, None], chains], axis=1)[:, :-1]
+    return chains[:, stay - 1 :: stay].ravel(), (before.ravel(), line)
+
+
+def _draw(allowed: int, density: float, random_state: Seed, always: bool = False) -> IntArray:
+    """Draw which of the allowed edges there are; all of them need no random numbers, unless `always`."""
+    kept = round(real_number("density", density, *SHARE) * allowed)
+    _check_edges(kept)
+    if kept == allowed and not always:
+        return np.arange(allowed, dtype=np.int64)
+    chosen = as_generator(random_state).choice(allowed, size=kept, replace=False, shuffle=False)
+    return chosen.astype(np.int64)
+
+
+def _check_edges(count: int) -> None:
+    """Refuse a graph that would not fit in memory before its edges are made; sorting them takes some copies."""
+    check_fits(count * 16.0 * 6, f"a graph of {count:,} edges", "take fewer neurons or a lower density")
+
+
+def _edges(blocks: Sequence[Ends], links: Sequence[Ends] = ()) -> IntArray:
+    """Return the edges `(n_edges, 2)` from all sources to all ends of each block, and one by one along links."""
+    _check_edges(sum(len(a) * len(b) for a, b in blocks) + sum(len(a) for a, _ in links))
+    pairs = [np.stack(np.meshgrid(a, b, indexing="ij"), axis=-1).reshape(-1, 2) for a, b in blocks]
+    return np.concatenate([*pairs, *(np.stack(ends, axis=1) for ends in links)])

@@ -12,8 +12,6 @@ import numpy as np
 from meshnn.arrays import BoolArray, IntArray
 from meshnn.topology.reach import longest_paths
 
-__all__ = ["components", "influence_cost"]
-
 
 def components(n: int, n_clamped: int, src: IntArray, dst: IntArray) -> IntArray:
     """The number of each neuron's component, -1 if clamped; no edge between free neurons leads to a lower number."""
@@ -34,6 +32,13 @@ def components(n: int, n_clamped: int, src: IntArray, dst: IntArray) -> IntArray
     return np.concatenate([np.full(n_clamped, -1), rank[label]])
 
 
+def links_between(label: IntArray, src: IntArray, dst: IntArray) -> tuple[IntArray, IntArray]:
+    """`(begin, before)`: edges lead into component c from the components `before[begin[c]:begin[c + 1]]`."""
+    a, b = label[src], label[dst]
+    links = np.unique(np.stack([b, a], axis=1)[a != b], axis=0)
+    return np.searchsorted(links[:, 0], np.arange(int(label.max()) + 2)), links[:, 1]
+
+
 def influence_cost(n: int, n_clamped: int, src: IntArray, dst: IntArray, wanted: BoolArray) -> int:
     """The sum over edges i -> o between free neurons of the wanted edges whose destination reaches i.
 
@@ -43,16 +48,14 @@ def influence_cost(n: int, n_clamped: int, src: IntArray, dst: IntArray, wanted:
     count = int(label.max()) + 1
     into = np.bincount(label[dst[wanted & (dst >= n_clamped)]], minlength=count)  # wanted edges into each component
     free = (src >= n_clamped) & (dst >= n_clamped)
-    a, b = label[src[free]], label[dst[free]]
-    leaving = np.bincount(a, minlength=count)  # edges, within a component or out of it
-    links = np.unique(np.stack([b, a], axis=1)[a != b], axis=0)
-    begin = np.searchsorted(links[:, 0], np.arange(count + 1))
+    leaving = np.bincount(label[src[free]], minlength=count)  # edges, within a component or out of it
+    begin, before = links_between(label, src[free], dst[free])
     reach: list[IntArray] = []  # of each component those that reach it, itself included
     seen = np.zeros(count, np.bool_)
     total = 0
     for c in range(count):
         found = [np.array([c])]
-        for p in links[begin[c] : begin[c + 1], 1][::-1]:  # the last ones first: they often cover the others
+        for p in before[begin[c] : begin[c + 1]][::-1]:  # the last ones first: they often cover the others
             if not seen[p]:
                 found.append(reach[p])
                 seen[reach[p]] = True

@@ -15,8 +15,6 @@ from meshnn.topology.topology import Topology
 
 __all__ = ["check_topology", "read_topology"]
 
-_ENDINGS = ".json (Topology.to_dict), .graphml (nodes with a role) and .npz (scipy.sparse.save_npz, or an array A)"
-
 
 def read_topology(path: str | os.PathLike[str], n_inputs: int, n_outputs: int) -> Topology:
     """The graph in a file.
@@ -50,12 +48,13 @@ def read_topology(path: str | os.PathLike[str], n_inputs: int, n_outputs: int) -
 
 def check_topology(file: Path) -> None:
     """Refuse what cannot be a file with a graph, without reading it."""
-    if not file.exists():
-        raise TopologyError(f"there is no file {file}; check the path")
     if not file.is_file():
-        raise TopologyError(f"{file} is not a file; name one of {_ENDINGS}")
+        raise TopologyError(f"there is no file {file}; check the path")
     if file.suffix.lower() not in (".json", ".graphml", ".npz"):
-        raise TopologyError(f"cannot read a topology from {file.name}; the endings that work are {_ENDINGS}")
+        raise TopologyError(
+            f"cannot read a topology from {file.name}; endings that work are .json (Topology.to_dict), .graphml (nodes "
+            "with a role) and .npz (scipy.sparse.save_npz, or an array A)"
+        )
 
 
 def _first_line(error: Exception) -> str:
@@ -70,12 +69,9 @@ def _from_graphml(file: Path, n_inputs: int, n_outputs: int) -> Topology:
     from meshnn.integrations.networkx import read_graphml
 
     graph = read_graphml(str(file))
-    roles = dict(graph.nodes(data="role"))
-    unknown = {str(role) for role in roles.values()} - {"input", "bias", "hidden", "output"}
+    unknown = {str(role) for _, role in graph.nodes(data="role")} - {"input", "bias", "hidden", "output"}
     if unknown:
-        raise TopologyError(
-            f"every node needs the attribute role: input, bias, hidden or output; got {', '.join(sorted(unknown)[:4])}"
-        )
+        raise TopologyError(f"the role of a node is input, bias, hidden or output; got {sorted(unknown)[:4]}")
     return Topology.from_networkx(graph)
 
 
@@ -87,12 +83,9 @@ def _from_npz(file: Path, n_inputs: int, n_outputs: int) -> Topology:
             from scipy import sparse
 
             return Topology.from_adjacency(sparse.load_npz(file), n_inputs, n_outputs)
-        A: Any = content["A"] if "A" in content.files else content[_only(content.files)]
+        names = [name for name in content.files if name != "bias"]
+        if "A" not in names and len(names) != 1:
+            raise TopologyError(f"expected one matrix or one named A, got the arrays {names}")
+        A: Any = content["A" if "A" in names else names[0]]
         bias = bool(content["bias"]) if "bias" in content.files else False
     return Topology.from_adjacency(A, n_inputs, n_outputs, bias=bias)
-
-
-def _only(names: list[str]) -> str:
-    if len(names) != 1:
-        raise TopologyError(f"expected one matrix or one named A, got the arrays {', '.join(names) or 'none'}")
-    return names[0]

@@ -14,9 +14,6 @@ from meshnn.topology.topology import Topology
 
 __all__ = ["blocks_of", "prune"]
 
-#: Letters of the kinds of neurons, in their order.
-KINDS = "IBHO"
-
 
 def blocks_of(topology: Topology) -> NDArray[np.str_]:
     """The block of every edge: "I->H" for one from an input to a hidden neuron; B is the bias, O an output.
@@ -27,7 +24,7 @@ def blocks_of(topology: Topology) -> NDArray[np.str_]:
     """
     t = topology
     borders = [t.n_inputs, t.n_clamped, t.n_neurons - t.n_outputs]
-    letters = np.array(list(KINDS))
+    letters = np.array(list("IBHO"))
     source, target = (letters[np.digitize(ends, borders)] for ends in (t.src, t.dst))
     return np.char.add(np.char.add(source, "->"), target)
 
@@ -39,7 +36,7 @@ def prune(
     share = real_number("fraction", fraction, *SHARE)
     given = dict(blocks or {})
     names = blocks_of(topology)
-    known = [f"{a}->{b}" for a in KINDS for b in KINDS]
+    known = [f"{a}->{b}" for a in "IBHO" for b in "IBHO"]
     for name, value in given.items():
         if name not in known:
             raise TopologyError(f"unknown block {name!r}; a block is like 'I->H', letters from I, B (bias), H, O")

@@ -19,28 +19,9 @@ from numpy.typing import NDArray
 
 from meshnn.arrays import Array, BoolArray, IntArray
 
-__all__ = [
-    "NEVER",
-    "birth_ticks",
-    "counted",
-    "dead_within",
-    "edges_by_source",
-    "edges_leaving",
-    "fewest_ticks",
-    "in_ranges",
-    "longest_path",
-    "longest_paths",
-    "need_sets",
-    "output_distance",
-    "pointers",
-    "taken",
-]
-
 T = TypeVar("T", bound=np.generic)
 #: A tick count that is never reached; far from overflow when two are added.
 NEVER = int(np.iinfo(np.int64).max // 4)
-
-
 #: Edges that are looked at at a time where 64-bit copies of all of them would cost memory.
 BLOCK = 1 << 22
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence, Sized
 from functools import cached_property
 from typing import Any
 
@@ -14,12 +14,13 @@ from meshnn.arguments import as_list, switch, whole_number
 from meshnn.arrays import Array, BoolArray, EdgeArray, IntArray
 from meshnn.errors import TopologyError
 from meshnn.memory import check_fits
-from meshnn.topology import builders, convert, reach
+from meshnn.topology import convert, reach
+from meshnn.topology.builders import GraphFamilies, Seed
 
 __all__ = ["Topology"]
 
 
-class Topology:
+class Topology(GraphFamilies):
     """A directed graph whose nodes are neurons. It holds no weights.
 
     Neurons are numbered inputs first, then the bias neuron (if any), hidden, outputs. Edges may run anywhere:
@@ -80,23 +81,21 @@ class Topology:
         super().__setattr__(name, value)
 
     def _checked(self, edges: ArrayLike) -> Array:
-        if isinstance(edges, np.ma.MaskedArray) or (not hasattr(edges, "__len__") and not hasattr(edges, "__array__")):
-            raise TopologyError(
-                f"edges must be an array or list of pairs, got {type(edges).__name__}; pass list(edges)"
-            )
         try:
-            raw = np.asarray(edges)
-        except ValueError as error:
-            raise TopologyError(f"edges must be pairs (source, destination): {error}") from None
-        if raw.size == 0 and raw.shape in ((0,), (0, 2)):
+            raw = np.empty(0) if isinstance(edges, np.ma.MaskedArray) else np.asarray(edges)
+        except ValueError:  # rows of different lengths
+            raw = np.empty(0)
+        if raw.size == 0 and isinstance(edges, Sized) and len(edges) == 0:
             return np.empty((0, 2), dtype=np.int64)
         if raw.ndim != 2 or raw.shape[1] != 2:
-            raise TopologyError(f"edges must have shape (n_edges, 2), got {raw.shape} from a {type(edges).__name__}")
-        if raw.dtype.kind not in "iu":
-            whole = raw.dtype.kind == "f" and np.isfinite(raw).all() and np.array_equal(raw, np.trunc(raw))
-            if not whole:
-                raise TopologyError(f"edges must hold whole neuron numbers, got dtype {raw.dtype}: {_first_bad(raw)}")
+            raise TopologyError(
+                f"edges must be a list of pairs (source, destination) or an array of shape (n_edges, 2), got "
+                f"{type(edges).__name__}"
+            )
+        if raw.dtype.kind == "f" and np.isfinite(raw).all() and np.array_equal(raw, np.trunc(raw)):
             raw = raw.astype(np.float64)
+        elif raw.dtype.kind not in "iu":
+            raise TopologyError(f"edges must hold whole neuron numbers, got dtype {raw.dtype}: {raw[:4].tolist()}")
         if raw.min() < 0 or raw.max() >= self.n_neurons:
             outside = (raw < 0) | (raw >= self.n_neurons)
             k = int(np.flatnonzero(outside.any(axis=1))[0])
@@ -106,175 +105,7 @@ class Topology:
             )
         return raw
 
-    # -- builders ------------------------------------------------------------------------------------------------
-
-    @classmethod
-    def mesh(
-        cls,
-        n_inputs: int,
-        n_hidden: int,
-        n_outputs: int,
-        density: float = 1.0,
-        self_loops: bool = False,
-        feedback: bool = True,
-        bias: bool = True,
-        random_state: builders.Seed = None,
-    ) -> Topology:
-        """The paper's figure: inputs, bias and hidden to hidden and outputs; outputs to hidden when `feedback`.
-
-        `density` keeps exactly `round(density * allowed)` random edges; bias edges are always kept and not counted.
-
-        >>> from meshnn import Topology
-        >>> Topology.mesh(32, 50, 10, density=0.2, self_loops=True, feedback=False, random_state=0).n_edges
-        1044
-        """
-        sizes = _sizes(n_inputs, n_hidden, n_outputs)
-        edges = builders.mesh_edges(
-            *sizes,
-            density=density,
-            self_loops=switch("self_loops", self_loops),
-            feedback=switch("feedback", feedback),
-            bias=switch("bias", bias),
-            random_state=random_state,
-        )
-        return cls(*sizes, edges, bias=bias)
-
-    @classmethod
-    def layered(cls, sizes: Sequence[int], bias: bool = True) -> Topology:
-        """A multilayer perceptron: each layer to the next, the bias to all but the inputs.
-
-        >>> from meshnn import Topology
-        >>> Topology.layered([32, 14, 13, 10]).n_edges
-        797
-        """
-        given = as_list("sizes", sizes)
-        if len(given) < 2:
-            raise TopologyError(f"layered needs at least an input and an output layer, got sizes {given}")
-        layers = [whole_number(f"sizes[{k}]", size, least=1) for k, size in enumerate(given)]
-        bias = switch("bias", bias)
-        return cls(layers[0], sum(layers[1:-1]), layers[-1], builders.layered_edges(layers, bias), bias=bias)
-
-    @classmethod
-    def cascade(cls, n_inputs: int, n_hidden: int, n_outputs: int, bias: bool = True) -> Topology:
-        """A fully connected cascade: each hidden neuron reads all inputs and all hidden neurons before it.
-
-        >>> from meshnn import Topology
-        >>> Topology.cascade(2, 3, 1).default_ticks()
-        4
-        """
-        sizes = _sizes(n_inputs, n_hidden, n_outputs)
-        return cls(*sizes, builders.cascade_edges(*sizes, switch("bias", bias)), bias=bias)
-
-    @classmethod
-    def columns(cls, n_inputs: int, n_columns: int, n_outputs: int, leaky: bool = False, bias: bool = True) -> Topology:
-        """Neurons with self-loops and no other cycle: exact influence costs a tick what the forward pass does.
-
-        Columns read the inputs, outputs read inputs and columns. A leaky column is two neurons: one that reads, and one
-        behind it that has the self-loop. Outputs read the second. `meshnn.networks.columns` adds weights.
-
-        >>> from meshnn import Topology
-        >>> Topology.columns(2, 5, 1)
-        Topology(2 inputs + bias, 5 hidden, 1 outputs, 28 edges)
-        >>> Topology.columns(2, 5, 1, leaky=True)
-        Topology(2 inputs + bias, 10 hidden, 1 outputs, 33 edges)
-        """
-        n_columns = whole_number("n_columns", n_columns, 0)
-        return cls.cascade_of_columns(n_inputs, n_columns, n_outputs, max(n_columns, 1), leaky, bias)
-
-    @classmethod
-    def cascade_of_columns(
-        cls,
-        n_inputs: int,
-        n_columns: int,
-        n_outputs: int,
-        per_stage: int = 1,
-        leaky: bool = False,
-        bias: bool = True,
-    ) -> Topology:
-        """Columns that come in stages: each reads the inputs and all columns of the stages before its own.
-
-        The only cycles are self-loops, so a net can be built stage by stage: what comes later changes nothing in what
-        is there. `meshnn.networks.cascade_of_columns` adds weights.
-
-        >>> from meshnn import Topology
-        >>> Topology.cascade_of_columns(2, 4, 1, per_stage=2).components().tolist()
-        [-1, -1, -1, 0, 1, 2, 3, 4]
-        """
-        n_inputs, n_columns, n_outputs = _sizes(n_inputs, n_columns, n_outputs, "n_columns")
-        per_stage = whole_number("per_stage", per_stage, 1)
-        leaky, bias = switch("leaky", leaky), switch("bias", bias)
-        edges = builders.column_edges(n_inputs, n_columns, n_outputs, per_stage=per_stage, leaky=leaky, bias=bias)
-        return cls(n_inputs, n_columns * (1 + leaky), n_outputs, edges, bias=bias)
-
-    @classmethod
-    def delay_line(
-        cls, n_inputs: int, length: int, n_hidden: int, n_outputs: int, ticks_per_sample: int = 1, bias: bool = True
-    ) -> Topology:
-        """A net with one hidden layer on the last `length + 1` inputs: chains of neurons hand each input on.
-
-        Its hidden neurons are `n_inputs * length * ticks_per_sample` of the chains, input by input, then `n_hidden`
-        that read inputs and taps, as the outputs do. A sample that stays for several ticks takes as many neurons a
-        step.
-        `meshnn.networks.delay_line` adds weights: chains are fixed at 1, everything else is learned.
-
-        >>> from meshnn import Topology
-        >>> Topology.delay_line(1, 10, 8, 1)
-        Topology(1 inputs + bias, 18 hidden, 1 outputs, 126 edges)
-        """
-        n_inputs, n_hidden, n_outputs = _sizes(n_inputs, n_hidden, n_outputs)
-        length = whole_number("length", length, 1)
-        stay, bias = whole_number("ticks_per_sample", ticks_per_sample, 1), switch("bias", bias)
-        edges = builders.delay_line_edges(n_inputs, length, n_hidden, n_outputs, ticks_per_sample=stay, bias=bias)
-        return cls(n_inputs, n_inputs * length * stay + n_hidden, n_outputs, edges, bias=bias)
-
-    @classmethod
-    def recurrent(
-        cls, n_inputs: int, n_state: int, n_outputs: int, n_layer: int = 0, lags: int = 0, bias: bool = True
-    ) -> Topology:
-        """The recurrent net of the textbooks: a state that reads the inputs and what it was one sample ago.
-
-        Outputs read the state, or a layer between, which reads the state and the inputs. A sample stays for two ticks,
-        with a layer for three, so that the outputs have seen it; chains of neurons hand the state on from sample to
-        sample, and the last `lags` inputs, which the state reads, too.
-        `meshnn.networks.recurrent` adds weights: chains are fixed at 1, everything else is learned.
-
-        >>> from meshnn import Topology
-        >>> Topology.recurrent(1, 6, 1, n_layer=5)  # 12 of the hidden neurons are chains
-        Topology(1 inputs + bias, 23 hidden, 1 outputs, 106 edges)
-        """
-        n_inputs, n_state, n_outputs = _sizes(n_inputs, n_state, n_outputs, "n_state")
-        n_state = whole_number("n_state", n_state, 1)
-        n_layer, lags = whole_number("n_layer", n_layer, 0), whole_number("lags", lags, 0)
-        stay, bias = builders.recurrent_ticks(n_layer), switch("bias", bias)
-        edges = builders.recurrent_edges(n_inputs, n_state, n_outputs, n_layer=n_layer, lags=lags, bias=bias)
-        return cls(n_inputs, n_inputs * lags * stay + n_state * stay + n_layer, n_outputs, edges, bias=bias)
-
-    @classmethod
-    def reservoir(
-        cls,
-        n_inputs: int,
-        n_neurons: int,
-        n_outputs: int,
-        density: float = 0.1,
-        leaky: bool = False,
-        bias: bool = True,
-        random_state: builders.Seed = None,
-    ) -> Topology:
-        """An echo state network: neurons that read the inputs and, at random, each other; outputs read all of them.
-
-        Of the pairs of neurons, a neuron with itself among them, exactly `round(density * n_neurons**2)` are edges. A
-        leaky neuron is two, as in `columns`. `meshnn.networks.reservoir` adds weights: only the readout is learned.
-
-        >>> from meshnn import Topology
-        >>> Topology.reservoir(1, 100, 1, random_state=0)
-        Topology(1 inputs + bias, 100 hidden, 1 outputs, 1302 edges)
-        """
-        n_inputs, n_neurons, n_outputs = _sizes(n_inputs, n_neurons, n_outputs, "n_neurons")
-        leaky, bias = switch("leaky", leaky), switch("bias", bias)
-        edges = builders.reservoir_edges(
-            n_inputs, n_neurons, n_outputs, density=density, leaky=leaky, bias=bias, random_state=random_state
-        )
-        return cls(n_inputs, n_neurons * (1 + leaky), n_outputs, edges, bias=bias)
+    # -- other kinds of graphs --------------------------------------------------------------------------------------
 
     @classmethod
     def from_adjacency(cls, A: Any, n_inputs: int, n_outputs: int, bias: bool = False) -> Topology:
@@ -287,7 +118,10 @@ class Topology:
         Topology(1 inputs, 1 hidden, 1 outputs, 2 edges)
         """
         n, edges, _ = convert.adjacency_entries(A)
-        return cls(n_inputs, _hidden_left(n, n_inputs, n_outputs, bias), n_outputs, edges, bias=bias)
+        left = n - whole_number("n_inputs", n_inputs, 1) - bool(bias) - whole_number("n_outputs", n_outputs, 1)
+        if left < 0:
+            raise TopologyError(f"a matrix of {n} neurons is too small for {n_inputs} inputs and {n_outputs} outputs")
+        return cls(n_inputs, left, n_outputs, edges, bias=bias)
 
     @classmethod
     def from_networkx(
@@ -322,8 +156,7 @@ class Topology:
     def to_dict(self) -> dict[str, Any]:
         """A dictionary that JSON can hold; `Topology.from_dict` is its inverse."""
         return {
-            "format": convert.FORMAT,
-            "version": convert.VERSION,
+            **convert.HEADER,
             "n_inputs": self.n_inputs,
             "n_hidden": self.n_hidden,
             "n_outputs": self.n_outputs,
@@ -344,7 +177,7 @@ class Topology:
         return cls(d["n_inputs"], d["n_hidden"], d["n_outputs"], d["edges"], bias=d["bias"])
 
     def prune(
-        self, fraction: float = 0.0, blocks: Mapping[str, float] | None = None, random_state: builders.Seed = None
+        self, fraction: float = 0.0, blocks: Mapping[str, float] | None = None, random_state: Seed = None
     ) -> Topology:
         """The graph without a share of its edges, chosen at random; exactly that share, rounded.
 
@@ -423,14 +256,10 @@ class Topology:
 
     def birth_ticks(self, awake: BoolArray | None = None) -> IntArray:
         """First tick at which each neuron can be non-zero; `awake` marks neurons whose activation is not 0 at 0."""
-        awake = np.zeros(self.n_neurons, np.bool_) if awake is None else np.asarray(awake)
-        if awake.shape != (self.n_neurons,) or awake.dtype != np.bool_:
-            raise TopologyError(
-                f"awake must be a mask of shape ({self.n_neurons},), got shape {awake.shape} of dtype {awake.dtype}"
-            )
-        if not awake.any():
+        marks = _mask("awake", awake, self.n_neurons, False)
+        if not marks.any():
             return self._birth
-        return reach.birth_ticks(self.n_neurons, self.n_clamped, self.src, self.dst, awake)
+        return reach.birth_ticks(self.n_neurons, self.n_clamped, self.src, self.dst, marks)
 
     def dead_edges(self, ticks: int, awake: BoolArray | None = None) -> BoolArray:
         """Mask of the edges that cannot influence any output within `ticks`, if phi(0) = 0 wherever not `awake`.
@@ -468,17 +297,13 @@ class Topology:
         late = np.flatnonzero(birth > ticks)
         if late.size == 0:
             return
-        if self.n_edges == 0:
-            raise TopologyError("the topology has no edges, so no output can ever change; add edges to every output")
         o = int(late[0])
-        others = f" (and {late.size - 1} more outputs)" if late.size > 1 else ""
-        name = f"output {o} (neuron {self.outputs[o]}){others}"
+        name = f"output {o} (neuron {self.outputs[o]}; {late.size} outputs in all)"
         if birth[o] >= reach.NEVER:
             raise TopologyError(f"no input reaches {name} at any number of ticks; add a path of edges to it")
-        reachable = birth[birth < reach.NEVER].max()
+        needed = birth[birth < reach.NEVER].max()
         raise TopologyError(
-            f"no input reaches {name} within {_ticks(ticks)}; it needs {_ticks(birth[o])}. "
-            f"Set ticks={reachable} or more, or add a shorter path"
+            f"no input reaches {name} with ticks={ticks}; set ticks={needed} or more, or add a shorter path"
         )
 
     def components(self) -> IntArray:
@@ -507,11 +332,7 @@ class Topology:
         """
         from meshnn.topology.components import influence_cost
 
-        wanted = np.ones(self.n_edges, np.bool_) if learned is None else np.asarray(learned)
-        if wanted.shape != (self.n_edges,) or wanted.dtype != np.bool_:
-            raise TopologyError(
-                f"learned must be a mask of shape ({self.n_edges},), got shape {wanted.shape} of dtype {wanted.dtype}"
-            )
+        wanted = _mask("learned", learned, self.n_edges, True)
         return influence_cost(self.n_neurons, self.n_clamped, self.src, self.dst, wanted)
 
     # -- identity ------------------------------------------------------------------------------------------------
@@ -519,7 +340,7 @@ class Topology:
     @cached_property
     def _digest(self) -> bytes:
         found = hashlib.sha256(",".join(map(str, self._shape)).encode() + b";")
-        for ends in (self.src, self.dst):  # in 64 bits, as checkpoints of 0.1 have it
+        for ends in (self.src, self.dst):  # in 64 bits, as files have them
             for begin in range(0, len(ends), reach.BLOCK):
                 found.update(ends[begin : begin + reach.BLOCK].astype(np.int64).data)
         return found.digest()
@@ -540,7 +361,6 @@ class Topology:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self.__dict__.update({name: state[name].astype(np.int32, copy=False) for name in ("src", "dst")})  # 0.1: int64
         self.src.setflags(write=False)
         self.dst.setflags(write=False)
 
@@ -549,32 +369,8 @@ class Topology:
         return f"{self.n_inputs} inputs{bias}, {self.n_hidden} hidden, {self.n_outputs} outputs"
 
 
-def _sizes(n_inputs: int, n_hidden: int, n_outputs: int, name: str = "n_hidden") -> tuple[int, int, int]:
-    return (
-        whole_number("n_inputs", n_inputs, 1),
-        whole_number(name, n_hidden, 0),
-        whole_number("n_outputs", n_outputs, 1),
-    )
-
-
-def _hidden_left(n: int, n_inputs: int, n_outputs: int, bias: bool) -> int:
-    """Hidden neurons of a matrix of n neurons."""
-    left = n - whole_number("n_inputs", n_inputs, 1) - bool(bias) - whole_number("n_outputs", n_outputs, 1)
-    if left < 0:
-        extra = " + 1 bias" if bias else ""
-        raise TopologyError(
-            f"the matrix has {n} neurons, fewer than {n_inputs} inputs{extra} + {n_outputs} outputs; "
-            "it must have one row per neuron" + (", the bias included" if bias else "")
-        )
-    return left
-
-
-def _ticks(count: int) -> str:
-    return f"{count} tick" + ("s" if count != 1 else "")
-
-
-def _first_bad(raw: Array) -> str:
-    for k, pair in enumerate(raw.tolist()):
-        if not all(isinstance(v, (int, float)) and float(v).is_integer() for v in pair):
-            return f"edge {k} is {tuple(pair)}"
-    return "pass integers"
+def _mask(name: str, given: ArrayLike | None, size: int, default: bool) -> BoolArray:
+    mask = np.full(size, default) if given is None else np.asarray(given)
+    if mask.shape != (size,) or mask.dtype != np.bool_:
+        raise TopologyError(f"{name} must be a mask of shape ({size},), got {mask.dtype} of shape {mask.shape}")
+    return mask

@@ -160,7 +160,7 @@ def _functions(stream: Any) -> str:
         "LABELS": net.loss == BINARY_CROSS_ENTROPY, "LOGISTIC": net.loss in (CROSS_ENTROPY, BINARY_CROSS_ENTROPY),
     }  # fmt: skip
     flags |= {name: bool(value > 0) for name, value in zip(SETTINGS, stream.rule, strict=True)}
-    found = functions(["portable_math.h", "portable.h", "portable_save.h"], flags)
+    found = functions(["portable_math.h", "portable.h", "portable_learn.h", "portable_save.h"], flags)
     used = {name: code for name, code in ACTIVATIONS.items() if code in net.code}
     if len(used) == 1:
         found["step"] = found["step"].replace("net_activate(net_code[r], ", f"net_{next(iter(used))}(")
