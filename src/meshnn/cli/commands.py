@@ -5,7 +5,7 @@ A package can add its own by an entry point in the group `meshnn.commands`: its 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 from importlib.metadata import entry_points
 from keyword import iskeyword
@@ -45,11 +45,10 @@ class _Commands(Mapping[str, Any]):
         return sum(1 for _ in self)
 
 
-def _loaded(point: Any) -> Callable[..., None]:
+def _loaded(point: Any) -> Any:
     """Load the function of an entry point; if that fails, return one that raises the error, so that help works."""
     try:
-        function: Callable[..., None] = point.load()
-        return function
+        return point.load()
     except Exception as error:
         what = f"the command {point.name} ({point.value}) cannot be loaded: {error}"
 
@@ -71,8 +70,8 @@ class _CommandGroup(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
-        except (EOFError, KeyboardInterrupt) as error:  # typer would replace them
-            raise _WrappedError(error) from error
+        except (EOFError, KeyboardInterrupt) as error:  # typer would end the process
+            raise _WrappedError(error) from None
 
 
 class _WrappedError(Exception):
@@ -115,7 +114,5 @@ def run(arguments: list[str]) -> int:
             return 2
         where = error.ctx.command_path if error.ctx is not None else "meshnn"
         raise MeshError(f"{error.format_message().rstrip('.')}; see {where} --help") from error
-    except typer.Abort:
-        raise KeyboardInterrupt from None
     except _WrappedError as error:
         raise error.args[0] from None

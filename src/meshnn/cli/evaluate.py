@@ -10,7 +10,7 @@ from typer import Argument, Option
 from meshnn.cli.models import ModelTables, load_model
 from meshnn.cli.options import AsJson, MeshFile, with_read_options
 from meshnn.cli.output import print_json, print_lines, say_notes
-from meshnn.cli.scores import Scores, show_confusion
+from meshnn.cli.scores import ModelScores, show_confusion
 from meshnn.errors import MeshError
 from meshnn.tables.names import check_names
 
@@ -30,9 +30,7 @@ def evaluate(
     [bold]Examples[/bold]
 
       meshnn evaluate iris.mesh new.csv
-
       meshnn evaluate iris.mesh new.csv --json
-
       meshnn evaluate y.mesh measured/
     """
     estimator = load_model(model)
@@ -40,7 +38,7 @@ def evaluate(
         raise MeshError(f"{model} was made in Python and does not know what its target is called; pass --target")
     tables = ModelTables(estimator, data, read, target, shown=not as_json)
     check_names(tables.names, [tables.target], "the true answers: ")
-    scores = Scores(tables.classes)
+    scores = ModelScores(tables.classes)
     for table in tables:
         truth, P, example = tables.truth(table), None, None
         assert truth is not None

@@ -10,7 +10,7 @@ import numpy as np
 from typer import Option
 
 from meshnn.cli.options import AsJson, MeshFile, with_read_options
-from meshnn.cli.output import check_output, print_json, say_notes
+from meshnn.cli.output import check_output, print_json, refuse, say_notes
 from meshnn.errors import MeshError
 
 Format = Literal["c", "onnx"]
@@ -33,9 +33,7 @@ def export(
     optimize: Annotated[Optimize, Option(help="C: small tables and loops, or fast code without loops.")] = "size",
     name: Annotated[str | None, Option(help="C: prefix of all names; by default the name of the file.")] = None,
     learn: Annotated[bool, Option("--learn", help="C: include the learner of a stream, to learn on the chip.")] = False,
-    tune: Annotated[
-        bool, Option("--tune/--no-tune", help="C: fine-tune integer weights with quantisation in the loop.")
-    ] = True,
+    tune: Annotated[bool, Option("--tune/--no-tune", help="C: fine-tune integer weights by quantised runs.")] = True,
     check: Annotated[bool, Option("--check", help="Compile or load the file, and compare 1000 predictions.")] = False,
     read: Any = None,
     as_json: AsJson = False,
@@ -45,11 +43,8 @@ def export(
     [bold]Examples[/bold]
 
       meshnn export iris.mesh --out iris.h --check
-
       meshnn export iris.mesh --out iris.h --dtype int8 --data iris.csv --check
-
       meshnn export stream.mesh --out net.h --learn
-
       meshnn export iris.mesh --out iris.onnx
     """
     form = to or {".h": "c", ".hpp": "c", ".onnx": "onnx"}.get(out.suffix.lower())
@@ -57,14 +52,13 @@ def export(
         raise MeshError(f"--out: {out} does not say what to write; end it in .h or .onnx, or pass --to c or --to onnx")
     check_output("--out", out, keep={"the model": model})
     given = {"--dtype": dtype != "float32", "--optimize": optimize != "size", "--data": data is not None}
-    if form == "onnx":
-        _refuse(given | {"--name": name is not None, "--learn": learn}, "ONNX")
-    elif learn:
-        _refuse(given, "a learner, which is in float32 and needs no samples")
-    if target is not None and data is None:
-        raise MeshError("--target is a column of --data, which is not there; pass both, or none")
-    if not tune and dtype == "float32":
-        raise MeshError("--no-tune is for int8 and int16; pass --dtype, or leave it out")
+    onnx = given | {"--name": name is not None, "--learn": learn}
+    for_c = {f"{option} is not for ONNX; leave it out": form == "onnx" and there for option, there in onnx.items()}
+    fixed = {f"{option} is not for a learner, in float32; leave it out": learn and given[option] for option in given}
+    refuse(for_c | fixed | {
+        "--target is a column of --data, which is not there; pass both, or none": target is not None and data is None,
+        "--no-tune is for int8 and int16; pass --dtype, or leave it out": not tune and dtype == "float32",
+    })  # fmt: skip
     from meshnn.loading import load_fitted
 
     thing = load_fitted(model)
@@ -86,12 +80,6 @@ def export(
         print_json(facts)
     else:
         print(shown)
-
-
-def _refuse(given: dict[str, bool], what: str) -> None:
-    """Refuse options that mean nothing here."""
-    if wrong := [option for option, there in given.items() if there]:
-        raise MeshError(f"{wrong[0]} is not for {what}; leave it out")
 
 
 def _samples(path: Path, data: Path, target: str | None, read: Any) -> tuple[Any, Any, list[str]]:

@@ -12,7 +12,7 @@ from typer import Argument, Option
 
 from meshnn.cli.models import ModelTables, load_model
 from meshnn.cli.options import AsJson, MeshFile, TableOut, with_read_options
-from meshnn.cli.output import check_output, counted, print_json, print_text, say_notes
+from meshnn.cli.output import check_output, counted, print_json, print_text, refuse, say_notes
 from meshnn.errors import MeshError
 from meshnn.tables.predictions import as_text, check_ending, predictions_to
 
@@ -38,28 +38,24 @@ def predict(
     [bold]Examples[/bold]
 
       meshnn predict iris.mesh new.csv
-
       meshnn predict iris.mesh new.csv --probabilities --out predictions.csv
-
       meshnn predict price.mesh new.csv --interval 0.9
-
       meshnn predict iris.mesh - --keep id,name < new.csv
-
       meshnn predict y.mesh measured/ --out predictions.parquet
     """
     if out is not None:
         check_output("--out", out, keep={"the table": data, "the model": model})
         check_ending(out)
-        if data.is_dir() and out.resolve().is_relative_to(data.resolve()):
-            raise MeshError(f"--out: {out} is in the folder that is read, and would be read next time; name another")
     estimator = load_model(model)
     classes = getattr(estimator, "classes_", None)
-    if probabilities and classes is None:
-        raise MeshError("--probabilities: the model predicts numbers, not classes; leave it out")
-    if interval is not None and classes is not None:
-        raise MeshError("--interval: the model predicts classes, not numbers; use --probabilities")
-    if interval is not None and not hasattr(estimator, "predict_interval"):
-        raise MeshError("--interval: a model of `meshnn stream` has no intervals; leave it out")
+    within = out is not None and data.is_dir() and out.resolve().is_relative_to(data.resolve())
+    refuse({
+        f"--out: {out} is in the folder that is read, and would be read next time; name another": within,
+        "--probabilities: the model predicts numbers, not classes; leave it out": probabilities and classes is None,
+        "--interval: the model predicts classes, not numbers; use --probabilities": interval and classes is not None,
+        "--interval: a model of `meshnn stream` has no intervals; leave it out":
+        interval and not hasattr(estimator, "predict_interval"),
+    })  # fmt: skip
     tables = ModelTables(estimator, data, read, keep=keep, shown=out is not None)
     if as_json and tables.in_blocks:
         raise MeshError(f"--json: {data} is read block by block, and JSON is one piece; write a file with --out")
