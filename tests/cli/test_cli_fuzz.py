@@ -218,11 +218,10 @@ def test_a_model_from_python_and_cells_that_are_no_numbers(files, tmp_path, cell
 
 def test_characters_that_cannot_be_shown(files):
     model, table = files / "ü.mesh", files / "zwei.csv"
-    code, out, err = run(["predict", model, table], "ascii")
+    code, out, _ = run(["predict", model, table], "ascii")
     assert code == 0
     assert set(out.split()) <= {"prediction", "?"}
-    assert "stdout is ascii" in err
-    code, out, err = run(["predict", model, table, "--json"], "ascii")
+    out = run(["predict", model, table, "--json"], "ascii")[1]
     assert set(json.loads(out)["prediction"]) <= {"ä", "ß"}
     fit = ["fit", table, "-y", "ü", "-n", "2", "--max-epochs", "2"]
     for arguments in (["info", model], ["info", model, "--json"], fit):

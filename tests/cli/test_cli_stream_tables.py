@@ -1,6 +1,5 @@
 """`meshnn stream`: which tables are taken, what is refused and said, and the scores."""
 
-import io
 import json
 import math
 import sys
@@ -146,12 +145,6 @@ def test_rows_that_are_broken_and_lines_without_a_header(tmp_path):
     bare = table(tmp_path, "\n".join(lines[1:]), "-y", "y", "--columns", "a,b,y")
     assert bare.returncode == 0
     np.testing.assert_array_equal(library.load(tmp_path / "m.mesh").stream_.values, want)
-
-
-def test_a_log_without_its_header(monkeypatch, tmp_path):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"1,2,no\n3,4,yes\n")))
-    assert "--columns" in refused("stream", "-", "-y", "y")
 
 
 def test_text_in_another_notation_is_remembered(tmp_path):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-from typer import Argument, Option
+from typer import Argument
 
 from meshnn.cli.models import ModelTables, load_model
-from meshnn.cli.options import AsJson, MeshFile, with_read_options
+from meshnn.cli.options import AsJson, MeshFile, TrueAnswers, with_read_options
 from meshnn.cli.output import print_json, print_lines, say_notes
 from meshnn.cli.scores import ModelScores, show_confusion
 from meshnn.errors import MeshError
@@ -19,9 +19,7 @@ from meshnn.tables.names import check_names
 def evaluate(
     model: MeshFile,
     data: Annotated[Path, Argument(help="A table with the same columns and the target; - is standard input.")],
-    target: Annotated[
-        str | None, Option("--target", "-y", help="The column with the true answers; by default that of the training.")
-    ] = None,
+    target: TrueAnswers = None,
     read: Any = None,
     as_json: AsJson = False,
 ) -> None:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from typer import Option
 
-from meshnn.cli.options import AsJson, MeshFile, with_read_options
+from meshnn.cli.options import AsJson, MeshFile, TrueAnswers, with_read_options
 from meshnn.cli.output import check_output, print_json, refuse, say_notes
 from meshnn.errors import MeshError
 
@@ -24,12 +24,8 @@ def export(
     out: Annotated[Path, Option("--out", "-o", help="The file to write: net.h or net.onnx.")],
     to: Annotated[Format | None, Option(help="Format of the file; by default that of its ending.")] = None,
     dtype: Annotated[Dtype, Option(help="C: type of the numbers; integers need no floating point.")] = "float32",
-    data: Annotated[
-        Path | None, Option(help="The training table, which integer nets take their scales from and are scored on.")
-    ] = None,
-    target: Annotated[
-        str | None, Option("--target", "-y", help="The column of --data to score on; by default as in training.")
-    ] = None,
+    data: Annotated[Path | None, Option(help="The training table, for scales and scores of integer nets.")] = None,
+    target: TrueAnswers = None,
     optimize: Annotated[Optimize, Option(help="C: small tables and loops, or fast code without loops.")] = "size",
     name: Annotated[str | None, Option(help="C: prefix of all names; by default the name of the file.")] = None,
     learn: Annotated[bool, Option("--learn", help="C: include the learner of a stream, to learn on the chip.")] = False,

@@ -127,28 +127,17 @@ def fit(
     train_report = _scored(model, *rows.sample, target, [])
     out, failure = output.save_somewhere(model, out)
     net, edge_count = model.mesh_, model.mesh_.topology.n_edges
+    history = model.history_
     facts = {
-        "data": str(data),
-        "target": target,
-        "task": rows.task,
+        "data": str(data), "target": target, "task": rows.task,
         "features": list(model.preprocessing_.feature_names) or None,
         "classes": [str(label) for label in model.classes_] if hasattr(model, "classes_") else None,
-        "test": None if report is None else report.to_dict(),
-        "train": train_report.to_dict(),
-        "edges": edge_count,
-        "hidden": net.topology.n_hidden,
-        "live_edges": edge_count - int(net.dead_edges().sum()),
-        "ticks": net.ticks,
-        "solver": model.solver_,
-        "solver_reason": model.solver_reason_,
-        "l2": model.l2_,
-        "epochs": model.n_iter_,
-        "loss": model.history_[-1].loss if len(model.history_) else None,
-        "history_notes": model.history_.notes,
-        "seconds": seconds,
-        "notes": rows.notes + warned,
-        "model": str(out),
-    }
+        "test": None if report is None else report.to_dict(), "train": train_report.to_dict(),
+        "edges": edge_count, "hidden": net.topology.n_hidden, "live_edges": edge_count - int(net.dead_edges().sum()),
+        "ticks": net.ticks, "solver": model.solver_, "solver_reason": model.solver_reason_, "l2": model.l2_,
+        "epochs": model.n_iter_, "loss": history[-1].loss if len(history) else None, "history_notes": history.notes,
+        "seconds": seconds, "notes": rows.notes + warned, "model": str(out),
+    }  # fmt: skip
     if as_json:
         output.print_json(facts)
     else:

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from meshnn.arguments import whole_number
 from meshnn.cli.options import column_list
 from meshnn.cli.output import counted, refuse
 from meshnn.errors import DataError, MeshError
@@ -30,13 +29,13 @@ def workers(on: str, scratch: Path | None) -> AbstractContextManager[Any]:
     """Return a context manager for the client of the cluster of --on."""
     from meshnn.integrations.dask.local import cluster
 
-    if here := re.fullmatch(r"dask:(-?\d{1,9})", on):
-        return cluster(whole_number("--on dask", int(here[1]), most=256), None, scratch)
-    there = re.fullmatch(r"dask://([^\s/:]+|\[[0-9a-fA-F:]+\]):(\d{1,5})/?", on)
-    if there is None:
+    match = re.fullmatch(r"dask:(?:([1-9]\d{0,2})|//([^\s/]+:\d{1,5})/?)", on)
+    if match is None:
         raise MeshError(f"--on must be dask:2 (processes here) or dask://host:8786 (a scheduler), got {on!r}")
+    if match[1]:
+        return cluster(int(match[1]), None, scratch)
     refuse({"--scratch: the workers of a cluster elsewhere have their own; leave it out": scratch})
-    return cluster(0, f"tcp://{there[1]}:{there[2]}")
+    return cluster(0, f"tcp://{match[2]}")
 
 
 @dataclass(frozen=True)

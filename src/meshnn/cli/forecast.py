@@ -81,9 +81,8 @@ def forecast(
     text = write_predictions(out, pa.table({name: series.texts(horizon)}), columns, [name])
     if picture is not None:
         _draw(picture, series, columns, level, test, errors)
-    failure = None
     if model is not None:
-        model, failure = output.save_somewhere(forecaster, model)
+        forecaster.save(model)
     files = {"out": out, "picture": picture, "model": model}
     if as_json:
         facts: dict[str, Any] = {"data": str(data), "target": series.name, "by": series.by}
@@ -95,8 +94,6 @@ def forecast(
         output.print_text(text or "")
         written = [f"{what} written to {path}" for what, path in files.items() if path is not None]
         output.print_lines(*(line.replace("out", "forecast", 1) for line in written), stderr=True)
-    if failure is not None:
-        raise failure
 
 
 def _season(text: str) -> int | str | None:

@@ -54,12 +54,10 @@ def _shown(value: Any) -> str:
 def _forecaster(thing: Any) -> dict[str, Any]:
     lines = thing.explain() if thing.n_samples_ else []
     return {
-        "values": thing.n_samples_,
-        "season": thing.season_,
-        "features": [str(name) for name in thing.features_.names],
+        "values": thing.n_samples_, "season": thing.season_, "features": [str(name) for name in thing.features_.names],
         "believed": {name: f"{max(near, far):.2f}" for name, near, far in lines if max(near, far) >= 0.01},
         "next": thing.forecast(1)[0] if thing.n_samples_ else None,
-    }
+    }  # fmt: skip
 
 
 def _net(thing: Any) -> dict[str, Any]:
@@ -83,43 +81,31 @@ def _trained(thing: Any, tree: dict[str, Any], path: Path) -> dict[str, Any]:
     encoder = getattr(thing, "encoder_", None)
     last = thing.history_[-1] if len(thing.history_) else None
     return {
-        "target": getattr(thing, "target_", None),
-        "classes": [str(c) for c in getattr(thing, "classes_", [])],
+        "target": getattr(thing, "target_", None), "classes": [str(c) for c in getattr(thing, "classes_", [])],
         "columns": encoder.describe() if encoder is not None else None,
         "features": [str(n) for n in getattr(thing, "feature_names_in_", [])] or None,
-        "importances": _importances(thing, encoder),
-        "solver": thing.solver_,
-        "solver_reason": thing.solver_reason_,
-        "epochs": thing.n_iter_ or (last.epoch if last else 0),
-        "minimised": thing.loss_,
-        "loss": None if last is None else last.loss,
-        "training_seconds": None if last is None else last.seconds,
-        "training_notes": thing.history_.notes,
-        "checkpoint": _checkpoint(tree.get("training")),
-    }
+        "importances": _importances(thing, encoder), "solver": thing.solver_, "solver_reason": thing.solver_reason_,
+        "epochs": thing.n_iter_ or (last.epoch if last else 0), "minimised": thing.loss_,
+        "loss": None if last is None else last.loss, "training_seconds": None if last is None else last.seconds,
+        "training_notes": thing.history_.notes, "checkpoint": _checkpoint(tree.get("training")),
+    }  # fmt: skip
 
 
 def _stream(model: Any, path: Path) -> dict[str, Any]:
     facts: dict[str, Any] = {
         "classes": [str(label) for label in getattr(model, "classes_", [])],
         "features": [str(name) for name in model.features_.names] or None,
-        "learner": model.learner,
-        "memory": model.memory,
-        "samples_learned": model.n_samples_,
-    }
+        "learner": model.learner, "memory": model.memory, "samples_learned": model.n_samples_,
+    }  # fmt: skip
     if model.table_ is None:
         return facts
     saved = SavedRun.of(model, path)
     schema, scores = saved.schema, saved.scores
     return facts | {
-        "target": schema.target,
-        "ordered_by": schema.by,
-        "dropped": schema.drop or None,
-        "table": saved.source,
-        "rows": saved.rows,
-        "stream": "finished" if saved.finished else "goes on: meshnn stream ... --resume",
+        "target": schema.target, "ordered_by": schema.by, "dropped": schema.drop or None, "table": saved.source,
+        "rows": saved.rows, "stream": "finished" if saved.finished else "goes on: meshnn stream ... --resume",
         "scores": {name: round(value, 6) for name, value in scores.summary().items()} if scores.rows else None,
-    }
+    }  # fmt: skip
 
 
 def _importances(thing: Any, encoder: Any) -> dict[str, float] | None:

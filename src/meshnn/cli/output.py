@@ -45,7 +45,6 @@ def hint(code: str | None, field: str | None, command: str) -> str:
         "number target": ("fit, stream", "--task regress takes them as numbers"),
         "row": ("stream", "--skip-broken leaves such rows out"),
         "order": ("stream", "without --by the rows are taken as they are"),
-        "header": ("stream", "if these are values, send the header line, too, or name the columns with --columns a,b"),
         "levels": ("stream", "--drop {field} if it is an identifier, or allow more with --max-categories"),
         "other table": ("stream", "--new-rows takes a table of new rows"),
         "stream date": ("stream", "--by {field} if it orders the rows, --drop {field} if not"),
@@ -103,25 +102,13 @@ def say_notes(notes: list[str]) -> None:
 
 
 def print_json(value: Any) -> None:
-    """Print one JSON document on stdout; numbers that are not finite become null."""
-    text = json.dumps(finite(value), indent=2, ensure_ascii=False)
-    exact = _can_show(text) and (printable(text) == text or not sys.stdout.isatty())
-    print(text if exact else json.dumps(finite(value), indent=2))
+    """Print one JSON document on stdout, in ASCII; numbers that are not finite become null."""
+    print(json.dumps(finite(value), indent=2))
 
 
 def print_text(text: str) -> None:
-    """Print on stdout, exactly unless it is a terminal, with a note if it lacks some of the characters."""
-    if not _can_show(text):
-        say_notes([f"stdout is {sys.stdout.encoding}: characters it lacks are shown as ?; --out or --json keep them"])
+    """Print on stdout: exactly, unless it is a terminal."""
     print(printable(text) if sys.stdout.isatty() else text, end="")
-
-
-def _can_show(text: str) -> bool:
-    try:
-        text.encode(sys.stdout.encoding or "utf-8")
-    except UnicodeError:
-        return False
-    return True
 
 
 def versions() -> dict[str, str | None]:

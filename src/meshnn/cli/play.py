@@ -17,9 +17,7 @@ from meshnn.errors import MeshError
 
 def play(
     data: Annotated[Path | None, Argument(help="A table to learn from: .csv, .tsv (also .gz) or .parquet.")] = None,
-    target: Annotated[
-        str, Option("--target", "-y", help="The column to predict; by default the last one.", show_default=False)
-    ] = "",
+    target: Annotated[str, Option("--target", "-y", help="The column to predict; by default the last one.")] = "",
     port: Annotated[int, Option(min=0, max=65535, help="Port of the page; 0 takes a free one.")] = 0,
     host: Annotated[str, Option(help="Address of the page: 127.0.0.1 or ::1.")] = "127.0.0.1",
     browser: Annotated[bool, Option("--browser/--no-browser", help="Open the page in the browser.")] = True,

@@ -16,9 +16,7 @@ What = Literal["all", "graph", "adjacency", "loss", "regions", "topology"]
 
 def plot(
     model: MeshFile,
-    out: Annotated[
-        Path, Option("--out", "-o", help="The picture to write: .svg, .png or .pdf; for topology also .gif.")
-    ],
+    out: Annotated[Path, Option("--out", "-o", help="The picture to write: .svg, .png, .pdf, of topology also .gif.")],
     what: Annotated[What, Option(help="The panel to draw; by default all that apply.")] = "all",
     data: Annotated[Path | None, Option(help="The table whose rows are drawn over the decision regions.")] = None,
     as_json: AsJson = False,

@@ -22,12 +22,9 @@ def predict(
     model: MeshFile,
     data: Annotated[Path, Argument(help="A table with the same columns; - is standard input (CSV).")],
     out: TableOut = None,
-    probabilities: Annotated[
-        bool, Option("--probabilities", "-p", help="Add a column per class with its probability.")
-    ] = False,
+    probabilities: Annotated[bool, Option("--probabilities", "-p", help="Add the probability of each class.")] = False,
     interval: Annotated[
-        float | None,
-        Option(min=0.01, max=0.999, help="Add the bounds of an interval that holds this share of the targets, as 0.9."),
+        float | None, Option(min=0.01, max=0.999, help="Add bounds that hold this share of the targets, as 0.9.")
     ] = None,
     keep: Annotated[list[str] | None, Option(help="Columns of the table to copy, as id,name; may be repeated.")] = None,
     read: Any = None,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 import time
 from contextlib import ExitStack, closing
@@ -15,7 +14,7 @@ from meshnn import storage
 from meshnn.cli.models import SavedRun
 from meshnn.cli.options import AsJson, Drop, ModelOut, Picture, TaskOption, column_list, read_options, with_read_options
 from meshnn.cli.output import check_output, counted, print_json, print_lines, progress, refuse, say_notes
-from meshnn.cli.stream_run import Run, RunOptions, save_interval, score_lines
+from meshnn.cli.stream_run import Run, save_interval, score_lines
 from meshnn.errors import DataError, MeshError
 from meshnn.files import Lock
 from meshnn.plots.save import check_figure_path
@@ -43,10 +42,8 @@ def stream(
     drop: Drop = None,
     text: Names = None,
     columns: Annotated[str | None, Option(help="Names of the columns, as a,b,c, of text without a header.")] = None,
-    max_categories: Annotated[int | None, Option(min=0, max=100_000, help="Levels of a text column, or 50.")] = None,
-    hidden: Annotated[
-        int | None, Option("--hidden", "-n", min=0, max=100_000, help="Number of hidden neurons; 16 by default.")
-    ] = None,
+    max_categories: Annotated[int | None, Option(min=0, max=100_000, help="Levels per column; 50 by default.")] = None,
+    hidden: Annotated[int | None, Option("--hidden", "-n", min=0, help="Hidden neurons; 16 by default.")] = None,
     memory: Annotated[Memory | None, Option(help="State of the net: carry keeps it from row to row.")] = None,
     learner: Annotated[Learner | None, Option(help="Learner: ekf by default; adam and sgd are cheaper.")] = None,
     random_state: Annotated[
@@ -57,7 +54,7 @@ def stream(
     picture: Picture = None,
     no_picture: Annotated[bool, Option("--no-picture", help="Draw no picture of the scores.")] = False,
     every: Annotated[str, Option(help="Rows, as 5000, or time, as 30s or 5m, between two saves.")] = "10s",
-    window: Annotated[int | None, Option(min=2, max=1_000_000, help="Rows of the recent scores, or 1000.")] = None,
+    window: Annotated[int | None, Option(min=2, help="Rows of the recent scores; 1000 by default.")] = None,
     skip_broken: Annotated[bool, Option("--skip-broken", help="Leave out rows with too few or many values.")] = False,
     resume: Annotated[Path | None, Option(help="A model of this command that continues at the next row.")] = None,
     new_rows: Annotated[bool, Option("--new-rows", help="With --resume: the table begins with the next row.")] = False,
@@ -115,9 +112,9 @@ def stream(
             schema.columns = list(dict.fromkeys([*schema.columns, *source.names]))
         began = time.perf_counter()
         with progress(Path(source.name).name, quiet or as_json) as tell:
-            options = RunOptions(chosen, task, out, often, window or 1000, predictions, new_rows, read, tell)
-            run = stack.enter_context(closing(Run(source, schema, options, saved)))
-            run.go()
+            rows = window or 1000
+            run = Run(source, schema, saved, chosen, task, out, often, rows, predictions, new_rows, read, tell)
+            stack.enter_context(closing(run)).go()
         _report(run, data, picture, time.perf_counter() - began, as_json)
 
 
@@ -168,12 +165,7 @@ def _check_columns(source: Any, schema: StreamSchema) -> None:
         f"--by: {schema.by} is the target; name the column that orders the rows": schema.by == schema.target,
     })  # fmt: skip
     used = [name for name in (schema.target, schema.by, *schema.drop, *schema.text) if name is not None]
-    try:
-        check_names(source.names, used, f"{source.name}: ")
-    except DataError as error:
-        if source.live and any(re.fullmatch(r"\s*[+-]?\d[\d.]*\s*", cell) for cell in source.first_line):
-            error.code = "header"
-        raise
+    check_names(source.names, used, f"{source.name}: ")
     if set(source.names) <= {schema.target, schema.by, *schema.drop}:
         raise DataError(f"{source.name}: no column is left to learn from; drop fewer")
 
@@ -194,29 +186,17 @@ def _report(run: Run, data: Path, picture: Path | None, seconds: float, as_json:
         picture = _draw(run, picture, data) if run.scores.rows else None
     model, mesh, table = run.model, run.model.mesh_, run.model.table_
     facts = {
-        "data": str(data),
-        "target": schema.target,
-        "task": schema.task,
-        "rows": table["rows"],
-        "rows_of_this_run": run.rows,
-        "learned": model.n_samples_,
-        "seconds": seconds,
-        "rows_per_second": run.rows / seconds,
-        "scored": run.scores.rows,
-        "scores": run.scores.summary(),
-        "window": min(run.scores.window, run.scores.rows),
-        "window_scores": run.scores.summary(recent=True),
+        "data": str(data), "target": schema.target, "task": schema.task, "rows": table["rows"],
+        "rows_of_this_run": run.rows, "learned": model.n_samples_, "seconds": seconds,
+        "rows_per_second": run.rows / seconds, "scored": run.scores.rows, "scores": run.scores.summary(),
+        "window": min(run.scores.window, run.scores.rows), "window_scores": run.scores.summary(recent=True),
         "classes": [str(label) for label in model.classes_] if schema.task == "classify" else None,
         "features": [str(feature) for feature in model.features_.names],
-        "hidden": 0 if mesh is None else mesh.topology.n_hidden,
-        "parameters": 0 if mesh is None else mesh.n_parameters,
-        "learner": model.learner,
-        "memory": model.memory,
-        "finished": run.finished,
-        "model": str(run.out),
+        "hidden": 0 if mesh is None else mesh.topology.n_hidden, "parameters": 0 if mesh is None else mesh.n_parameters,
+        "learner": model.learner, "memory": model.memory, "finished": run.finished, "model": str(run.out),
         "picture": None if picture is None else str(picture),
         "predictions": None if table["predictions"] is None else table["predictions"]["path"],
-    }
+    }  # fmt: skip
     if as_json:
         print_json(facts)
     else:
@@ -225,8 +205,6 @@ def _report(run: Run, data: Path, picture: Path | None, seconds: float, as_json:
         again = f"meshnn stream {shlex.quote(str(data))} --resume {shlex.quote(str(run.out))}"
         how = "" if str(data) != "-" else " (fed from the beginning again; with --new-rows, from the next row on)"
         say_notes([f"interrupted after row {facts['rows']:,}; go on at the next one: {again}{how}"])
-    if run.failure is not None:
-        raise run.failure
     if code:
         raise Exit(code)
 

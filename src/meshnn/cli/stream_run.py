@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from meshnn.cli.models import SavedRun
-from meshnn.cli.output import hint, save_somewhere, say_notes
+from meshnn.cli.output import hint, say_notes
 from meshnn.errors import DataError, FileError, MeshError
 from meshnn.files import explained
 from meshnn.online.blocks import Piece, Rows, TableRunner
@@ -104,40 +104,38 @@ class PredictionFile:
         self._file.close()
 
 
-@dataclass(frozen=True)
-class RunOptions:
-    """The options of a run."""
+@dataclass
+class Run:
+    """One run over a table, from its start or from where a saved run ended."""
 
-    model: dict[str, Any]  # parameters of a new model
+    source: Reader
+    schema: StreamSchema
+    saved: SavedRun | None
+    parameters: dict[str, Any]  # of a new model
     task: str
     out: Path
     every: tuple[int | None, float]  # rows, or else seconds, between two saves
     window: int
-    predictions: Path | None
+    wanted: Path | None  # file of predictions
     new_rows: bool  # whether the table begins with the row after the last one
     read: ReadOptions
     tell: Callable[[float, float | None, str], None]  # shows the progress
 
-
-class Run:
-    """One run over a table, from its start or from where a saved run ended."""
-
-    def __init__(self, source: Reader, schema: StreamSchema, options: RunOptions, saved: SavedRun | None) -> None:
-        self.source, self.schema, self.options, self.saved, self.out = source, schema, options, saved, options.out
+    def __post_init__(self) -> None:
+        saved = self.saved
+        self.rows = self.base = 0  # of this run, and of tables before
+        self.finished = False
+        self.codes: list[int] = []  # exit codes of interruptions
         self.model: Any = None if saved is None else saved.model
         self.scores: Any = None if saved is None else saved.scores
-        self.rows = self.base = 0  # of this run, and of tables before
         if saved is not None:
-            self.base = saved.rows if options.new_rows else saved.base
-            if not options.new_rows:
-                source.go_to(saved.position)
-        self.finished = False
-        self.failure: MeshError | None = None  # why the model is not where it should be
-        self.codes: list[int] = []  # exit codes of interruptions
+            self.base = saved.rows if self.new_rows else saved.base
+            if not self.new_rows:
+                self.source.go_to(saved.position)
         self._runner: TableRunner | None = None
         self._predictions: PredictionFile | None = None
         self._noted: set[Any] = set()
-        start = source.start()
+        start = self.source.start()
         self._position: Callable[[], Position] = lambda: start
         self._began = self._saved_at = time.monotonic()
         self._saved_rows, self._saving = 0, 0.0
@@ -155,8 +153,7 @@ class Run:
                 raise
             if self._runner is not None:
                 self.finished = not self.codes
-                self.model.table_ = self._state()
-                self.out, self.failure = save_somewhere(self.model, self.out)
+                self._save()
 
     def _loop(self) -> None:
         pending: list[Block] = []
@@ -164,9 +161,6 @@ class Run:
             if self.codes:
                 return
             if block is None:
-                if pending:
-                    what = "rows are needed to tell classes from numbers; --task decides at once"
-                    self._note("wait", f"{self.source.name}: the first 100 {what}")
                 self._tick()
                 continue
             pending.append(block)
@@ -197,7 +191,7 @@ class Run:
             return False
         targets = [block.table.column(schema.target) for block in pending]
         targets[-1] = targets[-1].slice(0, max(len(targets[-1]) - max(rows - most, 0), 0))
-        found = decided(targets, self.options.task, enough)
+        found = decided(targets, self.task, enough)
         if found is None:
             return False
         schema.task, schema.labels, why = found
@@ -207,25 +201,25 @@ class Run:
             if column not in schema.text:
                 check_no_dates(self.source.name, column, pending[0].table.column(column), pending[0].first + 1)
         classify = schema.task == "classify"
-        self.model = (MeshStreamClassifier if classify else MeshStreamRegressor)(**self.options.model)
-        self.scores = (ClassScores if classify else ValueScores)(self.options.window)
+        self.model = (MeshStreamClassifier if classify else MeshStreamRegressor)(**self.parameters)
+        self.scores = (ClassScores if classify else ValueScores)(self.window)
         return True
 
     def _open_predictions(self) -> None:
         """Begin the file of predictions, or continue that of the saved run."""
         before = {} if self.saved is None else self.saved.predictions
-        path = self.options.predictions or (Path(before["path"]) if before else None)
+        path = self.wanted or (Path(before["path"]) if before else None)
         if path is None:
             return
         same = bool(before) and str(path.absolute()) == before["path"] and path.exists()
-        if same or self.options.predictions is not None:
+        if same or self.wanted is not None:
             self._predictions = PredictionFile(path, self.schema, int(before["bytes"]) if same else None)
         else:
             say_notes([f"{path} is gone, where predictions were written to; pass --predictions to write them again"])
 
     def _take(self, block: Block) -> None:
         assert self._runner is not None
-        rows, at, every = self._runner.rows(block, self.source.name), 0, self.options.every[0]
+        rows, at, every = self._runner.rows(block, self.source.name), 0, self.every[0]
         self._position = lambda: block.position(0)
         while at < rows.count and not self.codes:
             began, first, most = time.monotonic(), at, self._most
@@ -266,10 +260,10 @@ class Run:
         """Show the progress, and save the model if it is due."""
         rate = f"{self.rows / max(time.monotonic() - self._began, 1e-6):,.0f}/s" if self.rows else "waiting for rows"
         share, text = self.source.done(), "  ".join([f"{self.rows:,} rows", rate, *score_lines(self.scores)[:1]])
-        self.options.tell(share or 0.0, None if share is None else 1.0, text)
+        self.tell(share or 0.0, None if share is None else 1.0, text)
         if self._runner is None or self.rows == self._saved_rows:
             return
-        every, seconds = self.options.every
+        every, seconds = self.every
         if every is not None:
             due = self.rows - self._saved_rows >= every
         else:  # at the first rows; later saving takes at most a twentieth of the time
@@ -294,20 +288,14 @@ class Run:
 
     def _state(self) -> dict[str, Any]:
         position, latest = self._position(), None if self._runner is None else self._runner.latest
-        read = asdict(self.options.read) | {"na": list(self.options.read.na)}
+        read = asdict(self.read) | {"na": list(self.read.na)}
         del read["block_size"]
         return {
-            "recipe": self.schema.to_dict(),
-            "source": self.source.name,
-            "position": asdict(position),
-            "rows": self.base + position.rows,
-            "base": self.base,
-            "latest": None if latest is None else list(latest),
-            "scores": self.scores.to_tree(),
+            "recipe": self.schema.to_dict(), "source": self.source.name, "position": asdict(position),
+            "rows": self.base + position.rows, "base": self.base, "latest": None if latest is None else list(latest),
+            "scores": self.scores.to_tree(), "finished": self.finished, "read": read,
             "predictions": None if self._predictions is None else self._predictions.sync(),
-            "finished": self.finished,
-            "read": read,
-        }
+        }  # fmt: skip
 
     def close(self) -> None:
         """Close the file of predictions."""
