@@ -96,15 +96,3 @@ def test_interrupted_while_it_learns(tmp_path, numbers, number, code, where):
     assert "interrupted after epoch" in rest
     assert "Traceback" not in rest
     assert meshnn("evaluate", out, numbers).returncode == 0
-
-
-@pytest.mark.slow
-def test_files_that_may_not_be_large(tmp_path, numbers):
-    import resource
-
-    limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))  # noqa: E731
-    done = in_a_process("fit", str(numbers), "--target", "y", *FAST, "--json", "--scratch", str(tmp_path),
-                        preexec_fn=limit)  # fmt: skip
-    assert done.returncode == 2
-    assert f"cannot keep rows in {tmp_path} (File too large)" in done.stderr
-    assert "Traceback" not in done.stderr

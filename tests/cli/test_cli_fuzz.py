@@ -7,11 +7,13 @@ import random
 import shutil
 import subprocess
 import sys
+import tempfile
 import warnings
 
 import numpy as np
 import pytest
 
+from meshnn import Mesh, MeshClassifier, MeshRegressor, Topology, load
 from meshnn.cli.app import main
 from meshnn.cli.commands import _Commands
 
@@ -63,9 +65,6 @@ def check(arguments, code, out, err):
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
     """Good files and bad ones of every kind, by name."""
-    import meshnn
-    from meshnn import Mesh, MeshClassifier, MeshRegressor, Topology
-
     folder = tmp_path_factory.mktemp("fuzz ü")
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((40, 2)), np.arange(40) % 2
@@ -76,28 +75,23 @@ def files(tmp_path_factory):
     MeshClassifier(2, **settings).fit(X, y).save(folder / "python.mesh")
     MeshRegressor(2, **settings).fit(X, X).save(folder / "two.mesh")
     Mesh(Topology.mesh(2, 2, 2), random_state=0).save(folder / "bare.mesh")
-    assert run(["fit", folder / "good.csv", "-y", "c", "-n", 2, "--max-epochs", 2, "-o", folder / "table.mesh"])[0] == 0
-    assert run(["fit", folder / "zwei.csv", "-y", "ü", "-n", 2, "--max-epochs", 2, "-o", folder / "ü.mesh"])[0] == 0
+    for table, target, model in (("good.csv", "c", "table.mesh"), ("zwei.csv", "ü", "ü.mesh")):
+        assert run(["fit", folder / table, "-y", target, "-n", 2, "--max-epochs", 2, "-o", folder / model])[0] == 0
     assert run(["stream", folder / "good.csv", "-y", "c", "-n", 2, "-o", folder / "stream.mesh"])[0] == 0
-    (folder / "field.bin").write_bytes(meshnn.load(folder / "stream.mesh").stream_.portable().to_bytes())
     whole = (folder / "table.mesh").read_bytes()
-    (folder / "cut.mesh").write_bytes(whole[: len(whole) // 2])
-    (folder / "altered.mesh").write_bytes(whole[:-40] + bytes(40))
-    (folder / "nan.csv").write_text("a,b\n1,2\n,nan\n3,inf\n")
-    (folder / "empty.csv").write_text("")
-    (folder / "empty.mesh").write_text("")
-    (folder / "binary.csv").write_bytes(bytes(range(256)) * 9)
-    (folder / "binary.mesh").write_bytes(rng.bytes(3000))
-    (folder / "deep.json").write_text("[" * 100_000)
-    (folder / "wrong.json").write_text(json.dumps({"n_inputs": "x", "edges": [[1e400, None]]}))
-    (folder / "graph.json").write_text(json.dumps(Topology.layered([2, 3, 2]).to_dict()))
-    (folder / "wrong.graphml").write_text("<graphml")
-    (folder / "table.parquet").write_bytes(b"PAR1" + rng.bytes(500) + b"PAR1")
-    (folder / "huge.npz").write_bytes(huge_npz())
-    (folder / "a folder").mkdir()
-    (folder / "locked.csv").write_text("a,b\n1,2\n")
+    contents = {
+        "field.bin": load(folder / "stream.mesh").stream_.portable().to_bytes(), "empty.csv": b"", "empty.mesh": b"",
+        "cut.mesh": whole[: len(whole) // 2], "altered.mesh": whole[:-40] + bytes(40), "wrong.graphml": b"<graphml",
+        "nan.csv": b"a,b\n1,2\n,nan\n3,inf\n", "binary.csv": bytes(range(256)) * 9, "binary.mesh": rng.bytes(3000),
+        "deep.json": b"[" * 100_000, "wrong.json": b'{"n_inputs": "x", "edges": [[1e400, null]]}',
+        "graph.json": json.dumps(Topology.layered([2, 3, 2]).to_dict()).encode(), "huge.npz": huge_npz(),
+        "table.parquet": b"PAR1" + rng.bytes(500) + b"PAR1", "locked.csv": b"a,b\n1,2\n",
+        b"\xff.csv".decode("utf-8", "surrogateescape"): b"a,b,c\n1,2,no\n",
+    }  # fmt: skip
+    for name, content in contents.items():
+        (folder / name).write_bytes(content)
     (folder / "locked.csv").chmod(0)
-    (folder / b"\xff.csv".decode("utf-8", "surrogateescape")).write_text("a,b,c\n1,2,no\n")
+    (folder / "a folder").mkdir()
     return folder
 
 
@@ -254,14 +248,10 @@ def test_stdout_that_takes_nothing(files):
 
 
 def test_a_model_is_kept_when_its_folder_vanishes(files, tmp_path, monkeypatch):
-    import tempfile
-
-    from meshnn import MeshClassifier, load
-
-    gone = tmp_path / "gone"
+    gone, other = tmp_path / "gone", tmp_path / "temporary"
     gone.mkdir()
-    (tmp_path / "temporary").mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    other.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(other))
     fit = MeshClassifier.fit
 
     def and_vanish(self, *arguments):
@@ -270,11 +260,10 @@ def test_a_model_is_kept_when_its_folder_vanishes(files, tmp_path, monkeypatch):
 
     monkeypatch.setattr(MeshClassifier, "fit", and_vanish)
     code, out, err = run(["fit", files / "good.csv", "-y", "c", "-n", "2", "--max-epochs", "2", "-o", gone / "m.mesh"])
-    place = tmp_path / "temporary" / "m.mesh"
     assert code == 2
-    assert err.endswith(f"; the model was written to {place} instead\n")
-    assert f"model written to {place}" in out.replace("\n", "")
-    assert load(place).n_features_in_ == 2
+    assert err.endswith(f"; the model was written to {other / 'm.mesh'} instead\n")
+    assert f"model written to {other / 'm.mesh'}" in out.replace("\n", "")
+    assert load(other / "m.mesh").n_features_in_ == 2
 
 
 def test_no_place_at_all(files, tmp_path, monkeypatch):

@@ -16,7 +16,6 @@ from meshnn import progress
 from meshnn.cli.scores import ModelScores
 from meshnn.errors import DataError
 from meshnn.tables import reader
-from meshnn.tables.files import FileReader
 from meshnn.tables.holdout import HoldoutSource, HoldoutSplit
 from meshnn.tables.sources import BlockSource
 from meshnn.training.out_of_core import RowFile
@@ -147,18 +146,14 @@ def test_a_checkpoint_goes_on(tmp_path, numbers):
 
 
 @pytest.mark.parametrize(("make", "message"), [
-    (lambda: [table(), table().drop_columns(["b"])], "part1.parquet has no column b, which"),
     (lambda: [table(), with_column(table(), "b", ["x"] * 1200)], "part1.parquet: column b is string, but float in"),
     (lambda: [table(), nan_late(table(seed=1))], "part1.parquet: row 1,001: column b is missing"),
-    (lambda: [table(), with_column(table(), "y", [1.5] * 1199 + [None])], "part1.parquet: row 1,200: column y is miss"),
     (lambda: [], "folder has no .parquet file"),
-    (lambda: [table().slice(0, 0)], "the table has 0 rows, expected at least 2"),
     (lambda: [table().slice(0, 1)], "1 row, expected at least 2"),
     (lambda: [with_column(table(), "y", [2.5] * 1200)], "the target is 2.5 in every row"),
     (lambda: [with_column(table(), "y", ["k"] * 1200)], "holds one class only, 'k'"),
-    (lambda: [with_column(table(), "y", [str(k) for k in range(1200)])], "it looks like an identifier"),
     (lambda: [table().select(["y"])], "has no column to learn from"),
-], ids=range(11))  # fmt: skip
+], ids=range(7))  # fmt: skip
 def test_folders_that_cannot_be_learned_from(tmp_path, make, message):
     out = tmp_path / "out.mesh"
     assert message in refused("fit", write(tmp_path / "folder", make()), "--target", "y", *FAST, "--out", out)
@@ -198,25 +193,6 @@ def test_a_damaged_file_is_named(tmp_path, numbers):
     arguments = ("--target", "y", "--hidden", "1", "--out", tmp_path / "s.mesh", "--no-picture")
     assert "part1.parquet cannot be read" in refused("stream", folder, *arguments)
     assert json.loads(meshnn("info", tmp_path / "s.mesh", "--json").stdout)["rows"] == 1200
-
-
-@pytest.mark.parametrize("change", ["more", "other", "gone"])
-def test_a_folder_that_changes_while_it_is_read(monkeypatch, numbers, change):
-    real, done = RowFile.append, []
-
-    def append(self, rows):
-        if not done:
-            done.append(True)
-            first = numbers / "part0.parquet"
-            if change == "gone":
-                first.unlink()
-            else:
-                parquet.write_table(table(rows=3), numbers / "part9.parquet" if change == "more" else first)
-        real(self, rows)
-
-    monkeypatch.setattr(RowFile, "append", append)
-    message = refused("fit", numbers, "--target", "y", *FAST)
-    assert {"more": "turned up", "other": "was changed", "gone": "is gone"}[change] in message
 
 
 def test_a_disk_that_fills_up(monkeypatch, tmp_path, numbers):
@@ -336,18 +312,3 @@ def test_a_folder_is_streamed_by_names_and_resumed(tmp_path, numbers):
     for count, message in ((7, "is shorter than the table"), (5000, "is not the table that")):
         parquet.write_table(table(rows=count), numbers / "part0.parquet")
         assert message in refused("stream", numbers, "--resume", tmp_path / "part.mesh")
-
-
-@pytest.mark.parametrize("rows", [0, 1, 499, 500, 700, 1199, 1200, 1201, 3599, 3600])
-def test_a_folder_goes_on_at_any_row(numbers, rows):
-    whole = parquet.read_table(numbers)
-    source = FileReader(numbers)
-    source.go_to(FileReader(numbers)._position(rows))
-    found = list(source.blocks())
-    assert sum(map(len, found)) == 3600 - rows
-    at = rows
-    for block in found:
-        assert block.first == at
-        assert block.table.equals(whole.slice(at, len(block)))
-        assert block.position(len(block)) == FileReader(numbers)._position(at + len(block))
-        at += len(block)

@@ -18,19 +18,23 @@ from typer.main import get_command
 from meshnn import __version__
 from meshnn.errors import MeshError
 
-#: Each is a function of its name in the module of its name, with a _ behind a keyword of Python, in the order of help.
-COMMANDS = (
-    "fit", "predict", "evaluate", "export", "import", "stream", "forecast", "info", "explain", "plot", "play", "verify",
-)  # fmt: skip
+#: Modules of the commands, in the order of help; each is a function of its name, with a _ behind a keyword of Python.
+COMMANDS = {
+    "fit": "fit", "predict": "predict", "evaluate": "predict", "export": "export", "import": "export",
+    "stream": "stream", "forecast": "forecast", "info": "info", "explain": "explain", "plot": "plot", "play": "play",
+    "verify": "verify",
+}  # fmt: skip
 
 
 class _Commands(Mapping[str, Any]):
     """Commands by name; iterating over the names loads none of them."""
 
     def __getitem__(self, name: str) -> Any:
-        word = f"{name}_" if iskeyword(name) else name
-        ours = name in COMMANDS
-        function = getattr(import_module(f"meshnn.cli.{word}"), word) if ours else _loaded(self._others()[name])
+        if name in COMMANDS:
+            module = import_module(f"meshnn.cli.{COMMANDS[name]}")
+            function = getattr(module, f"{name}_" if iskeyword(name) else name)
+        else:
+            function = _loaded(self._others()[name])
         command = typer.Typer(add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False)
         command.command(name)(function)
         return get_command(command)

@@ -1,4 +1,4 @@
-"""`meshnn export`: a trained model as a file that needs no Python."""
+"""`meshnn export` and `meshnn import`: a trained model as a file that needs no Python, and what it learned there."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from typer import Option
+from typer import Argument, Option
 
 from meshnn.cli.options import AsJson, MeshFile, TrueAnswers, with_read_options
-from meshnn.cli.output import check_output, print_json, refuse, say_notes
+from meshnn.cli.output import check_output, counted, print_json, refuse, say_notes
 from meshnn.errors import MeshError
 
 Format = Literal["c", "onnx"]
@@ -113,3 +113,34 @@ def _check(model: Any, form: str, out: Path, X: Any, net: Any, learn: bool) -> s
         return check_learner(model, out, samples) if learn else check_c(model, out, samples, net)
     except MeshError as error:
         raise MeshError(f"--check: {error}") from None
+
+
+def import_(
+    saved: Annotated[Path, Argument(help="The file with the bytes that net_save wrote.")],
+    into: Annotated[Path, Option(help="The .mesh file that the header was made from.")],
+    out: Annotated[Path, Option("--out", "-o", help="The model to write, a .mesh file.")],
+    as_json: AsJson = False,
+) -> None:
+    """Take back what a net has learned on a device: the bytes that its C learner saved.
+
+    [bold]Example[/bold]
+
+      meshnn import field.bin --into pump.mesh --out learned.mesh
+    """
+    from meshnn.export.snapshot import import_snapshot
+    from meshnn.files import explained
+    from meshnn.loading import load
+
+    check_output("--out", out)
+    model = load(into)
+    with explained("read", str(saved)):
+        content = saved.read_bytes()
+    snapshot = import_snapshot(content, model, str(saved))
+    model.save(out)
+    if as_json:
+        names = ("samples", "learned", "learner", "everything")
+        facts = {"model": str(out), "parameters": snapshot.n_parameters}
+        print_json(facts | {name: getattr(snapshot, name) for name in names})
+        return
+    seen = f"{counted(snapshot.samples, 'sample')} seen, {counted(snapshot.learned, 'update')} of {snapshot.learner}"
+    print(f"{out}: {counted(snapshot.n_parameters, 'parameter')} of {saved}; {seen}")

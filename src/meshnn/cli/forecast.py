@@ -65,9 +65,8 @@ def forecast(
     series = read_series(loaded.table, target, by, features)
     ahead = series.features_ahead(horizon)
     with output.progress("learning") as told:
-        test = back_test(
-            forecaster, series.values, horizon, level, origins, lambda *done: told(*done, "values"), series.features
-        )
+        report = lambda done, of: told(done, of, "values")  # noqa: E731
+        test = back_test(forecaster, series.values, horizon, level, origins, report, series.features)
         columns = {"forecast": np.array(forecaster.forecast(horizon, ahead), float)}
         bounds = forecaster.forecast_interval(horizon, ahead, level)
     columns |= dict(zip(("lower", "upper"), np.array(bounds, float).T, strict=True))
