@@ -22,43 +22,27 @@ def test_names_of_clusters_that_are_refused():
             workers(text, None)
 
 
-def test_without_dask(monkeypatch):
-    from meshnn.integrations.dask import local
-
-    monkeypatch.setattr(local, "find_spec", lambda name: None)
-    with pytest.raises(MeshError, match=r"meshnn\[dask\]"), local.cluster(2, None):
-        pass
-
-
-def free_port():
+@pytest.mark.slow
+def test_a_cluster_without_workers_or_a_scheduler(numbers):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
-        return taken.getsockname()[1]
-
-
-@pytest.mark.slow
-def test_nobody_listens(tmp_path, numbers):
-    done = in_a_process("fit", str(numbers), "--target", "y", *FAST, "--on", f"dask://127.0.0.1:{free_port()}")
+        port = str(taken.getsockname()[1])
+    fit = ("fit", str(numbers), "--target", "y", *FAST, "--on", f"dask://127.0.0.1:{port}")
+    done = in_a_process(*fit)
     assert done.returncode == 2
-    assert "Traceback" not in done.stderr
     assert "no scheduler of Dask answers at tcp://127.0.0.1" in done.stderr
-
-
-@pytest.mark.slow
-def test_a_cluster_without_workers(numbers):
-    port = free_port()
+    command = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--port", port, "--no-dashboard"]
     scheduler = subprocess.Popen(
-        [sys.executable, "-m", "distributed.cli.dask_scheduler", "--port", str(port), "--no-dashboard",
-         "--host", "127.0.0.1"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+        [*command, "--host", "127.0.0.1"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     try:
         until = time.monotonic() + 120
         while time.monotonic() < until:
             with socket.socket() as trial:
-                if trial.connect_ex(("127.0.0.1", port)) == 0:
+                if trial.connect_ex(("127.0.0.1", int(port))) == 0:
                     break
             time.sleep(0.2)
-        done = in_a_process("fit", str(numbers), "--target", "y", *FAST, "--on", f"dask://127.0.0.1:{port}")
+        done = in_a_process(*fit)
     finally:
         scheduler.terminate()
         scheduler.wait()
@@ -112,15 +96,3 @@ def test_interrupted_while_it_learns(tmp_path, numbers, number, code, where):
     assert "interrupted after epoch" in rest
     assert "Traceback" not in rest
     assert meshnn("evaluate", out, numbers).returncode == 0
-
-
-@pytest.mark.slow
-def test_files_that_may_not_be_large(tmp_path, numbers):
-    import resource
-
-    limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))  # noqa: E731
-    done = in_a_process("fit", str(numbers), "--target", "y", *FAST, "--json", "--scratch", str(tmp_path),
-                        preexec_fn=limit)  # fmt: skip
-    assert done.returncode == 2
-    assert f"cannot keep rows in {tmp_path} (File too large)" in done.stderr
-    assert "Traceback" not in done.stderr

@@ -3,6 +3,7 @@
 import json
 import math
 import shutil
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -11,9 +12,10 @@ import pytest
 
 import meshnn as package
 from commands import meshnn
+from folders import refused
 from meshnn.errors import DataError
 from meshnn.tables.reader import read_table
-from meshnn.tables.times import looks_like_times, read_times
+from meshnn.tables.times import read_times
 
 AIRLINE = Path(__file__).parents[2] / "examples" / "airline.csv"
 QUICK = ["--origins", "3", "--horizon", "6"]
@@ -32,34 +34,24 @@ def waves(tmp_path_factory):
     return path
 
 
-def test_the_example_is_the_airline(tmp_path):
-    values = read_table(AIRLINE).table["passengers"].to_pylist()
-    assert (len(values), values[0], values[-1], sum(values)) == (144, 112, 432, 40363)
-
-
 @pytest.mark.slow
 def test_forecast_with_files(tmp_path):
     out, picture, model = tmp_path / "ahead.csv", tmp_path / "ahead.svg", tmp_path / "air.mesh"
     done = meshnn("forecast", AIRLINE, *QUICK, "--out", out, "--picture", picture, "--model", model)
     assert done.returncode == 0, done.stderr
-    assert "passengers: 144 values, a season of 12 steps, found" in done.stdout
+    assert "passengers: 144 values, a season of 12 steps" in done.stdout
     assert "seasonal naive" in done.stdout
-    lines = out.read_text().splitlines()
-    assert lines[0] == "month,forecast,lower,upper"
-    assert [line.split(",")[0] for line in lines[1:]] == [f"1961-0{k}" for k in range(1, 7)]
-    forecast, lower, upper = np.array([line.split(",")[1:] for line in lines[1:]], dtype=float).T
-    assert ((lower < forecast) & (forecast < upper)).all()
-    assert ((forecast > 300) & (forecast < 800)).all()
+    heading, *lines = out.read_text().splitlines()
+    assert heading == "month,forecast,lower,upper"
+    assert [line.split(",")[0] for line in lines] == [f"1961-0{k}" for k in range(1, 7)]
+    forecast, lower, upper = np.array([line.split(",")[1:] for line in lines], dtype=float).T
+    assert ((lower > 300) & (lower < forecast) & (forecast < upper) & (upper < 800)).all()
     assert picture.read_text().lstrip().startswith("<?xml")
-    again = package.load(model)
-    np.testing.assert_allclose(again.forecast(6), forecast)
-    shown = meshnn("info", model)
-    assert "stream forecaster" in shown.stdout
+    np.testing.assert_allclose(package.load(model).forecast(6), forecast)
+    assert "stream forecaster" in meshnn("info", model).stdout
     assert json.loads(meshnn("info", model, "--json").stdout)["season"] == 12
     for command in (["predict", model, AIRLINE], ["explain", model], ["plot", model, "--out", picture]):
-        refused = meshnn(*command)
-        assert refused.returncode == 2
-        assert "holds a forecaster" in refused.stderr
+        assert "holds a forecaster" in refused(*command)
 
 
 def test_to_the_screen_go_the_values_alone():
@@ -67,7 +59,6 @@ def test_to_the_screen_go_the_values_alone():
     assert done.stdout.splitlines()[0] == "month,forecast,lower,upper"
     assert len(done.stdout.splitlines()) == 3
     assert "a season of 12 steps" in done.stderr
-    assert "found" not in done.stderr
 
 
 def test_times_gaps_and_order(waves):
@@ -126,10 +117,8 @@ def test_columns_that_explain_the_series(tmp_path):
     ahead = [{"x": x[k], "z": z[k]} for k in range(80, 90)]
     np.testing.assert_array_equal(found["forecast"]["forecast"], model.forecast(10, ahead))
     assert package.load(tmp_path / "m.mesh").forecast(10, ahead) == model.forecast(10, ahead)
-    refused = meshnn(*arguments, "--horizon", "11")
-    assert refused.returncode == 2
-    assert "11 steps" in refused.stderr
-    assert "10 such rows; add rows without a value of y, or lower --horizon" in refused.stderr
+    said = refused(*arguments, "--horizon", "11")
+    assert "10 such rows; add rows without a value of y, or lower --horizon" in said
 
 
 def test_another_notation(tmp_path):
@@ -142,95 +131,64 @@ def test_another_notation(tmp_path):
 
 
 @pytest.mark.parametrize(("options", "message"), [
-    ([], "sales, visits; name the series with --target"),
-    (["--target", "price"], "no column price"),
-    (["--by", "date"], "no column date"),
-    (["--target", "day"], "'2024-02-01' in row 1"),
-    (["--target", "sales", "--by", "sales"], "--by: sales"),
-    (["--horizon", "0"], "--horizon"),
-    (["--level", "90"], "--level"),
-    (["--season", "week"], "--season must be a whole number of steps, auto or none, got 'week'"),
-    (["--season", "-4"], "--season must be a whole number of at least 1"),
-    (["--picture", "a.jpg"], ".svg, .png or .pdf"),
-    (["--model", "a.csv"], "--model: a.csv"),
-    (["--out", "nowhere/a.csv"], "does not exist"),
-    (["--target", "sales", "--out", "a.xls"], "a.xls"),
-    (["--out", "waves.csv"], "is the table, which would be lost"),
-    (["--target", "sales", "--exogenous", "visitors"], "no column visitors"),
-    (["--target", "sales", "--exogenous", "visits,sales"], "--exogenous: sales"),
-    (["--target", "sales", "--exogenous", "visits"], "0 such rows; add rows without a value of sales"),
-    (["--target", "visits", "--by", "sales", "--exogenous", "day"], "column day holds the text '2024-02-01'"),
+    ("", "sales, visits; name the series with --target"), ("--target price", "no column price"),
+    ("--by date", "no column date"), ("--target day", "'2024-02-01' in row 1"), ("--horizon 0", "--horizon"),
+    ("--target sales --by sales", "--by: sales"), ("--level 90", "--level"), ("--season week", "'week'"),
+    ("--season -4", "--season"), ("--picture a.jpg", ".svg, .png or .pdf"), ("--model a.csv", "--model: a.csv"),
+    ("--out nowhere/a.csv", "does not exist"), ("--target sales --out a.xls", "a.xls"),
+    ("--out waves.csv", "is the table, which would be lost"),
+    ("--target sales --exogenous visitors", "no column visitors"),
+    ("--target sales --exogenous visits,sales", "--exogenous: sales"),
+    ("--target sales --exogenous visits", "0 such rows; add rows without a value of sales"),
+    ("--target visits --by sales --exogenous day", "column day holds the text '2024-02-01'"),
 ])  # fmt: skip
 def test_what_is_refused(waves, options, message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     shutil.copy(waves, "waves.csv")
-    before = Path("waves.csv").read_bytes()
-    done = meshnn("forecast", "waves.csv", "--horizon", "1", "--origins", "1", *options)
-    assert done.returncode == 2
-    assert message in done.stderr.splitlines()[-1]
-    assert Path("waves.csv").read_bytes() == before
+    assert message in refused("forecast", "waves.csv", "--horizon", "1", "--origins", "1", *options.split())
+    assert Path("waves.csv").read_bytes() == waves.read_bytes()
     assert [path.name for path in Path().iterdir()] == ["waves.csv"]
 
 
 @pytest.mark.parametrize(("text", "message"), [
-    ("y\na\nb\n", "no column holds numbers"),
-    ("y\n1\n2\n", "column y has 2 values, expected at least 4"),
-    ("t,y\n2024-01,1\n2024-01,2\n2024-02,2\n2024-03,2\n", "has the time 2024-01 more than once"),
-    ("t,y\nx,1\nz,2\n", "column t holds 'x' in row 1, which is not read as a time; dates are written"),
+    ("y\na\nb\n", "no column holds numbers"), ("y\n1\n2\n", "column y has 2 values"),
+    ("t,y\n2024-01,1\n2024-01,2\n2024-02,2\n2024-03,2\n", "2024-01 more than once"),
+    ("t,y\nx,1\nz,2\n", "column t holds 'x' in row 1"),
 ])  # fmt: skip
 def test_tables_that_hold_no_series(tmp_path, text, message):
-    path = tmp_path / "a.csv"
-    path.write_text(text)
-    done = meshnn("forecast", path, "--horizon", "1", *(["--by", "t"] if text.startswith("t,") else []))
-    assert done.returncode == 2
-    assert message in done.stderr
-    assert done.stderr.count("\n") == 1
+    (tmp_path / "a.csv").write_text(text)
+    by = ("--by", "t") if text.startswith("t,") else ()
+    assert message in refused("forecast", tmp_path / "a.csv", "--horizon", "1", *by)
 
 
-@pytest.mark.parametrize("by", [(), ("--by", "t")])
 @pytest.mark.parametrize(("good", "bad"), [
-    ("2024-{:02}", "2024-13"),
-    ("2024-{:02}-01", "2024-02-30"),
-    ("2024-{:02}-01", "2024-07"),
-    ("2024-{:02}-01", "soon"),
-    ("2024-{:02}-01T00:00:00Z", "2024-07-01T00:00:00"),
-    ("01.{:02}.2024", "31.06.2024"),
+    ("2024-{:02}", "2024-13"), ("2024-{:02}-01", "2024-02-30"), ("2024-{:02}-01", "2024-07"),
+    ("2024-{:02}-01", "soon"), ("2024-{:02}-01T00:00:00Z", "2024-07-01T00:00:00"), ("01.{:02}.2024", "31.06.2024"),
     ("2024/{:02}", "2024/00"),
 ])  # fmt: skip
-@pytest.mark.parametrize("row", [1, 7, 12])
+@pytest.mark.parametrize(("row", "by"), [(1, ()), (12, ("--by", "t"))])
 def test_the_date_that_is_wrong_is_named(tmp_path, good, bad, row, by):
     times = [good.format(k + 1) for k in range(12)]
     other = 2 if row == 1 else 1
     times[row - 1] = bad
     (tmp_path / "a.csv").write_text("t,y\n" + "".join(f"{time},{k}\n" for k, time in enumerate(times)))
-    done = meshnn("forecast", tmp_path / "a.csv", "--horizon", "1", *by)
-    assert done.returncode == 2
-    what = (
-        f"column t holds {bad!r} in row {row}, which is not read as a time like {times[other - 1]!r} in row {other}; "
-    )
-    assert what in done.stderr
+    said = refused("forecast", tmp_path / "a.csv", "--horizon", "1", *by)
+    assert f"{bad!r} in row {row}, which is not read as a time like {times[other - 1]!r} in row {other}; " in said
 
 
 def test_without_matplotlib(tmp_path, monkeypatch):
-    import sys
-
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    done = meshnn("forecast", AIRLINE, "--horizon", "1", "--picture", tmp_path / "a.png")
-    assert done.returncode == 2
-    assert "plots need matplotlib; pip install 'meshnn[plots]'" in done.stderr
+    assert "meshnn[plots]" in refused("forecast", AIRLINE, "--horizon", "1", "--picture", tmp_path / "a.png")
     assert meshnn("forecast", AIRLINE, "--horizon", "1", "--origins", "0").returncode == 0
 
 
 def test_interrupted_nothing_is_written(tmp_path, monkeypatch):
-    from meshnn.online import MeshForecaster
-
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(MeshForecaster, "learn_one", interrupt)
+    monkeypatch.setattr(package.MeshForecaster, "learn_one", interrupt)
     done = meshnn("forecast", AIRLINE, "--out", tmp_path / "a.csv")
-    assert done.returncode == 130
-    assert "interrupted" in done.stderr
+    assert (done.returncode, done.stderr) == (130, "meshnn: interrupted\n")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -253,6 +211,8 @@ def test_interrupted_nothing_is_written(tmp_path, monkeypatch):
     (["30.12.2024", "31.12.2024"], "time", ["01.01.2025", "02.01.2025"]),
     (["Nov 2024", "Dec 2024"], "months", ["Jan 2025", "Feb 2025"]),
     (["2024/11", "2024/12"], "months", ["2025/01", "2025/02"]),
+    (["2024-01-01T23:00:00Z", "2024-01-02T01:00:00+01:00", "2024-01-02T01:00:00Z"], "time",
+     ["2024-01-02 02:00:00Z", "2024-01-02 03:00:00Z"]),
 ])  # fmt: skip
 def test_times_go_on(tmp_path, given, unit, after):
     path = tmp_path / "t.csv"
@@ -261,19 +221,6 @@ def test_times_go_on(tmp_path, given, unit, after):
     assert (times.unit, times.notes) == (unit, ())
     assert times.places.tolist() == list(range(len(given)))
     assert times.texts(times.after(2)) == after
-
-
-@pytest.mark.parametrize(("texts", "after"), [
-    (["2024-01-30", "2024-01-31"], "2024-02-01"),
-    (["2024-01-01 23:00:00", "2024-01-02T00:00"], "2024-01-02 01:00:00"),
-    (["2024-01-01T23:00:00Z", "2024-01-02T01:00:00+01:00", "2024-01-02T01:00:00Z"], "2024-01-02 02:00:00Z"),
-])  # fmt: skip
-def test_times_that_a_table_has_as_texts(texts, after):
-    table = pa.table({"t": texts})
-    assert looks_like_times(table, "t")
-    times = read_times(table, "t")
-    assert times.places.tolist() == list(range(len(texts)))
-    assert times.texts(times.after(1)) == [after]
 
 
 def test_times_that_are_not_regular():

@@ -1,9 +1,9 @@
 """`meshnn stream`: which tables are taken, what is refused and said, and the scores."""
 
-import io
 import json
 import math
 import sys
+import time
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +12,10 @@ import pytest
 
 import meshnn as library
 from commands import meshnn
+from folders import refused
 from meshnn import MeshStreamClassifier
+from meshnn.cli.output import progress
+from meshnn.cli.stream_run import score_lines
 from meshnn.errors import FileError, MeshError
 from meshnn.online.scores import ClassScores, ValueScores, scores_from
 from stream_tables import OPTIONS, QUIET, ROWS, predictions, reference, run, write
@@ -28,33 +31,24 @@ def table(tmp_path, text, *arguments, name="t.csv"):
 GOOD = "a,b,y\n" + "".join(f"{k % 7},{k % 5}.5,{'no' if k % 3 else 'yes'}\n" for k in range(40))
 
 
-@pytest.mark.parametrize(("text", "arguments", "message"), [
-    (GOOD, ["-y", "Y"], "there is no column Y (did you mean y?); the columns are a, b, y"),
-    (GOOD, ["-y", "y", "--by", "z"], "there is no column z"),
-    (GOOD, ["-y", "y", "--by", "y"], "is the target"),
-    (GOOD, ["-y", "y", "--drop", "y"], "is the target; choose one of the two"),
-    (GOOD, ["-y", "y", "--drop", "a", "--drop", "b"], "no column is left to learn from"),
-    (GOOD, [], "--target: name the column to predict"),
-    (GOOD, ["-y", "y", "--every", "often"], "--every must be a number of rows like 5000, or a time like 30s"),
-    (GOOD, ["-y", "y", "--every", "0"], "--every must be"),
-    (GOOD, ["-y", "y", "--new-rows"], "--new-rows goes with --resume"),
-    (GOOD, ["-y", "y", "--picture", "x.png"], "leave one of them out"),
-    (GOOD, ["-y", "y", "--columns", "a,b"], "the first line has 3 values, but 2 columns are named"),
-    (GOOD, ["-y", "y", "--task", "regress"], "target y holds 'yes' in row 1, expected a finite number"),
-    ("a,y\n", ["-y", "y"], "has no rows below its header"),
-    ("", ["-y", "y"], "is empty"),
-    ("a,y\n1,\n2,NA\n", ["-y", "y"], "no row of 2 has a value of y"),
-    ("t,a,y\n2026-01-01,1,u\n", ["-y", "y"], "column t holds dates or times (2026-01-01 in row 1); --by t if"),
-    ("a;y\n1,5;u\n2,5;v\n", ["-y", "y"], "decimal commas ('1,5' in row 1)"),
-    ("a,y\n1,u\n\"2,v\n", ["-y", "y"], "a quote opened in row 2 is never closed"),
-    ("a,a,y\n1,2,u\n", ["-y", "y"], "two columns are called a"),
+@pytest.mark.parametrize(("text", "options", "message"), [
+    (GOOD, "-y Y", "did you mean y?"), (GOOD, "-y y --by z", "there is no column z"),
+    (GOOD, "-y y --by y", "is the target"), (GOOD, "-y y --drop y", "is the target; choose one of the two"),
+    (GOOD, "-y y --drop a --drop b", "no column is left to learn from"), (GOOD, "", "--target"),
+    (GOOD, "-y y --every often", "'often'"), (GOOD, "-y y --every 0", "--every"),
+    (GOOD, "-y y --new-rows", "--new-rows goes with --resume"), (GOOD, "-y y --picture x.png", "--no-picture"),
+    (GOOD, "-y y --columns a,b", "the first line has 3 values"), (GOOD, "-y y --task regress", "'yes' in row 1"),
+    ("a,y\n", "-y y", "has no rows below its header"), ("", "-y y", "is empty"),
+    ("a,y\n1,\n2,NA\n", "-y y", "no row of 2 has a value of y"),
+    ("t,a,y\n2026-01-01,1,u\n", "-y y", "column t holds dates or times (2026-01-01 in row 1); --by t if"),
+    ("a;y\n1,5;u\n2,5;v\n", "-y y", "decimal commas ('1,5' in row 1)"),
+    ("a,y\n1,u\n\"2,v\n", "-y y", "a quote opened in row 2"), ("a,a,y\n1,2,u\n", "-y y", "two columns are called a"),
 ])  # fmt: skip
-def test_refused(tmp_path, text, arguments, message):
-    done = table(tmp_path, text, *arguments)
+def test_refused(tmp_path, text, options, message):
+    done = table(tmp_path, text, *options.split())
     assert done.returncode == 2, done.stdout
-    assert message in done.stderr
+    assert message in done.stderr.splitlines()[-1]
     assert done.stderr.splitlines()[-1].startswith("meshnn: ")
-    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize(("row", "mended", "message"), [
@@ -79,40 +73,30 @@ def test_a_bad_row_is_named_and_what_was_learned_is_kept(tmp_path, row, mended, 
 
 def test_times_that_order_rows(tmp_path):
     times = ["2026-01-01 10:00:00", "2026-01-01 10:00:00", "2026-01-01 10:00:01.5", "", "2026-01-02"]
+    by = ("-y", "y", "--by", "when")
     text = "when,a,y\n" + "".join(f"{when},{k},{'uv'[k % 2]}\n" for k, when in enumerate(times))
-    assert table(tmp_path, text, "-y", "y", "--by", "when").returncode == 0
+    assert table(tmp_path, text, *by).returncode == 0
     assert library.load(tmp_path / "m.mesh").features_.names == ("a",)
-    done = table(tmp_path, text + "2025-12-31,9,u\n", "-y", "y", "--by", "when")
-    assert "row 6 (2025-12-31) comes before the row above it" in done.stderr
-    done = table(tmp_path, "when,a,y\n1/2/2026,1,u\n", "-y", "y", "--by", "when")
-    assert "row 1 holds '1/2/2026', expected a number, or a time like 2026-08-01 12:30:00" in done.stderr
+    assert "row 6 (2025-12-31) comes before" in table(tmp_path, text + "2025-12-31,9,u\n", *by).stderr
+    assert "row 1 holds '1/2/2026'" in table(tmp_path, "when,a,y\n1/2/2026,1,u\n", *by).stderr
     stamps = pa.array([1, 2, 3, 2], pa.timestamp("s"))
     pq.write_table(pa.table({"when": stamps, "a": [1, 2, 3, 4], "y": ["u", "v", "u", "v"]}), tmp_path / "t.parquet")
-    for old in tmp_path.glob("*.mesh"):
-        old.unlink()
-    arguments = ("stream", tmp_path / "t.parquet", "-y", "y", "-o", tmp_path / "m.mesh", *QUIET)
-    done = meshnn(*arguments, "--by", "when")
-    assert "row 4 (1970-01-01 00:00:02) comes before" in done.stderr
-    (tmp_path / "m.mesh").unlink()
-    assert "column when holds dates or times" in meshnn(*arguments).stderr
+    arguments = ("stream", tmp_path / "t.parquet", "-y", "y", "-o", tmp_path / "p.mesh", *QUIET)
+    assert "row 4 (1970-01-01 00:00:02) comes before" in refused(*arguments, "--by", "when")
+    (tmp_path / "p.mesh").unlink()
+    assert "column when holds dates or times" in refused(*arguments)
 
 
 @pytest.mark.parametrize("between", ["-", "/"])
 def test_months_that_order_rows(tmp_path, between):
     months = ["2023-11", "2023-12", "2023-12", "", "2024-1", " 2024-03"]
     text = "when,a,y\n" + "".join(f"{m.replace('-', between)},{k},{'uv'[k % 2]}\n" for k, m in enumerate(months))
-    done = table(tmp_path, text, "-y", "y", "--by", "when")
-    assert done.returncode == 0, done.stderr
+    assert table(tmp_path, text, "-y", "y", "--by", "when").returncode == 0
     assert library.load(tmp_path / "m.mesh").features_.names == ("a",)
-    done = table(tmp_path, f"{text}2024{between}02,9,u\n", "-y", "y", "--by", "when")
-    assert f"row 7 (2024{between}02) comes before the row above it" in done.stderr
-    done = table(tmp_path, f"{text}2024{between}13,9,u\n", "-y", "y", "--by", "when")
-    assert (
-        f"row 7 holds '2024{between}13', expected a number, or a time like 2026-08-01 12:30:00 or 2026-08"
-        in done.stderr
-    )
-    done = table(tmp_path, f"{text}2024-02-29,9,u\n", "-y", "y", "--by", "when")  # a month is its first day
-    assert "row 7 (2024-02-29) comes before" in done.stderr
+    for cell, message in ((f"2024{between}02", f"row 7 (2024{between}02) comes before"),
+                          (f"2024{between}13", f"row 7 holds '2024{between}13', expected"),
+                          ("2024-02-29", "row 7 (2024-02-29) comes before")):  # fmt: skip
+        assert message in table(tmp_path, f"{text}{cell},9,u\n", "-y", "y", "--by", "when").stderr
 
 
 def test_cells(tmp_path):
@@ -137,19 +121,16 @@ def test_cells(tmp_path):
     assert "a" not in names
 
 
-@pytest.mark.parametrize(("cells", "task", "classes"), [
-    (["1", "0"], "classify", [1, 0]), (["01", "02"], "classify", ["01", "02"]), (["x", "7"], "classify", ["x", "7"]),
-    (["true", "False"], "classify", [True, False]), (["1.5", "2"], "regress", None),
-    ([str(k) for k in range(30)], "regress", None),
+@pytest.mark.parametrize(("cells", "classes"), [
+    (["1", "0"], [1, 0]), (["01", "02"], ["01", "02"]), (["x", "7"], ["x", "7"]), (["true", "False"], [True, False]),
+    (["1.5", "2"], None), ([str(k) for k in range(30)], None),
 ])  # fmt: skip
-def test_classes_or_numbers(tmp_path, cells, task, classes):
+def test_classes_or_numbers(tmp_path, cells, classes):
     text = "a,y\n" + "".join(f"{k % 4},{cells[k % len(cells)]}\n" for k in range(60))
     assert table(tmp_path, text, "-y", "y").returncode == 0
     model = library.load(tmp_path / "m.mesh")
-    assert model.kind == ("stream classifier" if task == "classify" else "stream regressor")
-    assert classes is None or (
-        model.classes_ == classes and [type(c) for c in model.classes_] == [type(c) for c in classes]
-    )
+    assert model.kind == ("stream regressor" if classes is None else "stream classifier")
+    assert classes is None or repr(model.classes_) == repr(classes)
 
 
 def test_rows_that_are_broken_and_lines_without_a_header(tmp_path):
@@ -164,15 +145,6 @@ def test_rows_that_are_broken_and_lines_without_a_header(tmp_path):
     bare = table(tmp_path, "\n".join(lines[1:]), "-y", "y", "--columns", "a,b,y")
     assert bare.returncode == 0
     np.testing.assert_array_equal(library.load(tmp_path / "m.mesh").stream_.values, want)
-
-
-def test_a_log_without_its_header(monkeypatch, tmp_path):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"1,2,no\n3,4,yes\n")))
-    done = meshnn("stream", "-", "-y", "y")
-    assert done.returncode == 2
-    assert "`tail -n +1 -f file`" in done.stderr
-    assert "--columns a,b,c" in done.stderr
 
 
 def test_text_in_another_notation_is_remembered(tmp_path):
@@ -198,53 +170,42 @@ def test_text_in_another_notation_is_remembered(tmp_path):
 
 def test_files_that_would_be_lost(tmp_path):
     assert table(tmp_path, GOOD, "-y", "y").returncode == 0
-    fit = meshnn("fit", tmp_path / "t.csv", "-y", "y", "-n", "2", "--max-epochs", "2", "-o", tmp_path / "fit.mesh")
-    assert fit.returncode == 0
-    done = meshnn("stream", tmp_path / "t.csv", "-y", "y", "-o", tmp_path / "fit.mesh", *QUIET)
-    assert "is there already and no stream" in done.stderr
-    done = meshnn(
-        "stream", tmp_path / "t.csv", "-y", "y", "-o", tmp_path / "m.mesh", "--predictions", tmp_path / "t.csv", *QUIET
-    )
-    assert "is the table, which would be lost" in done.stderr
-    assert meshnn("stream", tmp_path / "t.csv", "--resume", tmp_path / "fit.mesh").stderr.count("was not made by") == 1
-    done = meshnn("stream", tmp_path / "t.csv", "-y", "y", "-o", tmp_path / "m.mesh", "-n", "2", *QUIET)
-    assert done.returncode == 0  # a stream that came to its end may be run again
+    data, made = tmp_path / "t.csv", tmp_path / "fit.mesh"
+    assert meshnn("fit", data, "-y", "y", "-n", "2", "--max-epochs", "2", "-o", made).returncode == 0
+    again = ("stream", data, "-y", "y", *QUIET)
+    assert "is there already and no stream" in refused(*again, "-o", made)
+    assert "is the table, which would be lost" in refused(*again, "-o", tmp_path / "m.mesh", "--predictions", data)
+    assert "was not made by" in refused("stream", data, "--resume", made)
+    assert meshnn(*again, "-o", tmp_path / "m.mesh", "-n", "2").returncode == 0  # one that came to its end may be rerun
 
 
-def test_predict_evaluate_info_and_plot(tmp_path):
-    for target, arguments in OPTIONS.items():
-        write(tmp_path / "t.csv")
-        (tmp_path / "m.mesh").unlink(missing_ok=True)
-        run(tmp_path, tmp_path / "t.csv", *arguments)
-        model = library.load(tmp_path / "m.mesh")
-        done = meshnn("predict", tmp_path / "m.mesh", tmp_path / "t.csv", "--json")
-        assert done.returncode == 0, done.stderr
-        got = json.loads(done.stdout)["prediction"]
-        levels = model.table_["recipe"]["levels"]["colour"]
-        want = []
-        for _, a, b, colour, late, *_ in ROWS:
-            x = {name: float(cell) for name, cell in (("a", a), ("b", b), ("late", late)) if cell not in ("", "NA")}
-            x |= {f"colour={level}": float(level == colour) for level in levels} if colour else {}
-            want.append(model.predict_one(x))
-        assert got == want
-        scored = meshnn("evaluate", tmp_path / "m.mesh", tmp_path / "t.csv", "--json")
-        assert scored.returncode == 0, scored.stderr
-        truth = [cells[5 if target == "kind" else 6] for cells in ROWS]
-        pairs = [(p, t) for p, t in zip(got, truth, strict=True) if t]
-        found = json.loads(scored.stdout)
-        if target == "kind":
-            assert found["accuracy"] == pytest.approx(np.mean([p == t for p, t in pairs]))
-        else:
-            assert found["MAE"] == pytest.approx(np.mean([abs(p - float(t)) for p, t in pairs]))
-        info = json.loads(meshnn("info", tmp_path / "m.mesh", "--json").stdout)
-        assert (info["target"], info["rows"], info["stream"]) == (target, 300, "finished")
-        assert info["samples_learned"] == model.n_samples_
-        assert meshnn("info", tmp_path / "m.mesh").returncode == 0
-        assert meshnn("plot", tmp_path / "m.mesh", "--what", "loss", "--out", tmp_path / "s.svg").returncode == 0
-        assert meshnn("plot", tmp_path / "m.mesh", "--what", "graph", "--out", tmp_path / "g.svg").returncode == 0
-    assert "learns from a stream" in meshnn("explain", tmp_path / "m.mesh").stderr
+@pytest.mark.parametrize("target", ["kind", "amount"])
+def test_predict_evaluate_info_and_plot(tmp_path, target):
+    data, path = tmp_path / "t.csv", tmp_path / "m.mesh"
+    write(data)
+    run(tmp_path, data, *OPTIONS[target])
+    model = library.load(path)
+    got = json.loads(meshnn("predict", path, data, "--json").stdout)["prediction"]
+    levels = model.table_["recipe"]["levels"]["colour"]
+    for (_, a, b, colour, late, *_), predicted in zip(ROWS, got, strict=True):
+        x = {name: float(cell) for name, cell in (("a", a), ("b", b), ("late", late)) if cell not in ("", "NA")}
+        x |= {f"colour={level}": float(level == colour) for level in levels} if colour else {}
+        assert predicted == model.predict_one(x)
+    found = json.loads(meshnn("evaluate", path, data, "--json").stdout)
+    truth = [cells[5 if target == "kind" else 6] for cells in ROWS]
+    pairs = [(p, t) for p, t in zip(got, truth, strict=True) if t]
+    if target == "kind":
+        assert found["accuracy"] == pytest.approx(np.mean([p == t for p, t in pairs]))
+    else:
+        assert found["MAE"] == pytest.approx(np.mean([abs(p - float(t)) for p, t in pairs]))
+    info = json.loads(meshnn("info", path, "--json").stdout)
+    assert (info["target"], info["rows"], info["stream"]) == (target, 300, "finished")
+    assert info["samples_learned"] == model.n_samples_
+    for what in ("loss", "graph"):
+        assert meshnn("plot", path, "--what", what, "--out", tmp_path / "s.svg").returncode == 0
+    assert "learns from a stream" in refused("explain", path)
     MeshStreamClassifier().save(tmp_path / "python.mesh")
-    assert "made in Python and knows no table" in meshnn("predict", tmp_path / "python.mesh", tmp_path / "t.csv").stderr
+    assert "was not made by `meshnn stream`" in refused("predict", tmp_path / "python.mesh", data)
     assert meshnn("info", tmp_path / "python.mesh").returncode == 0
 
 
@@ -282,19 +243,16 @@ def test_a_disk_that_is_full_for_a_while(tmp_path, monkeypatch):
     assert library.load(tmp_path / "m.mesh").n_samples_ == 40
 
 
-def test_lines_where_there_is_no_terminal(capsys):
-    from meshnn.cli.stream import Live
-
+def test_lines_where_there_is_no_terminal(capsys, monkeypatch):
+    clock = iter(range(0, 1000, 6))
+    monkeypatch.setattr(time, "monotonic", lambda: next(clock))
     scores = ValueScores(10)
     scores.add(np.arange(9.0), np.zeros(9), np.arange(1, 10))
     for quiet in (False, True):
-        live = Live("t.csv", quiet, every=0.0)
-        live.update(40, scores, 0.25)
-        live.close()
-    found = capsys.readouterr().err.splitlines()
-    assert len(found) == 1
-    assert found[0].startswith("t.csv  25%  40 rows")
-    assert "MAE 4" in found[0]
+        with progress("t.csv", quiet) as tell:
+            tell(0.25, 1.0, score_lines(scores)[0])
+    assert capsys.readouterr().err.startswith("t.csv 25% MAE 4, ")
+    assert score_lines(scores)[1].startswith("last 9 rows: MAE 4, ")
 
 
 # -- scores --
@@ -303,71 +261,57 @@ def test_lines_where_there_is_no_terminal(capsys):
 def test_scores_of_classes():
     rng = np.random.default_rng(0)
     n, window = 400, 30
-    truth, predicted = rng.integers(0, 3, n), rng.integers(0, 3, n)
-    right = rng.random(n)
+    truth, predicted, right = rng.integers(0, 3, n), rng.integers(0, 3, n), rng.random(n)
     predicted[0], right[0] = -1, np.nan  # nothing was predicted
     scores = ClassScores(window)
-    for first, last in ((0, 1), (1, 20), (20, 300), (300, n)):
-        part = slice(first, last)
-        scores.add(truth[part], predicted[part], right[part], np.arange(first, last) + 1)
+    for part in np.split(np.arange(n), [1, 20, 300]):
+        scores.add(truth[part], predicted[part], right[part], part + 1)
     most, prior = [], []
     for k in range(1, n):
-        counts = [int((truth[:k] == c).sum()) for c in range(3)]
-        best = [c for c in range(3) if counts[c] == max(counts)]
-        most.append(truth[k] in best[:1] if len(best) == 1 else None)
-        prior.append(-math.log(counts[truth[k]] / k) if counts[truth[k]] else None)
-    found = scores.summary()
+        counts = np.bincount(truth[:k], minlength=3)
+        most.append(truth[k] == counts.argmax() if (counts == counts.max()).sum() == 1 else None)
+        prior += [-math.log(counts[truth[k]] / k)] if counts[truth[k]] else []
+    found, recent = scores.summary(), scores.summary(recent=True)
     assert found["accuracy"] == pytest.approx((truth == predicted)[1:].mean())
     assert found["log loss"] == pytest.approx(-np.log(right[1:]).mean())
     assert found["no change"] == pytest.approx((truth[1:] == truth[:-1]).mean())
-    assert found["class frequencies"] == pytest.approx(np.mean([p for p in prior if p is not None]))
+    assert found["class frequencies"] == pytest.approx(np.mean(prior))
     clear = [m for m in most if m is not None]
     assert abs(found["majority"] * (n - 1) - sum(clear)) <= len(most) - len(clear)
-    recent = scores.summary(recent=True)
     assert recent["accuracy"] == pytest.approx((truth == predicted)[-window:].mean())
     assert recent["log loss"] == pytest.approx(-np.log(right[-window:]).mean())
-    again = scores_from(scores.to_tree())
-    assert again.summary() == found
-    assert again.curve().keys() == scores.curve().keys()
+    assert scores_from(scores.to_tree()).summary() == found
 
 
 def test_scores_of_values():
     rng = np.random.default_rng(1)
-    n, window = 300, 40
+    n = 300
     y = rng.standard_normal(n) * 3 + 100
     p = y + rng.standard_normal(n)
     p[0] = np.nan
-    scores = ValueScores(window)
-    for first, last in ((0, 7), (7, 100), (100, n)):
-        scores.add(y[first:last], p[first:last], np.arange(first, last) + 1)
+    scores = ValueScores(40)
+    for part in np.split(np.arange(n), [7, 100]):
+        scores.add(y[part], p[part], part + 1)
     found, recent = scores.summary(), scores.summary(recent=True)
     e = (y - p)[1:]
+    means = np.array([y[:k].mean() for k in range(1, n)])
     assert found["MAE"] == pytest.approx(np.abs(e).mean())
     assert found["RMSE"] == pytest.approx(np.sqrt((e**2).mean()))
     assert found["R2"] == pytest.approx(1 - (e**2).sum() / ((y[1:] - y[1:].mean()) ** 2).sum())
     assert recent["R2"] == pytest.approx(1 - (e[-40:] ** 2).sum() / ((y[-40:] - y[-40:].mean()) ** 2).sum())
-    means = np.array([y[:k].mean() for k in range(1, n)])
     assert found["MAE of the mean"] == pytest.approx(np.abs(y[1:] - means).mean())
     assert found["MAE of the last"] == pytest.approx(np.abs(np.diff(y)).mean())
-    assert found["RMSE of the last"] == pytest.approx(np.sqrt((np.diff(y) ** 2).mean()))
 
 
-def test_the_curve_has_few_points_whatever_the_pieces(monkeypatch):
-    from meshnn.online import scores as module
-
-    monkeypatch.setattr(module, "MOST", 16)
-    rng = np.random.default_rng(2)
-    n = 3000
-    y, p = rng.standard_normal(n), rng.standard_normal(n)
+def test_the_curve_has_few_points_whatever_the_pieces():
+    y, p = np.random.default_rng(2).standard_normal((2, 40_000))
     curves = []
-    for pieces in ([n], [1, 2, 3, 500, 17, n]):
-        scores, first = ValueScores(100), 0
-        for size in pieces:
-            last = min(first + size, n)
-            scores.add(y[first:last], p[first:last], np.arange(first, last) + 1)
-            first = last
+    for cuts in ([], [1, 3, 6, 506, 523]):
+        scores = ValueScores(100)
+        for part in np.split(np.arange(len(y)), cuts):
+            scores.add(y[part], p[part], part + 1)
         curves.append(scores.curve())
-    assert 8 <= len(curves[0]["row"]) < 16
+    assert 512 <= len(curves[0]["row"]) < 1024
     for name, values in curves[0].items():
         np.testing.assert_array_equal(values, curves[1][name])
     row = int(curves[0]["row"][-1])

@@ -10,7 +10,8 @@ import pytest
 from sklearn import metrics
 
 import meshnn as library
-from commands import in_a_process, meshnn
+from commands import meshnn
+from folders import refused
 from meshnn import MeshClassifier, MeshRegressor
 from meshnn.tables.cells import cells_of, class_numbers
 from meshnn.tables.holdout import HoldoutSplit
@@ -83,11 +84,8 @@ def test_predictions_agree_whatever_the_labels_look_like(flats, tmp_path):
 
 
 def test_evaluate_a_classifier(flats, tmp_path):
-    frame = pd.read_csv(flats / "flats.csv")
-    model = library.load(flats / "let.mesh")
-    done = meshnn("evaluate", flats / "let.mesh", flats / "flats.csv", "--json")
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
+    frame, model = pd.read_csv(flats / "flats.csv"), library.load(flats / "let.mesh")
+    found = json.loads(meshnn("evaluate", flats / "let.mesh", flats / "flats.csv", "--json").stdout)
     predicted, truth = model.predict(frame), frame["let"]
     assert found["accuracy"] == pytest.approx(metrics.accuracy_score(truth, predicted))
     assert found["log_loss"] == pytest.approx(metrics.log_loss(truth, model.predict_proba(frame)))
@@ -101,8 +99,7 @@ def test_evaluate_a_classifier(flats, tmp_path):
     odd.loc[0, "let"], odd.loc[1, "let"] = 7, None
     odd.to_csv(tmp_path / "odd.csv", index=False)
     found = json.loads(meshnn("evaluate", flats / "let.mesh", tmp_path / "odd.csv", "--json").stdout)
-    assert found["rows"] == 59
-    assert np.sum(found["confusion"]) == 58
+    assert (found["rows"], np.sum(found["confusion"])) == (59, 58)
     assert found["accuracy"] == pytest.approx(np.trace(found["confusion"]) / 59)
     assert any("1 row without a value of let" in note for note in found["notes"])
     assert any("1 row of classes that the model does not know, e.g. '7'" in note for note in found["notes"])
@@ -116,38 +113,26 @@ def test_evaluate_a_regressor(flats):
     assert found["RMSE"] == pytest.approx(metrics.root_mean_squared_error(frame.rent, predicted))
     assert found["MAE"] == pytest.approx(metrics.mean_absolute_error(frame.rent, predicted))
     assert (found["classes"], found["confusion"]) == (None, None)
-    shown = meshnn("evaluate", flats / "rent.mesh", flats / "flats.csv").stdout
-    assert f"R² {found['R2']:.4f}" in shown
-    assert f"MAE {found['MAE']:.6g}" in shown
+    assert f"R² {found['R2']:.4f}" in meshnn("evaluate", flats / "rent.mesh", flats / "flats.csv").stdout
 
 
 def test_evaluate_refuses(flats, tmp_path):
     X = np.random.default_rng(0).standard_normal((20, 2))
-    options = {"max_epochs": 2, "random_state": 0}
-    MeshClassifier(2, **options).fit(X, np.arange(20) % 2).save(tmp_path / "python.mesh")
-    MeshRegressor(2, **options).fit(X, X).save(tmp_path / "two.mesh")
-    (tmp_path / "t.csv").write_text("a,b,y\n1,2,0\n3,4,1\n")
-    (tmp_path / "bare.csv").write_text("size,city\n20,Bonn\n")
-    (tmp_path / "text.csv").write_text("size,city,rent\n20,Bonn,\n20,Ulm,much\n")
-    (tmp_path / "gaps.csv").write_text("size,city,rent\n20,Bonn,\n20,Ulm,\n")
-    for model, table, more, message in (
-        (tmp_path / "python.mesh", tmp_path / "t.csv", [], "does not know what its target is called; pass --target"),
-        (tmp_path / "python.mesh", tmp_path / "t.csv", ["-y", "z"], "no column z"),
-        (tmp_path / "two.mesh", tmp_path / "t.csv", ["-y", "y"], "predicts 2 numbers"),
-        (flats / "rent.mesh", tmp_path / "bare.csv", [], "no column rent"),
-        (
-            flats / "rent.mesh",
-            tmp_path / "text.csv",
-            [],
-            "column rent holds the text 'much' in row 2, expected numbers",
-        ),
-        (flats / "rent.mesh", tmp_path / "gaps.csv", [], "column rent has no values"),
+    python, two, table = (tmp_path / name for name in ("python.mesh", "two.mesh", "t.csv"))
+    MeshClassifier(2, max_epochs=2, random_state=0).fit(X, np.arange(20) % 2).save(python)
+    MeshRegressor(2, max_epochs=2, random_state=0).fit(X, X).save(two)
+    for model, text, more, message in (
+        (python, "a,b,y\n1,2,0\n", [], "pass --target"),
+        (python, "a,b,y\n1,2,0\n", ["-y", "z"], "no column z"),
+        (two, "a,b,y\n1,2,0\n", ["-y", "y"], "predicts 2 numbers"),
+        (flats / "rent.mesh", "size,city\n20,Bonn\n", [], "no column rent"),
+        (flats / "rent.mesh", "size,city,rent\n20,Bonn,\n20,Ulm,much\n", [], "'much' in row 2"),
+        (flats / "rent.mesh", "size,city,rent\n20,Bonn,\n20,Ulm,\n", [], "column rent has no values"),
     ):
-        done = meshnn("evaluate", model, table, *more)
-        assert done.returncode == 2
-        assert message in done.stderr
-    done = meshnn("evaluate", tmp_path / "python.mesh", tmp_path / "t.csv", "-y", "y", "--json")
-    assert json.loads(done.stdout)["rows"] == 2
+        table.write_text(text)
+        assert message in refused("evaluate", model, table, *more)
+    table.write_text("a,b,y\n1,2,0\n3,4,1\n")
+    assert json.loads(meshnn("evaluate", python, table, "-y", "y", "--json").stdout)["rows"] == 2
 
 
 # -- columns that are copied, tables that are piped ------------------------------------------------------------------
@@ -196,54 +181,16 @@ def test_tables_from_standard_input(flats, tmp_path, monkeypatch):
     text = (flats / "flats.csv").read_text()
     from_file = fit(flats / "flats.csv", "-y", "let", "-o", tmp_path / "file.mesh", "--drop", "id")
     pipe_in(monkeypatch, text.replace(",", ";"))  # semicolons are noticed here, too
-    piped = fit("-", "-y", "let", "-o", tmp_path / "piped.mesh", "--drop", "id")
-    assert piped.returncode == 0, piped.stderr
-    assert json.loads(piped.stdout)["test"] == json.loads(from_file.stdout)["test"]
-    assert any(
-        "standard input: values are taken to be separated by semi" in n for n in json.loads(piped.stdout)["notes"]
-    )
+    piped = json.loads(fit("-", "-y", "let", "-o", tmp_path / "piped.mesh", "--drop", "id").stdout)
+    assert piped["test"] == json.loads(from_file.stdout)["test"]
+    assert any("standard input: values are taken to be separated by semi" in note for note in piped["notes"])
     for command in ("predict", "evaluate"):
         pipe_in(monkeypatch, text)
-        assert (
-            meshnn(command, flats / "let.mesh", "-").stdout
-            == meshnn(command, flats / "let.mesh", flats / "flats.csv").stdout
-        )
+        read = meshnn(command, flats / "let.mesh", "-").stdout
+        assert read == meshnn(command, flats / "let.mesh", flats / "flats.csv").stdout
     for wrong, message in (("", "standard input is empty"), (None, "standard input is closed")):
         pipe_in(monkeypatch, wrong)
-        done = meshnn("predict", flats / "let.mesh", "-")
-        assert done.returncode == 2
-        assert done.stderr.startswith(f"meshnn: {message}")
-
-
-@pytest.mark.slow
-def test_a_real_pipe(flats):
-    text = (flats / "flats.csv").read_text()
-    done = in_a_process("predict", str(flats / "let.mesh"), "-", input=text)
-    assert done.returncode == 0, done.stderr
-    assert len(done.stdout.splitlines()) == 61
-
-
-# -- what is in the cells --------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", ["2024-01-02", "2024-01-02 03:04:05", "03:04:05"])
-def test_dates_are_no_numbers_for_a_model_from_python(tmp_path, kind):
-    X = np.random.default_rng(0).standard_normal((20, 2))
-    MeshClassifier(2, max_epochs=2, random_state=0).fit(X, np.arange(20) % 2).save(tmp_path / "m.mesh")
-    (tmp_path / "t.csv").write_text(f"a,b\n1,{kind}\n2,{kind}\n")
-    done = meshnn("predict", tmp_path / "m.mesh", tmp_path / "t.csv")
-    assert done.returncode == 2
-    assert "column b holds text or dates" in done.stderr
-
-
-def test_many_constant_columns_are_one_note(tmp_path):
-    frame = pd.DataFrame({f"c{k}": [7] * 40 for k in range(400)})
-    frame["x"], frame["t"], frame["y"] = np.arange(40), ["a", "b"] * 20, np.arange(40) // 20
-    frame.to_csv(tmp_path / "t.csv", index=False)
-    notes = json.loads(fit(tmp_path / "t.csv", "-y", "y").stdout)["notes"]
-    about = [note for note in notes if "left out" in note]
-    assert len(about) == 1
-    assert "400 columns are constant or have no values: left out (c0, c1, c2, ...)" in about[0]
+        assert message in refused("predict", flats / "let.mesh", "-")
 
 
 # -- splits ----------------------------------------------------------------------------------------------------------
@@ -268,60 +215,44 @@ def test_a_class_with_one_row_is_learned_whatever_the_seed(tmp_path):
     rng = np.random.default_rng(0)
     rows = [f"{a:.3f},{'rare' if k == 7 else 'xy'[k % 2]}" for k, a in enumerate(rng.standard_normal(40))]
     (tmp_path / "t.csv").write_text("a,c\n" + "\n".join(rows) + "\n")
-    for seed in range(6):
-        done = fit(tmp_path / "t.csv", "-y", "c", "--seed", seed, "--early-stopping")
-        assert done.returncode == 0, done.stderr
-        report = json.loads(done.stdout)
+    for seed in range(3):
+        report = json.loads(fit(tmp_path / "t.csv", "-y", "c", "--seed", seed, "--early-stopping").stdout)
         assert report["classes"] == ["rare", "x", "y"]
         assert sum(report["test"]["confusion"][0]) == 0
         assert "too few rows to test all classes: rare can only be learned" in report["notes"]
     (tmp_path / "t.csv").write_text("a,c\n1,x\n2,y\n3,z\n")
     assert "every class has one row" in fit(tmp_path / "t.csv", "-y", "c").stderr
-    with pytest.raises(ValueError, match="each class has one only"):
-        MeshClassifier(2, early_stopping=True).fit([[0.0], [1], [2]], ["x", "y", "z"])
 
 
 # -- options ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("arguments", "message"), [
-    (["--learning-rate", "0"], "learning_rate"),
-    (["--l1", "-1"], "--l1"),
-    (["--l2", "nan"], "l2"),
-    (["--tol", "-1"], "--tol"),
-    (["--activation", "tanx"], "unknown --activation 'tanx'; did you mean 'tanh'?"),
-    (["--loss", "hubert"], "unknown --loss 'hubert'; did you mean 'huber'?"),
-    (["--loss", "huber", "--task", "classify"], "--loss huber is for --task regress"),
-    (["--loss", "huber", "--class-weight", "balanced"], "there are no classes in a regression"),
-    (["--edges", "9", "--n-restarts", "2"], "has one start; leave one of them out"),
-    (["--sep", "ab"], "sep must be one character"),
-    (["--encoding", "utf-99"], "utf-99"),
-    (["--mesh", "no.json"], "there is no file no.json"),
-    (["--mesh", __file__], "the endings that work are .json"),
-    (["--checkpoint", "no/where.mesh"], "does not exist; create it first"),
+@pytest.mark.parametrize(("options", "message"), [
+    ("--learning-rate 0", "learning_rate"), ("--l1 -1", "--l1"), ("--l2 nan", "l2"), ("--tol -1", "--tol"),
+    ("--activation tanx", "did you mean 'tanh'?"), ("--loss hubert", "did you mean 'huber'?"),
+    ("--loss huber --task classify", "--task regress"), ("--loss huber --class-weight balanced", "--class-weight"),
+    ("--edges 9 --n-restarts 2", "--n-restarts"), ("--sep ab", "one character"), ("--encoding utf-99", "utf-99"),
+    ("--mesh no.json", "no.json"), (f"--mesh {__file__}", ".json"), ("--checkpoint no/where.mesh", "does not exist"),
+    ("--quantile 0.5", "--quantile"), ("--solver lm --learning-rate 1", "--learning-rate"), ("--scratch no", "'no'"),
+    ("--grow --hidden 3,4", "--grow"), ("--on spark:2", "--on"), ("--on dask:0", "--on"),
 ])  # fmt: skip
-def test_wrong_options_are_refused_before_the_table_is_read(tmp_path, monkeypatch, arguments, message):
+def test_wrong_options_are_refused_before_the_table_is_read(tmp_path, monkeypatch, options, message):
     monkeypatch.chdir(tmp_path)
-    done = meshnn("fit", "missing.csv", "-y", "c", *arguments)
-    assert done.returncode == 2
-    assert message in done.stderr
-    assert "missing.csv" not in done.stderr
+    said = refused("fit", "missing.csv", "-y", "c", *options.split())
+    assert message in said
+    assert "missing.csv" not in said
 
 
 def test_class_weights(flats, tmp_path):
-    rng = np.random.default_rng(0)
-    frame = pd.DataFrame({"a": rng.standard_normal(100), "c": ["few"] * 10 + ["many"] * 90})
+    frame = pd.DataFrame({"a": np.random.default_rng(0).standard_normal(100), "c": ["few"] * 10 + ["many"] * 90})
     frame.to_csv(tmp_path / "t.csv", index=False)
-    arguments = (tmp_path / "t.csv", "-y", "c", "-o", tmp_path / "m.mesh", "--test", "0", "--solver", "lm")
-    counts = {}
+    means = []
     for more in ((), ("--class-weight", "balanced")):
-        assert fit(*arguments, *more).returncode == 0
-        model = library.load(tmp_path / "m.mesh")
-        assert model.class_weight == (more[1] if more else None)
-        counts[more] = model.predict_proba(frame)[:, 0].mean()
-    assert counts[()] < 0.3 < counts["--class-weight", "balanced"]  # without anything to tell them by: 0.1 and 0.5
-    done = fit(flats / "flats.csv", "-y", "rent", "--drop", "id", "--class-weight", "balanced")
-    assert "--class-weight: the target is a number" in done.stderr
+        fit(tmp_path / "t.csv", "-y", "c", "-o", tmp_path / "m.mesh", "--test", "0", "--solver", "lm", *more)
+        means.append(library.load(tmp_path / "m.mesh").predict_proba(frame)[:, 0].mean())
+    assert means[0] < 0.3 < means[1]  # without anything to tell them by: 0.1 and 0.5
+    wrong = ("fit", flats / "flats.csv", "-y", "rent", "--drop", "id", "--class-weight", "balanced")
+    assert "--class-weight: the target is a number" in refused(*wrong)
 
 
 def test_classes_are_read_as_they_were(tmp_path):

@@ -67,31 +67,18 @@ def _fail(error: BaseException, arguments: list[str]) -> int:
 
 def _explained(error: BaseException) -> tuple[str, int]:
     """Return the message about an error, and the exit code."""
-    limited = "memory is limited (ulimit -v), perhaps to too little"
     if isinstance(error, KeyboardInterrupt):
         return "interrupted", 130
     if isinstance(error, BrokenPipeError):  # the reader of our output has closed it
         return "", 1
     if isinstance(error, OSError):
         return f"{error.filename}: {reason(error)}" if error.filename else reason(error), 2
-    if isinstance(error, ImportError) and _memory_is_limited():
-        return f"{error}; {limited}", 2
     if isinstance(error, (MeshError, ImportError)):
         return str(error), 2
     if isinstance(error, MemoryError):
         return "this takes more memory than there is; free some, or take fewer rows or a smaller net", 2
-    where = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    if _memory_is_limited():
-        return f"{where[:300]}; {limited}", 2
+    where = f"{type(error).__name__}: {error}".removesuffix(": ")
     return f"{where[:300]} (a bug: meshnn --debug ... shows where; please report it)", 1
-
-
-def _memory_is_limited() -> bool:
-    try:
-        import resource
-    except ImportError:
-        return False
-    return resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
 
 
 def _write(text: str, colour: int) -> None:

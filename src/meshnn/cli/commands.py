@@ -5,7 +5,7 @@ A package can add its own by an entry point in the group `meshnn.commands`: its 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 from importlib.metadata import entry_points
 from keyword import iskeyword
@@ -18,19 +18,23 @@ from typer.main import get_command
 from meshnn import __version__
 from meshnn.errors import MeshError
 
-#: Each is a function of its name in the module of its name, with a _ behind a keyword of Python, in the order of help.
-COMMANDS = (
-    "fit", "predict", "evaluate", "export", "import", "stream", "forecast", "info", "explain", "plot", "play", "verify",
-)  # fmt: skip
+#: Modules of the commands, in the order of help; each is a function of its name, with a _ behind a keyword of Python.
+COMMANDS = {
+    "fit": "fit", "predict": "predict", "evaluate": "predict", "export": "export", "import": "export",
+    "stream": "stream", "forecast": "forecast", "info": "info", "explain": "explain", "plot": "plot", "play": "play",
+    "verify": "verify",
+}  # fmt: skip
 
 
 class _Commands(Mapping[str, Any]):
     """Commands by name; iterating over the names loads none of them."""
 
     def __getitem__(self, name: str) -> Any:
-        word = f"{name}_" if iskeyword(name) else name
-        ours = name in COMMANDS
-        function = getattr(import_module(f"meshnn.cli.{word}"), word) if ours else _loaded(self._others()[name])
+        if name in COMMANDS:
+            module = import_module(f"meshnn.cli.{COMMANDS[name]}")
+            function = getattr(module, f"{name}_" if iskeyword(name) else name)
+        else:
+            function = _loaded(self._others()[name])
         command = typer.Typer(add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False)
         command.command(name)(function)
         return get_command(command)
@@ -45,11 +49,10 @@ class _Commands(Mapping[str, Any]):
         return sum(1 for _ in self)
 
 
-def _loaded(point: Any) -> Callable[..., None]:
+def _loaded(point: Any) -> Any:
     """Load the function of an entry point; if that fails, return one that raises the error, so that help works."""
     try:
-        function: Callable[..., None] = point.load()
-        return function
+        return point.load()
     except Exception as error:
         what = f"the command {point.name} ({point.value}) cannot be loaded: {error}"
 
@@ -71,8 +74,8 @@ class _CommandGroup(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
-        except (EOFError, KeyboardInterrupt) as error:  # typer would replace them
-            raise _WrappedError(error) from error
+        except (EOFError, KeyboardInterrupt) as error:  # typer would end the process
+            raise _WrappedError(error) from None
 
 
 class _WrappedError(Exception):
@@ -115,7 +118,5 @@ def run(arguments: list[str]) -> int:
             return 2
         where = error.ctx.command_path if error.ctx is not None else "meshnn"
         raise MeshError(f"{error.format_message().rstrip('.')}; see {where} --help") from error
-    except typer.Abort:
-        raise KeyboardInterrupt from None
     except _WrappedError as error:
         raise error.args[0] from None

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from typer import Argument, Option
 
 from meshnn.cli.options import Activation, AsJson, Seed, Ticks
-from meshnn.cli.output import print_json
+from meshnn.cli.output import print_json, refuse
 from meshnn.errors import MeshError
 from meshnn.losses import loss_named
 from meshnn.mesh import Mesh
@@ -41,34 +41,29 @@ def explain(
     [bold]Examples[/bold]
 
       meshnn explain --inputs 32 --hidden 50 --outputs 10 --density 0.2 --ticks 3
-
       meshnn explain --layers 32,14,13,10
-
       meshnn explain iris.mesh --samples 105
-
       meshnn explain --inputs 2 --hidden 15 --outputs 2 --ticks 8 --batch-size 700
     """
-    given = any(value is not None for value in (inputs, hidden, outputs, density)) or family != "mesh"
+    sizes = any(value is not None for value in (inputs, hidden, outputs, density)) or family != "mesh"
+    given = sizes or layers is not None or ticks is not None or activation != "relu"
+    refuse({
+        "a model says it all: leave sizes, layers, density, ticks, family and activation out": model and given,
+        "--layers: the layers say it all: leave sizes, density and family out": layers is not None and sizes,
+        "--density: a cascade has all its edges: leave it out": family == "cascade" and density is not None,
+        f"--layers: expected sizes like 32,14,13,10, got {layers!r}":
+        layers is not None and not all(size.strip().isdecimal() for size in layers.split(",")),
+    })  # fmt: skip
     loss: str | None = None
+    i, h, o = (default if size is None else size for size, default in ((inputs, 2), (hidden, 15), (outputs, 2)))
     if model is not None:
-        if given or layers is not None or ticks is not None or activation != "relu":
-            raise MeshError("a model says it all: leave sizes, layers, density, ticks, family and activation out")
         mesh, loss = _from_file(model)
     elif layers is not None:
-        if given:
-            raise MeshError("--layers: the layers say it all: leave sizes, density and family out")
-        if not all(size.strip().isdecimal() for size in layers.split(",")):
-            raise MeshError(f"--layers: expected sizes like 32,14,13,10, got {layers!r}")
         mesh = Mesh(Topology.layered([int(size) for size in layers.split(",")]), ticks, activation)
+    elif family == "cascade":
+        mesh = Mesh(Topology.cascade(i, h, o), ticks, activation)
     else:
-        defaults = ((inputs, 2), (hidden, 15), (outputs, 2))
-        i, h, o = (default if size is None else size for size, default in defaults)
-        if family == "mesh":
-            topology = Topology.mesh(i, h, o, density=1.0 if density is None else density, random_state=random_state)
-        elif density is not None:
-            raise MeshError("--density: a cascade has all its edges: leave it out")
-        else:
-            topology = Topology.cascade(i, h, o)
+        topology = Topology.mesh(i, h, o, density=1.0 if density is None else density, random_state=random_state)
         mesh = Mesh(topology, ticks, activation)
     explanation = mesh.explain(batch_size, jacobian=jacobian, measure=measure)
     choice = None if samples is None else _solver(mesh, samples, loss)

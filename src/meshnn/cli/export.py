@@ -1,4 +1,4 @@
-"""`meshnn export`: a trained model as a file that needs no Python."""
+"""`meshnn export` and `meshnn import`: a trained model as a file that needs no Python, and what it learned there."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from typer import Option
+from typer import Argument, Option
 
-from meshnn.cli.options import AsJson, MeshFile, with_read_options
-from meshnn.cli.output import check_output, print_json, say_notes
+from meshnn.cli.options import AsJson, MeshFile, TrueAnswers, with_read_options
+from meshnn.cli.output import check_output, counted, print_json, refuse, say_notes
 from meshnn.errors import MeshError
 
 Format = Literal["c", "onnx"]
@@ -24,18 +24,12 @@ def export(
     out: Annotated[Path, Option("--out", "-o", help="The file to write: net.h or net.onnx.")],
     to: Annotated[Format | None, Option(help="Format of the file; by default that of its ending.")] = None,
     dtype: Annotated[Dtype, Option(help="C: type of the numbers; integers need no floating point.")] = "float32",
-    data: Annotated[
-        Path | None, Option(help="The training table, which integer nets take their scales from and are scored on.")
-    ] = None,
-    target: Annotated[
-        str | None, Option("--target", "-y", help="The column of --data to score on; by default as in training.")
-    ] = None,
+    data: Annotated[Path | None, Option(help="The training table, for scales and scores of integer nets.")] = None,
+    target: TrueAnswers = None,
     optimize: Annotated[Optimize, Option(help="C: small tables and loops, or fast code without loops.")] = "size",
     name: Annotated[str | None, Option(help="C: prefix of all names; by default the name of the file.")] = None,
     learn: Annotated[bool, Option("--learn", help="C: include the learner of a stream, to learn on the chip.")] = False,
-    tune: Annotated[
-        bool, Option("--tune/--no-tune", help="C: fine-tune integer weights with quantisation in the loop.")
-    ] = True,
+    tune: Annotated[bool, Option("--tune/--no-tune", help="C: fine-tune integer weights by quantised runs.")] = True,
     check: Annotated[bool, Option("--check", help="Compile or load the file, and compare 1000 predictions.")] = False,
     read: Any = None,
     as_json: AsJson = False,
@@ -45,11 +39,8 @@ def export(
     [bold]Examples[/bold]
 
       meshnn export iris.mesh --out iris.h --check
-
       meshnn export iris.mesh --out iris.h --dtype int8 --data iris.csv --check
-
       meshnn export stream.mesh --out net.h --learn
-
       meshnn export iris.mesh --out iris.onnx
     """
     form = to or {".h": "c", ".hpp": "c", ".onnx": "onnx"}.get(out.suffix.lower())
@@ -57,14 +48,13 @@ def export(
         raise MeshError(f"--out: {out} does not say what to write; end it in .h or .onnx, or pass --to c or --to onnx")
     check_output("--out", out, keep={"the model": model})
     given = {"--dtype": dtype != "float32", "--optimize": optimize != "size", "--data": data is not None}
-    if form == "onnx":
-        _refuse(given | {"--name": name is not None, "--learn": learn}, "ONNX")
-    elif learn:
-        _refuse(given, "a learner, which is in float32 and needs no samples")
-    if target is not None and data is None:
-        raise MeshError("--target is a column of --data, which is not there; pass both, or none")
-    if not tune and dtype == "float32":
-        raise MeshError("--no-tune is for int8 and int16; pass --dtype, or leave it out")
+    onnx = given | {"--name": name is not None, "--learn": learn}
+    for_c = {f"{option} is not for ONNX; leave it out": form == "onnx" and there for option, there in onnx.items()}
+    fixed = {f"{option} is not for a learner, in float32; leave it out": learn and given[option] for option in given}
+    refuse(for_c | fixed | {
+        "--target is a column of --data, which is not there; pass both, or none": target is not None and data is None,
+        "--no-tune is for int8 and int16; pass --dtype, or leave it out": not tune and dtype == "float32",
+    })  # fmt: skip
     from meshnn.loading import load_fitted
 
     thing = load_fitted(model)
@@ -86,12 +76,6 @@ def export(
         print_json(facts)
     else:
         print(shown)
-
-
-def _refuse(given: dict[str, bool], what: str) -> None:
-    """Refuse options that mean nothing here."""
-    if wrong := [option for option, there in given.items() if there]:
-        raise MeshError(f"{wrong[0]} is not for {what}; leave it out")
 
 
 def _samples(path: Path, data: Path, target: str | None, read: Any) -> tuple[Any, Any, list[str]]:
@@ -129,3 +113,34 @@ def _check(model: Any, form: str, out: Path, X: Any, net: Any, learn: bool) -> s
         return check_learner(model, out, samples) if learn else check_c(model, out, samples, net)
     except MeshError as error:
         raise MeshError(f"--check: {error}") from None
+
+
+def import_(
+    saved: Annotated[Path, Argument(help="The file with the bytes that net_save wrote.")],
+    into: Annotated[Path, Option(help="The .mesh file that the header was made from.")],
+    out: Annotated[Path, Option("--out", "-o", help="The model to write, a .mesh file.")],
+    as_json: AsJson = False,
+) -> None:
+    """Take back what a net has learned on a device: the bytes that its C learner saved.
+
+    [bold]Example[/bold]
+
+      meshnn import field.bin --into pump.mesh --out learned.mesh
+    """
+    from meshnn.export.snapshot import import_snapshot
+    from meshnn.files import explained
+    from meshnn.loading import load
+
+    check_output("--out", out)
+    model = load(into)
+    with explained("read", str(saved)):
+        content = saved.read_bytes()
+    snapshot = import_snapshot(content, model, str(saved))
+    model.save(out)
+    if as_json:
+        names = ("samples", "learned", "learner", "everything")
+        facts = {"model": str(out), "parameters": snapshot.n_parameters}
+        print_json(facts | {name: getattr(snapshot, name) for name in names})
+        return
+    seen = f"{counted(snapshot.samples, 'sample')} seen, {counted(snapshot.learned, 'update')} of {snapshot.learner}"
+    print(f"{out}: {counted(snapshot.n_parameters, 'parameter')} of {saved}; {seen}")

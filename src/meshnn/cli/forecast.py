@@ -2,46 +2,27 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 from typer import Argument, Option
 
-from meshnn.arguments import whole_number
+from meshnn.cli import output
 from meshnn.cli.options import AsJson, Picture, Seed, TableOut, column_list, with_read_options
-from meshnn.cli.output import (
-    check_output,
-    counted,
-    print_json,
-    print_lines,
-    print_text,
-    progress,
-    save_somewhere,
-    say_notes,
-    screen,
-)
 from meshnn.errors import MeshError
 from meshnn.tables.predictions import check_ending, write_predictions
 
 
 @with_read_options
 def forecast(
-    data: Annotated[
-        Path, Argument(help="A table with the series: .csv, .tsv (also .gz) or .parquet; - is standard input.")
-    ],
+    data: Annotated[Path, Argument(help="A table: .csv, .tsv (also .gz) or .parquet; - is standard input.")],
     target: Annotated[
         str | None, Option("--target", "-y", help="The column with the series; by default the only one of numbers.")
     ] = None,
     horizon: Annotated[int, Option(min=1, max=10_000, help="Number of steps to forecast.")] = 12,
-    by: Annotated[
-        str | None, Option(help="The column with the time; by default the only one of dates, if any.")
-    ] = None,
-    exogenous: Annotated[
-        list[str] | None,
-        Option(help="Columns that explain the series, as price,holiday; rows without a target hold future values."),
-    ] = None,
+    by: Annotated[str | None, Option(help="The column with the time; by default the only one of dates.")] = None,
+    exogenous: Annotated[list[str] | None, Option(help="Columns that explain the series, as price,holiday.")] = None,
     season: Annotated[str, Option(help="Number of steps of a season, none, or auto: found from the series.")] = "auto",
     level: Annotated[float, Option(min=0.01, max=0.999, help="Probability that an interval holds the value.")] = 0.9,
     origins: Annotated[int, Option(min=0, help="Points of the past that forecasts are tested from; 0: no test.")] = 50,
@@ -56,18 +37,17 @@ def forecast(
 
     The series is learned online, one value after the other. In its second half it is forecast from many points with
     what was known there: the errors are compared with those of the naive forecast (the last value), and of the value
-    of a season ago.
+    of a season ago. Future values of --exogenous columns are those of rows without a target.
 
     [bold]Examples[/bold]
 
       meshnn forecast airline.csv --horizon 24
-
       meshnn forecast airline.csv --horizon 24 --out ahead.csv --picture ahead.png
-
       meshnn forecast sales.csv --target shop_3 --by day --season 7 --level 0.8 --model sales.mesh
-
       meshnn forecast sales.csv --target shop_3 --exogenous price,holiday --horizon 7
     """
+    import pyarrow as pa
+
     from meshnn.online import MeshForecaster
     from meshnn.online._backtest import back_test
     from meshnn.tables.reader import read_table
@@ -75,18 +55,18 @@ def forecast(
 
     forecaster = MeshForecaster(_season(season), random_state=random_state)
     _check_files(data, out, picture, model)
-    if by is not None and by == target:
-        raise MeshError(f"--by: {by} is the series itself; name the column with the time")
     loaded = read_table(data, options=read)
     features = column_list(exogenous, loaded.table.column_names)
-    if twice := {target, by}.intersection(features):
-        raise MeshError(f"--exogenous: {twice.pop()} is the series or the time; leave it out")
+    output.refuse({
+        f"--by: {by} is the series itself; name the column with the time": by is not None and by == target,
+        f"--exogenous: {target if target in features else by} is the series or the time; leave it out":
+        {target, by}.intersection(features),
+    })  # fmt: skip
     series = read_series(loaded.table, target, by, features)
     ahead = series.features_ahead(horizon)
-    with progress("learning") as told:
-        test = back_test(
-            forecaster, series.values, horizon, level, origins, lambda done, of: told(done, of, ""), series.features
-        )
+    with output.progress("learning") as told:
+        report = lambda done, of: told(done, of, "values")  # noqa: E731
+        test = back_test(forecaster, series.values, horizon, level, origins, report, series.features)
         columns = {"forecast": np.array(forecaster.forecast(horizon, ahead), float)}
         bounds = forecaster.forecast_interval(horizon, ahead, level)
     columns |= dict(zip(("lower", "upper"), np.array(bounds, float).T, strict=True))
@@ -94,53 +74,49 @@ def forecast(
     few = ["too few values for a test on the past"] * (origins > 0 and not len(test.origins))
     notes = [*loaded.notes, *series.notes, *few]
     if not as_json:
-        say_notes(notes)
+        output.say_notes(notes)
         _show(errors, series, forecaster, test, level, on_screen=out is None)
-    text = _write(out, series, columns)
+    name = f"{series.by or 'step'} (time)" if series.by in columns else series.by or "step"
+    text = write_predictions(out, pa.table({name: series.texts(horizon)}), columns, [name])
     if picture is not None:
-        _draw(picture, series, columns, level, test, errors, forecaster)
-    failure = None
+        _draw(picture, series, columns, level, test, errors)
     if model is not None:
-        model, failure = save_somewhere(forecaster, model)
+        forecaster.save(model)
     files = {"out": out, "picture": picture, "model": model}
     if as_json:
         facts: dict[str, Any] = {"data": str(data), "target": series.name, "by": series.by}
         facts |= {"season": forecaster.season_, "level": level} | ({"exogenous": features} if features else {})
         facts["forecast"] = {series.by or "step": series.texts(horizon)} | {k: v.tolist() for k, v in columns.items()}
         facts["back_test"] = {k: v.tolist() for k, v in errors.items()} | {"origins": test.origins.tolist()}
-        print_json(facts | {"notes": notes} | {k: None if v is None else str(v) for k, v in files.items()})
+        output.print_json(facts | {"notes": notes} | {k: None if v is None else str(v) for k, v in files.items()})
     else:
-        if text is not None:
-            print_text(text)
-        for what, path in files.items():
-            if path is not None:
-                print(f"{'forecast' if what == 'out' else what} written to {path}", file=sys.stderr)
-    if failure is not None:
-        raise failure
+        output.print_text(text or "")
+        written = [f"{what} written to {path}" for what, path in files.items() if path is not None]
+        output.print_lines(*(line.replace("out", "forecast", 1) for line in written), stderr=True)
 
 
 def _season(text: str) -> int | str | None:
     if text in ("auto", "none"):
         return "auto" if text == "auto" else None
-    if not text.lstrip("-").isdecimal():
-        raise MeshError(f"--season must be a whole number of steps, auto or none, got {text!r}")
-    return whole_number("--season", int(text[:9]), most=100_000)
+    if not text.isdecimal() or not 1 <= int(text[:9]) <= 100_000:
+        raise MeshError(f"--season must be a whole number from 1 to 100,000, auto or none, got {text!r}")
+    return int(text)
 
 
 def _check_files(data: Path, out: Path | None, picture: Path | None, model: Path | None) -> None:
     """Refuse what could not be written, before long work."""
     if out is not None:
-        check_output("--out", out, keep={"the table": data})
+        output.check_output("--out", out, keep={"the table": data})
         check_ending(out)
     if picture is not None:
         from meshnn.plots import check_figure_path
         from meshnn.plots.style import require_matplotlib
 
         check_figure_path(picture)
-        check_output("--picture", picture)
+        output.check_output("--picture", picture)
         require_matplotlib()
     if model is not None:
-        check_output("--model", model, ".mesh")
+        output.check_output("--model", model, ".mesh")
 
 
 def _errors(test: Any, season: int | None) -> dict[str, Any]:
@@ -155,55 +131,40 @@ def _show(errors: dict[str, Any], series: Any, model: Any, test: Any, level: flo
     """Show the test, on stderr if the forecast itself goes to stdout."""
     from rich.table import Table
 
-    found = "no season" if model.season_ is None else f"a season of {model.season_} steps"
-    found += ", found" if model.season == "auto" and model.season_ is not None else ""
-    print_lines(f"{series.name}: {counted(len(series.values), 'value')}, {found}", stderr=on_screen)
+    season = "no season" if model.season_ is None else f"a season of {model.season_} steps"
+    output.print_lines(f"{series.name}: {output.counted(len(series.values), 'value')}, {season}", stderr=on_screen)
     if not len(test.origins):
         return
     horizon = test.truth.shape[1]
-    listed = (1, 2, 3, 6, 12, 24, 48, 96, 168)
-    steps = range(1, horizon + 1) if horizon <= 6 else [h for h in listed if h < horizon] + [horizon]
-    title = f"mean absolute error, from {counted(len(test.origins), 'point')} of the past"
+    title = f"mean absolute error, from {output.counted(len(test.origins), 'point')} of the past"
     table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
     for name in ("steps ahead", *list(errors)[:-1], f"inside {100 * level:g}% interval"):
         table.add_column(name, justify="right")
+    steps = [h for h in range(1, horizon + 1) if horizon <= 6 or h in (1, 2, 3, 6, 12, 24, 48, 96, 168, horizon)]
     lines = [(str(h), [by_step[h - 1] for by_step in errors.values()]) for h in steps]
-    if horizon > 1:
-        lines.append(("all", [np.nanmean(by_step) for by_step in errors.values()]))
-    for label, (*found_, covered) in lines:
-        if np.isfinite(found_[0]):
-            cells = [f"{error:.4g}" if np.isfinite(error) else "" for error in found_]
+    lines.append(("all", [np.nanmean(by_step) for by_step in errors.values()]))
+    for label, (*found, covered) in lines:
+        if np.isfinite(found[0]):
+            cells = [f"{error:.4g}" if np.isfinite(error) else "" for error in found]
             table.add_row(label, *cells, f"{100 * covered:.0f}%")
-    screen(stderr=on_screen).print(table)
+    output.screen(stderr=on_screen).print(table)
 
 
-def _write(out: Path | None, series: Any, columns: dict[str, Any]) -> str | None:
-    import pyarrow as pa
-
-    name = series.by or "step"
-    name = f"{name} (time)" if name in columns else name
-    table = pa.table({name: series.texts(len(columns["forecast"]))})
-    return write_predictions(out, table, columns, [name])
-
-
-def _draw(
-    picture: Path, series: Any, columns: dict[str, Any], level: float, test: Any, errors: dict[str, Any], model: Any
-) -> None:
+def _draw(picture: Path, series: Any, columns: dict[str, Any], level: float, test: Any, errors: dict[str, Any]) -> None:
     from meshnn.plots import plot_forecast, save_figure
 
     stamps, horizon = series.stamps, len(columns["forecast"])
     past: list[tuple[Any, Any]] = []
-    last = len(stamps) + 1
-    for k in range(len(test.origins) - 1, -1, -1):  # those that do not overlap
-        origin = int(test.origins[k])
-        if origin + horizon <= last and (origin + horizon <= len(stamps) or not past):
-            past.append((stamps[origin : origin + horizon], test.forecasts[k, : len(stamps) - origin]))
+    last = len(stamps) + horizon
+    for origin, forecasts in zip(test.origins[::-1].tolist(), test.forecasts[::-1], strict=True):
+        if origin + horizon <= last and len(past) < 4:  # those that do not overlap
+            past.append((stamps[origin : origin + horizon], forecasts[: len(stamps) - origin]))
             last = origin
-    season = "" if model.season_ is None else f", season of {model.season_}"
     by_name = {name: by_step for name, by_step in errors.items() if name != "covered"}
+    ahead = f"{output.counted(horizon, 'step')} ahead of {output.counted(len(stamps), 'value')}"
     figure = plot_forecast(
-        times=stamps, values=series.values, ahead=series.ahead(horizon), **columns, level=level, past=past[:4],
+        times=stamps, values=series.values, ahead=series.ahead(horizon), **columns, level=level, past=past,
         name=series.name, errors=by_name if len(test.origins) else None, across=series.by or "step",
-        title=f"{series.name}: {counted(horizon, 'step')} ahead of {counted(len(stamps), 'value')}{season}",
+        title=f"{series.name}: {ahead}",
     )  # fmt: skip
     save_figure(figure, picture)

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from rich.table import Table
 from rich.text import Text
 
 from meshnn import storage
+from meshnn.cli.models import SavedRun
 from meshnn.cli.options import AsJson, MeshFile
 from meshnn.cli.output import print_json, printable, screen
 from meshnn.loading import from_tree
 from meshnn.memory import format_bytes
-from meshnn.online.scores import scores_from
-from meshnn.tables.streams import StreamSchema
 
 
 def info(model: MeshFile, as_json: AsJson = False) -> None:
@@ -26,7 +26,7 @@ def info(model: MeshFile, as_json: AsJson = False) -> None:
     tree = storage.read(model)
     thing = from_tree(model, tree, fitted=True)
     facts = {"file": str(model), "bytes": model.stat().st_size, "holds": tree["kind"]}
-    facts |= _forecaster(thing) if hasattr(thing, "forecast") else _net(thing) | _trained(thing, tree)
+    facts |= _forecaster(thing) if hasattr(thing, "forecast") else _net(thing) | _trained(thing, tree, model)
     facts["written_with"] = tree.get("versions")
     if as_json:
         print_json(facts)
@@ -54,12 +54,10 @@ def _shown(value: Any) -> str:
 def _forecaster(thing: Any) -> dict[str, Any]:
     lines = thing.explain() if thing.n_samples_ else []
     return {
-        "values": thing.n_samples_,
-        "season": thing.season_,
-        "features": [str(name) for name in thing.features_.names],
+        "values": thing.n_samples_, "season": thing.season_, "features": [str(name) for name in thing.features_.names],
         "believed": {name: f"{max(near, far):.2f}" for name, near, far in lines if max(near, far) >= 0.01},
         "next": thing.forecast(1)[0] if thing.n_samples_ else None,
-    }
+    }  # fmt: skip
 
 
 def _net(thing: Any) -> dict[str, Any]:
@@ -74,55 +72,40 @@ def _net(thing: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _trained(thing: Any, tree: dict[str, Any]) -> dict[str, Any]:
+def _trained(thing: Any, tree: dict[str, Any], path: Path) -> dict[str, Any]:
     """Return what a model knows besides its net."""
     if hasattr(thing, "learn_one"):
-        return _stream(thing)
+        return _stream(thing, path)
     if not hasattr(thing, "mesh_"):
         return {}
     encoder = getattr(thing, "encoder_", None)
     last = thing.history_[-1] if len(thing.history_) else None
     return {
-        "target": getattr(thing, "target_", None),
-        "classes": [str(c) for c in getattr(thing, "classes_", [])],
+        "target": getattr(thing, "target_", None), "classes": [str(c) for c in getattr(thing, "classes_", [])],
         "columns": encoder.describe() if encoder is not None else None,
         "features": [str(n) for n in getattr(thing, "feature_names_in_", [])] or None,
-        "importances": _importances(thing, encoder),
-        "solver": thing.solver_,
-        "solver_reason": thing.solver_reason_,
-        "epochs": thing.n_iter_ or (last.epoch if last else 0),
-        "minimised": thing.loss_,
-        "loss": None if last is None else last.loss,
-        "training_seconds": None if last is None else last.seconds,
-        "training_notes": thing.history_.notes,
-        "checkpoint": _checkpoint(tree.get("training")),
-    }
+        "importances": _importances(thing, encoder), "solver": thing.solver_, "solver_reason": thing.solver_reason_,
+        "epochs": thing.n_iter_ or (last.epoch if last else 0), "minimised": thing.loss_,
+        "loss": None if last is None else last.loss, "training_seconds": None if last is None else last.seconds,
+        "training_notes": thing.history_.notes, "checkpoint": _checkpoint(tree.get("training")),
+    }  # fmt: skip
 
 
-def _stream(model: Any) -> dict[str, Any]:
+def _stream(model: Any, path: Path) -> dict[str, Any]:
     facts: dict[str, Any] = {
         "classes": [str(label) for label in getattr(model, "classes_", [])],
         "features": [str(name) for name in model.features_.names] or None,
-        "learner": model.learner,
-        "memory": model.memory,
-        "samples_learned": model.n_samples_,
-    }
-    table = model.table_
-    if not isinstance(table, dict):
+        "learner": model.learner, "memory": model.memory, "samples_learned": model.n_samples_,
+    }  # fmt: skip
+    if model.table_ is None:
         return facts
-    try:
-        schema, scores = StreamSchema.from_dict(table["recipe"]), scores_from(table["scores"])
-        return facts | {
-            "target": schema.target,
-            "ordered_by": schema.by,
-            "dropped": schema.drop or None,
-            "table": table["source"],
-            "rows": table["rows"],
-            "stream": "finished" if table["finished"] else "goes on: meshnn stream ... --resume",
-            "scores": {name: round(value, 6) for name, value in scores.summary().items()} if scores.rows else None,
-        }
-    except (KeyError, TypeError, ValueError, AttributeError):
-        return facts | {"stream": "is damaged"}
+    saved = SavedRun.of(model, path)
+    schema, scores = saved.schema, saved.scores
+    return facts | {
+        "target": schema.target, "ordered_by": schema.by, "dropped": schema.drop or None, "table": saved.source,
+        "rows": saved.rows, "stream": "finished" if saved.finished else "goes on: meshnn stream ... --resume",
+        "scores": {name: round(value, 6) for name, value in scores.summary().items()} if scores.rows else None,
+    }  # fmt: skip
 
 
 def _importances(thing: Any, encoder: Any) -> dict[str, float] | None:
@@ -131,11 +114,10 @@ def _importances(thing: Any, encoder: Any) -> dict[str, float] | None:
     if shares is None:
         return None
     named = getattr(thing, "feature_names_in_", None)
-    if named is None and encoder is not None:
-        named = encoder.feature_names
-    names = [f"feature {k}" for k in range(len(shares))] if named is None else [str(name) for name in named]
+    if named is None:
+        named = [f"feature {k}" for k in range(len(shares))] if encoder is None else encoder.feature_names
     first = sorted(range(len(shares)), key=lambda k: -shares[k])[:8]
-    return {names[k]: round(float(shares[k]), 3) for k in first}
+    return {str(named[k]): round(float(shares[k]), 3) for k in first}
 
 
 def _checkpoint(training: Any) -> str | None:

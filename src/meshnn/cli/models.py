@@ -5,17 +5,20 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from meshnn.cli.options import column_list, read_options
-from meshnn.cli.output import collect_warnings
+from meshnn.cli.output import collect_warnings, refuse
 from meshnn.errors import DataError, FileError, MeshError
 from meshnn.online.blocks import Rows, TableRunner, model_classes, model_values, outputs_of
+from meshnn.online.scores import scores_from
+from meshnn.tables.blocks import Position
 from meshnn.tables.encoder import Encoded
 from meshnn.tables.files import ArrowFiles
 from meshnn.tables.names import check_names, listed, quoted, source
@@ -30,39 +33,65 @@ def load_model(path: Path) -> Any:
 
     model = load_fitted(path)
     if hasattr(model, "learn_one"):
-        return _StreamEstimator(path, model)
-    if not hasattr(model, "predict"):
-        what = "a bare net, which does not know what its outputs mean; use a model of `meshnn fit`"
-        raise MeshError(f"{path} holds {what}")
-    if hasattr(model, "reading_"):
-        what = "a model of sequences, and a table has one sample per row; use meshnn.load in Python"
-        raise MeshError(f"{path} holds {what}")
+        return _StreamEstimator(path, SavedRun.of(model, path))
+    refuse({
+        f"{path} holds a bare net, which does not know what its outputs mean; use a model of `meshnn fit`":
+        not hasattr(model, "predict"),
+        f"{path} holds a model of sequences, and a table has one sample per row; use meshnn.load in Python":
+        hasattr(model, "reading_"),
+    })  # fmt: skip
     return model
+
+
+@dataclass
+class SavedRun:
+    """A run of `meshnn stream` that a model was saved in, to continue from."""
+
+    model: Any
+    schema: StreamSchema
+    scores: Any
+    position: Position
+    rows: int  # of all tables so far
+    base: int  # of the tables before the last one
+    latest: Any  # time of the last row
+    predictions: dict[str, Any]  # path and bytes of the file; empty without one
+    read: ReadOptions
+    source: str
+    finished: bool
+
+    @classmethod
+    def of(cls, model: Any, path: Path) -> Self:
+        """Return the run that is stored with the model of a file."""
+        table = getattr(model, "table_", None)
+        if table is None:
+            raise MeshError(f"{path} was not made by `meshnn stream`, so its table is not known; name a model that was")
+        try:
+            latest, read = table["latest"], table["read"]
+            return cls(
+                model, StreamSchema.from_dict(table["recipe"]), scores_from(table["scores"]),
+                Position(**table["position"]), int(table["rows"]), int(table["base"]),
+                None if latest is None else tuple(latest), dict(table["predictions"] or {}),
+                ReadOptions(**read | {"na": tuple(map(str, read["na"]))}), table["source"], bool(table["finished"]),
+            )  # fmt: skip
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise FileError(f"{path} does not hold a valid stream ({error}); start anew") from None
 
 
 class _StreamEstimator:
     """A model of `meshnn stream` as an estimator: with an encoder of tables (itself) and sorted classes."""
 
-    def __init__(self, path: Path, model: Any) -> None:
-        if model.table_ is None:
-            what = "a model of a stream that was made in Python and knows no table; use its predict_many there"
-            raise MeshError(f"{path} holds {what}")
+    def __init__(self, path: Path, saved: SavedRun) -> None:
+        model, schema = saved.model, saved.schema
         if model.stream_ is None:
             raise MeshError(f"{path} has not learned from any row yet; go on with meshnn stream --resume {path}")
-        try:
-            schema, read = StreamSchema.from_dict(model.table_["recipe"]), model.table_["read"]
-            self.read_ = ReadOptions(**read | {"na": tuple(map(str, read["na"]))})
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise FileError(f"{path} does not hold a valid stream ({error})") from None
         self._model, self._schema, self._runner = model, schema, TableRunner(model, schema)
-        self.target_, self.encoder_ = schema.target, self
+        self.target_, self.encoder_, self.read_ = schema.target, self, saved.read
         self.columns = [SimpleNamespace(name=name) for name in schema.features]
         self.text_columns = list(schema.text)
         self._last: tuple[Any, Any] = (None, None)
         if schema.task == "classify":
-            labels = model.classes_
-            one_type = len({type(label) for label in labels}) == 1
-            found = np.array(labels if one_type else [str(label) for label in labels])
+            one_type = len({type(label) for label in model.classes_}) == 1
+            found = np.array(model.classes_ if one_type else [str(label) for label in model.classes_])
             self._order = np.argsort(found, kind="stable")
             self.classes_ = found[self._order]
 
@@ -70,11 +99,10 @@ class _StreamEstimator:
         """Return rows of features; a column that is not there is missing, as it may be on a stream."""
         notes, features = ["the model as its stream left it; nothing is learned from this table"], self._schema.features
         there = [name for name in features if name in table.column_names]
-        lost = [name for name in features if name not in there]
         if not there:
             what = "none of the columns that the model was learned from is there; they are"
-            raise DataError(f"{source(table)}{what} {listed(lost)}", code="columns")
-        if lost:
+            raise DataError(f"{source(table)}{what} {listed(features)}", code="columns")
+        if lost := [name for name in features if name not in there]:
             notes.append(f"{source(table)}there is no column {listed(lost, 5)}: taken as missing")
         parsed = {name: parse_column(table.column(name), name in self._schema.text) for name in there}
         rows = Rows(parsed, None, np.full(table.num_rows, np.nan), None, table.num_rows, None)
@@ -100,17 +128,8 @@ class _StreamEstimator:
 class ModelTables:
     """A table as a model sees it, block by block; one that fits in memory is one block.
 
-    Parameters
-    ----------
-    model : a fitted model
-    data : path
-    read : ReadOptions
-    target : str, optional
-        The column with the true answers, if the table has them; by default that of the model.
-    keep : list of str
-        Columns to copy, as written unless the model reads them.
-    shown : bool
-        Whether progress is shown.
+    `target` names the column with the true answers, by default that of the model; columns to `keep` are copied as they
+    are written, unless the model reads them.
     """
 
     def __init__(
@@ -200,14 +219,12 @@ class ModelTables:
             raise DataError(what, code="columns")
         from meshnn.tables.cells import cells_of, first
 
-        found = []
-        for cells in (cells_of(table, name) for name in names):
-            if cells.kind in ("categorical", "date") and not cells.gaps.all():
-                raise DataError(f"the model takes numbers, but {cells.called} holds text or dates", field=cells.name)
-            if (at := first(cells.gaps)) >= 0:
-                cells.refuse(at, "no number", "finite numbers")
-            found.append(cells.numbers)
-        return np.stack(found, axis=1)
+        columns = [cells_of(table, name) for name in names]
+        for cells in columns:
+            text = cells.kind in ("categorical", "date")
+            if (at := first(~cells.gaps if text else cells.gaps)) >= 0:
+                cells.refuse(at, "text or a date" if text else "no number", "finite numbers")
+        return np.stack([cells.numbers for cells in columns], axis=1)
 
     def truth(self, table: Any) -> NDArray[Any] | None:
         """Return the true answer per row, None if the table has no such column.

@@ -18,6 +18,9 @@ TableOut = Annotated[
 ]
 Picture = Annotated[Path | None, Option(help="The picture to write: .png, .svg or .pdf.")]
 Drop = Annotated[list[str] | None, Option(help="Columns to leave out, as id,name; may be repeated.")]
+TrueAnswers = Annotated[
+    str | None, Option("--target", "-y", help="The column with the true answers; by default that of the training.")
+]
 Task = Literal["auto", "classify", "regress"]
 TaskOption = Annotated[Task, Option(help="Whether the target is classes or numbers; auto decides by its values.")]
 Ticks = Annotated[int | None, Option("--ticks", "-t", min=1, help="Number of ticks; by default as many as count.")]

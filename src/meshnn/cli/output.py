@@ -7,6 +7,7 @@ import os
 import platform
 import sys
 import tempfile
+import time
 import unicodedata
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -19,36 +20,39 @@ from typing import Any
 from meshnn.errors import MeshError
 from meshnn.files import finite
 
-#: Options that help, by the code of an error or note and by the command ("" for all): the library names no options.
-HINTS: dict[str, dict[str, str]] = {
-    "decimal": {"": "--decimal , reads them as numbers"},
-    "encoding": {"": "--encoding names another one, as latin-1"},
-    "identifier": {"fit": "--drop {field} leaves it out"},
-    "type": {"fit": "--drop {field} leaves it out"},
-    "text target": {"fit": "--task classify takes texts as classes", "stream": "--task classify takes them as classes"},
-    "number target": {"fit": "--task regress takes them as amounts", "stream": "--task regress takes it as numbers"},
-    "row": {"stream": "--skip-broken leaves such rows out"},
-    "order": {"stream": "without --by the rows are taken as they are"},
-    "header": {"stream": "if these are values, send the header line, too (`tail -n +1 -f file`), or name the columns "
-               "with --columns a,b,c"},
-    "levels": {"stream": "--drop {field} if it is an identifier, --by {field} if it is a time, or allow more with "
-               "--max-categories"},
-    "other table": {"stream": "--new-rows takes a table of new rows"},
-    "stream date": {"stream": "--by {field} if it orders the rows, --drop {field} if not"},
-    "series": {"forecast": "name the series with --target"},
-    "future": {"forecast": "add rows without a value of {field}, or lower --horizon"},
-}  # fmt: skip
+
+def refuse(wrong: Mapping[str, Any]) -> None:
+    """Raise MeshError with the first message whose condition is true."""
+    for message, condition in wrong.items():
+        if condition:
+            raise MeshError(message)
 
 
 def hint(code: str | None, field: str | None, command: str) -> str:
-    """Return the end of a sentence that names an option which helps; "" if there is none.
+    """Return the end of a sentence that names an option which helps; "" if the command has none.
+
+    The library names no options, but its errors and notes have a code.
 
     >>> hint("identifier", "id", "fit")
     '; --drop id leaves it out'
     """
-    hints = HINTS.get(code or "", {})
-    found = hints.get(command, hints.get("", ""))
-    return f"; {found.format(field=field)}" if found else ""
+    hints = {  # commands that have the option, and the advice
+        "decimal": ("", "--decimal , reads them as numbers"),
+        "encoding": ("", "--encoding names another one, as latin-1"),
+        "identifier": ("fit", "--drop {field} leaves it out"),
+        "type": ("fit", "--drop {field} leaves it out"),
+        "text target": ("fit, stream", "--task classify takes texts as classes"),
+        "number target": ("fit, stream", "--task regress takes them as numbers"),
+        "row": ("stream", "--skip-broken leaves such rows out"),
+        "order": ("stream", "without --by the rows are taken as they are"),
+        "levels": ("stream", "--drop {field} if it is an identifier, or allow more with --max-categories"),
+        "other table": ("stream", "--new-rows takes a table of new rows"),
+        "stream date": ("stream", "--by {field} if it orders the rows, --drop {field} if not"),
+        "series": ("forecast", "name the series with --target"),
+        "future": ("forecast", "add rows without a value of {field}, or lower --horizon"),
+    }
+    commands, advice = hints.get(code or "", ("none", ""))
+    return f"; {advice.format(field=field)}" if not commands or command in commands.split(", ") else ""
 
 
 def counted(number: int, what: str) -> str:
@@ -98,25 +102,13 @@ def say_notes(notes: list[str]) -> None:
 
 
 def print_json(value: Any) -> None:
-    """Print one JSON document on stdout; numbers that are not finite become null."""
-    text = json.dumps(finite(value), indent=2, ensure_ascii=False)
-    exact = _can_show(text) and (printable(text) == text or not sys.stdout.isatty())
-    print(text if exact else json.dumps(finite(value), indent=2))
+    """Print one JSON document on stdout, in ASCII; numbers that are not finite become null."""
+    print(json.dumps(finite(value), indent=2))
 
 
 def print_text(text: str) -> None:
-    """Print on stdout, exactly unless it is a terminal, with a note if it lacks some of the characters."""
-    if not _can_show(text):
-        say_notes([f"stdout is {sys.stdout.encoding}: characters it lacks are shown as ?; --out or --json keep them"])
+    """Print on stdout: exactly, unless it is a terminal."""
     print(printable(text) if sys.stdout.isatty() else text, end="")
-
-
-def _can_show(text: str) -> bool:
-    try:
-        text.encode(sys.stdout.encoding or "utf-8")
-    except UnicodeError:
-        return False
-    return True
 
 
 def versions() -> dict[str, str | None]:
@@ -130,16 +122,33 @@ def versions() -> dict[str, str | None]:
 
 
 @contextmanager
-def progress(title: str) -> Iterator[Callable[[int, int, str], None]]:
-    """Show a bar on stderr, if that is a terminal; yield a function of the number done, the total and a remark."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+def progress(title: str, quiet: bool = False) -> Iterator[Callable[[float, float | None, str], None]]:
+    """Show progress on stderr: a bar on a terminal, elsewhere a line every five seconds.
 
-    console, doing = Console(stderr=True), TextColumn("{task.fields[what]}")
-    columns = (TextColumn(title), BarColumn(), MofNCompleteColumn(), doing, TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+    Yields a function of the number done, the total (None if it is not known) and a remark.
+    """
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+    console = screen(stderr=True)
+    drawn = console.is_terminal and not console.is_dumb_terminal
+    shown = time.monotonic()
+    remark = TextColumn("{task.fields[what]}", markup=False)
+    columns = TextColumn(title, markup=False), BarColumn(), TaskProgressColumn(), TimeRemainingColumn(), remark
+    with Progress(*columns, console=console, transient=True, disable=quiet or not drawn, redirect_stdout=False) as bar:
         task = bar.add_task(title, total=None, what="")
-        yield lambda done, total, what: bar.update(task, completed=done, total=total, what=printable(what)[:50])
+
+        def tell(done: float, total: float | None, what: str) -> None:
+            nonlocal shown
+            if quiet or time.monotonic() - shown < (0.1 if drawn else 5.0):
+                return
+            shown = time.monotonic()
+            if drawn:
+                bar.update(task, completed=done, total=total, what=printable(what))
+            else:
+                share = f" {done / total:.0%}" if total else ""
+                print(printable(f"{title}{share} {what}"), file=sys.stderr, flush=True)
+
+        yield tell
 
 
 @contextmanager

@@ -11,14 +11,13 @@ from typing import Annotated
 
 from typer import Argument, Option, launch
 
+from meshnn.cli.output import refuse
 from meshnn.errors import MeshError
 
 
 def play(
     data: Annotated[Path | None, Argument(help="A table to learn from: .csv, .tsv (also .gz) or .parquet.")] = None,
-    target: Annotated[
-        str, Option("--target", "-y", help="The column to predict; by default the last one.", show_default=False)
-    ] = "",
+    target: Annotated[str, Option("--target", "-y", help="The column to predict; by default the last one.")] = "",
     port: Annotated[int, Option(min=0, max=65535, help="Port of the page; 0 takes a free one.")] = 0,
     host: Annotated[str, Option(help="Address of the page: 127.0.0.1 or ::1.")] = "127.0.0.1",
     browser: Annotated[bool, Option("--browser/--no-browser", help="Open the page in the browser.")] = True,
@@ -30,24 +29,18 @@ def play(
     [bold]Examples[/bold]
 
       meshnn play
-
       meshnn play iris.csv --target species
-
       meshnn play --no-browser --port 8000
     """
-    if missing := [name for name in ("starlette", "uvicorn", "websockets") if importlib.util.find_spec(name) is None]:
-        raise MeshError(f"meshnn play needs {', '.join(missing)}; pip install 'meshnn[play]'")
-    if host not in ("localhost", "127.0.0.1", "::1"):
-        raise MeshError(
-            f"--host {host} could be reached from elsewhere; the page runs on 127.0.0.1 (or ::1) only. From another "
-            "machine use a tunnel: ssh -L 8000:127.0.0.1:8000 ... with --port 8000"
-        )
     where = "127.0.0.1" if host == "localhost" else host
-    if data is not None and not data.is_file():
-        raise MeshError(f"{data}: there is no such file; pass a .csv, .tsv or .parquet file, or none")
-    if target and data is None:
-        raise MeshError("--target names a column of a table; pass the table, too")
-
+    missing = [name for name in ("starlette", "uvicorn", "websockets") if importlib.util.find_spec(name) is None]
+    refuse({
+        f"meshnn play needs {', '.join(missing)}; pip install 'meshnn[play]'": missing,
+        f"--host {host} could be reached from elsewhere; the page runs on 127.0.0.1 or ::1 only. From another machine "
+        "use a tunnel: ssh -L 8000:127.0.0.1:8000 ... with --port 8000": where not in ("127.0.0.1", "::1"),
+        f"{data}: there is no such file; pass a .csv, .tsv or .parquet file, or none": data and not data.is_file(),
+        "--target names a column of a table; pass the table, too": target and data is None,
+    })  # fmt: skip
     from meshnn.play.server import new_server
 
     listener = socket.socket(socket.AF_INET6 if ":" in where else socket.AF_INET, socket.SOCK_STREAM)
@@ -62,9 +55,7 @@ def play(
     address = f"http://{name}:{listener.getsockname()[1]}/{token}/"
 
     def ready() -> None:
-        print(
-            f"{address}\nOnly this machine can open the page, and only with that address; Ctrl-C ends it.", flush=True
-        )
+        print(f"{address}\nOnly this machine can open the page, only with that address; Ctrl-C ends it.", flush=True)
         if browser:
             launch(address)
 

@@ -9,17 +9,14 @@ from typing import Annotated, Any, Literal
 from typer import Option
 
 from meshnn.cli.options import AsJson, MeshFile
-from meshnn.cli.output import check_output, print_json, say_notes
-from meshnn.errors import DataError, FileError, MeshError
+from meshnn.cli.output import check_output, print_json, refuse, say_notes
 
 What = Literal["all", "graph", "adjacency", "loss", "regions", "topology"]
 
 
 def plot(
     model: MeshFile,
-    out: Annotated[
-        Path, Option("--out", "-o", help="The picture to write: .svg, .png or .pdf; for topology also .gif.")
-    ],
+    out: Annotated[Path, Option("--out", "-o", help="The picture to write: .svg, .png, .pdf, of topology also .gif.")],
     what: Annotated[What, Option(help="The panel to draw; by default all that apply.")] = "all",
     data: Annotated[Path | None, Option(help="The table whose rows are drawn over the decision regions.")] = None,
     as_json: AsJson = False,
@@ -29,13 +26,12 @@ def plot(
     [bold]Examples[/bold]
 
       meshnn plot iris.mesh --out net.svg
-
       meshnn plot spirals.mesh --what regions --data spirals.csv --out regions.png
-
       meshnn plot pruned.mesh --what topology --out pruned.gif
     """
+    from meshnn.cli.models import SavedRun
     from meshnn.loading import load_fitted
-    from meshnn.plots import animate_lineage, check_figure_path, plot_lineage, plot_model, save_figure
+    from meshnn.plots import animate_lineage, check_figure_path, plot_lineage, plot_model, plot_stream, save_figure
     from meshnn.plots.save import save_frames
 
     film = what == "topology" and out.suffix.lower() == ".gif"
@@ -43,14 +39,14 @@ def plot(
     check_output("--out", out)
     thing = load_fitted(model)
     mesh = getattr(thing, "mesh_", thing)
-    if mesh is None:
-        raise MeshError(f"{model} has not been trained yet: there is no net to draw")
+    refuse({f"{model} has not been trained yet: there is no net to draw": mesh is None})
     if film:
         save_frames(animate_lineage(mesh.lineage_, model.stem), out)
     elif what == "topology":
         save_figure(plot_lineage(mesh.lineage_, model.stem), out)
     elif what == "loss" and getattr(thing, "table_", None) is not None:
-        save_figure(_scores_of(thing, model.stem), out)
+        scores = SavedRun.of(thing, model).scores
+        save_figure(plot_stream(scores.curve(), kind=scores.kind, window=scores.window, title=model.stem), out)
     else:
         points, labels = (None, None) if data is None else _points(thing, data)
         save_figure(plot_model(thing, title=model.stem, what=what, points=points, labels=labels), out)
@@ -60,29 +56,19 @@ def plot(
         print(f"picture written to {out}", file=sys.stderr)
 
 
-def _scores_of(thing: Any, title: str) -> Any:
-    """Return a figure of the scores of a stream, which has no loss by epoch."""
-    from meshnn.online.scores import scores_from
-    from meshnn.plots import plot_stream
-
-    try:
-        scores = scores_from(thing.table_["scores"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise FileError(f"the scores in the model are damaged ({error})") from None
-    return plot_stream(scores.curve(), kind=scores.kind, window=scores.window, title=title)
-
-
 def _points(thing: Any, data: Path) -> tuple[Any, Any]:
+    from meshnn.tables.names import check_names
     from meshnn.tables.reader import read_table
     from meshnn.tables.target import target_column
 
-    if getattr(thing, "mesh_", thing).topology.n_inputs != 2:
-        raise MeshError("--data: only a fitted model with two features has decision regions; leave it out")
-    if not hasattr(thing, "target_"):
-        raise MeshError("--data: the model was not made by `meshnn fit`, so its columns are not known; leave it out")
+    refuse({
+        "--data: only a fitted model with two features has decision regions; leave it out":
+        getattr(thing, "mesh_", thing).topology.n_inputs != 2,
+        "--data: the model was not made by `meshnn fit`, so its columns are not known; leave it out":
+        not hasattr(thing, "target_"),
+    })  # fmt: skip
     loaded = read_table(data, text=thing.encoder_.text_columns)
-    if thing.target_ not in loaded.table.column_names:
-        raise DataError(f"--data: {data.name} has no column {thing.target_!r} to colour the points by")
+    check_names(loaded.table.column_names, [thing.target_], "--data: ")
     classes = hasattr(thing, "classes_")
     goal = target_column(loaded.table, thing.target_, "classify" if classes else "regress")
     encoded = thing.encoder_.encode(goal.table)

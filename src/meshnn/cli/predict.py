@@ -1,4 +1,4 @@
-"""`meshnn predict`: predictions of a model for the rows of a table."""
+"""`meshnn predict` and `meshnn evaluate`: predictions of a model for the rows of a table, and their scores."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ import numpy as np
 from typer import Argument, Option
 
 from meshnn.cli.models import ModelTables, load_model
-from meshnn.cli.options import AsJson, MeshFile, TableOut, with_read_options
-from meshnn.cli.output import check_output, counted, print_json, print_text, say_notes
+from meshnn.cli.options import AsJson, MeshFile, TableOut, TrueAnswers, with_read_options
+from meshnn.cli.output import check_output, counted, print_json, print_lines, print_text, refuse, say_notes
+from meshnn.cli.scores import ModelScores, show_confusion
 from meshnn.errors import MeshError
+from meshnn.tables.names import check_names
 from meshnn.tables.predictions import as_text, check_ending, predictions_to
 
 
@@ -22,12 +24,9 @@ def predict(
     model: MeshFile,
     data: Annotated[Path, Argument(help="A table with the same columns; - is standard input (CSV).")],
     out: TableOut = None,
-    probabilities: Annotated[
-        bool, Option("--probabilities", "-p", help="Add a column per class with its probability.")
-    ] = False,
+    probabilities: Annotated[bool, Option("--probabilities", "-p", help="Add the probability of each class.")] = False,
     interval: Annotated[
-        float | None,
-        Option(min=0.01, max=0.999, help="Add the bounds of an interval that holds this share of the targets, as 0.9."),
+        float | None, Option(min=0.01, max=0.999, help="Add bounds that hold this share of the targets, as 0.9.")
     ] = None,
     keep: Annotated[list[str] | None, Option(help="Columns of the table to copy, as id,name; may be repeated.")] = None,
     read: Any = None,
@@ -38,28 +37,24 @@ def predict(
     [bold]Examples[/bold]
 
       meshnn predict iris.mesh new.csv
-
       meshnn predict iris.mesh new.csv --probabilities --out predictions.csv
-
       meshnn predict price.mesh new.csv --interval 0.9
-
       meshnn predict iris.mesh - --keep id,name < new.csv
-
       meshnn predict y.mesh measured/ --out predictions.parquet
     """
     if out is not None:
         check_output("--out", out, keep={"the table": data, "the model": model})
         check_ending(out)
-        if data.is_dir() and out.resolve().is_relative_to(data.resolve()):
-            raise MeshError(f"--out: {out} is in the folder that is read, and would be read next time; name another")
     estimator = load_model(model)
     classes = getattr(estimator, "classes_", None)
-    if probabilities and classes is None:
-        raise MeshError("--probabilities: the model predicts numbers, not classes; leave it out")
-    if interval is not None and classes is not None:
-        raise MeshError("--interval: the model predicts classes, not numbers; use --probabilities")
-    if interval is not None and not hasattr(estimator, "predict_interval"):
-        raise MeshError("--interval: a model of `meshnn stream` has no intervals; leave it out")
+    within = out is not None and data.is_dir() and out.resolve().is_relative_to(data.resolve())
+    refuse({
+        f"--out: {out} is in the folder that is read, and would be read next time; name another": within,
+        "--probabilities: the model predicts numbers, not classes; leave it out": probabilities and classes is None,
+        "--interval: the model predicts classes, not numbers; use --probabilities": interval and classes is not None,
+        "--interval: a model of `meshnn stream` has no intervals; leave it out":
+        interval and not hasattr(estimator, "predict_interval"),
+    })  # fmt: skip
     tables = ModelTables(estimator, data, read, keep=keep, shown=out is not None)
     if as_json and tables.in_blocks:
         raise MeshError(f"--json: {data} is read block by block, and JSON is one piece; write a file with --out")
@@ -107,3 +102,47 @@ def _columns(tables: ModelTables, table: Any, probabilities: bool, interval: flo
 def _plain(value: Any) -> Any:
     """Return a value that JSON can hold."""
     return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)
+
+
+@with_read_options
+def evaluate(
+    model: MeshFile,
+    data: Annotated[Path, Argument(help="A table with the same columns and the target; - is standard input.")],
+    target: TrueAnswers = None,
+    read: Any = None,
+    as_json: AsJson = False,
+) -> None:
+    """Score a model on a table: accuracy, log loss and confusions of classes; R², RMSE and MAE of numbers.
+
+    [bold]Examples[/bold]
+
+      meshnn evaluate iris.mesh new.csv
+      meshnn evaluate iris.mesh new.csv --json
+      meshnn evaluate y.mesh measured/
+    """
+    estimator = load_model(model)
+    if target is None and not hasattr(estimator, "target_"):
+        raise MeshError(f"{model} was made in Python and does not know what its target is called; pass --target")
+    tables = ModelTables(estimator, data, read, target, shown=not as_json)
+    check_names(tables.names, [tables.target], "the true answers: ")
+    scores = ModelScores(tables.classes)
+    for table in tables:
+        truth, P, example = tables.truth(table), None, None
+        assert truth is not None
+        if tables.classes is not None:
+            P = tables.call("predict_proba", table)
+            example = table[tables.target][int((truth == -1).argmax())].as_py() if (truth == -1).any() else None
+        scores.add(truth, tables.call("predict", table), P, example)
+    report, notes = scores.report(tables.target)
+    notes = tables.notes + notes
+    classes = [] if tables.classes is None else [str(label) for label in tables.classes]
+    if as_json:
+        facts = {"data": str(data), "model": str(model), "target": tables.target}
+        task = {"task": "classify" if classes else "regress", "classes": classes or None}
+        print_json(facts | task | report.to_dict() | {"notes": notes})
+        return
+    say_notes(notes)
+    form = ".4f" if classes else ".6g"
+    print_lines(str(report), *(f"{name} {value:{form}}" for name, value in report.others.items()), bold=0)
+    if report.confusion is not None:
+        show_confusion(report.confusion, classes, "rows")

@@ -37,7 +37,7 @@ class Report:
         return f"{self.name.replace('R2', 'R²')} {self.score:.4f}{interval} on {counted(self.rows, 'row')}"
 
 
-class Scores:
+class ModelScores:
     """True and predicted answers, added block by block; of classes if there are any, else of values."""
 
     def __init__(self, classes: Any = None) -> None:

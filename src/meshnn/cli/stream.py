@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 import shlex
-import sys
 import time
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -13,9 +11,10 @@ from typing import Annotated, Any, Literal
 from typer import Argument, Exit, Option
 
 from meshnn import storage
+from meshnn.cli.models import SavedRun
 from meshnn.cli.options import AsJson, Drop, ModelOut, Picture, TaskOption, column_list, read_options, with_read_options
-from meshnn.cli.output import check_output, counted, print_json, print_lines, printable, say_notes, screen
-from meshnn.cli.stream_run import Run, RunOptions, SavedRun, save_interval
+from meshnn.cli.output import check_output, counted, print_json, print_lines, progress, refuse, say_notes
+from meshnn.cli.stream_run import Run, save_interval, score_lines
 from meshnn.errors import DataError, MeshError
 from meshnn.files import Lock
 from meshnn.plots.save import check_figure_path
@@ -25,6 +24,7 @@ from meshnn.tables.streams import StreamSchema
 
 Memory = Literal["none", "carry"]
 Learner = Literal["ekf", "adam", "sgd"]
+Names = Annotated[list[str] | None, Option(help="Columns of numbers that are names, as zip,id; may be repeated.")]
 
 
 @with_read_options
@@ -40,40 +40,24 @@ def stream(
     by: Annotated[str | None, Option(help="The column that orders the rows, numbers or times.")] = None,
     task: TaskOption = "auto",
     drop: Drop = None,
-    text: Annotated[
-        list[str] | None, Option(help="Columns of numbers that are names, as zip,id; may be repeated.")
-    ] = None,
+    text: Names = None,
     columns: Annotated[str | None, Option(help="Names of the columns, as a,b,c, of text without a header.")] = None,
-    max_categories: Annotated[
-        int | None, Option(min=0, max=100_000, help="Levels of a text column that get a feature; 50 by default.")
-    ] = None,
-    hidden: Annotated[
-        int | None, Option("--hidden", "-n", min=0, max=100_000, help="Number of hidden neurons; 16 by default.")
-    ] = None,
-    memory: Annotated[
-        Memory | None, Option(help="State of the net: carry keeps it from row to row, none does not.")
-    ] = None,
+    max_categories: Annotated[int | None, Option(min=0, max=100_000, help="Levels per column; 50 by default.")] = None,
+    hidden: Annotated[int | None, Option("--hidden", "-n", min=0, help="Hidden neurons; 16 by default.")] = None,
+    memory: Annotated[Memory | None, Option(help="State of the net: carry keeps it from row to row.")] = None,
     learner: Annotated[Learner | None, Option(help="Learner: ekf by default; adam and sgd are cheaper.")] = None,
     random_state: Annotated[
         int | None, Option("--random-state", "--seed", min=0, max=2**32 - 1, help="Seed of the weights; 0 by default.")
     ] = None,
     out: ModelOut = None,
-    predictions: Annotated[
-        Path | None, Option(help="A .csv file with the prediction of each row before it was learned.")
-    ] = None,
+    predictions: Annotated[Path | None, Option(help="A .csv file with the prediction of each row.")] = None,
     picture: Picture = None,
     no_picture: Annotated[bool, Option("--no-picture", help="Draw no picture of the scores.")] = False,
     every: Annotated[str, Option(help="Rows, as 5000, or time, as 30s or 5m, between two saves.")] = "10s",
-    window: Annotated[
-        int | None, Option(min=2, max=1_000_000, help="Rows of the recent scores; 1000 by default.")
-    ] = None,
-    skip_broken: Annotated[
-        bool, Option("--skip-broken", help="Leave out rows with too few or too many values.")
-    ] = False,
+    window: Annotated[int | None, Option(min=2, help="Rows of the recent scores; 1000 by default.")] = None,
+    skip_broken: Annotated[bool, Option("--skip-broken", help="Leave out rows with too few or many values.")] = False,
     resume: Annotated[Path | None, Option(help="A model of this command that continues at the next row.")] = None,
-    new_rows: Annotated[
-        bool, Option("--new-rows", help="With --resume: the table begins with the next row, not with the first.")
-    ] = False,
+    new_rows: Annotated[bool, Option("--new-rows", help="With --resume: the table begins with the next row.")] = False,
     read: Any = None,
     quiet: Annotated[bool, Option("--quiet", "-q", help="Show no progress.")] = False,
     as_json: AsJson = False,
@@ -86,19 +70,15 @@ def stream(
     [bold]Examples[/bold]
 
       meshnn stream power.csv --target load --by time
-
       tail -n +1 -f log.csv | meshnn stream - --target failed --drop id,host --out log.mesh
-
       meshnn stream power.csv --resume power.mesh
-
       meshnn stream tuesday.csv --resume monday.mesh --new-rows --out tuesday.mesh
     """
-    if picture is not None and no_picture:
-        raise MeshError("--picture and --no-picture: leave one of them out")
-    if new_rows and resume is None:
-        raise MeshError("--new-rows goes with --resume model.mesh")
-    if resume is None and target is None:
-        raise MeshError("--target: name the column to predict")
+    refuse({
+        "--picture and --no-picture: leave one of them out": picture and no_picture,
+        "--new-rows goes with --resume model.mesh": new_rows and resume is None,
+        "--target: name the column to predict": resume is None and target is None,
+    })  # fmt: skip
     often = save_interval(every)
     net = {"hidden": hidden, "memory": memory, "learner": learner, "random_state": random_state}
     asked = net | {"target": target, "by": by, "task": None if task == "auto" else task, "drop": drop, "text": text,
@@ -121,26 +101,28 @@ def stream(
     chosen = {"hidden": 16, "random_state": 0} | {name: value for name, value in net.items() if value is not None}
     with ExitStack() as stack:
         stack.callback(Lock(out).release)
-        if saved is None:
-            _check_unfinished(out)
+        if saved is None and out.exists():
+            _check_finished(out)
         as_text = [part for each in text or () for part in (each, *each.split(","))]
-        source = stack.enter_context(closing(open_table(data, read, names, skip_broken, as_text)))
+        source = stack.enter_context(open_table(data, read, names, skip_broken, as_text))
         say_notes(source.notes)
         schema = _schema(source, asked) if saved is None else saved.schema
         _check_columns(source, schema)
         if saved is None or new_rows:
             schema.columns = list(dict.fromkeys([*schema.columns, *source.names]))
-        live = Live(Path(source.name).name, quiet or as_json)
-        options = RunOptions(chosen, task, out, *often, window or 1000, predictions, new_rows, read, live)
-        run = stack.enter_context(closing(Run(source, schema, options, saved)))
         began = time.perf_counter()
-        run.go()
+        with progress(Path(source.name).name, quiet or as_json) as tell:
+            rows = window or 1000
+            run = Run(source, schema, saved, chosen, task, out, often, rows, predictions, new_rows, read, tell)
+            stack.enter_context(closing(run)).go()
         _report(run, data, picture, time.perf_counter() - began, as_json)
 
 
 def _resumed(path: Path, asked: dict[str, Any]) -> SavedRun:
     """Return the saved run of a model; refuse options that contradict it."""
-    saved = SavedRun.load(path)
+    from meshnn.loading import load_fitted
+
+    saved = SavedRun.of(load_fitted(path), path)
     schema, model = saved.schema, saved.model
     begun = {"target": schema.target, "by": schema.by, "task": schema.task, "drop": sorted(schema.drop),
              "text": sorted(schema.text), "max_categories": schema.most, "window": saved.scores.window}  # fmt: skip
@@ -162,38 +144,28 @@ def _schema(source: Any, asked: dict[str, Any]) -> StreamSchema:
     return StreamSchema(asked["target"], asked["by"], drop, text, most=most)
 
 
-def _check_unfinished(out: Path) -> None:
-    """Refuse to overwrite an unfinished stream, or the file of another command."""
-    if not out.exists():
-        return
+def _check_finished(out: Path) -> None:
+    """Refuse to overwrite a stream that is unfinished or cannot be read again, or the file of another command."""
     try:
-        tree = storage.read(out)
+        table = storage.read(out).get("table")
     except MeshError:
-        tree = {}
-    table = tree.get("table") if str(tree.get("kind")).startswith("stream ") else None
+        table = None
     if not isinstance(table, dict):
         raise MeshError(f"--out: {out} is there already and no stream; name another file with --out, or delete it")
     finished = table.get("finished")
-    if table.get("source") == STANDARD_INPUT or not finished:  # a table can be read again, standard input cannot
-        what, more = ("a finished stream", " --new-rows") if finished else ("a stream that was interrupted", "")
-        raise MeshError(
-            f"--out: {out} holds {what} after {table.get('rows', 0)} rows, which would be lost; go on with --resume "
-            f"{shlex.quote(str(out))}{more}, name another file with --out, or delete it"
-        )
+    if table.get("source") == STANDARD_INPUT or not finished:
+        how = f"--resume {shlex.quote(str(out))}{' --new-rows' if finished else ''}"
+        what = f"--out: {out} holds a stream of {table.get('rows', 0)} rows, which would be lost"
+        raise MeshError(f"{what}; go on with {how}, name another file with --out, or delete it")
 
 
 def _check_columns(source: Any, schema: StreamSchema) -> None:
-    if schema.target in schema.drop:
-        raise MeshError(f"--drop: {schema.target} is the target; choose one of the two")
-    if schema.by == schema.target:
-        raise MeshError(f"--by: {schema.by} is the target; name the column that orders the rows")
+    refuse({
+        f"--drop: {schema.target} is the target; choose one of the two": schema.target in schema.drop,
+        f"--by: {schema.by} is the target; name the column that orders the rows": schema.by == schema.target,
+    })  # fmt: skip
     used = [name for name in (schema.target, schema.by, *schema.drop, *schema.text) if name is not None]
-    try:
-        check_names(source.names, used, f"{source.name}: ")
-    except DataError as error:
-        if source.live and any(re.fullmatch(r"\s*[+-]?\d[\d.]*\s*", cell) for cell in source.first_line):
-            error.code = "header"
-        raise
+    check_names(source.names, used, f"{source.name}: ")
     if set(source.names) <= {schema.target, schema.by, *schema.drop}:
         raise DataError(f"{source.name}: no column is left to learn from; drop fewer")
 
@@ -214,29 +186,17 @@ def _report(run: Run, data: Path, picture: Path | None, seconds: float, as_json:
         picture = _draw(run, picture, data) if run.scores.rows else None
     model, mesh, table = run.model, run.model.mesh_, run.model.table_
     facts = {
-        "data": str(data),
-        "target": schema.target,
-        "task": schema.task,
-        "rows": table["rows"],
-        "rows_of_this_run": run.rows,
-        "learned": model.n_samples_,
-        "seconds": seconds,
-        "rows_per_second": run.rows / seconds,
-        "scored": run.scores.rows,
-        "scores": run.scores.summary(),
-        "window": min(run.scores.window, run.scores.rows),
-        "window_scores": run.scores.summary(recent=True),
+        "data": str(data), "target": schema.target, "task": schema.task, "rows": table["rows"],
+        "rows_of_this_run": run.rows, "learned": model.n_samples_, "seconds": seconds,
+        "rows_per_second": run.rows / seconds, "scored": run.scores.rows, "scores": run.scores.summary(),
+        "window": min(run.scores.window, run.scores.rows), "window_scores": run.scores.summary(recent=True),
         "classes": [str(label) for label in model.classes_] if schema.task == "classify" else None,
         "features": [str(feature) for feature in model.features_.names],
-        "hidden": 0 if mesh is None else mesh.topology.n_hidden,
-        "parameters": 0 if mesh is None else mesh.n_parameters,
-        "learner": model.learner,
-        "memory": model.memory,
-        "finished": run.finished,
-        "model": str(run.out),
+        "hidden": 0 if mesh is None else mesh.topology.n_hidden, "parameters": 0 if mesh is None else mesh.n_parameters,
+        "learner": model.learner, "memory": model.memory, "finished": run.finished, "model": str(run.out),
         "picture": None if picture is None else str(picture),
         "predictions": None if table["predictions"] is None else table["predictions"]["path"],
-    }
+    }  # fmt: skip
     if as_json:
         print_json(facts)
     else:
@@ -245,8 +205,6 @@ def _report(run: Run, data: Path, picture: Path | None, seconds: float, as_json:
         again = f"meshnn stream {shlex.quote(str(data))} --resume {shlex.quote(str(run.out))}"
         how = "" if str(data) != "-" else " (fed from the beginning again; with --new-rows, from the next row on)"
         say_notes([f"interrupted after row {facts['rows']:,}; go on at the next one: {again}{how}"])
-    if run.failure is not None:
-        raise run.failure
     if code:
         raise Exit(code)
 
@@ -270,63 +228,10 @@ def _show(facts: dict[str, Any], run: Run) -> None:
     first += f"; {facts['learned']:,} learned"
     missing = facts["rows"] - facts["learned"]
     first += f", {missing:,} without a target" if missing else ""
-    columns = [name for name in run.schema.features if name in run.schema.columns]
-    sizes = [f"{counted(len(columns), 'column')} as {counted(len(facts['features']), 'feature')}"]
+    sizes = [counted(len(facts["features"]), "feature")]
     sizes += [] if facts["classes"] is None else [counted(len(facts["classes"]), "class")]
     sizes += [counted(facts["hidden"], "hidden neuron"), counted(facts["parameters"], "parameter"), facts["learner"]]
-    files = {what: facts[what] for what in ("model", "picture", "predictions") if facts[what] is not None}
-    written = "; ".join(f"{what} written to {place}" for what, place in files.items())
+    written = "; ".join(
+        f"{what} written to {facts[what]}" for what in ("model", "picture", "predictions") if facts[what]
+    )
     print_lines(first, *score_lines(run.scores), ", ".join(sizes), written, bold=1 if facts["scored"] else -1)
-
-
-class Live:
-    """A line with the progress and the scores; where there is no terminal, a line every few seconds."""
-
-    def __init__(self, name: str, quiet: bool, every: float = 5.0) -> None:
-        from rich.progress import Progress, TextColumn, TimeRemainingColumn
-
-        console = screen(stderr=True)
-        hidden = quiet or not console.is_terminal or console.is_dumb_terminal
-        columns = TimeRemainingColumn(), TextColumn("{task.description}", markup=False)
-        self._bar = Progress(*columns, console=console, transient=True, disable=hidden, redirect_stdout=False)
-        self._task = self._bar.add_task(name, total=None)
-        self._bar.start()
-        self._name, self._quiet, self._every = name, quiet, every if hidden else 0.1
-        self._began = self._shown = time.monotonic()
-
-    def update(self, rows: int, scores: Any, share: float | None) -> None:
-        """Show the rows of this run and the share of the table that was read, if it is time to."""
-        now = time.monotonic()
-        if self._quiet or now - self._shown < self._every:
-            return
-        self._shown = now
-        rate = f"{rows / max(now - self._began, 1e-6):,.0f}/s" if rows else "waiting for rows"
-        read = [] if share is None else [f"{share:.0%}"]
-        text = "  ".join([self._name, *read, f"{rows:,} rows", rate, *score_lines(scores)[:1]])
-        if self._bar.disable:
-            print(printable(text), file=sys.stderr, flush=True)
-        else:
-            total = None if share is None else 1.0
-            self._bar.update(self._task, description=text, completed=share or 0.0, total=total)
-
-    def close(self) -> None:
-        """Remove the line."""
-        self._bar.stop()
-
-
-def score_lines(scores: Any) -> list[str]:
-    """Return each score, of all rows and of the last ones, beside those of predictions without a model."""
-    if scores is None or scores.rows == 0:
-        return []
-    whole, recent, window = scores.summary(), scores.summary(recent=True), min(scores.window, scores.rows)
-    baselines = {"MAE": {"running mean": "MAE of the mean", "last value": "MAE of the last"},
-                 "RMSE": {"running mean": "RMSE of the mean", "last value": "RMSE of the last"}, "R2": {}}  # fmt: skip
-    if scores.kind == "classify":
-        baselines = {"accuracy": {"no change": "no change", "majority": "majority"},
-                     "log loss": {"class frequencies": "class frequencies"}}  # fmt: skip
-    lines = []
-    for name, others in baselines.items():
-        form = ".4g" if name in ("MAE", "RMSE") else ".4f"
-        score = f"{'R²' if name == 'R2' else name} {whole[name]:{form}} (last {window:,} rows {recent[name]:{form}})"
-        lines.append("; ".join([score, ", ".join(f"{called} {whole[key]:{form}}" for called, key in others.items())]))
-    return [line.removesuffix("; ") for line in lines]

@@ -13,14 +13,16 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
-from meshnn.cli.output import hint, save_somewhere, say_notes
+from meshnn.cli.models import SavedRun
+from meshnn.cli.output import hint, say_notes
 from meshnn.errors import DataError, FileError, MeshError
+from meshnn.files import explained
 from meshnn.online.blocks import Piece, Rows, TableRunner
-from meshnn.online.scores import ClassScores, ValueScores, scores_from
+from meshnn.online.scores import ClassScores, ValueScores
 from meshnn.tables.blocks import Block, Position, Reader
 from meshnn.tables.names import shown
 from meshnn.tables.streams import StreamSchema, check_no_dates, decided
@@ -65,10 +67,8 @@ class PredictionFile:
     def __init__(self, path: Path, schema: StreamSchema, begin: int | None = None) -> None:
         self._path, self._classes = path, schema.task == "classify"
         self._columns = [name for name in (schema.by, schema.target) if name is not None]
-        try:
+        with explained("write", str(path)):
             self._file = path.open("wb" if begin is None else "r+b")
-        except OSError as error:
-            raise FileError(f"--predictions: cannot write {path}: {error.strerror}") from None
         if begin is None:
             self._write([["row", *self._columns, "prediction", *["probability"] * self._classes]])
         elif self._file.seek(0, os.SEEK_END) < begin:
@@ -81,10 +81,9 @@ class PredictionFile:
         first = base + block.first + 1
         columns: list[Any] = [range(first + piece.first, first + piece.last)]
         columns += [block.table.column(name)[piece.first : piece.last].to_pylist() for name in self._columns]
-        numbers: Any = piece.predicted
         if self._classes:
             columns.append([classes[k] if k >= 0 else None for k in piece.predicted.tolist()])
-            numbers = piece.chosen
+        numbers: Any = piece.chosen if self._classes else piece.predicted
         columns.append([value if value == value else None for value in numbers.tolist()])
         self._write(zip(*columns, strict=True))
 
@@ -106,78 +105,40 @@ class PredictionFile:
 
 
 @dataclass
-class SavedRun:
-    """A run that a model was saved in, to continue from."""
-
-    model: Any
-    schema: StreamSchema
-    scores: Any
-    position: Position
-    rows: int  # of all tables so far
-    base: int  # of the tables before the last one
-    latest: Any  # time of the last row
-    predictions: Path | None
-    bytes: int  # of the predictions
-    read: ReadOptions
-
-    @classmethod
-    def load(cls, path: Path) -> Self:
-        """Read the model of a file and the state that is stored with it."""
-        from meshnn.loading import load_fitted
-
-        model = load_fitted(path)
-        table = getattr(model, "table_", None)
-        if table is None:
-            raise MeshError(f"--resume: {path} was not made by `meshnn stream`; name a model that was")
-        try:
-            file, latest, read = table["predictions"] or {"path": None, "bytes": 0}, table["latest"], table["read"]
-            return cls(
-                model, StreamSchema.from_dict(table["recipe"]), scores_from(table["scores"]),
-                Position(**table["position"]), int(table["rows"]), int(table["base"]),
-                None if latest is None else tuple(latest), None if file["path"] is None else Path(file["path"]),
-                int(file["bytes"]), ReadOptions(**read | {"na": tuple(map(str, read["na"]))}),
-            )  # fmt: skip
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise FileError(f"{path} does not hold a valid stream ({error}); start anew") from None
-
-
-@dataclass(frozen=True)
-class RunOptions:
-    """The options of a run."""
-
-    model: dict[str, Any]  # parameters of a new model
-    task: str
-    out: Path
-    every_rows: int | None
-    every_seconds: float
-    window: int
-    predictions: Path | None
-    new_rows: bool  # whether the table begins with the row after the last one
-    read: ReadOptions
-    live: Any  # shows the progress
-
-
 class Run:
     """One run over a table, from its start or from where a saved run ended."""
 
-    def __init__(self, source: Reader, schema: StreamSchema, options: RunOptions, saved: SavedRun | None) -> None:
-        self.source, self.schema, self.options, self.saved, self.out = source, schema, options, saved, options.out
+    source: Reader
+    schema: StreamSchema
+    saved: SavedRun | None
+    parameters: dict[str, Any]  # of a new model
+    task: str
+    out: Path
+    every: tuple[int | None, float]  # rows, or else seconds, between two saves
+    window: int
+    wanted: Path | None  # file of predictions
+    new_rows: bool  # whether the table begins with the row after the last one
+    read: ReadOptions
+    tell: Callable[[float, float | None, str], None]  # shows the progress
+
+    def __post_init__(self) -> None:
+        saved = self.saved
+        self.rows = self.base = 0  # of this run, and of tables before
+        self.finished = False
+        self.codes: list[int] = []  # exit codes of interruptions
         self.model: Any = None if saved is None else saved.model
         self.scores: Any = None if saved is None else saved.scores
-        self.rows = self.base = 0  # of this run, and of tables before
         if saved is not None:
-            self.base = saved.rows if options.new_rows else saved.base
-            if not options.new_rows:
-                source.go_to(saved.position)
-        self.finished = False
-        self.failure: MeshError | None = None  # why the model is not where it should be
-        self.codes: list[int] = []  # exit codes of interruptions
+            self.base = saved.rows if self.new_rows else saved.base
+            if not self.new_rows:
+                self.source.go_to(saved.position)
         self._runner: TableRunner | None = None
         self._predictions: PredictionFile | None = None
         self._noted: set[Any] = set()
-        start = source.start()
+        start = self.source.start()
         self._position: Callable[[], Position] = lambda: start
-        self._saved_at, self._saved_rows, self._saving = time.monotonic(), 0, 0.0
+        self._began = self._saved_at = time.monotonic()
+        self._saved_rows, self._saving = 0, 0.0
         self._most = 64  # rows that take about a tenth of a second, so that signals are seen
 
     def go(self) -> None:
@@ -190,12 +151,9 @@ class Run:
                     self._save()
                     say_notes([f"the model of the {self.model.table_['rows']:,} rows before is in {self.out}"])
                 raise
-            finally:
-                self.options.live.close()
             if self._runner is not None:
                 self.finished = not self.codes
-                self.model.table_ = self._state()
-                self.out, self.failure = save_somewhere(self.model, self.out)
+                self._save()
 
     def _loop(self) -> None:
         pending: list[Block] = []
@@ -203,9 +161,6 @@ class Run:
             if self.codes:
                 return
             if block is None:
-                if pending:
-                    what = "rows are needed to tell classes from numbers; --task decides at once"
-                    self._note("wait", f"{self.source.name}: the first 100 {what}")
                 self._tick()
                 continue
             pending.append(block)
@@ -236,7 +191,7 @@ class Run:
             return False
         targets = [block.table.column(schema.target) for block in pending]
         targets[-1] = targets[-1].slice(0, max(len(targets[-1]) - max(rows - most, 0), 0))
-        found = decided(targets, self.options.task, enough)
+        found = decided(targets, self.task, enough)
         if found is None:
             return False
         schema.task, schema.labels, why = found
@@ -246,26 +201,25 @@ class Run:
             if column not in schema.text:
                 check_no_dates(self.source.name, column, pending[0].table.column(column), pending[0].first + 1)
         classify = schema.task == "classify"
-        self.model = (MeshStreamClassifier if classify else MeshStreamRegressor)(**self.options.model)
-        self.scores = (ClassScores if classify else ValueScores)(self.options.window)
+        self.model = (MeshStreamClassifier if classify else MeshStreamRegressor)(**self.parameters)
+        self.scores = (ClassScores if classify else ValueScores)(self.window)
         return True
 
     def _open_predictions(self) -> None:
         """Begin the file of predictions, or continue that of the saved run."""
-        before = None if self.saved is None else self.saved.predictions
-        path = self.options.predictions or before
+        before = {} if self.saved is None else self.saved.predictions
+        path = self.wanted or (Path(before["path"]) if before else None)
         if path is None:
             return
-        same = before is not None and path.absolute() == before and path.exists()
-        if same or self.options.predictions is not None:
-            begin = self.saved.bytes if same and self.saved is not None else None
-            self._predictions = PredictionFile(path, self.schema, begin)
+        same = bool(before) and str(path.absolute()) == before["path"] and path.exists()
+        if same or self.wanted is not None:
+            self._predictions = PredictionFile(path, self.schema, int(before["bytes"]) if same else None)
         else:
             say_notes([f"{path} is gone, where predictions were written to; pass --predictions to write them again"])
 
     def _take(self, block: Block) -> None:
         assert self._runner is not None
-        rows, at, every = self._runner.rows(block, self.source.name), 0, self.options.every_rows
+        rows, at, every = self._runner.rows(block, self.source.name), 0, self.every[0]
         self._position = lambda: block.position(0)
         while at < rows.count and not self.codes:
             began, first, most = time.monotonic(), at, self._most
@@ -304,15 +258,16 @@ class Run:
 
     def _tick(self) -> None:
         """Show the progress, and save the model if it is due."""
-        self.options.live.update(self.rows, self.scores, self.source.done())
+        rate = f"{self.rows / max(time.monotonic() - self._began, 1e-6):,.0f}/s" if self.rows else "waiting for rows"
+        share, text = self.source.done(), "  ".join([f"{self.rows:,} rows", rate, *score_lines(self.scores)[:1]])
+        self.tell(share or 0.0, None if share is None else 1.0, text)
         if self._runner is None or self.rows == self._saved_rows:
             return
-        every = self.options.every_rows
+        every, seconds = self.every
         if every is not None:
             due = self.rows - self._saved_rows >= every
         else:  # at the first rows; later saving takes at most a twentieth of the time
-            wait = max(self.options.every_seconds, 20.0 * self._saving)
-            due = self._saved_rows == 0 or time.monotonic() - self._saved_at >= wait
+            due = self._saved_rows == 0 or time.monotonic() - self._saved_at >= max(seconds, 20.0 * self._saving)
         if not due:
             return
         try:
@@ -333,23 +288,24 @@ class Run:
 
     def _state(self) -> dict[str, Any]:
         position, latest = self._position(), None if self._runner is None else self._runner.latest
-        read = asdict(self.options.read) | {"na": list(self.options.read.na)}
+        read = asdict(self.read) | {"na": list(self.read.na)}
         del read["block_size"]
         return {
-            "recipe": self.schema.to_dict(),
-            "source": self.source.name,
-            "position": asdict(position),
-            "rows": self.base + position.rows,
-            "base": self.base,
-            "latest": None if latest is None else list(latest),
-            "scores": self.scores.to_tree(),
+            "recipe": self.schema.to_dict(), "source": self.source.name, "position": asdict(position),
+            "rows": self.base + position.rows, "base": self.base, "latest": None if latest is None else list(latest),
+            "scores": self.scores.to_tree(), "finished": self.finished, "read": read,
             "predictions": None if self._predictions is None else self._predictions.sync(),
-            "finished": self.finished,
-            "read": read,
-        }
+        }  # fmt: skip
 
     def close(self) -> None:
-        """Remove the live line and close the file of predictions."""
-        self.options.live.close()
+        """Close the file of predictions."""
         if self._predictions is not None:
             self._predictions.close()
+
+
+def score_lines(scores: Any) -> list[str]:
+    """Return the scores, beside those of predictions without a model: a line of all rows and one of the last ones."""
+    if scores is None or scores.rows == 0:
+        return []
+    lines = [", ".join(f"{name} {value:.4g}" for name, value in scores.summary(last).items()) for last in (False, True)]
+    return [lines[0], f"last {min(scores.window, scores.rows):,} rows: {lines[1]}"]

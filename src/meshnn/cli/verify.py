@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from rich import box
 from rich.console import Console
@@ -12,19 +12,20 @@ from rich.table import Table
 from typer import Exit, Option
 
 from meshnn.cli.options import AsJson, Seed
-from meshnn.cli.output import check_output, print_json, progress, versions
+from meshnn.cli.output import check_output, print_json, print_lines, progress, versions
 from meshnn.files import explained, finite
-from meshnn.verify import PAPER, TOLERANCE, ErrorInterval, VerifyReport
+from meshnn.verify import TOLERANCE, ErrorInterval, VerifyReport
 from meshnn.verify import verify as run
+
+PaperActivation = Literal["relu", "tanh"]
+Reference = Literal["torch", "numpy"]
 
 
 def verify(
     tests: Annotated[int, Option(min=1, help="Number of random nets per dtype and ticks.")] = 100,
     random_state: Seed = 0,
-    activation: Annotated[
-        str, Option("--activation", "-a", help="Activation of all neurons: relu (the paper's) or tanh.")
-    ] = "relu",
-    reference: Annotated[str | None, Option(help="The reference: torch (autograd, if installed) or numpy.")] = None,
+    activation: Annotated[PaperActivation, Option("--activation", "-a", help="Activation of all neurons.")] = "relu",
+    reference: Annotated[Reference | None, Option(help="The reference: torch by autograd, or numpy.")] = None,
     out: Annotated[Path | None, Option("--out", "-o", help="The results to write, a .json file.")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -36,7 +37,6 @@ def verify(
     [bold]Examples[/bold]
 
       meshnn verify
-
       meshnn verify --tests 20 --activation tanh --out verify.json
     """
     if out is not None:
@@ -51,14 +51,13 @@ def verify(
     if as_json:
         print_json(facts)
     else:
-        console = Console()
-        console.print(_table(report, "±" if console.encoding.lower().startswith("utf") else "+-"))
+        Console().print(_table(report))
     if not report.passed:
-        Console(stderr=True).print("meshnn: a difference is out of tolerance", style="red")
+        print_lines("meshnn: a difference is out of tolerance", stderr=True, style="red")
         raise Exit(1)
 
 
-def _table(report: VerifyReport, plus_minus: str) -> Table:
+def _table(report: VerifyReport) -> Table:
     tolerances = ", ".join(f"{value:.0e} in {dtype}" for dtype, value in TOLERANCE.items())
     table = Table(
         title=f"Sums of absolute differences to {report.reference} in float64: {report.tests} nets 5-10-3 with a dense "
@@ -69,14 +68,11 @@ def _table(report: VerifyReport, plus_minus: str) -> Table:
     )  # fmt: skip
     for heading in ("dtype", "ticks", "method", "states", "gradients", "worst", ""):
         table.add_column(heading, justify="right" if heading in ("ticks", "worst") else "left", no_wrap=True)
-    first, last = report.rows[0].method, report.rows[-1].method
     for row in report.rows:
-        begin = [row.dtype, str(row.ticks), row.method, str(row.states)]
-        if row.method != first:  # dtype, ticks and states are those of the row above
-            begin = ["", "", row.method, ""]
         passed = "[green]ok[/green]" if row.passed else "[red]FAIL[/red]"
-        cells = [cell.replace("±", plus_minus) for cell in (*begin, str(row.gradients))]
-        table.add_row(*cells, f"{row.worst:.1e}", passed, end_section=row.method == last)
-    paper = (str(ErrorInterval(*PAPER[kind])).replace("±", plus_minus) for kind in ("states", "gradients"))
-    table.add_row("paper", "1, 2", "tensor", *paper)
+        cells = (row.dtype, str(row.ticks), row.method, str(row.states), str(row.gradients), f"{row.worst:.1e}", passed)
+        table.add_row(*cells, end_section=row.method == report.rows[-1].method)
+    table.add_row(
+        "paper", "1, 2", "tensor", *(str(ErrorInterval(*report.paper[kind])) for kind in ("states", "gradients"))
+    )
     return table

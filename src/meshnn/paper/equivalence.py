@@ -20,7 +20,7 @@ from meshnn.paper.experiment import (
 )
 from meshnn.plan import METHODS
 from meshnn.plots import style
-from meshnn.verify import PAPER, TOLERANCE, ErrorInterval, compare, references
+from meshnn.verify import TOLERANCE, ErrorInterval, VerifyReport, compare, references
 
 
 def _run(parameters: Parameters, options: TrialOptions) -> Numbers:
@@ -43,7 +43,7 @@ def _tables(records: list[Record]) -> list[PaperTable]:
             passed = worst is not None and worst <= TOLERANCE[dtype]
             shown = (f"{worst:.1e}" if worst else "0", "yes" if passed else "NO")
             rows.append((dtype, str(ticks), method, *cells, *shown))
-    paper = (str(ErrorInterval(*PAPER["states"])), str(ErrorInterval(*PAPER["gradients"])))
+    paper = (str(ErrorInterval(*VerifyReport.paper["states"])), str(ErrorInterval(*VerifyReport.paper["gradients"])))
     rows.append(("paper: float32", "1, 2", "tensor", *paper, "", ""))
     tests = records[0]["parameters"]["tests"]
     title = (
@@ -67,7 +67,7 @@ def _draw(records: list[Record], folder: Path) -> list[Figure]:
             if dtype == "float32":
                 for name, dashes in (("gradients", "--"), ("states", ":")):
                     look = {"color": style.NEGATIVE, "lw": 1.2, "ls": dashes, "label": f"paper, {name}"}
-                    ax.axvline(np.log10(PAPER[name][0]), **look)
+                    ax.axvline(np.log10(VerifyReport.paper[name][0]), **look)
             ax.set_ylim(top=1.3 * ax.get_ylim()[1])  # room for the legend
             title = f"{dtype} against float64, ticks 1 to 5, all methods"
             label(ax, title, "log10 of the sum of absolute differences", "how often", loc="upper left")
