@@ -65,7 +65,7 @@ def test_it_is_what_the_jacobian_and_the_penalties_say(options):
     J = mesh.jacobian(inputs)[:, 0, live].astype(np.float64)
     t = mesh.topology
     found = model._laplace
-    A = np.linalg.inv(found.root.T @ found.root * len(X))
+    A = np.linalg.inv(found.roots[0].T @ found.roots[0] * len(X))
     penalties = np.diag(A) - (J**2).mean(axis=0)
     np.testing.assert_allclose(A, J.T @ J / len(X) + np.diag(penalties), atol=1e-5)
     np.testing.assert_allclose(penalties[(t.src == t.n_inputs)[live]], 0, atol=1e-5)
@@ -102,12 +102,12 @@ def test_it_is_saved(tmp_path):
     again.save(tmp_path / "b.mesh")
     assert (tmp_path / "a.mesh").read_bytes() == (tmp_path / "b.mesh").read_bytes()
     tree = storage.read(tmp_path / "a.mesh")
-    root, noise, shares = tree["laplace"]["root"], tree["laplace"]["noise"], tree["importances"]
+    root, noise, shares = tree["laplace"]["roots"][0], tree["laplace"]["noise"], tree["importances"]
     for part, name, lies in (
-        (tree["laplace"], "root", (root[1:], root * np.nan, root.astype(int), root[None])),
+        (tree["laplace"], "roots", ([], [root[1:]], [root * np.nan], [root.astype(int)], [root[None]])),
         (tree["laplace"], "noise", (noise[1:], -noise, noise * np.inf)),
         (tree, "importances", (shares[1:], -shares, shares * np.nan)),
-        (tree, "laplace", (None, 5, {}, {"root": root})),
+        (tree, "laplace", (None, 5, {}, {"roots": [root]})),
     ):
         for lie in (*lies, None):
             truth, part[name] = part[name], lie
@@ -205,15 +205,14 @@ def test_info_shows_the_features_that_matter_most(tmp_path):
     assert "importances" in meshnn_command("info", tmp_path / "a.mesh").stdout
 
 
-def test_rows_are_evenly_spaced_and_weighted(monkeypatch):
+def test_rows_are_evenly_spaced_and_weighted():
     from meshnn.training import sensitivity
     from meshnn.training.api import as_samples
 
     rng = np.random.default_rng(0)
     X, y, weight = rng.standard_normal((90, 2)), rng.standard_normal((90, 1)), rng.random(90) + 0.1
     mesh = Mesh(Topology.mesh(2, 3, 1), 3, "tanh", dtype="float64", random_state=0)
-    monkeypatch.setattr(sensitivity, "MOST", 45)
-    found = sensitivity.importances(mesh, as_samples(mesh, X, y, "squared_error", weight))
+    found = sensitivity.importances(mesh, as_samples(mesh, X, y, "squared_error", weight), most=45)
     mean = np.average(X, axis=0, weights=weight)
     spread = np.sqrt(np.average((X - mean) ** 2, axis=0, weights=weight))
     expected = np.average(np.abs(input_jacobian(mesh, X[::2])[:, 0]), axis=0, weights=weight[::2]) * spread
