@@ -14,7 +14,7 @@ from meshnn.training import Settings, Trainer, train
 from meshnn.training.api import as_samples
 from meshnn.training.evidence import Evidence
 from meshnn.training.solvers import choose_solver
-from meshnn.training.solvers.lm import BUDGET, LM
+from meshnn.training.solvers.lm import LM
 from meshnn.training.structure.graph import Edit, apply_edit
 
 
@@ -205,10 +205,10 @@ def test_auto_takes_lm_within_its_budget_and_says_why():
     large = choose_solver(Settings(), 10_000, 700, 9)
     assert large.solver.name == "adam"
     assert "exceed the budget" in large.reason
-    samples = BUDGET // 10**4 - 34  # 100 edges
+    samples = 4 * 10**4 - 34  # 100 edges
     assert choose_solver(Settings(), 100, samples, 1).solver.name == "lm"
     assert choose_solver(Settings(), 100, samples + 1, 1).solver.name == "adam"
-    assert choose_solver(Settings(), int((3 * BUDGET) ** (1 / 3)) + 1, 1, 1).solver.name == "adam"  # the factorisation
+    assert choose_solver(Settings(), int(1.2e9 ** (1 / 3)) + 1, 1, 1).solver.name == "adam"  # the factorisation
     assert choose_solver(Settings(l1=0.1), 100, 700, 1).solver.name == "adam"
     assert small.alternative.name == "adam"  # which is tried, as penalties are
     assert choose_solver(Settings(l2=0.1), 100, 700, 1).alternative is None
