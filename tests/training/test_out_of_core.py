@@ -363,7 +363,7 @@ def test_the_best_of_two_starts_is_kept():
 
 def test_penalties_are_tried_on_some_rows_as_if_they_were_all(monkeypatch):
     """Their shares are those among them: of a part that counted little the weakest penalty would be too strong."""
-    monkeypatch.setattr(search, "ROWS", 500)
+    monkeypatch.setattr(search.LIMITS, "rows", 500)
     X, y = data(3000, np.float64)
     rows = RowStore(BlockSource(blocks(300, X, y)), False)
     preprocessing = scaling_of(rows)

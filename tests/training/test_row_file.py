@@ -10,7 +10,7 @@ import pytest
 
 from meshnn.errors import DataError, FileError
 from meshnn.tables.sources import BlockSource, RowBlock
-from meshnn.training.dataset import LIMITS, InMemoryDataset, Moments
+from meshnn.training.dataset import LIMITS, InMemoryDataset, Moments, Summary
 from meshnn.training.out_of_core import RowFile, RowStore
 from meshnn.training.row_transform import RowTransform
 
@@ -46,7 +46,7 @@ def filled():
 def test_the_summary_is_that_of_all_rows_with_the_same_bits_for_any_blocks(filled, weighted, dtype):
     rows = rows_of(2 * STRIDE + 777, dtype=dtype, weighted=weighted)
     found = [filled(rows, size).summary for size in (len(rows.X), 13, 777, STRIDE, 5000)]
-    found.append(InMemoryDataset(rows, [])._summary)
+    found.append(Summary.of(rows))
     X, first = rows.X.astype(float), found[0]
     mean = np.average(X, axis=0, weights=rows.weight)
     spread = np.sqrt(np.average((X - mean) ** 2, axis=0, weights=rows.weight))

@@ -32,7 +32,7 @@ def test_folds_hold_out_every_class_evenly(n, folds):
     found = search._folds(samples, 0)
     assert len(found) == folds
     for learned, held_out in found:
-        assert learned.count + held_out.count == min(samples.count, search.ROWS)
+        assert learned.count + held_out.count == min(samples.count, search.LIMITS.rows)
         assert np.isclose(learned.targets.share.sum(), 1, atol=1e-3)
         assert np.isclose(held_out.targets.share.sum(), 1, atol=1e-3)
         assert abs(held_out.targets.values.mean() - 0.3) < 0.1
@@ -52,7 +52,7 @@ def test_nothing_is_held_out_of_very_few():
     samples = samples_of(6)
     assert search.search(net(), samples, Settings(), Choice(LM(), ""), 0) is None
     model = MeshClassifier(hidden=2, solver="adam", max_epochs=2, random_state=0).fit(samples.X[0], [0, 1] * 3)
-    assert np.isclose(model.l2_, search.USUAL / 6)
+    assert np.isclose(model.l2_, search.LIMITS.usual / 6)
 
 
 def test_copies_of_a_sample_are_held_out_together():
@@ -67,8 +67,8 @@ def test_copies_of_a_sample_are_held_out_together():
 def test_trials_end_with_half_of_the_seconds():
     told = Told(lambda l2, fold: 1.0)
     told.until = 0.0  # long ago
-    assert told.run(Choice(Adam(), "", LM())).l2 == search.FIRST[0]
-    assert {l2 for l2, _ in told.asked} == {search.FIRST[0]}
+    assert told.run(Choice(Adam(), "", LM())).l2 == search.LIMITS.first[0]
+    assert {l2 for l2, _ in told.asked} == {search.LIMITS.first[0]}
 
 
 class Told(search._Search):
@@ -182,7 +182,7 @@ def test_lm_that_falls_behind_is_given_up(monkeypatch):
     looked = _search_of(mesh, samples)
     losses = iter(np.arange(1.0, 100.0))
     monkeypatch.setattr(looked, "_loss", lambda part: next(losses))
-    assert looked._alone(LM(), 0, 0.5, search.LONG) == 2.0  # behind, and no better than before
+    assert looked._alone(LM(), 0, 0.5, search.LIMITS.long) == 2.0  # behind, and no better than before
 
 
 def _search_of(mesh, samples):
