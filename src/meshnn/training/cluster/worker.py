@@ -22,7 +22,6 @@ from meshnn.training.dataset import LIMITS
 from meshnn.training.row_transform import RowTransform
 from meshnn.training.samples import Epoch, InMemorySamples
 
-__all__ = ["EpochPart", "ShardData", "Transport", "WorkerState", "run_steps"]
 
 
 class Transport(ABC):
