@@ -10,7 +10,7 @@ import pytest
 from sklearn.base import clone
 
 import meshnn
-from meshnn import Mesh, MeshClassifier, MeshError, MeshRegressor, MeshSequenceRegressor, Topology
+from meshnn import Mesh, MeshClassifier, MeshError, MeshRegressor, Topology
 from meshnn.codes import ADAM
 from meshnn.engine import Optimizer, Steps
 from meshnn.errors import DataError
@@ -267,25 +267,20 @@ def test_float32_far_from_0_is_scaled_as_for_predictions():
 
 
 def test_held_out_pages_are_not_learned_from(monkeypatch):
-    parts, windows = [], []
-    hold_out, real = RowStore.hold_out, WindowSteps.windows
+    windows, real = [], WindowSteps.windows
 
     def watched(self, order):
-        windows.append(np.concatenate(found := real(self, order)))
+        windows.append(np.sort(np.concatenate(found := real(self, order))))
         return found
 
-    monkeypatch.setattr(RowStore, "hold_out", lambda self, *given: (parts.append(hold_out(self, *given)), parts[0])[1])
     monkeypatch.setattr(WindowSteps, "windows", watched)
     X, y = data(PAGE * 9 + 5)
     model = MeshRegressor(**FEW | {"early_stopping": EarlyStopping(validation_fraction=0.3)}).fit(blocks(500, X, y))
-    training, validation = parts[0]
-    held = np.setdiff1d(np.arange(10), training.pages)
-    assert (len(held), training.n_rows + validation.n_rows) == (3, len(X))
     assert len(windows) == 3
-    for window in windows:
-        np.testing.assert_array_equal(np.sort(window), training.pages)
-    numbers = np.concatenate([np.arange(page * PAGE, min((page + 1) * PAGE, len(X))) for page in held])
-    np.testing.assert_array_equal(validation.rows.y[:, 0], y[numbers])
+    assert all(np.array_equal(window, windows[0]) for window in windows)
+    held = np.setdiff1d(np.arange(10), windows[0])
+    assert len(held) == 3
+    numbers = np.flatnonzero(np.isin(np.arange(len(X)) // PAGE, held))
     off = (model.predict(X[numbers]) - y[numbers]) / model.preprocessing_.scaling.y_scale
     assert min(model.validation_scores_) == pytest.approx(0.5 * np.mean(off**2), rel=1e-4)
     with pytest.raises(DataError, match="257"):
@@ -359,16 +354,6 @@ def test_a_fitted_estimator_is_like_any_other(tmp_path):
         regressor.predict(X, return_std=True)
     np.save(tmp_path / "X.npy", X)
     np.testing.assert_array_equal(again.predict_proba(tmp_path / "X.npy"), again.predict_proba(X))
-
-
-def test_sequences_are_learned_from_memory(tmp_path):
-    X, y = data(60)
-    np.save(tmp_path / "X.npy", X)
-    for given in (tmp_path / "X.npy", blocks(10, X, y)):
-        with pytest.raises(MeshError, match="MeshSequenceRegressor"):
-            MeshSequenceRegressor(hidden=1).fit(given, y)
-    mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
-    assert MeshSequenceRegressor(hidden=1, max_epochs=1).fit(mapped[:, :, None], y).n_features_in_ == 1
 
 
 @pytest.mark.parametrize("count", [1, PAGE, PAGE + 1])

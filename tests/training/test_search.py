@@ -43,11 +43,6 @@ def test_folds_hold_out_every_class_evenly(n, folds):
         assert np.array_equal(np.sort(everything[:, 0]), np.sort(samples.X[0][:, 0]))
 
 
-def test_rare_classes_get_folds_where_many_samples_would_not():
-    assert len(search._folds(samples_of(3000, (0.5, 0.5)), 0)) == 1
-    assert len(search._folds(samples_of(3000, (0.98, 0.02)), 0)) == 3
-
-
 def test_nothing_is_held_out_of_very_few():
     samples = samples_of(6)
     assert search.search(net(), samples, Settings(), Choice(LM(), ""), 0) is None
@@ -96,13 +91,6 @@ def test_what_is_clearly_behind_is_not_tried_on_all_folds():
     assert told.run(Choice(Adam(), "")).l2 == 0.1
     assert [fold for l2, fold in told.asked if l2 == 0.1] == [0, 1, 2, 3, 4]
     assert [fold for l2, fold in told.asked if l2 == 0.01] == [0, 1]
-
-
-def test_few_samples_are_believed_less_than_many():
-    slightly = lambda l2, fold: 1.0 - 0.002 * (l2 == 1.0)  # noqa: E731
-    assert Told(slightly, n=40).run(Choice(Adam(), "")).l2 != 1.0  # 5 / 40 is usual
-    clearly = lambda l2, fold: 2.0 + math.log10(1 / l2)  # noqa: E731
-    assert Told(clearly, n=40).run(Choice(Adam(), "")).l2 == 1.0
 
 
 def test_a_part_of_the_samples_decides_about_a_smaller_penalty():

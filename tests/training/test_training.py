@@ -184,23 +184,6 @@ def test_the_rate_comes_down_before_patience_ends_a_run(schedule, size, patience
             assert row.learning_rate == pytest.approx(1e-12 * before * last)
 
 
-def test_the_rate_comes_down_from_the_best_weights():
-    """The held-out labels are the opposite of those to learn: the weights there are have gone astray."""
-    rng = np.random.default_rng(0)
-    X, y = rng.standard_normal((40, 2)), rng.integers(0, 2, 40)
-    mesh = Mesh(Topology.mesh(2, 10, 2), 3, "tanh", dtype="float64", random_state=0)
-    samples, held_out = (as_samples(mesh, X, labels, "cross_entropy") for labels in (y, 1 - y))
-    settings = Settings(solver="adam", batch_size=8, patience=5, max_epochs=40, l2=0.0)
-    trainer = Trainer(mesh, samples, settings, held_out, 0)
-    for row in trainer.rows():
-        if "brought down" in row.note:
-            assert not np.array_equal(mesh.weights, trainer.best.parameters)  # the weights that the row is about
-            mesh.weights[:] = np.nan
-    assert row.epoch == 11
-    assert np.isfinite(trainer.history["loss"]).all()  # nothing had to be taken back
-    assert trainer.history["validation"].argmin() == 0
-
-
 @pytest.mark.parametrize("options", [{"solver": "lm"}, {"solver": "adam", "batch_size": 8}, {"solver": "sgd"}])
 def test_validation_keeps_the_best_weights(options):
     """The labels held out are the opposite of those to learn: what is gained on one side is lost on the other."""
@@ -218,18 +201,6 @@ def test_validation_keeps_the_best_weights(options):
     assert kept == pytest.approx(losses[best], rel=1e-9)
     assert accuracy == pytest.approx(rows[best].accuracy)
     np.testing.assert_array_equal(mesh.weights, seen[best])
-
-
-def test_restarts_keep_the_best():
-    X, y = spirals(200, random_state=0)
-    mesh = Mesh(Topology.mesh(2, 4, 2), 3, "tanh", dtype="float64", random_state=0)
-    trainer = Trainer(mesh, as_samples(mesh, X / 10, y, "cross_entropy"),
-                      Settings(solver="lm", n_restarts=4, max_epochs=25, tol=0, l2=0.0), seed=1)  # fmt: skip
-    rows = list(trainer.rows())
-    ends = [min(row.loss for row in rows if row.restart == r) for r in range(4)]
-    assert len(set(ends)) == 4
-    assert trainer.best.restart == int(np.argmin(ends))
-    assert mesh.gradient(X / 10, y)[0] == pytest.approx(min(ends), rel=1e-9)
 
 
 def test_divergence_takes_back_halves_and_gives_up_with_advice():
