@@ -44,7 +44,10 @@ class Callback:
 
 class _Function(Callback):
     def __init__(self, function: Callable[[HistoryRow, Mesh], Any]) -> None:
-        self.on_epoch_end = function  # type: ignore[method-assign]
+        self._function = function
+
+    def on_epoch_end(self, row: HistoryRow, mesh: Mesh) -> bool:
+        return bool(self._function(row, mesh))
 
 
 def as_callbacks(callbacks: Any) -> list[Callback]:
@@ -160,9 +163,7 @@ class Checkpoint(Callback):
             yield
         except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
             what = error if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
-            raise FileError(
-                f"cannot go on from the checkpoint {self.path} ({what}); delete it to start anew"
-            ) from None
+            raise FileError(f"cannot go on from the checkpoint {self.path} ({what}); delete it to start anew") from None
 
     def watch(self, tree: Callable[[], Tree]) -> None:
         """From now on save what `tree` returns; the first time soon, so that a place that fails does so at once."""

@@ -80,12 +80,9 @@ class History(UserList[HistoryRow]):
         columns = {name: tree[name] for name in HistoryRow._fields[:-1]}
         if any(column.shape != (len(notes),) for column in columns.values()):
             raise MeshError(f"the columns of the history do not have {len(notes)} rows, as many as it has notes")
-        whole = [int if name in ("epoch", "edges", "restart") else float for name in columns]
-        rows = zip(*columns.values(), strict=True)
-        return cls(
-            HistoryRow(*(kind(v) for kind, v in zip(whole, row, strict=True)), note)
-            for row, note in zip(rows, notes, strict=True)
-        )
+        whole = ("epoch", "edges", "restart")
+        plain = [[int(v) if name in whole else float(v) for v in column] for name, column in columns.items()]
+        return cls(HistoryRow(*row) for row in zip(*plain, notes, strict=True))
 
     def to_dict(self) -> dict[str, list[Any]]:
         """Columns by name, for `pandas.DataFrame(history.to_dict())`."""

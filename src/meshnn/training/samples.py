@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
@@ -106,14 +107,17 @@ class Samples(ABC):
         """Load some by their numbers, ascending; weights stay relative to those of all samples."""
 
 
+@dataclass(eq=False)
 class InMemorySamples(Samples):
     """Samples in memory: inputs `(1 or ticks, n, n_inputs)` and targets."""
 
-    in_memory = True
+    X: Array
+    targets: Targets
+    total_weight: float
+    in_memory: ClassVar[bool] = True
 
-    def __init__(self, X: Array, targets: Targets, total_weight: float) -> None:
-        self.X, self.targets, self.total_weight = X, targets, total_weight
-        self.loss, self.count, self.timed = targets.loss, int(X.shape[1]), targets.timed
+    def __post_init__(self) -> None:
+        self.loss, self.count, self.timed = self.targets.loss, int(self.X.shape[1]), self.targets.timed
 
     def columns(self, n_outputs: int) -> int:
         """Return the mean number of columns of a square root of the curvature per sample, for all ticks with a loss."""

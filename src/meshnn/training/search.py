@@ -113,7 +113,7 @@ def _in_memory(samples: Samples, seed: int) -> InMemorySamples:
 def _folds(samples: InMemorySamples, seed: int) -> list[tuple[InMemorySamples, Samples]]:
     """Pairs of samples to learn from and samples held out; classes are stratified, and copies stay together."""
     rng = np.random.default_rng([seed, 1])
-    rows = rng.permutation(samples.count)[:LIMITS.rows]
+    rows = rng.permutation(samples.count)[: LIMITS.rows]
     if len(rows) < LIMITS.fewest:
         return []
     count = next((folds for folds, most in LIMITS.folds if len(rows) <= most), 0)
@@ -148,7 +148,7 @@ def _copies(X: Array) -> Array:
 
 def _some(samples: InMemorySamples, seed: int) -> InMemorySamples:
     """As many samples as are to decide."""
-    rows = np.random.default_rng([seed, 1]).permutation(samples.count)[:LIMITS.rows]
+    rows = np.random.default_rng([seed, 1]).permutation(samples.count)[: LIMITS.rows]
     return samples if len(rows) == samples.count else _part(samples, np.sort(rows))
 
 

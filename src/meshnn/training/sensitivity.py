@@ -66,9 +66,7 @@ def _with_biases(mesh: Mesh, neurons: IntArray) -> tuple[Mesh, IntArray]:
     return probe, bias[np.searchsorted(topology.dst[bias], ends)]
 
 
-def importances(
-    mesh: Mesh, samples: Samples, axes: FloatArray | None = None, most: int = 1000
-) -> FloatArray | None:
+def importances(mesh: Mesh, samples: Samples, axes: FloatArray | None = None, most: int = 1000) -> FloatArray | None:
     """Return the share of each input in what moves the outputs: mean |d output / d input| times its spread.
 
     Over all outputs and up to `most` of the samples, evenly spaced, fewer of large nets; None for sequences, for nets

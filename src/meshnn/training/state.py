@@ -85,9 +85,13 @@ S = TypeVar("S")
 _NUMBERS: dict[type, str] = {float: "a number", int: "a whole number"}
 
 
-@cache
 def _hints(kind: Any) -> dict[str, Any]:
     """Return the annotated type of each field."""
+    return _resolved(kind)
+
+
+@cache
+def _resolved(kind: Any) -> dict[str, Any]:
     found = get_type_hints(kind, include_extras=True)
     return {field.name: found[field.name] for field in fields(kind)}
 

@@ -92,28 +92,21 @@ class Trainer:
     ----------
     mesh : Mesh
         The first start takes the weights it has; further ones draw new ones.
-    samples : Dataset
-    settings : Settings
-    validation : Dataset, optional
+    samples, settings : Samples, Settings
+    validation : Samples, optional
         Held-out samples: the weights with the lowest loss on them are kept.
     seed : int or SeedSequence
         Of the order of the samples and of the restarts.
     structure : policy or list of policies, optional
         How the graph changes meanwhile, see `meshnn.training.structure`.
     choice : Choice, optional
-        The solver, if it has been chosen already: with `structure.with_penalties`, or the choice means other settings.
+        The solver, if it has been chosen already (with `with_penalties`, or the choice means other settings).
     score : callable, optional
         Judges the held-out samples instead of the loss: the weights with the highest score are kept.
     memory : (str, Tree), optional
         Name and memory of the solver at the end of an earlier fit of this net; the same solver goes on with it.
     drawn : callable, optional
         Changes the weights drawn for another start, from the mesh and them.
-
-    Attributes
-    ----------
-    history : History
-    choice : Choice
-        The solver and why it was taken.
     """
 
     def __init__(
@@ -258,18 +251,9 @@ class Trainer:
             for unmet in () if self._structure is None else self._structure.unmet(run.epoch):
                 warnings.warn(unmet, UserWarning, stacklevel=4)
         now.seconds += time.perf_counter() - began
-        return HistoryRow(
-            epoch=run.epoch,
-            loss=progress.loss,
-            validation=held_out,
-            accuracy=accuracy if self.samples.loss.classifies else math.nan,
-            gradient_norm=progress.gradient_norm,
-            learning_rate=progress.rate,
-            seconds=now.seconds,
-            edges=self.mesh.topology.n_edges,
-            restart=restart,
-            note="; ".join(filter(None, notes)),
-        )
+        accuracy = accuracy if self.samples.loss.classifies else math.nan
+        measured = (run.epoch, progress.loss, held_out, accuracy, progress.gradient_norm, progress.rate, now.seconds)
+        return HistoryRow(*measured, self.mesh.topology.n_edges, restart, "; ".join(filter(None, notes)))
 
     def _evaluated(self, progress: Progress) -> tuple[float, float, float]:
         """What the weights are judged by (low is good), the loss or score of held-out samples, the accuracy."""
@@ -287,11 +271,9 @@ class Trainer:
         """Find the penalty and the solver by trying; return what was found, in words."""
         self._searches = False
         seed = int(np.random.default_rng([*self._entropy, 6]).integers(2**63))
-        found = search(self.mesh, self.samples, self.settings, self.choice, seed, self.validation)
-        if found is None:
-            return ""
-        self._take(found.solver, found.l2, f"{self.choice.reason}; {found.message}")
-        return found.message
+        if found := search(self.mesh, self.samples, self.settings, self.choice, seed, self.validation):
+            self._take(found.solver, found.l2, f"{self.choice.reason}; {found.message}")
+        return found.message if found else ""
 
     def _take(self, solver: Solver, l2: float | str, reason: str) -> None:
         """Begin with what the search has found."""

@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 from meshnn.arrays import FloatArray
 from meshnn.training.dataset import LIMITS
 
-
 #: A node of the tree: (level, number); its leaves are the `1 << level` buckets from `number << level` on.
 Node = tuple[int, int]
 
