@@ -5,7 +5,7 @@ import pytest
 
 from meshnn import Mesh, Topology
 from meshnn.training.api import as_samples
-from meshnn.training.evidence import CROWDED, Evidence
+from meshnn.training.evidence import Evidence
 from meshnn.training.solvers.base import penalised_parameters
 
 
@@ -26,7 +26,9 @@ def test_only_edges_that_could_learn_by_heart_are_bounded(what):
     """Determined means: a curvature far above the penalty. All of one kind are, of the others nothing is known."""
     evidence, straight = evidence_of(20)
     chosen = straight if what == "straight" else ~straight & (evidence.penalised > 0)
-    assert (~straight & (evidence.penalised > 0)).sum() > CROWDED * evidence.count  # more than the bound allows
+    assert (
+        ~straight & (evidence.penalised > 0)
+    ).sum() > evidence.crowded * evidence.count  # more than the bound allows
     curvature = np.diag(np.where(chosen, 1e6, 1e-9))
     now = np.where(evidence.penalised > 0, 1e-3, 0.0)
     evidence.penalties(curvature, np.ones(len(now)), now, error=0.1)

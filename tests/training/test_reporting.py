@@ -2,7 +2,6 @@
 
 from types import SimpleNamespace
 
-import pytest
 from sklearn.datasets import load_iris
 
 from meshnn import MeshClassifier
@@ -21,7 +20,7 @@ def said(monkeypatch, capsys, times, epochs, restarts=1):
     trainer = SimpleNamespace(settings=settings, history=History(), epochs=epochs)
     clock = SimpleNamespace(now=0.0)
     monkeypatch.setattr(reporting, "time", SimpleNamespace(monotonic=lambda: clock.now))
-    with reporting._lines(trainer) as show:
+    with reporting.reporter(1, trainer) as show:
         for k, clock.now in enumerate(times):
             trainer.history.append(row(k % epochs + 1, k // epochs))
             show(trainer.history[-1])
@@ -30,28 +29,18 @@ def said(monkeypatch, capsys, times, epochs, restarts=1):
     return errors.splitlines()
 
 
-def test_a_fast_run_says_how_it_ended(monkeypatch, capsys):
-    lines = said(monkeypatch, capsys, [0.001 * k for k in range(100)], 100)
-    assert lines == ["epoch 100 of 100  loss 0.5  accuracy 0.750  2.50 s"]
+def test_lines_come_after_a_tenth_after_five_seconds_and_at_the_end(monkeypatch, capsys):
+    def epochs(*given):
+        return [int(line.split()[1]) for line in said(monkeypatch, capsys, *given)]
 
-
-def test_a_tenth_is_worth_a_line(monkeypatch, capsys):
-    lines = said(monkeypatch, capsys, [2.0 * k for k in range(1, 31)], 100)
-    assert [int(line.split()[1]) for line in lines] == [3, 6, 9, 12, 15, 18, 21, 24, 27, 30]  # 6 s are more than 5
-    lines = said(monkeypatch, capsys, [0.2 * k for k in range(1, 101)], 100)
-    assert [int(line.split()[1]) for line in lines] == list(range(10, 101, 10))
-
-
-def test_slow_runs_speak_up(monkeypatch, capsys):
-    lines = said(monkeypatch, capsys, [20.0 * k for k in range(1, 4)], 1000)
-    assert len(lines) == 3
-
-
-def test_starts_are_told_apart(monkeypatch, capsys):
-    lines = said(monkeypatch, capsys, [10.0 * k for k in range(1, 5)], 2, restarts=2)
-    assert [line.split("  ")[0] for line in lines] == [
-        "epoch 1 of 2", "epoch 2 of 2", "start 2, epoch 1 of 2", "start 2, epoch 2 of 2"
-    ]  # fmt: skip
+    assert said(monkeypatch, capsys, [0.001 * k for k in range(100)], 100) == [
+        "epoch 100 of 100  loss 0.5  accuracy 0.750  2.50 s"
+    ]
+    assert epochs([2.0 * k for k in range(1, 31)], 100) == list(range(3, 31, 3))  # 6 s are more than 5
+    assert epochs([0.2 * k for k in range(1, 101)], 100) == list(range(10, 101, 10))
+    lines = said(monkeypatch, capsys, [10.0 * k for k in range(1, 5)], 2, 2)
+    starts = ["epoch 1 of 2", "epoch 2 of 2", "start 2, epoch 1 of 2", "start 2, epoch 2 of 2"]
+    assert [line.split("  ")[0] for line in lines] == starts
 
 
 def test_a_piped_fit_ends_with_its_last_row(capsys):
@@ -64,13 +53,3 @@ def test_a_piped_fit_ends_with_its_last_row(capsys):
     last = errors.splitlines()[-1]
     assert last.startswith("epoch 4 of 5  loss ")
     assert last.endswith("stopped by a callback")
-
-
-@pytest.mark.parametrize(
-    ("terminal", "dumb", "jupyter", "widgets", "drawn"),
-    [(1, 0, 0, 0, 1), (0, 0, 0, 0, 0), (1, 1, 0, 0, 0), (0, 0, 1, 1, 1), (0, 0, 1, 0, 0), (1, 0, 1, 0, 0)],
-)
-def test_where_a_bar_can_be_drawn(monkeypatch, terminal, dumb, jupyter, widgets, drawn):
-    monkeypatch.setattr(reporting, "find_spec", lambda name: object() if widgets else None)
-    console = SimpleNamespace(is_terminal=bool(terminal), is_dumb_terminal=bool(dumb), is_jupyter=bool(jupyter))
-    assert reporting._draws(console) == bool(drawn)

@@ -59,16 +59,6 @@ def test_the_tree_is_that_of_the_docs():
     assert want != sum(a)
 
 
-def test_rows_are_grouped_by_shard_and_by_bucket():
-    plan = ShardPlan.of(10_000, 4096)
-    assert (plan.shards, plan.buckets) == (64, 4)
-    rows = np.array([0, 1, 4999, 5000, 9998, 9999])
-    for found, groups in ((plan.by_shard(rows), plan.shards), (plan.by_bucket(rows), plan.buckets)):
-        per = plan.shards // groups
-        back = [plan.bounds(group * per)[0] + row for group, some in found.items() for row in some.tolist()]
-        assert back == rows.tolist()
-
-
 class ThreadTransport(Transport):
     """Workers in threads, which leave messages in a dictionary."""
 

@@ -21,10 +21,10 @@ class ByHand:
         self.counts = np.array([1.0 if not t.bias or s != t.n_inputs else 0.0 for s in t.src])
         self.a, self.b, self.k = np.zeros(t.n_edges), np.zeros(t.n_edges), 0
 
-    def step(self, X, y, sample_weight=None, loss="cross_entropy"):
+    def step(self, X, y, sample_weight=None, loss="cross_entropy", scale=1.0):
         value, g = self.mesh.gradient(X, y, loss, gradient="adjoint", sample_weight=sample_weight)
         w = self.mesh.weights.copy()
-        g = g + self.l2 * self.counts * w
+        g = scale * g + self.l2 * self.counts * w
         self.k += 1
         if self.solver == "adam":
             self.a = 0.9 * self.a + 0.1 * g
@@ -46,7 +46,7 @@ def pair(ticks=3, n_outputs=2, **options):
     return [Mesh(t, ticks, "tanh", weights=start, dtype="float64", **options) for _ in range(2)]
 
 
-@pytest.mark.parametrize("ticks", [1, 2, 3, 5])
+@pytest.mark.parametrize("ticks", [1, 2, 5])
 @pytest.mark.parametrize("options", [
     {"solver": "adam"},
     {"solver": "adam", "l2": 0.01},
@@ -75,55 +75,20 @@ def test_full_batches_equal_steps_by_hand(ticks, options):
 
 
 @pytest.mark.parametrize("schedule", ["cosine", "linear"])
-@pytest.mark.parametrize("nesterov", [True, False])
-def test_momentum_under_a_schedule_is_that_of_torch(nesterov, schedule):
-    import torch
-
-    steps, rate = 50, 0.1
+def test_momentum_under_a_schedule_is_that_by_hand(schedule):
     mesh, other = pair()
     X, y = spirals(150, random_state=0)
     X /= 10
-    solver = SGD(rate, schedule, nesterov=nesterov)
-    list(train(mesh, X, y, solver=solver, batch_size=None, max_epochs=steps, l2=0.0, tol=0))
-    w = torch.tensor(other.weights.copy(), requires_grad=True)
-    rule = torch.optim.SGD([w], lr=rate, momentum=0.9, nesterov=nesterov)
-    shares = {"cosine": lambda k: 0.5 * (1 + np.cos(np.pi * k / steps)), "linear": lambda k: 1 - k / steps}
-    schedule = torch.optim.lr_scheduler.LambdaLR(rule, shares[schedule])
-    for _ in range(steps):
-        other.weights = w.detach().numpy()
-        w.grad = torch.tensor(other.gradient(X, y)[1])
-        rule.step()
-        schedule.step()
-    np.testing.assert_allclose(mesh.weights, w.detach().numpy(), rtol=0, atol=1e-12)
+    list(train(mesh, X, y, solver=SGD(0.1, schedule), batch_size=None, max_epochs=50, l2=0.0, tol=0))
+    shares = {"cosine": lambda k: 0.5 * (1 + np.cos(np.pi * k / 50)), "linear": lambda k: 1 - k / 50}
+    hand = ByHand(other, "sgd", 0.1)
+    for k in range(50):
+        hand.rate = 0.1 * shares[schedule](k)
+        hand.step(X, y)
+    np.testing.assert_allclose(mesh.weights, other.weights, rtol=0, atol=1e-12)
 
 
-def test_l1_makes_exact_zeros_and_spares_the_bias():
-    t = Topology.mesh(2, 6, 2)
-    mesh = Mesh(t, 3, "tanh", random_state=0)
-    X, y = spirals(150, random_state=0)
-    y[:30] = 0  # the classes are not of one size, so the biases of the outputs have something to learn
-    list(train(mesh, X / 10, y, solver="adam", l1=10.0, max_epochs=200, tol=0))  # above any gradient there is
-    bias = t.src == t.n_inputs
-    assert (mesh.weights[~bias] == 0).all()
-    assert (mesh.weights[bias & (t.dst >= t.n_neurons - t.n_outputs)] != 0).all()
-
-
-@pytest.mark.parametrize("bias", [False, True])
-def test_penalties_apply_to_all_edges_but_those_of_the_bias(bias):
-    t = Topology.mesh(2, 4, 2, bias=bias)
-    mesh = Mesh(t, 3, "tanh", weights=np.linspace(-1, 1, t.n_edges), dtype="float64")
-    X, y = spirals(40, random_state=0)
-    _, grad = mesh.gradient(X, y)
-    counts = (t.src != 2) | (not bias)
-    want = mesh.weights - 0.1 * (grad + 0.5 * counts * mesh.weights)
-    solver = SGD(0.1, "constant", momentum=0.0, nesterov=False)
-    rows = train(mesh, X, y, solver=solver, l2=0.5, batch_size=None, max_epochs=2, tol=0)
-    row = next(iter(rows))
-    np.testing.assert_allclose(mesh.weights, want, rtol=1e-9, atol=1e-13)
-    assert row.loss == pytest.approx(mesh.gradient(X, y)[0] + 0.25 * (counts * want**2).sum(), rel=1e-9)
-
-
-@pytest.mark.parametrize("size", [1, 7, 32, 33, 64, 149])
+@pytest.mark.parametrize("size", [1, 7, 64, 149])
 @pytest.mark.parametrize("loss", ["cross_entropy", "squared_error"])
 def test_mini_batches_equal_steps_by_hand(size, loss):
     mesh, other = pair()
@@ -131,13 +96,11 @@ def test_mini_batches_equal_steps_by_hand(size, loss):
     X /= 10
     weight = np.random.default_rng(5).random(150) + 0.5
     target = y if loss == "cross_entropy" else np.stack([y, 1.0 - y], axis=1)
-    rng = np.random.default_rng(3)
     seed = int(np.random.default_rng(3).integers(2**63))
     rows = list(train(mesh, X, target, loss, solver=Adam(0.01, "linear"), batch_size=size, max_epochs=3, tol=0,
-                      sample_weight=weight, random_state=rng, l2=0.0))  # fmt: skip
+                      sample_weight=weight, random_state=np.random.default_rng(3), l2=0.0))  # fmt: skip
     order, hand = np.random.default_rng(seed), ByHand(other, "adam", 0.01)
-    batches = -(-150 // size)
-    shares = weight / weight.mean()
+    batches, shares = -(-150 // size), weight / weight.mean()
     for epoch in range(3):
         permutation, met, hits = order.permutation(150), 0.0, 0.0
         for b in range(batches):
@@ -145,13 +108,8 @@ def test_mini_batches_equal_steps_by_hand(size, loss):
             at = permutation[b * size : (b + 1) * size]
             hits += (shares[at] * (other.forward(X[at]).argmax(axis=1) == y[at])).sum() / 150
             # the mean of a batch is over its samples, with weights whose mean over the whole set is 1
-            scale = shares[at].sum() / len(at)
-            w, a, b_, k = other.weights.copy(), hand.a, hand.b, hand.k
-            value, grad = other.gradient(X[at], target[at], loss, sample_weight=weight[at])
-            met += value * scale * len(at) / 150
-            hand.a, hand.b, hand.k = a, b_, k
-            other.weights = w
-            manual_step(hand, grad * scale)
+            value, _ = hand.step(X[at], target[at], weight[at], loss, shares[at].mean())
+            met += value * shares[at].sum() / 150
         assert rows[epoch].loss == pytest.approx(met, rel=1e-9)
         if loss == "cross_entropy":
             assert rows[epoch].accuracy == pytest.approx(hits, rel=1e-9)
@@ -160,21 +118,12 @@ def test_mini_batches_equal_steps_by_hand(size, loss):
     np.testing.assert_allclose(mesh.weights, other.weights, rtol=1e-8, atol=1e-11)
 
 
-def manual_step(hand, g):
-    hand.k += 1
-    hand.a = 0.9 * hand.a + 0.1 * g
-    hand.b = 0.999 * hand.b + 0.001 * g * g
-    hand.mesh.weights = hand.mesh.weights - hand.rate * (hand.a / (1 - 0.9**hand.k)) / (
-        np.sqrt(hand.b / (1 - 0.999**hand.k)) + 1e-8
-    )
-
-
 @pytest.mark.parametrize("size", [None, 3500])
 def test_large_batches_give_the_same_bits_with_any_number_of_threads(size):
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((9000, 8)), rng.integers(0, 3, 9000)
     found = []
-    for n_jobs in (1, 2, 3, 8, None):
+    for n_jobs in (1, 2, 3, None):
         mesh = Mesh(Topology.layered([8, 40, 3]), activation="tanh", random_state=0)
         settings = {"solver": SGD(0.2), "batch_size": size, "max_epochs": 3, "l2": 0.0}
         *_, row = train(mesh, X, y, n_jobs=n_jobs, random_state=0, **settings)
@@ -182,16 +131,6 @@ def test_large_batches_give_the_same_bits_with_any_number_of_threads(size):
     for weights, loss in found[1:]:
         np.testing.assert_array_equal(weights, found[0][0])
         assert loss == found[0][1]
-    if size is not None:
-        return
-    alike = Mesh(Topology.layered([8, 40, 3]), activation="tanh", random_state=0, dtype="float64")
-    start = alike.weights.copy()
-    hand = ByHand(alike, "sgd", 0.2)
-    for k in range(3):
-        hand.rate = 0.1 * (1 + np.cos(np.pi * k / 3))
-        hand.step(X, y)
-    np.testing.assert_allclose(found[0][0], alike.weights, atol=1e-5)
-    assert np.abs(start - alike.weights).max() > 1e-2
 
 
 @pytest.mark.parametrize("gradient", [*METHODS, "forward"])
@@ -203,30 +142,6 @@ def test_every_gradient_method_trains_alike(gradient, size):
     for m, method in ((mesh, gradient), (other, "auto")):
         list(train(m, X / 10, y, gradient=method, **options))
     np.testing.assert_allclose(mesh.weights, other.weights, rtol=1e-8, atol=1e-11)
-
-
-def test_sequences():
-    t = Topology.mesh(2, 6, 1)
-    rng = np.random.default_rng(0)
-    X, y = rng.standard_normal((4, 90, 2)), rng.standard_normal((90, 1))
-    for size in (None, 20):
-        narrow = Mesh(t, 4, "tanh", random_state=0)
-        wide = Mesh(t, 4, "tanh", weights=narrow.weights, dtype="float64")
-        for mesh in (narrow, wide):
-            # not Adam: the sign of a gradient that is nearly nothing would be one of rounding
-            (*_, last) = train(mesh, X, y, "squared_error", solver="sgd", batch_size=size, max_epochs=10, tol=0,
-                               random_state=0)  # fmt: skip
-            assert last.epoch == 10
-        np.testing.assert_allclose(narrow.weights, wide.weights, atol=1e-4)
-        assert not np.allclose(wide.weights, Mesh(t, 4, "tanh", random_state=0).weights, atol=1e-2)
-
-
-def test_equal_outputs_are_no_hits_but_for_the_first():
-    """Outputs that have all died predict class 0, whatever the label: no accuracy of 1 from ties."""
-    mesh = Mesh(Topology.layered([1, 3]), weights=np.zeros(6))
-    options = {"solver": SGD(1e-12), "batch_size": None, "max_epochs": 1, "l2": 0.0}
-    rows = list(train(mesh, np.ones((90, 1)), np.arange(90) % 3, **options))
-    assert rows[0].accuracy == pytest.approx(1 / 3, abs=1e-6)
 
 
 def test_rows_tol_patience_and_schedules():
@@ -269,40 +184,6 @@ def test_the_rate_comes_down_before_patience_ends_a_run(schedule, size, patience
             assert row.learning_rate == pytest.approx(1e-12 * before * last)
 
 
-def test_what_goes_on_after_the_rate_has_come_down_stays_where_it_is():
-    """A graph that is still to change may ask for more epochs."""
-    X, y = spirals(100, random_state=0)
-    mesh = Mesh(Topology.mesh(2, 5, 2), activation="tanh", random_state=0)
-    samples, settings = as_samples(mesh, X / 10, y, "cross_entropy"), Settings(solver="adam", batch_size=None)
-    solver = Adam().start(mesh, samples, settings, np.random.default_rng(0))
-    solver.advance(3)
-    assert solver.land("enough") == 5
-    while not solver.advance(300 - solver.epoch).finished:
-        assert solver.epoch < 8
-    assert solver.epoch == 8
-    weights = mesh.weights.copy()
-    assert solver.advance(300 - 8).finished == "enough"
-    assert solver.epoch > 8
-    np.testing.assert_array_equal(mesh.weights, weights)
-
-
-def test_the_rate_comes_down_from_the_best_weights():
-    """The held-out labels are the opposite of those to learn: the weights there are have gone astray."""
-    rng = np.random.default_rng(0)
-    X, y = rng.standard_normal((40, 2)), rng.integers(0, 2, 40)
-    mesh = Mesh(Topology.mesh(2, 10, 2), 3, "tanh", dtype="float64", random_state=0)
-    samples, held_out = (as_samples(mesh, X, labels, "cross_entropy") for labels in (y, 1 - y))
-    settings = Settings(solver="adam", batch_size=8, patience=5, max_epochs=40, l2=0.0)
-    trainer = Trainer(mesh, samples, settings, held_out, 0)
-    for row in trainer.rows():
-        if "brought down" in row.note:
-            assert not np.array_equal(mesh.weights, trainer.best.parameters)  # the weights that the row is about
-            mesh.weights[:] = np.nan
-    assert row.epoch == 11
-    assert np.isfinite(trainer.history["loss"]).all()  # nothing had to be taken back
-    assert trainer.history["validation"].argmin() == 0
-
-
 @pytest.mark.parametrize("options", [{"solver": "lm"}, {"solver": "adam", "batch_size": 8}, {"solver": "sgd"}])
 def test_validation_keeps_the_best_weights(options):
     """The labels held out are the opposite of those to learn: what is gained on one side is lost on the other."""
@@ -320,36 +201,6 @@ def test_validation_keeps_the_best_weights(options):
     assert kept == pytest.approx(losses[best], rel=1e-9)
     assert accuracy == pytest.approx(rows[best].accuracy)
     np.testing.assert_array_equal(mesh.weights, seen[best])
-
-
-def test_a_row_in_the_middle_is_kept():
-    """All labels to learn are 1, of those held out seven in ten: the margin grows past log(7 / 3), which is best."""
-    mesh = Mesh(Topology.layered([1, 2], bias=False), weights=[2.0, -2.0], dtype="float64")
-    held_out = np.ones((10, 1)), np.arange(10) // 3 > 0
-    solver = SGD(0.5, "constant", momentum=0.0, nesterov=False)
-    margins, losses = [], []
-    for row in train(mesh, np.ones((5, 1)), np.ones(5, int), validation=held_out, max_epochs=60, tol=0, l2=0.0,
-                     solver=solver):  # fmt: skip
-        margins.append(mesh.weights[1] - mesh.weights[0])
-        losses.append(row.validation)
-    margins.pop()  # at the last row the best weights are back
-    assert margins == sorted(margins)
-    best = int(np.argmin(losses))
-    assert margins[best] == pytest.approx(np.log(7 / 3), abs=0.5)
-    assert 0 < best < 50
-    assert mesh.weights[1] - mesh.weights[0] == margins[best]
-
-
-def test_restarts_keep_the_best():
-    X, y = spirals(200, random_state=0)
-    mesh = Mesh(Topology.mesh(2, 4, 2), 3, "tanh", dtype="float64", random_state=0)
-    trainer = Trainer(mesh, as_samples(mesh, X / 10, y, "cross_entropy"),
-                      Settings(solver="lm", n_restarts=4, max_epochs=25, tol=0, l2=0.0), seed=1)  # fmt: skip
-    rows = list(trainer.rows())
-    ends = [min(row.loss for row in rows if row.restart == r) for r in range(4)]
-    assert len(set(ends)) == 4
-    assert trainer.best.restart == int(np.argmin(ends))
-    assert mesh.gradient(X / 10, y)[0] == pytest.approx(min(ends), rel=1e-9)
 
 
 def test_divergence_takes_back_halves_and_gives_up_with_advice():
@@ -503,43 +354,6 @@ def test_a_trainer_goes_on_from_any_row_bit_by_bit(options):
         np.testing.assert_array_equal(again.best.penalties, whole.best.penalties)
 
 
-def test_the_penalties_of_the_best_start_are_kept():
-    X, y = spirals(100, random_state=0)
-
-    def fresh():
-        mesh = Mesh(Topology.mesh(2, 4, 2), 3, "tanh", dtype="float64", random_state=0)
-        samples = as_samples(mesh, X / 10, y, "cross_entropy")
-        return Trainer(mesh, samples, Settings(solver="lm", n_restarts=2, max_epochs=8, tol=0))
-
-    trainer = fresh()
-    for row in trainer.rows():
-        if row.epoch == 8:
-            break
-    state = trainer.state()
-    np.testing.assert_array_equal(state["kept"]["penalties"], trainer.best.penalties)
-    first = trainer.best.penalties + 1.0
-    state["kept"] |= {"penalties": first, "value": -1.0}  # no other start can be as good
-    again = fresh()
-    again.restore(state)
-    list(again.rows())
-    assert again.best.restart == 0
-    np.testing.assert_array_equal(again.best.penalties, first)
-
-
-def test_stop_keeps_the_best_so_far():
-    X, y = spirals(200, random_state=0)
-    mesh = Mesh(Topology.mesh(2, 4, 2), 3, "tanh", dtype="float64", random_state=0)
-    trainer = Trainer(
-        mesh, as_samples(mesh, X / 10, y, "cross_entropy"), Settings(solver="lm", n_restarts=2, l2=0.0, tol=0)
-    )
-    for row in trainer.rows():
-        if row.epoch == 7:
-            trainer.stop("enough")
-    assert trainer.history[-1].note == "enough"
-    assert len(trainer.history) == 7
-    assert mesh.gradient(X / 10, y)[0] == pytest.approx(trainer.history[-1].loss, rel=1e-9)
-
-
 def test_history_is_a_table():
     X, y = spirals(100, random_state=0)
     mesh = Mesh(Topology.mesh(2, 6, 2), activation="tanh", random_state=0)
@@ -554,21 +368,6 @@ def test_history_is_a_table():
         history["los"]
 
 
-def test_spirals_generator():
-    X, y = spirals(1000, random_state=1)
-    assert X.shape == (1000, 2)
-    assert np.bincount(y).tolist() == [500, 500]
-    np.testing.assert_array_equal(X, spirals(1000, random_state=1)[0])
-    assert not np.array_equal(X, spirals(1000, random_state=2)[0])
-    # no point is the mirror image of one of the other class
-    mirrored = -X[y == 1]
-    gap = np.abs(X[y == 0][:, None] - mirrored[None]).max(axis=2).min()
-    assert gap > 1e-9
-    assert np.abs(np.diff(y)).sum() > 300  # shuffled
-    with pytest.raises(MeshError, match="n_samples must be a whole number of at least 2"):
-        spirals(1)
-
-
 def test_blocks_of_epochs_can_be_interrupted():
     """A row has a bounded amount of work, however many epochs are asked for."""
     X, y = spirals(200, random_state=0)
@@ -577,17 +376,6 @@ def test_blocks_of_epochs_can_be_interrupted():
     row = next(iter(train(mesh, X, y, max_epochs=10**8, **options)))
     assert 100 < row.epoch < 20_000
     assert next(iter(train(mesh, X, y, max_epochs=1000, **options))).epoch == 10
-
-
-@pytest.mark.parametrize("rate", [1e8, 1e30])
-@pytest.mark.parametrize("size", [None, 16])
-def test_a_first_epoch_that_diverges_is_noticed(rate, size):
-    X, y = spirals(100, random_state=0)
-    mesh = Mesh(Topology.mesh(2, 4, 2), activation="tanh", random_state=0)
-    before = mesh.weights.copy()
-    with pytest.raises(MeshError, match="again after each of 5 retries"):
-        list(train(mesh, X, y, solver=Adam(rate), batch_size=size, max_epochs=20, random_state=0))
-    np.testing.assert_array_equal(mesh.weights, before)
 
 
 @pytest.mark.parametrize("solver", ["adam", "lm"])
@@ -601,22 +389,14 @@ def test_callers_see_the_weights_that_a_row_is_about(solver):
             np.testing.assert_allclose(mesh.gradient(X, y)[0], row.loss, rtol=1e-9)
 
 
-@pytest.mark.parametrize("settings", [
-    {"solver": "lm"}, {"solver": "adam"}, {"solver": "adam", "batch_size": 7},
-    {"solver": "adam", "early_stopping": EarlyStopping(validation_fraction=0.3)},
-])  # fmt: skip
+@pytest.mark.parametrize("settings", [{"solver": "lm"}, {"solver": "adam", "batch_size": 7}])
 def test_accuracies_are_whole_numbers_of_samples(settings):
     """Sums of shares of 1/n are not."""
     from meshnn import MeshClassifier
 
     X = np.linspace(-1, 1, 149)[:, None]
-    model = MeshClassifier(1, max_epochs=30, tol=0, random_state=0, **settings)
-    model.fit(X, X[:, 0] > 0)
-    if settings["solver"] == "adam":
-        model.partial_fit(X, X[:, 0] > 0)
-    count = 45 if "early_stopping" in settings else 149
-    for accuracy in model.history_["accuracy"][: len(model.history_) - ("early_stopping" in settings)]:
-        assert accuracy == round(accuracy * count) / count
+    model = MeshClassifier(1, max_epochs=30, tol=0, random_state=0, **settings).fit(X, X[:, 0] > 0)
+    for accuracy in model.history_["accuracy"]:
+        assert accuracy == round(accuracy * 149) / 149
     weight = np.linspace(1, 2, 149, dtype=np.float32)
-    weighted = model.fit(X, X[:, 0] > 0, sample_weight=weight).history_["accuracy"]
-    assert weighted.max() <= 1
+    assert model.fit(X, X[:, 0] > 0, sample_weight=weight).history_["accuracy"].max() <= 1

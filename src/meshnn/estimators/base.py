@@ -34,7 +34,6 @@ from meshnn.topology import Topology
 from meshnn.training import History, HistoryRow, Settings, Trainer
 from meshnn.training.callbacks import Callback, Checkpoint
 from meshnn.training.laplace import Laplace, affordable
-from meshnn.training.last_layer import LastLayerLaplace
 from meshnn.training.reporting import reporter
 from meshnn.training.samples import InMemorySamples
 from meshnn.training.sensitivity import importances
@@ -320,8 +319,7 @@ class BaseMesh(Parameters, Outputs):
             if refused or not isinstance(samples, InMemorySamples):
                 self._laplace = refused
                 return
-            exact = Laplace.fits(mesh, samples, trainer.choice.solver.wants_float64)
-            self._laplace = (Laplace if exact else LastLayerLaplace).of(mesh, samples, trainer.best.penalties)
+            self._laplace = Laplace.of(mesh, samples, trainer.best.penalties, trainer.choice.solver.wants_float64)
         except MeshError as error:  # the net is fitted all the same
             self._laplace = str(error)
 

@@ -23,7 +23,6 @@ from meshnn.storage import FileError, Tree
 from meshnn.topology import Topology
 from meshnn.training import EarlyStopping, History
 from meshnn.training.laplace import Laplace
-from meshnn.training.last_layer import LastLayerLaplace
 from meshnn.training.solvers import Solver, solver_named
 from meshnn.training.state import Options
 from meshnn.training.structure.runtime import graph_from_tree, graph_to_tree, structure_from_tree, structure_to_tree
@@ -144,7 +143,7 @@ def from_tree(estimator: Any, tree: Tree) -> Any:
     else:
         estimator._flat, laplace = switch("flat", tree["flat"]), tree["laplace"]
         if not isinstance(laplace, str):
-            laplace = (LastLayerLaplace if "roots" in laplace else Laplace).from_tree(laplace, mesh)
+            laplace = Laplace.from_tree(laplace, mesh)
         estimator._laplace = laplace
         if estimator._flat and mesh.topology.n_outputs != 1:
             raise FileError(f"it has one target, its net {mesh.topology.n_outputs} outputs")

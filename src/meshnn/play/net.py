@@ -24,8 +24,7 @@ from meshnn.training.api import as_samples
 from meshnn.training.samples import InMemorySamples
 from meshnn.training.solvers import Change
 from meshnn.training.structure.choosing import importance, sample_of, weakest
-from meshnn.training.structure.graph import Allowed
-from meshnn.training.structure.view import View
+from meshnn.training.structure.graph import Allowed, View
 
 __all__ = ["GRAPHS", "PlayNet", "UndoStep"]
 

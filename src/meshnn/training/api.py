@@ -20,8 +20,6 @@ from meshnn.training.settings import Settings
 from meshnn.training.structure.runtime import as_policies, first_topology
 from meshnn.training.trainer import Trainer
 
-__all__ = ["as_samples", "train"]
-
 
 def as_samples(
     mesh: Mesh, X: Any, y: Any, loss: str, sample_weight: Any = None, *, loss_ticks: Any = "last", readout: Any = None

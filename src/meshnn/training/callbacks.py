@@ -9,7 +9,8 @@ import hashlib
 import os
 import time
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,8 +23,6 @@ from meshnn.files import Lock
 from meshnn.mesh import Mesh
 from meshnn.storage import FileError, Tree
 from meshnn.training.history import HistoryRow
-
-__all__ = ["Callback", "Checkpoint", "Resumed", "TimeLimit", "as_callbacks", "fingerprint"]
 
 
 class Callback:
@@ -44,8 +43,6 @@ class Callback:
 
 
 class _Function(Callback):
-    """A plain function as a callback."""
-
     def __init__(self, function: Callable[[HistoryRow, Mesh], Any]) -> None:
         self._function = function
 
@@ -57,13 +54,11 @@ def as_callbacks(callbacks: Any) -> list[Callback]:
     """What a user may pass: nothing, a callback or a function, or several of them."""
     if callbacks is None:
         return []
-    single = isinstance(callbacks, Callback) or callable(callbacks) or not isinstance(callbacks, Iterable)
-    found = [callbacks] if single else list(callbacks)
+    found = list(callbacks) if isinstance(callbacks, Iterable) else [callbacks]
     for callback in found:
         if isinstance(callback, type) or not (isinstance(callback, Callback) or callable(callback)):
-            given = f"the class {callback.__name__}" if isinstance(callback, type) else type(callback).__name__
             more = "; set_callbacks takes those of scikit-learn" if hasattr(callback, "on_fit_task_end") else ""
-            raise MeshError(f"callbacks must be functions of (row, mesh) or Callbacks, got {given}{more}")
+            raise MeshError(f"callbacks must be functions of (row, mesh) or Callbacks, got {callback!r:.100}{more}")
     return [callback if isinstance(callback, Callback) else _Function(callback) for callback in found]
 
 
@@ -141,11 +136,9 @@ class Checkpoint(Callback):
         training = storage.read(self.path).get("training")
         if training is None:
             raise FileError(f"{self.path} is a model, not a checkpoint; name another file or delete it")
-        try:
+        with self._checked():
             known, state = dict(training["run"]), training["state"]
             resumed = Resumed(whole_number("seed", training["seed"], least=0), state, int(state["epochs"]))
-        except (KeyError, TypeError, ValueError) as error:
-            raise self._senseless(error) from None
         others = [name for name in sorted(run.keys() | known.keys()) if run.get(name) != known.get(name)]
         longer = run.get("max_epochs", "").isdigit() and resumed.epochs < int(run["max_epochs"])
         if "max_epochs" in others and longer and run.get("n_restarts", "1") == "1":
@@ -161,14 +154,16 @@ class Checkpoint(Callback):
 
     def restore(self, resumed: Resumed, restore: Callable[[Tree], None]) -> None:
         """Hand the state to a trainer."""
-        try:
+        with self._checked():
             restore(resumed.state)
-        except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
-            raise self._senseless(error) from None
 
-    def _senseless(self, error: Exception) -> FileError:
-        what = error if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
-        return FileError(f"cannot go on from the checkpoint {self.path} ({what}); delete it to start anew")
+    @contextmanager
+    def _checked(self) -> Iterator[None]:
+        try:
+            yield
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
+            what = error if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+            raise FileError(f"cannot go on from the checkpoint {self.path} ({what}); delete it to start anew") from None
 
     def watch(self, tree: Callable[[], Tree]) -> None:
         """From now on save what `tree` returns; the first time soon, so that a place that fails does so at once."""
@@ -176,31 +171,28 @@ class Checkpoint(Callback):
 
     def on_epoch_end(self, row: HistoryRow | None = None, mesh: Mesh | None = None) -> None:
         """Save if it is time to. Where the first save fails nothing is lost yet: an error; later training goes on."""
-        if self._tree is None or self.clock() - self._saved < self.every:
-            return
-        self._saved = self.clock()
-        try:
-            storage.write(self.path, self._tree())
-        except FileError as error:
-            if not self._written:
-                raise
-            if not self._warned:
-                message = f"the checkpoint is not up to date: {error}. Training goes on and tries again"
-                warnings.warn(CheckpointWarning(message), stacklevel=4)
-            self._warned = True
-        else:
-            self._written = True
+        if self._tree is not None and self.clock() - self._saved >= self.every:
+            self._saved = self.clock()
+            self._save("the checkpoint is not up to date, training goes on and tries again", self._written)
 
     def on_fit_end(self) -> None:
         """Save for the last time; a failure is a warning, since the model is there."""
-        if self._tree is None:
-            return
+        if self._tree is not None:
+            what = "holds an earlier state" if self.exists else "does not exist"
+            self._warned = False
+            self._save(f"the end of training is not in the checkpoint, which {what}: save the model elsewhere", True)
+
+    def _save(self, failure: str, go_on: bool) -> None:
+        assert self._tree is not None
         try:
             storage.write(self.path, self._tree())
+            self._written = True
         except FileError as error:
-            what = "holds an earlier state" if self.exists else "does not exist"
-            message = f"the end of training is not in the checkpoint, which {what}: {error}. Save the model elsewhere"
-            warnings.warn(CheckpointWarning(message), stacklevel=4)
+            if not go_on:
+                raise
+            if not self._warned:
+                warnings.warn(CheckpointWarning(f"{failure} ({error})"), stacklevel=5)
+            self._warned = True
 
     @property
     def exists(self) -> bool:
@@ -223,14 +215,10 @@ def fingerprint(parameters: dict[str, Any], arrays: dict[str, Any]) -> dict[str,
         stamp = hashlib.sha256()
         if array is not None:
             stamp.update(f"{array.dtype.str}{array.shape};".encode())
-            for part in _parts(array):
+            # the arrays that a sparse matrix, or sequences of different lengths, are made of
+            names = ("indptr", "indices", "offsets", "weight")
+            parts = [getattr(array, part) for part in names if getattr(array, part, None) is not None]
+            for part in [*parts, array.data] if parts else [array]:
                 stamp.update(np.ascontiguousarray(part).tobytes())
         found[name] = stamp.hexdigest()
     return found
-
-
-def _parts(array: Any) -> list[Any]:
-    """The arrays that a sparse matrix, or sequences of different lengths, are made of."""
-    names = ("indptr", "indices", "offsets", "weight")
-    found = [getattr(array, name) for name in names if getattr(array, name, None) is not None]
-    return [*found, array.data] if found else [array]

@@ -9,9 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -22,8 +20,6 @@ from meshnn.tables.holdout import HoldoutSplit
 from meshnn.tables.sources import RowBlock
 from meshnn.training.row_transform import RowTransform
 from meshnn.training.samples import InMemorySamples, Samples
-
-__all__ = ["LIMITS", "Dataset", "InMemoryDataset", "Moments", "Summary"]
 
 
 @dataclass
@@ -98,9 +94,9 @@ class Summary:
     @classmethod
     def of(cls, rows: RowBlock) -> Summary:
         """Summarise rows with targets (n, m)."""
-        found = cls(rows.X.shape[1], rows.y.shape[1])
-        for part in strides(rows):
-            found.add(part)
+        found, size = cls(rows.X.shape[1], rows.y.shape[1]), LIMITS.stride_rows
+        for k in range(0, len(rows.X), size):
+            found.add(rows.take(slice(k, k + size)))
         return found
 
     def add(self, rows: RowBlock) -> None:
@@ -121,12 +117,6 @@ def sums_per_label(rows: RowBlock, n_labels: int) -> FloatArray:
     return np.bincount(rows.y[:, 0].astype(np.int64), rows.weight, minlength=n_labels).astype(np.float64)
 
 
-def strides(rows: RowBlock) -> Iterator[RowBlock]:
-    """Cut rows into blocks of one size."""
-    size = LIMITS.stride_rows
-    return (rows.take(slice(k, k + size)) for k in range(0, len(rows.X), size))
-
-
 def evenly_spaced(n: int, total: int) -> Array:
     """Return up to n numbers below `total`, evenly spaced."""
     n = min(n, total)
@@ -134,40 +124,19 @@ def evenly_spaced(n: int, total: int) -> Array:
 
 
 class Dataset(ABC):
-    """Rows of one form, and what is known about all of them.
-
-    Attributes
-    ----------
-    n_rows, n_features, n_targets : int
-    columns : list of str or None
-        Names of the features.
-    moments : Moments
-        Mean and spread per feature; of a training set also with the rows held out.
-    labels : list
-        Class labels by code, as in the targets; empty for regression.
-    label_sums : array (n_labels,)
-        Sum of the weights of the rows per label.
-    y_min : array (n_targets,) or None
-        The least of each target, if known.
-    matrix_targets : bool
-        Whether targets were given as a matrix.
-    fingerprint : str
-        Identifies the rows.
-    batch_size : int or None
-        Samples per batch, if it is not free.
-    """
+    """Rows of one form, and what is known about all of them."""
 
     n_rows: int
     n_features: int
     n_targets: int = 1
-    columns: list[str] | None = None
-    moments: Moments
-    labels: list[Any]
-    label_sums: FloatArray
-    y_min: FloatArray | None = None
-    matrix_targets: bool = False
-    fingerprint: str
-    batch_size: int | None = None
+    columns: list[str] | None = None  # names of the features
+    moments: Moments  # per feature; of a training set also with the rows held out
+    labels: list[Any]  # by code, as in the targets; empty for regression
+    label_sums: FloatArray  # sum of the weights of the rows per label
+    y_min: FloatArray | None = None  # the least of each target, if known
+    matrix_targets: bool = False  # whether targets were given as a matrix
+    fingerprint: str  # identifies the rows
+    batch_size: int | None = None  # samples per batch, if it is not free
 
     @abstractmethod
     def few(self, n: int) -> RowBlock:
@@ -186,20 +155,16 @@ class Dataset(ABC):
 
 
 class InMemoryDataset(Dataset):
-    """Rows in memory.
+    """Rows in memory with targets (n, n_targets), labels as codes."""
 
-    Parameters
-    ----------
-    rows : RowBlock
-        Targets (n, n_targets), labels as codes.
-    labels : list
-        By code; empty for regression.
-    columns : list of str, optional
-    """
-
-    def __init__(self, rows: RowBlock, labels: list[Any], columns: list[str] | None = None) -> None:
-        self.rows, self.labels, self.columns = rows, labels, columns
+    def __init__(
+        self, rows: RowBlock, labels: list[Any], columns: list[str] | None = None, matrix_targets: bool = False
+    ) -> None:
+        self.rows, self.labels, self.columns, self.matrix_targets = rows, labels, columns, matrix_targets
         self.n_rows, self.n_features, self.n_targets = len(rows.X), rows.X.shape[1], rows.y.shape[1]
+        summary = Summary.of(rows)
+        self.moments, self.y_min, self.fingerprint = summary.moments, summary.y_min, summary.fingerprint
+        self.label_sums = sums_per_label(rows, len(labels))
 
     @classmethod
     def from_arrays(
@@ -213,33 +178,7 @@ class InMemoryDataset(Dataset):
         (['a', 'b'], [1.0, 3.0], [0.25, 0.25, 0.25, 0.25])
         """
         labels = np.unique(y).tolist() if classes else []
-        found = cls(RowBlock(X, coded(y, labels), weight), labels, columns)
-        found.matrix_targets = not classes and y.ndim == 2
-        return found
-
-    @cached_property
-    def _summary(self) -> Summary:
-        return Summary.of(self.rows)
-
-    @property
-    def moments(self) -> Moments:  # type: ignore[override]
-        """Mean and spread per feature."""
-        return self._summary.moments
-
-    @property
-    def label_sums(self) -> FloatArray:  # type: ignore[override]
-        """Sum of the weights of the rows per label."""
-        return sums_per_label(self.rows, len(self.labels))
-
-    @property
-    def y_min(self) -> FloatArray:  # type: ignore[override]
-        """The least of each target."""
-        return self._summary.y_min
-
-    @property
-    def fingerprint(self) -> str:  # type: ignore[override]
-        """Identifies the rows."""
-        return self._summary.fingerprint
+        return cls(RowBlock(X, coded(y, labels), weight), labels, columns, not classes and y.ndim == 2)
 
     def few(self, n: int) -> RowBlock:
         """Return up to n rows, evenly spaced."""
@@ -247,19 +186,13 @@ class InMemoryDataset(Dataset):
 
     def hold_out(self, fraction: float, seed: int) -> tuple[InMemoryDataset, InMemoryDataset]:
         """Hold out a fraction, at least one row, classes in proportion; one row of each class is kept."""
-        if self.n_rows < 2:
-            raise DataError("early_stopping holds samples out, but there is only one; set early_stopping=False")
         size = min(math.ceil(fraction * self.n_rows), self.n_rows - 1)
         split = HoldoutSplit.stratified(self.n_rows, size, seed, self.rows.y[:, 0] if self.labels else None)
         if len(split.held) == 0:
-            raise DataError("early_stopping holds samples out, but each class has only one; set early_stopping=False")
-        training, validation = (self._part(numbers) for numbers in (split.kept, split.held))
+            raise DataError("early_stopping holds samples out, but there are too few; set early_stopping=False")
+        parts = (self.rows.take(numbers) for numbers in (split.kept, split.held))
+        training, validation = (InMemoryDataset(rows, self.labels, self.columns, self.matrix_targets) for rows in parts)
         return training, validation
-
-    def _part(self, numbers: Array) -> InMemoryDataset:
-        found = InMemoryDataset(self.rows.take(numbers), self.labels, self.columns)
-        found.matrix_targets = self.matrix_targets
-        return found
 
     def prepared(self, preprocessing: RowTransform) -> InMemorySamples:
         """Return the rows as a net takes them."""

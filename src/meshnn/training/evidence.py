@@ -12,7 +12,7 @@ large as gamma says is
 
 Every kind of edges (from inputs or hidden neurons, to hidden neurons or outputs) has a penalty of its own, so that data
 that ask for a linear map get one: what goes through hidden neurons is then penalised more than what goes past them. A
-kind of which the samples say little follows the others: the common penalty counts as much as PRIOR determined weights.
+kind of which the samples say little follows the others: the common penalty counts as much as 10 determined weights.
 
 With more weights than samples the second equation has another solution, no noise at all and every sample overfitted.
 It is avoided by never letting gamma pass a share of the numbers to be learned. Edges straight from inputs to outputs,
@@ -29,17 +29,15 @@ from meshnn.arrays import FloatArray, IntArray
 from meshnn.mesh import Mesh
 from meshnn.training.samples import Samples
 
-#: Determined weights that the common penalty counts as, for each kind. See docs/solvers.md.
-PRIOR = 10.0
-#: Most weights that the samples may determine, over the numbers to be learned (squared_error). Benchmarks/defaults.py.
-CROWDED = 0.15
-
 
 class Evidence:
     """Finds the penalties of the live parameters of a mesh; one that edges share is of the kind of the first of them.
 
     `penalised` (n_live,) is 1 for parameters that have a penalty, else 0.
     """
+
+    prior = 10.0  # determined weights that the common penalty counts as, for each kind
+    crowded = 0.15  # most weights that the samples may determine, over the numbers to be learned (squared_error)
 
     def __init__(self, mesh: Mesh, samples: Samples, live: IntArray, penalised: FloatArray) -> None:
         t = mesh.topology
@@ -69,14 +67,14 @@ class Evidence:
         if not self.likelihood:
             factor = max(self.count - total, 1.0) / max(2 * error, np.finfo(np.float64).tiny)
             bent = sum(known for known, counts in zip(determined, self.bent, strict=True) if counts)
-            if bent > CROWDED * self.count:
+            if bent > self.crowded * self.count:
                 self.least = min(2 * self.mean(now), most)  # and never back, or it would oscillate
         common = total / (factor * size)
         if not (np.isfinite(common) and common > 0):
             return now
         found = now.copy()
         for kind, known in zip(self.kinds, determined, strict=True):
-            penalty = (known + PRIOR) / (factor * float(weights[kind] @ weights[kind]) + PRIOR / common)
+            penalty = (known + self.prior) / (factor * float(weights[kind] @ weights[kind]) + self.prior / common)
             found[kind] = np.clip(penalty, self.least, most)
         return found
 

@@ -10,8 +10,6 @@ import numpy as np
 from meshnn.arrays import Array
 from meshnn.errors import MeshError
 
-__all__ = ["History", "HistoryRow"]
-
 
 class HistoryRow(NamedTuple):
     """Where training stands after an epoch (of `lm`: an iteration).
@@ -29,9 +27,6 @@ class HistoryRow(NamedTuple):
     edges: int
     restart: int  # which start this is, from 0
     note: str = ""  # why it stopped, or what was mended
-
-
-_NUMBERS = HistoryRow._fields[:-1]
 
 
 class History(UserList[HistoryRow]):
@@ -62,10 +57,9 @@ class History(UserList[HistoryRow]):
         """Equal rows, whatever time they took."""
         if not isinstance(other, History):
             return NotImplemented
-        columns = [name for name in _NUMBERS if name != "seconds"]
-        return self["note"].tolist() == other["note"].tolist() and all(
-            np.array_equal(self[name], other[name], equal_nan=True) for name in columns
-        )
+        numbers = [name for name in HistoryRow._fields[:-1] if name != "seconds"]
+        same = (np.array_equal(self[name], other[name], equal_nan=True) for name in numbers)
+        return self["note"].tolist() == other["note"].tolist() and all(same)
 
     @property
     def notes(self) -> list[str]:
@@ -74,7 +68,7 @@ class History(UserList[HistoryRow]):
 
     def to_tree(self) -> dict[str, Any]:
         """Columns that a file can hold: arrays of numbers, and the notes."""
-        numbers = {name: self[name].astype(np.float64) for name in _NUMBERS}
+        numbers = {name: self[name].astype(np.float64) for name in HistoryRow._fields[:-1]}
         return numbers | {"note": [row.note for row in self.data]}
 
     @classmethod
@@ -83,13 +77,12 @@ class History(UserList[HistoryRow]):
         notes = tree["note"]
         if not isinstance(notes, list) or not all(isinstance(note, str) for note in notes):
             raise MeshError("the notes of the history are not texts")
-        columns = []
-        for name in _NUMBERS:
-            column = tree[name]
-            if column.shape != (len(notes),):
-                raise MeshError(f"the history has {len(notes)} notes, but its {name} is of shape {column.shape}")
-            columns.append([int(v) if name in ("epoch", "edges", "restart") else float(v) for v in column])
-        return cls(HistoryRow(*row) for row in zip(*columns, notes, strict=True))
+        columns = {name: tree[name] for name in HistoryRow._fields[:-1]}
+        if any(column.shape != (len(notes),) for column in columns.values()):
+            raise MeshError(f"the columns of the history do not have {len(notes)} rows, as many as it has notes")
+        whole = ("epoch", "edges", "restart")
+        plain = [[int(v) if name in whole else float(v) for v in column] for name, column in columns.items()]
+        return cls(HistoryRow(*row) for row in zip(*plain, notes, strict=True))
 
     def to_dict(self) -> dict[str, list[Any]]:
         """Columns by name, for `pandas.DataFrame(history.to_dict())`."""

@@ -8,10 +8,14 @@ and with the Gauss-Newton matrix for the Hessian. An output o then has the varia
 
 noise and what the weights leave open, where gamma_o = mean over samples of J_o (M + a)^-1 J_o' is the number of weights
 that the samples determine, as far as output o is concerned. Without hidden neurons this is Bayesian linear regression.
+
+In a net that is too large for that, the weights into an output are taken as those of a linear regression, and all
+others as known: a matrix per output, over the weights of its own edges.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,14 +27,10 @@ from meshnn.mesh import Mesh
 from meshnn.storage import FileError, Tree
 from meshnn.training.samples import InMemorySamples, Samples
 
-__all__ = ["LIMIT", "Laplace", "affordable", "blocks", "finite", "inverse_root", "triangle"]
-
-#: Live parameters up to which there is one: a file holds half as many squared in float32, 2 MB.
+#: Live parameters up to which all are taken: a file holds half as many squared in float64, 4 MB.
 LIMIT = 1000
-#: Multiply-adds that it may take unless the fit itself took many times as much, some 0.5 s.
-BUDGET = 4e9
-#: Numbers in a block of a Jacobian.
-BLOCK = 4_000_000
+#: The outputs that share a matrix, and its parameters.
+Group = tuple[slice, IntArray]
 
 
 def affordable(mesh: Mesh, samples: Samples) -> str:
@@ -47,76 +47,84 @@ def affordable(mesh: Mesh, samples: Samples) -> str:
 
 @dataclass(frozen=True)
 class Laplace:
-    """What is known of the weights of a mesh, as far as its outputs are concerned."""
+    """The uncertainty of the weights of a mesh, as far as its outputs are concerned."""
 
-    live: IntArray  # parameters in question
-    root: FloatArray  # (n_live, n_live) lower triangle R with R'R = (M + a)^-1 / n
+    roots: list[FloatArray]  # of all weights, or of those into each output: lower triangles R, R'R = (M + a)^-1 / n
     noise: FloatArray  # (n_outputs,) variances
+    last_layer: bool = False  # whether only the weights into outputs are uncertain
 
     @classmethod
-    def fits(cls, mesh: Mesh, samples: Samples, second_order: bool) -> bool:
-        """Return whether its file stays small, and its work small compared with that of the fit."""
-        live = len(mesh.live_parameters())
-        work = float(live) ** 2 * samples.count * mesh.topology.n_outputs
-        return live <= LIMIT and (second_order or work <= BUDGET)
+    def of(cls, mesh: Mesh, samples: InMemorySamples, penalties: FloatArray, second_order: bool = True) -> Laplace:
+        """At the weights of a mesh, with a penalty for each live parameter.
 
-    @classmethod
-    def of(cls, mesh: Mesh, samples: InMemorySamples, penalties: FloatArray) -> Laplace:
-        """At the weights of a mesh, with a penalty for each live parameter."""
+        All weights count if their matrix stays small, and its work small (4e9 multiply-adds, some 0.5 s) compared with
+        that of a fit, which a `second_order` solver has done anyway.
+        """
         from threadpoolctl import threadpool_limits
 
+        live = len(mesh.live_parameters())
+        work = float(live) ** 2 * samples.count * mesh.topology.n_outputs
+        last_layer = live > LIMIT or not (second_order or work <= 4e9)
         with threadpool_limits(1, "blas"):  # or the number of threads would change sums
-            return cls._of(mesh, samples, penalties)
+            return cls._of(mesh, samples, penalties, last_layer)
 
     @classmethod
-    def _of(cls, mesh: Mesh, samples: InMemorySamples, penalties: FloatArray) -> Laplace:
-        live, share, n = mesh.live_parameters(), samples.targets.share.astype(np.float64), samples.total_weight
-        matrix = np.zeros((len(live), len(live)))
-        for rows in blocks(mesh, samples.count):
-            J = _jacobian(mesh, samples.X[:, rows], live) * np.sqrt(share[rows])[:, :, None]
-            J = J.reshape(-1, len(live))
-            matrix += J.T @ J
-        root = inverse_root(matrix, penalties)
-        known = np.zeros(mesh.topology.n_outputs)
-        for rows in blocks(mesh, samples.count):
-            known += share[rows, 0] @ _spread(root, _jacobian(mesh, samples.X[:, rows], live))
+    def _of(cls, mesh: Mesh, samples: InMemorySamples, penalties: FloatArray, last_layer: bool) -> Laplace:
+        groups = _groups(mesh, last_layer)
+        if sum(len(own) ** 2 for _, own in groups) > LIMIT**2:
+            edges = sum(len(own) for _, own in groups)
+            raise MeshError(f"the outputs have {edges} edges, too many; take fewer inputs or outputs")
+        penalty = np.zeros(mesh.n_parameters)
+        penalty[mesh.live_parameters()] = penalties
+        share, n = samples.targets.share.astype(np.float64), samples.total_weight
+        totals = [np.zeros((len(own), len(own))) for _, own in groups]
+        for rows, J in _jacobians(mesh, samples.X, groups):
+            for total, each in zip(totals, J, strict=True):
+                flat = (each * np.sqrt(share[rows])[:, :, None]).reshape(-1, each.shape[2])
+                total += flat.T @ flat
+        roots = [inverse_root(total, penalty[own]) for total, (_, own) in zip(totals, groups, strict=True)]
+        # the mean of J (M + a)^-1 J' over samples; of a single output it is the trace of (M + a)^-1 M
+        known = np.array([np.sum((root.T @ root) * total) for root, total in zip(roots, totals, strict=True)])
+        if len(groups) < mesh.topology.n_outputs:
+            known = np.zeros(mesh.topology.n_outputs)
+            for rows, J in _jacobians(mesh, samples.X, groups):
+                known += share[rows, 0] @ _spread(roots, J)
         X = samples.X[0] if len(samples.X) == 1 else samples.X
         errors = mesh.forward(X).astype(np.float64) - samples.targets.values
         noise = n * (share[:, 0] @ errors**2) / np.maximum(n - known, 1.0)
-        return cls(live, root / np.sqrt(n), noise)
+        return cls([root / np.sqrt(n) for root in roots], noise, last_layer)
 
     def variance(self, mesh: Mesh, X: Array) -> FloatArray:
-        """Of the outputs, noise included, `(batch, n_outputs)`."""
+        """Return the variances of targets around the outputs (batch, n_outputs), noise included."""
         from threadpoolctl import threadpool_limits
 
         inputs = np.asarray(X, mesh.dtype)[None]
         found = np.empty((inputs.shape[1], mesh.topology.n_outputs))
         with threadpool_limits(1, "blas"):
-            for rows in blocks(mesh, len(found)):
-                found[rows] = 1.0 + _spread(self.root, _jacobian(mesh, inputs[:, rows], self.live))
+            for rows, J in _jacobians(mesh, inputs, _groups(mesh, self.last_layer)):
+                found[rows] = 1.0 + _spread(self.roots, J)
         return found * self.noise
 
     def to_tree(self) -> Tree:
-        """Return plain values and arrays: the triangle row by row, in full, since rounding changes variances."""
-        return {"root": self.root[np.tril_indices(len(self.root))], "noise": self.noise}
+        """Return plain values and arrays: triangles row by row, in full, since rounding changes variances."""
+        roots = [root[np.tril_indices(len(root))] for root in self.roots]
+        return {"roots": roots, "noise": self.noise, "last_layer": self.last_layer}
 
     @classmethod
     def from_tree(cls, tree: Tree, mesh: Mesh) -> Laplace:
         """Read a tree that may come from anywhere."""
-        live = mesh.live_parameters()
-        if len(live) > LIMIT:
-            raise FileError(f"it has variances of {len(live)} weights, at most {LIMIT} are expected")
-        return cls(live, triangle(tree["root"], len(live)), finite(tree["noise"], mesh.topology.n_outputs, 0.0))
+        last_layer = bool(tree["last_layer"])
+        sizes = [len(own) for _, own in _groups(mesh, last_layer)]
+        if sum(size**2 for size in sizes) > LIMIT**2:
+            raise FileError(f"it has variances of {sum(sizes)} weights, at most {LIMIT} are expected")
+        roots = []
+        for numbers, size in zip(tree["roots"], sizes, strict=True):
+            roots.append(np.zeros((size, size)))
+            roots[-1][np.tril_indices(size)] = _finite(numbers, size * (size + 1) // 2)
+        return cls(roots, _finite(tree["noise"], mesh.topology.n_outputs, 0.0), last_layer)
 
 
-def triangle(numbers: Any, size: int) -> FloatArray:
-    """Return a lower triangle from its numbers, row by row."""
-    found = np.zeros((size, size))
-    found[np.tril_indices(size)] = finite(numbers, size * (size + 1) // 2)
-    return found
-
-
-def finite(numbers: Any, count: int, least: float = -np.inf) -> FloatArray:
+def _finite(numbers: Any, count: int, least: float = -np.inf) -> FloatArray:
     """Check numbers of a file."""
     right = numbers.shape == (count,) and numbers.dtype == np.float64 and np.isfinite(numbers).all()
     if not right or not (numbers >= least).all():
@@ -124,21 +132,27 @@ def finite(numbers: Any, count: int, least: float = -np.inf) -> FloatArray:
     return np.asarray(numbers)
 
 
-def blocks(mesh: Mesh, count: int) -> list[slice]:
-    """Split rows into blocks whose Jacobians fit in memory."""
-    size = max(1, BLOCK // max(mesh.topology.n_edges * mesh.topology.n_outputs, 1))
-    return [slice(k, min(k + size, count)) for k in range(0, count, size)]
+def _groups(mesh: Mesh, last_layer: bool) -> list[Group]:
+    t, live = mesh.topology, mesh.live_parameters()
+    if not last_layer:
+        return [(slice(None), live)]
+    first = t.n_neurons - t.n_outputs
+    return [(slice(k, k + 1), np.intersect1d(mesh.tied[t.dst == first + k], live)) for k in range(t.n_outputs)]
 
 
-def _jacobian(mesh: Mesh, X: Array, live: IntArray) -> FloatArray:
-    J = mesh.jacobian(X[0] if len(X) == 1 else X)
-    return J[:, :, live].astype(np.float64)
+def _jacobians(mesh: Mesh, X: Array, groups: list[Group]) -> Iterator[tuple[slice, list[FloatArray]]]:
+    """Yield blocks of rows, and of each group the Jacobian (rows, outputs, parameters)."""
+    t, count = mesh.topology, X.shape[1]
+    size = max(1, 4_000_000 // max(t.n_edges * t.n_outputs, 1))  # numbers of a block
+    for k in range(0, count, size):
+        rows = slice(k, min(k + size, count))
+        J = mesh.jacobian(X[0, rows] if len(X) == 1 else X[:, rows])
+        yield rows, [J[:, outputs, own].astype(np.float64) for outputs, own in groups]
 
 
-def _spread(root: FloatArray, J: FloatArray) -> FloatArray:
-    """|R J'|² of each sample and output."""
-    found: FloatArray = ((J @ root.T) ** 2).sum(axis=2)
-    return found
+def _spread(roots: list[FloatArray], J: list[FloatArray]) -> FloatArray:
+    """Return |R J'|² of each sample and output."""
+    return np.concatenate([((each @ root.T) ** 2).sum(axis=2) for each, root in zip(J, roots, strict=True)], axis=1)
 
 
 def inverse_root(matrix: FloatArray, penalties: FloatArray) -> FloatArray:
@@ -147,7 +161,7 @@ def inverse_root(matrix: FloatArray, penalties: FloatArray) -> FloatArray:
 
     penalised = penalties > 0
     # A weight that no sample speaks of (the bias of a neuron that never fires) and no penalty holds is not known at
-    # all. The others' penalty tells what is usual.
+    # all: then the mean of the other penalties is taken.
     for shift in (penalties, np.where(penalised, penalties, penalties[penalised].mean() if penalised.any() else 0.0)):
         shifted = matrix.copy()
         shifted[np.diag_indices_from(shifted)] += shift

@@ -100,9 +100,7 @@ class RowFile:
 
     def read(self, pages: Array) -> RowBlock:
         """Read the rows of some pages, one page after the other."""
-        sizes = self.page_sizes(pages).tolist()
-        starts = [page * LIMITS.page_rows for page in pages.tolist()]
-        return self._read(zip(starts, sizes, strict=True))
+        return self._read(zip((pages * LIMITS.page_rows).tolist(), self.page_sizes(pages).tolist(), strict=True))
 
     def rows(self, numbers: Any) -> RowBlock:
         """Read single rows by their numbers."""
@@ -161,12 +159,9 @@ class StoredSamples(Samples):
 
     def evaluate(self, mesh: Mesh, n_jobs: int | None) -> tuple[float, float]:
         """Return the loss and the share of correct samples."""
-        loss = correct = 0.0
         with closing(self._parts()) as parts:
-            for samples in parts:
-                part = samples.evaluate(mesh, n_jobs)
-                loss, correct = loss + part[0], correct + part[1]
-        return loss, correct
+            found = [samples.evaluate(mesh, n_jobs) for samples in parts]
+        return sum(loss for loss, _ in found), sum(correct for _, correct in found)
 
     def curvature(self, mesh: Mesh, method: str, live: IntArray, n_jobs: int | None) -> Curvature:
         """Return loss, gradient and Gauss-Newton matrix by the parameters `live`."""
@@ -255,32 +250,13 @@ def read_ahead(items: Iterable[Any], make: Callable[[Any], Any]) -> Generator[An
             yield made
 
 
-class LabelCodes(dict[Any, int]):
-    """Numbers of labels, in the order in which they turn up."""
-
-    def encode(self, y: Array) -> Array:
-        """Return the codes of some labels; they do not depend on how the labels are divided into blocks."""
-        if self and (y.dtype.kind in "US") != isinstance(next(iter(self)), (str, bytes)):
-            raise DataError("y holds text in some blocks and numbers in others; make them alike")
-        if y.dtype.kind == "f" and (some := y[y != np.floor(y)]).size:
-            raise DataError(f"y holds {some[0]:g}, which is no label; for amounts take MeshRegressor")
-        found, begins, place = np.unique(y, return_index=True, return_inverse=True)
-        turn = np.argsort(begins)
-        codes = np.array([self.setdefault(label, len(self)) for label in found[turn].tolist()], np.int64)
-        if len(self) > LIMITS.max_classes:
-            raise DataError(
-                f"y holds more than {LIMITS.max_classes:,} different values; for amounts take MeshRegressor"
-            )
-        return codes[np.argsort(turn)[place.ravel()]]
-
-
 class RowStore(Dataset):
     """The rows of a source, in a file; `classes` if targets are labels. `report` gets the number of rows read."""
 
     def __init__(
         self, source: Source, classes: bool, folder: Any = None, report: Callable[[int], None] | None = None
     ) -> None:
-        codes, file = LabelCodes(), None
+        codes, file = dict[Any, int](), None
         try:
             for block in source.blocks():
                 rows = block._replace(y=_as_matrix(block.y, classes, codes))
@@ -347,13 +323,22 @@ class RowStore(Dataset):
         self.file.release()
 
 
-def _as_matrix(y: Array, classes: bool, codes: LabelCodes) -> Array:
-    """Return targets (n, m) as float64, labels as codes."""
+def _as_matrix(y: Array, classes: bool, codes: dict[Any, int]) -> Array:
+    """Return targets (n, m) as float64, labels as codes in the order in which they turn up."""
     y = y if y.ndim == 2 else y[:, None]
-    if classes:
-        if y.shape[1] > 1:
-            raise DataError("y has several columns; labels in columns are learned from memory only")
-        y = codes.encode(y[:, 0])[:, None]
-    elif y.dtype.kind not in "fiub":
-        raise DataError(f"y holds {y.dtype}, expected numbers; for labels take MeshClassifier")
-    return y.astype(np.float64)
+    if not classes:
+        if y.dtype.kind not in "fiub":
+            raise DataError(f"y holds {y.dtype}, expected numbers; for labels take MeshClassifier")
+        return y.astype(np.float64)
+    if y.shape[1] > 1:
+        raise DataError("y has several columns; labels in columns are learned from memory only")
+    if codes and (y.dtype.kind in "US") != isinstance(next(iter(codes)), (str, bytes)):
+        raise DataError("y holds text in some blocks and numbers in others; make them alike")
+    if y.dtype.kind == "f" and (some := y[y != np.floor(y)]).size:
+        raise DataError(f"y holds {some[0]:g}, which is no label; for amounts take MeshRegressor")
+    found, begins, place = np.unique(y, return_index=True, return_inverse=True)
+    for label in found[np.argsort(begins)].tolist():  # whatever the blocks are
+        codes.setdefault(label, len(codes))
+    if len(codes) > LIMITS.max_classes:
+        raise DataError(f"y holds more than {LIMITS.max_classes:,} different values; for amounts take MeshRegressor")
+    return np.array([codes[label] for label in found.tolist()], np.float64)[place.ravel()][:, None]

@@ -14,8 +14,6 @@ from meshnn.losses import Loss, Targets, loss_named
 from meshnn.tables.sources import RowBlock
 from meshnn.training.samples import InMemorySamples
 
-__all__ = ["RowTransform"]
-
 
 @dataclass(frozen=True)
 class RowTransform:

@@ -18,8 +18,6 @@ from meshnn.engine import Curvature, Engine, Optimizer, Steps
 from meshnn.losses import Loss, Targets
 from meshnn.mesh import Mesh
 
-__all__ = ["Epoch", "InMemorySamples", "PiecewiseSteps", "Samples"]
-
 
 class Epoch(NamedTuple):
     """Progress within an epoch that is trained in pieces."""
@@ -73,6 +71,7 @@ class Samples(ABC):
     total_weight: float  # sum of the sample weights; the number of samples if there are none
     count: int
     timed: bool = False  # whether other ticks than the last have a loss
+    equal_weights: bool = False  # whether the number of correct samples is known to be whole
 
     def columns(self, n_outputs: int) -> int:
         """Return the mean number of columns of a square root of the curvature per sample."""
@@ -80,7 +79,9 @@ class Samples(ABC):
 
     def accuracy(self, correct: float) -> float:
         """Return the share of correct samples from a sum with rounding errors."""
-        return min(correct, 1.0) if math.isfinite(correct) else correct
+        if not math.isfinite(correct):
+            return correct
+        return min(round(correct * self.count) / self.count if self.equal_weights else correct, 1.0)
 
     @abstractmethod
     def steps(self, mesh: Mesh, method: str, size: int, n_jobs: int | None) -> Any:
@@ -106,29 +107,17 @@ class Samples(ABC):
         """Load some by their numbers, ascending; weights stay relative to those of all samples."""
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class InMemorySamples(Samples):
     """Samples in memory: inputs `(1 or ticks, n, n_inputs)` and targets."""
 
-    in_memory: ClassVar[bool] = True
     X: Array
     targets: Targets
     total_weight: float
+    in_memory: ClassVar[bool] = True
 
-    @property
-    def loss(self) -> Loss:  # type: ignore[override]
-        """The loss of the targets."""
-        return self.targets.loss
-
-    @property
-    def count(self) -> int:  # type: ignore[override]
-        """Number of samples."""
-        return int(self.X.shape[1])
-
-    @property
-    def timed(self) -> bool:  # type: ignore[override]
-        """Whether other ticks than the last have a loss."""
-        return self.targets.timed
+    def __post_init__(self) -> None:
+        self.loss, self.count, self.timed = self.targets.loss, int(self.X.shape[1]), self.targets.timed
 
     def columns(self, n_outputs: int) -> int:
         """Return the mean number of columns of a square root of the curvature per sample, for all ticks with a loss."""
@@ -138,15 +127,10 @@ class InMemorySamples(Samples):
         return max(round(each * float(self.targets.looks.sum()) / self.count), 1)
 
     @cached_property
-    def _equal_weights(self) -> bool:
+    def equal_weights(self) -> bool:  # type: ignore[override]
+        """Whether all samples have the same weight."""
         weight = self.targets.share
         return self.targets.at is None and bool((weight == weight[0]).all())
-
-    def accuracy(self, correct: float) -> float:
-        """Return the share of correct samples, a whole number of them if all have the same weight."""
-        if not math.isfinite(correct):
-            return correct
-        return min(round(correct * self.count) / self.count if self._equal_weights else correct, 1.0)
 
     def steps(self, mesh: Mesh, method: str, size: int, n_jobs: int | None) -> Steps:
         """Return steps in batches of this size."""

@@ -9,7 +9,7 @@ it is narrowed down around the best, and a penalty that is clearly behind is not
 Levenberg-Marquardt with penalties from the evidence (`evidence.py`) finds better weights where there is little noise
 and overfits where there is much. Where it is affordable it is tried too, on the same samples.
 
-With more than ROWS samples a part of them decides. A penalty must hold against the noise of the gradient, which falls
+With more than 5,000 samples a part of them decides. A penalty must hold against the noise of the gradient, which falls
 with their number, so the penalty found is multiplied by the share of the samples it was found on.
 """
 
@@ -32,36 +32,40 @@ from meshnn.training.solvers.first_order import FirstOrderRun
 if TYPE_CHECKING:
     from meshnn.training.settings import Settings
 
-__all__ = ["SearchResult", "search"]
-
-#: Penalties that may be tried, those that are tried first, rounds of trying the neighbours of the best, and the usual
-#: number of trials.
+#: Penalties that may be tried.
 GRID = (1.0, 0.3, 0.1, 0.03, 0.01, 3e-3, 1e-3, 3e-4, 1e-4, 3e-5)
-FIRST, ROUNDS, TRIALS = (0.1, 0.01, 1e-3), 4, 6
-#: Folds, and up to how many samples; with more samples this share is held out once.
-FOLDS, HELD_OUT = ((5, 500), (3, 1_500)), 0.25
-#: Fewest samples of a class to hold out, else there are folds.
-RARE = 20
-#: Fewest different samples among which copies are looked for.
-DISTINCT = 20
-#: Maximum number of samples used by the search. Below FEWEST samples nothing is held out.
-ROWS, FEWEST = 5_000, 8
-#: Steps of a trial; fewer if the search would take more multiply-adds than WORK, some 2 s, but at least LEAST_STEPS.
-STEPS, LEAST_STEPS, WORK = 1_500, 300, 1.2e10
-#: Strong penalties settle sooner: from STRONG on, this share of the steps will do.
-STRONG, SETTLED = 0.3, 0.4
-#: A loss this many times that of the best is clearly behind.
-BEHIND = 1.2
-#: Prior: penalty times samples is about USUAL, within this many powers of ten. A few held-out samples tell little.
-USUAL, DECADES = 5.0, 1.0
-#: Factor by which the evidence must lower the loss of the best penalty: where first-order steps are the default, and
-#: where they are the alternative. Few held-out samples may err, and steps with a penalty err less.
-CLEARLY, RATHER = 0.5, 0.9
-#: Trials of lm: most iterations, iterations without a fall of the loss until it ends, and the relative fall that
-#: counts; where lm is the default, and where it would have to be much better.
-SHORT, LONG = (75, 10, 1e-3), (200, 30, 1e-5)
-#: Iterations of lm between two looks at the held-out samples; samples from which on it is tried on one fold only.
-LOOK, MANY = 10, 64
+
+
+@dataclass
+class SearchLimits:
+    """Sizes of the search."""
+
+    first: tuple[float, ...] = (0.1, 0.01, 1e-3)  # penalties that are tried first
+    rounds: int = 4  # of trying the neighbours of the best penalty
+    trials: int = 6  # the usual number
+    folds: tuple[tuple[int, int], ...] = ((5, 500), (3, 1_500))  # and up to how many samples
+    held_out: float = 0.25  # share that is held out once of more samples
+    rare: int = 20  # fewest samples of a class to hold out, else there are folds
+    distinct: int = 20  # fewest different samples among which copies are looked for
+    rows: int = 5_000  # samples that decide, at most
+    fewest: int = 8  # samples of which some are held out
+    steps: int = 1_500  # of a trial ...
+    work: float = 1.2e10  # ... fewer if the search would take more multiply-adds, some 2 s ...
+    least_steps: int = 300  # ... but at least these
+    strong: float = 0.3  # penalties from here on settle sooner ...
+    settled: float = 0.4  # ... after this share of the steps
+    behind: float = 1.2  # times the loss of the best is clearly behind
+    usual: float = 5.0  # prior: penalty times samples, within a power of ten
+    clearly: float = 0.5  # factor by which the evidence must lower the loss where first-order steps are the default ...
+    rather: float = 0.9  # ... and where they are the alternative, since steps with a penalty err less
+    # trials of lm: most iterations, those without a fall until it ends, and the relative fall that counts
+    short: tuple[int, int, float] = (75, 10, 1e-3)  # where lm is the default
+    long: tuple[int, int, float] = (200, 30, 1e-5)  # where it would have to be much better
+    look: int = 10  # iterations of lm between two evaluations of the held-out samples
+    many: int = 64  # samples from which on lm is tried on one fold only
+
+
+LIMITS = SearchLimits()
 
 
 @dataclass(frozen=True)
@@ -86,7 +90,7 @@ def search(
     if not folds:
         if not isinstance(choice.solver, FirstOrder):
             return None
-        l2 = USUAL / max(samples.count, 1)
+        l2 = LIMITS.usual / max(samples.count, 1)
         return SearchResult(choice.solver, l2, f"l2 {l2:.2g}, as usual: there are too few samples to hold any out")
     decisive = folds[0][0].count + (folds[0][1].count if validation is None else 0)
     try:
@@ -100,7 +104,7 @@ def _in_memory(samples: Samples, seed: int) -> InMemorySamples:
     if isinstance(samples, InMemorySamples):
         return samples
     rng = np.random.default_rng([seed, 4])
-    count = min(samples.count, ROWS)
+    count = min(samples.count, LIMITS.rows)
     found = samples.take(np.sort(rng.choice(samples.count, count, replace=False, shuffle=False)))
     share = float(found.targets.share.sum(dtype=np.float64))  # of all samples
     return InMemorySamples(found.X, found.targets.of(slice(None), 1.0 / share), found.total_weight)
@@ -109,19 +113,19 @@ def _in_memory(samples: Samples, seed: int) -> InMemorySamples:
 def _folds(samples: InMemorySamples, seed: int) -> list[tuple[InMemorySamples, Samples]]:
     """Pairs of samples to learn from and samples held out; classes are stratified, and copies stay together."""
     rng = np.random.default_rng([seed, 1])
-    rows = rng.permutation(samples.count)[:ROWS]
-    if len(rows) < FEWEST:
+    rows = rng.permutation(samples.count)[: LIMITS.rows]
+    if len(rows) < LIMITS.fewest:
         return []
-    count = next((folds for folds, most in FOLDS if len(rows) <= most), 0)
+    count = next((folds for folds, most in LIMITS.folds if len(rows) <= most), 0)
     loss, values = samples.targets.loss, samples.targets.values
     if loss.classifies and not loss.several and values.ndim == 2:  # else a sample has a label for every tick
         labels = values[rows, 0]
-        if HELD_OUT * np.unique(labels, return_counts=True)[1].min() < RARE:
-            count = max(count, FOLDS[-1][0])  # a few samples of a class decide nothing
+        if LIMITS.held_out * np.unique(labels, return_counts=True)[1].min() < LIMITS.rare:
+            count = max(count, LIMITS.folds[-1][0])  # a few samples of a class decide nothing
         rows = rows[np.argsort(labels, kind="stable")]
     group = _copies(samples.X[:, rows])
     _, first, place = np.unique(group, return_index=True, return_inverse=True)
-    deal = (np.argsort(np.argsort(first)) % (count or round(1 / HELD_OUT)))[place]
+    deal = (np.argsort(np.argsort(first)) % (count or round(1 / LIMITS.held_out)))[place]
     found = [(np.sort(rows[deal != k]), np.sort(rows[deal == k])) for k in range(count or 1)]
     return [(_part(samples, a), _part(samples, b)) for a, b in found]
 
@@ -135,7 +139,7 @@ def _copies(X: Array) -> Array:
     flat = np.ascontiguousarray(X.transpose(1, 0, 2).reshape(X.shape[1], -1))
     _, group = np.unique(flat.view(f"V{flat.itemsize * flat.shape[1]}").ravel(), return_inverse=True)
     distinct = int(group.max()) + 1
-    if distinct == len(group) or distinct < DISTINCT:
+    if distinct == len(group) or distinct < LIMITS.distinct:
         return np.arange(len(group))
     if not any(len(np.unique(column)) > distinct / 2 for column in flat.T):
         return np.arange(len(group))
@@ -144,7 +148,7 @@ def _copies(X: Array) -> Array:
 
 def _some(samples: InMemorySamples, seed: int) -> InMemorySamples:
     """As many samples as are to decide."""
-    rows = np.random.default_rng([seed, 1]).permutation(samples.count)[:ROWS]
+    rows = np.random.default_rng([seed, 1]).permutation(samples.count)[: LIMITS.rows]
     return samples if len(rows) == samples.count else _part(samples, np.sort(rows))
 
 
@@ -155,22 +159,17 @@ def _part(samples: InMemorySamples, rows: Array) -> InMemorySamples:
 
 class _Search:
     def __init__(
-        self,
-        mesh: Mesh,
-        settings: Settings,
-        folds: list[tuple[InMemorySamples, Samples]],
-        count: int,
-        share: float,
+        self, mesh: Mesh, settings: Settings, folds: list[tuple[InMemorySamples, Samples]], count: int, share: float,
         seed: int,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.mesh, self.folds, self.seed = mesh, folds, seed
         self.first = mesh.values.copy()
         learned = folds[0][0]
         self.likelihood, self.count, self.share = learned.targets.loss.likelihood, count, share
         size = settings.batch_of(learned.count)
         work = mesh.engine("epochs", settings.gradient, size).work
-        affordable = int(WORK / (len(folds) * TRIALS * size * max(work, 1.0)))
-        self.epochs = max(1, round(max(min(STEPS, affordable), LEAST_STEPS) * size / learned.count))
+        affordable = int(LIMITS.work / (len(folds) * LIMITS.trials * size * max(work, 1.0)))
+        self.epochs = max(1, round(max(min(LIMITS.steps, affordable), LIMITS.least_steps) * size / learned.count))
         self.settings = replace(settings, tol=0.0, n_restarts=1)
         self.tried: dict[float, list[float]] = {}
         self.until = None if settings.max_seconds is None else time.perf_counter() + 0.5 * settings.max_seconds
@@ -185,20 +184,20 @@ class _Search:
         l2, message = best * self.share, f"l2 {best * self.share:.2g} (held-out loss {self._losses_around(best)})"
         if second is None or (self._late() and default is steps):
             return SearchResult(steps, l2, message)
-        folds = len(self.folds) if self.folds[0][0].count <= MANY else 1
+        folds = len(self.folds) if self.folds[0][0].count <= LIMITS.many else 1
         beat = float(np.mean(self.tried[best][:folds]))
-        loss = self._evidence(second, folds, beat, LONG if default is steps else SHORT)
+        loss = self._evidence(second, folds, beat, LIMITS.long if default is steps else LIMITS.short)
         where = "" if folds == len(self.folds) else f", {beat:.3g} on the first fold"
         message = f"{message}{where}, {second.name} with penalties from the evidence {loss:.3g}"
-        if loss < beat * (CLEARLY if default is steps else 1.0 if alternative is None else RATHER):
+        if loss < beat * (LIMITS.clearly if default is steps else 1.0 if alternative is None else LIMITS.rather):
             return SearchResult(second, "auto", message)
         return SearchResult(second if default is second and alternative is None else steps, l2, message)
 
     def _penalty(self, solver: FirstOrder) -> float:
         """The penalty of the grid with the lowest loss of held-out samples."""
-        for l2 in FIRST:
+        for l2 in LIMITS.first:
             self._try(solver, l2)
-        for _ in range(ROUNDS):
+        for _ in range(LIMITS.rounds):
             if self._late():
                 break
             k, known = GRID.index(self._best()), len(self.tried)
@@ -221,7 +220,7 @@ class _Search:
             return max(means)
         # a loss that is no likelihood is measured in units of its noise
         unit = (1.0 if self.likelihood else 2.0 * min(means.values())) / self.count
-        return min(means, key=lambda l2: means[l2] + 0.5 * unit * (math.log10(l2 * self.count / USUAL) / DECADES) ** 2)
+        return min(means, key=lambda l2: means[l2] + 0.5 * unit * math.log10(l2 * self.count / LIMITS.usual) ** 2)
 
     def _late(self) -> bool:
         """Whether half of `max_seconds` is used up."""
@@ -235,7 +234,7 @@ class _Search:
         best = self.tried[self._best()] if self.tried else None
         for k in range(len(self.folds)):
             losses.append(self._trial(solver, l2, k))
-            if best is not None and k >= 1 and sum(losses) > BEHIND * sum(best[: k + 1]):
+            if best is not None and k >= 1 and sum(losses) > LIMITS.behind * sum(best[: k + 1]):
                 break
         self.tried[l2] = losses
 
@@ -245,7 +244,7 @@ class _Search:
         self.mesh.values[:] = self.first
         rng = np.random.default_rng([self.seed, 2, fold])
         try:
-            epochs = self.epochs if l2 < STRONG else max(1, round(SETTLED * self.epochs))
+            epochs = self.epochs if l2 < LIMITS.strong else max(1, round(LIMITS.settled * self.epochs))
             run = FirstOrderRun(solver, self.mesh, learned, replace(self.settings, l2=l2, max_epochs=epochs), rng)
             run.every = run.most  # no rows are needed
             while run.epoch < run.epochs:
@@ -259,7 +258,7 @@ class _Search:
         total = 0.0
         for k in range(folds):
             total += self._alone(solver, k, beat, most)
-            if total > BEHIND * beat * folds:  # losses are never negative
+            if total > LIMITS.behind * beat * folds:  # losses are never negative
                 break
         return total / folds
 
@@ -275,9 +274,9 @@ class _Search:
             idle = 0 if progress.fell is None or progress.fell > least * progress.loss else idle + 1
             if progress.finished or idle >= patience or self._late():
                 break
-            if run.epoch % LOOK == 0:
+            if run.epoch % LIMITS.look == 0:
                 now = self._loss(held_out)
-                if now > BEHIND * beat and now >= before:
+                if now > LIMITS.behind * beat and now >= before:
                     return now
                 before = now
         return self._loss(held_out)

@@ -16,17 +16,6 @@ from meshnn.mesh import Mesh
 from meshnn.topology import Topology
 from meshnn.training.samples import InMemorySamples, Samples
 
-__all__ = ["importances", "input_jacobian"]
-
-#: Rows that importances are the mean of, at most and at least, and multiply-adds that they may take, some 0.1 s.
-MOST, FEWEST, BUDGET = 1000, 32, 5e7
-#: Samples that are looked at of those that are far away.
-SEEN = 10_000
-#: Edges times outputs beyond which the Jacobian of a few rows takes longer than anybody would wait for importances.
-TOO_MANY = 20_000_000
-#: Numbers in a block of a Jacobian. A chunk of samples takes as long as a single one, so there is one at least, almost.
-BLOCK = 40_000_000
-
 
 def input_jacobian(mesh: Mesh, X: ArrayLike) -> Array:
     """Derivative of every output by every input, `(batch, n_outputs, n_inputs)`, of inputs held during all ticks.
@@ -49,7 +38,7 @@ def input_jacobian(mesh: Mesh, X: ArrayLike) -> Array:
     shares = np.zeros((len(fed), t.n_inputs), mesh.dtype)
     shares[at, t.src[edges]] = mesh.weights[edges]
     found = np.empty((len(X), t.n_outputs, t.n_inputs), mesh.dtype)
-    size = max(1, BLOCK // max(probe.topology.n_edges * t.n_outputs, 1))
+    size = max(1, 40_000_000 // max(probe.topology.n_edges * t.n_outputs, 1))  # numbers in a block
     for k in range(0, len(X), size):
         found[k : k + size] = probe.jacobian(X[k : k + size])[:, :, ways] @ shares
     return found
@@ -77,25 +66,21 @@ def _with_biases(mesh: Mesh, neurons: IntArray) -> tuple[Mesh, IntArray]:
     return probe, bias[np.searchsorted(topology.dst[bias], ends)]
 
 
-def importances(mesh: Mesh, samples: Samples, axes: FloatArray | None = None) -> FloatArray | None:
-    """Of each input its share of what moves the outputs: mean |d output / d input| times the spread of the input.
+def importances(mesh: Mesh, samples: Samples, axes: FloatArray | None = None, most: int = 1000) -> FloatArray | None:
+    """Return the share of each input in what moves the outputs: mean |d output / d input| times its spread.
 
-    Over all outputs and up to 1000 of the samples, evenly spaced, fewer of large nets; None for sequences, for nets of
-    millions of edges and where it overflows. What all
-    outputs of a classifier have in common changes no probability and is left out. With `axes` (n_features, n_inputs) it
-    is that of features of spread 1, of which the inputs are sums.
+    Over all outputs and up to `most` of the samples, evenly spaced, fewer of large nets; None for sequences, for nets
+    of millions of edges and where it overflows. What all outputs of a classifier have in common changes no probability
+    and is left out. With `axes` (n_features, n_inputs) it is that of features of spread 1, of which inputs are sums.
     """
     if not isinstance(samples, InMemorySamples):
-        count = min(samples.count, SEEN)
+        count = min(samples.count, 10_000)
         samples = samples.take(np.arange(count) * samples.count // count)
-    return _importances(mesh, samples, axes)
-
-
-def _importances(mesh: Mesh, samples: InMemorySamples, axes: FloatArray | None) -> FloatArray | None:
     t, n = mesh.topology, samples.count
-    if len(samples.X) > 1 or t.n_edges * t.n_outputs > TOO_MANY:
+    size = t.n_edges * t.n_outputs
+    if len(samples.X) > 1 or size > 20_000_000:
         return None
-    rows = min(MOST, n, max(FEWEST, int(BUDGET // (t.n_edges * t.n_outputs * mesh.ticks))))
+    rows = min(most, n, max(32, int(5e7 // (size * mesh.ticks))))  # some 0.1 s of multiply-adds
     chosen = np.arange(rows) * n // rows
     slopes = input_jacobian(mesh, samples.X[0][chosen]).astype(np.float64)
     if samples.targets.loss.classifies:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any
@@ -12,17 +11,6 @@ from meshnn.errors import MeshError
 from meshnn.plan import METHODS
 from meshnn.training.solvers import SOLVERS, Solver, candidates
 from meshnn.training.state import FromZero, Interval, OneOf, Options, Positive, PositiveInt, check_fields
-
-__all__ = ["EarlyStopping", "Settings"]
-
-GRADIENTS = ("auto", "forward", *METHODS)
-#: Batch sizes that "auto" takes, and up to how many samples: small ones find better weights, large ones are faster.
-BATCHES = ((32, 2_500), (64, 50_000), (256, math.inf))
-#: max_epochs="auto": steps of first-order solvers, in at least USUAL_EPOCHS unless these make more than MOST_STEPS, but
-#: never in fewer than FEWEST_EPOCHS; iterations of lm.
-STEPS, USUAL_EPOCHS, MOST_STEPS, FEWEST_EPOCHS, ITERATIONS = 4_000, 15, 20_000, 2, 300
-#: l2="auto" where nothing can be held out to find it.
-PLAIN_L2 = 1e-4
 
 
 @dataclass
@@ -88,7 +76,7 @@ class Settings:
     max_epochs: PositiveInt | Annotated[str, OneOf(("auto",))] = "auto"
     l1: FromZero = 0.0
     l2: FromZero | Annotated[str, OneOf(("auto", "evidence"))] = "auto"
-    gradient: Annotated[str, OneOf(GRADIENTS)] = "auto"
+    gradient: Annotated[str, OneOf(("auto", "forward", *METHODS))] = "auto"
     patience: PositiveInt = 20
     tol: FromZero = 1e-4
     n_restarts: PositiveInt = 1
@@ -119,7 +107,8 @@ class Settings:
         if self.batch_size is None:
             return n_samples
         if isinstance(self.batch_size, str):
-            return min(next(size for size, most in BATCHES if n_samples <= most), n_samples)
+            # small ones find better weights, large ones are faster
+            return min(32 if n_samples <= 2_500 else 64 if n_samples <= 50_000 else 256, n_samples)
         return min(self.batch_size, n_samples)
 
     def epochs_of(self, n_samples: int, by_steps: bool) -> int:
@@ -127,11 +116,11 @@ class Settings:
         if not isinstance(self.max_epochs, str):
             return self.max_epochs
         if not by_steps:
-            return ITERATIONS
+            return 300
         steps = -(-max(n_samples, 1) // max(self.batch_of(n_samples), 1))  # an epoch
-        return max(-(-STEPS // steps), min(USUAL_EPOCHS, MOST_STEPS // steps), FEWEST_EPOCHS)
+        return max(-(-4_000 // steps), min(15, 20_000 // steps), 2)
 
     @property
     def fixed_l2(self) -> float:
-        """The l2 of solvers that cannot find it themselves."""
-        return PLAIN_L2 if isinstance(self.l2, str) else self.l2
+        """The l2 of solvers that cannot find it themselves, nor can samples be held out to find it."""
+        return 1e-4 if isinstance(self.l2, str) else self.l2

@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["heard_interrupts", "sigterm_interrupts"]
-
 
 @contextmanager
 def sigterm_interrupts(came: list[int], wanted: bool = True) -> Iterator[None]:
@@ -43,28 +41,26 @@ def heard_interrupts() -> Iterator[Callable[[], None]]:
     Only handlers that raise are listened to: whoever has another one wants something else.
     """
     came: list[int] = []
+    replaced: dict[int, Any] = {}
 
-    def listening(before: Any) -> Callable[[int, Any], None]:
-        def note(number: int, frame: Any) -> None:
-            came.append(number)
-            before(number, frame)
+    def note(number: int, frame: Any) -> None:
+        came.append(number)
+        replaced[number](number, frame)
 
-        note.raises = True  # type: ignore[attr-defined]
-        return note
+    note.raises = True  # type: ignore[attr-defined]
 
     def check() -> None:
         if came:
             raise KeyboardInterrupt
 
-    replaced = {}
     if threading.current_thread() is threading.main_thread():
         for number in (signal.SIGINT, signal.SIGTERM):
             handler = signal.getsignal(number)
             if handler is signal.default_int_handler or getattr(handler, "raises", False):
                 replaced[number] = handler
-                signal.signal(number, listening(handler))
+                signal.signal(number, note)
     try:
         yield check
     finally:
-        for number, handler in replaced.items():
-            signal.signal(number, handler)
+        for heard, handler in replaced.items():
+            signal.signal(heard, handler)

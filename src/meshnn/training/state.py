@@ -30,9 +30,6 @@ from meshnn.arguments import known
 from meshnn.arrays import Array, FloatArray
 from meshnn.errors import MeshError
 
-__all__ = ["Count", "Fraction", "FromZero", "Interval", "Numbers", "OneOf", "Options", "Parameters", "Positive",
-           "PositiveInt", "RandomState", "Real", "Vector", "check_fields", "from_tree", "to_tree"]  # fmt: skip
-
 
 @dataclass(frozen=True)
 class Interval:
@@ -85,10 +82,11 @@ Numbers = Annotated[FloatArray, Vector("live", "float64", Interval(0, math.inf, 
 RandomState = Annotated[Mapping[str, Any], Generator()]
 
 S = TypeVar("S")
+_NUMBERS: dict[type, str] = {float: "a number", int: "a whole number"}
 
 
 def _hints(kind: Any) -> dict[str, Any]:
-    """The annotated type of each field."""
+    """Return the annotated type of each field."""
     return _resolved(kind)
 
 
@@ -99,7 +97,7 @@ def _resolved(kind: Any) -> dict[str, Any]:
 
 
 def to_tree(state: Any) -> Any:
-    """A dataclass as plain values and arrays. Arrays are not copied."""
+    """Return a dataclass as plain values and arrays. Arrays are not copied."""
     if is_dataclass(state):
         return {field.name: to_tree(getattr(state, field.name)) for field in fields(state)}
     if isinstance(state, (list, tuple)):
@@ -108,20 +106,18 @@ def to_tree(state: Any) -> Any:
 
 
 def from_tree(kind: type[S], tree: Any, sizes: Mapping[str, Any], name: str = "") -> S:
-    """The inverse, for a tree that may come from anywhere; `sizes` has what rules refer to by name."""
+    """Return a dataclass from a tree that may come from anywhere; `sizes` has what rules refer to by name."""
     if not isinstance(tree, dict):
         raise _refusal(name or kind.__name__, tree, "a dictionary")
     hints, inside = _hints(kind), f"{name}." if name else ""
     if hints.keys() != tree.keys():
-        raise MeshError(
-            f"{name or kind.__name__} must have the entries {', '.join(hints)}; "
-            f"{', '.join(sorted(map(str, hints.keys() ^ tree.keys())))[:200]} is missing or too much"
-        )
+        others = ", ".join(sorted(map(str, hints.keys() ^ tree.keys())))[:200]
+        raise MeshError(f"{name or kind.__name__} must have the entries {', '.join(hints)}; {others} differ")
     return kind(**{key: _checked(f"{inside}{key}", tree[key], hint, sizes) for key, hint in hints.items()})
 
 
 def check_fields(options: Any) -> dict[str, Any]:
-    """The fields of a dataclass as plain numbers and names, if all of them fit."""
+    """Return the fields of a dataclass as plain numbers and names, if all of them fit."""
     return {name: _checked(name, getattr(options, name), hint, {}) for name, hint in _hints(type(options)).items()}
 
 
@@ -132,7 +128,7 @@ class Options:
         check_fields(self)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The options by name."""
+        """Return the options by name."""
         return {name: getattr(self, name) for name in _hints(type(self))}
 
     def set_params(self, **params: Any) -> Self:
@@ -149,17 +145,21 @@ def _refusal(name: str, value: Any, what: str) -> MeshError:
 
 
 def _checked(name: str, value: Any, hint: Any, sizes: Mapping[str, Any]) -> Any:
-    """The value, if it is what the hint says: numbers as Python's own, arrays in the precision wanted, as copies."""
+    """Return the value, if it fits: numbers as Python's own, arrays in the precision wanted, as copies."""
     origin, args = get_origin(hint), get_args(hint)
-    if hint is Any:
+    base, rule = (args[0], args[1]) if origin is Annotated else (hint, None)
+    if hint is Any or (value is None and NoneType in args):
         return value
     if origin in (Union, UnionType):
-        return _one_of_several(name, value, args, sizes)
+        return _one_of_several(name, value, [each for each in args if each is not NoneType], sizes)
     if origin in (list, tuple):
-        return _items(name, value, origin, args, sizes)
+        several = origin is list or args[1:] == (...,)
+        if not isinstance(value, (list, tuple)) or not (several or len(value) == len(args)):
+            raise _refusal(name, value, "a list" if several else f"a list of {len(args)}")
+        hints = [args[0]] * len(value) if several else args
+        return origin(_checked(f"{name}[{k}]", item, hints[k], sizes) for k, item in enumerate(value))
     if is_dataclass(hint) and isinstance(hint, type):
         return from_tree(hint, value, sizes, name)
-    base, rule = (args[0], args[1]) if origin is Annotated else (hint, None)
     if isinstance(rule, OneOf):
         return known(name, value, rule.names)
     if isinstance(rule, Vector):
@@ -168,51 +168,43 @@ def _checked(name: str, value: Any, hint: Any, sizes: Mapping[str, Any]) -> Any:
         return _random(name, value)
     if base in (int, float):
         return _number(name, value, base, rule or Interval(-math.inf, math.inf, "()"))
-    kinds = (bool, np.bool_) if base is bool else dict if get_origin(base) is dict else base
+    kinds = (bool, np.bool_) if base is bool else get_origin(base) or base
     if not isinstance(value, kinds):
-        raise _refusal(name, value, _describe(hint, sizes))
+        raise _refusal(name, value, {bool: "True or False", str: "a text"}.get(base, "a dictionary"))
     return bool(value) if base is bool else value
+
+
+def _one_of_several(name: str, value: Any, hints: list[Any], sizes: Mapping[str, Any]) -> Any:
+    if len(hints) == 1:
+        return _checked(name, value, hints[0], sizes)
+    for hint in hints:
+        try:
+            return _checked(name, value, hint, sizes)
+        except MeshError:
+            continue
+    texts = [
+        " or ".join(map(repr, rule.names)) if isinstance(rule, OneOf) else f"{_NUMBERS[base]}{rule}"
+        for base, rule in map(get_args, hints)  # of an `Annotated` number or name
+    ]
+    raise _refusal(name, value, " or ".join(texts))
 
 
 def _number(name: str, value: Any, base: type, rule: Interval) -> Any:
     kinds: Any = numbers.Real if base is float else (int, np.integer)
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, kinds) or not rule.has(value):
-        raise _refusal(name, value, f"{'a' if base is float else 'a whole'} number{rule}")
+        raise _refusal(name, value, f"{_NUMBERS[base]}{rule}")
     return base(value)
 
 
-def _one_of_several(name: str, value: Any, hints: tuple[Any, ...], sizes: Mapping[str, Any]) -> Any:
-    if value is None and NoneType in hints:
-        return None
-    others = [hint for hint in hints if hint is not NoneType]
-    if len(others) == 1:
-        return _checked(name, value, others[0], sizes)
-    for hint in others:
-        try:
-            return _checked(name, value, hint, sizes)
-        except MeshError:
-            continue
-    raise _refusal(name, value, " or ".join(_describe(hint, sizes) for hint in hints))
-
-
-def _items(name: str, value: Any, origin: Any, args: tuple[Any, ...], sizes: Mapping[str, Any]) -> Any:
-    several = origin is list or args[1:] == (...,)
-    if not isinstance(value, (list, tuple)) or not (several or len(value) == len(args)):
-        raise _refusal(name, value, "a list" if several else f"a list of {len(args)}")
-    hints = [args[0]] * len(value) if several else args
-    return origin(_checked(f"{name}[{k}]", item, hints[k], sizes) for k, item in enumerate(value))
-
-
 def _vector(name: str, value: Any, rule: Vector, sizes: Mapping[str, Any]) -> Array:
-    shape, low, high = (sizes[rule.size],), rule.within.low, rule.within.high
-    fits = isinstance(value, np.ndarray) and value.shape == shape and value.dtype.kind == "f"
-    if not fits:
-        raise _refusal(name, value, f"{shape[0]} floats{rule.within}")
-    wrong = np.isnan(value) | (value < low) | (value > high)
-    if rule.within.ends[1] == ")":
+    size, within = sizes[rule.size], rule.within
+    if not (isinstance(value, np.ndarray) and value.shape == (size,) and value.dtype.kind == "f"):
+        raise _refusal(name, value, f"{size} floats{within}")
+    wrong = np.isnan(value) | (value < within.low) | (value > within.high)
+    if within.ends[1] == ")":
         wrong |= np.isinf(value)
     if wrong.any():
-        raise MeshError(f"{name} must be {shape[0]} floats{rule.within}, got {value[wrong][0]}")
+        raise _refusal(name, value[wrong][0], f"{size} floats{within}")
     return np.array(value, dtype=sizes.get(rule.dtype, rule.dtype))
 
 
@@ -222,17 +214,3 @@ def _random(name: str, value: Any) -> Any:
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
         raise _refusal(name, value, "the state of a PCG64 generator") from None
     return value
-
-
-def _describe(hint: Any, sizes: Mapping[str, Any]) -> str:
-    """What a hint allows, in words."""
-    if hint in (None, NoneType):
-        return "None"
-    origin, args = get_origin(hint), get_args(hint)
-    base, rule = (args[0], args[1]) if origin is Annotated else (hint, "")
-    if isinstance(rule, OneOf):
-        return " or ".join(repr(each) for each in rule.names)
-    if isinstance(rule, Vector):
-        return f"{sizes[rule.size]} floats"
-    words = {float: "a number", int: "a whole number", bool: "True or False", str: "a text"}
-    return f"{words.get(base, getattr(base, '__name__', str(base)))}{rule if isinstance(rule, Interval) else ''}"

@@ -10,8 +10,8 @@ import math
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import fields, replace
-from typing import Any
+from dataclasses import dataclass, fields, replace
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -25,14 +25,64 @@ from meshnn.training.search import search
 from meshnn.training.settings import Settings
 from meshnn.training.solvers import Choice, Progress, Solver, SolverRun, choose_solver, is_noisy, solver_named
 from meshnn.training.solvers.base import sizes_of
-from meshnn.training.state import from_tree, to_tree
+from meshnn.training.state import Count, Numbers, Parameters, RandomState, Real, Vector, from_tree, to_tree
 from meshnn.training.structure.runtime import Structure, as_policies, with_penalties
-from meshnn.training.trainer_state import Found, Kept, Start, TrainerState
 
-__all__ = ["Trainer"]
+Values = Annotated[Array, Vector("values")]
 
-#: Rows in each of the two means that tell whether the loss still falls at the end.
-AT_END = 10
+
+@dataclass
+class Start:
+    """The best weights of one start, and its plateau."""
+
+    best: Parameters
+    value: Real = math.inf  # loss, or negative score, of the best weights
+    epoch: Count = 0  # in which the plateau was last left
+    plateau: Real = math.inf
+    fallen: Real = 0.0  # sum of what was gained under each penalty there was
+
+
+@dataclass
+class Kept:
+    """The best start that has ended."""
+
+    parameters: Parameters
+    value: Real
+    restart: Count
+    l2: Real
+    memory: dict[str, Any] | None
+    penalties: Numbers
+
+
+@dataclass
+class Found:
+    """The solver and the penalty that the search has chosen."""
+
+    solver: str
+    l2: Any
+    reason: str
+
+
+@dataclass
+class TrainerState:
+    """Where training stands between two rows."""
+
+    graph: str
+    start: Start
+    random: RandomState
+    weights: Values
+    solver: dict[str, Any]
+    epochs: Count = 0
+    restart: Count = 0
+    finished: bool = False
+    ended: bool = False  # whether the next row belongs to the next start
+    ran_out: bool = False  # whether only the number of epochs has ended it
+    seconds: Real = 0.0
+    last: Values | None = None  # of a finished run; `weights` are the best ones then
+    kept: Kept | None = None
+    structure: dict[str, Any] | None = None
+    message: str = ""  # of the search, until there is a row to note it in
+    found: Found | None = None  # None as long as the search has not run
 
 
 class Trainer:
@@ -42,28 +92,21 @@ class Trainer:
     ----------
     mesh : Mesh
         The first start takes the weights it has; further ones draw new ones.
-    samples : Dataset
-    settings : Settings
-    validation : Dataset, optional
+    samples, settings : Samples, Settings
+    validation : Samples, optional
         Held-out samples: the weights with the lowest loss on them are kept.
     seed : int or SeedSequence
         Of the order of the samples and of the restarts.
     structure : policy or list of policies, optional
         How the graph changes meanwhile, see `meshnn.training.structure`.
     choice : Choice, optional
-        The solver, if it has been chosen already: with `structure.with_penalties`, or the choice means other settings.
+        The solver, if it has been chosen already (with `with_penalties`, or the choice means other settings).
     score : callable, optional
         Judges the held-out samples instead of the loss: the weights with the highest score are kept.
     memory : (str, Tree), optional
         Name and memory of the solver at the end of an earlier fit of this net; the same solver goes on with it.
     drawn : callable, optional
         Changes the weights drawn for another start, from the mesh and them.
-
-    Attributes
-    ----------
-    history : History
-    choice : Choice
-        The solver and why it was taken.
     """
 
     def __init__(
@@ -90,8 +133,6 @@ class Trainer:
         self.choice, self.score, self._drawn = choice, score, drawn
         self.history = History()
         self.on_pulse: Callable[[int], None] | None = None  # see `SolverRun.pulse`
-        self.seconds = 0.0
-        self.finished = self._ended = self._ran_out = False
         self._rng = np.random.default_rng(seed)
         known = memory[1] if memory[0] == choice.solver.name and choice.solver.warms else None
         # penalties are tried before the first row, unless they are known
@@ -99,9 +140,8 @@ class Trainer:
         entropy = seed.entropy if isinstance(seed, np.random.SeedSequence) else seed
         self._entropy = np.atleast_1d(np.asarray(entropy, dtype=object)).tolist()
         self._topology, self._ticks = mesh.topology, mesh.ticks
-        self._graph = f"{mesh.topology._digest.hex()}, {mesh.ticks} ticks, {mesh.dtype}"
-        self._message, self._restart, self._last = "", 0, mesh.values
-        self._kept: Kept | None = None
+        graph = f"{mesh.topology._digest.hex()}, {mesh.ticks} ticks, {mesh.dtype}"
+        self._s = TrainerState(graph, Start(mesh.parameters), {}, mesh.values, {})
         self._begin()
         if known is not None:
             self._run.recall(known)
@@ -111,7 +151,7 @@ class Trainer:
 
     def _begin(self) -> None:
         """Begin a start from the weights there are."""
-        self._start = Start(self.mesh.parameters.copy())
+        self._s.start = Start(self.mesh.parameters.copy())
         self._run: SolverRun = self.choice.solver.start(self.mesh, self.samples, self.settings, self._rng)
         self._run.pulse = self._pulse
 
@@ -124,13 +164,19 @@ class Trainer:
     def _now(self) -> Kept:
         """This start, as it would be kept."""
         run, memory = self._run, self._run.memory() if self.choice.solver.warms else None
-        return Kept(self._start.best.copy(), self._start.value, self._restart, run.l2, memory, run.penalties.copy())
+        start = self._s.start
+        return Kept(start.best.copy(), start.value, self._s.restart, run.l2, memory, run.penalties.copy())
 
     @property
     def best(self) -> Kept:
         """The best start so far: what would be kept if training stopped now."""
-        kept = self._kept
-        return kept if kept is not None and kept.value <= self._start.value else self._now()
+        kept = self._s.kept
+        return kept if kept is not None and kept.value <= self._s.start.value else self._now()
+
+    @property
+    def finished(self) -> bool:
+        """Whether there is nothing more to do."""
+        return self._s.finished
 
     @property
     def goes_on(self) -> bool:
@@ -162,7 +208,7 @@ class Trainer:
                 yield self.history[-1]
 
     def _out_of_time(self) -> bool:
-        return self.settings.max_seconds is not None and self.seconds >= self.settings.max_seconds
+        return self.settings.max_seconds is not None and self._s.seconds >= self.settings.max_seconds
 
     def fall_at_end(self) -> float:
         """By how much the loss fell per epoch where the start that is kept ran out of epochs; 0 if it came to rest.
@@ -177,7 +223,7 @@ class Trainer:
         if len(rows) < 2 or rows[-1].epoch < self.epochs:
             return 0.0
         # the mean of some rows against that of those before: the loss of mini-batches goes up and down
-        width = min(AT_END, len(rows) // 2)
+        width = min(10, len(rows) // 2)
         before, last = rows[-2 * width : -width], rows[-width:]
         fell = sum(row.loss for row in before) / width - sum(row.loss for row in last) / width
         fall = fell / (last[-1].epoch - before[-1].epoch)
@@ -185,38 +231,29 @@ class Trainer:
 
     def _advance(self) -> HistoryRow:
         """Compute one row and all that follows from it."""
-        began = time.perf_counter()
+        began, now = time.perf_counter(), self._s
         if self._searches:
-            self._message = self._search()
-        if self._ended:
+            now.message = self._search()
+        if now.ended:
             self._next_start()
-        run, restart = self._run, self._restart
+        run, restart = self._run, now.restart
         if run.lands:
-            self.mesh.parameters[:] = self._start.best
+            self.mesh.parameters[:] = now.start.best
         progress = run.advance(run.epochs - run.epoch)
         value, held_out, accuracy = self._evaluated(progress)
         note, stopped = (progress.note, False) if progress.note else self._judge(value, progress)
-        notes, self._message = [self._message, note], ""
+        notes, now.message = [now.message, note], ""
         if self._structure is not None:
             notes += self._edit(self._structure, progress.loss)
         if run.epoch >= run.epochs or stopped:
-            self._ran_out, self._last = not stopped, self.mesh.values.copy()
+            now.ran_out, now.last = not stopped, self.mesh.values.copy()
             self._end_start()
             for unmet in () if self._structure is None else self._structure.unmet(run.epoch):
                 warnings.warn(unmet, UserWarning, stacklevel=4)
-        self.seconds += time.perf_counter() - began
-        return HistoryRow(
-            epoch=run.epoch,
-            loss=progress.loss,
-            validation=held_out,
-            accuracy=accuracy if self.samples.loss.classifies else math.nan,
-            gradient_norm=progress.gradient_norm,
-            learning_rate=progress.rate,
-            seconds=self.seconds,
-            edges=self.mesh.topology.n_edges,
-            restart=restart,
-            note="; ".join(filter(None, notes)),
-        )
+        now.seconds += time.perf_counter() - began
+        accuracy = accuracy if self.samples.loss.classifies else math.nan
+        measured = (run.epoch, progress.loss, held_out, accuracy, progress.gradient_norm, progress.rate, now.seconds)
+        return HistoryRow(*measured, self.mesh.topology.n_edges, restart, "; ".join(filter(None, notes)))
 
     def _evaluated(self, progress: Progress) -> tuple[float, float, float]:
         """What the weights are judged by (low is good), the loss or score of held-out samples, the accuracy."""
@@ -234,11 +271,9 @@ class Trainer:
         """Find the penalty and the solver by trying; return what was found, in words."""
         self._searches = False
         seed = int(np.random.default_rng([*self._entropy, 6]).integers(2**63))
-        found = search(self.mesh, self.samples, self.settings, self.choice, seed, self.validation)
-        if found is None:
-            return ""
-        self._take(found.solver, found.l2, f"{self.choice.reason}; {found.message}")
-        return found.message
+        if found := search(self.mesh, self.samples, self.settings, self.choice, seed, self.validation):
+            self._take(found.solver, found.l2, f"{self.choice.reason}; {found.message}")
+        return found.message if found else ""
 
     def _take(self, solver: Solver, l2: float | str, reason: str) -> None:
         """Begin with what the search has found."""
@@ -253,12 +288,12 @@ class Trainer:
             self._run.rewire(change)
             self._topology = self.mesh.topology
             # the best weights so far belong to another graph
-            self._start = Start(self.mesh.parameters.copy(), epoch=self._run.epoch)
+            self._s.start = Start(self.mesh.parameters.copy(), epoch=self._run.epoch)
         return notes
 
     def _judge(self, value: float, progress: Progress) -> tuple[str, bool]:
         """Remember the best weights; return a note and whether this start ends here."""
-        run, start, settings, finished = self._run, self._start, self.settings, progress.finished
+        run, start, settings, finished = self._run, self._s.start, self.settings, progress.finished
         solver = self.choice.solver
         if value < start.value or (self.validation is None and solver.last_is_best):
             start.value, start.best = value, self.mesh.parameters.copy()
@@ -284,17 +319,18 @@ class Trainer:
 
         The next one begins with the next row: until then the mesh has the weights that this row is about.
         """
-        if self._kept is None or self._start.value < self._kept.value:
-            self._kept = self._now()
-        if self._restart + 1 < self.settings.n_restarts:
-            self._ended = True
+        now = self._s
+        if now.kept is None or now.start.value < now.kept.value:
+            now.kept = self._now()
+        if now.restart + 1 < self.settings.n_restarts:
+            now.ended = True
         else:
-            self.finished = True
-            self.mesh.parameters[:] = self._kept.parameters
+            now.finished = True
+            self.mesh.parameters[:] = now.kept.parameters
 
     def _next_start(self) -> None:
-        self._ended = False
-        self._restart += 1
+        self._s.ended = False
+        self._s.restart += 1
         weights = self.mesh.draw_weights(self._rng)
         self.mesh.weights = weights if self._drawn is None else self._drawn(self.mesh, weights)
         self._begin()
@@ -302,7 +338,7 @@ class Trainer:
     def stop(self, reason: str, to_go_on: bool = False) -> None:
         """End here, with the best weights so far; a state `to_go_on` from stays that after the last whole row."""
         if not self.finished:
-            self.finished = True
+            self._s.finished = True
             self.mesh.parameters[:] = self.best.parameters
         if len(self.history):
             last = self.history[-1]
@@ -310,27 +346,17 @@ class Trainer:
         if not to_go_on:
             self._mark = self._marked()
 
-    # -- resuming ------------------------------------------------------------------------------------------------
-
     def _marked(self) -> tuple[Tree, int, list[HistoryRow]]:
         """Where training stands between two rows. Arrays that are replaced, not written to, need no copy."""
         choice = self.choice
-        state = TrainerState(
-            graph=self._graph,
-            solver=self._run.state(),
-            restart=self._restart,
-            finished=self.finished,
-            ended=self._ended,
-            ran_out=self._ran_out,
-            epochs=self.epochs,
-            seconds=self.seconds,
+        state = replace(
+            self._s,
             random=self._rng.bit_generator.state,
             weights=self.mesh.values.copy(),
-            last=self._last if self.finished else None,
-            start=self._start,
-            kept=self._kept,
+            solver=self._run.state(),
+            epochs=self.epochs,
+            last=self._s.last if self.finished else None,
             structure=None if self._structure is None else self._structure.state(),
-            message=self._message,
             found=None if self._searches else Found(choice.solver.name, self.settings.l2, choice.reason),
         )
         return to_tree(state), len(self.history), self.history.data[-1:]
@@ -343,7 +369,7 @@ class Trainer:
 
     def restore(self, tree: Tree) -> None:
         """Go on from a state of a trainer made with the same mesh, samples and settings, but perhaps more epochs."""
-        if tree["graph"] != self._graph:
+        if tree["graph"] != self._s.graph:
             raise MeshError("the checkpoint was made with another graph; does topology() draw random edges?")
         if self._structure is not None:
             self._structure.restore(tree["structure"])
@@ -356,20 +382,17 @@ class Trainer:
             self._take(self._solver_of(state.found.solver), state.found.l2, state.found.reason)
         if state.restart >= self.settings.n_restarts:
             raise MeshError(f"restart must be below {self.settings.n_restarts}, got {state.restart}")
-        self.history = History.from_tree(tree["history"])
-        self._start, self._kept, self._message = state.start, state.kept, state.message
-        if self._kept is not None and self._kept.memory is not None:
-            self._kept.memory = self.choice.solver.checked_memory(self._kept.memory, self.mesh)
-        self._restart, self.finished, self._ended = state.restart, state.finished, state.ended
-        self._ran_out, self.seconds = state.ran_out, state.seconds
+        if state.kept is not None and state.kept.memory is not None:
+            state.kept.memory = self.choice.solver.checked_memory(state.kept.memory, self.mesh)
+        self.history, self._s = History.from_tree(tree["history"]), state
         self._run.restore(state.solver)
         self.mesh.values[:] = state.weights
         self._rng.bit_generator.state = state.random
-        self._last = self.mesh.values.copy() if state.last is None else state.last
-        if self._ran_out and self.finished and self._run.epoch < self.epochs:
+        if state.ran_out and state.finished and self._run.epoch < self.epochs:
             # there are more epochs now: go on from the last weights, which need not be the best
-            self.finished, self._kept = False, None
-            self.mesh.values[:] = self._last
+            state.finished, state.kept = False, None
+            if state.last is not None:
+                self.mesh.values[:] = state.last
         self._mark = self._marked()
 
     def _solver_of(self, name: str) -> Solver:

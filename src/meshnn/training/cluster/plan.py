@@ -22,8 +22,6 @@ from numpy.typing import NDArray
 from meshnn.arrays import FloatArray
 from meshnn.training.dataset import LIMITS
 
-__all__ = ["Node", "ShardPlan", "covering_nodes", "tree_sum"]
-
 #: A node of the tree: (level, number); its leaves are the `1 << level` buckets from `number << level` on.
 Node = tuple[int, int]
 

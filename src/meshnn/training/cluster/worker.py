@@ -22,8 +22,6 @@ from meshnn.training.dataset import LIMITS
 from meshnn.training.row_transform import RowTransform
 from meshnn.training.samples import Epoch, InMemorySamples
 
-__all__ = ["EpochPart", "ShardData", "Transport", "WorkerState", "run_steps"]
-
 
 class Transport(ABC):
     """Sums over all workers, added in the order of the tree.
@@ -137,15 +135,12 @@ class WorkerState:
             self._buffers[bucket] = batch, np.empty(width)
         return self._buffers[bucket]
 
+    def _samples(self, bucket: int) -> InMemorySamples:
+        return self.data[bucket].samples(self.preprocessing, self.plan.rows, 1.0)
+
     def evaluate(self, mesh: Mesh) -> dict[Node, FloatArray]:
         """Sum loss and correct samples of all rows."""
-        engine = mesh.engine()
-
-        def task(bucket: int) -> FloatArray:
-            samples = self.data[bucket].samples(self.preprocessing, self.plan.rows, 1.0)
-            return np.array(engine.evaluate(mesh.values, samples.X, samples.targets, 1))
-
-        return self._sums(task)
+        return self._sums(lambda bucket: np.array(self._samples(bucket).evaluate(mesh, 1)))
 
     def curvature(self, mesh: Mesh, method: str, live: NDArray[Any]) -> dict[Node, FloatArray]:
         """Sum loss, correct samples, gradient and Gauss-Newton matrix of all rows, concatenated."""
@@ -154,7 +149,7 @@ class WorkerState:
         engine = mesh.engine("curvature", method, LIMITS.bucket_rows)
 
         def task(bucket: int) -> FloatArray:
-            samples = self.data[bucket].samples(self.preprocessing, self.plan.rows, 1.0)
+            samples = self._samples(bucket)
             model = engine.curvature(mesh.values, samples.X, samples.targets, live, 1)
             return np.concatenate([[model.loss, model.correct], model.grad, model.matrix.ravel()])
 

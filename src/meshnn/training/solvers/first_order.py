@@ -24,8 +24,6 @@ from meshnn.training.solvers.base import Change, Progress, Solver, SolverRun, ca
 if TYPE_CHECKING:
     from meshnn.training.settings import Settings
 
-#: Times that a run that diverged is resumed with half the rate before it gives up.
-RETRIES = 5
 _Below1 = Annotated[float, s.Interval(0, 1, "[)")]
 _Factor = Annotated[float, s.Interval(0, 1, "(]")]
 
@@ -51,26 +49,25 @@ class _Snapshot:
 class _Inside:
     """The middle of an epoch of samples that are not in memory."""
 
-    moments: _Moments
-    weights: s.Parameters
+    at: _Snapshot
     piece: s.Count
     sums: tuple[s.Real, s.Real, s.Real]
     order: Any
 
 
 @dataclass
-class _Memory:
+class _StepsMemory:
     moments: _Moments
     factor: _Factor
 
 
 @dataclass
-class _State:
+class _StepsState:
     now: _Snapshot  # after the last row
     safe: _Snapshot  # where the loss was lowest
     safe_loss: Annotated[float, s.Interval(0, math.inf, nan=True)]
     factor: _Factor  # what divergence has left of the rate
-    retries: Annotated[int, s.Interval(0, RETRIES)]
+    retries: Annotated[int, s.Interval(0, 5)]
     edited: str  # the gradient method in use since the graph has changed
     landing: tuple[s.Count, s.Count]  # epochs between which the rate is brought down early
     landed: str
@@ -84,7 +81,7 @@ class FirstOrder(Solver):
     learning_rate: s.Positive = 0.007
     schedule: Annotated[str, s.OneOf(("cosine", "linear", "constant"))] = "cosine"
     streams = True
-    outliving = _Memory
+    outliving = _StepsMemory
 
     @abstractmethod
     def rule(self) -> tuple[int, tuple[float, float], float]:
@@ -183,7 +180,7 @@ class FirstOrderRun(SolverRun):
         self.epoch, self.epochs = 0, settings.epochs_of(samples.count, by_steps=True)
         first = samples.glance(mesh, settings.n_jobs) + self.optimizer.penalty(mesh.parameters)
         now = self._snapshot()
-        self._state = _State(now, now, first, 1.0, 0, "", (self.epochs, self.epochs), "", None)
+        self._state = _StepsState(now, now, first, 1.0, 0, "", (self.epochs, self.epochs), "", None)
         # A history has about 100 rows: epochs come in blocks, as a small net takes as long to come back to Python as
         # for several epochs. A block has at most 1e9 multiply-adds, some 0.1 s, since nothing can interrupt it; a step
         # costs another 5e4. By work and not by time, so that a run always has the same rows.
@@ -274,12 +271,11 @@ class FirstOrderRun(SolverRun):
         if inside is None:
             order = self.steps.order(self.rng, 1)[0]
         else:  # its order has been drawn already
-            self._return_to(inside)
+            self._return_to(inside.at)
             begun, order = Epoch(inside.piece, inside.sums), inside.order
 
         def report(now: Epoch, done: int) -> None:
-            weights = self.mesh.parameters.copy()
-            self._state.inside = _Inside(self._moments(), weights, now.piece, now.sums, order)
+            self._state.inside = _Inside(self._snapshot(), now.piece, now.sums, order)
             if self.pulse is not None:
                 self.pulse(done)
 
@@ -292,9 +288,9 @@ class FirstOrderRun(SolverRun):
         state, reason = self._state, f"the loss became {loss:.3g}"
         self._return_to(state.safe)
         self.epoch, state.inside = state.safe.epoch, None
-        if state.retries == RETRIES:
+        if state.retries == 5:
             raise MeshError(
-                f"{reason} after epoch {self.epoch}, and again after each of {RETRIES} retries with half the rate "
+                f"{reason} after epoch {self.epoch}, and again after each of 5 retries with half the rate "
                 f"(last {self.solver.learning_rate * state.factor:.2g}); the best weights before that are kept. "
                 "Lower learning_rate, scale the features, or use bounded activations such as tanh"
             )
@@ -318,18 +314,18 @@ class FirstOrderRun(SolverRun):
     def _snapshot(self) -> _Snapshot:
         return _Snapshot(self._moments(), self.epoch, self.mesh.parameters.copy())
 
-    def _return_to(self, earlier: _Snapshot | _Inside) -> None:
+    def _return_to(self, earlier: _Snapshot) -> None:
         self._recall(earlier.moments)
         self.mesh.parameters[:] = earlier.weights
 
     def memory(self) -> Tree:
         """Return what outlives the samples."""
-        found: Tree = s.to_tree(_Memory(self._moments(), self._state.factor))
+        found: Tree = s.to_tree(_StepsMemory(self._moments(), self._state.factor))
         return found
 
     def recall(self, tree: Tree) -> None:
         """Begin with the memory of an earlier run."""
-        found = s.from_tree(_Memory, tree, sizes_of(self.mesh))
+        found = s.from_tree(_StepsMemory, tree, sizes_of(self.mesh))
         self._recall(found.moments)
         self._state.factor = found.factor
         self._state.safe = self._state.now = self._snapshot()
@@ -341,7 +337,7 @@ class FirstOrderRun(SolverRun):
 
     def restore(self, tree: Tree) -> None:
         """Continue from a state, which may come from anywhere."""
-        found = s.from_tree(_State, tree, sizes_of(self.mesh), "solver")
+        found = s.from_tree(_StepsState, tree, sizes_of(self.mesh), "solver")
         first, last = found.landing
         for name, epoch in (("now", found.now.epoch), ("safe", found.safe.epoch), ("landing", last)):
             if epoch > self.epochs or first > last:

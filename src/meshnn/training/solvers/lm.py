@@ -34,13 +34,9 @@ from meshnn.training.state import Count, FromZero, Interval, Numbers, Positive, 
 if TYPE_CHECKING:
     from meshnn.training.settings import Settings
 
-#: Multiply-adds of an iteration up to which "auto" takes it, some 20 ms on one core; half of it for noisy targets.
-BUDGET = 400_000_000
-NO_STEP = "no step lowers the loss any more"
-
 
 @dataclass
-class _Memory:
+class _DampingMemory:
     """The part of the state that a warm start takes over."""
 
     before: Count = 0  # iterations of the fits that it goes on from
@@ -53,7 +49,7 @@ class _Memory:
 
 
 @dataclass
-class _State(_Memory):
+class _DampingState(_DampingMemory):
     """All that is needed to continue; the rest follows from the weights."""
 
     epoch: Count = 0
@@ -78,7 +74,7 @@ class LM(Solver):
     minimises_l1 = False
     last_is_best = True
     warms = True
-    outliving = _Memory
+    outliving = _DampingMemory
 
     def suits(
         self, settings: Settings, n_live: int, n_samples: int, columns: int, noisy: bool = False
@@ -91,7 +87,8 @@ class LM(Solver):
             return False, f'lm builds its matrix from a Jacobian chunk by chunk, which "{method.name}" does not give'
         if noisy and n_live > n_samples:
             return False, f"{n_live} edges would overfit {n_samples} noisy samples"
-        work, budget = n_live**2 * (float(n_samples) * columns + n_live / 3), BUDGET / 2 if noisy else BUDGET
+        work = n_live**2 * (float(n_samples) * columns + n_live / 3)
+        budget = 2e8 if noisy else 4e8  # multiply-adds; some 20 ms on one core
         each = f" x {columns} per sample" if columns > 1 else ""
         text = f"edges² x (samples + edges / 3) = {n_live}² x ({n_samples}{each} + {n_live} / 3) = {work:.2g}"
         if work <= budget:
@@ -114,7 +111,7 @@ class LevenbergMarquardt(SolverRun):
         self._prepare()
         self.penalties = (1e-4 if isinstance(settings.l2, str) else settings.l2) * self.penalised
         self.epochs = settings.epochs_of(samples.count, by_steps=False)
-        self._state = _State()
+        self._state = _DampingState()
 
     @property
     def epoch(self) -> int:  # type: ignore[override]
@@ -243,7 +240,7 @@ class LevenbergMarquardt(SolverRun):
                 # where a difference of losses is rounding, the gradient still holds: one last step
                 last = 0 < predicted <= rounding * before and loss <= before * (1 + rounding)
                 if last:
-                    state.stuck, state.final = NO_STEP, not self.auto
+                    self._end_steps()
                 elif np.isfinite(loss) and gain > 1e-4:
                     state.damping = max(state.damping * max(1 / 3, 1 - (2 * gain - 1) ** 3), 1e-9)
                     state.growth = 2.0
@@ -253,13 +250,16 @@ class LevenbergMarquardt(SolverRun):
             state.damping *= state.growth
             state.growth *= 2.0
         self.mesh.parameters[self.live] = weights
-        state.stuck, state.final = NO_STEP, not self.auto
+        self._end_steps()
         return Progress(before, model.correct, norm, state.damping, 0.0)
 
-    def _now(self) -> _State:
+    def _end_steps(self) -> None:
+        self._state.stuck, self._state.final = "no step lowers the loss any more", not self.auto
+
+    def _now(self) -> _DampingState:
         return replace(self._state, least=self.evidence.least, penalties=self.penalties)
 
-    def _go_on(self, state: _State) -> None:
+    def _go_on(self, state: _DampingState) -> None:
         self._state, self.evidence.least = state, state.least
         if state.penalties is not None:
             self.penalties = state.penalties
@@ -270,14 +270,14 @@ class LevenbergMarquardt(SolverRun):
         found.before, found.penalties = found.before + found.epoch, self.penalties.copy() if self.auto else None
         if found.stuck:
             found.damping, found.growth = 1e-2, 2.0
-        return {name: value for name, value in to_tree(found).items() if name in _Memory.__dataclass_fields__}
+        return {name: value for name, value in to_tree(found).items() if name in _DampingMemory.__dataclass_fields__}
 
     def recall(self, tree: Tree) -> None:
         """Begin with a memory; the loss is that of these samples, and one that overflows is found at the first step."""
-        found, error = from_tree(_Memory, tree, sizes_of(self.mesh)), self._evaluate()[0]
+        found, error = from_tree(_DampingMemory, tree, sizes_of(self.mesh)), self._evaluate()[0]
         if not self.auto:  # the penalty is given now
             found.penalties = None
-        self._go_on(_State(**vars(found), error=error if np.isfinite(error) else float("nan")))
+        self._go_on(_DampingState(**vars(found), error=error if np.isfinite(error) else float("nan")))
 
     def state(self) -> Tree:
         """Return all that `restore` needs to continue bit by bit."""
@@ -286,7 +286,7 @@ class LevenbergMarquardt(SolverRun):
 
     def restore(self, tree: Tree) -> None:
         """Continue from a state, which may come from anywhere."""
-        self._go_on(from_tree(_State, tree, sizes_of(self.mesh), "solver"))
+        self._go_on(from_tree(_DampingState, tree, sizes_of(self.mesh), "solver"))
         if self.epoch > self.epochs:
             raise MeshError(f"solver.epoch must be at most {self.epochs}, got {self.epoch}")
 

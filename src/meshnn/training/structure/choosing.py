@@ -12,22 +12,12 @@ from meshnn.mesh import Mesh
 from meshnn.parameters import Ties
 from meshnn.storage import Tree
 from meshnn.training.samples import Samples
-from meshnn.training.structure.view import View
-
-__all__ = ["CRITERIA", "importance", "sample_of", "strongest", "weakest"]
+from meshnn.training.structure.graph import View
 
 CRITERIA = ("magnitude", "movement", "saliency")
-#: Samples that gradients and Jacobians of a criterion are taken of, and numbers in a block of a Jacobian.
-SAMPLES, BLOCK = 1024, 4_000_000
-#: Parameters whose part of a Gauss-Newton matrix is made at a time.
-MOST_AT_ONCE = 1024
-#: Absent edges that are looked at, and scores of single samples among them, at most.
-MOST_CANDIDATES, SCORED = 50_000, 2_000_000
-#: How often edges that a choice would leave behind are swapped for others, and how often another choice is made.
-ROUNDS, ATTEMPTS = 8, 12
 
 
-def sample_of(samples: Samples, rng: np.random.Generator, most: int = SAMPLES) -> tuple[Any, Any, Tree]:
+def sample_of(samples: Samples, rng: np.random.Generator, most: int = 1024) -> tuple[Any, Any, Tree]:
     """Inputs, targets and options of some of the samples, as `Mesh.gradient` takes them: weights, and looks if any."""
     count = samples.count
     rows = np.arange(count) if count <= most else np.sort(rng.choice(count, most, replace=False))
@@ -46,30 +36,23 @@ def importance(by: str, mesh: Mesh, samples: Samples, rng: np.random.Generator) 
     if by == "magnitude":
         return np.abs(mesh.weights.astype(np.float64))
     w = mesh.parameters.astype(np.float64)
-    X, y, options = sample_of(samples, rng, SAMPLES if by == "movement" else SAMPLES // 2)
+    X, y, options = sample_of(samples, rng, 1024 if by == "movement" else 512)
     if by == "movement":
         _, grad = mesh.gradient(X, y, samples.loss.name, **options)
         return np.asarray(mesh.ties.spread(np.abs(w * grad)))
-    if samples.timed:
-        found = _curvatures_in_time(mesh, samples)
+    if samples.timed:  # some parameters at a time: only blocks at the diagonal are made
+        parts = np.split(np.arange(mesh.n_parameters), range(1024, mesh.n_parameters, 1024))
+        found = np.concatenate([samples.curvature(mesh, "adjoint", part, None).matrix.diagonal() for part in parts])
     else:
         found = _curvatures(mesh, X, y, options["sample_weight"], samples.loss)
     return np.asarray(mesh.ties.spread(0.5 * w**2 * found))
-
-
-def _curvatures_in_time(mesh: Mesh, samples: Samples) -> FloatArray:
-    """The diagonal of the Gauss-Newton matrix, some parameters at a time: only blocks at the diagonal are made."""
-    n = mesh.n_parameters
-    parts = [np.arange(k, min(k + MOST_AT_ONCE, n)) for k in range(0, n, MOST_AT_ONCE)]
-    found = [samples.curvature(mesh, "adjoint", part, None).matrix.diagonal() for part in parts]
-    return np.concatenate(found)
 
 
 def _curvatures(mesh: Mesh, X: Any, y: Any, share: Any, loss: Loss) -> FloatArray:
     """The diagonal of the Gauss-Newton matrix, from the forward Jacobian, some samples at a time."""
     total = np.zeros(mesh.n_parameters)
     n = X.shape[-2]
-    size = max(1, BLOCK // (mesh.topology.n_edges * mesh.topology.n_outputs))
+    size = max(1, 4_000_000 // (mesh.topology.n_edges * mesh.topology.n_outputs))
     for k in range(0, n, size):
         part = X[..., k : k + size, :]
         J = mesh.jacobian(part).astype(np.float64)  # (samples, outputs, edges)
@@ -98,7 +81,7 @@ def weakest(view: View, scores: FloatArray, count: int, bias: bool, spare: int =
     # what a constant gives before what feeds it: the bias can take its part only as long as it is one
     remove[_lowest(np.where(constant, -np.inf, scores), np.flatnonzero(dead), count)] = True
     best, fewest = remove, len(remove) + 1
-    for _ in range(1 if view.growing else ATTEMPTS):
+    for _ in range(1 if view.growing else 12):
         chosen = remove.copy()
         chosen[_lowest(scores, np.flatnonzero(~remove & ~safe), count - int(remove.sum()))] = True
         found, left = _without_dead(view, scores, chosen)
@@ -143,7 +126,7 @@ def _without_dead(view: View, scores: FloatArray, remove: BoolArray) -> tuple[Bo
     idle, constant = view.idle_without(remove)
     best, fewest = remove, idle & ~remove
     lost = view.idle_without(np.zeros_like(remove))[0]  # none of them comes back
-    for _ in range(ROUNDS):
+    for _ in range(8):
         left = idle & ~remove
         if left.sum() < fewest.sum():
             best, fewest = remove, left
@@ -171,13 +154,14 @@ def _around(view: View, edges: BoolArray) -> BoolArray:
 
 
 def strongest(view: View, absent: IntArray, count: int, grow: str) -> IntArray:
-    """Which of the absent edges to add."""
+    """Which of the absent edges to add; of very many, some are looked at."""
     if grow == "random":
         return np.sort(view.rng.choice(len(absent), count, replace=False))
-    if len(absent) > MOST_CANDIDATES + 2 * count:  # any of very many will do
-        some = np.sort(view.rng.choice(len(absent), MOST_CANDIDATES + 2 * count, replace=False))
+    most = 50_000 + 2 * count
+    if len(absent) > most:
+        some = np.sort(view.rng.choice(len(absent), most, replace=False))
         return some[strongest(view, absent[some], count, grow)]
-    X, y, options = sample_of(view.samples, view.rng, int(np.clip(SCORED // max(len(absent), 1), 64, 1024)))
+    X, y, options = sample_of(view.samples, view.rng, int(np.clip(2_000_000 // max(len(absent), 1), 64, 1024)))
     scores = np.abs(  # a single gradient of many edges: the adjoint is the cheapest way to it
         view.mesh.growth_scores(X, y, view.samples.loss.name, absent[:, 0], absent[:, 1], gradient="adjoint", **options)
     )

@@ -11,15 +11,7 @@ import numpy as np
 from meshnn.errors import MeshError
 from meshnn.training.state import Count, Fraction, FromZero, Interval, OneOf, Options, PositiveInt, Real
 from meshnn.training.structure.choosing import CRITERIA, importance, sample_of, strongest, weakest
-from meshnn.training.structure.graph import Edit
-from meshnn.training.structure.view import View
-
-__all__ = ["Grow", "Policy", "Prune", "Regrow", "Sparsify"]
-
-NO_EDGES = np.empty((0, 2), np.int64)
-NO_WEIGHTS = np.empty(0)
-#: Share of the edges there are that an edit of a pruning takes out, at least.
-WORTH = 0.05
+from meshnn.training.structure.graph import Edit, View
 
 
 class Policy:
@@ -127,13 +119,11 @@ class Prune(Policy, Options):
         if ratio >= 1.0:
             memory.done = True
         # only edits that are worth it, since every one makes new plans; but no large one at the end, which would hurt
-        if count <= keep or (ratio < 1.0 and count - keep < WORTH * count):
+        if count <= keep or (ratio < 1.0 and count - keep < 0.05 * count):
             return None
         scores = importance(self.by, view.mesh, view.samples, view.rng)
         remove = weakest(view, scores, count - keep, self.bias, spare=keep - to)
-        return Edit(
-            remove, NO_EDGES, NO_WEIGHTS, f"pruned by {self.by}", drop=not view.growing, shift=view.folded(remove)
-        )
+        return Edit.removal(view, remove, f"pruned by {self.by}")
 
     def unmet(self, view: View, memory: Any) -> str:
         """More edges than asked for, because some may not go."""
@@ -254,9 +244,7 @@ class Sparsify(Policy, Options):
             return None
         if view.mesh.ties.plain and not view.growing:
             vanished = view.idle_without(vanished)[0]
-        return Edit(
-            vanished, NO_EDGES, NO_WEIGHTS, "weights vanished", drop=not view.growing, shift=view.folded(vanished)
-        )
+        return Edit.removal(view, vanished, "weights vanished")
 
 
 @dataclass

@@ -20,13 +20,8 @@ from meshnn.training.samples import Samples
 from meshnn.training.settings import Settings
 from meshnn.training.solvers import Change
 from meshnn.training.state import Count, RandomState, from_tree, to_tree
-from meshnn.training.structure.graph import Allowed, apply_edit
+from meshnn.training.structure.graph import Allowed, View, apply_edit
 from meshnn.training.structure.policies import Grow, Policy, Prune, Regrow, Sparsify
-from meshnn.training.structure.view import View
-
-__all__ = ["Lost", "Structure", "as_policies", "first_topology", "graph_from_tree", "graph_to_tree",
-           "memories_from_tree", "memories_to_tree", "structure_from_tree",
-           "structure_to_tree", "with_penalties"]  # fmt: skip
 
 #: Policies that a file can hold: by name, since nothing in a file may run.
 KINDS: dict[str, Any] = {kind.__name__: kind for kind in (Prune, Regrow, Sparsify, Grow)}
@@ -63,12 +58,37 @@ def with_penalties(settings: Settings, policies: tuple[Policy, ...]) -> Settings
 
 
 @dataclass
+class GraphState:
+    """A graph as plain values and arrays."""
+
+    n_inputs: Count
+    n_hidden: Count
+    n_outputs: Count
+    bias: bool
+    src: Any
+    dst: Any
+
+
+def graph_to_tree(graph: Topology) -> Tree:
+    """Return a graph as plain values and arrays."""
+    ends = {"src": graph.src.astype(np.int64), "dst": graph.dst.astype(np.int64)}
+    return {name: getattr(graph, name) for name in ("n_inputs", "n_hidden", "n_outputs", "bias")} | ends
+
+
+def graph_from_tree(tree: Tree) -> Topology:
+    """Return a graph from a tree that may come from anywhere."""
+    found = from_tree(GraphState, tree, {}, "graph")
+    if found.src.shape != found.dst.shape:
+        raise MeshError(f"a graph has {found.src.shape} sources and {found.dst.shape} targets")
+    pairs = np.stack([found.src, found.dst], axis=1)
+    return Topology(found.n_inputs, found.n_hidden, found.n_outputs, pairs, bias=found.bias)
+
+
+@dataclass
 class StructureState:
     """The graph of the mesh and all that policies remember."""
 
-    n_hidden: Count
-    src: Any
-    dst: Any
+    graph: dict[str, Any]
     codes: Any
     parameter: Any
     lineage: Any
@@ -120,27 +140,19 @@ class Structure:
         return [words for words in found if words]
 
     def state(self) -> Tree:
-        """Everything but the policies; the graph of the mesh included."""
-        mesh, t = self.mesh, self.mesh.topology
-        ends = (t.src.astype(np.int64), t.dst.astype(np.int64))
-        ties = None if mesh.ties.plain else mesh.tied
-        state = StructureState(
-            t.n_hidden,
-            *ends,
-            mesh.codes,
-            ties,
-            self.lineage.to_tree(),
-            memories_to_tree(self.memories),
-            self.rng.bit_generator.state,
-        )
-        found: Tree = to_tree(state)
+        """Return everything but the policies; the graph of the mesh included."""
+        mesh, memories = self.mesh, memories_to_tree(self.memories)
+        ties, random = None if mesh.ties.plain else mesh.tied, self.rng.bit_generator.state
+        graph, lineage = graph_to_tree(mesh.topology), self.lineage.to_tree()
+        found: Tree = to_tree(StructureState(graph, mesh.codes, ties, lineage, memories, random))
         return found
 
     def restore(self, tree: Tree) -> None:
         """Bring the mesh to the graph it had (its weights are set later), and go on from there."""
         state, t = from_tree(StructureState, tree, {}, "structure"), self.mesh.topology
-        pairs = np.stack([state.src, state.dst], axis=1)
-        topology = Topology(t.n_inputs, state.n_hidden, t.n_outputs, pairs, bias=t.bias)
+        topology = graph_from_tree(state.graph)
+        if (topology.n_inputs, topology.n_outputs, topology.bias) != (t.n_inputs, t.n_outputs, t.bias):
+            raise MeshError(f"the graph must have the inputs and outputs of {t!r}, got {topology!r}")
         lineage = Lineage.from_tree(state.lineage, topology)
         self.memories = memories_from_tree(self.policies, state.memories)
         ties = Ties(topology.n_edges, state.parameter)
@@ -165,9 +177,6 @@ def memories_from_tree(policies: tuple[Policy, ...], trees: Any) -> list[Any]:
         checked = isinstance(kind, type) and is_dataclass(kind)
         found.append(from_tree(kind, tree, {}, name) if checked else deepcopy(tree))
     return found
-
-
-# -- policies as trees -----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -218,30 +227,3 @@ def _policy_from_tree(tree: Tree) -> Policy:
         given["allowed"] = graph_from_tree(given["allowed"])
     policy: Policy = from_tree(kind, given, {})
     return policy
-
-
-def graph_to_tree(graph: Topology) -> Tree:
-    """A graph as plain values and arrays."""
-    sizes = {name: getattr(graph, name) for name in ("n_inputs", "n_hidden", "n_outputs", "bias")}
-    return sizes | {"src": graph.src.astype(np.int64), "dst": graph.dst.astype(np.int64)}
-
-
-@dataclass
-class GraphState:
-    """The fields of a graph in a tree."""
-
-    n_inputs: Count
-    n_hidden: Count
-    n_outputs: Count
-    bias: bool
-    src: Any
-    dst: Any
-
-
-def graph_from_tree(tree: Tree) -> Topology:
-    """The inverse, for trees that may come from anywhere."""
-    found = from_tree(GraphState, tree, {}, "graph")
-    if found.src.shape != found.dst.shape:
-        raise MeshError(f"a graph has {found.src.shape} sources and {found.dst.shape} targets")
-    pairs = np.stack([found.src, found.dst], axis=1)
-    return Topology(found.n_inputs, found.n_hidden, found.n_outputs, pairs, bias=found.bias)
