@@ -360,7 +360,7 @@ def test_files(kind, readout, tmp_path):
                 np.testing.assert_array_equal(a, b)
     (tmp_path / "t.csv").write_text("a,b\n1,2\n")
     done = meshnn("predict", tmp_path / "m.mesh", tmp_path / "t.csv")
-    assert "holds a model of sequences, and a table has one sample a row; use meshnn.load in Python" in done.stderr
+    assert "holds a model of sequences" in done.stderr
     assert "holds" in meshnn("info", tmp_path / "m.mesh").stdout
 
 
