@@ -23,7 +23,7 @@ from sklearn.utils.validation import check_is_fitted
 
 import meshnn
 from meshnn import Mesh, MeshClassifier, MeshError, MeshRegressor, MeshSequenceRegressor, Topology
-from meshnn.codes import ADAM
+from meshnn.codes import StepRule
 from meshnn.engine import Optimizer, Steps
 from meshnn.errors import DataError, FileError, TrainingInterrupted
 from meshnn.storage import FileError as StorageError
@@ -227,7 +227,7 @@ def scaling_of(rows, loss="squared_error", *classes):
 def optimizer_of(mesh):
     size = mesh.n_parameters
     zeros = [np.zeros(size, mesh.dtype) for _ in range(3)]
-    return Optimizer(ADAM, (0.9, 0.999), 1e-8, 0.0, 0.0, *zeros)
+    return Optimizer(StepRule.ADAM, (0.9, 0.999), 1e-8, 0.0, 0.0, *zeros)
 
 
 # -- the same as in memory -------------------------------------------------------------------------------------------

@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from meshnn import checks, codes
+from meshnn import checks
 from meshnn.arguments import known, real_number
 from meshnn.arrays import Array
+from meshnn.codes import LossCode
 from meshnn.errors import DataError, MeshError
 from meshnn.losses.loss import Loss, ValueLoss
 from meshnn.losses.moments import moments
@@ -18,7 +19,7 @@ class CrossEntropy(Loss):
     """Of classes: one output each, labels from 0."""
 
     name = "cross_entropy"
-    code = codes.CROSS_ENTROPY
+    code = LossCode.CROSS_ENTROPY
     classifies = by_label = True
     likelihood = True
 
@@ -57,7 +58,7 @@ class BinaryCrossEntropy(ValueLoss):
     """Of labels that a sample has or has not, one output each."""
 
     name = "binary_cross_entropy"
-    code = codes.BINARY_CROSS_ENTROPY
+    code = LossCode.BINARY_CROSS_ENTROPY
     classifies = True
     several = True
     likelihood = True
@@ -93,7 +94,7 @@ class SquaredError(ValueLoss):
     """Of values with noise of one size."""
 
     name = "squared_error"
-    code = codes.SQUARED_ERROR
+    code = LossCode.SQUARED_ERROR
     by_moments = True
 
     def hessian(self, outputs: Array, targets: Array) -> Array:
@@ -109,11 +110,11 @@ class Huber(ValueLoss):
     """Of values with outliers: errors beyond 1 (in units of the targets' usual spread) count by their size."""
 
     name = "huber"
-    code = codes.HUBER
+    code = LossCode.HUBER
 
     def hessian(self, outputs: Array, targets: Array) -> Array:
         """Slope over error, see the kernel."""
-        found: Array = codes.HUBER_WIDTH / np.maximum(np.abs(outputs - targets), codes.HUBER_WIDTH)
+        found: Array = LossCode.HUBER_WIDTH / np.maximum(np.abs(outputs - targets), LossCode.HUBER_WIDTH)
         return found
 
     def scaling(self, targets: Array, weight: Array | None) -> tuple[Array, Array]:
@@ -138,7 +139,7 @@ class Poisson(ValueLoss):
     """Of counts: an output is the logarithm of a rate."""
 
     name = "poisson"
-    code = codes.POISSON
+    code = LossCode.POISSON
     likelihood = True
     logarithmic = True
 
@@ -164,8 +165,8 @@ class Poisson(ValueLoss):
 class Quantile(ValueLoss):
     """The value that a share `level` of the targets lies below; levels are rounded to thousandths.
 
-    With d = output - target, level 0.9 counts -d by 0.9 and d by 0.1. Within codes.QUANTILE_WIDTH of 0 the kink is a
-    parabola, so that gradients exist everywhere; the smallest value is 0.
+    With d = output - target, level 0.9 counts -d by 0.9 and d by 0.1. Near 0 the kink is a parabola, so that gradients
+    exist everywhere; the smallest value is 0.
     """
 
     by_moments = True
@@ -175,7 +176,7 @@ class Quantile(ValueLoss):
         checked = real_number("quantile", level, "a number from 0.001 to 0.999", lambda v: 0.001 <= v <= 0.999)
         thousandths = round(1000 * checked)
         self.level = thousandths / 1000
-        self.code, self.name = codes.QUANTILE + thousandths, f"quantile:{self.level}"
+        self.code, self.name = LossCode.QUANTILE + thousandths, f"quantile:{self.level}"
 
     @classmethod
     def named(cls, name: str) -> Quantile:
@@ -188,7 +189,7 @@ class Quantile(ValueLoss):
 
     def hessian(self, outputs: Array, targets: Array) -> Array:
         """Slope over error of the symmetric part, see the kernel."""
-        found: Array = 0.5 / np.maximum(np.abs(outputs - targets), codes.QUANTILE_WIDTH)
+        found: Array = 0.5 / np.maximum(np.abs(outputs - targets), LossCode.QUANTILE_WIDTH)
         return found
 
     def scaling(self, targets: Array, weight: Array | None) -> tuple[Array, Array]:
