@@ -289,7 +289,7 @@ def test_samples_without_weight_bring_no_state(mesh):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"loss_ticks": np.zeros((3, 4))}, "false everywhere"),
+        ({"loss_ticks": np.zeros((3, 4))}, "0 everywhere"),
         ({"loss_ticks": np.ones((4, 3))}, r"loss_ticks .*\(3, 4\)"),
         ({"loss_ticks": np.full((3, 4), -0.5)}, "loss_ticks .*at least 0"),
         ({"loss_ticks": "some"}, "loss_ticks"),

@@ -308,7 +308,7 @@ def test_content_that_is_not_ours(content, message):
 @pytest.mark.parametrize(
     ("entries", "size", "message"),
     [
-        ({"a": entry("BF16", [4], 0, 8)}, 8, "array 'a' has dtype BF16, expected one of bool, int8"),
+        ({"a": entry("BF16", [4], 0, 8)}, 8, "array 'a' has dtype BF16"),
         ({"a": entry("O", [1], 0, 8)}, 8, ""),
         ({"a": entry("F64", [1.0], 0, 8)}, 8, ""),
         ({"a": entry("F64", [-1, -1], 0, 8)}, 8, ""),
@@ -421,7 +421,7 @@ def test_a_huge_file_of_nothing(tmp_path):
         ({"a": "\ud83d\ude00"}, ".* not valid Unicode"),  # would come back as one character
         ({"\udfff": 1}, r"tree has the key '\\udfff'"),
         ({"a": 10**5000}, "the tree cannot be written as JSON"),
-        ({"a": np.array([None])}, r"tree\['a'\] has dtype object, expected one of bool, int8 to int64"),
+        ({"a": np.array([None])}, r"tree\['a'\] has dtype object"),
         ({"a": np.ones(1, np.float16)}, r"tree\['a'\] has dtype float16"),
         ({"a": np.ma.array([1, 2], mask=[0, 1])}, r"tree\['a'\] must be a plain numpy array, got MaskedArray"),
         ({"a": np.array([2], np.uint8).view(bool)}, r"tree\['a'\] is bool but holds bytes other than 0 and 1"),

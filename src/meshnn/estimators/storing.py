@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import platform
+import re
 from reprlib import repr as shorten
 from typing import TYPE_CHECKING, Any
 
@@ -219,8 +220,10 @@ def _read_labels(described: Any, count: int) -> Array:
         if dtype == "|O":
             labels = np.empty(len(values), object)
             labels[:] = values
-        else:  # as wide as the texts need, not as the file says: a few bytes could ask for all memory
+        elif re.fullmatch(r"[<>]U[1-9]\d*", dtype):  # as wide as needed: a few bytes could ask for all memory
             labels = np.array(_texts("classes", values, count))
+        else:
+            raise FileError(f"its classes are of dtype {shorten(dtype)}, expected text")
     if labels.shape != (count,) or count < 2:
         raise FileError(f"it names {len(labels)} classes, its net has {count} outputs")
     if not all(labels[:-1] < labels[1:]):

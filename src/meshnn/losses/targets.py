@@ -9,7 +9,7 @@ import numpy as np
 from meshnn import checks
 from meshnn.arrays import Array, BoolArray
 from meshnn.errors import DataError
-from meshnn.losses.loss import Loss
+from meshnn.losses.losses import Loss
 
 __all__ = ["Targets"]
 
