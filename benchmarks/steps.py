@@ -12,7 +12,7 @@ import peer_jax
 import peer_torch
 import roofline
 from meshnn import Mesh
-from meshnn.codes import ADAM
+from meshnn.codes import StepRule
 from meshnn.engine import Optimizer, Steps
 from meshnn.training.api import as_samples
 from nets import NETS, data, initial_weights
@@ -32,7 +32,7 @@ def ours(topology, ticks, X, y, weights, steps, method="auto"):
 
     def run():
         mesh.weights = weights
-        adam = Optimizer(ADAM, (0.9, 0.999), 1e-8, 0.0, 0.0, zeros, zeros.copy(), zeros.copy())
+        adam = Optimizer(StepRule.ADAM, (0.9, 0.999), 1e-8, 0.0, 0.0, zeros, zeros.copy(), zeros.copy())
         return batch.epochs(mesh.values, adam, order, rates)[-1, 0]
 
     return run, program

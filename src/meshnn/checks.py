@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from meshnn.arguments import as_list, known
-from meshnn.arrays import Array, BoolArray, IntArray
+from meshnn.arrays import Array, IntArray
 from meshnn.codes import ACTIVATIONS
 from meshnn.errors import DataError, MeshError
 from meshnn.topology import Topology
@@ -22,17 +22,13 @@ __all__ = [
     "as_pairs",
     "as_readout",
     "as_state",
-    "as_tick_mask",
+    "as_tick_weights",
     "as_weights",
     "check_current_weights",
     "labels",
     "numbers",
     "shares",
 ]
-
-
-#: Numbers of an array that is small.
-FEW = 4096
 
 
 def as_dtype(dtype: Any) -> np.dtype[Any]:
@@ -66,7 +62,7 @@ def activation_codes(topology: Topology, hidden: Any, output: Any) -> IntArray:
 
 def all_finite(array: Array) -> bool:
     """Whether all numbers are finite."""
-    if array.size <= FEW and math.isfinite(np.vdot(array, array)):  # a quarter of the time of the next line
+    if array.size <= 4096 and math.isfinite(np.vdot(array, array)):  # a quarter of the time of the next line
         return True
     return int(np.count_nonzero(np.isfinite(array))) == array.size
 
@@ -201,23 +197,22 @@ def as_state(state: Any, topology: Topology, size: int, dtype: np.dtype[Any]) ->
     return found
 
 
-def as_tick_mask(loss_ticks: Any, ticks: int, size: int) -> BoolArray:
-    """After which ticks outputs are looked at, `(ticks, size)`."""
+def as_tick_weights(loss_ticks: Any, ticks: int, size: int) -> Array:
+    """Return how much the outputs after each tick count in the loss, `(ticks, size)`: a mask, or weights."""
     if isinstance(loss_ticks, str):
         chosen = known("loss_ticks", loss_ticks, ("last", "all"))
         found = np.zeros((ticks, size), dtype=np.bool_)
         found[-1 if chosen == "last" else slice(None)] = True
         return found
-    mask = numbers("loss_ticks", loss_ticks)
-    if mask.shape not in ((ticks,), (ticks, size)) or not ((mask == 0) | (mask == 1)).all():
+    weights = numbers("loss_ticks", loss_ticks)
+    if weights.shape not in ((ticks,), (ticks, size)) or not ((weights >= 0) & np.isfinite(weights)).all():
         raise DataError(
-            f'loss_ticks must be "last", "all" or a mask of true and false of shape ({ticks}, {size}), ticks by '
-            f"samples, or ({ticks},); got shape {mask.shape} of {mask.dtype}"
+            f'loss_ticks must be "last", "all", a mask or weights of at least 0, ticks by samples ({ticks}, {size}), '
+            f"or ({ticks},); got shape {weights.shape} of {weights.dtype}"
         )
-    if not mask.any():
-        raise DataError("loss_ticks is false everywhere, so no output is looked at; let at least one tick count")
-    mask = mask.astype(np.bool_)
-    return np.broadcast_to(mask[:, None] if mask.ndim == 1 else mask, (ticks, size))
+    if not weights.any():
+        raise DataError("loss_ticks is 0 everywhere, so nothing would be learned; let at least one tick count")
+    return np.broadcast_to(weights[:, None] if weights.ndim == 1 else weights, (ticks, size))
 
 
 def as_readout(readout: Any, ticks: int, size: int, dtype: np.dtype[Any]) -> Array:

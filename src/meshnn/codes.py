@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-__all__ = ["ACTIVATIONS", "HUBER_WIDTH", "NONZERO_AT_ZERO", "QUANTILE_WIDTH", "RANGES"]
+__all__ = ["ACTIVATIONS", "NONZERO_AT_ZERO", "RANGES", "ClockPlace", "LossCode", "Memo", "Mode", "MomentRow",
+           "PortableMemo", "StepRule", "StreamNumbers"]  # fmt: skip
 
-IDENTITY, RELU, LEAKY_RELU, ELU, SOFTPLUS, SIGMOID, TANH, SIN, GAUSS = range(9)
-
+#: The code of every activation; leaky_relu has the slope 0.01 below zero, gauss is exp(-t * t).
 ACTIVATIONS: dict[str, int] = {
-    "identity": IDENTITY,
-    "relu": RELU,
-    "leaky_relu": LEAKY_RELU,  # slope 0.01 below zero
-    "elu": ELU,
-    "softplus": SOFTPLUS,
-    "sigmoid": SIGMOID,
-    "tanh": TANH,
-    "sin": SIN,
-    "gauss": GAUSS,  # exp(-t * t)
+    name: code
+    for code, name in enumerate(
+        ("identity", "relu", "leaky_relu", "elu", "softplus", "sigmoid", "tanh", "sin", "gauss")
+    )
 }
 
-#: Between which numbers the values of an activation lie, if not between all.
+#: The range of an activation, if it is not all numbers.
 RANGES: dict[str, tuple[float, float]] = {
     "relu": (0.0, float("inf")),
     "elu": (-1.0, float("inf")),
@@ -29,45 +24,61 @@ RANGES: dict[str, tuple[float, float]] = {
     "gauss": (0.0, 1.0),
 }
 
-#: Activations with phi(0) != 0: their neurons are awake from the first tick on.
-NONZERO_AT_ZERO = frozenset({SOFTPLUS, SIGMOID, GAUSS})
+#: Codes of the activations with phi(0) != 0: the states of their neurons are not 0 from the first tick on.
+NONZERO_AT_ZERO = frozenset(ACTIVATIONS[name] for name in ("softplus", "sigmoid", "gauss"))
 
-CROSS_ENTROPY, SQUARED_ERROR, HUBER, POISSON, BINARY_CROSS_ENTROPY = range(5)
 
-#: Largest error that `huber` squares; beyond it the error counts by its size.
-HUBER_WIDTH = 1.0
+class LossCode:
+    """Codes of losses; that of a quantile is QUANTILE plus its level in thousandths."""
 
-#: The code of a quantile is this plus its level in thousandths; up to this error its loss is a parabola.
-QUANTILE, QUANTILE_WIDTH = 1000, 0.05
+    CROSS_ENTROPY, SQUARED_ERROR, HUBER, POISSON, BINARY_CROSS_ENTROPY = range(5)
+    QUANTILE = 1000
+    HUBER_WIDTH = 1.0  # largest error that is squared; beyond it the error counts by its size
+    QUANTILE_WIDTH = 0.05  # up to this error the loss of a quantile is a parabola
 
-ADAM, MOMENTUM, NESTEROV = range(3)
 
-#: Places in the clock of a stream: samples seen, updates made, updates skipped because they were not finite, states
-#: reset to 0, samples stored for replay, state of the random generator that picks one.
-SEEN, LEARNED, LEFT_OUT, RESETS, STORED, RANDOM = range(6)
+class StepRule:
+    """Codes of first-order steps."""
 
-#: What a stream does with a sample: run it, run it without remembering it, learn its target, compute the gradient only.
-ADVANCE, PEEK, LEARN, DERIVE = 1, 2, 4, 8
+    ADAM, MOMENTUM, NESTEROV = range(3)
 
-#: Standard deviations that inputs and targets of a stream are cut to.
-INPUT_CUT, TARGET_CUT = 4.0, 100.0
 
-#: Rows of the moments of a stream, see `_core/standardise.hpp`: of all samples, and of the current block.
-MOMENT_COUNT, MEAN, VARIANCE, BLOCK_COUNT, BLOCK_MEAN, BLOCK_SQUARES, BLOCK_OUTLIERS = range(7)
-MOMENT_ROWS = 7
+class ClockPlace:
+    """Places in the clock of a stream: counts of samples, updates, updates that were not finite, resets of the state
+    and samples stored for replay, then the state of the random generator that picks one of them."""
 
-#: Deviation, as a share of the mean, that is rounding: such a number counts as constant.
-ROUNDING_SHARE = 1e-12
+    SEEN, LEARNED, LEFT_OUT, RESETS, STORED, RANDOM = range(6)
 
-#: Rows of a strip of a covariance, see `_core/covariance.hpp`; blocks of parameters are padded to a multiple of it.
-STRIP = 8
 
-#: Places in the memo of a Kalman filter: samples, log q, mean square of the agreement of steps; then the noise of every
-#: output and the last change of every parameter.
-SAMPLES, LOG_Q, MEAN_SQUARE, NOISE = range(4)
+class Mode:
+    """Flags for a sample of a stream: run it, run it without keeping the state, learn it, compute the gradient only."""
 
-#: Places in the memo of the filter of a portable stream: samples, q, mean square of the agreement of steps.
-MEMO_SAMPLES, MEMO_Q, MEMO_SQUARE = range(3)
+    ADVANCE, PEEK, LEARN, DERIVE = 1, 2, 4, 8
 
-#: Maximum number of classes that a filter learns a sample with: its own and the most likely others.
-AT_ONCE = 50
+
+class MomentRow:
+    """Rows of the moments of a stream, see `_core/standardise.hpp`: of all samples, and of the current block."""
+
+    COUNT, MEAN, VARIANCE, BLOCK_COUNT, BLOCK_MEAN, BLOCK_SQUARES, BLOCK_OUTLIERS = range(7)
+    ALL = 7  # number of rows
+
+
+class Memo:
+    """Places in the memo of a Kalman filter; from NOISE on the noise of every output, the last change of parameters."""
+
+    SAMPLES, LOG_Q, MEAN_SQUARE, NOISE = range(4)
+
+
+class PortableMemo:
+    """Places in the memo of the filter of a portable stream."""
+
+    SAMPLES, Q, SQUARE = range(3)
+
+
+class StreamNumbers:
+    """Other numbers of streams."""
+
+    INPUT_CUT, TARGET_CUT = 4.0, 100.0  # standard deviations that inputs and targets are cut to
+    ROUNDING_SHARE = 1e-12  # deviation, as a share of the mean, that is rounding: such a number counts as constant
+    STRIP = 8  # rows of a strip of a covariance; blocks of parameters are padded to a multiple of it
+    AT_ONCE = 50  # maximum number of classes that a filter learns a sample with: its own and the most likely others

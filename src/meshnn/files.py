@@ -14,32 +14,27 @@ from meshnn.errors import FileError
 
 __all__ = ["Lock", "as_path", "explained", "finite", "reason", "replacing", "write_whole"]
 
-_REASONS = {
-    errno.ENOENT: "its directory does not exist; create it first",
-    errno.ENOTDIR: "what should be its directory is a file; name another directory",
-    errno.EISDIR: "it is a directory; name a file",
-    errno.EACCES: "permission denied; choose a place you may write to",
-    errno.EPERM: "permission denied; choose a place you may write to",
-    errno.EROFS: "the file system is read-only; choose another place",
-    errno.ENOSPC: "no space left on the disk; free some or choose another place",
-    errno.EDQUOT: "your share of the disk is used up; free some or choose another place",
-    errno.EFBIG: "the file would be larger than the system allows; choose another place",
-    errno.ENAMETOOLONG: "the name is too long; shorten it",
-}
-_REASONS_READING = _REASONS | {
-    errno.ENOENT: "there is no such file; check the path",
-    errno.EACCES: "permission denied; ask its owner for the right to read it",
-    errno.ENAMETOOLONG: "the name is too long; check the path",
-}
-
 
 def reason(error: OSError, reading: bool = False) -> str:
-    """What the system said, with what to do where that is known.
+    """Return the message of the system, with advice where it is known.
 
     >>> reason(OSError(errno.ENOSPC, "No space left on device"))
     'no space left on the disk; free some or choose another place'
     """
-    known = _REASONS_READING if reading else _REASONS
+    known = {
+        errno.ENOENT: "its directory does not exist; create it first",
+        errno.ENOTDIR: "what should be its directory is a file; name another directory",
+        errno.EISDIR: "it is a directory; name a file",
+        errno.EACCES: "permission denied; choose a place you may use",
+        errno.EPERM: "permission denied; choose a place you may use",
+        errno.EROFS: "the file system is read-only; choose another place",
+        errno.ENOSPC: "no space left on the disk; free some or choose another place",
+        errno.EDQUOT: "your share of the disk is used up; free some or choose another place",
+        errno.EFBIG: "the file would be larger than the system allows; choose another place",
+        errno.ENAMETOOLONG: "the name is too long; shorten it",
+    }
+    if reading and error.errno == errno.ENOENT:
+        return "there is no such file; check the path"
     return known.get(error.errno or 0) or error.strerror or str(error)
 
 

@@ -34,10 +34,7 @@ from meshnn.errors import FileError, MemoryLimitError
 from meshnn.files import as_path, explained, write_whole
 from meshnn.memory import check_fits
 
-__all__ = ["FORMAT", "VERSION", "FileError", "Tree", "read", "write"]
-
-FORMAT = "meshnn"
-VERSION = 2
+__all__ = ["FileError", "Tree", "read", "write"]
 
 #: Nested dictionaries and lists of str, int, float, bool, None and arrays.
 Tree = dict[str, Any]
@@ -45,15 +42,13 @@ Tree = dict[str, Any]
 # safetensors' name of a dtype -> numpy's
 _DTYPES = {"BOOL": "|b1", "I8": "|i1", "I16": "<i2", "I32": "<i4", "I64": "<i8", "U8": "|u1", "U16": "<u2",
            "U32": "<u4", "U64": "<u8", "F32": "<f4", "F64": "<f8"}  # fmt: skip
-_CODES = {numpy: code for code, numpy in _DTYPES.items()}
-_KNOWN = "bool, int8 to int64, uint8 to uint64, float32, float64"
 
-_LONGEST = 100_000_000  # bytes of JSON that safetensors tools accept
-_DEEPEST = 32  # levels of a tree; Python's own limit depends on who calls
-_GROWTH = 64  # bytes of Python objects that one byte of JSON can become; nested lists reach 44
 
-_REPAIR = "restore it from a backup or save it again"
-_FOREIGN = "is not a .mesh file, or a badly damaged one; name a file that meshnn saved"
+class _Format:
+    version = 2
+    longest = 100_000_000  # bytes of JSON that safetensors tools accept
+    deepest = 32  # levels of a tree; Python's own limit depends on who calls
+    growth = 64  # bytes of Python objects that one byte of JSON can become; nested lists reach 44
 
 
 def write(path: str | os.PathLike[str], tree: Tree) -> None:
@@ -91,7 +86,7 @@ def read(path: str | os.PathLike[str]) -> Tree:
         with explained("read", shown), open(text, "rb", opener=_open_without_waiting) as file:
             return _unpack(_content(file, shown), shown)
     except _FaultError as fault:
-        raise FileError(f"{shown} is damaged: {fault}; {_REPAIR}") from None
+        raise FileError(f"{shown} is damaged: {fault}; restore it from a backup or save it again") from None
     except MemoryError:
         raise MemoryLimitError(f"reading {shown} took more memory than there is; free some") from None
 
@@ -113,28 +108,26 @@ def _pack(tree: Tree) -> list[Any]:
         text = _dump(flat)
     except ValueError as error:  # an integer of thousands of digits
         raise _FaultError(f"the tree cannot be written as JSON: {error}") from None
-    digest = _digest(str(VERSION), text, arrays)
-    entries: Tree = {"__metadata__": {"format": FORMAT, "version": str(VERSION), "tree": text, "sha256": digest}}
+    version = str(_Format.version)
+    digest, codes = _digest(version, text, arrays), {numpy: code for code, numpy in _DTYPES.items()}
+    entries: Tree = {"__metadata__": {"format": "meshnn", "version": version, "tree": text, "sha256": digest}}
     order = sorted(arrays, key=lambda name: (-arrays[name].itemsize, name))  # wide ones first: all lie aligned
     end = 0
     for name in order:
         a = arrays[name]
         begin, end = end, end + a.nbytes
-        entries[name] = {"dtype": _CODES[a.dtype.str], "shape": list(a.shape), "data_offsets": [begin, end]}
+        entries[name] = {"dtype": codes[a.dtype.str], "shape": list(a.shape), "data_offsets": [begin, end]}
     front = _dump(entries, sort_keys=False).encode()
     front += b" " * (-len(front) % 8)
-    if len(front) > _LONGEST:
-        raise _FaultError(
-            f"all but its arrays takes {len(front):,} bytes, at most {_LONGEST:,} can be read again; "
-            "move numbers into arrays"
-        )
+    if len(front) > _Format.longest:
+        raise _FaultError(f"all but its arrays takes {len(front):,} bytes, more than {_Format.longest:,}; use arrays")
     return [len(front).to_bytes(8, "little"), front, *(_bytes(arrays[name]) for name in order)]
 
 
 def _flatten(value: Any, place: tuple[Any, ...], arrays: dict[str, Array]) -> Any:
     """What JSON can hold, with a mark for every array, which is put aside under the path to it."""
-    if len(place) >= _DEEPEST and isinstance(value, (dict, list)):
-        raise _FaultError(f"{_named(place[:3])}... is nested more than {_DEEPEST} deep; flatten it")
+    if len(place) >= _Format.deepest and isinstance(value, (dict, list)):
+        raise _FaultError(f"{_named(place[:3])}... is nested more than {_Format.deepest} deep; flatten it")
     if isinstance(value, dict):
         for key in value:
             if not isinstance(key, str) or not _is_unicode(key):
@@ -154,9 +147,7 @@ def _flatten(value: Any, place: tuple[Any, ...], arrays: dict[str, Array]) -> An
     if isinstance(value, float) and not math.isfinite(value):
         return {"$float": repr(float(value))}
     if isinstance(value, str) and not _is_unicode(value):
-        raise _FaultError(
-            f"{_named(place)} is {shorten(value)}, which is not valid Unicode; replace the lone surrogates"
-        )
+        raise _FaultError(f"{_named(place)} is {shorten(value)}, which is not valid Unicode")
     if value is not None and not isinstance(value, (str, int, float)):
         kinds = "dict, list, str, int, float, bool, None or an array"
         raise _FaultError(f"{_named(place)} is of type {type(value).__name__}; use {kinds}")
@@ -168,8 +159,8 @@ def _as_little_endian(array: Array, place: tuple[Any, ...]) -> Array:
     if isinstance(array, np.ma.MaskedArray):
         raise _FaultError(f"{_named(place)} must be a plain numpy array, got {type(array).__name__}")
     dtype = array.dtype.newbyteorder("<")
-    if dtype.str not in _CODES:
-        raise _FaultError(f"{_named(place)} has dtype {array.dtype}, expected one of {_KNOWN}")
+    if dtype.str not in _DTYPES.values():
+        raise _FaultError(f"{_named(place)} has dtype {array.dtype}, expected one of {', '.join(_DTYPES)}")
     plain: Array = np.asarray(array, dtype=dtype, order="C")
     if not _has_clean_bools(plain):
         raise _FaultError(f"{_named(place)} is bool but holds bytes other than 0 and 1")
@@ -195,14 +186,18 @@ def _content(file: BufferedReader, shown: str) -> bytes:
     if not stat.S_ISREG(status.st_mode):
         raise FileError(f"cannot read {shown}: it is a device or a pipe; name a file")
     if size == 0:
-        raise FileError(f"{shown} is empty; {_REPAIR}")
+        raise _FaultError("it is empty")
     first = file.read(8)
     n = int.from_bytes(first, "little")
-    if n > min(size - 8, _LONGEST):
-        raise FileError(f"{shown} {_FOREIGN}")
+    if n > min(size - 8, _Format.longest):
+        raise _foreign(shown)
     # the bytes, the arrays made of them, and what JSON becomes
-    check_fits(2 * size + _GROWTH * n, f"reading {shown}", "free some memory or read it on a larger machine")
+    check_fits(2 * size + _Format.growth * n, f"reading {shown}", "free some memory or read it on a larger machine")
     return first + file.read(size - 8)
+
+
+def _foreign(shown: str) -> FileError:
+    return FileError(f"{shown} is not a .mesh file, or a badly damaged one; name a file that meshnn saved")
 
 
 def _unpack(content: bytes, shown: str) -> Tree:
@@ -213,7 +208,7 @@ def _unpack(content: bytes, shown: str) -> Tree:
     except (ValueError, RecursionError):
         front = None
     if not isinstance(front, dict):
-        raise FileError(f"{shown} {_FOREIGN}")
+        raise _foreign(shown)
     version, text, checksum = _metadata(shown, front.get("__metadata__"))
     arrays = _arrays(content)
     if _digest(version, text, arrays) != checksum:
@@ -236,14 +231,15 @@ def _unpack(content: bytes, shown: str) -> Tree:
 
 def _metadata(shown: str, metadata: Any) -> tuple[str, str, str]:
     """Version, tree and checksum, if the file is one of ours that we can read."""
-    if not isinstance(metadata, dict) or metadata.get("format") != FORMAT:
-        raise FileError(f"{shown} is a safetensors file, but not a .mesh file; name a file that meshnn saved")
+    if not isinstance(metadata, dict) or metadata.get("format") != "meshnn":
+        raise _foreign(shown)
     version = metadata.get("version")
     if not isinstance(version, str) or not re.fullmatch("[1-9][0-9]{0,8}", version):
         raise _FaultError(f"its version is {shorten(version)}, not a number")
-    if int(version) != VERSION:
-        kind = "a newer" if int(version) > VERSION else "an older"
-        raise FileError(f"{shown} was written by {kind} meshnn in file format {version}; this one reads {VERSION}")
+    if int(version) != _Format.version:
+        kind = "a newer" if int(version) > _Format.version else "an older"
+        what = f"{shown} was written by {kind} meshnn in file format {version}"
+        raise FileError(f"{what}; this one reads {_Format.version}")
     text, checksum = metadata.get("tree"), metadata.get("sha256")
     for key, value in (("tree", text), ("checksum", checksum)):
         if not isinstance(value, str):
@@ -261,7 +257,7 @@ def _arrays(content: bytes) -> dict[str, Array]:
     found: dict[str, Array] = {}
     for name, entry in entries:
         if entry["dtype"] not in _DTYPES:
-            raise _FaultError(f"array {shorten(name)} has dtype {entry['dtype']}, expected one of {_KNOWN}")
+            raise _FaultError(f"array {shorten(name)} has dtype {entry['dtype']}, expected one of {', '.join(_DTYPES)}")
         try:
             found[name] = np.ndarray(entry["shape"], _DTYPES[entry["dtype"]], buffer=entry["data"])
         except (ValueError, OverflowError):  # no elements, yet too many of them for numpy
@@ -271,8 +267,8 @@ def _arrays(content: bytes) -> dict[str, Array]:
 
 def _unflatten(value: Any, place: tuple[Any, ...], arrays: dict[str, Array]) -> Any:
     """The inverse of `_flatten`; arrays are taken out of those there are."""
-    if len(place) >= _DEEPEST and isinstance(value, (dict, list)):
-        raise _FaultError(f"it is nested more than {_DEEPEST} deep")
+    if len(place) >= _Format.deepest and isinstance(value, (dict, list)):
+        raise _FaultError(f"it is nested more than {_Format.deepest} deep")
     if isinstance(value, list):
         return [_unflatten(item, (*place, k), arrays) for k, item in enumerate(value)]
     if not isinstance(value, dict):
@@ -302,18 +298,16 @@ def _dump(value: Any, sort_keys: bool = True) -> str:
 
 def _parse(text: str) -> Any:
     """The value of a JSON text; a key that comes twice is refused, as readers disagree on which one counts."""
-    return json.loads(text, object_pairs_hook=_without_doubles, parse_constant=_refuse)
 
+    def without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        if len(dict(pairs)) != len(pairs):
+            raise ValueError("a key comes twice")
+        return dict(pairs)
 
-def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("a key comes twice")
-    return found
+    def refuse(constant: str) -> Any:
+        raise ValueError(f"{constant} is no JSON")
 
-
-def _refuse(constant: str) -> Any:
-    raise ValueError(f"{constant} is no JSON")
+    return json.loads(text, object_pairs_hook=without_doubles, parse_constant=refuse)
 
 
 def _is_unicode(text: str) -> bool:

@@ -14,7 +14,7 @@ import pytest
 
 import meshnn
 from meshnn import Mesh, Topology, _core
-from meshnn.codes import ADAM
+from meshnn.codes import StepRule
 from meshnn.engine import Optimizer
 from meshnn.losses import LOSSES
 from meshnn.plan import METHODS
@@ -92,7 +92,7 @@ def engine(need="gradient", method="adjoint"):
 
 
 def adam(size):
-    return Optimizer(ADAM, (0.9, 0.999), 1e-8, 0.0, 0.0, *(np.zeros(size) for _ in range(3))).state
+    return Optimizer(StepRule.ADAM, (0.9, 0.999), 1e-8, 0.0, 0.0, *(np.zeros(size) for _ in range(3))).state
 
 
 def calls():

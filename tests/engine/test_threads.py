@@ -157,7 +157,7 @@ def test_ctrl_c_ends_compiled_epochs(call):
     program = f"""
         import numpy as np
         from meshnn import Mesh, Topology
-        from meshnn.codes import ADAM
+        from meshnn.codes import StepRule
         from meshnn.engine import Optimizer, Steps
         from meshnn.training import train
         from meshnn.training.api import as_samples
@@ -166,7 +166,7 @@ def test_ctrl_c_ends_compiled_epochs(call):
         def steps():
             samples, n = as_samples(m, X, y, "cross_entropy"), m.n_parameters
             ready = Steps(m.engine("epochs"), samples.X, samples.targets, 2000, 2)
-            state = Optimizer(ADAM, (0.9, 0.999), 1e-8, 0.0, 0.0, *(np.zeros(n, np.float32) for _ in range(3)))
+            state = Optimizer(StepRule.ADAM, (0.9, 0.999), 1e-8, 0.0, 0.0, *(np.zeros(n, np.float32) for _ in range(3)))
             ready.epochs(m.values, state, ready.order(np.random.default_rng(0), 10**6), np.full(10**6, 1e-9))
         print("ready", flush=True)
         try:

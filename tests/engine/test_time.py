@@ -214,9 +214,9 @@ def test_jacobian_of_ties_and_of_any_length():
 @pytest.mark.parametrize(
     ("options", "value"),
     [
-        ({"loss_ticks": np.zeros((3, 4))}, "false everywhere"),
-        ({"loss_ticks": np.ones((4, 3))}, r"\(3, 4\)"),
-        ({"loss_ticks": np.full((3, 4), 0.5)}, "mask"),
+        ({"loss_ticks": np.zeros((3, 4))}, "0 everywhere"),
+        ({"loss_ticks": np.ones((4, 3))}, r"loss_ticks .*\(3, 4\)"),
+        ({"loss_ticks": np.full((3, 4), -0.5)}, "loss_ticks .*at least 0"),
         ({"loss_ticks": "some"}, "loss_ticks"),
         ({"loss_ticks": "all", "readout": np.ones(3)}, "not both"),
         ({"loss_ticks": "all", "y": np.zeros((4, 3))}, r"\(4, 3\)"),

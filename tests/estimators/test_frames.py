@@ -8,7 +8,6 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from sklearn.base import clone
-from sklearn.model_selection import cross_val_score
 
 import meshnn
 from commands import meshnn as run
@@ -83,12 +82,6 @@ def test_frames_of_numbers_follow_the_same_rule(make, table):
     np.testing.assert_array_equal(fit(table(nullable), make).mesh_.weights, plain.mesh_.weights)
 
 
-def test_arrays_are_not_encoded():
-    for frame in (FRAME, GAPS[["size"]]):
-        with pytest.raises(ValueError, match=r"could not convert string|NaN"):
-            fit(frame.to_numpy())
-
-
 @pytest.mark.parametrize("table", [lambda frame: frame, pa.Table.from_pandas], ids=["pandas", "pyarrow"])
 def test_the_rarest_categories_share_a_feature(table, tmp_path):
     """Of 12 towns seen 12, 11, ... and 1 times with 4 levels at most: 3 of their own, and the rest."""
@@ -155,25 +148,6 @@ def test_every_fit_has_its_own_encoder():
     assert warm.encoder_ is encoder
 
 
-def test_a_model_of_the_command_line_learns_anew(tmp_path):
-    FRAME.assign(y=Y).to_csv(tmp_path / "t.csv", index=False)
-    done = run(
-        "fit", tmp_path / "t.csv", "--target", "y", "--max-epochs", "3", "--hidden", "2", "--out", tmp_path / "m.mesh"
-    )
-    assert done.returncode == 0, done.stderr
-    model = meshnn.load(tmp_path / "m.mesh")
-    want = model.predict(FRAME)
-    np.testing.assert_array_equal(model.predict(pa.Table.from_pandas(FRAME)), want)
-    model.partial_fit(FRAME[["town", "sold", "size"]], Y)  # the columns are known
-    model.fit(FRAME[["town"]], Y)
-    assert [column.name for column in model.encoder_.columns] == ["town"]
-    assert not hasattr(model, "target_")
-    model.fit(SIZE[:, None], Y)
-    assert not hasattr(model, "encoder_")
-    model.save(tmp_path / "m.mesh")
-    assert meshnn.load(tmp_path / "m.mesh").predict(SIZE[:, None]).shape == (120,)
-
-
 def test_streams_go_on_with_the_first_encoder():
     model = MeshClassifier(hidden=3, random_state=0, solver="adam")
     model.partial_fit(GAPS, Y, classes=["no", "yes"])
@@ -203,19 +177,6 @@ def test_pickles_clones_and_files(tmp_path):
     meshnn.storage.write(tmp_path / "odd.mesh", tree)
     with pytest.raises(MeshError, match="columns"):
         meshnn.load(tmp_path / "odd.mesh")
-
-
-@pytest.mark.slow
-def test_cross_validation_and_tables_that_are_refused():
-    assert cross_val_score(MeshClassifier(**OPTIONS), GAPS, Y, cv=3).mean() > 0.5
-    names = pd.DataFrame({"name": [f"n{k}" for k in range(120)], "size": SIZE})
-    with pytest.raises(MeshError, match="120 different texts"):
-        fit(names)
-    with pytest.raises(ValueError, match="cannot read the columns of the DataFrame"):
-        fit(pd.DataFrame({"mixed": [1, "a"] * 60}))
-    model = fit(FRAME.assign(flat="x"))
-    assert model.n_features_in_ == 4
-    assert "flat" in model.encoder_.left_out
 
 
 def test_importances_are_those_of_the_columns():

@@ -80,11 +80,9 @@ def test_targets_out_of_reach(activation, standardize, y, message):
 
 def test_outputs_that_a_loss_could_not_use():
     y = np.arange(120) % 2
-    for activation, most in (("sigmoid", "0.731"), ("tanh", "0.881"), ("sin", "0.881"), ("gauss", "0.731")):
-        with pytest.raises(MeshError, match=most):
+    for activation in ("sigmoid", "tanh", "sin", "gauss"):
+        with pytest.raises(MeshError, match=activation):
             MeshClassifier(mesh=ending_in(activation), max_epochs=1).fit(X, y)
-    with pytest.raises(MeshError, match=r"0\.576"):
-        MeshClassifier(mesh=ending_in("sigmoid"), max_epochs=1).fit(X, np.arange(120) % 3)
     for activation in ("relu", "softplus", "elu"):  # differences of outputs have no bounds
         MeshClassifier(mesh=ending_in(activation), max_epochs=1, random_state=0).fit(X, y)
     for activation in RANGES:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from meshnn import Mesh, Topology, codes
-from meshnn.codes import AT_ONCE, LOG_Q, STRIP
+from meshnn.codes import Memo, StreamNumbers
 from meshnn.errors import MeshError
 from meshnn.streaming.kalman import FULL_COST, KalmanSettings, KalmanState
 
@@ -23,7 +23,7 @@ def run_linear(theta, state, X, Y, picks, loss):
 
 
 def steady(state):
-    return state.filter.memo[LOG_Q] < state.filter.log_q_steady
+    return state.filter.memo[Memo.LOG_Q] < state.filter.log_q_steady
 
 
 def random_state(rng, group, n_outputs, **settings):
@@ -63,7 +63,7 @@ def test_squared_errors_are_the_textbook(kind, n_outputs):
         changed = want_P - K @ S @ K.T
         for members in blocks_of(state):
             want_P[np.ix_(members, members)] = changed[np.ix_(members, members)]
-        state.update(theta, H, y, t, codes.SQUARED_ERROR)
+        state.update(theta, H, y, t, codes.LossCode.SQUARED_ERROR)
     np.testing.assert_allclose(theta, want_theta, rtol=1e-9, atol=1e-10)
     np.testing.assert_allclose(state.covariance(), want_P, rtol=1e-9, atol=1e-10)
 
@@ -75,7 +75,7 @@ def test_linear_regression_is_ridge():
     state = KalmanState(np.zeros(7), 1, KalmanSettings(p0=2.0, **PLAIN))
     theta = np.zeros(7)
     never = np.full(400, -1)
-    run_linear(theta, state, X, Y, never, codes.SQUARED_ERROR)
+    run_linear(theta, state, X, Y, never, codes.LossCode.SQUARED_ERROR)
     precision = X.T @ X / 0.5 + np.eye(7) / 2.0
     np.testing.assert_allclose(theta, np.linalg.solve(precision, X.T @ Y[:, 0] / 0.5), rtol=1e-8)
     np.testing.assert_allclose(state.covariance(), np.linalg.inv(precision), rtol=1e-7, atol=1e-12)
@@ -83,36 +83,42 @@ def test_linear_regression_is_ridge():
 
 def curved(code, y, t):
     """Slope and curvature of a loss by its outputs."""
-    if code == codes.CROSS_ENTROPY:
+    if code == codes.LossCode.CROSS_ENTROPY:
         p = softmax(y)
         return np.eye(len(y))[int(t[0])] - p, np.diag(p) - np.outer(p, p)
-    rate = 1 / (1 + np.exp(-y)) if code == codes.BINARY_CROSS_ENTROPY else np.exp(y)
-    return t - rate, np.diag(rate * (1 - rate) if code == codes.BINARY_CROSS_ENTROPY else rate)
+    rate = 1 / (1 + np.exp(-y)) if code == codes.LossCode.BINARY_CROSS_ENTROPY else np.exp(y)
+    return t - rate, np.diag(rate * (1 - rate) if code == codes.LossCode.BINARY_CROSS_ENTROPY else rate)
 
 
 @pytest.mark.parametrize("surprise", [0.3, 8.0])
 @pytest.mark.parametrize("kind", ["full", "decoupled"])
-@pytest.mark.parametrize("code", [codes.CROSS_ENTROPY, codes.BINARY_CROSS_ENTROPY, codes.POISSON])
+@pytest.mark.parametrize(
+    "code", [codes.LossCode.CROSS_ENTROPY, codes.LossCode.BINARY_CROSS_ENTROPY, codes.LossCode.POISSON]
+)
 def test_other_losses_are_met_as_they_are(code, kind, surprise):
     """The new outputs are where the slope of the loss balances the pull of what was known; P^-1 gains H' A H."""
     rng = np.random.default_rng(5)
-    n_outputs = 4 if code == codes.CROSS_ENTROPY else 2
+    n_outputs = 4 if code == codes.LossCode.CROSS_ENTROPY else 2
     group = np.repeat(np.arange(3), 6)
     state, P = random_state(rng, group, n_outputs, covariance=kind, **PLAIN)
     theta, H = np.zeros(18), rng.normal(size=(n_outputs, 18))
     y = surprise * np.array([1.0, -1.0, 0.5, -0.5])[:n_outputs]
-    t = {codes.CROSS_ENTROPY: [1.0], codes.BINARY_CROSS_ENTROPY: [0.0, 1.0], codes.POISSON: [2.0, 7.0]}[code]
+    t = {
+        codes.LossCode.CROSS_ENTROPY: [1.0],
+        codes.LossCode.BINARY_CROSS_ENTROPY: [0.0, 1.0],
+        codes.LossCode.POISSON: [2.0, 7.0],
+    }[code]
     t = np.array(t + [0.0] * (n_outputs - len(t)))
     state.update(theta, H, y, t, code)
     after = y + H @ theta
     slope, A_after = curved(code, after, t)
     np.testing.assert_allclose(theta, P @ H.T @ slope, atol=1e-4 * np.abs(theta).max())
     A_before = curved(code, y, t)[1]
-    if code == codes.CROSS_ENTROPY:
+    if code == codes.LossCode.CROSS_ENTROPY:
         p = 0.5 * (softmax(y) + softmax(after))
         A = np.diag(p) - np.outer(p, p)
     else:
-        A = np.maximum(A_before, A_after) if code == codes.BINARY_CROSS_ENTROPY else 0.5 * (A_before + A_after)
+        A = np.maximum(A_before, A_after) if code == codes.LossCode.BINARY_CROSS_ENTROPY else 0.5 * (A_before + A_after)
     got = state.covariance()
     if kind == "full":
         np.testing.assert_allclose(np.linalg.inv(got), np.linalg.inv(P) + H.T @ A @ H, rtol=1e-3, atol=1e-3)
@@ -139,12 +145,14 @@ def test_the_likeliest_classes_are_chosen(right, ties):
     assert sorted(chosen) == list(range(n))
     assert chosen[0] == right
     others = np.delete(y, right)
-    assert y[chosen[1:AT_ONCE]].tolist() == np.sort(others)[::-1][: AT_ONCE - 1].tolist()
+    assert y[chosen[1 : StreamNumbers.AT_ONCE]].tolist() == np.sort(others)[::-1][: StreamNumbers.AT_ONCE - 1].tolist()
     after = mesh.weights[mesh.topology.src == 1]
-    np.testing.assert_array_equal(after[chosen[AT_ONCE:]], y[chosen[AT_ONCE:]])
+    np.testing.assert_array_equal(after[chosen[StreamNumbers.AT_ONCE :]], y[chosen[StreamNumbers.AT_ONCE :]])
     # each output has a variance of 1, so it moves by the slope of the loss where it ends; the softmax has all classes
     moved = np.eye(n)[right] - softmax(after)
-    np.testing.assert_allclose((after - y)[chosen[:AT_ONCE]], moved[chosen[:AT_ONCE]], atol=1e-4)
+    np.testing.assert_allclose(
+        (after - y)[chosen[: StreamNumbers.AT_ONCE]], moved[chosen[: StreamNumbers.AT_ONCE]], atol=1e-4
+    )
 
 
 @pytest.mark.parametrize("fresh", [True, False])
@@ -162,14 +170,14 @@ def test_classes_that_are_left_out_are_constants(kind, fresh):
     np.testing.assert_array_equal(whole.covariance(), part.covariance())
     at, here = theta.copy(), theta.copy()
     for _ in range(2):
-        loss = whole.update(at, H, y, target, codes.CROSS_ENTROPY, fresh)
+        loss = whole.update(at, H, y, target, codes.LossCode.CROSS_ENTROPY, fresh)
         rest = math.log(np.exp(y[few:]).sum())
-        found = part.update(here, H[:few], y[:few], target[:few], codes.CROSS_ENTROPY, fresh, rest)
+        found = part.update(here, H[:few], y[:few], target[:few], codes.LossCode.CROSS_ENTROPY, fresh, rest)
         assert found == pytest.approx(loss, rel=1e-12)
         np.testing.assert_allclose(here, at, rtol=1e-7, atol=1e-9)
         np.testing.assert_allclose(part.covariance(), whole.covariance(), rtol=1e-7, atol=1e-9)
     assert not np.allclose(at, theta)
-    assert math.isnan(part.update(here, H[:few], y[:few], target[:few], codes.CROSS_ENTROPY, True, math.nan))
+    assert math.isnan(part.update(here, H[:few], y[:few], target[:few], codes.LossCode.CROSS_ENTROPY, True, math.nan))
 
 
 def test_missing_targets_change_nothing():
@@ -180,10 +188,10 @@ def test_missing_targets_change_nothing():
     nothing = np.full(3, np.nan)
     bad = np.array([0.1, np.inf, 0.2])
     for got in (
-        state.update(theta, H, y, nothing, codes.SQUARED_ERROR),
-        state.update(theta, H, y, nothing, codes.CROSS_ENTROPY),
-        state.update(theta, H, bad, np.zeros(3), codes.SQUARED_ERROR),
-        state.update(theta, np.full_like(H, np.nan), y, np.zeros(3), codes.SQUARED_ERROR),
+        state.update(theta, H, y, nothing, codes.LossCode.SQUARED_ERROR),
+        state.update(theta, H, y, nothing, codes.LossCode.CROSS_ENTROPY),
+        state.update(theta, H, bad, np.zeros(3), codes.LossCode.SQUARED_ERROR),
+        state.update(theta, np.full_like(H, np.nan), y, np.zeros(3), codes.LossCode.SQUARED_ERROR),
     ):
         assert math.isnan(got)
     assert before == (theta.tobytes(), state.filter.P.tobytes(), state.filter.memo.tobytes())
@@ -193,7 +201,7 @@ def test_outputs_without_target_teach_nothing():
     rng = np.random.default_rng(2)
     state, P = random_state(rng, np.zeros(9), 3, **PLAIN)
     theta, H, y = np.zeros(9), rng.normal(size=(3, 9)), rng.normal(size=3)
-    state.update(theta, H, y, np.array([0.4, np.nan, -1.0]), codes.SQUARED_ERROR)
+    state.update(theta, H, y, np.array([0.4, np.nan, -1.0]), codes.LossCode.SQUARED_ERROR)
     seen = [0, 2]
     S = H[seen] @ P @ H[seen].T + 0.5 * np.eye(2)
     want = P @ H[seen].T @ np.linalg.solve(S, np.array([0.4, -1.0]) - y[seen])
@@ -205,7 +213,7 @@ def test_an_outlier_moves_less_than_a_likely_error():
     for error in (1.0, 1e3):
         state = KalmanState(np.zeros(3), 1, KalmanSettings(noise=0.5))
         theta = np.zeros(3)
-        state.update(theta, np.ones((1, 3)), np.zeros(1), np.array([error]), codes.SQUARED_ERROR)
+        state.update(theta, np.ones((1, 3)), np.zeros(1), np.array([error]), codes.LossCode.SQUARED_ERROR)
         moved.append(np.abs(theta).max())
     assert moved[1] < 0.1 * moved[0]
 
@@ -215,10 +223,10 @@ def test_replayed_samples_leave_what_is_known():
     state, _ = random_state(rng, np.zeros(9), 1)
     H, y, t = rng.normal(size=(1, 9)), np.array([-1.0]), np.array([1.0])
     before, replayed, fresh = (state.filter.P.copy(), state.filter.memo.copy()), np.zeros(9), np.zeros(9)
-    state.update(replayed, H, y, t, codes.BINARY_CROSS_ENTROPY, False)
+    state.update(replayed, H, y, t, codes.LossCode.BINARY_CROSS_ENTROPY, False)
     np.testing.assert_array_equal(state.filter.P, before[0])
     np.testing.assert_array_equal(state.filter.memo, before[1])
-    state.update(fresh, H, y, t, codes.BINARY_CROSS_ENTROPY)
+    state.update(fresh, H, y, t, codes.LossCode.BINARY_CROSS_ENTROPY)
     assert 0 < np.linalg.norm(replayed) < np.linalg.norm(fresh)
 
 
@@ -231,7 +239,7 @@ def test_forgetting_is_found(moves):
     Y = (np.sum(X * truth, axis=1) + 0.5 * rng.normal(size=n))[:, None]
     state = KalmanState(np.zeros(d), 1)
     picks = np.where(np.arange(n) < 10, -1, (rng.random(n) * np.arange(n)).astype(np.int64))
-    run_linear(np.zeros(d), state, X, Y, picks, codes.SQUARED_ERROR)
+    run_linear(np.zeros(d), state, X, Y, picks, codes.LossCode.SQUARED_ERROR)
     assert steady(state) != moves
     assert (state.q > 1e-3) == moves
     if not moves:
@@ -239,7 +247,15 @@ def test_forgetting_is_found(moves):
 
 
 @pytest.mark.parametrize("kind", ["full", "decoupled"])
-@pytest.mark.parametrize("code", [codes.CROSS_ENTROPY, codes.BINARY_CROSS_ENTROPY, codes.SQUARED_ERROR, codes.HUBER])
+@pytest.mark.parametrize(
+    "code",
+    [
+        codes.LossCode.CROSS_ENTROPY,
+        codes.LossCode.BINARY_CROSS_ENTROPY,
+        codes.LossCode.SQUARED_ERROR,
+        codes.LossCode.HUBER,
+    ],
+)
 @pytest.mark.parametrize("forgetting", [0.0, "auto"])
 def test_stays_positive(code, kind, forgetting):
     """100,000 samples with slopes and targets of any size, runs of the same one, outputs that do not count."""
@@ -252,7 +268,7 @@ def test_stays_positive(code, kind, forgetting):
     Y = rng.normal(size=(n, 2)) * 10.0 ** rng.uniform(-3, 6, size=(n, 1))
     targets = rng.integers(2, size=(n, 2)).astype(float)
     targets[20_000:40_000] = 1.0
-    if code in (codes.SQUARED_ERROR, codes.HUBER):
+    if code in (codes.LossCode.SQUARED_ERROR, codes.LossCode.HUBER):
         targets *= 10.0 ** rng.uniform(-3, 90, size=(n, 1))
     targets[rng.random((n, 2)) < 0.1] = np.nan
     theta = rng.normal(size=12)
@@ -260,13 +276,15 @@ def test_stays_positive(code, kind, forgetting):
         state.update(theta, H[t % 50], Y[t], targets[t], code)
     P = state.covariance()
     assert np.isfinite(theta).all()
-    assert np.isfinite(np.delete(state.filter.memo, LOG_Q)).all()
+    assert np.isfinite(np.delete(state.filter.memo, Memo.LOG_Q)).all()
     assert np.linalg.eigvalsh(P)[0] > 0
     assert P.diagonal().max() <= 10.0
     for block in state.blocks():
         at = 0
-        for i in range(0, block.width, STRIP):  # both halves of the squares on the diagonal are stored
-            strip = block.strips[at : at + STRIP * (i + STRIP)].reshape(STRIP, -1)
+        for i in range(0, block.width, StreamNumbers.STRIP):  # both halves of the squares on the diagonal are stored
+            strip = block.strips[at : at + StreamNumbers.STRIP * (i + StreamNumbers.STRIP)].reshape(
+                StreamNumbers.STRIP, -1
+            )
             np.testing.assert_array_equal(strip[:, i:], strip[:, i:].T)
             at += strip.size
 
@@ -309,9 +327,9 @@ def test_a_pickled_copy_goes_on():
     for i, sample in enumerate(samples):
         if i == 10:
             kept, again = straight.copy(), pickle.loads(pickle.dumps(state))
-        state.update(straight, *sample, codes.SQUARED_ERROR)
+        state.update(straight, *sample, codes.LossCode.SQUARED_ERROR)
     for sample in samples[10:]:
-        again.update(kept, *sample, codes.SQUARED_ERROR)
+        again.update(kept, *sample, codes.LossCode.SQUARED_ERROR)
     np.testing.assert_array_equal(kept, straight)
     np.testing.assert_array_equal(again.filter.P, state.filter.P)
 

@@ -1,6 +1,5 @@
 """Files: what goes in comes out bit for bit, a failed save harms nothing, and no content whatever gets past `read`."""
 
-import errno
 import hashlib
 import json
 import math
@@ -136,9 +135,6 @@ def nested(leaves):
     )
 
 
-values = nested(plain)
-
-
 def leaves_of(tree):
     for item in tree.values() if isinstance(tree, dict) else tree:
         if isinstance(item, (dict, list)):
@@ -192,20 +188,6 @@ def test_odd_memory_layouts(tmp_path, dtype):
     got["frozen"][:] = 1
 
 
-@pytest.mark.parametrize("order", "<>")
-@pytest.mark.parametrize(("width", "bits"), [(4, 0x7FA00001), (4, 0xFFC12345), (8, 0x7FF4000000000001)])
-def test_payloads_of_nan_survive(tmp_path, order, width, bits):
-    want = np.array([bits], f"{order}u{width}").view(f"{order}f{width}")
-    write(tmp_path / "f.mesh", {"a": want})
-    got = read(tmp_path / "f.mesh")["a"]
-    assert got.view(f"u{width}")[0] == bits
-
-
-def test_the_same_content_is_the_same_file(path, good):
-    write(path, dict(reversed(TREE.items())))
-    assert path.read_bytes() == good
-
-
 def test_the_format_as_described(good):
     n = int.from_bytes(good[:8], "little")
     front, data = good[8 : 8 + n], good[8 + n :]
@@ -253,18 +235,6 @@ def damaged_ones_are_noticed(path, contents):
     return refused, total
 
 
-@pytest.mark.slow
-def test_every_flipped_bit(path, good, enough_memory):
-    def flipped():
-        for k in range(8 * len(good)):
-            content = bytearray(good)
-            content[k // 8] ^= 1 << k % 8
-            yield content
-
-    refused, total = damaged_ones_are_noticed(path, flipped())
-    assert refused == total == 8 * len(good)  # none is even harmless
-
-
 def test_every_changed_byte(path, good, enough_memory):
     contents = (
         good[:k] + bytes([byte]) + good[k + 1 :] for k in range(len(good)) for byte in b' 0"' if byte != good[k]
@@ -278,98 +248,53 @@ def test_every_truncation(path, good, enough_memory):
     assert refused == total == len(good)
 
 
-@pytest.mark.parametrize("more", [b"\0", b" ", b"{}", bytes(8)])
-def test_bytes_behind_the_end(good, more):
-    with pytest.raises(FileError, match=r"damaged: .*; restore it"):
-        read_bytes(good + more)
-
-
-def test_a_flipped_number_is_named_as_damage(good):
-    with pytest.raises(FileError, match=r"f.mesh is damaged: its checksum does not match; restore it from a backup"):
-        read_bytes(good[:-1] + b"\0")
-
-
-def test_swapped_names_are_noticed():
-    a, b = np.array([1.0]), np.array([2.0])
-    entries = {"a": entry("F64", [1], 8, 16), "b": entry("F64", [1], 0, 8)}
-    assert same(read_bytes(forge(entries, bytes(b) + bytes(a), a=a, b=b)), {"a": a, "b": b})
-    with pytest.raises(FileError, match="checksum"):
-        read_bytes(forge(entries, bytes(a) + bytes(b), a=a, b=b))
-
-
-@pytest.mark.parametrize("other", [entry("I64", [2], 0, 16), entry("F64", [2, 1], 0, 16), entry("F32", [4], 0, 16)])
-def test_another_dtype_or_shape_is_noticed(other):
-    a = np.ones(2)
-    assert same(read_bytes(forge({"a": entry("F64", [2], 0, 16)}, a.tobytes(), a=a)), {"a": a})
-    with pytest.raises(FileError, match="checksum"):
-        read_bytes(forge({"a": other}, a.tobytes(), a=a))
-
-
 # Content of every kind
-
-
-def npz():
-    with tempfile.TemporaryFile() as file:
-        np.savez(file, a=np.ones(3))
-        file.seek(0)
-        return file.read()
 
 
 ENDLESS = "[" * 100_000
 LONG = "1" * 5000
 
 
+def fronted(**changes):
+    return container({"__metadata__": metadata(**changes)})
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "is empty; restore it"),
-        (b"1234567", "is not a .mesh file"),
-        (bytes(8), "is not a .mesh file"),
-        (b"\xff" * 100, "is not a .mesh file"),
-        (pickle.dumps({"a": 1}), "is not a .mesh file"),
-        (pickle.dumps({"a": 1}, 0), "is not a .mesh file"),
-        (npz(), "is not a .mesh file"),
-        (container(b"no json"), "is not a .mesh file"),
-        (container(b"\xff\xfe{\0}\0"), "is not a .mesh file"),
-        (container("{}".encode("utf-16")), "is not a .mesh file"),
-        (container([]), "is not a .mesh file"),
-        (container(f'{{"a":{ENDLESS}'.encode()), "is not a .mesh file"),
-        (container(f'{{"a":{LONG}}}'.encode()), "is not a .mesh file"),
-        (container(b'{"__metadata__":{"format":"meshnn"},"__metadata__":{}}'), "is not a .mesh file"),
-        (container({}), "is a safetensors file, but not a .mesh file"),
-        (container({"__metadata__": []}), "is a safetensors file, but not a .mesh file"),
-        (safetensors.numpy.save({"a": np.ones(1)}, {"format": "pt"}), "is a safetensors file, but not a .mesh file"),
-        (container({"__metadata__": metadata(format=["meshnn"])}), "is a safetensors file, but not a .mesh file"),
+        (b"", "empty"),
+        (b"1234567", "not a .mesh file"),
+        (b"\xff" * 100, "not a .mesh file"),
+        (pickle.dumps({"a": 1}), "not a .mesh file"),
+        (container(b"\xff\xfe{\0}\0"), "not a .mesh file"),
+        (container([]), "not a .mesh file"),
+        (container(f'{{"a":{ENDLESS}'.encode()), "not a .mesh file"),
+        (container(f'{{"a":{LONG}}}'.encode()), "not a .mesh file"),
+        (container(b'{"__metadata__":{"format":"meshnn"},"__metadata__":{}}'), "not a .mesh file"),
+        (container({"__metadata__": []}), "not a .mesh file"),
+        (safetensors.numpy.save({"a": np.ones(1)}, {"format": "pt"}), "not a .mesh file"),
         (container({"__metadata__": metadata(version="3"), "a": entry("BF16", [1], 0, 2)}, b"12"), "newer.* format 3"),
         (container({"__metadata__": metadata(version="1"), "a": entry("F32", [1], 0, 4)}, b"1234"), "older.* format 1"),
-        (container({"__metadata__": metadata(version=None)}), "version is None, not a number"),
-        (container({"__metadata__": metadata(version="one")}), "version is 'one', not a number"),
-        (container({"__metadata__": metadata(version="0")}), "version is '0', not a number"),
-        (container({"__metadata__": metadata(version="-1")}), "version is '-1', not a number"),
-        (container({"__metadata__": metadata(version="1\n")}), r"version is '1\\n', not a number"),
-        (container({"__metadata__": metadata(version="\u0661")}), "not a number"),
-        (container({"__metadata__": metadata(version=LONG)}), "not a number"),
-        (container({"__metadata__": metadata(version=1)}), "version is 1, not a number"),
-        (container({"__metadata__": metadata() | {"tree": {}}}), "it has no tree"),
-        (container({"__metadata__": {k: v for k, v in metadata().items() if k != "tree"}}), "it has no tree"),
-        (container({"__metadata__": metadata(sha256=None)}), "it has no checksum"),
-        (container({"__metadata__": metadata(sha256="")}), "checksum does not match"),
-        (container({"__metadata__": metadata("")}), "tree is not valid JSON"),
-        (container({"__metadata__": metadata("{")}), "tree is not valid JSON"),
-        (container({"__metadata__": metadata('{"a":1,"a":2}')}), "tree is not valid JSON"),
-        (container({"__metadata__": metadata('{"b":{"a":1,"a":1}}')}), "tree is not valid JSON"),
-        (container({"__metadata__": metadata(f'{{"a":{ENDLESS}')}), "tree is not valid JSON"),
-        (container({"__metadata__": metadata(f'{{"a":{LONG}}}')}), "tree is not valid JSON"),
-        (container({"__metadata__": metadata('{"a":[0,NaN]}')}), "tree is not valid JSON"),
-        (container({"__metadata__": metadata("\ud800")}), "damaged"),
-        (container({"__metadata__": metadata("[]")}), "tree is not a dictionary"),
-        (container({"__metadata__": metadata('{"a":"\\ud800"}')}), r"tree\['a'\] is not valid Unicode"),
-        (container({"__metadata__": metadata('{"\\ud800":1}')}), r"tree has the key '\\ud800'"),
-        (container({"__metadata__": metadata('{"a":' + "[" * 40 + "]" * 40 + "}")}), "nested more than 32 deep"),
-        (container({"__metadata__": metadata('{"a":{"$array":"b"}}')}), r"tree\['a'\] has the key '\$array'"),
-        (container({"__metadata__": metadata('{"a":{"$array":[]}}')}), r"tree\['a'\] has the key '\$array'"),
-        (container({"__metadata__": metadata('{"a":{"$float":"1"}}')}), r"tree\['a'\] has the key '\$float'"),
-        (container({"__metadata__": metadata('{"a":{"$more":"1"}}')}), r"tree\['a'\] has the key '\$more'"),
+        (fronted(version=None), "version is None"),
+        (fronted(version="1\n"), r"version is '1\\n'"),
+        (fronted(version="\u0661"), "version"),
+        (fronted(version=LONG), "version"),
+        (container({"__metadata__": metadata() | {"tree": {}}}), "no tree"),
+        (fronted(sha256=None), "no checksum"),
+        (fronted(sha256=""), "checksum"),
+        (fronted(tree="{"), "JSON"),
+        (fronted(tree='{"b":{"a":1,"a":1}}'), "JSON"),
+        (fronted(tree=f'{{"a":{ENDLESS}'), "JSON"),
+        (fronted(tree=f'{{"a":{LONG}}}'), "JSON"),
+        (fronted(tree='{"a":[0,NaN]}'), "JSON"),
+        (fronted(tree="\ud800"), "damaged"),
+        (fronted(tree="[]"), "not a dictionary"),
+        (fronted(tree='{"a":"\\ud800"}'), r"tree\['a'\] .*Unicode"),
+        (fronted(tree='{"\\ud800":1}'), r"key '\\ud800'"),
+        (fronted(tree='{"a":' + "[" * 40 + "]" * 40 + "}"), "32 deep"),
+        (fronted(tree='{"a":{"$array":"b"}}'), r"tree\['a'\] .*'\$array'"),
+        (fronted(tree='{"a":{"$array":[]}}'), r"tree\['a'\] .*'\$array'"),
+        (fronted(tree='{"a":{"$float":"1"}}'), r"tree\['a'\] .*'\$float'"),
     ],
 )
 def test_content_that_is_not_ours(content, message):
@@ -383,20 +308,13 @@ def test_content_that_is_not_ours(content, message):
 @pytest.mark.parametrize(
     ("entries", "size", "message"),
     [
-        ({"a": entry("BF16", [4], 0, 8)}, 8, "array 'a' has dtype BF16, expected one of bool, int8"),
+        ({"a": entry("BF16", [4], 0, 8)}, 8, "array 'a' has dtype BF16"),
         ({"a": entry("O", [1], 0, 8)}, 8, ""),
-        ({"a": None}, 8, ""),
-        ({"a": {"dtype": "F64", "shape": [1]}}, 8, ""),
         ({"a": entry("F64", [1.0], 0, 8)}, 8, ""),
         ({"a": entry("F64", [-1, -1], 0, 8)}, 8, ""),
-        ({"a": entry("F64", [2], 0, 8)}, 8, ""),
-        ({"a": entry("F64", [1], 8, 0)}, 8, ""),
         ({"a": entry("F64", [2**62, 2**62], 0, 8)}, 8, ""),
         ({"a": entry("F64", [10**4000] * 1000, 0, 8)}, 8, ""),
-        ({"a": entry("F64", [1] * 65, 0, 8)}, 8, "array 'a' has an impossible shape"),
         ({"a": entry("F64", [0, 2**62, 8], 0, 0)}, 0, "array 'a' has an impossible shape"),
-        ({"a": entry("F64", [2**50], 0, 2**53)}, 8, ""),
-        ({"a": entry("F64", [1], 8, 16)}, 16, ""),
         ({"a": entry("F64", [2], 0, 16), "b": entry("F64", [1], 8, 16)}, 16, ""),
         ({"a\n" * 500: entry("F64", [1], 8, 16)}, 16, ""),
         ({}, 1, ""),
@@ -426,12 +344,6 @@ def test_bools_other_than_0_and_1():
         read_bytes(forge({"a": entry("BOOL", [3], 0, 3)}, a.tobytes(), a=a))
 
 
-@given(st.binary(max_size=200))
-def test_random_bytes(content):
-    with pytest.raises(MeshError, match=r"f\.mesh"):
-        read_bytes(content)
-
-
 @given(st.data())
 def test_edited_files(good, data):
     """Cut out, put in, anywhere: refused or unharmed."""
@@ -448,80 +360,14 @@ def test_edited_files(good, data):
         assert same(read_bytes(content), TREE)
 
 
-sizes = st.integers(0, 9) | st.sampled_from([-1, 2**31, 2**62, 2**64, 10**30, None, 1.5, True, "1"])
-entries = st.fixed_dictionaries(
-    {
-        "dtype": st.sampled_from(["F64", "U8", "BOOL", "BF16", "", None]),
-        "shape": st.lists(sizes, max_size=3) | values,
-        "data_offsets": st.lists(sizes, min_size=2, max_size=2) | values,
-    }
-)
-
-
-@given(
-    tree=st.sampled_from(['{"a":[]}', "{", "[1]", '"\\ud800"', "null"]) | st.text() | values.map(json.dumps),
-    entries=st.dictionaries(st.text(max_size=2), entries | values, max_size=2),
-    data=st.binary(max_size=9),
-    changes=st.dictionaries(st.sampled_from(["format", "version", "sha256"]), st.text() | values, max_size=1),
-)
-def test_fronts_of_every_kind(tree, entries, data, changes):
-    """Valid JSON that means nonsense; with a right checksum the tree is looked at, too."""
-    with suppress(MeshError):
-        assert isinstance(read_bytes(container({"__metadata__": metadata(tree) | changes} | entries, data)), dict)
-
-
-def test_nothing_is_run(tmp_path):
-    """A pickle that would leave a trace."""
-
-    class Trap:
-        def __reduce__(self):
-            return os.mkdir, (str(tmp_path / "trace"),)
-
-    for content in (pickle.dumps(Trap()), container(pickle.dumps(Trap(), 0))):
-        with pytest.raises(FileError, match=r"not a \.mesh file"):
-            read_bytes(content)
-    assert not (tmp_path / "trace").exists()
-
-
 # Paths that cannot be read
 
 
-def test_a_missing_file(tmp_path):
-    with pytest.raises(FileError, match=r"cannot read .*none.mesh: there is no such file; check the path"):
-        read(tmp_path / "none.mesh")
-
-
-def test_reading_a_directory(tmp_path):
-    with pytest.raises(FileError, match="it is a directory; name a file"):
-        read(tmp_path)
-
-
-def test_reading_a_pipe_does_not_wait(tmp_path):
+@pytest.mark.parametrize("place", ["none.mesh", ".", "pipe", "/dev/zero"])
+def test_paths_that_cannot_be_read(tmp_path, place):
     os.mkfifo(tmp_path / "pipe")
-    with within(5), pytest.raises(FileError, match="pipe: it is a device or a pipe; name a file"):
-        read(tmp_path / "pipe")
-
-
-def test_reading_a_device_does_not_end(tmp_path):
-    with within(5), pytest.raises(FileError, match="/dev/zero: it is a device or a pipe"):
-        read("/dev/zero")
-
-
-@pytest.mark.parametrize(
-    ("error", "message"),
-    [
-        (PermissionError(errno.EACCES, "Permission denied"), "permission denied; ask its owner"),
-        (OSError(errno.EIO, "Input/output error"), "Input/output error"),
-        (OSError("odd"), "odd"),
-    ],
-)
-def test_files_that_the_system_keeps_from_us(path, monkeypatch, error, message):
-    def refuse(*_):
-        raise error
-
-    monkeypatch.setattr(os, "open", refuse)  # root may read anything
-    with pytest.raises(FileError, match=rf"cannot read .*net\.mesh: {message}"):
-        read(path)
+    with within(5), pytest.raises(FileError, match="cannot read"):
+        read(tmp_path / place)
 
 
 @pytest.mark.parametrize("verb", [read, lambda path: write(path, {})])
@@ -532,7 +378,6 @@ def test_files_that_the_system_keeps_from_us(path, monkeypatch, error, message):
         ("a\0b", r"'a\\x00b' cannot be the name of a file"),
         ("\ud800", r"'\\ud800' cannot be the name of a file"),
         (3, "path must be a string or a Path, got 3"),
-        (None, "path must be a string or a Path, got None"),
         (b"a", "path must be a string or a Path, got b'a'"),
         ("/tmp/" + "x" * 256, "the name is too long"),
     ],
@@ -552,24 +397,6 @@ def test_more_than_the_memory_holds(path, monkeypatch):
         read(path)
 
 
-def test_a_length_beyond_the_end_is_no_matter_of_memory(tmp_path, monkeypatch):
-    monkeypatch.setattr("meshnn.memory.available_memory", lambda: 10_000)
-    (tmp_path / "f").write_bytes((10**7).to_bytes(8, "little") + b"{}")
-    with pytest.raises(FileError, match=r"is not a \.mesh file"):
-        read(tmp_path / "f")
-
-
-def test_a_file_that_shrinks_while_it_is_read(path, monkeypatch):
-    write(path, {"a": np.ones(10**5)})
-
-    def shrink(*_):
-        os.truncate(path, 1000)
-
-    monkeypatch.setattr("meshnn.storage.check_fits", shrink)  # after the size was looked at
-    with pytest.raises(FileError, match=r"net\.mesh is damaged"):
-        read(path)
-
-
 def test_a_huge_file_of_nothing(tmp_path):
     """A hole of a terabyte takes no space on the disk; reading it would take it in memory."""
     path = tmp_path / "hole.mesh"
@@ -577,15 +404,6 @@ def test_a_huge_file_of_nothing(tmp_path):
     path.write_bytes(front)
     os.truncate(path, len(front) + 2**40)
     with within(5), pytest.raises(MemoryLimitError, match=r"would need 2\.0 TiB"):
-        read(path)
-
-
-def test_memory_that_runs_out_after_all(path, monkeypatch):
-    def fail(*_):
-        raise MemoryError
-
-    monkeypatch.setattr("meshnn.storage._unpack", fail)
-    with pytest.raises(MemoryLimitError, match=r"reading .*net.mesh took more memory than there is"):
         read(path)
 
 
@@ -597,19 +415,14 @@ def test_memory_that_runs_out_after_all(path, monkeypatch):
     [
         ([], "what is saved must be a dictionary, got list"),
         ({"a": (1, 2)}, r"tree\['a'\] is of type tuple; use dict, list"),
-        ({"a": np.int64(1)}, r"tree\['a'\] is of type int64"),
-        ({"a": [0, {1}]}, r"tree\['a'\]\[1\] is of type set"),
         ({1: 2}, "tree has the key 1; use plain strings"),
         ({"a": [{None: 2}]}, r"tree\['a'\]\[0\] has the key None"),
         ({"a": "\ud800"}, r"tree\['a'\] is '\\ud800', which is not valid Unicode"),
         ({"a": "\ud83d\ude00"}, ".* not valid Unicode"),  # would come back as one character
         ({"\udfff": 1}, r"tree has the key '\\udfff'"),
         ({"a": 10**5000}, "the tree cannot be written as JSON"),
-        ({"a": np.array([None])}, r"tree\['a'\] has dtype object, expected one of bool, int8 to int64"),
-        ({"a": np.array(["x"])}, r"tree\['a'\] has dtype <U1"),
+        ({"a": np.array([None])}, r"tree\['a'\] has dtype object"),
         ({"a": np.ones(1, np.float16)}, r"tree\['a'\] has dtype float16"),
-        ({"a": np.ones(1, complex)}, r"tree\['a'\] has dtype complex128"),
-        ({"a": np.zeros(1, [("x", "f8")])}, r"tree\['a'\] has dtype \[\('x', '<f8'\)\]"),
         ({"a": np.ma.array([1, 2], mask=[0, 1])}, r"tree\['a'\] must be a plain numpy array, got MaskedArray"),
         ({"a": np.array([2], np.uint8).view(bool)}, r"tree\['a'\] is bool but holds bytes other than 0 and 1"),
     ],
@@ -620,31 +433,6 @@ def test_what_cannot_be_written(path, tree, message):
     assert same(read(path), TREE)
 
 
-def test_trees_too_long_for_other_tools(path, good, monkeypatch):
-    n = int.from_bytes(good[:8], "little")
-    monkeypatch.setattr("meshnn.storage._LONGEST", n)
-    write(path, TREE)
-    assert same(read(path), TREE)
-    monkeypatch.setattr("meshnn.storage._LONGEST", n - 1)
-    with pytest.raises(FileError, match=rf"takes {n} bytes, at most {n - 1} can be read again; move numbers"):
-        write(path, TREE)
-    with pytest.raises(FileError, match=r"is not a \.mesh file"):
-        read(path)
-
-
-def test_deep_trees(tmp_path):
-    deep = {}
-    for _ in range(31):
-        deep = {"a": deep}
-    write(tmp_path / "f.mesh", deep)
-    assert read(tmp_path / "f.mesh") == deep
-    with pytest.raises(FileError, match="nested more than 32 deep; flatten it"):
-        write(tmp_path / "f.mesh", {"a": deep})
-    deep["self"] = deep
-    with pytest.raises(FileError, match="nested more than 32 deep"):
-        write(tmp_path / "f.mesh", deep)
-
-
 def test_plain_and_odd_names(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("f.mesh", "é\n.mesh", "\udcff.mesh", Path("p.mesh")):
@@ -652,3 +440,8 @@ def test_plain_and_odd_names(tmp_path, monkeypatch):
         assert same(read(name), TREE)
     with pytest.raises(FileError, match=r"cannot read '\\udcff\\n': there is no such file"):
         read("\udcff\n")
+
+
+def test_the_same_content_is_the_same_file(path, good):
+    write(path, dict(reversed(TREE.items())))
+    assert path.read_bytes() == good

@@ -11,7 +11,7 @@ from sklearn.base import clone
 
 import meshnn
 from meshnn import Mesh, MeshClassifier, MeshError, MeshRegressor, Topology
-from meshnn.codes import ADAM
+from meshnn.codes import StepRule
 from meshnn.engine import Optimizer, Steps
 from meshnn.errors import DataError
 from meshnn.tables.sources import BlockSource, NpySource, RowBlock, is_out_of_core
@@ -118,7 +118,7 @@ def scaling_of(rows, loss="squared_error", *classes):
 def optimizer_of(mesh):
     size = mesh.n_parameters
     zeros = [np.zeros(size, mesh.dtype) for _ in range(3)]
-    return Optimizer(ADAM, (0.9, 0.999), 1e-8, 0.0, 0.0, *zeros)
+    return Optimizer(StepRule.ADAM, (0.9, 0.999), 1e-8, 0.0, 0.0, *zeros)
 
 
 # -- the same as in memory -------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from examples import examples
 from meshnn import Mesh, Topology
-from meshnn.codes import ADAM
+from meshnn.codes import StepRule
 from meshnn.engine import Optimizer
 from meshnn.tables.sources import RowBlock
 from meshnn.training.api import as_samples
@@ -120,7 +120,7 @@ def together(workers, preprocessing, task):
 
 def steps(state, total, mesh):
     n, batches = mesh.n_parameters, state.plan.batches
-    optimizer = Optimizer(ADAM, (0.9, 0.999), 1e-8, 0.0, 1e-3, np.ones(n), np.zeros(n), np.zeros(n))
+    optimizer = Optimizer(StepRule.ADAM, (0.9, 0.999), 1e-8, 0.0, 1e-3, np.ones(n), np.zeros(n), np.zeros(n))
     for epoch in range(2):
         part = EpochPart(epoch, np.full(batches, 0.01), Epoch(), batches)
         now = run_steps(state, total, mesh.engine("epochs"), mesh.values, optimizer, part)

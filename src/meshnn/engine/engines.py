@@ -9,7 +9,7 @@ import numpy as np
 from meshnn import _core
 from meshnn.arguments import known
 from meshnn.arrays import IntArray
-from meshnn.codes import IDENTITY, NONZERO_AT_ZERO, RELU
+from meshnn.codes import ACTIVATIONS, NONZERO_AT_ZERO
 from meshnn.engine.engine import Engine
 from meshnn.engine.threads import BUCKETS, cores
 from meshnn.errors import MemoryLimitError, MeshError
@@ -54,7 +54,7 @@ class Engines:
         self.topology, self.codes, self.dtype, self.number, self.n_numbers = topology, codes, dtype, number, n_numbers
         self.awake = np.isin(codes, list(NONZERO_AT_ZERO))
         self.awake[: topology.n_clamped] = False
-        self._expensive = ~np.isin(codes, (IDENTITY, RELU))
+        self._expensive = ~np.isin(codes, (ACTIVATIONS["identity"], ACTIVATIONS["relu"]))
         self._made: dict[tuple[Any, ...], Engine] = {}
         self._costs: dict[tuple[Any, ...], tuple[Cost, ...]] = {}
         self._resolved: dict[tuple[Any, ...], Method] = {}

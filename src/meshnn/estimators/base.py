@@ -71,8 +71,6 @@ class BaseMesh(Parameters, Outputs):
     _targets: Callable[[Any, Array | None, bool], tuple[Any, Array | None, int]]  # with weights and number of outputs
     _answers: Callable[[Any], Any]  # the inverse: y in the form of predictions
 
-    # -- samples -------------------------------------------------------------------------------------------------
-
     def _checked(
         self, X: Any, y: Any, sample_weight: Any, known: Preprocessing | None, first: bool
     ) -> tuple[Preprocessing, CheckedSamples, int]:
@@ -90,11 +88,9 @@ class BaseMesh(Parameters, Outputs):
         check_consistent_length(features, y)
         weight = None if sample_weight is None else _check_sample_weight(sample_weight, features, dtype=np.float64)
         targets, weight, n_outputs = self._targets(y, weight, first)
-        if weight is not None and (weight < 0).any():
-            k = int(np.flatnonzero(weight < 0)[0])
-            raise DataError(f"the weight of sample {k} is {weight[k]:g}; weights must not be negative")
-        if weight is not None and not weight.any():
-            raise DataError("all samples have the weight 0; give some of them a weight")
+        if weight is not None and not (weight.min() >= 0 and weight.any()):
+            k = int(weight.argmin())
+            raise DataError(f"the weight of sample {k} is {weight[k]:g}; pass weights of at least 0, not all of them 0")
         return preprocessing, CheckedSamples(features, targets, weight), n_outputs
 
     def _checked_apart(self, X: Any, y: Any, data: ArrayData | OutOfCoreData) -> CheckedSamples:
@@ -117,15 +113,11 @@ class BaseMesh(Parameters, Outputs):
             return None
         if held_out is None:
             raise MeshError("scoring needs held-out samples; set validation_fraction, or fit with X_val and y_val")
-        if not (isinstance(scoring, str) or callable(scoring)):
-            raise MeshError(f"scoring must be the name of a scorer or a callable, got {type(scoring).__name__}")
         model, X, y = copy(self), held_out.X, self._answers(held_out.targets)
         model.preprocessing_ = replace(self.preprocessing_, n_features=X.shape[1], names=None, encoder=None)
         scorer = check_scoring(model, scoring)
         allowed = ("a finite number", lambda v: abs(v) < math.inf)
         return lambda: real_number("the result of scoring", scorer(model, X, y), *allowed)
-
-    # -- fitting -------------------------------------------------------------------------------------------------
 
     @with_callbacks
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, X_val: Any = None, y_val: Any = None) -> Self:
@@ -323,8 +315,6 @@ class BaseMesh(Parameters, Outputs):
         except MeshError as error:  # the net is fitted all the same
             self._laplace = str(error)
 
-    # -- the fitted model ----------------------------------------------------------------------------------------
-
     def _features(self, X: Any) -> Any:
         if "mesh_" not in self.__dict__:
             check_is_fitted(self, "mesh_")
@@ -352,31 +342,31 @@ class BaseMesh(Parameters, Outputs):
         check_is_fitted(self, "mesh_")
         return f"{self.mesh_.explain(batch_size)}\nsolver {self.solver_}: {self.solver_reason_}."
 
-    def _plots(self) -> Any:
+    def _plot(self, name: str, *ax: Any) -> Any:
         check_is_fitted(self, "mesh_")
         from meshnn import plots
 
-        return plots
+        return getattr(plots, name)(self, *ax)
 
     def plot_history(self, ax: Any = None) -> Any:
         """Draw loss and accuracy by epoch on Matplotlib axes (new ones by default), and return them."""
-        return self._plots().plot_history(self, ax)
+        return self._plot("plot_history", ax)
 
     def plot_graph(self, ax: Any = None) -> Any:
         """Draw the net on Matplotlib axes (new ones by default), and return them."""
-        return self._plots().plot_graph(self, ax)
+        return self._plot("plot_graph", ax)
 
     def plot_importances(self, ax: Any = None) -> Any:
         """Draw `feature_importances_` as bars on Matplotlib axes (new ones by default), and return them."""
-        return self._plots().plot_importances(self, ax)
+        return self._plot("plot_importances", ax)
 
     def _html_repr(self) -> str:
         """Return what notebooks show: scikit-learn's diagram, and the graph of a fitted net."""
         shown = str(super()._html_repr())
         if not hasattr(self, "mesh_"):
             return shown
-        picture, caption = self._plots().graph_svg(self), escape(repr(self.mesh_))
-        return f"{shown}<figure>{picture}<figcaption>{caption}</figcaption></figure>"
+        caption = escape(repr(self.mesh_))
+        return f"{shown}<figure>{self._plot('graph_svg')}<figcaption>{caption}</figcaption></figure>"
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the fitted estimator to a `.mesh` file; `meshnn.load` reads it."""

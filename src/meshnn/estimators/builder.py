@@ -21,9 +21,6 @@ from meshnn.training.structure.runtime import as_policies, first_topology
 if TYPE_CHECKING:  # it imports scikit-learn
     from meshnn.estimators.params import Parameters
 
-#: Hidden neurons where values are learned with second-order steps, which need few; see benchmarks/defaults.py.
-SMOOTH = 16
-
 
 def hidden_of(n_samples: int, n_inputs: int) -> int:
     """Return the default number of hidden neurons for first-order steps; see benchmarks/tables.py."""
@@ -55,47 +52,34 @@ class NetBuilder:
         if found is None or (isinstance(found, str) and self.named_graphs):
             return
         if not isinstance(found, (Mesh, Topology)):
-            names = "".join(f"{name!r}, " for name in self.named_graphs)
             got = repr(found) if isinstance(found, str) else type(found).__name__
-            raise MeshError(
-                f"mesh must be None, {names}a Mesh, a Topology or a callable (n_inputs, n_outputs) that makes one, "
-                f"got {got}"
-            )
+            raise MeshError(f"mesh must be a Mesh, a Topology or a callable (n_inputs, n_outputs), got {got}")
         topology = found if isinstance(found, Topology) else found.topology
         if (topology.n_inputs, topology.n_outputs) != (n_inputs, n_outputs):
-            raise MeshError(
-                f"the mesh has {topology.n_inputs} inputs and {topology.n_outputs} outputs, but the data have "
-                f"{n_inputs} features and {self._needs(n_outputs)}"
-            )
+            self._refuse_sizes(topology, n_inputs, n_outputs)
         decided = ("hidden", *self.decided_by_mesh) if isinstance(found, Mesh) else ("hidden",)
         both = [name for name in decided if not _same(getattr(p, name), None if name == "ticks" else "auto")]
         if both:
-            raise MeshError(f"mesh decides {' and '.join(both)}, too; leave {'it' if len(both) == 1 else 'them'} out")
+            raise MeshError(f"mesh decides {' and '.join(both)}, too; leave out one of the two")
         if isinstance(found, Mesh) and len(set(found.activations[topology.n_hidden :])) > 1:
             raise MeshError("the outputs of the mesh have different activations; an estimator needs them to be alike")
         self.prototype = found
-        self._check_outputs(n_outputs)
+        self._check_outputs()
 
     @property
     def output_activation(self) -> str:
         """The activation of the outputs."""
         return self.prototype.activations[-1] if isinstance(self.prototype, Mesh) else "identity"
 
-    def _check_outputs(self, n_outputs: int) -> None:
+    def _check_outputs(self) -> None:
         """Refuse an output activation that cannot produce what the loss needs."""
         loss, activation = self.loss, self.output_activation
         low, high = RANGES.get(activation, (-np.inf, np.inf))
-        wrong = ""
-        if loss.several and np.isfinite([low, high]).any():
-            wrong = "whose sigmoid cannot be any probability"
-        elif loss.classifies and np.isfinite(high):
-            most = 1 / (1 + (n_outputs - 1) * np.exp(low - high))
-            wrong = f"so that no probability could exceed {most:.3f}"
-        elif loss.logarithmic and np.isfinite(low):
-            wrong = f"but loss={loss.name!r} needs logarithms of rates"
-        if wrong:
+        free = loss.several or loss.logarithmic  # each output must be free to be any number
+        if (free and np.isfinite([low, high]).any()) or (loss.classifies and np.isfinite(high)):
+            what = "any rate" if loss.logarithmic else "probabilities up to 1"
             raise MeshError(
-                f'output_activation="{activation}" gives numbers from {low:g} to {high:g}, {wrong}; '
+                f'output_activation="{activation}" gives numbers from {low:g} to {high:g}, not {what}; '
                 'use outputs with the activation "identity"'
             )
 
@@ -139,19 +123,12 @@ class NetBuilder:
 
     def check_same(self, mesh: Mesh, built: dict[str, Any], sizes: tuple[int, int]) -> None:
         """Refuse to continue with a net that was built for other sizes (inputs, outputs) or from other parameters."""
-        before = (mesh.topology.n_inputs, mesh.topology.n_outputs)
-        if before != sizes:
-            raise DataError(
-                f"the net has {before[0]} inputs and {before[1]} outputs, but the data have {sizes[0]} features "
-                f"and {self._needs(sizes[1])}; set warm_start=False to start anew"
-            )
-        now = self.identity()
-        changed = [name for name in now if name not in built or now[name] != built[name]]
+        if (mesh.topology.n_inputs, mesh.topology.n_outputs) != sizes:
+            self._refuse_sizes(mesh.topology, *sizes)
+        changed = [name for name, now in self.identity().items() if name not in built or now != built[name]]
         if changed:
-            raise MeshError(
-                f"training would continue the existing net, but {', '.join(changed)} changed since it was built; "
-                "fit with warm_start=False to build another"
-            )
+            what = f"but {', '.join(changed)} changed since it was built"
+            raise MeshError(f"training would continue the net, {what}; fit with warm_start=False to build another")
 
     def _sizes(self, n_samples: int, n_inputs: int, first_order: bool) -> list[Any]:
         """Return numbers of hidden neurons: the first for which second-order steps are taken is used, else the last."""
@@ -161,7 +138,8 @@ class NetBuilder:
         if hidden != "auto":
             raise MeshError(f'hidden must be "auto", a whole number or numbers for layers, got {hidden!r}')
         size = hidden_of(n_samples, n_inputs)
-        return [size] if first_order else [SMOOTH, size]
+        # second-order steps on values need few neurons, see benchmarks/defaults.py
+        return [size] if first_order else [16, size]
 
     def _activation(self, mesh: Mesh, choice: Choice, n_samples: int) -> Any:
         """Return what activation="auto" means: tanh, or relu and elu alternating.
@@ -207,9 +185,12 @@ class NetBuilder:
             return Topology.layered([n_inputs, *sizes, n_outputs])
         return Topology.mesh(n_inputs, whole_number("hidden", hidden, least=0), n_outputs)
 
-    def _needs(self, n_outputs: int) -> str:
-        what = "labels" if self.loss.several else "classes"
-        return f"{n_outputs} {f'{what} (one output each)' if self.loss.classifies else 'outputs'}"
+    def _refuse_sizes(self, topology: Topology, n_inputs: int, n_outputs: int) -> None:
+        what = "classes" if self.loss.classifies else "targets"
+        raise DataError(
+            f"the mesh has {topology.n_inputs} inputs and {topology.n_outputs} outputs, but the data have "
+            f"{n_inputs} features and {n_outputs} {what}"
+        )
 
 
 def _same(value: Any, default: Any) -> bool:

@@ -134,25 +134,35 @@ class MeshClassifier(ClassifierMixin, BaseMesh, ClassOutputs):
     def _checked_y(self, y: Any, X: Any) -> Any:
         columns = _columns(y)
         if columns > 1:
-            if type_of_target(y, input_name="y") != "multilabel-indicator":
-                what = "a matrix of labels holds 0 and 1 only; for one class per sample pass one column"
-                raise DataError(f"y has {columns} columns, but {what}")
-            found = _check_y(y, multi_output=True, y_numeric=True, estimator=self)
-            return np.asarray(found.toarray() if is_sparse(found) else found, np.float64)
+            kind, found = type_of_target(y, input_name="y"), _check_y(y, multi_output=True, estimator=self)
+            found = found.toarray() if is_sparse(found) else found
+            if kind != "multilabel-indicator" or not ((found == 0) | (found == 1)).all():
+                raise DataError(f"y has {columns} columns, but not only 0 and 1; pass one column of classes")
+            return np.asarray(found, np.float64)
         found = _check_y(y, estimator=self)
-        if found.dtype == object:
-            _check_sortable(found)
+        try:
+            if found.dtype == object:
+                np.unique(found)
+        except TypeError:
+            kinds = ", ".join(sorted({type(label).__name__ for label in found}))
+            raise DataError(f"y mixes labels of types {kinds}; make them all strings or all numbers") from None
         check_classification_targets(found)
         return found
 
     def _targets(self, y: Array, sample_weight: Array | None, first: bool) -> tuple[Array, Array | None, int]:
         several = y.ndim == 2
         if not first and hasattr(self, "mesh_") and several != self._several:
-            was = "a matrix of labels" if self._several else "one class a sample"
+            was = "a matrix of labels" if self._several else "one class per sample"
             raise DataError(f"y was {was} before, and now it is not; start a new estimator, or set warm_start=False")
         self._several = several
+        if several and self.class_weight is not None:
+            raise MeshError("class_weight is for one class per sample, and y is a matrix of labels; use sample_weight")
+        if several and first:
+            self.classes_ = np.arange(y.shape[1])
+        if several and y.shape[1] != len(self.classes_):
+            raise DataError(f"y has {y.shape[1]} labels, but it had {len(self.classes_)} before")
         if several:
-            return self._labels(y, sample_weight, first)
+            return y, sample_weight, y.shape[1]
         classes = np.unique(y)
         if first:
             self.classes_ = classes
@@ -169,24 +179,11 @@ class MeshClassifier(ClassifierMixin, BaseMesh, ClassOutputs):
             sample_weight = balance[labels] * (1.0 if sample_weight is None else sample_weight)
         return labels, sample_weight, len(known)
 
-    def _labels(self, y: Array, sample_weight: Array | None, first: bool) -> tuple[Array, Array | None, int]:
-        """Of a matrix that says which labels a sample has."""
-        if self.class_weight is not None:
-            raise MeshError("class_weight is for one class a sample, and y is a matrix of labels; use sample_weight")
-        wrong = np.unique(y[(y != 0) & (y != 1)])
-        if len(wrong):
-            raise DataError(f"y is a matrix of labels, which are 0 or 1, but it holds {wrong[0]:g}")
-        if first:
-            self.classes_ = np.arange(y.shape[1])
-        if y.shape[1] != len(self.classes_):
-            raise DataError(f"y has {y.shape[1]} labels, but it had {len(self.classes_)} before")
-        return y, sample_weight, y.shape[1]
-
     def _answers(self, targets: Array) -> Array:
         return targets.astype(np.int64) if self._several else np.asarray(self.classes_[targets])
 
     def _class_weights(self, labels: Array, sample_weight: Array | None, known: list[Any]) -> Array:
-        """What `class_weight` makes of a sample of each class; "balanced" lets classes have the same sum of weights."""
+        """Return the weight of each class; with "balanced" the weights of all classes have the same sum."""
         if isinstance(self.class_weight, dict):
             strange = sorted(set(self.class_weight) - set(known), key=str)
             if strange and any(label not in self.class_weight for label in known):
@@ -207,10 +204,8 @@ class MeshClassifier(ClassifierMixin, BaseMesh, ClassOutputs):
         of `fit`. Callbacks see every call; `structure` takes a call for an epoch.
         """
         if isinstance(self.class_weight, str):
-            raise MeshError(
-                f'partial_fit cannot balance samples that it has not seen, but class_weight is "{self.class_weight}"; '
-                "pass a dictionary of weights"
-            )
+            what = f"class_weight is {self.class_weight!r}, but partial_fit has not seen all samples"
+            raise MeshError(f"{what}; pass a dictionary of weights")
         named = None if classes is None else np.unique(column_or_1d(classes))
         if named is None and _columns(y) > 1:
             named = np.arange(_columns(y))  # all labels are there
@@ -218,26 +213,15 @@ class MeshClassifier(ClassifierMixin, BaseMesh, ClassOutputs):
         if before is None:
             raise DataError("the first call of partial_fit needs all classes: pass classes=np.unique(y_all)")
         if named is not None and not np.array_equal(named, before):
-            raise DataError(
-                f"classes is {named.tolist()}, but it was {before.tolist()} before; leave it out, or start a new "
-                "estimator"
-            )
+            raise DataError(f"classes is {named.tolist()}, but it was {before.tolist()} before; leave it out")
         pass_over(self, X, y, sample_weight, classes_=before)
         return self
 
 
 def _columns(y: Any) -> int:
-    """Columns of y; several are to say which labels a sample has."""
+    """Return the number of columns of y; several mark the labels of a sample."""
     try:
         shape = y.shape if hasattr(y, "shape") else np.asarray(y).shape
     except ValueError:  # lists of different lengths; they are refused elsewhere
         return 1
     return int(shape[1]) if len(shape) == 2 else 1
-
-
-def _check_sortable(y: Array) -> None:
-    try:
-        np.unique(y)
-    except TypeError:
-        kinds = sorted({type(label).__name__ for label in y})
-        raise DataError(f"y mixes labels of types {', '.join(kinds)}; make them all strings or all numbers") from None

@@ -97,23 +97,14 @@ def go_on(
         if model._verbosity():
             done = "a finished run" if trainer.finished else f"a run after {len(trainer.history)} rows"
             print(f"resuming from the checkpoint {checkpoint.path}: {done}", file=sys.stderr)
-        if resumed.epochs < trainer.epochs:
-            _warn_longer(resumed.epochs, trainer)
+        if resumed.epochs < trainer.epochs and (
+            trainer.finished or trainer.changes or trainer.choice.solver.comes_to_rest
+        ):
+            what = f"max_epochs was {resumed.epochs} when this run began and is {trainer.epochs} now"
+            ended = f": the run had ended ({trainer.history[-1].note}), delete the checkpoint to start anew"
+            moved = ": the schedule of the rate and policies continue as in a run of that length"
+            warnings.warn(what + (ended if trainer.finished else moved), UserWarning, stacklevel=4)
     checkpoint.watch(tree)
-
-
-def _warn_longer(before: int, trainer: Trainer) -> None:
-    """Warn that a run with more epochs than it was begun with may differ from the run it would have been."""
-    epochs, solver = trainer.epochs, trainer.choice.solver
-    what = f"max_epochs was {before} when this run began and is {epochs} now"
-    schedule = solver.get_params().get("schedule", "")
-    moved = [f"the {schedule} schedule of the rate"] * solver.comes_to_rest + ["policies"] * trainer.changes
-    message = f"{what}: {' and '.join(moved)} continue as in a run of {epochs} epochs" if moved else ""
-    if trainer.finished:
-        why = trainer.history[-1].note if len(trainer.history) else ""
-        message = f"{what}, but the run had ended ({why}): delete the checkpoint to start anew"
-    if message:
-        warnings.warn(message, UserWarning, stacklevel=5)
 
 
 # -- partial_fit ---------------------------------------------------------------------------------------------------

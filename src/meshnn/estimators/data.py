@@ -46,7 +46,8 @@ class ArrayData:
     @property
     def longest(self) -> int:
         """Steps of the longest sequence; 0 of rows."""
-        return max(getattr(part.X, "longest", 0) for part in (self.samples, self.held_out) if part is not None)
+        parts = [part.X for part in (self.samples, self.held_out) if part is not None]
+        return max(int(max(getattr(X, "lengths", [0]))) for X in parts)
 
     @property
     def n_samples(self) -> int:
@@ -65,10 +66,10 @@ class ArrayData:
             raise DataError("early_stopping holds samples out, but there is only one; set early_stopping=False")
         labels = targets if isinstance(targets, np.ndarray) and targets.ndim == 1 else None
         split = HoldoutSplit.stratified(n, min(math.ceil(share * n), n - 1), seed, labels)
-        if len(split.held) == 0:
-            raise DataError("early_stopping holds samples out, but each class has one only; set early_stopping=False")
-        if weight is not None and not (weight[split.kept].any() and weight[split.held].any()):
-            raise DataError("early_stopping needs samples with a weight on both sides; set early_stopping=False")
+        parts = (split.kept, split.held)
+        if len(split.held) == 0 or (weight is not None and not all(weight[part].any() for part in parts)):
+            what = "early_stopping needs samples with a weight to learn from and to hold out"
+            raise DataError(f"{what}, two of a class at least; set early_stopping=False")
         if self._new and self.preprocessing.encoder is not None:  # nothing is learned from what is held out
             most, name = self._model.max_categories, type(self._model).__name__
             self.preprocessing, X = self.preprocessing.learn(self._given, most, name, rows=split.kept)
@@ -81,10 +82,10 @@ class ArrayData:
         Where nothing depends on the net while it learns, it may learn from rotated inputs.
         """
         model = self._model
-        found = self.preprocessing.scaled(self.samples, model._loss, model.standardize, activation)
         watched = [model.mesh, model.structure, model._checkpoint(), model._stopping().scoring, *model._callbacks()]
         free = all(given is None for given in watched) and not hasattr(model, "_skl_callbacks")
-        return found.rotated(self.samples) if free and model.l1 == 0.0 and model.standardize else found
+        rotate = free and model.l1 == 0.0 and bool(model.standardize)
+        return self.preprocessing.scaled(self.samples, model._loss, model.standardize, activation, rotate)
 
     def datasets(self, mesh: Mesh, preprocessing: Preprocessing) -> tuple[Samples, Samples | None]:
         """Return samples to train with and samples to validate with."""

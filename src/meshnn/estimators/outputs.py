@@ -65,28 +65,28 @@ class Outputs(Exports):
         self.blueprint()  # raises if nothing was learned yet
         return portable_of(self)
 
-    def _predicted(self, X: Any, meaning: Callable[[Array, Any], Any], lazy: str = "") -> Any:
-        """Apply a function of raw outputs (n_samples, n_outputs) and features; return its result in the form of X.
+    def _predicted(self, X: Any, meaning: Callable[[Array, Any, str], Any], method: str) -> Any:
+        """Apply a function of raw outputs, features and the name of a method; return its result in the form of X.
 
-        X may also be the path of a table, and a Dask collection for the method with the name `lazy`.
+        X may also be the path of a table or a Dask collection.
         """
         if is_dask(X):
             from meshnn.integrations.dask import predict
 
-            if not lazy:
+            if method == "predict with std":
                 raise MeshError("predictions of a Dask collection have no further arguments; compute a part first")
-            return predict(self, X, lazy)
+            return predict(self, X, method)
         if isinstance(X, (str, PathLike)):
             from meshnn.tables.reader import row_blocks
 
             encoder = self.preprocessing_.encoder
             blocks = row_blocks(X, [] if encoder is None else encoder.text_columns)
-            parts = [self._predicted(block, meaning) for block in blocks]
+            parts = [self._predicted(block, meaning, method) for block in blocks]
             if isinstance(parts[0], tuple):
                 return tuple(np.concatenate(part) for part in zip(*parts, strict=True))
             return np.concatenate(parts)
         features = self._features(X)
-        found = meaning(self.preprocessing_.outputs(self.mesh_, features, self.n_jobs), features)
+        found = meaning(self.preprocessing_.outputs(self.mesh_, features, self.n_jobs), features, method)
         return self.preprocessing_.grouped(found, features, X)
 
     def blueprint(self) -> Blueprint:
@@ -124,41 +124,33 @@ class ClassOutputs(Outputs):
 
     def decision_function(self, X: Any) -> Array:
         """Return the outputs (n_samples, n_classes); of two classes the logit of the second one (n_samples,)."""
-
-        def logits(outputs: Array, features: Any) -> Array:
-            two = outputs.shape[1] == 2 and not loss_named(self.loss_).several
-            return outputs[:, 1] - outputs[:, 0] if two else outputs
-
-        return self._predicted(X, logits, "decision_function")
+        return self._predicted(X, self._meaning, "decision_function")
 
     def predict_proba(self, X: Any) -> Array:
         """Return probabilities (n_samples, n_classes): softmax of the outputs, of several labels their sigmoid."""
-
-        def probabilities(outputs: Array, features: Any) -> Array:
-            return loss_named(self.loss_).predicted(outputs.astype(np.float64))
-
-        return self._predicted(X, probabilities, "predict_proba")
+        return self._predicted(X, self._meaning, "predict_proba")
 
     def predict_log_proba(self, X: Any) -> Array:
         """Return the logarithms of the probabilities, finite even where a probability underflows."""
-
-        def probabilities(outputs: Array, features: Any) -> Array:
-            return loss_named(self.loss_).log_predicted(outputs.astype(np.float64))
-
-        return self._predicted(X, probabilities, "predict_log_proba")
+        return self._predicted(X, self._meaning, "predict_log_proba")
 
     def predict(self, X: Any) -> Array:
         """Return the most probable class of each sample; of several labels an indicator matrix (n_samples, n_labels).
 
         Of sequences with readout="all", that of each step, by sequence.
         """
+        return self._predicted(X, self._meaning, "predict")
 
-        def labels(outputs: Array, features: Any) -> Array:
-            if loss_named(self.loss_).several:
-                return (outputs > 0).astype(np.int64)
-            return np.asarray(self.classes_[outputs.argmax(axis=1)])
-
-        return self._predicted(X, labels, "predict")
+    def _meaning(self, outputs: Array, features: Any, method: str) -> Array:
+        """Return what a method makes of the outputs of the net."""
+        loss = loss_named(self.loss_)
+        if method == "predict_proba":
+            return loss.predicted(outputs.astype(np.float64))
+        if method == "predict_log_proba":
+            return loss.log_predicted(outputs.astype(np.float64))
+        if method == "predict":
+            return (outputs > 0).astype(np.int64) if loss.several else self.classes_[outputs.argmax(axis=1)]
+        return outputs[:, 1] - outputs[:, 0] if outputs.shape[1] == 2 and not loss.several else outputs
 
 
 class ValueOutputs(Outputs):
@@ -183,20 +175,18 @@ class ValueOutputs(Outputs):
         approximation, see docs/solvers.md; of nets with more than 1000 live parameters, that of the last layer). For
         the squared error.
         """
+        return self._predicted(X, self._values, "predict with std" if return_std else "predict")
 
-        def values(outputs: Array, features: Any) -> Any:
-            p = self.preprocessing_
-            found = p.scaling.values(loss_named(self.loss_).predicted(outputs))
-            found = found[:, 0] if self._flat else found
-            if not return_std:
-                return found
-            if isinstance(self._laplace, str):
-                raise MeshError(f"there is no standard deviation of predictions: {self._laplace}")
-            variance = self._laplace.variance(self.mesh_, p.inputs(features, self.mesh_.dtype))
-            std = np.sqrt(variance) * p.scaling.y_scale
-            return found, std[:, 0] if self._flat else std
-
-        return self._predicted(X, values, "" if return_std else "predict")
+    def _values(self, outputs: Array, features: Any, method: str) -> Any:
+        p = self.preprocessing_
+        found = p.scaling.values(loss_named(self.loss_).predicted(outputs))
+        found = found[:, 0] if self._flat else found
+        if method == "predict":
+            return found
+        if isinstance(self._laplace, str):
+            raise MeshError(f"there is no standard deviation of predictions: {self._laplace}")
+        std = np.sqrt(self._laplace.variance(self.mesh_, p.inputs(features, self.mesh_.dtype))) * p.scaling.y_scale
+        return found, std[:, 0] if self._flat else std
 
     def predict_interval(self, X: Any, coverage: float = 0.9) -> tuple[Array, Array]:
         """Return lower and upper bounds between which a share `coverage` of the targets is expected.

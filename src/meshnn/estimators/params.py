@@ -96,8 +96,7 @@ class Parameters(CallbackSupportMixin, BaseEstimator):
         return EarlyStopping() if given else EarlyStopping(validation_fraction=None)
 
     def _verbosity(self) -> int:
-        verbose = self.verbose
-        return whole_number("verbose", int(verbose) if isinstance(verbose, (bool, np.bool_)) else verbose, least=0)
+        return whole_number("verbose", self.verbose + 0 if isinstance(self.verbose, bool) else self.verbose, least=0)
 
     def _callbacks(self) -> list[Callback]:
         """Return the callbacks without those that `fit` itself handles."""

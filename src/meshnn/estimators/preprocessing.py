@@ -86,17 +86,18 @@ class Preprocessing:
         found = cls(len(table.column_names), texts, encoder)
         return found, found._encode(table)
 
-    def scaled(self, samples: CheckedSamples, loss: Loss, standardize: bool, activation: str) -> Self:
-        """Return the preprocessing with a scaling learned from training samples."""
-        wanted = switch("standardize", standardize)
-        return replace(self, scaling=Scaling.learn(*samples, wanted, loss, activation))
+    def scaled(
+        self, samples: CheckedSamples, loss: Loss, standardize: bool, activation: str, rotate: bool = False
+    ) -> Self:
+        """Return the preprocessing with a scaling learned from training samples.
 
-    def rotated(self, samples: CheckedSamples) -> Self:
-        """Return the preprocessing with a rotation, if there are many more columns than samples that count."""
+        It may `rotate` the inputs if there are many more columns than samples that count.
+        """
+        found = replace(self, scaling=Scaling.learn(*samples, switch("standardize", standardize), loss, activation))
         X = samples.X if samples.weight is None else samples.X[samples.weight > 0]
-        if X.shape[1] <= max(X.shape[0], 100):
-            return self
-        return replace(self, rotation=Rotation.of(self.scaling.inputs(X)))
+        if not rotate or X.shape[1] <= max(X.shape[0], 100):
+            return found
+        return replace(found, rotation=Rotation.of(found.scaling.inputs(X)))
 
     # -- from raw rows to features -------------------------------------------------------------------------------
 
@@ -116,11 +117,10 @@ class Preprocessing:
                 raise DataError(f"the model was fitted to a DataFrame with text; pass one with the columns {columns}")
             what = f"X does not have valid feature names, but {model} was fitted with feature names"
             warnings.warn(what, UserWarning, stacklevel=5)
-        features, expected = _numbers(X, model), self.width
-        if features.shape[1] != expected:
-            raise DataError(
-                f"X has {features.shape[1]} features, but {model} is expecting {expected} features as input"
-            )
+        features = _numbers(X, model)
+        if features.shape[1] != self.width:
+            what = f"X has {features.shape[1]} features"
+            raise DataError(f"{what}, but {model} is expecting {self.width} features as input")
         return features
 
     def accepts(self, X: Any) -> bool:
@@ -180,14 +180,10 @@ class Preprocessing:
         """Return what the net computes from features, as plain values and arrays."""
         s = self.scaling
         plain = not s.x_mean.any() and (s.x_scale == 1.0).all()
-        return replace(
-            mesh.blueprint(),
-            x_mean=None if plain else s.x_mean,
-            x_scale=None if plain else s.x_scale,
-            features=self.feature_names,
-            columns=() if self.encoder is None else input_columns(self.encoder),
-            timing=self.timing,
-        )
+        x_mean, x_scale = (None, None) if plain else (s.x_mean, s.x_scale)
+        columns, names = () if self.encoder is None else input_columns(self.encoder), self.feature_names
+        found = mesh.blueprint()
+        return replace(found, x_mean=x_mean, x_scale=x_scale, features=names, columns=columns, timing=self.timing)
 
     def to_tree(self) -> dict[str, Any]:
         """Return plain values and arrays for a file."""

@@ -11,7 +11,7 @@ from sklearn.metrics import accuracy_score, r2_score
 
 from meshnn.arguments import known, whole_number
 from meshnn.arrays import Array
-from meshnn.errors import DataError, MeshError
+from meshnn.errors import MeshError
 from meshnn.estimators.base import BaseMesh
 from meshnn.estimators.builder import NetBuilder
 from meshnn.estimators.classifier import MeshClassifier
@@ -48,10 +48,7 @@ def recurrent(kind: Any, hidden: Any, n_inputs: int, n_outputs: int) -> Topology
     if isinstance(hidden, str) and hidden == "auto":
         hidden = next((h for h in range(20, 4, -1) if make(h).n_edges <= 500), 4)
     if isinstance(hidden, (str, list, tuple, np.ndarray)):
-        raise MeshError(
-            f'hidden of a net for sequences must be "auto" or a whole number, got {hidden!r}; '
-            "for another graph pass mesh=, a Topology or a callable (n_inputs, n_outputs)"
-        )
+        raise MeshError(f'hidden must be "auto" or a whole number, got {hidden!r}; for another graph pass mesh=')
     return make(whole_number("hidden", hidden))
 
 
@@ -90,10 +87,8 @@ class SequenceBuilder(NetBuilder):
         found[links] = 0.8
         return found
 
-    def identity(self) -> dict[str, Any]:
-        """Return the parameters that decide the net, in a form that can be compared."""
-        params: Any = self.params
-        return super().identity() | {"readout": params.readout}
+    def identity(self) -> dict[str, Any]:  # noqa: D102
+        return super().identity() | {"readout": self.params.readout}
 
     def _sizes(self, n_samples: int, n_inputs: int, first_order: bool) -> list[Any]:
         return [self.params.hidden]
@@ -105,11 +100,10 @@ class SequenceBuilder(NetBuilder):
         return recurrent(self.params.mesh, hidden, n_inputs, n_outputs)
 
     def _ticks(self, topology: Topology) -> int:
-        params: Any = self.params
-        causal = params.readout == "all"
+        p, causal = self.params, self.params.readout == "all"
         # a graph that changes may get an edge from an input to an output, which would see the future
-        late = 0 if causal and as_policies(params.structure) else delay(topology, causal)
-        self.reading = Reading.of(params.readout, 1 if params.ticks is None else params.ticks, late)
+        late = 0 if causal and as_policies(p.structure) else delay(topology, causal)
+        self.reading = Reading.of(p.readout, 1 if p.ticks is None else p.ticks, late)
         return int(self.reading.ticks(self.longest))
 
 
@@ -129,10 +123,7 @@ class SequenceMixin(BaseMesh):
     def _checked_y(self, y: Any, X: Ragged) -> Any:
         if known("readout", self.readout, ("last", "mean", "all")) == "all":
             return Ragged(super()._checked_y(as_step_targets(y, X), X), X.offsets)
-        found = super()._checked_y(y, X)
-        if len(found) != len(X):
-            raise DataError(f"X has {len(X)} sequences, y {len(found)} targets; pass one per sequence")
-        return found
+        return super()._checked_y(y, X)
 
     def _targets(self, y: Any, sample_weight: Array | None, first: bool) -> tuple[Any, Array | None, int]:
         if not isinstance(y, Ragged):
@@ -152,10 +143,8 @@ class SequenceMixin(BaseMesh):
     def _scorer(self, held_out: CheckedSamples | None) -> Callable[[], float] | None:
         scoring = self._stopping().scoring
         if held_out is not None and isinstance(held_out.targets, Ragged) and isinstance(scoring, str):
-            raise MeshError(
-                'with readout="all" scoring must be a function of (estimator, X, y), as scorers of scikit-learn take '
-                f"one target per sample, got {scoring!r}; use for example scoring=lambda e, X, y: e.score(X, y)"
-            )
+            what = 'with readout="all" scoring must be a function of (estimator, X, y)'
+            raise MeshError(f"{what}, got {scoring!r}; use for example lambda e, X, y: e.score(X, y)")
         return super()._scorer(held_out)
 
     def _finalize(self, trainer: Trainer) -> None:
@@ -167,9 +156,8 @@ class SequenceMixin(BaseMesh):
         if self.reading_.readout != "all":
             return super().score(X, y, sample_weight)
         weight = None if sample_weight is None else np.repeat(np.asarray(sample_weight), X.lengths)
-        model: Any = self
-        metric = accuracy_score if self._loss.classifies else r2_score
-        return float(metric(as_step_targets(y, X), np.concatenate(model.predict(X)), sample_weight=weight))
+        metric, predicted = accuracy_score if self._loss.classifies else r2_score, np.concatenate(self.predict(X))
+        return float(metric(as_step_targets(y, X), predicted, sample_weight=weight))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -186,9 +174,8 @@ class MeshSequenceClassifier(SequenceMixin, MeshClassifier):
     `X` is a list of arrays (length, features), of any lengths, or one array (samples, length, features); arrays without
     the last axis have one feature. Features are scaled by mean and spread of all steps of the training set.
 
-    A step lasts for one tick of the net (`ticks`); the last one is held for some more, until it has come to the outputs
-    through every hidden neuron. Sequences of different lengths are learned side by side: what comes after the end of
-    one is not looked at, and changes nothing. `predict` takes any length, longer ones than were learned, too.
+    A step lasts for one tick of the net (`ticks`); the last one is held for some more, until it has reached the outputs
+    through every hidden neuron. `predict` takes any length, also longer ones than were learned.
 
     Parameters
     ----------
@@ -197,8 +184,7 @@ class MeshSequenceClassifier(SequenceMixin, MeshClassifier):
     mesh : None, "chain", "columns", "mesh", Topology, Mesh or callable
         "chain", the default: neurons in a row, each of which reads the inputs, itself and the one before it.
         "columns": the inputs and itself. "mesh": everything feeds everything. Or any graph, or a callable of
-        (n_inputs, n_outputs) that gives one; it needs cycles or long ways to remember anything.
-        The ticks of a Mesh are not looked at: the sequences decide them.
+        (n_inputs, n_outputs) that makes one. The ticks of a Mesh are ignored: the sequences decide them.
     ticks : int, optional
         Ticks that a step lasts for, 1 by default.
     activation : str, or list of str for the hidden neurons

@@ -41,19 +41,9 @@ class Ragged:
         return np.diff(self.offsets)
 
     @property
-    def longest(self) -> int:
-        """Number of rows of the longest sample."""
-        return int(self.lengths.max())
-
-    @property
     def shape(self) -> tuple[int, ...]:
         """(n_samples, ...), as if each sample were one row."""
         return (len(self), *self.data.shape[1:])
-
-    @property
-    def ndim(self) -> int:
-        """Number of axes of `shape`."""
-        return self.data.ndim
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -88,8 +78,6 @@ def as_sequences(X: Any, n_features: int | None = None) -> Ragged:
     """Check sequences: a list of arrays (length, features) or (length,), or one array with an axis more in front."""
     if isinstance(X, Ragged):
         return X
-    if isinstance(X, np.ndarray) and X.dtype != object and X.ndim not in (2, 3):
-        raise DataError(f"X must be (samples, length, features) or (samples, length), got the shape {X.shape}")
     parts = [numbers(f"sequence {k} of X", item) for k, item in enumerate(_listed("X", X))]
     if not parts:
         raise DataError("X has no sequences; pass at least one")
@@ -97,18 +85,12 @@ def as_sequences(X: Any, n_features: int | None = None) -> Ragged:
     for k, part in enumerate(parts):
         if part.ndim != 2 or 0 in part.shape:
             raise DataError(f"sequence {k} of X must be (length, features), neither of them 0, got {part.shape}")
-        if part.shape[1] != parts[0].shape[1]:
-            turned = " Are the axes swapped?" if part.shape[0] == parts[0].shape[0] else ""
-            what = f"sequence {k} of X has {part.shape[1]} features, sequence 0 has {parts[0].shape[1]}"
-            raise DataError(f"{what}; pass (length, features) with the same features for all.{turned}")
-    if n_features is not None and parts[0].shape[1] != n_features:
-        what = f"the sequences have {parts[0].shape[1]} features, but the model was fitted to {n_features}"
-        raise DataError(f"{what}; pass the same ones in the same order")
-    for k, part in enumerate(parts):
+        wanted = parts[0].shape[1] if n_features is None else n_features
+        if part.shape[1] != wanted:
+            raise DataError(f"sequence {k} of X has {part.shape[1]} features, expected {wanted}: (length, features)")
         if not np.isfinite(part).all():
             step, feature = np.argwhere(~np.isfinite(part))[0].tolist()
-            what = f"X holds {part[step, feature]} at sequence {k}, step {step}, feature {feature}"
-            raise DataError(f"{what}; remove the step, or fill the gap")
+            raise DataError(f"X holds {part[step, feature]} at sequence {k}, step {step}, feature {feature}; fill it")
     offsets = np.concatenate([[0], np.cumsum([len(part) for part in parts])])
     return Ragged(np.concatenate(parts).astype(np.float64, copy=False), offsets)
 
@@ -122,10 +104,8 @@ def as_step_targets(y: Any, X: Ragged) -> Array:
         raise DataError(f"y holds targets of {len(items)} sequences, X has {len(X)}; pass one array per sequence")
     for k, (item, length) in enumerate(zip(items, X.lengths.tolist(), strict=True)):
         if item.ndim not in (1, 2) or len(item) != length:
-            raise DataError(
-                f'with readout="all" y has a target for each step: sequence {k} has {length} steps, '
-                f"its y the shape {item.shape}; pass ({length},), or use another readout"
-            )
+            what = f"sequence {k} has {length} steps, its y the shape {item.shape}"
+            raise DataError(f'{what}; with readout="all" pass one target per step')
         if item.shape[1:] != items[0].shape[1:]:
             raise DataError(f"the targets of sequence {k} have the shape {item.shape}, others {items[0].shape}")
     return np.concatenate(items)
@@ -133,9 +113,11 @@ def as_step_targets(y: Any, X: Ragged) -> Array:
 
 def _listed(name: str, value: Any) -> list[Any]:
     listed = isinstance(value, Sequence) and not isinstance(value, (str, bytes))
-    if not listed and not (isinstance(value, np.ndarray) and value.ndim > 0):
-        what = "must be a list of arrays, one per sequence, or one array (samples, length, ...)"
-        raise DataError(f"{name} {what}, got {type(value).__name__}")
+    if not listed and not (isinstance(value, np.ndarray) and (value.ndim > 1 or value.dtype == object)):
+        got = f"an array of shape {value.shape}" if isinstance(value, np.ndarray) else type(value).__name__
+        raise DataError(
+            f"{name} must be a list of arrays, one per sequence, or one array (samples, length, ...), got {got}"
+        )
     return list(value)
 
 
@@ -190,9 +172,7 @@ class SequencePreprocessing(Preprocessing):
         return SequenceTiming(self.reading.per_step, self.reading.delay, self.reading.readout)
 
     @classmethod
-    def learn(
-        cls, X: Any, max_categories: int, model: str, stream: bool = False, rows: Array | None = None
-    ) -> tuple[Self, Any]:
+    def learn(cls, X: Any, *options: Any, **rows: Any) -> tuple[Self, Any]:
         """Return the preprocessing, which does not scale yet, and the checked sequences."""
         sequences = as_sequences(X)
         return cls(sequences.shape[1]), sequences
@@ -201,7 +181,9 @@ class SequencePreprocessing(Preprocessing):
         """Return checked sequences."""
         return as_sequences(X, self.n_features)
 
-    def scaled(self, samples: CheckedSamples, loss: Loss, standardize: bool, activation: str) -> Self:
+    def scaled(
+        self, samples: CheckedSamples, loss: Loss, standardize: bool, activation: str, rotate: bool = False
+    ) -> Self:
         """Return the preprocessing with a scaling learned from all steps of the training sequences."""
         wanted, (X, targets, weight) = switch("standardize", standardize), samples
         steps = isinstance(targets, Ragged)
@@ -211,10 +193,6 @@ class SequencePreprocessing(Preprocessing):
         x_scale = np.where(spread == 0, 1.0, spread)
         return replace(self, scaling=replace(found, x_mean=mean, x_scale=x_scale, x_constant=None))
 
-    def rotated(self, samples: CheckedSamples) -> Self:
-        """Return the same: steps are never more columns than rows."""
-        return self
-
     def dataset(self, mesh: Mesh, samples: CheckedSamples, loss: Loss) -> InMemorySamples:
         """Return the sequences as the trainer takes them, padded to the ticks of the mesh."""
         X, targets, weight = samples
@@ -223,10 +201,9 @@ class SequencePreprocessing(Preprocessing):
         if isinstance(targets, Ragged):
             rows = self.scaling.targets(targets.data)
             outputs = np.zeros((mesh.ticks, len(X), *rows.shape[1:]), rows.dtype)
-            mask = np.zeros((mesh.ticks, len(X)), np.bool_)
-            outputs[at, whose], mask[at, whose] = rows, True
-            found = as_samples(mesh, inputs, outputs, loss.name, weight, loss_ticks=mask)
-            return found if targets.weight is None else _weighted(found, targets, weight, at, whose)
+            counts = np.zeros((mesh.ticks, len(X)))
+            outputs[at, whose], counts[at, whose] = rows, 1.0 if targets.weight is None else targets.weight
+            return as_samples(mesh, inputs, outputs, loss.name, weight, loss_ticks=counts)
         readout = None
         if self.reading.readout == "mean" or (at < mesh.ticks - 1).any():
             readout = np.zeros((mesh.ticks, len(X)))
@@ -251,7 +228,9 @@ class SequencePreprocessing(Preprocessing):
 
     def _read(self, mesh: Mesh, X: Ragged, n_jobs: int | None) -> list[Array]:
         """Return what is read of each of some scaled sequences."""
-        ticks = -(-self.reading.ticks(X.longest) // 8) * 8  # rounded up, as an engine is made for each number of ticks
+        ticks = (
+            -(-self.reading.ticks(X.lengths.max()) // 8) * 8
+        )  # rounded up, as an engine is made for each number of ticks
         inputs = padded(X, ticks, self.reading.per_step, mesh.dtype)
         read = mesh.forward(inputs, every_tick=True, n_jobs=n_jobs)[self.reading.read_at(X.lengths)]
         if self.reading.readout == "last":
@@ -272,19 +251,3 @@ class SequencePreprocessing(Preprocessing):
     def to_tree(self) -> dict[str, Any]:
         """Return plain values and arrays."""
         return super().to_tree() | {"reading": list(self.reading)}
-
-
-def _weighted(
-    samples: InMemorySamples, targets: Ragged, weight: Array | None, at: Array, whose: Array
-) -> InMemorySamples:
-    """Return samples whose steps have weights of their own."""
-    found = samples.targets
-    assert found.at is not None
-    steps = np.zeros((len(found.at), len(targets)))
-    steps[at, whose] = targets.per_row(weight)
-    steps = steps if weight is None else steps[:, weight > 0]  # the others were left out
-    if not steps.any():
-        raise DataError("all steps have the weight 0; give some of the classes a weight")
-    shares = (steps / steps.sum())[:, :, None]
-    whole = shares.sum(axis=0).astype(found.share.dtype)
-    return replace(samples, targets=found._replace(at=shares.astype(found.at.dtype), share=whole, even=False))

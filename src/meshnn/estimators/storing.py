@@ -62,13 +62,10 @@ def to_tree(estimator: BaseMesh, parameters: Array | None = None) -> Tree:
     else:
         tree["flat"] = bool(model._flat)
         tree["laplace"] = model._laplace if isinstance(model._laplace, str) else model._laplace.to_tree()
-    if hasattr(model, "feature_importances_"):
-        tree["importances"] = model.feature_importances_
     if model._ranges is not None:
         tree["ranges"] = model._ranges.to_tree()
-    if hasattr(model, "target_"):
-        tree["target"] = model.target_
-    return tree
+    optional = {"importances": "feature_importances_", "target": "target_"}
+    return tree | {key: getattr(model, name) for key, name in optional.items() if hasattr(model, name)}
 
 
 def _plain(name: str, value: Any, graph: Topology) -> Any:
@@ -120,19 +117,18 @@ def from_tree(estimator: Any, tree: Tree) -> Any:
 
     Parameters are only checked by the next `fit`, and unknown ones are left out.
     """
-    mesh = Mesh.from_tree(tree["mesh"])
+    mesh, loss, stream = Mesh.from_tree(tree["mesh"]), loss_named(tree["loss"]), tree["stream"]
     own = estimator.get_params(deep=False)
-    given = {name: _read(name, value, mesh) for name, value in tree["parameters"].items() if name in own}
-    estimator.set_params(**given)
-    loss = loss_named(tree["loss"])
+    estimator.set_params(**{key: _read(key, value, mesh) for key, value in tree["parameters"].items() if key in own})
     if loss.classifies != (estimator._kind == "classifier"):
         raise FileError(f"its loss {loss.name} is not one of a {estimator._kind}")
     estimator.mesh_, estimator.loss_ = mesh, loss.name
     estimator.preprocessing_ = _read_preprocessing(tree, mesh, loss)
     if hasattr(estimator, "_builder_type"):
         estimator._built = estimator._builder_type(estimator, loss, None).identity()
-    estimator.l2_ = real_number("l2", tree["l2"], *FROM_0)
-    estimator._l2_found = isinstance(tree["parameters"].get("l2"), str)
+    estimator.l2_, estimator._l2_found = (
+        real_number("l2", tree["l2"], *FROM_0), isinstance(tree["parameters"].get("l2"), str)
+    )  # fmt: skip
     estimator.n_iter_ = whole_number("n_iter", tree["n_iter"], least=0)
     estimator.best_restart_ = whole_number("best_restart", tree["best_restart"], least=0)
     estimator.solver_, estimator.solver_reason_ = _texts("solver", tree["solver"], 2)
@@ -154,7 +150,6 @@ def from_tree(estimator: Any, tree: Tree) -> Any:
         estimator._ranges = Ranges.from_tree(tree["ranges"], mesh.topology.n_inputs, mesh.topology.n_neurons)
     if "target" in tree:
         estimator.target_ = _texts("target", [tree["target"]], 1)[0]
-    stream = tree["stream"]
     estimator._stream_seed, memory = whole_number("seed", stream["seed"], least=0), stream["memory"]
     estimator._stream_weight = real_number("weight", stream["weight"], *FROM_0)
     estimator._solver_state = None if memory is None else solver_named(estimator.solver_).checked_memory(memory, mesh)
@@ -220,25 +215,18 @@ def _texts(what: str, values: Any, count: int) -> list[str]:
 
 
 def _read_labels(described: Any, count: int) -> Array:
-    if isinstance(described, np.ndarray):
-        labels = described
-    else:
-        values = [_scalar("classes", value) for value in described["values"]]
-        labels = np.empty(len(values), dtype=_text_dtype(described["dtype"], values))
-        labels[:] = values
+    labels = described
+    if not isinstance(described, np.ndarray):
+        values, dtype = [_scalar("classes", value) for value in described["values"]], described["dtype"]
+        if dtype == "|O":
+            labels = np.empty(len(values), object)
+            labels[:] = values
+        elif re.fullmatch(r"[<>]U[1-9]\d*", dtype):  # as wide as needed: a few bytes could ask for all memory
+            labels = np.array(_texts("classes", values, count))
+        else:
+            raise FileError(f"its classes are of dtype {shorten(dtype)}, expected text")
     if labels.shape != (count,) or count < 2:
         raise FileError(f"it names {len(labels)} classes, its net has {count} outputs")
     if not all(labels[:-1] < labels[1:]):
         raise FileError("its classes are not in order")
     return labels
-
-
-def _text_dtype(stored: Any, values: list[Any]) -> str:
-    """Return the dtype of labels, but no wider than the texts need: a few bytes could ask for all memory."""
-    if stored == "|O":
-        return "O"
-    found = re.fullmatch(r"([<>])U([1-9]\d{0,8})", stored)
-    longest = max((len(text) for text in _texts("classes", values, len(values))), default=0)
-    if found is None or longest > int(found[2]):
-        raise FileError(f"its classes are of dtype {shorten(stored)}, expected text of {longest} letters")
-    return f"{found[1]}U{min(int(found[2]), max(longest, 1000))}"

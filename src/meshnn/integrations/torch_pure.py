@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from meshnn.codes import ELU, GAUSS, IDENTITY, LEAKY_RELU, RELU, SIGMOID, SIN, SOFTPLUS, TANH
+from meshnn.codes import ACTIVATIONS
 from meshnn.topology import Topology
 
 __all__ = ["PureNet"]
@@ -23,15 +23,15 @@ def _softplus(t: torch.Tensor) -> torch.Tensor:
 
 #: Activation functions by their code.
 ACTIVATIONS: dict[int, Callable[[torch.Tensor], torch.Tensor]] = {
-    IDENTITY: lambda t: t,
-    RELU: torch.relu,
-    LEAKY_RELU: partial(torch.nn.functional.leaky_relu, negative_slope=0.01),
-    ELU: torch.nn.functional.elu,
-    SOFTPLUS: _softplus,
-    SIGMOID: torch.sigmoid,
-    TANH: torch.tanh,
-    SIN: torch.sin,
-    GAUSS: lambda t: torch.exp(-t * t),
+    ACTIVATIONS["identity"]: lambda t: t,
+    ACTIVATIONS["relu"]: torch.relu,
+    ACTIVATIONS["leaky_relu"]: partial(torch.nn.functional.leaky_relu, negative_slope=0.01),
+    ACTIVATIONS["elu"]: torch.nn.functional.elu,
+    ACTIVATIONS["softplus"]: _softplus,
+    ACTIVATIONS["sigmoid"]: torch.sigmoid,
+    ACTIVATIONS["tanh"]: torch.tanh,
+    ACTIVATIONS["sin"]: torch.sin,
+    ACTIVATIONS["gauss"]: lambda t: torch.exp(-t * t),
 }
 
 

@@ -1,24 +1,104 @@
-"""The losses there are: a class each, with its facts, its targets and its curvature."""
+"""Losses: one object each, with its facts, its targets and its curvature; `_core/losses.hpp` has the arithmetic."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from meshnn import checks, codes
+from meshnn import checks
 from meshnn.arguments import known, real_number
 from meshnn.arrays import Array
+from meshnn.codes import LossCode
 from meshnn.errors import DataError, MeshError
-from meshnn.losses.loss import Loss, ValueLoss
 from meshnn.losses.moments import moments
+
+
+class Loss:
+    """What a loss is, in one object; `_core/losses.hpp` has its arithmetic."""
+
+    name: str
+    code: int  # in kernels
+    classifies: ClassVar[bool] = False  # targets are labels, so that hits can be counted
+    by_label: ClassVar[bool] = False  # a target is one label, not a value for each output
+    several: ClassVar[bool] = False  # each output is a label of its own, which a sample has or has not
+    by_moments: ClassVar[bool] = False  # targets are scaled by their mean and standard deviation
+    likelihood: ClassVar[bool] = False  # the negative logarithm of a probability: there is no noise to be estimated
+    logarithmic: ClassVar[bool] = False  # an output is the logarithm of a prediction, so that it must be unbounded
+    streams: ClassVar[bool] = True  # streams can learn it
+    least: ClassVar[float] = -np.inf  # the smallest target
+    most: ClassVar[float] = np.inf  # the largest target
+
+    def columns(self, n_outputs: int) -> int:
+        """Columns of a square root of the curvature that a sample fills."""
+        return n_outputs
+
+    def targets(self, y: Any, size: int, n_outputs: int, dtype: np.dtype[Any]) -> Array:
+        """What is handed in, checked, as kernels take it: `(size, 1)` labels or `(size, n_outputs)` values."""
+        raise NotImplementedError
+
+    def given(self, targets: Array) -> Array:
+        """The inverse of `targets`."""
+        return targets
+
+    def curvature(self, outputs: Array, targets: Array, J: Array) -> Array:
+        """The diagonal of J' H J of each sample: `(size, n_parameters)` from J `(size, n_outputs, n_parameters)`."""
+        raise NotImplementedError
+
+    def scaling(self, targets: Array, weight: Array | None) -> tuple[Array, Array]:
+        """What to subtract from targets and to divide them by before a net learns them, column by column."""
+        width = targets.shape[1] if targets.ndim == 2 else 1
+        return moments(targets, weight) if self.by_moments else (np.zeros(width), np.ones(width))
+
+    def predicted(self, outputs: Array) -> Array:
+        """The target that outputs stand for."""
+        return outputs
+
+    def log_predicted(self, outputs: Array) -> Array:
+        """Logarithms of the probabilities that outputs stand for."""
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return f"<loss {self.name}>"
+
+
+class ValueLoss(Loss):
+    """A loss of numbers, one target an output, whose Hessian by the outputs is diagonal."""
+
+    def targets(self, y: Any, size: int, n_outputs: int, dtype: np.dtype[Any]) -> Array:
+        """Finite values."""
+        values = checks.numbers("y", y)
+        if values.ndim == 1 and n_outputs == 1:
+            values = values[:, None]
+        if values.shape != (size, n_outputs):
+            raise DataError(f"for {self.name} y must have shape ({size}, {n_outputs}), got {np.shape(y)}")
+        with np.errstate(over="ignore"):
+            found = np.require(values, dtype, ["C_CONTIGUOUS", "ALIGNED", "WRITEABLE"])
+        right = np.isfinite(found)
+        if np.isfinite(self.least):
+            right &= (found >= self.least) & (found <= self.most)
+        if not right.all():
+            b, o = np.argwhere(~right)[0].tolist()
+            wanted = f"be finite in {dtype}"
+            if np.isfinite(found[b, o]):
+                wanted = "not be negative" if np.isinf(self.most) else f"be from {self.least:g} to {self.most:g}"
+            raise DataError(f"for {self.name} y must {wanted}, got {float(values[b, o])} at sample {b}, output {o}")
+        return found
+
+    def curvature(self, outputs: Array, targets: Array, J: Array) -> Array:
+        """Each output's share."""
+        return np.asarray(np.einsum("no,noe->ne", self.hessian(outputs, targets), J**2))
+
+    def hessian(self, outputs: Array, targets: Array) -> Array:
+        """Its diagonal, `(size, n_outputs)`."""
+        raise NotImplementedError
 
 
 class CrossEntropy(Loss):
     """Of classes: one output each, labels from 0."""
 
     name = "cross_entropy"
-    code = codes.CROSS_ENTROPY
+    code = LossCode.CROSS_ENTROPY
     classifies = by_label = True
     likelihood = True
 
@@ -37,84 +117,65 @@ class CrossEntropy(Loss):
     def predicted(self, outputs: Array) -> Array:
         """Probabilities."""
         powers = np.exp(outputs - outputs.max(axis=1, keepdims=True))
-        found: Array = powers / powers.sum(axis=1, keepdims=True)
-        return found
+        return np.asarray(powers / powers.sum(axis=1, keepdims=True))
 
     def log_predicted(self, outputs: Array) -> Array:
         """Without a detour over probabilities, which may be 0."""
         below = outputs - outputs.max(axis=1, keepdims=True)
-        found: Array = below - np.log(np.exp(below).sum(axis=1, keepdims=True))
-        return found
+        return np.asarray(below - np.log(np.exp(below).sum(axis=1, keepdims=True)))
 
     def curvature(self, outputs: Array, targets: Array, J: Array) -> Array:
         """Of diag(p) - p p'."""
         p = self.predicted(outputs)
-        found: Array = np.einsum("no,noe->ne", p, J**2) - np.einsum("no,noe->ne", p, J) ** 2
-        return found
+        return np.asarray(np.einsum("no,noe->ne", p, J**2) - np.einsum("no,noe->ne", p, J) ** 2)
 
 
 class BinaryCrossEntropy(ValueLoss):
     """Of labels that a sample has or has not, one output each."""
 
     name = "binary_cross_entropy"
-    code = codes.BINARY_CROSS_ENTROPY
+    code = LossCode.BINARY_CROSS_ENTROPY
     classifies = True
     several = True
     likelihood = True
-
-    def targets(self, y: Any, size: int, n_outputs: int, dtype: np.dtype[Any]) -> Array:
-        """0 or 1, or a probability."""
-        values = super().targets(y, size, n_outputs, dtype)
-        wrong = (values < 0) | (values > 1)
-        if wrong.any():
-            b, o = np.argwhere(wrong)[0].tolist()
-            raise DataError(f"for {self.name} y must be from 0 to 1, got {values[b, o]} at sample {b}, output {o}")
-        return values
+    least, most = 0.0, 1.0  # a label, or its probability
 
     def hessian(self, outputs: Array, targets: Array) -> Array:
         """p (1 - p)."""
         e = np.exp(-np.abs(outputs))
-        found: Array = e / (1.0 + e) ** 2
-        return found
+        return np.asarray(e / (1.0 + e) ** 2)
 
     def predicted(self, outputs: Array) -> Array:
         """Probabilities."""
         e = np.exp(-np.abs(outputs))
-        found: Array = np.where(outputs < 0, e, 1.0) / (1.0 + e)
-        return found
+        return np.asarray(np.where(outputs < 0, e, 1.0) / (1.0 + e))
 
     def log_predicted(self, outputs: Array) -> Array:
         """Without a detour over probabilities, which may be 0."""
-        found: Array = np.minimum(outputs, 0.0) - np.log1p(np.exp(-np.abs(outputs)))
-        return found
+        return np.asarray(np.minimum(outputs, 0.0) - np.log1p(np.exp(-np.abs(outputs))))
 
 
 class SquaredError(ValueLoss):
     """Of values with noise of one size."""
 
     name = "squared_error"
-    code = codes.SQUARED_ERROR
+    code = LossCode.SQUARED_ERROR
     by_moments = True
 
     def hessian(self, outputs: Array, targets: Array) -> Array:
         """1."""
         return np.ones(outputs.shape)
 
-    def scaling(self, targets: Array, weight: Array | None) -> tuple[Array, Array]:
-        """Mean and standard deviation."""
-        return moments(targets, weight)
-
 
 class Huber(ValueLoss):
     """Of values with outliers: errors beyond 1 (in units of the targets' usual spread) count by their size."""
 
     name = "huber"
-    code = codes.HUBER
+    code = LossCode.HUBER
 
     def hessian(self, outputs: Array, targets: Array) -> Array:
         """Slope over error, see the kernel."""
-        found: Array = codes.HUBER_WIDTH / np.maximum(np.abs(outputs - targets), codes.HUBER_WIDTH)
-        return found
+        return np.asarray(LossCode.HUBER_WIDTH / np.maximum(np.abs(outputs - targets), LossCode.HUBER_WIDTH))
 
     def scaling(self, targets: Array, weight: Array | None) -> tuple[Array, Array]:
         """Median and what it says about the spread: outliers must not set the scale that they are measured with."""
@@ -138,17 +199,10 @@ class Poisson(ValueLoss):
     """Of counts: an output is the logarithm of a rate."""
 
     name = "poisson"
-    code = codes.POISSON
+    code = LossCode.POISSON
     likelihood = True
     logarithmic = True
-
-    def targets(self, y: Any, size: int, n_outputs: int, dtype: np.dtype[Any]) -> Array:
-        """Counts, or what is counted like them: no number below 0."""
-        values = super().targets(y, size, n_outputs, dtype)
-        if (values < 0).any():
-            b, o = np.argwhere(values < 0)[0].tolist()
-            raise DataError(f"for {self.name} y must not be negative, got {values[b, o]} at sample {b}, output {o}")
-        return values
+    least = 0.0  # counts, or rates
 
     def hessian(self, outputs: Array, targets: Array) -> Array:
         """The rate."""
@@ -157,15 +211,14 @@ class Poisson(ValueLoss):
     def predicted(self, outputs: Array) -> Array:
         """The rate."""
         with np.errstate(over="ignore"):
-            found: Array = np.exp(outputs)
-        return found
+            return np.asarray(np.exp(outputs))
 
 
 class Quantile(ValueLoss):
     """The value that a share `level` of the targets lies below; levels are rounded to thousandths.
 
-    With d = output - target, level 0.9 counts -d by 0.9 and d by 0.1. Within codes.QUANTILE_WIDTH of 0 the kink is a
-    parabola, so that gradients exist everywhere; the smallest value is 0.
+    With d = output - target, level 0.9 counts -d by 0.9 and d by 0.1. Near 0 the kink is a parabola, so that gradients
+    exist everywhere; the smallest value is 0.
     """
 
     by_moments = True
@@ -175,7 +228,7 @@ class Quantile(ValueLoss):
         checked = real_number("quantile", level, "a number from 0.001 to 0.999", lambda v: 0.001 <= v <= 0.999)
         thousandths = round(1000 * checked)
         self.level = thousandths / 1000
-        self.code, self.name = codes.QUANTILE + thousandths, f"quantile:{self.level}"
+        self.code, self.name = LossCode.QUANTILE + thousandths, f"quantile:{self.level}"
 
     @classmethod
     def named(cls, name: str) -> Quantile:
@@ -188,12 +241,7 @@ class Quantile(ValueLoss):
 
     def hessian(self, outputs: Array, targets: Array) -> Array:
         """Slope over error of the symmetric part, see the kernel."""
-        found: Array = 0.5 / np.maximum(np.abs(outputs - targets), codes.QUANTILE_WIDTH)
-        return found
-
-    def scaling(self, targets: Array, weight: Array | None) -> tuple[Array, Array]:
-        """Mean and standard deviation."""
-        return moments(targets, weight)
+        return np.asarray(0.5 / np.maximum(np.abs(outputs - targets), LossCode.QUANTILE_WIDTH))
 
 
 LOSSES: dict[str, Loss] = {

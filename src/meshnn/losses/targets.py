@@ -9,7 +9,7 @@ import numpy as np
 from meshnn import checks
 from meshnn.arrays import Array, BoolArray
 from meshnn.errors import DataError
-from meshnn.losses.loss import Loss
+from meshnn.losses.losses import Loss
 
 __all__ = ["Targets"]
 
@@ -45,12 +45,12 @@ class Targets(NamedTuple):
                 raise DataError("pass loss_ticks or readout, not both: a readout has one loss a sample")
             weights = checks.as_readout(readout, ticks, size, dtype)
             return cls(loss, loss.targets(y, size, n_outputs, dtype), share, sample_weight is None, readout=weights)
-        mask = checks.as_tick_mask(loss_ticks, ticks, size)
-        looks = mask * share.astype(np.float64)[:, 0]
+        weights = checks.as_tick_weights(loss_ticks, ticks, size)
+        looks = weights * share.astype(np.float64)[:, 0]
         if not looks.any():
             raise DataError("no sample that loss_ticks looks at has a sample_weight above 0; nothing would be learned")
         at = (looks / looks.sum()).astype(dtype)[:, :, None]
-        found = _at_ticks(loss, y, mask, n_outputs, dtype)
+        found = _at_ticks(loss, y, weights != 0, n_outputs, dtype)
         return cls(loss, found, at.sum(axis=0, dtype=np.float64).astype(dtype), at=at)
 
     def of(self, rows: Any, scale: float = 1.0) -> Targets:

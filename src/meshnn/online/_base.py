@@ -12,7 +12,7 @@ import numpy as np
 
 from meshnn.arguments import as_generator, known, whole_number
 from meshnn.arrays import Array
-from meshnn.codes import INPUT_CUT, MEAN, ROUNDING_SHARE, VARIANCE
+from meshnn.codes import MomentRow, StreamNumbers
 from meshnn.errors import DataError, FileError, MeshError
 from meshnn.export.blueprint import Blueprint, ExportError, SequenceTiming
 from meshnn.export.exports import Exports
@@ -207,7 +207,7 @@ class StreamModel(OnlineModel, Exports):
             raise ExportError("nothing was learned yet, so there is no net to export; call learn_one first")
         s, room = self.stream_, self.stream_.room
         found = replace(
-            self.mesh_.blueprint(), ticks=s.ticks_per_sample, x_cut=INPUT_CUT,
+            self.mesh_.blueprint(), ticks=s.ticks_per_sample, x_cut=StreamNumbers.INPUT_CUT,
             features=tuple(str(name) for name in self.features_.names), title=f"{type(self).__name__}: {self.mesh_!r}",
             timing=SequenceTiming(s.ticks_per_sample, 0, "all") if s.memory == "carry" else None,
         )  # fmt: skip
@@ -324,8 +324,8 @@ class StreamModel(OnlineModel, Exports):
 
 def mean_and_scale(moments: Array) -> tuple[Array, Array]:
     """As the core standardises: a number that never varied has an infinite scale, so that it becomes 0."""
-    mean, deviation = moments[MEAN].copy(), np.sqrt(moments[VARIANCE])
-    return mean, np.where(deviation > ROUNDING_SHARE * np.abs(mean), deviation, np.inf)
+    mean, deviation = moments[MomentRow.MEAN].copy(), np.sqrt(moments[MomentRow.VARIANCE])
+    return mean, np.where(deviation > StreamNumbers.ROUNDING_SHARE * np.abs(mean), deviation, np.inf)
 
 
 def first_weights(topology: Topology, random_state: Seed) -> Array:

@@ -13,7 +13,7 @@ from statistics import NormalDist
 import numpy as np
 
 from meshnn.arrays import Array
-from meshnn.codes import INPUT_CUT
+from meshnn.codes import StreamNumbers
 from meshnn.online._base import mean_and_scale
 from meshnn.online._experts import LARGEST, Expert, Tail
 from meshnn.online._judge import Judge
@@ -53,7 +53,7 @@ class _Net:
         """Outputs `(count,)` for rows `(count, n_inputs)`."""
         c, A = self.c, self.A
         with np.errstate(divide="ignore", invalid="ignore"):
-            x = np.clip((rows - self.x_mean) / self.x_scale, -INPUT_CUT, INPUT_CUT)
+            x = np.clip((rows - self.x_mean) / self.x_scale, -StreamNumbers.INPUT_CUT, StreamNumbers.INPUT_CUT)
         x = np.concatenate([np.where(np.isfinite(x), x, 0.0), np.ones((len(x), 1))], axis=1)
         a = np.tanh(x @ A[:c, c:-1])
         out = x @ A[:c, -1] + a @ A[c:-1, -1]

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from meshnn.codes import PEEK
+from meshnn.codes import Mode
 from meshnn.errors import DataError
 from meshnn.online._base import StreamModel
 from meshnn.tables.blocks import Block
@@ -360,6 +360,6 @@ def outputs_of(model: StreamModel, X: F64) -> F64:
     if model.memory == "carry":
         return stream.run(X)
     out = np.empty((len(X), 1, stream.topology.n_outputs), stream.dtype)
-    stream._call(PEEK, np.ascontiguousarray(X[:, None], stream.dtype), stream._nothing(0), 0, out)
+    stream._call(Mode.PEEK, np.ascontiguousarray(X[:, None], stream.dtype), stream._nothing(0), 0, out)
     found: F64 = out[:, 0]
     return found

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from meshnn import checks
 from meshnn.arguments import known, switch, whole_number
-from meshnn.codes import ADVANCE, DERIVE, LEARN, LEARNED, PEEK, SEEN
+from meshnn.codes import ClockPlace, Mode
 from meshnn.errors import DataError, MeshError
 from meshnn.losses import loss_named
 from meshnn.parameters import Ties
@@ -69,31 +69,31 @@ class BaseStream:
     @property
     def samples(self) -> int:
         """Samples seen so far."""
-        return int(self.room.clock[SEEN])
+        return int(self.room.clock[ClockPlace.SEEN])
 
     @property
     def learned(self) -> int:
         """Updates made so far."""
-        return int(self.room.clock[LEARNED])
+        return int(self.room.clock[ClockPlace.LEARNED])
 
     def step(self, x: ArrayLike) -> Array:
         """Take in one sample `(n_inputs,)`, or `(n_streams, n_inputs)`; return the outputs, in the same shape."""
-        return self._advance(x, ADVANCE)
+        return self._advance(x, Mode.ADVANCE)
 
     def peek(self, x: ArrayLike) -> Array:
         """Return what `step` would; nothing is remembered."""
-        return self._advance(x, PEEK)
+        return self._advance(x, Mode.PEEK)
 
     def learn(self, target: ArrayLike, delay: int = 0) -> None:
         """Learn the target of the last sample, or of the one `delay` samples before it.
 
         Of several outputs, or streams, some targets may be missing, which is NaN. Labels are whole numbers from 0.
         """
-        self._learn(target, delay, LEARN)
+        self._learn(target, delay, Mode.LEARN)
 
     def gradient(self, target: ArrayLike, delay: int = 0) -> Array:
         """Return the gradient `(n_parameters,)` of the loss of that sample, through all of the past."""
-        self._learn(target, delay, DERIVE)
+        self._learn(target, delay, Mode.DERIVE)
         found: Array = self.room.grad[: self.ties.n_parameters].copy()
         return found
 
@@ -120,12 +120,12 @@ class BaseStream:
         delay, T = self._as_delay(delay), len(samples)
         out: Array = np.empty((T, self.n_streams, self.topology.n_outputs), self.dtype)
         if Y is None:
-            self._call(ADVANCE, samples, self._nothing(T), 0, out)
+            self._call(Mode.ADVANCE, samples, self._nothing(T), 0, out)
         else:
             targets = self.as_targets(Y, T)
             if delay:
                 targets = np.concatenate([self._nothing(min(delay, T)), targets[: max(T - delay, 0)]])
-            self._call(ADVANCE | LEARN, samples, targets, delay, out)
+            self._call(Mode.ADVANCE | Mode.LEARN, samples, targets, delay, out)
         return out[:, 0] if single else out
 
     # -- how it runs -------------------------------------------------------------------------------------------------

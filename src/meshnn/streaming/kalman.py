@@ -17,7 +17,7 @@ import numpy as np
 from meshnn import _core
 from meshnn.arguments import FROM_0, POSITIVE, SHARE, known, real_number
 from meshnn.arrays import FloatArray, IntArray
-from meshnn.codes import LOG_Q, NOISE, STRIP
+from meshnn.codes import Memo, StreamNumbers
 from meshnn.errors import MeshError
 from meshnn.streaming.state import Workspace, aligned
 
@@ -120,8 +120,8 @@ class KalmanSettings:
 
 
 def _packed_size(width: int) -> int:
-    strips = width // STRIP
-    return STRIP * STRIP * strips * (strips + 1) // 2
+    strips = width // StreamNumbers.STRIP
+    return StreamNumbers.STRIP * StreamNumbers.STRIP * strips * (strips + 1) // 2
 
 
 class _Block(NamedTuple):
@@ -133,9 +133,11 @@ class _Block(NamedTuple):
 
     def read(self) -> FloatArray:
         dense, at, n = np.zeros((self.width, self.width)), 0, len(self.members)
-        for i in range(0, self.width, STRIP):
-            size = STRIP * (i + STRIP)
-            dense[i : i + STRIP, : i + STRIP] = self.strips[at : at + size].reshape(STRIP, -1)
+        for i in range(0, self.width, StreamNumbers.STRIP):
+            size = StreamNumbers.STRIP * (i + StreamNumbers.STRIP)
+            dense[i : i + StreamNumbers.STRIP, : i + StreamNumbers.STRIP] = self.strips[at : at + size].reshape(
+                StreamNumbers.STRIP, -1
+            )
             at += size
         lower = np.tril(dense)[:n, :n]
         return np.asarray(lower + np.tril(lower, -1).T)
@@ -143,8 +145,8 @@ class _Block(NamedTuple):
     def write(self, P: FloatArray) -> None:
         dense, at = np.zeros((self.width, self.width)), 0
         dense[: len(P), : len(P)] = P
-        for i in range(0, self.width, STRIP):
-            strip = dense[i : i + STRIP, : i + STRIP]
+        for i in range(0, self.width, StreamNumbers.STRIP):
+            strip = dense[i : i + StreamNumbers.STRIP, : i + StreamNumbers.STRIP]
             self.strips[at : at + strip.size] = strip.ravel()
             at += strip.size
 
@@ -233,15 +235,15 @@ class KalmanState:
             by_neuron = np.argsort(self.group, kind="stable").astype(np.int64)
             blocks = np.split(by_neuron, np.flatnonzero(np.diff(self.group[by_neuron])) + 1)
         taken = np.array([len(block) for block in blocks], dtype=np.int64)
-        widths = -(-taken // STRIP) * STRIP
+        widths = -(-taken // StreamNumbers.STRIP) * StreamNumbers.STRIP
         first = np.concatenate([[0], np.cumsum(widths)]).astype(np.int64)
         offset = np.concatenate([[0], np.cumsum([_packed_size(width) for width in widths])]).astype(np.int64)
         order = np.full(first[-1], -1, dtype=np.int64)
         for begin, block in zip(first, blocks, strict=False):
             order[begin : begin + len(block)] = block
-        memo = np.zeros(NOISE + C + count)
-        memo[LOG_Q] = math.log(settings.q) if settings.q > 0 else -math.inf
-        memo[NOISE : NOISE + C] = 1.0 if settings.noise == "auto" else settings.noise
+        memo = np.zeros(Memo.NOISE + C + count)
+        memo[Memo.LOG_Q] = math.log(settings.q) if settings.q > 0 else -math.inf
+        memo[Memo.NOISE : Memo.NOISE + C] = 1.0 if settings.noise == "auto" else settings.noise
         return Workspace(
             P=aligned((int(offset[-1]),), np.float64),  # rows of strips are then whole cache lines
             order=order, first=first, offset=offset[:-1].copy(), taken=taken, memo=memo,
@@ -274,12 +276,12 @@ class KalmanState:
     @property
     def q(self) -> float:
         """What variances grow by at the moment."""
-        return math.exp(self.filter.memo[LOG_Q])
+        return math.exp(self.filter.memo[Memo.LOG_Q])
 
     @property
     def noise(self) -> FloatArray:
         """Variance of standardised targets around the outputs, (n_outputs,), as found so far."""
-        return np.asarray(self.filter.memo[NOISE : NOISE + self.n_outputs].copy())
+        return np.asarray(self.filter.memo[Memo.NOISE : Memo.NOISE + self.n_outputs].copy())
 
     def changed(self, group: IntArray, origin: IntArray, outputs: IntArray) -> KalmanState:
         """The state of a net that has grown or shrunk.
@@ -319,9 +321,9 @@ class KalmanState:
                 P[np.ix_(here, here)] = dense[b][np.ix_(there, there)]
             block.write(P)
         memo, known = new.filter.memo, self.filter.memo
-        memo[:NOISE] = known[:NOISE]
+        memo[: Memo.NOISE] = known[: Memo.NOISE]
         kept = np.flatnonzero(outputs >= 0)
-        memo[NOISE + kept] = known[NOISE + outputs[kept]]
+        memo[Memo.NOISE + kept] = known[Memo.NOISE + outputs[kept]]
         kept = np.flatnonzero(origin >= 0)
-        memo[NOISE + new.n_outputs + kept] = known[NOISE + self.n_outputs + origin[kept]]
+        memo[Memo.NOISE + new.n_outputs + kept] = known[Memo.NOISE + self.n_outputs + origin[kept]]
         return new

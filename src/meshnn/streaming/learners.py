@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from meshnn import _core
 from meshnn.arguments import BELOW_1, FROM_0, POSITIVE, real_number, whole_number
-from meshnn.codes import ADAM, LOG_Q, MEAN_SQUARE, MOMENTUM, NOISE, SAMPLES
+from meshnn.codes import Memo, StepRule
 from meshnn.errors import MeshError
 from meshnn.streaming.kalman import KalmanSettings, KalmanState
 from meshnn.streaming.state import Workspace
@@ -129,7 +129,7 @@ class AdamLearner(FirstOrderLearner):
     """Adam."""
 
     name = "adam"
-    code = ADAM
+    code = StepRule.ADAM
     rate = 0.01
 
 
@@ -137,7 +137,7 @@ class SgdLearner(FirstOrderLearner):
     """Gradient descent with momentum."""
 
     name = "sgd"
-    code = MOMENTUM
+    code = StepRule.MOMENTUM
     rate = 0.01
 
 
@@ -209,9 +209,9 @@ class KalmanLearner(Learner):
         """Variances do not exceed their ceiling; the rest is as `_core/kalman.hpp` keeps it."""
         settings, ceiling = self.known.settings, 2.0 * self.filter.ceiling
         low, high = np.full(len(self.filter.memo), -LARGEST), np.full(len(self.filter.memo), LARGEST)
-        low[[SAMPLES, LOG_Q, MEAN_SQUARE]] = 0.0, -np.inf, 0.0
-        high[LOG_Q] = np.log(max(settings.q, settings.most)) + 1e-6
-        low[NOISE : NOISE + self.known.n_outputs] = 0.0
+        low[[Memo.SAMPLES, Memo.LOG_Q, Memo.MEAN_SQUARE]] = 0.0, -np.inf, 0.0
+        high[Memo.LOG_Q] = np.log(max(settings.q, settings.most)) + 1e-6
+        low[Memo.NOISE : Memo.NOISE + self.known.n_outputs] = 0.0
         return {"P": (-ceiling, ceiling), "memo": (low, high), "values": (-LARGEST, LARGEST), "noise": (0.0, LARGEST)}
 
     @property

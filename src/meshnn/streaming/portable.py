@@ -12,16 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshnn import _core
-from meshnn.codes import (
-    ADVANCE,
-    BINARY_CROSS_ENTROPY,
-    CROSS_ENTROPY,
-    DERIVE,
-    LEARN,
-    LEFT_OUT,
-    PEEK,
-    SQUARED_ERROR,
-)
+from meshnn.codes import ClockPlace, LossCode, Mode
 from meshnn.errors import MeshError
 from meshnn.export.c.learner import write_learner
 from meshnn.export.snapshot import write_snapshot
@@ -41,7 +32,7 @@ I64 = NDArray[np.int64]
 Tree = dict[str, Any]
 #: The arrays that it remembers; the others are buffers.
 KEPT = ("theta", "s", "J", "first", "second", "P", "last", "noise", "memo", "x_moments", "y_moments", "clock")
-LOSSES = (SQUARED_ERROR, BINARY_CROSS_ENTROPY, CROSS_ENTROPY)
+LOSSES = (LossCode.SQUARED_ERROR, LossCode.BINARY_CROSS_ENTROPY, LossCode.CROSS_ENTROPY)
 
 
 class PortableStream(BaseStream):
@@ -110,7 +101,7 @@ class PortableStream(BaseStream):
     @property
     def left_out(self) -> int:
         """Updates that were not made, because they were not finite."""
-        return int(self.room.clock[LEFT_OUT])
+        return int(self.room.clock[ClockPlace.LEFT_OUT])
 
     @property
     def state(self) -> F32:
@@ -218,7 +209,7 @@ class PortableStream(BaseStream):
         self.room.theta[:] = self._given
 
     def _call(self, mode: int, X: Array, Y: Array, delay: int, out: Array) -> None:
-        runs, learns = mode & (ADVANCE | PEEK), mode & (LEARN | DERIVE)
+        runs, learns = mode & (Mode.ADVANCE | Mode.PEEK), mode & (Mode.LEARN | Mode.DERIVE)
         net, state = self._structs
         X, Y, out = (part[:, 0] for part in (X, Y, out))
         try:
@@ -226,5 +217,5 @@ class PortableStream(BaseStream):
                 net, state, self.rule, mode, X if runs else None, Y if learns else None, out if runs else None
             )
         finally:
-            if mode & LEARN:
+            if mode & Mode.LEARN:
                 self._given[:] = self.room.theta

@@ -8,18 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from meshnn.codes import (
-    LOG_Q,
-    MEAN,
-    MEAN_SQUARE,
-    MEMO_Q,
-    MEMO_SAMPLES,
-    MEMO_SQUARE,
-    MOMENT_ROWS,
-    NOISE,
-    SAMPLES,
-    VARIANCE,
-)
+from meshnn.codes import Memo, MomentRow, PortableMemo
 from meshnn.errors import MeshError
 from meshnn.streaming.kalman import FULL_COST
 from meshnn.streaming.learners import KalmanLearner
@@ -58,9 +47,9 @@ def portable_from(stream: Stream) -> PortableStream:
     if isinstance(learner, KalmanLearner):
         memo, C = learner.filter.memo, stream.topology.n_outputs
         room.P[:] = learner.known.covariance()[np.triu_indices(stream.ties.n_parameters)]
-        room.memo[:] = memo[SAMPLES], math.exp(memo[LOG_Q]), memo[MEAN_SQUARE]
-        room.noise[:] = memo[NOISE : NOISE + C]
-        room.last[:] = memo[NOISE + C :]
+        room.memo[:] = memo[Memo.SAMPLES], math.exp(memo[Memo.LOG_Q]), memo[Memo.MEAN_SQUARE]
+        room.noise[:] = memo[Memo.NOISE : Memo.NOISE + C]
+        room.last[:] = memo[Memo.NOISE + C :]
     else:
         m = learner.moments
         room.first[:] = m.first
@@ -146,15 +135,15 @@ def _trust(found: PortableStream, known: Any) -> None:
     if hasattr(known, "root"):
         P[np.ix_(known.live, known.live)] = known.noise.mean() * (known.root.T @ known.root)
         found.room.noise[:] = np.maximum(known.noise, found.rule[8])
-        found.room.memo[MEMO_SAMPLES] = 100  # the noise is known that well
+        found.room.memo[PortableMemo.SAMPLES] = 100  # the noise is known that well
     found.room.P[:] = P[np.triu_indices(n)]
 
 
 def _as_moments(mean: Any, scale: Any) -> NDArray[np.float64]:
     """Of numbers of which as many were seen as count in the long run."""
-    found = np.zeros((MOMENT_ROWS, len(mean)))
+    found = np.zeros((MomentRow.ALL, len(mean)))
     found[0] = 2000.0
-    found[MEAN], found[VARIANCE] = mean, np.square(scale)
+    found[MomentRow.MEAN], found[MomentRow.VARIANCE] = mean, np.square(scale)
     return found
 
 
@@ -175,10 +164,10 @@ def into_stream(found: PortableStream, stream: Stream) -> None:
     if isinstance(learner, KalmanLearner):
         memo, C = learner.filter.memo, stream.topology.n_outputs
         learner.known.set_covariance(found.covariance().astype(np.float64))
-        memo[SAMPLES], memo[MEAN_SQUARE] = room.memo[MEMO_SAMPLES], room.memo[MEMO_SQUARE]
-        memo[LOG_Q] = math.log(room.memo[MEMO_Q]) if room.memo[MEMO_Q] > 0 else -math.inf
-        memo[NOISE : NOISE + C] = room.noise
-        memo[NOISE + C :] = room.last
+        memo[Memo.SAMPLES], memo[Memo.MEAN_SQUARE] = room.memo[PortableMemo.SAMPLES], room.memo[PortableMemo.SQUARE]
+        memo[Memo.LOG_Q] = math.log(room.memo[PortableMemo.Q]) if room.memo[PortableMemo.Q] > 0 else -math.inf
+        memo[Memo.NOISE : Memo.NOISE + C] = room.noise
+        memo[Memo.NOISE + C :] = room.last
     else:
         learner.moments.first[:] = room.first
         if room.second.size:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from meshnn.codes import ADAM, MOMENT_ROWS, MOMENTUM
+from meshnn.codes import MomentRow, StepRule
 from meshnn.errors import MeshError
 from meshnn.memory import check_fits
 from meshnn.parameters import Ties
@@ -149,7 +149,7 @@ def plan_portable(stream: PortableStream) -> Workspace:
         ticks=stream.ticks_per_sample,
         carries=int(stream.memory == "carry"),
         loss=stream.loss.code,
-        learner=MOMENTUM if isinstance(stream.learner, SgdLearner) else ADAM,
+        learner=StepRule.MOMENTUM if isinstance(stream.learner, SgdLearner) else StepRule.ADAM,
         filters=int(stream.learner.filters),
     )
 
@@ -186,8 +186,8 @@ def new_portable_state(stream: PortableStream) -> Workspace:
         last=zeros(N if filters else 0),
         noise=zeros(t.n_outputs if filters else 0),
         memo=zeros(3),
-        x_moments=zeros(MOMENT_ROWS * t.n_inputs if stream.scale else 0),
-        y_moments=zeros(MOMENT_ROWS * t.n_outputs if stream.scale and not stream.loss.likelihood else 0),
+        x_moments=zeros(MomentRow.ALL * t.n_inputs if stream.scale else 0),
+        y_moments=zeros(MomentRow.ALL * t.n_outputs if stream.scale and not stream.loss.likelihood else 0),
         clock=np.zeros(4, np.int64),
         t=zeros(len(net.code)),
         d=zeros(len(net.code)),

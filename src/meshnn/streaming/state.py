@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from meshnn.codes import MOMENT_ROWS, RANDOM
+from meshnn.codes import ClockPlace, MomentRow
 from meshnn.errors import FileError
 from meshnn.memory import check_fits
 from meshnn.plan import ROW_BYTES
@@ -67,8 +67,8 @@ def new_state(stream: Stream) -> Workspace:
         past_outputs=np.zeros((depth, B, C), dtype),
         target=np.zeros((B, m), dtype),
         last_x=np.zeros(d if replays else 0, dtype),
-        x_moments=np.zeros((MOMENT_ROWS, d if stream.scale else 0)),
-        y_moments=np.zeros((MOMENT_ROWS, 0 if stream.loss.likelihood or not stream.scale else m)),
+        x_moments=np.zeros((MomentRow.ALL, d if stream.scale else 0)),
+        y_moments=np.zeros((MomentRow.ALL, 0 if stream.loss.likelihood or not stream.scale else m)),
         replay_x=np.zeros((replays, d), dtype),
         replay_y=np.zeros((replays, m), dtype),
         clock=np.zeros(8, np.int64),
@@ -90,7 +90,7 @@ def fill_arrays(into: Mapping[str, Array], stored: Any, limits: Mapping[str, tup
             found = f"{given.shape} {given.dtype}" if isinstance(given, np.ndarray) else type(given).__name__
             raise FileError(f"the stored {name} must be {array.shape} {array.dtype}, got {found}")
         low, high = limits.get(name, (-LARGEST_FLOAT, LARGEST_FLOAT) if array.dtype.kind == "f" else (0, 2.0**62))
-        checked = (given[:RANDOM] if name == "clock" else given).astype(np.float64)
+        checked = (given[: ClockPlace.RANDOM] if name == "clock" else given).astype(np.float64)
         if (name in limits or name not in NOT_FINITE) and not ((checked >= low) & (checked <= high)).all():
             raise FileError(f"the stored {name} has numbers that no stream holds")
     for name, array in into.items():

@@ -10,20 +10,7 @@ from numpy.typing import NDArray
 
 from meshnn import _core
 from meshnn.arguments import known, whole_number
-from meshnn.codes import (
-    ADVANCE,
-    AT_ONCE,
-    CROSS_ENTROPY,
-    INPUT_CUT,
-    LEARN,
-    MEAN,
-    NONZERO_AT_ZERO,
-    PEEK,
-    SEEN,
-    STORED,
-    TARGET_CUT,
-    VARIANCE,
-)
+from meshnn.codes import NONZERO_AT_ZERO, ClockPlace, LossCode, Mode, MomentRow, StreamNumbers
 from meshnn.errors import FileError, MeshError
 from meshnn.parameters import Ties
 from meshnn.plan.influence import InfluencePlan, plan_influence
@@ -105,8 +92,8 @@ class Stream(BaseStream):
     @property
     def at_once(self) -> int:
         """Outputs that a sample is learned with: all, but of hundreds of classes a filter takes the likeliest."""
-        few = self.learner.filters and self.loss.code == CROSS_ENTROPY
-        return min(self.topology.n_outputs, AT_ONCE) if few else self.topology.n_outputs
+        few = self.learner.filters and self.loss.code == LossCode.CROSS_ENTROPY
+        return min(self.topology.n_outputs, StreamNumbers.AT_ONCE) if few else self.topology.n_outputs
 
     def explain(self) -> StreamExplanation:
         """What a sample costs with the exact influence and with cut ones: print it. Nothing is run."""
@@ -157,7 +144,7 @@ class Stream(BaseStream):
         if not self.loss.likelihood:
             found += self.learner.noise
         room = self.room
-        variance: Array = found * room.y_moments[VARIANCE] if room.y_moments.shape[1] else found
+        variance: Array = found * room.y_moments[MomentRow.VARIANCE] if room.y_moments.shape[1] else found
         return variance
 
     def scaled(self, X: Array, Y: Array) -> tuple[Array, Array]:
@@ -168,13 +155,15 @@ class Stream(BaseStream):
         def one(values: Array, moments: Array, cut: float) -> Array:
             if not moments.shape[1]:
                 return values
-            deviation = np.sqrt(moments[VARIANCE])
+            deviation = np.sqrt(moments[MomentRow.VARIANCE])
             with np.errstate(divide="ignore", invalid="ignore"):
-                found = np.where(deviation > 0, (values - moments[MEAN]) / deviation, 0.0)
+                found = np.where(deviation > 0, (values - moments[MomentRow.MEAN]) / deviation, 0.0)
             clipped: Array = np.clip(np.nan_to_num(found, posinf=0.0, neginf=0.0), -cut, cut)
             return clipped
 
-        return one(X, self.room.x_moments, INPUT_CUT), one(Y, self.room.y_moments, TARGET_CUT)
+        return one(X, self.room.x_moments, StreamNumbers.INPUT_CUT), one(
+            Y, self.room.y_moments, StreamNumbers.TARGET_CUT
+        )
 
     def reset(self) -> None:
         """Forget the states and their influences; what was learned stays."""
@@ -226,8 +215,10 @@ class Stream(BaseStream):
                 _move(room.y_moments, new.y_moments, np.maximum(outputs, -1))
             new.clock[:] = room.clock
             if new.replay_y.shape != room.replay_y.shape:
-                new.clock[STORED] = 0
-            new.clock[SEEN] = 0 if self.delay else room.clock[SEEN]  # derivatives of before are of another net
+                new.clock[ClockPlace.STORED] = 0
+            new.clock[ClockPlace.SEEN] = (
+                0 if self.delay else room.clock[ClockPlace.SEEN]
+            )  # derivatives of before are of another net
             other._room = new
         self.__dict__.update(other.__dict__)
         if self._room is not None:
@@ -319,7 +310,7 @@ class Stream(BaseStream):
         if self._room is None:
             self.room  # noqa: B018  made and bound
         _core.stream(*self._structs, mode, X, Y, delay, out)
-        if self.values is not self._given and mode & LEARN:
+        if self.values is not self._given and mode & Mode.LEARN:
             self._given[:] = self.values
 
     def peek_row(self, row: Array) -> Array:
@@ -327,7 +318,7 @@ class Stream(BaseStream):
         if self._room is None:
             self.room  # noqa: B018  made and bound
         out = np.empty((1, 1, self.topology.n_outputs), self.dtype)
-        self._call(PEEK, row, self._no_target, 0, out)
+        self._call(Mode.PEEK, row, self._no_target, 0, out)
         found: Array = out[0, 0]
         return found
 
@@ -336,7 +327,7 @@ class Stream(BaseStream):
         if self._room is None:
             self.room  # noqa: B018  made and bound
         self._target[0, 0, 0] = target
-        self._call(ADVANCE | LEARN, row, self._target, 0, self._out)
+        self._call(Mode.ADVANCE | Mode.LEARN, row, self._target, 0, self._out)
 
 
 def _hops(method: str) -> int | None:

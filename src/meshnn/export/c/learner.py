@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from meshnn.arrays import Array
-from meshnn.codes import ACTIVATIONS, ADAM, BINARY_CROSS_ENTROPY, CROSS_ENTROPY
+from meshnn.codes import ACTIVATIONS, LossCode, StepRule
 from meshnn.errors import MeshError
 from meshnn.export.c.source import arithmetic_begin, called, functions, renamed
 from meshnn.export.c.text import Tables, check_name, literal, render
@@ -66,7 +66,7 @@ def learner_header(stream: Any, name: str = "net", top: Sequence[str] = (), tabl
     widest = max(t.n_edges, len(room.J), len(room.P), len(stream.net.sub_src), 7 * t.n_inputs, len(room.theta))
     return render(
         "learner.h.j2", top=top, p=f"{name}_", up=name.upper(), stream=stream, net=stream.net, t=t, N=N,
-        tables=Tables() if tables is None else tables, classes=stream.loss.code == CROSS_ENTROPY, saved=saved,
+        tables=Tables() if tables is None else tables, classes=stream.loss.code == LossCode.CROSS_ENTROPY, saved=saved,
         saved_all=saved_all, ram=learner_bytes(stream), stack=4 * max(tick, update + t.n_outputs) + 200,
         interface=interface, constants=_constants(stream, saved, saved_all), arrays=_arrays(stream),
         settings=[(key, literal(value)) for key, value in zip(SETTINGS, stream.rule, strict=True)],
@@ -156,8 +156,10 @@ def _functions(stream: Any) -> str:
         "SLOPES": True, "BUILTIN_SQRT": False, "FROZEN": False,
         "SCALED": bool(room.x_moments.size), "SCALED_TARGETS": bool(room.y_moments.size), "CARRIES": bool(net.carries),
         "FIXED": len(room.theta) > stream.ties.n_parameters, "RUNS": _runs(net) is not None,
-        "FILTERS": bool(net.filters), "ADAM": net.learner == ADAM, "CLASSES": net.loss == CROSS_ENTROPY,
-        "LABELS": net.loss == BINARY_CROSS_ENTROPY, "LOGISTIC": net.loss in (CROSS_ENTROPY, BINARY_CROSS_ENTROPY),
+        "FILTERS": bool(net.filters), "ADAM": net.learner == StepRule.ADAM,
+        "CLASSES": net.loss == LossCode.CROSS_ENTROPY,
+        "LABELS": net.loss == LossCode.BINARY_CROSS_ENTROPY,
+        "LOGISTIC": net.loss in (LossCode.CROSS_ENTROPY, LossCode.BINARY_CROSS_ENTROPY),
     }  # fmt: skip
     flags |= {name: bool(value > 0) for name, value in zip(SETTINGS, stream.rule, strict=True)}
     found = functions(["portable_math.h", "portable.h", "portable_learn.h", "portable_save.h"], flags)

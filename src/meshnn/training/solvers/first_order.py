@@ -11,7 +11,7 @@ import numpy as np
 
 from meshnn.arguments import known
 from meshnn.arrays import Array, FloatArray
-from meshnn.codes import ADAM, MOMENTUM, NESTEROV
+from meshnn.codes import StepRule
 from meshnn.engine import Optimizer
 from meshnn.errors import MeshError
 from meshnn.mesh import Mesh
@@ -130,7 +130,7 @@ class Adam(FirstOrder):
 
     def rule(self) -> tuple[int, tuple[float, float], float]:
         """Return code, betas and epsilon of a step."""
-        return ADAM, (float(self.betas[0]), float(self.betas[1])), float(self.epsilon)
+        return StepRule.ADAM, (float(self.betas[0]), float(self.betas[1])), float(self.epsilon)
 
 
 @dataclass
@@ -158,7 +158,7 @@ class SGD(FirstOrder):
 
     def rule(self) -> tuple[int, tuple[float, float], float]:
         """Return code, betas and epsilon of a step."""
-        return NESTEROV if self.nesterov else MOMENTUM, (float(self.momentum), 0.0), 1e-8
+        return StepRule.NESTEROV if self.nesterov else StepRule.MOMENTUM, (float(self.momentum), 0.0), 1e-8
 
 
 class FirstOrderRun(SolverRun):
