@@ -18,10 +18,9 @@ from commands import meshnn as run_command
 from meshnn import Mesh, MeshClassifier, MeshRegressor, MeshSequenceClassifier, MeshStreamClassifier, Topology
 from meshnn.errors import DataError, MeshError
 from meshnn.export import CNet, CompilerError, ExportError
-from meshnn.export.c.integer import IntegerNet, table_of
 from meshnn.export.c.layout import Layout
+from meshnn.export.c.nets import IntegerNet, float_outputs, table_of
 from meshnn.export.c.quantise import Quantiser
-from meshnn.export.c.reference import float_outputs
 from meshnn.export.c.text import literal
 from meshnn.export.c.writer import write_net
 
@@ -317,7 +316,6 @@ def test_dead_edges_and_settled_neurons_cost_nothing():
     ("options", "error", "named"),
     [
         ({"dtype": "int4"}, MeshError, "int4"),
-        ({"name": "for"}, ExportError, "net_for"),
         ({"name": "2 nets"}, ExportError, "2 nets"),
         ({"dtype": "int8", "X": [["a", "b", "c", "d"]]}, DataError, "X"),
         ({"dtype": "int8", "X": np.zeros((5, 3))}, DataError, r"\(n, 4\)"),

@@ -24,8 +24,8 @@ class Node(NamedTuple):
 class Graph:
     """Nodes in the order in which they run.
 
-    The body of a loop is a graph with an `outer` one; its constants belong to the outermost. `naming` makes unique names
-    for a graph that becomes part of another model, and `known` are inputs that exist there already.
+    The body of a loop is a graph with an `outer` one; its constants belong to the outermost. `naming` makes unique
+    names for a graph that becomes part of another model, and `known` are inputs that exist there already.
     """
 
     def __init__(
