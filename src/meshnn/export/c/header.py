@@ -143,7 +143,7 @@ class _Header:
             "stages": list(self._stages()), "once": layout.once, "unrolled": self.unrolled, "direct": self.direct,
             "by": by, "rest": by == 1 or any(count % by for count in counts), "has_listed": bool(len(slots)),
             "listed_at": sum((b.end - b.begin) * b.count for b in layout.blocks if b.full), "rows_tables": rows,
-            "has_bias": self.integer or net.bias.any(), "same_shift": same, "negative_shift": bool((net.shift < 0).any()),
+            "has_bias": self.integer or net.bias.any(), "same_shift": same, "negative_shift": (net.shift < 0).any(),
             "room": max(layout.n_rows, 1) if self.direct else layout.n_slots,
         }  # fmt: skip
 
@@ -199,7 +199,7 @@ class _Header:
                 wide = "(int32_t)" if net.dtype == "int16" else ""
                 terms.append(("-" if w < 0 else "+", f"{wide}{abs(w)}", state))
         start = f"(int32_t){int(net.bias[row])}" if self.integer else literal(net.bias[row])
-        facts = {"given": self._given(row), "shift": int(net.shift[row]), "start": start, "terms": tuple(terms)}
+        facts: dict[str, Any] = {"given": self._given(row), "shift": int(net.shift[row]), "start": start, "terms": tuple(terms)}
         return replace(run, begin=row, end=row + 1, **facts)
 
     def _outputs(self) -> dict[str, Any]:

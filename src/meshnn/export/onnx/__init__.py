@@ -182,14 +182,16 @@ def _add_classes(
     if two:
         minus = graph.add("Neg", (outputs,), "chances/minus")
         outputs = graph.add("Concat", (outputs, minus), "chances/both", axis=-1)
-    link, options = ("Softmax", {"axis": -1}) if blueprint.link == "softmax" else ("Sigmoid", {})
-    chances = outputs if raw else graph.add(link, (outputs,), "chances", **options)
+    if not raw and blueprint.link == "softmax":
+        outputs = graph.add("Softmax", (outputs,), "chances", axis=-1)
+    elif not raw:
+        outputs = graph.add("Sigmoid", (outputs,), "chances")
     if not zipmap:
-        return _add_output(graph, chances, "probabilities", (*axes, len(labels)))
+        return _add_output(graph, outputs, "probabilities", (*axes, len(labels)))
     if graph.dtype != "float32":
-        chances = graph.cast(chances, "chances/short", "float32")  # ZipMap takes no others
+        outputs = graph.cast(outputs, "chances/short", "float32")  # ZipMap takes no others
     key = "classlabels_strings" if labels.dtype == object else "classlabels_int64s"
-    name = graph.add("ZipMap", (chances,), "output_probability", "ai.onnx.ml", **{key: labels.tolist()})
+    name = graph.add("ZipMap", (outputs,), "output_probability", "ai.onnx.ml", **{key: labels.tolist()})
     helper = graph.onnx.helper
     entry = helper.make_map_type_proto(graph.code(labels.dtype.name), helper.make_tensor_type_proto(1, []))
     graph.outputs.append(helper.make_value_info(name, helper.make_sequence_type_proto(entry)))

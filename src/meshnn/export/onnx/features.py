@@ -54,8 +54,8 @@ def scaled(graph: Graph, blueprint: Blueprint, name: str) -> str:
     """Return features as the net takes them; of a stream, features that are not finite count as their mean."""
     r = blueprint
     if r.x_mean is not None and r.x_scale is not None:
-        large = np.abs(r.x_mean) / 1e3 + r.x_scale > np.finfo(graph.dtype).max / 1e3
-        if (large := np.flatnonzero(np.isfinite(r.x_scale) & large)).size:
+        beyond = np.abs(r.x_mean) / 1e3 + r.x_scale > np.finfo(graph.dtype).max / 1e3
+        if (large := np.flatnonzero(np.isfinite(r.x_scale) & beyond)).size:
             shown = f"numbers around {abs(r.x_mean[large[0]]) + r.x_scale[large[0]]:.1g}"
             raise ExportError(f"feature {large[0]} has {shown}, too large for {graph.dtype}; scale the features first")
         factor, mean = 1.0 / r.x_scale, r.x_mean.astype(graph.dtype)  # the scale of a constant feature is infinite
