@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from test_portable import hostile, random_mesh, recurrent, tied_mesh
 
-import boards
 from commands import meshnn
 from meshnn import Mesh, MeshClassifier, MeshRegressor, MeshStreamClassifier, MeshStreamRegressor, Topology, load
 from meshnn.errors import DataError, MeshError
@@ -177,6 +176,16 @@ def test_hard_data_have_the_same_bits(tmp_path, case):
         assert (np.abs(P) <= 1.01 * np.sqrt(np.outer(P.diagonal(), P.diagonal()))).all()
 
 
+def saved_by(stream, X, Y, tmp_path, everything=False):
+    device = compiled(stream, tmp_path)
+    device.run(X, Y)
+    return device.save(everything)
+
+
+def with_checksum(words):
+    return words.tobytes() + np.uint32(zlib.crc32(words.tobytes())).tobytes()
+
+
 def test_what_is_saved_is_restored_or_refused(tmp_path):
     stream = eight(scale=True)
     X, Y = signal(100)
@@ -187,40 +196,19 @@ def test_what_is_saved_is_restored_or_refused(tmp_path):
     assert_same_bits(other.run(X[50:], Y[50:]), device.run(X[50:], Y[50:]))
     short = device.save()
     assert len(short) == 36 + 4 * (89 + 14)
-    before = other.save(everything=True)
-    wrong = {
-        1: saved[:-4], 2: b"XNNL" + saved[4:], 3: saved[:16] + b"\0\0\0\0" + saved[20:],
-        4: saved[:40] + bytes([saved[40] ^ 1]) + saved[41:],
-    }  # fmt: skip
-    words = np.frombuffer(short[:-4], "<u4").copy()
-    words[10] = 0x7FC00000
-    wrong[5] = words.tobytes() + np.uint32(zlib.crc32(words.tobytes())).tobytes()
-    for fault, content in wrong.items():
+    before, words = other.save(everything=True), np.frombuffer(short[:-4], "<u4").copy()
+    words[9] = 0x7FC00000
+    for fault, named, content in (
+        (1, "cut", saved[:-4]), (2, "no snapshot", b"XNNL" + saved[4:]), (1, "cut at 37", short[:37]),
+        (2, "version 7", short[:4] + b"\7\0\0\0" + short[8:]), (3, "checksum", saved[:16] + b"\0\0\0\0" + saved[20:]),
+        (4, "checksum", short[:60] + bytes([short[60] ^ 1]) + short[61:]), (5, "number 1 of", with_checksum(words)),
+    ):  # fmt: skip
         assert other.restore(content) == fault
-    assert other.restore(b"MNNL") == 1
+        with pytest.raises(DataError, match=named):
+            read_snapshot(content, "field.bin")
     assert other.save(everything=True) == before
     assert other.restore(short) == 0
     assert_same_bits(parameters(other), parameters(device))
-
-
-def saved_by(stream, X, Y, tmp_path, everything=False):
-    device = compiled(stream, tmp_path)
-    device.run(X, Y)
-    return device.save(everything)
-
-
-def test_damaged_snapshots_are_refused(tmp_path):
-    saved = saved_by(eight(), *signal(10), tmp_path)
-    words = np.frombuffer(saved[:-4], "<u4").copy()
-    words[9] = 0x7FC00000
-    wrong = {
-        "hello": b"hello", "version 7": saved[:4] + b"\7\0\0\0" + saved[8:], "37": saved[:37], "100": saved[:100],
-        "checksum": saved[:60] + b"\0" + saved[61:],
-        "number 1 of": words.tobytes() + np.uint32(zlib.crc32(words.tobytes())).tobytes(),
-    }  # fmt: skip
-    for named, content in wrong.items():
-        with pytest.raises(DataError, match=named):
-            read_snapshot(content, f"hello {named}" if named == "hello" else "field.bin")
 
 
 def test_snapshots_of_other_nets_are_refused(tmp_path):
@@ -346,97 +334,3 @@ def test_the_header_of_a_model_says_what_inputs_and_classes_are_called(tmp_path)
         assert text.count("#include") == 1
     said = [model.predict_one({"a*/": a, "b@~": b}) for a, b in X]
     assert ["no" if portable_of(model).peek(x)[0] > 0 else "yes" for x in X] == said
-
-
-# -- boards ----------------------------------------------------------------------------------------------------------
-
-BOARD = """#include "net.h"
-static net_learner l;
-static float x[1], y[1], target[1];
-"""
-
-
-def on_board(stream, board, flags, T, steps):
-    """Checksums of outputs and parameters after so many steps on a signal of T samples, over and over."""
-    X, Y = signal(T)
-    words = ",".join(f"0x{word:08x}u" for word in np.concatenate([X[:, 0], Y[:, 0]]).view(np.uint32))
-    source = f"""{boards.SAY}{BOARD}
-static const uint32_t data[{2 * T}] = {{{words}}};
-static uint32_t crc = 0xffffffffu;
-static void add(float value) {{
-    int i;
-    crc ^= net_bits(value);
-    for (i = 0; i < 32; i++) crc = (crc >> 1) ^ ((crc & 1u) ? 0xedb88320u : 0u);
-}}
-int main(void) {{
-    unsigned t, k;
-    net_init(&l);
-    for (t = 0; t < {steps}u; t++) {{
-        x[0] = net_from_bits(data[t % {T}u]);
-        target[0] = net_from_bits(data[{T}u + t % {T}u]);
-        net_step(&l, x, y);
-        net_learn(&l, target);
-        add(y[0]);
-    }}
-    for (k = 0; k < NET_PARAMETERS; k++) add(l.theta[k]);
-    say_bits(crc ^ 0xffffffffu);
-    return 0;
-}}
-"""
-    got = int(boards.run_on(board, source, {"net.h": learner_header(stream)}, flags).split()[-1], 16)
-    times = -(-steps // T)
-    out = stream.run(np.tile(X, (times, 1))[:steps], np.tile(Y, (times, 1))[:steps])
-    return got, zlib.crc32(np.concatenate([out[:, 0], stream.parameters]).astype("<f4").tobytes())
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("board", "learner", "flags", "steps"),
-    [
-        ("m4f", "ekf", "-std=c99 -O2", 2000),
-        ("m4f", "ekf", "-std=gnu99 -O3", 2000),
-        ("m4f", "adam", "-std=gnu99 -Os", 2000),
-        ("m3", "ekf", "-std=c99 -O2", 2000),
-        ("m3", "adam", "-std=gnu99 -O2", 2000),
-        ("m3", "sgd", "-std=c99 -O1", 2000),
-    ],
-)
-def test_the_same_bits_on_boards(board, learner, flags, steps):
-    got, want = on_board(eight(learner, scale=True), board, flags, 500, steps)
-    assert got == want
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("board", ["m3", "m4f", "avr"])
-def test_no_library_is_called_and_nothing_is_warned_of(board):
-    arithmetic = "__aeabi_" if board != "avr" else "__"  # of floats, which the compiler brings along
-    source = '#include "net.h"\nstatic net_learner l;\nfloat x[3], y[3], t[3];\nunsigned char bytes[NET_SAVED_ALL];\n'
-    source += "int main(void) { net_init(&l); net_step(&l, x, y); net_learn(&l, t); net_reset(&l);\n"
-    source += "return net_restore(&l, bytes, net_save(&l, bytes, 1)); }\n"
-    for make, loss, options in KINDS.values():
-        stream = make().stream(loss, portable=True, **options)
-        for flags in ("-std=c99 -Os", "-std=gnu99 -O3"):
-            built = boards.build(board, source, {"net.h": learner_header(stream)}, flags, link=False)
-            assert all(name.startswith(arithmetic) for name in built.undefined()), built.undefined()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("board", "learner", "ram", "most"),
-    [("m4f", "ekf", 24_000, 160_000), ("m4f", "adam", 6_000, 90_000), ("m3", "ekf", 24_000, 2_500_000)],
-)
-@pytest.mark.parametrize("flags", ["-std=c99 -O2", "-std=c99 -Os"])
-def test_bars_of_memory_and_instructions(board, learner, ram, most, flags):
-    header = {"net.h": learner_header(eight(learner))}
-    before = BOARD.replace("static float x[1]", "float x[1] = {0.3f}").replace("target[1]", "target[1] = {0.2f}")
-    count = boards.instructions(
-        board, "net_init(&l);", "net_step(&l, x, y); net_learn(&l, target);", header, flags, before
-    )
-    work = "net_init(&l); net_step(&l, x, y); net_learn(&l, target);"
-    built = boards.build(board, boards.painted(before, work), header, flags)
-    stack = int(built.run().split()[-1], 16)
-    sizes = built.sizes()
-    print(f"{board} {learner} {flags}: {count} instructions, {sizes}, {stack} bytes of stack")
-    assert count <= most
-    assert sizes["data"] + sizes["bss"] + stack <= ram
-    assert 0 < stack < 3000
