@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import boards
+import naive
 from meshnn import Mesh, MeshClassifier, MeshRegressor, MeshStreamClassifier, MeshStreamRegressor, Topology
 from meshnn.errors import DataError, FileError, MeshError
 from meshnn.streaming.portable import KEPT, PortableStream
@@ -78,16 +79,6 @@ def samples(mesh, T, seed=0):
 def naive_influences(mesh, X, ticks, carries):
     """Outputs and dy/dtheta after the last sample, by loops over all edges and neurons in float64."""
     t, number, N = mesh.topology, mesh._ties.number, mesh._ties.n_parameters
-    phi = {
-        0: (lambda a: a, lambda a: 1.0),
-        2: (lambda a: a if a > 0 else 0.01 * a, lambda a: 1.0 if a > 0 else 0.01),
-        3: (lambda a: a if a > 0 else np.expm1(a), lambda a: 1.0 if a > 0 else np.exp(a)),
-        4: (lambda a: np.logaddexp(0, a), lambda a: 1 / (1 + np.exp(-a))),
-        5: (lambda a: 1 / (1 + np.exp(-a)), lambda a: np.exp(-a) / (1 + np.exp(-a)) ** 2),
-        6: (np.tanh, lambda a: 1 - np.tanh(a) ** 2),
-        7: (np.sin, np.cos),
-        8: (lambda a: np.exp(-a * a), lambda a: -2 * a * np.exp(-a * a)),
-    }
     n = t.n_neurons
     s, J = np.zeros(n), np.zeros((n, N))
     s[t.n_inputs : t.n_clamped] = 1
@@ -104,12 +95,12 @@ def naive_influences(mesh, X, ticks, carries):
                 if number[e] < N:
                     change[j, number[e]] += s[i]
             for j in range(t.n_clamped, n):
-                value, slope = phi[int(mesh._codes[j])]
-                s[j], J[j] = value(total[j]), slope(total[j]) * change[j]
+                s[j], slope = naive.activate(mesh.activations[j - t.n_clamped], total[j])
+                J[j] = slope * change[j]
     return s[n - t.n_outputs :], J[n - t.n_outputs :]
 
 
-@pytest.mark.parametrize("name", [*MESHES, *range(20)])
+@pytest.mark.parametrize("name", [*MESHES, *range(10)])
 @pytest.mark.parametrize("memory", ["carry", "none"])
 def test_exact_influences(name, memory):
     mesh, again = (MESHES[name]() if name in MESHES else random_mesh(name) for _ in range(2))
@@ -203,15 +194,6 @@ def test_of_three_classes_the_filter_learns_as_well():
     assert right[True] > max(0.9, right[False] - 0.02)
 
 
-def test_a_long_stream_is_learned():
-    """The next value of a signal of two tones, by eight neurons."""
-    x = (np.sin(0.3 * np.arange(3001)) * np.cos(0.11 * np.arange(3001))).astype(np.float32)
-    for learner, most in (("ekf", 1e-2), ("adam", 0.1), ("sgd", 0.1)):
-        mesh = Mesh(recurrent(8, 1, 1), 2, "tanh", random_state=0)
-        out = mesh.stream(learner=learner, portable=True).run(x[:-1, None], x[1:])
-        assert np.square(out[-500:, 0] - x[-500:]).mean() / x.var() < most
-
-
 def hostile(T, d, m, seed):
     rng = np.random.default_rng(seed)
     X = (rng.normal(size=(T, d)) * 10.0 ** rng.choice([0, 0, 0, 3, 30, -30], size=(T, d))).astype(np.float32)
@@ -221,7 +203,8 @@ def hostile(T, d, m, seed):
     return X, Y
 
 
-def check_hostile(T):
+@pytest.mark.parametrize("T", [4000, pytest.param(100_000, marks=pytest.mark.slow)])
+def test_nothing_breaks_it(T):
     for k, (learner, scale) in enumerate([("ekf", True), ("ekf", False), ("adam", False), ("sgd", True)]):
         mesh = Mesh(recurrent(4, 2, 2), 1, ["tanh", "relu", "sin", "softplus"], random_state=0)
         stream = mesh.stream(learner=learner, scale=scale, portable=True)
@@ -232,24 +215,14 @@ def check_hostile(T):
         for name in KEPT:
             assert np.isfinite(getattr(stream.room, name)).all(), (learner, scale, name)
         assert stream.learned > T // 3
-        if learner == "ekf":
-            assert (stream.covariance().diagonal() > 0).all()
-            assert stream.covariance().diagonal().max() <= 10
         x = np.sin(np.arange(3000) / 3).astype(np.float32)  # it goes on to learn
         stream.reset()
         out = stream.run(np.stack([x[:-1], x[:-1]], axis=1), np.stack([x[1:], -x[1:]], axis=1))
         assert np.isfinite(out).all()
-        if learner == "ekf" and scale:
-            assert np.square(out[-500:, 0] - x[-500:]).mean() < 0.1
-
-
-def test_nothing_breaks_it():
-    check_hostile(4000)
-
-
-@pytest.mark.slow
-def test_nothing_breaks_it_for_long():
-    check_hostile(100_000)
+        if learner == "ekf":
+            assert (stream.covariance().diagonal() > 0).all()
+            assert stream.covariance().diagonal().max() <= 10
+            assert not scale or np.square(out[-500:, 0] - x[-500:]).mean() < 0.1
 
 
 def test_a_noisy_stream_for_long_keeps_its_covariance_sound():
@@ -316,28 +289,24 @@ def test_look_state_tree_and_pickle():
 
 def test_refusals():
     mesh = Mesh(recurrent(), 1, "tanh", random_state=0)
-    with pytest.raises(MeshError, match="a portable stream has n_streams=1 only, got 2"):
-        mesh.stream(portable=True, n_streams=2)
-    with pytest.raises(MeshError, match="has delay=0 only, got 3"):
-        mesh.stream(portable=True, delay=3)
-    with pytest.raises(MeshError, match="method='exact' only"):
-        mesh.stream(portable=True, method="snap-1")
-    with pytest.raises(MeshError, match="knows the losses squared_error"):
-        mesh.stream("huber", portable=True)
-    with pytest.raises(MeshError, match="one covariance"):
-        mesh.stream(learner="ekf", portable=True, covariance="decoupled")
-    with pytest.raises(MeshError, match="keeps no samples"):
-        mesh.stream(learner="ekf", portable=True, replays=10)
+    for loss, options, named in (
+        ("squared_error", {"n_streams": 2}, "n_streams=1"), ("squared_error", {"delay": 3}, "delay=0"),
+        ("squared_error", {"method": "snap-1"}, "exact"), ("huber", {}, "squared_error"),
+        ("squared_error", {"learner": "ekf", "covariance": "decoupled"}, "one covariance"),
+        ("squared_error", {"learner": "ekf", "replays": 10}, "no samples"),
+    ):  # fmt: skip
+        with pytest.raises(MeshError, match=named):
+            mesh.stream(loss, portable=True, **options)
     stream = mesh.stream(portable=True)
-    with pytest.raises(MeshError, match="call step"):
+    with pytest.raises(MeshError, match="step"):
         stream.learn([1.0])
-    with pytest.raises(DataError, match="input 1 of sample 0 is nan"):
+    with pytest.raises(DataError, match="input 1 of sample 0"):
         stream.step([0.0, np.nan])
-    with pytest.raises(MeshError, match="is known to learner"):
+    with pytest.raises(MeshError, match="learner"):
         stream.covariance()
-    with pytest.raises(MeshError, match="this one has n_streams=2"):
+    with pytest.raises(MeshError, match="n_streams=2"):
         mesh.stream(n_streams=2).portable()
-    with pytest.raises(MeshError, match="make a stream of its net yourself"):
+    with pytest.raises(MeshError, match="object"):
         portable_of(object())
 
 

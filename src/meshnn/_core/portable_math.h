@@ -2,7 +2,7 @@
 
    They call no library, compute nothing in double and use no fused multiply-add. The core compiles this file, and export
    copies single functions from it into headers: it renames net_ and NET_, keeps one branch of every `if (NET_FLAG)` and
-   leaves out all functions that are not called (meshnn/export/c/source.py). Blank lines separate functions. */
+   leaves out all functions that are not called (meshnn/export/c/text.py). Blank lines separate functions. */
 #include <stdint.h>
 
 #if defined(__FAST_MATH__) || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__ > 0)

@@ -12,7 +12,7 @@ from copy import deepcopy
 import numpy as np
 
 from meshnn.arrays import Array, FloatArray
-from meshnn.export.c.integer import IntegerNet
+from meshnn.export.c.nets import IntegerNet
 from meshnn.export.c.quantise import Quantiser
 from meshnn.mesh import Mesh
 

@@ -1,4 +1,4 @@
-"""Checks of exported files: they are compiled or loaded, run, and compared with the model."""
+"""Predictions and scores from the outputs of a net, and checks of exported files: run, and compared with the model."""
 
 from __future__ import annotations
 
@@ -8,15 +8,83 @@ from typing import Any
 import numpy as np
 
 from meshnn.arrays import Array
-from meshnn.errors import MeshError
+from meshnn.errors import DataError, MeshError
 from meshnn.export.blueprint import Blueprint
-from meshnn.export.c.reference import float_outputs
-from meshnn.export.scoring import as_features, as_rows, predicted, probabilities
+from meshnn.export.c.nets import float_outputs
+from meshnn.export.c.run import CLearner, CNet
 
-__all__ = ["check_c", "check_learner", "check_onnx", "random_samples"]
 
-#: Largest difference of outputs in floats, as a share of the largest output.
-TOLERANCE = 1e-4
+def as_rows(blueprint: Blueprint, X: Array) -> Array:
+    """Return the columns of a table (n, n_columns) whose encoded features are nearest to X; a text is its number."""
+    found, first = [], 0
+    for column in blueprint.columns:
+        part = X[:, first : first + column.width]
+        first += column.width
+        coded = np.where(part.max(axis=1) > 0, part.argmax(axis=1), column.unseen)
+        found.append(coded if column.categories else part[:, 0])
+    return np.stack(found, axis=1).astype(np.float64) if found else X
+
+
+def as_features(blueprint: Blueprint, rows: Array) -> Array:
+    """Return the encoded features of such rows."""
+    parts = [
+        rows[:, [k]] == np.arange(column.width) if column.categories else rows[:, [k]]
+        for k, column in enumerate(blueprint.columns)
+    ]
+    return np.concatenate(parts, axis=1).astype(np.float64) if parts else rows
+
+
+def predicted(blueprint: Blueprint, outputs: Array) -> Array:
+    """Return from outputs (n, n_outputs) of the net numbers of classes, labels (n, n_labels) or values.
+
+    A row of NaN has class -1, see docs/c.md.
+    """
+    if blueprint.link == "logit":
+        return np.where(np.isnan(outputs[:, 0]), -1, outputs[:, 0] < 0).astype(np.int64)
+    if blueprint.several:
+        return (outputs > 0).astype(np.int64)
+    if blueprint.classes:
+        return np.where(np.isnan(outputs).any(axis=1), -1, outputs.argmax(axis=1))
+    with np.errstate(over="ignore"):
+        found = np.exp(outputs) if blueprint.link == "exp" else outputs
+    if blueprint.y_mean is not None and blueprint.y_scale is not None:
+        found = found * blueprint.y_scale + blueprint.y_mean
+    return np.asarray(found)
+
+
+def probabilities(blueprint: Blueprint, outputs: Array) -> Array:
+    """Return the probabilities of classes, or of labels (n, n_classes)."""
+    if blueprint.link == "softmax":
+        powers = np.exp(outputs - outputs.max(axis=1, keepdims=True))
+        return np.asarray(powers / powers.sum(axis=1, keepdims=True))
+    shares = 0.5 * (1.0 + np.tanh(0.5 * outputs))
+    return np.asarray(np.concatenate([shares, 1.0 - shares], axis=1) if blueprint.link == "logit" else shares)
+
+
+def targets_of(blueprint: Blueprint, y: Any, size: int) -> Array:
+    """Return true answers in the form of `predicted`."""
+    found = np.asarray(y)
+    if len(found) != size:
+        raise DataError(f"X has {size} samples, y {len(found)} answers; pass one each")
+    if blueprint.classes and not blueprint.several:
+        number = {label: k for k, label in enumerate(blueprint.classes)}
+        unknown = [label for label in found.tolist() if label not in number]
+        if unknown:
+            raise DataError(f"y holds {unknown[0]!r}, which is none of the classes of the model")
+        return np.array([number[label] for label in found.tolist()], np.int64)
+    return found.reshape(size, -1).astype(np.int64 if blueprint.several else np.float64)
+
+
+def score(blueprint: Blueprint, outputs: Array, targets: Array) -> tuple[str, float]:
+    """Return the name and value of the score: accuracy of classes, R2 of values."""
+    found = predicted(blueprint, outputs)
+    if blueprint.classes:
+        return "accuracy", float((found == targets).mean())
+    around = float(np.square(targets - targets.mean(axis=0)).sum())
+    return "R2", 1.0 - float(np.square(found - targets).sum()) / (around or 1.0)
+
+
+# -- checks -----------------------------------------------------------------------------------------------------------
 
 
 def random_samples(blueprint: Blueprint, count: int) -> Array:
@@ -30,16 +98,8 @@ def random_samples(blueprint: Blueprint, count: int) -> Array:
 def check_c(model: Any, path: str | PathLike[str], X: Array, net: Any = None) -> str:
     """Compile a C header and compare its outputs; return a sentence, or raise MeshError.
 
-    Parameters
-    ----------
-    model : what was exported
-    path : the header
-    X : array (n, n_inputs)
-    net : IntegerNet, optional
-        The same net in Python, if it is one of integers.
+    `net` is the IntegerNet of a header in whole numbers, whose bits it must have.
     """
-    from meshnn.export import CNet
-
     blueprint, compiled = model.blueprint(), CNet(path)
     rows = as_rows(blueprint, X)
     estimator = hasattr(model, "_outputs") and not callable(getattr(model, "learn_one", None))
@@ -60,8 +120,6 @@ def check_c(model: Any, path: str | PathLike[str], X: Array, net: Any = None) ->
 
 def check_learner(model: Any, path: str | PathLike[str], X: Array) -> str:
     """Let the learner of a C header and that of Python learn random targets, and compare their bits."""
-    from meshnn.export import CLearner
-
     learner, stream = CLearner(path), model._learner()
     labels = max(len(getattr(model, "classes_", ())), 2)
     targets = np.random.default_rng(1).integers(0, labels, (len(X), 1))
@@ -104,9 +162,9 @@ def _onnx_inputs(blueprint: Blueprint, inputs: Any, X: Array) -> dict[str, Any]:
     return given
 
 
-def _apart(got: Array, wanted: Array, unit: float | None = None) -> float:
+def _apart(got: Array, wanted: Array, unit: float | None = None, tolerance: float = 1e-4) -> float:
     """Return the largest difference, as a share of the largest output or of a unit; MeshError if it is too large."""
     apart = float(np.abs(got - wanted).max()) / (unit or float(np.abs(wanted).max()) or 1.0)
-    if not apart <= TOLERANCE:
+    if not apart <= tolerance:
         raise MeshError(f"outputs of the exported file are up to {apart:.2g} of the largest apart from the model's")
     return apart

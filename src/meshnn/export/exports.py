@@ -9,11 +9,9 @@ from meshnn.export.blueprint import Blueprint, ExportError
 
 if TYPE_CHECKING:
     from meshnn.arrays import Array
-    from meshnn.export.c.integer import IntegerNet
+    from meshnn.export.c.nets import IntegerNet
     from meshnn.export.c.quantise import Quantiser
     from meshnn.export.c.writer import CReport
-
-__all__ = ["Exports"]
 
 
 class Exports:

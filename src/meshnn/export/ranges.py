@@ -10,60 +10,45 @@ import numpy as np
 from meshnn.arrays import Array
 from meshnn.errors import FileError
 from meshnn.export.blueprint import Blueprint
-from meshnn.export.limits import LIMITS
-
-__all__ = ["Ranges"]
-
-_ARRAYS = ("low", "high", "mean", "variance", "largest")
 
 
 @dataclass(frozen=True)
 class Ranges:
-    """Ranges of features and of neuron states on training rows.
+    """Ranges of encoded features before scaling, and of neuron states, on training rows."""
 
-    Attributes
-    ----------
-    low, high : arrays (n_inputs,)
-        The smallest and largest value of each encoded feature, before scaling.
-    whole : bool
-        Whether all features are whole numbers.
-    mean, variance, largest : arrays (n_neurons,)
-        Of the states of each neuron: mean, variance and largest absolute value. States of inputs are scaled features.
-    """
-
-    low: Array
+    low: Array  # of the features, (n_inputs,)
     high: Array
-    whole: bool
-    mean: Array
+    whole: bool  # whether all features are whole numbers
+    mean: Array  # of the states, (n_neurons,); those of inputs are scaled features
     variance: Array
-    largest: Array
+    largest: Array  # absolute value
 
     @staticmethod
-    def rows(X: Any) -> Array:
-        """Return a copy of some training rows for `of`: every so many of a matrix, the first steps of sequences."""
+    def rows(X: Any, most: int = 1000) -> Array:
+        """Return a copy of some training rows for `of`: evenly spaced in a matrix, the first steps of sequences."""
         if hasattr(X, "offsets"):  # sequences of different lengths
-            return np.array(X.data[: LIMITS.rows], np.float64)
-        part = X[:: max(1, X.shape[0] // LIMITS.rows)][: LIMITS.rows]
+            return np.array(X.data[:most], np.float64)
+        part = X[:: max(1, X.shape[0] // most)][:most]
         return np.array(part.toarray() if hasattr(part, "toarray") else part, np.float64)
 
     @classmethod
-    def of(cls, blueprint: Blueprint, X: Any) -> Ranges | None:
-        """Run the net on encoded training rows (n, n_inputs), or on the steps of a sequence if it lives in time.
+    def of(cls, blueprint: Blueprint, X: Any, most: int = 200) -> Ranges | None:
+        """Run the net on at most `most` encoded training rows, or on the steps of a sequence if it lives in time.
 
         None if there is no row, numbers are not finite, or the net is too large for a device that needs integers.
         """
         from meshnn.export.c.layout import Layout
-        from meshnn.export.c.reference import FloatNet, scaled
+        from meshnn.export.c.nets import FloatNet, scaled
 
         rows = np.asarray(X, np.float64)
         ticks = blueprint.ticks if blueprint.timing is None else blueprint.timing.per_step
-        if not len(rows) or not np.isfinite(rows).all() or ticks * blueprint.n_neurons > LIMITS.range_states:
+        if not len(rows) or not np.isfinite(rows).all() or ticks * blueprint.n_neurons > 2**17:
             return None
         layout = Layout(blueprint, padded=False, size=4)
-        run = rows[:: 1 if blueprint.timing else max(1, len(rows) // LIMITS.range_rows)][: LIMITS.range_rows]
+        run = rows[:: 1 if blueprint.timing else max(1, len(rows) // most)][:most]
         with np.errstate(all="ignore"):
             seen = FloatNet(layout).states(scaled(blueprint, run))
-            slots = np.concatenate(seen[-LIMITS.ticks :] if blueprint.timing is None else seen)
+            slots = np.concatenate(seen[-16:] if blueprint.timing is None else seen)  # cycles settle
             states = np.zeros((len(slots), blueprint.n_neurons))
             used = layout.slot >= 0
             states[:, used] = slots[:, layout.slot[used]]
@@ -79,9 +64,10 @@ class Ranges:
     @classmethod
     def from_tree(cls, tree: Any, n_inputs: int, n_neurons: int) -> Ranges:
         """Return the ranges that a file holds, after checks of types, shapes and signs."""
-        found = cls(**{name: tree[name] for name in (*_ARRAYS, "whole")})
-        for name in _ARRAYS:
-            values, count = getattr(found, name), n_inputs if name in ("low", "high") else n_neurons
+        sizes = {"low": n_inputs, "high": n_inputs, "mean": n_neurons, "variance": n_neurons, "largest": n_neurons}
+        found = cls(whole=tree["whole"], **{name: tree[name] for name in sizes})
+        for name, count in sizes.items():
+            values = getattr(found, name)
             if not isinstance(values, np.ndarray) or values.shape != (count,) or values.dtype != np.float64:
                 raise FileError(f"its {name} of the training rows is not {count} numbers")
             if not np.isfinite(values).all() or (name in ("variance", "largest") and (values < 0).any()):

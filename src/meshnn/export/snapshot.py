@@ -22,18 +22,11 @@ from numpy.typing import NDArray
 
 from meshnn.errors import DataError
 
-__all__ = [
-    "EVERYTHING", "MAGIC", "SECTIONS", "VERSION", "Snapshot", "graph_checksum", "import_snapshot", "kind_of",
-    "read_snapshot", "write_snapshot",
-]  # fmt: skip
-
-MAGIC = b"MNNL"
-VERSION = 1
-#: Arrays that are always saved, and all arrays, in the order of the file; a learner without one leaves it out.
-SECTIONS = ("theta", "x_moments", "y_moments")
-EVERYTHING = (*SECTIONS, "s", "J", "first", "second", "P", "last", "noise", "memo")
-_KINDS = ("adam", "sgd", "ekf")
-_HEAD = 32
+#: The first bytes, and the version.
+MAGIC, VERSION = b"MNNL", 1
+#: Arrays in the order of the file, a learner without one leaves it out; the first three are always saved.
+SECTIONS = ("theta", "x_moments", "y_moments", "s", "J", "first", "second", "P", "last", "noise", "memo")
+LEARNERS = ("adam", "sgd", "ekf")
 
 
 class Snapshot(NamedTuple):
@@ -48,9 +41,9 @@ class Snapshot(NamedTuple):
     numbers: NDArray[np.float32]  # all sections
 
 
-def kind_of(learner: str) -> int:
-    """Return the number of a learner."""
-    return _KINDS.index(learner)
+def sections(everything: bool) -> tuple[str, ...]:
+    """Return the names of the arrays that a snapshot holds."""
+    return SECTIONS if everything else SECTIONS[:3]
 
 
 def graph_checksum(topology: Any, codes: Any, number: Any, n_parameters: int) -> int:
@@ -63,52 +56,39 @@ def graph_checksum(topology: Any, codes: Any, number: Any, n_parameters: int) ->
 def write_snapshot(stream: Any, everything: bool) -> bytes:
     """Return what the C learner of a portable stream would save at this point of the stream."""
     room, n = stream.room, stream.ties.n_parameters
-    head = [VERSION, int(everything), kind_of(stream.learner.name)]
+    head = [VERSION, int(everything), LEARNERS.index(stream.learner.name)]
     head += [graph_checksum(stream.topology, stream.codes, stream.ties.number, n), n, *map(int, room.clock[:2])]
     parts = [MAGIC, np.array(head, "<u4").tobytes(), room.theta[:n].astype("<f4").tobytes()]
-    parts += [getattr(room, name).astype("<f4").tobytes() for name in (EVERYTHING if everything else SECTIONS)[1:]]
+    parts += [getattr(room, name).astype("<f4").tobytes() for name in sections(everything)[1:]]
     content = b"".join(parts)
     return content + zlib.crc32(content).to_bytes(4, "little")
 
 
 def read_snapshot(content: bytes, shown: str = "the snapshot") -> Snapshot:
     """Return the content of a snapshot that is whole and of a known version; `shown` names it in errors."""
-    if len(content) < 4 or content[:4] != MAGIC:
-        raise DataError(f"{shown} is no snapshot of a learner in C; name the bytes that net_save wrote")
-    if len(content) < 8 or int.from_bytes(content[4:8], "little") != VERSION:
-        version = int.from_bytes(content[4:8], "little") if len(content) >= 8 else "none"
-        raise DataError(f"{shown} is of version {version}, this meshnn reads version {VERSION}; write the header again")
     words = np.frombuffer(content[: len(content) // 4 * 4], "<u4")
-    if len(content) < _HEAD + 8 or len(content) % 4 or words[5] > len(words) - 9:
+    if content[:4] != MAGIC:
+        raise DataError(f"{shown} is no snapshot of a learner in C; name the bytes that net_save wrote")
+    if len(content) < 40 or len(content) % 4 or words[5] > len(words) - 9:
         raise DataError(f"{shown} is cut at {len(content)} bytes, or longer than net_save returned; save it again")
+    if words[1] != VERSION or words[2] > 1 or words[3] >= len(LEARNERS):
+        raise DataError(f"{shown} is of version {words[1]}, this meshnn reads {VERSION}; write the header again")
     if zlib.crc32(content[:-4]) != int(words[-1]):
         raise DataError(f"{shown} is cut or altered: its checksum is wrong; save it again")
-    if words[2] > 1 or words[3] >= len(_KINDS):
-        raise DataError(f"{shown} was saved by a learner that this meshnn does not know; upgrade meshnn")
-    numbers = np.frombuffer(content[_HEAD:-4], "<f4").astype(np.float32)
+    numbers = np.frombuffer(content[32:-4], "<f4").astype(np.float32)
     wrong = np.flatnonzero(~np.isfinite(numbers))
     if wrong.size:
         raise DataError(f"number {wrong[0]} of {shown} is {numbers[wrong[0]]}, which no learner saves")
     graph, n_parameters, samples, learned = words[4:8].tolist()
-    return Snapshot(bool(words[2]), _KINDS[words[3]], graph, n_parameters, samples, learned, numbers)
+    return Snapshot(bool(words[2]), LEARNERS[words[3]], graph, n_parameters, samples, learned, numbers)
 
 
 def import_snapshot(content: bytes, model: Any, shown: str = "the snapshot") -> Snapshot:
-    """Put the bytes that `net_save` wrote into a model of the same net.
+    """Put the bytes that `net_save` wrote into a model of the same net; return their content.
 
-    Parameters
-    ----------
-    content : bytes
-    model : PortableStream, Mesh, or a model that holds one
-        It gets the parameters, and the scaling of features and targets if both have one. A portable stream, and a model
-        of streams with the same learner, get everything that was saved.
-    shown : str
-        Name of the bytes in errors.
-
-    Returns
-    -------
-    Snapshot
-        The content. After an error the model is unchanged.
+    The model (a PortableStream, a Mesh, or a model that holds one) gets the parameters, and the scaling of features and
+    targets if both have one. A portable stream, and a model of streams with the same learner, get everything that was
+    saved. After an error the model is unchanged. `shown` names the bytes in errors.
     """
     snapshot = read_snapshot(content, shown)
     if hasattr(model, "net") and hasattr(model, "room"):
@@ -151,10 +131,10 @@ def _check(snapshot: Snapshot, topology: Any, codes: Any, ties: Any, shown: str)
 
 def _into_portable(snapshot: Snapshot, stream: Any, shown: str, short: bool) -> None:
     """Copy all sections, if their lengths are those of the stream; `short` snapshots end after the scaling."""
-    arrays = {name: getattr(stream.room, name) for name in EVERYTHING}
-    arrays["theta"] = arrays["theta"][: snapshot.n_parameters]
-    names = EVERYTHING if snapshot.everything else SECTIONS
-    wanted = sum(arrays[name].size for name in names)
+    arrays = [getattr(stream.room, name) for name in sections(snapshot.everything)]
+    arrays[0] = arrays[0][: snapshot.n_parameters]
+    ends = np.cumsum([array.size for array in arrays])
+    wanted = int(ends[-1])
     if snapshot.everything and (snapshot.learner != stream.learner.name or wanted != snapshot.numbers.size):
         raise DataError(f"{shown} was saved by {snapshot.learner}, not {stream.learner.name}, or with another scaling")
     if wanted > snapshot.numbers.size or (short and wanted != snapshot.numbers.size):
@@ -162,11 +142,8 @@ def _into_portable(snapshot: Snapshot, stream: Any, shown: str, short: bool) -> 
             f"{shown} has {snapshot.numbers.size} numbers, this net {wanted}: it is of a model with another scaling of "
             "features or targets; name the model it was made from"
         )
-    at = 0
-    for name in names:
-        size = arrays[name].size
-        arrays[name][:] = snapshot.numbers[at : at + size]
-        at += size
+    for array, end in zip(arrays, ends.tolist(), strict=True):
+        array[:] = snapshot.numbers[end - array.size : end]
     stream.room.clock[:2] = snapshot.samples, snapshot.learned
     stream._given[:] = stream.room.theta
 

@@ -11,7 +11,7 @@ from typing import Any
 from meshnn.estimators import MeshClassifier, MeshRegressor
 from meshnn.export.blueprint import Blueprint, ExportError
 from meshnn.export.onnx import LEAST_OPSET, build
-from meshnn.export.onnx.graph import Graph, as_protos, tensor_proto
+from meshnn.export.onnx.graph import Graph
 
 __all__ = ["register"]
 
@@ -87,18 +87,13 @@ def _convert(scope: Any, operator: Any, container: Any) -> None:
         graph.known["features"] = graph.add("Cast", (given.full_name,), "features", to=onnx.TensorProto.FLOAT)
     build(blueprint, graph, raw=options["raw_scores"])
     wanted = {value.name: there.full_name for value, there in zip(graph.outputs, operator.outputs, strict=True)}
-    for name, array in graph.constants.items():
-        proto = tensor_proto(onnx, name, array)
+    for name, proto in graph.constants.items():
         content = list(proto.string_data) if proto.data_type == onnx.TensorProto.STRING else proto
-        container.add_initializer(name, proto.data_type, list(array.shape), content)
+        container.add_initializer(name, proto.data_type, list(proto.dims), content)
     for node in graph.nodes:
-        attributes = {
-            key: as_protos(value, node.outputs[0] + "_body", shared=True) if isinstance(value, Graph) else value
-            for key, value in node.attributes.items()
-        }
         inputs, outputs = ([wanted.get(name, name) for name in names] for names in (node.inputs, node.outputs))
         name = scope.get_unique_operator_name(outputs[0])
-        container.add_node(node.op, inputs, outputs, op_domain=node.domain, name=name, **attributes)
+        container.add_node(node.op, inputs, outputs, op_domain=node.domain, name=name, **node.attributes)
 
 
 def _naming(scope: Any) -> Any:

@@ -16,8 +16,6 @@ import numpy as np
 from meshnn.arrays import Array, IntArray
 from meshnn.export.blueprint import Blueprint
 
-__all__ = ["Layout", "Stage", "WeightBlock"]
-
 
 @dataclass(frozen=True)
 class WeightBlock:
@@ -45,18 +43,11 @@ class Stage:
 class Layout:
     """Slots, rows and blocks of a blueprint.
 
-    Parameters
-    ----------
-    blueprint : Blueprint
-    padded : bool
-        Whether absent edges may be stored as weights of 0 where that is shorter.
-    size : int
-        Bytes per weight.
+    A weight has `size` bytes. If `padded`, absent edges are stored as weights of 0 where that is shorter.
     """
 
     def __init__(self, blueprint: Blueprint, padded: bool, size: int) -> None:
-        self.blueprint, self.size = blueprint, size
-        self.once = blueprint.once
+        self.blueprint, self.size, self.once = blueprint, size, blueprint.once
         self.tick = np.zeros(blueprint.n_neurons, np.int64)  # the last tick that computes a neuron
         for tick, neurons in enumerate(blueprint.timetable):
             self.tick[neurons] = tick + 1
@@ -68,20 +59,11 @@ class Layout:
         self.sources: list[IntArray] = []  # per row, slots
         self.row_weights: list[Array] = []
         self.edges: list[IntArray] = []  # per row, numbers of edges in the blueprint
+        self.n_rows, self.n_slots = len(self.neurons), blueprint.n_inputs + len(self.neurons)
         for row, j in enumerate(self.neurons.tolist()):
             self._read(row, slice(*blueprint.pointers[j : j + 2].tolist()))
         self.blocks = self._blocks(padded)
         self._block = [block for block in self.blocks for _ in range(block.begin, block.end)]
-
-    @property
-    def n_rows(self) -> int:
-        """Return the number of computed neurons."""
-        return len(self.neurons)
-
-    @property
-    def n_slots(self) -> int:
-        """Return the number of inputs and rows."""
-        return self.blueprint.n_inputs + self.n_rows
 
     @property
     def n_edges(self) -> int:
@@ -91,7 +73,7 @@ class Layout:
     @cached_property
     def outputs(self) -> IntArray:
         """Return the slots of the outputs, -1 for an output that is always 0."""
-        return self.slot[self.blueprint.n_neurons - self.blueprint.n_outputs :]
+        return self.slot[self.blueprint.outputs]
 
     @property
     def multiply_adds(self) -> int:
@@ -151,14 +133,14 @@ class Layout:
 
     def _order(self) -> IntArray:
         """Return the neurons sorted by the tick that computes them (of acyclic nets), outputs last, activation."""
-        table, blueprint = self.blueprint.timetable, self.blueprint
-        first = np.full(blueprint.n_neurons, len(table))
-        for tick, neurons in reversed(list(enumerate(table))):
+        r = self.blueprint
+        first = np.full(r.n_neurons, len(r.timetable))
+        for tick, neurons in reversed(list(enumerate(r.timetable))):
             first[neurons] = tick
-        found = np.flatnonzero(first < len(table))
-        kinds = np.array([blueprint.activations[j - blueprint.n_clamped] for j in found.tolist()])
-        outputs = found >= blueprint.n_neurons - blueprint.n_outputs
-        return np.asarray(found[np.lexsort((found, kinds, outputs, first[found] if self.once else 0 * found))])
+        found = np.flatnonzero(first < len(r.timetable))
+        kinds = np.array([r.activations[j - r.n_clamped] for j in found.tolist()])
+        keys = found, kinds, found >= r.outputs[0], first[found] if self.once else 0 * found
+        return np.asarray(found[np.lexsort(keys)])
 
     def _read(self, row: int, edges: slice) -> None:
         """Collect the sources and weights of a row."""
@@ -176,9 +158,9 @@ class Layout:
         self.edges.append(np.arange(edges.start, edges.stop)[live][order])
 
     def _blocks(self, padded: bool) -> list[WeightBlock]:
-        r, outputs = self.blueprint, self.blueprint.n_neurons - self.blueprint.n_outputs
+        r = self.blueprint
         keys = [
-            (int(self.tick[j]) if self.once else 0, r.activations[j - r.n_clamped], j >= outputs)
+            (int(self.tick[j]) if self.once else 0, r.activations[j - r.n_clamped], j >= r.outputs[0])
             for j in self.neurons.tolist()
         ]
         ends = [k for k in range(1, len(keys)) if keys[k] != keys[k - 1]]

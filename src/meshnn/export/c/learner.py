@@ -1,6 +1,6 @@
 """A portable stream as one C99 header: a net that goes on learning on a device without Python.
 
-The functions are those of `_core/portable.h`, which the core runs itself, specialised for one net (`source.py`): sizes,
+The functions are those of `_core/portable.h`, which the core runs itself, specialised for one net (`text.py`): sizes,
 settings, tables and initial values are constants, and functions and branches that the net does not need are left out.
 """
 
@@ -15,36 +15,22 @@ import numpy as np
 from meshnn.arrays import Array
 from meshnn.codes import ACTIVATIONS, LossCode, StepRule
 from meshnn.errors import MeshError
-from meshnn.export.c.source import arithmetic_begin, called, functions, renamed
-from meshnn.export.c.text import Tables, check_name, literal, render
-from meshnn.export.snapshot import EVERYTHING, MAGIC, SECTIONS, VERSION, graph_checksum, kind_of
+from meshnn.export.c.text import Tables, arithmetic_begin, called, check_name, functions, literal, renamed, render
+from meshnn.export.snapshot import LEARNERS, MAGIC, VERSION, graph_checksum, sections
 from meshnn.files import write_whole
-
-__all__ = ["learner_bytes", "learner_header", "write_learner"]
 
 #: Settings in the order of `rule`, as in `portable.c`.
 SETTINGS = (
     "RATE", "CLIP", "L2", "BETA1", "BETA2", "EPSILON", "TAILS", "NOISE_RATE", "NOISE_FLOOR", "Q_RATE", "Q_MIN", "Q_MAX",
     "BOUND", "CEILING",
 )  # fmt: skip
-_TABLES = (
-    "ptr", "col", "num", "row_ptr", "rows", "par_ptr", "par", "edge_ptr", "edge_row", "edge_src", "out_row", "sub_ptr",
-    "sub_num",
-)  # fmt: skip
 
 
 def learner_header(stream: Any, name: str = "net", top: Sequence[str] = (), tables: Tables | None = None) -> str:
     """Return the header of a learner that begins where the stream is and computes the same bits from the same samples.
 
-    Parameters
-    ----------
-    stream : PortableStream
-    name : str
-        Prefix of the names of all functions and tables.
-    top : sequence of str
-        Lines of a comment at the beginning.
-    tables : Tables, optional
-        Counts the bytes of the tables.
+    `name` begins the names of all functions and tables, `top` are lines of a comment at the beginning, and `tables`
+    counts the bytes of the tables.
 
     Examples
     --------
@@ -59,7 +45,11 @@ def learner_header(stream: Any, name: str = "net", top: Sequence[str] = (), tabl
     if not len(stream.net.par):
         raise MeshError("no parameter of the net reaches an output: there is nothing to learn")
     t, room, N = stream.topology, stream.room, stream.ties.n_parameters
-    saved, saved_all = _saved_bytes(stream, SECTIONS), _saved_bytes(stream, EVERYTHING)
+    fields = _fields(stream)
+    saved, saved_all = (
+        36 + 4 * sum(fields[name].size for name in sections(everything) if name in fields)
+        for everything in (False, True)
+    )
     tick, update = 2 * len(stream.net.code) + len(room.w) + len(room.column), (3 if len(room.P) else 2) * N
     interface = {"prefix": f"{name}_", "given": t.n_inputs, "outputs": t.n_outputs, "targets": stream.net.n_targets,
                  "saved": saved_all}  # fmt: skip
@@ -83,7 +73,7 @@ def write_learner(stream: Any, path: str | PathLike[str], name: str = "net") -> 
 
 def _fields(stream: Any) -> dict[str, Array]:
     """Return the arrays that the learner remembers, with their initial values, in the order in which they are saved."""
-    found = {name: getattr(stream.room, name) for name in EVERYTHING}
+    found = {name: getattr(stream.room, name) for name in sections(everything=True)}
     found["theta"] = found["theta"][: stream.ties.n_parameters]
     return {name: values for name, values in found.items() if values.size}
 
@@ -91,10 +81,6 @@ def _fields(stream: Any) -> dict[str, Array]:
 def learner_bytes(stream: Any) -> int:
     """Return the bytes of RAM of the struct of a learner."""
     return int(4 * (sum(values.size for values in _fields(stream).values()) + len(stream.room.clock)))
-
-
-def _saved_bytes(stream: Any, names: Sequence[str]) -> int:
-    return 36 + 4 * sum(int(values.size) for name, values in _fields(stream).items() if name in names)
 
 
 def _constants(stream: Any, saved: int, saved_all: int) -> dict[str, object]:
@@ -107,7 +93,7 @@ def _constants(stream: Any, saved: int, saved_all: int) -> dict[str, object]:
         "GROUPS": len(net.row_ptr) - 1, "TICKS": net.ticks, "MOST_ROWS": len(room.column) // 4,
         "MOST_EDGES": len(room.w), "INFLUENCES": len(room.J), "COVARIANCES": len(room.P), "SAVED": saved,
         "SAVED_ALL": saved_all, "MAGIC": f"0x{int.from_bytes(MAGIC, 'little'):08x}", "VERSION": VERSION,
-        "KIND": kind_of(stream.learner.name), "GRAPH": f"0x{graph:08x}",
+        "KIND": LEARNERS.index(stream.learner.name), "GRAPH": f"0x{graph:08x}",
     }  # fmt: skip
 
 
@@ -137,7 +123,22 @@ def _runs(net: Any) -> Array | None:
 def _index_tables(stream: Any) -> list[tuple[str, Array, str]]:
     """Return name, values and type of the index tables."""
     net, runs = stream.net, _runs(stream.net)
-    tables = {name: getattr(net, name) for name in _TABLES}
+    names = [
+        "ptr",
+        "col",
+        "num",
+        "row_ptr",
+        "rows",
+        "par_ptr",
+        "par",
+        "edge_ptr",
+        "edge_row",
+        "edge_src",
+        "out_row",
+        "sub_ptr",
+        "sub_num",
+    ]
+    tables = {name: getattr(net, name) for name in names}
     tables |= {"sub_src": net.sub_src} if runs is None else {"sub_from": runs}
     if len(set(net.code.tolist())) > 1:
         tables["code"] = net.code
@@ -163,8 +164,10 @@ def _functions(stream: Any) -> str:
     }  # fmt: skip
     flags |= {name: bool(value > 0) for name, value in zip(SETTINGS, stream.rule, strict=True)}
     found = functions(["portable_math.h", "portable.h", "portable_learn.h", "portable_save.h"], flags)
-    used = {name: code for name, code in ACTIVATIONS.items() if code in net.code}
-    if len(used) == 1:
-        found["step"] = found["step"].replace("net_activate(net_code[r], ", f"net_{next(iter(used))}(")
-    found["activate"] = render("activate.h.j2", used=used).rstrip()
+    *cases, last = [(name, code) for name, code in ACTIVATIONS.items() if code in net.code]
+    if not cases:
+        found["step"] = found["step"].replace("net_activate(net_code[r], ", f"net_{last[0]}(")
+    lines = [f"    if (code == {code}u) return net_{name}(t, d);\n" for name, code in cases]
+    head = "static inline float net_activate(unsigned code, float t, float *d) {\n"
+    found["activate"] = f"{head}{''.join(lines)}    return net_{last[0]}(t, d);\n}}"
     return called(["bits", "from_bits", "step", "learn", "reset", "save", "restore"], found)

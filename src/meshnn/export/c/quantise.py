@@ -15,13 +15,9 @@ import numpy as np
 
 from meshnn.arrays import Array, IntArray
 from meshnn.export.blueprint import Blueprint, ExportError
-from meshnn.export.c.integer import LINES, Coding, IntegerNet, table_of
 from meshnn.export.c.layout import Layout
-from meshnn.export.c.reference import FloatNet
-from meshnn.export.limits import LIMITS
+from meshnn.export.c.nets import TABLES, Coding, FloatNet, IntegerNet, table_of
 from meshnn.export.ranges import Ranges
-
-__all__ = ["Quantiser"]
 
 
 @dataclass(frozen=True)
@@ -43,14 +39,10 @@ class _Seen:
 
 
 class Quantiser:
-    """Makes integer nets of one graph.
+    """Makes integer nets of 8 or 16 bits of one graph.
 
-    Parameters
-    ----------
-    blueprint : Blueprint
-    X : array (n, n_inputs), optional
-        Encoded training samples, or the steps of a sequence if the net lives in time; else `blueprint.ranges` is used.
-    bits : 8 or 16
+    X are encoded training samples (n, n_inputs), or the steps of a sequence if the net lives in time; without them
+    `blueprint.ranges` is used.
     """
 
     def __init__(self, blueprint: Blueprint, X: Array | None, bits: int) -> None:
@@ -65,8 +57,7 @@ class Quantiser:
             self.coding = Coding.of(blueprint, blueprint.ranges, bits)
             return
         X = np.asarray(X, np.float64)
-        step = 1 if blueprint.timing is not None else max(1, len(X) // LIMITS.rows)
-        self.X = X[::step][: 2 * LIMITS.rows]
+        self.X = X[:: 1 if blueprint.timing is not None else max(1, len(X) // 1000)][:2000]  # more say nothing new
         finite = np.where(np.isfinite(X), X, 0.0 if blueprint.x_mean is None else blueprint.x_mean)
         whole, none = bool(np.isfinite(X).all() and np.array_equal(X, np.rint(X))), np.zeros(0)
         self.coding = Coding.of(blueprint, Ranges(finite.min(0), finite.max(0), whole, none, none, none), bits)
@@ -85,16 +76,20 @@ class Quantiser:
             margin = 1.2 if self.bits == 8 else 4.0  # other rows have larger states, and 16 bits have digits to spare
             return _Seen(margin * ranges.largest[neurons], ranges.mean[neurons], ranges.variance[neurons])
         states = FloatNet(layout).states(self.coding.unit * self.coding(self.X) + self.coding.offset)
-        found = np.concatenate(states[-LIMITS.ticks :] if self.blueprint.timing is None else states)
+        found = np.concatenate(states[-16:] if self.blueprint.timing is None else states)
         return _Seen(np.abs(found).max(axis=0), found.mean(axis=0), np.zeros(0), found)
 
 
 class _Rounding:
+    """The weights of all rows of a layout, in whole numbers."""
+
+    largest_sum = 2.0**31 - 2**16  # of whole numbers
+    largest_shift = 24  # of a sum
+
     def __init__(self, given: Quantiser, layout: Layout) -> None:
         self.layout, self.blueprint, self.coding, self.bits = layout, layout.blueprint, given.coding, given.bits
         self.high = 2 ** (given.bits - 1) - 1
-        self.sums, self.read = layout.sums, layout.read
-        self.raw = self.sums - self.read  # they need no unit
+        self.raw = layout.sums - layout.read  # they need no unit
         self.seen = given.seen(layout)
         n = self.blueprint.n_inputs
         self.unit = np.full(layout.n_slots, 2.0 ** -(self.bits - 1))
@@ -103,53 +98,56 @@ class _Rounding:
         self.offset[:n] = self.coding.offset
         self.size = np.full(layout.n_slots, self.high + 1.0)
         self.size[:n] = max(-self.coding.least, self.coding.most)
-        self.unit_bits = self._shared_units()
         self.kinds = [layout.block_of(row).activation for row in range(layout.n_rows)]
+        self.unit_bits = self._choose_units()
 
-    def _shared_units(self) -> dict[str, int]:
-        """Return the fractional bits of softplus and elu with which the largest state fits."""
+    def _choose_units(self) -> dict[str, int]:
+        """Choose the units of neurons with which the largest state fits; return the fractional bits of softplus, elu.
+
+        Units of cyclic nets must be known before the rows that read them.
+        """
         found: dict[str, int] = {}
-        for block in self.layout.blocks:
-            if block.activation in ("softplus", "elu"):
-                rows = slice(self.blueprint.n_inputs + block.begin, self.blueprint.n_inputs + block.end)
-                largest = max(float(self.seen.largest[rows].max(initial=0.0)), 1e-6)
-                bits = min(math.floor(math.log2(self.high / largest)), table_of(block.activation, self.bits).fraction)
-                found[block.activation] = min(bits, found.get(block.activation, bits))
-        return {name: max(bits, 0) for name, bits in found.items()}
+        largest = self.seen.largest[self.blueprint.n_inputs :]
+        for name in {"softplus", "elu"} & set(self.kinds):
+            most = max(float(largest[[kind == name for kind in self.kinds]].max()), 1e-6)
+            found[name] = max(min(math.floor(math.log2(self.high / most)), table_of(name, self.bits).fraction), 0)
+        for row, kind in enumerate(self.kinds):
+            if kind not in TABLES and row not in self.raw:
+                self.unit[self.blueprint.n_inputs + row] = (float(largest[row]) or 1.0) / self.high
+            elif kind in found:
+                self.unit[self.blueprint.n_inputs + row] = 2.0 ** -found[kind]
+        if self.blueprint.link == "softmax":  # outputs that are compared with each other have one unit
+            slots = [slot for slot in self.layout.outputs.tolist() if slot >= 0]
+            self.unit[slots] = self.unit[slots].max(initial=0.0)
+        return found
 
     def net(self) -> IntegerNet:
-        layout, n = self.layout, self.blueprint.n_inputs
-        rows = layout.n_rows
+        layout, n, rows, sums = self.layout, self.blueprint.n_inputs, self.layout.n_rows, self.layout.sums
         weights: list[IntArray] = [np.zeros(0, np.int64)] * rows
         bias, shift, scale = np.zeros(rows, np.int64), np.zeros(rows, np.int64), np.ones(rows)
-        for row in range(rows):  # units of cyclic nets must be known before the rows that read them
-            if self.kinds[row] in LINES and row not in self.raw:
-                self.unit[n + row] = (float(self.seen.largest[n + row]) or 1.0) / self.high
-            elif self.kinds[row] in self.unit_bits:
-                self.unit[n + row] = 2.0 ** -self.unit_bits[self.kinds[row]]
-        self._share_units()
-        common: dict[int, float] | None = None
-        for row in sorted(range(rows), key=lambda row: row in self.sums):  # outputs when all units are known
-            if row in self.sums:
-                common = self._common_scale() if common is None else common
-            if common is not None and row in common:
-                scale[row] = common[row]
-                shift[row] = 0 if row in self.raw else round(math.log2(self.unit[n + row] / scale[row]))
+        common: float | None = None
+        for row in sorted(range(rows), key=lambda row: row in sums):  # outputs when all units are known
+            if row in sums and common is None and self.blueprint.link == "softmax":
+                common = self._common_scale()
+            if row in sums and common is not None:
+                scale[row] = common
+                shift[row] = 0 if row in self.raw else round(math.log2(self.unit[n + row] / common))
             elif row in self.raw:
-                scale[row] = self._best(row, self._free(row))[0]
-            elif self.kinds[row] in LINES:
-                scale[row], shift[row] = self._line(row)
+                scale[row] = self._best([row], self._free([row]))
+            elif self.kinds[row] in TABLES:
+                one = 2.0 ** -table_of(self.kinds[row], self.bits).fraction
+                one *= 2.0 * np.pi if self.kinds[row] == "sin" else 1.0
+                scale[row] = self._best([row], self._powers(row, one))
+                shift[row] = round(math.log2(one / scale[row]))
             else:
-                table = table_of(self.kinds[row], self.bits)
-                one = 2.0 * np.pi if self.kinds[row] == "sin" else 1.0
-                scale[row] = self._best(row, self._powers(row, one * 2.0**-table.fraction))[0]
-                shift[row] = round(math.log2(one * 2.0**-table.fraction / scale[row]))
+                scale[row], shift[row] = self._line(row)
             weights[row], bias[row] = self._rounded(row, scale[row], int(shift[row]), thorough=True)[:2]
-        slots = layout.outputs
-        out_scale = np.zeros(len(slots))
-        for o, slot in enumerate(slots.tolist()):
-            if slot >= 0:
-                out_scale[o] = scale[slot - n] if slot - n in self.sums else self.unit[slot]
+        out_scale = np.array(
+            [
+                0.0 if slot < 0 else scale[slot - n] if slot - n in sums else self.unit[slot]
+                for slot in layout.outputs.tolist()
+            ]
+        )
         step = np.zeros(len(self.blueprint.src))
         for row in range(rows):
             step[layout.edges[row]] = scale[row] / self.unit[layout.sources[row]]
@@ -165,41 +163,38 @@ class _Rounding:
     def _largest_scale(self, row: int) -> float:
         """Return the scale with which the largest weight is the largest number, or with which the sums just fit."""
         slots, W, b = self._row(row)
-        room = LIMITS.largest_sum - 0.5 * float(self.size[slots].sum())  # rounding up adds a half each
-        if room <= LIMITS.largest_sum / 2:
+        room = self.largest_sum - 0.5 * float(self.size[slots].sum())  # rounding up adds a half each
+        if room <= self.largest_sum / 2:
             raise ExportError(
                 f"a neuron reads {len(slots)} states, whose sum in {self.bits} bits each could be more than 32 bits "
                 'hold; use dtype="int8"'
             )
-        fits = (float(np.abs(W) @ self.size[slots]) + abs(b) + float(np.abs(W) @ self._means(slots))) / room
+        means = np.abs(self.seen.mean[slots] - self.offset[slots]) / self.unit[slots]  # what clipping adds to the bias
+        fits = (float(np.abs(W) @ self.size[slots]) + abs(b) + float(np.abs(W) @ means)) / room
         return float(max(float(np.abs(W).max(initial=0.0)) / self.high, fits, 1e-30))
-
-    def _means(self, slots: IntArray) -> Array:
-        """Return by how much the bias may change if a weight of 1 is clipped."""
-        return np.asarray(np.abs(self.seen.mean[slots] - self.offset[slots]) / self.unit[slots])
 
     def _least_scale(self, row: int) -> float:
         """Return the scale below which sums could overflow, even with all weights clipped."""
         if self.bits == 16:
             return self._largest_scale(row)
-        b = self._row(row)[2]
-        return max((abs(b) + 1e-30) / LIMITS.largest_sum * 4, 1e-30)
+        return max((abs(self._row(row)[2]) + 1e-30) / self.largest_sum * 4, 1e-30)
 
-    def _free(self, row: int) -> Array:
-        return np.maximum(self._largest_scale(row) * 2.0 ** -np.arange(0.0, 4.01, 0.25), self._least_scale(row))
+    def _free(self, rows: list[int]) -> Array:
+        """Return scales from the largest down, in quarters of a power of 2."""
+        top, least = (max(map(scale, rows)) for scale in (self._largest_scale, self._least_scale))
+        return np.maximum(top * 2.0 ** -np.arange(0.0, 4.01, 0.25), least)
 
     def _powers(self, row: int, one: float) -> Array:
         """Return powers of 2, times `one`, about the largest scale."""
         top = math.ceil(math.log2(self._largest_scale(row) / one))
-        least = max(math.ceil(math.log2(self._least_scale(row) / one)), -LIMITS.largest_shift)
+        least = max(math.ceil(math.log2(self._least_scale(row) / one)), -self.largest_shift)
         return np.asarray(one * 2.0 ** np.maximum(np.arange(top, top - 5.0, -1.0), least))
 
     def _line(self, row: int) -> tuple[float, int]:
         """Return scale and shift of a neuron with unit scale * 2^shift; the unit may be widened."""
         slot, best = self.blueprint.n_inputs + row, (np.inf, 1.0, 0, 1.0)
         free = self.layout.once and slot not in self.layout.outputs
-        widths = (1.0, 1.2, 1.45, 1.75) if free else (1.0,)
-        for wide in widths:
+        for wide in (1.0, 1.2, 1.45, 1.75) if free else (1.0,):
             unit = self.unit[slot] * wide
             for scale in np.unique(self._powers(row, unit)).tolist():
                 error = self._rounded(row, scale, 0)[2] + unit**2 / 12
@@ -208,31 +203,18 @@ class _Rounding:
         self.unit[slot] = best[3]
         return best[1], best[2]
 
-    def _best(self, row: int, scales: Array) -> tuple[float, float]:
-        """Return the scale with the least error, and the error."""
-        errors = [self._rounded(row, float(scale), 0)[2] for scale in scales]
-        k = int(np.argmin(errors))
-        return float(scales[k]), errors[k]
-
-    def _share_units(self) -> None:
-        """Give outputs that are compared with each other one unit."""
-        slots = [slot for slot in self.layout.outputs.tolist() if slot >= 0]
-        if self.blueprint.link == "softmax":
-            self.unit[slots] = self.unit[slots].max(initial=0.0)
-
-    def _common_scale(self) -> dict[int, float]:
-        """Return one scale for outputs that are compared with each other, so that their order is kept."""
-        if self.blueprint.link != "softmax" or not self.sums:
-            return {}
-        rows, read = sorted(self.sums), sorted(self.sums & self.read)
-        if read:
-            one = float(self.unit[self.blueprint.n_inputs + read[0]])  # all have this one
-            scales = np.sort(np.max([self._powers(row, one) for row in rows], axis=0))[::-1]
-        else:
-            top = max(self._largest_scale(row) for row in rows)
-            scales = np.maximum(top * 2.0 ** -np.arange(0.0, 4.01, 0.25), max(self._least_scale(row) for row in rows))
+    def _best(self, rows: list[int], scales: Array) -> float:
+        """Return the scale with the least error of some rows."""
         errors = [sum(self._rounded(row, float(scale), 0)[2] for row in rows) for scale in scales]
-        return dict.fromkeys(rows, float(scales[int(np.argmin(errors))]))
+        return float(scales[int(np.argmin(errors))])
+
+    def _common_scale(self) -> float:
+        """Return one scale for outputs that are compared with each other, so that their order is kept."""
+        rows, read = sorted(self.layout.sums), sorted(self.layout.sums & self.layout.read)
+        if not read:
+            return self._best(rows, self._free(rows))
+        one = float(self.unit[self.blueprint.n_inputs + read[0]])  # all have this one
+        return self._best(rows, np.sort(np.max([self._powers(row, one) for row in rows], axis=0))[::-1])
 
     # -- weights -------------------------------------------------------------------------------------------------
 
@@ -243,9 +225,9 @@ class _Rounding:
         mean, C = (mean - self.offset[slots]) / self.unit[slots], C / np.outer(self.unit[slots], self.unit[slots])
         C = C + np.eye(len(W)) * (1e-3 * np.trace(C) / max(len(W), 1) + 1e-12)
         wq = np.clip(np.rint(W / scale), -self.high, self.high)
-        if thorough and len(W) <= LIMITS.rounded_together:
+        if thorough and len(W) <= 1500:  # more take too long
             better = _descended(wq, W / scale, C, self.high)
-            if np.abs(better) @ self.size[slots] <= max(float(np.abs(wq) @ self.size[slots]), LIMITS.largest_sum / 2):
+            if np.abs(better) @ self.size[slots] <= max(float(np.abs(wq) @ self.size[slots]), self.largest_sum / 2):
                 wq = better
         left = W - scale * wq
         bias = round((b + float(left @ mean)) / scale) + ((1 << shift) >> 1 if shift > 0 else 0)

@@ -19,8 +19,6 @@ from meshnn.errors import DataError, MeshError
 from meshnn.export.blueprint import ExportError
 from meshnn.export.c.text import render
 
-__all__ = ["CLearner", "CNet", "CompilerError"]
-
 #: Flags with which headers must compile without a warning.
 FLAGS = ("-std=c99", "-O2", "-Wall", "-Wextra", "-Wconversion", "-pedantic", "-Werror")
 
@@ -32,7 +30,11 @@ class CompilerError(MeshError):
 class _Compiled:
     """A header that was compiled together with `run.c.j2`, whose functions loop over samples."""
 
-    def __init__(self, path: str | PathLike[str], learns: bool, compiler: str | None, flags: tuple[str, ...]) -> None:
+    learns = False
+
+    def __init__(
+        self, path: str | PathLike[str], *, compiler: str | None = None, flags: tuple[str, ...] | list[str] = FLAGS
+    ) -> None:
         path = Path(path)
         try:
             text = path.read_text(encoding="utf-8")
@@ -43,13 +45,14 @@ class _Compiled:
         if found is None:
             raise CompilerError(f"{path} is no header that to_c wrote: no line begins with {mark!r}")
         self.interface: dict[str, Any] = json.loads(found.removeprefix(mark))
-        if learns != ("targets" in self.interface):
-            what = "does not learn; CNet" if learns else "learns; CLearner"
+        if self.learns != ("targets" in self.interface):
+            what = "does not learn; CNet" if self.learns else "learns; CLearner"
             raise CompilerError(f"{path} is a header that {what} runs it")
         self.n_inputs, self.n_outputs = int(self.interface["given"]), int(self.interface["outputs"])
-        self._library = _compiled(text, render("run.c.j2", learns=learns, **self.interface), compiler, flags)
+        wrapper = render("run.c.j2", learns=self.learns, **self.interface)
+        self._library = _compiled(text, wrapper, compiler, tuple(flags))
         self._state: Any = None
-        if learns or self.interface["timed"]:
+        if self.learns or self.interface["timed"]:
             self._library.cnet_size.restype = ctypes.c_long
             self._state = ctypes.create_string_buffer(self._library.cnet_size())
             self._library.cnet_init(self._state)
@@ -96,8 +99,6 @@ class CNet(_Compiled):
     ----------
     n_inputs, n_outputs : int
         Of a table with text columns, `n_inputs` counts columns, and a text is the number of its category.
-    dtype : numpy.dtype
-        Of the features that the header takes.
 
     Examples
     --------
@@ -113,13 +114,15 @@ class CNet(_Compiled):
     True
     """
 
-    def __init__(
-        self, path: str | PathLike[str], *, compiler: str | None = None, flags: tuple[str, ...] | list[str] = FLAGS
-    ) -> None:
-        super().__init__(path, False, compiler, tuple(flags))
-        self.timed = bool(self.interface["timed"])
-        self.n_classes = int(self.interface["classes"]) or None
-        self.dtype = _dtype(self.interface["takes"])
+    @property
+    def n_classes(self) -> int | None:
+        """Return the number of classes or labels, None if there are none."""
+        return self.interface["classes"] or None
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Return the dtype of the features that the header takes."""
+        return _dtype(self.interface["takes"])
 
     def outputs(self, X: Any) -> Array:
         """Return the outputs `(n, n_outputs)` of the net as they are; of a net in time after each step."""
@@ -133,9 +136,9 @@ class CNet(_Compiled):
         kind = self.interface["predicts"]
         if kind is None:
             raise ExportError("this header has no function that predicts; use outputs(X)")
-        if self.interface["returns"]:
-            return self._called("predict", X, 1, kind)[:, 0]
-        return self._called("predict", X, self.n_outputs, kind)
+        single = self.interface["returns"]
+        found = self._called("predict", X, 1 if single else self.n_outputs, kind)
+        return found[:, 0] if single else found
 
     def predict_proba(self, X: Any) -> Array:
         """Return the probabilities `(n, n_classes)`."""
@@ -154,7 +157,7 @@ class CNet(_Compiled):
 
     def reset(self) -> None:
         """Let a net in time forget its steps."""
-        if self.timed:
+        if self._state is not None:
             self._library.cnet_init(self._state)
 
     def _called(self, what: str, X: Any, width: int, kind: str) -> Array:
@@ -167,7 +170,7 @@ class CNet(_Compiled):
         columns = self.n_inputs if self.dtype.kind == "f" else int(self.interface["inputs"])
         samples = self._samples(found, self.dtype, columns)
         out = np.empty((len(samples), width), _dtype(kind))
-        state = [self._state] if self.timed else []
+        state = [] if self._state is None else [self._state]
         getattr(self._library, f"cnet_{what}")(*state, _pointer(samples), _pointer(out), ctypes.c_long(len(out)))
         return out
 
@@ -201,12 +204,7 @@ class CLearner(_Compiled):
     True
     """
 
-    def __init__(
-        self, path: str | PathLike[str], *, compiler: str | None = None, flags: tuple[str, ...] | list[str] = FLAGS
-    ) -> None:
-        super().__init__(path, True, compiler, tuple(flags))
-        self.n_targets = int(self.interface["targets"])
-        self._library.cnet_save.restype = ctypes.c_long
+    learns = True
 
     @property
     def ram_bytes(self) -> int:
@@ -223,8 +221,8 @@ class CLearner(_Compiled):
         targets = None
         if Y is not None:
             targets = np.ascontiguousarray(np.asarray(Y, np.float32).reshape(len(samples), -1))
-            if targets.shape[1] != self.n_targets:
-                raise DataError(f"Y must have shape ({len(samples)}, {self.n_targets}), got {np.shape(Y)}")
+            if targets.shape[1] != (width := self.interface["targets"]):
+                raise DataError(f"Y must have shape ({len(samples)}, {width}), got {np.shape(Y)}")
         pointers = [_pointer(array) for array in (samples, targets, out)]
         self._library.cnet_run(self._state, *pointers, ctypes.c_long(len(samples)))
         return out
@@ -244,5 +242,5 @@ class CLearner(_Compiled):
     def save(self, everything: bool = False) -> bytes:
         """Return what `net_save` writes: parameters and scaling, or the whole state; for `meshnn import`."""
         buffer = ctypes.create_string_buffer(int(self.interface["saved"]))
-        size = self._library.cnet_save(self._state, buffer, ctypes.c_int(bool(everything)))
+        size = int(self._library.cnet_save(self._state, buffer, ctypes.c_int(bool(everything))))
         return buffer.raw[:size]

@@ -1,11 +1,17 @@
-"""Rendering of the C templates: literals, tables, comments and strings, and names that C takes."""
+"""Text of C: literals, tables, strings, names, templates, and the sources of the core specialised for one header.
+
+The sources are `_core/portable*.h`. A header gets the functions that it calls, with the prefix `net_` renamed and every
+`if (NET_FLAG)` decided. The bits are the same on every machine whose float is that of IEEE 754: no function calls a
+library or computes in double, and `arithmetic_begin` forbids fused multiply-adds, excess precision and fast math.
+"""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,21 +20,10 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from meshnn.arrays import Array
 from meshnn.errors import MeshError
 from meshnn.export.blueprint import ExportError
-from meshnn.export.limits import LIMITS
-
-__all__ = ["Tables", "check_name", "identifiers", "integer_type", "literal", "plain", "render", "string"]
-
-_RESERVED = """
-auto break case char const continue default do double else enum extern float for goto if inline int long register
-restrict return short signed sizeof static struct switch typedef union unsigned void volatile while bool class delete
-false friend namespace new operator private protected public template this throw true try typename using virtual main
-"""
 
 
 def check_name(name: str) -> str:
     """Return the prefix of the names in a header, if C takes it."""
-    if name in _RESERVED.split():
-        raise ExportError(f"name={name!r} is a word of C or C++ itself; take another one, such as net_{name}")
     if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]{0,30}", name):
         raise ExportError(
             f"name={name!r} cannot begin the names of a C header; take a letter, then up to 30 letters, digits and _, "
@@ -53,20 +48,16 @@ def literal(value: float) -> str:
 def integer_type(values: Array) -> str:
     """Return the smallest type of `<stdint.h>` that holds all values."""
     least, most = int(np.min(values, initial=0)), int(np.max(values, initial=0))
-    for kind, low, high in (("uint8_t", 0, 2**8), ("int8_t", -(2**7), 2**7), ("uint16_t", 0, 2**16),
-                            ("int16_t", -(2**15), 2**15)):  # fmt: skip
-        if low <= least and most < high:
-            return kind
+    for kind in ("uint8", "int8", "uint16", "int16"):
+        if np.iinfo(kind).min <= least and most <= np.iinfo(kind).max:
+            return f"{kind}_t"
     return "int32_t"
 
 
 class Tables:
     """The constant arrays of one header: templates define and read them, and their bytes are counted.
 
-    Parameters
-    ----------
-    flash : str
-        Prefix of the macros FLASH and AT, which keep tables in flash on AVR; none if they are read as plain arrays.
+    `flash` begins the names of the macros FLASH and AT, which keep tables in flash on AVR; "": they are plain arrays.
     """
 
     def __init__(self, flash: str = "") -> None:
@@ -78,46 +69,35 @@ class Tables:
         self._kinds[name] = kind
         self.bytes += len(values) * (4 if kind == "float" else int(kind.strip("uint_")) // 8)
         items = [literal(v) if kind == "float" else str(int(v)) for v in values]
+        lines = "".join(f"    {', '.join(items[k : k + 10])},\n" for k in range(0, len(items), 10))
         mark = f" {self.flash}_FLASH" if self.flash else ""
-        return f"static const {kind} {name}[{len(items)}]{mark} = {{\n{wrapped(items)}\n}};"
+        return f"static const {kind} {name}[{len(items)}]{mark} = {{\n{lines}}};"
 
     def at(self, name: str, index: Any) -> str:
         """Return the expression that reads an entry of a table."""
         return f"{self.flash}_AT({self._kinds[name]}, {name}, {index})" if self.flash else f"{name}[{index}]"
 
 
-def wrapped(items: Iterable[str]) -> str:
-    """Return the items of an initialiser in lines of at most 110 characters."""
-    lines, line = [], "   "
-    for item in items:
-        if len(line) + len(item) + 2 > 110:
-            lines.append(line)
-            line = "   "
-        line += f" {item},"
-    return "\n".join([*lines, line])
-
-
-def plain(text: Any) -> str:
+def plain(text: Any, most: int = 200) -> str:
     """Return a name as printable ASCII that cannot end a comment, in bounded length."""
     shown = str(text).encode("ascii", "backslashreplace").decode()
     shown = "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in shown)
-    shown = shown if len(shown) <= LIMITS.label_bytes else shown[: LIMITS.label_bytes - 3] + "..."
+    shown = shown if len(shown) <= most else shown[: most - 3] + "..."
     return shown.replace("*/", "* /").replace("/*", "/ *").replace("??", "? ?")
 
 
-def string(text: Any, number: int | None = None) -> str:
+def string(text: Any, number: int | None = None, most: int = 200) -> str:
     """Return a string literal of C in UTF-8, with everything special escaped by bytes.
 
-    A NUL would end it and becomes `\\0` in two characters. A long text is cut and gets its `number`, which keeps
-    different texts different; without a number it is left whole.
+    A NUL would end it and becomes `\\0` in two characters. A long text is cut (compilers need not take more than 4095
+    bytes) and gets its `number`, which keeps different texts different; without a number it is left whole.
     """
     content = str(text).replace("\0", "\\0").encode("utf-8", "backslashreplace")
-    if number is not None and len(content) > LIMITS.label_bytes:
-        short = content[: LIMITS.label_bytes - 12].decode("utf-8", "ignore")
-        content = f"{short}...#{number}".encode()
-    safe = set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 _-+.,:;()[]{}<>=!#$&*/|~^'@")
+    if number is not None and len(content) > most:
+        content = f"{content[: most - 12].decode('utf-8', 'ignore')}...#{number}".encode()
     # three octal digits: the next character cannot become part of the escape
-    return '"' + "".join(chr(b) if chr(b) in safe else f"\\{b:03o}" for b in content) + '"'
+    escaped = re.sub(rb'[^ -~]|[\\"?%`]', lambda found: b"\\%03o" % found[0][0], content)
+    return f'"{escaped.decode()}"'
 
 
 def identifiers(names: Iterable[Any]) -> list[str]:
@@ -149,10 +129,91 @@ def _environment() -> Environment:
         keep_trailing_newline=True,
     )  # fmt: skip
     found.filters |= {"literal": literal, "plain": plain, "string": string, "comment": _comment, "json": json.dumps}
-    found.globals["integer_type"] = integer_type
+    found.filters |= {"log2": np.log2, "integer_type": integer_type}
     return found
 
 
 def render(template: str, **values: Any) -> str:
     """Return a template filled in; a value that is missing is an error."""
     return _environment().get_template(template).render(**values)
+
+
+# -- sources of the core ----------------------------------------------------------------------------------------------
+
+
+@cache
+def _parts(file: str) -> tuple[str, ...]:
+    """Split a source at blank lines: functions with the comment before them, and other parts."""
+    path = Path(__file__).parents[2] / "_core" / file
+    return tuple(path.read_text(encoding="ascii").rstrip("\n").split("\n\n"))
+
+
+def functions(files: Iterable[str], flags: Mapping[str, bool]) -> dict[str, str]:
+    """Return the functions of some sources by their names without `net_`, with all conditions on flags decided."""
+    pattern = re.compile(r"^static inline .*?\bnet_(\w+)\(", re.MULTILINE)
+    parts = [part for file in files for part in _parts(file)]
+    return {found[1]: _decided(part, flags) for part in parts if (found := pattern.search(part))}
+
+
+def _decided(text: str, flags: Mapping[str, bool]) -> str:
+    """Keep the branch of each `if (NET_FLAG)` that applies, moved to the left, and drop the others."""
+    lines: list[str] = []
+    blocks: list[list[int]] = []  # of each open block: indentation, whether this branch is kept, whether one has been
+    for line in text.split("\n"):
+        indent = len(line) - len(line.lstrip())
+        # a condition on one flag, alone or behind an else; the statement that it guards, or `{`
+        condition = re.fullmatch(r" *(?:\} else )?if \((!?)NET_([A-Z0-9_]+)(?: > 0\.0f)?\) (.*)", line)
+        flagged = condition is not None and condition[2] in flags
+        holds = condition is None or (flagged and flags[condition[2]] != bool(condition[1]))
+        if blocks and indent == blocks[-1][0] and line[indent] == "}":
+            if line[indent:] == "}":
+                blocks.pop()
+            else:
+                blocks[-1][1:] = holds and not blocks[-1][2], holds or blocks[-1][2]
+        elif flagged and condition is not None and condition[3] == "{":
+            blocks.append([indent, holds, holds])
+        elif all(kept for _, kept, _ in blocks) and (holds or not flagged):
+            line = " " * indent + condition[3] if flagged and condition is not None else line
+            lines.append(line[4 * len(blocks) :])
+    return "\n".join(lines)
+
+
+def called(names: Iterable[str], among: Mapping[str, str]) -> str:
+    """Join the functions and all that they call, in the order of the sources."""
+    found: set[str] = set()
+    todo = list(names)
+    while todo:
+        name = todo.pop()
+        if name not in found:
+            found.add(name)
+            todo += [call for call in re.findall(r"\bnet_(\w+)\(", among[name]) if call in among]
+    return "\n\n".join(text for name, text in among.items() if name in found) + "\n" if found else ""
+
+
+def renamed(text: str, name: str) -> str:
+    """Replace the prefixes `net_` and `NET_` of the sources by those of a header."""
+    return re.sub(r"\bNET_", f"{name.upper()}_", re.sub(r"\bnet_", f"{name}_", text))
+
+
+def arithmetic_begin(name: str) -> str:
+    """Return the lines before the first function of a header: compilers that cannot keep the bits are refused.
+
+    `<stdint.h>` must have been included. Behind the last function, the header must restore the options of gcc.
+    """
+    found = next(part for part in _parts("portable_math.h") if part.startswith("#if"))
+    return found.replace('"net:', f'"{name}:')
+
+
+def activation_source(names: Iterable[str], slopes: bool, name: str, also: Iterable[str] = ()) -> str:
+    """Return activations and elementary functions with all that they call, `name` and _ before their names.
+
+    With `slopes` an activation is `float net_tanh(float t, float *d)` and stores its slope in `d`.
+
+    >>> print(activation_source(["relu"], False, "net"))
+    static inline float net_relu(float t) {
+        return t <= 0.0f ? 0.0f : t;
+    }
+    <BLANKLINE>
+    """
+    text = called([*names, *also], functions(["portable_math.h"], {"SLOPES": slopes, "BUILTIN_SQRT": False}))
+    return renamed(text if slopes else text.replace("(float t, float *d)", "(float t)"), name)

@@ -14,16 +14,13 @@ from meshnn.arrays import Array
 from meshnn.errors import DataError
 from meshnn.export.blueprint import Blueprint, ExportError
 from meshnn.export.c.header import net_header
-from meshnn.export.c.integer import IntegerNet
 from meshnn.export.c.layout import Layout
 from meshnn.export.c.learner import learner_bytes, learner_header
+from meshnn.export.c.nets import FloatNet, IntegerNet, ReferenceNet, float_outputs
 from meshnn.export.c.quantise import Quantiser
-from meshnn.export.c.reference import FloatNet, float_outputs
 from meshnn.export.c.text import Tables, check_name, plain
-from meshnn.export.scoring import score, targets_of
+from meshnn.export.check import score, targets_of
 from meshnn.files import write_whole
-
-__all__ = ["CReport", "write_c", "write_net"]
 
 
 @dataclass(frozen=True)
@@ -54,12 +51,9 @@ class CReport:
     net: IntegerNet | None = field(default=None, repr=False, compare=False)
 
     def __str__(self) -> str:
-        lines = [
-            f"{self.path}: {self.dtype}, {self.n_edges:,} edges, {self.multiply_adds:,} multiply-adds",
-            f"  {self.table_bytes:,} bytes of tables in flash besides code, {self.ram_bytes:,} bytes of RAM",
-            *(f"  {note}" for note in self.notes),
-        ]
-        return "\n".join(lines)
+        first = f"{self.path}: {self.dtype}, {self.n_edges:,} edges, {self.multiply_adds:,} multiply-adds"
+        sizes = f"{self.table_bytes:,} bytes of tables in flash besides code, {self.ram_bytes:,} bytes of RAM"
+        return "\n  ".join([first, sizes, *self.notes])
 
 
 def write_c(
@@ -78,37 +72,35 @@ def write_c(
     samples = None if X is None else _samples(model, blueprint, X)
     if y is not None and samples is None:
         raise DataError("y is given, but no X to predict it from; pass both, or none")
-    truth = None if y is None or samples is None else targets_of(blueprint, y, len(samples))
+    net: ReferenceNet = FloatNet(Layout(blueprint, padded=False, size=4))
     notes = []
-    if truth is not None and samples is not None:
+    if dtype != "float32":
+        quantiser = Quantiser(blueprint, samples, 8 if dtype == "int8" else 16)
+        net = quantiser()
+        if samples is None:
+            notes.append("scales are from the ranges of the training rows; with X= weights are also rounded together")
+        elif switch("tune", tune):
+            net = model._tuned(quantiser, net, samples)
+    if y is not None and samples is not None:
+        truth = targets_of(blueprint, y, len(samples))
         what, found = score(blueprint, float_outputs(blueprint, samples), truth)
-        counted = f"{len(samples):,} sample{'s' * (len(samples) != 1)}"
-        notes.append(f"{what} on the {counted} passed: {found:.4f} in floats")
-    if dtype == "float32":
-        return write_net(FloatNet(Layout(blueprint, padded=False, size=4)), path, optimize, name, tuple(notes))
-    quantiser = Quantiser(blueprint, samples, 8 if dtype == "int8" else 16)
-    net = quantiser()
-    if samples is None:
-        notes.append("scales are from the ranges of the training rows; with X= weights are also rounded together")
-    elif switch("tune", tune):
-        net = model._tuned(quantiser, net, samples)
-    if truth is not None and samples is not None:
-        found = score(blueprint, net.outputs(quantiser.coding(samples)) * net.out_scale, truth)[1]
-        notes[-1] += f", {found:.4f} in {dtype}"
+        note = f"{what} on the {len(samples):,} sample{'s' * (len(samples) != 1)} passed: {found:.4f} in floats"
+        if isinstance(net, IntegerNet):
+            found = score(blueprint, net.outputs(net.coding(samples)) * net.out_scale, truth)[1]
+            note += f", {found:.4f} in {dtype}"
+        notes.append(note)
     return write_net(net, path, optimize, name, tuple(notes))
 
 
 def write_net(
-    net: FloatNet | IntegerNet, path: str | PathLike[str], optimize: str, name: str, notes: tuple[str, ...] = ()
+    net: ReferenceNet, path: str | PathLike[str], optimize: str, name: str, notes: tuple[str, ...] = ()
 ) -> CReport:
     """Write a net in floats or whole numbers as a header."""
-    integer = net if isinstance(net, IntegerNet) else None
-    size, layout = 4 if integer is None else integer.bits // 8, net.layout
+    layout, integer = net.layout, net if isinstance(net, IntegerNet) else None
     text, table_bytes = net_header(net, name, optimize, notes)
     write_whole(path, [text.encode()])
-    ram = size * (layout.n_slots + (0 if layout.once else layout.n_rows)) + 4 * net.blueprint.n_outputs
-    dtype = "float32" if integer is None else f"int{integer.bits}"
-    return CReport(fsdecode(path), dtype, layout.n_edges, layout.multiply_adds, table_bytes, ram, notes, integer)
+    ram = net.size * (layout.n_slots + (0 if layout.once else layout.n_rows)) + 4 * net.blueprint.n_outputs
+    return CReport(fsdecode(path), net.dtype, layout.n_edges, layout.multiply_adds, table_bytes, ram, notes, integer)
 
 
 def _write_learner(model: Any, blueprint: Blueprint, path: str | PathLike[str], name: str) -> CReport:
@@ -134,15 +126,15 @@ def _name_of(path: str | PathLike[str], name: str | None) -> str:
 
 def _names(blueprint: Blueprint) -> list[str]:
     """Return what inputs and classes of a learner are called."""
-    found = [f"x[{k}]: {plain(name)}" for k, name in enumerate(blueprint.features)]
     labels = [plain(label) for label in blueprint.classes]
     if blueprint.link == "logit":  # one output, the logit of the first of two classes
-        return [
-            *found, f"y[0] above 0, target[0] = 1: class {labels[0]}", f"y[0] below 0, target[0] = 0: class {labels[1]}"
-        ]  # fmt: skip
-    if blueprint.several:
-        return found + [f"y[{k}] above 0, target[{k}] = 1: it has label {label}" for k, label in enumerate(labels)]
-    return found + [f"y[{k}] the largest, target[0] = {k}: class {label}" for k, label in enumerate(labels)]
+        pairs = zip((("above", 1), ("below", 0)), labels, strict=True)
+        said = [f"y[0] {side} 0, target[0] = {k}: class {label}" for (side, k), label in pairs]
+    elif blueprint.several:
+        said = [f"y[{k}] above 0, target[{k}] = 1: it has label {label}" for k, label in enumerate(labels)]
+    else:
+        said = [f"y[{k}] the largest, target[0] = {k}: class {label}" for k, label in enumerate(labels)]
+    return [f"x[{k}]: {plain(name)}" for k, name in enumerate(blueprint.features)] + said
 
 
 def _samples(model: Any, blueprint: Blueprint, X: Any) -> Array:

@@ -12,7 +12,7 @@ from meshnn.arguments import known, switch, whole_number
 from meshnn.arrays import Array, IntArray
 from meshnn.export.blueprint import Blueprint, ExportError
 from meshnn.export.onnx.features import encoded, missing_flag, scaled
-from meshnn.export.onnx.graph import CODES, ML, Graph, Value, as_protos, imported
+from meshnn.export.onnx.graph import Graph, imported
 from meshnn.export.onnx.net import OnnxNet, one_step, state_neurons, whole_sequence
 from meshnn.files import as_path, write_whole
 
@@ -70,10 +70,10 @@ def to_onnx(
         raise ExportError(f"opset {opset} is not supported; pass one from {LEAST_OPSET} to {newest}")
     graph = build(blueprint, Graph(known("dtype", dtype, ("float32", "float64"))), zipmap=zipmap, sequence=sequence)
     domains = [onnx.helper.make_opsetid("", opset)]
-    if any(node.domain == ML for node in graph.nodes):
-        domains.append(onnx.helper.make_opsetid(ML, 3))
+    if any(node.domain for node in graph.nodes):
+        domains.append(onnx.helper.make_opsetid("ai.onnx.ml", 3))
     model = onnx.helper.make_model(
-        as_protos(graph, name or "mesh"), opset_imports=domains, producer_name="meshnn",
+        graph.proto(name or "mesh"), opset_imports=domains, producer_name="meshnn",
         producer_version=version("meshnn"), doc_string=blueprint.title,
         ir_version=onnx.helper.find_min_ir_version_for(domains, ignore_unknown=True),
     )  # fmt: skip
@@ -106,9 +106,7 @@ def build(
         outputs = (whole_sequence if sequence else one_step)(graph, blueprint, timing)
     states, graph.outputs = graph.outputs, []
     axes = ("T", "N") if steps else ("N",)
-    if blueprint.several:
-        _add_labels(graph, blueprint, outputs, axes, raw)
-    elif blueprint.classes:
+    if blueprint.classes:
         _add_classes(graph, blueprint, outputs, axes, zipmap=not plain if zipmap is None else zipmap, raw=raw)
     else:
         _add_values(graph, blueprint, outputs, axes)
@@ -144,7 +142,7 @@ def _metadata(blueprint: Blueprint, sequence: bool) -> dict[str, str]:
 # -- outputs, named as skl2onnx names them -------------------------------------------------------------------------
 
 
-def _add_output(graph: Graph, tensor: str, name: str, kind: str, shape: tuple[int | str, ...]) -> None:
+def _add_output(graph: Graph, tensor: str, name: str, shape: tuple[int | str, ...], kind: str = "") -> None:
     """Add a tensor as an output, under its public name."""
     last = graph.nodes[-1]
     if last.outputs == (tensor,):  # no node reads it yet: it is renamed
@@ -152,7 +150,7 @@ def _add_output(graph: Graph, tensor: str, name: str, kind: str, shape: tuple[in
         graph.nodes[-1] = last._replace(outputs=(name,))
     else:
         name = graph.add("Identity", (tensor,), name)
-    graph.outputs.append(Value(name, kind, shape))
+    graph.output(name, shape, kind)
 
 
 def _add_values(graph: Graph, blueprint: Blueprint, values: str, axes: tuple[str, ...]) -> None:
@@ -162,48 +160,43 @@ def _add_values(graph: Graph, blueprint: Blueprint, values: str, axes: tuple[str
         values = graph.add("Mul", (values, graph.constant("scale_back/scale", blueprint.y_scale)), "scale_back/scaled")
         values = graph.add("Add", (values, graph.constant("scale_back/mean", blueprint.y_mean)), "scale_back")
     name = "outputs" if blueprint.title.startswith("Mesh(") else "variable"  # of a net alone
-    _add_output(graph, values, name, graph.dtype, (*axes, blueprint.n_outputs))
-
-
-def _add_labels(graph: Graph, blueprint: Blueprint, outputs: str, axes: tuple[str, ...], raw: bool) -> None:
-    shape: tuple[int | str, ...] = (*axes, len(blueprint.classes))
-    on = graph.add("Greater", (outputs, graph.constant("zero", 0.0)), "label/on")
-    graph.outputs.append(Value(graph.add("Cast", (on,), "label", to=CODES["int64"]), "int64", shape))
-    chances = outputs if raw else graph.add("Sigmoid", (outputs,), "chances")
-    _add_output(graph, chances, "probabilities", graph.dtype, shape)
+    _add_output(graph, values, name, (*axes, blueprint.n_outputs))
 
 
 def _add_classes(
     graph: Graph, blueprint: Blueprint, outputs: str, axes: tuple[str, ...], zipmap: bool, raw: bool
 ) -> None:
-    labels, two = _labels(blueprint), blueprint.link == "logit"
-    kind = "string" if labels.dtype == object else "int64"
-    label, name = ("output_label", "output_probability") if zipmap else ("label", "probabilities")
-    if two:  # one output, the logit of the first class; the second is likelier below 0
-        below = graph.add("Less", (outputs, graph.constant("zero", 0.0)), "label/second")
-        flat = graph.add("Squeeze", (below, graph.constant("axis/classes", np.array([-1]))), "label/flat")
-        number = graph.add("Cast", (flat,), "label/number", to=CODES["int64"])
-    else:  # the first of equally likely classes
-        number = graph.add("ArgMax", (outputs,), "label/number", axis=-1, keepdims=0)
-    if not np.array_equal(labels, np.arange(len(labels))):
-        number = graph.add("Gather", (graph.constant("classes", labels), number), "label/of_number", axis=0)
-    _add_output(graph, number, label, kind, axes)
+    """Add labels, or numbers of classes as the labels they stand for, and probabilities."""
+    labels, two, zero = _labels(blueprint), blueprint.link == "logit", graph.constant("zero", 0.0)
+    if blueprint.several:
+        on = graph.add("Greater", (outputs, zero), "label/on")
+        graph.output(graph.cast(on, "label", "int64"), (*axes, len(labels)), "int64")
+    else:
+        if two:  # one output, the logit of the first class; the second is likelier below 0
+            below = graph.add("Less", (outputs, zero), "label/second")
+            flat = graph.add("Squeeze", (below, graph.constant("axis/classes", np.array([-1]))), "label/flat")
+            number = graph.cast(flat, "label/number", "int64")
+        else:  # the first of equally likely classes
+            number = graph.add("ArgMax", (outputs,), "label/number", axis=-1, keepdims=0)
+        if not np.array_equal(labels, np.arange(len(labels))):
+            number = graph.add("Gather", (graph.constant("classes", labels), number), "label/of_number", axis=0)
+        _add_output(graph, number, "output_label" if zipmap else "label", axes, labels.dtype.name)
     if two:
         minus = graph.add("Neg", (outputs,), "chances/minus")
         outputs = graph.add("Concat", (outputs, minus), "chances/both", axis=-1)
-    chances = outputs
-    if not raw:
-        chances = (
-            graph.add("Sigmoid", (outputs,), "chances") if two else graph.add("Softmax", (outputs,), "chances", axis=-1)
-        )
+    if not raw and blueprint.link == "softmax":
+        outputs = graph.add("Softmax", (outputs,), "chances", axis=-1)
+    elif not raw:
+        outputs = graph.add("Sigmoid", (outputs,), "chances")
     if not zipmap:
-        _add_output(graph, chances, name, graph.dtype, (*axes, len(labels)))
-        return
+        return _add_output(graph, outputs, "probabilities", (*axes, len(labels)))
     if graph.dtype != "float32":
-        chances = graph.add("Cast", (chances,), "chances/short", to=CODES["float32"])  # ZipMap takes no others
-    key = "classlabels_strings" if kind == "string" else "classlabels_int64s"
-    graph.add("ZipMap", (chances,), name, ML, **{key: labels.tolist()})
-    graph.outputs.append(Value(name, f"map of {kind}", axes))
+        outputs = graph.cast(outputs, "chances/short", "float32")  # ZipMap takes no others
+    key = "classlabels_strings" if labels.dtype == object else "classlabels_int64s"
+    name = graph.add("ZipMap", (outputs,), "output_probability", "ai.onnx.ml", **{key: labels.tolist()})
+    helper = graph.onnx.helper
+    entry = helper.make_map_type_proto(graph.code(labels.dtype.name), helper.make_tensor_type_proto(1, []))
+    graph.outputs.append(helper.make_value_info(name, helper.make_sequence_type_proto(entry)))
 
 
 def _labels(blueprint: Blueprint) -> Array:

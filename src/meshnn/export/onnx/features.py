@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from meshnn.export.blueprint import Blueprint, ExportError, InputColumn
-from meshnn.export.onnx.graph import CODES, ML, Graph
+from meshnn.export.onnx.graph import Graph
 
 
 def encoded(graph: Graph, blueprint: Blueprint) -> str:
@@ -32,7 +32,7 @@ def _column(graph: Graph, column: InputColumn) -> str:
     """Return the features of one column: a number, or one per category; the empty text is a missing value."""
     outputs = ("label", "probabilities", "output_label", "output_probability", "variable", "outputs", "")
     wanted = f"{column.name}_column" if column.name in outputs else column.name
-    name = graph.input(wanted, ("N", 1), "string" if column.categories else "")
+    name = graph.input(wanted, ("N", 1), "object" if column.categories else "")
     if not column.categories:
         return _filled(graph, name, f"{name}/filled", [column.fill])
     codes = {text: k for k, text in enumerate(column.categories)}
@@ -40,9 +40,9 @@ def _column(graph: Graph, column: InputColumn) -> str:
     if "" not in codes:
         codes[""] = count if column.fill is None else int(column.fill)
     keys = {"keys_strings": list(codes), "values_int64s": list(codes.values()), "default_int64": column.unseen}
-    number = graph.add("LabelEncoder", (name,), f"{name}/number", ML, **keys)
+    number = graph.add("LabelEncoder", (name,), f"{name}/number", "ai.onnx.ml", **keys)
     hot = graph.add("Equal", (number, graph.constant(f"{name}/numbers", np.arange(count))), f"{name}/equal")
-    features = graph.add("Cast", (hot,), f"{name}/features", to=CODES[graph.dtype])
+    features = graph.cast(hot, f"{name}/features", graph.dtype)
     if column.fill is not None or "" in column.categories:
         return features
     gap = graph.add("Equal", (number, graph.constant(f"{name}/gap", np.array(count))), f"{name}/missing")
@@ -54,10 +54,10 @@ def scaled(graph: Graph, blueprint: Blueprint, name: str) -> str:
     """Return features as the net takes them; of a stream, features that are not finite count as their mean."""
     r = blueprint
     if r.x_mean is not None and r.x_scale is not None:
-        large = np.abs(r.x_mean) / 1e3 + r.x_scale > np.finfo(graph.dtype).max / 1e3
-        if (at := np.flatnonzero(np.isfinite(r.x_scale) & large)).size:
-            shown = f"numbers around {abs(r.x_mean[at[0]]) + r.x_scale[at[0]]:.1g}"
-            raise ExportError(f"feature {at[0]} has {shown}, too large for {graph.dtype}; scale the features first")
+        beyond = np.abs(r.x_mean) / 1e3 + r.x_scale > np.finfo(graph.dtype).max / 1e3
+        if (large := np.flatnonzero(np.isfinite(r.x_scale) & beyond)).size:
+            shown = f"numbers around {abs(r.x_mean[large[0]]) + r.x_scale[large[0]]:.1g}"
+            raise ExportError(f"feature {large[0]} has {shown}, too large for {graph.dtype}; scale the features first")
         factor, mean = 1.0 / r.x_scale, r.x_mean.astype(graph.dtype)  # the scale of a constant feature is infinite
         centred = graph.add("Sub", (name, graph.constant("scale/mean", mean)), "scale/centred")
         name = graph.add("Mul", (centred, graph.constant("scale/factor", factor)), "scale/scaled")

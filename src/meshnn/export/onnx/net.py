@@ -18,19 +18,11 @@ from meshnn.arrays import Array, IntArray
 from meshnn.codes import ACTIVATIONS
 from meshnn.export.blueprint import Blueprint, SequenceTiming
 from meshnn.export.onnx.features import missing_flag, scaled
-from meshnn.export.onnx.graph import Graph, Node, Value
+from meshnn.export.onnx.graph import Graph, Node
 
 
 class OnnxNet:
-    """The neurons of a blueprint in a graph.
-
-    Parameters
-    ----------
-    blueprint : Blueprint
-    graph : Graph
-    features : str
-        The tensor (batch, n_inputs) of scaled features.
-    """
+    """The neurons of a blueprint in a graph, from a tensor (batch, n_inputs) of scaled features on."""
 
     def __init__(self, blueprint: Blueprint, graph: Graph, features: str) -> None:
         self.blueprint, self.graph, self.features = blueprint, graph, features
@@ -84,17 +76,18 @@ class OnnxNet:
         inner, body = copy(self), Graph(g.dtype, g, label + "/")
         inner.graph, inner.joined, inner.tensors = body, dict(self.joined), list(self.tensors)
         inner.holder, inner.column = self.holder.copy(), self.column.copy()
-        body.inputs += [Value(body.name("number"), "int64", ()), Value(body.name("go"), "bool", ())]
+        body.input("number", (), "int64")
+        go = body.input("go", (), "bool")
         for activation, members in groups:
             inner.put(body.input(f"before/{activation}", ("N", len(members))), members)
         inner._tick(k, neurons)
-        body.outputs.append(Value(body.add("Identity", (body.inputs[1].name,), "on"), "bool", ()))
+        body.output(body.add("Identity", (go,), "on"), (), "bool")
         for _, members in groups:
-            body.outputs.append(Value(inner.tensors[inner.holder[members[0]]][0], g.dtype, ("N", len(members))))
+            body.output(inner.tensors[inner.holder[members[0]]][0], ("N", len(members)))
         carried = [self.tensors[self.holder[members[0]]][0] for _, members in groups]
         outputs = tuple(g.name(f"{label}/{activation}") for activation, _ in groups)
-        often, go = g.constant(label + "/count", np.array(count)), g.constant("loop/go", np.array(True))
-        g.nodes.append(Node("Loop", (often, go, *carried), outputs, {"body": body}, ""))
+        inputs = g.constant(label + "/count", np.array(count)), g.constant("loop/go", np.array(True)), *carried
+        g.nodes.append(Node("Loop", inputs, outputs, "", {"body": body.proto(label + "/body")}))
         for name, (_, members) in zip(outputs, groups, strict=True):
             self.put(name, members)
 
@@ -208,7 +201,7 @@ def one_step(graph: Graph, blueprint: Blueprint, timing: SequenceTiming) -> str:
     state = graph.input("state_in", ("N", width)) if width else ""
     after, outputs = _step(graph, blueprint, timing, features, state, _looks(timing, whole=False))
     if width:
-        graph.outputs.append(Value(graph.add("Identity", (after,), "state_out"), graph.dtype, ("N", width)))
+        graph.output(graph.add("Identity", (after,), "state_out"), ("N", width))
     return outputs
 
 
@@ -228,9 +221,10 @@ def whole_sequence(graph: Graph, blueprint: Blueprint, timing: SequenceTiming) -
     state, now = body.input("state", ("N", width)), body.input("features", ("N", blueprint.n_inputs))
     found = _step(body, blueprint, timing, now, state, (lag, look))
     for tensor, name, columns in zip(found, ("state_after", "outputs"), (width, blueprint.n_outputs), strict=True):
-        body.outputs.append(Value(body.add("Identity", (tensor,), name), graph.dtype, ("N", columns)))
+        body.output(body.add("Identity", (tensor,), name), ("N", columns))
     end, looks = graph.name("state/end"), graph.name("looks")
-    graph.nodes.append(Node("Scan", (begin, steps), (end, looks), {"body": body, "num_scan_inputs": 1}, ""))
+    scan = {"body": body.proto("step/body"), "num_scan_inputs": 1}
+    graph.nodes.append(Node("Scan", (begin, steps), (end, looks), "", scan))
     if timing.readout == "all":
         return _sliced(graph, looks, "looks/of_steps", 0, lag, 2**31) if lag else looks
     return graph.add("Gather", (looks, graph.constant("last", np.array(-1))), "outputs", axis=0)
@@ -249,7 +243,7 @@ def _step(
     net = OnnxNet(blueprint, graph, scaled(graph, blueprint, features))
     if len(kept):
         net.put(_sliced(graph, state, "state/neurons", 1, 0, len(kept)) if mean else state, kept)
-    ticks = _wanted(blueprint, kept, timing.per_step, look)
+    ticks = blueprint.timetable * max(timing.per_step, look)
     after, outputs, begin = state, "", 0
     for end in sorted({timing.per_step, look}):
         net.run(ticks[begin:end])
@@ -266,23 +260,6 @@ def _step(
         after = graph.add("Add", (after, flag), "state/checked") if after else ""
         outputs = graph.add("Add", (outputs, flag), "missing/checked")
     return after, outputs
-
-
-def _wanted(blueprint: Blueprint, kept: IntArray, per_step: int, look: int) -> list[IntArray]:
-    """Return for each tick the neurons whose states matter for the state after the step or for the outputs."""
-    wanted = np.zeros(blueprint.n_neurons, np.bool_)
-    found = []
-    for k in range(max(per_step, look), 0, -1):
-        if k == per_step:
-            wanted[kept] = True
-        if k == look:
-            wanted[blueprint.outputs] = True
-        found.append(np.flatnonzero(wanted))
-        sources = blueprint.src[wanted[blueprint.dst]]
-        wanted = np.zeros(blueprint.n_neurons, np.bool_)
-        wanted[sources] = True
-        wanted[: blueprint.n_clamped] = False
-    return found[::-1]
 
 
 def _mean_so_far(graph: Graph, state: str, outputs: str, columns: tuple[int, int], lag: int) -> tuple[str, str]:
