@@ -667,7 +667,7 @@ def test_what_from_torch_refuses(layers, named):
 @pytest.mark.parametrize(("mesh", "named"), [
     (Mesh(Topology.cascade(2, 2, 1)), r"edge \(\d+, \d+\)"),
     (Mesh(Topology.mesh(2, 2, 1, self_loops=True)), r"edge \(\d+, \d+\)"),
-    (Mesh(Topology(2, 1, 1, [(0, 3), (3, 4), (4, 1)])), "inputs"),
+    (Mesh(Topology(2, 1, 1, [(0, 3), (3, 4), (4, 1)])), r"edge \(4, 1\)"),
     (Mesh(Topology.layered([2, 2, 1]), activation="sin"), "layer 1 .* sin"),
     (Mesh(Topology.layered([2, 2, 1]), activation=["relu", "tanh"]), "layer 1 .* relu and tanh"),
     (Mesh(Topology(2, 2, 2, [(0, 3), (3, 5), (5, 6)])), "layered"),
