@@ -238,7 +238,7 @@ def test_a_worker_that_is_killed_changes_no_bit():
 
 def test_a_worker_that_hangs_is_named(monkeypatch):
     X, y = samples()
-    monkeypatch.setattr(group, "PATIENCE", 8.0)
+    monkeypatch.setattr(group.WorkerGroup, "patience", 8.0)
     with cluster(2, processes=True) as client:
         victim = sorted(client.scheduler_info()["workers"])[1]
         pid = client.run(os.getpid, workers=[victim])[victim]

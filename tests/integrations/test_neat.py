@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 from meshnn import Mesh, MeshError
-from meshnn.integrations.neat import FORMS
-from meshnn.neat import from_neat, gradient_by_gene, nodes, to_neat
+from meshnn.neat import FORMS, from_neat, gradient_by_gene, nodes, to_neat
 from meshnn.training import train
 
 neat = pytest.importorskip("neat", reason="GENOMES OF NEAT ARE NOT TESTED without neat-python: pip install '.[dev]'")
@@ -449,7 +448,7 @@ def test_refusals_of_genomes(make):
 def test_refusals_of_configs(make):
     config = make(n_inputs=1, n_outputs=1)
     genome = small(config, "tanh")
-    with pytest.raises(MeshError, match=r"dict$"):
+    with pytest.raises(MeshError, match="dict"):
         from_neat(genome, {})
     with pytest.raises(MeshError, match="genome_config"):
         from_neat(genome, config.genome_config)
@@ -468,7 +467,7 @@ def test_refusals_of_configs(make):
     other = small(make(n_inputs=2, n_outputs=1))
     other.connections[-2, 2] = neat.genes.DefaultConnectionGene((-2, 2), innovation=5)
     other.connections[-2, 2].weight, other.connections[-2, 2].enabled = 1.0, True
-    with pytest.raises(MeshError, match=r"connection \(-2, 2\)"):
+    with pytest.raises(MeshError, match="no node -2"):
         from_neat(other, make(n_inputs=1, n_outputs=1))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from meshnn.errors import DataError, MeshError
 from meshnn.integrations.dask.group import ShardedSamples, WorkerGroup, living_workers
 from meshnn.integrations.dask.tasks import (
-    Parquet,
+    ParquetFiles,
     as_shard,
     as_shard_data,
     describe,
@@ -21,7 +21,7 @@ from meshnn.integrations.dask.tasks import (
     summarise,
     taken,
 )
-from meshnn.integrations.dask.transport import InboxPlugin
+from meshnn.integrations.dask.transport import Inbox
 from meshnn.tables.holdout import HoldoutSplit
 from meshnn.tables.sources import ParquetSource, RowBlock
 from meshnn.training.cluster.plan import ShardPlan
@@ -33,33 +33,22 @@ __all__ = ["Shards", "read_parquet"]
 
 
 class Shards(Dataset):
-    """Partitions of a cluster as shards.
-
-    Parameters
-    ----------
-    client : distributed.Client
-    partitions : list of futures
-        Of `RowBlock`.
-    columns : list of str or None
-    classes : bool
-    settings : Settings
-        Decides the batch size.
-    """
+    """Partitions of a cluster, futures of `RowBlock`, as shards."""
 
     def __init__(
         self, client: Any, partitions: list[Any], columns: list[str] | None, classes: bool, settings: Settings
     ) -> None:
-        client.register_plugin(InboxPlugin())
+        client.register_plugin(Inbox())
         infos = client.gather(client.map(describe, partitions, classes=classes, pure=False))
-        counts = [info.n_rows for info in infos]
+        counts, labels, dtypes, targets = zip(*infos, strict=True)
         if not sum(counts):
             raise DataError("there are no rows in X")
         self.client, self.columns, self.n_rows = client, columns, sum(counts)
-        self.labels = sorted({label for info in infos for label in info.labels})
-        self.n_targets, self.matrix_targets = max(i.n_targets for i in infos), any(i.matrix_targets for i in infos)
+        self.labels = sorted({label for some in labels for label in some})
+        self.n_targets, self.matrix_targets = max(targets), max(targets) > 1
         self.plan = ShardPlan.of(self.n_rows, _batch_size(self.n_rows, settings))
         self.batch_size = self.plan.batch_size
-        dtype = str(np.result_type(*{np.dtype(info.dtype) for info in infos if info.n_rows}))
+        dtype = str(np.result_type(*{np.dtype(kind) for kind, count in zip(dtypes, counts, strict=True) if count}))
         self._rows = self._divided(partitions, counts, dtype)
         found = client.gather(client.map(summarise, self._rows, n_labels=len(self.labels), pure=False))
         self.moments = Moments(len(found[0][0].moments.mean))
@@ -71,7 +60,7 @@ class Shards(Dataset):
         text = "".join(summary.fingerprint for summary, _ in found) + repr(self.plan)
         self.fingerprint = hashlib.blake2b(text.encode(), digest_size=32).hexdigest()
 
-    def _divided(self, partitions: list[Any], counts: list[int], dtype: str) -> list[Any]:
+    def _divided(self, partitions: list[Any], counts: Sequence[int], dtype: str) -> list[Any]:
         """Return futures of shards: pieces of partitions, cut where these are, and joined where the shard is to be."""
         ends = np.cumsum(counts)
         starts, owners, shards = ends - counts, self._owners(), []
@@ -160,7 +149,7 @@ def read_parquet(
     table, keep = source.table, {*source.columns, *source.targets, source.weight}
     sizes = tuple(size for size, _ in table.stamp.values())
     dropped = tuple(name for name in source.schema.names if name not in keep)
-    known = Parquet(str(source.path.absolute()), tuple(source.targets), source.weight, dropped, sizes)
+    known = ParquetFiles(str(source.path.absolute()), tuple(source.targets), source.weight, dropped, sizes)
     whole, kind = split or HoldoutSplit(table.rows, np.arange(0)), None if split is None else classes
     before, counts = 0, dict[Any, int]()
     for k, count in enumerate(table.counts):
