@@ -91,10 +91,8 @@ def to_neat(mesh: Mesh, genome: Any, config: Any, kind: str | None = None) -> An
         raise MeshError(f"to_neat takes the mesh first, then genome and config; got {type(mesh).__name__}")
     net, t = _GenomeNet.of(genome, config, kind), mesh.topology
     if (t.n_inputs, t.n_hidden, t.n_outputs) != net.sizes or not t.bias or mesh.activations != net.activations:
-        raise MeshError(
-            f"this is not the mesh of the genome: it is {t!r}, the genome's has {net.sizes} inputs, hidden neurons and "
-            f"outputs, with the activations {', '.join(net.activations)}; pass what from_neat was given"
-        )
+        raise MeshError(f"this is not the mesh of the genome: it is {t!r}, not {net.sizes} neurons with the "
+                        f"activations {', '.join(net.activations)}; pass what from_neat was given")  # fmt: skip
     wrong = np.flatnonzero(~np.isfinite(mesh.weights))
     if wrong.size:
         raise MeshError(f"weight {wrong[0]} of the mesh is {mesh.weights[wrong[0]]}; a genome takes finite weights")
@@ -106,19 +104,14 @@ def to_neat(mesh: Mesh, genome: Any, config: Any, kind: str | None = None) -> An
         if now == edge.weight:
             continue
         if edge.gene is None:
-            raise MeshError(
-                f"edge {edge[:2]} has the fixed weight {edge.weight}, part of an activation of neat, but here it is "
-                f"{now}, and a genome has no gene for it; learn from the mesh of from_neat, with its fixed edges"
-            )
-        if edge.gene.kind == "bias":
-            copy.nodes[edge.gene.key].bias = now / edge.factor
+            raise MeshError(f"edge {edge[:2]} is part of an activation and has the fixed weight {edge.weight}, but "
+                            f"here it is {now}, for which a genome has no gene")  # fmt: skip
+        if isinstance(edge.gene, tuple):
+            copy.connections[edge.gene].weight = now / edge.factor
         else:
-            copy.connections[edge.gene.key].weight = now / edge.factor
+            copy.nodes[edge.gene].bias = now / edge.factor
     if rest:
-        raise MeshError(
-            f"the mesh has {len(rest)} edges that the genome has not, {next(iter(rest))} the first; pass the genome it "
-            "was made of, and do not add edges"
-        )
+        raise MeshError(f"the mesh has {len(rest)} edges that the genome has not, {next(iter(rest))} the first")
     return copy
 
 
@@ -144,10 +137,9 @@ def gradient_by_gene(
     learned = [(edge.gene, edge.factor) for edge in _GenomeNet.of(genome, config, kind).edges if edge.gene is not None]
     if given.shape != (len(learned),):
         raise MeshError(f"the gradient must have shape ({len(learned)},), one number per parameter; got {given.shape}")
-    found: dict[str, dict[Any, float]] = {"connection": {}, "bias": {}}
-    for (gene, factor), value in zip(learned, given.tolist(), strict=True):
-        found[gene.kind][gene.key] = value * factor
-    return found["connection"], found["bias"]
+    found = [(gene, value * factor) for (gene, factor), value in zip(learned, given.tolist(), strict=True)]
+    connections = {gene: value for gene, value in found if isinstance(gene, tuple)}
+    return connections, {gene: value for gene, value in found if not isinstance(gene, tuple)}
 
 
 # -- the net of a genome -------------------------------------------------------------------------------------------
@@ -200,29 +192,17 @@ FORMS: dict[str, _Form] = {
     "softplus": _Form((_Term("softplus", 5.0, 0.2),)),
     "abs": _Form((_Term("relu"), _Term("relu", -1.0))),
     "lelu": _Form((_Term("relu"), _Term("relu", -1.0, -0.005))),
-    "selu": _Form(
-        (
-            _Term("elu", 1.0, 1.0507009873554805 * 1.6732632423543772),
-            _Term("relu", 1.0, 1.0507009873554805 * (1.0 - 1.6732632423543772)),
-        )
-    ),
+    "selu": _Form((_Term("elu", 1.0, 1.7580993408473766), _Term("relu", 1.0, -0.7073983534918963))),
     "clamped": _Form((_Term("relu", 1.0, 1.0, 1.0), _Term("relu", 1.0, -1.0, -1.0)), -1.0),
     "hat": _Form((_Term("relu", 1.0, 1.0, 1.0), _Term("relu", 1.0, -2.0), _Term("relu", 1.0, 1.0, -1.0))),
 }
-
-
-class _Gene(NamedTuple):
-    """The origin of a weight: a connection, or the bias of a node."""
-
-    kind: str
-    key: Any
 
 
 class _Edge(NamedTuple):
     source: int
     dest: int
     weight: float
-    gene: _Gene | None = None  # None: fixed
+    gene: int | Link | None = None  # the node whose bias it is, the connection, or None: fixed
     factor: float = 1.0  # weight = factor * value of the gene
 
 
@@ -237,23 +217,20 @@ def _check(genome: Any, config: Any) -> Any:
     settings = getattr(config, "genome_config", None)
     wanted = ("input_keys", "output_keys", "feed_forward", "activation_defs", "aggregation_function_defs")
     if not all(hasattr(settings, name) for name in wanted):
-        raise MeshError(
-            f"config must be the neat.Config of the genome, not its genome_config; got {type(config).__name__}"
-        )
+        raise MeshError(f"config must be the neat.Config, not its genome_config, got {type(config).__name__}")
     if not hasattr(genome, "nodes") or not hasattr(genome, "connections"):
         raise MeshError(f"genome must be a genome of neat, with nodes and connections; got {type(genome).__name__}")
     for key, gene in genome.nodes.items():
         for name in ("bias", "response", "activation", "aggregation"):
             if not hasattr(gene, name):  # genomes of spiking neurons (iznn), for example, have no gradient
                 raise MeshError(f"node {key} of the genome has no {name}: it is not one of neat.DefaultGenome")
-    enabled = [gene.key for gene in genome.connections.values() if gene.enabled]
-    missing = {*settings.output_keys, *(key for link in enabled for key in link)} - {
-        *genome.nodes,
-        *settings.input_keys,
-    }
+    links = [gene.key for gene in genome.connections.values() if gene.enabled]
+    sources, ends = {link[0] for link in links}, {*settings.output_keys, *(link[1] for link in links)}
+    missing = (sources - {*settings.input_keys} | ends) - genome.nodes.keys()
     if missing:
-        raise MeshError(f"the genome has no node {min(missing)}, which its outputs or connections name; is it of another "
-                        "config?")  # fmt: skip
+        raise MeshError(
+            f"the genome has no node {min(missing)}, an output or the end of a connection; is the config its?"
+        )
     return settings
 
 
@@ -277,8 +254,7 @@ def _needed(outputs: list[int], sources: Mapping[int, list[int]], inputs: list[i
 def _ordered(needed: set[int], sources: Mapping[int, list[int]]) -> list[int]:
     """Return the nodes, each behind its sources."""
     try:
-        order = TopologicalSorter({key: needed & {*sources[key]} for key in needed}).static_order()
-        return list(order)
+        return list(TopologicalSorter({key: needed & {*sources[key]} for key in needed}).static_order())
     except CycleError as error:
         cycle = " -> ".join(map(str, error.args[1]))
         raise MeshError(f"the genome has the cycle {cycle}, but a feed-forward network has none; pass "
@@ -292,15 +268,10 @@ def _form(settings: Any, key: int, name: str, output: bool, recurrent: bool) -> 
     form, function = FORMS[name], settings.activation_defs.get(name)
     probes = (-3.1, -1.4, -0.6, -0.05, 0.0, 0.3, 0.8, 2.3)  # a name of a config may stand for another function
     if not all(math.isclose(form.value(z), function(z), rel_tol=1e-9, abs_tol=1e-12) for z in probes):
-        raise MeshError(
-            f"node {key} of the genome has the activation {name!r}, which is another function in this config"
-        )
+        raise MeshError(f"node {key} has the activation {name!r}, which is another function in this config")
     if recurrent and form.stages(output) > 1:
-        raise MeshError(
-            f"node {key} of the genome has the activation {name!r}, which takes {form.stages(output)} neurons in a "
-            "row, and a recurrent network has one tick for it; use another activation, such as tanh, or "
-            "kind='feed_forward' if the genome has no cycle"
-        )
+        raise MeshError(f"node {key} has the activation {name!r}, which takes {form.stages(output)} neurons, but "
+                        "a recurrent network has one tick for it; use another activation, such as tanh")  # fmt: skip
     return form
 
 
@@ -411,14 +382,14 @@ class _Builder:
                 self.edges += [_Edge(self.bias, neuron, part.shift)] if part.shift else []
             self.edges += [_Edge(self.bias, last, form.constant)] if form.constant else []
         slope = self.slope[key]
-        self.edges.append(_Edge(self.bias, self.entry[key], slope * float(gene.bias), _Gene("bias", key), slope))
+        self.edges.append(_Edge(self.bias, self.entry[key], slope * float(gene.bias), key, slope))
 
     def build(self, links: Mapping[Link, float], ticks: int) -> _GenomeNet:
         for (source, key), weight in links.items():
             gene, _, gain = self.found[key]
             factor = float(gene.response) * gain * self.slope[key] * self.outer[source]
             ends = self.neuron[source], self.entry[key]
-            self.edges.append(_Edge(*ends, factor * weight, _Gene("connection", (source, key)), factor))
+            self.edges.append(_Edge(*ends, factor * weight, (source, key), factor))
         first = self.bias + 1
         keys: list[int | None] = [None] * (first + self.n_hidden + len(self.outputs))
         for key, neuron in self.neuron.items():

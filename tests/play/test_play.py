@@ -8,6 +8,7 @@ import multiprocessing
 import os
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -30,11 +31,20 @@ from meshnn.play import learners, server
 from meshnn.play.data import SETS, PlayTable, built_in, drift
 from meshnn.play.limits import LIMITS
 from meshnn.play.link import checked_state
-from meshnn.play.messages import unpacked
 from meshnn.play.outputs import python_of
 from meshnn.play.session import PlaySession
 
 ASSETS = Path(importlib.util.find_spec("meshnn.play").origin).parent / "assets"
+
+
+def unpacked(message):
+    """The head and the arrays of a message."""
+    (length,) = struct.unpack_from("<I", message)
+    head, at, arrays = json.loads(message[4 : 4 + length]), 4 + length, {}
+    for name, kind, count in head.pop("arrays"):
+        arrays[name] = np.frombuffer(message, f"<{kind}", count, at)
+        at += arrays[name].nbytes
+    return head, arrays
 
 
 def read(message):

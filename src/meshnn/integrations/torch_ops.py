@@ -64,10 +64,7 @@ class LayerSpec:
         """Return the spec with this key."""
         found = _known.get(key)
         if found is None:
-            raise MeshError(
-                f"no MeshLayer with the graph {key} is in this process, but something that was compiled or exported "
-                "from one runs here; build or load the layer first, and keep it"
-            )
+            raise MeshError(f"no MeshLayer with the graph {key} is in this process; build or load it, and keep it")
         return found
 
     @cached_property
@@ -95,15 +92,9 @@ class LayerSpec:
     def check(self, x: Tensor, values: Tensor) -> None:
         """Refuse tensors that the engine, which checks nothing, cannot take."""
         if values.dtype not in DTYPES or x.dtype != values.dtype:
-            how = "x.to(layer.weight.dtype) or layer.double()" if values.dtype in DTYPES else "layer.float(), x.float()"
-            raise DataError(
-                f"a MeshLayer takes float32 or float64, the same for x and weight, got x {x.dtype} and weight "
-                f"{values.dtype}; convert with {how}"
-            )
+            raise DataError(f"x and weight must be float32, or both float64, got x {x.dtype}, weight {values.dtype}")
         if x.ndim < max(values.ndim, 1) or x.shape[-1] != self.n_inputs:
-            raise DataError(
-                f"x must have shape (..., {self.n_inputs}), one number for each input, got {tuple(x.shape)}"
-            )
+            raise DataError(f"x must have shape (..., {self.n_inputs}), got {tuple(x.shape)}")
         if values.ndim == 0 or values.shape[-1] != self.n_values:
             raise DataError(f"there must be {self.n_values} weights, got shape {tuple(values.shape)}")
 

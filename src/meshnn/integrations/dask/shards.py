@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 from collections.abc import Callable, Sequence
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -12,20 +13,12 @@ from numpy.typing import NDArray
 
 from meshnn.errors import DataError, MeshError
 from meshnn.integrations.dask.group import ShardedSamples, WorkerGroup, living_workers
-from meshnn.integrations.dask.tasks import (
-    ParquetFiles,
-    as_shard,
-    as_shard_data,
-    describe,
-    read_file,
-    summarise,
-    taken,
-)
+from meshnn.integrations.dask.tasks import ParquetFiles, as_data, as_shard, describe, read_file, taken
 from meshnn.integrations.dask.transport import Inbox
 from meshnn.tables.holdout import HoldoutSplit
 from meshnn.tables.sources import ParquetSource, RowBlock
 from meshnn.training.cluster.plan import ShardPlan
-from meshnn.training.dataset import LIMITS, Dataset, InMemoryDataset, Moments, evenly_spaced
+from meshnn.training.dataset import LIMITS, Dataset, InMemoryDataset, Moments, Summary, evenly_spaced, sums_per_label
 from meshnn.training.row_transform import RowTransform, check_total
 from meshnn.training.settings import Settings
 
@@ -50,14 +43,15 @@ class Shards(Dataset):
         self.batch_size = self.plan.batch_size
         dtype = str(np.result_type(*{np.dtype(kind) for kind, count in zip(dtypes, counts, strict=True) if count}))
         self._rows = self._divided(partitions, counts, dtype)
-        found = client.gather(client.map(summarise, self._rows, n_labels=len(self.labels), pure=False))
-        self.moments = Moments(len(found[0][0].moments.mean))
-        for summary, _ in found:
+        sums = client.map(sums_per_label, self._rows, [len(self.labels)] * self.plan.shards, pure=False)
+        found = client.gather(client.map(Summary.of, self._rows, pure=False))
+        self.moments = Moments(len(found[0].moments.mean))
+        for summary in found:
             self.moments.merge(summary.moments)
         self.moments.check()
-        self.n_features, self.label_sums = len(self.moments.mean), np.sum([sums for _, sums in found], axis=0)
-        self.y_min = None if classes else np.min([summary.y_min for summary, _ in found], axis=0)
-        text = "".join(summary.fingerprint for summary, _ in found) + repr(self.plan)
+        self.n_features, self.label_sums = len(self.moments.mean), np.sum(client.gather(sums), axis=0)
+        self.y_min = None if classes else np.min([summary.y_min for summary in found], axis=0)
+        text = "".join(summary.fingerprint for summary in found) + repr(self.plan)
         self.fingerprint = hashlib.blake2b(text.encode(), digest_size=32).hexdigest()
 
     def _divided(self, partitions: list[Any], counts: Sequence[int], dtype: str) -> list[Any]:
@@ -112,7 +106,7 @@ class Shards(Dataset):
         data = []
         for bucket in range(plan.buckets):
             shards = plan.shards_of(bucket)
-            data.append(self.client.submit(as_shard_data, preprocessing, total / plan.rows,
+            data.append(self.client.submit(as_data, preprocessing, total / plan.rows,
                                            *(self._rows[k] for k in shards), workers=[owners[shards[0]]],
                                            pure=False, allow_other_workers=True))  # fmt: skip
         return ShardedSamples(WorkerGroup(self.client, plan, preprocessing, data), total)
@@ -132,13 +126,9 @@ def _batch_size(n_rows: int, settings: Settings) -> int:
 
 
 def read_parquet(
-    client: Any,
-    source: ParquetSource,
-    classes: bool,
-    settings: Settings,
-    split: HoldoutSplit | None = None,
+    client: Any, source: ParquetSource, classes: bool, settings: Settings, split: HoldoutSplit | None = None,
     report: Callable[[int], None] | None = None,
-) -> tuple[Shards, RowBlock, RowBlock]:
+) -> tuple[Shards, RowBlock, RowBlock]:  # fmt: skip
     """Have workers read Parquet files, one file each at a time; all must see the files at the same place.
 
     Returns the rows to learn from, those held out by `split` and those of its sample. With a split there is one target.
@@ -164,12 +154,8 @@ def read_parquet(
         if report is not None:
             report(done)
     table.check_unchanged()
-    kept, held, sample = ([client.submit(_item, future, k, pure=False) for future in counts] for k in range(3))
+    kept, held, sample = (client.map(itemgetter(k), list(counts), pure=False) for k in range(3))
     shards = Shards(client, kept, source.columns, classes, settings)
     few = [[part for part in client.gather(parts) if len(part.X)] for parts in (held, sample)]
     none = RowBlock(np.empty((0, shards.n_features)), np.empty(0))
     return shards, *(RowBlock.join(parts) if parts else none for parts in few)  # type: ignore[return-value]
-
-
-def _item(parts: tuple[RowBlock, ...], k: int) -> RowBlock:
-    return parts[k]

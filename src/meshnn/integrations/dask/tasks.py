@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from meshnn.arrays import Array, FloatArray
+from meshnn.arrays import Array
 from meshnn.errors import DataError, MeshError
 from meshnn.integrations.dask.transport import DaskTransport, inbox_of
 from meshnn.mesh import Mesh
@@ -22,10 +22,10 @@ from meshnn.tables.holdout import HoldoutSplit, as_one_target
 from meshnn.tables.sources import ParquetSource, RowBlock, as_numbers, as_target_values, check_rows
 from meshnn.training.cluster.plan import ShardPlan
 from meshnn.training.cluster.worker import ShardData, WorkerState, run_steps
-from meshnn.training.dataset import Summary, coded, sums_per_label
+from meshnn.training.dataset import coded
 from meshnn.training.row_transform import RowTransform
 
-__all__ = ["ParquetFiles", "WorkOrder", "as_rows", "as_shard", "describe", "read_file", "summarise", "work"]
+__all__ = ["ParquetFiles", "WorkOrder", "as_data", "as_rows", "as_shard", "describe", "read_file", "taken", "work"]
 
 
 def as_rows(number: int, names: list[str] | None, X: Any, y: Any, weight: Any = None) -> RowBlock:
@@ -95,12 +95,7 @@ def as_shard(labels: list[Any], dtype: str, *pieces: RowBlock) -> RowBlock:
     return RowBlock(rows.X.astype(dtype, copy=False), coded(rows.y, labels), rows.weight)
 
 
-def summarise(rows: RowBlock, n_labels: int) -> tuple[Summary, FloatArray]:
-    """Return the summary of a shard and its sums per label."""
-    return Summary.of(rows), sums_per_label(rows, n_labels)
-
-
-def as_shard_data(preprocessing: RowTransform, mean_weight: float, *shards: RowBlock) -> ShardData:
+def as_data(preprocessing: RowTransform, mean_weight: float, *shards: RowBlock) -> ShardData:
     """Prepare a bucket from its shards."""
     return ShardData.of(RowBlock.join(shards), preprocessing, mean_weight)
 
