@@ -1,7 +1,6 @@
 """`meshnn.torch`: layers of any graph in PyTorch, against plain operations and finite differences; conversions."""
 
 import copy
-import io
 import os
 import pickle
 import re
@@ -136,20 +135,14 @@ def test_threads_do_not_change_a_bit():
 
 
 def test_shapes_of_x():
-    layer = make("cycles")
-    x = numbers(4, 5, 3)
+    layer, x = make("cycles"), numbers(4, 5, 3)
     y = layer(x)
     assert y.shape == (4, 5, 2)
-    same([layer(x[1, 2])], [y[1, 2]])
-    same([layer(x.transpose(0, 1))], [y.transpose(0, 1)])
-    strided = x.movedim(-1, 0).contiguous().movedim(0, -1).requires_grad_()
+    same([layer(x[1, 2]), layer(x.transpose(0, 1))], [y[1, 2], y.transpose(0, 1)])
+    strided, want = x.movedim(-1, 0).contiguous().movedim(0, -1).requires_grad_(), x.clone().requires_grad_()
     assert not strided.is_contiguous()
-    out = layer(strided)
-    same([out], [y])
-    out.sum().backward()
-    want = x.clone().requires_grad_()
-    layer(want).sum().backward()
-    same([strided.grad], [want.grad])
+    same([layer(strided)], [y])
+    same(torch.autograd.grad(layer(strided).sum(), strided), torch.autograd.grad(layer(want).sum(), want))
 
 
 def test_no_samples_and_what_is_not_finite():
@@ -197,15 +190,15 @@ def test_weights_changed_in_between_are_noticed(size):
         y.sum().backward()
 
 
-def test_the_layer_may_be_gone_before_the_way_back():
-    for direct in (True, False):
-        layer, x = make("cycles", seed=5), numbers(40, 3, needs=True)
-        want = both_gradients(MeshLayer.from_mesh(layer.mesh(), pure=True), x, torch.ones(40, 2, dtype=F64))[1]
-        y = layer(x) if direct else torch_ops.layer(x, layer.weight, layer._key)
-        _ = [MeshLayer(GRAPHS["cycles"][0], ticks) for ticks in range(5, 45)]  # more graphs than are kept anyway
-        del layer
-        y.sum().backward()
-        same([x.grad], [want])
+@pytest.mark.parametrize("direct", [True, False])
+def test_the_layer_may_be_gone_before_the_way_back(direct):
+    layer, x = make("cycles", seed=5), numbers(40, 3, needs=True)
+    want = both_gradients(MeshLayer.from_mesh(layer.mesh(), pure=True), x, torch.ones(40, 2, dtype=F64))[1]
+    y = layer(x) if direct else torch_ops.layer(x, layer.weight, layer._key)
+    _ = [MeshLayer(GRAPHS["cycles"][0], ticks) for ticks in range(5, 45)]  # more graphs than are kept anyway
+    del layer
+    y.sum().backward()
+    same([x.grad], [want])
 
 
 @pytest.mark.slow
@@ -252,20 +245,12 @@ def loss_of(layer):
 
 def test_transforms_of_torch_func():
     layer, x = make("cycles", ties=True), numbers(4, 3)
-    loss, weight = loss_of(layer), layer.weight.detach()
-    want = torch.autograd.grad(loss(layer.weight, x), layer.weight)[0]
-    same([grad(loss)(weight, x)], [want])
-    each = torch.stack([torch.autograd.grad(loss(layer.weight, one), layer.weight)[0] for one in x])
-    same([vmap(grad(loss), (None, 0))(weight, x)], [each])
-    same([jacrev(called(layer), 1)(x, weight).square().sum()], [_jacobian(layer, x).square().sum()])
-    by_x = torch.stack([torch.autograd.grad(layer(x).sum(), x)[0] for x in [x.clone().requires_grad_()]])[0]
-    same([grad(lambda x: called(layer)(x, weight).sum())(x)], [by_x])
-
-
-def _jacobian(layer, x):
-    y = layer(x)
-    rows = [torch.autograd.grad(v, layer.weight, retain_graph=True)[0] for v in y.ravel()]
-    return torch.stack(rows).reshape(*y.shape, -1)
+    pure = MeshLayer.from_mesh(layer.mesh(), pure=True)
+    weight = layer.weight.detach()
+    (loss, plain), (run, plain_run) = ([of(some) for some in (layer, pure)] for of in (loss_of, called))
+    same([grad(loss)(weight, x), grad(loss, 1)(weight, x)], grad(plain, (0, 1))(weight, x))
+    same([vmap(grad(loss), (None, 0))(weight, x)], [torch.stack([grad(plain)(weight, one) for one in x])])
+    same([jacrev(run, 1)(x, weight)], [jacrev(plain_run, 1)(x, weight)])
 
 
 @pytest.mark.parametrize("short", [True, False])
@@ -340,16 +325,11 @@ def test_what_a_key_stands_for():
 def test_copies_and_pickles():
     layer, x = make("cycles", ties=True), numbers(4, 3)
     for other in (copy.deepcopy(layer), pickle.loads(pickle.dumps(layer))):
-        assert other.weight is not layer.weight
         assert other.spec is layer.spec  # nothing is compiled again
         assert torch.equal(other(x), layer(x))
         with torch.no_grad():
             other.weight *= 2
         assert not torch.equal(other(x), layer(x))
-    buffer = io.BytesIO()
-    torch.save(layer, buffer)
-    buffer.seek(0)
-    assert torch.equal(torch.load(buffer, weights_only=False)(x), layer(x))
 
 
 @pytest.mark.slow
@@ -368,16 +348,11 @@ print(layer._key)
 
 def test_state_dict():
     layer, other, x = make("cycles", ties=True), make("cycles", ties=True, seed=1), numbers(4, 3)
-    state = layer.state_dict()
-    assert list(state) == ["weight", "edge_index", "fixed"]
-    assert state["edge_index"].shape == (2, layer.topology.n_edges)
-    assert state["weight"].shape == (layer.mesh().n_parameters,)
-    other.load_state_dict(state, strict=True)
+    assert {name: tuple(part.shape) for name, part in layer.state_dict().items()} == {
+        "weight": (layer.mesh().n_parameters,), "edge_index": (2, layer.topology.n_edges), "fixed": layer.fixed.shape,
+    }  # fmt: skip
+    other.load_state_dict(layer.state_dict(), strict=True)
     assert torch.equal(other(x), layer(x))
-    assert list(make("cycles").state_dict()) == ["weight", "edge_index"]
-
-
-def test_the_state_of_another_graph_is_refused():
     a, b = (MeshLayer(Topology(2, 1, 1, edges)) for edges in ([(0, 3), (3, 4)], [(1, 3), (3, 4)]))
     for other in (b, make("cycles")):
         with pytest.raises(RuntimeError, match="edge_index"):
@@ -462,24 +437,20 @@ def test_threads_share_a_layer():
 
 
 PROGRAM = """
-import os, sys, torch
+import sys, torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 from meshnn import Topology
 from meshnn.torch import MeshLayer
 torch.set_num_threads(1)
 dist.init_process_group("gloo")
-rank, world = dist.get_rank(), dist.get_world_size()
+rank = dist.get_rank()
 layer = MeshLayer(Topology.mesh(3, 5, 2, self_loops=True), 4, "tanh", dtype=torch.float64, random_state=rank)
-net = DistributedDataParallel(layer)
 x = torch.randn(8, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-for _ in range(3):
-    net.zero_grad()
-    net(x[rank::world]).square().mean().backward()
-    with torch.no_grad():
-        layer.weight -= 0.1 * layer.weight.grad
+net = DistributedDataParallel(layer)
+net(x[rank::2]).square().mean().backward()
 if rank == 0:
-    torch.save(layer.weight.detach(), sys.argv[1])
+    torch.save(layer.weight.grad, sys.argv[1])
 dist.destroy_process_group()
 """
 
@@ -492,13 +463,9 @@ def test_distributed_data_parallel(tmp_path):
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
-    layer, x = make("cycles"), numbers(8, 3)
-    for _ in range(3):
-        layer.zero_grad()
-        layer(x).square().mean().backward()
-        with torch.no_grad():
-            layer.weight -= 0.1 * layer.weight.grad
-    same([torch.load(tmp_path / "out.pt")], [layer.weight.detach()], 1e-12)
+    layer = make("cycles")
+    layer(numbers(8, 3)).square().mean().backward()
+    same([torch.load(tmp_path / "out.pt")], [layer.weight.grad], 1e-12)
 
 
 def test_meshes_come_and_go():
