@@ -20,7 +20,6 @@ from meshnn.losses import loss_named
 from meshnn.play.limits import LIMITS
 from meshnn.tables import synthetic
 from meshnn.tables.encoder import Encoder
-from meshnn.tables.names import SOURCE
 from meshnn.tables.reader import read_table
 from meshnn.tables.target import target_column
 
@@ -159,15 +158,15 @@ class PlayTable:
                 f"with meshnn fit {short}"
             )
         with tempfile.TemporaryDirectory() as folder:
-            file = Path(folder) / f"table{PurePath(short).suffix.lower()}"
+            file = Path(folder) / short
             file.write_bytes(text.encode())
             try:
-                loaded = read_table(file)
+                found = cls.read(file)
             except DataError as error:  # with the name that the user knows
-                raise DataError(str(error).replace(str(file), short).replace(file.name, short)) from None
-        table = loaded.table.replace_schema_metadata((loaded.table.schema.metadata or {}) | {SOURCE: short.encode()})
-        notes = [note.replace(str(file), short).replace(file.name, short) for note in loaded.notes]
-        return cls(short, text, table, notes)
+                raise DataError(str(error).replace(str(file), short)) from None
+        notes = [note.replace(str(file), short) for note in found.notes]
+        named = found.table.replace_schema_metadata((found.table.schema.metadata or {}) | {SOURCE: short.encode()})
+        return replace(found, text=text, table=named, notes=notes, from_file=False)
 
     @property
     def columns(self) -> list[str]:

@@ -18,9 +18,9 @@ from meshnn.play.data import SETS, PlayData, PlayTable, built_in
 from meshnn.play.learners import SOLVERS
 from meshnn.play.limits import LIMITS
 from meshnn.play.link import checked_pace, checked_state, learning_rate
-from meshnn.play.messages import Message, packed, said
 from meshnn.play.net import GRAPHS, PlayNet
 from meshnn.play.outputs import exported, python_of
+from meshnn.play.views import Message, packed, said
 
 __all__ = ["PlaySession"]
 
