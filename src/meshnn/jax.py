@@ -9,8 +9,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from meshnn.engine.layer import Layer
 from meshnn.errors import DataError, MeshError
 from meshnn.integrations import _layer_arrays
@@ -60,14 +58,14 @@ def mesh_function(mesh: Mesh) -> Callable[[Any, Any], Any]:
     @jax.custom_vjp
     def outputs(values: Any, x: Any) -> Any:
         shape = struct((*x.shape[:-1], t.n_outputs), dtype)
-        return call(lambda *given: _layer_arrays.forward(layer, *map(np.asarray, given), t.n_outputs), shape, values, x)
+        return call(lambda w, x: _layer_arrays.forward(layer, w, x, t.n_outputs), shape, values, x)
 
     def remember(values: Any, x: Any) -> Any:
         return outputs(values, x), (values, x)
 
     def back(kept: Any, g: Any) -> Any:
         shapes = tuple(struct(a.shape, dtype) for a in kept)
-        return call(lambda *given: _layer_arrays.vjp(layer, *map(np.asarray, given)), shapes, *kept, g)
+        return call(lambda w, x, g: _layer_arrays.vjp(layer, w, x, g), shapes, *kept, g)
 
     outputs.defvjp(remember, back)
 

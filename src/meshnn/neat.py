@@ -214,7 +214,7 @@ class _Node(NamedTuple):
 
 def _check(genome: Any, config: Any) -> Any:
     """Return the settings of genomes of a config; refuse a genome that does not go with it."""
-    settings = getattr(config, "genome_config", None)
+    settings: Any = getattr(config, "genome_config", None)
     wanted = ("input_keys", "output_keys", "feed_forward", "activation_defs", "aggregation_function_defs")
     if not all(hasattr(settings, name) for name in wanted):
         raise MeshError(f"config must be the neat.Config, not its genome_config, got {type(config).__name__}")

@@ -140,8 +140,8 @@ def _run_back(g: Tensor, x: Tensor, values: Tensor, key: str, by_x: bool, by_val
     """Return the gradients by x and by the values."""
     spec = LayerSpec.named(key)
     spec.check(x, values)
-    given = (t.numpy(force=True) for t in (values, x, g))
-    dv, dx = _layer_arrays.vjp(spec.compiled(x.dtype), *given, (by_values, by_x), torch.get_num_threads())
+    v_, x_, g_ = (t.numpy(force=True) for t in (values, x, g))
+    dv, dx = _layer_arrays.vjp(spec.compiled(x.dtype), v_, x_, g_, (by_values, by_x), torch.get_num_threads())
     return torch.from_numpy(dx), torch.from_numpy(dv)
 
 
@@ -171,7 +171,8 @@ def _remember(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
 
 
 def _backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
-    return *_gradients(ctx.needs_input_grad, g, *ctx.saved_tensors, ctx.spec.key), None
+    x, values = ctx.saved_tensors
+    return *_gradients(ctx.needs_input_grad, g, x, values, ctx.spec.key), None
 
 
 def _gradients(needs: Any, g: Tensor, x: Tensor, values: Tensor, key: str) -> Gradients:

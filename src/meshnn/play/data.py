@@ -20,6 +20,7 @@ from meshnn.losses import loss_named
 from meshnn.play.limits import LIMITS
 from meshnn.tables import synthetic
 from meshnn.tables.encoder import Encoder
+from meshnn.tables.names import SOURCE
 from meshnn.tables.reader import read_table
 from meshnn.tables.target import target_column
 
